@@ -1,0 +1,15 @@
+//! Pure allocation mathematics of the Group Transport Protocol.
+//!
+//! Everything here is a function of its arguments: no clock, no entropy, no I/O. The crate holds
+//! the units that the whole workspace speaks in, the exact global max-min allocation, the two
+//! control laws that a host may run over its sessions, and the measures by which their results
+//! are judged.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod grant;
+pub mod units;
+
+pub use units::{Bytes, Rate, Span, Time};

@@ -1,0 +1,2 @@
+//! Placeholder head, replaced as the crate is built.
+fn main() {}
