@@ -1,1 +1,13 @@
-//! Placeholder head, replaced as the crate is built.
+//! The Group Transport Protocol over real sockets.
+//!
+//! Two halves that meet in [`engine`]: the control channel (TCP, TLS 1.3, identities, messages)
+//! which decides who may move what, and the data path (one thread, UDP, AEAD, the sans-IO core's
+//! sessions and agents) which moves it.
+
+pub mod control;
+pub mod crypto;
+pub mod engine;
+pub mod identity;
+pub mod messages;
+pub mod tls;
+pub mod trust;
