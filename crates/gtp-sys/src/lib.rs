@@ -1,1 +1,11 @@
-//! Placeholder head, replaced as the crate is built.
+//! The places where the product touches the machine: one clock, one entropy source, TUN devices.
+//!
+//! Everything above receives times and seeds as arguments and so stays repeatable. What has to ask
+//! the kernel asks it here, once, behind a narrow safe interface. This crate knows no protocol
+//! and takes no decision.
+
+pub mod clock;
+pub mod entropy;
+pub mod tun;
+
+pub use clock::Clock;

@@ -1,0 +1,65 @@
+//! The one clock read.
+//!
+//! A [`Clock`] measures from one origin that the whole process shares, so that times read by
+//! different threads and by different `Clock` values can be compared and subtracted. It is
+//! monotonic: it never goes back and no one can set it. The wall clock is a separate function, for
+//! file times and for records that people read; nothing is scheduled by it.
+
+use std::sync::OnceLock;
+use std::time::{Duration, Instant, SystemTime};
+
+use gtp_alloc::{Span, Time};
+
+/// The process's monotonic clock; copies and further clocks share its origin.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    origin: Instant,
+}
+
+impl Clock {
+    /// The process's clock. The first call in the process sets the origin of all of them.
+    pub fn start() -> Clock {
+        static ORIGIN: OnceLock<Instant> = OnceLock::new();
+        Clock { origin: *ORIGIN.get_or_init(Instant::now) }
+    }
+
+    /// The time now, in nanoseconds since the process's origin.
+    pub fn now(&self) -> Time {
+        let elapsed = self.origin.elapsed();
+        Time::from_nanos(u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX))
+    }
+}
+
+/// The wall clock: the time since the start of 1970 (UTC), zero if the machine believes to live
+/// before it. It may jump; use it for records and file times only.
+pub fn unix_time() -> Duration {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO)
+}
+
+/// The wall clock in whole seconds since the start of 1970 (UTC); see [`unix_time`].
+pub fn unix_seconds() -> u64 {
+    unix_time().as_secs()
+}
+
+/// `span` as the standard library's duration, for waiting functions.
+pub fn duration(span: Span) -> Duration {
+    Duration::from_nanos(span.as_nanos())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clocks_of_different_threads_agree() {
+        let before = Clock::start().now();
+        let inside = std::thread::spawn(|| Clock::start().now()).join().expect("the thread ends");
+        let after = Clock::start().now();
+        assert!(before <= inside && inside <= after);
+    }
+
+    #[test]
+    fn the_wall_clock_is_past_the_year_2020() {
+        assert!(unix_seconds() > 1_577_836_800);
+    }
+}

@@ -1,0 +1,1 @@
+//! TUN devices: whole IP packets in and out of a network namespace.
