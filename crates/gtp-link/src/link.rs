@@ -1,0 +1,357 @@
+//! One direction of a link: a drop-tail queue, a server of fixed rate, and a wire behind it.
+//!
+//! A packet's departure is settled when it is accepted: it begins when the one before it has left,
+//! and takes its size over the rate. So the queue needs no events of its own; how much waits at a
+//! time follows from the departures that lie ahead of it. Only a change of rate or delay moves
+//! departures that were already settled; [`Link::retime`] tells where to.
+//!
+//! Loss, duplication, jitter and reordering happen on the wire, behind the queue: a packet that is
+//! lost has used the rate like any other.
+
+use alloc::collections::VecDeque;
+
+use gtp_alloc::{Bytes, Span, Time};
+
+use crate::loss::Loss;
+use crate::rng::{Rng, hashed};
+use crate::spec::{Change, LinkSpec, LinkState, Order};
+use crate::stats::LinkStats;
+
+/// A link in one direction; see the module's head.
+#[derive(Clone, Debug)]
+pub struct Link {
+    spec: LinkSpec,
+    rng: Rng,
+    wander_seed: u64,
+    loss: Loss,
+    /// Accepted and not yet left; the first is in service, the others wait.
+    ring: VecDeque<Queued>,
+    /// Serial number of the ring's first.
+    first: u64,
+    /// Bytes in the ring.
+    held: Bytes,
+    busy_until: Time,
+    /// Latest arrival among the packets in turn that have left.
+    left_at: Time,
+    /// Latest arrival among the packets in turn.
+    last_at: Time,
+    clock: Time,
+    stats: LinkStats,
+}
+
+/// What becomes of a packet that is offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It arrives.
+    Deliver {
+        /// When.
+        transit: Transit,
+        /// How many times: one, or two if it was duplicated.
+        copies: u32,
+    },
+    /// It does not.
+    Drop(Reason),
+}
+
+/// Why a packet does not arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The queue was full.
+    Queue,
+    /// Lost on the wire.
+    Loss,
+    /// The link was down or went down.
+    Down,
+    /// Larger than the link carries.
+    Mtu,
+}
+
+/// A packet's passage over a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Transit {
+    /// When its last bit leaves the queue.
+    pub leave: Time,
+    /// When its last bit is at the far end.
+    pub at: Time,
+    serial: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Queued {
+    size: Bytes,
+    leave: Time,
+    at: Time,
+    turn: Turn,
+    fate: Fate,
+}
+
+/// Whether a packet keeps its place behind the one before it.
+#[derive(Clone, Copy, Debug)]
+enum Turn {
+    Kept,
+    /// Out of turn, this much later than the wire alone would bring it.
+    Free(Span),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Fate {
+    Carried,
+    Twice,
+    Lost,
+}
+
+impl Link {
+    /// A link of these parameters whose chances follow from `seed`.
+    pub fn new(spec: LinkSpec, seed: u64) -> Link {
+        let mut rng = Rng::new(seed);
+        let wander_seed = rng.next_u64();
+        Link {
+            loss: Loss::new(spec.loss, spec.burst),
+            spec,
+            rng,
+            wander_seed,
+            ring: VecDeque::new(),
+            first: 0,
+            held: Bytes::ZERO,
+            busy_until: Time::ZERO,
+            left_at: Time::ZERO,
+            last_at: Time::ZERO,
+            clock: Time::ZERO,
+            stats: LinkStats::default(),
+        }
+    }
+
+    /// Offers a packet of `size` at `now`; a time before the last one seen counts as that one.
+    pub fn enqueue(&mut self, now: Time, size: Bytes) -> Verdict {
+        let now = self.advance(now);
+        self.stats.offered.add(size);
+        if let Some(reason) = self.refusal(size) {
+            self.count_drop(reason, size);
+            return Verdict::Drop(reason);
+        }
+        let start = self.busy_until.max(now);
+        let leave = start + size / self.spec.rate;
+        self.busy_until = leave;
+        self.count_service(now, start, leave, size);
+
+        let fate = self.draw_fate(size);
+        let turn = self.draw_turn(leave);
+        let at = self.arrival(leave, turn);
+        let serial = self.first + self.ring.len() as u64;
+        self.ring.push_back(Queued { size, leave, at, turn, fate });
+        self.held += size;
+        self.stats.queue_max = self.stats.queue_max.max(self.waiting());
+
+        let transit = Transit { leave, at, serial };
+        match fate {
+            Fate::Carried => Verdict::Deliver { transit, copies: 1 },
+            Fate::Twice => Verdict::Deliver { transit, copies: 2 },
+            Fate::Lost => Verdict::Drop(Reason::Loss),
+        }
+    }
+
+    /// Bytes that wait at `now`, without the packet in service.
+    pub fn queued(&mut self, now: Time) -> Bytes {
+        self.advance(now);
+        self.waiting()
+    }
+
+    /// Applies a change at `now`. Whoever holds transits of this link must then ask
+    /// [`Link::retime`] for each of them, before the next packet is offered.
+    pub fn change(&mut self, now: Time, change: Change) {
+        let now = self.advance(now);
+        let old_rate = self.spec.rate;
+        self.spec.rate = change.rate.unwrap_or(old_rate);
+        self.spec.delay = change.delay.unwrap_or(self.spec.delay);
+        self.spec.queue = change.queue.unwrap_or(self.spec.queue);
+        self.spec.state = change.state.unwrap_or(self.spec.state);
+        if let Some(loss) = change.loss {
+            self.spec.loss = loss;
+            self.loss.set_random(loss);
+        }
+        match self.spec.state {
+            LinkState::Down => self.cut(now),
+            LinkState::Up => {
+                if old_rate != self.spec.rate {
+                    self.settle_departures(now, old_rate);
+                }
+                self.settle_arrivals();
+            }
+        }
+    }
+
+    /// Where a passage stands after the last [`Link::change`]: unchanged if the packet had left,
+    /// moved if it waited, `None` if it was cut off.
+    pub fn retime(&self, transit: Transit) -> Option<Transit> {
+        if transit.leave <= self.clock {
+            return Some(transit);
+        }
+        let place = transit.serial.checked_sub(self.first)?;
+        let queued = self.ring.get(usize::try_from(place).ok()?)?;
+        Some(Transit { leave: queued.leave, at: queued.at, serial: transit.serial })
+    }
+
+    /// The parameters as they are now.
+    pub fn spec(&self) -> &LinkSpec {
+        &self.spec
+    }
+
+    /// The counters.
+    pub fn stats(&self) -> &LinkStats {
+        &self.stats
+    }
+
+    /// Moves the clock on and lets go of what has left. Returns the time that counts.
+    fn advance(&mut self, now: Time) -> Time {
+        self.clock = self.clock.max(now);
+        while let Some(front) = self.ring.front() {
+            if front.leave > self.clock {
+                break;
+            }
+            if let Turn::Kept = front.turn {
+                self.left_at = self.left_at.max(front.at);
+            }
+            self.held -= front.size;
+            self.first += 1;
+            self.ring.pop_front();
+        }
+        self.clock
+    }
+
+    fn waiting(&self) -> Bytes {
+        self.held - self.ring.front().map_or(Bytes::ZERO, |in_service| in_service.size)
+    }
+
+    /// The queue's discipline: whether a packet is turned away. (Drop-tail; an active discipline
+    /// such as RED would decide here.)
+    fn refusal(&self, size: Bytes) -> Option<Reason> {
+        if self.spec.state == LinkState::Down {
+            return Some(Reason::Down);
+        }
+        if self.spec.mtu.is_some_and(|mtu| size > mtu) {
+            return Some(Reason::Mtu);
+        }
+        let full = !self.ring.is_empty() && self.waiting() + size > self.spec.queue;
+        full.then_some(Reason::Queue)
+    }
+
+    fn draw_fate(&mut self, size: Bytes) -> Fate {
+        if self.loss.strikes(&mut self.rng) {
+            self.stats.drops.loss.add(size);
+            return Fate::Lost;
+        }
+        self.stats.carried.add(size);
+        if self.rng.happens(self.spec.duplicate) {
+            self.stats.duplicated.add(size);
+            return Fate::Twice;
+        }
+        Fate::Carried
+    }
+
+    fn draw_turn(&mut self, leave: Time) -> Turn {
+        let jitter = self.spec.jitter;
+        let held_back = self.rng.happens(self.spec.reorder.chance);
+        let extra = if held_back { self.spec.reorder.extra } else { Span::ZERO };
+        match jitter.order {
+            Order::Free if jitter.span > Span::ZERO => {
+                let drawn = self.rng.below(jitter.span.as_nanos().saturating_add(1));
+                Turn::Free(extra + Span::from_nanos(drawn))
+            }
+            Order::Kept if held_back => Turn::Free(extra + self.wander(leave)),
+            Order::Free if held_back => Turn::Free(extra),
+            Order::Kept | Order::Free => Turn::Kept,
+        }
+    }
+
+    fn arrival(&mut self, leave: Time, turn: Turn) -> Time {
+        let base = leave + self.spec.delay;
+        match turn {
+            Turn::Free(extra) => base + extra,
+            Turn::Kept => {
+                self.last_at = self.last_at.max(base + self.wander(leave));
+                self.last_at
+            }
+        }
+    }
+
+    /// The jitter of a packet that leaves at `leave`, if order is kept: between random values at
+    /// multiples of twice the jitter's span, in straight lines. They fall by half of the time that
+    /// passes at most, so that what leaves later arrives later.
+    fn wander(&self, leave: Time) -> Span {
+        let jitter = self.spec.jitter;
+        let span = u128::from(jitter.span.as_nanos());
+        if span == 0 || jitter.order == Order::Free {
+            return Span::ZERO;
+        }
+        let period = 2 * span;
+        let (knot, into) =
+            (u128::from(leave.as_nanos()) / period, u128::from(leave.as_nanos()) % period);
+        let value =
+            |knot: u128| (u128::from(hashed(self.wander_seed, knot as u64)) * (span + 1)) >> 64;
+        let between = (value(knot) * (period - into) + value(knot + 1) * into) / period;
+        Span::from_nanos(between as u64)
+    }
+
+    fn cut(&mut self, now: Time) {
+        for queued in &self.ring {
+            let size = queued.size;
+            match queued.fate {
+                Fate::Lost => continue,
+                Fate::Carried => {}
+                Fate::Twice => self.stats.duplicated.remove(size),
+            }
+            self.stats.carried.remove(size);
+            self.stats.drops.down.add(size);
+        }
+        self.first += self.ring.len() as u64;
+        self.ring.clear();
+        self.held = Bytes::ZERO;
+        self.busy_until = now;
+        self.last_at = self.left_at;
+    }
+
+    /// Departures of what is in the ring, from `now` on at the new rate. Of the packet in service
+    /// only the rest is still to be sent.
+    fn settle_departures(&mut self, now: Time, old_rate: gtp_alloc::Rate) {
+        let mut done = now;
+        let mut in_service = true;
+        for queued in &mut self.ring {
+            let mut rest = queued.size;
+            if in_service && queued.leave < Time::MAX {
+                rest = rest.min(old_rate.bytes_in(queued.leave.since(now)) + Bytes(1));
+            }
+            in_service = false;
+            done += rest / self.spec.rate;
+            queued.leave = done;
+        }
+        self.busy_until = if self.ring.is_empty() { now } else { done };
+    }
+
+    fn settle_arrivals(&mut self) {
+        self.last_at = self.left_at;
+        for place in 0..self.ring.len() {
+            let Queued { leave, turn, .. } = self.ring[place];
+            self.ring[place].at = self.arrival(leave, turn);
+        }
+    }
+
+    fn count_service(&mut self, now: Time, start: Time, leave: Time, size: Bytes) {
+        if leave == Time::MAX {
+            return;
+        }
+        let wait = start.since(now);
+        self.stats.wait_max = self.stats.wait_max.max(wait);
+        self.stats.byte_nanos += u128::from(size.0) * u128::from(wait.as_nanos());
+        self.stats.busy += leave.since(start);
+    }
+
+    fn count_drop(&mut self, reason: Reason, size: Bytes) {
+        let drops = &mut self.stats.drops;
+        match reason {
+            Reason::Queue => drops.queue.add(size),
+            Reason::Loss => drops.loss.add(size),
+            Reason::Down => drops.down.add(size),
+            Reason::Mtu => drops.mtu.add(size),
+        }
+    }
+}
