@@ -131,7 +131,14 @@ fn title(exemption: &Exemption) -> String {
 mod tests {
     use super::*;
 
-    const ENTRY: &str = "[[exempt]]\nrule = \"function\"\npath = \"a.rs\"\nitem = \"b\"\nsize = 90\nreason = \"r\"\n";
+    const ENTRY: &str = r#"
+[[exempt]]
+rule = "function"
+path = "a.rs"
+item = "b"
+size = 90
+reason = "r"
+"#;
 
     fn breach(size: usize) -> Breach {
         let item = "b".to_owned();
