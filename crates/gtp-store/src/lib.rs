@@ -1,1 +1,34 @@
-//! Placeholder head, replaced as the crate is built.
+//! Files as rows of verified blocks.
+//!
+//! An object is a file or a directory tree. A [`Manifest`] lists its entries, every file is cut
+//! into blocks of [`BLOCK`] bytes, and the blocks of all files in manifest order form the [`Row`]
+//! whose fixed-size units travel. A block carries its own BLAKE3 value as a trailer, so any block
+//! from any source is checked alone, and the values merge into the file's ordinary BLAKE3 root.
+//!
+//! The one idea: a [`BlockSource`] can produce any block at any time without a pass over the file,
+//! and a [`BlockSink`] takes blocks in any order, keeps only what verified, and after any kind of
+//! death resumes with exactly the blocks that are still good.
+//!
+//! This crate knows no network, no protocol and no clock, and starts no thread: its values are
+//! `Send` and block in system calls on whatever worker the caller gives them.
+#![forbid(unsafe_code)]
+
+mod hash;
+mod manifest;
+mod name;
+mod ranges;
+mod row;
+mod sink;
+mod source;
+mod tree;
+
+pub use hash::{BlockCheck, Value, block_value, check_block, empty_root};
+pub use manifest::{
+    Entry, Kind, MAX_ENTRIES, Manifest, ManifestError, Mode, Mtime, MtimeError, RootKind,
+};
+pub use name::{MAX_COMPONENT, MAX_DEPTH, MAX_PATH, NameError, RelPath, escaped};
+pub use ranges::RangeSet;
+pub use row::{BLOCK, MAX_UNITS, Place, Row, RowError, TRAILER};
+pub use sink::{BlockSink, Fault, Finished, Have, SinkError, Window, Written};
+pub use source::{BlockSource, SourceError};
+pub use tree::Tree;

@@ -1,0 +1,261 @@
+//! What a sink of blocks is, and how writing can fail.
+
+use std::io;
+use std::ops::Range;
+
+use crate::hash::Value;
+use crate::name::escaped;
+
+/// Takes the blocks of one object in any order and keeps what verifies.
+///
+/// The caller writes every block that [`BlockSink::have`] does not list, calls
+/// [`BlockSink::checkpoint`] about every 50 ms, [`BlockSink::finish_file`] for every file whose
+/// last block is there once it knows (or will not know) the source's root, then
+/// [`BlockSink::finish`]. On any other end it calls [`BlockSink::suspend`].
+pub trait BlockSink: Send {
+    /// The blocks that are already good when the sink is opened: those of a resumed transfer,
+    /// and all blocks of files that need not be fetched. Sorted, not overlapping.
+    fn have(&self) -> &[Have];
+
+    /// Which blocks may be written now.
+    fn window(&self) -> Window;
+
+    /// Checks one block (its content followed by its trailer) and keeps it if it is good. Any
+    /// bytes may be given: they come from a peer.
+    ///
+    /// # Errors
+    /// When the destination fails. A bad block is no error: [`Written::Bad`].
+    fn write_block(
+        &mut self,
+        file: u32,
+        block: u64,
+        content_and_trailer: &[u8],
+    ) -> Result<Written, SinkError>;
+
+    /// Makes every block written so far survive the death of this process.
+    ///
+    /// # Errors
+    /// When the destination fails.
+    fn checkpoint(&mut self) -> Result<(), SinkError>;
+
+    /// Ends one file whose blocks are all there: compares its root with `expected`, if given,
+    /// and gives the file its mode, time and name. Needed for every file with content, in any
+    /// order; for a file that needed nothing it returns `None` and does nothing.
+    ///
+    /// # Errors
+    /// [`SinkError::RootMismatch`] (the file's blocks are dropped, a retry fetches them anew),
+    /// [`SinkError::Incomplete`], and when the destination fails.
+    fn finish_file(
+        &mut self,
+        file: u32,
+        expected: Option<Value>,
+    ) -> Result<Option<Value>, SinkError>;
+
+    /// Ends the object: directories, empty files, durability, and no trace of the transfer left.
+    ///
+    /// # Errors
+    /// [`SinkError::Incomplete`] when a file was not finished, and when the destination fails.
+    fn finish(&mut self) -> Result<Finished, SinkError>;
+
+    /// Ends the transfer before the object is whole: what is complete gets its name, the rest is
+    /// kept for a resume. Best effort; nothing more may be written.
+    ///
+    /// # Errors
+    /// When the destination fails; what was kept before stays.
+    fn suspend(&mut self) -> Result<(), SinkError>;
+}
+
+/// Blocks of one file that need not be fetched.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Have {
+    /// Place in the manifest.
+    pub file: u32,
+    /// Blocks within the file.
+    pub blocks: Range<u64>,
+}
+
+/// Which blocks a sink takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Window {
+    /// Any block at any time.
+    Any,
+    /// Only those from `next` up to, not including, `end`: the sink writes in order and holds a
+    /// bounded number of early blocks. Blocks of the object's only file.
+    Blocks {
+        /// The first block not written yet.
+        next: u64,
+        /// The first block too early to take.
+        end: u64,
+    },
+}
+
+/// What became of a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Written {
+    /// It was good and is kept.
+    Good,
+    /// It was good, is kept, and was the last that its file missed.
+    Completed,
+    /// It was there already; nothing was done, not even a check.
+    Duplicate,
+    /// Content and trailer disagree, or the length is wrong: fetch it again, elsewhere.
+    Bad,
+}
+
+/// What a whole transfer left behind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finished {
+    /// Files that have their content from this transfer or from one that it resumed.
+    pub files_written: u64,
+    /// Files that were there already with the same size and time, and were not fetched.
+    pub files_unchanged: u64,
+    /// Content bytes of good blocks that this sink was given.
+    pub bytes_written: u64,
+    /// The BLAKE3 hash of the object, when it is one file and was not skipped.
+    pub root: Option<Value>,
+}
+
+/// The kinds of failure of a destination, for messages and exit codes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// No space, or no quota, left.
+    Full,
+    /// The file system is read-only.
+    ReadOnly,
+    /// Permission denied.
+    Denied,
+    /// The directory that should hold the destination does not exist.
+    Missing,
+    /// Something other than a directory is where a directory is needed.
+    NotADirectory,
+    /// A directory is where a file is needed.
+    IsADirectory,
+    /// A symbolic link is in the way; links are never followed nor replaced.
+    Link,
+    /// A device, pipe or socket is in the way.
+    Special,
+    /// The part file or journal there is not ours: a link, another owner's, or of another kind.
+    Foreign,
+    /// Another transfer is writing this destination.
+    InUse,
+    /// The file is larger than the file system, or a limit of the process, allows.
+    TooLarge,
+    /// The name is too long for the file system.
+    NameTooLong,
+    /// Anything else.
+    Other,
+}
+
+/// How a sink fails.
+#[derive(Debug, thiserror::Error)]
+pub enum SinkError {
+    /// The destination refused; exit code 4.
+    #[error("{path}: {}", describe(*.fault, .source))]
+    Destination {
+        /// Escaped for display.
+        path: String,
+        /// What kind of failure.
+        fault: Fault,
+        /// What the system said, if it was asked.
+        source: Option<io::Error>,
+    },
+    /// The file's blocks are each good, but together they are not the file that the source
+    /// (or the user) says it is; exit code 6.
+    #[error("{path}: its BLAKE3 hash is {}, expected {}", hex(.got), hex(.expected))]
+    RootMismatch {
+        /// Escaped for display.
+        path: String,
+        /// What was expected.
+        expected: Value,
+        /// What the blocks merge into.
+        got: Value,
+    },
+    /// The caller wanted to finish while blocks are missing.
+    #[error("{path}: {missing} blocks are missing")]
+    Incomplete {
+        /// Escaped for display.
+        path: String,
+        /// How many.
+        missing: u64,
+    },
+    /// The block is outside the object or outside the sink's window.
+    #[error("no block {block} of file {file} is wanted now")]
+    NotWanted {
+        /// Place in the manifest.
+        file: u32,
+        /// Block within the file.
+        block: u64,
+    },
+    /// This sink cannot take this object.
+    #[error("{0}")]
+    Unsuitable(String),
+}
+
+impl SinkError {
+    /// What kind of failure of the destination it is, if it is one.
+    pub fn fault(&self) -> Option<Fault> {
+        match self {
+            SinkError::Destination { fault, .. } => Some(*fault),
+            SinkError::RootMismatch { .. }
+            | SinkError::Incomplete { .. }
+            | SinkError::NotWanted { .. }
+            | SinkError::Unsuitable(_) => None,
+        }
+    }
+
+    pub(crate) fn disk(path: &str, source: io::Error) -> SinkError {
+        let fault = Fault::of(&source);
+        SinkError::Destination { path: escaped(path), fault, source: Some(source) }
+    }
+
+    pub(crate) fn refused(path: &str, fault: Fault) -> SinkError {
+        SinkError::Destination { path: escaped(path), fault, source: None }
+    }
+}
+
+impl Fault {
+    fn of(error: &io::Error) -> Fault {
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Fault::Full,
+            io::ErrorKind::ReadOnlyFilesystem => Fault::ReadOnly,
+            io::ErrorKind::PermissionDenied => Fault::Denied,
+            io::ErrorKind::NotFound => Fault::Missing,
+            io::ErrorKind::NotADirectory => Fault::NotADirectory,
+            io::ErrorKind::IsADirectory => Fault::IsADirectory,
+            io::ErrorKind::FileTooLarge => Fault::TooLarge,
+            io::ErrorKind::InvalidFilename => Fault::NameTooLong,
+            // Everything that the standard library may add has no better word yet.
+            _ => Fault::Other,
+        }
+    }
+
+    /// The failure in words.
+    pub fn words(self) -> &'static str {
+        match self {
+            Fault::Full => "no space left",
+            Fault::ReadOnly => "the file system is read-only",
+            Fault::Denied => "permission denied",
+            Fault::Missing => "no such directory",
+            Fault::NotADirectory => "not a directory",
+            Fault::IsADirectory => "is a directory",
+            Fault::Link => "a symbolic link is in the way",
+            Fault::Special => "a device, pipe or socket is in the way",
+            Fault::Foreign => "is not a file of ours and is left alone",
+            Fault::InUse => "another transfer is writing here",
+            Fault::TooLarge => "the file is too large here",
+            Fault::NameTooLong => "the name is too long here",
+            Fault::Other => "failed",
+        }
+    }
+}
+
+fn describe(fault: Fault, source: &Option<io::Error>) -> String {
+    match (fault, source) {
+        (Fault::Other, Some(source)) => source.to_string(),
+        (fault, _) => fault.words().to_owned(),
+    }
+}
+
+fn hex(value: &Value) -> String {
+    blake3::Hash::from_bytes(*value).to_hex().to_string()
+}

@@ -1,0 +1,78 @@
+//! What a source of blocks is, and how reading can fail.
+
+use std::io;
+use std::sync::Arc;
+
+use crate::hash::Value;
+use crate::manifest::{Manifest, ManifestError};
+use crate::name::RelPath;
+
+/// Produces any block of one object, in any order, any number of times.
+pub trait BlockSource: Send {
+    /// The object's listing. It never changes; a source that does is an error of its blocks.
+    fn manifest(&self) -> &Arc<Manifest>;
+
+    /// Replaces `out` with a block's content followed by its value (its trailer). `file` is the
+    /// entry's place in the manifest, `block` counts within the file.
+    ///
+    /// # Errors
+    /// [`SourceError::NoSuchBlock`] for a block outside the object (a peer may ask for any),
+    /// [`SourceError::Changed`] when the file is not the one that was listed any more, and what
+    /// reading says. `out` is then unspecified.
+    fn load_block(&mut self, file: u32, block: u64, out: &mut Vec<u8>) -> Result<(), SourceError>;
+
+    /// The BLAKE3 hash of a whole file. Blocks that were loaded cost nothing more; others are
+    /// read now, so this may take as long as reading the file.
+    ///
+    /// # Errors
+    /// As [`BlockSource::load_block`]; [`SourceError::NoSuchBlock`] for a directory.
+    fn file_root(&mut self, file: u32) -> Result<Value, SourceError>;
+}
+
+/// How a source fails.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    /// There is no such file or directory, or a component of its path is a link.
+    #[error("{path}: no such file or directory")]
+    Missing {
+        /// Escaped for display.
+        path: String,
+    },
+    /// The source host may not read it.
+    #[error("{path}: permission denied")]
+    Denied {
+        /// Escaped for display.
+        path: String,
+    },
+    /// It is neither a regular file nor a directory.
+    #[error("{path}: neither a regular file nor a directory")]
+    Special {
+        /// Escaped for display.
+        path: String,
+    },
+    /// The file was written, cut, replaced or removed since it was listed.
+    #[error("{path}: changed while being sent")]
+    Changed {
+        /// The file, relative to the object.
+        path: RelPath,
+    },
+    /// No such block in this object: the request was wrong.
+    #[error("no block {block} in file {file}")]
+    NoSuchBlock {
+        /// Place in the manifest.
+        file: u32,
+        /// Block within the file.
+        block: u64,
+    },
+    /// The object cannot be listed within the limits.
+    #[error(transparent)]
+    Listing(#[from] ManifestError),
+    /// Reading failed otherwise.
+    #[error("{path}: {source}")]
+    Read {
+        /// Escaped for display.
+        path: String,
+        /// What the system said.
+        source: io::Error,
+    },
+}
