@@ -492,10 +492,10 @@ mod tests {
                 .to_vec();
             for at in [2, 0, 3, 1, 4, 2] {
                 let (pn, bytes) = &packets[at];
-                assert!(open(&mut opener, *pn, HEADER, &bytes).is_ok(), "{pn}");
+                assert!(open(&mut opener, *pn, HEADER, bytes).is_ok(), "{pn}");
             }
             let (pn, bytes) = &packets[0];
-            let late = open(&mut opener, *pn, HEADER, &bytes);
+            let late = open(&mut opener, *pn, HEADER, bytes);
             assert_eq!(late, Err(Forged::StrangeEpoch), "two epochs behind is too late");
         }
     }

@@ -1,0 +1,47 @@
+//! Bounds on what a control message may hold. The store and the core have bounds of their own;
+//! these keep one message, and all messages of a session together, within known memory.
+
+use std::ops::RangeInclusive;
+
+/// Longest frame of an ordinary message, in bytes: type byte and body. The largest honest one,
+/// [`super::Fault`] with path and text, has about 5 KiB.
+pub const FRAME_MAX: usize = 64 * 1024;
+
+/// Longest frame of a page, in bytes. Pages come from a peer that may use the service.
+pub const PAGE_FRAME_MAX: usize = 1024 * 1024;
+
+/// Entries in one page: at 48 bytes and a path of 200 each, a page is nearly full.
+pub const ENTRIES_PER_PAGE: usize = 4096;
+
+/// Entries of a manifest or listing in all: a million, so that a manifest whose paths have 100
+/// bytes takes about 200 MB at either end.
+pub const ENTRIES_MAX: u64 = 1 << 20;
+
+/// Bytes of all paths of a manifest or listing: a million paths of 256 bytes. Whoever gathers
+/// pages counts them, and ends the session beyond.
+pub const PATHS_MAX: usize = 256 * 1024 * 1024;
+
+/// Bytes of content of an object: 2^48 units of 1,400 bytes are more, but sizes must stay far
+/// from overflow in sums and signed file offsets.
+pub const CONTENT_MAX: u64 = 1 << 58;
+
+/// Hashes in one page of roots; 32 bytes each make half a page.
+pub const ROOTS_PER_PAGE: usize = 16 * 1024;
+
+/// Bytes of a path: Linux takes no longer one in a system call (PATH_MAX).
+pub const PATH_MAX: usize = 4096;
+
+/// Bytes of a text for people; longer ones are cut.
+pub const TEXT_MAX: usize = 1024;
+
+/// AEAD suites that a client may offer.
+pub const SUITES_MAX: usize = 8;
+
+/// Weights in thousandths: from a thousandth of an ordinary session to a thousand of them.
+pub const WEIGHT_MILLI: RangeInclusive<u32> = 1..=1_000_000;
+
+/// Payload of a unit in bytes: what IPv6's smallest MTU of 1,280 leaves, to a jumbo frame's.
+pub const UNIT_PAYLOAD: RangeInclusive<u16> = 1_180..=8_900;
+
+/// Control intervals in microseconds. The product uses 10 to 100 ms; experiments go further.
+pub const INTERVAL_US: RangeInclusive<u32> = 1_000..=1_000_000;

@@ -1,0 +1,318 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn text() -> impl Strategy<Value = PeerText> {
+    ".{0,400}".prop_map(PeerText::new)
+}
+
+fn path() -> impl Strategy<Value = Vec<u8>> {
+    proptest::collection::vec(any::<u8>(), 0..300)
+}
+
+fn verb() -> impl Strategy<Value = Verb> {
+    prop_oneof![
+        path().prop_map(|path| Verb::Get { path }),
+        path().prop_map(|path| Verb::Put { path }),
+        path().prop_map(|path| Verb::List { path }),
+    ]
+}
+
+fn law() -> impl Strategy<Value = Law> {
+    let part = || (1..=1000_u32).prop_map(|n| f64::from(n) / 1000.0);
+    prop_oneof![
+        Just(Law::Grant),
+        (part(), part()).prop_map(|(alpha, beta)| Law::EndNode { alpha, beta }),
+    ]
+}
+
+fn entry() -> impl Strategy<Value = Entry> {
+    (path(), any::<bool>(), 0..=CONTENT_MAX, 0..=0o7777_u32, any::<i64>(), 0..1_000_000_000_u32)
+        .prop_map(|(path, is_file, size, mode, mtime_s, mtime_ns)| {
+            let kind = if is_file { EntryKind::File } else { EntryKind::Directory };
+            let size = if is_file { size } else { 0 };
+            Entry { path, kind, size, mode, mtime_s, mtime_ns }
+        })
+}
+
+fn page() -> impl Strategy<Value = Page> {
+    proptest::collection::vec(entry(), 1..20).prop_map(|entries| Page { entries })
+}
+
+fn end() -> impl Strategy<Value = PagesEnd> {
+    (0..=ENTRIES_MAX, 0..=CONTENT_MAX)
+        .prop_map(|(entries_total, content_bytes)| PagesEnd { entries_total, content_bytes })
+}
+
+fn open() -> impl Strategy<Value = Open> {
+    let suites = proptest::collection::vec(any::<u8>(), 1..=SUITES_MAX).prop_map(SuiteList);
+    let (weight, unit) = (WEIGHT_MILLI, UNIT_PAYLOAD);
+    let interval = proptest::option::of(INTERVAL_US);
+    (any::<u32>(), verb(), suites, law(), weight, unit, any::<u32>(), interval).prop_map(
+        |(version, verb, suites, law, weight_milli, unit_payload_max, client_session, us)| Open {
+            version,
+            verb,
+            suites,
+            law,
+            weight_milli,
+            unit_payload_max,
+            client_session,
+            interval_us: us,
+        },
+    )
+}
+
+fn opened() -> impl Strategy<Value = Opened> {
+    let ids = (any::<u32>(), any::<u32>(), any::<u8>(), UNIT_PAYLOAD, 1..=u16::MAX);
+    let object =
+        proptest::option::of(prop_oneof![Just(EntryKind::File), Just(EntryKind::Directory)]);
+    (ids, object, end(), WEIGHT_MILLI, INTERVAL_US).prop_map(
+        |((version, server_session, suite, unit, udp_port), object, end, weight, interval)| {
+            Opened {
+                version,
+                server_session,
+                suite,
+                unit_payload: unit,
+                udp_port,
+                object,
+                entries_total: end.entries_total,
+                content_bytes: end.content_bytes,
+                weight_milli: weight,
+                interval_us: interval,
+            }
+        },
+    )
+}
+
+fn roots() -> impl Strategy<Value = RootsPage> {
+    (0..=ENTRIES_MAX, proptest::collection::vec(any::<[u8; 32]>(), 1..50))
+        .prop_map(|(first_file, roots)| RootsPage { first_file, roots: Roots(roots) })
+}
+
+fn message() -> impl Strategy<Value = Message> {
+    let reason = || (0..=14_u8).prop_map(Reason::from_code);
+    prop_oneof![
+        open().prop_map(Message::Open),
+        opened().prop_map(Message::Opened),
+        (reason(), text()).prop_map(|(reason, text)| Message::Refused(Refused { reason, text })),
+        page().prop_map(Message::ManifestPage),
+        page().prop_map(Message::ListingPage),
+        end().prop_map(Message::ManifestEnd),
+        end().prop_map(Message::ListingEnd),
+        UNIT_PAYLOAD.prop_map(|unit_payload| Message::UnitChoice(UnitChoice { unit_payload })),
+        (0..=ENTRIES_MAX, 1..=ROOTS_PER_PAGE as u32).prop_map(|(first_file, files)| {
+            Message::RootsWanted(RootsWanted { first_file, files })
+        }),
+        roots().prop_map(Message::Roots),
+        end().prop_map(|e| Message::Done(Done {
+            files: e.entries_total,
+            content_bytes: e.content_bytes
+        })),
+        (reason(), text(), proptest::option::of(path()))
+            .prop_map(|(reason, text, path)| Message::Fault(Fault { reason, text, path })),
+        Just(Message::Cancel),
+        Just(Message::Keepalive),
+    ]
+}
+
+fn a_file(path: &[u8]) -> Entry {
+    let (kind, mode) = (EntryKind::File, 0o644);
+    Entry { path: path.to_vec(), kind, size: 1, mode, mtime_s: 0, mtime_ns: 0 }
+}
+
+fn an_open() -> Open {
+    Open {
+        version: VERSION,
+        verb: Verb::Get { path: b"a".to_vec() },
+        suites: SuiteList(vec![1]),
+        law: Law::Grant,
+        weight_milli: 1000,
+        unit_payload_max: 1400,
+        client_session: 1,
+        interval_us: None,
+    }
+}
+
+proptest! {
+    #[test]
+    fn every_message_comes_back_as_it_was(message in message()) {
+        let frame = message.to_frame().unwrap();
+        let length = u32::from_be_bytes(frame[..4].try_into().unwrap());
+        prop_assert_eq!(length as usize, frame.len() - LENGTH_BYTES);
+        prop_assert_eq!(Message::parse(&frame[LENGTH_BYTES..]), Ok(message));
+    }
+
+    #[test]
+    fn arbitrary_bytes_are_an_error_or_a_message_that_encodes(
+        kind in 0..20_u8,
+        body in proptest::collection::vec(any::<u8>(), 0..200),
+    ) {
+        if let Ok(message) = Message::parse(&[&[kind], &body[..]].concat()) {
+            prop_assert!(message.to_frame().is_ok());
+        }
+    }
+
+    #[test]
+    fn damaged_and_cut_messages_are_an_error_or_a_valid_message(
+        message in message(),
+        at in any::<prop::sample::Index>(),
+        byte in any::<u8>(),
+    ) {
+        let mut frame = message.to_frame().unwrap().split_off(LENGTH_BYTES);
+        let at = at.index(frame.len());
+        prop_assert!(Message::parse(&frame[..at]).is_err());
+        frame[at] = byte;
+        if let Ok(message) = Message::parse(&frame) {
+            prop_assert!(message.to_frame().is_ok());
+        }
+    }
+
+    #[test]
+    fn nothing_printable_moves_a_cursor(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
+        prop_assert!(!printable(&bytes).chars().any(char::is_control));
+    }
+}
+
+#[test]
+fn fields_of_later_versions_are_skipped() {
+    let mut frame = Message::Open(an_open()).to_frame().unwrap().split_off(LENGTH_BYTES);
+    assert_eq!(frame[1], 0xA7, "a map of the seven fields that are there");
+    frame[1] = 0xA9;
+    frame.extend_from_slice(&[0x18, 200, 0x82, 0x01, 0x9F, 0x61, b'x', 0xFF]);
+    frame.extend_from_slice(&[0x18, 201, 0xF5]);
+    assert_eq!(Message::parse(&frame), Ok(Message::Open(an_open())));
+    let keepalive = [12, 0xA1, 0x00, 0x01];
+    assert_eq!(Message::parse(&keepalive), Ok(Message::Keepalive));
+}
+
+#[test]
+fn unknown_message_types_and_empty_frames_are_refused() {
+    for kind in [0, 15, 99, 255] {
+        assert_eq!(Message::parse(&[kind, 0xA0]), Err(Malformed::UnknownType(kind)));
+        assert_eq!(frame_limit(kind), Err(Malformed::UnknownType(kind)));
+    }
+    assert!(matches!(Message::parse(&[]), Err(Malformed::Length { length: 0, .. })));
+}
+
+#[test]
+fn unknown_verbs_and_laws_are_refused() {
+    let mut frame = Message::Open(an_open()).to_frame().unwrap().split_off(LENGTH_BYTES);
+    let verb = frame.windows(3).position(|w| w == [0x82, 0x00, 0x81]).unwrap();
+    frame[verb + 1] = 9;
+    assert!(matches!(Message::parse(&frame), Err(Malformed::Body { message: "Open", .. })));
+}
+
+#[test]
+fn a_missing_field_and_bytes_behind_the_message_are_refused() {
+    assert!(matches!(Message::parse(&[6, 0xA0]), Err(Malformed::Body { .. })));
+    assert!(matches!(Message::parse(&[12, 0xA0, 0x00]), Err(Malformed::Body { .. })));
+}
+
+#[test]
+fn frames_longer_than_their_message_may_be_are_refused() {
+    let long = vec![12; FRAME_MAX + 1];
+    let refused = Malformed::Length { length: long.len() as u64, limit: FRAME_MAX };
+    assert_eq!(Message::parse(&long), Err(refused));
+    assert!(Message::parse(&vec![4; PAGE_FRAME_MAX + 1]).is_err());
+}
+
+#[test]
+fn numbers_out_of_range_are_refused_both_ways() {
+    let bad: [fn(&mut Open); 10] = [
+        |o| o.weight_milli = 0,
+        |o| o.weight_milli = 1_000_001,
+        |o| o.unit_payload_max = 1_179,
+        |o| o.unit_payload_max = u16::MAX,
+        |o| o.interval_us = Some(0),
+        |o| o.suites = SuiteList(vec![]),
+        |o| o.suites = SuiteList(vec![1; SUITES_MAX + 1]),
+        |o| o.law = Law::EndNode { alpha: f64::NAN, beta: 0.2 },
+        |o| o.law = Law::EndNode { alpha: 0.1, beta: f64::INFINITY },
+        |o| o.verb = Verb::Get { path: vec![b'a'; PATH_MAX + 1] },
+    ];
+    for spoil in bad {
+        let mut open = an_open();
+        spoil(&mut open);
+        let message = Message::Open(open);
+        assert!(matches!(message.to_frame(), Err(Malformed::OutOfRange(_))), "{message:?}");
+        let mut frame = vec![message.kind()];
+        message.encode_body(&mut frame);
+        assert!(matches!(Message::parse(&frame), Err(Malformed::OutOfRange(_))), "{message:?}");
+    }
+}
+
+#[test]
+fn a_directory_with_a_size_is_refused() {
+    let mut entry = a_file(b"d");
+    entry.kind = EntryKind::Directory;
+    let page = Message::ManifestPage(Page { entries: vec![entry] });
+    assert_eq!(page.to_frame(), Err(Malformed::OutOfRange("size of a directory")));
+}
+
+#[test]
+fn a_list_that_claims_more_entries_than_are_there_takes_no_memory_for_them() {
+    for claim in [&[0x99_u8, 0x10, 0x00][..], &[0x9B, 0xFF, 0, 0, 0, 0, 0, 0, 0], &[0x9F]] {
+        let frame = [&[4, 0xA1, 0x00], claim].concat();
+        assert!(matches!(Message::parse(&frame), Err(Malformed::Body { .. })));
+    }
+    for claim in [&[0x5B_u8, 0x7F, 0, 0, 0, 0, 0, 0, 0][..], &[0x5A, 0xFF, 0xFF, 0xFF, 0xFF]] {
+        let frame = [&[8, 0xA2, 0x00, 0x00, 0x01], claim].concat();
+        assert!(matches!(Message::parse(&frame), Err(Malformed::Body { .. })));
+    }
+}
+
+#[test]
+fn deep_nesting_in_an_unknown_field_ends_in_an_error_not_in_a_full_stack() {
+    for nest in [0x81, 0x9F, 0xBF, 0xC1] {
+        let mut frame = vec![12, 0xA1, 0x18, 200];
+        frame.resize(FRAME_MAX, nest);
+        assert!(matches!(Message::parse(&frame), Err(Malformed::Body { .. })));
+    }
+}
+
+#[test]
+fn roots_of_a_wrong_length_are_refused() {
+    let mut frame = vec![8, 0xA2, 0x00, 0x00, 0x01, 0x58, 33];
+    frame.extend_from_slice(&[0; 33]);
+    assert!(matches!(Message::parse(&frame), Err(Malformed::Body { .. })));
+}
+
+#[test]
+fn pages_hold_all_entries_in_order_and_each_may_be_sent() {
+    let long = |n: usize| a_file(&vec![b'x'; n % (PATH_MAX + 1)]);
+    let rows: [Vec<Entry>; 4] = [
+        vec![],
+        (0..10_000).map(|n| a_file(n.to_string().as_bytes())).collect(),
+        (0..1_000).map(|_| long(PATH_MAX)).collect(),
+        (0..9_000).map(|n| long(n * 7)).collect(),
+    ];
+    for row in rows {
+        let pages: Vec<Page> = Pages::new(row.clone()).collect();
+        for page in &pages {
+            assert!(Message::ManifestPage(page.clone()).to_frame().is_ok());
+        }
+        let back: Vec<Entry> = pages.into_iter().flat_map(|page| page.entries).collect();
+        assert_eq!(back, row);
+    }
+}
+
+#[test]
+fn text_from_a_peer_is_shown_without_control_characters_and_cut() {
+    let text = PeerText::new("red \x1b[31m\u{202e}gpj.exe\r\nit's \"ü\"\u{9b}2J");
+    let shown = text.to_string();
+    assert_eq!(shown, "red \\u{1b}[31m\\u{202e}gpj.exe\\r\\nit's \"ü\"\\u{9b}2J");
+    assert_eq!(printable(b"a\xff\x00b\\"), "a\\xff\\0b\\\\");
+    assert!(PeerText::new("ü".repeat(TEXT_MAX)).check().is_ok());
+    let long = Refused { reason: Reason::Busy, text: PeerText("x".repeat(TEXT_MAX + 1)) };
+    assert!(Message::Refused(long).to_frame().is_err());
+}
+
+#[test]
+fn reasons_keep_their_codes_and_unknown_ones_are_other() {
+    for code in 0..=14 {
+        assert_eq!(Reason::from_code(code).code(), code);
+    }
+    assert_eq!(Reason::from_code(200), Reason::Other);
+    assert_eq!(Reason::Missing.exit_code(), 3);
+    assert_eq!(Reason::NotAuthorised.exit_code(), 7);
+}
