@@ -1,4 +1,42 @@
 //! Sans-IO core of the Group Transport Protocol.
+//!
+//! One **session** moves units of an object one way between two hosts: [`SourceSession`] at the
+//! end that has the bytes, [`SinkSession`] at the end that wants them. One [`Agent`] per host and
+//! direction shares that host's capacity among its sessions. A [`Group`] spreads one object over
+//! several sessions. Sessions and agents never meet: whoever hosts them copies [`Report`]s one way
+//! and [`Grant`]s the other.
+//!
+//! Everything is a plain value. Inputs are `handle_*(now, …)`, outputs are drained by `poll_*`,
+//! and `poll_timeout` is the only scheduler. The crate knows no sockets, files, threads, clock,
+//! entropy or keys, and never holds payload: it speaks of unit numbers, and its host moves bytes.
 #![no_std]
 #![forbid(unsafe_code)]
+
 extern crate alloc;
+
+pub mod agent;
+mod demand;
+pub mod group;
+pub mod handshake;
+pub mod limits;
+pub mod meter;
+pub mod pacer;
+pub mod path;
+pub mod proof;
+pub mod ranges;
+pub mod receipt;
+pub mod report;
+pub mod requests;
+pub mod session;
+pub mod sink;
+pub mod source;
+pub mod wire;
+
+pub use agent::{Agent, AgentConfig, Side};
+pub use group::Group;
+pub use handshake::Role;
+pub use ranges::RangeSet;
+pub use report::{FlowId, Grant, Law, LimitedBy, Phase, Report};
+pub use session::{Discard, Event, Link, Transmit, Unit, Wake};
+pub use sink::{SinkConfig, SinkSession};
+pub use source::{SourceConfig, SourceSession, Supplied, Supply};

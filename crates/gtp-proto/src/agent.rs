@@ -1,0 +1,289 @@
+//! The host agent: shares one host's capacity in one direction among its sessions.
+//!
+//! The same type runs in the daemon, inside a single process and in the simulator. Each control
+//! interval, and soon after any change, it takes every session's report and answers with a grant:
+//! a target for a session that this host sends, a numbered and committed grant for one that it
+//! receives. It knows rates and numbers; it knows no sockets, packets or peers.
+
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
+
+use gtp_alloc::grant::{Claim, Held, Share, grants, shares};
+use gtp_alloc::{Rate, Span, Time};
+
+use crate::limits::{GRANTS_OUTSTANDING, INTERVAL_MAX, INTERVAL_MIN, LEASE_MIN, RECOMPUTE_MIN};
+use crate::report::{FlowId, Grant, Law, Phase, Report};
+
+/// Which end of its sessions an agent is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// Its sessions send.
+    Source,
+    /// Its sessions receive.
+    Sink,
+}
+
+/// What an agent needs to know.
+#[derive(Clone, Copy, Debug)]
+pub struct AgentConfig {
+    /// Which end it is at.
+    pub side: Side,
+    /// The host's capacity in this direction; unlimited if nobody knows it.
+    pub capacity: Rate,
+    /// A fixed control interval, or `None` for half the median round-trip time.
+    pub interval: Option<Span>,
+}
+
+/// A grant that some packet may still be under way for.
+#[derive(Clone, Copy, Debug)]
+struct Issued {
+    number: u32,
+    rate: f64,
+    /// When a newer grant took its place.
+    superseded: Option<Time>,
+}
+
+/// What the agent remembers of one session.
+#[derive(Debug, Default)]
+struct Flow {
+    /// Oldest first; the last is the newest grant.
+    issued: VecDeque<Issued>,
+    offer: f64,
+}
+
+/// The agent of one host and direction.
+#[derive(Debug)]
+pub struct Agent {
+    config: AgentConfig,
+    interval: Span,
+    flows: BTreeMap<FlowId, Flow>,
+    next_tick: Time,
+    last_tick: Time,
+}
+
+/// A grant is issued anew when it would change by more than this part.
+const NEWS: f64 = 1e-4;
+/// Smallest change worth a message, in bit/s.
+const NEWS_LEAST: f64 = 1_000.0;
+
+impl Agent {
+    /// An agent that first ticks at `now`.
+    pub fn new(now: Time, config: AgentConfig) -> Agent {
+        let interval = config.interval.unwrap_or(INTERVAL_MIN);
+        Agent { config, interval, flows: BTreeMap::new(), next_tick: now, last_tick: now }
+    }
+
+    /// The control interval in force.
+    pub fn interval(&self) -> Span {
+        self.interval
+    }
+
+    /// The capacity in force.
+    pub fn capacity(&self) -> Rate {
+        self.config.capacity
+    }
+
+    /// Changes the capacity from the next tick on.
+    pub fn set_capacity(&mut self, capacity: Rate) {
+        self.config.capacity = capacity;
+        self.next_tick = Time::ZERO;
+    }
+
+    /// Something changed at `now` that should not wait for the interval's end: a session came or
+    /// went, or a peer's offer moved.
+    pub fn wake(&mut self, now: Time) {
+        self.next_tick = self.next_tick.min((self.last_tick + RECOMPUTE_MIN).max(now));
+    }
+
+    /// When to tick next.
+    pub fn poll_timeout(&self) -> Time {
+        self.next_tick
+    }
+
+    /// Takes all sessions' reports and writes a grant for each to `grants`, in the same order.
+    /// A session that is not in `reports` is forgotten.
+    pub fn tick(
+        &mut self,
+        now: Time,
+        reports: &[(FlowId, Report)],
+        grants: &mut Vec<(FlowId, Grant)>,
+    ) {
+        grants.clear();
+        self.choose_interval(reports);
+        self.last_tick = now;
+        self.next_tick = now + self.interval;
+        let present: BTreeSet<FlowId> = reports.iter().map(|(id, _)| *id).collect();
+        self.flows.retain(|id, _| present.contains(id));
+        let rates = match self.config.side {
+            Side::Source => self.targets(reports),
+            Side::Sink => self.commitments(now, reports),
+        };
+        for ((id, _), rate) in reports.iter().zip(rates) {
+            let flow = self.flows.entry(*id).or_default();
+            let number = flow.issued.back().map_or(0, |g| g.number);
+            grants.push((
+                *id,
+                Grant {
+                    number,
+                    rate: to_rate(rate),
+                    offer: to_rate(flow.offer),
+                    interval: self.interval,
+                },
+            ));
+        }
+    }
+
+    /// Half the median round-trip time, within limits.
+    fn choose_interval(&mut self, reports: &[(FlowId, Report)]) {
+        if let Some(fixed) = self.config.interval {
+            self.interval = fixed;
+            return;
+        }
+        let mut rtts: Vec<Span> =
+            reports.iter().map(|(_, r)| r.rtt).filter(|&r| r > Span::ZERO).collect();
+        rtts.sort_unstable();
+        if let Some(&median) = rtts.get(rtts.len() / 2) {
+            self.interval = (median / 2).clamp(INTERVAL_MIN, INTERVAL_MAX);
+        }
+    }
+
+    /// At a source: targets change together and sum to at most the capacity.
+    fn targets(&mut self, reports: &[(FlowId, Report)]) -> Vec<f64> {
+        let (shares, expected) = self.laws(reports);
+        let mut rates = Vec::with_capacity(reports.len());
+        for (((id, report), share), expected) in reports.iter().zip(shares).zip(expected) {
+            let flow = self.flows.entry(*id).or_default();
+            flow.offer = if report.phase == Phase::Closing { 0.0 } else { share.offer };
+            rates.push(match report.law {
+                Law::Grant => share.target,
+                Law::EndNode { .. } => expected,
+            });
+        }
+        rates
+    }
+
+    /// At a sink: grants are commitments until the source is heard to have let go of them.
+    fn commitments(&mut self, now: Time, reports: &[(FlowId, Report)]) -> Vec<f64> {
+        let (shares, expected) = self.laws(reports);
+        let mut held = Vec::with_capacity(reports.len());
+        for ((id, report), share) in reports.iter().zip(&shares) {
+            let flow = self.flows.entry(*id).or_default();
+            flow.offer = if report.phase == Phase::Closing { 0.0 } else { share.offer };
+            let lease = LEASE_MIN.max(self.interval * 4) + report.rtt;
+            flow.release(now, report.echoed, lease);
+            let newest = flow.newest();
+            let committed = flow.issued.iter().map(|g| g.rate).fold(newest, f64::max);
+            held.push(Held { target: share.target, committed, newest });
+        }
+        let mut granted = Vec::new();
+        grants(self.config.capacity.as_f64(), &held, &mut granted);
+        let mut rates = Vec::with_capacity(reports.len());
+        for (i, (id, report)) in reports.iter().enumerate() {
+            let flow = self.flows.entry(*id).or_default();
+            let rate = match report.law {
+                Law::Grant => granted[i],
+                Law::EndNode { .. } => expected[i],
+            };
+            flow.issue(now, libm::floor(rate.max(0.0)));
+            rates.push(flow.newest());
+        }
+        rates
+    }
+
+    /// What each law says: shares by the grant law, expected rates by the end-node law. Each law
+    /// sees the sessions of the other: the first as claims of what they use, the second by their
+    /// measured rates, as the thesis's law sees everything.
+    fn laws(&self, reports: &[(FlowId, Report)]) -> (Vec<Share>, Vec<f64>) {
+        let claims: Vec<Claim> = reports
+            .iter()
+            .map(|(_, r)| {
+                let bound = match (r.phase, r.law) {
+                    (Phase::Closing, _) => Rate::ZERO,
+                    (Phase::Open, Law::Grant) => r.peer_offer.min(r.demand),
+                    (Phase::Open, Law::EndNode { .. }) => r.measured,
+                };
+                Claim { weight: r.weight, bound: bound.as_f64() }
+            })
+            .collect();
+        let mut out = Vec::new();
+        shares(self.config.capacity.as_f64(), &claims, &mut out);
+        (out, self.expected(reports))
+    }
+
+    /// Expected rates by the end-node law; zeros where no session runs it.
+    fn expected(&self, reports: &[(FlowId, Report)]) -> Vec<f64> {
+        let Some((alpha, beta)) = reports.iter().find_map(|(_, r)| match r.law {
+            Law::Grant => None,
+            Law::EndNode { alpha, beta } => Some((alpha, beta)),
+        }) else {
+            return alloc::vec![0.0; reports.len()];
+        };
+        if self.config.capacity.is_unlimited() {
+            return alloc::vec![f64::INFINITY; reports.len()];
+        }
+        let open: Vec<usize> =
+            (0..reports.len()).filter(|&i| reports[i].1.phase == Phase::Open).collect();
+        let measured: Vec<Rate> = open.iter().map(|&i| reports[i].1.measured).collect();
+        let mut rates = alloc::vec![Rate::ZERO; open.len()];
+        let params = Params { alpha, beta, cap: Cap::AtTarget };
+        expected_rates(&params, self.config.capacity, &measured, &mut rates);
+        let mut all = alloc::vec![0.0; reports.len()];
+        for (i, rate) in open.into_iter().zip(rates) {
+            all[i] = rate.as_f64();
+        }
+        all
+    }
+}
+
+impl Flow {
+    fn newest(&self) -> f64 {
+        self.issued.back().map_or(0.0, |g| g.rate)
+    }
+
+    /// Forgets grants that the source has let go of, and those whose lease is over.
+    fn release(&mut self, now: Time, echoed: u32, lease: Span) {
+        while let [first, _, ..] = self.issued.make_contiguous() {
+            let lapsed = first.superseded.is_some_and(|at| now.since(at) > lease);
+            if first.number >= echoed && !lapsed {
+                break;
+            }
+            self.issued.pop_front();
+        }
+    }
+
+    fn issue(&mut self, now: Time, rate: f64) {
+        let newest = self.newest();
+        let change = (rate - newest).abs();
+        let settled = change <= NEWS_LEAST.max(NEWS * newest) && rate > 0.0;
+        let same = rate == newest || settled && rate >= newest;
+        if same || self.issued.len() >= GRANTS_OUTSTANDING && rate > newest {
+            return;
+        }
+        if let Some(last) = self.issued.back_mut() {
+            last.superseded = Some(now);
+        }
+        let number = self.issued.back().map_or(1, |g| g.number + 1);
+        self.issued.push_back(Issued { number, rate, superseded: None });
+    }
+}
+
+/// Rounds down to whole bits per second; infinity is "unlimited".
+fn to_rate(rate: f64) -> Rate {
+    if rate.is_infinite() { Rate::UNLIMITED } else { Rate::from_f64(rate) }
+}
+
+enum Cap { AtTarget }
+struct Params { alpha: f64, beta: f64, #[allow(dead_code)] cap: Cap }
+fn expected_rates(p: &Params, capacity: Rate, measured: &[Rate], expected: &mut [Rate]) {
+    let mut order: Vec<usize> = (0..measured.len()).collect();
+    order.sort_by_key(|&i| measured[i]);
+    let (mut rem, mut n) = (capacity.as_f64(), order.len() as f64);
+    let mut filled = false;
+    for k in order {
+        let (xf, x) = (rem / n, measured[k].as_f64());
+        if filled || x >= xf { filled = true; expected[k] = Rate::from_f64(xf); continue; }
+        let dx = (p.alpha * (xf - x)).max(p.beta * p.alpha * xf);
+        expected[k] = Rate::from_f64((x + dx).min(xf));
+        rem -= x; n -= 1.0;
+    }
+}

@@ -1,0 +1,188 @@
+//! Opening the path: hellos one way, answers the other.
+//!
+//! The initiator (the end that opened the control channel) sends padded hellos, so that address
+//! translators let the answers in and the path's packet size is known before the first unit. The
+//! responder stays silent until it has heard a hello that opens under the session's key.
+
+use alloc::vec::Vec;
+
+use gtp_alloc::{Span, Time};
+
+use crate::limits::HANDSHAKE_TIMEOUT;
+use crate::wire::Hello;
+
+/// Which end of the control channel a session is on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Opens the path, and tries these unit payloads, longest first.
+    Initiator {
+        /// Candidates for the unit payload.
+        unit_payloads: Vec<u16>,
+    },
+    /// Waits for the initiator.
+    Responder,
+}
+
+/// Gap between rounds of hellos: first retry.
+const RETRY_FIRST: Span = Span::from_millis(150);
+/// How long a shorter answer waits for a longer one to overtake it, as a share of the round trip.
+const SETTLE_DIVISOR: u64 = 4;
+const SETTLE_LEAST: Span = Span::from_millis(2);
+/// Each size is sent twice a round: a single random loss must not shrink a whole transfer's units.
+const COPIES: usize = 2;
+
+#[derive(Debug)]
+enum State {
+    /// Initiator: hellos are due.
+    Trying { round_at: Time, retry: Span, pending: Vec<u16> },
+    /// Initiator: an answer came, a longer one may follow.
+    Settling { until: Time, best: u16 },
+    /// Responder: nothing heard yet.
+    Waiting,
+    /// Datagrams flow.
+    Open,
+    /// Given up.
+    Failed,
+}
+
+/// What the handshake wants its session to tell the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    Open { unit_payload: u16 },
+    NoPath,
+}
+
+/// The state machine of one end.
+#[derive(Debug)]
+pub(crate) struct Handshake {
+    candidates: Vec<u16>,
+    state: State,
+    deadline: Time,
+    answers: Vec<Hello>,
+    outcome: Option<Outcome>,
+}
+
+impl Handshake {
+    pub fn new(now: Time, role: Role) -> Handshake {
+        let (candidates, state) = match role {
+            Role::Initiator { unit_payloads } => {
+                let pending = round(&unit_payloads);
+                (unit_payloads, State::Trying { round_at: now, retry: RETRY_FIRST, pending })
+            }
+            Role::Responder => (Vec::new(), State::Waiting),
+        };
+        Handshake {
+            candidates,
+            state,
+            deadline: now + HANDSHAKE_TIMEOUT,
+            answers: Vec::new(),
+            outcome: None,
+        }
+    }
+
+    pub fn is_open(&self) -> bool {
+        matches!(self.state, State::Open)
+    }
+
+    /// A hello arrived: answer it. A second one of the same round is answered too.
+    pub fn handle_hello(&mut self, hello: Hello) {
+        const ANSWERS_HELD: usize = 8;
+        if matches!(self.state, State::Waiting) {
+            self.state = State::Open;
+            self.outcome = Some(Outcome::Open { unit_payload: hello.unit_payload });
+        }
+        if self.answers.len() < ANSWERS_HELD {
+            self.answers.push(hello);
+        }
+    }
+
+    /// An answer arrived; `rtt` is what it measured.
+    pub fn handle_ack(&mut self, now: Time, ack: Hello, rtt: Span) {
+        if !self.candidates.contains(&ack.unit_payload) {
+            return;
+        }
+        let best = match self.state {
+            State::Trying { .. } => ack.unit_payload,
+            State::Settling { best, .. } => best.max(ack.unit_payload),
+            State::Waiting | State::Open | State::Failed => return,
+        };
+        if Some(&best) == self.candidates.first() {
+            self.open(best);
+        } else if !matches!(self.state, State::Settling { .. }) {
+            let settle = (rtt / SETTLE_DIVISOR).max(SETTLE_LEAST);
+            self.state = State::Settling { until: now + settle, best };
+        } else if let State::Settling { best: kept, .. } = &mut self.state {
+            *kept = best;
+        }
+    }
+
+    /// The next hello, or answer to one, that is due at `now`.
+    pub fn poll_hello(&mut self, now: Time) -> Option<HelloOut> {
+        if let Some(hello) = self.answers.pop() {
+            return Some(HelloOut::Ack(hello));
+        }
+        self.advance(now);
+        if let State::Trying { round_at, retry, pending } = &mut self.state
+            && *round_at <= now
+        {
+            if let Some(unit_payload) = pending.pop() {
+                let hello = Hello { sent_at: now.as_wire_micros(), unit_payload };
+                return Some(HelloOut::Hello(hello));
+            }
+            *pending = round(&self.candidates);
+            *round_at = now + *retry;
+            *retry = *retry * 2;
+        }
+        None
+    }
+
+    pub fn poll_outcome(&mut self) -> Option<Outcome> {
+        self.outcome.take()
+    }
+
+    pub fn poll_timeout(&self) -> Option<Time> {
+        if !self.answers.is_empty() {
+            return Some(Time::ZERO);
+        }
+        match &self.state {
+            State::Trying { round_at, .. } => Some((*round_at).min(self.deadline)),
+            State::Settling { until, .. } => Some(*until),
+            State::Waiting => Some(self.deadline),
+            State::Open | State::Failed => None,
+        }
+    }
+
+    fn advance(&mut self, now: Time) {
+        match self.state {
+            State::Settling { until, best } if until <= now => self.open(best),
+            State::Trying { .. } | State::Waiting if self.deadline <= now => {
+                self.state = State::Failed;
+                self.outcome = Some(Outcome::NoPath);
+            }
+            State::Trying { .. }
+            | State::Settling { .. }
+            | State::Waiting
+            | State::Open
+            | State::Failed => {}
+        }
+    }
+
+    fn open(&mut self, unit_payload: u16) {
+        self.state = State::Open;
+        self.outcome = Some(Outcome::Open { unit_payload });
+    }
+}
+
+/// What [`Handshake::poll_hello`] wants sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HelloOut {
+    Hello(Hello),
+    Ack(Hello),
+}
+
+/// One round of hellos, to be popped from the back: longest first.
+fn round(candidates: &[u16]) -> Vec<u16> {
+    let mut sizes: Vec<u16> = candidates.iter().flat_map(|&c| [c; COPIES]).collect();
+    sizes.sort_unstable();
+    sizes
+}

@@ -1,0 +1,69 @@
+//! Every limit of the core in one place, each with the arithmetic behind it.
+
+use gtp_alloc::{Bytes, Rate, Span};
+
+/// Bytes of a data packet's unit when the path carries 1,500-byte IP packets: 1,400 of payload,
+/// 49 of GTP, 8 of UDP, 20 (IPv4) or 40 (IPv6) of IP make 1,477 or 1,497.
+pub const UNIT_ETHERNET: u16 = 1_400;
+/// The same for 9,000-byte packets.
+pub const UNIT_JUMBO: u16 = 8_900;
+/// The same for paths that carry only IPv6's minimum of 1,280 bytes.
+pub const UNIT_MINIMUM: u16 = 1_180;
+/// Unit numbers are 48 bits wide.
+pub const MAX_UNITS: u64 = 1 << 48;
+
+/// Shortest and longest control interval (half the median round-trip time between them).
+pub const INTERVAL_MIN: Span = Span::from_millis(10);
+/// See [`INTERVAL_MIN`].
+pub const INTERVAL_MAX: Span = Span::from_millis(100);
+/// A changed node recomputes at most this often between its intervals.
+pub const RECOMPUTE_MIN: Span = Span::from_millis(1);
+
+/// Packets that a session may send in its first round trip, before any goodput is proven.
+pub const INITIAL_PACKETS: u64 = 64;
+/// Growth per round trip over the goodput proven.
+pub const RAMP_FACTOR: f64 = 4.0;
+/// Longest burst in bytes: one segmentation batch.
+pub const BURST_BYTES: Bytes = Bytes(64 * 1024);
+/// Longest burst in time.
+pub const BURST_SPAN: Span = Span::from_millis(1);
+/// How much of a late wake-up may be caught up at once; what is later is not sent in a burst.
+pub const CATCH_UP: Span = Span::from_millis(4);
+
+/// A grant is a lease: with no feedback for this long its rate begins to halve.
+pub const LEASE_MIN: Span = Span::from_millis(200);
+/// With no feedback for this long nothing is sent.
+pub const SILENCE_STOP: Span = Span::from_millis(1_000);
+/// With no valid datagram at all for this long the session is over.
+pub const SESSION_TIMEOUT: Span = Span::from_secs(30);
+/// No answer on UDP within this time: there is no UDP path.
+pub const HANDSHAKE_TIMEOUT: Span = Span::from_millis(4_500);
+
+/// Requests that may be on their way unacknowledged, and that a source holds out of order.
+pub const REQUEST_WINDOW: u32 = 64;
+/// Ranges in one request datagram: 8 bytes each in 1,024 bytes.
+pub const RANGES_PER_REQUEST: usize = 128;
+/// Bytes of a loss map: 8,000 units.
+pub const LOSS_MAP_BYTES: usize = 1_000;
+/// Pieces of work a source queues before it stops to accept requests: a peer that asks for every
+/// second unit costs 24 bytes a piece, so 1.5 MiB.
+pub const QUEUED_PIECES: usize = 65_536;
+/// Receipt gaps in one feedback datagram: 6 bytes each.
+pub const GAPS_PER_FEEDBACK: usize = 128;
+/// How far a packet number may run ahead of the newest one: 2^22, one key epoch, 2.4 s at
+/// 20 Gbit/s of 1,500-byte packets.
+pub const PN_AHEAD: u64 = 1 << 22;
+/// Gaps remembered in packet numbers, so that a late packet is told from a replayed one. Beyond
+/// this the oldest gap is given up: its packets would be discarded as replays.
+pub const GAPS_REMEMBERED: usize = 16_384;
+/// Grants issued and not yet echoed that a sink remembers per session.
+pub const GRANTS_OUTSTANDING: usize = 64;
+/// Checkpoints of what was sent when, one a millisecond: four seconds.
+pub const CHECKPOINTS: usize = 4_096;
+
+/// What an application-limited session may claim above its measured rate, at least.
+pub const DEMAND_FLOOR: Rate = Rate::from_bps(1_000_000);
+/// How far above its measured rate an application-limited session may claim.
+pub const DEMAND_ALPHA: f64 = 0.1;
+/// How long an application-limited session keeps its best recent claim (on-off applications).
+pub const DEMAND_HOLD: Span = Span::from_millis(500);

@@ -1,0 +1,70 @@
+//! The pacer: the one converter from a sending rate to departure times.
+//!
+//! Each datagram moves the next departure on by its size over the rate. Wake-ups are spaced so
+//! that a segmentation batch can leave at once, and a late wake-up is caught up only in part, so
+//! that a burst is never longer than the pacer's limits say.
+
+use gtp_alloc::{Bytes, Rate, Span, Time};
+
+use crate::limits::{BURST_BYTES, BURST_SPAN, CATCH_UP};
+
+/// Paces one session's datagrams.
+#[derive(Clone, Debug)]
+pub struct Pacer {
+    rate: Rate,
+    next: Time,
+}
+
+impl Pacer {
+    /// A pacer at rate zero.
+    pub fn new(now: Time) -> Pacer {
+        Pacer { rate: Rate::ZERO, next: now }
+    }
+
+    /// The rate in force.
+    pub fn rate(&self) -> Rate {
+        self.rate
+    }
+
+    /// Changes the rate from `now` on. What is still owed for the last datagram is owed at the
+    /// new rate.
+    pub fn set_rate(&mut self, now: Time, rate: Rate) {
+        if rate == self.rate {
+            return;
+        }
+        if self.next > now {
+            let owed = self.next.since(now);
+            let bytes = if self.rate == Rate::ZERO { Bytes::ZERO } else { self.rate.bytes_in(owed) };
+            self.next = if rate == Rate::ZERO { now } else { now + bytes / rate };
+        }
+        self.rate = rate;
+    }
+
+    /// Whether a datagram may leave at `now`.
+    pub fn may_send(&self, now: Time) -> bool {
+        self.rate > Rate::ZERO && self.next <= now
+    }
+
+    /// Accounts for a datagram of `bytes` on the wire that left at `now`.
+    pub fn sent(&mut self, now: Time, bytes: Bytes) {
+        let floor = now.saturating_sub(CATCH_UP.max(self.quantum()));
+        self.next = self.next.max(floor) + bytes / self.rate;
+    }
+
+    /// When to wake up next if there is something to send: late enough that a batch can leave.
+    pub fn next_wake(&self) -> Option<Time> {
+        (self.rate > Rate::ZERO).then(|| self.next + self.quantum())
+    }
+
+    /// A session that has nothing to send does not save up credit.
+    pub fn idle(&mut self, now: Time) {
+        self.next = self.next.max(now.saturating_sub(self.quantum()));
+    }
+
+    /// The time in which one burst builds up: a millisecond or a batch, whichever is shorter, and
+    /// nothing at rates where that is less than two packets.
+    fn quantum(&self) -> Span {
+        let span = (BURST_BYTES / self.rate).min(BURST_SPAN);
+        if self.rate.bytes_in(span) < Bytes(2 * 1_500) { Span::ZERO } else { span }
+    }
+}

@@ -1,0 +1,53 @@
+//! Proof of receipt: 16 bits in each datagram that only its receiver can have seen.
+//!
+//! A receiver names the rate at which it is sent to, which makes it the worst case of optimistic
+//! acknowledgement. So each datagram from a source carries 16 bits of a keyed function of its
+//! packet number, and feedback must return the sum over the packets that it claims.
+
+use core::hash::Hasher;
+use core::ops::Range;
+
+use siphasher::sip::SipHasher13;
+
+/// The source's secret for one session.
+#[derive(Clone)]
+pub struct ProofKey(SipHasher13);
+
+impl ProofKey {
+    /// A key from 16 bytes of the host's entropy.
+    pub fn new(key: [u8; 16]) -> ProofKey {
+        ProofKey(SipHasher13::new_with_key(&key))
+    }
+
+    /// The 16 bits of packet number `pn`. One hash serves four neighbours.
+    pub fn tag(&self, pn: u64) -> u16 {
+        (self.quad(pn / 4) >> (16 * (pn % 4))) as u16
+    }
+
+    /// The sum of the tags of `span`, modulo 2^32.
+    pub fn sum(&self, span: Range<u64>) -> u32 {
+        let mut sum = 0u32;
+        let mut pn = span.start;
+        while pn < span.end {
+            let quad = self.quad(pn / 4);
+            let stop = (pn / 4 * 4 + 4).min(span.end);
+            while pn < stop {
+                sum = sum.wrapping_add(u32::from((quad >> (16 * (pn % 4))) as u16));
+                pn += 1;
+            }
+        }
+        sum
+    }
+
+    fn quad(&self, index: u64) -> u64 {
+        let mut hasher = self.0;
+        hasher.write_u64(index);
+        hasher.finish()
+    }
+}
+
+impl core::fmt::Debug for ProofKey {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("ProofKey(..)")
+    }
+}

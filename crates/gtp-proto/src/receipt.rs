@@ -1,0 +1,177 @@
+//! Which packet numbers arrived: replay protection at the receiver of any datagram, receipts from
+//! sink to source, and their verification.
+
+use alloc::vec::Vec;
+
+use gtp_alloc::{Bytes, Time};
+
+use crate::limits::{GAPS_PER_FEEDBACK, GAPS_REMEMBERED, PN_AHEAD};
+use crate::proof::ProofKey;
+use crate::ranges::RangeSet;
+use crate::session::Discard;
+use crate::wire::Receipt;
+
+/// Packet numbers seen from one peer. Remembers gaps rather than a window, so that a packet that
+/// is two round trips late at any rate is still told from a replay.
+#[derive(Debug, Default)]
+pub(crate) struct Arrivals {
+    /// One above the largest packet number seen.
+    next: u64,
+    /// Numbers below `next` that have not been seen.
+    gaps: RangeSet,
+}
+
+impl Arrivals {
+    /// Takes in `pn`, or says why it cannot be new.
+    pub fn accept(&mut self, pn: u64) -> Result<(), Discard> {
+        if pn >= self.next {
+            if pn - self.next > PN_AHEAD {
+                return Err(Discard::TooFarAhead);
+            }
+            self.gaps.insert(self.next..pn);
+            self.next = pn + 1;
+            self.forget_oldest();
+            return Ok(());
+        }
+        if self.gaps.remove_one(pn) { Ok(()) } else { Err(Discard::Replayed) }
+    }
+
+    /// One above the largest packet number seen.
+    pub fn next(&self) -> u64 {
+        self.next
+    }
+
+    fn forget_oldest(&mut self) {
+        while self.gaps.pieces() > GAPS_REMEMBERED {
+            let Some(oldest) = self.gaps.iter().next() else { return };
+            self.gaps.remove(oldest);
+        }
+    }
+}
+
+/// Collects the receipts that a sink returns. Each covers the packet numbers after the last one's.
+#[derive(Debug, Default)]
+pub(crate) struct ReceiptBuilder {
+    start: u64,
+    sum: u32,
+    bytes: u64,
+    packets: u64,
+    last_arrival: Option<Time>,
+}
+
+impl ReceiptBuilder {
+    /// Counts a packet that [`Arrivals`] accepted.
+    pub fn add(&mut self, now: Time, pn: u64, proof: u16, bytes: Bytes) {
+        if pn < self.start {
+            return; // Later than the receipt that called it missing.
+        }
+        self.sum = self.sum.wrapping_add(u32::from(proof));
+        self.bytes += bytes.0;
+        self.packets += 1;
+        self.last_arrival = Some(now);
+    }
+
+    /// Whether the gaps fill a feedback datagram, so that it should leave now.
+    pub fn is_full(&self, arrivals: &Arrivals) -> bool {
+        let all = arrivals.gaps.pieces();
+        // Counting is only needed where there could be enough.
+        all >= GAPS_PER_FEEDBACK - 1 && self.gaps(arrivals).count() >= GAPS_PER_FEEDBACK - 1
+    }
+
+    /// Ends the receipt, and says how many packets are missing in it.
+    pub fn finish(&mut self, arrivals: &Arrivals) -> (Receipt, u64) {
+        let gaps: Vec<_> = self.gaps(arrivals).take(GAPS_PER_FEEDBACK).collect();
+        let missing = gaps.iter().map(|g| g.end - g.start).sum();
+        let receipt = Receipt {
+            span: self.start..arrivals.next,
+            gaps,
+            sum: self.sum,
+            bytes: self.bytes,
+            arrived_at: self.last_arrival.unwrap_or(Time::ZERO).as_wire_micros(),
+        };
+        *self = ReceiptBuilder { start: arrivals.next, ..ReceiptBuilder::default() };
+        (receipt, missing)
+    }
+
+    /// IP bytes of the receipt so far, and packets.
+    pub fn counted(&self) -> (Bytes, u64) {
+        (Bytes(self.bytes), self.packets)
+    }
+
+    fn gaps<'a>(
+        &self,
+        arrivals: &'a Arrivals,
+    ) -> impl Iterator<Item = core::ops::Range<u64>> + 'a {
+        arrivals.gaps.within(self.start..arrivals.next)
+    }
+}
+
+/// What a verified receipt proves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Proven {
+    /// The packet numbers that it is about.
+    pub span: core::ops::Range<u64>,
+    /// How many of them arrived.
+    pub packets: u64,
+    /// IP bytes that arrived.
+    pub bytes: Bytes,
+}
+
+/// Verifies receipts at the source.
+#[derive(Debug)]
+pub(crate) struct ReceiptVerifier {
+    key: ProofKey,
+    next: u64,
+    /// Packet numbers of datagrams that carry no proof: the few of opening and closing.
+    plain: RangeSet,
+}
+
+impl ReceiptVerifier {
+    pub fn new(key: ProofKey) -> ReceiptVerifier {
+        ReceiptVerifier { key, next: 0, plain: RangeSet::new() }
+    }
+
+    /// The proof that packet `pn` carries.
+    pub fn tag(&self, pn: u64) -> u16 {
+        self.key.tag(pn)
+    }
+
+    /// Packet `pn` carries no proof.
+    pub fn mark_plain(&mut self, pn: u64) {
+        self.plain.insert(pn..pn + 1);
+    }
+
+    /// Checks `receipt` against what was sent: packet numbers below `sent`, none longer than
+    /// `longest`. A receipt for what an earlier one covered proves nothing (`None`).
+    pub fn verify(
+        &mut self,
+        receipt: &Receipt,
+        sent: u64,
+        longest: Bytes,
+    ) -> Result<Option<Proven>, Discard> {
+        if receipt.span.end > sent {
+            return Err(Discard::Violation("a receipt for packets that were never sent"));
+        }
+        if receipt.span.start < self.next || receipt.span.is_empty() {
+            return Ok(None);
+        }
+        let mut sum = self.key.sum(receipt.span.clone());
+        let mut packets = receipt.span.end - receipt.span.start;
+        for gap in &receipt.gaps {
+            sum = sum.wrapping_sub(self.key.sum(gap.clone()));
+            packets -= gap.end - gap.start;
+        }
+        for pn in self.plain.within(receipt.span.clone()).flatten() {
+            if !receipt.gaps.iter().any(|gap| gap.contains(&pn)) {
+                sum = sum.wrapping_sub(u32::from(self.key.tag(pn)));
+            }
+        }
+        if sum != receipt.sum {
+            return Err(Discard::Violation("a receipt without proof"));
+        }
+        self.next = receipt.span.end;
+        self.plain.remove(0..self.next);
+        let bytes = Bytes(receipt.bytes.min(packets.saturating_mul(longest.0)));
+        Ok(Some(Proven { span: receipt.span.clone(), packets, bytes }))
+    }
+}

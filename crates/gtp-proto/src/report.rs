@@ -1,0 +1,103 @@
+//! What a session tells its host's agent, and what the agent answers.
+
+use gtp_alloc::{Rate, Span};
+
+/// A session's name within one host and direction.
+pub type FlowId = u32;
+
+/// The control law that a session's two ends run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Law {
+    /// Offers and committed grants: settles exactly, never overloads a sink.
+    Grant,
+    /// The thesis's end-node law (its Algorithms 2 and 3).
+    EndNode {
+        /// Step towards the target rate, in (0, 1).
+        alpha: f64,
+        /// Smallest step, as a fraction of the largest, in (0, 1).
+        beta: f64,
+    },
+}
+
+/// Where a session is in its life, for the agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// It moves data, or wants to.
+    Open,
+    /// It is ending: it wants nothing more, but what it was granted may still be under way.
+    Closing,
+}
+
+/// What a session tells the agent of its own host.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Report {
+    /// Positive weight, the same at both ends.
+    pub weight: f64,
+    /// The control law of this session.
+    pub law: Law,
+    /// Life phase.
+    pub phase: Phase,
+    /// What the other end says this session could get there.
+    pub peer_offer: Rate,
+    /// What this session can use, given its demand and everything else that limits it here.
+    pub demand: Rate,
+    /// Average sending rate over the last control interval (at a sink: received and lost).
+    pub measured: Rate,
+    /// At a sink: the newest grant number that its source has been heard to obey.
+    pub echoed: u32,
+    /// Smoothed round-trip time; zero while unknown.
+    pub rtt: Span,
+}
+
+/// What an agent tells one session of its host.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Grant {
+    /// Number of this grant at a sink (counts up from 1); unused at a source.
+    pub number: u32,
+    /// What the session may send as far as this node is concerned.
+    pub rate: Rate,
+    /// What the session could have here if nothing else limited it; goes to the other end.
+    pub offer: Rate,
+    /// This node's control interval.
+    pub interval: Span,
+}
+
+/// What keeps a session from sending faster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LimitedBy {
+    /// The source host's capacity, shared.
+    Source,
+    /// The sink host's capacity, shared.
+    Sink,
+    /// The application gives, or takes, no more.
+    Demand,
+    /// The network between them.
+    Path,
+    /// Storage at the receiving end.
+    Disk,
+}
+
+impl LimitedBy {
+    /// From its place in the list above.
+    pub(crate) const fn from_byte(byte: u8) -> Option<LimitedBy> {
+        Some(match byte {
+            0 => LimitedBy::Source,
+            1 => LimitedBy::Sink,
+            2 => LimitedBy::Demand,
+            3 => LimitedBy::Path,
+            4 => LimitedBy::Disk,
+            5..=255 => return None,
+        })
+    }
+
+    /// The word for it in machine output.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            LimitedBy::Source => "source",
+            LimitedBy::Sink => "sink",
+            LimitedBy::Demand => "demand",
+            LimitedBy::Path => "path",
+            LimitedBy::Disk => "disk",
+        }
+    }
+}

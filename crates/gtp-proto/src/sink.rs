@@ -1,0 +1,518 @@
+//! The sink's end of a session: asks for units, grants a rate, and tells what arrived.
+//!
+//! Each control interval it returns one feedback datagram: its grant and offer, the path's delay
+//! and a receipt with proof. What the source has passed and is not here, it asks for again. It
+//! holds no payload: its host places each unit where the unit's number says.
+
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use gtp_alloc::{Bytes, Rate, Span, Time};
+
+use crate::handshake::{Handshake, HelloOut, Outcome, Role};
+use crate::limits::{INTERVAL_MIN, LEASE_MIN, SESSION_TIMEOUT, SILENCE_STOP};
+use crate::meter::{Meter, RttMeter};
+use crate::ranges::RangeSet;
+use crate::receipt::{Arrivals, ReceiptBuilder};
+use crate::report::{Grant, Law, LimitedBy, Phase, Report};
+use crate::requests::Asker;
+use crate::session::{Discard, Event, Link, Numbering, Transmit, Wake, earliest, wire_span};
+use crate::wire::{Control, DataHead, Feedback, HEADER_LEN, Header, Kind, Status};
+
+/// What a sink needs to know at the start.
+#[derive(Clone, Debug)]
+pub struct SinkConfig {
+    /// Which end opens the path.
+    pub role: Role,
+    /// Where datagrams go.
+    pub link: Link,
+    /// Control law.
+    pub law: Law,
+    /// Weight, the same at both ends; positive and finite.
+    pub weight: f64,
+    /// A limit that the user set.
+    pub max_rate: Rate,
+}
+
+/// What a datagram was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Received<'a> {
+    /// A wanted unit: the host must place its bytes.
+    Unit {
+        /// Its number in the row.
+        number: u64,
+        /// Its bytes; the host must check that they are as many as the unit has.
+        payload: &'a [u8],
+    },
+    /// Something for the session itself.
+    Control,
+}
+
+/// Counters of a sink, for people and traces.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SinkCounters {
+    /// Data packets that arrived.
+    pub packets: u64,
+    /// IP bytes of them.
+    pub bytes: u64,
+    /// Packets that did not arrive.
+    pub lost: u64,
+    /// Data packets whose unit was not wanted (any more), and their payload.
+    pub duplicates: u64,
+    /// See `duplicates`.
+    pub duplicate_bytes: u64,
+}
+
+/// One-way delay above the smallest one of the last ten to twenty seconds, in microseconds. The
+/// two clocks need not agree; only differences are used.
+#[derive(Debug, Default)]
+struct Delay {
+    origin: Option<u32>,
+    least: [i32; 2],
+    turned: Time,
+    in_interval: Option<i32>,
+}
+
+const DELAY_WINDOW: Span = Span::from_secs(10);
+
+impl Delay {
+    fn add(&mut self, now: Time, sent_at: u32) {
+        let one_way = now.as_wire_micros().wrapping_sub(sent_at);
+        let origin = *self.origin.get_or_insert(one_way);
+        let sample = one_way.wrapping_sub(origin) as i32;
+        if now.since(self.turned) > DELAY_WINDOW {
+            self.least = [sample, self.least[0]];
+            self.turned = now;
+        }
+        self.least[0] = self.least[0].min(sample);
+        self.in_interval = Some(self.in_interval.map_or(sample, |least| least.min(sample)));
+    }
+
+    fn take_interval(&mut self) -> u32 {
+        let least = self.least[0].min(self.least[1]);
+        self.in_interval.take().map_or(0, |d| d.wrapping_sub(least).max(0) as u32)
+    }
+}
+
+/// Which grant the source obeys. An echo counts only after a guard time as long as the reordering
+/// seen, so that no packet sent under an older grant can follow.
+#[derive(Debug)]
+struct Echo {
+    accepted: u32,
+    waiting: Option<(u32, Time)>,
+    newest_sent_at: u32,
+    guard: Span,
+}
+
+const GUARD_LEAST: Span = Span::from_millis(1);
+const GUARD_MOST: Span = Span::from_millis(200);
+
+impl Echo {
+    fn heard(&mut self, now: Time, number: u32, sent_at: u32) {
+        let late = self.newest_sent_at.wrapping_sub(sent_at) as i32;
+        if late > 0 {
+            self.guard = self.guard.max(Span::from_micros(late as u64)).min(GUARD_MOST);
+        } else {
+            self.newest_sent_at = sent_at;
+        }
+        let newest = self.waiting.map_or(self.accepted, |(n, _)| n);
+        if number > newest {
+            self.settle(now);
+            // The first of several is kept: a stream of new numbers must not starve the guard.
+            self.waiting.get_or_insert((number, now));
+        }
+        self.settle(now);
+    }
+
+    fn settle(&mut self, now: Time) {
+        if let Some((number, since)) = self.waiting
+            && now.since(since) >= self.guard
+        {
+            self.accepted = self.accepted.max(number);
+            self.waiting = None;
+        }
+    }
+}
+
+/// The sink's end of a session.
+#[derive(Debug)]
+pub struct SinkSession {
+    config: SinkConfig,
+    numbering: Numbering,
+    handshake: Handshake,
+    arrivals: Arrivals,
+    receipt: ReceiptBuilder,
+    asker: Asker,
+    started: Time,
+    grant: Grant,
+    told_grant: u32,
+    echo: Echo,
+    rtt: RttMeter,
+    delay: Delay,
+    peer: Option<Status>,
+    newest_status: u64,
+    heard_at: Option<(Time, u32)>,
+    last_datagram: Time,
+    measured: Meter,
+    received: Meter,
+    feedback_due: Time,
+    feedback_urgent: bool,
+    settle_due: Time,
+    closing_since: Option<Time>,
+    close_due: bool,
+    events: Vec<Event>,
+    counters: SinkCounters,
+}
+
+/// A young session is fed back to at the shortest interval, so that it ramps up quickly.
+const YOUTH: Span = Span::from_secs(1);
+/// An unanswered request is repeated after a round trip and this.
+const PATIENCE: Span = Span::from_millis(15);
+/// The same while the round trip is unknown.
+const PATIENCE_UNKNOWN: Span = Span::from_millis(200);
+
+impl SinkSession {
+    /// A sink session that begins at `now`.
+    pub fn new(now: Time, config: SinkConfig) -> SinkSession {
+        SinkSession {
+            numbering: Numbering::new(config.link),
+            handshake: Handshake::new(now, config.role.clone()),
+            arrivals: Arrivals::default(),
+            receipt: ReceiptBuilder::default(),
+            asker: Asker::new(1),
+            started: now,
+            grant: Grant {
+                number: 0,
+                rate: Rate::ZERO,
+                offer: Rate::ZERO,
+                interval: INTERVAL_MIN,
+            },
+            told_grant: 0,
+            echo: Echo { accepted: 0, waiting: None, newest_sent_at: 0, guard: GUARD_LEAST },
+            rtt: RttMeter::default(),
+            delay: Delay::default(),
+            peer: None,
+            newest_status: 0,
+            heard_at: None,
+            last_datagram: now,
+            measured: Meter::new(now),
+            received: Meter::new(now),
+            feedback_due: now,
+            feedback_urgent: false,
+            settle_due: now,
+            closing_since: None,
+            close_due: false,
+            events: Vec::new(),
+            counters: SinkCounters::default(),
+            config,
+        }
+    }
+
+    /// Decides how long units are; must precede the first [`SinkSession::assign`].
+    pub fn begin(&mut self, unit_payload: u16) {
+        self.asker = Asker::new(unit_payload.max(1));
+    }
+
+    /// Wants the units of `range` from this source.
+    pub fn assign(&mut self, range: Range<u64>) {
+        self.asker.assign(range);
+    }
+
+    /// Units assigned and not here yet.
+    pub fn outstanding(&self) -> u64 {
+        self.asker.outstanding()
+    }
+
+    /// Gives up on this source at once; returns what had not arrived.
+    pub fn abandon(&mut self) -> RangeSet {
+        self.asker.abandon()
+    }
+
+    /// Asks the source to forget what it has not sent yet.
+    pub fn ask_drop(&mut self) {
+        self.asker.ask_drop();
+    }
+
+    /// Once the source has forgotten: what will not come from it any more.
+    pub fn poll_dropped(&mut self) -> Option<RangeSet> {
+        self.asker.poll_dropped()
+    }
+
+    /// Takes in a datagram that opened under the session's key.
+    pub fn handle_datagram<'a>(
+        &mut self,
+        now: Time,
+        header: Header,
+        body: &'a [u8],
+    ) -> Result<Received<'a>, Discard> {
+        if header.kind == Kind::Data {
+            return self.handle_data(now, header.pn, body);
+        }
+        let control = Control::decode(header.kind, body)?.ok_or(Discard::Misdirected)?;
+        self.arrivals.accept(header.pn)?;
+        self.last_datagram = now;
+        match control {
+            Control::Hello(hello) => self.handshake.handle_hello(hello),
+            Control::HelloAck(hello) => {
+                let rtt = wire_span(now, hello.sent_at, 0);
+                self.rtt.add(now, rtt);
+                self.handshake.handle_ack(now, hello, rtt);
+            }
+            Control::Status(status) => self.handle_status(now, header.pn, status),
+            Control::Close => self.events.push(Event::PeerClosed),
+            Control::Feedback(_) | Control::Request(_) => return Err(Discard::Misdirected),
+        }
+        self.relay_handshake();
+        Ok(Received::Control)
+    }
+
+    /// This host's agent has decided.
+    pub fn handle_grant(&mut self, grant: Grant) {
+        self.feedback_urgent |= grant.number != self.grant.number;
+        self.grant = grant;
+    }
+
+    /// This end is done: it wants nothing more and says so.
+    pub fn close(&mut self, now: Time) {
+        self.asker.abandon();
+        if self.closing_since.is_none() {
+            self.closing_since = Some(now);
+            self.close_due = true;
+        }
+    }
+
+    /// Whether a closed session may be forgotten: nothing granted can still be under way.
+    pub fn is_finished(&self, now: Time) -> bool {
+        self.closing_since.is_some_and(|since| {
+            let echoed = self.grant.rate == Rate::ZERO && self.echo.accepted >= self.grant.number;
+            let lease = LEASE_MIN.max(self.grant.interval * 4) + self.rtt.smoothed() * 2;
+            !self.close_due && (echoed || now.since(since) > lease)
+        })
+    }
+
+    /// What the agent of this host should know.
+    pub fn report(&mut self, now: Time) -> Report {
+        self.echo.settle(now);
+        let offer = match (&self.peer, self.config.law) {
+            _ if self.silence(now) > SILENCE_STOP => Rate::ZERO,
+            (_, Law::EndNode { .. }) | (None, Law::Grant) => Rate::UNLIMITED,
+            (Some(status), Law::Grant) => status.offer,
+        };
+        Report {
+            weight: self.config.weight,
+            law: self.config.law,
+            phase: if self.closing_since.is_some() { Phase::Closing } else { Phase::Open },
+            peer_offer: offer,
+            demand: self.config.max_rate,
+            measured: self.measured.rate(),
+            echoed: self.echo.accepted,
+            rtt: self.rtt.smoothed(),
+        }
+    }
+
+    /// The next datagram to send at `now`, written to `head`.
+    pub fn poll_transmit(&mut self, now: Time, head: &mut Vec<u8>) -> Option<Transmit> {
+        if let Some(hello) = self.handshake.poll_hello(now) {
+            let control = match hello {
+                HelloOut::Hello(hello) => Control::Hello(hello),
+                HelloOut::Ack(hello) => Control::HelloAck(hello),
+            };
+            return Some(self.control(&control, head));
+        }
+        self.relay_handshake();
+        if core::mem::take(&mut self.close_due) {
+            return Some(self.control(&Control::Close, head));
+        }
+        if !self.handshake.is_open() {
+            return None;
+        }
+        self.interval(now);
+        let full = self.receipt.is_full(&self.arrivals);
+        if self.feedback_urgent || full || self.feedback_due <= now {
+            return Some(self.feedback(now, head));
+        }
+        let request = self.asker.poll_request(now, self.patience())?;
+        Some(self.control(&Control::Request(request), head))
+    }
+
+    /// When to call again, and why.
+    pub fn poll_timeout(&self) -> Option<(Time, Wake)> {
+        let hello = self.handshake.poll_timeout().map(|at| (at, Wake::Handshake));
+        if self.close_due {
+            return Some((Time::ZERO, Wake::Interval));
+        }
+        if !self.handshake.is_open() {
+            return hello;
+        }
+        if self.feedback_urgent {
+            return Some((Time::ZERO, Wake::Interval));
+        }
+        let request = self.asker.next_due(self.patience()).map(|at| (at, Wake::Interval));
+        let tail = self.asker.is_tail_open().then_some((self.settle_due, Wake::Interval));
+        let next = earliest(hello, earliest(request, tail));
+        earliest(next, Some((self.feedback_due, Wake::Interval)))
+    }
+
+    /// What the host should know.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        if self.events.is_empty() { None } else { Some(self.events.remove(0)) }
+    }
+
+    /// This session's newest grant.
+    pub fn granted(&self) -> Rate {
+        self.grant.rate
+    }
+
+    /// IP bytes that arrived per time, over the last control interval.
+    pub fn received_rate(&self) -> Rate {
+        self.received.rate()
+    }
+
+    /// Smoothed round-trip time; zero while unknown.
+    pub fn rtt(&self) -> Span {
+        self.rtt.smoothed()
+    }
+
+    /// How long nothing at all has come from the source.
+    pub fn silence(&self, now: Time) -> Span {
+        now.since(self.last_datagram)
+    }
+
+    /// Counters since the start.
+    pub fn counters(&self) -> SinkCounters {
+        self.counters
+    }
+
+    /// What keeps this session from going faster.
+    pub fn limited_by(&self) -> LimitedBy {
+        let offered = self.peer.as_ref().map_or(Rate::UNLIMITED, |status| status.offer);
+        match &self.peer {
+            Some(status) if offered < self.grant.offer => match status.limited_by {
+                // The source sees our grant as the sink's limit, but it follows its own offer.
+                LimitedBy::Sink => LimitedBy::Source,
+                other => other,
+            },
+            Some(_) | None => LimitedBy::Sink,
+        }
+    }
+
+    fn handle_data<'a>(
+        &mut self,
+        now: Time,
+        pn: u64,
+        body: &'a [u8],
+    ) -> Result<Received<'a>, Discard> {
+        let (data, payload) = DataHead::decode(body)?;
+        self.arrivals.accept(pn)?;
+        self.last_datagram = now;
+        let bytes = self.config.link.wire_bytes(HEADER_LEN + body.len());
+        self.note(now, pn, data.proof, bytes, data.sent_at, data.grant);
+        self.received.add(bytes);
+        self.measured.add(bytes);
+        self.counters.packets += 1;
+        self.counters.bytes += bytes.0;
+        self.asker.handle_data(data.request, data.unit);
+        if !self.asker.received(data.unit) {
+            self.counters.duplicates += 1;
+            self.counters.duplicate_bytes += payload.len() as u64;
+            return Err(Discard::NotWanted);
+        }
+        Ok(Received::Unit { number: data.unit, payload })
+    }
+
+    fn handle_status(&mut self, now: Time, pn: u64, status: Status) {
+        self.note(now, pn, status.proof, Bytes::ZERO, status.sent_at, status.grant);
+        if pn < self.newest_status {
+            return;
+        }
+        self.newest_status = pn;
+        if status.echo_at != 0 || status.echo_hold != 0 {
+            self.rtt.add(now, wire_span(now, status.echo_at, status.echo_hold));
+        }
+        self.asker.handle_status(status.requests_next, status.work_front, status.repair_front);
+        self.peer = Some(status);
+        if self.asker.is_tail_open() {
+            self.settle_due = self.settle_due.min(now + self.echo.guard);
+        }
+    }
+
+    fn note(&mut self, now: Time, pn: u64, proof: u16, bytes: Bytes, sent_at: u32, grant: u32) {
+        self.receipt.add(now, pn, proof, bytes);
+        self.delay.add(now, sent_at);
+        self.heard_at = Some((now, sent_at));
+        if grant <= self.told_grant {
+            self.echo.heard(now, grant, sent_at);
+        } else {
+            self.events.push(Event::Violated("an echo of a grant that was never made"));
+        }
+    }
+
+    fn interval(&mut self, now: Time) {
+        if self.settle_due <= now {
+            self.asker.settle();
+            self.settle_due = now + self.grant.interval;
+        }
+        if self.silence(now) > SESSION_TIMEOUT && self.closing_since.is_none() {
+            self.closing_since = Some(now);
+            self.events.push(Event::TimedOut);
+        }
+        self.received.roll(now, self.grant.interval);
+    }
+
+    fn feedback(&mut self, now: Time, head: &mut Vec<u8>) -> Transmit {
+        let (received, packets) = self.receipt.counted();
+        let (receipt, missing) = self.receipt.finish(&self.arrivals);
+        if packets > 0 {
+            self.measured.add(Bytes(received.0 / packets * missing));
+        }
+        self.measured.roll(now, self.grant.interval);
+        self.counters.lost += missing;
+        let (echo_at, echo_hold) = match self.heard_at {
+            Some((at, sent_at)) => (sent_at, now.since(at).as_micros() as u32),
+            None => (0, 0),
+        };
+        let interval = if now.since(self.started) < YOUTH {
+            INTERVAL_MIN
+        } else {
+            self.grant.interval
+        };
+        self.feedback_urgent = false;
+        self.feedback_due = now + interval;
+        self.told_grant = self.grant.number;
+        let feedback = Feedback {
+            sent_at: now.as_wire_micros(),
+            grant: self.grant.number,
+            rate: self.grant.rate,
+            offer: self.grant.offer,
+            interval: interval.as_micros() as u32,
+            echo_at,
+            echo_hold,
+            delay: self.delay.take_interval(),
+            receipt,
+        };
+        self.control(&Control::Feedback(feedback), head)
+    }
+
+    fn patience(&self) -> Span {
+        match self.rtt.smoothed() {
+            Span::ZERO => PATIENCE_UNKNOWN,
+            rtt => rtt + PATIENCE,
+        }
+    }
+
+    fn control(&mut self, control: &Control, head: &mut Vec<u8>) -> Transmit {
+        let pn = self.numbering.begin(control.kind(), head);
+        control.encode(head);
+        Transmit { pn, unit: None }
+    }
+
+    fn relay_handshake(&mut self) {
+        match self.handshake.poll_outcome() {
+            Some(Outcome::Open { unit_payload }) => {
+                self.events.push(Event::PathOpen { unit_payload });
+            }
+            Some(Outcome::NoPath) => self.events.push(Event::NoPath),
+            None => {}
+        }
+    }
+}

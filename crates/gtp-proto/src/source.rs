@@ -1,0 +1,578 @@
+//! The source's end of a session: answers requests at the rate it is granted.
+//!
+//! It sends at the smallest of its own host's target, the sink's newest grant, what the path has
+//! proven to carry and what the application supplies. It keeps no copy and no retransmission
+//! state. A grant is a lease: without feedback the rate halves each interval and soon ends.
+
+use alloc::vec::Vec;
+
+use gtp_alloc::{Bytes, Rate, Span, Time};
+
+use crate::handshake::{Handshake, HelloOut, Outcome, Role};
+use crate::demand::Demand;
+use crate::limits::{
+    INTERVAL_MAX, INTERVAL_MIN, LEASE_MIN, SESSION_TIMEOUT, SILENCE_STOP, UNIT_ETHERNET,
+};
+use crate::meter::{Meter, RttMeter};
+use crate::pacer::Pacer;
+use crate::path::{Conditions, PathBound, Sample, SendLog};
+use crate::proof::ProofKey;
+use crate::receipt::{Arrivals, ReceiptVerifier};
+use crate::report::{Grant, Law, LimitedBy, Phase, Report};
+use crate::requests::{Answerer, Class};
+use crate::session::{Discard, Event, Link, Numbering, Transmit, Unit, Wake, earliest, wire_span};
+use crate::wire::{
+    Control, DATA_HEAD_LEN, DataHead, Feedback, HEADER_LEN, Header, Kind, Request, Status,
+};
+
+/// What a source needs to know at the start.
+#[derive(Clone, Debug)]
+pub struct SourceConfig {
+    /// Which end opens the path.
+    pub role: Role,
+    /// Where datagrams go.
+    pub link: Link,
+    /// Control law.
+    pub law: Law,
+    /// Weight, the same at both ends; positive and finite.
+    pub weight: f64,
+    /// A limit that the user set.
+    pub max_rate: Rate,
+    /// 16 bytes of the host's entropy, for proofs of receipt.
+    pub proof_key: [u8; 16],
+}
+
+/// What the host says when asked for a unit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Supplied {
+    /// It is at hand and this many bytes long.
+    Ready(u16),
+    /// It is still being read or produced.
+    NotYet,
+    /// The object has no such unit: the peer asks for nonsense.
+    NoSuchUnit,
+}
+
+/// Where units come from.
+pub trait Supply {
+    /// Whether the bytes of `unit` are at hand.
+    fn supply(&mut self, unit: u64) -> Supplied;
+}
+
+impl<F: FnMut(u64) -> Supplied> Supply for F {
+    fn supply(&mut self, unit: u64) -> Supplied {
+        self(unit)
+    }
+}
+
+/// Counters of a source, for people and traces.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SourceCounters {
+    /// Data packets sent.
+    pub packets: u64,
+    /// IP bytes of them.
+    pub bytes: u64,
+    /// Packets that receipts proved to have arrived, and those that they called missing.
+    pub delivered: u64,
+    /// See `delivered`.
+    pub lost: u64,
+}
+
+/// What feedback last said.
+#[derive(Clone, Debug)]
+struct Heard {
+    at: Time,
+    pn: Option<u64>,
+    sent_at: u32,
+    grant: u32,
+    rate: Rate,
+    offer: Rate,
+    interval: Span,
+    arrived_at: Option<u32>,
+}
+
+/// The source's end of a session.
+#[derive(Debug)]
+pub struct SourceSession {
+    config: SourceConfig,
+    numbering: Numbering,
+    handshake: Handshake,
+    arrivals: Arrivals,
+    receipts: ReceiptVerifier,
+    answerer: Answerer,
+    unit_payload: Option<u16>,
+    pacer: Pacer,
+    path: PathBound,
+    log: SendLog,
+    rtt: RttMeter,
+    sent_meter: Meter,
+    demand: Demand,
+    /// Nothing to send is at hand; there is no point in waking up for the pacer.
+    starved: bool,
+    target: Grant,
+    heard: Heard,
+    last_datagram: Time,
+    status_due: Time,
+    status_urgent: bool,
+    told_offer: Rate,
+    closing: bool,
+    close_due: bool,
+    events: Vec<Event>,
+    counters: SourceCounters,
+}
+
+/// A change of the offer smaller than this waits for the next interval.
+const OFFER_NEWS: f64 = 0.02;
+
+impl SourceSession {
+    /// A source session that begins at `now`.
+    pub fn new(now: Time, config: SourceConfig) -> SourceSession {
+        SourceSession {
+            numbering: Numbering::new(config.link),
+            handshake: Handshake::new(now, config.role.clone()),
+            arrivals: Arrivals::default(),
+            receipts: ReceiptVerifier::new(ProofKey::new(config.proof_key)),
+            answerer: Answerer::default(),
+            unit_payload: None,
+            pacer: Pacer::new(now),
+            path: PathBound::new(now),
+            log: SendLog::default(),
+            rtt: RttMeter::default(),
+            sent_meter: Meter::new(now),
+            demand: Demand::new(now),
+            starved: false,
+            target: Grant {
+                number: 0,
+                rate: Rate::ZERO,
+                offer: Rate::ZERO,
+                interval: INTERVAL_MIN,
+            },
+            heard: Heard {
+                at: now,
+                pn: None,
+                sent_at: 0,
+                grant: 0,
+                rate: Rate::ZERO,
+                offer: Rate::UNLIMITED,
+                interval: INTERVAL_MIN,
+                arrived_at: None,
+            },
+            last_datagram: now,
+            status_due: now,
+            status_urgent: false,
+            told_offer: Rate::ZERO,
+            closing: false,
+            close_due: false,
+            events: Vec::new(),
+            counters: SourceCounters::default(),
+            config,
+        }
+    }
+
+    /// Takes in a datagram that opened under the session's key.
+    pub fn handle_datagram(
+        &mut self,
+        now: Time,
+        header: Header,
+        body: &[u8],
+    ) -> Result<(), Discard> {
+        let control = Control::decode(header.kind, body)?.ok_or(Discard::Misdirected)?;
+        self.arrivals.accept(header.pn)?;
+        self.last_datagram = now;
+        match control {
+            Control::Hello(hello) => self.handshake.handle_hello(hello),
+            Control::HelloAck(hello) => {
+                let rtt = wire_span(now, hello.sent_at, 0);
+                self.rtt.add(now, rtt);
+                self.handshake.handle_ack(now, hello, rtt);
+            }
+            Control::Feedback(feedback) => self.handle_feedback(now, header.pn, feedback)?,
+            Control::Request(request) => self.handle_request(request)?,
+            Control::Close => {
+                self.closing = true;
+                self.events.push(Event::PeerClosed);
+            }
+            Control::Status(_) => return Err(Discard::Misdirected),
+        }
+        self.relay_handshake();
+        self.update_rate(now);
+        Ok(())
+    }
+
+    /// This host's agent has decided.
+    pub fn handle_grant(&mut self, now: Time, grant: Grant) {
+        self.target = grant;
+        self.update_rate(now);
+    }
+
+    /// Units that were not at hand may be now.
+    pub fn handle_supply(&mut self, now: Time) {
+        if core::mem::take(&mut self.starved) {
+            self.pacer.idle(now);
+        }
+    }
+
+    /// This end is done: says so to the peer and wants nothing more.
+    pub fn close(&mut self) {
+        self.closing = true;
+        self.close_due = true;
+    }
+
+    /// What the agent of this host should know.
+    pub fn report(&mut self, now: Time) -> Report {
+        Report {
+            weight: self.config.weight,
+            law: self.config.law,
+            phase: if self.closing { Phase::Closing } else { Phase::Open },
+            peer_offer: match self.config.law {
+                Law::Grant => self.heard.offer,
+                Law::EndNode { .. } => Rate::UNLIMITED,
+            },
+            demand: if now.since(self.heard.at) >= SILENCE_STOP {
+                Rate::ZERO
+            } else {
+                self.ceiling(now)
+            },
+            measured: self.sent_meter.rate(),
+            echoed: 0,
+            rtt: self.rtt.smoothed(),
+        }
+    }
+
+    /// The next datagram to send at `now`, its head written to `head`.
+    pub fn poll_transmit(
+        &mut self,
+        now: Time,
+        supply: &mut dyn Supply,
+        head: &mut Vec<u8>,
+    ) -> Option<Transmit> {
+        if let Some(hello) = self.handshake.poll_hello(now) {
+            let control = match hello {
+                HelloOut::Hello(hello) => Control::Hello(hello),
+                HelloOut::Ack(hello) => Control::HelloAck(hello),
+            };
+            return Some(self.control(control, head));
+        }
+        self.relay_handshake();
+        if core::mem::take(&mut self.close_due) {
+            return Some(self.control(Control::Close, head));
+        }
+        if !self.handshake.is_open() {
+            return None;
+        }
+        self.interval(now);
+        if self.status_urgent || self.status_due <= now {
+            return Some(self.status(now, head));
+        }
+        self.poll_data(now, supply, head)
+    }
+
+    /// When to call again, and why.
+    pub fn poll_timeout(&self) -> Option<(Time, Wake)> {
+        let hello = self.handshake.poll_timeout().map(|at| (at, Wake::Handshake));
+        if self.close_due || self.status_urgent {
+            return Some((Time::ZERO, Wake::Interval));
+        }
+        if !self.handshake.is_open() {
+            return hello;
+        }
+        let working = !self.closing && !self.starved && self.answerer.peek().is_some();
+        let pacing = if working { self.pacer.next_wake() } else { None };
+        let next = earliest(hello, pacing.map(|at| (at, Wake::Pacing)));
+        earliest(next, Some((self.status_due, Wake::Interval)))
+    }
+
+    /// What the host should know.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        if self.events.is_empty() { None } else { Some(self.events.remove(0)) }
+    }
+
+    /// Units that will be wanted next, for reading ahead.
+    pub fn upcoming(&self) -> impl Iterator<Item = core::ops::Range<u64>> + '_ {
+        self.answerer.upcoming()
+    }
+
+    /// The rate at which this session may send now.
+    pub fn sending_rate(&self) -> Rate {
+        self.pacer.rate()
+    }
+
+    /// The sink's newest grant.
+    pub fn granted(&self) -> Rate {
+        self.heard.rate
+    }
+
+    /// Average sending rate over the last control interval.
+    pub fn measured_rate(&self) -> Rate {
+        self.sent_meter.rate()
+    }
+
+    /// The rate that the path is believed to carry; unlimited while no bottleneck was seen.
+    pub fn path_bound(&self) -> Rate {
+        self.path.bound()
+    }
+
+    /// Smoothed round-trip time; zero while unknown.
+    pub fn rtt(&self) -> Span {
+        self.rtt.smoothed()
+    }
+
+    /// Counters since the start.
+    pub fn counters(&self) -> SourceCounters {
+        self.counters
+    }
+
+    /// What keeps this session from sending faster.
+    pub fn limited_by(&self) -> LimitedBy {
+        let rate = self.pacer.rate();
+        if self.demand.is_limited() {
+            LimitedBy::Demand
+        } else if self.path.bound() <= rate {
+            LimitedBy::Path
+        } else if self.heard.rate <= rate {
+            LimitedBy::Sink
+        } else if self.target.rate <= rate {
+            LimitedBy::Source
+        } else {
+            LimitedBy::Path
+        }
+    }
+
+    fn handle_request(&mut self, request: Request) -> Result<(), Discard> {
+        match self.unit_payload {
+            None => {
+                self.unit_payload = Some(request.unit_payload);
+                self.events.push(Event::UnitPayload(request.unit_payload));
+            }
+            Some(known) if known == request.unit_payload => {}
+            Some(_) => return Err(self.violation("the unit length changed within a session")),
+        }
+        if self.answerer.handle_request(request) {
+            self.status_urgent = true;
+            self.starved = false;
+        }
+        Ok(())
+    }
+
+    fn handle_feedback(&mut self, now: Time, pn: u64, f: Feedback) -> Result<(), Discard> {
+        if self.heard.pn.is_some_and(|newest| pn < newest) {
+            return Err(Discard::Stale);
+        }
+        if f.grant < self.heard.grant {
+            return Err(self.violation("a grant number went back"));
+        }
+        if f.echo_at != 0 || f.echo_hold != 0 {
+            self.rtt.add(now, wire_span(now, f.echo_at, f.echo_hold));
+        }
+        let packet = self.packet_bytes();
+        let proven = match self.receipts.verify(&f.receipt, self.numbering.upcoming(), packet) {
+            Ok(proven) => proven,
+            Err(Discard::Violation(why)) => return Err(self.violation(why)),
+            Err(other) => return Err(other),
+        };
+        let arrived_in = self.heard.arrived_at.map(|before| f.receipt.arrived_at.wrapping_sub(before));
+        if f.grant > self.heard.grant {
+            self.status_urgent = true;
+        }
+        self.heard = Heard {
+            at: now,
+            pn: Some(pn),
+            sent_at: f.sent_at,
+            grant: f.grant,
+            rate: f.rate,
+            offer: f.offer,
+            interval: Span::from_micros(f.interval.into()).clamp(INTERVAL_MIN, INTERVAL_MAX),
+            arrived_at: self.heard.arrived_at,
+        };
+        if let Some(proven) = proven {
+            self.heard.arrived_at = Some(f.receipt.arrived_at);
+            self.counters.delivered += proven.packets;
+            self.counters.lost += proven.span.end - proven.span.start - proven.packets;
+            let from = self.log.at(proven.span.start);
+            let until = self.log.at(proven.span.end);
+            if let (Some(from), Some(until), Some(arrived_in)) = (from, until, arrived_in) {
+                let sample = Sample {
+                    sent: until.1 - from.1,
+                    sent_in: until.0.since(from.0),
+                    arrived: proven.bytes,
+                    arrived_in: Span::from_micros(arrived_in.into()),
+                    delay: Span::from_micros(f.delay.into()),
+                    first_pn: proven.span.start,
+                };
+                let conditions = self.conditions();
+                self.path.handle_sample(now, sample, &conditions);
+            }
+        }
+        Ok(())
+    }
+
+    fn conditions(&self) -> Conditions {
+        Conditions {
+            aim: self.target.rate.min(self.heard.rate).min(self.config.max_rate),
+            rtt: self.rtt.smoothed(),
+            rtt_least: self.rtt.least(),
+            interval: self.heard.interval,
+            next_pn: self.numbering.upcoming(),
+        }
+    }
+
+    fn poll_data(
+        &mut self,
+        now: Time,
+        supply: &mut dyn Supply,
+        head: &mut Vec<u8>,
+    ) -> Option<Transmit> {
+        self.update_rate(now);
+        if self.closing || !self.pacer.may_send(now) {
+            return None;
+        }
+        let Some((request, unit)) = self.answerer.peek() else {
+            self.starve(now);
+            return None;
+        };
+        let len = match supply.supply(unit) {
+            Supplied::Ready(len) => len,
+            Supplied::NotYet => {
+                self.starve(now);
+                return None;
+            }
+            Supplied::NoSuchUnit => {
+                self.violation("a request for units that the object does not have");
+                return None;
+            }
+        };
+        let pn = self.numbering.begin(Kind::Data, head);
+        DataHead {
+            proof: self.receipts.tag(pn),
+            sent_at: now.as_wire_micros(),
+            grant: self.heard.grant,
+            request,
+            unit,
+        }
+        .encode(head);
+        self.answerer.advance();
+        if self.answerer.peek().is_none() {
+            self.status_urgent = true; // The sink learns at once that this was all.
+        }
+        let bytes = self.config.link.wire_bytes(head.len() + usize::from(len));
+        self.account(now, pn, bytes);
+        self.counters.packets += 1;
+        self.counters.bytes += bytes.0;
+        Some(Transmit { pn, unit: Some(Unit { number: unit, len }) })
+    }
+
+    fn account(&mut self, now: Time, pn: u64, bytes: Bytes) {
+        self.pacer.sent(now, bytes);
+        self.sent_meter.add(bytes);
+        self.log.sent(now, pn, bytes);
+        self.demand.sent(now, bytes);
+    }
+
+    /// The pacer would let a datagram go and there is none: the application is the limit.
+    fn starve(&mut self, now: Time) {
+        self.pacer.idle(now);
+        self.demand.wait(now);
+        self.starved = true;
+    }
+
+    fn interval(&mut self, now: Time) {
+        if now.since(self.last_datagram) > SESSION_TIMEOUT && !self.closing {
+            self.closing = true;
+            self.events.push(Event::TimedOut);
+        }
+        self.sent_meter.roll(now, self.target.interval);
+        self.demand.roll(now);
+    }
+
+    /// Everything that limits this session here but the allocation.
+    fn ceiling(&mut self, now: Time) -> Rate {
+        let packet = self.packet_bytes();
+        let ramp = self.path.ramp(now, self.rtt.smoothed(), packet);
+        let claim = self.demand.claim(now);
+        self.config.max_rate.min(self.path.bound()).min(ramp).min(claim)
+    }
+
+    /// The one definition of the sending rate.
+    fn update_rate(&mut self, now: Time) {
+        let ends = self.target.rate.min(self.heard.rate);
+        let rate = lease(ends.min(self.ceiling(now)), now.since(self.heard.at), &self.heard);
+        self.pacer.set_rate(now, if self.closing { Rate::ZERO } else { rate });
+        let offer = self.offer(now);
+        let news = (offer.as_f64() - self.told_offer.as_f64()).abs();
+        if news > OFFER_NEWS * self.told_offer.as_f64() {
+            self.status_urgent = true;
+        }
+    }
+
+    /// What the session could send if the sink did not limit it.
+    fn offer(&mut self, now: Time) -> Rate {
+        if self.closing { Rate::ZERO } else { self.target.offer.min(self.ceiling(now)) }
+    }
+
+    fn status(&mut self, now: Time, head: &mut Vec<u8>) -> Transmit {
+        self.update_rate(now);
+        let offer = self.offer(now);
+        self.told_offer = offer;
+        self.status_urgent = false;
+        self.status_due = now + self.target.interval;
+        let hold = now.since(self.heard.at).as_micros().min(u64::from(u32::MAX)) as u32;
+        let heard_any = self.heard.pn.is_some();
+        let status = Status {
+            proof: self.receipts.tag(self.numbering.upcoming()),
+            sent_at: now.as_wire_micros(),
+            grant: self.heard.grant,
+            offer,
+            requests_next: self.answerer.requests_next(),
+            work_front: self.answerer.front(Class::Work),
+            repair_front: self.answerer.front(Class::Repair),
+            echo_at: if heard_any { self.heard.sent_at } else { 0 },
+            echo_hold: if heard_any { hold } else { 0 },
+            limited_by: self.limited_by(),
+        };
+        self.control(Control::Status(status), head)
+    }
+
+    fn control(&mut self, control: Control, head: &mut Vec<u8>) -> Transmit {
+        let pn = self.numbering.begin(control.kind(), head);
+        if control.kind() != Kind::Status {
+            self.receipts.mark_plain(pn);
+        }
+        control.encode(head);
+        Transmit { pn, unit: None }
+    }
+
+    fn packet_bytes(&self) -> Bytes {
+        let unit = usize::from(self.unit_payload.unwrap_or(UNIT_ETHERNET));
+        self.config.link.wire_bytes(HEADER_LEN + DATA_HEAD_LEN + unit)
+    }
+
+    fn relay_handshake(&mut self) {
+        match self.handshake.poll_outcome() {
+            Some(Outcome::Open { unit_payload }) => {
+                self.events.push(Event::PathOpen { unit_payload });
+            }
+            Some(Outcome::NoPath) => self.events.push(Event::NoPath),
+            None => {}
+        }
+    }
+
+    fn violation(&mut self, why: &'static str) -> Discard {
+        self.closing = true;
+        self.events.push(Event::Violated(why));
+        Discard::Violation(why)
+    }
+}
+
+/// A grant is a lease: after a silence its rate halves each interval, and soon nothing is sent.
+fn lease(rate: Rate, silence: Span, heard: &Heard) -> Rate {
+    if silence >= SILENCE_STOP {
+        return Rate::ZERO;
+    }
+    let lease = LEASE_MIN.max(heard.interval * 4);
+    if silence <= lease {
+        return rate;
+    }
+    let over = silence.saturating_sub(lease).as_nanos() / heard.interval.as_nanos().max(1);
+    let halvings = (over + 1).min(63) as u32;
+    if rate.is_unlimited() { Rate::ZERO } else { Rate::from_bps(rate.as_bps() >> halvings) }
+}
