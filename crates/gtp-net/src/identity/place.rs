@@ -1,0 +1,122 @@
+//! Where configuration lies, and how its files change: whole or not at all.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::fs::{CWD, FlockOperation, OFlags, RenameFlags, flock, renameat_with};
+
+/// The environment names no directory for configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no configuration directory: set GTP_CONFIG_DIR, XDG_CONFIG_HOME or HOME")]
+pub struct NoConfigDir;
+
+/// The directory of this user's keys and lists: `GTP_CONFIG_DIR`, else `gtp` in
+/// `XDG_CONFIG_HOME`, else `.config/gtp` in `HOME`. It need not exist.
+///
+/// # Errors
+/// [`NoConfigDir`] if none of the three is set.
+pub fn config_dir() -> Result<PathBuf, NoConfigDir> {
+    config_dir_by(|name| env::var_os(name))
+}
+
+/// The same for any environment. The XDG specification wants relative paths ignored.
+pub(super) fn config_dir_by(
+    variable: impl Fn(&str) -> Option<OsString>,
+) -> Result<PathBuf, NoConfigDir> {
+    let set = |name: &str| variable(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    if let Some(dir) = set("GTP_CONFIG_DIR") {
+        return Ok(dir);
+    }
+    if let Some(home) = set("XDG_CONFIG_HOME").filter(|dir| dir.is_absolute()) {
+        return Ok(home.join("gtp"));
+    }
+    set("HOME").map(|home| home.join(".config").join("gtp")).ok_or(NoConfigDir)
+}
+
+/// Makes a directory and its parents, closed to others.
+pub(crate) fn make_dir(dir: &Path) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(dir)
+}
+
+/// Opens a file for reading; a FIFO in its place does not make the caller wait.
+pub(crate) fn open_to_read(path: &Path) -> io::Result<File> {
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+    let flags = i32::try_from(flags.bits()).expect("open flags fit an int");
+    OpenOptions::new().read(true).custom_flags(flags).open(path)
+}
+
+/// Makes a file of mode 0600 with this content, at once and only if nothing has its name.
+pub(crate) fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
+    let draft = Draft::write(path, content)?;
+    match renameat_with(CWD, &draft.path, CWD, path, RenameFlags::NOREPLACE) {
+        // File systems without that flag have hard links, which are as exclusive.
+        Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {
+            std::fs::hard_link(&draft.path, path)?;
+        }
+        renamed => renamed?,
+    }
+    sync_dir_of(path)
+}
+
+/// Puts a file of mode 0600 with this content in the place of what was there, at once.
+pub(crate) fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+    let draft = Draft::write(path, content)?;
+    std::fs::rename(&draft.path, path)?;
+    sync_dir_of(path)
+}
+
+/// Holds the lock beside `path` until the returned file is dropped. Waits for other holders.
+pub(crate) fn lock(path: &Path) -> io::Result<File> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".lock");
+    let file =
+        OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(name)?;
+    flock(&file, FlockOperation::LockExclusive)?;
+    Ok(file)
+}
+
+/// A written and synced file under a name of its own; removed when dropped, if still there.
+struct Draft {
+    path: PathBuf,
+}
+
+impl Draft {
+    fn write(target: &Path, content: &[u8]) -> io::Result<Draft> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let name = target.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_string_lossy();
+        for _ in 0..100 {
+            let count = COUNT.fetch_add(1, Ordering::Relaxed);
+            let path = target.with_file_name(format!(".{name}.{}-{count}", process::id()));
+            let mut new = OpenOptions::new();
+            match new.write(true).create_new(true).mode(0o600).open(&path) {
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => continue,
+                opened => {
+                    let mut file = opened?;
+                    let draft = Draft { path };
+                    file.write_all(content)?;
+                    file.sync_all()?;
+                    return Ok(draft);
+                }
+            }
+        }
+        Err(io::Error::other("too many left-over files of crashed processes"))
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        // After a rename nothing is there any more, which is as good.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+fn sync_dir_of(path: &Path) -> io::Result<()> {
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+    File::open(dir.unwrap_or(Path::new(".")))?.sync_all()
+}
