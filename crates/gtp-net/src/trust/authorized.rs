@@ -1,0 +1,107 @@
+//! The clients that a server lets in: lines of `fingerprint [read|write|read,write] [# comment]`.
+
+use std::path::Path;
+
+use super::{LineError, TrustError, parse_lines, read_list};
+use crate::identity::Fingerprint;
+
+/// Name of the file in the configuration directory.
+pub const AUTHORIZED_KEYS_FILE: &str = "authorized_keys";
+
+/// What a client may do. Whether the server writes at all is another question.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Access {
+    /// It may list and get.
+    pub read: bool,
+    /// It may put.
+    pub write: bool,
+}
+
+impl Access {
+    /// Nothing at all.
+    pub const NONE: Access = Access { read: false, write: false };
+    /// List and get.
+    pub const READ: Access = Access { read: true, write: false };
+
+    fn and(self, other: Access) -> Access {
+        Access { read: self.read || other.read, write: self.write || other.write }
+    }
+
+    fn parse(word: &str) -> Result<Access, LineError> {
+        word.split(',').try_fold(Access::NONE, |access, right| match right {
+            "read" => Ok(access.and(Access::READ)),
+            "write" => Ok(access.and(Access { read: false, write: true })),
+            _ => Err(LineError::Access),
+        })
+    }
+}
+
+/// The list of client keys.
+#[derive(Clone, Debug, Default)]
+pub struct AuthorizedKeys {
+    keys: Vec<(Fingerprint, Access)>,
+}
+
+impl AuthorizedKeys {
+    /// Reads the list; a file that is not there is an empty list.
+    ///
+    /// # Errors
+    /// [`TrustError::File`], [`TrustError::Line`].
+    pub fn load(path: &Path) -> Result<AuthorizedKeys, TrustError> {
+        let failed = |source| TrustError::File { path: path.to_owned(), source };
+        let text = read_list(path).map_err(failed)?;
+        let keys = parse_lines(path, &text, |_, words| parse_line(words))?;
+        Ok(AuthorizedKeys { keys })
+    }
+
+    /// What the list grants to a key; several lines of one key add up.
+    pub fn access(&self, client: &Fingerprint) -> Access {
+        let lines = self.keys.iter().filter(|(key, _)| key == client);
+        lines.fold(Access::NONE, |access, (_, more)| access.and(*more))
+    }
+
+    /// Whether nobody is listed.
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+}
+
+/// What a server lets clients do that are not on its list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Strangers {
+    /// Nothing.
+    Refused,
+    /// Read, as `--public` says.
+    MayRead,
+}
+
+/// What a server believes about clients.
+#[derive(Clone, Debug)]
+pub struct ClientTrust {
+    /// The list.
+    pub keys: AuthorizedKeys,
+    /// Everybody else.
+    pub strangers: Strangers,
+}
+
+impl ClientTrust {
+    /// What the client with this key, of which it has proved to hold the private half, may do.
+    pub fn access(&self, client: &Fingerprint) -> Access {
+        let listed = self.keys.access(client);
+        match self.strangers {
+            Strangers::Refused => listed,
+            Strangers::MayRead => listed.and(Access::READ),
+        }
+    }
+}
+
+/// A key without more may read: to let somebody write takes a word.
+fn parse_line(words: &[&str]) -> Result<(Fingerprint, Access), LineError> {
+    let (fingerprint, access) = match *words {
+        [fingerprint] => (fingerprint, Access::READ),
+        [fingerprint, access] => (fingerprint, Access::parse(access)?),
+        _ => return Err(LineError::Rest),
+    };
+    let fingerprint = fingerprint.parse().map_err(|_| LineError::Fingerprint)?;
+    Ok((fingerprint, access))
+}

@@ -1,0 +1,171 @@
+//! Whom this host believes: servers by a list of known hosts, clients by a list of keys.
+//!
+//! Both lists are text files that people read and edit, one line per key, `#` before a comment.
+//! A line that makes no sense is an error with its number and never a line skipped: a list that
+//! is half read decides half at random. This module knows no network; it judges fingerprints.
+
+mod authorized;
+mod known_hosts;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+pub use authorized::{AUTHORIZED_KEYS_FILE, Access, AuthorizedKeys, ClientTrust, Strangers};
+pub use known_hosts::{
+    HostRefused, HostTrust, KNOWN_HOSTS_FILE, KnownHosts, Standing, UnknownHosts,
+};
+
+use crate::identity::place;
+
+/// Longest list that is read: some 40,000 lines.
+const FILE_MAX: u64 = 4 * 1024 * 1024;
+
+/// Why a list cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TrustError {
+    /// The file cannot be read or changed.
+    #[error("cannot use {path}: {source}", path = path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: io::Error,
+    },
+    /// A line makes no sense.
+    #[error("{path}, line {line}: {why}", path = path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// Number of the line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        why: LineError,
+    },
+    /// The host is already listed with another key; it came while this one was being added.
+    #[error(transparent)]
+    Refused(Box<HostRefused>),
+}
+
+/// What is wrong with a line of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LineError {
+    /// Neither a host nor its port can be read.
+    #[error("expected host:port in front")]
+    Host,
+    /// The fingerprint is missing or malformed.
+    #[error("expected a fingerprint, SHA256: and 43 characters of base64")]
+    Fingerprint,
+    /// Something follows that is not known.
+    #[error("expected the end of the line (a comment begins with #)")]
+    Rest,
+    /// A permission that does not exist.
+    #[error("expected read, write or read,write after the fingerprint (a comment begins with #)")]
+    Access,
+}
+
+/// A server as the user names it: host name or address, and port.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct HostAddress {
+    host: String,
+    port: u16,
+}
+
+/// The text names no host, or no port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected host:port, with an IPv6 address in brackets")]
+pub struct BadHostAddress;
+
+impl HostAddress {
+    /// Longest host name (RFC 1035), in bytes.
+    const HOST_MAX: usize = 253;
+
+    /// A host by name or address, an IPv6 address without brackets. Names are taken in lower
+    /// case.
+    ///
+    /// # Errors
+    /// [`BadHostAddress`] if the host is empty, too long or has characters that no host has, or
+    /// the port is 0.
+    pub fn new(host: &str, port: u16) -> Result<HostAddress, BadHostAddress> {
+        let fits = |c: char| c.is_ascii_alphanumeric() || "-._:%".contains(c);
+        let sane = (1..=Self::HOST_MAX).contains(&host.len()) && host.chars().all(fits);
+        if !sane || port == 0 {
+            return Err(BadHostAddress);
+        }
+        Ok(HostAddress { host: host.to_ascii_lowercase(), port })
+    }
+
+    /// Name or address, without brackets.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// Port of TCP and UDP.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+}
+
+impl FromStr for HostAddress {
+    type Err = BadHostAddress;
+
+    /// Reads `host:port`; an IPv6 address must be in brackets, nothing else may be.
+    fn from_str(text: &str) -> Result<HostAddress, BadHostAddress> {
+        let (host, port) = text.rsplit_once(':').ok_or(BadHostAddress)?;
+        let inner = host.strip_prefix('[').and_then(|h| h.strip_suffix(']'));
+        if inner.unwrap_or(host).contains(':') != inner.is_some() {
+            return Err(BadHostAddress);
+        }
+        if !port.bytes().all(|b| b.is_ascii_digit()) {
+            return Err(BadHostAddress);
+        }
+        HostAddress::new(inner.unwrap_or(host), port.parse().map_err(|_| BadHostAddress)?)
+    }
+}
+
+impl fmt::Display for HostAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let HostAddress { host, port } = self;
+        if host.contains(':') { write!(f, "[{host}]:{port}") } else { write!(f, "{host}:{port}") }
+    }
+}
+
+/// The text of a list; empty if there is none.
+fn read_list(path: &Path) -> io::Result<String> {
+    let file: File = match place::open_to_read(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(String::new()),
+        opened => opened?,
+    };
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
+    let mut text = String::new();
+    file.take(FILE_MAX + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > FILE_MAX {
+        return Err(io::Error::other("longer than 4 MiB"));
+    }
+    Ok(text)
+}
+
+/// Reads every line that holds something besides a comment, as words.
+fn parse_lines<T>(
+    path: &Path,
+    text: &str,
+    mut parse: impl FnMut(usize, &[&str]) -> Result<T, LineError>,
+) -> Result<Vec<T>, TrustError> {
+    let mut parsed = Vec::new();
+    for (line, content) in (1..).zip(text.lines()) {
+        let content = content.split_once('#').map_or(content, |(before, _)| before);
+        let words: Vec<&str> = content.split_whitespace().collect();
+        if words.is_empty() {
+            continue;
+        }
+        let malformed = |why| TrustError::Line { path: path.to_owned(), line, why };
+        parsed.push(parse(line, &words).map_err(malformed)?);
+    }
+    Ok(parsed)
+}
