@@ -26,46 +26,102 @@ pub struct Share {
     pub offer: f64,
 }
 
+/// Weights are clamped to at most this and at least its inverse: nobody needs more, and no
+/// product or quotient of them with a rate leaves the range of floats.
+const WEIGHT_CLAMP: f64 = 1e9;
+
 /// Shares of `capacity` bit/s (may be infinite) among `claims`, written to `shares` in order.
+///
+/// NaN and negative capacities and bounds count as zero; weights are clamped into `1e-9..=1e9`,
+/// NaN to the lower end. Takes `O(n log n)`.
 pub fn shares(capacity: f64, claims: &[Claim], shares: &mut Vec<Share>) {
-    let n = claims.len();
     shares.clear();
-    shares.resize(n, Share::default());
-    if capacity.is_infinite() {
-        for (share, claim) in shares.iter_mut().zip(claims) {
-            *share = Share { target: claim.bound, offer: f64::INFINITY };
-        }
+    if capacity == f64::INFINITY {
+        let free = |c: &Claim| Share { target: positive(c.bound), offer: f64::INFINITY };
+        shares.extend(claims.iter().map(free));
         return;
     }
-    let ratio = |k: usize| claims[k].bound / claims[k].weight;
-    let mut order: Vec<usize> = (0..n).collect();
-    order.sort_by(|&a, &b| ratio(a).total_cmp(&ratio(b)));
-    // below[i]: sum of the first i bounds in order; beyond[i]: sum of the weights from i on.
-    let mut below = Vec::with_capacity(n + 1);
-    let mut beyond = alloc::vec![0.0; n + 1];
-    below.push(0.0);
-    for i in 0..n {
-        below.push(below[i] + claims[order[i]].bound);
-    }
-    for i in (0..n).rev() {
-        beyond[i] = beyond[i + 1] + claims[order[i]].weight;
-    }
-    let level = (0..n)
-        .find(|&i| below[i] + beyond[i] * ratio(order[i]) >= capacity)
-        .map_or(f64::INFINITY, |i| (capacity - below[i]) / beyond[i]);
-    for (place, &k) in order.iter().enumerate() {
-        let Claim { weight, bound } = claims[k];
-        let offer = if ratio(k) >= level {
-            weight * level
+    let filling = Filling::new(positive(capacity), claims);
+    let level = filling.level();
+    shares.resize(claims.len(), Share::default());
+    for (place, rung) in filling.rungs.iter().enumerate() {
+        let offer = if rung.ratio >= level {
+            rung.weight * level
         } else {
-            let wanted = capacity + bound;
-            let i = (place + 1..n)
-                .find(|&i| below[i] + (beyond[i] + weight) * ratio(order[i]) >= wanted)
-                .unwrap_or(n);
-            weight * (capacity - (below[i] - bound)) / (beyond[i] + weight)
+            filling.offer_below_level(place)
         };
-        shares[k] = Share { target: bound.min(weight * level), offer: offer.max(0.0) };
+        shares[rung.claim] = Share {
+            target: rung.bound.min(rung.weight * level),
+            offer: offer.max(rung.weight * (filling.capacity / filling.beyond[0])),
+        };
     }
+}
+
+/// One claim on the ladder of levels at which claims are satisfied.
+struct Rung {
+    ratio: f64,
+    weight: f64,
+    bound: f64,
+    claim: usize,
+}
+
+/// A node's claims in the order in which a rising level satisfies them.
+struct Filling {
+    capacity: f64,
+    rungs: Vec<Rung>,
+    /// `below[i]`: sum of the first i bounds.
+    below: Vec<f64>,
+    /// `beyond[i]`: sum of the weights from i on.
+    beyond: Vec<f64>,
+}
+
+impl Filling {
+    fn new(capacity: f64, claims: &[Claim]) -> Filling {
+        let rung = |(claim, c): (usize, &Claim)| {
+            let weight = c.weight.max(1.0 / WEIGHT_CLAMP).min(WEIGHT_CLAMP);
+            let bound = positive(c.bound);
+            Rung { ratio: bound / weight, weight, bound, claim }
+        };
+        let mut rungs: Vec<Rung> = claims.iter().enumerate().map(rung).collect();
+        rungs.sort_unstable_by(|a, b| a.ratio.total_cmp(&b.ratio).then(a.claim.cmp(&b.claim)));
+        let below = running_sums(rungs.iter().map(|r| r.bound));
+        let mut beyond = running_sums(rungs.iter().rev().map(|r| r.weight));
+        beyond.reverse();
+        Filling { capacity, rungs, below, beyond }
+    }
+
+    /// The level at which the capacity is used up; infinite if all bounds fit.
+    ///
+    /// What `i` claims and a common level need grows with `i`, so the place is found by halving.
+    fn level(&self) -> f64 {
+        let needed = |i: usize| self.below[i] + self.beyond[i] * self.rungs[i].ratio;
+        let i = first(0, self.rungs.len(), |i| needed(i) >= self.capacity);
+        if i == self.rungs.len() {
+            f64::INFINITY
+        } else {
+            (self.capacity - self.below[i]).max(0.0) / self.beyond[i]
+        }
+    }
+
+    /// What the claim at `place`, satisfied below the level, would get without its bound: the
+    /// level of the others and itself, rising without end, over the capacity.
+    fn offer_below_level(&self, place: usize) -> f64 {
+        let Rung { weight, bound, .. } = self.rungs[place];
+        let wanted = self.capacity + bound;
+        let needed = |i: usize| self.below[i] + (self.beyond[i] + weight) * self.rungs[i].ratio;
+        let i = first(place + 1, self.rungs.len(), |i| needed(i) >= wanted);
+        weight * ((wanted - self.below[i]) / (self.beyond[i] + weight))
+    }
+}
+
+/// The first of `from..to` that satisfies `holds`, which stays true once it is; else `to`.
+fn first(from: usize, to: usize, holds: impl Fn(usize) -> bool) -> usize {
+    let (mut from, mut to) = (from, to);
+    while from < to {
+        let middle = from + (to - from) / 2;
+        if holds(middle) { to = middle } else { from = middle + 1 }
+    }
+    from
 }
 
 /// What a sink has let one session have so far, in bit/s.
@@ -126,18 +182,44 @@ fn positive(x: f64) -> f64 {
     if x > 0.0 { x } else { 0.0 }
 }
 
-/// The sum of non-negative numbers with one rounding error in all (Neumaier's compensation).
-fn sum(terms: impl Iterator<Item = f64>) -> f64 {
-    let (mut total, mut lost) = (0.0, 0.0);
-    for x in terms {
-        let next: f64 = total + x;
-        if next == f64::INFINITY {
-            return next;
+/// A sum of non-negative numbers with one rounding error in all (Neumaier's compensation).
+#[derive(Clone, Copy, Default)]
+struct Sum {
+    total: f64,
+    lost: f64,
+}
+
+impl Sum {
+    fn add(&mut self, x: f64) {
+        let next = self.total + x;
+        if next < f64::INFINITY {
+            let (large, small) = if self.total >= x { (self.total, x) } else { (x, self.total) };
+            self.lost += (large - next) + small;
         }
-        lost += if total >= x { (total - next) + x } else { (x - next) + total };
-        total = next;
+        self.total = next;
     }
-    total + lost
+
+    fn value(self) -> f64 {
+        self.total + self.lost
+    }
+}
+
+fn sum(terms: impl Iterator<Item = f64>) -> f64 {
+    let mut sum = Sum::default();
+    terms.for_each(|x| sum.add(x));
+    sum.value()
+}
+
+/// Zero and the sums of the first 1, 2, … terms.
+fn running_sums(terms: impl Iterator<Item = f64>) -> Vec<f64> {
+    let mut sum = Sum::default();
+    let mut sums = Vec::with_capacity(terms.size_hint().0 + 1);
+    sums.push(0.0);
+    sums.extend(terms.map(|x| {
+        sum.add(x);
+        sum.value()
+    }));
+    sums
 }
 
 #[cfg(test)]

@@ -9,7 +9,10 @@
 
 extern crate alloc;
 
+pub mod endnode;
+pub mod fairness;
 pub mod grant;
+pub mod maxmin;
 pub mod units;
 
 pub use units::{Bytes, Rate, Span, Time};
