@@ -13,22 +13,33 @@
 //! `Send` and block in system calls on whatever worker the caller gives them.
 #![forbid(unsafe_code)]
 
+mod arrivals;
+mod export;
+mod file_source;
 mod hash;
 mod manifest;
 mod name;
+mod plain_sinks;
 mod ranges;
+mod roots;
 mod row;
 mod sink;
 mod source;
+mod synthetic;
 mod tree;
+mod walk;
 
+pub use export::{Export, MAX_SKIPPED, Scanned, SkipReason, Skipped};
+pub use file_source::FileSource;
 pub use hash::{BlockCheck, Value, block_value, check_block, empty_root};
 pub use manifest::{
     Entry, Kind, MAX_ENTRIES, Manifest, ManifestError, Mode, Mtime, MtimeError, RootKind,
 };
 pub use name::{MAX_COMPONENT, MAX_DEPTH, MAX_PATH, NameError, RelPath, escaped};
+pub use plain_sinks::{DiscardSink, OrderedWriterSink};
 pub use ranges::RangeSet;
 pub use row::{BLOCK, MAX_UNITS, Place, Row, RowError, TRAILER};
 pub use sink::{BlockSink, Fault, Finished, Have, SinkError, Window, Written};
 pub use source::{BlockSource, SourceError};
+pub use synthetic::{Pattern, SyntheticSource};
 pub use tree::Tree;

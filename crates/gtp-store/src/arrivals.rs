@@ -1,0 +1,158 @@
+//! Which blocks of an object have arrived: the part that every sink shares.
+//!
+//! A block is checked first, kept by the sink, and noted only then, so that a failing disk never
+//! makes a block count as there.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::hash::{BlockCheck, Value, check_block, empty_root};
+use crate::manifest::{Entry, Kind, Manifest};
+use crate::name::escaped;
+use crate::row::blocks_in;
+use crate::sink::{SinkError, Written};
+use crate::tree::Tree;
+
+/// The arrivals of one object.
+#[derive(Debug)]
+pub(crate) struct Arrivals {
+    manifest: Arc<Manifest>,
+    trees: HashMap<u32, Tree>,
+    files: Vec<Progress>,
+}
+
+/// How far a file is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// Blocks are missing, or all are there and the file is not finished.
+    Open,
+    /// Nothing was ever to come: a directory, an empty file, an unchanged file.
+    Settled,
+    /// Finished.
+    Finished,
+}
+
+/// What the check of a block found.
+#[derive(Debug)]
+pub(crate) enum Checked {
+    /// It is there already.
+    Duplicate,
+    /// It is not what it claims to be.
+    Bad,
+    /// Keep its content (everything but the trailer), then note it.
+    Good(Value),
+}
+
+impl Arrivals {
+    pub(crate) fn new(manifest: Arc<Manifest>) -> Arrivals {
+        let progress = |e: &Entry| if e.size == 0 { Progress::Settled } else { Progress::Open };
+        let files = manifest.entries.iter().map(progress).collect();
+        Arrivals { manifest, trees: HashMap::new(), files }
+    }
+
+    pub(crate) fn manifest(&self) -> &Arc<Manifest> {
+        &self.manifest
+    }
+
+    pub(crate) fn entry(&self, file: u32) -> &Entry {
+        &self.manifest.entries[file as usize]
+    }
+
+    /// How far a file is; a file that does not exist is settled.
+    pub(crate) fn progress(&self, file: u32) -> Progress {
+        self.files.get(file as usize).copied().unwrap_or(Progress::Settled)
+    }
+
+    pub(crate) fn set(&mut self, file: u32, progress: Progress) {
+        self.files[file as usize] = progress;
+    }
+
+    /// Files with this progress.
+    pub(crate) fn count(&self, progress: Progress) -> u64 {
+        self.files.iter().filter(|&&p| p == progress).count() as u64
+    }
+
+    /// Checks a block with its trailer; changes nothing.
+    pub(crate) fn check(&self, file: u32, block: u64, framed: &[u8]) -> Result<Checked, SinkError> {
+        let size = match self.manifest.entries.get(file as usize) {
+            Some(entry) if block < blocks_in(entry.size) => entry.size,
+            Some(_) | None => return Err(SinkError::NotWanted { file, block }),
+        };
+        match self.progress(file) {
+            Progress::Settled | Progress::Finished => return Ok(Checked::Duplicate),
+            Progress::Open => {}
+        }
+        if self.trees.get(&file).is_some_and(|tree| tree.there().contains(block)) {
+            return Ok(Checked::Duplicate);
+        }
+        Ok(match check_block(size, block, framed) {
+            BlockCheck::Good(value) => Checked::Good(value),
+            BlockCheck::Bad | BlockCheck::WrongLength => Checked::Bad,
+        })
+    }
+
+    /// Notes a block that was kept.
+    pub(crate) fn note(&mut self, file: u32, block: u64, value: Value) -> Written {
+        let size = self.entry(file).size;
+        let tree = self.trees.entry(file).or_insert_with(|| Tree::new(size));
+        tree.insert(block, value);
+        if tree.missing() == 0 { Written::Completed } else { Written::Good }
+    }
+
+    /// Forgets the blocks of a file: they must come again.
+    pub(crate) fn forget(&mut self, file: u32) {
+        self.trees.remove(&file);
+    }
+
+    /// What is known of a file's blocks.
+    pub(crate) fn tree(&self, file: u32) -> Option<&Tree> {
+        self.trees.get(&file)
+    }
+
+    /// How many blocks of a file have not been noted.
+    pub(crate) fn missing(&self, file: u32) -> u64 {
+        let blocks = blocks_in(self.entry(file).size);
+        self.trees.get(&file).map_or(blocks, Tree::missing)
+    }
+
+    /// The root of a file whose blocks are all there, compared with what is expected of it.
+    pub(crate) fn root(&self, file: u32, expected: Option<Value>) -> Result<Value, SinkError> {
+        let path = || escaped(self.entry(file).path.as_str());
+        let got = match self.trees.get(&file) {
+            None if self.entry(file).size == 0 => Some(empty_root()),
+            None => None,
+            Some(tree) => tree.root(),
+        };
+        let Some(got) = got else {
+            return Err(SinkError::Incomplete { path: path(), missing: self.missing(file) });
+        };
+        match expected {
+            Some(expected) if expected != got => {
+                Err(SinkError::RootMismatch { path: path(), expected, got })
+            }
+            Some(_) | None => Ok(got),
+        }
+    }
+
+    /// Marks a file finished and frees what was known of its blocks.
+    pub(crate) fn finished(&mut self, file: u32) {
+        self.trees.remove(&file);
+        self.set(file, Progress::Finished);
+    }
+
+    /// The first file that is not finished, as an error.
+    pub(crate) fn all_finished(&self) -> Result<(), SinkError> {
+        match self.files.iter().position(|&p| p == Progress::Open) {
+            None => Ok(()),
+            Some(file) => Err(SinkError::Incomplete {
+                path: escaped(self.entry(file as u32).path.as_str()),
+                missing: self.missing(file as u32),
+            }),
+        }
+    }
+
+    /// Whether the entry is a file.
+    pub(crate) fn is_file(&self, file: u32) -> bool {
+        self.manifest.entries.get(file as usize).is_some_and(|e| e.kind == Kind::File)
+    }
+}

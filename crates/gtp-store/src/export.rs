@@ -1,0 +1,331 @@
+//! What a host offers: a directory or a file, and the listing of any object in it.
+//!
+//! Everything is reached beneath one handle, and no symbolic link is followed below it: links,
+//! special files, unreadable files and names that cannot travel are skipped and said so. Only the
+//! exported path itself may be a link; naming it was the operator's choice.
+
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::fs::{Access, AtFlags, Dir, FileType, Stat, accessat, statat};
+use rustix::io::Errno;
+
+use crate::manifest::{Entry, Kind, MAX_ENTRIES, Manifest, ManifestError, Mode, Mtime, RootKind};
+use crate::name::{NameError, RelPath, escaped};
+use crate::source::SourceError;
+use crate::walk;
+
+/// The most skipped names that a scan remembers; more are only counted.
+pub const MAX_SKIPPED: usize = 1_000;
+
+/// A directory or a single file that this host offers.
+#[derive(Debug)]
+pub struct Export {
+    base: OwnedFd,
+    /// The only file beneath `base` that is offered; `None` offers all.
+    only: Option<RelPath>,
+}
+
+/// The listing of an object, with what is needed to read it.
+#[derive(Debug)]
+pub struct Scanned {
+    /// The listing, valid and sorted.
+    pub manifest: Arc<Manifest>,
+    /// What is there but not in the listing; the first [`MAX_SKIPPED`].
+    pub skipped: Vec<Skipped>,
+    /// How much was skipped in all.
+    pub skipped_total: u64,
+    pub(crate) base: OwnedFd,
+    pub(crate) stamps: Vec<Stamp>,
+}
+
+/// Something that was not listed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Skipped {
+    /// Its path in the object, escaped for display.
+    pub path: String,
+    /// Why.
+    pub why: SkipReason,
+}
+
+/// Why something was not listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum SkipReason {
+    /// Links are not followed.
+    #[error("is a symbolic link")]
+    Link,
+    /// A device, pipe or socket.
+    #[error("is neither a regular file nor a directory")]
+    Special,
+    /// Its name cannot travel.
+    #[error("{0}")]
+    Name(#[from] NameError),
+    /// This process may not read it.
+    #[error("permission denied")]
+    Denied,
+    /// It went away while being listed, or could not be looked at.
+    #[error("could not be read")]
+    Unreadable,
+}
+
+/// The identity and state of a file: as long as all of it stays, so does the content. Times come
+/// from the file system, whose clock may tick only every few milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    device: u64,
+    inode: u64,
+    size: u64,
+    mtime: (i64, i64),
+    ctime: (i64, i64),
+}
+
+impl Stamp {
+    pub(crate) fn of(stat: &Stat) -> Stamp {
+        Stamp {
+            device: stat.st_dev,
+            inode: stat.st_ino,
+            size: stat.st_size as u64,
+            mtime: (stat.st_mtime, stat.st_mtime_nsec),
+            ctime: (stat.st_ctime, stat.st_ctime_nsec),
+        }
+    }
+}
+
+impl Export {
+    /// Offers a directory with all beneath it, or one file.
+    ///
+    /// # Errors
+    /// When it does not exist, may not be opened, is neither, or (for a file) has a name that
+    /// cannot travel.
+    pub fn open(path: &Path) -> Result<Export, SourceError> {
+        let shown = escaped(&path.to_string_lossy());
+        let real = path.canonicalize().map_err(|e| read_error(&shown, e))?;
+        let kind = std::fs::metadata(&real).map_err(|e| read_error(&shown, e))?.file_type();
+        let open = |dir: &Path| -> Result<OwnedFd, SourceError> {
+            std::fs::File::open(dir).map(OwnedFd::from).map_err(|e| read_error(&shown, e))
+        };
+        if kind.is_dir() {
+            return Ok(Export { base: open(&real)?, only: None });
+        }
+        if !kind.is_file() {
+            return Err(SourceError::Special { path: shown });
+        }
+        let name = real.file_name().unwrap_or(OsStr::new("")).as_bytes();
+        let only = RelPath::from_bytes(name).map_err(|why| {
+            read_error(&shown, std::io::Error::new(std::io::ErrorKind::InvalidInput, why))
+        })?;
+        Ok(Export { base: open(real.parent().unwrap_or(Path::new("/")))?, only: Some(only) })
+    }
+
+    /// Whether a directory or one file is offered.
+    pub fn kind(&self) -> RootKind {
+        if self.only.is_some() { RootKind::File } else { RootKind::Dir }
+    }
+
+    /// The listing of the object at `at`, everything beneath it included; `None` is all that is
+    /// offered. Takes time and memory in proportion to the entries, and reads no content.
+    ///
+    /// # Errors
+    /// [`SourceError::Missing`] also when a component of `at` is a link;
+    /// [`SourceError::Listing`] past [`MAX_ENTRIES`].
+    pub fn scan(&self, at: Option<&RelPath>) -> Result<Scanned, SourceError> {
+        self.look(at, Depth::All)
+    }
+
+    /// The entries of the directory at `at` and not what is beneath them; for a file, itself.
+    ///
+    /// # Errors
+    /// As [`Export::scan`].
+    pub fn list(&self, at: Option<&RelPath>) -> Result<Scanned, SourceError> {
+        self.look(at, Depth::One)
+    }
+
+    fn look(&self, at: Option<&RelPath>, depth: Depth) -> Result<Scanned, SourceError> {
+        let at = match (&self.only, at) {
+            (None, None) => return scan_dir(&self.base, "", depth),
+            (Some(only), None) => only,
+            (None, Some(at)) => at,
+            (Some(only), Some(at)) if at == only => only,
+            (Some(_), Some(at)) => return Err(SourceError::Missing { path: at.to_string() }),
+        };
+        let shown = at.to_string();
+        let (parent, name) = walk::split(at.as_str());
+        let holder = walk::dir_handle(self.base.as_fd(), parent);
+        let holder = holder.map_err(|e| beneath_error(&shown, e))?;
+        let stat = statat(&holder, name, AtFlags::SYMLINK_NOFOLLOW);
+        let stat = stat.map_err(|e| beneath_error(&shown, e))?;
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Directory => scan_dir(&self.base, at.as_str(), depth),
+            FileType::RegularFile => scan_file(holder, name, &stat),
+            FileType::Symlink => Err(SourceError::Missing { path: shown }),
+            _ => Err(SourceError::Special { path: shown }),
+        }
+    }
+}
+
+/// How far a listing goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Depth {
+    /// The directory itself.
+    One,
+    /// Everything beneath it.
+    All,
+}
+
+fn scan_file(holder: OwnedFd, name: &str, stat: &Stat) -> Result<Scanned, SourceError> {
+    let path = RelPath::new(name).map_err(|_| SourceError::Missing { path: escaped(name) })?;
+    accessat(&holder, name, Access::READ_OK, AtFlags::empty())
+        .map_err(|e| beneath_error(&escaped(name), e))?;
+    let entries = vec![entry(path, Kind::File, stat)];
+    let manifest = Manifest { root_kind: RootKind::File, entries };
+    manifest.validate()?;
+    Ok(Scanned {
+        manifest: Arc::new(manifest),
+        skipped: Vec::new(),
+        skipped_total: 0,
+        base: holder,
+        stamps: vec![Stamp::of(stat)],
+    })
+}
+
+fn scan_dir(base: &OwnedFd, at: &str, depth: Depth) -> Result<Scanned, SourceError> {
+    let base = walk::dir_for_reading(base.as_fd(), at).map_err(|e| beneath_error(at, e))?;
+    let mut scan = Scan { base: &base, found: Vec::new(), skipped: Vec::new(), skipped_total: 0 };
+    let mut left: Vec<Option<RelPath>> = vec![None];
+    while let Some(dir) = left.pop() {
+        let subdirs = scan.directory(dir.as_ref())?;
+        if depth == Depth::All {
+            left.extend(subdirs.into_iter().map(Some));
+        }
+    }
+    let Scan { mut found, skipped, skipped_total, .. } = scan;
+    found.sort_unstable_by(|(a, _), (b, _)| a.path.cmp(&b.path));
+    let (entries, stamps) = found.into_iter().unzip();
+    let manifest = Manifest { root_kind: RootKind::Dir, entries };
+    manifest.validate()?;
+    Ok(Scanned { manifest: Arc::new(manifest), skipped, skipped_total, base, stamps })
+}
+
+/// A listing under way.
+struct Scan<'a> {
+    base: &'a OwnedFd,
+    found: Vec<(Entry, Stamp)>,
+    skipped: Vec<Skipped>,
+    skipped_total: u64,
+}
+
+impl Scan<'_> {
+    /// Lists one directory; returns the directories in it.
+    fn directory(&mut self, dir: Option<&RelPath>) -> Result<Vec<RelPath>, SourceError> {
+        let at = dir.map_or("", RelPath::as_str);
+        let mut subdirs = Vec::new();
+        let opened = walk::dir_for_reading(self.base.as_fd(), at);
+        let reader = opened.and_then(|fd| Ok((Dir::read_from(&fd)?, fd)));
+        let (reader, fd) = match (reader, dir) {
+            (Ok(both), _) => both,
+            (Err(error), None) => return Err(beneath_error(".", error)),
+            (Err(error), Some(_)) => {
+                self.skip(at.as_bytes(), unreadable(error));
+                return Ok(subdirs);
+            }
+        };
+        for item in reader {
+            let Ok(item) = item else {
+                self.skip(at.as_bytes(), SkipReason::Unreadable);
+                break;
+            };
+            let name = item.file_name().to_bytes();
+            if name == b"." || name == b".." {
+                continue;
+            }
+            if let Some(subdir) = self.one(&fd, at, name)? {
+                subdirs.push(subdir);
+            }
+        }
+        Ok(subdirs)
+    }
+
+    /// Lists one name; returns it if it is a directory.
+    fn one(&mut self, fd: &OwnedFd, at: &str, name: &[u8]) -> Result<Option<RelPath>, SourceError> {
+        let full = if at.is_empty() { name.to_vec() } else { [at.as_bytes(), b"/", name].concat() };
+        let path = match RelPath::from_bytes(&full) {
+            Ok(path) => path,
+            Err(why) => {
+                self.skip(&full, SkipReason::Name(why));
+                return Ok(None);
+            }
+        };
+        let stat = match statat(fd, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => stat,
+            Err(error) => {
+                self.skip(&full, unreadable(error));
+                return Ok(None);
+            }
+        };
+        let kind = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => Kind::File,
+            FileType::Directory => Kind::Dir,
+            FileType::Symlink => return Ok(self.skip(&full, SkipReason::Link)),
+            _ => return Ok(self.skip(&full, SkipReason::Special)),
+        };
+        if kind == Kind::File
+            && let Err(error) = accessat(fd, name, Access::READ_OK, AtFlags::empty())
+        {
+            return Ok(self.skip(&full, unreadable(error)));
+        }
+        if self.found.len() == MAX_ENTRIES {
+            return Err(ManifestError::TooMany(MAX_ENTRIES + 1).into());
+        }
+        self.found.push((entry(path.clone(), kind, &stat), Stamp::of(&stat)));
+        Ok((kind == Kind::Dir).then_some(path))
+    }
+
+    fn skip(&mut self, path: &[u8], why: SkipReason) -> Option<RelPath> {
+        self.skipped_total += 1;
+        if self.skipped.len() < MAX_SKIPPED {
+            let path = escaped(&String::from_utf8_lossy(path));
+            tracing::debug!(%path, %why, "skipped");
+            self.skipped.push(Skipped { path, why });
+        }
+        None
+    }
+}
+
+fn entry(path: RelPath, kind: Kind, stat: &Stat) -> Entry {
+    let size = match kind {
+        Kind::File => stat.st_size as u64,
+        Kind::Dir => 0,
+    };
+    let nanos = u32::try_from(stat.st_mtime_nsec).unwrap_or(0);
+    let whole = Mtime::new(stat.st_mtime, 0).expect("zero nanoseconds are below a second");
+    let mtime = Mtime::new(stat.st_mtime, nanos).unwrap_or(whole);
+    Entry { path, kind, size, mode: Mode::new(stat.st_mode), mtime }
+}
+
+fn unreadable(error: Errno) -> SkipReason {
+    if error == Errno::ACCESS || error == Errno::PERM {
+        SkipReason::Denied
+    } else {
+        SkipReason::Unreadable
+    }
+}
+
+/// An error of an access beneath the handle: a link on the way looks like nothing is there.
+pub(crate) fn beneath_error(path: &str, error: Errno) -> SourceError {
+    match error {
+        Errno::LOOP | Errno::NOTDIR => SourceError::Missing { path: escaped(path) },
+        other => read_error(path, other.into()),
+    }
+}
+
+fn read_error(path: &str, error: std::io::Error) -> SourceError {
+    let path = path.to_owned();
+    match error.kind() {
+        std::io::ErrorKind::NotFound => SourceError::Missing { path },
+        std::io::ErrorKind::PermissionDenied => SourceError::Denied { path },
+        _ => SourceError::Read { path, source: error },
+    }
+}

@@ -1,0 +1,176 @@
+//! Blocks from files on disk.
+//!
+//! A block is read when it is asked for, hashed as it is read, and nothing is read before. The
+//! file must still be the one that was listed: its stamp (device, inode, size, times of content
+//! and of inode) is compared when it is opened and after every read, so bytes of a file that was
+//! written in between are not sent as if they were its old content. The price of counting the
+//! inode's time is that changing its mode or links also counts as a change.
+//!
+//! A block that lies wholly in a hole is not read: its zeros are only hashed (its value depends
+//! on its offset, so there is no one value of a zero block).
+
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use rustix::fs::{Advice, Mode, OFlags, SeekFrom, fadvise, fstat, seek};
+use rustix::io::Errno;
+
+use crate::export::{Scanned, Stamp, beneath_error};
+use crate::hash::{Value, block_value};
+use crate::manifest::Manifest;
+use crate::roots::Roots;
+use crate::row::{BLOCK, blocks_in, content_of};
+use crate::source::{BlockSource, SourceError};
+use crate::synthetic::{size_of_file, size_of_root};
+use crate::walk;
+
+/// The most files that one source keeps open.
+const MAX_OPEN: usize = 32;
+
+/// Bytes that one unit of a file's allocation count stands for (`st_blocks`).
+const ALLOCATION_UNIT: u64 = 512;
+
+/// Serves the files of one listing.
+#[derive(Debug)]
+pub struct FileSource {
+    scanned: Scanned,
+    /// Most recently used last.
+    open: Vec<OpenFile>,
+    roots: Roots,
+}
+
+#[derive(Debug)]
+struct OpenFile {
+    number: u32,
+    file: File,
+    /// Whether less is allocated than the size says: then holes are looked for.
+    sparse: bool,
+}
+
+impl FileSource {
+    /// A source of what a scan found. Opens nothing yet.
+    pub fn new(scanned: Scanned) -> FileSource {
+        FileSource { scanned, open: Vec::new(), roots: Roots::default() }
+    }
+
+    fn read_block(
+        &mut self,
+        file: u32,
+        size: u64,
+        block: u64,
+        out: &mut Vec<u8>,
+    ) -> Result<Value, SourceError> {
+        let len = u64::from(content_of(size, block));
+        let start = block * BLOCK;
+        out.resize(len as usize, 0);
+        let opened = self.opened(file)?;
+        if opened.sparse && is_hole(&opened.file, start, len) {
+            out.fill(0);
+        } else if let Err(error) = opened.file.read_exact_at(out, start) {
+            return Err(self.read_failed(file, error));
+        }
+        self.check_unchanged(file)?;
+        Ok(block_value(size, block, out))
+    }
+
+    /// The handle of a file, opened now if it is not.
+    fn opened(&mut self, file: u32) -> Result<&OpenFile, SourceError> {
+        match self.open.iter().position(|open| open.number == file) {
+            Some(at) => self.open[at..].rotate_left(1),
+            None => {
+                let opened = self.open_file(file)?;
+                if self.open.len() == MAX_OPEN {
+                    self.open.remove(0);
+                }
+                self.open.push(opened);
+            }
+        }
+        Ok(self.open.last().expect("the file was just put there"))
+    }
+
+    fn open_file(&self, number: u32) -> Result<OpenFile, SourceError> {
+        let path = &self.scanned.manifest.entries[number as usize].path;
+        let failed = |error: Errno| match error {
+            // It was there, and not a link, when it was listed.
+            Errno::NOENT | Errno::LOOP | Errno::NOTDIR => {
+                SourceError::Changed { path: path.clone() }
+            }
+            other => beneath_error(&path.to_string(), other),
+        };
+        let base = self.scanned.base.as_fd();
+        let fd = walk::open(base, path.as_str(), OFlags::RDONLY, Mode::empty()).map_err(failed)?;
+        let stat = fstat(&fd).map_err(failed)?;
+        if Stamp::of(&stat) != self.scanned.stamps[number as usize] {
+            return Err(SourceError::Changed { path: path.clone() });
+        }
+        let size = stat.st_size as u64;
+        if size > BLOCK && fadvise(&fd, 0, None, Advice::Sequential).is_err() {
+            tracing::trace!(%path, "the file system takes no advice");
+        }
+        let sparse = (stat.st_blocks as u64).saturating_mul(ALLOCATION_UNIT) < size;
+        Ok(OpenFile { number, file: fd.into(), sparse })
+    }
+
+    /// Compares the file's stamp, through the handle that was just read.
+    fn check_unchanged(&self, file: u32) -> Result<(), SourceError> {
+        let path = &self.scanned.manifest.entries[file as usize].path;
+        let opened = self.open.last().expect("a file was just read");
+        match fstat(&opened.file) {
+            Ok(stat) if Stamp::of(&stat) == self.scanned.stamps[file as usize] => Ok(()),
+            Ok(_) => Err(SourceError::Changed { path: path.clone() }),
+            Err(error) => Err(beneath_error(&path.to_string(), error)),
+        }
+    }
+
+    fn read_failed(&self, file: u32, source: std::io::Error) -> SourceError {
+        let path = &self.scanned.manifest.entries[file as usize].path;
+        match source.kind() {
+            std::io::ErrorKind::UnexpectedEof => SourceError::Changed { path: path.clone() },
+            _ => SourceError::Read { path: path.to_string(), source },
+        }
+    }
+}
+
+impl BlockSource for FileSource {
+    fn manifest(&self) -> &Arc<Manifest> {
+        &self.scanned.manifest
+    }
+
+    fn load_block(&mut self, file: u32, block: u64, out: &mut Vec<u8>) -> Result<(), SourceError> {
+        let size = size_of_file(&self.scanned.manifest, file, block)?;
+        let value = self.read_block(file, size, block, out)?;
+        out.extend_from_slice(&value);
+        self.roots.note(file, size, block, value);
+        Ok(())
+    }
+
+    fn file_root(&mut self, file: u32) -> Result<Value, SourceError> {
+        let size = size_of_root(&self.scanned.manifest, file)?;
+        let mut tree = self.roots.take(file, size);
+        let mut content = Vec::new();
+        for block in 0..blocks_in(size) {
+            if !tree.there().contains(block) {
+                let value = self.read_block(file, size, block, &mut content)?;
+                tree.insert(block, value);
+            }
+        }
+        if size > 0 {
+            // Blocks sent long ago count for the root only if the file is still the same.
+            self.opened(file)?;
+            self.check_unchanged(file)?;
+        }
+        let root = tree.root().expect("every block was inserted");
+        self.roots.give_back(file, tree);
+        Ok(root)
+    }
+}
+
+/// Whether a part of a file holds no data. A file system that cannot say, says no.
+fn is_hole(file: &File, start: u64, len: u64) -> bool {
+    match seek(file, SeekFrom::Data(start)) {
+        Ok(next_data) => next_data >= start + len,
+        Err(error) => error == Errno::NXIO,
+    }
+}

@@ -1,0 +1,61 @@
+//! Opening beneath a directory handle.
+//!
+//! A path is walked one component at a time with `openat`, each time refusing symbolic links, so
+//! a link planted anywhere in it stops the walk. Paths are [`crate::RelPath`]s or built from them:
+//! they hold no `..`, so together this stays beneath the handle on every kernel, without the
+//! newer `openat2`.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{Mode, OFlags, openat};
+use rustix::io::Errno;
+
+/// Flags of every open: never a link, never waiting for a pipe's other end, never inherited.
+const CAREFUL: OFlags =
+    OFlags::NOFOLLOW.union(OFlags::CLOEXEC).union(OFlags::NOCTTY).union(OFlags::NONBLOCK);
+
+/// Opens the directory at `path` as a handle for further opening; `""` is the base itself.
+pub(crate) fn dir_handle(base: BorrowedFd<'_>, path: &str) -> Result<OwnedFd, Errno> {
+    walk_dir(base, path, OFlags::PATH)
+}
+
+/// Opens the directory at `path` for reading its entries; `""` is the base itself.
+pub(crate) fn dir_for_reading(base: BorrowedFd<'_>, path: &str) -> Result<OwnedFd, Errno> {
+    let (parent, name) = split(path);
+    let last = if name.is_empty() { "." } else { name };
+    let flags = CAREFUL | OFlags::DIRECTORY | OFlags::RDONLY;
+    if parent.is_empty() {
+        return openat(base, last, flags, Mode::empty());
+    }
+    openat(dir_handle(base, parent)?, last, flags, Mode::empty())
+}
+
+/// Opens something that is not to be a directory at `path`.
+pub(crate) fn open(
+    base: BorrowedFd<'_>,
+    path: &str,
+    flags: OFlags,
+    mode: Mode,
+) -> Result<OwnedFd, Errno> {
+    let (parent, name) = split(path);
+    if parent.is_empty() {
+        return openat(base, name, flags | CAREFUL, mode);
+    }
+    openat(dir_handle(base, parent)?, name, flags | CAREFUL, mode)
+}
+
+/// The directory part and the last component of a path; the first is empty if there is none.
+pub(crate) fn split(path: &str) -> (&str, &str) {
+    path.rsplit_once('/').unwrap_or(("", path))
+}
+
+fn walk_dir(base: BorrowedFd<'_>, path: &str, how: OFlags) -> Result<OwnedFd, Errno> {
+    let flags = CAREFUL | OFlags::DIRECTORY | how;
+    let mut at: Option<OwnedFd> = None;
+    for component in path.split('/') {
+        let component = if component.is_empty() { "." } else { component };
+        let from = at.as_ref().map_or(base, |fd| fd.as_fd());
+        at = Some(openat(from, component, flags, Mode::empty())?);
+    }
+    Ok(at.expect("a split has at least one part"))
+}
