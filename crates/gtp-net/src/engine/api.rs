@@ -1,0 +1,218 @@
+//! What the rest of the process asks of the engine, and what it hears from it.
+//!
+//! The engine is one thread that owns all sockets, sessions and agents of a [`Host`]. Everything
+//! here is a message to it or from it; nothing here decides anything.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use gtp_alloc::{Bytes, Rate, Span};
+use gtp_proto::{FlowId, Law, LimitedBy, Role};
+use gtp_store::{BlockSink, BlockSource, Finished, Manifest, SinkError, SourceError, Value};
+
+use crate::crypto::{Suite, TrafficSecret};
+
+/// What one host may use.
+#[derive(Clone, Copy, Debug)]
+pub struct HostConfig {
+    /// Capacity for what this host sends; unlimited if nobody knows it.
+    pub capacity_out: Rate,
+    /// Capacity for what this host receives; unlimited if nobody knows it.
+    pub capacity_in: Rate,
+    /// A fixed control interval, or half the median round-trip time.
+    pub interval: Option<Span>,
+    /// Memory for blocks under way, in each direction.
+    pub memory: Bytes,
+}
+
+/// Names one UDP socket of the engine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SocketId(pub u32);
+
+/// Keys of one session.
+#[derive(Debug)]
+pub struct SessionKeys {
+    /// The AEAD suite.
+    pub suite: Suite,
+    /// Seals what this host sends.
+    pub seal: TrafficSecret,
+    /// Opens what it receives.
+    pub open: TrafficSecret,
+}
+
+/// What the engine needs to know of a session, either end.
+#[derive(Debug)]
+pub struct SessionOpen {
+    /// The socket that it uses.
+    pub socket: SocketId,
+    /// For an initiator the peer's UDP address. For a responder the address of the control
+    /// channel's peer: only datagrams from that IP address are taken, the port is learnt.
+    pub peer: SocketAddr,
+    /// Session id that datagrams to this host carry, from [`super::Host::new_session_id`].
+    pub local_session: u32,
+    /// Session id that datagrams to the peer carry.
+    pub peer_session: u32,
+    /// Its keys.
+    pub keys: SessionKeys,
+    /// Which end opens the path.
+    pub role: Role,
+    /// Its control law.
+    pub law: Law,
+    /// Its weight, positive and finite.
+    pub weight: f64,
+    /// A limit that the user set.
+    pub max_rate: Rate,
+    /// How people name it: a URL, or the client's address.
+    pub label: String,
+}
+
+/// A session that sends an object.
+pub struct SourceOpen {
+    /// The session.
+    pub session: SessionOpen,
+    /// The object.
+    pub source: Box<dyn BlockSource>,
+}
+
+/// What is heard from a session that sends.
+#[derive(Debug)]
+pub enum SourceEvent {
+    /// The path is open.
+    PathOpen,
+    /// No datagram came in time.
+    NoPath,
+    /// The sink is done with the session; all is well.
+    Closed,
+    /// Reading failed; the session has ended.
+    Fault(SourceError),
+    /// The session has ended because of the peer or the network.
+    Lost(String),
+}
+
+/// When a file is whole, may it be renamed at once?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RootPolicy {
+    /// A file of one block whose value the source sent is finished at once; longer files wait
+    /// for [`super::TransferHandle::finish_files`].
+    TrustTrailers,
+    /// All files wait.
+    AskFirst,
+}
+
+/// An object to receive, over one or several sessions.
+pub struct TransferOpen {
+    /// Where it goes.
+    pub sink: Box<dyn BlockSink>,
+    /// What it consists of.
+    pub manifest: Arc<Manifest>,
+    /// When files are finished.
+    pub roots: RootPolicy,
+}
+
+/// What is heard from a transfer.
+#[derive(Debug)]
+pub enum TransferEvent {
+    /// The path of a session is open.
+    PathOpen {
+        /// The session.
+        flow: FlowId,
+    },
+    /// No datagram came on a session's path in time. The session is gone.
+    NoPath {
+        /// The session.
+        flow: FlowId,
+    },
+    /// A session has ended; what it had not delivered is asked of the others.
+    Lost {
+        /// The session.
+        flow: FlowId,
+        /// Why, for people.
+        why: String,
+    },
+    /// A block failed its check. It will be asked of another session, if there is one.
+    BadBlock {
+        /// The session it came from.
+        flow: FlowId,
+        /// The file's place in the manifest.
+        file: u32,
+        /// The block.
+        block: u64,
+    },
+    /// A file has its final name.
+    FileDone {
+        /// The file's place in the manifest.
+        file: u32,
+        /// Its BLAKE3 hash.
+        root: Value,
+    },
+    /// Every block is here and good; files that wait need [`super::TransferHandle::finish_files`].
+    AllBlocks,
+    /// The destination failed. The transfer has ended; what is complete is kept for a resume.
+    Fault(SinkError),
+    /// No session is left that could bring what is missing. The transfer goes on when one is
+    /// added.
+    Stalled,
+    /// Everything is in place. Nothing follows.
+    Complete(Finished),
+    /// Cancelled as asked; what is complete is kept for a resume. Nothing follows.
+    Suspended,
+}
+
+/// How one session of a transfer is doing.
+#[derive(Clone, Debug)]
+pub struct FlowProgress {
+    /// The session.
+    pub flow: FlowId,
+    /// How people name it.
+    pub label: String,
+    /// Content bytes that it brought and that verified.
+    pub bytes: u64,
+    /// Received IP bytes per time, last interval.
+    pub rate: Rate,
+    /// What it is granted.
+    pub granted: Rate,
+    /// What keeps it from going faster.
+    pub limited_by: LimitedBy,
+    /// Data packets lost of those sent, since the start.
+    pub loss_ratio: f64,
+    /// Smoothed round-trip time.
+    pub rtt: Span,
+    /// IP bytes received, data packets only.
+    pub wire_bytes: u64,
+    /// Payload bytes received that were here already.
+    pub duplicate_bytes: u64,
+    /// Whether it still runs.
+    pub alive: bool,
+}
+
+/// How a transfer is doing.
+#[derive(Clone, Debug, Default)]
+pub struct TransferProgress {
+    /// Content bytes here and verified, resumed ones included.
+    pub bytes: u64,
+    /// Of them, those that were here before this transfer.
+    pub resumed_bytes: u64,
+    /// Content bytes in all.
+    pub total: u64,
+    /// Each session, in the order added.
+    pub flows: Vec<FlowProgress>,
+}
+
+/// How one session that sends is doing.
+#[derive(Clone, Debug)]
+pub struct SourceProgress {
+    /// How people name it.
+    pub label: String,
+    /// IP bytes sent.
+    pub wire_bytes: u64,
+    /// Rate over the last interval.
+    pub rate: Rate,
+    /// What the sink grants.
+    pub granted: Rate,
+    /// What keeps it from going faster.
+    pub limited_by: LimitedBy,
+    /// Smoothed round-trip time.
+    pub rtt: Span,
+    /// Data packets that receipts called missing, of all that they covered.
+    pub loss_ratio: f64,
+}
