@@ -78,7 +78,7 @@ struct Filling {
 impl Filling {
     fn new(capacity: f64, claims: &[Claim]) -> Filling {
         let rung = |(claim, c): (usize, &Claim)| {
-            let weight = c.weight.max(1.0 / WEIGHT_CLAMP).min(WEIGHT_CLAMP);
+            let weight = positive(c.weight).clamp(1.0 / WEIGHT_CLAMP, WEIGHT_CLAMP);
             let bound = positive(c.bound);
             Rung { ratio: bound / weight, weight, bound, claim }
         };

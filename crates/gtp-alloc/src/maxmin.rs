@@ -321,7 +321,7 @@ impl Node {
         let left = self.left.0 + self.left.1;
         let level = left / self.weight as f64 * WEIGHT_UNIT;
         // What is left may be negative by a rounding error; -0.0 has other bits than 0.0.
-        (self.weight != 0).then(|| if level > 0.0 { level } else { 0.0 })
+        (self.weight != 0).then_some(if level > 0.0 { level } else { 0.0 })
     }
 
     fn take(&mut self, rate: f64, weight: u128) {
