@@ -1,1 +1,79 @@
-//! Placeholder head, replaced as the crate is built.
+//! A network path emulator in userspace, for real packets.
+//!
+//! One file describes links, which have rate, delay, queue and loss, and the paths over them;
+//! paths share links, so that flows really meet. What happens to a packet is decided by
+//! `gtp-link`; this crate brings real packets in, waits until they are due, and sends them out.
+//! It has two faces: a relay for UDP and TCP that needs no root ([`Emulator::relay`]), and a
+//! router between network namespaces for everything that is IP.
+//!
+//! It knows nothing of the protocol whose packets it carries, and states its own timing error.
+
+mod control;
+mod poller;
+mod relay;
+pub mod spec;
+pub mod stats;
+mod timing;
+mod udp;
+pub mod units_text;
+
+use std::io;
+use std::sync::mpsc;
+
+use gtp_alloc::Time;
+use gtp_link::{LinkId, Network};
+
+pub use control::{ControlError, Handle, Protocol};
+pub use gtp_link::{Chance, Change, LinkState};
+pub use spec::{Carriage, NetSpec, SpecError};
+pub use stats::{Interval, Snapshot};
+pub use timing::TimingError;
+
+/// Starts emulators.
+#[derive(Clone, Copy, Debug)]
+pub struct Emulator;
+
+impl Emulator {
+    /// Starts the relay of this network in a thread of its own. When it returns, all paths listen.
+    ///
+    /// # Errors
+    /// If an address cannot be bound, or the system gives no thread.
+    pub fn relay(spec: &NetSpec) -> io::Result<Handle> {
+        let (spec, links) = (spec.clone(), link_names(spec));
+        let (commands, orders) = mpsc::channel();
+        let (opened, opening) = mpsc::channel();
+        let thread = std::thread::Builder::new().name("gtp-relay".into()).spawn(move || {
+            let relay = match relay::Relay::open(&spec, orders) {
+                Ok(relay) => relay,
+                Err(error) => {
+                    // The opener waits for this; there is nobody else to tell.
+                    let _ = opened.send(Err(error));
+                    return Ok(Snapshot::default());
+                }
+            };
+            let _ = opened.send(relay.listening().map(|paths| (relay.waker(), paths)));
+            relay.run()
+        })?;
+        let gone = |_| io::Error::other("the relay's thread ended at once");
+        let (waker, paths) = opening.recv().map_err(gone)??;
+        Ok(Handle { commands, waker, thread: Some(thread), links, paths })
+    }
+}
+
+fn link_names(spec: &NetSpec) -> Vec<String> {
+    spec.links.iter().map(|link| link.name.clone()).collect()
+}
+
+/// The links of a network, with their changes counted from `start`; no routes yet.
+fn network<P: Clone>(spec: &NetSpec, start: Time) -> Network<P> {
+    let mut net = Network::new(spec.emulator.memory);
+    for link in &spec.links {
+        net.add_link(link.spec.clone(), link.seed);
+    }
+    for (n, link) in spec.links.iter().enumerate() {
+        for (after, change) in &link.changes {
+            net.schedule(start + *after, LinkId(n), *change);
+        }
+    }
+    net
+}

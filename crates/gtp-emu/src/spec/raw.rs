@@ -1,0 +1,561 @@
+//! The network file as it is written, and its translation.
+//!
+//! Quantities are read by their own visitors, so that a wrong one is reported at its own place.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::marker::PhantomData;
+use std::net::{IpAddr, SocketAddr};
+
+use gtp_alloc::{Bytes, Rate, Span};
+use gtp_link::{Burst, Chance, Change, Jitter, LinkSpec, LinkState, Order, Reorder};
+use serde::{Deserialize, Deserializer, de};
+use toml::Spanned;
+
+use super::{Carriage, EmulatorSpec, HostSpec, NamedLink, NetSpec, PathSpec, RouteSpec, SpecError};
+use crate::units_text::{self, UnitError};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawFile {
+    #[serde(default)]
+    emulator: RawEmulator,
+    #[serde(default)]
+    link: Vec<RawLink>,
+    #[serde(default)]
+    path: Vec<RawPath>,
+    #[serde(default)]
+    host: Vec<RawHost>,
+    #[serde(default)]
+    route: Vec<RawRoute>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(deny_unknown_fields)]
+struct RawEmulator {
+    tick: Option<Text<Span>>,
+    seed: Option<u64>,
+    memory: Option<Text<Bytes>>,
+    idle: Option<Text<Span>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawLink {
+    name: Spanned<String>,
+    rate: Option<Text<Rate>>,
+    delay: Option<Text<Span>>,
+    queue: Option<Spanned<Text<Queue>>>,
+    mtu: Option<Text<Bytes>>,
+    jitter: Option<Text<Span>>,
+    #[serde(default)]
+    jitter_order: RawOrder,
+    loss: Option<Text<Chance>>,
+    burst: Option<RawBurst>,
+    duplicate: Option<Text<Chance>>,
+    reorder: Option<RawReorder>,
+    #[serde(default)]
+    state: RawState,
+    seed: Option<u64>,
+    #[serde(default)]
+    change: Vec<RawChange>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawBurst {
+    enter: Text<Chance>,
+    leave: Text<Chance>,
+    loss: Option<Text<Chance>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawReorder {
+    chance: Text<Chance>,
+    extra: Text<Span>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawChange {
+    at: Text<Span>,
+    rate: Option<Text<Rate>>,
+    delay: Option<Text<Span>>,
+    queue: Option<Text<Bytes>>,
+    loss: Option<Text<Chance>>,
+    state: Option<RawState>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawPath {
+    name: Spanned<String>,
+    listen: SocketAddr,
+    target: SocketAddr,
+    up: Vec<Spanned<String>>,
+    down: Vec<Spanned<String>>,
+    #[serde(default)]
+    udp: RawCarriage,
+    #[serde(default)]
+    tcp: RawCarriage,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawHost {
+    name: Spanned<String>,
+    namespace: Spanned<String>,
+    address: Spanned<OneOrMany>,
+    mtu: Option<Spanned<Text<Bytes>>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawRoute {
+    from: Spanned<String>,
+    to: Spanned<String>,
+    links: Vec<Spanned<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "an address such as \"10.0.0.1/24\", or a list of them")]
+enum OneOrMany {
+    One(String),
+    Many(Vec<String>),
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "lowercase")]
+enum RawOrder {
+    #[default]
+    Kept,
+    Free,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "lowercase")]
+enum RawState {
+    #[default]
+    Up,
+    Down,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "lowercase")]
+enum RawCarriage {
+    #[default]
+    Carried,
+    Blocked,
+}
+
+/// A queue's size in bytes or as the time that it takes at the link's rate.
+#[derive(Clone, Copy)]
+enum Queue {
+    Bytes(Bytes),
+    Span(Span),
+}
+
+/// A quantity written as text.
+struct Text<T>(T);
+
+trait FromText: Sized {
+    const EXPECTED: &'static str;
+    fn from_text(text: &str) -> Result<Self, UnitError>;
+}
+
+impl FromText for Rate {
+    const EXPECTED: &'static str = units_text::RATE;
+    fn from_text(text: &str) -> Result<Rate, UnitError> {
+        units_text::parse_rate(text)
+    }
+}
+
+impl FromText for Span {
+    const EXPECTED: &'static str = units_text::TIME;
+    fn from_text(text: &str) -> Result<Span, UnitError> {
+        units_text::parse_span(text)
+    }
+}
+
+impl FromText for Bytes {
+    const EXPECTED: &'static str = units_text::SIZE;
+    fn from_text(text: &str) -> Result<Bytes, UnitError> {
+        units_text::parse_bytes(text)
+    }
+}
+
+impl FromText for Chance {
+    const EXPECTED: &'static str = units_text::CHANCE;
+    fn from_text(text: &str) -> Result<Chance, UnitError> {
+        units_text::parse_chance(text)
+    }
+}
+
+impl FromText for Queue {
+    const EXPECTED: &'static str = "a size such as 8MB or a time such as 100ms";
+    fn from_text(text: &str) -> Result<Queue, UnitError> {
+        let bytes = units_text::parse_bytes(text).map(Queue::Bytes);
+        bytes.or_else(|error| units_text::parse_span(text).map(Queue::Span).map_err(|_| error))
+    }
+}
+
+impl<'de, T: FromText> Deserialize<'de> for Text<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Text<T>, D::Error> {
+        deserializer.deserialize_any(TextVisitor(PhantomData))
+    }
+}
+
+struct TextVisitor<T>(PhantomData<T>);
+
+impl<T: FromText> TextVisitor<T> {
+    fn bare<E: de::Error>(number: impl fmt::Display) -> Result<Text<T>, E> {
+        let expected = T::EXPECTED;
+        Err(E::custom(format!(
+            "a bare number is refused, give its unit in quotes: {number} is not {expected}"
+        )))
+    }
+}
+
+impl<T: FromText> de::Visitor<'_> for TextVisitor<T> {
+    type Value = Text<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(T::EXPECTED)
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Text<T>, E> {
+        T::from_text(text).map(Text).map_err(E::custom)
+    }
+
+    fn visit_i64<E: de::Error>(self, number: i64) -> Result<Text<T>, E> {
+        Self::bare(number)
+    }
+
+    fn visit_f64<E: de::Error>(self, number: f64) -> Result<Text<T>, E> {
+        Self::bare(number)
+    }
+}
+
+/// Reads a network from its text.
+pub(super) fn parse(text: &str) -> Result<NetSpec, SpecError> {
+    let file: RawFile = toml::from_str(text).map_err(Box::new)?;
+    let at = |place: usize, message: String| SpecError::Sense {
+        line: 1 + text.bytes().take(place).filter(|&b| b == b'\n').count(),
+        message,
+    };
+    let emulator = emulator(file.emulator);
+    let link_names = Names::new("link", file.link.iter().map(|l| &l.name), &at)?;
+    Names::new("path", file.path.iter().map(|p| &p.name), &at)?;
+    let host_names = Names::new("host", file.host.iter().map(|h| &h.name), &at)?;
+    let numbered = file.link.into_iter().zip(0..);
+    let links = numbered.map(|(link, n)| named_link(link, emulator.seed, n, &at));
+    let paths = file.path.into_iter().map(|path| {
+        Ok(PathSpec {
+            name: path.name.into_inner(),
+            listen: path.listen,
+            target: path.target,
+            up: link_names.places(&path.up, &at)?,
+            down: link_names.places(&path.down, &at)?,
+            udp: carriage(path.udp),
+            tcp: carriage(path.tcp),
+        })
+    });
+    let routes = file.route.into_iter().map(|route| {
+        Ok(RouteSpec {
+            from: host_names.place(&route.from, &at)?,
+            to: host_names.place(&route.to, &at)?,
+            links: link_names.places(&route.links, &at)?,
+        })
+    });
+    Ok(NetSpec {
+        links: links.collect::<Result<_, SpecError>>()?,
+        paths: paths.collect::<Result<_, SpecError>>()?,
+        routes: routes.collect::<Result<_, SpecError>>()?,
+        hosts: file.host.into_iter().map(|h| host(h, &at)).collect::<Result<_, SpecError>>()?,
+        emulator,
+    })
+}
+
+fn emulator(raw: RawEmulator) -> EmulatorSpec {
+    let usual = EmulatorSpec::default();
+    EmulatorSpec {
+        tick: raw.tick.map_or(usual.tick, |t| t.0),
+        seed: raw.seed.unwrap_or(usual.seed),
+        memory: raw.memory.map_or(usual.memory, |m| m.0),
+        idle: raw.idle.map_or(usual.idle, |i| i.0),
+    }
+}
+
+fn named_link(
+    raw: RawLink,
+    seed: u64,
+    number: u64,
+    at: &dyn Fn(usize, String) -> SpecError,
+) -> Result<NamedLink, SpecError> {
+    let rate = raw.rate.map_or(Rate::UNLIMITED, |r| r.0);
+    let queue = match raw.queue {
+        None if rate.is_unlimited() => Bytes(u64::MAX),
+        None => rate.bytes_in(USUAL_QUEUE),
+        Some(queue) => match queue.get_ref().0 {
+            Queue::Bytes(bytes) => bytes,
+            Queue::Span(_) if rate.is_unlimited() => {
+                let message = "a queue given as a time needs the link's rate";
+                return Err(at(queue.span().start, message.to_owned()));
+            }
+            Queue::Span(span) => rate.bytes_in(span),
+        },
+    };
+    let order = match raw.jitter_order {
+        RawOrder::Kept => Order::Kept,
+        RawOrder::Free => Order::Free,
+    };
+    let burst = raw.burst.map(|burst| Burst {
+        enter: burst.enter.0,
+        leave: burst.leave.0,
+        loss: burst.loss.map_or(Chance::ALWAYS, |l| l.0),
+    });
+    let reorder = raw.reorder.map(|r| Reorder { chance: r.chance.0, extra: r.extra.0 });
+    let mut changes: Vec<_> = raw.change.into_iter().map(change).collect();
+    changes.sort_by_key(|(at, _)| *at);
+    Ok(NamedLink {
+        name: raw.name.into_inner(),
+        spec: LinkSpec {
+            rate,
+            delay: raw.delay.map_or(Span::ZERO, |d| d.0),
+            queue,
+            mtu: raw.mtu.map(|m| m.0),
+            jitter: Jitter { span: raw.jitter.map_or(Span::ZERO, |j| j.0), order },
+            loss: raw.loss.map_or(Chance::NEVER, |l| l.0),
+            burst,
+            duplicate: raw.duplicate.map_or(Chance::NEVER, |d| d.0),
+            reorder: reorder.unwrap_or_default(),
+            state: link_state(raw.state),
+        },
+        seed: raw.seed.unwrap_or(seed.wrapping_mul(1_000_003).wrapping_add(number)),
+        changes,
+    })
+}
+
+fn change(raw: RawChange) -> (Span, Change) {
+    let change = Change {
+        rate: raw.rate.map(|r| r.0),
+        delay: raw.delay.map(|d| d.0),
+        queue: raw.queue.map(|q| q.0),
+        loss: raw.loss.map(|l| l.0),
+        state: raw.state.map(link_state),
+    };
+    (raw.at.0, change)
+}
+
+fn host(raw: RawHost, at: &dyn Fn(usize, String) -> SpecError) -> Result<HostSpec, SpecError> {
+    let place = raw.address.span().start;
+    let texts = match raw.address.into_inner() {
+        OneOrMany::One(one) => vec![one],
+        OneOrMany::Many(many) => many,
+    };
+    let addresses = texts.iter().map(|text| {
+        address(text).ok_or_else(|| {
+            at(place, format!("{text:?} is not an address with a prefix such as 10.0.0.1/24"))
+        })
+    });
+    let namespace = raw.namespace.get_ref();
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if namespace.is_empty() || namespace.starts_with(['-', '.']) || !namespace.chars().all(plain) {
+        let message = format!("{namespace:?} is not a namespace's name: letters, digits, - _ .");
+        return Err(at(raw.namespace.span().start, message));
+    }
+    let mtu = match raw.mtu {
+        None => USUAL_MTU,
+        Some(mtu) => match u16::try_from(mtu.get_ref().0.0) {
+            Ok(bytes) if bytes >= LEAST_MTU => bytes,
+            Ok(_) | Err(_) => {
+                return Err(at(mtu.span().start, "an MTU is from 576B to 65535B".to_owned()));
+            }
+        },
+    };
+    Ok(HostSpec {
+        addresses: addresses.collect::<Result<_, SpecError>>()?,
+        name: raw.name.into_inner(),
+        namespace: raw.namespace.into_inner(),
+        mtu,
+    })
+}
+
+fn address(text: &str) -> Option<(IpAddr, u8)> {
+    let (ip, length) = text.split_once('/')?;
+    let (ip, length): (IpAddr, u8) = (ip.parse().ok()?, length.parse().ok()?);
+    (length <= if ip.is_ipv4() { 32 } else { 128 }).then_some((ip, length))
+}
+
+fn link_state(raw: RawState) -> LinkState {
+    match raw {
+        RawState::Up => LinkState::Up,
+        RawState::Down => LinkState::Down,
+    }
+}
+
+fn carriage(raw: RawCarriage) -> Carriage {
+    match raw {
+        RawCarriage::Carried => Carriage::Carried,
+        RawCarriage::Blocked => Carriage::Blocked,
+    }
+}
+
+/// The names of one kind of thing, each with its place.
+struct Names {
+    kind: &'static str,
+    places: HashMap<String, usize>,
+}
+
+impl Names {
+    fn new<'a>(
+        kind: &'static str,
+        names: impl Iterator<Item = &'a Spanned<String>>,
+        at: &dyn Fn(usize, String) -> SpecError,
+    ) -> Result<Names, SpecError> {
+        let mut places = HashMap::new();
+        for (place, name) in names.enumerate() {
+            if places.insert(name.get_ref().clone(), place).is_some() {
+                let message = format!("a second {kind} of the name {:?}", name.get_ref());
+                return Err(at(name.span().start, message));
+            }
+        }
+        Ok(Names { kind, places })
+    }
+
+    fn place(
+        &self,
+        name: &Spanned<String>,
+        at: &dyn Fn(usize, String) -> SpecError,
+    ) -> Result<usize, SpecError> {
+        self.places.get(name.get_ref()).copied().ok_or_else(|| {
+            let mut known: Vec<_> = self.places.keys().map(String::as_str).collect();
+            known.sort_unstable();
+            let (kind, known) = (self.kind, known.join(", "));
+            let message = format!("no {kind} {:?}; there are: {known}", name.get_ref());
+            at(name.span().start, message)
+        })
+    }
+
+    fn places(
+        &self,
+        names: &[Spanned<String>],
+        at: &dyn Fn(usize, String) -> SpecError,
+    ) -> Result<Vec<usize>, SpecError> {
+        names.iter().map(|name| self.place(name, at)).collect()
+    }
+}
+
+/// The queue of a link that has a rate and states none.
+const USUAL_QUEUE: Span = Span::from_millis(100);
+/// Ethernet's.
+const USUAL_MTU: u16 = 1_500;
+/// What every IPv4 host must take (RFC 791).
+const LEAST_MTU: u16 = 576;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = r#"
+        [emulator]
+        tick = "50us"
+        seed = 7
+
+        [[link]]
+        name = "access"
+        rate = "700Mbit"
+        delay = "0.5ms"
+        queue = "100ms"
+        loss = "0.1%"
+        burst = { enter = "0.1%", leave = "25%" }
+        jitter = "2ms"
+        duplicate = "0.01%"
+        reorder = { chance = "1%", extra = "3ms" }
+        mtu = "1500B"
+        [[link.change]]
+        at = "2s"
+        rate = "300Mbit"
+        [[link.change]]
+        at = "5s"
+        state = "down"
+
+        [[link]]
+        name = "far"
+        delay = "30ms"
+
+        [[path]]
+        name = "a"
+        listen = "127.0.0.1:5001"
+        target = "127.0.0.1:4810"
+        up = ["far"]
+        down = ["far", "access"]
+        udp = "blocked"
+
+        [[host]]
+        name = "source"
+        namespace = "src"
+        address = ["10.0.0.1/24", "fd00::1/64"]
+
+        [[host]]
+        name = "sink"
+        namespace = "dst"
+        address = "10.0.0.2/24"
+
+        [[route]]
+        from = "source"
+        to = "sink"
+        links = ["far", "access"]
+    "#;
+
+    #[test]
+    fn a_good_file_is_read_whole() {
+        let spec = NetSpec::parse(GOOD).expect("good");
+        assert_eq!(spec.emulator.tick, Span::from_micros(50));
+        let access = &spec.links[0];
+        assert_eq!(access.spec.rate, Rate::from_mbps(700));
+        assert_eq!(access.spec.queue, Bytes(8_750_000));
+        assert_eq!(access.spec.burst.map(|b| b.loss), Some(Chance::ALWAYS));
+        assert_eq!(access.changes[1], (Span::from_secs(5), Change::DOWN));
+        assert!(spec.links[1].spec.rate.is_unlimited());
+        assert_eq!(spec.paths[0].down, [1, 0]);
+        assert_eq!((spec.paths[0].udp, spec.paths[0].tcp), (Carriage::Blocked, Carriage::Carried));
+        assert_eq!(spec.hosts[0].addresses.len(), 2);
+        assert_eq!(spec.routes[0], RouteSpec { from: 0, to: 1, links: vec![1, 0] });
+    }
+
+    /// Replaces one piece of the good file and gives the refusal.
+    fn refusal(from: &str, to: &str) -> String {
+        assert!(GOOD.contains(from));
+        NetSpec::parse(&GOOD.replacen(from, to, 1)).expect_err("refused").to_string()
+    }
+
+    #[test]
+    fn refusals_name_the_line_and_what_was_expected() {
+        let cases = [
+            ("\"700Mbit\"", "700", "700Mbit"),
+            ("\"700Mbit\"", "\"700\"", "bare number"),
+            ("\"700Mbit\"", "\"0Mbit\"", "more than zero"),
+            ("delay = \"0.5ms\"", "delai = \"0.5ms\"", "delay"),
+            ("up = [\"far\"]", "up = [\"near\"]", "there are: access, far"),
+            ("to = \"sink\"", "to = \"sinc\"", "no host"),
+            ("name = \"far\"", "name = \"access\"", "second link"),
+            ("\"10.0.0.2/24\"", "\"10.0.0.2/33\"", "prefix"),
+            ("namespace = \"dst\"", "namespace = \"../x\"", "namespace"),
+            ("state = \"down\"", "state = \"off\"", "down"),
+        ];
+        for (from, to, expected) in cases {
+            let said = refusal(from, to);
+            let before = GOOD.find(from).map_or("", |place| &GOOD[..place]);
+            let line = format!("line {}", before.matches('\n').count() + 1);
+            assert!(said.contains(&line) && said.contains(expected), "{from} -> {to}: {said}");
+        }
+    }
+
+    #[test]
+    fn a_queue_as_a_time_needs_a_rate() {
+        let said = refusal("rate = \"700Mbit\"", "");
+        assert!(said.contains("the link's rate"), "{said}");
+    }
+}
