@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::hash::{BlockCheck, Value, check_block, empty_root};
-use crate::manifest::{Entry, Kind, Manifest};
+use crate::manifest::{Entry, Manifest};
 use crate::name::escaped;
 use crate::row::blocks_in;
 use crate::sink::{SinkError, Written};
@@ -65,11 +65,6 @@ impl Arrivals {
 
     pub(crate) fn set(&mut self, file: u32, progress: Progress) {
         self.files[file as usize] = progress;
-    }
-
-    /// Files with this progress.
-    pub(crate) fn count(&self, progress: Progress) -> u64 {
-        self.files.iter().filter(|&&p| p == progress).count() as u64
     }
 
     /// Checks a block with its trailer; changes nothing.
@@ -149,10 +144,5 @@ impl Arrivals {
                 missing: self.missing(file as u32),
             }),
         }
-    }
-
-    /// Whether the entry is a file.
-    pub(crate) fn is_file(&self, file: u32) -> bool {
-        self.manifest.entries.get(file as usize).is_some_and(|e| e.kind == Kind::File)
     }
 }

@@ -12,8 +12,8 @@ use std::path::Path;
 
 use rustix::fs::{
     Advice, AtFlags, FallocateFlags, FileType, FlockOperation, OFlags, Stat, Timespec, Timestamps,
-    fadvise, fallocate, fchmod, flock, fstat, fsync, ftruncate, futimens, mkdirat, renameat, statat,
-    syncfs, unlinkat,
+    fadvise, fallocate, fchmod, flock, fstat, fsync, ftruncate, futimens, mkdirat, renameat,
+    statat, syncfs, unlinkat,
 };
 use rustix::io::Errno;
 

@@ -78,8 +78,8 @@ pub(crate) struct Stamp {
     device: u64,
     inode: u64,
     size: u64,
-    mtime: (i64, i64),
-    ctime: (i64, i64),
+    mtime: (i64, u64),
+    ctime: (i64, u64),
 }
 
 impl Stamp {

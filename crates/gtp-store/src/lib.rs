@@ -14,13 +14,20 @@
 #![forbid(unsafe_code)]
 
 mod arrivals;
+mod destination;
+mod disk;
 mod export;
+mod file_sink;
 mod file_source;
 mod hash;
+pub mod journal;
+mod log;
 mod manifest;
 mod name;
+mod parts;
 mod plain_sinks;
 mod ranges;
+mod resume;
 mod roots;
 mod row;
 mod sink;
@@ -29,7 +36,10 @@ mod synthetic;
 mod tree;
 mod walk;
 
+pub use destination::Destination;
+pub use disk::{Disk, Found, FoundKind, Identity, MadeDir, Opened, OsDisk};
 pub use export::{Export, MAX_SKIPPED, Scanned, SkipReason, Skipped};
+pub use file_sink::{Durability, Existing, FileSink, SinkOptions};
 pub use file_source::FileSource;
 pub use hash::{BlockCheck, Value, block_value, check_block, empty_root};
 pub use manifest::{

@@ -9,9 +9,10 @@ use crate::name::escaped;
 /// Takes the blocks of one object in any order and keeps what verifies.
 ///
 /// The caller writes every block that [`BlockSink::have`] does not list, calls
-/// [`BlockSink::checkpoint`] about every 50 ms, [`BlockSink::finish_file`] for every file whose
-/// last block is there once it knows (or will not know) the source's root, then
-/// [`BlockSink::finish`]. On any other end it calls [`BlockSink::suspend`].
+/// [`BlockSink::checkpoint`] about every 50 ms, and [`BlockSink::finish_file`] for every file
+/// whose blocks are all there (the last one written, or all listed by `have`) once it knows, or
+/// will not know, the source's root; then [`BlockSink::finish`]. On any other end it calls
+/// [`BlockSink::suspend`].
 pub trait BlockSink: Send {
     /// The blocks that are already good when the sink is opened: those of a resumed transfer,
     /// and all blocks of files that need not be fetched. Sorted, not overlapping.

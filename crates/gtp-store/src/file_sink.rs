@@ -1,0 +1,472 @@
+//! Blocks into files.
+//!
+//! Every file is written beside its final name as `NAME.gtp-part`, each block at its offset after
+//! it verified, and a journal says which blocks are there. A whole file gets its mode and time,
+//! is made durable and only then renamed, so a final name never holds anything but a whole file,
+//! whatever dies when.
+//!
+//! Durability: a file of several blocks is synced by itself before its rename. Files of one block
+//! are renamed in groups after one sync of the whole file system, because ten thousand single
+//! syncs would take longer than their transfer. Between two syncs the journal is written but not
+//! synced: after a loss of power some blocks are fetched again, none is wrong, because resuming
+//! trusts no record that the file's bytes do not confirm.
+
+use std::collections::{BTreeSet, HashSet};
+use std::io;
+use std::sync::Arc;
+
+use crate::arrivals::{Arrivals, Checked, Progress};
+use crate::destination::{Destination, Names};
+use crate::disk::{Disk, FoundKind, MadeDir, OsDisk};
+use crate::hash::{Value, empty_root};
+use crate::journal::Record;
+use crate::log::{Log, LogError};
+use crate::manifest::{Entry, Kind, Manifest, RootKind};
+use crate::name::RelPath;
+use crate::parts::Parts;
+use crate::row::{TRAILER, blocks_in};
+use crate::sink::{BlockSink, Fault, Finished, Have, SinkError, Window, Written};
+use crate::walk::split;
+
+/// Whole small files that wait for their common sync: bounds what a loss of power costs.
+const MAX_GROUP: usize = 4_096;
+
+/// From this many directories or files on, one sync of everything replaces single ones.
+const SYNC_SINGLY: usize = 4;
+
+/// What to do with files that are there already.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Existing {
+    /// A file with the listed size and time is kept and not fetched.
+    #[default]
+    SkipUnchanged,
+    /// Every file is fetched and replaced.
+    Replace,
+}
+
+/// What is waited for before a file gets its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// Its bytes survive a loss of power.
+    #[default]
+    Synced,
+    /// They are written, and the system syncs them when it likes.
+    System,
+}
+
+/// How a sink treats its destination.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SinkOptions {
+    /// Files that are there already.
+    pub existing: Existing,
+    /// What is waited for.
+    pub durability: Durability,
+}
+
+/// Writes an object beneath a directory, resuming what an earlier transfer left.
+#[derive(Debug)]
+pub struct FileSink<D: Disk = OsDisk> {
+    pub(crate) parts: Parts<D>,
+    pub(crate) log: Log<D::File>,
+    pub(crate) arrivals: Arrivals,
+    pub(crate) found: Leftovers,
+    options: SinkOptions,
+    have: Vec<Have>,
+    /// Empty files still to be created.
+    empty: Vec<u32>,
+    /// Whole small files that wait for their common sync.
+    ready: Vec<u32>,
+    /// Directories whose names changed.
+    touched: BTreeSet<String>,
+    unchanged: u64,
+    bytes_written: u64,
+    root: Option<Value>,
+}
+
+/// What an earlier transfer left, beside good blocks.
+#[derive(Debug, Default)]
+pub(crate) struct Leftovers {
+    /// Content bytes that need not come again.
+    pub(crate) resumed_bytes: u64,
+    /// Files of which another version was under way.
+    pub(crate) restarted: Vec<RelPath>,
+    /// Files that are not listed any more.
+    pub(crate) orphans: Vec<RelPath>,
+}
+
+impl FileSink<OsDisk> {
+    /// Opens a destination for an object with this listing: takes the lock, makes directories,
+    /// finds what is there already, and hashes what an earlier transfer left.
+    ///
+    /// # Errors
+    /// [`SinkError::Unsuitable`] for an invalid listing; [`Fault::InUse`], [`Fault::Foreign`],
+    /// [`Fault::Link`], [`Fault::IsADirectory`] and the like for what is in the way; and what
+    /// the system says.
+    pub fn open(
+        destination: Destination,
+        manifest: Arc<Manifest>,
+        options: SinkOptions,
+    ) -> Result<FileSink, SinkError> {
+        FileSink::start(destination.disk, destination.names, manifest, options)
+    }
+}
+
+impl<D: Disk> FileSink<D> {
+    /// As [`FileSink::open`] on any [`Disk`]: the object goes to `base` beneath it.
+    ///
+    /// # Errors
+    /// As [`FileSink::open`].
+    pub fn on_disk(
+        disk: D,
+        base: Option<RelPath>,
+        manifest: Arc<Manifest>,
+        options: SinkOptions,
+    ) -> Result<FileSink<D>, SinkError> {
+        let names = Names::new(manifest.root_kind, base, ".");
+        FileSink::start(disk, names, manifest, options)
+    }
+
+    fn start(
+        mut disk: D,
+        names: Names,
+        manifest: Arc<Manifest>,
+        options: SinkOptions,
+    ) -> Result<FileSink<D>, SinkError> {
+        manifest.validate().map_err(|e| SinkError::Unsuitable(e.to_string()))?;
+        let log = Log::open(&mut disk, &names.journal_path());
+        let shown = names.shown(&names.journal_path());
+        let log = log.map_err(|error| match error {
+            LogError::InUse => SinkError::refused(&shown, Fault::InUse),
+            LogError::Foreign => SinkError::refused(&shown, Fault::Foreign),
+            LogError::Disk(error) => SinkError::disk(&shown, error),
+        })?;
+        let mut sink = FileSink {
+            parts: Parts::new(disk, names, manifest.clone()),
+            log,
+            arrivals: Arrivals::new(manifest.clone()),
+            found: Leftovers::default(),
+            options,
+            have: Vec::new(),
+            empty: Vec::new(),
+            ready: Vec::new(),
+            touched: BTreeSet::new(),
+            unchanged: 0,
+            bytes_written: 0,
+            root: None,
+        };
+        let new_dirs = sink.make_dirs(&manifest)?;
+        sink.look_at_files(&manifest, &new_dirs)?;
+        sink.replay()?;
+        sink.list_have();
+        Ok(sink)
+    }
+
+    /// Content bytes that an earlier transfer left and that were found good.
+    pub fn resumed_bytes(&self) -> u64 {
+        self.found.resumed_bytes
+    }
+
+    /// Files of which an earlier transfer had begun another version. Its part is kept until the
+    /// first block of the new version has verified.
+    pub fn restarted(&self) -> &[RelPath] {
+        &self.found.restarted
+    }
+
+    /// Makes every directory; returns those that are new.
+    fn make_dirs(&mut self, manifest: &Manifest) -> Result<HashSet<String>, SinkError> {
+        let mut new = HashSet::new();
+        if manifest.root_kind == RootKind::File {
+            return Ok(new);
+        }
+        let root = self.parts.names.root().to_owned();
+        let entries = manifest.entries.iter().filter(|e| e.kind == Kind::Dir);
+        let paths = entries.map(|e| self.parts.names.final_path(&e.path)).collect::<Vec<_>>();
+        for path in std::iter::once(root).chain(paths).filter(|path| !path.is_empty()) {
+            match self.parts.disk.make_dir(&path) {
+                Ok(MadeDir::There) => {}
+                Ok(MadeDir::New) => {
+                    self.touched.insert(split(&path).0.to_owned());
+                    new.insert(path);
+                }
+                Err(error) => return Err(self.no_directory(&path, error)),
+            }
+        }
+        Ok(new)
+    }
+
+    fn no_directory(&mut self, path: &str, error: io::Error) -> SinkError {
+        match self.parts.disk.look(path) {
+            Ok(Some(found)) if found.kind == FoundKind::Link => {
+                self.parts.refused(path, Fault::Link)
+            }
+            Ok(_) | Err(_) => self.parts.failed(path, error),
+        }
+    }
+
+    /// Finds what is already under the final names.
+    fn look_at_files(
+        &mut self,
+        manifest: &Manifest,
+        new_dirs: &HashSet<String>,
+    ) -> Result<(), SinkError> {
+        for (number, entry) in manifest.entries.iter().enumerate() {
+            if entry.kind == Kind::Dir {
+                continue;
+            }
+            let number = number as u32;
+            let path = self.parts.names.final_path(&entry.path);
+            let fresh = new_dirs.contains(split(&path).0);
+            if !fresh && self.is_unchanged(&path, entry)? {
+                self.arrivals.set(number, Progress::Settled);
+                self.unchanged += 1;
+                if entry.size > 0 {
+                    self.have.push(Have { file: number, blocks: 0..blocks_in(entry.size) });
+                }
+            } else if entry.size == 0 {
+                self.empty.push(number);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the file is there with the listed size and time and may be kept.
+    fn is_unchanged(&mut self, path: &str, entry: &Entry) -> Result<bool, SinkError> {
+        let found = self.parts.disk.look(path).map_err(|e| self.parts.failed(path, e))?;
+        let Some(found) = found else { return Ok(false) };
+        match found.kind {
+            FoundKind::Dir => Err(self.parts.refused(path, Fault::IsADirectory)),
+            FoundKind::Link => Err(self.parts.refused(path, Fault::Link)),
+            FoundKind::Special => Err(self.parts.refused(path, Fault::Special)),
+            FoundKind::File => Ok(match self.options.existing {
+                Existing::SkipUnchanged => found.size == entry.size && found.mtime == entry.mtime,
+                Existing::Replace => false,
+            }),
+        }
+    }
+
+    fn list_have(&mut self) {
+        for file in 0..self.arrivals.manifest().entries.len() as u32 {
+            if let Some(tree) = self.arrivals.tree(file) {
+                self.have.extend(tree.there().iter().map(|blocks| Have { file, blocks }));
+            }
+        }
+        self.have.sort_unstable_by_key(|have| (have.file, have.blocks.start));
+    }
+
+    /// Begins a file: its part, and its name in the journal.
+    fn begin(&mut self, file: u32) -> Result<u32, SinkError> {
+        let entry = self.arrivals.entry(file);
+        let record =
+            Record::File { path: entry.path.clone(), size: entry.size, mtime: entry.mtime };
+        let number = self.log.push_file(&record);
+        self.parts.create(file, number)?;
+        Ok(number)
+    }
+
+    fn flush(&mut self) -> Result<(), SinkError> {
+        let flushed = self.log.flush(&mut self.parts.disk);
+        flushed.map_err(|e| self.parts.failed(&self.parts.names.journal_path(), e))
+    }
+
+    /// Makes the waiting small files durable together, then gives them their names.
+    fn place_ready(&mut self) -> Result<(), SinkError> {
+        if self.ready.is_empty() {
+            return Ok(());
+        }
+        match self.options.durability {
+            Durability::System => {}
+            Durability::Synced if self.ready.len() < SYNC_SINGLY => {
+                for file in self.ready.clone() {
+                    self.parts.sync(file)?;
+                    self.parts.close(file);
+                }
+            }
+            Durability::Synced => self.sync_all()?,
+        }
+        while let Some(&file) = self.ready.last() {
+            self.place(file)?;
+            self.ready.pop();
+        }
+        Ok(())
+    }
+
+    fn place(&mut self, file: u32) -> Result<(), SinkError> {
+        self.parts.place(file)?;
+        self.touched.insert(split(&self.parts.final_path(file)).0.to_owned());
+        Ok(())
+    }
+
+    fn sync_all(&mut self) -> Result<(), SinkError> {
+        let synced = self.parts.disk.sync_all();
+        synced.map_err(|e| self.parts.failed(self.parts.names.root(), e))
+    }
+
+    fn create_empty(&mut self) -> Result<(), SinkError> {
+        while let Some(&file) = self.empty.last() {
+            self.begin(file)?;
+            self.parts.dress(file)?;
+            self.parts.close(file);
+            self.ready.push(file);
+            self.empty.pop();
+        }
+        Ok(())
+    }
+
+    /// Removes the parts of files that are not listed any more.
+    fn remove_orphans(&mut self) -> Result<(), SinkError> {
+        for path in std::mem::take(&mut self.found.orphans) {
+            let part = self.parts.names.part_path(&path);
+            match self.parts.clear_way(&part) {
+                Ok(()) => {}
+                // Its directory may be gone as well, and what is not ours is not touched.
+                Err(error) => tracing::debug!(%error, "an old part file stays"),
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives directories their modes and times, the deepest first: a later one changes the time
+    /// of its parent no more, and a mode without search closes nothing that is still needed.
+    fn dress_dirs(&mut self) -> Result<(), SinkError> {
+        let manifest = self.arrivals.manifest().clone();
+        for entry in manifest.entries.iter().rev().filter(|e| e.kind == Kind::Dir) {
+            let path = self.parts.names.final_path(&entry.path);
+            let dressed = self.parts.disk.dress_dir(&path, entry.mode, entry.mtime);
+            dressed.map_err(|e| self.parts.failed(&path, e))?;
+        }
+        Ok(())
+    }
+
+    /// Makes all new names durable.
+    fn sync_names(&mut self) -> Result<(), SinkError> {
+        match self.options.durability {
+            Durability::System => return Ok(()),
+            Durability::Synced if self.touched.len() < SYNC_SINGLY => {}
+            Durability::Synced => return self.sync_all(),
+        }
+        for dir in std::mem::take(&mut self.touched) {
+            self.parts.disk.sync_dir(&dir).map_err(|e| self.parts.failed(&dir, e))?;
+        }
+        Ok(())
+    }
+
+    fn remove_journal(&mut self) -> Result<(), SinkError> {
+        let path = self.parts.names.journal_path();
+        self.parts.disk.remove(&path).map_err(|e| self.parts.failed(&path, e))
+    }
+}
+
+impl<D: Disk> BlockSink for FileSink<D> {
+    fn have(&self) -> &[Have] {
+        &self.have
+    }
+
+    fn window(&self) -> Window {
+        Window::Any
+    }
+
+    fn write_block(
+        &mut self,
+        file: u32,
+        block: u64,
+        content_and_trailer: &[u8],
+    ) -> Result<Written, SinkError> {
+        let value = match self.arrivals.check(file, block, content_and_trailer)? {
+            Checked::Duplicate => return Ok(Written::Duplicate),
+            Checked::Bad => return Ok(Written::Bad),
+            Checked::Good(value) => value,
+        };
+        let content = &content_and_trailer[..content_and_trailer.len() - TRAILER];
+        let number = match self.parts.number(file) {
+            Some(number) => number,
+            None => self.begin(file)?,
+        };
+        self.parts.write(file, block, content)?;
+        if blocks_in(self.arrivals.entry(file).size) == 1 {
+            self.parts.dress(file)?;
+            self.parts.close(file);
+        }
+        self.log.push(&Record::Block { number, block, value });
+        self.bytes_written += content.len() as u64;
+        let written = self.arrivals.note(file, block, value);
+        if self.log.is_full() {
+            self.flush()?;
+        }
+        Ok(written)
+    }
+
+    fn checkpoint(&mut self) -> Result<(), SinkError> {
+        self.flush()
+    }
+
+    fn finish_file(
+        &mut self,
+        file: u32,
+        expected: Option<Value>,
+    ) -> Result<Option<Value>, SinkError> {
+        match self.arrivals.progress(file) {
+            Progress::Settled | Progress::Finished => return Ok(None),
+            Progress::Open => {}
+        }
+        let root = match self.arrivals.root(file, expected) {
+            Ok(root) => root,
+            Err(error @ SinkError::RootMismatch { .. }) => {
+                self.arrivals.forget(file);
+                self.parts.discard(file)?;
+                return Err(error);
+            }
+            Err(error) => return Err(error),
+        };
+        if blocks_in(self.arrivals.entry(file).size) == 1 {
+            self.ready.push(file);
+        } else {
+            self.parts.dress(file)?;
+            match self.options.durability {
+                Durability::Synced => self.parts.sync(file)?,
+                Durability::System => {}
+            }
+            self.place(file)?;
+        }
+        self.arrivals.finished(file);
+        if self.arrivals.manifest().root_kind == RootKind::File {
+            self.root = Some(root);
+        }
+        if self.ready.len() >= MAX_GROUP {
+            self.flush()?;
+            self.place_ready()?;
+        }
+        Ok(Some(root))
+    }
+
+    fn finish(&mut self) -> Result<Finished, SinkError> {
+        self.arrivals.all_finished()?;
+        let manifest = self.arrivals.manifest().clone();
+        if manifest.root_kind == RootKind::File && !self.empty.is_empty() {
+            self.root = Some(empty_root());
+        }
+        self.create_empty()?;
+        self.flush()?;
+        self.place_ready()?;
+        self.remove_orphans()?;
+        self.sync_names()?;
+        self.remove_journal()?;
+        self.dress_dirs()?;
+        Ok(Finished {
+            files_written: manifest.files() - self.unchanged,
+            files_unchanged: self.unchanged,
+            bytes_written: self.bytes_written,
+            root: self.root,
+        })
+    }
+
+    fn suspend(&mut self) -> Result<(), SinkError> {
+        let flushed = self.flush();
+        self.place_ready()?;
+        self.sync_names()?;
+        let left = !self.found.restarted.is_empty() || !self.found.orphans.is_empty();
+        if self.parts.is_empty() && !left {
+            self.remove_journal()?;
+        }
+        flushed
+    }
+}

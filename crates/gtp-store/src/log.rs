@@ -1,0 +1,160 @@
+//! The journal as a locked, growing file: the one thing that says which transfer owns a
+//! destination.
+
+use std::io;
+
+use crate::disk::{Disk, Opened};
+use crate::journal::{
+    HEADER_LEN, Header, MAX_RECORD, Record, decode, encode, header, parse_header,
+};
+
+/// Records wait in memory up to this many bytes between two flushes: about 1,300 blocks.
+const MAX_BUFFER: usize = 64 * 1024;
+
+/// How much of a journal is read at once.
+const READ: usize = 256 * 1024;
+
+/// How often opening is tried again when another transfer removes its journal meanwhile.
+const TRIES: usize = 8;
+
+/// An open journal. Records are appended only after what they speak of was written.
+#[derive(Debug)]
+pub(crate) struct Log<F> {
+    file: F,
+    /// Where the next record goes.
+    end: u64,
+    buffer: Vec<u8>,
+    /// How many files have been named: the number of the next.
+    files: u32,
+}
+
+/// Why a journal is not usable.
+#[derive(Debug)]
+pub(crate) enum LogError {
+    /// Another transfer holds it.
+    InUse,
+    /// What is there is not a journal of ours.
+    Foreign,
+    /// What the system says.
+    Disk(io::Error),
+}
+
+impl From<io::Error> for LogError {
+    fn from(error: io::Error) -> LogError {
+        LogError::Disk(error)
+    }
+}
+
+impl<F: Send> Log<F> {
+    /// Opens the journal at `path`, new or left by an earlier transfer, and locks it.
+    pub(crate) fn open<D: Disk<File = F>>(disk: &mut D, path: &str) -> Result<Log<F>, LogError> {
+        for _ in 0..TRIES {
+            let file = match disk.open(path)? {
+                Opened::Ours(file) => file,
+                Opened::Foreign => return Err(LogError::Foreign),
+                Opened::Locked => return Err(LogError::InUse),
+                Opened::Absent => match disk.create(path) {
+                    Ok(file) => file,
+                    Err(e) if e.kind() == io::ErrorKind::AlreadyExists => continue,
+                    Err(e) => return Err(e.into()),
+                },
+            };
+            // Its last owner may have removed it between our opening and our locking.
+            let identity = disk.identity(&file)?;
+            if disk.look(path)?.is_some_and(|found| found.identity == identity) {
+                return Log::begin(disk, file);
+            }
+        }
+        Err(LogError::InUse)
+    }
+
+    fn begin<D: Disk<File = F>>(disk: &mut D, file: F) -> Result<Log<F>, LogError> {
+        let len = disk.len(&file)?;
+        let mut head = vec![0; (len as usize).min(HEADER_LEN)];
+        disk.read_at(&file, 0, &mut head)?;
+        match parse_header(&head) {
+            Header::Ours => {}
+            Header::Foreign => return Err(LogError::Foreign),
+            Header::Torn => {
+                disk.set_len(&file, 0)?;
+                disk.write_at(&file, 0, &header())?;
+            }
+        }
+        Ok(Log { file, end: HEADER_LEN as u64, buffer: Vec::new(), files: 0 })
+    }
+
+    /// All records of earlier transfers, read piece by piece. Appending is allowed only after
+    /// [`Reader::next`] has returned `None`.
+    pub(crate) fn reader<D: Disk<File = F>>(&self, disk: &mut D) -> io::Result<Reader> {
+        Ok(Reader { len: disk.len(&self.file)?, read_to: self.end, held: Vec::new(), at: 0 })
+    }
+
+    /// Appends a record in memory.
+    pub(crate) fn push(&mut self, record: &Record) {
+        encode(record, &mut self.buffer);
+    }
+
+    /// Appends the beginning of a file in memory; returns its number.
+    pub(crate) fn push_file(&mut self, record: &Record) -> u32 {
+        self.push(record);
+        self.files += 1;
+        self.files - 1
+    }
+
+    /// Whether enough waits in memory to flush early.
+    pub(crate) fn is_full(&self) -> bool {
+        self.buffer.len() >= MAX_BUFFER
+    }
+
+    /// Writes what waits in memory. After an error the same can be tried again.
+    pub(crate) fn flush<D: Disk<File = F>>(&mut self, disk: &mut D) -> io::Result<()> {
+        if !self.buffer.is_empty() {
+            disk.write_at(&self.file, self.end, &self.buffer)?;
+            self.end += self.buffer.len() as u64;
+            self.buffer.clear();
+        }
+        Ok(())
+    }
+}
+
+/// Reads a journal.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    len: u64,
+    read_to: u64,
+    held: Vec<u8>,
+    at: usize,
+}
+
+impl Reader {
+    /// The next whole record; at the first torn one, cuts the journal there and ends.
+    pub(crate) fn next<D: Disk>(
+        &mut self,
+        disk: &mut D,
+        log: &mut Log<D::File>,
+    ) -> io::Result<Option<Record>> {
+        if self.held.len() - self.at < MAX_RECORD && self.read_to < self.len {
+            self.held.drain(..self.at);
+            self.at = 0;
+            let old = self.held.len();
+            let more = (self.len - self.read_to).min(READ as u64);
+            self.held.resize(old + more as usize, 0);
+            disk.read_at(&log.file, self.read_to, &mut self.held[old..])?;
+            self.read_to += more;
+        }
+        let Some((record, used)) = decode(&self.held[self.at..]) else {
+            if log.end < self.len {
+                disk.set_len(&log.file, log.end)?;
+                self.len = log.end;
+            }
+            return Ok(None);
+        };
+        self.at += used;
+        log.end += used as u64;
+        match record {
+            Record::File { .. } => log.files += 1,
+            Record::Block { .. } => {}
+        }
+        Ok(Some(record))
+    }
+}

@@ -1,0 +1,187 @@
+//! Listing and reading what a host offers.
+
+mod common;
+
+use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
+use std::time::{Duration, SystemTime};
+
+use common::{contents, name, sink, source, transfer};
+use gtp_store::{
+    BLOCK, BlockCheck, BlockSource, Export, FileSource, Kind, RootKind, SkipReason, SourceError,
+    check_block,
+};
+
+#[test]
+fn a_tree_is_listed_in_order_and_what_cannot_travel_is_said() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |p: &str| dir.path().join(p);
+    std::fs::create_dir_all(at("b/deep")).unwrap();
+    std::fs::write(at("b/deep/x"), b"xx").unwrap();
+    std::fs::write(at("b-file"), b"").unwrap();
+    std::fs::write(at("a"), b"a").unwrap();
+    symlink("/etc/passwd", at("link")).unwrap();
+    symlink("/etc", at("b/linkdir")).unwrap();
+    std::fs::write(at("evil\n"), b"").unwrap();
+    std::fs::write(at("x.gtp-part"), b"").unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
+    let scanned = Export::open(dir.path()).unwrap().scan(None).unwrap();
+    let paths: Vec<&str> = scanned.manifest.entries.iter().map(|e| e.path.as_str()).collect();
+    assert_eq!(paths, ["a", "b", "b-file", "b/deep", "b/deep/x"]);
+    assert_eq!(scanned.manifest.validate(), Ok(()));
+    let mut skipped: Vec<_> = scanned.skipped.iter().map(|s| s.path.as_str()).collect();
+    skipped.sort_unstable();
+    assert_eq!(skipped, ["b/linkdir", "evil\\u{a}", "link", "socket", "x.gtp-part"]);
+    assert!(scanned.skipped.iter().any(|s| s.why == SkipReason::Link));
+    assert_eq!(scanned.skipped_total, 5);
+}
+
+#[test]
+fn parts_of_an_export_are_objects_and_links_in_their_paths_are_not() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(dir.path().join("d/e")).unwrap();
+    std::fs::write(dir.path().join("d/e/f"), b"hello").unwrap();
+    symlink("d", dir.path().join("l")).unwrap();
+    symlink("d/e/f", dir.path().join("lf")).unwrap();
+    let export = Export::open(dir.path()).unwrap();
+    let one = export.scan(Some(&name("d/e/f"))).unwrap();
+    assert_eq!(one.manifest.root_kind, RootKind::File);
+    assert_eq!(one.manifest.entries[0].path, name("f"));
+    let mut framed = Vec::new();
+    FileSource::new(one).load_block(0, 0, &mut framed).unwrap();
+    assert_eq!(&framed[..5], b"hello");
+    let list = export.list(Some(&name("d"))).unwrap();
+    assert_eq!(list.manifest.entries.len(), 1);
+    assert_eq!(list.manifest.entries[0].kind, Kind::Dir);
+    for gone in ["l/e/f", "lf", "d/e/f/g", "nothing"] {
+        let error = export.scan(Some(&name(gone))).unwrap_err();
+        assert!(matches!(error, SourceError::Missing { .. }), "{gone}: {error}");
+    }
+}
+
+#[test]
+fn an_exported_file_offers_itself_and_not_its_neighbours() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("open"), b"o").unwrap();
+    std::fs::write(dir.path().join("secret"), b"s").unwrap();
+    let export = Export::open(&dir.path().join("open")).unwrap();
+    assert_eq!(export.kind(), RootKind::File);
+    assert_eq!(export.scan(None).unwrap().manifest.entries[0].path, name("open"));
+    assert!(export.scan(Some(&name("open"))).is_ok());
+    assert!(matches!(export.scan(Some(&name("secret"))), Err(SourceError::Missing { .. })));
+    assert!(matches!(Export::open(&dir.path().join("no")), Err(SourceError::Missing { .. })));
+    assert!(matches!(Export::open("/dev/null".as_ref()), Err(SourceError::Special { .. })));
+}
+
+/// Each way in which a file can stop being the one that was listed.
+#[test]
+fn a_file_that_is_written_cut_replaced_or_removed_is_reported_as_changed() {
+    type Change = fn(&std::path::Path);
+    let later = |p: &std::path::Path| {
+        let file = std::fs::File::options().write(true).open(p).unwrap();
+        file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(77)).unwrap();
+    };
+    let changes: [(&str, Change); 5] = [
+        ("written", |p| {
+            let file = std::fs::File::options().write(true).open(p).unwrap();
+            file.write_all_at(b"zz", 5).unwrap();
+            file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(99)).unwrap();
+        }),
+        ("cut", |p| std::fs::File::options().write(true).open(p).unwrap().set_len(9).unwrap()),
+        ("grown", |p| {
+            std::fs::File::options().write(true).open(p).unwrap().set_len(1 << 30).unwrap();
+        }),
+        ("replaced", |p| {
+            std::fs::write(p.with_extension("new"), vec![1; 3 * BLOCK as usize]).unwrap();
+            std::fs::rename(p.with_extension("new"), p).unwrap();
+        }),
+        ("removed", |p| std::fs::remove_file(p).unwrap()),
+    ];
+    for (what, change) in changes {
+        for opened_before in [0, 1] {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("f");
+            std::fs::write(&path, vec![1; 3 * BLOCK as usize]).unwrap();
+            later(&path);
+            let mut source = source(&path);
+            let mut framed = Vec::new();
+            for block in 0..opened_before {
+                source.load_block(0, block, &mut framed).unwrap();
+            }
+            change(&path);
+            let detached = opened_before == 1 && matches!(what, "replaced" | "removed");
+            let result = source.load_block(0, 1, &mut framed);
+            match result {
+                Err(SourceError::Changed { path }) => assert_eq!(path, name("f")),
+                // An unlinked file may be read to its end, if its inode tells nothing.
+                other => panic!("{what}, opened {opened_before}, detached {detached}: {other:?}"),
+            }
+            assert!(source.file_root(0).is_err(), "{what}");
+        }
+    }
+}
+
+#[test]
+fn a_hundred_gigabytes_of_hole_give_their_first_and_last_block_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("sparse");
+    let file = std::fs::File::create(&path).unwrap();
+    let size = 100_000_000_000;
+    file.set_len(size).unwrap();
+    file.write_all_at(b"an island", 50_000_000_000).unwrap();
+    let mut source = source(&path);
+    let mut framed = Vec::new();
+    let last = (size - 1) / BLOCK;
+    for block in [0, last, 50_000_000_000 / BLOCK] {
+        source.load_block(0, block, &mut framed).unwrap();
+        assert!(matches!(check_block(size, block, &framed), BlockCheck::Good(_)));
+    }
+    let island = 50_000_000_000 % BLOCK as usize;
+    assert_eq!(&framed[island..island + 9], b"an island");
+}
+
+#[test]
+fn a_tree_arrives_with_content_modes_times_empty_files_and_empty_directories() {
+    use std::os::unix::fs::MetadataExt;
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let at = |p: &str| from.path().join(p);
+    std::fs::create_dir_all(at("d/empty")).unwrap();
+    std::fs::write(at("d/big"), (0..700_000u32).map(|i| i as u8).collect::<Vec<_>>()).unwrap();
+    std::fs::write(at("d/small"), b"small").unwrap();
+    std::fs::write(at("nothing"), b"").unwrap();
+    for (path, mode) in [("d/big", 0o444), ("d/small", 0o4755), ("d/empty", 0o555), ("d", 0o711)] {
+        let old = SystemTime::UNIX_EPOCH + Duration::new(1_000_000_000, 123_456_789);
+        std::fs::File::open(at(path)).unwrap().set_modified(old).unwrap();
+        std::fs::set_permissions(at(path), PermissionsExt::from_mode(mode)).unwrap();
+    }
+    let mut source = source(from.path());
+    let dest = to.path().join("copy");
+    let mut there = sink(&dest, source.manifest()).unwrap();
+    let done = transfer(&mut source, &mut there).unwrap();
+    assert_eq!((done.files_written, done.files_unchanged), (3, 0));
+    assert_eq!(contents(&dest), contents(from.path()));
+    assert_eq!(contents(to.path()).len(), 6, "no part file and no journal is left");
+    for path in ["d/big", "d/small", "d/empty", "d", "nothing"] {
+        let (a, b) = (at(path).metadata().unwrap(), dest.join(path).metadata().unwrap());
+        assert_eq!(a.mode() & 0o777, b.mode() & 0o7777, "{path}: set-user bits do not travel");
+        assert_eq!((a.mtime(), a.mtime_nsec()), (b.mtime(), b.mtime_nsec()), "{path}");
+    }
+    let mut again = sink(&dest, source.manifest()).unwrap();
+    assert!(common::missing(&source.manifest().clone(), &again).is_empty());
+    assert_eq!(transfer(&mut source, &mut again).unwrap().files_unchanged, 3);
+}
+
+#[test]
+fn holes_stay_holes() {
+    use std::os::unix::fs::MetadataExt;
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let path = from.path().join("sparse");
+    let file = std::fs::File::create(&path).unwrap();
+    file.set_len(100 * BLOCK + 1).unwrap();
+    file.write_all_at(b"an island", 50 * BLOCK).unwrap();
+    let mut source = source(&path);
+    let dest = to.path().join("sparse");
+    let mut there = sink(&dest, source.manifest()).unwrap();
+    transfer(&mut source, &mut there).unwrap();
+    assert_eq!(std::fs::read(&dest).unwrap(), std::fs::read(&path).unwrap());
+    assert!(dest.metadata().unwrap().blocks() * 512 <= 2 * BLOCK);
+}
