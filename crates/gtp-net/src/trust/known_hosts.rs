@@ -60,7 +60,7 @@ pub enum HostRefused {
         /// The key that it has.
         fingerprint: Fingerprint,
         /// The list.
-        path: PathBuf,
+        path: Box<Path>,
         /// The line to remove if the change is right, from 1.
         line: usize,
     },
@@ -98,9 +98,13 @@ impl KnownHosts {
         let host = host.clone();
         Err(match lines().next() {
             None => HostRefused::Unknown { host, fingerprint },
-            Some(&KnownHost { line, fingerprint: known, .. }) => {
-                HostRefused::Changed { host, known, fingerprint, path: self.path.clone(), line }
-            }
+            Some(&KnownHost { line, fingerprint: known, .. }) => HostRefused::Changed {
+                host,
+                known,
+                fingerprint,
+                path: self.path.as_path().into(),
+                line,
+            },
         })
     }
 

@@ -1,0 +1,150 @@
+//! What can go wrong on the control channel, in the words in which the user should hear it.
+
+use rustls::{AlertDescription, Error as TlsError};
+use tokio::io;
+
+use crate::messages::{Malformed, Message, PeerText, Reason};
+use crate::trust::{HostAddress, HostRefused, TrustError};
+
+/// Why a control channel was not made, or ended.
+#[derive(Debug, thiserror::Error)]
+pub enum ControlError {
+    /// The host has no address, or none that answers.
+    #[error("cannot reach {host}: {source}")]
+    Unreachable {
+        /// The server.
+        host: HostAddress,
+        /// What the system says about the last address.
+        source: io::Error,
+    },
+    /// Something took longer than it may.
+    #[error("timed out waiting for {0}")]
+    TimedOut(&'static str),
+    /// What answers is not GTP.
+    #[error("the peer does not speak GTP: {0}")]
+    NotGtp(String),
+    /// It may be GTP, but not of a version that both know.
+    #[error("no common version: {0}")]
+    Version(String),
+    /// The server's key is not trusted: unknown, changed, or not the one given.
+    #[error(transparent)]
+    Host(Box<HostRefused>),
+    /// The list of known hosts cannot be used.
+    #[error(transparent)]
+    Trust(Box<TrustError>),
+    /// The peer could not prove to hold its key.
+    #[error("the peer does not hold the key that it shows: {0}")]
+    NotProved(String),
+    /// The other end does not trust this host's key.
+    #[error("the peer does not accept this host's key")]
+    KeyRefused,
+    /// The server does not let this client do that.
+    #[error("not authorised: {0}")]
+    NotAuthorised(PeerText),
+    /// The server refuses for another reason.
+    #[error("refused by the server: {text}")]
+    Refused {
+        /// The kind of reason.
+        reason: Reason,
+        /// The server's words.
+        text: PeerText,
+    },
+    /// Bytes that are no message.
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    /// A message that must not come now, or that breaks what was agreed.
+    #[error("unexpected: {0}")]
+    Unexpected(String),
+    /// The peer has ended the channel in the regular way.
+    #[error("the peer has closed the control channel")]
+    Closed,
+    /// The connection broke.
+    #[error("the control channel broke: {0}")]
+    Lost(io::Error),
+}
+
+impl ControlError {
+    /// The exit code of a command that ends for this reason; see [`Reason::exit_code`].
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            ControlError::Unreachable { .. }
+            | ControlError::TimedOut(_)
+            | ControlError::Closed
+            | ControlError::Lost(_) => 5,
+            ControlError::NotGtp(_)
+            | ControlError::Version(_)
+            | ControlError::Host(_)
+            | ControlError::Trust(_)
+            | ControlError::NotProved(_)
+            | ControlError::KeyRefused
+            | ControlError::NotAuthorised(_) => 7,
+            ControlError::Refused { reason, .. } => reason.exit_code(),
+            ControlError::Malformed(_) | ControlError::Unexpected(_) => 1,
+        }
+    }
+
+    /// Whether the same may work a little later.
+    pub fn is_temporary(&self) -> bool {
+        self.exit_code() == 5
+    }
+
+    pub(super) fn unexpected(message: &Message) -> ControlError {
+        ControlError::Unexpected(format!("message {}", message.name()))
+    }
+
+    pub(super) fn of_refusal(reason: Reason, text: PeerText) -> ControlError {
+        match reason {
+            Reason::NotAuthorised => ControlError::NotAuthorised(text),
+            Reason::Version => ControlError::Version(text.to_string()),
+            Reason::Other
+            | Reason::Missing
+            | Reason::Permission
+            | Reason::Destination
+            | Reason::Busy
+            | Reason::Stopping
+            | Reason::Changed
+            | Reason::Unreadable
+            | Reason::Integrity
+            | Reason::Limit
+            | Reason::Unexpected
+            | Reason::TimedOut
+            | Reason::NoUdpPath => ControlError::Refused { reason, text },
+        }
+    }
+
+    /// What a failed handshake means.
+    pub(super) fn of_handshake(failure: io::Error) -> ControlError {
+        let tls = failure.get_ref().and_then(|inner| inner.downcast_ref::<TlsError>());
+        match tls {
+            None => ControlError::Lost(failure),
+            Some(
+                TlsError::NoApplicationProtocol
+                | TlsError::AlertReceived(AlertDescription::NoApplicationProtocol),
+            ) => ControlError::Version("one end speaks gtp/1, the other does not".into()),
+            Some(TlsError::AlertReceived(AlertDescription::AccessDenied)) => {
+                ControlError::KeyRefused
+            }
+            Some(error @ TlsError::InvalidCertificate(_)) => {
+                ControlError::NotProved(error.to_string())
+            }
+            Some(error) => ControlError::NotGtp(error.to_string()),
+        }
+    }
+}
+
+impl From<HostRefused> for ControlError {
+    fn from(refused: HostRefused) -> ControlError {
+        ControlError::Host(Box::new(refused))
+    }
+}
+
+impl From<TrustError> for ControlError {
+    fn from(error: TrustError) -> ControlError {
+        match error {
+            TrustError::Refused(refused) => ControlError::Host(refused),
+            other @ (TrustError::File { .. } | TrustError::Line { .. }) => {
+                ControlError::Trust(Box::new(other))
+            }
+        }
+    }
+}

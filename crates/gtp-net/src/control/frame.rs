@@ -1,0 +1,155 @@
+//! Frames on a stream: what has come in but is no whole message yet, and what must go out whole.
+
+use std::fmt;
+use std::pin::Pin;
+
+use tokio::io::{self, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::{Sleep, sleep, timeout};
+
+use super::{ControlError, FRAME_SPAN, SILENCE_SPAN};
+use crate::messages::{LENGTH_BYTES, Malformed, Message, frame_limit};
+
+/// Bytes asked for at a time: one TLS record.
+const READ_BYTES: usize = 16 * 1024;
+
+/// Memory kept between messages.
+const KEEP_BYTES: usize = 64 * 1024;
+
+/// The receiving side.
+///
+/// Its memory follows what has really arrived, never what a length claims; its clock runs from
+/// a frame's first byte, or from the last message while there is none, and is not set back when
+/// a wait is abandoned.
+pub(super) struct Inbox {
+    arrived: Vec<u8>,
+    frame_max: usize,
+    patience: Option<Patience>,
+}
+
+struct Patience {
+    end: Pin<Box<Sleep>>,
+    for_what: &'static str,
+}
+
+impl Inbox {
+    pub(super) fn new(frame_max: usize) -> Inbox {
+        Inbox { arrived: Vec::new(), frame_max, patience: None }
+    }
+
+    pub(super) fn set_frame_max(&mut self, frame_max: usize) {
+        self.frame_max = frame_max;
+    }
+
+    #[cfg(test)]
+    pub(super) fn capacity(&self) -> usize {
+        self.arrived.capacity()
+    }
+
+    /// The next message but keepalives.
+    pub(super) async fn next<R: AsyncRead + Unpin>(
+        &mut self,
+        from: &mut R,
+    ) -> Result<Message, ControlError> {
+        loop {
+            match self.take_message()? {
+                Some(Message::Keepalive) => {}
+                Some(message) => return Ok(message),
+                None => self.read_more(from).await?,
+            }
+        }
+    }
+
+    /// Takes a whole frame off, if there is one. Its length and type are judged as soon as they
+    /// are there.
+    fn take_message(&mut self) -> Result<Option<Message>, ControlError> {
+        let Some((length, rest)) = self.arrived.split_first_chunk::<LENGTH_BYTES>() else {
+            return Ok(None);
+        };
+        let length = u32::from_be_bytes(*length) as usize;
+        let limit = match rest.first() {
+            Some(&kind) => frame_limit(kind)?.min(self.frame_max),
+            None => self.frame_max,
+        };
+        if length == 0 || length > limit {
+            return Err(Malformed::Length { length: length as u64, limit }.into());
+        }
+        let Some(frame) = rest.get(..length) else { return Ok(None) };
+        let message = Message::parse(frame)?;
+        self.arrived.drain(..LENGTH_BYTES + length);
+        if self.arrived.capacity() > KEEP_BYTES {
+            self.arrived.shrink_to(KEEP_BYTES);
+        }
+        self.patience = None;
+        Ok(Some(message))
+    }
+
+    async fn read_more<R: AsyncRead + Unpin>(&mut self, from: &mut R) -> Result<(), ControlError> {
+        let frame_begun = !self.arrived.is_empty();
+        let patience = self.patience.get_or_insert_with(|| Patience::for_state(frame_begun));
+        self.arrived.reserve(READ_BYTES);
+        let read = tokio::select! {
+            biased;
+            read = from.read_buf(&mut self.arrived) => read.map_err(ControlError::Lost)?,
+            () = &mut patience.end => return Err(ControlError::TimedOut(patience.for_what)),
+        };
+        if read == 0 {
+            return Err(if frame_begun {
+                ControlError::Lost(io::ErrorKind::UnexpectedEof.into())
+            } else {
+                ControlError::Closed
+            });
+        }
+        if !frame_begun {
+            self.patience = None;
+        }
+        Ok(())
+    }
+}
+
+impl Patience {
+    fn for_state(frame_begun: bool) -> Patience {
+        let (span, for_what) = if frame_begun {
+            (FRAME_SPAN, "the rest of a message")
+        } else {
+            (SILENCE_SPAN, "a sign of life from the peer")
+        };
+        Patience { end: Box::pin(sleep(span)), for_what }
+    }
+}
+
+impl fmt::Debug for Inbox {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Inbox({} bytes of at most {})", self.arrived.len(), self.frame_max)
+    }
+}
+
+/// The sending side: it remembers whether a frame was cut short.
+#[derive(Debug, Default)]
+pub(super) struct Outbox {
+    cut_short: bool,
+}
+
+impl Outbox {
+    pub(super) async fn send<W: AsyncWrite + Unpin>(
+        &mut self,
+        to: &mut W,
+        message: &Message,
+    ) -> Result<(), ControlError> {
+        let frame = message.to_frame()?;
+        if self.cut_short {
+            let why = "an earlier message was not sent to its end";
+            return Err(ControlError::Lost(io::Error::other(why)));
+        }
+        self.cut_short = true;
+        let writing = async {
+            to.write_all(&frame).await?;
+            to.flush().await
+        };
+        timeout(FRAME_SPAN, writing)
+            .await
+            .map_err(|_| ControlError::TimedOut("the peer to take a message"))?
+            .map_err(ControlError::Lost)?;
+        self.cut_short = false;
+        Ok(())
+    }
+}

@@ -1,0 +1,431 @@
+//! The control channel: messages over TLS over TCP, each with a time limit.
+//!
+//! The client connects, both ends prove their keys, the client sends [`Open`]; all of that ends
+//! within 5 s or the connection does, so that a stranger can hold little for a short time. After
+//! that either end may send at any time. Receiving may be abandoned and taken up again without
+//! loss; a frame once begun must end in time, however often the caller comes back. This module
+//! moves messages and gives out data keys; what the messages bring about is its caller's part,
+//! and so is how many connections there may be.
+
+mod error;
+mod frame;
+#[cfg(test)]
+mod tests;
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::ServerConfig;
+use rustls::pki_types::ServerName;
+use tokio::io::{self, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::timeout;
+use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
+use zeroize::Zeroizing;
+
+pub use error::ControlError;
+use frame::{Inbox, Outbox};
+
+use crate::crypto::{Direction, EXPORTER_LABEL, SECRET_LEN, TrafficSecret, exporter_context};
+use crate::identity::{Fingerprint, Identity};
+use crate::messages::{FRAME_MAX, Message, Open, Opened, PAGE_FRAME_MAX, Reason, Refused, VERSION};
+use crate::tls::{self, ALPN};
+use crate::trust::{HostAddress, HostTrust, Standing};
+
+/// Time from a connection's first byte to the end of the handshake and, at the server, of the
+/// first message. An honest peer needs two round trips.
+pub const OPENING_SPAN: Duration = Duration::from_secs(5);
+
+/// Time for a host's name and the TCP connection to it, all its addresses together.
+pub const CONNECT_SPAN: Duration = Duration::from_secs(10);
+
+/// Silence after which the peer counts as gone. Both ends say something, [`Message::Keepalive`]
+/// at least, every [`KEEPALIVE_SPAN`].
+pub const SILENCE_SPAN: Duration = Duration::from_secs(60);
+
+/// Time between two messages of ours at most.
+pub const KEEPALIVE_SPAN: Duration = Duration::from_secs(15);
+
+/// Time from a frame's first byte to its last, in either direction: a page of 1 MiB then needs
+/// 280 kbit/s.
+pub const FRAME_SPAN: Duration = Duration::from_secs(30);
+
+/// Time for a polite end.
+const CLOSE_SPAN: Duration = Duration::from_secs(2);
+
+/// Addresses of a host that are tried.
+const ADDRESSES_MAX: usize = 8;
+
+/// Sessions that may open on one channel: each takes 8 bytes of memory for its life.
+const SESSIONS_MAX: usize = 4096;
+
+/// The oldest revision of the messages that this version understands.
+const OLDEST_VERSION: u32 = 1;
+
+/// The addresses of a channel's two ends. UDP from the remote IP address counts as validated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ends {
+    /// Ours.
+    pub local: SocketAddr,
+    /// The peer's.
+    pub remote: SocketAddr,
+}
+
+impl Ends {
+    fn of(stream: &TcpStream) -> Result<Ends, ControlError> {
+        let (local, remote) = (stream.local_addr(), stream.peer_addr());
+        Ok(Ends {
+            local: local.map_err(ControlError::Lost)?,
+            remote: remote.map_err(ControlError::Lost)?,
+        })
+    }
+}
+
+/// A control channel whose peer has proved its key.
+#[derive(Debug)]
+pub struct ControlChannel<S = TcpStream> {
+    stream: TlsStream<S>,
+    inbox: Inbox,
+    outbox: Outbox,
+    peer: Fingerprint,
+    ends: Ends,
+    sessions: Vec<(u32, u32)>,
+}
+
+/// The traffic secrets of a session, for this end.
+#[derive(Clone, Debug)]
+pub struct DataSecrets {
+    /// For datagrams to the peer.
+    pub send: TrafficSecret,
+    /// For datagrams from the peer.
+    pub receive: TrafficSecret,
+}
+
+impl ControlChannel<TcpStream> {
+    /// Connects to a server over TCP and proves both keys. A host that is new and may be
+    /// accepted is remembered.
+    ///
+    /// # Errors
+    /// Any [`ControlError`] but those of later messages.
+    pub async fn connect(
+        host: &HostAddress,
+        identity: &Identity,
+        trust: &Arc<HostTrust>,
+    ) -> Result<ControlChannel, ControlError> {
+        let stream = timeout(CONNECT_SPAN, connect_tcp(host))
+            .await
+            .map_err(|_| ControlError::TimedOut("connecting"))??;
+        let ends = Ends::of(&stream)?;
+        ControlChannel::client(stream, ends, host, identity, trust).await
+    }
+
+    /// Takes a connection that a listener has accepted, proves both keys and waits for the first
+    /// message, all within [`OPENING_SPAN`].
+    ///
+    /// # Errors
+    /// Any [`ControlError`]; the connection is closed then.
+    pub async fn accept(
+        stream: TcpStream,
+        config: &Arc<ServerConfig>,
+    ) -> Result<(ControlChannel, Open), ControlError> {
+        stream.set_nodelay(true).map_err(ControlError::Lost)?;
+        let ends = Ends::of(&stream)?;
+        ControlChannel::server(stream, ends, config).await
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> ControlChannel<S> {
+    /// The client's end over any stream: as [`ControlChannel::connect`] from there on.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn client(
+        stream: S,
+        ends: Ends,
+        host: &HostAddress,
+        identity: &Identity,
+        trust: &Arc<HostTrust>,
+    ) -> Result<ControlChannel<S>, ControlError> {
+        let (config, verifier) = tls::client_config(identity, host, trust);
+        // No name is sent; TLS only wants something in its place.
+        let name = ServerName::IpAddress(ends.remote.ip().into());
+        let handshake = TlsConnector::from(config).connect(name, stream);
+        let stream = timeout(OPENING_SPAN, handshake)
+            .await
+            .map_err(|_| ControlError::TimedOut("the TLS handshake"))?
+            .map_err(|failure| match verifier.take_refused() {
+                Some(refused) => ControlError::from(refused),
+                None => ControlError::of_handshake(failure),
+            })?;
+        let channel = ControlChannel::over(TlsStream::Client(stream), ends, PAGE_FRAME_MAX)?;
+        if trust.judge(host, channel.peer)? == Standing::New {
+            let (host, trust, peer) = (host.clone(), Arc::clone(trust), channel.peer);
+            let remembering = move || trust.remember(&host, peer);
+            tokio::task::spawn_blocking(remembering)
+                .await
+                .map_err(|e| ControlError::Lost(io::Error::other(e)))??;
+        }
+        Ok(channel)
+    }
+
+    /// The server's end over any stream: as [`ControlChannel::accept`] from there on.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn server(
+        stream: S,
+        ends: Ends,
+        config: &Arc<ServerConfig>,
+    ) -> Result<(ControlChannel<S>, Open), ControlError> {
+        let opening = async {
+            let handshake = TlsAcceptor::from(Arc::clone(config)).accept(stream);
+            let stream = handshake.await.map_err(ControlError::of_handshake)?;
+            let channel = ControlChannel::over(TlsStream::Server(stream), ends, FRAME_MAX)?;
+            channel.await_open().await
+        };
+        timeout(OPENING_SPAN, opening)
+            .await
+            .map_err(|_| ControlError::TimedOut("the handshake and the first message"))?
+    }
+
+    fn over(
+        stream: TlsStream<S>,
+        ends: Ends,
+        frame_max: usize,
+    ) -> Result<ControlChannel<S>, ControlError> {
+        let connection = stream.get_ref().1;
+        if connection.alpn_protocol() != Some(ALPN) {
+            return Err(ControlError::Version("the peer does not speak gtp/1".into()));
+        }
+        let peer = tls::peer_fingerprint(connection)
+            .ok_or_else(|| ControlError::NotGtp("the peer has shown no key".into()))?;
+        let (inbox, outbox) = (Inbox::new(frame_max), Outbox::default());
+        Ok(ControlChannel { stream, inbox, outbox, peer, ends, sessions: Vec::new() })
+    }
+
+    async fn await_open(mut self) -> Result<(ControlChannel<S>, Open), ControlError> {
+        let (reason, failure) = match self.recv().await {
+            Ok(Message::Open(open)) if open.version >= OLDEST_VERSION => return Ok((self, open)),
+            Ok(Message::Open(open)) => {
+                let text = format!("revision {} of gtp/1 is too old", open.version);
+                (Reason::Version, ControlError::Version(text))
+            }
+            Ok(other) => (Reason::Unexpected, ControlError::unexpected(&other)),
+            Err(failure @ ControlError::Malformed(_)) => (Reason::Unexpected, failure),
+            Err(failure) => return Err(failure),
+        };
+        self.refuse(reason, failure.to_string()).await;
+        Err(failure)
+    }
+
+    /// The client asks for a session and waits for the answer.
+    ///
+    /// # Errors
+    /// [`ControlError::NotAuthorised`], [`ControlError::Version`] and [`ControlError::Refused`]
+    /// as the server says; [`ControlError::Unexpected`] if the answer does not fit the question;
+    /// and those of [`ControlChannel::send`] and [`ControlChannel::recv`].
+    pub async fn open(&mut self, open: Open) -> Result<Opened, ControlError> {
+        let (suites, unit_max) = (open.suites.clone(), open.unit_payload_max);
+        self.send(&Message::Open(open)).await?;
+        let opened = match self.recv().await? {
+            Message::Opened(opened) => opened,
+            Message::Refused(Refused { reason, text }) => {
+                return Err(ControlError::of_refusal(reason, text));
+            }
+            other => return Err(ControlError::unexpected(&other)),
+        };
+        if opened.version < OLDEST_VERSION {
+            return Err(ControlError::Version(format!(
+                "revision {} of gtp/1 is too old, this is {VERSION}",
+                opened.version
+            )));
+        }
+        if !suites.0.contains(&opened.suite) || opened.unit_payload > unit_max {
+            return Err(ControlError::Unexpected("an answer that was not on offer".into()));
+        }
+        Ok(opened)
+    }
+
+    /// Sends one message. It must run to its end: a frame cut short is an end of the channel.
+    ///
+    /// # Errors
+    /// [`ControlError::Malformed`] if the message may not be sent, [`ControlError::TimedOut`] if
+    /// the peer does not take it in time, [`ControlError::Lost`].
+    pub async fn send(&mut self, message: &Message) -> Result<(), ControlError> {
+        self.outbox.send(&mut self.stream, message).await
+    }
+
+    /// Waits for the next message but keepalives. It may be abandoned at any time and called
+    /// again.
+    ///
+    /// # Errors
+    /// [`ControlError::Closed`] after a regular end, [`ControlError::Lost`],
+    /// [`ControlError::TimedOut`], [`ControlError::Malformed`]; after any of them the channel is
+    /// of no more use.
+    pub async fn recv(&mut self) -> Result<Message, ControlError> {
+        self.inbox.next(&mut self.stream).await
+    }
+
+    /// Lets the peer send pages. A server calls it for a client that may put; a client's channel
+    /// is so from the start.
+    pub fn allow_pages(&mut self) {
+        self.inbox.set_frame_max(PAGE_FRAME_MAX);
+    }
+
+    /// Fingerprint of the peer's key, which it has proved to hold.
+    pub fn peer(&self) -> Fingerprint {
+        self.peer
+    }
+
+    /// The addresses of both ends.
+    pub fn ends(&self) -> Ends {
+        self.ends
+    }
+
+    /// The IP address whose UDP counts as validated.
+    pub fn peer_ip(&self) -> IpAddr {
+        self.ends.remote.ip()
+    }
+
+    /// Exports 32 bytes from the TLS session (RFC 8446, 7.5), the same at both ends.
+    ///
+    /// # Errors
+    /// [`ControlError::Lost`] if TLS has already ended.
+    pub fn export_secret(
+        &self,
+        label: &[u8],
+        context: &[u8],
+    ) -> Result<Zeroizing<[u8; SECRET_LEN]>, ControlError> {
+        let mut secret = Zeroizing::new([0; SECRET_LEN]);
+        let exported = match &self.stream {
+            TlsStream::Client(client) => {
+                client.get_ref().1.export_keying_material(&mut secret[..], label, Some(context))
+            }
+            TlsStream::Server(server) => {
+                server.get_ref().1.export_keying_material(&mut secret[..], label, Some(context))
+            }
+        };
+        exported.map(|_| ()).map_err(|e| ControlError::Lost(io::Error::other(e)))?;
+        Ok(secret)
+    }
+
+    /// The traffic secrets of the session with these ids, once.
+    ///
+    /// # Errors
+    /// [`ControlError::Unexpected`] for ids that this channel has had before, whose keys would be
+    /// used twice, and beyond 4,096 sessions; as [`ControlChannel::export_secret`].
+    pub fn data_secrets(
+        &mut self,
+        server_session: u32,
+        client_session: u32,
+    ) -> Result<DataSecrets, ControlError> {
+        let ids = (server_session, client_session);
+        if self.sessions.contains(&ids) || self.sessions.len() >= SESSIONS_MAX {
+            return Err(ControlError::Unexpected("session ids used before".into()));
+        }
+        self.sessions.push(ids);
+        let export = |to| {
+            let context = exporter_context(server_session, client_session, to);
+            self.export_secret(EXPORTER_LABEL, &context).map(|secret| TrafficSecret::new(*secret))
+        };
+        let to_server = export(Direction::ClientToServer)?;
+        let to_client = export(Direction::ServerToClient)?;
+        Ok(match self.stream {
+            TlsStream::Client(_) => DataSecrets { send: to_server, receive: to_client },
+            TlsStream::Server(_) => DataSecrets { send: to_client, receive: to_server },
+        })
+    }
+
+    /// Says no, and ends. Whether the peer hears it is not known.
+    pub async fn refuse(mut self, reason: Reason, text: impl Into<String>) {
+        let refusal = Message::refused(reason, text);
+        if matches!(timeout(CLOSE_SPAN, self.send(&refusal)).await, Ok(Ok(()))) {
+            self.close().await;
+        }
+    }
+
+    /// Ends the channel so that the peer gets all that was sent: TCP would throw it away if
+    /// something unread lay here. Takes 2 s at most.
+    pub async fn close(mut self) {
+        close(&mut self.stream).await;
+    }
+
+    /// Both halves on their own, for two tasks. Secrets must be exported before.
+    pub fn into_split(self) -> (ControlSender<S>, ControlReceiver<S>) {
+        let (read, write) = io::split(self.stream);
+        let receiver = ControlReceiver { stream: read, inbox: self.inbox };
+        (ControlSender { stream: write, outbox: self.outbox }, receiver)
+    }
+}
+
+/// The sending half of a channel.
+#[derive(Debug)]
+pub struct ControlSender<S = TcpStream> {
+    stream: WriteHalf<TlsStream<S>>,
+    outbox: Outbox,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> ControlSender<S> {
+    /// As [`ControlChannel::send`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn send(&mut self, message: &Message) -> Result<(), ControlError> {
+        self.outbox.send(&mut self.stream, message).await
+    }
+
+    /// Tells the peer that nothing more comes from here.
+    pub async fn finish(mut self) {
+        // The peer may be gone already, which is an end too.
+        let _ = timeout(CLOSE_SPAN, self.stream.shutdown()).await;
+    }
+}
+
+/// The receiving half of a channel.
+#[derive(Debug)]
+pub struct ControlReceiver<S = TcpStream> {
+    stream: ReadHalf<TlsStream<S>>,
+    inbox: Inbox,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> ControlReceiver<S> {
+    /// As [`ControlChannel::recv`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn recv(&mut self) -> Result<Message, ControlError> {
+        self.inbox.next(&mut self.stream).await
+    }
+}
+
+async fn close<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut TlsStream<S>) {
+    let ending = async {
+        stream.shutdown().await?;
+        let mut rest = [0; 4096];
+        while stream.read(&mut rest).await? > 0 {}
+        io::Result::Ok(())
+    };
+    // Whatever fails here, the channel is at its end.
+    let _ = timeout(CLOSE_SPAN, ending).await;
+}
+
+/// The first address of the host that answers.
+async fn connect_tcp(host: &HostAddress) -> Result<TcpStream, ControlError> {
+    let unreachable = |source| ControlError::Unreachable { host: host.clone(), source };
+    let found = lookup_host((host.host(), host.port())).await.map_err(unreachable)?;
+    let addresses: Vec<SocketAddr> = found.take(ADDRESSES_MAX).collect();
+    let mut failure = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    let share = CONNECT_SPAN / u32::try_from(addresses.len().max(1)).unwrap_or(u32::MAX);
+    for address in addresses {
+        match timeout(share, TcpStream::connect(address)).await {
+            Ok(Ok(stream)) => {
+                stream.set_nodelay(true).map_err(unreachable)?;
+                return Ok(stream);
+            }
+            Ok(Err(refused)) => failure = refused,
+            Err(_) => failure = io::ErrorKind::TimedOut.into(),
+        }
+    }
+    Err(unreachable(failure))
+}
