@@ -3,7 +3,9 @@
 //! The rule is that of `cp`: when the destination is a directory, the object goes beneath it
 //! under its own name; otherwise the destination is the object's new name, and the directory that
 //! holds it must exist. An object without a name of its own (all that a server exports) can also
-//! go into an existing directory directly, beside what is there.
+//! go into an existing directory directly, beside what is there. One addition makes the same
+//! words mean the same place until they have succeeded: a directory that is the new name of an
+//! unfinished transfer, whose journal still lies beside it, is resumed and not gone beneath.
 //!
 //! The directory that holds the object is opened once, links in the user's own words followed.
 //! From there on everything is beneath that handle and no link is followed.
@@ -48,7 +50,7 @@ impl Destination {
         kind: RootKind,
     ) -> Result<Destination, SinkError> {
         let shown = dest.to_string_lossy();
-        if dest.is_dir() {
+        if dest.is_dir() && !(kind == RootKind::Dir && is_unfinished(dest)) {
             let fits = name.is_none_or(|name| name.parent().is_none());
             if !fits || (kind == RootKind::File && name.is_none()) {
                 let why = format!("{}: the object has no name to go there", escaped(&shown));
@@ -56,8 +58,8 @@ impl Destination {
             }
             return Destination::beneath(dest, name.cloned(), kind);
         }
-        let there = dest.symlink_metadata().is_ok();
-        if there && kind == RootKind::Dir {
+        let in_the_way = dest.symlink_metadata().is_ok_and(|found| !found.is_dir());
+        if in_the_way && kind == RootKind::Dir {
             return Err(SinkError::refused(&shown, Fault::NotADirectory));
         }
         let new_name = dest.file_name().unwrap_or_default().as_bytes();
@@ -81,6 +83,13 @@ impl Destination {
     pub fn shown(&self) -> String {
         self.names.shown(self.names.root())
     }
+}
+
+/// Whether the journal of a transfer to this very name lies beside a directory.
+fn is_unfinished(dest: &Path) -> bool {
+    let Some(name) = dest.file_name().and_then(|name| name.to_str()) else { return false };
+    let journal = dest.with_file_name(beside(name, JOURNAL_SUFFIX));
+    journal.symlink_metadata().is_ok_and(|found| found.is_file())
 }
 
 impl Names {
@@ -148,6 +157,20 @@ mod tests {
         let into = Destination::open(dir.path(), None, RootKind::Dir).unwrap();
         assert_eq!(into.names.final_path(&name("a/b")), "a/b");
         assert_eq!(into.names.journal_path(), ".gtp-journal");
+    }
+
+    #[test]
+    fn an_unfinished_transfer_to_a_new_name_is_resumed_there_and_a_finished_one_gone_beneath() {
+        let dir = tempfile::tempdir().unwrap();
+        let dest = dir.path().join("new");
+        std::fs::create_dir(&dest).unwrap();
+        let path = || {
+            let there = Destination::open(&dest, Some(&name("obj")), RootKind::Dir).unwrap();
+            there.names.final_path(&name("a"))
+        };
+        assert_eq!(path(), "obj/a");
+        std::fs::write(dir.path().join("new.gtp-journal"), b"").unwrap();
+        assert_eq!(path(), "new/a");
     }
 
     #[test]

@@ -20,7 +20,7 @@ use crate::destination::{Destination, Names};
 use crate::disk::{Disk, FoundKind, MadeDir, OsDisk};
 use crate::hash::{Value, empty_root};
 use crate::journal::Record;
-use crate::log::{Log, LogError};
+use crate::log::{Log, LogError, Origin};
 use crate::manifest::{Entry, Kind, Manifest, RootKind};
 use crate::name::RelPath;
 use crate::parts::Parts;
@@ -133,6 +133,7 @@ impl<D: Disk> FileSink<D> {
         options: SinkOptions,
     ) -> Result<FileSink<D>, SinkError> {
         manifest.validate().map_err(|e| SinkError::Unsuitable(e.to_string()))?;
+        refuse_occupied(&mut disk, &names, &manifest)?;
         let log = Log::open(&mut disk, &names.journal_path());
         let shown = names.shown(&names.journal_path());
         let log = log.map_err(|error| match error {
@@ -154,11 +155,33 @@ impl<D: Disk> FileSink<D> {
             bytes_written: 0,
             root: None,
         };
-        let new_dirs = sink.make_dirs(&manifest)?;
-        sink.look_at_files(&manifest, &new_dirs)?;
-        sink.replay()?;
-        sink.list_have();
-        Ok(sink)
+        match sink.prepare(&manifest) {
+            Ok(()) => Ok(sink),
+            Err(error) => {
+                sink.withdraw();
+                Err(error)
+            }
+        }
+    }
+
+    fn prepare(&mut self, manifest: &Manifest) -> Result<(), SinkError> {
+        let new_dirs = self.make_dirs(manifest)?;
+        self.look_at_files(manifest, &new_dirs)?;
+        self.replay()?;
+        self.list_have();
+        Ok(())
+    }
+
+    /// After a refusal, takes away the journal that this transfer itself began.
+    fn withdraw(&mut self) {
+        match self.log.origin() {
+            Origin::Left => {}
+            Origin::New => {
+                if let Err(error) = self.remove_journal() {
+                    tracing::debug!(%error, "an empty journal stays");
+                }
+            }
+        }
     }
 
     /// Content bytes that an earlier transfer left and that were found good.
@@ -233,15 +256,13 @@ impl<D: Disk> FileSink<D> {
     fn is_unchanged(&mut self, path: &str, entry: &Entry) -> Result<bool, SinkError> {
         let found = self.parts.disk.look(path).map_err(|e| self.parts.failed(path, e))?;
         let Some(found) = found else { return Ok(false) };
-        match found.kind {
-            FoundKind::Dir => Err(self.parts.refused(path, Fault::IsADirectory)),
-            FoundKind::Link => Err(self.parts.refused(path, Fault::Link)),
-            FoundKind::Special => Err(self.parts.refused(path, Fault::Special)),
-            FoundKind::File => Ok(match self.options.existing {
-                Existing::SkipUnchanged => found.size == entry.size && found.mtime == entry.mtime,
-                Existing::Replace => false,
-            }),
+        if let Some(fault) = in_the_way(found.kind) {
+            return Err(self.parts.refused(path, fault));
         }
+        Ok(match self.options.existing {
+            Existing::SkipUnchanged => found.size == entry.size && found.mtime == entry.mtime,
+            Existing::Replace => false,
+        })
     }
 
     fn list_have(&mut self) {
@@ -353,6 +374,33 @@ impl<D: Disk> FileSink<D> {
     fn remove_journal(&mut self) -> Result<(), SinkError> {
         let path = self.parts.names.journal_path();
         self.parts.disk.remove(&path).map_err(|e| self.parts.failed(&path, e))
+    }
+}
+
+/// Refuses a single file whose name is taken by something else, before anything is touched.
+fn refuse_occupied<D: Disk>(
+    disk: &mut D,
+    names: &Names,
+    manifest: &Manifest,
+) -> Result<(), SinkError> {
+    let (RootKind::File, [only]) = (manifest.root_kind, manifest.entries.as_slice()) else {
+        return Ok(());
+    };
+    let path = names.final_path(&only.path);
+    let found = disk.look(&path).map_err(|e| SinkError::disk(&names.shown(&path), e))?;
+    match found.and_then(|found| in_the_way(found.kind)) {
+        Some(fault) => Err(SinkError::refused(&names.shown(&path), fault)),
+        None => Ok(()),
+    }
+}
+
+/// Why what is at a file's name cannot be replaced by a file; `None` for another file.
+fn in_the_way(kind: FoundKind) -> Option<Fault> {
+    match kind {
+        FoundKind::File => None,
+        FoundKind::Dir => Some(Fault::IsADirectory),
+        FoundKind::Link => Some(Fault::Link),
+        FoundKind::Special => Some(Fault::Special),
     }
 }
 

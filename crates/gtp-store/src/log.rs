@@ -26,6 +26,16 @@ pub(crate) struct Log<F> {
     buffer: Vec<u8>,
     /// How many files have been named: the number of the next.
     files: u32,
+    origin: Origin,
+}
+
+/// Where a journal comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// This transfer began it.
+    New,
+    /// An earlier transfer left it.
+    Left,
 }
 
 /// Why a journal is not usable.
@@ -72,15 +82,21 @@ impl<F: Send> Log<F> {
         let len = disk.len(&file)?;
         let mut head = vec![0; (len as usize).min(HEADER_LEN)];
         disk.read_at(&file, 0, &mut head)?;
-        match parse_header(&head) {
-            Header::Ours => {}
+        let origin = match parse_header(&head) {
+            Header::Ours => Origin::Left,
             Header::Foreign => return Err(LogError::Foreign),
             Header::Torn => {
                 disk.set_len(&file, 0)?;
                 disk.write_at(&file, 0, &header())?;
+                Origin::New
             }
-        }
-        Ok(Log { file, end: HEADER_LEN as u64, buffer: Vec::new(), files: 0 })
+        };
+        Ok(Log { file, end: HEADER_LEN as u64, buffer: Vec::new(), files: 0, origin })
+    }
+
+    /// Where it comes from.
+    pub(crate) fn origin(&self) -> Origin {
+        self.origin
     }
 
     /// All records of earlier transfers, read piece by piece. Appending is allowed only after

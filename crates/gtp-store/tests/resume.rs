@@ -1,0 +1,385 @@
+//! Going on after a kill, and what is refused on the way.
+
+mod common;
+
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::sync::Arc;
+
+use common::{
+    Dice, contents, copy, dir, file, finish, missing, name, single, sink, transfer, tree,
+};
+use gtp_store::{
+    BLOCK, BlockSink, BlockSource, Destination, Durability, Existing, Fault, FileSink, Pattern,
+    SinkError, SinkOptions, SyntheticSource, Written,
+};
+use proptest::prelude::*;
+
+fn object() -> SyntheticSource {
+    let manifest = tree(vec![
+        dir("d", 11),
+        dir("d/empty", 12),
+        file("d/big", 9 * BLOCK + 17, 13),
+        file("d/exact", 2 * BLOCK, 14),
+        file("nothing", 0, 15),
+        file("one", BLOCK, 16),
+        file("small-1", 1, 17),
+        file("small-2", 4096, 18),
+    ]);
+    SyntheticSource::new(manifest, Pattern::Random { seed: 3 })
+}
+
+/// The content that a complete transfer must leave.
+fn expected(source: &mut SyntheticSource) -> Vec<(String, Option<Vec<u8>>)> {
+    let manifest = source.manifest().clone();
+    let mut out = Vec::new();
+    let mut framed = Vec::new();
+    for (number, entry) in manifest.entries.iter().enumerate() {
+        let mut content = Vec::new();
+        for block in 0..entry.size.div_ceil(BLOCK) {
+            source.load_block(number as u32, block, &mut framed).unwrap();
+            content.extend_from_slice(&framed[..framed.len() - 32]);
+        }
+        let is_file = entry.kind == gtp_store::Kind::File;
+        out.push((format!("obj/{}", entry.path.as_str()), is_file.then_some(content)));
+    }
+    out.push(("obj".into(), None));
+    out.sort();
+    out
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn after_any_number_of_kills_only_the_missing_comes_again_and_the_bytes_are_the_same(
+        seed in 1u64.., kills in 1usize..6,
+    ) {
+        let mut dice = Dice(seed);
+        let mut source = object();
+        let want = expected(&mut source);
+        let dest = tempfile::tempdir().unwrap();
+        let manifest = source.manifest().clone();
+        let mut left = missing(&manifest, &gtp_store::DiscardSink::new(manifest.clone()));
+        for _ in 0..kills {
+            let mut killed = sink(dest.path(), &manifest).unwrap();
+            prop_assert_eq!(missing(&manifest, &killed), left.clone(), "seed {}", seed);
+            let mut order = left.clone();
+            dice.shuffle(&mut order);
+            order.truncate(dice.below(order.len() as u64 + 1) as usize);
+            copy(&mut source, &mut killed, &order).unwrap();
+            killed.checkpoint().unwrap();
+            left.retain(|block| !order.contains(block));
+            // What is written after the last checkpoint is what a kill may cost.
+            let after = left[..left.len().min(dice.below(3) as usize)].to_vec();
+            copy(&mut source, &mut killed, &after).unwrap();
+            drop(killed);
+        }
+        let mut last = sink(dest.path(), &manifest).unwrap();
+        transfer(&mut source, &mut last).unwrap();
+        prop_assert_eq!(contents(dest.path()), want, "seed {}", seed);
+    }
+}
+
+#[test]
+fn an_orderly_end_names_what_is_whole_and_keeps_the_rest() {
+    let (mut source, dest) = (object(), tempfile::tempdir().unwrap());
+    let manifest = source.manifest().clone();
+    let mut stopped = sink(dest.path(), &manifest).unwrap();
+    copy(&mut source, &mut stopped, &[(1, 0), (6, 0), (7, 0)]).unwrap();
+    stopped.finish_file(6, None).unwrap();
+    stopped.suspend().unwrap();
+    drop(stopped);
+    assert!(dest.path().join("obj/small-1").exists());
+    assert!(dest.path().join("obj/small-2.gtp-part").exists());
+    assert!(dest.path().join("obj/d/big.gtp-part").exists());
+    let resumed = sink(dest.path(), &manifest).unwrap();
+    assert_eq!(resumed.resumed_bytes(), BLOCK + 4096);
+    assert_eq!(resumed.have().len(), 3);
+}
+
+#[test]
+fn a_transfer_that_brought_nothing_leaves_no_journal() {
+    let (source, dest) = (object(), tempfile::tempdir().unwrap());
+    let mut stopped = sink(&dest.path().join("new"), source.manifest()).unwrap();
+    stopped.suspend().unwrap();
+    assert!(!dest.path().join("new.gtp-journal").exists());
+}
+
+#[test]
+fn journaled_blocks_whose_bytes_were_damaged_are_fetched_again() {
+    use std::os::unix::fs::FileExt;
+    let (mut source, dest) = (object(), tempfile::tempdir().unwrap());
+    let manifest = source.manifest().clone();
+    let mut killed = sink(dest.path(), &manifest).unwrap();
+    copy(&mut source, &mut killed, &[(1, 0), (1, 1), (1, 9), (6, 0), (7, 0)]).unwrap();
+    killed.checkpoint().unwrap();
+    drop(killed);
+    let damage = |path: &str, at: u64| {
+        let path = dest.path().join("obj").join(path);
+        let file = std::fs::File::options().write(true).open(path).unwrap();
+        file.write_all_at(b"\x55\xaa\x55", at).unwrap();
+    };
+    damage("d/big.gtp-part", BLOCK + 5);
+    damage("small-2.gtp-part", 9);
+    std::fs::remove_file(dest.path().join("obj/small-1.gtp-part")).unwrap();
+    let mut resumed = sink(dest.path(), &manifest).unwrap();
+    let have: Vec<_> = resumed.have().iter().map(|h| (h.file, h.blocks.clone())).collect();
+    assert_eq!(have, [(1, 0..1), (1, 9..10)]);
+    transfer(&mut source, &mut resumed).unwrap();
+    assert_eq!(contents(dest.path()), expected(&mut source));
+}
+
+#[test]
+fn a_damaged_block_of_zeros_is_zeros_again() {
+    use std::os::unix::fs::FileExt;
+    let dest = tempfile::tempdir().unwrap();
+    let mut source = SyntheticSource::new(single("z", 4 * BLOCK), Pattern::Zeros);
+    let manifest = source.manifest().clone();
+    let mut killed = sink(dest.path(), &manifest).unwrap();
+    copy(&mut source, &mut killed, &[(0, 0), (0, 1)]).unwrap();
+    killed.checkpoint().unwrap();
+    drop(killed);
+    let part = std::fs::File::options().write(true).open(dest.path().join("obj.gtp-part")).unwrap();
+    part.write_all_at(&[7; 3 * BLOCK as usize], BLOCK).unwrap();
+    drop(part);
+    let mut resumed = sink(dest.path(), &manifest).unwrap();
+    transfer(&mut source, &mut resumed).unwrap();
+    assert!(std::fs::read(dest.path().join("obj")).unwrap().iter().all(|&b| b == 0));
+}
+
+#[test]
+fn a_changed_listing_starts_that_file_afresh_and_destroys_nothing_before_its_first_block() {
+    let dest = tempfile::tempdir().unwrap();
+    let old = tree(vec![file("a", 3 * BLOCK, 1), file("b", 3 * BLOCK, 1), file("gone", 1, 1)]);
+    let mut source = SyntheticSource::new(old.clone(), Pattern::Random { seed: 1 });
+    let mut killed = sink(dest.path(), source.manifest()).unwrap();
+    copy(&mut source, &mut killed, &[(0, 1), (1, 1), (2, 0)]).unwrap();
+    killed.checkpoint().unwrap();
+    drop(killed);
+    let new = tree(vec![file("a", 3 * BLOCK, 1), file("b", 2 * BLOCK, 2)]);
+    let mut source_of_new = SyntheticSource::new(new, Pattern::Random { seed: 1 });
+    let sink_of_new = sink(dest.path(), source_of_new.manifest()).unwrap();
+    assert_eq!(sink_of_new.restarted(), [name("b")]);
+    assert_eq!(sink_of_new.have().len(), 1);
+    drop(sink_of_new);
+    let sink_of_old = sink(dest.path(), source.manifest()).unwrap();
+    assert_eq!(sink_of_old.have().len(), 3, "the old version is still there");
+    drop(sink_of_old);
+    let mut sink_of_new = sink(dest.path(), source_of_new.manifest()).unwrap();
+    transfer(&mut source_of_new, &mut sink_of_new).unwrap();
+    let names: Vec<_> = contents(dest.path()).into_iter().map(|(path, _)| path).collect();
+    assert_eq!(names, ["obj", "obj/a", "obj/b"]);
+}
+
+#[test]
+fn a_version_that_was_begun_and_left_again_takes_nothing_from_the_other() {
+    let dest = tempfile::tempdir().unwrap();
+    let versions = [1, 2, 1, 2].map(|secs| {
+        SyntheticSource::new(
+            tree(vec![file("a", 3 * BLOCK, secs)]),
+            Pattern::Random { seed: secs as u64 },
+        )
+    });
+    for (mut version, block) in versions.into_iter().zip([0, 1, 2, 0]) {
+        let mut killed = sink(dest.path(), version.manifest()).unwrap();
+        assert!(killed.have().is_empty(), "the other version took its place");
+        copy(&mut version, &mut killed, &[(0, block)]).unwrap();
+        killed.checkpoint().unwrap();
+    }
+}
+
+#[test]
+fn a_wrong_root_drops_the_file_and_a_retry_fetches_all_of_it() {
+    let (mut source, dest) = (object(), tempfile::tempdir().unwrap());
+    let manifest = source.manifest().clone();
+    let mut there = sink(dest.path(), &manifest).unwrap();
+    copy(&mut source, &mut there, &[(3, 0), (3, 1)]).unwrap();
+    there.checkpoint().unwrap();
+    let wrong = there.finish_file(3, Some([1; 32]));
+    assert!(matches!(wrong, Err(SinkError::RootMismatch { .. })));
+    assert!(!dest.path().join("obj/d/exact").exists());
+    let incomplete = there.finish_file(3, None);
+    assert!(matches!(incomplete, Err(SinkError::Incomplete { missing: 2, .. })));
+    copy(&mut source, &mut there, &[(3, 0), (3, 1)]).unwrap();
+    transfer_rest(&mut source, &mut there, &[(3, 0), (3, 1)]);
+    assert_eq!(contents(dest.path()), expected(&mut source));
+}
+
+fn transfer_rest(source: &mut SyntheticSource, there: &mut FileSink, done: &[(u32, u64)]) {
+    let mut rest = missing(&source.manifest().clone(), there);
+    rest.retain(|block| !done.contains(block));
+    copy(source, there, &rest).unwrap();
+    finish(source, there).unwrap();
+}
+
+#[test]
+fn bad_blocks_wrong_lengths_and_blocks_that_do_not_exist_leave_no_trace() {
+    let (mut source, dest) = (object(), tempfile::tempdir().unwrap());
+    let mut there = sink(dest.path(), source.manifest()).unwrap();
+    let mut framed = Vec::new();
+    source.load_block(1, 3, &mut framed).unwrap();
+    assert_eq!(there.write_block(1, 4, &framed).unwrap(), Written::Bad);
+    assert_eq!(there.write_block(1, 9, &framed).unwrap(), Written::Bad);
+    assert_eq!(there.write_block(1, 3, &framed[1..]).unwrap(), Written::Bad);
+    assert_eq!(there.write_block(1, 3, &[]).unwrap(), Written::Bad);
+    assert!(matches!(there.write_block(1, 10, &framed), Err(SinkError::NotWanted { .. })));
+    assert!(matches!(there.write_block(0, 0, &framed), Err(SinkError::NotWanted { .. })));
+    assert!(matches!(there.write_block(99, 0, &framed), Err(SinkError::NotWanted { .. })));
+    assert!(!dest.path().join("obj/d/big.gtp-part").exists());
+    assert_eq!(there.write_block(1, 3, &framed).unwrap(), Written::Good);
+    assert_eq!(there.write_block(1, 3, &framed[1..]).unwrap(), Written::Duplicate);
+}
+
+#[test]
+fn two_transfers_never_share_a_destination() {
+    let (source, dest) = (object(), tempfile::tempdir().unwrap());
+    let first = sink(dest.path(), source.manifest()).unwrap();
+    let second = sink(dest.path(), source.manifest()).unwrap_err();
+    assert_eq!(second.fault(), Some(Fault::InUse));
+    drop(first);
+    assert!(sink(dest.path(), source.manifest()).is_ok());
+}
+
+#[test]
+fn transfers_whose_destinations_overlap_end_in_an_error_and_not_in_a_mixed_file() {
+    let dest = tempfile::tempdir().unwrap();
+    let mut tree_source =
+        SyntheticSource::new(tree(vec![file("a", 2 * BLOCK, 1)]), Pattern::Random { seed: 1 });
+    let mut one_source = SyntheticSource::new(single("a", 9), Pattern::Random { seed: 2 });
+    let mut whole = sink(dest.path(), tree_source.manifest()).unwrap();
+    copy(&mut tree_source, &mut whole, &[(0, 0)]).unwrap();
+    let inside = dest.path().join("obj");
+    let at = |p: &Path| Destination::open(p, Some(&name("a")), gtp_store::RootKind::File).unwrap();
+    let options = SinkOptions::default();
+    let mut one = FileSink::open(at(&inside), one_source.manifest().clone(), options).unwrap();
+    let blocked = copy(&mut one_source, &mut one, &[(0, 0)]).unwrap_err();
+    assert_eq!(blocked.fault(), Some(Fault::InUse));
+    copy(&mut tree_source, &mut whole, &[(0, 1)]).unwrap();
+    finish(&mut tree_source, &mut whole).unwrap();
+    assert_eq!(inside.join("a").metadata().unwrap().len(), 2 * BLOCK);
+}
+
+/// Who planted what, and what must be said. `X` is a file outside of the destination.
+#[test]
+fn links_planted_anywhere_in_the_destination_are_refused_and_nothing_outside_changes() {
+    for (plant, fault) in [
+        ("obj/d/big", Fault::Link),
+        ("obj/d", Fault::Link),
+        ("obj", Fault::Link),
+        ("obj/d/big.gtp-part", Fault::Foreign),
+        ("obj/small-1.gtp-part", Fault::Foreign),
+        ("obj.gtp-journal", Fault::Foreign),
+    ] {
+        for target in ["outside-file", "outside-dir", "dangling"] {
+            let world = tempfile::tempdir().unwrap();
+            let dest = world.path().join("dest");
+            std::fs::create_dir_all(dest.join("obj/d")).unwrap();
+            std::fs::write(world.path().join("outside-file"), b"untouched").unwrap();
+            std::fs::create_dir(world.path().join("outside-dir")).unwrap();
+            if plant == "obj" || plant == "obj/d" {
+                std::fs::remove_dir_all(dest.join(plant)).unwrap();
+            }
+            symlink(world.path().join(target), dest.join(plant)).unwrap();
+            let mut source = object();
+            let error = sink(&dest, source.manifest())
+                .and_then(|mut sink| transfer(&mut source, &mut sink))
+                .expect_err(plant);
+            assert_eq!(error.fault(), Some(fault), "{plant} -> {target}: {error}");
+            let outside = std::fs::read(world.path().join("outside-file")).unwrap();
+            assert_eq!(outside, b"untouched");
+            assert_eq!(world.path().join("outside-dir").read_dir().unwrap().count(), 0);
+            assert!(!world.path().join("dangling").exists());
+        }
+    }
+}
+
+#[test]
+fn hard_links_and_strange_files_under_our_names_are_left_alone() {
+    for plant in ["obj.gtp-part", "obj.gtp-journal"] {
+        let dest = tempfile::tempdir().unwrap();
+        let precious = dest.path().join("precious");
+        std::fs::write(&precious, b"mine").unwrap();
+        std::fs::hard_link(&precious, dest.path().join(plant)).unwrap();
+        let mut source = SyntheticSource::new(single("x", 5), Pattern::Zeros);
+        let error = sink(dest.path(), source.manifest())
+            .and_then(|mut sink| transfer(&mut source, &mut sink))
+            .unwrap_err();
+        assert_eq!(error.fault(), Some(Fault::Foreign), "{plant}");
+        assert_eq!(std::fs::read(&precious).unwrap(), b"mine");
+    }
+    let dest = tempfile::tempdir().unwrap();
+    std::fs::write(dest.path().join("obj.gtp-journal"), b"a diary of somebody else").unwrap();
+    let source = SyntheticSource::new(single("x", 5), Pattern::Zeros);
+    let error = sink(dest.path(), source.manifest()).unwrap_err();
+    assert_eq!(error.fault(), Some(Fault::Foreign));
+}
+
+#[test]
+fn directories_and_devices_in_the_way_are_not_replaced() {
+    let source = || SyntheticSource::new(single("x", 5), Pattern::Zeros);
+    let manifest = Arc::new(tree(vec![file("x", 5, 1)]));
+    let dest = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(dest.path().join("obj/x")).unwrap();
+    let fault = |result: Result<FileSink, SinkError>| result.unwrap_err().fault();
+    assert_eq!(fault(sink(dest.path(), &manifest)), Some(Fault::IsADirectory));
+    std::fs::remove_dir(dest.path().join("obj/x")).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(dest.path().join("obj/x")).unwrap();
+    assert_eq!(fault(sink(dest.path(), &manifest)), Some(Fault::Special));
+    let device = Destination::open("/dev/null".as_ref(), None, gtp_store::RootKind::File).unwrap();
+    let options = SinkOptions::default();
+    let refused = FileSink::open(device, source().manifest().clone(), options);
+    assert_eq!(fault(refused), Some(Fault::Special));
+    assert!(!Path::new("/dev/null.gtp-journal").exists());
+    let plain = tempfile::tempdir().unwrap();
+    std::fs::write(plain.path().join("obj"), b"a file").unwrap();
+    assert_eq!(fault(sink(plain.path(), &manifest)), Some(Fault::NotADirectory));
+}
+
+#[test]
+fn an_existing_file_is_replaced_whole_kept_when_unchanged_and_fetched_when_asked() {
+    let dest = tempfile::tempdir().unwrap();
+    let path = dest.path().join("obj");
+    std::fs::write(&path, b"an older and longer file").unwrap();
+    let mut source = SyntheticSource::new(single("x", 5), Pattern::Zeros);
+    let mut first = sink(dest.path(), source.manifest()).unwrap();
+    copy(&mut source, &mut first, &[(0, 0)]).unwrap();
+    assert_eq!(std::fs::read(&path).unwrap(), b"an older and longer file");
+    assert!(finish(&mut source, &mut first).unwrap().root.is_some());
+    assert_eq!(std::fs::read(&path).unwrap(), [0; 5]);
+    let unchanged = sink(dest.path(), source.manifest()).unwrap();
+    assert_eq!(unchanged.have().len(), 1);
+    drop(unchanged);
+    let object = name("obj");
+    let options = SinkOptions { existing: Existing::Replace, durability: Durability::System };
+    let kind = gtp_store::RootKind::File;
+    let there = Destination::open(dest.path(), Some(&object), kind).unwrap();
+    let mut forced = FileSink::open(there, source.manifest().clone(), options).unwrap();
+    assert!(forced.have().is_empty());
+    assert_eq!(transfer(&mut source, &mut forced).unwrap().files_written, 1);
+}
+
+#[test]
+fn a_file_that_lies_about_its_size_is_refused_when_the_disk_cannot_have_it() {
+    let dest = tempfile::tempdir().unwrap();
+    let mut source = SyntheticSource::new(single("x", i64::MAX as u64), Pattern::Zeros);
+    let mut there = sink(dest.path(), source.manifest()).unwrap();
+    assert!(copy(&mut source, &mut there, &[(0, 0)]).is_err());
+    assert!(!dest.path().join("obj.gtp-part").exists());
+}
+
+#[test]
+fn names_as_long_as_a_name_can_be_have_parts_and_journals() {
+    let dest = tempfile::tempdir().unwrap();
+    let long = "n".repeat(255);
+    let manifest = tree(vec![file(&long, 3 * BLOCK, 1)]);
+    let mut source = SyntheticSource::new(manifest, Pattern::Random { seed: 1 });
+    let mut killed = sink(&dest.path().join(&long), source.manifest()).unwrap();
+    copy(&mut source, &mut killed, &[(0, 2)]).unwrap();
+    killed.checkpoint().unwrap();
+    drop(killed);
+    let mut resumed = sink(&dest.path().join(&long), source.manifest()).unwrap();
+    assert_eq!(resumed.have().len(), 1);
+    transfer(&mut source, &mut resumed).unwrap();
+    assert_eq!(contents(dest.path()).len(), 2);
+}
