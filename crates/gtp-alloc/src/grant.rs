@@ -51,7 +51,7 @@ pub fn shares(capacity: f64, claims: &[Claim], shares: &mut Vec<Share>) {
             filling.offer_below_level(place)
         };
         shares[rung.claim] = Share {
-            target: rung.bound.min(rung.weight * level),
+            target: rung.bound.min(rung.weight * level).min(filling.capacity),
             offer: offer.max(rung.weight * (filling.capacity / filling.beyond[0])),
         };
     }
