@@ -7,5 +7,7 @@
 pub mod clock;
 pub mod entropy;
 pub mod tun;
+pub mod udp;
+pub mod wake;
 
 pub use clock::Clock;

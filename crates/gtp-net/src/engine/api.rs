@@ -216,3 +216,18 @@ pub struct SourceProgress {
     /// Data packets that receipts called missing, of all that they covered.
     pub loss_ratio: f64,
 }
+
+impl SourceProgress {
+    /// A session that has not begun.
+    pub(super) fn new(label: &str) -> SourceProgress {
+        SourceProgress {
+            label: label.to_owned(),
+            wire_bytes: 0,
+            rate: Rate::ZERO,
+            granted: Rate::ZERO,
+            limited_by: LimitedBy::Demand,
+            rtt: Span::ZERO,
+            loss_ratio: 0.0,
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! What reaches the engine thread from other threads: commands of handles, answers of workers.
+//!
+//! All of it comes through one queue, and [`Notices::send`] rings the engine's bell. Nothing here
+//! waits, and nothing here decides.
+
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex};
+
+use gtp_alloc::Rate;
+use gtp_proto::FlowId;
+use gtp_store::{BlockSource, Value};
+use gtp_sys::udp::UdpSocket;
+use gtp_sys::wake::Waker;
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::api::{
+    SessionOpen, SocketId, SourceEvent, SourceProgress, TransferEvent, TransferOpen,
+    TransferProgress,
+};
+use super::reader::{Loaded, ReadJobs};
+use super::writer::Written;
+
+/// Names a transfer within a host.
+pub(super) type TransferId = u32;
+
+/// What is sent to the engine.
+pub(super) enum Notice {
+    AddSocket(SocketId, UdpSocket),
+    OpenSource(Box<NewSource>),
+    CloseSource(FlowId),
+    OpenTransfer(Box<NewTransfer>),
+    AddSession(TransferId, FlowId, Box<SessionOpen>),
+    RemoveSession(TransferId, FlowId),
+    FinishFiles(TransferId, Vec<(u32, Option<Value>)>),
+    Suspend(TransferId),
+    SetCapacity {
+        out: Option<Rate>,
+        in_: Option<Rate>,
+    },
+    /// A reader has loaded a block, or failed.
+    Loaded(FlowId, Loaded),
+    /// A writer has done a job, or failed.
+    Written(TransferId, Written),
+    /// The last handle is gone.
+    Shutdown,
+}
+
+/// A source session to be opened, with the ways back to its handle.
+pub(super) struct NewSource {
+    pub flow: FlowId,
+    pub session: SessionOpen,
+    pub jobs: ReadJobs,
+    pub manifest: Arc<gtp_store::Manifest>,
+    pub events: UnboundedSender<SourceEvent>,
+    pub progress: Arc<Mutex<SourceProgress>>,
+}
+
+/// A transfer to be opened, with the ways back to its handle.
+pub(super) struct NewTransfer {
+    pub transfer: TransferId,
+    pub open: TransferOpen,
+    pub events: UnboundedSender<TransferEvent>,
+    pub progress: Arc<Mutex<TransferProgress>>,
+}
+
+/// The engine's letter box.
+#[derive(Clone)]
+pub(super) struct Notices {
+    queue: mpsc::Sender<Notice>,
+    waker: Waker,
+}
+
+impl Notices {
+    pub fn new(queue: mpsc::Sender<Notice>, waker: Waker) -> Notices {
+        Notices { queue, waker }
+    }
+
+    /// Puts a notice in the box. If the engine is gone there is no one to tell.
+    pub fn send(&self, notice: Notice) {
+        if self.queue.send(notice).is_ok() {
+            self.waker.wake();
+        }
+    }
+}
+
+/// The object of a source, on its way to the reader.
+pub(super) type Object = Box<dyn BlockSource>;

@@ -1,0 +1,2 @@
+//! The worker that writes a transfer's blocks.
+pub(super) struct Written;

@@ -1,0 +1,293 @@
+//! UDP sockets that move many datagrams with one call.
+//!
+//! The one idea: handling packets, not bytes, is what costs, so datagrams of one size to one
+//! destination leave as one buffer that the kernel (or the NIC) cuts up, and arrive glued together
+//! the same way. Sockets never fragment and never block. This module knows bytes and addresses; it
+//! does not know what they mean.
+
+use std::io::{self, IoSliceMut};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
+
+use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
+use rustix::net::sockopt;
+
+/// The most bytes that one call sends: what an IP packet's length field can say, less headers.
+pub const MAX_BATCH: usize = 65_000;
+
+/// One receive buffer: what the kernel glues together at most.
+const RECEIVE_BUFFER: usize = 65_536;
+/// Receive buffers per call; 16 of them are 1 MiB, which a 2 MiB cache still holds.
+const RECEIVE_BATCH: usize = 16;
+/// Asked for at first: 32 MB lost nothing at 20 Gbit/s, 8 MB two packets in 10,000.
+const BUFFER_WANTED: usize = 32 << 20;
+/// With less than this for receiving, bursts are lost at 10 Gbit/s.
+const BUFFER_NEEDED: usize = 4 << 20;
+
+/// A bound socket that neither blocks nor fragments.
+#[derive(Debug)]
+pub struct UdpSocket {
+    socket: std::net::UdpSocket,
+    state: UdpSocketState,
+    local: SocketAddr,
+    receive_buffer: usize,
+}
+
+/// What became of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// The kernel has it.
+    Taken,
+    /// No room in the socket's buffer; not sent.
+    Full,
+    /// Longer than the path's packets; dropped, as the network would.
+    TooLong,
+    /// Dropped for another reason: no route, unreachable, refused by a firewall.
+    Refused,
+}
+
+impl UdpSocket {
+    /// Binds a socket and gives it large buffers.
+    ///
+    /// # Errors
+    /// When the address is not to be had.
+    pub fn bind(addr: SocketAddr) -> io::Result<UdpSocket> {
+        let socket = std::net::UdpSocket::bind(addr)?;
+        UdpSocket::from_std(socket)
+    }
+
+    /// Takes over a bound socket.
+    ///
+    /// # Errors
+    /// When it is not a UDP socket, or the kernel lacks what is needed.
+    pub fn from_std(socket: std::net::UdpSocket) -> io::Result<UdpSocket> {
+        let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
+        let local = socket.local_addr()?;
+        enlarge(&socket);
+        // The kernel counts its own bookkeeping too and says twice what it was asked for.
+        let receive_buffer = sockopt::socket_recv_buffer_size(&socket)? / 2;
+        Ok(UdpSocket { socket, state, local, receive_buffer })
+    }
+
+    /// The address that it is bound to.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// The receive buffer that the kernel gave, in bytes.
+    pub fn receive_buffer(&self) -> usize {
+        self.receive_buffer
+    }
+
+    /// If the receive buffer is too small for high rates: what to do about it, for people.
+    pub fn buffer_advice(&self) -> Option<String> {
+        (self.receive_buffer < BUFFER_NEEDED).then(|| {
+            format!(
+                "UDP receive buffer is only {} KiB, datagrams may be lost above 1 Gbit/s; \
+                 to allow more: sysctl -w net.core.rmem_max={BUFFER_WANTED} \
+                 net.core.wmem_max={BUFFER_WANTED}",
+                self.receive_buffer / 1024
+            )
+        })
+    }
+
+    /// How many datagrams of one size [`UdpSocket::send`] takes at once; 1 without offload.
+    pub fn max_segments(&self) -> usize {
+        self.state.max_gso_segments()
+    }
+
+    /// Sends `batch`: datagrams of `segment` bytes each, of which the last may be shorter, to one
+    /// destination, from local address `from` if that is given. At most [`MAX_BATCH`] bytes and
+    /// [`UdpSocket::max_segments`] datagrams.
+    pub fn send(&self, to: SocketAddr, from: Option<IpAddr>, segment: usize, batch: &[u8]) -> Sent {
+        let transmit = Transmit {
+            destination: self.dialect(to),
+            ecn: None,
+            contents: batch,
+            segment_size: (segment < batch.len()).then_some(segment),
+            src_ip: from,
+        };
+        match self.state.try_send(UdpSockRef::from(&self.socket), &transmit) {
+            Ok(()) => Sent::Taken,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Sent::Full,
+            Err(error) => match rustix::io::Errno::from_io_error(&error) {
+                Some(rustix::io::Errno::MSGSIZE) => Sent::TooLong,
+                Some(_) | None => Sent::Refused,
+            },
+        }
+    }
+
+    /// Receives what is there, up to a batch. `false`: nothing was.
+    ///
+    /// # Errors
+    /// When the kernel reports an error of the socket, such as an unreachable destination; the
+    /// next call may succeed.
+    pub fn receive(&self, into: &mut ReceiveBatch) -> io::Result<bool> {
+        into.filled = 0;
+        let mut chunks = into.bytes.chunks_exact_mut(RECEIVE_BUFFER);
+        let mut slices: [IoSliceMut<'_>; RECEIVE_BATCH] =
+            std::array::from_fn(|_| IoSliceMut::new(chunks.next().unwrap_or_default()));
+        match self.state.recv(UdpSockRef::from(&self.socket), &mut slices, &mut into.metas) {
+            Ok(filled) => {
+                into.filled = filled;
+                Ok(filled > 0)
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A dual-stack socket writes IPv4 addresses as IPv6 ones.
+    fn dialect(&self, to: SocketAddr) -> SocketAddr {
+        match (self.local, to) {
+            (SocketAddr::V6(_), SocketAddr::V4(v4)) => {
+                SocketAddr::new(v4.ip().to_ipv6_mapped().into(), v4.port())
+            }
+            (SocketAddr::V6(_) | SocketAddr::V4(_), _) => to,
+        }
+    }
+}
+
+impl AsFd for UdpSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// Asks for large buffers, beyond the system's limit where this process may.
+fn enlarge(socket: &std::net::UdpSocket) {
+    // What is refused here is seen in the size that comes out.
+    if sockopt::set_socket_recv_buffer_size_force(socket, BUFFER_WANTED).is_err() {
+        let _ = sockopt::set_socket_recv_buffer_size(socket, BUFFER_WANTED);
+    }
+    if sockopt::set_socket_send_buffer_size_force(socket, BUFFER_WANTED).is_err() {
+        let _ = sockopt::set_socket_send_buffer_size(socket, BUFFER_WANTED);
+    }
+}
+
+/// Room for the datagrams of one [`UdpSocket::receive`], used again and again.
+pub struct ReceiveBatch {
+    bytes: Vec<u8>,
+    metas: [RecvMeta; RECEIVE_BATCH],
+    filled: usize,
+}
+
+/// Where datagrams came from, and to which of our addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// The sender.
+    pub from: SocketAddr,
+    /// The local address that it sent to, if the kernel says so.
+    pub to: Option<IpAddr>,
+}
+
+impl ReceiveBatch {
+    /// An empty batch.
+    pub fn new() -> ReceiveBatch {
+        ReceiveBatch {
+            bytes: vec![0; RECEIVE_BUFFER * RECEIVE_BATCH],
+            metas: [RecvMeta::default(); RECEIVE_BATCH],
+            filled: 0,
+        }
+    }
+
+    /// Each datagram with its origin, in the order of arrival. IPv4 addresses look like IPv4
+    /// addresses on dual-stack sockets too.
+    pub fn datagrams(&mut self) -> impl Iterator<Item = (Origin, &mut [u8])> {
+        let metas = self.metas[..self.filled].iter();
+        self.bytes.chunks_exact_mut(RECEIVE_BUFFER).zip(metas).flat_map(|(bytes, meta)| {
+            let from = SocketAddr::new(meta.addr.ip().to_canonical(), meta.addr.port());
+            let origin = Origin { from, to: meta.dst_ip };
+            let len = meta.len.min(bytes.len());
+            bytes[..len].chunks_mut(meta.stride.max(1)).map(move |datagram| (origin, datagram))
+        })
+    }
+}
+
+impl Default for ReceiveBatch {
+    fn default() -> ReceiveBatch {
+        ReceiveBatch::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wake::Poller;
+
+    fn loopback() -> UdpSocket {
+        UdpSocket::bind("127.0.0.1:0".parse().unwrap()).unwrap()
+    }
+
+    /// Receives `count` datagrams.
+    fn drain(socket: &UdpSocket, count: usize) -> Vec<(Origin, Vec<u8>)> {
+        let poller = Poller::new().unwrap();
+        let (mut batch, mut got) = (ReceiveBatch::new(), Vec::new());
+        while got.len() < count {
+            poller.wait(&[socket.as_fd()], &mut [false], None).unwrap();
+            while socket.receive(&mut batch).unwrap() {
+                got.extend(batch.datagrams().map(|(origin, bytes)| (origin, bytes.to_vec())));
+            }
+        }
+        got
+    }
+
+    #[test]
+    fn a_batch_arrives_as_its_datagrams_the_last_one_shorter() {
+        let (a, b) = (loopback(), loopback());
+        let batch: Vec<u8> = (0..10_050).map(|i| (i / 1000) as u8).collect();
+        let segments = if a.max_segments() > 10 { 1000 } else { batch.len() };
+        assert_eq!(a.send(b.local_addr(), None, segments, &batch), Sent::Taken);
+        let count = batch.len().div_ceil(segments);
+        let got = drain(&b, count);
+        assert_eq!(got.len(), count);
+        assert!(got.iter().all(|(origin, _)| origin.from == a.local_addr()));
+        assert_eq!(got.concat_bytes(), batch);
+    }
+
+    trait Concat {
+        fn concat_bytes(&self) -> Vec<u8>;
+    }
+
+    impl Concat for Vec<(Origin, Vec<u8>)> {
+        fn concat_bytes(&self) -> Vec<u8> {
+            self.iter().flat_map(|(_, bytes)| bytes.clone()).collect()
+        }
+    }
+
+    #[test]
+    fn an_empty_datagram_and_an_empty_socket_are_no_errors() {
+        let (a, b) = (loopback(), loopback());
+        let mut batch = ReceiveBatch::new();
+        assert!(!b.receive(&mut batch).unwrap());
+        assert_eq!(a.send(b.local_addr(), None, 1, &[]), Sent::Taken);
+        assert_eq!(a.send(b.local_addr(), None, 3, b"abc"), Sent::Taken);
+        assert_eq!(drain(&b, 1)[0].1, b"abc");
+    }
+
+    #[test]
+    fn what_is_too_long_for_a_datagram_is_said_and_not_split() {
+        let (a, b) = (loopback(), loopback());
+        assert_eq!(a.send(b.local_addr(), None, 70_000, &vec![0; 70_000]), Sent::TooLong);
+    }
+
+    #[test]
+    fn a_dual_stack_socket_talks_to_ipv4_and_names_it_so() {
+        let Ok(dual) = UdpSocket::bind("[::]:0".parse().unwrap()) else { return };
+        let v4 = loopback();
+        assert_eq!(dual.send(v4.local_addr(), None, 3, b"abc"), Sent::Taken);
+        let (origin, _) = drain(&v4, 1)[0].clone();
+        assert_eq!(v4.send(origin.from, None, 3, b"def"), Sent::Taken);
+        let (origin, bytes) = drain(&dual, 1)[0].clone();
+        assert_eq!((origin.from, &bytes[..]), (v4.local_addr(), &b"def"[..]));
+    }
+
+    #[test]
+    fn a_small_receive_buffer_comes_with_the_line_that_mends_it() {
+        let mut socket = loopback();
+        socket.receive_buffer = 208 * 1024;
+        assert!(socket.buffer_advice().unwrap().contains("sysctl -w net.core.rmem_max="));
+        socket.receive_buffer = BUFFER_NEEDED;
+        assert_eq!(socket.buffer_advice(), None);
+    }
+}
