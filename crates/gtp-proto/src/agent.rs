@@ -8,6 +8,7 @@
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
+use gtp_alloc::endnode::{CapAtTarget, Params, expected_rates};
 use gtp_alloc::grant::{Claim, Held, Share, grants, shares};
 use gtp_alloc::{Rate, Span, Time};
 
@@ -225,7 +226,7 @@ impl Agent {
             (0..reports.len()).filter(|&i| reports[i].1.phase == Phase::Open).collect();
         let measured: Vec<Rate> = open.iter().map(|&i| reports[i].1.measured).collect();
         let mut rates = alloc::vec![Rate::ZERO; open.len()];
-        let params = Params { alpha, beta, cap: Cap::AtTarget };
+        let params = Params { alpha, beta, cap_at_target: CapAtTarget::Yes };
         expected_rates(&params, self.config.capacity, &measured, &mut rates);
         let mut all = alloc::vec![0.0; reports.len()];
         for (i, rate) in open.into_iter().zip(rates) {
@@ -270,20 +271,4 @@ impl Flow {
 /// Rounds down to whole bits per second; infinity is "unlimited".
 fn to_rate(rate: f64) -> Rate {
     if rate.is_infinite() { Rate::UNLIMITED } else { Rate::from_f64(rate) }
-}
-
-enum Cap { AtTarget }
-struct Params { alpha: f64, beta: f64, #[allow(dead_code)] cap: Cap }
-fn expected_rates(p: &Params, capacity: Rate, measured: &[Rate], expected: &mut [Rate]) {
-    let mut order: Vec<usize> = (0..measured.len()).collect();
-    order.sort_by_key(|&i| measured[i]);
-    let (mut rem, mut n) = (capacity.as_f64(), order.len() as f64);
-    let mut filled = false;
-    for k in order {
-        let (xf, x) = (rem / n, measured[k].as_f64());
-        if filled || x >= xf { filled = true; expected[k] = Rate::from_f64(xf); continue; }
-        let dx = (p.alpha * (xf - x)).max(p.beta * p.alpha * xf);
-        expected[k] = Rate::from_f64((x + dx).min(xf));
-        rem -= x; n -= 1.0;
-    }
 }

@@ -34,7 +34,8 @@ impl Pacer {
         }
         if self.next > now {
             let owed = self.next.since(now);
-            let bytes = if self.rate == Rate::ZERO { Bytes::ZERO } else { self.rate.bytes_in(owed) };
+            let bytes =
+                if self.rate == Rate::ZERO { Bytes::ZERO } else { self.rate.bytes_in(owed) };
             self.next = if rate == Rate::ZERO { now } else { now + bytes / rate };
         }
         self.rate = rate;

@@ -101,6 +101,13 @@ const FOREIGN_HOLD: Span = Span::from_secs(3);
 /// A queue that stays although what arrives follows is tested for being ours after this long.
 const STANDING: Span = Span::from_millis(1_000);
 
+/// Step of the climb per round trip, of what both ends would give.
+const STEP: f64 = 0.008;
+/// So many steps without a queue lead back to where the last one was met; after them steps double.
+const CAUTIOUS: u32 = 12;
+/// Step of the climb where no capacity is known, besides half a percent.
+const STEP_UNKNOWN: Rate = Rate::from_mbps(2);
+
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
     /// No bottleneck seen: only the ramp limits.
@@ -237,9 +244,13 @@ impl PathBound {
             return;
         }
         let clean = clean + 1;
-        let doubling = 1u64 << (clean / 6).min(6);
-        let aim = if given.aim.is_unlimited() { self.bound } else { given.aim };
-        let step = Rate::from_bps(aim.as_bps() / 100 * doubling);
+        let doubling = 1u64 << (clean.saturating_sub(CAUTIOUS) / 3).min(6);
+        let step = match given.aim {
+            // Nobody says what there is to be had.
+            Rate::UNLIMITED => STEP_UNKNOWN.saturating_add(self.bound.scale(0.005)),
+            aim => aim.scale(STEP),
+        };
+        let step = step.scale(doubling as f64);
         self.bound = self.bound.saturating_add(step);
         self.changed_pn = given.next_pn;
         self.state = State::Climb { clean, queued_since: None };

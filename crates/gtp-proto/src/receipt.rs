@@ -98,10 +98,7 @@ impl ReceiptBuilder {
         (Bytes(self.bytes), self.packets)
     }
 
-    fn gaps<'a>(
-        &self,
-        arrivals: &'a Arrivals,
-    ) -> impl Iterator<Item = core::ops::Range<u64>> + 'a {
+    fn gaps<'a>(&self, arrivals: &'a Arrivals) -> impl Iterator<Item = core::ops::Range<u64>> + 'a {
         arrivals.gaps.within(self.start..arrivals.next)
     }
 }

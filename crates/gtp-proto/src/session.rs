@@ -126,10 +126,7 @@ impl Numbering {
 }
 
 /// The earlier of two optional wake-ups.
-pub(crate) fn earliest(
-    a: Option<(Time, Wake)>,
-    b: Option<(Time, Wake)>,
-) -> Option<(Time, Wake)> {
+pub(crate) fn earliest(a: Option<(Time, Wake)>, b: Option<(Time, Wake)>) -> Option<(Time, Wake)> {
     match (a, b) {
         (Some(x), Some(y)) => Some(if y.0 < x.0 { y } else { x }),
         (x, None) => x,

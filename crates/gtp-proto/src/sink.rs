@@ -164,8 +164,10 @@ pub struct SinkSession {
     counters: SinkCounters,
 }
 
-/// A young session is fed back to at the shortest interval, so that it ramps up quickly.
+/// A young session is fed back to more often, so that it ramps up quickly.
 const YOUTH: Span = Span::from_secs(1);
+/// Its interval: each step of the ramp costs a round trip and about twice this.
+const YOUNG_INTERVAL: Span = Span::from_millis(5);
 /// An unanswered request is repeated after a round trip and this.
 const PATIENCE: Span = Span::from_millis(15);
 /// The same while the round trip is unknown.
@@ -181,12 +183,7 @@ impl SinkSession {
             receipt: ReceiptBuilder::default(),
             asker: Asker::new(1),
             started: now,
-            grant: Grant {
-                number: 0,
-                rate: Rate::ZERO,
-                offer: Rate::ZERO,
-                interval: INTERVAL_MIN,
-            },
+            grant: Grant { number: 0, rate: Rate::ZERO, offer: Rate::ZERO, interval: INTERVAL_MIN },
             told_grant: 0,
             echo: Echo { accepted: 0, waiting: None, newest_sent_at: 0, guard: GUARD_LEAST },
             rtt: RttMeter::default(),
@@ -471,11 +468,8 @@ impl SinkSession {
             Some((at, sent_at)) => (sent_at, now.since(at).as_micros() as u32),
             None => (0, 0),
         };
-        let interval = if now.since(self.started) < YOUTH {
-            INTERVAL_MIN
-        } else {
-            self.grant.interval
-        };
+        let interval =
+            if now.since(self.started) < YOUTH { YOUNG_INTERVAL } else { self.grant.interval };
         self.feedback_urgent = false;
         self.feedback_due = now + interval;
         self.told_grant = self.grant.number;

@@ -8,10 +8,11 @@ use alloc::vec::Vec;
 
 use gtp_alloc::{Bytes, Rate, Span, Time};
 
-use crate::handshake::{Handshake, HelloOut, Outcome, Role};
 use crate::demand::Demand;
+use crate::handshake::{Handshake, HelloOut, Outcome, Role};
 use crate::limits::{
-    INTERVAL_MAX, INTERVAL_MIN, LEASE_MIN, SESSION_TIMEOUT, SILENCE_STOP, UNIT_ETHERNET,
+    INTERVAL_MAX, INTERVAL_MIN, LEASE_MIN, RAMP_FACTOR, SESSION_TIMEOUT, SILENCE_STOP,
+    UNIT_ETHERNET,
 };
 use crate::meter::{Meter, RttMeter};
 use crate::pacer::Pacer;
@@ -231,7 +232,7 @@ impl SourceSession {
             demand: if now.since(self.heard.at) >= SILENCE_STOP {
                 Rate::ZERO
             } else {
-                self.ceiling(now)
+                self.prospect(now)
             },
             measured: self.sent_meter.rate(),
             echoed: 0,
@@ -270,11 +271,14 @@ impl SourceSession {
     /// When to call again, and why.
     pub fn poll_timeout(&self) -> Option<(Time, Wake)> {
         let hello = self.handshake.poll_timeout().map(|at| (at, Wake::Handshake));
-        if self.close_due || self.status_urgent {
+        if self.close_due {
             return Some((Time::ZERO, Wake::Interval));
         }
         if !self.handshake.is_open() {
             return hello;
+        }
+        if self.status_urgent {
+            return Some((Time::ZERO, Wake::Interval));
         }
         let working = !self.closing && !self.starved && self.answerer.peek().is_some();
         let pacing = if working { self.pacer.next_wake() } else { None };
@@ -370,7 +374,8 @@ impl SourceSession {
             Err(Discard::Violation(why)) => return Err(self.violation(why)),
             Err(other) => return Err(other),
         };
-        let arrived_in = self.heard.arrived_at.map(|before| f.receipt.arrived_at.wrapping_sub(before));
+        let arrived_in =
+            self.heard.arrived_at.map(|before| f.receipt.arrived_at.wrapping_sub(before));
         if f.grant > self.heard.grant {
             self.status_urgent = true;
         }
@@ -408,7 +413,8 @@ impl SourceSession {
 
     fn conditions(&self) -> Conditions {
         Conditions {
-            aim: self.target.rate.min(self.heard.rate).min(self.config.max_rate),
+            // Not the grant, which follows our own bound: what both ends would give without it.
+            aim: self.target.offer.min(self.heard.offer).min(self.config.max_rate),
             rtt: self.rtt.smoothed(),
             rtt_least: self.rtt.least(),
             interval: self.heard.interval,
@@ -486,10 +492,25 @@ impl SourceSession {
 
     /// Everything that limits this session here but the allocation.
     fn ceiling(&mut self, now: Time) -> Rate {
+        let ramp = self.ramp(now);
+        self.demand_and_path(now).min(ramp)
+    }
+
+    /// The same a round trip from now: the ramp's next step is asked for before it is taken, else
+    /// every step would wait for a grant of its own.
+    fn prospect(&mut self, now: Time) -> Rate {
+        let ramp = self.ramp(now).scale(RAMP_FACTOR);
+        self.demand_and_path(now).min(ramp)
+    }
+
+    fn ramp(&mut self, now: Time) -> Rate {
         let packet = self.packet_bytes();
-        let ramp = self.path.ramp(now, self.rtt.smoothed(), packet);
+        self.path.ramp(now, self.rtt.smoothed(), packet)
+    }
+
+    fn demand_and_path(&mut self, now: Time) -> Rate {
         let claim = self.demand.claim(now);
-        self.config.max_rate.min(self.path.bound()).min(ramp).min(claim)
+        self.config.max_rate.min(self.path.bound()).min(claim)
     }
 
     /// The one definition of the sending rate.
@@ -506,7 +527,7 @@ impl SourceSession {
 
     /// What the session could send if the sink did not limit it.
     fn offer(&mut self, now: Time) -> Rate {
-        if self.closing { Rate::ZERO } else { self.target.offer.min(self.ceiling(now)) }
+        if self.closing { Rate::ZERO } else { self.target.offer.min(self.prospect(now)) }
     }
 
     fn status(&mut self, now: Time, head: &mut Vec<u8>) -> Transmit {

@@ -9,8 +9,8 @@ use core::ops::Range;
 
 use gtp_alloc::Rate;
 
-use crate::report::LimitedBy;
 use crate::limits::{GAPS_PER_FEEDBACK, LOSS_MAP_BYTES, MAX_UNITS, RANGES_PER_REQUEST};
+use crate::report::LimitedBy;
 
 /// Bytes of the header.
 pub const HEADER_LEN: usize = 13;

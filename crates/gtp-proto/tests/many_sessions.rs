@@ -1,0 +1,207 @@
+//! Several sessions in virtual time: shares, settling, hidden bottlenecks, slow producers.
+
+mod world;
+
+use gtp_alloc::{Rate, Span};
+use gtp_link::{Chance, LinkSpec};
+use gtp_proto::Law;
+use world::{FlowSpec, World};
+
+const RTT_MS: [u64; 5] = [1, 1, 60, 60, 140];
+
+struct FiveToOne {
+    world: World,
+    sink: usize,
+    sources: Vec<usize>,
+    access: usize,
+    paths: Vec<(usize, usize)>,
+}
+
+fn five_to_one(queue_ms: u64, interval: Option<Span>) -> FiveToOne {
+    let mut world = World::new();
+    let rate = Rate::from_mbps(700);
+    let queue = rate.bytes_in(Span::from_millis(queue_ms));
+    let access = world.link(LinkSpec { rate, queue, ..LinkSpec::default() });
+    let sink = world.host(Rate::UNLIMITED, Rate::from_mbps(630), interval);
+    let mut sources = Vec::new();
+    let mut paths = Vec::new();
+    for rtt in RTT_MS {
+        let half = Span::from_millis(rtt) / 2;
+        let there = world.link(LinkSpec { delay: half, ..LinkSpec::default() });
+        let back = world.link(LinkSpec { delay: half, ..LinkSpec::default() });
+        paths.push((there, back));
+        sources.push(world.host(Rate::UNLIMITED, Rate::UNLIMITED, interval));
+    }
+    FiveToOne { world, sink, sources, access, paths }
+}
+
+impl FiveToOne {
+    fn join(&mut self, i: usize, law: Law) -> usize {
+        let (there, back) = self.paths[i];
+        self.world.flow(FlowSpec {
+            source: self.sources[i],
+            sink: self.sink,
+            down: vec![there, self.access],
+            up: vec![back],
+            law,
+            weight: 1.0,
+            max_rate: Rate::UNLIMITED,
+            units: 1 << 40,
+        })
+    }
+
+    /// Seconds after `from` from which on every live flow is within 5 % of its share, over windows
+    /// of 100 ms, until `to`.
+    fn settled(&self, flows: &[usize], share: f64, from: f64, to: f64) -> f64 {
+        let mut last = from;
+        let steps = ((to - from) / 0.05) as usize;
+        for i in 0..steps.saturating_sub(1) {
+            let t = from + 0.05 * i as f64;
+            let off = flows.iter().any(|&f| {
+                let rate = self.world.rate(f, t, t + 0.1);
+                (rate - share).abs() > 0.05 * share
+            });
+            if off {
+                last = t + 0.1;
+            }
+        }
+        last - from
+    }
+}
+
+fn one_by_one(queue_ms: u64, law: Law, interval: Option<Span>, step: f64) -> Vec<f64> {
+    let mut net = five_to_one(queue_ms, interval);
+    let mut live = Vec::new();
+    let mut settling = Vec::new();
+    let span = Span::from_secs_f64(step);
+    for i in 0..5 {
+        let from = net.world.elapsed();
+        live.push(net.join(i, law));
+        net.world.run_for(span);
+        let share = 630e6 / live.len() as f64;
+        settling.push(net.settled(&live, share, from, net.world.elapsed()));
+    }
+    for _ in 0..4 {
+        let from = net.world.elapsed();
+        net.world.close(live.remove(0));
+        net.world.run_for(span);
+        let share = 630e6 / live.len() as f64;
+        settling.push(net.settled(&live, share, from, net.world.elapsed()));
+    }
+    let stats = net.world.links[net.access].stats();
+    println!("queue {queue_ms} ms {law:?}: settling {settling:.2?}");
+    println!(
+        "  drops {:?} queue max {:?} of {}",
+        stats.drops.queue, stats.queue_max, stats.offered.packets
+    );
+    settling
+}
+
+#[test]
+fn five_sessions_one_by_one_settle_within_a_second_without_loss() {
+    for queue_ms in [100, 5] {
+        let settling = one_by_one(queue_ms, Law::Grant, None, 2.0);
+        assert!(settling.iter().all(|&s| s <= 1.0), "{settling:?}");
+    }
+}
+
+#[test]
+fn five_sessions_under_the_end_node_law_reach_equal_shares() {
+    let law = Law::EndNode { alpha: 0.1, beta: 0.2 };
+    let settling = one_by_one(100, law, Some(Span::from_millis(20)), 8.0);
+    assert!(settling.iter().all(|&s| s < 7.5), "{settling:?}");
+}
+
+#[test]
+fn five_sessions_together_get_equal_shares() {
+    let mut net = five_to_one(5, None);
+    let flows: Vec<usize> = (0..5).map(|i| net.join(i, Law::Grant)).collect();
+    net.world.run_for(Span::from_secs(5));
+    let rates: Vec<f64> = flows.iter().map(|&f| net.world.rate(f, 2.0, 5.0)).collect();
+    println!("{rates:?} {:?}", net.world.links[net.access].stats().drops.queue);
+    assert!(gtp_alloc::fairness::jain_index(&rates) > 0.9999);
+    assert!(rates.iter().sum::<f64>() > 0.99 * 630e6);
+}
+
+#[test]
+fn two_sessions_share_a_hidden_bottleneck() {
+    for loss in [0.0, 0.01] {
+        let mut world = World::new();
+        let rate = Rate::from_mbps(300);
+        let queue = rate.bytes_in(Span::from_millis(100));
+        let loss_chance = Chance::from_billionths((loss * 1e9) as u32);
+        let middle = world.link(LinkSpec { rate, queue, ..LinkSpec::default() });
+        let sink = world.host(Rate::UNLIMITED, Rate::from_mbps(630), None);
+        let mut flows = Vec::new();
+        for rtt in [60, 60] {
+            let half = Span::from_millis(rtt) / 2;
+            let there =
+                world.link(LinkSpec { delay: half, loss: loss_chance, ..LinkSpec::default() });
+            let back = world.link(LinkSpec { delay: half, ..LinkSpec::default() });
+            let source = world.host(Rate::UNLIMITED, Rate::UNLIMITED, None);
+            flows.push(world.flow(FlowSpec {
+                source,
+                sink,
+                down: vec![there, middle],
+                up: vec![back],
+                law: Law::Grant,
+                weight: 1.0,
+                max_rate: Rate::UNLIMITED,
+                units: 1 << 40,
+            }));
+            world.run_for(Span::from_secs(3));
+        }
+        let drops = world.links[middle].stats().drops.queue.packets;
+        let offered = world.links[middle].stats().offered.packets;
+        for i in 0..10 {
+            let t = 6.0 + 2.0 * f64::from(i);
+            world.run_for(Span::from_secs(2));
+            let r: Vec<f64> = flows.iter().map(|&f| world.rate(f, t, t + 2.0) / 1e6).collect();
+            print!("{r:.0?} ");
+        }
+        println!();
+        let later = world.links[middle].stats();
+        println!(
+            "loss {} of {}",
+            later.drops.queue.packets - drops,
+            later.offered.packets - offered
+        );
+        let rates: Vec<f64> = flows.iter().map(|&f| world.rate(f, 16.0, 26.0)).collect();
+        assert!(rates.iter().sum::<f64>() > 0.9 * 300e6);
+        assert!(gtp_alloc::fairness::jain_index(&rates) > 0.9, "{rates:?}");
+    }
+}
+
+#[test]
+fn a_slow_producer_keeps_its_rate_and_leaves_the_rest_to_others() {
+    let mut net = five_to_one(100, None);
+    let slow = net.join(2, Law::Grant);
+    net.world.flows[slow].producer = 50e6 * 1400.0 / 1477.0;
+    let greedy = [net.join(0, Law::Grant), net.join(3, Law::Grant)];
+    net.world.run_for(Span::from_secs(4));
+    let rate = |net: &FiveToOne, f| net.world.rate(f, 2.0, 4.0) / 1e6;
+    println!("{} {} {}", rate(&net, slow), rate(&net, greedy[0]), rate(&net, greedy[1]));
+    assert!((rate(&net, slow) - 50.0).abs() < 1.5);
+    for g in greedy {
+        assert!((rate(&net, g) - 290.0).abs() < 0.04 * 290.0);
+    }
+    net.world.flows[slow].producer = f64::INFINITY;
+    net.world.run_for(Span::from_secs(3));
+    let all = [slow, greedy[0], greedy[1]];
+    let settled = net.settled(&all, 210e6, 4.0, 7.0);
+    println!("free again: settled after {settled:.2} s");
+    assert!(settled <= 1.0);
+    assert_eq!(net.world.links[net.access].stats().drops.queue.packets, 0);
+}
+
+#[test]
+fn silence_of_feedback_stops_the_source_within_a_second() {
+    let mut net = five_to_one(100, None);
+    let flow = net.join(2, Law::Grant);
+    net.world.run_for(Span::from_secs(2));
+    net.world.flows[flow].silent_feedback = true;
+    net.world.run_for(Span::from_secs(1));
+    let sent = net.world.flows[flow].source.counters().packets;
+    net.world.run_for(Span::from_secs(2));
+    assert_eq!(net.world.flows[flow].source.counters().packets, sent);
+}

@@ -1,0 +1,119 @@
+//! One session in virtual time: how fast it starts, what loss does to it, what a hidden
+//! bottleneck does to it.
+
+mod world;
+
+use gtp_alloc::{Rate, Span};
+use gtp_link::{Chance, LinkSpec};
+use gtp_proto::Law;
+use world::{FlowSpec, World};
+
+fn mbit(rate: f64) -> f64 {
+    rate / 1e6
+}
+
+/// One sink of capacity 630 Mbit/s behind an access link of 700 and a path of `rtt`.
+fn one(rtt_ms: u64, loss: f64, middle: Option<(u64, u64)>, capacity: Rate) -> (World, usize) {
+    let mut world = World::new();
+    let rate = Rate::from_mbps(700);
+    let queue = rate.bytes_in(Span::from_millis(100));
+    let access = world.link(LinkSpec { rate, queue, ..LinkSpec::default() });
+    let half = Span::from_millis(rtt_ms) / 2;
+    let far = LinkSpec {
+        delay: half,
+        loss: Chance::from_billionths((loss * 1e9) as u32),
+        ..LinkSpec::default()
+    };
+    let there = world.link(far);
+    let back = world.link(LinkSpec { delay: half, ..LinkSpec::default() });
+    let mut down = vec![there];
+    if let Some((mbps, queue_ms)) = middle {
+        let rate = Rate::from_mbps(mbps);
+        let queue = rate.bytes_in(Span::from_millis(queue_ms));
+        down.push(world.link(LinkSpec { rate, queue, ..LinkSpec::default() }));
+    }
+    down.push(access);
+    let source = world.host(Rate::UNLIMITED, Rate::UNLIMITED, None);
+    let sink = world.host(Rate::UNLIMITED, capacity, None);
+    let flow = world.flow(FlowSpec {
+        source,
+        sink,
+        down,
+        up: vec![back],
+        law: Law::Grant,
+        weight: 1.0,
+        max_rate: Rate::UNLIMITED,
+        units: 1 << 40,
+    });
+    (world, flow)
+}
+
+#[test]
+fn a_lone_session_reaches_its_grant_within_six_round_trips() {
+    let (mut world, flow) = one(60, 0.0, None, Rate::from_mbps(630));
+    world.run_for(Span::from_millis(2_000));
+    for i in 0..20 {
+        let t = f64::from(i) * 0.05;
+        println!("{t:.2} {:.1}", mbit(world.rate(flow, t, t + 0.05)));
+    }
+    println!("first {:?}", world.flows[flow].first_data);
+    assert!(mbit(world.rate(flow, 1.0, 2.0)) > 0.99 * 630.0);
+}
+
+#[test]
+fn random_loss_does_not_lower_the_rate() {
+    for loss in [0.001, 0.01, 0.05] {
+        let (mut world, flow) = one(60, loss, None, Rate::from_mbps(630));
+        world.run_for(Span::from_millis(4_000));
+        let rate = mbit(world.rate(flow, 1.0, 4.0));
+        println!(
+            "loss {loss}: {rate:.1} bound {:?} dup {:?}",
+            world.flows[flow].source.path_bound(),
+            world.flows[flow].sink.counters()
+        );
+        assert!(rate > 0.985 * 630.0 * (1.0 - loss), "loss {loss}: {rate}");
+    }
+}
+
+#[test]
+fn a_hidden_bottleneck_is_found_and_filled_without_loss() {
+    for (queue_ms, loss) in [(100, 0.0), (20, 0.0), (5, 0.0), (100, 0.01), (5, 0.01)] {
+        let (mut world, flow) = one(60, loss, Some((300, queue_ms)), Rate::from_mbps(630));
+        world.run_for(Span::from_millis(2_000));
+        let before = world.links[3].stats().clone();
+        for i in 0..40 {
+            let t = f64::from(i) * 0.1;
+            world.run_for(Span::from_millis(200));
+            print!(
+                "{:.0}/{:.0} ",
+                mbit(world.rate(flow, 2.0 + 2.0 * t, 2.2 + 2.0 * t)),
+                world.flows[flow].source.path_bound().as_f64() / 1e6
+            );
+        }
+        println!();
+        let after = world.links[3].stats().clone();
+        let rate = mbit(world.rate(flow, 2.0, 10.0));
+        println!("queue {queue_ms} loss {loss}: {rate:.1} {before:?} {after:?}");
+        assert!(rate > 0.9 * 300.0);
+    }
+}
+
+#[test]
+fn an_unstated_capacity_is_found_and_held() {
+    let (mut world, flow) = one(60, 0.0, None, Rate::UNLIMITED);
+    world.run_for(Span::from_millis(2_000));
+    let before = world.links[0].stats().clone();
+    for i in 0..10 {
+        let t = 2.0 + f64::from(i) * 0.5;
+        world.run_for(Span::from_millis(500));
+        print!(
+            "{:.0}/{:.0} ",
+            mbit(world.rate(flow, t, t + 0.5)),
+            world.flows[flow].source.path_bound().as_f64() / 1e6
+        );
+    }
+    let after = world.links[0].stats().clone();
+    let rate = mbit(world.rate(flow, 2.0, 7.0));
+    println!("{rate:.1} {before:?} {after:?}");
+    assert!(rate > 0.9 * 700.0);
+}

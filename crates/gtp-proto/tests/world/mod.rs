@@ -1,0 +1,385 @@
+//! A small virtual-time world for tests: real sessions and agents over modelled links.
+//!
+//! Hosts have an agent for each direction; flows join two hosts over lists of links, which they
+//! share. Time jumps from event to event. The same types run here as over real sockets.
+#![allow(dead_code, missing_docs)]
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use gtp_alloc::{Bytes, Rate, Span, Time};
+use gtp_link::{Link as Wire, LinkSpec, Verdict};
+use gtp_proto::sink::Received;
+use gtp_proto::wire::{HEADER_LEN, Header, TAG_LEN};
+use gtp_proto::{
+    Agent, AgentConfig, Discard, Event, Grant, Law, Link, Report, Role, Side, SinkConfig,
+    SinkSession, SourceConfig, SourceSession, Supplied,
+};
+
+pub const IP: u16 = 28;
+pub const UNIT: u16 = 1_400;
+/// Length of one bin of a flow's record.
+pub const BIN: Span = Span::from_millis(10);
+
+pub struct Host {
+    pub out: Agent,
+    pub inn: Agent,
+}
+
+pub struct Flow {
+    pub source_host: usize,
+    pub sink_host: usize,
+    pub source: SourceSession,
+    pub sink: SinkSession,
+    /// Links from source to sink, and back.
+    pub down: Vec<usize>,
+    pub up: Vec<usize>,
+    /// IP bytes of data that arrived in each bin.
+    pub bins: Vec<u64>,
+    pub payload: u64,
+    pub first_data: Option<Time>,
+    /// Units below this may be supplied.
+    pub produced: f64,
+    /// Rate of the producer, in payload bits per second; infinite if it is never short.
+    pub producer: f64,
+    /// Chance that a datagram back to the source is lost.
+    pub started: Time,
+    pub alive: bool,
+    pub events: Vec<Event>,
+    pub discards: u64,
+    pub silent_feedback: bool,
+}
+
+struct Packet {
+    at: Time,
+    seq: u64,
+    flow: usize,
+    to_sink: bool,
+    hop: usize,
+    bytes: Vec<u8>,
+}
+
+impl PartialEq for Packet {
+    fn eq(&self, other: &Self) -> bool {
+        (self.at, self.seq) == (other.at, other.seq)
+    }
+}
+impl Eq for Packet {}
+impl PartialOrd for Packet {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Packet {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at, self.seq).cmp(&(other.at, other.seq))
+    }
+}
+
+pub struct World {
+    pub now: Time,
+    pub links: Vec<Wire>,
+    pub hosts: Vec<Host>,
+    pub flows: Vec<Flow>,
+    queue: BinaryHeap<Reverse<Packet>>,
+    seq: u64,
+    head: Vec<u8>,
+}
+
+pub struct FlowSpec {
+    pub source: usize,
+    pub sink: usize,
+    pub down: Vec<usize>,
+    pub up: Vec<usize>,
+    pub law: Law,
+    pub weight: f64,
+    pub max_rate: Rate,
+    pub units: u64,
+}
+
+impl World {
+    pub fn new() -> World {
+        World {
+            now: Time::from_nanos(1_000_000_000),
+            links: Vec::new(),
+            hosts: Vec::new(),
+            flows: Vec::new(),
+            queue: BinaryHeap::new(),
+            seq: 0,
+            head: Vec::new(),
+        }
+    }
+
+    pub fn link(&mut self, spec: LinkSpec) -> usize {
+        let seed = 7 + self.links.len() as u64;
+        self.links.push(Wire::new(spec, seed));
+        self.links.len() - 1
+    }
+
+    pub fn host(&mut self, out: Rate, inn: Rate, interval: Option<Span>) -> usize {
+        let agent =
+            |side, capacity| Agent::new(Time::ZERO, AgentConfig { side, capacity, interval });
+        self.hosts.push(Host { out: agent(Side::Source, out), inn: agent(Side::Sink, inn) });
+        self.hosts.len() - 1
+    }
+
+    /// Starts a flow now; the sink opens the path.
+    pub fn flow(&mut self, spec: FlowSpec) -> usize {
+        let link = Link { peer_session: 1, ip_overhead: IP };
+        let source = SourceSession::new(
+            self.now,
+            SourceConfig {
+                role: Role::Responder,
+                link,
+                law: spec.law,
+                weight: spec.weight,
+                max_rate: Rate::UNLIMITED,
+                proof_key: [9; 16],
+            },
+        );
+        let mut sink = SinkSession::new(
+            self.now,
+            SinkConfig {
+                role: Role::Initiator { unit_payloads: vec![UNIT] },
+                link,
+                law: spec.law,
+                weight: spec.weight,
+                max_rate: spec.max_rate,
+            },
+        );
+        sink.begin(UNIT);
+        sink.assign(0..spec.units);
+        self.flows.push(Flow {
+            source_host: spec.source,
+            sink_host: spec.sink,
+            source,
+            sink,
+            down: spec.down,
+            up: spec.up,
+            bins: Vec::new(),
+            payload: 0,
+            first_data: None,
+            produced: 0.0,
+            producer: f64::INFINITY,
+            started: self.now,
+            alive: true,
+            events: Vec::new(),
+            discards: 0,
+            silent_feedback: false,
+        });
+        let (s, d) = (spec.source, spec.sink);
+        self.hosts[s].out.wake(self.now);
+        self.hosts[d].inn.wake(self.now);
+        self.flows.len() - 1
+    }
+
+    pub fn close(&mut self, flow: usize) {
+        let now = self.now;
+        self.flows[flow].sink.close(now);
+        let host = self.flows[flow].sink_host;
+        self.hosts[host].inn.wake(now);
+    }
+
+    pub fn run_for(&mut self, span: Span) {
+        let end = self.now + span;
+        loop {
+            self.service();
+            let next = self.next_time();
+            if next > end {
+                break;
+            }
+            self.now = self.now.max(next);
+            self.arrivals();
+        }
+        self.now = end;
+    }
+
+    /// Mean IP rate of flow `f` from `from` seconds to `to` seconds after the world's start.
+    pub fn rate(&self, f: usize, from: f64, to: f64) -> f64 {
+        let bin = BIN.as_secs_f64();
+        let (a, b) = ((from / bin).round() as usize, (to / bin).round() as usize);
+        let bytes: u64 = (a..b).map(|i| self.flows[f].bins.get(i).copied().unwrap_or(0)).sum();
+        bytes as f64 * 8.0 / (to - from)
+    }
+
+    pub fn elapsed(&self) -> f64 {
+        self.now.since(Time::from_nanos(1_000_000_000)).as_secs_f64()
+    }
+
+    fn next_time(&self) -> Time {
+        let mut next = self.queue.peek().map_or(Time::MAX, |Reverse(p)| p.at);
+        for host in &self.hosts {
+            next = next.min(host.out.poll_timeout()).min(host.inn.poll_timeout());
+        }
+        for flow in self.flows.iter().filter(|f| f.alive) {
+            for timeout in [flow.source.poll_timeout(), flow.sink.poll_timeout()] {
+                next = next.min(timeout.map_or(Time::MAX, |(at, _)| at));
+            }
+            if flow.producer.is_finite() {
+                next = next.min(self.now + Span::from_micros(500));
+            }
+        }
+        next
+    }
+
+    fn arrivals(&mut self) {
+        while self.queue.peek().is_some_and(|Reverse(p)| p.at <= self.now) {
+            let Some(Reverse(packet)) = self.queue.pop() else { return };
+            let flow = &self.flows[packet.flow];
+            let path = if packet.to_sink { &flow.down } else { &flow.up };
+            if packet.hop < path.len() {
+                self.forward(packet);
+            } else {
+                self.deliver(packet);
+            }
+        }
+    }
+
+    fn forward(&mut self, packet: Packet) {
+        let flow = &self.flows[packet.flow];
+        let path = if packet.to_sink { &flow.down } else { &flow.up };
+        let size = Bytes((packet.bytes.len() + TAG_LEN) as u64 + u64::from(IP));
+        let verdict = self.links[path[packet.hop]].enqueue(packet.at, size);
+        if let Verdict::Deliver { transit, copies } = verdict {
+            for _ in 0..copies {
+                self.seq += 1;
+                self.queue.push(Reverse(Packet {
+                    at: transit.at,
+                    seq: self.seq,
+                    flow: packet.flow,
+                    to_sink: packet.to_sink,
+                    hop: packet.hop + 1,
+                    bytes: packet.bytes.clone(),
+                }));
+            }
+        }
+    }
+
+    fn deliver(&mut self, packet: Packet) {
+        let now = self.now;
+        let flow = &mut self.flows[packet.flow];
+        let header = Header::decode(&packet.bytes).expect("our own header");
+        let body = &packet.bytes[HEADER_LEN..];
+        let outcome = if packet.to_sink {
+            let outcome = flow.sink.handle_datagram(now, header, body);
+            if let Ok(Received::Unit { payload, .. }) = outcome {
+                flow.payload += payload.len() as u64;
+                flow.first_data.get_or_insert(now);
+                let since = now.since(Time::from_nanos(1_000_000_000));
+                let bin = (since.as_nanos() / BIN.as_nanos()) as usize;
+                if flow.bins.len() <= bin {
+                    flow.bins.resize(bin + 1, 0);
+                }
+                flow.bins[bin] += (packet.bytes.len() + TAG_LEN) as u64 + u64::from(IP);
+            }
+            self.hosts[flow.sink_host].inn.wake(now);
+            outcome.map(|_| ())
+        } else {
+            if flow.silent_feedback {
+                return;
+            }
+            let outcome = flow.source.handle_datagram(now, header, body);
+            self.hosts[flow.source_host].out.wake(now);
+            outcome
+        };
+        if let Err(why) = outcome {
+            flow.discards += 1;
+            assert!(!matches!(why, Discard::Violation(_)), "{why:?}");
+        }
+    }
+
+    fn service(&mut self) {
+        for h in 0..self.hosts.len() {
+            self.tick(h);
+        }
+        for f in 0..self.flows.len() {
+            self.transmit(f);
+        }
+    }
+
+    fn tick(&mut self, h: usize) {
+        let now = self.now;
+        let mut grants: Vec<(u32, Grant)> = Vec::new();
+        if self.hosts[h].out.poll_timeout() <= now {
+            let mut reports: Vec<(u32, Report)> = Vec::new();
+            for (f, flow) in self.flows.iter_mut().enumerate() {
+                if flow.source_host == h && flow.alive {
+                    reports.push((f as u32, flow.source.report(now)));
+                }
+            }
+            self.hosts[h].out.tick(now, &reports, &mut grants);
+            for (f, grant) in &grants {
+                self.flows[*f as usize].source.handle_grant(now, *grant);
+            }
+        }
+        if self.hosts[h].inn.poll_timeout() <= now {
+            let mut reports: Vec<(u32, Report)> = Vec::new();
+            for (f, flow) in self.flows.iter_mut().enumerate() {
+                if flow.sink_host == h && flow.alive {
+                    reports.push((f as u32, flow.sink.report(now)));
+                }
+            }
+            self.hosts[h].inn.tick(now, &reports, &mut grants);
+            for (f, grant) in &grants {
+                self.flows[*f as usize].sink.handle_grant(*grant);
+            }
+        }
+    }
+
+    fn transmit(&mut self, f: usize) {
+        let now = self.now;
+        let mut head = std::mem::take(&mut self.head);
+        let mut out: Vec<(bool, Vec<u8>)> = Vec::new();
+        let flow = &mut self.flows[f];
+        if !flow.alive {
+            self.head = head;
+            return;
+        }
+        if flow.producer.is_finite() {
+            let seconds = now.since(flow.started).as_secs_f64();
+            flow.produced = flow.producer * seconds / 8.0 / f64::from(UNIT);
+            flow.source.handle_supply(now);
+        }
+        let (limited, produced) = (flow.producer.is_finite(), flow.produced as u64);
+        let sent = flow.source.counters().packets;
+        let mut budget = if limited { produced.saturating_sub(sent) } else { u64::MAX };
+        let mut supply = |_unit: u64| {
+            if budget == 0 {
+                return Supplied::NotYet;
+            }
+            budget -= 1;
+            Supplied::Ready(UNIT)
+        };
+        while let Some(t) = flow.source.poll_transmit(now, &mut supply, &mut head) {
+            let mut bytes = head.clone();
+            bytes.resize(bytes.len() + t.unit.map_or(0, |u| usize::from(u.len)), 0);
+            out.push((true, bytes));
+        }
+        while let Some(_t) = flow.sink.poll_transmit(now, &mut head) {
+            out.push((false, head.clone()));
+        }
+        while let Some(event) = flow.source.poll_event() {
+            flow.events.push(event);
+        }
+        while let Some(event) = flow.sink.poll_event() {
+            flow.events.push(event);
+        }
+        if flow.sink.is_finished(now) {
+            flow.alive = false;
+        }
+        self.head = head;
+        for (to_sink, bytes) in out {
+            self.seq += 1;
+            self.queue.push(Reverse(Packet {
+                at: now,
+                seq: self.seq,
+                flow: f,
+                to_sink,
+                hop: 0,
+                bytes,
+            }));
+        }
+        // Hop zero is entered at once.
+        self.arrivals();
+    }
+}
