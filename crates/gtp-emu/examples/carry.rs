@@ -23,6 +23,10 @@ const BURST: u64 = 16;
 struct Run {
     sent: u64,
     received: u64,
+    /// Lost in the link's queue, because the sender was held up and then hurried.
+    queue_drops: u64,
+    /// Lost before the relay read them.
+    unread: u64,
     carried_bps: f64,
     timing: TimingError,
 }
@@ -37,11 +41,13 @@ fn main() {
     let runs: Vec<Run> = (0..runs).map(|_| run(rate, seconds, delay)).collect();
     for run in &runs {
         println!(
-            "sent {} received {} loss {:.4} % carried {:.1} Mbit/s late p50 {:.0} us p99 {:.0} us \
+            "sent {} received {} loss {:.4} % (queue {}, unread {}) carried {:.1} Mbit/s late p50 {:.0} us p99 {:.0} us \
              p99.9 {:.0} us max {:.0} us",
             run.sent,
             run.received,
             loss(run),
+            run.queue_drops,
+            run.unread,
             run.carried_bps / 1e6,
             run.timing.p50_s * 1e6,
             run.timing.p99_s * 1e6,
@@ -94,7 +100,9 @@ fn run(rate: Rate, seconds: u64, delay: Span) -> Run {
     let received = counter.join().expect("the receiver counts");
     let stats = handle.stop().expect("the relay ran");
     let carried_bps = stats.links[0].carried_bytes as f64 * 8.0 / took;
-    Run { sent, received, carried_bps, timing: stats.timing_error }
+    let link = &stats.links[0];
+    let (queue_drops, unread) = (link.dropped_queue, sent - link.offered_packets);
+    Run { sent, received, queue_drops, unread, carried_bps, timing: stats.timing_error }
 }
 
 fn send(to: std::net::SocketAddr, rate: Rate, seconds: u64) -> u64 {

@@ -6,7 +6,6 @@
 //! leaves together, late by less than a tick, and the lateness is measured and stated.
 
 use std::io;
-use std::num::NonZeroU64;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
@@ -44,7 +43,7 @@ pub(crate) struct Poller {
 }
 
 impl Poller {
-    /// A poller for the calling thread, whose timers it makes exact.
+    /// A poller.
     pub(crate) fn new(tick: Span) -> io::Result<Poller> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
@@ -63,15 +62,6 @@ impl Poller {
             last_round: Time::ZERO,
             ready: Vec::with_capacity(MAX_EVENTS),
         })
-    }
-
-    /// Asks the kernel to wake the calling thread on time, not up to 50 µs later (its default),
-    /// and before others that want the processor: an instrument should not wait for what it
-    /// measures. The second needs a privilege. Without either the emulator is only less exact,
-    /// which it measures too.
-    pub(crate) fn sharpen_timers() {
-        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
-        let _ = rustix::process::setpriority_process(None, PRIORITY);
     }
 
     /// A waker of this poller.
@@ -126,7 +116,5 @@ impl Poller {
 const IGNORED: u64 = u64::MAX;
 /// Ready descriptors taken per round; the others come in the next.
 const MAX_EVENTS: usize = 256;
-/// The kernel's best for ordinary threads.
-const PRIORITY: i32 = -20;
 /// A wait may end early, so that an absurd time needs no special care.
 const MAX_SLEEP_S: u64 = 3_600;
