@@ -51,7 +51,8 @@ impl Params {
     }
 }
 
-/// Rates are whole bit/s, so one that equals its target may be read one below it.
+/// Rates are whole bit/s. One that equals its target may be read this much below it, and each
+/// slower one, read too low likewise, adds its part to the target.
 const GRAIN_BPS: f64 = 1.0;
 /// Two rates this near, relatively, are equal. `[FIX]` Without it rounding alone can make a
 /// settled session take another last-minute step (0.7 against 1 - 0.1 - 0.1 - 0.1).
@@ -82,7 +83,8 @@ pub fn expected_rates(p: &Params, capacity: Rate, measured: &[Rate], expected: &
     while let Some((&k, slower)) = undetermined.split_first() {
         let target = remaining / undetermined.len() as f64; // line 4, eq. VI.3
         let average = measured[k].as_f64();
-        if reaches(average, target) {
+        let grain = GRAIN_BPS * measured.len() as f64 / undetermined.len() as f64;
+        if reaches(average, target, grain) {
             break; // line 12
         }
         expected[k] = Rate::from_f64(raised(p, average, target));
@@ -97,9 +99,9 @@ pub fn expected_rates(p: &Params, capacity: Rate, measured: &[Rate], expected: &
 }
 
 /// Line 6, with the tolerance that whole bits and rounding need.
-fn reaches(average: f64, target: f64) -> bool {
+fn reaches(average: f64, target: f64, grain: f64) -> bool {
     // The first comparison alone decides between infinities.
-    average >= target || average >= target - (target * NEAR).max(GRAIN_BPS)
+    average >= target || average >= target - (target * NEAR).max(grain)
 }
 
 /// Lines 7 to 10: one step from the measured average towards the target.

@@ -22,7 +22,8 @@ fn printed(p: &Params, capacity: f64, measured: &[f64]) -> (Vec<f64>, Vec<f64>) 
             .min_by(|&a, &b| measured[a].total_cmp(&measured[b]))
             .unwrap();
         let average = measured[slowest];
-        if average >= target - (1e-9 * target).max(1.0) {
+        let grain = n as f64 / undetermined as f64;
+        if average >= target - (1e-9 * target).max(grain) {
             expected.iter_mut().filter(|e| e.is_none()).for_each(|e| *e = Some(target));
             break;
         }
