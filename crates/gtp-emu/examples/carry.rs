@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use gtp_alloc::{Bytes, Rate, Span};
 use gtp_emu::units_text::{parse_rate, parse_span};
-use gtp_emu::{Emulator, NetSpec, TimingError};
+use gtp_emu::{Emulator, Handle, NetSpec, TimingError};
 use quinn_udp::{BATCH_SIZE, RecvMeta, Transmit, UdpSocketState};
 
 const PAYLOAD: usize = 1_472;
@@ -41,8 +41,8 @@ fn main() {
     let runs: Vec<Run> = (0..runs).map(|_| run(rate, seconds, delay)).collect();
     for run in &runs {
         println!(
-            "sent {} received {} loss {:.4} % (queue {}, unread {}) carried {:.1} Mbit/s late p50 {:.0} us p99 {:.0} us \
-             p99.9 {:.0} us max {:.0} us",
+            "sent {} received {} loss {:.4} % (queue {}, unread {}) carried {:.1} Mbit/s \
+             late p50 {:.0} us p99 {:.0} us p99.9 {:.0} us max {:.0} us",
             run.sent,
             run.received,
             loss(run),
@@ -78,7 +78,8 @@ fn run(rate: Rate, seconds: u64, delay: Span) -> Run {
     let receiver = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     let spec = format!(
         "[[link]]\nname = \"l\"\nrate = \"{}bit\"\ndelay = \"{}ns\"\nqueue = \"50ms\"\n\
-         [[path]]\nname = \"p\"\nlisten = \"127.0.0.1:0\"\ntarget = \"{}\"\nup = [\"l\"]\ndown = []",
+         [[path]]\nname = \"p\"\nlisten = \"127.0.0.1:0\"\ntarget = \"{}\"\n\
+         up = [\"l\"]\ndown = []",
         rate.as_bps() * 12 / 10,
         delay.as_nanos(),
         receiver.local_addr().expect("an address")
@@ -92,10 +93,15 @@ fn run(rate: Rate, seconds: u64, delay: Span) -> Run {
     let begun = Instant::now();
     let sent = send(handle.listen("p").expect("the path listens"), rate, seconds);
     let took = begun.elapsed().as_secs_f64();
-    let end = Instant::now() + Duration::from_secs(2);
-    while Instant::now() < end {
-        thread::sleep(Duration::from_millis(50));
+    // Until everything has passed the link, and then the time that the receiver may need.
+    let drained = |handle: &Handle| {
+        let path = handle.stats().expect("the relay runs").paths.remove(0).up;
+        path.out_packets + path.dropped_packets >= path.in_packets
+    };
+    while !drained(&handle) {
+        thread::park_timeout(Duration::from_millis(50));
     }
+    thread::park_timeout(Duration::from_millis(500));
     done.store(true, Ordering::Relaxed);
     let received = counter.join().expect("the receiver counts");
     let stats = handle.stop().expect("the relay ran");
@@ -115,7 +121,7 @@ fn send(to: std::net::SocketAddr, rate: Rate, seconds: u64) -> u64 {
         let now = start.elapsed();
         let due = Duration::from_nanos(due.as_nanos());
         if due > now {
-            thread::sleep(due - now);
+            thread::park_timeout(due - now);
         }
         let transmit = Transmit {
             destination: to,
@@ -143,7 +149,7 @@ fn receive(socket: &UdpSocket, done: &AtomicBool) -> u64 {
             Ok(n) => {
                 received += metas[..n].iter().map(|m| m.len.div_ceil(m.stride) as u64).sum::<u64>();
             }
-            Err(_) => thread::sleep(Duration::from_micros(500)),
+            Err(_) => thread::park_timeout(Duration::from_micros(500)),
         }
     }
     received

@@ -63,15 +63,15 @@ fn run(rate: &str, delay: &str, law: &str, seconds: &str) -> f64 {
     while !exec("gtp-iperf-a", &client).stderr(Stdio::null()).status().expect("iperf3").success() {
         attempts += 1;
         assert!(attempts < 50, "iperf3 does not get through");
-        std::thread::sleep(std::time::Duration::from_millis(100));
+        std::thread::park_timeout(std::time::Duration::from_millis(100));
     }
     let stats = handle.stop().expect("the router ran");
     let (link, path, late) = (&stats.links[0], &stats.paths[0], stats.timing_error);
     let seconds: f64 = seconds.parse().expect("seconds");
     let rate = path.up.out_bytes as f64 * 8.0 / seconds / 1e6;
     println!(
-        "{law}: {rate:.1} Mbit/s, {} packets, queue drops {}, failed {}, late p50 {:.0} us p99 {:.0} us \
-         max {:.0} us",
+        "{law}: {rate:.1} Mbit/s, {} packets, queue drops {}, failed {}, late p50 {:.0} us \
+         p99 {:.0} us max {:.0} us",
         path.up.out_packets,
         link.dropped_queue,
         stats.failed_packets,

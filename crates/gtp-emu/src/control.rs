@@ -1,4 +1,7 @@
-//! The thread of a running emulator and the handle that others hold of it.
+//! The handle that others hold of a running emulator.
+//!
+//! The emulator's thread owns everything; a handle sends it commands and wakes it, and counters
+//! come back as values. Nothing is shared, so nothing is locked.
 
 use std::io;
 use std::net::SocketAddr;

@@ -44,8 +44,11 @@ impl Emulator {
     /// Starts the relay of this network in a thread of its own. When it returns, all paths listen.
     ///
     /// # Errors
-    /// If an address cannot be bound, or the system gives no thread.
+    /// If the network has no path, an address cannot be bound, or the system gives no thread.
     pub fn relay(spec: &NetSpec) -> io::Result<Handle> {
+        if spec.paths.is_empty() {
+            return Err(missing("the relay needs a [[path]] in the network file"));
+        }
         start(spec, "gtp-relay", |spec, orders| {
             let relay = relay::Relay::open(spec, orders)?;
             let (waker, paths) = (relay.waker(), relay.listening()?);
@@ -57,8 +60,12 @@ impl Emulator {
     /// and devices stand. Namespaces that it made go away when it stops.
     ///
     /// # Errors
-    /// If the privilege or iproute2 is missing, or the system refuses a namespace or device.
+    /// If the network has no route, the privilege or iproute2 is missing, or the system refuses a
+    /// namespace or device.
     pub fn router(spec: &NetSpec) -> io::Result<Handle> {
+        if spec.routes.is_empty() {
+            return Err(missing("the router needs [[host]]s and [[route]]s in the network file"));
+        }
         start(spec, "gtp-router", |spec, orders| {
             let router = router::Router::open(spec, orders)?;
             Ok((router.waker(), Vec::new(), move || router.run()))
@@ -98,6 +105,10 @@ fn start<R: FnOnce() -> io::Result<Snapshot>>(
 
 /// Paths with the addresses that they listen on.
 type Paths = Vec<(String, SocketAddr)>;
+
+fn missing(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, what)
+}
 
 fn link_names(spec: &NetSpec) -> Vec<String> {
     spec.links.iter().map(|link| link.name.clone()).collect()

@@ -1,4 +1,7 @@
-//! An emulator from start to stop, for a command line: it blocks, and tells what happens.
+//! An emulator from start to stop, for a command line.
+//!
+//! It blocks until it is told to stop, and tells what happens meanwhile; it prints nothing and
+//! knows no signal.
 
 use std::io;
 use std::net::SocketAddr;

@@ -1,4 +1,7 @@
 //! Which packets a wire loses: independently, in bursts, or both.
+//!
+//! The process sees packets in their order on the wire and nothing of them, so that what is lost
+//! follows from the seed and the number of packets alone.
 
 use crate::rng::{Chance, Rng};
 use crate::spec::Burst;

@@ -1,4 +1,7 @@
 //! What a link is: its parameters and the changes they may undergo.
+//!
+//! Plain values, whose defaults are a perfect wire. Where they come from (a file, a test, a
+//! scenario) is not known here.
 
 use gtp_alloc::{Bytes, Rate, Span};
 

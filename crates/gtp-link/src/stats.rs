@@ -1,4 +1,7 @@
 //! What a link has done so far.
+//!
+//! Everything is counted when a packet is accepted or refused, because its fate is known then; a
+//! change of the link corrects what it undoes.
 
 use gtp_alloc::{Bytes, Span};
 

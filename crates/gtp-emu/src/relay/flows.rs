@@ -1,5 +1,7 @@
 //! Datagrams: each client of a path has an upstream socket of its own, so that the target sees
 //! different clients as different and answers find their way back.
+//!
+//! What falls due in one round for one receiver leaves in one call.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};

@@ -1,6 +1,7 @@
 //! The network file as it is written, and its translation.
 //!
 //! Quantities are read by their own visitors, so that a wrong one is reported at its own place.
+//! Nothing outside sees these types.
 
 use std::collections::HashMap;
 use std::fmt;

@@ -1,5 +1,7 @@
 //! One direction of a connection: a window at the side where bytes are taken in, an order at the
 //! side where they are given out.
+//!
+//! It knows sockets and byte positions; what happens between the two sides is not its concern.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{ErrorKind, Read, Write};
