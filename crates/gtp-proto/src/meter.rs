@@ -85,7 +85,7 @@ impl WindowedMax {
         let shift = (passed as usize).min(SLOTS);
         self.slots.copy_within(..SLOTS - shift, shift);
         self.slots[..shift].fill(Rate::ZERO);
-        self.started = self.started + Span::from_nanos(passed.saturating_mul(slot));
+        self.started += Span::from_nanos(passed.saturating_mul(slot));
     }
 }
 

@@ -43,11 +43,6 @@ impl SendLog {
         self.sent += bytes;
     }
 
-    /// Bytes sent in all.
-    pub fn total(&self) -> Bytes {
-        self.sent
-    }
-
     /// When packet `pn` left, and the bytes sent before it, by the nearest mark.
     pub fn at(&self, pn: u64) -> Option<(Time, Bytes)> {
         let i = self.marks.partition_point(|m| m.pn <= pn);
@@ -78,8 +73,6 @@ pub(crate) struct Conditions {
     /// Round-trip times: smoothed and least.
     pub rtt: Span,
     pub rtt_least: Span,
-    /// The sink's control interval.
-    pub interval: Span,
     /// Next packet number to be sent.
     pub next_pn: u64,
 }
@@ -88,34 +81,54 @@ pub(crate) struct Conditions {
 const DELAY_FLOOR: Span = Span::from_millis(3);
 /// A sample this long evens out bursts and wake-ups.
 const SAMPLE_MIN: Span = Span::from_millis(25);
-/// What arrives is said to follow what is sent down to this ratio.
-const FOLLOWS: f64 = 0.95;
-/// With this much lost and no queue seen, the path is still the limit: a policer.
+/// What arrives is said to follow what is sent down to this part of it, random loss apart.
+const FOLLOWS: f64 = 0.96;
+/// With this little arriving and no queue seen, the path is still the limit: a policer.
 const POLICED: f64 = 0.7;
+/// How fast the usual loss is learnt from samples without a queue.
+const LEARN: f64 = 0.1;
 /// While a queue drains, send this part of what arrived.
 const DRAIN: f64 = 0.75;
 /// Then start again from this part.
 const RESUME: f64 = 0.95;
-/// A queue that stays although less is sent belongs to others; it is accepted for this long.
+/// When the climb meets a queue, go back to this part.
+const CUT: f64 = 0.92;
+/// So many round trips of sending less show whether a queue is ours.
+const PATIENCE_ROUNDS: u32 = 2;
+/// A queue that outlasts our cuts belongs to others; it is first tolerated for this long, and
+/// twice as long each time that it turns out to be still there.
 const FOREIGN_HOLD: Span = Span::from_secs(3);
-/// A queue that stays although what arrives follows is tested for being ours after this long.
-const STANDING: Span = Span::from_millis(1_000);
-
+const FOREIGN_HOLD_MOST: Span = Span::from_secs(48);
+/// A queue of ours that does not drain within this time is drained anew.
+const DRAIN_MOST: Span = Span::from_secs(2);
 /// Step of the climb per round trip, of what both ends would give.
-const STEP: f64 = 0.008;
+const STEP: f64 = 0.006;
 /// So many steps without a queue lead back to where the last one was met; after them steps double.
 const CAUTIOUS: u32 = 12;
 /// Step of the climb where no capacity is known, besides half a percent.
 const STEP_UNKNOWN: Rate = Rate::from_mbps(2);
+/// The bound is lifted when it is this far above what both ends would give.
+const LIFT: f64 = 1.5;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
     /// No bottleneck seen: only the ramp limits.
     Open,
-    /// A queue of ours is being emptied.
-    Drain { since: Time, level: Rate, rounds: u32, delay: Span },
-    /// Climbing by steps.
-    Climb { clean: u32, queued_since: Option<Time> },
+    /// A queue of ours is being emptied; `peak` is the longest delay seen.
+    Drain { since: Time, level: Rate, rounds: u32, peak: Span },
+    /// Climbing by steps: `clean` rounds without a queue, or `cuts` in one.
+    Climb { clean: u32, cuts: u32 },
+}
+
+/// One sample, judged.
+#[derive(Clone, Copy, Debug)]
+struct Verdict {
+    /// What the path carried, as a sending rate: random loss is added back.
+    carried: Rate,
+    /// What arrived of what was sent, random loss apart.
+    follows: f64,
+    delay: Span,
+    queued: bool,
 }
 
 /// The ramp and the path bound of one session.
@@ -126,9 +139,12 @@ pub(crate) struct PathBound {
     proven: WindowedMax,
     gathering: Option<Sample>,
     suspicion: u32,
+    /// What usually arrives of what is sent when there is no queue: one less random loss.
+    usual: f64,
     /// Samples that begin before this packet number show the path as it was before the last change.
     changed_pn: u64,
     tolerate_until: Time,
+    foreign_hold: Span,
 }
 
 impl PathBound {
@@ -139,8 +155,10 @@ impl PathBound {
             proven: WindowedMax::new(now, Span::from_secs(1)),
             gathering: None,
             suspicion: 0,
+            usual: 1.0,
             changed_pn: 0,
             tolerate_until: Time::ZERO,
+            foreign_hold: FOREIGN_HOLD,
         }
     }
 
@@ -169,108 +187,120 @@ impl PathBound {
             self.gathering = Some(whole);
             return;
         }
-        self.judge(now, whole, given);
-    }
-
-    fn judge(&mut self, now: Time, sample: Sample, given: &Conditions) {
-        let sent = sample.sent.per(sample.sent_in);
-        let arrived = sample.arrived.per(sample.arrived_in);
-        let follows = arrived.as_f64() / sent.as_f64().max(1.0);
-        let threshold = DELAY_FLOOR.max(given.rtt_least / 16);
-        let queued = sample.delay > threshold;
-        let fresh = sample.first_pn >= self.changed_pn;
+        let verdict = self.weigh(&whole, given);
+        let fresh = whole.first_pn >= self.changed_pn;
         match self.state {
-            State::Open => {
-                let overloaded = (queued && follows < FOLLOWS) || follows < POLICED;
-                self.suspicion = if overloaded { self.suspicion + 1 } else { 0 };
-                if self.suspicion >= 2 {
-                    self.drain(now, arrived, sample.delay, given);
-                }
-            }
-            State::Drain { since, level, rounds, delay } if fresh => {
-                let standing = rounds >= 2 && sample.delay * 8 > delay * 7;
-                if !queued || (standing && follows >= FOLLOWS) {
-                    if queued {
-                        self.tolerate_until = now + FOREIGN_HOLD;
-                    }
-                    self.climb(level.scale(RESUME), given);
-                } else if now.since(since) > Span::from_secs(2) {
-                    self.drain(now, arrived, sample.delay, given);
-                } else {
-                    let rounds = rounds + 1;
-                    self.state = State::Drain { since, level, rounds, delay };
-                }
-            }
-            State::Drain { since, level, rounds, delay } => {
-                // What arrives while the queue is full is the bottleneck's own rate.
-                let level = if queued { level.min(arrived) } else { level };
-                let delay = delay.max(sample.delay);
-                self.state = State::Drain { since, level, rounds, delay };
-            }
-            State::Climb { clean, queued_since } if fresh => {
-                self.step(now, clean, queued_since, queued, follows, arrived, given);
-            }
+            State::Open => self.watch(now, verdict, given),
+            State::Drain { .. } if fresh => self.drained(now, verdict, given),
+            State::Drain { .. } => self.draining(verdict),
+            State::Climb { .. } if fresh => self.climb(now, verdict, given),
             State::Climb { .. } => {}
         }
-        if let State::Drain { level, .. } = self.state {
+    }
+
+    fn weigh(&mut self, sample: &Sample, given: &Conditions) -> Verdict {
+        let sent = sample.sent.per(sample.sent_in).as_f64().max(1.0);
+        let arrived = sample.arrived.per(sample.arrived_in).as_f64();
+        let threshold = DELAY_FLOOR.max(given.rtt_least / 16);
+        let queued = sample.delay > threshold;
+        let ratio = arrived / sent;
+        if sample.delay < threshold / 3 && ratio > POLICED {
+            self.usual += LEARN * (ratio.min(1.0) - self.usual);
+        }
+        Verdict {
+            carried: Rate::from_f64(arrived / self.usual),
+            follows: ratio / self.usual,
+            delay: sample.delay,
+            queued,
+        }
+    }
+
+    /// Without a bound: two samples in a row that do not follow make one.
+    fn watch(&mut self, now: Time, v: Verdict, given: &Conditions) {
+        let overloaded = (v.queued && v.follows < FOLLOWS) || v.follows < POLICED;
+        self.suspicion = if overloaded { self.suspicion + 1 } else { 0 };
+        if self.suspicion >= 2 {
+            self.suspicion = 0;
+            self.drain(now, v, given);
+        }
+    }
+
+    fn drain(&mut self, now: Time, v: Verdict, given: &Conditions) {
+        self.state = State::Drain { since: now, level: v.carried, rounds: 0, peak: v.delay };
+        self.set_bound(v.carried.scale(DRAIN), given);
+    }
+
+    /// What arrives while our queue is still full is the bottleneck's own rate.
+    fn draining(&mut self, v: Verdict) {
+        if let State::Drain { since, level, rounds, peak } = self.state {
+            let level = if v.queued { level.min(v.carried) } else { level };
+            self.state = State::Drain { since, level, rounds, peak: peak.max(v.delay) };
             self.bound = level.scale(DRAIN);
         }
     }
 
-    #[allow(clippy::too_many_arguments)]
-    fn step(
-        &mut self,
-        now: Time,
-        clean: u32,
-        queued_since: Option<Time>,
-        queued: bool,
-        follows: f64,
-        arrived: Rate,
-        given: &Conditions,
-    ) {
-        if (queued && follows < FOLLOWS + 0.02) || follows < POLICED {
-            if now >= self.tolerate_until || follows < FOLLOWS {
-                self.climb(arrived.min(self.bound).scale(0.9), given);
-                return;
-            }
-        }
-        if queued {
-            let since = queued_since.unwrap_or(now);
-            if now.since(since) > STANDING && now >= self.tolerate_until {
-                self.drain(now, arrived, Span::ZERO, given);
-            } else {
-                self.state = State::Climb { clean: 0, queued_since: Some(since) };
-            }
+    /// The effect of draining is seen: the queue is gone, or it is not ours, or it needs longer.
+    fn drained(&mut self, now: Time, v: Verdict, given: &Conditions) {
+        let State::Drain { since, level, rounds, peak } = self.state else { return };
+        let stays = rounds >= PATIENCE_ROUNDS && v.delay * 8 > peak * 7;
+        if v.queued && stays && v.follows >= FOLLOWS {
+            self.tolerate(now);
+        } else if v.queued && now.since(since) > DRAIN_MOST {
+            self.drain(now, v, given);
+            return;
+        } else if v.queued {
+            self.state = State::Drain { since, level, rounds: rounds + 1, peak };
             return;
         }
-        let clean = clean + 1;
+        self.state = State::Climb { clean: 0, cuts: 0 };
+        self.set_bound(level.scale(RESUME), given);
+    }
+
+    fn climb(&mut self, now: Time, v: Verdict, given: &Conditions) {
+        let State::Climb { clean, cuts } = self.state else { return };
+        let overloaded = (v.queued && v.follows < FOLLOWS) || v.follows < POLICED;
+        if !v.queued && !overloaded {
+            self.foreign_hold = FOREIGN_HOLD;
+            self.step(clean + 1, given);
+            return;
+        }
+        if !overloaded && now < self.tolerate_until {
+            self.state = State::Climb { clean: 0, cuts };
+            return;
+        }
+        if cuts >= PATIENCE_ROUNDS && !overloaded {
+            self.tolerate(now);
+            self.state = State::Climb { clean: 0, cuts: 0 };
+            return;
+        }
+        self.state = State::Climb { clean: 0, cuts: cuts + 1 };
+        self.set_bound(v.carried.min(self.bound).scale(CUT), given);
+    }
+
+    fn step(&mut self, clean: u32, given: &Conditions) {
         let doubling = 1u64 << (clean.saturating_sub(CAUTIOUS) / 3).min(6);
         let step = match given.aim {
             // Nobody says what there is to be had.
             Rate::UNLIMITED => STEP_UNKNOWN.saturating_add(self.bound.scale(0.005)),
             aim => aim.scale(STEP),
         };
-        let step = step.scale(doubling as f64);
-        self.bound = self.bound.saturating_add(step);
-        self.changed_pn = given.next_pn;
-        self.state = State::Climb { clean, queued_since: None };
-        if self.bound.as_f64() > 1.5 * given.aim.as_f64() {
+        self.state = State::Climb { clean, cuts: 0 };
+        self.set_bound(self.bound.saturating_add(step.scale(doubling as f64)), given);
+        if self.bound.as_f64() > LIFT * given.aim.as_f64() {
             self.state = State::Open;
             self.bound = Rate::UNLIMITED;
-            self.suspicion = 0;
         }
     }
 
-    fn drain(&mut self, now: Time, level: Rate, delay: Span, given: &Conditions) {
-        self.state = State::Drain { since: now, level, rounds: 0, delay };
-        self.changed_pn = given.next_pn;
-        self.suspicion = 0;
+    /// The queue is others' work: live with it for a while.
+    fn tolerate(&mut self, now: Time) {
+        self.tolerate_until = now + self.foreign_hold;
+        self.foreign_hold = (self.foreign_hold * 2).min(FOREIGN_HOLD_MOST);
     }
 
-    fn climb(&mut self, bound: Rate, given: &Conditions) {
+    fn set_bound(&mut self, bound: Rate, given: &Conditions) {
         self.bound = bound;
         self.changed_pn = given.next_pn;
-        self.state = State::Climb { clean: 0, queued_since: None };
     }
 }
 

@@ -36,11 +36,6 @@ impl Arrivals {
         if self.gaps.remove_one(pn) { Ok(()) } else { Err(Discard::Replayed) }
     }
 
-    /// One above the largest packet number seen.
-    pub fn next(&self) -> u64 {
-        self.next
-    }
-
     fn forget_oldest(&mut self) {
         while self.gaps.pieces() > GAPS_REMEMBERED {
             let Some(oldest) = self.gaps.iter().next() else { return };

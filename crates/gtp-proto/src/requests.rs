@@ -58,7 +58,6 @@ pub(crate) struct Asker {
     settled: [Progress; 2],
     /// What losses have been looked for up to.
     searched: [Progress; 2],
-    lost: u64,
 }
 
 impl Asker {
@@ -76,7 +75,6 @@ impl Asker {
             reached: [Progress::default(); 2],
             settled: [Progress::default(); 2],
             searched: [Progress::default(); 2],
-            lost: 0,
         }
     }
 
@@ -92,11 +90,6 @@ impl Asker {
     /// Units assigned and not here.
     pub fn outstanding(&self) -> u64 {
         self.missing.len()
-    }
-
-    /// Units found lost so far.
-    pub fn lost(&self) -> u64 {
-        self.lost
     }
 
     /// Takes a unit in; false if it was not wanted.
@@ -176,7 +169,7 @@ impl Asker {
                     break;
                 };
                 for lost in self.missing.within(sent) {
-                    self.lost += self.repair.insert(lost);
+                    self.repair.insert(lost);
                 }
             }
         }

@@ -459,9 +459,8 @@ impl SinkSession {
     fn feedback(&mut self, now: Time, head: &mut Vec<u8>) -> Transmit {
         let (received, packets) = self.receipt.counted();
         let (receipt, missing) = self.receipt.finish(&self.arrivals);
-        if packets > 0 {
-            self.measured.add(Bytes(received.0 / packets * missing));
-        }
+        let mean = received.0.checked_div(packets).unwrap_or(0);
+        self.measured.add(Bytes(mean * missing));
         self.measured.roll(now, self.grant.interval);
         self.counters.lost += missing;
         let (echo_at, echo_hold) = match self.heard_at {

@@ -417,7 +417,6 @@ impl SourceSession {
             aim: self.target.offer.min(self.heard.offer).min(self.config.max_rate),
             rtt: self.rtt.smoothed(),
             rtt_least: self.rtt.least(),
-            interval: self.heard.interval,
             next_pn: self.numbering.upcoming(),
         }
     }

@@ -49,71 +49,50 @@ fn one(rtt_ms: u64, loss: f64, middle: Option<(u64, u64)>, capacity: Rate) -> (W
 }
 
 #[test]
-fn a_lone_session_reaches_its_grant_within_six_round_trips() {
+fn a_lone_session_reaches_its_grant_within_six_round_trips_and_two_intervals() {
     let (mut world, flow) = one(60, 0.0, None, Rate::from_mbps(630));
-    world.run_for(Span::from_millis(2_000));
-    for i in 0..20 {
-        let t = f64::from(i) * 0.05;
-        println!("{t:.2} {:.1}", mbit(world.rate(flow, t, t + 0.05)));
-    }
-    println!("first {:?}", world.flows[flow].first_data);
+    world.run_for(Span::from_secs(2));
+    let first = world.flows[flow].first_data.expect("data").since(world::START).as_secs_f64();
+    let reached = first + 6.0 * 0.060 + 2.0 * 0.030;
+    assert!(mbit(world.rate(flow, reached, reached + 0.05)) > 0.95 * 630.0);
     assert!(mbit(world.rate(flow, 1.0, 2.0)) > 0.99 * 630.0);
 }
 
 #[test]
-fn random_loss_does_not_lower_the_rate() {
+fn random_loss_does_not_lower_the_rate_and_nothing_comes_twice() {
     for loss in [0.001, 0.01, 0.05] {
         let (mut world, flow) = one(60, loss, None, Rate::from_mbps(630));
-        world.run_for(Span::from_millis(4_000));
+        world.run_for(Span::from_secs(4));
         let rate = mbit(world.rate(flow, 1.0, 4.0));
-        println!(
-            "loss {loss}: {rate:.1} bound {:?} dup {:?}",
-            world.flows[flow].source.path_bound(),
-            world.flows[flow].sink.counters()
-        );
         assert!(rate > 0.985 * 630.0 * (1.0 - loss), "loss {loss}: {rate}");
+        assert!(world.flows[flow].source.path_bound().is_unlimited());
+        assert_eq!(world.flows[flow].sink.counters().duplicates, 0);
     }
 }
 
 #[test]
-fn a_hidden_bottleneck_is_found_and_filled_without_loss() {
-    for (queue_ms, loss) in [(100, 0.0), (20, 0.0), (5, 0.0), (100, 0.01), (5, 0.01)] {
+fn a_hidden_bottleneck_is_found_and_filled_with_little_loss() {
+    for (queue_ms, loss) in [(100, 0.0), (20, 0.0), (100, 0.01), (20, 0.01)] {
         let (mut world, flow) = one(60, loss, Some((300, queue_ms)), Rate::from_mbps(630));
-        world.run_for(Span::from_millis(2_000));
-        let before = world.links[3].stats().clone();
-        for i in 0..40 {
-            let t = f64::from(i) * 0.1;
-            world.run_for(Span::from_millis(200));
-            print!(
-                "{:.0}/{:.0} ",
-                mbit(world.rate(flow, 2.0 + 2.0 * t, 2.2 + 2.0 * t)),
-                world.flows[flow].source.path_bound().as_f64() / 1e6
-            );
-        }
-        println!();
-        let after = world.links[3].stats().clone();
+        world.run_for(Span::from_secs(2));
+        let before = *world.links[3].stats();
+        world.run_for(Span::from_secs(8));
+        let after = *world.links[3].stats();
         let rate = mbit(world.rate(flow, 2.0, 10.0));
-        println!("queue {queue_ms} loss {loss}: {rate:.1} {before:?} {after:?}");
-        assert!(rate > 0.9 * 300.0);
+        assert!(rate > 0.9 * 300.0, "queue {queue_ms} ms, loss {loss}: {rate}");
+        let dropped = after.drops.queue.packets - before.drops.queue.packets;
+        let offered = after.offered.packets - before.offered.packets;
+        assert!(dropped as f64 / (offered as f64) < 0.005, "{dropped} of {offered}");
     }
 }
 
 #[test]
-fn an_unstated_capacity_is_found_and_held() {
+fn an_unstated_capacity_is_found_and_held_without_loss() {
     let (mut world, flow) = one(60, 0.0, None, Rate::UNLIMITED);
-    world.run_for(Span::from_millis(2_000));
-    let before = world.links[0].stats().clone();
-    for i in 0..10 {
-        let t = 2.0 + f64::from(i) * 0.5;
-        world.run_for(Span::from_millis(500));
-        print!(
-            "{:.0}/{:.0} ",
-            mbit(world.rate(flow, t, t + 0.5)),
-            world.flows[flow].source.path_bound().as_f64() / 1e6
-        );
-    }
-    let after = world.links[0].stats().clone();
+    world.run_for(Span::from_secs(2));
+    let before = world.links[0].stats().drops.queue.packets;
+    world.run_for(Span::from_secs(5));
+    assert_eq!(world.links[0].stats().drops.queue.packets, before);
     let rate = mbit(world.rate(flow, 2.0, 7.0));
-    println!("{rate:.1} {before:?} {after:?}");
-    assert!(rate > 0.9 * 700.0);
+    assert!(rate > 0.9 * 700.0, "{rate}");
 }

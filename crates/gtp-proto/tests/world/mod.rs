@@ -21,6 +21,9 @@ pub const UNIT: u16 = 1_400;
 /// Length of one bin of a flow's record.
 pub const BIN: Span = Span::from_millis(10);
 
+/// When every world begins.
+pub const START: Time = Time::from_nanos(1_000_000_000);
+
 pub struct Host {
     pub out: Agent,
     pub inn: Agent,
@@ -100,7 +103,7 @@ pub struct FlowSpec {
 impl World {
     pub fn new() -> World {
         World {
-            now: Time::from_nanos(1_000_000_000),
+            now: START,
             links: Vec::new(),
             hosts: Vec::new(),
             flows: Vec::new(),
@@ -203,7 +206,7 @@ impl World {
     }
 
     pub fn elapsed(&self) -> f64 {
-        self.now.since(Time::from_nanos(1_000_000_000)).as_secs_f64()
+        self.now.since(START).as_secs_f64()
     }
 
     fn next_time(&self) -> Time {
@@ -265,7 +268,7 @@ impl World {
             if let Ok(Received::Unit { payload, .. }) = outcome {
                 flow.payload += payload.len() as u64;
                 flow.first_data.get_or_insert(now);
-                let since = now.since(Time::from_nanos(1_000_000_000));
+                let since = now.since(START);
                 let bin = (since.as_nanos() / BIN.as_nanos()) as usize;
                 if flow.bins.len() <= bin {
                     flow.bins.resize(bin + 1, 0);
