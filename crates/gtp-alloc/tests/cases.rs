@@ -47,7 +47,11 @@ impl Case {
             let mut words = line.split_whitespace();
             match words.next() {
                 None => {}
-                Some("node") => words.for_each(|w| drop(case.node(w))),
+                Some("node") => {
+                    for word in words {
+                        case.node(word);
+                    }
+                }
                 Some("sum") => case.sum = words.next().map(number),
                 Some("path") => {
                     let (path, cell) = line[4..].split_once(" : ").expect("path … : cell");
