@@ -5,6 +5,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use gtp_alloc::{Bytes, Rate, Span};
 use gtp_proto::{FlowId, Law, LimitedBy, Role};
@@ -138,12 +139,22 @@ pub enum TransferEvent {
         /// The block.
         block: u64,
     },
+    /// Every session that there is has sent this block wrong, the last of them now, so it cannot
+    /// be had. The transfer has ended; what is complete is kept for a resume.
+    Unobtainable {
+        /// The session it came from last.
+        flow: FlowId,
+        /// The file's place in the manifest.
+        file: u32,
+        /// The block.
+        block: u64,
+    },
     /// A file has its final name.
     FileDone {
         /// The file's place in the manifest.
         file: u32,
-        /// Its BLAKE3 hash.
-        root: Value,
+        /// Its BLAKE3 hash; `None` when it was there before, complete under its name.
+        root: Option<Value>,
     },
     /// Every block is here and good; files that wait need [`super::TransferHandle::finish_files`].
     AllBlocks,
@@ -229,5 +240,28 @@ impl SourceProgress {
             rtt: Span::ZERO,
             loss_ratio: 0.0,
         }
+    }
+}
+
+/// Datagrams that came to nothing since the host's start. All are normal on an open network; they
+/// are counted so that an attack, or a wrong address, can be seen.
+#[derive(Debug, Default)]
+pub struct Drops {
+    /// Not in the protocol's format.
+    pub malformed: AtomicU64,
+    /// Of no session here, or not from where the session's peer may be.
+    pub unknown: AtomicU64,
+    /// They did not open under the session's key.
+    pub forged: AtomicU64,
+    /// Authentic, but seen before, too late, or not wanted any more.
+    pub discarded: AtomicU64,
+    /// Not sent, because the network or the kernel refused them.
+    pub unsent: AtomicU64,
+}
+
+impl Drops {
+    /// The kernel refused what was to be sent.
+    pub(super) fn count_unsent(&self) {
+        self.unsent.fetch_add(1, Ordering::Relaxed);
     }
 }

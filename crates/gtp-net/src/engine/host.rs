@@ -22,8 +22,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::oneshot;
 
 use super::api::{
-    HostConfig, SessionOpen, SocketId, SourceEvent, SourceOpen, SourceProgress, TransferEvent,
-    TransferOpen, TransferProgress,
+    Drops, HostConfig, SessionOpen, SocketId, SourceEvent, SourceOpen, SourceProgress,
+    TransferEvent, TransferOpen, TransferProgress,
 };
 use super::command::{NewSource, NewTransfer, Notice, Notices, TransferId};
 use super::reader::{self, ReadJob, ReadJobs};
@@ -39,6 +39,7 @@ struct Shared {
     names: AtomicU32,
     sessions: Mutex<VecDeque<u32>>,
     clock: Clock,
+    drops: Arc<Drops>,
 }
 
 impl Drop for Shared {
@@ -56,12 +57,14 @@ impl Host {
         let poller = Poller::new()?;
         let (queue, inbox) = mpsc::channel();
         let notices = Notices::new(queue, poller.waker());
-        run::spawn(config, poller, inbox, notices.clone())?;
+        let drops = Arc::new(Drops::default());
+        run::spawn(config, poller, inbox, notices.clone(), drops.clone())?;
         Ok(Host(Arc::new(Shared {
             notices,
             names: AtomicU32::new(1),
             sessions: Mutex::new(VecDeque::new()),
             clock: Clock::start(),
+            drops,
         })))
     }
 
@@ -136,6 +139,11 @@ impl Host {
     /// The engine's clock.
     pub fn clock(&self) -> Clock {
         self.0.clock
+    }
+
+    /// Counters of the datagrams that came to nothing.
+    pub fn drops(&self) -> &Drops {
+        &self.0.drops
     }
 
     fn name(&self) -> u32 {

@@ -26,7 +26,7 @@ pub(super) enum Loaded {
     /// The block that begins with this unit.
     Block { first_unit: u64, content_and_trailer: Vec<u8> },
     /// Reading failed.
-    Failed { first_unit: u64, error: SourceError },
+    Failed { error: SourceError },
 }
 
 /// The way to a reader.
@@ -48,7 +48,7 @@ pub(super) fn spawn(flow: FlowId, object: Object, notices: Notices) -> ReadJobs 
     let thread = std::thread::Builder::new().name("gtp-reader".into());
     if let Err(source) = thread.spawn(move || read(flow, object, &jobs, &own)) {
         let error = SourceError::Read { path: "the object".into(), source };
-        notices.send(Notice::Loaded(flow, Loaded::Failed { first_unit: 0, error }));
+        notices.send(Notice::Loaded(flow, Loaded::Failed { error }));
     }
     ReadJobs(jobs_in)
 }
@@ -65,7 +65,7 @@ fn read(flow: FlowId, mut object: Object, jobs: &Receiver<ReadJob>, notices: &No
             ReadJob::Load { file, block, first_unit, mut buffer } => {
                 let loaded = match object.load_block(file, block, &mut buffer) {
                     Ok(()) => Loaded::Block { first_unit, content_and_trailer: buffer },
-                    Err(error) => Loaded::Failed { first_unit, error },
+                    Err(error) => Loaded::Failed { error },
                 };
                 notices.send(Notice::Loaded(flow, loaded));
             }

@@ -1,19 +1,200 @@
 //! The engine's thread: the one loop around sockets, core and workers.
+//!
+//! Take in all that is there, do what is due, send all that may leave, wait. Everything that can
+//! be decided is decided in [`Driver`]; here bytes only move.
 
 use std::io;
-use std::sync::mpsc::Receiver;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, TryRecvError};
 
+use gtp_alloc::{Span, Time};
+use gtp_sys::Clock;
+use gtp_sys::udp::{ReceiveBatch, Sent, UdpSocket};
 use gtp_sys::wake::Poller;
 
-use super::api::HostConfig;
+use super::api::{Drops, HostConfig, SocketId};
+use super::batch::Batch;
 use super::command::{Notice, Notices};
+use super::driver::Driver;
+use super::envelope::Destination;
+
+struct Engine {
+    clock: Clock,
+    poller: Poller,
+    inbox: Receiver<Notice>,
+    driver: Driver,
+    sockets: Vec<(SocketId, UdpSocket)>,
+    ready: Vec<bool>,
+    received: ReceiveBatch,
+    outgoing: Batch,
+    /// What the kernel had no room for: the destination, and runs of `outgoing` already sent.
+    stuck: Option<(Destination, usize)>,
+    leave_by: Time,
+    drops: Arc<Drops>,
+}
+
+/// Receive calls per socket before sending gets its turn: 4 MiB, 2 ms at 16 Gbit/s.
+const RECEIVES: usize = 4;
+/// Notices taken before the sockets get their turn.
+const NOTICES: usize = 256;
+/// A full socket is tried again after this: 64 KB at 5 Gbit/s.
+const RETRY: Span = Span::from_micros(100);
+/// How long an ending host says farewell.
+const FAREWELL: Span = Span::from_millis(1_500);
 
 /// Starts the thread.
+///
+/// # Errors
+/// When the system gives no thread.
 pub(super) fn spawn(
-    _config: HostConfig,
-    _poller: Poller,
-    _inbox: Receiver<Notice>,
-    _notices: Notices,
+    config: HostConfig,
+    poller: Poller,
+    inbox: Receiver<Notice>,
+    notices: Notices,
+    drops: Arc<Drops>,
 ) -> io::Result<()> {
+    let thread = std::thread::Builder::new().name("gtp-engine".into());
+    thread.spawn(move || {
+        Poller::sharpen_timers();
+        let clock = Clock::start();
+        let driver = Driver::new(clock.now(), config, notices, drops.clone());
+        let engine = Engine {
+            clock,
+            poller,
+            inbox,
+            driver,
+            sockets: Vec::new(),
+            ready: Vec::new(),
+            received: ReceiveBatch::new(),
+            outgoing: Batch::default(),
+            stuck: None,
+            leave_by: Time::MAX,
+            drops,
+        };
+        engine.run();
+    })?;
     Ok(())
+}
+
+impl Engine {
+    fn run(mut self) {
+        loop {
+            let inbox = self.take_notices();
+            if inbox == Inbox::Closed {
+                return;
+            }
+            self.receive();
+            let now = self.clock.now();
+            self.driver.handle_timeout(now);
+            self.send(now);
+            self.driver.flush_events(now);
+            if self.driver.has_left() || self.leave_by <= now {
+                return;
+            }
+            if inbox == Inbox::Empty {
+                self.wait();
+            }
+        }
+    }
+
+    fn take_notices(&mut self) -> Inbox {
+        let now = self.clock.now();
+        for _ in 0..NOTICES {
+            match self.inbox.try_recv() {
+                Ok(Notice::AddSocket(id, socket)) => {
+                    self.sockets.push((id, socket));
+                    self.ready.push(true);
+                }
+                Ok(notice) => self.driver.handle_notice(now, notice),
+                Err(TryRecvError::Empty) => return Inbox::Empty,
+                Err(TryRecvError::Disconnected) => return Inbox::Closed,
+            }
+            if self.driver.is_leaving() && self.leave_by == Time::MAX {
+                self.leave_by = now + FAREWELL;
+            }
+        }
+        Inbox::MoreToCome
+    }
+
+    fn receive(&mut self) {
+        for ((id, socket), ready) in self.sockets.iter().zip(&mut self.ready) {
+            let mut calls = 0;
+            while *ready && calls < RECEIVES {
+                calls += 1;
+                match socket.receive(&mut self.received) {
+                    Ok(true) => {
+                        let now = self.clock.now();
+                        for (origin, datagram) in self.received.datagrams() {
+                            self.driver.handle_datagram(now, *id, origin, datagram);
+                        }
+                    }
+                    Ok(false) => *ready = false,
+                    // An answer of the network to what was sent; what follows may be a datagram.
+                    Err(_) => {}
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, now: Time) {
+        if let Some((destination, sent)) = self.stuck.take() {
+            self.send_batch(destination, sent);
+        }
+        while self.stuck.is_none() {
+            match self.driver.poll_batch(now, &mut self.outgoing) {
+                Some(destination) => self.send_batch(destination, 0),
+                None => return,
+            }
+        }
+    }
+
+    fn send_batch(&mut self, destination: Destination, sent: usize) {
+        let socket = self.sockets.iter().find(|(id, _)| *id == destination.socket);
+        let Some((_, socket)) = socket else { return };
+        for (done, run) in self.outgoing.runs().iter().enumerate().skip(sent) {
+            let bytes = self.outgoing.bytes(run);
+            let piece = run.segment * socket.max_segments().max(1);
+            for piece in bytes.chunks(piece.max(1)) {
+                match socket.send(destination.to, destination.from, run.segment, piece) {
+                    Sent::Taken => {}
+                    Sent::Full if piece.len() == bytes.len() => {
+                        self.stuck = Some((destination, done));
+                        return;
+                    }
+                    Sent::Full | Sent::TooLong | Sent::Refused => self.drops.count_unsent(),
+                }
+            }
+        }
+    }
+
+    fn wait(&mut self) {
+        let more = self.ready.iter().any(|&ready| ready);
+        let now = self.clock.now();
+        let until = self.driver.poll_timeout().min(self.leave_by);
+        let timeout = if more {
+            Some(Span::ZERO)
+        } else if self.stuck.is_some() {
+            Some(RETRY.min(until.since(now).max(RETRY)))
+        } else if until == Time::MAX {
+            None
+        } else {
+            Some(until.since(now))
+        };
+        if timeout == Some(Span::ZERO) && more {
+            return;
+        }
+        let fds: Vec<_> = self.sockets.iter().map(|(_, socket)| socket.as_fd()).collect();
+        if let Err(error) = self.poller.wait(&fds, &mut self.ready, timeout) {
+            tracing::error!("waiting failed: {error}");
+        }
+    }
+}
+
+/// How the inbox was left.
+#[derive(PartialEq, Eq)]
+enum Inbox {
+    Empty,
+    MoreToCome,
+    Closed,
 }

@@ -1,0 +1,198 @@
+//! Blocks that are being put together from units.
+//!
+//! A block is opened when its units are asked for, gets its buffer with the first unit that
+//! arrives, and leaves whole. Buffers are used again, so memory is touched once. Whether a unit is
+//! wanted is the core's question; where it goes and how long it must be is answered here.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use gtp_proto::FlowId;
+use gtp_store::Row;
+
+/// All open blocks of one transfer, by their first unit.
+#[derive(Default)]
+pub(super) struct Assembly {
+    open: BTreeMap<u64, Block>,
+    spare: Vec<Vec<u8>>,
+}
+
+/// One open block.
+struct Block {
+    units: Range<u64>,
+    file: u32,
+    block: u64,
+    bytes: Vec<u8>,
+    /// One bit a unit.
+    present: Vec<u64>,
+    missing: u64,
+    brought: Vec<(FlowId, u64)>,
+}
+
+/// A block that has all its units.
+pub(super) struct Whole {
+    pub units: Range<u64>,
+    pub file: u32,
+    pub block: u64,
+    pub bytes: Vec<u8>,
+    /// Payload bytes that each session brought.
+    pub brought: Vec<(FlowId, u64)>,
+}
+
+/// What became of a unit.
+pub(super) enum Placed {
+    /// It is in place.
+    Kept,
+    /// It was the last of its block.
+    Completed(Whole),
+    /// It is here already, or its block is not open any more.
+    Superfluous,
+    /// Its length is not that of the unit it says it is.
+    WrongLength,
+}
+
+impl Assembly {
+    /// How many blocks are open.
+    pub fn len(&self) -> usize {
+        self.open.len()
+    }
+
+    /// Whether the block of `unit` is open.
+    pub fn is_open(&self, unit: u64) -> bool {
+        self.open.range(..=unit).next_back().is_some_and(|(_, block)| block.units.contains(&unit))
+    }
+
+    /// Opens the block of `unit` if it is not.
+    pub fn open(&mut self, row: &Row, unit: u64) {
+        if self.is_open(unit) {
+            return;
+        }
+        let Some(place) = row.locate(unit) else { return };
+        let Some(units) = row.block_units(place.file, place.block) else { return };
+        let missing = units.end - units.start;
+        self.open.insert(
+            units.start,
+            Block {
+                units,
+                file: place.file,
+                block: place.block,
+                bytes: Vec::new(),
+                present: vec![0; missing.div_ceil(64) as usize],
+                missing,
+                brought: Vec::new(),
+            },
+        );
+    }
+
+    /// Puts a unit in its place.
+    pub fn place(&mut self, row: &Row, flow: FlowId, unit: u64, payload: &[u8]) -> Placed {
+        let Some((&first, block)) = self.open.range_mut(..=unit).next_back() else {
+            return Placed::Superfluous;
+        };
+        if !block.units.contains(&unit) {
+            return Placed::Superfluous;
+        }
+        if block.bytes.is_empty() {
+            let framed = row.block_content(block.file, block.block).unwrap_or(0) as usize
+                + gtp_store::TRAILER;
+            block.bytes = self.spare.pop().unwrap_or_default();
+            block.bytes.resize(framed, 0);
+        }
+        let index = unit - first;
+        let start = (index * u64::from(row.unit_payload())) as usize;
+        let end = block.bytes.len().min(start + usize::from(row.unit_payload()));
+        if payload.len() != end - start {
+            return Placed::WrongLength;
+        }
+        let (word, bit) = ((index / 64) as usize, 1 << (index % 64));
+        if block.present[word] & bit != 0 {
+            return Placed::Superfluous;
+        }
+        block.present[word] |= bit;
+        block.missing -= 1;
+        block.bytes[start..end].copy_from_slice(payload);
+        block.credit(flow, payload.len() as u64);
+        if block.missing > 0 {
+            return Placed::Kept;
+        }
+        match self.open.remove(&first) {
+            Some(block) => Placed::Completed(block.whole()),
+            None => Placed::Superfluous,
+        }
+    }
+
+    /// Nobody is asked for the missing units of `range` any more: blocks of it of which nothing
+    /// has arrived need no room.
+    pub fn give_back(&mut self, range: Range<u64>) {
+        let from = self.open.range(..=range.start).next_back().map_or(range.start, |(&at, _)| at);
+        let untouched = |block: &Block| block.brought.is_empty();
+        let idle: Vec<u64> = self
+            .open
+            .range(from..range.end)
+            .filter(|(_, block)| untouched(block))
+            .map(|(&first, _)| first)
+            .collect();
+        for first in idle {
+            self.open.remove(&first);
+        }
+    }
+
+    /// A buffer can be used again.
+    pub fn recycle(&mut self, bytes: Vec<u8>) {
+        self.spare.push(bytes);
+    }
+}
+
+impl Block {
+    fn credit(&mut self, flow: FlowId, bytes: u64) {
+        match self.brought.iter_mut().find(|(id, _)| *id == flow) {
+            Some((_, sum)) => *sum += bytes,
+            None => self.brought.push((flow, bytes)),
+        }
+    }
+
+    fn whole(self) -> Whole {
+        let Block { units, file, block, bytes, brought, .. } = self;
+        Whole { units, file, block, bytes, brought }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gtp_store::{BLOCK, TRAILER};
+
+    #[test]
+    fn units_in_any_order_make_the_block_and_each_counts_once() {
+        let row = Row::new(&[BLOCK + 3_000], 1_400).unwrap();
+        let units = row.block_units(0, 1).unwrap();
+        let bytes: Vec<u8> = (0..3_000 + TRAILER).map(|i| i as u8).collect();
+        let mut assembly = Assembly::default();
+        assembly.open(&row, units.start + 1);
+        let part = |i: usize| &bytes[i * 1_400..bytes.len().min((i + 1) * 1_400)];
+        let mut place =
+            |flow, i: usize| assembly.place(&row, flow, units.start + i as u64, part(i));
+        assert!(matches!(place(7, 2), Placed::Kept));
+        assert!(matches!(place(7, 2), Placed::Superfluous));
+        assert!(matches!(place(8, 0), Placed::Kept));
+        let Placed::Completed(whole) = place(7, 1) else { panic!("the block is whole") };
+        assert_eq!((whole.file, whole.block, &whole.bytes), (0, 1, &bytes));
+        assert_eq!(whole.brought, [(7, 232 + 1_400), (8, 1_400)]);
+        assert_eq!(assembly.len(), 0);
+    }
+
+    #[test]
+    fn a_unit_of_another_length_or_of_a_closed_block_is_not_kept() {
+        let row = Row::new(&[2 * BLOCK], 1_400).unwrap();
+        let mut assembly = Assembly::default();
+        assembly.open(&row, 0);
+        for len in [1, 1_399, 1_401, 9_000] {
+            let placed = assembly.place(&row, 1, 0, &vec![0; len]);
+            assert!(matches!(placed, Placed::WrongLength));
+        }
+        let other = row.block_units(0, 1).unwrap().start;
+        assert!(matches!(assembly.place(&row, 1, other, &[0; 1_400]), Placed::Superfluous));
+        assembly.give_back(0..1);
+        assert_eq!(assembly.len(), 0);
+    }
+}

@@ -1,0 +1,144 @@
+//! Who is asked for what: the transfer's regular look at its sessions.
+//!
+//! Each session gets as much new work as its rate will bring soon, the lowest units first, within
+//! memory and the sink's window. Sessions that fall silent or would end late give theirs back.
+
+use gtp_alloc::{Span, Time};
+use gtp_proto::group::Member;
+use gtp_proto::{FlowId, Group};
+use gtp_store::{Row, Window};
+
+use super::sink_side::{PATIENCE, SILENCE_MOST, State};
+use super::table::Table;
+use super::transfer::{Phase, Transfer, live};
+
+/// A session is given more work when it wants this part of what it has: small requests cost as
+/// much as large ones.
+const REFILL: u64 = 4;
+
+impl Transfer {
+    /// Gives work to the sessions that have too little.
+    pub fn top_up(&mut self, now: Time, interval: Span, table: &mut Table) {
+        self.dirty = false;
+        if self.phase != Phase::Moving {
+            return;
+        }
+        let flows: Vec<FlowId> = self.flows.iter().map(|record| record.flow).collect();
+        for flow in flows {
+            let Some(plan) = &self.plan else { return };
+            let Some(sink) = table.sink(flow) else { continue };
+            if sink.state != State::Live {
+                continue;
+            }
+            let member = sink.member(interval);
+            let packet = sink.packet(plan.row.unit_payload());
+            let wanted = Group::appetite(&member, packet);
+            if wanted * REFILL >= member.outstanding && wanted > 0 {
+                self.assign(now, flow, wanted, table);
+            }
+        }
+    }
+
+    fn assign(&mut self, now: Time, flow: FlowId, mut wanted: u64, table: &mut Table) {
+        while wanted > 0 {
+            let writing = self.writing.len();
+            let (most, window) = (self.most_blocks, self.window);
+            let Some(plan) = &mut self.plan else { return };
+            let row = &plan.row;
+            let limit = unit_limit(row, window);
+            let block_end = |unit| row.block_of(unit).map_or(unit + 1, |units| units.end);
+            let Some(range) = plan.group.take(flow, limit, block_end) else { return };
+            let held = plan.assembly.len() + writing;
+            // Blocks behind the front were begun before, and waiting for them frees memory.
+            if range.start >= plan.front && held >= most {
+                plan.group.give_back(&gtp_proto::RangeSet::from_iter([range]));
+                self.note_memory_limit(now, held);
+                return;
+            }
+            plan.assembly.open(row, range.start);
+            plan.front = plan.front.max(range.end);
+            wanted = wanted.saturating_sub(range.end - range.start);
+            if let Some(sink) = table.sink_mut(now, flow) {
+                sink.core.assign(range);
+            }
+        }
+    }
+
+    /// The regular look: silence, work given back, the tail.
+    pub fn upkeep(&mut self, now: Time, interval: Span, table: &mut Table) {
+        if self.phase == Phase::Moving {
+            self.check_silence(now, table);
+            self.collect_dropped(now, table);
+            self.check_tail(now, interval, table);
+            self.check_stalled(table);
+        }
+        self.top_up(now, interval, table);
+    }
+
+    fn check_silence(&mut self, now: Time, table: &mut Table) {
+        let silence =
+            |flow| table.sink(flow).map(|sink| (flow, sink.core.silence(now), sink.state));
+        let all: Vec<_> = live(&self.flows, table).filter_map(silence).collect();
+        let heard = |state| state == State::Live || state == State::Dropping;
+        let anyone = all.iter().any(|&(_, silence, state)| heard(state) && silence < PATIENCE);
+        for (flow, silence, state) in all {
+            if state == State::Opening {
+                continue;
+            }
+            if silence >= SILENCE_MOST {
+                self.lose(now, flow, "nothing was heard for 10 s", table);
+            } else if silence >= PATIENCE && anyone && heard(state) {
+                let missing = table.sink_mut(now, flow).map(|sink| sink.fall_silent());
+                self.take_back(&missing.unwrap_or_default());
+            }
+        }
+    }
+
+    /// Sessions that have let go of their work can be given new work.
+    fn collect_dropped(&mut self, now: Time, table: &mut Table) {
+        let flows: Vec<FlowId> = live(&self.flows, table).collect();
+        for flow in flows {
+            let Some(sink) = table.sink_mut(now, flow) else { continue };
+            let back = match sink.state {
+                State::Dropping => sink.core.poll_dropped(),
+                State::Silent if sink.core.silence(now) < PATIENCE => sink.core.poll_dropped(),
+                State::Silent | State::Opening | State::Live | State::Parting => None,
+            };
+            if let Some(missing) = back {
+                sink.state = State::Live;
+                self.take_back(&missing);
+            }
+        }
+    }
+
+    /// At the end of an object: a session that would be busy long after the others lets go.
+    fn check_tail(&mut self, now: Time, interval: Span, table: &mut Table) {
+        let Some(plan) = &self.plan else { return };
+        let mut packet = None;
+        let members: Vec<Member> = live(&self.flows, table)
+            .filter_map(|flow| table.sink(flow))
+            .filter(|sink| sink.state == State::Live)
+            .map(|sink| {
+                packet = Some(sink.packet(plan.row.unit_payload()));
+                sink.member(interval)
+            })
+            .collect();
+        let Some(packet) = packet else { return };
+        if let Some(late) = plan.group.overloaded(&members, packet)
+            && let Some(sink) = table.sink_mut(now, late)
+        {
+            sink.core.ask_drop();
+            sink.state = State::Dropping;
+        }
+    }
+}
+
+/// The first unit that the sink does not take yet.
+fn unit_limit(row: &Row, window: Window) -> u64 {
+    match window {
+        Window::Any => row.units(),
+        Window::Blocks { end, .. } => {
+            row.block_units(0, end).map_or(row.units(), |units| units.start)
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! The blocks of an object that a source session holds ready.
+//!
+//! What will be asked for soon is read ahead, and what was sent lately is kept for a while, so
+//! that a lost unit is repaired without reading its block again. The cache knows blocks by their
+//! first unit; it does not know where they come from.
+
+use std::ops::Range;
+
+use gtp_proto::Supplied;
+use gtp_store::Row;
+
+/// Blocks at hand and on their way.
+#[derive(Default)]
+pub(super) struct Cache {
+    slots: Vec<Slot>,
+    /// The slot of the last unit that was supplied.
+    current: usize,
+    turn: u64,
+    spare: Vec<Vec<u8>>,
+    most: usize,
+    /// Blocks that the session has come to since the last read-ahead.
+    pub moved_on: usize,
+    /// Something was asked for that was not at hand.
+    pub hungry: bool,
+}
+
+struct Slot {
+    units: Range<u64>,
+    used: u64,
+    held: Held,
+}
+
+enum Held {
+    Reading,
+    Ready(Vec<u8>),
+}
+
+/// A block that is to be read.
+pub(super) struct Missing {
+    pub file: u32,
+    pub block: u64,
+    pub first_unit: u64,
+    pub buffer: Vec<u8>,
+}
+
+impl Cache {
+    /// Holds at most `most` blocks from now on.
+    pub fn set_most(&mut self, most: usize) {
+        self.most = most;
+    }
+
+    /// Whether the bytes of `unit` are at hand.
+    pub fn supply(&mut self, row: &Row, unit: u64) -> Supplied {
+        if unit >= row.units() {
+            return Supplied::NoSuchUnit;
+        }
+        match self.bytes(row, unit) {
+            Some(bytes) => Supplied::Ready(bytes.len() as u16),
+            None => {
+                self.hungry = true;
+                Supplied::NotYet
+            }
+        }
+    }
+
+    /// The bytes of `unit`, if they are at hand.
+    pub fn bytes(&mut self, row: &Row, unit: u64) -> Option<&[u8]> {
+        if !self.slots.get(self.current).is_some_and(|slot| slot.units.contains(&unit)) {
+            self.current = self.slots.iter().position(|slot| slot.units.contains(&unit))?;
+            self.moved_on += 1;
+            self.turn += 1;
+            self.slots[self.current].used = self.turn;
+        }
+        let slot = &self.slots[self.current];
+        match &slot.held {
+            Held::Reading => None,
+            Held::Ready(bytes) => {
+                let payload = usize::from(row.unit_payload());
+                let start = (unit - slot.units.start) as usize * payload;
+                bytes.get(start..bytes.len().min(start + payload))
+            }
+        }
+    }
+
+    /// Marks the block of `unit` as wanted soon. If it must be read, says so, and makes room.
+    pub fn want(&mut self, row: &Row, unit: u64) -> Wanted {
+        self.turn += 1;
+        if let Some(slot) = self.slots.iter_mut().find(|slot| slot.units.contains(&unit)) {
+            slot.used = self.turn;
+            return Wanted::Known(slot.units.end);
+        }
+        let Some(place) = row.locate(unit) else { return Wanted::Nowhere };
+        let Some(units) = row.block_units(place.file, place.block) else { return Wanted::Nowhere };
+        if self.slots.len() >= self.most && !self.evict() {
+            return Wanted::NoRoom;
+        }
+        let (first_unit, end) = (units.start, units.end);
+        self.slots.push(Slot { units, used: self.turn, held: Held::Reading });
+        let buffer = self.spare.pop().unwrap_or_default();
+        let missing = Missing { file: place.file, block: place.block, first_unit, buffer };
+        Wanted::Missing(missing, end)
+    }
+
+    /// A block was read.
+    pub fn loaded(&mut self, first_unit: u64, content_and_trailer: Vec<u8>) {
+        match self.slots.iter_mut().find(|slot| slot.units.start == first_unit) {
+            Some(slot) => slot.held = Held::Ready(content_and_trailer),
+            None => self.spare.push(content_and_trailer),
+        }
+    }
+
+    /// Drops the block that was used longest ago, unless all are being read.
+    fn evict(&mut self) -> bool {
+        let ready = self.slots.iter().enumerate().filter(|(_, slot)| match slot.held {
+            Held::Reading => false,
+            Held::Ready(_) => true,
+        });
+        let Some((oldest, _)) = ready.min_by_key(|(_, slot)| slot.used) else { return false };
+        if let Held::Ready(buffer) = self.slots.swap_remove(oldest).held {
+            self.spare.push(buffer);
+        }
+        true
+    }
+}
+
+/// What [`Cache::want`] says of a unit's block.
+pub(super) enum Wanted {
+    /// It is here or on its way; it ends before this unit.
+    Known(u64),
+    /// It must be read; it ends before this unit.
+    Missing(Missing, u64),
+    /// There is no such unit.
+    Nowhere,
+    /// All room is taken by blocks that are still being read.
+    NoRoom,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gtp_store::BLOCK;
+
+    #[test]
+    fn recent_blocks_stay_and_the_longest_unused_one_makes_room() {
+        let row = Row::new(&[10 * BLOCK], 1_400).unwrap();
+        let first = |block| row.block_units(0, block).unwrap().start;
+        let mut cache = Cache::default();
+        cache.set_most(3);
+        for block in 0..3 {
+            assert!(matches!(cache.want(&row, first(block)), Wanted::Missing(..)));
+        }
+        assert!(matches!(cache.want(&row, first(3)), Wanted::NoRoom));
+        for block in 0..3 {
+            cache.loaded(first(block), vec![block as u8; BLOCK as usize + 32]);
+        }
+        assert_eq!(cache.supply(&row, first(0)), Supplied::Ready(1_400));
+        assert_eq!(cache.supply(&row, first(1) - 1), Supplied::Ready(376));
+        assert!(matches!(cache.want(&row, first(3)), Wanted::Missing(..)));
+        assert_eq!(cache.supply(&row, first(1)), Supplied::NotYet);
+        assert_eq!(cache.supply(&row, first(3)), Supplied::NotYet);
+        assert_eq!(cache.bytes(&row, first(2)).unwrap()[0], 2);
+        assert_eq!(cache.supply(&row, row.units()), Supplied::NoSuchUnit);
+    }
+}

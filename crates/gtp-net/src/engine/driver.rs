@@ -1,0 +1,449 @@
+//! The host of the core: sessions, agents and transfers, without any input or output.
+//!
+//! The same contract as the core's: any number of `handle_*` at one time, then `poll_batch` until
+//! it has nothing, then wait until `poll_timeout`. A simulator that hosts the core has the same
+//! shape. It knows no sockets and waits for nothing.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use gtp_alloc::{Span, Time};
+use gtp_proto::agent::{Agent, AgentConfig, Side as AgentSide};
+use gtp_proto::sink::Received;
+use gtp_proto::wire::{Header, Kind};
+use gtp_proto::{FlowId, Grant, Report};
+use gtp_sys::udp::Origin;
+
+use super::api::{Drops, HostConfig, SessionOpen, SocketId};
+use super::batch::Batch;
+use super::command::{NewSource, Notice, Notices, TransferId};
+use super::envelope::{Destination, Envelope, Refusal};
+use super::sink_side::{SinkSide, State};
+use super::source_side::{self, SourceSide};
+use super::table::{Session, Side, Table};
+use super::transfer::{self, Transfer};
+
+/// Everything that a host runs.
+pub(super) struct Driver {
+    config: HostConfig,
+    table: Table,
+    transfers: BTreeMap<TransferId, Transfer>,
+    out: Direction,
+    in_: Direction,
+    /// A grant may have been heard of by then.
+    echo_due: Time,
+    upkeep_due: Time,
+    publish_due: Time,
+    notices: Notices,
+    drops: Arc<Drops>,
+    leaving: bool,
+}
+
+/// The agent of one direction, with room for its work.
+struct Direction {
+    agent: Agent,
+    reports: Vec<(FlowId, Report)>,
+    grants: Vec<(FlowId, Grant)>,
+    slots: Vec<usize>,
+    /// Some grant has not been heard of by its source.
+    unheard: bool,
+}
+
+/// Silence, ends and tails are looked for this often.
+const UPKEEP: Span = Span::from_millis(20);
+/// Progress is shown this often.
+const PUBLISH: Span = Span::from_millis(50);
+/// An echo of a grant counts after the core's guard time, which is a little shorter.
+const ECHO: Span = Span::from_micros(1_200);
+
+impl Driver {
+    pub fn new(now: Time, config: HostConfig, notices: Notices, drops: Arc<Drops>) -> Driver {
+        let direction = |side, capacity| Direction {
+            agent: Agent::new(now, AgentConfig { side, capacity, interval: config.interval }),
+            reports: Vec::new(),
+            grants: Vec::new(),
+            slots: Vec::new(),
+            unheard: false,
+        };
+        Driver {
+            out: direction(AgentSide::Source, config.capacity_out),
+            in_: direction(AgentSide::Sink, config.capacity_in),
+            config,
+            table: Table::default(),
+            transfers: BTreeMap::new(),
+            echo_due: Time::MAX,
+            upkeep_due: now,
+            publish_due: now,
+            notices,
+            drops,
+            leaving: false,
+        }
+    }
+
+    /// Another thread wants something, or a worker has answered.
+    pub fn handle_notice(&mut self, now: Time, notice: Notice) {
+        match notice {
+            Notice::AddSocket(..) => {} // For whoever owns the sockets.
+            Notice::OpenSource(new) => self.open_source(now, *new),
+            Notice::CloseSource(flow) => {
+                if let Some(source) = self.table.source_mut(now, flow) {
+                    source.close();
+                    self.out.agent.wake(now);
+                }
+            }
+            Notice::OpenTransfer(new) => {
+                let id = new.transfer;
+                self.transfers.insert(id, Transfer::start(*new, self.notices.clone()));
+                self.share_memory();
+            }
+            Notice::AddSession(id, flow, open) => self.add_session(now, id, flow, *open),
+            Notice::RemoveSession(id, flow) => {
+                if let Some(transfer) = self.transfers.get_mut(&id) {
+                    transfer.part(now, flow, &mut self.table);
+                    self.in_.agent.wake(now);
+                }
+            }
+            Notice::FinishFiles(id, expected) => {
+                if let Some(transfer) = self.transfers.get_mut(&id) {
+                    transfer.finish_files(expected);
+                }
+            }
+            Notice::Suspend(id) => {
+                if let Some(transfer) = self.transfers.get_mut(&id) {
+                    transfer.stop(now, &mut self.table);
+                }
+            }
+            Notice::SetCapacity { out, in_ } => {
+                out.into_iter().for_each(|rate| self.out.agent.set_capacity(rate));
+                in_.into_iter().for_each(|rate| self.in_.agent.set_capacity(rate));
+            }
+            Notice::Loaded(flow, loaded) => {
+                if let Some(source) = self.table.source_mut(now, flow) {
+                    source.handle_loaded(now, loaded);
+                }
+            }
+            Notice::Written(id, written) => {
+                if let Some(transfer) = self.transfers.get_mut(&id) {
+                    transfer.handle_written(now, written, &mut self.table);
+                }
+            }
+            Notice::Shutdown => self.leave(now),
+        }
+    }
+
+    fn open_source(&mut self, now: Time, new: NewSource) {
+        let (flow, envelope) = (new.flow, Envelope::new(&new.session));
+        let side = Side::Source(Box::new(SourceSide::new(now, new, &envelope)));
+        if let Err(refused) = self.table.insert(now, Session { flow, envelope, side })
+            && let Side::Source(mut source) = refused.side
+        {
+            source.lose("its session id is in use");
+            source.poll_done();
+            return;
+        }
+        self.share_memory();
+        self.out.agent.wake(now);
+    }
+
+    fn add_session(&mut self, now: Time, id: TransferId, flow: FlowId, open: SessionOpen) {
+        let Some(transfer) = self.transfers.get_mut(&id) else { return };
+        let envelope = Envelope::new(&open);
+        let side = Side::Sink(Box::new(SinkSide::new(now, id, flow, open, &envelope)));
+        transfer.add(flow);
+        if self.table.insert(now, Session { flow, envelope, side }).is_err() {
+            transfer.refuse(flow, "its session id is in use");
+        }
+        self.in_.agent.wake(now);
+    }
+
+    /// A datagram arrived. Whatever it is, it harms nobody but the session whose key opens it.
+    pub fn handle_datagram(
+        &mut self,
+        now: Time,
+        socket: SocketId,
+        origin: Origin,
+        datagram: &mut [u8],
+    ) {
+        let Ok(header) = Header::decode(datagram) else {
+            return count(&self.drops.malformed);
+        };
+        let Some(index) = self.table.find_wire(header.session) else {
+            return count(&self.drops.unknown);
+        };
+        let Some(session) = self.table.get_mut(index) else { return };
+        let flow = session.flow;
+        let body = match session.envelope.open(socket, origin, header, datagram) {
+            Ok(body) => body,
+            Err(Refusal::Stranger) => return count(&self.drops.unknown),
+            Err(Refusal::Forged) => return count(&self.drops.forged),
+            Err(Refusal::Exhausted) => return self.lose(now, index, "too many forged datagrams"),
+        };
+        let accepted = match &mut session.side {
+            Side::Source(source) => source.handle_datagram(now, header, body).is_ok(),
+            Side::Sink(sink) => match sink.core.handle_datagram(now, header, body) {
+                Ok(Received::Control) => true,
+                Ok(Received::Unit { number, payload }) => {
+                    let transfer = self.transfers.get_mut(&sink.transfer);
+                    let placed = transfer.map(|t| t.handle_unit(flow, number, payload));
+                    if let Some(Err(why)) = placed {
+                        self.lose(now, index, why);
+                    }
+                    true
+                }
+                Err(_) => false,
+            },
+        };
+        if !accepted {
+            count(&self.drops.discarded);
+        }
+        self.table.touch(now, index);
+        self.after_datagram(now, index, header.kind);
+    }
+
+    /// What a datagram of this kind may mean to the agents and to the transfer.
+    fn after_datagram(&mut self, now: Time, index: usize, kind: Kind) {
+        match kind {
+            Kind::Data => {
+                if self.in_.unheard {
+                    self.echo_due = self.echo_due.min(now + ECHO);
+                }
+                return;
+            }
+            Kind::Feedback => self.out.agent.wake(now),
+            Kind::Status => {
+                self.in_.agent.wake(now);
+                self.echo_due = self.echo_due.min(now + ECHO);
+            }
+            Kind::Hello | Kind::HelloAck | Kind::Request | Kind::Close => {}
+        }
+        self.relay_events(now, index);
+    }
+
+    /// Takes a receiving session's events to its transfer.
+    fn relay_events(&mut self, now: Time, index: usize) {
+        loop {
+            let Some(session) = self.table.get_mut(index) else { return };
+            let Side::Sink(sink) = &mut session.side else { return };
+            let (flow, id) = (session.flow, sink.transfer);
+            let Some(event) = sink.core.poll_event() else { return };
+            if let Some(transfer) = self.transfers.get_mut(&id) {
+                transfer.handle_event(now, flow, event, &mut self.table);
+                self.in_.agent.wake(now);
+            }
+        }
+    }
+
+    /// Ends a session because of its peer.
+    fn lose(&mut self, now: Time, index: usize, why: &str) {
+        let Some(session) = self.table.get_mut(index) else { return };
+        let flow = session.flow;
+        match &mut session.side {
+            Side::Source(source) => source.lose(why),
+            Side::Sink(sink) => {
+                let id = sink.transfer;
+                if let Some(transfer) = self.transfers.get_mut(&id) {
+                    transfer.lose(now, flow, why, &mut self.table);
+                }
+            }
+        }
+    }
+
+    /// Does what is due at `now`: agents, work for sessions, ends.
+    pub fn handle_timeout(&mut self, now: Time) {
+        if self.echo_due <= now {
+            self.echo_due = Time::MAX;
+            if self.in_.unheard {
+                self.in_.agent.wake(now);
+            }
+        }
+        self.out.tick(now, &mut self.table, AgentSide::Source);
+        self.in_.tick(now, &mut self.table, AgentSide::Sink);
+        let interval = self.in_.agent.interval();
+        let upkeep = self.upkeep_due <= now;
+        for transfer in self.transfers.values_mut() {
+            if upkeep {
+                transfer.upkeep(now, interval, &mut self.table);
+            } else if transfer.dirty {
+                transfer.top_up(now, interval, &mut self.table);
+            }
+        }
+        if upkeep {
+            self.upkeep_due = now + UPKEEP;
+            self.forget_finished(now);
+        }
+        if self.publish_due <= now {
+            self.publish_due = now + PUBLISH;
+            self.publish(now);
+        }
+    }
+
+    fn forget_finished(&mut self, now: Time) {
+        let finished = |session: &Session| match &session.side {
+            Side::Source(source) => source.phase == source_side::Phase::Over,
+            Side::Sink(sink) => sink.state == State::Parting && sink.core.is_finished(now),
+        };
+        let gone: Vec<usize> =
+            self.table.iter_mut().filter(|(_, s)| finished(s)).map(|(index, _)| index).collect();
+        for index in gone {
+            self.remove(now, index);
+        }
+    }
+
+    fn remove(&mut self, now: Time, index: usize) {
+        let Some(session) = self.table.remove(index) else { return };
+        match session.side {
+            Side::Source(source) => {
+                source.publish();
+                self.out.agent.wake(now);
+                self.share_memory();
+            }
+            Side::Sink(sink) => {
+                if let Some(transfer) = self.transfers.get_mut(&sink.transfer) {
+                    transfer.forget(session.flow, sink.progress(0, None));
+                }
+                self.in_.agent.wake(now);
+            }
+        }
+    }
+
+    fn publish(&mut self, now: Time) {
+        for source in self.table.sources_mut() {
+            source.publish();
+        }
+        for transfer in self.transfers.values_mut() {
+            transfer.publish(now, &self.table);
+        }
+    }
+
+    /// The next datagrams to send at `now`, all to one destination.
+    pub fn poll_batch(&mut self, now: Time, batch: &mut Batch) -> Option<Destination> {
+        loop {
+            batch.clear();
+            let index = self.table.next_due(now)?;
+            let session = self.table.get_mut(index)?;
+            let more = session.poll_batch(now, batch);
+            let due = if more { now } else { session.poll_timeout(now) };
+            let destination = session.envelope.destination();
+            let over = match &session.side {
+                Side::Source(source) => source.phase == source_side::Phase::Over,
+                Side::Sink(_) => false,
+            };
+            self.table.polled(index, due);
+            if over {
+                self.remove(now, index);
+            } else {
+                self.relay_events(now, index);
+            }
+            // Without a destination nothing has been heard, so nobody is there to be told.
+            if let Some(destination) = destination
+                && !batch.is_empty()
+            {
+                return Some(destination);
+            }
+        }
+    }
+
+    /// When to call [`Driver::handle_timeout`] and [`Driver::poll_batch`] next.
+    pub fn poll_timeout(&self) -> Time {
+        if self.table.is_empty() && self.transfers.is_empty() {
+            return Time::MAX;
+        }
+        let agents = self.out.poll_timeout().min(self.in_.poll_timeout());
+        let regular = self.upkeep_due.min(self.publish_due).min(self.echo_due);
+        self.table.poll_timeout().min(agents).min(regular)
+    }
+
+    /// Tells the handles what happened, once what is due has been sent.
+    pub fn flush_events(&mut self, now: Time) {
+        let mut ended = Vec::new();
+        for (id, transfer) in &mut self.transfers {
+            if transfer.has_news() {
+                transfer.publish(now, &self.table);
+                transfer.flush();
+            }
+            if transfer.phase == transfer::Phase::Over {
+                ended.push(*id);
+            }
+        }
+        for id in ended {
+            self.transfers.remove(&id);
+            self.share_memory();
+        }
+    }
+
+    /// Whether everything has ended after [`Notice::Shutdown`].
+    pub fn has_left(&self) -> bool {
+        self.leaving && self.table.is_empty() && self.transfers.is_empty()
+    }
+
+    /// Whether the host is ending.
+    pub fn is_leaving(&self) -> bool {
+        self.leaving
+    }
+
+    fn leave(&mut self, now: Time) {
+        self.leaving = true;
+        for transfer in self.transfers.values_mut() {
+            transfer.stop(now, &mut self.table);
+        }
+        let slots: Vec<usize> = self.table.iter_mut().map(|(index, _)| index).collect();
+        for index in slots {
+            self.table.touch(now, index);
+        }
+        self.table.sources_mut().for_each(SourceSide::close);
+    }
+
+    /// Everyone gets an equal part of the memory of his direction.
+    fn share_memory(&mut self) {
+        let memory = self.config.memory;
+        let sources = self.table.sources_mut().count().max(1) as u64;
+        self.table.sources_mut().for_each(|s| s.set_memory(gtp_alloc::Bytes(memory.0 / sources)));
+        let transfers = self.transfers.len().max(1) as u64;
+        let part = gtp_alloc::Bytes(memory.0 / transfers);
+        self.transfers.values_mut().for_each(|transfer| transfer.set_memory(part));
+    }
+}
+
+impl Direction {
+    /// Copies reports to the agent and grants to the sessions, if it is time.
+    fn tick(&mut self, now: Time, table: &mut Table, side: AgentSide) {
+        if self.agent.poll_timeout() > now {
+            return;
+        }
+        self.reports.clear();
+        self.slots.clear();
+        for (index, session) in table.iter_mut() {
+            let here = match &session.side {
+                Side::Source(_) => AgentSide::Source,
+                Side::Sink(_) => AgentSide::Sink,
+            };
+            if here == side {
+                self.reports.push((session.flow, session.report(now)));
+                self.slots.push(index);
+            }
+        }
+        self.agent.tick(now, &self.reports, &mut self.grants);
+        let issued = self.grants.iter().zip(&self.reports);
+        self.unheard = issued.into_iter().any(|((_, g), (_, r))| r.echoed < g.number);
+        for (index, (_, grant)) in self.slots.iter().zip(&self.grants) {
+            if let Some(session) = table.get_mut(*index) {
+                session.handle_grant(now, *grant);
+            }
+            table.touch(now, *index);
+        }
+    }
+
+    /// When the agent wants to tick; never, while there is nobody to grant to.
+    fn poll_timeout(&self) -> Time {
+        if self.slots.is_empty() && self.agent.poll_timeout() != Time::ZERO {
+            // A first session wakes the agent, and is itself due at once.
+            return Time::MAX;
+        }
+        self.agent.poll_timeout()
+    }
+}
+
+fn count(counter: &std::sync::atomic::AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}

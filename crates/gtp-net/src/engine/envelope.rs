@@ -1,0 +1,141 @@
+//! What surrounds a session's datagrams: addresses and keys.
+//!
+//! A datagram is believed when it came from where the session's peer may be and opens under its
+//! key. An initiator knows the peer's address; a responder knows the IP address and follows the
+//! port that the newest authentic datagram came from, because address translators change ports.
+
+use std::net::{IpAddr, SocketAddr};
+
+use gtp_proto::wire::{HEADER_LEN, Header};
+use gtp_proto::{Link, Role};
+use gtp_sys::udp::Origin;
+
+use super::api::{SessionOpen, SocketId};
+use crate::crypto::{Forged, Opener, Sealer};
+
+/// Addresses and keys of one session.
+pub(super) struct Envelope {
+    pub socket: SocketId,
+    pub local_session: u32,
+    peer_session: u32,
+    peer: SocketAddr,
+    /// The local address that the peer sends to, to answer from.
+    local: Option<IpAddr>,
+    learns: Learns,
+    sealer: Sealer,
+    opener: Opener,
+    newest: Option<u64>,
+}
+
+/// What a session still has to learn of its peer's address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Learns {
+    /// Nothing, ever.
+    Nothing,
+    /// The port, of which nothing is known yet.
+    Port,
+    /// The port; one is known.
+    NewPort,
+}
+
+/// Why a datagram was not opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refusal {
+    /// It came from an address, or on a socket, where this session has no peer.
+    Stranger,
+    /// It does not open under the session's key.
+    Forged,
+    /// The key has seen too many forgeries; the session must end.
+    Exhausted,
+}
+
+/// Where a session's datagrams go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Destination {
+    pub socket: SocketId,
+    pub to: SocketAddr,
+    pub from: Option<IpAddr>,
+}
+
+impl Envelope {
+    pub fn new(open: &SessionOpen) -> Envelope {
+        let keys = &open.keys;
+        Envelope {
+            socket: open.socket,
+            local_session: open.local_session,
+            peer_session: open.peer_session,
+            peer: canonical(open.peer),
+            local: None,
+            learns: match open.role {
+                Role::Initiator { .. } => Learns::Nothing,
+                Role::Responder => Learns::Port,
+            },
+            sealer: Sealer::new(keys.suite, keys.seal.clone()),
+            opener: Opener::new(keys.suite, keys.open.clone()),
+            newest: None,
+        }
+    }
+
+    /// What the core needs to know of the path.
+    pub fn link(&self) -> Link {
+        let ip_overhead = match self.peer {
+            SocketAddr::V4(_) => 28,
+            SocketAddr::V6(_) => 48,
+        };
+        Link { peer_session: self.peer_session, ip_overhead }
+    }
+
+    /// Where to send, once that is known.
+    pub fn destination(&self) -> Option<Destination> {
+        match self.learns {
+            Learns::Port => None,
+            Learns::Nothing | Learns::NewPort => {
+                Some(Destination { socket: self.socket, to: self.peer, from: self.local })
+            }
+        }
+    }
+
+    /// Opens a datagram where it lies and returns its clear body.
+    pub fn open<'d>(
+        &mut self,
+        socket: SocketId,
+        origin: Origin,
+        header: Header,
+        datagram: &'d mut [u8],
+    ) -> Result<&'d [u8], Refusal> {
+        let expected = match self.learns {
+            Learns::Nothing => origin.from == self.peer,
+            Learns::Port | Learns::NewPort => origin.from.ip() == self.peer.ip(),
+        };
+        if !expected || socket != self.socket {
+            return Err(Refusal::Stranger);
+        }
+        let Some((head, body)) = datagram.split_at_mut_checked(HEADER_LEN) else {
+            return Err(Refusal::Forged);
+        };
+        let body = self.opener.open_in_place(header.pn, head, body).map_err(|why| match why {
+            Forged::Short | Forged::StrangeEpoch | Forged::BadTag => Refusal::Forged,
+            Forged::Exhausted => Refusal::Exhausted,
+        })?;
+        if self.newest.is_none_or(|newest| header.pn > newest) {
+            self.newest = Some(header.pn);
+            if self.learns != Learns::Nothing {
+                self.learns = Learns::NewPort;
+                self.peer = origin.from;
+                self.local = origin.to;
+            }
+        }
+        Ok(body)
+    }
+
+    /// Seals the datagram that starts at `start` and ends with `bytes`, and appends its tag.
+    pub fn seal(&mut self, pn: u64, bytes: &mut Vec<u8>, start: usize) {
+        let (head, body) = bytes[start..].split_at_mut(HEADER_LEN);
+        let tag = self.sealer.seal_in_place(pn, head, body);
+        bytes.extend_from_slice(&tag);
+    }
+}
+
+fn canonical(addr: SocketAddr) -> SocketAddr {
+    SocketAddr::new(addr.ip().to_canonical(), addr.port())
+}

@@ -1,0 +1,140 @@
+//! A session that receives: the core's sink, and how far it can be relied on.
+
+use gtp_alloc::{Bytes, Span, Time};
+use gtp_proto::group::Member;
+use gtp_proto::wire::{DATA_OVERHEAD, TAG_LEN};
+use gtp_proto::{FlowId, LimitedBy, Link, RangeSet, Role, SinkConfig, SinkSession};
+
+use super::api::{FlowProgress, SessionOpen};
+use super::batch::{Batch, Joins};
+use super::command::TransferId;
+use super::envelope::Envelope;
+use super::source_side::ratio;
+
+/// One session that receives.
+pub(super) struct SinkSide {
+    pub core: SinkSession,
+    pub flow: FlowId,
+    pub transfer: TransferId,
+    pub state: State,
+    label: String,
+    link: Link,
+    head: Vec<u8>,
+}
+
+/// What a session that receives can be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// Its path is not open yet.
+    Opening,
+    /// It brings what it is asked for.
+    Live,
+    /// It was asked to let go of its work, and is asked for nothing until it has.
+    Dropping,
+    /// Nothing was heard of it for a while; its work is given to others.
+    Silent,
+    /// It is ending: it wants nothing, but what was granted may still be under way.
+    Parting,
+}
+
+/// Silent for this long while others are not: others get its work.
+pub(super) const PATIENCE: Span = Span::from_secs(2);
+/// Silent for this long: lost.
+pub(super) const SILENCE_MOST: Span = Span::from_secs(10);
+
+impl SinkSide {
+    pub fn new(
+        now: Time,
+        transfer: TransferId,
+        flow: FlowId,
+        open: SessionOpen,
+        envelope: &Envelope,
+    ) -> SinkSide {
+        let config = SinkConfig {
+            role: match open.role {
+                Role::Initiator { unit_payloads } => Role::Initiator { unit_payloads },
+                Role::Responder => Role::Responder,
+            },
+            link: envelope.link(),
+            law: open.law,
+            weight: open.weight,
+            max_rate: open.max_rate,
+        };
+        SinkSide {
+            core: SinkSession::new(now, config),
+            flow,
+            transfer,
+            state: State::Opening,
+            label: open.label,
+            link: envelope.link(),
+            head: Vec::new(),
+        }
+    }
+
+    /// Adds what is due to `batch`. `false`: that was all.
+    pub fn poll_batch(&mut self, now: Time, envelope: &mut Envelope, batch: &mut Batch) -> bool {
+        while batch.has_room() {
+            let Some(transmit) = self.core.poll_transmit(now, &mut self.head) else {
+                return false;
+            };
+            let bytes = batch.begin();
+            let start = bytes.len();
+            bytes.extend_from_slice(&self.head);
+            envelope.seal(transmit.pn, bytes, start);
+            batch.end(start, Joins::Nobody);
+        }
+        true
+    }
+
+    /// How the group sees it.
+    pub fn member(&self, interval: Span) -> Member {
+        Member {
+            id: self.flow,
+            outstanding: self.core.outstanding(),
+            granted: self.core.granted(),
+            received: self.core.received_rate(),
+            rtt: self.core.rtt(),
+            interval,
+        }
+    }
+
+    /// Bytes on the wire of a packet with a unit of `payload` bytes.
+    pub fn packet(&self, payload: u16) -> Bytes {
+        let clear = DATA_OVERHEAD - TAG_LEN + usize::from(payload);
+        self.link.wire_bytes(clear)
+    }
+
+    /// Ends it, and returns what it will not bring.
+    pub fn part(&mut self, now: Time) -> RangeSet {
+        let missing = self.core.abandon();
+        self.core.close(now);
+        self.state = State::Parting;
+        missing
+    }
+
+    /// It is not relied on until it is heard again: returns what it has not brought.
+    pub fn fall_silent(&mut self) -> RangeSet {
+        self.core.ask_drop();
+        self.state = State::Silent;
+        self.core.abandon()
+    }
+
+    /// How it is doing: `bytes` of what it brought verified, and `limit` limits it, if that is
+    /// not for the core to say.
+    pub fn progress(&self, bytes: u64, limit: Option<LimitedBy>) -> FlowProgress {
+        let counters = self.core.counters();
+        FlowProgress {
+            flow: self.flow,
+            label: self.label.clone(),
+            bytes,
+            rate: self.core.received_rate(),
+            granted: self.core.granted(),
+            limited_by: limit.unwrap_or_else(|| self.core.limited_by()),
+            loss_ratio: ratio(counters.lost, counters.lost + counters.packets),
+            rtt: self.core.rtt(),
+            wire_bytes: counters.bytes,
+            duplicate_bytes: counters.duplicate_bytes,
+            alive: self.state != State::Parting,
+        }
+    }
+}

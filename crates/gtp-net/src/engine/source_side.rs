@@ -1,0 +1,256 @@
+//! A session that sends: the core's source, with the blocks that it sends from.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use gtp_alloc::{Bytes, Rate, Span, Time};
+use gtp_proto::wire::Header;
+use gtp_proto::{Discard, Event, Role, SourceConfig, SourceSession, Supplied, Transmit};
+use gtp_store::{BLOCK, Manifest, Row, TRAILER};
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::api::{SourceEvent, SourceProgress};
+use super::batch::{Batch, Joins};
+use super::cache::{Cache, Wanted};
+use super::command::NewSource;
+use super::envelope::Envelope;
+use super::reader::{Loaded, ReadJob, ReadJobs};
+
+/// One session that sends.
+pub(super) struct SourceSide {
+    pub core: SourceSession,
+    manifest: Arc<Manifest>,
+    row: Option<Row>,
+    cache: Cache,
+    /// Memory for its blocks.
+    memory: Bytes,
+    jobs: ReadJobs,
+    events: UnboundedSender<SourceEvent>,
+    /// Said when everything that is due has been sent.
+    last_words: Option<SourceEvent>,
+    progress: Arc<Mutex<SourceProgress>>,
+    label: String,
+    pub phase: Phase,
+    head: Vec<u8>,
+}
+
+/// Where a session that sends is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// It serves its peer.
+    Serving,
+    /// It has something left to say.
+    Parting,
+    /// It can be forgotten.
+    Over,
+}
+
+/// How far ahead of the sending blocks are read.
+const AHEAD: Span = Span::from_millis(100);
+/// At least this many blocks are read ahead, whatever the rate.
+const AHEAD_LEAST: usize = 8;
+/// Pieces of requests that one read-ahead looks at: bounds its work when a peer asks for crumbs.
+const PIECES_SEEN: usize = 1_024;
+
+impl SourceSide {
+    pub fn new(now: Time, new: NewSource, envelope: &Envelope) -> SourceSide {
+        let mut proof_key = [0; 16];
+        gtp_sys::entropy::fill(&mut proof_key);
+        let config = SourceConfig {
+            role: match new.session.role {
+                Role::Initiator { unit_payloads } => Role::Initiator { unit_payloads },
+                Role::Responder => Role::Responder,
+            },
+            link: envelope.link(),
+            law: new.session.law,
+            weight: new.session.weight,
+            max_rate: new.session.max_rate,
+            proof_key,
+        };
+        SourceSide {
+            core: SourceSession::new(now, config),
+            manifest: new.manifest,
+            row: None,
+            cache: Cache::default(),
+            memory: Bytes::ZERO,
+            jobs: new.jobs,
+            events: new.events,
+            last_words: None,
+            progress: new.progress,
+            label: new.session.label,
+            phase: Phase::Serving,
+            head: Vec::new(),
+        }
+    }
+
+    /// Limits what this session may hold in memory.
+    pub fn set_memory(&mut self, memory: Bytes) {
+        self.memory = memory;
+        self.cache.set_most((memory.0 / (BLOCK + TRAILER as u64)).max(2) as usize);
+    }
+
+    pub fn handle_datagram(
+        &mut self,
+        now: Time,
+        header: Header,
+        body: &[u8],
+    ) -> Result<(), Discard> {
+        let handled = self.core.handle_datagram(now, header, body);
+        self.relay_events();
+        if handled.is_ok() && header.kind == gtp_proto::wire::Kind::Request {
+            self.read_ahead();
+        }
+        handled
+    }
+
+    /// The reader answered.
+    pub fn handle_loaded(&mut self, now: Time, loaded: Loaded) {
+        match loaded {
+            Loaded::Block { first_unit, content_and_trailer } => {
+                self.cache.loaded(first_unit, content_and_trailer);
+                if self.cache.hungry {
+                    self.read_ahead();
+                }
+                self.core.handle_supply(now);
+            }
+            Loaded::Failed { error } => self.end(SourceEvent::Fault(error)),
+        }
+    }
+
+    /// This end has had enough.
+    pub fn close(&mut self) {
+        self.end(SourceEvent::Closed);
+    }
+
+    /// It cannot go on.
+    pub fn lose(&mut self, why: &str) {
+        self.end(SourceEvent::Lost(why.to_owned()));
+    }
+
+    /// Adds what is due to `batch`. `false`: that was all.
+    pub fn poll_batch(&mut self, now: Time, envelope: &mut Envelope, batch: &mut Batch) -> bool {
+        while batch.has_room() {
+            let Some(transmit) = self.poll_core(now) else {
+                self.poll_done();
+                return false;
+            };
+            let bytes = batch.begin();
+            let start = bytes.len();
+            bytes.extend_from_slice(&self.head);
+            let mut joins = Joins::Nobody;
+            if let (Some(unit), Some(row)) = (transmit.unit, &self.row) {
+                // Supplied a moment ago, so it is there.
+                bytes.extend_from_slice(self.cache.bytes(row, unit.number).unwrap_or_default());
+                joins = Joins::Neighbours;
+            }
+            envelope.seal(transmit.pn, bytes, start);
+            batch.end(start, joins);
+        }
+        true
+    }
+
+    fn poll_core(&mut self, now: Time) -> Option<Transmit> {
+        let (row, cache) = (&self.row, &mut self.cache);
+        let mut supply = |unit| match row {
+            Some(row) => cache.supply(row, unit),
+            None => Supplied::NotYet,
+        };
+        self.core.poll_transmit(now, &mut supply, &mut self.head)
+    }
+
+    /// Nothing more is due: time to read ahead, or to say the last words.
+    pub fn poll_done(&mut self) {
+        self.relay_events();
+        match self.phase {
+            Phase::Serving if self.cache.hungry || self.cache.moved_on > AHEAD_LEAST / 4 => {
+                self.read_ahead();
+            }
+            Phase::Serving | Phase::Over => {}
+            Phase::Parting => {
+                if let Some(event) = self.last_words.take() {
+                    self.say(event);
+                }
+                self.phase = Phase::Over;
+            }
+        }
+    }
+
+    /// Asks the reader for what will be sent soon.
+    fn read_ahead(&mut self) {
+        let Some(row) = &self.row else { return };
+        self.cache.moved_on = 0;
+        self.cache.hungry = false;
+        let soon = self.core.sending_rate().min(Rate::from_mbps(100_000)).bytes_in(AHEAD).0;
+        let half = self.memory.0 / 2;
+        let mut blocks = ((soon.min(half) / BLOCK) as usize).max(AHEAD_LEAST);
+        for range in self.core.upcoming().take(PIECES_SEEN) {
+            let mut unit = range.start;
+            while unit < range.end {
+                if blocks == 0 {
+                    return;
+                }
+                blocks -= 1;
+                match self.cache.want(row, unit) {
+                    Wanted::Known(end) => unit = end,
+                    Wanted::Missing(missing, end) => {
+                        let (file, block, first_unit) =
+                            (missing.file, missing.block, missing.first_unit);
+                        let buffer = missing.buffer;
+                        self.jobs.send(ReadJob::Load { file, block, first_unit, buffer });
+                        unit = end;
+                    }
+                    Wanted::Nowhere | Wanted::NoRoom => return,
+                }
+            }
+        }
+    }
+
+    fn relay_events(&mut self) {
+        while let Some(event) = self.core.poll_event() {
+            match event {
+                Event::PathOpen { .. } => self.say(SourceEvent::PathOpen),
+                Event::NoPath => self.end(SourceEvent::NoPath),
+                Event::UnitPayload(payload) => match Row::of(&self.manifest, payload) {
+                    Ok(row) => self.row = Some(row),
+                    Err(error) => self.lose(&error.to_string()),
+                },
+                Event::PeerClosed => self.end(SourceEvent::Closed),
+                Event::TimedOut => self.lose("nothing was heard from the peer for 30 s"),
+                Event::Violated(why) => self.lose(&format!("the peer broke a rule: {why}")),
+            }
+        }
+    }
+
+    fn end(&mut self, event: SourceEvent) {
+        if self.phase == Phase::Serving {
+            self.phase = Phase::Parting;
+            self.last_words = Some(event);
+            self.core.close();
+        }
+    }
+
+    fn say(&self, event: SourceEvent) {
+        // A handle that is gone does not listen.
+        let _ = self.events.send(event);
+    }
+
+    /// Shows how the session is doing.
+    pub fn publish(&self) {
+        let counters = self.core.counters();
+        let covered = counters.delivered + counters.lost;
+        let progress = SourceProgress {
+            label: self.label.clone(),
+            wire_bytes: counters.bytes,
+            rate: self.core.measured_rate(),
+            granted: self.core.granted(),
+            limited_by: self.core.limited_by(),
+            rtt: self.core.rtt(),
+            loss_ratio: ratio(counters.lost, covered),
+        };
+        *self.progress.lock().unwrap_or_else(PoisonError::into_inner) = progress;
+    }
+}
+
+/// A part of a whole, zero of nothing.
+pub(super) fn ratio(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}

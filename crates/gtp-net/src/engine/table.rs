@@ -1,0 +1,191 @@
+//! All sessions of a host, and when each wants to be looked at.
+//!
+//! Sessions lie in slots; their next times lie side by side, so that looking for what is due costs
+//! little even with thousands of idle sessions. Those that are due are served in turn.
+
+use std::collections::HashMap;
+
+use gtp_alloc::{Span, Time};
+use gtp_proto::{FlowId, Grant, Report};
+
+use super::batch::Batch;
+use super::envelope::Envelope;
+use super::sink_side::SinkSide;
+use super::source_side::SourceSide;
+
+/// One session.
+pub(super) struct Session {
+    pub flow: FlowId,
+    pub envelope: Envelope,
+    pub side: Side,
+}
+
+/// What a session does here.
+pub(super) enum Side {
+    Source(Box<SourceSide>),
+    Sink(Box<SinkSide>),
+}
+
+/// All sessions.
+#[derive(Default)]
+pub(super) struct Table {
+    slots: Vec<Option<Session>>,
+    /// When each slot wants to be polled; never, for an empty one.
+    dues: Vec<Time>,
+    by_wire: HashMap<u32, usize>,
+    by_flow: HashMap<FlowId, usize>,
+    turn: usize,
+}
+
+/// No session is polled oftener than this without a reason from outside.
+const LEAST_SLEEP: Span = Span::from_micros(20);
+
+impl Table {
+    /// Adds a session. `None`: its id is in use, and it is given back.
+    pub fn insert(&mut self, now: Time, session: Session) -> Result<(), Session> {
+        let wire = session.envelope.local_session;
+        if self.by_wire.contains_key(&wire) {
+            return Err(session);
+        }
+        let index = match self.slots.iter().position(Option::is_none) {
+            Some(free) => free,
+            None => {
+                self.slots.push(None);
+                self.dues.push(Time::MAX);
+                self.slots.len() - 1
+            }
+        };
+        self.by_wire.insert(wire, index);
+        self.by_flow.insert(session.flow, index);
+        self.slots[index] = Some(session);
+        self.dues[index] = now;
+        Ok(())
+    }
+
+    /// Forgets a session.
+    pub fn remove(&mut self, index: usize) -> Option<Session> {
+        let session = self.slots.get_mut(index)?.take()?;
+        self.dues[index] = Time::MAX;
+        self.by_wire.remove(&session.envelope.local_session);
+        self.by_flow.remove(&session.flow);
+        Some(session)
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.by_flow.is_empty()
+    }
+
+    /// The slot of the session that datagrams name so.
+    pub fn find_wire(&self, local_session: u32) -> Option<usize> {
+        self.by_wire.get(&local_session).copied()
+    }
+
+    /// The session in a slot.
+    pub fn get_mut(&mut self, index: usize) -> Option<&mut Session> {
+        self.slots.get_mut(index)?.as_mut()
+    }
+
+    /// The receiving session of this name. It will be polled at `now`.
+    pub fn sink_mut(&mut self, now: Time, flow: FlowId) -> Option<&mut SinkSide> {
+        let index = *self.by_flow.get(&flow)?;
+        self.touch(now, index);
+        match &mut self.slots[index].as_mut()?.side {
+            Side::Sink(sink) => Some(sink),
+            Side::Source(_) => None,
+        }
+    }
+
+    /// The receiving session of this name, to be looked at only.
+    pub fn sink(&self, flow: FlowId) -> Option<&SinkSide> {
+        match &self.slots[*self.by_flow.get(&flow)?].as_ref()?.side {
+            Side::Sink(sink) => Some(sink),
+            Side::Source(_) => None,
+        }
+    }
+
+    /// The sending session of this name. It will be polled at `now`.
+    pub fn source_mut(&mut self, now: Time, flow: FlowId) -> Option<&mut SourceSide> {
+        let index = *self.by_flow.get(&flow)?;
+        self.touch(now, index);
+        match &mut self.slots[index].as_mut()?.side {
+            Side::Source(source) => Some(source),
+            Side::Sink(_) => None,
+        }
+    }
+
+    /// All sessions with their slots.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (usize, &mut Session)> {
+        self.slots.iter_mut().enumerate().filter_map(|(i, slot)| Some((i, slot.as_mut()?)))
+    }
+
+    /// All sessions that send.
+    pub fn sources_mut(&mut self) -> impl Iterator<Item = &mut SourceSide> {
+        self.iter_mut().filter_map(|(_, session)| match &mut session.side {
+            Side::Source(source) => Some(&mut **source),
+            Side::Sink(_) => None,
+        })
+    }
+
+    /// Something happened to a session at `now`.
+    pub fn touch(&mut self, now: Time, index: usize) {
+        if let Some(due) = self.dues.get_mut(index) {
+            *due = (*due).min(now);
+        }
+    }
+
+    /// A session was polled: when it wants that again.
+    pub fn polled(&mut self, index: usize, due: Time) {
+        if let Some(Some(_)) = self.slots.get(index) {
+            self.dues[index] = due;
+        }
+    }
+
+    /// The next slot that is due at `now`, in turn.
+    pub fn next_due(&mut self, now: Time) -> Option<usize> {
+        let count = self.dues.len();
+        let index = (self.turn..count).chain(0..self.turn).find(|&i| self.dues[i] <= now)?;
+        self.turn = (index + 1) % count;
+        Some(index)
+    }
+
+    /// When the next session is due.
+    pub fn poll_timeout(&self) -> Time {
+        self.dues.iter().copied().min().unwrap_or(Time::MAX)
+    }
+}
+
+impl Session {
+    /// Adds what is due to `batch`. `false`: that was all.
+    pub fn poll_batch(&mut self, now: Time, batch: &mut Batch) -> bool {
+        match &mut self.side {
+            Side::Source(source) => source.poll_batch(now, &mut self.envelope, batch),
+            Side::Sink(sink) => sink.poll_batch(now, &mut self.envelope, batch),
+        }
+    }
+
+    /// When to poll it again, after it had nothing more at `now`.
+    pub fn poll_timeout(&self, now: Time) -> Time {
+        let next = match &self.side {
+            Side::Source(source) => source.core.poll_timeout(),
+            Side::Sink(sink) => sink.core.poll_timeout(),
+        };
+        next.map_or(Time::MAX, |(at, _)| at.max(now + LEAST_SLEEP))
+    }
+
+    /// What its agent should know.
+    pub fn report(&mut self, now: Time) -> Report {
+        match &mut self.side {
+            Side::Source(source) => source.core.report(now),
+            Side::Sink(sink) => sink.core.report(now),
+        }
+    }
+
+    /// Its agent has decided.
+    pub fn handle_grant(&mut self, now: Time, grant: Grant) {
+        match &mut self.side {
+            Side::Source(source) => source.core.handle_grant(now, grant),
+            Side::Sink(sink) => sink.core.handle_grant(grant),
+        }
+    }
+}

@@ -1,0 +1,517 @@
+//! One object that is being received, from whichever sessions bring it.
+//!
+//! Units that arrive become blocks, blocks go to the writer, and what the writer says decides what
+//! is asked for again and from whom. Which session is asked for what next is in `assign`.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use gtp_alloc::{Span, Time};
+use gtp_proto::{Event, FlowId, Group, LimitedBy, RangeSet};
+use gtp_store::{BLOCK, Have, Manifest, Row, TRAILER, Value, Window};
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::api::{FlowProgress, RootPolicy, TransferEvent, TransferProgress};
+use super::assembly::{Assembly, Placed, Whole};
+use super::command::{NewTransfer, Notices, TransferId};
+use super::sink_side::State;
+use super::table::Table;
+use super::writer::{self, WriteJob, WriteJobs, Written};
+
+/// One object on its way.
+pub(super) struct Transfer {
+    manifest: Arc<Manifest>,
+    roots: RootPolicy,
+    have: Vec<Have>,
+    /// Decided when the first path is open.
+    pub(super) plan: Option<Plan>,
+    pub(super) flows: Vec<Flow>,
+    /// Blocks that may be held in memory.
+    pub(super) most_blocks: usize,
+    /// Blocks at the writer, by their first unit.
+    pub(super) writing: BTreeMap<u64, InWriting>,
+    pub(super) window: Window,
+    writer: Option<WriteJobs>,
+    blocks_left: u64,
+    files: Files,
+    counted: TransferProgress,
+    /// Memory was the limit until then.
+    pub(super) disk_limited_until: Time,
+    /// Something changed that may mean new work for the sessions.
+    pub dirty: bool,
+    stalled: bool,
+    pub phase: Phase,
+    outbox: Vec<TransferEvent>,
+    events: UnboundedSender<TransferEvent>,
+    progress: Arc<Mutex<TransferProgress>>,
+}
+
+/// Where a transfer is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Blocks are missing.
+    Moving,
+    /// All blocks are here; files are being finished.
+    Finishing,
+    /// The writer was told to stop; its answer is awaited.
+    Stopping,
+    /// It can be forgotten.
+    Over,
+}
+
+/// How an object is cut, and what of it is on its way.
+pub(super) struct Plan {
+    pub row: Row,
+    pub group: Group,
+    pub assembly: Assembly,
+    /// No unit from here on was ever asked for.
+    pub front: u64,
+}
+
+/// One session of the transfer, also after its end.
+pub(super) struct Flow {
+    pub flow: FlowId,
+    bytes: u64,
+    /// Its last progress, once it is gone.
+    past: Option<FlowProgress>,
+}
+
+/// What is remembered of a block at the writer.
+pub(super) struct InWriting {
+    units: Range<u64>,
+    file: u32,
+    block: u64,
+    brought: Vec<(FlowId, u64)>,
+}
+
+/// Which files still have to be finished.
+struct Files {
+    open: Vec<bool>,
+    left: u64,
+    /// The writer was told to finish the object.
+    told: bool,
+}
+
+/// How long a moment in which memory was the limit is remembered.
+const LIMIT_SHOWN: Span = Span::from_millis(200);
+
+impl Transfer {
+    /// A transfer and its writer. `Err`: the system gave no thread; its handle has been told.
+    pub fn start(new: NewTransfer, notices: Notices) -> Transfer {
+        let NewTransfer { transfer, open, events, progress } = new;
+        let (manifest, roots) = (open.manifest, open.roots);
+        let have = open.sink.have().to_vec();
+        let window = open.sink.window();
+        let resumed = have.iter().map(|h| have_bytes(&manifest, h)).sum();
+        let here: u64 = have.iter().map(|h| h.blocks.end - h.blocks.start).sum();
+        let all: u64 = manifest.entries.iter().map(|e| e.size.div_ceil(BLOCK)).sum();
+        let total = manifest.content_bytes();
+        let mut begun = Transfer {
+            files: Files::of(&manifest),
+            manifest,
+            roots,
+            have,
+            plan: None,
+            flows: Vec::new(),
+            most_blocks: 0,
+            writing: BTreeMap::new(),
+            window,
+            writer: None,
+            blocks_left: all.saturating_sub(here),
+            counted: TransferProgress {
+                bytes: resumed,
+                resumed_bytes: resumed,
+                total,
+                flows: Vec::new(),
+            },
+            disk_limited_until: Time::ZERO,
+            dirty: false,
+            stalled: false,
+            phase: Phase::Moving,
+            outbox: Vec::new(),
+            events,
+            progress,
+        };
+        begun.start_writer(transfer, open.sink, notices);
+        begun
+    }
+
+    fn start_writer(
+        &mut self,
+        transfer: TransferId,
+        sink: Box<dyn gtp_store::BlockSink>,
+        notices: Notices,
+    ) {
+        match writer::spawn(transfer, sink, notices) {
+            Ok(writer) => {
+                self.writer = Some(writer);
+                self.finish_resumed_files();
+                self.check_all_blocks();
+            }
+            Err(error) => {
+                let why = gtp_store::SinkError::Unsuitable(format!("no thread to write: {error}"));
+                self.outbox.push(TransferEvent::Fault(why));
+                self.phase = Phase::Over;
+            }
+        }
+    }
+
+    /// Limits what this transfer may hold in memory.
+    pub fn set_memory(&mut self, memory: gtp_alloc::Bytes) {
+        self.most_blocks = (memory.0 / (BLOCK + TRAILER as u64)).max(2) as usize;
+    }
+
+    /// A session joins.
+    pub fn add(&mut self, flow: FlowId) {
+        self.flows.push(Flow { flow, bytes: 0, past: None });
+        self.stalled = false;
+    }
+
+    /// A session could not even begin.
+    pub fn refuse(&mut self, flow: FlowId, why: &str) {
+        self.outbox.push(TransferEvent::Lost { flow, why: why.to_owned() });
+    }
+
+    /// Something happened to a session.
+    pub fn handle_event(&mut self, now: Time, flow: FlowId, event: Event, table: &mut Table) {
+        match event {
+            Event::PathOpen { unit_payload } => self.open_path(now, flow, unit_payload, table),
+            Event::NoPath => {
+                if self.part(now, flow, table) {
+                    self.outbox.push(TransferEvent::NoPath { flow });
+                }
+            }
+            Event::PeerClosed => self.lose(now, flow, "the source closed the session", table),
+            Event::TimedOut => self.lose(now, flow, "nothing was heard for 30 s", table),
+            Event::Violated(why) => {
+                self.lose(now, flow, &format!("the source broke a rule: {why}"), table);
+            }
+            Event::UnitPayload(_) => {} // Sources hear that, sinks say it.
+        }
+    }
+
+    fn open_path(&mut self, now: Time, flow: FlowId, payload: u16, table: &mut Table) {
+        if self.plan.is_none() {
+            match Plan::new(&self.manifest, payload, &self.have) {
+                Ok(plan) => self.plan = Some(plan),
+                Err(error) => return self.lose(now, flow, &error.to_string(), table),
+            }
+        }
+        let Some(chosen) = self.plan.as_ref().map(|plan| plan.row.unit_payload()) else { return };
+        if payload < chosen {
+            let why = format!("its path carries units of {payload} bytes, not of {chosen}");
+            return self.lose(now, flow, &why, table);
+        }
+        if let Some(sink) = table.sink_mut(now, flow)
+            && sink.state == State::Opening
+        {
+            sink.core.begin(chosen);
+            sink.state = State::Live;
+            self.outbox.push(TransferEvent::PathOpen { flow });
+            self.dirty = true;
+        }
+    }
+
+    /// A unit arrived that the session wanted.
+    ///
+    /// # Errors
+    /// When it is not as long as that unit is: the source breaks a rule.
+    pub fn handle_unit(
+        &mut self,
+        flow: FlowId,
+        unit: u64,
+        payload: &[u8],
+    ) -> Result<(), &'static str> {
+        let Some(plan) = &mut self.plan else { return Ok(()) };
+        self.dirty = true;
+        match plan.assembly.place(&plan.row, flow, unit, payload) {
+            Placed::Kept | Placed::Superfluous => Ok(()),
+            Placed::WrongLength => Err("a unit of another length than it must have"),
+            Placed::Completed(whole) => {
+                self.write(whole);
+                Ok(())
+            }
+        }
+    }
+
+    fn write(&mut self, whole: Whole) {
+        let Whole { units, file, block, bytes, brought } = whole;
+        let first_unit = units.start;
+        self.writing.insert(first_unit, InWriting { units, file, block, brought });
+        self.tell_writer(WriteJob::Block { file, block, first_unit, bytes });
+    }
+
+    /// The writer answered.
+    pub fn handle_written(&mut self, now: Time, written: Written, table: &mut Table) {
+        self.dirty = true;
+        match written {
+            Written::Block { first_unit, bytes, outcome, window } => {
+                self.window = window;
+                if let Some(plan) = &mut self.plan {
+                    plan.assembly.recycle(bytes);
+                }
+                if let Some(block) = self.writing.remove(&first_unit) {
+                    self.handle_outcome(now, block, outcome, table);
+                }
+            }
+            Written::File { file, root } => {
+                if self.files.finished(file) {
+                    self.outbox.push(TransferEvent::FileDone { file, root });
+                }
+                self.check_all_files();
+            }
+            Written::Finished(finished) => {
+                self.over(now, table, TransferEvent::Complete(finished));
+            }
+            Written::Suspended if self.phase == Phase::Stopping => {
+                self.over(now, table, TransferEvent::Suspended);
+            }
+            Written::Suspended => {}
+            Written::Failed(error) => self.over(now, table, TransferEvent::Fault(error)),
+        }
+    }
+
+    fn handle_outcome(
+        &mut self,
+        now: Time,
+        block: InWriting,
+        outcome: gtp_store::Written,
+        table: &mut Table,
+    ) {
+        let completed = match outcome {
+            gtp_store::Written::Duplicate => return,
+            gtp_store::Written::Bad => return self.handle_bad(now, block, table),
+            gtp_store::Written::Good => false,
+            gtp_store::Written::Completed => true,
+        };
+        let mut trailer = TRAILER as u64;
+        for (flow, bytes) in block.brought {
+            // The trailer is not content; it is taken off whoever is named first.
+            let content = bytes.saturating_sub(std::mem::take(&mut trailer));
+            self.counted.bytes += content;
+            if let Some(record) = self.flows.iter_mut().find(|record| record.flow == flow) {
+                record.bytes += content;
+            }
+        }
+        self.blocks_left = self.blocks_left.saturating_sub(1);
+        if completed && self.is_trusted(block.file) {
+            self.tell_writer(WriteJob::Files(vec![(block.file, None)]));
+        }
+        self.check_all_blocks();
+    }
+
+    /// A block failed its check. With a single source it is known who lied; with several, the
+    /// block is asked of one of them alone.
+    fn handle_bad(&mut self, now: Time, bad: InWriting, table: &mut Table) {
+        let Some(plan) = &mut self.plan else { return };
+        let [(flow, _)] = bad.brought[..] else {
+            plan.group.give_back(&RangeSet::from_iter([bad.units]));
+            return;
+        };
+        let first = bad.units.start;
+        plan.group.refetch(bad.units, flow);
+        let (file, block) = (bad.file, bad.block);
+        self.outbox.push(TransferEvent::BadBlock { flow, file, block });
+        let mut left = live(&self.flows, table).filter(|&id| !plan.group.is_barred(id, first));
+        if left.next().is_none() {
+            self.outbox.push(TransferEvent::Unobtainable { flow, file, block });
+            drop(left);
+            self.stop(now, table);
+        }
+    }
+
+    /// Ends a session because of the peer or the network.
+    pub fn lose(&mut self, now: Time, flow: FlowId, why: &str, table: &mut Table) {
+        let moving = self.phase == Phase::Moving;
+        if self.part(now, flow, table) && moving {
+            self.outbox.push(TransferEvent::Lost { flow, why: why.to_owned() });
+        }
+    }
+
+    /// Ends a session; the others get what it has not brought. `false`: it had ended before.
+    pub fn part(&mut self, now: Time, flow: FlowId, table: &mut Table) -> bool {
+        let Some(sink) = table.sink_mut(now, flow) else { return false };
+        if sink.state == State::Parting {
+            return false;
+        }
+        let missing = sink.part(now);
+        self.take_back(&missing);
+        true
+    }
+
+    /// Units that will not come from whom they were asked of.
+    pub(super) fn take_back(&mut self, missing: &RangeSet) {
+        let Some(plan) = &mut self.plan else { return };
+        plan.group.give_back(missing);
+        for range in missing.iter() {
+            plan.assembly.give_back(range);
+        }
+        self.dirty = true;
+    }
+
+    /// A session is gone for good.
+    pub fn forget(&mut self, flow: FlowId, mut last: FlowProgress) {
+        last.alive = false;
+        if let Some(record) = self.flows.iter_mut().find(|record| record.flow == flow) {
+            last.bytes = record.bytes;
+            record.past = Some(last);
+        }
+    }
+
+    /// The handle wants these files finished.
+    pub fn finish_files(&mut self, expected: Vec<(u32, Option<Value>)>) {
+        self.tell_writer(WriteJob::Files(expected));
+    }
+
+    /// Ends the transfer before the object is whole.
+    pub fn stop(&mut self, now: Time, table: &mut Table) {
+        match self.phase {
+            Phase::Moving | Phase::Finishing => {
+                self.part_all(now, table);
+                self.phase = Phase::Stopping;
+                self.tell_writer(WriteJob::Suspend);
+            }
+            Phase::Stopping | Phase::Over => {}
+        }
+    }
+
+    fn over(&mut self, now: Time, table: &mut Table, event: TransferEvent) {
+        self.part_all(now, table);
+        self.phase = Phase::Over;
+        self.outbox.push(event);
+    }
+
+    fn part_all(&mut self, now: Time, table: &mut Table) {
+        let flows: Vec<FlowId> = self.flows.iter().map(|record| record.flow).collect();
+        for flow in flows {
+            self.part(now, flow, table);
+        }
+    }
+
+    /// Says once when nobody is left to bring what is missing.
+    pub(super) fn check_stalled(&mut self, table: &Table) {
+        let any = self
+            .flows
+            .iter()
+            .any(|record| table.sink(record.flow).is_some_and(|sink| sink.state != State::Parting));
+        if !any && !self.flows.is_empty() && !self.stalled && self.phase == Phase::Moving {
+            self.stalled = true;
+            self.outbox.push(TransferEvent::Stalled);
+        }
+    }
+
+    fn check_all_blocks(&mut self) {
+        if self.blocks_left == 0 && self.phase == Phase::Moving {
+            self.phase = Phase::Finishing;
+            self.outbox.push(TransferEvent::AllBlocks);
+            self.check_all_files();
+        }
+    }
+
+    fn check_all_files(&mut self) {
+        if self.phase == Phase::Finishing && self.files.left == 0 && !self.files.told {
+            self.files.told = true;
+            self.tell_writer(WriteJob::Finish);
+        }
+    }
+
+    /// Files of one block that were here already need no word from the source.
+    fn finish_resumed_files(&mut self) {
+        let here = self.have.iter().filter(|have| have.blocks == (0..1)).map(|have| have.file);
+        let files: Vec<_> = here.filter(|&f| self.is_trusted(f)).map(|f| (f, None)).collect();
+        if !files.is_empty() {
+            self.tell_writer(WriteJob::Files(files));
+        }
+    }
+
+    /// Whether a file's only block says what its root is.
+    fn is_trusted(&self, file: u32) -> bool {
+        let size = self.manifest.entries.get(file as usize).map_or(0, |entry| entry.size);
+        self.roots == RootPolicy::TrustTrailers && size > 0 && size <= BLOCK
+    }
+
+    fn tell_writer(&self, job: WriteJob) {
+        if let Some(writer) = &self.writer {
+            writer.send(job);
+        }
+    }
+
+    /// Memory is the limit at `now`: the disk's fault when most of it waits for the writer.
+    pub(super) fn note_memory_limit(&mut self, now: Time, held: usize) {
+        if self.writing.len() * 2 > held {
+            self.disk_limited_until = now + LIMIT_SHOWN;
+        }
+    }
+
+    /// Shows how the transfer is doing.
+    pub fn publish(&mut self, now: Time, table: &Table) {
+        let disk = (now < self.disk_limited_until).then_some(LimitedBy::Disk);
+        let shown = |record: &Flow| match (table.sink(record.flow), &record.past) {
+            (Some(sink), _) => Some(sink.progress(record.bytes, disk)),
+            (None, past) => past.clone(),
+        };
+        self.counted.flows = self.flows.iter().filter_map(shown).collect();
+        *self.progress.lock().unwrap_or_else(PoisonError::into_inner) = self.counted.clone();
+    }
+
+    /// Whether there is something to tell the handle.
+    pub fn has_news(&self) -> bool {
+        !self.outbox.is_empty()
+    }
+
+    /// Tells the handle what happened.
+    pub fn flush(&mut self) {
+        for event in self.outbox.drain(..) {
+            // A handle that is gone does not listen.
+            let _ = self.events.send(event);
+        }
+    }
+}
+
+/// Sessions that can be asked for something.
+pub(super) fn live<'a>(flows: &'a [Flow], table: &'a Table) -> impl Iterator<Item = FlowId> + 'a {
+    flows.iter().map(|record| record.flow).filter(|&flow| {
+        table.sink(flow).is_some_and(|sink| match sink.state {
+            State::Opening | State::Live | State::Dropping | State::Silent => true,
+            State::Parting => false,
+        })
+    })
+}
+
+impl Plan {
+    fn new(manifest: &Manifest, payload: u16, have: &[Have]) -> Result<Plan, gtp_store::RowError> {
+        let row = Row::of(manifest, payload)?;
+        let mut group = Group::new(0..row.units());
+        for part in have {
+            group.have(row.blocks_units(part.file, part.blocks.clone()));
+        }
+        Ok(Plan { row, group, assembly: Assembly::default(), front: 0 })
+    }
+}
+
+impl Files {
+    fn of(manifest: &Manifest) -> Files {
+        let open: Vec<bool> = manifest.entries.iter().map(|entry| entry.size > 0).collect();
+        let left = open.iter().filter(|&&open| open).count() as u64;
+        Files { open, left, told: false }
+    }
+
+    /// A file is finished; says whether that is news.
+    fn finished(&mut self, file: u32) -> bool {
+        match self.open.get_mut(file as usize) {
+            Some(open) if *open => {
+                *open = false;
+                self.left -= 1;
+                true
+            }
+            Some(_) | None => false,
+        }
+    }
+}
+
+fn have_bytes(manifest: &Manifest, have: &Have) -> u64 {
+    let size = manifest.entries.get(have.file as usize).map_or(0, |entry| entry.size);
+    let end = have.blocks.end.saturating_mul(BLOCK).min(size);
+    end.saturating_sub(have.blocks.start.saturating_mul(BLOCK))
+}
