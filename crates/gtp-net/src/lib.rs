@@ -4,10 +4,13 @@
 //! which decides who may move what, and the data path (one thread, UDP, AEAD, the sans-IO core's
 //! sessions and agents) which moves it.
 
+pub mod client;
 pub mod control;
 pub mod crypto;
 pub mod engine;
+pub mod flows;
 pub mod identity;
 pub mod messages;
+pub mod server;
 pub mod tls;
 pub mod trust;

@@ -1,0 +1,127 @@
+//! From an address to a session: connect, prove keys, ask, and derive what the engine needs.
+
+use std::sync::Arc;
+
+use gtp_proto::Role;
+use gtp_proto::limits::{UNIT_ETHERNET, UNIT_MINIMUM};
+use gtp_store::{Manifest, RootKind};
+
+use super::{Endpoint, Terms, Url};
+use crate::control::{ControlChannel, ControlError};
+use crate::crypto::Suite;
+use crate::engine::SessionOpen;
+use crate::flows::{Failure, FailureKind, Gathering, keys, root_kind, wire_law};
+use crate::messages::{
+    self, INTERVAL_US, Message, Open, Opened, Reason, SuiteList, VERSION, Verb, WEIGHT_MILLI,
+};
+
+/// A server that has said yes.
+pub(super) struct Granted {
+    pub channel: ControlChannel,
+    pub opened: Opened,
+    pub session: SessionOpen,
+}
+
+/// Connects to a server and asks for a session.
+pub(super) async fn ask(
+    endpoint: &Endpoint,
+    url: &Url,
+    verb: Verb,
+    terms: &Terms,
+) -> Result<Granted, Failure> {
+    let mut channel =
+        ControlChannel::connect(url.host(), endpoint.identity(), &terms.trust).await?;
+    let client_session = endpoint.host().new_session_id();
+    let opened = channel.open(open_message(endpoint, verb, terms, client_session)).await?;
+    let suite = Suite::from_code(opened.suite)
+        .ok_or_else(|| Failure::new(FailureKind::Other, "the server chose an unknown cipher"))?;
+    let secrets = channel.data_secrets(opened.server_session, client_session)?;
+    let peer = channel.ends().remote;
+    let socket = endpoint.socket_for(peer.ip()).map_err(|error| {
+        Failure::new(FailureKind::Other, format!("cannot open a UDP socket: {error}"))
+    })?;
+    let unit_payloads = [UNIT_ETHERNET, UNIT_MINIMUM];
+    let session = SessionOpen {
+        socket,
+        peer,
+        local_session: client_session,
+        peer_session: opened.server_session,
+        keys: keys(suite, secrets),
+        role: Role::Initiator {
+            unit_payloads: unit_payloads
+                .into_iter()
+                .filter(|&u| u <= opened.unit_payload)
+                .collect(),
+        },
+        law: terms.law,
+        weight: f64::from(opened.weight_milli) / 1000.0,
+        max_rate: terms.max_rate,
+        label: url.to_string(),
+    };
+    Ok(Granted { channel, opened, session })
+}
+
+fn open_message(endpoint: &Endpoint, verb: Verb, terms: &Terms, client_session: u32) -> Open {
+    let weight = (terms.weight * 1000.0).round() as u32;
+    let interval = endpoint.interval.map(|span| {
+        let micros = u32::try_from(span.as_micros()).unwrap_or(u32::MAX);
+        micros.clamp(*INTERVAL_US.start(), *INTERVAL_US.end())
+    });
+    Open {
+        version: VERSION,
+        verb,
+        suites: SuiteList(Suite::by_preference().map(Suite::code).to_vec()),
+        law: wire_law(terms.law),
+        weight_milli: weight.clamp(*WEIGHT_MILLI.start(), *WEIGHT_MILLI.end()),
+        unit_payload_max: UNIT_ETHERNET,
+        client_session,
+        interval_us: interval,
+    }
+}
+
+/// What an object at a server consists of, and what is there but will not come.
+pub(super) struct Described {
+    pub manifest: Arc<Manifest>,
+    pub skipped: Vec<Failure>,
+}
+
+/// Receives the manifest that follows a granted `get`.
+pub(super) async fn describe(granted: &mut Granted) -> Result<Described, Failure> {
+    let kind = granted.opened.object.map_or(RootKind::File, root_kind);
+    let mut gathering = Gathering::default();
+    let mut skipped = Vec::new();
+    loop {
+        match granted.channel.recv().await? {
+            Message::ManifestPage(page) => {
+                gathering.page(page).map_err(bad_listing)?;
+            }
+            Message::ManifestEnd(end) => {
+                let manifest = gathering.end(&end, kind).map_err(bad_listing)?;
+                return Ok(Described { manifest, skipped });
+            }
+            Message::Fault(fault) => match &fault.path {
+                Some(path) if skipped.len() < SKIPPED_MAX => {
+                    // Links and devices are never carried; only what should have come is missed.
+                    let kind = match fault.reason == Reason::Other {
+                        true => FailureKind::Other,
+                        false => FailureKind::Partial,
+                    };
+                    let failure = Failure::new(kind, fault.text.to_string());
+                    skipped.push(failure.about(messages::printable(path)));
+                }
+                Some(_) => {}
+                None => return Err(Failure::of_fault(&fault)),
+            },
+            other => {
+                return Err(ControlError::Unexpected(format!("message {}", other.name())).into());
+            }
+        }
+    }
+}
+
+fn bad_listing(why: impl std::fmt::Display) -> Failure {
+    Failure::new(FailureKind::Other, why.to_string())
+}
+
+/// Entries that a server calls skipped and that are remembered; more are dropped.
+const SKIPPED_MAX: usize = 1_000;

@@ -1,0 +1,656 @@
+//! Fetches one object from one or several servers.
+//!
+//! One loop hears the engine, the lines to the servers and the clock, and decides what follows.
+//! The state of a source is one of three: a line is being made, a session runs, it is given up.
+//! The transfer itself outlives all of them: what is missing is asked of whoever comes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gtp_alloc::Time;
+use gtp_proto::FlowId;
+use gtp_store::{Finished, Kind, Manifest, RootKind, Value};
+use gtp_sys::Clock;
+use tokio::sync::mpsc;
+
+use super::link::{self, Order, Ready, Report, Reports};
+use super::place::{self, Place, Placed};
+use super::progress::{Event, Outcome, Progress};
+use super::roots::{Disagreement, RootCheck};
+use super::{Endpoint, LOOK_SPAN, Monitor, Terms, Url, back_off, stop_words, stopped};
+use crate::engine::{RootPolicy, TransferEvent, TransferHandle, TransferOpen};
+use crate::flows::{Failure, FailureKind};
+use crate::messages::Done;
+use tally::Tally;
+
+mod tally;
+
+/// What to fetch, whence, and whither.
+pub struct GetRequest {
+    /// Addresses of the same object, at least one.
+    pub sources: Vec<Url>,
+    /// On what terms.
+    pub terms: Terms,
+    /// Where it goes.
+    pub place: Place,
+    /// The BLAKE3 hash that the file must have; no source is asked then.
+    pub expected: Option<Value>,
+}
+
+/// Fetches an object. Dropping the future suspends the transfer.
+///
+/// # Errors
+/// [`Failure`]; what is complete is kept for the next attempt.
+pub async fn get(
+    endpoint: Arc<Endpoint>,
+    request: GetRequest,
+    monitor: Monitor,
+) -> Result<Outcome, Failure> {
+    if request.sources.is_empty() {
+        return Err(Failure::new(FailureKind::Usage, "no source is named"));
+    }
+    let (mut gather, reports) = Gather::start(endpoint, request, monitor);
+    gather.run(reports).await
+}
+
+/// How a source stands.
+enum State {
+    /// A line is being made, perhaps after a pause.
+    Connecting,
+    /// It is ready and waits for the start of the transfer.
+    Parked(Box<Ready>),
+    /// A session runs.
+    Live { flow: FlowId, orders: mpsc::UnboundedSender<Order> },
+    /// It is given up.
+    Gone(Failure),
+}
+
+struct Source {
+    url: Url,
+    state: State,
+    /// Attempts since it last brought something.
+    tries: u32,
+    /// Whether a datagram ever came from it.
+    path_seen: bool,
+    bad_blocks: u32,
+}
+
+/// The transfer, once its object is known.
+struct Running {
+    transfer: TransferHandle,
+    manifest: Arc<Manifest>,
+    /// For each entry: whether it is a file that must be finished and is not yet.
+    unfinished: Vec<bool>,
+    /// Entries whose every block was there at the start.
+    had: Vec<bool>,
+    check: Option<RootCheck>,
+}
+
+struct Gather {
+    endpoint: Arc<Endpoint>,
+    terms: Terms,
+    place: Option<Place>,
+    expected: Option<Value>,
+    monitor: Monitor,
+    reports: Reports,
+    sources: Vec<Source>,
+    running: Option<Running>,
+    skipped: Vec<Failure>,
+    tally: Tally,
+    clock: Clock,
+    began: Time,
+    /// When a source was first parked.
+    parked_at: Option<Time>,
+    /// When the number of bytes last rose.
+    moved_at: Time,
+    last_failure: Option<Failure>,
+}
+
+/// What ends the loop.
+type Verdict = Result<Outcome, Failure>;
+
+impl Gather {
+    fn start(
+        endpoint: Arc<Endpoint>,
+        request: GetRequest,
+        monitor: Monitor,
+    ) -> (Gather, mpsc::UnboundedReceiver<(usize, Report)>) {
+        let (reports, inbox) = mpsc::unbounded_channel();
+        let GetRequest { sources, terms, place, expected } = request;
+        let source = |url: Url| Source {
+            url,
+            state: State::Connecting,
+            tries: 0,
+            path_seen: false,
+            bad_blocks: 0,
+        };
+        let tally = Tally::new(sources.iter().map(Url::to_string));
+        let clock = endpoint.host().clock();
+        let began = clock.now();
+        let gather = Gather {
+            endpoint,
+            terms,
+            place: Some(place),
+            expected,
+            monitor,
+            reports,
+            sources: sources.into_iter().map(source).collect(),
+            running: None,
+            skipped: Vec::new(),
+            tally,
+            clock,
+            began,
+            parked_at: None,
+            moved_at: began,
+            last_failure: None,
+        };
+        (gather, inbox)
+    }
+
+    async fn run(&mut self, mut reports: mpsc::UnboundedReceiver<(usize, Report)>) -> Verdict {
+        for number in 0..self.sources.len() {
+            self.connect(number, Duration::ZERO);
+        }
+        let mut look = tokio::time::interval(LOOK_SPAN);
+        let mut stop = self.monitor.stop.clone();
+        loop {
+            let step = tokio::select! {
+                event = next_event(&mut self.running) => self.handle_transfer(event),
+                Some((number, report)) = reports.recv() => self.handle_report(number, report),
+                _ = look.tick() => self.handle_look(),
+                kind = stopped(&mut stop) => Err(Failure::new(kind, stop_words(kind))),
+            };
+            let step = match step {
+                Ok(None) => self.begin_if_ready().await.map(|()| None),
+                decided => decided,
+            };
+            match step {
+                Ok(None) => {}
+                Ok(Some(finished)) => return Ok(self.finish(finished)),
+                Err(failure) => {
+                    self.suspend().await;
+                    return Err(failure);
+                }
+            }
+        }
+    }
+
+    // --- the servers' lines ---
+
+    fn connect(&mut self, number: usize, pause: Duration) {
+        let source = &mut self.sources[number];
+        source.state = State::Connecting;
+        tokio::spawn(link::run(
+            number,
+            Arc::clone(&self.endpoint),
+            source.url.clone(),
+            self.terms.clone(),
+            pause,
+            self.reports.clone(),
+        ));
+    }
+
+    fn handle_report(
+        &mut self,
+        number: usize,
+        report: Report,
+    ) -> Result<Option<Finished>, Failure> {
+        match report {
+            Report::Ready(ready) => {
+                self.parked_at.get_or_insert(self.clock.now());
+                self.sources[number].state = State::Parked(ready);
+            }
+            Report::Refused(failure) => self.source_failed(number, failure)?,
+            Report::Ended(failure) => {
+                // A line that was dropped on purpose may still say so.
+                match self.sources[number].state {
+                    State::Live { flow, .. } => {
+                        if let Some(running) = &self.running {
+                            running.transfer.remove_session(flow);
+                        }
+                        self.source_failed(number, failure)?;
+                    }
+                    State::Parked(_) => self.source_failed(number, failure)?,
+                    State::Connecting | State::Gone(_) => {}
+                }
+            }
+            Report::FileFault(failure) => {
+                self.monitor.tell(Event::Skipped(failure.clone()));
+                self.skipped.push(failure);
+            }
+            Report::Roots { first_file, roots } => {
+                if let Some(check) = self.running.as_mut().and_then(|r| r.check.as_mut()) {
+                    check.answer(number, first_file, &roots);
+                }
+                self.judge_roots()?;
+            }
+        }
+        Ok(None)
+    }
+
+    /// A source is lost or refuses: tries again what may be temporary, gives up the rest.
+    fn source_failed(&mut self, number: usize, failure: Failure) -> Result<(), Failure> {
+        if let Some(check) = self.running.as_mut().and_then(|r| r.check.as_mut()) {
+            check.forget(number);
+        }
+        let several = self.sources.len() > 1;
+        let source = &mut self.sources[number];
+        let url = source.url.to_string();
+        let failure = if several { failure.about(&url) } else { failure };
+        self.last_failure = Some(failure.clone());
+        if failure.is_temporary() {
+            let pause = back_off(source.tries);
+            source.tries += 1;
+            let after = gtp_alloc::Span::from_nanos(pause.as_nanos() as u64);
+            self.monitor.tell(Event::Retry { url, failure, after });
+            self.connect(number, pause);
+        } else {
+            // A key that does not fit is never passed over: somebody may be in between.
+            let fatal = failure.kind == FailureKind::Authentication;
+            source.state = State::Gone(failure.clone());
+            if fatal || self.all_gone() {
+                return Err(self.first_failure().unwrap_or(failure));
+            }
+            self.monitor.tell(Event::Dropped { url, failure });
+        }
+        // Whoever is left may have answered everything already.
+        self.judge_roots()
+    }
+
+    fn all_gone(&self) -> bool {
+        self.sources.iter().all(|s| matches!(s.state, State::Gone(_)))
+    }
+
+    fn first_failure(&self) -> Option<Failure> {
+        let mut gone = self.sources.iter().filter_map(|s| match &s.state {
+            State::Gone(failure) => Some(failure),
+            State::Connecting | State::Parked(_) | State::Live { .. } => None,
+        });
+        let first = gone.next().cloned();
+        gone.find(|f| f.kind == FailureKind::Authentication).cloned().or(first)
+    }
+
+    // --- the start ---
+
+    /// Starts the transfer when its object is known, and adds sources that have become ready.
+    async fn begin_if_ready(&mut self) -> Result<(), Failure> {
+        if self.running.is_none() {
+            let first = self.sources.iter().position(|s| matches!(s.state, State::Parked(_)));
+            let Some(first) = first else { return Ok(()) };
+            // The first address decides name and time, so it gets a moment of advance.
+            let waited = self.parked_at.map(|at| self.clock.now().since(at));
+            let named_pending = matches!(self.sources[0].state, State::Connecting);
+            if named_pending && waited.is_some_and(|w| gtp_sys::clock::duration(w) < FIRST_SPAN) {
+                return Ok(());
+            }
+            self.begin(first).await?;
+        }
+        for number in 0..self.sources.len() {
+            self.admit(number)?;
+        }
+        Ok(())
+    }
+
+    /// Opens sink and transfer for the object as this source describes it.
+    async fn begin(&mut self, number: usize) -> Result<(), Failure> {
+        let State::Parked(ready) = &self.sources[number].state else { return Ok(()) };
+        let manifest = Arc::clone(&ready.described.manifest);
+        let single = manifest.root_kind == RootKind::File;
+        if self.expected.is_some() && !single {
+            let text = "a hash can be given for one file only, and this is a directory";
+            return Err(Failure::new(FailureKind::Usage, text));
+        }
+        let Some(place) = self.place.take() else { return Ok(()) };
+        let url = self.sources[0].url.clone();
+        let described = Arc::clone(&manifest);
+        let opening = tokio::task::spawn_blocking(move || place::open(place, &url, &described));
+        let Placed { sink, shown } = opening
+            .await
+            .map_err(|e| Failure::new(FailureKind::Other, format!("opening failed: {e}")))??;
+        let had = fully_there(&manifest, sink.have());
+        let policy = if self.sources.len() > 1 || self.expected.is_some() {
+            RootPolicy::AskFirst
+        } else {
+            RootPolicy::TrustTrailers
+        };
+        let open = TransferOpen { sink, manifest: Arc::clone(&manifest), roots: policy };
+        let transfer = self.endpoint.host().open_transfer(open);
+        let unfinished =
+            manifest.entries.iter().map(|e| e.kind == Kind::File && e.size > 0).collect();
+        self.monitor.tell(Event::Started {
+            destination: shown,
+            kind: manifest.root_kind,
+            files: manifest.files(),
+            bytes: manifest.content_bytes(),
+        });
+        self.moved_at = self.clock.now();
+        self.running = Some(Running { transfer, manifest, unfinished, had, check: None });
+        Ok(())
+    }
+
+    /// Adds a source that is ready, if it shows the same object.
+    fn admit(&mut self, number: usize) -> Result<(), Failure> {
+        let Some(running) = &mut self.running else { return Ok(()) };
+        if !matches!(self.sources[number].state, State::Parked(_)) {
+            return Ok(());
+        }
+        let state = std::mem::replace(&mut self.sources[number].state, State::Connecting);
+        let State::Parked(ready) = state else { return Ok(()) };
+        let Ready { session, described, orders } = *ready;
+        if !same_object(&running.manifest, &described.manifest) {
+            return Err(self.different_object(number));
+        }
+        for failure in described.skipped {
+            if !self.skipped.contains(&failure) {
+                self.monitor.tell(Event::Skipped(failure.clone()));
+                self.skipped.push(failure);
+            }
+        }
+        let flow = running.transfer.add_session(session);
+        self.tally.assign(flow, number);
+        if let Some(check) = &mut running.check {
+            for order in check.orders(number) {
+                // A line that has just ended reports so itself.
+                let _ = orders.send(order);
+            }
+        }
+        self.sources[number].state = State::Live { flow, orders };
+        Ok(())
+    }
+
+    fn different_object(&self, number: usize) -> Failure {
+        let url = &self.sources[number].url;
+        if self.sources[number].path_seen || self.sources.len() == 1 {
+            let text = format!("{url} changed while it was being fetched");
+            return Failure::new(FailureKind::Temporary, text);
+        }
+        let other =
+            self.sources.iter().enumerate().find(|(n, s)| {
+                *n != number && matches!(s.state, State::Live { .. } | State::Gone(_))
+            });
+        let other = other.map_or(&self.sources[0].url, |(_, s)| &s.url);
+        let text = format!("{url} and {other} do not hold the same object: names or sizes differ");
+        Failure::new(FailureKind::Integrity, text)
+    }
+
+    // --- the transfer ---
+
+    fn handle_transfer(
+        &mut self,
+        event: Option<TransferEvent>,
+    ) -> Result<Option<Finished>, Failure> {
+        let Some(event) = event else {
+            return Err(Failure::new(FailureKind::Other, "the engine has ended"));
+        };
+        match event {
+            TransferEvent::PathOpen { flow } => {
+                if let Some(number) = self.tally.source_of(flow) {
+                    self.sources[number].path_seen = true;
+                }
+            }
+            TransferEvent::NoPath { flow } => self.no_path(flow)?,
+            TransferEvent::Lost { flow, why } => {
+                if let Some(number) = self.live_source(flow) {
+                    self.source_failed(number, Failure::new(FailureKind::Temporary, why))?;
+                }
+            }
+            TransferEvent::BadBlock { flow, file, block } => self.bad_block(flow, file, block)?,
+            TransferEvent::Unobtainable { flow, file, block } => {
+                return Err(self.unobtainable(flow, file, block));
+            }
+            TransferEvent::FileDone { file, root } => self.file_done(file, root),
+            TransferEvent::AllBlocks => self.all_blocks()?,
+            TransferEvent::Fault(error) => return Err(self.sink_failure(error)),
+            TransferEvent::Stalled => {}
+            TransferEvent::Complete(finished) => return Ok(Some(finished)),
+            TransferEvent::Suspended => {
+                return Err(Failure::new(FailureKind::Other, "the transfer was suspended"));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The source whose session this is now, not the one that it once was.
+    fn live_source(&self, flow: FlowId) -> Option<usize> {
+        let is = |s: &Source| matches!(s.state, State::Live { flow: f, .. } if f == flow);
+        self.sources.iter().position(is)
+    }
+
+    fn no_path(&mut self, flow: FlowId) -> Result<(), Failure> {
+        let Some(number) = self.live_source(flow) else { return Ok(()) };
+        let source = &self.sources[number];
+        let host = source.url.host();
+        let text = format!(
+            "no UDP path to {host}: TCP port {port} answers, but no datagram came back within 5 s. \
+             A firewall between may block UDP port {port}; open it towards the server",
+            port = host.port(),
+        );
+        let kind = if source.path_seen { FailureKind::Temporary } else { FailureKind::NoUdpPath };
+        self.source_failed(number, Failure::new(kind, text))
+    }
+
+    fn bad_block(&mut self, flow: FlowId, file: u32, block: u64) -> Result<(), Failure> {
+        let Some(number) = self.tally.source_of(flow) else { return Ok(()) };
+        let (url, path) = (self.sources[number].url.to_string(), self.path_of(file));
+        self.monitor.tell(Event::BadBlock { url: url.clone(), path: path.clone(), block });
+        self.sources[number].bad_blocks += 1;
+        let gone = |s: &Source| matches!(s.state, State::Gone(_));
+        let alone = self.sources.iter().filter(|s| !gone(s)).count() == 1;
+        let Some(running) = &self.running else { return Ok(()) };
+        if alone || self.sources[number].bad_blocks <= BAD_BLOCKS_MAX {
+            return Ok(());
+        }
+        running.transfer.remove_session(flow);
+        let text = format!("it sends damaged blocks of {path}");
+        self.source_failed(number, Failure::new(FailureKind::Integrity, text))
+    }
+
+    fn unobtainable(&self, flow: FlowId, file: u32, block: u64) -> Failure {
+        let url = self.tally.source_of(flow).map(|n| self.sources[n].url.to_string());
+        let (url, path) = (url.unwrap_or_default(), self.path_of(file));
+        let text = format!("{url} sends block {block} of {path} damaged, and nobody else has it");
+        Failure::new(FailureKind::Integrity, text)
+    }
+
+    fn path_of(&self, file: u32) -> String {
+        self.running.as_ref().map(|r| path_of(&r.manifest, file)).unwrap_or_default()
+    }
+
+    fn file_done(&mut self, file: u32, root: Option<Value>) {
+        let Some(running) = &mut self.running else { return };
+        if let Some(unfinished) = running.unfinished.get_mut(file as usize) {
+            *unfinished = false;
+        }
+        let Some(entry) = running.manifest.entries.get(file as usize) else { return };
+        let path = entry.path.as_str().to_owned();
+        self.monitor.tell(Event::FileDone { path, bytes: entry.size, blake3: root });
+    }
+
+    /// Every block is here: finishes what needs no question and asks about the rest.
+    fn all_blocks(&mut self) -> Result<(), Failure> {
+        let Some(running) = &mut self.running else { return Ok(()) };
+        let waiting = (0u32..).zip(&running.unfinished).filter(|(_, u)| **u).map(|(n, _)| n);
+        let waiting: Vec<u32> = waiting.collect();
+        if let Some(expected) = self.expected {
+            let all = waiting.into_iter().map(|file| (file, Some(expected))).collect();
+            running.transfer.finish_files(all);
+            return Ok(());
+        }
+        let (had, wanted): (Vec<u32>, Vec<u32>) =
+            waiting.into_iter().partition(|&n| running.had.get(n as usize) == Some(&true));
+        if !had.is_empty() || wanted.is_empty() {
+            running.transfer.finish_files(had.into_iter().map(|file| (file, None)).collect());
+        }
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        let mut check = RootCheck::new(&running.manifest, wanted);
+        for (number, source) in self.sources.iter().enumerate() {
+            if let State::Live { orders, .. } = &source.state {
+                for order in check.orders(number) {
+                    // A line that has just ended reports so itself.
+                    let _ = orders.send(order);
+                }
+            }
+        }
+        running.check = Some(check);
+        Ok(())
+    }
+
+    fn judge_roots(&mut self) -> Result<(), Failure> {
+        let Some(running) = &mut self.running else { return Ok(()) };
+        let Some(verdict) = running.check.as_ref().and_then(RootCheck::verdict) else {
+            return Ok(());
+        };
+        running.check = None;
+        match verdict {
+            Ok(roots) => {
+                running.transfer.finish_files(roots);
+                Ok(())
+            }
+            Err(Disagreement { file, sources: (a, b) }) => {
+                let path = path_of(&running.manifest, file);
+                let (a, b) = (&self.sources[a].url, &self.sources[b].url);
+                let text = format!(
+                    "{a} and {b} hold different content of {path}; give --blake3 to say which is \
+                     meant"
+                );
+                Err(Failure::new(FailureKind::Integrity, text))
+            }
+        }
+    }
+
+    fn sink_failure(&self, error: gtp_store::SinkError) -> Failure {
+        let failure = Failure::from(error);
+        if failure.kind != FailureKind::Integrity {
+            return failure;
+        }
+        let urls: Vec<String> = self.sources.iter().map(|s| s.url.to_string()).collect();
+        failure.about(urls.join(", "))
+    }
+
+    // --- the clock ---
+
+    fn handle_look(&mut self) -> Result<Option<Finished>, Failure> {
+        let now = self.clock.now();
+        if let Some(running) = &self.running {
+            let numbers = running.transfer.progress();
+            if self.tally.update(&numbers, &mut self.sources) {
+                self.moved_at = now;
+            }
+            let hashing = running.check.is_some()
+                && self.sources.iter().any(|s| matches!(s.state, State::Live { .. }));
+            if hashing {
+                self.moved_at = now;
+            }
+        }
+        self.monitor.progress.send_replace(self.tally.progress().clone());
+        let quiet = gtp_sys::clock::duration(now.since(self.moved_at));
+        // Who has never answered gets less patience: the address may be wrong.
+        let met = self.running.is_some() || self.parked_at.is_some();
+        let patience = if met { self.terms.patience } else { self.terms.patience.min(MEET_SPAN) };
+        if quiet > patience {
+            let failure = self.last_failure.clone().unwrap_or_else(|| {
+                Failure::new(FailureKind::Temporary, "the sources send nothing")
+            });
+            let text = match met {
+                true => format!("no progress for {:.0} s: {failure}", quiet.as_secs_f64()),
+                false => failure.text,
+            };
+            return Err(Failure::new(FailureKind::Temporary, text));
+        }
+        Ok(None)
+    }
+
+    // --- the end ---
+
+    fn finish(&mut self, finished: Finished) -> Outcome {
+        let (mut bytes, mut root) = (0, finished.root);
+        if let Some(running) = &self.running {
+            self.tally.update(&running.transfer.progress(), &mut self.sources);
+            bytes = running.manifest.content_bytes();
+            if running.manifest.root_kind == RootKind::File && bytes == 0 {
+                root = Some(gtp_store::empty_root());
+            }
+        }
+        let done = Done { files: finished.files_written, content_bytes: bytes };
+        for source in &self.sources {
+            if let State::Live { orders, .. } = &source.state {
+                // A source that is gone need not know.
+                let _ = orders.send(Order::Done(done.clone()));
+            }
+        }
+        let mut progress: Progress = self.tally.progress().clone();
+        progress.bytes = bytes;
+        self.monitor.progress.send_replace(progress.clone());
+        Outcome {
+            bytes,
+            resumed_bytes: progress.resumed_bytes,
+            elapsed: self.clock.now().since(self.began),
+            files_written: finished.files_written,
+            files_unchanged: finished.files_unchanged,
+            blake3: root,
+            progress,
+            skipped: std::mem::take(&mut self.skipped),
+        }
+    }
+
+    /// Keeps what is complete, and waits until it is kept.
+    async fn suspend(&mut self) {
+        let Some(running) = &mut self.running else { return };
+        running.transfer.suspend();
+        let ending = async {
+            while let Some(event) = running.transfer.next_event().await {
+                if matches!(event, TransferEvent::Suspended | TransferEvent::Complete(_)) {
+                    break;
+                }
+            }
+        };
+        // A disk that does not answer must not keep the user.
+        let _ = tokio::time::timeout(SUSPEND_SPAN, ending).await;
+    }
+}
+
+async fn next_event(running: &mut Option<Running>) -> Option<TransferEvent> {
+    match running {
+        Some(running) => running.transfer.next_event().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// A file may have another name at another server; a directory's names count.
+fn same_object(a: &Manifest, b: &Manifest) -> bool {
+    match (a.root_kind, b.root_kind) {
+        (RootKind::File, RootKind::File) => a.content_bytes() == b.content_bytes(),
+        (RootKind::Dir, RootKind::Dir) => a.same_content_layout(b),
+        (RootKind::File, RootKind::Dir) | (RootKind::Dir, RootKind::File) => false,
+    }
+}
+
+fn fully_there(manifest: &Manifest, have: &[gtp_store::Have]) -> Vec<bool> {
+    let mut blocks = vec![0u64; manifest.entries.len()];
+    for part in have {
+        if let Some(count) = blocks.get_mut(part.file as usize) {
+            *count += part.blocks.end.saturating_sub(part.blocks.start);
+        }
+    }
+    let all =
+        |(entry, &count): (&gtp_store::Entry, &u64)| count == entry.size.div_ceil(gtp_store::BLOCK);
+    manifest.entries.iter().zip(&blocks).map(all).collect()
+}
+
+fn path_of(manifest: &Manifest, file: u32) -> String {
+    manifest.entries.get(file as usize).map(|e| e.path.to_string()).unwrap_or_default()
+}
+
+/// How long the first address may take when another is ready.
+const FIRST_SPAN: Duration = Duration::from_secs(1);
+
+/// Patience with servers that have never answered.
+const MEET_SPAN: Duration = Duration::from_secs(10);
+
+/// Time for keeping what is complete.
+const SUSPEND_SPAN: Duration = Duration::from_secs(10);
+
+/// Damaged blocks after which a source among several is given up.
+const BAD_BLOCKS_MAX: u32 = 8;

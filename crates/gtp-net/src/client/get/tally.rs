@@ -1,0 +1,78 @@
+//! Which session belongs to which source, and what all of a source's sessions brought together.
+
+use std::collections::HashMap;
+
+use gtp_proto::FlowId;
+
+use super::Source;
+use crate::client::progress::{Progress, SourceShare};
+use crate::engine::TransferProgress;
+
+/// The numbers of a transfer, per source.
+pub(super) struct Tally {
+    flows: HashMap<FlowId, usize>,
+    progress: Progress,
+}
+
+impl Tally {
+    pub fn new(urls: impl Iterator<Item = String>) -> Tally {
+        let sources = urls.map(SourceShare::new).collect();
+        Tally { flows: HashMap::new(), progress: Progress { sources, ..Progress::default() } }
+    }
+
+    pub fn assign(&mut self, flow: FlowId, source: usize) {
+        self.flows.insert(flow, source);
+    }
+
+    pub fn source_of(&self, flow: FlowId) -> Option<usize> {
+        self.flows.get(&flow).copied()
+    }
+
+    pub fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
+    /// Takes the engine's numbers in; says whether bytes have come.
+    pub fn update(&mut self, numbers: &TransferProgress, sources: &mut [Source]) -> bool {
+        let before = self.progress.bytes;
+        let shares = &mut self.progress.sources;
+        let old: Vec<u64> = shares.iter().map(|s| s.wire_bytes).collect();
+        for share in shares.iter_mut() {
+            *share = SourceShare::new(std::mem::take(&mut share.url));
+        }
+        let mut sent: Vec<(f64, f64)> = vec![(0.0, 0.0); shares.len()];
+        for flow in &numbers.flows {
+            let Some(&number) = self.flows.get(&flow.flow) else { continue };
+            let (Some(share), Some(sent)) = (shares.get_mut(number), sent.get_mut(number)) else {
+                continue;
+            };
+            share.bytes += flow.bytes;
+            share.wire_bytes += flow.wire_bytes;
+            share.duplicate_bytes += flow.duplicate_bytes;
+            let all = flow.wire_bytes as f64 / (1.0 - flow.loss_ratio.min(0.99));
+            sent.0 += all;
+            sent.1 += all * flow.loss_ratio;
+            if flow.alive {
+                share.rate = flow.rate;
+                share.granted = flow.granted;
+                share.limited_by = flow.limited_by;
+                share.rtt = flow.rtt;
+                share.alive = true;
+            }
+        }
+        for (share, (all, lost)) in shares.iter_mut().zip(sent) {
+            share.loss_ratio = if all > 0.0 { lost / all } else { 0.0 };
+        }
+        let mut moved = numbers.bytes > before;
+        for ((share, old), source) in shares.iter().zip(old).zip(sources) {
+            if share.bytes > 0 && share.wire_bytes > old {
+                source.tries = 0;
+                moved = true;
+            }
+        }
+        self.progress.bytes = numbers.bytes;
+        self.progress.resumed_bytes = numbers.resumed_bytes;
+        self.progress.total = numbers.total;
+        moved
+    }
+}

@@ -1,0 +1,143 @@
+//! One server's line: the task that connects it, tends its control channel and reports.
+//!
+//! It decides nothing. Orders come in, reports go out, keepalives happen by themselves; when the
+//! orders' sender is gone it says farewell.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use gtp_store::Value;
+use tokio::sync::mpsc;
+
+use super::connect::{Described, Granted, ask, describe};
+use super::{Endpoint, Terms, Url};
+use crate::control::{ControlChannel, ControlError, KEEPALIVE_SPAN};
+use crate::engine::SessionOpen;
+use crate::flows::Failure;
+use crate::messages::{self, Done, Message, RootsWanted, Verb};
+
+/// What a line is asked to do.
+#[derive(Debug)]
+pub(super) enum Order {
+    /// Ask for the roots of `files` files from `first_file` on.
+    AskRoots { first_file: u64, files: u32 },
+    /// Say that all is well, and end.
+    Done(Done),
+}
+
+/// What a line reports.
+pub(super) enum Report {
+    /// The server has described the object and waits for requests.
+    Ready(Box<Ready>),
+    /// It did not come to that.
+    Refused(Failure),
+    /// Roots, as asked for, in order.
+    Roots { first_file: u64, roots: Vec<Value> },
+    /// One file of the object fails.
+    FileFault(Failure),
+    /// The line is gone.
+    Ended(Failure),
+}
+
+/// A server that is ready to send.
+pub(super) struct Ready {
+    pub session: SessionOpen,
+    pub described: Described,
+    pub orders: mpsc::UnboundedSender<Order>,
+}
+
+/// Where a line's reports go: with its number.
+pub(super) type Reports = mpsc::UnboundedSender<(usize, Report)>;
+
+/// Connects to a source after a pause and tends its line until its end.
+pub(super) async fn run(
+    number: usize,
+    endpoint: Arc<Endpoint>,
+    url: Url,
+    terms: Terms,
+    pause: Duration,
+    reports: Reports,
+) {
+    tokio::time::sleep(pause).await;
+    let verb = Verb::Get { path: url.path().to_vec() };
+    let opening = async {
+        let mut granted = ask(&endpoint, &url, verb, &terms).await?;
+        let described = describe(&mut granted).await?;
+        Ok::<_, Failure>((granted, described))
+    };
+    let tell = |report| {
+        // Whoever asked may have ended.
+        let _ = reports.send((number, report));
+    };
+    match opening.await {
+        Err(failure) => tell(Report::Refused(failure)),
+        Ok((Granted { channel, session, .. }, described)) => {
+            let (orders, inbox) = mpsc::unbounded_channel();
+            tell(Report::Ready(Box::new(Ready { session, described, orders })));
+            if let Some(last) = tend(channel, inbox, &tell).await {
+                tell(last);
+            }
+        }
+    }
+}
+
+/// Serves a line; returns its last report unless it ended as ordered.
+async fn tend(
+    mut channel: ControlChannel,
+    mut orders: mpsc::UnboundedReceiver<Order>,
+    tell: &impl Fn(Report),
+) -> Option<Report> {
+    let mut keepalive = tokio::time::interval(KEEPALIVE_SPAN);
+    loop {
+        let sent = tokio::select! {
+            order = orders.recv() => match order {
+                Some(Order::AskRoots { first_file, files }) => {
+                    channel.send(&Message::RootsWanted(RootsWanted { first_file, files })).await
+                }
+                Some(Order::Done(done)) => {
+                    end(channel, Message::Done(done)).await;
+                    return None;
+                }
+                None => {
+                    end(channel, Message::Cancel).await;
+                    return None;
+                }
+            },
+            message = channel.recv() => match message {
+                Ok(message) => match heard(message) {
+                    Ok(report) => { tell(report); Ok(()) }
+                    Err(last) => return Some(Report::Ended(last)),
+                },
+                Err(error) => Err(error),
+            },
+            _ = keepalive.tick() => channel.send(&Message::Keepalive).await,
+        };
+        if let Err(error) = sent {
+            return Some(Report::Ended(error.into()));
+        }
+    }
+}
+
+fn heard(message: Message) -> Result<Report, Failure> {
+    match message {
+        Message::Roots(page) => {
+            Ok(Report::Roots { first_file: page.first_file, roots: page.roots.0 })
+        }
+        Message::Fault(fault) => {
+            let failure = Failure::of_fault(&fault);
+            match &fault.path {
+                Some(path) => Ok(Report::FileFault(failure.about(messages::printable(path)))),
+                None => Err(failure),
+            }
+        }
+        Message::Cancel => Err(ControlError::Closed.into()),
+        other => Err(ControlError::Unexpected(format!("message {}", other.name())).into()),
+    }
+}
+
+/// Says a last word and closes; whether it is heard changes nothing here.
+async fn end(mut channel: ControlChannel, last: Message) {
+    if channel.send(&last).await.is_ok() {
+        channel.close().await;
+    }
+}

@@ -1,0 +1,45 @@
+//! Lists what a server has at a path. No datagram is sent.
+
+use gtp_store::{Entry, RootKind};
+
+use super::connect::ask;
+use super::{Endpoint, Terms, Url};
+use crate::control::ControlError;
+use crate::flows::{Failure, FailureKind, Gathering, root_kind};
+use crate::messages::{Message, Verb};
+
+/// What is at a path.
+#[derive(Clone, Debug)]
+pub struct Listing {
+    /// A file or a directory.
+    pub kind: RootKind,
+    /// Its entries, or the file itself; not what lies deeper.
+    pub entries: Vec<Entry>,
+}
+
+/// Asks for a listing.
+///
+/// # Errors
+/// [`Failure`].
+pub async fn list(endpoint: &Endpoint, url: &Url, terms: &Terms) -> Result<Listing, Failure> {
+    let verb = Verb::List { path: url.path().to_vec() };
+    let mut granted = ask(endpoint, url, verb, terms).await?;
+    let kind = granted.opened.object.map_or(RootKind::File, root_kind);
+    let mut gathering = Gathering::default();
+    loop {
+        match granted.channel.recv().await? {
+            Message::ListingPage(page) => gathering
+                .page(page)
+                .map_err(|why| Failure::new(FailureKind::Other, why.to_string()))?,
+            Message::ListingEnd(_) => {
+                granted.channel.close().await;
+                return Ok(Listing { kind, entries: gathering.into_entries() });
+            }
+            Message::Fault(fault) if fault.path.is_none() => return Err(Failure::of_fault(&fault)),
+            Message::Fault(_) => {}
+            other => {
+                return Err(ControlError::Unexpected(format!("message {}", other.name())).into());
+            }
+        }
+    }
+}

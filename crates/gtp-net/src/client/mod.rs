@@ -1,0 +1,163 @@
+//! The end that connects: fetches from several servers, sends to one, lists.
+//!
+//! One idea: a server is a line that may break. Each has a task of its own that tends its control
+//! channel and reports to the one loop that decides; what is lost is connected anew while the
+//! engine goes on with the rest. Nothing here prints, and nothing here knows a command line.
+
+mod connect;
+mod get;
+mod link;
+mod list;
+mod place;
+mod progress;
+mod put;
+mod roots;
+mod url;
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use gtp_alloc::{Rate, Span};
+use gtp_proto::Law;
+use tokio::sync::{mpsc, watch};
+
+pub use get::{GetRequest, get};
+pub use list::{Listing, list};
+pub use place::{MakeSink, Place};
+pub use progress::{Event, Outcome, Progress, SourceShare};
+pub use put::{MakeSource, Objects, PutRequest, put};
+pub use url::{BadUrl, DEFAULT_PORT, Url};
+
+use crate::engine::{Host, SocketId};
+use crate::flows::FailureKind;
+use crate::identity::Identity;
+use crate::trust::HostTrust;
+
+/// The connecting side of a host: its engine, its key and its UDP sockets. Transfers that share an
+/// endpoint share the host's capacity.
+pub struct Endpoint {
+    host: Host,
+    identity: Identity,
+    interval: Option<Span>,
+    sockets: Mutex<Sockets>,
+}
+
+#[derive(Default)]
+struct Sockets {
+    v4: Option<SocketId>,
+    v6: Option<SocketId>,
+}
+
+impl Endpoint {
+    /// An endpoint on this host with this key. `interval` is what servers are asked for.
+    pub fn new(host: Host, identity: Identity, interval: Option<Span>) -> Arc<Endpoint> {
+        Arc::new(Endpoint { host, identity, interval, sockets: Mutex::default() })
+    }
+
+    /// The host.
+    pub fn host(&self) -> &Host {
+        &self.host
+    }
+
+    /// The key that servers see.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// The socket from which peers of this family are reached, opened at first need.
+    fn socket_for(&self, peer: IpAddr) -> io::Result<SocketId> {
+        let mut sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
+        let (slot, any): (_, IpAddr) = match peer {
+            IpAddr::V4(_) => (&mut sockets.v4, Ipv4Addr::UNSPECIFIED.into()),
+            IpAddr::V6(_) => (&mut sockets.v6, Ipv6Addr::UNSPECIFIED.into()),
+        };
+        if let Some(socket) = *slot {
+            return Ok(socket);
+        }
+        let (socket, _) = self.host.bind_udp(SocketAddr::new(any, 0))?;
+        *slot = Some(socket);
+        Ok(socket)
+    }
+}
+
+/// On what terms sessions are asked for.
+#[derive(Clone, Debug)]
+pub struct Terms {
+    /// Which servers are believed.
+    pub trust: Arc<HostTrust>,
+    /// The control law.
+    pub law: Law,
+    /// Weight against other sessions, positive; 1 is ordinary.
+    pub weight: f64,
+    /// A limit on each session's rate.
+    pub max_rate: Rate,
+    /// How long to go on without progress.
+    pub patience: Duration,
+}
+
+impl Terms {
+    /// Ordinary terms: grants, weight 1, no limit, a minute's patience.
+    pub fn new(trust: HostTrust) -> Terms {
+        Terms {
+            trust: Arc::new(trust),
+            law: Law::Grant,
+            weight: 1.0,
+            max_rate: Rate::UNLIMITED,
+            patience: PATIENCE,
+        }
+    }
+}
+
+/// How a transfer talks to whoever started it.
+pub struct Monitor {
+    /// What happens.
+    pub events: mpsc::UnboundedSender<Event>,
+    /// How far it is, about ten times a second.
+    pub progress: watch::Sender<Progress>,
+    /// Becomes `Some` when the transfer is to be stopped, with the kind of failure that this is.
+    pub stop: watch::Receiver<Option<FailureKind>>,
+}
+
+impl Monitor {
+    fn tell(&self, event: Event) {
+        // Nobody need listen.
+        let _ = self.events.send(event);
+    }
+}
+
+/// Waits until a transfer is to be stopped; for ever if nobody can stop it any more.
+async fn stopped(stop: &mut watch::Receiver<Option<FailureKind>>) -> FailureKind {
+    let kind = stop.wait_for(Option::is_some).await.ok().and_then(|kind| *kind);
+    match kind {
+        Some(kind) => kind,
+        None => std::future::pending().await,
+    }
+}
+
+/// How long a transfer goes on without progress unless the user says otherwise.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Time between two looks at the engine's numbers.
+const LOOK_SPAN: Duration = Duration::from_millis(100);
+
+/// First pause before a lost server is connected anew; each further one is twice as long.
+const RETRY_FIRST: Duration = Duration::from_millis(250);
+
+/// Longest such pause.
+const RETRY_LONGEST: Duration = Duration::from_secs(5);
+
+/// The pause before attempt number `tries`, counted from 0.
+fn back_off(tries: u32) -> Duration {
+    (RETRY_FIRST * 2u32.saturating_pow(tries.min(8))).min(RETRY_LONGEST)
+}
+
+/// Words for a stop that was asked for.
+fn stop_words(kind: FailureKind) -> &'static str {
+    if kind == FailureKind::TimeLimit {
+        "the time limit is over; what is complete is kept, repeat the command to go on"
+    } else {
+        "interrupted; what is complete is kept, repeat the command to go on"
+    }
+}

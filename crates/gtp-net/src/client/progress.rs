@@ -1,0 +1,175 @@
+//! What whoever started a transfer hears about it.
+
+use gtp_alloc::{Rate, Span};
+use gtp_proto::LimitedBy;
+use gtp_store::{RootKind, Value};
+
+use crate::flows::Failure;
+
+/// Something that happened.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// The object is known and bytes begin to move.
+    Started {
+        /// Where it goes, or the address it goes to; escaped for display.
+        destination: String,
+        /// A file or a directory.
+        kind: RootKind,
+        /// Files in it.
+        files: u64,
+        /// Their bytes.
+        bytes: u64,
+    },
+    /// A source was lost, or did not answer, and is tried again.
+    Retry {
+        /// Its address.
+        url: String,
+        /// Why.
+        failure: Failure,
+        /// The pause before.
+        after: Span,
+    },
+    /// A source is given up; the others go on.
+    Dropped {
+        /// Its address.
+        url: String,
+        /// Why.
+        failure: Failure,
+    },
+    /// Something at the source will not come.
+    Skipped(Failure),
+    /// A block failed its check and is fetched anew.
+    BadBlock {
+        /// The source that sent it.
+        url: String,
+        /// The file in the object.
+        path: String,
+        /// The block.
+        block: u64,
+    },
+    /// A file is whole and has its name.
+    FileDone {
+        /// The file in the object.
+        path: String,
+        /// Its bytes.
+        bytes: u64,
+        /// Its BLAKE3 hash; `None` if it was there before.
+        blake3: Option<Value>,
+    },
+}
+
+/// How a transfer is doing.
+#[derive(Clone, Debug, Default)]
+pub struct Progress {
+    /// Content bytes in place, those of an earlier transfer included. For `put` what was sent.
+    pub bytes: u64,
+    /// Of them, those that were there before.
+    pub resumed_bytes: u64,
+    /// Content bytes in all; 0 as long as nobody knows.
+    pub total: u64,
+    /// Every source, in the order named; for `put` the one server.
+    pub sources: Vec<SourceShare>,
+}
+
+/// What one source does.
+#[derive(Clone, Debug)]
+pub struct SourceShare {
+    /// Its address.
+    pub url: String,
+    /// Content bytes that came from it and verified.
+    pub bytes: u64,
+    /// IP bytes of data packets.
+    pub wire_bytes: u64,
+    /// Payload bytes that were here already.
+    pub duplicate_bytes: u64,
+    /// IP bytes per time, last interval.
+    pub rate: Rate,
+    /// What it is granted.
+    pub granted: Rate,
+    /// What keeps it from going faster.
+    pub limited_by: LimitedBy,
+    /// Data packets lost of those sent.
+    pub loss_ratio: f64,
+    /// Smoothed round-trip time.
+    pub rtt: Span,
+    /// Whether a session with it runs.
+    pub alive: bool,
+}
+
+impl SourceShare {
+    /// A source that has done nothing yet.
+    pub(super) fn new(url: String) -> SourceShare {
+        SourceShare {
+            url,
+            bytes: 0,
+            wire_bytes: 0,
+            duplicate_bytes: 0,
+            rate: Rate::ZERO,
+            granted: Rate::ZERO,
+            limited_by: LimitedBy::Path,
+            loss_ratio: 0.0,
+            rtt: Span::ZERO,
+            alive: false,
+        }
+    }
+}
+
+impl Progress {
+    /// IP bytes per time of all sources together.
+    pub fn rate(&self) -> Rate {
+        self.alive().fold(Rate::ZERO, |sum, s| sum.saturating_add(s.rate))
+    }
+
+    /// What all sources together are granted.
+    pub fn granted(&self) -> Rate {
+        self.alive().fold(Rate::ZERO, |sum, s| sum.saturating_add(s.granted))
+    }
+
+    /// What limits the source that brings most.
+    pub fn limited_by(&self) -> LimitedBy {
+        let most = self.alive().max_by_key(|s| s.rate);
+        most.map_or(LimitedBy::Path, |s| s.limited_by)
+    }
+
+    /// Data packets lost of those sent, all sources together.
+    pub fn loss_ratio(&self) -> f64 {
+        let (mut sent, mut lost) = (0.0, 0.0);
+        for source in &self.sources {
+            // What arrived is the part that was not lost.
+            let all = source.wire_bytes as f64 / (1.0 - source.loss_ratio.min(0.99));
+            sent += all;
+            lost += all * source.loss_ratio;
+        }
+        if sent > 0.0 { lost / sent } else { 0.0 }
+    }
+
+    /// Payload bytes that came more than once.
+    pub fn duplicate_bytes(&self) -> u64 {
+        self.sources.iter().map(|s| s.duplicate_bytes).sum()
+    }
+
+    fn alive(&self) -> impl Iterator<Item = &SourceShare> {
+        self.sources.iter().filter(|s| s.alive)
+    }
+}
+
+/// What a finished transfer has done.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Content bytes of the object.
+    pub bytes: u64,
+    /// Of them, those that were there before.
+    pub resumed_bytes: u64,
+    /// From the request to the end.
+    pub elapsed: Span,
+    /// Files written by this transfer, or finished by it.
+    pub files_written: u64,
+    /// Files that were there, unchanged.
+    pub files_unchanged: u64,
+    /// The object's BLAKE3 hash if it is one file.
+    pub blake3: Option<Value>,
+    /// The last numbers of all sources.
+    pub progress: Progress,
+    /// What was there but did not come.
+    pub skipped: Vec<Failure>,
+}

@@ -1,0 +1,368 @@
+//! Sends an object to a server that lets it write.
+//!
+//! The roles are turned: this end has the bytes and answers requests, the server decides what it
+//! still needs and says when all is in place. A broken line is made anew and the object listed
+//! anew; what the server has it does not ask for again.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use gtp_alloc::{Span, Time};
+use gtp_store::{BlockSource, Export, FileSource, Manifest, RelPath, RootKind};
+use gtp_sys::Clock;
+
+use super::connect::{Granted, ask};
+use super::progress::{Event, Outcome, Progress, SourceShare};
+use super::{Endpoint, LOOK_SPAN, Monitor, Terms, Url, back_off, stop_words, stopped};
+use crate::control::{ControlChannel, ControlError, KEEPALIVE_SPAN};
+use crate::engine::{SourceEvent, SourceHandle, SourceOpen};
+use crate::flows::{
+    Bundle, Failure, FailureKind, FileIndex, answer_roots, reason_of_source, to_messages,
+    unnamed_file,
+};
+use crate::messages::{Done, EntryKind, Message, Reason, Verb};
+
+/// Opens a source; called again for each attempt, on a thread that may block.
+pub type MakeSource = Box<dyn FnMut() -> Result<Box<dyn BlockSource>, Failure> + Send>;
+
+/// What is sent.
+pub enum Objects {
+    /// Files and directories of the file system.
+    Paths(Vec<PathBuf>),
+    /// Something else, under this name.
+    Made(RelPath, MakeSource),
+}
+
+/// What to send, whither.
+pub struct PutRequest {
+    /// The object.
+    pub objects: Objects,
+    /// The server and the path there. A directory there takes the objects beneath it; what is no
+    /// directory, or not there yet, is what a single object will be called.
+    pub url: Url,
+    /// On what terms.
+    pub terms: Terms,
+}
+
+/// Sends an object. Dropping the future gives it up; the server keeps what is complete.
+///
+/// # Errors
+/// [`Failure`].
+pub async fn put(
+    endpoint: Arc<Endpoint>,
+    request: PutRequest,
+    monitor: Monitor,
+) -> Result<Outcome, Failure> {
+    let clock = endpoint.host().clock();
+    let began = clock.now();
+    let PutRequest { mut objects, url, terms } = request;
+    let share = SourceShare::new(url.to_string());
+    let mut attempt = Attempt {
+        endpoint,
+        url,
+        terms,
+        monitor,
+        progress: Progress { sources: vec![share], ..Progress::default() },
+        clock,
+        moved_at: began,
+        path_seen: false,
+        sent_before: 0,
+        started: false,
+        skipped: Vec::new(),
+    };
+    let mut tries = 0;
+    loop {
+        let moved = attempt.moved_at;
+        let failure = match attempt.run(&mut objects).await {
+            Ok(done) => return Ok(attempt.outcome(&done, began)),
+            Err(failure) => failure,
+        };
+        tries = if attempt.moved_at > moved { 0 } else { tries + 1 };
+        let quiet = gtp_sys::clock::duration(clock.now().since(attempt.moved_at));
+        if !failure.is_temporary() || quiet > attempt.terms.patience {
+            return Err(failure);
+        }
+        let pause = back_off(tries);
+        let after = Span::from_nanos(pause.as_nanos() as u64);
+        attempt.monitor.tell(Event::Retry { url: attempt.url.to_string(), failure, after });
+        let mut stop = attempt.monitor.stop.clone();
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            kind = stopped(&mut stop) => return Err(Failure::new(kind, stop_words(kind))),
+        }
+    }
+}
+
+struct Attempt {
+    endpoint: Arc<Endpoint>,
+    url: Url,
+    terms: Terms,
+    monitor: Monitor,
+    progress: Progress,
+    clock: Clock,
+    moved_at: Time,
+    path_seen: bool,
+    /// IP bytes of earlier attempts.
+    sent_before: u64,
+    started: bool,
+    skipped: Vec<Failure>,
+}
+
+/// One session that sends.
+struct Sending {
+    channel: ControlChannel,
+    source: SourceHandle,
+    index: FileIndex,
+}
+
+impl Attempt {
+    async fn run(&mut self, objects: &mut Objects) -> Result<Done, Failure> {
+        let mut stop = self.monitor.stop.clone();
+        let opening = tokio::select! {
+            opened = self.open(objects) => opened?,
+            kind = stopped(&mut stop) => return Err(Failure::new(kind, stop_words(kind))),
+        };
+        let mut sending = opening;
+        let verdict = tokio::select! {
+            verdict = self.serve(&mut sending) => verdict,
+            kind = stopped(&mut stop) => Err(Failure::new(kind, stop_words(kind))),
+        };
+        self.sent_before += sending.source.progress().wire_bytes;
+        sending.source.close();
+        if verdict.is_err() && sending.channel.send(&Message::Cancel).await.is_err() {
+            return verdict;
+        }
+        sending.channel.close().await;
+        verdict
+    }
+
+    /// Asks the server, lists the object and tells the server what it is.
+    async fn open(&mut self, objects: &mut Objects) -> Result<Sending, Failure> {
+        let verb = Verb::Put { path: self.url.path().to_vec() };
+        let Granted { mut channel, opened, session } =
+            ask(&self.endpoint, &self.url, verb, &self.terms).await?;
+        let into = self.url.names_directory() || opened.object == Some(EntryKind::Directory);
+        let taken = std::mem::replace(objects, Objects::Paths(Vec::new()));
+        let joining = tokio::task::spawn_blocking(move || {
+            let mut objects = taken;
+            let joined = join(&mut objects, into);
+            (objects, joined)
+        });
+        let (back, joined) = joining
+            .await
+            .map_err(|e| Failure::new(FailureKind::Other, format!("listing failed: {e}")))?;
+        *objects = back;
+        let Joined { source, skipped } = joined?;
+        let manifest = Arc::clone(source.manifest());
+        self.tell_start(&manifest, skipped);
+        let source = self.endpoint.host().open_source(SourceOpen { session, source });
+        send_manifest(&mut channel, &manifest).await?;
+        Ok(Sending { channel, source, index: FileIndex::of(&manifest) })
+    }
+
+    fn tell_start(&mut self, manifest: &Manifest, skipped: Vec<Failure>) {
+        self.progress.total = manifest.content_bytes();
+        if self.started {
+            return;
+        }
+        self.started = true;
+        self.monitor.tell(Event::Started {
+            destination: self.url.to_string(),
+            kind: manifest.root_kind,
+            files: manifest.files(),
+            bytes: manifest.content_bytes(),
+        });
+        for failure in &skipped {
+            self.monitor.tell(Event::Skipped(failure.clone()));
+        }
+        self.skipped = skipped;
+    }
+
+    /// Answers the server until it says that all is in place.
+    async fn serve(&mut self, sending: &mut Sending) -> Result<Done, Failure> {
+        let mut look = tokio::time::interval(LOOK_SPAN);
+        let mut keepalive = tokio::time::interval(KEEPALIVE_SPAN);
+        loop {
+            tokio::select! {
+                message = sending.channel.recv() => match message? {
+                    Message::Done(done) => return Ok(done),
+                    Message::RootsWanted(wanted) => {
+                        let Sending { channel, source, index } = sending;
+                        answer_roots(channel, source, index, &wanted).await?;
+                    }
+                    Message::Fault(fault) => return Err(Failure::of_fault(&fault)),
+                    Message::Cancel => return Err(ControlError::Closed.into()),
+                    other => {
+                        let text = format!("message {}", other.name());
+                        return Err(ControlError::Unexpected(text).into());
+                    }
+                },
+                event = sending.source.next_event() => match self.heard(event) {
+                    Ok(()) => {}
+                    Err((reason, failure)) => {
+                        // The server may have said why; that is the better word.
+                        let fault = Message::fault(reason, failure.text.clone());
+                        if failure.is_temporary() && reason != Reason::Changed {
+                            return Err(self.last_word(sending).await.unwrap_or(failure));
+                        }
+                        sending.channel.send(&fault).await?;
+                        return Err(failure);
+                    }
+                },
+                _ = look.tick() => self.look(&sending.source)?,
+                _ = keepalive.tick() => sending.channel.send(&Message::Keepalive).await?,
+            }
+        }
+    }
+
+    /// What the server says about an end that the engine has noticed first.
+    async fn last_word(&self, sending: &mut Sending) -> Option<Failure> {
+        let said = tokio::time::timeout(LAST_WORD_SPAN, sending.channel.recv()).await;
+        match said {
+            Ok(Ok(Message::Fault(fault))) => Some(Failure::of_fault(&fault)),
+            Ok(_) | Err(_) => None,
+        }
+    }
+
+    fn heard(&mut self, event: Option<SourceEvent>) -> Result<(), (Reason, Failure)> {
+        let temporary = |text: String| Failure::new(FailureKind::Temporary, text);
+        match event {
+            Some(SourceEvent::PathOpen) => {
+                self.path_seen = true;
+                Ok(())
+            }
+            Some(SourceEvent::Closed) => Ok(()),
+            Some(SourceEvent::NoPath) => {
+                let port = self.url.host().port();
+                let text = format!(
+                    "no UDP path to {}: TCP port {port} answers, but no datagram came back within \
+                     5 s. A firewall between may block UDP port {port}",
+                    self.url.host()
+                );
+                let kind = match self.path_seen {
+                    true => FailureKind::Temporary,
+                    false => FailureKind::NoUdpPath,
+                };
+                Err((Reason::NoUdpPath, Failure::new(kind, text)))
+            }
+            Some(SourceEvent::Fault(error)) => Err((reason_of_source(&error), error.into())),
+            Some(SourceEvent::Lost(why)) => Err((Reason::Other, temporary(why))),
+            None => Err((Reason::Other, temporary("the session has ended".into()))),
+        }
+    }
+
+    fn look(&mut self, source: &SourceHandle) -> Result<(), Failure> {
+        let numbers = source.progress();
+        let wire_bytes = self.sent_before + numbers.wire_bytes;
+        let Some(share) = self.progress.sources.first_mut() else { return Ok(()) };
+        let now = self.clock.now();
+        if wire_bytes > share.wire_bytes {
+            self.moved_at = now;
+        }
+        share.wire_bytes = wire_bytes;
+        share.bytes = wire_bytes.min(self.progress.total);
+        share.rate = numbers.rate;
+        share.granted = numbers.granted;
+        share.limited_by = numbers.limited_by;
+        share.loss_ratio = numbers.loss_ratio;
+        share.rtt = numbers.rtt;
+        share.alive = true;
+        self.progress.bytes = share.bytes;
+        self.monitor.progress.send_replace(self.progress.clone());
+        let quiet = gtp_sys::clock::duration(now.since(self.moved_at));
+        if quiet > self.terms.patience {
+            let text = format!("no progress for {:.0} s", quiet.as_secs_f64());
+            return Err(Failure::new(FailureKind::Temporary, text));
+        }
+        Ok(())
+    }
+
+    fn outcome(&mut self, done: &Done, began: Time) -> Outcome {
+        self.progress.bytes = done.content_bytes;
+        if let Some(share) = self.progress.sources.first_mut() {
+            share.bytes = done.content_bytes;
+        }
+        self.monitor.progress.send_replace(self.progress.clone());
+        Outcome {
+            bytes: done.content_bytes,
+            resumed_bytes: 0,
+            elapsed: self.clock.now().since(began),
+            files_written: done.files,
+            files_unchanged: 0,
+            blake3: None,
+            progress: self.progress.clone(),
+            skipped: std::mem::take(&mut self.skipped),
+        }
+    }
+}
+
+/// What is sent, as one object.
+struct Joined {
+    source: Box<dyn BlockSource>,
+    skipped: Vec<Failure>,
+}
+
+/// Lists what is to be sent. `into` says that the server has a directory to put it into.
+fn join(objects: &mut Objects, into: bool) -> Result<Joined, Failure> {
+    let mut skipped = Vec::new();
+    let mut parts: Vec<(RelPath, Box<dyn BlockSource>)> = match objects {
+        Objects::Made(name, make) => vec![(name.clone(), make()?)],
+        Objects::Paths(paths) => {
+            let open = |path: &PathBuf| open_path(path, &mut skipped);
+            paths.iter().map(open).collect::<Result<_, _>>()?
+        }
+    };
+    if parts.len() == 1 && !into {
+        let (_, source) = parts.remove(0);
+        return Ok(Joined { source, skipped });
+    }
+    if !into {
+        let text = "several objects need a directory: end the address with a slash";
+        return Err(Failure::new(FailureKind::Usage, text));
+    }
+    let bundle = Bundle::new(parts);
+    let bundle = bundle.map_err(|why| Failure::new(FailureKind::Usage, why.to_string()))?;
+    Ok(Joined { source: Box::new(bundle), skipped })
+}
+
+fn open_path(
+    path: &Path,
+    skipped: &mut Vec<Failure>,
+) -> Result<(RelPath, Box<dyn BlockSource>), Failure> {
+    let scanned = Export::open(path)?.scan(None)?;
+    for left_out in &scanned.skipped {
+        let failure = Failure::new(kind_of_skip(left_out.why), left_out.why.to_string());
+        skipped.push(failure.about(&left_out.path));
+    }
+    let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let name = real.file_name().unwrap_or_default().as_encoded_bytes();
+    let name = RelPath::from_bytes(name).map_err(|why| {
+        let shown = gtp_store::escaped(&path.to_string_lossy());
+        Failure::new(FailureKind::Usage, format!("{shown}: {why}"))
+    })?;
+    Ok((name, Box::new(FileSource::new(scanned))))
+}
+
+/// Links and devices are never carried, and their absence is no failure.
+fn kind_of_skip(why: gtp_store::SkipReason) -> FailureKind {
+    match why {
+        gtp_store::SkipReason::Link | gtp_store::SkipReason::Special => FailureKind::Other,
+        gtp_store::SkipReason::Denied
+        | gtp_store::SkipReason::Name(_)
+        | gtp_store::SkipReason::Unreadable => FailureKind::Partial,
+    }
+}
+
+async fn send_manifest(channel: &mut ControlChannel, manifest: &Manifest) -> Result<(), Failure> {
+    let messages: Box<dyn Iterator<Item = Message> + Send + '_> = match manifest.root_kind {
+        RootKind::File => Box::new(unnamed_file(manifest)),
+        RootKind::Dir => Box::new(to_messages(manifest)),
+    };
+    for message in messages {
+        channel.send(&message).await?;
+    }
+    Ok(())
+}
+
+/// Time for the server to say why it has ended a session.
+const LAST_WORD_SPAN: std::time::Duration = std::time::Duration::from_secs(2);

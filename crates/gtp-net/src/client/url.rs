@@ -1,0 +1,137 @@
+//! Addresses of objects: `gtp://host[:port]/path`.
+//!
+//! The path is what follows the first slash after the host; `%` and two hexadecimal digits stand
+//! for a byte. A trailing slash is kept in mind: for `put` it says that a directory is meant.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::messages::{PATH_MAX, printable};
+use crate::trust::HostAddress;
+
+/// The port, of TCP and UDP alike, when an address names none.
+pub const DEFAULT_PORT: u16 = 4810;
+
+/// The address of an object at a server.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Url {
+    host: HostAddress,
+    path: Vec<u8>,
+    slash: bool,
+}
+
+/// The text is no address of an object.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is no address: {why}; expected gtp://host[:port]/path, IPv6 in brackets")]
+pub struct BadUrl {
+    text: String,
+    why: &'static str,
+}
+
+impl Url {
+    /// The server.
+    pub fn host(&self) -> &HostAddress {
+        &self.host
+    }
+
+    /// The path below what the server exports, without slashes at its ends; empty for all of it.
+    pub fn path(&self) -> &[u8] {
+        &self.path
+    }
+
+    /// The last component of the path, if it has one and it is UTF-8.
+    pub fn name(&self) -> Option<&str> {
+        let last = self.path.rsplit(|&b| b == b'/').next()?;
+        std::str::from_utf8(last).ok().filter(|name| !name.is_empty())
+    }
+
+    /// Whether it was written with a slash at its end, or names all that is exported.
+    pub fn names_directory(&self) -> bool {
+        self.slash || self.path.is_empty()
+    }
+}
+
+impl FromStr for Url {
+    type Err = BadUrl;
+
+    fn from_str(text: &str) -> Result<Url, BadUrl> {
+        let bad = |why| BadUrl { text: text.to_owned(), why };
+        let rest = text.strip_prefix("gtp://").ok_or(bad("it does not begin with gtp://"))?;
+        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let host = parse_authority(authority).ok_or(bad("host or port cannot be read"))?;
+        let decoded = decode(path).ok_or(bad("% must be followed by two hexadecimal digits"))?;
+        let trimmed = trim(&decoded);
+        if trimmed.len() > PATH_MAX {
+            return Err(bad("the path is too long"));
+        }
+        Ok(Url { host, path: trimmed.to_vec(), slash: decoded.ends_with(b"/") })
+    }
+}
+
+fn parse_authority(text: &str) -> Option<HostAddress> {
+    let bracket_end = text.rfind(']');
+    let colon = text.rfind(':').filter(|&at| bracket_end.is_none_or(|end| at > end));
+    match colon {
+        Some(_) => text.parse().ok(),
+        None => format!("{text}:{DEFAULT_PORT}").parse().ok(),
+    }
+}
+
+fn trim(mut path: &[u8]) -> &[u8] {
+    while let [b'/', rest @ ..] | [rest @ .., b'/'] = path {
+        path = rest;
+    }
+    path
+}
+
+fn decode(path: &str) -> Option<Vec<u8>> {
+    let mut bytes = path.bytes();
+    let mut decoded = Vec::with_capacity(path.len());
+    while let Some(byte) = bytes.next() {
+        decoded.push(match byte {
+            b'%' => {
+                let digit = |b: u8| char::from(b).to_digit(16);
+                let (high, low) = (digit(bytes.next()?)?, digit(bytes.next()?)?);
+                (high * 16 + low) as u8
+            }
+            plain => plain,
+        });
+    }
+    Some(decoded)
+}
+
+impl fmt::Display for Url {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let slash = if self.slash && !self.path.is_empty() { "/" } else { "" };
+        write!(f, "gtp://{}/{}{slash}", self.host, printable(&self.path))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_with_and_without_a_port() {
+        let url: Url = "gtp://Example.org/a/b%20c".parse().unwrap();
+        assert_eq!((url.host().host(), url.host().port()), ("example.org", DEFAULT_PORT));
+        assert_eq!((url.path(), url.name()), (&b"a/b c"[..], Some("b c")));
+        let url: Url = "gtp://[::1]:99/dir/".parse().unwrap();
+        assert_eq!((url.host().host(), url.host().port()), ("::1", 99));
+        assert!(url.names_directory());
+        let url: Url = "gtp://[::1]".parse().unwrap();
+        assert_eq!((url.host().port(), url.path()), (DEFAULT_PORT, &b""[..]));
+        assert!(url.names_directory());
+        assert_eq!("gtp://h//x".parse::<Url>().unwrap().to_string(), "gtp://h:4810/x");
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused() {
+        for text in ["", "h/x", "http://h/x", "gtp://", "gtp:///x", "gtp://h:0/x", "gtp://::1/x"] {
+            assert!(text.parse::<Url>().is_err(), "{text}");
+        }
+        for text in ["gtp://h/%", "gtp://h/%g0", "gtp://h:x/", "gtp://h:70000/"] {
+            assert!(text.parse::<Url>().is_err(), "{text}");
+        }
+    }
+}

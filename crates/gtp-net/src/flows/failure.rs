@@ -1,0 +1,216 @@
+//! Why a transfer failed, in words and as one of the kinds that a script can tell apart.
+//!
+//! Whatever goes wrong below (control channel, engine, storage) becomes a [`Failure`] here, once;
+//! above it only the kind is looked at, and its exit code.
+
+use std::fmt;
+
+use gtp_store::{SinkError, SourceError};
+
+use crate::control::ControlError;
+use crate::messages::{self, Reason};
+
+/// What kind of failure it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FailureKind {
+    /// None of the others.
+    Other,
+    /// The request makes no sense.
+    Usage,
+    /// Nothing is at the source.
+    Missing,
+    /// The destination cannot be written, or something may not be read or written.
+    Destination,
+    /// The same may work later.
+    Temporary,
+    /// Content is not what it is said to be, or sources disagree.
+    Integrity,
+    /// Keys or versions do not fit.
+    Authentication,
+    /// The time that the user allowed is over.
+    TimeLimit,
+    /// No datagram gets through.
+    NoUdpPath,
+    /// A part was done.
+    Partial,
+    /// The user stopped it.
+    Interrupted,
+}
+
+impl FailureKind {
+    /// The exit code of a command that ends so.
+    pub const fn exit_code(self) -> u8 {
+        match self {
+            FailureKind::Other => 1,
+            FailureKind::Usage => 2,
+            FailureKind::Missing => 3,
+            FailureKind::Destination => 4,
+            FailureKind::Temporary => 5,
+            FailureKind::Integrity => 6,
+            FailureKind::Authentication => 7,
+            FailureKind::TimeLimit => 10,
+            FailureKind::NoUdpPath => 11,
+            FailureKind::Partial => 12,
+            FailureKind::Interrupted => 130,
+        }
+    }
+
+    /// The word for it in machine output.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            FailureKind::Other => "other",
+            FailureKind::Usage => "usage",
+            FailureKind::Missing => "missing",
+            FailureKind::Destination => "destination",
+            FailureKind::Temporary => "temporary",
+            FailureKind::Integrity => "integrity",
+            FailureKind::Authentication => "authentication",
+            FailureKind::TimeLimit => "time_limit",
+            FailureKind::NoUdpPath => "no_udp_path",
+            FailureKind::Partial => "partial",
+            FailureKind::Interrupted => "interrupted",
+        }
+    }
+
+    fn of_reason(reason: Reason) -> FailureKind {
+        match reason {
+            Reason::Missing => FailureKind::Missing,
+            Reason::Permission | Reason::Destination => FailureKind::Destination,
+            Reason::Busy | Reason::Stopping | Reason::Changed => FailureKind::Temporary,
+            Reason::Integrity => FailureKind::Integrity,
+            Reason::NotAuthorised | Reason::Version => FailureKind::Authentication,
+            Reason::TimedOut => FailureKind::Temporary,
+            Reason::NoUdpPath => FailureKind::NoUdpPath,
+            Reason::Other | Reason::Unreadable | Reason::Limit | Reason::Unexpected => {
+                FailureKind::Other
+            }
+        }
+    }
+}
+
+/// Why a transfer failed. Its text is harmless to a terminal, whoever wrote it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// The kind.
+    pub kind: FailureKind,
+    /// The same for people, in one line or a few.
+    pub text: String,
+}
+
+impl Failure {
+    /// A failure in our own words.
+    pub fn new(kind: FailureKind, text: impl Into<String>) -> Failure {
+        Failure { kind, text: text.into() }
+    }
+
+    /// The same failure with what it is about in front.
+    pub fn about(self, what: impl fmt::Display) -> Failure {
+        Failure { kind: self.kind, text: format!("{what}: {}", self.text) }
+    }
+
+    /// The exit code of a command that ends for this failure.
+    pub const fn exit_code(&self) -> u8 {
+        self.kind.exit_code()
+    }
+
+    /// Whether the same may work a little later, without anybody doing anything.
+    pub fn is_temporary(&self) -> bool {
+        self.kind == FailureKind::Temporary
+    }
+
+    /// What a fault that the peer sent means here.
+    pub(crate) fn of_fault(fault: &messages::Fault) -> Failure {
+        Failure::new(FailureKind::of_reason(fault.reason), fault.text.to_string())
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl From<ControlError> for Failure {
+    fn from(error: ControlError) -> Failure {
+        let kind = match &error {
+            ControlError::Unreachable { .. }
+            | ControlError::TimedOut(_)
+            | ControlError::Closed
+            | ControlError::Lost(_) => FailureKind::Temporary,
+            ControlError::NotGtp(_)
+            | ControlError::Version(_)
+            | ControlError::Host(_)
+            | ControlError::Trust(_)
+            | ControlError::NotProved(_)
+            | ControlError::KeyRefused
+            | ControlError::NotAuthorised(_) => FailureKind::Authentication,
+            ControlError::Refused { reason, .. } => FailureKind::of_reason(*reason),
+            ControlError::Malformed(_) | ControlError::Unexpected(_) => FailureKind::Other,
+        };
+        Failure::new(kind, error.to_string())
+    }
+}
+
+impl From<SinkError> for Failure {
+    fn from(error: SinkError) -> Failure {
+        let kind = match &error {
+            SinkError::Destination { .. } | SinkError::Unsuitable(_) => FailureKind::Destination,
+            SinkError::RootMismatch { .. } => FailureKind::Integrity,
+            SinkError::Incomplete { .. } | SinkError::NotWanted { .. } => FailureKind::Other,
+        };
+        Failure::new(kind, error.to_string())
+    }
+}
+
+impl From<SourceError> for Failure {
+    fn from(error: SourceError) -> Failure {
+        let kind = match &error {
+            SourceError::Missing { .. } => FailureKind::Missing,
+            SourceError::Denied { .. } => FailureKind::Destination,
+            SourceError::Changed { .. } => FailureKind::Temporary,
+            SourceError::Special { .. }
+            | SourceError::NoSuchBlock { .. }
+            | SourceError::Listing(_)
+            | SourceError::Read { .. } => FailureKind::Other,
+        };
+        Failure::new(kind, error.to_string())
+    }
+}
+
+/// What a peer is told about a source that fails here.
+pub(crate) fn reason_of_source(error: &SourceError) -> Reason {
+    match error {
+        SourceError::Missing { .. } => Reason::Missing,
+        SourceError::Denied { .. } => Reason::Permission,
+        SourceError::Changed { .. } => Reason::Changed,
+        SourceError::NoSuchBlock { .. } => Reason::Unexpected,
+        SourceError::Listing(_) => Reason::Limit,
+        SourceError::Special { .. } | SourceError::Read { .. } => Reason::Unreadable,
+    }
+}
+
+/// What a peer is told about a destination that fails here.
+pub(crate) fn reason_of_sink(error: &SinkError) -> Reason {
+    match error {
+        SinkError::Destination { fault, .. } => match fault {
+            gtp_store::Fault::InUse => Reason::Busy,
+            gtp_store::Fault::Denied => Reason::Permission,
+            gtp_store::Fault::Full
+            | gtp_store::Fault::ReadOnly
+            | gtp_store::Fault::Missing
+            | gtp_store::Fault::NotADirectory
+            | gtp_store::Fault::IsADirectory
+            | gtp_store::Fault::Link
+            | gtp_store::Fault::Special
+            | gtp_store::Fault::Foreign
+            | gtp_store::Fault::TooLarge
+            | gtp_store::Fault::NameTooLong
+            | gtp_store::Fault::Other => Reason::Destination,
+        },
+        SinkError::RootMismatch { .. } => Reason::Integrity,
+        SinkError::Unsuitable(_) => Reason::Destination,
+        SinkError::Incomplete { .. } | SinkError::NotWanted { .. } => Reason::Unexpected,
+    }
+}

@@ -1,0 +1,22 @@
+//! What client and server have in common when an object is moved.
+//!
+//! Both ends say the same messages in the same order; who listens and who connects is a matter of
+//! [`crate::client`] and [`crate::server`]. Here: manifests as pages, roots on demand, and
+//! failures with their exit codes.
+
+mod answer;
+mod bundle;
+mod failure;
+mod pages;
+mod session;
+
+pub use bundle::{Bundle, BundleError};
+pub use failure::{Failure, FailureKind};
+pub use pages::BadListing;
+
+pub(crate) use answer::answer_roots;
+pub(crate) use failure::{reason_of_sink, reason_of_source};
+pub(crate) use pages::{
+    FileIndex, Gathering, root_kind, runs, to_messages, to_wire, unnamed_file, wire_root,
+};
+pub(crate) use session::{core_law, keys, wire_law};

@@ -1,0 +1,249 @@
+//! Manifests as pages on the control channel, and back.
+//!
+//! What comes from a peer becomes a [`Manifest`] only when every name is sane, the order is right
+//! and the sums are those that were announced; the memory it takes is counted page by page.
+
+use std::sync::Arc;
+
+use gtp_store::{Entry, Kind, Manifest, Mode, Mtime, RelPath, RootKind};
+
+use crate::messages::{
+    self, ENTRIES_MAX, EntryKind, Message, PATHS_MAX, Page, Pages, PagesEnd, printable,
+};
+
+/// A peer's pages that are no manifest.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the listing is refused: {0}")]
+pub struct BadListing(String);
+
+/// The messages that carry a manifest: pages, then the end.
+pub(crate) fn to_messages(manifest: &Manifest) -> impl Iterator<Item = Message> + '_ {
+    let entries = manifest.entries.iter().map(to_wire);
+    let end = PagesEnd {
+        entries_total: manifest.entries.len() as u64,
+        content_bytes: manifest.content_bytes(),
+    };
+    Pages::new(entries).map(Message::ManifestPage).chain([Message::ManifestEnd(end)])
+}
+
+/// The messages that carry a file whose name the other end decides.
+pub(crate) fn unnamed_file(manifest: &Manifest) -> impl Iterator<Item = Message> + '_ {
+    to_messages(manifest).map(|mut message| {
+        if let Message::ManifestPage(page) = &mut message {
+            page.entries.iter_mut().for_each(|entry| entry.path.clear());
+        }
+        message
+    })
+}
+
+/// One entry as it travels.
+pub(crate) fn to_wire(entry: &Entry) -> messages::Entry {
+    messages::Entry {
+        path: entry.path.as_str().as_bytes().to_vec(),
+        kind: wire_kind(entry.kind),
+        size: entry.size,
+        mode: entry.mode.bits(),
+        mtime_s: entry.mtime.secs(),
+        mtime_ns: entry.mtime.nanos(),
+    }
+}
+
+/// The wire's word for a kind of object.
+pub(crate) fn wire_root(kind: RootKind) -> EntryKind {
+    match kind {
+        RootKind::File => EntryKind::File,
+        RootKind::Dir => EntryKind::Directory,
+    }
+}
+
+/// The kind of object that the wire's word means.
+pub(crate) fn root_kind(kind: EntryKind) -> RootKind {
+    match kind {
+        EntryKind::File => RootKind::File,
+        EntryKind::Directory => RootKind::Dir,
+    }
+}
+
+fn wire_kind(kind: Kind) -> EntryKind {
+    match kind {
+        Kind::File => EntryKind::File,
+        Kind::Dir => EntryKind::Directory,
+    }
+}
+
+/// Gathers a peer's pages.
+#[derive(Debug, Default)]
+pub(crate) struct Gathering {
+    entries: Vec<Entry>,
+    path_bytes: usize,
+    own_name: Option<RelPath>,
+    unnamed: usize,
+}
+
+impl Gathering {
+    /// Takes an entry without a name as the object itself, and gives it this one.
+    pub(crate) fn named(own_name: Option<RelPath>) -> Gathering {
+        Gathering { own_name, ..Gathering::default() }
+    }
+
+    /// What the object is: one entry without a name is a file, all else is a directory.
+    pub(crate) fn kind(&self) -> RootKind {
+        if self.unnamed > 0 { RootKind::File } else { RootKind::Dir }
+    }
+
+    /// Takes a page in.
+    pub(crate) fn page(&mut self, page: Page) -> Result<(), BadListing> {
+        if (self.entries.len() + page.entries.len()) as u64 > ENTRIES_MAX {
+            return Err(BadListing(format!("more than {ENTRIES_MAX} entries")));
+        }
+        for mut entry in page.entries {
+            if let (b"", Some(name)) = (&entry.path[..], &self.own_name) {
+                entry.path = name.as_str().as_bytes().to_vec();
+                self.unnamed += 1;
+            }
+            self.path_bytes += entry.path.len();
+            if self.path_bytes > PATHS_MAX {
+                return Err(BadListing(format!("more than {PATHS_MAX} bytes of names")));
+            }
+            self.entries.push(from_wire(&entry)?);
+        }
+        Ok(())
+    }
+
+    /// Everything is there: checks it as a whole.
+    pub(crate) fn end(self, end: &PagesEnd, kind: RootKind) -> Result<Arc<Manifest>, BadListing> {
+        let manifest = Manifest { root_kind: kind, entries: self.entries };
+        manifest.validate().map_err(|why| BadListing(why.to_string()))?;
+        let honest = end.entries_total == manifest.entries.len() as u64
+            && end.content_bytes == manifest.content_bytes();
+        if !honest {
+            return Err(BadListing("it is not as long as announced".into()));
+        }
+        Ok(Arc::new(manifest))
+    }
+
+    /// The entries gathered, for a listing that is only shown.
+    pub(crate) fn into_entries(self) -> Vec<Entry> {
+        self.entries
+    }
+}
+
+fn from_wire(entry: &messages::Entry) -> Result<Entry, BadListing> {
+    let refused = |why: String| BadListing(format!("{}: {why}", printable(&entry.path)));
+    let path = RelPath::from_bytes(&entry.path).map_err(|why| refused(why.to_string()))?;
+    let mtime =
+        Mtime::new(entry.mtime_s, entry.mtime_ns).map_err(|why| refused(why.to_string()))?;
+    let kind = match entry.kind {
+        EntryKind::File => Kind::File,
+        EntryKind::Directory => Kind::Dir,
+    };
+    Ok(Entry { path, kind, size: entry.size, mode: Mode::new(entry.mode), mtime })
+}
+
+/// The manifest's files among its entries: the wire counts files in `RootsWanted`, everything
+/// else counts entries.
+#[derive(Debug)]
+pub(crate) struct FileIndex {
+    entries: Vec<u32>,
+}
+
+impl FileIndex {
+    /// The files of a manifest.
+    pub(crate) fn of(manifest: &Manifest) -> FileIndex {
+        let files = manifest.entries.iter().zip(0u32..);
+        FileIndex { entries: files.filter(|(e, _)| e.kind == Kind::File).map(|(_, n)| n).collect() }
+    }
+
+    /// The entries of `count` files from the `first` on; `None` beyond the end.
+    pub(crate) fn entries(&self, first: u64, count: u32) -> Option<&[u32]> {
+        let first = usize::try_from(first).ok()?;
+        self.entries.get(first..first.checked_add(count as usize)?)
+    }
+
+    /// The file that an entry is.
+    pub(crate) fn file(&self, entry: u32) -> Option<u64> {
+        self.entries.binary_search(&entry).ok().map(|n| n as u64)
+    }
+}
+
+/// The runs of files that must be asked for so that all `entries` (ascending) are covered, each
+/// run at most `longest` long.
+pub(crate) fn runs(index: &FileIndex, entries: &[u32], longest: usize) -> Vec<(u64, u32)> {
+    let mut found: Vec<(u64, u32)> = Vec::new();
+    for file in entries.iter().filter_map(|&entry| index.file(entry)) {
+        match found.last_mut() {
+            Some((first, count))
+                if *first + u64::from(*count) == file && (*count as usize) < longest =>
+            {
+                *count += 1;
+            }
+            Some(_) | None => found.push((file, 1)),
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn manifest() -> Manifest {
+        let entry = |path: &str, kind, size| Entry {
+            path: RelPath::new(path).unwrap(),
+            kind,
+            size,
+            mode: Mode::new(0o644),
+            mtime: Mtime::new(-3, 7).unwrap(),
+        };
+        let entries = vec![
+            entry("a", Kind::File, 3),
+            entry("d", Kind::Dir, 0),
+            entry("d/b", Kind::File, 0),
+            entry("d/c", Kind::File, 9),
+            entry("e", Kind::File, 1),
+        ];
+        Manifest { root_kind: RootKind::Dir, entries }
+    }
+
+    #[test]
+    fn a_manifest_travels_unchanged() {
+        let sent = manifest();
+        let mut gathering = Gathering::default();
+        for message in to_messages(&sent) {
+            match message {
+                Message::ManifestPage(page) => gathering.page(page).unwrap(),
+                Message::ManifestEnd(end) => {
+                    let got = std::mem::take(&mut gathering).end(&end, RootKind::Dir).unwrap();
+                    assert_eq!(*got, sent);
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn hostile_names_and_false_sums_are_refused() {
+        for bad in [&b"../x"[..], b"/etc/passwd", b"a\0b", b"a/../b", b"\xff", b"a//b"] {
+            let mut entry = to_wire(&manifest().entries[0]);
+            entry.path = bad.to_vec();
+            let refused = Gathering::default().page(Page { entries: vec![entry] });
+            assert!(refused.is_err(), "{}", printable(bad));
+        }
+        let mut gathering = Gathering::default();
+        let entries = manifest().entries.iter().map(to_wire).collect();
+        gathering.page(Page { entries }).unwrap();
+        let lie = PagesEnd { entries_total: 5, content_bytes: 14 };
+        assert!(gathering.end(&lie, RootKind::Dir).is_err());
+    }
+
+    #[test]
+    fn files_are_asked_for_in_runs_that_skip_directories() {
+        let index = FileIndex::of(&manifest());
+        assert_eq!(runs(&index, &[0, 2, 3, 4], 16), [(0, 4)]);
+        assert_eq!(runs(&index, &[0, 3, 4], 16), [(0, 1), (2, 2)]);
+        assert_eq!(runs(&index, &[0, 2, 3, 4], 3), [(0, 3), (3, 1)]);
+        assert_eq!(index.entries(1, 3), Some(&[2, 3, 4][..]));
+        assert_eq!(index.entries(1, 4), None);
+        assert_eq!(index.entries(u64::MAX, 1), None);
+    }
+}

@@ -1,0 +1,48 @@
+//! What whoever runs a server hears from it.
+
+use std::net::SocketAddr;
+
+use crate::flows::Failure;
+use crate::identity::Fingerprint;
+
+/// Numbers a server's sessions, from 1.
+pub type SessionId = u64;
+
+/// Something that happened at a server.
+#[derive(Clone, Debug)]
+pub enum ServerEvent {
+    /// Too many connections; this one was closed unheard.
+    TurnedAway {
+        /// Whence it came.
+        client: SocketAddr,
+    },
+    /// A connection that did not become a session.
+    Refused {
+        /// Whence it came.
+        client: SocketAddr,
+        /// Why not.
+        failure: Failure,
+    },
+    /// A session begins.
+    Started {
+        /// Its number.
+        id: SessionId,
+        /// Whence the client came.
+        client: SocketAddr,
+        /// Its key.
+        key: Fingerprint,
+        /// `get`, `put` or `list`.
+        verb: &'static str,
+        /// The path asked for, escaped for display.
+        path: String,
+    },
+    /// A session has ended.
+    Ended {
+        /// Its number.
+        id: SessionId,
+        /// IP bytes of data packets that it sent or received.
+        wire_bytes: u64,
+        /// Why, if not because all was done.
+        failure: Option<Failure>,
+    },
+}

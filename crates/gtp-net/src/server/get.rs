@@ -1,0 +1,160 @@
+//! Answers `get`: lists the object, registers the session, answers until the client is done.
+
+use std::sync::Arc;
+
+use gtp_store::{BlockSource, FileSource, Scanned, SkipReason};
+use tokio::sync::watch;
+
+use super::session::{Client, Ending};
+use super::{Shared, stopping};
+use crate::control::{ControlError, KEEPALIVE_SPAN};
+use crate::engine::{SourceEvent, SourceHandle, SourceOpen};
+use crate::flows::{
+    Failure, FailureKind, FileIndex, answer_roots, reason_of_source, to_messages, wire_root,
+};
+use crate::messages::{self, ENTRIES_MAX, Message, PeerText, Reason};
+
+pub(super) async fn serve(
+    shared: &Arc<Shared>,
+    mut client: Client,
+    stop: &mut watch::Receiver<bool>,
+) -> Ending {
+    let scanning = {
+        let (shared, path) = (Arc::clone(shared), client.path.clone());
+        tokio::task::spawn_blocking(move || shared.export.scan(path.as_ref()))
+    };
+    // A large tree takes longer than the client would wait in silence.
+    let scanned = match wait_for_scan(&mut client, scanning).await {
+        Ok(Ok(scanned)) => scanned,
+        Ok(Err(error)) => {
+            client.channel.refuse(reason_of_source(&error), error.to_string()).await;
+            return Ending::failed(error);
+        }
+        Err(failure) => return Ending::failed(failure),
+    };
+    if scanned.manifest.entries.len() as u64 > ENTRIES_MAX {
+        let text = format!("more than {ENTRIES_MAX} entries");
+        client.channel.refuse(Reason::Limit, text.clone()).await;
+        return Ending::failed(Failure::new(FailureKind::Other, text));
+    }
+    let faults: Vec<Message> = scanned.skipped.iter().map(skipped_fault).collect();
+    let source = FileSource::new(scanned);
+    let manifest = Arc::clone(source.manifest());
+    let session = match client.session(shared) {
+        Ok(session) => session,
+        Err(failure) => return Ending::failed(failure),
+    };
+    let number = session.local_session;
+    let open = SourceOpen { session, source: Box::new(source) };
+    let mut giving =
+        Giving { source: shared.host.open_source(open), index: FileIndex::of(&manifest), client };
+    let sums = (manifest.entries.len() as u64, manifest.content_bytes());
+    let object = Some(wire_root(manifest.root_kind));
+    let opened = giving.client.opened(shared, number, object, sums);
+    let announced = [opened].into_iter().chain(faults).chain(to_messages(&manifest));
+    let verdict = match giving.announce(announced).await {
+        Ok(()) => giving.run(stop).await,
+        Err(failure) => Err(failure),
+    };
+    let wire_bytes = giving.source.progress().wire_bytes;
+    giving.source.close();
+    giving.client.channel.close().await;
+    Ending { wire_bytes, failure: verdict.err() }
+}
+
+type Scanning = tokio::task::JoinHandle<Result<Scanned, gtp_store::SourceError>>;
+
+async fn wait_for_scan(
+    client: &mut Client,
+    mut scanning: Scanning,
+) -> Result<Result<Scanned, gtp_store::SourceError>, Failure> {
+    let mut keepalive = tokio::time::interval(KEEPALIVE_SPAN);
+    keepalive.reset();
+    loop {
+        tokio::select! {
+            scanned = &mut scanning => {
+                return scanned.map_err(|e| Failure::new(FailureKind::Other, e.to_string()));
+            }
+            _ = keepalive.tick() => client.channel.send(&Message::Keepalive).await?,
+        }
+    }
+}
+
+fn skipped_fault(skipped: &gtp_store::Skipped) -> Message {
+    let reason = match skipped.why {
+        SkipReason::Link | SkipReason::Special => Reason::Other,
+        SkipReason::Denied => Reason::Permission,
+        SkipReason::Name(_) | SkipReason::Unreadable => Reason::Unreadable,
+    };
+    let mut path = skipped.path.clone().into_bytes();
+    path.truncate(messages::PATH_MAX);
+    let text = PeerText::new(skipped.why.to_string());
+    Message::Fault(messages::Fault { reason, text, path: Some(path) })
+}
+
+/// A session that sends.
+struct Giving {
+    source: SourceHandle,
+    index: FileIndex,
+    client: Client,
+}
+
+impl Giving {
+    async fn announce(&mut self, all: impl Iterator<Item = Message>) -> Result<(), Failure> {
+        for message in all {
+            self.client.channel.send(&message).await?;
+        }
+        Ok(())
+    }
+
+    async fn run(&mut self, stop: &mut watch::Receiver<bool>) -> Result<(), Failure> {
+        let mut keepalive = tokio::time::interval(KEEPALIVE_SPAN);
+        let mut told = true;
+        loop {
+            let channel = &mut self.client.channel;
+            tokio::select! {
+                message = channel.recv() => match message? {
+                    Message::Done(_) => return Ok(()),
+                    Message::Cancel => {
+                        let text = "given up by the client";
+                        return Err(Failure::new(FailureKind::Interrupted, text));
+                    }
+                    Message::RootsWanted(wanted) => {
+                        answer_roots(channel, &self.source, &self.index, &wanted).await?;
+                    }
+                    Message::UnitChoice(_) => {}
+                    Message::Fault(fault) => return Err(Failure::of_fault(&fault)),
+                    other => {
+                        let text = format!("message {}", other.name());
+                        return Err(ControlError::Unexpected(text).into());
+                    }
+                },
+                event = self.source.next_event(), if told => match event {
+                    Some(SourceEvent::PathOpen | SourceEvent::Closed) => {}
+                    // The client hears of a dead path by itself, and of the end of a session.
+                    None => told = false,
+                    Some(SourceEvent::NoPath) => {
+                        let text = "no datagram came from the client";
+                        channel.send(&Message::fault(Reason::NoUdpPath, text)).await?;
+                        return Err(Failure::new(FailureKind::NoUdpPath, text));
+                    }
+                    Some(SourceEvent::Fault(error)) => {
+                        let fault = Message::fault(reason_of_source(&error), error.to_string());
+                        channel.send(&fault).await?;
+                        return Err(error.into());
+                    }
+                    Some(SourceEvent::Lost(why)) => {
+                        channel.send(&Message::fault(Reason::TimedOut, why.clone())).await?;
+                        return Err(Failure::new(FailureKind::Temporary, why));
+                    }
+                },
+                _ = keepalive.tick() => channel.send(&Message::Keepalive).await?,
+                () = stopping(stop) => {
+                    let text = "the server stops";
+                    channel.send(&Message::fault(Reason::Stopping, text)).await?;
+                    return Err(Failure::new(FailureKind::Temporary, text));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Answers `list`: the names at a path, without a session for data.
+
+use std::sync::Arc;
+
+use super::Shared;
+use super::session::{Client, Ending};
+use crate::flows::{Failure, reason_of_source, to_wire, wire_root};
+use crate::messages::{Message, Pages, PagesEnd};
+
+pub(super) async fn serve(shared: &Arc<Shared>, client: Client) -> Ending {
+    let looking = {
+        let (shared, path) = (Arc::clone(shared), client.path.clone());
+        tokio::task::spawn_blocking(move || shared.export.list(path.as_ref()))
+    };
+    let scanned = match looking.await {
+        Ok(Ok(scanned)) => scanned,
+        Ok(Err(error)) => {
+            client.channel.refuse(reason_of_source(&error), error.to_string()).await;
+            return Ending::failed(error);
+        }
+        Err(_) => return Ending::default(),
+    };
+    match answer(shared, client, &scanned).await {
+        Ok(()) => Ending::default(),
+        Err(failure) => Ending::failed(failure),
+    }
+}
+
+async fn answer(
+    shared: &Shared,
+    mut client: Client,
+    scanned: &gtp_store::Scanned,
+) -> Result<(), Failure> {
+    let manifest = &scanned.manifest;
+    let total = manifest.entries.len() as u64;
+    let object = Some(wire_root(manifest.root_kind));
+    let session = shared.host.new_session_id();
+    let opened = client.opened(shared, session, object, (total, 0));
+    client.channel.send(&opened).await?;
+    for page in Pages::new(manifest.entries.iter().map(to_wire)) {
+        client.channel.send(&Message::ListingPage(page)).await?;
+    }
+    let content_bytes = manifest.content_bytes();
+    let end = Message::ListingEnd(PagesEnd { entries_total: total, content_bytes });
+    client.channel.send(&end).await?;
+    client.channel.close().await;
+    Ok(())
+}

@@ -1,0 +1,237 @@
+//! The end that listens: lets clients fetch from, list, and perhaps write to one directory.
+//!
+//! TCP and UDP share a port number. A connection proves its key and says what it wants within
+//! five seconds, or it is gone; only then is anything looked up, and every session is known to
+//! the engine before the client hears of it. Nothing outside the exported directory is reached.
+
+mod admission;
+mod event;
+mod get;
+mod list;
+mod put;
+mod session;
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use gtp_alloc::{Rate, Span};
+use gtp_store::{Export, SinkOptions};
+use rustls::ServerConfig as TlsConfig;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+pub use admission::{Admission, Limits};
+pub use event::{ServerEvent, SessionId};
+
+use crate::control::ControlChannel;
+use crate::engine::{Host, SocketId};
+use crate::flows::{Failure, FailureKind};
+use crate::identity::{Fingerprint, Identity};
+use crate::tls::server_config;
+use admission::Guests;
+
+/// Whether clients may write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Writing {
+    /// Nobody may.
+    Refused,
+    /// Those may whom the list of keys lets.
+    Allowed,
+}
+
+/// What a server offers, to whom, and where.
+#[derive(Clone, Debug)]
+pub struct ServeConfig {
+    /// The directory, or the file, that is exported.
+    pub root: PathBuf,
+    /// Address for TCP and UDP; port 0 takes any that is free for both.
+    pub listen: SocketAddr,
+    /// Who may come.
+    pub admission: Admission,
+    /// Whether clients may write.
+    pub writing: Writing,
+    /// How many may come.
+    pub limits: Limits,
+    /// A limit on each session's rate.
+    pub max_rate: Rate,
+    /// The control interval, said to clients.
+    pub interval: Option<Span>,
+    /// How files that clients send are treated.
+    pub sink_options: SinkOptions,
+}
+
+/// A server that listens.
+pub struct Server {
+    listener: TcpListener,
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    fingerprint: Fingerprint,
+}
+
+/// What all sessions of a server share.
+pub(crate) struct Shared {
+    host: Host,
+    socket: SocketId,
+    port: u16,
+    tls: Arc<TlsConfig>,
+    export: Export,
+    config: ServeConfig,
+    guests: Guests,
+    events: mpsc::UnboundedSender<ServerEvent>,
+}
+
+impl Server {
+    /// Opens the export and both sockets on this host.
+    ///
+    /// # Errors
+    /// [`FailureKind::Missing`] or [`FailureKind::Destination`] for the directory,
+    /// [`FailureKind::Other`] for an address that is not to be had.
+    pub async fn bind(
+        host: Host,
+        identity: &Identity,
+        config: ServeConfig,
+        events: mpsc::UnboundedSender<ServerEvent>,
+    ) -> Result<Server, Failure> {
+        let export = Export::open(&config.root)?;
+        config.admission.load()?;
+        let (listener, socket, address) =
+            bind_both(&host, config.listen).await.map_err(|error| {
+                let text = format!("cannot listen on {}: {error}", config.listen);
+                Failure::new(FailureKind::Other, text)
+            })?;
+        let guests = Guests::new(config.limits);
+        let shared = Shared {
+            host,
+            socket,
+            port: address.port(),
+            tls: server_config(identity),
+            export,
+            config,
+            guests,
+            events,
+        };
+        let shared = Arc::new(shared);
+        Ok(Server { listener, address, shared, fingerprint: identity.fingerprint() })
+    }
+
+    /// The address that it listens on.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The key that clients see.
+    pub fn fingerprint(&self) -> Fingerprint {
+        self.fingerprint
+    }
+
+    /// Serves until `stop` becomes true or its sender is gone; then clients are told, and what
+    /// they sent is kept.
+    pub async fn run(self, mut stop: watch::Receiver<bool>) {
+        let mut sessions = JoinSet::new();
+        let told = stop.clone();
+        loop {
+            tokio::select! {
+                accepted = self.listener.accept() => match accepted {
+                    Ok((stream, from)) => {
+                        self.admit(&mut sessions, stream, from, told.clone());
+                    }
+                    // Out of descriptors: those who are here go on, and leave in time.
+                    Err(error) => {
+                        tracing::warn!(%error, "a connection could not be accepted");
+                        tokio::time::sleep(ACCEPT_PAUSE).await;
+                    }
+                },
+                Some(_) = sessions.join_next() => {}
+                () = stopping(&mut stop) => break,
+            }
+        }
+        drop(self.listener);
+        let ending = async { while sessions.join_next().await.is_some() {} };
+        // A client that does not listen must not keep the server.
+        let _ = tokio::time::timeout(FAREWELL_SPAN, ending).await;
+    }
+
+    fn admit(
+        &self,
+        sessions: &mut JoinSet<()>,
+        stream: TcpStream,
+        from: SocketAddr,
+        stop: watch::Receiver<bool>,
+    ) {
+        let shared = Arc::clone(&self.shared);
+        let Some(seat) = shared.guests.seat(from.ip()) else {
+            // To answer a flood would feed it.
+            shared.tell(ServerEvent::TurnedAway { client: from });
+            return;
+        };
+        sessions.spawn(async move {
+            let _seat = seat;
+            match ControlChannel::accept(stream, &shared.tls).await {
+                Ok((channel, open)) => session::serve(shared, channel, open, stop).await,
+                Err(error) => {
+                    let failure = Failure::from(error);
+                    shared.tell(ServerEvent::Refused { client: from, failure });
+                }
+            }
+        });
+    }
+}
+
+impl Shared {
+    fn tell(&self, event: ServerEvent) {
+        // Nobody need listen.
+        let _ = self.events.send(event);
+    }
+}
+
+/// Waits until the server is to stop, or nobody could say so any more.
+async fn stopping(stop: &mut watch::Receiver<bool>) {
+    // An error means that the sender is gone, which is as good.
+    let _ = stop.wait_for(|stop| *stop).await;
+}
+
+/// A TCP listener and a UDP socket on one port number.
+async fn bind_both(
+    host: &Host,
+    listen: SocketAddr,
+) -> io::Result<(TcpListener, SocketId, SocketAddr)> {
+    let mut tries = 0;
+    loop {
+        let listener = match TcpListener::bind(listen).await {
+            // A machine without IPv6 has no address `::`.
+            Err(error) if any_v6(listen) && no_ipv6(&error) => {
+                let v4 = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), listen.port());
+                TcpListener::bind(v4).await?
+            }
+            bound => bound?,
+        };
+        let address = listener.local_addr()?;
+        match host.bind_udp(address) {
+            Ok((socket, _)) => return Ok((listener, socket, address)),
+            // The port was free for TCP only: another one will do, if any will.
+            Err(error) if listen.port() != 0 || tries == PORT_TRIES => return Err(error),
+            Err(_) => tries += 1,
+        }
+    }
+}
+
+fn any_v6(listen: SocketAddr) -> bool {
+    listen.is_ipv6() && listen.ip().is_unspecified()
+}
+
+fn no_ipv6(error: &io::Error) -> bool {
+    let code = error.raw_os_error().map(rustix::io::Errno::from_raw_os_error);
+    matches!(code, Some(rustix::io::Errno::AFNOSUPPORT | rustix::io::Errno::ADDRNOTAVAIL))
+}
+
+/// Ports tried when any will do.
+const PORT_TRIES: u32 = 16;
+
+/// Pause when no connection can be accepted.
+const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
+
+/// Time for all sessions to end when the server stops.
+const FAREWELL_SPAN: std::time::Duration = std::time::Duration::from_secs(5);

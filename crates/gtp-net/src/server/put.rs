@@ -1,0 +1,349 @@
+//! Answers `put`: takes the object's listing, opens a sink beneath the export, and receives.
+
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use gtp_store::{
+    BlockSink, Destination, FileSink, Kind, Manifest, RelPath, RootKind, SinkError, SinkOptions,
+    Value,
+};
+use rustix::fs::{AtFlags, CWD, FileType, OFlags, openat, statat};
+use rustix::io::Errno;
+use tokio::sync::watch;
+
+use super::session::{Client, Ending};
+use super::{Shared, stopping};
+use crate::control::{ControlError, KEEPALIVE_SPAN};
+use crate::engine::{RootPolicy, SessionOpen, TransferEvent, TransferHandle, TransferOpen};
+use crate::flows::{Failure, FailureKind, FileIndex, Gathering, reason_of_sink, runs};
+use crate::messages::{Done, EntryKind, Message, ROOTS_PER_PAGE, Reason, RootsWanted};
+
+pub(super) async fn serve(
+    shared: &Arc<Shared>,
+    mut client: Client,
+    stop: &mut watch::Receiver<bool>,
+) -> Ending {
+    let finding = {
+        let (root, path) = (shared.config.root.clone(), client.path.clone());
+        tokio::task::spawn_blocking(move || Spot::find(&root, path.as_ref()))
+    };
+    let spot = match finding.await {
+        Ok(Ok(spot)) => spot,
+        Ok(Err(failure)) => {
+            client.channel.refuse(Reason::Destination, failure.text.clone()).await;
+            return Ending::failed(failure);
+        }
+        Err(_) => return Ending::default(),
+    };
+    let session = match client.session(shared) {
+        Ok(session) => session,
+        Err(failure) => return Ending::failed(failure),
+    };
+    client.channel.allow_pages();
+    let opened = client.opened(shared, session.local_session, spot.object(), (0, 0));
+    match receive(shared, &mut client, spot, session, opened, stop).await {
+        Ok(wire_bytes) => {
+            client.channel.close().await;
+            Ending { wire_bytes, failure: None }
+        }
+        Err(Trouble { tell, failure, wire_bytes }) => {
+            if let Some(reason) = tell
+                && client.channel.send(&Message::fault(reason, failure.text.clone())).await.is_ok()
+            {
+                client.channel.close().await;
+            }
+            Ending { wire_bytes, failure: Some(failure) }
+        }
+    }
+}
+
+/// A failure, and what the client is to be told of it.
+struct Trouble {
+    tell: Option<Reason>,
+    failure: Failure,
+    wire_bytes: u64,
+}
+
+impl Trouble {
+    fn told(reason: Reason, failure: Failure) -> Trouble {
+        Trouble { tell: Some(reason), failure, wire_bytes: 0 }
+    }
+}
+
+impl From<ControlError> for Trouble {
+    fn from(error: ControlError) -> Trouble {
+        Trouble { tell: None, failure: error.into(), wire_bytes: 0 }
+    }
+}
+
+async fn receive(
+    shared: &Arc<Shared>,
+    client: &mut Client,
+    spot: Spot,
+    session: SessionOpen,
+    opened: Message,
+    stop: &mut watch::Receiver<bool>,
+) -> Result<u64, Trouble> {
+    client.channel.send(&opened).await?;
+    let manifest = gather(client, &spot).await?;
+    let options = shared.config.sink_options;
+    let opening = {
+        let manifest = Arc::clone(&manifest);
+        tokio::task::spawn_blocking(move || spot.open(manifest, options))
+    };
+    let sink = match opening.await {
+        Ok(Ok(sink)) => sink,
+        Ok(Err(error)) => return Err(Trouble::told(reason_of_sink(&error), error.into())),
+        Err(error) => {
+            let failure = Failure::new(FailureKind::Other, error.to_string());
+            return Err(Trouble::told(Reason::Other, failure));
+        }
+    };
+    let open =
+        TransferOpen { sink, manifest: Arc::clone(&manifest), roots: RootPolicy::TrustTrailers };
+    let transfer = shared.host.open_transfer(open);
+    transfer.add_session(session);
+    let waiting = manifest.entries.iter().map(|e| e.kind == Kind::File && e.size > 0).collect();
+    let index = FileIndex::of(&manifest);
+    let mut taking = Taking { transfer, manifest, index, waiting, asked: Vec::new() };
+    let verdict = taking.run(client, stop).await;
+    let wire_bytes = taking.transfer.progress().flows.iter().map(|f| f.wire_bytes).sum();
+    if verdict.is_err() {
+        taking.suspend().await;
+    }
+    verdict.map(|()| wire_bytes).map_err(|trouble| Trouble { wire_bytes, ..trouble })
+}
+
+async fn gather(client: &mut Client, spot: &Spot) -> Result<Arc<Manifest>, Trouble> {
+    let refused = |why: crate::flows::BadListing| {
+        Trouble::told(Reason::Limit, Failure::new(FailureKind::Other, why.to_string()))
+    };
+    let mut gathering = Gathering::named(spot.name.clone());
+    loop {
+        match client.channel.recv().await? {
+            Message::ManifestPage(page) => gathering.page(page).map_err(refused)?,
+            Message::ManifestEnd(end) => {
+                let kind = gathering.kind();
+                return gathering.end(&end, kind).map_err(refused);
+            }
+            Message::Cancel => return Err(ControlError::Closed.into()),
+            Message::Fault(fault) => {
+                return Err(Trouble {
+                    tell: None,
+                    failure: Failure::of_fault(&fault),
+                    wire_bytes: 0,
+                });
+            }
+            other => return Err(unexpected(&other)),
+        }
+    }
+}
+
+fn unexpected(message: &Message) -> Trouble {
+    let error = ControlError::Unexpected(format!("message {}", message.name()));
+    Trouble::told(Reason::Unexpected, error.into())
+}
+
+/// A session that receives.
+struct Taking {
+    transfer: TransferHandle,
+    manifest: Arc<Manifest>,
+    index: FileIndex,
+    /// For each entry, whether it is a file that has no name yet.
+    waiting: Vec<bool>,
+    /// Roots that the client still owes: first file and how many.
+    asked: Vec<(u64, u32)>,
+}
+
+impl Taking {
+    async fn run(
+        &mut self,
+        client: &mut Client,
+        stop: &mut watch::Receiver<bool>,
+    ) -> Result<(), Trouble> {
+        let mut keepalive = tokio::time::interval(KEEPALIVE_SPAN);
+        loop {
+            let channel = &mut client.channel;
+            tokio::select! {
+                message = channel.recv() => match message? {
+                    Message::Roots(page) => self.take_roots(page.first_file, &page.roots.0),
+                    Message::Fault(fault) => {
+                        let failure = Failure::of_fault(&fault);
+                        return Err(Trouble { tell: None, failure, wire_bytes: 0 });
+                    }
+                    Message::Cancel => {
+                        let failure =
+                            Failure::new(FailureKind::Interrupted, "given up by the client");
+                        return Err(Trouble { tell: None, failure, wire_bytes: 0 });
+                    }
+                    Message::UnitChoice(_) => {}
+                    other => return Err(unexpected(&other)),
+                },
+                event = self.transfer.next_event() => {
+                    if let Some(last) = self.handle(event)? {
+                        channel.send(&last).await?;
+                        if let Message::Done(_) = last {
+                            return Ok(());
+                        }
+                        for (first_file, files) in self.asked.iter().copied().skip(1) {
+                            let more = RootsWanted { first_file, files };
+                            channel.send(&Message::RootsWanted(more)).await?;
+                        }
+                    }
+                },
+                _ = keepalive.tick() => channel.send(&Message::Keepalive).await?,
+                () = stopping(stop) => {
+                    let failure = Failure::new(FailureKind::Temporary, "the server stops");
+                    return Err(Trouble::told(Reason::Stopping, failure));
+                }
+            }
+        }
+    }
+
+    /// What follows from an event of the engine: a message to the client, if any.
+    fn handle(&mut self, event: Option<TransferEvent>) -> Result<Option<Message>, Trouble> {
+        let temporary = |why: &str| Failure::new(FailureKind::Temporary, why);
+        let Some(event) = event else {
+            return Err(Trouble::told(Reason::Other, temporary("the engine has ended")));
+        };
+        match event {
+            TransferEvent::PathOpen { .. } | TransferEvent::Stalled => Ok(None),
+            TransferEvent::NoPath { .. } => {
+                let failure =
+                    Failure::new(FailureKind::NoUdpPath, "no datagram came from the client");
+                Err(Trouble::told(Reason::NoUdpPath, failure))
+            }
+            TransferEvent::Lost { why, .. } => {
+                Err(Trouble::told(Reason::TimedOut, temporary(&why)))
+            }
+            TransferEvent::BadBlock { .. } => Ok(None),
+            TransferEvent::Unobtainable { .. } => {
+                let failure = Failure::new(FailureKind::Integrity, "a block came damaged");
+                Err(Trouble::told(Reason::Integrity, failure))
+            }
+            TransferEvent::FileDone { file, .. } => {
+                if let Some(waiting) = self.waiting.get_mut(file as usize) {
+                    *waiting = false;
+                }
+                Ok(None)
+            }
+            TransferEvent::AllBlocks => Ok(self.ask_roots()),
+            TransferEvent::Fault(error) => Err(Trouble::told(reason_of_sink(&error), error.into())),
+            TransferEvent::Complete(finished) => Ok(Some(Message::Done(Done {
+                files: finished.files_written,
+                content_bytes: self.manifest.content_bytes(),
+            }))),
+            TransferEvent::Suspended => {
+                Err(Trouble::told(Reason::Other, temporary("the transfer was suspended")))
+            }
+        }
+    }
+
+    fn ask_roots(&mut self) -> Option<Message> {
+        let wanted: Vec<u32> =
+            (0u32..).zip(&self.waiting).filter(|(_, w)| **w).map(|(n, _)| n).collect();
+        self.asked = runs(&self.index, &wanted, ROOTS_PER_PAGE);
+        let Some(&(first_file, files)) = self.asked.first() else {
+            self.transfer.finish_files(Vec::new());
+            return None;
+        };
+        Some(Message::RootsWanted(RootsWanted { first_file, files }))
+    }
+
+    fn take_roots(&mut self, first_file: u64, roots: &[Value]) {
+        let count = u32::try_from(roots.len()).unwrap_or(u32::MAX);
+        let asked = self.asked.iter().position(|&a| a == (first_file, count));
+        let (Some(at), Some(entries)) = (asked, self.index.entries(first_file, count)) else {
+            return;
+        };
+        self.asked.swap_remove(at);
+        let expected = entries.iter().zip(roots).map(|(&file, &root)| (file, Some(root)));
+        self.transfer.finish_files(expected.collect());
+    }
+
+    /// Keeps what is complete; the next attempt finds the destination free.
+    async fn suspend(&mut self) {
+        self.transfer.suspend();
+        while let Some(event) = self.transfer.next_event().await {
+            if matches!(event, TransferEvent::Suspended | TransferEvent::Complete(_)) {
+                break;
+            }
+        }
+    }
+}
+
+/// A place beneath the export, found without following a link.
+struct Spot {
+    /// The directory that holds it, or that it is.
+    holder: OwnedFd,
+    /// Its name in the holder; `None` if the holder is what the client named.
+    name: Option<RelPath>,
+    there: Option<RootKind>,
+}
+
+impl Spot {
+    /// Walks to a path. Blocks.
+    fn find(root: &Path, path: Option<&RelPath>) -> Result<Spot, Failure> {
+        let shown = path.map_or_else(|| "/".into(), ToString::to_string);
+        let failed = |errno: Errno| {
+            let text = match errno {
+                Errno::NOENT => "no such directory".into(),
+                Errno::LOOP | Errno::NOTDIR => "not a directory".into(),
+                other => std::io::Error::from(other).to_string(),
+            };
+            Failure::new(FailureKind::Destination, format!("{shown}: {text}"))
+        };
+        let mut holder = openat(CWD, root, DIRECTORY, rustix::fs::Mode::empty()).map_err(failed)?;
+        let Some(path) = path else {
+            return Ok(Spot { holder, name: None, there: Some(RootKind::Dir) });
+        };
+        let down = |from: &OwnedFd, name: &str| {
+            openat(from.as_fd(), name, DIRECTORY | OFlags::NOFOLLOW, rustix::fs::Mode::empty())
+        };
+        for component in path.parent().into_iter().flat_map(|p| p.split('/')) {
+            holder = down(&holder, component).map_err(failed)?;
+        }
+        let name = path.file_name();
+        let there = match statat(&holder, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => {
+                let holder = down(&holder, name).map_err(failed)?;
+                return Ok(Spot { holder, name: None, there: Some(RootKind::Dir) });
+            }
+            Ok(_) => Some(RootKind::File),
+            Err(Errno::NOENT) => None,
+            Err(errno) => return Err(failed(errno)),
+        };
+        let own = RelPath::new(name)
+            .map_err(|why| Failure::new(FailureKind::Destination, format!("{shown}: {why}")))?;
+        Ok(Spot { holder, name: Some(own), there })
+    }
+
+    /// What is there, for the client.
+    fn object(&self) -> Option<EntryKind> {
+        self.there.map(|kind| match kind {
+            RootKind::File => EntryKind::File,
+            RootKind::Dir => EntryKind::Directory,
+        })
+    }
+
+    /// Opens the sink. Blocks.
+    fn open(
+        self,
+        manifest: Arc<Manifest>,
+        options: SinkOptions,
+    ) -> Result<Box<dyn BlockSink>, SinkError> {
+        // The handle by its path: the store then opens the very directory that was walked to.
+        let path = PathBuf::from(format!("/proc/self/fd/{}", self.holder.as_raw_fd()));
+        if self.name.is_some()
+            && manifest.root_kind == RootKind::Dir
+            && self.there == Some(RootKind::File)
+        {
+            return Err(SinkError::Unsuitable("a file is where the directory should go".into()));
+        }
+        let destination = Destination::open(&path, self.name.as_ref(), manifest.root_kind)?;
+        Ok(Box::new(FileSink::open(destination, manifest, options)?))
+    }
+}
+
+const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC).union(OFlags::RDONLY);

@@ -1,0 +1,187 @@
+//! One client's session: from its first message to the verb that does the work.
+
+use std::sync::Arc;
+
+use gtp_proto::Role;
+use gtp_proto::limits::UNIT_ETHERNET;
+use gtp_store::RelPath;
+use tokio::sync::watch;
+
+use super::{ServerEvent, Shared, Writing, get, list, put};
+use crate::control::ControlChannel;
+use crate::crypto::Suite;
+use crate::engine::SessionOpen;
+use crate::flows::{Failure, FailureKind, core_law, keys};
+use crate::identity::Fingerprint;
+use crate::messages::{
+    EntryKind, INTERVAL_US, Message, Open, Opened, Reason, VERSION, Verb, printable,
+};
+
+/// A refusal, for the client; the server hears of it as a failure.
+pub(super) struct Refusal {
+    pub reason: Reason,
+    pub text: String,
+}
+
+impl Refusal {
+    pub fn new(reason: Reason, text: impl Into<String>) -> Refusal {
+        Refusal { reason, text: text.into() }
+    }
+}
+
+/// How a session went.
+#[derive(Default)]
+pub(super) struct Ending {
+    pub wire_bytes: u64,
+    pub failure: Option<Failure>,
+}
+
+impl Ending {
+    pub fn failed(failure: impl Into<Failure>) -> Ending {
+        Ending { wire_bytes: 0, failure: Some(failure.into()) }
+    }
+}
+
+/// A client whose request is understood and allowed.
+pub(super) struct Client {
+    pub channel: ControlChannel,
+    pub open: Open,
+    /// `None` is all that is exported.
+    pub path: Option<RelPath>,
+    pub suite: Suite,
+}
+
+/// Serves a client to its end.
+pub(super) async fn serve(
+    shared: Arc<Shared>,
+    channel: ControlChannel,
+    open: Open,
+    mut stop: watch::Receiver<bool>,
+) {
+    let (remote, key) = (channel.ends().remote, channel.peer());
+    let seat = shared.guests.session(key);
+    let judged = match &seat {
+        None => Err(Refusal::new(Reason::Busy, "too many sessions of this key")),
+        Some(_) => judge(&shared, &open, key).await,
+    };
+    let (path, suite) = match judged {
+        Ok(judged) => judged,
+        Err(Refusal { reason, text }) => {
+            let failure = Failure::new(FailureKind::Authentication, text.clone());
+            shared.tell(ServerEvent::Refused { client: remote, failure });
+            channel.refuse(reason, text).await;
+            return;
+        }
+    };
+    let id = shared.guests.number();
+    shared.tell(ServerEvent::Started {
+        id,
+        client: remote,
+        key,
+        verb: word(&open.verb),
+        path: printable(open.verb.path()),
+    });
+    let verb = open.verb.clone();
+    let client = Client { channel, open, path, suite };
+    let ending = match verb {
+        Verb::Get { .. } => get::serve(&shared, client, &mut stop).await,
+        Verb::Put { .. } => put::serve(&shared, client, &mut stop).await,
+        Verb::List { .. } => list::serve(&shared, client).await,
+    };
+    let Ending { wire_bytes, failure } = ending;
+    shared.tell(ServerEvent::Ended { id, wire_bytes, failure });
+}
+
+/// Whether the client may do what it asks, and with which cipher.
+async fn judge(
+    shared: &Arc<Shared>,
+    open: &Open,
+    key: Fingerprint,
+) -> Result<(Option<RelPath>, Suite), Refusal> {
+    let admission = shared.config.admission.clone();
+    let trust = tokio::task::spawn_blocking(move || admission.load()).await;
+    let trust = match trust {
+        Ok(Ok(trust)) => trust,
+        Ok(Err(failure)) => {
+            tracing::error!(%failure, "nobody is let in");
+            return Err(Refusal::new(Reason::Other, "the server cannot read its list of keys"));
+        }
+        Err(_) => return Err(Refusal::new(Reason::Other, "the server has failed")),
+    };
+    let access = trust.access(&key);
+    let allowed = match open.verb {
+        Verb::Get { .. } | Verb::List { .. } => access.read,
+        Verb::Put { .. } => access.write,
+    };
+    if matches!(open.verb, Verb::Put { .. }) && shared.config.writing == Writing::Refused {
+        return Err(Refusal::new(Reason::Permission, "this server only reads (serve --writable)"));
+    }
+    if !allowed {
+        let text = format!("the key {key} is not among the server's authorized keys for this");
+        return Err(Refusal::new(Reason::NotAuthorised, text));
+    }
+    let suite = Suite::choose(&open.suites.0, &Suite::by_preference())
+        .ok_or_else(|| Refusal::new(Reason::Version, "no common cipher"))?;
+    let path = match open.verb.path() {
+        b"" => None,
+        bytes => Some(RelPath::from_bytes(bytes).map_err(|why| {
+            Refusal::new(Reason::Missing, format!("{}: {why}", printable(bytes)))
+        })?),
+    };
+    Ok((path, suite))
+}
+
+fn word(verb: &Verb) -> &'static str {
+    match verb {
+        Verb::Get { .. } => "get",
+        Verb::Put { .. } => "put",
+        Verb::List { .. } => "list",
+    }
+}
+
+impl Client {
+    /// Gives the session its number and keys; the engine must know it before the client hears.
+    pub fn session(&mut self, shared: &Shared) -> Result<SessionOpen, Failure> {
+        let server_session = shared.host.new_session_id();
+        let secrets = self.channel.data_secrets(server_session, self.open.client_session)?;
+        Ok(SessionOpen {
+            socket: shared.socket,
+            peer: self.channel.ends().remote,
+            local_session: server_session,
+            peer_session: self.open.client_session,
+            keys: keys(self.suite, secrets),
+            role: Role::Responder,
+            law: core_law(self.open.law),
+            weight: f64::from(self.open.weight_milli) / 1000.0,
+            max_rate: shared.config.max_rate,
+            label: self.channel.ends().remote.to_string(),
+        })
+    }
+
+    /// The answer that opens the session.
+    pub fn opened(
+        &self,
+        shared: &Shared,
+        session: u32,
+        object: Option<EntryKind>,
+        (entries_total, content_bytes): (u64, u64),
+    ) -> Message {
+        let own = shared.config.interval.and_then(|span| u32::try_from(span.as_micros()).ok());
+        let interval = own.or(self.open.interval_us).unwrap_or(DEFAULT_INTERVAL_US);
+        Message::Opened(Opened {
+            version: VERSION,
+            server_session: session,
+            suite: self.suite.code(),
+            unit_payload: self.open.unit_payload_max.min(UNIT_ETHERNET),
+            udp_port: shared.port,
+            object,
+            entries_total,
+            content_bytes,
+            weight_milli: self.open.weight_milli,
+            interval_us: interval.clamp(*INTERVAL_US.start(), *INTERVAL_US.end()),
+        })
+    }
+}
+
+/// Interval that is named when neither end says one: it then follows the round-trip time.
+const DEFAULT_INTERVAL_US: u32 = 20_000;
