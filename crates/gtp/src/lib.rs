@@ -1,1 +1,63 @@
-//! Placeholder head, replaced as the crate is built.
+//! Moves files and other objects between hosts at explicit, max-min fair rates.
+//!
+//! A [`Host`] is one machine's share in it: a key, a capacity in each direction and the engine
+//! that moves data. Everything on one host shares its capacity fairly: a [`Server`] that lets
+//! others fetch, any number of [`Get`]s from one or several servers each, [`Put`]s. A [`Transfer`]
+//! under way tells what happens and how fast, and can be stopped and resumed.
+//!
+//! ```
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let dir = std::env::temp_dir().join(format!("gtp-doc-{}", std::process::id()));
+//! # let (export, target) = (dir.join("export"), dir.join("target"));
+//! # std::fs::create_dir_all(&export)?;
+//! # std::fs::write(export.join("greeting.txt"), "hello")?;
+//! use gtp::{Get, Host, Server, blocking};
+//!
+//! let host = Host::builder().config_dir(&dir).start()?;
+//! let server = blocking::serve(&host, Server::export(&export).listen("127.0.0.1:0").public())?;
+//!
+//! let url = format!("gtp://{}/greeting.txt", server.address());
+//! let get = Get::new(url.parse()?).to(&target).fingerprint(server.fingerprint());
+//! let outcome = blocking::get(&host, get)?;
+//! assert_eq!(outcome.bytes, 5);
+//! assert_eq!(std::fs::read(&target)?, b"hello");
+//! # drop(server);
+//! # std::fs::remove_dir_all(&dir)?;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The same in async code needs a tokio runtime: [`Get::start`] gives a [`Transfer`], whose
+//! [`Transfer::next_event`] and [`Transfer::wait`] are futures.
+//!
+//! Sources and sinks need not be files: [`Get::into_sink`] and [`Put::from_source`] take anything
+//! that is a [`BlockSink`] or a [`BlockSource`].
+#![forbid(unsafe_code)]
+
+pub mod blocking;
+mod get;
+mod host;
+mod put;
+mod server;
+mod transfer;
+mod trust;
+
+pub use get::Get;
+pub use host::{AcceptNew, Host, HostBuilder};
+pub use put::Put;
+pub use server::{RunningServer, Server};
+pub use transfer::{Stopper, Transfer};
+
+pub use gtp_alloc::{Bytes, Rate, Span};
+pub use gtp_net::client::{
+    BadUrl, DEFAULT_PORT, Event, Listing, Outcome, PATIENCE, Progress, SourceShare, Url,
+};
+pub use gtp_net::flows::{Failure, FailureKind, Law, LimitedBy};
+pub use gtp_net::identity::{BadFingerprint, Fingerprint, Identity, IdentityError, config_dir};
+pub use gtp_net::server::{Limits, ServerEvent, SessionId};
+pub use gtp_net::trust::{AUTHORIZED_KEYS_FILE, KNOWN_HOSTS_FILE};
+pub use gtp_store::{
+    BLOCK, BlockSink, BlockSource, DiscardSink, Entry, Finished, Have, Kind, Manifest, Mode, Mtime,
+    NameError, OrderedWriterSink, Pattern, RelPath, RootKind, SinkError, SourceError,
+    SyntheticSource, TRAILER, Value, Window, Written,
+};

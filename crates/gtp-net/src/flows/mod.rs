@@ -12,6 +12,7 @@ mod session;
 
 pub use bundle::{Bundle, BundleError};
 pub use failure::{Failure, FailureKind};
+pub use gtp_proto::{Law, LimitedBy};
 pub use pages::BadListing;
 
 pub(crate) use answer::answer_roots;

@@ -1,0 +1,194 @@
+//! Fetching.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use gtp_alloc::Rate;
+use gtp_net::client::{GetRequest, MakeSink, Place, Terms, Url};
+use gtp_net::flows::Law;
+use gtp_net::flows::{Failure, FailureKind};
+use gtp_net::identity::Fingerprint;
+use gtp_store::{BlockSink, Existing, Manifest, SinkError, SinkOptions, Value};
+
+use crate::host::{AcceptNew, Host};
+use crate::transfer::Transfer;
+use crate::trust::Trust;
+
+/// Describes what to fetch, whence and whither.
+///
+/// ```no_run
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// use gtp::{Event, Get, Host, Rate};
+///
+/// let host = Host::builder().capacity_in(Rate::from_mbps(630)).start()?;
+/// let mut transfer = Get::new("gtp://a.example/run42.h5".parse()?)
+///     .mirror("gtp://b.example/run42.h5".parse()?)
+///     .to("run42.h5")
+///     .start(&host)?;
+/// while let Some(event) = transfer.next_event().await {
+///     if let Event::Retry { url, failure, .. } = event {
+///         eprintln!("{url}: {failure}");
+///     }
+/// }
+/// let outcome = transfer.wait().await?;
+/// println!("{} bytes in {:.1} s", outcome.bytes, outcome.elapsed.as_secs_f64());
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "nothing happens before `start`"]
+pub struct Get {
+    sources: Vec<Url>,
+    place: Option<Place>,
+    options: SinkOptions,
+    expected: Option<Value>,
+    pub(crate) asked: Asked,
+}
+
+/// What `Get` and `Put` have in common.
+pub(crate) struct Asked {
+    pub trust: Trust,
+    pub law: Law,
+    pub weight: f64,
+    pub max_rate: Rate,
+    pub patience: Duration,
+}
+
+impl Default for Asked {
+    fn default() -> Asked {
+        Asked {
+            trust: Trust::default(),
+            law: Law::Grant,
+            weight: 1.0,
+            max_rate: Rate::UNLIMITED,
+            patience: gtp_net::client::PATIENCE,
+        }
+    }
+}
+
+impl Asked {
+    pub fn terms(&self, host: &Host) -> Result<Terms, Failure> {
+        if !(self.weight.is_finite() && self.weight > 0.0) {
+            return Err(Failure::new(FailureKind::Usage, "a weight is a positive number"));
+        }
+        let mut terms = Terms::new(self.trust.load(&host.config_dir)?);
+        terms.law = self.law;
+        terms.weight = self.weight;
+        terms.max_rate = self.max_rate;
+        terms.patience = self.patience;
+        Ok(terms)
+    }
+}
+
+impl Get {
+    /// Fetches the object at this address.
+    pub fn new(url: Url) -> Get {
+        Get {
+            sources: vec![url],
+            place: None,
+            options: SinkOptions::default(),
+            expected: None,
+            asked: Asked::default(),
+        }
+    }
+
+    /// Names a further source of the same object. Blocks come from all, by their rates.
+    pub fn mirror(mut self, url: Url) -> Get {
+        self.sources.push(url);
+        self
+    }
+
+    /// Puts the object at this path: a file under its own name if that is a directory; a
+    /// directory's content into it.
+    pub fn to(mut self, path: impl Into<PathBuf>) -> Get {
+        self.place = Some(Place::Path { path: path.into(), options: self.options });
+        self
+    }
+
+    /// Writes the object, which must be one file, to a stream in order.
+    pub fn to_writer(mut self, out: impl Write + Send + 'static) -> Get {
+        self.place = Some(Place::Stream(Box::new(out)));
+        self
+    }
+
+    /// Gives the object to a sink that is made when its listing is known. The sink is used on a
+    /// thread that may block.
+    pub fn into_sink<S: BlockSink + 'static>(
+        mut self,
+        make: impl FnOnce(&Arc<Manifest>) -> Result<S, SinkError> + Send + 'static,
+    ) -> Get {
+        let make: MakeSink = Box::new(move |manifest| Ok(Box::new(make(manifest)?)));
+        self.place = Some(Place::Sink(make));
+        self
+    }
+
+    /// Fetches files that are there with the same size and time all the same.
+    pub fn replace_existing(mut self) -> Get {
+        self.options.existing = Existing::Replace;
+        if let Some(Place::Path { options, .. }) = &mut self.place {
+            *options = self.options;
+        }
+        self
+    }
+
+    /// The BLAKE3 hash that the file must have. Without it all sources are asked and must agree.
+    pub fn blake3(mut self, hash: Value) -> Get {
+        self.expected = Some(hash);
+        self
+    }
+
+    /// Believes servers with this key only; may be said for each server.
+    pub fn fingerprint(mut self, fingerprint: Fingerprint) -> Get {
+        self.asked.trust.pinned.push(fingerprint);
+        self
+    }
+
+    /// Trusts and remembers servers that were never met.
+    pub fn accept_new(mut self) -> Get {
+        self.asked.trust.accept_new = AcceptNew::Yes;
+        self
+    }
+
+    /// Runs this control law at both ends.
+    pub fn control(mut self, law: Law) -> Get {
+        self.asked.law = law;
+        self
+    }
+
+    /// Weight against other sessions of the hosts, in steps of a thousandth; 1 is ordinary.
+    pub fn weight(mut self, weight: f64) -> Get {
+        self.asked.weight = weight;
+        self
+    }
+
+    /// Limits each source's session to this rate.
+    pub fn max_rate(mut self, rate: Rate) -> Get {
+        self.asked.max_rate = rate;
+        self
+    }
+
+    /// Goes on this long without progress before it fails.
+    pub fn patience(mut self, patience: Duration) -> Get {
+        self.asked.patience = patience;
+        self
+    }
+
+    /// Starts the transfer on the current tokio runtime.
+    ///
+    /// # Errors
+    /// When no destination was named, or the list of known hosts cannot be used.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub fn start(self, host: &Host) -> Result<Transfer, Failure> {
+        let terms = self.asked.terms(host)?;
+        let Some(place) = self.place else {
+            return Err(Failure::new(FailureKind::Usage, "no destination was named"));
+        };
+        let request =
+            GetRequest { sources: self.sources, terms, place, expected: self.expected };
+        let endpoint = Arc::clone(&host.endpoint);
+        Ok(Transfer::spawn(move |monitor| gtp_net::client::get(endpoint, request, monitor)))
+    }
+}

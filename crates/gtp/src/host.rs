@@ -1,0 +1,149 @@
+//! One machine's share: its key, its capacity, its engine.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use gtp_alloc::{Bytes, Rate, Span};
+use gtp_net::client::{Endpoint, Listing, Terms, Url};
+use gtp_net::engine::{self, HostConfig};
+use gtp_net::flows::{Failure, FailureKind};
+use gtp_net::identity::{Fingerprint, Identity, config_dir};
+
+use crate::trust::Trust;
+
+/// One machine's share in all transfers of this process. Clones are the same host; its engine
+/// ends when the last of them, and of what runs on it, is gone.
+#[derive(Clone)]
+pub struct Host {
+    pub(crate) endpoint: Arc<Endpoint>,
+    pub(crate) config_dir: PathBuf,
+    pub(crate) interval: Option<Span>,
+}
+
+/// Describes a [`Host`].
+#[derive(Clone, Debug)]
+#[must_use = "nothing happens before `start`"]
+pub struct HostBuilder {
+    config: HostConfig,
+    identity: Option<Identity>,
+    config_dir: Option<PathBuf>,
+}
+
+impl Host {
+    /// A host whose capacity nobody knows: rates are found by measuring.
+    pub fn builder() -> HostBuilder {
+        HostBuilder {
+            config: HostConfig {
+                capacity_out: Rate::UNLIMITED,
+                capacity_in: Rate::UNLIMITED,
+                interval: None,
+                memory: MEMORY,
+            },
+            identity: None,
+            config_dir: None,
+        }
+    }
+
+    /// What others know this host by.
+    pub fn fingerprint(&self) -> Fingerprint {
+        self.endpoint.identity().fingerprint()
+    }
+
+    /// Where this host keeps its key and its lists.
+    pub fn config_dir(&self) -> &Path {
+        &self.config_dir
+    }
+
+    /// Changes the capacities; `None` leaves one as it is. Sessions follow within an interval.
+    pub fn set_capacity(&self, out: Option<Rate>, in_: Option<Rate>) {
+        self.endpoint.host().set_capacity(out, in_);
+    }
+
+    /// Lists what a server has at an address: the names in a directory, not what lies deeper.
+    ///
+    /// # Errors
+    /// [`Failure`].
+    pub async fn list(
+        &self,
+        url: &Url,
+        fingerprints: &[Fingerprint],
+        accept_new: AcceptNew,
+    ) -> Result<Listing, Failure> {
+        let trust = Trust { pinned: fingerprints.to_vec(), accept_new };
+        let terms = Terms::new(trust.load(&self.config_dir)?);
+        gtp_net::client::list(&self.endpoint, url, &terms).await
+    }
+}
+
+/// What becomes of a server that was never met.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AcceptNew {
+    /// It is refused, and its key is shown.
+    #[default]
+    No,
+    /// It is trusted and its key remembered.
+    Yes,
+}
+
+impl HostBuilder {
+    /// Capacity for what this host sends.
+    pub fn capacity_out(mut self, rate: Rate) -> HostBuilder {
+        self.config.capacity_out = rate;
+        self
+    }
+
+    /// Capacity for what this host receives.
+    pub fn capacity_in(mut self, rate: Rate) -> HostBuilder {
+        self.config.capacity_in = rate;
+        self
+    }
+
+    /// A fixed control interval, in place of half the median round-trip time.
+    pub fn interval(mut self, interval: Span) -> HostBuilder {
+        self.config.interval = Some(interval);
+        self
+    }
+
+    /// Memory for blocks under way, in each direction.
+    pub fn memory(mut self, memory: Bytes) -> HostBuilder {
+        self.config.memory = memory;
+        self
+    }
+
+    /// A key of its own, in place of the one in the configuration directory.
+    pub fn identity(mut self, identity: Identity) -> HostBuilder {
+        self.identity = Some(identity);
+        self
+    }
+
+    /// Where key and lists are kept, in place of the user's own configuration directory.
+    pub fn config_dir(mut self, dir: impl Into<PathBuf>) -> HostBuilder {
+        self.config_dir = Some(dir.into());
+        self
+    }
+
+    /// Starts the engine; makes the key if there is none.
+    ///
+    /// # Errors
+    /// When there is no place for a key, it cannot be used, or the system gives no thread.
+    pub fn start(self) -> Result<Host, Failure> {
+        let other = |text: String| Failure::new(FailureKind::Other, text);
+        let dir = match self.config_dir {
+            Some(dir) => dir,
+            None => config_dir().map_err(|e| other(e.to_string()))?,
+        };
+        let identity = match self.identity {
+            Some(identity) => identity,
+            None => Identity::load_or_create(&dir)
+                .map_err(|e| Failure::new(FailureKind::Authentication, e.to_string()))?,
+        };
+        let interval = self.config.interval;
+        let host = engine::Host::start(self.config)
+            .map_err(|e| other(format!("the engine cannot start: {e}")))?;
+        let endpoint = Endpoint::new(host, identity, interval);
+        Ok(Host { endpoint, config_dir: dir, interval })
+    }
+}
+
+/// Blocks under way: at 10 Gbit/s and 100 ms a path holds 125 MB.
+const MEMORY: Bytes = Bytes(256 * 1024 * 1024);

@@ -1,0 +1,152 @@
+//! Serving.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use gtp_alloc::Rate;
+use gtp_net::flows::{Failure, FailureKind};
+use gtp_net::identity::Fingerprint;
+use gtp_net::server::{Admission, Limits, ServeConfig, ServerEvent, Writing};
+use gtp_net::trust::{AUTHORIZED_KEYS_FILE, Strangers};
+use gtp_store::SinkOptions;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+
+use crate::host::Host;
+
+/// Describes a server that exports one directory, or one file.
+#[derive(Clone, Debug)]
+#[must_use = "nothing happens before `start`"]
+pub struct Server {
+    root: PathBuf,
+    listen: String,
+    strangers: Strangers,
+    writing: Writing,
+    keys: Option<PathBuf>,
+    limits: Limits,
+    max_rate: Rate,
+}
+
+impl Server {
+    /// Exports this directory or file, to those on the list of authorized keys.
+    pub fn export(root: impl Into<PathBuf>) -> Server {
+        Server {
+            root: root.into(),
+            listen: DEFAULT_LISTEN.into(),
+            strangers: Strangers::Refused,
+            writing: Writing::Refused,
+            keys: None,
+            limits: Limits::default(),
+            max_rate: Rate::UNLIMITED,
+        }
+    }
+
+    /// Listens here, `ADDRESS:PORT`, TCP and UDP; port 0 takes one that is free.
+    pub fn listen(mut self, address: impl Into<String>) -> Server {
+        self.listen = address.into();
+        self
+    }
+
+    /// Lets anyone read.
+    pub fn public(mut self) -> Server {
+        self.strangers = Strangers::MayRead;
+        self
+    }
+
+    /// Lets those write who are on the list for it.
+    pub fn writable(mut self) -> Server {
+        self.writing = Writing::Allowed;
+        self
+    }
+
+    /// The list of keys, in place of the one in the host's configuration directory. It is read
+    /// anew for each client.
+    pub fn authorized_keys(mut self, path: impl Into<PathBuf>) -> Server {
+        self.keys = Some(path.into());
+        self
+    }
+
+    /// How many clients may come.
+    pub fn limits(mut self, limits: Limits) -> Server {
+        self.limits = limits;
+        self
+    }
+
+    /// Limits each session to this rate.
+    pub fn max_rate(mut self, rate: Rate) -> Server {
+        self.max_rate = rate;
+        self
+    }
+
+    /// Listens, and serves on the current tokio runtime.
+    ///
+    /// # Errors
+    /// When the export or the address is not to be had.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub async fn start(self, host: &Host) -> Result<RunningServer, Failure> {
+        let listen: SocketAddr = self.listen.parse().map_err(|_| {
+            let text = format!("{:?} is no address: expected ADDRESS:PORT", self.listen);
+            Failure::new(FailureKind::Usage, text)
+        })?;
+        let list = || host.config_dir.join(AUTHORIZED_KEYS_FILE);
+        let config = ServeConfig {
+            root: self.root,
+            listen,
+            admission: Admission::File {
+                path: self.keys.unwrap_or_else(list),
+                strangers: self.strangers,
+            },
+            writing: self.writing,
+            limits: self.limits,
+            max_rate: self.max_rate,
+            interval: host.interval,
+            sink_options: SinkOptions::default(),
+        };
+        let (events_in, events) = mpsc::unbounded_channel();
+        let (engine, identity) = (host.endpoint.host().clone(), host.endpoint.identity());
+        let server = gtp_net::server::Server::bind(engine, identity, config, events_in).await?;
+        let (address, fingerprint) = (server.address(), server.fingerprint());
+        let (stop, stopped) = watch::channel(false);
+        let task = tokio::spawn(server.run(stopped));
+        Ok(RunningServer { address, fingerprint, events, stop, task })
+    }
+}
+
+/// A server that listens. Dropping it ends its sessions.
+#[derive(Debug)]
+pub struct RunningServer {
+    address: SocketAddr,
+    fingerprint: Fingerprint,
+    events: mpsc::UnboundedReceiver<ServerEvent>,
+    stop: watch::Sender<bool>,
+    task: JoinHandle<()>,
+}
+
+impl RunningServer {
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The key that clients see.
+    pub fn fingerprint(&self) -> Fingerprint {
+        self.fingerprint
+    }
+
+    /// The next event; `None` when the server has ended. Safe to cancel.
+    pub async fn next_event(&mut self) -> Option<ServerEvent> {
+        self.events.recv().await
+    }
+
+    /// Tells clients that it stops, keeps what they sent, and waits for that, 5 s at most.
+    pub async fn stop(mut self) {
+        self.stop.send_replace(true);
+        // Its end is all that matters, however it came.
+        let _ = (&mut self.task).await;
+    }
+}
+
+/// All addresses, IPv6 and IPv4, and the port of `gtp://`.
+const DEFAULT_LISTEN: &str = "[::]:4810";
