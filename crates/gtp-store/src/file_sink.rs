@@ -28,8 +28,12 @@ use crate::row::{TRAILER, blocks_in};
 use crate::sink::{BlockSink, Fault, Finished, Have, SinkError, Window, Written};
 use crate::walk::split;
 
-/// Whole small files that wait for their common sync: bounds what a loss of power costs.
-const MAX_GROUP: usize = 4_096;
+/// Whole small files that wait for their common sync: bounds what a loss of power costs, and
+/// how often everything on the file system is synced.
+const MAX_GROUP: usize = 16_384;
+
+/// Content of whole small files that waits for their common sync, in bytes.
+const MAX_GROUP_BYTES: u64 = 256 << 20;
 
 /// From this many directories or files on, one sync of everything replaces single ones.
 const SYNC_SINGLY: usize = 4;
@@ -76,6 +80,7 @@ pub struct FileSink<D: Disk = OsDisk> {
     empty: Vec<u32>,
     /// Whole small files that wait for their common sync.
     ready: Vec<u32>,
+    ready_bytes: u64,
     /// Directories whose names changed.
     touched: BTreeSet<String>,
     unchanged: u64,
@@ -150,6 +155,7 @@ impl<D: Disk> FileSink<D> {
             have: Vec::new(),
             empty: Vec::new(),
             ready: Vec::new(),
+            ready_bytes: 0,
             touched: BTreeSet::new(),
             unchanged: 0,
             bytes_written: 0,
@@ -308,6 +314,7 @@ impl<D: Disk> FileSink<D> {
             self.place(file)?;
             self.ready.pop();
         }
+        self.ready_bytes = 0;
         Ok(())
     }
 
@@ -467,6 +474,7 @@ impl<D: Disk> BlockSink for FileSink<D> {
         };
         if blocks_in(self.arrivals.entry(file).size) == 1 {
             self.ready.push(file);
+            self.ready_bytes += self.arrivals.entry(file).size;
         } else {
             self.parts.dress(file)?;
             match self.options.durability {
@@ -479,7 +487,7 @@ impl<D: Disk> BlockSink for FileSink<D> {
         if self.arrivals.manifest().root_kind == RootKind::File {
             self.root = Some(root);
         }
-        if self.ready.len() >= MAX_GROUP {
+        if self.ready.len() >= MAX_GROUP || self.ready_bytes >= MAX_GROUP_BYTES {
             self.flush()?;
             self.place_ready()?;
         }

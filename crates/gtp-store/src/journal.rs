@@ -241,7 +241,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_parsed_without_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        fn any_bytes_are_parsed_without_panic(
+            bytes in proptest::collection::vec(any::<u8>(), 0..300),
+        ) {
             let parsed = parse(&bytes);
             prop_assert!(parsed.whole <= bytes.len());
             let mut ours = header().to_vec();

@@ -112,10 +112,12 @@ fn fill(pattern: Pattern, file: u32, block: u64, out: &mut [u8]) {
         Pattern::Zeros => out.fill(0),
         Pattern::Random { seed } => {
             let start = seed ^ mix(u64::from(file) << 40 ^ block);
-            for (i, word) in out.chunks_mut(8).enumerate() {
-                let bytes = mix(start.wrapping_add(i as u64)).to_le_bytes();
-                word.copy_from_slice(&bytes[..word.len()]);
+            let (words, rest) = out.as_chunks_mut::<8>();
+            for (i, word) in words.iter_mut().enumerate() {
+                *word = mix(start.wrapping_add(i as u64)).to_le_bytes();
             }
+            let last = mix(start.wrapping_add(words.len() as u64)).to_le_bytes();
+            rest.copy_from_slice(&last[..rest.len()]);
         }
     }
 }
