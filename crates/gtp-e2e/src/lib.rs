@@ -1,1 +1,11 @@
-//! Placeholder head, replaced as the crate is built.
+//! Measurements and tests that see both worlds at once.
+//!
+//! The emulator's router joins network namespaces over modelled links; the product's own binaries
+//! run inside them. What is measured is read off the emulated links, which know nothing of GTP, so
+//! that no end judges itself. Everything here needs root and iproute2.
+
+pub mod cases;
+pub mod lab;
+pub mod plan;
+pub mod record;
+pub mod tcp;

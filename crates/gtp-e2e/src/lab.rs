@@ -1,0 +1,221 @@
+//! A laboratory: one sink and several sources in namespaces, joined by emulated links.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use gtp_emu::stats::Snapshot;
+use gtp_emu::{Handle, NetSpec};
+use serde_json::Value;
+
+/// One source's place in the network.
+#[derive(Clone, Debug)]
+pub struct Branch {
+    /// Round-trip time in milliseconds.
+    pub rtt_ms: f64,
+    /// Random loss towards the sink, e.g. `0.1%`.
+    pub loss: String,
+    /// Rate of a link of its own towards the sink, e.g. `300Mbit`, with its queue.
+    pub own: Option<(String, String)>,
+}
+
+impl Branch {
+    /// A clean path with this round-trip time.
+    pub fn rtt(rtt_ms: f64) -> Branch {
+        Branch { rtt_ms, loss: "0%".into(), own: None }
+    }
+}
+
+/// The network: branches that meet in the sink's access link, perhaps after a shared one.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    /// Rate of the sink's access link and its queue.
+    pub access: (String, String),
+    /// A link that all branches share before the access link.
+    pub middle: Option<(String, String)>,
+    /// One per source.
+    pub branches: Vec<Branch>,
+}
+
+/// The network file of a shape.
+pub fn network_file(shape: &Shape) -> String {
+    let mut text = String::from("[emulator]\nmemory = \"1GiB\"\n");
+    let mut link = |name: &str, fields: &str| {
+        text.push_str(&format!("[[link]]\nname = \"{name}\"\n{fields}\n"));
+    };
+    let limited =
+        |(rate, queue): &(String, String)| format!("rate = \"{rate}\"\nqueue = \"{queue}\"");
+    link("access", &limited(&shape.access));
+    if let Some(middle) = &shape.middle {
+        link("middle", &limited(middle));
+    }
+    for (i, branch) in shape.branches.iter().enumerate() {
+        let half = branch.rtt_ms / 2.0;
+        let loss = &branch.loss;
+        link(&format!("there{i}"), &format!("delay = \"{half}ms\"\nloss = \"{loss}\""));
+        link(&format!("back{i}"), &format!("delay = \"{half}ms\""));
+        if let Some(own) = &branch.own {
+            link(&format!("own{i}"), &limited(own));
+        }
+    }
+    let mut host = |name: &str, address: String| {
+        text.push_str(&format!(
+            "[[host]]\nname = \"{name}\"\nnamespace = \"gtp-{name}\"\naddress = [\"{address}/24\"]\n"
+        ));
+    };
+    host("sink", sink_address());
+    for i in 0..shape.branches.len() {
+        host(&format!("src{i}"), source_address(i));
+    }
+    for (i, branch) in shape.branches.iter().enumerate() {
+        let mut links = vec![format!("\"there{i}\"")];
+        links.extend(branch.own.as_ref().map(|_| format!("\"own{i}\"")));
+        links.extend(shape.middle.as_ref().map(|_| "\"middle\"".to_owned()));
+        links.push("\"access\"".into());
+        text.push_str(&format!(
+            "[[route]]\nfrom = \"src{i}\"\nto = \"sink\"\nlinks = [{}]\n[[route]]\nfrom = \"sink\"\nto = \"src{i}\"\nlinks = [\"back{i}\"]\n",
+            links.join(", ")
+        ));
+    }
+    text
+}
+
+/// The sink's address.
+pub fn sink_address() -> String {
+    "10.77.0.1".into()
+}
+
+/// Source `i`'s address.
+pub fn source_address(i: usize) -> String {
+    format!("10.77.0.{}", 10 + i)
+}
+
+/// A running network, sampled every ten milliseconds.
+pub struct Lab {
+    handle: Arc<Handle>,
+    stop: Arc<AtomicBool>,
+    sampler: Option<JoinHandle<Vec<(f64, Snapshot)>>>,
+    began: Instant,
+    /// Files of this laboratory.
+    pub dir: tempfile::TempDir,
+    children: Vec<Child>,
+    gtp: PathBuf,
+}
+
+impl Lab {
+    /// Opens a laboratory of this shape with the `gtp` binary at `gtp`.
+    ///
+    /// # Errors
+    /// If the caller is not root, or the network cannot be made.
+    pub fn open(shape: &Shape, gtp: &Path) -> Result<Lab> {
+        ensure!(gtp.exists(), "{} is missing: cargo build --release", gtp.display());
+        let spec = NetSpec::parse(&network_file(shape))?;
+        let handle = Arc::new(gtp_emu::Emulator::router(&spec).context("the router needs root")?);
+        let stop = Arc::new(AtomicBool::new(false));
+        let began = Instant::now();
+        let sampler = std::thread::spawn({
+            let (handle, stop) = (Arc::clone(&handle), Arc::clone(&stop));
+            move || sample(&handle, &stop, began)
+        });
+        Ok(Lab {
+            handle,
+            stop,
+            sampler: Some(sampler),
+            began,
+            dir: tempfile::tempdir()?,
+            children: Vec::new(),
+            gtp: gtp.to_owned(),
+        })
+    }
+
+    /// Seconds since the laboratory opened.
+    pub fn now(&self) -> f64 {
+        self.began.elapsed().as_secs_f64()
+    }
+
+    /// The emulator.
+    pub fn emulator(&self) -> &Handle {
+        &self.handle
+    }
+
+    /// A command that runs `program` in a host's namespace with its own configuration.
+    pub fn command(&self, host: &str, program: &Path) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &format!("gtp-{host}")]).arg(program);
+        command.env("GTP_CONFIG_DIR", self.dir.path().join(host));
+        command
+    }
+
+    /// Starts `gtp serve` on a host; returns the key's fingerprint.
+    ///
+    /// # Errors
+    /// If it does not come up.
+    pub fn serve(&mut self, host: &str, dir: &Path, options: &[&str]) -> Result<String> {
+        let mut command = self.command(host, &self.gtp);
+        command.arg("serve").arg(dir).args(["--json", "--listen", "0.0.0.0:4810"]).args(options);
+        let log = std::fs::File::create(self.dir.path().join(format!("{host}.log")))?;
+        let mut child = command.stdout(Stdio::piped()).stderr(log).spawn()?;
+        let out = child.stdout.take().context("no output")?;
+        let mut line = String::new();
+        BufReader::new(out).read_line(&mut line)?;
+        self.children.push(child);
+        let said: Value = serde_json::from_str(&line).context("serve said nothing")?;
+        Ok(said["fingerprint"].as_str().context("no fingerprint")?.to_owned())
+    }
+
+    /// Starts any program on a host; it ends with the laboratory.
+    ///
+    /// # Errors
+    /// If it cannot start.
+    pub fn start(&mut self, host: &str, program: &str, arguments: &[&str]) -> Result<()> {
+        let mut command = self.command(host, Path::new(program));
+        command.args(arguments).stdout(Stdio::null()).stderr(Stdio::null());
+        self.children.push(command.spawn()?);
+        Ok(())
+    }
+
+    /// Kills what was started `i`-th.
+    pub fn kill(&mut self, i: usize) {
+        if let Some(child) = self.children.get_mut(i) {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    /// Ends everything; returns the samples.
+    ///
+    /// # Errors
+    /// If the sampler failed.
+    pub fn close(mut self) -> Result<Vec<(f64, Snapshot)>> {
+        self.stop.store(true, Ordering::Relaxed);
+        let sampler = self.sampler.take().context("closed once")?;
+        sampler.join().map_err(|_| anyhow::anyhow!("the sampler failed"))
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for child in &mut self.children {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn sample(handle: &Handle, stop: &AtomicBool, began: Instant) -> Vec<(f64, Snapshot)> {
+    const EVERY: Duration = Duration::from_millis(10);
+    let mut samples = Vec::new();
+    while !stop.load(Ordering::Relaxed) {
+        if let Ok(snapshot) = handle.stats() {
+            samples.push((began.elapsed().as_secs_f64(), snapshot));
+        }
+        std::thread::sleep(EVERY);
+    }
+    samples
+}

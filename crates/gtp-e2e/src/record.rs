@@ -1,0 +1,79 @@
+//! What was sampled off the links, as rates.
+
+use gtp_emu::stats::Snapshot;
+
+/// Samples of a whole laboratory run.
+pub struct Record(pub Vec<(f64, Snapshot)>);
+
+impl Record {
+    /// IP bytes that had left route `route` at time `t`, interpolated.
+    fn bytes_at(&self, route: &str, t: f64) -> f64 {
+        let value = |s: &Snapshot| {
+            s.paths
+                .iter()
+                .find(|p| p.name == route)
+                .map_or(0, |p| p.up.out_bytes + p.down.out_bytes) as f64
+        };
+        let i = self.0.partition_point(|(at, _)| *at <= t);
+        match (i.checked_sub(1).and_then(|i| self.0.get(i)), self.0.get(i)) {
+            (Some((a, before)), Some((b, after))) => {
+                let (x, y) = (value(before), value(after));
+                x + (y - x) * (t - a) / (b - a)
+            }
+            (Some((_, last)), None) => value(last),
+            (None, Some((_, first))) => value(first),
+            (None, None) => 0.0,
+        }
+    }
+
+    /// Mean rate of a route from `from` to `to`, in bit/s of IP bytes.
+    pub fn rate(&self, route: &str, from: f64, to: f64) -> f64 {
+        (self.bytes_at(route, to) - self.bytes_at(route, from)) * 8.0 / (to - from)
+    }
+
+    /// When the first kilobytes of data have left a route, after `from`.
+    pub fn first_data(&self, route: &str, from: f64, bytes: f64) -> Option<f64> {
+        let base = self.bytes_at(route, from);
+        self.0.iter().map(|(t, _)| *t).find(|&t| t > from && self.bytes_at(route, t) > base + bytes)
+    }
+
+    /// Seconds after `from` from which on every route is within `band` of its share, in windows of
+    /// `window` seconds, until `to`.
+    pub fn settled(
+        &self,
+        shares: &[(String, f64)],
+        from: f64,
+        to: f64,
+        band: f64,
+        window: f64,
+    ) -> f64 {
+        let mut last = from;
+        let mut t = from;
+        while t + window <= to {
+            let off = shares.iter().any(|(route, share)| {
+                (self.rate(route, t, t + window) - share).abs() > band * share
+            });
+            if off {
+                last = t + window;
+            }
+            t += window / 4.0;
+        }
+        last - from
+    }
+
+    /// Packets offered to a link and dropped by its queue between two times.
+    pub fn drops(&self, link: &str, from: f64, to: f64) -> (u64, u64) {
+        let value = |t: f64| {
+            let i = self.0.partition_point(|(at, _)| *at <= t).saturating_sub(1);
+            let link = self.0.get(i).and_then(|(_, s)| s.links.iter().find(|l| l.name == link));
+            link.map_or((0, 0), |l| (l.offered_packets, l.dropped_queue))
+        };
+        let ((a, b), (c, d)) = (value(from), value(to));
+        (c - a, d - b)
+    }
+}
+
+/// The name of the route from source `i` to the sink.
+pub fn route(i: usize) -> String {
+    format!("src{i}-sink")
+}

@@ -1,0 +1,33 @@
+//! Kernel TCP over the same links, by iperf3.
+
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use crate::lab::{Lab, sink_address};
+
+/// Starts iperf3 servers on the sink, one per source.
+///
+/// # Errors
+/// If iperf3 is missing.
+pub fn listen(lab: &mut Lab, sources: usize) -> Result<()> {
+    for i in 0..sources {
+        let port = (5201 + i).to_string();
+        lab.start("sink", "iperf3", &["-s", "-p", &port]).context("apt-get install iperf3")?;
+    }
+    std::thread::sleep(Duration::from_millis(500));
+    Ok(())
+}
+
+/// Runs one connection from source `i` for `seconds` under `law`; returns a handle to wait for.
+///
+/// # Errors
+/// If it cannot start.
+pub fn send(lab: &Lab, i: usize, law: &str, seconds: f64) -> Result<std::process::Child> {
+    let port = (5201 + i).to_string();
+    let mut command = lab.command(&format!("src{i}"), std::path::Path::new("iperf3"));
+    command.args(["-c", &sink_address(), "-p", &port, "-C", law, "-w", "32M"]);
+    command.args(["-t", &format!("{seconds:.0}")]);
+    Ok(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?)
+}
