@@ -159,8 +159,9 @@ impl SourceSide {
 
     /// Nothing more is due: time to read ahead, or to say the last words.
     pub fn poll_done(&mut self) {
-        self.relay_events();
-        match self.phase {
+        let phase = self.phase;
+        self.relay_events(); // It may begin to part only now, and has not said so to its peer.
+        match phase {
             Phase::Serving if self.cache.hungry || self.cache.moved_on > AHEAD_LEAST / 4 => {
                 self.read_ahead();
             }

@@ -354,7 +354,6 @@ impl Transfer {
     pub fn forget(&mut self, flow: FlowId, mut last: FlowProgress) {
         last.alive = false;
         if let Some(record) = self.flows.iter_mut().find(|record| record.flow == flow) {
-            last.bytes = record.bytes;
             record.past = Some(last);
         }
     }
@@ -449,7 +448,7 @@ impl Transfer {
         let disk = (now < self.disk_limited_until).then_some(LimitedBy::Disk);
         let shown = |record: &Flow| match (table.sink(record.flow), &record.past) {
             (Some(sink), _) => Some(sink.progress(record.bytes, disk)),
-            (None, past) => past.clone(),
+            (None, past) => past.clone().map(|past| FlowProgress { bytes: record.bytes, ..past }),
         };
         self.counted.flows = self.flows.iter().filter_map(shown).collect();
         *self.progress.lock().unwrap_or_else(PoisonError::into_inner) = self.counted.clone();

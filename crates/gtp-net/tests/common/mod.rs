@@ -1,6 +1,8 @@
 //! Two hosts on loopback, and sessions between them with keys made on the spot.
 #![allow(dead_code)] // Each test file uses a part of it.
 
+pub mod relay;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -234,4 +236,9 @@ where
     fn file_root(&mut self, file: u32) -> Result<Value, SourceError> {
         self.inner.file_root(file)
     }
+}
+
+/// A host that knows no capacity.
+pub fn unlimited() -> HostConfig {
+    host_config(Rate::UNLIMITED, Rate::UNLIMITED)
 }
