@@ -1,2 +1,22 @@
-//! Placeholder head, replaced as the crate is built.
-fn main() {}
+//! The `gtp` command: words in, words out.
+//!
+//! This crate parses, converts, waits and prints; everything else is the library's. Each verb is
+//! a file, and each ends in one exit code, whose meaning does not change.
+#![forbid(unsafe_code)]
+
+mod args;
+mod config;
+mod show;
+mod signals;
+mod verbs;
+mod words;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    words::start_log();
+    match args::parse() {
+        Ok(verb) => verbs::run(verb),
+        Err(code) => code,
+    }
+}

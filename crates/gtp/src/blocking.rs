@@ -55,9 +55,7 @@ pub fn start_put(host: &Host, put: Put) -> Result<RunningTransfer, Failure> {
     start(|| put.start(host))
 }
 
-fn start(
-    start: impl FnOnce() -> Result<Transfer, Failure>,
-) -> Result<RunningTransfer, Failure> {
+fn start(start: impl FnOnce() -> Result<Transfer, Failure>) -> Result<RunningTransfer, Failure> {
     let runtime = runtime()?;
     let transfer = {
         let _inside = runtime.enter();

@@ -186,8 +186,7 @@ impl Get {
         let Some(place) = self.place else {
             return Err(Failure::new(FailureKind::Usage, "no destination was named"));
         };
-        let request =
-            GetRequest { sources: self.sources, terms, place, expected: self.expected };
+        let request = GetRequest { sources: self.sources, terms, place, expected: self.expected };
         let endpoint = Arc::clone(&host.endpoint);
         Ok(Transfer::spawn(move |monitor| gtp_net::client::get(endpoint, request, monitor)))
     }

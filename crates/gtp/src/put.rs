@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use gtp_alloc::Rate;
 use gtp_net::client::{Objects, PutRequest, Url};
-use gtp_net::flows::Law;
 use gtp_net::flows::Failure;
+use gtp_net::flows::Law;
 use gtp_net::identity::Fingerprint;
 use gtp_store::{BlockSource, RelPath};
 

@@ -61,6 +61,8 @@ pub enum Event {
 /// How a transfer is doing.
 #[derive(Clone, Debug, Default)]
 pub struct Progress {
+    /// Time since the request.
+    pub elapsed: Span,
     /// Content bytes in place, those of an earlier transfer included. For `put` what was sent.
     pub bytes: u64,
     /// Of them, those that were there before.

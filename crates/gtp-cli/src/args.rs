@@ -1,0 +1,272 @@
+//! The words of the command line.
+//!
+//! Every option can also come from the environment (`GTP_` and its name in capitals) or from the
+//! user's configuration file, whose values stand in for the built-in defaults here, so that the
+//! one parser decides: flag, then environment, then file, then default.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::builder::BoolishValueParser;
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, ValueHint};
+use clap_complete::Shell;
+use gtp::{Fingerprint, Rate, Url, Value};
+
+use crate::{config, words};
+
+/// Move bulk data over UDP at explicit, max-min fair rates.
+#[derive(Debug, Parser)]
+#[command(
+    name = "gtp",
+    version,
+    max_term_width = 100,
+    after_help = "Rates carry a unit: 700Mbit, 1.5Gbit, 80MB, 80MiB (per second).\n\
+                  Addresses are gtp://host[:port]/path; the port is 4810 unless named.\n\
+                  Exit codes: 0 done, 1 other, 2 usage, 3 source missing, 4 destination or \
+                  permission, 5 temporary, 6 integrity, 7 authentication or version, 10 time \
+                  limit, 11 no UDP path, 12 partly done, 130 interrupted."
+)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Let others fetch from a directory, and perhaps write to it
+    Serve(ServeArgs),
+    /// Fetch files or directories, each from one or several servers
+    Get(GetArgs),
+    /// Send files or directories to a server that runs `serve --writable`
+    Put(PutArgs),
+    /// List what a server has at an address
+    Ls(LsArgs),
+    /// Print this host's identity, made at first use
+    Id(IdArgs),
+    /// Put an emulated network between processes on this machine
+    Emulate(EmulateArgs),
+    /// Print every setting with its value and where that came from
+    Config(ConfigArgs),
+    /// Print a completion script for a shell
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
+    /// Write manual pages into a directory
+    Man {
+        /// The directory; made if it is not there.
+        #[arg(value_hint = ValueHint::DirPath)]
+        dir: PathBuf,
+    },
+}
+
+/// Capacities of this host.
+#[derive(Debug, Clone, Args)]
+pub struct HostArgs {
+    /// Capacity for what this host receives; found by measuring if not said
+    #[arg(long, value_name = "RATE", env = "GTP_CAPACITY_IN", value_parser = words::rate)]
+    pub capacity_in: Option<Rate>,
+    /// Capacity for what this host sends; found by measuring if not said
+    #[arg(long, value_name = "RATE", env = "GTP_CAPACITY_OUT", value_parser = words::rate)]
+    pub capacity_out: Option<Rate>,
+    /// Fixed control interval, such as 20ms; follows the round-trip time if not said
+    #[arg(long, value_name = "TIME", env = "GTP_INTERVAL", value_parser = words::interval)]
+    pub interval: Option<Duration>,
+}
+
+/// Which servers are believed.
+#[derive(Debug, Clone, Args)]
+pub struct TrustArgs {
+    /// Believe only servers with this key (SHA256:…); may be repeated
+    #[arg(long, value_name = "FP", env = "GTP_FINGERPRINT", value_delimiter = ',')]
+    pub fingerprint: Vec<Fingerprint>,
+    /// Trust servers that were never met, and remember their keys
+    #[arg(long, env = "GTP_ACCEPT_NEW", value_parser = BoolishValueParser::new())]
+    pub accept_new: bool,
+}
+
+/// The control law of a transfer's sessions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Control {
+    /// Committed grants
+    Grant,
+    /// The thesis's end-node law (alpha 0.1, beta 0.2)
+    Endnode,
+}
+
+/// When progress is shown to people.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum When {
+    /// On a terminal
+    Auto,
+    /// On a terminal; else a line every five seconds
+    Always,
+    /// Never
+    Never,
+}
+
+/// What `get` and `put` have in common.
+#[derive(Debug, Clone, Args)]
+pub struct TransferArgs {
+    #[command(flatten)]
+    pub host: HostArgs,
+    #[command(flatten)]
+    pub trust: TrustArgs,
+    /// Control law, run at both ends
+    #[arg(long, value_enum, default_value = "grant", env = "GTP_CONTROL")]
+    pub control: Control,
+    /// Limit of each session's rate
+    #[arg(long, value_name = "RATE", env = "GTP_MAX_RATE", value_parser = words::rate)]
+    pub max_rate: Option<Rate>,
+    /// Weight against other sessions at both hosts
+    #[arg(
+        long, value_name = "W", default_value = "1", env = "GTP_WEIGHT",
+        value_parser = words::weight
+    )]
+    pub weight: f64,
+    /// Go on this long without progress
+    #[arg(
+        long, value_name = "TIME", default_value = "60s", env = "GTP_RETRY_FOR",
+        value_parser = words::span
+    )]
+    pub retry_for: Duration,
+    /// Stop after this time, with exit code 10; what is complete is kept
+    #[arg(long, value_name = "TIME", env = "GTP_TIME_LIMIT", value_parser = words::span)]
+    pub time_limit: Option<Duration>,
+    /// One JSON object a line on standard output
+    #[arg(long, env = "GTP_JSON", value_parser = BoolishValueParser::new())]
+    pub json: bool,
+    /// When to show progress
+    #[arg(long, value_name = "WHEN", value_enum, default_value = "auto", env = "GTP_PROGRESS")]
+    pub progress: When,
+    /// Write a sample of every session, ten a second, into this file as JSON lines
+    #[arg(long, value_name = "FILE", env = "GTP_TRACE", value_hint = ValueHint::FilePath)]
+    pub trace: Option<PathBuf>,
+}
+
+/// Options of `serve`.
+#[derive(Debug, Args)]
+pub struct ServeArgs {
+    /// The directory, or the file, to export
+    #[arg(value_hint = ValueHint::AnyPath)]
+    pub dir: PathBuf,
+    /// Where to listen, TCP and UDP; port 0 takes a free one
+    #[arg(long, value_name = "ADDR:PORT", default_value = "[::]:4810", env = "GTP_LISTEN")]
+    pub listen: String,
+    /// Let anyone read; otherwise only keys in `authorized_keys`
+    #[arg(long, env = "GTP_PUBLIC", value_parser = BoolishValueParser::new())]
+    pub public: bool,
+    /// Let authorized keys write
+    #[arg(long, env = "GTP_WRITABLE", value_parser = BoolishValueParser::new())]
+    pub writable: bool,
+    /// The list of keys, in place of the one in the configuration directory
+    #[arg(
+        long, value_name = "FILE", env = "GTP_AUTHORIZED_KEYS", value_hint = ValueHint::FilePath
+    )]
+    pub authorized_keys: Option<PathBuf>,
+    /// Limit of each session's rate
+    #[arg(long, value_name = "RATE", env = "GTP_MAX_RATE", value_parser = words::rate)]
+    pub max_rate: Option<Rate>,
+    #[command(flatten)]
+    pub host: HostArgs,
+    /// One JSON object a line on standard output; the first says address and fingerprint
+    #[arg(long, env = "GTP_JSON", value_parser = BoolishValueParser::new())]
+    pub json: bool,
+}
+
+/// Options of `get`.
+#[derive(Debug, Args)]
+pub struct GetArgs {
+    /// Addresses, then the destination: a file, a directory, or - for standard output. A file
+    /// goes into an existing directory under its own name; a directory's content goes into the
+    /// destination (into DEST/NAME if that is written with a slash or a dot at its end)
+    #[arg(required = true, num_args = 2.., value_names = ["URL", "DEST"])]
+    pub urls_and_dest: Vec<String>,
+    /// A further source of the same object; may be repeated
+    #[arg(long, value_name = "URL", env = "GTP_MIRROR", value_delimiter = ',')]
+    pub mirror: Vec<Url>,
+    /// The BLAKE3 hash that the file must have
+    #[arg(long, value_name = "HASH", env = "GTP_BLAKE3", value_parser = words::hash)]
+    pub blake3: Option<Value>,
+    /// Fetch files that are there with the same size and time all the same
+    #[arg(long, env = "GTP_REPLACE", value_parser = BoolishValueParser::new())]
+    pub replace: bool,
+    #[command(flatten)]
+    pub transfer: TransferArgs,
+}
+
+/// Options of `put`.
+#[derive(Debug, Args)]
+pub struct PutArgs {
+    /// Files and directories, then the address. Several need a directory there: end the address
+    /// with a slash
+    #[arg(required = true, num_args = 2.., value_names = ["PATH", "URL"])]
+    pub paths_and_url: Vec<PathBuf>,
+    #[command(flatten)]
+    pub transfer: TransferArgs,
+}
+
+/// Options of `ls`.
+#[derive(Debug, Args)]
+pub struct LsArgs {
+    /// The address
+    pub url: Url,
+    #[command(flatten)]
+    pub trust: TrustArgs,
+    /// One JSON object a line on standard output
+    #[arg(long, env = "GTP_JSON", value_parser = BoolishValueParser::new())]
+    pub json: bool,
+}
+
+/// Options of `id`.
+#[derive(Debug, Args)]
+pub struct IdArgs {
+    /// One JSON object on standard output
+    #[arg(long, env = "GTP_JSON", value_parser = BoolishValueParser::new())]
+    pub json: bool,
+}
+
+/// Options of `config`.
+#[derive(Debug, Args)]
+pub struct ConfigArgs {
+    /// One JSON object a line on standard output
+    #[arg(long, env = "GTP_JSON", value_parser = BoolishValueParser::new())]
+    pub json: bool,
+}
+
+/// Options of `emulate`.
+#[derive(Debug, Args)]
+pub struct EmulateArgs {
+    /// The network: links, and paths over them
+    #[arg(value_hint = ValueHint::FilePath)]
+    pub network: PathBuf,
+    /// Route whole IP packets between namespaces (root) instead of relaying UDP and TCP
+    #[arg(long, env = "GTP_TUN", value_parser = BoolishValueParser::new())]
+    pub tun: bool,
+    /// Print counters this often
+    #[arg(long, value_name = "TIME", env = "GTP_STATS", value_parser = words::span)]
+    pub stats: Option<Duration>,
+    /// One JSON object a line on standard output
+    #[arg(long, env = "GTP_JSON", value_parser = BoolishValueParser::new())]
+    pub json: bool,
+}
+
+/// Reads the command line; prints help and errors itself.
+///
+/// # Errors
+/// The exit code to end with: 0 after help, 2 for a usage error.
+pub fn parse() -> Result<Verb, ExitCode> {
+    let file = config::File::load().map_err(|error| {
+        eprintln!("gtp: {error}");
+        ExitCode::from(2)
+    })?;
+    let command = file.as_defaults(Cli::command());
+    let parsed = command.try_get_matches().and_then(|m| Cli::from_arg_matches(&m));
+    parsed.map(|cli| cli.verb).map_err(|error| {
+        // A closed pipe is all that can go wrong here.
+        let _ = error.print();
+        ExitCode::from(if error.use_stderr() { 2 } else { 0 })
+    })
+}

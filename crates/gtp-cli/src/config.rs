@@ -1,0 +1,163 @@
+//! The user's configuration file: `config.toml` in the configuration directory.
+//!
+//! Its keys are the long options' names. A value there takes the place of the option's built-in
+//! default, in every verb that has the option. A key that no verb knows is refused with its line:
+//! a misspelt limit must not be a limit ignored.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use clap::{Arg, ArgAction, Command};
+
+/// What the file says, option by option.
+#[derive(Debug, Default)]
+pub struct File {
+    /// Where it is, or would be.
+    pub path: Option<PathBuf>,
+    values: BTreeMap<String, String>,
+}
+
+/// Options that the file may not set: what is named there is meant once.
+const NOT_IN_FILE: [&str; 6] = ["help", "version", "mirror", "blake3", "trace", "tun"];
+
+impl File {
+    /// Reads the file; no file is an empty one.
+    ///
+    /// # Errors
+    /// A sentence that names the file and the line.
+    pub fn load() -> Result<File, String> {
+        let Ok(dir) = gtp::config_dir() else { return Ok(File::default()) };
+        let path = dir.join("config.toml");
+        let text = match std::fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => String::new(),
+            Err(error) => return Err(format!("{}: {error}", path.display())),
+        };
+        let values = parse(&text).map_err(|why| format!("{}{why}", path.display()))?;
+        Ok(File { path: Some(path), values })
+    }
+
+    /// The value for an option.
+    pub fn value(&self, name: &str) -> Option<&str> {
+        self.values.get(name).map(String::as_str)
+    }
+
+    /// The command with the file's values as defaults.
+    pub fn as_defaults(&self, command: Command) -> Command {
+        command.mut_subcommands(|verb| verb.mut_args(|arg| self.with_default(arg)))
+    }
+
+    fn with_default(&self, arg: Arg) -> Arg {
+        let value = arg.get_long().and_then(|name| self.value(name)).map(str::to_owned);
+        match value {
+            Some(value) if arg.get_long().is_some_and(allowed) => arg.default_value(value),
+            Some(_) | None => arg,
+        }
+    }
+}
+
+/// Every option that file and environment know: name, and whether it is a switch.
+pub fn options() -> BTreeMap<String, Arg> {
+    let command = <crate::args::Cli as clap::CommandFactory>::command();
+    let mut found = BTreeMap::new();
+    for verb in command.get_subcommands() {
+        for arg in verb.get_arguments() {
+            if let Some(name) = arg.get_long().filter(|name| allowed(name)) {
+                found.entry(name.to_owned()).or_insert_with(|| arg.clone());
+            }
+        }
+    }
+    found
+}
+
+fn allowed(name: &str) -> bool {
+    !NOT_IN_FILE.contains(&name)
+}
+
+fn parse(text: &str) -> Result<BTreeMap<String, String>, String> {
+    let table: toml::Table = text.parse().map_err(|e: toml::de::Error| {
+        let line = e.span().map_or(1, |span| line_of(text, span.start));
+        format!(", line {line}: {}", e.message())
+    })?;
+    let known = options();
+    let mut values = BTreeMap::new();
+    for (key, value) in table {
+        let line = line_of_key(text, &key);
+        let name = key.replace('_', "-");
+        let Some(option) = known.get(&name) else {
+            return Err(format!(", line {line}: unknown setting `{key}`"));
+        };
+        let value = as_word(&value)
+            .ok_or_else(|| format!(", line {line}: `{key}` needs a string, a number or a truth"))?;
+        check(option, &value).map_err(|why| format!(", line {line}: `{key}`: {why}"))?;
+        values.insert(name, value);
+    }
+    Ok(values)
+}
+
+/// Whether the option would take the value: asks its own parser.
+fn check(option: &Arg, value: &str) -> Result<(), String> {
+    let name = option.get_long().unwrap_or_default();
+    let probe = option.clone().env(None::<&'static str>);
+    let word = match option.get_action() {
+        ArgAction::SetTrue => {
+            let truth = matches!(value, "true" | "false");
+            return truth.then_some(()).ok_or_else(|| "must be true or false".into());
+        }
+        ArgAction::Set | ArgAction::Append => format!("--{name}={value}"),
+        other => return Err(format!("cannot be set here ({other:?})")),
+    };
+    let tried = Command::new("config").arg(probe).try_get_matches_from(["config", &word]);
+    tried.map(|_| ()).map_err(|error| {
+        let text = error.to_string();
+        let first = text.lines().next().unwrap_or_default();
+        first.trim_start_matches("error: ").to_owned()
+    })
+}
+
+fn as_word(value: &toml::Value) -> Option<String> {
+    match value {
+        toml::Value::String(text) => Some(text.clone()),
+        toml::Value::Integer(number) => Some(number.to_string()),
+        toml::Value::Float(number) => Some(number.to_string()),
+        toml::Value::Boolean(truth) => Some(truth.to_string()),
+        toml::Value::Array(parts) => {
+            let words: Option<Vec<String>> = parts.iter().map(as_word).collect();
+            words.map(|words| words.join(","))
+        }
+        toml::Value::Datetime(_) | toml::Value::Table(_) => None,
+    }
+}
+
+fn line_of(text: &str, at: usize) -> usize {
+    1 + text.bytes().take(at).filter(|&b| b == b'\n').count()
+}
+
+fn line_of_key(text: &str, key: &str) -> usize {
+    let names = |line: &str| {
+        let head = line.split(['=', ']']).next().unwrap_or_default();
+        head.trim_matches(|c: char| c.is_whitespace() || "[\"'".contains(c)) == key
+    };
+    1 + text.lines().position(names).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_checked_by_their_options() {
+        let values = parse("capacity_in = \"700Mbit\"\npublic = true\nweight = 2\n").unwrap();
+        assert_eq!(values["capacity-in"], "700Mbit");
+        assert_eq!(values["weight"], "2");
+        let refused = parse("# c\nweight = 2\nmax-rate = 700\n").unwrap_err();
+        assert!(refused.starts_with(", line 3: `max-rate`"), "{refused}");
+    }
+
+    #[test]
+    fn an_unknown_setting_is_refused_with_its_line() {
+        let refused = parse("weight = 2\ncapasity-in = \"1Mbit\"\n").unwrap_err();
+        assert_eq!(refused, ", line 2: unknown setting `capasity-in`");
+        assert!(parse("a = = 1\n").unwrap_err().starts_with(", line 1"));
+    }
+}

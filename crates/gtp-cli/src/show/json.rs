@@ -1,0 +1,162 @@
+//! For programs: one JSON object a line on standard output. Sizes are bytes, rates bit/s, times
+//! seconds.
+
+use std::io::Write;
+use std::time::Duration;
+
+use gtp::{Event, Failure, Outcome, Progress, Rate, SourceShare};
+use serde_json::{Value, json};
+
+use super::kind_word;
+use crate::words;
+
+/// Writes the lines of one command.
+#[derive(Default)]
+pub struct Json {
+    looks: u32,
+    bytes: u64,
+}
+
+/// Every fifth look, twice a second.
+const LOOKS_PER_LINE: u32 = 5;
+
+impl Json {
+    pub fn begin(&mut self) {
+        *self = Json::default();
+    }
+
+    pub fn event(&self, event: &Event) {
+        line(&match event {
+            Event::Started { destination, kind, files, bytes } => json!({
+                "event": "started",
+                "destination": destination,
+                "kind": kind_word(*kind),
+                "files": files,
+                "bytes": bytes,
+            }),
+            Event::Retry { url, failure, after } => json!({
+                "event": "retry",
+                "url": url,
+                "kind": failure.kind.as_str(),
+                "message": failure.text,
+                "after": after.as_secs_f64(),
+            }),
+            Event::Dropped { url, failure } => json!({
+                "event": "dropped",
+                "url": url,
+                "kind": failure.kind.as_str(),
+                "message": failure.text,
+            }),
+            Event::Skipped(failure) => json!({
+                "event": "skipped",
+                "kind": failure.kind.as_str(),
+                "message": failure.text,
+            }),
+            Event::BadBlock { url, path, block } => json!({
+                "event": "bad_block",
+                "url": url,
+                "path": path,
+                "block": block,
+            }),
+            Event::FileDone { path, bytes, blake3 } => json!({
+                "event": "file_done",
+                "path": path,
+                "bytes": bytes,
+                "blake3": blake3.as_ref().map(words::hex),
+            }),
+        });
+    }
+
+    /// Numbers, twice a second and when all bytes are there.
+    pub fn progress(&mut self, progress: &Progress) {
+        self.looks += 1;
+        let complete = progress.bytes == progress.total && progress.bytes > self.bytes;
+        if progress.total == 0 || (!self.looks.is_multiple_of(LOOKS_PER_LINE) && !complete) {
+            return;
+        }
+        self.bytes = progress.bytes;
+        line(&json!({
+            "event": "progress",
+            "bytes": progress.bytes,
+            "total": progress.total,
+            "resumed_bytes": progress.resumed_bytes,
+            "rate": progress.rate().as_bps(),
+            "granted": rate(progress.granted()),
+            "limited_by": progress.limited_by().as_str(),
+            "loss_ratio": progress.loss_ratio(),
+            "sources": progress.sources.iter().map(source).collect::<Vec<_>>(),
+        }));
+    }
+
+    pub fn done(&self, outcome: &Outcome) {
+        let seconds = outcome.elapsed.as_secs_f64();
+        let mean = |bytes: u64| (bytes as f64 * 8.0 / seconds.max(1e-9)).round() as u64;
+        let fetched = outcome.bytes.saturating_sub(outcome.resumed_bytes);
+        let progress = &outcome.progress;
+        let sources: Vec<Value> = progress
+            .sources
+            .iter()
+            .map(|s| json!({ "url": s.url, "bytes": s.bytes, "mean_rate": mean(s.wire_bytes) }))
+            .collect();
+        line(&json!({
+            "event": "done",
+            "bytes": outcome.bytes,
+            "resumed_bytes": outcome.resumed_bytes,
+            "received_bytes": progress.sources.iter().map(|s| s.wire_bytes).sum::<u64>(),
+            "files_written": outcome.files_written,
+            "files_unchanged": outcome.files_unchanged,
+            "seconds": seconds,
+            "goodput": mean(fetched),
+            "loss_ratio": progress.loss_ratio(),
+            "retransmitted_bytes": retransmitted(progress),
+            "blake3": outcome.blake3.as_ref().map(words::hex),
+            "sources": sources,
+        }));
+    }
+}
+
+/// A failure, as the last line.
+pub fn failed(failure: &Failure) {
+    line(&json!({
+        "event": "error",
+        "kind": failure.kind.as_str(),
+        "exit_code": failure.exit_code(),
+        "message": failure.text,
+    }));
+}
+
+/// Writes one line at once, so that a reader of a pipe sees it now.
+pub fn line(value: &Value) {
+    let mut out = std::io::stdout().lock();
+    // A reader that has gone away wants no more.
+    let _ = writeln!(out, "{value}").and_then(|()| out.flush());
+}
+
+/// A source's numbers; the trace writes the same.
+pub fn source(share: &SourceShare) -> Value {
+    json!({
+        "url": share.url,
+        "bytes": share.bytes,
+        "wire_bytes": share.wire_bytes,
+        "rate": share.rate.as_bps(),
+        "granted": rate(share.granted),
+        "limited_by": share.limited_by.as_str(),
+        "loss_ratio": share.loss_ratio,
+        "rtt": Duration::from_nanos(share.rtt.as_nanos()).as_secs_f64(),
+        "alive": share.alive,
+    })
+}
+
+/// A rate, or null where there is no limit.
+fn rate(rate: Rate) -> Option<u64> {
+    (!rate.is_unlimited()).then(|| rate.as_bps())
+}
+
+/// What was sent again: what was lost, and what came twice.
+fn retransmitted(progress: &Progress) -> u64 {
+    let lost = |s: &SourceShare| {
+        let loss = s.loss_ratio.clamp(0.0, 0.99);
+        (s.wire_bytes as f64 * loss / (1.0 - loss)).round() as u64
+    };
+    progress.sources.iter().map(lost).sum::<u64>() + progress.duplicate_bytes()
+}

@@ -1,0 +1,37 @@
+//! For people without a terminal: a line every five seconds.
+
+use gtp::Progress;
+
+use crate::words;
+
+/// Writes the lines of one transfer.
+#[derive(Default)]
+pub struct Lines {
+    looks: u32,
+}
+
+/// Looks come ten times a second.
+const LOOKS_PER_LINE: u32 = 50;
+
+impl Lines {
+    pub fn begin(&mut self) {
+        self.looks = 0;
+    }
+
+    pub fn progress(&mut self, progress: &Progress) {
+        self.looks += 1;
+        if progress.total == 0 || !self.looks.is_multiple_of(LOOKS_PER_LINE) {
+            return;
+        }
+        eprintln!(
+            "{} of {} ({:.0} %), {} of {} granted, limited by {}, loss {:.2} %",
+            words::say_bytes(progress.bytes),
+            words::say_bytes(progress.total),
+            100.0 * progress.bytes as f64 / progress.total as f64,
+            words::say_rate(progress.rate()),
+            words::say_rate(progress.granted()),
+            progress.limited_by().as_str(),
+            100.0 * progress.loss_ratio(),
+        );
+    }
+}

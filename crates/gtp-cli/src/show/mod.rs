@@ -1,0 +1,171 @@
+//! What a transfer shows: to programs, to people, and into a trace.
+//!
+//! Standard output belongs to programs (and to the data, for `get URL -`), standard error to
+//! people. Three showers hear the same events; each takes what it wants.
+
+mod bars;
+pub mod json;
+mod lines;
+mod trace;
+
+use std::io::IsTerminal;
+
+use gtp::{Event, Failure, FailureKind, Outcome, Progress, RootKind};
+
+use crate::args::{TransferArgs, When};
+use crate::words;
+use bars::Bars;
+use lines::Lines;
+use trace::Trace;
+
+/// Everything that hears of a transfer.
+pub struct Shower {
+    json: Option<json::Json>,
+    people: People,
+    trace: Option<Trace>,
+}
+
+/// How people see it.
+enum People {
+    Bars(Box<Bars>),
+    Lines(Lines),
+    Quiet,
+}
+
+impl Shower {
+    /// As the options want it; `data_on_stdout` says that standard output is taken.
+    ///
+    /// # Errors
+    /// When the trace cannot be written, or two things want standard output.
+    pub fn new(args: &TransferArgs, data_on_stdout: bool) -> Result<Shower, Failure> {
+        if args.json && data_on_stdout {
+            let text = "--json and the data cannot both go to standard output";
+            return Err(Failure::new(FailureKind::Usage, text));
+        }
+        let terminal = std::io::stderr().is_terminal();
+        let people = match args.progress {
+            When::Auto if terminal && !args.json => People::Bars(Box::new(Bars::new())),
+            When::Always if terminal => People::Bars(Box::new(Bars::new())),
+            When::Always => People::Lines(Lines::default()),
+            When::Auto | When::Never => People::Quiet,
+        };
+        let trace = args.trace.as_deref().map(Trace::create).transpose()?;
+        Ok(Shower { json: args.json.then(json::Json::default), people, trace })
+    }
+
+    /// A transfer begins.
+    pub fn begin(&mut self) {
+        if let Some(json) = &mut self.json {
+            json.begin();
+        }
+        if let People::Lines(lines) = &mut self.people {
+            lines.begin();
+        }
+    }
+
+    /// Something happened.
+    pub fn event(&mut self, event: &Event) {
+        if let Some(json) = &self.json {
+            json.event(event);
+        }
+        if let Some(text) = for_people(event) {
+            self.say(&text);
+        }
+    }
+
+    /// New numbers.
+    pub fn progress(&mut self, progress: &Progress) {
+        if let Some(json) = &mut self.json {
+            json.progress(progress);
+        }
+        if let Some(trace) = &mut self.trace {
+            trace.sample(progress);
+        }
+        match &mut self.people {
+            People::Bars(bars) => bars.progress(progress),
+            People::Lines(lines) => lines.progress(progress),
+            People::Quiet => {}
+        }
+    }
+
+    /// The transfer is over.
+    pub fn end(&mut self, ended: &Result<Outcome, Failure>) {
+        if let People::Bars(bars) = &mut self.people {
+            bars.clear();
+        }
+        if let Ok(outcome) = ended {
+            self.progress(&outcome.progress);
+            if let People::Bars(bars) = &mut self.people {
+                bars.clear();
+            }
+            if let Some(json) = &self.json {
+                json.done(outcome);
+            }
+            match self.people {
+                People::Bars(_) | People::Lines(_) => eprintln!("{}", summary(outcome)),
+                People::Quiet => {}
+            }
+        }
+        if let Some(trace) = &mut self.trace {
+            trace.flush();
+        }
+    }
+
+    /// A transfer failed.
+    pub fn failed(&mut self, failure: &Failure) {
+        if self.json.is_some() {
+            json::failed(failure);
+        }
+        crate::verbs::say_failure(failure);
+    }
+
+    fn say(&self, text: &str) {
+        match &self.people {
+            People::Bars(bars) => bars.say(text),
+            People::Lines(_) | People::Quiet => eprintln!("{text}"),
+        }
+    }
+}
+
+/// What people want to read, whether they watch or not.
+fn for_people(event: &Event) -> Option<String> {
+    match event {
+        Event::Started { .. } | Event::FileDone { .. } => None,
+        Event::Retry { url, failure, after } => {
+            Some(format!("gtp: {url}: {failure}; again in {:.1} s", after.as_secs_f64()))
+        }
+        Event::Dropped { url, failure } => Some(format!("gtp: goes on without {url}: {failure}")),
+        Event::Skipped(failure) => Some(format!("gtp: skipped {failure}")),
+        Event::BadBlock { url, path, block } => {
+            Some(format!("gtp: {url} sent block {block} of {path} damaged; it is fetched anew"))
+        }
+    }
+}
+
+fn summary(outcome: &Outcome) -> String {
+    let seconds = outcome.elapsed.as_secs_f64();
+    let fetched = outcome.bytes.saturating_sub(outcome.resumed_bytes);
+    let goodput = gtp::Rate::from_f64(fetched as f64 * 8.0 / seconds.max(1e-9));
+    let mut text = format!(
+        "{} in {}, {} of file data; loss {:.2} %",
+        words::say_bytes(outcome.bytes),
+        words::say_seconds(seconds),
+        words::say_rate(goodput),
+        outcome.progress.loss_ratio() * 100.0
+    );
+    if outcome.resumed_bytes > 0 {
+        text += &format!("; {} were here already", words::say_bytes(outcome.resumed_bytes));
+    }
+    if let Some(hash) = &outcome.blake3 {
+        text += &format!("\nBLAKE3 {}", words::hex(hash));
+    }
+    text
+}
+
+/// The word for a kind of object.
+fn kind_word(kind: RootKind) -> &'static str {
+    match kind {
+        RootKind::File => "file",
+        RootKind::Dir => "directory",
+    }
+}

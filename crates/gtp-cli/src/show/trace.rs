@@ -1,0 +1,40 @@
+//! Samples of every session, ten a second, as JSON lines in a file.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+use std::time::UNIX_EPOCH;
+
+use gtp::{Failure, FailureKind, Progress};
+use serde_json::json;
+
+use super::json;
+
+/// The file that samples go to.
+pub struct Trace {
+    out: BufWriter<File>,
+}
+
+impl Trace {
+    /// Makes the file, or empties it.
+    pub fn create(path: &Path) -> Result<Trace, Failure> {
+        let file = File::create(path).map_err(|error| {
+            Failure::new(FailureKind::Destination, format!("{}: {error}", path.display()))
+        })?;
+        Ok(Trace { out: BufWriter::new(file) })
+    }
+
+    pub fn sample(&mut self, progress: &Progress) {
+        let time = UNIX_EPOCH.elapsed().unwrap_or_default().as_secs_f64();
+        for share in &progress.sources {
+            let mut sample = json::source(share);
+            sample["time"] = json!(time);
+            // A full disk costs the trace, not the transfer.
+            let _ = writeln!(self.out, "{sample}");
+        }
+    }
+
+    pub fn flush(&mut self) {
+        let _ = self.out.flush();
+    }
+}

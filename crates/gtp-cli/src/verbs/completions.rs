@@ -1,0 +1,12 @@
+//! `gtp completions`: a script that teaches a shell the command's words.
+
+use std::process::ExitCode;
+
+use clap::CommandFactory;
+use clap_complete::Shell;
+use gtp::Failure;
+
+pub fn run(shell: Shell) -> Result<ExitCode, Failure> {
+    clap_complete::generate(shell, &mut crate::args::Cli::command(), "gtp", &mut std::io::stdout());
+    Ok(ExitCode::SUCCESS)
+}

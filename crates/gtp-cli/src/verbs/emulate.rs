@@ -1,0 +1,57 @@
+//! `gtp emulate`: an emulated network between processes on this machine.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use gtp::{Failure, FailureKind, Span};
+use gtp_emu::NetSpec;
+use gtp_emu::{Face, Progress, RunOptions};
+use serde_json::json;
+
+use crate::args::EmulateArgs;
+use crate::show::json as out;
+use crate::signals::Signals;
+
+pub fn run(args: EmulateArgs) -> Result<ExitCode, Failure> {
+    let spec = NetSpec::read(&args.network)
+        .map_err(|error| Failure::new(FailureKind::Usage, error.to_string()))?;
+    let runtime = super::runtime()?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut signals = {
+        let _inside = runtime.enter();
+        Signals::take().map_err(super::other)?
+    };
+    let told = Arc::clone(&stop);
+    runtime.spawn(async move {
+        signals.next().await;
+        told.store(true, Ordering::Relaxed);
+        signals.next().await;
+        std::process::exit(130);
+    });
+    let options = RunOptions {
+        face: if args.tun { Face::Tun } else { Face::Relay },
+        stats_every: args.stats.map(|every| Span::from_nanos(every.as_nanos() as u64)),
+    };
+    let tell = |progress: Progress<'_>| match progress {
+        Progress::Started(paths) if args.json => {
+            let paths: serde_json::Map<_, _> =
+                paths.iter().map(|(name, at)| (name.clone(), json!(at.to_string()))).collect();
+            out::line(&json!({ "event": "listening", "paths": paths }));
+        }
+        Progress::Started(paths) => {
+            for (name, at) in paths {
+                eprintln!("{name}: {at}");
+            }
+        }
+        Progress::Stats { snapshot, interval } => {
+            let text = if args.json { snapshot.to_json() } else { interval.to_json() };
+            println!("{text}");
+        }
+    };
+    let last = gtp_emu::run(&spec, options, &stop, tell).map_err(super::other)?;
+    if args.json {
+        println!("{}", last.to_json());
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,76 @@
+//! `gtp get`: fetches objects, one after the other, each from one or several servers.
+
+use std::process::ExitCode;
+
+use gtp::{Failure, FailureKind, Get, Url};
+
+use super::transfer::{Ends, control, watch};
+use crate::args::GetArgs;
+use crate::show::Shower;
+
+pub fn run(args: GetArgs) -> Result<ExitCode, Failure> {
+    let usage = |text: String| Failure::new(FailureKind::Usage, text);
+    let Some((dest, urls)) = args.urls_and_dest.split_last() else {
+        return Err(usage("an address and a destination are needed".into()));
+    };
+    let urls: Vec<Url> = urls
+        .iter()
+        .map(|u| u.parse().map_err(|e| usage(format!("{e}"))))
+        .collect::<Result<_, _>>()?;
+    if urls.len() > 1 && !args.mirror.is_empty() {
+        return Err(usage("--mirror names further sources of one object, not of several".into()));
+    }
+    if urls.len() > 1 && !std::path::Path::new(dest).is_dir() {
+        let text = format!("{dest}: several objects need a directory that exists");
+        return Err(Failure::new(FailureKind::Destination, text));
+    }
+    let runtime = super::runtime()?;
+    let mut ends = Ends::default();
+    let mut shower = Shower::new(&args.transfer, dest == "-")?;
+    let several = urls.len() > 1;
+    runtime.block_on(async {
+        let host = super::host(&args.transfer.host).start()?;
+        for url in urls {
+            let dest =
+                if several { format!("{}/", dest.trim_end_matches('/')) } else { dest.clone() };
+            let transfer = describe(&args, url, &dest).start(&host);
+            let ended = match transfer {
+                Ok(transfer) => watch(transfer, &args.transfer, &mut shower).await,
+                Err(failure) => Err(failure),
+            };
+            if !ends.take(ended, &mut shower) {
+                break;
+            }
+        }
+        Ok::<_, Failure>(())
+    })?;
+    Ok(ends.code())
+}
+
+fn describe(args: &GetArgs, url: Url, dest: &str) -> Get {
+    let mut get = Get::new(url);
+    for mirror in &args.mirror {
+        get = get.mirror(mirror.clone());
+    }
+    get = match dest {
+        "-" => get.to_writer(std::io::stdout()),
+        path => get.to(path),
+    };
+    if args.replace {
+        get = get.replace_existing();
+    }
+    if let Some(hash) = args.blake3 {
+        get = get.blake3(hash);
+    }
+    let common = &args.transfer;
+    for fingerprint in &common.trust.fingerprint {
+        get = get.fingerprint(*fingerprint);
+    }
+    if common.trust.accept_new {
+        get = get.accept_new();
+    }
+    if let Some(rate) = common.max_rate {
+        get = get.max_rate(rate);
+    }
+    get.control(control(common.control)).weight(common.weight).patience(common.retry_for)
+}

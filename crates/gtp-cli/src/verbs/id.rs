@@ -1,0 +1,22 @@
+//! `gtp id`: what others know this host by.
+
+use std::process::ExitCode;
+
+use gtp::{Failure, FailureKind, Identity, config_dir};
+use serde_json::json;
+
+use crate::args::IdArgs;
+use crate::show::json as out;
+
+pub fn run(args: IdArgs) -> Result<ExitCode, Failure> {
+    let dir = config_dir().map_err(super::other)?;
+    let identity = Identity::load_or_create(&dir)
+        .map_err(|e| Failure::new(FailureKind::Authentication, e.to_string()))?;
+    let fingerprint = identity.fingerprint().to_string();
+    if args.json {
+        out::line(&json!({ "event": "id", "fingerprint": fingerprint }));
+    } else {
+        println!("{fingerprint}");
+    }
+    Ok(ExitCode::SUCCESS)
+}

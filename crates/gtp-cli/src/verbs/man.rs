@@ -1,0 +1,16 @@
+//! `gtp man`: a manual page for the command and one for each verb.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::CommandFactory;
+use gtp::{Failure, FailureKind};
+
+pub fn run(dir: &Path) -> Result<ExitCode, Failure> {
+    let written = std::fs::create_dir_all(dir)
+        .and_then(|()| clap_mangen::generate_to(crate::args::Cli::command(), dir));
+    written.map_err(|error| {
+        Failure::new(FailureKind::Destination, format!("{}: {error}", dir.display()))
+    })?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,79 @@
+//! One file for each verb.
+
+mod completions;
+mod emulate;
+mod get;
+mod id;
+mod ls;
+mod man;
+mod put;
+mod serve;
+mod settings;
+mod transfer;
+
+use std::process::ExitCode;
+
+use gtp::{Failure, FailureKind, Host, HostBuilder, Span};
+use tokio::runtime::{Builder, Runtime};
+
+use crate::args::{HostArgs, Verb};
+use crate::show::json;
+
+/// Does what was asked and says how it ended.
+pub fn run(verb: Verb) -> ExitCode {
+    let says_json = matches!(
+        &verb,
+        Verb::Serve(crate::args::ServeArgs { json: true, .. })
+            | Verb::Ls(crate::args::LsArgs { json: true, .. })
+    );
+    let ended = match verb {
+        Verb::Serve(args) => serve::run(args),
+        Verb::Get(args) => get::run(args),
+        Verb::Put(args) => put::run(args),
+        Verb::Ls(args) => ls::run(args),
+        Verb::Id(args) => id::run(args),
+        Verb::Emulate(args) => emulate::run(args),
+        Verb::Config(args) => settings::run(args),
+        Verb::Completions { shell } => completions::run(shell),
+        Verb::Man { dir } => man::run(&dir),
+    };
+    match ended {
+        Ok(code) => code,
+        Err(failure) => {
+            if says_json {
+                json::failed(&failure);
+            }
+            say_failure(&failure);
+            ExitCode::from(failure.exit_code())
+        }
+    }
+}
+
+/// Tells people of a failure.
+pub fn say_failure(failure: &Failure) {
+    eprintln!("gtp: {failure}");
+}
+
+/// A failure of this process's own surroundings.
+pub fn other(error: impl std::fmt::Display) -> Failure {
+    Failure::new(FailureKind::Other, error.to_string())
+}
+
+/// A host as the options describe it.
+fn host(args: &HostArgs) -> HostBuilder {
+    let mut builder = Host::builder();
+    if let Some(rate) = args.capacity_in {
+        builder = builder.capacity_in(rate);
+    }
+    if let Some(rate) = args.capacity_out {
+        builder = builder.capacity_out(rate);
+    }
+    if let Some(interval) = args.interval {
+        builder = builder.interval(Span::from_nanos(interval.as_nanos() as u64));
+    }
+    builder
+}
+
+fn runtime() -> Result<Runtime, Failure> {
+    Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(other)
+}

@@ -1,0 +1,41 @@
+//! `gtp put`: sends files and directories to a server.
+
+use std::process::ExitCode;
+
+use gtp::{Failure, FailureKind, Put, Url};
+
+use super::transfer::{Ends, control, watch};
+use crate::args::PutArgs;
+use crate::show::Shower;
+
+pub fn run(args: PutArgs) -> Result<ExitCode, Failure> {
+    let usage = |text: String| Failure::new(FailureKind::Usage, text);
+    let Some((url, paths)) = args.paths_and_url.split_last() else {
+        return Err(usage("a path and an address are needed".into()));
+    };
+    let url: Url = url.to_string_lossy().parse().map_err(|e| usage(format!("{e}")))?;
+    let common = &args.transfer;
+    let mut put = Put::new(paths, url)
+        .control(control(common.control))
+        .weight(common.weight)
+        .patience(common.retry_for);
+    for fingerprint in &common.trust.fingerprint {
+        put = put.fingerprint(*fingerprint);
+    }
+    if common.trust.accept_new {
+        put = put.accept_new();
+    }
+    if let Some(rate) = common.max_rate {
+        put = put.max_rate(rate);
+    }
+    let runtime = super::runtime()?;
+    let mut ends = Ends::default();
+    let mut shower = Shower::new(common, false)?;
+    runtime.block_on(async {
+        let host = super::host(&common.host).start()?;
+        let ended = watch(put.start(&host)?, common, &mut shower).await;
+        ends.take(ended, &mut shower);
+        Ok::<_, Failure>(())
+    })?;
+    Ok(ends.code())
+}

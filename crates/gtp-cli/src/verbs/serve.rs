@@ -1,0 +1,119 @@
+//! `gtp serve`: lets others fetch from a directory, and perhaps write to it.
+
+use std::process::ExitCode;
+
+use gtp::{Failure, RunningServer, Server, ServerEvent};
+use serde_json::json;
+
+use crate::args::ServeArgs;
+use crate::show::json as out;
+use crate::signals::Signals;
+use crate::words;
+
+pub fn run(args: ServeArgs) -> Result<ExitCode, Failure> {
+    let runtime = super::runtime()?;
+    runtime.block_on(serve(args))
+}
+
+async fn serve(args: ServeArgs) -> Result<ExitCode, Failure> {
+    let host = super::host(&args.host).start()?;
+    let mut server = Server::export(&args.dir).listen(&args.listen);
+    if args.public {
+        server = server.public();
+    }
+    if args.writable {
+        server = server.writable();
+    }
+    if let Some(keys) = &args.authorized_keys {
+        server = server.authorized_keys(keys);
+    }
+    if let Some(rate) = args.max_rate {
+        server = server.max_rate(rate);
+    }
+    let mut signals = Signals::take().map_err(super::other)?;
+    let mut running = server.start(&host).await?;
+    announce(&args, &running);
+    loop {
+        tokio::select! {
+            event = running.next_event() => match event {
+                Some(event) => tell(&args, &event),
+                None => break,
+            },
+            () = signals.next() => break,
+        }
+    }
+    tokio::select! {
+        () = running.stop() => Ok(ExitCode::SUCCESS),
+        () = signals.next() => std::process::exit(130),
+    }
+}
+
+fn announce(args: &ServeArgs, running: &RunningServer) {
+    let (address, fingerprint) = (running.address(), running.fingerprint());
+    if args.json {
+        out::line(&json!({
+            "event": "listening",
+            "addr": address.to_string(),
+            "fingerprint": fingerprint.to_string(),
+        }));
+    }
+    let who = match (args.public, args.writable) {
+        (true, false) => "anyone may read",
+        (true, true) => "anyone may read, authorized keys may write",
+        (false, false) => "authorized keys may read",
+        (false, true) => "authorized keys may read and write",
+    };
+    eprintln!("serving {} on {address} (TCP and UDP); {who}", args.dir.display());
+    eprintln!("this host's key: {fingerprint}");
+    eprintln!(
+        "elsewhere: gtp get gtp://HOST:{}/PATH . --fingerprint {fingerprint}",
+        address.port()
+    );
+}
+
+fn tell(args: &ServeArgs, event: &ServerEvent) {
+    if args.json {
+        out::line(&as_json(event));
+    }
+    match event {
+        ServerEvent::TurnedAway { client } => eprintln!("{client}: too many connections"),
+        ServerEvent::Refused { client, failure } => eprintln!("{client}: refused: {failure}"),
+        ServerEvent::Started { id, client, key, verb, path } => {
+            eprintln!("#{id} {client}: {verb} /{path} by {key}");
+        }
+        ServerEvent::Ended { id, wire_bytes, failure } => {
+            let moved = words::say_bytes(*wire_bytes);
+            match failure {
+                None => eprintln!("#{id} done, {moved}"),
+                Some(failure) => eprintln!("#{id} ended: {failure}; {moved}"),
+            }
+        }
+    }
+}
+
+fn as_json(event: &ServerEvent) -> serde_json::Value {
+    match event {
+        ServerEvent::TurnedAway { client } => {
+            json!({ "event": "turned_away", "client": client.to_string() })
+        }
+        ServerEvent::Refused { client, failure } => json!({
+            "event": "refused",
+            "client": client.to_string(),
+            "message": failure.text,
+        }),
+        ServerEvent::Started { id, client, key, verb, path } => json!({
+            "event": "session",
+            "id": id,
+            "client": client.to_string(),
+            "key": key.to_string(),
+            "verb": verb,
+            "path": path,
+        }),
+        ServerEvent::Ended { id, wire_bytes, failure } => json!({
+            "event": "session_end",
+            "id": id,
+            "wire_bytes": wire_bytes,
+            "failure": failure.as_ref().map(|f| &f.text),
+        }),
+    }
+}

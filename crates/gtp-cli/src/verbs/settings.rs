@@ -1,0 +1,81 @@
+//! `gtp config`: every setting, its value, and where it came from.
+
+use std::process::ExitCode;
+
+use gtp::{AUTHORIZED_KEYS_FILE, Failure, KNOWN_HOSTS_FILE};
+use serde_json::json;
+
+use crate::args::ConfigArgs;
+use crate::config::{File, options};
+use crate::show::json as out;
+
+/// One setting as it stands.
+struct Setting {
+    name: String,
+    value: Option<String>,
+    origin: String,
+}
+
+pub fn run(args: ConfigArgs) -> Result<ExitCode, Failure> {
+    let file = File::load().map_err(super::other)?;
+    let mut all = places(&file)?;
+    for (name, option) in options() {
+        all.push(setting(&file, name, &option));
+    }
+    let width = all.iter().map(|s| s.name.len()).max().unwrap_or(0);
+    for Setting { name, value, origin } in all {
+        if args.json {
+            let line =
+                json!({ "event": "setting", "name": name, "value": value, "origin": origin });
+            out::line(&line);
+        } else {
+            println!("{name:width$}  {}  ({origin})", value.as_deref().unwrap_or("-"));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The directory and the files in it.
+fn places(file: &File) -> Result<Vec<Setting>, Failure> {
+    let dir = gtp::config_dir().map_err(super::other)?;
+    let set = |name: &&str| std::env::var_os(name).is_some_and(|v| !v.is_empty());
+    let named = ["GTP_CONFIG_DIR", "XDG_CONFIG_HOME", "HOME"].into_iter().find(|n| set(n));
+    let origin = format!("environment {}", named.unwrap_or("HOME"));
+    let place = |name: &str, path: std::path::PathBuf| {
+        let there = if path.exists() { "there" } else { "not there" };
+        Setting {
+            name: name.into(),
+            value: Some(path.display().to_string()),
+            origin: format!("{origin}, {there}"),
+        }
+    };
+    let mut found = vec![place("directory", dir.clone())];
+    found.extend(file.path.clone().map(|path| place("file", path)));
+    found.push(place("identity", dir.join("identity")));
+    found.push(place("known_hosts", dir.join(KNOWN_HOSTS_FILE)));
+    found.push(place("authorized_keys", dir.join(AUTHORIZED_KEYS_FILE)));
+    Ok(found)
+}
+
+fn setting(file: &File, name: String, option: &clap::Arg) -> Setting {
+    let variable = option.get_env().map(|v| v.to_string_lossy().into_owned());
+    let from_env = variable.and_then(|variable| {
+        let value = std::env::var(&variable).ok()?;
+        Some((value, format!("environment {variable}")))
+    });
+    let from_file = || {
+        let value = file.value(&name)?.to_owned();
+        let path = file.path.as_ref().map(|p| p.display().to_string()).unwrap_or_default();
+        Some((value, format!("file {path}")))
+    };
+    let default = || {
+        let is_switch = matches!(option.get_action(), clap::ArgAction::SetTrue);
+        let values = option.get_default_values().first();
+        let value = values.map(|v| v.to_string_lossy().into_owned());
+        value.or_else(|| is_switch.then(|| "false".into()))
+    };
+    match from_env.or_else(from_file) {
+        Some((value, origin)) => Setting { name, value: Some(value), origin },
+        None => Setting { value: default(), name, origin: "default".into() },
+    }
+}

@@ -1,0 +1,118 @@
+//! What `get` and `put` share: watching a transfer to its end, and summing up ends.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use gtp::{Failure, FailureKind, Law, Outcome, Transfer};
+
+use crate::args::{Control, TransferArgs};
+use crate::show::Shower;
+use crate::signals::Signals;
+
+/// The library's name of a control law.
+pub fn control(control: Control) -> Law {
+    match control {
+        Control::Grant => Law::Grant,
+        Control::Endnode => Law::EndNode { alpha: ALPHA, beta: BETA },
+    }
+}
+
+/// Shows a transfer until its end; obeys signals and the time limit.
+pub async fn watch(
+    mut transfer: Transfer,
+    args: &TransferArgs,
+    shower: &mut Shower,
+) -> Result<Outcome, Failure> {
+    let mut signals = Signals::take().map_err(super::other)?;
+    let stopper = transfer.stopper();
+    let mut limit = std::pin::pin!(async {
+        match args.time_limit {
+            Some(limit) => tokio::time::sleep(limit).await,
+            None => std::future::pending().await,
+        }
+    });
+    let (mut over, mut interrupted) = (false, false);
+    let mut look = tokio::time::interval(LOOK_SPAN);
+    shower.begin();
+    loop {
+        tokio::select! {
+            biased;
+            event = transfer.next_event() => match event {
+                Some(event) => shower.event(&event),
+                None => break,
+            },
+            () = signals.next() => {
+                if interrupted {
+                    std::process::exit(i32::from(FailureKind::Interrupted.exit_code()));
+                }
+                interrupted = true;
+                stopper.stop(FailureKind::Interrupted);
+            }
+            () = &mut limit, if !over => {
+                over = true;
+                stopper.stop(FailureKind::TimeLimit);
+            }
+            _ = look.tick() => shower.progress(&transfer.progress()),
+        }
+    }
+    let ended = transfer.wait().await;
+    shower.end(&ended);
+    ended
+}
+
+/// How several transfers ended, as one.
+#[derive(Default)]
+pub struct Ends {
+    done: usize,
+    partial: usize,
+    first: Option<Failure>,
+}
+
+impl Ends {
+    /// Takes an end in and tells it; says whether to go on with the next transfer.
+    pub fn take(&mut self, ended: Result<Outcome, Failure>, shower: &mut Shower) -> bool {
+        match ended {
+            Ok(outcome) => {
+                self.done += 1;
+                let missed = outcome.skipped.iter().any(|f| f.kind == FailureKind::Partial);
+                self.partial += usize::from(missed);
+                true
+            }
+            Err(failure) => {
+                shower.failed(&failure);
+                let stopped =
+                    matches!(failure.kind, FailureKind::Interrupted | FailureKind::TimeLimit);
+                self.first.get_or_insert(failure);
+                !stopped
+            }
+        }
+    }
+
+    /// The exit code of all of them.
+    pub fn code(&self) -> ExitCode {
+        ExitCode::from(match &self.first {
+            Some(failure) if self.done == 0 => failure.exit_code(),
+            Some(failure) => match failure.kind {
+                FailureKind::Interrupted | FailureKind::TimeLimit => failure.exit_code(),
+                FailureKind::Other
+                | FailureKind::Usage
+                | FailureKind::Missing
+                | FailureKind::Destination
+                | FailureKind::Temporary
+                | FailureKind::Integrity
+                | FailureKind::Authentication
+                | FailureKind::NoUdpPath
+                | FailureKind::Partial => FailureKind::Partial.exit_code(),
+            },
+            None if self.partial > 0 => FailureKind::Partial.exit_code(),
+            None => 0,
+        })
+    }
+}
+
+/// The thesis's parameters (its section IX.2).
+const ALPHA: f64 = 0.1;
+const BETA: f64 = 0.2;
+
+/// Time between two looks at a transfer's numbers.
+const LOOK_SPAN: Duration = Duration::from_millis(100);

@@ -1,0 +1,131 @@
+//! Quantities between people and the library.
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use gtp::{Rate, Span, Value};
+use gtp_emu::units_text;
+use tracing_subscriber::EnvFilter;
+
+/// Reads a rate; a bare number is refused with a hint.
+pub fn rate(text: &str) -> Result<Rate, String> {
+    units_text::parse_rate(text).map_err(|e| e.to_string())
+}
+
+/// Reads a length of time above zero.
+pub fn span(text: &str) -> Result<Duration, String> {
+    let span = units_text::parse_span(text).map_err(|e| e.to_string())?;
+    if span == Span::ZERO {
+        return Err("it must be more than zero".into());
+    }
+    Ok(Duration::from_nanos(span.as_nanos()))
+}
+
+/// Reads a control interval, 1 ms to 1 s.
+pub fn interval(text: &str) -> Result<Duration, String> {
+    let span = span(text)?;
+    if (Duration::from_millis(1)..=Duration::from_secs(1)).contains(&span) {
+        Ok(span)
+    } else {
+        Err("a control interval is from 1ms to 1s".into())
+    }
+}
+
+/// Reads a weight.
+pub fn weight(text: &str) -> Result<f64, String> {
+    let weight: f64 = text.parse().map_err(|_| "a weight is a number".to_owned())?;
+    if (0.001..=1000.0).contains(&weight) {
+        Ok(weight)
+    } else {
+        Err("a weight is from 0.001 to 1000".into())
+    }
+}
+
+/// Reads a BLAKE3 hash: 64 hexadecimal digits.
+pub fn hash(text: &str) -> Result<Value, String> {
+    let bad = || "a BLAKE3 hash is 64 hexadecimal digits".to_owned();
+    if text.len() != 64 || !text.is_ascii() {
+        return Err(bad());
+    }
+    let mut value = Value::default();
+    for (byte, digits) in value.iter_mut().zip(text.as_bytes().chunks(2)) {
+        let digits = std::str::from_utf8(digits).map_err(|_| bad())?;
+        *byte = u8::from_str_radix(digits, 16).map_err(|_| bad())?;
+    }
+    Ok(value)
+}
+
+/// A hash as text.
+pub fn hex(value: &Value) -> String {
+    value.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A rate for people, four digits at most.
+pub fn say_rate(rate: Rate) -> String {
+    if rate.is_unlimited() {
+        return "unlimited".into();
+    }
+    scaled(rate.as_f64(), 1000.0, &["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"])
+}
+
+/// A size for people.
+pub fn say_bytes(bytes: u64) -> String {
+    scaled(bytes as f64, 1024.0, &["B", "KiB", "MiB", "GiB", "TiB", "PiB"])
+}
+
+/// A length of time for people.
+pub fn say_seconds(seconds: f64) -> String {
+    let whole = seconds.round() as u64;
+    match whole {
+        0..60 => format!("{seconds:.1} s"),
+        60..3600 => format!("{}:{:02} min", whole / 60, whole % 60),
+        3600.. => format!("{}:{:02} h", whole / 3600, whole % 3600 / 60),
+    }
+}
+
+fn scaled(mut number: f64, step: f64, units: &[&str]) -> String {
+    let mut at = 0;
+    while number >= step && at + 1 < units.len() {
+        number /= step;
+        at += 1;
+    }
+    let digits = if at == 0 || number >= 100.0 { 0 } else { 1 };
+    format!("{number:.digits$} {}", units[at])
+}
+
+/// Diagnostics go to standard error, as `GTP_LOG` wants them.
+pub fn start_log() {
+    let filter = EnvFilter::try_from_env("GTP_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .without_time()
+        .with_target(false)
+        .init();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bare_rate_is_refused_with_a_hint() {
+        assert!(rate("700").unwrap_err().contains("unit"));
+        assert_eq!(rate("700Mbit").unwrap(), Rate::from_mbps(700));
+    }
+
+    #[test]
+    fn hashes_are_read_as_they_are_written() {
+        let value: Value = std::array::from_fn(|i| (i * 7) as u8);
+        assert_eq!(hash(&hex(&value)).unwrap(), value);
+        assert!(hash(&"+1".repeat(32)).is_ok_and(|v| v == [1; 32]) || hash("x").is_err());
+    }
+
+    #[test]
+    fn numbers_for_people_have_few_digits() {
+        assert_eq!(say_rate(Rate::from_mbps(630)), "630 Mbit/s");
+        assert_eq!(say_bytes(1536), "1.5 KiB");
+        assert_eq!(say_seconds(75.0), "1:15 min");
+    }
+}
