@@ -45,8 +45,10 @@ pub(super) enum Placed {
     Kept,
     /// It was the last of its block.
     Completed(Whole),
-    /// It is here already, or its block is not open any more.
-    Superfluous,
+    /// It is here already.
+    Twice,
+    /// Its block is not open.
+    NotOpen,
     /// Its length is not that of the unit it says it is.
     WrongLength,
 }
@@ -87,10 +89,10 @@ impl Assembly {
     /// Puts a unit in its place.
     pub fn place(&mut self, row: &Row, flow: FlowId, unit: u64, payload: &[u8]) -> Placed {
         let Some((&first, block)) = self.open.range_mut(..=unit).next_back() else {
-            return Placed::Superfluous;
+            return Placed::NotOpen;
         };
         if !block.units.contains(&unit) {
-            return Placed::Superfluous;
+            return Placed::NotOpen;
         }
         if block.bytes.is_empty() {
             let framed = row.block_content(block.file, block.block).unwrap_or(0) as usize
@@ -106,7 +108,7 @@ impl Assembly {
         }
         let (word, bit) = ((index / 64) as usize, 1 << (index % 64));
         if block.present[word] & bit != 0 {
-            return Placed::Superfluous;
+            return Placed::Twice;
         }
         block.present[word] |= bit;
         block.missing -= 1;
@@ -117,7 +119,7 @@ impl Assembly {
         }
         match self.open.remove(&first) {
             Some(block) => Placed::Completed(block.whole()),
-            None => Placed::Superfluous,
+            None => Placed::NotOpen,
         }
     }
 
@@ -173,7 +175,7 @@ mod tests {
         let mut place =
             |flow, i: usize| assembly.place(&row, flow, units.start + i as u64, part(i));
         assert!(matches!(place(7, 2), Placed::Kept));
-        assert!(matches!(place(7, 2), Placed::Superfluous));
+        assert!(matches!(place(7, 2), Placed::Twice));
         assert!(matches!(place(8, 0), Placed::Kept));
         let Placed::Completed(whole) = place(7, 1) else { panic!("the block is whole") };
         assert_eq!((whole.file, whole.block, &whole.bytes), (0, 1, &bytes));
@@ -191,7 +193,7 @@ mod tests {
             assert!(matches!(placed, Placed::WrongLength));
         }
         let other = row.block_units(0, 1).unwrap().start;
-        assert!(matches!(assembly.place(&row, 1, other, &[0; 1_400]), Placed::Superfluous));
+        assert!(matches!(assembly.place(&row, 1, other, &[0; 1_400]), Placed::NotOpen));
         assembly.give_back(0..1);
         assert_eq!(assembly.len(), 0);
     }

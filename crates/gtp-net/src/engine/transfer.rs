@@ -225,9 +225,19 @@ impl Transfer {
     ) -> Result<(), &'static str> {
         let Some(plan) = &mut self.plan else { return Ok(()) };
         self.dirty = true;
-        match plan.assembly.place(&plan.row, flow, unit, payload) {
-            Placed::Kept | Placed::Superfluous => Ok(()),
-            Placed::WrongLength => Err("a unit of another length than it must have"),
+        let mut placed = plan.assembly.place(&plan.row, flow, unit, payload);
+        if let Placed::NotOpen = placed {
+            // Its block had lost all its room when another session gave its part of it back.
+            plan.assembly.open(&plan.row, unit);
+            placed = plan.assembly.place(&plan.row, flow, unit, payload);
+        }
+        match placed {
+            Placed::Kept | Placed::Twice | Placed::NotOpen => Ok(()),
+            Placed::WrongLength => {
+                // The core counts it as received; it is still wanted.
+                plan.group.give_back(&RangeSet::from_iter([unit..unit + 1]));
+                Err("a unit of another length than it must have")
+            }
             Placed::Completed(whole) => {
                 self.write(whole);
                 Ok(())
