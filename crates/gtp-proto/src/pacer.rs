@@ -13,12 +13,15 @@ use crate::limits::{BURST_BYTES, BURST_SPAN, CATCH_UP};
 pub struct Pacer {
     rate: Rate,
     next: Time,
+    /// What rounding `next` up to whole nanoseconds has cost, in bits times nanoseconds over
+    /// seconds; below the rate, so below a nanosecond.
+    credit: u64,
 }
 
 impl Pacer {
     /// A pacer at rate zero.
     pub fn new(now: Time) -> Pacer {
-        Pacer { rate: Rate::ZERO, next: now }
+        Pacer { rate: Rate::ZERO, next: now, credit: 0 }
     }
 
     /// The rate in force.
@@ -39,6 +42,7 @@ impl Pacer {
             self.next = if rate == Rate::ZERO { now } else { now + bytes / rate };
         }
         self.rate = rate;
+        self.credit = 0;
     }
 
     /// Whether a datagram may leave at `now`.
@@ -49,7 +53,20 @@ impl Pacer {
     /// Accounts for a datagram of `bytes` on the wire that left at `now`.
     pub fn sent(&mut self, now: Time, bytes: Bytes) {
         let floor = now.saturating_sub(CATCH_UP.max(self.quantum()));
-        self.next = self.next.max(floor) + bytes / self.rate;
+        self.next = self.next.max(floor) + self.cost(bytes);
+    }
+
+    /// The time that `bytes` take, rounded up, less what rounding cost before: no rate drifts.
+    fn cost(&mut self, bytes: Bytes) -> Span {
+        if self.rate.is_unlimited() || self.rate == Rate::ZERO {
+            return bytes / self.rate;
+        }
+        let rate = u128::from(self.rate.as_bps());
+        let bits_nanos = u128::from(bytes.0) * 8 * 1_000_000_000;
+        let owed = bits_nanos.saturating_sub(u128::from(self.credit));
+        let nanos = owed.div_ceil(rate);
+        self.credit = (u128::from(self.credit) + nanos * rate - bits_nanos) as u64;
+        Span::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
     /// When to wake up next if there is something to send: late enough that a batch can leave.
@@ -69,3 +86,6 @@ impl Pacer {
         if self.rate.bytes_in(span) < Bytes(2 * 1_500) { Span::ZERO } else { span }
     }
 }
+
+#[cfg(test)]
+mod tests;
