@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use gtp_alloc::{Span, Time};
 
-use crate::limits::HANDSHAKE_TIMEOUT;
+use crate::limits::{HANDSHAKE_TIMEOUT, HELLOS_ANSWERED};
 use crate::wire::Hello;
 
 /// Which end of the control channel a session is on.
@@ -59,6 +59,7 @@ pub(crate) struct Handshake {
     state: State,
     deadline: Time,
     answers: Vec<Hello>,
+    answered: u32,
     outcome: Option<Outcome>,
 }
 
@@ -76,6 +77,7 @@ impl Handshake {
             state,
             deadline: now + HANDSHAKE_TIMEOUT,
             answers: Vec::new(),
+            answered: 0,
             outcome: None,
         }
     }
@@ -91,7 +93,8 @@ impl Handshake {
             self.state = State::Open;
             self.outcome = Some(Outcome::Open { unit_payload: hello.unit_payload });
         }
-        if self.answers.len() < ANSWERS_HELD {
+        if self.answers.len() < ANSWERS_HELD && self.answered < HELLOS_ANSWERED {
+            self.answered += 1;
             self.answers.push(hello);
         }
     }
@@ -186,3 +189,6 @@ fn round(candidates: &[u16]) -> Vec<u16> {
     sizes.sort_unstable();
     sizes
 }
+
+#[cfg(test)]
+mod tests;

@@ -39,20 +39,32 @@ pub const SESSION_TIMEOUT: Span = Span::from_secs(30);
 /// No answer on UDP within this time: there is no UDP path.
 pub const HANDSHAKE_TIMEOUT: Span = Span::from_millis(4_500);
 
+/// Hellos that one end answers in a session's life: six rounds of three sizes, each twice, are
+/// 36; the rest is for copies made on the way.
+pub const HELLOS_ANSWERED: u32 = 256;
+/// Longest round-trip time believed: what a peer says of it prolongs leases here.
+pub const RTT_MOST: Span = Span::from_secs(2);
+
 /// Requests that may be on their way unacknowledged, and that a source holds out of order.
 pub const REQUEST_WINDOW: u32 = 64;
-/// Ranges in one request datagram: 8 bytes each in 1,024 bytes.
-pub const RANGES_PER_REQUEST: usize = 128;
+/// Ranges in one request datagram: 10 bytes each, so that a request passes wherever the smallest
+/// unit does.
+pub const RANGES_PER_REQUEST: usize = 110;
 /// Bytes of a loss map: 8,000 units.
 pub const LOSS_MAP_BYTES: usize = 1_000;
 /// Pieces of work a source queues before it stops to accept requests: a peer that asks for every
 /// second unit costs 24 bytes a piece, so 1.5 MiB.
 pub const QUEUED_PIECES: usize = 65_536;
-/// Receipt gaps in one feedback datagram: 6 bytes each.
+/// Receipt gaps in one feedback datagram: 8 bytes each.
 pub const GAPS_PER_FEEDBACK: usize = 128;
 /// How far a packet number may run ahead of the newest one: 2^22, one key epoch, 2.4 s at
 /// 20 Gbit/s of 1,500-byte packets.
 pub const PN_AHEAD: u64 = 1 << 22;
+/// Packet numbers that one receipt may be about: twice as many as one packet may be ahead, so
+/// that checking a receipt never costs more than two million short hashes.
+pub const RECEIPT_SPAN: u64 = 2 * PN_AHEAD;
+/// Full receipts that wait for a datagram of their own; beyond this the oldest is forgotten.
+pub const RECEIPTS_WAITING: usize = 64;
 /// Gaps remembered in packet numbers, so that a late packet is told from a replayed one. Beyond
 /// this the oldest gap is given up: its packets would be discarded as replays.
 pub const GAPS_REMEMBERED: usize = 16_384;

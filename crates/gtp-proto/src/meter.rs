@@ -2,6 +2,8 @@
 
 use gtp_alloc::{Bytes, Rate, Span, Time};
 
+use crate::limits::RTT_MOST;
+
 /// Counts bytes and gives their mean rate over consecutive intervals.
 #[derive(Clone, Debug)]
 pub struct Meter {
@@ -101,9 +103,9 @@ pub struct RttMeter {
 const RTT_WINDOW: Span = Span::from_secs(10);
 
 impl RttMeter {
-    /// Takes in one sample.
+    /// Takes in one sample; more than [`RTT_MOST`] counts as that.
     pub fn add(&mut self, now: Time, sample: Span) {
-        let sample = sample.max(Span::from_nanos(1));
+        let sample = sample.clamp(Span::from_nanos(1), RTT_MOST);
         if self.smoothed == Span::ZERO {
             *self = RttMeter {
                 smoothed: sample,
@@ -132,3 +134,6 @@ impl RttMeter {
         self.least.min(self.previous_least)
     }
 }
+
+#[cfg(test)]
+mod tests;
