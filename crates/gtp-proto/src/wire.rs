@@ -20,7 +20,8 @@ pub const DATA_HEAD_LEN: usize = 20;
 pub const TAG_LEN: usize = 16;
 /// What a data packet adds to its unit's bytes, without UDP and IP.
 pub const DATA_OVERHEAD: usize = HEADER_LEN + DATA_HEAD_LEN + TAG_LEN;
-/// Longest body of a datagram that is not data.
+/// Longest body of a datagram that is neither data nor hello: with all around it, it fits into
+/// the 1,280 bytes that every IPv6 path carries.
 pub const MAX_CONTROL_BODY: usize = 1_120;
 
 const VERSION_BITS: u8 = 0x10;
@@ -306,6 +307,9 @@ impl Control {
 
     /// Reads a body of kind `kind`; `None` for data, which is not a control body.
     pub fn decode(kind: Kind, body: &[u8]) -> Result<Option<Control>, WireError> {
+        if !matches!(kind, Kind::Data | Kind::Hello) && body.len() > MAX_CONTROL_BODY {
+            return Err(WireError::Trailing);
+        }
         let mut r = Reader(body);
         let control = match kind {
             Kind::Data => return Ok(None),
@@ -455,7 +459,9 @@ fn decode_request(r: &mut Reader<'_>) -> Result<Request, WireError> {
             let first = r.u48()?;
             let bits = core::mem::take(&mut r.0);
             let lost_first = bits.first().is_some_and(|b| b & 0x80 == 0);
-            let beyond = first + 8 * bits.len() as u64 > MAX_UNITS;
+            // The map's last byte may reach beyond the last unit, but name nothing there.
+            let beyond = first + 8 * bits.len() as u64 > MAX_UNITS
+                && loss_map_ranges(first, bits).any(|lost| lost.end > MAX_UNITS);
             if !lost_first || bits.len() > LOSS_MAP_BYTES || beyond {
                 return Err(WireError::BadField);
             }
