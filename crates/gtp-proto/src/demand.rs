@@ -90,3 +90,6 @@ impl Demand {
         if self.limited { self.claim.max(now).max(DEMAND_FLOOR) } else { Rate::UNLIMITED }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -109,7 +109,8 @@ impl Asker {
         core::mem::take(&mut self.missing)
     }
 
-    /// Asks the source to forget what it has not sent. [`Asker::poll_dropped`] tells when it has.
+    /// Asks the source to forget what it has not sent. [`Asker::poll_dropped`] tells when it has;
+    /// until then nothing is asked, so that nothing comes that was given back.
     pub fn ask_drop(&mut self) {
         if self.dropped_at.is_none() && !self.missing.is_empty() {
             self.drop = true;
@@ -213,7 +214,8 @@ impl Asker {
 
     /// When [`Asker::poll_request`] has something to send.
     pub fn next_due(&self, patience: Span) -> Option<Time> {
-        let fresh = self.drop || !self.repair.is_empty() || !self.work.is_empty();
+        let wanted = !self.repair.is_empty() || !self.work.is_empty();
+        let fresh = self.drop || wanted && self.dropped_at.is_none();
         if fresh && self.unaccepted.len() < REQUEST_WINDOW as usize {
             return Some(Time::ZERO);
         }
@@ -227,6 +229,9 @@ impl Asker {
     fn next_wanted(&mut self) -> Option<(Wanted, Class)> {
         if core::mem::take(&mut self.drop) {
             return Some((Wanted::Drop, Class::Work));
+        }
+        if self.dropped_at.is_some() {
+            return None;
         }
         if let Some(first) = self.repair.first() {
             return Some((self.next_repair(first), Class::Repair));
@@ -380,3 +385,6 @@ impl Answerer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

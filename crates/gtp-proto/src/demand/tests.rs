@@ -1,0 +1,67 @@
+use super::*;
+
+const START: Time = Time::from_nanos(1_000_000_000);
+const PACKET: Bytes = Bytes(1_477);
+
+/// Sends a packet every `gap_us` for `ms`, waiting for it in between if `waits`.
+fn produce(demand: &mut Demand, from: Time, ms: u64, gap_us: u64, waits: Waits) -> Time {
+    let mut now = from;
+    while now.since(from) < Span::from_millis(ms) {
+        demand.sent(now, PACKET);
+        if matches!(waits, Waits::Yes) {
+            demand.wait(now + Span::from_micros(1));
+        }
+        now += Span::from_micros(gap_us);
+    }
+    now
+}
+
+enum Waits {
+    Yes,
+    No,
+}
+
+#[test]
+fn a_session_that_always_has_something_to_send_wants_everything() {
+    let mut demand = Demand::new(START);
+    let now = produce(&mut demand, START, 2_000, 100, Waits::No);
+    assert!(!demand.is_limited());
+    assert_eq!(demand.claim(now), Rate::UNLIMITED);
+}
+
+#[test]
+fn a_slow_producer_claims_a_tenth_and_the_floor_above_its_rate() {
+    let mut demand = Demand::new(START);
+    let now = produce(&mut demand, START, 2_000, 500, Waits::Yes);
+    assert!(demand.is_limited());
+    let rate = 1_477.0 * 8.0 / 500e-6;
+    let claim = demand.claim(now).as_f64();
+    let expected = rate * (1.0 + DEMAND_ALPHA) + DEMAND_FLOOR.as_f64();
+    assert!((claim - expected).abs() < 0.02 * expected, "{claim} {expected}");
+}
+
+#[test]
+fn a_producer_that_is_slow_no_more_is_unlimited_within_a_fifth_of_a_second() {
+    let mut demand = Demand::new(START);
+    let now = produce(&mut demand, START, 1_000, 500, Waits::Yes);
+    let now = produce(&mut demand, now, 200, 50, Waits::No);
+    assert!(!demand.is_limited());
+    assert_eq!(demand.claim(now), Rate::UNLIMITED);
+}
+
+#[test]
+fn a_claim_is_held_over_a_pause_and_then_falls_to_the_floor() {
+    let mut demand = Demand::new(START);
+    let now = produce(&mut demand, START, 1_000, 500, Waits::Yes);
+    let claim = demand.claim(now);
+    let pause = |demand: &mut Demand, ms: u64| {
+        let later = now + Span::from_millis(ms);
+        demand.roll(later);
+        demand.claim(later)
+    };
+    assert!(pause(&mut demand, 150) >= claim.scale(0.9), "an on-off application keeps it");
+    for ms in [600, 900, 1_200] {
+        pause(&mut demand, ms);
+    }
+    assert_eq!(pause(&mut demand, 1_500), DEMAND_FLOOR);
+}
