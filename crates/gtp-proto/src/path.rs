@@ -81,10 +81,15 @@ pub(crate) struct Conditions {
 const DELAY_FLOOR: Span = Span::from_millis(3);
 /// A sample this long evens out bursts and wake-ups.
 const SAMPLE_MIN: Span = Span::from_millis(25);
+/// So many bytes, 32 packets, tell an overload from chance: of five packets two are often lost.
+const SAMPLE_BYTES: Bytes = Bytes(32 * 1_500);
+/// The bound never falls below so many bytes a round trip, four packets: without data there would
+/// be no sample to show that the path is free again.
+const FLOOR_BYTES: Bytes = Bytes(4 * 1_500);
 /// What arrives is said to follow what is sent down to this part of it, random loss apart.
 const FOLLOWS: f64 = 0.96;
 /// With this little arriving and no queue seen, the path is still the limit: a policer.
-const POLICED: f64 = 0.7;
+const POLICED: f64 = 0.6;
 /// How fast the usual loss is learnt from samples without a queue.
 const LEARN: f64 = 0.1;
 /// While a queue drains, send this part of what arrived.
@@ -177,13 +182,14 @@ impl PathBound {
     pub fn handle_sample(&mut self, now: Time, sample: Sample, given: &Conditions) {
         if sample.arrived_in >= Span::from_millis(2) {
             self.proven.set_window((given.rtt * 4).max(Span::from_millis(500)));
-            self.proven.add(now, sample.arrived.per(sample.arrived_in));
+            self.proven.add(now, sample.proven());
         }
         let whole = match self.gathering.take() {
             Some(begun) => begun.join(sample),
             None => sample,
         };
-        if whole.sent_in < SAMPLE_MIN || whole.arrived_in < SAMPLE_MIN / 2 {
+        let short = whole.sent_in < SAMPLE_MIN || whole.arrived_in < SAMPLE_MIN / 2;
+        if short || whole.sent < SAMPLE_BYTES {
             self.gathering = Some(whole);
             return;
         }
@@ -200,7 +206,7 @@ impl PathBound {
 
     fn weigh(&mut self, sample: &Sample, given: &Conditions) -> Verdict {
         let sent = sample.sent.per(sample.sent_in).as_f64().max(1.0);
-        let arrived = sample.arrived.per(sample.arrived_in).as_f64();
+        let arrived = sample.proven().as_f64();
         let threshold = DELAY_FLOOR.max(given.rtt_least / 16);
         let queued = sample.delay > threshold;
         let ratio = arrived / sent;
@@ -299,12 +305,18 @@ impl PathBound {
     }
 
     fn set_bound(&mut self, bound: Rate, given: &Conditions) {
-        self.bound = bound;
+        self.bound = bound.max(FLOOR_BYTES.per(given.rtt + INTERVAL_MIN));
         self.changed_pn = given.next_pn;
     }
 }
 
 impl Sample {
+    /// The rate at which the sample's bytes are proven to arrive. The time of arrival is only the
+    /// sink's word; that they cannot all have come faster than they left is not.
+    fn proven(&self) -> Rate {
+        self.arrived.per(self.arrived_in.max(self.sent_in))
+    }
+
     fn join(self, next: Sample) -> Sample {
         Sample {
             sent: self.sent + next.sent,

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use gtp_alloc::{Bytes, Time};
 
-use crate::limits::{GAPS_PER_FEEDBACK, GAPS_REMEMBERED, PN_AHEAD};
+use crate::limits::{GAPS_PER_FEEDBACK, GAPS_REMEMBERED, PN_AHEAD, RECEIPT_SPAN};
 use crate::proof::ProofKey;
 use crate::ranges::RangeSet;
 use crate::session::Discard;
@@ -19,6 +19,8 @@ pub(crate) struct Arrivals {
     next: u64,
     /// Numbers below `next` that have not been seen.
     gaps: RangeSet,
+    /// How often a packet may have left one gap more than there was.
+    opened: u64,
 }
 
 impl Arrivals {
@@ -28,12 +30,18 @@ impl Arrivals {
             if pn - self.next > PN_AHEAD {
                 return Err(Discard::TooFarAhead);
             }
-            self.gaps.insert(self.next..pn);
+            if self.gaps.insert(self.next..pn) > 0 {
+                self.opened += 1;
+            }
             self.next = pn + 1;
             self.forget_oldest();
             return Ok(());
         }
-        if self.gaps.remove_one(pn) { Ok(()) } else { Err(Discard::Replayed) }
+        if !self.gaps.remove_one(pn) {
+            return Err(Discard::Replayed);
+        }
+        self.opened += 1;
+        Ok(())
     }
 
     fn forget_oldest(&mut self) {
@@ -52,6 +60,8 @@ pub(crate) struct ReceiptBuilder {
     bytes: u64,
     packets: u64,
     last_arrival: Option<Time>,
+    /// [`Arrivals::opened`] when the receipt began.
+    opened: u64,
 }
 
 impl ReceiptBuilder {
@@ -66,16 +76,18 @@ impl ReceiptBuilder {
         self.last_arrival = Some(now);
     }
 
-    /// Whether the gaps fill a feedback datagram, so that it should leave now.
+    /// Whether the next packet could bring more gaps than a feedback datagram holds, so that the
+    /// receipt must end now: what it cannot name as missing it would claim.
     pub fn is_full(&self, arrivals: &Arrivals) -> bool {
-        let all = arrivals.gaps.pieces();
-        // Counting is only needed where there could be enough.
-        all >= GAPS_PER_FEEDBACK - 1 && self.gaps(arrivals).count() >= GAPS_PER_FEEDBACK - 1
+        let gaps_at_most = arrivals.opened - self.opened;
+        let packets = arrivals.next - self.start;
+        gaps_at_most >= GAPS_PER_FEEDBACK as u64 || packets >= PN_AHEAD
     }
 
     /// Ends the receipt, and says how many packets are missing in it.
     pub fn finish(&mut self, arrivals: &Arrivals) -> (Receipt, u64) {
-        let gaps: Vec<_> = self.gaps(arrivals).take(GAPS_PER_FEEDBACK).collect();
+        let gaps: Vec<_> = arrivals.gaps.within(self.start..arrivals.next).collect();
+        debug_assert!(gaps.len() <= GAPS_PER_FEEDBACK, "a full receipt ends at once");
         let missing = gaps.iter().map(|g| g.end - g.start).sum();
         let receipt = Receipt {
             span: self.start..arrivals.next,
@@ -84,17 +96,17 @@ impl ReceiptBuilder {
             bytes: self.bytes,
             arrived_at: self.last_arrival.unwrap_or(Time::ZERO).as_wire_micros(),
         };
-        *self = ReceiptBuilder { start: arrivals.next, ..ReceiptBuilder::default() };
+        *self = ReceiptBuilder {
+            start: arrivals.next,
+            opened: arrivals.opened,
+            ..ReceiptBuilder::default()
+        };
         (receipt, missing)
     }
 
     /// IP bytes of the receipt so far, and packets.
     pub fn counted(&self) -> (Bytes, u64) {
         (Bytes(self.bytes), self.packets)
-    }
-
-    fn gaps<'a>(&self, arrivals: &'a Arrivals) -> impl Iterator<Item = core::ops::Range<u64>> + 'a {
-        arrivals.gaps.within(self.start..arrivals.next)
     }
 }
 
@@ -123,6 +135,11 @@ impl ReceiptVerifier {
         ReceiptVerifier { key, next: 0, plain: RangeSet::new() }
     }
 
+    /// One above the last packet number that a verified receipt was about.
+    pub fn next(&self) -> u64 {
+        self.next
+    }
+
     /// The proof that packet `pn` carries.
     pub fn tag(&self, pn: u64) -> u16 {
         self.key.tag(pn)
@@ -147,6 +164,9 @@ impl ReceiptVerifier {
         if receipt.span.start < self.next || receipt.span.is_empty() {
             return Ok(None);
         }
+        if receipt.span.end - receipt.span.start > RECEIPT_SPAN {
+            return Err(Discard::Violation("a receipt for more packets than can be under way"));
+        }
         let mut sum = self.key.sum(receipt.span.clone());
         let mut packets = receipt.span.end - receipt.span.start;
         for gap in &receipt.gaps {
@@ -167,3 +187,6 @@ impl ReceiptVerifier {
         Ok(Some(Proven { span: receipt.span.clone(), packets, bytes }))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,20 +4,21 @@
 //! and a receipt with proof. What the source has passed and is not here, it asks for again. It
 //! holds no payload: its host places each unit where the unit's number says.
 
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::ops::Range;
 
 use gtp_alloc::{Bytes, Rate, Span, Time};
 
 use crate::handshake::{Handshake, HelloOut, Outcome, Role};
-use crate::limits::{INTERVAL_MIN, LEASE_MIN, SESSION_TIMEOUT, SILENCE_STOP};
+use crate::limits::{INTERVAL_MIN, LEASE_MIN, RECEIPTS_WAITING, SESSION_TIMEOUT, SILENCE_STOP};
 use crate::meter::{Meter, RttMeter};
 use crate::ranges::RangeSet;
 use crate::receipt::{Arrivals, ReceiptBuilder};
 use crate::report::{Grant, Law, LimitedBy, Phase, Report};
 use crate::requests::Asker;
 use crate::session::{Discard, Event, Link, Numbering, Transmit, Wake, earliest, wire_span};
-use crate::wire::{Control, DataHead, Feedback, HEADER_LEN, Header, Kind, Status};
+use crate::wire::{Control, DataHead, Feedback, HEADER_LEN, Header, Kind, Receipt, Status};
 
 /// What a sink needs to know at the start.
 #[derive(Clone, Debug)]
@@ -142,6 +143,8 @@ pub struct SinkSession {
     handshake: Handshake,
     arrivals: Arrivals,
     receipt: ReceiptBuilder,
+    /// Receipts that ended before their interval because they were full.
+    full_receipts: VecDeque<Receipt>,
     asker: Asker,
     started: Time,
     grant: Grant,
@@ -181,6 +184,7 @@ impl SinkSession {
             handshake: Handshake::new(now, config.role.clone()),
             arrivals: Arrivals::default(),
             receipt: ReceiptBuilder::default(),
+            full_receipts: VecDeque::new(),
             asker: Asker::new(1),
             started: now,
             grant: Grant { number: 0, rate: Rate::ZERO, offer: Rate::ZERO, interval: INTERVAL_MIN },
@@ -243,7 +247,9 @@ impl SinkSession {
         body: &'a [u8],
     ) -> Result<Received<'a>, Discard> {
         if header.kind == Kind::Data {
-            return self.handle_data(now, header.pn, body);
+            let received = self.handle_data(now, header.pn, body);
+            self.end_full_receipt();
+            return received;
         }
         let control = Control::decode(header.kind, body)?.ok_or(Discard::Misdirected)?;
         self.arrivals.accept(header.pn)?;
@@ -255,10 +261,11 @@ impl SinkSession {
                 self.rtt.add(now, rtt);
                 self.handshake.handle_ack(now, hello, rtt);
             }
-            Control::Status(status) => self.handle_status(now, header.pn, status),
+            Control::Status(status) => self.handle_status(now, header.pn, status)?,
             Control::Close => self.events.push(Event::PeerClosed),
             Control::Feedback(_) | Control::Request(_) => return Err(Discard::Misdirected),
         }
+        self.end_full_receipt();
         self.relay_handshake();
         Ok(Received::Control)
     }
@@ -324,7 +331,7 @@ impl SinkSession {
             return None;
         }
         self.interval(now);
-        let full = self.receipt.is_full(&self.arrivals);
+        let full = !self.full_receipts.is_empty();
         if self.feedback_urgent || full || self.feedback_due <= now {
             return Some(self.feedback(now, head));
         }
@@ -341,7 +348,7 @@ impl SinkSession {
         if !self.handshake.is_open() {
             return hello;
         }
-        if self.feedback_urgent {
+        if self.feedback_urgent || !self.full_receipts.is_empty() {
             return Some((Time::ZERO, Wake::Interval));
         }
         let request = self.asker.next_due(self.patience()).map(|at| (at, Wake::Interval));
@@ -403,7 +410,7 @@ impl SinkSession {
         self.arrivals.accept(pn)?;
         self.last_datagram = now;
         let bytes = self.config.link.wire_bytes(HEADER_LEN + body.len());
-        self.note(now, pn, data.proof, bytes, data.sent_at, data.grant);
+        self.note(now, pn, data.proof, bytes, data.sent_at, data.grant)?;
         self.received.add(bytes);
         self.measured.add(bytes);
         self.counters.packets += 1;
@@ -417,10 +424,10 @@ impl SinkSession {
         Ok(Received::Unit { number: data.unit, payload })
     }
 
-    fn handle_status(&mut self, now: Time, pn: u64, status: Status) {
-        self.note(now, pn, status.proof, Bytes::ZERO, status.sent_at, status.grant);
+    fn handle_status(&mut self, now: Time, pn: u64, status: Status) -> Result<(), Discard> {
+        self.note(now, pn, status.proof, Bytes::ZERO, status.sent_at, status.grant)?;
         if pn < self.newest_status {
-            return;
+            return Ok(());
         }
         self.newest_status = pn;
         if status.echo_at != 0 || status.echo_hold != 0 {
@@ -431,17 +438,35 @@ impl SinkSession {
         if self.asker.is_tail_open() {
             self.settle_due = self.settle_due.min(now + self.echo.guard);
         }
+        Ok(())
     }
 
-    fn note(&mut self, now: Time, pn: u64, proof: u16, bytes: Bytes, sent_at: u32, grant: u32) {
+    fn note(
+        &mut self,
+        now: Time,
+        pn: u64,
+        proof: u16,
+        bytes: Bytes,
+        sent_at: u32,
+        grant: u32,
+    ) -> Result<(), Discard> {
         self.receipt.add(now, pn, proof, bytes);
         self.delay.add(now, sent_at);
         self.heard_at = Some((now, sent_at));
-        if grant <= self.told_grant {
-            self.echo.heard(now, grant, sent_at);
-        } else {
-            self.events.push(Event::Violated("an echo of a grant that was never made"));
+        if grant > self.told_grant {
+            return Err(self.violation(now, "an echo of a grant that was never made"));
         }
+        self.echo.heard(now, grant, sent_at);
+        Ok(())
+    }
+
+    /// The peer broke a rule: the session ends, and says so once.
+    fn violation(&mut self, now: Time, why: &'static str) -> Discard {
+        if self.closing_since.is_none() {
+            self.events.push(Event::Violated(why));
+        }
+        self.close(now);
+        Discard::Violation(why)
     }
 
     fn interval(&mut self, now: Time) {
@@ -456,13 +481,32 @@ impl SinkSession {
         self.received.roll(now, self.grant.interval);
     }
 
-    fn feedback(&mut self, now: Time, head: &mut Vec<u8>) -> Transmit {
+    /// A receipt that can name no more gaps ends at once: what it cannot call missing it claims.
+    fn end_full_receipt(&mut self) {
+        if self.receipt.is_full(&self.arrivals) {
+            if self.full_receipts.len() == RECEIPTS_WAITING {
+                self.full_receipts.pop_front();
+            }
+            let receipt = self.end_receipt();
+            self.full_receipts.push_back(receipt);
+        }
+    }
+
+    fn end_receipt(&mut self) -> Receipt {
         let (received, packets) = self.receipt.counted();
         let (receipt, missing) = self.receipt.finish(&self.arrivals);
         let mean = received.0.checked_div(packets).unwrap_or(0);
         self.measured.add(Bytes(mean * missing));
-        self.measured.roll(now, self.grant.interval);
         self.counters.lost += missing;
+        receipt
+    }
+
+    fn feedback(&mut self, now: Time, head: &mut Vec<u8>) -> Transmit {
+        let receipt = match self.full_receipts.pop_front() {
+            Some(full) => full,
+            None => self.end_receipt(),
+        };
+        self.measured.roll(now, self.grant.interval);
         let (echo_at, echo_hold) = match self.heard_at {
             Some((at, sent_at)) => (sent_at, now.since(at).as_micros() as u32),
             None => (0, 0),

@@ -118,6 +118,7 @@ pub struct SourceSession {
     told_offer: Rate,
     closing: bool,
     close_due: bool,
+    violated: Option<&'static str>,
     events: Vec<Event>,
     counters: SourceCounters,
 }
@@ -164,6 +165,7 @@ impl SourceSession {
             told_offer: Rate::ZERO,
             closing: false,
             close_due: false,
+            violated: None,
             events: Vec::new(),
             counters: SourceCounters::default(),
             config,
@@ -177,6 +179,9 @@ impl SourceSession {
         header: Header,
         body: &[u8],
     ) -> Result<(), Discard> {
+        if let Some(why) = self.violated {
+            return Err(Discard::Violation(why)); // Nothing more is done for this peer.
+        }
         let control = Control::decode(header.kind, body)?.ok_or(Discard::Misdirected)?;
         self.arrivals.accept(header.pn)?;
         self.last_datagram = now;
@@ -369,6 +374,7 @@ impl SourceSession {
             self.rtt.add(now, wire_span(now, f.echo_at, f.echo_hold));
         }
         let packet = self.packet_bytes();
+        let follows_last = f.receipt.span.start == self.receipts.next();
         let proven = match self.receipts.verify(&f.receipt, self.numbering.upcoming(), packet) {
             Ok(proven) => proven,
             Err(Discard::Violation(why)) => return Err(self.violation(why)),
@@ -390,7 +396,11 @@ impl SourceSession {
             arrived_at: self.heard.arrived_at,
         };
         if let Some(proven) = proven {
-            self.heard.arrived_at = Some(f.receipt.arrived_at);
+            // Where nothing with a proof arrived, there is no time of arrival either.
+            let any = f.receipt.bytes != 0 || f.receipt.sum != 0;
+            self.heard.arrived_at = any.then_some(f.receipt.arrived_at);
+            // After a lost receipt, the time since the last one is not this one's alone.
+            let arrived_in = arrived_in.filter(|_| any && follows_last);
             self.counters.delivered += proven.packets;
             self.counters.lost += proven.span.end - proven.span.start - proven.packets;
             let from = self.log.at(proven.span.start);
@@ -577,8 +587,11 @@ impl SourceSession {
     }
 
     fn violation(&mut self, why: &'static str) -> Discard {
+        if self.violated.is_none() {
+            self.events.push(Event::Violated(why));
+        }
         self.closing = true;
-        self.events.push(Event::Violated(why));
+        self.violated = Some(why);
         Discard::Violation(why)
     }
 }

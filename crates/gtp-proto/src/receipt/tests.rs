@@ -1,0 +1,230 @@
+use std::collections::BTreeSet;
+use std::vec::Vec;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const LONGEST: Bytes = Bytes(1_477);
+const NOW: Time = Time::from_nanos(5_000_000);
+
+fn verifier() -> ReceiptVerifier {
+    ReceiptVerifier::new(ProofKey::new([3; 16]))
+}
+
+/// A sink that returns receipts, as a session does.
+#[derive(Default)]
+struct Sink {
+    arrivals: Arrivals,
+    builder: ReceiptBuilder,
+    receipts: Vec<Receipt>,
+}
+
+impl Sink {
+    fn take(&mut self, pn: u64, proof: Option<u16>) -> Result<(), Discard> {
+        self.arrivals.accept(pn)?;
+        if let Some(proof) = proof {
+            self.builder.add(NOW, pn, proof, LONGEST);
+        }
+        if self.builder.is_full(&self.arrivals) {
+            self.end();
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) {
+        let (receipt, missing) = self.builder.finish(&self.arrivals);
+        let gaps: u64 = receipt.gaps.iter().map(|g| g.end - g.start).sum();
+        assert_eq!(gaps, missing);
+        self.receipts.push(receipt);
+    }
+}
+
+/// The receipt of packets `0..n` of which those in `lost` are missing.
+fn honest(source: &ReceiptVerifier, n: u64, lost: &[u64]) -> Receipt {
+    let mut sink = Sink::default();
+    for pn in (0..n).filter(|pn| !lost.contains(pn)) {
+        sink.take(pn, Some(source.tag(pn))).unwrap();
+    }
+    sink.end();
+    sink.receipts.remove(0)
+}
+
+fn is_violation(outcome: &Result<Option<Proven>, Discard>) -> bool {
+    matches!(outcome, Err(Discard::Violation(_)))
+}
+
+#[test]
+fn an_honest_receipt_proves_what_arrived() {
+    let mut source = verifier();
+    let receipt = honest(&source, 1_000, &[3, 4, 700]);
+    assert_eq!(receipt.gaps, [3..5, 700..701]);
+    let proven = source.verify(&receipt, 1_000, LONGEST).unwrap().unwrap();
+    assert_eq!(proven, Proven { span: 0..1_000, packets: 997, bytes: Bytes(997 * 1_477) });
+}
+
+#[test]
+fn to_claim_a_lost_packet_is_a_violation() {
+    let mut source = verifier();
+    let mut receipt = honest(&source, 100, &[50]);
+    receipt.gaps.clear();
+    assert!(is_violation(&source.verify(&receipt, 100, LONGEST)));
+}
+
+#[test]
+fn guessing_the_proof_of_a_lost_packet_succeeds_once_in_65536() {
+    let source = verifier();
+    let receipt = honest(&source, 100, &[50]);
+    let good = (0..=u32::from(u16::MAX)).filter(|guess| {
+        let sum = receipt.sum.wrapping_add(*guess);
+        let forged = Receipt { gaps: Vec::new(), sum, ..receipt.clone() };
+        verifier().verify(&forged, 100, LONGEST).is_ok()
+    });
+    assert_eq!(good.count(), 1);
+}
+
+#[test]
+fn to_claim_a_packet_never_sent_is_a_violation() {
+    let mut source = verifier();
+    let receipt = honest(&source, 100, &[]);
+    assert!(is_violation(&source.verify(&receipt, 99, LONGEST)));
+}
+
+#[test]
+fn a_span_too_long_to_check_is_a_violation_before_any_work() {
+    let mut source = verifier();
+    let span = 0..RECEIPT_SPAN + 1;
+    let receipt = Receipt { span, ..Receipt::default() };
+    assert!(is_violation(&source.verify(&receipt, u64::MAX, LONGEST)));
+}
+
+#[test]
+fn a_repeated_receipt_and_an_empty_one_prove_nothing() {
+    let mut source = verifier();
+    let receipt = honest(&source, 100, &[]);
+    assert!(source.verify(&receipt, 200, LONGEST).unwrap().is_some());
+    assert_eq!(source.verify(&receipt, 200, LONGEST), Ok(None));
+    let empty = Receipt { span: 150..150, ..Receipt::default() };
+    assert_eq!(source.verify(&empty, 200, LONGEST), Ok(None));
+}
+
+#[test]
+fn claimed_bytes_are_cut_to_what_the_packets_can_hold() {
+    let mut source = verifier();
+    let receipt = Receipt { bytes: u64::MAX, ..honest(&source, 10, &[2]) };
+    let proven = source.verify(&receipt, 10, LONGEST).unwrap().unwrap();
+    assert_eq!(proven.bytes, Bytes(9 * LONGEST.0));
+}
+
+#[test]
+fn packets_without_proof_count_as_neither_claimed_nor_missing() {
+    let mut source = verifier();
+    let mut sink = Sink::default();
+    for pn in 0..20 {
+        let plain = pn % 7 == 0;
+        if plain {
+            source.mark_plain(pn);
+        }
+        if pn != 14 {
+            sink.take(pn, (!plain).then(|| source.tag(pn))).unwrap();
+        }
+    }
+    sink.end();
+    assert!(source.verify(&sink.receipts[0], 20, LONGEST).unwrap().is_some());
+    assert_eq!(source.plain.len(), 0, "what is settled is forgotten");
+}
+
+#[test]
+fn a_packet_number_too_far_ahead_is_refused_and_changes_nothing() {
+    let mut arrivals = Arrivals::default();
+    assert_eq!(arrivals.accept(PN_AHEAD + 1), Err(Discard::TooFarAhead));
+    assert_eq!(arrivals.accept(u64::MAX), Err(Discard::TooFarAhead));
+    assert_eq!(arrivals.accept(PN_AHEAD), Ok(()));
+    assert_eq!(arrivals.accept(0), Ok(()));
+}
+
+#[test]
+fn the_memory_of_gaps_is_bounded_and_what_is_forgotten_counts_as_replayed() {
+    let mut arrivals = Arrivals::default();
+    for i in 0..40_000_u64 {
+        arrivals.accept(2 * i + 1).unwrap();
+    }
+    assert_eq!(arrivals.gaps.pieces(), GAPS_REMEMBERED);
+    assert_eq!(arrivals.accept(0), Err(Discard::Replayed));
+    assert_eq!(arrivals.accept(2 * 39_999), Ok(()));
+}
+
+#[test]
+fn heavy_loss_ends_receipts_early_rather_than_claiming_what_is_missing() {
+    let mut source = verifier();
+    let mut sink = Sink::default();
+    for pn in (0..10_000_u64).filter(|pn| pn % 3 != 0) {
+        sink.take(pn, Some(source.tag(pn))).unwrap();
+    }
+    sink.end();
+    assert!(sink.receipts.len() > 20);
+    for receipt in &sink.receipts {
+        assert!(receipt.gaps.len() <= GAPS_PER_FEEDBACK);
+        assert!(source.verify(receipt, 10_000, LONGEST).unwrap().is_some());
+    }
+}
+
+proptest! {
+    #[test]
+    fn every_number_is_accepted_exactly_once(
+        numbers in proptest::collection::vec(0..300_u64, 0..600),
+    ) {
+        let (mut arrivals, mut seen) = (Arrivals::default(), BTreeSet::new());
+        for pn in numbers {
+            let fresh = seen.insert(pn);
+            let expected = if fresh { Ok(()) } else { Err(Discard::Replayed) };
+            prop_assert_eq!(arrivals.accept(pn), expected);
+        }
+    }
+
+    #[test]
+    fn receipts_of_any_course_of_loss_copies_and_reordering_verify(
+        fates in proptest::collection::vec((0..10_u8, 0..40_u64, 0..30_u8), 1..800),
+    ) {
+        let mut source = verifier();
+        let sent = fates.len() as u64;
+        let mut arriving: Vec<(u64, u64)> = Vec::new();
+        for (pn, (fate, late, _)) in (0_u64..).zip(&fates) {
+            match fate {
+                0..3 => {}
+                3 => arriving.extend([(pn, pn), (pn + late, pn)]),
+                4 => arriving.push((pn + late, pn)),
+                _ => arriving.push((pn, pn)),
+            }
+        }
+        arriving.sort_unstable();
+        let mut sink = Sink::default();
+        for ((_, pn), (_, _, end)) in arriving.iter().zip(fates.iter().cycle()) {
+            let _ = sink.take(*pn, Some(source.tag(*pn)));
+            if *end == 0 {
+                sink.end();
+            }
+        }
+        sink.end();
+        let mut next = 0;
+        for (i, receipt) in sink.receipts.iter().enumerate() {
+            prop_assert_eq!(receipt.span.start, next);
+            next = receipt.span.end;
+            if i % 5 == 2 {
+                continue; // This one is lost on its way.
+            }
+            let proven = source.verify(receipt, sent, LONGEST);
+            prop_assert!(proven.is_ok(), "{proven:?}");
+        }
+    }
+
+    #[test]
+    fn a_sum_of_proofs_is_the_sum_of_the_proofs(
+        key: [u8; 16], start in 0..1_u64 << 60, len in 0..300_u64,
+    ) {
+        let key = ProofKey::new(key);
+        let one_by_one = (start..start + len)
+            .fold(0_u32, |sum, pn| sum.wrapping_add(u32::from(key.tag(pn))));
+        prop_assert_eq!(key.sum(start..start + len), one_by_one);
+    }
+}

@@ -1,0 +1,191 @@
+//! A sink against sources that lie: about grants, progress, units and time.
+
+use gtp_alloc::{Rate, Span, Time};
+use gtp_proto::limits::{PN_AHEAD, RTT_MOST};
+use gtp_proto::report::LimitedBy;
+use gtp_proto::sink::Received;
+use gtp_proto::wire::{Control, DataHead, Header, Hello, Kind, Status, Wanted};
+use gtp_proto::{Discard, Event, Grant, Law, Link, Phase, Role, SinkConfig, SinkSession};
+
+const START: Time = Time::from_nanos(1_000_000_000);
+const UNIT: u16 = 1_400;
+
+struct Victim {
+    sink: SinkSession,
+    now: Time,
+    pn: u64,
+}
+
+impl Victim {
+    fn new(units: u64) -> Victim {
+        let link = Link { peer_session: 1, ip_overhead: 28 };
+        let role = Role::Responder;
+        let config =
+            SinkConfig { role, link, law: Law::Grant, weight: 1.0, max_rate: Rate::UNLIMITED };
+        let mut sink = SinkSession::new(START, config);
+        sink.begin(UNIT);
+        sink.assign(0..units);
+        let rate = Rate::from_mbps(100);
+        sink.handle_grant(Grant { number: 1, rate, offer: rate, interval: Span::from_millis(20) });
+        let mut victim = Victim { sink, now: START, pn: 0 };
+        victim.say(Control::Hello(Hello { sent_at: 0, unit_payload: UNIT })).unwrap();
+        victim.transmit();
+        victim
+    }
+
+    /// All datagrams that the sink sends now.
+    fn transmit(&mut self) -> Vec<Control> {
+        let mut head = Vec::new();
+        let mut out = Vec::new();
+        while self.sink.poll_transmit(self.now, &mut head).is_some() {
+            let header = Header::decode(&head).unwrap();
+            out.extend(Control::decode(header.kind, &head[13..]).unwrap());
+        }
+        out
+    }
+
+    fn say(&mut self, control: Control) -> Result<(), Discard> {
+        let mut body = Vec::new();
+        control.encode(&mut body);
+        let header = Header { kind: control.kind(), session: 9, pn: self.pn };
+        self.pn += 1;
+        self.sink.handle_datagram(self.now, header, &body).map(|_| ())
+    }
+
+    fn data(&mut self, grant: u32, request: u32, unit: u64) -> Result<(), Discard> {
+        let mut body = Vec::new();
+        DataHead { proof: 0, sent_at: 0, grant, request, unit }.encode(&mut body);
+        body.push(0);
+        let header = Header { kind: Kind::Data, session: 9, pn: self.pn };
+        self.pn += 1;
+        match self.sink.handle_datagram(self.now, header, &body)? {
+            Received::Unit { number, payload } => assert_eq!((number, payload.len()), (unit, 1)),
+            Received::Control => panic!("a unit is not control"),
+        }
+        Ok(())
+    }
+
+    fn status(&mut self, fields: Status) -> Result<(), Discard> {
+        self.say(Control::Status(fields))
+    }
+
+    fn violated(&mut self) -> bool {
+        std::iter::from_fn(|| self.sink.poll_event()).any(|e| matches!(e, Event::Violated(_)))
+    }
+}
+
+const STATUS: Status = Status {
+    proof: 0,
+    sent_at: 0,
+    grant: 0,
+    offer: Rate::UNLIMITED,
+    requests_next: 1,
+    work_front: 1,
+    repair_front: 1,
+    echo_at: 0,
+    echo_hold: 0,
+    limited_by: LimitedBy::Source,
+};
+
+#[test]
+fn an_echo_of_a_grant_never_made_ends_the_session() {
+    for by_status in [true, false] {
+        let mut victim = Victim::new(100);
+        let outcome = match by_status {
+            true => victim.status(Status { grant: 2, ..STATUS }),
+            false => victim.data(2, 1, 0),
+        };
+        assert!(matches!(outcome, Err(Discard::Violation(_))), "{outcome:?}");
+        assert!(victim.violated());
+        assert!(matches!(victim.sink.report(victim.now).phase, Phase::Closing));
+        let _ = victim.data(u32::MAX, 1, 0);
+        assert!(!victim.violated(), "it is said once");
+    }
+}
+
+#[test]
+fn units_not_wanted_and_units_twice_are_counted_and_not_placed() {
+    let mut victim = Victim::new(100);
+    assert_eq!(victim.data(1, 1, 5), Ok(()));
+    assert_eq!(victim.data(1, 1, 5), Err(Discard::NotWanted));
+    assert_eq!(victim.data(1, 7, (1 << 48) - 1), Err(Discard::NotWanted));
+    let counters = victim.sink.counters();
+    assert_eq!((counters.duplicates, counters.duplicate_bytes), (2, 2));
+    assert_eq!(victim.sink.outstanding(), 99);
+}
+
+#[test]
+fn replays_and_numbers_too_far_ahead_are_dropped_before_they_count() {
+    let mut victim = Victim::new(100);
+    victim.data(1, 1, 1).unwrap();
+    victim.pn -= 1;
+    assert_eq!(victim.data(1, 1, 2), Err(Discard::Replayed));
+    victim.pn = PN_AHEAD * 2;
+    assert_eq!(victim.data(1, 1, 2), Err(Discard::TooFarAhead));
+    assert_eq!(victim.sink.counters().packets, 1);
+}
+
+#[test]
+fn a_source_that_claims_to_be_done_is_asked_again_and_again_within_bounds() {
+    let mut victim = Victim::new(5_000);
+    let mut asked = 0;
+    for _ in 0..500 {
+        victim.now += Span::from_millis(20);
+        let done = Status { requests_next: u32::MAX, work_front: u32::MAX, ..STATUS };
+        victim.status(Status { repair_front: u32::MAX, ..done }).unwrap();
+        asked += victim
+            .transmit()
+            .iter()
+            .filter(|c| matches!(c, Control::Request(q) if q.wanted != Wanted::Drop))
+            .count();
+    }
+    assert_eq!(victim.sink.outstanding(), 5_000);
+    assert!((10..=1_000).contains(&asked), "at most two an interval: {asked}");
+}
+
+#[test]
+fn a_forged_round_trip_time_is_believed_up_to_the_limit() {
+    let mut victim = Victim::new(100);
+    for _ in 0..100 {
+        victim.now += Span::from_secs(1);
+        let echo_at = victim.now.as_wire_micros().wrapping_sub(2_000_000_000);
+        victim.status(Status { echo_at, ..STATUS }).unwrap();
+    }
+    assert!(victim.sink.rtt() <= RTT_MOST);
+}
+
+#[test]
+fn loss_in_batches_of_any_size_never_makes_a_receipt_claim_what_is_missing() {
+    // A whole batch is taken in before the sink may send.
+    let mut victim = Victim::new(100_000);
+    let mut arrived = std::collections::BTreeSet::new();
+    let mut covered = 0;
+    for batch in 0..40_u64 {
+        victim.now += Span::from_millis(1);
+        for i in 0..1_000_u64 {
+            victim.pn = batch * 1_000 + i + 10;
+            if i % 3 != 0 {
+                arrived.insert(victim.pn);
+                victim.data(1, 1, batch * 1_000 + i).unwrap();
+            }
+        }
+        for control in victim.transmit() {
+            let Control::Feedback(feedback) = control else { continue };
+            let receipt = feedback.receipt;
+            covered += receipt.span.end - receipt.span.start;
+            for pn in receipt.span.clone().filter(|pn| *pn >= 10) {
+                let missing = receipt.gaps.iter().any(|gap| gap.contains(&pn));
+                assert_eq!(missing, !arrived.contains(&pn), "packet {pn}");
+            }
+        }
+    }
+    assert!(covered >= 40_000 - 400, "{covered}");
+}
+
+#[test]
+fn datagrams_of_a_sink_are_misdirected_at_a_sink() {
+    let mut victim = Victim::new(1);
+    let request = gtp_proto::wire::Request { number: 1, unit_payload: 1, wanted: Wanted::Drop };
+    assert_eq!(victim.say(Control::Request(request)), Err(Discard::Misdirected));
+    assert!(!victim.violated());
+}
