@@ -1,4 +1,5 @@
 //! The wire format: what is encoded comes back, and nothing else is taken.
+#![allow(clippy::single_range_in_vec_init, reason = "lists of one range are what is tested")]
 
 use std::ops::Range;
 
