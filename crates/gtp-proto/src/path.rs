@@ -96,6 +96,13 @@ const LEARN: f64 = 0.1;
 const DRAIN: f64 = 0.75;
 /// Then start again from this part.
 const RESUME: f64 = 0.95;
+/// However little arrived for a moment (a host that stood still looks like a full path), one
+/// step down goes to no less than this part of the best of the last seconds...
+const STEP_DOWN: f64 = 0.7;
+/// ...which are these.
+const BEST_WINDOW: Span = Span::from_secs(3);
+/// Far below that best, each round trip makes good a quarter of the distance.
+const FAR_BELOW: f64 = 0.8;
 /// When the climb meets a queue, go back to this part.
 const CUT: f64 = 0.92;
 /// So many round trips of sending less show whether a queue is ours.
@@ -142,6 +149,8 @@ pub(crate) struct PathBound {
     state: State,
     bound: Rate,
     proven: WindowedMax,
+    /// The best that the path carried of late, as a sending rate.
+    best: WindowedMax,
     gathering: Option<Sample>,
     suspicion: u32,
     /// What usually arrives of what is sent when there is no queue: one less random loss.
@@ -158,6 +167,7 @@ impl PathBound {
             state: State::Open,
             bound: Rate::UNLIMITED,
             proven: WindowedMax::new(now, Span::from_secs(1)),
+            best: WindowedMax::new(now, BEST_WINDOW),
             gathering: None,
             suspicion: 0,
             usual: 1.0,
@@ -194,11 +204,15 @@ impl PathBound {
             return;
         }
         let verdict = self.weigh(&whole, given);
+        self.best.add(now, verdict.carried);
         let fresh = whole.first_pn >= self.changed_pn;
         match self.state {
             State::Open => self.watch(now, verdict, given),
             State::Drain { .. } if fresh => self.drained(now, verdict, given),
-            State::Drain { .. } => self.draining(verdict),
+            State::Drain { since, level, rounds, peak } => {
+                let peak = peak.max(verdict.delay);
+                self.state = State::Drain { since, level, rounds, peak };
+            }
             State::Climb { .. } if fresh => self.climb(now, verdict, given),
             State::Climb { .. } => {}
         }
@@ -232,17 +246,9 @@ impl PathBound {
     }
 
     fn drain(&mut self, now: Time, v: Verdict, given: &Conditions) {
-        self.state = State::Drain { since: now, level: v.carried, rounds: 0, peak: v.delay };
-        self.set_bound(v.carried.scale(DRAIN), given);
-    }
-
-    /// What arrives while our queue is still full is the bottleneck's own rate.
-    fn draining(&mut self, v: Verdict) {
-        if let State::Drain { since, level, rounds, peak } = self.state {
-            let level = if v.queued { level.min(v.carried) } else { level };
-            self.state = State::Drain { since, level, rounds, peak: peak.max(v.delay) };
-            self.bound = level.scale(DRAIN);
-        }
+        let level = v.carried.max(self.best.max(now).min(self.bound).scale(STEP_DOWN));
+        self.state = State::Drain { since: now, level, rounds: 0, peak: v.delay };
+        self.set_bound(level.scale(DRAIN), given);
     }
 
     /// The effect of draining is seen: the queue is gone, or it is not ours, or it needs longer.
@@ -251,7 +257,7 @@ impl PathBound {
         let stays = rounds >= PATIENCE_ROUNDS && v.delay * 8 > peak * 7;
         if v.queued && stays && v.follows >= FOLLOWS {
             self.tolerate(now);
-        } else if v.queued && now.since(since) > DRAIN_MOST {
+        } else if v.queued && (now.since(since) > DRAIN_MOST || v.follows < FOLLOWS) {
             self.drain(now, v, given);
             return;
         } else if v.queued {
@@ -267,7 +273,7 @@ impl PathBound {
         let overloaded = (v.queued && v.follows < FOLLOWS) || v.follows < POLICED;
         if !v.queued && !overloaded {
             self.foreign_hold = FOREIGN_HOLD;
-            self.step(clean + 1, given);
+            self.step(now, clean + 1, given);
             return;
         }
         if !overloaded && now < self.tolerate_until {
@@ -283,15 +289,20 @@ impl PathBound {
         self.set_bound(v.carried.min(self.bound).scale(CUT), given);
     }
 
-    fn step(&mut self, clean: u32, given: &Conditions) {
+    fn step(&mut self, now: Time, clean: u32, given: &Conditions) {
         let doubling = 1u64 << (clean.saturating_sub(CAUTIOUS) / 3).min(6);
         let step = match given.aim {
             // Nobody says what there is to be had.
             Rate::UNLIMITED => STEP_UNKNOWN.saturating_add(self.bound.scale(0.005)),
             aim => aim.scale(STEP),
         };
+        let mut step = step.scale(doubling as f64);
+        let best = self.best.max(now);
+        if self.bound < best.scale(FAR_BELOW) {
+            step = step.max(best.saturating_sub(self.bound).scale(0.25));
+        }
         self.state = State::Climb { clean, cuts: 0 };
-        self.set_bound(self.bound.saturating_add(step.scale(doubling as f64)), given);
+        self.set_bound(self.bound.saturating_add(step), given);
         if self.bound.as_f64() > LIFT * given.aim.as_f64() {
             self.state = State::Open;
             self.bound = Rate::UNLIMITED;

@@ -4,7 +4,7 @@
 mod world;
 
 use gtp_alloc::{Rate, Span};
-use gtp_link::{Chance, LinkSpec};
+use gtp_link::{Chance, Change, LinkSpec};
 use gtp_proto::Law;
 use world::{FlowSpec, World};
 
@@ -95,4 +95,22 @@ fn an_unstated_capacity_is_found_and_held_without_loss() {
     assert_eq!(world.links[0].stats().drops.queue.packets, before);
     let rate = mbit(world.rate(flow, 2.0, 7.0));
     assert!(rate > 0.9 * 700.0, "{rate}");
+}
+
+#[test]
+fn after_a_path_stood_still_for_a_moment_the_rate_is_back_within_a_second() {
+    let (mut world, flow) = one(60, 0.0, None, Rate::from_mbps(630));
+    world.run_for(Span::from_secs(2));
+    for link in [1, 2] {
+        let now = world.now;
+        world.links[link].change(now, Change::DOWN);
+    }
+    world.run_for(Span::from_millis(150));
+    for link in [1, 2] {
+        let now = world.now;
+        world.links[link].change(now, Change::UP);
+    }
+    world.run_for(Span::from_secs(2));
+    let rate = mbit(world.rate(flow, 3.2, 4.1));
+    assert!(rate > 0.95 * 630.0, "{rate}");
 }
