@@ -5,6 +5,7 @@
 //! implementation. It knows sizes and field order and nothing of what the fields are for.
 
 use alloc::vec::Vec;
+use core::cmp::Ordering;
 use core::ops::Range;
 
 use gtp_alloc::Rate;
@@ -250,12 +251,13 @@ pub struct Request {
     pub wanted: Wanted,
 }
 
-/// Opens the path. Padded with zeros to the packet size that is probed.
+/// Opens the path. Hello and answer are both padded with zeros to the packet size that is probed,
+/// so that it is known to pass in both directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
     /// Sender's clock in microseconds, modulo 2^32.
     pub sent_at: u32,
-    /// Unit payload for which this datagram is as long as a data packet would be.
+    /// Unit payload for which this datagram is as long as a data packet would be; not zero.
     pub unit_payload: u16,
 }
 
@@ -292,12 +294,7 @@ impl Control {
     /// Appends the body to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         match self {
-            Control::Hello(hello) => {
-                encode_hello(hello, out);
-                let padded = DATA_HEAD_LEN + usize::from(hello.unit_payload);
-                out.resize(out.len() + padded.saturating_sub(HELLO_LEN), 0);
-            }
-            Control::HelloAck(hello) => encode_hello(hello, out),
+            Control::Hello(hello) | Control::HelloAck(hello) => encode_hello(hello, out),
             Control::Feedback(feedback) => encode_feedback(feedback, out),
             Control::Request(request) => encode_request(request, out),
             Control::Status(status) => encode_status(status, out),
@@ -307,17 +304,14 @@ impl Control {
 
     /// Reads a body of kind `kind`; `None` for data, which is not a control body.
     pub fn decode(kind: Kind, body: &[u8]) -> Result<Option<Control>, WireError> {
-        if !matches!(kind, Kind::Data | Kind::Hello) && body.len() > MAX_CONTROL_BODY {
+        let probes = matches!(kind, Kind::Data | Kind::Hello | Kind::HelloAck);
+        if !probes && body.len() > MAX_CONTROL_BODY {
             return Err(WireError::Trailing);
         }
         let mut r = Reader(body);
         let control = match kind {
             Kind::Data => return Ok(None),
-            Kind::Hello => {
-                let hello = decode_hello(&mut r)?;
-                r.zeros()?;
-                Control::Hello(hello)
-            }
+            Kind::Hello => Control::Hello(decode_hello(&mut r)?),
             Kind::HelloAck => Control::HelloAck(decode_hello(&mut r)?),
             Kind::Feedback => Control::Feedback(decode_feedback(&mut r)?),
             Kind::Request => Control::Request(decode_request(&mut r)?),
@@ -328,15 +322,30 @@ impl Control {
     }
 }
 
-const HELLO_LEN: usize = 6;
-
-fn encode_hello(hello: &Hello, out: &mut Vec<u8>) {
-    out.extend_from_slice(&hello.sent_at.to_be_bytes());
-    out.extend_from_slice(&hello.unit_payload.to_be_bytes());
+/// Body of the hello that stands for data packets of `unit_payload` bytes.
+const fn hello_len(unit_payload: u16) -> usize {
+    DATA_HEAD_LEN + unit_payload as usize
 }
 
+fn encode_hello(hello: &Hello, out: &mut Vec<u8>) {
+    let end = out.len() + hello_len(hello.unit_payload);
+    out.extend_from_slice(&hello.sent_at.to_be_bytes());
+    out.extend_from_slice(&hello.unit_payload.to_be_bytes());
+    out.resize(end, 0);
+}
+
+/// A hello is exactly as long as it says, so that no answer is longer than its question.
 fn decode_hello(r: &mut Reader<'_>) -> Result<Hello, WireError> {
-    Ok(Hello { sent_at: r.u32()?, unit_payload: r.u16()? })
+    let whole = r.0.len();
+    let hello = Hello { sent_at: r.u32()?, unit_payload: r.u16()? };
+    if hello.unit_payload == 0 {
+        return Err(WireError::BadField);
+    }
+    match whole.cmp(&hello_len(hello.unit_payload)) {
+        Ordering::Less => Err(WireError::Truncated),
+        Ordering::Equal => r.zeros().map(|()| hello),
+        Ordering::Greater => Err(WireError::Trailing),
+    }
 }
 
 fn encode_status(s: &Status, out: &mut Vec<u8>) {
