@@ -40,6 +40,14 @@ pub fn punctual() -> Punctuality {
     }
 }
 
+/// Makes the calling thread prompt without giving it any privilege: short time slices and sharp
+/// timers. For threads that do real work and must not keep others out.
+pub fn prompt() -> Punctuality {
+    let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+    let short = Attributes { runtime_ns: SHORTEST_SLICE_NS, ..Attributes::new() };
+    if apply(&short).is_ok() { Punctuality::ShortSlices } else { Punctuality::Ordinary }
+}
+
 /// The kernel's `struct sched_attr`, first version (linux/sched/types.h).
 #[repr(C)]
 struct Attributes {
