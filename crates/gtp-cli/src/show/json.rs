@@ -77,6 +77,7 @@ impl Json {
         self.bytes = progress.bytes;
         line(&json!({
             "event": "progress",
+            "seconds": progress.elapsed.as_secs_f64(),
             "bytes": progress.bytes,
             "total": progress.total,
             "resumed_bytes": progress.resumed_bytes,

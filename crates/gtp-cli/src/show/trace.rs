@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
-use std::time::UNIX_EPOCH;
 
 use gtp::{Failure, FailureKind, Progress};
 use serde_json::json;
@@ -25,10 +24,10 @@ impl Trace {
     }
 
     pub fn sample(&mut self, progress: &Progress) {
-        let time = UNIX_EPOCH.elapsed().unwrap_or_default().as_secs_f64();
+        let seconds = progress.elapsed.as_secs_f64();
         for share in &progress.sources {
             let mut sample = json::source(share);
-            sample["time"] = json!(time);
+            sample["seconds"] = json!(seconds);
             // A full disk costs the trace, not the transfer.
             let _ = writeln!(self.out, "{sample}");
         }

@@ -544,7 +544,8 @@ impl Gather {
                 self.moved_at = now;
             }
         }
-        self.monitor.progress.send_replace(self.tally.progress().clone());
+        let elapsed = now.since(self.began);
+        self.monitor.progress.send_replace(Progress { elapsed, ..self.tally.progress().clone() });
         let quiet = gtp_sys::clock::duration(now.since(self.moved_at));
         // Who has never answered gets less patience: the address may be wrong.
         let met = self.running.is_some() || self.parked_at.is_some();
@@ -582,11 +583,12 @@ impl Gather {
         }
         let mut progress: Progress = self.tally.progress().clone();
         progress.bytes = bytes;
+        progress.elapsed = self.clock.now().since(self.began);
         self.monitor.progress.send_replace(progress.clone());
         Outcome {
             bytes,
             resumed_bytes: progress.resumed_bytes,
-            elapsed: self.clock.now().since(self.began),
+            elapsed: progress.elapsed,
             files_written: finished.files_written,
             files_unchanged: finished.files_unchanged,
             blake3: root,

@@ -64,6 +64,7 @@ pub async fn put(
         monitor,
         progress: Progress { sources: vec![share], ..Progress::default() },
         clock,
+        began,
         moved_at: began,
         path_seen: false,
         sent_before: 0,
@@ -74,7 +75,7 @@ pub async fn put(
     loop {
         let moved = attempt.moved_at;
         let failure = match attempt.run(&mut objects).await {
-            Ok(done) => return Ok(attempt.outcome(&done, began)),
+            Ok(done) => return Ok(attempt.outcome(&done)),
             Err(failure) => failure,
         };
         tries = if attempt.moved_at > moved { 0 } else { tries + 1 };
@@ -100,6 +101,7 @@ struct Attempt {
     monitor: Monitor,
     progress: Progress,
     clock: Clock,
+    began: Time,
     moved_at: Time,
     path_seen: bool,
     /// IP bytes of earlier attempts.
@@ -268,6 +270,7 @@ impl Attempt {
         share.rtt = numbers.rtt;
         share.alive = true;
         self.progress.bytes = share.bytes;
+        self.progress.elapsed = now.since(self.began);
         self.monitor.progress.send_replace(self.progress.clone());
         let quiet = gtp_sys::clock::duration(now.since(self.moved_at));
         if quiet > self.terms.patience {
@@ -277,8 +280,9 @@ impl Attempt {
         Ok(())
     }
 
-    fn outcome(&mut self, done: &Done, began: Time) -> Outcome {
+    fn outcome(&mut self, done: &Done) -> Outcome {
         self.progress.bytes = done.content_bytes;
+        self.progress.elapsed = self.clock.now().since(self.began);
         if let Some(share) = self.progress.sources.first_mut() {
             share.bytes = done.content_bytes;
         }
@@ -286,7 +290,7 @@ impl Attempt {
         Outcome {
             bytes: done.content_bytes,
             resumed_bytes: 0,
-            elapsed: self.clock.now().since(began),
+            elapsed: self.progress.elapsed,
             files_written: done.files,
             files_unchanged: 0,
             blake3: None,
