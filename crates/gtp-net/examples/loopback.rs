@@ -4,7 +4,6 @@
 //! size in MiB (default 500), and how many sessions bring it (default 1).
 
 use std::error::Error;
-use std::sync::Arc;
 use std::time::Duration;
 
 use gtp_alloc::{Bytes, Rate, Span, Time};

@@ -94,6 +94,20 @@ fn three_sources_share_one_object_and_none_is_asked_twice() {
 }
 
 #[test]
+fn work_goes_to_the_sources_by_their_rates() {
+    let world = World::with(Rate::from_mbps(40), Rate::UNLIMITED);
+    let faster = End::new(host_config(Rate::from_mbps(120), Rate::UNLIMITED));
+    let mut transfer = world.transfer(30 * MIB);
+    let _slow = world.source(30 * MIB, &transfer);
+    let object = Box::new(synthetic(30 * MIB));
+    let _fast = world.source_from(&faster, world.receives.addr, faster.addr, object, &transfer);
+    complete(&transfer.until_end());
+    let flows = transfer.handle.progress().flows;
+    assert!(flows[0].bytes * 2 < flows[1].bytes, "{flows:?}");
+    assert!(flows[0].duplicate_bytes + flows[1].duplicate_bytes < 2 * MIB, "{flows:?}");
+}
+
+#[test]
 fn a_bad_block_is_named_and_fetched_elsewhere() {
     let world = World::new();
     let mut transfer = world.transfer(20 * MIB);

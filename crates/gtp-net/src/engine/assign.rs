@@ -10,7 +10,7 @@ use gtp_store::{Row, Window};
 
 use super::sink_side::{PATIENCE, SILENCE_MOST, State};
 use super::table::Table;
-use super::transfer::{Phase, Transfer, live};
+use super::transfer::{Phase, Transfer, live, only};
 
 /// A session is given more work when it wants this part of what it has: small requests cost as
 /// much as large ones.
@@ -51,7 +51,7 @@ impl Transfer {
             let held = plan.assembly.len() + writing;
             // Blocks behind the front were begun before, and waiting for them frees memory.
             if range.start >= plan.front && held >= most {
-                plan.group.give_back(&gtp_proto::RangeSet::from_iter([range]));
+                plan.group.give_back(&only(range));
                 self.note_memory_limit(now, held);
                 return;
             }

@@ -4,6 +4,7 @@
 //! that a lost unit is repaired without reading its block again. The cache knows blocks by their
 //! first unit; it does not know where they come from.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use gtp_proto::Supplied;
@@ -13,8 +14,10 @@ use gtp_store::Row;
 #[derive(Default)]
 pub(super) struct Cache {
     slots: Vec<Slot>,
+    /// The slot of each block, by its first unit.
+    index: BTreeMap<u64, usize>,
     /// The slot of the last unit that was supplied.
-    current: usize,
+    current: Option<usize>,
     turn: u64,
     spare: Vec<Vec<u8>>,
     most: usize,
@@ -65,13 +68,19 @@ impl Cache {
 
     /// The bytes of `unit`, if they are at hand.
     pub fn bytes(&mut self, row: &Row, unit: u64) -> Option<&[u8]> {
-        if !self.slots.get(self.current).is_some_and(|slot| slot.units.contains(&unit)) {
-            self.current = self.slots.iter().position(|slot| slot.units.contains(&unit))?;
-            self.moved_on += 1;
-            self.turn += 1;
-            self.slots[self.current].used = self.turn;
-        }
-        let slot = &self.slots[self.current];
+        let current = self.current.filter(|&at| self.slots[at].units.contains(&unit));
+        let at = match current {
+            Some(at) => at,
+            None => {
+                let at = self.find(unit)?;
+                self.current = Some(at);
+                self.moved_on += 1;
+                self.turn += 1;
+                self.slots[at].used = self.turn;
+                at
+            }
+        };
+        let slot = &self.slots[at];
         match &slot.held {
             Held::Reading => None,
             Held::Ready(bytes) => {
@@ -85,7 +94,8 @@ impl Cache {
     /// Marks the block of `unit` as wanted soon. If it must be read, says so, and makes room.
     pub fn want(&mut self, row: &Row, unit: u64) -> Wanted {
         self.turn += 1;
-        if let Some(slot) = self.slots.iter_mut().find(|slot| slot.units.contains(&unit)) {
+        if let Some(known) = self.find(unit) {
+            let slot = &mut self.slots[known];
             slot.used = self.turn;
             return Wanted::Known(slot.units.end);
         }
@@ -95,6 +105,7 @@ impl Cache {
             return Wanted::NoRoom;
         }
         let (first_unit, end) = (units.start, units.end);
+        self.index.insert(first_unit, self.slots.len());
         self.slots.push(Slot { units, used: self.turn, held: Held::Reading });
         let buffer = self.spare.pop().unwrap_or_default();
         let missing = Missing { file: place.file, block: place.block, first_unit, buffer };
@@ -103,10 +114,16 @@ impl Cache {
 
     /// A block was read.
     pub fn loaded(&mut self, first_unit: u64, content_and_trailer: Vec<u8>) {
-        match self.slots.iter_mut().find(|slot| slot.units.start == first_unit) {
-            Some(slot) => slot.held = Held::Ready(content_and_trailer),
+        match self.index.get(&first_unit) {
+            Some(&at) => self.slots[at].held = Held::Ready(content_and_trailer),
             None => self.spare.push(content_and_trailer),
         }
+    }
+
+    /// The slot that holds `unit`.
+    fn find(&self, unit: u64) -> Option<usize> {
+        let (_, &at) = self.index.range(..=unit).next_back()?;
+        self.slots[at].units.contains(&unit).then_some(at)
     }
 
     /// Drops the block that was used longest ago, unless all are being read.
@@ -116,8 +133,15 @@ impl Cache {
             Held::Ready(_) => true,
         });
         let Some((oldest, _)) = ready.min_by_key(|(_, slot)| slot.used) else { return false };
-        if let Held::Ready(buffer) = self.slots.swap_remove(oldest).held {
-            self.spare.push(buffer);
+        self.current = None;
+        let evicted = self.slots.swap_remove(oldest);
+        self.index.remove(&evicted.units.start);
+        if let Some(moved) = self.slots.get(oldest) {
+            self.index.insert(moved.units.start, oldest);
+        }
+        match evicted.held {
+            Held::Ready(buffer) => self.spare.push(buffer),
+            Held::Reading => {}
         }
         true
     }

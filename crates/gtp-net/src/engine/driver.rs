@@ -135,7 +135,8 @@ impl Driver {
     fn open_source(&mut self, now: Time, new: NewSource) {
         let (flow, envelope) = (new.flow, Envelope::new(&new.session));
         let side = Side::Source(Box::new(SourceSide::new(now, new, &envelope)));
-        if let Err(refused) = self.table.insert(now, Session { flow, envelope, side })
+        let session = Box::new(Session { flow, envelope, side });
+        if let Err(refused) = self.table.insert(now, session)
             && let Side::Source(mut source) = refused.side
         {
             source.lose("its session id is in use");
@@ -151,7 +152,7 @@ impl Driver {
         let envelope = Envelope::new(&open);
         let side = Side::Sink(Box::new(SinkSide::new(now, id, flow, open, &envelope)));
         transfer.add(flow);
-        if self.table.insert(now, Session { flow, envelope, side }).is_err() {
+        if self.table.insert(now, Box::new(Session { flow, envelope, side })).is_err() {
             transfer.refuse(flow, "its session id is in use");
         }
         self.in_.agent.wake(now);
@@ -349,7 +350,7 @@ impl Driver {
         if self.table.is_empty() && self.transfers.is_empty() {
             return Time::MAX;
         }
-        let agents = self.out.poll_timeout().min(self.in_.poll_timeout());
+        let agents = self.out.agent.poll_timeout().min(self.in_.agent.poll_timeout());
         let regular = self.upkeep_due.min(self.publish_due).min(self.echo_due);
         self.table.poll_timeout().min(agents).min(regular)
     }
@@ -432,15 +433,6 @@ impl Direction {
             }
             table.touch(now, *index);
         }
-    }
-
-    /// When the agent wants to tick; never, while there is nobody to grant to.
-    fn poll_timeout(&self) -> Time {
-        if self.slots.is_empty() && self.agent.poll_timeout() != Time::ZERO {
-            // A first session wakes the agent, and is itself due at once.
-            return Time::MAX;
-        }
-        self.agent.poll_timeout()
     }
 }
 

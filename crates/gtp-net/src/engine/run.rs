@@ -34,8 +34,8 @@ struct Engine {
     drops: Arc<Drops>,
 }
 
-/// Receive calls per socket before sending gets its turn: 4 MiB, 2 ms at 16 Gbit/s.
-const RECEIVES: usize = 4;
+/// Receive calls per socket before sending gets its turn: 1 MiB, which takes a millisecond or two.
+const RECEIVES: usize = 1;
 /// Notices taken before the sockets get their turn.
 const NOTICES: usize = 256;
 /// A full socket is tried again after this: 64 KB at 5 Gbit/s.
@@ -56,7 +56,8 @@ pub(super) fn spawn(
 ) -> io::Result<()> {
     let thread = std::thread::Builder::new().name("gtp-engine".into());
     thread.spawn(move || {
-        Poller::sharpen_timers();
+        let punctuality = gtp_sys::schedule::prompt();
+        tracing::debug!(?punctuality, "running");
         let clock = Clock::start();
         let driver = Driver::new(clock.now(), config, notices, drops.clone());
         let engine = Engine {
@@ -175,15 +176,12 @@ impl Engine {
         let timeout = if more {
             Some(Span::ZERO)
         } else if self.stuck.is_some() {
-            Some(RETRY.min(until.since(now).max(RETRY)))
+            Some(RETRY)
         } else if until == Time::MAX {
             None
         } else {
             Some(until.since(now))
         };
-        if timeout == Some(Span::ZERO) && more {
-            return;
-        }
         let fds: Vec<_> = self.sockets.iter().map(|(_, socket)| socket.as_fd()).collect();
         if let Err(error) = self.poller.wait(&fds, &mut self.ready, timeout) {
             tracing::error!("waiting failed: {error}");

@@ -29,7 +29,7 @@ pub(super) enum Side {
 /// All sessions.
 #[derive(Default)]
 pub(super) struct Table {
-    slots: Vec<Option<Session>>,
+    slots: Vec<Option<Box<Session>>>,
     /// When each slot wants to be polled; never, for an empty one.
     dues: Vec<Time>,
     by_wire: HashMap<u32, usize>,
@@ -41,8 +41,11 @@ pub(super) struct Table {
 const LEAST_SLEEP: Span = Span::from_micros(20);
 
 impl Table {
-    /// Adds a session. `None`: its id is in use, and it is given back.
-    pub fn insert(&mut self, now: Time, session: Session) -> Result<(), Session> {
+    /// Adds a session.
+    ///
+    /// # Errors
+    /// When its id is in use; it is given back.
+    pub fn insert(&mut self, now: Time, session: Box<Session>) -> Result<(), Box<Session>> {
         let wire = session.envelope.local_session;
         if self.by_wire.contains_key(&wire) {
             return Err(session);
@@ -63,7 +66,7 @@ impl Table {
     }
 
     /// Forgets a session.
-    pub fn remove(&mut self, index: usize) -> Option<Session> {
+    pub fn remove(&mut self, index: usize) -> Option<Box<Session>> {
         let session = self.slots.get_mut(index)?.take()?;
         self.dues[index] = Time::MAX;
         self.by_wire.remove(&session.envelope.local_session);
@@ -83,7 +86,7 @@ impl Table {
 
     /// The session in a slot.
     pub fn get_mut(&mut self, index: usize) -> Option<&mut Session> {
-        self.slots.get_mut(index)?.as_mut()
+        self.slots.get_mut(index)?.as_deref_mut()
     }
 
     /// The receiving session of this name. It will be polled at `now`.
@@ -116,7 +119,7 @@ impl Table {
 
     /// All sessions with their slots.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (usize, &mut Session)> {
-        self.slots.iter_mut().enumerate().filter_map(|(i, slot)| Some((i, slot.as_mut()?)))
+        self.slots.iter_mut().enumerate().filter_map(|(i, slot)| Some((i, slot.as_deref_mut()?)))
     }
 
     /// All sessions that send.

@@ -97,7 +97,7 @@ struct Files {
 const LIMIT_SHOWN: Span = Span::from_millis(200);
 
 impl Transfer {
-    /// A transfer and its writer. `Err`: the system gave no thread; its handle has been told.
+    /// A transfer and its writer. Should the system give no thread, its handle hears of a fault.
     pub fn start(new: NewTransfer, notices: Notices) -> Transfer {
         let NewTransfer { transfer, open, events, progress } = new;
         let (manifest, roots) = (open.manifest, open.roots);
@@ -235,7 +235,7 @@ impl Transfer {
             Placed::Kept | Placed::Twice | Placed::NotOpen => Ok(()),
             Placed::WrongLength => {
                 // The core counts it as received; it is still wanted.
-                plan.group.give_back(&RangeSet::from_iter([unit..unit + 1]));
+                plan.group.give_back(&only(unit..unit + 1));
                 Err("a unit of another length than it must have")
             }
             Placed::Completed(whole) => {
@@ -316,7 +316,7 @@ impl Transfer {
     fn handle_bad(&mut self, now: Time, bad: InWriting, table: &mut Table) {
         let Some(plan) = &mut self.plan else { return };
         let [(flow, _)] = bad.brought[..] else {
-            plan.group.give_back(&RangeSet::from_iter([bad.units]));
+            plan.group.give_back(&only(bad.units));
             return;
         };
         let first = bad.units.start;
@@ -517,6 +517,13 @@ impl Files {
             Some(_) | None => false,
         }
     }
+}
+
+/// The set of one range.
+pub(super) fn only(range: Range<u64>) -> RangeSet {
+    let mut set = RangeSet::new();
+    set.insert(range);
+    set
 }
 
 fn have_bytes(manifest: &Manifest, have: &Have) -> u64 {

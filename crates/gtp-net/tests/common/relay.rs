@@ -78,10 +78,10 @@ pub fn vicious(n: usize, datagram: &[u8], past: &mut Vec<Vec<u8>>) -> Vec<Vec<u8
     } else if n % 101 != 100 {
         out.push(datagram.to_vec());
     }
-    if n % 5 == 0 {
+    if n.is_multiple_of(5) {
         out.push(datagram.to_vec());
     }
-    if n % 3 == 0 {
+    if n.is_multiple_of(3) {
         out.push(datagram[..n % (datagram.len() + 1)].to_vec());
         let mut bent = datagram.to_vec();
         let at = (n * 31) % bent.len();
@@ -89,7 +89,7 @@ pub fn vicious(n: usize, datagram: &[u8], past: &mut Vec<Vec<u8>>) -> Vec<Vec<u8
         out.push(bent);
         out.push((0..n % 200).map(|i| (i * n) as u8).collect());
     }
-    if n % 7 == 0 && past.len() > 3 {
+    if n.is_multiple_of(7) && past.len() > 3 {
         out.push(past[(n * 13) % past.len()].clone());
         out.push(past.remove(0));
     }
