@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 use gtp_alloc::fairness::jain_index;
 use serde_json::{Value, json};
 
-use crate::lab::{Branch, Lab, Shape, source_address};
+use crate::lab::{Branch, Lab, Shape, mesh_file, source_address};
 use crate::plan::{Plan, Transfer};
 use crate::record::{Record, route};
 use crate::tcp;
@@ -63,6 +63,8 @@ pub fn run(name: &str, tools: &Tools) -> Result<Vec<Value>> {
         "one-by-one" => ["100ms", "5ms"].iter().map(|q| one_by_one(tools, q, None, 3.0)).collect(),
         "end-node" => Ok(vec![one_by_one(tools, "100ms", Some((0.1, 0.2)), 6.0)?]),
         "together" => Ok(vec![together(tools, None)?, together(tools, Some((0.1, 0.2)))?]),
+        "five-to-five" => Ok(vec![five_to_five(tools)?]),
+        "small-files" => Ok(vec![small_files(tools)?]),
         "slow-reader" => Ok(vec![slow_reader(tools)?]),
         "three-sources" => Ok(vec![three(tools, Limit::Declared, None)?]),
         "three-links" => Ok(vec![three(tools, Limit::Links, None)?]),
@@ -110,9 +112,13 @@ struct Sink {
 
 impl Sink {
     fn start(lab: &Lab, tools: &Tools, plan: &Plan) -> Result<Sink> {
-        let path = lab.dir.path().join("plan.json");
+        Sink::start_on(lab, "sink", tools, plan)
+    }
+
+    fn start_on(lab: &Lab, host: &str, tools: &Tools, plan: &Plan) -> Result<Sink> {
+        let path = lab.dir.path().join(format!("{host}.json"));
         std::fs::write(&path, serde_json::to_vec(plan)?)?;
-        let mut command = lab.command("sink", &tools.own);
+        let mut command = lab.command(host, &tools.own);
         let mut child = command.arg("sink").arg(&path).stdout(Stdio::piped()).spawn()?;
         let out = child.stdout.take().context("no output")?;
         let (began, origin) = (lab.now(), std::time::Instant::now());
@@ -128,7 +134,13 @@ impl Sink {
 
     fn finish(mut self) -> Result<Vec<(f64, Value)>> {
         self.child.wait()?;
-        self.lines.join().map_err(|_| anyhow::anyhow!("the sink's reader failed"))
+        let lines = self.lines.join();
+        let lines = lines.map_err(|_| anyhow::anyhow!("the sink's reader failed"))?;
+        if let Some(path) = std::env::var_os("GTP_MEASURE_LINES") {
+            let text: String = lines.iter().map(|(t, v)| format!("{t:.3} {v}\n")).collect();
+            std::fs::write(path, text)?;
+        }
+        Ok(lines)
     }
 }
 
@@ -336,6 +348,106 @@ fn slow_reader(tools: &Tools) -> Result<Value> {
         "free_again_settling_s": record.settled(&shares, zero + 9.0, zero + 13.5, 0.05, 0.1),
         "queue_loss_after": dropped as f64 / offered.max(1) as f64}),
     )
+}
+
+/// Table IX.2's sessions: the first source sends to all sinks, the next to one fewer, and so on.
+const PAIRS: [(usize, usize); 15] = [
+    (0, 0),
+    (0, 1),
+    (0, 2),
+    (0, 3),
+    (0, 4),
+    (1, 0),
+    (1, 1),
+    (1, 2),
+    (1, 3),
+    (2, 0),
+    (2, 1),
+    (2, 2),
+    (3, 0),
+    (3, 1),
+    (4, 0),
+];
+
+/// Every host's capacity in it: a fifth of the thesis's, because one machine carries all of it.
+const MESH_CAPACITY: u64 = 126_000_000;
+
+fn five_to_five(tools: &Tools) -> Result<Value> {
+    let rtts = [60.0, 1.0, 140.0, 1.0, 60.0];
+    let mut lab = Lab::open_file(&mesh_file("140Mbit", &rtts, &PAIRS), &tools.gtp)?;
+    let data = lab.dir.path().join("data");
+    std::fs::create_dir(&data)?;
+    std::fs::File::create(data.join("big"))?.set_len(100 << 30)?;
+    let out = format!("{}Mbit", MESH_CAPACITY / 1_000_000);
+    let mut prints = Vec::new();
+    for i in 0..5 {
+        prints.push(lab.serve(&format!("src{i}"), &data, &["--public", "--capacity-out", &out])?);
+    }
+    let mut sinks = Vec::new();
+    for to in 0..5 {
+        let mine = PAIRS.iter().filter(|(_, t)| *t == to);
+        let transfers = mine.map(|&(from, _)| transfer(from, &prints, 0.5, 8.0)).collect();
+        let plan = Plan { capacity_in: Some(MESH_CAPACITY), ..plan(transfers) };
+        sinks.push(Sink::start_on(&lab, &format!("sink{to}"), tools, &plan)?);
+    }
+    let zero = sinks.iter().map(|s| s.began).fold(0.0, f64::max) + 0.5;
+    for sink in sinks {
+        sink.finish()?;
+    }
+    let record = Record(lab.close()?);
+    let best = optimum(&PAIRS, MESH_CAPACITY as f64)?;
+    let name = |&(from, to): &(usize, usize)| format!("src{from}-sink{to}");
+    let shares: Vec<_> = PAIRS.iter().map(name).zip(best.iter().copied()).collect();
+    let settling = record.settled(&shares, zero, zero + 7.0, 0.05, 0.2);
+    let worst = shares
+        .iter()
+        .map(|(route, share)| (record.rate(route, zero + 3.0, zero + 7.0) / share - 1.0).abs())
+        .fold(0.0, f64::max);
+    Ok(json!({"case": "five-to-five", "settling_s": settling, "worst_off_optimum": worst,
+        "optimum_Mbit": best.iter().map(|r| r / 1e6).collect::<Vec<_>>()}))
+}
+
+/// The exact allocation: sources are nodes 0 to 4, sinks 5 to 9.
+fn optimum(pairs: &[(usize, usize)], capacity: f64) -> Result<Vec<f64>> {
+    let mut network = gtp_alloc::maxmin::Network::new(vec![capacity; 10])?;
+    for &(from, to) in pairs {
+        let uses = [from as u32, 5 + to as u32];
+        network.add(gtp_alloc::maxmin::Session {
+            uses: &uses,
+            weight: 1.0,
+            demand: f64::INFINITY,
+        })?;
+    }
+    Ok(gtp_alloc::maxmin::solve(&network))
+}
+
+/// Ten thousand files of 4 KiB, and one file of the same total size.
+fn small_files(tools: &Tools) -> Result<Value> {
+    let mut seconds = Vec::new();
+    for name in ["one", "many"] {
+        let mut lab = Lab::open(&one_branch("100ms", "0%"), &tools.gtp)?;
+        let data = lab.dir.path().join("data");
+        std::fs::create_dir_all(data.join("many"))?;
+        write_noise(&data.join("one"), 40_960_000)?;
+        let all = std::fs::read(data.join("one"))?;
+        for (i, part) in all.chunks(4096).enumerate() {
+            std::fs::write(data.join(format!("many/{i:05}")), part)?;
+        }
+        let print = lab.serve("src0", &data, &["--public"])?;
+        let sources = vec![(format!("gtp://{}/{name}", source_address(0)), print)];
+        let dest = lab.dir.path().join("got");
+        let one =
+            Transfer { sources, start: 0.0, stop: 120.0, dest: Some(dest.clone()), slow: None };
+        let lines = Sink::start(&lab, tools, &plan(vec![one]))?.finish()?;
+        let done = lines.iter().find(|(_, v)| v["event"] == "done");
+        seconds.push(done.and_then(|(_, v)| v["seconds"].as_f64()).unwrap_or(f64::NAN));
+        let from = data.join(name);
+        let same = std::process::Command::new("diff").arg("-rq").args([&from, &dest]).status()?;
+        anyhow::ensure!(same.success(), "the copy differs");
+        lab.close()?;
+    }
+    Ok(json!({"case": "small-files", "one_s": seconds[0], "many_s": seconds[1],
+        "more_s": seconds[1] - seconds[0]}))
 }
 
 /// What limits three sources.

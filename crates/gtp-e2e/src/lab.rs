@@ -85,6 +85,31 @@ pub fn network_file(shape: &Shape) -> String {
     text
 }
 
+/// The network file of `pairs` (source, sink) among as many sources as `rtts_ms` has entries, and
+/// as many sinks, each behind an access link of this rate.
+pub fn mesh_file(access: &str, rtts_ms: &[f64], pairs: &[(usize, usize)]) -> String {
+    let mut text = String::from("[emulator]\nmemory = \"1GiB\"\n");
+    for (i, rtt) in rtts_ms.iter().enumerate() {
+        let half = rtt / 2.0;
+        text.push_str(&format!(
+            "[[link]]\nname = \"access{i}\"\nrate = \"{access}\"\n\
+             [[link]]\nname = \"there{i}\"\ndelay = \"{half}ms\"\n\
+             [[link]]\nname = \"back{i}\"\ndelay = \"{half}ms\"\n\
+             [[host]]\nname = \"src{i}\"\nnamespace = \"gtp-src{i}\"\naddress = [\"{}/24\"]\n\
+             [[host]]\nname = \"sink{i}\"\nnamespace = \"gtp-sink{i}\"\naddress = [\"10.77.0.{}/24\"]\n",
+            source_address(i),
+            100 + i
+        ));
+    }
+    for (from, to) in pairs {
+        text.push_str(&format!(
+            "[[route]]\nfrom = \"src{from}\"\nto = \"sink{to}\"\nlinks = [\"there{from}\", \"access{to}\"]\n\
+             [[route]]\nfrom = \"sink{to}\"\nto = \"src{from}\"\nlinks = [\"back{from}\"]\n"
+        ));
+    }
+    text
+}
+
 /// The sink's address.
 pub fn sink_address() -> String {
     "10.77.0.1".into()
@@ -113,8 +138,16 @@ impl Lab {
     /// # Errors
     /// If the caller is not root, or the network cannot be made.
     pub fn open(shape: &Shape, gtp: &Path) -> Result<Lab> {
+        Lab::open_file(&network_file(shape), gtp)
+    }
+
+    /// The same from a network file's text.
+    ///
+    /// # Errors
+    /// As [`Lab::open`].
+    pub fn open_file(network: &str, gtp: &Path) -> Result<Lab> {
         ensure!(gtp.exists(), "{} is missing: cargo build --release", gtp.display());
-        let spec = NetSpec::parse(&network_file(shape))?;
+        let spec = NetSpec::parse(network)?;
         let handle = Arc::new(gtp_emu::Emulator::router(&spec).context("the router needs root")?);
         let stop = Arc::new(AtomicBool::new(false));
         let began = Instant::now();
