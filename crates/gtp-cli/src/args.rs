@@ -13,6 +13,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, 
 use clap_complete::Shell;
 use gtp::{Fingerprint, Rate, Url, Value};
 
+use crate::demo::DemoArgs;
 use crate::{config, words};
 
 /// Move bulk data over UDP at explicit, max-min fair rates.
@@ -47,6 +48,8 @@ pub enum Verb {
     Id(IdArgs),
     /// Put an emulated network between processes on this machine
     Emulate(EmulateArgs),
+    /// Five sources to one sink on this machine: a table, and a page with the rates over time
+    Demo(DemoArgs),
     /// Print every setting with its value and where that came from
     Config(ConfigArgs),
     /// Print a completion script for a shell

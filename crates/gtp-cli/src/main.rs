@@ -6,6 +6,7 @@
 
 mod args;
 mod config;
+mod demo;
 mod show;
 mod signals;
 mod verbs;

@@ -232,8 +232,7 @@ impl Series<'_> {
 
     fn jain(&self, phase: &Phase, from: f64, to: f64) -> f64 {
         let active = (0..SESSIONS).filter(|&k| phase.active[k]);
-        let relative: Vec<f64> =
-            active.map(|k| self.rate(k, from, to) / phase.wanted[k]).collect();
+        let relative: Vec<f64> = active.map(|k| self.rate(k, from, to) / phase.wanted[k]).collect();
         jain_index(&relative)
     }
 }

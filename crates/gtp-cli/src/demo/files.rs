@@ -9,9 +9,9 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use gtp::{Failure, FailureKind, Value};
-use tempfile::TempDir;
 
 use super::plan::{Each, Plan, SESSIONS};
 
@@ -24,7 +24,7 @@ pub const LARGE_FILE: &str = "large.bin";
 /// A directory for everything, removed when this is dropped.
 #[derive(Debug)]
 pub struct Workspace {
-    dir: TempDir,
+    dir: PathBuf,
 }
 
 /// What the files are, once they are made.
@@ -68,28 +68,28 @@ impl Workspace {
             Failure::new(FailureKind::Destination, text)
         })?;
         let made = tempfile::Builder::new().prefix("gtp-demo-").tempdir_in(place);
-        let dir = made.map_err(|error| destination(place, &error))?;
+        let dir = made.map_err(|error| destination(place, &error))?.keep();
         Ok(Workspace { dir })
     }
 
     /// The directory that this source exports.
     pub fn export(&self, source: usize) -> PathBuf {
-        self.dir.path().join(format!("source-{source}")).join("export")
+        self.dir.join(format!("source-{source}")).join("export")
     }
 
     /// Where this source keeps its key, and writes what it says.
     pub fn home(&self, source: usize) -> PathBuf {
-        self.dir.path().join(format!("source-{source}")).join("home")
+        self.dir.join(format!("source-{source}")).join("home")
     }
 
     /// Where the sink keeps its key.
     pub fn sink_home(&self) -> PathBuf {
-        self.dir.path().join("sink").join("home")
+        self.dir.join("sink").join("home")
     }
 
     /// Where files arrive.
     pub fn arrived(&self, name: &str) -> PathBuf {
-        self.dir.path().join("sink").join("arrived").join(name)
+        self.dir.join("sink").join("arrived").join(name)
     }
 
     /// Makes all directories, and the files of this plan at their sources.
@@ -98,7 +98,7 @@ impl Workspace {
     /// What the system says; of kind `Interrupted` when told to stop.
     pub fn fill(&self, plan: &Plan, making: &Making) -> Result<Hashes, Failure> {
         let filled = self.try_fill(plan, making);
-        filled.map_err(|error| destination(self.dir.path(), &error))
+        filled.map_err(|error| destination(&self.dir, &error))
     }
 
     fn try_fill(&self, plan: &Plan, making: &Making) -> io::Result<Hashes> {
@@ -128,6 +128,21 @@ impl Workspace {
         }
         hashes.large = hashes.sessions[0];
         Ok(hashes)
+    }
+}
+
+impl Drop for Workspace {
+    fn drop(&mut self) {
+        // A transfer that was interrupted may still put a last block down.
+        for _ in 0..REMOVE_TRIES {
+            match fs::remove_dir_all(&self.dir) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    std::thread::sleep(REMOVE_PAUSE);
+                }
+                Ok(()) | Err(_) => return,
+            }
+        }
+        tracing::warn!("{} could not be removed", self.dir.display());
     }
 }
 
@@ -198,6 +213,10 @@ fn destination(path: &Path, error: &io::Error) -> Failure {
 /// Bytes made, written and hashed at a time.
 const PIECE: usize = 1 << 20;
 
+/// How often the removal of everything is tried, and the pause between: five seconds in all.
+const REMOVE_TRIES: u32 = 50;
+const REMOVE_PAUSE: Duration = Duration::from_millis(100);
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -217,7 +236,7 @@ mod tests {
             assert_eq!(hash_of(&large).expect("readable"), hashes.large);
         }
         assert_ne!(hashes.sessions[0], hashes.sessions[1]);
-        let place = workspace.dir.path().to_path_buf();
+        let place = workspace.dir.clone();
         drop(workspace);
         assert!(!place.exists());
     }

@@ -33,6 +33,7 @@ pub fn run(verb: Verb) -> ExitCode {
         Verb::Ls(args) => ls::run(args),
         Verb::Id(args) => id::run(args),
         Verb::Emulate(args) => emulate::run(args),
+        Verb::Demo(args) => crate::demo::run(&args, transfer::control(args.control)),
         Verb::Config(args) => settings::run(args),
         Verb::Completions { shell } => completions::run(shell),
         Verb::Man { dir } => man::run(&dir),

@@ -48,7 +48,8 @@ fn the_page_of_a_run_that_saw_nothing_is_well_formed_and_says_so() {
 #[test]
 fn the_page_needs_nothing_from_elsewhere() {
     let html = page(&synthetic::record(0.1));
-    for reference in ["http://", "https://", "//cdn", "src=", "href=", "url(", "@import", "fetch("] {
+    for reference in ["http://", "https://", "//cdn", "src=", "href=", "url(", "@import", "fetch("]
+    {
         assert!(!html.contains(reference), "{reference}");
     }
     assert!(html.len() < 1_000_000, "{}", html.len());
