@@ -1,4 +1,10 @@
 //! The data path: one thread that hosts the core's sessions and agents on real sockets.
+//!
+//! [`Host`] and its handles speak to the thread; `run` is its loop, and only moves bytes; `driver`
+//! holds everything that decides, as a plain value without input or output. Around the driver:
+//! `table` (all sessions), `source_side` with `cache` and `reader`, `sink_side` with `transfer`,
+//! `assign`, `assembly` and `writer`, and `envelope` and `batch` on the way to the wire. Who may
+//! move what is decided elsewhere: sessions come here with their keys.
 
 mod api;
 mod assembly;

@@ -1,4 +1,7 @@
 //! A session that receives: the core's sink, and how far it can be relied on.
+//!
+//! It asks and is brought; what it brings belongs to a transfer, which alone knows the other
+//! sessions and the object.
 
 use gtp_alloc::{Bytes, Span, Time};
 use gtp_proto::group::Member;

@@ -1,4 +1,7 @@
 //! A session that sends: the core's source, with the blocks that it sends from.
+//!
+//! What the peer has asked for is read ahead of the sending, as far as the rate needs and memory
+//! allows. A session that cannot go on says farewell first and is forgotten after that.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
