@@ -12,12 +12,15 @@ use gtp_proto::FlowId;
 use gtp_store::{Finished, Kind, Manifest, RootKind, Value};
 use gtp_sys::Clock;
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 
 use super::link::{self, Order, Ready, Report, Reports};
 use super::place::{self, Place, Placed};
 use super::progress::{Event, Outcome, Progress};
 use super::roots::{Disagreement, RootCheck};
-use super::{Endpoint, LOOK_SPAN, Monitor, Terms, Url, back_off, stop_words, stopped};
+use super::{
+    Endpoint, LOOK_SPAN, Monitor, Terms, Url, back_off, no_path_words, stop_words, stopped,
+};
 use crate::engine::{RootPolicy, TransferEvent, TransferHandle, TransferOpen};
 use crate::flows::{Failure, FailureKind};
 use crate::messages::Done;
@@ -73,6 +76,8 @@ struct Source {
     /// Whether a datagram ever came from it.
     path_seen: bool,
     bad_blocks: u32,
+    /// The task that tends its line.
+    line: Option<JoinHandle<()>>,
 }
 
 /// The transfer, once its object is known.
@@ -123,6 +128,7 @@ impl Gather {
             tries: 0,
             path_seen: false,
             bad_blocks: 0,
+            line: None,
         };
         let tally = Tally::new(sources.iter().map(Url::to_string));
         let clock = endpoint.host().clock();
@@ -166,9 +172,14 @@ impl Gather {
             };
             match step {
                 Ok(None) => {}
-                Ok(Some(finished)) => return Ok(self.finish(finished)),
+                Ok(Some(finished)) => {
+                    let outcome = self.finish(finished);
+                    self.farewell().await;
+                    return Ok(outcome);
+                }
                 Err(failure) => {
                     self.suspend().await;
+                    self.farewell().await;
                     return Err(failure);
                 }
             }
@@ -180,14 +191,14 @@ impl Gather {
     fn connect(&mut self, number: usize, pause: Duration) {
         let source = &mut self.sources[number];
         source.state = State::Connecting;
-        tokio::spawn(link::run(
+        source.line = Some(tokio::spawn(link::run(
             number,
             Arc::clone(&self.endpoint),
             source.url.clone(),
             self.terms.clone(),
             pause,
             self.reports.clone(),
-        ));
+        )));
     }
 
     fn handle_report(
@@ -208,6 +219,7 @@ impl Gather {
                         if let Some(running) = &self.running {
                             running.transfer.remove_session(flow);
                         }
+                        let failure = self.own_words(number, failure);
                         self.source_failed(number, failure)?;
                     }
                     State::Parked(_) => self.source_failed(number, failure)?,
@@ -255,6 +267,16 @@ impl Gather {
         }
         // Whoever is left may have answered everything already.
         self.judge_roots()
+    }
+
+    /// The server may notice first that no datagram comes; what to do about it is said here.
+    fn own_words(&self, number: usize, failure: Failure) -> Failure {
+        let source = &self.sources[number];
+        if failure.kind != FailureKind::NoUdpPath {
+            return failure;
+        }
+        let kind = if source.path_seen { FailureKind::Temporary } else { failure.kind };
+        Failure::new(kind, no_path_words(source.url.host()))
     }
 
     fn all_gone(&self) -> bool {
@@ -419,12 +441,7 @@ impl Gather {
     fn no_path(&mut self, flow: FlowId) -> Result<(), Failure> {
         let Some(number) = self.live_source(flow) else { return Ok(()) };
         let source = &self.sources[number];
-        let host = source.url.host();
-        let text = format!(
-            "no UDP path to {host}: TCP port {port} answers, but no datagram came back within 5 s. \
-             A firewall between may block UDP port {port}; open it towards the server",
-            port = host.port(),
-        );
+        let text = no_path_words(source.url.host());
         let kind = if source.path_seen { FailureKind::Temporary } else { FailureKind::NoUdpPath };
         self.source_failed(number, Failure::new(kind, text))
     }
@@ -597,6 +614,32 @@ impl Gather {
         }
     }
 
+    /// Lets every line say its last word.
+    async fn farewell(&mut self) {
+        let mut lines = Vec::new();
+        for source in &mut self.sources {
+            let gone = State::Gone(Failure::new(FailureKind::Other, "the transfer is over"));
+            // Without the sender of its orders a line says farewell by itself.
+            let talks = match std::mem::replace(&mut source.state, gone) {
+                State::Live { .. } | State::Parked(_) => true,
+                State::Connecting | State::Gone(_) => false,
+            };
+            match source.line.take() {
+                Some(line) if talks => lines.push(line),
+                Some(line) => line.abort(),
+                None => {}
+            }
+        }
+        let ending = async {
+            for line in lines {
+                // A line that broke has nothing more to say.
+                let _ = line.await;
+            }
+        };
+        // A server that does not listen must not keep the user.
+        let _ = tokio::time::timeout(FAREWELL_SPAN, ending).await;
+    }
+
     /// Keeps what is complete, and waits until it is kept.
     async fn suspend(&mut self) {
         let Some(running) = &mut self.running else { return };
@@ -647,6 +690,9 @@ fn path_of(manifest: &Manifest, file: u32) -> String {
 
 /// How long the first address may take when another is ready.
 const FIRST_SPAN: Duration = Duration::from_secs(1);
+
+/// Time for telling servers that all is over.
+const FAREWELL_SPAN: Duration = Duration::from_secs(1);
 
 /// Patience with servers that have never answered.
 const MEET_SPAN: Duration = Duration::from_secs(10);

@@ -33,7 +33,7 @@ pub use url::{BadUrl, DEFAULT_PORT, Url};
 use crate::engine::{Host, SocketId};
 use crate::flows::FailureKind;
 use crate::identity::Identity;
-use crate::trust::HostTrust;
+use crate::trust::{HostAddress, HostTrust};
 
 /// The connecting side of a host: its engine, its key and its UDP sockets. Transfers that share an
 /// endpoint share the host's capacity.
@@ -151,6 +151,15 @@ const RETRY_LONGEST: Duration = Duration::from_secs(5);
 /// The pause before attempt number `tries`, counted from 0.
 fn back_off(tries: u32) -> Duration {
     (RETRY_FIRST * 2u32.saturating_pow(tries.min(8))).min(RETRY_LONGEST)
+}
+
+/// That no datagram gets through, in words that name what to open.
+fn no_path_words(host: &HostAddress) -> String {
+    let port = host.port();
+    format!(
+        "no UDP path to {host}: TCP port {port} answers, but no datagram gets through within 5 s. \
+         A firewall between may block UDP port {port}; open it towards the server"
+    )
 }
 
 /// Words for a stop that was asked for.

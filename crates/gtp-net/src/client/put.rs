@@ -13,7 +13,9 @@ use gtp_sys::Clock;
 
 use super::connect::{Granted, ask};
 use super::progress::{Event, Outcome, Progress, SourceShare};
-use super::{Endpoint, LOOK_SPAN, Monitor, Terms, Url, back_off, stop_words, stopped};
+use super::{
+    Endpoint, LOOK_SPAN, Monitor, Terms, Url, back_off, no_path_words, stop_words, stopped,
+};
 use crate::control::{ControlChannel, ControlError, KEEPALIVE_SPAN};
 use crate::engine::{SourceEvent, SourceHandle, SourceOpen};
 use crate::flows::{
@@ -235,12 +237,7 @@ impl Attempt {
             }
             Some(SourceEvent::Closed) => Ok(()),
             Some(SourceEvent::NoPath) => {
-                let port = self.url.host().port();
-                let text = format!(
-                    "no UDP path to {}: TCP port {port} answers, but no datagram came back within \
-                     5 s. A firewall between may block UDP port {port}",
-                    self.url.host()
-                );
+                let text = no_path_words(self.url.host());
                 let kind = match self.path_seen {
                     true => FailureKind::Temporary,
                     false => FailureKind::NoUdpPath,

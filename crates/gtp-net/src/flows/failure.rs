@@ -149,7 +149,13 @@ impl From<ControlError> for Failure {
             ControlError::Refused { reason, .. } => FailureKind::of_reason(*reason),
             ControlError::Malformed(_) | ControlError::Unexpected(_) => FailureKind::Other,
         };
-        Failure::new(kind, error.to_string())
+        let text = match &error {
+            ControlError::Lost(e) if e.kind() == std::io::ErrorKind::UnexpectedEof => {
+                "the peer is gone: its connection ended without a farewell".into()
+            }
+            other => other.to_string(),
+        };
+        Failure::new(kind, text)
     }
 }
 

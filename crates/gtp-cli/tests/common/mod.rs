@@ -1,0 +1,163 @@
+//! A server and its clients as processes, in a directory of their own, over loopback.
+#![allow(dead_code)]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A directory with an export, and places for the configuration of both ends.
+pub struct World {
+    dir: TempDir,
+}
+
+/// A running `gtp serve`.
+pub struct Serving {
+    child: Child,
+    pub port: u16,
+    pub fingerprint: String,
+}
+
+impl World {
+    pub fn new() -> World {
+        let world = World { dir: tempfile::tempdir().unwrap() };
+        std::fs::create_dir(world.path("export")).unwrap();
+        world
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// Writes a file of the export and returns its content.
+    pub fn export(&self, name: &str, size: usize) -> Vec<u8> {
+        let content = bytes(size, name.len() as u64 + size as u64);
+        let path = self.path("export").join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, &content).unwrap();
+        content
+    }
+
+    /// The command, with the configuration directory of this end and nothing else set.
+    pub fn gtp(&self, end: &str, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gtp"));
+        command.env_clear().env("GTP_CONFIG_DIR", self.path(end)).current_dir(self.dir.path());
+        command.args(args).stdin(Stdio::null());
+        command
+    }
+
+    pub fn run(&self, end: &str, args: &[&str]) -> Output {
+        self.gtp(end, args).output().unwrap()
+    }
+
+    /// Runs the client's command and expects an exit code.
+    #[track_caller]
+    pub fn expect(&self, code: i32, args: &[&str]) -> Output {
+        let output = self.run("client", args);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "gtp {args:?}: {said}");
+        output
+    }
+
+    pub fn serve(&self, end: &str, args: &[&str]) -> Serving {
+        self.serve_dir(end, "export", args)
+    }
+
+    pub fn serve_dir(&self, end: &str, dir: &str, args: &[&str]) -> Serving {
+        let mut command = self.gtp(end, &["serve", dir, "--json"]);
+        if !args.contains(&"--listen") {
+            command.args(["--listen", "127.0.0.1:0"]);
+        }
+        let mut child =
+            command.args(args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut first = String::new();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        out.read_line(&mut first).unwrap();
+        // Keeps the pipe open, and empty.
+        std::thread::spawn(move || std::io::copy(&mut out, &mut std::io::sink()));
+        let first: Value = serde_json::from_str(&first).unwrap();
+        assert_eq!(first["event"], "listening");
+        let port = first["addr"].as_str().unwrap().rsplit(':').next().unwrap().parse().unwrap();
+        let fingerprint = first["fingerprint"].as_str().unwrap().to_owned();
+        Serving { child, port, fingerprint }
+    }
+}
+
+impl Serving {
+    pub fn url(&self, path: &str) -> String {
+        format!("gtp://127.0.0.1:{}/{path}", self.port)
+    }
+
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        // It may have been killed by the test.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Bytes that do not repeat.
+pub fn bytes(size: usize, seed: u64) -> Vec<u8> {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&seed.to_le_bytes());
+    let mut content = vec![0; size];
+    hasher.finalize_xof().fill(&mut content);
+    content
+}
+
+/// The JSON lines of a command.
+pub fn events(output: &Output) -> Vec<Value> {
+    let text = String::from_utf8(output.stdout.clone()).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// Waits until something holds, for half a minute.
+#[track_caller]
+pub fn wait_for(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(30);
+    while !holds() {
+        assert!(Instant::now() < end, "{what} did not come about");
+        std::thread::yield_now();
+    }
+}
+
+/// Size of a file, 0 if it is not there.
+pub fn size_of(path: &Path) -> u64 {
+    std::fs::metadata(path).map_or(0, |m| m.len())
+}
+
+/// Passes TCP on to a port and answers no datagram: a firewall that blocks UDP.
+pub fn tcp_only(to: u16) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for near in listener.incoming().map_while(Result::ok) {
+            let Ok(far) = TcpStream::connect(("127.0.0.1", to)) else { return };
+            for (from, into) in [(&near, &far), (&far, &near)] {
+                let (from, into) = (from.try_clone().unwrap(), into.try_clone().unwrap());
+                std::thread::spawn(move || pass(from, into));
+            }
+        }
+    });
+    port
+}
+
+fn pass(mut from: TcpStream, mut into: TcpStream) {
+    let mut buffer = [0; 16_384];
+    while let Ok(n @ 1..) = from.read(&mut buffer) {
+        if into.write_all(&buffer[..n]).is_err() {
+            return;
+        }
+    }
+    let _ = into.shutdown(std::net::Shutdown::Write);
+}

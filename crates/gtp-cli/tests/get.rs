@@ -1,0 +1,197 @@
+//! `gtp get`, `ls` and `put` against `gtp serve`, as a user meets them.
+
+mod common;
+
+use std::process::Stdio;
+
+use common::{World, bytes, events, size_of, tcp_only, wait_for};
+
+#[test]
+fn a_file_arrives_with_its_bytes_time_and_hash() {
+    let world = World::new();
+    let content = world.export("a.bin", 3_000_001);
+    let server = world.serve("server", &["--public"]);
+    let output = world.expect(0, &["get", &server.url("a.bin"), "out", "--accept-new", "--json"]);
+    assert_eq!(std::fs::read(world.path("out")).unwrap(), content);
+    let time = |path: &str| std::fs::metadata(world.path(path)).unwrap().modified().unwrap();
+    assert_eq!(time("out"), time("export/a.bin"));
+    let lines = events(&output);
+    let names: Vec<_> = lines.iter().map(|l| l["event"].as_str().unwrap()).collect();
+    assert_eq!(names.first(), Some(&"started"));
+    assert_eq!(names.last(), Some(&"done"));
+    let done = lines.last().unwrap();
+    assert_eq!(done["blake3"], blake3::hash(&content).to_hex().as_str());
+    assert_eq!(done["bytes"], 3_000_001);
+    assert_eq!(done["sources"][0]["url"], server.url("a.bin"));
+    for key in ["seconds", "goodput", "loss_ratio", "retransmitted_bytes"] {
+        assert!(done[key].is_number(), "{key}");
+    }
+    let progress = lines.iter().find(|l| l["event"] == "progress").unwrap();
+    for key in ["bytes", "total", "rate", "loss_ratio"] {
+        assert!(progress[key].is_number(), "{key}");
+    }
+    let words = ["source", "sink", "demand", "path", "disk"];
+    assert!(words.contains(&progress["limited_by"].as_str().unwrap()));
+    assert!(progress["sources"].is_array() && progress.get("granted").is_some());
+    let file = lines.iter().find(|l| l["event"] == "file_done").unwrap();
+    assert_eq!(file["path"], "a.bin");
+}
+
+#[test]
+fn a_directory_arrives_whole_and_is_not_fetched_again() {
+    let world = World::new();
+    world.export("tree/one", 10);
+    world.export("tree/sub/two", 700_000);
+    world.export("tree/empty", 0);
+    std::fs::create_dir(world.path("export/tree/nothing")).unwrap();
+    let server = world.serve("server", &["--public"]);
+    let url = server.url("tree");
+    world.expect(0, &["get", &url, "out", "--accept-new"]);
+    for name in ["one", "sub/two", "empty"] {
+        let read = |root: &str| std::fs::read(world.path(root).join(name)).unwrap();
+        assert_eq!(read("out"), read("export/tree"), "{name}");
+    }
+    assert!(world.path("out/nothing").is_dir());
+    let again = world.expect(0, &["get", &url, "out", "--json"]);
+    let done = events(&again).pop().unwrap();
+    assert_eq!((&done["files_written"], &done["received_bytes"]), (&0.into(), &0.into()));
+}
+
+#[test]
+fn an_empty_and_a_sparse_file_arrive() {
+    let world = World::new();
+    world.export("empty", 0);
+    let sparse = std::fs::File::create(world.path("export/sparse")).unwrap();
+    sparse.set_len(5_000_000).unwrap();
+    let server = world.serve("server", &["--public"]);
+    world.expect(0, &["get", &server.url("empty"), "e", "--accept-new"]);
+    assert_eq!(std::fs::read(world.path("e")).unwrap(), b"");
+    world.expect(0, &["get", &server.url("sparse"), "s"]);
+    assert!(std::fs::read(world.path("s")).unwrap() == vec![0; 5_000_000]);
+}
+
+#[test]
+fn data_go_to_standard_output_in_order() {
+    let world = World::new();
+    let content = world.export("a", 2_000_000);
+    let server = world.serve("server", &["--public"]);
+    let output = world.expect(0, &["get", &server.url("a"), "-", "--accept-new"]);
+    assert!(output.stdout == content);
+    world.expect(2, &["get", &server.url("a"), "-", "--json"]);
+}
+
+#[test]
+fn several_mirrors_bring_one_file() {
+    let world = World::new();
+    let content = world.export("a", 20_000_000);
+    std::fs::create_dir_all(world.path("second/deep")).unwrap();
+    std::fs::copy(world.path("export/a"), world.path("second/deep/copy")).unwrap();
+    let one = world.serve("server", &["--public", "--max-rate", "200Mbit"]);
+    let two = world.serve_dir("other", "second", &["--public", "--max-rate", "200Mbit"]);
+    let (url, mirror) = (one.url("a"), two.url("deep/copy"));
+    let args = ["get", &url, "out", "--mirror", &mirror, "--accept-new", "--json"];
+    let output = world.expect(0, &args);
+    assert!(std::fs::read(world.path("out")).unwrap() == content);
+    let done = events(&output).pop().unwrap();
+    for source in 0..2 {
+        assert!(done["sources"][source]["bytes"].as_u64().unwrap() > 0, "source {source}");
+    }
+}
+
+#[test]
+fn mirrors_of_different_objects_are_refused_by_name() {
+    let world = World::new();
+    world.export("a", 600_000);
+    world.export("b", 600_001);
+    std::fs::write(world.path("export/c"), bytes(600_000, 9)).unwrap();
+    let server = world.serve("server", &["--public"]);
+    let (a, b, c) = (server.url("a"), server.url("b"), server.url("c"));
+    for other in [&b, &c] {
+        let output = world.expect(6, &["get", &a, "out", "--mirror", other, "--accept-new"]);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.contains(&a) && said.contains(other.as_str()), "{said}");
+        assert!(!world.path("out").exists());
+    }
+}
+
+#[test]
+fn a_killed_get_resumes_to_identical_bytes() {
+    let world = World::new();
+    let content = world.export("a", 30_000_000);
+    let server = world.serve("server", &["--public", "--max-rate", "100Mbit"]);
+    let url = server.url("a");
+    world.expect(0, &["ls", &url, "--accept-new"]);
+    let mut args = vec!["get", &url, "out", "--json"];
+    for kill in 1..4u64 {
+        let mut child = world.gtp("client", &args).stdout(Stdio::null()).spawn().unwrap();
+        let journal = world.path("out.gtp-journal");
+        wait_for("the journal", || size_of(&journal) > 600 * kill || child_is_over(&mut child));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    args.extend(["--max-rate", "10Gbit"]);
+    let output = world.expect(0, &args);
+    assert!(std::fs::read(world.path("out")).unwrap() == content);
+    let done = events(&output).pop().unwrap();
+    assert!(done["resumed_bytes"].as_u64().unwrap() > 0, "{done}");
+    let left: Vec<_> = std::fs::read_dir(world.path("")).unwrap().flatten().collect();
+    assert!(left.iter().all(|f| !f.file_name().to_string_lossy().contains("gtp-")), "{left:?}");
+}
+
+fn child_is_over(child: &mut std::process::Child) -> bool {
+    child.try_wait().unwrap().is_some()
+}
+
+#[test]
+fn a_server_that_is_restarted_is_met_again() {
+    let world = World::new();
+    let content = world.export("a", 30_000_000);
+    let mut server = world.serve("server", &["--public", "--max-rate", "100Mbit"]);
+    let (url, port) = (server.url("a"), server.port);
+    let args = ["get", &url, "out", "--accept-new", "--json"];
+    let child = world.gtp("client", &args).stdout(Stdio::piped()).spawn().unwrap();
+    let part = world.path("out.gtp-part");
+    wait_for("data", || size_of(&part) > 0);
+    server.kill();
+    let listen = format!("127.0.0.1:{port}");
+    let _server = world.serve("server", &["--public", "--listen", &listen]);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert!(std::fs::read(world.path("out")).unwrap() == content);
+    assert!(events(&output).iter().any(|l| l["event"] == "retry"));
+}
+
+#[test]
+fn without_a_udp_path_it_says_so_within_seconds() {
+    let world = World::new();
+    world.export("a", 1_000);
+    let server = world.serve("server", &["--public"]);
+    let port = tcp_only(server.port);
+    let url = format!("gtp://127.0.0.1:{port}/a");
+    let begun = std::time::Instant::now();
+    let output = world.expect(11, &["get", &url, "out", "--accept-new"]);
+    assert!(begun.elapsed().as_secs_f64() < 6.5, "{:?}", begun.elapsed());
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains(&format!("UDP port {port}")), "{said}");
+}
+
+#[test]
+fn a_time_limit_ends_with_its_own_code_and_keeps_what_came() {
+    let world = World::new();
+    world.export("a", 30_000_000);
+    let server = world.serve("server", &["--public", "--max-rate", "20Mbit"]);
+    let url = server.url("a");
+    world.expect(10, &["get", &url, "out", "--accept-new", "--time-limit", "1500ms"]);
+    assert!(world.path("out.gtp-part").exists());
+}
+
+#[test]
+fn some_of_several_objects_is_partial_success() {
+    let world = World::new();
+    world.export("a", 10);
+    std::fs::create_dir(world.path("into")).unwrap();
+    let server = world.serve("server", &["--public"]);
+    let (a, b) = (server.url("a"), server.url("nothing"));
+    world.expect(12, &["get", &a, &b, "into", "--accept-new"]);
+    assert_eq!(size_of(&world.path("into/a")), 10);
+}

@@ -1,0 +1,157 @@
+//! What ends in a message and the right exit code: keys, paths, destinations, words, settings.
+
+mod common;
+
+use common::{World, events};
+
+#[test]
+fn strangers_stay_out_until_their_key_is_listed() {
+    let world = World::new();
+    world.export("a", 10);
+    let server = world.serve("server", &[]);
+    let url = server.url("a");
+    world.expect(7, &["get", &url, "out", "--accept-new"]);
+    let id = world.expect(0, &["id"]);
+    std::fs::write(world.path("server/authorized_keys"), &id.stdout).unwrap();
+    world.expect(0, &["get", &url, "out"]);
+}
+
+#[test]
+fn a_server_with_an_unknown_or_changed_key_is_refused() {
+    let world = World::new();
+    world.export("a", 10);
+    let mut server = world.serve("server", &["--public"]);
+    let url = server.url("a");
+    let output = world.expect(7, &["get", &url, "out"]);
+    assert!(String::from_utf8_lossy(&output.stderr).contains(&server.fingerprint));
+    world.expect(0, &["get", &url, "out", "--fingerprint", &server.fingerprint]);
+    world.expect(0, &["ls", &url, "--accept-new"]);
+    server.kill();
+    let listen = format!("127.0.0.1:{}", server.port);
+    let other = world.serve("other", &["--public", "--listen", &listen]);
+    let output = world.expect(7, &["get", &url, "out2", "--accept-new"]);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("CHANGED"));
+    world.expect(7, &["get", &url, "out2", "--fingerprint", &server.fingerprint]);
+    assert_ne!(other.fingerprint, server.fingerprint);
+}
+
+#[test]
+fn what_is_missing_at_the_source_is_code_3() {
+    let world = World::new();
+    world.export("a", 10);
+    let server = world.serve("server", &["--public"]);
+    for path in ["nothing", "a/b", "../export/a", "%00", ".."] {
+        world.expect(3, &["get", &server.url(path), "out", "--accept-new"]);
+    }
+    std::os::unix::fs::symlink("/etc/hostname", world.path("export/link")).unwrap();
+    world.expect(3, &["get", &server.url("link"), "out"]);
+    world.expect(3, &["serve", "not-there", "--listen", "127.0.0.1:0"]);
+}
+
+#[test]
+fn a_destination_that_cannot_be_is_code_4() {
+    let world = World::new();
+    world.export("a", 10);
+    world.export("d/x", 10);
+    let server = world.serve("server", &["--public"]);
+    let (a, d) = (server.url("a"), server.url("d"));
+    world.expect(4, &["get", &a, "no/such/dir", "--accept-new"]);
+    std::fs::write(world.path("file"), b"x").unwrap();
+    world.expect(4, &["get", &a, "file/below"]);
+    world.expect(4, &["get", &d, "file"]);
+    std::fs::create_dir_all(world.path("dir/a")).unwrap();
+    world.expect(4, &["get", &a, "dir"]);
+    std::os::unix::fs::symlink("/etc/hostname", world.path("planted")).unwrap();
+    world.expect(4, &["get", &a, "planted"]);
+    assert_eq!(std::fs::read(world.path("file")).unwrap(), b"x");
+}
+
+#[test]
+fn put_needs_a_writable_server_and_stays_beneath_it() {
+    let world = World::new();
+    let reading = world.serve("server", &["--public"]);
+    let content = world.export("../mine", 700_000);
+    world.expect(4, &["put", "mine", &reading.url("new"), "--accept-new"]);
+    drop(reading);
+    let server = world.serve("server", &["--writable", "--public"]);
+    let new = server.url("new");
+    world.expect(7, &["put", "mine", &new, "--accept-new"]);
+    let id = world.expect(0, &["id"]);
+    std::fs::write(world.path("server/authorized_keys"), &id.stdout).unwrap();
+    world.expect(0, &["put", "mine", &new]);
+    assert!(std::fs::read(world.path("export/new")).unwrap() == content);
+    std::fs::create_dir(world.path("tree")).unwrap();
+    std::fs::write(world.path("tree/x"), b"x").unwrap();
+    world.expect(0, &["put", "mine", "tree", &server.url("")]);
+    assert!(std::fs::read(world.path("export/mine")).unwrap() == content);
+    assert_eq!(std::fs::read(world.path("export/tree/x")).unwrap(), b"x");
+    std::os::unix::fs::symlink(world.path("tree"), world.path("export/out")).unwrap();
+    for path in ["out/y", "out/", "../y", "no/such/y"] {
+        let output = world.run("client", &["put", "mine", &server.url(path)]);
+        assert_ne!(output.status.code(), Some(0), "{path}");
+    }
+    assert_eq!(std::fs::read_dir(world.path("tree")).unwrap().count(), 1);
+}
+
+#[test]
+fn a_listing_names_what_is_there() {
+    let world = World::new();
+    world.export("d/b", 7);
+    world.export("a", 5);
+    let server = world.serve("server", &["--public"]);
+    let output = world.expect(0, &["ls", &server.url(""), "--accept-new", "--json"]);
+    let lines = events(&output);
+    let seen: Vec<_> = lines
+        .iter()
+        .map(|l| (l["path"].as_str().unwrap(), l["kind"].as_str().unwrap(), l["size"].as_u64()))
+        .collect();
+    assert_eq!(seen, [("a", "file", Some(5)), ("d", "directory", Some(0))]);
+}
+
+#[test]
+fn words_that_make_no_sense_are_code_2() {
+    let world = World::new();
+    for args in [
+        &["get"][..],
+        &["get", "gtp://h/x"],
+        &["get", "http://h/x", "out"],
+        &["get", "gtp://h/x", "out", "--max-rate", "700"],
+        &["get", "gtp://h/x", "out", "--weight", "0"],
+        &["get", "gtp://h/x", "out", "--no-such-option"],
+        &["get", "gtp://h/x", "gtp://h/y", ".", "--mirror", "gtp://h/z"],
+    ] {
+        world.expect(2, args);
+    }
+    let output = world.expect(2, &["get", "gtp://h/x", "out", "--capacity-in", "700"]);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("unit"));
+}
+
+#[test]
+fn settings_come_from_flag_environment_file_and_default_in_this_order() {
+    let world = World::new();
+    std::fs::create_dir(world.path("client")).unwrap();
+    let file = world.path("client/config.toml");
+    std::fs::write(&file, "capacity-in = \"100Mbit\"\nmax-rate = \"50Mbit\"\n").unwrap();
+    let mut command = world.gtp("client", &["config", "--json"]);
+    let output = command.env("GTP_MAX_RATE", "60Mbit").output().unwrap();
+    let lines = events(&output);
+    let find = |name: &str| lines.iter().find(|l| l["name"] == name).unwrap().clone();
+    assert_eq!(find("capacity-in")["value"], "100Mbit");
+    assert!(find("capacity-in")["origin"].as_str().unwrap().starts_with("file "));
+    assert_eq!(find("max-rate")["value"], "60Mbit");
+    assert_eq!(find("max-rate")["origin"], "environment GTP_MAX_RATE");
+    assert_eq!(find("weight")["origin"], "default");
+    std::fs::write(&file, "weight = 2\nmax-rat = \"50Mbit\"\n").unwrap();
+    let output = world.expect(2, &["id"]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("line 2") && said.contains("max-rat"), "{said}");
+}
+
+#[test]
+fn completions_and_manual_pages_are_made() {
+    let world = World::new();
+    let output = world.expect(0, &["completions", "bash"]);
+    assert!(String::from_utf8_lossy(&output.stdout).contains("_gtp"));
+    world.expect(0, &["man", "pages"]);
+    assert!(world.path("pages/gtp-get.1").exists());
+}
