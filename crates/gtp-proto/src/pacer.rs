@@ -1,12 +1,13 @@
 //! The pacer: the one converter from a sending rate to departure times.
 //!
 //! Each datagram moves the next departure on by its size over the rate. Wake-ups are spaced so
-//! that a segmentation batch can leave at once, and a late wake-up is caught up only in part, so
-//! that a burst is never longer than the pacer's limits say.
+//! that a segmentation batch can leave at once. A late wake-up is caught up at once only in part,
+//! so that a burst is never longer than the pacer's limits say; the rest is made good slowly, a
+//! twentieth above the rate, so that a host that is often late still sends what it may.
 
 use gtp_alloc::{Bytes, Rate, Span, Time};
 
-use crate::limits::{BURST_BYTES, BURST_SPAN, CATCH_UP};
+use crate::limits::{ARREARS_MOST, BURST_BYTES, BURST_SPAN, CATCH_UP};
 
 /// Paces one session's datagrams.
 #[derive(Clone, Debug)]
@@ -16,12 +17,17 @@ pub struct Pacer {
     /// What rounding `next` up to whole nanoseconds has cost, in bits times nanoseconds over
     /// seconds; below the rate, so below a nanosecond.
     credit: u64,
+    /// What late wake-ups kept from being sent and was not caught up at once.
+    arrears: Bytes,
 }
+
+/// Arrears are made good at this part of what is sent.
+const MAKE_GOOD: u64 = 20;
 
 impl Pacer {
     /// A pacer at rate zero.
     pub fn new(now: Time) -> Pacer {
-        Pacer { rate: Rate::ZERO, next: now, credit: 0 }
+        Pacer { rate: Rate::ZERO, next: now, credit: 0, arrears: Bytes::ZERO }
     }
 
     /// The rate in force.
@@ -53,7 +59,16 @@ impl Pacer {
     /// Accounts for a datagram of `bytes` on the wire that left at `now`.
     pub fn sent(&mut self, now: Time, bytes: Bytes) {
         let floor = now.saturating_sub(CATCH_UP.max(self.quantum()));
-        self.next = self.next.max(floor) + self.cost(bytes);
+        if self.next < floor && !self.rate.is_unlimited() {
+            let most = self.rate.bytes_in(ARREARS_MOST);
+            let late = self.rate.bytes_in(floor.since(self.next));
+            self.arrears = (self.arrears + late).min(most);
+        }
+        let on_time = self.next + self.quantum() * 2 >= now;
+        let spare = if on_time { Bytes(bytes.0 / MAKE_GOOD) } else { Bytes::ZERO };
+        let free = spare.min(self.arrears);
+        self.arrears -= free;
+        self.next = self.next.max(floor) + self.cost(bytes - free);
     }
 
     /// The time that `bytes` take, rounded up, less what rounding cost before: no rate drifts.
@@ -77,6 +92,7 @@ impl Pacer {
     /// A session that has nothing to send does not save up credit.
     pub fn idle(&mut self, now: Time) {
         self.next = self.next.max(now.saturating_sub(self.quantum()));
+        self.arrears = Bytes::ZERO;
     }
 
     /// The time in which one burst builds up: a millisecond or a batch, whichever is shorter, and

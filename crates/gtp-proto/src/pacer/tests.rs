@@ -99,6 +99,22 @@ fn an_unlimited_rate_costs_no_time() {
     }
 }
 
+#[test]
+fn a_host_that_is_late_by_twenty_milliseconds_now_and_then_sends_what_it_may() {
+    let rate = Rate::from_mbps(630);
+    let mut pacer = started(rate);
+    let (mut now, mut sent, mut turn) = (Time::ZERO, 0_u64, 0_u64);
+    let end = Time::ZERO + Span::from_secs(10);
+    while now < end {
+        turn += 1;
+        let late = if turn.is_multiple_of(600) { 20 } else { 0 };
+        now = now.max(pacer.next_wake().unwrap_or(end)) + Span::from_millis(late);
+        sent += burst(&mut pacer, now);
+    }
+    let due = rate.bytes_in(now.since(Time::ZERO)).0;
+    assert!(sent * 1_000 >= due * 998 && sent <= due + PACKET.0, "{sent} of {due}");
+}
+
 proptest! {
     #[test]
     fn no_course_of_rates_and_wake_ups_sends_more_than_the_rates_allow(
