@@ -1,4 +1,7 @@
 //! The user's wish to stop: the first one is obeyed cleanly, the second at once.
+//!
+//! Interrupt and termination mean the same here. What a clean stop is, and what happens at the
+//! second signal, is decided by the verb that waits.
 
 use std::io;
 

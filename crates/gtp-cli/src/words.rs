@@ -1,4 +1,7 @@
 //! Quantities between people and the library.
+//!
+//! What people write becomes a typed value here or is refused with a hint, and typed values become
+//! short words. Nothing behind this module sees a number without its unit.
 
 use std::io::IsTerminal;
 use std::time::Duration;

@@ -1,4 +1,7 @@
 //! For people at a terminal: a bar for the whole, and a line for each source.
+//!
+//! The screen holds two kinds of lines: what moves is drawn anew, what is said stays above it. The
+//! time that remains follows the pace of the last seconds. It knows numbers, not transfers.
 
 use gtp::{Progress, SourceShare};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};

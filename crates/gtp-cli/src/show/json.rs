@@ -1,5 +1,6 @@
 //! For programs: one JSON object a line on standard output. Sizes are bytes, rates bit/s, times
 //! seconds.
+//! The fields are a contract with scripts: they may grow, and never change.
 
 use std::io::Write;
 use std::time::Duration;

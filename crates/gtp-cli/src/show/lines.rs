@@ -1,4 +1,7 @@
 //! For people without a terminal: a line every five seconds.
+//!
+//! They end up in logs, so each stands alone: how much, how fast, and what limits it. Nothing is
+//! written before the size of the object is known.
 
 use gtp::Progress;
 

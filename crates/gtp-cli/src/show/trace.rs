@@ -1,4 +1,7 @@
 //! Samples of every session, ten a second, as JSON lines in a file.
+//!
+//! A trace is for whoever studies a transfer afterwards: the same fields as in the progress of
+//! `--json`, with the time since the request. To lose it never costs the transfer.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};

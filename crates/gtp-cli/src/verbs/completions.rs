@@ -1,4 +1,7 @@
 //! `gtp completions`: a script that teaches a shell the command's words.
+//!
+//! It is made from the same definition that parses, so it cannot fall behind. It goes to standard
+//! output; where it belongs differs from shell to shell.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,7 @@
 //! `gtp emulate`: an emulated network between processes on this machine.
+//!
+//! The emulator does the work and prints nothing; here are its file, its signals and its words.
+//! The first signal ends it cleanly, with its last counters.
 
 use std::process::ExitCode;
 use std::sync::Arc;

@@ -1,4 +1,7 @@
 //! `gtp get`: fetches objects, one after the other, each from one or several servers.
+//!
+//! An address that fails does not keep the others from being fetched; the exit code then says that
+//! a part was done. All of them share one host, and so one capacity.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,7 @@
 //! `gtp id`: what others know this host by.
+//!
+//! The line can be put into another host's `authorized_keys` as it is. It is not a secret; the key
+//! behind it never leaves its file.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,7 @@
 //! `gtp ls`: what a server has at an address.
+//!
+//! One level only: whoever wants a tree asks again below. Names are escaped for people, and given
+//! as they are to programs.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,7 @@
 //! `gtp man`: a manual page for the command and one for each verb.
+//!
+//! They are made from the same definition that parses, so they cannot fall behind. Packagers run
+//! this at build time.
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -1,4 +1,7 @@
 //! `gtp put`: sends files and directories to a server.
+//!
+//! All paths travel as one object, so that many small ones cost no round trip each. What the server
+//! has already it does not ask for.
 
 use std::process::ExitCode;
 

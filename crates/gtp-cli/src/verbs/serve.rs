@@ -1,4 +1,7 @@
 //! `gtp serve`: lets others fetch from a directory, and perhaps write to it.
+//!
+//! Programs read standard output, whose first line says where it listens; people read standard
+//! error, where every session begins and ends with a line.
 
 use std::process::ExitCode;
 

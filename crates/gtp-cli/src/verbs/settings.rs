@@ -1,4 +1,7 @@
 //! `gtp config`: every setting, its value, and where it came from.
+//!
+//! It asks the parser's own definition for the names and repeats its order: environment, file,
+//! default. Flags belong to single commands and are not seen here.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,7 @@
 //! What `get` and `put` share: watching a transfer to its end, and summing up ends.
+//!
+//! The first signal stops a transfer so that it can be resumed, the second one ends the process.
+//! What is shown, and to whom, is not decided here.
 
 use std::process::ExitCode;
 use std::time::Duration;

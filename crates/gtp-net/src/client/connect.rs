@@ -1,4 +1,7 @@
 //! From an address to a session: connect, prove keys, ask, and derive what the engine needs.
+//!
+//! It is the only place where a client's wishes become a session. The UDP port is the one that TCP
+//! reached, whatever the server calls its own: a forwarder between them passes on both alike.
 
 use std::sync::Arc;
 

@@ -248,8 +248,8 @@ impl Gather {
         let several = self.sources.len() > 1;
         let source = &mut self.sources[number];
         let url = source.url.to_string();
-        let failure = if several { failure.about(&url) } else { failure };
-        self.last_failure = Some(failure.clone());
+        let named = if several { failure.clone().about(&url) } else { failure.clone() };
+        self.last_failure = Some(named.clone());
         if failure.is_temporary() {
             let pause = back_off(source.tries);
             source.tries += 1;
@@ -259,9 +259,9 @@ impl Gather {
         } else {
             // A key that does not fit is never passed over: somebody may be in between.
             let fatal = failure.kind == FailureKind::Authentication;
-            source.state = State::Gone(failure.clone());
+            source.state = State::Gone(named.clone());
             if fatal || self.all_gone() {
-                return Err(self.first_failure().unwrap_or(failure));
+                return Err(self.first_failure().unwrap_or(named));
             }
             self.monitor.tell(Event::Dropped { url, failure });
         }

@@ -1,4 +1,7 @@
 //! Lists what a server has at a path. No datagram is sent.
+//!
+//! The server shows one level of a directory, or the file itself. The entries are held to the rules
+//! of manifests, so a hostile name never reaches a terminal.
 
 use gtp_store::{Entry, RootKind};
 

@@ -1,4 +1,7 @@
 //! What whoever started a transfer hears about it.
+//!
+//! Events happen once and are told in order; progress is a state, of which only the newest counts.
+//! Both are plain values, free of handles, so that any front end can keep them.
 
 use gtp_alloc::{Rate, Span};
 use gtp_proto::LimitedBy;

@@ -20,6 +20,9 @@ pub(super) struct RootCheck {
     answers: BTreeMap<usize, BTreeMap<u32, Value>>,
 }
 
+/// What files must be, by their places in the manifest.
+pub(super) type Expected = Vec<(u32, Option<Value>)>;
+
 /// Two sources that mean different bytes.
 pub(super) struct Disagreement {
     /// The file's place in the manifest.
@@ -63,7 +66,7 @@ impl RootCheck {
     }
 
     /// What the files must be, once everybody who was asked has answered.
-    pub fn verdict(&self) -> Option<Result<Vec<(u32, Option<Value>)>, Disagreement>> {
+    pub fn verdict(&self) -> Option<Result<Expected, Disagreement>> {
         let complete = self.answers.values().all(|a| a.len() == self.wanted.len());
         let (&first, reference) = self.answers.first_key_value()?;
         if !complete {

@@ -1,6 +1,7 @@
 //! Answers the question for roots at the end that has the bytes.
 //!
 //! A hash may take as long as reading the file, so the peer hears keepalives meanwhile.
+//! Whoever asks has checked every block already; this is about the files as wholes.
 
 use gtp_store::Value;
 

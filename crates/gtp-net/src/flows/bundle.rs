@@ -19,6 +19,9 @@ pub struct Bundle {
     places: Vec<Option<(usize, u32)>>,
 }
 
+/// An entry of the whole, with its part and its place there.
+type Row = (Entry, Option<(usize, u32)>);
+
 /// Why sources cannot be joined.
 #[derive(Debug, thiserror::Error)]
 pub enum BundleError {
@@ -36,7 +39,7 @@ impl Bundle {
     /// # Errors
     /// When two names collide or the whole breaks a limit of manifests.
     pub fn new(named: Vec<(RelPath, Box<dyn BlockSource>)>) -> Result<Bundle, BundleError> {
-        let mut rows: Vec<(Entry, Option<(usize, u32)>)> = Vec::new();
+        let mut rows: Vec<Row> = Vec::new();
         for (part, (name, source)) in named.iter().enumerate() {
             rows.extend(entries_of(part, name, source.manifest())?);
         }
@@ -58,7 +61,7 @@ fn entries_of(
     part: usize,
     name: &RelPath,
     manifest: &Manifest,
-) -> Result<Vec<(Entry, Option<(usize, u32)>)>, BundleError> {
+) -> Result<Vec<Row>, BundleError> {
     let numbered = manifest.entries.iter().zip(0u32..);
     match manifest.root_kind {
         RootKind::File => {

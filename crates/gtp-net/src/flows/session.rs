@@ -1,4 +1,7 @@
 //! From what the control channel agreed on to what the engine is asked for.
+//!
+//! The wire and the core have words of their own for the same things, because neither may know the
+//! other. Here, and only here, they are translated.
 
 use gtp_proto::Law;
 

@@ -1,4 +1,7 @@
 //! Which session belongs to which source, and what all of a source's sessions brought together.
+//!
+//! The engine counts by session, people think in sources, and a source that was lost and came back
+//! has had several sessions. It only adds up, and decides nothing.
 
 use std::collections::HashMap;
 
