@@ -1,4 +1,7 @@
 //! Fetching.
+//!
+//! A description is built first and started once; until then nothing is opened and nobody is asked.
+//! One `Get` is one object, from however many servers.
 
 use std::io::Write;
 use std::path::PathBuf;

@@ -1,4 +1,7 @@
 //! One machine's share: its key, its capacity, its engine.
+//!
+//! Fairness is a property of a host, so everything that should share a capacity is started on the
+//! same one. It holds no transfers; they hold it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

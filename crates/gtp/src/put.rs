@@ -1,4 +1,7 @@
 //! Sending.
+//!
+//! For when only the other side can listen. The same terms as for fetching, the other way round;
+//! the server decides what it still needs.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,4 +1,7 @@
 //! Serving.
+//!
+//! A description is built first and started once. What is exported is fixed from then on; who may
+//! come is looked up for each client.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -1,4 +1,7 @@
 //! A transfer under way.
+//!
+//! It runs in a task of its own, whether anybody looks or not. Events, progress, stop and outcome
+//! are four separate channels, so that none of them can hold up another.
 
 use std::future::Future;
 

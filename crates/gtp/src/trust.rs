@@ -1,4 +1,7 @@
 //! Which servers a transfer believes: given keys, else the host's list.
+//!
+//! Keys that were given are the whole truth; the list is read only without them. What a stranger's
+//! key means is the user's choice, and refusal the default.
 
 use std::path::Path;
 

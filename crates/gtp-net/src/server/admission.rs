@@ -1,4 +1,7 @@
 //! Who may come, and how many.
+//!
+//! Two questions that are asked before anything costs much: is there a place, and is the key on
+//! the list. A place is taken by a value and given back when that value is dropped.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

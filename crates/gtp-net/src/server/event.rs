@@ -1,4 +1,7 @@
 //! What whoever runs a server hears from it.
+//!
+//! Events are values without handles. What comes from clients in them is escaped, so that they may
+//! be printed as they are.
 
 use std::net::SocketAddr;
 

@@ -1,4 +1,7 @@
 //! Answers `get`: lists the object, registers the session, answers until the client is done.
+//!
+//! The client decides what it fetches and when it is done; this end only lists, reads and answers.
+//! It keeps no state of the transfer, so a client that comes back starts a session like any other.
 
 use std::sync::Arc;
 

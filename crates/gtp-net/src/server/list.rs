@@ -1,4 +1,7 @@
 //! Answers `list`: the names at a path, without a session for data.
+//!
+//! A listing is cheap for both ends: one level of names, no content, no key for datagrams. It needs
+//! the same permission as reading.
 
 use std::sync::Arc;
 

@@ -1,4 +1,7 @@
 //! Answers `put`: takes the object's listing, opens a sink beneath the export, and receives.
+//!
+//! The client's names are hostile until proved otherwise: the place is walked to component by
+//! component without following a link, and everything after that happens beneath that handle.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};

@@ -1,4 +1,7 @@
 //! One client's session: from its first message to the verb that does the work.
+//!
+//! What is refused is refused here, in words and before any work. A verb finds a client whose key,
+//! path and cipher are settled.
 
 use std::sync::Arc;
 
