@@ -12,7 +12,7 @@ use gtp_alloc::endnode::{CapAtTarget, Params, expected_rates};
 use gtp_alloc::grant::{Claim, Held, Share, grants, shares};
 use gtp_alloc::{Rate, Span, Time};
 
-use crate::limits::{GRANTS_OUTSTANDING, INTERVAL_MAX, INTERVAL_MIN, LEASE_MIN, RECOMPUTE_MIN};
+use crate::limits::{GRANTS_OUTSTANDING, INTERVAL_MAX, INTERVAL_MIN, RECOMPUTE_MIN, SILENCE_STOP};
 use crate::report::{FlowId, Grant, Law, Phase, Report};
 
 /// Which end of its sessions an agent is at.
@@ -170,7 +170,8 @@ impl Agent {
         for ((id, report), share) in reports.iter().zip(&shares) {
             let flow = self.flows.entry(*id).or_default();
             flow.offer = if report.phase == Phase::Closing { 0.0 } else { share.offer };
-            let lease = LEASE_MIN.max(self.interval * 4) + report.rtt;
+            // As long as a source that hears nothing may go on sending, and its packets travel.
+            let lease = SILENCE_STOP + report.rtt;
             flow.release(now, report.echoed, lease);
             let newest = flow.newest();
             let committed = flow.issued.iter().map(|g| g.rate).fold(newest, f64::max);

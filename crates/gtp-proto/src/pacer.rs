@@ -23,6 +23,8 @@ pub struct Pacer {
 
 /// Arrears are made good at this part of what is sent.
 const MAKE_GOOD: u64 = 20;
+/// A decrease to less than this part of the rate cancels them.
+const DECREASE: f64 = 0.99;
 
 impl Pacer {
     /// A pacer at rate zero.
@@ -40,6 +42,12 @@ impl Pacer {
     pub fn set_rate(&mut self, now: Time, rate: Rate) {
         if rate == self.rate {
             return;
+        }
+        if self.rate == Rate::ZERO {
+            self.next = self.next.max(now); // Nothing was late while nothing might be sent.
+        }
+        if rate.as_f64() < DECREASE * self.rate.as_f64() {
+            self.arrears = Bytes::ZERO; // They were owed at a rate that is not ours any more.
         }
         if self.next > now {
             let owed = self.next.since(now);

@@ -11,7 +11,7 @@ use core::ops::Range;
 use gtp_alloc::{Bytes, Rate, Span, Time};
 
 use crate::handshake::{Handshake, HelloOut, Outcome, Role};
-use crate::limits::{INTERVAL_MIN, LEASE_MIN, RECEIPTS_WAITING, SESSION_TIMEOUT, SILENCE_STOP};
+use crate::limits::{INTERVAL_MIN, RECEIPTS_WAITING, SESSION_TIMEOUT, SILENCE_STOP};
 use crate::meter::{Meter, RttMeter};
 use crate::ranges::RangeSet;
 use crate::receipt::{Arrivals, ReceiptBuilder};
@@ -289,7 +289,7 @@ impl SinkSession {
     pub fn is_finished(&self, now: Time) -> bool {
         self.closing_since.is_some_and(|since| {
             let echoed = self.grant.rate == Rate::ZERO && self.echo.accepted >= self.grant.number;
-            let lease = LEASE_MIN.max(self.grant.interval * 4) + self.rtt.smoothed() * 2;
+            let lease = SILENCE_STOP + self.rtt.smoothed() * 2;
             !self.close_due && (echoed || now.since(since) > lease)
         })
     }
