@@ -1,7 +1,7 @@
 //! The same for programs without async code: each call brings a runtime of its own.
 //!
-//! Nothing here does what the async calls do not; a runtime with one thread runs beside the caller's
-//! and ends with what it was made for.
+//! Nothing here does what the async calls do not; a runtime with one thread runs beside the
+//! caller's and ends with what it was made for.
 
 use std::net::SocketAddr;
 

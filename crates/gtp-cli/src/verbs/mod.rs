@@ -1,4 +1,7 @@
 //! One file for each verb.
+//!
+//! A verb gets its options and returns an exit code or a failure; here failures become words and
+//! codes, in one place.
 
 mod completions;
 mod emulate;
