@@ -6,6 +6,7 @@
 
 pub mod clock;
 pub mod entropy;
+pub mod nic;
 pub mod schedule;
 pub mod tun;
 pub mod udp;

@@ -33,12 +33,13 @@ pub struct HostBuilder {
 }
 
 impl Host {
-    /// A host whose capacity nobody knows: rates are found by measuring.
+    /// A host whose capacity is nine tenths of its network card's speed in each direction
+    /// (thesis, X.3.D), where the system knows it; else rates are found by measuring.
     pub fn builder() -> HostBuilder {
         HostBuilder {
             config: HostConfig {
-                capacity_out: Rate::UNLIMITED,
-                capacity_in: Rate::UNLIMITED,
+                capacity_out: engine::default_capacity(),
+                capacity_in: engine::default_capacity(),
                 interval: None,
                 memory: MEMORY,
             },

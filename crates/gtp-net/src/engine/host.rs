@@ -253,3 +253,10 @@ impl Drop for TransferHandle {
 
 /// Session ids that are not given out again at once: more than sessions that a host ever has open.
 const SESSION_IDS_REMEMBERED: usize = 4_096;
+
+/// What a host may use if nobody says: nine tenths of its network card's speed (thesis, X.3.D),
+/// or no limit where the system does not know that.
+pub fn default_capacity() -> Rate {
+    const SHARE: f64 = 0.9;
+    gtp_sys::nic::default_route_speed().map_or(Rate::UNLIMITED, |speed| speed.scale(SHARE))
+}

@@ -24,4 +24,4 @@ mod transfer;
 mod writer;
 
 pub use api::*;
-pub use host::{Host, SourceHandle, TransferHandle};
+pub use host::{Host, SourceHandle, TransferHandle, default_capacity};
