@@ -57,11 +57,7 @@ impl Bundle {
     }
 }
 
-fn entries_of(
-    part: usize,
-    name: &RelPath,
-    manifest: &Manifest,
-) -> Result<Vec<Row>, BundleError> {
+fn entries_of(part: usize, name: &RelPath, manifest: &Manifest) -> Result<Vec<Row>, BundleError> {
     let numbered = manifest.entries.iter().zip(0u32..);
     match manifest.root_kind {
         RootKind::File => {
