@@ -97,13 +97,11 @@ impl Frame {
                 number(v),
             );
         }
-        let _ = write!(
-            svg,
-            r#"<text class="title" x="{:.1}" y="{:.1}">{}</text>"#,
-            self.x,
-            self.y - 10.0,
-            escaped(title)
-        );
+        if !title.is_empty() {
+            let (x, y) = (self.x, self.y - 10.0);
+            let title = escaped(title);
+            let _ = write!(svg, r#"<text class="title" x="{x:.1}" y="{y:.1}">{title}</text>"#);
+        }
         svg
     }
 

@@ -76,6 +76,23 @@ impl Curves {
         values.reduce(|a, b| a + b)
     }
 
+    /// The parts of a session's line that are drawn above the others. The active sessions take
+    /// turns, so that lines that lie on one another look like a rope of all their colours.
+    pub fn strand(&self, session: usize) -> Vec<(f64, Option<f64>)> {
+        let mut strand = Vec::new();
+        let mut was_mine = false;
+        for (n, t) in self.t.iter().enumerate() {
+            let active: Vec<usize> =
+                (0..SESSIONS).filter(|&k| self.rates[k][n].is_some()).collect();
+            let turn = (n / STRAND) % active.len().max(1);
+            let mine = active.get(turn) == Some(&session);
+            // One point more, so that no gap is left to the next session's part.
+            strand.push((*t, self.rates[session][n].filter(|_| mine || was_mine)));
+            was_mine = mine;
+        }
+        strand
+    }
+
     /// Spans in which a session's limit stays the same: `(from, to, word)`.
     pub fn limits(&self, session: usize) -> Vec<(f64, f64, &'static str)> {
         let mut spans: Vec<(f64, f64, &'static str)> = Vec::new();
@@ -124,6 +141,9 @@ fn round(value: f64, places: i32) -> f64 {
 
 /// What can limit a session.
 pub const LIMITS: [&str; 5] = ["source", "sink", "demand", "path", "disk"];
+
+/// Values that a session's line stays above the others.
+const STRAND: usize = 4;
 
 /// Distance of values, in seconds.
 const DISTANCE: f64 = 0.05;

@@ -7,7 +7,7 @@
 use std::fmt::Write as _;
 
 use super::chart::{Frame, grid_step, number};
-use super::curves::Curves;
+use super::curves::{Curves, LIMITS};
 use crate::demo::analysis::{Phase, Report};
 use crate::demo::plan::{NAMES, SESSIONS};
 use crate::demo::record::Record;
@@ -36,10 +36,11 @@ pub fn steps(record: &Record, report: &Report) -> String {
     let end = record.asked.iter().map(|a| a.to).fold(begin + 1.0, f64::max);
     let time = (begin, end + 0.3);
     let curves = Curves::new(record, &report.flows, time);
-    let main = frame(34.0, 400.0, time, rate_top(&curves));
+    let main = frame(66.0, 400.0, time, rate_top(&curves));
     let limits = frame(main.bottom() + 62.0, ROW * SESSIONS as f64, time, 1.0);
     let queue = frame(limits.bottom() + 54.0, 92.0, time, queue_top(&curves));
-    let mut svg = main.value_axis(100.0, "Rate of each session at the sink, Mbit/s");
+    let mut svg = main.value_axis(100.0, "");
+    svg += &title(main.x, main.y - 44.0, "Rate of each session at the sink, Mbit/s");
     svg += &main.time_axis(begin, 3.0);
     svg += &events(report, &[main, limits, queue]);
     let phases = report.phases.iter();
@@ -49,7 +50,10 @@ pub fn steps(record: &Record, report: &Report) -> String {
         let points = curves.t.iter().copied().zip(curves.rates[k].iter().copied());
         svg += &path(&format!("rate s{k}"), &main.line(points));
     }
-    svg += &starts(report, &curves, main);
+    for k in 0..SESSIONS {
+        svg += &path(&format!("rate strand s{k}"), &main.line(curves.strand(k)));
+    }
+    svg += &starts(report, main);
     svg += &limit_rows(&curves, limits);
     svg += &queue_and_drops(&curves, queue);
     svg += &queue.time_axis(begin, 3.0);
@@ -139,12 +143,12 @@ fn events(report: &Report, frames: &[Frame; 3]) -> String {
 }
 
 /// A letter above the place where each session comes and goes.
-fn starts(report: &Report, curves: &Curves, main: Frame) -> String {
+fn starts(report: &Report, main: Frame) -> String {
     let mut svg = String::new();
     for (k, flow) in report.flows.iter().enumerate() {
         let Some(flow) = flow else { continue };
         for (t, sign) in [(flow.joined, "+"), (flow.left, "−")] {
-            let (x, y) = (main.px(t), main.y + 4.0 + 17.0 * k as f64 * crowded(curves));
+            let (x, y) = (main.px(t), main.y - 14.0);
             let _ = write!(
                 svg,
                 r#"<rect class="a{k}" x="{:.1}" y="{:.1}" width="26" height="16" rx="5"/><text class="tag" x="{x:.1}" y="{:.1}">{sign}{}</text>"#,
@@ -158,19 +162,18 @@ fn starts(report: &Report, curves: &Curves, main: Frame) -> String {
     svg
 }
 
-/// Labels are put one below the other when steps are so short that they would touch.
-fn crowded(curves: &Curves) -> f64 {
-    let span = curves.t.last().copied().unwrap_or(0.0) - curves.t.first().copied().unwrap_or(0.0);
-    if span < 4.0 { 1.0 } else { 0.0 }
-}
-
 /// A row for each session with what limits it.
 fn limit_rows(curves: &Curves, frame: Frame) -> String {
-    let mut svg = format!(
-        r#"<text class="title" x="{:.1}" y="{:.1}">What limits each session, in its own words</text>"#,
-        frame.x,
-        frame.y - 10.0
-    );
+    let mut svg = title(frame.x, frame.y - 10.0, "What limits each session, as the protocol says");
+    for (n, word) in LIMITS.iter().enumerate() {
+        let (x, y) = (frame.x + frame.w - 86.0 * (LIMITS.len() - n) as f64, frame.y - 10.0);
+        let _ = write!(
+            svg,
+            r#"<rect class="by-{word}" x="{x:.1}" y="{:.1}" width="16" height="12" rx="2"/><text class="tick" x="{:.1}" y="{y:.1}">{word}</text>"#,
+            y - 10.5,
+            x + 22.0
+        );
+    }
     for k in 0..SESSIONS {
         let y = frame.y + ROW * k as f64;
         let _ = write!(
@@ -221,6 +224,10 @@ fn queue_and_drops(curves: &Curves, frame: Frame) -> String {
         }
     }
     svg
+}
+
+fn title(x: f64, y: f64, text: &str) -> String {
+    format!(r#"<text class="title" x="{x:.1}" y="{y:.1}">{text}</text>"#)
 }
 
 fn path(class: &str, way: &str) -> String {

@@ -226,8 +226,8 @@ them max-min fairly, whoever they are and however far away.</p></div>
 const STEPS_TEXT: &str = "<p>Sessions start one after another and end one by one, each when its file is \
 complete. The broad grey steps are what each active session <b>should</b> have: the exact max-min \
 allocation, computed by an oracle that knows the whole network. The thin lines are what each \
-<b>had</b>. When the lines lie on the steps, all is well: five lines on one another, whether their \
-sources are 1 ms or 140 ms away. After each join and leave look how soon they are there again. The \
+<b>had</b>. When the lines lie on the steps, all is well: lines that lie on one another are drawn as a rope of \
+their colours, whether their sources are 1 ms or 140 ms away. After each join and leave look how soon they are there again. The \
 dashed line is the sum; it should stay at 630 whoever is there. Move the pointer over the figure, or \
 focus it and use the arrow keys, for values.</p>\n";
 
