@@ -101,7 +101,7 @@ impl Delay {
 struct Echo {
     accepted: u32,
     waiting: Option<(u32, Time)>,
-    newest_sent_at: u32,
+    newest_sent_at: Option<u32>,
     guard: Span,
 }
 
@@ -110,11 +110,11 @@ const GUARD_MOST: Span = Span::from_millis(200);
 
 impl Echo {
     fn heard(&mut self, now: Time, number: u32, sent_at: u32) {
-        let late = self.newest_sent_at.wrapping_sub(sent_at) as i32;
+        let late = self.newest_sent_at.map_or(0, |newest| newest.wrapping_sub(sent_at) as i32);
         if late > 0 {
             self.guard = self.guard.max(Span::from_micros(late as u64)).min(GUARD_MOST);
         } else {
-            self.newest_sent_at = sent_at;
+            self.newest_sent_at = Some(sent_at);
         }
         let newest = self.waiting.map_or(self.accepted, |(n, _)| n);
         if number > newest {
@@ -189,7 +189,7 @@ impl SinkSession {
             started: now,
             grant: Grant { number: 0, rate: Rate::ZERO, offer: Rate::ZERO, interval: INTERVAL_MIN },
             told_grant: 0,
-            echo: Echo { accepted: 0, waiting: None, newest_sent_at: 0, guard: GUARD_LEAST },
+            echo: Echo { accepted: 0, waiting: None, newest_sent_at: None, guard: GUARD_LEAST },
             rtt: RttMeter::default(),
             delay: Delay::default(),
             peer: None,
@@ -254,6 +254,13 @@ impl SinkSession {
         let control = Control::decode(header.kind, body)?.ok_or(Discard::Misdirected)?;
         self.arrivals.accept(header.pn)?;
         self.last_datagram = now;
+        let handled = self.handle_control(now, header.pn, control);
+        self.end_full_receipt(); // Whatever it was, its number may have left a gap.
+        self.relay_handshake();
+        handled.map(|()| Received::Control)
+    }
+
+    fn handle_control(&mut self, now: Time, pn: u64, control: Control) -> Result<(), Discard> {
         match control {
             Control::Hello(hello) => self.handshake.handle_hello(hello),
             Control::HelloAck(hello) => {
@@ -261,13 +268,11 @@ impl SinkSession {
                 self.rtt.add(now, rtt);
                 self.handshake.handle_ack(now, hello, rtt);
             }
-            Control::Status(status) => self.handle_status(now, header.pn, status)?,
+            Control::Status(status) => self.handle_status(now, pn, status)?,
             Control::Close => self.events.push(Event::PeerClosed),
             Control::Feedback(_) | Control::Request(_) => return Err(Discard::Misdirected),
         }
-        self.end_full_receipt();
-        self.relay_handshake();
-        Ok(Received::Control)
+        Ok(())
     }
 
     /// This host's agent has decided.

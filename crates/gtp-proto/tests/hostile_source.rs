@@ -189,3 +189,29 @@ fn datagrams_of_a_sink_are_misdirected_at_a_sink() {
     assert_eq!(victim.say(Control::Request(request)), Err(Discard::Misdirected));
     assert!(!victim.violated());
 }
+
+#[test]
+fn gaps_left_by_misdirected_datagrams_never_overfill_a_receipt() {
+    let mut victim = Victim::new(100);
+    let request = gtp_proto::wire::Request { number: 1, unit_payload: 1, wanted: Wanted::Drop };
+    for _ in 0..1_000 {
+        victim.pn += 1;
+        let said = victim.say(Control::Request(request.clone()));
+        assert_eq!(said, Err(Discard::Misdirected));
+    }
+    victim.pn += 1;
+    victim.status(STATUS).unwrap();
+    // Every datagram that leaves is decoded here: one too long would not be.
+    assert!(victim.transmit().len() >= 1_000 / 128);
+}
+
+#[test]
+fn an_echo_counts_after_the_guard_time_wherever_the_source_clock_stands() {
+    for sent_at in [0, 1, 1 << 31, 3_000_000_000, u32::MAX] {
+        let mut victim = Victim::new(100);
+        victim.status(Status { grant: 1, sent_at, ..STATUS }).unwrap();
+        assert_eq!(victim.sink.report(victim.now).echoed, 0);
+        victim.now += Span::from_millis(2);
+        assert_eq!(victim.sink.report(victim.now).echoed, 1, "{sent_at}");
+    }
+}
