@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use gtp_alloc::{Span, Time};
 
-use crate::limits::{HANDSHAKE_TIMEOUT, HELLOS_ANSWERED};
+use crate::limits::{HANDSHAKE_TIMEOUT, HELLOS_ANSWERED, UNIT_JUMBO};
 use crate::wire::Hello;
 
 /// Which end of the control channel a session is on.
@@ -56,6 +56,7 @@ pub(crate) enum Outcome {
 #[derive(Debug)]
 pub(crate) struct Handshake {
     candidates: Vec<u16>,
+    longest: u16,
     state: State,
     deadline: Time,
     answers: Vec<Hello>,
@@ -73,6 +74,7 @@ impl Handshake {
             Role::Responder => (Vec::new(), State::Waiting),
         };
         Handshake {
+            longest: candidates.iter().copied().max().unwrap_or(0),
             candidates,
             state,
             deadline: now + HANDSHAKE_TIMEOUT,
@@ -86,9 +88,16 @@ impl Handshake {
         matches!(self.state, State::Open)
     }
 
+    /// The longest unit payload that either end has probed the path with: no longer one can be
+    /// known to pass.
+    pub fn longest(&self) -> u16 {
+        self.longest
+    }
+
     /// A hello arrived: answer it. A second one of the same round is answered too.
     pub fn handle_hello(&mut self, hello: Hello) {
         const ANSWERS_HELD: usize = 8;
+        self.longest = self.longest.max(hello.unit_payload.min(UNIT_JUMBO));
         if matches!(self.state, State::Waiting) {
             self.state = State::Open;
             self.outcome = Some(Outcome::Open { unit_payload: hello.unit_payload });

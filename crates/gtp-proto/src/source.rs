@@ -349,6 +349,9 @@ impl SourceSession {
 
     fn handle_request(&mut self, request: Request) -> Result<(), Discard> {
         match self.unit_payload {
+            None if request.unit_payload > self.handshake.longest() => {
+                return Err(self.violation("units longer than the path was opened for"));
+            }
             None => {
                 self.unit_payload = Some(request.unit_payload);
                 self.events.push(Event::UnitPayload(request.unit_payload));

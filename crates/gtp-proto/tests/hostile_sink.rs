@@ -271,3 +271,29 @@ fn a_flood_of_hellos_is_answered_with_no_more_bytes_than_it_brings() {
     }
     assert_eq!(answers, gtp_proto::limits::HELLOS_ANSWERED as usize);
 }
+
+#[test]
+fn units_longer_than_the_path_was_opened_for_end_the_session() {
+    let link = Link { peer_session: 1, ip_overhead: 28 };
+    let (law, role) = (Law::Grant, Role::Responder);
+    for (probed, asked, passes) in [
+        (1_400, 1_400, true),
+        (1_400, 1_180, true),
+        (1_180, 1_400, false),
+        (u16::MAX, 9_000, false),
+    ] {
+        let config = SourceConfig {
+            role: role.clone(),
+            link,
+            law,
+            weight: 1.0,
+            max_rate: Rate::UNLIMITED,
+            proof_key: [5; 16],
+        };
+        let mut attack = Attack::new(Lie::Nothing, 0);
+        (attack.source, attack.pn) = (SourceSession::new(START, config), 0);
+        attack.say(Control::Hello(Hello { sent_at: 0, unit_payload: probed })).unwrap();
+        let answer = attack.ask(1, asked, Wanted::Drop);
+        assert_eq!(answer.is_ok(), passes, "{probed} {asked}: {answer:?}");
+    }
+}
