@@ -1,0 +1,140 @@
+//! `gtp get` killed at random moments and begun again: what it costs, and that nothing is lost.
+//!
+//! The server's word is what counts: IP bytes of data packets that it sent in all sessions, less
+//! those that the file takes when it is sent once. GTP_LONG=1 asks for 50 kills instead of six;
+//! GTP_SEED=… repeats a run's moments.
+
+mod common;
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, SystemTime};
+
+use common::{World, bytes, events};
+use serde_json::Value;
+
+/// What the server may send, in bits per second, and as the option says it.
+const RATE: (u64, &str) = (80_000_000, "80Mbit");
+
+/// Content of a block, and the same on the wire: with its hash, in units of 1,400 bytes, each
+/// with 49 bytes of protocol and 28 of UDP and IPv4.
+const BLOCK: u64 = 262_144;
+const BLOCK_ON_WIRE: u64 = (BLOCK + 32) + (BLOCK + 32).div_ceil(1_400) * 77;
+
+/// A latest moment for a kill, counted from the start of the command.
+const LATEST_MS: u64 = 900;
+
+/// What may be fetched twice for one kill: a block, and what comes in 50 ms.
+const TWICE_PER_KILL: u64 = BLOCK + RATE.0 / 8 / 20;
+
+/// A server whose sessions' ends are heard.
+struct Counting {
+    child: Child,
+    url: String,
+    ends: Receiver<u64>,
+}
+
+impl Counting {
+    fn start(world: &World) -> Counting {
+        let args = ["serve", "export", "--listen", "127.0.0.1:0", "--public", "--json"];
+        let mut command = world.gtp("server", &args);
+        command.args(["--max-rate", RATE.1]).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let first: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+        let url = format!("gtp://{}/a", first["addr"].as_str().unwrap());
+        let (tell, ends) = channel();
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                let event: Value = serde_json::from_str(&line).unwrap();
+                if event["event"] == "session_end"
+                    && tell.send(event["wire_bytes"].as_u64().unwrap()).is_err()
+                {
+                    return;
+                }
+            }
+        });
+        Counting { child, url, ends }
+    }
+
+    /// IP bytes of the session that ends next.
+    fn session_end(&self) -> u64 {
+        self.ends.recv_timeout(Duration::from_secs(30)).expect("the session ends")
+    }
+}
+
+impl Drop for Counting {
+    fn drop(&mut self) {
+        // A failed test leaves nothing behind; the child may be gone already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Numbers that look random, from a seed (SplitMix64).
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut x = self.0;
+        x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (x ^ (x >> 31)) % bound
+    }
+}
+
+fn seed() -> u64 {
+    let now = || SystemTime::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
+    std::env::var("GTP_SEED").map_or_else(|_| now(), |text| text.parse().unwrap())
+}
+
+#[test]
+fn a_get_that_is_killed_again_and_again_fetches_little_twice_and_ends_with_the_same_bytes() {
+    let kills = if std::env::var("GTP_LONG").as_deref() == Ok("1") { 50 } else { 6 };
+    let seed = seed();
+    println!("GTP_SEED={seed}, {kills} kills");
+    let mut dice = Dice(seed);
+    let world = World::new();
+    let blocks = kills * 32;
+    let content = bytes((blocks * BLOCK) as usize, seed);
+    std::fs::write(world.path("export/a"), &content).unwrap();
+    let server = Counting::start(&world);
+    let args = ["get", &server.url, "out", "--accept-new", "--json"];
+    // The first meeting writes known hosts, which is no part of this.
+    world.expect(0, &["ls", &server.url, "--accept-new"]);
+    server.session_end();
+    let (mut on_wire, mut met) = (Vec::new(), 0);
+    for _ in 0..kills {
+        let moment = Duration::from_millis(dice.below(LATEST_MS));
+        let mut get = world.gtp("client", &args);
+        let mut get = get.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let ended = server.ends.recv_timeout(moment);
+        assert!(ended.is_err(), "it ended by itself within {moment:?}: GTP_SEED={seed}");
+        get.kill().unwrap();
+        get.wait().unwrap();
+        // Very early there was no session yet.
+        if let Ok(bytes) = server.ends.recv_timeout(Duration::from_millis(500)) {
+            on_wire.push(bytes);
+            met += u64::from(bytes > 0);
+        }
+    }
+    let output = world.expect(0, &args);
+    on_wire.push(server.session_end());
+    assert!(std::fs::read(world.path("out")).unwrap() == content, "GTP_SEED={seed}");
+    let done = events(&output).pop().unwrap();
+    assert_eq!(done["blake3"], blake3::hash(&content).to_hex().as_str());
+    let sent: u64 = on_wire.iter().sum();
+    let twice = sent.saturating_sub(blocks * BLOCK_ON_WIRE) * BLOCK / BLOCK_ON_WIRE;
+    println!(
+        "{kills} kills, {met} of them in the midst of data; {} bytes sent for {} of content; \
+         {twice} bytes of content twice, {} a kill of at most {TWICE_PER_KILL}; resumed {}",
+        sent,
+        content.len(),
+        twice / met.max(1),
+        done["resumed_bytes"],
+    );
+    assert!(met > 0, "no kill met data: GTP_SEED={seed}");
+    assert!(twice <= met * TWICE_PER_KILL, "GTP_SEED={seed}: {twice} bytes came twice");
+}
