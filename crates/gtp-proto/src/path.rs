@@ -92,6 +92,9 @@ const FOLLOWS: f64 = 0.96;
 const POLICED: f64 = 0.6;
 /// How fast the usual loss is learnt from samples without a queue.
 const LEARN: f64 = 0.1;
+/// So many samples in a row convince: a host that stands still for some tens of milliseconds looks
+/// like a full path for that long.
+const CONVINCED: u32 = 3;
 /// While a queue drains, send this part of what arrived.
 const DRAIN: f64 = 0.75;
 /// Then start again from this part.
@@ -235,11 +238,11 @@ impl PathBound {
         }
     }
 
-    /// Without a bound: two samples in a row that do not follow make one.
+    /// Without a bound: several samples in a row that do not follow make one.
     fn watch(&mut self, now: Time, v: Verdict, given: &Conditions) {
         let overloaded = (v.queued && v.follows < FOLLOWS) || v.follows < POLICED;
         self.suspicion = if overloaded { self.suspicion + 1 } else { 0 };
-        if self.suspicion >= 2 {
+        if self.suspicion >= CONVINCED {
             self.suspicion = 0;
             self.drain(now, v, given);
         }
