@@ -74,11 +74,30 @@ pub struct Conditions {
     pub processors: usize,
     /// Processes that wanted one, as a mean over the minute before the start.
     pub load_before: f64,
+    /// The share of their time in which the processors had nothing to do while sessions ran; none
+    /// where nobody counts.
+    pub idle: Option<f64>,
     /// How late the emulator sent half of the packets at most, in seconds.
     pub late_p50: f64,
     /// The same for all but one in a hundred.
     pub late_p99: f64,
 }
+
+impl Conditions {
+    /// What to tell people if the machine, and not the network, may have set the rates.
+    pub fn warning(&self) -> Option<String> {
+        let idle = self.idle.filter(|&idle| idle < IDLE_ENOUGH)?;
+        Some(format!(
+            "The processors were idle for only {:.0} % of the time: sessions, servers, emulator \
+             and other work waited for each other, and rates below a share may be this machine's \
+             doing.",
+            idle * 100.0
+        ))
+    }
+}
+
+/// Below this share of idle time something always waits for a processor.
+const IDLE_ENOUGH: f64 = 0.1;
 
 /// The whole run.
 #[derive(Clone, Debug, Default, Serialize)]

@@ -53,6 +53,7 @@ pub async fn play(
         board: Board::default(),
         record: Record { step: plan.step.as_secs_f64(), ..Record::default() },
     };
+    let before = processor_time();
     stage.steps().await?;
     stage.verify_steps().await?;
     stage.gather().await?;
@@ -60,6 +61,7 @@ pub async fn play(
     let conditions = &mut stage.record.conditions;
     conditions.processors = std::thread::available_parallelism().map_or(0, usize::from);
     conditions.load_before = load_before;
+    conditions.idle = idle_between(before, processor_time());
     conditions.late_p50 = late_p50;
     conditions.late_p99 = late_p99;
     Ok(stage.record)
@@ -152,8 +154,8 @@ impl Stage<'_> {
     /// Reads the sessions' files again, while nothing else runs.
     async fn verify_steps(&mut self) -> Result<(), Failure> {
         self.screen.part("reading the five files again from disk");
-        for session in 0..SESSIONS {
-            let path = self.workspace.arrived(NAMES[session]);
+        for (session, name) in NAMES.iter().enumerate() {
+            let path = self.workspace.arrived(name);
             let good = verified(path, self.hashes.sessions[session]).await?;
             self.record.arrivals[session].verified = good;
         }
@@ -323,6 +325,21 @@ fn broken(error: impl std::fmt::Display) -> Failure {
 fn load_average() -> f64 {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split(' ').next().and_then(|first| first.parse().ok()).unwrap_or(0.0)
+}
+
+/// Idle time and all time of all processors since the machine started, in the kernel's ticks.
+fn processor_time() -> Option<(f64, f64)> {
+    let text = std::fs::read_to_string("/proc/stat").ok()?;
+    let fields = text.lines().next()?.split_whitespace().skip(1);
+    let ticks: Vec<f64> = fields.map_while(|field| field.parse().ok()).collect();
+    // The fourth is idle time, the fifth waits for a disk, which keeps no processor.
+    Some((ticks.get(3)? + ticks.get(4)?, ticks.iter().sum()))
+}
+
+fn idle_between(before: Option<(f64, f64)>, after: Option<(f64, f64)>) -> Option<f64> {
+    let (before, after) = (before?, after?);
+    let all = after.1 - before.1;
+    (all > 0.0).then(|| ((after.0 - before.0) / all).clamp(0.0, 1.0))
 }
 
 /// Time between two samples.

@@ -51,6 +51,7 @@ pub fn record(lag: f64) -> Record {
         conditions: Conditions {
             processors: 2,
             load_before: 0.4,
+            idle: Some(0.3),
             late_p50: 90e-6,
             late_p99: 1.3e-3,
         },

@@ -34,6 +34,10 @@ pub fn render(record: &Record, report: &Report) -> String {
     }
     text += &files(record);
     text += &totals(&Summary::of(record, report));
+    if let Some(warning) = record.conditions.warning() {
+        text += &warning;
+        text.push('\n');
+    }
     text
 }
 
@@ -137,6 +141,8 @@ mod tests {
         record.arrivals[1].verified = false;
         let text = render(&record, &analyse(&record));
         assert!(text.contains("never") && text.contains('!') && text.contains("NO"), "{text}");
+        record.conditions.idle = Some(0.01);
+        assert!(render(&record, &analyse(&record)).contains("idle for only 1 %"));
         let nothing = Record::default();
         assert!(render(&nothing, &analyse(&nothing)).contains("0 of 6 files verified"));
     }

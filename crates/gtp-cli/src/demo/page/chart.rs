@@ -42,12 +42,9 @@ impl Frame {
     pub fn line(&self, points: impl IntoIterator<Item = (f64, Option<f64>)>) -> String {
         let (mut path, mut down) = (String::new(), false);
         for (t, v) in points {
-            match v {
-                Some(v) => {
-                    let verb = if down { 'L' } else { 'M' };
-                    put(&mut path, verb, self.px(t), self.py(v));
-                }
-                None => {}
+            if let Some(v) = v {
+                let verb = if down { 'L' } else { 'M' };
+                put(&mut path, verb, self.px(t), self.py(v));
             }
             down = v.is_some();
         }

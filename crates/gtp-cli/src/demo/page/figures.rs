@@ -174,16 +174,15 @@ fn limit_rows(curves: &Curves, frame: Frame) -> String {
             x + 22.0
         );
     }
-    for k in 0..SESSIONS {
+    for (k, name) in NAMES.iter().enumerate() {
         let y = frame.y + ROW * k as f64;
         let _ = write!(
             svg,
-            r#"<rect class="a{k}" x="{:.1}" y="{:.1}" width="22" height="16" rx="5"/><text class="tag" x="{:.1}" y="{:.1}">{}</text>"#,
+            r#"<rect class="a{k}" x="{:.1}" y="{:.1}" width="22" height="16" rx="5"/><text class="tag" x="{:.1}" y="{:.1}">{name}</text>"#,
             frame.x - 32.0,
             y + 2.0,
             frame.x - 21.0,
-            y + 14.5,
-            NAMES[k]
+            y + 14.5
         );
         for (from, to, word) in curves.limits(k) {
             let (x, w) = (frame.px(from), (frame.px(to) - frame.px(from)).max(1.0));

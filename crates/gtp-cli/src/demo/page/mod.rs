@@ -27,6 +27,9 @@ pub fn render(record: &Record, report: &Report) -> String {
     html += "</style>\n</head>\n<body>\n";
     html += HEADER;
     html += &tiles(&summary);
+    if let Some(warning) = record.conditions.warning() {
+        let _ = writeln!(html, r#"<p class="warning">{}</p>"#, escaped(&warning));
+    }
     html += "<h2>Five sessions come and go</h2>\n";
     html += STEPS_TEXT;
     html += &legend();
@@ -75,11 +78,10 @@ fn tiles(summary: &Summary) -> String {
 
 fn legend() -> String {
     let mut html = String::from("<ul class=\"legend\">");
-    for k in 0..SESSIONS {
+    for (k, (name, rtt)) in NAMES.iter().zip(RTT_MS).enumerate() {
         let _ = write!(
             html,
-            r#"<li><svg viewBox="0 0 26 12" aria-hidden="true"><path class="rate s{k}" style="stroke-width:3" d="M0 6H26"/></svg>{}, {} ms away</li>"#,
-            NAMES[k], RTT_MS[k]
+            r#"<li><svg viewBox="0 0 26 12" aria-hidden="true"><path class="rate s{k}" style="stroke-width:3" d="M0 6H26"/></svg>{name}, {rtt} ms away</li>"#
         );
     }
     for (class, text) in [("step", "max-min share of each"), ("sum", "sum of all")] {
@@ -113,8 +115,8 @@ fn phase_table(report: &Report) -> String {
     let mut html = String::from(
         "<div class=\"scroll\"><table><thead><tr><th>Event</th><th>at</th><th>share</th>",
     );
-    for k in 0..SESSIONS {
-        let _ = write!(html, r#"<th><i class="swatch b{k}"></i>{}</th>"#, NAMES[k]);
+    for (k, name) in NAMES.iter().enumerate() {
+        let _ = write!(html, r#"<th><i class="swatch b{k}"></i>{name}</th>"#);
     }
     html += "<th>sum</th><th>of sink</th><th>Jain</th><th>worst second</th><th>settled after</th>\
              <th>held</th><th>queue loss</th></tr></thead><tbody>";
@@ -195,14 +197,11 @@ fn file_row(name: &str, arrival: &Arrival) -> String {
 
 fn method(record: &Record) -> String {
     let c = &record.conditions;
-    let busy = if c.load_before > 0.5 * c.processors as f64 {
-        " Other work was going on, so expect noise that is not the protocol's."
-    } else {
-        ""
-    };
+    let idle = c.idle.map_or("an unknown part".into(), |idle| format!("{:.0} %", idle * 100.0));
     format!(
         "{METHOD}<p>This run: steps of {} s; {} processors, on which the five servers, the sink \
-         and the emulator all ran; in the minute before, {:.1} processes on average wanted one.{busy} \
+         and the emulator all ran; in the minute before, {:.1} processes on average wanted one, and they \
+         were idle for {idle} of the run. \
          The emulator sent half of all packets at most {:.2} ms late and all but one in a hundred \
          at most {:.2} ms late.</p>\n",
         record.step,
