@@ -72,8 +72,15 @@ impl World {
         if !args.contains(&"--listen") {
             command.args(["--listen", "127.0.0.1:0"]);
         }
-        let mut child =
-            command.args(args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        command.args(args);
+        Serving::start(command)
+    }
+}
+
+impl Serving {
+    /// Starts a server with `--json` and waits until it listens.
+    pub fn start(mut command: Command) -> Serving {
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut first = String::new();
         let mut out = BufReader::new(child.stdout.take().unwrap());
         out.read_line(&mut first).unwrap();
@@ -85,9 +92,7 @@ impl World {
         let fingerprint = first["fingerprint"].as_str().unwrap().to_owned();
         Serving { child, port, fingerprint }
     }
-}
 
-impl Serving {
     pub fn url(&self, path: &str) -> String {
         format!("gtp://127.0.0.1:{}/{path}", self.port)
     }

@@ -1,0 +1,287 @@
+//! Sources that change, disks that fail, links that lie in the way, senders that die: the message,
+//! the exit code, and what is left. Some of these need root for a small file system or another
+//! user; without it they say that they were skipped, or fail where GTP_REQUIRE_ROOT=1 is set.
+
+mod common;
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use common::{Serving, World, bytes, events, size_of, wait_for};
+
+/// Whether this is root. Where root is required, to be somebody else is a failure.
+fn require_root() -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        assert!(std::env::var("GTP_REQUIRE_ROOT").as_deref() != Ok("1"), "this test needs root");
+        eprintln!("skipped: needs root");
+    }
+    root
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// Fetches a slow 12 MB file, does something to the source in the midst, and returns the end.
+fn disturbed(world: &World, disturb: impl FnOnce(&Path)) -> (Serving, Output) {
+    world.export("a", 12_000_000);
+    let server = world.serve("server", &["--public", "--max-rate", "40Mbit"]);
+    let url = server.url("a");
+    let args = ["get", &url, "out", "--accept-new"];
+    let get = world.gtp("client", &args).stderr(Stdio::piped()).spawn().unwrap();
+    wait_for("data", || size_of(&world.path("out.gtp-journal")) > 400);
+    disturb(&world.path("export/a"));
+    (server, get.wait_with_output().unwrap())
+}
+
+#[test]
+fn a_source_that_shrinks_or_grows_while_it_is_sent_is_code_5_and_comes_whole_the_next_time() {
+    for size in [5_000_000, 12_000_000 + 5] {
+        let world = World::new();
+        let new = bytes(size, 77);
+        let (server, output) = disturbed(&world, |source| fs::write(source, &new).unwrap());
+        assert_eq!(output.status.code(), Some(5), "{}", said(&output));
+        assert!(said(&output).contains("changed"), "{}", said(&output));
+        assert!(!world.path("out").exists());
+        world.expect(0, &["get", &server.url("a"), "out"]);
+        assert!(fs::read(world.path("out")).unwrap() == new);
+    }
+}
+
+#[test]
+fn a_source_rewritten_with_the_same_size_never_arrives_as_a_mixture() {
+    let world = World::new();
+    let new = bytes(12_000_000, 78);
+    let (server, output) = disturbed(&world, |source| fs::write(source, &new).unwrap());
+    let code = output.status.code();
+    assert!([Some(5), Some(6)].contains(&code), "{code:?}: {}", said(&output));
+    assert!(!said(&output).is_empty() && !world.path("out").exists());
+    world.expect(0, &["get", &server.url("a"), "out"]);
+    assert!(fs::read(world.path("out")).unwrap() == new);
+}
+
+#[test]
+fn a_source_removed_while_it_is_sent_ends_in_words() {
+    let world = World::new();
+    let (_server, output) = disturbed(&world, |source| fs::remove_file(source).unwrap());
+    // What is open can be read to its end; what is not found any more is missing.
+    let code = output.status.code();
+    assert!([Some(0), Some(3), Some(5)].contains(&code), "{code:?}: {}", said(&output));
+    assert_eq!(world.path("out").exists(), code == Some(0));
+    assert!(code == Some(0) || said(&output).contains("/a"), "{}", said(&output));
+}
+
+/// A small file system, gone when dropped.
+struct Disk(PathBuf);
+
+impl Disk {
+    fn mount(at: PathBuf, options: &str) -> Disk {
+        fs::create_dir(&at).unwrap();
+        let disk = Disk(at);
+        disk.run(&["-t", "tmpfs", "-o", options, "tmpfs"]);
+        disk
+    }
+
+    fn run(&self, args: &[&str]) {
+        let mount = Command::new("mount").args(args).arg(&self.0).status().unwrap();
+        assert!(mount.success(), "mount {args:?}");
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        if !Command::new("umount").arg(&self.0).status().is_ok_and(|s| s.success()) {
+            eprintln!("{} stays mounted", self.0.display());
+        }
+    }
+}
+
+#[test]
+fn a_full_disk_is_code_4_and_what_came_is_kept_until_there_is_room() {
+    if !require_root() {
+        return;
+    }
+    let world = World::new();
+    for n in 0..6 {
+        world.export(&format!("tree/{n}"), 2_000_000);
+    }
+    let server = world.serve("server", &["--public"]);
+    let disk = Disk::mount(world.path("disk"), "size=5m");
+    let url = server.url("tree");
+    let output = world.expect(4, &["get", &url, "disk/out", "--accept-new"]);
+    assert!(said(&output).to_lowercase().contains("space"), "{}", said(&output));
+    disk.run(&["-o", "remount,size=50m"]);
+    let again = world.expect(0, &["get", &url, "disk/out", "--json"]);
+    for n in 0..6 {
+        let read = |root: &str| fs::read(world.path(root).join(n.to_string())).unwrap();
+        assert!(read("disk/out") == read("export/tree"), "{n}");
+    }
+    println!("resumed {}", events(&again).pop().unwrap()["resumed_bytes"]);
+}
+
+#[test]
+fn a_read_only_disk_is_code_4() {
+    if !require_root() {
+        return;
+    }
+    let world = World::new();
+    world.export("a", 10);
+    let server = world.serve("server", &["--public"]);
+    let _disk = Disk::mount(world.path("disk"), "size=1m,ro");
+    let output = world.expect(4, &["get", &server.url("a"), "disk/a", "--accept-new"]);
+    assert!(said(&output).to_lowercase().contains("read-only"), "{}", said(&output));
+}
+
+/// A user without rights, and a place for its configuration.
+const NOBODY: u32 = 65_534;
+
+fn home_of_nobody(world: &World) {
+    fs::set_permissions(world.path(""), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::create_dir(world.path("nobody")).unwrap();
+    chown(world.path("nobody"), Some(NOBODY), Some(NOBODY)).unwrap();
+}
+
+/// A copy of the command where nobody may run it.
+fn as_nobody(world: &World, args: &[&str]) -> Command {
+    let own = world.gtp("nobody", args);
+    let copy = world.path("gtp");
+    if !copy.exists() {
+        fs::copy(own.get_program(), &copy).unwrap();
+    }
+    let mut command = Command::new(copy);
+    command.env_clear().env("GTP_CONFIG_DIR", world.path("nobody")).current_dir(world.path(""));
+    command.args(args).stdin(Stdio::null()).uid(NOBODY).gid(NOBODY);
+    command
+}
+
+#[test]
+fn a_directory_that_may_not_be_written_is_code_4() {
+    if !require_root() {
+        return;
+    }
+    let world = World::new();
+    world.export("a", 10);
+    home_of_nobody(&world);
+    fs::create_dir(world.path("forbidden")).unwrap();
+    let server = world.serve("server", &["--public"]);
+    let args = ["get", &server.url("a"), "forbidden/a", "--accept-new"];
+    let output = as_nobody(&world, &args).output().unwrap();
+    assert_eq!(output.status.code(), Some(4), "{}", said(&output));
+    assert!(said(&output).contains("forbidden"), "{}", said(&output));
+    assert_eq!(fs::read_dir(world.path("forbidden")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_source_that_may_not_be_read_is_code_4_alone_and_code_12_within_a_tree() {
+    if !require_root() {
+        return;
+    }
+    let world = World::new();
+    world.export("tree/open", 10);
+    world.export("tree/closed", 10);
+    let closed = world.path("export/tree/closed");
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o600)).unwrap();
+    home_of_nobody(&world);
+    let args = ["serve", "export", "--public", "--json", "--listen", "127.0.0.1:0"];
+    let server = Serving::start(as_nobody(&world, &args));
+    let output = world.expect(4, &["get", &server.url("tree/closed"), "x", "--accept-new"]);
+    assert!(said(&output).contains("closed"), "{}", said(&output));
+    let output = world.expect(12, &["get", &server.url("tree"), "out"]);
+    assert!(said(&output).contains("closed"), "{}", said(&output));
+    assert_eq!(size_of(&world.path("out/open")), 10);
+    assert!(!world.path("out/closed").exists() && !world.path("x").exists());
+}
+
+#[test]
+fn links_planted_in_a_destination_lead_nowhere() {
+    let world = World::new();
+    world.export("tree/sub/x", 700_000);
+    world.export("tree/y", 10);
+    let server = world.serve("server", &["--public"]);
+    let url = server.url("tree");
+    for planted in ["sub", "y", "y.gtp-part", ".gtp-journal"] {
+        let out = format!("out-{planted}");
+        fs::create_dir(world.path(&out)).unwrap();
+        fs::create_dir(world.path(&format!("outside-{planted}"))).unwrap();
+        let target = world.path(&format!("outside-{planted}")).join("target");
+        symlink(
+            if planted == "sub" { target.parent().unwrap() } else { &target },
+            world.path(&out).join(planted),
+        )
+        .unwrap();
+        let output = world.run("client", &["get", &url, &out, "--accept-new"]);
+        let code = output.status.code();
+        assert!([Some(0), Some(4)].contains(&code), "{planted}: {code:?} {}", said(&output));
+        let outside = fs::read_dir(target.parent().unwrap()).unwrap().count();
+        assert_eq!(outside, 0, "{planted} led outside");
+    }
+    let output = world.expect(4, &["get", &url, "out-sub"]);
+    assert!(said(&output).contains("sub"), "{}", said(&output));
+}
+
+#[test]
+fn names_that_cannot_travel_are_named_and_the_rest_arrives() {
+    let world = World::new();
+    world.export("tree/good", 10);
+    let bad: [&[u8]; 3] = [b"new\nline", b"esc\x1b[2J", b"latin\xe9"];
+    for name in bad {
+        let name = std::ffi::OsStr::from_bytes(name);
+        fs::write(world.path("export/tree").join(name), b"x").unwrap();
+    }
+    let server = world.serve("server", &["--public"]);
+    let output = world.expect(12, &["get", &server.url("tree"), "out", "--accept-new"]);
+    assert!(!output.stderr.contains(&0x1b), "{}", said(&output));
+    assert!(said(&output).contains("line"), "{}", said(&output));
+    assert_eq!(fs::read_dir(world.path("out")).unwrap().count(), 1);
+    assert_eq!(size_of(&world.path("out/good")), 10);
+}
+
+/// A writable server for this world's client.
+fn writable(world: &World, more: &[&str]) -> Serving {
+    let id = world.expect(0, &["id"]);
+    fs::create_dir_all(world.path("server")).unwrap();
+    fs::write(world.path("server/authorized_keys"), &id.stdout).unwrap();
+    world.serve("server", &[&["--writable", "--max-rate", "80Mbit"], more].concat())
+}
+
+#[test]
+fn a_put_that_is_killed_goes_on_where_it_was() {
+    let world = World::new();
+    let content = world.export("../mine", 20_000_000);
+    let server = writable(&world, &[]);
+    let url = server.url("new");
+    let args = ["put", "mine", &url, "--accept-new", "--json"];
+    let journal = world.path("export/new.gtp-journal");
+    for kill in 1..3 {
+        let mut put = world.gtp("client", &args).stdout(Stdio::null()).spawn().unwrap();
+        wait_for("blocks", || size_of(&journal) > kill * 49 * 15);
+        put.kill().unwrap();
+        put.wait().unwrap();
+        assert!(!world.path("export/new").exists());
+    }
+    wait_for("the last attempt", || world.run("client", &args).status.success());
+    assert!(fs::read(world.path("export/new")).unwrap() == content);
+    assert!(!journal.exists());
+}
+
+#[test]
+fn a_put_meets_a_server_that_is_restarted_again() {
+    let world = World::new();
+    let content = world.export("../mine", 20_000_000);
+    let mut server = writable(&world, &[]);
+    let url = server.url("new");
+    let args = ["put", "mine", &url, "--accept-new", "--json"];
+    let put = world.gtp("client", &args).stdout(Stdio::piped()).spawn().unwrap();
+    wait_for("blocks", || size_of(&world.path("export/new.gtp-journal")) > 49 * 15);
+    server.kill();
+    let listen = format!("127.0.0.1:{}", server.port);
+    let _server = writable(&world, &["--listen", &listen]);
+    let output = put.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert!(fs::read(world.path("export/new")).unwrap() == content);
+}
