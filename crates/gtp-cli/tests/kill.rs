@@ -11,7 +11,7 @@ use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, SystemTime};
 
-use common::{World, bytes, events};
+use common::{World, bytes, events, size_of, wait_for};
 use serde_json::Value;
 
 /// What the server may send, in bits per second, and as the option says it.
@@ -138,3 +138,29 @@ fn a_get_that_is_killed_again_and_again_fetches_little_twice_and_ends_with_the_s
     assert!(met > 0, "no kill met data: GTP_SEED={seed}");
     assert!(twice <= met * TWICE_PER_KILL, "GTP_SEED={seed}: {twice} bytes came twice");
 }
+
+#[test]
+fn to_a_sink_that_falls_silent_nothing_is_sent_after_a_second() {
+    let world = World::new();
+    world.export("a", 100_000_000);
+    let server = Counting::start(&world);
+    let args = ["get", &server.url, "out", "--accept-new"];
+    let mut get = world.gtp("client", &args).stderr(Stdio::null()).spawn().unwrap();
+    let journal = world.path("out.gtp-journal");
+    wait_for("ten blocks", || size_of(&journal) > 10 * RECORD);
+    let pid = rustix::process::Pid::from_child(&get);
+    rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
+    let received = size_of(&journal) / RECORD * BLOCK_ON_WIRE;
+    let silence = Duration::from_secs(4);
+    assert!(server.ends.recv_timeout(silence).is_err(), "the session is not over yet");
+    get.kill().unwrap();
+    get.wait().unwrap();
+    let sent = server.session_end();
+    // What had come but was not journaled yet, and a second at the full rate, and a little.
+    let bound = received + TWICE_PER_KILL + RATE.0 / 8 * 5 / 4;
+    println!("{sent} bytes sent, {received} of them journaled when it fell silent");
+    assert!(sent <= bound, "{sent} bytes, at most {bound}: it went on into the silence");
+}
+
+/// Bytes of the journal for a block.
+const RECORD: u64 = 49;
