@@ -1,5 +1,7 @@
-//! What people see while the demo runs: one line that changes, on a terminal only; elsewhere one
-//! line for each part. Everything goes to standard error.
+//! What people see while the demo runs.
+//!
+//! On a terminal it is one line that changes, elsewhere one line for each part. Everything goes to
+//! standard error, because standard output belongs to the result.
 
 use std::io::IsTerminal;
 use std::time::Duration;

@@ -1,6 +1,7 @@
 //! A run in a few numbers, for the end of the table and the head of the page.
 //!
-//! Nothing is rounded up: the worst second, the longest settling time, every packet lost.
+//! Nothing is made better than it is: the worst second counts, the longest settling time, every
+//! packet that was lost. How the numbers are shown is not decided here.
 
 use super::analysis::{Phase, Report};
 use super::record::Record;

@@ -86,18 +86,11 @@ impl Frame {
             let v = n as f64 * every;
             let (x, y) = (self.x, self.py(v));
             let right = self.x + self.w;
-            let _ = write!(
-                svg,
-                r#"<path class="grid" d="M{x:.1} {y:.1}H{right:.1}"/><text class="tick" x="{:.1}" y="{:.1}" text-anchor="end">{}</text>"#,
-                x - 8.0,
-                y + 4.0,
-                number(v),
-            );
+            let _ = write!(svg, r#"<path class="grid" d="M{x:.1} {y:.1}H{right:.1}"/>"#);
+            svg += &text("tick end", x - 8.0, y + 4.0, &number(v));
         }
         if !title.is_empty() {
-            let (x, y) = (self.x, self.y - 10.0);
-            let title = escaped(title);
-            let _ = write!(svg, r#"<text class="title" x="{x:.1}" y="{y:.1}">{title}</text>"#);
+            svg += &text("title", self.x, self.y - 10.0, title);
         }
         svg
     }
@@ -110,12 +103,9 @@ impl Frame {
         for n in first..=last {
             let (x, y) = (self.px(zero + n as f64 * every), self.bottom());
             let unit = if n == last { " s" } else { "" };
-            let _ = write!(
-                svg,
-                r#"<path class="axis" d="M{x:.1} {y:.1}v5"/><text class="tick" x="{x:.1}" y="{:.1}" text-anchor="middle">{}{unit}</text>"#,
-                y + 19.0,
-                number(n as f64 * every),
-            );
+            let _ = write!(svg, r#"<path class="axis" d="M{x:.1} {y:.1}v5"/>"#);
+            let seconds = number(n as f64 * every);
+            svg += &text("tick middle", x, y + 19.0, &format!("{seconds}{unit}"));
         }
         let right = self.x + self.w;
         let _ = write!(
@@ -131,6 +121,19 @@ impl Frame {
 fn put(path: &mut String, verb: char, x: f64, y: f64) {
     // Writing to a string cannot fail.
     let _ = write!(path, "{verb}{x:.1} {y:.1}");
+}
+
+/// A text at a place.
+pub fn text(class: &str, x: f64, y: f64, words: &str) -> String {
+    let words = escaped(words);
+    format!(r#"<text class="{class}" x="{x:.1}" y="{y:.1}">{words}</text>"#)
+}
+
+/// A rectangle with round corners.
+pub fn rect(class: &str, (x, y): (f64, f64), (w, h): (f64, f64), round: f64) -> String {
+    let (place, size) =
+        (format!(r#"x="{x:.1}" y="{y:.1}""#), format!(r#"width="{w:.1}" height="{h:.1}""#));
+    format!(r#"<rect class="{class}" {place} {size} rx="{round}"/>"#)
 }
 
 /// A number without needless decimals.

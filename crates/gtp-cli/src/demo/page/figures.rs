@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 
-use super::chart::{Frame, grid_step, number};
+use super::chart::{Frame, grid_step, number, rect, text};
 use super::curves::{Curves, LIMITS};
 use crate::demo::analysis::{Phase, Report};
 use crate::demo::plan::{NAMES, SESSIONS};
@@ -40,7 +40,7 @@ pub fn steps(record: &Record, report: &Report) -> String {
     let limits = frame(main.bottom() + 62.0, ROW * SESSIONS as f64, time, 1.0);
     let queue = frame(limits.bottom() + 54.0, 92.0, time, queue_top(&curves));
     let mut svg = main.value_axis(100.0, "");
-    svg += &title(main.x, main.y - 44.0, "Rate of each session at the sink, Mbit/s");
+    svg += &text("title", main.x, main.y - 44.0, "Rate of each session at the sink, Mbit/s");
     svg += &main.time_axis(begin, 3.0);
     svg += &events(report, &[main, limits, queue]);
     let phases = report.phases.iter();
@@ -107,16 +107,13 @@ fn figure(
     // Plain numbers and fixed words: the writer has nothing to refuse, and nothing ends a script.
     let json = serde_json::to_string(&numbers).unwrap_or_default();
     let id = which.id();
-    let mut html = format!(
-        r#"<div class="figure" data-series="{id}-series"><svg viewBox="0 0 {WIDTH} {:.0}" role="img" aria-label="{alt}" tabindex="0">"#,
-        bottom + 30.0
-    );
+    let mut html = format!(r#"<div class="figure" data-series="{id}-series">"#);
+    let view = format!("0 0 {WIDTH} {:.0}", bottom + 30.0);
+    let _ = write!(html, r#"<svg viewBox="{view}" role="img" aria-label="{alt}" tabindex="0">"#);
     html += drawing;
-    let _ = write!(
-        html,
-        r#"<path class="cursor" data-way="MX {:.1}V{bottom:.1}"/></svg><div class="tip"></div></div>"#,
-        main.y
-    );
+    let way = format!("MX {:.1}V{bottom:.1}", main.y);
+    let _ = write!(html, r#"<path class="cursor" data-way="{way}"/></svg>"#);
+    html += r#"<div class="tip"></div></div>"#;
     let _ = write!(html, r#"<script type="application/json" id="{id}-series">{json}</script>"#);
     html
 }
@@ -149,14 +146,8 @@ fn starts(report: &Report, main: Frame) -> String {
         let Some(flow) = flow else { continue };
         for (t, sign) in [(flow.joined, "+"), (flow.left, "−")] {
             let (x, y) = (main.px(t), main.y - 14.0);
-            let _ = write!(
-                svg,
-                r#"<rect class="a{k}" x="{:.1}" y="{:.1}" width="26" height="16" rx="5"/><text class="tag" x="{x:.1}" y="{:.1}">{sign}{}</text>"#,
-                x - 13.0,
-                y - 12.0,
-                y + 0.5,
-                NAMES[k]
-            );
+            svg += &rect(&format!("a{k}"), (x - 13.0, y - 12.0), (26.0, 16.0), 5.0);
+            svg += &text("tag", x, y + 0.5, &format!("{sign}{}", NAMES[k]));
         }
     }
     svg
@@ -164,41 +155,22 @@ fn starts(report: &Report, main: Frame) -> String {
 
 /// A row for each session with what limits it.
 fn limit_rows(curves: &Curves, frame: Frame) -> String {
-    let mut svg = title(frame.x, frame.y - 10.0, "What limits each session, as the protocol says");
+    let mut svg =
+        text("title", frame.x, frame.y - 10.0, "What limits each session, as the protocol says");
     for (n, word) in LIMITS.iter().enumerate() {
         let (x, y) = (frame.x + frame.w - 86.0 * (LIMITS.len() - n) as f64, frame.y - 10.0);
-        let _ = write!(
-            svg,
-            r#"<rect class="by-{word}" x="{x:.1}" y="{:.1}" width="16" height="12" rx="2"/><text class="tick" x="{:.1}" y="{y:.1}">{word}</text>"#,
-            y - 10.5,
-            x + 22.0
-        );
+        svg += &rect(&format!("by-{word}"), (x, y - 10.5), (16.0, 12.0), 2.0);
+        svg += &text("tick", x + 22.0, y, word);
     }
     for (k, name) in NAMES.iter().enumerate() {
         let y = frame.y + ROW * k as f64;
-        let _ = write!(
-            svg,
-            r#"<rect class="a{k}" x="{:.1}" y="{:.1}" width="22" height="16" rx="5"/><text class="tag" x="{:.1}" y="{:.1}">{name}</text>"#,
-            frame.x - 32.0,
-            y + 2.0,
-            frame.x - 21.0,
-            y + 14.5
-        );
+        svg += &rect(&format!("a{k}"), (frame.x - 32.0, y + 2.0), (22.0, 16.0), 5.0);
+        svg += &text("tag", frame.x - 21.0, y + 14.5, name);
         for (from, to, word) in curves.limits(k) {
             let (x, w) = (frame.px(from), (frame.px(to) - frame.px(from)).max(1.0));
-            let _ = write!(
-                svg,
-                r#"<rect class="by-{word}" x="{x:.1}" y="{:.1}" width="{w:.1}" height="{:.1}" rx="2"/>"#,
-                y + 1.0,
-                ROW - 3.0
-            );
+            svg += &rect(&format!("by-{word}"), (x, y + 1.0), (w, ROW - 3.0), 2.0);
             if w > 46.0 {
-                let _ = write!(
-                    svg,
-                    r#"<text class="word" x="{:.1}" y="{:.1}">{word}</text>"#,
-                    x + 6.0,
-                    y + 14.0
-                );
+                svg += &text("word", x + 6.0, y + 14.0, word);
             }
         }
     }
@@ -215,18 +187,12 @@ fn queue_and_drops(curves: &Curves, frame: Frame) -> String {
     for (t, count) in curves.t.iter().zip(&curves.dropped) {
         if *count > 0 {
             let (x, y) = (frame.px(*t), frame.y + 6.0);
-            let _ = write!(
-                svg,
-                r#"<path class="drop" d="M{:.1} {y:.1}h8l-4 9Z"><title>{count} packets</title></path>"#,
-                x - 4.0
-            );
+            let mark = format!("M{:.1} {y:.1}h8l-4 9Z", x - 4.0);
+            let title = format!("<title>{count} packets</title>");
+            let _ = write!(svg, r#"<path class="drop" d="{mark}">{title}</path>"#);
         }
     }
     svg
-}
-
-fn title(x: f64, y: f64, text: &str) -> String {
-    format!(r#"<text class="title" x="{x:.1}" y="{y:.1}">{text}</text>"#)
 }
 
 fn path(class: &str, way: &str) -> String {

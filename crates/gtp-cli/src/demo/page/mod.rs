@@ -79,19 +79,18 @@ fn tiles(summary: &Summary) -> String {
 fn legend() -> String {
     let mut html = String::from("<ul class=\"legend\">");
     for (k, (name, rtt)) in NAMES.iter().zip(RTT_MS).enumerate() {
-        let _ = write!(
-            html,
-            r#"<li><svg viewBox="0 0 26 12" aria-hidden="true"><path class="rate s{k}" style="stroke-width:3" d="M0 6H26"/></svg>{name}, {rtt} ms away</li>"#
-        );
+        html += &legend_item(&format!("rate thick s{k}"), &format!("{name}, {rtt} ms away"));
     }
     for (class, text) in [("step", "max-min share of each"), ("sum", "sum of all")] {
-        let _ = write!(
-            html,
-            r#"<li><svg viewBox="0 0 26 12" aria-hidden="true"><path class="{class}" d="M0 6H26"/></svg>{text}</li>"#
-        );
+        html += &legend_item(class, text);
     }
     html += "</ul>\n";
     html
+}
+
+fn legend_item(class: &str, text: &str) -> String {
+    let line = format!(r#"<path class="{class}" d="M0 6H26"/>"#);
+    format!(r#"<li><svg viewBox="0 0 26 12" aria-hidden="true">{line}</svg>{text}</li>"#)
 }
 
 fn gather_text(record: &Record, summary: &Summary) -> String {
@@ -153,7 +152,8 @@ fn phase_row(event: &str, phase: &Phase, at: f64) -> String {
     let class = if phase.settled.is_none() { "bad" } else { "" };
     let _ = write!(
         html,
-        "<td>{:.1}</td><td>{:.1} %</td><td>{:.4}</td><td>{:.4}</td><td class=\"{class}\">{settled}</td>\
+        "<td>{:.1}</td><td>{:.1} %</td><td>{:.4}</td><td>{:.4}</td>\
+         <td class=\"{class}\">{settled}</td>\
          <td>{:.0} %</td><td>{}</td></tr>",
         phase.sum() / 1e6,
         phase.sum() / phase.sum_wanted().max(1.0) * 100.0,
@@ -200,8 +200,8 @@ fn method(record: &Record) -> String {
     let idle = c.idle.map_or("an unknown part".into(), |idle| format!("{:.0} %", idle * 100.0));
     format!(
         "{METHOD}<p>This run: steps of {} s; {} processors, on which the five servers, the sink \
-         and the emulator all ran; in the minute before, {:.1} processes on average wanted one, and they \
-         were idle for {idle} of the run. \
+         and the emulator all ran; in the minute before, {:.1} processes on average wanted one, \
+         and they were idle for {idle} of the run. \
          The emulator sent half of all packets at most {:.2} ms late and all but one in a hundred \
          at most {:.2} ms late.</p>\n",
         record.step,
@@ -215,31 +215,9 @@ fn method(record: &Record) -> String {
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
 
-const HEADER: &str = r#"<header><div><h1>Five sources, one sink, equal shares</h1>
-<p class="soft">Five servers send real files to one machine over emulated paths of 1, 1, 60, 60 and 140 ms
-that meet in its 700 Mbit/s access link. The machine lends 630 Mbit/s to its sessions and shares it among
-them max-min fairly, whoever they are and however far away.</p></div>
-<button id="theme" type="button">light / dark</button></header>
-"#;
-
-const STEPS_TEXT: &str = "<p>Sessions start one after another and end one by one, each when its file is \
-complete. The broad grey steps are what each active session <b>should</b> have: the exact max-min \
-allocation, computed by an oracle that knows the whole network. The thin lines are what each \
-<b>had</b>. When the lines lie on the steps, all is well: lines that lie on one another are drawn as a rope of \
-their colours, whether their sources are 1 ms or 140 ms away. After each join and leave look how soon they are there again. The \
-dashed line is the sum; it should stay at 630 whoever is there. Move the pointer over the figure, or \
-focus it and use the arrow keys, for values.</p>\n";
-
-const METHOD: &str = "<p>Rates count IP bytes on the wire where they leave the emulated network towards \
-the sink, over windows of 100 ms; the emulator counts them, not the protocol. Goodput counts file \
-bytes, from request to last verified byte. A session joins when its first data arrive and leaves when its \
-last do. A phase has <b>settled</b> at the end of the first window from which on, for half a second, all \
-sessions are within 5 % of their shares at once; <b>held</b> is the share of all later windows of \
-the phase in which they are. The steady part of a phase is from there (or from 1 s after its event, if it \
-does not settle) to 0.2 s before its end, when a session that ends has nothing left to ask for. \
-<b>Queue loss</b> is what the shared queue dropped of all that came to it.</p>\n\
-<p>Every block is verified before it is written. At the end every file is read again from disk and its \
-BLAKE3 hash is compared with that of the file that was made for the source.</p>\n";
+const HEADER: &str = include_str!("header.html");
+const STEPS_TEXT: &str = include_str!("steps.html");
+const METHOD: &str = include_str!("method.html");
 
 #[cfg(test)]
 mod tests;
