@@ -2,7 +2,9 @@
 //!
 //! The initiator (the end that opened the control channel) sends padded hellos, so that address
 //! translators let the answers in and the path's packet size is known before the first unit. The
-//! responder stays silent until it has heard a hello that opens under the session's key.
+//! responder stays silent until it has heard a hello that opens under the session's key. Only the
+//! initiator's patience has an end: a responder cannot know how long the other end still prepares,
+//! and waits until its host ends the session with the control channel.
 
 use alloc::vec::Vec;
 
@@ -58,6 +60,7 @@ pub(crate) struct Handshake {
     candidates: Vec<u16>,
     longest: u16,
     state: State,
+    /// When an initiator gives up; a responder never does.
     deadline: Time,
     answers: Vec<Hello>,
     answered: u32,
@@ -66,18 +69,19 @@ pub(crate) struct Handshake {
 
 impl Handshake {
     pub fn new(now: Time, role: Role) -> Handshake {
-        let (candidates, state) = match role {
+        let (candidates, state, deadline) = match role {
             Role::Initiator { unit_payloads } => {
                 let pending = round(&unit_payloads);
-                (unit_payloads, State::Trying { round_at: now, retry: RETRY_FIRST, pending })
+                let state = State::Trying { round_at: now, retry: RETRY_FIRST, pending };
+                (unit_payloads, state, now + HANDSHAKE_TIMEOUT)
             }
-            Role::Responder => (Vec::new(), State::Waiting),
+            Role::Responder => (Vec::new(), State::Waiting, Time::MAX),
         };
         Handshake {
             longest: candidates.iter().copied().max().unwrap_or(0),
             candidates,
             state,
-            deadline: now + HANDSHAKE_TIMEOUT,
+            deadline,
             answers: Vec::new(),
             answered: 0,
             outcome: None,
@@ -159,15 +163,14 @@ impl Handshake {
         match &self.state {
             State::Trying { round_at, .. } => Some((*round_at).min(self.deadline)),
             State::Settling { until, .. } => Some(*until),
-            State::Waiting => Some(self.deadline),
-            State::Open | State::Failed => None,
+            State::Waiting | State::Open | State::Failed => None,
         }
     }
 
     fn advance(&mut self, now: Time) {
         match self.state {
             State::Settling { until, best } if until <= now => self.open(best),
-            State::Trying { .. } | State::Waiting if self.deadline <= now => {
+            State::Trying { .. } if self.deadline <= now => {
                 self.state = State::Failed;
                 self.outcome = Some(Outcome::NoPath);
             }

@@ -79,16 +79,22 @@ fn hellos_are_repeated_until_one_comes_through() {
 }
 
 #[test]
-fn a_path_that_carries_nothing_ends_at_the_limit_at_both_ends() {
+fn an_initiator_gives_up_a_path_that_carries_nothing_at_the_limit() {
     let (near, _, at, hellos) = meet(&SIZES, |_, _| false);
     assert_eq!(near, Some(Outcome::NoPath));
     assert!(at.since(START).as_millis().abs_diff(HANDSHAKE_TIMEOUT.as_millis()) <= 2);
     assert!(hellos <= 6 * 6);
+}
+
+#[test]
+fn a_responder_waits_as_long_as_the_initiator_prepares() {
     let mut far = Handshake::new(START, Role::Responder);
-    assert_eq!(far.poll_timeout(), Some(START + HANDSHAKE_TIMEOUT));
-    assert_eq!(far.poll_hello(START + HANDSHAKE_TIMEOUT), None);
-    assert_eq!(far.poll_outcome(), Some(Outcome::NoPath));
-    assert_eq!(far.poll_outcome(), None, "said once");
+    let late = START + Span::from_secs(600);
+    assert_eq!((far.poll_timeout(), far.poll_hello(late), far.poll_outcome()), (None, None, None));
+    let hello = Hello { sent_at: 7, unit_payload: 1_400 };
+    far.handle_hello(hello);
+    assert_eq!(far.poll_hello(late), Some(HelloOut::Ack(hello)));
+    assert_eq!(far.poll_outcome(), open(1_400));
 }
 
 #[test]
