@@ -4,7 +4,7 @@
 mod hostile;
 
 use std::net::UdpSocket;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use gtp_net::control::ControlChannel;
 use gtp_net::crypto::Suite;
@@ -166,6 +166,43 @@ async fn chatter_and_silence_before_the_listing_end_with_the_clients_patience() 
         assert_eq!((failure.kind, failure.exit_code()), (FailureKind::Temporary, 5), "{failure}");
         assert!(begun.elapsed().as_secs() < 20, "{:?}", begun.elapsed());
     }
+    assert!(client.is_untouched());
+}
+
+#[tokio::test]
+async fn a_listing_may_take_longer_than_the_patience_as_long_as_it_goes_on() {
+    let mut client = Client::new();
+    client.patience = Duration::from_millis(700);
+    let failure = lied_to(&client, async |raw, open| {
+        raw.say(&Message::Opened(an_opened(open, EntryKind::Directory))).await;
+        let mut beat = tokio::time::interval(Duration::from_millis(300));
+        for name in [b"a", b"b", b"c", b"d", b"e", b"f"] {
+            beat.tick().await;
+            raw.say(&Message::ManifestPage(Page { entries: vec![file(name)] })).await;
+        }
+        // The lie comes only here, and is the first reason to end.
+        raw.say(&Message::ManifestEnd(PagesEnd { entries_total: 1, content_bytes: 1 })).await;
+    })
+    .await;
+    assert!(failure.text.contains("not as long as announced"), "{failure}");
+}
+
+#[tokio::test]
+async fn a_listing_that_is_begun_again_and_again_is_no_progress() {
+    let client = Client::new();
+    let liar = Liar::new().await;
+    let lying = async {
+        loop {
+            let (mut raw, open) = liar.meet().await;
+            raw.say(&Message::Opened(an_opened(&open, EntryKind::Directory))).await;
+            raw.say(&Message::ManifestPage(Page { entries: vec![file(b"a")] })).await;
+        }
+    };
+    let failure = tokio::select! {
+        ended = client.get(liar.url("x"), &liar.identity) => ended.unwrap_err(),
+        () = lying => unreachable!("a liar never ends"),
+    };
+    assert_eq!(failure.exit_code(), 5, "{failure}");
     assert!(client.is_untouched());
 }
 

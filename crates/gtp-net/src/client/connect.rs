@@ -25,15 +25,23 @@ pub(super) struct Granted {
     pub session: SessionOpen,
 }
 
-/// Connects to a server and asks for a session.
+/// Connects to a server; both ends have proved their keys then.
+pub(super) async fn reach(
+    endpoint: &Endpoint,
+    url: &Url,
+    terms: &Terms,
+) -> Result<ControlChannel, Failure> {
+    Ok(ControlChannel::connect(url.host(), endpoint.identity(), &terms.trust).await?)
+}
+
+/// Asks a server for a session.
 pub(super) async fn ask(
+    mut channel: ControlChannel,
     endpoint: &Endpoint,
     url: &Url,
     verb: Verb,
     terms: &Terms,
 ) -> Result<Granted, Failure> {
-    let mut channel =
-        ControlChannel::connect(url.host(), endpoint.identity(), &terms.trust).await?;
     let client_session = endpoint.host().new_session_id();
     let opened = channel.open(open_message(endpoint, verb, terms, client_session)).await?;
     let suite = Suite::from_code(opened.suite)
@@ -88,15 +96,21 @@ pub(super) struct Described {
     pub skipped: Vec<Failure>,
 }
 
-/// Receives the manifest that follows a granted `get`.
-pub(super) async fn describe(granted: &mut Granted) -> Result<Described, Failure> {
+/// Receives the manifest that follows a granted `get`; `listed` hears how many entries came.
+pub(super) async fn describe(
+    granted: &mut Granted,
+    listed: impl Fn(u64),
+) -> Result<Described, Failure> {
+    let mut entries = 0;
     let kind = granted.opened.object.map_or(RootKind::File, root_kind);
     let mut gathering = Gathering::default();
     let mut skipped = Vec::new();
     loop {
         match granted.channel.recv().await? {
             Message::ManifestPage(page) => {
+                entries += page.entries.len() as u64;
                 gathering.page(page).map_err(bad_listing)?;
+                listed(entries);
             }
             Message::ManifestEnd(end) => {
                 let manifest = gathering.end(&end, kind).map_err(bad_listing)?;

@@ -106,6 +106,8 @@ struct Gather {
     began: Time,
     /// When a source was first parked.
     parked_at: Option<Time>,
+    /// Entries that any one source has listed at most; `None` before any has answered.
+    listed: Option<u64>,
     /// When the number of bytes last rose.
     moved_at: Time,
     last_failure: Option<Failure>,
@@ -147,6 +149,7 @@ impl Gather {
             clock,
             began,
             parked_at: None,
+            listed: None,
             moved_at: began,
             last_failure: None,
         };
@@ -210,6 +213,13 @@ impl Gather {
             Report::Ready(ready) => {
                 self.parked_at.get_or_insert(self.clock.now());
                 self.sources[number].state = State::Parked(ready);
+            }
+            Report::Listing { entries } => {
+                // Only more than ever is progress: a listing may be begun again and again.
+                if self.listed.is_some_and(|most| entries > most) && self.running.is_none() {
+                    self.moved_at = self.clock.now();
+                }
+                self.listed = self.listed.max(Some(entries));
             }
             Report::Refused(failure) => self.source_failed(number, failure)?,
             Report::Ended(failure) => {
@@ -565,7 +575,7 @@ impl Gather {
         self.monitor.progress.send_replace(Progress { elapsed, ..self.tally.progress().clone() });
         let quiet = gtp_sys::clock::duration(now.since(self.moved_at));
         // Who has never answered gets less patience: the address may be wrong.
-        let met = self.running.is_some() || self.parked_at.is_some();
+        let met = self.running.is_some() || self.listed.is_some();
         let patience = if met { self.terms.patience } else { self.terms.patience.min(MEET_SPAN) };
         if quiet > patience {
             let failure = self.last_failure.clone().unwrap_or_else(|| {

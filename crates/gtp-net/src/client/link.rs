@@ -9,7 +9,7 @@ use std::time::Duration;
 use gtp_store::Value;
 use tokio::sync::mpsc;
 
-use super::connect::{Described, Granted, ask, describe};
+use super::connect::{Described, Granted, ask, describe, reach};
 use super::{Endpoint, Terms, Url};
 use crate::control::{ControlChannel, ControlError, KEEPALIVE_SPAN};
 use crate::engine::SessionOpen;
@@ -27,6 +27,8 @@ pub(super) enum Order {
 
 /// What a line reports.
 pub(super) enum Report {
+    /// The server has answered, and has listed this many entries so far.
+    Listing { entries: u64 },
     /// The server has described the object and waits for requests.
     Ready(Box<Ready>),
     /// It did not come to that.
@@ -60,14 +62,17 @@ pub(super) async fn run(
 ) {
     tokio::time::sleep(pause).await;
     let verb = Verb::Get { path: url.path().to_vec() };
-    let opening = async {
-        let mut granted = ask(&endpoint, &url, verb, &terms).await?;
-        let described = describe(&mut granted).await?;
-        Ok::<_, Failure>((granted, described))
-    };
     let tell = |report| {
         // Whoever asked may have ended.
         let _ = reports.send((number, report));
+    };
+    let listed = |entries| tell(Report::Listing { entries });
+    let opening = async {
+        let channel = reach(&endpoint, &url, &terms).await?;
+        listed(0);
+        let mut granted = ask(channel, &endpoint, &url, verb, &terms).await?;
+        let described = describe(&mut granted, listed).await?;
+        Ok::<_, Failure>((granted, described))
     };
     match opening.await {
         Err(failure) => tell(Report::Refused(failure)),

@@ -5,7 +5,7 @@
 
 use gtp_store::{Entry, RootKind};
 
-use super::connect::ask;
+use super::connect::{ask, reach};
 use super::{Endpoint, Terms, Url};
 use crate::control::ControlError;
 use crate::flows::{Failure, FailureKind, Gathering, root_kind};
@@ -26,7 +26,8 @@ pub struct Listing {
 /// [`Failure`].
 pub async fn list(endpoint: &Endpoint, url: &Url, terms: &Terms) -> Result<Listing, Failure> {
     let verb = Verb::List { path: url.path().to_vec() };
-    let mut granted = ask(endpoint, url, verb, terms).await?;
+    let channel = reach(endpoint, url, terms).await?;
+    let mut granted = ask(channel, endpoint, url, verb, terms).await?;
     let kind = granted.opened.object.map_or(RootKind::File, root_kind);
     let mut gathering = Gathering::default();
     loop {

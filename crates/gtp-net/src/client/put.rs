@@ -11,7 +11,7 @@ use gtp_alloc::{Span, Time};
 use gtp_store::{BlockSource, Export, FileSource, Manifest, RelPath, RootKind};
 use gtp_sys::Clock;
 
-use super::connect::{Granted, ask};
+use super::connect::{Granted, ask, reach};
 use super::progress::{Event, Outcome, Progress, SourceShare};
 use super::{
     Endpoint, LOOK_SPAN, Monitor, Terms, Url, back_off, no_path_words, stop_words, stopped,
@@ -68,6 +68,7 @@ pub async fn put(
         clock,
         began,
         moved_at: began,
+        excused: Span::ZERO,
         path_seen: false,
         sent_before: 0,
         started: false,
@@ -81,7 +82,7 @@ pub async fn put(
             Err(failure) => failure,
         };
         tries = if attempt.moved_at > moved { 0 } else { tries + 1 };
-        let quiet = gtp_sys::clock::duration(clock.now().since(attempt.moved_at));
+        let quiet = attempt.quiet();
         if !failure.is_temporary() || quiet > attempt.terms.patience {
             return Err(failure);
         }
@@ -105,6 +106,8 @@ struct Attempt {
     clock: Clock,
     began: Time,
     moved_at: Time,
+    /// Since then, time in which the server has prepared and nothing could move.
+    excused: Span,
     path_seen: bool,
     /// IP bytes of earlier attempts.
     sent_before: u64,
@@ -143,8 +146,9 @@ impl Attempt {
     /// Asks the server, lists the object and tells the server what it is.
     async fn open(&mut self, objects: &mut Objects) -> Result<Sending, Failure> {
         let verb = Verb::Put { path: self.url.path().to_vec() };
+        let channel = reach(&self.endpoint, &self.url, &self.terms).await?;
         let Granted { mut channel, opened, session } =
-            ask(&self.endpoint, &self.url, verb, &self.terms).await?;
+            ask(channel, &self.endpoint, &self.url, verb, &self.terms).await?;
         let into = self.url.names_directory() || opened.object == Some(EntryKind::Directory);
         let taken = std::mem::replace(objects, Objects::Paths(Vec::new()));
         let joining = tokio::task::spawn_blocking(move || {
@@ -152,15 +156,18 @@ impl Attempt {
             let joined = join(&mut objects, into);
             (objects, joined)
         });
-        let (back, joined) = joining
-            .await
+        let (back, joined) = while_alive(&mut channel, joining)
+            .await?
             .map_err(|e| Failure::new(FailureKind::Other, format!("listing failed: {e}")))?;
         *objects = back;
         let Joined { source, skipped } = joined?;
         let manifest = Arc::clone(source.manifest());
         self.tell_start(&manifest, skipped);
-        let source = self.endpoint.host().open_source(SourceOpen { session, source });
         send_manifest(&mut channel, &manifest).await?;
+        let asked = self.clock.now();
+        await_ready(&mut channel).await?;
+        self.excused = self.excused + self.clock.now().since(asked);
+        let source = self.endpoint.host().open_source(SourceOpen { session, source });
         Ok(Sending { channel, source, index: FileIndex::of(&manifest) })
     }
 
@@ -257,6 +264,7 @@ impl Attempt {
         let now = self.clock.now();
         if wire_bytes > share.wire_bytes {
             self.moved_at = now;
+            self.excused = Span::ZERO;
         }
         share.wire_bytes = wire_bytes;
         share.bytes = wire_bytes.min(self.progress.total);
@@ -269,12 +277,17 @@ impl Attempt {
         self.progress.bytes = share.bytes;
         self.progress.elapsed = now.since(self.began);
         self.monitor.progress.send_replace(self.progress.clone());
-        let quiet = gtp_sys::clock::duration(now.since(self.moved_at));
+        let quiet = self.quiet();
         if quiet > self.terms.patience {
             let text = format!("no progress for {:.0} s", quiet.as_secs_f64());
             return Err(Failure::new(FailureKind::Temporary, text));
         }
         Ok(())
+    }
+
+    /// How long nothing has moved that could have.
+    fn quiet(&self) -> std::time::Duration {
+        gtp_sys::clock::duration(self.clock.now().since(self.moved_at + self.excused))
     }
 
     fn outcome(&mut self, done: &Done) -> Outcome {
@@ -363,6 +376,41 @@ async fn send_manifest(channel: &mut ControlChannel, manifest: &Manifest) -> Res
         channel.send(&message).await?;
     }
     Ok(())
+}
+
+/// Waits for work of this end, and tells the server meanwhile that it goes on.
+async fn while_alive<T>(
+    channel: &mut ControlChannel,
+    work: impl Future<Output = T>,
+) -> Result<T, Failure> {
+    let mut keepalive = tokio::time::interval(KEEPALIVE_SPAN);
+    tokio::pin!(work);
+    loop {
+        tokio::select! {
+            done = &mut work => return Ok(done),
+            _ = keepalive.tick() => channel.send(&Message::Keepalive).await?,
+        }
+    }
+}
+
+/// Waits until the server has prepared the place and listens for datagrams. It may have to read
+/// again what it has of the object.
+async fn await_ready(channel: &mut ControlChannel) -> Result<(), Failure> {
+    let mut keepalive = tokio::time::interval(KEEPALIVE_SPAN);
+    loop {
+        tokio::select! {
+            message = channel.recv() => return match message? {
+                Message::Ready => Ok(()),
+                Message::Fault(fault) => Err(Failure::of_fault(&fault)),
+                Message::Cancel => Err(ControlError::Closed.into()),
+                other => {
+                    let text = format!("message {}", other.name());
+                    Err(ControlError::Unexpected(text).into())
+                }
+            },
+            _ = keepalive.tick() => channel.send(&Message::Keepalive).await?,
+        }
+    }
 }
 
 /// Time for the server to say why it has ended a session.
