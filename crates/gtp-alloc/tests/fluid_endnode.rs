@@ -142,7 +142,7 @@ proptest! {
             let lowest = lowest.unwrap_or_else(|| blurred(&fluid.rates()));
             if leximin_cmp(&minimum, &blurred(&goal)) == Ordering::Less {
                 let fell = leximin_cmp(&lowest, &minimum) == Ordering::Less;
-                prop_assert!(!fell, "seed {}, window {}: {:?} after {:?}", seed, step, lowest, minimum);
+                prop_assert!(!fell, "seed {seed}, window {step}: {lowest:?} after {minimum:?}");
             }
             minimum = lowest;
         }

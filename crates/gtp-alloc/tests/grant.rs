@@ -90,9 +90,9 @@ proptest! {
         let level = bisected(capacity, &claims, None);
         for (k, (share, c)) in run(capacity, &claims).iter().zip(&claims).enumerate() {
             let target = level.map_or(c.bound, |level| c.bound.min(c.weight * level));
-            prop_assert!(near(share.target, target, 3e-14), "{} target {} not {}", k, share.target, target);
+            prop_assert!(near(share.target, target, 3e-14), "{k}: {share:?}, target {target}");
             let offer = c.weight * bisected(capacity, &claims, Some(k)).unwrap();
-            prop_assert!(near(share.offer, offer, 3e-14), "{} offer {} not {}", k, share.offer, offer);
+            prop_assert!(near(share.offer, offer, 3e-14), "{k}: {share:?}, offer {offer}");
         }
     }
 }
@@ -189,7 +189,8 @@ proptest! {
             .iter()
             .map(|(start, target)| {
                 let newest = start / starts * capacity * (1.0 - 1e-15);
-                Held { target: target / targets * capacity * (1.0 - 1e-12), committed: newest, newest }
+                let target = target / targets * capacity * (1.0 - 1e-12);
+                Held { target, committed: newest, newest }
             })
             .collect();
         let mut out = Vec::new();

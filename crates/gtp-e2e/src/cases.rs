@@ -214,7 +214,7 @@ fn hidden(tools: &Tools, loss: &str, sessions: usize) -> Result<Value> {
     let (offered, dropped) = record.drops("middle", from, to);
     let rates: Vec<f64> = (0..sessions).map(|i| record.rate(&route(i), from, to)).collect();
     Ok(json!({"case": "hidden", "loss": loss, "sessions": sessions,
-        "rates_Mbit": rates.iter().map(|r| r / 1e6).collect::<Vec<_>>(),
+        "rates_Mbit": in_mbit(&rates),
         "of_300": rates.iter().sum::<f64>() / 300e6, "jain": jain_index(&rates),
         "goodput_Mbit": goodput(&lines, 0, from, to) / 1e6,
         "queue_loss": dropped as f64 / offered.max(1) as f64}))
@@ -296,6 +296,11 @@ fn one_by_one(tools: &Tools, queue: &str, law: Option<(f64, f64)>, step: f64) ->
         "shared_queue_loss": dropped as f64 / offered.max(1) as f64}))
 }
 
+/// Rates in Mbit/s.
+fn in_mbit(rates: &[f64]) -> Vec<f64> {
+    rates.iter().map(|r| r / 1e6).collect()
+}
+
 fn law_name(law: Option<(f64, f64)>) -> &'static str {
     if law.is_some() { "endnode" } else { "grant" }
 }
@@ -342,12 +347,10 @@ fn slow_reader(tools: &Tools) -> Result<Value> {
     let rates: Vec<f64> = (0..3).map(|i| record.rate(&route(i), zero + 4.0, zero + 8.5)).collect();
     let shares: Vec<_> = (0..3).map(|i| (route(i), 210e6)).collect();
     let (offered, dropped) = record.drops("access", zero + 9.0, zero + 11.0);
-    Ok(
-        json!({"case": "slow-reader", "rates_Mbit": rates.iter().map(|r| r / 1e6).collect::<Vec<_>>(),
+    Ok(json!({"case": "slow-reader", "rates_Mbit": in_mbit(&rates),
         "slow_goodput_Mbit": goodput(&lines, 0, zero + 4.0, zero + 8.5) / 1e6,
         "free_again_settling_s": record.settled(&shares, zero + 9.0, zero + 13.5, 0.05, 0.1),
-        "queue_loss_after": dropped as f64 / offered.max(1) as f64}),
-    )
+        "queue_loss_after": dropped as f64 / offered.max(1) as f64}))
 }
 
 /// Table IX.2's sessions: the first source sends to all sinks, the next to one fewer, and so on.
@@ -536,11 +539,9 @@ fn tcp_five(tools: &Tools, law: &str) -> Result<Value> {
     let (from, to) = (zero + 5.0, zero + 19.0);
     let rates: Vec<f64> = (0..5).map(|i| record.rate(&route(i), from, to)).collect();
     let (offered, dropped) = record.drops("access", from, to);
-    Ok(
-        json!({"case": "tcp-five", "law": law, "rates_Mbit": rates.iter().map(|r| r / 1e6).collect::<Vec<_>>(),
+    Ok(json!({"case": "tcp-five", "law": law, "rates_Mbit": in_mbit(&rates),
         "jain": jain_index(&rates), "sum_Mbit": rates.iter().sum::<f64>() / 1e6,
-        "shared_queue_loss": dropped as f64 / offered.max(1) as f64}),
-    )
+        "shared_queue_loss": dropped as f64 / offered.max(1) as f64}))
 }
 
 fn tcp_loss(tools: &Tools) -> Result<Vec<Value>> {

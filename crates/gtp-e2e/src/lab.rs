@@ -65,7 +65,8 @@ pub fn network_file(shape: &Shape) -> String {
     }
     let mut host = |name: &str, address: String| {
         text.push_str(&format!(
-            "[[host]]\nname = \"{name}\"\nnamespace = \"gtp-{name}\"\naddress = [\"{address}/24\"]\n"
+            "[[host]]\nname = \"{name}\"\nnamespace = \"gtp-{name}\"\n\
+             address = [\"{address}/24\"]\n"
         ));
     };
     host("sink", sink_address());
@@ -78,7 +79,8 @@ pub fn network_file(shape: &Shape) -> String {
         links.extend(shape.middle.as_ref().map(|_| "\"middle\"".to_owned()));
         links.push("\"access\"".into());
         text.push_str(&format!(
-            "[[route]]\nfrom = \"src{i}\"\nto = \"sink\"\nlinks = [{}]\n[[route]]\nfrom = \"sink\"\nto = \"src{i}\"\nlinks = [\"back{i}\"]\n",
+            "[[route]]\nfrom = \"src{i}\"\nto = \"sink\"\nlinks = [{}]\n\
+             [[route]]\nfrom = \"sink\"\nto = \"src{i}\"\nlinks = [\"back{i}\"]\n",
             links.join(", ")
         ));
     }
@@ -96,14 +98,16 @@ pub fn mesh_file(access: &str, rtts_ms: &[f64], pairs: &[(usize, usize)]) -> Str
              [[link]]\nname = \"there{i}\"\ndelay = \"{half}ms\"\n\
              [[link]]\nname = \"back{i}\"\ndelay = \"{half}ms\"\n\
              [[host]]\nname = \"src{i}\"\nnamespace = \"gtp-src{i}\"\naddress = [\"{}/24\"]\n\
-             [[host]]\nname = \"sink{i}\"\nnamespace = \"gtp-sink{i}\"\naddress = [\"10.77.0.{}/24\"]\n",
+             [[host]]\nname = \"sink{i}\"\nnamespace = \"gtp-sink{i}\"\n\
+             address = [\"10.77.0.{}/24\"]\n",
             source_address(i),
             100 + i
         ));
     }
     for (from, to) in pairs {
         text.push_str(&format!(
-            "[[route]]\nfrom = \"src{from}\"\nto = \"sink{to}\"\nlinks = [\"there{from}\", \"access{to}\"]\n\
+            "[[route]]\nfrom = \"src{from}\"\nto = \"sink{to}\"\n\
+             links = [\"there{from}\", \"access{to}\"]\n\
              [[route]]\nfrom = \"sink{to}\"\nto = \"src{from}\"\nlinks = [\"back{from}\"]\n"
         ));
     }

@@ -161,6 +161,10 @@ impl BlockSink for SlowSink {
         self.inner.have()
     }
 
+    fn is_kept(&self, file: u32) -> bool {
+        self.inner.is_kept(file)
+    }
+
     fn window(&self) -> Window {
         self.inner.window()
     }

@@ -1,4 +1,7 @@
 //! Why a verb could not do its work, in the words and by the exit codes that scripts rely on.
+//!
+//! It decides nothing: a verb says what is wrong, this file knows which code that is. The codes are
+//! those of the `gtp` command.
 
 use std::fmt;
 use std::process::ExitCode;

@@ -1,4 +1,7 @@
 //! Every limit of the core in one place, each with the arithmetic behind it.
+//!
+//! Whatever a peer can make large (queues, gaps, windows, times) is bounded by something here. A
+//! number that bounds nothing a peer does belongs beside its law.
 
 use gtp_alloc::{Bytes, Rate, Span};
 

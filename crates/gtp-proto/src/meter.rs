@@ -1,4 +1,7 @@
 //! Meters: bytes counted over time become rates.
+//!
+//! The mean over an interval for what is told to agents, the maximum over a window for what is
+//! proven, the least of a window for round-trip times. None of them asks the time.
 
 use gtp_alloc::{Bytes, Rate, Span, Time};
 

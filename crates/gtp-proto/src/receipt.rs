@@ -1,5 +1,6 @@
 //! Which packet numbers arrived: replay protection at the receiver of any datagram, receipts from
 //! sink to source, and their verification.
+//! A receipt is believed by its proof alone.
 
 use alloc::vec::Vec;
 

@@ -1,4 +1,7 @@
 //! What a session tells its host's agent, and what the agent answers.
+//!
+//! These two records are all that passes between them, in one process, between processes and in the
+//! simulator. They hold rates and numbers, and nothing that names a peer or a packet.
 
 use gtp_alloc::{Rate, Span};
 

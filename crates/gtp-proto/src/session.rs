@@ -1,4 +1,7 @@
 //! What both ends of a session have in common: how they meet their host.
+//!
+//! The host drains datagrams and events, and is told why one was dropped. Which end a session is,
+//! and what it moves, is not known here.
 
 use gtp_alloc::{Bytes, Span, Time};
 

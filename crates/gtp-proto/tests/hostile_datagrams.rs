@@ -48,10 +48,12 @@ proptest! {
         let mut now = Time::from_nanos(1_000_000_000);
         let (law, weight, max_rate) = (Law::Grant, 1.0, Rate::UNLIMITED);
         let (role, proof_key) = (Role::Responder, [1; 16]);
-        let config = SourceConfig { role: role.clone(), link: LINK, law, weight, max_rate, proof_key };
+        let link = LINK;
+        let config = SourceConfig { role: role.clone(), link, law, weight, max_rate, proof_key };
         let mut source = SourceSession::new(now, config);
         source.handle_grant(now, grant(0));
-        let mut sink = SinkSession::new(now, SinkConfig { role, link: LINK, law, weight, max_rate });
+        let config_in = SinkConfig { role, link, law, weight, max_rate };
+        let mut sink = SinkSession::new(now, config_in);
         sink.begin(1_400);
         sink.assign(0..1_000);
         sink.handle_grant(grant(1));

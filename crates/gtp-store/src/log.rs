@@ -1,5 +1,6 @@
 //! The journal as a locked, growing file: the one thing that says which transfer owns a
 //! destination.
+//! Whoever holds the lock holds the destination; what the records mean is known to the journal.
 
 use std::io;
 

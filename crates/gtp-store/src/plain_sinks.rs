@@ -1,5 +1,6 @@
 //! Sinks without a destination directory: one that writes a file in order into any writer, and
 //! one that checks every block and keeps none.
+//! Neither keeps anything for a resume.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};

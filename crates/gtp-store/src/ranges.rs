@@ -1,4 +1,7 @@
 //! A set of numbers kept as ranges: which blocks of a file are there.
+//!
+//! A file that arrives in order is one range, and a resumed one a few. It knows nothing of blocks
+//! but their numbers.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

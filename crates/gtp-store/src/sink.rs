@@ -1,4 +1,7 @@
 //! What a sink of blocks is, and how writing can fail.
+//!
+//! The trait is all that a transfer knows of a destination, so that a disk, a pipe and nothing at
+//! all can take its place. Errors name the path and the kind of failure.
 
 use std::io;
 use std::ops::Range;
@@ -17,6 +20,12 @@ pub trait BlockSink: Send {
     /// The blocks that are already good when the sink is opened: those of a resumed transfer,
     /// and all blocks of files that need not be fetched. Sorted, not overlapping.
     fn have(&self) -> &[Have];
+
+    /// Whether a file was there before, whole under its final name, and is kept as it is. What
+    /// an earlier transfer left without a name is not kept: nobody has vouched for it yet.
+    fn is_kept(&self, _file: u32) -> bool {
+        false
+    }
 
     /// Which blocks may be written now.
     fn window(&self) -> Window;

@@ -1,4 +1,7 @@
 //! What a source of blocks is, and how reading can fail.
+//!
+//! The trait is all that a transfer knows of an origin, so that files and made-up bytes can take
+//! its place. Errors name the path and say whether the file changed.
 
 use std::io;
 use std::sync::Arc;

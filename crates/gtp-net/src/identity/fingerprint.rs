@@ -1,4 +1,7 @@
 //! The short name of a public key: SHA-256 of its SubjectPublicKeyInfo, written as ssh does.
+//!
+//! People compare it, files pin it, and two keys with one fingerprint are not to be found. It says
+//! nothing of whether its owner is trusted.
 
 use std::fmt;
 use std::str::FromStr;

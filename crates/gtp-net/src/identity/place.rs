@@ -1,4 +1,7 @@
 //! Where configuration lies, and how its files change: whole or not at all.
+//!
+//! Secrets are made readable by their owner alone from the first moment. What the files say is
+//! known to those who read them.
 
 use std::env;
 use std::ffi::OsString;

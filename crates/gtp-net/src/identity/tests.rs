@@ -1,3 +1,5 @@
+//! Keys are made once, kept private, and refused when they are not.
+
 use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::symlink;

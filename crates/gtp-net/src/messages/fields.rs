@@ -1,4 +1,7 @@
 //! The parts that messages are made of, each with its own encoding and bounds.
+//!
+//! A part that decodes is valid: ranges and lengths are checked here, so that no later code has to.
+//! Nothing here knows which message it is in.
 
 use std::fmt;
 

@@ -1,5 +1,6 @@
 //! Bounds on what a control message may hold. The store and the core have bounds of their own;
 //! these keep one message, and all messages of a session together, within known memory.
+//! What lies beyond them is refused before memory is taken.
 
 use std::ops::RangeInclusive;
 

@@ -222,6 +222,9 @@ pub enum Message {
     ListingPage(Page),
     /// The end of a listing; see [`PagesEnd`].
     ListingEnd(PagesEnd),
+    /// Server to client, after a put's manifest: the place is prepared and the session waits for
+    /// the client's first datagram.
+    Ready,
 }
 
 /// Bytes from the peer that are no message, or a message of ours that must not be sent.
@@ -320,6 +323,7 @@ messages! {
     12 Keepalive FRAME_MAX;
     13 ListingPage PAGE_FRAME_MAX (Page);
     14 ListingEnd FRAME_MAX (PagesEnd);
+    15 Ready FRAME_MAX;
 }
 
 impl Message {
@@ -396,7 +400,7 @@ impl Message {
                 text.check()?;
                 path.as_ref().map_or(Ok(()), |path| fields::check_path(path))
             }
-            Message::Cancel | Message::Keepalive => Ok(()),
+            Message::Cancel | Message::Keepalive | Message::Ready => Ok(()),
         }
     }
 }

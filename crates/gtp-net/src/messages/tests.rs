@@ -1,3 +1,5 @@
+//! What goes in comes out, and what should not go in does not.
+
 use proptest::prelude::*;
 
 use super::*;
@@ -112,6 +114,7 @@ fn message() -> impl Strategy<Value = Message> {
             .prop_map(|(reason, text, path)| Message::Fault(Fault { reason, text, path })),
         Just(Message::Cancel),
         Just(Message::Keepalive),
+        Just(Message::Ready),
     ]
 }
 

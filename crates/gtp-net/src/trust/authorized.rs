@@ -1,4 +1,7 @@
 //! The clients that a server lets in: lines of `fingerprint [read|write|read,write] [# comment]`.
+//!
+//! A line that cannot be read is an error with its number, never a key that is silently left out
+//! or let in. What a key may do is at most what the server itself allows.
 
 use std::path::Path;
 

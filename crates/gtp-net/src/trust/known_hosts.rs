@@ -1,4 +1,7 @@
 //! The servers that a client has met: lines of `host:port fingerprint`.
+//!
+//! A server that shows another key than the one remembered is refused, whatever else is said: only
+//! the user can remove the line. New ones are added under a lock, whole or not at all.
 
 use std::path::{Path, PathBuf};
 

@@ -1,3 +1,5 @@
+//! Who is let in, who is believed, and what a broken list says.
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 

@@ -1,3 +1,5 @@
+//! Applications that are short of data, and that are not.
+
 use super::*;
 
 const START: Time = Time::from_nanos(1_000_000_000);

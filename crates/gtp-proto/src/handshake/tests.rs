@@ -1,3 +1,5 @@
+//! Hellos that arrive, get lost, or are too long for the path.
+
 use std::vec;
 use std::vec::Vec;
 

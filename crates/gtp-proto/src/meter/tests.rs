@@ -1,3 +1,5 @@
+//! Rates and round-trip times against hand-made courses.
+
 use std::vec::Vec;
 
 use proptest::prelude::*;

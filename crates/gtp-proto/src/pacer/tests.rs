@@ -1,3 +1,5 @@
+//! The pacer against exact arithmetic, and late wake-ups.
+
 use std::vec::Vec;
 
 use proptest::prelude::*;

@@ -1,3 +1,5 @@
+//! Honest receipts, forged ones, and replayed packets.
+
 use std::collections::BTreeSet;
 use std::vec::Vec;
 

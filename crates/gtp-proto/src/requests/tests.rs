@@ -1,3 +1,5 @@
+//! A sink that asks and a source that answers, without a network between.
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::vec::Vec;
 
