@@ -115,6 +115,30 @@ fn mirrors_of_different_objects_are_refused_by_name() {
 }
 
 #[test]
+fn what_mirrors_disagree_about_is_refused_again_when_it_is_all_here() {
+    let world = World::new();
+    let other = world.path("second");
+    std::fs::create_dir_all(other.join("t")).unwrap();
+    for (name, size) in [("t/large", 900_000), ("t/small", 1_000), ("file", 600_000)] {
+        world.export(name, size);
+        std::fs::write(other.join(name), bytes(size, 77)).unwrap();
+    }
+    let one = world.serve("server", &["--public"]);
+    let two = world.serve_dir("other", "second", &["--public"]);
+    for name in ["file", "t"] {
+        let (a, b, out) = (one.url(name), two.url(name), format!("out-{name}"));
+        for _ in 0..3 {
+            let output = world.expect(6, &["get", &a, &out, "--mirror", &b, "--accept-new"]);
+            let said = String::from_utf8(output.stderr).unwrap();
+            assert!(said.contains(&a) && said.contains(&b), "{said}");
+            for path in [&out, &format!("{out}/large"), &format!("{out}/small")] {
+                assert!(!world.path(path).is_file(), "{path}");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_killed_get_resumes_to_identical_bytes() {
     let world = World::new();
     let content = world.export("a", 30_000_000);

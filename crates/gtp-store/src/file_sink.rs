@@ -416,6 +416,10 @@ impl<D: Disk> BlockSink for FileSink<D> {
         &self.have
     }
 
+    fn is_kept(&self, file: u32) -> bool {
+        self.arrivals.progress(file) == Progress::Settled
+    }
+
     fn window(&self) -> Window {
         Window::Any
     }

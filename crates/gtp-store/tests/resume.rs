@@ -96,6 +96,9 @@ fn an_orderly_end_names_what_is_whole_and_keeps_the_rest() {
     let resumed = sink(dest.path(), &manifest).unwrap();
     assert_eq!(resumed.resumed_bytes(), BLOCK + 4096);
     assert_eq!(resumed.have().len(), 3);
+    assert!(resumed.is_kept(6), "it has its name");
+    assert!(!resumed.is_kept(7), "whole, but nobody has vouched for it");
+    assert!(!resumed.is_kept(1));
 }
 
 #[test]

@@ -86,8 +86,8 @@ struct Running {
     manifest: Arc<Manifest>,
     /// For each entry: whether it is a file that must be finished and is not yet.
     unfinished: Vec<bool>,
-    /// Entries whose every block was there at the start.
-    had: Vec<bool>,
+    /// Entries that were there under their names and are kept: no source is asked about them.
+    kept: Vec<bool>,
     check: Option<RootCheck>,
 }
 
@@ -339,7 +339,7 @@ impl Gather {
         let Placed { sink, shown } = opening
             .await
             .map_err(|e| Failure::new(FailureKind::Other, format!("opening failed: {e}")))??;
-        let had = fully_there(&manifest, sink.have());
+        let kept = (0u32..).zip(&manifest.entries).map(|(n, _)| sink.is_kept(n)).collect();
         let policy = if self.sources.len() > 1 || self.expected.is_some() {
             RootPolicy::AskFirst
         } else {
@@ -356,7 +356,7 @@ impl Gather {
             bytes: manifest.content_bytes(),
         });
         self.moved_at = self.clock.now();
-        self.running = Some(Running { transfer, manifest, unfinished, had, check: None });
+        self.running = Some(Running { transfer, manifest, unfinished, kept, check: None });
         Ok(())
     }
 
@@ -503,10 +503,10 @@ impl Gather {
             running.transfer.finish_files(all);
             return Ok(());
         }
-        let (had, wanted): (Vec<u32>, Vec<u32>) =
-            waiting.into_iter().partition(|&n| running.had.get(n as usize) == Some(&true));
-        if !had.is_empty() || wanted.is_empty() {
-            running.transfer.finish_files(had.into_iter().map(|file| (file, None)).collect());
+        let (kept, wanted): (Vec<u32>, Vec<u32>) =
+            waiting.into_iter().partition(|&n| running.kept.get(n as usize) == Some(&true));
+        if !kept.is_empty() || wanted.is_empty() {
+            running.transfer.finish_files(kept.into_iter().map(|file| (file, None)).collect());
         }
         if wanted.is_empty() {
             return Ok(());
@@ -680,18 +680,6 @@ fn same_object(a: &Manifest, b: &Manifest) -> bool {
         (RootKind::Dir, RootKind::Dir) => a.same_content_layout(b),
         (RootKind::File, RootKind::Dir) | (RootKind::Dir, RootKind::File) => false,
     }
-}
-
-fn fully_there(manifest: &Manifest, have: &[gtp_store::Have]) -> Vec<bool> {
-    let mut blocks = vec![0u64; manifest.entries.len()];
-    for part in have {
-        if let Some(count) = blocks.get_mut(part.file as usize) {
-            *count += part.blocks.end.saturating_sub(part.blocks.start);
-        }
-    }
-    let all =
-        |(entry, &count): (&gtp_store::Entry, &u64)| count == entry.size.div_ceil(gtp_store::BLOCK);
-    manifest.entries.iter().zip(&blocks).map(all).collect()
 }
 
 fn path_of(manifest: &Manifest, file: u32) -> String {

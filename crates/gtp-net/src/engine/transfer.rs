@@ -102,6 +102,8 @@ impl Transfer {
         let NewTransfer { transfer, open, events, progress } = new;
         let (manifest, roots) = (open.manifest, open.roots);
         let have = open.sink.have().to_vec();
+        let kept = have.iter().map(|have| have.file).filter(|&file| open.sink.is_kept(file));
+        let kept: Vec<_> = kept.map(|file| (file, None)).collect();
         let window = open.sink.window();
         let resumed = have.iter().map(|h| have_bytes(&manifest, h)).sum();
         let here: u64 = have.iter().map(|h| h.blocks.end - h.blocks.start).sum();
@@ -134,6 +136,10 @@ impl Transfer {
             progress,
         };
         begun.start_writer(transfer, open.sink, notices);
+        if !kept.is_empty() {
+            begun.tell_writer(WriteJob::Files(kept));
+        }
+        begun.check_all_blocks();
         begun
     }
 
@@ -146,8 +152,6 @@ impl Transfer {
         match writer::spawn(transfer, sink, notices) {
             Ok(writer) => {
                 self.writer = Some(writer);
-                self.finish_resumed_files();
-                self.check_all_blocks();
             }
             Err(error) => {
                 let why = gtp_store::SinkError::Unsuitable(format!("no thread to write: {error}"));
@@ -422,15 +426,6 @@ impl Transfer {
         if self.phase == Phase::Finishing && self.files.left == 0 && !self.files.told {
             self.files.told = true;
             self.tell_writer(WriteJob::Finish);
-        }
-    }
-
-    /// Files of one block that were here already need no word from the source.
-    fn finish_resumed_files(&mut self) {
-        let here = self.have.iter().filter(|have| have.blocks == (0..1)).map(|have| have.file);
-        let files: Vec<_> = here.filter(|&f| self.is_trusted(f)).map(|f| (f, None)).collect();
-        if !files.is_empty() {
-            self.tell_writer(WriteJob::Files(files));
         }
     }
 
