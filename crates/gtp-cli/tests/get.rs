@@ -139,6 +139,28 @@ fn what_mirrors_disagree_about_is_refused_again_when_it_is_all_here() {
 }
 
 #[test]
+fn a_given_hash_is_checked_of_files_that_are_there_and_of_empty_ones_too() {
+    let world = World::new();
+    let content = world.export("a", 600_000);
+    world.export("empty", 0);
+    let server = world.serve("server", &["--public"]);
+    let (a, empty) = (server.url("a"), server.url("empty"));
+    let (right, wrong) = (blake3::hash(&content).to_hex(), blake3::hash(b"x").to_hex());
+    world.expect(0, &["get", &a, "out", "--accept-new"]);
+    let time = std::fs::metadata(world.path("out")).unwrap().modified().unwrap();
+    std::fs::write(world.path("out"), bytes(600_000, 5)).unwrap();
+    let open = std::fs::File::options().write(true).open(world.path("out")).unwrap();
+    open.set_modified(time).unwrap();
+    world.expect(6, &["get", &a, "out", "--blake3", &wrong]);
+    world.expect(0, &["get", &a, "out", "--blake3", &right]);
+    assert!(std::fs::read(world.path("out")).unwrap() == content);
+    let again = world.expect(0, &["get", &a, "out", "--blake3", &right, "--json"]);
+    assert_eq!(events(&again).pop().unwrap()["received_bytes"], 0);
+    world.expect(6, &["get", &empty, "none", "--blake3", &right]);
+    world.expect(0, &["get", &empty, "none", "--blake3", &blake3::hash(b"").to_hex()]);
+}
+
+#[test]
 fn a_killed_get_resumes_to_identical_bytes() {
     let world = World::new();
     let content = world.export("a", 30_000_000);

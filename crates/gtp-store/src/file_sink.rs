@@ -17,14 +17,14 @@ use std::sync::Arc;
 
 use crate::arrivals::{Arrivals, Checked, Progress};
 use crate::destination::{Destination, Names};
-use crate::disk::{Disk, FoundKind, MadeDir, OsDisk};
+use crate::disk::{Disk, FoundKind, MadeDir, Opened, OsDisk};
 use crate::hash::{Value, empty_root};
 use crate::journal::Record;
 use crate::log::{Log, LogError, Origin};
 use crate::manifest::{Entry, Kind, Manifest, RootKind};
 use crate::name::RelPath;
 use crate::parts::Parts;
-use crate::row::{TRAILER, blocks_in};
+use crate::row::{BLOCK, TRAILER, blocks_in, content_of};
 use crate::sink::{BlockSink, Fault, Finished, Have, SinkError, Window, Written};
 use crate::walk::split;
 
@@ -44,6 +44,9 @@ pub enum Existing {
     /// A file with the listed size and time is kept and not fetched.
     #[default]
     SkipUnchanged,
+    /// A file with the listed size and time is kept if this is its BLAKE3 hash: for an object of
+    /// one file. It is hashed when the sink opens.
+    SkipIf(Value),
     /// Every file is fetched and replaced.
     Replace,
 }
@@ -265,10 +268,28 @@ impl<D: Disk> FileSink<D> {
         if let Some(fault) = in_the_way(found.kind) {
             return Err(self.parts.refused(path, fault));
         }
+        let alike = found.size == entry.size && found.mtime == entry.mtime;
         Ok(match self.options.existing {
-            Existing::SkipUnchanged => found.size == entry.size && found.mtime == entry.mtime,
+            Existing::SkipUnchanged => alike,
+            Existing::SkipIf(value) => alike && self.hash_of(path, entry.size) == Some(value),
             Existing::Replace => false,
         })
+    }
+
+    /// The hash of a file that is there; `None` if it cannot be told.
+    fn hash_of(&mut self, path: &str, size: u64) -> Option<Value> {
+        let file = match self.parts.disk.open(path).ok()? {
+            Opened::Ours(file) => file,
+            Opened::Absent | Opened::Foreign | Opened::Locked => return None,
+        };
+        let mut hasher = blake3::Hasher::new();
+        let mut buffer = Vec::new();
+        for block in 0..blocks_in(size) {
+            buffer.resize(content_of(size, block) as usize, 0);
+            self.parts.disk.read_at(&file, block * BLOCK, &mut buffer).ok()?;
+            hasher.update(&buffer);
+        }
+        Some(*hasher.finalize().as_bytes())
     }
 
     fn list_have(&mut self) {

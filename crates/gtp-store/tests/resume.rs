@@ -363,6 +363,24 @@ fn an_existing_file_is_replaced_whole_kept_when_unchanged_and_fetched_when_asked
 }
 
 #[test]
+fn a_file_with_the_right_size_and_time_is_kept_only_with_the_right_hash_if_one_is_given() {
+    let dest = tempfile::tempdir().unwrap();
+    let mut source = SyntheticSource::new(single("x", 2 * BLOCK + 9), Pattern::Random { seed: 5 });
+    let mut first = sink(dest.path(), source.manifest()).unwrap();
+    let root = transfer(&mut source, &mut first).unwrap().root.unwrap();
+    drop(first);
+    for (value, kept) in [(root, true), ([9; 32], false)] {
+        let existing = Existing::SkipIf(value);
+        let options = SinkOptions { existing, durability: Durability::System };
+        let object = name("obj");
+        let kind = gtp_store::RootKind::File;
+        let there = Destination::open(dest.path(), Some(&object), kind).unwrap();
+        let again = FileSink::open(there, source.manifest().clone(), options).unwrap();
+        assert_eq!((again.is_kept(0), again.have().is_empty()), (kept, !kept));
+    }
+}
+
+#[test]
 fn a_file_that_lies_about_its_size_is_refused_when_the_disk_cannot_have_it() {
     let dest = tempfile::tempdir().unwrap();
     let mut source = SyntheticSource::new(single("x", i64::MAX as u64), Pattern::Zeros);

@@ -332,10 +332,18 @@ impl Gather {
             let text = "a hash can be given for one file only, and this is a directory";
             return Err(Failure::new(FailureKind::Usage, text));
         }
+        let empty = manifest.content_bytes() == 0;
+        if self.expected.is_some_and(|hash| empty && hash != gtp_store::empty_root()) {
+            let url = &self.sources[number].url;
+            let text = format!("{url} is an empty file, not one of that hash");
+            return Err(Failure::new(FailureKind::Integrity, text));
+        }
         let Some(place) = self.place.take() else { return Ok(()) };
         let url = self.sources[0].url.clone();
         let described = Arc::clone(&manifest);
-        let opening = tokio::task::spawn_blocking(move || place::open(place, &url, &described));
+        let expected = self.expected;
+        let opening =
+            tokio::task::spawn_blocking(move || place::open(place, &url, &described, expected));
         let Placed { sink, shown } = opening
             .await
             .map_err(|e| Failure::new(FailureKind::Other, format!("opening failed: {e}")))??;

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gtp_store::{
-    BlockSink, Destination, FileSink, Manifest, OrderedWriterSink, RelPath, RootKind, SinkError,
-    SinkOptions,
+    BlockSink, Destination, Existing, FileSink, Manifest, OrderedWriterSink, RelPath, RootKind, SinkError,
+    SinkOptions, Value,
 };
 
 use super::Url;
@@ -42,10 +42,21 @@ pub(super) struct Placed {
     pub shown: String,
 }
 
-/// Opens the destination. Blocks.
-pub(super) fn open(place: Place, url: &Url, manifest: &Arc<Manifest>) -> Result<Placed, Failure> {
+/// Opens the destination for an object, or for a file of this hash. Blocks.
+pub(super) fn open(
+    place: Place,
+    url: &Url,
+    manifest: &Arc<Manifest>,
+    expected: Option<Value>,
+) -> Result<Placed, Failure> {
     match place {
-        Place::Path { path, options } => on_disk(&path, options, url, manifest),
+        Place::Path { path, mut options } => {
+            options.existing = match (options.existing, expected) {
+                (Existing::SkipUnchanged, Some(expected)) => Existing::SkipIf(expected),
+                (existing, _) => existing,
+            };
+            on_disk(&path, options, url, manifest)
+        }
         Place::Stream(out) => {
             let sink = OrderedWriterSink::new(Arc::clone(manifest), out, EARLY_BLOCKS)?;
             Ok(Placed { sink: Box::new(sink), shown: "-".into() })
