@@ -48,6 +48,13 @@ impl SendLog {
         let i = self.marks.partition_point(|m| m.pn <= pn);
         self.marks.get(i.checked_sub(1)?).map(|m| (m.at, m.sent))
     }
+
+    /// Bytes sent from `from`, an answer of [`SendLog::at`], until before packet `end`; at most
+    /// one mark more.
+    pub fn sent_at_most(&self, from: (Time, Bytes), end: u64) -> Bytes {
+        let i = self.marks.partition_point(|m| m.pn < end);
+        self.marks.get(i).map_or(self.sent, |m| m.sent) - from.1
+    }
 }
 
 /// What one receipt, or several together, say of the path.

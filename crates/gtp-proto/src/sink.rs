@@ -163,6 +163,8 @@ pub struct SinkSession {
     settle_due: Time,
     closing_since: Option<Time>,
     close_due: bool,
+    /// When the source said that it sends nothing more.
+    peer_closed: Option<Time>,
     events: Vec<Event>,
     counters: SinkCounters,
 }
@@ -203,6 +205,7 @@ impl SinkSession {
             settle_due: now,
             closing_since: None,
             close_due: false,
+            peer_closed: None,
             events: Vec::new(),
             counters: SinkCounters::default(),
             config,
@@ -269,7 +272,10 @@ impl SinkSession {
                 self.handshake.handle_ack(now, hello, rtt);
             }
             Control::Status(status) => self.handle_status(now, pn, status)?,
-            Control::Close => self.events.push(Event::PeerClosed),
+            Control::Close => {
+                self.peer_closed.get_or_insert(now);
+                self.events.push(Event::PeerClosed);
+            }
             Control::Feedback(_) | Control::Request(_) => return Err(Discard::Misdirected),
         }
         Ok(())
@@ -295,7 +301,8 @@ impl SinkSession {
         self.closing_since.is_some_and(|since| {
             let echoed = self.grant.rate == Rate::ZERO && self.echo.accepted >= self.grant.number;
             let lease = SILENCE_STOP + self.rtt.smoothed() * 2;
-            !self.close_due && (echoed || now.since(since) > lease)
+            let silent = self.peer_closed.is_some_and(|at| now.since(at) >= self.echo.guard);
+            !self.close_due && (echoed || silent || now.since(since) > lease)
         })
     }
 

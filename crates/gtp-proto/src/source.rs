@@ -117,11 +117,16 @@ pub struct SourceSession {
     status_urgent: bool,
     told_offer: Rate,
     closing: bool,
-    close_due: bool,
+    /// Farewells to be said: two, because a lost one would cost others a lease.
+    closes_due: u8,
     violated: Option<&'static str>,
     events: Vec<Event>,
     counters: SourceCounters,
 }
+
+/// The packets of the first round trip are counted as if they were this long, whatever the unit:
+/// before anything is proven, a jumbo path gets no more bytes than an ordinary one.
+const INITIAL_PACKET: Bytes = Bytes(1_500);
 
 /// A change of the offer smaller than this waits for the next interval.
 const OFFER_NEWS: f64 = 0.02;
@@ -164,7 +169,7 @@ impl SourceSession {
             status_urgent: false,
             told_offer: Rate::ZERO,
             closing: false,
-            close_due: false,
+            closes_due: 0,
             violated: None,
             events: Vec::new(),
             counters: SourceCounters::default(),
@@ -221,7 +226,7 @@ impl SourceSession {
     /// This end is done: says so to the peer and wants nothing more.
     pub fn close(&mut self) {
         self.closing = true;
-        self.close_due = true;
+        self.closes_due = 2;
     }
 
     /// What the agent of this host should know.
@@ -260,7 +265,8 @@ impl SourceSession {
             return Some(self.control(control, head));
         }
         self.relay_handshake();
-        if core::mem::take(&mut self.close_due) {
+        if self.closes_due > 0 {
+            self.closes_due -= 1;
             return Some(self.control(Control::Close, head));
         }
         if !self.handshake.is_open() {
@@ -276,7 +282,7 @@ impl SourceSession {
     /// When to call again, and why.
     pub fn poll_timeout(&self) -> Option<(Time, Wake)> {
         let hello = self.handshake.poll_timeout().map(|at| (at, Wake::Handshake));
-        if self.close_due {
+        if self.closes_due > 0 {
             return Some((Time::ZERO, Wake::Interval));
         }
         if !self.handshake.is_open() {
@@ -409,10 +415,12 @@ impl SourceSession {
             let from = self.log.at(proven.span.start);
             let until = self.log.at(proven.span.end);
             if let (Some(from), Some(until), Some(arrived_in)) = (from, until, arrived_in) {
+                // A receipt counts whole packets; what was sent may have been shorter.
+                let arrived = proven.bytes.min(self.log.sent_at_most(from, proven.span.end));
                 let sample = Sample {
                     sent: until.1 - from.1,
                     sent_in: until.0.since(from.0),
-                    arrived: proven.bytes,
+                    arrived,
                     arrived_in: Span::from_micros(arrived_in.into()),
                     delay: Span::from_micros(f.delay.into()),
                     first_pn: proven.span.start,
@@ -516,8 +524,7 @@ impl SourceSession {
     }
 
     fn ramp(&mut self, now: Time) -> Rate {
-        let packet = self.packet_bytes();
-        self.path.ramp(now, self.rtt.smoothed(), packet)
+        self.path.ramp(now, self.rtt.smoothed(), INITIAL_PACKET)
     }
 
     fn demand_and_path(&mut self, now: Time) -> Rate {

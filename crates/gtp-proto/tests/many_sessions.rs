@@ -188,3 +188,14 @@ fn silence_of_feedback_stops_the_source_within_a_second() {
     net.world.run_for(Span::from_secs(2));
     assert_eq!(net.world.flows[flow].source.counters().packets, sent);
 }
+
+#[test]
+fn a_source_that_says_farewell_frees_its_grant_without_a_lease() {
+    let mut net = five_to_one(100, None);
+    let flow = net.join(2, Law::Grant);
+    net.world.run_for(Span::from_secs(1));
+    net.world.flows[flow].source.close();
+    net.world.close(flow);
+    net.world.run_for(Span::from_millis(200));
+    assert!(!net.world.flows[flow].alive, "finished within two round trips");
+}
