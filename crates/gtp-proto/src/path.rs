@@ -349,3 +349,21 @@ impl Sample {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_can_have_arrived_of_short_packets_than_was_sent() {
+        let mut log = SendLog::default();
+        let at = |n: u64| Time::from_nanos(n * MARK_EVERY.as_nanos());
+        for pn in 0..100 {
+            log.sent(at(pn), pn, Bytes(90));
+        }
+        let from = log.at(10).unwrap();
+        assert_eq!(log.sent_at_most(from, 20), Bytes(900), "a receipt would count ten whole ones");
+        assert_eq!(log.sent_at_most(from, 100), Bytes(90 * 90), "up to the newest packet");
+        assert_eq!(log.sent_at_most(from, 500), Bytes(90 * 90), "not beyond it");
+    }
+}
