@@ -95,7 +95,8 @@ async fn receive(
         let manifest = Arc::clone(&manifest);
         tokio::task::spawn_blocking(move || spot.open(manifest, options))
     };
-    let sink = match opening.await {
+    // Reading what is there already takes longer than the client would wait in silence.
+    let sink = match wait_for_sink(client, opening).await? {
         Ok(Ok(sink)) => sink,
         Ok(Err(error)) => return Err(Trouble::told(reason_of_sink(&error), error.into())),
         Err(error) => {
@@ -107,6 +108,7 @@ async fn receive(
         TransferOpen { sink, manifest: Arc::clone(&manifest), roots: RootPolicy::TrustTrailers };
     let transfer = shared.host.open_transfer(open);
     transfer.add_session(session);
+    client.channel.send(&Message::Ready).await?;
     let waiting = manifest.entries.iter().map(|e| e.kind == Kind::File && e.size > 0).collect();
     let index = FileIndex::of(&manifest);
     let mut taking = Taking { transfer, manifest, index, waiting, asked: Vec::new() };
@@ -116,6 +118,21 @@ async fn receive(
         taking.suspend().await;
     }
     verdict.map(|()| wire_bytes).map_err(|trouble| Trouble { wire_bytes, ..trouble })
+}
+
+type Opening = tokio::task::JoinHandle<Result<Box<dyn BlockSink>, SinkError>>;
+
+async fn wait_for_sink(
+    client: &mut Client,
+    mut opening: Opening,
+) -> Result<<Opening as Future>::Output, ControlError> {
+    let mut keepalive = tokio::time::interval(KEEPALIVE_SPAN);
+    loop {
+        tokio::select! {
+            opened = &mut opening => return Ok(opened),
+            _ = keepalive.tick() => client.channel.send(&Message::Keepalive).await?,
+        }
+    }
 }
 
 async fn gather(client: &mut Client, spot: &Spot) -> Result<Arc<Manifest>, Trouble> {
