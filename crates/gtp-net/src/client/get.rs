@@ -24,8 +24,10 @@ use super::{
 use crate::engine::{RootPolicy, TransferEvent, TransferHandle, TransferOpen};
 use crate::flows::{Failure, FailureKind};
 use crate::messages::Done;
+use skipped::Skipped;
 use tally::Tally;
 
+mod skipped;
 mod tally;
 
 /// What to fetch, whence, and whither.
@@ -100,7 +102,7 @@ struct Gather {
     reports: Reports,
     sources: Vec<Source>,
     running: Option<Running>,
-    skipped: Vec<Failure>,
+    skipped: Skipped,
     tally: Tally,
     clock: Clock,
     began: Time,
@@ -144,7 +146,7 @@ impl Gather {
             reports,
             sources: sources.into_iter().map(source).collect(),
             running: None,
-            skipped: Vec::new(),
+            skipped: Skipped::default(),
             tally,
             clock,
             began,
@@ -236,10 +238,7 @@ impl Gather {
                     State::Connecting | State::Gone(_) => {}
                 }
             }
-            Report::FileFault(failure) => {
-                self.monitor.tell(Event::Skipped(failure.clone()));
-                self.skipped.push(failure);
-            }
+            Report::FileFault(failure) => self.skipped.note(failure, &self.monitor),
             Report::Roots { first_file, roots } => {
                 if let Some(check) = self.running.as_mut().and_then(|r| r.check.as_mut()) {
                     check.answer(number, first_file, &roots);
@@ -382,8 +381,7 @@ impl Gather {
         }
         for failure in described.skipped {
             if !self.skipped.contains(&failure) {
-                self.monitor.tell(Event::Skipped(failure.clone()));
-                self.skipped.push(failure);
+                self.skipped.note(failure, &self.monitor);
             }
         }
         let flow = running.transfer.add_session(session);
@@ -628,7 +626,7 @@ impl Gather {
             files_unchanged: finished.files_unchanged,
             blake3: root,
             progress,
-            skipped: std::mem::take(&mut self.skipped),
+            skipped: std::mem::take(&mut self.skipped).into_list(),
         }
     }
 

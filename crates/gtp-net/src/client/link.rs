@@ -3,6 +3,7 @@
 //! It decides nothing. Orders come in, reports go out, keepalives happen by themselves; when the
 //! orders' sender is gone it says farewell.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -93,10 +94,12 @@ async fn tend(
     tell: &impl Fn(Report),
 ) -> Option<Report> {
     let mut keepalive = tokio::time::interval(KEEPALIVE_SPAN);
+    let mut asked = VecDeque::new();
     loop {
         let sent = tokio::select! {
             order = orders.recv() => match order {
                 Some(Order::AskRoots { first_file, files }) => {
+                    asked.push_back((first_file, files as usize));
                     channel.send(&Message::RootsWanted(RootsWanted { first_file, files })).await
                 }
                 Some(Order::Done(done)) => {
@@ -109,7 +112,7 @@ async fn tend(
                 }
             },
             message = channel.recv() => match message {
-                Ok(message) => match heard(message) {
+                Ok(message) => match heard(message, &mut asked) {
                     Ok(report) => { tell(report); Ok(()) }
                     Err(last) => return Some(Report::Ended(last)),
                 },
@@ -123,9 +126,13 @@ async fn tend(
     }
 }
 
-fn heard(message: Message) -> Result<Report, Failure> {
+/// What a message means; roots only answer the question whose turn it is.
+fn heard(message: Message, asked: &mut VecDeque<(u64, usize)>) -> Result<Report, Failure> {
     match message {
         Message::Roots(page) => {
+            if asked.pop_front() != Some((page.first_file, page.roots.0.len())) {
+                return Err(ControlError::Unexpected("roots that nobody asked for".into()).into());
+            }
             Ok(Report::Roots { first_file: page.first_file, roots: page.roots.0 })
         }
         Message::Fault(fault) => {
@@ -144,5 +151,25 @@ fn heard(message: Message) -> Result<Report, Failure> {
 async fn end(mut channel: ControlChannel, last: Message) {
     if channel.send(&last).await.is_ok() {
         channel.close().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::messages::{Roots, RootsPage};
+
+    #[test]
+    fn roots_are_taken_once_and_only_as_asked() {
+        let page = |first_file, count| {
+            Message::Roots(RootsPage { first_file, roots: Roots(vec![[0; 32]; count]) })
+        };
+        assert!(heard(page(0, 1), &mut VecDeque::new()).is_err());
+        assert!(heard(page(0, 3), &mut VecDeque::from([(0, 2)])).is_err());
+        assert!(heard(page(1, 2), &mut VecDeque::from([(0, 2)])).is_err());
+        let mut asked = VecDeque::from([(0, 2), (2, 1)]);
+        assert!(heard(page(0, 2), &mut asked).is_ok());
+        assert!(heard(page(2, 1), &mut asked).is_ok());
+        assert!(heard(page(2, 1), &mut asked).is_err());
     }
 }

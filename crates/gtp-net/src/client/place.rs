@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gtp_store::{
-    BlockSink, Destination, Existing, FileSink, Manifest, OrderedWriterSink, RelPath, RootKind, SinkError,
-    SinkOptions, Value,
+    BlockSink, Destination, Existing, FileSink, Manifest, OrderedWriterSink, RelPath, RootKind,
+    SinkError, SinkOptions, Value,
 };
 
 use super::Url;
