@@ -8,7 +8,7 @@ use gtp_proto::group::Member;
 use gtp_proto::{FlowId, Group};
 use gtp_store::{Row, Window};
 
-use super::sink_side::{PATIENCE, SILENCE_MOST, State};
+use super::sink_side::{IDLE_MOST, PATIENCE, SILENCE_MOST, State};
 use super::table::Table;
 use super::transfer::{Phase, Transfer, live, only};
 
@@ -68,6 +68,7 @@ impl Transfer {
     pub fn upkeep(&mut self, now: Time, interval: Span, table: &mut Table) {
         if self.phase == Phase::Moving {
             self.check_silence(now, table);
+            self.check_idle(now, table);
             self.collect_dropped(now, table);
             self.check_tail(now, interval, table);
             self.check_stalled(table);
@@ -91,6 +92,24 @@ impl Transfer {
                 let missing = table.sink_mut(now, flow).map(|sink| sink.fall_silent());
                 self.take_back(&missing.unwrap_or_default());
             }
+        }
+    }
+
+    /// A source that talks and brings nothing must not hold up the others.
+    fn check_idle(&mut self, now: Time, table: &mut Table) {
+        let flows: Vec<FlowId> = live(&self.flows, table).collect();
+        let mut idle = Vec::new();
+        let mut anyone = false;
+        for flow in flows {
+            let Some(sink) = table.sink_mut(now, flow) else { continue };
+            if sink.idle(now) >= IDLE_MOST {
+                idle.push(flow);
+            } else if sink.state == State::Live && sink.core.silence(now) < PATIENCE {
+                anyone = true;
+            }
+        }
+        for flow in idle.into_iter().filter(|_| anyone) {
+            self.lose(now, flow, "it sends nothing that was asked for", table);
         }
     }
 

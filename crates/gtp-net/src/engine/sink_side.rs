@@ -20,6 +20,7 @@ pub(super) struct SinkSide {
     pub flow: FlowId,
     pub transfer: TransferId,
     pub state: State,
+    idle: Idle,
     label: String,
     link: Link,
     head: Vec<u8>,
@@ -45,6 +46,28 @@ pub(super) const PATIENCE: Span = Span::from_secs(2);
 /// Silent for this long: lost.
 pub(super) const SILENCE_MOST: Span = Span::from_secs(10);
 
+/// Talking, and bringing nothing that was asked for, for this long: lost, if others are better.
+pub(super) const IDLE_MOST: Span = Span::from_secs(10);
+
+/// What a source must be allowed to send in that time before it is blamed.
+const IDLE_LEAST: Bytes = Bytes(65_536);
+
+/// Since when a session owes something and has brought nothing that is wanted.
+struct Idle {
+    useful: u64,
+    since: Time,
+}
+
+impl Idle {
+    /// How long it has owed without bringing, when it has brought `useful` units in all.
+    fn look(&mut self, now: Time, useful: u64, owes: bool) -> Span {
+        if !owes || useful != self.useful {
+            *self = Idle { useful, since: now };
+        }
+        now.since(self.since)
+    }
+}
+
 impl SinkSide {
     pub fn new(
         now: Time,
@@ -68,6 +91,7 @@ impl SinkSide {
             flow,
             transfer,
             state: State::Opening,
+            idle: Idle { useful: 0, since: now },
             label: open.label,
             link: envelope.link(),
             head: Vec::new(),
@@ -122,6 +146,20 @@ impl SinkSide {
         self.core.abandon()
     }
 
+    /// How long it has owed something, and could have sent it, without bringing any of it.
+    pub fn idle(&mut self, now: Time) -> Span {
+        let owes = match self.state {
+            State::Live => self.core.outstanding() > 0,
+            State::Dropping => true,
+            State::Opening | State::Silent | State::Parting => false,
+        };
+        // A few units must be possible at the rate that this host grants.
+        let possible = self.core.granted().bytes_in(IDLE_MOST) >= IDLE_LEAST;
+        let counters = self.core.counters();
+        let useful = counters.packets.saturating_sub(counters.duplicates);
+        self.idle.look(now, useful, owes && possible)
+    }
+
     /// How it is doing: `bytes` of what it brought verified, and `limit` limits it, if that is
     /// not for the core to say.
     pub fn progress(&self, bytes: u64, limit: Option<LimitedBy>) -> FlowProgress {
@@ -139,5 +177,22 @@ impl SinkSide {
             duplicate_bytes: counters.duplicate_bytes,
             alive: self.state != State::Parting,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_wanted_units_or_owing_nothing_end_idleness() {
+        let at = |seconds| Time::ZERO + Span::from_secs(seconds);
+        let mut idle = Idle { useful: 0, since: at(0) };
+        assert_eq!(idle.look(at(4), 0, true), Span::from_secs(4));
+        assert_eq!(idle.look(at(10), 0, true), IDLE_MOST);
+        assert_eq!(idle.look(at(11), 1, true), Span::ZERO);
+        assert_eq!(idle.look(at(15), 1, true), Span::from_secs(4));
+        assert_eq!(idle.look(at(16), 1, false), Span::ZERO);
+        assert_eq!(idle.look(at(18), 1, true), Span::from_secs(2));
     }
 }

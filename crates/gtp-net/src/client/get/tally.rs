@@ -35,11 +35,11 @@ impl Tally {
         &self.progress
     }
 
-    /// Takes the engine's numbers in; says whether bytes have come.
+    /// Takes the engine's numbers in; says whether verified bytes have come.
     pub fn update(&mut self, numbers: &TransferProgress, sources: &mut [Source]) -> bool {
         let before = self.progress.bytes;
         let shares = &mut self.progress.sources;
-        let old: Vec<u64> = shares.iter().map(|s| s.wire_bytes).collect();
+        let old: Vec<u64> = shares.iter().map(|s| s.bytes).collect();
         for share in shares.iter_mut() {
             *share = SourceShare::new(std::mem::take(&mut share.url));
         }
@@ -66,11 +66,10 @@ impl Tally {
         for (share, (all, lost)) in shares.iter_mut().zip(sent) {
             share.loss_ratio = if all > 0.0 { lost / all } else { 0.0 };
         }
-        let mut moved = numbers.bytes > before;
+        let moved = numbers.bytes > before;
         for ((share, old), source) in shares.iter().zip(old).zip(sources) {
-            if share.bytes > 0 && share.wire_bytes > old {
+            if share.bytes > old {
                 source.tries = 0;
-                moved = true;
             }
         }
         self.progress.bytes = numbers.bytes;
