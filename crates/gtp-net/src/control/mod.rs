@@ -227,6 +227,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ControlChannel<S> {
     /// and those of [`ControlChannel::send`] and [`ControlChannel::recv`].
     pub async fn open(&mut self, open: Open) -> Result<Opened, ControlError> {
         let (suites, unit_max) = (open.suites.clone(), open.unit_payload_max);
+        let weight_max = open.weight_milli;
         self.send(&Message::Open(open)).await?;
         let opened = match self.recv().await? {
             Message::Opened(opened) => opened,
@@ -241,7 +242,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ControlChannel<S> {
                 opened.version
             )));
         }
-        if !suites.0.contains(&opened.suite) || opened.unit_payload > unit_max {
+        if !suites.0.contains(&opened.suite)
+            || opened.unit_payload > unit_max
+            || opened.weight_milli > weight_max
+        {
             return Err(ControlError::Unexpected("an answer that was not on offer".into()));
         }
         Ok(opened)

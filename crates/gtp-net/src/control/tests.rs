@@ -1,3 +1,5 @@
+//! The channel over loopback and over streams in memory, with honest and with other peers.
+
 use std::fs;
 use std::future::{Future, pending};
 
@@ -158,6 +160,8 @@ async fn the_answer_to_open_is_checked_against_the_question() {
         ((|_| {}) as fn(&mut Opened), true),
         (|o| o.suite = 77, false),
         (|o| o.unit_payload = 1401, false),
+        (|o| o.weight_milli = 1_001, false),
+        (|o| o.weight_milli = 1, true),
     ] {
         let (mut near, mut far) = pair_in_memory().await;
         let mut answer = an_opened();

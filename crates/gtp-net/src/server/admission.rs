@@ -43,6 +43,22 @@ impl Admission {
     }
 }
 
+/// Most weight, in thousandths, of a client that is not on the list: as much as one ordinary
+/// session's, so that nobody takes others' shares by asking for more.
+pub(super) const WEIGHT_OF_STRANGERS: u32 = 1_000;
+/// Most weight, in thousandths, of a client that is on the list: a hundred ordinary sessions.
+pub(super) const WEIGHT_OF_LISTED: u32 = 100_000;
+
+/// The weight, in thousandths, that a client gets which asks for `asked`.
+pub(super) fn weight(trust: &ClientTrust, key: &Fingerprint, asked: u32) -> u32 {
+    let listed = trust.keys.access(key);
+    let most = match listed.read || listed.write {
+        true => WEIGHT_OF_LISTED,
+        false => WEIGHT_OF_STRANGERS,
+    };
+    asked.min(most)
+}
+
 /// How many may come.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
@@ -151,6 +167,20 @@ fn lock(present: &Mutex<Present>) -> std::sync::MutexGuard<'_, Present> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_stranger_weighs_no_more_than_one_ordinary_session() {
+        use crate::identity::Identity;
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("keys");
+        let friend = Identity::generate().fingerprint();
+        let stranger = Identity::generate().fingerprint();
+        std::fs::write(&path, format!("{friend}\n")).unwrap();
+        let trust = Admission::File { path, strangers: Strangers::MayRead }.load().unwrap();
+        let asked = [1, 1_000, 1_001, 100_000, 1_000_000];
+        assert_eq!(asked.map(|w| weight(&trust, &stranger, w)), [1, 1_000, 1_000, 1_000, 1_000]);
+        assert_eq!(asked.map(|w| weight(&trust, &friend, w)), [1, 1_000, 1_001, 100_000, 100_000]);
+    }
 
     #[test]
     fn a_full_house_admits_again_when_somebody_leaves() {

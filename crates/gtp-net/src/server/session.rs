@@ -52,6 +52,8 @@ pub(super) struct Client {
     /// `None` is all that is exported.
     pub path: Option<RelPath>,
     pub suite: Suite,
+    /// The weight that it gets, in thousandths.
+    pub weight_milli: u32,
 }
 
 /// Serves a client to its end.
@@ -67,7 +69,7 @@ pub(super) async fn serve(
         None => Err(Refusal::new(Reason::Busy, "too many sessions of this key")),
         Some(_) => judge(&shared, &open, key).await,
     };
-    let (path, suite) = match judged {
+    let (path, suite, weight_milli) = match judged {
         Ok(judged) => judged,
         Err(Refusal { reason, text }) => {
             let failure = Failure::new(FailureKind::Authentication, text.clone());
@@ -85,7 +87,7 @@ pub(super) async fn serve(
         path: printable(open.verb.path()),
     });
     let verb = open.verb.clone();
-    let client = Client { channel, open, path, suite };
+    let client = Client { channel, open, path, suite, weight_milli };
     let ending = match verb {
         Verb::Get { .. } => get::serve(&shared, client, &mut stop).await,
         Verb::Put { .. } => put::serve(&shared, client, &mut stop).await,
@@ -95,12 +97,12 @@ pub(super) async fn serve(
     shared.tell(ServerEvent::Ended { id, wire_bytes, failure });
 }
 
-/// Whether the client may do what it asks, and with which cipher.
+/// Whether the client may do what it asks, with which cipher and weight.
 async fn judge(
     shared: &Arc<Shared>,
     open: &Open,
     key: Fingerprint,
-) -> Result<(Option<RelPath>, Suite), Refusal> {
+) -> Result<(Option<RelPath>, Suite, u32), Refusal> {
     let admission = shared.config.admission.clone();
     let trust = tokio::task::spawn_blocking(move || admission.load()).await;
     let trust = match trust {
@@ -131,7 +133,7 @@ async fn judge(
             Refusal::new(Reason::Missing, format!("{}: {why}", printable(bytes)))
         })?),
     };
-    Ok((path, suite))
+    Ok((path, suite, super::admission::weight(&trust, &key, open.weight_milli)))
 }
 
 fn word(verb: &Verb) -> &'static str {
@@ -155,7 +157,7 @@ impl Client {
             keys: keys(self.suite, secrets),
             role: Role::Responder,
             law: core_law(self.open.law),
-            weight: f64::from(self.open.weight_milli) / 1000.0,
+            weight: f64::from(self.weight_milli) / 1000.0,
             max_rate: shared.config.max_rate,
             label: self.channel.ends().remote.to_string(),
         })
@@ -180,7 +182,7 @@ impl Client {
             object,
             entries_total,
             content_bytes,
-            weight_milli: self.open.weight_milli,
+            weight_milli: self.weight_milli,
             interval_us: interval.clamp(*INTERVAL_US.start(), *INTERVAL_US.end()),
         })
     }
