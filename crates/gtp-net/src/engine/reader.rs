@@ -70,17 +70,26 @@ fn read(flow: FlowId, mut object: Object, jobs: &Receiver<ReadJob>, notices: &No
                 notices.send(Notice::Loaded(flow, loaded));
             }
             ReadJob::Roots(files, answer) => {
+                let values = roots(&mut object, files, || answer.is_closed());
                 // Whoever asked may have gone; then nobody misses the answer.
-                let _ = answer.send(roots(&mut object, files));
+                let _ = answer.send(values);
             }
         }
     }
 }
 
-fn roots(object: &mut Object, files: Range<u32>) -> Result<Vec<Value>, SourceError> {
+/// The roots of `files`, or of the first of them if meanwhile nobody waits for them any more.
+fn roots(
+    object: &mut Object,
+    files: Range<u32>,
+    unwanted: impl Fn() -> bool,
+) -> Result<Vec<Value>, SourceError> {
     let manifest = object.manifest().clone();
     let mut values = Vec::new();
     for file in files {
+        if unwanted() {
+            break;
+        }
         let kind = manifest.entries.get(file as usize).map(|entry| entry.kind);
         values.push(match kind {
             Some(Kind::Dir) => [0; 32],
@@ -88,4 +97,28 @@ fn roots(object: &mut Object, files: Range<u32>) -> Result<Vec<Value>, SourceErr
         });
     }
     Ok(values)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use gtp_store::{Export, FileSource};
+
+    use super::*;
+
+    #[test]
+    fn hashing_stops_at_the_next_file_when_nobody_waits() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["a", "b", "c", "d"] {
+            std::fs::write(dir.path().join(name), name).unwrap();
+        }
+        let scanned = Export::open(dir.path()).unwrap().scan(None).unwrap();
+        let mut object: Object = Box::new(FileSource::new(scanned));
+        let all = object.manifest().entries.len() as u32;
+        assert_eq!(roots(&mut object, 0..all, || false).unwrap().len(), all as usize);
+        let looks = Cell::new(0);
+        let leaves = || looks.replace(looks.get() + 1) == 2;
+        assert_eq!(roots(&mut object, 0..all, leaves).unwrap().len(), 2);
+    }
 }
