@@ -1,4 +1,7 @@
 //! Frames on a stream: what has come in but is no whole message yet, and what must go out whole.
+//!
+//! Lengths come from the peer, so a frame's limit is checked before its bytes are awaited. What a
+//! frame means is not known here.
 
 use std::fmt;
 use std::pin::Pin;
@@ -22,6 +25,9 @@ const KEEP_BYTES: usize = 64 * 1024;
 /// a wait is abandoned.
 pub(super) struct Inbox {
     arrived: Vec<u8>,
+    /// How much of `arrived` has been taken off. It is moved away once for each read, not for each
+    /// frame: a flood of tiny frames costs no more than its bytes.
+    taken: usize,
     frame_max: usize,
     patience: Option<Patience>,
 }
@@ -33,7 +39,7 @@ struct Patience {
 
 impl Inbox {
     pub(super) fn new(frame_max: usize) -> Inbox {
-        Inbox { arrived: Vec::new(), frame_max, patience: None }
+        Inbox { arrived: Vec::new(), taken: 0, frame_max, patience: None }
     }
 
     pub(super) fn set_frame_max(&mut self, frame_max: usize) {
@@ -62,7 +68,8 @@ impl Inbox {
     /// Takes a whole frame off, if there is one. Its length and type are judged as soon as they
     /// are there.
     fn take_message(&mut self) -> Result<Option<Message>, ControlError> {
-        let Some((length, rest)) = self.arrived.split_first_chunk::<LENGTH_BYTES>() else {
+        let unread = self.arrived.get(self.taken..).unwrap_or_default();
+        let Some((length, rest)) = unread.split_first_chunk::<LENGTH_BYTES>() else {
             return Ok(None);
         };
         let length = u32::from_be_bytes(*length) as usize;
@@ -75,15 +82,27 @@ impl Inbox {
         }
         let Some(frame) = rest.get(..length) else { return Ok(None) };
         let message = Message::parse(frame)?;
-        self.arrived.drain(..LENGTH_BYTES + length);
-        if self.arrived.capacity() > KEEP_BYTES {
-            self.arrived.shrink_to(KEEP_BYTES);
+        self.taken += LENGTH_BYTES + length;
+        if self.taken == self.arrived.len() {
+            self.forget_taken();
         }
         self.patience = None;
         Ok(Some(message))
     }
 
+    fn forget_taken(&mut self) {
+        if self.taken == 0 {
+            return;
+        }
+        self.arrived.drain(..self.taken);
+        self.taken = 0;
+        if self.arrived.capacity() > KEEP_BYTES {
+            self.arrived.shrink_to(KEEP_BYTES);
+        }
+    }
+
     async fn read_more<R: AsyncRead + Unpin>(&mut self, from: &mut R) -> Result<(), ControlError> {
+        self.forget_taken();
         let frame_begun = !self.arrived.is_empty();
         let patience = self.patience.get_or_insert_with(|| Patience::for_state(frame_begun));
         self.arrived.reserve(READ_BYTES);
@@ -151,5 +170,27 @@ impl Outbox {
             .map_err(ControlError::Lost)?;
         self.cut_short = false;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::messages::FRAME_MAX;
+
+    #[test]
+    fn frames_that_came_together_are_taken_off_without_moving_the_rest_each_time() {
+        let frame = Message::Keepalive.to_frame().unwrap();
+        let mut inbox = Inbox::new(FRAME_MAX);
+        let whole = 2_000 * frame.len();
+        for _ in 0..2_000 {
+            inbox.arrived.extend_from_slice(&frame);
+        }
+        for taken in 1..2_000 {
+            assert_eq!(inbox.take_message().unwrap(), Some(Message::Keepalive));
+            assert_eq!((inbox.taken, inbox.arrived.len()), (taken * frame.len(), whole));
+        }
+        assert_eq!(inbox.take_message().unwrap(), Some(Message::Keepalive));
+        assert!(inbox.arrived.is_empty() && inbox.take_message().unwrap().is_none());
     }
 }
