@@ -131,8 +131,9 @@ impl Engine {
                         }
                     }
                     Ok(false) => *ready = false,
-                    // An answer of the network to what was sent; what follows may be a datagram.
-                    Err(_) => {}
+                    // An answer of the network to what was sent; what follows may be a datagram,
+                    // of which the next wait will say so.
+                    Err(_) => *ready = false,
                 }
             }
         }
