@@ -166,7 +166,7 @@ impl Attempt {
         send_manifest(&mut channel, &manifest).await?;
         let asked = self.clock.now();
         await_ready(&mut channel).await?;
-        self.excused = self.excused + self.clock.now().since(asked);
+        self.excused += self.clock.now().since(asked);
         let source = self.endpoint.host().open_source(SourceOpen { session, source });
         Ok(Sending { channel, source, index: FileIndex::of(&manifest) })
     }

@@ -1,4 +1,7 @@
 //! What can go wrong on the control channel, in the words in which the user should hear it.
+//!
+//! Each kind knows its exit code and whether trying again may help, so that nobody has to read
+//! words to decide. It knows nothing of how the channel works.
 
 use rustls::{AlertDescription, Error as TlsError};
 use tokio::io;
