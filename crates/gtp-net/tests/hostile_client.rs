@@ -220,7 +220,7 @@ async fn listings_that_would_write_elsewhere_are_refused_and_leave_nothing() {
     let world = World::new(Writing::Allowed, Limits::default()).await;
     let before = world.files();
     let dir = |path: &[u8]| entry(path, EntryKind::Directory, 0);
-    let listings: [Vec<Entry>; 17] = [
+    let listings: [Vec<Entry>; 16] = [
         vec![file(b"../secret")],
         vec![file(b"..")],
         vec![dir(b"x"), file(b"x/../../secret")],
@@ -237,7 +237,6 @@ async fn listings_that_would_write_elsewhere_are_refused_and_leave_nothing() {
         vec![file(b"link/secret")],
         vec![dir(b"link"), file(b"link/secret")],
         vec![dir(b"a"), file(b"a/b")],
-        vec![entry(b"huge", EntryKind::File, 1 << 58)],
     ];
     for entries in listings {
         let said = put_listing(&world, b"", entries.clone()).await;
@@ -250,6 +249,30 @@ async fn listings_that_would_write_elsewhere_are_refused_and_leave_nothing() {
         }
         assert!(world.files() == before, "{entries:?}");
     }
+    world.still_serves().await;
+}
+
+#[tokio::test]
+async fn a_file_of_absurd_size_takes_no_space_before_its_bytes_come() {
+    use std::os::unix::fs::MetadataExt;
+    let world = World::new(Writing::Allowed, Limits::default()).await;
+    let used = || {
+        let mut blocks = 0;
+        let mut dirs = vec![world.dir.path().to_owned()];
+        while let Some(dir) = dirs.pop() {
+            for entry in std::fs::read_dir(dir).unwrap().map(Result::unwrap) {
+                let meta = entry.metadata().unwrap();
+                blocks += meta.blocks();
+                dirs.extend(meta.is_dir().then(|| entry.path()));
+            }
+        }
+        blocks * 512
+    };
+    let before = used();
+    let huge = vec![entry(b"huge", EntryKind::File, 1 << 58)];
+    let said = put_listing(&world, b"", huge).await;
+    assert!(matches!(said, Some(Message::Ready | Message::Fault(_))), "{said:?}");
+    assert!(used() < before + (1 << 20));
     world.still_serves().await;
 }
 

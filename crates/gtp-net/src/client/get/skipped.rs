@@ -1,6 +1,7 @@
 //! What will not come, as the sources say: remembered up to a bound, and counted beyond it.
 //!
 //! A source can name faults for as long as it likes; memory and the user's screen must not follow.
+//! Whether a fault matters is decided elsewhere.
 
 use crate::client::Monitor;
 use crate::client::progress::Event;
