@@ -27,7 +27,7 @@ pub fn listen(lab: &mut Lab, sources: usize) -> Result<()> {
 pub fn send(lab: &Lab, i: usize, law: &str, seconds: f64) -> Result<std::process::Child> {
     let port = (5201 + i).to_string();
     let mut command = lab.command(&format!("src{i}"), std::path::Path::new("iperf3"));
-    command.args(["-c", &sink_address(), "-p", &port, "-C", law, "-w", "32M"]);
+    command.args(["-c", &sink_address(), "-p", &port, "-C", law]);
     command.args(["-t", &format!("{seconds:.0}")]);
     Ok(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?)
 }
