@@ -26,23 +26,25 @@ enum Outside {
 }
 
 /// The architecture, bottom up.
-const LAYERS: [Layer; 12] = [
+const LAYERS: [Layer; 13] = [
     pure("gtp-alloc", &[], &["libm"]),
     pure("gtp-proto", &["gtp-alloc"], &["libm", "siphasher"]),
     pure("gtp-link", &["gtp-alloc"], &["libm"]),
+    open("gtp-sim", &["gtp-alloc", "gtp-proto", "gtp-link"]),
     open("gtp-sys", &["gtp-alloc"]),
     open("gtp-emu", &["gtp-alloc", "gtp-link", "gtp-sys"]),
     open("gtp-store", &["gtp-alloc"]),
     open("gtp-net", &["gtp-alloc", "gtp-proto", "gtp-sys", "gtp-store"]),
     open("gtp", &["gtp-alloc", "gtp-net", "gtp-store"]),
     open("gtp-cli", &["gtp-alloc", "gtp", "gtp-emu"]),
-    open("gtp-lab", &["gtp-alloc"]),
+    open("gtp-lab", &["gtp-alloc", "gtp-proto", "gtp-link", "gtp-sim"]),
     open(
         "gtp-e2e",
         &[
             "gtp-alloc",
             "gtp-proto",
             "gtp-link",
+            "gtp-sim",
             "gtp-sys",
             "gtp-emu",
             "gtp-store",

@@ -1,0 +1,1 @@
+//! The rate level: agents and laws without packets, for large networks.
