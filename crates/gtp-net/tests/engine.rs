@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
 
-use common::relay::{Relay, faithful, vicious};
+use common::relay::{Relay, dying_in_mid_block, faithful, vicious};
 use common::*;
 
 use gtp_alloc::Rate;
@@ -135,6 +135,33 @@ fn a_bad_block_is_named_and_fetched_elsewhere() {
         .collect();
     assert!(!bad.is_empty());
     assert!(bad.iter().all(|&(flow, block)| flow == liar.flow && block % 8 == 3), "{bad:?}");
+}
+
+#[test]
+fn a_bad_block_of_two_sources_is_asked_of_one_alone_and_the_other_is_named() {
+    let world = World::new();
+    let size = 256 * 1024;
+    let relay = Relay::new(world.receives.addr, world.sends.addr, dying_in_mid_block);
+    let mut transfer = world.transfer(size);
+    let spoil = |_: u64, out: &mut Vec<u8>| {
+        out[0] ^= 1;
+        Ok(())
+    };
+    let liar = Box::new(Twisted { inner: synthetic(size), twist: spoil });
+    let sink = world.receives.addr;
+    let liar = world.source_from(&world.sends, sink, relay.sink_side, liar, &transfer);
+    transfer.until(|event| matches!(event, TransferEvent::PathOpen { .. }));
+    let honest = world.source(size, &transfer);
+    let events = transfer.until_end();
+    complete(&events);
+    let named = |event: &TransferEvent| match event {
+        TransferEvent::BadBlock { flow, file: 0, block: 0 } => Some(*flow),
+        _ => None,
+    };
+    assert_eq!(events.iter().filter_map(named).collect::<Vec<_>>(), [liar.flow]);
+    let flows = transfer.handle.progress().flows;
+    assert!(flows[0].duplicate_bytes + flows[1].duplicate_bytes < size, "{flows:?}");
+    assert_eq!((flows[1].flow, flows[1].bytes), (honest.flow, size));
 }
 
 #[test]

@@ -436,8 +436,12 @@ impl BlockSource for Damaged {
         Ok(())
     }
 
-    fn file_root(&mut self, file: u32) -> Result<[u8; 32], SourceError> {
-        self.0.file_root(file)
+    fn file_root_while(
+        &mut self,
+        file: u32,
+        wanted: &dyn Fn() -> bool,
+    ) -> Result<[u8; 32], SourceError> {
+        self.0.file_root_while(file, wanted)
     }
 }
 

@@ -24,6 +24,7 @@ use crate::roots::Roots;
 use crate::row::{BLOCK, blocks_in, content_of};
 use crate::source::{BlockSource, SourceError};
 use crate::synthetic::{size_of_file, size_of_root};
+use crate::tree::Tree;
 use crate::walk;
 
 /// The most files that one source keeps open.
@@ -73,6 +74,28 @@ impl FileSource {
         }
         self.check_unchanged(file)?;
         Ok(block_value(size, block, out))
+    }
+
+    /// Reads the blocks that the tree of a file lacks, as long as somebody wants them.
+    fn read_missing(
+        &mut self,
+        file: u32,
+        size: u64,
+        tree: &mut Tree,
+        wanted: &dyn Fn() -> bool,
+    ) -> Result<(), SourceError> {
+        let mut content = Vec::new();
+        for block in 0..blocks_in(size) {
+            if tree.there().contains(block) {
+                continue;
+            }
+            if !wanted() {
+                return Err(SourceError::Unwanted);
+            }
+            let value = self.read_block(file, size, block, &mut content)?;
+            tree.insert(block, value);
+        }
+        Ok(())
     }
 
     /// The handle of a file, opened now if it is not.
@@ -146,24 +169,23 @@ impl BlockSource for FileSource {
         Ok(())
     }
 
-    fn file_root(&mut self, file: u32) -> Result<Value, SourceError> {
+    fn file_root_while(
+        &mut self,
+        file: u32,
+        wanted: &dyn Fn() -> bool,
+    ) -> Result<Value, SourceError> {
         let size = size_of_root(&self.scanned.manifest, file)?;
         let mut tree = self.roots.take(file, size);
-        let mut content = Vec::new();
-        for block in 0..blocks_in(size) {
-            if !tree.there().contains(block) {
-                let value = self.read_block(file, size, block, &mut content)?;
-                tree.insert(block, value);
-            }
-        }
+        let read = self.read_missing(file, size, &mut tree, wanted);
+        let root = tree.root();
+        self.roots.give_back(file, tree);
+        read?;
         if size > 0 {
             // Blocks sent long ago count for the root only if the file is still the same.
             self.opened(file)?;
             self.check_unchanged(file)?;
         }
-        let root = tree.root().expect("every block was inserted");
-        self.roots.give_back(file, tree);
-        Ok(root)
+        Ok(root.expect("every block was inserted"))
     }
 }
 

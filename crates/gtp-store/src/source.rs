@@ -29,7 +29,20 @@ pub trait BlockSource: Send {
     ///
     /// # Errors
     /// As [`BlockSource::load_block`]; [`SourceError::NoSuchBlock`] for a directory.
-    fn file_root(&mut self, file: u32) -> Result<Value, SourceError>;
+    fn file_root(&mut self, file: u32) -> Result<Value, SourceError> {
+        self.file_root_while(file, &|| true)
+    }
+
+    /// As [`BlockSource::file_root`], but `wanted` is asked before each block is read, and when it
+    /// says no the work ends there. What was read until then is remembered for the next time.
+    ///
+    /// # Errors
+    /// As there; [`SourceError::Unwanted`] when it ended early.
+    fn file_root_while(
+        &mut self,
+        file: u32,
+        wanted: &dyn Fn() -> bool,
+    ) -> Result<Value, SourceError>;
 }
 
 /// How a source fails.
@@ -67,6 +80,9 @@ pub enum SourceError {
         /// Block within the file.
         block: u64,
     },
+    /// Nobody waits for the answer any more.
+    #[error("given up: nobody waits for it any more")]
+    Unwanted,
     /// The object cannot be listed within the limits.
     #[error(transparent)]
     Listing(#[from] ManifestError),

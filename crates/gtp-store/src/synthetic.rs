@@ -70,12 +70,20 @@ impl BlockSource for SyntheticSource {
         Ok(())
     }
 
-    fn file_root(&mut self, file: u32) -> Result<Value, SourceError> {
+    fn file_root_while(
+        &mut self,
+        file: u32,
+        wanted: &dyn Fn() -> bool,
+    ) -> Result<Value, SourceError> {
         let size = size_of_root(&self.manifest, file)?;
         let mut tree = self.roots.take(file, size);
         let mut content = Vec::new();
         for block in (0..blocks_in(size)).filter(|&b| !tree.there().contains(b)).collect::<Vec<_>>()
         {
+            if !wanted() {
+                self.roots.give_back(file, tree);
+                return Err(SourceError::Unwanted);
+            }
             content.resize(content_of(size, block) as usize, 0);
             fill(self.pattern, file, block, &mut content);
             tree.insert(block, block_value(size, block, &content));

@@ -139,6 +139,15 @@ impl Assembly {
         }
     }
 
+    /// What has arrived of the block that begins with this unit does not count: it will come anew.
+    pub fn forget(&mut self, first: u64) {
+        if let Some(block) = self.open.remove(&first)
+            && !block.bytes.is_empty()
+        {
+            self.recycle(block.bytes);
+        }
+    }
+
     /// A buffer can be used again.
     pub fn recycle(&mut self, bytes: Vec<u8>) {
         self.spare.push(bytes);

@@ -23,6 +23,7 @@ impl Transfer {
         if self.phase != Phase::Moving {
             return;
         }
+        self.ask_suspects(now, table);
         let flows: Vec<FlowId> = self.flows.iter().map(|record| record.flow).collect();
         for flow in flows {
             let Some(plan) = &self.plan else { return };
@@ -35,6 +36,22 @@ impl Transfer {
             let wanted = Group::appetite(&member, packet);
             if wanted * REFILL >= member.outstanding && wanted > 0 {
                 self.assign(now, flow, wanted, table);
+            }
+        }
+    }
+
+    /// Asks one session alone for each block that several had brought and that was bad.
+    fn ask_suspects(&mut self, now: Time, table: &mut Table) {
+        let Some(plan) = &mut self.plan else { return };
+        for first in plan.suspects.unasked() {
+            let able = live(&self.flows, table)
+                .filter(|&flow| table.sink(flow).is_some_and(|sink| sink.state == State::Live))
+                .filter(|&flow| !plan.group.is_barred(flow, first));
+            let Some(flow) = plan.suspects.choose(able) else { continue };
+            let Some(units) = plan.suspects.ask(first, flow) else { continue };
+            plan.assembly.open(&plan.row, first);
+            if let Some(sink) = table.sink_mut(now, flow) {
+                sink.core.assign(units);
             }
         }
     }

@@ -3,7 +3,7 @@
 //! [`Host`] and its handles speak to the thread; `run` is its loop, and only moves bytes; `driver`
 //! holds everything that decides, as a plain value without input or output. Around the driver:
 //! `table` (all sessions), `source_side` with `cache` and `reader`, `sink_side` with `transfer`,
-//! `assign`, `assembly` and `writer`, and `envelope` and `batch` on the way to the wire. Who may
+//! `assign`, `suspects`, `assembly` and `writer`, and `envelope` and `batch` on the way to the wire. Who may
 //! move what is decided elsewhere: sessions come here with their keys.
 
 mod api;
@@ -19,6 +19,7 @@ mod reader;
 mod run;
 mod sink_side;
 mod source_side;
+mod suspects;
 mod table;
 mod transfer;
 mod writer;

@@ -1,10 +1,13 @@
 //! The worker that reads a source session's object.
 //!
 //! One thread per session owns the [`BlockSource`](gtp_store::BlockSource), loads the blocks that
-//! it is told to, in that order, and computes roots. It ends when nobody can give it work.
+//! it is told to, in that order, and computes roots. What nobody waits for any more it leaves at
+//! the next block. It ends when nobody can give it work.
 
 use std::io;
 use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use gtp_proto::FlowId;
@@ -31,26 +34,36 @@ pub(super) enum Loaded {
 
 /// The way to a reader.
 #[derive(Clone)]
-pub(super) struct ReadJobs(Sender<ReadJob>);
+pub(super) struct ReadJobs {
+    queue: Sender<ReadJob>,
+    /// The session is over: blocks are wanted no more, though roots may be.
+    over: Arc<AtomicBool>,
+}
 
 impl ReadJobs {
     /// Queues a job. A reader that is gone drops it, which its answer's receiver notices.
     pub fn send(&self, job: ReadJob) {
-        let _ = self.0.send(job);
+        let _ = self.queue.send(job);
+    }
+
+    /// Blocks that are still to be loaded are not wanted any more.
+    pub fn stop_loading(&self) {
+        self.over.store(true, Ordering::Relaxed);
     }
 }
 
 /// Starts the reader of a session. Should the system give no thread, the session hears of it as a
 /// failure to read.
 pub(super) fn spawn(flow: FlowId, object: Object, notices: Notices) -> ReadJobs {
-    let (jobs_in, jobs) = channel();
-    let own = notices.clone();
+    let (queue, jobs) = channel();
+    let over = Arc::new(AtomicBool::new(false));
+    let (own, is_over) = (notices.clone(), Arc::clone(&over));
     let thread = std::thread::Builder::new().name("gtp-reader".into());
-    if let Err(source) = thread.spawn(move || read(flow, object, &jobs, &own)) {
+    if let Err(source) = thread.spawn(move || read(flow, object, &jobs, &is_over, &own)) {
         let error = SourceError::Read { path: "the object".into(), source };
         notices.send(Notice::Loaded(flow, Loaded::Failed { error }));
     }
-    ReadJobs(jobs_in)
+    ReadJobs { queue, over }
 }
 
 /// The reader has ended, which it does on its own only when it cannot go on.
@@ -59,9 +72,16 @@ pub(super) fn gone() -> SourceError {
     SourceError::Read { path: "the object".into(), source }
 }
 
-fn read(flow: FlowId, mut object: Object, jobs: &Receiver<ReadJob>, notices: &Notices) {
+fn read(
+    flow: FlowId,
+    mut object: Object,
+    jobs: &Receiver<ReadJob>,
+    over: &AtomicBool,
+    notices: &Notices,
+) {
     for job in jobs {
         match job {
+            ReadJob::Load { .. } if over.load(Ordering::Relaxed) => {}
             ReadJob::Load { file, block, first_unit, mut buffer } => {
                 let loaded = match object.load_block(file, block, &mut buffer) {
                     Ok(()) => Loaded::Block { first_unit, content_and_trailer: buffer },
@@ -70,7 +90,7 @@ fn read(flow: FlowId, mut object: Object, jobs: &Receiver<ReadJob>, notices: &No
                 notices.send(Notice::Loaded(flow, loaded));
             }
             ReadJob::Roots(files, answer) => {
-                let values = roots(&mut object, files, || answer.is_closed());
+                let values = roots(&mut object, files, &|| !answer.is_closed());
                 // Whoever asked may have gone; then nobody misses the answer.
                 let _ = answer.send(values);
             }
@@ -78,22 +98,22 @@ fn read(flow: FlowId, mut object: Object, jobs: &Receiver<ReadJob>, notices: &No
     }
 }
 
-/// The roots of `files`, or of the first of them if meanwhile nobody waits for them any more.
+/// The roots of `files`, as long as somebody waits for them.
 fn roots(
     object: &mut Object,
     files: Range<u32>,
-    unwanted: impl Fn() -> bool,
+    wanted: &dyn Fn() -> bool,
 ) -> Result<Vec<Value>, SourceError> {
     let manifest = object.manifest().clone();
     let mut values = Vec::new();
     for file in files {
-        if unwanted() {
-            break;
+        if !wanted() {
+            return Err(SourceError::Unwanted);
         }
         let kind = manifest.entries.get(file as usize).map(|entry| entry.kind);
         values.push(match kind {
             Some(Kind::Dir) => [0; 32],
-            Some(Kind::File) | None => object.file_root(file)?,
+            Some(Kind::File) | None => object.file_root_while(file, wanted)?,
         });
     }
     Ok(values)
@@ -103,7 +123,8 @@ fn roots(
 mod tests {
     use std::cell::Cell;
 
-    use gtp_store::{Export, FileSource};
+    use gtp_store::{BLOCK, Export, FileSource, Pattern, RelPath, SyntheticSource};
+    use gtp_sys::wake::Poller;
 
     use super::*;
 
@@ -116,9 +137,48 @@ mod tests {
         let scanned = Export::open(dir.path()).unwrap().scan(None).unwrap();
         let mut object: Object = Box::new(FileSource::new(scanned));
         let all = object.manifest().entries.len() as u32;
-        assert_eq!(roots(&mut object, 0..all, || false).unwrap().len(), all as usize);
+        assert_eq!(roots(&mut object, 0..all, &|| true).unwrap().len(), all as usize);
         let looks = Cell::new(0);
-        let leaves = || looks.replace(looks.get() + 1) == 2;
-        assert_eq!(roots(&mut object, 0..all, leaves).unwrap().len(), 2);
+        let stays = || looks.replace(looks.get() + 1) < 2;
+        assert!(matches!(roots(&mut object, 0..all, &stays), Err(SourceError::Unwanted)));
+        assert_eq!(looks.get(), 3);
+    }
+
+    #[test]
+    fn hashing_stops_at_the_next_block_of_a_large_file_and_goes_on_from_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let content: Vec<u8> = (0..9 * BLOCK + 5).map(|at| (at % 251) as u8).collect();
+        std::fs::write(dir.path().join("large"), &content).unwrap();
+        let scanned = Export::open(dir.path()).unwrap().scan(None).unwrap();
+        let mut object: Object = Box::new(FileSource::new(scanned));
+        let looks = Cell::new(0);
+        let stays = || looks.replace(looks.get() + 1) < 4;
+        assert!(matches!(roots(&mut object, 0..1, &stays), Err(SourceError::Unwanted)));
+        assert_eq!(looks.get(), 5, "one look before the file, and one before each block");
+        looks.set(-6);
+        let whole = roots(&mut object, 0..1, &stays).unwrap();
+        assert_eq!(whole, [*blake3::hash(&content).as_bytes()]);
+        assert_eq!(looks.get(), -6 + 1 + 7, "the three blocks read before were not read again");
+    }
+
+    #[test]
+    fn blocks_of_a_session_that_is_over_are_not_read() {
+        let name = RelPath::new("x").unwrap();
+        let source = SyntheticSource::file(name, 3 * BLOCK, Pattern::Zeros);
+        let poller = Poller::new().unwrap();
+        let (notices_in, heard) = channel();
+        let (jobs_in, jobs) = channel();
+        for block in 0..3 {
+            let buffer = Vec::new();
+            jobs_in.send(ReadJob::Load { file: 0, block, first_unit: block, buffer }).unwrap();
+        }
+        let (answer, mut roots) = oneshot::channel();
+        jobs_in.send(ReadJob::Roots(0..1, answer)).unwrap();
+        drop(jobs_in);
+        let notices = Notices::new(notices_in, poller.waker());
+        read(1, Box::new(source), &jobs, &AtomicBool::new(true), &notices);
+        drop(notices);
+        assert!(heard.recv().is_err(), "no block was loaded");
+        assert_eq!(roots.try_recv().unwrap().unwrap().len(), 1, "roots may still be asked for");
     }
 }

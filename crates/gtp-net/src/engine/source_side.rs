@@ -228,6 +228,7 @@ impl SourceSide {
         if self.phase == Phase::Serving {
             self.phase = Phase::Parting;
             self.last_words = Some(event);
+            self.jobs.stop_loading();
             self.core.close();
         }
     }

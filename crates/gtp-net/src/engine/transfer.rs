@@ -16,6 +16,7 @@ use super::api::{FlowProgress, RootPolicy, TransferEvent, TransferProgress};
 use super::assembly::{Assembly, Placed, Whole};
 use super::command::{NewTransfer, Notices, TransferId};
 use super::sink_side::State;
+use super::suspects::Suspects;
 use super::table::Table;
 use super::writer::{self, WriteJob, WriteJobs, Written};
 
@@ -65,6 +66,8 @@ pub(super) struct Plan {
     pub row: Row,
     pub group: Group,
     pub assembly: Assembly,
+    /// Blocks that are asked of one session alone.
+    pub suspects: Suspects,
     /// No unit from here on was ever asked for.
     pub front: u64,
 }
@@ -239,7 +242,7 @@ impl Transfer {
             Placed::Kept | Placed::Twice | Placed::NotOpen => Ok(()),
             Placed::WrongLength => {
                 // The core counts it as received; it is still wanted.
-                plan.group.give_back(&only(unit..unit + 1));
+                self.take_back(&only(unit..unit + 1));
                 Err("a unit of another length than it must have")
             }
             Placed::Completed(whole) => {
@@ -299,6 +302,7 @@ impl Transfer {
             gtp_store::Written::Good => false,
             gtp_store::Written::Completed => true,
         };
+        self.acquit(&block);
         let mut trailer = TRAILER as u64;
         for (flow, bytes) in block.brought {
             // The trailer is not content; it is taken off whoever is named first.
@@ -315,15 +319,27 @@ impl Transfer {
         self.check_all_blocks();
     }
 
+    /// A block that one session alone has brought is good after all: if it was bad before, and
+    /// only one other session had a part in it, that one has spoilt it.
+    fn acquit(&mut self, good: &InWriting) {
+        let ([(by, _)], Some(plan)) = (&good.brought[..], &mut self.plan) else { return };
+        if let Some(flow) = plan.suspects.clear(good.units.start, *by) {
+            let (file, block) = (good.file, good.block);
+            self.outbox.push(TransferEvent::BadBlock { flow, file, block });
+        }
+    }
+
     /// A block failed its check. With a single source it is known who lied; with several, the
     /// block is asked of one of them alone.
     fn handle_bad(&mut self, now: Time, bad: InWriting, table: &mut Table) {
         let Some(plan) = &mut self.plan else { return };
         let [(flow, _)] = bad.brought[..] else {
-            plan.group.give_back(&only(bad.units));
+            let parties = bad.brought.iter().map(|&(flow, _)| flow).collect();
+            plan.suspects.accuse(bad.units, parties);
             return;
         };
         let first = bad.units.start;
+        plan.suspects.convict(first);
         plan.group.refetch(bad.units, flow);
         let (file, block) = (bad.file, bad.block);
         self.outbox.push(TransferEvent::BadBlock { flow, file, block });
@@ -357,7 +373,11 @@ impl Transfer {
     /// Units that will not come from whom they were asked of.
     pub(super) fn take_back(&mut self, missing: &RangeSet) {
         let Some(plan) = &mut self.plan else { return };
-        plan.group.give_back(missing);
+        let mut missing = missing.clone();
+        for first in plan.suspects.keep_back(&mut missing) {
+            plan.assembly.forget(first);
+        }
+        plan.group.give_back(&missing);
         for range in missing.iter() {
             plan.assembly.give_back(range);
         }
@@ -490,7 +510,8 @@ impl Plan {
         for part in have {
             group.have(row.blocks_units(part.file, part.blocks.clone()));
         }
-        Ok(Plan { row, group, assembly: Assembly::default(), front: 0 })
+        let (assembly, suspects) = (Assembly::default(), Suspects::default());
+        Ok(Plan { row, group, assembly, suspects, front: 0 })
     }
 }
 

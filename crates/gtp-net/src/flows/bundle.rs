@@ -91,9 +91,13 @@ impl BlockSource for Bundle {
         self.parts[part].load_block(inner, block, out)
     }
 
-    fn file_root(&mut self, file: u32) -> Result<Value, SourceError> {
+    fn file_root_while(
+        &mut self,
+        file: u32,
+        wanted: &dyn Fn() -> bool,
+    ) -> Result<Value, SourceError> {
         let (part, inner) = self.place(file, 0)?;
-        self.parts[part].file_root(inner)
+        self.parts[part].file_root_while(inner, wanted)
     }
 }
 

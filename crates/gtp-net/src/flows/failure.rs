@@ -176,6 +176,7 @@ impl From<SourceError> for Failure {
             SourceError::Missing { .. } => FailureKind::Missing,
             SourceError::Denied { .. } => FailureKind::Destination,
             SourceError::Changed { .. } => FailureKind::Temporary,
+            SourceError::Unwanted => FailureKind::Interrupted,
             SourceError::Special { .. }
             | SourceError::NoSuchBlock { .. }
             | SourceError::Listing(_)
@@ -193,7 +194,9 @@ pub(crate) fn reason_of_source(error: &SourceError) -> Reason {
         SourceError::Changed { .. } => Reason::Changed,
         SourceError::NoSuchBlock { .. } => Reason::Unexpected,
         SourceError::Listing(_) => Reason::Limit,
-        SourceError::Special { .. } | SourceError::Read { .. } => Reason::Unreadable,
+        SourceError::Special { .. } | SourceError::Read { .. } | SourceError::Unwanted => {
+            Reason::Unreadable
+        }
     }
 }
 

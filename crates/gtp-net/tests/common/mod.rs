@@ -233,8 +233,12 @@ where
         (self.twist)(block, out)
     }
 
-    fn file_root(&mut self, file: u32) -> Result<Value, SourceError> {
-        self.inner.file_root(file)
+    fn file_root_while(
+        &mut self,
+        file: u32,
+        wanted: &dyn Fn() -> bool,
+    ) -> Result<Value, SourceError> {
+        self.inner.file_root_while(file, wanted)
     }
 }
 

@@ -70,6 +70,17 @@ pub fn faithful(_: usize, datagram: &[u8], _: &mut Vec<Vec<u8>>) -> Vec<Vec<u8>>
     vec![datagram.to_vec()]
 }
 
+/// Lets 60 data packets through, less than a block, and nothing after them.
+pub fn dying_in_mid_block(_: usize, datagram: &[u8], past: &mut Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+    if past.len() >= 60 {
+        return Vec::new();
+    }
+    if datagram[0] == 0x10 {
+        past.push(Vec::new());
+    }
+    vec![datagram.to_vec()]
+}
+
 /// Loses, repeats, cuts, bends, replays and reorders.
 pub fn vicious(n: usize, datagram: &[u8], past: &mut Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     let mut out = Vec::new();
