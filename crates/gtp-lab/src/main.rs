@@ -3,8 +3,10 @@
 //! This file knows the verbs' names, prints errors and chooses exit codes. Each verb has a file
 //! of its own, which reads, computes through the library crates and writes.
 
+mod figures;
 mod maxmin;
 mod refusal;
+mod series;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
