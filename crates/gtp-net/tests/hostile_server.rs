@@ -4,7 +4,10 @@
 mod hostile;
 
 use std::net::UdpSocket;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use gtp_net::client::{Event, Terms};
 
 use gtp_net::control::ControlChannel;
 use gtp_net::crypto::Suite;
@@ -15,9 +18,11 @@ use gtp_net::messages::{
     PeerText, Reason, Roots, RootsPage,
 };
 use gtp_net::tls::server_config;
+use gtp_net::trust::HostTrust;
 use gtp_proto::Role;
 use gtp_store::{BlockSource, Pattern, RelPath, SourceError, SyntheticSource};
 use hostile::{Client, Liar, Raw, an_opened, entry, file, framed, host, listing, unchecked};
+use tokio::sync::mpsc;
 
 /// Lets a client fetch from a liar; how that ends.
 async fn lied_to(client: &Client, script: impl AsyncFn(&mut Raw, &Open)) -> Failure {
@@ -420,6 +425,64 @@ async fn a_false_root_at_the_end_is_an_integrity_failure_and_gives_no_file_its_n
     assert!(!client.path("out").exists());
     given(&client, honest, 2 * MIB, 0).await.unwrap();
     assert_eq!(std::fs::metadata(client.path("out")).unwrap().len(), 2 * MIB);
+}
+
+/// Gives an honest file to whoever comes, and says its hash only if `says`.
+async fn give_and_say(liar: &Liar, says: bool) {
+    let host = host();
+    let (socket, _) = host.bind_udp(liar.address()).unwrap();
+    loop {
+        let honest = Box::new(synthetic(2 * MIB));
+        let Giver { mut channel, source } = give(&host, liar, socket, honest, 2 * MIB).await;
+        while let Ok(message) = channel.recv().await {
+            if let Message::RootsWanted(wanted) = message
+                && says
+            {
+                let roots = Roots(source.roots(0..1).await.unwrap());
+                let page = RootsPage { first_file: wanted.first_file, roots };
+                channel.send(&Message::Roots(page)).await.unwrap();
+            }
+        }
+        source.close();
+    }
+}
+
+#[tokio::test]
+async fn a_source_that_never_says_its_hashes_is_named_and_the_others_decide() {
+    let client = Client::new();
+    let (silent, honest) = (Liar::new().await, Liar::new().await);
+    let terms = client.terms(&silent.identity);
+    let both = vec![silent.identity.fingerprint(), honest.identity.fingerprint()];
+    let terms = Terms { trust: Arc::new(HostTrust::Pinned(both)), ..terms };
+    let sources = vec![silent.url("x"), honest.url("x")];
+    let (events, mut heard) = mpsc::unbounded_channel();
+    tokio::select! {
+        ended = client.get_all(sources, terms, events) => ended.unwrap(),
+        () = give_and_say(&silent, false) => unreachable!("it gives for ever"),
+        () = give_and_say(&honest, true) => unreachable!("it gives for ever"),
+    };
+    assert_eq!(std::fs::metadata(client.path("out")).unwrap().len(), 2 * MIB);
+    let mut dropped = Vec::new();
+    while let Ok(event) = heard.try_recv() {
+        if let Event::Dropped { url, failure } = event {
+            assert!(failure.text.contains("hashes"), "{failure}");
+            dropped.push(url);
+        }
+    }
+    assert_eq!(dropped, [silent.url("x").to_string()]);
+}
+
+#[tokio::test]
+async fn where_nobody_ever_says_the_hashes_the_end_is_a_temporary_failure() {
+    let client = Client::new();
+    let silent = Liar::new().await;
+    let failure = tokio::select! {
+        ended = client.get(silent.url("x"), &silent.identity) => ended.unwrap_err(),
+        () = give_and_say(&silent, false) => unreachable!("it gives for ever"),
+    };
+    assert_eq!((failure.kind, failure.exit_code()), (FailureKind::Temporary, 5), "{failure}");
+    assert!(failure.text.contains(&silent.url("x").to_string()), "{failure}");
+    assert!(!client.path("out").exists());
 }
 
 /// A source whose blocks are damaged.

@@ -166,7 +166,10 @@ impl Gather {
         let mut stop = self.monitor.stop.clone();
         loop {
             let step = tokio::select! {
-                event = next_event(&mut self.running) => self.handle_transfer(event),
+                event = next_event(&mut self.running) => {
+                    // A server's own word on why it ends comes before that it has ended.
+                    self.hear_waiting(&mut reports).and_then(|()| self.handle_transfer(event))
+                }
                 Some((number, report)) = reports.recv() => self.handle_report(number, report),
                 _ = look.tick() => self.handle_look(),
                 kind = stopped(&mut stop) => Err(Failure::new(kind, stop_words(kind))),
@@ -247,6 +250,18 @@ impl Gather {
             }
         }
         Ok(None)
+    }
+
+    /// Takes in what the lines have reported already, a bounded number.
+    fn hear_waiting(
+        &mut self,
+        reports: &mut mpsc::UnboundedReceiver<(usize, Report)>,
+    ) -> Result<(), Failure> {
+        for _ in 0..REPORTS_AT_ONCE {
+            let Ok((number, report)) = reports.try_recv() else { break };
+            self.handle_report(number, report)?;
+        }
+        Ok(())
     }
 
     /// A source is lost or refuses: tries again what may be temporary, gives up the rest.
@@ -517,7 +532,7 @@ impl Gather {
         if wanted.is_empty() {
             return Ok(());
         }
-        let mut check = RootCheck::new(&running.manifest, wanted);
+        let mut check = RootCheck::new(&running.manifest, wanted, self.clock.now());
         for (number, source) in self.sources.iter().enumerate() {
             if let State::Live { orders, .. } = &source.state {
                 for order in check.orders(number) {
@@ -553,6 +568,33 @@ impl Gather {
         }
     }
 
+    /// Sources that do not say their hashes in time have no say; if nobody says them, it fails.
+    fn dismiss_late(&mut self) -> Result<(), Failure> {
+        let (now, patience) = (self.clock.now(), self.terms.patience);
+        let check = self.running.as_mut().and_then(|running| running.check.as_mut());
+        let Some(check) = check.filter(|check| check.is_overdue(now, patience)) else {
+            return Ok(());
+        };
+        let answered = check.is_answered();
+        let late = check.dismiss_late();
+        for number in late {
+            let source = &mut self.sources[number];
+            let (url, text) = (source.url.to_string(), "it does not say the hashes of its files");
+            let failure = Failure::new(FailureKind::Temporary, text);
+            if !answered {
+                return Err(failure.about(&url));
+            }
+            // Without the sender of its orders its line says farewell by itself.
+            let gone = State::Gone(failure.clone());
+            let state = std::mem::replace(&mut source.state, gone);
+            if let (State::Live { flow, .. }, Some(running)) = (state, &self.running) {
+                running.transfer.remove_session(flow);
+            }
+            self.monitor.tell(Event::Dropped { url, failure });
+        }
+        self.judge_roots()
+    }
+
     fn sink_failure(&self, error: gtp_store::SinkError) -> Failure {
         let failure = Failure::from(error);
         if failure.kind != FailureKind::Integrity {
@@ -574,9 +616,11 @@ impl Gather {
             let hashing = running.check.is_some()
                 && self.sources.iter().any(|s| matches!(s.state, State::Live { .. }));
             if hashing {
+                // How long that may take is limited there.
                 self.moved_at = now;
             }
         }
+        self.dismiss_late()?;
         let elapsed = now.since(self.began);
         self.monitor.progress.send_replace(Progress { elapsed, ..self.tally.progress().clone() });
         let quiet = gtp_sys::clock::duration(now.since(self.moved_at));
@@ -694,6 +738,9 @@ fn path_of(manifest: &Manifest, file: u32) -> String {
 
 /// How long the first address may take when another is ready.
 const FIRST_SPAN: Duration = Duration::from_secs(1);
+
+/// Reports that are heard before an event of the engine: several for each of many sources.
+const REPORTS_AT_ONCE: usize = 256;
 
 /// Time for telling servers that all is over.
 const FAREWELL_SPAN: Duration = Duration::from_secs(1);

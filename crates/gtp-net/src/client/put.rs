@@ -19,7 +19,7 @@ use super::{
 use crate::control::{ControlChannel, ControlError, KEEPALIVE_SPAN};
 use crate::engine::{SourceEvent, SourceHandle, SourceOpen};
 use crate::flows::{
-    Bundle, Failure, FailureKind, FileIndex, answer_roots, reason_of_source, to_messages,
+    Bundle, Failure, FailureKind, FileIndex, RootAnswers, reason_of_source, to_messages,
     unnamed_file,
 };
 use crate::messages::{Done, EntryKind, Message, Reason, Verb};
@@ -120,6 +120,7 @@ struct Sending {
     channel: ControlChannel,
     source: SourceHandle,
     index: FileIndex,
+    answers: RootAnswers,
 }
 
 impl Attempt {
@@ -168,7 +169,8 @@ impl Attempt {
         await_ready(&mut channel).await?;
         self.excused += self.clock.now().since(asked);
         let source = self.endpoint.host().open_source(SourceOpen { session, source });
-        Ok(Sending { channel, source, index: FileIndex::of(&manifest) })
+        let (index, answers) = (FileIndex::of(&manifest), RootAnswers::default());
+        Ok(Sending { channel, source, index, answers })
     }
 
     fn tell_start(&mut self, manifest: &Manifest, skipped: Vec<Failure>) {
@@ -194,13 +196,12 @@ impl Attempt {
         let mut look = tokio::time::interval(LOOK_SPAN);
         let mut keepalive = tokio::time::interval(KEEPALIVE_SPAN);
         loop {
+            let Sending { channel, source, index, answers } = sending;
+            answers.begin(source, index);
             tokio::select! {
-                message = sending.channel.recv() => match message? {
+                message = channel.recv(), if answers.has_room() => match message? {
                     Message::Done(done) => return Ok(done),
-                    Message::RootsWanted(wanted) => {
-                        let Sending { channel, source, index } = sending;
-                        answer_roots(channel, source, index, &wanted).await?;
-                    }
+                    Message::RootsWanted(wanted) => answers.ask(wanted, source, index)?,
                     Message::Fault(fault) => return Err(Failure::of_fault(&fault)),
                     Message::Cancel => return Err(ControlError::Closed.into()),
                     other => {
@@ -208,27 +209,41 @@ impl Attempt {
                         return Err(ControlError::Unexpected(text).into());
                     }
                 },
-                event = sending.source.next_event() => match self.heard(event) {
+                answer = answers.next() => match answer {
+                    Ok(roots) => channel.send(&roots).await?,
+                    Err(error) => {
+                        let fault = Message::fault(reason_of_source(&error), error.to_string());
+                        channel.send(&fault).await?;
+                        return Err(error.into());
+                    }
+                },
+                event = source.next_event() => match self.heard(event) {
                     Ok(()) => {}
                     Err((reason, failure)) => {
                         // The server may have said why; that is the better word.
                         let fault = Message::fault(reason, failure.text.clone());
                         if failure.is_temporary() && reason != Reason::Changed {
-                            return Err(self.last_word(sending).await.unwrap_or(failure));
+                            return Err(self.last_word(channel).await.unwrap_or(failure));
                         }
-                        sending.channel.send(&fault).await?;
+                        channel.send(&fault).await?;
                         return Err(failure);
                     }
                 },
-                _ = look.tick() => self.look(&sending.source)?,
-                _ = keepalive.tick() => sending.channel.send(&Message::Keepalive).await?,
+                _ = look.tick() => {
+                    if answers.is_busy() {
+                        // Hashing moves nothing, and is wanted.
+                        self.moved_at = self.clock.now();
+                    }
+                    self.look(source)?;
+                }
+                _ = keepalive.tick() => channel.send(&Message::Keepalive).await?,
             }
         }
     }
 
     /// What the server says about an end that the engine has noticed first.
-    async fn last_word(&self, sending: &mut Sending) -> Option<Failure> {
-        let said = tokio::time::timeout(LAST_WORD_SPAN, sending.channel.recv()).await;
+    async fn last_word(&self, channel: &mut ControlChannel) -> Option<Failure> {
+        let said = tokio::time::timeout(LAST_WORD_SPAN, channel.recv()).await;
         match said {
             Ok(Ok(Message::Fault(fault))) => Some(Failure::of_fault(&fault)),
             Ok(_) | Err(_) => None,

@@ -2,14 +2,17 @@
 //!
 //! Blocks were checked one by one against what their source said of them. At the end every live
 //! source is asked for the hashes of the files that wait; they must agree with each other before
-//! any of those files gets its name (and the sink compares them with what it merged).
+//! any of those files gets its name (and the sink compares them with what it merged). A source that
+//! does not answer in time has no say: it can delay the end, and cannot prevent it.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
+use gtp_alloc::Time;
 use gtp_store::{Manifest, Value};
 
 use super::link::Order;
-use crate::flows::{FileIndex, runs};
+use crate::flows::{FileIndex, hashing_span, runs};
 use crate::messages::ROOTS_PER_PAGE;
 
 /// The question, and the answers so far.
@@ -18,7 +21,13 @@ pub(super) struct RootCheck {
     /// Entries of the files in question, ascending.
     wanted: Vec<u32>,
     answers: BTreeMap<usize, BTreeMap<u32, Value>>,
+    began: Time,
+    /// Bytes of the files in question.
+    bytes: u64,
 }
+
+/// How many times faster than the slowest source one must be when another has answered: 64 MiB/s.
+const HASTE: u32 = 8;
 
 /// What files must be, by their places in the manifest.
 pub(super) type Expected = Vec<(u32, Option<Value>)>;
@@ -32,8 +41,33 @@ pub(super) struct Disagreement {
 }
 
 impl RootCheck {
-    pub fn new(manifest: &Manifest, wanted: Vec<u32>) -> RootCheck {
-        RootCheck { index: FileIndex::of(manifest), wanted, answers: BTreeMap::new() }
+    /// The question for these files, asked first at `began`.
+    pub fn new(manifest: &Manifest, wanted: Vec<u32>, began: Time) -> RootCheck {
+        let size = |&file: &u32| manifest.entries.get(file as usize).map_or(0, |e| e.size);
+        let bytes = wanted.iter().map(size).fold(0, u64::saturating_add);
+        let index = FileIndex::of(manifest);
+        RootCheck { index, wanted, answers: BTreeMap::new(), began, bytes }
+    }
+
+    /// Whether those who have not answered by `now` have had their time: `patience`, and what
+    /// hashing takes. Where somebody has answered the others are given less.
+    pub fn is_overdue(&self, now: Time, patience: Duration) -> bool {
+        let hashing = hashing_span(self.bytes);
+        let share = if self.is_answered() { hashing / HASTE } else { hashing };
+        gtp_sys::clock::duration(now.since(self.began)) > patience + share
+    }
+
+    /// Whether anybody has answered everything.
+    pub fn is_answered(&self) -> bool {
+        self.answers.values().any(|a| a.len() == self.wanted.len())
+    }
+
+    /// The sources that have not answered everything; they are waited for no more.
+    pub fn dismiss_late(&mut self) -> Vec<usize> {
+        let all = self.wanted.len();
+        let late = self.answers.iter().filter(|(_, a)| a.len() < all).map(|(&n, _)| n).collect();
+        self.answers.retain(|_, a| a.len() == all);
+        late
     }
 
     /// What a source must be asked.

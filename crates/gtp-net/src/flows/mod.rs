@@ -15,7 +15,7 @@ pub use failure::{Failure, FailureKind};
 pub use gtp_proto::{Law, LimitedBy};
 pub use pages::BadListing;
 
-pub(crate) use answer::answer_roots;
+pub(crate) use answer::{RootAnswers, hashing_span};
 pub(crate) use failure::{reason_of_sink, reason_of_source};
 pub(crate) use pages::{
     FileIndex, Gathering, root_kind, runs, to_messages, to_wire, unnamed_file, wire_root,

@@ -13,7 +13,7 @@ use super::{Shared, stopping};
 use crate::control::{ControlError, KEEPALIVE_SPAN};
 use crate::engine::{SourceEvent, SourceHandle, SourceOpen};
 use crate::flows::{
-    Failure, FailureKind, FileIndex, answer_roots, reason_of_source, to_messages, wire_root,
+    Failure, FailureKind, FileIndex, RootAnswers, reason_of_source, to_messages, wire_root,
 };
 use crate::messages::{self, ENTRIES_MAX, Message, PeerText, Reason};
 
@@ -49,8 +49,12 @@ pub(super) async fn serve(
     };
     let number = session.local_session;
     let open = SourceOpen { session, source: Box::new(source) };
-    let mut giving =
-        Giving { source: shared.host.open_source(open), index: FileIndex::of(&manifest), client };
+    let mut giving = Giving {
+        source: shared.host.open_source(open),
+        index: FileIndex::of(&manifest),
+        answers: RootAnswers::default(),
+        client,
+    };
     let sums = (manifest.entries.len() as u64, manifest.content_bytes());
     let object = Some(wire_root(manifest.root_kind));
     let opened = giving.client.opened(shared, number, object, sums);
@@ -99,6 +103,7 @@ fn skipped_fault(skipped: &gtp_store::Skipped) -> Message {
 struct Giving {
     source: SourceHandle,
     index: FileIndex,
+    answers: RootAnswers,
     client: Client,
 }
 
@@ -114,22 +119,31 @@ impl Giving {
         let mut keepalive = tokio::time::interval(KEEPALIVE_SPAN);
         let mut told = true;
         loop {
+            self.answers.begin(&self.source, &self.index);
             let channel = &mut self.client.channel;
             tokio::select! {
-                message = channel.recv() => match message? {
+                message = channel.recv(), if self.answers.has_room() => match message? {
                     Message::Done(_) => return Ok(()),
                     Message::Cancel => {
                         let text = "given up by the client";
                         return Err(Failure::new(FailureKind::Interrupted, text));
                     }
                     Message::RootsWanted(wanted) => {
-                        answer_roots(channel, &self.source, &self.index, &wanted).await?;
+                        self.answers.ask(wanted, &self.source, &self.index)?;
                     }
                     Message::UnitChoice(_) => {}
                     Message::Fault(fault) => return Err(Failure::of_fault(&fault)),
                     other => {
                         let text = format!("message {}", other.name());
                         return Err(ControlError::Unexpected(text).into());
+                    }
+                },
+                answer = self.answers.next() => match answer {
+                    Ok(roots) => channel.send(&roots).await?,
+                    Err(error) => {
+                        let fault = Message::fault(reason_of_source(&error), error.to_string());
+                        channel.send(&fault).await?;
+                        return Err(error.into());
                     }
                 },
                 event = self.source.next_event(), if told => match event {

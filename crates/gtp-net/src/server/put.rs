@@ -14,12 +14,15 @@ use gtp_store::{
 use rustix::fs::{AtFlags, CWD, FileType, OFlags, openat, statat};
 use rustix::io::Errno;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::session::{Client, Ending};
 use super::{Shared, stopping};
-use crate::control::{ControlError, KEEPALIVE_SPAN};
+use crate::control::{ControlError, KEEPALIVE_SPAN, SILENCE_SPAN};
 use crate::engine::{RootPolicy, SessionOpen, TransferEvent, TransferHandle, TransferOpen};
-use crate::flows::{Failure, FailureKind, FileIndex, Gathering, reason_of_sink, runs};
+use crate::flows::{
+    Failure, FailureKind, FileIndex, Gathering, hashing_span, reason_of_sink, runs,
+};
 use crate::messages::{Done, EntryKind, Message, ROOTS_PER_PAGE, Reason, RootsWanted};
 
 pub(super) async fn serve(
@@ -111,7 +114,8 @@ async fn receive(
     client.channel.send(&Message::Ready).await?;
     let waiting = manifest.entries.iter().map(|e| e.kind == Kind::File && e.size > 0).collect();
     let index = FileIndex::of(&manifest);
-    let mut taking = Taking { transfer, manifest, index, waiting, asked: Vec::new() };
+    let mut taking =
+        Taking { transfer, manifest, index, waiting, asked: Vec::new(), answer_by: None };
     let verdict = taking.run(client, stop).await;
     let wire_bytes = taking.transfer.progress().flows.iter().map(|f| f.wire_bytes).sum();
     if verdict.is_err() {
@@ -174,6 +178,8 @@ struct Taking {
     waiting: Vec<bool>,
     /// Roots that the client still owes: first file and how many.
     asked: Vec<(u64, u32)>,
+    /// When it must have said them.
+    answer_by: Option<Instant>,
 }
 
 impl Taking {
@@ -212,6 +218,11 @@ impl Taking {
                         }
                     }
                 },
+                () = overdue(self.answer_by) => {
+                    let text = "the client does not say the hashes of its files";
+                    let failure = Failure::new(FailureKind::Temporary, text);
+                    return Err(Trouble::told(Reason::TimedOut, failure));
+                }
                 _ = keepalive.tick() => channel.send(&Message::Keepalive).await?,
                 () = stopping(stop) => {
                     let failure = Failure::new(FailureKind::Temporary, "the server stops");
@@ -268,6 +279,9 @@ impl Taking {
             self.transfer.finish_files(Vec::new());
             return None;
         };
+        let sizes = wanted.iter().filter_map(|&file| self.manifest.entries.get(file as usize));
+        let bytes = sizes.map(|entry| entry.size).fold(0, u64::saturating_add);
+        self.answer_by = Some(Instant::now() + SILENCE_SPAN + hashing_span(bytes));
         Some(Message::RootsWanted(RootsWanted { first_file, files }))
     }
 
@@ -278,6 +292,9 @@ impl Taking {
             return;
         };
         self.asked.swap_remove(at);
+        if self.asked.is_empty() {
+            self.answer_by = None;
+        }
         let expected = entries.iter().zip(roots).map(|(&file, &root)| (file, Some(root)));
         self.transfer.finish_files(expected.collect());
     }
@@ -290,6 +307,14 @@ impl Taking {
                 break;
             }
         }
+    }
+}
+
+/// Waits until a time has come; for ever if there is none.
+async fn overdue(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gtp_alloc::{Bytes, Rate};
-use gtp_net::client::{self, Endpoint, GetRequest, Monitor, Outcome, Place, Progress, Terms, Url};
+use gtp_net::client::{
+    self, Endpoint, Event, GetRequest, Monitor, Outcome, Place, Progress, Terms, Url,
+};
 use gtp_net::engine::{Host, HostConfig};
 use gtp_net::flows::Failure;
 use gtp_net::identity::Identity;
@@ -175,11 +177,20 @@ impl Client {
 
     /// Fetches into `out`.
     pub async fn get(&self, url: Url, server: &Identity) -> Result<Outcome, Failure> {
+        let (events, _heard) = mpsc::unbounded_channel();
+        self.get_all(vec![url], self.terms(server), events).await
+    }
+
+    /// Fetches into `out` from several.
+    pub async fn get_all(
+        &self,
+        sources: Vec<Url>,
+        terms: Terms,
+        events: mpsc::UnboundedSender<Event>,
+    ) -> Result<Outcome, Failure> {
         let options = SinkOptions::default();
         let place = Place::Path { path: self.path("out"), options };
-        let terms = self.terms(server);
-        let request = GetRequest { sources: vec![url], terms, place, expected: None };
-        let (events, _heard) = mpsc::unbounded_channel();
+        let request = GetRequest { sources, terms, place, expected: None };
         let (_stop, stop) = watch::channel(None);
         let monitor = Monitor { events, progress: watch::Sender::new(Progress::default()), stop };
         let getting = client::get(Arc::clone(&self.endpoint), request, monitor);
