@@ -11,8 +11,8 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use gtp_alloc::{Bytes, Rate, Span};
+use gtp_ranges::RangeSet;
 
-use crate::ranges::RangeSet;
 use crate::report::FlowId;
 
 /// How the host describes one session of the group.

@@ -25,7 +25,6 @@ pub mod meter;
 pub mod pacer;
 pub mod path;
 pub mod proof;
-pub mod ranges;
 pub mod receipt;
 pub mod report;
 pub mod requests;
@@ -36,8 +35,8 @@ pub mod wire;
 
 pub use agent::{Agent, AgentConfig, Side};
 pub use group::Group;
+pub use gtp_ranges::RangeSet;
 pub use handshake::Role;
-pub use ranges::RangeSet;
 pub use report::{FlowId, Grant, Law, LimitedBy, Phase, Report};
 pub use session::{Discard, Event, Link, Transmit, Unit, Wake};
 pub use sink::{SinkConfig, SinkSession};

@@ -5,10 +5,10 @@
 use alloc::vec::Vec;
 
 use gtp_alloc::{Bytes, Time};
+use gtp_ranges::RangeSet;
 
 use crate::limits::{GAPS_PER_FEEDBACK, GAPS_REMEMBERED, PN_AHEAD, RECEIPT_SPAN};
 use crate::proof::ProofKey;
-use crate::ranges::RangeSet;
 use crate::session::Discard;
 use crate::wire::Receipt;
 

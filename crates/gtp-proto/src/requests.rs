@@ -9,9 +9,9 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use gtp_alloc::{Span, Time};
+use gtp_ranges::RangeSet;
 
 use crate::limits::{LOSS_MAP_BYTES, QUEUED_PIECES, RANGES_PER_REQUEST, REQUEST_WINDOW};
-use crate::ranges::RangeSet;
 use crate::wire::{Request, Wanted, loss_map_ranges};
 
 /// The two classes of requests; a source serves all repairs before any work.

@@ -9,11 +9,11 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use gtp_alloc::{Bytes, Rate, Span, Time};
+use gtp_ranges::RangeSet;
 
 use crate::handshake::{Handshake, HelloOut, Outcome, Role};
 use crate::limits::{INTERVAL_MIN, RECEIPTS_WAITING, SESSION_TIMEOUT, SILENCE_STOP};
 use crate::meter::{Meter, RttMeter};
-use crate::ranges::RangeSet;
 use crate::receipt::{Arrivals, ReceiptBuilder};
 use crate::report::{Grant, Law, LimitedBy, Phase, Report};
 use crate::requests::Asker;

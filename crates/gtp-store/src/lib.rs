@@ -26,7 +26,6 @@ mod manifest;
 mod name;
 mod parts;
 mod plain_sinks;
-mod ranges;
 mod resume;
 mod roots;
 mod row;
@@ -41,13 +40,13 @@ pub use disk::{Disk, Found, FoundKind, Identity, MadeDir, Opened, OsDisk};
 pub use export::{Export, MAX_SKIPPED, Scanned, SkipReason, Skipped};
 pub use file_sink::{Durability, Existing, FileSink, SinkOptions};
 pub use file_source::FileSource;
+pub use gtp_ranges::RangeSet;
 pub use hash::{BlockCheck, Value, block_value, check_block, empty_root};
 pub use manifest::{
     Entry, Kind, MAX_ENTRIES, Manifest, ManifestError, Mode, Mtime, MtimeError, RootKind,
 };
 pub use name::{MAX_COMPONENT, MAX_DEPTH, MAX_PATH, NameError, RelPath, escaped};
 pub use plain_sinks::{DiscardSink, OrderedWriterSink};
-pub use ranges::RangeSet;
 pub use row::{BLOCK, MAX_UNITS, Place, Row, RowError, TRAILER};
 pub use sink::{BlockSink, Fault, Finished, Have, SinkError, Window, Written};
 pub use source::{BlockSource, SourceError};

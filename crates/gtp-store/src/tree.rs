@@ -7,9 +7,9 @@
 use std::collections::HashMap;
 
 use blake3::hazmat::{Mode, merge_subtrees_non_root, merge_subtrees_root};
+use gtp_ranges::RangeSet;
 
 use crate::hash::{Value, empty_root};
-use crate::ranges::RangeSet;
 use crate::row::blocks_in;
 
 /// The known subtrees of one file.
@@ -30,7 +30,7 @@ impl Tree {
     /// Takes the value of a block; whether it was new. A known block, or one that the file does
     /// not have, changes nothing.
     pub fn insert(&mut self, block: u64, value: Value) -> bool {
-        if block >= self.blocks || !self.there.insert(block) {
+        if block >= self.blocks || !self.there.insert_one(block) {
             return false;
         }
         let (mut level, mut index, mut value) = (0, block, value);

@@ -1,15 +1,21 @@
-//! A set of unit numbers as half-open ranges.
+//! Sets of numbers kept as ranges: which units are wanted, which blocks of a file are there.
 //!
-//! Sequential transfers keep a handful of ranges, lossy ones a few hundred; every operation is
-//! logarithmic in their number.
+//! What arrives in order is one range, a resumed transfer a few, a lossy one some hundreds. Every
+//! operation is logarithmic in their number, and the one that comes for each packet and each block,
+//! growing a range at its end, changes it where it lies. It knows nothing of what it numbers.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
 
 use alloc::collections::BTreeMap;
-use core::ops::Range;
+use core::ops::{Bound, Range};
 
-/// A set of `u64`, stored as disjoint, non-adjacent half-open ranges.
+/// A set of `u64` below `u64::MAX`, stored as its maximal half-open ranges. Memory grows with the
+/// gaps, not with the numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RangeSet {
-    /// start → end
+    /// Start and end of each range; neighbours never touch.
     ranges: BTreeMap<u64, u64>,
     len: u64,
 }
@@ -76,20 +82,26 @@ impl RangeSet {
             return 0;
         }
         let before = self.len;
-        let (mut start, mut end) = (range.start, range.end);
-        if let Some((&s, &e)) = self.ranges.range(..=start).next_back()
-            && e >= start
-        {
-            start = s;
-            end = end.max(e);
-            self.take(s);
+        let mut end = range.end;
+        // Neighbours never touch, so nothing begins between the old end and that of what it meets.
+        let met = (Bound::Excluded(range.start), Bound::Included(range.end));
+        while let Some((&start, &reach)) = self.ranges.range(met).next() {
+            end = end.max(reach);
+            self.take(start);
         }
-        while let Some((&s, &e)) = self.ranges.range(start..=end).next() {
-            end = end.max(e);
-            self.take(s);
+        match self.ranges.range_mut(..=range.start).next_back() {
+            Some((_, reach)) if *reach >= range.start => {
+                self.len += end.saturating_sub(*reach);
+                *reach = end.max(*reach);
+            }
+            Some(_) | None => self.put(range.start..end),
         }
-        self.put(start..end);
         self.len - before
+    }
+
+    /// Adds one number; says whether it is new. `u64::MAX` has no successor and is refused.
+    pub fn insert_one(&mut self, x: u64) -> bool {
+        x.checked_add(1).is_some_and(|end| self.insert(x..end) == 1)
     }
 
     /// Removes `range`; returns how many numbers were there.
@@ -98,13 +110,13 @@ impl RangeSet {
             return 0;
         }
         let before = self.len;
-        if let Some((&s, &e)) = self.ranges.range(..range.start).next_back()
-            && e > range.start
+        if let Some((_, reach)) = self.ranges.range_mut(..range.start).next_back()
+            && *reach > range.start
         {
-            self.take(s);
-            self.put(s..range.start);
-            if e > range.end {
-                self.put(range.end..e);
+            let end = core::mem::replace(reach, range.start);
+            self.len -= end - range.start;
+            if end > range.end {
+                self.put(range.end..end);
                 return before - self.len;
             }
         }
@@ -119,7 +131,7 @@ impl RangeSet {
 
     /// Removes one number; says whether it was there.
     pub fn remove_one(&mut self, x: u64) -> bool {
-        self.remove(x..x + 1) == 1
+        x.checked_add(1).is_some_and(|end| self.remove(x..end) == 1)
     }
 
     fn put(&mut self, r: Range<u64>) {

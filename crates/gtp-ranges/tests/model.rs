@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use gtp_proto::RangeSet;
+use gtp_ranges::RangeSet;
 use proptest::prelude::*;
 
 const END: u64 = 200;
@@ -11,6 +11,7 @@ const END: u64 = 200;
 enum Step {
     Insert(u64, u64),
     Remove(u64, u64),
+    InsertOne(u64),
     RemoveOne(u64),
 }
 
@@ -21,6 +22,7 @@ fn step() -> impl Strategy<Value = Step> {
         (0..END, 0..12_u64).prop_map(|(a, n)| Step::Insert(a, (a + n).min(END))),
         (0..END, 0..END).prop_map(|(a, b)| Step::Remove(a, b)),
         (0..END, 0..12_u64).prop_map(|(a, n)| Step::Remove(a, (a + n).min(END))),
+        (0..END).prop_map(Step::InsertOne),
         (0..END).prop_map(Step::RemoveOne),
     ]
 }
@@ -47,6 +49,7 @@ proptest! {
                     plain.retain(|x| !(a..b).contains(x));
                     prop_assert_eq!(ranges.remove(a..b), before - plain.len() as u64);
                 }
+                Step::InsertOne(x) => prop_assert_eq!(ranges.insert_one(x), plain.insert(x)),
                 Step::RemoveOne(x) => prop_assert_eq!(ranges.remove_one(x), plain.remove(&x)),
             }
             prop_assert_eq!(ranges.len(), plain.len() as u64);
@@ -77,5 +80,6 @@ fn the_ends_of_the_number_line_are_ordinary_numbers() {
     set.insert(0..1);
     assert!(set.contains(u64::MAX - 1) && !set.contains(u64::MAX) && set.contains(0));
     assert_eq!(set.remove(0..u64::MAX), 2);
+    assert!(!set.insert_one(u64::MAX) && !set.remove_one(u64::MAX), "it has no successor");
     assert!(set.is_empty());
 }
