@@ -196,6 +196,11 @@ impl Link {
         &self.spec
     }
 
+    /// When all that was accepted so far will have left the queue.
+    pub fn busy_until(&self) -> Time {
+        self.busy_until
+    }
+
     /// The counters.
     pub fn stats(&self) -> &LinkStats {
         &self.stats

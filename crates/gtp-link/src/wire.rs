@@ -55,6 +55,16 @@ impl<T> Wire<T> {
         }
     }
 
+    /// The next thing, and when it is due.
+    pub fn peek(&self) -> Option<(Time, &T)> {
+        let first = match (self.ring.front(), self.late.peek()) {
+            (Some(a), Some(b)) if (b.at, b.serial) < (a.at, a.serial) => b,
+            (Some(first), _) | (None, Some(first)) => first,
+            (None, None) => return None,
+        };
+        Some((first.at, &first.thing))
+    }
+
     /// Takes the next thing out, if it is due by `now`.
     pub fn pop(&mut self, now: Time) -> Option<(Time, T)> {
         if self.next_at()? > now {
@@ -118,6 +128,7 @@ mod tests {
             wire.push(Time::from_nanos(at), name);
         }
         assert_eq!(wire.next_at(), Some(Time::from_nanos(5)));
+        assert_eq!(wire.peek(), Some((Time::from_nanos(5), &'a')));
         assert_eq!(wire.pop(Time::from_nanos(4)), None);
         let order: alloc::string::String = wire.drain().into_iter().map(|(_, c)| c).collect();
         assert_eq!(order, "aecbd");

@@ -1,6 +1,6 @@
-//! Runs one large network for ten simulated seconds, for timing from outside.
+//! Runs one large network for some simulated seconds, for timing from outside.
 //!
-//! `rate_large NODES SESSIONS LAW [HOSTING]`, law `grant` or `endnode`, hosting `laws` or
+//! `rate_large NODES SESSIONS LAW [HOSTING [SECONDS]]`, law `grant` or `endnode`, hosting `laws` or
 //! `agents`. Control intervals of 20 ms, everything else as in the thesis's Table VII.2.
 
 use gtp_alloc::endnode::CapAtTarget;
@@ -27,7 +27,8 @@ fn main() {
         builder.nodes.iter_mut().for_each(|n| n.params.cap_at_target = CapAtTarget::Yes);
     }
     let mut world = builder.build().expect("a sound network");
-    let end = Time::ZERO + Span::from_secs(10);
+    let seconds = number(args.next(), 10).into();
+    let end = Time::ZERO + Span::from_secs(seconds);
     let record = Record::take(&mut world, end, Span::from_millis(100), &[]);
     let (ticks, words) = world.counters();
     let (source, sink) = (world.worst_load(Side::Source).part, world.worst_load(Side::Sink).part);

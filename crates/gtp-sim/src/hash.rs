@@ -1,0 +1,80 @@
+//! The running hash of a run: equal runs have equal hashes, and unequal ones almost surely not.
+//!
+//! Everything that happens is mixed in as it happens, times and bytes of datagrams included, so
+//! that two hashes compare two whole runs. It is no cryptographic hash, and need not be: nobody
+//! wants to forge a run.
+
+/// A hash of 64-bit words in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunHash(u64);
+
+/// Odd, with bits evenly spread: 2^64 over the golden ratio.
+const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+
+impl RunHash {
+    /// The hash of nothing, under a seed.
+    pub const fn new(seed: u64) -> RunHash {
+        RunHash(seed ^ SPREAD)
+    }
+
+    /// Mixes a word in. One word changes all later values; the order of words counts.
+    #[inline]
+    pub const fn mix(&mut self, word: u64) {
+        let product = ((self.0 ^ word) as u128).wrapping_mul(SPREAD as u128 | 1 << 64);
+        self.0 = (product as u64) ^ ((product >> 64) as u64).rotate_left(29);
+    }
+
+    /// Mixes bytes in, and how many there are.
+    pub fn mix_bytes(&mut self, bytes: &[u8]) {
+        let mut words = bytes.chunks_exact(8);
+        for word in &mut words {
+            let mut eight = [0; 8];
+            eight.copy_from_slice(word);
+            self.mix(u64::from_le_bytes(eight));
+        }
+        let mut rest = [0; 8];
+        rest[..words.remainder().len()].copy_from_slice(words.remainder());
+        self.mix(u64::from_le_bytes(rest) ^ (bytes.len() as u64).rotate_left(32));
+    }
+
+    /// The hash so far.
+    pub const fn value(self) -> u64 {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(words: &[u64]) -> u64 {
+        let mut hash = RunHash::new(1);
+        words.iter().for_each(|&w| hash.mix(w));
+        hash.value()
+    }
+
+    #[test]
+    fn every_word_every_bit_and_the_order_count() {
+        let mut seen = std::collections::BTreeSet::new();
+        assert!(seen.insert(of(&[1, 2, 3])) && seen.insert(of(&[1, 3, 2])));
+        assert!(seen.insert(of(&[1, 2])) && seen.insert(of(&[1, 2, 0])) && seen.insert(of(&[])));
+        for place in 0..3 {
+            for bit in 0..64 {
+                let mut words = [1, 2, 3];
+                words[place] ^= 1 << bit;
+                assert!(seen.insert(of(&words)), "word {place}, bit {bit}");
+            }
+        }
+    }
+
+    #[test]
+    fn bytes_differ_from_the_same_bytes_and_a_zero() {
+        let of = |bytes: &[u8]| {
+            let mut hash = RunHash::new(0);
+            hash.mix_bytes(bytes);
+            hash.value()
+        };
+        assert_ne!(of(&[1, 2, 3]), of(&[1, 2, 3, 0]));
+        assert_ne!(of(&[0; 8]), of(&[0; 16]));
+    }
+}

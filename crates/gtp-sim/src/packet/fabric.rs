@@ -1,0 +1,214 @@
+//! The network between hosts: links with what is under way on them, and routes over them.
+//!
+//! A packet costs one event per link: when it is offered, the link says at once when it will be at
+//! the far end, and it joins the ring of what is under way there. Only the first of each ring is in
+//! the schedule. What a packet is for is not known here.
+
+use gtp_alloc::{Bytes, Span, Time};
+use gtp_link::{Change, Link, LinkId, LinkSpec, Reason, Transit, Verdict, Wire};
+
+use super::parcel::{Parcel, ParcelId, Parcels};
+use super::schedule::{ActorId, Key, Schedule};
+use crate::hash::RunHash;
+use crate::trace::{Fate, Record, Recorder, What};
+
+/// A link with what is under way on it.
+#[derive(Clone, Debug)]
+pub(crate) struct Pipe {
+    pub link: Link,
+    pub actor: ActorId,
+    /// When its first packet arrives, as the schedule has it.
+    booked: Key,
+    wire: Wire<Flight>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Flight {
+    sequence: u64,
+    transit: Transit,
+    parcel: ParcelId,
+}
+
+/// Where a route begins in the table of routes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Route(pub u32);
+
+/// After the last link of a route.
+const END: u32 = u32::MAX;
+
+/// All links, routes and packets, and the schedule of everything.
+#[derive(Clone, Debug)]
+pub(crate) struct Fabric {
+    pub schedule: Schedule,
+    pub pipes: Vec<Pipe>,
+    pub parcels: Parcels,
+    pub hash: RunHash,
+    pub recorder: Recorder,
+    /// Routes, one after another: links, then [`END`].
+    hops: Vec<u32>,
+    /// Packets sent, copies on the way included: the newest name.
+    pub named: u64,
+}
+
+impl Fabric {
+    pub fn new(seed: u64) -> Fabric {
+        Fabric {
+            schedule: Schedule::default(),
+            pipes: Vec::new(),
+            parcels: Parcels::default(),
+            hash: RunHash::new(seed),
+            recorder: Recorder::default(),
+            hops: Vec::new(),
+            named: 0,
+        }
+    }
+
+    pub fn add_link(&mut self, spec: LinkSpec, seed: u64) -> LinkId {
+        let actor = self.schedule.add_actor();
+        let link = Link::new(spec, seed);
+        self.pipes.push(Pipe { link, actor, booked: Key::NEVER, wire: Wire::new() });
+        LinkId(self.pipes.len() - 1)
+    }
+
+    /// A route over these links, which exist.
+    pub fn add_route(&mut self, links: &[LinkId]) -> Route {
+        let start = self.hops.len() as u32;
+        self.hops.extend(links.iter().map(|l| l.0 as u32));
+        self.hops.push(END);
+        Route(start)
+    }
+
+    /// Propagation delays of a route as they are now.
+    pub fn route_delay(&self, route: Route) -> Span {
+        let links = self.hops[route.0 as usize..].iter().take_while(|&&hop| hop != END);
+        let delays = links.map(|&hop| self.pipes[hop as usize].link.spec().delay);
+        delays.fold(Span::ZERO, |sum, delay| sum + delay)
+    }
+
+    /// Sends a datagram: `head`, then `payload` zero bytes; it counts as `size` on links. Returns
+    /// the packet if its route has no links and it is there at once.
+    pub fn send(
+        &mut self,
+        now: Time,
+        route: Route,
+        to: u32,
+        size: Bytes,
+        head: &[u8],
+        payload: u16,
+    ) -> Option<ParcelId> {
+        self.named += 1;
+        self.hash.mix_bytes(head);
+        self.hash.mix(size.0 ^ u64::from(to) << 32);
+        let mut parcel = Parcel::empty(self.named, size, route.0, to);
+        parcel.payload = payload;
+        let id = self.parcels.insert(parcel, head);
+        self.record(now, What::Sent, to, id);
+        self.forward(now, id)
+    }
+
+    /// The next packet of a link is at its far end: takes it on. Returns it at its route's end.
+    pub fn arrive(&mut self, now: Time, link: u32) -> Option<ParcelId> {
+        let pipe = &mut self.pipes[link as usize];
+        let (_, flight) = pipe.wire.pop(now)?;
+        pipe.book(&mut self.schedule);
+        self.hash.mix(now.as_nanos());
+        self.hash.mix(flight.sequence ^ u64::from(link) << 48);
+        self.record(now, What::Arrived, link, flight.parcel);
+        self.forward(now, flight.parcel)
+    }
+
+    fn forward(&mut self, now: Time, id: ParcelId) -> Option<ParcelId> {
+        let parcel = self.parcels.get_mut(id);
+        let hop = self.hops[parcel.hop as usize];
+        if hop == END {
+            return Some(id);
+        }
+        parcel.hop += 1;
+        let size = parcel.size;
+        match self.pipes[hop as usize].link.enqueue(now, size) {
+            Verdict::Deliver { transit, copies } => {
+                let leave = transit.leave;
+                self.record(now, What::Accepted { leave, fate: Fate::Carried }, hop, id);
+                self.fly(hop, transit, id);
+                for _ in 1..copies {
+                    self.named += 1;
+                    let of = self.parcels.get(id).name;
+                    let copy = self.parcels.copy(id, self.named);
+                    self.record(now, What::Copied { of }, hop, copy);
+                    self.fly(hop, transit, copy);
+                }
+            }
+            Verdict::Drop(reason) => {
+                self.hash.mix(now.as_nanos() ^ u64::from(hop) << 48);
+                if reason == Reason::Loss && self.recorder.is_on() {
+                    // It used the queue and the rate like any other.
+                    let leave = self.pipes[hop as usize].link.busy_until();
+                    self.record(now, What::Accepted { leave, fate: Fate::Lost }, hop, id);
+                }
+                self.record(now, What::Dropped(reason), hop, id);
+                self.parcels.remove(id);
+            }
+        }
+        None
+    }
+
+    fn fly(&mut self, link: u32, transit: Transit, parcel: ParcelId) {
+        let sequence = self.schedule.next_sequence();
+        let pipe = &mut self.pipes[link as usize];
+        pipe.wire.push(transit.at, Flight { sequence, transit, parcel });
+        if transit.at < pipe.booked.at {
+            pipe.book(&mut self.schedule);
+        }
+    }
+
+    /// Changes a link at `now`; what waits in it is moved or lost.
+    pub fn change(&mut self, now: Time, link: LinkId, change: Change) {
+        let index = link.0 as u32;
+        let pipe = &mut self.pipes[link.0];
+        pipe.link.change(now, change);
+        self.recorder.changed(now, index, pipe.link.spec());
+        let mut moved = Vec::new();
+        for (_, flight) in pipe.wire.drain() {
+            let Some(transit) = pipe.link.retime(flight.transit) else {
+                let parcel = *self.parcels.get(flight.parcel);
+                self.recorder.add(now, What::Dropped(Reason::Down), index, &parcel);
+                self.parcels.remove(flight.parcel);
+                continue;
+            };
+            if transit != flight.transit {
+                let leave = transit.leave;
+                let parcel = *self.parcels.get(flight.parcel);
+                self.recorder.add(now, What::Moved { leave }, index, &parcel);
+            }
+            moved.push(Flight { transit, ..flight });
+        }
+        moved.sort_by_key(|flight| (flight.transit.at, flight.sequence));
+        for flight in moved {
+            pipe.wire.push(flight.transit.at, flight);
+        }
+        pipe.book(&mut self.schedule);
+    }
+
+    /// Notes what happened to a packet, if anybody wants to know.
+    pub fn record(&mut self, now: Time, what: What, place: u32, id: ParcelId) {
+        if self.recorder.is_on() {
+            self.recorder.add(now, what, place, self.parcels.get(id));
+        }
+    }
+}
+
+impl Pipe {
+    fn book(&mut self, schedule: &mut Schedule) {
+        self.booked = match self.wire.peek() {
+            Some((at, flight)) if at < Time::MAX => Key { at, sequence: flight.sequence },
+            Some(_) | None => Key::NEVER,
+        };
+        schedule.set(self.actor, self.booked);
+    }
+}
+
+impl Recorder {
+    fn add(&mut self, at: Time, what: What, place: u32, parcel: &Parcel) {
+        self.push(Record { at, what, place, packet: parcel.name, size: parcel.size });
+    }
+}

@@ -1,0 +1,208 @@
+//! One host: an agent for each direction, a network card, a clock, and the sessions it serves.
+//!
+//! The same turns as at a host with sockets, and in the same order: take in all that came, do what
+//! is due (echoes, agents, upkeep), then let every session that was touched send all that it may.
+//! Where packets go, and what time it is, is the world's business.
+
+use std::collections::VecDeque;
+
+use gtp_alloc::{Bytes, Span, Time};
+use gtp_proto::{Agent, AgentConfig, FlowId, Grant, Report, Side};
+
+use super::clock::Clock;
+use super::ends::Moment;
+use super::parcel::ParcelId;
+use super::schedule::ActorId;
+use super::spec::{AgentState, HostSpec, NodeId};
+use super::world::{End, Role};
+
+/// What a host runs.
+#[derive(Debug)]
+pub(crate) struct Host {
+    pub node: NodeId,
+    pub actor: ActorId,
+    /// Wakes the network card: a batch is complete, or a pause is over.
+    pub card: ActorId,
+    pub clock: Clock,
+    pub out: Direction,
+    pub in_: Direction,
+    pub agents: AgentState,
+    /// Times below are the host's own.
+    pub echo_due: Time,
+    pub upkeep_due: Time,
+    pub inbox: Inbox,
+    pub coalesce: Span,
+    pub paused_until: Time,
+    /// Ends to be polled in this turn.
+    pub touched: Vec<u32>,
+    /// It waits for its turn.
+    pub dirty: bool,
+    /// When it is in the schedule.
+    pub booked: Time,
+}
+
+/// Packets that wait for the card or for the end of a pause.
+#[derive(Debug)]
+pub(crate) struct Inbox {
+    pub parcels: VecDeque<ParcelId>,
+    pub bytes: Bytes,
+    pub room: Bytes,
+}
+
+/// The agent of one direction, with room for its work.
+#[derive(Debug)]
+pub(crate) struct Direction {
+    pub agent: Agent,
+    side: Side,
+    /// The ends that it serves.
+    pub ends: Vec<u32>,
+    reports: Vec<(FlowId, Report)>,
+    grants: Vec<(FlowId, Grant)>,
+    /// Some grant has not been heard of by its source.
+    pub unheard: bool,
+}
+
+/// Silence, ends and tails are looked for this often.
+pub(crate) const UPKEEP: Span = Span::from_millis(20);
+/// An echo of a grant counts after the core's guard time, which is a little shorter.
+pub(crate) const ECHO: Span = Span::from_micros(1_200);
+
+impl Host {
+    pub fn new(
+        now: Time,
+        node: NodeId,
+        spec: &HostSpec,
+        clock: Clock,
+        [actor, card]: [ActorId; 2],
+    ) -> Host {
+        let local = clock.shows(now);
+        let direction = |side, capacity| Direction {
+            agent: Agent::new(local, AgentConfig { side, capacity, interval: spec.interval }),
+            side,
+            ends: Vec::new(),
+            reports: Vec::new(),
+            grants: Vec::new(),
+            unheard: false,
+        };
+        Host {
+            node,
+            actor,
+            card,
+            clock,
+            out: direction(Side::Source, spec.out),
+            in_: direction(Side::Sink, spec.in_),
+            agents: AgentState::Running,
+            echo_due: Time::MAX,
+            upkeep_due: local,
+            inbox: Inbox { parcels: VecDeque::new(), bytes: Bytes::ZERO, room: spec.buffer },
+            coalesce: spec.coalesce,
+            paused_until: Time::ZERO,
+            touched: Vec::new(),
+            dirty: false,
+            booked: Time::MAX,
+        }
+    }
+
+    pub fn moment(&self, world: Time) -> Moment {
+        Moment { world, local: self.clock.shows(world) }
+    }
+
+    /// Whether a packet that comes at `now` must wait.
+    pub fn holds(&self, now: Time) -> bool {
+        self.paused_until > now || self.coalesce > Span::ZERO
+    }
+
+    /// Does what is due but for sending.
+    pub fn handle_timeout(&mut self, now: Moment, ends: &mut [End]) {
+        if self.echo_due <= now.local {
+            self.echo_due = Time::MAX;
+            if self.in_.unheard {
+                self.in_.agent.wake(now.local);
+            }
+        }
+        if self.agents == AgentState::Running {
+            self.out.tick(now, ends, &mut self.touched);
+            self.in_.tick(now, ends, &mut self.touched);
+        }
+        if self.upkeep_due <= now.local {
+            self.upkeep_due = now.local + UPKEEP;
+            self.upkeep(now, ends);
+        }
+    }
+
+    fn upkeep(&mut self, now: Moment, ends: &mut [End]) {
+        let mut gone = false;
+        for &index in &self.in_.ends {
+            let end = &mut ends[index as usize];
+            let Role::Sink(sink) = &mut end.role else { continue };
+            if !sink.needs_upkeep() {
+                continue;
+            }
+            sink.top_up(now);
+            if sink.is_finished(now) {
+                end.open = false;
+                gone = true;
+            } else {
+                end.touch(index, &mut self.touched);
+            }
+        }
+        if gone {
+            self.forget_closed(now, ends);
+        }
+    }
+
+    /// Lets go of ends that are not open any more.
+    pub fn forget_closed(&mut self, now: Moment, ends: &[End]) {
+        for direction in [&mut self.out, &mut self.in_] {
+            let before = direction.ends.len();
+            direction.ends.retain(|&index| ends[index as usize].open);
+            if direction.ends.len() < before {
+                direction.agent.wake(now.local);
+            }
+        }
+    }
+
+    /// When it must have its turn next, in its own time.
+    pub fn poll_timeout(&self) -> Time {
+        if self.out.ends.is_empty() && self.in_.ends.is_empty() {
+            return Time::MAX;
+        }
+        let agents = match self.agents {
+            AgentState::Running => self.out.agent.poll_timeout().min(self.in_.agent.poll_timeout()),
+            AgentState::Dead => Time::MAX,
+        };
+        agents.min(self.upkeep_due).min(self.echo_due)
+    }
+}
+
+impl Direction {
+    /// Copies reports to the agent and grants to the sessions, if it is time.
+    fn tick(&mut self, now: Moment, ends: &mut [End], touched: &mut Vec<u32>) {
+        if self.agent.poll_timeout() > now.local {
+            return;
+        }
+        self.reports.clear();
+        for &index in &self.ends {
+            let report = match (&mut ends[index as usize].role, self.side) {
+                (Role::Source(source), Side::Source) => source.core.report(now.local),
+                (Role::Sink(sink), Side::Sink) => sink.core.report(now.local),
+                (Role::Source(_) | Role::Sink(_) | Role::Waiting | Role::Background(_), _) => {
+                    continue;
+                }
+            };
+            self.reports.push((index, report));
+        }
+        self.agent.tick(now.local, &self.reports, &mut self.grants);
+        let mut issued = self.grants.iter().zip(&self.reports);
+        self.unheard = issued.any(|((_, grant), (_, report))| report.echoed < grant.number);
+        for &(index, grant) in &self.grants {
+            let end = &mut ends[index as usize];
+            match &mut end.role {
+                Role::Source(source) => source.core.handle_grant(now.local, grant),
+                Role::Sink(sink) => sink.core.handle_grant(grant),
+                Role::Waiting | Role::Background(_) => {}
+            }
+            end.touch(index, touched);
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Packets under way: small records in a slab.
+//!
+//! A packet is its size, its place on its route, and what its receiver will read of it: the first
+//! bytes of the datagram, which the protocol wrote. Payload is never there, only its length.
+//! Nearly all heads fit into the record; longer ones (requests, feedback, hellos) lie beside it.
+
+use gtp_alloc::Bytes;
+
+/// A packet's place in the slab.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ParcelId(pub u32);
+
+/// Bytes of a head that fit into a record: a data packet's are 33.
+const INLINE: usize = 40;
+const NOT_LONG: u32 = u32::MAX;
+
+/// One packet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Parcel {
+    /// Name in traces, counted from 1 in the order of sending.
+    pub name: u64,
+    /// Bytes on links.
+    pub size: Bytes,
+    /// Where its next link stands in the table of routes.
+    pub hop: u32,
+    /// The end that it is for.
+    pub to: u32,
+    /// Zero bytes that follow the head: the payload's length.
+    pub payload: u16,
+    head_len: u16,
+    long: u32,
+    head: [u8; INLINE],
+}
+
+/// All packets under way.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Parcels {
+    slots: Vec<Parcel>,
+    free: Vec<u32>,
+    long: Vec<Vec<u8>>,
+    long_free: Vec<u32>,
+}
+
+impl Parcel {
+    /// A packet with nothing in it.
+    pub fn empty(name: u64, size: Bytes, hop: u32, to: u32) -> Parcel {
+        Parcel { name, size, hop, to, payload: 0, head_len: 0, long: NOT_LONG, head: [0; INLINE] }
+    }
+}
+
+impl Parcels {
+    /// Takes in a packet whose datagram begins with `head`.
+    pub fn insert(&mut self, mut parcel: Parcel, head: &[u8]) -> ParcelId {
+        parcel.head_len = head.len() as u16;
+        if let Some(inline) = parcel.head.get_mut(..head.len()) {
+            inline.copy_from_slice(head);
+        } else {
+            parcel.long = self.store_long(head);
+        }
+        self.place(parcel)
+    }
+
+    /// A second packet like this one, under its own name.
+    pub fn copy(&mut self, id: ParcelId, name: u64) -> ParcelId {
+        let mut parcel = self.slots[id.0 as usize];
+        parcel.name = name;
+        if parcel.long != NOT_LONG {
+            let head = self.long[parcel.long as usize].clone();
+            parcel.long = self.store_long(&head);
+        }
+        self.place(parcel)
+    }
+
+    /// A packet.
+    pub fn get(&self, id: ParcelId) -> &Parcel {
+        &self.slots[id.0 as usize]
+    }
+
+    /// A packet.
+    pub fn get_mut(&mut self, id: ParcelId) -> &mut Parcel {
+        &mut self.slots[id.0 as usize]
+    }
+
+    /// Writes the datagram to `out`, whose bytes beyond the head are zeros, and forgets the packet.
+    /// Returns the datagram's length.
+    pub fn take(&mut self, id: ParcelId, out: &mut [u8]) -> (u32, usize) {
+        let parcel = &self.slots[id.0 as usize];
+        let head_len = usize::from(parcel.head_len);
+        if parcel.long == NOT_LONG {
+            out[..INLINE].copy_from_slice(&parcel.head);
+        } else {
+            out[..head_len].copy_from_slice(&self.long[parcel.long as usize]);
+        }
+        let taken = (parcel.to, head_len + usize::from(parcel.payload));
+        self.remove(id);
+        taken
+    }
+
+    /// Forgets a packet.
+    pub fn remove(&mut self, id: ParcelId) {
+        let long = self.slots[id.0 as usize].long;
+        if long != NOT_LONG {
+            self.long_free.push(long);
+        }
+        self.free.push(id.0);
+    }
+
+    /// Number of packets under way.
+    pub fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Room for packets that was ever needed at once.
+    pub fn most(&self) -> usize {
+        self.slots.len()
+    }
+
+    fn place(&mut self, parcel: Parcel) -> ParcelId {
+        if let Some(free) = self.free.pop() {
+            self.slots[free as usize] = parcel;
+            return ParcelId(free);
+        }
+        self.slots.push(parcel);
+        ParcelId(self.slots.len() as u32 - 1)
+    }
+
+    fn store_long(&mut self, head: &[u8]) -> u32 {
+        if let Some(free) = self.long_free.pop() {
+            let kept = &mut self.long[free as usize];
+            kept.clear();
+            kept.extend_from_slice(head);
+            return free;
+        }
+        self.long.push(head.to_vec());
+        self.long.len() as u32 - 1
+    }
+}
