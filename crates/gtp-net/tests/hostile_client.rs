@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use gtp_alloc::Rate;
+use gtp_alloc::{Bytes, Rate};
 use gtp_net::control::{ControlChannel, ControlError};
 use gtp_net::crypto::Suite;
 use gtp_net::identity::Identity;
@@ -356,6 +356,34 @@ async fn a_key_has_its_number_of_sessions_and_no_more() {
 }
 
 #[tokio::test]
+async fn listings_of_all_sessions_together_have_one_limit_and_free_it_when_they_end() {
+    // The export has three entries that travel; two listings of it fit, and not three.
+    let limits = Limits { listings: Bytes(2 * (3 * 384 + 16)), ..Limits::default() };
+    let world = World::new(Writing::Allowed, limits).await;
+    let first = world.ask(&world.friend, get(b"")).await.unwrap();
+    let _second = world.ask(&world.friend, get(b"")).await.unwrap();
+    let verbs = [get(b""), Verb::List { path: Vec::new() }];
+    for verb in verbs {
+        match world.ask(&world.friend, verb).await.map(|(_, opened)| opened) {
+            Err(refused @ ControlError::Refused { reason: Reason::Busy, .. }) => {
+                assert!(refused.is_temporary());
+                assert!(refused.to_string().contains("memory for listings"), "{refused}");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    match put_listing(&world, b"new", vec![file(b"x"), file(b"y")]).await {
+        Some(Message::Fault(fault)) => assert_eq!(fault.reason, Reason::Busy, "{fault:?}"),
+        other => panic!("{other:?}"),
+    }
+    drop(first);
+    let begun = Instant::now();
+    while world.ask(&world.friend, get(b"")).await.is_err() {
+        assert!(begun.elapsed() < hostile::PATIENCE, "its memory is never free again");
+    }
+}
+
+#[tokio::test]
 async fn a_flood_of_connections_is_turned_away_and_those_that_dawdle_lose_their_places() {
     let limits = Limits { connections: 16, connections_per_address: 8, ..Limits::default() };
     let mut world = World::new(Writing::Refused, limits).await;
@@ -367,15 +395,15 @@ async fn a_flood_of_connections_is_turned_away_and_those_that_dawdle_lose_their_
             silent.push(stream);
         }
     }
-    let mut turned_away = 0;
-    while turned_away < 1_992 {
-        match world.events.recv().await.unwrap() {
-            ServerEvent::TurnedAway { .. } => turned_away += 1,
-            other => panic!("{other:?}"),
-        }
-    }
+    let told = world.events.recv().await.unwrap();
+    assert!(matches!(told, ServerEvent::TurnedAway { more: 0, .. }), "{told:?}");
     let begun = Instant::now();
     world.still_serves().await;
     assert!(begun.elapsed().as_secs() < 15, "{:?}", begun.elapsed());
     drop(silent);
+    let mut again = 0;
+    while let Ok(event) = world.events.try_recv() {
+        again += u32::from(matches!(event, ServerEvent::TurnedAway { .. }));
+    }
+    assert!(again <= 1, "a flood of 2,000 was told {again} more times");
 }

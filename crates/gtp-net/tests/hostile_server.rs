@@ -193,6 +193,60 @@ async fn a_listing_may_take_longer_than_the_patience_as_long_as_it_goes_on() {
 }
 
 #[tokio::test]
+async fn a_search_may_take_longer_than_the_patience_as_long_as_signs_of_it_come() {
+    let mut client = Client::new();
+    client.patience = Duration::from_millis(600);
+    let searching = async |raw: &mut Raw, _: &Open| {
+        let mut beat = tokio::time::interval(Duration::from_millis(200));
+        for _ in 0..8 {
+            beat.tick().await;
+            raw.say(&Message::Keepalive).await;
+        }
+        raw.say(&Message::refused(Reason::Missing, "looked everywhere")).await;
+    };
+    let failure = lied_to(&client, searching).await;
+    assert_eq!((failure.kind, failure.exit_code()), (FailureKind::Missing, 3), "{failure}");
+    let liar = Liar::new().await;
+    let (url, terms) = (liar.url("x"), client.terms(&liar.identity));
+    let failure = tokio::select! {
+        listed = gtp_net::client::list(&client.endpoint, &url, &terms) => listed.unwrap_err(),
+        () = async {
+            let (mut raw, open) = liar.meet().await;
+            searching(&mut raw, &open).await;
+            raw.linger().await;
+            std::future::pending().await
+        } => unreachable!("it waits for ever"),
+    };
+    assert_eq!(failure.kind, FailureKind::Missing, "{failure}");
+}
+
+#[tokio::test]
+async fn a_server_that_only_keeps_the_connection_is_borne_for_the_patience_when_listing() {
+    let client = Client::new();
+    let liar = Liar::new().await;
+    let terms = client.terms(&liar.identity);
+    for opens in [false, true] {
+        let begun = Instant::now();
+        let url = liar.url("x");
+        let failure = tokio::select! {
+            listed = gtp_net::client::list(&client.endpoint, &url, &terms) => listed.unwrap_err(),
+            () = async {
+                let (mut raw, open) = liar.meet().await;
+                if opens {
+                    raw.say(&Message::Opened(an_opened(&open, EntryKind::Directory))).await;
+                    while raw.say(&Message::Keepalive).await {
+                        tokio::task::yield_now().await;
+                    }
+                }
+                std::future::pending().await
+            } => unreachable!("it waits for ever"),
+        };
+        assert_eq!(failure.exit_code(), 5, "{failure}");
+        assert!(begun.elapsed().as_secs() < 20, "{:?}", begun.elapsed());
+    }
+}
+
+#[tokio::test]
 async fn a_listing_that_is_begun_again_and_again_is_no_progress() {
     let client = Client::new();
     let liar = Liar::new().await;

@@ -132,7 +132,20 @@ impl Export {
     /// [`SourceError::Missing`] also when a component of `at` is a link;
     /// [`SourceError::Listing`] past [`MAX_ENTRIES`].
     pub fn scan(&self, at: Option<&RelPath>) -> Result<Scanned, SourceError> {
-        self.look(at, Depth::All)
+        self.scan_within(at, &mut |_| true)
+    }
+
+    /// As [`Export::scan`] within a budget: `room` is told the length of each path before its entry
+    /// is kept, and when it says no the listing ends.
+    ///
+    /// # Errors
+    /// As there; [`SourceError::NoRoom`] when the budget is used up.
+    pub fn scan_within(
+        &self,
+        at: Option<&RelPath>,
+        room: &mut dyn FnMut(usize) -> bool,
+    ) -> Result<Scanned, SourceError> {
+        self.look(at, Depth::All, room)
     }
 
     /// The entries of the directory at `at` and not what is beneath them; for a file, itself.
@@ -140,12 +153,29 @@ impl Export {
     /// # Errors
     /// As [`Export::scan`].
     pub fn list(&self, at: Option<&RelPath>) -> Result<Scanned, SourceError> {
-        self.look(at, Depth::One)
+        self.list_within(at, &mut |_| true)
     }
 
-    fn look(&self, at: Option<&RelPath>, depth: Depth) -> Result<Scanned, SourceError> {
+    /// As [`Export::list`] within a budget, as [`Export::scan_within`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn list_within(
+        &self,
+        at: Option<&RelPath>,
+        room: &mut dyn FnMut(usize) -> bool,
+    ) -> Result<Scanned, SourceError> {
+        self.look(at, Depth::One, room)
+    }
+
+    fn look(
+        &self,
+        at: Option<&RelPath>,
+        depth: Depth,
+        room: &mut dyn FnMut(usize) -> bool,
+    ) -> Result<Scanned, SourceError> {
         let at = match (&self.only, at) {
-            (None, None) => return scan_dir(&self.base, "", depth),
+            (None, None) => return scan_dir(&self.base, "", depth, room),
             (Some(only), None) => only,
             (None, Some(at)) => at,
             (Some(only), Some(at)) if at == only => only,
@@ -158,7 +188,7 @@ impl Export {
         let stat = statat(&holder, name, AtFlags::SYMLINK_NOFOLLOW);
         let stat = stat.map_err(|e| beneath_error(&shown, e))?;
         match FileType::from_raw_mode(stat.st_mode) {
-            FileType::Directory => scan_dir(&self.base, at.as_str(), depth),
+            FileType::Directory => scan_dir(&self.base, at.as_str(), depth, room),
             FileType::RegularFile => scan_file(holder, name, &stat),
             FileType::Symlink => Err(SourceError::Missing { path: shown }),
             _ => Err(SourceError::Special { path: shown }),
@@ -191,9 +221,15 @@ fn scan_file(holder: OwnedFd, name: &str, stat: &Stat) -> Result<Scanned, Source
     })
 }
 
-fn scan_dir(base: &OwnedFd, at: &str, depth: Depth) -> Result<Scanned, SourceError> {
+fn scan_dir(
+    base: &OwnedFd,
+    at: &str,
+    depth: Depth,
+    room: &mut dyn FnMut(usize) -> bool,
+) -> Result<Scanned, SourceError> {
     let base = walk::dir_for_reading(base.as_fd(), at).map_err(|e| beneath_error(at, e))?;
-    let mut scan = Scan { base: &base, found: Vec::new(), skipped: Vec::new(), skipped_total: 0 };
+    let mut scan =
+        Scan { base: &base, room, found: Vec::new(), skipped: Vec::new(), skipped_total: 0 };
     let mut left: Vec<Option<RelPath>> = vec![None];
     while let Some(dir) = left.pop() {
         let subdirs = scan.directory(dir.as_ref())?;
@@ -212,6 +248,7 @@ fn scan_dir(base: &OwnedFd, at: &str, depth: Depth) -> Result<Scanned, SourceErr
 /// A listing under way.
 struct Scan<'a> {
     base: &'a OwnedFd,
+    room: &'a mut dyn FnMut(usize) -> bool,
     found: Vec<(Entry, Stamp)>,
     skipped: Vec<Skipped>,
     skipped_total: u64,
@@ -278,6 +315,9 @@ impl Scan<'_> {
         }
         if self.found.len() == MAX_ENTRIES {
             return Err(ManifestError::TooMany(MAX_ENTRIES + 1).into());
+        }
+        if !(self.room)(full.len()) {
+            return Err(SourceError::NoRoom);
         }
         self.found.push((entry(path.clone(), kind, &stat), Stamp::of(&stat)));
         Ok((kind == Kind::Dir).then_some(path))

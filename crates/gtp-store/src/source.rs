@@ -80,6 +80,9 @@ pub enum SourceError {
         /// Block within the file.
         block: u64,
     },
+    /// The caller has no room for a listing of this length.
+    #[error("no room for the listing")]
+    NoRoom,
     /// Nobody waits for the answer any more.
     #[error("given up: nobody waits for it any more")]
     Unwanted,

@@ -79,7 +79,9 @@ fn tell(args: &ServeArgs, event: &ServerEvent) {
         out::line(&as_json(event));
     }
     match event {
-        ServerEvent::TurnedAway { client } => eprintln!("{client}: too many connections"),
+        ServerEvent::TurnedAway { client, more } => {
+            eprintln!("{client}: too many connections, and {more} more before it");
+        }
         ServerEvent::Refused { client, failure } => eprintln!("{client}: refused: {failure}"),
         ServerEvent::Started { id, client, key, verb, path } => {
             eprintln!("#{id} {client}: {verb} /{path} by {key}");
@@ -96,8 +98,8 @@ fn tell(args: &ServeArgs, event: &ServerEvent) {
 
 fn as_json(event: &ServerEvent) -> serde_json::Value {
     match event {
-        ServerEvent::TurnedAway { client } => {
-            json!({ "event": "turned_away", "client": client.to_string() })
+        ServerEvent::TurnedAway { client, more } => {
+            json!({ "event": "turned_away", "client": client.to_string(), "more": more })
         }
         ServerEvent::Refused { client, failure } => json!({
             "event": "refused",

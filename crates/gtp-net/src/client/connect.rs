@@ -34,16 +34,19 @@ pub(super) async fn reach(
     Ok(ControlChannel::connect(url.host(), endpoint.identity(), &terms.trust).await?)
 }
 
-/// Asks a server for a session.
+/// Asks a server for a session. It may look for the object for as long as it shows signs of life,
+/// of which `heard` is told; silence is borne for the patience of `terms`.
 pub(super) async fn ask(
     mut channel: ControlChannel,
     endpoint: &Endpoint,
     url: &Url,
     verb: Verb,
     terms: &Terms,
+    heard: &(dyn Fn() + Sync),
 ) -> Result<Granted, Failure> {
     let client_session = endpoint.host().new_session_id();
-    let opened = channel.open(open_message(endpoint, verb, terms, client_session)).await?;
+    let open = open_message(endpoint, verb, terms, client_session);
+    let opened = channel.open_within(open, terms.patience, heard).await?;
     let suite = Suite::from_code(opened.suite)
         .ok_or_else(|| Failure::new(FailureKind::Other, "the server chose an unknown cipher"))?;
     let secrets = channel.data_secrets(opened.server_session, client_session)?;

@@ -21,6 +21,7 @@ use super::roots::{Disagreement, RootCheck};
 use super::{
     Endpoint, LOOK_SPAN, Monitor, Terms, Url, back_off, no_path_words, stop_words, stopped,
 };
+use crate::control::ANSWER_SPAN;
 use crate::engine::{RootPolicy, TransferEvent, TransferHandle, TransferOpen};
 use crate::flows::{Failure, FailureKind};
 use crate::messages::Done;
@@ -225,6 +226,13 @@ impl Gather {
                     self.moved_at = self.clock.now();
                 }
                 self.listed = self.listed.max(Some(entries));
+            }
+            Report::Working => {
+                let now = self.clock.now();
+                let waited = gtp_sys::clock::duration(now.since(self.began));
+                if self.running.is_none() && waited < ANSWER_SPAN {
+                    self.moved_at = now;
+                }
             }
             Report::Refused(failure) => self.source_failed(number, failure)?,
             Report::Ended(failure) => {

@@ -30,6 +30,8 @@ pub(super) enum Order {
 pub(super) enum Report {
     /// The server has answered, and has listed this many entries so far.
     Listing { entries: u64 },
+    /// The server looks for the object.
+    Working,
     /// The server has described the object and waits for requests.
     Ready(Box<Ready>),
     /// It did not come to that.
@@ -67,11 +69,12 @@ pub(super) async fn run(
         // Whoever asked may have ended.
         let _ = reports.send((number, report));
     };
+    let working = || tell(Report::Working);
     let listed = |entries| tell(Report::Listing { entries });
     let opening = async {
         let channel = reach(&endpoint, &url, &terms).await?;
         listed(0);
-        let mut granted = ask(channel, &endpoint, &url, verb, &terms).await?;
+        let mut granted = ask(channel, &endpoint, &url, verb, &terms, &working).await?;
         let described = describe(&mut granted, listed).await?;
         Ok::<_, Failure>((granted, described))
     };

@@ -4,10 +4,11 @@
 //! of manifests, so a hostile name never reaches a terminal.
 
 use gtp_store::{Entry, RootKind};
+use tokio::time::timeout;
 
 use super::connect::{ask, reach};
 use super::{Endpoint, Terms, Url};
-use crate::control::ControlError;
+use crate::control::{ANSWER_SPAN, ControlError};
 use crate::flows::{Failure, FailureKind, Gathering, root_kind};
 use crate::messages::{Message, Verb};
 
@@ -20,18 +21,25 @@ pub struct Listing {
     pub entries: Vec<Entry>,
 }
 
-/// Asks for a listing.
+/// Asks for a listing. A server that is silent, or sends no names, is borne for the patience of
+/// `terms`.
 ///
 /// # Errors
 /// [`Failure`].
 pub async fn list(endpoint: &Endpoint, url: &Url, terms: &Terms) -> Result<Listing, Failure> {
+    let late = |_| Failure::from(ControlError::TimedOut("the listing"));
+    timeout(ANSWER_SPAN, patiently(endpoint, url, terms)).await.map_err(late)?
+}
+
+async fn patiently(endpoint: &Endpoint, url: &Url, terms: &Terms) -> Result<Listing, Failure> {
     let verb = Verb::List { path: url.path().to_vec() };
     let channel = reach(endpoint, url, terms).await?;
-    let mut granted = ask(channel, endpoint, url, verb, terms).await?;
+    let mut granted = ask(channel, endpoint, url, verb, terms, &|| {}).await?;
     let kind = granted.opened.object.map_or(RootKind::File, root_kind);
     let mut gathering = Gathering::default();
     loop {
-        match granted.channel.recv().await? {
+        let next = timeout(terms.patience, granted.channel.recv()).await;
+        match next.map_err(|_| ControlError::TimedOut("the listing"))?? {
             Message::ListingPage(page) => gathering
                 .page(page)
                 .map_err(|why| Failure::new(FailureKind::Other, why.to_string()))?,

@@ -16,11 +16,11 @@ use super::progress::{Event, Outcome, Progress, SourceShare};
 use super::{
     Endpoint, LOOK_SPAN, Monitor, Terms, Url, back_off, no_path_words, stop_words, stopped,
 };
-use crate::control::{ControlChannel, ControlError, KEEPALIVE_SPAN};
+use crate::control::{ANSWER_SPAN, ControlChannel, ControlError, KEEPALIVE_SPAN};
 use crate::engine::{SourceEvent, SourceHandle, SourceOpen};
 use crate::flows::{
-    Bundle, Failure, FailureKind, FileIndex, RootAnswers, reason_of_source, to_messages,
-    unnamed_file,
+    Bundle, Failure, FailureKind, FileIndex, RootAnswers, hashing_span, reason_of_source,
+    to_messages, unnamed_file,
 };
 use crate::messages::{Done, EntryKind, Message, Reason, Verb};
 
@@ -149,7 +149,7 @@ impl Attempt {
         let verb = Verb::Put { path: self.url.path().to_vec() };
         let channel = reach(&self.endpoint, &self.url, &self.terms).await?;
         let Granted { mut channel, opened, session } =
-            ask(channel, &self.endpoint, &self.url, verb, &self.terms).await?;
+            ask(channel, &self.endpoint, &self.url, verb, &self.terms, &|| {}).await?;
         let into = self.url.names_directory() || opened.object == Some(EntryKind::Directory);
         let taken = std::mem::replace(objects, Objects::Paths(Vec::new()));
         let joining = tokio::task::spawn_blocking(move || {
@@ -166,7 +166,10 @@ impl Attempt {
         self.tell_start(&manifest, skipped);
         send_manifest(&mut channel, &manifest).await?;
         let asked = self.clock.now();
-        await_ready(&mut channel).await?;
+        let most = ANSWER_SPAN + hashing_span(manifest.content_bytes());
+        tokio::time::timeout(most, await_ready(&mut channel))
+            .await
+            .map_err(|_| ControlError::TimedOut("the server to prepare the place"))??;
         self.excused += self.clock.now().since(asked);
         let source = self.endpoint.host().open_source(SourceOpen { session, source });
         let (index, answers) = (FileIndex::of(&manifest), RootAnswers::default());

@@ -57,8 +57,20 @@ impl Inbox {
         from: &mut R,
     ) -> Result<Message, ControlError> {
         loop {
+            match self.next_sign(from).await? {
+                Message::Keepalive => {}
+                message => return Ok(message),
+            }
+        }
+    }
+
+    /// The next message, keepalives too.
+    pub(super) async fn next_sign<R: AsyncRead + Unpin>(
+        &mut self,
+        from: &mut R,
+    ) -> Result<Message, ControlError> {
+        loop {
             match self.take_message()? {
-                Some(Message::Keepalive) => {}
                 Some(message) => return Ok(message),
                 None => self.read_more(from).await?,
             }

@@ -47,6 +47,14 @@ pub const SILENCE_SPAN: Duration = Duration::from_secs(60);
 /// Time between two messages of ours at most.
 pub const KEEPALIVE_SPAN: Duration = Duration::from_secs(15);
 
+/// Time between two signs of life of a server that looks for what a client has asked for. It is
+/// much shorter than [`KEEPALIVE_SPAN`], so that a short patience can count silence.
+pub const SEARCH_SPAN: Duration = Duration::from_secs(1);
+
+/// Time for a server to look for what a client has asked for, however alive it seems: a million
+/// entries at a thousand a second take 18 minutes.
+pub const ANSWER_SPAN: Duration = Duration::from_secs(20 * 60);
+
 /// Time from a frame's first byte to its last, in either direction: a page of 1 MiB then needs
 /// 280 kbit/s.
 pub const FRAME_SPAN: Duration = Duration::from_secs(30);
@@ -226,10 +234,35 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ControlChannel<S> {
     /// as the server says; [`ControlError::Unexpected`] if the answer does not fit the question;
     /// and those of [`ControlChannel::send`] and [`ControlChannel::recv`].
     pub async fn open(&mut self, open: Open) -> Result<Opened, ControlError> {
+        self.open_within(open, SILENCE_SPAN, &|| {}).await
+    }
+
+    /// As [`ControlChannel::open`], and gives up after this long a silence, or after
+    /// [`ANSWER_SPAN`] in all. `heard` is called at each sign that the server is at work.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn open_within(
+        &mut self,
+        open: Open,
+        silence: Duration,
+        heard: &(dyn Fn() + Sync),
+    ) -> Result<Opened, ControlError> {
         let (suites, unit_max) = (open.suites.clone(), open.unit_payload_max);
         let weight_max = open.weight_milli;
         self.send(&Message::Open(open)).await?;
-        let opened = match self.recv().await? {
+        let answer = async {
+            loop {
+                let sign = timeout(silence, self.inbox.next_sign(&mut self.stream)).await;
+                match sign.map_err(|_| ControlError::TimedOut("the server's answer"))?? {
+                    Message::Keepalive => heard(),
+                    message => return Ok::<_, ControlError>(message),
+                }
+            }
+        };
+        let answer = timeout(ANSWER_SPAN, answer);
+        let answer = answer.await.map_err(|_| ControlError::TimedOut("the server's answer"))?;
+        let opened = match answer? {
             Message::Opened(opened) => opened,
             Message::Refused(Refused { reason, text }) => {
                 return Err(ControlError::of_refusal(reason, text));

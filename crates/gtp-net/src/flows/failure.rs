@@ -175,7 +175,7 @@ impl From<SourceError> for Failure {
         let kind = match &error {
             SourceError::Missing { .. } => FailureKind::Missing,
             SourceError::Denied { .. } => FailureKind::Destination,
-            SourceError::Changed { .. } => FailureKind::Temporary,
+            SourceError::Changed { .. } | SourceError::NoRoom => FailureKind::Temporary,
             SourceError::Unwanted => FailureKind::Interrupted,
             SourceError::Special { .. }
             | SourceError::NoSuchBlock { .. }
@@ -194,6 +194,7 @@ pub(crate) fn reason_of_source(error: &SourceError) -> Reason {
         SourceError::Changed { .. } => Reason::Changed,
         SourceError::NoSuchBlock { .. } => Reason::Unexpected,
         SourceError::Listing(_) => Reason::Limit,
+        SourceError::NoRoom => Reason::Busy,
         SourceError::Special { .. } | SourceError::Read { .. } | SourceError::Unwanted => {
             Reason::Unreadable
         }

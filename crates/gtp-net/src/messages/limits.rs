@@ -22,6 +22,15 @@ pub const ENTRIES_MAX: u64 = 1 << 20;
 /// pages counts them, and ends the session beyond.
 pub const PATHS_MAX: usize = 256 * 1024 * 1024;
 
+/// Memory that an entry takes at a host beside its path, in bytes: 48 for itself and 56 for the
+/// stamp of its file, both up to three times while a listing grows and is put in order, and the
+/// rest for the row, the index and the state of its file.
+pub const ENTRY_MEMORY: u64 = 384;
+
+/// Memory for all listings of a server at once, in bytes: five of the longest with ordinary paths
+/// (2^20 entries of 384 and 100 bytes), or two with the longest paths, or 10,000 trees of 400 files.
+pub const LISTINGS_MEMORY: u64 = 2 << 30;
+
 /// Bytes of content of an object: 2^48 units of 1,400 bytes are more, but sizes must stay far
 /// from overflow in sums and signed file offsets.
 pub const CONTENT_MAX: u64 = 1 << 58;

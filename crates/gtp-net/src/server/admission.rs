@@ -4,13 +4,17 @@
 //! the list. A place is taken by a value and given back when that value is dropped.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use gtp_alloc::Bytes;
 
 use crate::flows::{Failure, FailureKind};
 use crate::identity::Fingerprint;
+use crate::messages::{ENTRY_MEMORY, LISTINGS_MEMORY};
 use crate::trust::{AuthorizedKeys, ClientTrust, Strangers};
 
 use super::SessionId;
@@ -64,16 +68,30 @@ pub(super) fn weight(trust: &ClientTrust, key: &Fingerprint, asked: u32) -> u32 
 pub struct Limits {
     /// Connections in all: each holds a TLS session and, at most, one page of a megabyte.
     pub connections: usize,
-    /// Connections from one address.
+    /// Connections from one address of IPv4, or from one /64 prefix of IPv6, of which anybody may
+    /// have all addresses.
     pub connections_per_address: usize,
     /// Sessions of one key.
     pub sessions_per_key: usize,
+    /// Memory for the listings of all sessions together, 384 bytes and the path for
+    /// each entry. Who finds it used up is told to come again later.
+    pub listings: Bytes,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { connections: 512, connections_per_address: 64, sessions_per_key: 64 }
+        Limits {
+            connections: 512,
+            connections_per_address: 64,
+            sessions_per_key: 64,
+            listings: Bytes(LISTINGS_MEMORY),
+        }
     }
+}
+
+/// The memory, in bytes, that one entry with a path of this length is taken to need.
+pub(super) fn listing_bytes(path: usize) -> u64 {
+    ENTRY_MEMORY + path as u64
 }
 
 /// Who is here.
@@ -81,6 +99,63 @@ pub(super) struct Guests {
     limits: Limits,
     present: Arc<Mutex<Present>>,
     sessions: AtomicU64,
+    turned_away: Mutex<TurnedAway>,
+}
+
+/// Whose being turned away was told when, so that a flood does not fill a log.
+#[derive(Default)]
+struct TurnedAway {
+    told: HashMap<IpAddr, Told>,
+}
+
+struct Told {
+    at: Instant,
+    /// Those turned away since.
+    more: u64,
+}
+
+/// Time between two words on the same neighbourhood.
+const TELL_SPAN: Duration = Duration::from_secs(60);
+
+/// Neighbourhoods that are told apart: 64 KiB. Beyond them all others count as one.
+const NEIGHBOURHOODS: usize = 1_024;
+
+/// What one customer of a network has: an address of IPv4, a /64 prefix of IPv6.
+fn neighbourhood(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(v4) => IpAddr::V4(v4),
+        IpAddr::V6(v6) => {
+            let [a, b, c, d, ..] = v6.segments();
+            IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
+        }
+    }
+}
+
+impl TurnedAway {
+    /// Notes one; says whether it is to be told now, with how many were not told before.
+    fn note(&mut self, from: IpAddr, now: Instant) -> Option<u64> {
+        let mut whose = neighbourhood(from);
+        if self.told.len() >= NEIGHBOURHOODS && !self.told.contains_key(&whose) {
+            self.told.retain(|_, told| now.duration_since(told.at) < TELL_SPAN);
+            if self.told.len() >= NEIGHBOURHOODS {
+                whose = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
+            }
+        }
+        match self.told.get_mut(&whose) {
+            Some(told) if now.duration_since(told.at) < TELL_SPAN => {
+                told.more += 1;
+                None
+            }
+            Some(told) => {
+                told.at = now;
+                Some(std::mem::take(&mut told.more))
+            }
+            None => {
+                self.told.insert(whose, Told { at: now, more: 0 });
+                Some(0)
+            }
+        }
+    }
 }
 
 #[derive(Default)]
@@ -105,12 +180,19 @@ pub(super) struct Seat {
 
 impl Guests {
     pub fn new(limits: Limits) -> Guests {
-        Guests { limits, present: Arc::default(), sessions: AtomicU64::new(1) }
+        let (present, turned_away) = (Arc::default(), Mutex::default());
+        Guests { limits, present, sessions: AtomicU64::new(1), turned_away }
+    }
+
+    /// Somebody was turned away; says whether that is to be told now, with how many of his
+    /// neighbourhood were not told before.
+    pub fn turned_away(&self, from: IpAddr, now: Instant) -> Option<u64> {
+        self.turned_away.lock().unwrap_or_else(PoisonError::into_inner).note(from, now)
     }
 
     /// A place for one more connection, if there is one.
     pub fn seat(&self, from: IpAddr) -> Option<Seat> {
-        let from = from.to_canonical();
+        let from = neighbourhood(from);
         let mut present = lock(&self.present);
         let here = present.addresses.get(&from).copied().unwrap_or(0);
         if present.total >= self.limits.connections || here >= self.limits.connections_per_address {
@@ -183,8 +265,37 @@ mod tests {
     }
 
     #[test]
+    fn addresses_of_one_prefix_are_one_guest_and_other_prefixes_are_not() {
+        let limits = Limits { connections_per_address: 2, ..Limits::default() };
+        let guests = Guests::new(limits);
+        let address = |text: &str| text.parse().unwrap();
+        let _first = guests.seat(address("2001:db8:1:2::1")).unwrap();
+        let _second = guests.seat(address("2001:db8:1:2:ffff::9")).unwrap();
+        assert!(guests.seat(address("2001:db8:1:2:3:4:5:6")).is_none());
+        assert!(guests.seat(address("2001:db8:1:3::1")).is_some());
+    }
+
+    #[test]
+    fn a_flood_is_told_once_a_minute_for_each_neighbourhood_with_its_number() {
+        let mut turned_away = TurnedAway::default();
+        let (start, minute) = (Instant::now(), Duration::from_secs(60));
+        let from = |n: u64| IpAddr::V6(Ipv6Addr::from(0x2001_0db8_u128 << 96 | u128::from(n)));
+        assert_eq!(turned_away.note(from(0), start), Some(0));
+        for n in 1..100 {
+            assert_eq!(turned_away.note(from(n), start), None);
+        }
+        assert_eq!(turned_away.note("10.0.0.1".parse().unwrap(), start), Some(0));
+        assert_eq!(turned_away.note(from(100), start + minute), Some(99));
+        assert_eq!(turned_away.note(from(101), start + minute), None);
+        let prefix = |n: u32| IpAddr::V6(Ipv6Addr::from(u128::from(n) << 64));
+        let told = (1..100_000).filter(|&n| turned_away.note(prefix(n), start + minute).is_some());
+        assert!(told.count() <= NEIGHBOURHOODS);
+        assert!(turned_away.told.len() <= NEIGHBOURHOODS + 1);
+    }
+
+    #[test]
     fn a_full_house_admits_again_when_somebody_leaves() {
-        let limits = Limits { connections: 3, connections_per_address: 2, sessions_per_key: 1 };
+        let limits = Limits { connections: 3, connections_per_address: 2, ..Limits::default() };
         let guests = Guests::new(limits);
         let (a, b) = ("10.0.0.1".parse().unwrap(), "::ffff:10.0.0.1".parse().unwrap());
         let first = guests.seat(a).unwrap();

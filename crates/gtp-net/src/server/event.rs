@@ -14,10 +14,13 @@ pub type SessionId = u64;
 /// Something that happened at a server.
 #[derive(Clone, Debug)]
 pub enum ServerEvent {
-    /// Too many connections; this one was closed unheard.
+    /// Too many connections; this one was closed unheard. Told at most once a minute of an
+    /// address of IPv4 or a /64 prefix of IPv6.
     TurnedAway {
         /// Whence it came.
         client: SocketAddr,
+        /// How many from there were turned away before it and not told.
+        more: u64,
     },
     /// A connection that did not become a session.
     Refused {

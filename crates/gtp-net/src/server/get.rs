@@ -5,12 +5,14 @@
 
 use std::sync::Arc;
 
-use gtp_store::{BlockSource, FileSource, Scanned, SkipReason};
+use gtp_store::{BlockSource, FileSource, Scanned, SkipReason, SourceError};
 use tokio::sync::watch;
 
+use super::admission::listing_bytes;
+use super::budget::{Share, USED_UP};
 use super::session::{Client, Ending};
 use super::{Shared, stopping};
-use crate::control::{ControlError, KEEPALIVE_SPAN};
+use crate::control::{ControlError, KEEPALIVE_SPAN, SEARCH_SPAN};
 use crate::engine::{SourceEvent, SourceHandle, SourceOpen};
 use crate::flows::{
     Failure, FailureKind, FileIndex, RootAnswers, reason_of_source, to_messages, wire_root,
@@ -24,15 +26,17 @@ pub(super) async fn serve(
 ) -> Ending {
     let scanning = {
         let (shared, path) = (Arc::clone(shared), client.path.clone());
-        tokio::task::spawn_blocking(move || shared.export.scan(path.as_ref()))
+        tokio::task::spawn_blocking(move || {
+            let mut share = shared.listings.share();
+            let mut room = |path| share.take(listing_bytes(path));
+            let scanned = shared.export.scan_within(path.as_ref(), &mut room);
+            (scanned, share)
+        })
     };
     // A large tree takes longer than the client would wait in silence.
-    let scanned = match wait_for_scan(&mut client, scanning).await {
-        Ok(Ok(scanned)) => scanned,
-        Ok(Err(error)) => {
-            client.channel.refuse(reason_of_source(&error), error.to_string()).await;
-            return Ending::failed(error);
-        }
+    let (scanned, _share) = match wait_for_scan(&mut client, scanning).await {
+        Ok((Ok(scanned), share)) => (scanned, share),
+        Ok((Err(error), _)) => return refuse(client, error).await,
         Err(failure) => return Ending::failed(failure),
     };
     if scanned.manifest.entries.len() as u64 > ENTRIES_MAX {
@@ -69,13 +73,25 @@ pub(super) async fn serve(
     Ending { wire_bytes, failure: verdict.err() }
 }
 
-type Scanning = tokio::task::JoinHandle<Result<Scanned, gtp_store::SourceError>>;
+/// What a scan has found, and the memory that it takes.
+pub(super) type Found = (Result<Scanned, SourceError>, Share);
 
-async fn wait_for_scan(
+/// Tells a client why there is no listing.
+pub(super) async fn refuse(client: Client, error: SourceError) -> Ending {
+    let text = match &error {
+        SourceError::NoRoom => USED_UP.into(),
+        other => other.to_string(),
+    };
+    client.channel.refuse(reason_of_source(&error), text).await;
+    Ending::failed(error)
+}
+
+/// Waits for a scan, and tells the client meanwhile that it goes on.
+pub(super) async fn wait_for_scan(
     client: &mut Client,
-    mut scanning: Scanning,
-) -> Result<Result<Scanned, gtp_store::SourceError>, Failure> {
-    let mut keepalive = tokio::time::interval(KEEPALIVE_SPAN);
+    mut scanning: tokio::task::JoinHandle<Found>,
+) -> Result<Found, Failure> {
+    let mut keepalive = tokio::time::interval(SEARCH_SPAN);
     keepalive.reset();
     loop {
         tokio::select! {

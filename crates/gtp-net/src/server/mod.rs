@@ -5,6 +5,7 @@
 //! the engine before the client hears of it. Nothing outside the exported directory is reached.
 
 mod admission;
+mod budget;
 mod event;
 mod get;
 mod list;
@@ -15,6 +16,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Instant;
 
 use gtp_alloc::{Rate, Span};
 use gtp_store::{Export, SinkOptions};
@@ -32,6 +34,7 @@ use crate::flows::{Failure, FailureKind};
 use crate::identity::{Fingerprint, Identity};
 use crate::tls::server_config;
 use admission::Guests;
+use budget::Budget;
 
 /// Whether clients may write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +83,7 @@ pub(crate) struct Shared {
     export: Export,
     config: ServeConfig,
     guests: Guests,
+    listings: Arc<Budget>,
     events: mpsc::UnboundedSender<ServerEvent>,
 }
 
@@ -99,10 +103,14 @@ impl Server {
         config.admission.load()?;
         let (listener, socket, address) =
             bind_both(&host, config.listen).await.map_err(|error| {
-                let text = format!("cannot listen on {}: {error}", config.listen);
+                let text = format!(
+                    "cannot listen on {}: {error}; take another with --listen ADDR:PORT",
+                    config.listen
+                );
                 Failure::new(FailureKind::Other, text)
             })?;
         let guests = Guests::new(config.limits);
+        let listings = Budget::new(config.limits.listings);
         let shared = Shared {
             host,
             socket,
@@ -111,6 +119,7 @@ impl Server {
             export,
             config,
             guests,
+            listings,
             events,
         };
         let shared = Arc::new(shared);
@@ -164,7 +173,9 @@ impl Server {
         let shared = Arc::clone(&self.shared);
         let Some(seat) = shared.guests.seat(from.ip()) else {
             // To answer a flood would feed it.
-            shared.tell(ServerEvent::TurnedAway { client: from });
+            if let Some(more) = shared.guests.turned_away(from.ip(), Instant::now()) {
+                shared.tell(ServerEvent::TurnedAway { client: from, more });
+            }
             return;
         };
         sessions.spawn(async move {

@@ -16,6 +16,8 @@ use rustix::io::Errno;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use super::admission::listing_bytes;
+use super::budget::{Share, USED_UP};
 use super::session::{Client, Ending};
 use super::{Shared, stopping};
 use crate::control::{ControlError, KEEPALIVE_SPAN, SILENCE_SPAN};
@@ -92,7 +94,8 @@ async fn receive(
     stop: &mut watch::Receiver<bool>,
 ) -> Result<u64, Trouble> {
     client.channel.send(&opened).await?;
-    let manifest = gather(client, &spot).await?;
+    let mut share = shared.listings.share();
+    let manifest = gather(client, &spot, &mut share).await?;
     let options = shared.config.sink_options;
     let opening = {
         let manifest = Arc::clone(&manifest);
@@ -139,14 +142,25 @@ async fn wait_for_sink(
     }
 }
 
-async fn gather(client: &mut Client, spot: &Spot) -> Result<Arc<Manifest>, Trouble> {
+async fn gather(
+    client: &mut Client,
+    spot: &Spot,
+    share: &mut Share,
+) -> Result<Arc<Manifest>, Trouble> {
     let refused = |why: crate::flows::BadListing| {
         Trouble::told(Reason::Limit, Failure::new(FailureKind::Other, why.to_string()))
     };
     let mut gathering = Gathering::named(spot.name.clone());
     loop {
         match client.channel.recv().await? {
-            Message::ManifestPage(page) => gathering.page(page).map_err(refused)?,
+            Message::ManifestPage(page) => {
+                let bytes = page.entries.iter().map(|entry| listing_bytes(entry.path.len())).sum();
+                if !share.take(bytes) {
+                    let failure = Failure::new(FailureKind::Temporary, USED_UP);
+                    return Err(Trouble::told(Reason::Busy, failure));
+                }
+                gathering.page(page).map_err(refused)?;
+            }
             Message::ManifestEnd(end) => {
                 let kind = gathering.kind();
                 return gathering.end(&end, kind).map_err(refused);
