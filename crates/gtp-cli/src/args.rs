@@ -14,7 +14,7 @@ use clap_complete::Shell;
 use gtp::{Fingerprint, Rate, Url, Value};
 
 use crate::demo::DemoArgs;
-use crate::{config, words};
+use crate::{config, output, words};
 
 /// Move bulk data over UDP at explicit, max-min fair rates.
 #[derive(Debug, Parser)]
@@ -69,13 +69,16 @@ pub enum Verb {
 #[derive(Debug, Clone, Args)]
 pub struct HostArgs {
     /// Capacity for what this host receives; found by measuring if not said
-    #[arg(long, value_name = "RATE", env = "GTP_CAPACITY_IN", value_parser = words::rate)]
+    #[arg(long, value_name = "RATE", env = "GTP_CAPACITY_IN", value_parser = words::rate,
+        allow_hyphen_values = true)]
     pub capacity_in: Option<Rate>,
     /// Capacity for what this host sends; found by measuring if not said
-    #[arg(long, value_name = "RATE", env = "GTP_CAPACITY_OUT", value_parser = words::rate)]
+    #[arg(long, value_name = "RATE", env = "GTP_CAPACITY_OUT", value_parser = words::rate,
+        allow_hyphen_values = true)]
     pub capacity_out: Option<Rate>,
     /// Fixed control interval, such as 20ms; follows the round-trip time if not said
-    #[arg(long, value_name = "TIME", env = "GTP_INTERVAL", value_parser = words::interval)]
+    #[arg(long, value_name = "TIME", env = "GTP_INTERVAL", value_parser = words::interval,
+        allow_hyphen_values = true)]
     pub interval: Option<Duration>,
 }
 
@@ -121,22 +124,24 @@ pub struct TransferArgs {
     #[arg(long, value_enum, default_value = "grant", env = "GTP_CONTROL")]
     pub control: Control,
     /// Limit of each session's rate
-    #[arg(long, value_name = "RATE", env = "GTP_MAX_RATE", value_parser = words::rate)]
+    #[arg(long, value_name = "RATE", env = "GTP_MAX_RATE", value_parser = words::rate,
+        allow_hyphen_values = true)]
     pub max_rate: Option<Rate>,
     /// Weight against other sessions at both hosts
     #[arg(
         long, value_name = "W", default_value = "1", env = "GTP_WEIGHT",
-        value_parser = words::weight
+        value_parser = words::weight, allow_hyphen_values = true
     )]
     pub weight: f64,
     /// Go on this long without progress
     #[arg(
         long, value_name = "TIME", default_value = "60s", env = "GTP_RETRY_FOR",
-        value_parser = words::span
+        value_parser = words::span, allow_hyphen_values = true
     )]
     pub retry_for: Duration,
     /// Stop after this time, with exit code 10; what is complete is kept
-    #[arg(long, value_name = "TIME", env = "GTP_TIME_LIMIT", value_parser = words::span)]
+    #[arg(long, value_name = "TIME", env = "GTP_TIME_LIMIT", value_parser = words::span,
+        allow_hyphen_values = true)]
     pub time_limit: Option<Duration>,
     /// One JSON object a line on standard output
     #[arg(long, env = "GTP_JSON", value_parser = BoolishValueParser::new())]
@@ -170,7 +175,8 @@ pub struct ServeArgs {
     )]
     pub authorized_keys: Option<PathBuf>,
     /// Limit of each session's rate
-    #[arg(long, value_name = "RATE", env = "GTP_MAX_RATE", value_parser = words::rate)]
+    #[arg(long, value_name = "RATE", env = "GTP_MAX_RATE", value_parser = words::rate,
+        allow_hyphen_values = true)]
     pub max_rate: Option<Rate>,
     #[command(flatten)]
     pub host: HostArgs,
@@ -249,7 +255,8 @@ pub struct EmulateArgs {
     #[arg(long, env = "GTP_TUN", value_parser = BoolishValueParser::new())]
     pub tun: bool,
     /// Print counters this often
-    #[arg(long, value_name = "TIME", env = "GTP_STATS", value_parser = words::span)]
+    #[arg(long, value_name = "TIME", env = "GTP_STATS", value_parser = words::span,
+        allow_hyphen_values = true)]
     pub stats: Option<Duration>,
     /// One JSON object a line on standard output
     #[arg(long, env = "GTP_JSON", value_parser = BoolishValueParser::new())]
@@ -262,7 +269,7 @@ pub struct EmulateArgs {
 /// The exit code to end with: 0 after help, 2 for a usage error.
 pub fn parse() -> Result<Verb, ExitCode> {
     let file = config::File::load().map_err(|error| {
-        eprintln!("gtp: {error}");
+        output::aside(format_args!("gtp: {error}"));
         ExitCode::from(2)
     })?;
     let command = file.as_defaults(Cli::command());
@@ -270,6 +277,9 @@ pub fn parse() -> Result<Verb, ExitCode> {
     parsed.map(|cli| cli.verb).map_err(|error| {
         // A closed pipe is all that can go wrong here.
         let _ = error.print();
+        if let Some(variable) = config::blamed_variable(&error) {
+            output::aside(format_args!("The value comes from the environment: {variable}."));
+        }
         ExitCode::from(if error.use_stderr() { 2 } else { 0 })
     })
 }

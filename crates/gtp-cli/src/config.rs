@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, ArgAction, Command};
 
 /// What the file says, option by option.
@@ -85,7 +86,7 @@ fn parse(text: &str) -> Result<BTreeMap<String, String>, String> {
         let line = line_of_key(text, &key);
         let name = key.replace('_', "-");
         let Some(option) = known.get(&name) else {
-            return Err(format!(", line {line}: unknown setting `{key}`"));
+            return Err(format!(", line {line}: {}", unknown(&key, &name, &value)));
         };
         let value = as_word(&value)
             .ok_or_else(|| format!(", line {line}: `{key}` needs a string, a number or a truth"))?;
@@ -93,6 +94,32 @@ fn parse(text: &str) -> Result<BTreeMap<String, String>, String> {
         values.insert(name, value);
     }
     Ok(values)
+}
+
+/// Why a key is no setting, and what to write instead.
+fn unknown(key: &str, name: &str, value: &toml::Value) -> String {
+    if matches!(value, toml::Value::Table(_)) {
+        return format!("settings stand alone, not in a table [{key}]: remove that line");
+    }
+    if NOT_IN_FILE.contains(&name) {
+        return format!("`{key}` is meant for one command: give it there as --{name}");
+    }
+    format!("unknown setting `{key}`; the settings are the long options of `gtp VERB --help`")
+}
+
+/// The environment variable that a refused value came from.
+pub fn blamed_variable(error: &clap::Error) -> Option<String> {
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.as_str()),
+        Some(_) | None => None,
+    };
+    let (argument, value) = (text(ContextKind::InvalidArg)?, text(ContextKind::InvalidValue)?);
+    let name = argument.strip_prefix("--")?.split([' ', '=']).next()?;
+    if std::env::args().any(|word| word == format!("--{name}") || word.ends_with(value)) {
+        return None;
+    }
+    let variable = options().get(name)?.get_env()?.to_string_lossy().into_owned();
+    std::env::var(&variable).is_ok_and(|v| v.split(',').any(|v| v == value)).then_some(variable)
 }
 
 /// Whether the option would take the value: asks its own parser.
@@ -157,7 +184,10 @@ mod tests {
     #[test]
     fn an_unknown_setting_is_refused_with_its_line() {
         let refused = parse("weight = 2\ncapasity-in = \"1Mbit\"\n").unwrap_err();
-        assert_eq!(refused, ", line 2: unknown setting `capasity-in`");
+        assert!(refused.starts_with(", line 2: unknown setting `capasity-in`;"), "{refused}");
+        let table = parse("[serve]\npublic = true\n").unwrap_err();
+        assert!(table.contains("not in a table [serve]"), "{table}");
+        assert!(parse("mirror = \"x\"\n").unwrap_err().contains("as --mirror"));
         assert!(parse("a = = 1\n").unwrap_err().starts_with(", line 1"));
     }
 }

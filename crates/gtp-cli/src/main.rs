@@ -3,10 +3,12 @@
 //! This crate parses, converts, waits and prints; everything else is the library's. Each verb is
 //! a file, and each ends in one exit code, whose meaning does not change.
 #![forbid(unsafe_code)]
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
 mod args;
 mod config;
 mod demo;
+mod output;
 mod show;
 mod signals;
 mod verbs;

@@ -29,6 +29,7 @@ use clap::{Args, ValueEnum, ValueHint};
 use gtp::{Failure, FailureKind, Law, Span};
 use serde_json::{Value, json};
 
+use crate::output;
 use crate::show::json::line;
 use crate::signals::Signals;
 use analysis::Report;
@@ -88,8 +89,8 @@ pub fn run(args: &DemoArgs, law: Law) -> Result<ExitCode, Failure> {
     if args.json {
         tell_programs(&record, &report, &page);
     } else {
-        print!("{}", table::render(&record, &report));
-        println!("\nThe page: {}", page.display());
+        let table = table::render(&record, &report);
+        output::line(format_args!("{table}\nThe page: {}", page.display()))?;
         show(args.open, &page);
     }
     if record.verified() {

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::output::aside;
+
 /// The line.
 #[derive(Debug)]
 pub struct Screen {
@@ -35,7 +37,7 @@ impl Screen {
                 bar.set_position(0);
                 bar.set_message(text.to_owned());
             }
-            None => eprintln!("{text}"),
+            None => aside(text),
         }
     }
 

@@ -73,8 +73,13 @@ impl Bars {
         let _ = self.screen.println(text);
     }
 
+    /// Takes everything off the screen; the next transfer begins with new bars. A bar that only
+    /// vanished would be drawn again when it is dropped.
     pub fn clear(&mut self) {
-        let _ = self.screen.clear();
+        for bar in self.sources.iter().chain([&self.total]) {
+            bar.finish_and_clear();
+        }
+        *self = Bars::new();
     }
 }
 

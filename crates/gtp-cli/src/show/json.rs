@@ -2,14 +2,13 @@
 //! seconds.
 //! The fields are a contract with scripts: they may grow, and never change.
 
-use std::io::Write;
 use std::time::Duration;
 
 use gtp::{Event, Failure, Outcome, Progress, Rate, SourceShare};
 use serde_json::{Value, json};
 
 use super::kind_word;
-use crate::words;
+use crate::{output, words};
 
 /// Writes the lines of one command.
 #[derive(Default)]
@@ -129,9 +128,8 @@ pub fn failed(failure: &Failure) {
 
 /// Writes one line at once, so that a reader of a pipe sees it now.
 pub fn line(value: &Value) {
-    let mut out = std::io::stdout().lock();
-    // A reader that has gone away wants no more.
-    let _ = writeln!(out, "{value}").and_then(|()| out.flush());
+    // What is told here is told beside a job that goes on, whoever listens.
+    let _ = output::line(value);
 }
 
 /// A source's numbers; the trace writes the same.

@@ -5,6 +5,7 @@
 
 use gtp::Progress;
 
+use crate::output::aside;
 use crate::words;
 
 /// Writes the lines of one transfer.
@@ -26,7 +27,7 @@ impl Lines {
         if progress.total == 0 || !self.looks.is_multiple_of(LOOKS_PER_LINE) {
             return;
         }
-        eprintln!(
+        aside(format_args!(
             "{} of {} ({:.0} %), {} of {} granted, limited by {}, loss {:.2} %",
             words::say_bytes(progress.bytes),
             words::say_bytes(progress.total),
@@ -35,6 +36,6 @@ impl Lines {
             words::say_rate(progress.granted()),
             progress.limited_by().as_str(),
             100.0 * progress.loss_ratio(),
-        );
+        ));
     }
 }

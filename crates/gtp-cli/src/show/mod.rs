@@ -13,7 +13,7 @@ use std::io::IsTerminal;
 use gtp::{Event, Failure, FailureKind, Outcome, Progress, RootKind};
 
 use crate::args::{TransferArgs, When};
-use crate::words;
+use crate::{output, words};
 use bars::Bars;
 use lines::Lines;
 use trace::Trace;
@@ -75,16 +75,21 @@ impl Shower {
 
     /// New numbers.
     pub fn progress(&mut self, progress: &Progress) {
+        self.record(progress);
+        match &mut self.people {
+            People::Bars(bars) => bars.progress(progress),
+            People::Lines(lines) => lines.progress(progress),
+            People::Quiet => {}
+        }
+    }
+
+    /// New numbers, for programs and the trace.
+    fn record(&mut self, progress: &Progress) {
         if let Some(json) = &mut self.json {
             json.progress(progress);
         }
         if let Some(trace) = &mut self.trace {
             trace.sample(progress);
-        }
-        match &mut self.people {
-            People::Bars(bars) => bars.progress(progress),
-            People::Lines(lines) => lines.progress(progress),
-            People::Quiet => {}
         }
     }
 
@@ -94,15 +99,12 @@ impl Shower {
             bars.clear();
         }
         if let Ok(outcome) = ended {
-            self.progress(&outcome.progress);
-            if let People::Bars(bars) = &mut self.people {
-                bars.clear();
-            }
+            self.record(&outcome.progress);
             if let Some(json) = &self.json {
                 json.done(outcome);
             }
             match self.people {
-                People::Bars(_) | People::Lines(_) => eprintln!("{}", summary(outcome)),
+                People::Bars(_) | People::Lines(_) => output::aside(summary(outcome)),
                 People::Quiet => {}
             }
         }
@@ -122,7 +124,7 @@ impl Shower {
     fn say(&self, text: &str) {
         match &self.people {
             People::Bars(bars) => bars.say(text),
-            People::Lines(_) | People::Quiet => eprintln!("{text}"),
+            People::Lines(_) | People::Quiet => output::aside(text),
         }
     }
 }

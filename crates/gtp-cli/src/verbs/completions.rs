@@ -9,7 +9,11 @@ use clap::CommandFactory;
 use clap_complete::Shell;
 use gtp::Failure;
 
+use crate::output;
+
 pub fn run(shell: Shell) -> Result<ExitCode, Failure> {
-    clap_complete::generate(shell, &mut crate::args::Cli::command(), "gtp", &mut std::io::stdout());
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut crate::args::Cli::command(), "gtp", &mut script);
+    output::text_as_it_is(String::from_utf8_lossy(&script))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -13,6 +13,7 @@ use gtp_emu::{Face, Progress, RunOptions};
 use serde_json::json;
 
 use crate::args::EmulateArgs;
+use crate::output;
 use crate::show::json as out;
 use crate::signals::Signals;
 
@@ -44,17 +45,18 @@ pub fn run(args: EmulateArgs) -> Result<ExitCode, Failure> {
         }
         Progress::Started(paths) => {
             for (name, at) in paths {
-                eprintln!("{name}: {at}");
+                output::aside(format_args!("{name}: {at}"));
             }
         }
         Progress::Stats { snapshot, interval } => {
             let text = if args.json { snapshot.to_json() } else { interval.to_json() };
-            println!("{text}");
+            // Whether anybody reads counters changes nothing for the packets.
+            let _ = output::line(text);
         }
     };
     let last = gtp_emu::run(&spec, options, &stop, tell).map_err(super::other)?;
     if args.json {
-        println!("{}", last.to_json());
+        output::line(last.to_json())?;
     }
     Ok(ExitCode::SUCCESS)
 }

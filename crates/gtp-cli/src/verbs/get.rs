@@ -9,6 +9,7 @@ use gtp::{Failure, FailureKind, Get, Url};
 
 use super::transfer::{Ends, control, watch};
 use crate::args::GetArgs;
+use crate::output;
 use crate::show::Shower;
 
 pub fn run(args: GetArgs) -> Result<ExitCode, Failure> {
@@ -56,7 +57,7 @@ fn describe(args: &GetArgs, url: Url, dest: &str) -> Get {
         get = get.mirror(mirror.clone());
     }
     get = match dest {
-        "-" => get.to_writer(std::io::stdout()),
+        "-" => get.to_writer(output::Data),
         path => get.to(path),
     };
     if args.replace {

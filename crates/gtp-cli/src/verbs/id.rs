@@ -9,7 +9,7 @@ use gtp::{Failure, FailureKind, Identity, config_dir};
 use serde_json::json;
 
 use crate::args::IdArgs;
-use crate::show::json as out;
+use crate::output;
 
 pub fn run(args: IdArgs) -> Result<ExitCode, Failure> {
     let dir = config_dir().map_err(super::other)?;
@@ -17,9 +17,9 @@ pub fn run(args: IdArgs) -> Result<ExitCode, Failure> {
         .map_err(|e| Failure::new(FailureKind::Authentication, e.to_string()))?;
     let fingerprint = identity.fingerprint().to_string();
     if args.json {
-        out::line(&json!({ "event": "id", "fingerprint": fingerprint }));
+        output::line(json!({ "event": "id", "fingerprint": fingerprint }))?;
     } else {
-        println!("{fingerprint}");
+        output::line(fingerprint)?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -9,7 +9,7 @@ use gtp::{AcceptNew, Entry, Failure, Host, Kind};
 use serde_json::json;
 
 use crate::args::LsArgs;
-use crate::show::json as out;
+use crate::output;
 use crate::words;
 
 pub fn run(args: LsArgs) -> Result<ExitCode, Failure> {
@@ -19,9 +19,9 @@ pub fn run(args: LsArgs) -> Result<ExitCode, Failure> {
     let listing = runtime.block_on(host.list(&args.url, &args.trust.fingerprint, accept_new))?;
     for entry in &listing.entries {
         if args.json {
-            out::line(&as_json(entry));
+            output::line(as_json(entry))?;
         } else {
-            println!("{}", as_text(entry));
+            output::line(as_text(entry))?;
         }
     }
     Ok(ExitCode::SUCCESS)

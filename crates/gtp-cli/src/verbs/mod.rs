@@ -20,6 +20,7 @@ use gtp::{Failure, FailureKind, Host, HostBuilder, Span};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::args::{HostArgs, Verb};
+use crate::output;
 use crate::show::json;
 
 /// Does what was asked and says how it ended.
@@ -55,7 +56,7 @@ pub fn run(verb: Verb) -> ExitCode {
 
 /// Tells people of a failure.
 pub fn say_failure(failure: &Failure) {
-    eprintln!("gtp: {failure}");
+    output::aside(format_args!("gtp: {failure}"));
 }
 
 /// A failure of this process's own surroundings.

@@ -3,12 +3,14 @@
 //! Programs read standard output, whose first line says where it listens; people read standard
 //! error, where every session begins and ends with a line.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use gtp::{Failure, RunningServer, Server, ServerEvent};
+use gtp::{AUTHORIZED_KEYS_FILE, Failure, RunningServer, Server, ServerEvent};
 use serde_json::json;
 
 use crate::args::ServeArgs;
+use crate::output::aside;
 use crate::show::json as out;
 use crate::signals::Signals;
 use crate::words;
@@ -66,12 +68,22 @@ fn announce(args: &ServeArgs, running: &RunningServer) {
         (false, false) => "authorized keys may read",
         (false, true) => "authorized keys may read and write",
     };
-    eprintln!("serving {} on {address} (TCP and UDP); {who}", args.dir.display());
-    eprintln!("this host's key: {fingerprint}");
-    eprintln!(
-        "elsewhere: gtp get gtp://HOST:{}/PATH . --fingerprint {fingerprint}",
-        address.port()
-    );
+    let dir = args.dir.display();
+    aside(format_args!("serving {dir} on {address} (TCP and UDP); {who}"));
+    aside(format_args!("this host's key: {fingerprint}"));
+    if let Some(list) = missing_list(args) {
+        let list = list.display();
+        aside(format_args!("no key is listed yet: put what `gtp id` prints elsewhere into {list}"));
+    }
+    let port = address.port();
+    aside(format_args!("elsewhere: gtp get gtp://HOST:{port}/PATH . --fingerprint {fingerprint}"));
+}
+
+/// The list of keys, if it is needed and not there.
+fn missing_list(args: &ServeArgs) -> Option<PathBuf> {
+    let usual = || gtp::config_dir().ok().map(|dir| dir.join(AUTHORIZED_KEYS_FILE));
+    let list = args.authorized_keys.clone().or_else(usual)?;
+    ((!args.public || args.writable) && !list.exists()).then_some(list)
 }
 
 fn tell(args: &ServeArgs, event: &ServerEvent) {
@@ -80,17 +92,19 @@ fn tell(args: &ServeArgs, event: &ServerEvent) {
     }
     match event {
         ServerEvent::TurnedAway { client, more } => {
-            eprintln!("{client}: too many connections, and {more} more before it");
+            aside(format_args!("{client}: too many connections, and {more} more before it"));
         }
-        ServerEvent::Refused { client, failure } => eprintln!("{client}: refused: {failure}"),
+        ServerEvent::Refused { client, failure } => {
+            aside(format_args!("{client}: refused: {failure}"))
+        }
         ServerEvent::Started { id, client, key, verb, path } => {
-            eprintln!("#{id} {client}: {verb} /{path} by {key}");
+            aside(format_args!("#{id} {client}: {verb} /{path} by {key}"));
         }
         ServerEvent::Ended { id, wire_bytes, failure } => {
             let moved = words::say_bytes(*wire_bytes);
             match failure {
-                None => eprintln!("#{id} done, {moved}"),
-                Some(failure) => eprintln!("#{id} ended: {failure}; {moved}"),
+                None => aside(format_args!("#{id} done, {moved}")),
+                Some(failure) => aside(format_args!("#{id} ended: {failure}; {moved}")),
             }
         }
     }

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::args::ConfigArgs;
 use crate::config::{File, options};
-use crate::show::json as out;
+use crate::output;
 
 /// One setting as it stands.
 struct Setting {
@@ -30,9 +30,10 @@ pub fn run(args: ConfigArgs) -> Result<ExitCode, Failure> {
         if args.json {
             let line =
                 json!({ "event": "setting", "name": name, "value": value, "origin": origin });
-            out::line(&line);
+            output::line(line)?;
         } else {
-            println!("{name:width$}  {}  ({origin})", value.as_deref().unwrap_or("-"));
+            let value = value.as_deref().unwrap_or("-");
+            output::line(format_args!("{name:width$}  {value}  ({origin})"))?;
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -1,0 +1,126 @@
+//! Readers of both standard streams that go away.
+
+mod common;
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use common::World;
+
+/// The writing end of a pipe that nobody reads.
+fn unread() -> Stdio {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    writer.into()
+}
+
+/// Runs a command with an unread standard output; its exit code, and what it says of it.
+fn run_unread(mut command: Command) -> (Option<i32>, String) {
+    let output = command.stdout(unread()).output().unwrap();
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+}
+
+#[test]
+fn results_that_nobody_reads_are_no_failure() {
+    let world = World::new();
+    world.export("a", 10);
+    world.export("b", 10);
+    let server = world.serve("server", &["--public"]);
+    let url = server.url("");
+    let manual = world.path("man").display().to_string();
+    let commands: [&[&str]; 10] = [
+        &["ls", &url, "--accept-new"],
+        &["ls", &url, "--json", "--accept-new"],
+        &["config"],
+        &["config", "--json"],
+        &["id"],
+        &["id", "--json"],
+        &["completions", "bash"],
+        &["man", &manual],
+        &["--help"],
+        &["--version"],
+    ];
+    for args in commands {
+        let (code, said) = run_unread(world.gtp("client", args));
+        assert_eq!((code, said.as_str()), (Some(0), ""), "gtp {args:?}");
+    }
+}
+
+#[test]
+fn a_result_that_cannot_be_written_is_a_failure_that_says_so() {
+    let world = World::new();
+    let full = || std::fs::File::options().write(true).open("/dev/full").unwrap();
+    for args in [&["id"][..], &["config"], &["config", "--json"], &["completions", "zsh"]] {
+        let output = world.gtp("client", args).stdout(full()).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(4), "gtp {args:?}: {said}");
+        assert!(said.starts_with("gtp: standard output: No space left"), "gtp {args:?}: {said}");
+    }
+}
+
+#[test]
+fn a_failure_that_nobody_reads_of_keeps_its_exit_code() {
+    let world = World::new();
+    let refused = "gtp://127.0.0.1:1/x";
+    let cases: [(&[&str], i32); 5] = [
+        (&["serve", "missing"], 3),
+        (&["get", "http://x/", "."], 2),
+        (&["frobnicate"], 2),
+        (&["get", refused, ".", "--retry-for", "1ms", "--json"], 5),
+        (&["ls", refused], 5),
+    ];
+    for (args, code) in cases {
+        let mut command = world.gtp("client", args);
+        let status = command.env("GTP_LOG", "trace").stdout(unread()).stderr(unread()).status();
+        assert_eq!(status.unwrap().code(), Some(code), "gtp {args:?}");
+    }
+}
+
+#[test]
+fn a_transfer_goes_on_when_nobody_reads_of_it() {
+    let world = World::new();
+    let content = world.export("file", 3_000_000);
+    let server = world.serve("server", &["--public"]);
+    let url = server.url("file");
+    for (name, more) in [("json", "--json"), ("lines", "--progress=always")] {
+        let mut get = world.gtp("client", &["get", &url, name, "--accept-new", more]);
+        let status = get.env("GTP_LOG", "trace").stdout(unread()).stderr(unread()).status();
+        assert_eq!(status.unwrap().code(), Some(0), "{more}");
+        assert_eq!(std::fs::read(world.path(name)).unwrap(), content);
+    }
+    // The data themselves are another matter.
+    let (code, said) = run_unread(world.gtp("client", &["get", &url, "-", "--accept-new"]));
+    assert_eq!(code, Some(4), "{said}");
+    assert!(said.contains("standard output") && said.lines().count() == 1, "{said}");
+}
+
+/// A server that is killed at the end.
+struct Reaped(Child);
+
+impl Drop for Reaped {
+    fn drop(&mut self) {
+        // It may have ended, which the test has then said.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_server_serves_on_when_nobody_reads_of_it() {
+    let world = World::new();
+    let content = world.export("file", 100_000);
+    let args = ["serve", "export", "--public", "--json", "--listen", "127.0.0.1:0"];
+    let mut command = world.gtp("server", &args);
+    command.env("GTP_LOG", "trace").stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut server = Reaped(command.spawn().unwrap());
+    let mut first = String::new();
+    BufReader::new(server.0.stdout.take().unwrap()).read_line(&mut first).unwrap();
+    drop(server.0.stderr.take());
+    let first: serde_json::Value = serde_json::from_str(&first).unwrap();
+    let url = format!("gtp://{}/file", first["addr"].as_str().unwrap());
+    for name in ["one", "two"] {
+        world.expect(0, &["get", &url, name, "--accept-new"]);
+        assert_eq!(std::fs::read(world.path(name)).unwrap(), content);
+    }
+    assert!(server.0.try_wait().unwrap().is_none(), "it ended");
+}
