@@ -261,10 +261,13 @@ impl Flow {
         if same || self.issued.len() >= GRANTS_OUTSTANDING && rate > newest {
             return;
         }
+        // 2^32 grants, one a millisecond at most, last 49 days; after them rates stay as they are.
+        let Some(number) = self.issued.back().map_or(Some(1), |g| g.number.checked_add(1)) else {
+            return;
+        };
         if let Some(last) = self.issued.back_mut() {
             last.superseded = Some(now);
         }
-        let number = self.issued.back().map_or(1, |g| g.number + 1);
         self.issued.push_back(Issued { number, rate, superseded: None });
     }
 }

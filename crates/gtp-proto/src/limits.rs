@@ -74,6 +74,12 @@ pub const RECEIPTS_WAITING: usize = 64;
 /// Gaps remembered in packet numbers, so that a late packet is told from a replayed one. Beyond
 /// this the oldest gap is given up: its packets would be discarded as replays.
 pub const GAPS_REMEMBERED: usize = 16_384;
+/// What an end node believes of the steps alpha and beta that a peer names, least and most. A node
+/// runs one pair for all its sessions; steps outside would let one peer freeze their rates (near 0)
+/// or make them swing by the whole capacity (near 1). The thesis uses 0.1 to 0.2.
+pub const STEP_LEAST: f64 = 0.01;
+/// See [`STEP_LEAST`].
+pub const STEP_MOST: f64 = 0.5;
 /// Grants issued and not yet echoed that a sink remembers per session.
 pub const GRANTS_OUTSTANDING: usize = 64;
 /// Checkpoints of what was sent when, one a millisecond: four seconds.

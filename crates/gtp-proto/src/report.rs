@@ -5,6 +5,8 @@
 
 use gtp_alloc::{Rate, Span};
 
+use crate::limits::{STEP_LEAST, STEP_MOST};
+
 /// A session's name within one host and direction.
 pub type FlowId = u32;
 
@@ -20,6 +22,20 @@ pub enum Law {
         /// Smallest step, as a fraction of the largest, in (0, 1).
         beta: f64,
     },
+}
+
+impl Law {
+    /// The law as a node runs it that heard of it from a peer: steps within
+    /// [`STEP_LEAST`]`..=`[`STEP_MOST`], and the least where the peer's is not a number.
+    pub fn believed(self) -> Law {
+        let within = |step: f64| step.max(STEP_LEAST).min(STEP_MOST);
+        match self {
+            Law::Grant => Law::Grant,
+            Law::EndNode { alpha, beta } => {
+                Law::EndNode { alpha: within(alpha), beta: within(beta) }
+            }
+        }
+    }
 }
 
 /// Where a session is in its life, for the agent.

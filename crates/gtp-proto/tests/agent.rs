@@ -218,6 +218,16 @@ fn turn() -> impl Strategy<Value = Turn> {
 /// jitter, and an interval again until the last decrease is told.
 const FALL_MS: u64 = 100 + BLACKOUT_MS + 250 + 100;
 
+#[test]
+fn steps_that_a_peer_names_are_believed_from_a_hundredth_to_a_half() {
+    let believed = |alpha, beta| Law::EndNode { alpha, beta }.believed();
+    assert_eq!(believed(1e-9, 1.0), Law::EndNode { alpha: 0.01, beta: 0.5 });
+    assert_eq!(believed(1.0, 1e-300), Law::EndNode { alpha: 0.5, beta: 0.01 });
+    assert_eq!(believed(f64::NAN, f64::INFINITY), Law::EndNode { alpha: 0.01, beta: 0.5 });
+    assert_eq!(believed(0.15, 0.2), Law::EndNode { alpha: 0.15, beta: 0.2 });
+    assert_eq!(Law::Grant.believed(), Law::Grant);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 

@@ -15,11 +15,11 @@ pub(crate) fn keys(suite: Suite, secrets: DataSecrets) -> SessionKeys {
     SessionKeys { suite, seal: secrets.send, open: secrets.receive }
 }
 
-/// The core's name of a control law that travelled.
+/// The core's name of a control law that travelled, with steps as far as a peer is believed.
 pub(crate) fn core_law(law: messages::Law) -> Law {
     match law {
         messages::Law::Grant => Law::Grant,
-        messages::Law::EndNode { alpha, beta } => Law::EndNode { alpha, beta },
+        messages::Law::EndNode { alpha, beta } => Law::EndNode { alpha, beta }.believed(),
     }
 }
 
@@ -28,5 +28,16 @@ pub(crate) fn wire_law(law: Law) -> messages::Law {
     match law {
         Law::Grant => messages::Law::Grant,
         Law::EndNode { alpha, beta } => messages::Law::EndNode { alpha, beta },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_of_the_end_node_law_are_not_taken_at_a_peers_word() {
+        let hostile = messages::Law::EndNode { alpha: 1.0, beta: 1e-12 };
+        assert_eq!(core_law(hostile), Law::EndNode { alpha: 0.5, beta: 0.01 });
     }
 }
