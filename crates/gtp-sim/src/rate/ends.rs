@@ -4,35 +4,50 @@
 //! up to date when somebody looks: it takes in what has arrived since and adds up what the session
 //! carried. Thesis, eq. VI.2: a session sends the least of what its source allows, what its sink
 //! allowed half a round trip ago, and its demand; its sink sees that half a round trip later. An
-//! end knows no law and no other session.
+//! end knows no law and no other session. A large network is mostly ends, so they are small.
 
-use super::mailbox::{EMPTY, Life, Mail, Place};
+use super::mailbox::{EMPTY, GONE, Mail, Place};
 
-/// What one node's sessions carried since it was last looked at, as steps of its load.
+/// Whether a session goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Life {
+    /// It has not joined yet.
+    Future,
+    /// It is there.
+    Open,
+    /// It has left.
+    Gone,
+}
+
+/// How one node's load went while nobody looked.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LoadSteps {
-    /// The sum of rates at the beginning, in bit/s.
-    pub first: u128,
-    /// No moment's sum is larger.
-    pub bound: u128,
+    /// The load at the beginning, in bit/s; then no moment's load is larger.
+    pub bound: u64,
     /// Changes: when, by how much.
-    pub steps: Vec<(u64, i128)>,
+    pub steps: Vec<(u64, i64)>,
 }
 
 impl LoadSteps {
-    pub fn clear(&mut self) {
-        (self.first, self.bound) = (0, 0);
+    /// From `load` on.
+    pub fn begin(&mut self, load: u64) {
+        self.bound = load;
         self.steps.clear();
     }
 
-    /// The largest load, and when it was first reached; `since` stands for the beginning.
-    pub fn peak(&mut self, since: u64) -> (u128, u64) {
+    /// The load after all steps from `load`.
+    pub fn end(&self, load: u64) -> u64 {
+        self.steps.iter().fold(load, |load, step| load.wrapping_add_signed(step.1))
+    }
+
+    /// The largest load from `load` on, and when it was first reached; at `since` if at once.
+    pub fn peak(&mut self, load: u64, since: u64) -> (u64, u64) {
         self.steps.sort_unstable_by_key(|step| step.0);
-        let (mut load, mut peak) = (self.first as i128, (self.first, since));
+        let (mut load, mut peak) = (load, (load, since));
         for moment in self.steps.chunk_by(|a, b| a.0 == b.0) {
-            load += moment.iter().map(|step| step.1).sum::<i128>();
-            if load > peak.0 as i128 {
-                peak = (load as u128, moment[0].0);
+            load = moment.iter().fold(load, |load, step| load.wrapping_add_signed(step.1));
+            if load > peak.0 {
+                peak = (load, moment[0].0);
             }
         }
         peak
@@ -46,19 +61,12 @@ pub(super) struct Flow {
     pub rate: u64,
     /// In bits times nanoseconds per second.
     carried: u128,
-    since: u64,
 }
 
 impl Flow {
     /// A flow at `rate` that has carried `rate` for `before` nanoseconds already.
     pub fn steady(rate: u64, before: u64) -> Flow {
-        Flow { rate, carried: u128::from(rate) * u128::from(before), since: 0 }
-    }
-
-    #[inline]
-    fn until(&mut self, now: u64) {
-        self.carried += u128::from(self.rate) * u128::from(now - self.since);
-        self.since = now;
+        Flow { rate, carried: u128::from(rate) * u128::from(before) }
     }
 
     /// The mean rate over the `interval` nanoseconds that end now, in whole bit/s.
@@ -70,57 +78,78 @@ impl Flow {
             Err(_) => u64::try_from(carried / u128::from(interval)).unwrap_or(u64::MAX),
         }
     }
+}
+
+/// A flow on its way through the time that is looked at.
+struct Course<'a> {
+    flow: &'a mut Flow,
+    load: &'a mut LoadSteps,
+    since: u64,
+    first: u64,
+    most: u64,
+}
+
+impl<'a> Course<'a> {
+    #[inline]
+    fn begin(flow: &'a mut Flow, load: &'a mut LoadSteps, since: u64) -> Course<'a> {
+        let first = flow.rate;
+        Course { flow, load, since, first, most: first }
+    }
 
     #[inline]
-    fn step(&mut self, at: u64, rate: u64, most: &mut u64, load: &mut LoadSteps) {
-        if rate != self.rate {
-            self.until(at);
-            load.steps.push((at, i128::from(rate) - i128::from(self.rate)));
-            self.rate = rate;
-            *most = (*most).max(rate);
+    fn step(&mut self, at: u64, rate: u64) {
+        let before = self.flow.rate;
+        if rate != before {
+            self.carry(at);
+            self.load.steps.push((at, rate.wrapping_sub(before) as i64));
+            self.flow.rate = rate;
+            self.most = self.most.max(rate);
         }
     }
 
-    fn begin(&self, load: &mut LoadSteps) -> u64 {
-        load.first += u128::from(self.rate);
-        self.rate
+    #[inline]
+    fn carry(&mut self, at: u64) {
+        self.flow.carried += u128::from(self.flow.rate) * u128::from(at - self.since);
+        self.since = at;
     }
 
-    fn end(&mut self, now: u64, most: u64, load: &mut LoadSteps) {
-        self.until(now);
-        load.bound += u128::from(most);
+    #[inline]
+    fn end(mut self, now: u64) {
+        self.carry(now);
+        self.load.bound += self.most - self.first;
     }
 }
 
 /// What both kinds of end have.
 #[derive(Clone, Debug)]
 pub(super) struct Common {
-    pub session: u32,
+    pub flow: Flow,
+    /// What the other end says the session could get there.
+    pub peer_offer: u64,
+    /// Nanoseconds that words and data travel.
+    pub half_rtt: u32,
     /// Index of the other end among those of its kind.
     pub peer: u32,
     /// The other end's node.
     pub peer_node: u32,
-    /// Nanoseconds that words and data travel.
-    pub half_rtt: u64,
-    pub weight: f64,
     /// Where words arrive.
     pub inbox: Place,
     /// Where words to the other end are put.
     pub outbox: Place,
     pub life: Life,
-    pub flow: Flow,
-    /// What the other end says the session could get there.
-    pub peer_offer: u64,
-    /// What this end last told the other.
-    pub told: (u64, u64, Life),
-    /// The claim, or measured rate, that this node last computed with.
-    pub input: u64,
-    /// Which of the world's parameters are this session's here.
+}
+
+/// What an end needs less often.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Terms {
+    pub weight: f64,
+    /// Which of the world's end-node parameters are this session's here.
     pub params: u32,
 }
 
 /// A session at its source.
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 pub(super) struct SourceEnd {
     pub common: Common,
     pub demand: u64,
@@ -128,7 +157,7 @@ pub(super) struct SourceEnd {
     pub expected: u64,
     /// What the sink allows, as heard.
     pub granted: u64,
-    /// What it tells the sink it could get here, before demand.
+    /// What the session could get here, before demand.
     pub offer: u64,
 }
 
@@ -142,97 +171,124 @@ impl SourceEnd {
         }
     }
 
-    /// Takes in what has arrived until `now`. Returns whether anything has.
-    #[inline]
-    pub fn advance(&mut self, now: u64, mail: &mut Mail, load: &mut LoadSteps) -> News {
-        let permitted = self.permitted();
-        let mut most = self.common.flow.begin(load);
-        let mut news = News::None;
-        while let Some(word) = mail.take(&mut self.common.inbox, now) {
-            news = News::Some;
-            self.granted = word.rate;
-            self.common.peer_offer = word.offer;
-            self.common.flow.step(word.at, word.rate.min(permitted), &mut most, load);
+    /// What it tells the sink: the most it sends, or that it has left, and its offer.
+    pub fn said(&self) -> (u64, u64) {
+        match self.common.life {
+            Life::Open => (self.expected.min(self.demand), self.offer.min(self.demand)),
+            Life::Future => (0, 0),
+            Life::Gone => (GONE, 0),
         }
-        self.common.flow.end(now, most, load);
-        news
     }
 
-    /// Its permission has changed at `now`, up to which it was advanced.
-    pub fn obey(&mut self) {
-        self.common.flow.rate = self.permitted().min(self.granted);
+    /// Takes in what has arrived since `since` until `now`; returns when the next word comes.
+    #[inline]
+    pub fn advance(&mut self, since: u64, now: u64, mail: &mut Mail, load: &mut LoadSteps) -> u64 {
+        let permitted = self.permitted();
+        let mut course = Course::begin(&mut self.common.flow, load, since);
+        while let Some(word) = mail.take(&mut self.common.inbox, now) {
+            self.granted = word.rate;
+            self.common.peer_offer = word.offer;
+            course.step(word.at, word.rate.min(permitted));
+        }
+        course.end(now);
+        mail.peek(&self.common.inbox)
+    }
+
+    /// Its permission has changed at the moment up to which it was advanced; returns the rate
+    /// before and now.
+    #[inline]
+    pub fn obey(&mut self) -> (u64, u64) {
+        let rate = self.permitted().min(self.granted);
+        (std::mem::replace(&mut self.common.flow.rate, rate), rate)
     }
 }
 
 /// A session at its sink.
 #[derive(Clone, Debug)]
+#[repr(align(64))]
 pub(super) struct SinkEnd {
     pub common: Common,
     /// What the source sends at most, as heard.
     pub permitted: u64,
     /// The newest grant that has gone to the source and come back as an echo.
     pub echoed: u64,
-    /// Its number; zero for none.
-    pub echoed_number: u32,
     /// The newest grant.
     pub newest: u64,
-    /// Its number.
-    pub newest_number: u32,
-    /// Grants on their round trip: where echoes arrive, and where grants start.
+    /// The offer last told.
+    pub told_offer: u64,
+    /// Grants so far.
+    pub issued: u32,
+    /// Grants on their round trip: where echoes arrive …
     pub echoes: Place,
-    /// See `echoes`.
-    pub grants: Place,
+    /// … and the slot where the next grant starts.
+    pub grants: u32,
 }
 
 impl SinkEnd {
-    /// Takes in what has arrived until `now`. Returns whether anything has.
+    /// Takes in what has arrived since `since` until `now`; returns when the next word comes.
     #[inline]
-    pub fn advance(&mut self, now: u64, mail: &mut Mail, load: &mut LoadSteps) -> News {
-        let mut most = self.common.flow.begin(load);
-        let mut news = News::None;
+    pub fn advance(&mut self, since: u64, now: u64, mail: &mut Mail, load: &mut LoadSteps) -> u64 {
+        let mut course = Course::begin(&mut self.common.flow, load, since);
         loop {
             let (said, echo) = (mail.peek(&self.common.inbox), mail.peek(&self.echoes));
             let at = said.min(echo);
             if at > now || at == EMPTY {
-                break;
+                course.end(now);
+                return at;
             }
-            news = News::Some;
             if said == at
                 && let Some(word) = mail.take(&mut self.common.inbox, at)
             {
-                self.permitted = word.rate;
                 self.common.peer_offer = word.offer;
-                self.common.life = word.life;
+                (self.permitted, self.common.life) = match word.rate {
+                    GONE => (0, Life::Gone),
+                    rate => (rate, Life::Open),
+                };
             }
             if echo == at
                 && let Some(word) = mail.take(&mut self.echoes, at)
             {
-                (self.echoed, self.echoed_number) = (word.rate, word.number);
+                self.echoed = word.rate;
             }
-            self.common.flow.step(at, self.permitted.min(self.echoed), &mut most, load);
+            course.step(at, self.permitted.min(self.echoed));
         }
-        self.common.flow.end(now, most, load);
-        news
     }
 
     /// The largest grant from the one echoed to the newest.
     pub fn committed(&self, mail: &Mail) -> u64 {
-        let waiting = mail.waiting(&self.echoes, &self.grants).map(|word| word.rate);
-        waiting.fold(self.echoed.max(self.newest), u64::max)
+        mail.waiting(&self.echoes).fold(self.echoed, u64::max)
+    }
+
+    /// The number of the grant last echoed; zero for none.
+    pub fn echoed_number(&self, mail: &Mail) -> u32 {
+        self.issued - mail.waiting(&self.echoes).count() as u32
     }
 
     /// Grants issued that count as outstanding, the one echoed included.
     pub fn outstanding(&self, mail: &Mail) -> usize {
-        let echoed = usize::from(self.echoed_number > 0);
-        echoed + mail.waiting(&self.echoes, &self.grants).count()
+        mail.waiting(&self.echoes).count() + usize::from(self.echoed_number(mail) > 0)
     }
 }
 
-/// Whether an end heard anything.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum News {
-    /// It did.
-    Some,
-    /// It did not.
-    None,
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_is_two_cache_lines() {
+        assert_eq!(size_of::<SourceEnd>(), 128);
+        assert_eq!(size_of::<SinkEnd>(), 128);
+    }
+
+    #[test]
+    fn a_peak_is_found_between_the_looks_and_not_within_one_moment() {
+        let mut load = LoadSteps::default();
+        load.begin(10);
+        load.steps.extend([(5, 4), (3, -6), (5, -4), (4, 7), (6, -1)]);
+        assert_eq!(load.end(10), 10);
+        assert_eq!(load.peak(10, 1), (11, 4));
+        load.begin(10);
+        load.steps.extend([(5, 4), (5, -4)]);
+        assert_eq!(load.peak(10, 1), (10, 1));
+    }
 }

@@ -10,6 +10,7 @@ use gtp_alloc::grant::{Claim, Held, Share, grants, shares};
 use gtp_proto::limits::GRANTS_OUTSTANDING;
 
 use super::build::Telling;
+use super::ends::{Common, Life, Terms};
 
 /// Room for one node's computation, used again and again.
 #[derive(Clone, Debug, Default)]
@@ -35,6 +36,17 @@ impl Desk {
         self.held.clear();
         self.measured.clear();
         self.params.clear();
+    }
+
+    /// Reads what end `i` of the node carried in the last `interval`; it takes part if open.
+    #[inline]
+    pub fn measure(&mut self, i: usize, end: &mut Common, terms: &Terms, interval: u64) {
+        let measured = end.flow.read(interval);
+        if end.life == Life::Open {
+            self.active.push(i as u32);
+            self.measured.push(Rate::from_bps(measured));
+            self.params.push(terms.params);
+        }
     }
 
     /// Shares of `capacity` among `claims`.

@@ -10,9 +10,9 @@ use gtp_proto::limits::RECOMPUTE_MIN;
 use gtp_proto::{FlowId, Grant, Phase, Report, Side};
 
 use super::build::{Hosting, Law, NodeId, Pace, Telling};
-use super::ends::{Common, News};
+use super::ends::{Common, Life};
 use super::laws::{is_issued, to_f64, to_rate};
-use super::mailbox::{Life, Put, Word};
+use super::mailbox::{EMPTY, Put, Word};
 use super::world::World;
 
 /// In a schedule's tag: not a tick, but word that arrives.
@@ -73,35 +73,39 @@ impl World {
     /// Brings node `v`'s sessions up to `now`, and notes its largest load on the way.
     pub(super) fn look(&mut self, v: u32, now: u64) {
         let node = &mut self.nodes[v as usize];
-        self.load.clear();
-        let ends = node.ends.start as usize..node.ends.end as usize;
-        let mut news = News::None;
-        match node.side {
-            Side::Source => {
-                for end in &mut self.sources[ends] {
-                    if end.advance(now, &mut self.mail, &mut self.load) == News::Some {
-                        news = News::Some;
-                    }
-                }
-            }
-            Side::Sink => {
-                for end in &mut self.sinks[ends] {
-                    if end.advance(now, &mut self.mail, &mut self.load) == News::Some {
-                        news = News::Some;
-                    }
-                }
-            }
-        }
-        node.stale |= news == News::Some;
-        let seen = std::mem::replace(&mut node.seen, now);
         let (side, capacity) = (node.side, node.capacity.as_f64());
+        let (since, load) = (node.seen, node.load);
+        self.load.begin(load);
+        // Nobody reads what was carried under the grant law.
+        let is_quiet = self.config.law == Law::Grant && self.agents.is_empty();
+        if !(is_quiet && node.earliest > now) {
+            node.stale |= node.earliest <= now || self.config.law == Law::EndNode;
+            node.seen = now;
+            let ends = node.ends.start as usize..node.ends.end as usize;
+            let (mail, steps) = (&mut self.mail, &mut self.load);
+            let mut earliest = EMPTY;
+            match side {
+                Side::Source => {
+                    for end in &mut self.sources[ends] {
+                        earliest = earliest.min(end.advance(since, now, mail, steps));
+                    }
+                }
+                Side::Sink => {
+                    for end in &mut self.sinks[ends] {
+                        earliest = earliest.min(end.advance(since, now, mail, steps));
+                    }
+                }
+            }
+            node.earliest = earliest;
+            node.load = steps.end(load);
+        }
         if self.load.bound as f64 > self.recent.of(side).part * capacity {
-            self.note_load(v, side, capacity, seen);
+            self.note_load(v, side, capacity, load, since);
         }
     }
 
-    fn note_load(&mut self, v: u32, side: Side, capacity: f64, seen: u64) {
-        let (load, at) = self.load.peak(seen);
+    fn note_load(&mut self, v: u32, side: Side, capacity: f64, load: u64, since: u64) {
+        let (load, at) = self.load.peak(load, since);
         let part = load as f64 / capacity;
         for worst in [self.recent.of(side), self.worst.of(side)] {
             if part > worst.part {
@@ -110,6 +114,14 @@ impl World {
                 worst.at = Time::from_nanos(at);
             }
         }
+    }
+
+    /// The source end `at` of node `v` sends by what it is permitted now.
+    pub(super) fn obey(&mut self, v: u32, at: u32) {
+        let (before, now) = self.sources[at as usize].obey();
+        let node = &mut self.nodes[v as usize];
+        node.load = node.load - before + now;
+        node.seen = self.now;
     }
 
     fn tick(&mut self, v: u32, now: u64) {
@@ -130,103 +142,76 @@ impl World {
 
     fn law_tick_source(&mut self, v: u32, now: u64) {
         let node = &mut self.nodes[v as usize];
-        let stale = std::mem::replace(&mut node.stale, false);
-        if self.config.law == Law::Grant && !stale {
+        if !std::mem::replace(&mut node.stale, false) {
             return;
         }
         let (first, last) = (node.ends.start as usize, node.ends.end as usize);
         let (interval, capacity) = (node.interval, node.capacity);
         let desk = &mut self.desk;
         desk.clear();
-        let mut moved = stale;
+        let terms = &self.source_terms[first..last];
         for (i, end) in self.sources[first..last].iter_mut().enumerate() {
             let c = &mut end.common;
-            let measured = if self.config.law == Law::Grant { 0 } else { c.flow.read(interval) };
-            if c.life != Life::Open {
-                continue;
+            match self.config.law {
+                Law::Grant if c.life == Life::Open => {
+                    let bound = to_f64(c.peer_offer.min(end.demand));
+                    desk.active.push(i as u32);
+                    desk.claims.push(Claim { weight: terms[i].weight, bound });
+                }
+                Law::Grant => {}
+                Law::EndNode => desk.measure(i, c, &terms[i], interval),
             }
-            desk.active.push(i as u32);
-            let input = match self.config.law {
-                Law::Grant => {
-                    let bound = c.peer_offer.min(end.demand);
-                    desk.claims.push(Claim { weight: c.weight, bound: to_f64(bound) });
-                    bound
-                }
-                Law::EndNode => {
-                    desk.measured.push(Rate::from_bps(measured));
-                    desk.params.push(c.params);
-                    measured
-                }
-            };
-            moved |= input != c.input;
-            c.input = input;
-        }
-        if !moved {
-            return;
         }
         match self.config.law {
             Law::Grant => desk.share(capacity),
             Law::EndNode => desk.expect(capacity, &self.params, v),
         }
         for place in 0..self.desk.active.len() {
-            let at = first + self.desk.active[place] as usize;
+            let at = first as u32 + self.desk.active[place];
             let (rate, offer) = match self.config.law {
                 Law::Grant => {
                     let share = self.desk.shares[place];
                     (to_rate(share.target), to_rate(share.offer))
                 }
-                Law::EndNode => (self.desk.expected[place].as_bps(), u64::MAX),
+                Law::EndNode => (self.desk.expected[place].as_bps(), 0),
             };
-            self.decide_source(at as u32, rate, offer, now);
+            self.decide_source(v, at, rate, offer, now);
         }
     }
 
-    fn decide_source(&mut self, at: u32, rate: u64, offer: u64, now: u64) {
+    fn decide_source(&mut self, v: u32, at: u32, rate: u64, offer: u64, now: u64) {
         let end = &mut self.sources[at as usize];
+        let before = end.said();
         (end.expected, end.offer) = (rate, offer);
-        end.obey();
-        self.tell_sink(at, now);
+        if end.said() != before {
+            self.tell_sink(at, now);
+        }
+        self.obey(v, at);
     }
 
     fn law_tick_sink(&mut self, v: u32, now: u64, telling: Telling) {
         let node = &mut self.nodes[v as usize];
-        let stale = std::mem::replace(&mut node.stale, false);
-        if self.config.law == Law::Grant && !stale {
+        if !std::mem::replace(&mut node.stale, false) {
             return;
         }
         let (first, last) = (node.ends.start as usize, node.ends.end as usize);
         let (interval, capacity) = (node.interval, node.capacity);
         let desk = &mut self.desk;
         desk.clear();
-        let mut moved = stale;
+        let terms = &self.sink_terms[first..last];
         for (i, end) in self.sinks[first..last].iter_mut().enumerate() {
-            let measured = match self.config.law {
-                Law::Grant => 0,
-                Law::EndNode => end.common.flow.read(interval),
-            };
-            let c = &mut end.common;
-            if c.life != Life::Open {
-                continue;
-            }
-            desk.active.push(i as u32);
             match self.config.law {
-                Law::Grant => {
-                    let bound = to_f64(c.peer_offer);
-                    desk.claims.push(Claim { weight: c.weight, bound });
+                Law::Grant if end.common.life == Life::Open => {
+                    let bound = to_f64(end.common.peer_offer);
                     let (committed, newest) = (end.committed(&self.mail), end.newest);
                     let (committed, newest) = (to_f64(committed), to_f64(newest));
+                    desk.active.push(i as u32);
+                    desk.claims.push(Claim { weight: terms[i].weight, bound });
                     desk.held.push(Held { target: 0.0, committed, newest });
                 }
-                Law::EndNode => {
-                    desk.measured.push(Rate::from_bps(measured));
-                    desk.params.push(c.params);
-                    moved |= measured != c.input;
-                    c.input = measured;
-                }
+                Law::Grant => {}
+                Law::EndNode => desk.measure(i, &mut end.common, &terms[i], interval),
             }
-        }
-        if !moved {
-            return;
         }
         match self.config.law {
             Law::Grant => {
@@ -237,10 +222,10 @@ impl World {
             Law::EndNode => desk.expect(capacity, &self.params, v),
         }
         for place in 0..self.desk.active.len() {
-            let at = (first + self.desk.active[place] as usize) as u32;
+            let at = first as u32 + self.desk.active[place];
             let (rate, offer) = match self.config.law {
                 Law::Grant => (self.desk.granted[place], to_rate(self.desk.shares[place].offer)),
-                Law::EndNode => (self.desk.expected[place].as_f64(), u64::MAX),
+                Law::EndNode => (self.desk.expected[place].as_f64(), 0),
             };
             self.decide_sink(v, at, rate, offer, now, telling);
         }
@@ -251,78 +236,69 @@ impl World {
         let (rate, newest) = (libm::floor(rate.max(0.0)), to_f64(end.newest));
         // Only a raise can be held back, and only after very many.
         let outstanding = if rate > newest { end.outstanding(&self.mail) } else { 0 };
-        if is_issued(how, rate, newest, outstanding) {
-            let (rate, number) = (to_rate(rate), end.newest_number + 1);
-            self.issue(at, rate, number, now);
-            self.nodes[v as usize].stale = true;
-        } else if rate > newest {
-            self.nodes[v as usize].stale = true;
+        let is_issued = is_issued(how, rate, newest, outstanding);
+        // Whatever is under way, or held back, makes the next computation another.
+        self.nodes[v as usize].stale |= is_issued || rate > newest;
+        if is_issued {
+            self.issue(v, at, to_rate(rate), now);
         }
-        self.tell_source(at, offer, now);
+        if is_issued || offer != self.sinks[at as usize].told_offer {
+            self.tell_source(at, offer, now);
+        }
     }
 
     /// A new grant starts its round trip.
-    fn issue(&mut self, at: u32, rate: u64, number: u32, now: u64) {
+    fn issue(&mut self, v: u32, at: u32, rate: u64, now: u64) {
         let end = &mut self.sinks[at as usize];
-        (end.newest, end.newest_number) = (rate, number);
-        let echo = now + 2 * end.common.half_rtt;
-        let word = Word { at: echo, rate, offer: 0, number, life: Life::Open };
-        if self.mail.put(&mut end.grants, word) == Put::Full {
-            self.mail.grow(&mut end.echoes, &mut end.grants);
-            let put = self.mail.put(&mut end.grants, word);
-            debug_assert!(put == Put::Done);
+        (end.newest, end.issued) = (rate, end.issued + 1);
+        let echo = now + 2 * u64::from(end.common.half_rtt);
+        let word = Word { at: echo, rate, offer: 0 };
+        let mut writer = end.echoes.at(end.grants);
+        if self.mail.put(&mut writer, word) == Put::Full {
+            self.mail.put_wider(&mut end.echoes, &mut writer, word);
         }
+        end.grants = writer.next();
+        let node = &mut self.nodes[v as usize];
+        node.earliest = node.earliest.min(echo);
     }
 
     pub(super) fn tell_sink(&mut self, at: u32, now: u64) {
         let end = &mut self.sources[at as usize];
+        let (rate, offer) = end.said();
         let c = &mut end.common;
-        let (rate, offer) = match c.life {
-            Life::Open => (end.expected.min(end.demand), end.offer.min(end.demand)),
-            Life::Future | Life::Gone => (0, 0),
-        };
-        if c.told == (rate, offer, c.life) {
-            return;
-        }
-        c.told = (rate, offer, c.life);
-        let word = Word { at: now + c.half_rtt, rate, offer, number: 0, life: c.life };
+        let word = Word { at: now + u64::from(c.half_rtt), rate, offer };
         if self.mail.put(&mut c.outbox, word) == Put::Full {
             let reader = &mut self.sinks[c.peer as usize].common.inbox;
-            self.mail.grow(reader, &mut c.outbox);
-            let put = self.mail.put(&mut c.outbox, word);
-            debug_assert!(put == Put::Done);
+            self.mail.put_wider(reader, &mut c.outbox, word);
         }
-        let (session, peer_node) = (c.session, c.peer_node);
-        self.told(session, peer_node, word);
+        let (peer, peer_node) = (c.peer, c.peer_node);
+        self.told(2 * u64::from(peer), peer_node, word);
     }
 
     fn tell_source(&mut self, at: u32, offer: u64, now: u64) {
         let end = &mut self.sinks[at as usize];
-        let (rate, number) = (end.newest, end.newest_number);
-        let c = &mut end.common;
-        if c.told == (rate, offer, Life::Open) {
-            return;
-        }
-        c.told = (rate, offer, Life::Open);
-        let word = Word { at: now + c.half_rtt, rate, offer, number, life: Life::Open };
+        end.told_offer = offer;
+        let (rate, c) = (end.newest, &mut end.common);
+        let word = Word { at: now + u64::from(c.half_rtt), rate, offer };
         if self.mail.put(&mut c.outbox, word) == Put::Full {
             let reader = &mut self.sources[c.peer as usize].common.inbox;
-            self.mail.grow(reader, &mut c.outbox);
-            let put = self.mail.put(&mut c.outbox, word);
-            debug_assert!(put == Put::Done);
+            self.mail.put_wider(reader, &mut c.outbox, word);
         }
-        let (session, peer_node) = (c.session, c.peer_node);
-        self.told(session, peer_node, word);
+        let (peer, peer_node) = (c.peer, c.peer_node);
+        self.told(2 * u64::from(peer) + 1, peer_node, word);
     }
 
-    fn told(&mut self, session: u32, reader: u32, word: Word) {
+    fn told(&mut self, to: u64, reader: u32, word: Word) {
         self.words += 1;
-        for part in
-            [word.at, u64::from(session) << 32 | u64::from(word.number), word.rate, word.offer]
-        {
+        for part in [word.at, to, word.rate, word.offer] {
             self.hash = fold(self.hash, part);
         }
-        if self.config.pace == Pace::News && self.config.law == Law::Grant {
+        if self.config.law == Law::EndNode {
+            return;
+        }
+        let node = &mut self.nodes[reader as usize];
+        node.earliest = node.earliest.min(word.at);
+        if self.config.pace == Pace::News {
             self.schedule.enter(word.at, reader | NEWS);
         }
     }
@@ -333,28 +309,22 @@ impl World {
         let (interval, law) = (node.interval, self.agent_law(v));
         self.desk.clear();
         self.agent_desk.reports.clear();
-        for (i, end) in self.sources[first..last].iter_mut().enumerate() {
+        for at in first..last {
+            let end = &mut self.sources[at];
             let measured = end.common.flow.read(interval);
             if end.common.life == Life::Open {
-                self.desk.active.push(i as u32);
+                self.desk.active.push((at - first) as u32);
                 let demand = Rate::from_bps(end.demand);
-                let peer_offer = match self.config.law {
-                    Law::Grant => end.common.peer_offer,
-                    Law::EndNode => u64::MAX,
-                };
-                let report = report(&end.common, law, measured, peer_offer, demand);
-                self.agent_desk.reports.push((end.common.session, report));
+                let report = report(&end.common, law, self.source_terms[at].weight, measured);
+                self.agent_desk.reports.push((at as u32, Report { demand, ..report }));
             }
         }
         self.agent_tick(v, now);
         for place in 0..self.desk.active.len() {
-            let at = first + self.desk.active[place] as usize;
+            let at = first as u32 + self.desk.active[place];
             let grant = self.agent_desk.grants[place].1;
-            let offer = match self.config.law {
-                Law::Grant => grant.offer.as_bps(),
-                Law::EndNode => u64::MAX,
-            };
-            self.decide_source(at as u32, grant.rate.as_bps(), offer, now);
+            let offer = self.offer_of(&grant);
+            self.decide_source(v, at, grant.rate.as_bps(), offer, now);
         }
     }
 
@@ -364,31 +334,36 @@ impl World {
         let (interval, law) = (node.interval, self.agent_law(v));
         self.desk.clear();
         self.agent_desk.reports.clear();
-        for (i, end) in self.sinks[first..last].iter_mut().enumerate() {
+        for at in first..last {
+            let end = &mut self.sinks[at];
             let measured = end.common.flow.read(interval);
             if end.common.life == Life::Open {
-                self.desk.active.push(i as u32);
-                let peer_offer = match self.config.law {
-                    Law::Grant => end.common.peer_offer,
-                    Law::EndNode => u64::MAX,
-                };
-                let report = report(&end.common, law, measured, peer_offer, Rate::UNLIMITED);
-                let report = Report { echoed: end.echoed_number, ..report };
-                self.agent_desk.reports.push((end.common.session, report));
+                self.desk.active.push((at - first) as u32);
+                let report = report(&end.common, law, self.sink_terms[at].weight, measured);
+                let echoed = end.echoed_number(&self.mail);
+                self.agent_desk.reports.push((at as u32, Report { echoed, ..report }));
             }
         }
         self.agent_tick(v, now);
         for place in 0..self.desk.active.len() {
-            let at = (first + self.desk.active[place] as usize) as u32;
+            let at = first as u32 + self.desk.active[place];
             let grant = self.agent_desk.grants[place].1;
-            if grant.number != self.sinks[at as usize].newest_number {
-                self.issue(at, grant.rate.as_bps(), grant.number, now);
+            let is_new = grant.number != self.sinks[at as usize].issued;
+            if is_new {
+                self.issue(v, at, grant.rate.as_bps(), now);
             }
-            let offer = match self.config.law {
-                Law::Grant => grant.offer.as_bps(),
-                Law::EndNode => u64::MAX,
-            };
-            self.tell_source(at, offer, now);
+            let offer = self.offer_of(&grant);
+            if is_new || offer != self.sinks[at as usize].told_offer {
+                self.tell_source(at, offer, now);
+            }
+        }
+    }
+
+    /// What a session tells of its agent's offer: nothing under the end-node law.
+    fn offer_of(&self, grant: &Grant) -> u64 {
+        match self.config.law {
+            Law::Grant => grant.offer.as_bps(),
+            Law::EndNode => 0,
         }
     }
 
@@ -408,16 +383,17 @@ impl World {
     }
 }
 
-fn report(c: &Common, law: gtp_proto::Law, measured: u64, offer: u64, demand: Rate) -> Report {
+/// What an end reports to its agent; a sink knows no demand and a source no echo.
+fn report(c: &Common, law: gtp_proto::Law, weight: f64, measured: u64) -> Report {
     Report {
-        weight: c.weight,
+        weight,
         law,
         phase: Phase::Open,
-        peer_offer: Rate::from_bps(offer),
-        demand,
+        peer_offer: Rate::from_bps(c.peer_offer),
+        demand: Rate::UNLIMITED,
         measured: Rate::from_bps(measured),
         echoed: 0,
-        rtt: Span::from_nanos(2 * c.half_rtt),
+        rtt: Span::from_nanos(2 * u64::from(c.half_rtt)),
     }
 }
 

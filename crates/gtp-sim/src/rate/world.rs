@@ -17,9 +17,9 @@ use super::build::{
     BuildError, Builder, Change, Config, Hosting, Law, NodeId, NodeSpec, RTT_MOST, SessionId,
     SessionSpec,
 };
-use super::ends::{Common, Flow, LoadSteps, SinkEnd, SourceEnd};
+use super::ends::{Common, Flow, Life, LoadSteps, SinkEnd, SourceEnd, Terms};
 use super::laws::Desk;
-use super::mailbox::{Life, Mail, Place};
+use super::mailbox::{EMPTY, Mail, Offers, Place};
 use super::schedule::Schedule;
 use super::tick::AgentDesk;
 
@@ -34,6 +34,10 @@ pub(super) struct Node {
     pub last: u64,
     /// When its ends were last advanced.
     pub seen: u64,
+    /// The sum of its sessions' rates then, in bit/s.
+    pub load: u64,
+    /// No word arrives before.
+    pub earliest: u64,
     /// Its ends among those of its kind.
     pub ends: std::ops::Range<u32>,
     /// Whether anything but its ends' inputs has changed since it last computed.
@@ -77,6 +81,8 @@ pub struct World {
     pub(super) nodes: Vec<Node>,
     pub(super) sources: Vec<SourceEnd>,
     pub(super) sinks: Vec<SinkEnd>,
+    pub(super) source_terms: Vec<Terms>,
+    pub(super) sink_terms: Vec<Terms>,
     /// Ends of each session: among the sources, among the sinks.
     ends: Vec<(u32, u32)>,
     /// The nodes' parameters, then those of single sessions.
@@ -107,10 +113,13 @@ impl World {
         order.sinks.iter().enumerate().for_each(|(i, k)| ends[*k as usize].1 = i as u32);
         let mut params: Vec<Params> = b.nodes.iter().map(|n| n.params).collect();
         let own = own_params(&mut params, &b.sessions);
-        let mut mail = Mail::default();
-        let (sources, sinks) = {
+        let mut mail = Mail::new(match b.config.law {
+            Law::Grant => Offers::Told,
+            Law::EndNode => Offers::None,
+        });
+        let plan = Plan { b, nodes: &nodes, ends: &ends };
+        let (sources, sinks): (Vec<SourceEnd>, Vec<SinkEnd>) = {
             let mut ring = |words: u64| mail.ring(words.min(RING_MOST) as u32);
-            let plan = Plan { b, nodes: &nodes, ends: &ends, own: &own };
             let at_source = |k: &u32| ring(plan.ring_size(*k, Side::Source));
             let at_sources: Vec<Place> = order.sources.iter().map(at_source).collect();
             let at_sink = |k: &u32| (ring(plan.ring_size(*k, Side::Sink)), ring(plan.echoes(*k)));
@@ -119,10 +128,16 @@ impl World {
             let boxes = |k: u32| at_sinks[ends[k as usize].1 as usize];
             let source = |&k: &u32| plan.source_end(k, inbox(k), boxes(k).0);
             let sink = |&k: &u32| plan.sink_end(k, boxes(k).0, inbox(k), boxes(k).1);
-            let sources: Vec<SourceEnd> = order.sources.iter().map(source).collect();
-            let sinks: Vec<SinkEnd> = order.sinks.iter().map(sink).collect();
-            (sources, sinks)
+            (order.sources.iter().map(source).collect(), order.sinks.iter().map(sink).collect())
         };
+        for (source, sink) in &ends {
+            let (source, sink) = (&sources[*source as usize].common, &sinks[*sink as usize].common);
+            nodes[sink.peer_node as usize].load += source.flow.rate;
+            nodes[source.peer_node as usize].load += sink.flow.rate;
+        }
+        let terms = |k: &u32, params: u32| Terms { weight: b.sessions[*k as usize].weight, params };
+        let source_terms = order.sources.iter().map(|k| terms(k, own[*k as usize].0)).collect();
+        let sink_terms = order.sinks.iter().map(|k| terms(k, own[*k as usize].1)).collect();
         if mail.len() > u32::MAX as usize / 4 {
             return Err(BuildError::TooLarge);
         }
@@ -134,6 +149,8 @@ impl World {
             nodes,
             sources,
             sinks,
+            source_terms,
+            sink_terms,
             ends,
             params,
             mail,
@@ -246,7 +263,7 @@ impl World {
     }
 
     fn after_change(&mut self, at: u32, node: u32) {
-        self.sources[at as usize].obey();
+        self.obey(node, at);
         self.nodes[node as usize].stale = true;
         self.tell_sink(at, self.now);
         if self.config.law == Law::Grant && self.now > 0 {
@@ -345,7 +362,7 @@ impl World {
                 Life::Future | Life::Gone => 0.0,
             };
             let weight = match self.config.law {
-                Law::Grant => end.common.weight,
+                Law::Grant => self.source_terms[source as usize].weight,
                 Law::EndNode => 1.0,
             };
             let session = maxmin::Session { uses: &uses, weight, demand };
@@ -391,28 +408,41 @@ impl Node {
             next: phase,
             last: phase,
             seen: 0,
+            load: 0,
+            earliest: EMPTY,
             ends: 0..0,
             stale: true,
         }
     }
 }
 
-/// The sessions in the order of their ends' nodes, and within a node in their own order.
+/// The sessions in the order of their ends in memory.
 struct Order {
     sources: Vec<u32>,
     sinks: Vec<u32>,
 }
 
+/// Lays a node's ends side by side, in the order of its sessions, and the nodes in the order in
+/// which they first tick: if their intervals are alike, memory is then read as it lies.
 fn lay_out(nodes: &mut [Node], sessions: &[SessionSpec]) -> Order {
+    let mut by_tick: Vec<u32> = (0..nodes.len() as u32).collect();
+    by_tick.sort_by_key(|v| nodes[*v as usize].next);
     let mut by_node = |node: fn(&SessionSpec) -> NodeId, side: Side| {
-        let mut order: Vec<u32> = (0..sessions.len() as u32).collect();
-        order.sort_by_key(|k| node(&sessions[*k as usize]));
+        let mut count = vec![0u32; nodes.len()];
+        sessions.iter().for_each(|s| count[node(s).0 as usize] += 1);
         let mut at = 0;
-        for (v, n) in nodes.iter_mut().enumerate().filter(|(_, n)| n.side == side) {
-            let mine = |k: &&u32| node(&sessions[**k as usize]).0 as usize == v;
-            let count = order[at..].iter().take_while(mine).count();
-            n.ends = at as u32..(at + count) as u32;
-            at += count;
+        for &v in &by_tick {
+            if nodes[v as usize].side == side {
+                // For now the end is where the next session goes.
+                nodes[v as usize].ends = at..at;
+                at += count[v as usize];
+            }
+        }
+        let mut order = vec![0; sessions.len()];
+        for (k, s) in sessions.iter().enumerate() {
+            let ends = &mut nodes[node(s).0 as usize].ends;
+            order[ends.end as usize] = k as u32;
+            ends.end += 1;
         }
         order
     };
@@ -443,8 +473,6 @@ struct Plan<'a> {
     b: &'a Builder,
     nodes: &'a [Node],
     ends: &'a [(u32, u32)],
-    /// Parameters at the source and at the sink.
-    own: &'a [(u32, u32)],
 }
 
 impl Plan<'_> {
@@ -479,20 +507,15 @@ impl Plan<'_> {
         let always = s.joins == Time::ZERO && s.initial > Rate::ZERO;
         let rate = if always { s.initial.min(s.demand).as_bps() } else { 0 };
         Common {
-            session: k,
             peer: 0,
             peer_node: 0,
-            half_rtt: s.rtt.as_nanos() / 2,
-            weight: s.weight,
+            half_rtt: (s.rtt.as_nanos() / 2) as u32, // At most a second.
             inbox,
             outbox,
             life: if always { Life::Open } else { Life::Future },
             // What the first interval lacks of history, if it is shorter than the others.
             flow: Flow::steady(rate, at.interval - at.next),
             peer_offer: u64::MAX,
-            told: (0, 0, Life::Future),
-            input: u64::MAX,
-            params: 0,
         }
     }
 
@@ -502,7 +525,6 @@ impl Plan<'_> {
             common: Common {
                 peer: self.ends[k as usize].1,
                 peer_node: s.sink.0,
-                params: self.own[k as usize].0,
                 ..self.common(k, self.node(s.source), inbox, outbox)
             },
             demand: s.demand.as_bps(),
@@ -520,17 +542,16 @@ impl Plan<'_> {
             common: Common {
                 peer: self.ends[k as usize].0,
                 peer_node: s.source.0,
-                params: self.own[k as usize].1,
                 // Nothing is granted before the source has said what it could do with it.
                 peer_offer: common.flow.rate,
                 ..common
             },
             echoed: s.initial.as_bps(),
-            echoed_number: 0,
             newest: s.initial.as_bps(),
-            newest_number: 0,
+            told_offer: 0,
+            issued: 0,
             echoes,
-            grants: echoes,
+            grants: echoes.next(),
         }
     }
 }
