@@ -10,12 +10,17 @@ use std::process::{Child, Stdio};
 
 use anyhow::{Context, Result};
 use gtp_alloc::fairness::jain_index;
+use gtp_net::identity::Identity;
 use serde_json::{Value, json};
 
-use crate::lab::{Branch, Lab, Shape, mesh_file, source_address};
+use crate::lab::{Branch, Lab, Shape, mesh_file, sink_address, source_address};
 use crate::plan::{Plan, Transfer};
+use crate::produce::Produce;
 use crate::record::{Record, route};
 use crate::tcp;
+
+/// A share counts as reached when it is held this long, in seconds.
+const HOLD: f64 = 0.5;
 
 /// The sink's stated capacity in the common set-up.
 pub const CAPACITY: f64 = 630e6;
@@ -40,12 +45,16 @@ pub const NAMES: &[&str] = &[
     "one-by-one",
     "together",
     "end-node",
+    "five-to-five",
     "slow-reader",
+    "slow-producer",
+    "small-files",
     "three-sources",
     "three-links",
     "three-killed",
     "tcp-five",
     "tcp-loss",
+    "bare",
 ];
 
 /// Runs one case once; returns its rows.
@@ -65,6 +74,8 @@ pub fn run(name: &str, tools: &Tools) -> Result<Vec<Value>> {
         "together" => Ok(vec![together(tools, None)?, together(tools, Some((0.1, 0.2)))?]),
         "five-to-five" => Ok(vec![five_to_five(tools)?]),
         "small-files" => Ok(vec![small_files(tools)?]),
+        "slow-producer" => Ok(vec![slow_producer(tools)?]),
+        "bare" => Ok(vec![bare(tools)?]),
         "slow-reader" => Ok(vec![slow_reader(tools)?]),
         "three-sources" => Ok(vec![three(tools, Limit::Declared, None)?]),
         "three-links" => Ok(vec![three(tools, Limit::Links, None)?]),
@@ -103,7 +114,7 @@ fn with_sources(
     Ok((lab, prints))
 }
 
-/// The sink's process, with its lines as they came.
+/// A measuring process, with its lines as they came.
 struct Sink {
     child: Child,
     lines: std::thread::JoinHandle<Vec<(f64, Value)>>,
@@ -116,10 +127,14 @@ impl Sink {
     }
 
     fn start_on(lab: &Lab, host: &str, tools: &Tools, plan: &Plan) -> Result<Sink> {
+        Sink::spawn(lab, host, tools, ("sink", serde_json::to_vec(plan)?))
+    }
+
+    fn spawn(lab: &Lab, host: &str, tools: &Tools, (role, plan): (&str, Vec<u8>)) -> Result<Sink> {
         let path = lab.dir.path().join(format!("{host}.json"));
-        std::fs::write(&path, serde_json::to_vec(plan)?)?;
+        std::fs::write(&path, plan)?;
         let mut command = lab.command(host, &tools.own);
-        let mut child = command.arg("sink").arg(&path).stdout(Stdio::piped()).spawn()?;
+        let mut child = command.arg(role).arg(&path).stdout(Stdio::piped()).spawn()?;
         let out = child.stdout.take().context("no output")?;
         let (began, origin) = (lab.now(), std::time::Instant::now());
         let lines = std::thread::spawn(move || {
@@ -137,8 +152,10 @@ impl Sink {
         let lines = self.lines.join();
         let lines = lines.map_err(|_| anyhow::anyhow!("the sink's reader failed"))?;
         if let Some(path) = std::env::var_os("GTP_MEASURE_LINES") {
+            use std::io::Write;
             let text: String = lines.iter().map(|(t, v)| format!("{t:.3} {v}\n")).collect();
-            std::fs::write(path, text)?;
+            let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path)?;
+            file.write_all(text.as_bytes())?;
         }
         Ok(lines)
     }
@@ -277,7 +294,8 @@ fn one_by_one(tools: &Tools, queue: &str, law: Option<(f64, f64)>, step: f64) ->
     let zero = sink.began;
     sink.finish()?;
     let record = Record(lab.close()?);
-    let mut settling = Vec::new();
+    let (mut settling, mut reached, mut after_data) = (Vec::new(), Vec::new(), Vec::new());
+    let mut outside = Vec::new();
     let (mut worst_jain, mut worst_sum) = (1.0_f64, f64::INFINITY);
     for phase in 0..9 {
         let live: Vec<usize> = (0..5).filter(|&i| i <= phase && phase < i + 5).collect();
@@ -285,13 +303,19 @@ fn one_by_one(tools: &Tools, queue: &str, law: Option<(f64, f64)>, step: f64) ->
         let (from, to) = (zero + step * phase as f64, zero + step * (phase + 1) as f64);
         let shares: Vec<_> = live.iter().map(|&i| (route(i), share)).collect();
         settling.push(record.settled(&shares, from, to, 0.05, 0.1));
+        let took = record.reached(&shares, (from, to), 0.05, 0.1, HOLD);
+        let joined =
+            (phase < 5).then(|| record.first_data(&route(phase), from, 12_000.0)).flatten();
+        after_data.push(took - joined.map_or(0.0, |at| at - from));
+        outside.push(record.outside(&shares, (from + took, to), 0.05, 0.1));
+        reached.push(took);
         let rates: Vec<f64> = live.iter().map(|&i| record.rate(&route(i), to - 1.0, to)).collect();
         worst_jain = worst_jain.min(jain_index(&rates));
         worst_sum = worst_sum.min(rates.iter().sum());
     }
     let (offered, dropped) = record.drops("access", zero, zero + 9.0 * step);
     Ok(json!({"case": "one-by-one", "queue": queue, "law": law_name(law), "settling_s": settling,
-        "worst_settling_s": settling.iter().copied().fold(0.0, f64::max),
+        "reached_s": reached, "reached_after_first_data_s": after_data, "outside_after": outside,
         "worst_jain_last_second": worst_jain, "worst_sum_Mbit": worst_sum / 1e6,
         "shared_queue_loss": dropped as f64 / offered.max(1) as f64}))
 }
@@ -329,6 +353,8 @@ fn together(tools: &Tools, law: Option<(f64, f64)>) -> Result<Value> {
     let (offered, dropped) = record.drops("access", zero, zero + 10.0);
     Ok(json!({"case": "together", "law": law_name(law),
         "settling_s": record.settled(&shares, zero, zero + 9.5, 0.05, 0.1),
+        "reached_s": record.reached(&shares, (zero, zero + 9.5), 0.05, 0.1, HOLD),
+        "outside_after": record.outside(&shares, (zero + 2.0, zero + 9.5), 0.05, 0.1),
         "worst_jain": jain, "worst_sum_Mbit": sum / 1e6,
         "shared_queue_loss": dropped as f64 / offered.max(1) as f64}))
 }
@@ -349,8 +375,78 @@ fn slow_reader(tools: &Tools) -> Result<Value> {
     let (offered, dropped) = record.drops("access", zero + 9.0, zero + 11.0);
     Ok(json!({"case": "slow-reader", "rates_Mbit": in_mbit(&rates),
         "slow_goodput_Mbit": goodput(&lines, 0, zero + 4.0, zero + 8.5) / 1e6,
+        "others_get_Mbit": 0.5 * (CAPACITY - rates[0]) / 1e6,
         "free_again_settling_s": record.settled(&shares, zero + 9.0, zero + 13.5, 0.05, 0.1),
+        "free_again_reached_s":
+            record.reached(&shares, (zero + 9.0, zero + 13.5), 0.05, 0.1, HOLD),
         "queue_loss_after": dropped as f64 / offered.max(1) as f64}))
+}
+
+/// Three sources that send by themselves to a server at the sink, one of them produced slowly.
+fn slow_producer(tools: &Tools) -> Result<Value> {
+    let mut shape = five("100ms");
+    shape.branches.truncate(3);
+    shape.branches.iter_mut().for_each(|b| b.rtt_ms = 60.0);
+    let mut lab = Lab::open(&shape, &tools.gtp)?;
+    let (big, keys) = (lab.dir.path().join("big"), lab.dir.path().join("keys"));
+    let up = tempfile::tempdir_in("/dev/shm")?; // No disk shall be the limit.
+    std::fs::File::create(&big)?.set_len(100 << 30)?;
+    let identity = |i: usize| lab.dir.path().join(format!("key{i}"));
+    let mut listed = String::new();
+    for i in 0..3 {
+        listed.push_str(&format!("{}\n", Identity::load_or_create(&identity(i))?.fingerprint()));
+    }
+    std::fs::write(&keys, listed)?;
+    let identities: Vec<_> = (0..3).map(identity).collect();
+    let keys = keys.display().to_string();
+    let options = ["--writable", "--capacity-in", "630Mbit", "--authorized-keys", &keys];
+    let fingerprint = lab.serve("sink", up.path(), &options)?;
+    let zero = lab.now();
+    let mut children = Vec::new();
+    for (i, identity) in identities.into_iter().enumerate() {
+        let plan = Produce {
+            number: i,
+            url: format!("gtp://{}/made{i}", sink_address()),
+            fingerprint: fingerprint.clone(),
+            identity,
+            file: big.clone(),
+            stop: 14.0,
+            slow: (i == 0).then_some((50e6, 9.0)),
+        };
+        let plan = ("source", serde_json::to_vec(&plan)?);
+        children.push(Sink::spawn(&lab, &format!("src{i}"), tools, plan)?);
+    }
+    for child in children {
+        child.finish()?;
+    }
+    let record = Record(lab.close()?);
+    let rates: Vec<f64> = (0..3).map(|i| record.rate(&route(i), zero + 4.0, zero + 8.5)).collect();
+    let shares: Vec<_> = (0..3).map(|i| (route(i), 210e6)).collect();
+    let (offered, dropped) = record.drops("access", zero + 9.0, zero + 11.0);
+    let after = (zero + 9.0, zero + 13.5);
+    Ok(json!({"case": "slow-producer", "rates_Mbit": in_mbit(&rates),
+        "free_again_settling_s": record.settled(&shares, after.0, after.1, 0.05, 0.1),
+        "free_again_reached_s": record.reached(&shares, after, 0.05, 0.1, HOLD),
+        "queue_loss_after": dropped as f64 / offered.max(1) as f64}))
+}
+
+/// What this machine's noise alone does to the measures: five senders at constant rates, without
+/// any control, by the same emulator.
+fn bare(tools: &Tools) -> Result<Value> {
+    let mut lab = Lab::open(&five("100ms"), &tools.gtp)?;
+    tcp::listen(&mut lab, 5)?;
+    let zero = lab.now();
+    let flows = (0..5).map(|i| tcp::constant(&lab, i, 126, 12.0)).collect::<Result<Vec<_>>>()?;
+    for mut flow in flows {
+        flow.wait()?;
+    }
+    let record = Record(lab.close()?);
+    let (from, to) = (zero + 2.0, zero + 11.0);
+    let shares: Vec<_> = (0..5).map(|i| (route(i), record.rate(&route(i), from, to))).collect();
+    Ok(json!({"case": "bare", "rates_Mbit":
+        in_mbit(&shares.iter().map(|s| s.1).collect::<Vec<_>>()),
+        "outside": record.outside(&shares, (from, to), 0.05, 0.1),
+        "settling_s": record.settled(&shares, from, to, 0.05, 0.1)}))
 }
 
 /// Table IX.2's sessions: the first source sends to all sinks, the next to one fewer, and so on.
@@ -402,11 +498,14 @@ fn five_to_five(tools: &Tools) -> Result<Value> {
     let name = |&(from, to): &(usize, usize)| format!("src{from}-sink{to}");
     let shares: Vec<_> = PAIRS.iter().map(name).zip(best.iter().copied()).collect();
     let settling = record.settled(&shares, zero, zero + 7.0, 0.05, 0.2);
+    let reached = record.reached(&shares, (zero, zero + 7.0), 0.05, 0.2, HOLD);
+    let outside = record.outside(&shares, (zero + 2.0, zero + 7.0), 0.05, 0.2);
     let worst = shares
         .iter()
         .map(|(route, share)| (record.rate(route, zero + 3.0, zero + 7.0) / share - 1.0).abs())
         .fold(0.0, f64::max);
-    Ok(json!({"case": "five-to-five", "settling_s": settling, "worst_off_optimum": worst,
+    Ok(json!({"case": "five-to-five", "settling_s": settling, "reached_s": reached,
+        "outside_after": outside, "worst_off_optimum": worst,
         "optimum_Mbit": best.iter().map(|r| r / 1e6).collect::<Vec<_>>()}))
 }
 
@@ -470,7 +569,7 @@ fn three(tools: &Tools, limit: Limit, kill: Option<usize>) -> Result<Value> {
     let mut lab = Lab::open(&shape, &tools.gtp)?;
     let data = lab.dir.path().join("data");
     std::fs::create_dir(&data)?;
-    let size = 450_000_000_u64;
+    let size = 900_000_000_u64;
     write_noise(&data.join("big"), size)?;
     let mut sources = Vec::new();
     for (i, rate) in RATES.iter().enumerate() {
@@ -486,7 +585,7 @@ fn three(tools: &Tools, limit: Limit, kill: Option<usize>) -> Result<Value> {
     let one = Transfer { sources, start: 0.0, stop: 120.0, dest: Some(dest.clone()), slow: None };
     let sink = Sink::start(&lab, tools, &plan(vec![one]))?;
     let zero = sink.began;
-    let killed_at = 3.0;
+    let killed_at = 6.0;
     if let Some(i) = kill {
         std::thread::sleep(std::time::Duration::from_secs_f64(killed_at));
         lab.kill(i);

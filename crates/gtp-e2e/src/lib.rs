@@ -7,5 +7,6 @@
 pub mod cases;
 pub mod lab;
 pub mod plan;
+pub mod produce;
 pub mod record;
 pub mod tcp;

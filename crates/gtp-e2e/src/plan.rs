@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use gtp_alloc::{Bytes, Rate, Span};
-use gtp_net::client::{Endpoint, GetRequest, Monitor, Place, Terms, Url, get};
+use gtp_net::client::{
+    Endpoint, GetRequest, Monitor, Place, Progress, SourceShare, Terms, Url, get,
+};
 use gtp_net::engine::{Host, HostConfig};
 use gtp_net::flows::FailureKind;
 use gtp_net::identity::{Fingerprint, Identity};
@@ -95,19 +97,7 @@ async fn one(
     let sampler = async {
         loop {
             tokio::time::sleep(Duration::from_millis(100)).await;
-            let p = seen.borrow().clone();
-            let sources: Vec<_> = p
-                .sources
-                .iter()
-                .map(|s| {
-                    serde_json::json!({"wire": s.wire_bytes, "rate": s.rate.as_bps(),
-                        "granted": s.granted.as_bps(), "limited_by": s.limited_by.as_str(),
-                        "loss": s.loss_ratio, "rtt": s.rtt.as_secs_f64(),
-                        "duplicate": s.duplicate_bytes})
-                })
-                .collect();
-            say(&serde_json::json!({"event": "sample", "transfer": i, "bytes": p.bytes,
-                "sources": sources}));
+            say(&sample(i, &seen.borrow().clone()));
         }
     };
     let listener = async {
@@ -136,6 +126,18 @@ async fn one(
         Err(why) => serde_json::json!({"event": "end", "transfer": i, "why": why.to_string()}),
     });
     Ok(())
+}
+
+/// How a transfer is doing.
+pub(crate) fn sample(transfer: usize, p: &Progress) -> serde_json::Value {
+    let shown = |s: &SourceShare| {
+        serde_json::json!({"wire": s.wire_bytes, "rate": s.rate.as_bps(),
+            "granted": s.granted.as_bps(), "limited_by": s.limited_by.as_str(),
+            "loss": s.loss_ratio, "rtt": s.rtt.as_secs_f64(), "duplicate": s.duplicate_bytes})
+    };
+    let sources: Vec<_> = p.sources.iter().map(shown).collect();
+    serde_json::json!({"event": "sample", "transfer": transfer, "bytes": p.bytes,
+        "sources": sources})
 }
 
 fn place(transfer: &Transfer, began: Instant) -> Place {
@@ -197,7 +199,7 @@ impl BlockSink for SlowSink {
     }
 }
 
-fn say(value: &serde_json::Value) {
+pub(crate) fn say(value: &serde_json::Value) {
     let mut out = std::io::stdout().lock();
     // Whoever listened is gone: nobody is left to tell.
     let _ = writeln!(out, "{value}").and_then(|()| out.flush());

@@ -50,15 +50,54 @@ impl Record {
         let mut last = from;
         let mut t = from;
         while t + window <= to {
-            let off = shares.iter().any(|(route, share)| {
-                (self.rate(route, t, t + window) - share).abs() > band * share
-            });
-            if off {
+            if self.is_off(shares, t, window, band) {
                 last = t + window;
             }
             t += window / 4.0;
         }
         last - from
+    }
+
+    /// Seconds after `from` from which on every route is within `band` of its share for `hold`
+    /// seconds, in windows of `window`; not a number if that never was before `to`.
+    pub fn reached(
+        &self,
+        shares: &[(String, f64)],
+        (from, to): (f64, f64),
+        band: f64,
+        window: f64,
+        hold: f64,
+    ) -> f64 {
+        let mut since = from;
+        let mut t = from;
+        while t + window <= to {
+            if self.is_off(shares, t, window, band) {
+                since = t + window / 4.0;
+            } else if t + window - since >= hold {
+                return since + window - from;
+            }
+            t += window / 4.0;
+        }
+        f64::NAN
+    }
+
+    /// The part of the windows between two times in which some route is outside its band.
+    pub fn outside(
+        &self,
+        shares: &[(String, f64)],
+        (from, to): (f64, f64),
+        band: f64,
+        window: f64,
+    ) -> f64 {
+        let windows = ((to - from) / window).floor().max(1.0) as usize;
+        let off = |i: &usize| self.is_off(shares, from + *i as f64 * window, window, band);
+        (0..windows).filter(off).count() as f64 / windows as f64
+    }
+
+    fn is_off(&self, shares: &[(String, f64)], t: f64, window: f64, band: f64) -> bool {
+        shares
+            .iter()
+            .any(|(route, share)| (self.rate(route, t, t + window) - share).abs() > band * share)
     }
 
     /// Packets offered to a link and dropped by its queue between two times.

@@ -20,6 +20,18 @@ pub fn listen(lab: &mut Lab, sources: usize) -> Result<()> {
     Ok(())
 }
 
+/// Sends UDP datagrams of 1,400 bytes from source `i` at a constant rate of so many Mbit/s.
+///
+/// # Errors
+/// If it cannot start.
+pub fn constant(lab: &Lab, i: usize, mbit: u32, seconds: f64) -> Result<std::process::Child> {
+    let port = (5201 + i).to_string();
+    let mut command = lab.command(&format!("src{i}"), std::path::Path::new("iperf3"));
+    command.args(["-c", &sink_address(), "-p", &port, "-u", "-l", "1400"]);
+    command.args(["-b", &format!("{mbit}M"), "-t", &format!("{seconds:.0}")]);
+    Ok(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?)
+}
+
 /// Runs one connection from source `i` for `seconds` under `law`; returns a handle to wait for.
 ///
 /// # Errors

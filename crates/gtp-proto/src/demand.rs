@@ -2,7 +2,9 @@
 //!
 //! A session whose application always has something to send wants everything. One that leaves the
 //! pacer waiting wants a little more than it sends: enough to notice when it could send more, too
-//! little to keep capacity from others.
+//! little to keep capacity from others. When it is not short of data any more, its claim doubles
+//! step by step: a host that stood still for a moment has a little to catch up, and that shall not
+//! take everybody's shares away.
 
 use gtp_alloc::{Bytes, Rate, Span, Time};
 
@@ -11,8 +13,10 @@ use crate::meter::WindowedMax;
 
 /// Long enough to average over blocks that arrive one by one.
 const WINDOW: Span = Span::from_millis(200);
-/// Without a single wait for this long the application is not the limit any more.
+/// Without a single wait for this long the claim doubles...
 const SATED: Span = Span::from_millis(100);
+/// ... and after so many doublings the application is not the limit any more.
+const DOUBLINGS: u32 = 4;
 /// A window in which the pacer waited for more than this part of the time was limited.
 const WAITED: f64 = 0.05;
 
@@ -23,7 +27,9 @@ pub(crate) struct Demand {
     bytes: Bytes,
     waited: Span,
     waiting_since: Option<Time>,
+    /// When the pacer last waited, or the claim last doubled because it did not.
     last_wait: Time,
+    doublings: u32,
     limited: bool,
     claim: WindowedMax,
 }
@@ -36,6 +42,7 @@ impl Demand {
             waited: Span::ZERO,
             waiting_since: None,
             last_wait: now,
+            doublings: 0,
             limited: false,
             claim: WindowedMax::new(now, DEMAND_HOLD),
         }
@@ -50,7 +57,9 @@ impl Demand {
         }
         self.bytes += bytes;
         if self.limited && now.since(self.last_wait) >= SATED {
-            self.limited = false;
+            self.last_wait = now;
+            self.doublings += 1;
+            self.limited = self.doublings <= DOUBLINGS;
         }
     }
 
@@ -59,6 +68,7 @@ impl Demand {
         self.roll(now);
         self.waiting_since.get_or_insert(now);
         self.last_wait = now;
+        self.doublings = 0;
     }
 
     /// Ends a window if it is over.
@@ -87,7 +97,10 @@ impl Demand {
 
     /// What the session may claim at `now`.
     pub fn claim(&mut self, now: Time) -> Rate {
-        if self.limited { self.claim.max(now).max(DEMAND_FLOOR) } else { Rate::UNLIMITED }
+        if !self.limited {
+            return Rate::UNLIMITED;
+        }
+        self.claim.max(now).max(DEMAND_FLOOR).scale(f64::from(1 << self.doublings))
     }
 }
 

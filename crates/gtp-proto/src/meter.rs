@@ -26,14 +26,17 @@ impl Meter {
         self.counted += bytes;
     }
 
-    /// Ends the interval at `now` if at least `span` has passed since the last end.
-    pub fn roll(&mut self, now: Time, span: Span) {
+    /// Ends the interval at `now` if at least `span` has passed since the last end, and says
+    /// whether it did.
+    pub fn roll(&mut self, now: Time, span: Span) -> bool {
         let elapsed = now.since(self.since);
-        if elapsed >= span && elapsed > Span::ZERO {
+        let over = elapsed >= span && elapsed > Span::ZERO;
+        if over {
             self.rate = self.counted.per(elapsed);
             self.since = now;
             self.counted = Bytes::ZERO;
         }
+        over
     }
 
     /// The mean rate over the last whole interval.

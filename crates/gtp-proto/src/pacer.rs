@@ -2,8 +2,8 @@
 //!
 //! Each datagram moves the next departure on by its size over the rate. Wake-ups are spaced so
 //! that a segmentation batch can leave at once. A late wake-up is caught up at once only in part,
-//! so that a burst is never longer than the pacer's limits say; the rest is made good slowly, a
-//! twentieth above the rate, so that a host that is often late still sends what it may.
+//! so that a burst is never longer than the pacer's limits say; the rest is made good slowly, 4 %
+//! above the rate, so that a host that is often late still sends what it may.
 
 use gtp_alloc::{Bytes, Rate, Span, Time};
 
@@ -22,7 +22,7 @@ pub struct Pacer {
 }
 
 /// Arrears are made good at this part of what is sent.
-const MAKE_GOOD: u64 = 20;
+const MAKE_GOOD: u64 = 25;
 /// A decrease to less than this part of the rate cancels them.
 const DECREASE: f64 = 0.99;
 

@@ -57,6 +57,15 @@ impl SendLog {
     }
 }
 
+/// The packets of the first round trip are counted as if they were this long, whatever the unit:
+/// before anything is proven, a jumbo path gets no more bytes than an ordinary one.
+const INITIAL_PACKET: Bytes = Bytes(1_500);
+
+/// What a source may send at first, before anything is proven, over a path of this round trip.
+pub(crate) fn first_rate(rtt: Span) -> Rate {
+    Bytes(INITIAL_PACKET.0 * INITIAL_PACKETS).per(rtt + INTERVAL_MIN)
+}
+
 /// What one receipt, or several together, say of the path.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sample {
@@ -192,10 +201,9 @@ impl PathBound {
         self.bound
     }
 
-    /// Four times the goodput proven, or 64 packets of `packet` bytes a round trip.
-    pub fn ramp(&mut self, now: Time, rtt: Span, packet: Bytes) -> Rate {
-        let first = Bytes(packet.0 * INITIAL_PACKETS).per(rtt + INTERVAL_MIN);
-        first.max(self.proven.max(now).scale(RAMP_FACTOR))
+    /// Four times the goodput proven, or 64 packets a round trip.
+    pub fn ramp(&mut self, now: Time, rtt: Span) -> Rate {
+        first_rate(rtt).max(self.proven.max(now).scale(RAMP_FACTOR))
     }
 
     /// Takes in what a receipt says.

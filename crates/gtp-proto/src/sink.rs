@@ -12,8 +12,9 @@ use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_ranges::RangeSet;
 
 use crate::handshake::{Handshake, HelloOut, Outcome, Role};
-use crate::limits::{INTERVAL_MIN, RECEIPTS_WAITING, SESSION_TIMEOUT, SILENCE_STOP};
+use crate::limits::{INTERVAL_MIN, RAMP_FACTOR, RECEIPTS_WAITING, SESSION_TIMEOUT, SILENCE_STOP};
 use crate::meter::{Meter, RttMeter};
+use crate::path::first_rate;
 use crate::receipt::{Arrivals, ReceiptBuilder};
 use crate::report::{Grant, Law, LimitedBy, Phase, Report};
 use crate::requests::Asker;
@@ -311,7 +312,9 @@ impl SinkSession {
         self.echo.settle(now);
         let offer = match (&self.peer, self.config.law) {
             _ if self.silence(now) > SILENCE_STOP => Rate::ZERO,
-            (_, Law::EndNode { .. }) | (None, Law::Grant) => Rate::UNLIMITED,
+            (_, Law::EndNode { .. }) => Rate::UNLIMITED,
+            // Not yet heard: its first step and the next, as it will say itself.
+            (None, Law::Grant) => first_rate(self.rtt.smoothed()).scale(RAMP_FACTOR),
             (Some(status), Law::Grant) => status.offer,
         };
         Report {

@@ -124,10 +124,6 @@ pub struct SourceSession {
     counters: SourceCounters,
 }
 
-/// The packets of the first round trip are counted as if they were this long, whatever the unit:
-/// before anything is proven, a jumbo path gets no more bytes than an ordinary one.
-const INITIAL_PACKET: Bytes = Bytes(1_500);
-
 /// A change of the offer smaller than this waits for the next interval.
 const OFFER_NEWS: f64 = 0.02;
 
@@ -524,7 +520,7 @@ impl SourceSession {
     }
 
     fn ramp(&mut self, now: Time) -> Rate {
-        self.path.ramp(now, self.rtt.smoothed(), INITIAL_PACKET)
+        self.path.ramp(now, self.rtt.smoothed())
     }
 
     fn demand_and_path(&mut self, now: Time) -> Rate {

@@ -26,6 +26,11 @@ enum Arguments {
         /// What to do.
         plan: PathBuf,
     },
+    /// The process of a source that sends by itself.
+    Source {
+        /// What to do.
+        plan: PathBuf,
+    },
 }
 
 fn main() -> Result<()> {
@@ -34,6 +39,10 @@ fn main() -> Result<()> {
         Arguments::Sink { plan } => {
             let plan = serde_json::from_slice(&std::fs::read(plan)?)?;
             tokio::runtime::Runtime::new()?.block_on(gtp_e2e::plan::run(plan))
+        }
+        Arguments::Source { plan } => {
+            let plan = serde_json::from_slice(&std::fs::read(plan)?)?;
+            tokio::runtime::Runtime::new()?.block_on(gtp_e2e::produce::run(plan))
         }
     }
 }

@@ -216,6 +216,8 @@ pub struct SourceProgress {
     pub label: String,
     /// IP bytes sent.
     pub wire_bytes: u64,
+    /// Payload bytes that the sink has proved to have received, a short unit counted as a whole.
+    pub proved_bytes: u64,
     /// Rate over the last interval.
     pub rate: Rate,
     /// What the sink grants.
@@ -234,6 +236,7 @@ impl SourceProgress {
         SourceProgress {
             label: label.to_owned(),
             wire_bytes: 0,
+            proved_bytes: 0,
             rate: Rate::ZERO,
             granted: Rate::ZERO,
             limited_by: LimitedBy::Demand,

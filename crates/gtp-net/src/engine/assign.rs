@@ -3,10 +3,10 @@
 //! Each session gets as much new work as its rate will bring soon, the lowest units first, within
 //! memory and the sink's window. Sessions that fall silent or would end late give theirs back.
 
-use gtp_alloc::{Span, Time};
+use gtp_alloc::{Bytes, Span, Time};
 use gtp_proto::group::Member;
 use gtp_proto::{FlowId, Group};
-use gtp_store::{Row, Window};
+use gtp_store::{BLOCK, Row, TRAILER, Window};
 
 use super::sink_side::{IDLE_MOST, PATIENCE, SILENCE_MOST, State};
 use super::table::Table;
@@ -67,7 +67,8 @@ impl Transfer {
             let Some(range) = plan.group.take(flow, limit, block_end) else { return };
             let held = plan.assembly.len() + writing;
             // Blocks behind the front were begun before, and waiting for them frees memory.
-            if range.start >= plan.front && held >= most {
+            let full = held >= most || self.backlog.is_full(now, blocks(writing), blocks(held));
+            if range.start >= plan.front && full {
                 plan.group.give_back(&only(range));
                 self.note_memory_limit(now, held);
                 return;
@@ -167,6 +168,11 @@ impl Transfer {
             sink.state = State::Dropping;
         }
     }
+}
+
+/// What so many blocks are.
+fn blocks(count: usize) -> Bytes {
+    Bytes(count as u64 * (BLOCK + TRAILER as u64))
 }
 
 /// The first unit that the sink does not take yet.

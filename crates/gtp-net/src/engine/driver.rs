@@ -94,7 +94,7 @@ impl Driver {
             }
             Notice::OpenTransfer(new) => {
                 let id = new.transfer;
-                self.transfers.insert(id, Transfer::start(*new, self.notices.clone()));
+                self.transfers.insert(id, Transfer::start(now, *new, self.notices.clone()));
                 self.share_memory();
             }
             Notice::AddSession(id, flow, open) => self.add_session(now, id, flow, *open),

@@ -242,9 +242,11 @@ impl SourceSide {
     pub fn publish(&self) {
         let counters = self.core.counters();
         let covered = counters.delivered + counters.lost;
+        let payload = self.row.as_ref().map_or(0, Row::unit_payload);
         let progress = SourceProgress {
             label: self.label.clone(),
             wire_bytes: counters.bytes,
+            proved_bytes: counters.delivered * u64::from(payload),
             rate: self.core.measured_rate(),
             granted: self.core.granted(),
             limited_by: self.core.limited_by(),

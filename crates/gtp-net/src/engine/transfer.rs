@@ -14,6 +14,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use super::api::{FlowProgress, RootPolicy, TransferEvent, TransferProgress};
 use super::assembly::{Assembly, Placed, Whole};
+use super::backlog::Backlog;
 use super::command::{NewTransfer, Notices, TransferId};
 use super::sink_side::State;
 use super::suspects::Suspects;
@@ -33,6 +34,8 @@ pub(super) struct Transfer {
     /// Blocks at the writer, by their first unit.
     pub(super) writing: BTreeMap<u64, InWriting>,
     pub(super) window: Window,
+    /// How much may wait for the writer.
+    pub(super) backlog: Backlog,
     writer: Option<WriteJobs>,
     blocks_left: u64,
     files: Files,
@@ -101,7 +104,7 @@ const LIMIT_SHOWN: Span = Span::from_millis(200);
 
 impl Transfer {
     /// A transfer and its writer. Should the system give no thread, its handle hears of a fault.
-    pub fn start(new: NewTransfer, notices: Notices) -> Transfer {
+    pub fn start(now: Time, new: NewTransfer, notices: Notices) -> Transfer {
         let NewTransfer { transfer, open, events, progress } = new;
         let (manifest, roots) = (open.manifest, open.roots);
         let have = open.sink.have().to_vec();
@@ -122,6 +125,7 @@ impl Transfer {
             most_blocks: 0,
             writing: BTreeMap::new(),
             window,
+            backlog: Backlog::new(now),
             writer: None,
             blocks_left: all.saturating_sub(here),
             counted: TransferProgress {
@@ -265,6 +269,7 @@ impl Transfer {
         match written {
             Written::Block { first_unit, bytes, outcome, window } => {
                 self.window = window;
+                self.backlog.written(now, gtp_alloc::Bytes(bytes.len() as u64));
                 if let Some(plan) = &mut self.plan {
                     plan.assembly.recycle(bytes);
                 }

@@ -43,12 +43,25 @@ fn a_slow_producer_claims_a_tenth_and_the_floor_above_its_rate() {
 }
 
 #[test]
-fn a_producer_that_is_slow_no_more_is_unlimited_within_a_fifth_of_a_second() {
+fn a_producer_that_is_slow_no_more_is_unlimited_after_half_a_second() {
     let mut demand = Demand::new(START);
     let now = produce(&mut demand, START, 1_000, 500, Waits::Yes);
-    let now = produce(&mut demand, now, 200, 50, Waits::No);
+    let now = produce(&mut demand, now, 550, 50, Waits::No);
     assert!(!demand.is_limited());
     assert_eq!(demand.claim(now), Rate::UNLIMITED);
+}
+
+#[test]
+fn a_slow_producer_that_catches_up_after_a_pause_doubles_its_claim_and_takes_it_back() {
+    let mut demand = Demand::new(START);
+    let now = produce(&mut demand, START, 1_000, 500, Waits::Yes);
+    let claim = demand.claim(now).as_f64();
+    let now = produce(&mut demand, now, 150, 480, Waits::No);
+    let doubled = demand.claim(now).as_f64();
+    assert!((doubled / claim - 2.0).abs() < 0.1, "{doubled} {claim}");
+    let now = produce(&mut demand, now, 100, 500, Waits::Yes);
+    let after = demand.claim(now).as_f64();
+    assert!((after / claim - 1.0).abs() < 0.1, "{after} {claim}");
 }
 
 #[test]
