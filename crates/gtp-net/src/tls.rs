@@ -112,9 +112,40 @@ fn check_signature(
     verify_tls13_signature_with_raw_key(message, &key, signature, &algorithms)
 }
 
-/// TLS 1.2 is never negotiated; a signature of it is refused all the same.
-fn no_tls12() -> Result<HandshakeSignatureValid, Error> {
-    Err(PeerIncompatible::Tls12NotOffered.into())
+/// What both ends' verifiers have in common, within the trait of either: raw Ed25519 keys, proved
+/// in TLS 1.3 and then judged by `self.judge`.
+macro_rules! proved_raw_keys_only {
+    () => {
+        /// TLS 1.2 is never negotiated; a signature of it is refused all the same.
+        fn verify_tls12_signature(
+            &self,
+            _message: &[u8],
+            _cert: &CertificateDer<'_>,
+            _dss: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, Error> {
+            Err(PeerIncompatible::Tls12NotOffered.into())
+        }
+
+        /// The key is judged here, once it is proved: what a user is told to trust is then at
+        /// least the key of whoever answered.
+        fn verify_tls13_signature(
+            &self,
+            message: &[u8],
+            cert: &CertificateDer<'_>,
+            dss: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, Error> {
+            let valid = check_signature(message, cert, dss)?;
+            self.judge(Fingerprint::of_public_key(cert)).map(|()| valid)
+        }
+
+        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+            vec![SignatureScheme::ED25519]
+        }
+
+        fn requires_raw_public_keys(&self) -> bool {
+            true
+        }
+    };
 }
 
 /// The client's view of the server's key.
@@ -128,6 +159,14 @@ impl HostVerifier {
     /// Why the server was refused, if its key was the reason that the handshake failed.
     pub(crate) fn take_refused(&self) -> Option<HostRefused> {
         self.refused.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Whether the host may have this key.
+    fn judge(&self, key: Fingerprint) -> Result<(), Error> {
+        self.trust.judge(&self.host, key).map(|_standing| ()).map_err(|refused| {
+            *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = Some(refused);
+            CertificateError::ApplicationVerificationFailure.into()
+        })
     }
 }
 
@@ -149,45 +188,19 @@ impl ServerCertVerifier for HostVerifier {
         check_key(end_entity, intermediates).map(|()| ServerCertVerified::assertion())
     }
 
-    fn verify_tls12_signature(
-        &self,
-        _message: &[u8],
-        _cert: &CertificateDer<'_>,
-        _dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        no_tls12()
-    }
-
-    /// The key is judged here, once it is proved: what a user is told to trust is then at least
-    /// the key of whoever answered.
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let valid = check_signature(message, cert, dss)?;
-        match self.trust.judge(&self.host, Fingerprint::of_public_key(cert)) {
-            Ok(_standing) => Ok(valid),
-            Err(refused) => {
-                *self.refused.lock().unwrap_or_else(PoisonError::into_inner) = Some(refused);
-                Err(CertificateError::ApplicationVerificationFailure.into())
-            }
-        }
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        vec![SignatureScheme::ED25519]
-    }
-
-    fn requires_raw_public_keys(&self) -> bool {
-        true
-    }
+    proved_raw_keys_only!();
 }
 
 /// The server's view of a client's key: any, if it is proved.
 #[derive(Debug)]
 struct AnyProvedKey;
+
+impl AnyProvedKey {
+    /// Every key that is proved will do here.
+    fn judge(&self, _key: Fingerprint) -> Result<(), Error> {
+        Ok(())
+    }
+}
 
 impl ClientCertVerifier for AnyProvedKey {
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
@@ -203,29 +216,5 @@ impl ClientCertVerifier for AnyProvedKey {
         check_key(end_entity, intermediates).map(|()| ClientCertVerified::assertion())
     }
 
-    fn verify_tls12_signature(
-        &self,
-        _message: &[u8],
-        _cert: &CertificateDer<'_>,
-        _dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        no_tls12()
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        cert: &CertificateDer<'_>,
-        dss: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        check_signature(message, cert, dss)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        vec![SignatureScheme::ED25519]
-    }
-
-    fn requires_raw_public_keys(&self) -> bool {
-        true
-    }
+    proved_raw_keys_only!();
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::hash::{BlockCheck, Value, check_block, empty_root};
 use crate::manifest::{Entry, Manifest};
 use crate::name::escaped;
-use crate::row::blocks_in;
+use crate::row::{TRAILER, blocks_in};
 use crate::sink::{SinkError, Written};
 use crate::tree::Tree;
 
@@ -34,13 +34,11 @@ pub(crate) enum Progress {
 
 /// What the check of a block found.
 #[derive(Debug)]
-pub(crate) enum Checked {
-    /// It is there already.
-    Duplicate,
-    /// It is not what it claims to be.
-    Bad,
-    /// Keep its content (everything but the trailer), then note it.
-    Good(Value),
+pub(crate) enum Checked<'a> {
+    /// Nothing is to be kept: it is there already, or it is not what it claims to be.
+    Over(Written),
+    /// Keep this content, which has this value, then note it.
+    Keep(Value, &'a [u8]),
 }
 
 impl Arrivals {
@@ -67,22 +65,32 @@ impl Arrivals {
         self.files[file as usize] = progress;
     }
 
+    /// Whether a file still has to be finished.
+    pub(crate) fn is_open(&self, file: u32) -> bool {
+        match self.progress(file) {
+            Progress::Open => true,
+            Progress::Settled | Progress::Finished => false,
+        }
+    }
+
     /// Checks a block with its trailer; changes nothing.
-    pub(crate) fn check(&self, file: u32, block: u64, framed: &[u8]) -> Result<Checked, SinkError> {
+    pub(crate) fn check<'a>(
+        &self,
+        file: u32,
+        block: u64,
+        framed: &'a [u8],
+    ) -> Result<Checked<'a>, SinkError> {
         let size = match self.manifest.entries.get(file as usize) {
             Some(entry) if block < blocks_in(entry.size) => entry.size,
             Some(_) | None => return Err(SinkError::NotWanted { file, block }),
         };
-        match self.progress(file) {
-            Progress::Settled | Progress::Finished => return Ok(Checked::Duplicate),
-            Progress::Open => {}
-        }
-        if self.trees.get(&file).is_some_and(|tree| tree.there().contains(block)) {
-            return Ok(Checked::Duplicate);
+        let there = |tree: &Tree| tree.there().contains(block);
+        if !self.is_open(file) || self.trees.get(&file).is_some_and(there) {
+            return Ok(Checked::Over(Written::Duplicate));
         }
         Ok(match check_block(size, block, framed) {
-            BlockCheck::Good(value) => Checked::Good(value),
-            BlockCheck::Bad | BlockCheck::WrongLength => Checked::Bad,
+            BlockCheck::Good(value) => Checked::Keep(value, &framed[..framed.len() - TRAILER]),
+            BlockCheck::Bad | BlockCheck::WrongLength => Checked::Over(Written::Bad),
         })
     }
 

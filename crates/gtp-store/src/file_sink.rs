@@ -24,7 +24,8 @@ use crate::log::{Log, LogError, Origin};
 use crate::manifest::{Entry, Kind, Manifest, RootKind};
 use crate::name::RelPath;
 use crate::parts::Parts;
-use crate::row::{BLOCK, TRAILER, blocks_in, content_of};
+use crate::recheck::Recheck;
+use crate::row::{BLOCK, blocks_in, content_of};
 use crate::sink::{BlockSink, Fault, Finished, Have, SinkError, Window, Written};
 use crate::walk::split;
 
@@ -77,6 +78,7 @@ pub struct FileSink<D: Disk = OsDisk> {
     pub(crate) log: Log<D::File>,
     pub(crate) arrivals: Arrivals,
     pub(crate) found: Leftovers,
+    pub(crate) recheck: Arc<Recheck>,
     options: SinkOptions,
     have: Vec<Have>,
     /// Empty files still to be created.
@@ -115,7 +117,20 @@ impl FileSink<OsDisk> {
         manifest: Arc<Manifest>,
         options: SinkOptions,
     ) -> Result<FileSink, SinkError> {
-        FileSink::start(destination.disk, destination.names, manifest, options)
+        FileSink::open_watched(destination, manifest, options, Arc::default())
+    }
+
+    /// As [`FileSink::open`]; how far the hashing is can be seen in `recheck`, which can stop it.
+    ///
+    /// # Errors
+    /// As there, and [`SinkError::Stopped`].
+    pub fn open_watched(
+        destination: Destination,
+        manifest: Arc<Manifest>,
+        options: SinkOptions,
+        recheck: Arc<Recheck>,
+    ) -> Result<FileSink, SinkError> {
+        FileSink::start(destination.disk, destination.names, manifest, options, recheck)
     }
 }
 
@@ -131,7 +146,7 @@ impl<D: Disk> FileSink<D> {
         options: SinkOptions,
     ) -> Result<FileSink<D>, SinkError> {
         let names = Names::new(manifest.root_kind, base, ".");
-        FileSink::start(disk, names, manifest, options)
+        FileSink::start(disk, names, manifest, options, Arc::default())
     }
 
     fn start(
@@ -139,6 +154,7 @@ impl<D: Disk> FileSink<D> {
         names: Names,
         manifest: Arc<Manifest>,
         options: SinkOptions,
+        recheck: Arc<Recheck>,
     ) -> Result<FileSink<D>, SinkError> {
         manifest.validate().map_err(|e| SinkError::Unsuitable(e.to_string()))?;
         refuse_occupied(&mut disk, &names, &manifest)?;
@@ -154,6 +170,7 @@ impl<D: Disk> FileSink<D> {
             log,
             arrivals: Arrivals::new(manifest.clone()),
             found: Leftovers::default(),
+            recheck,
             options,
             have: Vec::new(),
             empty: Vec::new(),
@@ -271,25 +288,55 @@ impl<D: Disk> FileSink<D> {
         let alike = found.size == entry.size && found.mtime == entry.mtime;
         Ok(match self.options.existing {
             Existing::SkipUnchanged => alike,
-            Existing::SkipIf(value) => alike && self.hash_of(path, entry.size) == Some(value),
+            Existing::SkipIf(value) => alike && self.hash_of(path, entry.size)? == Some(value),
             Existing::Replace => false,
         })
     }
 
     /// The hash of a file that is there; `None` if it cannot be told.
-    fn hash_of(&mut self, path: &str, size: u64) -> Option<Value> {
-        let file = match self.parts.disk.open(path).ok()? {
-            Opened::Ours(file) => file,
-            Opened::Absent | Opened::Foreign | Opened::Locked => return None,
-        };
+    fn hash_of(&mut self, path: &str, size: u64) -> Result<Option<Value>, SinkError> {
+        let Ok(Opened::Ours(file)) = self.parts.disk.open(path) else { return Ok(None) };
         let mut hasher = blake3::Hasher::new();
         let mut buffer = Vec::new();
         for block in 0..blocks_in(size) {
+            self.recheck.go_on()?;
             buffer.resize(content_of(size, block) as usize, 0);
-            self.parts.disk.read_at(&file, block * BLOCK, &mut buffer).ok()?;
+            if self.parts.disk.read_at(&file, block * BLOCK, &mut buffer).is_err() {
+                return Ok(None);
+            }
+            self.recheck.count(buffer.len() as u64);
             hasher.update(&buffer);
         }
-        Some(*hasher.finalize().as_bytes())
+        Ok(Some(*hasher.finalize().as_bytes()))
+    }
+
+    /// Compares a file that was kept, or an empty one, with what is expected of it. A file of the
+    /// user's that differs is left as it is.
+    fn check_kept(&mut self, file: u32, expected: Option<Value>) -> Result<(), SinkError> {
+        let Some(expected) = expected else { return Ok(()) };
+        let entry = match self.arrivals.manifest().entries.get(file as usize) {
+            Some(entry) if entry.kind == Kind::File => entry.clone(),
+            Some(_) | None => return Ok(()),
+        };
+        if entry.size > 0 && self.options.existing == Existing::SkipIf(expected) {
+            return Ok(()); // It was hashed when it was found.
+        }
+        let path = self.parts.names.final_path(&entry.path);
+        let got = match entry.size {
+            0 => Some(empty_root()),
+            size => self.hash_of(&path, size)?,
+        };
+        match got {
+            Some(got) if got == expected => Ok(()),
+            Some(got) => {
+                let path = self.parts.names.shown(&path);
+                Err(SinkError::RootMismatch { path, expected, got })
+            }
+            None => {
+                let text = "is there and cannot be read to be checked";
+                Err(SinkError::Unsuitable(format!("{}: {text}", self.parts.names.shown(&path))))
+            }
+        }
     }
 
     fn list_have(&mut self) {
@@ -451,12 +498,10 @@ impl<D: Disk> BlockSink for FileSink<D> {
         block: u64,
         content_and_trailer: &[u8],
     ) -> Result<Written, SinkError> {
-        let value = match self.arrivals.check(file, block, content_and_trailer)? {
-            Checked::Duplicate => return Ok(Written::Duplicate),
-            Checked::Bad => return Ok(Written::Bad),
-            Checked::Good(value) => value,
+        let (value, content) = match self.arrivals.check(file, block, content_and_trailer)? {
+            Checked::Over(written) => return Ok(written),
+            Checked::Keep(value, content) => (value, content),
         };
-        let content = &content_and_trailer[..content_and_trailer.len() - TRAILER];
         let number = match self.parts.number(file) {
             Some(number) => number,
             None => self.begin(file)?,
@@ -485,7 +530,8 @@ impl<D: Disk> BlockSink for FileSink<D> {
         expected: Option<Value>,
     ) -> Result<Option<Value>, SinkError> {
         match self.arrivals.progress(file) {
-            Progress::Settled | Progress::Finished => return Ok(None),
+            Progress::Settled => return self.check_kept(file, expected).map(|()| None),
+            Progress::Finished => return Ok(None),
             Progress::Open => {}
         }
         let root = match self.arrivals.root(file, expected) {

@@ -26,6 +26,7 @@ mod manifest;
 mod name;
 mod parts;
 mod plain_sinks;
+mod recheck;
 mod resume;
 mod roots;
 mod row;
@@ -47,6 +48,7 @@ pub use manifest::{
 };
 pub use name::{MAX_COMPONENT, MAX_DEPTH, MAX_PATH, NameError, RelPath, escaped};
 pub use plain_sinks::{DiscardSink, OrderedWriterSink};
+pub use recheck::Recheck;
 pub use row::{BLOCK, MAX_UNITS, Place, Row, RowError, TRAILER};
 pub use sink::{BlockSink, Fault, Finished, Have, SinkError, Window, Written};
 pub use source::{BlockSource, SourceError};

@@ -6,10 +6,10 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use crate::arrivals::{Arrivals, Checked, Progress};
+use crate::arrivals::{Arrivals, Checked};
 use crate::hash::{Value, empty_root};
 use crate::manifest::{Manifest, RootKind};
-use crate::row::{TRAILER, blocks_in};
+use crate::row::blocks_in;
 use crate::sink::{BlockSink, Finished, Have, SinkError, Window, Written};
 
 /// Checks blocks and drops them.
@@ -43,10 +43,9 @@ impl BlockSink for DiscardSink {
         content_and_trailer: &[u8],
     ) -> Result<Written, SinkError> {
         match self.arrivals.check(file, block, content_and_trailer)? {
-            Checked::Duplicate => Ok(Written::Duplicate),
-            Checked::Bad => Ok(Written::Bad),
-            Checked::Good(value) => {
-                self.bytes_written += (content_and_trailer.len() - TRAILER) as u64;
+            Checked::Over(written) => Ok(written),
+            Checked::Keep(value, content) => {
+                self.bytes_written += content.len() as u64;
                 Ok(self.arrivals.note(file, block, value))
             }
         }
@@ -153,15 +152,13 @@ impl<W: Write + Send> BlockSink for OrderedWriterSink<W> {
         block: u64,
         content_and_trailer: &[u8],
     ) -> Result<Written, SinkError> {
-        let value = match self.arrivals.check(file, block, content_and_trailer)? {
-            Checked::Duplicate => return Ok(Written::Duplicate),
-            Checked::Bad => return Ok(Written::Bad),
-            Checked::Good(value) => value,
+        let (value, content) = match self.arrivals.check(file, block, content_and_trailer)? {
+            Checked::Over(written) => return Ok(written),
+            Checked::Keep(value, content) => (value, content),
         };
         if block >= self.end() {
             return Err(SinkError::NotWanted { file, block });
         }
-        let content = &content_and_trailer[..content_and_trailer.len() - TRAILER];
         self.bytes_written += content.len() as u64;
         if block == self.next {
             self.write_turn(content).map_err(|e| self.fail(e))?;
@@ -200,9 +197,8 @@ fn finish_in_memory(
     file: u32,
     expected: Option<Value>,
 ) -> Result<Option<Value>, SinkError> {
-    match arrivals.progress(file) {
-        Progress::Settled | Progress::Finished => return Ok(None),
-        Progress::Open => {}
+    if !arrivals.is_open(file) {
+        return Ok(None);
     }
     let root = arrivals.root(file, expected)?;
     arrivals.finished(file);

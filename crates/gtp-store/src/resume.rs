@@ -85,9 +85,14 @@ impl<D: Disk> FileSink<D> {
         if self.arrivals.tree(file).is_some_and(|tree| tree.there().contains(block)) {
             return Ok(());
         }
-        match self.parts.verify(file, number, block, &value)? {
+        self.recheck.go_on()?;
+        let size = self.arrivals.entry(file).size;
+        let verified = self.parts.verify(file, number, block, &value)?;
+        if block < blocks_in(size) {
+            self.recheck.count(u64::from(content_of(size, block)));
+        }
+        match verified {
             Verified::Good => {
-                let size = self.arrivals.entry(file).size;
                 self.arrivals.note(file, block, value);
                 self.found.resumed_bytes += u64::from(content_of(size, block));
                 if blocks_in(size) == 1 {

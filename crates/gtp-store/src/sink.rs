@@ -50,7 +50,8 @@ pub trait BlockSink: Send {
 
     /// Ends one file whose blocks are all there: compares its root with `expected`, if given,
     /// and gives the file its mode, time and name. Needed for every file with content, in any
-    /// order; for a file that needed nothing it returns `None` and does nothing.
+    /// order. For a file that needed nothing it returns `None`; if it is kept and a root is
+    /// expected of it, it is read and compared, and stays as it is whatever comes out.
     ///
     /// # Errors
     /// [`SinkError::RootMismatch`] (the file's blocks are dropped, a retry fetches them anew),
@@ -196,6 +197,9 @@ pub enum SinkError {
         /// Block within the file.
         block: u64,
     },
+    /// Its opening was stopped.
+    #[error("stopped")]
+    Stopped,
     /// This sink cannot take this object.
     #[error("{0}")]
     Unsuitable(String),
@@ -209,6 +213,7 @@ impl SinkError {
             SinkError::RootMismatch { .. }
             | SinkError::Incomplete { .. }
             | SinkError::NotWanted { .. }
+            | SinkError::Stopped
             | SinkError::Unsuitable(_) => None,
         }
     }

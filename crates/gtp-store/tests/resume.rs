@@ -11,7 +11,7 @@ use common::{
 };
 use gtp_store::{
     BLOCK, BlockSink, BlockSource, Destination, Durability, Existing, Fault, FileSink, Pattern,
-    SinkError, SinkOptions, SyntheticSource, Written,
+    Recheck, SinkError, SinkOptions, SyntheticSource, Written,
 };
 use proptest::prelude::*;
 
@@ -378,6 +378,51 @@ fn a_file_with_the_right_size_and_time_is_kept_only_with_the_right_hash_if_one_i
         let again = FileSink::open(there, source.manifest().clone(), options).unwrap();
         assert_eq!((again.is_kept(0), again.have().is_empty()), (kept, !kept));
     }
+}
+
+#[test]
+fn a_kept_file_is_compared_with_the_root_that_is_expected_of_it_and_left_as_it_is() {
+    let dest = tempfile::tempdir().unwrap();
+    let mut source = SyntheticSource::new(single("x", 2 * BLOCK + 9), Pattern::Random { seed: 5 });
+    let mut first = sink(dest.path(), source.manifest()).unwrap();
+    let root = transfer(&mut source, &mut first).unwrap().root.unwrap();
+    drop(first);
+    let path = dest.path().join("obj");
+    let before = std::fs::read(&path).unwrap();
+    let mut again = sink(dest.path(), source.manifest()).unwrap();
+    assert!(again.is_kept(0));
+    match again.finish_file(0, Some([9; 32])) {
+        Err(SinkError::RootMismatch { expected, got, .. }) => {
+            assert_eq!((expected, got), ([9; 32], root));
+        }
+        other => panic!("{other:?}"),
+    }
+    assert!(std::fs::read(&path).unwrap() == before, "it is the user's file");
+    assert_eq!(again.finish_file(0, Some(root)).unwrap(), None);
+    assert_eq!(again.finish_file(0, None).unwrap(), None);
+}
+
+#[test]
+fn what_an_earlier_transfer_left_is_counted_as_it_is_read_again_and_reading_can_be_stopped() {
+    let dest = tempfile::tempdir().unwrap();
+    let mut source = SyntheticSource::new(single("x", 5 * BLOCK), Pattern::Random { seed: 5 });
+    let mut first = sink(dest.path(), source.manifest()).unwrap();
+    copy(&mut source, &mut first, &[(0, 0), (0, 3), (0, 4)]).unwrap();
+    first.suspend().unwrap();
+    drop(first);
+    let open = |recheck: &Arc<Recheck>| {
+        let kind = gtp_store::RootKind::File;
+        let there = Destination::open(dest.path(), Some(&name("obj")), kind).unwrap();
+        let (manifest, options) = (source.manifest().clone(), SinkOptions::default());
+        FileSink::open_watched(there, manifest, options, Arc::clone(recheck))
+    };
+    let stopped = Arc::new(Recheck::default());
+    stopped.stop();
+    assert!(matches!(open(&stopped), Err(SinkError::Stopped)));
+    assert_eq!(stopped.bytes(), 0);
+    let recheck = Arc::new(Recheck::default());
+    assert_eq!(open(&recheck).unwrap().resumed_bytes(), 3 * BLOCK);
+    assert_eq!(recheck.bytes(), 3 * BLOCK);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use gtp_alloc::Time;
 use gtp_proto::FlowId;
-use gtp_store::{Finished, Kind, Manifest, RootKind, Value};
+use gtp_store::{Finished, Kind, Manifest, Recheck, RootKind, Value};
 use gtp_sys::Clock;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -364,11 +364,13 @@ impl Gather {
         let url = self.sources[0].url.clone();
         let described = Arc::clone(&manifest);
         let expected = self.expected;
-        let opening =
-            tokio::task::spawn_blocking(move || place::open(place, &url, &described, expected));
-        let Placed { sink, shown } = opening
-            .await
-            .map_err(|e| Failure::new(FailureKind::Other, format!("opening failed: {e}")))??;
+        let recheck = Arc::new(Recheck::default());
+        let watched = Arc::clone(&recheck);
+        let opening = tokio::task::spawn_blocking(move || {
+            place::open(place, &url, &described, expected, &watched)
+        });
+        let Placed { sink, shown } =
+            self.watch_opening(opening, &recheck, manifest.content_bytes()).await?;
         let kept = (0u32..).zip(&manifest.entries).map(|(n, _)| sink.is_kept(n)).collect();
         let policy = if self.sources.len() > 1 || self.expected.is_some() {
             RootPolicy::AskFirst
@@ -388,6 +390,39 @@ impl Gather {
         self.moved_at = self.clock.now();
         self.running = Some(Running { transfer, manifest, unfinished, kept, check: None });
         Ok(())
+    }
+
+    /// Waits until the destination is open, shows how far that is, and lets the user stop it.
+    async fn watch_opening(
+        &mut self,
+        mut opening: JoinHandle<Result<Placed, Failure>>,
+        recheck: &Recheck,
+        total: u64,
+    ) -> Result<Placed, Failure> {
+        let mut look = tokio::time::interval(LOOK_SPAN);
+        let mut stop = self.monitor.stop.clone();
+        let broke = |e| Failure::new(FailureKind::Other, format!("opening failed: {e}"));
+        loop {
+            tokio::select! {
+                opened = &mut opening => {
+                    self.show_recheck(recheck.bytes(), total);
+                    return opened.map_err(broke)?;
+                }
+                _ = look.tick() => self.show_recheck(recheck.bytes(), total),
+                kind = stopped(&mut stop) => {
+                    recheck.stop();
+                    // It ends at the next block, and lets go of the destination.
+                    drop(opening.await);
+                    return Err(Failure::new(kind, stop_words(kind)));
+                }
+            }
+        }
+    }
+
+    fn show_recheck(&mut self, bytes: u64, total: u64) {
+        self.tally.recheck(bytes, total);
+        let elapsed = self.clock.now().since(self.began);
+        self.monitor.progress.send_replace(Progress { elapsed, ..self.tally.progress().clone() });
     }
 
     /// Adds a source that is ready, if it shows the same object.

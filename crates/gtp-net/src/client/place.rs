@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gtp_store::{
-    BlockSink, Destination, Existing, FileSink, Manifest, OrderedWriterSink, RelPath, RootKind,
-    SinkError, SinkOptions, Value,
+    BlockSink, Destination, Existing, FileSink, Manifest, OrderedWriterSink, Recheck, RelPath,
+    RootKind, SinkError, SinkOptions, Value,
 };
 
 use super::Url;
@@ -42,12 +42,14 @@ pub(super) struct Placed {
     pub shown: String,
 }
 
-/// Opens the destination for an object, or for a file of this hash. Blocks.
+/// Opens the destination for an object, or for a file of this hash. Blocks, as long as it takes
+/// to hash what is there; `recheck` shows how far that is.
 pub(super) fn open(
     place: Place,
     url: &Url,
     manifest: &Arc<Manifest>,
     expected: Option<Value>,
+    recheck: &Arc<Recheck>,
 ) -> Result<Placed, Failure> {
     match place {
         Place::Path { path, mut options } => {
@@ -55,7 +57,7 @@ pub(super) fn open(
                 (Existing::SkipUnchanged, Some(expected)) => Existing::SkipIf(expected),
                 (existing, _) => existing,
             };
-            on_disk(&path, options, url, manifest)
+            on_disk(&path, options, url, manifest, recheck)
         }
         Place::Stream(out) => {
             let sink = OrderedWriterSink::new(Arc::clone(manifest), out, EARLY_BLOCKS)?;
@@ -70,6 +72,7 @@ fn on_disk(
     options: SinkOptions,
     url: &Url,
     manifest: &Arc<Manifest>,
+    recheck: &Arc<Recheck>,
 ) -> Result<Placed, Failure> {
     let kind = manifest.root_kind;
     let own_name = match kind {
@@ -92,7 +95,8 @@ fn on_disk(
     }
     let destination = Destination::open(path, own_name.as_ref(), kind)?;
     let shown = destination.shown();
-    let sink = FileSink::open(destination, Arc::clone(manifest), options)?;
+    let recheck = Arc::clone(recheck);
+    let sink = FileSink::open_watched(destination, Arc::clone(manifest), options, recheck)?;
     Ok(Placed { sink: Box::new(sink), shown })
 }
 

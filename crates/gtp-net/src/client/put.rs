@@ -71,6 +71,8 @@ pub async fn put(
         excused: Span::ZERO,
         path_seen: false,
         sent_before: 0,
+        proved_before: 0,
+        proved: 0,
         started: false,
         skipped: Vec::new(),
     };
@@ -111,6 +113,10 @@ struct Attempt {
     path_seen: bool,
     /// IP bytes of earlier attempts.
     sent_before: u64,
+    /// Payload bytes that the server proved to have received in them.
+    proved_before: u64,
+    /// The same with this attempt's.
+    proved: u64,
     started: bool,
     skipped: Vec<Failure>,
 }
@@ -135,7 +141,9 @@ impl Attempt {
             verdict = self.serve(&mut sending) => verdict,
             kind = stopped(&mut stop) => Err(Failure::new(kind, stop_words(kind))),
         };
-        self.sent_before += sending.source.progress().wire_bytes;
+        let last = sending.source.progress();
+        self.sent_before += last.wire_bytes;
+        self.proved_before += last.proved_bytes;
         sending.source.close();
         if verdict.is_err() && sending.channel.send(&Message::Cancel).await.is_err() {
             return verdict;
@@ -278,14 +286,17 @@ impl Attempt {
     fn look(&mut self, source: &SourceHandle) -> Result<(), Failure> {
         let numbers = source.progress();
         let wire_bytes = self.sent_before + numbers.wire_bytes;
+        let proved = self.proved_before + numbers.proved_bytes;
         let Some(share) = self.progress.sources.first_mut() else { return Ok(()) };
         let now = self.clock.now();
-        if wire_bytes > share.wire_bytes {
+        if proved > self.proved {
+            self.proved = proved;
             self.moved_at = now;
             self.excused = Span::ZERO;
         }
         share.wire_bytes = wire_bytes;
-        share.bytes = wire_bytes.min(self.progress.total);
+        // What came twice counts twice there.
+        share.bytes = proved.min(self.progress.total);
         share.rate = numbers.rate;
         share.granted = numbers.granted;
         share.limited_by = numbers.limited_by;

@@ -164,6 +164,7 @@ impl From<SinkError> for Failure {
         let kind = match &error {
             SinkError::Destination { .. } | SinkError::Unsuitable(_) => FailureKind::Destination,
             SinkError::RootMismatch { .. } => FailureKind::Integrity,
+            SinkError::Stopped => FailureKind::Interrupted,
             SinkError::Incomplete { .. } | SinkError::NotWanted { .. } => FailureKind::Other,
         };
         Failure::new(kind, error.to_string())
@@ -221,6 +222,7 @@ pub(crate) fn reason_of_sink(error: &SinkError) -> Reason {
         },
         SinkError::RootMismatch { .. } => Reason::Integrity,
         SinkError::Unsuitable(_) => Reason::Destination,
+        SinkError::Stopped => Reason::Stopping,
         SinkError::Incomplete { .. } | SinkError::NotWanted { .. } => Reason::Unexpected,
     }
 }

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gtp_store::{
-    BlockSink, Destination, FileSink, Kind, Manifest, RelPath, RootKind, SinkError, SinkOptions,
-    Value,
+    BlockSink, Destination, Entry, FileSink, Kind, Manifest, RelPath, RootKind, SinkError,
+    SinkOptions, Value,
 };
 use rustix::fs::{AtFlags, CWD, FileType, OFlags, openat, statat};
 use rustix::io::Errno;
@@ -110,12 +110,14 @@ async fn receive(
             return Err(Trouble::told(Reason::Other, failure));
         }
     };
+    // What is kept needs no name, and nobody need hash it.
+    let wanted = |(n, e): (u32, &Entry)| e.kind == Kind::File && e.size > 0 && !sink.is_kept(n);
+    let waiting = (0u32..).zip(&manifest.entries).map(wanted).collect();
     let open =
         TransferOpen { sink, manifest: Arc::clone(&manifest), roots: RootPolicy::TrustTrailers };
     let transfer = shared.host.open_transfer(open);
     transfer.add_session(session);
     client.channel.send(&Message::Ready).await?;
-    let waiting = manifest.entries.iter().map(|e| e.kind == Kind::File && e.size > 0).collect();
     let index = FileIndex::of(&manifest);
     let mut taking =
         Taking { transfer, manifest, index, waiting, asked: Vec::new(), answer_by: None };

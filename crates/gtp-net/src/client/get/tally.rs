@@ -31,6 +31,12 @@ impl Tally {
         self.flows.get(&flow).copied()
     }
 
+    /// What is at the destination is being read again, before anything moves.
+    pub fn recheck(&mut self, bytes: u64, total: u64) {
+        self.progress.rechecked = bytes;
+        self.progress.total = total;
+    }
+
     pub fn progress(&self) -> &Progress {
         &self.progress
     }
