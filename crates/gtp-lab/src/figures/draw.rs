@@ -140,12 +140,22 @@ impl<'a> Drawing<'a> {
         for &v in &self.y.ticks {
             let Some(y) = self.y.place(v) else { continue };
             let _ = writeln!(svg, "<path {} d=\"M{LEFT} {y:.1}H{right}\"/>", self.pen("grid"));
-            self.text(svg, "tick end", (LEFT - 8.0, y + 4.5), &tick(v, self.figure.y.scale));
+            self.text(
+                svg,
+                "tick end",
+                (LEFT - 8.0, y + 4.5),
+                &tick(v, &self.y, self.figure.y.scale),
+            );
         }
         for &v in &self.x.ticks {
             let Some(x) = self.x.place(v) else { continue };
             let _ = writeln!(svg, "<path {} d=\"M{x:.1} {bottom}v5\"/>", self.pen("axis"));
-            self.text(svg, "tick middle", (x, bottom + 19.0), &tick(v, self.figure.x.scale));
+            self.text(
+                svg,
+                "tick middle",
+                (x, bottom + 19.0),
+                &tick(v, &self.x, self.figure.x.scale),
+            );
         }
         let way = format!("M{LEFT} {TOP}V{bottom}H{right}");
         let _ = writeln!(svg, "<path {} d=\"{way}\"/>\n</g>", self.pen("axis"));
@@ -338,16 +348,18 @@ impl<'a> Drawing<'a> {
     }
 }
 
-fn tick(v: f64, scale: Scale) -> String {
-    let power = v.log10();
-    if scale == Scale::Log && !(-3.5..4.5).contains(&power) {
-        let raised = format!("{}", power.round() as i64);
-        let raise = |c: char| match c {
-            '-' => '⁻',
-            digit => ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹']
-                [digit.to_digit(10).unwrap_or(0) as usize],
-        };
-        return format!("10{}", raised.chars().map(raise).collect::<String>());
+/// What stands at a tick: powers of ten as such where an axis has some that are long.
+fn tick(v: f64, ruler: &Ruler, scale: Scale) -> String {
+    let plain = scale == Scale::Linear || ruler.range.0 > 0.9e-3 && ruler.range.1 < 1.1e4;
+    if plain {
+        return number(v);
     }
-    number(v)
+    let raise = |c: char| match c.to_digit(10) {
+        Some(digit) => RAISED[digit as usize],
+        None => '⁻',
+    };
+    let power = v.log10().round() as i64;
+    format!("10{}", power.to_string().chars().map(raise).collect::<String>())
 }
+
+const RAISED: [char; 10] = ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'];

@@ -22,6 +22,12 @@ const svgNode = (name, attributes) => {
   return node;
 };
 
+/* What stands at a tick: powers of ten as such where a log axis has some that are long. */
+const label = (v, ruler) => {
+  if (!ruler.log || (ruler.low > 0.9e-3 && ruler.high < 1.1e4) || ruler.b - ruler.a < 1) return number(v);
+  return "10" + [...String(Math.round(Math.log10(v)))].map((c) => (c === "-" ? "\u207b" : "\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079"[c])).join("");
+};
+
 class Ruler {
   constructor(log, low, high, from, to, wanted) {
     Object.assign(this, { log, low, high, from, to });
@@ -113,11 +119,11 @@ class Plot {
     const parts = [];
     for (const v of this.y.ticks) {
       const y = this.y.place(v);
-      parts.push(svgNode("path", { class: "grid", d: `M${this.left} ${y}H${this.x1}` }), this.text("tick end", this.left - 8, y + 4.5, number(v)));
+      parts.push(svgNode("path", { class: "grid", d: `M${this.left} ${y}H${this.x1}` }), this.text("tick end", this.left - 8, y + 4.5, label(v, this.y)));
     }
     for (const v of this.x.ticks) {
       const x = this.x.place(v);
-      parts.push(svgNode("path", { class: "axis", d: `M${x} ${this.y1}v5` }), this.text("tick middle", x, this.y1 + 19, number(v)));
+      parts.push(svgNode("path", { class: "axis", d: `M${x} ${this.y1}v5` }), this.text("tick middle", x, this.y1 + 19, label(v, this.x)));
     }
     parts.push(svgNode("path", { class: "axis", d: `M${this.left} ${this.top}V${this.y1}H${this.x1}` }));
     this.axes.replaceChildren(...parts);
@@ -202,7 +208,7 @@ class Plot {
     const word = this.data.marks.filter(([at]) => Math.abs(this.x.place(at) - x) < 4).map((m) => escaped(m[1])).join(", ");
     this.tip.innerHTML = `<b>${escaped(this.data.x.label)}: ${number(Number(t.toPrecision(5)))}</b>${word ? "<br>" + word : ""}<table>${listed}</table>`;
     const box = this.svg.getBoundingClientRect(), scale = box.width / this.width;
-    const right = x * scale + 14, fits = right + this.tip.offsetWidth < this.box.clientWidth + this.box.scrollLeft;
+    const right = x * scale + 14, fits = right + this.tip.offsetWidth < this.box.clientWidth;
     this.tip.style.left = `${fits ? right : x * scale - this.tip.offsetWidth - 14}px`;
     this.tip.style.top = `${(this.top + 8) * scale}px`;
     this.tip.style.visibility = "visible";

@@ -1,0 +1,121 @@
+//! A run of a scenario: an engine's world is built from it, run, and read off.
+//!
+//! Both levels give the same [`Outcome`], so that tables, figures and files do not care which one
+//! ran. What should be comes from the exact solver and never from the run.
+
+mod judge;
+mod packets;
+mod rates;
+mod wanted;
+mod ways;
+
+use gtp_alloc::Span;
+
+use crate::refusal::Refusal;
+use crate::scenario::model::{Level, Scenario};
+
+pub use judge::{Judged, Phase};
+pub use wanted::{Calm, Epoch};
+
+/// What a run was like. Series have one entry for each of `times`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Outcome {
+    /// Ends of the bins, in seconds from the start.
+    pub times: Vec<f64>,
+    /// Sessions that were watched, in the scenario's order: all of a packet-level run.
+    pub sessions: Vec<Course>,
+    /// Links, of a packet-level run.
+    pub links: Vec<LinkCourse>,
+    /// Norm of the difference to the max-min rates, in bit/s.
+    pub distance: Vec<f64>,
+    /// Norm of the max-min rates, in bit/s.
+    pub goal: Vec<f64>,
+    /// Jain's index of what sessions had of their shares.
+    pub jain: Vec<f64>,
+    /// Largest load of any source and of any sink in the bin, over its capacity: of a rate-level
+    /// run.
+    pub loads: Option<(Vec<f64>, Vec<f64>)>,
+    /// Times between changes, with what was wanted and got.
+    pub phases: Vec<Phase>,
+    /// Hash over everything that happened.
+    pub hash: u64,
+    /// Events worked off.
+    pub events: u64,
+    /// Data packets that arrived, and that were lost; nought of a rate-level run.
+    pub packets: (u64, u64),
+    /// What the reader should know about this run.
+    pub notes: Vec<String>,
+}
+
+/// One session's run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Course {
+    /// Its number in the scenario.
+    pub number: usize,
+    /// When it started and when it ended, or the run did, in seconds.
+    pub life: (f64, f64),
+    /// Rate at which its data arrived in each bin, in bit/s; at the rate level, at which it was
+    /// sent at the bin's end.
+    pub rate: Vec<f64>,
+    /// What it should have had, in bit/s: levels, each from its time on; NaN where it was not there.
+    pub wanted: Vec<(f64, f64)>,
+    /// Data packets that arrived.
+    pub arrived: u64,
+    /// Data packets that were lost.
+    pub lost: u64,
+    /// Payload bytes that arrived, each once.
+    pub payload: u64,
+    /// Mean smoothed round-trip time, in seconds.
+    pub rtt: f64,
+    /// How it ended.
+    pub ending: String,
+}
+
+/// One link's run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LinkCourse {
+    /// Its name.
+    pub name: String,
+    /// Time that what waits at each bin's end takes at the link's rate, in seconds.
+    pub queue: Vec<f64>,
+    /// Packets dropped in each bin.
+    pub drops: Vec<u64>,
+    /// Packets offered.
+    pub offered: u64,
+    /// Packets dropped for lack of room, and lost on the wire or while it was down.
+    pub dropped: (u64, u64),
+    /// Part of the time that it was sending.
+    pub busy: f64,
+    /// Longest wait, in seconds.
+    pub wait_max: f64,
+}
+
+/// Told how far a run is, from 0 to 1.
+pub type Progress<'a> = &'a mut dyn FnMut(f64);
+
+/// Runs a scenario.
+///
+/// # Errors
+/// If the scenario cannot be run, with what to change.
+pub fn run(scenario: &Scenario, progress: Progress<'_>) -> Result<Outcome, Refusal> {
+    match scenario.level {
+        Level::Packet => packets::run(scenario, progress),
+        Level::Rate => rates::run(scenario, progress),
+    }
+}
+
+/// Runs a scenario twice, side by side, and says where the runs part; `None`: nowhere.
+///
+/// # Errors
+/// If the scenario cannot be run.
+pub fn divergence(scenario: &Scenario) -> Result<Option<String>, Refusal> {
+    match scenario.level {
+        Level::Packet => packets::divergence(scenario),
+        Level::Rate => rates::divergence(scenario),
+    }
+}
+
+/// A span in seconds.
+fn seconds(span: Span) -> f64 {
+    span.as_nanos() as f64 / 1e9
+}

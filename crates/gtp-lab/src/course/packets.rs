@@ -1,0 +1,305 @@
+//! A scenario at the packet level.
+//!
+//! Links, hosts and sessions are put into an engine's world in the scenario's order; every
+//! session's links are stated, so that the solver and the engine speak of the same ways.
+
+use gtp_alloc::{Rate, Span, Time};
+use gtp_link::{LinkId, LinkSpec};
+use gtp_proto::Law;
+use gtp_sim::packet::{
+    Action, AgentState, BackgroundId, BackgroundSpec, BuildError, ClockSpec, HostSpec, NodeId,
+    Pace, Path, Pattern, SessionId, SessionSpec, Standing, Volume, World,
+};
+
+use super::judge::judge;
+use super::wanted::epochs;
+use super::ways::{Links, Way, Ways};
+use super::{Course, LinkCourse, Outcome, Progress, seconds};
+use crate::refusal::Refusal;
+use crate::scenario::model::{self, Event, LawName, NodeKind, Scenario};
+
+/// A world made from a scenario.
+struct Made {
+    world: World,
+    ways: Vec<Way>,
+    backgrounds: Vec<Links>,
+    flows: Vec<BackgroundId>,
+}
+
+/// Points of all curves: 40 bytes each.
+const POINTS_MAX: u64 = 1 << 25;
+/// Pieces into which a run is cut to report its progress.
+const PIECES: u64 = 200;
+
+pub fn run(scenario: &Scenario, progress: Progress<'_>) -> Result<Outcome, Refusal> {
+    let mut made = Made::new(scenario)?;
+    let every = scenario.output.every;
+    let bins = scenario.duration.as_nanos() / every.as_nanos().max(1);
+    if bins.saturating_mul(scenario.sessions.len() as u64) > POINTS_MAX {
+        return Err(Refusal::Input(format!(
+            "{bins} points for each of {} sessions are too many to keep: give [output] a longer \
+             `every`, or run it with level = \"rate\"",
+            scenario.sessions.len()
+        )));
+    }
+    made.world.trace_every(every).map_err(|e| Refusal::Input(format!("`every`: {e}")))?;
+    for piece in 1..=PIECES {
+        let nanos = scenario.duration.as_nanos() / PIECES * piece;
+        let until = if piece == PIECES { scenario.duration.as_nanos() } else { nanos };
+        made.world.run_until(Time::from_nanos(until));
+        progress(piece as f64 / PIECES as f64);
+    }
+    Ok(made.outcome(scenario))
+}
+
+impl Made {
+    fn new(scenario: &Scenario) -> Result<Made, Refusal> {
+        let mut world = World::new(scenario.seed);
+        for link in &scenario.links {
+            // Links of one scenario lose other packets with another seed.
+            let seed = link.seed ^ scenario.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            world.add_seeded_link(link.spec.clone(), seed);
+        }
+        let nodes: Vec<NodeId> =
+            scenario.nodes.iter().map(|n| node(&mut world, scenario, n)).collect();
+        let mut finder = Ways::new(scenario);
+        let mut ways = Vec::new();
+        for session in &scenario.sessions {
+            let way = finder.of_session(session)?;
+            let spec = session_spec(&mut world, scenario, session, &way, &nodes);
+            let added = world.add_session(spec);
+            added.map_err(|e| unfit(&format!("session {:?}", session.name), e))?;
+            ways.push(way);
+        }
+        let (mut backgrounds, mut flows) = (Vec::new(), Vec::new());
+        for flow in &scenario.backgrounds {
+            let links = finder.of_background(flow)?;
+            let spec = background_spec(flow, &links, &nodes);
+            let added = world.add_background(spec);
+            flows.push(added.map_err(|e| unfit(&format!("background {:?}", flow.name), e))?);
+            backgrounds.push(links);
+        }
+        for (at, event) in &scenario.events {
+            let added = world.at(Time::ZERO + *at, action(event, &nodes));
+            added.map_err(|e| unfit(&format!("what happens at {:.3} s", seconds(*at)), e))?;
+        }
+        Ok(Made { world, ways, backgrounds, flows })
+    }
+
+    fn outcome(&self, scenario: &Scenario) -> Outcome {
+        let trace = self.world.trace();
+        let bin = seconds(scenario.output.every);
+        let mut outcome = Outcome {
+            times: (1..=trace.bins).map(|n| n as f64 * bin).collect(),
+            hash: self.world.hash(),
+            events: self.world.events(),
+            ..Outcome::default()
+        };
+        let mut lives = Vec::new();
+        for (k, session) in scenario.sessions.iter().enumerate() {
+            let (course, life) = self.course(scenario, k, session);
+            outcome.packets.0 += course.arrived;
+            outcome.packets.1 += course.lost;
+            outcome.sessions.push(course);
+            lives.push(life);
+        }
+        for (n, link) in scenario.links.iter().enumerate() {
+            outcome.links.extend(self.link(scenario, n, &link.name));
+        }
+        for (flow, id) in scenario.backgrounds.iter().zip(&self.flows) {
+            if let Some(status) = self.world.background(*id) {
+                outcome.notes.push(format!(
+                    "Background flow {}: {} packets sent, {} arrived.",
+                    flow.name, status.sent, status.arrived
+                ));
+            }
+        }
+        match epochs(scenario, &self.ways, &self.backgrounds, &lives) {
+            Some(epochs) => judge(scenario, &epochs, &mut outcome),
+            None => outcome.notes.push(TOO_MANY.to_owned()),
+        }
+        outcome
+    }
+
+    fn course(
+        &self,
+        scenario: &Scenario,
+        k: usize,
+        session: &model::SessionEntry,
+    ) -> (Course, (Span, Span)) {
+        let trace = &self.world.trace().sessions[k];
+        let bin = seconds(scenario.output.every);
+        let Some(status) = self.world.session(SessionId(k as u32)) else {
+            return (Course::default(), (Span::ZERO, Span::ZERO));
+        };
+        let stop = session.stop.unwrap_or(Span::MAX).min(scenario.duration);
+        let ended = status.ended.map_or(stop, |at| at.since(Time::ZERO)).min(stop);
+        let (ending, ended) = match status.standing {
+            Standing::Waiting => ("never started".to_owned(), session.start.min(stop)),
+            Standing::Opening => ("opening".to_owned(), stop),
+            Standing::Live => ("running".to_owned(), stop),
+            Standing::Done => ("done".to_owned(), ended),
+            Standing::Stopped => ("stopped".to_owned(), ended),
+            Standing::Lost(why) => (format!("lost: {why}"), ended),
+        };
+        let rtts = trace.rtt.iter().filter(|rtt| **rtt > Span::ZERO).map(|rtt| seconds(*rtt));
+        let (sum, count) = rtts.fold((0.0, 0), |(sum, n), rtt| (sum + rtt, n + 1));
+        let course = Course {
+            number: k,
+            life: (seconds(session.start), seconds(ended)),
+            rate: trace.received.iter().map(|bytes| bytes.0 as f64 * 8.0 / bin).collect(),
+            wanted: Vec::new(),
+            arrived: status.received_packets,
+            lost: status.lost,
+            payload: status.payload.0,
+            rtt: if count == 0 { 0.0 } else { sum / f64::from(count) },
+            ending,
+        };
+        (course, (session.start, ended))
+    }
+
+    fn link(&self, scenario: &Scenario, n: usize, name: &str) -> Option<LinkCourse> {
+        let trace = self.world.trace().links.get(n)?;
+        let link = self.world.link(LinkId(n))?;
+        let rate = scenario.links[n].spec.rate;
+        let wait = |bytes: f64| if rate.is_unlimited() { 0.0 } else { bytes * 8.0 / rate.as_f64() };
+        let stats = link.stats();
+        let drops = stats.drops;
+        Some(LinkCourse {
+            name: name.to_owned(),
+            queue: trace.queue.iter().map(|bytes| wait(bytes.0 as f64)).collect(),
+            drops: trace.drops.clone(),
+            offered: stats.offered.packets,
+            dropped: (drops.queue.packets, drops.total().packets - drops.queue.packets),
+            busy: seconds(stats.busy) / seconds(scenario.duration),
+            wait_max: seconds(stats.wait_max),
+        })
+    }
+}
+
+/// Said where a run has too many changes for the solver.
+pub const TOO_MANY: &str = "What each session should have was not worked out: too many changes for \
+                            so many sessions.";
+
+fn unfit(what: &str, error: BuildError) -> Refusal {
+    Refusal::Input(format!("{what}: {error}"))
+}
+
+fn node(world: &mut World, scenario: &Scenario, node: &model::NodeEntry) -> NodeId {
+    match &node.kind {
+        NodeKind::Switch => world.add_switch(),
+        NodeKind::Host(host) => world.add_host(HostSpec {
+            out: host.capacity_out,
+            in_: host.capacity_in,
+            interval: host.interval.or(scenario.interval),
+            coalesce: host.coalesce,
+            clock: ClockSpec { offset: None, drift_ppb: host.skew_ppb },
+            ..HostSpec::default()
+        }),
+    }
+}
+
+fn session_spec(
+    world: &mut World,
+    scenario: &Scenario,
+    session: &model::SessionEntry,
+    way: &Way,
+    nodes: &[NodeId],
+) -> SessionSpec {
+    let mut path = |links: &Links| {
+        let mut links: Vec<LinkId> = links.iter().map(|&n| LinkId(n)).collect();
+        if way.wire > Span::ZERO {
+            let half = LinkSpec { delay: way.wire / 2, ..LinkSpec::default() };
+            links.push(world.add_link(half));
+        }
+        Path::Links(links)
+    };
+    let (down, up) = (path(&way.forth), path(&way.back));
+    let at = |span: Span| Time::ZERO + span;
+    let script = session.demand.iter().map(|&(from, rate)| (at(from), rate)).collect();
+    SessionSpec {
+        start: at(session.start),
+        stop: session.stop.map(at),
+        law: match scenario.law {
+            LawName::Grant => Law::Grant,
+            LawName::EndNode => {
+                Law::EndNode { alpha: scenario.params.alpha, beta: scenario.params.beta }
+            }
+        },
+        weight: session.weight,
+        unit: session.unit,
+        volume: session.size.map_or(Volume::Endless, Volume::Bytes),
+        supply: supply(session, script),
+        down,
+        up,
+        ..SessionSpec::new(nodes[session.source], nodes[session.sink])
+    }
+}
+
+/// What the application supplies: a demand counts IP bytes, an application payload.
+fn supply(session: &model::SessionEntry, mut script: Vec<(Time, Rate)>) -> Pace {
+    if script.is_empty() {
+        return Pace::Unlimited;
+    }
+    let part = f64::from(session.unit) / (f64::from(session.unit) + HEADERS);
+    for (_, rate) in &mut script {
+        *rate = if rate.is_unlimited() { MUCH } else { rate.scale(part) };
+    }
+    Pace::Script(script)
+}
+
+/// GTP's, UDP's and IP's heads of a data packet.
+const HEADERS: f64 = 77.0;
+/// More than any host moves: a script of rates has no word for "unlimited".
+const MUCH: Rate = Rate::from_bps(1_000_000_000_000);
+
+fn background_spec(
+    flow: &model::BackgroundEntry,
+    links: &Links,
+    nodes: &[NodeId],
+) -> BackgroundSpec {
+    let pattern = match flow.pattern {
+        model::Pattern::Constant(rate) => Pattern::Constant { rate },
+        model::Pattern::Poisson(mean) => Pattern::Poisson { mean },
+        model::Pattern::OnOff { peak, on, off } => Pattern::OnOff { peak, on, off },
+        model::Pattern::Pareto { peak, on, off, shape } => {
+            Pattern::ParetoOnOff { peak, on, off, shape }
+        }
+    };
+    BackgroundSpec {
+        start: Time::ZERO + flow.start,
+        stop: flow.stop.map(|stop| Time::ZERO + stop),
+        packet: flow.packet,
+        down: Path::Links(links.iter().map(|&n| LinkId(n)).collect()),
+        ..BackgroundSpec::new(nodes[flow.source], nodes[flow.sink], pattern)
+    }
+}
+
+fn action(event: &Event, nodes: &[NodeId]) -> Action {
+    match *event {
+        Event::Link(link, change) => Action::Link(LinkId(link), change),
+        Event::Pause(host, lasts) => Action::Pause(nodes[host], lasts),
+        Event::Capacity { host, out, in_ } => Action::Capacity { host: nodes[host], out, in_ },
+        Event::AgentsStop(host) => Action::Agents(nodes[host], AgentState::Dead),
+        Event::AgentsRun(host) => Action::Agents(nodes[host], AgentState::Running),
+        Event::Skew(host, ppb) => Action::Drift(nodes[host], ppb),
+        Event::Coalesce(host, span) => Action::Coalesce(nodes[host], span),
+    }
+}
+
+pub fn divergence(scenario: &Scenario) -> Result<Option<String>, Refusal> {
+    let (mut one, mut other) = (Made::new(scenario)?.world, Made::new(scenario)?.world);
+    let end = Time::ZERO + scenario.duration;
+    loop {
+        let (a, b) = (one.step(end), other.step(end));
+        if a != b {
+            return Ok(Some(format!(
+                "event {}: the first run had {a:?}, the second {b:?}",
+                one.events()
+            )));
+        }
+        if a.is_none() {
+            return Ok(None);
+        }
+    }
+}

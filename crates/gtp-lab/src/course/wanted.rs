@@ -1,0 +1,216 @@
+//! What the sessions of a scenario should get, at each time: the exact max-min allocation.
+//!
+//! Its resources are the hosts' capacities and, where links are simulated, the links' rates less
+//! what background traffic takes on average. Whenever a session comes or goes, or a demand, a
+//! capacity or a link changes, a new epoch begins. The solver is that of `gtp_alloc`; nothing is
+//! taken from the run but when sessions ended.
+
+use gtp_alloc::maxmin::{Network, Session, solve};
+use gtp_alloc::{Rate, Span};
+use gtp_link::LinkState;
+
+use super::ways::{Links, Way};
+use crate::scenario::model::{Event, Level, NodeKind, Scenario};
+
+/// A time over which nothing changes that the allocation depends on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Epoch {
+    /// When it begins.
+    pub from: Span,
+    /// When it ends.
+    pub to: Span,
+    /// Sessions that are there, by number.
+    pub active: Vec<usize>,
+    /// What each should get, in bit/s.
+    pub wanted: Vec<f64>,
+    /// Whether a fault is on for which nobody states what should be: a pause, dead agents.
+    pub calm: Calm,
+}
+
+/// Whether sessions can be expected to have their shares.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Calm {
+    /// They can.
+    Yes,
+    /// A host stands still, or its agents do.
+    No,
+}
+
+/// More epochs times sessions are not worked out: a minute's work.
+const WORK_MAX: usize = 200_000_000;
+
+/// All epochs of a run in which session `k` was there from `lives[k].0` to `lives[k].1`; `None` if
+/// there are more than can be worked out.
+pub fn epochs(
+    scenario: &Scenario,
+    ways: &[Way],
+    backgrounds: &[Links],
+    lives: &[(Span, Span)],
+) -> Option<Vec<Epoch>> {
+    let times = times(scenario, lives);
+    if times.len().saturating_mul(scenario.sessions.len()) > WORK_MAX {
+        return None;
+    }
+    let mut state = State::new(scenario);
+    let mut next = 0;
+    let mut epochs: Vec<Epoch> = Vec::new();
+    for ends in times.windows(2) {
+        while let Some((_, event)) = scenario.events.get(next).filter(|(at, _)| *at <= ends[0]) {
+            state.apply(scenario.events[next].0, event);
+            next += 1;
+        }
+        let epoch = state.epoch((ends[0], ends[1]), ways, backgrounds, lives);
+        match epochs.last_mut() {
+            Some(last)
+                if last.active == epoch.active
+                    && last.wanted == epoch.wanted
+                    && last.calm == epoch.calm =>
+            {
+                last.to = epoch.to;
+            }
+            _ => epochs.push(epoch),
+        }
+    }
+    Some(epochs)
+}
+
+/// Every time at which something may change, the start and the end included.
+fn times(scenario: &Scenario, lives: &[(Span, Span)]) -> Vec<Span> {
+    let mut times = vec![Span::ZERO, scenario.duration];
+    times.extend(lives.iter().flat_map(|(from, to)| [*from, *to]));
+    for session in &scenario.sessions {
+        times.extend(session.demand.iter().map(|(at, _)| *at));
+    }
+    for (at, event) in &scenario.events {
+        times.push(*at);
+        if let Event::Pause(_, lasts) = event {
+            times.push(*at + *lasts);
+        }
+    }
+    for flow in &scenario.backgrounds {
+        times.push(flow.start);
+        times.extend(flow.stop);
+    }
+    times.retain(|at| *at <= scenario.duration);
+    times.sort_unstable();
+    times.dedup();
+    times
+}
+
+/// Capacities of now.
+struct State<'a> {
+    scenario: &'a Scenario,
+    out: Vec<Rate>,
+    in_: Vec<Rate>,
+    links: Vec<Rate>,
+    up: Vec<LinkState>,
+    /// Until when each host stands still, its agents included.
+    still: Vec<Span>,
+}
+
+impl State<'_> {
+    fn new(scenario: &Scenario) -> State<'_> {
+        let rates = |pick: fn(&crate::scenario::model::HostEntry) -> Rate| {
+            let of = |node: &crate::scenario::model::NodeEntry| match &node.kind {
+                NodeKind::Host(host) => pick(host),
+                NodeKind::Switch => Rate::UNLIMITED,
+            };
+            scenario.nodes.iter().map(of).collect::<Vec<_>>()
+        };
+        State {
+            scenario,
+            out: rates(|host| host.capacity_out),
+            in_: rates(|host| host.capacity_in),
+            links: scenario.links.iter().map(|link| link.spec.rate).collect(),
+            up: scenario.links.iter().map(|link| link.spec.state).collect(),
+            still: vec![Span::ZERO; scenario.nodes.len()],
+        }
+    }
+
+    fn apply(&mut self, at: Span, event: &Event) {
+        match *event {
+            Event::Link(link, change) => {
+                self.links[link] = change.rate.unwrap_or(self.links[link]);
+                self.up[link] = change.state.unwrap_or(self.up[link]);
+            }
+            Event::Capacity { host, out, in_ } => {
+                self.out[host] = out.unwrap_or(self.out[host]);
+                self.in_[host] = in_.unwrap_or(self.in_[host]);
+            }
+            Event::Pause(host, lasts) => self.still[host] = at + lasts,
+            Event::AgentsStop(host) => self.still[host] = Span::MAX,
+            Event::AgentsRun(host) => self.still[host] = Span::ZERO,
+            Event::Skew(..) | Event::Coalesce(..) => {}
+        }
+    }
+
+    fn epoch(
+        &self,
+        (from, to): (Span, Span),
+        ways: &[Way],
+        backgrounds: &[Links],
+        lives: &[(Span, Span)],
+    ) -> Epoch {
+        let there = |&k: &usize| lives[k].0 <= from && from < lives[k].1;
+        let active: Vec<usize> = (0..lives.len()).filter(there).collect();
+        let wanted = self.shares(from, &active, ways, backgrounds);
+        let still = active.iter().any(|&k| {
+            let session = &self.scenario.sessions[k];
+            self.still[session.source] > from || self.still[session.sink] > from
+        });
+        let calm = if still { Calm::No } else { Calm::Yes };
+        Epoch { from, to, active, wanted, calm }
+    }
+
+    fn shares(&self, at: Span, active: &[usize], ways: &[Way], backgrounds: &[Links]) -> Vec<f64> {
+        let nodes = self.scenario.nodes.len() as u32;
+        let finite = |rate: &Rate| if rate.is_unlimited() { 1e30 } else { rate.as_f64() };
+        let mut capacity: Vec<f64> = self.out.iter().chain(&self.in_).map(finite).collect();
+        capacity.extend(self.free(at, backgrounds));
+        let Ok(mut network) = Network::new(capacity) else { return vec![0.0; active.len()] };
+        let mut uses = Vec::new();
+        for &k in active {
+            let session = &self.scenario.sessions[k];
+            uses.clear();
+            uses.extend([session.source as u32, nodes + session.sink as u32]);
+            if self.scenario.level == Level::Packet {
+                uses.extend(ways[k].forth.iter().map(|&link| 2 * nodes + link as u32));
+                uses.sort_unstable();
+                uses.dedup();
+            }
+            let demand = session.demand_at(at);
+            let demand = if demand.is_unlimited() { 1e30 } else { demand.as_f64() };
+            if network.add(Session { uses: &uses, weight: self.weight(k), demand }).is_err() {
+                return vec![0.0; active.len()];
+            }
+        }
+        solve(&network)
+    }
+
+    /// The end-node law knows no weights.
+    fn weight(&self, k: usize) -> f64 {
+        match self.scenario.law {
+            crate::scenario::model::LawName::Grant => self.scenario.sessions[k].weight,
+            crate::scenario::model::LawName::EndNode => 1.0,
+        }
+    }
+
+    /// What background traffic leaves of each link.
+    fn free(&self, at: Span, backgrounds: &[Links]) -> Vec<f64> {
+        let mut free: Vec<f64> = (self.links.iter().zip(&self.up))
+            .map(|(rate, up)| match up {
+                LinkState::Up if rate.is_unlimited() => 1e30,
+                LinkState::Up => rate.as_f64(),
+                LinkState::Down => 0.0,
+            })
+            .collect();
+        for (flow, links) in self.scenario.backgrounds.iter().zip(backgrounds) {
+            if flow.start <= at && flow.stop.is_none_or(|stop| at < stop) {
+                for &link in links {
+                    free[link] = (free[link] - flow.pattern.mean()).max(0.0);
+                }
+            }
+        }
+        free
+    }
+}

@@ -1,0 +1,11 @@
+//! A run as people read it: a table for the terminal, a page with figures, files of numbers.
+//!
+//! It compares nothing and decides nothing: what was got and wanted is in the outcome already.
+
+mod files;
+mod page;
+mod text;
+
+pub use files::{Format, summary as json, write};
+pub use page::page;
+pub use text::{rate, span, summary};

@@ -1,0 +1,122 @@
+//! Quantities that may be drawn: one value, evenly from a range, or one of a list.
+//!
+//! Draws follow from the scenario's seed and come in the order of the file.
+
+use gtp_alloc::{Bytes, Rate, Span};
+use gtp_link::Rng;
+
+use super::read::{Table, quantity, wrong};
+use super::tree::{Complaint, Value};
+use super::units::Quantity;
+
+/// One value or what to draw it from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Drawn<T> {
+    /// This value.
+    One(T),
+    /// Evenly from the first to the second, both included.
+    Between(T, T),
+    /// One of these, all as likely.
+    Of(Vec<T>),
+}
+
+/// A quantity that has an order and can be counted.
+pub trait Counted: Quantity {
+    /// As a count of its smallest unit.
+    fn count(self) -> u64;
+    /// From such a count.
+    fn counted(n: u64) -> Self;
+}
+
+impl Counted for Rate {
+    fn count(self) -> u64 {
+        self.as_bps()
+    }
+    fn counted(n: u64) -> Rate {
+        Rate::from_bps(n)
+    }
+}
+
+impl Counted for Span {
+    fn count(self) -> u64 {
+        self.as_nanos()
+    }
+    fn counted(n: u64) -> Span {
+        Span::from_nanos(n)
+    }
+}
+
+impl Counted for Bytes {
+    fn count(self) -> u64 {
+        self.0
+    }
+    fn counted(n: u64) -> Bytes {
+        Bytes(n)
+    }
+}
+
+impl<T: Counted> Drawn<T> {
+    /// The value of a key: a quantity, `{ from = …, to = … }`, or a list.
+    ///
+    /// # Errors
+    /// If it is something else, or the range is upside down.
+    pub fn read(table: &mut Table<'_>, key: &'static str) -> Result<Option<Drawn<T>>, Complaint> {
+        let Some(node) = table.node(key) else { return Ok(None) };
+        match &node.value {
+            Value::Table(_) => {
+                let mut range = Table::of(node, format!("`{key}`"))?;
+                let from: Option<T> = range.quantity("from")?;
+                let to: Option<T> = range.quantity("to")?;
+                let from = from.ok_or_else(|| range.lacks("from", T::EXPECTED))?;
+                let to = to.ok_or_else(|| range.lacks("to", T::EXPECTED))?;
+                range.finish()?;
+                if from.count() > to.count() {
+                    let message = format!("`{key}` goes from more to less: exchange its ends");
+                    return Err(Complaint::new(&node.place, message));
+                }
+                Ok(Some(Drawn::Between(from, to)))
+            }
+            Value::List(items) if items.is_empty() => {
+                Err(wrong(node, key, &node.value, "a list with something in it"))
+            }
+            Value::List(items) => {
+                let values = items.iter().map(|item| quantity(item, key));
+                values.collect::<Result<_, _>>().map(Drawn::Of).map(Some)
+            }
+            _ => quantity(node, key).map(Drawn::One).map(Some),
+        }
+    }
+}
+
+/// Draws that follow from a seed.
+#[derive(Clone, Debug)]
+pub struct Lots(Rng);
+
+impl Lots {
+    /// The draws of a seed.
+    pub fn new(seed: u64) -> Lots {
+        Lots(Rng::new(seed))
+    }
+
+    /// Draws a value.
+    pub fn draw<T: Counted>(&mut self, from: &Drawn<T>) -> T {
+        match from {
+            Drawn::One(value) => *value,
+            Drawn::Between(low, high) => {
+                let width = high.count() - low.count();
+                T::counted(low.count() + self.0.below(width.saturating_add(1)))
+            }
+            Drawn::Of(values) => values[self.below(values.len())],
+        }
+    }
+
+    /// A place in a list of `n` things.
+    pub fn below(&mut self, n: usize) -> usize {
+        self.0.below(n as u64) as usize
+    }
+
+    /// The next 64 bits.
+    pub fn bits(&mut self) -> u64 {
+        self.0.next_u64()
+    }
+}

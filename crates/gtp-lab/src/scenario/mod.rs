@@ -1,0 +1,267 @@
+//! Scenario files: what a network is, what is done on it, and what is to be varied.
+//!
+//! A file is TOML and is read strictly. It becomes a tree of values that know their places; a sweep
+//! changes some of them; the reader turns the tree into plain values or says, with line and
+//! column, what it found and what it expected. `docs/SIMULATOR.md` describes the format.
+
+mod drawn;
+pub mod model;
+mod names;
+mod network;
+mod read;
+mod sweep;
+mod traffic;
+mod tree;
+mod units;
+
+use std::fs;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+
+use gtp_alloc::Span;
+use gtp_alloc::endnode::{CapAtTarget, Params};
+
+use crate::refusal::Refusal;
+use drawn::Lots;
+use model::{LawName, Level, Output, Scenario};
+use network::Network;
+use read::Table;
+use tree::{Complaint, Entry, Files, Node, Truth, Value};
+
+pub use sweep::{Case, Swept};
+
+/// A scenario file that was read but not yet turned into a scenario.
+#[derive(Clone, Debug)]
+pub struct Document {
+    files: Files,
+    tree: Node,
+}
+
+/// What the command line says in place of the file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Overrides {
+    /// Another level.
+    pub level: Option<Level>,
+    /// Another seed.
+    pub seed: Option<u64>,
+}
+
+/// Largest scenario file.
+const FILE_MAX: u64 = 16 << 20;
+
+impl Document {
+    /// Reads a file and the network file that it names, if it names one.
+    ///
+    /// # Errors
+    /// If a file is missing, too large or no TOML.
+    pub fn open(path: &Path) -> Result<Document, Refusal> {
+        let mut files = Files::default();
+        let file = files.add(path.display().to_string(), text(path)?);
+        let refuse = |files: &Files, c: Complaint| Refusal::Input(files.explain(&c));
+        let mut tree = files.tree(file).map_err(|c| refuse(&files, c))?;
+        if let Some(included) = included(&tree, path).map_err(|c| refuse(&files, c))? {
+            let file = files.add(included.display().to_string(), text(&included)?);
+            let network = files.tree(file).map_err(|c| refuse(&files, c))?;
+            join(&mut tree, network);
+        }
+        Ok(Document { files, tree })
+    }
+
+    /// Reads a scenario from a text that is shown under this name.
+    ///
+    /// # Errors
+    /// If it is no TOML.
+    pub fn parse(name: &str, text: &str) -> Result<Document, Refusal> {
+        let mut files = Files::default();
+        let file = files.add(name.to_owned(), text.to_owned());
+        match files.tree(file) {
+            Ok(tree) => Ok(Document { files, tree }),
+            Err(complaint) => Err(Refusal::Input(files.explain(&complaint))),
+        }
+    }
+
+    /// The text of the named file.
+    pub fn source(&self) -> &str {
+        self.files.text(0)
+    }
+
+    /// The scenario as it stands, its sweep left aside.
+    ///
+    /// # Errors
+    /// What is wrong, with line and column.
+    pub fn scenario(&self, overrides: Overrides) -> Result<Scenario, Refusal> {
+        self.read(&self.tree, overrides).map_err(|c| Refusal::Input(self.files.explain(&c)))
+    }
+
+    /// What is swept, and the scenario of every combination.
+    ///
+    /// # Errors
+    /// What is wrong, with line and column.
+    pub fn cases(&self, overrides: Overrides) -> Result<Swept, Refusal> {
+        let explain = |c: Complaint| Refusal::Input(self.files.explain(&c));
+        let swept = sweep::cases(&self.tree).map_err(explain)?;
+        // Whatever a combination makes impossible is said before anything runs.
+        for n in 0..swept.count() {
+            let case = swept.case(n);
+            self.read(&case.tree, overrides).map_err(explain)?;
+        }
+        Ok(swept)
+    }
+
+    /// The scenario of one combination.
+    ///
+    /// # Errors
+    /// What is wrong, with line and column.
+    pub fn case(&self, case: &Case, overrides: Overrides) -> Result<Scenario, Refusal> {
+        self.read(&case.tree, overrides).map_err(|c| Refusal::Input(self.files.explain(&c)))
+    }
+
+    fn read(&self, tree: &Node, overrides: Overrides) -> Result<Scenario, Complaint> {
+        scenario(tree, overrides)
+    }
+}
+
+fn text(path: &Path) -> Result<String, Refusal> {
+    let name = path.display();
+    let failed = |e: std::io::Error| {
+        let why = format!("cannot read {name}: {e}");
+        match e.kind() {
+            std::io::ErrorKind::NotFound => Refusal::Missing(why),
+            _ => Refusal::Other(why),
+        }
+    };
+    let mut bytes = Vec::new();
+    let file = fs::File::open(path).map_err(failed)?;
+    file.take(FILE_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > FILE_MAX {
+        return Err(Refusal::Input(format!("{name}: larger than 16 MiB, so it is no scenario")));
+    }
+    String::from_utf8(bytes).map_err(|_| {
+        Refusal::Input(format!("{name}: not text in UTF-8: a scenario is a TOML file"))
+    })
+}
+
+/// The network file that a scenario names, beside the scenario.
+fn included(tree: &Node, path: &Path) -> Result<Option<PathBuf>, Complaint> {
+    let Value::Table(entries) = &tree.value else { return Ok(None) };
+    let Some(entry) = entries.iter().find(|entry| entry.key == "network") else { return Ok(None) };
+    match &entry.node.value {
+        Value::Text(name) => Ok(Some(path.with_file_name(name))),
+        other => Err(read::wrong(&entry.node, "network", other, "the name of a network file")),
+    }
+}
+
+/// Puts a network file's tables before those of the scenario.
+fn join(tree: &mut Node, network: Node) {
+    let (Value::Table(entries), Value::Table(added)) = (&mut tree.value, network.value) else {
+        return;
+    };
+    for Entry { key, place, node } in added {
+        match (entries.iter_mut().find(|entry| entry.key == key), node.value) {
+            (Some(entry), Value::List(mut items)) => {
+                if let Value::List(own) = &mut entry.node.value {
+                    items.append(own);
+                    *own = items;
+                }
+            }
+            // The scenario's own word counts.
+            (Some(_), _) => {}
+            (None, value) => {
+                entries.push(Entry { key, place, node: Node { place: node.place, value } });
+            }
+        }
+    }
+}
+
+fn scenario(tree: &Node, overrides: Overrides) -> Result<Scenario, Complaint> {
+    let mut top = Table::of(tree, "the scenario")?;
+    for read_elsewhere in ["sweep", "network"] {
+        top.node(read_elsewhere);
+    }
+    let title = top.text("title", "a title")?.map(|t| t.value);
+    let about = top.text("about", "a sentence")?.map(|t| t.value);
+    let level = top.choice("level", &[("packet", Level::Packet), ("rate", Level::Rate)])?;
+    let laws = [("grant", LawName::Grant), ("endnode", LawName::EndNode)];
+    let law = top.choice("law", &laws)?.unwrap_or(LawName::Grant);
+    let duration = top.quantity("duration")?;
+    let duration = duration.ok_or_else(|| top.lacks("duration", "a time such as 30s"))?;
+    if !(DURATION_MIN..=DURATION_MAX).contains(&duration) {
+        return Err(Complaint::new(top.place(), "`duration` is from 1ms to 24h"));
+    }
+    let seed = top.integer("seed", 0..=i64::MAX)?.unwrap_or(1) as u64;
+    let seed = overrides.seed.unwrap_or(seed);
+    let interval = top.quantity("interval")?;
+    let params = params(&mut top)?;
+    let output = output(&mut top, duration)?;
+    let mut lots = Lots::new(seed);
+    let mut network = Network::default();
+    network.read(&mut top, &mut lots)?;
+    let sessions = traffic::sessions(&mut top, &network, &mut lots)?;
+    let backgrounds = traffic::backgrounds(&mut top, &network)?;
+    let faults = traffic::faults(&mut top, &network)?;
+    if sessions.is_empty() {
+        return Err(top.lacks("session", "at least one table [[session]]"));
+    }
+    top.finish()?;
+    let mut events = network.events;
+    events.extend(faults);
+    events.sort_by_key(|(at, _)| *at);
+    Ok(Scenario {
+        title: title.unwrap_or_else(|| "A scenario".to_owned()),
+        about: about.unwrap_or_default(),
+        level: overrides.level.or(level).unwrap_or(Level::Packet),
+        duration,
+        seed,
+        law,
+        params,
+        interval,
+        links: network.links,
+        nodes: network.nodes,
+        routes: network.routes,
+        paths: network.paths,
+        sessions,
+        backgrounds,
+        events,
+        output,
+    })
+}
+
+/// The end-node law's parameters.
+fn params(top: &mut Table<'_>) -> Result<Params, Complaint> {
+    let mut params = Params::DEFAULT;
+    let Some(mut table) = top.table("endnode")? else { return Ok(params) };
+    params.alpha = table.number("alpha", 0.000_1..=0.999_9)?.unwrap_or(params.alpha);
+    params.beta = table.number("beta", 0.000_1..=0.999_9)?.unwrap_or(params.beta);
+    params.cap_at_target = match table.truth("cap_at_target")? {
+        Some(Truth::False) => CapAtTarget::No,
+        Some(Truth::True) | None => CapAtTarget::Yes,
+    };
+    table.finish()?;
+    Ok(params)
+}
+
+fn output(top: &mut Table<'_>, duration: Span) -> Result<Output, Complaint> {
+    let usual = Span::from_nanos((duration.as_nanos() / 1_000).max(1_000_000));
+    let mut output =
+        Output { every: usual.min(Span::from_millis(100)), curves: 12, tolerance: 0.05 };
+    let Some(mut table) = top.table("output")? else { return Ok(output) };
+    output.every = table.quantity("every")?.unwrap_or(output.every);
+    output.curves = table.integer("curves", 1..=64)?.map_or(output.curves, |n| n as usize);
+    output.tolerance = table.number("tolerance", 0.000_01..=1.0)?.unwrap_or(output.tolerance);
+    let bins = duration.as_nanos() / output.every.as_nanos().max(1);
+    if !(1..=BINS_MAX).contains(&bins) {
+        let message =
+            format!("`every` gives {bins} points to a curve: 1 to {BINS_MAX} are possible");
+        return Err(Complaint::new(table.place(), message));
+    }
+    table.finish()?;
+    Ok(output)
+}
+
+const DURATION_MIN: Span = Span::from_millis(1);
+const DURATION_MAX: Span = Span::from_secs(24 * 3_600);
+/// Points of a curve: what the packet level's trace holds.
+const BINS_MAX: u64 = 1 << 20;
+
+#[cfg(test)]
+mod tests;

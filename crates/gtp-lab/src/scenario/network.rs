@@ -1,0 +1,287 @@
+//! The network part of a scenario: what a network file has, read by the same rules.
+//!
+//! Links, hosts and routes are those of the network file, so that a network can be pasted from one
+//! into the other. A scenario adds what only a simulation needs: capacities of hosts, groups of
+//! hosts, switches, and the nodes that a link joins. Keys that only the emulator needs (addresses,
+//! namespaces, sockets) are known and without effect.
+
+use gtp_alloc::{Bytes, Rate, Span};
+use gtp_link::{Burst, Chance, Change, Jitter, LinkSpec, LinkState, Order, Reorder};
+
+use super::drawn::{Drawn, Lots};
+use super::model::{Event, HostEntry, LinkEntry, NodeEntry, NodeKind, PathEntry, RouteEntry};
+use super::names::Names;
+use super::read::{At, Table};
+use super::tree::{Complaint, Truth};
+use super::units::{QueueSize, Skew};
+
+type Read<T> = Result<T, Complaint>;
+
+/// What a scenario says of its network.
+#[derive(Debug, Default)]
+pub struct Network {
+    /// Links.
+    pub links: Vec<LinkEntry>,
+    /// Hosts and switches.
+    pub nodes: Vec<NodeEntry>,
+    /// Stated routes.
+    pub routes: Vec<RouteEntry>,
+    /// The links' changes.
+    pub events: Vec<(Span, Event)>,
+    /// Names of links.
+    pub link_names: Names,
+    /// Names of nodes.
+    pub node_names: Names,
+    /// Paths of the relay.
+    pub paths: Vec<PathEntry>,
+    /// Names of these paths.
+    pub path_names: Names,
+}
+
+/// Hosts, switches and links that a scenario may have: a network of the rate level with 100,000
+/// nodes fits ten times over.
+pub const NODES_MAX: usize = 1 << 20;
+/// Links, each of which has a queue and statistics of some hundred bytes.
+pub const LINKS_MAX: usize = 1 << 17;
+
+impl Network {
+    /// Reads the tables of a network from `top`.
+    ///
+    /// # Errors
+    /// What does not fit.
+    pub fn read(&mut self, top: &mut Table<'_>, lots: &mut Lots) -> Read<()> {
+        let seed = emulator_seed(top)?;
+        for table in top.tables("host")? {
+            self.host(table, lots)?;
+        }
+        for mut table in top.tables("switch")? {
+            let name = table.needed("name", "a name")?;
+            self.add_node(&name, &name.value, NodeKind::Switch)?;
+            table.finish()?;
+        }
+        for table in top.tables("link")? {
+            self.link(table, seed)?;
+        }
+        for table in top.tables("route")? {
+            self.route(table)?;
+        }
+        for table in top.tables("path")? {
+            self.path(table)?;
+        }
+        Ok(())
+    }
+
+    fn host(&mut self, mut table: Table<'_>, lots: &mut Lots) -> Read<()> {
+        let name = table.needed("name", "a name")?;
+        let count = table.integer("count", 1..=NODES_MAX as i64)?;
+        let out: Option<Drawn<Rate>> = Drawn::read(&mut table, "capacity_out")?;
+        let in_: Option<Drawn<Rate>> = Drawn::read(&mut table, "capacity_in")?;
+        let interval: Option<Span> = table.quantity("interval")?;
+        let coalesce: Option<Span> = table.quantity("coalesce")?;
+        let skew: Option<Skew> = table.quantity("clock_skew")?;
+        for of_the_emulator in ["namespace", "address", "mtu"] {
+            table.node(of_the_emulator);
+        }
+        table.finish()?;
+        for number in 1..=count.unwrap_or(1) {
+            let each = match count {
+                Some(_) => format!("{}{number}", name.value),
+                None => name.value.clone(),
+            };
+            let host = HostEntry {
+                capacity_out: out.as_ref().map_or(Rate::UNLIMITED, |d| lots.draw(d)),
+                capacity_in: in_.as_ref().map_or(Rate::UNLIMITED, |d| lots.draw(d)),
+                interval,
+                coalesce: coalesce.unwrap_or(Span::ZERO),
+                skew_ppb: skew.unwrap_or_default().0,
+            };
+            self.add_node(&name, &each, NodeKind::Host(host))?;
+        }
+        Ok(())
+    }
+
+    fn add_node(&mut self, at: &At<String>, name: &str, kind: NodeKind) -> Read<()> {
+        if self.nodes.len() >= NODES_MAX {
+            let message = format!("more than {NODES_MAX} hosts and switches");
+            return Err(Complaint::new(&at.place, message));
+        }
+        self.node_names.add("host or switch", name, &at.place)?;
+        self.nodes.push(NodeEntry { name: name.to_owned(), kind });
+        Ok(())
+    }
+
+    fn link(&mut self, mut table: Table<'_>, seed: u64) -> Read<()> {
+        let name = table.needed("name", "a name")?;
+        let spec = link_spec(&mut table)?;
+        let own_seed = table.integer("seed", 0..=i64::MAX)?;
+        let from = table.text("from", "the name of a host or switch")?;
+        let to = table.text("to", "the name of a host or switch")?;
+        let duplex = table.truth("duplex")?.unwrap_or(Truth::False);
+        let ends = match (from, to) {
+            (Some(from), Some(to)) => {
+                Some((self.node_names.place(&from)?, self.node_names.place(&to)?))
+            }
+            (None, None) => None,
+            (Some(_), None) => return Err(table.lacks("to", "the node at its far end")),
+            (None, Some(_)) => return Err(table.lacks("from", "the node at its near end")),
+        };
+        if duplex == Truth::True && ends.is_none() {
+            return Err(table.lacks("from", "the nodes that a duplex link joins"));
+        }
+        let changes = table.tables("change")?;
+        table.finish()?;
+        let mut places = vec![self.add_link(&name, &name.value, &spec, own_seed, seed, ends)?];
+        if duplex == Truth::True {
+            let back = format!("{}-back", name.value);
+            let ends = ends.map(|(from, to)| (to, from));
+            let own_seed = own_seed.map(|s| s.wrapping_add(1));
+            places.push(self.add_link(&name, &back, &spec, own_seed, seed, ends)?);
+        }
+        for table in changes {
+            let (at, change) = link_change(table)?;
+            self.events.extend(places.iter().map(|&link| (at, Event::Link(link, change))));
+        }
+        Ok(())
+    }
+
+    fn add_link(
+        &mut self,
+        at: &At<String>,
+        name: &str,
+        spec: &LinkSpec,
+        own_seed: Option<i64>,
+        seed: u64,
+        ends: Option<(usize, usize)>,
+    ) -> Read<usize> {
+        let number = self.links.len();
+        if number >= LINKS_MAX {
+            return Err(Complaint::new(&at.place, format!("more than {LINKS_MAX} links")));
+        }
+        self.link_names.add("link", name, &at.place)?;
+        // The rule of the network file, so that a link loses the same packets in both worlds.
+        let derived = seed.wrapping_mul(1_000_003).wrapping_add(number as u64);
+        let seed = own_seed.map_or(derived, |s| s as u64);
+        self.links.push(LinkEntry { name: name.to_owned(), spec: spec.clone(), seed, ends });
+        Ok(number)
+    }
+
+    fn route(&mut self, mut table: Table<'_>) -> Read<()> {
+        let from = table.needed("from", "the name of a host")?;
+        let to = table.needed("to", "the name of a host")?;
+        let links = table.texts("links", "names of links")?;
+        let links = links.ok_or_else(|| table.lacks("links", "names of links; [] is a wire"))?;
+        let place = table.place().clone();
+        table.finish()?;
+        let links = self.link_names.places(&links)?;
+        let froms = self.node_names.matching(&from)?;
+        let tos = self.node_names.matching(&to)?;
+        if self.routes.len() + froms.len() * tos.len() > ROUTES_MAX {
+            return Err(Complaint::new(&place, format!("more than {ROUTES_MAX} routes")));
+        }
+        for &from in &froms {
+            for &to in &tos {
+                self.routes.push(RouteEntry { from, to, links: links.clone() });
+            }
+        }
+        Ok(())
+    }
+
+    /// A path of the relay: the client, at whose side `up` begins, is the sink.
+    fn path(&mut self, mut table: Table<'_>) -> Read<()> {
+        let name = table.needed("name", "a name")?;
+        for of_the_emulator in ["listen", "target", "udp", "tcp"] {
+            table.node(of_the_emulator);
+        }
+        let up = table.texts("up", "names of links")?.unwrap_or_default();
+        let down = table.texts("down", "names of links")?.unwrap_or_default();
+        table.finish()?;
+        let (back, forth) = (self.link_names.places(&up)?, self.link_names.places(&down)?);
+        self.path_names.add("path", &name.value, &name.place)?;
+        self.paths.push(PathEntry { name: name.value, forth, back });
+        Ok(())
+    }
+}
+
+/// Stated routes.
+const ROUTES_MAX: usize = 1 << 20;
+
+/// The seed of links without one of their own; the emulator's other keys have no effect here.
+fn emulator_seed(top: &mut Table<'_>) -> Read<u64> {
+    let Some(mut table) = top.table("emulator")? else { return Ok(1) };
+    for of_the_emulator in ["tick", "memory", "idle"] {
+        table.node(of_the_emulator);
+    }
+    let seed = table.integer("seed", 0..=i64::MAX)?;
+    table.finish()?;
+    Ok(seed.unwrap_or(1) as u64)
+}
+
+fn link_spec(table: &mut Table<'_>) -> Read<LinkSpec> {
+    let rate: Rate = table.quantity("rate")?.unwrap_or(Rate::UNLIMITED);
+    let place = table.place().clone();
+    let queue = match table.quantity("queue")? {
+        None if rate.is_unlimited() => Bytes(u64::MAX),
+        None => rate.bytes_in(USUAL_QUEUE),
+        Some(QueueSize::Bytes(bytes)) => bytes,
+        Some(QueueSize::Span(_)) if rate.is_unlimited() => {
+            let message = "a queue given as a time needs the link's rate";
+            return Err(Complaint::new(&place, message));
+        }
+        Some(QueueSize::Span(span)) => rate.bytes_in(span),
+    };
+    let jitter = Jitter {
+        span: table.quantity("jitter")?.unwrap_or(Span::ZERO),
+        order: table
+            .choice("jitter_order", &[("kept", Order::Kept), ("free", Order::Free)])?
+            .unwrap_or(Order::Kept),
+    };
+    Ok(LinkSpec {
+        rate,
+        delay: table.quantity("delay")?.unwrap_or(Span::ZERO),
+        queue,
+        mtu: table.quantity("mtu")?,
+        jitter,
+        loss: table.quantity("loss")?.unwrap_or(Chance::NEVER),
+        burst: table.table("burst")?.map(burst).transpose()?,
+        duplicate: table.quantity("duplicate")?.unwrap_or(Chance::NEVER),
+        reorder: table.table("reorder")?.map(reorder).transpose()?.unwrap_or_default(),
+        state: table.choice("state", &STATES)?.unwrap_or(LinkState::Up),
+    })
+}
+
+/// The queue of a link that has a rate and states none, as in the network file.
+const USUAL_QUEUE: Span = Span::from_millis(100);
+/// Words for a link's state.
+pub const STATES: [(&str, LinkState); 2] = [("up", LinkState::Up), ("down", LinkState::Down)];
+
+fn burst(mut table: Table<'_>) -> Read<Burst> {
+    let chance = "a share such as 1%";
+    let enter = table.quantity("enter")?.ok_or_else(|| table.lacks("enter", chance))?;
+    let leave = table.quantity("leave")?.ok_or_else(|| table.lacks("leave", chance))?;
+    let loss = table.quantity("loss")?.unwrap_or(Chance::ALWAYS);
+    table.finish()?;
+    Ok(Burst { enter, leave, loss })
+}
+
+fn reorder(mut table: Table<'_>) -> Read<Reorder> {
+    let chance = table.quantity("chance")?;
+    let chance = chance.ok_or_else(|| table.lacks("chance", "a share such as 1%"))?;
+    let extra = table.quantity("extra")?;
+    let extra = extra.ok_or_else(|| table.lacks("extra", "a time such as 3ms"))?;
+    table.finish()?;
+    Ok(Reorder { chance, extra })
+}
+
+fn link_change(mut table: Table<'_>) -> Read<(Span, Change)> {
+    let at = table.quantity("at")?;
+    let at = at.ok_or_else(|| table.lacks("at", "a time such as 10s"))?;
+    let change = Change {
+        rate: table.quantity("rate")?,
+        delay: table.quantity("delay")?,
+        queue: table.quantity("queue")?,
+        loss: table.quantity("loss")?,
+        state: table.choice("state", &STATES)?,
+    };
+    table.finish()?;
+    Ok((at, change))
+}

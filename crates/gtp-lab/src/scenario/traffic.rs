@@ -1,0 +1,491 @@
+//! What is done on a network: sessions, background flows and faults.
+//!
+//! A table of sessions may stand for many: patterns of hosts, a count, times and sizes to draw
+//! from. Each is made here, once, with a name of its own, so that nothing later knows groups.
+
+use gtp_alloc::{Bytes, Rate, Span};
+use gtp_link::{Chance, Change, LinkState};
+
+use super::drawn::{Drawn, Lots};
+use super::model::{
+    BackgroundEntry, Event, LinkEntry, NodeEntry, NodeKind, Pattern, Reach, SessionEntry,
+};
+use super::names::Names;
+use super::network::Network;
+use super::read::{At, Table};
+use super::tree::{Complaint, Value};
+use super::units::{Quantity, Skew};
+
+type Read<T> = Result<T, Complaint>;
+
+/// Sessions of one scenario: ten times what the largest rate-level run has.
+pub const SESSIONS_MAX: usize = 1 << 22;
+/// Background flows and faults.
+const OTHERS_MAX: usize = 1 << 16;
+
+/// How hosts of two patterns are paired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pairing {
+    /// Each source with each sink.
+    All,
+    /// The first with the first, and so on.
+    Matched,
+    /// Two different hosts drawn for each session.
+    Random,
+}
+
+/// Reads all sessions.
+///
+/// # Errors
+/// What does not fit.
+pub fn sessions(
+    top: &mut Table<'_>,
+    network: &Network,
+    lots: &mut Lots,
+) -> Read<Vec<SessionEntry>> {
+    let mut sessions = Vec::new();
+    let mut names = Names::default();
+    for table in top.tables("session")? {
+        group(table, network, lots, &mut names, &mut sessions)?;
+    }
+    Ok(sessions)
+}
+
+/// The keys of a group of sessions, before its members are made.
+struct Group {
+    start: Drawn<Span>,
+    stagger: Span,
+    stop: Option<Drawn<Span>>,
+    lasts: Option<Drawn<Span>>,
+    size: Option<Drawn<Bytes>>,
+    demand: Option<Drawn<Rate>>,
+    changes: Vec<(Span, Rate)>,
+    weight: f64,
+    rtt: Option<Drawn<Span>>,
+    path: Option<usize>,
+    unit: u16,
+}
+
+fn group(
+    mut table: Table<'_>,
+    network: &Network,
+    lots: &mut Lots,
+    names: &mut Names,
+    sessions: &mut Vec<SessionEntry>,
+) -> Read<()> {
+    let name = table.text("name", "a name")?;
+    let name = name.unwrap_or_else(|| At { value: "s".into(), place: table.place().clone() });
+    let source = table.needed("source", "the name of a host, or a pattern such as src*")?;
+    let sink = table.needed("sink", "the name of a host, or a pattern such as dst*")?;
+    let pairing = table.choice(
+        "pair",
+        &[("all", Pairing::All), ("matched", Pairing::Matched), ("random", Pairing::Random)],
+    )?;
+    let count = table.integer("count", 1..=SESSIONS_MAX as i64)?.unwrap_or(1) as usize;
+    let place = table.place().clone();
+    let group = Group::read(&mut table, network)?;
+    table.finish()?;
+    let sources = hosts(network, &source)?;
+    let sinks = hosts(network, &sink)?;
+    let pairing = pairing.unwrap_or(Pairing::All);
+    let pairs = match pairing {
+        Pairing::All => sources.len().saturating_mul(sinks.len()),
+        Pairing::Matched if sources.len() == sinks.len() => sources.len(),
+        Pairing::Matched => {
+            let (a, b) = (sources.len(), sinks.len());
+            let message = format!("{a} sources cannot be matched one to one with {b} sinks");
+            return Err(Complaint::new(&place, message));
+        }
+        Pairing::Random => 1,
+    };
+    let all = pairs.saturating_mul(count);
+    if sessions.len().saturating_add(all) > SESSIONS_MAX {
+        return Err(Complaint::new(&place, format!("more than {SESSIONS_MAX} sessions")));
+    }
+    let alone = all == 1;
+    for n in 0..all {
+        let (source, sink) = match pairing {
+            Pairing::All => (sources[n / count / sinks.len()], sinks[n / count % sinks.len()]),
+            Pairing::Matched => (sources[n / count], sinks[n / count]),
+            Pairing::Random => different(&sources, &sinks, lots)
+                .ok_or_else(|| Complaint::new(&place, "no two different hosts to pair"))?,
+        };
+        let own = if alone { name.value.clone() } else { format!("{}{}", name.value, n + 1) };
+        names.add("session", &own, &name.place)?;
+        let session = group.session(own, (source, sink), n as u64, lots);
+        if session.stop.is_some_and(|stop| stop <= session.start) {
+            let message = format!("session {:?} would stop before it starts", session.name);
+            return Err(Complaint::new(&place, message));
+        }
+        sessions.push(session);
+    }
+    Ok(())
+}
+
+/// A source and a sink that are not the same host.
+fn different(sources: &[usize], sinks: &[usize], lots: &mut Lots) -> Option<(usize, usize)> {
+    let source = sources[lots.below(sources.len())];
+    for _ in 0..64 {
+        let sink = sinks[lots.below(sinks.len())];
+        if sink != source {
+            return Some((source, sink));
+        }
+    }
+    sinks.iter().find(|&&sink| sink != source).map(|&sink| (source, sink))
+}
+
+impl Group {
+    fn read(table: &mut Table<'_>, network: &Network) -> Read<Group> {
+        let stop = Drawn::read(table, "stop")?;
+        let lasts = Drawn::read(table, "lasts")?;
+        if stop.is_some() && lasts.is_some() {
+            let message = "`stop` and `lasts` say the same: keep one";
+            return Err(Complaint::new(table.place(), message));
+        }
+        let unit: Option<Bytes> = table.quantity("unit")?;
+        let unit = match unit {
+            None => USUAL_UNIT,
+            Some(Bytes(n)) if (UNIT_MIN..=UNIT_MAX).contains(&n) => n as u16,
+            Some(_) => {
+                let message = format!("`unit` is from {UNIT_MIN}B to {UNIT_MAX}B");
+                return Err(Complaint::new(table.place(), message));
+            }
+        };
+        let path = table.text("path", "the name of a path")?;
+        let rtt = Drawn::read(table, "rtt")?;
+        if path.is_some() && rtt.is_some() {
+            let message = "`path` and `rtt` say the same: keep one";
+            return Err(Complaint::new(table.place(), message));
+        }
+        let mut changes = Vec::new();
+        for change in table.tables("change")? {
+            changes.push(demand_change(change)?);
+        }
+        changes.sort_by_key(|(at, _)| *at);
+        Ok(Group {
+            start: Drawn::read(table, "start")?.unwrap_or(Drawn::One(Span::ZERO)),
+            stagger: table.quantity("stagger")?.unwrap_or(Span::ZERO),
+            stop,
+            lasts,
+            size: Drawn::read(table, "size")?,
+            demand: Drawn::read(table, "demand")?,
+            changes,
+            weight: table.number("weight", WEIGHTS)?.unwrap_or(1.0),
+            rtt,
+            path: path.map(|name| network.path_names.place(&name)).transpose()?,
+            unit,
+        })
+    }
+
+    fn session(
+        &self,
+        name: String,
+        (source, sink): (usize, usize),
+        n: u64,
+        lots: &mut Lots,
+    ) -> SessionEntry {
+        let start = lots.draw(&self.start) + self.stagger * n;
+        let stop = self.stop.as_ref().map(|stop| lots.draw(stop));
+        let stop = stop.or_else(|| self.lasts.as_ref().map(|lasts| start + lots.draw(lasts)));
+        let mut demand = Vec::new();
+        match &self.demand {
+            Some(first) => demand.push((Span::ZERO, lots.draw(first))),
+            None if self.changes.is_empty() => {}
+            None => demand.push((Span::ZERO, Rate::UNLIMITED)),
+        }
+        demand.extend_from_slice(&self.changes);
+        SessionEntry {
+            name,
+            source,
+            sink,
+            start,
+            stop,
+            size: self.size.as_ref().map(|size| lots.draw(size)),
+            demand,
+            weight: self.weight,
+            reach: match (&self.rtt, self.path) {
+                (Some(rtt), _) => Reach::Wire(lots.draw(rtt)),
+                (None, Some(path)) => Reach::Path(path),
+                (None, None) => Reach::Routes,
+            },
+            unit: self.unit,
+        }
+    }
+}
+
+/// Weights that both engines take.
+const WEIGHTS: std::ops::RangeInclusive<f64> = 0.001..=1_000.0;
+/// Payload of a packet on Ethernet.
+const USUAL_UNIT: u16 = gtp_proto::limits::UNIT_ETHERNET;
+const UNIT_MIN: u64 = 64;
+const UNIT_MAX: u64 = 8_900;
+
+fn demand_change(mut table: Table<'_>) -> Read<(Span, Rate)> {
+    let at = table.quantity("at")?;
+    let at = at.ok_or_else(|| table.lacks("at", Span::EXPECTED))?;
+    let expected = "a rate such as 50Mbit, or \"none\" or \"unlimited\"";
+    let node = table.node("demand").ok_or_else(|| table.lacks("demand", expected))?;
+    let rate = match &node.value {
+        Value::Text(text) if text == "none" => Rate::ZERO,
+        Value::Text(text) if text == "unlimited" => Rate::UNLIMITED,
+        _ => super::read::quantity(node, "demand")?,
+    };
+    table.finish()?;
+    Ok((at, rate))
+}
+
+/// The hosts that a pattern stands for; switches send and receive nothing.
+fn hosts(network: &Network, pattern: &At<String>) -> Read<Vec<usize>> {
+    let found = network.node_names.matching(pattern)?;
+    let is_host = |&n: &usize| matches!(network.nodes[n].kind, NodeKind::Host(_));
+    let hosts: Vec<usize> = found.into_iter().filter(is_host).collect();
+    if hosts.is_empty() {
+        let message = format!("{:?} is a switch; only hosts send and receive", pattern.value);
+        return Err(Complaint::new(&pattern.place, message));
+    }
+    Ok(hosts)
+}
+
+/// Words for the patterns of background flows.
+#[derive(Clone, Copy)]
+enum Kind {
+    Constant,
+    Poisson,
+    OnOff,
+    Pareto,
+}
+
+/// Reads all background flows.
+///
+/// # Errors
+/// What does not fit.
+pub fn backgrounds(top: &mut Table<'_>, network: &Network) -> Read<Vec<BackgroundEntry>> {
+    let mut found: Vec<BackgroundEntry> = Vec::new();
+    for mut table in top.tables("background")? {
+        if found.len() >= OTHERS_MAX {
+            let message = format!("more than {OTHERS_MAX} background flows");
+            return Err(Complaint::new(table.place(), message));
+        }
+        let name = table.text("name", "a name")?.map(|name| name.value);
+        let source = table.needed("source", "the name of a host")?;
+        let sink = table.needed("sink", "the name of a host")?;
+        let links = table.texts("links", "names of links")?;
+        let pattern = pattern(&mut table)?;
+        let place = table.place().clone();
+        let packet: Bytes = table.quantity("packet")?.unwrap_or(Bytes(1_000));
+        if !(28..=65_535).contains(&packet.0) {
+            return Err(Complaint::new(&place, "`packet` is from 28B to 65535B"));
+        }
+        let entry = BackgroundEntry {
+            name: name.unwrap_or_else(|| format!("background{}", found.len() + 1)),
+            source: hosts(network, &source)?[0],
+            sink: hosts(network, &sink)?[0],
+            links: links.map(|links| network.link_names.places(&links)).transpose()?,
+            start: table.quantity("start")?.unwrap_or(Span::ZERO),
+            stop: table.quantity("stop")?,
+            packet,
+            pattern,
+        };
+        table.finish()?;
+        found.push(entry);
+    }
+    Ok(found)
+}
+
+fn pattern(table: &mut Table<'_>) -> Read<Pattern> {
+    let kinds = [
+        ("constant", Kind::Constant),
+        ("poisson", Kind::Poisson),
+        ("onoff", Kind::OnOff),
+        ("pareto", Kind::Pareto),
+    ];
+    let kind = table.choice("kind", &kinds)?.unwrap_or(Kind::Constant);
+    let rate: Option<Rate> = table.quantity("rate")?;
+    let rate = rate.ok_or_else(|| table.lacks("rate", Rate::EXPECTED))?;
+    let span = |table: &mut Table<'_>, key| {
+        let span: Option<Span> = table.quantity(key)?;
+        span.ok_or_else(|| table.lacks(key, Span::EXPECTED))
+    };
+    Ok(match kind {
+        Kind::Constant => Pattern::Constant(rate),
+        Kind::Poisson => Pattern::Poisson(rate),
+        Kind::OnOff => {
+            Pattern::OnOff { peak: rate, on: span(table, "on")?, off: span(table, "off")? }
+        }
+        Kind::Pareto => Pattern::Pareto {
+            peak: rate,
+            on: span(table, "on")?,
+            off: span(table, "off")?,
+            shape: table.number("shape", 1.01..=10.0)?.unwrap_or(1.5),
+        },
+    })
+}
+
+/// Words for faults.
+#[derive(Clone, Copy)]
+enum Fault {
+    LinkDown,
+    LinkLoss,
+    LinkRate,
+    LinkDelay,
+    Pause,
+    Agents,
+    Capacity,
+    Clock,
+    Coalesce,
+}
+
+const FAULTS: [(&str, Fault); 9] = [
+    ("link-down", Fault::LinkDown),
+    ("link-loss", Fault::LinkLoss),
+    ("link-rate", Fault::LinkRate),
+    ("link-delay", Fault::LinkDelay),
+    ("pause", Fault::Pause),
+    ("agents", Fault::Agents),
+    ("capacity", Fault::Capacity),
+    ("clock", Fault::Clock),
+    ("coalesce", Fault::Coalesce),
+];
+
+/// Reads all faults as what happens when, their ends included.
+///
+/// # Errors
+/// What does not fit.
+pub fn faults(top: &mut Table<'_>, network: &Network) -> Read<Vec<(Span, Event)>> {
+    let mut events = Vec::new();
+    for mut table in top.tables("fault")? {
+        if events.len() >= OTHERS_MAX {
+            let message = format!("more than {OTHERS_MAX} faults");
+            return Err(Complaint::new(table.place(), message));
+        }
+        let kind = table.choice("kind", &FAULTS)?;
+        let kind =
+            kind.ok_or_else(|| table.lacks("kind", "what happens, such as \"link-down\""))?;
+        let at: Option<Span> = table.quantity("at")?;
+        let at = at.ok_or_else(|| table.lacks("at", Span::EXPECTED))?;
+        let lasts: Option<Span> = table.quantity("for")?;
+        for (begin, end) in fault(&mut table, kind, lasts, network)? {
+            events.push((at, begin));
+            if let (Some(end), Some(lasts)) = (end, lasts) {
+                events.push((at + lasts, end));
+            }
+        }
+        table.finish()?;
+    }
+    Ok(events)
+}
+
+/// Beginnings of a fault, each with what ends it.
+fn fault(
+    table: &mut Table<'_>,
+    kind: Fault,
+    lasts: Option<Span>,
+    network: &Network,
+) -> Read<Vec<(Event, Option<Event>)>> {
+    match kind {
+        Fault::LinkDown | Fault::LinkLoss | Fault::LinkRate | Fault::LinkDelay => {
+            link_fault(table, kind, network)
+        }
+        Fault::Pause => {
+            let lasts = lasts.ok_or_else(|| table.lacks("for", Span::EXPECTED))?;
+            each_host(table, network, |n, _| (Event::Pause(n, lasts), None))
+        }
+        Fault::Agents => {
+            each_host(table, network, |n, _| (Event::AgentsStop(n), Some(Event::AgentsRun(n))))
+        }
+        Fault::Capacity => {
+            let (out, in_) = (table.quantity("capacity_out")?, table.quantity("capacity_in")?);
+            if out.is_none() && in_.is_none() {
+                return Err(table.lacks("capacity_in", "`capacity_in`, `capacity_out` or both"));
+            }
+            each_host(table, network, |host, node| {
+                let NodeKind::Host(spec) = &node.kind else {
+                    return (Event::Capacity { host, out, in_ }, None);
+                };
+                let back = Event::Capacity {
+                    host,
+                    out: out.map(|_: Rate| spec.capacity_out),
+                    in_: in_.map(|_: Rate| spec.capacity_in),
+                };
+                (Event::Capacity { host, out, in_ }, Some(back))
+            })
+        }
+        Fault::Clock => {
+            let skew: Option<Skew> = table.quantity("clock_skew")?;
+            let skew = skew.ok_or_else(|| table.lacks("clock_skew", Skew::EXPECTED))?;
+            each_host(table, network, |n, node| {
+                let usual = match &node.kind {
+                    NodeKind::Host(host) => host.skew_ppb,
+                    NodeKind::Switch => 0,
+                };
+                (Event::Skew(n, skew.0), Some(Event::Skew(n, usual)))
+            })
+        }
+        Fault::Coalesce => {
+            let span: Option<Span> = table.quantity("coalesce")?;
+            let span = span.ok_or_else(|| table.lacks("coalesce", Span::EXPECTED))?;
+            each_host(table, network, |n, node| {
+                let usual = match &node.kind {
+                    NodeKind::Host(host) => host.coalesce,
+                    NodeKind::Switch => Span::ZERO,
+                };
+                (Event::Coalesce(n, span), Some(Event::Coalesce(n, usual)))
+            })
+        }
+    }
+}
+
+fn each_host(
+    table: &mut Table<'_>,
+    network: &Network,
+    events: impl Fn(usize, &NodeEntry) -> (Event, Option<Event>),
+) -> Read<Vec<(Event, Option<Event>)>> {
+    let pattern = table.needed("host", "the name of a host, or a pattern such as src*")?;
+    Ok(hosts(network, &pattern)?.into_iter().map(|n| events(n, &network.nodes[n])).collect())
+}
+
+fn link_fault(
+    table: &mut Table<'_>,
+    kind: Fault,
+    network: &Network,
+) -> Read<Vec<(Event, Option<Event>)>> {
+    let pattern = table.needed("link", "the name of a link, or a pattern such as core*")?;
+    let none = Change::default();
+    let (change, back): (Change, fn(&LinkEntry) -> Change) = match kind {
+        Fault::LinkLoss => {
+            let loss: Option<Chance> = table.quantity("loss")?;
+            let loss = loss.ok_or_else(|| table.lacks("loss", Chance::EXPECTED))?;
+            let back = |l: &LinkEntry| Change { loss: Some(l.spec.loss), ..Change::default() };
+            (Change { loss: Some(loss), ..none }, back)
+        }
+        Fault::LinkRate => {
+            let rate: Option<Rate> = table.quantity("rate")?;
+            let rate = rate.ok_or_else(|| table.lacks("rate", Rate::EXPECTED))?;
+            let back = |l: &LinkEntry| Change { rate: Some(l.spec.rate), ..Change::default() };
+            (Change { rate: Some(rate), ..none }, back)
+        }
+        Fault::LinkDelay => {
+            let delay: Option<Span> = table.quantity("delay")?;
+            let delay = delay.ok_or_else(|| table.lacks("delay", Span::EXPECTED))?;
+            let back = |l: &LinkEntry| Change { delay: Some(l.spec.delay), ..Change::default() };
+            (Change { delay: Some(delay), ..none }, back)
+        }
+        Fault::LinkDown
+        | Fault::Pause
+        | Fault::Agents
+        | Fault::Capacity
+        | Fault::Clock
+        | Fault::Coalesce => {
+            let down = Change { state: Some(LinkState::Down), ..none };
+            (down, |_| Change { state: Some(LinkState::Up), ..Change::default() })
+        }
+    };
+    let links = network.link_names.matching(&pattern)?;
+    Ok(links
+        .into_iter()
+        .map(|link| {
+            let back = back(&network.links[link]);
+            (Event::Link(link, change), Some(Event::Link(link, back)))
+        })
+        .collect())
+}

@@ -1,0 +1,39 @@
+//! The verbs that work on scenarios. Each reads, runs through `course` and writes.
+
+pub mod replay;
+pub mod run;
+
+use std::io::IsTerminal as _;
+
+use clap::ValueEnum;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::scenario::model;
+
+/// A level, on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Level {
+    /// Every packet
+    Packet,
+    /// Rates alone
+    Rate,
+}
+
+impl From<Level> for model::Level {
+    fn from(level: Level) -> model::Level {
+        match level {
+            Level::Packet => model::Level::Packet,
+            Level::Rate => model::Level::Rate,
+        }
+    }
+}
+
+/// A bar on the terminal; none where there is no terminal.
+pub fn bar(steps: u64, what: &str) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new(steps).with_message(what.to_owned());
+    let style = ProgressStyle::with_template("{msg} [{bar:40}] {percent} % {eta}");
+    bar.with_style(style.map_or_else(|_| ProgressStyle::default_bar(), |s| s.progress_chars("=> ")))
+}

@@ -1,0 +1,49 @@
+//! `gtp-lab replay`: a scenario is run twice and must take the same course, and no packet may do
+//! what nature forbids.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::Level;
+use crate::course;
+use crate::refusal::Refusal;
+use crate::scenario::model::Scenario;
+use crate::scenario::{Document, Overrides};
+
+/// Arguments of `gtp-lab replay`.
+#[derive(Args)]
+#[command(after_help = "\
+Exit codes: 0 the same twice and lawful, 1 not so, 2 bad scenario, 3 no such file.")]
+pub struct Replay {
+    /// The scenario's TOML file
+    file: PathBuf,
+    /// Simulate every packet, or rates alone, whatever the file says
+    #[arg(long, value_enum)]
+    level: Option<Level>,
+    /// Another seed than the file's
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+}
+
+/// Runs twice, compares, verifies.
+///
+/// # Errors
+/// If the runs part or a packet does the impossible.
+pub fn run(arguments: &Replay) -> Result<(), Refusal> {
+    let document = Document::open(&arguments.file)?;
+    let level = arguments.level.map(Into::into);
+    check(&document.scenario(Overrides { level, seed: arguments.seed })?)
+}
+
+/// Checks one scenario.
+///
+/// # Errors
+/// If the runs part or a packet does the impossible.
+pub fn check(scenario: &Scenario) -> Result<(), Refusal> {
+    if let Some(place) = course::divergence(scenario)? {
+        return Err(Refusal::Other(format!("two runs of the same scenario part at {place}")));
+    }
+    println!("two runs took the same course");
+    Ok(())
+}
