@@ -8,9 +8,8 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
-use gtp_alloc::Bytes;
+use gtp_alloc::{Bytes, Span, Time};
 
 use crate::flows::{Failure, FailureKind};
 use crate::identity::Fingerprint;
@@ -109,13 +108,13 @@ struct TurnedAway {
 }
 
 struct Told {
-    at: Instant,
+    at: Time,
     /// Those turned away since.
     more: u64,
 }
 
 /// Time between two words on the same neighbourhood.
-const TELL_SPAN: Duration = Duration::from_secs(60);
+const TELL_SPAN: Span = Span::from_secs(60);
 
 /// Neighbourhoods that are told apart: 64 KiB. Beyond them all others count as one.
 const NEIGHBOURHOODS: usize = 1_024;
@@ -133,16 +132,16 @@ fn neighbourhood(address: IpAddr) -> IpAddr {
 
 impl TurnedAway {
     /// Notes one; says whether it is to be told now, with how many were not told before.
-    fn note(&mut self, from: IpAddr, now: Instant) -> Option<u64> {
+    fn note(&mut self, from: IpAddr, now: Time) -> Option<u64> {
         let mut whose = neighbourhood(from);
         if self.told.len() >= NEIGHBOURHOODS && !self.told.contains_key(&whose) {
-            self.told.retain(|_, told| now.duration_since(told.at) < TELL_SPAN);
+            self.told.retain(|_, told| now.since(told.at) < TELL_SPAN);
             if self.told.len() >= NEIGHBOURHOODS {
                 whose = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
             }
         }
         match self.told.get_mut(&whose) {
-            Some(told) if now.duration_since(told.at) < TELL_SPAN => {
+            Some(told) if now.since(told.at) < TELL_SPAN => {
                 told.more += 1;
                 None
             }
@@ -186,7 +185,7 @@ impl Guests {
 
     /// Somebody was turned away; says whether that is to be told now, with how many of his
     /// neighbourhood were not told before.
-    pub fn turned_away(&self, from: IpAddr, now: Instant) -> Option<u64> {
+    pub fn turned_away(&self, from: IpAddr, now: Time) -> Option<u64> {
         self.turned_away.lock().unwrap_or_else(PoisonError::into_inner).note(from, now)
     }
 
@@ -278,7 +277,7 @@ mod tests {
     #[test]
     fn a_flood_is_told_once_a_minute_for_each_neighbourhood_with_its_number() {
         let mut turned_away = TurnedAway::default();
-        let (start, minute) = (Instant::now(), Duration::from_secs(60));
+        let (start, minute) = (Time::ZERO, Span::from_secs(60));
         let from = |n: u64| IpAddr::V6(Ipv6Addr::from(0x2001_0db8_u128 << 96 | u128::from(n)));
         assert_eq!(turned_away.note(from(0), start), Some(0));
         for n in 1..100 {

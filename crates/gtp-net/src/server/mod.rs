@@ -16,7 +16,6 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
 
 use gtp_alloc::{Rate, Span};
 use gtp_store::{Export, SinkOptions};
@@ -173,7 +172,7 @@ impl Server {
         let shared = Arc::clone(&self.shared);
         let Some(seat) = shared.guests.seat(from.ip()) else {
             // To answer a flood would feed it.
-            if let Some(more) = shared.guests.turned_away(from.ip(), Instant::now()) {
+            if let Some(more) = shared.guests.turned_away(from.ip(), shared.host.clock().now()) {
                 shared.tell(ServerEvent::TurnedAway { client: from, more });
             }
             return;

@@ -5,6 +5,7 @@
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::Arc;
 
 use gtp_store::{
@@ -14,7 +15,7 @@ use gtp_store::{
 use rustix::fs::{AtFlags, CWD, FileType, OFlags, openat, statat};
 use rustix::io::Errno;
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Sleep, sleep};
 
 use super::admission::listing_bytes;
 use super::budget::{Share, USED_UP};
@@ -195,7 +196,7 @@ struct Taking {
     /// Roots that the client still owes: first file and how many.
     asked: Vec<(u64, u32)>,
     /// When it must have said them.
-    answer_by: Option<Instant>,
+    answer_by: Option<Pin<Box<Sleep>>>,
 }
 
 impl Taking {
@@ -234,7 +235,7 @@ impl Taking {
                         }
                     }
                 },
-                () = overdue(self.answer_by) => {
+                () = overdue(&mut self.answer_by) => {
                     let text = "the client does not say the hashes of its files";
                     let failure = Failure::new(FailureKind::Temporary, text);
                     return Err(Trouble::told(Reason::TimedOut, failure));
@@ -297,7 +298,7 @@ impl Taking {
         };
         let sizes = wanted.iter().filter_map(|&file| self.manifest.entries.get(file as usize));
         let bytes = sizes.map(|entry| entry.size).fold(0, u64::saturating_add);
-        self.answer_by = Some(Instant::now() + SILENCE_SPAN + hashing_span(bytes));
+        self.answer_by = Some(Box::pin(sleep(SILENCE_SPAN + hashing_span(bytes))));
         Some(Message::RootsWanted(RootsWanted { first_file, files }))
     }
 
@@ -327,9 +328,9 @@ impl Taking {
 }
 
 /// Waits until a time has come; for ever if there is none.
-async fn overdue(at: Option<Instant>) {
+async fn overdue(at: &mut Option<Pin<Box<Sleep>>>) {
     match at {
-        Some(at) => tokio::time::sleep_until(at).await,
+        Some(at) => at.await,
         None => std::future::pending().await,
     }
 }
