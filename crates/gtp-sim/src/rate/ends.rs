@@ -69,6 +69,12 @@ impl Flow {
         Flow { rate, carried: u128::from(rate) * u128::from(before) }
     }
 
+    /// Goes on at its rate for `nanos` nanoseconds.
+    #[inline]
+    fn carry(&mut self, nanos: u64) {
+        self.carried += u128::from(self.rate) * u128::from(nanos);
+    }
+
     /// The mean rate over the `interval` nanoseconds that end now, in whole bit/s.
     #[inline]
     pub fn read(&mut self, interval: u64) -> u64 {
@@ -109,7 +115,7 @@ impl<'a> Course<'a> {
 
     #[inline]
     fn carry(&mut self, at: u64) {
-        self.flow.carried += u128::from(self.flow.rate) * u128::from(at - self.since);
+        self.flow.carry(at - self.since);
         self.since = at;
     }
 
@@ -180,9 +186,33 @@ impl SourceEnd {
         }
     }
 
-    /// Takes in what has arrived since `since` until `now`; returns when the next word comes.
+    /// Its permission has changed at the moment up to which it was advanced; returns the rate
+    /// before and now.
     #[inline]
-    pub fn advance(&mut self, since: u64, now: u64, mail: &mut Mail, load: &mut LoadSteps) -> u64 {
+    pub fn obey(&mut self) -> (u64, u64) {
+        let rate = self.permitted().min(self.granted);
+        (std::mem::replace(&mut self.common.flow.rate, rate), rate)
+    }
+}
+
+impl End for SourceEnd {
+    #[inline]
+    fn next(&self, mail: &Mail) -> u64 {
+        mail.peek(&self.common.inbox)
+    }
+
+    #[inline]
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    #[inline]
+    fn common_mut(&mut self) -> &mut Common {
+        &mut self.common
+    }
+
+    #[inline]
+    fn advance(&mut self, since: u64, now: u64, mail: &mut Mail, load: &mut LoadSteps) {
         let permitted = self.permitted();
         let mut course = Course::begin(&mut self.common.flow, load, since);
         while let Some(word) = mail.take(&mut self.common.inbox, now) {
@@ -191,15 +221,6 @@ impl SourceEnd {
             course.step(word.at, word.rate.min(permitted));
         }
         course.end(now);
-        mail.peek(&self.common.inbox)
-    }
-
-    /// Its permission has changed at the moment up to which it was advanced; returns the rate
-    /// before and now.
-    #[inline]
-    pub fn obey(&mut self) -> (u64, u64) {
-        let rate = self.permitted().min(self.granted);
-        (std::mem::replace(&mut self.common.flow.rate, rate), rate)
     }
 }
 
@@ -225,16 +246,46 @@ pub(super) struct SinkEnd {
 }
 
 impl SinkEnd {
-    /// Takes in what has arrived since `since` until `now`; returns when the next word comes.
+    /// The largest grant from the one echoed to the newest.
+    pub fn committed(&self, mail: &Mail) -> u64 {
+        mail.waiting(&self.echoes).fold(self.echoed, u64::max)
+    }
+
+    /// The number of the grant last echoed; zero for none.
+    pub fn echoed_number(&self, mail: &Mail) -> u32 {
+        self.issued - mail.waiting(&self.echoes).count() as u32
+    }
+
+    /// Grants issued that count as outstanding, the one echoed included.
+    pub fn outstanding(&self, mail: &Mail) -> usize {
+        mail.waiting(&self.echoes).count() + usize::from(self.echoed_number(mail) > 0)
+    }
+}
+
+impl End for SinkEnd {
     #[inline]
-    pub fn advance(&mut self, since: u64, now: u64, mail: &mut Mail, load: &mut LoadSteps) -> u64 {
+    fn next(&self, mail: &Mail) -> u64 {
+        mail.peek(&self.common.inbox).min(mail.peek(&self.echoes))
+    }
+
+    #[inline]
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    #[inline]
+    fn common_mut(&mut self) -> &mut Common {
+        &mut self.common
+    }
+
+    #[inline]
+    fn advance(&mut self, since: u64, now: u64, mail: &mut Mail, load: &mut LoadSteps) {
         let mut course = Course::begin(&mut self.common.flow, load, since);
         loop {
             let (said, echo) = (mail.peek(&self.common.inbox), mail.peek(&self.echoes));
             let at = said.min(echo);
             if at > now || at == EMPTY {
-                course.end(now);
-                return at;
+                return course.end(now);
             }
             if said == at
                 && let Some(word) = mail.take(&mut self.common.inbox, at)
@@ -253,21 +304,42 @@ impl SinkEnd {
             course.step(at, self.permitted.min(self.echoed));
         }
     }
+}
 
-    /// The largest grant from the one echoed to the newest.
-    pub fn committed(&self, mail: &Mail) -> u64 {
-        mail.waiting(&self.echoes).fold(self.echoed, u64::max)
-    }
+/// An end of either kind, as its node sees it.
+pub(super) trait End {
+    /// When the next word arrives; [`EMPTY`] if none is on its way.
+    fn next(&self, mail: &Mail) -> u64;
+    /// What both kinds have.
+    fn common(&self) -> &Common;
+    /// The same.
+    fn common_mut(&mut self) -> &mut Common;
+    /// Takes in what has arrived since `since` until `now`.
+    fn advance(&mut self, since: u64, now: u64, mail: &mut Mail, load: &mut LoadSteps);
+}
 
-    /// The number of the grant last echoed; zero for none.
-    pub fn echoed_number(&self, mail: &Mail) -> u32 {
-        self.issued - mail.waiting(&self.echoes).count() as u32
+/// Takes in what has arrived at one node's ends; returns when the next word comes, and how many
+/// rings to the other ends are full.
+pub(super) fn advance_all<E: End>(
+    ends: &mut [E],
+    since: u64,
+    now: u64,
+    mail: &mut Mail,
+    load: &mut LoadSteps,
+) -> (u64, u64) {
+    // Words, and the slots of those to be told next, lie far apart. To look at all of them first
+    // is to wait for memory once and not for each.
+    let (mut soonest, mut full) = (EMPTY, 0);
+    for end in ends.iter() {
+        soonest = soonest.min(end.next(mail));
+        full += u64::from(!mail.has_room(&end.common().outbox));
     }
-
-    /// Grants issued that count as outstanding, the one echoed included.
-    pub fn outstanding(&self, mail: &Mail) -> usize {
-        mail.waiting(&self.echoes).count() + usize::from(self.echoed_number(mail) > 0)
+    if soonest > now {
+        ends.iter_mut().for_each(|end| end.common_mut().flow.carry(now - since));
+        return (soonest, full);
     }
+    ends.iter_mut().for_each(|end| end.advance(since, now, mail, load));
+    (ends.iter().map(|end| end.next(mail)).min().unwrap_or(EMPTY), full)
 }
 
 #[cfg(test)]

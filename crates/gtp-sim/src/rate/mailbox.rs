@@ -114,6 +114,12 @@ impl Mail {
         self.slots[reader.slot()].at
     }
 
+    /// Whether the writer's next slot is free.
+    #[inline]
+    pub fn has_room(&self, writer: &Place) -> bool {
+        self.slots[writer.slot()].at == EMPTY
+    }
+
     /// The rates of what is on its way, in order.
     pub fn waiting(&self, reader: &Place) -> impl Iterator<Item = u64> {
         let mut at = *reader;

@@ -10,9 +10,9 @@ use gtp_proto::limits::RECOMPUTE_MIN;
 use gtp_proto::{FlowId, Grant, Phase, Report, Side};
 
 use super::build::{Hosting, Law, NodeId, Pace, Telling};
-use super::ends::{Common, Life};
+use super::ends::{Common, Life, advance_all};
 use super::laws::{is_issued, to_f64, to_rate};
-use super::mailbox::{EMPTY, Put, Word};
+use super::mailbox::{Put, Word};
 use super::world::World;
 
 /// In a schedule's tag: not a tick, but word that arrives.
@@ -83,20 +83,12 @@ impl World {
             node.seen = now;
             let ends = node.ends.start as usize..node.ends.end as usize;
             let (mail, steps) = (&mut self.mail, &mut self.load);
-            let mut earliest = EMPTY;
-            match side {
-                Side::Source => {
-                    for end in &mut self.sources[ends] {
-                        earliest = earliest.min(end.advance(since, now, mail, steps));
-                    }
-                }
-                Side::Sink => {
-                    for end in &mut self.sinks[ends] {
-                        earliest = earliest.min(end.advance(since, now, mail, steps));
-                    }
-                }
-            }
+            let (earliest, full) = match side {
+                Side::Source => advance_all(&mut self.sources[ends], since, now, mail, steps),
+                Side::Sink => advance_all(&mut self.sinks[ends], since, now, mail, steps),
+            };
             node.earliest = earliest;
+            self.crowded += full;
             node.load = steps.end(load);
         }
         if self.load.bound as f64 > self.recent.of(side).part * capacity {

@@ -102,6 +102,8 @@ pub struct World {
     pub(super) hash: u64,
     pub(super) ticks: u64,
     pub(super) words: u64,
+    /// How often a ring was found full when its writer's turn came.
+    pub(super) crowded: u64,
 }
 
 impl World {
@@ -165,6 +167,7 @@ impl World {
             hash: 0,
             ticks: 0,
             words: 0,
+            crowded: 0,
         };
         world.enter_all(b);
         Ok(world)
