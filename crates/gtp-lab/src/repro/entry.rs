@@ -1,0 +1,298 @@
+//! One entry: what a paper states, how it is computed here, and what must be true of the result.
+//!
+//! An entry is data: `repro/<paper>/<id>/entry.toml`. Its folder's name is its id. Everything that is
+//! not understood is refused, so that a misspelt check cannot pass by being ignored. The types
+//! here say what an entry may hold; computing and judging are elsewhere.
+
+use super::case::{Links, Scenario, Spread};
+use super::criterion::Criterion;
+use super::exact::Exact;
+use super::law::Property;
+use super::measure::Measure;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// An entry as its file states it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Entry {
+    /// The folder's name.
+    #[serde(skip)]
+    pub id: String,
+    /// What it is about.
+    pub title: String,
+    /// Section, figure or table of the paper.
+    pub place: String,
+    /// What the paper states, in our words.
+    pub claim: String,
+    /// How the numbers come about.
+    pub kind: Kind,
+    /// How firm the paper is about it.
+    pub firmness: Firmness,
+    /// What the paper leaves open and how it was filled, or where it contradicts itself.
+    #[serde(default)]
+    pub note: String,
+    /// Whether the tests run it.
+    #[serde(default)]
+    pub cost: Cost,
+    /// Numbers that formulas may name.
+    #[serde(default)]
+    pub given: BTreeMap<String, Numbers>,
+    /// Networks whose exact allocation is wanted.
+    #[serde(default)]
+    pub network: Vec<Solve>,
+    /// Properties tried on many random inputs.
+    #[serde(default)]
+    pub law: Vec<Tried<Property>>,
+    /// Properties of exact allocations tried on many random networks.
+    #[serde(default)]
+    pub exact: Vec<Tried<Exact>>,
+    /// Networks to be simulated, each perhaps with several runs.
+    #[serde(default)]
+    pub scenario: Vec<Scenario>,
+    /// What is read off the runs.
+    #[serde(default)]
+    pub measure: Vec<Measure>,
+    /// `name = formula` over everything above, in this order.
+    #[serde(default)]
+    pub compute: Vec<String>,
+    /// What must be true.
+    #[serde(default)]
+    pub check: Vec<Check>,
+    /// Quantities to be shown beside the thesis's law: what the grant law makes of the same.
+    #[serde(default)]
+    pub beside: Vec<Beside>,
+    /// Which curves its page shows.
+    #[serde(default)]
+    pub plot: Vec<Plot>,
+    /// What is missing for the rest of the entry.
+    pub waiting: Option<Waiting>,
+}
+
+/// How the numbers of an entry come about.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// Arithmetic.
+    Formula,
+    /// The exact allocation of a network.
+    Maxmin,
+    /// A property of the law or of the allocation, tried on many random inputs.
+    Law,
+    /// The rate-level simulation.
+    Rate,
+    /// The packet-level simulation.
+    Packet,
+    /// Nothing that this program can compute.
+    Nothing,
+}
+
+impl Kind {
+    /// The word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Kind::Formula => "formula",
+            Kind::Maxmin => "maxmin",
+            Kind::Law => "law",
+            Kind::Rate => "rate",
+            Kind::Packet => "packet",
+            Kind::Nothing => "nothing",
+        }
+    }
+}
+
+/// How firm a paper is about what it states.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Firmness {
+    /// Arithmetic or a theorem.
+    Exact,
+    /// Its text gives numbers.
+    Quantitative,
+    /// Words only: the numbers of the criterion are our reading.
+    Qualitative,
+}
+
+/// Whether an entry is cheap enough for the tests.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Cost {
+    /// A moment, even without optimisation.
+    #[default]
+    Cheap,
+    /// Only for the optimised program.
+    Dear,
+}
+
+/// One number or a row of them.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+pub enum Numbers {
+    /// One.
+    One(f64),
+    /// A row.
+    Row(Vec<f64>),
+}
+
+impl Numbers {
+    /// As a list.
+    pub fn list(&self) -> Vec<f64> {
+        match self {
+            Numbers::One(x) => vec![*x],
+            Numbers::Row(row) => row.clone(),
+        }
+    }
+}
+
+/// A network to be solved exactly. Gives `<name>_rates` by session, `<name>_sorted` from the highest
+/// down, `<name>_highest`, `<name>_sum` and `<name>_off`, the largest relative error against exact fractions.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Solve {
+    /// Prefix of its quantities.
+    pub name: String,
+    /// For each source, the sinks of its sessions.
+    pub links: Links,
+    /// Each node's capacity.
+    pub capacity: f64,
+    /// Each session's desired rate; unlimited if left out.
+    pub demand: Option<Spread>,
+    /// How many of the highest rates are wanted by themselves.
+    #[serde(default)]
+    pub highest: usize,
+}
+
+/// A property with how often and from which seed it is tried.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tried<P> {
+    /// Which one.
+    pub property: P,
+    /// How many random inputs.
+    pub cases: usize,
+    /// Where they come from.
+    pub seed: u64,
+}
+
+/// Something that must be true.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Check {
+    /// The claim in words.
+    pub says: String,
+    /// The quantity it is about.
+    pub of: String,
+    /// What must be true of the quantity.
+    pub must: Criterion,
+    /// Whose claim it is.
+    #[serde(default)]
+    pub whose: Whose,
+    /// Why the tolerance is what it is.
+    #[serde(default)]
+    pub why: String,
+    /// Why the claim is not true here. It must indeed be false then, and some check of the entry
+    /// must establish the cause.
+    pub differs: Option<String>,
+}
+
+/// Whose claim a check is.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Whose {
+    /// What the paper's own premises lead to, or its claim as we read it.
+    #[default]
+    Ours,
+    /// The number or word as printed.
+    Printed,
+    /// Evidence for the reason of a difference.
+    Cause,
+}
+
+/// A quantity to be shown under both laws.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Beside {
+    /// What it is.
+    pub says: String,
+    /// The quantity of the thesis's law; the grant law's has `grant_` before its name.
+    pub of: String,
+    /// Its unit.
+    #[serde(default)]
+    pub unit: String,
+}
+
+/// Curves over time, under each law.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Plot {
+    /// The rate of each session.
+    Rates,
+    /// The distance to the max-min rates, as a part of that at the start.
+    Distance,
+    /// The largest load of any sink.
+    Load,
+}
+
+/// What an entry waits for.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Waiting {
+    /// What is missing.
+    pub what: String,
+    /// Why the entry cannot be judged without it.
+    pub why: String,
+}
+
+/// Where entries are, and why they could not be read.
+pub fn load(root: &Path, paper: &str) -> Result<Vec<Entry>, String> {
+    let folder = root.join(paper);
+    let listing =
+        std::fs::read_dir(&folder).map_err(|e| format!("cannot read {}: {e}", folder.display()))?;
+    let mut folders: Vec<PathBuf> = listing
+        .filter_map(Result::ok)
+        .map(|item| item.path())
+        .filter(|path| path.is_dir())
+        .collect();
+    folders.sort();
+    folders.iter().map(|folder| read(folder)).collect()
+}
+
+fn read(folder: &Path) -> Result<Entry, String> {
+    let path = folder.join("entry.toml");
+    let text = std::fs::read_to_string(&path)
+        .map_err(|e| format!("cannot read {}: {e}", path.display()))?;
+    let id = folder.file_name().unwrap_or_default().to_string_lossy();
+    parse(&id, &text).map_err(|why| format!("{}: {why}", path.display()))
+}
+
+/// An entry from its file's text.
+///
+/// # Errors
+/// A sentence that says what is wrong with it.
+pub fn parse(id: &str, text: &str) -> Result<Entry, String> {
+    let mut entry: Entry = toml::from_str(text).map_err(|e| e.to_string())?;
+    entry.id = id.to_owned();
+    sensible(&entry)?;
+    Ok(entry)
+}
+
+/// What no field alone can say.
+fn sensible(entry: &Entry) -> Result<(), String> {
+    let nothing = entry.kind == Kind::Nothing;
+    if nothing && entry.waiting.is_none() {
+        return Err("computes nothing and does not say what it waits for".to_owned());
+    }
+    if nothing != entry.check.is_empty() {
+        return Err("an entry has checks, or its kind is `nothing` and it waits".to_owned());
+    }
+    let differs = entry.check.iter().any(|check| check.differs.is_some());
+    let cause = entry.check.iter().any(|check| check.whose == Whose::Cause);
+    if differs && !cause {
+        return Err("a difference needs a check whose = \"cause\" that establishes it".to_owned());
+    }
+    if !entry.scenario.is_empty() && !matches!(entry.kind, Kind::Rate | Kind::Packet) {
+        return Err("scenarios need the kind `rate` or `packet`".to_owned());
+    }
+    Ok(())
+}

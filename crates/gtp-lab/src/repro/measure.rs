@@ -1,0 +1,503 @@
+//! What is read off a run: times, means, deviations, distances, loads.
+//!
+//! A trajectory is what both engines leave behind: for each session its rate in steps, and for
+//! each span between changes of membership or demand the exact max-min rates. Every measure is
+//! a function of a trajectory to a list of numbers, so a criterion need not know what was run.
+
+use gtp_alloc::fairness::leximin_cmp;
+use serde::Deserialize;
+use std::cmp::Ordering;
+
+/// A rate in bit/s from each of these moments, in seconds, until the next.
+pub type Steps = Vec<(f64, f64)>;
+
+/// One run as it is judged.
+#[derive(Clone, Debug, Default)]
+pub struct Trajectory {
+    /// Which run of its scenario.
+    pub label: String,
+    /// Where it ends, in seconds.
+    pub end: f64,
+    /// The rate of each session.
+    pub rates: Vec<Steps>,
+    /// The exact max-min rates from each of these moments on; zero for a session that is not there.
+    pub goals: Vec<(f64, Vec<f64>)>,
+    /// The largest load of any sink as a part of its capacity, by moment.
+    pub load: Steps,
+    /// When each session had delivered all it was given; infinite if it had not.
+    pub done: Vec<f64>,
+    /// Lost packets as a part of those sent.
+    pub lost: f64,
+    /// The longest time between cause and effect, T_max of thesis VI.3, in seconds.
+    pub longest: f64,
+    /// Each node's capacity, in bit/s.
+    pub capacity: f64,
+}
+
+/// What is to be read off every run of the entry's scenarios, and its name.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Measure {
+    /// Name of the quantity: the numbers of all runs one after another.
+    pub name: String,
+    /// Which scenario's runs; the only one's if left out.
+    #[serde(default)]
+    pub scenario: String,
+    /// What to read.
+    pub read: Reading,
+    /// Which sessions, from one, of a reading that has a number for each; all if left out.
+    #[serde(default)]
+    pub sessions: Vec<usize>,
+    /// What to make of the numbers of one run.
+    #[serde(default)]
+    pub fold: Fold,
+}
+
+/// What can be read off a run.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(tag = "what", rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Reading {
+    /// For each session, when its rate is first at least this part of its max-min rate.
+    Reach {
+        /// The part.
+        part: f64,
+    },
+    /// From when on every session stays within this part of its max-min rate until the end.
+    Settle {
+        /// The part.
+        band: f64,
+    },
+    /// When the distance to the max-min rates is first at most this part of the distance at the start.
+    Near {
+        /// The part.
+        part: f64,
+    },
+    /// From when on that distance stays at most this part.
+    StayNear {
+        /// The part.
+        part: f64,
+    },
+    /// The distance at these moments as parts of that at the start.
+    Distance {
+        /// The moments, in seconds.
+        at: Vec<f64>,
+    },
+    /// Means of the distance over whole seconds, as parts of that at the start.
+    DistanceMeans,
+    /// Each session's mean rate over a span as a part of its max-min rate.
+    Share {
+        /// From, in seconds.
+        from: f64,
+        /// Until, in seconds.
+        until: f64,
+    },
+    /// Each session's mean rate over a span, in Mbit/s.
+    Mean {
+        /// From, in seconds.
+        from: f64,
+        /// Until, in seconds.
+        until: f64,
+    },
+    /// Each session's largest rate over a span, in Mbit/s.
+    Largest {
+        /// From, in seconds.
+        from: f64,
+        /// Until, in seconds.
+        until: f64,
+    },
+    /// The largest deviation of any session from its max-min rate over a span, as a part of it.
+    Worst {
+        /// From, in seconds.
+        from: f64,
+        /// Until, in seconds.
+        until: f64,
+    },
+    /// In the last seconds of each phase between changes, each present session's mean rate as a
+    /// part of its max-min rate.
+    PhaseShare {
+        /// How many seconds.
+        last: f64,
+    },
+    /// In the last seconds of each phase, the largest deviation of any present session.
+    PhaseWorst {
+        /// How many seconds.
+        last: f64,
+    },
+    /// The largest load of any sink as a part of its capacity.
+    Overload,
+    /// The longest span in which every session's one-second means are within this part of a rate.
+    Together {
+        /// The rate, in Mbit/s.
+        mbps: f64,
+        /// The part.
+        band: f64,
+        /// How many sessions at least.
+        sessions: usize,
+    },
+    /// The highest sessions' mean rates over a span, in Mbit/s, from the highest down.
+    Highest {
+        /// How many.
+        count: usize,
+        /// From, in seconds.
+        from: f64,
+        /// Until, in seconds.
+        until: f64,
+    },
+    /// The largest deviation at any time of the sessions that begin within a part in 10^9 of their
+    /// max-min rates, as a part of the capacity.
+    Kept,
+    /// How often the leximin minimum of the rates over a window of `longest` is below that of the
+    /// window before, while the latter is below the max-min rates.
+    WindowFalls,
+    /// When the last session had delivered all.
+    Done,
+    /// Lost packets as a part of those sent.
+    Lost,
+}
+
+/// What to make of the numbers of one run.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fold {
+    /// Keep them all.
+    #[default]
+    Each,
+    /// Their least.
+    Least,
+    /// Their largest.
+    Most,
+    /// Their sum.
+    Sum,
+}
+
+impl Measure {
+    /// The numbers of one run.
+    pub fn of(&self, run: &Trajectory) -> Vec<f64> {
+        let mut numbers = read(&self.read, run);
+        if !self.sessions.is_empty() {
+            let chosen = self.sessions.iter().filter_map(|k| numbers.get(k.checked_sub(1)?));
+            numbers = chosen.copied().collect();
+        }
+        match self.fold {
+            Fold::Each => numbers,
+            Fold::Least => vec![numbers.into_iter().fold(f64::INFINITY, f64::min)],
+            Fold::Most => vec![numbers.into_iter().fold(f64::NEG_INFINITY, f64::max)],
+            Fold::Sum => vec![numbers.into_iter().sum()],
+        }
+    }
+}
+
+const MEGA: f64 = 1e6;
+
+fn read(reading: &Reading, run: &Trajectory) -> Vec<f64> {
+    let all = 0..run.rates.len();
+    let mean = |k: usize, from: f64, until: f64| mean(&run.rates[k], from, until);
+    match reading {
+        Reading::Reach { part } => all.map(|k| reach(run, k, *part)).collect(),
+        Reading::Settle { band } => vec![settle(run, *band)],
+        Reading::Near { part } => vec![near(run, *part)],
+        Reading::StayNear { part } => vec![stay_near(run, *part)],
+        Reading::Distance { at } => {
+            let start = distance(run, 0.0);
+            at.iter().map(|t| distance(run, *t) / start).collect()
+        }
+        Reading::DistanceMeans => distance_means(run),
+        Reading::Share { from, until } => {
+            all.map(|k| mean(k, *from, *until) / goal(run, k, *from)).collect()
+        }
+        Reading::Mean { from, until } => all.map(|k| mean(k, *from, *until) / MEGA).collect(),
+        Reading::Largest { from, until } => {
+            all.map(|k| within(&run.rates[k], *from, *until).fold(0.0, f64::max) / MEGA).collect()
+        }
+        Reading::Worst { from, until } => vec![worst(run, *from, *until)],
+        Reading::PhaseShare { last } => {
+            phases(run).flat_map(|p| phase_share(run, p, *last)).collect()
+        }
+        Reading::PhaseWorst { last } => {
+            phases(run).map(|(_, end)| worst(run, end - last, end)).collect()
+        }
+        Reading::Overload => vec![run.load.iter().map(|(_, x)| *x).fold(0.0, f64::max)],
+        Reading::Together { mbps, band, sessions } => {
+            vec![together(run, mbps * MEGA, *band, *sessions)]
+        }
+        Reading::Highest { count, from, until } => {
+            let mut means: Vec<f64> = all.map(|k| mean(k, *from, *until) / MEGA).collect();
+            means.sort_by(|a, b| b.total_cmp(a));
+            means.truncate(*count);
+            means
+        }
+        Reading::Kept => vec![kept(run)],
+        Reading::WindowFalls => vec![window_falls(run) as f64],
+        Reading::Done => vec![run.done.iter().copied().fold(0.0, f64::max)],
+        Reading::Lost => vec![run.lost],
+    }
+}
+
+/// The value at a moment: that of the last step not after it; zero before the first.
+pub fn at(steps: &[(f64, f64)], moment: f64) -> f64 {
+    match steps.partition_point(|(t, _)| *t <= moment) {
+        0 => 0.0,
+        n => steps[n - 1].1,
+    }
+}
+
+/// The mean over a span; no number for an empty one.
+pub fn mean(steps: &[(f64, f64)], from: f64, until: f64) -> f64 {
+    let mut area = 0.0;
+    let first = steps.partition_point(|(t, _)| *t <= from);
+    let (mut since, mut value) = (from, at(steps, from));
+    for (t, next) in steps[first..].iter().take_while(|(t, _)| *t < until) {
+        area += value * (t - since);
+        (since, value) = (*t, *next);
+    }
+    (area + value * (until - since)) / (until - from)
+}
+
+/// All values that hold at some moment of a span, its end excluded.
+fn within(steps: &[(f64, f64)], from: f64, until: f64) -> impl Iterator<Item = f64> + '_ {
+    let inside = steps.iter().filter(move |(t, _)| *t > from && *t < until).map(|(_, x)| *x);
+    std::iter::once(at(steps, from)).chain(inside)
+}
+
+/// The max-min rate of a session at a moment.
+fn goal(run: &Trajectory, k: usize, moment: f64) -> f64 {
+    let n = run.goals.partition_point(|(t, _)| *t <= moment).max(1);
+    run.goals[n - 1].1[k]
+}
+
+fn reach(run: &Trajectory, k: usize, part: f64) -> f64 {
+    let arrived = |(t, x): &&(f64, f64)| {
+        let goal = goal(run, k, *t);
+        goal > 0.0 && *x >= part * goal
+    };
+    run.rates[k].iter().find(arrived).map_or(f64::INFINITY, |(t, _)| *t)
+}
+
+/// Every moment at which a rate or a goal changes, once.
+pub fn moments(run: &Trajectory) -> Vec<f64> {
+    let mut all: Vec<f64> = run.rates.iter().flatten().map(|(t, _)| *t).collect();
+    all.extend(run.goals.iter().map(|(t, _)| *t));
+    all.retain(|t| *t < run.end);
+    all.sort_by(f64::total_cmp);
+    all.dedup();
+    all
+}
+
+/// The rates of all sessions at every moment of change.
+struct Walk<'a> {
+    run: &'a Trajectory,
+    next: Vec<usize>,
+    rates: Vec<f64>,
+}
+
+impl<'a> Walk<'a> {
+    fn new(run: &'a Trajectory) -> Walk<'a> {
+        Walk { run, next: vec![0; run.rates.len()], rates: vec![0.0; run.rates.len()] }
+    }
+
+    /// The rates at a moment not before the last one asked for.
+    fn to(&mut self, moment: f64) -> &[f64] {
+        for (k, steps) in self.run.rates.iter().enumerate() {
+            while steps.get(self.next[k]).is_some_and(|(t, _)| *t <= moment) {
+                self.rates[k] = steps[self.next[k]].1;
+                self.next[k] += 1;
+            }
+        }
+        &self.rates
+    }
+}
+
+/// The distance to the max-min rates in steps, in bit/s.
+pub fn distances(run: &Trajectory) -> Steps {
+    let mut walk = Walk::new(run);
+    let goals = |t: f64| &run.goals[run.goals.partition_point(|(s, _)| *s <= t).max(1) - 1].1;
+    let moments = moments(run);
+    moments.into_iter().map(|t| (t, gap(walk.to(t), goals(t)))).collect()
+}
+
+fn gap(rates: &[f64], goals: &[f64]) -> f64 {
+    gtp_alloc::fairness::distance(rates, goals)
+}
+
+fn distance(run: &Trajectory, moment: f64) -> f64 {
+    let rates: Vec<f64> = run.rates.iter().map(|steps| at(steps, moment)).collect();
+    let goals: Vec<f64> = (0..rates.len()).map(|k| goal(run, k, moment)).collect();
+    gap(&rates, &goals)
+}
+
+fn near(run: &Trajectory, part: f64) -> f64 {
+    let steps = distances(run);
+    let start = steps.first().map_or(0.0, |(_, d)| *d);
+    steps.iter().find(|(_, d)| *d <= part * start).map_or(f64::INFINITY, |(t, _)| *t)
+}
+
+fn stay_near(run: &Trajectory, part: f64) -> f64 {
+    let steps = distances(run);
+    let start = steps.first().map_or(0.0, |(_, d)| *d);
+    since_last(&steps, |d| d <= part * start)
+}
+
+/// From when on the condition holds until the end; infinite if it does not at the end.
+fn since_last(steps: &[(f64, f64)], good: impl Fn(f64) -> bool) -> f64 {
+    match steps.iter().rposition(|(_, x)| !good(*x)) {
+        None => steps.first().map_or(f64::INFINITY, |(t, _)| *t),
+        Some(last) => steps.get(last + 1).map_or(f64::INFINITY, |(t, _)| *t),
+    }
+}
+
+fn distance_means(run: &Trajectory) -> Vec<f64> {
+    let steps = distances(run);
+    let start = steps.first().map_or(0.0, |(_, d)| *d);
+    (0..run.end as usize).map(|s| mean(&steps, s as f64, s as f64 + 1.0) / start).collect()
+}
+
+/// The largest deviation of any present session, as a part of its max-min rate, in steps.
+pub fn deviations(run: &Trajectory) -> Steps {
+    let mut walk = Walk::new(run);
+    let goals = |t: f64| &run.goals[run.goals.partition_point(|(s, _)| *s <= t).max(1) - 1].1;
+    let off = |t: f64, rates: &[f64]| {
+        let pairs = rates.iter().zip(goals(t)).filter(|(_, goal)| **goal > 0.0);
+        pairs.map(|(x, goal)| (x / goal - 1.0).abs()).fold(0.0, f64::max)
+    };
+    moments(run).into_iter().map(|t| (t, off(t, walk.to(t)))).collect()
+}
+
+fn settle(run: &Trajectory, band: f64) -> f64 {
+    since_last(&deviations(run), |off| off <= band)
+}
+
+fn worst(run: &Trajectory, from: f64, until: f64) -> f64 {
+    within(&deviations(run), from, until).fold(0.0, f64::max)
+}
+
+/// Begin and end of each span without changes of membership or demand.
+fn phases(run: &Trajectory) -> impl Iterator<Item = (f64, f64)> + '_ {
+    let ends = run.goals.iter().skip(1).map(|(t, _)| *t).chain(std::iter::once(run.end));
+    run.goals.iter().map(|(t, _)| *t).zip(ends).filter(|(begin, end)| end > begin)
+}
+
+fn phase_share(run: &Trajectory, phase: (f64, f64), last: f64) -> Vec<f64> {
+    let (begin, end) = phase;
+    let from = (end - last).max(begin);
+    let present = (0..run.rates.len()).filter(|k| goal(run, *k, from) > 0.0);
+    present.map(|k| mean(&run.rates[k], from, end) / goal(run, k, from)).collect()
+}
+
+fn kept(run: &Trajectory) -> f64 {
+    let goal = |k: usize| goal(run, k, 0.0);
+    let settled = |k: &usize| (at(&run.rates[*k], 0.0) / goal(*k) - 1.0).abs() <= 1e-9;
+    let off = |k: usize| run.rates[k].iter().map(move |(_, x)| (x - goal(k)).abs() / run.capacity);
+    (0..run.rates.len()).filter(settled).flat_map(off).fold(0.0, f64::max)
+}
+
+/// Rates within a millionth of the capacity count as equal.
+fn window_falls(run: &Trajectory) -> usize {
+    let blurred =
+        |x: &[f64]| -> Vec<f64> { x.iter().map(|x| (x / run.capacity * 1e6).round()).collect() };
+    let is_less = |x: &Vec<f64>, y: &Vec<f64>| leximin_cmp(x, y) == Ordering::Less;
+    let goal = blurred(&run.goals[0].1);
+    let mut walk = Walk::new(run);
+    let mut window = 0;
+    let mut falls = 0;
+    let (mut before, mut lowest): (Option<Vec<f64>>, Option<Vec<f64>>) = (None, None);
+    for t in moments(run) {
+        if (t / run.longest) as usize > window {
+            window = (t / run.longest) as usize;
+            let fell = before.as_ref().zip(lowest.as_ref());
+            falls += usize::from(fell.is_some_and(|(b, l)| is_less(b, &goal) && is_less(l, b)));
+            // What held when the window began belongs to it.
+            before = lowest.replace(blurred(&walk.rates));
+        }
+        let now = blurred(walk.to(t));
+        if lowest.as_ref().is_none_or(|lowest| is_less(&now, lowest)) {
+            lowest = Some(now);
+        }
+    }
+    falls
+}
+
+/// The longest run of whole seconds in which so many sessions had means near a rate at once.
+fn together(run: &Trajectory, rate: f64, band: f64, sessions: usize) -> f64 {
+    let near = |k: usize, s: usize| {
+        (mean(&run.rates[k], s as f64, s as f64 + 1.0) / rate - 1.0).abs() <= band
+    };
+    let (mut longest, mut current) = (0, 0);
+    for s in 0..run.end as usize {
+        let many = (0..run.rates.len()).filter(|k| near(*k, s)).count() >= sessions;
+        current = if many { current + 1 } else { 0 };
+        longest = longest.max(current);
+    }
+    longest as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run() -> Trajectory {
+        Trajectory {
+            label: String::new(),
+            end: 10.0,
+            rates: vec![vec![(0.0, 0.0), (1.0, 2e6), (3.0, 4e6)], vec![(0.0, 4e6)]],
+            goals: vec![(0.0, vec![4e6, 4e6]), (5.0, vec![4e6, 0.0])],
+            load: vec![(0.0, 0.5), (1.0, 1.25)],
+            done: vec![9.0, 4.0],
+            lost: 0.0,
+            longest: 1.0,
+            capacity: 8e6,
+        }
+    }
+
+    fn measured(read: &str) -> Vec<f64> {
+        let text = format!("name = 'x'\nread = {{ {read} }}");
+        let measure: Measure = toml::from_str(&text).expect("a measure");
+        measure.of(&run())
+    }
+
+    #[test]
+    fn means_are_areas_over_time() {
+        assert_eq!(measured("what = 'mean', from = 0, until = 4"), [2.0, 4.0]);
+        assert_eq!(measured("what = 'share', from = 2, until = 4"), [0.75, 1.0]);
+        assert_eq!(measured("what = 'largest', from = 0, until = 3"), [2.0, 4.0]);
+    }
+
+    #[test]
+    fn times_are_of_the_first_and_of_the_last_crossing() {
+        assert_eq!(measured("what = 'reach', part = 0.5"), [1.0, 0.0]);
+        assert_eq!(measured("what = 'near', part = 0.5"), [1.0]);
+        // The second session is gone from 5 s on and still sends.
+        assert_eq!(measured("what = 'stay-near', part = 0.5"), [f64::INFINITY]);
+        assert_eq!(measured("what = 'settle', band = 0.5"), [1.0]);
+        assert_eq!(measured("what = 'settle', band = 0.1"), [3.0]);
+        assert_eq!(measured("what = 'done'"), [9.0]);
+    }
+
+    #[test]
+    fn distances_are_parts_of_the_first() {
+        assert_eq!(measured("what = 'distance', at = [0, 1, 3, 5]"), [1.0, 0.5, 0.0, 1.0]);
+        assert_eq!(measured("what = 'distance-means'")[..4], [1.0, 0.5, 0.5, 0.0]);
+        assert_eq!(measured("what = 'worst', from = 1, until = 4"), [0.5]);
+    }
+
+    #[test]
+    fn lemmas_are_read_off_starts_and_windows() {
+        assert_eq!(measured("what = 'kept'"), [0.0]);
+        let mut falling = run();
+        falling.rates[1].push((2.5, 3.9e6));
+        let kept: Measure = toml::from_str("name = 'x'\nread = { what = 'kept' }").expect("one");
+        assert_eq!(kept.of(&falling), [0.0125]);
+        assert_eq!(measured("what = 'window-falls'"), [0.0]);
+        falling.rates[0] = vec![(0.0, 1e6), (4.1, 0.5e6), (5.5, 2e6), (7.0, 1e6), (8.5, 9e5)];
+        let falls = "name = 'x'\nread = { what = 'window-falls' }";
+        let falls: Measure = toml::from_str(falls).expect("one");
+        assert_eq!(falls.of(&falling), [2.0]);
+    }
+
+    #[test]
+    fn phases_end_where_somebody_leaves() {
+        assert_eq!(measured("what = 'phase-share', last = 2"), [1.0, 1.0, 1.0]);
+        assert_eq!(measured("what = 'phase-worst', last = 4"), [0.5, 0.0]);
+        assert_eq!(measured("what = 'overload'"), [1.25]);
+        assert_eq!(measured("what = 'together', mbps = 4, band = 0.05, sessions = 2"), [7.0]);
+    }
+}

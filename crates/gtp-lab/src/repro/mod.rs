@@ -1,0 +1,110 @@
+//! `gtp-lab repro`: what the papers report, computed again and judged.
+//!
+//! Each figure, table, example, theorem or number of a paper is an entry: a folder with a file that
+//! says what the paper states, how it is computed here and what must be true of the result. The
+//! code knows how to compute and to compare; it knows no entry. An entry passes, differs for a
+//! reason that is itself checked, fails, or waits for something that this program lacks.
+
+mod case;
+mod compute;
+mod criterion;
+mod entry;
+mod exact;
+mod formula;
+mod law;
+mod measure;
+mod packet;
+mod plot;
+mod rate;
+mod report;
+mod verdict;
+
+use crate::figures;
+use crate::refusal::Refusal;
+use clap::Args;
+use entry::Entry;
+use std::path::{Path, PathBuf};
+use verdict::{Judged, Verdict};
+
+/// Arguments of `gtp-lab repro`.
+#[derive(Args)]
+#[command(after_help = "\
+Each entry is a folder ENTRIES/PAPER/ID with a file entry.toml. Verdicts: pass, differs (for a
+reason that is stated and checked), fail, waiting (for something that this program lacks).
+Exit codes: 0 no entry failed, 1 some did, 2 bad input, 3 no such entries.")]
+pub struct Repro {
+    /// Ids of the entries to run; all if none is named
+    ids: Vec<String>,
+    /// The paper
+    #[arg(long, default_value = "thesis")]
+    paper: String,
+    /// Folder of the papers' entries
+    #[arg(long, default_value = "repro")]
+    entries: PathBuf,
+    /// Print the entries and what each states; run nothing
+    #[arg(long)]
+    list: bool,
+    /// Write the report (HTML page, SVG figures, JSON) into this folder
+    #[arg(long)]
+    out: Option<PathBuf>,
+}
+
+/// Runs the entries, prints what was found, writes the report.
+pub fn run(arguments: &Repro) -> Result<(), Refusal> {
+    let entries = chosen(arguments)?;
+    if arguments.list {
+        entries.iter().for_each(|entry| {
+            println!("{:<28} {:<8} {}", entry.id, entry.kind.word(), entry.title);
+        });
+        return Ok(());
+    }
+    let mut judged = Vec::new();
+    for entry in entries {
+        let one = verdict::judge(entry);
+        println!("{}", report::line(&one));
+        judged.push(one);
+    }
+    println!("{}", report::totals(&judged));
+    if let Some(folder) = &arguments.out {
+        write(&judged, &arguments.paper, folder)?;
+    }
+    match report::count(&judged, Verdict::Fail) {
+        0 => Ok(()),
+        failed => Err(Refusal::Other(format!("{failed} of {} entries fail", judged.len()))),
+    }
+}
+
+/// The entries that were asked for.
+fn chosen(arguments: &Repro) -> Result<Vec<Entry>, Refusal> {
+    let root = &arguments.entries;
+    if !root.join(&arguments.paper).is_dir() {
+        return Err(Refusal::Missing(format!(
+            "{} has no folder {:?}: run this where the entries are, or name them with --entries",
+            root.display(),
+            arguments.paper
+        )));
+    }
+    let all = entry::load(root, &arguments.paper).map_err(Refusal::Input)?;
+    let known = |id: &String| all.iter().any(|entry| entry.id == *id);
+    if let Some(id) = arguments.ids.iter().find(|id| !known(id)) {
+        return Err(Refusal::Missing(format!("there is no entry {id:?}; --list prints them")));
+    }
+    let asked = |entry: &Entry| arguments.ids.is_empty() || arguments.ids.contains(&entry.id);
+    Ok(all.into_iter().filter(asked).collect())
+}
+
+fn write(judged: &[Judged], paper: &str, folder: &Path) -> Result<(), Refusal> {
+    let failed = |e: std::io::Error| {
+        Refusal::Other(format!("cannot write the report into {}: {e}", folder.display()))
+    };
+    let page = report::page(judged, paper);
+    figures::write(&page, folder, paper).map_err(failed)?;
+    let json = serde_json::to_vec_pretty(&report::json(judged, paper))
+        .map_err(|e| failed(std::io::Error::other(e)))?;
+    std::fs::write(folder.join(format!("{paper}.json")), json).map_err(failed)?;
+    println!("report: {}", folder.join(format!("{paper}.html")).display());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,135 @@
+//! Cases on the packet-level engine.
+//!
+//! A case becomes hosts with an access link each and a wire of its own for each session, half its
+//! round trip long in each direction. Access links have a queue of one bandwidth-delay product of
+//! the longest path, at least a thousand packets; unless the case says otherwise they carry exactly
+//! the nodes' capacity, so that an excess leaves a standing queue. Rates are what
+//! arrives at sinks within each control interval, headers included; loads are what sources may send.
+
+use super::case::{Belong, Case};
+use super::compute::Law;
+use super::measure::{Steps, Trajectory};
+use gtp_alloc::{Bytes, Rate, Span, Time};
+use gtp_link::{Chance, LinkId, LinkSpec};
+use gtp_sim::packet::{
+    BuildError, HostSpec, NodeId, Pace, Path, SessionId, SessionSpec, Volume, World,
+};
+
+/// Payload of packets that are 1,500 bytes long with their 77 bytes of headers.
+const UNIT: u16 = 1_423;
+/// Packets for which every queue has room.
+const QUEUE_LEAST: f64 = 1_000.0 * 1_500.0;
+
+/// Runs a case.
+///
+/// # Errors
+/// A sentence, if the engine cannot do what it asks for.
+pub fn run(case: &Case, law: Law) -> Result<Trajectory, String> {
+    let strange = case.parameters == Belong::Sessions
+        || !case.demand_steps.is_empty()
+        || case.sessions.iter().any(|s| s.initial > 0.0);
+    if strange {
+        return Err("packets have neither parameters of sessions, steps of demand nor initial \
+                    rates: use the rate level"
+            .to_owned());
+    }
+    let mut world = World::new(case.seed);
+    let sessions = build(case, law, &mut world).map_err(|e| e.to_string())?;
+    let bin = Span::from_secs_f64(case.nodes[0].interval);
+    world.trace_every(bin).map_err(|e| e.to_string())?;
+    world.run_until(Time::ZERO + Span::from_secs_f64(case.seconds));
+    Ok(trajectory(case, &world, &sessions))
+}
+
+fn build(case: &Case, law: Law, world: &mut World) -> Result<Vec<SessionId>, BuildError> {
+    let capacity = Rate::from_f64(case.capacity);
+    let longest = case.sessions.iter().map(|s| s.rtt).fold(0.0, f64::max);
+    let queue = Bytes((case.capacity / 8.0 * longest).max(QUEUE_LEAST) as u64);
+    let access = LinkSpec { rate: Rate::from_f64(case.link), queue, ..LinkSpec::default() };
+    let mut hosts: Vec<(NodeId, LinkId)> = Vec::new();
+    for node in &case.nodes {
+        let interval = Some(Span::from_secs_f64(node.interval));
+        let spec = HostSpec { out: capacity, in_: capacity, interval, ..HostSpec::default() };
+        hosts.push((world.add_host(spec), world.add_link(access.clone())));
+    }
+    let mut sessions = Vec::new();
+    for s in &case.sessions {
+        let delay = Span::from_secs_f64(s.rtt / 2.0);
+        let loss = Chance::from_billionths((s.loss * 1e9) as u32);
+        let there = world.add_link(LinkSpec { delay, loss, ..LinkSpec::default() });
+        let back = world.add_link(LinkSpec { delay, ..LinkSpec::default() });
+        let (source, out) = hosts[s.source];
+        let (sink, in_) = hosts[s.sink];
+        let node = case.nodes[s.sink];
+        sessions.push(world.add_session(SessionSpec {
+            start: Time::ZERO + Span::from_secs_f64(s.start),
+            stop: s.stop.is_finite().then(|| Time::ZERO + Span::from_secs_f64(s.stop)),
+            law: match law {
+                Law::EndNode => gtp_proto::Law::EndNode { alpha: node.alpha, beta: node.beta },
+                Law::Grant => gtp_proto::Law::Grant,
+            },
+            unit: UNIT,
+            volume: match s.bytes.is_finite() {
+                true => Volume::Bytes(Bytes(s.bytes as u64)),
+                false => Volume::Endless,
+            },
+            supply: match s.demand.is_finite() {
+                true => Pace::constant(Rate::from_f64(s.demand)),
+                false => Pace::Unlimited,
+            },
+            down: Path::Links(vec![out, there, in_]),
+            up: Path::Links(vec![back]),
+            ..SessionSpec::new(source, sink)
+        })?);
+    }
+    Ok(sessions)
+}
+
+fn trajectory(case: &Case, world: &World, sessions: &[SessionId]) -> Trajectory {
+    let trace = world.trace();
+    let bin = trace.bin.as_secs_f64();
+    // What arrived in a bin held from its begin.
+    let rates = |k: usize| -> Steps {
+        let bins = trace.sessions[k].received.iter().enumerate();
+        bins.map(|(i, bytes)| (i as f64 * bin, bytes.0 as f64 * 8.0 / bin)).collect()
+    };
+    let status: Vec<_> = sessions.iter().filter_map(|id| world.session(*id)).collect();
+    let ended = |at: Option<Time>| at.map_or(f64::INFINITY, |t| t.since(Time::ZERO).as_secs_f64());
+    let done: Vec<f64> = status.iter().map(|s| ended(s.ended)).collect();
+    let sent: u64 = status.iter().map(|s| s.sent_packets).sum();
+    let lost: u64 = status.iter().map(|s| s.lost).sum();
+    // A session that was given a size is there until it has delivered it.
+    let mut judged = case.clone();
+    for (session, done) in judged.sessions.iter_mut().zip(&done) {
+        if session.bytes.is_finite() {
+            session.stop = session.stop.min(*done);
+        }
+    }
+    Trajectory {
+        label: case.label.clone(),
+        end: (trace.bins as f64 * bin).min(case.seconds),
+        rates: (0..sessions.len()).map(rates).collect(),
+        goals: judged.goals(),
+        load: loads(case, world, bin),
+        done,
+        lost: lost as f64 / (sent as f64).max(1.0),
+        longest: case.longest(),
+        capacity: case.capacity,
+    }
+}
+
+/// What sources may send to the sink that is worst off, as a part of its capacity.
+fn loads(case: &Case, world: &World, bin: f64) -> Steps {
+    let trace = world.trace();
+    let mut steps = Steps::new();
+    let mut load = vec![0.0; case.nodes.len()];
+    for i in 0..trace.bins {
+        load.fill(0.0);
+        for (s, series) in case.sessions.iter().zip(&trace.sessions) {
+            load[s.sink] += series.sending[i].as_f64().min(s.demand);
+        }
+        let worst = load.iter().copied().fold(0.0, f64::max) / case.capacity;
+        steps.push(((i + 1) as f64 * bin, worst));
+    }
+    steps
+}

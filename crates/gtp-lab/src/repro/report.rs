@@ -1,0 +1,258 @@
+//! What was found, for people and for programs: lines on the terminal, one page, one JSON file.
+//!
+//! All three say the same: the claim, our number, the verdict and, where they differ, why. Nothing
+//! is decided here.
+
+use super::criterion::number;
+use super::entry::{Beside, Firmness, Whose};
+use super::plot::figures;
+use super::verdict::{Finding, Judged, Verdict, list};
+use crate::series::{Cell, Page, Part, Table, Tile, Tone};
+use serde::Serialize;
+
+/// How many entries have this verdict.
+pub fn count(judged: &[Judged], verdict: Verdict) -> usize {
+    judged.iter().filter(|one| one.verdict == verdict).count()
+}
+
+/// The line of the terminal's table for one entry.
+pub fn line(one: &Judged) -> String {
+    let kind = one.entry.kind.word();
+    let head = format!("{:<8} {:<28} {kind:<8}", one.verdict.word(), one.entry.id);
+    format!("{head} {}", summary(one))
+}
+
+/// What matters most about an entry, in one line.
+fn summary(one: &Judged) -> String {
+    if let Some(error) = &one.error {
+        return error.clone();
+    }
+    let broken = one.findings.iter().find(|finding| !finding.fine);
+    let differs = one.findings.iter().find(|finding| finding.differs.is_some());
+    match (one.verdict, broken, differs, &one.entry.waiting) {
+        (Verdict::Fail, Some(finding), _, _) => {
+            format!("{}: {}, wanted {}", finding.says, finding.found, finding.wanted)
+        }
+        (Verdict::Differs, _, Some(finding), _) => finding.differs.clone().unwrap_or_default(),
+        (Verdict::Waiting, _, _, Some(waiting)) => format!("for {}", waiting.what),
+        (Verdict::Pass | Verdict::Differs | Verdict::Fail | Verdict::Waiting, ..) => {
+            one.entry.title.clone()
+        }
+    }
+}
+
+/// The numbers of each verdict in one line.
+pub fn totals(judged: &[Judged]) -> String {
+    let all = [Verdict::Pass, Verdict::Differs, Verdict::Fail, Verdict::Waiting];
+    let each = all.map(|verdict| format!("{} {}", count(judged, verdict), verdict.word()));
+    format!("{} entries: {}", judged.len(), each.join(", "))
+}
+
+/// The report as a page.
+pub fn page(judged: &[Judged], paper: &str) -> Page {
+    let tile = |verdict: Verdict| Tile {
+        value: Cell::toned(count(judged, verdict).to_string(), tone(verdict)),
+        text: verdict.word().to_owned(),
+    };
+    let mut page = Page {
+        title: format!("Reproduction of {paper}"),
+        lead: "Each entry is a figure, table, example, theorem or number of the paper: what it \
+               states, what is found here, and whether the two agree. `Differs` means that they \
+               do not, that the reason is known, and that the reason itself is checked."
+            .to_owned(),
+        tiles: [Verdict::Pass, Verdict::Differs, Verdict::Fail, Verdict::Waiting].map(tile).into(),
+        parts: vec![Part::Table(overview(judged))],
+    };
+    judged.iter().for_each(|one| page.parts.extend(parts(one)));
+    page
+}
+
+fn tone(verdict: Verdict) -> Tone {
+    match verdict {
+        Verdict::Pass => Tone::Good,
+        Verdict::Differs => Tone::Odd,
+        Verdict::Fail => Tone::Bad,
+        Verdict::Waiting => Tone::Plain,
+    }
+}
+
+fn overview(judged: &[Judged]) -> Table {
+    let row = |one: &Judged| {
+        let verdict = Cell::toned(one.verdict.word(), tone(one.verdict));
+        let entry = &one.entry;
+        vec![
+            verdict,
+            Cell::from(entry.id.clone()),
+            Cell::from(entry.place.clone()),
+            Cell::from(entry.kind.word()),
+            Cell::from(summary(one)),
+        ]
+    };
+    Table {
+        title: "All entries".to_owned(),
+        head: ["Verdict", "Entry", "Place", "Computed by", ""].map(str::to_owned).into(),
+        rows: judged.iter().map(row).collect(),
+        note: String::new(),
+    }
+}
+
+/// Everything about one entry.
+fn parts(one: &Judged) -> Vec<Part> {
+    let entry = &one.entry;
+    let mut parts = vec![
+        Part::Heading(format!("{}: {} ({})", entry.id, entry.title, one.verdict.word())),
+        Part::Text(format!("{}: {}", entry.place, entry.claim)),
+    ];
+    if !entry.note.is_empty() {
+        parts.push(Part::Text(entry.note.clone()));
+    }
+    if let Some(waiting) = &entry.waiting {
+        parts.push(Part::Text(format!("Waits for {}. {}", waiting.what, waiting.why)));
+    }
+    if let Some(error) = &one.error {
+        parts.push(Part::Text(format!("Could not be computed: {error}")));
+    }
+    if !one.findings.is_empty() {
+        parts.push(Part::Table(checks(entry.firmness, &one.findings)));
+    }
+    let rows: Vec<Vec<Cell>> = entry.beside.iter().map(|beside| both_laws(beside, one)).collect();
+    if !rows.is_empty() {
+        parts.push(Part::Table(Table {
+            title: "The grant law on the same networks".to_owned(),
+            head: ["", "the thesis's law", "the grant law", "unit"].map(str::to_owned).into(),
+            rows,
+            note: String::new(),
+        }));
+    }
+    parts.extend(figures(entry, &one.computed).into_iter().map(Part::Figure));
+    parts
+}
+
+fn checks(firmness: Firmness, findings: &[Finding]) -> Table {
+    let row = |finding: &Finding| {
+        let (text, tone) = match (finding.fine, finding.differs.is_some()) {
+            (false, _) => ("no", Tone::Bad),
+            (true, true) => ("differs", Tone::Odd),
+            (true, false) => ("yes", Tone::Good),
+        };
+        let remark = finding.differs.as_ref().unwrap_or(&finding.why);
+        vec![
+            Cell::from(finding.says.clone()),
+            Cell::from(whose(finding.whose)),
+            Cell::from(finding.wanted.clone()),
+            Cell::from(finding.found.clone()),
+            Cell::toned(text, tone),
+            Cell::from(remark.clone()),
+        ]
+    };
+    let firmness = match firmness {
+        Firmness::Exact => "The paper is exact about this.",
+        Firmness::Quantitative => "The paper gives numbers.",
+        Firmness::Qualitative => "The paper has words only; the numbers are a reading of them.",
+    };
+    Table {
+        title: "Checks".to_owned(),
+        head: ["Claim", "Whose", "Criterion", "Found", "Holds", "Why"].map(str::to_owned).into(),
+        rows: findings.iter().map(row).collect(),
+        note: firmness.to_owned(),
+    }
+}
+
+fn whose(whose: Whose) -> &'static str {
+    match whose {
+        Whose::Ours => "as it follows",
+        Whose::Printed => "as printed",
+        Whose::Cause => "cause of a difference",
+    }
+}
+
+fn both_laws(beside: &Beside, one: &Judged) -> Vec<Cell> {
+    let value = |name: &str| {
+        one.computed.quantities.get(name).map_or("not computed".to_owned(), |x| list(x))
+    };
+    vec![
+        Cell::from(beside.says.clone()),
+        Cell::from(value(&beside.of)),
+        Cell::from(value(&format!("grant_{}", beside.of))),
+        Cell::from(beside.unit.clone()),
+    ]
+}
+
+/// The report for programs.
+#[derive(Serialize)]
+pub struct Report<'a> {
+    /// Which paper.
+    paper: &'a str,
+    /// Number of entries by verdict.
+    passed: usize,
+    differing: usize,
+    failed: usize,
+    waiting: usize,
+    /// Every entry.
+    entries: Vec<Row<'a>>,
+}
+
+#[derive(Serialize)]
+struct Row<'a> {
+    id: &'a str,
+    title: &'a str,
+    place: &'a str,
+    kind: &'static str,
+    verdict: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waits_for: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a str>,
+    checks: Vec<CheckRow<'a>>,
+    /// Every number that was computed, as text where JSON has no form for it.
+    quantities: Vec<(&'a str, Vec<String>)>,
+}
+
+#[derive(Serialize)]
+struct CheckRow<'a> {
+    says: &'a str,
+    of: &'a str,
+    criterion: &'a str,
+    found: &'a str,
+    holds: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    differs: Option<&'a str>,
+}
+
+/// The report for programs.
+pub fn json<'a>(judged: &'a [Judged], paper: &'a str) -> Report<'a> {
+    Report {
+        paper,
+        passed: count(judged, Verdict::Pass),
+        differing: count(judged, Verdict::Differs),
+        failed: count(judged, Verdict::Fail),
+        waiting: count(judged, Verdict::Waiting),
+        entries: judged.iter().map(row).collect(),
+    }
+}
+
+fn row(one: &Judged) -> Row<'_> {
+    let numbers = |x: &Vec<f64>| x.iter().map(|x| number(*x)).collect();
+    Row {
+        id: &one.entry.id,
+        title: &one.entry.title,
+        place: &one.entry.place,
+        kind: one.entry.kind.word(),
+        verdict: one.verdict.word(),
+        waits_for: one.entry.waiting.as_ref().map(|waiting| waiting.what.as_str()),
+        error: one.error.as_deref(),
+        checks: one.findings.iter().map(check_row).collect(),
+        quantities: one.computed.quantities.iter().map(|(n, x)| (n.as_str(), numbers(x))).collect(),
+    }
+}
+
+fn check_row(finding: &Finding) -> CheckRow<'_> {
+    CheckRow {
+        says: &finding.says,
+        of: &finding.of,
+        criterion: &finding.wanted,
+        found: &finding.found,
+        holds: finding.holds,
+        differs: finding.differs.as_deref(),
+    }
+}
