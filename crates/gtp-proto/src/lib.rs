@@ -18,6 +18,7 @@ extern crate std;
 
 pub mod agent;
 mod demand;
+mod excess;
 pub mod group;
 pub mod handshake;
 pub mod limits;

@@ -191,7 +191,7 @@ impl Asker {
                 return Some(request.clone());
             }
         }
-        if self.unaccepted.len() >= REQUEST_WINDOW as usize {
+        if self.unaccepted.len() >= REQUEST_WINDOW as usize || self.is_spent() {
             return None;
         }
         let (wanted, class) = self.next_wanted()?;
@@ -212,11 +212,16 @@ impl Asker {
         Some(request)
     }
 
+    /// Whether all request numbers are used up, which takes days at 100 Gbit/s.
+    pub fn is_spent(&self) -> bool {
+        self.next_number == u32::MAX
+    }
+
     /// When [`Asker::poll_request`] has something to send.
     pub fn next_due(&self, patience: Span) -> Option<Time> {
         let wanted = !self.repair.is_empty() || !self.work.is_empty();
         let fresh = self.drop || wanted && self.dropped_at.is_none();
-        if fresh && self.unaccepted.len() < REQUEST_WINDOW as usize {
+        if fresh && !self.is_spent() && self.unaccepted.len() < REQUEST_WINDOW as usize {
             return Some(Time::ZERO);
         }
         self.unaccepted.iter().map(|(_, sent)| *sent + patience).min()

@@ -11,6 +11,7 @@ use core::ops::Range;
 use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_ranges::RangeSet;
 
+use crate::excess::Excess;
 use crate::handshake::{Handshake, HelloOut, Outcome, Role};
 use crate::limits::{INTERVAL_MIN, RAMP_FACTOR, RECEIPTS_WAITING, SESSION_TIMEOUT, SILENCE_STOP};
 use crate::meter::{Meter, RttMeter};
@@ -159,6 +160,7 @@ pub struct SinkSession {
     last_datagram: Time,
     measured: Meter,
     received: Meter,
+    excess: Excess,
     feedback_due: Time,
     feedback_urgent: bool,
     settle_due: Time,
@@ -201,6 +203,7 @@ impl SinkSession {
             last_datagram: now,
             measured: Meter::new(now),
             received: Meter::new(now),
+            excess: Excess::new(now),
             feedback_due: now,
             feedback_urgent: false,
             settle_due: now,
@@ -493,6 +496,10 @@ impl SinkSession {
             self.closing_since = Some(now);
             self.events.push(Event::TimedOut);
         }
+        if self.asker.is_spent() && self.closing_since.is_none() {
+            self.close(now);
+            self.events.push(Event::Spent);
+        }
         self.received.roll(now, self.grant.interval);
     }
 
@@ -521,7 +528,9 @@ impl SinkSession {
             Some(full) => full,
             None => self.end_receipt(),
         };
-        self.measured.roll(now, self.grant.interval);
+        if self.measured.roll(now, self.grant.interval) {
+            self.check_excess(now);
+        }
         let (echo_at, echo_hold) = match self.heard_at {
             Some((at, sent_at)) => (sent_at, now.since(at).as_micros() as u32),
             None => (0, 0),
@@ -543,6 +552,18 @@ impl SinkSession {
             receipt,
         };
         self.control(&Control::Feedback(feedback), head)
+    }
+
+    fn check_excess(&mut self, now: Time) {
+        let lease = SILENCE_STOP + self.rtt.smoothed();
+        let rate = self.measured.rate();
+        match self.config.law {
+            Law::EndNode { .. } => {}
+            Law::Grant if self.excess.measured(now, rate, self.grant.rate, lease) => {
+                self.violation(now, "it sends more than it was granted");
+            }
+            Law::Grant => {}
+        }
     }
 
     fn patience(&self) -> Span {

@@ -103,6 +103,33 @@ fn an_echo_of_a_grant_never_made_ends_the_session() {
     }
 }
 
+/// Sends data at so many times the grant of 100 Mbit/s for a time.
+fn flood(victim: &mut Victim, times: u64, span: Span) {
+    let packet = Span::from_nanos(1_500 * 8 * 10 / times);
+    let end = victim.now + span;
+    let mut body = Vec::new();
+    DataHead { proof: 0, sent_at: 0, grant: 1, request: 1, unit: 0 }.encode(&mut body);
+    body.resize(1_459, 0);
+    while victim.now < end {
+        let header = Header { kind: Kind::Data, session: 9, pn: victim.pn };
+        victim.pn += 1;
+        victim.now += packet;
+        let _ = victim.sink.handle_datagram(victim.now, header, &body);
+        victim.transmit();
+    }
+}
+
+#[test]
+fn a_source_far_above_its_grant_for_two_leases_is_closed_and_a_late_burst_is_not() {
+    let mut late = Victim::new(100);
+    flood(&mut late, 1, Span::from_secs(3));
+    flood(&mut late, 3, Span::from_millis(1_500));
+    flood(&mut late, 1, Span::from_secs(3));
+    assert!(!late.violated(), "a path that stood still brings what was sent in time");
+    flood(&mut late, 3, Span::from_secs(4));
+    assert!(late.violated());
+}
+
 #[test]
 fn units_not_wanted_and_units_twice_are_counted_and_not_placed() {
     let mut victim = Victim::new(100);

@@ -219,6 +219,7 @@ impl SourceSide {
                 },
                 Event::PeerClosed => self.end(SourceEvent::Closed),
                 Event::TimedOut => self.lose("nothing was heard from the peer for 30 s"),
+                Event::Spent => {} // Sinks hear that.
                 Event::Violated(why) => self.lose(&format!("the peer broke a rule: {why}")),
             }
         }

@@ -195,6 +195,7 @@ impl Transfer {
             }
             Event::PeerClosed => self.lose(now, flow, "the source closed the session", table),
             Event::TimedOut => self.lose(now, flow, "nothing was heard for 30 s", table),
+            Event::Spent => self.lose(now, flow, "its request numbers are used up", table),
             Event::Violated(why) => {
                 self.lose(now, flow, &format!("the source broke a rule: {why}"), table);
             }

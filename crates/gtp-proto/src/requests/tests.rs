@@ -365,3 +365,15 @@ fn an_order_to_drop_is_taken_even_when_the_queue_is_full() {
     assert_eq!(answerer.peek(), None);
     assert_eq!(answerer.front(Class::Repair), number + 1);
 }
+
+#[test]
+fn when_all_request_numbers_are_used_up_nothing_more_is_asked_and_no_number_comes_twice() {
+    let now = Time::from_nanos(1);
+    let mut asker = Asker::new(1_400);
+    asker.next_number = u32::MAX - 1;
+    asker.assign(0..10);
+    assert_eq!(asker.poll_request(now, Span::from_secs(1)).map(|r| r.number), Some(u32::MAX - 1));
+    asker.assign(10..20);
+    assert!(asker.is_spent());
+    assert_eq!(asker.poll_request(now, Span::from_secs(1)), None);
+}

@@ -188,7 +188,7 @@ impl SourceEnd {
     fn relay_events(&mut self) {
         while let Some(event) = self.core.poll_event() {
             match event {
-                Event::PathOpen { .. } | Event::UnitPayload(_) => {}
+                Event::PathOpen { .. } | Event::UnitPayload(_) | Event::Spent => {}
                 Event::NoPath | Event::PeerClosed | Event::TimedOut | Event::Violated(_) => {
                     if self.phase == Phase::Serving {
                         self.phase = Phase::Parting;
@@ -260,6 +260,7 @@ impl SinkEnd {
                 Event::NoPath => self.end(now, Standing::Lost("no answer")),
                 Event::PeerClosed => self.end(now, Standing::Lost("closed by the source")),
                 Event::TimedOut => self.end(now, Standing::Lost("nothing was heard for 30 s")),
+                Event::Spent => self.end(now, Standing::Lost("its request numbers are used up")),
                 Event::Violated(why) => self.end(now, Standing::Lost(why)),
             }
         }
