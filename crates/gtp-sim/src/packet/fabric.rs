@@ -112,7 +112,7 @@ impl Fabric {
         let (_, flight) = pipe.wire.pop(now)?;
         pipe.book(&mut self.schedule);
         self.hash.mix(now.as_nanos());
-        self.hash.mix(flight.sequence ^ u64::from(link) << 48);
+        self.hash.mix(self.parcels.get(flight.parcel).name ^ u64::from(link) << 44);
         self.record(now, What::Arrived, link, flight.parcel);
         self.forward(now, flight.parcel)
     }
@@ -139,7 +139,7 @@ impl Fabric {
                 }
             }
             Verdict::Drop(reason) => {
-                self.hash.mix(now.as_nanos() ^ u64::from(hop) << 48);
+                self.hash.mix(now.as_nanos() ^ u64::from(hop) << 44);
                 if reason == Reason::Loss && self.recorder.is_on() {
                     // It used the queue and the rate like any other.
                     let leave = self.pipes[hop as usize].link.busy_until();
@@ -156,7 +156,7 @@ impl Fabric {
         let sequence = self.schedule.next_sequence();
         let pipe = &mut self.pipes[link as usize];
         pipe.wire.push(transit.at, Flight { sequence, transit, parcel });
-        if transit.at < pipe.booked.at {
+        if transit.at < pipe.booked.at() {
             pipe.book(&mut self.schedule);
         }
     }
@@ -200,7 +200,7 @@ impl Fabric {
 impl Pipe {
     fn book(&mut self, schedule: &mut Schedule) {
         self.booked = match self.wire.peek() {
-            Some((at, flight)) if at < Time::MAX => Key { at, sequence: flight.sequence },
+            Some((at, flight)) if at < Time::MAX => Key::new(at, flight.sequence),
             Some(_) | None => Key::NEVER,
         };
         schedule.set(self.actor, self.booked);

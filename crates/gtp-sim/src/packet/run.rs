@@ -44,14 +44,14 @@ impl World {
     #[inline]
     fn advance(&mut self, end: Time) -> Option<Actor> {
         let next = self.fabric.schedule.peek();
-        let due_now = next.is_some_and(|(key, _)| key.at <= self.now);
+        let due_now = next.is_some_and(|(key, _)| key.at() <= self.now);
         if !due_now && let Some(host) = self.dirty.pop_front() {
             self.events += 1;
             self.serve(host);
             return Some(Actor::Host(self.hosts[host as usize].node));
         }
-        let (key, actor) = next.filter(|(key, _)| key.at <= end)?;
-        self.now = self.now.max(key.at);
+        let (key, actor) = next.filter(|(key, _)| key.at() <= end)?;
+        self.now = self.now.max(key.at());
         self.events += 1;
         let actor = self.actors[actor.0 as usize];
         match actor {

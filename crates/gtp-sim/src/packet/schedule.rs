@@ -11,16 +11,24 @@ use gtp_alloc::Time;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ActorId(pub u32);
 
-/// When an actor is to be woken: time first, then the order of asking.
+/// When an actor is to be woken: time first, then the order of asking. One number, because one
+/// comparison of it is what everything here costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Key {
-    pub at: Time,
-    pub sequence: u64,
-}
+pub(crate) struct Key(u128);
 
 impl Key {
     /// Later than every wish.
-    pub const NEVER: Key = Key { at: Time::MAX, sequence: u64::MAX };
+    pub const NEVER: Key = Key(u128::MAX);
+
+    #[inline]
+    pub const fn new(at: Time, sequence: u64) -> Key {
+        Key((at.as_nanos() as u128) << 64 | sequence as u128)
+    }
+
+    #[inline]
+    pub const fn at(self) -> Time {
+        Time::from_nanos((self.0 >> 64) as u64)
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +47,8 @@ pub(crate) struct Schedule {
 }
 
 const NOWHERE: u32 = u32::MAX;
-/// Children of a node: four keys lie in two cache lines, and the heap is half as deep.
+/// Children of a node: the heap is half as deep as one of pairs, and the least of four is found
+/// without a branch.
 const FAN: usize = 4;
 
 impl Schedule {
@@ -50,12 +59,14 @@ impl Schedule {
     }
 
     /// A sequence number for something that is asked for now.
+    #[inline]
     pub fn next_sequence(&mut self) -> u64 {
         self.sequence += 1;
         self.sequence
     }
 
     /// The earliest wish.
+    #[inline]
     pub fn peek(&self) -> Option<(Key, ActorId)> {
         self.heap.first().map(|e| (e.key, e.actor))
     }
@@ -76,7 +87,7 @@ impl Schedule {
             self.clear(actor);
         } else {
             let sequence = self.next_sequence();
-            self.set(actor, Key { at, sequence });
+            self.set(actor, Key::new(at, sequence));
         }
     }
 
@@ -132,23 +143,28 @@ impl Schedule {
     fn sink(&mut self, mut place: usize, entry: Entry) {
         loop {
             let first = place * FAN + 1;
-            let children = self.heap.get(first..self.heap.len().min(first + FAN));
-            let Some(children) = children.filter(|c| !c.is_empty()) else { break };
-            let mut least = 0;
-            for child in 1..children.len() {
-                if children[child].key < children[least].key {
-                    least = child;
+            let (least, key) = if let Some(four) = self.heap.get(first..first + FAN) {
+                let later = |a: usize, b: usize| usize::from(four[b].key < four[a].key);
+                let (left, right) = (later(0, 1), 2 + later(2, 3));
+                let least = if four[right].key < four[left].key { right } else { left };
+                (first + least, four[least].key)
+            } else {
+                let few = self.heap.get(first..).unwrap_or_default().iter().enumerate();
+                match few.map(|(i, e)| (e.key, i)).min() {
+                    Some((key, i)) => (first + i, key),
+                    None => break,
                 }
-            }
-            if entry.key <= children[least].key {
+            };
+            if entry.key <= key {
                 break;
             }
-            self.put(place, children[least]);
-            place = first + least;
+            self.put(place, self.heap[least]);
+            place = least;
         }
         self.put(place, entry);
     }
 
+    #[inline]
     fn put(&mut self, place: usize, entry: Entry) {
         self.heap[place] = entry;
         self.places[entry.actor.0 as usize] = place as u32;
@@ -189,7 +205,7 @@ mod tests {
                     }
                     _ => {
                         schedule.wake(ActorId(actor), Time::from_nanos(at));
-                        let key = Key { at: Time::from_nanos(at), sequence: schedule.sequence };
+                        let key = Key::new(Time::from_nanos(at), schedule.sequence);
                         naive.insert(actor, key);
                     }
                 }

@@ -21,6 +21,7 @@ use super::spec::{
     SessionSpec,
 };
 use crate::trace::{PacketTrace, RECORDS_MOST, Trace};
+use crate::verify::{Summary, Violation, verify};
 
 /// A network with hosts, and everything that happens in it; see the module's head.
 #[derive(Debug)]
@@ -413,6 +414,14 @@ impl World {
     /// The steps of packets so far.
     pub fn packet_trace(&self) -> &PacketTrace {
         self.fabric.recorder.trace()
+    }
+
+    /// Judges the packet trace by the physics of links; see [`crate::verify`].
+    ///
+    /// # Errors
+    /// The rules that were broken.
+    pub fn verify(&self) -> Result<Summary, Vec<Violation>> {
+        verify(self.packet_trace(), self.now, self.fabric.parcels.len())
     }
 
     /// A link, with its parameters and counters; `None` if there is no such link.

@@ -1,0 +1,217 @@
+//! The physics verifier catches every kind of breach: an honest trace passes, and each planted
+//! violation is named by its rule.
+
+use gtp_alloc::{Bytes, Rate, Span, Time};
+use gtp_link::{Chance, Change, LinkSpec, Reason};
+use gtp_sim::packet::{Action, BackgroundSpec, HostSpec, Pattern, World};
+use gtp_sim::trace::{Fate, PacketTrace, Record, What};
+use gtp_sim::verify::{Rule, verify};
+
+const END: Time = Time::from_nanos(300_000_000);
+const MICRO: Span = Span::from_micros(1);
+
+/// Two flows that overfill a lossy link behind a fast one; the link's rate changes on the way.
+fn honest() -> (PacketTrace, usize) {
+    let mut world = World::new(4);
+    let [a, b] = [(); 2].map(|()| world.add_host(HostSpec::default()));
+    let middle = world.add_switch();
+    let delay = Span::from_millis(7);
+    let fast = LinkSpec { rate: Rate::from_mbps(100), delay, ..LinkSpec::default() };
+    let loss = Chance::from_percent(2);
+    let narrow = LinkSpec {
+        rate: Rate::from_mbps(8),
+        queue: Bytes(10_000),
+        loss,
+        duplicate: loss,
+        mtu: Some(Bytes(1_500)),
+        ..fast.clone()
+    };
+    world.connect(a, middle, fast).unwrap();
+    let narrow = world.connect(middle, b, narrow).unwrap();
+    world.trace_packets(1 << 20);
+    for (rate, packet) in [(6, 1_200), (5, 700)] {
+        let pattern = Pattern::Poisson { mean: Rate::from_mbps(rate) };
+        let flow = BackgroundSpec { packet: Bytes(packet), ..BackgroundSpec::new(a, b, pattern) };
+        world.add_background(flow).unwrap();
+    }
+    let faster = Change { rate: Some(Rate::from_mbps(9)), ..Change::default() };
+    world.at(Time::from_nanos(100_000_000), Action::Link(narrow, faster)).unwrap();
+    world.run_until(END);
+    world.verify().unwrap();
+    (world.packet_trace().clone(), world.packets_under_way().0)
+}
+
+/// The rules that `spoil` breaks, given the trace and the numbers of records that fit.
+fn broken(fits: impl Fn(&Record) -> bool, spoil: impl Fn(&mut PacketTrace, &[usize])) -> Vec<Rule> {
+    let (mut trace, under_way) = honest();
+    let places: Vec<usize> =
+        (0..trace.records.len()).filter(|&i| fits(&trace.records[i])).collect();
+    assert!(places.len() > 10, "the trace has what the test spoils");
+    spoil(&mut trace, &places);
+    let mut rules: Vec<Rule> = match verify(&trace, END, under_way) {
+        Ok(_) => Vec::new(),
+        Err(breaches) => breaches.into_iter().map(|breach| breach.rule).collect(),
+    };
+    rules.sort_unstable();
+    rules.dedup();
+    rules
+}
+
+/// Accepted by the narrow link, long before the end.
+fn accepted(record: &Record) -> bool {
+    matches!(record.what, What::Accepted { fate: Fate::Carried, .. }) && record.place == 1
+}
+
+fn arrived(record: &Record) -> bool {
+    record.what == What::Arrived && record.place == 1
+}
+
+#[test]
+fn a_packet_that_vanishes_or_appears_breaks_conservation() {
+    let rules = broken(
+        |r| r.what == What::Delivered,
+        |trace, at| {
+            trace.records.remove(at[5]);
+        },
+    );
+    assert_eq!(rules, [Rule::Conservation]);
+    let rules = broken(
+        |r| r.what == What::Delivered,
+        |trace, at| {
+            let again = trace.records[at[5]];
+            trace.records.insert(at[5], again);
+        },
+    );
+    assert_eq!(rules, [Rule::Conservation]);
+    let rules = broken(
+        |r| r.what == What::Delivered,
+        |trace, at| {
+            trace.records[at[5]].size = Bytes(9);
+        },
+    );
+    assert_eq!(rules, [Rule::Conservation]);
+    let rules = broken(
+        |r| r.what == What::Delivered,
+        |trace, at| {
+            trace.records[at[5]].place += 2;
+        },
+    );
+    assert_eq!(rules, [Rule::Conservation], "delivered to somebody else");
+    let (trace, under_way) = honest();
+    let breaches = verify(&trace, END, under_way + 1).unwrap_err();
+    assert_eq!(breaches[0].rule, Rule::Conservation, "one is said to be under way and is not");
+}
+
+#[test]
+fn a_packet_before_its_time_is_early() {
+    let rules = broken(arrived, |trace, at| {
+        // Its delivery is at the same time and follows it: both happen before they can.
+        let (record, next) = (at[7], at[7] + 1);
+        assert_eq!(trace.records[next].what, What::Delivered);
+        let early = trace.records[record - 1].at;
+        assert!(early < trace.records[record].at);
+        trace.records[record].at = early;
+        trace.records[next].at = early;
+    });
+    assert_eq!(rules, [Rule::Early]);
+}
+
+#[test]
+fn a_packet_that_arrives_after_its_time_or_never_is_late() {
+    let rules = broken(arrived, |trace, at| {
+        let record = at[7];
+        let late = trace.records[record + 2].at;
+        assert!(late > trace.records[record].at);
+        trace.records[record].at = late;
+        trace.records[record + 1].at = late;
+    });
+    assert_eq!(rules, [Rule::Late]);
+    let (mut trace, under_way) = honest();
+    let at = trace.records.iter().position(arrived).unwrap();
+    trace.records.drain(at..at + 2);
+    let rules: Vec<_> =
+        verify(&trace, END, under_way + 1).unwrap_err().iter().map(|b| b.rule).collect();
+    assert!(rules.contains(&Rule::Late), "{rules:?}");
+}
+
+#[test]
+fn a_service_shorter_than_its_bytes_take_breaks_the_rate() {
+    let rules = broken(accepted, |trace, at| {
+        let What::Accepted { leave, .. } = &mut trace.records[at[3]].what else { return };
+        *leave = leave.saturating_sub(MICRO);
+    });
+    assert!(rules.contains(&Rule::Rate), "{rules:?}");
+}
+
+#[test]
+fn services_that_overlap_break_the_rate() {
+    let rules = broken(accepted, |trace, at| {
+        // One packet is held in service longer, the next one leaves when it did.
+        let What::Accepted { leave, .. } = &mut trace.records[at[8]].what else { return };
+        *leave += MICRO;
+    });
+    assert!(rules.contains(&Rule::Rate), "{rules:?}");
+}
+
+#[test]
+fn overtaking_where_nobody_asked_for_it_breaks_the_order() {
+    let rules = broken(arrived, |trace, at| {
+        let (first, second) = (at[6], at[7]);
+        let (a, b) = (trace.records[first].packet, trace.records[second].packet);
+        for record in [first, first + 1] {
+            trace.records[record].packet = b;
+        }
+        for record in [second, second + 1] {
+            trace.records[record].packet = a;
+        }
+        let (x, y) = (trace.records[first].size, trace.records[second].size);
+        for (record, size) in [(first, y), (first + 1, y), (second, x), (second + 1, x)] {
+            trace.records[record].size = size;
+        }
+    });
+    assert!(rules.contains(&Rule::Order), "{rules:?}");
+}
+
+#[test]
+fn a_queue_beyond_its_size_is_seen() {
+    let (mut trace, under_way) = honest();
+    for link in &mut trace.links {
+        link.spec.queue = Bytes(link.spec.queue.0.min(9_999));
+    }
+    let breaches = verify(&trace, END, under_way).unwrap_err();
+    assert!(breaches.iter().any(|breach| breach.rule == Rule::Queue), "{breaches:?}");
+}
+
+#[test]
+fn drops_without_a_reason_are_seen() {
+    let full = |r: &Record| r.what == What::Dropped(Reason::Queue);
+    let rules = broken(full, |trace, _| {
+        for link in &mut trace.links {
+            link.spec.queue += Bytes(1_200);
+        }
+    });
+    assert_eq!(rules, [Rule::Drop], "there was room");
+    for reason in [Reason::Down, Reason::Mtu] {
+        let rules = broken(full, |trace, at| {
+            trace.records[at[2]].what = What::Dropped(reason);
+        });
+        assert_eq!(rules, [Rule::Drop], "{reason:?}");
+    }
+    let (mut trace, under_way) = honest();
+    trace.links.iter_mut().for_each(|link| link.spec.loss = Chance::NEVER);
+    let breaches = verify(&trace, END, under_way).unwrap_err();
+    assert!(breaches.iter().all(|breach| breach.rule == Rule::Drop));
+}
+
+#[test]
+fn a_trace_that_was_cut_or_goes_back_in_time_is_not_believed() {
+    let rules = broken(arrived, |trace, _| trace.cut = true);
+    assert_eq!(rules, [Rule::Complete]);
+    let rules = broken(
+        |r| r.what == What::Sent,
+        |trace, at| {
+            trace.records[at[9]].at = Time::ZERO;
+        },
+    );
+    assert!(rules.contains(&Rule::Complete), "{rules:?}");
+}
