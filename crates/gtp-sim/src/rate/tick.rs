@@ -78,9 +78,9 @@ impl World {
         self.load.begin(load);
         // Nobody reads what was carried under the grant law.
         let is_quiet = self.config.law == Law::Grant && self.agents.is_empty();
+        node.seen = now;
         if !(is_quiet && node.earliest > now) {
             node.stale |= node.earliest <= now || self.config.law == Law::EndNode;
-            node.seen = now;
             let ends = node.ends.start as usize..node.ends.end as usize;
             let (mail, steps) = (&mut self.mail, &mut self.load);
             let (earliest, full) = match side {
