@@ -3,8 +3,8 @@
 //! [`Host`] and its handles speak to the thread; `run` is its loop, and only moves bytes; `driver`
 //! holds everything that decides, as a plain value without input or output. Around the driver:
 //! `table` (all sessions), `source_side` with `cache` and `reader`, `sink_side` with `transfer`,
-//! `assign`, `suspects`, `assembly`, `writer` and its `backlog`, and `envelope` and `batch` on the way to
-//! the wire. Who may move what is decided elsewhere: sessions come here with their keys.
+//! `assign`, `suspects`, `assembly`, `writer` and its `backlog`, and `envelope` and `batch` on the
+//! way to the wire. Who may move what is decided elsewhere: sessions come here with their keys.
 
 mod api;
 mod assembly;
