@@ -55,5 +55,5 @@ pub use build::{
     BuildError, Builder, COUNT_MOST, Change, Config, Hosting, INTERVAL_LEAST, INTERVAL_MOST, Law,
     NodeId, NodeSpec, Pace, RATE_MOST, RTT_MOST, SessionId, SessionSpec, Telling,
 };
-pub use measure::Record;
+pub use measure::{Record, STEPS_MOST};
 pub use world::{World, WorstLoad};
