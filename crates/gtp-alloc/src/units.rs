@@ -153,6 +153,10 @@ impl Rate {
 
     /// Whole bytes carried in `span`, rounded down, saturating.
     pub const fn bytes_in(self, span: Span) -> Bytes {
+        // The same numbers in 64 bits where they fit: every packet comes by here.
+        if let Some(product) = self.0.checked_mul(span.0) {
+            return Bytes(product / NANOS_PER_SEC / 8);
+        }
         let bits = self.0 as u128 * span.0 as u128 / NANOS_PER_SEC as u128;
         let bytes = bits / 8;
         Bytes(if bytes > u64::MAX as u128 { u64::MAX } else { bytes as u64 })
@@ -203,6 +207,9 @@ impl Div<Rate> for Bytes {
         }
         if rate.0 == 0 {
             return Span::MAX;
+        }
+        if let Some(product) = self.0.checked_mul(8 * NANOS_PER_SEC) {
+            return Span(product.div_ceil(rate.0));
         }
         let nanos = (self.0 as u128 * 8 * NANOS_PER_SEC as u128).div_ceil(rate.0 as u128);
         Span(u64::try_from(nanos).unwrap_or(u64::MAX))
@@ -326,6 +333,25 @@ mod tests {
     fn rate_zero_never_finishes_and_unlimited_takes_no_time() {
         assert_eq!(Bytes(1) / Rate::ZERO, Span::MAX);
         assert_eq!(Bytes(1) / Rate::UNLIMITED, Span::ZERO);
+    }
+
+    #[test]
+    fn short_and_long_arithmetic_agree_where_one_takes_over_from_the_other() {
+        let wide = |bytes: u64, rate: u64| {
+            (u128::from(bytes) * 8_000_000_000).div_ceil(u128::from(rate)) as u64
+        };
+        let last = u64::MAX / 8_000_000_000;
+        for bytes in [1, 1_500, last - 1, last, last + 1] {
+            for rate in [7, 999_999_937, 1 << 40] {
+                let span = Bytes(bytes) / Rate::from_bps(rate);
+                assert_eq!(span, Span::from_nanos(wide(bytes, rate)), "{bytes} at {rate}");
+            }
+        }
+        for nanos in [1, u64::MAX / 1_000_003, u64::MAX / 1_000_003 + 1] {
+            let wide = u128::from(nanos) * 1_000_003 / 8_000_000_000;
+            let carried = Rate::from_bps(1_000_003).bytes_in(Span::from_nanos(nanos));
+            assert_eq!(u128::from(carried.0), wide);
+        }
     }
 
     #[test]

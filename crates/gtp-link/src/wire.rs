@@ -67,6 +67,10 @@ impl<T> Wire<T> {
 
     /// Takes the next thing out, if it is due by `now`.
     pub fn pop(&mut self, now: Time) -> Option<(Time, T)> {
+        if self.late.is_empty() {
+            self.ring.front().filter(|first| first.at <= now)?;
+            return self.ring.pop_front().map(|first| (first.at, first.thing));
+        }
         if self.next_at()? > now {
             return None;
         }
