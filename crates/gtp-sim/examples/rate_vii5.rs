@@ -52,7 +52,8 @@ fn print_thesis(nodes: u32, step: Span) {
     let within = at_6().filter(|d| *d <= 0.05).count();
     let (sinks, sources) = overloads(&records);
     println!(
-        "{nodes:5}  {within:2} of {CASES}     {:6.2} %         {:5.2} s     {:5.2} s     {sinks:5.2} %  \
+        "{nodes:5}  {within:2} of {CASES}     {:6.2} %         {:5.2} s     {:5.2} s     \
+         {sinks:5.2} %  \
          {sources:5.2} %",
         100.0 * at_6().fold(0.0, f64::max),
         latest(&records, 0.05),

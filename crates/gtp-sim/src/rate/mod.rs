@@ -33,7 +33,8 @@
 //!     ..SessionSpec::new(b, sink, Span::from_millis(80))
 //! });
 //! let mut world = builder.build()?;
-//! let record = Record::take(&mut world, Time::ZERO + Span::from_secs(1), Span::from_millis(1), &[far]);
+//! let end = Time::ZERO + Span::from_secs(1);
+//! let record = Record::take(&mut world, end, Span::from_millis(1), &[far]);
 //! assert_eq!(world.sending_rate(near), Rate::from_mbps(700));
 //! assert_eq!(world.sending_rate(far), Rate::from_mbps(300));
 //! assert!(record.settled(0.01).unwrap() < Time::ZERO + Span::from_millis(300));
