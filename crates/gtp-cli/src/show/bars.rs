@@ -36,6 +36,11 @@ impl Bars {
             return;
         }
         self.total.set_length(progress.total);
+        if super::is_rechecking(progress) {
+            self.total.set_position(progress.rechecked);
+            self.total.set_message("reading again what is here");
+            return;
+        }
         self.total.set_position(progress.bytes);
         let left = match self.seconds_left(progress) {
             Some(seconds) => format!(", {} left", words::say_seconds(seconds)),

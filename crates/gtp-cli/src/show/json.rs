@@ -81,6 +81,7 @@ impl Json {
             "bytes": progress.bytes,
             "total": progress.total,
             "resumed_bytes": progress.resumed_bytes,
+            "rechecked_bytes": progress.rechecked,
             "rate": progress.rate().as_bps(),
             "granted": rate(progress.granted()),
             "limited_by": progress.limited_by().as_str(),

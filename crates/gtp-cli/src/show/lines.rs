@@ -27,6 +27,10 @@ impl Lines {
         if progress.total == 0 || !self.looks.is_multiple_of(LOOKS_PER_LINE) {
             return;
         }
+        if super::is_rechecking(progress) {
+            let read = words::say_bytes(progress.rechecked);
+            return aside(format_args!("reading again what is here: {read}"));
+        }
         aside(format_args!(
             "{} of {} ({:.0} %), {} of {} granted, limited by {}, loss {:.2} %",
             words::say_bytes(progress.bytes),

@@ -171,3 +171,8 @@ fn kind_word(kind: RootKind) -> &'static str {
         RootKind::Dir => "directory",
     }
 }
+/// Whether what an earlier transfer left is being read, and nothing has moved yet.
+fn is_rechecking(progress: &Progress) -> bool {
+    progress.rechecked > 0 && progress.bytes == 0
+}
+

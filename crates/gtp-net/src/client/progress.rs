@@ -69,11 +69,11 @@ pub struct Progress {
     /// Content bytes in place, those of an earlier transfer included. For `put` what the server has
     /// proved to have received.
     pub bytes: u64,
+    /// Of them, those that were there before.
+    pub resumed_bytes: u64,
     /// Content bytes read again at the destination before anything moves: what an earlier transfer
     /// left counts only once it is hashed. It rises while that goes on.
     pub rechecked: u64,
-    /// Of them, those that were there before.
-    pub resumed_bytes: u64,
     /// Content bytes in all; 0 as long as nobody knows.
     pub total: u64,
     /// Every source, in the order named; for `put` the one server.

@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
+use std::time::Duration;
 
 use gtp_alloc::{Span, Time};
 use gtp_sys::Clock;
@@ -40,6 +41,8 @@ const RECEIVES: usize = 1;
 const NOTICES: usize = 256;
 /// A full socket is tried again after this: 64 KB at 5 Gbit/s.
 const RETRY: Span = Span::from_micros(100);
+/// A system that cannot even wait is not asked again at full speed.
+const PAUSE: Duration = Duration::from_millis(10);
 /// How long an ending host says farewell.
 const FAREWELL: Span = Span::from_millis(1_500);
 
@@ -186,6 +189,7 @@ impl Engine {
         let fds: Vec<_> = self.sockets.iter().map(|(_, socket)| socket.as_fd()).collect();
         if let Err(error) = self.poller.wait(&fds, &mut self.ready, timeout) {
             tracing::error!("waiting failed: {error}");
+            std::thread::sleep(PAUSE);
         }
     }
 }
