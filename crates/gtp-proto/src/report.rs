@@ -28,7 +28,8 @@ impl Law {
     /// The law as a node runs it that heard of it from a peer: steps within
     /// [`STEP_LEAST`]`..=`[`STEP_MOST`], and the least where the peer's is not a number.
     pub fn believed(self) -> Law {
-        let within = |step: f64| step.max(STEP_LEAST).min(STEP_MOST);
+        // What is no number counts as the least.
+        let within = |s: f64| if s >= STEP_LEAST { s.min(STEP_MOST) } else { STEP_LEAST };
         match self {
             Law::Grant => Law::Grant,
             Law::EndNode { alpha, beta } => {
