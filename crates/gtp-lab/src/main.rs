@@ -3,10 +3,17 @@
 //! This file knows the verbs' names, prints errors and chooses exit codes. Each verb has a file
 //! of its own, which reads, computes through the library crates and writes.
 
+mod course;
 mod figures;
 mod maxmin;
 mod refusal;
+mod report;
+mod repro;
+mod scenario;
 mod series;
+mod sweep_page;
+mod universe;
+mod verbs;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -21,13 +28,28 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Verb {
+    /// Run a scenario: a table, a page with figures, data.
+    Run(verbs::run::Run),
+    /// Run a scenario under every combination of its swept values.
+    Sweep(verbs::sweep::Sweep),
+    /// Run random worlds with random faults; everything must come right once these have ended.
+    Universe(verbs::universe::Universe),
+    /// Run a scenario twice: it must take the same course, and a lawful one.
+    Replay(verbs::replay::Replay),
     /// Print the exact max-min fair rates of a network of sessions.
     Maxmin(maxmin::Maxmin),
+    /// Compute again what the papers report, and say whether it is so.
+    Repro(repro::Repro),
 }
 
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().verb {
+        Verb::Run(arguments) => verbs::run::run(&arguments),
+        Verb::Sweep(arguments) => verbs::sweep::run(&arguments),
+        Verb::Universe(arguments) => verbs::universe::run(&arguments),
+        Verb::Replay(arguments) => verbs::replay::run(&arguments),
         Verb::Maxmin(arguments) => maxmin::run(&arguments),
+        Verb::Repro(arguments) => repro::run(&arguments),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -8,4 +8,4 @@ mod text;
 
 pub use files::{Format, summary as json, write};
 pub use page::page;
-pub use text::{rate, span, summary};
+pub use text::{columns, summary};

@@ -182,6 +182,14 @@ fn event(scenario: &Scenario, epoch: &Epoch) -> String {
             break;
         }
     }
+    for flow in &scenario.backgrounds {
+        if flow.start == epoch.from {
+            said.push(format!("{} begins", flow.name));
+        }
+        if flow.stop == Some(epoch.from) {
+            said.push(format!("{} ends", flow.name));
+        }
+    }
     for (at, event) in &scenario.events {
         if *at == epoch.from {
             said.push(event.described(scenario));

@@ -15,7 +15,6 @@ use crate::refusal::Refusal;
 use crate::scenario::model::{Level, Scenario};
 
 pub use judge::{Judged, Phase};
-pub use wanted::{Calm, Epoch};
 
 /// What a run was like. Series have one entry for each of `times`.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -67,6 +66,9 @@ pub struct Course {
     pub payload: u64,
     /// Mean smoothed round-trip time, in seconds.
     pub rtt: f64,
+    /// The sink's last grant and the source's last bound by the path, in bit/s; the latter is
+    /// infinite where no bottleneck was seen.
+    pub bounds: (f64, f64),
     /// How it ended.
     pub ending: String,
 }
@@ -102,6 +104,26 @@ pub fn run(scenario: &Scenario, progress: Progress<'_>) -> Result<Outcome, Refus
         Level::Packet => packets::run(scenario, progress),
         Level::Rate => rates::run(scenario, progress),
     }
+}
+
+/// What these sessions should get at one time, in bit/s, in their order.
+///
+/// # Errors
+/// If a session has no way.
+pub fn shares(scenario: &Scenario, at: Span, active: &[usize]) -> Result<Vec<f64>, Refusal> {
+    let mut finder = ways::Ways::new(scenario);
+    let ways: Vec<ways::Way> =
+        scenario.sessions.iter().map(|s| finder.of_session(s)).collect::<Result<_, _>>()?;
+    Ok(wanted::allocation(scenario, &ways, at, active))
+}
+
+/// Runs a packet-level scenario with a trace of its packets and replays it by the laws of nature;
+/// answers how much was replayed.
+///
+/// # Errors
+/// If the scenario cannot be run, or a packet did the impossible.
+pub fn verified(scenario: &Scenario) -> Result<String, Refusal> {
+    packets::verified(scenario)
 }
 
 /// Runs a scenario twice, side by side, and says where the runs part; `None`: nowhere.

@@ -6,10 +6,12 @@
 use gtp_alloc::{Rate, Span, Time};
 use gtp_link::{LinkId, LinkSpec};
 use gtp_proto::Law;
+use gtp_sim::diverge::first_divergence;
 use gtp_sim::packet::{
     Action, AgentState, BackgroundId, BackgroundSpec, BuildError, ClockSpec, HostSpec, NodeId,
     Pace, Path, Pattern, SessionId, SessionSpec, Standing, Volume, World,
 };
+use gtp_sim::verify::verify;
 
 use super::judge::judge;
 use super::wanted::epochs;
@@ -153,6 +155,7 @@ impl Made {
             lost: status.lost,
             payload: status.payload.0,
             rtt: if count == 0 { 0.0 } else { sum / f64::from(count) },
+            bounds: (finite(status.granted), finite(status.path_bound)),
             ending,
         };
         (course, (session.start, ended))
@@ -175,6 +178,10 @@ impl Made {
             wait_max: seconds(stats.wait_max),
         })
     }
+}
+
+fn finite(rate: Rate) -> f64 {
+    if rate.is_unlimited() { f64::INFINITY } else { rate.as_f64() }
 }
 
 /// Said where a run has too many changes for the solver.
@@ -290,16 +297,39 @@ fn action(event: &Event, nodes: &[NodeId]) -> Action {
 pub fn divergence(scenario: &Scenario) -> Result<Option<String>, Refusal> {
     let (mut one, mut other) = (Made::new(scenario)?.world, Made::new(scenario)?.world);
     let end = Time::ZERO + scenario.duration;
-    loop {
-        let (a, b) = (one.step(end), other.step(end));
-        if a != b {
-            return Ok(Some(format!(
-                "event {}: the first run had {a:?}, the second {b:?}",
-                one.events()
-            )));
-        }
-        if a.is_none() {
-            return Ok(None);
+    let found = first_divergence(&mut one, &mut other, end);
+    Ok(found.map(|found| {
+        format!(
+            "event {}: the first run had {:?}, the second {:?}",
+            found.events, found.first, found.second
+        )
+    }))
+}
+
+pub fn verified(scenario: &Scenario) -> Result<String, Refusal> {
+    let mut world = Made::new(scenario)?.world;
+    world.trace_packets(STEPS_MAX);
+    world.run_until(Time::ZERO + scenario.duration);
+    let trace = world.packet_trace();
+    if trace.cut {
+        return Ok(format!(
+            "not replayed: more than {STEPS_MAX} steps of packets; give a shorter duration"
+        ));
+    }
+    match verify(trace, world.now(), world.packets_under_way().0) {
+        Ok(summary) => Ok(format!(
+            "{} packets were sent, {} delivered, {} dropped, {} under way: all lawful",
+            summary.sent, summary.delivered, summary.dropped, summary.under_way
+        )),
+        Err(violations) => {
+            let first = violations.first().map_or_else(String::new, ToString::to_string);
+            Err(Refusal::Other(format!(
+                "{} steps of packets break the laws of nature, the first: {first}",
+                violations.len()
+            )))
         }
     }
 }
+
+/// Steps of packets that are kept for the verifier: 64 bytes each, 2 GiB in all.
+const STEPS_MAX: usize = 1 << 25;

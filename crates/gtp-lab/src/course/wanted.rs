@@ -74,6 +74,16 @@ pub fn epochs(
     Some(epochs)
 }
 
+/// What these sessions should get at one time, whatever else there is; background traffic aside.
+pub fn allocation(scenario: &Scenario, ways: &[Way], at: Span, active: &[usize]) -> Vec<f64> {
+    let mut state = State::new(scenario);
+    for (when, event) in scenario.events.iter().take_while(|(when, _)| *when <= at) {
+        state.apply(*when, event);
+    }
+    let aside = vec![Links::new(); scenario.backgrounds.len()];
+    state.shares(at, active, ways, &aside)
+}
+
 /// Every time at which something may change, the start and the end included.
 fn times(scenario: &Scenario, lives: &[(Span, Span)]) -> Vec<Span> {
     let mut times = vec![Span::ZERO, scenario.duration];

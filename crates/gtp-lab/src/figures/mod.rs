@@ -17,7 +17,6 @@ use crate::series::{Figure, Page};
 use draw::Medium;
 
 pub use page::html;
-pub use scale::number;
 
 /// A figure as an SVG file fit for a paper.
 pub fn svg(figure: &Figure) -> String {

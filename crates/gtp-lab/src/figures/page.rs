@@ -7,7 +7,6 @@ use std::fmt::Write as _;
 
 use super::draw::{self, Medium};
 use super::escaped;
-use super::scale::number;
 use super::thin::thinned;
 use crate::series::{Cell, Figure, Page, Part, Scale, Series, Style, Table, Tone};
 use serde::Serialize;
@@ -223,8 +222,3 @@ impl<'a> Curve<'a> {
 
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
-
-/// A count with its unit in the plural where it belongs: `1 session`, `5 sessions`.
-pub fn counted(n: usize, word: &str) -> String {
-    format!("{} {word}{}", number(n as f64), if n == 1 { "" } else { "s" })
-}

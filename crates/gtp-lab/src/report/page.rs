@@ -15,7 +15,7 @@ pub fn page(scenario: &Scenario, outcome: &Outcome, source: &str) -> Page {
     };
     page.parts.push(Part::Figure(far(outcome, scenario)));
     page.parts.push(Part::Figure(jain(outcome, scenario)));
-    if let Some(figure) = loads(outcome) {
+    if let Some(figure) = loads(scenario, outcome) {
         page.parts.push(Part::Figure(figure));
     }
     for figure in [queues(scenario, outcome), drops(scenario, outcome)].into_iter().flatten() {
@@ -44,6 +44,8 @@ pub fn page(scenario: &Scenario, outcome: &Outcome, source: &str) -> Page {
 const LISTING_MAX: usize = 20_000;
 /// Rows of a page's table.
 const ROWS_MAX: usize = 200;
+/// Sessions whose comings and goings are marked one by one.
+const NAMED_MAX: usize = 16;
 /// Marks of events in a figure.
 const MARKS_MAX: usize = 40;
 
@@ -107,7 +109,7 @@ fn shown<'a>(scenario: &Scenario, outcome: &'a Outcome) -> Vec<&'a Course> {
 fn rates(scenario: &Scenario, outcome: &Outcome) -> Figure {
     let y = Axis::linear("Rate, Mbit/s");
     let title = "Rates of sessions and their max-min shares";
-    let mut figure = Figure::new("rates", title, Axis::linear("Time, s"), y);
+    let mut figure = Figure::new("rates", title, time(scenario), y);
     let courses = shown(scenario, outcome);
     for (n, course) in courses.iter().enumerate() {
         let name = &scenario.sessions[course.number].name;
@@ -140,19 +142,35 @@ fn rates(scenario: &Scenario, outcome: &Outcome) -> Figure {
     figure
 }
 
+/// The axis of time, over the whole run.
+fn time(scenario: &Scenario) -> Axis {
+    let end = scenario.duration.as_nanos() as f64 / 1e9;
+    Axis { range: Some((0.0, end)), ..Axis::linear("Time, s") }
+}
+
 fn marks(scenario: &Scenario) -> Vec<(f64, String)> {
+    let at = |span: gtp_alloc::Span| span.as_nanos() as f64 / 1e9;
     let events = scenario.events.iter();
-    let marks = events.map(|(at, e)| (at.as_nanos() as f64 / 1e9, e.described(scenario)));
-    marks.take(MARKS_MAX).collect()
+    let mut marks: Vec<(f64, String)> =
+        events.map(|(when, e)| (at(*when), e.described(scenario))).collect();
+    if scenario.sessions.len() <= NAMED_MAX {
+        for session in &scenario.sessions {
+            marks.push((at(session.start), format!("+{}", session.name)));
+            marks.extend(session.stop.map(|stop| (at(stop), format!("\u{2212}{}", session.name))));
+        }
+    }
+    marks.sort_by(|a, b| a.0.total_cmp(&b.0));
+    marks.truncate(MARKS_MAX);
+    marks
 }
 
 fn far(outcome: &Outcome, scenario: &Scenario) -> Figure {
     let y = Axis::log("Distance, part of all shares");
-    let mut figure =
-        Figure::new("distance", "Distance to the max-min rates", Axis::linear("Time, s"), y);
+    let mut figure = Figure::new("distance", "Distance to the max-min rates", time(scenario), y);
     let parts = outcome.times.iter().zip(outcome.distance.iter().zip(&outcome.goal));
-    // Below one part in ten million there is nothing to see but rounding.
-    let points = parts.map(|(t, (d, goal))| (*t, (d / goal.max(1.0)).max(1e-7))).collect();
+    // Below one part in a million there is nothing to see but rounding; nobody there, no distance.
+    let part = |d: f64, goal: f64| if goal > 0.0 { (d / goal).max(1e-6) } else { f64::NAN };
+    let points = parts.map(|(t, (d, goal))| (*t, part(*d, *goal))).collect();
     figure.series.push(Series::line("D(t)", "", points));
     figure.marks = marks(scenario);
     figure.note = "D(t) is the 2-norm of the difference between rates and max-min rates, over the \
@@ -164,18 +182,17 @@ fn far(outcome: &Outcome, scenario: &Scenario) -> Figure {
 fn jain(outcome: &Outcome, scenario: &Scenario) -> Figure {
     let y = Axis { range: Some((0.0, 1.02)), ..Axis::linear("Jain's index") };
     let title = "Fairness: Jain's index of what sessions had of their shares";
-    let mut figure = Figure::new("jain", title, Axis::linear("Time, s"), y);
+    let mut figure = Figure::new("jain", title, time(scenario), y);
     let points = outcome.times.iter().copied().zip(outcome.jain.iter().copied()).collect();
     figure.series.push(Series::line("Jain's index", "", points));
     figure.marks = marks(scenario);
     figure
 }
 
-fn loads(outcome: &Outcome) -> Option<Figure> {
+fn loads(scenario: &Scenario, outcome: &Outcome) -> Option<Figure> {
     let (source, sink) = outcome.loads.as_ref()?;
     let title = "Largest load of any source and any sink";
-    let mut figure =
-        Figure::new("load", title, Axis::linear("Time, s"), Axis::linear("Load over capacity"));
+    let mut figure = Figure::new("load", title, time(scenario), Axis::linear("Load over capacity"));
     for (name, load) in [("sources", source), ("sinks", sink)] {
         let points = outcome.times.iter().copied().zip(load.iter().copied()).collect();
         figure.series.push(Series::line(name, "", points));
@@ -191,7 +208,7 @@ fn queues(scenario: &Scenario, outcome: &Outcome) -> Option<Figure> {
     busiest.truncate(scenario.output.curves.min(8));
     let title = "Queues: what waits, as time at the link's rate";
     let y = Axis::linear("Queue, ms");
-    let mut figure = Figure::new("queues", title, Axis::linear("Time, s"), y);
+    let mut figure = Figure::new("queues", title, time(scenario), y);
     for link in &busiest {
         let points = outcome.times.iter().zip(&link.queue).map(|(t, q)| (*t, q * 1e3)).collect();
         figure.series.push(Series::line(link.name.clone(), "ms", points));
@@ -207,7 +224,7 @@ fn drops(scenario: &Scenario, outcome: &Outcome) -> Option<Figure> {
     lossy.sort_by_key(|l| std::cmp::Reverse(l.dropped.0 + l.dropped.1));
     lossy.truncate(scenario.output.curves.min(8));
     let y = Axis::linear("Packets lost, 1/s");
-    let mut figure = Figure::new("loss", "Losses by link", Axis::linear("Time, s"), y);
+    let mut figure = Figure::new("loss", "Losses by link", time(scenario), y);
     for link in &lossy {
         let points = outcome.times.iter().zip(&link.drops);
         let points = points.map(|(t, n)| (*t, *n as f64 / bin)).collect();

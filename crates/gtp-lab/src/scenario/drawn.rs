@@ -114,9 +114,4 @@ impl Lots {
     pub fn below(&mut self, n: usize) -> usize {
         self.0.below(n as u64) as usize
     }
-
-    /// The next 64 bits.
-    pub fn bits(&mut self) -> u64 {
-        self.0.next_u64()
-    }
 }

@@ -46,6 +46,11 @@ pub struct Overrides {
     pub seed: Option<u64>,
 }
 
+/// The number and the unit of a swept value, if it is a number.
+pub fn number_of(value: &str) -> Option<(f64, &str)> {
+    units::split(value).ok().map(|(number, unit)| (number.as_f64(), unit))
+}
+
 /// Largest scenario file.
 const FILE_MAX: u64 = 16 << 20;
 
@@ -68,9 +73,7 @@ impl Document {
     }
 
     /// Reads a scenario from a text that is shown under this name.
-    ///
-    /// # Errors
-    /// If it is no TOML.
+    #[cfg(test)]
     pub fn parse(name: &str, text: &str) -> Result<Document, Refusal> {
         let mut files = Files::default();
         let file = files.add(name.to_owned(), text.to_owned());

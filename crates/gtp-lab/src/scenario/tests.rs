@@ -1,1 +1,337 @@
+use super::*;
+use crate::scenario::model::{Event, NodeKind, Reach};
+use gtp_alloc::{Bytes, Rate};
+use proptest::prelude::*;
 
+const GOOD: &str = r#"
+title = "All there is"
+level = "packet"
+duration = "10s"
+seed = 7
+law = "endnode"
+interval = "50ms"
+
+[endnode]
+alpha = 0.15
+beta = 0.2
+
+[emulator]
+seed = 3
+tick = "50us"
+
+[[host]]
+name = "src"
+count = 2
+capacity_out = ["1Gbit", "100Mbit"]
+clock_skew = "-50ppm"
+namespace = "ns"
+address = "10.0.0.1/24"
+
+[[host]]
+name = "dst"
+capacity_in = { from = "500Mbit", to = "600Mbit" }
+coalesce = "100us"
+
+[[switch]]
+name = "sw"
+
+[[link]]
+name = "core"
+from = "sw"
+to = "dst"
+duplex = true
+rate = "700Mbit"
+delay = "10ms"
+queue = "20ms"
+loss = "0.1%"
+burst = { enter = "0.1%", leave = "25%" }
+reorder = { chance = "1%", extra = "3ms" }
+[[link.change]]
+at = "2s"
+rate = "300Mbit"
+
+[[link]]
+name = "wire"
+delay = "1ms"
+
+[[route]]
+from = "src*"
+to = "dst"
+links = ["wire", "core"]
+
+[[route]]
+from = "dst"
+to = "src*"
+links = ["wire"]
+
+[[path]]
+name = "relay"
+listen = "127.0.0.1:5001"
+target = "127.0.0.1:4810"
+up = ["wire"]
+down = ["wire", "core"]
+
+[[session]]
+name = "a"
+source = "src*"
+sink = "dst"
+stagger = "1s"
+lasts = "5s"
+size = "1GiB"
+demand = "50Mbit"
+weight = 2
+[[session.change]]
+at = "3s"
+demand = "unlimited"
+
+[[session]]
+name = "b"
+source = "src1"
+sink = "dst"
+path = "relay"
+count = 3
+
+[[session]]
+name = "c"
+source = "src2"
+sink = "dst"
+rtt = "30ms"
+
+[[background]]
+source = "src1"
+sink = "dst"
+kind = "pareto"
+rate = "100Mbit"
+on = "500ms"
+off = "500ms"
+
+[[fault]]
+at = "4s"
+for = "1s"
+kind = "link-down"
+link = "core*"
+
+[[fault]]
+at = "5s"
+for = "1s"
+kind = "pause"
+host = "dst"
+
+[output]
+every = "10ms"
+curves = 8
+"#;
+
+fn read(text: &str) -> Result<Scenario, Refusal> {
+    Document::parse("file.toml", text)?.scenario(Overrides::default())
+}
+
+#[test]
+fn a_good_file_is_read_whole() {
+    let scenario = read(GOOD).expect("good");
+    assert_eq!((scenario.seed, scenario.law), (7, LawName::EndNode));
+    let names: Vec<_> = scenario.nodes.iter().map(|n| n.name.as_str()).collect();
+    assert_eq!(names, ["src1", "src2", "dst", "sw"]);
+    let NodeKind::Host(dst) = &scenario.nodes[2].kind else { panic!("a host") };
+    assert!((500_000_000..=600_000_000).contains(&dst.capacity_in.as_bps()));
+    assert_eq!(dst.coalesce, Span::from_micros(100));
+    let links: Vec<_> = scenario.links.iter().map(|l| l.name.as_str()).collect();
+    assert_eq!(links, ["core", "core-back", "wire"]);
+    assert_eq!(scenario.links[1].ends, Some((2, 3)));
+    assert_eq!(scenario.links[0].spec.queue, Bytes(1_750_000));
+    assert_eq!(scenario.routes.len(), 4);
+    let sessions: Vec<_> = scenario.sessions.iter().map(|s| s.name.as_str()).collect();
+    assert_eq!(sessions, ["a1", "a2", "b1", "b2", "b3", "c"]);
+    let a2 = &scenario.sessions[1];
+    assert_eq!((a2.source, a2.start, a2.stop), (1, Span::from_secs(1), Some(Span::from_secs(6))));
+    assert_eq!(a2.demand_at(Span::from_secs(2)), Rate::from_mbps(50));
+    assert!(a2.demand_at(Span::from_secs(3)).is_unlimited());
+    assert_eq!(scenario.sessions[2].reach, Reach::Path(0));
+    assert_eq!(scenario.paths[0].forth, [2, 0]);
+    assert_eq!(scenario.sessions[5].reach, Reach::Wire(Span::from_millis(30)));
+    // The link's change and both directions' downs and ups, and the pause, in order of time.
+    let times: Vec<_> = scenario.events.iter().map(|(at, _)| at.as_millis()).collect();
+    assert_eq!(times, [2_000, 2_000, 4_000, 4_000, 5_000, 5_000, 5_000]);
+    assert!(scenario.events.iter().any(|(_, e)| *e == Event::Pause(2, Span::from_secs(1))));
+}
+
+/// Replaces one piece of the good file; gives the refusal and the line of the piece.
+fn refusal(from: &str, to: &str) -> (String, usize) {
+    let place = GOOD.find(from).unwrap_or_else(|| panic!("{from:?} is in the file"));
+    let line = GOOD[..place].matches('\n').count() + 1;
+    let refused = read(&GOOD.replacen(from, to, 1)).expect_err(to);
+    assert!(matches!(refused, Refusal::Input(_)), "{refused}");
+    (refused.to_string(), line)
+}
+
+#[test]
+fn bad_files_are_answered_with_the_line_and_what_was_expected() {
+    let cases = [
+        ("rate = \"700Mbit\"", "rate = 700", "`rate` is the number 700, expected a rate such as"),
+        ("rate = \"700Mbit\"", "rate = \"700\"", "a bare number is refused, give its unit"),
+        ("rate = \"700Mbit\"", "rate = \"0Mbit\"", "it must be more than zero"),
+        (
+            "delay = \"10ms\"",
+            "dealy = \"10ms\"",
+            "unknown key `dealy` in [[link]]: did you mean `delay`?",
+        ),
+        ("loss = \"0.1%\"", "loss = \"101%\"", "may not exceed 100%"),
+        ("loss = \"0.1%\"", "loss = \"0.1\"", "a share such as 1%"),
+        (
+            "level = \"packet\"",
+            "level = \"packets\"",
+            "expected \"packet\" or \"rate\"; did you mean \"packet\"?",
+        ),
+        (
+            "law = \"endnode\"",
+            "law = 3",
+            "`law` is the number 3, expected \"grant\" or \"endnode\"",
+        ),
+        ("seed = 7", "seed = -1", "a whole number from 0"),
+        ("seed = 7", "seed = \"7\"", "`seed` is \"7\", expected a whole number"),
+        ("seed = 7", "sed = 7", "unknown key `sed` in the scenario: did you mean `seed`?"),
+        ("alpha = 0.15", "alpha = 1.5", "`alpha` is the number 1.5, expected a number from"),
+        (
+            "links = [\"wire\", \"core\"]",
+            "links = [\"wire\", \"cor\"]",
+            "no link \"cor\": did you mean \"core\"?",
+        ),
+        ("name = \"wire\"", "name = \"core\"", "a second link of the name \"core\""),
+        ("name = \"sw\"", "name = \"s*w\"", "cannot be a name"),
+        ("from = \"sw\"", "from = \"swich\"", "no host or switch \"swich\""),
+        (
+            "source = \"src1\"\nsink = \"dst\"\npath",
+            "source = \"sw\"\nsink = \"dst\"\npath",
+            "is a switch; only hosts",
+        ),
+        ("path = \"relay\"", "path = \"rely\"", "no path \"rely\": did you mean \"relay\"?"),
+        ("path = \"relay\"", "path = \"relay\"\nrtt = \"1ms\"", "`path` and `rtt` say the same"),
+        ("lasts = \"5s\"", "lasts = \"5s\"\nstop = \"9s\"", "say the same: keep one"),
+        ("lasts = \"5s\"", "lasts = \"0s\"", "would stop before it starts"),
+        ("kind = \"link-down\"", "kind = \"link-dwon\"", "did you mean \"link-down\"?"),
+        ("kind = \"pareto\"", "kind = \"onof\"", "did you mean \"onoff\"?"),
+        ("at = \"4s\"", "ta = \"4s\"", "[[fault]] has no `at`"),
+        ("link = \"core*\"", "link = \"x*\"", "no link \"x*\""),
+        ("from = \"500Mbit\", to", "from = \"700Mbit\", to", "goes from more to less"),
+        ("every = \"10ms\"", "every = \"1ns\"", "points to a curve"),
+        ("weight = 2", "weight = 0", "`weight` is the number 0, expected a number from 0.001"),
+        ("count = 3", "count = 3.5", "expected a whole number from 1"),
+        ("duplex = true", "duplex = \"yes\"", "`duplex` is \"yes\", expected true or false"),
+        ("[[switch]]", "[switch]", "expected tables headed [[switch]]"),
+        ("title = \"All there is\"", "title = \"All", "file.toml:2:"),
+        ("duration = \"10s\"", "duration = \"0s\"", "from 1ms to 24h"),
+    ];
+    let mut wrong = Vec::new();
+    for (from, to, expected) in cases {
+        let (said, line) = refusal(from, to);
+        if !said.contains(expected) {
+            wrong.push(format!("{from} -> {to}:\n{said}"));
+        }
+        // Complaints about a table as a whole stand at its head, those about a value at its line.
+        let at: usize = said.split(':').nth(1).and_then(|n| n.parse().ok()).unwrap_or(0);
+        assert!(at > 0 && (at <= line + 1), "{from} -> {to}: line {line}:\n{said}");
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_complaint_shows_the_place_itself() {
+    let (said, _) = refusal("rate = \"700Mbit\"", "rate = 700");
+    assert!(said.starts_with("file.toml:38:8: `rate` is"), "{said}");
+    assert!(said.ends_with("\n   |\n38 | rate = 700\n   |        ^^^"), "{said}");
+}
+
+#[test]
+fn a_scenario_without_sessions_or_duration_is_refused() {
+    let said = read("duration = \"1s\"").expect_err("no sessions").to_string();
+    assert!(said.contains("no `session`"), "{said}");
+    assert!(read("").expect_err("empty").to_string().contains("no `duration`"));
+}
+
+#[test]
+fn the_same_seed_draws_the_same_and_another_other_things() {
+    let of = |seed| {
+        let overrides = Overrides { seed: Some(seed), level: None };
+        Document::parse("f", GOOD).and_then(|d| d.scenario(overrides)).expect("good").nodes
+    };
+    assert_eq!(of(1), of(1));
+    assert!((2..20).any(|seed| of(seed) != of(1)));
+}
+
+fn swept(sweep: &str) -> Result<Swept, Refusal> {
+    let document = Document::parse("f.toml", &format!("{GOOD}\n[sweep]\n{sweep}\n"))?;
+    document.cases(Overrides::default())
+}
+
+#[test]
+fn a_sweep_makes_every_combination_and_the_last_key_varies_fastest() {
+    let text = "seed = \"1..3\"\nlaw = [\"grant\", \"endnode\"]\nlink.core.delay = \"10ms..30ms step 10ms\"";
+    let swept = swept(text).expect("a sweep");
+    assert_eq!(swept.count(), 18);
+    let values: Vec<_> = (0..18).map(|n| swept.case(n).values.join(" ")).collect();
+    assert_eq!(&values[..4], ["1 grant 10ms", "1 grant 20ms", "1 grant 30ms", "1 endnode 10ms"]);
+    assert_eq!(values[17], "3 endnode 30ms");
+    let document = Document::parse("f.toml", &format!("{GOOD}\n[sweep]\n{text}\n")).expect("TOML");
+    let last = document.case(&swept.case(17), Overrides::default()).expect("a scenario");
+    assert_eq!((last.seed, last.links[0].spec.delay), (3, Span::from_millis(30)));
+}
+
+#[test]
+fn swept_values_come_as_lists_ranges_and_steps() {
+    let made = |text: &str| {
+        let swept =
+            swept(&format!("x = {text}").replace("x =", "\"session.c.rtt\" =")).expect(text);
+        (0..swept.count()).map(|n| swept.case(n).values[0].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(made("[\"5ms\", \"1s\"]"), ["5ms", "1s"]);
+    assert_eq!(made("\"1ms..2ms step 0.5ms\""), ["1.0ms", "1.5ms", "2.0ms"]);
+    assert_eq!(
+        made("{ from = \"1ms\", to = \"100ms\", steps = 3, spacing = \"log\" }"),
+        ["1ms", "10ms", "100ms"]
+    );
+    assert_eq!(made("{ from = \"0ms\", to = \"10ms\", steps = 3 }"), ["0ms", "5ms", "10ms"]);
+}
+
+#[test]
+fn bad_sweeps_are_refused_before_anything_runs() {
+    let cases = [
+        ("sed = \"1..3\"", "unknown key `sed`"),
+        ("link.cor.delay = [\"1ms\"]", "did you mean \"core\"?"),
+        ("link.core.dealy = [\"1ms\"]", "did you mean `delay`?"),
+        ("link.core = [1]", "expected a table [[link]]"),
+        ("link = [1]", "is a list of tables"),
+        ("seed = 3", "expected a list, a range"),
+        ("seed = \"3..1\"", "expected a list, a range"),
+        ("seed = \"1..1000000\"", "expected a list, a range"),
+        ("seed = []", "sweeps 0 values"),
+        ("seed = \"1..9000\"\ninterval = \"1ms..100ms step 1ms\"", "more than 100000 combinations"),
+        ("level = [\"packet\", \"flow\"]", "`level` is \"flow\""),
+        ("seed.x = [1]", "beyond a single value"),
+    ];
+    for (text, expected) in cases {
+        let said = swept(text).expect_err(text).to_string();
+        assert!(said.contains(expected), "{text}:\n{said}");
+        assert!(said.starts_with("f.toml:"), "{said}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_text_breaks_the_reader(text in "[a-z\\[\\]\"=.0-9{}, \n]{0,200}") {
+        let _ = read(&text);
+    }
+
+    #[test]
+    fn no_change_of_one_piece_breaks_the_reader(
+        from in 0..GOOD.len(),
+        length in 0usize..30,
+        put in "[a-zA-Z0-9\"\\[\\]{}=.,% \n*-]{0,12}",
+    ) {
+        let mut text = GOOD.to_owned();
+        text.replace_range(from..(from + length).min(GOOD.len()), &put);
+        if let Err(refused) = read(&text) {
+            let said = refused.to_string();
+            prop_assert!(said.starts_with("file.toml:"), "{}", said);
+        }
+    }
+}

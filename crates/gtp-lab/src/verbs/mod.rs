@@ -1,7 +1,10 @@
 //! The verbs that work on scenarios. Each reads, runs through `course` and writes.
 
+mod pool;
 pub mod replay;
 pub mod run;
+pub mod sweep;
+pub mod universe;
 
 use std::io::IsTerminal as _;
 

@@ -8,7 +8,7 @@ use clap::Args;
 use super::Level;
 use crate::course;
 use crate::refusal::Refusal;
-use crate::scenario::model::Scenario;
+use crate::scenario::model::{self, Scenario};
 use crate::scenario::{Document, Overrides};
 
 /// Arguments of `gtp-lab replay`.
@@ -45,5 +45,12 @@ pub fn check(scenario: &Scenario) -> Result<(), Refusal> {
         return Err(Refusal::Other(format!("two runs of the same scenario part at {place}")));
     }
     println!("two runs took the same course");
-    Ok(())
+    match scenario.level {
+        model::Level::Rate => Ok(()),
+        model::Level::Packet => {
+            let said = course::verified(scenario)?;
+            println!("{said}");
+            Ok(())
+        }
+    }
 }

@@ -1,0 +1,373 @@
+//! Random worlds: a seed is a network, its traffic and its misfortunes.
+//!
+//! Each world draws which kinds of faults it knows and how often they strike. For some seconds
+//! everything goes wrong as drawn; then all faults end. From then on every session with a size must
+//! finish, no session may be lost, and what is left must get its max-min shares. A world follows
+//! from its seed alone, so a failing one is found again by its number.
+
+use gtp_alloc::endnode::Params;
+use gtp_alloc::{Bytes, Rate, Span};
+use gtp_link::{Burst, Chance, Change, Jitter, LinkSpec, LinkState, Order, Reorder, Rng};
+use gtp_proto::limits::{DEMAND_ALPHA, DEMAND_FLOOR};
+
+use crate::course::{self, Outcome};
+use crate::scenario::model::{
+    Event, HostEntry, LawName, Level, LinkEntry, NodeEntry, NodeKind, Output, Reach, RouteEntry,
+    Scenario, SessionEntry,
+};
+
+/// When all faults end.
+pub const HEALED: Span = Span::from_secs(3);
+/// When everything that ends must have ended.
+pub const FINISHED: Span = Span::from_secs(9);
+/// The end; the time since [`FINISHED`] is what is judged.
+pub const END: Span = Span::from_secs(11);
+/// How far a session may be off its share at the end, as a part of it.
+pub const TOLERANCE: f64 = 0.05;
+
+/// What went wrong with a world.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// What it is about.
+    pub what: String,
+}
+
+/// Draws that follow from a world's seed.
+struct Fate(Rng);
+
+impl Fate {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0.below(n)
+    }
+
+    /// From `low` to below `high`.
+    fn between(&mut self, low: u64, high: u64) -> u64 {
+        low + self.0.below(high - low)
+    }
+
+    /// Whether something of so many per cent happens.
+    fn happens(&mut self, percent: u32) -> bool {
+        self.0.happens(Chance::from_percent(percent))
+    }
+
+    /// From `low` to `high`, every order of magnitude as likely.
+    fn across(&mut self, low: f64, high: f64) -> f64 {
+        let part = self.0.below(1 << 20) as f64 / f64::from(1 << 20);
+        low * libm::pow(high / low, part)
+    }
+
+    fn span(&mut self, low: Span, high: Span) -> Span {
+        Span::from_nanos(self.between(low.as_nanos(), high.as_nanos().max(low.as_nanos() + 1)))
+    }
+
+    fn chance(&mut self, low: f64, high: f64) -> Chance {
+        Chance::from_billionths((self.across(low, high) * 1e9) as u32)
+    }
+}
+
+/// Which misfortunes a world knows, and how often they strike.
+struct Temper {
+    loss: bool,
+    burst: bool,
+    duplicate: bool,
+    reorder: bool,
+    jitter: bool,
+    coalesce: bool,
+    skew: bool,
+    /// Strikes of each kind in the time of faults.
+    cuts: u64,
+    losses: u64,
+    pauses: u64,
+    deaths: u64,
+    capacities: u64,
+}
+
+impl Temper {
+    fn draw(fate: &mut Fate) -> Temper {
+        let mut strikes =
+            |percent, most| if fate.happens(percent) { 1 + fate.below(most) } else { 0 };
+        let (cuts, losses, pauses) = (strikes(30, 4), strikes(30, 3), strikes(25, 3));
+        let (deaths, capacities) = (strikes(20, 2), strikes(25, 3));
+        Temper {
+            loss: fate.happens(40),
+            burst: fate.happens(20),
+            duplicate: fate.happens(20),
+            reorder: fate.happens(20),
+            jitter: fate.happens(30),
+            coalesce: fate.happens(20),
+            skew: fate.happens(30),
+            cuts,
+            losses,
+            pauses,
+            deaths,
+            capacities,
+        }
+    }
+}
+
+/// The world of a seed.
+pub fn world(seed: u64) -> Scenario {
+    let mut fate = Fate(Rng::new(seed));
+    let temper = Temper::draw(&mut fate);
+    let (sources, sinks) = (1 + fate.below(4) as usize, 1 + fate.below(4) as usize);
+    let mut scenario = Scenario {
+        title: format!("World {seed}"),
+        about: String::new(),
+        level: Level::Packet,
+        duration: END,
+        seed,
+        law: LawName::Grant,
+        params: Params::DEFAULT,
+        interval: None,
+        links: Vec::new(),
+        nodes: Vec::new(),
+        routes: Vec::new(),
+        paths: Vec::new(),
+        sessions: Vec::new(),
+        backgrounds: Vec::new(),
+        events: Vec::new(),
+        output: Output { every: Span::from_millis(20), curves: 12, tolerance: TOLERANCE },
+    };
+    for n in 0..sources + sinks {
+        let name =
+            if n < sources { format!("src{}", n + 1) } else { format!("dst{}", n + 1 - sources) };
+        let host = host(&mut fate, &temper);
+        scenario.nodes.push(NodeEntry { name: name.clone(), kind: NodeKind::Host(host) });
+        for way in ["out", "in"] {
+            let spec = link(&mut fate, &temper);
+            let seed = fate.0.next_u64();
+            let name = format!("{name}-{way}");
+            scenario.links.push(LinkEntry { name, spec, seed, ends: None });
+        }
+    }
+    // The links of node n are 2n, out of it, and 2n + 1, into it.
+    for source in 0..sources {
+        for sink in sources..sources + sinks {
+            for (from, to) in [(source, sink), (sink, source)] {
+                scenario.routes.push(RouteEntry { from, to, links: vec![2 * from, 2 * to + 1] });
+            }
+        }
+    }
+    sessions(&mut scenario, &mut fate, sources, sinks);
+    misfortunes(&mut scenario, &mut fate, &temper);
+    scenario
+}
+
+fn host(fate: &mut Fate, temper: &Temper) -> HostEntry {
+    let capacity = |fate: &mut Fate| Rate::from_f64(fate.across(2e6, 25e6));
+    HostEntry {
+        capacity_out: if fate.happens(80) { capacity(fate) } else { Rate::UNLIMITED },
+        capacity_in: capacity(fate),
+        interval: None,
+        coalesce: if temper.coalesce {
+            fate.span(Span::from_micros(20), Span::from_micros(500))
+        } else {
+            Span::ZERO
+        },
+        skew_ppb: if temper.skew { fate.below(200_000) as i32 - 100_000 } else { 0 },
+    }
+}
+
+/// A link wide enough for every host: what limits is the hosts.
+fn link(fate: &mut Fate, temper: &Temper) -> LinkSpec {
+    let rate = Rate::from_f64(fate.across(120e6, 1e9));
+    let short = fate.happens(50);
+    let delay_max = if short { Span::from_millis(5) } else { Span::from_millis(60) };
+    LinkSpec {
+        rate,
+        delay: fate.span(Span::from_micros(50), delay_max),
+        queue: rate.bytes_in(Span::from_millis(20)),
+        loss: if temper.loss { fate.chance(1e-5, 1e-2) } else { Chance::NEVER },
+        burst: temper.burst.then(|| Burst {
+            enter: fate.chance(1e-5, 1e-3),
+            leave: fate.chance(0.1, 0.5),
+            loss: Chance::from_percent(50 + fate.below(50) as u32),
+        }),
+        duplicate: if temper.duplicate { fate.chance(1e-4, 1e-2) } else { Chance::NEVER },
+        reorder: if temper.reorder {
+            let extra = fate.span(Span::from_micros(100), Span::from_millis(10));
+            Reorder { chance: fate.chance(1e-4, 1e-2), extra }
+        } else {
+            Reorder::default()
+        },
+        jitter: if temper.jitter {
+            let order = if fate.happens(50) { Order::Kept } else { Order::Free };
+            Jitter { span: fate.span(Span::from_micros(10), Span::from_millis(5)), order }
+        } else {
+            Jitter::default()
+        },
+        ..LinkSpec::default()
+    }
+}
+
+fn sessions(scenario: &mut Scenario, fate: &mut Fate, sources: usize, sinks: usize) {
+    let count = 1 + fate.below(8) as usize;
+    // What each would have in an eighth of a second of the slowest host, shared by all.
+    let least = scenario.nodes.iter().map(|node| match &node.kind {
+        NodeKind::Host(host) => host.capacity_out.min(host.capacity_in).as_f64(),
+        NodeKind::Switch => f64::INFINITY,
+    });
+    let least = least.fold(f64::INFINITY, f64::min).min(25e6);
+    let size_max = least * 2.0 / 8.0 / count as f64;
+    for n in 0..count {
+        let start = fate.span(Span::ZERO, Span::from_millis(2_500));
+        let (sized, limited, stopped) = (fate.happens(35), fate.happens(20), fate.happens(15));
+        let size = Bytes((size_max * fate.across(0.02, 1.0)) as u64 + 1);
+        let demand = Rate::from_f64(fate.across(3e5, 10e6));
+        let lasts = fate.span(Span::from_millis(50), Span::from_secs(3));
+        scenario.sessions.push(SessionEntry {
+            name: format!("s{}", n + 1),
+            source: fate.below(sources as u64) as usize,
+            sink: sources + fate.below(sinks as u64) as usize,
+            start,
+            stop: stopped.then(|| start + lasts),
+            size: sized.then_some(size),
+            demand: if limited { vec![(Span::ZERO, demand)] } else { Vec::new() },
+            weight: if fate.happens(25) { 1.0 + fate.below(4) as f64 } else { 1.0 },
+            reach: Reach::Routes,
+            unit: gtp_proto::limits::UNIT_ETHERNET,
+        });
+    }
+}
+
+fn misfortunes(scenario: &mut Scenario, fate: &mut Fate, temper: &Temper) {
+    let (links, hosts) = (scenario.links.len() as u64, scenario.nodes.len() as u64);
+    let mut events = Vec::new();
+    // Each ends by itself, at the healing at the latest.
+    let strike = |fate: &mut Fate| {
+        let at = fate.span(Span::ZERO, HEALED);
+        let lasts = Span::from_nanos(fate.across(1e6, 1.5e9) as u64);
+        (at, (at + lasts).min(HEALED))
+    };
+    for _ in 0..temper.cuts {
+        let (at, end) = strike(fate);
+        let link = fate.below(links) as usize;
+        events.push((at, Event::Link(link, Change::DOWN)));
+        events.push((end, Event::Link(link, Change::UP)));
+    }
+    for _ in 0..temper.losses {
+        let (at, end) = strike(fate);
+        let link = fate.below(links) as usize;
+        let loss = |loss| Change { loss: Some(loss), ..Change::default() };
+        events.push((at, Event::Link(link, loss(fate.chance(0.01, 0.5)))));
+        events.push((end, Event::Link(link, loss(scenario.links[link].spec.loss))));
+    }
+    for _ in 0..temper.pauses {
+        let (at, end) = strike(fate);
+        let lasts = Span::from_nanos(end.as_nanos() - at.as_nanos());
+        events.push((at, Event::Pause(fate.below(hosts) as usize, lasts)));
+    }
+    for _ in 0..temper.deaths {
+        let (at, end) = strike(fate);
+        let host = fate.below(hosts) as usize;
+        events.push((at, Event::AgentsStop(host)));
+        events.push((end, Event::AgentsRun(host)));
+    }
+    for _ in 0..temper.capacities {
+        let (at, end) = strike(fate);
+        let host = fate.below(hosts) as usize;
+        let rate = Rate::from_f64(fate.across(1e6, 40e6));
+        let NodeKind::Host(spec) = &scenario.nodes[host].kind else { continue };
+        events.push((at, Event::Capacity { host, out: Some(rate), in_: Some(rate) }));
+        let (out, in_) = (Some(spec.capacity_out), Some(spec.capacity_in));
+        events.push((end, Event::Capacity { host, out, in_ }));
+    }
+    heal(scenario, &mut events);
+    events.sort_by_key(|(at, _)| *at);
+    scenario.events = events;
+}
+
+/// Faults of the same kind may overlap; whatever they left behind ends at the healing.
+fn heal(scenario: &Scenario, events: &mut Vec<(Span, Event)>) {
+    let struck: Vec<Event> = events.iter().map(|(_, event)| *event).collect();
+    for event in struck {
+        match event {
+            Event::Link(link, _) => {
+                let loss = Some(scenario.links[link].spec.loss);
+                let state = Some(LinkState::Up);
+                let change = Change { loss, state, ..Change::default() };
+                events.push((HEALED, Event::Link(link, change)));
+            }
+            Event::AgentsStop(host) => events.push((HEALED, Event::AgentsRun(host))),
+            Event::Capacity { host, .. } => {
+                if let NodeKind::Host(spec) = &scenario.nodes[host].kind {
+                    let (out, in_) = (Some(spec.capacity_out), Some(spec.capacity_in));
+                    events.push((HEALED, Event::Capacity { host, out, in_ }));
+                }
+            }
+            Event::Pause(..) | Event::AgentsRun(_) | Event::Skew(..) | Event::Coalesce(..) => {}
+        }
+    }
+}
+
+/// Runs a world and says what is wrong with it.
+pub fn failures(scenario: &Scenario) -> (Vec<Failure>, Option<Outcome>) {
+    let outcome = match course::run(scenario, &mut |_| {}) {
+        Ok(outcome) => outcome,
+        Err(refusal) => return (vec![Failure { what: refusal.to_string() }], None),
+    };
+    let mut failures = Vec::new();
+    let mut fail = |what: String| failures.push(Failure { what });
+    let finished = FINISHED.as_nanos() as f64 / 1e9;
+    for (course, session) in outcome.sessions.iter().zip(&scenario.sessions) {
+        let (name, ending) = (&session.name, &course.ending);
+        if ending.starts_with("lost") {
+            fail(format!("{name} was lost at {:.3} s: {ending}", course.life.1));
+        } else if session.size.is_some()
+            && session.stop.is_none()
+            && (ending != "done" || course.life.1 > finished)
+        {
+            let bytes = session.size.unwrap_or(Bytes::ZERO).0;
+            fail(format!(
+                "{name} has {} of {bytes} bytes at {finished} s: {ending}",
+                course.payload
+            ));
+        }
+    }
+    // Where something has not ended, shares at the end are not what this world was drawn for.
+    if failures.is_empty() {
+        failures.extend(unfair(scenario, &outcome));
+    }
+    (failures, Some(outcome))
+}
+
+/// Sessions that are off their shares at the end.
+///
+/// A session whose application supplies less than its share claims somewhat more than it uses, so
+/// that it can rise; what it claims is kept from others. So a session is right if it has what it
+/// should have with all demands as they are, or with all of them as they are claimed, or anything
+/// between.
+fn unfair(scenario: &Scenario, outcome: &Outcome) -> Vec<Failure> {
+    let end = END.as_nanos() as f64 / 1e9;
+    let Some(last) = outcome.phases.iter().find(|phase| phase.time.1 >= end) else {
+        return Vec::new();
+    };
+    let active: Vec<usize> = last.shares.iter().map(|(k, _, _)| *k).collect();
+    let claimed = match course::shares(&claiming(scenario), END, &active) {
+        Ok(claimed) => claimed,
+        Err(refusal) => return vec![Failure { what: refusal.to_string() }],
+    };
+    let mut failures = Vec::new();
+    for ((k, wanted, got), claimed) in last.shares.iter().zip(claimed) {
+        let session = &scenario.sessions[*k];
+        let demand = session.demand_at(END);
+        let claimed = if demand.is_unlimited() { claimed } else { claimed.min(demand.as_f64()) };
+        let (low, high) = (wanted.min(claimed), wanted.max(claimed));
+        if *got < low * (1.0 - TOLERANCE) || *got > high * (1.0 + TOLERANCE) {
+            let (name, got, low, high) = (&session.name, got / 1e6, low / 1e6, high / 1e6);
+            failures.push(Failure {
+                what: format!("{name} gets {got:.3} Mbit/s at the end, not {low:.3} to {high:.3}"),
+            });
+        }
+    }
+    failures
+}
+
+/// The scenario with demands as sessions claim them.
+fn claiming(scenario: &Scenario) -> Scenario {
+    let mut claiming = scenario.clone();
+    for (_, rate) in claiming.sessions.iter_mut().flat_map(|session| &mut session.demand) {
+        *rate = rate.scale(1.0 + DEMAND_ALPHA).saturating_add(DEMAND_FLOOR);
+    }
+    claiming
+}

@@ -1,0 +1,133 @@
+//! `gtp-lab universe`: random worlds, and the numbers of those that fail.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::pool;
+use crate::refusal::Refusal;
+use crate::{course, figures, report, universe};
+
+/// Arguments of `gtp-lab universe`.
+#[derive(Args)]
+#[command(after_help = "\
+World N of a universe with seed S is the world of seed S + N: a failing one runs again, alone, with
+--seed (its number) --worlds 1 --verbose. Exit codes: 0 all well, 1 a world failed.")]
+pub struct Universe {
+    /// How many worlds
+    #[arg(long, value_name = "N", default_value_t = 2_000)]
+    worlds: u64,
+    /// The first world's seed
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
+    /// Describe each world and print its table
+    #[arg(long)]
+    verbose: bool,
+    /// Write the page of each failing world here
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// Run every world twice and replay its packets by the laws of nature, not one in sixteen only
+    #[arg(long)]
+    check: bool,
+    /// Worlds at a time; all cores where it is not given. Results do not depend on it
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+}
+
+/// What one world gave.
+struct Seen {
+    seed: u64,
+    failures: Vec<String>,
+    packets: u64,
+    hash: u64,
+}
+
+/// Worlds that one command may run.
+const WORLDS_MAX: u64 = 1_000_000_000;
+/// Every so manieth world is run twice and verified.
+const CHECKED: u64 = 16;
+/// Worlds between two reports of failures.
+const BATCH: u64 = 4_096;
+
+/// Runs all worlds.
+///
+/// # Errors
+/// If a world fails, or something cannot be written.
+pub fn run(arguments: &Universe) -> Result<(), Refusal> {
+    let worlds = arguments.worlds.min(WORLDS_MAX);
+    let threads = if arguments.verbose { 1 } else { arguments.threads.unwrap_or_else(pool::cores) };
+    let bar = super::bar(worlds, "worlds");
+    let (mut failed, mut packets, mut hash) = (Vec::new(), 0u64, 0u64);
+    let mut done = 0;
+    while done < worlds {
+        let batch = BATCH.min(worlds - done);
+        let first = arguments.seed.wrapping_add(done);
+        let part = if worlds <= BATCH { bar.clone() } else { indicatif::ProgressBar::hidden() };
+        let seen = pool::run(batch as usize, threads, &part, |n| {
+            look(first.wrapping_add(n as u64), arguments)
+        });
+        for world in seen {
+            packets += world.packets;
+            hash = hash.rotate_left(1) ^ world.hash;
+            for failure in &world.failures {
+                println!("world {}: {failure}", world.seed);
+            }
+            if !world.failures.is_empty() {
+                println!("  again: gtp-lab universe --seed {} --worlds 1 --verbose", world.seed);
+                failed.push(world.seed);
+            }
+        }
+        done += batch;
+        bar.set_position(done);
+    }
+    bar.finish_and_clear();
+    println!(
+        "{worlds} worlds from seed {}, {packets} data packets, hash {hash:016x}: {} failed",
+        arguments.seed,
+        failed.len()
+    );
+    match failed.first() {
+        None => Ok(()),
+        Some(first) => Err(Refusal::Other(format!(
+            "{} of {worlds} worlds failed, first {first}",
+            failed.len()
+        ))),
+    }
+}
+
+fn look(seed: u64, arguments: &Universe) -> Seen {
+    let scenario = universe::world(seed);
+    let (found, outcome) = universe::failures(&scenario);
+    let mut failures: Vec<String> = found.into_iter().map(|failure| failure.what).collect();
+    if arguments.check || seed % CHECKED == 0 {
+        match course::divergence(&scenario) {
+            Ok(None) => {}
+            Ok(Some(place)) => failures.push(format!("two runs part at {place}")),
+            Err(refusal) => failures.push(refusal.to_string()),
+        }
+        if let Err(refusal) = course::verified(&scenario) {
+            failures.push(refusal.to_string());
+        }
+    }
+    let (packets, hash) = outcome.as_ref().map_or((0, 0), |o| (o.packets.0, o.hash));
+    if let Some(outcome) = &outcome {
+        if arguments.verbose {
+            println!("{scenario:#?}\n");
+            print!("{}", report::summary(&scenario, outcome));
+            for course in &outcome.sessions {
+                let name = &scenario.sessions[course.number].name;
+                let (grant, path) = (course.bounds.0 / 1e6, course.bounds.1 / 1e6);
+                println!(
+                    "{name}: last grant {grant:.3} Mbit/s, bound by the path {path:.3} Mbit/s"
+                );
+            }
+        }
+        if let (Some(out), false) = (&arguments.out, failures.is_empty()) {
+            let page = report::page(&scenario, outcome, &format!("{scenario:#?}"));
+            if let Err(e) = figures::write(&page, out, &format!("world-{seed}")) {
+                failures.push(format!("cannot write to {}: {e}", out.display()));
+            }
+        }
+    }
+    Seen { seed, failures, packets, hash }
+}
