@@ -1,8 +1,8 @@
 //! A network to be simulated, as an entry describes it, and the cases it stands for.
 //!
 //! What is left out has the values of the thesis's Table VII.1. A range is drawn from uniformly,
-//! once for each node or session; `cases` repeats the whole with other draws, `runs` repeats it with
-//! some fields changed and everything else, draws included, the same. Knows no engine.
+//! once for each node or session; `cases` repeats the whole with other draws, `runs` repeats it
+//! with some fields changed and everything else, draws included, the same. Knows no engine.
 
 use gtp_alloc::maxmin::{Network, Session, solve};
 use gtp_link::Rng;
@@ -77,6 +77,9 @@ struct Plan {
     loss: Spread,
     #[serde(default)]
     demand_steps: Vec<DemandStep>,
+    /// Whether each rate is to be held against those before it.
+    #[serde(default)]
+    replay: bool,
 }
 
 /// Who talks to whom: for each source, the sinks of its sessions, both counted from one.
@@ -196,6 +199,8 @@ pub struct Case {
     pub parameters: Belong,
     /// Changes of desired rates, by moment.
     pub demand_steps: Vec<DemandStep>,
+    /// Whether each rate is to be held against those before it.
+    pub replay: bool,
 }
 
 /// A node of a case.
@@ -284,13 +289,11 @@ fn draw(plan: &Plan, seed: u64, case: usize) -> Result<Case, String> {
     };
     let (alpha, beta) = (spread(&plan.alpha, owners)?, spread(&plan.beta, owners)?);
     let interval = spread(&plan.interval_ms, &by_node)?;
-    let phase = match &plan.phase_ms {
-        Some(phase_ms) => spread(phase_ms, &by_node)?,
+    let drawn = spread(plan.phase_ms.as_ref().unwrap_or(&ANYWHERE), &by_node)?;
+    let phase = |v: usize| match &plan.phase_ms {
+        Some(_) => drawn[v],
         // Never at the very moment zero, which would be a whole interval early.
-        None => {
-            let drawn = spread(&Spread::Uniform { uniform: [0.0, 1.0] }, &by_node)?;
-            drawn.iter().zip(&interval).map(|(part, interval)| (1.0 - part) * interval).collect()
-        }
+        None => (1.0 - drawn[v]) * interval[v],
     };
     let rtt = spread(&plan.rtt_ms, &by_session)?;
     let demand = spread(&plan.demand_mbps, &by_session)?;
@@ -301,7 +304,7 @@ fn draw(plan: &Plan, seed: u64, case: usize) -> Result<Case, String> {
     let capacity = plan.capacity_mbps * 1e6;
     let node = |v: usize| Node {
         interval: interval[v] / 1e3,
-        phase: phase[v] / 1e3,
+        phase: phase(v) / 1e3,
         alpha: *alpha.get(v).unwrap_or(&0.0),
         beta: *beta.get(v).unwrap_or(&0.0),
     };
@@ -320,15 +323,9 @@ fn draw(plan: &Plan, seed: u64, case: usize) -> Result<Case, String> {
     };
     let mut demand_steps = plan.demand_steps.clone();
     demand_steps.sort_by(|a, b| a.at.total_cmp(&b.at));
-    if demand_steps.iter().any(|step| step.session == 0 || step.session > pairs.len()) {
-        return Err("a step of demand names no session".to_owned());
-    }
+    let number = format!("case {}", case + 1);
     let mut case = Case {
-        label: if plan.label.is_empty() {
-            format!("case {}", case + 1)
-        } else {
-            plan.label.clone()
-        },
+        label: if plan.label.is_empty() { number } else { plan.label.clone() },
         seconds: plan.seconds,
         seed,
         capacity,
@@ -338,12 +335,21 @@ fn draw(plan: &Plan, seed: u64, case: usize) -> Result<Case, String> {
         sessions: (0..pairs.len()).map(session).collect(),
         parameters: plan.parameters,
         demand_steps,
+        replay: plan.replay,
     };
+    case.check()?;
     if let Some(from) = plan.from {
         case.begin(from, &mut next());
     }
     Ok(case)
 }
+
+/// Some part of an interval.
+const ANYWHERE: Spread = Spread::Uniform { uniform: [0.0, 1.0] };
+/// Longest run, in seconds: a day.
+const SECONDS_MOST: f64 = 86_400.0;
+/// Largest capacity, in bit/s: what the engines take.
+const CAPACITY_MOST: f64 = 1e15;
 
 impl Links {
     /// For each source, the indices of its sessions' sinks.
@@ -407,6 +413,36 @@ impl Spread {
 }
 
 impl Case {
+    /// Whether an engine can be given it.
+    fn check(&self) -> Result<(), String> {
+        let wrong = |what: &str| Err(format!("{}: {what}", self.label));
+        let sized = |bps: f64| bps > 0.0 && bps <= CAPACITY_MOST;
+        if self.sessions.is_empty() {
+            return wrong("there is no session");
+        }
+        if !(0.0..=SECONDS_MOST).contains(&self.seconds) {
+            return wrong("`seconds` is from 0 to 86,400");
+        }
+        if !sized(self.capacity) || !sized(self.link) {
+            return wrong("capacities are above 0 and at most 10^9 Mbit/s");
+        }
+        if self.nodes.iter().any(|node| !(1e-4..=1.0).contains(&node.interval)) {
+            return wrong("intervals are from 0.1 to 1,000 ms");
+        }
+        let fine = |s: &Planned| {
+            let positive = [s.rtt, s.demand, s.start, s.initial, s.bytes, s.loss];
+            positive.iter().all(|x| *x >= 0.0) && s.rtt.is_finite() && s.start.is_finite()
+        };
+        if !self.sessions.iter().all(|s| fine(s) && s.stop >= s.start) {
+            return wrong("nothing of a session is below zero, and none stops before it starts");
+        }
+        let named = |step: &DemandStep| (1..=self.sessions.len()).contains(&step.session);
+        if !self.demand_steps.iter().all(|step| named(step) && step.mbps >= 0.0) {
+            return wrong("a step of demand names no session, or a rate below zero");
+        }
+        Ok(())
+    }
+
     /// Sets the rates under which the sessions have always run, in whole bit/s.
     fn begin(&mut self, from: From, rng: &mut Rng) {
         let goal = self.goal(0.0, |_| true);
@@ -518,6 +554,13 @@ mod tests {
             "network = { links = [], seconds = 1 }",
             "network = { links = [[1]], seconds = 1, rtt_ms = [1, 2] }",
             "network = { links = [[1]], seconds = 1, colour = 1 }",
+            "network = { links = [[1]], seconds = -1 }",
+            "network = { links = [[1]], seconds = 1, capacity_mbps = 0 }",
+            "network = { links = [[1]], seconds = 1, interval_ms = 0 }",
+            "network = { links = [[1]], seconds = 1, rtt_ms = -1 }",
+            "network = { links = [[1]], seconds = 1, demand_mbps = nan }",
+            "network = { links = [[1]], seconds = 1, start = 2, stop = 1 }",
+            "network = { links = { sources = 0, sinks = 1, sessions = 1 }, seconds = 1 }",
             "network = { links = [[1]] }",
             "network = { links = [[1]], seconds = 1, demand_steps = [{session=2, at=1, mbps=1}] }",
         ] {

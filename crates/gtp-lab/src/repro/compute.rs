@@ -84,6 +84,14 @@ fn solve(network: &Solve, quantities: &mut Quantities) -> Result<(), String> {
         Some(spread) => spread.resolve(&owners, &mut rng)?,
         None => vec![f64::INFINITY; uses.len()],
     };
+    if !(network.capacity > 0.0 && network.capacity.is_finite())
+        || demand.iter().any(|d| !(*d >= 0.0))
+    {
+        return Err(format!(
+            "network {}: a capacity is above zero, a demand not below",
+            network.name
+        ));
+    }
     let (rates, off) = exact::solved(network.capacity, uses, demand);
     let mut sorted = rates.clone();
     sorted.sort_by(|a, b| b.total_cmp(a));

@@ -198,7 +198,7 @@ mod tests {
     fn every_kind_of_criterion_can_hold_and_can_break() {
         let cases: &[(&str, &[f64], &[f64])] = &[
             ("is = 'equals'\nvalue = 4", &[4.0, 4.0], &[4.0, 4.000_000_1]),
-            ("is = 'equals'\nvalue = 4\nwithin = 0.01", &[4.04], &[4.041]),
+            ("is = 'equals'\nvalue = 4\nwithin = 0.01", &[4.039], &[4.041]),
             ("is = 'equals'\nvalue = 0\nwithin_abs = 0.5", &[0.5], &[-0.6]),
             ("is = 'equals'\nvalue = [1, 2]", &[1.0, 2.0], &[2.0, 1.0]),
             ("is = 'equals'\nvalue = '2 * bound'", &[10.0], &[5.0]),

@@ -1,7 +1,7 @@
 //! One entry: what a paper states, how it is computed here, and what must be true of the result.
 //!
-//! An entry is data: `repro/<paper>/<id>/entry.toml`. Its folder's name is its id. Everything that is
-//! not understood is refused, so that a misspelt check cannot pass by being ignored. The types
+//! An entry is data: `repro/<paper>/<id>/entry.toml`. Its folder's name is its id. Everything that
+//! is not understood is refused, so that a misspelt check cannot pass by being ignored. The types
 //! here say what an entry may hold; computing and judging are elsewhere.
 
 use super::case::{Links, Scenario, Spread};
@@ -145,8 +145,9 @@ impl Numbers {
     }
 }
 
-/// A network to be solved exactly. Gives `<name>_rates` by session, `<name>_sorted` from the highest
-/// down, `<name>_highest`, `<name>_sum` and `<name>_off`, the largest relative error against exact fractions.
+/// A network to be solved exactly. Gives `<name>_rates` by session, `<name>_sorted` from the
+/// highest down, `<name>_highest`, `<name>_sum` and `<name>_off`, the largest error against exact
+/// fractions as a part of the capacity.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Solve {

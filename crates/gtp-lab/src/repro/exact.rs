@@ -18,8 +18,8 @@ use std::cmp::Ordering;
 #[serde(rename_all = "kebab-case")]
 pub enum Exact {
     /// Algorithm 1 against the project's solver: `solver_off` (largest difference as a part of the
-    /// largest capacity), `rounds_over_sessions` (largest ratio), `unfair` (results that the checker
-    /// of Definition 2 refuses).
+    /// largest capacity), `rounds_over_sessions` (largest ratio), `unfair` (results that the
+    /// checker of Definition 2 refuses).
     AlgorithmOne,
     /// Definitions 1 and 2 against vectors that are and are not fair: `good_refused`,
     /// `overfull_accepted`, `unfair_accepted`, `beaten` (feasible vectors above the result in

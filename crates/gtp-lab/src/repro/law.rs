@@ -24,8 +24,8 @@ pub enum Property {
     /// `random_excess` over any random case, both as parts of `alpha C`, the latter divided by its
     /// bound; `bound` by the number of sessions.
     Excess,
-    /// Lemma 1: how often its parts (a), (b) and (c) are broken at one node: `broken_a`, `broken_b`,
-    /// `broken_c`.
+    /// Lemma 1: how often its parts (a), (b) and (c) are broken at one node: `broken_a`,
+    /// `broken_b`, `broken_c`.
     Order,
     /// Lemma 4: `least_step`, the smallest raise of a session below its target as a part of
     /// `alpha beta C / K`.
@@ -56,7 +56,7 @@ fn target(cases: usize, rng: &mut Rng, put: &mut Put<'_>) {
     let (mut off, mut falls, mut least) = (0.0f64, 0, f64::INFINITY);
     for _ in 0..cases {
         let (p, node) = (parameters(rng), Node::random(rng));
-        let (print, targets) = printed(&p, &node);
+        let (print, targets) = printed(&p, node.capacity, &node.measured);
         let ours = node.run(&p);
         let differences = ours.iter().zip(&print).map(|(x, y)| (x - y).abs() - 1.0);
         off = off.max(differences.fold(0.0, f64::max) / node.capacity);
@@ -121,7 +121,7 @@ fn step(cases: usize, rng: &mut Rng, put: &mut Put<'_>) {
     let mut least = f64::INFINITY;
     for _ in 0..cases {
         let (p, node) = (parameters(rng), Node::random(rng));
-        let (_, targets) = printed(&p, &node);
+        let (_, targets) = printed(&p, node.capacity, &node.measured);
         let share = p.alpha * p.beta * node.capacity / node.measured.len() as f64;
         // The pass that ends the loop raises nobody; those before it raised the slowest in turn.
         let mut order: Vec<usize> = (0..node.measured.len()).collect();
@@ -188,17 +188,17 @@ impl Node {
 /// Algorithm 2 from the print, and the target rate of each pass. `[FIX]` undetermined sessions are
 /// kept as a list; a rate one bit (and its part in the others' rounding) or one part in 10^9 below
 /// its target counts as there.
-fn printed(p: &Params, node: &Node) -> (Vec<f64>, Vec<f64>) {
-    let n = node.measured.len();
+pub fn printed(p: &Params, capacity: f64, measured: &[f64]) -> (Vec<f64>, Vec<f64>) {
+    let n = measured.len();
     let mut waiting: Vec<usize> = (0..n).collect();
-    waiting.sort_by(|a, b| node.measured[*a].total_cmp(&node.measured[*b]));
+    waiting.sort_by(|a, b| measured[*a].total_cmp(&measured[*b]));
     let mut expected = vec![0.0; n];
     let mut targets = Vec::new();
     let mut gone = 0.0;
     while !waiting.is_empty() {
-        let target = (node.capacity - gone) / waiting.len() as f64; // eq. VI.3
+        let target = (capacity - gone) / waiting.len() as f64; // eq. VI.3
         targets.push(target);
-        let average = node.measured[waiting[0]];
+        let average = measured[waiting[0]];
         let grain = (n as f64 / waiting.len() as f64).max(1e-9 * target);
         if average >= target - grain {
             waiting.drain(..).for_each(|k| expected[k] = target);

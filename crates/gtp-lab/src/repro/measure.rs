@@ -30,6 +30,8 @@ pub struct Trajectory {
     pub lost: f64,
     /// The longest time between cause and effect, T_max of thesis VI.3, in seconds.
     pub longest: f64,
+    /// The largest rate that does not follow from those before it; no number if not looked for.
+    pub unexplained: f64,
     /// Each node's capacity, in bit/s.
     pub capacity: f64,
 }
@@ -67,7 +69,7 @@ pub enum Reading {
         /// The part.
         band: f64,
     },
-    /// When the distance to the max-min rates is first at most this part of the distance at the start.
+    /// When the distance to the max-min rates is first at most this part of that at the start.
     Near {
         /// The part.
         part: f64,
@@ -149,6 +151,9 @@ pub enum Reading {
     /// How often the leximin minimum of the rates over a window of `longest` is below that of the
     /// window before, while the latter is below the max-min rates.
     WindowFalls,
+    /// The largest difference of a rate from what follows from the rates before it, as a part of
+    /// the capacity, where the run was replayed.
+    Unexplained,
     /// When the last session had delivered all.
     Done,
     /// Lost packets as a part of those sent.
@@ -228,6 +233,7 @@ fn read(reading: &Reading, run: &Trajectory) -> Vec<f64> {
         }
         Reading::Kept => vec![kept(run)],
         Reading::WindowFalls => vec![window_falls(run) as f64],
+        Reading::Unexplained => vec![run.unexplained],
         Reading::Done => vec![run.done.iter().copied().fold(0.0, f64::max)],
         Reading::Lost => vec![run.lost],
     }
@@ -444,6 +450,7 @@ mod tests {
             done: vec![9.0, 4.0],
             lost: 0.0,
             longest: 1.0,
+            unexplained: f64::NAN,
             capacity: 8e6,
         }
     }

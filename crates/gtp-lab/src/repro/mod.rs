@@ -16,6 +16,7 @@ mod measure;
 mod packet;
 mod plot;
 mod rate;
+mod replay;
 mod report;
 mod verdict;
 

@@ -4,7 +4,8 @@
 //! round trip long in each direction. Access links have a queue of one bandwidth-delay product of
 //! the longest path, at least a thousand packets; unless the case says otherwise they carry exactly
 //! the nodes' capacity, so that an excess leaves a standing queue. Rates are what
-//! arrives at sinks within each control interval, headers included; loads are what sources may send.
+//! arrives at sinks within each control interval, headers included; loads are what sources may
+//! send.
 
 use super::case::{Belong, Case};
 use super::compute::Law;
@@ -98,24 +99,37 @@ fn trajectory(case: &Case, world: &World, sessions: &[SessionId]) -> Trajectory 
     let done: Vec<f64> = status.iter().map(|s| ended(s.ended)).collect();
     let sent: u64 = status.iter().map(|s| s.sent_packets).sum();
     let lost: u64 = status.iter().map(|s| s.lost).sum();
-    // A session that was given a size is there until it has delivered it.
+    // What comes after nearly all of a session's data is repair of losses and farewell.
+    let rates: Vec<Steps> = (0..sessions.len()).map(rates).collect();
     let mut judged = case.clone();
-    for (session, done) in judged.sessions.iter_mut().zip(&done) {
-        if session.bytes.is_finite() {
-            session.stop = session.stop.min(*done);
+    for ((session, done), steps) in judged.sessions.iter_mut().zip(&done).zip(&rates) {
+        if session.bytes.is_finite() && done.is_finite() {
+            session.stop = session.stop.min(nearly_all(steps) + bin);
         }
     }
     Trajectory {
         label: case.label.clone(),
         end: (trace.bins as f64 * bin).min(case.seconds),
-        rates: (0..sessions.len()).map(rates).collect(),
+        rates,
         goals: judged.goals(),
         load: loads(case, world, bin),
         done,
         lost: lost as f64 / (sent as f64).max(1.0),
         longest: case.longest(),
+        unexplained: f64::NAN,
         capacity: case.capacity,
     }
+}
+
+/// The bin in which the last thousandth begins.
+fn nearly_all(steps: &Steps) -> f64 {
+    let all: f64 = steps.iter().map(|(_, rate)| rate).sum();
+    let mut so_far = 0.0;
+    let mut reached = |rate: f64| {
+        so_far += rate;
+        so_far >= 0.999 * all
+    };
+    steps.iter().find(|(_, rate)| reached(*rate)).map_or(0.0, |(t, _)| *t)
 }
 
 /// What sources may send to the sink that is worst off, as a part of its capacity.

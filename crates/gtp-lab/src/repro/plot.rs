@@ -10,6 +10,8 @@ use crate::series::{Axis, Figure, Series, Style};
 
 /// More curves than this tell a reader nothing; the first ones stand for all.
 const CURVES_MAX: usize = 64;
+/// A scenario of more runs is there for a number, not for its curves.
+const RUNS_MAX: usize = 30;
 /// More max-min levels than this hide the curves.
 const LEVELS_MAX: usize = 8;
 
@@ -17,7 +19,7 @@ const LEVELS_MAX: usize = 8;
 pub fn figures(entry: &Entry, computed: &Computed) -> Vec<Figure> {
     let mut figures = Vec::new();
     for plot in &entry.plot {
-        for runs in computed.runs.iter().filter(|runs| !runs.runs.is_empty()) {
+        for runs in computed.runs.iter().filter(|runs| (1..=RUNS_MAX).contains(&runs.runs.len())) {
             figures.push(figure(entry, *plot, runs));
         }
     }

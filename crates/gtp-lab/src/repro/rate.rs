@@ -1,12 +1,14 @@
 //! Cases on the rate-level engine.
 //!
-//! A case becomes a world of `gtp_sim::rate`; its sending rates are looked at every millisecond (every
-//! five in large networks) and kept where they change. Times are therefore right to that step; loads
-//! are the engine's own and miss nothing. Sizes of transfers and losses have no place at this level.
+//! A case becomes a world of `gtp_sim::rate`; its sending rates are looked at every millisecond
+//! (every five in large networks) and kept where they change. Times are therefore right to that
+//! step; loads are the engine's own and miss nothing. Sizes of transfers and losses have no place
+//! at this level.
 
 use super::case::{Belong, Case};
 use super::compute::Law;
 use super::measure::{Steps, Trajectory};
+use super::replay::unexplained;
 use gtp_alloc::endnode::{CapAtTarget, Params};
 use gtp_alloc::{Rate, Span, Time};
 use gtp_proto::Side;
@@ -32,6 +34,8 @@ pub fn run(case: &Case, law: Law) -> Result<Trajectory, String> {
         world.run_until((world.now() + step).min(end));
         seen.look(&mut world);
     }
+    let replayed = case.replay && law == Law::EndNode;
+    let unexplained = if replayed { unexplained(case, &seen.steps) } else { f64::NAN };
     Ok(Trajectory {
         label: case.label.clone(),
         end: case.seconds,
@@ -41,6 +45,7 @@ pub fn run(case: &Case, law: Law) -> Result<Trajectory, String> {
         done: Vec::new(),
         lost: 0.0,
         longest: case.longest(),
+        unexplained,
         capacity: case.capacity,
     })
 }
