@@ -85,7 +85,7 @@ fn solve(network: &Solve, quantities: &mut Quantities) -> Result<(), String> {
         None => vec![f64::INFINITY; uses.len()],
     };
     if !(network.capacity > 0.0 && network.capacity.is_finite())
-        || demand.iter().any(|d| !(*d >= 0.0))
+        || demand.iter().any(|d| d.is_nan() || *d < 0.0)
     {
         return Err(format!(
             "network {}: a capacity is above zero, a demand not below",
