@@ -4,18 +4,17 @@
 //! of its own, which reads, computes through the library crates and writes.
 
 mod course;
-mod figures;
 mod maxmin;
 mod refusal;
 mod report;
 mod repro;
 mod scenario;
-mod series;
 mod sweep_page;
 mod universe;
 mod verbs;
 
 use clap::{Parser, Subcommand};
+use gtp_lab::{figures, series};
 use std::process::ExitCode;
 
 /// Exact max-min fair allocations for the Group Transport Protocol.
