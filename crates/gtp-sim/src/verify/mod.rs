@@ -158,11 +158,12 @@ impl Judge {
         self.clock = record.at;
         match record.what {
             What::Sent => {
-                self.born(record, Place::Between);
+                self.born(record, Place::Between, record.place);
                 self.summary.sent += 1;
             }
             What::Copied { of } => {
-                self.born(record, Place::On(record.place));
+                let to = self.packets.get(of as usize).map_or(0, |packet| packet.to);
+                self.born(record, Place::On(record.place), to);
                 self.summary.copied += 1;
                 let held = self.link(record.place).copied(of, record);
                 self.check(held.err());
@@ -186,7 +187,14 @@ impl Judge {
                 self.check(held);
             }
             What::Dropped(reason) => self.dropped(record, reason),
-            What::Delivered | What::Refused => self.ended(record),
+            What::Delivered => {
+                self.ended(record);
+                self.summary.delivered += 1;
+            }
+            What::Refused => {
+                self.ended(record);
+                self.summary.refused += 1;
+            }
         }
     }
 
@@ -210,17 +218,13 @@ impl Judge {
             let text = format!("packet {} ended where it was not bound for", record.packet);
             self.breach(Rule::Conservation, text);
         }
-        match record.what {
-            What::Delivered => self.summary.delivered += 1,
-            _ => self.summary.refused += 1,
-        }
     }
 
     fn place(&self, packet: u64) -> Place {
         self.packets.get(packet as usize).map_or(Place::Unborn, |p| p.place)
     }
 
-    fn born(&mut self, record: &Record, place: Place) {
+    fn born(&mut self, record: &Record, place: Place, to: u32) {
         let index = record.packet as usize;
         // Names count up from one, so that no trace can make this larger than itself.
         if index > self.packets.len() + 1 {
@@ -231,10 +235,6 @@ impl Judge {
         }
         let unborn = Packet { place: Place::Unborn, size: Bytes::ZERO, to: 0 };
         self.packets.resize(self.packets.len().max(index + 1), unborn);
-        let to = match record.what {
-            What::Copied { of } => self.packets.get(of as usize).map_or(0, |p| p.to),
-            _ => record.place,
-        };
         self.packets[index] = Packet { place, size: record.size, to };
     }
 
