@@ -9,13 +9,18 @@
 //!
 //! `[FIX]` The printed algorithm takes rate zero for "undetermined" and never ends with a demand
 //! or capacity of zero. Here settled sessions are marked by a bit. Nothing here knows of time,
-//! messages, or what a resource is.
+//! messages, or what a resource is. `cargo bench -p gtp-alloc --bench laws -- oracle` says how long
+//! it takes for up to ten million sessions over 10^5 nodes.
 
 use alloc::collections::BinaryHeap;
 use alloc::collections::binary_heap::PeekMut;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::fmt;
+
+mod wanted;
+
+use wanted::{Wanted, Wish};
 
 /// The largest finite capacity, in bit/s; 2^100. Wide enough for any unit, and far enough from
 /// the edges of `f64` that no quotient below overflows.
@@ -49,9 +54,11 @@ pub struct Session<'a> {
 #[derive(Clone, Debug)]
 pub struct Network {
     capacity: Vec<f64>,
-    /// `uses[start[k]..start[k + 1]]` are the resources of session k.
-    start: Vec<u32>,
+    /// The resources of all sessions, one list after the other.
     uses: Vec<u32>,
+    /// `uses[start[k]..start[k + 1]]` are the resources of session k. Empty while every session
+    /// uses two.
+    start: Vec<u32>,
     /// Empty while every weight is 1, which spares a cache miss for each session.
     weight: Vec<f64>,
     /// Empty while every demand is infinite.
@@ -146,11 +153,10 @@ impl Network {
             return Err(NetworkError::Capacity { resource: bad as u32 });
         }
         let named = alloc::vec![0; capacity.len()];
-        let start = alloc::vec![0];
         Ok(Network {
             capacity,
-            start,
             uses: Vec::new(),
+            start: Vec::new(),
             weight: Vec::new(),
             demand: Vec::new(),
             named,
@@ -162,7 +168,8 @@ impl Network {
     /// # Errors
     /// Every [`NetworkError`] but `Capacity`; the network is then unchanged.
     pub fn add(&mut self, session: Session<'_>) -> Result<u32, NetworkError> {
-        let k = (self.start.len() - 1) as u32;
+        let k = self.sessions() as u32;
+        let before = self.uses.len();
         if k >= u32::MAX - 1 || self.uses.len() + session.uses.len() >= u32::MAX as usize {
             return Err(NetworkError::TooLarge);
         }
@@ -174,13 +181,18 @@ impl Network {
         }
         if let Err(e) = self.add_uses(k, &session) {
             // Forget what this session named, so that a repaired one may be added.
-            for &r in &self.uses[self.start[k as usize] as usize..] {
+            for &r in &self.uses[before..] {
                 self.named[r as usize] = 0;
             }
-            self.uses.truncate(self.start[k as usize] as usize);
+            self.uses.truncate(before);
             return Err(e);
         }
-        self.start.push(self.uses.len() as u32);
+        if self.start.is_empty() && session.uses.len() != 2 {
+            self.start = (0..=k).map(|k| 2 * k).collect();
+        }
+        if !self.start.is_empty() {
+            self.start.push(self.uses.len() as u32);
+        }
         note(&mut self.weight, k as usize, session.weight, 1.0);
         note(&mut self.demand, k as usize, session.demand, f64::INFINITY);
         Ok(k)
@@ -204,7 +216,7 @@ impl Network {
 
     /// Number of sessions.
     pub fn sessions(&self) -> usize {
-        self.start.len() - 1
+        if self.start.is_empty() { self.uses.len() / 2 } else { self.start.len() - 1 }
     }
 
     /// The capacities in bit/s, by resource.
@@ -221,6 +233,9 @@ impl Network {
     }
 
     fn uses_of(&self, k: usize) -> &[u32] {
+        if self.start.is_empty() {
+            return &self.uses[2 * k..2 * k + 2];
+        }
         &self.uses[self.start[k] as usize..self.start[k + 1] as usize]
     }
 
@@ -249,26 +264,22 @@ fn note(column: &mut Vec<f64>, k: usize, value: f64, usual: f64) {
 /// Unique (thesis, Proposition 1), so the order of sessions and resources does not matter.
 pub fn solve(network: &Network) -> Vec<f64> {
     let mut filling = Filling::new(network);
-    let wanted = filling.settle_the_modest();
-    let wanted = by_demand(network, wanted);
+    let mut wanted = Wanted::new(filling.settle_the_modest());
+    filling.list_members();
     let mut levels = filling.levels();
-    let mut wanted = wanted.iter().map(|&packed| packed as u32 as usize).peekable();
     loop {
-        while wanted.next_if(|&k| filling.is_settled(k)).is_some() {}
-        let demand = wanted.peek().map_or(f64::INFINITY, |&k| ratio(network, k));
+        let wish = wanted.lowest(&filling);
         let Some(mut lowest) = levels.peek_mut() else {
             // No node limits anybody any more: the rest get what they ask for.
-            match wanted.next() {
-                Some(k) => filling.settle_at_demand(k),
+            match wish {
+                Some(wish) => filling.grant(wish),
                 None => break,
             }
             continue;
         };
         let Reverse((stale, node)) = *lowest;
-        if demand <= f64::from_bits(stale) {
-            drop(lowest);
-            let k = wanted.next().expect("a finite demand was seen");
-            filling.settle_at_demand(k);
+        if let Some(wish) = wish.filter(|wish| wish.ratio <= f64::from_bits(stale)) {
+            filling.grant(wish);
             continue;
         }
         match filling.nodes[node as usize].level() {
@@ -283,26 +294,6 @@ pub fn solve(network: &Network) -> Vec<f64> {
         }
     }
     filling.rates()
-}
-
-/// The level at which session `k` has all it wants.
-fn ratio(network: &Network, k: usize) -> f64 {
-    network.demand_of(k) / network.weight_of(k)
-}
-
-/// `sessions` in ascending order of [`ratio`], each in the low 32 bits.
-///
-/// Non-negative floats sort as their bits do. The high half of the key and the index fit in one
-/// word, which sorts several times faster than pairs; runs that agree in the high half are then
-/// put in order by the whole key, most often without any work.
-fn by_demand(network: &Network, sessions: Vec<u32>) -> Vec<u64> {
-    let key = |k: u32| ratio(network, k as usize).to_bits();
-    let mut order: Vec<u64> = sessions.iter().map(|&k| key(k) >> 32 << 32 | u64::from(k)).collect();
-    order.sort_unstable();
-    for run in order.chunk_by_mut(|a, b| a >> 32 == b >> 32).filter(|run| run.len() > 1) {
-        run.sort_by_key(|&packed| key(packed as u32));
-    }
-    order
 }
 
 /// What a resource still has for the sessions that still rise.
@@ -346,7 +337,7 @@ const MANY: u32 = u32::MAX;
 struct Filling<'a> {
     network: &'a Network,
     nodes: Vec<Node>,
-    /// `members[first[v]..first[v + 1]]` are the sessions of node v.
+    /// `members[first[v]..first[v + 1]]` are the sessions of node v, once they are listed.
     first: Vec<u32>,
     members: Vec<Member>,
     /// One bit for each session: few enough to stay in the nearest caches.
@@ -355,8 +346,8 @@ struct Filling<'a> {
     level: f64,
     /// The level at which each node filled; infinite if it has not.
     full: Vec<f64>,
-    /// Room for the sessions that one node settles.
-    rising: Vec<Member>,
+    /// Room for the sessions that one node settles, and their weights.
+    rising: Vec<(Member, f64)>,
 }
 
 impl<'a> Filling<'a> {
@@ -364,35 +355,44 @@ impl<'a> Filling<'a> {
         // In place of infinity, for which differences would not be numbers.
         let node = |&c: &f64| Node { left: (c.min(f64::MAX), 0.0), weight: 0 };
         let mut nodes: Vec<Node> = network.capacity.iter().map(node).collect();
-        let mut first = alloc::vec![0u32; nodes.len() + 1];
-        for &r in &network.uses {
-            first[r as usize + 1] += 1;
-        }
-        for v in 0..nodes.len() {
-            first[v + 1] += first[v];
-        }
-        let mut place = first.clone();
-        let mut members = alloc::vec![(0, 0); network.uses.len()];
-        let mut enter = |r: u32, member: Member, weight: u128| {
-            let place = &mut place[r as usize];
-            members[*place as usize] = member;
-            *place += 1;
-            nodes[r as usize].weight += weight;
-        };
         for k in 0..network.sessions() {
             let weight = exact(network.weight_of(k));
-            match *network.uses_of(k) {
-                [a, b] => {
-                    enter(a, (k as u32, b), weight);
-                    enter(b, (k as u32, a), weight);
-                }
-                ref many => many.iter().for_each(|&r| enter(r, (k as u32, MANY), weight)),
-            }
+            network.uses_of(k).iter().for_each(|&r| nodes[r as usize].weight += weight);
         }
         let settled = alloc::vec![0; network.sessions().div_ceil(64)];
         let full = alloc::vec![f64::INFINITY; nodes.len()];
-        let rising = Vec::new();
+        let (first, members, rising) = (Vec::new(), Vec::new(), Vec::new());
         Filling { network, nodes, first, members, settled, level: 0.0, full, rising }
+    }
+
+    /// Lists for each node its sessions that still rise.
+    fn list_members(&mut self) {
+        let network = self.network;
+        let rising = |k: &usize| !self.is_settled(*k);
+        let mut first = alloc::vec![0u32; self.nodes.len() + 1];
+        for k in (0..network.sessions()).filter(rising) {
+            network.uses_of(k).iter().for_each(|&r| first[r as usize + 1] += 1);
+        }
+        for v in 0..self.nodes.len() {
+            first[v + 1] += first[v];
+        }
+        let mut place = first.clone();
+        let mut members = alloc::vec![(0, 0); first[self.nodes.len()] as usize];
+        let mut enter = |r: u32, member: Member| {
+            let place = &mut place[r as usize];
+            members[*place as usize] = member;
+            *place += 1;
+        };
+        for k in (0..network.sessions()).filter(rising) {
+            match *network.uses_of(k) {
+                [a, b] => {
+                    enter(a, (k as u32, b));
+                    enter(b, (k as u32, a));
+                }
+                ref many => many.iter().for_each(|&r| enter(r, (k as u32, MANY))),
+            }
+        }
+        (self.first, self.members) = (first, members);
     }
 
     /// The levels of all nodes that can ever be a bottleneck, lowest first.
@@ -411,37 +411,60 @@ impl<'a> Filling<'a> {
     }
 
     /// Settles sessions that want no more than the level of each of their nodes; returns those
-    /// of finite demand that remain.
+    /// of finite demand that remain, each with its ratio as [`Wanted`] wants them.
     ///
     /// Levels never fall, so the order of such settlements is free: this one needs no sorting
     /// and visits the sessions as they lie. It is repeated while it halves what remains.
-    fn settle_the_modest(&mut self) -> Vec<u32> {
+    fn settle_the_modest(&mut self) -> Vec<u64> {
         let network = self.network;
-        let finite = |&k: &u32| network.demand[k as usize] != f64::INFINITY;
-        let mut wanted: Vec<u32> = (0..network.demand.len() as u32).filter(finite).collect();
-        loop {
-            let level = |node: &Node| node.level().unwrap_or(f64::INFINITY);
-            let levels: Vec<f64> = self.nodes.iter().map(level).collect();
-            let before = wanted.len();
-            wanted.retain(|&k| {
-                let k = k as usize;
-                let lowest = network.uses_of(k).iter().map(|&r| levels[r as usize]);
-                let modest = ratio(network, k) <= lowest.fold(f64::INFINITY, f64::min);
-                if modest {
-                    self.settle_at_demand(k);
-                }
-                !modest
-            });
-            if wanted.len() > before / 2 || wanted.is_empty() {
-                return wanted;
-            }
+        let finite = |&k: &usize| network.demand[k] != f64::INFINITY;
+        let levels = self.all_levels();
+        let mut wanted = Vec::with_capacity(network.demand.len());
+        let mut before = 0;
+        for k in (0..network.demand.len()).filter(finite) {
+            wanted.extend(self.try_modest(k, &levels));
+            before += 1;
         }
+        while wanted.len() <= before / 2 && !wanted.is_empty() {
+            before = wanted.len();
+            let levels = self.all_levels();
+            wanted.retain(|&packed| self.try_modest(packed as u32 as usize, &levels).is_some());
+        }
+        wanted
+    }
+
+    /// Settles session `k` if it wants no more than the level of each of its nodes; otherwise
+    /// returns it with its ratio.
+    fn try_modest(&mut self, k: usize, levels: &[f64]) -> Option<u64> {
+        let level = |&r: &u32| levels[r as usize];
+        let lowest = match self.network.uses_of(k) {
+            [a, b] => level(a).min(level(b)),
+            many => many.iter().map(level).fold(f64::INFINITY, f64::min),
+        };
+        let wish = Wish::of(self.network, k);
+        if wish.ratio > lowest {
+            return Some(wanted::packed(wish.ratio, wish.session));
+        }
+        self.grant(&wish);
+        None
+    }
+
+    /// The level of each node; infinite if nobody rises there.
+    fn all_levels(&self) -> Vec<f64> {
+        self.nodes.iter().map(|node| node.level().unwrap_or(f64::INFINITY)).collect()
     }
 
     /// Algorithm 1, lines 7 and 8.
-    fn settle_at_demand(&mut self, k: usize) {
-        self.mark_settled(k);
-        self.take(k, self.network.demand_of(k), MANY);
+    fn grant(&mut self, wish: &Wish) {
+        self.mark_settled(wish.session as usize);
+        match wish.uses {
+            (MANY, _) => self.take(wish.session as usize, wish.demand, MANY),
+            (a, b) => {
+                let weight = exact(wish.weight);
+                self.nodes[a as usize].take(wish.demand, weight);
+                self.nodes[b as usize].take(wish.demand, weight);
+            }
+        }
     }
 
     /// Algorithm 1, lines 4 and 5. The node itself needs no more account.
@@ -452,16 +475,19 @@ impl<'a> Filling<'a> {
         self.full[node as usize] = self.level;
         let members = self.first[node as usize] as usize..self.first[node as usize + 1] as usize;
         let mut rising = core::mem::take(&mut self.rising);
-        rising.resize(rising.len().max(members.len()), (0, 0));
+        rising.resize(rising.len().max(members.len()), ((0, 0), 0.0));
         // Without a branch: which sessions still rise is as good as random.
         let mut n = 0;
         for &member in &self.members[members] {
-            rising[n] = member;
+            rising[n].0 = member;
             n += usize::from(!self.is_settled(member.0 as usize));
         }
-        for &(k, other) in &rising[..n] {
+        // The weights lie all over memory: looked up by themselves, they come side by side.
+        for (member, weight) in &mut rising[..n] {
+            *weight = self.network.weight_of(member.0 as usize);
+        }
+        for &((k, other), weight) in &rising[..n] {
             self.mark_settled(k as usize);
-            let weight = self.network.weight_of(k as usize);
             match other {
                 MANY => self.take(k as usize, weight * self.level, node),
                 other => self.nodes[other as usize].take(weight * self.level, exact(weight)),
@@ -489,6 +515,12 @@ impl<'a> Filling<'a> {
 }
 
 /// A weight in units of 2^-72, without rounding.
+///
+/// The conversion of floats to 128 bits takes a call and several branches, which weights, being
+/// neither tiny nor large, do not need: the least exponent puts the last bit of the mantissa at
+/// 2^-72.
 fn exact(weight: f64) -> u128 {
-    (weight * WEIGHT_UNIT) as u128
+    let bits = weight.to_bits();
+    let mantissa = bits & ((1 << 52) - 1) | 1 << 52;
+    u128::from(mantissa) << ((bits >> 52) - (WEIGHT_MIN.to_bits() >> 52))
 }
