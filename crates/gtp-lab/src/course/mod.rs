@@ -56,7 +56,8 @@ pub struct Course {
     /// Rate at which its data arrived in each bin, in bit/s; at the rate level, at which it was
     /// sent at the bin's end.
     pub rate: Vec<f64>,
-    /// What it should have had, in bit/s: levels, each from its time on; NaN where it was not there.
+    /// What it should have had, in bit/s: levels, each from its time on; NaN where it was
+    /// not there.
     pub wanted: Vec<(f64, f64)>,
     /// Data packets that arrived.
     pub arrived: u64,

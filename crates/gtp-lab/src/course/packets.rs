@@ -3,7 +3,7 @@
 //! Links, hosts and sessions are put into an engine's world in the scenario's order; every
 //! session's links are stated, so that the solver and the engine speak of the same ways.
 
-use gtp_alloc::{Rate, Span, Time};
+use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_link::{LinkId, LinkSpec};
 use gtp_proto::Law;
 use gtp_sim::diverge::first_divergence;
@@ -236,6 +236,7 @@ fn session_spec(
         weight: session.weight,
         unit: session.unit,
         volume: session.size.map_or(Volume::Endless, Volume::Bytes),
+        ready: ready(session),
         supply: supply(session, script),
         down,
         up,
@@ -253,6 +254,14 @@ fn supply(session: &model::SessionEntry, mut script: Vec<(Time, Rate)>) -> Pace 
         *rate = if rate.is_unlimited() { MUCH } else { rate.scale(part) };
     }
     Pace::Script(script)
+}
+
+/// How far an application with a demand may run ahead of what is sent: little, so that it is its
+/// demand that shows and not what piled up while a link was down.
+fn ready(session: &model::SessionEntry) -> Bytes {
+    let finite = session.demand.iter().map(|(_, rate)| *rate).filter(|rate| !rate.is_unlimited());
+    let most = finite.max().unwrap_or(Rate::ZERO);
+    Bytes(most.bytes_in(Span::from_millis(10)).0.max(16 << 10))
 }
 
 /// GTP's, UDP's and IP's heads of a data packet.

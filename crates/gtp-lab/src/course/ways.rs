@@ -143,8 +143,8 @@ impl<'a> Ways<'a> {
     fn no_way(&self, from: usize, to: usize, who: &str) -> Refusal {
         let (from, to) = (&self.scenario.nodes[from].name, &self.scenario.nodes[to].name);
         Refusal::Input(format!(
-            "{who}: no way from {from:?} to {to:?}: add a [[route]] between them, links with `from` \
-             and `to`, or an `rtt` to the session"
+            "{who}: no way from {from:?} to {to:?}: add a [[route]] between them, links with \
+             `from` and `to`, or an `rtt` to the session"
         ))
     }
 }

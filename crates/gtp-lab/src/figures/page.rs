@@ -18,7 +18,7 @@ pub fn html(page: &Page) -> String {
     html += "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n";
     html += "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n";
     let _ = write!(html, "<title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n");
-    let _ = write!(html, "<header><div><h1>{title}</h1>\n");
+    let _ = writeln!(html, "<header><div><h1>{title}</h1>");
     if !page.lead.is_empty() {
         let _ = writeln!(html, "<p class=\"soft\">{}</p>", escaped(&page.lead));
     }

@@ -1,3 +1,5 @@
+//! Pages and drawings as they are written: whole, the same again, and with nothing from outside.
+
 use super::*;
 use crate::series::{Axis, Cell, Part, Series, Style, Table, Tile, Tone};
 

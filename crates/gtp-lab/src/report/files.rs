@@ -1,4 +1,7 @@
 //! A run's numbers as files for other programs: CSV tables and one JSON object.
+//!
+//! Units stand in the names of columns and are the plain ones: seconds, bit/s, bytes. The same run
+//! gives the same bytes.
 
 use std::fmt::Write as _;
 use std::fs;

@@ -1,4 +1,7 @@
 //! A run as a page: what was wanted and got, how fast, queues and losses.
+//!
+//! Figures show some sessions where there are many, and say so; tables list the first ones. What
+//! was wanted is drawn dashed in the colour of what was got.
 
 use super::text::{judged, percent, rate, span};
 use crate::course::{Course, Judged, Outcome, Phase};

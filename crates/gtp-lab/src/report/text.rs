@@ -1,4 +1,7 @@
 //! A run as a table of text, and quantities in words.
+//!
+//! The words for rates, times and parts are the same on the terminal and on pages: three or four
+//! digits and a unit.
 
 use std::fmt::Write as _;
 

@@ -1,6 +1,7 @@
 //! Quantities that may be drawn: one value, evenly from a range, or one of a list.
 //!
-//! Draws follow from the scenario's seed and come in the order of the file.
+//! Draws follow from the scenario's seed and come in the order of the file. A list's values and a
+//! range's ends are read and checked like any single value.
 
 use gtp_alloc::{Bytes, Rate, Span};
 use gtp_link::Rng;
@@ -83,7 +84,11 @@ impl<T: Counted> Drawn<T> {
                 let values = items.iter().map(|item| quantity(item, key));
                 values.collect::<Result<_, _>>().map(Drawn::Of).map(Some)
             }
-            _ => quantity(node, key).map(Drawn::One).map(Some),
+            Value::Text(_)
+            | Value::Integer(_)
+            | Value::Float(_)
+            | Value::Truth(_)
+            | Value::Date(_) => quantity(node, key).map(Drawn::One).map(Some),
         }
     }
 }

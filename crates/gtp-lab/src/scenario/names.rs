@@ -1,4 +1,7 @@
 //! Names of one kind of thing, and patterns that stand for several.
+//!
+//! Names are unique within their kind. A name that does not exist is answered with the one that
+//! looks most like it, or with all there are.
 
 use std::collections::HashMap;
 

@@ -90,7 +90,12 @@ impl<'a> Table<'a> {
             Value::List(items) => {
                 items.iter().map(|item| text(item, key, expected)).collect::<Read<_>>().map(Some)
             }
-            _ => Ok(Some(vec![text(node, key, expected)?])),
+            Value::Text(_)
+            | Value::Integer(_)
+            | Value::Float(_)
+            | Value::Truth(_)
+            | Value::Date(_)
+            | Value::Table(_) => Ok(Some(vec![text(node, key, expected)?])),
         }
     }
 
@@ -130,7 +135,11 @@ impl<'a> Table<'a> {
         let number = match node.value {
             Value::Integer(n) => n as f64,
             Value::Float(v) => v,
-            _ => f64::NAN,
+            Value::Text(_)
+            | Value::Truth(_)
+            | Value::Date(_)
+            | Value::List(_)
+            | Value::Table(_) => f64::NAN,
         };
         if bounds.contains(&number) {
             return Ok(Some(number));
@@ -158,10 +167,10 @@ impl<'a> Table<'a> {
     pub fn choice<T: Copy>(&mut self, key: &'static str, choices: &[(&str, T)]) -> Read<Option<T>> {
         let Some(node) = self.node(key) else { return Ok(None) };
         let words: Vec<_> = choices.iter().map(|(word, _)| *word).collect();
-        if let Value::Text(text) = &node.value {
-            if let Some((_, choice)) = choices.iter().find(|(word, _)| word == text) {
-                return Ok(Some(*choice));
-            }
+        if let Value::Text(text) = &node.value
+            && let Some((_, choice)) = choices.iter().find(|(word, _)| word == text)
+        {
+            return Ok(Some(*choice));
         }
         let quoted: Vec<_> = words.iter().map(|word| format!("{word:?}")).collect();
         let mut complaint = wrong(node, key, &node.value, &listed(&quoted, "or"));

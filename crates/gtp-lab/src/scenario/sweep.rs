@@ -1,8 +1,7 @@
 //! Sweeps: one scenario, some of its values varied over ranges and lists, all combinations.
 //!
-//! `[sweep]` names keys by their paths (`seed`, `link.core.delay`, `session.a.weight`: the word
-//! after a table's name is the `name` of one of the repeated tables, or its number from 0) and gives
-//! each a list, a range or a table of steps. Every combination is the file's tree with these values
+//! `[sweep]` names keys by their paths (`seed`, `link.core.delay`: the word after a table's name is
+//! the `name` of one of the repeated tables, or its number from 0) and gives each a list, a range or a table of steps. Every combination is the file's tree with these values
 //! put in, so that it is read and checked like a file of its own.
 
 use super::read::{nearest, wrong};
@@ -111,32 +110,26 @@ pub fn cases(tree: &Node) -> Read<Swept> {
 
 /// Walks through `[sweep]`: a table is part of a path unless it is one of steps.
 fn collect(tree: &Node, node: &Node, path: &str, keys: &mut Vec<Key>) -> Read<()> {
-    match &node.value {
-        Value::Table(entries) if path.is_empty() || !is_steps(entries) => {
-            for entry in entries {
-                let path = if path.is_empty() {
-                    entry.key.clone()
-                } else {
-                    format!("{path}.{}", entry.key)
-                };
-                collect(tree, &entry.node, &path, keys)?;
-            }
-            Ok(())
+    if let Some(entries) = node.value.as_table()
+        && (path.is_empty() || !is_steps(entries))
+    {
+        for entry in entries {
+            let dot = if path.is_empty() { "" } else { "." };
+            collect(tree, &entry.node, &format!("{path}{dot}{}", entry.key), keys)?;
         }
-        _ => {
-            let values = values(node, path)?;
-            if values.is_empty() || values.len() > VALUES_MAX {
-                let message = format!("`{path}` sweeps {} values: 1 to {VALUES_MAX}", values.len());
-                return Err(Complaint::new(&node.place, message));
-            }
-            let steps = way(tree, path, &node.place)?;
-            if keys.iter().any(|key: &Key| key.path == path) {
-                return Err(Complaint::new(&node.place, format!("`{path}` is swept twice")));
-            }
-            keys.push(Key { path: path.to_owned(), steps, values });
-            Ok(())
-        }
+        return Ok(());
     }
+    let values = values(node, path)?;
+    if values.is_empty() || values.len() > VALUES_MAX {
+        let message = format!("`{path}` sweeps {} values: 1 to {VALUES_MAX}", values.len());
+        return Err(Complaint::new(&node.place, message));
+    }
+    let steps = way(tree, path, &node.place)?;
+    if keys.iter().any(|key: &Key| key.path == path) {
+        return Err(Complaint::new(&node.place, format!("`{path}` is swept twice")));
+    }
+    keys.push(Key { path: path.to_owned(), steps, values });
+    Ok(())
 }
 
 fn is_steps(entries: &[Entry]) -> bool {
@@ -260,34 +253,30 @@ fn way(tree: &Node, path: &str, place: &Place) -> Read<Vec<Step>> {
     let (mut steps, mut at) = (Vec::new(), Some(tree));
     for (depth, word) in words.iter().enumerate() {
         let last = depth + 1 == words.len();
-        match at.map(|node| &node.value) {
-            Some(Value::List(items)) => {
-                let item = item(items, word).map_err(|hint| {
-                    let message = format!("`{path}`: no {:?} there: {hint}", word);
-                    Complaint::new(place, message)
-                })?;
-                steps.push(Step::Item(item));
-                at = items.get(item);
-            }
-            Some(Value::Table(entries)) => {
-                at = entries.iter().find(|entry| entry.key == *word).map(|entry| &entry.node);
-                if at.is_none() && !last {
-                    let known: Vec<_> = entries.iter().map(|e| e.key.as_str()).collect();
-                    let hint = nearest(word, &known)
-                        .map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
-                    let message = format!("`{path}`: the file has no `{word}` there{hint}");
-                    return Err(Complaint::new(place, message));
-                }
-                steps.push(Step::Key((*word).to_owned()));
-            }
-            _ => {
-                let message = format!("`{path}` leads beyond a single value at `{word}`");
+        let value = at.map(|node| &node.value);
+        if let Some(items) = value.and_then(Value::as_list) {
+            let item = item(items, word).map_err(|hint| {
+                Complaint::new(place, format!("`{path}`: no {word:?} there: {hint}"))
+            })?;
+            steps.push(Step::Item(item));
+            at = items.get(item);
+        } else if let Some(entries) = value.and_then(Value::as_table) {
+            at = entries.iter().find(|entry| entry.key == *word).map(|entry| &entry.node);
+            if at.is_none() && !last {
+                let known: Vec<_> = entries.iter().map(|e| e.key.as_str()).collect();
+                let hint = nearest(word, &known)
+                    .map_or_else(String::new, |near| format!("; did you mean `{near}`?"));
+                let message = format!("`{path}`: the file has no `{word}` there{hint}");
                 return Err(Complaint::new(place, message));
             }
+            steps.push(Step::Key((*word).to_owned()));
+        } else {
+            let message = format!("`{path}` leads beyond a single value at `{word}`");
+            return Err(Complaint::new(place, message));
         }
     }
-    if matches!(at.map(|node| &node.value), Some(Value::List(items)) if items.iter().any(|n| matches!(n.value, Value::Table(_))))
-    {
+    let items = at.and_then(|node| node.value.as_list()).unwrap_or_default();
+    if items.iter().any(|node| node.value.as_table().is_some()) {
         let message = format!("`{path}` is a list of tables: name one, and a key in it");
         return Err(Complaint::new(place, message));
     }
@@ -296,12 +285,9 @@ fn way(tree: &Node, path: &str, place: &Place) -> Read<Vec<Step>> {
 
 /// The place of the item with this name or number.
 fn item(items: &[Node], word: &str) -> Result<usize, String> {
-    let name = |node: &Node| match &node.value {
-        Value::Table(entries) => entries.iter().find_map(|entry| match &entry.node.value {
-            Value::Text(text) if entry.key == "name" => Some(text.clone()),
-            _ => None,
-        }),
-        _ => None,
+    let name = |node: &Node| {
+        let named = node.value.as_table()?.iter().find(|entry| entry.key == "name")?;
+        named.node.value.as_text().map(str::to_owned)
     };
     let names: Vec<Option<String>> = items.iter().map(name).collect();
     if let Some(found) = names.iter().position(|n| n.as_deref() == Some(word)) {

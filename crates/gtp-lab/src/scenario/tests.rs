@@ -1,3 +1,5 @@
+//! Good files, bad files with what is said of them, and sweeps.
+
 use super::*;
 use crate::scenario::model::{Event, NodeKind, Reach};
 use gtp_alloc::{Bytes, Rate};
@@ -265,7 +267,8 @@ fn swept(sweep: &str) -> Result<Swept, Refusal> {
 
 #[test]
 fn a_sweep_makes_every_combination_and_the_last_key_varies_fastest() {
-    let text = "seed = \"1..3\"\nlaw = [\"grant\", \"endnode\"]\nlink.core.delay = \"10ms..30ms step 10ms\"";
+    let text = "seed = \"1..3\"\nlaw = [\"grant\", \"endnode\"]\n\
+                link.core.delay = \"10ms..30ms step 10ms\"";
     let swept = swept(text).expect("a sweep");
     assert_eq!(swept.count(), 18);
     let values: Vec<_> = (0..18).map(|n| swept.case(n).values.join(" ")).collect();

@@ -13,7 +13,7 @@ use super::model::{
 use super::names::Names;
 use super::network::Network;
 use super::read::{At, Table};
-use super::tree::{Complaint, Value};
+use super::tree::Complaint;
 use super::units::{Quantity, Skew};
 
 type Read<T> = Result<T, Complaint>;
@@ -225,10 +225,10 @@ fn demand_change(mut table: Table<'_>) -> Read<(Span, Rate)> {
     let at = at.ok_or_else(|| table.lacks("at", Span::EXPECTED))?;
     let expected = "a rate such as 50Mbit, or \"none\" or \"unlimited\"";
     let node = table.node("demand").ok_or_else(|| table.lacks("demand", expected))?;
-    let rate = match &node.value {
-        Value::Text(text) if text == "none" => Rate::ZERO,
-        Value::Text(text) if text == "unlimited" => Rate::UNLIMITED,
-        _ => super::read::quantity(node, "demand")?,
+    let rate = match node.value.as_text() {
+        Some("none") => Rate::ZERO,
+        Some("unlimited") => Rate::UNLIMITED,
+        Some(_) | None => super::read::quantity(node, "demand")?,
     };
     table.finish()?;
     Ok((at, rate))

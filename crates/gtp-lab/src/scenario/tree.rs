@@ -68,6 +68,21 @@ pub struct Entry {
 }
 
 impl Value {
+    /// The text, if it is one.
+    pub fn as_text(&self) -> Option<&str> {
+        if let Value::Text(text) = self { Some(text) } else { None }
+    }
+
+    /// The keys and values, if it is a table.
+    pub fn as_table(&self) -> Option<&[Entry]> {
+        if let Value::Table(entries) = self { Some(entries) } else { None }
+    }
+
+    /// The items, if it is a list.
+    pub fn as_list(&self) -> Option<&[Node]> {
+        if let Value::List(items) = self { Some(items) } else { None }
+    }
+
     /// What it is, in the words of a complaint.
     pub fn described(&self) -> String {
         let short = |t: &str| t.chars().take(ECHO_MAX).collect::<String>();

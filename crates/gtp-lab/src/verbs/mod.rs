@@ -1,4 +1,7 @@
 //! The verbs that work on scenarios. Each reads, runs through `course` and writes.
+//!
+//! They know files, terminals and threads, which nothing below them does; what is printed to
+//! standard output is the result, everything else goes to standard error.
 
 mod pool;
 pub mod replay;

@@ -1,5 +1,8 @@
 //! `gtp-lab replay`: a scenario is run twice and must take the same course, and no packet may do
 //! what nature forbids.
+//!
+//! The first says that nothing but scenario and seed decides; the second, that links do what links
+//! can. Both are asked of the engines, not decided here.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,7 @@
 //! `gtp-lab run`: one scenario, its table, its page, its figures.
+//!
+//! The page and its figures are named after the file, so that the results of several scenarios lie
+//! beside each other.
 
 use std::path::{Path, PathBuf};
 

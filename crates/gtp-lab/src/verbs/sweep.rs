@@ -1,4 +1,7 @@
 //! `gtp-lab sweep`: a scenario under every combination of its swept values.
+//!
+//! All combinations are checked before the first one runs. They run on all cores, and the results
+//! come in the order of the combinations whatever the cores do.
 
 use std::fs;
 use std::path::PathBuf;

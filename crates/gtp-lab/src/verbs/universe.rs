@@ -1,4 +1,7 @@
 //! `gtp-lab universe`: random worlds, and the numbers of those that fail.
+//!
+//! Worlds run on all cores in batches; failures are printed in the order of their numbers, each
+//! with the command that shows it again.
 
 use std::path::PathBuf;
 
@@ -99,7 +102,7 @@ fn look(seed: u64, arguments: &Universe) -> Seen {
     let scenario = universe::world(seed);
     let (found, outcome) = universe::failures(&scenario);
     let mut failures: Vec<String> = found.into_iter().map(|failure| failure.what).collect();
-    if arguments.check || seed % CHECKED == 0 {
+    if arguments.check || seed.is_multiple_of(CHECKED) {
         match course::divergence(&scenario) {
             Ok(None) => {}
             Ok(Some(place)) => failures.push(format!("two runs part at {place}")),

@@ -1,0 +1,216 @@
+//! The example scenarios and the verbs that run them, as a user would.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn lab(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gtp-lab"));
+    command.args(arguments).output().expect("gtp-lab runs")
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+fn example(name: &str) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/scenarios");
+    root.join(name).display().to_string()
+}
+
+/// Runs an example and gives its summary.
+fn summary(name: &str, more: &[&str]) -> serde_json::Value {
+    let mut arguments = vec!["run".to_owned(), example(name), "--dry".into(), "--json".into()];
+    arguments.extend(more.iter().map(|s| (*s).to_owned()));
+    let output = lab(&arguments.iter().map(String::as_str).collect::<Vec<_>>());
+    assert!(output.status.success(), "{}", said(&output));
+    serde_json::from_slice(&output.stdout).expect("one JSON object")
+}
+
+fn phases(summary: &serde_json::Value) -> &[serde_json::Value] {
+    summary["phases"].as_array().expect("phases")
+}
+
+#[test]
+fn five_to_one_gives_everybody_the_same_share_in_every_phase() {
+    let summary = summary("five-to-one.toml", &[]);
+    assert_eq!(phases(&summary).len(), 9);
+    for phase in phases(&summary) {
+        assert_eq!(phase["settled"], "yes", "{phase}");
+        assert!(phase["settled_after"].as_f64() < Some(1.0), "{phase}");
+        assert!(phase["worst"].as_f64() < Some(0.01), "{phase}");
+    }
+    let lost = summary["sessions"].as_array().expect("sessions").iter();
+    assert!(lost.map(|s| &s["lost_packets"]).all(|lost| lost == 0));
+}
+
+#[test]
+fn five_to_five_comes_to_the_global_shares() {
+    let summary = summary("five-to-five.toml", &[]);
+    let [phase] = phases(&summary) else { panic!("one phase: {summary}") };
+    assert_eq!((&phase["settled"], &phase["sessions"]), (&"yes".into(), &26.into()));
+}
+
+#[test]
+fn a_hidden_bottleneck_is_found_and_shared() {
+    let summary = summary("hidden-bottleneck.toml", &[]);
+    for phase in phases(&summary) {
+        // Nobody told anybody of the link: a tenth is what its sessions may miss.
+        let (wanted, got) = (phase["wanted"].as_f64(), phase["got"].as_f64());
+        assert!(got > wanted.map(|w| 0.9 * w) && got <= wanted, "{phase}");
+        assert!(phase["jain"].as_f64() > Some(0.99), "{phase}");
+    }
+}
+
+#[test]
+fn in_the_churn_every_session_moves_its_size() {
+    let summary = summary("churn.toml", &[]);
+    let sessions = summary["sessions"].as_array().expect("sessions");
+    assert_eq!(sessions.len(), 16);
+    assert!(sessions.iter().all(|s| s["ending"] == "done"), "{summary:#}");
+}
+
+#[test]
+fn a_thousand_hosts_settle_at_the_rate_level() {
+    let summary = summary("large-rate.toml", &[]);
+    let [phase] = phases(&summary) else { panic!("one phase") };
+    assert_eq!(phase["settled"], "yes", "{}", phase["worst"]);
+    assert!(phase["worst"].as_f64() < Some(0.01), "{}", phase["worst"]);
+}
+
+#[test]
+fn the_same_file_runs_at_both_levels_and_gives_the_same_shares() {
+    let rates = summary("five-to-one.toml", &["--level", "rate"]);
+    let packets = summary("five-to-one.toml", &["--seed", "3"]);
+    for (rate, packet) in phases(&rates).iter().zip(phases(&packets)) {
+        assert_eq!(rate["wanted"], packet["wanted"]);
+        let (a, b) =
+            (rate["got"].as_f64().expect("a rate"), packet["got"].as_f64().expect("a rate"));
+        assert!((a / b - 1.0).abs() < 0.01, "{a} {b}");
+    }
+}
+
+#[test]
+fn a_run_writes_a_page_figures_and_data_and_the_same_ones_again() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let run = |to: &str| {
+        let out: PathBuf = dir.path().join(to);
+        let out = out.display().to_string();
+        let file = dir.path().join("two.toml");
+        std::fs::write(&file, TWO).expect("written");
+        let output = lab(&["run", &file.display().to_string(), "--out", &out, "--csv", "--json"]);
+        assert!(output.status.success(), "{}", said(&output));
+        let mut files: Vec<(String, Vec<u8>)> = std::fs::read_dir(&out)
+            .expect("a directory")
+            .map(|entry| entry.expect("an entry").path())
+            .map(|path| {
+                (
+                    path.file_name().expect("a name").to_string_lossy().into_owned(),
+                    std::fs::read(&path).expect("read"),
+                )
+            })
+            .collect();
+        files.sort();
+        files
+    };
+    let (first, second) = (run("a"), run("b"));
+    assert_eq!(first, second);
+    let names: Vec<_> = first.iter().map(|(name, _)| name.as_str()).collect();
+    let expected = [
+        "two-distance.svg",
+        "two-jain.svg",
+        "two-links.csv",
+        "two-queues.svg",
+        "two-rates.csv",
+        "two-rates.svg",
+        "two.html",
+        "two.json",
+    ];
+    assert_eq!(names, expected);
+}
+
+const TWO: &str = r#"
+duration = "2s"
+[[host]]
+name = "src"
+count = 2
+[[host]]
+name = "dst"
+capacity_in = "20Mbit"
+[[link]]
+name = "access"
+rate = "30Mbit"
+delay = "5ms"
+[[route]]
+from = "src*"
+to = "dst"
+links = ["access"]
+[[route]]
+from = "dst"
+to = "src*"
+links = []
+[[session]]
+source = "src*"
+sink = "dst"
+[sweep]
+seed = "1..3"
+link.access.delay = ["1ms", "5ms"]
+"#;
+
+fn two() -> (tempfile::TempDir, String) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("two.toml");
+    std::fs::write(&file, TWO).expect("written");
+    let file = file.display().to_string();
+    (dir, file)
+}
+
+#[test]
+fn a_sweep_does_not_depend_on_the_number_of_threads() {
+    let (dir, file) = two();
+    let run = |threads: &str, to: &str| {
+        let out = dir.path().join(to);
+        let output =
+            lab(&["sweep", &file, "--threads", threads, "--out", &out.display().to_string()]);
+        assert!(output.status.success(), "{}", said(&output));
+        let csv = std::fs::read_to_string(out.join("two-sweep.csv")).expect("numbers");
+        assert!(out.join("two-sweep.html").is_file());
+        (output.stdout, csv)
+    };
+    let (one, three) = (run("1", "a"), run("3", "b"));
+    assert_eq!(one, three);
+    assert_eq!(one.1.lines().count(), 7);
+    assert!(one.1.starts_with("seed,link.access.delay,phases_settled_%,"), "{}", one.1);
+}
+
+#[test]
+fn a_replay_takes_the_same_course_and_a_lawful_one() {
+    let (_dir, file) = two();
+    let output = lab(&["replay", &file]);
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(said(&output).contains("all lawful"), "{}", said(&output));
+    let output = lab(&["replay", &file, "--level", "rate"]);
+    assert!(output.status.success() && said(&output).contains("the same course"));
+}
+
+#[test]
+fn refusals_have_the_exit_codes_that_are_documented() {
+    let (dir, file) = two();
+    let code = |arguments: &[&str]| lab(arguments).status.code();
+    assert_eq!(code(&["run", "/nowhere/x.toml"]), Some(3));
+    assert_eq!(code(&["run", &file, "--level", "flow"]), Some(2));
+    let bad = dir.path().join("bad.toml");
+    std::fs::write(&bad, TWO.replace("30Mbit", "30")).expect("written");
+    let output = lab(&["run", &bad.display().to_string()]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        said(&output).contains("bad.toml:11:8: `rate` is \"30\", expected a rate"),
+        "{}",
+        said(&output)
+    );
+    std::fs::write(&bad, TWO.replace("to = \"src*\"", "to = \"dst\"")).expect("written");
+    let output = lab(&["run", &bad.display().to_string()]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(said(&output).contains("no way from \"dst\" to \"src1\""), "{}", said(&output));
+    let blocked = dir.path().join("two.toml/x").display().to_string();
+    assert_eq!(code(&["run", &file, "--out", &blocked]), Some(1));
+}

@@ -1,0 +1,33 @@
+//! Two thousand random worlds with random faults: when these have ended, all must come right.
+//!
+//! A failure prints the world's number and the command that shows it again.
+
+use std::process::Command;
+
+/// Worlds of two thousand in which a session has too little at the end, at most. It is a known
+/// weakness of the core: a session that had nothing to send while a fault lasted can be left with a
+/// small claim, and with it a small grant, for many seconds. To be lowered to none.
+const UNFAIR_MAX: usize = 20;
+
+#[test]
+fn two_thousand_worlds_come_right_once_their_faults_have_ended() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gtp-lab"));
+    let output = command.args(["universe", "--worlds", "2000"]).output().expect("gtp-lab runs");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(said.contains("2000 worlds from seed 1"), "{said}");
+    let failures: Vec<&str> = said.lines().filter(|line| line.starts_with("world ")).collect();
+    // Nothing is lost or left undone, no two runs part, no packet does the impossible.
+    let unfair = |line: &&str| line.contains("Mbit/s at the end");
+    assert!(failures.iter().all(unfair), "{said}");
+    assert!(failures.len() <= UNFAIR_MAX, "{said}");
+}
+
+#[test]
+fn worlds_do_not_depend_on_the_number_of_threads() {
+    let run = |threads: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gtp-lab"));
+        let arguments = ["universe", "--seed", "77000", "--worlds", "24", "--threads", threads];
+        command.args(arguments).output().expect("gtp-lab runs").stdout
+    };
+    assert_eq!(run("1"), run("3"));
+}
