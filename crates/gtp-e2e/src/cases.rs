@@ -20,7 +20,7 @@ use crate::record::{Record, route};
 use crate::tcp;
 
 /// A share counts as reached when it is held this long, in seconds.
-const HOLD: f64 = 0.5;
+pub(crate) const HOLD: f64 = 0.5;
 
 /// The sink's stated capacity in the common set-up.
 pub const CAPACITY: f64 = 630e6;
@@ -90,13 +90,13 @@ fn access(queue: &str) -> (String, String) {
     ("700Mbit".into(), queue.into())
 }
 
-fn one_branch(queue: &str, loss: &str) -> Shape {
+pub(crate) fn one_branch(queue: &str, loss: &str) -> Shape {
     let branch = Branch { loss: loss.into(), ..Branch::rtt(60.0) };
     Shape { access: access(queue), middle: None, branches: vec![branch] }
 }
 
 /// A laboratory whose sources all serve the same sparse file.
-fn with_sources(
+pub(crate) fn with_sources(
     shape: &Shape,
     tools: &Tools,
     options: &[Vec<String>],
@@ -115,14 +115,14 @@ fn with_sources(
 }
 
 /// A measuring process, with its lines as they came.
-struct Sink {
+pub(crate) struct Sink {
     child: Child,
     lines: std::thread::JoinHandle<Vec<(f64, Value)>>,
     began: f64,
 }
 
 impl Sink {
-    fn start(lab: &Lab, tools: &Tools, plan: &Plan) -> Result<Sink> {
+    pub(crate) fn start(lab: &Lab, tools: &Tools, plan: &Plan) -> Result<Sink> {
         Sink::start_on(lab, "sink", tools, plan)
     }
 
@@ -147,7 +147,7 @@ impl Sink {
         Ok(Sink { child, lines, began })
     }
 
-    fn finish(mut self) -> Result<Vec<(f64, Value)>> {
+    pub(crate) fn finish(mut self) -> Result<Vec<(f64, Value)>> {
         self.child.wait()?;
         let lines = self.lines.join();
         let lines = lines.map_err(|_| anyhow::anyhow!("the sink's reader failed"))?;
@@ -161,13 +161,13 @@ impl Sink {
     }
 }
 
-fn transfer(i: usize, prints: &[String], start: f64, stop: f64) -> Transfer {
+pub(crate) fn transfer(i: usize, prints: &[String], start: f64, stop: f64) -> Transfer {
     let url = format!("gtp://{}/big", source_address(i));
     let sources = vec![(url, prints[i].clone())];
     Transfer { sources, start, stop, dest: None, slow: None }
 }
 
-fn plan(transfers: Vec<Transfer>) -> Plan {
+pub(crate) fn plan(transfers: Vec<Transfer>) -> Plan {
     Plan { capacity_in: Some(CAPACITY as u64), interval_ms: None, end_node: None, transfers }
 }
 
@@ -277,7 +277,7 @@ fn unstated(tools: &Tools) -> Result<Value> {
 
 const FIVE: [f64; 5] = [1.0, 1.0, 60.0, 60.0, 140.0];
 
-fn five(queue: &str) -> Shape {
+pub(crate) fn five(queue: &str) -> Shape {
     let branches = FIVE.iter().map(|&rtt| Branch::rtt(rtt)).collect();
     Shape { access: access(queue), middle: None, branches }
 }
@@ -325,7 +325,7 @@ fn in_mbit(rates: &[f64]) -> Vec<f64> {
     rates.iter().map(|r| r / 1e6).collect()
 }
 
-fn law_name(law: Option<(f64, f64)>) -> &'static str {
+pub(crate) fn law_name(law: Option<(f64, f64)>) -> &'static str {
     if law.is_some() { "endnode" } else { "grant" }
 }
 

@@ -5,6 +5,7 @@
 //! that no end judges itself. Everything here needs root and iproute2.
 
 pub mod cases;
+pub mod compare;
 pub mod lab;
 pub mod plan;
 pub mod produce;

@@ -1,13 +1,17 @@
 //! Measures the product over emulated networks; needs root, iproute2 and, for TCP, iperf3.
 //!
 //! `gtp-measure run CASE… [--runs 3]` prints one line of JSON per row and run, then the medians.
+//! `gtp-measure compare [CASE…]` runs a scenario through real sockets and in the simulator, prints
+//! how far the two are apart as JSON, and draws both.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use gtp_e2e::cases::{self, Tools};
+use gtp_e2e::compare::{self, Runs, Scenario};
+use gtp_proto::Law;
 use serde_json::Value;
 
 /// Measure the product over emulated networks.
@@ -21,6 +25,20 @@ enum Arguments {
         #[arg(long, default_value_t = 3)]
         runs: usize,
     },
+    /// Runs scenarios through real sockets and in the simulator, and says how far they are apart.
+    Compare {
+        /// Which: one, one-by-one, together; none: all.
+        cases: Vec<String>,
+        /// Queue of the sink's access link.
+        #[arg(long, default_value = "100ms")]
+        queue: String,
+        /// How the sink shares its capacity.
+        #[arg(long, value_enum, default_value_t = LawName::Grant)]
+        law: LawName,
+        /// Where pages, figures and numbers go.
+        #[arg(long, value_name = "DIR", default_value = "results")]
+        out: PathBuf,
+    },
     /// The sink's process of a case.
     Sink {
         /// What to do.
@@ -33,9 +51,19 @@ enum Arguments {
     },
 }
 
+/// The laws, as scenario files name them.
+#[derive(Clone, Copy, ValueEnum)]
+enum LawName {
+    /// Grants.
+    Grant,
+    /// The thesis's, with alpha 0.1, beta 0.2 and an interval of 20 ms (thesis IX.3).
+    Endnode,
+}
+
 fn main() -> Result<()> {
     match Arguments::parse() {
         Arguments::Run { cases, runs } => run(cases, runs),
+        Arguments::Compare { cases, queue, law, out } => compare(cases, &queue, law, &out),
         Arguments::Sink { plan } => {
             let plan = serde_json::from_slice(&std::fs::read(plan)?)?;
             tokio::runtime::Runtime::new()?.block_on(gtp_e2e::plan::run(plan))
@@ -47,16 +75,44 @@ fn main() -> Result<()> {
     }
 }
 
-fn run(cases: Vec<String>, runs: usize) -> Result<()> {
+fn tools() -> Result<Tools> {
     let own = std::env::current_exe()?;
     let gtp = own.with_file_name("gtp");
-    let tools = Tools { gtp, own };
-    let names = if cases.is_empty() {
-        cases::NAMES.iter().map(|s| (*s).to_owned()).collect()
-    } else {
-        cases
+    Ok(Tools { gtp, own })
+}
+
+/// What was named, or else everything that has a name.
+fn chosen(named: Vec<String>, all: &[&str]) -> Vec<String> {
+    if named.is_empty() { all.iter().map(|s| (*s).to_owned()).collect() } else { named }
+}
+
+fn compare(names: Vec<String>, queue: &str, law: LawName, out: &Path) -> Result<()> {
+    let tools = tools()?;
+    let law = match law {
+        LawName::Grant => Law::Grant,
+        LawName::Endnode => Law::EndNode { alpha: 0.1, beta: 0.2 },
     };
-    for name in names {
+    for name in chosen(names, compare::NAMES) {
+        let scenario = Scenario::named(&name, queue, law)?;
+        let runs = Runs::of(&tools, &scenario).context(name)?;
+        let numbers = runs.to_json(&scenario)?;
+        println!("{numbers}");
+        let stem = scenario.stem();
+        let page = runs.page(&scenario)?;
+        let mut written = gtp_lab::figures::write(&page, out, &stem)
+            .with_context(|| format!("cannot write into {}", out.display()))?;
+        written.push(out.join(format!("{stem}.json")));
+        std::fs::write(&written[written.len() - 1], format!("{numbers}\n"))?;
+        for path in written {
+            eprintln!("wrote {}", path.display());
+        }
+    }
+    Ok(())
+}
+
+fn run(cases: Vec<String>, runs: usize) -> Result<()> {
+    let tools = tools()?;
+    for name in chosen(cases, cases::NAMES) {
         let mut rows: Vec<Vec<Value>> = Vec::new();
         for _ in 0..runs {
             for (i, row) in cases::run(&name, &tools).context(name.clone())?.into_iter().enumerate()

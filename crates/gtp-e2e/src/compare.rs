@@ -1,0 +1,310 @@
+//! Real against simulated: one scenario in both worlds, and how far its two trajectories are apart.
+//!
+//! A scenario is a network file and sessions with the times at which they start and stop. It is run
+//! twice through real sockets and the emulator, and in the packet-level simulator, whose world is
+//! built from the same file. Both leave samples of the same kind, and one piece of code judges them,
+//! knowing of no world. How far two real runs are apart says what difference means nothing (thesis
+//! IX.3, Figures IX.5, IX.12 and IX.13, where one looks at two plots).
+//!
+//! The simulator has no TCP and TLS, so its sessions start sooner. It therefore runs once as
+//! planned, and once for each real run with every start delayed until its first data comes when it
+//! came there.
+
+mod distance;
+mod page;
+mod simulated;
+
+use anyhow::{Context, Result, ensure};
+use gtp_proto::Law;
+use serde_json::{Value, json};
+
+use crate::cases::{CAPACITY, HOLD, Sink, Tools, five, one_branch, plan, transfer, with_sources};
+use crate::lab::Shape;
+use crate::plan::Plan;
+use crate::record::{Record, route};
+
+pub use distance::{Distance, Trajectories, between};
+pub use simulated::simulate;
+
+/// The names of all comparisons.
+pub const NAMES: &[&str] = &["one", "one-by-one", "together"];
+
+/// Length of a bin of the trajectories, in seconds.
+pub const BIN: f64 = 0.1;
+
+/// Control interval of the end-node law's sink in milliseconds (thesis IX.3).
+const INTERVAL_MS: u64 = 20;
+
+/// A session that settles is within this part of its share.
+const BAND: f64 = 0.05;
+
+/// IP bytes after which a session's data counts as flowing: beyond any handshake.
+const FIRST_BYTES: f64 = 12_000.0;
+
+/// What is run in both worlds.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// Its name.
+    pub name: String,
+    /// The network.
+    pub shape: Shape,
+    /// The sink's capacity in bit/s.
+    pub capacity: f64,
+    /// How the sink's agent shares it.
+    pub law: Law,
+    /// When each source's session starts and stops, in seconds.
+    pub lives: Vec<(f64, f64)>,
+}
+
+/// A run of a scenario in either world.
+pub struct Run {
+    /// What was sampled.
+    pub record: Record,
+    /// The sampler's time when the scenario began.
+    pub zero: f64,
+    /// Hash of a simulated run.
+    pub hash: Option<u64>,
+}
+
+/// A stretch of a scenario in which the same sessions live.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Phase {
+    /// From when to when, in seconds.
+    pub span: (f64, f64),
+    /// What happened at its beginning.
+    pub what: String,
+    /// The sessions that live.
+    pub live: Vec<usize>,
+}
+
+impl Scenario {
+    /// The scenario of this name: `one` session over 60 ms (Figure IX.5); five sessions with round
+    /// trips of 1, 1, 60, 60 and 140 ms to one sink that start `one-by-one` every three seconds and
+    /// stop in the same order; or the five `together`.
+    ///
+    /// # Errors
+    /// If there is no such name.
+    pub fn named(name: &str, queue: &str, law: Law) -> Result<Scenario> {
+        let (shape, lives) = match name {
+            "one" => (one_branch(queue, "0%"), vec![(0.0, 6.0)]),
+            "one-by-one" => {
+                let life = |i: usize| (3.0 * i as f64, 3.0 * (5 + i) as f64);
+                (five(queue), (0..5).map(life).collect())
+            }
+            "together" => (five(queue), vec![(0.0, 10.0); 5]),
+            _ => anyhow::bail!("no comparison {name}; there are {}", NAMES.join(", ")),
+        };
+        Ok(Scenario { name: name.to_owned(), shape, capacity: CAPACITY, law, lives })
+    }
+
+    /// What its files' names begin with.
+    pub fn stem(&self) -> String {
+        format!("compare-{}-{}-{}", self.name, law_name(self.law), self.shape.access.1)
+    }
+
+    /// When the last session stops.
+    pub fn end(&self) -> f64 {
+        self.lives.iter().map(|life| life.1).fold(0.0, f64::max)
+    }
+
+    /// The stretches between starts and stops.
+    pub fn phases(&self) -> Vec<Phase> {
+        let mut times: Vec<f64> = self.lives.iter().flat_map(|life| [life.0, life.1]).collect();
+        times.sort_by(f64::total_cmp);
+        times.dedup();
+        let phase = |span: &[f64]| {
+            let at = span[0];
+            let those = |of: fn(&(f64, f64)) -> f64, verb: &str| {
+                let those = (0..self.lives.len()).filter(|&i| of(&self.lives[i]) == at);
+                those.map(|i| format!("s{} {verb}", i + 1)).collect::<Vec<_>>()
+            };
+            let what = [those(|life| life.0, "joins"), those(|life| life.1, "leaves")].concat();
+            let alive = |i: &usize| self.lives[*i].0 <= at && at < self.lives[*i].1;
+            let live = (0..self.lives.len()).filter(alive).collect();
+            Phase { span: (at, span[1]), what: what.join(", "), live }
+        };
+        times.windows(2).map(phase).collect()
+    }
+
+    /// What each live session of a phase should have, in bit/s: one sink's capacity in equal parts.
+    pub fn share(&self, phase: &Phase) -> f64 {
+        self.capacity / phase.live.len().max(1) as f64
+    }
+}
+
+impl Run {
+    /// The rates at which sessions' IP bytes left the sink's access link.
+    pub fn trajectories(&self, scenario: &Scenario) -> Trajectories {
+        let bins = (scenario.end() / BIN).round() as usize;
+        let at = |k: usize| self.zero + BIN * k as f64;
+        let session = |i: usize| {
+            (0..bins).map(|k| self.record.rate(&route(i), at(k), at(k + 1))).collect::<Vec<_>>()
+        };
+        Trajectories { bin: BIN, rates: (0..scenario.lives.len()).map(session).collect() }
+    }
+
+    /// Seconds from each session's planned start to its first data; not a number without any.
+    pub fn start_up(&self, scenario: &Scenario) -> Vec<f64> {
+        let first = |(i, life): (usize, &(f64, f64))| {
+            let start = self.zero + life.0;
+            let first = self.record.first_data(&route(i), start, FIRST_BYTES);
+            first.map_or(f64::NAN, |at| at - start)
+        };
+        scenario.lives.iter().enumerate().map(first).collect()
+    }
+
+    /// Seconds after each phase's beginning from which on its sessions have had their shares for
+    /// half a second; not a number where that never was.
+    pub fn settling(&self, scenario: &Scenario) -> Vec<f64> {
+        let settled = |phase: &Phase| {
+            let share = scenario.share(phase);
+            let shares: Vec<_> = phase.live.iter().map(|&i| (route(i), share)).collect();
+            let span = (self.zero + phase.span.0, self.zero + phase.span.1);
+            self.record.reached(&shares, span, BAND, BIN, HOLD)
+        };
+        scenario.phases().iter().map(settled).collect()
+    }
+
+    /// The part of the packets that the access link's queue dropped.
+    pub fn loss(&self, scenario: &Scenario) -> f64 {
+        let span = (self.zero, self.zero + scenario.end());
+        let (offered, dropped) = self.record.drops("access", span.0, span.1);
+        dropped as f64 / offered.max(1) as f64
+    }
+}
+
+/// Runs a scenario through real sockets and the emulator.
+///
+/// # Errors
+/// If the caller is not root, a process cannot be started or one says nothing.
+pub fn real(tools: &Tools, scenario: &Scenario) -> Result<Run> {
+    let (lab, prints) = with_sources(&scenario.shape, tools, &[])?;
+    let lives = scenario.lives.iter().enumerate();
+    let transfers = lives.map(|(i, life)| transfer(i, &prints, life.0, life.1)).collect();
+    let mut told: Plan = plan(transfers);
+    told.capacity_in = Some(scenario.capacity as u64);
+    if let Law::EndNode { alpha, beta } = scenario.law {
+        (told.end_node, told.interval_ms) = (Some((alpha, beta)), Some(INTERVAL_MS));
+    }
+    let lines = Sink::start(&lab, tools, &told)?.finish()?;
+    let began = |(at, line): &(f64, Value)| {
+        let session = line["transfer"].as_u64().filter(|_| line["event"] == "begin")? as usize;
+        Some(at - scenario.lives.get(session)?.0)
+    };
+    let zero = lines.iter().find_map(began).context("the sink's process did not begin")?;
+    Ok(Run { record: Record(lab.close()?), zero, hash: None })
+}
+
+/// All runs of a comparison: two real ones, the simulated one as planned, and one simulated run
+/// with the starts of each real one.
+pub struct Runs {
+    /// Through real sockets.
+    pub real: [Run; 2],
+    /// In the simulator, as planned.
+    pub planned: Run,
+    /// In the simulator, with the starts of the real runs.
+    pub aligned: [Run; 2],
+}
+
+impl Runs {
+    /// Runs a scenario in both worlds.
+    ///
+    /// # Errors
+    /// If a real run cannot be started, or one of its sessions had no data.
+    pub fn of(tools: &Tools, scenario: &Scenario) -> Result<Runs> {
+        let real = [real(tools, scenario)?, real(tools, scenario)?];
+        let none = vec![0.0; scenario.lives.len()];
+        let planned = simulate(scenario, &none)?;
+        let sooner = planned.start_up(scenario);
+        let aligned = |run: &Run| {
+            let pairs = run.start_up(scenario).into_iter().zip(&sooner);
+            let delays: Vec<f64> = pairs.map(|(there, here)| there - here).collect();
+            ensure!(delays.iter().all(|d| d.is_finite()), "a session had no data: {delays:?}");
+            simulate(scenario, &delays.iter().map(|d| d.max(0.0)).collect::<Vec<_>>())
+        };
+        let aligned = [aligned(&real[0])?, aligned(&real[1])?];
+        Ok(Runs { real, planned, aligned })
+    }
+
+    /// The distances: of the simulated run as planned, and of the aligned ones, to each real run,
+    /// and between the two real runs.
+    ///
+    /// # Errors
+    /// If the runs do not belong to one scenario.
+    pub fn distances(&self, scenario: &Scenario) -> Result<Distances> {
+        let of = |run: &Run| run.trajectories(scenario);
+        let (one, other, planned) = (of(&self.real[0]), of(&self.real[1]), of(&self.planned));
+        Ok(Distances {
+            planned: [between(&planned, &one)?, between(&planned, &other)?],
+            aligned: [
+                between(&of(&self.aligned[0]), &one)?,
+                between(&of(&self.aligned[1]), &other)?,
+            ],
+            noise: between(&one, &other)?,
+        })
+    }
+
+    /// Everything as JSON.
+    ///
+    /// # Errors
+    /// As [`Runs::distances`].
+    pub fn to_json(&self, scenario: &Scenario) -> Result<Value> {
+        let distances = self.distances(scenario)?;
+        let pair = |of: &dyn Fn(&Run) -> Value, runs: &[Run; 2]| [of(&runs[0]), of(&runs[1])];
+        let per = |of: &dyn Fn(&Run) -> Value| {
+            json!({"real": pair(of, &self.real), "planned": of(&self.planned),
+                "aligned": pair(of, &self.aligned)})
+        };
+        let phases: Vec<_> = scenario.phases().iter().map(|p| p.what.clone()).collect();
+        let simulated = [&self.planned, &self.aligned[0], &self.aligned[1]];
+        let hashes = simulated.map(|run| run.hash.map(|h| format!("{h:016x}")));
+        Ok(json!({"comparison": scenario.name, "queue": scenario.shape.access.1,
+            "law": law_name(scenario.law), "bin_s": BIN,
+            "distance_planned": distances.planned, "distance_aligned": distances.aligned,
+            "distance_of_two_real_runs": distances.noise,
+            "start_up_s": per(&|run| json!(run.start_up(scenario))),
+            "phases": phases, "settling_s": per(&|run| json!(run.settling(scenario))),
+            "settling_aligned_minus_real_s": self.differences(scenario),
+            "access_queue_loss": per(&|run| json!(run.loss(scenario))),
+            "hashes": hashes}))
+    }
+
+    /// Settling time of each aligned run minus its real run's, by phase.
+    pub fn differences(&self, scenario: &Scenario) -> [Vec<f64>; 2] {
+        [0, 1].map(|k| {
+            let (here, there) =
+                (self.aligned[k].settling(scenario), self.real[k].settling(scenario));
+            here.iter().zip(&there).map(|(a, b)| a - b).collect()
+        })
+    }
+
+    /// Everything as a page with figures.
+    ///
+    /// # Errors
+    /// As [`Runs::distances`].
+    pub fn page(&self, scenario: &Scenario) -> Result<gtp_lab::series::Page> {
+        page::page(self, scenario)
+    }
+}
+
+/// See [`Runs::distances`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Distances {
+    /// Simulated as planned, to each real run.
+    pub planned: [Distance; 2],
+    /// Simulated with a real run's starts, to that run.
+    pub aligned: [Distance; 2],
+    /// One real run to the other.
+    pub noise: Distance,
+}
+
+/// A law's name, as scenario files write it.
+pub fn law_name(law: Law) -> &'static str {
+    match law {
+        Law::Grant => "grant",
+        Law::EndNode { .. } => "endnode",
+    }
+}
+
+#[cfg(test)]
+mod tests;
