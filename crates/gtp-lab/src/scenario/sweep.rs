@@ -1,8 +1,9 @@
 //! Sweeps: one scenario, some of its values varied over ranges and lists, all combinations.
 //!
 //! `[sweep]` names keys by their paths (`seed`, `link.core.delay`: the word after a table's name is
-//! the `name` of one of the repeated tables, or its number from 0) and gives each a list, a range or a table of steps. Every combination is the file's tree with these values
-//! put in, so that it is read and checked like a file of its own.
+//! the `name` of one of the repeated tables, or its number from 0) and gives each a list, a range
+//! or a table of steps. Every combination is the file's tree with these values put in, so that it
+//! is read and checked like a file of its own.
 
 use super::read::{nearest, wrong};
 use super::tree::{Complaint, Entry, Node, Place, Value};
