@@ -4,9 +4,10 @@
 
 use std::process::Command;
 
-/// Worlds of two thousand in which a session has too little at the end, at most. It is a known
-/// weakness of the core: a session that had nothing to send while a fault lasted can be left with a
-/// small claim, and with it a small grant, for many seconds. To be lowered to none.
+/// Lines about sessions with too little at the end, of two thousand worlds, at most. Nearly all are
+/// of one kind, a known weakness of the core: a session whose application supplies some Mbit/s and
+/// runs ahead by 16 KiB only can go on swinging between claims of 1, 2, 4, … Mbit/s, and on average
+/// has half of what it wants. To be lowered to none.
 const UNFAIR_MAX: usize = 20;
 
 #[test]
