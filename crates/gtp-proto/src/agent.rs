@@ -261,7 +261,7 @@ impl Flow {
         if same || self.issued.len() >= GRANTS_OUTSTANDING && rate > newest {
             return;
         }
-        // 2^32 grants, one a millisecond at most, last 49 days; after them rates stay as they are.
+        // 2^32 grants, one a millisecond at most, last 49 days; the session ends with the last.
         let Some(number) = self.issued.back().map_or(Some(1), |g| g.number.checked_add(1)) else {
             return;
         };

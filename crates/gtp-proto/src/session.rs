@@ -97,7 +97,7 @@ pub enum Event {
     PeerClosed,
     /// Nothing was heard for so long that the session is over.
     TimedOut,
-    /// A sink has used up its request numbers; the session is over, another can go on.
+    /// A sink has used up its request or grant numbers; the session is over, another can go on.
     Spent,
     /// The peer broke a rule; the session is over.
     Violated(&'static str),

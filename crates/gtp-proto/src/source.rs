@@ -73,10 +73,13 @@ pub struct SourceCounters {
     pub packets: u64,
     /// IP bytes of them.
     pub bytes: u64,
-    /// Packets that receipts proved to have arrived, and those that they called missing.
+    /// Packets of all kinds that receipts proved to have arrived, and those that they called
+    /// missing.
     pub delivered: u64,
     /// See `delivered`.
     pub lost: u64,
+    /// IP bytes of data packets that receipts proved to have arrived.
+    pub delivered_bytes: u64,
 }
 
 /// What feedback last said.
@@ -410,9 +413,11 @@ impl SourceSession {
             self.counters.lost += proven.span.end - proven.span.start - proven.packets;
             let from = self.log.at(proven.span.start);
             let until = self.log.at(proven.span.end);
+            // A receipt counts whole packets; what was sent may have been shorter.
+            let at_most = |from| proven.bytes.min(self.log.sent_at_most(from, proven.span.end));
+            let arrived = from.map_or(Bytes::ZERO, at_most);
+            self.counters.delivered_bytes += arrived.0;
             if let (Some(from), Some(until), Some(arrived_in)) = (from, until, arrived_in) {
-                // A receipt counts whole packets; what was sent may have been shorter.
-                let arrived = proven.bytes.min(self.log.sent_at_most(from, proven.span.end));
                 let sample = Sample {
                     sent: until.1 - from.1,
                     sent_in: until.0.since(from.0),
@@ -577,7 +582,8 @@ impl SourceSession {
         Transmit { pn, unit: None }
     }
 
-    fn packet_bytes(&self) -> Bytes {
+    /// IP bytes of a packet with a whole unit.
+    pub fn packet_bytes(&self) -> Bytes {
         let unit = usize::from(self.unit_payload.unwrap_or(UNIT_ETHERNET));
         self.config.link.wire_bytes(HEADER_LEN + DATA_HEAD_LEN + unit)
     }

@@ -123,11 +123,22 @@ fn flood(victim: &mut Victim, times: u64, span: Span) {
 fn a_source_far_above_its_grant_for_two_leases_is_closed_and_a_late_burst_is_not() {
     let mut late = Victim::new(100);
     flood(&mut late, 1, Span::from_secs(3));
-    flood(&mut late, 3, Span::from_millis(1_500));
+    flood(&mut late, 3, Span::from_millis(500)); // A second's worth, late.
     flood(&mut late, 1, Span::from_secs(3));
     assert!(!late.violated(), "a path that stood still brings what was sent in time");
     flood(&mut late, 3, Span::from_secs(4));
     assert!(late.violated());
+}
+
+#[test]
+fn a_flood_that_rests_now_and_then_is_found_all_the_same() {
+    let mut victim = Victim::new(100);
+    for _ in 0..10 {
+        flood(&mut victim, 5, Span::from_millis(900));
+        victim.now += Span::from_millis(100);
+        victim.transmit();
+    }
+    assert!(victim.violated());
 }
 
 #[test]

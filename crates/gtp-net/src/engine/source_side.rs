@@ -243,11 +243,15 @@ impl SourceSide {
     pub fn publish(&self) {
         let counters = self.core.counters();
         let covered = counters.delivered + counters.lost;
+        // Of each packet this part is payload; the last of a block is shorter.
         let payload = self.row.as_ref().map_or(0, Row::unit_payload);
+        let packet = self.core.packet_bytes().0.max(1);
+        let proved =
+            u128::from(counters.delivered_bytes) * u128::from(payload) / u128::from(packet);
         let progress = SourceProgress {
             label: self.label.clone(),
             wire_bytes: counters.bytes,
-            proved_bytes: counters.delivered * u64::from(payload),
+            proved_bytes: proved as u64,
             rate: self.core.measured_rate(),
             granted: self.core.granted(),
             limited_by: self.core.limited_by(),
