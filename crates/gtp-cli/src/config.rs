@@ -5,6 +5,7 @@
 //! a misspelt limit must not be a limit ignored.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::error::{ContextKind, ContextValue};
@@ -115,11 +116,20 @@ pub fn blamed_variable(error: &clap::Error) -> Option<String> {
     };
     let (argument, value) = (text(ContextKind::InvalidArg)?, text(ContextKind::InvalidValue)?);
     let name = argument.strip_prefix("--")?.split([' ', '=']).next()?;
-    if std::env::args().any(|word| word == format!("--{name}") || word.ends_with(value)) {
+    if is_named(name, std::env::args_os()) {
         return None;
     }
     let variable = options().get(name)?.get_env()?.to_string_lossy().into_owned();
     std::env::var(&variable).is_ok_and(|v| v.split(',').any(|v| v == value)).then_some(variable)
+}
+
+/// Whether the option is among the words of the command line, which need not be text.
+fn is_named(option: &str, words: impl IntoIterator<Item = OsString>) -> bool {
+    let (alone, joined) = (format!("--{option}"), format!("--{option}="));
+    words.into_iter().any(|word| {
+        let word = word.to_string_lossy();
+        word == alone || word.starts_with(&joined)
+    })
 }
 
 /// Whether the option would take the value: asks its own parser.
@@ -189,5 +199,17 @@ mod tests {
         assert!(table.contains("not in a table [serve]"), "{table}");
         assert!(parse("mirror = \"x\"\n").unwrap_err().contains("as --mirror"));
         assert!(parse("a = = 1\n").unwrap_err().starts_with(", line 1"));
+    }
+
+    #[test]
+    fn an_option_is_named_by_itself_and_not_by_words_that_look_like_its_value() {
+        use std::os::unix::ffi::OsStringExt;
+        let named = |words: &[&[u8]]| {
+            is_named("weight", words.iter().map(|word| OsString::from_vec(word.to_vec())))
+        };
+        assert!(named(&[b"gtp", b"--weight", b"abc"]));
+        assert!(named(&[b"gtp", b"/tmp/\xff", b"--weight=\xff"]));
+        assert!(!named(&[b"gtp", b"put", b"/tmp/\xff", b"gtp://h/abc"]));
+        assert!(!named(&[b"gtp", b"--weights", b"--no-weight=abc", b"weight"]));
     }
 }

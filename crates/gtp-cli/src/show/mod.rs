@@ -175,4 +175,3 @@ fn kind_word(kind: RootKind) -> &'static str {
 fn is_rechecking(progress: &Progress) -> bool {
     progress.rechecked > 0 && progress.bytes == 0
 }
-

@@ -91,6 +91,9 @@ fn tell(args: &ServeArgs, event: &ServerEvent) {
         out::line(&as_json(event));
     }
     match event {
+        ServerEvent::TurnedAway { client, more: 0 } => {
+            aside(format_args!("{client}: too many connections"));
+        }
         ServerEvent::TurnedAway { client, more } => {
             aside(format_args!("{client}: too many connections, and {more} more before it"));
         }
