@@ -80,8 +80,10 @@ impl Demand {
         if let Some(since) = self.waiting_since {
             self.waited += now.since(since.max(self.window_start));
         }
-        if self.waited.as_secs_f64() > WAITED * elapsed.as_secs_f64() {
-            self.limited = true;
+        self.limited |= self.waited.as_secs_f64() > WAITED * elapsed.as_secs_f64();
+        if self.limited {
+            // Also without a wait: what was sent was wanted, and the next wait must not find the
+            // claim forgotten.
             let rate = self.bytes.per(elapsed);
             self.claim.add(now, rate.scale(1.0 + DEMAND_ALPHA).saturating_add(DEMAND_FLOOR));
         }

@@ -1,5 +1,7 @@
 //! Applications that are short of data, and that are not.
 
+use alloc::collections::VecDeque;
+
 use super::*;
 
 const START: Time = Time::from_nanos(1_000_000_000);
@@ -79,4 +81,40 @@ fn a_claim_is_held_over_a_pause_and_then_falls_to_the_floor() {
         pause(&mut demand, ms);
     }
     assert_eq!(pause(&mut demand, 1_500), DEMAND_FLOOR);
+}
+
+/// Runs an application of `bps` that gets ahead by 16 KiB at most, over a session that is granted
+/// what it claims, and at most 50 Mbit/s, 100 ms later. Returns what part of it is sent in the end.
+fn part_sent(bps: f64, granted_at_first: f64) -> f64 {
+    let step = Span::from_micros(100);
+    let mut demand = Demand::new(START);
+    let (mut now, mut ready, mut credit, mut sent) = (START, 0.0_f64, 0.0_f64, 0_u64);
+    let mut grants: VecDeque<f64> = core::iter::repeat_n(granted_at_first, 1_000).collect();
+    for turn in 0..60_000 {
+        now += step;
+        ready = (ready + bps / 8.0 * step.as_secs_f64()).min(16_384.0);
+        grants.push_back(demand.claim(now).as_f64().min(50e6));
+        let grant = grants.pop_front().unwrap_or(0.0);
+        credit = (credit + grant / 8.0 * step.as_secs_f64()).min(2.0 * PACKET.0 as f64);
+        while credit >= PACKET.0 as f64 {
+            if ready < PACKET.0 as f64 {
+                demand.wait(now);
+                break;
+            }
+            demand.sent(now, PACKET);
+            (credit, ready) = (credit - PACKET.0 as f64, ready - PACKET.0 as f64);
+            sent += if turn >= 30_000 { PACKET.0 } else { 0 };
+        }
+    }
+    sent as f64 * 8.0 / 3.0 / bps
+}
+
+#[test]
+fn an_application_that_cannot_get_ahead_is_never_held_below_what_it_supplies() {
+    for tenths in 5..100 {
+        for granted_at_first in [0.5e6, 2e6, 50e6] {
+            let part = part_sent(f64::from(tenths) * 1e5, granted_at_first);
+            assert!(part > 0.98, "{} Mbit/s: {part}", f64::from(tenths) / 10.0);
+        }
+    }
 }
