@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use gtp_proto::FlowId;
+use gtp_proto::{FlowId, RangeSet};
 use gtp_store::Row;
 
 /// All open blocks of one transfer, by their first unit.
@@ -139,6 +139,18 @@ impl Assembly {
         }
     }
 
+    /// The blocks of which something has arrived and all the rest is in `missing`.
+    pub fn left_unfinished(&self, missing: &RangeSet) -> Vec<Range<u64>> {
+        let back = |units: &Range<u64>| -> u64 {
+            missing.within(units.clone()).map(|range| range.end - range.start).sum()
+        };
+        let unfinished = self
+            .open
+            .values()
+            .filter(|block| !block.brought.is_empty() && back(&block.units) == block.missing);
+        unfinished.map(|block| block.units.clone()).collect()
+    }
+
     /// What has arrived of the block that begins with this unit does not count: it will come anew.
     pub fn forget(&mut self, first: u64) {
         if let Some(block) = self.open.remove(&first)
@@ -190,6 +202,24 @@ mod tests {
         assert_eq!((whole.file, whole.block, &whole.bytes), (0, 1, &bytes));
         assert_eq!(whole.brought, [(7, 232 + 1_400), (8, 1_400)]);
         assert_eq!(assembly.len(), 0);
+    }
+
+    #[test]
+    fn a_block_is_left_unfinished_when_all_that_lacks_of_it_comes_back() {
+        let row = Row::new(&[3 * BLOCK], 1_400).unwrap();
+        let blocks: Vec<_> = (0..3).map(|block| row.block_units(0, block).unwrap()).collect();
+        let mut assembly = Assembly::default();
+        for units in &blocks {
+            assembly.open(&row, units.start);
+        }
+        for units in &blocks[..2] {
+            assembly.place(&row, 1, units.start, &[0; 1_400]);
+        }
+        let mut missing = RangeSet::from_iter([blocks[0].start + 1..blocks[2].end]);
+        missing.remove_one(blocks[1].start);
+        assert_eq!(assembly.left_unfinished(&missing), blocks[..2]);
+        missing.remove_one(blocks[1].start + 7);
+        assert_eq!(assembly.left_unfinished(&missing), blocks[..1], "one unit may still come");
     }
 
     #[test]

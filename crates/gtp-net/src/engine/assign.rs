@@ -8,6 +8,7 @@ use gtp_proto::group::Member;
 use gtp_proto::{FlowId, Group};
 use gtp_store::{BLOCK, Row, TRAILER, Window};
 
+use super::api::TransferEvent;
 use super::sink_side::{IDLE_MOST, PATIENCE, SILENCE_MOST, State};
 use super::table::Table;
 use super::transfer::{Phase, Transfer, live, only};
@@ -15,6 +16,10 @@ use super::transfer::{Phase, Transfer, live, only};
 /// A session is given more work when it wants this part of what it has: small requests cost as
 /// much as large ones.
 const REFILL: u64 = 4;
+
+/// How long a block that every source there is has spoilt is kept wanted: a lost source that comes
+/// back within a few tries may have it.
+const HOPE: Span = Span::from_secs(10);
 
 impl Transfer {
     /// Gives work to the sessions that have too little.
@@ -48,7 +53,7 @@ impl Transfer {
                 .filter(|&flow| table.sink(flow).is_some_and(|sink| sink.state == State::Live))
                 .filter(|&flow| !plan.group.is_barred(flow, first));
             let Some(flow) = plan.suspects.choose(able) else { continue };
-            let Some(units) = plan.suspects.ask(first, flow) else { continue };
+            let Some(units) = plan.suspects.ask(now, first, flow) else { continue };
             plan.assembly.open(&plan.row, first);
             if let Some(sink) = table.sink_mut(now, flow) {
                 sink.core.assign(units);
@@ -90,6 +95,7 @@ impl Transfer {
             self.collect_dropped(now, table);
             self.check_tail(now, interval, table);
             self.check_stalled(table);
+            self.check_spoilt(now, table);
         }
         self.top_up(now, interval, table);
     }
@@ -108,7 +114,7 @@ impl Transfer {
                 self.lose(now, flow, "nothing was heard for 10 s", table);
             } else if silence >= PATIENCE && anyone && heard(state) {
                 let missing = table.sink_mut(now, flow).map(|sink| sink.fall_silent());
-                self.take_back(&missing.unwrap_or_default());
+                self.take_back(flow, &missing.unwrap_or_default());
             }
         }
     }
@@ -143,18 +149,45 @@ impl Transfer {
             };
             if let Some(missing) = back {
                 sink.state = State::Live;
-                self.take_back(&missing);
+                self.take_back(flow, &missing);
             }
         }
     }
 
-    /// At the end of an object: a session that would be busy long after the others lets go.
+    /// A block that every source there is has spoilt cannot be had, unless another comes soon.
+    fn check_spoilt(&mut self, now: Time, table: &mut Table) {
+        let Some(plan) = &self.plan else { return };
+        let left: Vec<FlowId> = live(&self.flows, table).collect();
+        // Whoever brought what is at the writer may be gone.
+        let refused = |first| {
+            !self.writing.contains_key(&first)
+                && left.iter().all(|&flow| plan.group.is_barred(flow, first))
+        };
+        let lost = plan.suspects.spoilt().find(|&(first, _)| refused(first));
+        let Some((first, flow)) = lost.filter(|_| !left.is_empty()) else {
+            self.hopeless_since = None;
+            return;
+        };
+        let since = *self.hopeless_since.get_or_insert(now);
+        if now.since(since) < HOPE {
+            return;
+        }
+        if let Some(place) = plan.row.locate(first) {
+            let (file, block) = (place.file, place.block);
+            self.outbox.push(TransferEvent::Unobtainable { flow, file, block });
+            self.stop(now, table);
+        }
+    }
+
+    /// At the end of an object: a session that would be busy long after the others lets go. Not
+    /// so one that is asked for a block alone, all of which would have to come anew.
     fn check_tail(&mut self, now: Time, interval: Span, table: &mut Table) {
         let Some(plan) = &self.plan else { return };
         let mut packet = None;
         let members: Vec<Member> = live(&self.flows, table)
             .filter_map(|flow| table.sink(flow))
             .filter(|sink| sink.state == State::Live)
+            .filter(|sink| !plan.suspects.is_spared(sink.flow, now))
             .map(|sink| {
                 packet = Some(sink.packet(plan.row.unit_payload()));
                 sink.member(interval)

@@ -1,40 +1,77 @@
 //! Blocks that failed their check although several sessions had brought parts of them.
 //!
-//! Nobody can tell from such a block who spoilt it. So it is taken out of the common pool and asked
-//! of one session alone, as a whole: if it is bad again that session is guilty; if it is good, one
-//! of the others was, and where there is only one other it is named. Each bad answer bars one
-//! session from the block, so this ends. It knows neither sockets nor rates.
+//! Nobody can tell from such a block who spoilt it, so it is taken out of the common pool and asked
+//! of one session alone, as a whole. Only what one session alone has brought proves anything: a bad
+//! block its guilt. A good one proves nothing, for it knows that it is being tested; so it clears
+//! the block and nobody's name. Doubts are no verdict: they say whom to ask first, and what a
+//! doubted session leaves unfinished is not mixed again with what others send. Each bad answer bars
+//! one session from the block, and who gives one back comes last, so this ends. It knows neither
+//! sockets nor rates.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use gtp_alloc::{Span, Time};
 use gtp_proto::{FlowId, RangeSet};
 
-/// The blocks under suspicion, and how often each session was party to one.
+/// The blocks under suspicion, and what is known of the sessions.
 #[derive(Debug, Default)]
 pub(super) struct Suspects {
     /// By their first unit.
     blocks: BTreeMap<u64, Suspect>,
-    /// Mixed blocks that were bad, by session, less those of which it was acquitted.
+    /// Bad blocks that each session had brought a part of.
     doubts: BTreeMap<FlowId, u32>,
+    /// Blocks asked of it alone that each session has given back unfinished.
+    returned: BTreeMap<FlowId, u32>,
+    /// Blocks that a session alone has spoilt and that are still wanted, with the last such one.
+    spoilt: BTreeMap<u64, FlowId>,
 }
 
 #[derive(Debug)]
 struct Suspect {
     units: Range<u64>,
-    /// Who had brought parts of it when it was bad.
-    parties: Vec<FlowId>,
     /// Who is asked for all of it now.
-    asked: Option<FlowId>,
+    asked: Option<Asked>,
+    /// How often it was asked for and given back.
+    tries: u32,
 }
+
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    of: FlowId,
+    since: Time,
+}
+
+/// How long a session may take over a block that it alone was asked for before it counts as late:
+/// a block at 1 Mbit/s. It doubles with each try, so that some try is long enough for anybody.
+const GRACE: Span = Span::from_secs(2);
+/// More doublings than this would be longer than any transfer.
+const DOUBLINGS_MOST: u32 = 16;
 
 impl Suspects {
     /// A block with these units was bad, and these sessions had brought it.
-    pub fn accuse(&mut self, units: Range<u64>, parties: Vec<FlowId>) {
-        for &flow in &parties {
+    pub fn accuse(&mut self, units: Range<u64>, parties: impl Iterator<Item = FlowId>) {
+        for flow in parties {
             *self.doubts.entry(flow).or_default() += 1;
         }
-        self.blocks.insert(units.start, Suspect { units, parties, asked: None });
+        self.ask_alone(units);
+    }
+
+    /// Whether this session was party to a bad block.
+    pub fn is_doubted(&self, flow: FlowId) -> bool {
+        self.doubts.contains_key(&flow)
+    }
+
+    /// A doubted session has left a block unfinished: somebody is asked for the whole of it, so
+    /// that nothing is mixed.
+    pub fn put_aside(&mut self, units: Range<u64>, by: FlowId) {
+        *self.returned.entry(by).or_default() += 1;
+        self.ask_alone(units);
+    }
+
+    fn ask_alone(&mut self, units: Range<u64>) {
+        self.blocks.insert(units.start, Suspect { units, asked: None, tries: 0 });
     }
 
     /// The first units of blocks that nobody is asked for.
@@ -43,45 +80,61 @@ impl Suspects {
         unasked.map(|(&first, _)| first).collect()
     }
 
-    /// Which of `candidates` is asked for a block: whoever is doubted most.
+    /// Which of `candidates` is asked for a block: of those that gave the fewest back, whoever is
+    /// doubted most.
     pub fn choose(&self, candidates: impl Iterator<Item = FlowId>) -> Option<FlowId> {
-        let doubt = |flow| self.doubts.get(&flow).copied().unwrap_or(0);
-        candidates.max_by_key(|&flow| (doubt(flow), std::cmp::Reverse(flow)))
+        let of = |counts: &BTreeMap<FlowId, u32>, flow| counts.get(&flow).copied().unwrap_or(0);
+        candidates
+            .min_by_key(|&flow| (of(&self.returned, flow), Reverse(of(&self.doubts, flow)), flow))
     }
 
-    /// This session is asked for all of a block; returns its units.
-    pub fn ask(&mut self, first: u64, flow: FlowId) -> Option<Range<u64>> {
+    /// This session is asked for all of a block from `now` on; returns its units.
+    pub fn ask(&mut self, now: Time, first: u64, flow: FlowId) -> Option<Range<u64>> {
         let block = self.blocks.get_mut(&first)?;
-        block.asked = Some(flow);
+        block.asked = Some(Asked { of: flow, since: now });
         Some(block.units.clone())
     }
 
-    /// Takes the units of suspected blocks out of those that come back from whoever was asked.
-    /// Returns the first units of the blocks that must be begun anew, with somebody else.
-    pub fn keep_back(&mut self, missing: &mut RangeSet) -> Vec<u64> {
+    /// Whether this session must be let finish a block that it was asked for alone: what it has
+    /// brought of it would be lost.
+    pub fn is_spared(&self, flow: FlowId, now: Time) -> bool {
+        self.blocks.values().any(|block| {
+            let grace = GRACE * (1 << block.tries.min(DOUBLINGS_MOST));
+            block.asked.is_some_and(|asked| asked.of == flow && now.since(asked.since) < grace)
+        })
+    }
+
+    /// Takes the units of suspected blocks out of those that come back from `by`, which was asked
+    /// for them. Returns the first units of the blocks that must be begun anew.
+    pub fn keep_back(&mut self, missing: &mut RangeSet, by: FlowId) -> Vec<u64> {
         let mut anew = Vec::new();
         for (&first, block) in &mut self.blocks {
             if missing.remove(block.units.clone()) > 0 {
                 block.asked = None;
+                block.tries = block.tries.saturating_add(1);
+                *self.returned.entry(by).or_default() += 1;
                 anew.push(first);
             }
         }
         anew
     }
 
-    /// A block was checked that `by` alone has brought, and was good: `by` is acquitted. Returns
-    /// who must have spoilt it the first time, if only one session can have.
-    pub fn clear(&mut self, first: u64, by: FlowId) -> Option<FlowId> {
-        let block = self.blocks.remove(&first)?;
-        self.doubts.remove(&by);
-        let mut others = block.parties.into_iter().filter(|&flow| flow != by);
-        let other = others.next()?;
-        others.next().is_none().then_some(other)
+    /// A block is good.
+    pub fn clear(&mut self, first: u64) {
+        self.blocks.remove(&first);
+        self.spoilt.remove(&first);
     }
 
-    /// A block was bad that one session alone had brought: its guilt is known.
-    pub fn convict(&mut self, first: u64) {
+    /// A block was bad that `by` alone had brought: its guilt is known.
+    pub fn convict(&mut self, first: u64, by: FlowId) {
         self.blocks.remove(&first);
+        self.spoilt.insert(first, by);
+    }
+
+    /// The first units of the blocks that some session alone has spoilt and that are still
+    /// wanted, each with the last such session.
+    pub fn spoilt(&self) -> impl Iterator<Item = (u64, FlowId)> + '_ {
+        self.spoilt.iter().map(|(&first, &by)| (first, by))
     }
 }
 
@@ -89,42 +142,83 @@ impl Suspects {
 mod tests {
     use super::*;
 
+    fn accused(blocks: &[(Range<u64>, &[FlowId])]) -> Suspects {
+        let mut suspects = Suspects::default();
+        for (units, parties) in blocks {
+            suspects.accuse(units.clone(), parties.iter().copied());
+        }
+        suspects
+    }
+
     #[test]
     fn the_one_who_is_party_to_every_bad_block_is_asked_first() {
-        let mut suspects = Suspects::default();
-        suspects.accuse(0..10, vec![1, 2]);
-        suspects.accuse(10..20, vec![2, 3]);
+        let mut suspects = accused(&[(0..10, &[1, 2]), (10..20, &[2, 3])]);
         assert_eq!(suspects.unasked(), [0, 10]);
         assert_eq!(suspects.choose([1, 2, 3].into_iter()), Some(2));
         assert_eq!(suspects.choose([1, 3].into_iter()), Some(1));
         assert_eq!(suspects.choose([].into_iter()), None);
-        assert_eq!(suspects.ask(0, 2), Some(0..10));
+        assert_eq!(suspects.ask(Time::ZERO, 0, 2), Some(0..10));
         assert_eq!(suspects.unasked(), [10]);
     }
 
     #[test]
-    fn a_good_answer_acquits_its_sender_and_names_the_only_other() {
-        let mut suspects = Suspects::default();
-        suspects.accuse(0..10, vec![1, 2]);
-        suspects.ask(0, 2);
-        assert_eq!(suspects.clear(0, 2), Some(1));
-        assert_eq!(suspects.choose([1, 2].into_iter()), Some(1), "2 is in no doubt any more");
-        suspects.accuse(10..20, vec![1, 2, 3]);
-        assert_eq!(suspects.clear(10, 3), None, "it may have been 1 or 2");
-        assert_eq!(suspects.clear(30, 3), None, "an ordinary block");
+    fn a_good_answer_of_one_who_knows_that_it_is_tested_changes_no_doubt() {
+        let mut suspects = accused(&[(0..10, &[1, 2]), (10..20, &[2, 3])]);
+        suspects.ask(Time::ZERO, 0, 2);
+        suspects.clear(0);
+        assert_eq!(suspects.choose([1, 2, 3].into_iter()), Some(2));
+        assert!([1, 2, 3].into_iter().all(|flow| suspects.is_doubted(flow)));
+        assert_eq!(suspects.spoilt().count(), 0);
+        assert_eq!(suspects.unasked(), [10]);
+    }
+
+    #[test]
+    fn a_spoilt_block_is_remembered_until_it_is_good() {
+        let mut suspects = accused(&[(0..10, &[1, 2])]);
+        suspects.ask(Time::ZERO, 0, 2);
+        suspects.convict(0, 2);
+        assert_eq!(suspects.spoilt().collect::<Vec<_>>(), [(0, 2)]);
+        assert_eq!(suspects.unasked(), []);
+        suspects.clear(0);
+        assert_eq!(suspects.spoilt().count(), 0);
     }
 
     #[test]
     fn what_comes_back_of_a_suspected_block_does_not_go_into_the_pool() {
-        let mut suspects = Suspects::default();
-        suspects.accuse(10..20, vec![1, 2]);
-        suspects.ask(10, 1);
+        let mut suspects = accused(&[(10..20, &[1, 2])]);
+        suspects.ask(Time::ZERO, 10, 1);
         let mut missing = RangeSet::from_iter([5..13, 18..30]);
-        assert_eq!(suspects.keep_back(&mut missing), [10]);
+        assert_eq!(suspects.keep_back(&mut missing, 1), [10]);
         assert_eq!(missing.iter().collect::<Vec<_>>(), [5..10, 20..30]);
         assert_eq!(suspects.unasked(), [10]);
         let mut others = RangeSet::new();
         others.insert(20..30);
-        assert_eq!(suspects.keep_back(&mut others), []);
+        assert_eq!(suspects.keep_back(&mut others, 1), []);
+    }
+
+    #[test]
+    fn who_gave_a_suspected_block_back_is_asked_last() {
+        let mut suspects = accused(&[(0..10, &[1, 2]), (10..20, &[1, 2])]);
+        suspects.ask(Time::ZERO, 0, 1);
+        suspects.keep_back(&mut RangeSet::from_iter([4..10]), 1);
+        assert_eq!(suspects.choose([1, 2, 3].into_iter()), Some(2));
+        suspects.put_aside(20..30, 2);
+        assert_eq!(suspects.choose([1, 2, 3].into_iter()), Some(3), "not doubted, but reliable");
+        assert_eq!(suspects.choose([1, 2].into_iter()), Some(1));
+        assert_eq!(suspects.unasked(), [0, 10, 20]);
+    }
+
+    #[test]
+    fn whoever_is_asked_alone_is_spared_for_a_while_and_for_longer_the_next_time() {
+        let at = |seconds| Time::ZERO + Span::from_secs(seconds);
+        let mut suspects = accused(&[(0..10, &[1, 2])]);
+        assert!(!suspects.is_spared(1, at(0)));
+        suspects.ask(at(0), 0, 1);
+        assert!(suspects.is_spared(1, at(1)) && !suspects.is_spared(2, at(1)));
+        assert!(!suspects.is_spared(1, at(2)));
+        suspects.keep_back(&mut RangeSet::from_iter([4..10]), 1);
+        assert!(!suspects.is_spared(1, at(2)), "nobody is asked");
+        suspects.ask(at(10), 0, 2);
+        assert!(suspects.is_spared(2, at(13)) && !suspects.is_spared(2, at(14)));
     }
 }

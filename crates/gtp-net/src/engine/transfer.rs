@@ -45,8 +45,10 @@ pub(super) struct Transfer {
     /// Something changed that may mean new work for the sessions.
     pub dirty: bool,
     stalled: bool,
+    /// Since when every source there is has spoilt some block that is wanted.
+    pub(super) hopeless_since: Option<Time>,
     pub phase: Phase,
-    outbox: Vec<TransferEvent>,
+    pub(super) outbox: Vec<TransferEvent>,
     events: UnboundedSender<TransferEvent>,
     progress: Arc<Mutex<TransferProgress>>,
 }
@@ -137,6 +139,7 @@ impl Transfer {
             disk_limited_until: Time::ZERO,
             dirty: false,
             stalled: false,
+            hopeless_since: None,
             phase: Phase::Moving,
             outbox: Vec::new(),
             events,
@@ -247,7 +250,7 @@ impl Transfer {
             Placed::Kept | Placed::Twice | Placed::NotOpen => Ok(()),
             Placed::WrongLength => {
                 // The core counts it as received; it is still wanted.
-                self.take_back(&only(unit..unit + 1));
+                self.take_back(flow, &only(unit..unit + 1));
                 Err("a unit of another length than it must have")
             }
             Placed::Completed(whole) => {
@@ -308,7 +311,9 @@ impl Transfer {
             gtp_store::Written::Good => false,
             gtp_store::Written::Completed => true,
         };
-        self.acquit(&block);
+        if let Some(plan) = &mut self.plan {
+            plan.suspects.clear(block.units.start);
+        }
         let mut trailer = TRAILER as u64;
         for (flow, bytes) in block.brought {
             // The trailer is not content; it is taken off whoever is named first.
@@ -325,27 +330,17 @@ impl Transfer {
         self.check_all_blocks();
     }
 
-    /// A block that one session alone has brought is good after all: if it was bad before, and
-    /// only one other session had a part in it, that one has spoilt it.
-    fn acquit(&mut self, good: &InWriting) {
-        let ([(by, _)], Some(plan)) = (&good.brought[..], &mut self.plan) else { return };
-        if let Some(flow) = plan.suspects.clear(good.units.start, *by) {
-            let (file, block) = (good.file, good.block);
-            self.outbox.push(TransferEvent::BadBlock { flow, file, block });
-        }
-    }
-
-    /// A block failed its check. With a single source it is known who lied; with several, the
-    /// block is asked of one of them alone.
+    /// A block failed its check. Brought by one source alone, it is known who lied; by several, it
+    /// is asked of one of them alone.
     fn handle_bad(&mut self, now: Time, bad: InWriting, table: &mut Table) {
         let Some(plan) = &mut self.plan else { return };
         let [(flow, _)] = bad.brought[..] else {
-            let parties = bad.brought.iter().map(|&(flow, _)| flow).collect();
+            let parties = bad.brought.iter().map(|&(flow, _)| flow);
             plan.suspects.accuse(bad.units, parties);
             return;
         };
         let first = bad.units.start;
-        plan.suspects.convict(first);
+        plan.suspects.convict(first, flow);
         plan.group.refetch(bad.units, flow);
         let (file, block) = (bad.file, bad.block);
         self.outbox.push(TransferEvent::BadBlock { flow, file, block });
@@ -372,16 +367,23 @@ impl Transfer {
             return false;
         }
         let missing = sink.part(now);
-        self.take_back(&missing);
+        self.take_back(flow, &missing);
         true
     }
 
-    /// Units that will not come from whom they were asked of.
-    pub(super) fn take_back(&mut self, missing: &RangeSet) {
+    /// Units that will not come from `by`, which was asked for them.
+    pub(super) fn take_back(&mut self, by: FlowId, missing: &RangeSet) {
         let Some(plan) = &mut self.plan else { return };
         let mut missing = missing.clone();
-        for first in plan.suspects.keep_back(&mut missing) {
+        for first in plan.suspects.keep_back(&mut missing, by) {
             plan.assembly.forget(first);
+        }
+        if plan.suspects.is_doubted(by) {
+            for units in plan.assembly.left_unfinished(&missing) {
+                missing.remove(units.clone());
+                plan.assembly.forget(units.start);
+                plan.suspects.put_aside(units, by);
+            }
         }
         plan.group.give_back(&missing);
         for range in missing.iter() {
