@@ -153,6 +153,15 @@ impl Run {
         scenario.lives.iter().enumerate().map(first).collect()
     }
 
+    /// Seconds from each session's planned stop to its last data; not a number without any.
+    pub fn end(&self, scenario: &Scenario) -> Vec<f64> {
+        let last = |(i, life): (usize, &(f64, f64))| {
+            let last = self.record.last_data(&route(i), FIRST_BYTES);
+            last.map_or(f64::NAN, |at| at - self.zero - life.1)
+        };
+        scenario.lives.iter().enumerate().map(last).collect()
+    }
+
     /// Seconds after each phase's beginning from which on its sessions have had their shares for
     /// half a second; not a number where that never was.
     pub fn settling(&self, scenario: &Scenario) -> Vec<f64> {
@@ -263,6 +272,7 @@ impl Runs {
             "distance_planned": distances.planned, "distance_aligned": distances.aligned,
             "distance_of_two_real_runs": distances.noise,
             "start_up_s": per(&|run| json!(run.start_up(scenario))),
+            "end_s": per(&|run| json!(run.end(scenario))),
             "phases": phases, "settling_s": per(&|run| json!(run.settling(scenario))),
             "settling_aligned_minus_real_s": self.differences(scenario),
             "access_queue_loss": per(&|run| json!(run.loss(scenario))),

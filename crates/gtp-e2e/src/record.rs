@@ -37,6 +37,12 @@ impl Record {
         self.0.iter().map(|(t, _)| *t).find(|&t| t > from && self.bytes_at(route, t) > base + bytes)
     }
 
+    /// When all but these last bytes had left a route; `None` if it never carried more than them.
+    pub fn last_data(&self, route: &str, bytes: f64) -> Option<f64> {
+        let goal = self.bytes_at(route, f64::INFINITY) - bytes;
+        self.0.iter().map(|(t, _)| *t).find(|&t| goal > 0.0 && self.bytes_at(route, t) >= goal)
+    }
+
     /// Seconds after `from` from which on every route is within `band` of its share, in windows of
     /// `window` seconds, until `to`.
     pub fn settled(

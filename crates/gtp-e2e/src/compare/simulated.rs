@@ -19,6 +19,9 @@ use crate::record::{Record, route};
 /// Between two samples, as in the laboratory.
 const EVERY: Span = Span::from_millis(10);
 
+/// After the last stop: longer than what is under way then needs.
+const TAIL: Span = Span::from_secs(1);
+
 /// Runs a scenario in virtual time, each session's start `delays` seconds after its planned one.
 ///
 /// # Errors
@@ -31,7 +34,7 @@ pub fn simulate(scenario: &Scenario, delays: &[f64]) -> Result<Run> {
     for (i, (life, delay)) in lives.iter().zip(delays).enumerate() {
         made.add(&spec, scenario, i, (life.0 + delay, life.1))?;
     }
-    let end = time(scenario.end());
+    let end = time(scenario.end()) + TAIL;
     let mut samples = vec![made.sample()];
     while made.world.now() < end {
         let next = made.world.now() + EVERY;
