@@ -1,10 +1,10 @@
 //! Real against simulated: one scenario in both worlds, and how far its two trajectories are apart.
 //!
-//! A scenario is a network file and sessions with the times at which they start and stop. It is run
-//! twice through real sockets and the emulator, and in the packet-level simulator, whose world is
-//! built from the same file. Both leave samples of the same kind, and one piece of code judges them,
-//! knowing of no world. How far two real runs are apart says what difference means nothing (thesis
-//! IX.3, Figures IX.5, IX.12 and IX.13, where one looks at two plots).
+//! A scenario is a network file and sessions with the times at which they start and stop. It is
+//! run twice through real sockets and the emulator, and in the packet-level simulator, whose world
+//! is built from the same file. Both leave samples of the same kind, and one piece of code judges
+//! them, knowing of no world. How far two real runs are apart says what difference means nothing
+//! (thesis IX.3, Figures IX.5, IX.12 and IX.13, where one looks at two plots).
 //!
 //! The simulator has no TCP and TLS, so its sessions start sooner. It therefore runs once as
 //! planned, and once for each real run with every start delayed until its first data comes when it

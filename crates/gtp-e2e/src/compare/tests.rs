@@ -1,3 +1,5 @@
+//! Claims about comparisons: distances of drawn curves, phases, the simulated half; without root.
+
 use super::*;
 use crate::lab::Branch;
 
