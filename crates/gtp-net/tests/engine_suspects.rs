@@ -57,8 +57,10 @@ fn carry(from: &UdpSocket, via: &UdpSocket, to: SocketAddr, ended: &AtomicBool) 
         if let Ok(len) = from.recv(&mut buffer) {
             under_way.push_back((Instant::now() + ONE_WAY, buffer[..len].to_vec()));
         }
-        while let Some((_, datagram)) = under_way.pop_front_if(|(due, _)| *due <= Instant::now()) {
-            let _ = via.send_to(&datagram, to);
+        while under_way.front().is_some_and(|(due, _)| *due <= Instant::now()) {
+            if let Some((_, datagram)) = under_way.pop_front() {
+                let _ = via.send_to(&datagram, to);
+            }
         }
     }
 }

@@ -215,7 +215,8 @@ mod tests {
         for units in &blocks[..2] {
             assembly.place(&row, 1, units.start, &[0; 1_400]);
         }
-        let mut missing = RangeSet::from_iter([blocks[0].start + 1..blocks[2].end]);
+        let mut missing = RangeSet::new();
+        missing.insert(blocks[0].start + 1..blocks[2].end);
         missing.remove_one(blocks[1].start);
         assert_eq!(assembly.left_unfinished(&missing), blocks[..2]);
         missing.remove_one(blocks[1].start + 7);

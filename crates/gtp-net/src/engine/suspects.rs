@@ -150,6 +150,12 @@ mod tests {
         suspects
     }
 
+    fn only(range: Range<u64>) -> RangeSet {
+        let mut set = RangeSet::new();
+        set.insert(range);
+        set
+    }
+
     #[test]
     fn the_one_who_is_party_to_every_bad_block_is_asked_first() {
         let mut suspects = accused(&[(0..10, &[1, 2]), (10..20, &[2, 3])]);
@@ -191,16 +197,14 @@ mod tests {
         assert_eq!(suspects.keep_back(&mut missing, 1), [10]);
         assert_eq!(missing.iter().collect::<Vec<_>>(), [5..10, 20..30]);
         assert_eq!(suspects.unasked(), [10]);
-        let mut others = RangeSet::new();
-        others.insert(20..30);
-        assert_eq!(suspects.keep_back(&mut others, 1), []);
+        assert_eq!(suspects.keep_back(&mut only(20..30), 1), []);
     }
 
     #[test]
     fn who_gave_a_suspected_block_back_is_asked_last() {
         let mut suspects = accused(&[(0..10, &[1, 2]), (10..20, &[1, 2])]);
         suspects.ask(Time::ZERO, 0, 1);
-        suspects.keep_back(&mut RangeSet::from_iter([4..10]), 1);
+        suspects.keep_back(&mut only(4..10), 1);
         assert_eq!(suspects.choose([1, 2, 3].into_iter()), Some(2));
         suspects.put_aside(20..30, 2);
         assert_eq!(suspects.choose([1, 2, 3].into_iter()), Some(3), "not doubted, but reliable");
@@ -216,7 +220,7 @@ mod tests {
         suspects.ask(at(0), 0, 1);
         assert!(suspects.is_spared(1, at(1)) && !suspects.is_spared(2, at(1)));
         assert!(!suspects.is_spared(1, at(2)));
-        suspects.keep_back(&mut RangeSet::from_iter([4..10]), 1);
+        suspects.keep_back(&mut only(4..10), 1);
         assert!(!suspects.is_spared(1, at(2)), "nobody is asked");
         suspects.ask(at(10), 0, 2);
         assert!(suspects.is_spared(2, at(13)) && !suspects.is_spared(2, at(14)));
