@@ -80,6 +80,8 @@ fn a_packet_that_vanishes_or_appears_breaks_conservation() {
         |trace, at| {
             let again = trace.records[at[5]];
             trace.records.insert(at[5], again);
+            let later = trace.links.iter_mut().filter(|change| change.record > at[5]);
+            later.for_each(|change| change.record += 1);
         },
     );
     assert_eq!(rules, [Rule::Conservation]);
@@ -141,6 +143,43 @@ fn a_service_shorter_than_its_bytes_take_breaks_the_rate() {
         *leave = leave.saturating_sub(MICRO);
     });
     assert!(rules.contains(&Rule::Rate), "{rules:?}");
+}
+
+/// A flow that leaves its link idle most of the time, and all of it arrived.
+fn idle() -> PacketTrace {
+    let mut world = World::new(4);
+    let [a, b] = [(); 2].map(|()| world.add_host(HostSpec::default()));
+    let delay = Span::from_millis(7);
+    let spec = LinkSpec { rate: Rate::from_mbps(8), delay, ..LinkSpec::default() };
+    world.connect(a, b, spec).unwrap();
+    world.trace_packets(1 << 20);
+    let pattern = Pattern::Constant { rate: Rate::from_mbps(2) };
+    let stop = Some(Time::from_nanos(200_000_000));
+    world.add_background(BackgroundSpec { stop, ..BackgroundSpec::new(a, b, pattern) }).unwrap();
+    world.run_until(END);
+    assert_eq!(world.packets_under_way().0, 0);
+    world.packet_trace().clone()
+}
+
+#[test]
+fn a_departure_that_an_idle_link_could_have_made_sooner_is_late() {
+    // A whole service, as if the queue were counted twice; and the least that can be told.
+    for later in [Span::from_millis(1), Span::from_nanos(1)] {
+        let mut trace = idle();
+        assert!(verify(&trace, END, 0).unwrap().delivered > 40);
+        for record in &mut trace.records {
+            match &mut record.what {
+                What::Accepted { leave, .. } => *leave += later,
+                What::Arrived | What::Delivered => record.at += later,
+                What::Sent => {}
+                other => panic!("{other:?} on an idle link"),
+            }
+        }
+        trace.records.sort_by_key(|record| record.at);
+        let breaches = verify(&trace, END, 0).unwrap_err();
+        assert!(breaches.iter().all(|breach| breach.rule == Rule::Late), "{breaches:?}");
+        assert!(breaches.iter().all(|breach| breach.text.contains("too late")), "{breaches:?}");
+    }
 }
 
 #[test]
