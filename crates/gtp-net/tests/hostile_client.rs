@@ -356,26 +356,35 @@ async fn a_key_has_its_number_of_sessions_and_no_more() {
 }
 
 #[tokio::test]
-async fn listings_of_all_sessions_together_have_one_limit_and_free_it_when_they_end() {
-    // The export has three entries that travel; two listings of it fit, and not three.
-    let limits = Limits { listings: Bytes(2 * (3 * 384 + 16)), ..Limits::default() };
+async fn listings_of_one_key_have_a_quarter_of_the_memory_and_free_it_when_they_end() {
+    // The export has three entries that travel; two listings of it fit into a quarter, not three.
+    let limits = Limits { listings: Bytes(4 * 2 * (3 * 384 + 16)), ..Limits::default() };
     let world = World::new(Writing::Allowed, limits).await;
     let first = world.ask(&world.friend, get(b"")).await.unwrap();
     let _second = world.ask(&world.friend, get(b"")).await.unwrap();
     let verbs = [get(b""), Verb::List { path: Vec::new() }];
-    for verb in verbs {
-        match world.ask(&world.friend, verb).await.map(|(_, opened)| opened) {
-            Err(refused @ ControlError::Refused { reason: Reason::Busy, .. }) => {
-                assert!(refused.is_temporary());
-                assert!(refused.to_string().contains("memory for listings"), "{refused}");
+    let full = async |who: &Identity| {
+        for verb in verbs.clone() {
+            match world.ask(who, verb).await.map(|(_, opened)| opened) {
+                Err(refused @ ControlError::Refused { reason: Reason::Busy, .. }) => {
+                    assert!(refused.is_temporary());
+                    assert!(refused.to_string().contains("memory for listings"), "{refused}");
+                }
+                other => panic!("{other:?}"),
             }
-            other => panic!("{other:?}"),
         }
-    }
+    };
+    full(&world.friend).await;
     match put_listing(&world, b"new", vec![file(b"x"), file(b"y")]).await {
         Some(Message::Fault(fault)) => assert_eq!(fault.reason, Reason::Busy, "{fault:?}"),
         other => panic!("{other:?}"),
     }
+    // Strangers have a part of their own, one for all of them.
+    let mut strangers = Vec::new();
+    for _ in 0..2 {
+        strangers.push(world.ask(&Identity::generate(), get(b"")).await.unwrap());
+    }
+    full(&Identity::generate()).await;
     drop(first);
     let begun = Instant::now();
     while world.ask(&world.friend, get(b"")).await.is_err() {

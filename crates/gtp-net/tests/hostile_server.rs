@@ -481,18 +481,34 @@ async fn a_false_root_at_the_end_is_an_integrity_failure_and_gives_no_file_its_n
     assert_eq!(std::fs::metadata(client.path("out")).unwrap().len(), 2 * MIB);
 }
 
-/// Gives an honest file to whoever comes, and says its hash only if `says`.
-async fn give_and_say(liar: &Liar, says: bool) {
+/// What somebody says when it is asked for the hash of an honest file.
+#[derive(Clone, Copy)]
+enum Says {
+    Nothing,
+    TheTruth,
+    ALie,
+    /// Goes when it is asked first, and says the truth when it is asked again.
+    TheTruthInTheEnd,
+}
+
+/// Gives an honest file to whoever comes, and says this of its hash.
+async fn give_and_say(liar: &Liar, says: Says) {
     let host = host();
+    let mut leaves = matches!(says, Says::TheTruthInTheEnd);
     let (socket, _) = host.bind_udp(liar.address()).unwrap();
     loop {
         let honest = Box::new(synthetic(2 * MIB));
         let Giver { mut channel, source } = give(&host, liar, socket, honest, 2 * MIB).await;
         while let Ok(message) = channel.recv().await {
-            if let Message::RootsWanted(wanted) = message
-                && says
-            {
-                let roots = Roots(source.roots(0..1).await.unwrap());
+            if let Message::RootsWanted(wanted) = message {
+                let mut roots = source.roots(0..1).await.unwrap();
+                match says {
+                    Says::Nothing => continue,
+                    Says::TheTruthInTheEnd if std::mem::take(&mut leaves) => break,
+                    Says::TheTruth | Says::TheTruthInTheEnd => {}
+                    Says::ALie => roots[0][0] ^= 1,
+                }
+                let roots = Roots(roots);
                 let page = RootsPage { first_file: wanted.first_file, roots };
                 channel.send(&Message::Roots(page)).await.unwrap();
             }
@@ -512,8 +528,8 @@ async fn a_source_that_never_says_its_hashes_is_named_and_the_others_decide() {
     let (events, mut heard) = mpsc::unbounded_channel();
     tokio::select! {
         ended = client.get_all(sources, terms, events) => ended.unwrap(),
-        () = give_and_say(&silent, false) => unreachable!("it gives for ever"),
-        () = give_and_say(&honest, true) => unreachable!("it gives for ever"),
+        () = give_and_say(&silent, Says::Nothing) => unreachable!("it gives for ever"),
+        () = give_and_say(&honest, Says::TheTruth) => unreachable!("it gives for ever"),
     };
     assert_eq!(std::fs::metadata(client.path("out")).unwrap().len(), 2 * MIB);
     let mut dropped = Vec::new();
@@ -527,12 +543,34 @@ async fn a_source_that_never_says_its_hashes_is_named_and_the_others_decide() {
 }
 
 #[tokio::test]
+async fn a_lie_said_first_does_not_decide_while_another_source_comes_back_to_answer() {
+    let (second, both) = (Says::TheTruthInTheEnd, "hold different content");
+    let mut client = Client::new();
+    client.patience = hostile::PATIENCE;
+    let (liar, honest) = (Liar::new().await, Liar::new().await);
+    let keys = vec![liar.identity.fingerprint(), honest.identity.fingerprint()];
+    let trust = Arc::new(HostTrust::Pinned(keys));
+    let terms = Terms { trust, ..client.terms(&liar.identity) };
+    let (events, _heard) = mpsc::unbounded_channel();
+    let failure = tokio::select! {
+        ended = client.get_all(vec![liar.url("x"), honest.url("x")], terms, events) => {
+            ended.unwrap_err()
+        }
+        () = give_and_say(&liar, Says::ALie) => unreachable!("it gives for ever"),
+        () = give_and_say(&honest, second) => unreachable!("it gives for ever"),
+    };
+    assert_eq!(failure.kind, FailureKind::Integrity, "{failure}");
+    assert!(failure.text.contains(both), "{failure}");
+    assert!(!client.path("out").exists());
+}
+
+#[tokio::test]
 async fn where_nobody_ever_says_the_hashes_the_end_is_a_temporary_failure() {
     let client = Client::new();
     let silent = Liar::new().await;
     let failure = tokio::select! {
         ended = client.get(silent.url("x"), &silent.identity) => ended.unwrap_err(),
-        () = give_and_say(&silent, false) => unreachable!("it gives for ever"),
+        () = give_and_say(&silent, Says::Nothing) => unreachable!("it gives for ever"),
     };
     assert_eq!((failure.kind, failure.exit_code()), (FailureKind::Temporary, 5), "{failure}");
     assert!(failure.text.contains(&silent.url("x").to_string()), "{failure}");

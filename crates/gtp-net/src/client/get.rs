@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 use super::link::{self, Order, Ready, Report, Reports};
 use super::place::{self, Place, Placed};
 use super::progress::{Event, Outcome, Progress};
-use super::roots::{Disagreement, RootCheck};
+use super::roots::RootCheck;
 use super::{
     Endpoint, LOOK_SPAN, Monitor, Terms, Url, back_off, no_path_words, stop_words, stopped,
 };
@@ -28,6 +28,7 @@ use crate::messages::Done;
 use skipped::Skipped;
 use tally::Tally;
 
+mod hashes;
 mod skipped;
 mod tally;
 
@@ -445,7 +446,7 @@ impl Gather {
         let flow = running.transfer.add_session(session);
         self.tally.assign(flow, number);
         if let Some(check) = &mut running.check {
-            for order in check.orders(number) {
+            for order in check.orders(number, self.clock.now()) {
                 // A line that has just ended reports so itself.
                 let _ = orders.send(order);
             }
@@ -555,87 +556,6 @@ impl Gather {
         let Some(entry) = running.manifest.entries.get(file as usize) else { return };
         let path = entry.path.as_str().to_owned();
         self.monitor.tell(Event::FileDone { path, bytes: entry.size, blake3: root });
-    }
-
-    /// Every block is here: finishes what needs no question and asks about the rest.
-    fn all_blocks(&mut self) -> Result<(), Failure> {
-        let Some(running) = &mut self.running else { return Ok(()) };
-        let waiting = (0u32..).zip(&running.unfinished).filter(|(_, u)| **u).map(|(n, _)| n);
-        let waiting: Vec<u32> = waiting.collect();
-        if let Some(expected) = self.expected {
-            let all = waiting.into_iter().map(|file| (file, Some(expected))).collect();
-            running.transfer.finish_files(all);
-            return Ok(());
-        }
-        let (kept, wanted): (Vec<u32>, Vec<u32>) =
-            waiting.into_iter().partition(|&n| running.kept.get(n as usize) == Some(&true));
-        if !kept.is_empty() || wanted.is_empty() {
-            running.transfer.finish_files(kept.into_iter().map(|file| (file, None)).collect());
-        }
-        if wanted.is_empty() {
-            return Ok(());
-        }
-        let mut check = RootCheck::new(&running.manifest, wanted, self.clock.now());
-        for (number, source) in self.sources.iter().enumerate() {
-            if let State::Live { orders, .. } = &source.state {
-                for order in check.orders(number) {
-                    // A line that has just ended reports so itself.
-                    let _ = orders.send(order);
-                }
-            }
-        }
-        running.check = Some(check);
-        Ok(())
-    }
-
-    fn judge_roots(&mut self) -> Result<(), Failure> {
-        let Some(running) = &mut self.running else { return Ok(()) };
-        let Some(verdict) = running.check.as_ref().and_then(RootCheck::verdict) else {
-            return Ok(());
-        };
-        running.check = None;
-        match verdict {
-            Ok(roots) => {
-                running.transfer.finish_files(roots);
-                Ok(())
-            }
-            Err(Disagreement { file, sources: (a, b) }) => {
-                let path = path_of(&running.manifest, file);
-                let (a, b) = (&self.sources[a].url, &self.sources[b].url);
-                let text = format!(
-                    "{a} and {b} hold different content of {path}; give --blake3 to say which is \
-                     meant"
-                );
-                Err(Failure::new(FailureKind::Integrity, text))
-            }
-        }
-    }
-
-    /// Sources that do not say their hashes in time have no say; if nobody says them, it fails.
-    fn dismiss_late(&mut self) -> Result<(), Failure> {
-        let (now, patience) = (self.clock.now(), self.terms.patience);
-        let check = self.running.as_mut().and_then(|running| running.check.as_mut());
-        let Some(check) = check.filter(|check| check.is_overdue(now, patience)) else {
-            return Ok(());
-        };
-        let answered = check.is_answered();
-        let late = check.dismiss_late();
-        for number in late {
-            let source = &mut self.sources[number];
-            let (url, text) = (source.url.to_string(), "it does not say the hashes of its files");
-            let failure = Failure::new(FailureKind::Temporary, text);
-            if !answered {
-                return Err(failure.about(&url));
-            }
-            // Without the sender of its orders its line says farewell by itself.
-            let gone = State::Gone(failure.clone());
-            let state = std::mem::replace(&mut source.state, gone);
-            if let (State::Live { flow, .. }, Some(running)) = (state, &self.running) {
-                running.transfer.remove_session(flow);
-            }
-            self.monitor.tell(Event::Dropped { url, failure });
-        }
-        self.judge_roots()
     }
 
     fn sink_failure(&self, error: gtp_store::SinkError) -> Failure {

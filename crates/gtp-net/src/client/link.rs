@@ -4,9 +4,10 @@
 //! orders' sender is gone it says farewell.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use gtp_alloc::{Span, Time};
 use gtp_store::Value;
 use tokio::sync::mpsc;
 
@@ -51,7 +52,14 @@ pub(super) struct Ready {
     pub orders: mpsc::UnboundedSender<Order>,
 }
 
-/// Where a line's reports go: with its number.
+/// Signs of life are told no more often than this: whoever hears them may be busy for minutes.
+const SIGN_SPAN: Span = Span::from_millis(500);
+
+/// Files that a source may say it fails at after it has described the object.
+const FAULTS_MAX: usize = 1_000;
+
+/// Where a line's reports go: with its number. They may lie there unread for minutes, so a line
+/// tells a bounded number of each kind: signs of life by time, roots as asked for, faults by number.
 pub(super) type Reports = mpsc::UnboundedSender<(usize, Report)>;
 
 /// Connects to a source after a pause and tends its line until its end.
@@ -69,11 +77,18 @@ pub(super) async fn run(
         // Whoever asked may have ended.
         let _ = reports.send((number, report));
     };
-    let working = || tell(Report::Working);
-    let listed = |entries| tell(Report::Listing { entries });
+    let clock = endpoint.host().clock();
+    let signs = Signs::default();
+    let sign = |report| {
+        if signs.is_due(clock.now()) {
+            tell(report);
+        }
+    };
+    let working = || sign(Report::Working);
+    let listed = |entries| sign(Report::Listing { entries });
     let opening = async {
         let channel = reach(&endpoint, &url, &terms).await?;
-        listed(0);
+        tell(Report::Listing { entries: 0 });
         let mut granted = ask(channel, &endpoint, &url, verb, &terms, &working).await?;
         let described = describe(&mut granted, listed).await?;
         Ok::<_, Failure>((granted, described))
@@ -90,6 +105,24 @@ pub(super) async fn run(
     }
 }
 
+/// When a sign of life was last told.
+#[derive(Default)]
+struct Signs {
+    told: Mutex<Option<Time>>,
+}
+
+impl Signs {
+    /// Whether one that comes now is to be told; it counts as told then.
+    fn is_due(&self, now: Time) -> bool {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let due = told.is_none_or(|at| now.since(at) >= SIGN_SPAN);
+        if due {
+            *told = Some(now);
+        }
+        due
+    }
+}
+
 /// Serves a line; returns its last report unless it ended as ordered.
 async fn tend(
     mut channel: ControlChannel,
@@ -97,12 +130,12 @@ async fn tend(
     tell: &impl Fn(Report),
 ) -> Option<Report> {
     let mut keepalive = tokio::time::interval(KEEPALIVE_SPAN);
-    let mut asked = VecDeque::new();
+    let mut asked = Asked::default();
     loop {
         let sent = tokio::select! {
             order = orders.recv() => match order {
                 Some(Order::AskRoots { first_file, files }) => {
-                    asked.push_back((first_file, files as usize));
+                    asked.roots.push_back((first_file, files as usize));
                     channel.send(&Message::RootsWanted(RootsWanted { first_file, files })).await
                 }
                 Some(Order::Done(done)) => {
@@ -129,21 +162,33 @@ async fn tend(
     }
 }
 
+/// What a server may still say.
+#[derive(Default)]
+struct Asked {
+    /// Questions for roots: first file, and how many.
+    roots: VecDeque<(u64, usize)>,
+    /// Files at which it has failed.
+    faults: usize,
+}
+
 /// What a message means; roots only answer the question whose turn it is.
-fn heard(message: Message, asked: &mut VecDeque<(u64, usize)>) -> Result<Report, Failure> {
+fn heard(message: Message, asked: &mut Asked) -> Result<Report, Failure> {
     match message {
         Message::Roots(page) => {
-            if asked.pop_front() != Some((page.first_file, page.roots.0.len())) {
+            if asked.roots.pop_front() != Some((page.first_file, page.roots.0.len())) {
                 return Err(ControlError::Unexpected("roots that nobody asked for".into()).into());
             }
             Ok(Report::Roots { first_file: page.first_file, roots: page.roots.0 })
         }
         Message::Fault(fault) => {
             let failure = Failure::of_fault(&fault);
-            match &fault.path {
-                Some(path) => Ok(Report::FileFault(failure.about(messages::printable(path)))),
-                None => Err(failure),
+            let Some(path) = &fault.path else { return Err(failure) };
+            asked.faults += 1;
+            if asked.faults > FAULTS_MAX {
+                let text = format!("faults of more than {FAULTS_MAX} files");
+                return Err(ControlError::Unexpected(text).into());
             }
+            Ok(Report::FileFault(failure.about(messages::printable(path))))
         }
         Message::Cancel => Err(ControlError::Closed.into()),
         other => Err(ControlError::Unexpected(format!("message {}", other.name())).into()),
@@ -160,19 +205,40 @@ async fn end(mut channel: ControlChannel, last: Message) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::messages::{Roots, RootsPage};
+    use crate::messages::{Fault, PeerText, Reason, Roots, RootsPage};
 
     #[test]
     fn roots_are_taken_once_and_only_as_asked() {
         let page = |first_file, count| {
             Message::Roots(RootsPage { first_file, roots: Roots(vec![[0; 32]; count]) })
         };
-        assert!(heard(page(0, 1), &mut VecDeque::new()).is_err());
-        assert!(heard(page(0, 3), &mut VecDeque::from([(0, 2)])).is_err());
-        assert!(heard(page(1, 2), &mut VecDeque::from([(0, 2)])).is_err());
-        let mut asked = VecDeque::from([(0, 2), (2, 1)]);
+        let asked =
+            |roots: &[(u64, usize)]| Asked { roots: roots.iter().copied().collect(), faults: 0 };
+        assert!(heard(page(0, 1), &mut asked(&[])).is_err());
+        assert!(heard(page(0, 3), &mut asked(&[(0, 2)])).is_err());
+        assert!(heard(page(1, 2), &mut asked(&[(0, 2)])).is_err());
+        let mut asked = asked(&[(0, 2), (2, 1)]);
         assert!(heard(page(0, 2), &mut asked).is_ok());
         assert!(heard(page(2, 1), &mut asked).is_ok());
         assert!(heard(page(2, 1), &mut asked).is_err());
+    }
+
+    #[test]
+    fn faults_without_end_end_the_line() {
+        let mut asked = Asked::default();
+        let mut fault = || {
+            let path = Some(b"x".to_vec());
+            let text = PeerText::new("gone");
+            heard(Message::Fault(Fault { reason: Reason::Other, text, path }), &mut asked)
+        };
+        assert!((0..FAULTS_MAX).all(|_| matches!(fault(), Ok(Report::FileFault(_)))));
+        assert!(fault().is_err_and(|failure| failure.text.contains("faults")));
+    }
+
+    #[test]
+    fn signs_of_life_without_end_are_told_twice_a_second() {
+        let signs = Signs::default();
+        let told = (0..100_000).filter(|&n| signs.is_due(Time::from_nanos(n * 100_000))).count();
+        assert_eq!(told, 20, "in 10 s");
     }
 }

@@ -27,9 +27,9 @@ pub const PATHS_MAX: usize = 256 * 1024 * 1024;
 /// rest for the row, the index and the state of its file.
 pub const ENTRY_MEMORY: u64 = 384;
 
-/// Memory for all listings of a server at once, in bytes: four of the longest with ordinary paths
-/// (2^20 entries of 384 and 100 bytes each), or three with the longest paths, or 10,000 trees of
-/// 400 files.
+/// Memory for all listings of a server at once, in bytes. A quarter, which one key may take, is
+/// enough for a listing of 2^20 entries whose paths have 128 bytes, or for 2,500 trees of 400
+/// files.
 pub const LISTINGS_MEMORY: u64 = 2 << 30;
 
 /// Bytes of content of an object: 2^48 units of 1,400 bytes are more, but sizes must stay far

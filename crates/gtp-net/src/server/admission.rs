@@ -4,7 +4,7 @@
 //! the list. A place is taken by a value and given back when that value is dropped.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,6 +17,7 @@ use crate::messages::{ENTRY_MEMORY, LISTINGS_MEMORY};
 use crate::trust::{AuthorizedKeys, ClientTrust, Strangers};
 
 use super::SessionId;
+use super::budget::Holder;
 
 /// Who may come.
 #[derive(Clone, Debug)]
@@ -54,12 +55,17 @@ pub(super) const WEIGHT_OF_LISTED: u32 = 100_000;
 
 /// The weight, in thousandths, that a client gets which asks for `asked`.
 pub(super) fn weight(trust: &ClientTrust, key: &Fingerprint, asked: u32) -> u32 {
-    let listed = trust.keys.access(key);
-    let most = match listed.read || listed.write {
-        true => WEIGHT_OF_LISTED,
-        false => WEIGHT_OF_STRANGERS,
+    let most = match holder(trust, key) {
+        Holder::Listed(_) => WEIGHT_OF_LISTED,
+        Holder::Strangers => WEIGHT_OF_STRANGERS,
     };
     asked.min(most)
+}
+
+/// On whose account a key's listings go.
+pub(super) fn holder(trust: &ClientTrust, key: &Fingerprint) -> Holder {
+    let listed = trust.keys.access(key);
+    if listed.read || listed.write { Holder::Listed(*key) } else { Holder::Strangers }
 }
 
 /// How many may come.
@@ -72,8 +78,9 @@ pub struct Limits {
     pub connections_per_address: usize,
     /// Sessions of one key.
     pub sessions_per_key: usize,
-    /// Memory for the listings of all sessions together, 384 bytes and the path for
-    /// each entry. Who finds it used up is told to come again later.
+    /// Memory for the listings of all sessions together, 384 bytes and the path for each entry.
+    /// One key of the list, and all keys that are not on it together, get at most a quarter. Who
+    /// finds it used up is told to come again later.
     pub listings: Bytes,
 }
 
@@ -104,11 +111,13 @@ pub(super) struct Guests {
 /// Whose being turned away was told when, so that a flood does not fill a log.
 #[derive(Default)]
 struct TurnedAway {
-    told: HashMap<IpAddr, Told>,
+    told: HashMap<Neighbourhood, Told>,
+    /// Those turned away from neighbourhoods that are forgotten, and not told.
+    forgotten: u64,
 }
 
 struct Told {
-    at: Time,
+    at: Option<Time>,
     /// Those turned away since.
     more: u64,
 }
@@ -119,13 +128,25 @@ const TELL_SPAN: Span = Span::from_secs(60);
 /// Neighbourhoods that are told apart: 64 KiB. Beyond them all others count as one.
 const NEIGHBOURHOODS: usize = 1_024;
 
-/// What one customer of a network has: an address of IPv4, a /64 prefix of IPv6.
-fn neighbourhood(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V4(v4) => IpAddr::V4(v4),
-        IpAddr::V6(v6) => {
-            let [a, b, c, d, ..] = v6.segments();
-            IpAddr::V6(Ipv6Addr::new(a, b, c, d, 0, 0, 0, 0))
+/// What one customer of a network has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Neighbourhood {
+    /// An address of IPv4.
+    Address(Ipv4Addr),
+    /// A /64 prefix of IPv6.
+    Prefix([u16; 4]),
+    /// All that are not told apart.
+    Others,
+}
+
+impl Neighbourhood {
+    fn of(address: IpAddr) -> Neighbourhood {
+        match address.to_canonical() {
+            IpAddr::V4(v4) => Neighbourhood::Address(v4),
+            IpAddr::V6(v6) => {
+                let [a, b, c, d, ..] = v6.segments();
+                Neighbourhood::Prefix([a, b, c, d])
+            }
         }
     }
 }
@@ -133,41 +154,46 @@ fn neighbourhood(address: IpAddr) -> IpAddr {
 impl TurnedAway {
     /// Notes one; says whether it is to be told now, with how many were not told before.
     fn note(&mut self, from: IpAddr, now: Time) -> Option<u64> {
-        let mut whose = neighbourhood(from);
+        let mut whose = Neighbourhood::of(from);
         if self.told.len() >= NEIGHBOURHOODS && !self.told.contains_key(&whose) {
-            self.told.retain(|_, told| now.since(told.at) < TELL_SPAN);
+            self.forget(now);
             if self.told.len() >= NEIGHBOURHOODS {
-                whose = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
+                whose = Neighbourhood::Others;
             }
         }
-        match self.told.get_mut(&whose) {
-            Some(told) if now.since(told.at) < TELL_SPAN => {
-                told.more += 1;
-                None
-            }
-            Some(told) => {
-                told.at = now;
-                Some(std::mem::take(&mut told.more))
-            }
-            None => {
-                self.told.insert(whose, Told { at: now, more: 0 });
-                Some(0)
-            }
+        let told = self.told.entry(whose).or_insert(Told { at: None, more: 0 });
+        if told.at.is_some_and(|at| now.since(at) < TELL_SPAN) {
+            told.more += 1;
+            return None;
         }
+        told.at = Some(now);
+        Some(std::mem::take(&mut told.more) + std::mem::take(&mut self.forgotten))
+    }
+
+    /// Makes room; who was not told is told with the next.
+    fn forget(&mut self, now: Time) {
+        let forgotten = &mut self.forgotten;
+        self.told.retain(|_, told| {
+            let recent = told.at.is_some_and(|at| now.since(at) < TELL_SPAN);
+            if !recent {
+                *forgotten += told.more;
+            }
+            recent
+        });
     }
 }
 
 #[derive(Default)]
 struct Present {
     total: usize,
-    addresses: HashMap<IpAddr, usize>,
+    addresses: HashMap<Neighbourhood, usize>,
     keys: HashMap<Fingerprint, usize>,
 }
 
 /// What a guest takes until it is dropped.
 #[derive(Clone, Copy)]
 enum Taken {
-    Connection(IpAddr),
+    Connection(Neighbourhood),
     Session(Fingerprint),
 }
 
@@ -183,15 +209,15 @@ impl Guests {
         Guests { limits, present, sessions: AtomicU64::new(1), turned_away }
     }
 
-    /// Somebody was turned away; says whether that is to be told now, with how many of his
-    /// neighbourhood were not told before.
+    /// Somebody was turned away; says whether that is to be told now, with how many were not told
+    /// before: of his neighbourhood, and of those that are forgotten since.
     pub fn turned_away(&self, from: IpAddr, now: Time) -> Option<u64> {
         self.turned_away.lock().unwrap_or_else(PoisonError::into_inner).note(from, now)
     }
 
     /// A place for one more connection, if there is one.
     pub fn seat(&self, from: IpAddr) -> Option<Seat> {
-        let from = neighbourhood(from);
+        let from = Neighbourhood::of(from);
         let mut present = lock(&self.present);
         let here = present.addresses.get(&from).copied().unwrap_or(0);
         if present.total >= self.limits.connections || here >= self.limits.connections_per_address {
@@ -247,6 +273,8 @@ fn lock(present: &Mutex<Present>) -> std::sync::MutexGuard<'_, Present> {
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv6Addr;
+
     use super::*;
 
     #[test]
@@ -290,6 +318,22 @@ mod tests {
         let told = (1..100_000).filter(|&n| turned_away.note(prefix(n), start + minute).is_some());
         assert!(told.count() <= NEIGHBOURHOODS);
         assert!(turned_away.told.len() <= NEIGHBOURHOODS + 1);
+    }
+
+    #[test]
+    fn nobody_who_was_turned_away_is_lost_when_neighbourhoods_are_forgotten() {
+        let mut turned_away = TurnedAway::default();
+        let (start, minute) = (Time::ZERO, Span::from_secs(60));
+        let prefix = |n: u32| IpAddr::V6(Ipv6Addr::from(u128::from(n) << 64));
+        for n in 0..1_024 {
+            assert_eq!(turned_away.note(prefix(n), start), Some(0));
+            assert_eq!(turned_away.note(prefix(n), start), None);
+        }
+        // The prefix of zeros, where the loopback address is, is not one of all others.
+        assert_eq!(turned_away.note(prefix(2_000), start), Some(0));
+        assert_eq!(turned_away.note(prefix(2_001), start), None);
+        assert_eq!(turned_away.note(prefix(2_001), start + minute), Some(1_024 + 1));
+        assert_eq!(turned_away.note(prefix(2_002), start + minute), Some(0));
     }
 
     #[test]

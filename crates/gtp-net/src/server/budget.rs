@@ -1,21 +1,42 @@
 //! Memory for listings, all sessions of a server together.
 //!
 //! Each session takes a share that grows entry by entry, before memory is taken, and gives it back
-//! when it ends. Who finds the budget used up is told to come again later. It counts, and knows
-//! nothing of what is listed.
+//! when it ends. Nobody may hold more than a part of the whole, so that no key can starve the
+//! others. Who finds the budget used up is told to come again later. It counts, and knows nothing
+//! of what is listed.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gtp_alloc::Bytes;
 
+use crate::identity::Fingerprint;
+
+/// Who takes a share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Holder {
+    /// A key on the list.
+    Listed(Fingerprint),
+    /// All keys that are not on the list together: anybody can have as many as he likes.
+    Strangers,
+}
+
 /// What all shares may take together.
 pub(super) struct Budget {
-    left: Mutex<u64>,
+    /// What one holder may take.
+    part: u64,
+    books: Mutex<Books>,
+}
+
+struct Books {
+    left: u64,
+    held: HashMap<Holder, u64>,
 }
 
 /// What one session has taken; given back when it is dropped.
 pub(super) struct Share {
     budget: Arc<Budget>,
+    holder: Holder,
     taken: u64,
 }
 
@@ -23,51 +44,87 @@ pub(super) struct Share {
 pub(super) const USED_UP: &str =
     "the server's memory for listings is used up; try again later, or ask for a part";
 
+/// One holder may take the whole divided by this.
+const PARTS: u64 = 4;
+
 impl Budget {
     pub fn new(whole: Bytes) -> Arc<Budget> {
-        Arc::new(Budget { left: Mutex::new(whole.0) })
+        let books = Books { left: whole.0, held: HashMap::new() };
+        Arc::new(Budget { part: whole.0 / PARTS, books: Mutex::new(books) })
     }
 
     /// An empty share.
-    pub fn share(self: &Arc<Budget>) -> Share {
-        Share { budget: Arc::clone(self), taken: 0 }
+    pub fn share(self: &Arc<Budget>, holder: Holder) -> Share {
+        Share { budget: Arc::clone(self), holder, taken: 0 }
+    }
+
+    fn books(&self) -> MutexGuard<'_, Books> {
+        self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Share {
-    /// Takes `bytes` more; whether they were there.
+    /// Takes `bytes` more; whether they were there, for this holder.
     pub fn take(&mut self, bytes: u64) -> bool {
-        let mut left = self.budget.left.lock().unwrap_or_else(PoisonError::into_inner);
-        match left.checked_sub(bytes) {
-            Some(rest) => {
-                *left = rest;
-                self.taken += bytes;
-                true
-            }
-            None => false,
-        }
+        let mut books = self.budget.books();
+        let held = books.held.get(&self.holder).copied().unwrap_or(0);
+        let holds = held.checked_add(bytes).filter(|&holds| holds <= self.budget.part);
+        let (Some(left), Some(holds)) = (books.left.checked_sub(bytes), holds) else {
+            return false;
+        };
+        books.left = left;
+        books.held.insert(self.holder, holds);
+        self.taken += bytes;
+        true
     }
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
-        *self.budget.left.lock().unwrap_or_else(PoisonError::into_inner) += self.taken;
+        let mut books = self.budget.books();
+        books.left += self.taken;
+        if let Some(held) = books.held.get_mut(&self.holder) {
+            *held -= self.taken;
+            if *held == 0 {
+                books.held.remove(&self.holder);
+            }
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::identity::Identity;
+
+    fn somebody() -> Holder {
+        Holder::Listed(Identity::generate().fingerprint())
+    }
 
     #[test]
     fn shares_together_never_exceed_the_budget_and_come_back_whole() {
-        let budget = Budget::new(Bytes(100));
-        let (mut a, mut b) = (budget.share(), budget.share());
-        assert!(a.take(60) && b.take(40));
-        assert!(!a.take(1) && !b.take(u64::MAX), "not one byte more");
-        drop(a);
-        assert!(b.take(60) && !b.take(1));
-        drop(b);
-        assert!(budget.share().take(100));
+        let budget = Budget::new(Bytes(103));
+        let mut shares: Vec<Share> = (0..5).map(|_| budget.share(somebody())).collect();
+        assert!(shares[..4].iter_mut().all(|share| share.take(25)));
+        assert!(shares[4].take(3) && !shares[4].take(1), "not one byte more");
+        drop(shares.remove(0));
+        assert!(shares[3].take(22) && !shares[3].take(u64::MAX));
+        assert!(shares[3].take(0) && !shares[3].take(1), "its part is used up");
+        drop(shares);
+        let books = budget.books();
+        assert_eq!((books.left, books.held.len()), (103, 0));
+    }
+
+    #[test]
+    fn one_key_and_all_strangers_together_take_no_more_than_a_quarter() {
+        let budget = Budget::new(Bytes(400));
+        for holder in [somebody(), Holder::Strangers] {
+            let (mut first, mut second) = (budget.share(holder), budget.share(holder));
+            assert!(first.take(60) && second.take(40));
+            assert!(!first.take(1) && !second.take(1), "{holder:?}");
+            assert!(budget.share(somebody()).take(100), "others find room");
+            drop(first);
+            assert!(second.take(60) && !second.take(1));
+        }
     }
 }

@@ -19,7 +19,8 @@ pub enum ServerEvent {
     TurnedAway {
         /// Whence it came.
         client: SocketAddr,
-        /// How many from there were turned away before it and not told.
+        /// How many were turned away before it and not told: from there, and from neighbourhoods
+        /// that were forgotten since, of which 1,024 are told apart.
         more: u64,
     },
     /// A connection that did not become a session.

@@ -5,14 +5,13 @@
 
 use std::sync::Arc;
 
-use gtp_store::{BlockSource, FileSource, Scanned, SkipReason, SourceError};
+use gtp_store::{BlockSource, FileSource, SkipReason};
 use tokio::sync::watch;
 
-use super::admission::listing_bytes;
-use super::budget::{Share, USED_UP};
+use super::scan::{Extent, scan};
 use super::session::{Client, Ending};
 use super::{Shared, stopping};
-use crate::control::{ControlError, KEEPALIVE_SPAN, SEARCH_SPAN};
+use crate::control::{ControlError, KEEPALIVE_SPAN};
 use crate::engine::{SourceEvent, SourceHandle, SourceOpen};
 use crate::flows::{
     Failure, FailureKind, FileIndex, RootAnswers, reason_of_source, to_messages, wire_root,
@@ -21,23 +20,12 @@ use crate::messages::{self, ENTRIES_MAX, Message, PeerText, Reason};
 
 pub(super) async fn serve(
     shared: &Arc<Shared>,
-    mut client: Client,
+    client: Client,
     stop: &mut watch::Receiver<bool>,
 ) -> Ending {
-    let scanning = {
-        let (shared, path) = (Arc::clone(shared), client.path.clone());
-        tokio::task::spawn_blocking(move || {
-            let mut share = shared.listings.share();
-            let mut room = |path| share.take(listing_bytes(path));
-            let scanned = shared.export.scan_within(path.as_ref(), &mut room);
-            (scanned, share)
-        })
-    };
-    // A large tree takes longer than the client would wait in silence.
-    let (scanned, _share) = match wait_for_scan(&mut client, scanning).await {
-        Ok((Ok(scanned), share)) => (scanned, share),
-        Ok((Err(error), _)) => return refuse(client, error).await,
-        Err(failure) => return Ending::failed(failure),
+    let (mut client, scanned, _share) = match scan(shared, client, Extent::Whole).await {
+        Ok(found) => found,
+        Err(ending) => return ending,
     };
     if scanned.manifest.entries.len() as u64 > ENTRIES_MAX {
         let text = format!("more than {ENTRIES_MAX} entries");
@@ -71,36 +59,6 @@ pub(super) async fn serve(
     giving.source.close();
     giving.client.channel.close().await;
     Ending { wire_bytes, failure: verdict.err() }
-}
-
-/// What a scan has found, and the memory that it takes.
-pub(super) type Found = (Result<Scanned, SourceError>, Share);
-
-/// Tells a client why there is no listing.
-pub(super) async fn refuse(client: Client, error: SourceError) -> Ending {
-    let text = match &error {
-        SourceError::NoRoom => USED_UP.into(),
-        other => other.to_string(),
-    };
-    client.channel.refuse(reason_of_source(&error), text).await;
-    Ending::failed(error)
-}
-
-/// Waits for a scan, and tells the client meanwhile that it goes on.
-pub(super) async fn wait_for_scan(
-    client: &mut Client,
-    mut scanning: tokio::task::JoinHandle<Found>,
-) -> Result<Found, Failure> {
-    let mut keepalive = tokio::time::interval(SEARCH_SPAN);
-    keepalive.reset();
-    loop {
-        tokio::select! {
-            scanned = &mut scanning => {
-                return scanned.map_err(|e| Failure::new(FailureKind::Other, e.to_string()));
-            }
-            _ = keepalive.tick() => client.channel.send(&Message::Keepalive).await?,
-        }
-    }
 }
 
 fn skipped_fault(skipped: &gtp_store::Skipped) -> Message {

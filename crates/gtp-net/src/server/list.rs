@@ -6,26 +6,15 @@
 use std::sync::Arc;
 
 use super::Shared;
-use super::admission::listing_bytes;
-use super::get::{refuse, wait_for_scan};
+use super::scan::{Extent, scan};
 use super::session::{Client, Ending};
 use crate::flows::{Failure, to_wire, wire_root};
 use crate::messages::{Message, Pages, PagesEnd};
 
-pub(super) async fn serve(shared: &Arc<Shared>, mut client: Client) -> Ending {
-    let looking = {
-        let (shared, path) = (Arc::clone(shared), client.path.clone());
-        tokio::task::spawn_blocking(move || {
-            let mut share = shared.listings.share();
-            let mut room = |path| share.take(listing_bytes(path));
-            let scanned = shared.export.list_within(path.as_ref(), &mut room);
-            (scanned, share)
-        })
-    };
-    let (scanned, _share) = match wait_for_scan(&mut client, looking).await {
-        Ok((Ok(scanned), share)) => (scanned, share),
-        Ok((Err(error), _)) => return refuse(client, error).await,
-        Err(failure) => return Ending::failed(failure),
+pub(super) async fn serve(shared: &Arc<Shared>, client: Client) -> Ending {
+    let (client, scanned, _share) = match scan(shared, client, Extent::OneLevel).await {
+        Ok(found) => found,
+        Err(ending) => return ending,
     };
     match answer(shared, client, &scanned).await {
         Ok(()) => Ending::default(),

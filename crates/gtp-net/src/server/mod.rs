@@ -10,6 +10,7 @@ mod event;
 mod get;
 mod list;
 mod put;
+mod scan;
 mod session;
 
 use std::io;

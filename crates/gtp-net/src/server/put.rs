@@ -95,7 +95,7 @@ async fn receive(
     stop: &mut watch::Receiver<bool>,
 ) -> Result<u64, Trouble> {
     client.channel.send(&opened).await?;
-    let mut share = shared.listings.share();
+    let mut share = shared.listings.share(client.holder);
     let manifest = gather(client, &spot, &mut share).await?;
     let options = shared.config.sink_options;
     let opening = {

@@ -10,6 +10,8 @@ use gtp_proto::limits::UNIT_ETHERNET;
 use gtp_store::RelPath;
 use tokio::sync::watch;
 
+use super::admission::{Seat, holder, weight};
+use super::budget::Holder;
 use super::{ServerEvent, Shared, Writing, get, list, put};
 use crate::control::ControlChannel;
 use crate::crypto::Suite;
@@ -54,6 +56,18 @@ pub(super) struct Client {
     pub suite: Suite,
     /// The weight that it gets, in thousandths.
     pub weight_milli: u32,
+    /// On whose account memory for its listing goes.
+    pub holder: Holder,
+    /// Its place among its key's sessions; whoever works for it holds it as well.
+    pub seat: Arc<Seat>,
+}
+
+/// What a request comes to.
+struct Judged {
+    path: Option<RelPath>,
+    suite: Suite,
+    weight_milli: u32,
+    holder: Holder,
 }
 
 /// Serves a client to its end.
@@ -64,12 +78,11 @@ pub(super) async fn serve(
     mut stop: watch::Receiver<bool>,
 ) {
     let (remote, key) = (channel.ends().remote, channel.peer());
-    let seat = shared.guests.session(key);
-    let judged = match &seat {
+    let judged = match shared.guests.session(key) {
         None => Err(Refusal::new(Reason::Busy, "too many sessions of this key")),
-        Some(_) => judge(&shared, &open, key).await,
+        Some(seat) => judge(&shared, &open, key).await.map(|judged| (judged, Arc::new(seat))),
     };
-    let (path, suite, weight_milli) = match judged {
+    let (Judged { path, suite, weight_milli, holder }, seat) = match judged {
         Ok(judged) => judged,
         Err(Refusal { reason, text }) => {
             let failure = Failure::new(FailureKind::Authentication, text.clone());
@@ -87,7 +100,7 @@ pub(super) async fn serve(
         path: printable(open.verb.path()),
     });
     let verb = open.verb.clone();
-    let client = Client { channel, open, path, suite, weight_milli };
+    let client = Client { channel, open, path, suite, weight_milli, holder, seat };
     let ending = match verb {
         Verb::Get { .. } => get::serve(&shared, client, &mut stop).await,
         Verb::Put { .. } => put::serve(&shared, client, &mut stop).await,
@@ -97,12 +110,8 @@ pub(super) async fn serve(
     shared.tell(ServerEvent::Ended { id, wire_bytes, failure });
 }
 
-/// Whether the client may do what it asks, with which cipher and weight.
-async fn judge(
-    shared: &Arc<Shared>,
-    open: &Open,
-    key: Fingerprint,
-) -> Result<(Option<RelPath>, Suite, u32), Refusal> {
+/// Whether the client may do what it asks, and on what terms.
+async fn judge(shared: &Arc<Shared>, open: &Open, key: Fingerprint) -> Result<Judged, Refusal> {
     let admission = shared.config.admission.clone();
     let trust = tokio::task::spawn_blocking(move || admission.load()).await;
     let trust = match trust {
@@ -133,7 +142,8 @@ async fn judge(
             Refusal::new(Reason::Missing, format!("{}: {why}", printable(bytes)))
         })?),
     };
-    Ok((path, suite, super::admission::weight(&trust, &key, open.weight_milli)))
+    let weight_milli = weight(&trust, &key, open.weight_milli);
+    Ok(Judged { path, suite, weight_milli, holder: holder(&trust, &key) })
 }
 
 fn word(verb: &Verb) -> &'static str {

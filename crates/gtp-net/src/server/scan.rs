@@ -1,0 +1,153 @@
+//! Looks an object up while its client waits: the walk through the tree, and the memory it takes.
+//!
+//! Walking blocks, so it has a thread of its own, which nobody can stop from outside. It asks
+//! before every entry whether it is still wanted; when the client has left it ends there, and only
+//! then gives back memory and the session's place. Whoever comes and goes in a loop so meets his
+//! own limits, not others'.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use gtp_store::{Scanned, SourceError};
+use tokio::task::JoinHandle;
+
+use super::Shared;
+use super::admission::listing_bytes;
+use super::budget::{Share, USED_UP};
+use super::session::{Client, Ending};
+use crate::control::SEARCH_SPAN;
+use crate::flows::{Failure, FailureKind, reason_of_source};
+use crate::messages::Message;
+
+/// How much of an object is looked up.
+#[derive(Clone, Copy)]
+pub(super) enum Extent {
+    /// Everything.
+    Whole,
+    /// A directory's own names.
+    OneLevel,
+}
+
+/// Looks up what the client asks for, and tells it meanwhile that this goes on. The listing takes
+/// memory for as long as the share that comes with it lives.
+///
+/// # Errors
+/// How the session ends; the client knows.
+pub(super) async fn scan(
+    shared: &Arc<Shared>,
+    mut client: Client,
+    extent: Extent,
+) -> Result<(Client, Scanned, Share), Ending> {
+    let search = {
+        let (shared, path) = (Arc::clone(shared), client.path.clone());
+        let (seat, mut share) = (Arc::clone(&client.seat), shared.listings.share(client.holder));
+        Search::begin(move |wanted| {
+            let _seat = seat;
+            let at = path.as_ref();
+            let mut room = |path| wanted() && share.take(listing_bytes(path));
+            let scanned = match extent {
+                Extent::Whole => shared.export.scan_within(at, &mut room),
+                Extent::OneLevel => shared.export.list_within(at, &mut room),
+            };
+            (scanned, share)
+        })
+    };
+    match wait(&mut client, search).await {
+        Ok((Ok(scanned), share)) => Ok((client, scanned, share)),
+        Ok((Err(error), _)) => Err(refuse(client, error).await),
+        Err(failure) => Err(Ending::failed(failure)),
+    }
+}
+
+/// Tells a client why there is no listing.
+async fn refuse(client: Client, error: SourceError) -> Ending {
+    let text = match &error {
+        SourceError::NoRoom => USED_UP.into(),
+        other => other.to_string(),
+    };
+    client.channel.refuse(reason_of_source(&error), text).await;
+    Ending::failed(error)
+}
+
+/// A large tree takes longer than a client would wait in silence.
+async fn wait<T>(client: &mut Client, mut search: Search<T>) -> Result<T, Failure> {
+    let mut keepalive = tokio::time::interval(SEARCH_SPAN);
+    keepalive.reset();
+    loop {
+        tokio::select! {
+            found = &mut search.job => {
+                return found.map_err(|e| Failure::new(FailureKind::Other, e.to_string()));
+            }
+            _ = keepalive.tick() => client.channel.send(&Message::Keepalive).await?,
+        }
+    }
+}
+
+/// Work on a thread of its own that is wanted for as long as this lives.
+struct Search<T> {
+    job: JoinHandle<T>,
+    wanted: Arc<AtomicBool>,
+}
+
+impl<T: Send + 'static> Search<T> {
+    /// Begins `work`, which may ask at any time whether it is still wanted.
+    fn begin(work: impl FnOnce(&dyn Fn() -> bool) -> T + Send + 'static) -> Search<T> {
+        let wanted = Arc::new(AtomicBool::new(true));
+        let asked = Arc::clone(&wanted);
+        let job = tokio::task::spawn_blocking(move || work(&|| asked.load(Ordering::Relaxed)));
+        Search { job, wanted }
+    }
+}
+
+impl<T> Drop for Search<T> {
+    fn drop(&mut self) {
+        self.wanted.store(false, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use gtp_alloc::Bytes;
+    use gtp_store::Export;
+
+    use super::super::budget::{Budget, Holder};
+    use super::*;
+
+    #[tokio::test]
+    async fn a_search_that_nobody_waits_for_ends_at_the_next_entry_and_gives_its_memory_back() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["a", "b", "c", "d"] {
+            std::fs::write(dir.path().join(name), name).unwrap();
+        }
+        let export = Export::open(dir.path()).unwrap();
+        let budget = Budget::new(Bytes(400));
+        let mut share = budget.share(Holder::Strangers);
+        let (at_entry, entries) = mpsc::channel();
+        let (go_on, allowed) = mpsc::channel();
+        let (tell, ended) = tokio::sync::oneshot::channel();
+        let search = Search::begin(move |wanted| {
+            let mut room = |_| {
+                at_entry.send(()).unwrap();
+                allowed.recv().unwrap();
+                wanted() && share.take(10)
+            };
+            let scanned = export.scan_within(None, &mut room);
+            drop(share);
+            tell.send(scanned.map(|_| ())).unwrap();
+        });
+        // It is at its third entry when the client leaves.
+        for _ in 0..2 {
+            entries.recv().unwrap();
+            go_on.send(()).unwrap();
+        }
+        entries.recv().unwrap();
+        assert!(!budget.share(Holder::Strangers).take(81), "two entries are taken");
+        drop(search);
+        go_on.send(()).unwrap();
+        assert!(matches!(ended.await.unwrap(), Err(SourceError::NoRoom)));
+        assert!(entries.recv().is_err(), "it asks no more");
+        assert!(budget.share(Holder::Strangers).take(100));
+    }
+}
