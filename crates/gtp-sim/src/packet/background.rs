@@ -107,6 +107,15 @@ pub(crate) fn fault(pattern: &Pattern, packet: Bytes) -> Option<&'static str> {
         Pattern::ParetoOnOff { shape, .. } if !(shape > 1.0 && shape.is_finite()) => {
             Some("a Pareto shape is above 1")
         }
+        Pattern::OnOff { peak, on, .. } if is_short(on, packet, peak) => {
+            Some("a packet takes at most 1,000 mean on-times: raise on or the rate")
+        }
+        // Most of these times are near the least of them, whatever their mean.
+        Pattern::ParetoOnOff { peak, on, shape, .. }
+            if is_short(pareto_least(on, shape), packet, peak) =>
+        {
+            Some("a packet takes at most 1,000 of the least on-times: raise on, shape or the rate")
+        }
         Pattern::Constant { .. }
         | Pattern::Poisson { .. }
         | Pattern::OnOff { .. }
@@ -114,6 +123,17 @@ pub(crate) fn fault(pattern: &Pattern, packet: Bytes) -> Option<&'static str> {
     }
 }
 
+/// Whether a packet takes so many on-times that going through them is a long work.
+fn is_short(on: Span, packet: Bytes, peak: Rate) -> bool {
+    on * ON_TIMES_MOST < packet / peak
+}
+
+fn pareto_least(mean: Span, shape: f64) -> Span {
+    Span::from_secs_f64(mean.as_secs_f64() * (shape - 1.0) / shape)
+}
+
+/// On-times that a packet may take: each is a turn of a loop, a thousand some 50 microseconds.
+const ON_TIMES_MOST: u64 = 1_000;
 /// The longest packet: IP's.
 const PACKET_MOST: Bytes = Bytes(65_535);
 
@@ -146,6 +166,25 @@ mod tests {
         near(mean(Pattern::OnOff { peak: rate, on, off }, 2_000), 2.5e6, 0.02);
         let heavy = Pattern::ParetoOnOff { peak: rate, on, off, shape: 2.5 };
         near(mean(heavy, 4_000), 2.5e6, 0.03);
+    }
+
+    #[test]
+    fn on_times_that_are_tiny_beside_a_packet_are_refused() {
+        let (packet, peak) = (Bytes(65_535), Rate::from_bps(1_000));
+        let (on, off) = (Span::from_nanos(1), Span::ZERO);
+        assert!(fault(&Pattern::OnOff { peak, on, off }, packet).is_some());
+        let shape = 1.5;
+        assert!(fault(&Pattern::ParetoOnOff { peak, on, off, shape }, packet).is_some());
+        // 524.28 s of service: the least that is taken, and a little less.
+        let on = Span::from_micros(524_280);
+        assert!(fault(&Pattern::OnOff { peak, on, off }, packet).is_none());
+        let less = Span::from_micros(524_279);
+        assert!(fault(&Pattern::OnOff { peak, on: less, off }, packet).is_some());
+        // A mean that is long enough, of times that are nearly all short.
+        let shape = 1.001;
+        assert!(fault(&Pattern::ParetoOnOff { peak, on, off, shape }, packet).is_some());
+        let on = Span::from_secs(600);
+        assert!(fault(&Pattern::ParetoOnOff { peak, on, off, shape }, packet).is_none());
     }
 
     #[test]

@@ -204,7 +204,8 @@ pub enum Pattern {
         /// Mean bits per second on links.
         mean: Rate,
     },
-    /// Evenly during exponentially distributed times, nothing during others.
+    /// Evenly during exponentially distributed times, nothing during others. A packet at the peak
+    /// rate may take 1,000 mean on-times at most.
     OnOff {
         /// Bits per second while on.
         peak: Rate,
@@ -214,7 +215,8 @@ pub enum Pattern {
         off: Span,
     },
     /// The same with Pareto-distributed times: many such flows together are self-similar
-    /// (Willinger et al., 1997).
+    /// (Willinger et al., 1997). A packet at the peak rate may take 1,000 of the least on-times at
+    /// most, which are `on (shape - 1) / shape`.
     ParetoOnOff {
         /// Bits per second while on.
         peak: Rate,
