@@ -54,8 +54,10 @@ impl LoadSteps {
     }
 }
 
-/// A rate over time, and what it has carried since the last reading.
+/// A rate over time, and what it has carried since the last reading. Packed, or the wide number
+/// would make an end of a sink three cache lines.
 #[derive(Clone, Copy, Debug, Default)]
+#[repr(C, packed(8))]
 pub(super) struct Flow {
     /// In bit/s.
     pub rate: u64,
@@ -78,7 +80,8 @@ impl Flow {
     /// The mean rate over the `interval` nanoseconds that end now, in whole bit/s.
     #[inline]
     pub fn read(&mut self, interval: u64) -> u64 {
-        let carried = std::mem::take(&mut self.carried);
+        let carried = self.carried;
+        self.carried = 0;
         match u64::try_from(carried) {
             Ok(carried) => carried / interval, // Much the faster division.
             Err(_) => u64::try_from(carried / u128::from(interval)).unwrap_or(u64::MAX),
