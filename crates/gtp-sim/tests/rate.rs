@@ -255,6 +255,35 @@ fn a_joiner_gets_its_share_and_a_leaver_gives_it_back() {
 }
 
 #[test]
+fn changes_at_once_come_to_what_they_come_to_one_by_one() {
+    let start = || {
+        let mut world = build(&networks::random(Config::GRANT, 32, 3));
+        world.run_until(ms(1_000));
+        world
+    };
+    let (mut at_once, mut one_by_one) = (start(), start());
+    let leaves: Vec<Change> =
+        (0..at_once.sessions() as u32).step_by(2).map(|k| Change::Leave(SessionId(k))).collect();
+    let (mut before, mut after) = (Vec::new(), Vec::new());
+    at_once.rates(&mut before);
+    let unsound = Change::Leave(SessionId(at_once.sessions() as u32));
+    let mixed = [&leaves[..], &[unsound]].concat();
+    assert_eq!(at_once.change_all(&mixed), Err(BuildError::Change(unsound)));
+    at_once.rates(&mut after);
+    assert_eq!(before, after, "none of them happened");
+    at_once.change_all(&leaves).unwrap();
+    leaves.iter().for_each(|leave| one_by_one.change(*leave).unwrap());
+    assert_eq!(at_once.generation(), one_by_one.generation());
+    for world in [&mut at_once, &mut one_by_one] {
+        assert!(
+            (0..world.sessions() as u32).all(|k| world.is_active(SessionId(k)) == (k % 2 == 1))
+        );
+        world.run_until(ms(3_000));
+        assert!(off_optimum(world) < 1e-3, "{}", off_optimum(world));
+    }
+}
+
+#[test]
 fn overload_is_found_between_ticks_and_at_its_moment() {
     // Two sources allow 1 Gbit/s each from the start; the sink, too, until its first tick at
     // 90 ms. The second arrives 30 ms after the first, and both are cut half a trip later.
