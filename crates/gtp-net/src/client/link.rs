@@ -59,7 +59,8 @@ const SIGN_SPAN: Span = Span::from_millis(500);
 const FAULTS_MAX: usize = 1_000;
 
 /// Where a line's reports go: with its number. They may lie there unread for minutes, so a line
-/// tells a bounded number of each kind: signs of life by time, roots as asked for, faults by number.
+/// tells a bounded number of each kind: signs of life by time, roots as asked for, faults by
+/// number.
 pub(super) type Reports = mpsc::UnboundedSender<(usize, Report)>;
 
 /// Connects to a source after a pause and tends its line until its end.
