@@ -1,28 +1,33 @@
 //! Random worlds: a seed is a network, its traffic and its misfortunes.
 //!
-//! Each world draws which kinds of faults it knows and how often they strike. For some seconds
-//! everything goes wrong as drawn; then all faults end. From then on every session with a size must
-//! finish, no session may be lost, and what is left must get its max-min shares. A world follows
+//! Each world draws its law, its temper and how often it strikes. What strikes ends: links that are
+//! down or lossier than usual, hosts that stand still, dead agents, other capacities. What a world
+//! is made of stays to its end: the losses, bursts, copies, jitter and reordering of its links, its
+//! hosts' coalescing and clocks. After the last strike every session with a size must finish, no
+//! session may be lost, and what is left must have its max-min shares ([`shares`]). A world follows
 //! from its seed alone, so a failing one is found again by its number.
+
+mod shares;
 
 use gtp_alloc::endnode::Params;
 use gtp_alloc::{Bytes, Rate, Span};
 use gtp_link::{Burst, Chance, Change, Jitter, LinkSpec, LinkState, Order, Reorder, Rng};
-use gtp_proto::limits::{DEMAND_ALPHA, DEMAND_FLOOR};
 
 use crate::course::{self, Outcome};
 use crate::scenario::model::{
-    Event, HostEntry, LawName, Level, LinkEntry, NodeEntry, NodeKind, Output, Reach, RouteEntry,
-    Scenario, SessionEntry,
+    BackgroundEntry, Event, HostEntry, LawName, Level, LinkEntry, NodeEntry, NodeKind, Output,
+    Pattern, Reach, RouteEntry, Scenario, SessionEntry,
 };
 
-/// When all faults end.
+pub use shares::Standard;
+
+/// When everything that strikes has ended.
 pub const HEALED: Span = Span::from_secs(3);
 /// When everything that ends must have ended.
 pub const FINISHED: Span = Span::from_secs(9);
-/// The end; the time since [`FINISHED`] is what is judged.
+/// The end; the time from [`FINISHED`] to here is what is judged.
 pub const END: Span = Span::from_secs(11);
-/// How far a session may be off its share at the end, as a part of it.
+/// How far a session may be off its share, as a part of it.
 pub const TOLERANCE: f64 = 0.05;
 
 /// What went wrong with a world.
@@ -116,7 +121,7 @@ pub fn world(seed: u64) -> Scenario {
         level: Level::Packet,
         duration: END,
         seed,
-        law: LawName::Grant,
+        law: if fate.happens(90) { LawName::Grant } else { LawName::EndNode },
         params: Params::DEFAULT,
         interval: None,
         links: Vec::new(),
@@ -140,11 +145,15 @@ pub fn world(seed: u64) -> Scenario {
             scenario.links.push(LinkEntry { name, spec, seed, ends: None });
         }
     }
+    let core = fate.happens(50).then(|| core(&mut scenario, &mut fate, &temper, sources));
     // The links of node n are 2n, out of it, and 2n + 1, into it.
     for source in 0..sources {
         for sink in sources..sources + sinks {
-            for (from, to) in [(source, sink), (sink, source)] {
-                scenario.routes.push(RouteEntry { from, to, links: vec![2 * from, 2 * to + 1] });
+            for (from, to, way) in [(source, sink, 0), (sink, source, 1)] {
+                let shared = core.map(|core| core + way);
+                let links = [Some(2 * from), shared, Some(2 * to + 1)];
+                let links = links.into_iter().flatten().collect();
+                scenario.routes.push(RouteEntry { from, to, links });
             }
         }
     }
@@ -154,7 +163,7 @@ pub fn world(seed: u64) -> Scenario {
 }
 
 fn host(fate: &mut Fate, temper: &Temper) -> HostEntry {
-    let capacity = |fate: &mut Fate| Rate::from_f64(fate.across(2e6, 25e6));
+    let capacity = |fate: &mut Fate| Rate::from_f64(fate.across(4e6, 40e6));
     HostEntry {
         capacity_out: if fate.happens(80) { capacity(fate) } else { Rate::UNLIMITED },
         capacity_in: capacity(fate),
@@ -200,9 +209,43 @@ fn link(fate: &mut Fate, temper: &Temper) -> LinkSpec {
     }
 }
 
+/// A link that all sessions share in each direction: faster than all sinks together, whatever else
+/// crosses it, so that it limits nobody for long. Gives the first one's number.
+fn core(scenario: &mut Scenario, fate: &mut Fate, temper: &Temper, sources: usize) -> usize {
+    let first = scenario.links.len();
+    let sinks = scenario.nodes[sources..].iter().map(|node| match &node.kind {
+        NodeKind::Host(host) => host.capacity_in.as_f64(),
+        NodeKind::Switch => 0.0,
+    });
+    let sinks: f64 = sinks.sum();
+    let crossing = fate.happens(50).then(|| Rate::from_f64(fate.across(1e6, 30e6)));
+    let beside = crossing.map_or(0.0, Rate::as_f64);
+    for way in ["forth", "back"] {
+        let rate = Rate::from_f64(beside + sinks * fate.across(1.25, 3.0));
+        let queue = rate.bytes_in(Span::from_millis(20));
+        let spec = LinkSpec { rate, queue, ..link(fate, temper) };
+        let seed = fate.0.next_u64();
+        scenario.links.push(LinkEntry { name: format!("core-{way}"), spec, seed, ends: None });
+    }
+    if let Some(rate) = crossing {
+        let even = fate.happens(50);
+        scenario.backgrounds.push(BackgroundEntry {
+            name: "crossing".to_owned(),
+            source: 0,
+            sink: sources,
+            links: Some(vec![first]),
+            start: fate.span(Span::ZERO, HEALED),
+            stop: None,
+            packet: Bytes(fate.between(100, 1_500)),
+            pattern: if even { Pattern::Constant(rate) } else { Pattern::Poisson(rate) },
+        });
+    }
+    first
+}
+
 fn sessions(scenario: &mut Scenario, fate: &mut Fate, sources: usize, sinks: usize) {
     let count = 1 + fate.below(8) as usize;
-    // What each would have in an eighth of a second of the slowest host, shared by all.
+    // What each would have in a quarter of a second of the slowest host, shared by all.
     let least = scenario.nodes.iter().map(|node| match &node.kind {
         NodeKind::Host(host) => host.capacity_out.min(host.capacity_in).as_f64(),
         NodeKind::Switch => f64::INFINITY,
@@ -213,7 +256,9 @@ fn sessions(scenario: &mut Scenario, fate: &mut Fate, sources: usize, sinks: usi
         let start = fate.span(Span::ZERO, Span::from_millis(2_500));
         let (sized, limited, stopped) = (fate.happens(35), fate.happens(20), fate.happens(15));
         let size = Bytes((size_max * fate.across(0.02, 1.0)) as u64 + 1);
-        let demand = Rate::from_f64(fate.across(3e5, 10e6));
+        // Mostly well above what a session claims beside its demand, see `DEMAND_FLOOR`.
+        let (low, high) = if fate.happens(85) { (3e6, 15e6) } else { (3e5, 3e6) };
+        let demand = Rate::from_f64(fate.across(low, high));
         let lasts = fate.span(Span::from_millis(50), Span::from_secs(3));
         scenario.sessions.push(SessionEntry {
             name: format!("s{}", n + 1),
@@ -233,7 +278,7 @@ fn sessions(scenario: &mut Scenario, fate: &mut Fate, sources: usize, sinks: usi
 fn misfortunes(scenario: &mut Scenario, fate: &mut Fate, temper: &Temper) {
     let (links, hosts) = (scenario.links.len() as u64, scenario.nodes.len() as u64);
     let mut events = Vec::new();
-    // Each ends by itself, at the healing at the latest.
+    // Each strike ends by itself, at the healing at the latest.
     let strike = |fate: &mut Fate| {
         let at = fate.span(Span::ZERO, HEALED);
         let lasts = Span::from_nanos(fate.across(1e6, 1.5e9) as u64);
@@ -277,7 +322,7 @@ fn misfortunes(scenario: &mut Scenario, fate: &mut Fate, temper: &Temper) {
     scenario.events = events;
 }
 
-/// Faults of the same kind may overlap; whatever they left behind ends at the healing.
+/// Strikes of the same kind may overlap; whatever they left behind ends at the healing.
 fn heal(scenario: &Scenario, events: &mut Vec<(Span, Event)>) {
     let struck: Vec<Event> = events.iter().map(|(_, event)| *event).collect();
     for event in struck {
@@ -300,15 +345,39 @@ fn heal(scenario: &Scenario, events: &mut Vec<(Span, Event)>) {
     }
 }
 
-/// Runs a world and says what is wrong with it.
-pub fn failures(scenario: &Scenario) -> (Vec<Failure>, Option<Outcome>) {
+/// What became of a world.
+pub struct Verdict {
+    /// What is wrong with it.
+    pub failures: Vec<Failure>,
+    /// By what its shares were judged.
+    pub standard: Standard,
+    /// Its run, unless it was refused.
+    pub outcome: Option<Outcome>,
+}
+
+/// Runs a world and judges it.
+pub fn verdict(scenario: &Scenario) -> Verdict {
     let outcome = match course::run(scenario, &mut |_| {}) {
         Ok(outcome) => outcome,
-        Err(refusal) => return (vec![Failure { what: refusal.to_string() }], None),
+        Err(refusal) => {
+            let failures = vec![Failure { what: refusal.to_string() }];
+            return Verdict { failures, standard: Standard::Nobody, outcome: None };
+        }
     };
+    let mut failures = unfinished(scenario, &outcome);
+    let mut standard = Standard::Nobody;
+    // Where something has not ended, shares at the end are not what this world was drawn for.
+    if failures.is_empty() {
+        (failures, standard) = shares::judge(scenario, &outcome);
+    }
+    Verdict { failures, standard, outcome: Some(outcome) }
+}
+
+/// Sessions that were lost, or had not moved their sizes in time.
+fn unfinished(scenario: &Scenario, outcome: &Outcome) -> Vec<Failure> {
     let mut failures = Vec::new();
     let mut fail = |what: String| failures.push(Failure { what });
-    let finished = FINISHED.as_nanos() as f64 / 1e9;
+    let finished = FINISHED.as_secs_f64();
     for (course, session) in outcome.sessions.iter().zip(&scenario.sessions) {
         let (name, ending) = (&session.name, &course.ending);
         if ending.starts_with("lost") {
@@ -324,50 +393,5 @@ pub fn failures(scenario: &Scenario) -> (Vec<Failure>, Option<Outcome>) {
             ));
         }
     }
-    // Where something has not ended, shares at the end are not what this world was drawn for.
-    if failures.is_empty() {
-        failures.extend(unfair(scenario, &outcome));
-    }
-    (failures, Some(outcome))
-}
-
-/// Sessions that are off their shares at the end.
-///
-/// A session whose application supplies less than its share claims somewhat more than it uses, so
-/// that it can rise; what it claims is kept from others. So a session is right if it has what it
-/// should have with all demands as they are, or with all of them as they are claimed, or anything
-/// between.
-fn unfair(scenario: &Scenario, outcome: &Outcome) -> Vec<Failure> {
-    let end = END.as_nanos() as f64 / 1e9;
-    let Some(last) = outcome.phases.iter().find(|phase| phase.time.1 >= end) else {
-        return Vec::new();
-    };
-    let active: Vec<usize> = last.shares.iter().map(|(k, _, _)| *k).collect();
-    let claimed = match course::shares(&claiming(scenario), END, &active) {
-        Ok(claimed) => claimed,
-        Err(refusal) => return vec![Failure { what: refusal.to_string() }],
-    };
-    let mut failures = Vec::new();
-    for ((k, wanted, got), claimed) in last.shares.iter().zip(claimed) {
-        let session = &scenario.sessions[*k];
-        let demand = session.demand_at(END);
-        let claimed = if demand.is_unlimited() { claimed } else { claimed.min(demand.as_f64()) };
-        let (low, high) = (wanted.min(claimed), wanted.max(claimed));
-        if *got < low * (1.0 - TOLERANCE) || *got > high * (1.0 + TOLERANCE) {
-            let (name, got, low, high) = (&session.name, got / 1e6, low / 1e6, high / 1e6);
-            failures.push(Failure {
-                what: format!("{name} gets {got:.3} Mbit/s at the end, not {low:.3} to {high:.3}"),
-            });
-        }
-    }
     failures
-}
-
-/// The scenario with demands as sessions claim them.
-fn claiming(scenario: &Scenario) -> Scenario {
-    let mut claiming = scenario.clone();
-    for (_, rate) in claiming.sessions.iter_mut().flat_map(|session| &mut session.demand) {
-        *rate = rate.scale(1.0 + DEMAND_ALPHA).saturating_add(DEMAND_FLOOR);
-    }
-    claiming
 }

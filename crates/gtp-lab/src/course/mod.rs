@@ -112,18 +112,24 @@ pub fn run(scenario: &Scenario, progress: Progress<'_>) -> Result<Outcome, Refus
 /// # Errors
 /// If a session has no way.
 pub fn shares(scenario: &Scenario, at: Span, active: &[usize]) -> Result<Vec<f64>, Refusal> {
-    let mut finder = ways::Ways::new(scenario);
-    let ways: Vec<ways::Way> =
-        scenario.sessions.iter().map(|s| finder.of_session(s)).collect::<Result<_, _>>()?;
+    let (ways, _) = ways::find(scenario)?;
     Ok(wanted::allocation(scenario, &ways, at, active))
 }
 
-/// Runs a packet-level scenario with a trace of its packets and replays it by the laws of nature;
-/// answers how much was replayed.
+/// What the replay of a run by the laws of nature came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Replayed {
+    /// All packets were looked at and none did the impossible: how many.
+    Lawful(String),
+    /// Nothing was looked at: why, and what to do.
+    TooLong(String),
+}
+
+/// Runs a packet-level scenario with a trace of its packets and replays it by the laws of nature.
 ///
 /// # Errors
 /// If the scenario cannot be run, or a packet did the impossible.
-pub fn verified(scenario: &Scenario) -> Result<String, Refusal> {
+pub fn verified(scenario: &Scenario) -> Result<Replayed, Refusal> {
     packets::verified(scenario)
 }
 

@@ -15,8 +15,8 @@ use gtp_sim::verify::verify;
 
 use super::judge::judge;
 use super::wanted::epochs;
-use super::ways::{Links, Way, Ways};
-use super::{Course, LinkCourse, Outcome, Progress, seconds};
+use super::ways::{Links, Way, find};
+use super::{Course, LinkCourse, Outcome, Progress, Replayed, seconds};
 use crate::refusal::Refusal;
 use crate::scenario::model::{self, Event, LawName, NodeKind, Scenario};
 
@@ -30,20 +30,22 @@ struct Made {
 
 /// Points of all curves: 40 bytes each.
 const POINTS_MAX: u64 = 1 << 25;
+/// Sessions at this level: each has two endpoints of some kilobytes and what they remember.
+const SESSIONS_MAX: usize = 1 << 17;
 /// Pieces into which a run is cut to report its progress.
 const PIECES: u64 = 200;
 
 pub fn run(scenario: &Scenario, progress: Progress<'_>) -> Result<Outcome, Refusal> {
-    let mut made = Made::new(scenario)?;
     let every = scenario.output.every;
     let bins = scenario.duration.as_nanos() / every.as_nanos().max(1);
-    if bins.saturating_mul(scenario.sessions.len() as u64) > POINTS_MAX {
+    let curves = curves(scenario);
+    if bins.saturating_mul(curves) > POINTS_MAX {
         return Err(Refusal::Input(format!(
-            "{bins} points for each of {} sessions are too many to keep: give [output] a longer \
-             `every`, or run it with level = \"rate\"",
-            scenario.sessions.len()
+            "{bins} points for each of {curves} sessions, links and flows are too many to keep: \
+             give [output] a longer `every`, or run it with level = \"rate\""
         )));
     }
+    let mut made = Made::new(scenario)?;
     made.world.trace_every(every).map_err(|e| Refusal::Input(format!("`every`: {e}")))?;
     for piece in 1..=PIECES {
         let nanos = scenario.duration.as_nanos() / PIECES * piece;
@@ -54,8 +56,22 @@ pub fn run(scenario: &Scenario, progress: Progress<'_>) -> Result<Outcome, Refus
     Ok(made.outcome(scenario))
 }
 
+/// Things of which a run keeps curves: a session's own wire is a link in each direction.
+fn curves(scenario: &Scenario) -> u64 {
+    let wired = scenario.sessions.iter().filter(|s| matches!(s.reach, model::Reach::Wire(_)));
+    let links = scenario.links.len() + 2 * wired.count();
+    (scenario.sessions.len() + links + scenario.backgrounds.len()) as u64
+}
+
 impl Made {
     fn new(scenario: &Scenario) -> Result<Made, Refusal> {
+        if scenario.sessions.len() > SESSIONS_MAX {
+            return Err(Refusal::Input(format!(
+                "{} sessions are too many for level = \"packet\", which takes {SESSIONS_MAX}: \
+                 run it with level = \"rate\"",
+                scenario.sessions.len()
+            )));
+        }
         let mut world = World::new(scenario.seed);
         for link in &scenario.links {
             // Links of one scenario lose other packets with another seed.
@@ -64,22 +80,17 @@ impl Made {
         }
         let nodes: Vec<NodeId> =
             scenario.nodes.iter().map(|n| node(&mut world, scenario, n)).collect();
-        let mut finder = Ways::new(scenario);
-        let mut ways = Vec::new();
-        for session in &scenario.sessions {
-            let way = finder.of_session(session)?;
-            let spec = session_spec(&mut world, scenario, session, &way, &nodes);
+        let (ways, backgrounds) = find(scenario)?;
+        for (session, way) in scenario.sessions.iter().zip(&ways) {
+            let spec = session_spec(&mut world, scenario, session, way, &nodes);
             let added = world.add_session(spec);
             added.map_err(|e| unfit(&format!("session {:?}", session.name), e))?;
-            ways.push(way);
         }
-        let (mut backgrounds, mut flows) = (Vec::new(), Vec::new());
-        for flow in &scenario.backgrounds {
-            let links = finder.of_background(flow)?;
-            let spec = background_spec(flow, &links, &nodes);
+        let mut flows = Vec::new();
+        for (flow, links) in scenario.backgrounds.iter().zip(&backgrounds) {
+            let spec = background_spec(flow, links, &nodes);
             let added = world.add_background(spec);
             flows.push(added.map_err(|e| unfit(&format!("background {:?}", flow.name), e))?);
-            backgrounds.push(links);
         }
         for (at, event) in &scenario.events {
             let added = world.at(Time::ZERO + *at, action(event, &nodes));
@@ -315,21 +326,21 @@ pub fn divergence(scenario: &Scenario) -> Result<Option<String>, Refusal> {
     }))
 }
 
-pub fn verified(scenario: &Scenario) -> Result<String, Refusal> {
+pub fn verified(scenario: &Scenario) -> Result<Replayed, Refusal> {
     let mut world = Made::new(scenario)?.world;
     world.trace_packets(STEPS_MAX);
     world.run_until(Time::ZERO + scenario.duration);
     let trace = world.packet_trace();
     if trace.cut {
-        return Ok(format!(
+        return Ok(Replayed::TooLong(format!(
             "not replayed: more than {STEPS_MAX} steps of packets; give a shorter duration"
-        ));
+        )));
     }
     match verify(trace, world.now(), world.packets_under_way().0) {
-        Ok(summary) => Ok(format!(
+        Ok(summary) => Ok(Replayed::Lawful(format!(
             "{} packets were sent, {} delivered, {} dropped, {} under way: all lawful",
             summary.sent, summary.delivered, summary.dropped, summary.under_way
-        )),
+        ))),
         Err(violations) => {
             let first = violations.first().map_or_else(String::new, ToString::to_string);
             Err(Refusal::Other(format!(

@@ -15,7 +15,7 @@ use gtp_sim::rate::{
 use super::judge::{Judged, Phase, judge};
 use super::packets::TOO_MANY;
 use super::wanted::epochs;
-use super::ways::{Way, Ways};
+use super::ways::{Way, find};
 use super::{Course, Outcome, Progress, seconds};
 use crate::refusal::Refusal;
 use crate::scenario::model::{Event, LawName, NodeKind, Scenario};
@@ -131,9 +131,7 @@ impl<'a> Watch<'a> {
 }
 
 fn build(scenario: &Scenario) -> Result<(World, Vec<Way>), Refusal> {
-    let mut finder = Ways::new(scenario);
-    let ways: Vec<Way> =
-        scenario.sessions.iter().map(|s| finder.of_session(s)).collect::<Result<_, _>>()?;
+    let (ways, _) = find(scenario)?;
     let mut builder = Builder::new(match scenario.law {
         LawName::Grant => Config::GRANT,
         LawName::EndNode => Config::THESIS,

@@ -36,7 +36,7 @@ pub enum Calm {
     No,
 }
 
-/// More epochs times sessions are not worked out: a minute's work.
+/// More epochs times what each looks at are not worked out: a minute's work.
 const WORK_MAX: usize = 200_000_000;
 
 /// All epochs of a run in which session `k` was there from `lives[k].0` to `lives[k].1`; `None` if
@@ -48,7 +48,7 @@ pub fn epochs(
     lives: &[(Span, Span)],
 ) -> Option<Vec<Epoch>> {
     let times = times(scenario, lives);
-    if times.len().saturating_mul(scenario.sessions.len()) > WORK_MAX {
+    if times.len().saturating_mul(work(scenario, ways, backgrounds)) > WORK_MAX {
         return None;
     }
     let mut state = State::new(scenario);
@@ -74,13 +74,22 @@ pub fn epochs(
     Some(epochs)
 }
 
+/// What one epoch looks at: capacities, sessions with their demands, and the links of all ways.
+fn work(scenario: &Scenario, ways: &[Way], backgrounds: &[Links]) -> usize {
+    let sessions = scenario.sessions.iter().map(|session| 1 + session.demand.len());
+    let hops = ways.iter().map(|way| way.forth.len());
+    let crossing = backgrounds.iter().map(|links| links.len());
+    let resources = 2 * scenario.nodes.len() + scenario.links.len();
+    resources + sessions.chain(hops).chain(crossing).sum::<usize>()
+}
+
 /// What these sessions should get at one time, whatever else there is; background traffic aside.
 pub fn allocation(scenario: &Scenario, ways: &[Way], at: Span, active: &[usize]) -> Vec<f64> {
     let mut state = State::new(scenario);
     for (when, event) in scenario.events.iter().take_while(|(when, _)| *when <= at) {
         state.apply(*when, event);
     }
-    let aside = vec![Links::new(); scenario.backgrounds.len()];
+    let aside = vec![Links::from([]); scenario.backgrounds.len()];
     state.shares(at, active, ways, &aside)
 }
 
@@ -216,7 +225,7 @@ impl State<'_> {
             .collect();
         for (flow, links) in self.scenario.backgrounds.iter().zip(backgrounds) {
             if flow.start <= at && flow.stop.is_none_or(|stop| at < stop) {
-                for &link in links {
+                for &link in links.iter() {
                     free[link] = (free[link] - flow.pattern.mean()).max(0.0);
                 }
             }

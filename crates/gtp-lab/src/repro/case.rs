@@ -4,6 +4,7 @@
 //! once for each node or session; `cases` repeats the whole with other draws, `runs` repeats it
 //! with some fields changed and everything else, draws included, the same. Knows no engine.
 
+use gtp_alloc::endnode::{CapAtTarget, Params};
 use gtp_alloc::maxmin::{Network, Session, solve};
 use gtp_link::Rng;
 use serde::Deserialize;
@@ -152,6 +153,8 @@ pub enum From {
     BelowGoal,
     /// A random number of the lowest are there, the others anywhere above those.
     LowestAtGoal,
+    /// A random number of the lowest are there, the others anywhere between those and their own.
+    LowestAtGoalRestBelow,
 }
 
 fn first_seed() -> u64 {
@@ -164,10 +167,10 @@ fn fifty() -> Spread {
     Spread::Same(50.0)
 }
 fn alpha() -> Spread {
-    Spread::Same(gtp_alloc::endnode::Params::TABLE_VII_1.alpha)
+    Spread::Same(Params::TABLE_VII_1.alpha)
 }
 fn beta() -> Spread {
-    Spread::Same(gtp_alloc::endnode::Params::TABLE_VII_1.beta)
+    Spread::Same(Params::TABLE_VII_1.beta)
 }
 fn unlimited() -> Spread {
     Spread::Same(f64::INFINITY)
@@ -197,6 +200,8 @@ pub struct Case {
     pub sessions: Vec<Planned>,
     /// Whose parameters alpha and beta are.
     pub parameters: Belong,
+    /// Whether the ends of the nodes' first intervals were given, not drawn.
+    pub phased: bool,
     /// Changes of desired rates, by moment.
     pub demand_steps: Vec<DemandStep>,
     /// Whether each rate is to be held against those before it.
@@ -254,8 +259,8 @@ impl Scenario {
     pub fn expand(&self) -> Result<Vec<Case>, String> {
         let none = [toml::Table::new()];
         let runs = if self.runs.is_empty() { &none[..] } else { &self.runs[..] };
-        if self.cases.saturating_mul(runs.len()) > MANY {
-            return Err("too many runs".to_owned());
+        if self.cases == 0 || self.cases.saturating_mul(runs.len()) > MANY {
+            return Err("no case, or too many runs".to_owned());
         }
         let mut all = Vec::new();
         for run in runs {
@@ -334,6 +339,7 @@ fn draw(plan: &Plan, seed: u64, case: usize) -> Result<Case, String> {
         sources,
         sessions: (0..pairs.len()).map(session).collect(),
         parameters: plan.parameters,
+        phased: plan.phase_ms.is_some(),
         demand_steps,
         replay: plan.replay,
     };
@@ -429,6 +435,17 @@ impl Case {
         if self.nodes.iter().any(|node| !(1e-4..=1.0).contains(&node.interval)) {
             return wrong("intervals are from 0.1 to 1,000 ms");
         }
+        if self.nodes.iter().any(|node| !(node.phase > 0.0 && node.phase <= node.interval)) {
+            return wrong("a first interval ends after 0 ms and not after one whole interval");
+        }
+        let valid = |alpha, beta| Params { alpha, beta, cap_at_target: CapAtTarget::No }.is_valid();
+        let valid = match self.parameters {
+            Belong::Nodes => self.nodes.iter().all(|node| valid(node.alpha, node.beta)),
+            Belong::Sessions => self.sessions.iter().all(|s| valid(s.alpha, s.beta)),
+        };
+        if !valid {
+            return wrong("alpha and beta are above 0 and below 1");
+        }
         let fine = |s: &Planned| {
             let positive = [s.rtt, s.demand, s.start, s.initial, s.bytes, s.loss];
             positive.iter().all(|x| *x >= 0.0) && s.rtt.is_finite() && s.start.is_finite()
@@ -455,7 +472,8 @@ impl Case {
             let rate = match from {
                 From::Goal => *goal,
                 From::BelowGoal => goal * unit(),
-                From::LowestAtGoal if *goal <= lowest => *goal,
+                From::LowestAtGoal | From::LowestAtGoalRestBelow if *goal <= lowest => *goal,
+                From::LowestAtGoalRestBelow => lowest + (goal - lowest) * unit(),
                 From::LowestAtGoal => lowest + (most - lowest) * unit(),
             };
             session.initial = rate.floor().max(1.0);
@@ -562,6 +580,12 @@ mod tests {
             "network = { links = [[1]], seconds = 1, start = 2, stop = 1 }",
             "network = { links = { sources = 0, sinks = 1, sessions = 1 }, seconds = 1 }",
             "network = { links = [[1]] }",
+            "network = { links = [[1]], seconds = 1, alpha = 1.5 }",
+            "network = { links = [[1]], seconds = 1, beta = 0 }",
+            "network = { links = [[1]], seconds = 1, alpha = nan, parameters = 'sessions' }",
+            "network = { links = [[1]], seconds = 1, phase_ms = 51 }",
+            "network = { links = [[1]], seconds = 1, phase_ms = 0 }",
+            "network = { links = [[1]], seconds = 1 }\ncases = 0",
             "network = { links = [[1]], seconds = 1, demand_steps = [{session=2, at=1, mbps=1}] }",
         ] {
             assert!(expand(bad).is_err(), "{bad}");

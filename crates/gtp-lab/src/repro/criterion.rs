@@ -1,8 +1,8 @@
 //! Criteria: what must be true of a quantity, in the few forms that the papers' results have.
 //!
 //! A quantity is a list of numbers (over runs, sessions or cases); a criterion holds if every
-//! number satisfies it. An empty list and a number that is none satisfy nothing, so that a
-//! measurement that did not take place cannot pass. Knows nothing of where quantities come from.
+//! number satisfies it. An empty list and a number that is none are errors: a measurement that did
+//! not take place is neither as claimed nor otherwise. Knows nothing of where quantities come from.
 
 use super::formula::{Quantities, evaluate};
 use serde::Deserialize;
@@ -90,17 +90,21 @@ impl Reference {
 /// Whether the criterion holds of these numbers.
 ///
 /// # Errors
-/// A sentence, if the reference cannot be computed or has another length.
+/// A sentence, if nothing was measured, or if the reference cannot be computed, is no number or has
+/// another length.
 pub fn holds(
     criterion: &Criterion,
     numbers: &[f64],
     quantities: &Quantities,
 ) -> Result<bool, String> {
     if numbers.is_empty() || numbers.iter().any(|x| x.is_nan()) {
-        return Ok(false);
+        return Err("nothing was measured".to_owned());
     }
     let each = |reference: &Reference, test: &dyn Fn(f64, f64) -> bool| {
         let values = reference.values(quantities)?;
+        if values.is_empty() || values.iter().any(|x| x.is_nan()) {
+            return Err("the reference is no number".to_owned());
+        }
         if values.len() != 1 && values.len() != numbers.len() {
             return Err(format!("{} numbers against {}", numbers.len(), values.len()));
         }
@@ -187,10 +191,14 @@ pub fn number(x: f64) -> String {
 mod tests {
     use super::*;
 
-    fn check(criterion: &str, numbers: &[f64]) -> bool {
+    fn outcome(criterion: &str, numbers: &[f64]) -> Result<bool, String> {
         let criterion: Criterion = toml::from_str(criterion).expect("a criterion");
         let quantities = [("bound".to_owned(), vec![5.0])].into_iter().collect();
-        holds(&criterion, numbers, &quantities).expect("comparable")
+        holds(&criterion, numbers, &quantities)
+    }
+
+    fn check(criterion: &str, numbers: &[f64]) -> bool {
+        outcome(criterion, numbers).expect("comparable")
     }
 
     /// Each kind with what satisfies it and what breaks it.
@@ -217,8 +225,8 @@ mod tests {
         for (criterion, good, bad) in cases {
             assert!(check(criterion, good), "{criterion} of {good:?}");
             assert!(!check(criterion, bad), "{criterion} of {bad:?}");
-            assert!(!check(criterion, &[]), "{criterion} of nothing");
-            assert!(!check(criterion, &[f64::NAN]), "{criterion} of no number");
+            assert!(outcome(criterion, &[]).is_err(), "{criterion} of nothing");
+            assert!(outcome(criterion, &[f64::NAN]).is_err(), "{criterion} of no number");
         }
     }
 
@@ -234,6 +242,11 @@ mod tests {
         assert!(holds(&unequal, &[1.0], &Quantities::new()).is_err());
         let unknown = Criterion::AtMost { value: Reference::Formula("x".to_owned()) };
         assert!(holds(&unknown, &[1.0], &Quantities::new()).is_err());
+        let none = Criterion::AtMost { value: Reference::List(vec![]) };
+        assert!(holds(&none, &[1.0], &Quantities::new()).is_err());
+        let no_number =
+            Criterion::Equals { value: Reference::Number(f64::NAN), within: 1.0, within_abs: 1.0 };
+        assert!(holds(&no_number, &[1.0], &Quantities::new()).is_err());
     }
 
     #[test]

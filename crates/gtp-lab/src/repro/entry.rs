@@ -125,6 +125,16 @@ pub enum Cost {
     Dear,
 }
 
+impl Cost {
+    /// The word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Cost::Cheap => "cheap",
+            Cost::Dear => "dear",
+        }
+    }
+}
+
 /// One number or a row of them.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
@@ -286,6 +296,10 @@ fn sensible(entry: &Entry) -> Result<(), String> {
     }
     if nothing != entry.check.is_empty() {
         return Err("an entry has checks, or its kind is `nothing` and it waits".to_owned());
+    }
+    let tried = entry.law.iter().map(|t| t.cases).chain(entry.exact.iter().map(|t| t.cases));
+    if tried.min() == Some(0) {
+        return Err("a property that is tried on no case".to_owned());
     }
     let differs = entry.check.iter().any(|check| check.differs.is_some());
     let cause = entry.check.iter().any(|check| check.whose == Whose::Cause);

@@ -142,16 +142,21 @@ impl<'a> Reader<'a> {
 /// A function of a list, by name.
 fn apply(function: &str, value: Vec<f64>) -> Result<Vec<f64>, String> {
     let each = |f: fn(f64) -> f64| Ok(value.iter().map(|x| f(*x)).collect());
-    let fold = |start: f64, f: fn(f64, f64) -> f64| Ok(vec![value.iter().copied().fold(start, f)]);
+    let fold = |f: fn(f64, f64) -> f64| match value.iter().copied().reduce(f) {
+        None => Err(format!("`{function}` of nothing")),
+        // Of two numbers, `min` and `max` would take the one that is a number.
+        Some(_) if value.iter().any(|x| x.is_nan()) => Ok(vec![f64::NAN]),
+        Some(x) => Ok(vec![x]),
+    };
     match function {
         "sqrt" => each(libm::sqrt),
         "ln" => each(libm::log),
         "log2" => each(libm::log2),
         "exp" => each(libm::exp),
         "abs" => each(libm::fabs),
-        "sum" => fold(0.0, |x, y| x + y),
-        "min" => fold(f64::INFINITY, f64::min),
-        "max" => fold(f64::NEG_INFINITY, f64::max),
+        "sum" => fold(|x, y| x + y),
+        "min" => fold(f64::min),
+        "max" => fold(f64::max),
         "count" => Ok(vec![value.len() as f64]),
         "first" => Ok(value.first().copied().into_iter().collect()),
         "last" => Ok(value.last().copied().into_iter().collect()),
@@ -195,6 +200,11 @@ mod tests {
         assert_eq!(value("sum(row) + last(row)"), Ok(vec![11.0]));
         assert_eq!(value("ratios(row)"), Ok(vec![2.0, 2.0]));
         assert!(value("row + ratios(row)").is_err());
+        for fold in ["sum", "min", "max"] {
+            assert!(value(&format!("{fold}(ratios(C))")).is_err(), "{fold} of nothing");
+            let of_none = value(&format!("{fold}(0 * row / 0)")).expect("a list");
+            assert!(of_none[0].is_nan(), "{fold} of no number");
+        }
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //!
 //! A trajectory is what both engines leave behind: for each session its rate in steps, and for
 //! each span between changes of membership or demand the exact max-min rates. Every measure is
-//! a function of a trajectory to a list of numbers, so a criterion need not know what was run.
+//! a function of a trajectory to a list of numbers, so a criterion need not know what was run. What
+//! was not there to be read is an error, never a number that some criterion might like.
 
 use gtp_alloc::fairness::leximin_cmp;
 use serde::Deserialize;
@@ -24,6 +25,10 @@ pub struct Trajectory {
     pub goals: Vec<(f64, Vec<f64>)>,
     /// The largest load of any sink as a part of its capacity, by moment.
     pub load: Steps,
+    /// What waits before the sink that is worst off, in seconds of its link; packets only.
+    pub queue: Steps,
+    /// Each session's bound by the path, infinite while there is none; packets only.
+    pub bounds: Vec<Steps>,
     /// When each session had delivered all it was given; infinite if it had not.
     pub done: Vec<f64>,
     /// Lost packets as a part of those sent.
@@ -47,7 +52,7 @@ pub struct Measure {
     pub scenario: String,
     /// What to read.
     pub read: Reading,
-    /// Which sessions, from one, of a reading that has a number for each; all if left out.
+    /// Which sessions, from one, of a reading that has one number for each; all if left out.
     #[serde(default)]
     pub sessions: Vec<usize>,
     /// What to make of the numbers of one run.
@@ -119,6 +124,28 @@ pub enum Reading {
     PhaseShare {
         /// How many seconds.
         last: f64,
+        /// Of which phases.
+        #[serde(default)]
+        phases: Phases,
+    },
+    /// In the last seconds of each phase, for each present session whose mean rate is further below
+    /// its max-min rate than this part: the mean of its bound by the path as a part of that rate.
+    PhaseHeld {
+        /// How many seconds.
+        last: f64,
+        /// The part.
+        band: f64,
+        /// Of which phases.
+        #[serde(default)]
+        phases: Phases,
+    },
+    /// The least queue before the sink that is worst off in the last seconds of each phase, in ms.
+    PhaseQueue {
+        /// How many seconds.
+        last: f64,
+        /// Of which phases.
+        #[serde(default)]
+        phases: Phases,
     },
     /// In the last seconds of each phase, the largest deviation of any present session.
     PhaseWorst {
@@ -160,6 +187,17 @@ pub enum Reading {
     Lost,
 }
 
+/// Which phases between changes are read.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Phases {
+    /// All.
+    #[default]
+    All,
+    /// All but the last in which somebody is present.
+    ButLast,
+}
+
 /// What to make of the numbers of one run.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -176,28 +214,119 @@ pub enum Fold {
 }
 
 impl Measure {
-    /// The numbers of one run.
-    pub fn of(&self, run: &Trajectory) -> Vec<f64> {
-        let mut numbers = read(&self.read, run);
+    /// The numbers of one run, at least one.
+    ///
+    /// # Errors
+    /// A sentence, if a session is named that the run or the reading does not have, or if there was
+    /// nothing to read.
+    pub fn of(&self, run: &Trajectory) -> Result<Vec<f64>, String> {
+        let mut numbers = read(&self.read, run)?;
         if !self.sessions.is_empty() {
-            let chosen = self.sessions.iter().filter_map(|k| numbers.get(k.checked_sub(1)?));
-            numbers = chosen.copied().collect();
+            if !has_one_for_each(&self.read) {
+                return Err("this reading has not one number for each session".to_owned());
+            }
+            let one = |k: &usize| {
+                let number = k.checked_sub(1).and_then(|k| numbers.get(k));
+                number.copied().ok_or_else(|| format!("there is no session {k}"))
+            };
+            numbers = self.sessions.iter().map(one).collect::<Result<_, _>>()?;
         }
-        match self.fold {
+        if numbers.is_empty() {
+            return nothing("has any number");
+        }
+        // Of two numbers, `min` and `max` would take the one that is a number.
+        if numbers.iter().any(|x| x.is_nan()) && !matches!(self.fold, Fold::Each) {
+            return Ok(vec![f64::NAN]);
+        }
+        Ok(match self.fold {
             Fold::Each => numbers,
             Fold::Least => vec![numbers.into_iter().fold(f64::INFINITY, f64::min)],
             Fold::Most => vec![numbers.into_iter().fold(f64::NEG_INFINITY, f64::max)],
             Fold::Sum => vec![numbers.into_iter().sum()],
-        }
+        })
     }
+}
+
+fn nothing<T>(what: &str) -> Result<T, String> {
+    Err(format!("nothing in this run {what}"))
+}
+
+/// Whether its numbers are the sessions', in their order.
+fn has_one_for_each(reading: &Reading) -> bool {
+    matches!(
+        reading,
+        Reading::Reach { .. }
+            | Reading::Share { .. }
+            | Reading::Mean { .. }
+            | Reading::Largest { .. }
+    )
+}
+
+/// Whether a span, in seconds, has a length and lies within the run.
+fn inside(run: &Trajectory, from: f64, until: f64) -> Result<(), String> {
+    // A run of whole intervals may end this much before the seconds that were asked for.
+    let end = run.end + 1e-6;
+    if from >= 0.0 && from < until && until <= end {
+        return Ok(());
+    }
+    Err(format!("{from} s to {until} s is no span of a run of {} s", run.end))
 }
 
 const MEGA: f64 = 1e6;
 
-fn read(reading: &Reading, run: &Trajectory) -> Vec<f64> {
+/// What has to be there for a reading to mean something.
+fn readable(reading: &Reading, run: &Trajectory) -> Result<(), String> {
+    match reading {
+        Reading::Share { from, until }
+        | Reading::Mean { from, until }
+        | Reading::Largest { from, until }
+        | Reading::Highest { from, until, .. }
+        | Reading::Worst { from, until } => inside(run, *from, *until)?,
+        Reading::PhaseShare { last, .. }
+        | Reading::PhaseWorst { last }
+        | Reading::PhaseHeld { last, .. }
+        | Reading::PhaseQueue { last, .. } => inside(run, 0.0, *last)?,
+        Reading::Distance { at } if at.iter().any(|t| !(0.0..=run.end).contains(t)) => {
+            return Err(format!("a moment outside a run of {} s", run.end));
+        }
+        Reading::Near { .. }
+        | Reading::StayNear { .. }
+        | Reading::Distance { .. }
+        | Reading::DistanceMeans
+            if distance(run, 0.0) <= 0.0 =>
+        {
+            return nothing("is away from the max-min rates at the start");
+        }
+        Reading::Settle { .. } if !somebody(run, run.end) => {
+            return nothing("has a max-min rate at the end");
+        }
+        Reading::Overload if run.load.is_empty() => return nothing("is known of loads"),
+        Reading::Done if run.done.is_empty() => return nothing("has a size"),
+        Reading::Together { sessions, .. } if !(1..=run.rates.len()).contains(sessions) => {
+            return Err(format!("there are not {sessions} sessions"));
+        }
+        Reading::Reach { .. }
+        | Reading::Settle { .. }
+        | Reading::Near { .. }
+        | Reading::StayNear { .. }
+        | Reading::Distance { .. }
+        | Reading::DistanceMeans
+        | Reading::Overload
+        | Reading::Together { .. }
+        | Reading::Kept
+        | Reading::WindowFalls
+        | Reading::Unexplained
+        | Reading::Done
+        | Reading::Lost => {}
+    }
+    Ok(())
+}
+
+fn read(reading: &Reading, run: &Trajectory) -> Result<Vec<f64>, String> {
+    readable(reading, run)?;
     let all = 0..run.rates.len();
     let mean = |k: usize, from: f64, until: f64| mean(&run.rates[k], from, until);
-    match reading {
+    Ok(match reading {
         Reading::Reach { part } => all.map(|k| reach(run, k, *part)).collect(),
         Reading::Settle { band } => vec![settle(run, *band)],
         Reading::Near { part } => vec![near(run, *part)],
@@ -214,16 +343,40 @@ fn read(reading: &Reading, run: &Trajectory) -> Vec<f64> {
         Reading::Largest { from, until } => {
             all.map(|k| within(&run.rates[k], *from, *until).fold(0.0, f64::max) / MEGA).collect()
         }
+        Reading::Worst { from, .. } if !somebody(run, *from) => {
+            return nothing("is present in the span");
+        }
         Reading::Worst { from, until } => vec![worst(run, *from, *until)],
-        Reading::PhaseShare { last } => {
-            phases(run).flat_map(|p| phase_share(run, p, *last)).collect()
+        Reading::PhaseShare { last, phases } => {
+            let tails = tails(run, *last, *phases).into_iter();
+            tails.flat_map(|tail| shares(run, tail)).map(|(_, share)| share).collect()
         }
         Reading::PhaseWorst { last } => {
-            phases(run).map(|(_, end)| worst(run, end - last, end)).collect()
+            let tails = tails(run, *last, Phases::All).into_iter();
+            tails.map(|(from, until)| worst(run, from, until)).collect()
+        }
+        Reading::PhaseHeld { .. } if run.bounds.is_empty() => {
+            return nothing("is known of bounds by the path");
+        }
+        Reading::PhaseQueue { .. } if run.queue.is_empty() => {
+            return nothing("is known of queues");
+        }
+        Reading::PhaseHeld { last, band, phases } => {
+            let tails = tails(run, *last, *phases).into_iter();
+            tails.flat_map(|tail| held(run, tail, *band)).collect()
+        }
+        Reading::PhaseQueue { last, phases } => {
+            let least = |(from, until): (f64, f64)| {
+                within(&run.queue, from, until).fold(f64::INFINITY, f64::min) * 1e3
+            };
+            tails(run, *last, *phases).into_iter().map(least).collect()
         }
         Reading::Overload => vec![run.load.iter().map(|(_, x)| *x).fold(0.0, f64::max)],
         Reading::Together { mbps, band, sessions } => {
             vec![together(run, mbps * MEGA, *band, *sessions)]
+        }
+        Reading::Highest { count, .. } if *count > run.rates.len() => {
+            return Err(format!("there are not {count} sessions"));
         }
         Reading::Highest { count, from, until } => {
             let mut means: Vec<f64> = all.map(|k| mean(k, *from, *until) / MEGA).collect();
@@ -231,12 +384,12 @@ fn read(reading: &Reading, run: &Trajectory) -> Vec<f64> {
             means.truncate(*count);
             means
         }
-        Reading::Kept => vec![kept(run)],
-        Reading::WindowFalls => vec![window_falls(run) as f64],
+        Reading::Kept => vec![kept(run)?],
+        Reading::WindowFalls => vec![window_falls(run)? as f64],
         Reading::Unexplained => vec![run.unexplained],
         Reading::Done => vec![run.done.iter().copied().fold(0.0, f64::max)],
         Reading::Lost => vec![run.lost],
-    }
+    })
 }
 
 /// The value at a moment: that of the last step not after it; zero before the first.
@@ -376,41 +529,66 @@ fn worst(run: &Trajectory, from: f64, until: f64) -> f64 {
     within(&deviations(run), from, until).fold(0.0, f64::max)
 }
 
+/// Whether any session has a max-min rate at a moment.
+fn somebody(run: &Trajectory, moment: f64) -> bool {
+    (0..run.rates.len()).any(|k| goal(run, k, moment) > 0.0)
+}
+
 /// Begin and end of each span without changes of membership or demand.
-fn phases(run: &Trajectory) -> impl Iterator<Item = (f64, f64)> + '_ {
+fn spans(run: &Trajectory) -> impl Iterator<Item = (f64, f64)> + '_ {
     let ends = run.goals.iter().skip(1).map(|(t, _)| *t).chain(std::iter::once(run.end));
     run.goals.iter().map(|(t, _)| *t).zip(ends).filter(|(begin, end)| end > begin)
 }
 
-fn phase_share(run: &Trajectory, phase: (f64, f64), last: f64) -> Vec<f64> {
-    let (begin, end) = phase;
-    let from = (end - last).max(begin);
-    let present = (0..run.rates.len()).filter(|k| goal(run, *k, from) > 0.0);
-    present.map(|k| mean(&run.rates[k], from, end) / goal(run, k, from)).collect()
+/// The last seconds of each phase in which somebody is present.
+fn tails(run: &Trajectory, last: f64, which: Phases) -> Vec<(f64, f64)> {
+    let present = spans(run).filter(|(begin, _)| somebody(run, *begin));
+    let mut tails: Vec<(f64, f64)> =
+        present.map(|(begin, end)| ((end - last).max(begin), end)).collect();
+    match which {
+        Phases::All => {}
+        Phases::ButLast => drop(tails.pop()),
+    }
+    tails
 }
 
-fn kept(run: &Trajectory) -> f64 {
+/// Each present session and its mean rate over a span as a part of its max-min rate.
+fn shares(run: &Trajectory, (from, until): (f64, f64)) -> Vec<(usize, f64)> {
+    let present = (0..run.rates.len()).filter(|k| goal(run, *k, from) > 0.0);
+    present.map(|k| (k, mean(&run.rates[k], from, until) / goal(run, k, from))).collect()
+}
+
+/// The mean bounds by the path of the sessions that are further below their max-min rates than
+/// the band, as parts of those.
+fn held(run: &Trajectory, tail: (f64, f64), band: f64) -> Vec<f64> {
+    let short = shares(run, tail).into_iter().filter(|(_, share)| *share < 1.0 - band);
+    short.map(|(k, _)| mean(&run.bounds[k], tail.0, tail.1) / goal(run, k, tail.0)).collect()
+}
+
+fn kept(run: &Trajectory) -> Result<f64, String> {
     let goal = |k: usize| goal(run, k, 0.0);
     let settled = |k: &usize| (at(&run.rates[*k], 0.0) / goal(*k) - 1.0).abs() <= 1e-9;
     let off = |k: usize| run.rates[k].iter().map(move |(_, x)| (x - goal(k)).abs() / run.capacity);
-    (0..run.rates.len()).filter(settled).flat_map(off).fold(0.0, f64::max)
+    let largest = (0..run.rates.len()).filter(settled).flat_map(off).reduce(f64::max);
+    largest.ok_or_else(|| "no session begins at its max-min rate".to_owned())
 }
 
 /// Rates within a millionth of the capacity count as equal.
-fn window_falls(run: &Trajectory) -> usize {
+fn window_falls(run: &Trajectory) -> Result<usize, String> {
     let blurred =
         |x: &[f64]| -> Vec<f64> { x.iter().map(|x| (x / run.capacity * 1e6).round()).collect() };
     let is_less = |x: &Vec<f64>, y: &Vec<f64>| leximin_cmp(x, y) == Ordering::Less;
     let goal = blurred(&run.goals[0].1);
     let mut walk = Walk::new(run);
     let mut window = 0;
-    let mut falls = 0;
+    let (mut falls, mut compared) = (0, 0);
     let (mut before, mut lowest): (Option<Vec<f64>>, Option<Vec<f64>>) = (None, None);
     for t in moments(run) {
         if (t / run.longest) as usize > window {
             window = (t / run.longest) as usize;
-            let fell = before.as_ref().zip(lowest.as_ref());
-            falls += usize::from(fell.is_some_and(|(b, l)| is_less(b, &goal) && is_less(l, b)));
+            let pair = before.as_ref().zip(lowest.as_ref()).filter(|(b, _)| is_less(b, &goal));
+            compared += usize::from(pair.is_some());
+            falls += usize::from(pair.is_some_and(|(b, l)| is_less(l, b)));
             // What held when the window began belongs to it.
             before = lowest.replace(blurred(&walk.rates));
         }
@@ -419,7 +597,10 @@ fn window_falls(run: &Trajectory) -> usize {
             lowest = Some(now);
         }
     }
-    falls
+    match compared {
+        0 => nothing("is below the max-min rates for two windows"),
+        _ => Ok(falls),
+    }
 }
 
 /// The longest run of whole seconds in which so many sessions had means near a rate at once.
@@ -447,6 +628,8 @@ mod tests {
             rates: vec![vec![(0.0, 0.0), (1.0, 2e6), (3.0, 4e6)], vec![(0.0, 4e6)]],
             goals: vec![(0.0, vec![4e6, 4e6]), (5.0, vec![4e6, 0.0])],
             load: vec![(0.0, 0.5), (1.0, 1.25)],
+            queue: vec![(0.0, 0.004), (4.0, 0.002)],
+            bounds: vec![vec![(0.0, f64::INFINITY), (7.0, 2e6)], vec![(0.0, 1e6)]],
             done: vec![9.0, 4.0],
             lost: 0.0,
             longest: 1.0,
@@ -455,10 +638,13 @@ mod tests {
         }
     }
 
+    fn measure(read: &str, more: &str) -> Measure {
+        let text = format!("name = 'x'\nread = {{ {read} }}\n{more}");
+        toml::from_str(&text).expect("a measure")
+    }
+
     fn measured(read: &str) -> Vec<f64> {
-        let text = format!("name = 'x'\nread = {{ {read} }}");
-        let measure: Measure = toml::from_str(&text).expect("a measure");
-        measure.of(&run())
+        measure(read, "").of(&run()).expect("something to read")
     }
 
     #[test]
@@ -491,13 +677,10 @@ mod tests {
         assert_eq!(measured("what = 'kept'"), [0.0]);
         let mut falling = run();
         falling.rates[1].push((2.5, 3.9e6));
-        let kept: Measure = toml::from_str("name = 'x'\nread = { what = 'kept' }").expect("one");
-        assert_eq!(kept.of(&falling), [0.0125]);
+        assert_eq!(measure("what = 'kept'", "").of(&falling), Ok(vec![0.0125]));
         assert_eq!(measured("what = 'window-falls'"), [0.0]);
         falling.rates[0] = vec![(0.0, 1e6), (4.1, 0.5e6), (5.5, 2e6), (7.0, 1e6), (8.5, 9e5)];
-        let falls = "name = 'x'\nread = { what = 'window-falls' }";
-        let falls: Measure = toml::from_str(falls).expect("one");
-        assert_eq!(falls.of(&falling), [2.0]);
+        assert_eq!(measure("what = 'window-falls'", "").of(&falling), Ok(vec![2.0]));
     }
 
     #[test]
@@ -506,5 +689,70 @@ mod tests {
         assert_eq!(measured("what = 'phase-worst', last = 4"), [0.5, 0.0]);
         assert_eq!(measured("what = 'overload'"), [1.25]);
         assert_eq!(measured("what = 'together', mbps = 4, band = 0.05, sessions = 2"), [7.0]);
+    }
+
+    #[test]
+    fn what_holds_a_session_back_is_read_in_phases() {
+        assert_eq!(measured("what = 'phase-queue', last = 2"), [2.0, 2.0]);
+        assert_eq!(measured("what = 'phase-queue', last = 2, phases = 'but-last'"), [2.0]);
+        assert_eq!(measured("what = 'phase-share', last = 2, phases = 'but-last'"), [1.0, 1.0]);
+        let mut short = run();
+        short.rates[0] = vec![(0.0, 2e6)];
+        let held = measure("what = 'phase-held', last = 2, band = 0.05", "");
+        assert_eq!(held.of(&short), Ok(vec![f64::INFINITY, 0.5]));
+        assert!(held.of(&run()).is_err(), "nobody is short of anything");
+    }
+
+    #[test]
+    fn sessions_that_are_not_there_are_refused() {
+        let mean = "what = 'mean', from = 0, until = 4";
+        assert_eq!(measure(mean, "sessions = [2]").of(&run()), Ok(vec![4.0]));
+        for wrong in ["sessions = [0]", "sessions = [3]", "sessions = [1, 9]"] {
+            assert!(measure(mean, wrong).of(&run()).is_err(), "{wrong}");
+        }
+        assert!(measure("what = 'phase-share', last = 2", "sessions = [1]").of(&run()).is_err());
+        assert!(measure("what = 'done'", "sessions = [1]").of(&run()).is_err());
+    }
+
+    #[test]
+    fn a_fold_over_nothing_is_no_number() {
+        for fold in ["least", "most", "sum", "each"] {
+            let none = measure("what = 'distance', at = []", &format!("fold = '{fold}'"));
+            assert!(none.of(&run()).is_err(), "{fold} of nothing");
+            if fold != "each" {
+                let none = measure("what = 'unexplained'", &format!("fold = '{fold}'"));
+                assert!(none.of(&run()).expect("one")[0].is_nan(), "{fold} of no number");
+            }
+        }
+    }
+
+    /// Each reading with a run that lacks what it reads.
+    #[test]
+    fn what_was_not_there_cannot_be_read() {
+        let without = |change: fn(&mut Trajectory)| {
+            let mut run = run();
+            change(&mut run);
+            run
+        };
+        let cases = [
+            ("what = 'overload'", without(|run| run.load.clear())),
+            ("what = 'done'", without(|run| run.done.clear())),
+            ("what = 'phase-queue', last = 1", without(|run| run.queue.clear())),
+            ("what = 'phase-held', last = 1, band = 0", without(|run| run.bounds.clear())),
+            ("what = 'worst', from = 6, until = 9", without(|run| run.goals[1].1 = vec![0.0; 2])),
+            ("what = 'settle', band = 0.5", without(|run| run.goals[1].1 = vec![0.0; 2])),
+            ("what = 'kept'", without(|run| run.rates[1][0].1 = 1e6)),
+            ("what = 'near', part = 0.5", without(|run| run.rates[0][0].1 = 4e6)),
+            ("what = 'window-falls'", without(|run| run.goals[0].1 = vec![0.0; 2])),
+            ("what = 'mean', from = 0, until = 11", run()),
+            ("what = 'mean', from = 4, until = 4", run()),
+            ("what = 'phase-share', last = 11", run()),
+            ("what = 'distance', at = [11]", run()),
+            ("what = 'highest', count = 3, from = 0, until = 1", run()),
+            ("what = 'together', mbps = 4, band = 0.05, sessions = 0", run()),
+        ];
+        for (reading, run) in cases {
+            assert!(measure(reading, "").of(&run).is_err(), "{reading}");
+        }
     }
 }

@@ -55,7 +55,8 @@ pub fn run(arguments: &Repro) -> Result<(), Refusal> {
     let entries = chosen(arguments)?;
     if arguments.list {
         entries.iter().for_each(|entry| {
-            println!("{:<28} {:<8} {}", entry.id, entry.kind.word(), entry.title);
+            let (kind, cost) = (entry.kind.word(), entry.cost.word());
+            println!("{:<28} {kind:<8} {cost:<6} {}", entry.id, entry.title);
         });
         return Ok(());
     }

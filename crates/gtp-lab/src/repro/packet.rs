@@ -26,20 +26,51 @@ const QUEUE_LEAST: f64 = 1_000.0 * 1_500.0;
 /// # Errors
 /// A sentence, if the engine cannot do what it asks for.
 pub fn run(case: &Case, law: Law) -> Result<Trajectory, String> {
-    let strange = case.parameters == Belong::Sessions
-        || !case.demand_steps.is_empty()
-        || case.sessions.iter().any(|s| s.initial > 0.0);
-    if strange {
-        return Err("packets have neither parameters of sessions, steps of demand nor initial \
-                    rates: use the rate level"
-            .to_owned());
-    }
+    refuse(case)?;
     let mut world = World::new(case.seed);
     let sessions = build(case, law, &mut world).map_err(|e| e.to_string())?;
     let bin = Span::from_secs_f64(case.nodes[0].interval);
     world.trace_every(bin).map_err(|e| e.to_string())?;
-    world.run_until(Time::ZERO + Span::from_secs_f64(case.seconds));
-    Ok(trajectory(case, &world, &sessions))
+    let end = Time::ZERO + Span::from_secs_f64(case.seconds);
+    let mut bounds = vec![Steps::new(); sessions.len()];
+    while world.now() < end {
+        let next = (world.now() + bin).min(end);
+        world.run_until(next);
+        let t = next.since(Time::ZERO).as_secs_f64();
+        for (steps, status) in bounds.iter_mut().zip(sessions.iter().map(|id| world.session(*id))) {
+            let bound = status.map_or(Rate::UNLIMITED, |status| status.path_bound);
+            let bps = if bound == Rate::UNLIMITED { f64::INFINITY } else { bound.as_f64() };
+            if steps.last().is_none_or(|(_, last)| *last != bps) {
+                steps.push((t, bps));
+            }
+        }
+    }
+    Ok(Trajectory { bounds, ..trajectory(case, &world, &sessions) })
+}
+
+/// What a case may ask for that packets cannot do.
+fn refuse(case: &Case) -> Result<(), String> {
+    let only = |what: &str| Err(format!("packets have no {what}: use the rate level"));
+    if case.parameters == Belong::Sessions {
+        return only("parameters of sessions");
+    }
+    let own = |v: usize| (case.nodes[v].alpha, case.nodes[v].beta);
+    if case.sessions.iter().any(|s| own(s.source) != own(s.sink)) {
+        return only("alpha and beta that differ between the ends of a session");
+    }
+    if case.phased {
+        return only("given phases of intervals");
+    }
+    if !case.demand_steps.is_empty() {
+        return only("steps of demand");
+    }
+    if case.replay {
+        return only("replay");
+    }
+    if case.sessions.iter().any(|s| s.initial > 0.0) {
+        return only("initial rates");
+    }
+    Ok(())
 }
 
 fn build(case: &Case, law: Law, world: &mut World) -> Result<Vec<SessionId>, BuildError> {
@@ -113,6 +144,8 @@ fn trajectory(case: &Case, world: &World, sessions: &[SessionId]) -> Trajectory 
         rates,
         goals: judged.goals(),
         load: loads(case, world, bin),
+        queue: queues(case, world, bin),
+        bounds: Vec::new(),
         done,
         lost: lost as f64 / (sent as f64).max(1.0),
         longest: case.longest(),
@@ -132,6 +165,16 @@ fn nearly_all(steps: &Steps) -> f64 {
     steps.iter().find(|(_, rate)| reached(*rate)).map_or(0.0, |(t, _)| *t)
 }
 
+/// What waits before the sink that is worst off, in seconds of its link.
+fn queues(case: &Case, world: &World, bin: f64) -> Steps {
+    let trace = world.trace();
+    // Hosts' links were added first, each with its host.
+    let sinks = &trace.links[case.sources..case.nodes.len()];
+    let longest = |i: usize| sinks.iter().map(|link| link.queue[i].0).max().unwrap_or(0);
+    let seconds = |bytes: u64| bytes as f64 * 8.0 / case.link;
+    (0..trace.bins).map(|i| ((i + 1) as f64 * bin, seconds(longest(i)))).collect()
+}
+
 /// What sources may send to the sink that is worst off, as a part of its capacity.
 fn loads(case: &Case, world: &World, bin: f64) -> Steps {
     let trace = world.trace();
@@ -146,4 +189,32 @@ fn loads(case: &Case, world: &World, bin: f64) -> Steps {
         steps.push(((i + 1) as f64 * bin, worst));
     }
     steps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::repro::case::Scenario;
+
+    fn refusal(field: &str) -> Option<String> {
+        let text = format!("network = {{ links = [[1]], seconds = 1{field} }}");
+        let scenario: Scenario = toml::from_str(&text).expect("a scenario");
+        refuse(&scenario.expand().expect("cases")[0]).err()
+    }
+
+    #[test]
+    fn what_packets_cannot_do_is_refused() {
+        assert_eq!(refusal(""), None);
+        for field in [
+            "phase_ms = 50",
+            "alpha = [0.1, 0.2]",
+            "beta = [0.1, 0.2]",
+            "parameters = 'sessions'",
+            "demand_steps = [{ session = 1, at = 0.5, mbps = 1 }]",
+            "replay = true",
+            "initial = 0.5",
+        ] {
+            assert!(refusal(&format!(", {field}")).is_some(), "{field}");
+        }
+    }
 }

@@ -42,6 +42,8 @@ pub fn run(case: &Case, law: Law) -> Result<Trajectory, String> {
         rates: seen.steps,
         goals: case.goals(),
         load: seen.load,
+        queue: Vec::new(),
+        bounds: Vec::new(),
         done: Vec::new(),
         lost: 0.0,
         longest: case.longest(),
@@ -60,14 +62,19 @@ fn build(case: &Case, law: Law) -> Result<World, String> {
     let params = |alpha, beta| Params { alpha, beta, cap_at_target: CapAtTarget::No };
     let mut builder = Builder::new(config);
     for (v, node) in case.nodes.iter().enumerate() {
-        let own = params(node.alpha, node.beta);
+        let own = match case.parameters {
+            Belong::Nodes => params(node.alpha, node.beta),
+            // Every session brings its own.
+            Belong::Sessions => Params::TABLE_VII_1,
+        };
         let interval = Span::from_secs_f64(node.interval);
         builder.node(NodeSpec {
             side: if v < case.sources { Side::Source } else { Side::Sink },
             capacity: rate(case.capacity),
             interval,
+            // Only rounding to whole nanoseconds can lead out of these.
             phase: Span::from_secs_f64(node.phase).min(interval).max(Span::from_nanos(1)),
-            params: if own.is_valid() { own } else { Params::TABLE_VII_1 },
+            params: own,
         });
     }
     for s in &case.sessions {

@@ -170,6 +170,21 @@ mod tests {
         assert_eq!(verdict(&(stale + &check(2, "whose = 'cause'"))), Verdict::Fail);
     }
 
+    /// Whatever a difference says: what was never run differs from nothing.
+    #[test]
+    fn an_invented_difference_over_what_never_ran_fails() {
+        let head = "title = 't'\nplace = 'p'\nclaim = 'c'\nkind = 'rate'\nfirmness = 'exact'\n";
+        let rest = "[[measure]]\nname = 'x'\nread = { what = 'overload' }\n\
+                    [[check]]\nsays = 's'\nof = 'x'\nmust = { is = 'at-most', value = 1 }\n\
+                    differs = 'd'\n\
+                    [[check]]\nsays = 's'\nof = 'drawn_alpha'\nwhose = 'cause'\n\
+                    must = { is = 'at-most', value = 1 }\n";
+        let scenario = "[[scenario]]\nnetwork = { links = [[1]], seconds = 0 }\n";
+        let judged = judge(parse("id", &format!("{head}{scenario}{rest}")).expect("an entry"));
+        assert_eq!(judged.verdict, Verdict::Fail);
+        assert!(judged.error.is_some_and(|why| why.contains("no timed run")));
+    }
+
     #[test]
     fn what_waits_still_fails_if_its_checks_do() {
         let waiting = "[waiting]\nwhat = 'TCP'\nwhy = 'a rival'\n";

@@ -51,6 +51,8 @@ pub fn number_of(value: &str) -> Option<(f64, &str)> {
     units::split(value).ok().map(|(number, unit)| (number.as_f64(), unit))
 }
 
+/// Entries of all combinations of a sweep together: each is read twice, about a minute in all.
+const SWEPT_MAX: usize = 20_000_000;
 /// Largest scenario file.
 const FILE_MAX: u64 = 16 << 20;
 
@@ -104,9 +106,19 @@ impl Document {
         let explain = |c: Complaint| Refusal::Input(self.files.explain(&c));
         let swept = sweep::cases(&self.tree).map_err(explain)?;
         // Whatever a combination makes impossible is said before anything runs.
+        let mut entries = 0usize;
         for n in 0..swept.count() {
             let case = swept.case(n);
-            self.read(&case.tree, overrides).map_err(explain)?;
+            let scenario = self.read(&case.tree, overrides).map_err(explain)?;
+            entries = entries.saturating_add(scenario.entries());
+            if entries > SWEPT_MAX {
+                let (said, all) = (n + 1, swept.count());
+                let message = format!(
+                    "{said} of {all} combinations have more than {SWEPT_MAX} hosts, links, \
+                     sessions and events together: sweep fewer values, or a smaller network"
+                );
+                return Err(explain(Complaint::new(&self.tree.place, message)));
+            }
         }
         Ok(swept)
     }

@@ -3,6 +3,8 @@
 //! Names have become places in lists, groups have become single hosts and sessions, ranges to draw
 //! from have become numbers. Times count from the start of the run. No engine is known here.
 
+use std::sync::Arc;
+
 use gtp_alloc::endnode::Params;
 use gtp_alloc::{Bytes, Rate, Span};
 use gtp_link::{Change, LinkSpec};
@@ -42,6 +44,15 @@ pub struct Scenario {
     pub events: Vec<(Span, Event)>,
     /// What is to be shown.
     pub output: Output,
+}
+
+impl Scenario {
+    /// Nodes, links, routes, sessions with their demands, flows and events: how large it is.
+    pub fn entries(&self) -> usize {
+        let demands: usize = self.sessions.iter().map(|session| 1 + session.demand.len()).sum();
+        let network = self.nodes.len() + self.links.len() + self.routes.len() + self.paths.len();
+        network + demands + self.backgrounds.len() + self.events.len()
+    }
 }
 
 /// What is simulated.
@@ -135,8 +146,8 @@ pub struct RouteEntry {
     pub from: usize,
     /// Node where they leave.
     pub to: usize,
-    /// Places of its links, in order.
-    pub links: Vec<usize>,
+    /// Places of its links, in order; routes of one pattern share them.
+    pub links: Arc<[usize]>,
 }
 
 /// How packets get from one end of a session to the other and back.

@@ -5,6 +5,8 @@
 //! hosts, switches, and the nodes that a link joins. Keys that only the emulator needs (addresses,
 //! namespaces, sockets) are known and without effect.
 
+use std::sync::Arc;
+
 use gtp_alloc::{Bytes, Rate, Span};
 use gtp_link::{Burst, Chance, Change, Jitter, LinkSpec, LinkState, Order, Reorder};
 
@@ -172,7 +174,7 @@ impl Network {
         let links = links.ok_or_else(|| table.lacks("links", "names of links; [] is a wire"))?;
         let place = table.place().clone();
         table.finish()?;
-        let links = self.link_names.places(&links)?;
+        let links: Arc<[usize]> = self.link_names.places(&links)?.into();
         let froms = self.node_names.matching(&from)?;
         let tos = self.node_names.matching(&to)?;
         if self.routes.len() + froms.len() * tos.len() > ROUTES_MAX {

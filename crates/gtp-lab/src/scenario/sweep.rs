@@ -222,7 +222,7 @@ fn steps(node: &Node) -> Read<Vec<Value>> {
         let part = n as f64 / (count - 1) as f64;
         match spacing {
             Spacing::Even => from + (to - from) * part,
-            Spacing::Log => from * (to / from).powf(part),
+            Spacing::Log => from * libm::pow(to / from, part),
         }
     };
     Ok((0..count).map(|n| rounded(at(n), &unit)).collect())
@@ -236,7 +236,7 @@ enum Spacing {
 
 /// A number to six digits, with its unit.
 fn rounded(number: f64, unit: &str) -> Value {
-    let magnitude = if number > 0.0 { number.log10().floor() as i64 } else { 0 };
+    let magnitude = if number > 0.0 { libm::log10(number).floor() as i64 } else { 0 };
     let places = (5 - magnitude).clamp(0, 9) as usize;
     let text = format!("{number:.places$}");
     let text =

@@ -20,6 +20,8 @@ type Read<T> = Result<T, Complaint>;
 
 /// Sessions of one scenario: ten times what the largest rate-level run has.
 pub const SESSIONS_MAX: usize = 1 << 22;
+/// Demands of all sessions together, each from its time on: twice as many as there are sessions.
+const CHANGES_MAX: usize = 1 << 23;
 /// Background flows and faults.
 const OTHERS_MAX: usize = 1 << 16;
 
@@ -101,6 +103,11 @@ fn group(
     let all = pairs.saturating_mul(count);
     if sessions.len().saturating_add(all) > SESSIONS_MAX {
         return Err(Complaint::new(&place, format!("more than {SESSIONS_MAX} sessions")));
+    }
+    let so_far: usize = sessions.iter().map(|session| session.demand.len()).sum();
+    if so_far.saturating_add(all.saturating_mul(group.changes.len())) > CHANGES_MAX {
+        let message = format!("more than {CHANGES_MAX} changes of all sessions' demands together");
+        return Err(Complaint::new(&place, message));
     }
     let alone = all == 1;
     for n in 0..all {
@@ -246,6 +253,20 @@ fn hosts(network: &Network, pattern: &At<String>) -> Read<Vec<usize>> {
     Ok(hosts)
 }
 
+/// The one host that a name stands for.
+fn host(network: &Network, name: &At<String>) -> Read<usize> {
+    match hosts(network, name)?[..] {
+        [host] => Ok(host),
+        ref several => {
+            let (name_given, n) = (&name.value, several.len());
+            let message = format!(
+                "{name_given:?} stands for {n} hosts: a background flow joins two, name one"
+            );
+            Err(Complaint::new(&name.place, message))
+        }
+    }
+}
+
 /// Words for the patterns of background flows.
 #[derive(Clone, Copy)]
 enum Kind {
@@ -276,10 +297,17 @@ pub fn backgrounds(top: &mut Table<'_>, network: &Network) -> Read<Vec<Backgroun
         if !(28..=65_535).contains(&packet.0) {
             return Err(Complaint::new(&place, "`packet` is from 28B to 65535B"));
         }
+        if let Pattern::OnOff { peak, on, off } | Pattern::Pareto { peak, on, off, .. } = pattern
+            && on.min(off) < packet / peak
+        {
+            let message = "`on` and `off` are shorter than a packet takes at `rate`: make them \
+                           longer, or use kind = \"poisson\"";
+            return Err(Complaint::new(&place, message));
+        }
         let entry = BackgroundEntry {
             name: name.unwrap_or_else(|| format!("background{}", found.len() + 1)),
-            source: hosts(network, &source)?[0],
-            sink: hosts(network, &sink)?[0],
+            source: host(network, &source)?,
+            sink: host(network, &sink)?,
             links: links.map(|links| network.link_names.places(&links)).transpose()?,
             start: table.quantity("start")?.unwrap_or(Span::ZERO),
             stop: table.quantity("stop")?,

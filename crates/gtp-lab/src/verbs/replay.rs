@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::Level;
-use crate::course;
+use crate::course::{self, Replayed};
 use crate::refusal::Refusal;
 use crate::scenario::model::{self, Scenario};
 use crate::scenario::{Document, Overrides};
@@ -17,7 +17,8 @@ use crate::scenario::{Document, Overrides};
 /// Arguments of `gtp-lab replay`.
 #[derive(Args)]
 #[command(after_help = "\
-Exit codes: 0 the same twice and lawful, 1 not so, 2 bad scenario, 3 no such file.")]
+Exit codes: 0 the same twice and lawful, 1 not so, 2 bad scenario, 3 no such file. A scenario too long
+to be replayed is a bad one here.")]
 pub struct Replay {
     /// The scenario's TOML file
     file: PathBuf,
@@ -32,7 +33,7 @@ pub struct Replay {
 /// Runs twice, compares, verifies.
 ///
 /// # Errors
-/// If the runs part or a packet does the impossible.
+/// If the runs part, a packet does the impossible, or there are too many packets to look at.
 pub fn run(arguments: &Replay) -> Result<(), Refusal> {
     let document = Document::open(&arguments.file)?;
     let level = arguments.level.map(Into::into);
@@ -42,7 +43,7 @@ pub fn run(arguments: &Replay) -> Result<(), Refusal> {
 /// Checks one scenario.
 ///
 /// # Errors
-/// If the runs part or a packet does the impossible.
+/// If the runs part, a packet does the impossible, or there are too many packets to look at.
 pub fn check(scenario: &Scenario) -> Result<(), Refusal> {
     if let Some(place) = course::divergence(scenario)? {
         return Err(Refusal::Other(format!("two runs of the same scenario part at {place}")));
@@ -50,10 +51,12 @@ pub fn check(scenario: &Scenario) -> Result<(), Refusal> {
     println!("two runs took the same course");
     match scenario.level {
         model::Level::Rate => Ok(()),
-        model::Level::Packet => {
-            let said = course::verified(scenario)?;
-            println!("{said}");
-            Ok(())
-        }
+        model::Level::Packet => match course::verified(scenario)? {
+            Replayed::Lawful(said) => {
+                println!("{said}");
+                Ok(())
+            }
+            Replayed::TooLong(why) => Err(Refusal::Input(why)),
+        },
     }
 }

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::pool;
+use crate::course::Replayed;
 use crate::refusal::Refusal;
 use crate::{course, figures, report, universe};
 
@@ -43,6 +44,7 @@ struct Seen {
     failures: Vec<String>,
     packets: u64,
     hash: u64,
+    standard: universe::Standard,
 }
 
 /// Worlds that one command may run.
@@ -57,11 +59,14 @@ const BATCH: u64 = 4_096;
 /// # Errors
 /// If a world fails, or something cannot be written.
 pub fn run(arguments: &Universe) -> Result<(), Refusal> {
-    let worlds = arguments.worlds.min(WORLDS_MAX);
+    let worlds = arguments.worlds;
+    if worlds > WORLDS_MAX {
+        return Err(Refusal::Input(format!("--worlds is at most {WORLDS_MAX}, not {worlds}")));
+    }
     let threads = if arguments.verbose { 1 } else { arguments.threads.unwrap_or_else(pool::cores) };
     let bar = super::bar(worlds, "worlds");
     let (mut failed, mut packets, mut hash) = (Vec::new(), 0u64, 0u64);
-    let mut done = 0;
+    let (mut done, mut plain, mut range) = (0, 0u64, 0u64);
     while done < worlds {
         let batch = BATCH.min(worlds - done);
         let first = arguments.seed.wrapping_add(done);
@@ -71,6 +76,11 @@ pub fn run(arguments: &Universe) -> Result<(), Refusal> {
         });
         for world in seen {
             packets += world.packets;
+            match world.standard {
+                universe::Standard::Nobody => {}
+                universe::Standard::Plain => plain += 1,
+                universe::Standard::Range => range += 1,
+            }
             hash = hash.rotate_left(1) ^ world.hash;
             for failure in &world.failures {
                 println!("world {}: {failure}", world.seed);
@@ -89,6 +99,11 @@ pub fn run(arguments: &Universe) -> Result<(), Refusal> {
         arguments.seed,
         failed.len()
     );
+    println!(
+        "shares: {plain} worlds by one value for each session, {range} by a range beside limited \
+         sessions, in {} nobody was left",
+        worlds - plain - range
+    );
     match failed.first() {
         None => Ok(()),
         Some(first) => Err(Refusal::Other(format!(
@@ -100,16 +115,18 @@ pub fn run(arguments: &Universe) -> Result<(), Refusal> {
 
 fn look(seed: u64, arguments: &Universe) -> Seen {
     let scenario = universe::world(seed);
-    let (found, outcome) = universe::failures(&scenario);
-    let mut failures: Vec<String> = found.into_iter().map(|failure| failure.what).collect();
+    let universe::Verdict { failures, standard, outcome } = universe::verdict(&scenario);
+    let mut failures: Vec<String> = failures.into_iter().map(|failure| failure.what).collect();
     if arguments.check || seed.is_multiple_of(CHECKED) {
         match course::divergence(&scenario) {
             Ok(None) => {}
             Ok(Some(place)) => failures.push(format!("two runs part at {place}")),
             Err(refusal) => failures.push(refusal.to_string()),
         }
-        if let Err(refusal) = course::verified(&scenario) {
-            failures.push(refusal.to_string());
+        match course::verified(&scenario) {
+            Ok(Replayed::Lawful(_)) => {}
+            Ok(Replayed::TooLong(why)) => failures.push(why),
+            Err(refusal) => failures.push(refusal.to_string()),
         }
     }
     let (packets, hash) = outcome.as_ref().map_or((0, 0), |o| (o.packets.0, o.hash));
@@ -132,5 +149,5 @@ fn look(seed: u64, arguments: &Universe) -> Seen {
             }
         }
     }
-    Seen { seed, failures, packets, hash }
+    Seen { seed, failures, packets, hash, standard }
 }
