@@ -3,7 +3,8 @@
 //! It replays the steps of all packets and knows nothing of how they were computed: only links'
 //! parameters, and what follows from them. A packet is in one place at a time and ends once; it
 //! leaves a queue after those before it and when its bytes have had the time that they take, not a
-//! nanosecond sooner or later; it travels as long as the wire is; a queue holds no more than it may, and turns nobody away before it is full.
+//! nanosecond sooner or later; it travels as long as the wire is; a queue holds no more than it
+//! may, and turns nobody away before it is full.
 
 mod link;
 
