@@ -28,13 +28,8 @@ fn no_entry_fails() {
 }
 
 /// Ids in the index that have no entry: what has no result to compute, and chapter X.
-const WITHOUT: [&str; 5] = [
-    "thesis-fig-IX.1",
-    "thesis-fig-IX.2",
-    "thesis-fig-IX.3",
-    "thesis-fig-IX.4",
-    "thesis-X.3.D",
-];
+const WITHOUT: [&str; 5] =
+    ["thesis-fig-IX.1", "thesis-fig-IX.2", "thesis-fig-IX.3", "thesis-fig-IX.4", "thesis-X.3.D"];
 
 /// What the index lists and is not mere background has an entry, and its row names it.
 #[test]

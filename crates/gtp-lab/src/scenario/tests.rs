@@ -212,6 +212,13 @@ fn bad_files_are_answered_with_the_line_and_what_was_expected() {
         ("lasts = \"5s\"", "lasts = \"0s\"", "would stop before it starts"),
         ("kind = \"link-down\"", "kind = \"link-dwon\"", "did you mean \"link-down\"?"),
         ("kind = \"pareto\"", "kind = \"onof\"", "did you mean \"onoff\"?"),
+        (
+            "source = \"src1\"\nsink = \"dst\"\nkind",
+            "source = \"src*\"\nsink = \"dst\"\nkind",
+            "\"src*\" stands for 2 hosts: a background flow joins two, name one",
+        ),
+        ("on = \"500ms\"", "on = \"1us\"", "shorter than a packet takes at `rate`"),
+        ("count = 3", "count = 4194304", "more than 4194304 sessions"),
         ("at = \"4s\"", "ta = \"4s\"", "[[fault]] has no `at`"),
         ("link = \"core*\"", "link = \"x*\"", "no link \"x*\""),
         ("from = \"500Mbit\", to", "from = \"700Mbit\", to", "goes from more to less"),
@@ -316,6 +323,28 @@ fn bad_sweeps_are_refused_before_anything_runs() {
         assert!(said.contains(expected), "{text}:\n{said}");
         assert!(said.starts_with("f.toml:"), "{said}");
     }
+}
+
+#[test]
+fn changes_of_demand_are_bounded_over_all_sessions() {
+    let many = "[[session.change]]\nat = \"1s\"\ndemand = \"none\"\n".repeat(5);
+    let text = format!(
+        "duration = \"1s\"\n[[host]]\nname = \"a\"\n[[host]]\nname = \"b\"\n[[session]]\n\
+         source = \"a\"\nsink = \"b\"\nrtt = \"1ms\"\ncount = 2000000\n{many}"
+    );
+    let said = read(&text).expect_err("ten million").to_string();
+    assert!(said.contains("more than 8388608 changes of all sessions' demands"), "{said}");
+}
+
+#[test]
+fn a_run_with_too_many_points_is_refused_before_anything_is_made() {
+    let text = "duration = \"1000s\"\n[output]\nevery = \"1ms\"\n[[host]]\nname = \"a\"\n\
+                [[host]]\nname = \"b\"\n[[session]]\nsource = \"a\"\nsink = \"b\"\n\
+                rtt = \"1ms\"\ncount = 12\n";
+    // Twelve sessions alone would fit; each has a wire of two links.
+    let scenario = read(text).expect("a scenario");
+    let refused = crate::course::run(&scenario, &mut |_| {}).expect_err("36 curves");
+    assert!(refused.to_string().contains("1000000 points for each of 36 sessions"), "{refused}");
 }
 
 proptest! {

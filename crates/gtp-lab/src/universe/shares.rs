@@ -69,8 +69,12 @@ pub fn judge(scenario: &Scenario, outcome: &Outcome) -> (Vec<Failure>, Standard)
         let samples = samples(&outcome.times, &outcome.sessions[k].rate);
         if let Some(what) = complaint(&samples, least, most) {
             let (name, low, high) = (&session.name, low / 1e6, high / 1e6);
+            let law = scenario.law.as_str();
             failures.push(Failure {
-                what: format!("{name} gets {what} in the end, not {low:.3} to {high:.3} Mbit/s"),
+                what: format!(
+                    "{name} gets {what} in the end, not {low:.3} to {high:.3} Mbit/s, \
+                     law {law}"
+                ),
             });
         }
     }
