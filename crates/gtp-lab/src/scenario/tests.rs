@@ -212,13 +212,6 @@ fn bad_files_are_answered_with_the_line_and_what_was_expected() {
         ("lasts = \"5s\"", "lasts = \"0s\"", "would stop before it starts"),
         ("kind = \"link-down\"", "kind = \"link-dwon\"", "did you mean \"link-down\"?"),
         ("kind = \"pareto\"", "kind = \"onof\"", "did you mean \"onoff\"?"),
-        (
-            "source = \"src1\"\nsink = \"dst\"\nkind",
-            "source = \"src*\"\nsink = \"dst\"\nkind",
-            "\"src*\" stands for 2 hosts: a background flow joins two, name one",
-        ),
-        ("on = \"500ms\"", "on = \"1us\"", "shorter than a packet takes at `rate`"),
-        ("count = 3", "count = 4194304", "more than 4194304 sessions"),
         ("at = \"4s\"", "ta = \"4s\"", "[[fault]] has no `at`"),
         ("link = \"core*\"", "link = \"x*\"", "no link \"x*\""),
         ("from = \"500Mbit\", to", "from = \"700Mbit\", to", "goes from more to less"),
@@ -322,6 +315,23 @@ fn bad_sweeps_are_refused_before_anything_runs() {
         let said = swept(text).expect_err(text).to_string();
         assert!(said.contains(expected), "{text}:\n{said}");
         assert!(said.starts_with("f.toml:"), "{said}");
+    }
+}
+
+#[test]
+fn what_a_file_would_make_too_much_of_is_refused() {
+    let cases = [
+        (
+            "source = \"src1\"\nsink = \"dst\"\nkind",
+            "source = \"src*\"\nsink = \"dst\"\nkind",
+            "\"src*\" stands for 2 hosts: a background flow joins two, name one",
+        ),
+        ("on = \"500ms\"", "on = \"1us\"", "shorter than a packet takes at `rate`"),
+        ("count = 3", "count = 4194304", "more than 4194304 sessions"),
+    ];
+    for (from, to, expected) in cases {
+        let (said, _) = refusal(from, to);
+        assert!(said.contains(expected), "{from} -> {to}:\n{said}");
     }
 }
 

@@ -17,8 +17,8 @@ use crate::scenario::{Document, Overrides};
 /// Arguments of `gtp-lab replay`.
 #[derive(Args)]
 #[command(after_help = "\
-Exit codes: 0 the same twice and lawful, 1 not so, 2 bad scenario, 3 no such file. A scenario too long
-to be replayed is a bad one here.")]
+Exit codes: 0 the same twice and lawful, 1 not so, 2 bad scenario, 3 no such file.
+A scenario too long to be replayed is a bad one here.")]
 pub struct Replay {
     /// The scenario's TOML file
     file: PathBuf,
