@@ -326,11 +326,8 @@ fn draw(plan: &Plan, seed: u64, case: usize) -> Result<Case, String> {
         alpha: *alpha.get(k).unwrap_or(&0.0),
         beta: *beta.get(k).unwrap_or(&0.0),
     };
-    let mut demand_steps = plan.demand_steps.clone();
-    demand_steps.sort_by(|a, b| a.at.total_cmp(&b.at));
-    let number = format!("case {}", case + 1);
     let mut case = Case {
-        label: if plan.label.is_empty() { number } else { plan.label.clone() },
+        label: label(plan, case),
         seconds: plan.seconds,
         seed,
         capacity,
@@ -340,7 +337,7 @@ fn draw(plan: &Plan, seed: u64, case: usize) -> Result<Case, String> {
         sessions: (0..pairs.len()).map(session).collect(),
         parameters: plan.parameters,
         phased: plan.phase_ms.is_some(),
-        demand_steps,
+        demand_steps: in_order(plan),
         replay: plan.replay,
     };
     case.check()?;
@@ -348,6 +345,18 @@ fn draw(plan: &Plan, seed: u64, case: usize) -> Result<Case, String> {
         case.begin(from, &mut next());
     }
     Ok(case)
+}
+
+/// What a case is called.
+fn label(plan: &Plan, case: usize) -> String {
+    if plan.label.is_empty() { format!("case {}", case + 1) } else { plan.label.clone() }
+}
+
+/// The changes of demand, in order of time.
+fn in_order(plan: &Plan) -> Vec<DemandStep> {
+    let mut steps = plan.demand_steps.clone();
+    steps.sort_by(|a, b| a.at.total_cmp(&b.at));
+    steps
 }
 
 /// Some part of an interval.

@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn a_mean_in_the_middle_does_not_hide_a_swing() {
         let times: Vec<f64> = (1..=550).map(|n| f64::from(n) * 0.02).collect();
-        let swing = |t: &f64| if (t * 0.999) as u64 % 2 == 0 { 5e6 } else { 15e6 };
+        let swing = |t: &f64| if ((t * 0.999) as u64).is_multiple_of(2) { 5e6 } else { 15e6 };
         let rates: Vec<f64> = times.iter().map(swing).collect();
         let samples = samples(&times, &rates);
         assert_eq!(samples.len(), 76);

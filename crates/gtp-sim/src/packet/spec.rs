@@ -1,6 +1,7 @@
 //! What a world is made of, as plain values: hosts, sessions, background flows, actions.
 //!
-//! They are what a scenario's reader fills in. Nothing here does anything.
+//! They are what a scenario's reader fills in, and what the builder checks. Nothing here does
+//! anything.
 
 use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_link::{Change, LinkId};
