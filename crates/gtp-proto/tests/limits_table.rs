@@ -75,6 +75,17 @@ const ROWS: &[Row] = &[
     ),
     ("memory for listings, all sessions of a server", &[(MESSAGES, "LISTINGS_MEMORY", 1.0)]),
     (
+        "listings of one listed key; of all strangers together: one part in",
+        &[
+            ("gtp-net/src/server/budget.rs", "PARTS", 1.0),
+            ("gtp-net/src/server/budget.rs", "PARTS", 1.0),
+        ],
+    ),
+    (
+        "files that a source says it fails at once it has described the object",
+        &[("gtp-net/src/client/link.rs", "FAULTS_MAX", 1.0)],
+    ),
+    (
         "connections",
         &[
             (ADMISSION, "connections", 1.0),
