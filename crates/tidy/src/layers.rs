@@ -26,19 +26,20 @@ enum Outside {
 }
 
 /// The architecture, bottom up.
-const LAYERS: [Layer; 14] = [
+const LAYERS: [Layer; 15] = [
     pure("gtp-alloc", &[], &["libm"]),
     pure("gtp-ranges", &[], &[]),
     pure("gtp-proto", &["gtp-alloc", "gtp-ranges"], &["libm", "siphasher"]),
     pure("gtp-link", &["gtp-alloc"], &["libm"]),
-    open("gtp-sim", &["gtp-alloc", "gtp-proto", "gtp-link"]),
+    pure("gtp-peers", &["gtp-alloc"], &["libm"]),
+    open("gtp-sim", &["gtp-alloc", "gtp-proto", "gtp-link", "gtp-peers"]),
     open("gtp-sys", &["gtp-alloc"]),
     open("gtp-emu", &["gtp-alloc", "gtp-link", "gtp-sys"]),
     open("gtp-store", &["gtp-alloc", "gtp-ranges"]),
     open("gtp-net", &["gtp-alloc", "gtp-proto", "gtp-sys", "gtp-store"]),
     open("gtp", &["gtp-alloc", "gtp-net", "gtp-store"]),
     open("gtp-cli", &["gtp-alloc", "gtp", "gtp-emu"]),
-    open("gtp-lab", &["gtp-alloc", "gtp-proto", "gtp-link", "gtp-sim"]),
+    open("gtp-lab", &["gtp-alloc", "gtp-proto", "gtp-link", "gtp-peers", "gtp-sim"]),
     open(
         "gtp-e2e",
         &[

@@ -1,0 +1,29 @@
+//! What travels between two ends: a size on links, a body for the far end, a note for routers.
+
+use gtp_alloc::Bytes;
+
+/// One packet of a rival.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Packet {
+    /// Bytes on links: IP header, transport header and payload.
+    pub size: Bytes,
+    /// What the far end reads.
+    pub body: Body,
+    /// What routers on the way read and change; echoed by the far end where the protocol says so.
+    pub note: Note,
+}
+
+/// What the far end reads of a packet: one variant for each family of protocols.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Body {
+    /// Nothing: a packet that only loads the path.
+    Empty,
+}
+
+/// The field of a header that routers read and change.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub enum Note {
+    /// The protocol asks routers for nothing.
+    #[default]
+    None,
+}

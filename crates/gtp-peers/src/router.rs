@@ -1,0 +1,34 @@
+//! A queue's controller: the contract that every router-assisted rival's queue keeps.
+
+use gtp_alloc::{Bytes, Rate, Time};
+
+use crate::Packet;
+
+/// What a queue does with an arriving packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// Queue it, if there is room.
+    Pass,
+    /// Drop it although there is room.
+    Drop,
+}
+
+/// A controller that sits at one link's queue: it sees every packet that comes and goes, may
+/// change its note, and keeps no state per connection.
+pub trait Router {
+    /// The link's rate has changed; also called once before the first packet.
+    fn set_capacity(&mut self, now: Time, capacity: Rate);
+
+    /// A packet arrives while `queued` bytes wait (this one not counted). Packets of protocols
+    /// that ask nothing of routers pass here too and count as load.
+    fn handle_arrival(&mut self, now: Time, queued: Bytes, packet: &mut Packet) -> Admission;
+
+    /// A packet leaves the queue for the wire while `queued` bytes stay behind it.
+    fn handle_departure(&mut self, now: Time, queued: Bytes, packet: &mut Packet);
+
+    /// The time that [`poll_timeout`](Self::poll_timeout) named has come.
+    fn handle_timeout(&mut self, now: Time, queued: Bytes);
+
+    /// When the controller next measures or updates.
+    fn poll_timeout(&self) -> Option<Time>;
+}
