@@ -1,0 +1,149 @@
+//! The fixture's own claims: packets pass links in order, routers see them come and go, timers
+//! ring once.
+
+mod path;
+
+use gtp_alloc::{Bytes, Rate, Span, Time};
+use gtp_peers::{Admission, Body, Endpoint, Note, Packet, Progress, Router};
+use path::{START, World, bottleneck, wire};
+
+/// Sends a packet of 1,000 bytes at each multiple of a period.
+struct Metronome {
+    next: Time,
+    period: Span,
+    sent: u64,
+}
+
+/// Counts what arrives.
+#[derive(Default)]
+struct Counter {
+    bytes: Bytes,
+    last: Time,
+}
+
+impl Endpoint for Metronome {
+    fn handle_packet(&mut self, _now: Time, _packet: &Packet) {}
+    fn handle_timeout(&mut self, _now: Time) {}
+    fn poll_transmit(&mut self, now: Time) -> Option<Packet> {
+        if now < self.next {
+            return None;
+        }
+        self.next += self.period;
+        self.sent += 1;
+        Some(Packet { size: Bytes(1_000), body: Body::Empty, note: Note::None })
+    }
+    fn poll_timeout(&self) -> Option<Time> {
+        Some(self.next)
+    }
+    fn set_demand(&mut self, _now: Time, _rate: Option<Rate>) {}
+    fn progress(&self) -> Progress {
+        Progress { sent: self.sent, ..Progress::default() }
+    }
+}
+
+impl Endpoint for Counter {
+    fn handle_packet(&mut self, now: Time, packet: &Packet) {
+        self.bytes += packet.size;
+        self.last = now;
+    }
+    fn handle_timeout(&mut self, _now: Time) {}
+    fn poll_transmit(&mut self, _now: Time) -> Option<Packet> {
+        None
+    }
+    fn poll_timeout(&self) -> Option<Time> {
+        None
+    }
+    fn set_demand(&mut self, _now: Time, _rate: Option<Rate>) {}
+    fn progress(&self) -> Progress {
+        Progress { delivered: self.bytes, ..Progress::default() }
+    }
+}
+
+/// Drops every third packet and counts.
+#[derive(Default)]
+struct Toll {
+    came: u64,
+    left: u64,
+    ticks: u64,
+    queued_at_most: Bytes,
+    next: Time,
+}
+
+impl Router for Toll {
+    fn set_capacity(&mut self, now: Time, _capacity: Rate) {
+        self.next = now + Span::from_millis(100);
+    }
+    fn handle_arrival(&mut self, _now: Time, queued: Bytes, _packet: &mut Packet) -> Admission {
+        self.queued_at_most = self.queued_at_most.max(queued);
+        self.came += 1;
+        if self.came % 3 == 0 { Admission::Drop } else { Admission::Pass }
+    }
+    fn handle_departure(&mut self, _now: Time, _queued: Bytes, _packet: &mut Packet) {
+        self.left += 1;
+    }
+    fn handle_timeout(&mut self, now: Time, _queued: Bytes) {
+        self.ticks += 1;
+        self.next = now + Span::from_millis(100);
+    }
+    fn poll_timeout(&self) -> Option<Time> {
+        Some(self.next)
+    }
+}
+
+fn metronome(period: Span) -> Box<Metronome> {
+    Box::new(Metronome { next: START, period, sent: 0 })
+}
+
+#[test]
+fn a_packet_takes_its_size_over_the_rate_and_the_delays() {
+    let mut world = World::new();
+    let slow = world.link(bottleneck(Rate::from_mbps(8), Span::from_millis(5), Bytes(10_000)));
+    let back = world.link(wire(Span::ZERO));
+    let flow = world.flow(
+        Span::ZERO,
+        metronome(Span::from_secs(10)),
+        Box::<Counter>::default(),
+        &[slow],
+        &[back],
+    );
+    world.run_for(Span::from_secs(1));
+    // 1,000 bytes at 8 Mbit/s take 1 ms.
+    assert_eq!(world.receiver::<Counter>(flow).last, START + Span::from_millis(6));
+}
+
+#[test]
+fn a_router_sees_all_that_comes_and_what_it_lets_pass_leaves() {
+    let mut world = World::new();
+    let spec = bottleneck(Rate::from_mbps(8), Span::from_millis(5), Bytes(100_000));
+    let gate = world.controlled_link(spec, Box::<Toll>::default());
+    let back = world.link(wire(Span::ZERO));
+    let flow = world.flow(
+        Span::ZERO,
+        metronome(Span::from_millis(1)),
+        Box::<Counter>::default(),
+        &[gate],
+        &[back],
+    );
+    world.run_for(Span::from_millis(2_999));
+    world.run_for(Span::from_millis(500));
+    let toll = world.router::<Toll>(gate);
+    assert_eq!(world.sent(flow).sent, toll.came);
+    assert_eq!(toll.came, 3_500);
+    assert_eq!(toll.ticks, 34);
+    assert_eq!(world.lost(gate), toll.came / 3);
+    assert_eq!(toll.queued_at_most, Bytes(0));
+    assert!((world.wire_rate(flow, 1.0, 3.0) / 5.333e6 - 1.0).abs() < 0.01);
+}
+
+#[test]
+fn a_list_of_ordinals_is_what_a_link_loses() {
+    let mut world = World::new();
+    let there = world.link(wire(Span::from_millis(1)));
+    let back = world.link(wire(Span::ZERO));
+    world.lose(there, &[0, 2, 3]);
+    let end = Box::<Counter>::default();
+    let flow = world.flow(Span::ZERO, metronome(Span::from_millis(1)), end, &[there], &[back]);
+    world.run_for(Span::from_millis(10));
+    assert_eq!((world.lost(there), world.seen(there)), (3, 11));
+    assert_eq!(world.received(flow).delivered, Bytes(7_000));
+}
