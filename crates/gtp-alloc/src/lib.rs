@@ -13,6 +13,7 @@ pub mod endnode;
 pub mod fairness;
 pub mod grant;
 pub mod maxmin;
+pub mod tree;
 pub mod units;
 
 pub use units::{Bytes, Rate, Span, Time};
