@@ -558,13 +558,8 @@ impl SinkSession {
     fn check_excess(&mut self, now: Time) {
         let lease = SILENCE_STOP + self.rtt.smoothed();
         let excessive = self.excess.check(now, self.grant.rate, lease);
-        match self.config.law {
-            // Its rates are overshot by design while they settle.
-            Law::EndNode { .. } => {}
-            Law::Grant if excessive => {
-                self.violation(now, "it sends far more than it was granted");
-            }
-            Law::Grant => {}
+        if excessive {
+            self.violation(now, "it sends far more than it was granted");
         }
     }
 

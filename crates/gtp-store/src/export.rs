@@ -136,7 +136,7 @@ impl Export {
     }
 
     /// As [`Export::scan`] within a budget: `room` is told the length of each path before its entry
-    /// is kept, and when it says no the listing ends.
+    /// is kept, and 0 for each name that is skipped; when it says no the listing ends.
     ///
     /// # Errors
     /// As there; [`SourceError::NoRoom`] when the budget is used up.
@@ -290,28 +290,22 @@ impl Scan<'_> {
         let full = if at.is_empty() { name.to_vec() } else { [at.as_bytes(), b"/", name].concat() };
         let path = match RelPath::from_bytes(&full) {
             Ok(path) => path,
-            Err(why) => {
-                self.skip(&full, SkipReason::Name(why));
-                return Ok(None);
-            }
+            Err(why) => return self.pass(&full, SkipReason::Name(why)),
         };
         let stat = match statat(fd, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => stat,
-            Err(error) => {
-                self.skip(&full, unreadable(error));
-                return Ok(None);
-            }
+            Err(error) => return self.pass(&full, unreadable(error)),
         };
         let kind = match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => Kind::File,
             FileType::Directory => Kind::Dir,
-            FileType::Symlink => return Ok(self.skip(&full, SkipReason::Link)),
-            _ => return Ok(self.skip(&full, SkipReason::Special)),
+            FileType::Symlink => return self.pass(&full, SkipReason::Link),
+            _ => return self.pass(&full, SkipReason::Special),
         };
         if kind == Kind::File
             && let Err(error) = accessat(fd, name, Access::READ_OK, AtFlags::empty())
         {
-            return Ok(self.skip(&full, unreadable(error)));
+            return self.pass(&full, unreadable(error));
         }
         if self.found.len() == MAX_ENTRIES {
             return Err(ManifestError::TooMany(MAX_ENTRIES + 1).into());
@@ -323,14 +317,19 @@ impl Scan<'_> {
         Ok((kind == Kind::Dir).then_some(path))
     }
 
-    fn skip(&mut self, path: &[u8], why: SkipReason) -> Option<RelPath> {
+    /// Passes over a name; fails when the caller wants no more.
+    fn pass(&mut self, path: &[u8], why: SkipReason) -> Result<Option<RelPath>, SourceError> {
+        self.skip(path, why);
+        if (self.room)(0) { Ok(None) } else { Err(SourceError::NoRoom) }
+    }
+
+    fn skip(&mut self, path: &[u8], why: SkipReason) {
         self.skipped_total += 1;
         if self.skipped.len() < MAX_SKIPPED {
             let path = escaped(&String::from_utf8_lossy(path));
             tracing::debug!(%path, %why, "skipped");
             self.skipped.push(Skipped { path, why });
         }
-        None
     }
 }
 

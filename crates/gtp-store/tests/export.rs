@@ -36,6 +36,21 @@ fn a_tree_is_listed_in_order_and_what_cannot_travel_is_said() {
 }
 
 #[test]
+fn a_directory_of_links_is_left_as_soon_as_nobody_wants_its_listing() {
+    let dir = tempfile::tempdir().unwrap();
+    for n in 0..9 {
+        symlink("nowhere", dir.path().join(n.to_string())).unwrap();
+    }
+    let mut asked = Vec::new();
+    let scanned = Export::open(dir.path()).unwrap().scan_within(None, &mut |path| {
+        asked.push(path);
+        asked.len() < 3
+    });
+    assert!(matches!(scanned, Err(SourceError::NoRoom)));
+    assert_eq!(asked, [0, 0, 0]);
+}
+
+#[test]
 fn parts_of_an_export_are_objects_and_links_in_their_paths_are_not() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(dir.path().join("d/e")).unwrap();

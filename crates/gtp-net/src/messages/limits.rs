@@ -28,9 +28,9 @@ pub const PATHS_MAX: usize = 256 * 1024 * 1024;
 pub const ENTRY_MEMORY: u64 = 384;
 
 /// Memory for all listings of a server at once, in bytes. A quarter, which one key may take, is
-/// enough for a listing of 2^20 entries whose paths have 128 bytes, or for 2,500 trees of 400
-/// files.
-pub const LISTINGS_MEMORY: u64 = 2 << 30;
+/// enough for the longest listing there may be ([`ENTRIES_MAX`] and [`PATHS_MAX`]), or for 3,700
+/// trees of 400 files.
+pub const LISTINGS_MEMORY: u64 = 3 << 30;
 
 /// Bytes of content of an object: 2^48 units of 1,400 bytes are more, but sizes must stay far
 /// from overflow in sums and signed file offsets.

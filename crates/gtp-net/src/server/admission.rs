@@ -95,9 +95,10 @@ impl Default for Limits {
     }
 }
 
-/// The memory, in bytes, that one entry with a path of this length is taken to need.
+/// The memory, in bytes, that one entry with a path of this length is taken to need; a name that
+/// is passed over has none.
 pub(super) fn listing_bytes(path: usize) -> u64 {
-    ENTRY_MEMORY + path as u64
+    if path == 0 { 0 } else { ENTRY_MEMORY + path as u64 }
 }
 
 /// Who is here.

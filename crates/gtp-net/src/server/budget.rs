@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use gtp_alloc::Bytes;
 
 use crate::identity::Fingerprint;
+use crate::messages::{ENTRIES_MAX, ENTRY_MEMORY, LISTINGS_MEMORY, PATHS_MAX};
 
 /// Who takes a share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -46,6 +47,7 @@ pub(super) const USED_UP: &str =
 
 /// One holder may take the whole divided by this.
 const PARTS: u64 = 4;
+const _: () = assert!(ENTRIES_MAX * ENTRY_MEMORY + PATHS_MAX as u64 <= LISTINGS_MEMORY / PARTS);
 
 impl Budget {
     pub fn new(whole: Bytes) -> Arc<Budget> {
