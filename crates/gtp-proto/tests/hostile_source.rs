@@ -18,10 +18,13 @@ struct Victim {
 
 impl Victim {
     fn new(units: u64) -> Victim {
+        Victim::under(Law::Grant, units)
+    }
+
+    fn under(law: Law, units: u64) -> Victim {
         let link = Link { peer_session: 1, ip_overhead: 28 };
         let role = Role::Responder;
-        let config =
-            SinkConfig { role, link, law: Law::Grant, weight: 1.0, max_rate: Rate::UNLIMITED };
+        let config = SinkConfig { role, link, law, weight: 1.0, max_rate: Rate::UNLIMITED };
         let mut sink = SinkSession::new(START, config);
         sink.begin(UNIT);
         sink.assign(0..units);
@@ -121,13 +124,15 @@ fn flood(victim: &mut Victim, times: u64, span: Span) {
 
 #[test]
 fn a_source_far_above_its_grant_for_two_leases_is_closed_and_a_late_burst_is_not() {
-    let mut late = Victim::new(100);
-    flood(&mut late, 1, Span::from_secs(3));
-    flood(&mut late, 3, Span::from_millis(500)); // A second's worth, late.
-    flood(&mut late, 1, Span::from_secs(3));
-    assert!(!late.violated(), "a path that stood still brings what was sent in time");
-    flood(&mut late, 3, Span::from_secs(4));
-    assert!(late.violated());
+    for law in [Law::Grant, Law::EndNode { alpha: 0.1, beta: 0.2 }] {
+        let mut late = Victim::under(law, 100);
+        flood(&mut late, 1, Span::from_secs(3));
+        flood(&mut late, 3, Span::from_millis(500)); // A second's worth, late.
+        flood(&mut late, 1, Span::from_secs(3));
+        assert!(!late.violated(), "a path that stood still brings what was sent in time");
+        flood(&mut late, 3, Span::from_secs(4));
+        assert!(late.violated(), "{law:?}");
+    }
 }
 
 #[test]
