@@ -139,6 +139,17 @@ pub enum Reading {
         #[serde(default)]
         phases: Phases,
     },
+    /// For the same sessions in the same seconds, the mean rate as a part of the mean bound by the
+    /// path: near one if they send what the bound allows, zero without a bound.
+    PhaseAtBound {
+        /// How many seconds.
+        last: f64,
+        /// The part.
+        band: f64,
+        /// Of which phases.
+        #[serde(default)]
+        phases: Phases,
+    },
     /// The least queue before the sink that is worst off in the last seconds of each phase, in ms.
     PhaseQueue {
         /// How many seconds.
@@ -196,6 +207,12 @@ pub enum Phases {
     All,
     /// All but the last in which somebody is present.
     ButLast,
+    /// Those that begin with more sessions than were there before.
+    Joins,
+    /// Those that begin with fewer.
+    Leaves,
+    /// Those that begin with fewer, but the last in which somebody is present.
+    LeavesButLast,
 }
 
 /// What to make of the numbers of one run.
@@ -285,6 +302,7 @@ fn readable(reading: &Reading, run: &Trajectory) -> Result<(), String> {
         Reading::PhaseShare { last, .. }
         | Reading::PhaseWorst { last }
         | Reading::PhaseHeld { last, .. }
+        | Reading::PhaseAtBound { last, .. }
         | Reading::PhaseQueue { last, .. } => inside(run, 0.0, *last)?,
         Reading::Distance { at } if at.iter().any(|t| !(0.0..=run.end).contains(t)) => {
             return Err(format!("a moment outside a run of {} s", run.end));
@@ -355,7 +373,7 @@ fn read(reading: &Reading, run: &Trajectory) -> Result<Vec<f64>, String> {
             let tails = tails(run, *last, Phases::All).into_iter();
             tails.map(|(from, until)| worst(run, from, until)).collect()
         }
-        Reading::PhaseHeld { .. } if run.bounds.is_empty() => {
+        Reading::PhaseHeld { .. } | Reading::PhaseAtBound { .. } if run.bounds.is_empty() => {
             return nothing("is known of bounds by the path");
         }
         Reading::PhaseQueue { .. } if run.queue.is_empty() => {
@@ -364,6 +382,10 @@ fn read(reading: &Reading, run: &Trajectory) -> Result<Vec<f64>, String> {
         Reading::PhaseHeld { last, band, phases } => {
             let tails = tails(run, *last, *phases).into_iter();
             tails.flat_map(|tail| held(run, tail, *band)).collect()
+        }
+        Reading::PhaseAtBound { last, band, phases } => {
+            let tails = tails(run, *last, *phases).into_iter();
+            tails.flat_map(|tail| at_bound(run, tail, *band)).collect()
         }
         Reading::PhaseQueue { last, phases } => {
             let least = |(from, until): (f64, f64)| {
@@ -542,14 +564,26 @@ fn spans(run: &Trajectory) -> impl Iterator<Item = (f64, f64)> + '_ {
 
 /// The last seconds of each phase in which somebody is present.
 fn tails(run: &Trajectory, last: f64, which: Phases) -> Vec<(f64, f64)> {
-    let present = spans(run).filter(|(begin, _)| somebody(run, *begin));
-    let mut tails: Vec<(f64, f64)> =
-        present.map(|(begin, end)| ((end - last).max(begin), end)).collect();
-    match which {
-        Phases::All => {}
-        Phases::ButLast => drop(tails.pop()),
+    let many = |t: f64| (0..run.rates.len()).filter(|k| goal(run, *k, t) > 0.0).count();
+    let mut before = 0;
+    let mut tails: Vec<((f64, f64), Ordering)> = Vec::new();
+    for (begin, end) in spans(run) {
+        let now = many(begin);
+        if now > 0 {
+            tails.push((((end - last).max(begin), end), now.cmp(&before)));
+        }
+        before = now;
     }
-    tails
+    match which {
+        Phases::All | Phases::Joins | Phases::Leaves => {}
+        Phases::ButLast | Phases::LeavesButLast => drop(tails.pop()),
+    }
+    tails.retain(|(_, change)| match which {
+        Phases::All | Phases::ButLast => true,
+        Phases::Joins => change.is_gt(),
+        Phases::Leaves | Phases::LeavesButLast => change.is_lt(),
+    });
+    tails.into_iter().map(|(tail, _)| tail).collect()
 }
 
 /// Each present session and its mean rate over a span as a part of its max-min rate.
@@ -563,6 +597,13 @@ fn shares(run: &Trajectory, (from, until): (f64, f64)) -> Vec<(usize, f64)> {
 fn held(run: &Trajectory, tail: (f64, f64), band: f64) -> Vec<f64> {
     let short = shares(run, tail).into_iter().filter(|(_, share)| *share < 1.0 - band);
     short.map(|(k, _)| mean(&run.bounds[k], tail.0, tail.1) / goal(run, k, tail.0)).collect()
+}
+
+/// The mean rates of the same sessions as parts of their mean bounds.
+fn at_bound(run: &Trajectory, tail: (f64, f64), band: f64) -> Vec<f64> {
+    let short = shares(run, tail).into_iter().filter(|(_, share)| *share < 1.0 - band);
+    let mean = |steps: &Steps| mean(steps, tail.0, tail.1);
+    short.map(|(k, _)| mean(&run.rates[k]) / mean(&run.bounds[k])).collect()
 }
 
 fn kept(run: &Trajectory) -> Result<f64, String> {
@@ -687,6 +728,10 @@ mod tests {
     fn phases_end_where_somebody_leaves() {
         assert_eq!(measured("what = 'phase-share', last = 2"), [1.0, 1.0, 1.0]);
         assert_eq!(measured("what = 'phase-worst', last = 4"), [0.5, 0.0]);
+        assert_eq!(measured("what = 'phase-share', last = 2, phases = 'joins'"), [1.0, 1.0]);
+        assert_eq!(measured("what = 'phase-share', last = 2, phases = 'leaves'"), [1.0]);
+        let none = measure("what = 'phase-share', last = 2, phases = 'leaves-but-last'", "");
+        assert!(none.of(&run()).is_err(), "the last is the only one");
         assert_eq!(measured("what = 'overload'"), [1.25]);
         assert_eq!(measured("what = 'together', mbps = 4, band = 0.05, sessions = 2"), [7.0]);
     }
@@ -701,6 +746,8 @@ mod tests {
         let held = measure("what = 'phase-held', last = 2, band = 0.05", "");
         assert_eq!(held.of(&short), Ok(vec![f64::INFINITY, 0.5]));
         assert!(held.of(&run()).is_err(), "nobody is short of anything");
+        let at_bound = measure("what = 'phase-at-bound', last = 2, band = 0.05", "");
+        assert_eq!(at_bound.of(&short), Ok(vec![0.0, 1.0]));
     }
 
     #[test]
@@ -739,6 +786,7 @@ mod tests {
             ("what = 'done'", without(|run| run.done.clear())),
             ("what = 'phase-queue', last = 1", without(|run| run.queue.clear())),
             ("what = 'phase-held', last = 1, band = 0", without(|run| run.bounds.clear())),
+            ("what = 'phase-at-bound', last = 1, band = 0", without(|run| run.bounds.clear())),
             ("what = 'worst', from = 6, until = 9", without(|run| run.goals[1].1 = vec![0.0; 2])),
             ("what = 'settle', band = 0.5", without(|run| run.goals[1].1 = vec![0.0; 2])),
             ("what = 'kept'", without(|run| run.rates[1][0].1 = 1e6)),

@@ -8,6 +8,7 @@
 mod case;
 mod compute;
 mod criterion;
+mod data;
 mod entry;
 mod exact;
 mod formula;
@@ -45,7 +46,7 @@ pub struct Repro {
     /// Print the entries and what each states; run nothing
     #[arg(long)]
     list: bool,
-    /// Write the report (HTML page, SVG figures, JSON) into this folder
+    /// Write the report (HTML page, SVG figures, JSON, CSV) into this folder
     #[arg(long)]
     out: Option<PathBuf>,
 }
@@ -101,9 +102,16 @@ fn write(judged: &[Judged], paper: &str, folder: &Path) -> Result<(), Refusal> {
     };
     let page = report::page(judged, paper);
     figures::write(&page, folder, paper).map_err(failed)?;
-    let json = serde_json::to_vec_pretty(&report::json(judged, paper))
+    let json = serde_json::to_string_pretty(&data::json(judged, paper))
         .map_err(|e| failed(std::io::Error::other(e)))?;
-    std::fs::write(folder.join(format!("{paper}.json")), json).map_err(failed)?;
+    let files = [
+        (".json", json),
+        ("-checks.csv", data::checks_csv(judged)),
+        ("-quantities.csv", data::quantities_csv(judged)),
+    ];
+    for (ending, text) in files {
+        std::fs::write(folder.join(format!("{paper}{ending}")), text).map_err(failed)?;
+    }
     println!("report: {}", folder.join(format!("{paper}.html")).display());
     Ok(())
 }

@@ -1,14 +1,12 @@
-//! What was found, for people and for programs: lines on the terminal, one page, one JSON file.
+//! What was found, for people: lines on the terminal and one page.
 //!
-//! All three say the same: the claim, our number, the verdict and, where they differ, why. Nothing
-//! is decided here.
+//! Both say the same as the files for programs: the claim, our number, the verdict and, where they
+//! differ, why. Nothing is decided here.
 
-use super::criterion::number;
 use super::entry::{Beside, Firmness, Whose};
 use super::plot::figures;
 use super::verdict::{Finding, Judged, Verdict, list};
 use crate::series::{Cell, Page, Part, Table, Tile, Tone};
-use serde::Serialize;
 
 /// How many entries have this verdict.
 pub fn count(judged: &[Judged], verdict: Verdict) -> usize {
@@ -176,83 +174,4 @@ fn both_laws(beside: &Beside, one: &Judged) -> Vec<Cell> {
         Cell::from(value(&format!("grant_{}", beside.of))),
         Cell::from(beside.unit.clone()),
     ]
-}
-
-/// The report for programs.
-#[derive(Serialize)]
-pub struct Report<'a> {
-    /// Which paper.
-    paper: &'a str,
-    /// Number of entries by verdict.
-    passed: usize,
-    differing: usize,
-    failed: usize,
-    waiting: usize,
-    /// Every entry.
-    entries: Vec<Row<'a>>,
-}
-
-#[derive(Serialize)]
-struct Row<'a> {
-    id: &'a str,
-    title: &'a str,
-    place: &'a str,
-    kind: &'static str,
-    verdict: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    waits_for: Option<&'a str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<&'a str>,
-    checks: Vec<CheckRow<'a>>,
-    /// Every number that was computed, as text where JSON has no form for it.
-    quantities: Vec<(&'a str, Vec<String>)>,
-}
-
-#[derive(Serialize)]
-struct CheckRow<'a> {
-    says: &'a str,
-    of: &'a str,
-    criterion: &'a str,
-    found: &'a str,
-    holds: bool,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    differs: Option<&'a str>,
-}
-
-/// The report for programs.
-pub fn json<'a>(judged: &'a [Judged], paper: &'a str) -> Report<'a> {
-    Report {
-        paper,
-        passed: count(judged, Verdict::Pass),
-        differing: count(judged, Verdict::Differs),
-        failed: count(judged, Verdict::Fail),
-        waiting: count(judged, Verdict::Waiting),
-        entries: judged.iter().map(row).collect(),
-    }
-}
-
-fn row(one: &Judged) -> Row<'_> {
-    let numbers = |x: &Vec<f64>| x.iter().map(|x| number(*x)).collect();
-    Row {
-        id: &one.entry.id,
-        title: &one.entry.title,
-        place: &one.entry.place,
-        kind: one.entry.kind.word(),
-        verdict: one.verdict.word(),
-        waits_for: one.entry.waiting.as_ref().map(|waiting| waiting.what.as_str()),
-        error: one.error.as_deref(),
-        checks: one.findings.iter().map(check_row).collect(),
-        quantities: one.computed.quantities.iter().map(|(n, x)| (n.as_str(), numbers(x))).collect(),
-    }
-}
-
-fn check_row(finding: &Finding) -> CheckRow<'_> {
-    CheckRow {
-        says: &finding.says,
-        of: &finding.of,
-        criterion: &finding.wanted,
-        found: &finding.found,
-        holds: finding.holds,
-        differs: finding.differs.as_deref(),
-    }
 }

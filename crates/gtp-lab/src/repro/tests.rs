@@ -1,8 +1,8 @@
 //! The catalogue of entries as a whole: it is complete, and no entry fails.
 
 use super::entry::{Cost, Entry, load, parse};
-use super::report;
 use super::verdict::{Verdict, judge};
+use super::{data, report};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
@@ -70,7 +70,7 @@ fn pages_and_files_say_what_was_found() {
     let judged = [judge(entry.expect("the entry"))];
     let page = report::page(&judged, "thesis");
     assert_eq!(page.figures().count(), 2, "one for each law");
-    let json = serde_json::to_value(report::json(&judged, "thesis")).expect("a value");
+    let json = serde_json::to_value(data::json(&judged, "thesis")).expect("a value");
     assert_eq!(json["passed"], 1);
     assert_eq!(json["entries"][0]["verdict"], "pass");
 }

@@ -1,0 +1,198 @@
+//! What was found, for programs: one JSON file and two CSV files that say the same as the page.
+//!
+//! Numbers are in full, not rounded as on the page. What JSON has no form for, the infinite and what
+//! is no number, is text there. Nothing is decided here.
+
+use super::entry::Whose;
+use super::report::count;
+use super::verdict::{Finding, Judged, Verdict};
+use serde::Serialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// Everything in one value.
+#[derive(Serialize)]
+pub struct Report<'a> {
+    /// Which paper.
+    paper: &'a str,
+    /// Number of entries by verdict.
+    passed: usize,
+    differing: usize,
+    failed: usize,
+    waiting: usize,
+    /// Every entry.
+    entries: Vec<Row<'a>>,
+}
+
+#[derive(Serialize)]
+struct Row<'a> {
+    id: &'a str,
+    title: &'a str,
+    place: &'a str,
+    claim: &'a str,
+    kind: &'static str,
+    verdict: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    waits_for: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<&'a str>,
+    checks: Vec<CheckRow<'a>>,
+    /// Every number that was computed, by the quantity's name.
+    quantities: BTreeMap<&'a str, Vec<Value>>,
+}
+
+#[derive(Serialize)]
+struct CheckRow<'a> {
+    says: &'a str,
+    whose: &'static str,
+    of: &'a str,
+    criterion: &'a str,
+    found: &'a str,
+    holds: bool,
+    why: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    differs: Option<&'a str>,
+}
+
+/// The report as a value for JSON.
+pub fn json<'a>(judged: &'a [Judged], paper: &'a str) -> Report<'a> {
+    Report {
+        paper,
+        passed: count(judged, Verdict::Pass),
+        differing: count(judged, Verdict::Differs),
+        failed: count(judged, Verdict::Fail),
+        waiting: count(judged, Verdict::Waiting),
+        entries: judged.iter().map(row).collect(),
+    }
+}
+
+fn row(one: &Judged) -> Row<'_> {
+    let quantities = one.computed.quantities.iter();
+    Row {
+        id: &one.entry.id,
+        title: &one.entry.title,
+        place: &one.entry.place,
+        claim: &one.entry.claim,
+        kind: one.entry.kind.word(),
+        verdict: one.verdict.word(),
+        waits_for: one.entry.waiting.as_ref().map(|waiting| waiting.what.as_str()),
+        error: one.error.as_deref(),
+        checks: one.findings.iter().map(check_row).collect(),
+        quantities: quantities.map(|(n, x)| (n.as_str(), x.iter().map(value).collect())).collect(),
+    }
+}
+
+/// A number as JSON can hold it.
+fn value(x: &f64) -> Value {
+    if x.is_finite() { Value::from(*x) } else { Value::from(x.to_string()) }
+}
+
+fn check_row(finding: &Finding) -> CheckRow<'_> {
+    CheckRow {
+        says: &finding.says,
+        whose: whose(finding.whose),
+        of: &finding.of,
+        criterion: &finding.wanted,
+        found: &finding.found,
+        holds: finding.holds,
+        why: &finding.why,
+        differs: finding.differs.as_deref(),
+    }
+}
+
+/// Whose claim a check is, as entries write it.
+fn whose(whose: Whose) -> &'static str {
+    match whose {
+        Whose::Ours => "ours",
+        Whose::Printed => "printed",
+        Whose::Cause => "cause",
+    }
+}
+
+/// One row a check; an entry without checks has one row, too.
+pub fn checks_csv(judged: &[Judged]) -> String {
+    let mut csv = String::from(
+        "entry,place,computed_by,verdict,claim,whose,quantity,criterion,found,holds,why,differs\n",
+    );
+    for one in judged {
+        let entry = &one.entry;
+        let head = [&entry.id, &entry.place, entry.kind.word(), one.verdict.word()].map(field);
+        for finding in &one.findings {
+            let holds = if finding.holds { "yes" } else { "no" };
+            let differs = finding.differs.as_deref().unwrap_or("");
+            let whose = whose(finding.whose);
+            let of = [&finding.says, whose, &finding.of, &finding.wanted, &finding.found, holds];
+            let rest = of.into_iter().chain([finding.why.as_str(), differs]).map(field);
+            let row: Vec<String> = head.iter().cloned().chain(rest).collect();
+            let _ = writeln!(csv, "{}", row.join(","));
+        }
+        if one.findings.is_empty() {
+            let why = one.error.as_ref().or(entry.waiting.as_ref().map(|waiting| &waiting.what));
+            let why = field(why.map_or("", |why| why));
+            let _ = writeln!(csv, "{},{},,,,,,{why},", head.join(","), field(&entry.claim));
+        }
+    }
+    csv
+}
+
+/// One row a number.
+pub fn quantities_csv(judged: &[Judged]) -> String {
+    let mut csv = String::from("entry,quantity,index,value\n");
+    for one in judged {
+        for (name, numbers) in &one.computed.quantities {
+            for (index, x) in numbers.iter().enumerate() {
+                let _ = writeln!(csv, "{},{name},{index},{x}", one.entry.id);
+            }
+        }
+    }
+    csv
+}
+
+/// A field of CSV: in quotes if it needs them.
+fn field(text: &str) -> String {
+    if text.contains([',', '"', '\n']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::repro::entry::parse;
+    use crate::repro::verdict::judge;
+
+    fn judged() -> Vec<Judged> {
+        let head = "title = 't'\nplace = 'p'\nclaim = 'a \"b\", c'\nfirmness = 'exact'\n";
+        let computed = "kind = 'formula'\ncompute = ['x = 1 / 0', 'y = 2.123456789']\n\
+                        [[check]]\nsays = 'one, two'\nof = 'y'\nmust = { is = 'at-most', value = 3 }\n";
+        let nothing = "kind = 'nothing'\n[waiting]\nwhat = 'TCP'\nwhy = 'a rival'\n";
+        [("one", computed), ("two", nothing)]
+            .map(|(id, rest)| judge(parse(id, &format!("{head}{rest}")).expect("an entry")))
+            .into()
+    }
+
+    #[test]
+    fn numbers_are_in_full_and_what_json_cannot_hold_is_text() {
+        let judged = judged();
+        let value = serde_json::to_value(json(&judged, "thesis")).expect("a value");
+        let quantities = &value["entries"][0]["quantities"];
+        assert_eq!(quantities["x"][0], "inf");
+        assert_eq!(quantities["y"][0], 2.123456789);
+        assert!(quantities_csv(&judged).ends_with("one,x,0,inf\none,y,0,2.123456789\n"));
+    }
+
+    #[test]
+    fn every_row_has_as_many_fields_as_the_head() {
+        let csv = checks_csv(&judged());
+        let lines: Vec<&str> = csv.lines().collect();
+        assert_eq!(lines.len(), 3);
+        // Two fields have one comma each inside quotes.
+        let commas = |line: &str| line.matches(',').count();
+        assert_eq!(lines.iter().map(|l| commas(l)).collect::<Vec<_>>(), [11, 12, 12]);
+        assert!(lines[1].contains("\"one, two\""));
+        assert!(lines[2].contains("\"a \"\"b\"\", c\""));
+    }
+}
