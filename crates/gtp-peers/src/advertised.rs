@@ -1,0 +1,175 @@
+//! The common advertised rate, thesis II.5.E, after Charny's consistent marking (1995) and the
+//! generalised max-min of Hou, Tzeng and Panwar (1998).
+//!
+//! | rule | where |
+//! |---|---|
+//! | a session says what it wants; every switch on the way lowers that to its rate | [`Cell`] |
+//! | sessions that want less than the rate are marked; the rate is what these leave | [`rate_for`] |
+//! | a switch remembers what each session said last | [`Switch`] |
+//! | the source sends at the lesser of its demand and what came back | [`Source`], [`Sink`] |
+//!
+//! The one idea: one number per switch, from which max-min follows. The thesis's objection, table
+//! II.2: that number is a licence to everyone, and when those that wanted less want more, all use
+//! it at once.
+//!
+//! Unlike the other routers here a switch keeps state per session; that is the scheme.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use gtp_alloc::{Bytes, Rate, Time};
+
+use crate::{Admission, Note, Packet, Router};
+
+mod ends;
+
+pub use ends::{ECHO, Message, Sink, Source};
+
+/// The most sessions that a switch remembers; those beyond are told the rate but not counted.
+pub const SESSIONS_MAX: usize = 1 << 16;
+
+/// What a packet carries for switches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cell {
+    /// Whose packet it is.
+    pub session: u32,
+    /// What the session wants; lowered by each switch.
+    pub rate: Rate,
+}
+
+/// The advertised rate of a link of `capacity` whose sessions want these rates: what is left by
+/// the sessions that want less than it, over the number of the others; if all want less, what the
+/// greediest could have.
+#[must_use]
+pub fn rate_for(capacity: Rate, wanted: &[Rate]) -> Rate {
+    let mut wanted = wanted.to_vec();
+    wanted.sort_unstable();
+    let mut left = capacity.as_bps();
+    for (marked, want) in wanted.iter().enumerate() {
+        let share = left / (wanted.len() - marked) as u64;
+        if want.as_bps() >= share {
+            return Rate::from_bps(share);
+        }
+        left -= want.as_bps();
+    }
+    Rate::from_bps(left).saturating_add(wanted.last().copied().unwrap_or(Rate::ZERO))
+}
+
+/// The controller of one link, or of one node.
+#[derive(Clone, Debug, Default)]
+pub struct Switch {
+    capacity: Rate,
+    wanted: BTreeMap<u32, Rate>,
+}
+
+impl Switch {
+    /// A switch that waits for its link's capacity.
+    #[must_use]
+    pub fn new() -> Switch {
+        Switch::default()
+    }
+
+    /// The rate that every session is told.
+    #[must_use]
+    pub fn advertised(&self) -> Rate {
+        let wanted: Vec<Rate> = self.wanted.values().copied().collect();
+        rate_for(self.capacity, &wanted)
+    }
+
+    /// A session has ended.
+    pub fn forget(&mut self, session: u32) {
+        self.wanted.remove(&session);
+    }
+
+    fn remember(&mut self, cell: Cell) {
+        if self.wanted.len() < SESSIONS_MAX || self.wanted.contains_key(&cell.session) {
+            self.wanted.insert(cell.session, cell.rate);
+        }
+    }
+}
+
+impl Router for Switch {
+    fn set_capacity(&mut self, _now: Time, capacity: Rate) {
+        self.capacity = capacity;
+    }
+
+    fn handle_arrival(&mut self, _now: Time, _queued: Bytes, packet: &mut Packet) -> Admission {
+        if let Note::Advertised(cell) = &mut packet.note {
+            self.remember(*cell);
+            cell.rate = cell.rate.min(self.advertised());
+        }
+        Admission::Pass
+    }
+
+    fn handle_departure(&mut self, _now: Time, _queued: Bytes, _packet: &mut Packet) {}
+
+    fn handle_timeout(&mut self, _now: Time, _queued: Bytes) {}
+
+    fn poll_timeout(&self) -> Option<Time> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Body;
+    use proptest::prelude::*;
+
+    #[test]
+    fn table_ii_2_advertises_seven_tenths_and_risks_28_tenths() {
+        let capacity = Rate::from_mbps(1_000);
+        let wanted = [1_000, 100, 100, 100].map(Rate::from_mbps);
+        let advertised = rate_for(capacity, &wanted);
+        assert_eq!(advertised, Rate::from_mbps(700));
+        let now = wanted.map(|want| want.min(advertised));
+        assert_eq!(now, [700, 100, 100, 100].map(Rate::from_mbps));
+        // All want everything now, and none has heard anything new.
+        let sum: u64 = [capacity; 4].iter().map(|want| want.min(&advertised).as_bps()).sum();
+        assert_eq!(Rate::from_bps(sum), Rate::from_mbps(2_800));
+    }
+
+    #[test]
+    fn a_switch_lowers_wishes_to_its_rate_and_never_raises_them() {
+        let mut switch = Switch::new();
+        switch.set_capacity(Time::ZERO, Rate::from_mbps(100));
+        let mut told = |session, rate| {
+            let note = Note::Advertised(Cell { session, rate });
+            let mut packet = Packet { size: Bytes(1_000), body: Body::Empty, note };
+            switch.handle_arrival(Time::ZERO, Bytes::ZERO, &mut packet);
+            match packet.note {
+                Note::Advertised(cell) => cell.rate,
+                other => panic!("the note became {other:?}"),
+            }
+        };
+        assert_eq!(told(1, Rate::UNLIMITED), Rate::from_mbps(100));
+        assert_eq!(told(2, Rate::UNLIMITED), Rate::from_mbps(50));
+        assert_eq!(told(2, Rate::from_mbps(10)), Rate::from_mbps(10));
+        assert_eq!(told(1, Rate::UNLIMITED), Rate::from_mbps(90));
+        switch.forget(2);
+        assert_eq!(switch.advertised(), Rate::from_mbps(100));
+    }
+
+    #[test]
+    fn an_idle_switch_advertises_its_capacity() {
+        assert_eq!(rate_for(Rate::from_mbps(5), &[]), Rate::from_mbps(5));
+        assert_eq!(rate_for(Rate::ZERO, &[Rate::UNLIMITED]), Rate::ZERO);
+        assert_eq!(rate_for(Rate::UNLIMITED, &[Rate::UNLIMITED; 3]).as_bps(), u64::MAX / 3);
+    }
+
+    proptest! {
+        #[test]
+        fn what_sessions_may_use_is_max_min_over_one_link(
+            capacity in 1_u64..1_000_000_000_000,
+            wanted in prop::collection::vec(0_u64..1_000_000_000_000, 1..20),
+        ) {
+            let rates: Vec<Rate> = wanted.iter().map(|want| Rate::from_bps(*want)).collect();
+            let advertised = rate_for(Rate::from_bps(capacity), &rates).as_bps();
+            let used: u64 = wanted.iter().map(|want| (*want).min(advertised)).sum();
+            let sum: u64 = wanted.iter().sum();
+            prop_assert!(used <= capacity);
+            // Full to the last bit that divides, or everyone content.
+            prop_assert!(used + (wanted.len() as u64) > capacity.min(sum));
+        }
+    }
+}

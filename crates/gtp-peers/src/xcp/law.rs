@@ -1,0 +1,99 @@
+//! XCP's sender: a window that follows what the routers say.
+//!
+//! Each packet carries the round-trip time and the throughput that the window stands for, and asks
+//! for as much as there is. Each acknowledgment brings back what the way left of that, and the
+//! window changes by it times the round-trip time. There is no slow start and no growth of its
+//! own. It needs an acknowledgment for every packet: what a packet was given and nobody returns
+//! is lost.
+//!
+//! On loss it does as Reno does, as in ns-2; figure VIII.11 of the thesis shows what comes of that.
+
+use gtp_alloc::{Bytes, Span, Time};
+
+use super::Request;
+use crate::Note;
+use crate::tcp::{AckView, Fullness, Law as Tcp, Leaving, LossView, Window};
+
+/// The law; a window over the TCP engine.
+#[derive(Clone, Debug, Default)]
+pub struct Law {
+    rtt: Span,
+    /// Bytes on links of a full packet.
+    size: Bytes,
+    /// Returned and not yet applied, bit/s.
+    feedback: f64,
+    /// Most packets on the path in this round, and whether the window was full in it.
+    most: u64,
+    full: Option<Fullness>,
+}
+
+impl Law {
+    /// The law of a new connection.
+    #[must_use]
+    pub fn new() -> Law {
+        Law::default()
+    }
+
+    /// The change of the window, in packets, that belongs to a change of throughput.
+    fn packets(&self, bits_per_second: f64) -> f64 {
+        let each = 8.0 * self.size.0.max(1) as f64;
+        bits_per_second * self.rtt.as_secs_f64() / each
+    }
+}
+
+impl Tcp for Law {
+    fn name(&self) -> &'static str {
+        "xcp"
+    }
+
+    fn stamp(&mut self, leaving: &Leaving) -> Note {
+        self.rtt = leaving.smoothed_rtt;
+        self.size = self.size.max(leaving.size);
+        if self.rtt == Span::ZERO {
+            return Note::Xcp(Request::default());
+        }
+        // Throughput in bytes on links, which is what routers count; ns-2 counts payload here.
+        let window = libm::round(leaving.window.size * self.size.0 as f64) as u64;
+        let throughput = Bytes(window).per(self.rtt);
+        // A session whose application has no more keeps asking, too: what it is given is lost, and
+        // that is what figures VIII.9 and VIII.10 are about.
+        Note::Xcp(Request { rtt: self.rtt, throughput, delta: f64::INFINITY })
+    }
+
+    fn handle_note(&mut self, _now: Time, note: &Note, _window: &mut Window) {
+        if let Note::Xcp(Request { delta, .. }) = note
+            && delta.is_finite()
+        {
+            self.feedback += delta;
+        }
+    }
+
+    fn observe(&mut self, ack: &AckView, _window: &mut Window) {
+        self.most = self.most.max(ack.pipe_before);
+        if ack.fullness == Fullness::Full {
+            self.full = Some(Fullness::Full);
+        }
+    }
+
+    fn grow(&mut self, ack: &AckView, window: &mut Window) {
+        let change = self.packets(core::mem::take(&mut self.feedback));
+        // What the application cannot use does not add up to a burst for later.
+        if change < 0.0 || ack.fullness == Fullness::Full {
+            window.size = (window.size + change).max(1.0);
+        }
+    }
+
+    /// `[FIX]` The paper does not say what an unused window becomes. Here it is given back to what
+    /// was used of it, so that the throughput in the header stays the sender's.
+    fn handle_round(&mut self, _ack: &AckView, window: &mut Window) {
+        let most = core::mem::take(&mut self.most) as f64;
+        if self.full.take().is_none() {
+            window.size = window.size.min(most + 1.0);
+        }
+    }
+
+    fn shrink(&mut self, loss: &LossView) -> f64 {
+        self.feedback = 0.0;
+        loss.window / 2.0
+    }
+}
