@@ -96,6 +96,26 @@ impl Agent {
         self.next_tick = self.next_tick.min((self.last_tick + RECOMPUTE_MIN).max(now));
     }
 
+    /// Takes over a session from another agent of this host: `number` and `rate` are those of the
+    /// newest grant that it had, and up to `committed` may still be arriving. What is outstanding
+    /// counts as this agent's own grants do, and their numbers go on.
+    pub fn adopt(&mut self, now: Time, id: FlowId, number: u32, rate: Rate, committed: Rate) {
+        if number == 0 {
+            return;
+        }
+        let flow = self.flows.entry(id).or_default();
+        flow.issued.clear();
+        if committed > rate {
+            let before = Issued {
+                number: number - 1,
+                rate: committed.as_f64(),
+                superseded: Some(now),
+            };
+            flow.issued.push_back(before);
+        }
+        flow.issued.push_back(Issued { number, rate: rate.as_f64(), superseded: None });
+    }
+
     /// When to tick next.
     pub fn poll_timeout(&self) -> Time {
         self.next_tick

@@ -458,3 +458,22 @@ fn hostile_reports_never_panic_and_never_exceed_the_capacity() {
         }
     }
 }
+
+#[test]
+fn an_adopted_grant_stands_until_it_is_echoed_and_its_numbers_go_on() {
+    let mbps = Rate::from_mbps;
+    let mut agent = agent(Side::Sink, mbps(100));
+    agent.adopt(START, 1, 7, mbps(60), mbps(80));
+    let mut one = report(1.0, Rate::UNLIMITED);
+    one.echoed = 6;
+    let reports = |one| [(1, one), (2, report(1.0, Rate::UNLIMITED))];
+    let first = tick(&mut agent, START, &reports(one));
+    assert_eq!((first[0].1.number, first[0].1.rate), (8, mbps(50)));
+    assert_eq!(first[1].1.rate, mbps(20), "80 of 100 may still be arriving");
+    one.echoed = 7;
+    let second = tick(&mut agent, START + MS, &reports(one));
+    assert_eq!(second[1].1.rate, mbps(40), "60 may still be arriving");
+    one.echoed = 8;
+    let third = tick(&mut agent, START + MS + MS, &reports(one));
+    assert_eq!(third[1].1.rate, mbps(50));
+}

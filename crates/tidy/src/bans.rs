@@ -19,10 +19,11 @@ const STUBS: [&str; 4] = ["todo!", "unimplemented!", "dbg!", "#[ignore"];
 /// Panics that hostile input could reach.
 const PANICS: [&str; 2] = [".unwrap()", ".expect("];
 /// The crates that input from strangers goes through.
-const NETWORK_FACING: [&str; 5] = ["gtp-proto", "gtp-sys", "gtp-emu", "gtp-store", "gtp-net"];
-/// The crates that may hold `unsafe`: system calls below, shared memory in the Linux world. Tests
+const NETWORK_FACING: [&str; 7] =
+    ["gtp-proto", "gtp-sys", "gtp-emu", "gtp-store", "gtp-share", "gtpd", "gtp-net"];
+/// The crates that may hold `unsafe`: system calls below, memory shared between processes. Tests
 /// may too. Everywhere it needs its argument.
-const MAY_BE_UNSAFE: [&str; 2] = ["gtp-sys", "gtp-net"];
+const MAY_BE_UNSAFE: [&str; 3] = ["gtp-sys", "gtp-share", "gtp-net"];
 /// How many lines above `unsafe` its argument may begin.
 const SAFETY_REACH: usize = 6;
 

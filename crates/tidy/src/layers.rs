@@ -26,19 +26,21 @@ enum Outside {
 }
 
 /// The architecture, bottom up.
-const LAYERS: [Layer; 15] = [
+const LAYERS: [Layer; 17] = [
     pure("gtp-alloc", &[], &["libm"]),
     pure("gtp-ranges", &[], &[]),
     pure("gtp-proto", &["gtp-alloc", "gtp-ranges"], &["libm", "siphasher"]),
     pure("gtp-link", &["gtp-alloc"], &["libm"]),
-    pure("gtp-peers", &["gtp-alloc"], &["libm"]),
+    pure("gtp-peers", &["gtp-alloc", "gtp-ranges"], &["libm"]),
     open("gtp-sim", &["gtp-alloc", "gtp-proto", "gtp-link", "gtp-peers"]),
     open("gtp-sys", &["gtp-alloc"]),
     open("gtp-emu", &["gtp-alloc", "gtp-link", "gtp-sys"]),
     open("gtp-store", &["gtp-alloc", "gtp-ranges"]),
-    open("gtp-net", &["gtp-alloc", "gtp-proto", "gtp-sys", "gtp-store"]),
+    open("gtp-share", &["gtp-alloc", "gtp-proto"]),
+    open("gtpd", &["gtp-alloc", "gtp-proto", "gtp-share", "gtp-sys"]),
+    open("gtp-net", &["gtp-alloc", "gtp-proto", "gtp-share", "gtp-sys", "gtp-store"]),
     open("gtp", &["gtp-alloc", "gtp-net", "gtp-store"]),
-    open("gtp-cli", &["gtp-alloc", "gtp", "gtp-emu"]),
+    open("gtp-cli", &["gtp-alloc", "gtp", "gtp-emu", "gtp-share", "gtpd"]),
     open("gtp-lab", &["gtp-alloc", "gtp-proto", "gtp-link", "gtp-peers", "gtp-sim"]),
     open(
         "gtp-e2e",
@@ -51,6 +53,8 @@ const LAYERS: [Layer; 15] = [
             "gtp-sys",
             "gtp-emu",
             "gtp-store",
+            "gtp-share",
+            "gtpd",
             "gtp-net",
             "gtp",
             "gtp-cli",

@@ -1,0 +1,201 @@
+//! The side of a process: to attach, to ask, to change.
+//!
+//! Attaching gives two pages and a bell; everything after that is memory. Questions of people have
+//! a connection of their own each. Waits are bounded, so that a daemon that stands still
+//! holds up no program.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+
+use crate::message::{Answer, BELL, HostView, MESSAGE_MOST, Request, SessionView, VERSION};
+use crate::page::{GrantsPage, ReportsPage};
+use crate::socket::{Connection, Incoming};
+
+/// A process's place with the daemon.
+#[derive(Debug)]
+pub struct Attachment {
+    /// Where it posts.
+    pub reports: ReportsPage,
+    /// Where it reads.
+    pub grants: GrantsPage,
+    connection: Connection,
+}
+
+/// What a wait ended with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rung {
+    /// There are new grants.
+    Yes,
+    /// Nothing yet.
+    No,
+    /// The daemon is gone.
+    Gone,
+}
+
+/// How long a daemon may take to answer.
+const PATIENCE_MS: u32 = 2_000;
+/// Bytes of a list at most: 65,536 sessions of 1 KiB.
+const LIST_MOST: u64 = 64 << 20;
+
+/// Attaches this process, with room for `slots` sessions, to the daemon at `path`.
+///
+/// # Errors
+/// `NotFound` or `ConnectionRefused` when there is none; `PermissionDenied` when the one there is
+/// not to be believed; else in words.
+pub fn attach(path: &Path, slots: u32, program: &str) -> io::Result<Attachment> {
+    let connection = connect(path)?;
+    let program = program.chars().take(PROGRAM_MOST).collect();
+    let request = Request::Attach { version: VERSION, slots, program };
+    match ask(&connection, &request)? {
+        (Answer::Attached { version: VERSION, slots }, fds) => {
+            let [reports, grants]: [OwnedFd; 2] =
+                fds.try_into().map_err(|_| io::Error::other("pages are missing"))?;
+            Ok(Attachment {
+                reports: ReportsPage::open(&reports, slots)?,
+                grants: GrantsPage::open(&grants, slots)?,
+                connection,
+            })
+        }
+        (other, _) => Err(unexpected(other)),
+    }
+}
+
+/// The host and all its sessions.
+///
+/// # Errors
+/// As [`attach`].
+pub fn sessions(path: &Path) -> io::Result<(HostView, Vec<SessionView>)> {
+    let connection = connect(path)?;
+    match ask(&connection, &Request::Sessions { version: VERSION })? {
+        (Answer::Sessions { bytes }, mut fds) => {
+            let file = fds.pop().ok_or_else(|| io::Error::other("the list is missing"))?;
+            read_list(&File::from(file), bytes)
+        }
+        (other, _) => Err(unexpected(other)),
+    }
+}
+
+/// Changes a session's weight, its limit in bit/s (zero lifts it), or both.
+///
+/// # Errors
+/// As [`attach`]; and when there is no such session, or it is another user's.
+pub fn set(
+    path: &Path,
+    session: u32,
+    weight: Option<f64>,
+    max_rate: Option<u64>,
+) -> io::Result<()> {
+    let connection = connect(path)?;
+    let request = Request::Set { version: VERSION, session, weight, max_rate };
+    match ask(&connection, &request)? {
+        (Answer::Done {}, _) => Ok(()),
+        (other, _) => Err(unexpected(other)),
+    }
+}
+
+impl Attachment {
+    /// Tells the daemon that there are new reports.
+    pub fn ring(&self) {
+        // If its bell is full it has been rung; if it is gone, the wait says so.
+        let _ = self.connection.send(BELL, &[]);
+    }
+
+    /// Waits for the daemon's bell, `millis` at most (`None`: for ever).
+    pub fn wait(&self, millis: Option<u32>) -> Rung {
+        match self.connection.wait(millis) {
+            Ok(false) => return Rung::No,
+            Ok(true) => {}
+            Err(_) => return Rung::Gone,
+        }
+        let mut buffer = [0; 64];
+        let mut rung = Rung::No;
+        loop {
+            match self.connection.receive(&mut buffer) {
+                Ok(Incoming::Message(..)) => rung = Rung::Yes,
+                Ok(Incoming::Nothing) => return rung,
+                Ok(Incoming::End) | Err(_) => return Rung::Gone,
+            }
+        }
+    }
+
+    /// Detaches; a wait on another thread ends.
+    pub fn end(&self) {
+        self.connection.end();
+    }
+}
+
+/// Connects to a daemon that may be believed: root's, one's own, or that of whoever owns the
+/// directory of its socket.
+fn connect(path: &Path) -> io::Result<Connection> {
+    let connection = Connection::open(path)?;
+    let owner = connection.peer().uid;
+    let own = rustix::process::geteuid().as_raw();
+    let dir = path.parent().and_then(|dir| std::fs::metadata(dir).ok()).map(|dir| dir.uid());
+    if owner == 0 || owner == own || Some(owner) == dir {
+        return Ok(connection);
+    }
+    let text = format!("{}: belongs to user {owner}, who is not trusted here", path.display());
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
+}
+
+/// One question and its answer.
+fn ask(connection: &Connection, request: &Request) -> io::Result<(Answer, Vec<OwnedFd>)> {
+    connection.send(&serde_json::to_vec(request)?, &[])?;
+    let mut buffer = vec![0; MESSAGE_MOST];
+    loop {
+        if !connection.wait(Some(PATIENCE_MS))? {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "the daemon does not answer"));
+        }
+        match connection.receive(&mut buffer)? {
+            Incoming::Message(length, fds) => {
+                return Ok((serde_json::from_slice(&buffer[..length])?, fds));
+            }
+            Incoming::Nothing => {}
+            Incoming::End => {
+                let text = "the daemon has ended the connection";
+                return Err(io::Error::new(io::ErrorKind::ConnectionReset, text));
+            }
+        }
+    }
+}
+
+fn read_list(file: &File, bytes: u64) -> io::Result<(HostView, Vec<SessionView>)> {
+    if bytes > LIST_MOST {
+        return Err(io::Error::other("a list longer than any that a daemon writes"));
+    }
+    let mut text = Vec::new();
+    Reader { file, at: 0 }.take(bytes).read_to_end(&mut text)?;
+    let mut lines = text.split(|&b| b == b'\n').filter(|line| !line.is_empty());
+    let host = lines.next().ok_or_else(|| io::Error::other("an empty list"))?;
+    let sessions: Result<_, _> = lines.map(serde_json::from_slice).collect();
+    Ok((serde_json::from_slice(host)?, sessions?))
+}
+
+/// Reads a file from its start whatever others read of it: its descriptor's place is shared.
+struct Reader<'a> {
+    file: &'a File,
+    at: u64,
+}
+
+impl Read for Reader<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let got = self.file.read_at(buffer, self.at)?;
+        self.at += got as u64;
+        Ok(got)
+    }
+}
+
+fn unexpected(answer: Answer) -> io::Error {
+    match answer {
+        Answer::Refused { why } => io::Error::other(why),
+        Answer::Attached { .. } | Answer::Sessions { .. } | Answer::Done {} => {
+            io::Error::other("an answer to another question: daemon and program do not fit")
+        }
+    }
+}
+
+/// Characters of a program's name.
+const PROGRAM_MOST: usize = 64;

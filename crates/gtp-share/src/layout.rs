@@ -1,0 +1,339 @@
+//! The records on the pages, word by word, and the checks of what strangers wrote there.
+//!
+//! Words are 64 bits in the machine's own order: the pages never leave it. Everything that is read
+//! from a process's page may be any bits at all; what no honest process writes is no record, and
+//! numbers are brought into the range in which they mean something. Offsets are part of the
+//! layout's version; `docs/DAEMON.md` lists them.
+
+use gtp_alloc::tree::WEIGHT_MOST;
+use gtp_alloc::{Rate, Span};
+use gtp_proto::limits::RTT_MOST;
+use gtp_proto::{Grant, Law, LimitedBy, Phase, Report};
+
+/// Which way a session's data go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Side {
+    /// This host sends.
+    Source,
+    /// This host receives.
+    Sink,
+}
+
+/// What a session at a sink was granted by whoever allocated before this daemon.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outstanding {
+    /// Number of the newest grant; zero if there was none.
+    pub number: u32,
+    /// Its rate.
+    pub rate: Rate,
+    /// The largest rate of all grants that may still be arriving.
+    pub committed: Rate,
+}
+
+/// Bytes of a label.
+pub const LABEL_BYTES: usize = 8 * LABEL_WORDS;
+
+/// How people name a session. Text from elsewhere: it is escaped before it is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Label([u8; LABEL_BYTES]);
+
+/// What a process posts of one of its sessions.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Posted {
+    /// Its name in the process, used once.
+    pub id: u32,
+    /// Which way its data go.
+    pub side: Side,
+    /// What the agent wants to know.
+    pub report: Report,
+    /// On whose behalf it runs here: zero for this process's own user, else a hash of the client
+    /// that this host serves.
+    pub principal: u64,
+    /// Sessions with the same number here belong to one transfer.
+    pub transfer: u64,
+    /// What it was granted before.
+    pub held: Outstanding,
+    /// What keeps it from going faster.
+    pub limited_by: LimitedBy,
+    /// Data packets lost, in millionths of those sent.
+    pub loss_ppm: u32,
+    /// IP bytes moved since its start.
+    pub wire_bytes: u64,
+    /// How people name it.
+    pub label: Label,
+}
+
+/// What the daemon answers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Granted {
+    /// The session's name in the process.
+    pub id: u32,
+    /// The grant.
+    pub grant: Grant,
+}
+
+/// Sessions of one process at most, both directions together: 1 MiB of reports.
+pub const SLOTS_MOST: u32 = 4_096;
+/// Words before the first slot of either page.
+pub(crate) const HEAD_WORDS: usize = 64;
+/// Words of a report's slot, its sequence word first.
+pub(crate) const POSTED_WORDS: usize = 32;
+/// Words of a grant's slot, its sequence word first.
+pub(crate) const GRANTED_WORDS: usize = 8;
+/// Words of a report's label.
+const LABEL_WORDS: usize = 12;
+/// Where it begins, the sequence word not counted.
+const LABEL_AT: usize = POSTED_WORDS - 1 - LABEL_WORDS;
+
+/// First word of a page: `gtp` and the layout's version.
+pub(crate) const MAGIC: u64 = 0x6774_7000_0000_0001;
+
+impl Label {
+    /// The first bytes of `text`, as many as there is room for, cut between characters.
+    pub fn new(text: &str) -> Label {
+        let mut cut = text.len().min(LABEL_BYTES);
+        while !text.is_char_boundary(cut) {
+            cut -= 1;
+        }
+        let mut bytes = [0; LABEL_BYTES];
+        bytes[..cut].copy_from_slice(&text.as_bytes()[..cut]);
+        Label(bytes)
+    }
+
+    /// The text as far as it can be shown: what is no printable character becomes `?`.
+    pub fn printable(&self) -> String {
+        let end = self.0.iter().position(|&b| b == 0).unwrap_or(LABEL_BYTES);
+        let text = String::from_utf8_lossy(&self.0[..end]);
+        text.chars().map(|c| if is_plain(c) { c } else { '?' }).collect()
+    }
+}
+
+/// Whether a character may go to a terminal: no controls, and none that turn the writing round.
+fn is_plain(c: char) -> bool {
+    let turns = matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}' | '\u{feff}');
+    !c.is_control() && !turns
+}
+
+impl Posted {
+    pub(crate) fn encode(&self) -> [u64; POSTED_WORDS - 1] {
+        let mut words = [0; POSTED_WORDS - 1];
+        let phase: u64 = match self.report.phase {
+            Phase::Open => 1,
+            Phase::Closing => 2,
+        };
+        let side: u64 = match self.side {
+            Side::Source => 1,
+            Side::Sink => 2,
+        };
+        let (law, alpha, beta): (u64, f64, f64) = match self.report.law {
+            Law::Grant => (1, 0.0, 0.0),
+            Law::EndNode { alpha, beta } => (2, alpha, beta),
+        };
+        let limit = limit_code(self.limited_by);
+        words[0] = phase | side << 8 | law << 16 | limit << 24 | u64::from(self.id) << 32;
+        words[1] = self.report.weight.to_bits();
+        words[2] = alpha.to_bits();
+        words[3] = beta.to_bits();
+        words[4] = self.report.peer_offer.as_bps();
+        words[5] = self.report.demand.as_bps();
+        words[6] = self.report.measured.as_bps();
+        words[7] = self.report.rtt.as_nanos();
+        words[8] = u64::from(self.report.echoed) | u64::from(self.held.number) << 32;
+        words[9] = self.held.rate.as_bps();
+        words[10] = self.held.committed.as_bps();
+        words[11] = self.principal;
+        words[12] = self.transfer;
+        words[13] = u64::from(self.loss_ppm);
+        words[14] = self.wire_bytes;
+        for (word, bytes) in words[LABEL_AT..].iter_mut().zip(self.label.0.chunks_exact(8)) {
+            *word = bytes.iter().rev().fold(0, |word, &b| word << 8 | u64::from(b));
+        }
+        words
+    }
+
+    /// What these words say, if an honest process could have meant them so.
+    pub(crate) fn decode(words: &[u64; POSTED_WORDS - 1]) -> Option<Posted> {
+        let byte = |at: u32| (words[0] >> at) as u8;
+        let phase = match byte(0) {
+            1 => Phase::Open,
+            2 => Phase::Closing,
+            0 | 3..=255 => return None,
+        };
+        let side = match byte(8) {
+            1 => Side::Source,
+            2 => Side::Sink,
+            0 | 3..=255 => return None,
+        };
+        let law = match byte(16) {
+            1 => Law::Grant,
+            2 => Law::EndNode { alpha: f64::from_bits(words[2]), beta: f64::from_bits(words[3]) },
+            0 | 3..=255 => return None,
+        };
+        let mut label = [0; LABEL_BYTES];
+        for (bytes, word) in label.chunks_exact_mut(8).zip(&words[LABEL_AT..]) {
+            bytes.copy_from_slice(&word.to_le_bytes());
+        }
+        let weight = f64::from_bits(words[1]);
+        let least = 1.0 / WEIGHT_MOST;
+        Some(Posted {
+            id: (words[0] >> 32) as u32,
+            side,
+            report: Report {
+                // What is no number counts as the least.
+                weight: if weight >= least { weight.min(WEIGHT_MOST) } else { least },
+                law: law.believed(),
+                phase,
+                peer_offer: Rate::from_bps(words[4]),
+                demand: Rate::from_bps(words[5]),
+                measured: Rate::from_bps(words[6]),
+                echoed: words[8] as u32,
+                rtt: Span::from_nanos(words[7]).min(RTT_MOST),
+            },
+            principal: words[11],
+            transfer: words[12],
+            held: Outstanding {
+                number: (words[8] >> 32) as u32,
+                rate: Rate::from_bps(words[9]),
+                committed: Rate::from_bps(words[10].max(words[9])),
+            },
+            limited_by: limit_of(byte(24))?,
+            loss_ppm: words[13].min(1_000_000) as u32,
+            wire_bytes: words[14],
+            label: Label(label),
+        })
+    }
+}
+
+impl Granted {
+    pub(crate) fn encode(&self) -> [u64; GRANTED_WORDS - 1] {
+        let number = u64::from(self.grant.number);
+        [
+            u64::from(self.id) << 32 | 1,
+            number,
+            self.grant.rate.as_bps(),
+            self.grant.offer.as_bps(),
+            self.grant.interval.as_nanos(),
+            0,
+            0,
+        ]
+    }
+
+    pub(crate) fn decode(words: &[u64; GRANTED_WORDS - 1]) -> Option<Granted> {
+        (words[0] as u32 == 1).then(|| Granted {
+            id: (words[0] >> 32) as u32,
+            grant: Grant {
+                number: words[1] as u32,
+                rate: Rate::from_bps(words[2]),
+                offer: Rate::from_bps(words[3]),
+                interval: Span::from_nanos(words[4]),
+            },
+        })
+    }
+}
+
+fn limit_code(limit: LimitedBy) -> u64 {
+    match limit {
+        LimitedBy::Source => 1,
+        LimitedBy::Sink => 2,
+        LimitedBy::Demand => 3,
+        LimitedBy::Path => 4,
+        LimitedBy::Disk => 5,
+    }
+}
+
+fn limit_of(code: u8) -> Option<LimitedBy> {
+    Some(match code {
+        1 => LimitedBy::Source,
+        2 => LimitedBy::Sink,
+        3 => LimitedBy::Demand,
+        4 => LimitedBy::Path,
+        5 => LimitedBy::Disk,
+        0 | 6..=255 => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn posted() -> Posted {
+        Posted {
+            id: 17,
+            side: Side::Sink,
+            report: Report {
+                weight: 2.0,
+                law: Law::EndNode { alpha: 0.1, beta: 0.2 },
+                phase: Phase::Closing,
+                peer_offer: Rate::UNLIMITED,
+                demand: Rate::from_mbps(3),
+                measured: Rate::from_mbps(2),
+                echoed: 5,
+                rtt: Span::from_millis(50),
+            },
+            principal: u64::MAX,
+            transfer: 3,
+            held: Outstanding {
+                number: 9,
+                rate: Rate::from_mbps(1),
+                committed: Rate::from_mbps(4),
+            },
+            limited_by: LimitedBy::Disk,
+            loss_ppm: 1_000,
+            wire_bytes: 1 << 40,
+            label: Label::new("gtp://host.example/long/path/ä"),
+        }
+    }
+
+    #[test]
+    fn records_come_back_as_they_were() {
+        assert_eq!(Posted::decode(&posted().encode()), Some(posted()));
+        let granted = Granted {
+            id: 17,
+            grant: Grant {
+                number: 3,
+                rate: Rate::from_mbps(7),
+                offer: Rate::UNLIMITED,
+                interval: Span::from_millis(20),
+            },
+        };
+        assert_eq!(Granted::decode(&granted.encode()), Some(granted));
+    }
+
+    #[test]
+    fn an_empty_slot_is_no_record() {
+        assert_eq!(Posted::decode(&[0; POSTED_WORDS - 1]), None);
+        assert_eq!(Granted::decode(&[0; GRANTED_WORDS - 1]), None);
+    }
+
+    #[test]
+    fn labels_are_cut_between_characters_and_shown_without_controls() {
+        let long = "ä".repeat(LABEL_BYTES);
+        assert_eq!(Label::new(&long).printable().chars().count(), LABEL_BYTES / 2);
+        assert_eq!(Label::new("a\u{1b}[2Jb\u{202e}").printable(), "a?[2Jb?");
+    }
+
+    proptest! {
+        #[test]
+        fn any_words_decode_to_numbers_in_range_or_to_nothing(
+            words in proptest::collection::vec(any::<u64>(), POSTED_WORDS - 1),
+            codes in any::<bool>(),
+        ) {
+            let mut words: [u64; POSTED_WORDS - 1] = words.try_into().unwrap();
+            if codes {
+                words[0] = words[0] & !0xffff_ffff | 0x0102_0201; // Codes that mean something.
+            }
+            if let Some(posted) = Posted::decode(&words) {
+                let weight = posted.report.weight;
+                prop_assert!((1.0 / WEIGHT_MOST..=WEIGHT_MOST).contains(&weight));
+                prop_assert!(posted.report.rtt <= RTT_MOST);
+                prop_assert!(posted.held.committed >= posted.held.rate);
+                prop_assert!(posted.loss_ppm <= 1_000_000);
+                prop_assert!(posted.label.printable().chars().all(is_plain));
+            } else {
+                prop_assert!(!codes);
+            }
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! What a host's processes and its daemon share: pages of memory, and the socket that hands them
+//! out.
+//!
+//! A process posts a report for each of its sessions on a page that only it writes, and reads the
+//! daemon's grants from a page that it cannot write. No process sees another's pages, and whatever
+//! one writes on its own is checked word by word. This crate carries records and decides
+//! nothing: who gets what is the agent's affair.
+
+pub mod client;
+mod layout;
+mod map;
+mod message;
+mod page;
+mod place;
+mod socket;
+pub mod words;
+
+pub use layout::{Granted, LABEL_BYTES, Label, Outstanding, Posted, SLOTS_MOST, Side};
+pub use map::Mapping;
+pub use message::{Answer, BELL, HostView, MESSAGE_MOST, Request, SessionView, VERSION};
+pub use page::{Found, GrantsPage, ReportsPage};
+pub use place::{places, user_place};
+pub use socket::{Connection, Incoming, Listener, Peer};

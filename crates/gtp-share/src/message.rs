@@ -1,0 +1,125 @@
+//! What is said over the socket: few words, at the start and when people ask.
+//!
+//! Messages are JSON objects, one to a packet; a packet of one `!` is the bell, by which each side
+//! tells the other that its page has news. Rates and reports never travel here.
+
+use serde::{Deserialize, Serialize};
+
+/// Version of messages and pages. Daemon and programs must agree on it.
+pub const VERSION: u32 = 1;
+/// Bytes of a message at most.
+pub const MESSAGE_MOST: usize = 4_096;
+/// The bell.
+pub const BELL: &[u8] = b"!";
+
+/// What a process asks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Request {
+    /// Pages for its sessions.
+    Attach {
+        /// [`VERSION`].
+        version: u32,
+        /// Sessions to have room for.
+        slots: u32,
+        /// What the process is, for people.
+        program: String,
+    },
+    /// All sessions of the host.
+    Sessions {
+        /// [`VERSION`].
+        version: u32,
+    },
+    /// To change a session: one's own, or any for root and for the daemon's own user.
+    Set {
+        /// [`VERSION`].
+        version: u32,
+        /// The session, as listed.
+        session: u32,
+        /// Its new weight within its transfer.
+        weight: Option<f64>,
+        /// Its new limit in bit/s; zero lifts it.
+        max_rate: Option<u64>,
+    },
+}
+
+/// What the daemon answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// With the descriptors of the pages for reports and for grants.
+    Attached {
+        /// [`VERSION`].
+        version: u32,
+        /// Sessions that the pages have room for.
+        slots: u32,
+    },
+    /// With the descriptor of a file of JSON lines: one [`HostView`], then all sessions.
+    Sessions {
+        /// Bytes of the file.
+        bytes: u64,
+    },
+    /// It is done.
+    Done {},
+    /// It is not.
+    Refused {
+        /// Why, and what to do.
+        why: String,
+    },
+}
+
+/// The host as the daemon sees it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct HostView {
+    /// Capacity for what it sends, bit/s; none if unlimited.
+    pub capacity_out: Option<u64>,
+    /// Capacity for what it receives, bit/s; none if unlimited.
+    pub capacity_in: Option<u64>,
+    /// Sum of the measured rates of what it sends, bit/s.
+    pub used_out: u64,
+    /// Sum of the measured rates of what it receives, bit/s.
+    pub used_in: u64,
+    /// Processes attached.
+    pub processes: u32,
+    /// Sessions.
+    pub sessions: u32,
+}
+
+/// One session as the daemon sees it. Rates in bit/s, none where unlimited.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SessionView {
+    /// Its name for `gtp set`.
+    pub session: u32,
+    /// Whose process.
+    pub uid: u32,
+    /// Which process.
+    pub pid: i32,
+    /// What the process says it is.
+    pub program: String,
+    /// What the process calls the session.
+    pub label: String,
+    /// `out` or `in`.
+    pub direction: String,
+    /// Weight within its transfer.
+    pub weight: f64,
+    /// Weight among all sessions of this direction.
+    pub flat_weight: f64,
+    /// Limit by `gtp set`.
+    pub max_rate: Option<u64>,
+    /// What it says it can use.
+    pub demand: Option<u64>,
+    /// What the other end offers.
+    pub peer_offer: Option<u64>,
+    /// What it is granted here.
+    pub granted: Option<u64>,
+    /// Its measured rate.
+    pub measured: u64,
+    /// What keeps it from going faster: `source`, `sink`, `demand`, `path` or `disk`.
+    pub limited_by: String,
+    /// Data packets lost of those sent.
+    pub loss_ratio: f64,
+    /// Round-trip time in microseconds.
+    pub rtt_us: u64,
+    /// IP bytes moved.
+    pub wire_bytes: u64,
+}

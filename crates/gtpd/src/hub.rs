@@ -1,0 +1,341 @@
+//! Where all processes' reports meet the host's agents: everything that the daemon decides.
+//!
+//! Like the core, a plain value: `attach`, `wake`, `tick`, and a timeout. A tick reads every page,
+//! gives each direction's agent its reports with weights from the tree of users, transfers and
+//! sessions, and writes grants where they have changed. It knows pages, but no sockets and no
+//! clock.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::OwnedFd;
+
+use gtp_alloc::tree::{self, Node, Policy};
+use gtp_alloc::{Rate, Span, Time};
+use gtp_proto::{Agent, AgentConfig, FlowId, Grant, Report};
+use gtp_share::{Granted, GrantsPage, ReportsPage, SLOTS_MOST, Side};
+
+use crate::seats::{Pulse, Seats};
+
+/// Names an attached process.
+pub type ClientId = u64;
+
+/// What a daemon is told at its start.
+#[derive(Clone, Debug)]
+pub struct HubConfig {
+    /// Capacity for what the host sends; unlimited if nobody knows it.
+    pub capacity_out: Rate,
+    /// Capacity for what it receives.
+    pub capacity_in: Rate,
+    /// A fixed control interval, or half the median round-trip time.
+    pub interval: Option<Span>,
+    /// Nothing is granted for so long after the start: until then the processes of a daemon that
+    /// died hand over what it had granted.
+    pub grace: Span,
+    /// Weights of users, where not one.
+    pub users: BTreeMap<u32, f64>,
+}
+
+/// A process, as the kernel and it itself name it.
+#[derive(Clone, Debug)]
+pub struct Who {
+    /// Its user.
+    pub uid: u32,
+    /// Its number, for people.
+    pub pid: i32,
+    /// What it says it is.
+    pub program: String,
+}
+
+/// Why a session was not changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetError {
+    /// There is none of that name.
+    NoSuchSession,
+    /// It is another user's.
+    NotYours,
+    /// A weight lies between 0.001 and 1000.
+    BadWeight,
+}
+
+/// All processes, all sessions and both agents.
+#[derive(Debug)]
+pub struct Hub {
+    pub(crate) clients: BTreeMap<ClientId, Client>,
+    out: Desk,
+    in_: Desk,
+    users: BTreeMap<u32, f64>,
+    names: FlowId,
+    begin: Time,
+    believe_until: Time,
+}
+
+/// One attached process.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub who: Who,
+    pub seats: Seats,
+    reports: ReportsPage,
+    grants: GrantsPage,
+    pulse: Pulse,
+}
+
+/// One direction.
+#[derive(Debug)]
+struct Desk {
+    agent: Agent,
+    reports: Vec<(FlowId, Report)>,
+    grants: Vec<(FlowId, Grant)>,
+    places: Vec<(ClientId, u32)>,
+    /// Someone has come or gone, or a weight was set.
+    stale: bool,
+}
+
+/// Sessions of all processes at most: 10 MiB of seats and reports.
+pub const SESSIONS_MOST: usize = 65_536;
+/// What processes say of grants that they had before is believed for so long: later, only a
+/// liar still says so.
+const BELIEF: Span = Span::from_secs(5);
+
+impl Hub {
+    /// A hub that begins at `now`.
+    pub fn new(now: Time, config: &HubConfig) -> Hub {
+        let desk = |side, capacity| Desk {
+            agent: Agent::new(now, AgentConfig { side, capacity, interval: config.interval }),
+            reports: Vec::new(),
+            grants: Vec::new(),
+            places: Vec::new(),
+            stale: false,
+        };
+        Hub {
+            clients: BTreeMap::new(),
+            out: desk(gtp_proto::Side::Source, config.capacity_out),
+            in_: desk(gtp_proto::Side::Sink, config.capacity_in),
+            users: config.users.clone(),
+            names: 0,
+            begin: now + config.grace,
+            believe_until: now + config.grace + BELIEF,
+        }
+    }
+
+    /// Takes a process in; returns the descriptors of its pages and the slots that they have.
+    ///
+    /// # Errors
+    /// When the system gives no memory or no descriptor.
+    pub fn attach(
+        &mut self,
+        now: Time,
+        id: ClientId,
+        who: Who,
+        slots: u32,
+    ) -> io::Result<([OwnedFd; 2], u32)> {
+        let slots = slots.clamp(1, SLOTS_MOST);
+        let (reports, reports_fd) = ReportsPage::create(slots)?;
+        let (grants, grants_fd) = GrantsPage::create(slots)?;
+        grants.set_capacity(self.out.agent.capacity(), self.in_.agent.capacity());
+        let client =
+            Client { who, seats: Seats::default(), reports, grants, pulse: Pulse::new(now) };
+        self.clients.insert(id, client);
+        Ok(([reports_fd, grants_fd], slots))
+    }
+
+    /// A process is gone: its shares are the others' from the next tick on.
+    pub fn detach(&mut self, now: Time, id: ClientId) {
+        if self.clients.remove(&id).is_some_and(|c| c.seats.iter().next().is_some()) {
+            self.out.stale = true;
+            self.in_.stale = true;
+            self.wake(now);
+        }
+    }
+
+    /// A process has news.
+    pub fn wake(&mut self, now: Time) {
+        self.out.agent.wake(now);
+        self.in_.agent.wake(now);
+    }
+
+    /// Changes the capacities.
+    pub fn set_capacity(&mut self, out: Rate, in_: Rate) {
+        self.out.agent.set_capacity(out);
+        self.in_.agent.set_capacity(in_);
+        self.clients.values().for_each(|client| client.grants.set_capacity(out, in_));
+    }
+
+    /// The capacities, out and in.
+    pub fn capacity(&self) -> (Rate, Rate) {
+        (self.out.agent.capacity(), self.in_.agent.capacity())
+    }
+
+    /// Changes a session on behalf of `uid`; `privileged` may change everybody's.
+    ///
+    /// # Errors
+    /// [`SetError`].
+    pub fn set(
+        &mut self,
+        now: Time,
+        right: Right,
+        session: FlowId,
+        weight: Option<f64>,
+        max_rate: Option<Rate>,
+    ) -> Result<(), SetError> {
+        let range = 1.0 / tree::WEIGHT_MOST..=tree::WEIGHT_MOST;
+        if weight.is_some_and(|w| !range.contains(&w)) {
+            return Err(SetError::BadWeight);
+        }
+        for client in self.clients.values_mut() {
+            let found = client.seats.iter_mut().find(|(_, seat)| seat.flow == session);
+            let Some((_, seat)) = found else { continue };
+            if right != Right::Anybodys && right != Right::Of(client.who.uid) {
+                return Err(SetError::NotYours);
+            }
+            seat.weight = weight.unwrap_or(seat.weight);
+            seat.max_rate = max_rate.unwrap_or(seat.max_rate);
+            self.out.stale = true;
+            self.in_.stale = true;
+            self.wake(now);
+            return Ok(());
+        }
+        Err(SetError::NoSuchSession)
+    }
+
+    /// When to tick next; never while nobody is there.
+    pub fn poll_timeout(&self) -> Time {
+        if self.clients.is_empty() {
+            return Time::MAX;
+        }
+        self.out.agent.poll_timeout().min(self.in_.agent.poll_timeout()).max(self.begin)
+    }
+
+    /// Reads all pages and writes grants, as far as it is time; names in `news` the processes
+    /// whose grants have changed.
+    pub fn tick(&mut self, now: Time, news: &mut Vec<ClientId>) {
+        news.clear();
+        if self.poll_timeout() > now {
+            return;
+        }
+        self.read(now);
+        for side in [Side::Source, Side::Sink] {
+            let desk = self.desk(side);
+            if desk.agent.poll_timeout() <= now {
+                if std::mem::take(&mut desk.stale) {
+                    self.weigh(side);
+                }
+                self.decide(now, side, news);
+            }
+        }
+    }
+
+    fn desk(&mut self, side: Side) -> &mut Desk {
+        match side {
+            Side::Source => &mut self.out,
+            Side::Sink => &mut self.in_,
+        }
+    }
+
+    /// Brings all seats up to date.
+    fn read(&mut self, now: Time) {
+        let mut room = SESSIONS_MOST - self.sessions().min(SESSIONS_MOST);
+        for client in self.clients.values_mut() {
+            let Client { seats, reports, grants, .. } = client;
+            let changes = seats.read(reports, grants, room, &mut self.names);
+            room = room.saturating_sub(changes.came.len());
+            if changes.gone || !changes.came.is_empty() {
+                self.out.stale = true;
+                self.in_.stale = true;
+                self.out.agent.wake(now);
+                self.in_.agent.wake(now);
+            }
+            for slot in changes.came {
+                let Some(seat) = seats.get_mut(slot) else { continue };
+                if seat.posted.side == Side::Source {
+                    continue; // Targets change together: a source has no commitments.
+                }
+                let held = seat.posted.held;
+                let (rate, committed) = if now <= self.believe_until {
+                    (held.rate, held.committed)
+                } else {
+                    (Rate::ZERO, Rate::ZERO)
+                };
+                self.in_.agent.adopt(now, seat.flow, held.number, rate, committed);
+            }
+        }
+    }
+
+    fn sessions(&self) -> usize {
+        self.clients.values().map(|client| client.seats.iter().count()).sum()
+    }
+
+    /// Gives every session of a direction its weight among all of them.
+    fn weigh(&mut self, side: Side) {
+        let mut nodes: Vec<Node> = Vec::new();
+        let mut users: BTreeMap<u32, usize> = BTreeMap::new();
+        let mut principals: BTreeMap<(usize, u64), usize> = BTreeMap::new();
+        let mut transfers: BTreeMap<(usize, ClientId, u64), usize> = BTreeMap::new();
+        let mut leaves = Vec::new();
+        for (&id, client) in &self.clients {
+            for (_, seat) in client.seats.iter().filter(|(_, seat)| seat.posted.side == side) {
+                let mut below = |parent, weight, policy| {
+                    nodes.push(Node { weight, policy, ..Node::below(parent) });
+                    nodes.len() - 1
+                };
+                let uid = client.who.uid;
+                let weight = self.users.get(&uid).copied().unwrap_or(1.0);
+                let normal = Policy::Normal;
+                let user = *users.entry(uid).or_insert_with(|| below(None, weight, normal));
+                let principal = *principals
+                    .entry((user, seat.posted.principal))
+                    .or_insert_with(|| below(Some(user), 1.0, normal));
+                let transfer = *transfers
+                    .entry((principal, id, seat.posted.transfer))
+                    .or_insert_with(|| below(Some(principal), 1.0, normal));
+                leaves.push(below(Some(transfer), seat.weight, seat.policy));
+            }
+        }
+        let mut flat = Vec::new();
+        tree::weights(&nodes, &mut flat);
+        let seats = self.clients.values_mut().flat_map(|client| client.seats.iter_mut());
+        let here = seats.filter(|(_, seat)| seat.posted.side == side);
+        for ((_, seat), leaf) in here.zip(leaves) {
+            seat.flat = flat[leaf];
+        }
+    }
+
+    /// Lets one direction's agent decide and writes what has changed.
+    fn decide(&mut self, now: Time, side: Side, news: &mut Vec<ClientId>) {
+        let Hub { clients, out, in_, .. } = self;
+        let desk = match side {
+            Side::Source => out,
+            Side::Sink => in_,
+        };
+        desk.reports.clear();
+        desk.places.clear();
+        for (&id, client) in clients.iter_mut() {
+            let awake = client.pulse.feel(now, &client.reports);
+            for (slot, seat) in client.seats.iter().filter(|(_, s)| s.posted.side == side) {
+                desk.reports.push((seat.flow, seat.report(awake)));
+                desk.places.push((id, slot));
+            }
+        }
+        desk.agent.tick(now, &desk.reports, &mut desk.grants);
+        for (&(id, slot), &(_, grant)) in desk.places.iter().zip(&desk.grants) {
+            let Some(client) = clients.get_mut(&id) else { continue };
+            let Some(seat) = client.seats.get_mut(slot) else { continue };
+            let granted = Granted { id: seat.posted.id, grant };
+            if seat.granted != Some(granted) {
+                client.grants.grant(slot, &granted);
+                seat.granted = Some(granted);
+                if news.last() != Some(&id) {
+                    news.push(id);
+                }
+            }
+        }
+    }
+}
+
+/// Whose sessions somebody may change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Right {
+    /// One user's.
+    Of(u32),
+    /// Everybody's.
+    Anybodys,
+}

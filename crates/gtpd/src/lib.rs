@@ -1,0 +1,16 @@
+//! The daemon of one host: all its processes share one capacity in each direction.
+//!
+//! It hosts the same agents as a single process does, and gives them the reports of every process's
+//! sessions, each with a weight that does not grow with their number. It moves no data and knows
+//! no peer; if it ends, sessions go on without rising until there is another.
+#![forbid(unsafe_code)]
+
+mod claim;
+mod hub;
+mod seats;
+mod server;
+mod view;
+
+pub use claim::{Before, Claim, ClaimError};
+pub use hub::{ClientId, Hub, HubConfig, Right, SESSIONS_MOST, SetError, Who};
+pub use server::{Daemon, DaemonConfig};

@@ -1,0 +1,184 @@
+//! One process's sessions as the daemon knows them, brought up to date from its page.
+//!
+//! A session takes a seat when its record is first seen and keeps it until the record is gone.
+//! What decides its weight is what it said then: nobody can move shares by rewriting a page.
+//! Nothing here trusts a word, and nothing here shares anything out.
+
+use gtp_alloc::tree::Policy;
+use gtp_alloc::{Rate, Time};
+use gtp_proto::{FlowId, Report};
+use gtp_share::{Found, Granted, GrantsPage, Posted, ReportsPage, Side};
+
+/// One session.
+#[derive(Clone, Debug)]
+pub(crate) struct Seat {
+    /// Its name in this daemon.
+    pub flow: FlowId,
+    /// Its last whole record.
+    pub posted: Posted,
+    /// Weight within its transfer.
+    pub weight: f64,
+    /// Weight among all sessions of its direction.
+    pub flat: f64,
+    /// A limit that was set here.
+    pub max_rate: Rate,
+    /// When it gets something.
+    pub policy: Policy,
+    /// What stands on the grants page.
+    pub granted: Option<Granted>,
+}
+
+/// What became of a process's sessions since the last look.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    /// Slots in which a session has come.
+    pub came: Vec<u32>,
+    /// Whether one has gone.
+    pub gone: bool,
+}
+
+/// All sessions of one process.
+#[derive(Debug, Default)]
+pub(crate) struct Seats(Vec<Option<Seat>>);
+
+impl Seats {
+    /// Reads the whole page. At most `room` sessions come; each gets a name from `names`.
+    pub fn read(
+        &mut self,
+        reports: &ReportsPage,
+        grants: &GrantsPage,
+        mut room: usize,
+        names: &mut FlowId,
+    ) -> Changes {
+        let mut changes = Changes::default();
+        let used = reports.used();
+        self.0.resize(self.0.len().max(used as usize), None);
+        for (slot, seat) in (0..).zip(&mut self.0) {
+            let found = if slot < used { reports.read(slot) } else { Found::Nothing };
+            match (found, seat.as_mut()) {
+                (Found::Torn, _) | (Found::Nothing, None) => {}
+                (Found::Nothing, Some(_)) => {
+                    *seat = None;
+                    grants.clear(slot);
+                    changes.gone = true;
+                }
+                (Found::Record(posted), Some(known)) if known.is_same(&posted) => {
+                    known.update(posted);
+                }
+                (Found::Record(_), None) if room == 0 => {}
+                (Found::Record(posted), known) => {
+                    room -= usize::from(known.is_none());
+                    changes.gone |= known.is_some();
+                    changes.came.push(slot);
+                    *names = names.wrapping_add(1);
+                    *seat = Some(Seat::new(*names, posted));
+                    grants.clear(slot);
+                }
+            }
+        }
+        changes
+    }
+
+    /// All sessions with their slots.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &Seat)> {
+        (0..).zip(&self.0).filter_map(|(slot, seat)| Some((slot, seat.as_ref()?)))
+    }
+
+    /// The same, to be changed.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut Seat)> {
+        (0..).zip(&mut self.0).filter_map(|(slot, seat)| Some((slot, seat.as_mut()?)))
+    }
+
+    /// The session in a slot.
+    pub fn get_mut(&mut self, slot: u32) -> Option<&mut Seat> {
+        self.0.get_mut(slot as usize)?.as_mut()
+    }
+}
+
+impl Seat {
+    fn new(flow: FlowId, posted: Posted) -> Seat {
+        Seat {
+            flow,
+            posted,
+            weight: posted.report.weight,
+            flat: posted.report.weight,
+            max_rate: Rate::UNLIMITED,
+            policy: Policy::Normal,
+            granted: None,
+        }
+    }
+
+    /// Whether a record is of this session.
+    fn is_same(&self, posted: &Posted) -> bool {
+        self.posted.id == posted.id && self.posted.side == posted.side
+    }
+
+    /// What may change in a session's life does.
+    fn update(&mut self, posted: Posted) {
+        let first = self.posted;
+        self.posted = Posted {
+            report: Report { law: first.report.law, ..posted.report },
+            principal: first.principal,
+            transfer: first.transfer,
+            held: first.held,
+            label: first.label,
+            ..posted
+        };
+    }
+
+    /// What its agent is told. `Awake::No`: its process does not run, so it can use nothing.
+    pub fn report(&self, awake: Awake) -> Report {
+        let report = self.posted.report;
+        let newest = self.granted.map_or(self.posted.held.number, |g| g.grant.number);
+        let most = match awake {
+            Awake::Yes => self.max_rate,
+            Awake::No => Rate::ZERO,
+        };
+        Report {
+            weight: self.flat,
+            demand: report.demand.min(most),
+            // Nobody has obeyed what was not granted yet.
+            echoed: report.echoed.min(newest),
+            ..report
+        }
+    }
+}
+
+/// Whether a process was seen at work lately.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Awake {
+    /// It was.
+    Yes,
+    /// It was stopped, or hangs.
+    No,
+}
+
+/// When a process was last seen at work.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pulse {
+    beats: u64,
+    at: Time,
+}
+
+impl Pulse {
+    pub fn new(now: Time) -> Pulse {
+        Pulse { beats: 0, at: now }
+    }
+
+    /// Looks at the page's head.
+    pub fn feel(&mut self, now: Time, page: &ReportsPage) -> Awake {
+        let beats = page.beats();
+        if beats != self.beats {
+            *self = Pulse { beats, at: now };
+        }
+        if now.since(self.at) > gtp_proto::limits::SILENCE_STOP { Awake::No } else { Awake::Yes }
+    }
+}
+
+/// The direction of a session in words.
+pub(crate) fn direction(side: Side) -> &'static str {
+    match side {
+        Side::Source => "out",
+        Side::Sink => "in",
+    }
+}

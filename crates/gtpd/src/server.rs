@@ -1,0 +1,321 @@
+//! The daemon's loop: who comes, who goes, who rings, and when it is time to decide.
+//!
+//! One thread, no queue, and nothing that anybody can make it wait for: it takes a few messages
+//! of each process a turn, drops answers that are not read, and rests after each turn for as long
+//! as keeps it within a few hundredths of a core.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::AsFd;
+
+use gtp_alloc::{Rate, Span, Time};
+use gtp_share::{Answer, BELL, Connection, Incoming, MESSAGE_MOST, Request, VERSION};
+use gtp_sys::Clock;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use crate::claim::{Before, Claim};
+use crate::hub::{ClientId, Hub, HubConfig, Right, SetError, Who};
+use crate::view::Lists;
+
+/// What a daemon is told at its start.
+#[derive(Clone, Debug)]
+pub struct DaemonConfig {
+    /// What its hub is told; its grace counts only where another daemon may have been before.
+    pub hub: HubConfig,
+    /// It ends when nobody has been there for so long; never if none.
+    pub idle_end: Option<Span>,
+}
+
+/// A running daemon.
+#[derive(Debug)]
+pub struct Daemon {
+    claim: Claim,
+    clock: Clock,
+    hub: Hub,
+    lists: Lists,
+    guests: BTreeMap<ClientId, Guest>,
+    next: ClientId,
+    news: Vec<ClientId>,
+    idle_end: Option<Span>,
+    idle_since: Time,
+}
+
+/// One connection.
+#[derive(Debug)]
+struct Guest {
+    connection: Connection,
+    state: State,
+    came: Time,
+    /// Something is there to be read, or it has ended.
+    ready: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Asking,
+    Attached,
+    Over,
+}
+
+/// Connections at most, of all and of one user.
+const GUESTS_MOST: usize = 4_096;
+const GUESTS_OF_ONE: usize = 1_024;
+/// Messages taken of one connection a turn.
+const MESSAGES: usize = 4;
+/// A connection that has not attached ends after this.
+const ASKING_MOST: Span = Span::from_secs(10);
+/// Turns come no closer than this...
+const REST_LEAST: Span = Span::from_millis(1);
+/// ... and than so many times what a turn takes, that is at most a seventeenth of a core.
+const REST_TIMES: u64 = 16;
+/// Nobody waits longer for a turn.
+const REST_MOST: Span = Span::from_millis(100);
+/// How often it looks at connections that only ask, and whether it is alone.
+const UPKEEP: Span = Span::from_millis(500);
+
+impl Daemon {
+    /// A daemon at a place.
+    pub fn new(claim: Claim, config: &DaemonConfig) -> Daemon {
+        let clock = Clock::start();
+        let now = clock.now();
+        let mut hub = config.hub.clone();
+        if claim.before() == Before::Nobody {
+            hub.grace = Span::ZERO;
+        }
+        Daemon {
+            claim,
+            clock,
+            hub: Hub::new(now, &hub),
+            lists: Lists::default(),
+            guests: BTreeMap::new(),
+            next: 1,
+            news: Vec::new(),
+            idle_end: config.idle_end,
+            idle_since: now,
+        }
+    }
+
+    /// Runs until nobody has been there for the time that was said.
+    ///
+    /// # Errors
+    /// When the system refuses to wait.
+    pub fn run(mut self) -> io::Result<()> {
+        let mut rest = REST_LEAST;
+        loop {
+            let began = self.clock.now();
+            self.wait(began, rest)?;
+            let now = self.clock.now();
+            self.accept(now);
+            self.listen(now);
+            let mut news = std::mem::take(&mut self.news);
+            self.hub.tick(now, &mut news);
+            for id in &news {
+                if let Some(guest) = self.guests.get(id) {
+                    // If its bell is full it has been rung; if it is gone, the next look says so.
+                    let _ = guest.connection.send(BELL, &[]);
+                }
+            }
+            self.news = news;
+            if self.is_alone_too_long(now) {
+                return Ok(());
+            }
+            let cost = self.clock.now().since(now);
+            rest = (cost * REST_TIMES).clamp(REST_LEAST, REST_MOST);
+        }
+    }
+
+    /// Rests, then waits for the next tick or for anybody.
+    fn wait(&mut self, began: Time, rest: Span) -> io::Result<()> {
+        sleep(rest)?;
+        let until = self.hub.poll_timeout();
+        let idle = !self.guests.is_empty() || self.idle_end.is_some();
+        let upkeep = if idle { began + rest + UPKEEP } else { Time::MAX };
+        let until = until.min(upkeep);
+        let mut fds = vec![PollFd::from_borrowed_fd(self.claim.listener().as_fd(), PollFlags::IN)];
+        let connections = self.guests.values().map(|guest| &guest.connection);
+        fds.extend(connections.map(|c| PollFd::from_borrowed_fd(c.as_fd(), PollFlags::IN)));
+        let span = until.since(self.clock.now());
+        let timeout = (until != Time::MAX).then(|| timespec(span));
+        match poll(&mut fds, timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let ready: Vec<bool> = fds[1..].iter().map(|fd| !fd.revents().is_empty()).collect();
+        for (guest, ready) in self.guests.values_mut().zip(ready) {
+            guest.ready = ready;
+        }
+        Ok(())
+    }
+
+    /// Takes in who has come.
+    fn accept(&mut self, now: Time) {
+        loop {
+            let connection = match self.claim.listener().accept() {
+                Ok(Some(connection)) => connection,
+                Ok(None) => return,
+                Err(error) => {
+                    tracing::warn!("nobody can come in: {error}");
+                    return;
+                }
+            };
+            let uid = connection.peer().uid;
+            let same = self.guests.values().filter(|g| g.connection.peer().uid == uid).count();
+            if self.guests.len() >= GUESTS_MOST || same >= GUESTS_OF_ONE {
+                continue; // Dropped: it sees the end of the connection.
+            }
+            let guest = Guest { connection, state: State::Asking, came: now, ready: true };
+            self.guests.insert(self.next, guest);
+            self.next += 1;
+        }
+    }
+
+    /// Hears those who have said something, and lets go of those who have ended.
+    fn listen(&mut self, now: Time) {
+        let ready: Vec<ClientId> =
+            self.guests.iter().filter(|(_, g)| g.ready).map(|(id, _)| *id).collect();
+        for id in ready {
+            for _ in 0..MESSAGES {
+                if !self.hear(now, id) {
+                    break;
+                }
+            }
+        }
+        let over = |guest: &Guest| {
+            let slow = guest.state == State::Asking && now.since(guest.came) > ASKING_MOST;
+            guest.state == State::Over || slow
+        };
+        let gone: Vec<ClientId> =
+            self.guests.iter().filter(|(_, g)| over(g)).map(|(id, _)| *id).collect();
+        for id in gone {
+            self.guests.remove(&id);
+            self.hub.detach(now, id);
+        }
+    }
+
+    /// Takes one message; `false`: there is none.
+    fn hear(&mut self, now: Time, id: ClientId) -> bool {
+        let Some(guest) = self.guests.get_mut(&id) else { return false };
+        let mut buffer = [0; MESSAGE_MOST];
+        let length = match guest.connection.receive(&mut buffer) {
+            Ok(Incoming::Message(length, _)) => length,
+            Ok(Incoming::Nothing) => return false,
+            Ok(Incoming::End) | Err(_) => {
+                guest.state = State::Over;
+                return false;
+            }
+        };
+        if &buffer[..length] == BELL {
+            if guest.state == State::Attached {
+                self.hub.wake(now);
+            }
+            return true;
+        }
+        let answered = match serde_json::from_slice(&buffer[..length]) {
+            Ok(request) => self.answer(now, id, request),
+            Err(_) => Err("not a request that this daemon knows".to_owned()),
+        };
+        if let Err(why) = answered {
+            self.say(id, &Answer::Refused { why });
+        }
+        true
+    }
+
+    /// Does what is asked.
+    ///
+    /// # Errors
+    /// Why not, in words.
+    fn answer(&mut self, now: Time, id: ClientId, request: Request) -> Result<(), String> {
+        let Some(guest) = self.guests.get_mut(&id) else { return Ok(()) };
+        let peer = guest.connection.peer();
+        let (Request::Attach { version, .. }
+        | Request::Sessions { version }
+        | Request::Set { version, .. }) = request;
+        if version != VERSION {
+            return Err(format!("this daemon speaks version {VERSION}, not {version}: restart it"));
+        }
+        match request {
+            Request::Attach { slots, program, .. } => {
+                if guest.state == State::Attached {
+                    return Err("attached already".to_owned());
+                }
+                let program = program.chars().filter(|c| !c.is_control()).take(64).collect();
+                let who = Who { uid: peer.uid, pid: peer.pid, program };
+                let (fds, slots) =
+                    self.hub.attach(now, id, who, slots).map_err(|e| e.to_string())?;
+                guest.state = State::Attached;
+                let answer = encode(&Answer::Attached { version: VERSION, slots });
+                let sent = guest.connection.send(&answer, &[fds[0].as_fd(), fds[1].as_fd()]);
+                if sent.is_err() {
+                    guest.state = State::Over;
+                }
+            }
+            Request::Sessions { .. } => {
+                let right = right(peer.uid);
+                let (fd, bytes) =
+                    self.lists.list(now, &self.hub, right).map_err(|e| e.to_string())?;
+                let answer = encode(&Answer::Sessions { bytes });
+                if guest.connection.send(&answer, &[fd.as_fd()]).is_err() {
+                    guest.state = State::Over;
+                }
+            }
+            Request::Set { session, weight, max_rate, .. } => {
+                let limit = |bps| if bps == 0 { Rate::UNLIMITED } else { Rate::from_bps(bps) };
+                let right = right(peer.uid);
+                self.hub
+                    .set(now, right, session, weight, max_rate.map(limit))
+                    .map_err(|error| words(error, session))?;
+                self.say(id, &Answer::Done {});
+            }
+        }
+        Ok(())
+    }
+
+    fn say(&mut self, id: ClientId, answer: &Answer) {
+        if let Some(guest) = self.guests.get_mut(&id)
+            && guest.connection.send(&encode(answer), &[]).is_err()
+        {
+            guest.state = State::Over;
+        }
+    }
+
+    fn is_alone_too_long(&mut self, now: Time) -> bool {
+        if !self.guests.is_empty() {
+            self.idle_since = now;
+        }
+        self.idle_end.is_some_and(|span| now.since(self.idle_since) > span)
+    }
+}
+
+/// Root and the daemon's own user may see and change everything.
+fn right(uid: u32) -> Right {
+    let own = rustix::process::geteuid().as_raw();
+    if uid == 0 || uid == own { Right::Anybodys } else { Right::Of(uid) }
+}
+
+fn words(error: SetError, session: u32) -> String {
+    match error {
+        SetError::NoSuchSession => format!("there is no session {session}: see `gtp sessions`"),
+        SetError::NotYours => format!("session {session} is another user's: only root may"),
+        SetError::BadWeight => "a weight lies between 0.001 and 1000".to_owned(),
+    }
+}
+
+fn encode(answer: &Answer) -> Vec<u8> {
+    // Strings and numbers: there is nothing that could fail.
+    serde_json::to_vec(answer).unwrap_or_default()
+}
+
+fn sleep(span: Span) -> io::Result<()> {
+    match poll(&mut [], Some(&timespec(span))) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn timespec(span: Span) -> Timespec {
+    Timespec {
+        tv_sec: (span.as_nanos() / 1_000_000_000) as i64,
+        tv_nsec: (span.as_nanos() % 1_000_000_000) as _,
+    }
+}
