@@ -76,7 +76,7 @@ impl Router for Toll {
     fn handle_arrival(&mut self, _now: Time, queued: Bytes, _packet: &mut Packet) -> Admission {
         self.queued_at_most = self.queued_at_most.max(queued);
         self.came += 1;
-        if self.came % 3 == 0 { Admission::Drop } else { Admission::Pass }
+        if self.came.is_multiple_of(3) { Admission::Drop } else { Admission::Pass }
     }
     fn handle_departure(&mut self, _now: Time, _queued: Bytes, _packet: &mut Packet) {
         self.left += 1;
@@ -131,7 +131,7 @@ fn a_router_sees_all_that_comes_and_what_it_lets_pass_leaves() {
     assert_eq!(toll.came, 3_500);
     assert_eq!(toll.ticks, 34);
     assert_eq!(world.lost(gate), toll.came / 3);
-    assert_eq!(toll.queued_at_most, Bytes(0));
+    assert_eq!(toll.queued_at_most, Bytes::ZERO);
     assert!((world.wire_rate(flow, 1.0, 3.0) / 5.333e6 - 1.0).abs() < 0.01);
 }
 

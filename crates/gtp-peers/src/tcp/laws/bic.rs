@@ -1,0 +1,97 @@
+//! BIC TCP: L. Xu, K. Harfoush, I. Rhee, 2004, in the form that Linux ran; thesis, II.5.B.
+//!
+//! | rule | source | where |
+//! |---|---|---|
+//! | the standard law below `LOW_WINDOW` | paper, III.D; thesis `low_window` | `step`, `shrink` |
+//! | binary search towards the last maximum: (max - w)/B in a round trip | paper, III.C | `step` |
+//! | no more than `S_MAX` in a round trip, no less than `S_MIN` | paper, III.C; thesis | `step` |
+//! | beyond the maximum: slowly at first, then faster ("max probing") | paper, III.C | `step` |
+//! | loss: w = beta w; fast convergence lowers the maximum | paper, III.C | `shrink` |
+//!
+//! Constants are Linux's of 2005 (B = 4, S_MAX = 16, beta = 819/1024); the paper has B = 2 and
+//! S_MAX = 32 and beta 0.875. Departure: no delayed-acknowledgment estimate, since growth here
+//! counts what the engine credits.
+
+use crate::tcp::law::{AckView, Law, LossView, Window};
+
+/// Binary increase.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Bic {
+    last_max: f64,
+}
+
+impl Bic {
+    /// Segments that the window gains in a round trip at size `w`.
+    fn step(&self, w: f64) -> f64 {
+        if w <= LOW_WINDOW {
+            return 1.0;
+        }
+        let distance = self.last_max - w;
+        let step = if distance > 0.0 {
+            let half = distance / B;
+            if half > S_MAX {
+                S_MAX
+            } else if half <= 1.0 {
+                // Close to the maximum: B segments take about `SMOOTH` round trips.
+                B / SMOOTH
+            } else {
+                half
+            }
+        } else {
+            let beyond = -distance;
+            if beyond < B {
+                B / SMOOTH
+            } else if beyond < S_MAX * (B - 1.0) {
+                beyond / (B - 1.0)
+            } else {
+                S_MAX
+            }
+        };
+        // Before the first loss there is no maximum: Linux grows by 5 % in a round trip at most.
+        if self.last_max == 0.0 { step.max(w / 20.0) } else { step.max(S_MIN) }
+    }
+}
+
+impl Law for Bic {
+    fn name(&self) -> &'static str {
+        "bic"
+    }
+
+    fn grow(&mut self, ack: &AckView, window: &mut Window) {
+        if let Some(credit) = window.slow_start(ack.credit) {
+            window.size += credit * self.step(window.size) / window.size;
+        }
+    }
+
+    fn shrink(&mut self, loss: &LossView) -> f64 {
+        let w = loss.window;
+        // Fast convergence: a flow that lost below its old maximum leaves room for others.
+        self.last_max = if w < self.last_max { w * (1.0 + BETA) / 2.0 } else { w };
+        if w <= LOW_WINDOW { w / 2.0 } else { w * BETA }
+    }
+}
+
+/// Linux `low_window`.
+const LOW_WINDOW: f64 = 14.0;
+/// Linux `BICTCP_B`.
+const B: f64 = 4.0;
+/// Linux `max_increment`.
+const S_MAX: f64 = 16.0;
+/// Thesis, II.5.B: Smin.
+const S_MIN: f64 = 0.01;
+/// Linux `smooth_part`.
+const SMOOTH: f64 = 20.0;
+/// Linux `beta`: what is kept.
+const BETA: f64 = 819.0 / 1024.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn growth_is_linear_then_a_search_then_a_probe() {
+        let bic = Bic { last_max: 1_000.0 };
+        let steps: [f64; 6] = [500.0, 960.0, 997.0, 1_002.0, 1_030.0, 1_200.0].map(|w| bic.step(w));
+        assert_eq!(steps, [16.0, 10.0, 0.2, 0.2, 10.0, 16.0]);
+    }
+}

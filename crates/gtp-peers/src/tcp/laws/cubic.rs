@@ -1,0 +1,118 @@
+//! CUBIC: RFC 9438.
+//!
+//! | rule | source | where |
+//! |---|---|---|
+//! | W(t) = C (t - K)^3 + W_max | RFC 9438, 4.2, figure 1 | `target` |
+//! | K = cbrt((W_max - cwnd_epoch)/C) | RFC 9438, 4.2, figure 2 | `begin` |
+//! | target of the next round trip, within [cwnd, 1.5 cwnd] | RFC 9438, 4.2 | `target` |
+//! | w += (target - w)/w for each segment | RFC 9438, 4.4, 4.5 | `grow` |
+//! | never below what the standard law would have: W_est | RFC 9438, 4.3, figure 4 | `grow` |
+//! | loss: w = beta w | RFC 9438, 4.6 | `shrink` |
+//! | fast convergence | RFC 9438, 4.7 | `shrink` |
+//! | after a timeout the curve begins at its plateau, the window there | RFC 9438, 4.8 | `handle_timeout` |
+//!
+//! Departures: slow start is the standard's (4.10 recommends HyStart++, which is another law's
+//! business); time in which the sender was limited by something else is not taken out of t
+//! (4.2 asks for it) except after an idle time.
+
+use gtp_alloc::{Span, Time};
+
+use crate::tcp::law::{AckView, Law, LossView, Window};
+
+/// A cubic curve around the window of the last loss.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cubic {
+    /// W_max: the plateau.
+    plateau: f64,
+    /// When this stage of avoidance began, and what the window was.
+    epoch: Option<Time>,
+    /// K, in seconds.
+    k: f64,
+    /// W_est, and the window from which it grows as fast as the standard law.
+    estimate: f64,
+    prior: f64,
+}
+
+impl Cubic {
+    fn begin(&mut self, now: Time, w: f64) {
+        self.epoch = Some(now);
+        self.plateau = self.plateau.max(w);
+        self.k = libm::cbrt((self.plateau - w) / C);
+        self.estimate = w;
+    }
+
+    /// The window that the curve has one round trip from now.
+    fn target(&self, now: Time, rtt: Span, w: f64) -> f64 {
+        let since = self.epoch.map_or(Span::ZERO, |epoch| now.since(epoch));
+        let t = since.as_secs_f64() + rtt.as_secs_f64() - self.k;
+        (C * t * t * t + self.plateau).clamp(w, 1.5 * w)
+    }
+
+    fn lose(&mut self, w: f64) -> f64 {
+        self.epoch = None;
+        self.prior = w;
+        self.plateau = if w < self.plateau { w * (1.0 + BETA) / 2.0 } else { w };
+        w * BETA
+    }
+}
+
+impl Law for Cubic {
+    fn name(&self) -> &'static str {
+        "cubic"
+    }
+
+    fn grow(&mut self, ack: &AckView, window: &mut Window) {
+        let Some(credit) = window.slow_start(ack.credit) else { return };
+        if self.epoch.is_none() {
+            self.begin(ack.now, window.size);
+        }
+        // Figure 4: alpha until the window of before the loss is reached, then one.
+        let alpha = if self.estimate < self.prior { ALPHA } else { 1.0 };
+        self.estimate += alpha * credit / window.size;
+        let target = self.target(ack.now, ack.smoothed_rtt, window.size);
+        let w = window.size + credit * (target - window.size) / window.size;
+        window.size = w.max(self.estimate);
+    }
+
+    fn shrink(&mut self, loss: &LossView) -> f64 {
+        self.lose(loss.window)
+    }
+
+    fn handle_timeout(&mut self, loss: &LossView, window: &mut Window) {
+        window.threshold = self.lose(loss.window).max(2.0);
+        window.size = 1.0;
+        // 4.8: K is nought, the plateau is where avoidance begins.
+        self.plateau = 0.0;
+    }
+
+    fn handle_idle(&mut self, _now: Time, window: &mut Window) {
+        self.epoch = None;
+        window.size = window.size.min(window.initial);
+    }
+}
+
+/// RFC 9438, 4.1 and 5: segments for each second cubed.
+const C: f64 = 0.4;
+/// RFC 9438, 4.6: what is kept.
+const BETA: f64 = 0.7;
+/// RFC 9438, 4.3: 3 (1 - beta)/(1 + beta), the standard's rate at this beta.
+const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_curve_leaves_at_the_reduced_window_and_is_back_at_the_plateau_after_k() {
+        let mut cubic = Cubic::default();
+        let w = cubic.lose(1_000.0);
+        assert_eq!(w, 700.0);
+        cubic.begin(Time::ZERO, w);
+        // K = cbrt(300/0.4) = 9.086 s.
+        assert!((cubic.k - 9.086).abs() < 1e-3);
+        let at = |ms: u64, w: f64| cubic.target(Time::from_nanos(ms * 1_000_000), Span::ZERO, w);
+        assert!((at(0, 700.0) - 700.0).abs() < 1e-6);
+        assert!((at(9_086, 900.0) - 1_000.0).abs() < 0.01);
+        assert!((at(4_543, 800.0) - 962.5).abs() < 0.1, "seven eighths of the way at half of K");
+    }
+}

@@ -1,0 +1,98 @@
+//! H-TCP: D. Leith and R. Shorten, 2004 (draft-leith-tcp-htcp); thesis, Table VIII.1.
+//!
+//! With t the time since the last loss:
+//!
+//! | rule | source | where |
+//! |---|---|---|
+//! | a(t) = 1 for t <= 1 s, then 1 + 10 (t-1) + ((t-1)/2)^2 | draft, 3 | `increase` |
+//! | a is scaled by 2 (1 - b) | draft, 3 | `increase` |
+//! | b = RTTmin/RTTmax within [0.5, 0.8] | draft, 3 | `shrink` |
+//! | b = 0.5 if the throughput changed by more than 20 % since the last loss | draft, 3 | `shrink` |
+//!
+//! Departure: the optional scaling of a(t) by round-trip time is left out, as in the laws'
+//! comparison; with 100 ms it makes no difference.
+
+use gtp_alloc::{Span, Time};
+
+use crate::tcp::law::{AckView, Law, LossView, Window};
+
+/// Increase that grows with the time since the last loss.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct HTcp {
+    last_loss: Option<Time>,
+    /// The longest round trip since the last loss.
+    longest: Span,
+    /// Share kept on loss, as chosen at the last one.
+    kept: f64,
+    /// Segments arrived since the last measurement of throughput began.
+    arrived: u64,
+    since: Option<Time>,
+    /// The largest throughput in any round trip since the last loss, and that before it.
+    peak: f64,
+    last_peak: f64,
+}
+
+impl HTcp {
+    fn increase(&self, now: Time) -> f64 {
+        let since = self.last_loss.map_or(0.0, |at| now.since(at).as_secs_f64());
+        let beyond = (since - LINEAR_FOR).max(0.0);
+        let a = 1.0 + 10.0 * beyond + beyond * beyond / 4.0;
+        let kept = if self.kept == 0.0 { 0.5 } else { self.kept };
+        (2.0 * (1.0 - kept) * a).max(1.0)
+    }
+}
+
+impl Law for HTcp {
+    fn name(&self) -> &'static str {
+        "htcp"
+    }
+
+    fn observe(&mut self, ack: &AckView, _window: &mut Window) {
+        self.longest = self.longest.max(ack.rtt.unwrap_or_default());
+        self.arrived += ack.acked;
+        let since = *self.since.get_or_insert(ack.now);
+        let elapsed = ack.now.since(since);
+        if elapsed >= ack.smoothed_rtt && elapsed > Span::ZERO {
+            self.peak = self.peak.max(self.arrived as f64 / elapsed.as_secs_f64());
+            (self.arrived, self.since) = (0, Some(ack.now));
+        }
+    }
+
+    fn grow(&mut self, ack: &AckView, window: &mut Window) {
+        if let Some(credit) = window.slow_start(ack.credit) {
+            window.size += credit * self.increase(ack.now) / window.size;
+        }
+    }
+
+    fn shrink(&mut self, loss: &LossView) -> f64 {
+        let steady = self.last_peak > 0.0
+            && libm::fabs(self.peak / self.last_peak - 1.0) <= THROUGHPUT_CHANGE;
+        self.kept = if steady && self.longest > Span::ZERO {
+            (loss.least_rtt.as_secs_f64() / self.longest.as_secs_f64()).clamp(0.5, 0.8)
+        } else {
+            0.5
+        };
+        self.last_peak = self.peak;
+        self.peak = 0.0;
+        self.longest = Span::ZERO;
+        self.last_loss = Some(loss.now);
+        loss.window * self.kept
+    }
+}
+
+/// The low-speed regime's length, in seconds.
+const LINEAR_FOR: f64 = 1.0;
+/// The change of throughput beyond which the adaptive decrease is not trusted.
+const THROUGHPUT_CHANGE: f64 = 0.2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn increase_is_one_for_a_second_and_then_quadratic() {
+        let law = HTcp { last_loss: Some(Time::ZERO), kept: 0.5, ..HTcp::default() };
+        let at = |ms: u64| law.increase(Time::from_nanos(ms * 1_000_000));
+        assert_eq!([at(500), at(1_000), at(2_000), at(5_000)], [1.0, 1.0, 11.25, 45.0]);
+    }
+}

@@ -1,0 +1,21 @@
+//! The laws of the window, one file each.
+
+mod bbr;
+mod bic;
+mod cubic;
+mod fast;
+pub mod highspeed;
+mod htcp;
+mod reno;
+mod scalable;
+mod vegas;
+
+pub use bbr::Bbr;
+pub use bic::Bic;
+pub use cubic::Cubic;
+pub use fast::Fast;
+pub use highspeed::HighSpeed;
+pub use htcp::HTcp;
+pub use reno::Reno;
+pub use scalable::Scalable;
+pub use vegas::Vegas;

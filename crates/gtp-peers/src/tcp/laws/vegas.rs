@@ -1,0 +1,90 @@
+//! TCP Vegas: L. Brakmo and L. Peterson, 1995, in the form that Linux runs; thesis, II.5.C.
+//!
+//! Once in a round trip, with d = w (1 - RTTmin/RTT) the segments that wait in queues:
+//!
+//! | rule | source | where |
+//! |---|---|---|
+//! | w += 1 if d < alpha, w -= 1 if d > beta | paper, 3.2; thesis, II.5.C | `handle_round` |
+//! | RTT is the least of the round | Linux | `observe` |
+//! | slow start grows in every other round and ends when d > gamma | paper, 3.3 | `grow`, `handle_round` |
+//! | loss: w = w/2 | thesis, II.5.C | `shrink` |
+//!
+//! The paper's own cut for a loss that is found early, a quarter, is left out as in Linux. Linux
+//! doubles in every round; the paper and the thesis, in every other: the paper's is taken.
+
+use gtp_alloc::Span;
+
+use crate::tcp::law::{AckView, Law, LossView, Window};
+
+/// A few segments in queues, kept by round-trip times.
+#[derive(Clone, Copy, Debug)]
+pub struct Vegas {
+    alpha: f64,
+    beta: f64,
+    gamma: f64,
+    /// The least round trip of this round, and the number of them measured.
+    least: Span,
+    measured: u64,
+    rounds: u64,
+}
+
+impl Default for Vegas {
+    fn default() -> Vegas {
+        Vegas::new(2.0, 4.0, 1.0)
+    }
+}
+
+impl Vegas {
+    /// Keeps between `alpha` and `beta` segments in queues; slow start ends at `gamma`.
+    pub fn new(alpha: f64, beta: f64, gamma: f64) -> Vegas {
+        Vegas { alpha, beta, gamma, least: Span::MAX, measured: 0, rounds: 0 }
+    }
+}
+
+impl Law for Vegas {
+    fn name(&self) -> &'static str {
+        "vegas"
+    }
+
+    fn observe(&mut self, ack: &AckView, _window: &mut Window) {
+        if let Some(rtt) = ack.rtt {
+            self.least = self.least.min(rtt);
+            self.measured += 1;
+        }
+    }
+
+    fn grow(&mut self, ack: &AckView, window: &mut Window) {
+        if window.in_slow_start() && self.rounds.is_multiple_of(2) {
+            window.slow_start(ack.credit);
+        }
+    }
+
+    fn handle_round(&mut self, ack: &AckView, window: &mut Window) {
+        self.rounds += 1;
+        // Fewer than three measurements say too little: no change by delay in this round.
+        if self.measured > 2 {
+            let waiting = window.size
+                * (1.0 - ack.least_rtt.as_secs_f64() / self.least.as_secs_f64().max(1e-9));
+            if window.in_slow_start() {
+                if waiting > self.gamma {
+                    // Linux: fall back to what the path held, and leave slow start.
+                    window.size = (window.size - waiting + 1.0).max(2.0);
+                    window.threshold = window.size;
+                }
+            } else if waiting > self.beta {
+                window.size = (window.size - 1.0).max(2.0);
+                window.threshold = window.threshold.min(window.size);
+            } else if waiting < self.alpha {
+                window.size += 1.0;
+            }
+        } else if !window.in_slow_start() {
+            window.size += 1.0;
+        }
+        (self.least, self.measured) = (Span::MAX, 0);
+    }
+
+    fn shrink(&mut self, loss: &LossView) -> f64 {
+        (self.least, self.measured) = (Span::MAX, 0);
+        loss.window / 2.0
+    }
+}
