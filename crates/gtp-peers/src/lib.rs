@@ -13,9 +13,18 @@
 
 extern crate alloc;
 
+pub mod advertised;
+pub mod aecp;
+pub mod anchors;
 mod endpoint;
 mod packet;
+pub mod red;
 mod router;
+
+pub mod rate;
+pub mod tcp;
+pub mod vcp;
+pub mod xcp;
 
 pub use endpoint::{Endpoint, Progress};
 pub use packet::{Body, Note, Packet};

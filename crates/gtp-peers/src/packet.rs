@@ -2,6 +2,8 @@
 
 use gtp_alloc::Bytes;
 
+use crate::{advertised, aecp, vcp, xcp};
+
 /// One packet of a rival.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Packet {
@@ -18,6 +20,12 @@ pub struct Packet {
 pub enum Body {
     /// Nothing: a packet that only loads the path.
     Empty,
+    /// A rate-based protocol's message.
+    Rate(crate::rate::Message),
+    /// A segment of TCP, and of the protocols that share its engine.
+    Tcp(crate::tcp::Tcp),
+    /// Of a stream whose rate the way decides.
+    Explicit(advertised::Message),
 }
 
 /// The field of a header that routers read and change.
@@ -26,4 +34,12 @@ pub enum Note {
     /// The protocol asks routers for nothing.
     #[default]
     None,
+    /// XCP's congestion header.
+    Xcp(xcp::Request),
+    /// VCP's two bits.
+    Vcp(vcp::Load),
+    /// AECP's pre-allocation factor.
+    Aecp(aecp::Factor),
+    /// A wish that switches lower to the rate they advertise.
+    Advertised(advertised::Cell),
 }
