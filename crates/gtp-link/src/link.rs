@@ -13,7 +13,7 @@ use alloc::collections::VecDeque;
 use gtp_alloc::{Bytes, Span, Time};
 
 use crate::loss::Loss;
-use crate::rng::{Rng, hashed};
+use crate::rng::{Chance, Rng, hashed};
 use crate::spec::{Change, LinkSpec, LinkState, Order};
 use crate::stats::LinkStats;
 
@@ -28,8 +28,12 @@ pub struct Link {
     ring: VecDeque<Queued>,
     /// Serial number of the ring's first.
     first: u64,
-    /// Bytes in the ring.
-    held: Bytes,
+    /// Bytes in the ring behind the packet in service.
+    waiting: Bytes,
+    /// The last packet's size and how long it is in service: most packets are like the last one.
+    service: (Bytes, Span),
+    /// Whether the wire is a plain one.
+    plain: Plain,
     busy_until: Time,
     /// Latest arrival among the packets in turn that have left.
     left_at: Time,
@@ -76,6 +80,14 @@ pub struct Transit {
     serial: u64,
 }
 
+/// Whether anything beside the delay can happen to a packet behind the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Plain {
+    /// Nothing can, and nothing is drawn.
+    Yes,
+    No,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Queued {
     size: Bytes,
@@ -107,12 +119,14 @@ impl Link {
         let wander_seed = rng.next_u64();
         Link {
             loss: Loss::new(spec.loss, spec.burst),
+            service: (Bytes::ZERO, Span::ZERO),
+            plain: Plain::of(&spec),
             spec,
             rng,
             wander_seed,
             ring: VecDeque::new(),
             first: 0,
-            held: Bytes::ZERO,
+            waiting: Bytes::ZERO,
             busy_until: Time::ZERO,
             left_at: Time::ZERO,
             last_at: Time::ZERO,
@@ -122,6 +136,7 @@ impl Link {
     }
 
     /// Offers a packet of `size` at `now`; a time before the last one seen counts as that one.
+    #[inline]
     pub fn enqueue(&mut self, now: Time, size: Bytes) -> Verdict {
         let now = self.advance(now);
         self.stats.offered.add(size);
@@ -130,17 +145,24 @@ impl Link {
             return Verdict::Drop(reason);
         }
         let start = self.busy_until.max(now);
-        let leave = start + size / self.spec.rate;
+        let leave = start + self.service_time(size);
         self.busy_until = leave;
         self.count_service(now, start, leave, size);
 
-        let fate = self.draw_fate(size);
-        let turn = self.draw_turn(leave);
+        let (fate, turn) = match self.plain {
+            Plain::Yes => {
+                self.stats.carried.add(size);
+                (Fate::Carried, Turn::Kept)
+            }
+            Plain::No => (self.draw_fate(size), self.draw_turn(leave)),
+        };
         let at = self.arrival(leave, turn);
         let serial = self.first + self.ring.len() as u64;
+        if !self.ring.is_empty() {
+            self.waiting += size;
+            self.stats.queue_max = self.stats.queue_max.max(self.waiting);
+        }
         self.ring.push_back(Queued { size, leave, at, turn, fate });
-        self.held += size;
-        self.stats.queue_max = self.stats.queue_max.max(self.waiting());
 
         let transit = Transit { leave, at, serial };
         match fate {
@@ -153,7 +175,7 @@ impl Link {
     /// Bytes that wait at `now`, without the packet in service.
     pub fn queued(&mut self, now: Time) -> Bytes {
         self.advance(now);
-        self.waiting()
+        self.waiting
     }
 
     /// Applies a change at `now`. Whoever holds transits of this link must then ask
@@ -169,6 +191,8 @@ impl Link {
             self.spec.loss = loss;
             self.loss.set_random(loss);
         }
+        self.service = (Bytes::ZERO, Span::ZERO);
+        self.plain = Plain::of(&self.spec);
         match self.spec.state {
             LinkState::Down => self.cut(now),
             LinkState::Up => {
@@ -207,6 +231,7 @@ impl Link {
     }
 
     /// Moves the clock on and lets go of what has left. Returns the time that counts.
+    #[inline]
     fn advance(&mut self, now: Time) -> Time {
         self.clock = self.clock.max(now);
         while let Some(front) = self.ring.front() {
@@ -216,19 +241,27 @@ impl Link {
             if let Turn::Kept = front.turn {
                 self.left_at = self.left_at.max(front.at);
             }
-            self.held -= front.size;
             self.first += 1;
             self.ring.pop_front();
+            if let Some(in_service) = self.ring.front() {
+                self.waiting -= in_service.size;
+            }
         }
         self.clock
     }
 
-    fn waiting(&self) -> Bytes {
-        self.held - self.ring.front().map_or(Bytes::ZERO, |in_service| in_service.size)
+    /// How long a packet of `size` is in service.
+    #[inline]
+    fn service_time(&mut self, size: Bytes) -> Span {
+        if self.service.0 != size {
+            self.service = (size, size / self.spec.rate);
+        }
+        self.service.1
     }
 
     /// The queue's discipline: whether a packet is turned away. (Drop-tail; an active discipline
     /// such as RED would decide here.)
+    #[inline]
     fn refusal(&self, size: Bytes) -> Option<Reason> {
         if self.spec.state == LinkState::Down {
             return Some(Reason::Down);
@@ -236,7 +269,7 @@ impl Link {
         if self.spec.mtu.is_some_and(|mtu| size > mtu) {
             return Some(Reason::Mtu);
         }
-        let full = !self.ring.is_empty() && self.waiting() + size > self.spec.queue;
+        let full = !self.ring.is_empty() && self.waiting + size > self.spec.queue;
         full.then_some(Reason::Queue)
     }
 
@@ -268,12 +301,17 @@ impl Link {
         }
     }
 
+    #[inline]
     fn arrival(&mut self, leave: Time, turn: Turn) -> Time {
         let base = leave + self.spec.delay;
         match turn {
             Turn::Free(extra) => base + extra,
             Turn::Kept => {
-                self.last_at = self.last_at.max(base + self.wander(leave));
+                let wander = match self.plain {
+                    Plain::Yes => Span::ZERO,
+                    Plain::No => self.wander(leave),
+                };
+                self.last_at = self.last_at.max(base + wander);
                 self.last_at
             }
         }
@@ -310,7 +348,7 @@ impl Link {
         }
         self.first += self.ring.len() as u64;
         self.ring.clear();
-        self.held = Bytes::ZERO;
+        self.waiting = Bytes::ZERO;
         self.busy_until = now;
         self.last_at = self.left_at;
     }
@@ -340,14 +378,17 @@ impl Link {
         }
     }
 
+    #[inline]
     fn count_service(&mut self, now: Time, start: Time, leave: Time, size: Bytes) {
         if leave == Time::MAX {
             return;
         }
-        let wait = start.since(now);
-        self.stats.wait_max = self.stats.wait_max.max(wait);
-        self.stats.byte_nanos += u128::from(size.0) * u128::from(wait.as_nanos());
         self.stats.busy += leave.since(start);
+        let wait = start.since(now);
+        if wait > Span::ZERO {
+            self.stats.wait_max = self.stats.wait_max.max(wait);
+            self.stats.byte_nanos += u128::from(size.0) * u128::from(wait.as_nanos());
+        }
     }
 
     fn count_drop(&mut self, reason: Reason, size: Bytes) {
@@ -357,6 +398,17 @@ impl Link {
             Reason::Loss => drops.loss.add(size),
             Reason::Down => drops.down.add(size),
             Reason::Mtu => drops.mtu.add(size),
+        }
+    }
+}
+
+impl Plain {
+    fn of(spec: &LinkSpec) -> Plain {
+        let never = [spec.loss, spec.duplicate, spec.reorder.chance] == [Chance::NEVER; 3];
+        if never && spec.burst.is_none() && spec.jitter.span == Span::ZERO {
+            Plain::Yes
+        } else {
+            Plain::No
         }
     }
 }

@@ -22,9 +22,10 @@ pub(crate) struct Pipe {
     wire: Wire<Flight>,
 }
 
+/// What is under way on a link, but for when it arrives and its sequence number: these are the
+/// wire's.
 #[derive(Clone, Copy, Debug)]
 struct Flight {
-    sequence: u64,
     transit: Transit,
     parcel: ParcelId,
 }
@@ -152,10 +153,11 @@ impl Fabric {
         None
     }
 
+    #[inline]
     fn fly(&mut self, link: u32, transit: Transit, parcel: ParcelId) {
         let sequence = self.schedule.next_sequence();
         let pipe = &mut self.pipes[link as usize];
-        pipe.wire.push(transit.at, Flight { sequence, transit, parcel });
+        pipe.wire.push_as(sequence, transit.at, Flight { transit, parcel });
         if transit.at < pipe.booked.at() {
             pipe.book(&mut self.schedule);
         }
@@ -168,7 +170,7 @@ impl Fabric {
         pipe.link.change(now, change);
         self.recorder.changed(now, index, pipe.link.spec());
         let mut moved = Vec::new();
-        for (_, flight) in pipe.wire.drain() {
+        for (_, sequence, flight) in pipe.wire.drain_numbered() {
             let Some(transit) = pipe.link.retime(flight.transit) else {
                 let parcel = *self.parcels.get(flight.parcel);
                 self.recorder.add(now, What::Dropped(Reason::Down), index, &parcel);
@@ -180,16 +182,17 @@ impl Fabric {
                 let parcel = *self.parcels.get(flight.parcel);
                 self.recorder.add(now, What::Moved { leave }, index, &parcel);
             }
-            moved.push(Flight { transit, ..flight });
+            moved.push((sequence, Flight { transit, ..flight }));
         }
-        moved.sort_by_key(|flight| (flight.transit.at, flight.sequence));
-        for flight in moved {
-            pipe.wire.push(flight.transit.at, flight);
+        moved.sort_by_key(|(sequence, flight)| (flight.transit.at, *sequence));
+        for (sequence, flight) in moved {
+            pipe.wire.push_as(sequence, flight.transit.at, flight);
         }
         pipe.book(&mut self.schedule);
     }
 
     /// Notes what happened to a packet, if anybody wants to know.
+    #[inline]
     pub fn record(&mut self, now: Time, what: What, place: u32, id: ParcelId) {
         if self.recorder.is_on() {
             self.recorder.add(now, what, place, self.parcels.get(id));
@@ -198,9 +201,10 @@ impl Fabric {
 }
 
 impl Pipe {
+    #[inline]
     fn book(&mut self, schedule: &mut Schedule) {
-        self.booked = match self.wire.peek() {
-            Some((at, flight)) if at < Time::MAX => Key::new(at, flight.sequence),
+        self.booked = match self.wire.next_key() {
+            Some((at, sequence)) if at < Time::MAX => Key::new(at, sequence),
             Some(_) | None => Key::NEVER,
         };
         schedule.set(self.actor, self.booked);
