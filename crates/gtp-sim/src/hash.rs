@@ -25,6 +25,7 @@ impl RunHash {
     }
 
     /// Mixes bytes in, and how many there are.
+    #[inline]
     pub fn mix_bytes(&mut self, bytes: &[u8]) {
         let mut words = bytes.chunks_exact(8);
         for word in &mut words {
@@ -32,9 +33,9 @@ impl RunHash {
             eight.copy_from_slice(word);
             self.mix(u64::from_le_bytes(eight));
         }
-        let mut rest = [0; 8];
-        rest[..words.remainder().len()].copy_from_slice(words.remainder());
-        self.mix(u64::from_le_bytes(rest) ^ (bytes.len() as u64).rotate_left(32));
+        let rest = words.remainder().iter().rev();
+        let rest = rest.fold(0, |word, &byte| word << 8 | u64::from(byte));
+        self.mix(rest ^ (bytes.len() as u64).rotate_left(32));
     }
 
     /// The hash so far.

@@ -1,9 +1,10 @@
-//! What happens next: an indexed heap with one entry per actor.
+//! What happens next: a tournament among actors, each of which has one wish at most.
 //!
 //! An actor is whatever can want to be woken: a link whose first packet arrives, a host, one end of
-//! a session. Each has one wish at most, so the heap holds as many entries as there are busy
-//! actors, however many packets are under way. The order is that of (time, sequence number): equal
-//! times are served in the order in which they were asked for.
+//! a session. Their wishes are the leaves of a binary tree whose every node names the earlier of
+//! its two sides, so that a changed wish costs one comparison a level, none of them waiting for
+//! a guess of the one before, and however many packets are under way. The order is that of (time,
+//! sequence number): equal times are served in the order in which they were asked for.
 
 use gtp_alloc::Time;
 
@@ -31,31 +32,29 @@ impl Key {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    key: Key,
-    actor: ActorId,
-}
-
-/// A four-ary heap of wishes that knows where each actor's is.
+/// A tournament of wishes; see the module's head.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Schedule {
-    heap: Vec<Entry>,
-    /// Place in the heap of each actor's wish.
-    places: Vec<u32>,
+    /// Each actor's wish; as many as the tree has leaves, a power of two, or none.
+    wishes: Vec<Key>,
+    /// The earliest actor below each inner node: the root is 1, below `n` are `2 n` and `2 n + 1`.
+    winners: Vec<u32>,
+    actors: u32,
     sequence: u64,
 }
 
-const NOWHERE: u32 = u32::MAX;
-/// Children of a node: the heap is half as deep as one of pairs, and the least of four is found
-/// without a branch.
-const FAN: usize = 4;
+/// Leaves of the smallest tree.
+const LEAVES_LEAST: usize = 16;
 
 impl Schedule {
     /// A new actor, without a wish.
     pub fn add_actor(&mut self) -> ActorId {
-        self.places.push(NOWHERE);
-        ActorId(self.places.len() as u32 - 1)
+        let actor = self.actors;
+        self.actors += 1;
+        if actor as usize >= self.wishes.len() {
+            self.grow();
+        }
+        ActorId(actor)
     }
 
     /// A sequence number for something that is asked for now.
@@ -68,16 +67,15 @@ impl Schedule {
     /// The earliest wish.
     #[inline]
     pub fn peek(&self) -> Option<(Key, ActorId)> {
-        self.heap.first().map(|e| (e.key, e.actor))
+        let winner = *self.winners.get(1)?;
+        let key = self.wishes[winner as usize];
+        (key != Key::NEVER).then_some((key, ActorId(winner)))
     }
 
     /// The wish of an actor, [`Key::NEVER`] if it has none.
     #[cfg(test)]
     pub fn key(&self, actor: ActorId) -> Key {
-        match self.places[actor.0 as usize] {
-            NOWHERE => Key::NEVER,
-            place => self.heap[place as usize].key,
-        }
+        self.wishes[actor.0 as usize]
     }
 
     /// Wakes `actor` at `at`, after all that was asked for that time before; [`Time::MAX`] is
@@ -91,83 +89,45 @@ impl Schedule {
         }
     }
 
-    /// Replaces the wish of `actor`.
-    pub fn set(&mut self, actor: ActorId, key: Key) {
-        if key == Key::NEVER {
-            return self.clear(actor);
-        }
-        let entry = Entry { key, actor };
-        match self.places[actor.0 as usize] {
-            NOWHERE => {
-                self.heap.push(entry);
-                self.rise(self.heap.len() - 1, entry);
-            }
-            place => self.settle(place as usize, entry),
-        }
-    }
-
     /// The actor wants nothing.
     pub fn clear(&mut self, actor: ActorId) {
-        let place = core::mem::replace(&mut self.places[actor.0 as usize], NOWHERE);
-        if place == NOWHERE {
-            return;
-        }
-        if let Some(last) = self.heap.pop()
-            && (place as usize) < self.heap.len()
-        {
-            self.settle(place as usize, last);
-        }
+        self.set(actor, Key::NEVER);
     }
 
-    /// Puts `entry` at `place` or wherever it belongs above or below.
-    fn settle(&mut self, place: usize, entry: Entry) {
-        if place > 0 && entry.key < self.heap[(place - 1) / FAN].key {
-            self.rise(place, entry);
-        } else {
-            self.sink(place, entry);
-        }
-    }
-
-    fn rise(&mut self, mut place: usize, entry: Entry) {
-        while place > 0 {
-            let parent = (place - 1) / FAN;
-            if self.heap[parent].key <= entry.key {
-                break;
-            }
-            self.put(place, self.heap[parent]);
-            place = parent;
-        }
-        self.put(place, entry);
-    }
-
-    fn sink(&mut self, mut place: usize, entry: Entry) {
-        loop {
-            let first = place * FAN + 1;
-            let (least, key) = if let Some(four) = self.heap.get(first..first + FAN) {
-                let later = |a: usize, b: usize| usize::from(four[b].key < four[a].key);
-                let (left, right) = (later(0, 1), 2 + later(2, 3));
-                let least = if four[right].key < four[left].key { right } else { left };
-                (first + least, four[least].key)
-            } else {
-                let few = self.heap.get(first..).unwrap_or_default().iter().enumerate();
-                match few.map(|(i, e)| (e.key, i)).min() {
-                    Some((key, i)) => (first + i, key),
-                    None => break,
-                }
-            };
-            if entry.key <= key {
-                break;
-            }
-            self.put(place, self.heap[least]);
-            place = least;
-        }
-        self.put(place, entry);
-    }
-
+    /// Replaces the wish of `actor`.
     #[inline]
-    fn put(&mut self, place: usize, entry: Entry) {
-        self.heap[place] = entry;
-        self.places[entry.actor.0 as usize] = place as u32;
+    pub fn set(&mut self, actor: ActorId, key: Key) {
+        self.wishes[actor.0 as usize] = key;
+        let (mut best, mut earliest) = (actor.0, key);
+        let mut other = actor.0 ^ 1;
+        let mut node = (self.wishes.len() + actor.0 as usize) / 2;
+        loop {
+            let rival = self.wishes[other as usize];
+            best = if rival < earliest { other } else { best };
+            earliest = earliest.min(rival);
+            self.winners[node] = best;
+            if node == 1 {
+                return;
+            }
+            other = self.winners[node ^ 1];
+            node /= 2;
+        }
+    }
+
+    /// Twice as many leaves, and all matches anew.
+    fn grow(&mut self) {
+        let leaves = (2 * self.wishes.len()).max(LEAVES_LEAST);
+        self.wishes.resize(leaves, Key::NEVER);
+        self.winners = vec![0; leaves];
+        for node in (1..leaves).rev() {
+            let below = |child: usize| match child.checked_sub(leaves) {
+                Some(leaf) => leaf as u32,
+                None => self.winners[child],
+            };
+            let (left, right) = (below(2 * node), below(2 * node + 1));
+            let later = self.wishes[right as usize] < self.wishes[left as usize];
+            self.winners[node] = if later { right } else { left };
+        }
     }
 }
 
