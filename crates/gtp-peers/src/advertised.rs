@@ -3,7 +3,7 @@
 //!
 //! | rule | where |
 //! |---|---|
-//! | a session says what it wants; every switch on the way lowers that to its rate | [`Cell`] |
+//! | a session says what it wants; every switch on the way says at most its rate | [`Cell`] |
 //! | sessions that want less than the rate are marked; the rate is what these leave | [`rate_for`] |
 //! | a switch remembers what each session said last | [`Switch`] |
 //! | the source sends at the lesser of its demand and what came back | [`Source`], [`Sink`] |
@@ -33,7 +33,9 @@ pub const SESSIONS_MAX: usize = 1 << 16;
 pub struct Cell {
     /// Whose packet it is.
     pub session: u32,
-    /// What the session wants; lowered by each switch.
+    /// What the session wants.
+    pub wanted: Rate,
+    /// What the way allows: unlimited at first, lowered by each switch to what it advertises.
     pub rate: Rate,
 }
 
@@ -83,7 +85,7 @@ impl Switch {
 
     fn remember(&mut self, cell: Cell) {
         if self.wanted.len() < SESSIONS_MAX || self.wanted.contains_key(&cell.session) {
-            self.wanted.insert(cell.session, cell.rate);
+            self.wanted.insert(cell.session, cell.wanted);
         }
     }
 }
@@ -130,11 +132,11 @@ mod tests {
     }
 
     #[test]
-    fn a_switch_lowers_wishes_to_its_rate_and_never_raises_them() {
+    fn a_switch_tells_all_the_same_and_never_more_than_the_way_before_it() {
         let mut switch = Switch::new();
         switch.set_capacity(Time::ZERO, Rate::from_mbps(100));
-        let mut told = |session, rate| {
-            let note = Note::Advertised(Cell { session, rate });
+        let mut told = |session, wanted| {
+            let note = Note::Advertised(Cell { session, wanted, rate: Rate::from_mbps(95) });
             let mut packet = Packet { size: Bytes(1_000), body: Body::Empty, note };
             switch.handle_arrival(Time::ZERO, Bytes::ZERO, &mut packet);
             match packet.note {
@@ -142,9 +144,9 @@ mod tests {
                 other => panic!("the note became {other:?}"),
             }
         };
-        assert_eq!(told(1, Rate::UNLIMITED), Rate::from_mbps(100));
+        assert_eq!(told(1, Rate::UNLIMITED), Rate::from_mbps(95));
         assert_eq!(told(2, Rate::UNLIMITED), Rate::from_mbps(50));
-        assert_eq!(told(2, Rate::from_mbps(10)), Rate::from_mbps(10));
+        assert_eq!(told(2, Rate::from_mbps(10)), Rate::from_mbps(90), "not what it wants");
         assert_eq!(told(1, Rate::UNLIMITED), Rate::from_mbps(90));
         switch.forget(2);
         assert_eq!(switch.advertised(), Rate::from_mbps(100));

@@ -15,10 +15,12 @@
 
 mod factor;
 pub mod fluid;
+mod law;
 mod queue;
 pub mod theory;
 
 pub use factor::{Factor, HEADER_LEN, Header, HeaderTooShort};
+pub use law::{Law, next_rate};
 pub use queue::{Config, Queue, next_factor};
 
 /// The gains of both ends of the loop.

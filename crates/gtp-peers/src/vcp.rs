@@ -13,8 +13,10 @@
 
 use gtp_alloc::Span;
 
+mod law;
 mod queue;
 
+pub use law::Law;
 pub use queue::{Queue, TARGET};
 
 /// Over what time routers measure load, and the time by which senders count: `t_rho`.

@@ -17,9 +17,11 @@
 use gtp_alloc::{Rate, Span};
 
 pub mod equilibrium;
+mod law;
 mod node;
 mod queue;
 
+pub use law::Law;
 pub use node::Node;
 pub use queue::Queue;
 

@@ -28,7 +28,7 @@ pub enum Message {
     },
     /// From the sink.
     Echo {
-        /// What the way left of the source's wish.
+        /// What the way allows.
         rate: Rate,
         /// When the packet that brought it was sent.
         sent: Time,
@@ -105,7 +105,11 @@ impl Endpoint for Source {
         Some(Packet {
             size: self.size,
             body: Body::Explicit(Message::Payload { sent: now }),
-            note: Note::Advertised(Cell { session: self.session, rate: self.demand }),
+            note: Note::Advertised(Cell {
+                session: self.session,
+                wanted: self.demand,
+                rate: Rate::UNLIMITED,
+            }),
         })
     }
 

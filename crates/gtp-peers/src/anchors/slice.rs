@@ -70,7 +70,11 @@ mod tests {
     fn a_slice_is_the_same_whether_its_neighbours_use_theirs_or_not() {
         let mut slice = Slice::new(Rate::from_mbps(900));
         for session in [4, 5, 6, 4] {
-            let note = Note::Advertised(Cell { session, rate: Rate::from_mbps(1) });
+            let note = Note::Advertised(Cell {
+                session,
+                wanted: Rate::from_mbps(1),
+                rate: Rate::UNLIMITED,
+            });
             let mut packet = Packet { size: Bytes(1_000), body: Body::Empty, note };
             slice.handle_arrival(Time::ZERO, Bytes::ZERO, &mut packet);
         }

@@ -12,7 +12,7 @@ use gtp_alloc::{Span, Time};
 
 use super::{Load, MEASURED_OVER};
 use crate::Note;
-use crate::tcp::{AckView, Fullness, Law as Tcp, Leaving, LossView, Window};
+use crate::tcp::{AckView, Fullness, Law as Tcp, Leaving, LossView, Phase, Window};
 
 /// Growth in one `t_rho` at low load: `kappa * (1/0.8 - 1)` with `kappa` 0.25.
 const XI: f64 = 0.0625;
@@ -95,8 +95,12 @@ impl Tcp for Law {
         }
     }
 
-    fn grow(&mut self, ack: &AckView, window: &mut Window) {
+    /// Not in `grow`, since a link that is over must be answered by a slack window, too.
+    fn observe(&mut self, ack: &AckView, window: &mut Window) {
         let Some(load) = self.load.take() else { return };
+        if ack.phase == Phase::Recovery || ack.acked == 0 {
+            return;
+        }
         match load {
             Load::Over => self.answer_overload(ack, window),
             // A window that the application does not fill does not grow.
@@ -105,6 +109,8 @@ impl Tcp for Law {
             Load::High => add(ack, window),
         }
     }
+
+    fn grow(&mut self, _ack: &AckView, _window: &mut Window) {}
 
     fn shrink(&mut self, loss: &LossView) -> f64 {
         loss.window / 2.0

@@ -12,7 +12,7 @@ use gtp_alloc::{Bytes, Span, Time};
 
 use super::Request;
 use crate::Note;
-use crate::tcp::{AckView, Fullness, Law as Tcp, Leaving, LossView, Window};
+use crate::tcp::{AckView, Fullness, Law as Tcp, Leaving, LossView, Phase, Window};
 
 /// The law; a window over the TCP engine.
 #[derive(Clone, Debug, Default)]
@@ -68,20 +68,24 @@ impl Tcp for Law {
         }
     }
 
-    fn observe(&mut self, ack: &AckView, _window: &mut Window) {
+    /// Applied to every acknowledgment of new data outside fast recovery, as in ns-2; what comes
+    /// back during recovery is lost.
+    fn observe(&mut self, ack: &AckView, window: &mut Window) {
         self.most = self.most.max(ack.pipe_before);
         if ack.fullness == Fullness::Full {
             self.full = Some(Fullness::Full);
         }
-    }
-
-    fn grow(&mut self, ack: &AckView, window: &mut Window) {
-        let change = self.packets(core::mem::take(&mut self.feedback));
+        let feedback = core::mem::take(&mut self.feedback);
+        let change = self.packets(feedback);
+        let repairing = ack.phase == Phase::Recovery || ack.acked == 0;
         // What the application cannot use does not add up to a burst for later.
-        if change < 0.0 || ack.fullness == Fullness::Full {
+        let useless = change > 0.0 && ack.fullness == Fullness::Slack;
+        if !repairing && !useless {
             window.size = (window.size + change).max(1.0);
         }
     }
+
+    fn grow(&mut self, _ack: &AckView, _window: &mut Window) {}
 
     /// `[FIX]` The paper does not say what an unused window becomes. Here it is given back to what
     /// was used of it, so that the throughput in the header stays the sender's.

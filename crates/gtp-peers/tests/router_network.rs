@@ -1,0 +1,281 @@
+//! Router-assisted rivals packet by packet, through the topologies of the papers at a tenth of
+//! their rates: what each ends at, and what of it its paper's figures say.
+
+mod path;
+
+use gtp_alloc::{Bytes, Rate, Span};
+use gtp_link::LinkSpec;
+use gtp_peers::tcp::laws::Reno;
+use gtp_peers::tcp::{AckDelay, Law, Opening, Receiver, ReceiverConfig, Sender, SenderConfig};
+use gtp_peers::xcp::equilibrium;
+use gtp_peers::{aecp, red, vcp, xcp};
+use path::{Control, START, World};
+
+/// Headers and payload of AECP's packets: 1,000 bytes on the wire (6).
+const MSS: Bytes = Bytes(960);
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Rival {
+    Sack,
+    Xcp,
+    EndpointXcp,
+    Vcp,
+    Aecp,
+}
+
+impl Rival {
+    fn router(self) -> Option<Box<dyn Control>> {
+        match self {
+            Rival::Sack => None,
+            Rival::Xcp => Some(Box::new(xcp::Queue::new())),
+            Rival::EndpointXcp => Some(Box::new(xcp::Node::new())),
+            Rival::Vcp => Some(Box::new(vcp::Queue::new())),
+            Rival::Aecp => Some(Box::new(aecp::Queue::new(aecp::Config::default()))),
+        }
+    }
+
+    fn law(self) -> Box<dyn Law> {
+        match self {
+            Rival::Sack => Box::new(Reno),
+            Rival::Xcp | Rival::EndpointXcp => Box::new(xcp::Law::new()),
+            Rival::Vcp => Box::new(vcp::Law::new()),
+            Rival::Aecp => Box::new(aecp::Law::new(aecp::Gains::PAPER)),
+        }
+    }
+
+    fn link(self, world: &mut World, spec: LinkSpec) -> usize {
+        match self.router() {
+            Some(router) => world.controlled_link(spec, router),
+            None => world.link(spec),
+        }
+    }
+
+    fn flow(self, world: &mut World, after: Span, there: &[usize], back: &[usize]) -> usize {
+        let config = SenderConfig {
+            mss: MSS,
+            initial_window: 1.0,
+            opening: Opening::Open,
+            ..SenderConfig::default()
+        };
+        let sender = Sender::new(START + after, config, self.law());
+        let receiver =
+            ReceiverConfig { mss: MSS, delay: AckDelay::None, ..ReceiverConfig::default() };
+        let receiver = Receiver::new(receiver);
+        world.flow(after, Box::new(sender), Box::new(receiver), there, back)
+    }
+}
+
+fn link(mbps: u64, delay_ms: u64, queue: u64) -> LinkSpec {
+    LinkSpec {
+        rate: Rate::from_mbps(mbps),
+        delay: Span::from_millis(delay_ms),
+        queue: Bytes(queue),
+        ..LinkSpec::default()
+    }
+}
+
+fn wire(delay_ms: u64) -> LinkSpec {
+    LinkSpec { delay: Span::from_millis(delay_ms), ..LinkSpec::default() }
+}
+
+/// Mean rates on the wire, Mbit/s.
+fn rates(world: &World, flows: &[usize], from: f64, to: f64) -> Vec<f64> {
+    flows.iter().map(|flow| world.wire_rate(*flow, from, to) / 1e6).collect()
+}
+
+/// AECP's figures 9 and 10 at a tenth of the capacity: links of 50, 25 and 50 Mbit/s, 20 ms each;
+/// flow 1 over all, flows 2 to 4 over one each.
+fn parking_lot(rival: Rival, from: u64, to: u64) -> Vec<f64> {
+    let mut world = World::new();
+    // A buffer of bandwidth times the longest round-trip time.
+    let links = [50, 25, 50].map(|mbps| rival.link(&mut world, link(mbps, 20, mbps * 15_000)));
+    let back = [60, 20].map(|delay| world.link(wire(delay)));
+    let mut flows = vec![rival.flow(&mut world, Span::ZERO, &links, &back[..1])];
+    for only in links {
+        flows.push(rival.flow(&mut world, Span::ZERO, &[only], &back[1..]));
+    }
+    world.run_for(Span::from_secs(to));
+    rates(&world, &flows, from as f64, to as f64)
+}
+
+fn assert_near(found: &[f64], want: &[f64], share: f64) {
+    for (found_one, want_one) in found.iter().zip(want) {
+        let off = (found_one / want_one - 1.0).abs();
+        assert!(off <= share, "{found:?} against {want:?}");
+    }
+}
+
+#[test]
+fn aecp_ends_at_max_min_over_three_links() {
+    let found = parking_lot(Rival::Aecp, 60, 90);
+    assert_near(&found, &[12.5, 37.5, 12.5, 37.5], 0.02);
+}
+
+#[test]
+fn xcp_leaves_of_the_outer_links_what_the_order_of_links_explains() {
+    let found = parking_lot(Rival::Xcp, 20, 40);
+    assert_near(&found[..1], &[12.5], 0.03);
+    assert_near(&found[2..3], &[12.5], 0.03);
+    assert_near(&found[1..2], &[equilibrium::beside_held(50.0, 12.5, 2)], 0.03);
+    // The paper has 365 of 500, the equilibrium 360.6.
+    assert!((36.0..=37.2).contains(&found[3]), "{found:?}");
+}
+
+#[test]
+fn tcp_starves_the_flow_over_three_links() {
+    let found = parking_lot(Rival::Sack, 100, 200);
+    // Max-min gives it 12.5. The paper's flow, at ten times the rates, has nothing to be seen.
+    assert!(found[0] < 12.5 / 3.0 && found[1] > 45.0 && found[3] > 45.0, "{found:?}");
+}
+
+#[test]
+fn vcp_gives_the_long_flow_less_and_is_no_tcp() {
+    let found = parking_lot(Rival::Vcp, 120, 180);
+    assert!(found[0] < 9.0 && found[1] > 34.0 && found[3] > 34.0, "{found:?}");
+}
+
+/// One link of 50 Mbit/s; flows of these round-trip times, all from the start.
+fn dumbbell(rival: Rival, rtt_ms: &[u64], from: u64, to: u64) -> (World, usize, Vec<usize>) {
+    let mut world = World::new();
+    let longest = rtt_ms.iter().max().unwrap();
+    let bottleneck = rival.link(&mut world, link(50, 0, 50 * longest * 125));
+    let flows: Vec<usize> = rtt_ms
+        .iter()
+        .map(|rtt| {
+            let back = world.link(wire(*rtt));
+            rival.flow(&mut world, Span::ZERO, &[bottleneck], &[back])
+        })
+        .collect();
+    world.run_for(Span::from_secs(to));
+    assert!(from < to);
+    (world, bottleneck, flows)
+}
+
+#[test]
+fn xcp_and_aecp_share_alike_whatever_the_round_trip_time() {
+    for (rival, from, to) in [(Rival::Xcp, 15, 30), (Rival::Aecp, 40, 60)] {
+        let (world, bottleneck, flows) = dumbbell(rival, &[50, 100, 200, 400], from, to);
+        let found = rates(&world, &flows, from as f64, to as f64);
+        assert_near(&found, &[12.5; 4], 0.05);
+        assert_eq!(world.lost(bottleneck), 0, "{rival:?}");
+    }
+}
+
+#[test]
+fn aecp_holds_the_queue_that_it_wants() {
+    let (mut world, bottleneck, flows) = dumbbell(Rival::Aecp, &[50; 5], 39, 40);
+    let mut sum = 0.0;
+    world.watch(Span::from_secs(20), Span::from_millis(10), |world| {
+        sum += world.queued(bottleneck).0 as f64 / 1_000.0;
+    });
+    let mean = sum / 2_000.0;
+    assert!((mean - 100.0).abs() < 10.0, "{mean}");
+    assert_near(&rates(&world, &flows, 40.0, 60.0), &[10.0; 5], 0.02);
+}
+
+#[test]
+fn xcp_fills_a_link_within_seconds_and_keeps_no_queue() {
+    let (mut world, bottleneck, flows) = dumbbell(Rival::Xcp, &[50; 5], 9, 10);
+    let mut most = 0;
+    world.watch(Span::from_secs(10), Span::from_millis(10), |world| {
+        most = most.max(world.queued(bottleneck).0 / 1_000);
+    });
+    let found = rates(&world, &flows, 10.0, 20.0);
+    assert!(found.iter().sum::<f64>() > 0.97 * 50.0, "{found:?}");
+    assert_near(&found, &[10.0; 5], 0.05);
+    assert!(most < 50, "{most} packets");
+}
+
+#[test]
+fn vcp_uses_its_target_and_loses_nothing() {
+    let (world, bottleneck, flows) = dumbbell(Rival::Vcp, &[50; 5], 60, 100);
+    let used = rates(&world, &flows, 60.0, 100.0).iter().sum::<f64>() / 50.0;
+    assert!((0.88..0.98).contains(&used), "{used}");
+    assert_eq!(world.lost(bottleneck), 0);
+}
+
+/// One fat session beside `thin` ones that want half of a sink of 50 Mbit/s together: its share of
+/// the other half, figure VIII.10 of the thesis.
+fn fat_share(rival: Rival, thin: u64) -> f64 {
+    let mut world = World::new();
+    let sink = rival.link(&mut world, link(50, 0, 312_500));
+    let back = world.link(wire(50));
+    let mut fat = 0;
+    for n in 0..=thin {
+        let source = rival.link(&mut world, link(50, 0, 312_500));
+        let flow = rival.flow(&mut world, Span::ZERO, &[source, sink], &[back]);
+        if n == 0 {
+            fat = flow;
+            continue;
+        }
+        // Demands are payload; 24 bytes in 25 are.
+        let rate = Rate::from_mbps(24).as_bps() / thin;
+        world.demand_at(Span::ZERO, flow, path::Side::Sender, Some(Rate::from_bps(rate)));
+    }
+    world.run_for(Span::from_secs(30));
+    world.wire_rate(fat, 20.0, 30.0) / 25e6
+}
+
+#[test]
+fn endpoint_xcps_fat_session_declines_with_the_number_of_thin_ones() {
+    for thin in [1, 4, 20] {
+        let theory = equilibrium::beside_held(50.0, 25.0, thin as u32 + 1) / 25.0;
+        let found = fat_share(Rival::EndpointXcp, thin);
+        assert!((found - theory).abs() < 0.05, "{thin}: {found} against {theory}");
+    }
+}
+
+#[test]
+fn xcp_uses_four_fifths_of_a_link_at_least() {
+    let share = fat_share(Rival::Xcp, 40);
+    assert!((1.0 + share) / 2.0 >= equilibrium::floor() - 0.01, "{share}");
+}
+
+#[test]
+fn random_loss_keeps_xcp_far_below_its_share() {
+    let mut world = World::new();
+    let sink = Rival::EndpointXcp.link(&mut world, link(500, 0, 5_000_000));
+    let mut flows = Vec::new();
+    for (n, rtt) in [10, 30, 50, 70, 90].into_iter().enumerate() {
+        let source = Rival::EndpointXcp.link(&mut world, link(500, 0, 5_000_000));
+        if n == 0 || n == 4 {
+            world.lose_every(source, 4_000);
+        }
+        let back = world.link(wire(rtt));
+        flows.push(Rival::EndpointXcp.flow(&mut world, Span::ZERO, &[source, sink], &[back]));
+    }
+    world.run_for(Span::from_secs(6));
+    let found = rates(&world, &flows, 2.0, 6.0);
+    assert!(found[4] < 50.0, "{found:?}");
+}
+
+/// Mean queue in bytes and use in Mbit/s of eight TCP flows over 50 Mbit/s, 40 ms.
+fn eight_flows(router: Option<Box<dyn Control>>) -> (f64, f64) {
+    let mut world = World::new();
+    let spec = link(50, 0, 250_000);
+    let bottleneck = match router {
+        Some(router) => world.controlled_link(spec, router),
+        None => world.link(spec),
+    };
+    let flows: Vec<usize> = (0..8)
+        .map(|_| {
+            let back = world.link(wire(40));
+            Rival::Sack.flow(&mut world, Span::ZERO, &[bottleneck], &[back])
+        })
+        .collect();
+    world.run_for(Span::from_secs(10));
+    let mut sum = 0.0;
+    world.watch(Span::from_secs(20), Span::from_millis(20), |world| {
+        sum += world.queued(bottleneck).0 as f64;
+    });
+    (sum / 1_000.0, rates(&world, &flows, 10.0, 30.0).iter().sum())
+}
+
+#[test]
+fn red_keeps_less_waiting_than_drop_tail_at_the_same_use() {
+    let config = red::Config::new(Bytes(60_000), Bytes(180_000));
+    let (red_queue, red_use) = eight_flows(Some(Box::new(red::Queue::new(config, 3))));
+    let (tail_queue, tail_use) = eight_flows(None);
+    assert!(red_queue < 0.5 * tail_queue, "{red_queue} against {tail_queue}");
+    assert!(red_use > 0.95 * tail_use, "{red_use} against {tail_use}");
+}
