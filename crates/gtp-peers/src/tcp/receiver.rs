@@ -275,13 +275,11 @@ impl Endpoint for Receiver {
     }
 
     fn handle_timeout(&mut self, now: Time) {
-        if let Due::AckAt(at) = self.due
-            && at <= now
-        {
-            self.due = Due::Ack;
-        }
-        if self.due == Due::Nothing && self.update_at().is_some_and(|at| at <= now) {
-            self.due = Due::Ack;
+        if self.poll_timeout().is_some_and(|at| at <= now) {
+            self.due = match self.due {
+                Due::Opened => Due::Opened,
+                Due::Nothing | Due::Ack | Due::AckAt(_) => Due::Ack,
+            };
         }
     }
 

@@ -307,7 +307,9 @@ impl Sender {
             self.full_below = self.board.next();
         } else if self.board.next() >= self.supply.limit(now) {
             self.flight.slacken(self.pipe());
-            self.wake = self.supply.due(self.board.next()).filter(|due| *due > now);
+            // Never in the past: a rounding may make the segment due and not yet whole.
+            let soon = now + Span::from_micros(1);
+            self.wake = self.supply.due(self.board.next()).map(|due| due.max(soon));
         } else if self.board.outstanding() == 0 {
             // The receiver's window is closed: the timer will probe it.
             self.timer.start(now);
