@@ -13,6 +13,8 @@ use crate::limits::{ARREARS_MOST, BURST_BYTES, BURST_SPAN, CATCH_UP};
 #[derive(Clone, Debug)]
 pub struct Pacer {
     rate: Rate,
+    /// The time in which one burst builds up at this rate.
+    quantum: Span,
     next: Time,
     /// What rounding `next` up to whole nanoseconds has cost, in bits times nanoseconds over
     /// seconds; below the rate, so below a nanosecond.
@@ -29,7 +31,13 @@ const DECREASE: f64 = 0.99;
 impl Pacer {
     /// A pacer at rate zero.
     pub fn new(now: Time) -> Pacer {
-        Pacer { rate: Rate::ZERO, next: now, credit: 0, arrears: Bytes::ZERO }
+        Pacer {
+            rate: Rate::ZERO,
+            quantum: quantum(Rate::ZERO),
+            next: now,
+            credit: 0,
+            arrears: Bytes::ZERO,
+        }
     }
 
     /// The rate in force.
@@ -56,6 +64,7 @@ impl Pacer {
             self.next = if rate == Rate::ZERO { now } else { now + bytes / rate };
         }
         self.rate = rate;
+        self.quantum = quantum(rate);
         self.credit = 0;
     }
 
@@ -66,13 +75,13 @@ impl Pacer {
 
     /// Accounts for a datagram of `bytes` on the wire that left at `now`.
     pub fn sent(&mut self, now: Time, bytes: Bytes) {
-        let floor = now.saturating_sub(CATCH_UP.max(self.quantum()));
+        let floor = now.saturating_sub(CATCH_UP.max(self.quantum));
         if self.next < floor && !self.rate.is_unlimited() {
             let most = self.rate.bytes_in(ARREARS_MOST);
             let late = self.rate.bytes_in(floor.since(self.next));
             self.arrears = (self.arrears + late).min(most);
         }
-        let on_time = self.next + self.quantum() * 2 >= now;
+        let on_time = self.next + self.quantum * 2 >= now;
         let spare = if on_time { Bytes(bytes.0 / MAKE_GOOD) } else { Bytes::ZERO };
         let free = spare.min(self.arrears);
         self.arrears -= free;
@@ -84,6 +93,10 @@ impl Pacer {
         if self.rate.is_unlimited() || self.rate == Rate::ZERO {
             return bytes / self.rate;
         }
+        self.short_cost(bytes).unwrap_or_else(|| self.long_cost(bytes))
+    }
+
+    fn long_cost(&mut self, bytes: Bytes) -> Span {
         let rate = u128::from(self.rate.as_bps());
         let bits_nanos = u128::from(bytes.0) * 8 * 1_000_000_000;
         let owed = bits_nanos.saturating_sub(u128::from(self.credit));
@@ -92,23 +105,33 @@ impl Pacer {
         Span::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
+    /// The same in 64 bits, where they are enough: every packet comes by here.
+    fn short_cost(&mut self, bytes: Bytes) -> Option<Span> {
+        let rate = self.rate.as_bps();
+        let bits_nanos = bytes.0.checked_mul(8 * 1_000_000_000)?;
+        let owed = bits_nanos.checked_sub(self.credit)?;
+        let nanos = owed.div_ceil(rate);
+        self.credit = nanos.checked_mul(rate)? - owed;
+        Some(Span::from_nanos(nanos))
+    }
+
     /// When to wake up next if there is something to send: late enough that a batch can leave.
     pub fn next_wake(&self) -> Option<Time> {
-        (self.rate > Rate::ZERO).then(|| self.next + self.quantum())
+        (self.rate > Rate::ZERO).then(|| self.next + self.quantum)
     }
 
     /// A session that has nothing to send does not save up credit.
     pub fn idle(&mut self, now: Time) {
-        self.next = self.next.max(now.saturating_sub(self.quantum()));
+        self.next = self.next.max(now.saturating_sub(self.quantum));
         self.arrears = Bytes::ZERO;
     }
+}
 
-    /// The time in which one burst builds up: a millisecond or a batch, whichever is shorter, and
-    /// nothing at rates where that is less than two packets.
-    fn quantum(&self) -> Span {
-        let span = (BURST_BYTES / self.rate).min(BURST_SPAN);
-        if self.rate.bytes_in(span) < Bytes(2 * 1_500) { Span::ZERO } else { span }
-    }
+/// The time in which one burst builds up: a millisecond or a batch, whichever is shorter, and
+/// nothing at rates where that is less than two packets.
+fn quantum(rate: Rate) -> Span {
+    let span = (BURST_BYTES / rate).min(BURST_SPAN);
+    if rate.bytes_in(span) < Bytes(2 * 1_500) { Span::ZERO } else { span }
 }
 
 #[cfg(test)]

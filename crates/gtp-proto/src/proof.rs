@@ -21,7 +21,7 @@ impl ProofKey {
 
     /// The 16 bits of packet number `pn`. One hash serves four neighbours.
     pub fn tag(&self, pn: u64) -> u16 {
-        (self.quad(pn / 4) >> (16 * (pn % 4))) as u16
+        Quad::of(self, pn).tag(pn)
     }
 
     /// The sum of the tags of `span`, modulo 2^32.
@@ -43,6 +43,32 @@ impl ProofKey {
         let mut hasher = self.0;
         hasher.write_u64(index);
         hasher.finish()
+    }
+}
+
+/// The tags of four neighbours, for who needs them one after the other.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Quad {
+    index: u64,
+    tags: u64,
+}
+
+impl Quad {
+    /// The four among which packet number `pn` is.
+    pub fn of(key: &ProofKey, pn: u64) -> Quad {
+        Quad { index: pn / 4, tags: key.quad(pn / 4) }
+    }
+
+    /// Whether packet number `pn` is among them.
+    #[inline]
+    pub fn has(&self, pn: u64) -> bool {
+        self.index == pn / 4
+    }
+
+    /// The 16 bits of packet number `pn`, which is among them.
+    #[inline]
+    pub fn tag(&self, pn: u64) -> u16 {
+        (self.tags >> (16 * (pn % 4))) as u16
     }
 }
 

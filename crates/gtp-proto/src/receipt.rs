@@ -8,7 +8,7 @@ use gtp_alloc::{Bytes, Time};
 use gtp_ranges::RangeSet;
 
 use crate::limits::{GAPS_PER_FEEDBACK, GAPS_REMEMBERED, PN_AHEAD, RECEIPT_SPAN};
-use crate::proof::ProofKey;
+use crate::proof::{ProofKey, Quad};
 use crate::session::Discard;
 use crate::wire::Receipt;
 
@@ -126,6 +126,8 @@ pub(crate) struct Proven {
 #[derive(Debug)]
 pub(crate) struct ReceiptVerifier {
     key: ProofKey,
+    /// The proofs that packets carry now.
+    sending: Quad,
     next: u64,
     /// Packet numbers of datagrams that carry no proof: the few of opening and closing.
     plain: RangeSet,
@@ -133,7 +135,7 @@ pub(crate) struct ReceiptVerifier {
 
 impl ReceiptVerifier {
     pub fn new(key: ProofKey) -> ReceiptVerifier {
-        ReceiptVerifier { key, next: 0, plain: RangeSet::new() }
+        ReceiptVerifier { sending: Quad::of(&key, 0), key, next: 0, plain: RangeSet::new() }
     }
 
     /// One above the last packet number that a verified receipt was about.
@@ -142,8 +144,11 @@ impl ReceiptVerifier {
     }
 
     /// The proof that packet `pn` carries.
-    pub fn tag(&self, pn: u64) -> u16 {
-        self.key.tag(pn)
+    pub fn tag(&mut self, pn: u64) -> u16 {
+        if !self.sending.has(pn) {
+            self.sending = Quad::of(&self.key, pn);
+        }
+        self.sending.tag(pn)
     }
 
     /// Packet `pn` carries no proof.

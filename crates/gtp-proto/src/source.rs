@@ -14,7 +14,7 @@ use crate::limits::{
     INTERVAL_MAX, INTERVAL_MIN, LEASE_MIN, RAMP_FACTOR, SESSION_TIMEOUT, SILENCE_STOP,
     UNIT_ETHERNET,
 };
-use crate::meter::{Meter, RttMeter};
+use crate::meter::{RttMeter, StreamMeter};
 use crate::pacer::Pacer;
 use crate::path::{Conditions, PathBound, Sample, SendLog};
 use crate::proof::ProofKey;
@@ -109,10 +109,13 @@ pub struct SourceSession {
     path: PathBound,
     log: SendLog,
     rtt: RttMeter,
-    sent_meter: Meter,
+    sent_meter: StreamMeter,
     demand: Demand,
     /// Nothing to send is at hand; there is no point in waking up for the pacer.
     starved: bool,
+    /// When the sending rate was worked out, if nothing that it follows from changed since: the
+    /// datagrams of a burst leave at one time and at one rate.
+    settled: Option<Time>,
     target: Grant,
     heard: Heard,
     last_datagram: Time,
@@ -144,9 +147,10 @@ impl SourceSession {
             path: PathBound::new(now),
             log: SendLog::default(),
             rtt: RttMeter::default(),
-            sent_meter: Meter::new(now),
+            sent_meter: StreamMeter::new(now),
             demand: Demand::new(now),
             starved: false,
+            settled: None,
             target: Grant {
                 number: 0,
                 rate: Rate::ZERO,
@@ -183,6 +187,7 @@ impl SourceSession {
         header: Header,
         body: &[u8],
     ) -> Result<(), Discard> {
+        self.settled = None;
         if let Some(why) = self.violated {
             return Err(Discard::Violation(why)); // Nothing more is done for this peer.
         }
@@ -211,6 +216,7 @@ impl SourceSession {
 
     /// This host's agent has decided.
     pub fn handle_grant(&mut self, now: Time, grant: Grant) {
+        self.settled = None;
         self.target = grant;
         self.update_rate(now);
     }
@@ -224,6 +230,7 @@ impl SourceSession {
 
     /// This end is done: says so to the peer and wants nothing more.
     pub fn close(&mut self) {
+        self.settled = None;
         self.closing = true;
         self.closes_due = 2;
     }
@@ -256,6 +263,9 @@ impl SourceSession {
         supply: &mut dyn Supply,
         head: &mut Vec<u8>,
     ) -> Option<Transmit> {
+        if self.settled == Some(now) {
+            return self.poll_open(now, supply, head); // All before that is settled as well.
+        }
         if let Some(hello) = self.handshake.poll_hello(now) {
             let control = match hello {
                 HelloOut::Hello(hello) => Control::Hello(hello),
@@ -272,10 +282,7 @@ impl SourceSession {
             return None;
         }
         self.interval(now);
-        if self.status_urgent || self.status_due <= now {
-            return Some(self.status(now, head));
-        }
-        self.poll_data(now, supply, head)
+        self.poll_open(now, supply, head)
     }
 
     /// When to call again, and why.
@@ -443,13 +450,29 @@ impl SourceSession {
         }
     }
 
+    fn poll_open(
+        &mut self,
+        now: Time,
+        supply: &mut dyn Supply,
+        head: &mut Vec<u8>,
+    ) -> Option<Transmit> {
+        if self.status_urgent || self.status_due <= now {
+            return Some(self.status(now, head));
+        }
+        if self.settled != Some(now) {
+            self.update_rate(now);
+            // What a short application claims changes with each datagram.
+            self.settled = (!self.demand.is_limited()).then_some(now);
+        }
+        self.poll_data(now, supply, head)
+    }
+
     fn poll_data(
         &mut self,
         now: Time,
         supply: &mut dyn Supply,
         head: &mut Vec<u8>,
     ) -> Option<Transmit> {
-        self.update_rate(now);
         if self.closing || !self.pacer.may_send(now) {
             return None;
         }
@@ -490,6 +513,7 @@ impl SourceSession {
 
     fn account(&mut self, now: Time, pn: u64, bytes: Bytes) {
         self.pacer.sent(now, bytes);
+        self.sent_meter.pass(now, now.as_wire_micros(), bytes);
         self.sent_meter.add(bytes);
         self.log.sent(now, pn, bytes);
         self.demand.sent(now, bytes);
@@ -551,6 +575,7 @@ impl SourceSession {
     }
 
     fn status(&mut self, now: Time, head: &mut Vec<u8>) -> Transmit {
+        self.settled = None;
         self.update_rate(now);
         let offer = self.offer(now);
         self.told_offer = offer;
@@ -599,6 +624,7 @@ impl SourceSession {
     }
 
     fn violation(&mut self, why: &'static str) -> Discard {
+        self.settled = None;
         if self.violated.is_none() {
             self.events.push(Event::Violated(why));
         }

@@ -107,9 +107,11 @@ pub struct Header {
 impl Header {
     /// Appends the header to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        out.push(self.kind.byte());
-        out.extend_from_slice(&self.session.to_be_bytes());
-        out.extend_from_slice(&self.pn.to_be_bytes());
+        let mut bytes = [0; HEADER_LEN];
+        bytes[0] = self.kind.byte();
+        bytes[1..5].copy_from_slice(&self.session.to_be_bytes());
+        bytes[5..].copy_from_slice(&self.pn.to_be_bytes());
+        out.extend_from_slice(&bytes);
     }
 
     /// Reads the header at the start of `datagram`.
@@ -138,11 +140,13 @@ pub struct DataHead {
 impl DataHead {
     /// Appends the head to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.proof.to_be_bytes());
-        out.extend_from_slice(&self.sent_at.to_be_bytes());
-        out.extend_from_slice(&self.grant.to_be_bytes());
-        out.extend_from_slice(&self.request.to_be_bytes());
-        put_u48(out, self.unit);
+        let mut bytes = [0; DATA_HEAD_LEN];
+        bytes[..2].copy_from_slice(&self.proof.to_be_bytes());
+        bytes[2..6].copy_from_slice(&self.sent_at.to_be_bytes());
+        bytes[6..10].copy_from_slice(&self.grant.to_be_bytes());
+        bytes[10..14].copy_from_slice(&self.request.to_be_bytes());
+        bytes[14..].copy_from_slice(&self.unit.to_be_bytes()[2..]);
+        out.extend_from_slice(&bytes);
     }
 
     /// Splits a data body into its head and the unit's bytes.

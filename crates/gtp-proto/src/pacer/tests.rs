@@ -38,7 +38,7 @@ fn every_rate_is_held_exactly_over_a_second() {
             sent += burst(&mut pacer, now);
         }
         // The clock stopped before the last batch: it and one packet may be missing.
-        let slack = pacer.rate.bytes_in(pacer.quantum()).0 + 2 * PACKET.0;
+        let slack = pacer.rate.bytes_in(pacer.quantum).0 + 2 * PACKET.0;
         let due = rate.bytes_in(span).0;
         assert!(sent <= due + slack && sent + slack >= due, "{rate}: {sent} of {due}");
         // What was sent and when the next may leave agree to the nanosecond.
@@ -137,5 +137,22 @@ proptest! {
         let most = Rate::from_bps(rates.into_iter().max().unwrap_or(0));
         let slack = most.bytes_in(CATCH_UP).0 + 2 * PACKET.0;
         prop_assert!(sent <= allowed + slack, "{sent} of {allowed} + {slack}");
+    }
+}
+
+#[test]
+fn short_and_long_arithmetic_give_the_same_departures() {
+    for rate in [1, 7, 1_000, 99_000_001, 1_000_000_000, 400_000_000_007] {
+        let mut short = Pacer::new(Time::ZERO);
+        short.set_rate(Time::ZERO, Rate::from_bps(rate));
+        let mut long = short.clone();
+        for bytes in (0..2_000).map(|n| Bytes(n * 7 % 1_501)) {
+            if let Some(span) = short.short_cost(bytes) {
+                assert_eq!((span, short.credit), (long.long_cost(bytes), long.credit), "{rate}");
+            } else {
+                assert!(bytes.0 * 8_000_000_000 < short.credit, "no other reason here");
+                assert_eq!(short.long_cost(bytes), long.long_cost(bytes));
+            }
+        }
     }
 }

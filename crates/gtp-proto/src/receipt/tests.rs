@@ -43,7 +43,7 @@ impl Sink {
 }
 
 /// The receipt of packets `0..n` of which those in `lost` are missing.
-fn honest(source: &ReceiptVerifier, n: u64, lost: &[u64]) -> Receipt {
+fn honest(source: &mut ReceiptVerifier, n: u64, lost: &[u64]) -> Receipt {
     let mut sink = Sink::default();
     for pn in (0..n).filter(|pn| !lost.contains(pn)) {
         sink.take(pn, Some(source.tag(pn))).unwrap();
@@ -59,7 +59,7 @@ fn is_violation(outcome: &Result<Option<Proven>, Discard>) -> bool {
 #[test]
 fn an_honest_receipt_proves_what_arrived() {
     let mut source = verifier();
-    let receipt = honest(&source, 1_000, &[3, 4, 700]);
+    let receipt = honest(&mut source, 1_000, &[3, 4, 700]);
     assert_eq!(receipt.gaps, [3..5, 700..701]);
     let proven = source.verify(&receipt, 1_000, LONGEST).unwrap().unwrap();
     assert_eq!(proven, Proven { span: 0..1_000, packets: 997, bytes: Bytes(997 * 1_477) });
@@ -68,15 +68,15 @@ fn an_honest_receipt_proves_what_arrived() {
 #[test]
 fn to_claim_a_lost_packet_is_a_violation() {
     let mut source = verifier();
-    let mut receipt = honest(&source, 100, &[50]);
+    let mut receipt = honest(&mut source, 100, &[50]);
     receipt.gaps.clear();
     assert!(is_violation(&source.verify(&receipt, 100, LONGEST)));
 }
 
 #[test]
 fn guessing_the_proof_of_a_lost_packet_succeeds_once_in_65536() {
-    let source = verifier();
-    let receipt = honest(&source, 100, &[50]);
+    let mut source = verifier();
+    let receipt = honest(&mut source, 100, &[50]);
     let good = (0..=u32::from(u16::MAX)).filter(|guess| {
         let sum = receipt.sum.wrapping_add(*guess);
         let forged = Receipt { gaps: Vec::new(), sum, ..receipt.clone() };
@@ -88,7 +88,7 @@ fn guessing_the_proof_of_a_lost_packet_succeeds_once_in_65536() {
 #[test]
 fn to_claim_a_packet_never_sent_is_a_violation() {
     let mut source = verifier();
-    let receipt = honest(&source, 100, &[]);
+    let receipt = honest(&mut source, 100, &[]);
     assert!(is_violation(&source.verify(&receipt, 99, LONGEST)));
 }
 
@@ -103,7 +103,7 @@ fn a_span_too_long_to_check_is_a_violation_before_any_work() {
 #[test]
 fn a_repeated_receipt_and_an_empty_one_prove_nothing() {
     let mut source = verifier();
-    let receipt = honest(&source, 100, &[]);
+    let receipt = honest(&mut source, 100, &[]);
     assert!(source.verify(&receipt, 200, LONGEST).unwrap().is_some());
     assert_eq!(source.verify(&receipt, 200, LONGEST), Ok(None));
     let empty = Receipt { span: 150..150, ..Receipt::default() };
@@ -113,7 +113,7 @@ fn a_repeated_receipt_and_an_empty_one_prove_nothing() {
 #[test]
 fn claimed_bytes_are_cut_to_what_the_packets_can_hold() {
     let mut source = verifier();
-    let receipt = Receipt { bytes: u64::MAX, ..honest(&source, 10, &[2]) };
+    let receipt = Receipt { bytes: u64::MAX, ..honest(&mut source, 10, &[2]) };
     let proven = source.verify(&receipt, 10, LONGEST).unwrap().unwrap();
     assert_eq!(proven.bytes, Bytes(9 * LONGEST.0));
 }
