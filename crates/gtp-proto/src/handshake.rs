@@ -27,6 +27,8 @@ pub enum Role {
 
 /// Gap between rounds of hellos: first retry.
 const RETRY_FIRST: Span = Span::from_millis(150);
+/// The longest gap: a path that comes back within the initiator's patience must still be found.
+const RETRY_MOST: Span = Span::from_secs(1);
 /// How long a shorter answer waits for a longer one to overtake it, as a share of the round trip.
 const SETTLE_DIVISOR: u64 = 4;
 const SETTLE_LEAST: Span = Span::from_millis(2);
@@ -147,7 +149,7 @@ impl Handshake {
             }
             *pending = round(&self.candidates);
             *round_at = now + *retry;
-            *retry = *retry * 2;
+            *retry = (*retry * 2).min(RETRY_MOST);
         }
         None
     }

@@ -45,6 +45,112 @@ impl Meter {
     }
 }
 
+/// The mean rate of a paced stream over consecutive intervals, from packet to packet.
+///
+/// Whole packets in an interval of fixed length are too coarse a count where an interval holds few
+/// of them or none. So each mean is taken from the last packet of one interval to the last of the
+/// next, by when they were sent, and an interval that holds none can only show that the rate is
+/// less than thought.
+#[derive(Clone, Debug)]
+pub struct StreamMeter {
+    /// The packet that ends what was counted last; none before the first.
+    from: Option<Mark>,
+    /// The newest packet.
+    last: Mark,
+    packet: Bytes,
+    /// The first packet, which is not to be counted.
+    first: Bytes,
+    counted: Bytes,
+    /// Bytes and datagrams.
+    of_late: (u64, u64),
+    rolled: Time,
+    rate: Rate,
+}
+
+/// Datagrams that are worth a mean.
+const OF_LATE: u64 = 128;
+
+/// A packet of a stream.
+#[derive(Clone, Copy, Debug)]
+struct Mark {
+    /// When it was seen.
+    seen: Time,
+    /// When it was sent, by a wire timestamp of whatever clock.
+    sent_at: u32,
+}
+
+impl StreamMeter {
+    /// A meter that starts at `now`.
+    pub fn new(now: Time) -> StreamMeter {
+        StreamMeter {
+            from: None,
+            last: Mark { seen: now, sent_at: 0 },
+            packet: Bytes::ZERO,
+            first: Bytes::ZERO,
+            of_late: (0, 0),
+            counted: Bytes::ZERO,
+            rolled: now,
+            rate: Rate::ZERO,
+        }
+    }
+
+    /// A packet of `bytes`, sent at `sent_at`, is seen at `now`; it is yet to be counted.
+    pub fn pass(&mut self, now: Time, sent_at: u32, bytes: Bytes) {
+        let mark = Mark { seen: now, sent_at };
+        if self.from.is_none() {
+            // It shows when the stream began, not yet how fast it is.
+            (self.from, self.last, self.first) = (Some(mark), mark, bytes);
+        } else if wire_gap(self.last.sent_at, sent_at) > Span::ZERO {
+            self.last = mark;
+        }
+        self.packet = bytes;
+    }
+
+    /// Counts `bytes`.
+    pub fn add(&mut self, bytes: Bytes) {
+        self.counted += bytes - core::mem::take(&mut self.first);
+    }
+
+    /// Of the datagrams up to the newest packet `arrived` brought `bytes`, and `missing` are lost:
+    /// these count as what a datagram brought on average of late.
+    pub fn add_receipt(&mut self, bytes: Bytes, arrived: u64, missing: u64) {
+        let (sum, datagrams) = (self.of_late.0 + bytes.0, self.of_late.1 + arrived);
+        self.add(bytes + Bytes(sum.saturating_mul(missing) / datagrams.max(1)));
+        let halve = u64::from(datagrams >= OF_LATE);
+        self.of_late = (sum >> halve, datagrams >> halve);
+    }
+
+    /// Ends the interval at `now` if at least `span` has passed since the last end.
+    pub fn roll(&mut self, now: Time, span: Span) {
+        let Some(from) = self.from else { return };
+        if now.since(self.rolled) < span || now.since(from.seen) == Span::ZERO {
+            return;
+        }
+        self.rolled = now;
+        let counted_in = wire_gap(from.sent_at, self.last.sent_at);
+        if counted_in > Span::ZERO && counted_in * 2 >= span {
+            self.rate = self.counted.per(counted_in);
+            self.from = Some(self.last);
+            self.counted = Bytes::ZERO;
+        } else if counted_in == Span::ZERO {
+            // A packet may come now; and for one interval it may just be late.
+            let silence = now.since(from.seen).saturating_sub(span);
+            self.rate = self.rate.min(self.packet.per(silence));
+        }
+    }
+
+    /// The mean rate over the last interval that held a packet, or less.
+    pub fn rate(&self) -> Rate {
+        self.rate
+    }
+}
+
+/// Time between two wire timestamps of one clock; zero if it went back.
+fn wire_gap(from: u32, to: u32) -> Span {
+    let micros = to.wrapping_sub(from);
+    if micros > u32::MAX / 2 { Span::ZERO } else { Span::from_micros(micros.into()) }
+}
+
 /// The largest rate seen in a sliding window, kept as a few coarse slots.
 #[derive(Clone, Debug)]
 pub struct WindowedMax {

@@ -136,6 +136,8 @@ const DRAIN_MOST: Span = Span::from_secs(2);
 const STEP: f64 = 0.006;
 /// So many steps without a queue lead back to where the last one was met; after them steps double.
 const CAUTIOUS: u32 = 12;
+/// A step for several round trips at once is at most this part of the bound.
+const STEPS_MOST: f64 = 0.125;
 /// Step of the climb where no capacity is known, besides half a percent.
 const STEP_UNKNOWN: Rate = Rate::from_mbps(2);
 /// The bound is lifted when it is this far above what both ends would give.
@@ -160,6 +162,8 @@ struct Verdict {
     follows: f64,
     delay: Span,
     queued: bool,
+    /// Round trips that it was sent for: several where 32 packets take long.
+    rounds: u64,
 }
 
 /// The ramp and the path bound of one session.
@@ -213,8 +217,8 @@ impl PathBound {
             self.proven.add(now, sample.proven());
         }
         let whole = match self.gathering.take() {
-            Some(begun) => begun.join(sample),
-            None => sample,
+            Some(begun) if !self.outdates(&sample, &begun) => begun.join(sample),
+            Some(_) | None => sample,
         };
         let short = whole.sent_in < SAMPLE_MIN || whole.arrived_in < SAMPLE_MIN / 2;
         if short || whole.sent < SAMPLE_BYTES {
@@ -236,6 +240,13 @@ impl PathBound {
         }
     }
 
+    /// Whether `begun` is better not waited for: it shows the path as it was before the last
+    /// change, `sample` as it is, and so few packets are sent that a whole sample takes long.
+    fn outdates(&self, sample: &Sample, begun: &Sample) -> bool {
+        let slow = begun.sent_in >= SAMPLE_MIN;
+        slow && begun.first_pn < self.changed_pn && sample.first_pn >= self.changed_pn
+    }
+
     fn weigh(&mut self, sample: &Sample, given: &Conditions) -> Verdict {
         let sent = sample.sent.per(sample.sent_in).as_f64().max(1.0);
         let arrived = sample.proven().as_f64();
@@ -250,6 +261,7 @@ impl PathBound {
             follows: ratio / self.usual,
             delay: sample.delay,
             queued,
+            rounds: sample.sent_in.as_nanos() / given.rtt.max(SAMPLE_MIN).as_nanos(),
         }
     }
 
@@ -291,7 +303,7 @@ impl PathBound {
         let overloaded = (v.queued && v.follows < FOLLOWS) || v.follows < POLICED;
         if !v.queued && !overloaded {
             self.foreign_hold = FOREIGN_HOLD;
-            self.step(now, clean + 1, given);
+            self.step(now, clean + 1, v.rounds, given);
             return;
         }
         if !overloaded && now < self.tolerate_until {
@@ -307,14 +319,15 @@ impl PathBound {
         self.set_bound(v.carried.min(self.bound).scale(CUT), given);
     }
 
-    fn step(&mut self, now: Time, clean: u32, given: &Conditions) {
+    fn step(&mut self, now: Time, clean: u32, rounds: u64, given: &Conditions) {
         let doubling = 1u64 << (clean.saturating_sub(CAUTIOUS) / 3).min(6);
         let step = match given.aim {
             // Nobody says what there is to be had.
             Rate::UNLIMITED => STEP_UNKNOWN.saturating_add(self.bound.scale(0.005)),
             aim => aim.scale(STEP),
         };
-        let mut step = step.scale(doubling as f64);
+        let one = step.scale(doubling as f64);
+        let mut step = one.max(one.scale(rounds as f64).min(self.bound.scale(STEPS_MOST)));
         let best = self.best.max(now);
         if self.bound < best.scale(FAR_BELOW) {
             step = step.max(best.saturating_sub(self.bound).scale(0.25));
@@ -373,5 +386,42 @@ mod tests {
         assert_eq!(log.sent_at_most(from, 20), Bytes(900), "a receipt would count ten whole ones");
         assert_eq!(log.sent_at_most(from, 100), Bytes(90 * 90), "up to the newest packet");
         assert_eq!(log.sent_at_most(from, 500), Bytes(90 * 90), "not beyond it");
+    }
+
+    #[test]
+    fn a_slow_session_regains_its_rate_once_a_policer_is_gone() {
+        let rtt = Span::from_millis(27);
+        let every = Span::from_millis(13);
+        let mut path = PathBound::new(Time::ZERO);
+        let (mut now, mut pn) = (Time::ZERO, 0);
+        let mut run = |path: &mut PathBound, rate: Rate, arrives: u64| {
+            now += every;
+            let sent = rate.bytes_in(every);
+            let sample = Sample {
+                sent,
+                sent_in: every,
+                arrived: Bytes(sent.0 * arrives / 100),
+                arrived_in: every,
+                delay: Span::ZERO,
+                first_pn: pn,
+            };
+            pn += 1;
+            let given =
+                Conditions { aim: Rate::from_mbps(4), rtt, rtt_least: rtt, next_pn: pn + 2 };
+            path.handle_sample(now, sample, &given);
+            now
+        };
+        let sends = Rate::from_bps(1_500_000);
+        while path.bound().is_unlimited() {
+            run(&mut path, sends, 45);
+        }
+        let policed = run(&mut path, sends, 45);
+        assert!(path.bound() <= sends);
+        let mut free = policed;
+        while path.bound() < Rate::from_mbps(4) {
+            let bound = path.bound();
+            free = run(&mut path, bound, 100);
+        }
+        assert!(free.since(policed) < Span::from_secs(5), "{:?}", free.since(policed));
     }
 }

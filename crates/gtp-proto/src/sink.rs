@@ -14,7 +14,7 @@ use gtp_ranges::RangeSet;
 use crate::excess::Excess;
 use crate::handshake::{Handshake, HelloOut, Outcome, Role};
 use crate::limits::{INTERVAL_MIN, RAMP_FACTOR, RECEIPTS_WAITING, SESSION_TIMEOUT, SILENCE_STOP};
-use crate::meter::{Meter, RttMeter};
+use crate::meter::{Meter, RttMeter, StreamMeter};
 use crate::path::first_rate;
 use crate::receipt::{Arrivals, ReceiptBuilder};
 use crate::report::{Grant, Law, LimitedBy, Phase, Report};
@@ -158,7 +158,7 @@ pub struct SinkSession {
     newest_status: u64,
     heard_at: Option<(Time, u32)>,
     last_datagram: Time,
-    measured: Meter,
+    measured: StreamMeter,
     received: Meter,
     excess: Excess,
     feedback_due: Time,
@@ -201,7 +201,7 @@ impl SinkSession {
             newest_status: 0,
             heard_at: None,
             last_datagram: now,
-            measured: Meter::new(now),
+            measured: StreamMeter::new(now),
             received: Meter::new(now),
             excess: Excess::new(now),
             feedback_due: now,
@@ -431,7 +431,7 @@ impl SinkSession {
         self.note(now, pn, data.proof, bytes, data.sent_at, data.grant)?;
         self.received.add(bytes);
         self.excess.received(bytes);
-        self.measured.add(bytes);
+        self.measured.pass(now, data.sent_at, bytes);
         self.counters.packets += 1;
         self.counters.bytes += bytes.0;
         self.asker.handle_data(data.request, data.unit);
@@ -519,8 +519,7 @@ impl SinkSession {
     fn end_receipt(&mut self) -> Receipt {
         let (received, packets) = self.receipt.counted();
         let (receipt, missing) = self.receipt.finish(&self.arrivals);
-        let mean = received.0.checked_div(packets).unwrap_or(0);
-        self.measured.add(Bytes(mean * missing));
+        self.measured.add_receipt(received, packets, missing);
         self.counters.lost += missing;
         receipt
     }

@@ -108,6 +108,36 @@ fn five_sessions_under_the_end_node_law_reach_equal_shares() {
 }
 
 #[test]
+fn the_end_node_law_raises_sessions_whose_packets_are_rarer_than_its_intervals() {
+    // From alpha 0.1 of a share of 0.6 Mbit/s, a packet of 1,477 bytes takes 200 ms.
+    let mut world = World::new();
+    let sink = world.host(Rate::UNLIMITED, Rate::from_mbps(3), None);
+    let delay = Span::from_millis(10);
+    let flows: Vec<usize> = (0..5)
+        .map(|_| {
+            let source = world.host(Rate::UNLIMITED, Rate::UNLIMITED, None);
+            let link = |world: &mut World| world.link(LinkSpec { delay, ..LinkSpec::default() });
+            let (down, up) = (vec![link(&mut world)], vec![link(&mut world)]);
+            world.flow(FlowSpec {
+                source,
+                sink,
+                down,
+                up,
+                law: Law::EndNode { alpha: 0.1, beta: 0.2 },
+                weight: 1.0,
+                max_rate: Rate::UNLIMITED,
+                units: 1 << 40,
+            })
+        })
+        .collect();
+    world.run_for(Span::from_secs(8));
+    for flow in flows {
+        let rate = world.rate(flow, 6.0, 8.0);
+        assert!((rate - 600_000.0).abs() < 30_000.0, "{rate}");
+    }
+}
+
+#[test]
 fn five_sessions_together_get_equal_shares() {
     let mut net = five_to_one(5, None);
     let flows: Vec<usize> = (0..5).map(|i| net.join(i, Law::Grant)).collect();

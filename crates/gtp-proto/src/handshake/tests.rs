@@ -73,7 +73,7 @@ fn the_loss_of_one_hello_of_each_size_changes_nothing() {
 
 #[test]
 fn hellos_are_repeated_until_one_comes_through() {
-    for lost_rounds in 1..5_usize {
+    for lost_rounds in 1..7_usize {
         let (near, _, _, hellos) = meet(&[1_400], |n, _| n > 2 * lost_rounds);
         assert_eq!(near, open(1_400), "{lost_rounds} rounds lost");
         assert_eq!(hellos, 2 * lost_rounds + 2);
@@ -85,7 +85,23 @@ fn an_initiator_gives_up_a_path_that_carries_nothing_at_the_limit() {
     let (near, _, at, hellos) = meet(&SIZES, |_, _| false);
     assert_eq!(near, Some(Outcome::NoPath));
     assert!(at.since(START).as_millis().abs_diff(HANDSHAKE_TIMEOUT.as_millis()) <= 2);
-    assert!(hellos <= 6 * 6);
+    assert!(hellos <= 7 * 6);
+}
+
+#[test]
+fn a_path_that_comes_back_is_found_within_a_second() {
+    // Twice two sizes a round, and never more than a second until the next.
+    let mut hellos = Vec::new();
+    let mut near = Handshake::new(START, Role::Initiator { unit_payloads: vec![1_400, 1_180] });
+    while let Some(at) = near.poll_timeout() {
+        while near.poll_hello(at).is_some() {
+            hellos.push(at);
+        }
+    }
+    let gaps = hellos.windows(2).map(|pair| pair[1].since(pair[0]));
+    assert_eq!(gaps.max(), Some(RETRY_MOST));
+    let last = hellos.last().map(|at| at.since(START) + RETRY_MOST);
+    assert!(last.is_some_and(|end| end > HANDSHAKE_TIMEOUT));
 }
 
 #[test]

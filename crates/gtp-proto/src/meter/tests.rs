@@ -22,6 +22,93 @@ fn a_meter_gives_the_mean_of_the_last_whole_interval() {
     assert_eq!(meter.rate(), Rate::ZERO, "time that stands still is no interval");
 }
 
+/// Rates read every `interval` of a stream of 1,250-byte packets, one every `gap`, of which each
+/// is late by what `late` says and those that `lost` names do not come.
+fn stream(
+    interval: Span,
+    gap: Span,
+    late: impl Fn(u64) -> Span,
+    lost: impl Fn(u64) -> bool,
+) -> Vec<Rate> {
+    let mut meter = StreamMeter::new(START);
+    let sent = |n: u64| START + gap * n;
+    let mut coming: Vec<(Time, u64)> = (0..2_000).map(|n| (sent(n) + late(n), n)).collect();
+    coming.sort_unstable();
+    let (mut rates, mut upto, mut next) = (Vec::new(), 0, 0);
+    let mut now = START;
+    while next < coming.len() {
+        now += interval;
+        let (mut bytes, mut arrived, mut newest) = (0, 0, upto);
+        while let Some(&(at, n)) = coming.get(next)
+            && at <= now
+        {
+            next += 1;
+            if lost(n) {
+                continue;
+            }
+            meter.pass(at, sent(n).as_wire_micros(), Bytes(1_250));
+            if n >= upto {
+                (bytes, arrived, newest) = (bytes + 1_250, arrived + 1, newest.max(n + 1));
+            }
+        }
+        meter.add_receipt(Bytes(bytes), arrived, newest - upto - arrived);
+        upto = newest;
+        meter.roll(now, interval);
+        rates.push(meter.rate());
+    }
+    rates
+}
+
+fn within(rates: &[Rate], least: f64, most: f64) {
+    let off = rates.iter().find(|rate| !(least..=most).contains(&rate.as_f64()));
+    assert_eq!(off, None);
+}
+
+#[test]
+fn a_steady_stream_is_measured_exactly_however_few_packets_an_interval_holds() {
+    let interval = Span::from_millis(10);
+    // At 100 kbit/s to 100 Mbit/s: from a tenth of a packet in an interval to a hundred.
+    for (gap_us, bps) in [(100_000, 1e5), (30_000, 1e7 / 30.0), (8_000, 1.25e6), (100, 1e8)] {
+        let rates = stream(interval, Span::from_micros(gap_us), |_| Span::ZERO, |_| false);
+        within(&rates[rates.len() / 4..], bps * 0.999, bps * 1.001);
+    }
+}
+
+#[test]
+fn packets_that_are_late_or_overtake_each_other_do_not_change_what_was_sent() {
+    let late = |n: u64| Span::from_micros(n * 2_654_435_761 % 6_000);
+    let rates = stream(Span::from_millis(10), Span::from_millis(1), late, |_| false);
+    let (mut sum, steady) = (0.0, &rates[rates.len() / 4..rates.len() * 3 / 4]);
+    within(steady, 0.75e7, 1.25e7);
+    steady.iter().for_each(|rate| sum += rate.as_f64());
+    assert!((sum / steady.len() as f64 - 1e7).abs() < 1e5);
+}
+
+#[test]
+fn what_is_lost_was_sent() {
+    let lost = |n: u64| n % 20 == 7;
+    let rates = stream(Span::from_millis(10), Span::from_millis(1), |_| Span::ZERO, lost);
+    within(&rates[rates.len() / 4..], 0.999e7, 1.001e7);
+}
+
+#[test]
+fn a_stream_that_ends_is_measured_as_less_and_less() {
+    let mut meter = StreamMeter::new(START);
+    let at = |ms| START + Span::from_millis(ms);
+    for ms in 0..=10 {
+        meter.pass(at(ms), at(ms).as_wire_micros(), Bytes(1_250));
+        meter.add(Bytes(1_250));
+    }
+    meter.roll(at(10), Span::from_millis(10));
+    assert_eq!(meter.rate(), Rate::from_mbps(10));
+    meter.roll(at(20), Span::from_millis(10));
+    assert_eq!(meter.rate(), Rate::from_mbps(10), "the next may be late");
+    meter.roll(at(40), Span::from_millis(10));
+    assert_eq!(meter.rate(), Rate::from_bps(500_000), "one packet in 20 ms, had it come now");
+    meter.roll(at(1_020), Span::from_millis(10));
+    assert_eq!(meter.rate(), Rate::from_bps(10_000));
+}
+
 #[test]
 fn no_round_trip_time_beyond_the_limit_is_believed() {
     let mut rtt = RttMeter::default();
