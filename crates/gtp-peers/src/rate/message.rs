@@ -10,7 +10,7 @@ use core::ops::Range;
 use gtp_alloc::{Bytes, Span, Time};
 
 use super::transfer::{Pick, Transfer, Turn};
-use super::{netblt, rbudp, sabul, tsunami, udt};
+use super::{lambdastream, netblt, rbudp, sabul, tsunami, udt};
 use crate::{Body, Note, Packet};
 
 /// The body of a rate-based protocol's packet.
@@ -26,6 +26,8 @@ pub enum Message {
     Netblt(netblt::Control),
     /// SABUL's control connection.
     Sabul(sabul::Control),
+    /// LambdaStream's feedback.
+    Lambda(lambdastream::Feedback),
     /// UDT's control packets.
     Udt(udt::Control),
 }

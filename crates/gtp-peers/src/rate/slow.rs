@@ -39,16 +39,6 @@ impl<E: Endpoint> Slow<E> {
         self.lost
     }
 
-    /// Reads nothing for `pause` from now on: the host does something else.
-    pub fn stall(&mut self, now: Time, pause: Span) {
-        let until = now + pause;
-        let shift = until.since(self.free.max(now));
-        self.free = self.free.max(until);
-        for (at, _) in &mut self.waiting {
-            *at += shift;
-        }
-    }
-
     fn read(&mut self, now: Time) {
         while self.waiting.front().is_some_and(|(at, _)| *at <= now) {
             let Some((at, packet)) = self.waiting.pop_front() else { break };
@@ -61,8 +51,7 @@ impl<E: Endpoint> Slow<E> {
 impl<E: Endpoint> Endpoint for Slow<E> {
     fn handle_packet(&mut self, now: Time, packet: &Packet) {
         self.read(now);
-        let busy = self.free > now;
-        if self.limit.is_none() && !busy && self.waiting.is_empty() {
+        if self.limit.is_none() && self.waiting.is_empty() {
             return self.inner.handle_packet(now, packet);
         }
         if self.held + packet.size > self.buffer {
@@ -91,8 +80,14 @@ impl<E: Endpoint> Endpoint for Slow<E> {
         [next, self.inner.poll_timeout()].into_iter().flatten().min()
     }
 
-    fn set_demand(&mut self, _now: Time, rate: Option<Rate>) {
+    fn set_demand(&mut self, now: Time, rate: Option<Rate>) {
         self.limit = rate;
+        // What waits is read at the new rate.
+        self.free = now;
+        for (at, packet) in &mut self.waiting {
+            self.free += rate.map_or(Span::ZERO, |rate| packet.size / rate);
+            *at = self.free;
+        }
     }
 
     fn progress(&self) -> Progress {

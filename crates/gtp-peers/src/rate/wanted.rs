@@ -73,6 +73,11 @@ impl Wanted {
         self.ranges.is_empty()
     }
 
+    /// One more than the last block wanted; nought if there is none.
+    pub fn end(&self) -> u64 {
+        self.ranges.values().next_back().map_or(0, |asked| asked.end)
+    }
+
     /// The first block wanted.
     pub fn first(&self) -> Option<u64> {
         self.ranges.keys().next().copied()
