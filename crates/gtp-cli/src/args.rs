@@ -13,6 +13,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, 
 use clap_complete::Shell;
 use gtp::{Fingerprint, Rate, Url, Value};
 
+use crate::daemon::{self, SessionsArgs, SetArgs, Which};
 use crate::demo::DemoArgs;
 use crate::{config, output, words};
 
@@ -50,6 +51,10 @@ pub enum Verb {
     Emulate(EmulateArgs),
     /// Five sources to one sink on this machine: a table, and a page with the rates over time
     Demo(DemoArgs),
+    /// List the sessions of all processes that share this machine's capacity
+    Sessions(SessionsArgs),
+    /// Change a session of a running process
+    Set(SetArgs),
     /// Print every setting with its value and where that came from
     Config(ConfigArgs),
     /// Print a completion script for a shell
@@ -80,6 +85,11 @@ pub struct HostArgs {
     #[arg(long, value_name = "TIME", env = "GTP_INTERVAL", value_parser = words::interval,
         allow_hyphen_values = true)]
     pub interval: Option<Duration>,
+    /// The daemon that shares this machine's capacity among processes: auto (if one runs), start
+    /// (start one of this user's if none runs), off, or the path of its socket. With a daemon its
+    /// capacity counts; if not said, a process that is given capacities keeps to them alone
+    #[arg(long, value_name = "WHICH", env = "GTP_DAEMON", value_parser = daemon::which)]
+    pub daemon: Option<Which>,
 }
 
 /// Which servers are believed.

@@ -7,6 +7,7 @@
 
 mod args;
 mod config;
+mod daemon;
 mod demo;
 mod output;
 mod show;

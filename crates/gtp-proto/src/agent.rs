@@ -74,6 +74,11 @@ impl Agent {
         Agent { config, interval, flows: BTreeMap::new(), next_tick: now, last_tick: now }
     }
 
+    /// Which end it is at.
+    pub fn side(&self) -> Side {
+        self.config.side
+    }
+
     /// The control interval in force.
     pub fn interval(&self) -> Span {
         self.interval
@@ -106,14 +111,20 @@ impl Agent {
         let flow = self.flows.entry(id).or_default();
         flow.issued.clear();
         if committed > rate {
-            let before = Issued {
-                number: number - 1,
-                rate: committed.as_f64(),
-                superseded: Some(now),
-            };
+            let before =
+                Issued { number: number - 1, rate: committed.as_f64(), superseded: Some(now) };
             flow.issued.push_back(before);
         }
         flow.issued.push_back(Issued { number, rate: rate.as_f64(), superseded: None });
+    }
+
+    /// What an agent that takes over a session must know, for [`Agent::adopt`]: the number and rate
+    /// of its newest grant, and the largest rate that may still be arriving.
+    pub fn outstanding(&self, id: FlowId) -> (u32, Rate, Rate) {
+        let Some(flow) = self.flows.get(&id) else { return (0, Rate::ZERO, Rate::ZERO) };
+        let number = flow.issued.back().map_or(0, |g| g.number);
+        let committed = flow.issued.iter().map(|g| g.rate).fold(0.0, f64::max);
+        (number, to_rate(flow.newest()), to_rate(committed))
     }
 
     /// When to tick next.

@@ -112,6 +112,8 @@ impl ReportsPage {
         let mut values = [0; POSTED_WORDS - 1];
         match record(&self.mapping, self.slots, slot, POSTED_WORDS) {
             None => Found::Nothing,
+            // Never written.
+            Some((sequence, _)) if sequence.load(Ordering::Relaxed) == 0 => Found::Nothing,
             Some((sequence, words)) if words::read(sequence, words, &mut values) => {
                 Posted::decode(&values).map_or(Found::Nothing, Found::Record)
             }

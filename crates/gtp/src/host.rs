@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use gtp_alloc::{Bytes, Rate, Span};
 use gtp_net::client::{Endpoint, Listing, Terms, Url};
-use gtp_net::engine::{self, HostConfig};
+use gtp_net::engine::{self, HostConfig, Sharing};
 use gtp_net::flows::{Failure, FailureKind};
 use gtp_net::identity::{Fingerprint, Identity, config_dir};
 
@@ -30,6 +30,7 @@ pub struct HostBuilder {
     config: HostConfig,
     identity: Option<Identity>,
     config_dir: Option<PathBuf>,
+    sharing: Option<Sharing>,
 }
 
 impl Host {
@@ -45,6 +46,7 @@ impl Host {
             },
             identity: None,
             config_dir: None,
+            sharing: None,
         }
     }
 
@@ -120,6 +122,13 @@ impl HostBuilder {
         self
     }
 
+    /// Shares the machine's capacity with other processes through its daemon. Where there is one,
+    /// its capacity counts in place of this host's own.
+    pub fn share(mut self, sharing: Sharing) -> HostBuilder {
+        self.sharing = Some(sharing);
+        self
+    }
+
     /// Where key and lists are kept, in place of the user's own configuration directory.
     pub fn config_dir(mut self, dir: impl Into<PathBuf>) -> HostBuilder {
         self.config_dir = Some(dir.into());
@@ -142,8 +151,11 @@ impl HostBuilder {
                 .map_err(|e| Failure::new(FailureKind::Authentication, e.to_string()))?,
         };
         let interval = self.config.interval;
-        let host = engine::Host::start(self.config)
-            .map_err(|e| other(format!("the engine cannot start: {e}")))?;
+        let started = match self.sharing {
+            Some(sharing) => engine::Host::start_shared(self.config, sharing),
+            None => engine::Host::start(self.config),
+        };
+        let host = started.map_err(|e| other(format!("the engine cannot start: {e}")))?;
         let endpoint = Endpoint::new(host, identity, interval);
         Ok(Host { endpoint, config_dir: dir, interval })
     }

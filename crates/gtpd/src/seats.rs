@@ -6,7 +6,8 @@
 
 use gtp_alloc::tree::Policy;
 use gtp_alloc::{Rate, Time};
-use gtp_proto::{FlowId, Report};
+use gtp_proto::limits::{DEMAND_ALPHA, DEMAND_FLOOR};
+use gtp_proto::{FlowId, Law, Report};
 use gtp_share::{Found, Granted, GrantsPage, Posted, ReportsPage, Side};
 
 /// One session.
@@ -130,13 +131,23 @@ impl Seat {
     pub fn report(&self, awake: Awake) -> Report {
         let report = self.posted.report;
         let newest = self.granted.map_or(self.posted.held.number, |g| g.grant.number);
+        let demand = match report.law {
+            Law::Grant => report.demand,
+            // The thesis's law knows neither weights nor offers: here such a session counts as one
+            // that wants a little more than it moves.
+            Law::EndNode { .. } => {
+                let moved = report.measured.scale(1.0 + DEMAND_ALPHA);
+                report.demand.min(moved.saturating_add(DEMAND_FLOOR))
+            }
+        };
         let most = match awake {
             Awake::Yes => self.max_rate,
             Awake::No => Rate::ZERO,
         };
         Report {
             weight: self.flat,
-            demand: report.demand.min(most),
+            law: Law::Grant,
+            demand: demand.min(most),
             // Nobody has obeyed what was not granted yet.
             echoed: report.echoed.min(newest),
             ..report

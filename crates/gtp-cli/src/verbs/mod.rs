@@ -38,6 +38,8 @@ pub fn run(verb: Verb) -> ExitCode {
         Verb::Id(args) => id::run(args),
         Verb::Emulate(args) => emulate::run(args),
         Verb::Demo(args) => crate::demo::run(&args, transfer::control(args.control)),
+        Verb::Sessions(args) => crate::daemon::sessions(&args),
+        Verb::Set(args) => crate::daemon::set(&args),
         Verb::Config(args) => settings::run(args),
         Verb::Completions { shell } => completions::run(shell),
         Verb::Man { dir } => man::run(&dir),
@@ -76,7 +78,10 @@ fn host(args: &HostArgs) -> HostBuilder {
     if let Some(interval) = args.interval {
         builder = builder.interval(Span::from_nanos(interval.as_nanos() as u64));
     }
-    builder
+    match crate::daemon::sharing(args) {
+        Some(sharing) => builder.share(sharing),
+        None => builder,
+    }
 }
 
 fn runtime() -> Result<Runtime, Failure> {

@@ -17,6 +17,7 @@ use super::api::{
     SessionOpen, SocketId, SourceEvent, SourceProgress, TransferEvent, TransferOpen,
     TransferProgress,
 };
+use super::keeper::DaemonNews;
 use super::reader::{Loaded, ReadJobs};
 use super::writer::Written;
 
@@ -37,6 +38,8 @@ pub(super) enum Notice {
         out: Option<Rate>,
         in_: Option<Rate>,
     },
+    /// The host's daemon has come, gone or granted.
+    Daemon(DaemonNews),
     /// A reader has loaded a block, or failed.
     Loaded(FlowId, Loaded),
     /// A writer has done a job, or failed.

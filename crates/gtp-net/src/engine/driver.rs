@@ -15,6 +15,7 @@ use gtp_proto::wire::{Header, Kind};
 use gtp_proto::{FlowId, Grant, Report};
 use gtp_sys::udp::Origin;
 
+use super::allotter::Allotter;
 use super::api::{Drops, HostConfig, SessionOpen, SocketId};
 use super::batch::Batch;
 use super::command::{NewSource, Notice, Notices, TransferId};
@@ -42,7 +43,7 @@ pub(super) struct Driver {
 
 /// The agent of one direction, with room for its work.
 struct Direction {
-    agent: Agent,
+    agent: Allotter,
     reports: Vec<(FlowId, Report)>,
     grants: Vec<(FlowId, Grant)>,
     slots: Vec<usize>,
@@ -60,7 +61,10 @@ const ECHO: Span = Span::from_micros(1_200);
 impl Driver {
     pub fn new(now: Time, config: HostConfig, notices: Notices, drops: Arc<Drops>) -> Driver {
         let direction = |side, capacity| Direction {
-            agent: Agent::new(now, AgentConfig { side, capacity, interval: config.interval }),
+            agent: Allotter::new(Agent::new(
+                now,
+                AgentConfig { side, capacity, interval: config.interval },
+            )),
             reports: Vec::new(),
             grants: Vec::new(),
             slots: Vec::new(),
@@ -117,6 +121,10 @@ impl Driver {
             Notice::SetCapacity { out, in_ } => {
                 out.into_iter().for_each(|rate| self.out.agent.set_capacity(rate));
                 in_.into_iter().for_each(|rate| self.in_.agent.set_capacity(rate));
+            }
+            Notice::Daemon(news) => {
+                self.out.agent.handle_news(now, &news);
+                self.in_.agent.handle_news(now, &news);
             }
             Notice::Loaded(flow, loaded) => {
                 if let Some(source) = self.table.source_mut(now, flow) {
@@ -422,6 +430,9 @@ impl Direction {
             if here == side {
                 self.reports.push((session.flow, session.report(now)));
                 self.slots.push(index);
+                if let Some(details) = self.agent.wants_details() {
+                    details.push(session.details());
+                }
             }
         }
         self.agent.tick(now, &self.reports, &mut self.grants);

@@ -76,6 +76,11 @@ impl Envelope {
         }
     }
 
+    /// The address of the client that this host serves, if it does.
+    pub fn client(&self) -> Option<IpAddr> {
+        (self.learns != Learns::Nothing).then_some(self.peer.ip())
+    }
+
     /// What the core needs to know of the path.
     pub fn link(&self) -> Link {
         let ip_overhead = match self.peer {

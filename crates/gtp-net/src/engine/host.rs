@@ -26,6 +26,7 @@ use super::api::{
     TransferEvent, TransferOpen, TransferProgress,
 };
 use super::command::{NewSource, NewTransfer, Notice, Notices, TransferId};
+use super::keeper::{Keeper, Sharing};
 use super::reader::{self, ReadJob, ReadJobs};
 use super::run;
 
@@ -40,6 +41,8 @@ struct Shared {
     sessions: Mutex<VecDeque<u32>>,
     clock: Clock,
     drops: Arc<Drops>,
+    /// Looks for the machine's daemon until it is dropped.
+    _keeper: Option<Keeper>,
 }
 
 impl Drop for Shared {
@@ -54,17 +57,33 @@ impl Host {
     /// # Errors
     /// When the system gives no thread or no descriptor.
     pub fn start(config: HostConfig) -> io::Result<Host> {
+        Host::launch(config, None)
+    }
+
+    /// The same, sharing the machine's capacity with other processes through its daemon: while
+    /// there is one, its capacity counts and not this host's own. Without one the host allocates
+    /// for itself, and says so in its log.
+    ///
+    /// # Errors
+    /// As [`Host::start`].
+    pub fn start_shared(config: HostConfig, sharing: Sharing) -> io::Result<Host> {
+        Host::launch(config, Some(sharing))
+    }
+
+    fn launch(config: HostConfig, sharing: Option<Sharing>) -> io::Result<Host> {
         let poller = Poller::new()?;
         let (queue, inbox) = mpsc::channel();
         let notices = Notices::new(queue, poller.waker());
         let drops = Arc::new(Drops::default());
         run::spawn(config, poller, inbox, notices.clone(), drops.clone())?;
+        let keeper = sharing.map(|sharing| Keeper::start(sharing, notices.clone())).transpose()?;
         Ok(Host(Arc::new(Shared {
             notices,
             names: AtomicU32::new(1),
             sessions: Mutex::new(VecDeque::new()),
             clock: Clock::start(),
             drops,
+            _keeper: keeper,
         })))
     }
 

@@ -4,8 +4,10 @@
 //! holds everything that decides, as a plain value without input or output. Around the driver:
 //! `table` (all sessions), `source_side` with `cache` and `reader`, `sink_side` with `transfer`,
 //! `assign`, `suspects`, `assembly`, `writer` and its `backlog`, and `envelope` and `batch` on the
-//! way to the wire. Who may move what is decided elsewhere: sessions come here with their keys.
+//! way to the wire. `allotter` asks whoever shares the host's capacity out: an agent here, or the
+//! host's daemon, which `keeper` looks for. Who may move what is decided elsewhere: sessions come here with their keys.
 
+mod allotter;
 mod api;
 mod assembly;
 mod assign;
@@ -13,9 +15,11 @@ mod backlog;
 mod batch;
 mod cache;
 mod command;
+mod details;
 mod driver;
 mod envelope;
 mod host;
+mod keeper;
 mod reader;
 mod run;
 mod sink_side;
@@ -27,3 +31,4 @@ mod writer;
 
 pub use api::*;
 pub use host::{Host, SourceHandle, TransferHandle, default_capacity};
+pub use keeper::Sharing;

@@ -113,6 +113,11 @@ impl SinkSide {
         true
     }
 
+    /// How people name it.
+    pub fn label(&self) -> &str {
+        &self.label
+    }
+
     /// How the group sees it.
     pub fn member(&self, interval: Span) -> Member {
         Member {

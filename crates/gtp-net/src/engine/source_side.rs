@@ -119,6 +119,11 @@ impl SourceSide {
         }
     }
 
+    /// How people name it.
+    pub fn label(&self) -> &str {
+        &self.label
+    }
+
     /// This end has had enough.
     pub fn close(&mut self) {
         self.end(SourceEvent::Closed);

@@ -1,0 +1,232 @@
+//! What the command has to do with the machine's daemon: which one, what it shows, what it is told.
+//!
+//! The daemon shares one capacity among all processes of the machine; here it is only found and
+//! asked. A machine without one is no error: each process then allocates for itself.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+use clap::builder::BoolishValueParser;
+use gtp::{Failure, FailureKind, Rate, Sharing};
+use gtp_share::{HostView, SessionView, client, places, user_place};
+
+use crate::args::HostArgs;
+use crate::{output, words};
+
+/// Which daemon to use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// The host's or the user's, if one runs.
+    Auto,
+    /// The same; if none runs, one of the user's is started.
+    Start,
+    /// None.
+    Off,
+    /// The one that listens here.
+    At(PathBuf),
+}
+
+/// Options of `sessions`.
+#[derive(Debug, Args)]
+pub struct SessionsArgs {
+    /// The daemon's socket
+    #[arg(long, value_name = "WHICH", env = "GTP_DAEMON", value_parser = which)]
+    pub daemon: Option<Which>,
+    /// One JSON object a line on standard output, the host first
+    #[arg(long, env = "GTP_JSON", value_parser = BoolishValueParser::new())]
+    pub json: bool,
+}
+
+/// Options of `set`.
+#[derive(Debug, Args)]
+pub struct SetArgs {
+    /// The session, as `gtp sessions` lists it
+    pub session: u32,
+    /// Its weight within its transfer
+    #[arg(long, value_name = "W", value_parser = words::weight, allow_hyphen_values = true,
+        required_unless_present = "max_rate")]
+    pub weight: Option<f64>,
+    /// Its limit; `off` lifts it
+    #[arg(long, value_name = "RATE", value_parser = limit, allow_hyphen_values = true)]
+    pub max_rate: Option<Rate>,
+    /// The daemon's socket
+    #[arg(long, value_name = "WHICH", env = "GTP_DAEMON", value_parser = which)]
+    pub daemon: Option<Which>,
+}
+
+/// Reads which daemon is meant.
+pub fn which(text: &str) -> Result<Which, String> {
+    match text {
+        "auto" => Ok(Which::Auto),
+        "start" => Ok(Which::Start),
+        "off" => Ok(Which::Off),
+        path if path.contains('/') => Ok(Which::At(path.into())),
+        _ => Err("a daemon is auto, start, off or the path of a socket".into()),
+    }
+}
+
+fn limit(text: &str) -> Result<Rate, String> {
+    if text == "off" { Ok(Rate::UNLIMITED) } else { words::rate(text) }
+}
+
+/// How this process takes part in sharing the machine's capacity, if it does.
+pub fn sharing(args: &HostArgs) -> Option<Sharing> {
+    let own = args.capacity_in.is_some() || args.capacity_out.is_some();
+    let which = match &args.daemon {
+        None if own => return None,
+        None => Which::Auto,
+        Some(which) => which.clone(),
+    };
+    let program = std::env::args().take(2).collect::<Vec<_>>().join(" ");
+    let (places, start) = match which {
+        Which::Off => return None,
+        Which::Auto => (places(), None),
+        Which::Start => (places(), starter()),
+        Which::At(path) => (vec![path], None),
+    };
+    Some(Sharing { places, program, start })
+}
+
+/// The command that starts a daemon of the user's: the program beside this one.
+fn starter() -> Option<Vec<OsString>> {
+    let program = std::env::current_exe().ok()?.with_file_name("gtpd");
+    let socket = user_place()?;
+    Some(vec![
+        program.into(),
+        "--socket".into(),
+        socket.into(),
+        "--exit-when-idle".into(),
+        "60s".into(),
+    ])
+}
+
+/// `gtp sessions`.
+///
+/// # Errors
+/// When there is no daemon, or it does not answer.
+pub fn sessions(args: &SessionsArgs) -> Result<ExitCode, Failure> {
+    let (host, sessions) = first(&args.daemon, |path| client::sessions(path))?;
+    if args.json {
+        output::line(json(&host)?)?;
+        for session in &sessions {
+            output::line(json(session)?)?;
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    for line in table(&host, &sessions) {
+        output::line(line)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `gtp set`.
+///
+/// # Errors
+/// When there is no daemon, no such session, or it is another user's.
+pub fn set(args: &SetArgs) -> Result<ExitCode, Failure> {
+    let limit = args.max_rate.map(|rate| if rate.is_unlimited() { 0 } else { rate.as_bps() });
+    first(&args.daemon, |path| client::set(path, args.session, args.weight, limit))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Asks the first daemon that is there.
+fn first<T>(
+    daemon: &Option<Which>,
+    ask: impl Fn(&std::path::Path) -> io::Result<T>,
+) -> Result<T, Failure> {
+    let places = match daemon.clone().unwrap_or(Which::Auto) {
+        Which::At(path) => vec![path],
+        Which::Auto | Which::Start => places(),
+        Which::Off => Vec::new(),
+    };
+    for place in &places {
+        match ask(place) {
+            Err(e) if matches!(e.kind(), io::ErrorKind::NotFound) => {}
+            Err(e) if matches!(e.kind(), io::ErrorKind::ConnectionRefused) => {}
+            Err(e) => return Err(Failure::new(FailureKind::Other, e.to_string())),
+            Ok(answer) => return Ok(answer),
+        }
+    }
+    let text = "no daemon runs here: each process allocates for itself. Start one with `gtpd`, or \
+                let transfers start one with --daemon start";
+    Err(Failure::new(FailureKind::Temporary, text))
+}
+
+fn json(value: &impl serde::Serialize) -> Result<String, Failure> {
+    serde_json::to_string(value).map_err(crate::verbs::other)
+}
+
+/// What people read.
+pub fn table(host: &HostView, sessions: &[SessionView]) -> Vec<String> {
+    let rate =
+        |bps: Option<u64>| bps.map_or("-".to_owned(), |bps| words::say_rate(Rate::from_bps(bps)));
+    let mut lines = vec![format!(
+        "out {} of {}, in {} of {}; {} processes, {} sessions",
+        words::say_rate(Rate::from_bps(host.used_out)),
+        rate(host.capacity_out),
+        words::say_rate(Rate::from_bps(host.used_in)),
+        rate(host.capacity_in),
+        host.processes,
+        host.sessions,
+    )];
+    if sessions.is_empty() {
+        return lines;
+    }
+    let cells = |cells: [&str; 12]| {
+        let [id, uid, pid, way, w, demand, granted, measured, limit, loss, rtt, label] = cells;
+        format!(
+            "{id:>6} {uid:>6} {pid:>7} {way:3} {w:>7} {demand:>12} {granted:>12} {measured:>12} \
+             {limit:6} {loss:>7} {rtt:>8} {label}"
+        )
+    };
+    lines.push(cells([
+        "ID", "USER", "PID", "WAY", "WEIGHT", "DEMAND", "GRANTED", "MEASURED", "LIMIT", "LOSS",
+        "RTT", "SESSION",
+    ]));
+    lines.extend(sessions.iter().map(|s| {
+        cells([
+            &s.session.to_string(),
+            &s.uid.to_string(),
+            &s.pid.to_string(),
+            &s.direction,
+            &format!("{:.3}", s.flat_weight),
+            &rate(s.demand),
+            &rate(s.granted),
+            &words::say_rate(Rate::from_bps(s.measured)),
+            &s.limited_by,
+            &format!("{:.2}%", s.loss_ratio * 100.0),
+            &format!("{:.1}ms", s.rtt_us as f64 / 1e3),
+            &format!("{} ({})", s.label, s.program),
+        ])
+    }));
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_daemon_is_a_word_or_a_path() {
+        assert_eq!(which("auto"), Ok(Which::Auto));
+        assert_eq!(which("/run/x"), Ok(Which::At("/run/x".into())));
+        assert!(which("on").is_err());
+    }
+
+    #[test]
+    fn a_process_with_a_capacity_of_its_own_takes_part_only_if_told() {
+        let alone = HostArgs {
+            capacity_in: Some(Rate::from_mbps(1)),
+            capacity_out: None,
+            interval: None,
+            daemon: None,
+        };
+        assert!(sharing(&alone).is_none());
+        assert!(sharing(&HostArgs { daemon: Some(Which::Auto), ..alone.clone() }).is_some());
+        assert!(sharing(&HostArgs { capacity_in: None, ..alone.clone() }).is_some());
+        assert!(sharing(&HostArgs { daemon: Some(Which::Off), ..alone }).is_none());
+    }
+}

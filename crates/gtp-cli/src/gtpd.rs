@@ -1,0 +1,123 @@
+//! The `gtpd` command: runs the daemon that shares this machine's capacity among its processes.
+//!
+//! It needs no privileges and no configuration: capacities are given, or nine tenths of what the
+//! network card says (thesis, X.3.D). Here options become a value; the rest is the daemon's.
+#![forbid(unsafe_code)]
+#![deny(clippy::print_stdout)]
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use clap::Parser;
+use gtp::{Rate, Span};
+use gtp_emu::units_text;
+use gtpd::{Claim, ClaimError, Daemon, DaemonConfig, HubConfig};
+use tracing_subscriber::EnvFilter;
+
+/// Share this machine's capacity fairly among all its GTP processes.
+#[derive(Debug, Parser)]
+#[command(name = "gtpd", version, max_term_width = 100)]
+struct Options {
+    /// Where processes find it; for root /run/gtp/gtpd.sock, else gtp/gtpd.sock in
+    /// XDG_RUNTIME_DIR
+    #[arg(long, value_name = "PATH", env = "GTPD_SOCKET", conflicts_with = "socket_on_stdin")]
+    socket: Option<PathBuf>,
+    /// Standard input is the listening socket (systemd's StandardInput=socket)
+    #[arg(long)]
+    socket_on_stdin: bool,
+    /// Capacity for what this machine receives; 90 % of the network card's if not said
+    #[arg(long, value_name = "RATE", env = "GTP_CAPACITY_IN", value_parser = rate)]
+    capacity_in: Option<Rate>,
+    /// Capacity for what this machine sends; 90 % of the network card's if not said
+    #[arg(long, value_name = "RATE", env = "GTP_CAPACITY_OUT", value_parser = rate)]
+    capacity_out: Option<Rate>,
+    /// Fixed control interval, such as 20ms; follows the round-trip times if not said
+    #[arg(long, value_name = "TIME", env = "GTP_INTERVAL", value_parser = span)]
+    interval: Option<Span>,
+    /// Weight of a user's sessions together, against other users'; may be repeated
+    #[arg(long, value_name = "UID=W", value_parser = user)]
+    user_weight: Vec<(u32, f64)>,
+    /// End when no process has been there for this long
+    #[arg(long, value_name = "TIME", value_parser = span)]
+    exit_when_idle: Option<Span>,
+}
+
+/// How long a daemon that may follow one that died grants nothing: its processes look for it
+/// every 50 ms.
+const GRACE: Span = Span::from_millis(250);
+
+fn main() -> ExitCode {
+    let filter = EnvFilter::try_from_env("GTP_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
+    match run(Options::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // If nobody listens there is nothing to be done.
+            let _ = writeln!(io::stderr(), "gtpd: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(options: Options) -> anyhow::Result<()> {
+    let claim = if options.socket_on_stdin {
+        let claimed = Claim::from_manager(io::stdin());
+        claimed.map_err(plain).context("standard input is no listening socket")?
+    } else {
+        let path = options.socket.or_else(default_place).context(
+            "no place for the socket: XDG_RUNTIME_DIR is not set; name one with --socket",
+        )?;
+        match Claim::at(&path) {
+            Ok(claim) => claim,
+            Err(ClaimError::Taken) => bail!("{}: a daemon runs there already", path.display()),
+            Err(error @ ClaimError::Io(_)) => {
+                return Err(plain(error)).with_context(|| path.display().to_string());
+            }
+        }
+    };
+    let config = DaemonConfig {
+        hub: HubConfig {
+            capacity_out: options.capacity_out.unwrap_or_else(gtp::default_capacity),
+            capacity_in: options.capacity_in.unwrap_or_else(gtp::default_capacity),
+            interval: options.interval,
+            grace: GRACE,
+            users: options.user_weight.into_iter().collect::<BTreeMap<_, _>>(),
+        },
+        idle_end: options.exit_when_idle,
+    };
+    Ok(Daemon::new(claim, &config).run()?)
+}
+
+fn plain(error: ClaimError) -> io::Error {
+    match error {
+        ClaimError::Taken => io::Error::other("a daemon runs there already"),
+        ClaimError::Io(error) => error,
+    }
+}
+
+/// The host's place for root, a user's own for others.
+fn default_place() -> Option<PathBuf> {
+    let root = rustix::process::geteuid().is_root();
+    if root { gtp_share::places().into_iter().next() } else { gtp_share::user_place() }
+}
+
+fn rate(text: &str) -> Result<Rate, String> {
+    units_text::parse_rate(text).map_err(|e| e.to_string())
+}
+
+fn span(text: &str) -> Result<Span, String> {
+    units_text::parse_span(text).map_err(|e| e.to_string())
+}
+
+fn user(text: &str) -> Result<(u32, f64), String> {
+    let bad = || "it is written UID=W, with a weight from 0.001 to 1000".to_owned();
+    let (uid, weight) = text.split_once('=').ok_or_else(bad)?;
+    let weight: f64 = weight.parse().map_err(|_| bad())?;
+    if !(0.001..=1000.0).contains(&weight) {
+        return Err(bad());
+    }
+    Ok((uid.parse().map_err(|_| bad())?, weight))
+}

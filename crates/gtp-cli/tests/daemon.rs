@@ -1,0 +1,147 @@
+//! Several processes under one daemon share its capacity, and outlive it.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use common::{World, wait_for};
+use serde_json::Value;
+
+/// A running `gtpd`.
+struct Daemon {
+    child: Child,
+    socket: PathBuf,
+}
+
+impl Daemon {
+    fn start(socket: &Path, args: &[&str]) -> Daemon {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gtpd"));
+        command.env_clear().arg("--socket").arg(socket).args(args).stdin(Stdio::null());
+        let daemon = Daemon { child: command.spawn().unwrap(), socket: socket.to_owned() };
+        wait_for("a daemon", || gtp_share::client::sessions(&daemon.socket).is_ok());
+        daemon
+    }
+
+    /// Takes its life as a fault would.
+    fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    fn args(&self) -> [String; 2] {
+        ["--daemon".into(), self.socket.display().to_string()]
+    }
+
+    fn sessions(&self) -> Vec<gtp_share::SessionView> {
+        gtp_share::client::sessions(&self.socket).map_or(Vec::new(), |(_, sessions)| sessions)
+    }
+
+    fn measured(&self) -> Vec<f64> {
+        self.sessions().iter().map(|s| s.measured as f64).collect()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // It may have been killed by the test.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn get(world: &World, daemon: &Daemon, url: &str, fingerprint: &str, to: &str) -> Child {
+    let mut command = world.gtp("client", &["get", url, to, "--json", "--fingerprint"]);
+    command.arg(fingerprint).args(daemon.args());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+#[track_caller]
+fn done(child: Child) -> Output {
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    output
+}
+
+/// Whether all of several rates are within `part` of `each`.
+fn all_near(rates: &[f64], count: usize, each: f64, part: f64) -> bool {
+    rates.len() == count && rates.iter().all(|r| (r - each).abs() <= part * each)
+}
+
+const CAPACITY: f64 = 120e6;
+
+#[test]
+fn processes_share_the_daemons_capacity_and_a_killed_ones_part_goes_to_the_others() {
+    let world = World::new();
+    let content = world.export("big", 40_000_000);
+    let server = world.serve("server", &["--public", "--daemon", "off"]);
+    let daemon = Daemon::start(&world.path("run/gtpd.sock"), &["--capacity-in", "120Mbit"]);
+    let start = |to| get(&world, &daemon, &server.url("big"), &server.fingerprint, to);
+    let (one, two, mut three) = (start("one"), start("two"), start("three"));
+    wait_for("a third each", || all_near(&daemon.measured(), 3, CAPACITY / 3.0, 0.05));
+    three.kill().unwrap();
+    three.wait().unwrap();
+    wait_for("a half each", || all_near(&daemon.measured(), 2, CAPACITY / 2.0, 0.05));
+    for (child, name) in [(one, "one"), (two, "two")] {
+        done(child);
+        assert_eq!(std::fs::read(world.path(name)).unwrap(), content);
+    }
+}
+
+#[test]
+fn transfers_outlive_their_daemon_and_are_fair_again_under_the_next() {
+    let world = World::new();
+    let content = world.export("big", 40_000_000);
+    let server = world.serve("server", &["--public", "--daemon", "off"]);
+    let socket = world.path("run/gtpd.sock");
+    let mut daemon = Daemon::start(&socket, &["--capacity-in", "120Mbit"]);
+    let start =
+        |daemon: &Daemon, to| get(&world, daemon, &server.url("big"), &server.fingerprint, to);
+    let children = [start(&daemon, "one"), start(&daemon, "two")];
+    for _ in 0..3 {
+        wait_for("a half each", || all_near(&daemon.measured(), 2, CAPACITY / 2.0, 0.05));
+        daemon.kill();
+        daemon = Daemon::start(&socket, &["--capacity-in", "120Mbit"]);
+    }
+    wait_for("a half each", || all_near(&daemon.measured(), 2, CAPACITY / 2.0, 0.05));
+    for (child, name) in children.into_iter().zip(["one", "two"]) {
+        done(child);
+        assert_eq!(std::fs::read(world.path(name)).unwrap(), content);
+    }
+}
+
+#[test]
+fn weights_and_limits_are_set_while_transfers_run() {
+    let world = World::new();
+    world.export("big", 30_000_000);
+    let server = world.serve("server", &["--public", "--daemon", "off"]);
+    let daemon = Daemon::start(&world.path("run/gtpd.sock"), &["--capacity-in", "120Mbit"]);
+    let start = |to| get(&world, &daemon, &server.url("big"), &server.fingerprint, to);
+    let children = [start("one"), start("two")];
+    wait_for("a half each", || all_near(&daemon.measured(), 2, CAPACITY / 2.0, 0.05));
+    let path = daemon.args();
+    let listed = world.expect(0, &["sessions", "--json", &path[0], &path[1]]);
+    let lines = common::events(&listed);
+    assert_eq!(lines[0]["capacity_in"], 120_000_000);
+    let session = lines[1]["session"].to_string();
+    world.expect(0, &["set", &session, "--max-rate", "20Mbit", &path[0], &path[1]]);
+    wait_for("a limit", || {
+        let rates = daemon.measured();
+        all_near(&rates[..rates.len().min(1)], 1, 20e6, 0.05)
+            && all_near(&rates[1..], 1, 100e6, 0.05)
+    });
+    world.expect(1, &["set", "999", "--max-rate", "20Mbit", &path[0], &path[1]]);
+    world.expect(0, &["set", &session, "--max-rate", "off", &path[0], &path[1]]);
+    for child in children {
+        done(child);
+    }
+}
+
+#[test]
+fn without_a_daemon_the_list_says_so() {
+    let world = World::new();
+    let output = world.expect(5, &["sessions", "--daemon", "/nowhere/gtpd.sock"]);
+    assert!(String::from_utf8_lossy(&output.stderr).contains("no daemon runs here"));
+    let _: Vec<Value> = common::events(&output);
+}

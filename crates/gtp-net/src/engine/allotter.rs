@@ -1,0 +1,328 @@
+//! Who shares the host's capacity out in one direction: an agent here, or the machine's daemon.
+//!
+//! It is asked as an agent is asked. A process that never had a daemon has its own agent, and
+//! nothing else happens. One that has a daemon posts its reports, and passes on what it finds
+//! granted. One that has lost its daemon raises nothing: each session goes on at what it had,
+//! falling slowly; the next daemon is told what is outstanding before it grants anything.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use gtp_alloc::{Rate, Span, Time};
+use gtp_proto::agent::{Agent, Side as AgentSide};
+use gtp_proto::limits::{GRANTS_OUTSTANDING, INTERVAL_MAX, INTERVAL_MIN, RECOMPUTE_MIN};
+use gtp_proto::{FlowId, Grant, Phase, Report};
+use gtp_share::client::Attachment;
+use gtp_share::{Found, Outstanding, Posted, Side};
+
+use super::details::Details;
+use super::keeper::DaemonNews;
+
+/// One direction's allotter.
+pub(super) struct Allotter {
+    agent: Agent,
+    /// Once there was a daemon.
+    daemon: Option<Box<Daemon>>,
+}
+
+/// What is known once there was a daemon.
+struct Daemon {
+    attachment: Option<Arc<Attachment>>,
+    side: Side,
+    flows: BTreeMap<FlowId, Flow>,
+    details: Vec<Details>,
+    /// Slots of this direction that are free, on the page there is.
+    free: Vec<u32>,
+    interval: Span,
+    next: Time,
+    last: Time,
+    /// Something happened here that the daemon should not hear of late.
+    ring: bool,
+    fall_due: Time,
+}
+
+/// One session.
+struct Flow {
+    slot: Option<u32>,
+    grant: Grant,
+    /// What its daemon granted last, of which what is left falls.
+    held: Rate,
+    /// Grants that may still be arriving, oldest first; at a sink.
+    issued: VecDeque<(u32, Rate)>,
+}
+
+/// Without a daemon rates fall by this part...
+const FALL: f64 = 0.1;
+/// ... this often, which halves them in 1.3 s...
+const FALL_EVERY: Span = Span::from_millis(200);
+/// ... to this part of what they were: enough for no session to be given up.
+const FALL_MOST: f64 = 0.125;
+
+impl Allotter {
+    /// This agent decides until there is a daemon.
+    pub fn new(agent: Agent) -> Allotter {
+        Allotter { agent, daemon: None }
+    }
+
+    /// The control interval in force.
+    pub fn interval(&self) -> Span {
+        self.daemon.as_ref().map_or_else(|| self.agent.interval(), |daemon| daemon.interval)
+    }
+
+    /// Changes the capacity that this process's own agent shares out.
+    pub fn set_capacity(&mut self, capacity: Rate) {
+        self.agent.set_capacity(capacity);
+    }
+
+    /// Something changed at `now` that should not wait for the interval's end.
+    pub fn wake(&mut self, now: Time) {
+        match &mut self.daemon {
+            None => self.agent.wake(now),
+            Some(daemon) => {
+                daemon.ring = true;
+                daemon.hurry(now);
+            }
+        }
+    }
+
+    /// When to tick next.
+    pub fn poll_timeout(&self) -> Time {
+        self.daemon.as_ref().map_or_else(|| self.agent.poll_timeout(), |daemon| daemon.next)
+    }
+
+    /// Where to put each session's details, in the order of reports, if they are of use.
+    pub fn wants_details(&mut self) -> Option<&mut Vec<Details>> {
+        let daemon = self.daemon.as_mut()?;
+        daemon.attachment.as_ref()?;
+        Some(&mut daemon.details)
+    }
+
+    /// The daemon has come, gone or granted.
+    pub fn handle_news(&mut self, now: Time, news: &DaemonNews) {
+        match (news, &mut self.daemon) {
+            (DaemonNews::Found(found), daemon) => {
+                let side = self.agent.side();
+                let daemon = daemon.get_or_insert_with(|| Box::new(Daemon::new(now, side)));
+                daemon.attach(now, found);
+            }
+            (DaemonNews::Rang, Some(daemon)) => daemon.hurry(now),
+            (DaemonNews::Lost, Some(daemon)) => daemon.detach(now),
+            (DaemonNews::Rang | DaemonNews::Lost, None) => {}
+        }
+    }
+
+    /// As [`Agent::tick`].
+    pub fn tick(
+        &mut self,
+        now: Time,
+        reports: &[(FlowId, Report)],
+        grants: &mut Vec<(FlowId, Grant)>,
+    ) {
+        match &mut self.daemon {
+            None => self.agent.tick(now, reports, grants),
+            Some(daemon) => daemon.tick(now, &self.agent, reports, grants),
+        }
+    }
+}
+
+impl Daemon {
+    fn new(now: Time, side: AgentSide) -> Daemon {
+        Daemon {
+            attachment: None,
+            side: match side {
+                AgentSide::Source => Side::Source,
+                AgentSide::Sink => Side::Sink,
+            },
+            flows: BTreeMap::new(),
+            details: Vec::new(),
+            free: Vec::new(),
+            interval: INTERVAL_MIN,
+            next: now,
+            last: now,
+            ring: true,
+            fall_due: Time::MAX,
+        }
+    }
+
+    /// New pages: every session takes a slot anew. One direction has the even ones, the other the
+    /// odd ones, so that what is used lies together.
+    fn attach(&mut self, now: Time, found: &Arc<Attachment>) {
+        let first = match self.side {
+            Side::Source => 0,
+            Side::Sink => 1,
+        };
+        self.free = (first..found.reports.slots()).step_by(2).collect();
+        self.free.reverse();
+        self.flows.values_mut().for_each(|flow| flow.slot = None);
+        self.attachment = Some(found.clone());
+        self.ring = true;
+        self.next = now;
+    }
+
+    fn detach(&mut self, now: Time) {
+        self.attachment = None;
+        for flow in self.flows.values_mut() {
+            flow.slot = None;
+            flow.held = flow.grant.rate;
+        }
+        self.fall_due = now + FALL_EVERY;
+        self.hurry(now);
+    }
+
+    fn hurry(&mut self, now: Time) {
+        self.next = self.next.min((self.last + RECOMPUTE_MIN).max(now));
+    }
+
+    fn tick(
+        &mut self,
+        now: Time,
+        agent: &Agent,
+        reports: &[(FlowId, Report)],
+        grants: &mut Vec<(FlowId, Grant)>,
+    ) {
+        grants.clear();
+        self.last = now;
+        self.forget(reports);
+        match self.attachment.clone() {
+            Some(pages) => self.pass_on(&pages, agent, reports),
+            None => self.fall(now, agent, reports),
+        }
+        self.details.clear();
+        self.next = now + self.interval;
+        let known = |(id, _): &(FlowId, Report)| Some((*id, self.flows.get(id)?.grant));
+        grants.extend(reports.iter().filter_map(known));
+    }
+
+    /// Sessions that are gone give up their slots.
+    fn forget(&mut self, reports: &[(FlowId, Report)]) {
+        let present: BTreeSet<FlowId> = reports.iter().map(|(id, _)| *id).collect();
+        let (pages, free) = (&self.attachment, &mut self.free);
+        self.flows.retain(|id, flow| {
+            let stays = present.contains(id);
+            if let (false, Some(slot), Some(pages)) = (stays, flow.slot, pages) {
+                pages.reports.clear(slot);
+                free.push(slot);
+            }
+            stays
+        });
+    }
+
+    /// Posts reports and reads grants.
+    fn pass_on(&mut self, pages: &Attachment, agent: &Agent, reports: &[(FlowId, Report)]) {
+        for ((id, report), details) in reports.iter().zip(&self.details) {
+            let flow = self.flows.entry(*id).or_insert_with(|| Flow::new(agent, *id));
+            flow.heard(report.echoed);
+            if flow.slot.is_none() {
+                flow.slot = self.free.pop();
+            }
+            let Some(slot) = flow.slot else { continue }; // It waits for one.
+            pages.reports.post(slot, &posted(*id, self.side, report, details, flow.outstanding()));
+            if let Found::Record(granted) = pages.grants.read(slot)
+                && granted.id == *id
+            {
+                flow.take(granted.grant);
+                self.interval = granted.grant.interval.clamp(INTERVAL_MIN, INTERVAL_MAX);
+            }
+        }
+        pages.reports.beat();
+        if std::mem::take(&mut self.ring) {
+            pages.ring();
+        }
+    }
+
+    /// Nobody grants: what there was falls.
+    fn fall(&mut self, now: Time, agent: &Agent, reports: &[(FlowId, Report)]) {
+        let due = self.fall_due <= now;
+        if due {
+            self.fall_due = now + FALL_EVERY;
+        }
+        for (id, report) in reports {
+            let flow = self.flows.entry(*id).or_insert_with(|| Flow::new(agent, *id));
+            flow.heard(report.echoed);
+            flow.fall(self.side, report.phase, due);
+        }
+    }
+}
+
+impl Flow {
+    /// A session as its own agent left it; of a new one there is nothing.
+    fn new(agent: &Agent, id: FlowId) -> Flow {
+        let (number, rate, committed) = agent.outstanding(id);
+        let mut issued = VecDeque::new();
+        if committed > rate {
+            issued.push_back((number.saturating_sub(1), committed));
+        }
+        if number > 0 {
+            issued.push_back((number, rate));
+        }
+        let grant = Grant { number, rate, offer: rate, interval: INTERVAL_MIN };
+        Flow { slot: None, grant, held: rate, issued }
+    }
+
+    /// Its source obeys this grant: older ones are not arriving any more.
+    fn heard(&mut self, echoed: u32) {
+        while self.issued.len() > 1 && self.issued.front().is_some_and(|&(n, _)| n < echoed) {
+            self.issued.pop_front();
+        }
+    }
+
+    fn outstanding(&self) -> Outstanding {
+        let committed = self.issued.iter().map(|&(_, rate)| rate).max().unwrap_or(Rate::ZERO);
+        let (number, rate) = self.issued.back().copied().unwrap_or((0, Rate::ZERO));
+        Outstanding { number, rate, committed }
+    }
+
+    /// The daemon grants. Numbers never go back.
+    fn take(&mut self, grant: Grant) {
+        if grant.number >= self.grant.number {
+            self.set(grant);
+        }
+    }
+
+    fn set(&mut self, grant: Grant) {
+        if grant.number != self.grant.number {
+            if self.issued.len() >= GRANTS_OUTSTANDING
+                && let Some((_, oldest)) = self.issued.pop_front()
+                && let Some((_, next)) = self.issued.front_mut()
+            {
+                *next = oldest.max(*next);
+            }
+            self.issued.push_back((grant.number, grant.rate));
+        }
+        self.grant = grant;
+    }
+
+    /// One step down, if it is `due`; a session that is closing lets go at once.
+    fn fall(&mut self, side: Side, phase: Phase, due: bool) {
+        let least = self.held.scale(FALL_MOST);
+        let rate = match phase {
+            Phase::Closing => Rate::ZERO,
+            Phase::Open if due => self.grant.rate.scale(1.0 - FALL).max(least),
+            Phase::Open => self.grant.rate,
+        };
+        if rate == self.grant.rate {
+            return;
+        }
+        let number = match side {
+            Side::Source => self.grant.number,
+            Side::Sink => self.grant.number.saturating_add(1),
+        };
+        let offer = self.grant.offer.min(rate);
+        self.set(Grant { number, rate, offer, ..self.grant });
+    }
+}
+
+fn posted(id: FlowId, side: Side, report: &Report, details: &Details, held: Outstanding) -> Posted {
+    Posted {
+        id,
+        side,
+        report: *report,
+        principal: details.principal,
+        transfer: details.transfer,
+        held,
+        limited_by: details.limited_by,
+        loss_ppm: details.loss_ppm,
+        wire_bytes: details.wire_bytes,
+        label: details.label,
+    }
+}

@@ -1,0 +1,70 @@
+//! What a session says of itself beside its report: for the host's daemon and for people.
+//!
+//! On whose behalf it runs decides with whom it shares: at a host that serves, that is the client,
+//! known by the prefix of his address. Names and counters are only shown.
+
+use std::net::IpAddr;
+
+use gtp_proto::LimitedBy;
+use gtp_share::Label;
+
+use super::source_side::ratio;
+use super::table::{Session, Side};
+
+/// What goes on a page with a session's report.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Details {
+    pub principal: u64,
+    pub transfer: u64,
+    pub limited_by: LimitedBy,
+    pub loss_ppm: u32,
+    pub wire_bytes: u64,
+    pub label: Label,
+}
+
+impl Session {
+    /// What its host's daemon should know beside its report.
+    pub fn details(&self) -> Details {
+        let principal = self.envelope.client().map_or(0, principal);
+        let own = u64::from(self.flow);
+        let (transfer, limited_by, loss, wire_bytes, label) = match &self.side {
+            Side::Source(source) => {
+                let counters = source.core.counters();
+                let loss = ratio(counters.lost, counters.delivered + counters.lost);
+                (own, source.core.limited_by(), loss, counters.bytes, source.label())
+            }
+            Side::Sink(sink) => {
+                let counters = sink.core.counters();
+                let loss = ratio(counters.lost, counters.packets + counters.lost);
+                let transfer = u64::from(sink.transfer);
+                (transfer, sink.core.limited_by(), loss, counters.bytes, sink.label())
+            }
+        };
+        let loss_ppm = (loss * 1e6) as u32;
+        Details { principal, transfer, limited_by, loss_ppm, wire_bytes, label: Label::new(label) }
+    }
+}
+
+/// The number of a client: of its IPv4 address, or of the first half of its IPv6 address, of which
+/// it can take the second half as it likes. Never zero, which is this host's own user.
+fn principal(address: IpAddr) -> u64 {
+    match address.to_canonical() {
+        IpAddr::V4(v4) => 1 << 32 | u64::from(v4.to_bits()),
+        IpAddr::V6(v6) => ((v6.to_bits() >> 64) as u64).max(1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_is_one_whatever_the_second_half_of_its_address() {
+        let of = |text: &str| principal(text.parse().unwrap());
+        assert_eq!(of("2001:db8::1"), of("2001:db8::2"));
+        assert_ne!(of("2001:db8::1"), of("2001:db8:1::1"));
+        assert_eq!(of("192.0.2.1"), of("::ffff:192.0.2.1"));
+        assert_ne!(of("192.0.2.1"), of("192.0.2.2"));
+        assert_ne!(of("::"), 0);
+    }
+}

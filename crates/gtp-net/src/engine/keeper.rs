@@ -1,0 +1,148 @@
+//! Looks for the host's daemon, and tells the engine when it comes, goes or rings.
+//!
+//! A thread of its own, because waiting is all it does. The first look is taken before the host
+//! starts, so that a process beside a daemon never allocates for itself. It decides nothing about
+//! rates.
+
+use std::io;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use gtp_share::SLOTS_MOST;
+use gtp_share::client::{Attachment, Rung, attach};
+
+use super::command::{Notice, Notices};
+
+/// How a host finds the daemon of its machine.
+#[derive(Clone, Debug)]
+pub struct Sharing {
+    /// Sockets to try, in this order.
+    pub places: Vec<PathBuf>,
+    /// What this process is, for people.
+    pub program: String,
+    /// A program that starts a daemon at the last place, with its arguments; it is run when no
+    /// daemon answers.
+    pub start: Option<Vec<std::ffi::OsString>>,
+}
+
+/// What the engine hears of the daemon.
+#[derive(Debug)]
+pub(super) enum DaemonNews {
+    /// It is there.
+    Found(Arc<Attachment>),
+    /// It has new grants.
+    Rang,
+    /// It is gone.
+    Lost,
+}
+
+/// The thread that looks; it ends some time after this is dropped.
+pub(super) struct Keeper(Arc<AtomicBool>);
+
+/// A daemon that was there may soon be again: looked for this often.
+const AGAIN: Duration = Duration::from_millis(50);
+/// One that never was is looked for this often.
+const SELDOM: Duration = Duration::from_secs(2);
+/// The thread looks this often whether it should end.
+const WAIT_MS: u32 = 500;
+
+impl Keeper {
+    /// Takes the first look, and starts the thread.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub fn start(sharing: Sharing, notices: Notices) -> io::Result<Keeper> {
+        let first = look(&sharing).or_else(|| {
+            start_daemon(&sharing);
+            sharing.start.as_ref().and_then(|_| look_for_a_while(&sharing))
+        });
+        match &first {
+            Some(found) => notices.send(Notice::Daemon(DaemonNews::Found(found.clone()))),
+            None => tracing::info!("no daemon: this process allocates for itself"),
+        }
+        let over = Arc::new(AtomicBool::new(false));
+        let keeper = Keeper(over.clone());
+        let thread = std::thread::Builder::new().name("gtp-daemon".into());
+        thread.spawn(move || keep(&sharing, &notices, first, &over))?;
+        Ok(keeper)
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+fn keep(sharing: &Sharing, notices: &Notices, first: Option<Arc<Attachment>>, over: &AtomicBool) {
+    let tell = |news| notices.send(Notice::Daemon(news));
+    let mut pause = if first.is_some() { AGAIN } else { SELDOM };
+    let mut found = first;
+    while !over.load(Ordering::Relaxed) {
+        let Some(daemon) = &found else {
+            std::thread::sleep(pause);
+            found = look(sharing);
+            match &found {
+                Some(daemon) => {
+                    pause = AGAIN;
+                    tracing::info!("this process shares capacity through the daemon");
+                    tell(DaemonNews::Found(daemon.clone()));
+                }
+                None if pause == AGAIN => start_daemon(sharing),
+                None => {}
+            }
+            continue;
+        };
+        match daemon.wait(Some(WAIT_MS)) {
+            Rung::Yes => tell(DaemonNews::Rang),
+            Rung::No => {}
+            Rung::Gone => {
+                tracing::warn!("the daemon is gone: rates fall slowly until it is back");
+                found = None;
+                tell(DaemonNews::Lost);
+            }
+        }
+    }
+}
+
+/// Attaches to the first daemon that answers.
+fn look(sharing: &Sharing) -> Option<Arc<Attachment>> {
+    sharing.places.iter().find_map(|place| match attach(place, SLOTS_MOST, &sharing.program) {
+        Ok(found) => Some(Arc::new(found)),
+        Err(error) => {
+            match error.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {}
+                _ => tracing::warn!("{}: {error}", place.display()),
+            }
+            None
+        }
+    })
+}
+
+/// A daemon that was just started needs a moment.
+fn look_for_a_while(sharing: &Sharing) -> Option<Arc<Attachment>> {
+    const LOOKS: u32 = 40;
+    (0..LOOKS).find_map(|_| {
+        std::thread::sleep(AGAIN);
+        look(sharing)
+    })
+}
+
+/// Starts a daemon, if that is wanted. Of several that are started at once, one stays.
+fn start_daemon(sharing: &Sharing) {
+    let Some((program, arguments)) = sharing.start.as_deref().and_then(<[_]>::split_first) else {
+        return;
+    };
+    let mut command = Command::new(program);
+    command.args(arguments);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    match command.spawn() {
+        // Somebody must take note of its end; if there is no thread for that, init will.
+        Ok(mut child) => drop(std::thread::Builder::new().spawn(move || child.wait())),
+        Err(error) => tracing::warn!("{}: {error}", program.display()),
+    }
+}

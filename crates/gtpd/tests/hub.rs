@@ -1,0 +1,263 @@
+//! The daemon's decisions, with processes that are pages: shares, departures, successions, liars.
+
+use std::collections::BTreeMap;
+
+use gtp_alloc::{Rate, Span, Time};
+use gtp_proto::{Law, LimitedBy, Phase, Report};
+use gtp_share::{Found, Granted, GrantsPage, Label, Outstanding, Posted, ReportsPage, Side};
+use gtpd::{ClientId, Hub, HubConfig, Right, SetError, Who};
+
+const START: Time = Time::from_nanos(1_000_000_000);
+const INTERVAL: Span = Span::from_millis(20);
+
+fn config(mbps: u64) -> HubConfig {
+    HubConfig {
+        capacity_out: Rate::from_mbps(mbps),
+        capacity_in: Rate::from_mbps(mbps),
+        interval: Some(INTERVAL),
+        grace: Span::ZERO,
+        users: BTreeMap::new(),
+    }
+}
+
+/// A process: its pages, and sessions whose sources obey what they are granted at once.
+struct Process {
+    id: ClientId,
+    reports: ReportsPage,
+    grants: GrantsPage,
+    sessions: Vec<Posted>,
+}
+
+impl Process {
+    fn attach(hub: &mut Hub, now: Time, id: ClientId, uid: u32) -> Process {
+        let who = Who { uid, pid: 1, program: "test".into() };
+        let ([reports, grants], slots) = hub.attach(now, id, who, 64).unwrap();
+        Process {
+            id,
+            reports: ReportsPage::open(&reports, slots).unwrap(),
+            grants: GrantsPage::open(&grants, slots).unwrap(),
+            sessions: Vec::new(),
+        }
+    }
+
+    /// Opens sessions of one transfer.
+    fn open(&mut self, side: Side, transfer: u64, count: usize) {
+        for _ in 0..count {
+            let id = self.sessions.len() as u32 + 1;
+            self.sessions.push(Posted {
+                id,
+                side,
+                report: Report {
+                    weight: 1.0,
+                    law: Law::Grant,
+                    phase: Phase::Open,
+                    peer_offer: Rate::UNLIMITED,
+                    demand: Rate::UNLIMITED,
+                    measured: Rate::ZERO,
+                    echoed: 0,
+                    rtt: Span::from_millis(20),
+                },
+                principal: 0,
+                transfer,
+                held: Outstanding::default(),
+                limited_by: LimitedBy::Sink,
+                loss_ppm: 0,
+                wire_bytes: 0,
+                label: Label::new("session"),
+            });
+        }
+    }
+
+    fn post(&self) {
+        for (slot, session) in (0..).zip(&self.sessions) {
+            self.reports.post(slot, session);
+        }
+        self.reports.beat();
+    }
+
+    fn granted(&self) -> Vec<Granted> {
+        let read = |slot| match self.grants.read(slot) {
+            Found::Record(granted) => granted,
+            Found::Nothing | Found::Torn => panic!("no grant in slot {slot}"),
+        };
+        (0..self.sessions.len() as u32).map(read).collect()
+    }
+
+    fn rates(&self) -> Vec<f64> {
+        self.granted().iter().map(|g| g.grant.rate.as_f64() / 1e6).collect()
+    }
+
+    fn total(&self) -> f64 {
+        self.rates().iter().sum()
+    }
+
+    /// Every source obeys its newest grant.
+    fn obey(&mut self) {
+        let granted = self.granted();
+        for (session, granted) in self.sessions.iter_mut().zip(granted) {
+            session.report.echoed = granted.grant.number;
+            session.report.measured = granted.grant.rate;
+        }
+    }
+}
+
+/// Runs some intervals; returns the time after them. The sum of what may be arriving never exceeds
+/// `most` Mbit/s.
+fn run(hub: &mut Hub, from: Time, intervals: u64, all: &mut [&mut Process], most: f64) -> Time {
+    let mut news = Vec::new();
+    let mut now = from;
+    for _ in 0..intervals {
+        all.iter().for_each(|process| process.post());
+        hub.wake(now);
+        hub.tick(now, &mut news);
+        let sum: f64 = all.iter().map(|process| process.total()).sum();
+        assert!(sum <= most * (1.0 + 1e-6), "{sum} of {most}");
+        all.iter_mut().for_each(|process| process.obey());
+        now += INTERVAL;
+    }
+    now
+}
+
+fn near(x: f64, y: f64) -> bool {
+    (x - y).abs() <= 1e-3 * y
+}
+
+#[test]
+fn users_are_equal_and_transfers_of_a_user_are_equal_however_many_sessions_they_open() {
+    for side in [Side::Source, Side::Sink] {
+        let mut hub = Hub::new(START, &config(120));
+        let mut processes: Vec<Process> =
+            (0..4).map(|i| Process::attach(&mut hub, START, i, (i / 2) as u32)).collect();
+        for (process, count) in processes.iter_mut().zip([1, 1, 4, 10]) {
+            process.open(side, 1, count);
+        }
+        let mut all: Vec<&mut Process> = processes.iter_mut().collect();
+        run(&mut hub, START, 20, &mut all, 120.0);
+        for process in &processes {
+            assert!(near(process.total(), 30.0), "{side:?}: {:?}", process.rates());
+        }
+    }
+}
+
+#[test]
+fn weights_of_users_and_of_sessions_count() {
+    let users = BTreeMap::from([(7, 2.0)]);
+    let mut hub = Hub::new(START, &HubConfig { users, ..config(120) });
+    let mut one = Process::attach(&mut hub, START, 1, 7);
+    let mut two = Process::attach(&mut hub, START, 2, 8);
+    one.open(Side::Sink, 1, 1);
+    two.open(Side::Sink, 1, 3);
+    two.sessions[1].report.weight = 2.0;
+    let now = run(&mut hub, START, 20, &mut [&mut one, &mut two], 120.0);
+    assert!(near(one.total(), 80.0));
+    assert_eq!(two.rates(), [10.0, 20.0, 10.0]);
+    let listed = hub.sessions_for(Right::Of(8));
+    assert_eq!(listed[0].label, "(another user's)");
+    let mine = listed[1].session;
+    assert_eq!(hub.set(now, Right::Of(7), mine, Some(4.0), None), Err(SetError::NotYours));
+    assert_eq!(hub.set(now, Right::Of(8), mine, Some(f64::NAN), None), Err(SetError::BadWeight));
+    assert_eq!(hub.set(now, Right::Of(8), 99, None, None), Err(SetError::NoSuchSession));
+    assert_eq!(hub.set(now, Right::Of(8), mine, Some(5.0), None), Ok(()));
+    let now = run(&mut hub, now, 20, &mut [&mut one, &mut two], 120.0);
+    assert_eq!(two.rates(), [25.0, 10.0, 5.0]);
+    let limit = Some(Rate::from_mbps(1));
+    assert_eq!(hub.set(now, Right::Anybodys, mine, None, limit), Ok(()));
+    run(&mut hub, now, 20, &mut [&mut one, &mut two], 120.0);
+    assert!(near(two.rates()[0], 1.0));
+}
+
+#[test]
+fn a_process_that_ends_gives_its_share_back_within_two_intervals() {
+    let mut hub = Hub::new(START, &config(100));
+    let mut one = Process::attach(&mut hub, START, 1, 1);
+    let mut two = Process::attach(&mut hub, START, 2, 2);
+    one.open(Side::Sink, 1, 1);
+    two.open(Side::Sink, 1, 1);
+    let now = run(&mut hub, START, 20, &mut [&mut one, &mut two], 100.0);
+    assert!(near(one.total(), 50.0));
+    hub.detach(now, two.id);
+    run(&mut hub, now, 2, &mut [&mut one], 100.0);
+    assert!(near(one.total(), 100.0));
+}
+
+#[test]
+fn a_process_that_stands_still_is_given_nothing_until_it_moves_again() {
+    let mut hub = Hub::new(START, &config(100));
+    let mut one = Process::attach(&mut hub, START, 1, 1);
+    let mut two = Process::attach(&mut hub, START, 2, 2);
+    one.open(Side::Sink, 1, 1);
+    two.open(Side::Sink, 1, 1);
+    let now = run(&mut hub, START, 20, &mut [&mut one, &mut two], 100.0);
+    let now = run(&mut hub, now, 200, &mut [&mut one], 100.0);
+    assert!(near(one.total(), 100.0));
+    assert_eq!(two.total(), 0.0);
+    run(&mut hub, now, 20, &mut [&mut one, &mut two], 100.0);
+    assert!(near(two.total(), 50.0));
+}
+
+#[test]
+fn a_new_daemon_raises_nobody_before_all_have_handed_over_what_they_hold() {
+    let grace = Span::from_millis(250);
+    let mut hub = Hub::new(START, &HubConfig { grace, ..config(100) });
+    let mut news = Vec::new();
+    let hold = |process: &mut Process, mbps: u64, committed: u64| {
+        process.open(Side::Sink, 1, 1);
+        process.sessions[0].held = Outstanding {
+            number: 40,
+            rate: Rate::from_mbps(mbps),
+            committed: Rate::from_mbps(committed),
+        };
+        process.sessions[0].report.echoed = 39;
+    };
+    let mut one = Process::attach(&mut hub, START, 1, 1);
+    hold(&mut one, 10, 10);
+    one.post();
+    hub.wake(START);
+    hub.tick(START, &mut news);
+    assert!(matches!(one.grants.read(0), Found::Nothing), "the others may be on their way");
+    let mut two = Process::attach(&mut hub, START + grace, 2, 2);
+    hold(&mut two, 80, 90);
+    two.post();
+    let now = START + grace;
+    assert_eq!(hub.poll_timeout(), now);
+    hub.tick(now, &mut news);
+    assert_eq!(one.rates(), [10.0], "90 of 100 may still be arriving");
+    assert_eq!(two.rates(), [50.0]);
+    assert_eq!(two.granted()[0].grant.number, 41, "numbers go on");
+    run(&mut hub, now + INTERVAL, 3, &mut [&mut one, &mut two], 100.0);
+    assert_eq!((one.rates()[0], two.rates()[0]), (50.0, 50.0));
+}
+
+#[test]
+fn late_claims_to_hold_much_are_not_believed() {
+    let mut hub = Hub::new(START, &config(100));
+    let mut one = Process::attach(&mut hub, START, 1, 1);
+    one.open(Side::Sink, 1, 1);
+    let now = START + Span::from_secs(60);
+    run(&mut hub, now, 3, &mut [&mut one], 100.0);
+    let mut liar = Process::attach(&mut hub, now, 2, 2);
+    liar.open(Side::Sink, 1, 1);
+    liar.sessions[0].held =
+        Outstanding { number: 9, rate: Rate::UNLIMITED, committed: Rate::UNLIMITED };
+    let now = run(&mut hub, now + Span::from_secs(1), 3, &mut [&mut one, &mut liar], 100.0);
+    assert!(near(one.total(), 50.0) && near(liar.total(), 50.0));
+    assert!(liar.granted()[0].grant.number > 9);
+    one.sessions[0].report.demand = Rate::ZERO;
+    let now = run(&mut hub, now, 3, &mut [&mut one, &mut liar], 100.0);
+    one.sessions[0].report.demand = Rate::UNLIMITED;
+    run(&mut hub, now, 3, &mut [&mut one, &mut liar], 100.0);
+    assert!(near(one.total(), 50.0));
+}
+
+#[test]
+fn a_session_cannot_change_its_weight_by_rewriting_its_page() {
+    let mut hub = Hub::new(START, &config(100));
+    let mut one = Process::attach(&mut hub, START, 1, 1);
+    one.open(Side::Sink, 1, 2);
+    let now = run(&mut hub, START, 3, &mut [&mut one], 100.0);
+    one.sessions[0].report.weight = 100.0;
+    one.sessions[0].transfer = 2;
+    one.sessions[0].principal = 9;
+    run(&mut hub, now, 10, &mut [&mut one], 100.0);
+    assert_eq!(one.rates(), [50.0, 50.0]);
+}
