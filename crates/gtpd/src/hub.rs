@@ -95,6 +95,9 @@ pub const SESSIONS_MOST: usize = 65_536;
 /// What processes say of grants that they had before is believed for so long: later, only a
 /// liar still says so.
 const BELIEF: Span = Span::from_secs(5);
+/// No honest session had so many grants, one a millisecond for 24 days; and one that had all that
+/// there are could never be told to let go of the last.
+const NUMBER_MOST: u32 = u32::MAX / 2;
 
 impl Hub {
     /// A hub that begins at `now`.
@@ -250,8 +253,12 @@ impl Hub {
                     continue; // Targets change together: a source has no commitments.
                 }
                 let held = seat.posted.held;
+                if held.number > NUMBER_MOST {
+                    continue;
+                }
+                let capacity = self.in_.agent.capacity();
                 let (rate, committed) = if now <= self.believe_until {
-                    (held.rate, held.committed)
+                    (held.rate.min(capacity), held.committed.min(capacity))
                 } else {
                     (Rate::ZERO, Rate::ZERO)
                 };

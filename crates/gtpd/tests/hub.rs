@@ -261,3 +261,16 @@ fn a_session_cannot_change_its_weight_by_rewriting_its_page() {
     run(&mut hub, now, 10, &mut [&mut one], 100.0);
     assert_eq!(one.rates(), [50.0, 50.0]);
 }
+
+#[test]
+fn a_session_that_claims_to_hold_the_last_grant_of_all_can_be_told_to_let_go() {
+    let mut hub = Hub::new(START, &config(100));
+    let mut liar = Process::attach(&mut hub, START, 1, 1);
+    let mut one = Process::attach(&mut hub, START, 2, 2);
+    liar.open(Side::Sink, 1, 1);
+    liar.sessions[0].held =
+        Outstanding { number: u32::MAX, rate: Rate::UNLIMITED, committed: Rate::UNLIMITED };
+    one.open(Side::Sink, 1, 1);
+    run(&mut hub, START, 10, &mut [&mut liar, &mut one], 100.0);
+    assert!(near(one.total(), 50.0));
+}
