@@ -144,12 +144,20 @@ pub struct Cell {
     pub text: String,
     /// How it is to be taken.
     pub tone: Tone,
+    /// The beginning, up to a colon, of the heading to which it leads; empty if to none.
+    pub leads_to: String,
 }
 
 impl Cell {
     /// A text in this tone.
     pub fn toned(text: impl Into<String>, tone: Tone) -> Cell {
-        Cell { text: text.into(), tone }
+        Cell { text: text.into(), tone, leads_to: String::new() }
+    }
+
+    /// A text that leads to the heading that begins with it and a colon.
+    pub fn leading(text: impl Into<String>) -> Cell {
+        let text = text.into();
+        Cell { leads_to: text.clone(), ..Cell::from(text) }
     }
 }
 

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use super::draw::{self, Medium};
 use super::escaped;
 use super::thin::thinned;
-use crate::series::{Cell, Figure, Page, Part, Scale, Series, Style, Table, Tone};
+use crate::series::{Figure, Page, Part, Scale, Series, Style, Table, Tone};
 use serde::Serialize;
 
 /// A page as one HTML file.
@@ -28,7 +28,7 @@ pub fn html(page: &Page) -> String {
     for part in &page.parts {
         match part {
             Part::Heading(words) => {
-                let _ = writeln!(html, "<h2>{}</h2>", escaped(words));
+                let _ = writeln!(html, "<h2 id=\"{}\">{}</h2>", anchor(words), escaped(words));
             }
             Part::Text(words) => {
                 let _ = writeln!(html, "<p>{}</p>", escaped(words));
@@ -67,15 +67,20 @@ fn table(html: &mut String, table: &Table) {
     if !table.title.is_empty() {
         let _ = writeln!(html, "<h3>{}</h3>", escaped(&table.title));
     }
+    let words: Vec<&str> = (0..table.head.len()).map(|column| kind(table, column)).collect();
     *html += "<div class=\"scroll\"><table><thead><tr>";
-    for head in &table.head {
-        let _ = write!(html, "<th>{}</th>", escaped(head));
+    for (head, kind) in table.head.iter().zip(&words) {
+        let _ = write!(html, "<th class=\"{kind}\">{}</th>", escaped(head));
     }
     *html += "</tr></thead><tbody>\n";
     for row in &table.rows {
         *html += "<tr>";
-        for Cell { text, tone } in row {
-            let _ = write!(html, "<td class=\"{}\">{}</td>", class(*tone), escaped(text));
+        for (cell, kind) in row.iter().zip(&words) {
+            let text = match cell.leads_to.as_str() {
+                "" => escaped(&cell.text),
+                to => format!("<a href=\"#{}\">{}</a>", anchor(to), escaped(&cell.text)),
+            };
+            let _ = write!(html, "<td class=\"{kind} {}\">{text}</td>", class(cell.tone));
         }
         *html += "</tr>\n";
     }
@@ -83,6 +88,28 @@ fn table(html: &mut String, table: &Table) {
     if !table.note.is_empty() {
         let _ = writeln!(html, "<p class=\"soft\">{}</p>", escaped(&table.note));
     }
+}
+
+/// Columns with longer texts are broken into lines.
+const SHORT: usize = 30;
+
+/// How a column is set: numbers to the right, words to the left, sentences in lines.
+fn kind(table: &Table, column: usize) -> &'static str {
+    let texts = || table.rows.iter().filter_map(|row| row.get(column)).map(|cell| &cell.text);
+    let is_word = |text: &String| text.starts_with(char::is_alphabetic);
+    if texts().any(|text| text.chars().count() > SHORT) {
+        "sentence"
+    } else if texts().any(is_word) && texts().all(|text| text.is_empty() || is_word(text)) {
+        "word"
+    } else {
+        ""
+    }
+}
+
+/// What leads to a heading: its text up to a colon, without what an address may not hold.
+fn anchor(heading: &str) -> String {
+    let name = heading.split(": ").next().unwrap_or(heading);
+    name.chars().map(|c| if c.is_alphanumeric() || c == '.' { c } else { '-' }).collect()
 }
 
 fn figure(html: &mut String, figure: &Figure, points: usize) {

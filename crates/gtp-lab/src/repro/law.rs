@@ -5,6 +5,7 @@
 //! with idle sessions, equal ones and sums near the capacity, where the claims are tightest.
 
 use super::formula::Quantities;
+use super::response;
 use gtp_alloc::Rate;
 use gtp_alloc::endnode::{CapAtTarget, Params, expected_rates};
 use gtp_alloc::fairness::{distance, leximin_cmp};
@@ -33,6 +34,8 @@ pub enum Property {
     /// VII.1.C: `distance_off`, the largest relative difference of the distance from its
     /// definition, and `distance_at_goal`.
     Distance,
+    /// II.5.B: mean windows of four TCP laws under regular loss; see `response`. Draws nothing.
+    Responses,
 }
 
 /// Tries a property on `cases` random inputs.
@@ -46,6 +49,7 @@ pub fn run(property: Property, cases: usize, seed: u64, quantities: &mut Quantit
         Property::Order => order(cases, &mut rng, &mut put),
         Property::Step => step(cases, &mut rng, &mut put),
         Property::Distance => distances(cases, &mut rng, &mut put),
+        Property::Responses => response::run(quantities),
     }
 }
 

@@ -19,6 +19,7 @@ mod plot;
 mod rate;
 mod replay;
 mod report;
+mod response;
 mod verdict;
 
 use crate::figures;

@@ -55,8 +55,9 @@ pub fn page(judged: &[Judged], paper: &str) -> Page {
     let mut page = Page {
         title: format!("Reproduction of {paper}"),
         lead: "Each entry is a figure, table, example, theorem or number of the paper: what it \
-               states, what is found here, and whether the two agree. `Differs` means that they \
-               do not, that the reason is known, and that the reason itself is checked."
+               states, what is found here, and whether the two agree. \u{201c}Differs\u{201d} means that they \
+               do not, that the reason is known, and that the reason itself is checked; \
+               \u{201c}waiting\u{201d}, that this program lacks something."
             .to_owned(),
         tiles: [Verdict::Pass, Verdict::Differs, Verdict::Fail, Verdict::Waiting].map(tile).into(),
         parts: vec![Part::Table(overview(judged))],
@@ -80,7 +81,7 @@ fn overview(judged: &[Judged]) -> Table {
         let entry = &one.entry;
         vec![
             verdict,
-            Cell::from(entry.id.clone()),
+            Cell::leading(entry.id.clone()),
             Cell::from(entry.place.clone()),
             Cell::from(entry.kind.word()),
             Cell::from(summary(one)),
@@ -88,7 +89,7 @@ fn overview(judged: &[Judged]) -> Table {
     };
     Table {
         title: "All entries".to_owned(),
-        head: ["Verdict", "Entry", "Place", "Computed by", ""].map(str::to_owned).into(),
+        head: ["Verdict", "Entry", "Place", "Computed by", "What"].map(str::to_owned).into(),
         rows: judged.iter().map(row).collect(),
         note: String::new(),
     }

@@ -74,3 +74,50 @@ fn pages_and_files_say_what_was_found() {
     assert_eq!(json["passed"], 1);
     assert_eq!(json["entries"][0]["verdict"], "pass");
 }
+
+/// What the parser says it would have taken in place of a word that it does not know.
+fn choices(entry: &str) -> Vec<String> {
+    let head = "title = 't'\nplace = 'p'\nclaim = 'c'\n";
+    let complaint = match parse("id", &format!("{head}{entry}")) {
+        Err(complaint) => complaint,
+        Ok(entry) => match entry.scenario.first().map(|scenario| scenario.expand()) {
+            Some(Err(complaint)) => complaint,
+            Some(Ok(_)) | None => panic!("{} is no complaint", entry.id),
+        },
+    };
+    let (_, expected) = complaint.split_once("expected").expect("what would have been right");
+    expected.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+#[test]
+fn the_guide_names_all_that_entries_may_say() {
+    let guide = std::fs::read_to_string(root().join("repro/README.md")).expect("the guide");
+    let head = "firmness = 'exact'\nkind = 'rate'\n";
+    let measure = |read: &str| format!("{head}[[measure]]\nname = 'x'\nread = {{ {read} }}\n");
+    let cases = [
+        "zzz = 1".to_owned(),
+        "kind = 'zzz'".to_owned(),
+        "kind = 'rate'\nfirmness = 'zzz'".to_owned(),
+        format!("{head}plot = ['zzz']"),
+        format!("{head}[[check]]\nsays = 's'\nof = 'x'\nmust = {{ is = 'zzz' }}"),
+        format!("{head}[[check]]\nzzz = 1"),
+        format!("{head}[[law]]\nproperty = 'zzz'"),
+        format!("{head}[[exact]]\nproperty = 'zzz'"),
+        measure("what = 'zzz'"),
+        measure("what = 'phase-share', last = 1, phases = 'zzz'"),
+        format!("{head}[[measure]]\nname = 'x'\nread = {{ what = 'done' }}\nfold = 'zzz'"),
+        format!(
+            "{head}[[check]]\nsays = 's'\nof = 'x'\nmust = {{ is = 'rises' }}\n\
+                 [[scenario]]\nnetwork = {{ zzz = 1 }}"
+        ),
+        format!("{head}[[scenario]]\nzzz = 1"),
+    ];
+    for case in cases {
+        let choices = choices(&case);
+        assert!(choices.len() > 1, "{case}: {choices:?}");
+        for word in choices {
+            let named = [format!("`{word}`"), format!("[{word}]"), format!("`{word} =")];
+            assert!(named.iter().any(|name| guide.contains(name)), "{word} of {case}");
+        }
+    }
+}
