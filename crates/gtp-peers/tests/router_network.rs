@@ -4,7 +4,7 @@
 mod path;
 
 use gtp_alloc::{Bytes, Rate, Span};
-use gtp_link::LinkSpec;
+use gtp_link::{Chance, LinkSpec, Rng};
 use gtp_peers::tcp::laws::Reno;
 use gtp_peers::tcp::{AckDelay, Law, Opening, Receiver, ReceiverConfig, Sender, SenderConfig};
 use gtp_peers::xcp::equilibrium;
@@ -231,22 +231,85 @@ fn xcp_uses_four_fifths_of_a_link_at_least() {
     assert!((1.0 + share) / 2.0 >= equilibrium::floor() - 0.01, "{share}");
 }
 
-#[test]
-fn random_loss_keeps_xcp_far_below_its_share() {
+/// Five sources, one sink, every node of `mbps`; the first and the last source lose `loss` of their
+/// packets. Mean rates from `from` to `to` seconds.
+fn five_to_one(mbps: u64, loss: Chance, from: u64, to: u64) -> Vec<f64> {
+    let rival = Rival::EndpointXcp;
     let mut world = World::new();
-    let sink = Rival::EndpointXcp.link(&mut world, link(500, 0, 5_000_000));
+    let node = || link(mbps, 0, mbps * 90 * 125);
+    let sink = rival.link(&mut world, node());
     let mut flows = Vec::new();
     for (n, rtt) in [10, 30, 50, 70, 90].into_iter().enumerate() {
-        let source = Rival::EndpointXcp.link(&mut world, link(500, 0, 5_000_000));
-        if n == 0 || n == 4 {
-            world.lose_every(source, 4_000);
-        }
+        let loss = if n == 0 || n == 4 { loss } else { Chance::NEVER };
+        let source = rival.link(&mut world, LinkSpec { loss, ..node() });
         let back = world.link(wire(rtt));
-        flows.push(Rival::EndpointXcp.flow(&mut world, Span::ZERO, &[source, sink], &[back]));
+        flows.push(rival.flow(&mut world, Span::ZERO, &[source, sink], &[back]));
     }
-    world.run_for(Span::from_secs(6));
-    let found = rates(&world, &flows, 2.0, 6.0);
-    assert!(found[4] < 50.0, "{found:?}");
+    world.run_for(Span::from_secs(to));
+    rates(&world, &flows, from as f64, to as f64)
+}
+
+#[test]
+fn endpoint_xcp_is_full_and_fair_within_seconds() {
+    assert_near(&five_to_one(100, Chance::NEVER, 3, 6), &[20.0; 5], 0.05);
+}
+
+#[test]
+fn random_loss_takes_a_quarter_from_an_xcp_session() {
+    // Figure VIII.11's loss, 0.025%. The thesis calls what is left very low; ns-2.35 with the same
+    // nodes leaves 75 and 66 of 100 Mbit/s between seconds 1 and 12, not less than half.
+    let found = five_to_one(500, Chance::from_billionths(250_000), 2, 8);
+    for lossy in [found[0], found[4]] {
+        assert!((50.0..85.0).contains(&lossy), "{found:?}");
+    }
+    assert!(found[1..4].iter().all(|clean| *clean > 105.0), "{found:?}");
+}
+
+/// Table VIII.2 of the thesis at a tenth: the sinks of each source's sessions, with what must be
+/// otherwise for table VIII.3 to come out in brackets behind it.
+const PRINTED: [[usize; 4]; 8] = [
+    [1, 2, 2, 7], // [6]
+    [1, 2, 3, 4], // [6]
+    [2, 3, 4, 4],
+    [3, 4, 4, 8],
+    [1, 3, 4, 5],
+    [2, 2, 3, 4],
+    [2, 5, 8, 8],
+    [1, 4, 5, 6],
+];
+
+/// Rates of the 32 sessions under endpointXCP in Mbit/s of the thesis's scale, highest first.
+fn sixteen_nodes(sinks: &[[usize; 4]; 8], seed: u64) -> Vec<f64> {
+    let rival = Rival::EndpointXcp;
+    let mut world = World::new();
+    let mut node = || rival.link(&mut world, link(50, 0, 625_000));
+    let ends: Vec<[usize; 2]> = (0..8).map(|_| [node(), node()]).collect();
+    let mut rng = Rng::new(seed);
+    let mut flows = Vec::new();
+    for (source, row) in sinks.iter().enumerate() {
+        for sink in row {
+            let back = world.link(wire(1 + rng.below(100)));
+            let there = [ends[source][0], ends[sink - 1][1]];
+            flows.push(rival.flow(&mut world, Span::ZERO, &there, &[back]));
+        }
+    }
+    world.run_for(Span::from_secs(12));
+    let mut found: Vec<f64> =
+        rates(&world, &flows, 9.0, 12.0).iter().map(|rate| 10.0 * rate).collect();
+    found.sort_by(|a, b| b.total_cmp(a));
+    found
+}
+
+#[test]
+fn sixteen_nodes_end_at_the_aggregate_of_figure_viii_13() {
+    let mut corrected = PRINTED;
+    corrected[0][3] = 6;
+    corrected[1][3] = 6;
+    // 3,413 in the thesis; 3,266 is the equilibrium of the table as printed.
+    for (table, want) in [(&corrected, 3_413.0), (&PRINTED, 3_266.0)] {
+        let sum: f64 = sixteen_nodes(table, 1).iter().sum();
+        assert!((sum / want - 1.0).abs() < 0.02, "{sum} against {want}");
+    }
 }
 
 /// Mean queue in bytes and use in Mbit/s of eight TCP flows over 50 Mbit/s, 40 ms.

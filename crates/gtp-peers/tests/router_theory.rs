@@ -187,6 +187,26 @@ fn determination(x: &[f64], y: &[f64]) -> f64 {
 }
 
 #[test]
+fn figure_7_without_loss_needs_more_than_the_buffer_it_states() {
+    // Ten flows of 50 ms, one every 5 s. The buffer is said to be bandwidth times delay, 3,125
+    // packets, and the loss nought (table 1); the paper's own equations want seven times as much
+    // when the third flow comes, because two are on their way up to a factor that is too high.
+    let mut fluid = one_link(CAPACITY, INITIAL, 5e-3);
+    let mut most = Vec::new();
+    for _ in 0..10 {
+        fluid.add_flow(flow(INITIAL, 0.05)).unwrap();
+        let mut longest = 0.0_f64;
+        for _ in 0..500 {
+            fluid.run_for(0.01);
+            longest = longest.max(fluid.queue(0).unwrap());
+        }
+        most.push(longest);
+    }
+    assert!((most[2] / 22_478.0 - 1.0).abs() < 0.01, "{most:?}");
+    assert!(most[2..].iter().all(|queue| *queue > 3_125.0), "{most:?}");
+}
+
+#[test]
 fn senseless_fluids_are_refused() {
     let refused =
         |capacity: f64, factor, step| Fluid::new(Gains::PAPER, &[capacity], factor, step).err();

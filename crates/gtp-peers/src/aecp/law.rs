@@ -5,9 +5,10 @@
 //! returns the factor of each packet.
 //!
 //! Silent in the paper: the first rate, here what the engine's initial window is in the first
-//! round-trip time; what a loss means, here that it is repaired and nothing else, since routers
-//! say what may be sent; what a timeout means, here that nothing is known any more and the rate
-//! begins anew.
+//! round-trip time; what a loss means to the rate. Here it means nothing, and a timeout neither:
+//! both are repaired, and what may be sent is for routers to say. (Rates that begin anew after a
+//! timeout never settle: they take three seconds to come back, all at once, and overrun the queue
+//! again.)
 
 use gtp_alloc::{Bytes, Rate, Span, Time};
 
@@ -87,11 +88,9 @@ impl Tcp for Law {
 
     fn handle_recovered(&mut self, _now: Time, _window: &mut Window) {}
 
-    fn handle_timeout(&mut self, loss: &LossView, window: &mut Window) {
-        window.threshold = self.shrink(loss);
-        window.size = 1.0;
-        self.rate = None;
-    }
+    fn handle_timeout(&mut self, _loss: &LossView, _window: &mut Window) {}
+
+    fn handle_idle(&mut self, _now: Time, _window: &mut Window) {}
 
     fn shrink(&mut self, loss: &LossView) -> f64 {
         loss.window

@@ -6,9 +6,11 @@
 //! | high | `w += alpha * (rtt / 100 ms)^2 / w` |
 //! | over | `w = beta * w` once; nothing for `t_rho`; then as high for one round-trip time |
 //!
-//! The powers make flows of unequal round-trip times grow alike. On loss as Reno.
+//! The powers make flows of unequal round-trip times grow alike; nothing makes them shrink alike.
+//! A flow whose round-trip time is well above `t_rho` is cut once where others are cut twice, and
+//! where overload lasts it ends with nearly all. On loss as Reno.
 
-use gtp_alloc::{Span, Time};
+use gtp_alloc::{Bytes, Rate, Span, Time};
 
 use super::{Load, MEASURED_OVER};
 use crate::Note;
@@ -28,11 +30,17 @@ const SQUARE_FROM: f64 = 0.2;
 const SQUARE_TO: f64 = 5.0;
 /// The most of `rtt / t_rho` in multiplicative increase: 500 ms.
 const RATIO_MAX: f64 = 2.5;
+/// The largest window, in packets, that is paced.
+const PACED_TO: f64 = 64.0;
 
 /// The law; a window over the TCP engine.
 #[derive(Clone, Debug, Default)]
 pub struct Law {
     load: Option<Load>,
+    rtt: Span,
+    /// Packets, and bytes on links of a full one.
+    window: f64,
+    size: Bytes,
     /// Until when the last decrease freezes the window, and until when it adds nevertheless.
     cut: Option<(Time, Time)>,
 }
@@ -85,8 +93,20 @@ impl Tcp for Law {
         "vcp"
     }
 
-    fn stamp(&mut self, _leaving: &Leaving) -> Note {
+    fn stamp(&mut self, leaving: &Leaving) -> Note {
+        self.rtt = leaving.smoothed_rtt;
+        self.window = leaving.window.size;
+        self.size = self.size.max(leaving.size);
         Note::Vcp(Load::Low)
+    }
+
+    /// A window that goes out in one burst loads one measurement of two, if a round trip takes
+    /// longer than `t_rho`, and its packets read the load of the other. Therefore the authors'
+    /// sender paces windows of up to 64 packets, until their acknowledgments do.
+    fn pacing_rate(&self) -> Option<Rate> {
+        let bursts = self.rtt > MEASURED_OVER && self.window <= PACED_TO;
+        let bits = 8.0 * self.window * self.size.0 as f64;
+        bursts.then(|| Rate::from_f64(bits / self.rtt.as_secs_f64()))
     }
 
     fn handle_note(&mut self, _now: Time, note: &Note, _window: &mut Window) {
