@@ -8,6 +8,17 @@
 //!
 //! Nothing here is for real traffic: payload is a length and headers are fields. The simulator
 //! hosts these types beside the project's own protocol on the same links.
+//!
+//! | protocol | paper | file | figures |
+//! |---|---|---|---|
+//! | XCP | Katabi 2002; thesis II.5.E | `xcp/queue.rs`, `xcp/law.rs` | AECP 6 to 8, 10, table 1 |
+//! | endpointXCP | thesis VIII.2.A | `xcp/node.rs` | thesis VIII.8 to 11, 13, table VIII.3 |
+//! | VCP | Xia 2005 | `vcp/queue.rs`, `vcp/law.rs` | AECP 6, 7, 10, table 1 |
+//! | AECP | AECP 3 and 5 | `aecp/queue.rs`, `aecp/law.rs`, `aecp/factor.rs` | AECP 4, 6 to 8, 10, table 1 |
+//! | AECP in continuous time | AECP 3 and 4 | `aecp/fluid.rs`, `aecp/theory.rs` | AECP theorems 1 to 3 |
+//! | common advertised rate | thesis II.5.E | `advertised.rs` | thesis table II.2 |
+//! | RED | Floyd and Jacobson 1993 | `red.rs` | none: beside drop-tail |
+//! | receiver's meter, slices, central max-min | none of the papers | `anchors.rs` | none: ends of the scale |
 #![no_std]
 #![forbid(unsafe_code)]
 
