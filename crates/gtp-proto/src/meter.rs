@@ -5,7 +5,7 @@
 
 use gtp_alloc::{Bytes, Rate, Span, Time};
 
-use crate::limits::RTT_MOST;
+use crate::limits::{INTERVAL_MAX, RTT_MOST};
 
 /// Counts bytes and gives their mean rate over consecutive intervals.
 #[derive(Clone, Debug)]
@@ -67,6 +67,9 @@ pub struct StreamMeter {
     rate: Rate,
 }
 
+/// A mean is over so many packets, or over the longest interval there is: which of two is lost, or
+/// only late, cannot be told.
+const WINDOW_PACKETS: u64 = 8;
 /// Datagrams that are worth a mean.
 const OF_LATE: u64 = 128;
 
@@ -128,14 +131,15 @@ impl StreamMeter {
         }
         self.rolled = now;
         let counted_in = wire_gap(from.sent_at, self.last.sent_at);
-        if counted_in > Span::ZERO && counted_in * 2 >= span {
+        let many = self.counted.0 >= self.packet.0 * WINDOW_PACKETS || counted_in >= INTERVAL_MAX;
+        if counted_in > Span::ZERO && counted_in * 2 >= span && many {
             self.rate = self.counted.per(counted_in);
             self.from = Some(self.last);
             self.counted = Bytes::ZERO;
-        } else if counted_in == Span::ZERO {
+        } else {
             // A packet may come now; and for one interval it may just be late.
-            let silence = now.since(from.seen).saturating_sub(span);
-            self.rate = self.rate.min(self.packet.per(silence));
+            let passed = now.since(from.seen).saturating_sub(span);
+            self.rate = self.rate.min((self.counted + self.packet).per(passed));
         }
     }
 

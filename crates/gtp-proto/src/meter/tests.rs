@@ -101,6 +101,7 @@ fn a_stream_that_ends_is_measured_as_less_and_less() {
     }
     meter.roll(at(10), Span::from_millis(10));
     assert_eq!(meter.rate(), Rate::from_mbps(10));
+    meter.pass(at(11), at(11).as_wire_micros(), Bytes(1_250));
     meter.roll(at(20), Span::from_millis(10));
     assert_eq!(meter.rate(), Rate::from_mbps(10), "the next may be late");
     meter.roll(at(40), Span::from_millis(10));
