@@ -108,6 +108,7 @@ impl Fabric {
     }
 
     /// The next packet of a link is at its far end: takes it on. Returns it at its route's end.
+    #[inline]
     pub fn arrive(&mut self, now: Time, link: u32) -> Option<ParcelId> {
         let pipe = &mut self.pipes[link as usize];
         let (_, flight) = pipe.wire.pop(now)?;
@@ -118,6 +119,7 @@ impl Fabric {
         self.forward(now, flight.parcel)
     }
 
+    #[inline]
     fn forward(&mut self, now: Time, id: ParcelId) -> Option<ParcelId> {
         let parcel = self.parcels.get_mut(id);
         let hop = self.hops[parcel.hop as usize];

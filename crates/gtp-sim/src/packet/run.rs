@@ -41,7 +41,7 @@ impl World {
         Some(Happening { at: self.now, actor, hash: self.hash() })
     }
 
-    #[inline]
+    #[inline(always)]
     fn advance(&mut self, end: Time) -> Option<Actor> {
         let next = self.fabric.schedule.peek();
         let due_now = next.is_some_and(|(key, _)| key.at() <= self.now);
@@ -68,6 +68,7 @@ impl World {
         Some(actor)
     }
 
+    #[inline]
     fn arrive(&mut self, link: LinkId) {
         if let Some(parcel) = self.fabric.arrive(self.now, link.0 as u32) {
             self.deliver(parcel);
