@@ -72,11 +72,6 @@ impl Board {
         self.lost_count
     }
 
-    /// Whether a segment has arrived out of order.
-    pub(crate) fn has_arrived(&self, n: u64) -> bool {
-        self.arrived.has(n)
-    }
-
     /// Segments thought to be on the path: RFC 6675, SetPipe().
     pub(crate) fn pipe(&self) -> u64 {
         self.outstanding() + self.repeated_count - self.arrived_count - self.lost_count

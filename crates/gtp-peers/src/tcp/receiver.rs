@@ -82,6 +82,8 @@ pub struct Receiver {
     demand: Option<Rate>,
     since: Time,
     base: f64,
+    /// What was read, where somebody else tells it.
+    released: Option<u64>,
     /// The limit last told.
     told: u64,
     /// Segments in order that are not acknowledged yet.
@@ -117,6 +119,7 @@ impl Receiver {
             demand: None,
             since: Time::ZERO,
             base: 0.0,
+            released: None,
             told: 0,
             unacknowledged: 0,
             due: Due::Nothing,
@@ -129,6 +132,29 @@ impl Receiver {
     pub(crate) fn share(mut self, connection: u16) -> Receiver {
         self.connection = connection;
         self
+    }
+
+    /// Segments in order so far.
+    pub(crate) fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// From now on what is read is told by `release_to`, nothing at first.
+    pub(crate) fn await_release(&mut self) {
+        self.released = Some(0);
+    }
+
+    /// The first `n` segments have been read.
+    pub(crate) fn release_to(&mut self, n: u64) {
+        if self.released.is_none_or(|old| n <= old) {
+            return;
+        }
+        self.released = Some(n);
+        let room = self.room();
+        let limit = n.saturating_add(room);
+        if limit.saturating_sub(self.told) >= (room / 4).max(1) && room < u64::MAX {
+            self.due = Due::Ack;
+        }
     }
 
     /// Segments that arrived although they had arrived before.
@@ -145,6 +171,9 @@ impl Receiver {
 
     /// Segments read by the application, whole ones.
     fn read(&self, now: Time) -> u64 {
+        if let Some(released) = self.released {
+            return released;
+        }
         match self.demand {
             None => self.next,
             Some(rate) => {

@@ -247,10 +247,9 @@ impl Sender {
         self.recoveries
     }
 
-    /// Whether a new segment would go out now if one were allotted.
+    /// Whether a new segment would go out, pacing aside, if one were allotted.
     pub(crate) fn wants_new(&mut self, now: Time) -> bool {
         self.phase != Phase::Opening
-            && now >= self.paced_at
             && self.board.next() < self.limit
             && self.board.next() >= self.supply.limit(now)
             && self.choose(now).is_none()
@@ -260,6 +259,11 @@ impl Sender {
     /// Allots one more segment of a shared transfer.
     pub(crate) fn allot(&mut self) {
         self.supply.allot();
+    }
+
+    /// Allots segments up to the first `n`.
+    pub(crate) fn supply_to(&mut self, n: u64) {
+        self.supply.allot_to(n);
     }
 
     /// Segments acknowledged in order.
@@ -344,8 +348,10 @@ impl Sender {
         self.flight.send(now, number, pipe);
         self.sent += 1;
         self.last_sent = now;
-        if self.urgent == Urgent::Repeat {
-            self.urgent = Urgent::Nothing;
+        self.urgent = Urgent::Nothing;
+        // A repeated first segment has a whole timeout to arrive; the impatient variant of
+        // RFC 6582, 4, grants that to the first one of a recovery only.
+        if choice == Choice::Again(self.board.first()) && self.partials == 0 {
             self.timer.restart(now);
         }
         self.timer.start(now);

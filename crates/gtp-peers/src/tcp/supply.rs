@@ -35,6 +35,11 @@ impl Supply {
         self.allotted = self.allotted.map(|n| n + 1);
     }
 
+    /// Allots the first `n` segments.
+    pub(crate) fn allot_to(&mut self, n: u64) {
+        self.allotted = self.allotted.map(|old| old.max(n));
+    }
+
     /// The producer's rate from now on; what it made so far, or what was sent if it was without
     /// limit, is the base.
     pub(crate) fn set_demand(&mut self, now: Time, rate: Option<Rate>, sent: u64) {

@@ -127,6 +127,7 @@ pub struct World {
     flows: Vec<Flow>,
     agenda: BinaryHeap<Reverse<Event>>,
     serial: u64,
+    ties: Vec<[(usize, Side); 2]>,
 }
 
 impl World {
@@ -137,6 +138,7 @@ impl World {
             flows: Vec::new(),
             agenda: BinaryHeap::new(),
             serial: 0,
+            ties: Vec::new(),
         }
     }
 
@@ -211,6 +213,11 @@ impl World {
         let flow = self.flows.len() - 1;
         self.book(start, What::Start(flow));
         flow
+    }
+
+    /// Two ends live in one machine: whenever one was served, the other is.
+    pub fn tie(&mut self, one: (usize, Side), other: (usize, Side)) {
+        self.ties.push([one, other]);
     }
 
     /// Lets a link change `after` the world's beginning; a router at it is told of a new rate.
@@ -481,8 +488,19 @@ impl World {
         self.serve(parcel.flow, parcel.to);
     }
 
-    /// Drains an end and books its timer.
     fn serve(&mut self, flow: usize, side: Side) {
+        self.drain(flow, side);
+        for k in 0..self.ties.len() {
+            match self.ties[k] {
+                [one, other] if one == (flow, side) => self.drain(other.0, other.1),
+                [other, one] if one == (flow, side) => self.drain(other.0, other.1),
+                [_, _] => {}
+            }
+        }
+    }
+
+    /// Drains an end and books its timer.
+    fn drain(&mut self, flow: usize, side: Side) {
         let now = self.now;
         if self.flows[flow].stopped || self.flows[flow].start > now {
             return;

@@ -71,6 +71,8 @@ impl Law for Fast {
             let w = window.size;
             let target = (1.0 - GAIN) * w + GAIN * (w * share + self.alpha);
             window.size = target.min(2.0 * w).max(2.0);
+            // A falling window does not mean slow start.
+            window.threshold = window.threshold.min(window.size);
         }
     }
 

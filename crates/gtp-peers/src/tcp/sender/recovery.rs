@@ -83,6 +83,7 @@ impl Sender {
         self.phase = Phase::Timeout;
         self.board.lose_all();
         self.duplicates = 0;
+        self.partials = 0;
         self.recover = self.board.next();
         self.urgent = Urgent::Repeat;
         self.paced_at = now;

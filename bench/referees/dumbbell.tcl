@@ -1,0 +1,124 @@
+# TCP flows over one drop-tail bottleneck in ns-2, for comparison with the engine in gtp-peers.
+# Usage: ns dumbbell.tcl LAW MBPS RTT_MS QUEUE_PACKETS FLOWS SECONDS LOSE_EVERY
+#
+# Segments of 1,460 bytes and 40 of headers; acknowledgments for each; initial window 2; least
+# timeout 0.2 s; flows start 0.37 s apart. LOSE_EVERY 0 loses nothing, n every n-th packet that
+# comes to the bottleneck. What is counted begins after a third of the time.
+# Prints: "flow K SEGMENTS" acknowledged, "offered N", "dropped N", and of the first flow's window,
+# sampled each 20 ms: "window_mean", "window_most", "window_least", "cuts" (falls by more than 5 %).
+
+foreach {law mbps rtt queue flows seconds every} $argv break
+set warm [expr $seconds / 3.0]
+
+remove-all-packet-headers
+add-packet-header IP TCP Flags
+
+set ns [new Simulator]
+set left [$ns node]
+set right [$ns node]
+# Of the round trip 2 ms are on the way to the bottleneck and 2 ms behind it.
+$ns duplex-link $left $right ${mbps}Mb [expr ($rtt - 4) / 2.0]ms DropTail
+# ns-2 counts the packet that would be queued too, and refuses at equality.
+$ns queue-limit $left $right [expr $queue + 1]
+$ns queue-limit $right $left 100000
+
+if {$every > 0} {
+    set em [new ErrorModel/List]
+    set list {}
+    for {set n [expr $every - 1]} {$n < 3000000} {incr n $every} { lappend list $n }
+    $em droplist $list
+    $em drop-target [new Agent/Null]
+    $ns lossmodel $em $left $right
+}
+
+proc agent {law} {
+    global ns
+    switch $law {
+        reno { return [list [new Agent/TCP/Reno] [new Agent/TCPSink]] }
+        newreno { return [list [new Agent/TCP/Newreno] [new Agent/TCPSink]] }
+        sack { return [list [new Agent/TCP/Sack1] [new Agent/TCPSink/Sack1]] }
+        highspeed {
+            set tcp [new Agent/TCP/Sack1]
+            $tcp set windowOption_ 8
+            return [list $tcp [new Agent/TCPSink/Sack1]]
+        }
+        default {
+            set tcp [new Agent/TCP/Linux]
+            $tcp set timestamps_ true
+            set sink [new Agent/TCPSink/Sack1]
+            $sink set ts_echo_rfc1323_ true
+            $ns at 0.0 "$tcp select_ca $law"
+            return [list $tcp $sink]
+        }
+    }
+}
+
+for {set k 0} {$k < $flows} {incr k} {
+    set source [$ns node]
+    set drain [$ns node]
+    $ns duplex-link $source $left 10000Mb 1ms DropTail
+    $ns duplex-link $right $drain 10000Mb 1ms DropTail
+    foreach pair [list [list $source $left] [list $left $source] [list $right $drain] [list $drain $right]] {
+        $ns queue-limit [lindex $pair 0] [lindex $pair 1] 100000
+    }
+    set ends [agent $law]
+    set tcp($k) [lindex $ends 0]
+    set sink [lindex $ends 1]
+    $tcp($k) set packetSize_ 1460
+    $tcp($k) set window_ 100000
+    $tcp($k) set windowInit_ 2
+    $tcp($k) set minrto_ 0.2
+    $ns attach-agent $source $tcp($k)
+    $ns attach-agent $drain $sink
+    $ns connect $tcp($k) $sink
+    set ftp [new Application/FTP]
+    $ftp attach-agent $tcp($k)
+    $ns at [expr 0.37 * $k] "$ftp start"
+}
+
+set monitor [$ns monitor-queue $left $right ""]
+set samples 0
+set sum 0.0
+set most 0.0
+set least 1e9
+set cuts 0
+set before 0.0
+
+proc sample {} {
+    global ns tcp samples sum most least cuts before
+    set w [$tcp(0) set cwnd_]
+    incr samples
+    set sum [expr $sum + $w]
+    if {$w > $most} { set most $w }
+    if {$w < $least} { set least $w }
+    if {$w < 0.95 * $before} { incr cuts }
+    set before $w
+    $ns at [expr [$ns now] + 0.02] sample
+}
+
+proc begin {} {
+    global tcp flows base monitor offered dropped
+    for {set k 0} {$k < $flows} {incr k} { set base($k) [$tcp($k) set ack_] }
+    set offered [$monitor set parrivals_]
+    set dropped [$monitor set pdrops_]
+    sample
+}
+
+proc finish {} {
+    global tcp flows base monitor offered dropped samples sum most least cuts every
+    for {set k 0} {$k < $flows} {incr k} {
+        puts "flow $k [expr [$tcp($k) set ack_] - $base($k)]"
+    }
+    set came [expr [$monitor set parrivals_] - $offered]
+    puts "offered $came"
+    puts "dropped [expr [$monitor set pdrops_] - $dropped]"
+    puts "window_mean [expr $sum / $samples]"
+    puts "window_most $most"
+    puts "window_least $least"
+    puts "cuts $cuts"
+    exit 0
+}
+
+$ns at $warm begin
+$ns at $seconds finish
+$ns run

@@ -1,0 +1,107 @@
+//! TCP flows over one drop-tail bottleneck, for comparison with other simulators: the counterpart
+//! of `bench/referees/dumbbell.tcl`, with the same arguments and the same lines.
+
+#[path = "../tests/path/mod.rs"]
+mod path;
+
+use gtp_alloc::{Bytes, Rate, Span};
+use gtp_peers::Endpoint;
+use gtp_peers::tcp::{AckDelay, Counting, Flavour, Opening, ReceiverConfig, Sender, SenderConfig};
+use path::{START, World, bottleneck, wire};
+
+const USAGE: &str = "usage: dumbbell LAW MBPS RTT_MS QUEUE_PACKETS FLOWS SECONDS LOSE_EVERY";
+
+struct Case {
+    flavour: Flavour,
+    mbps: u64,
+    rtt_ms: u64,
+    queue: u64,
+    flows: u64,
+    seconds: u64,
+    lose_every: u64,
+}
+
+fn parse() -> Option<Case> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let number = |i: usize| args.get(i)?.parse::<u64>().ok();
+    Some(Case {
+        flavour: Flavour::from_name(args.first()?)?,
+        mbps: number(1)?,
+        rtt_ms: number(2)?,
+        queue: number(3)?,
+        flows: number(4)?,
+        seconds: number(5)?,
+        lose_every: number(6)?,
+    })
+}
+
+fn build(case: &Case) -> (World, usize, Vec<usize>) {
+    let mut world = World::new();
+    let near = Span::from_millis(2);
+    let rtt = Span::from_millis(case.rtt_ms);
+    let far = (rtt / 2).saturating_sub(near);
+    let rate = Rate::from_mbps(case.mbps);
+    let there = world.link(bottleneck(rate, far, Bytes(case.queue * 1_500)));
+    if case.lose_every > 0 {
+        world.lose_every(there, case.lose_every);
+    }
+    let back = world.link(bottleneck(rate, far, Bytes(u64::MAX)));
+    let config = SenderConfig {
+        initial_window: 2.0,
+        counting: Counting::Acks,
+        least_timeout: Span::from_millis(200),
+        opening: Opening::Open,
+        ..SenderConfig::default()
+    };
+    let access = Rate::from_mbps(10_000);
+    let flows = (0..case.flows)
+        .map(|k| {
+            let after = Span::from_millis(370 * k);
+            let first = world.link(bottleneck(access, near / 2, Bytes(u64::MAX)));
+            let last = world.link(wire(near / 2));
+            let (back_first, back_last) = (world.link(wire(near / 2)), world.link(wire(near / 2)));
+            let sender = case.flavour.sender(START + after, config, k);
+            let receiver = case
+                .flavour
+                .receiver(ReceiverConfig { delay: AckDelay::None, ..ReceiverConfig::default() });
+            let (to, from) = ([first, there, last], [back_first, back, back_last]);
+            world.flow(after, Box::new(sender), Box::new(receiver), &to, &from)
+        })
+        .collect();
+    (world, there, flows)
+}
+
+fn main() -> std::process::ExitCode {
+    let Some(case) = parse() else {
+        eprintln!("{USAGE}");
+        return std::process::ExitCode::FAILURE;
+    };
+    let (mut world, there, flows) = build(&case);
+    let warm = Span::from_secs(case.seconds) / 3;
+    world.run_for(warm);
+    let acked = |world: &World| -> Vec<u64> {
+        let segments = |&flow: &usize| world.sent(flow).delivered.0 / 1_460;
+        flows.iter().map(segments).collect()
+    };
+    let (base, offered, dropped) = (acked(&world), world.seen(there), world.lost(there));
+    let (mut sum, mut count, mut most, mut least) = (0.0, 0.0, 0.0f64, 1e9f64);
+    let (mut cuts, mut before) = (0, 0.0);
+    let rest = Span::from_secs(case.seconds).saturating_sub(warm);
+    world.watch(rest, Span::from_millis(20), |world| {
+        let window = world.sender::<Sender>(flows[0]).progress().window;
+        (sum, count) = (sum + window, count + 1.0);
+        (most, least) = (most.max(window), least.min(window));
+        cuts += u32::from(window < 0.95 * before);
+        before = window;
+    });
+    for (k, (now, then)) in acked(&world).iter().zip(&base).enumerate() {
+        println!("flow {k} {}", now - then);
+    }
+    println!("offered {}", world.seen(there) - offered);
+    println!("dropped {}", world.lost(there) - dropped);
+    println!("window_mean {}", sum / count);
+    println!("window_most {most}");
+    println!("window_least {least}");
+    println!("cuts {cuts}");
+    std::process::ExitCode::SUCCESS
+}

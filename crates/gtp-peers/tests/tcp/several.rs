@@ -1,0 +1,154 @@
+//! Parallel connections and the split proxy.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use gtp_alloc::{Bytes, Rate, Span, Time};
+use gtp_link::{Chance, LinkSpec};
+use gtp_peers::tcp::{
+    AckDelay, Direction, Flavour, ParallelReceiver, ParallelSender, Proxy, ReceiverConfig,
+    SenderConfig, direction,
+};
+use gtp_peers::{Endpoint, Packet, Progress};
+
+use crate::bench::Dumbbell;
+use crate::path::{START, Side, World, bdp, bottleneck, wire};
+
+fn parallel(bed: &mut Dumbbell, connections: u16, config: SenderConfig) -> usize {
+    let laws = (0..connections).map(|k| Flavour::Sack.law(u64::from(k))).collect();
+    let sender = ParallelSender::new(START, config, laws);
+    let receiver = ReceiverConfig { delay: AckDelay::None, ..ReceiverConfig::default() };
+    let receiver = ParallelReceiver::new(receiver, connections, config.length);
+    let (there, back) = ([bed.there], [bed.back]);
+    bed.world.flow(Span::ZERO, Box::new(sender), Box::new(receiver), &there, &back)
+}
+
+#[test]
+fn m_connections_grow_m_times_as_fast() {
+    let slope = |connections: u16| {
+        let rtt = Span::from_millis(100);
+        let mut bed = Dumbbell::new(Rate::from_mbps(1_000), rtt, Bytes(u64::MAX));
+        let config = SenderConfig { initial_threshold: 10.0, ..SenderConfig::default() };
+        let flow = parallel(&mut bed, connections, config);
+        bed.world.run_for(Span::from_secs(5));
+        let early = bed.world.sent(flow).window;
+        bed.world.run_for(Span::from_secs(10));
+        (bed.world.sent(flow).window - early) / 10.0
+    };
+    let one = slope(1);
+    assert!((one - 10.0).abs() < 0.5, "one segment in each of ten round trips: {one}");
+    for m in [4, 10] {
+        assert!((slope(m) / (one * f64::from(m)) - 1.0).abs() < 0.02, "{m}: {}", slope(m));
+    }
+}
+
+#[test]
+fn three_connections_take_three_shares_beside_one() {
+    let (rate, rtt) = (Rate::from_mbps(20), Span::from_millis(40));
+    let mut bed = Dumbbell::new(rate, rtt, bdp(rate, rtt));
+    let config = SenderConfig { initial_threshold: 30.0, ..SenderConfig::default() };
+    let many = parallel(&mut bed, 3, config);
+    let one = bed.flow(Flavour::Sack, config, Span::from_millis(333));
+    bed.world.run_for(Span::from_secs(150));
+    let ratio = bed.world.goodput(many, 30.0, 150.0) / bed.world.goodput(one, 30.0, 150.0);
+    println!("three beside one: {ratio:.2}");
+    assert!((2.0..4.5).contains(&ratio), "{ratio}");
+}
+
+#[test]
+fn a_shared_transfer_arrives_whole_under_loss() {
+    let (rate, rtt) = (Rate::from_mbps(20), Span::from_millis(40));
+    let mut bed = Dumbbell::new(rate, rtt, bdp(rate, rtt));
+    bed.world.lose_every(bed.there, 23);
+    let length = Bytes(3_000_001);
+    let config = SenderConfig { length: Some(length), ..SenderConfig::default() };
+    let flow = parallel(&mut bed, 5, config);
+    assert!(bed.world.run_until_done(flow, Span::from_secs(100)));
+    assert_eq!(bed.world.received(flow).delivered, length);
+}
+
+/// One side of a proxy as the world wants it: an end of its own, tied to the other.
+struct Half {
+    proxy: Rc<RefCell<(Proxy, [VecDeque<Packet>; 2])>>,
+    direction: Direction,
+}
+
+impl Endpoint for Half {
+    fn handle_packet(&mut self, now: Time, packet: &Packet) {
+        self.proxy.borrow_mut().0.handle_packet(now, packet);
+    }
+    fn handle_timeout(&mut self, now: Time) {
+        self.proxy.borrow_mut().0.handle_timeout(now);
+    }
+    fn poll_transmit(&mut self, now: Time) -> Option<Packet> {
+        let (proxy, outboxes) = &mut *self.proxy.borrow_mut();
+        while let Some(packet) = proxy.poll_transmit(now) {
+            let way = direction(&packet).expect("a proxy speaks TCP");
+            outboxes[way as usize].push_back(packet);
+        }
+        outboxes[self.direction as usize].pop_front()
+    }
+    fn poll_timeout(&self) -> Option<Time> {
+        self.proxy.borrow().0.poll_timeout()
+    }
+    fn set_demand(&mut self, _now: Time, _rate: Option<Rate>) {}
+    fn progress(&self) -> Progress {
+        match self.direction {
+            // As the inlet: what the proxy acknowledged is not the world's business.
+            Direction::Back => Progress::default(),
+            Direction::Onward => self.proxy.borrow().0.progress(),
+        }
+    }
+}
+
+/// Goodput in Mbit/s over a path of 100 ms in two halves, each with this loss, and the most bytes
+/// that waited in the proxy.
+fn over_two_halves(split: bool, buffer: Bytes, second_mbps: u64) -> (f64, u64) {
+    let mut world = World::new();
+    let half = |mbps| LinkSpec {
+        loss: Chance::from_billionths(500_000),
+        ..bottleneck(Rate::from_mbps(mbps), Span::from_millis(25), Bytes(1 << 20))
+    };
+    let links = [world.link(half(50)), world.link(half(second_mbps))];
+    let backs = [world.link(wire(Span::from_millis(25))), world.link(wire(Span::from_millis(25)))];
+    let config = SenderConfig::default();
+    let sender = Box::new(Flavour::Sack.sender(START, config, 1));
+    let receiver = Box::new(Flavour::Sack.receiver(ReceiverConfig::default()));
+    if !split {
+        let back = [backs[1], backs[0]];
+        let flow = world.flow(Span::ZERO, sender, receiver, &links, &back);
+        world.run_for(Span::from_secs(120));
+        return (world.goodput(flow, 10.0, 120.0) / 1e6, 0);
+    }
+    let inlet = ReceiverConfig { buffer, ..ReceiverConfig::default() };
+    let proxy = Proxy::new(START, inlet, config, Flavour::Sack.law(2));
+    let proxy = Rc::new(RefCell::new((proxy, [VecDeque::new(), VecDeque::new()])));
+    let end = |direction| Box::new(Half { proxy: Rc::clone(&proxy), direction });
+    let (inlet, outlet) = (end(Direction::Back), end(Direction::Onward));
+    let first = world.flow(Span::ZERO, sender, inlet, &links[..1], &backs[..1]);
+    let second = world.flow(Span::ZERO, outlet, receiver, &links[1..], &backs[1..]);
+    world.tie((first, Side::Receiver), (second, Side::Sender));
+    let mut most = 0;
+    world.watch(Span::from_secs(120), Span::from_millis(10), |_| {
+        most = most.max(proxy.borrow().0.held().0);
+    });
+    (world.goodput(second, 10.0, 120.0) / 1e6, most)
+}
+
+#[test]
+fn a_proxy_in_the_middle_of_a_lossy_path_nearly_trebles_the_throughput() {
+    // Half the round trip doubles the rate, half the loss gives another square root of two.
+    let (whole, _) = over_two_halves(false, Bytes(0), 50);
+    let (split, _) = over_two_halves(true, Bytes(4_000_000), 50);
+    println!("whole {whole:.2}, split {split:.2}");
+    assert!((2.0..3.4).contains(&(split / whole)), "whole {whole}, split {split}");
+}
+
+#[test]
+fn a_proxy_holds_no_more_than_its_buffer_when_the_second_half_is_slower() {
+    let buffer = Bytes(400_000);
+    let (rate, most) = over_two_halves(true, buffer, 3);
+    assert!(most <= buffer.0 && most > buffer.0 / 2, "{most}");
+    assert!((2.4..3.0).contains(&rate), "{rate}");
+}
