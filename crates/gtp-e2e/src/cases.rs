@@ -126,7 +126,7 @@ impl Sink {
         Sink::start_on(lab, "sink", tools, plan)
     }
 
-    fn start_on(lab: &Lab, host: &str, tools: &Tools, plan: &Plan) -> Result<Sink> {
+    pub(crate) fn start_on(lab: &Lab, host: &str, tools: &Tools, plan: &Plan) -> Result<Sink> {
         Sink::spawn(lab, host, tools, ("sink", serde_json::to_vec(plan)?))
     }
 
@@ -450,7 +450,7 @@ fn bare(tools: &Tools) -> Result<Value> {
 }
 
 /// Table IX.2's sessions: the first source sends to all sinks, the next to one fewer, and so on.
-const PAIRS: [(usize, usize); 15] = [
+pub(crate) const PAIRS: [(usize, usize); 15] = [
     (0, 0),
     (0, 1),
     (0, 2),
@@ -473,7 +473,7 @@ const MESH_CAPACITY: u64 = 126_000_000;
 
 fn five_to_five(tools: &Tools) -> Result<Value> {
     let rtts = [60.0, 1.0, 140.0, 1.0, 60.0];
-    let mut lab = Lab::open_file(&mesh_file("140Mbit", &rtts, &PAIRS), &tools.gtp)?;
+    let mut lab = Lab::open_file(&mesh_file(("140Mbit", "100ms"), &rtts, &PAIRS), &tools.gtp)?;
     let data = lab.dir.path().join("data");
     std::fs::create_dir(&data)?;
     std::fs::File::create(data.join("big"))?.set_len(100 << 30)?;
@@ -494,7 +494,7 @@ fn five_to_five(tools: &Tools) -> Result<Value> {
         sink.finish()?;
     }
     let record = Record(lab.close()?);
-    let best = optimum(&PAIRS, MESH_CAPACITY as f64)?;
+    let best = optimum(&PAIRS, 5, MESH_CAPACITY as f64)?;
     let name = |&(from, to): &(usize, usize)| format!("src{from}-sink{to}");
     let shares: Vec<_> = PAIRS.iter().map(name).zip(best.iter().copied()).collect();
     let settling = record.settled(&shares, zero, zero + 7.0, 0.05, 0.2);
@@ -509,11 +509,11 @@ fn five_to_five(tools: &Tools) -> Result<Value> {
         "optimum_Mbit": best.iter().map(|r| r / 1e6).collect::<Vec<_>>()}))
 }
 
-/// The exact allocation: sources are nodes 0 to 4, sinks 5 to 9.
-fn optimum(pairs: &[(usize, usize)], capacity: f64) -> Result<Vec<f64>> {
-    let mut network = gtp_alloc::maxmin::Network::new(vec![capacity; 10])?;
+/// The exact allocation among so many sources and as many sinks.
+pub(crate) fn optimum(pairs: &[(usize, usize)], hosts: usize, capacity: f64) -> Result<Vec<f64>> {
+    let mut network = gtp_alloc::maxmin::Network::new(vec![capacity; 2 * hosts])?;
     for &(from, to) in pairs {
-        let uses = [from as u32, 5 + to as u32];
+        let uses = [from as u32, (hosts + to) as u32];
         network.add(gtp_alloc::maxmin::Session {
             uses: &uses,
             weight: 1.0,

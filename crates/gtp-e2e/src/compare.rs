@@ -11,6 +11,7 @@
 //! came there.
 
 mod distance;
+mod net;
 mod page;
 mod simulated;
 
@@ -18,22 +19,32 @@ use anyhow::{Context, Result, ensure};
 use gtp_proto::Law;
 use serde_json::{Value, json};
 
-use crate::cases::{CAPACITY, HOLD, Sink, Tools, five, one_branch, plan, transfer, with_sources};
-use crate::lab::Shape;
-use crate::plan::Plan;
-use crate::record::{Record, route};
+use crate::cases::{
+    CAPACITY, HOLD, PAIRS, Sink, Tools, five, one_branch, plan, transfer, with_sources,
+};
+use crate::lab::Lab;
+use crate::plan::{Plan, Transfer};
+use crate::record::Record;
 
 pub use distance::{Distance, Trajectories, between};
+pub use net::{Mesh, Net};
 pub use simulated::simulate;
 
 /// The names of all comparisons.
-pub const NAMES: &[&str] = &["one", "one-by-one", "together"];
+pub const NAMES: &[&str] = &["one", "one-by-one", "together", "twenty", "fifteen"];
 
 /// Length of a bin of the trajectories, in seconds.
 pub const BIN: f64 = 0.1;
 
 /// Control interval of the end-node law's sink in milliseconds (thesis IX.3).
 const INTERVAL_MS: u64 = 20;
+
+/// Access links and capacities of the hosts of a mesh: a tenth of the thesis's, because one machine
+/// carries all of it in ten processes.
+const MESH: (&str, f64) = ("70Mbit", 63e6);
+
+/// As many that join or leave at once are named one by one.
+const SINGLY: usize = 5;
 
 /// A session that settles is within this part of its share.
 const BAND: f64 = 0.05;
@@ -47,12 +58,12 @@ pub struct Scenario {
     /// Its name.
     pub name: String,
     /// The network.
-    pub shape: Shape,
-    /// The sink's capacity in bit/s.
+    pub net: Net,
+    /// Each sink's capacity in bit/s, and each source's in a mesh.
     pub capacity: f64,
-    /// How the sink's agent shares it.
+    /// How agents share it.
     pub law: Law,
-    /// When each source's session starts and stops, in seconds.
+    /// When each session starts and stops, in seconds.
     pub lives: Vec<(f64, f64)>,
 }
 
@@ -80,26 +91,39 @@ pub struct Phase {
 impl Scenario {
     /// The scenario of this name: `one` session over 60 ms (Figure IX.5); five sessions with round
     /// trips of 1, 1, 60, 60 and 140 ms to one sink that start `one-by-one` every three seconds and
-    /// stop in the same order; or the five `together`.
+    /// stop in the same order; the five `together`; `twenty` sessions among five such sources and
+    /// five sinks, source `i` skipping sink `i` (Figures IX.12 and IX.13), or `fifteen` of Table
+    /// IX.2, at a tenth of the rates.
     ///
     /// # Errors
     /// If there is no such name.
     pub fn named(name: &str, queue: &str, law: Law) -> Result<Scenario> {
-        let (shape, lives) = match name {
-            "one" => (one_branch(queue, "0%"), vec![(0.0, 6.0)]),
+        let mesh = |rtts_ms: [f64; 5], pairs: Vec<(usize, usize)>| {
+            let lives = vec![(0.0, 12.0); pairs.len()];
+            let access = (MESH.0.to_owned(), queue.to_owned());
+            (Net::Mesh(Mesh { access, rtts_ms: rtts_ms.to_vec(), pairs }), lives)
+        };
+        let (net, lives) = match name {
+            "one" => (Net::Star(one_branch(queue, "0%")), vec![(0.0, 6.0)]),
             "one-by-one" => {
                 let life = |i: usize| (3.0 * i as f64, 3.0 * (5 + i) as f64);
-                (five(queue), (0..5).map(life).collect())
+                (Net::Star(five(queue)), (0..5).map(life).collect())
             }
-            "together" => (five(queue), vec![(0.0, 10.0); 5]),
+            "together" => (Net::Star(five(queue)), vec![(0.0, 10.0); 5]),
+            "twenty" => {
+                let all = (0..5).flat_map(|from| (0..5).map(move |to| (from, to)));
+                mesh([1.0, 1.0, 60.0, 60.0, 140.0], all.filter(|(from, to)| from != to).collect())
+            }
+            "fifteen" => mesh([60.0, 1.0, 140.0, 1.0, 60.0], PAIRS.to_vec()),
             _ => anyhow::bail!("no comparison {name}; there are {}", NAMES.join(", ")),
         };
-        Ok(Scenario { name: name.to_owned(), shape, capacity: CAPACITY, law, lives })
+        let capacity = if net.limits_sources() { MESH.1 } else { CAPACITY };
+        Ok(Scenario { name: name.to_owned(), net, capacity, law, lives })
     }
 
     /// What its files' names begin with.
     pub fn stem(&self) -> String {
-        format!("compare-{}-{}-{}", self.name, law_name(self.law), self.shape.access.1)
+        format!("compare-{}-{}-{}", self.name, law_name(self.law), self.net.queue())
     }
 
     /// When the last session stops.
@@ -116,9 +140,12 @@ impl Scenario {
             let at = span[0];
             let those = |of: fn(&(f64, f64)) -> f64, verb: &str| {
                 let those = (0..self.lives.len()).filter(|&i| of(&self.lives[i]) == at);
-                those.map(|i| format!("s{} {verb}", i + 1)).collect::<Vec<_>>()
+                match those.clone().count() {
+                    0..=SINGLY => those.map(|i| format!("s{} {verb}s", i + 1)).collect(),
+                    many => vec![format!("{many} {verb}")],
+                }
             };
-            let what = [those(|life| life.0, "joins"), those(|life| life.1, "leaves")].concat();
+            let what = [those(|life| life.0, "join"), those(|life| life.1, "leave")].concat();
             let alive = |i: &usize| self.lives[*i].0 <= at && at < self.lives[*i].1;
             let live = (0..self.lives.len()).filter(alive).collect();
             Phase { span: (at, span[1]), what: what.join(", "), live }
@@ -126,9 +153,12 @@ impl Scenario {
         times.windows(2).map(phase).collect()
     }
 
-    /// What each live session of a phase should have, in bit/s: one sink's capacity in equal parts.
-    pub fn share(&self, phase: &Phase) -> f64 {
-        self.capacity / phase.live.len().max(1) as f64
+    /// What each live session of a phase should have, in bit/s.
+    ///
+    /// # Errors
+    /// If there is no such network.
+    pub fn shares(&self, phase: &Phase) -> Result<Vec<f64>> {
+        self.net.shares(&phase.live, self.capacity)
     }
 }
 
@@ -138,7 +168,9 @@ impl Run {
         let bins = (scenario.end() / BIN).round() as usize;
         let at = |k: usize| self.zero + BIN * k as f64;
         let session = |i: usize| {
-            (0..bins).map(|k| self.record.rate(&route(i), at(k), at(k + 1))).collect::<Vec<_>>()
+            (0..bins)
+                .map(|k| self.record.rate(&scenario.net.route(i), at(k), at(k + 1)))
+                .collect::<Vec<_>>()
         };
         Trajectories { bin: BIN, rates: (0..scenario.lives.len()).map(session).collect() }
     }
@@ -147,7 +179,7 @@ impl Run {
     pub fn start_up(&self, scenario: &Scenario) -> Vec<f64> {
         let first = |(i, life): (usize, &(f64, f64))| {
             let start = self.zero + life.0;
-            let first = self.record.first_data(&route(i), start, FIRST_BYTES);
+            let first = self.record.first_data(&scenario.net.route(i), start, FIRST_BYTES);
             first.map_or(f64::NAN, |at| at - start)
         };
         scenario.lives.iter().enumerate().map(first).collect()
@@ -156,7 +188,7 @@ impl Run {
     /// Seconds from each session's planned stop to its last data; not a number without any.
     pub fn end(&self, scenario: &Scenario) -> Vec<f64> {
         let last = |(i, life): (usize, &(f64, f64))| {
-            let last = self.record.last_data(&route(i), FIRST_BYTES);
+            let last = self.record.last_data(&scenario.net.route(i), FIRST_BYTES);
             last.map_or(f64::NAN, |at| at - self.zero - life.1)
         };
         scenario.lives.iter().enumerate().map(last).collect()
@@ -166,18 +198,21 @@ impl Run {
     /// half a second; not a number where that never was.
     pub fn settling(&self, scenario: &Scenario) -> Vec<f64> {
         let settled = |phase: &Phase| {
-            let share = scenario.share(phase);
-            let shares: Vec<_> = phase.live.iter().map(|&i| (route(i), share)).collect();
+            let Ok(shares) = scenario.shares(phase) else { return f64::NAN };
+            let routes = phase.live.iter().map(|&i| scenario.net.route(i));
+            let shares: Vec<_> = routes.zip(shares).collect();
             let span = (self.zero + phase.span.0, self.zero + phase.span.1);
             self.record.reached(&shares, span, BAND, BIN, HOLD)
         };
         scenario.phases().iter().map(settled).collect()
     }
 
-    /// The part of the packets that the access link's queue dropped.
+    /// The part of the packets that the access links' queues dropped.
     pub fn loss(&self, scenario: &Scenario) -> f64 {
         let span = (self.zero, self.zero + scenario.end());
-        let (offered, dropped) = self.record.drops("access", span.0, span.1);
+        let links = scenario.net.access_links().into_iter();
+        let counts = links.map(|link| self.record.drops(&link, span.0, span.1));
+        let (offered, dropped) = counts.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
         dropped as f64 / offered.max(1) as f64
     }
 }
@@ -187,21 +222,83 @@ impl Run {
 /// # Errors
 /// If the caller is not root, a process cannot be started or one says nothing.
 pub fn real(tools: &Tools, scenario: &Scenario) -> Result<Run> {
-    let (lab, prints) = with_sources(&scenario.shape, tools, &[])?;
-    let lives = scenario.lives.iter().enumerate();
-    let transfers = lives.map(|(i, life)| transfer(i, &prints, life.0, life.1)).collect();
-    let mut told: Plan = plan(transfers);
+    let (lab, prints) = sources(tools, scenario)?;
+    let mut sinks: Vec<String> =
+        (0..scenario.lives.len()).map(|i| scenario.net.ends(i).1).collect();
+    sinks.sort();
+    sinks.dedup();
+    let began = lab.now();
+    let mut running = Vec::new();
+    for sink in sinks {
+        let of = |i: &usize| scenario.net.ends(*i).1 == sink;
+        let mine: Vec<usize> = (0..scenario.lives.len()).filter(of).collect();
+        // A process that is started later waits less.
+        let wait = if scenario.net.limits_sources() { LEAD - (lab.now() - began) } else { 0.0 };
+        let transfers = mine.iter().map(|&i| told(scenario, i, &prints, wait)).collect();
+        running.push((
+            mine,
+            wait,
+            Sink::start_on(&lab, &sink, tools, &terms(scenario, transfers))?,
+        ));
+    }
+    let mut zeros = Vec::new();
+    for (mine, wait, sink) in running {
+        let lines = sink.finish()?;
+        let began = |(at, line): &(f64, Value)| {
+            let nth = line["transfer"].as_u64().filter(|_| line["event"] == "begin")? as usize;
+            Some(at - scenario.lives[*mine.get(nth)?].0)
+        };
+        zeros.push(lines.iter().find_map(began).context("a sink's process did not begin")?);
+        ensure!(wait >= 0.0, "the processes took longer than {LEAD} s to start");
+    }
+    let zero = zeros.into_iter().fold(f64::INFINITY, f64::min);
+    Ok(Run { record: Record(lab.close()?), zero, hash: None })
+}
+
+/// Seconds in which all sinks' processes of a mesh are started.
+const LEAD: f64 = 0.5;
+
+/// A laboratory whose sources serve, each with its capacity in a mesh.
+fn sources(tools: &Tools, scenario: &Scenario) -> Result<(Lab, Vec<String>)> {
+    let mesh = match &scenario.net {
+        Net::Star(shape) => return with_sources(shape, tools, &[]),
+        Net::Mesh(mesh) => mesh,
+    };
+    let mut lab = Lab::open_file(&scenario.net.file(), &tools.gtp)?;
+    let data = lab.dir.path().join("data");
+    std::fs::create_dir(&data)?;
+    std::fs::File::create(data.join("big"))?.set_len(100 << 30)?;
+    let out = format!("{:.0}bit", scenario.capacity);
+    let interval = format!("{INTERVAL_MS}ms");
+    let mut options = vec!["--public", "--capacity-out", &out];
+    if let Law::EndNode { .. } = scenario.law {
+        options.extend(["--interval", &interval]);
+    }
+    let mut prints = Vec::new();
+    for i in 0..mesh.rtts_ms.len() {
+        prints.push(lab.serve(&format!("src{i}"), &data, &options)?);
+    }
+    Ok((lab, prints))
+}
+
+/// What a session's sink is told of it.
+fn told(scenario: &Scenario, i: usize, prints: &[String], wait: f64) -> Transfer {
+    let source = match &scenario.net {
+        Net::Star(_) => i,
+        Net::Mesh(mesh) => mesh.pairs[i].0,
+    };
+    let (start, stop) = scenario.lives[i];
+    transfer(source, prints, start + wait, stop + wait)
+}
+
+/// What a sink's process is told.
+fn terms(scenario: &Scenario, transfers: Vec<Transfer>) -> Plan {
+    let mut told = plan(transfers);
     told.capacity_in = Some(scenario.capacity as u64);
     if let Law::EndNode { alpha, beta } = scenario.law {
         (told.end_node, told.interval_ms) = (Some((alpha, beta)), Some(INTERVAL_MS));
     }
-    let lines = Sink::start(&lab, tools, &told)?.finish()?;
-    let began = |(at, line): &(f64, Value)| {
-        let session = line["transfer"].as_u64().filter(|_| line["event"] == "begin")? as usize;
-        Some(at - scenario.lives.get(session)?.0)
-    };
-    let zero = lines.iter().find_map(began).context("the sink's process did not begin")?;
-    Ok(Run { record: Record(lab.close()?), zero, hash: None })
+    told
 }
 
 /// All runs of a comparison: two real ones, the simulated one as planned, and one simulated run
@@ -267,7 +364,7 @@ impl Runs {
         let phases: Vec<_> = scenario.phases().iter().map(|p| p.what.clone()).collect();
         let simulated = [&self.planned, &self.aligned[0], &self.aligned[1]];
         let hashes = simulated.map(|run| run.hash.map(|h| format!("{h:016x}")));
-        Ok(json!({"comparison": scenario.name, "queue": scenario.shape.access.1,
+        Ok(json!({"comparison": scenario.name, "queue": scenario.net.queue(),
             "law": law_name(scenario.law), "bin_s": BIN,
             "distance_planned": distances.planned, "distance_aligned": distances.aligned,
             "distance_of_two_real_runs": distances.noise,

@@ -88,13 +88,13 @@ pub fn network_file(shape: &Shape) -> String {
 }
 
 /// The network file of `pairs` (source, sink) among as many sources as `rtts_ms` has entries, and
-/// as many sinks, each behind an access link of this rate.
-pub fn mesh_file(access: &str, rtts_ms: &[f64], pairs: &[(usize, usize)]) -> String {
+/// as many sinks, each behind an access link of this rate and queue.
+pub fn mesh_file((rate, queue): (&str, &str), rtts_ms: &[f64], pairs: &[(usize, usize)]) -> String {
     let mut text = String::from("[emulator]\nmemory = \"1GiB\"\n");
     for (i, rtt) in rtts_ms.iter().enumerate() {
         let half = rtt / 2.0;
         text.push_str(&format!(
-            "[[link]]\nname = \"access{i}\"\nrate = \"{access}\"\n\
+            "[[link]]\nname = \"access{i}\"\nrate = \"{rate}\"\nqueue = \"{queue}\"\n\
              [[link]]\nname = \"there{i}\"\ndelay = \"{half}ms\"\n\
              [[link]]\nname = \"back{i}\"\ndelay = \"{half}ms\"\n\
              [[host]]\nname = \"src{i}\"\nnamespace = \"gtp-src{i}\"\naddress = [\"{}/24\"]\n\

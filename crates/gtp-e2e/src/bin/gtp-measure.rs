@@ -27,7 +27,7 @@ enum Arguments {
     },
     /// Runs scenarios through real sockets and in the simulator, and says how far they are apart.
     Compare {
-        /// Which: one, one-by-one, together; none: all.
+        /// Which: one, one-by-one, together, twenty, fifteen; none: all.
         cases: Vec<String>,
         /// Queue of the sink's access link.
         #[arg(long, default_value = "100ms")]

@@ -17,7 +17,14 @@ pub fn page(runs: &Runs, scenario: &Scenario) -> Result<Page> {
     let curves = |run: &Run| run.trajectories(scenario);
     let (real, again) = (curves(&runs.real[0]), curves(&runs.real[1]));
     let (aligned, planned) = (curves(&runs.aligned[0]), curves(&runs.planned));
-    let mut parts = vec![Part::Figure(together(scenario, &real, &aligned))];
+    let mut parts: Vec<Part> = match scenario.lives.len() {
+        0..=COLOURS => vec![Part::Figure(together(scenario, &real, &aligned))],
+        // More than there are colours: one world a figure.
+        _ => vec![
+            Part::Figure(one_world(scenario, ("sessions-real", "real"), &real)),
+            Part::Figure(one_world(scenario, ("sessions-simulated", "simulated"), &aligned)),
+        ],
+    };
     for i in 0..scenario.lives.len() {
         parts.push(Part::Figure(session(scenario, i, [&real, &again, &aligned, &planned])));
     }
@@ -39,7 +46,7 @@ pub fn page(runs: &Runs, scenario: &Scenario) -> Result<Page> {
             "The same network and sessions through real sockets and the emulator, and in the \
              packet-level simulator; law {}, access queue {}.",
             law_name(scenario.law),
-            scenario.shape.access.1
+            scenario.net.queue()
         ),
         tiles: vec![
             tile(&distances.aligned[0], "from simulated to real, starts aligned"),
@@ -62,12 +69,24 @@ fn together(scenario: &Scenario, real: &Trajectories, simulated: &Trajectories) 
         figure.series.push(curve(name("real"), real).coloured(i));
         figure.series.push(curve(name("simulated"), simulated).coloured(i + COLOURS));
     }
-    figure.series.push(wanted(scenario, None));
+    figure.series.extend(levels(scenario));
     figure.marks = marks(scenario);
     figure.note = "IP bytes that left the sink's access link, in bins of 100 ms. Drawn through: \
                    real sockets; dashed: the simulator, each start delayed to the real first \
                    data; grey: the max-min share of each living session."
         .to_owned();
+    figure
+}
+
+fn one_world(scenario: &Scenario, (id, world): (&str, &str), of: &Trajectories) -> Figure {
+    let mut figure = axes(id, format!("Rates of all sessions, {world}"));
+    for i in 0..scenario.lives.len() {
+        let curve = Series::line(format!("s{}", i + 1), "Mbit/s", of.points(i));
+        figure.series.push(curve.coloured(i));
+    }
+    figure.series.extend(levels(scenario));
+    figure.marks = marks(scenario);
+    figure.note = "IP bytes that left the sinks' access links, in bins of 100 ms.".to_owned();
     figure
 }
 
@@ -77,18 +96,35 @@ fn session(scenario: &Scenario, i: usize, curves: [&Trajectories; 4]) -> Figure 
     for (name, of) in names.into_iter().zip(curves) {
         figure.series.push(Series::line(name, "Mbit/s", of.points(i)));
     }
-    figure.series.push(wanted(scenario, Some(i)));
+    figure.series.push(wanted(scenario, i));
     figure.marks = marks(scenario);
     figure
 }
 
-/// The share of a living session, or of one session while it lives.
-fn wanted(scenario: &Scenario, session: Option<usize>) -> Series {
-    let level = |phase: &Phase| {
-        let lives = session.is_none_or(|i| phase.live.contains(&i));
-        if lives { scenario.share(phase) / 1e6 } else { f64::NAN }
+/// The different shares of the sessions that live, the least first.
+fn levels(scenario: &Scenario) -> Vec<Series> {
+    let different = |phase: &Phase| {
+        let mut shares = scenario.shares(phase).unwrap_or_default();
+        shares.sort_by(f64::total_cmp);
+        shares.dedup_by(|a, b| (*a - *b).abs() < 1.0);
+        shares
     };
     let phases = scenario.phases();
+    let most = phases.iter().map(|phase| different(phase).len()).max().unwrap_or(0);
+    (0..most).map(|k| line(scenario, |p| different(p).get(k).copied())).collect()
+}
+
+/// The share of a session while it lives.
+fn wanted(scenario: &Scenario, session: usize) -> Series {
+    line(scenario, |phase| {
+        let place = phase.live.iter().position(|&i| i == session)?;
+        scenario.shares(phase).ok()?.get(place).copied()
+    })
+}
+
+fn line(scenario: &Scenario, share: impl Fn(&Phase) -> Option<f64>) -> Series {
+    let phases = scenario.phases();
+    let level = |phase| share(phase).map_or(f64::NAN, |share| share / 1e6);
     let mut points: Vec<_> = phases.iter().map(|p| (p.span.0, level(p))).collect();
     points.push((scenario.end(), f64::NAN));
     Series::line("max-min", "Mbit/s", points).styled(Style::Wanted).coloured(COLOURS - 1)

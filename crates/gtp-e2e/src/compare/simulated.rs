@@ -13,8 +13,7 @@ use gtp_proto::Law;
 use gtp_sim::packet::{HostSpec, NodeId, Path, SessionId, SessionSpec, World};
 
 use super::{INTERVAL_MS, Run, Scenario};
-use crate::lab::network_file;
-use crate::record::{Record, route};
+use crate::record::Record;
 
 /// Between two samples, as in the laboratory.
 const EVERY: Span = Span::from_millis(10);
@@ -29,7 +28,7 @@ const TAIL: Span = Span::from_secs(1);
 pub fn simulate(scenario: &Scenario, delays: &[f64]) -> Result<Run> {
     let lives = &scenario.lives;
     ensure!(delays.len() == lives.len(), "{} delays, {} sessions", delays.len(), lives.len());
-    let spec = NetSpec::parse(&network_file(&scenario.shape))?;
+    let spec = NetSpec::parse(&scenario.net.file())?;
     let mut made = Made::of(&spec, scenario);
     for (i, (life, delay)) in lives.iter().zip(delays).enumerate() {
         made.add(&spec, scenario, i, (life.0 + delay, life.1))?;
@@ -67,19 +66,18 @@ impl Made {
             Law::EndNode { .. } => Some(Span::from_millis(INTERVAL_MS)),
             Law::Grant => None,
         };
-        let host = |name: &str| match name {
-            "sink" => {
-                let in_ = Rate::from_f64(scenario.capacity);
-                HostSpec { in_, interval, ..HostSpec::default() }
-            }
-            _ => HostSpec::default(),
+        let capacity = Rate::from_f64(scenario.capacity);
+        let host = |name: &str| match (name.starts_with("sink"), scenario.net.limits_sources()) {
+            (true, _) => HostSpec { in_: capacity, interval, ..HostSpec::default() },
+            (false, true) => HostSpec { out: capacity, interval, ..HostSpec::default() },
+            (false, false) => HostSpec::default(),
         };
         let hosts = spec.hosts.iter().map(|h| world.add_host(host(&h.name))).collect();
         let names = spec.links.iter().map(|l| l.name.clone()).collect();
         Made { world, hosts, links, names, sessions: Vec::new() }
     }
 
-    /// Adds the session of source `i`.
+    /// Adds session `i`.
     fn add(
         &mut self,
         spec: &NetSpec,
@@ -88,8 +86,9 @@ impl Made {
         life: (f64, f64),
     ) -> Result<()> {
         let named = |name: &str| spec.hosts.iter().position(|h| h.name == name);
-        let source = named(&format!("src{i}")).context("the network lacks a source")?;
-        let sink = named("sink").context("the network lacks a sink")?;
+        let (source, sink) = scenario.net.ends(i);
+        let source = named(&source).context("the network lacks a source")?;
+        let sink = named(&sink).context("the network lacks a sink")?;
         let id = self.world.add_session(SessionSpec {
             start: time(life.0),
             stop: Some(time(life.1)),
@@ -98,7 +97,7 @@ impl Made {
             up: self.way(spec, sink, source)?,
             ..SessionSpec::new(self.hosts[source], self.hosts[sink])
         })?;
-        self.sessions.push((route(i), id));
+        self.sessions.push((scenario.net.route(i), id));
         Ok(())
     }
 

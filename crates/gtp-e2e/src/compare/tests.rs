@@ -1,7 +1,7 @@
 //! Claims about comparisons: distances of drawn curves, phases, the simulated half; without root.
 
 use super::*;
-use crate::lab::Branch;
+use crate::lab::{Branch, Shape};
 
 fn two(rates: [&[f64]; 2]) -> Trajectories {
     Trajectories { bin: 0.1, rates: rates.map(<[f64]>::to_vec).into() }
@@ -44,7 +44,7 @@ fn phases_lie_between_starts_and_stops() {
     assert_eq!(phases[0].what, "s1 joins");
     assert_eq!((phases[4].span, phases[4].live.len()), ((12.0, 15.0), 5));
     assert_eq!((phases[8].what.as_str(), phases[8].live.as_slice()), ("s4 leaves", &[4][..]));
-    assert_eq!(scenario.share(&phases[1]), 315e6);
+    assert_eq!(scenario.shares(&phases[1]).unwrap(), [315e6; 2]);
     let together = Scenario::named("together", "100ms", Law::Grant).unwrap();
     assert_eq!(together.phases().len(), 1);
     assert!(Scenario::named("none", "100ms", Law::Grant).is_err());
@@ -54,11 +54,11 @@ fn phases_lie_between_starts_and_stops() {
 fn small() -> Scenario {
     Scenario {
         name: "small".into(),
-        shape: Shape {
+        net: Net::Star(Shape {
             access: ("10Mbit".into(), "100ms".into()),
             middle: None,
             branches: vec![Branch::rtt(10.0), Branch::rtt(40.0)],
-        },
+        }),
         capacity: 9e6,
         law: Law::Grant,
         lives: vec![(0.0, 3.0), (1.0, 4.0)],
@@ -105,4 +105,29 @@ fn a_page_shows_every_session_in_both_worlds() {
     let numbers = runs.to_json(&scenario).unwrap();
     assert_eq!(numbers["distance_of_two_real_runs"]["all"], 0.0);
     assert_eq!(numbers["settling_aligned_minus_real_s"][1][2], 0.0);
+}
+
+/// Two sources to two sinks of 9 Mbit/s: three sessions, of which the first two share a source and
+/// the last two a sink.
+#[test]
+fn sessions_of_a_mesh_have_their_shares_in_the_simulated_world() {
+    let access = ("10Mbit".into(), "100ms".into());
+    let mesh = Mesh { access, rtts_ms: vec![10.0, 40.0], pairs: vec![(0, 0), (0, 1), (1, 1)] };
+    let scenario = Scenario {
+        name: "mesh".into(),
+        net: Net::Mesh(mesh),
+        capacity: 9e6,
+        law: Law::Grant,
+        lives: vec![(0.0, 4.0), (0.0, 4.0), (0.0, 2.0)],
+    };
+    let phases = scenario.phases();
+    assert_eq!(scenario.shares(&phases[0]).unwrap(), [4.5e6; 3]);
+    let run = simulate(&scenario, &[0.0; 3]).unwrap();
+    let settling = run.settling(&scenario);
+    assert!(settling.iter().all(|s| *s < 0.7), "{settling:?}");
+    let rates = run.trajectories(&scenario).rates;
+    assert!(rates[2][..20].iter().sum::<f64>() > rates[2][20..].iter().sum::<f64>() * 10.0);
+    let all = Scenario::named("fifteen", "100ms", Law::Grant).unwrap();
+    let shares = all.shares(&all.phases()[0]).unwrap();
+    assert!((shares.iter().sum::<f64>() - 63e6 * 11.0 / 3.0).abs() < 1.0, "thesis, Table IX.2");
 }

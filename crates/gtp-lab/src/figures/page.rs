@@ -67,15 +67,15 @@ fn table(html: &mut String, table: &Table) {
     if !table.title.is_empty() {
         let _ = writeln!(html, "<h3>{}</h3>", escaped(&table.title));
     }
-    let words: Vec<&str> = (0..table.head.len()).map(|column| kind(table, column)).collect();
+    let kinds: Vec<&str> = (0..table.head.len()).map(|column| kind(table, column)).collect();
     *html += "<div class=\"scroll\"><table><thead><tr>";
-    for (head, kind) in table.head.iter().zip(&words) {
+    for (head, kind) in table.head.iter().zip(&kinds) {
         let _ = write!(html, "<th class=\"{kind}\">{}</th>", escaped(head));
     }
     *html += "</tr></thead><tbody>\n";
     for row in &table.rows {
         *html += "<tr>";
-        for (cell, kind) in row.iter().zip(&words) {
+        for (cell, kind) in row.iter().zip(&kinds) {
             let text = match cell.leads_to.as_str() {
                 "" => escaped(&cell.text),
                 to => format!("<a href=\"#{}\">{}</a>", anchor(to), escaped(&cell.text)),
@@ -100,7 +100,7 @@ fn kind(table: &Table, column: usize) -> &'static str {
     if texts().any(|text| text.chars().count() > SHORT) {
         "sentence"
     } else if texts().any(is_word) && texts().all(|text| text.is_empty() || is_word(text)) {
-        "word"
+        "words"
     } else {
         ""
     }
