@@ -14,11 +14,12 @@
 //! | XCP | Katabi 2002; thesis II.5.E | `xcp/queue.rs`, `xcp/law.rs` | AECP 6 to 8, 10, table 1 |
 //! | endpointXCP | thesis VIII.2.A | `xcp/node.rs` | thesis VIII.8 to 11, 13, table VIII.3 |
 //! | VCP | Xia 2005 | `vcp/queue.rs`, `vcp/law.rs` | AECP 6, 7, 10, table 1 |
-//! | AECP | AECP 3 and 5 | `aecp/queue.rs`, `aecp/law.rs`, `aecp/factor.rs` | AECP 4, 6 to 8, 10, table 1 |
-//! | AECP in continuous time | AECP 3 and 4 | `aecp/fluid.rs`, `aecp/theory.rs` | AECP theorems 1 to 3 |
+//! | AECP | AECP 3, 5 | `aecp/queue.rs`, `law.rs`, `factor.rs` | AECP 4, 6 to 8, 10, table 1 |
+//! | AECP, continuous | AECP 3, 4 | `aecp/fluid.rs`, `theory.rs` | AECP theorems, eq. 16, 43 |
 //! | common advertised rate | thesis II.5.E | `advertised.rs` | thesis table II.2 |
 //! | RED | Floyd and Jacobson 1993 | `red.rs` | none: beside drop-tail |
-//! | receiver's meter, slices, central max-min | none of the papers | `anchors.rs` | none: ends of the scale |
+//! | web and CBR traffic | AECP 6.2 | `background.rs` | AECP 8, table 1 |
+//! | rate meter, slices, central max-min | EyeQ 2013; none | `anchors.rs` | none: anchors |
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -27,6 +28,8 @@ extern crate alloc;
 pub mod advertised;
 pub mod aecp;
 pub mod anchors;
+pub mod background;
+mod draw;
 mod endpoint;
 mod packet;
 pub mod red;

@@ -13,6 +13,7 @@
 
 use gtp_alloc::{Bytes, Rate, Time};
 
+use crate::draw::Draw;
 use crate::{Admission, Packet, Router};
 
 /// What happens to packets while the average is above `max`.
@@ -85,7 +86,7 @@ pub struct Queue {
     idle_since: Option<Time>,
     /// Packets that passed since the last drop, while drops were possible.
     passed: u64,
-    chance: u64,
+    draw: Draw,
 }
 
 impl Queue {
@@ -98,7 +99,7 @@ impl Queue {
             average: 0.0,
             idle_since: Some(Time::ZERO),
             passed: 0,
-            chance: seed,
+            draw: Draw::new(seed),
         }
     }
 
@@ -119,15 +120,6 @@ impl Queue {
         }
         self.average += weight * (queued.0 as f64 - self.average);
     }
-
-    /// Between nought and one, one excluded: SplitMix64 (Steele, Lea and Flood 2014).
-    fn draw(&mut self) -> f64 {
-        self.chance = self.chance.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut mixed = self.chance;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (mixed ^ (mixed >> 31)) as f64 / (u64::MAX as f64 + 1.0)
-    }
 }
 
 impl Router for Queue {
@@ -145,7 +137,7 @@ impl Router for Queue {
         // p / (1 - passed * p): the gap between drops is even from 1 to 1/p.
         let left = 1.0 - self.passed as f64 * chance;
         let spread = if left > 0.0 { chance / left } else { 1.0 };
-        if self.draw() < spread {
+        if self.draw.unit() < spread {
             self.passed = 0;
             return Admission::Drop;
         }
