@@ -10,7 +10,7 @@ use core::ops::Range;
 use gtp_alloc::{Bytes, Span, Time};
 
 use super::transfer::{Pick, Transfer, Turn};
-use super::{lambdastream, netblt, rbudp, sabul, tsunami, udt};
+use super::{gtp2004, lambdastream, netblt, rbudp, sabul, tsunami, udt};
 use crate::{Body, Note, Packet};
 
 /// The body of a rate-based protocol's packet.
@@ -28,6 +28,8 @@ pub enum Message {
     Sabul(sabul::Control),
     /// LambdaStream's feedback.
     Lambda(lambdastream::Feedback),
+    /// GTP's control connection.
+    Gtp(gtp2004::Control),
     /// UDT's control packets.
     Udt(udt::Control),
 }

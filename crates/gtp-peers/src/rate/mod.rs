@@ -5,6 +5,7 @@
 //! Each protocol's own file holds its laws and its two ends beside its paper. Set-up and tear-down
 //! are not simulated: both ends know the [`Transfer`](transfer::Transfer).
 
+pub mod gtp2004;
 pub mod lambdastream;
 pub mod message;
 pub mod netblt;

@@ -1,0 +1,269 @@
+//! The host's agent: capacity estimation and scheduling over all flows that end at one sink.
+//!
+//! Sink ends of one host hold the same agent ([`Shared`]). Each tells it what its flow received, and
+//! whichever end is served first when an interval is over runs it for all; the others find their
+//! new targets. So a host of several flows needs nothing that a host of one does not, and nobody
+//! but the ends knows that there is an agent.
+//!
+//! Rules (G, 4.2 to 4.4), with the laws in [`law`](super::law):
+//! - A1 each interval, three times the longest round trip: estimate every flow, then schedule.
+//! - A2 a flow that joins has its bound as its estimate, and all are scheduled at once.
+//! - A3 what flows that left had goes to the estimates of those that remain, at the next interval.
+//! - A4 a changed target holds after the longest round trip less the flow's own, so that all changes
+//!   reach the receiver together ([`Skew::Compensated`]).
+//!
+//! Departures where G is silent:
+//! - D1 A flow's rate is measured from one longest round trip after the last schedule on, when its
+//!   changes have arrived; its loss over the whole interval. Measured over all of it, a flow that
+//!   has just joined would count as one that cannot use its share.
+//! - D2 A join begins a new interval (A2 says only that old and new flows are treated alike).
+//! - D3 A flow of which nothing came in an interval keeps its estimate.
+
+use alloc::rc::Rc;
+use alloc::vec::Vec;
+use core::cell::RefCell;
+
+use gtp_alloc::{Bytes, Rate, Span, Time};
+
+use super::law::{self, Estimator};
+use crate::rate::transfer::Ordinals;
+
+/// An agent in the hands of its host's ends.
+pub type Shared = Rc<RefCell<Agent>>;
+
+/// Whether rate changes are timed to reach the receiver together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Skew {
+    /// A4.
+    #[default]
+    Compensated,
+    /// Every change holds at once.
+    Ignored,
+}
+
+/// A flow's number at its agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FlowId(usize);
+
+/// The host-wide part of a sink.
+#[derive(Clone, Debug)]
+pub struct Agent {
+    /// `C_r`.
+    capacity: f64,
+    skew: Skew,
+    flows: Vec<Flow>,
+    /// A3: bit/s.
+    left: f64,
+    next: Option<Time>,
+    /// D1: when rates are measured from.
+    settled: Time,
+}
+
+#[derive(Clone, Debug)]
+struct Flow {
+    state: State,
+    /// `min(C_i, R_app, R_send)`.
+    cap: f64,
+    rtt: Span,
+    packet: Bytes,
+    estimator: Estimator,
+    estimate: f64,
+    /// A4: the target in force, and one that will be.
+    target: f64,
+    next: Option<(Time, f64)>,
+    counts: Ordinals,
+    at_schedule: Ordinals,
+    /// D1: the counts and the time at which the measurement began.
+    at_settled: Option<(Time, Ordinals)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Active,
+    Left,
+}
+
+impl Agent {
+    /// An agent for flows that may use `capacity` together (`C_r`).
+    pub fn new(capacity: Rate, skew: Skew) -> Agent {
+        let capacity = capacity.as_f64();
+        Agent { capacity, skew, flows: Vec::new(), left: 0.0, next: None, settled: Time::ZERO }
+    }
+
+    /// The same, to be held by several ends.
+    pub fn shared(capacity: Rate, skew: Skew) -> Shared {
+        Rc::new(RefCell::new(Agent::new(capacity, skew)))
+    }
+
+    /// A2: a flow joins, whose packets have `packet` bytes on links.
+    pub fn join(&mut self, now: Time, rtt: Span, cap: Rate, packet: Bytes) -> FlowId {
+        let cap = cap.as_f64().min(self.capacity);
+        self.flows.push(Flow {
+            state: State::Active,
+            cap,
+            rtt,
+            packet,
+            estimator: Estimator::default(),
+            estimate: cap,
+            target: 0.0,
+            next: None,
+            counts: Ordinals::default(),
+            at_schedule: Ordinals::default(),
+            at_settled: None,
+        });
+        self.schedule(now);
+        FlowId(self.flows.len() - 1)
+    }
+
+    /// A3: a flow ends.
+    pub fn leave(&mut self, id: FlowId) {
+        let flow = &mut self.flows[id.0];
+        if flow.state == State::Active {
+            flow.state = State::Left;
+            self.left += flow.target;
+        }
+    }
+
+    /// A packet of a flow has come: 3.5, loss from the numbers on the wire.
+    pub fn note_packet(&mut self, now: Time, id: FlowId, ordinal: u64) {
+        let settled = self.settled;
+        let flow = &mut self.flows[id.0];
+        if now >= settled && flow.at_settled.is_none() {
+            flow.at_settled = Some((now, flow.counts));
+        }
+        flow.counts.note(ordinal);
+    }
+
+    /// What came and was lost of a flow, in all.
+    pub fn counts(&self, id: FlowId) -> Ordinals {
+        self.flows[id.0].counts
+    }
+
+    /// A flow's round trip, measured anew.
+    pub fn set_rtt(&mut self, id: FlowId, rtt: Span) {
+        self.flows[id.0].rtt = rtt;
+    }
+
+    /// `min(C_i, R_app, R_send)`, changed.
+    pub fn set_cap(&mut self, id: FlowId, cap: Rate) {
+        self.flows[id.0].cap = cap.as_f64().min(self.capacity);
+    }
+
+    /// The target in force for a flow, in bit/s.
+    pub fn target(&mut self, now: Time, id: FlowId) -> f64 {
+        let flow = &mut self.flows[id.0];
+        if let Some((at, target)) = flow.next
+            && at <= now
+        {
+            (flow.target, flow.next) = (target, None);
+        }
+        flow.target
+    }
+
+    /// Runs the interval that is over, if one is.
+    pub fn handle_timeout(&mut self, now: Time) {
+        if self.next.is_some_and(|at| at <= now) {
+            self.estimate(now);
+            self.schedule(now);
+        }
+    }
+
+    /// When the agent has something to do, or a flow's target changes.
+    pub fn poll_timeout(&self, id: FlowId) -> Option<Time> {
+        let change = self.flows[id.0].next.map(|(at, _)| at);
+        [self.next, change].into_iter().flatten().min()
+    }
+
+    fn active(&mut self) -> impl Iterator<Item = &mut Flow> {
+        self.flows.iter_mut().filter(|flow| flow.state == State::Active)
+    }
+
+    fn longest_rtt(&mut self) -> Span {
+        self.active().map(|flow| flow.rtt).max().unwrap_or(Span::ZERO)
+    }
+
+    /// A1's first half, A3.
+    fn estimate(&mut self, now: Time) {
+        for flow in self.active() {
+            let Some((from, at)) = flow.at_settled else { continue };
+            let settled = flow.counts.since(&at);
+            let seconds = now.since(from).as_secs_f64();
+            if settled.received == 0 || seconds <= 0.0 {
+                continue;
+            }
+            let packets = (settled.received + settled.lost) as f64;
+            let total = packets * flow.packet.0 as f64 * 8.0 / seconds;
+            let loss = flow.counts.since(&flow.at_schedule).loss();
+            flow.estimate = flow.estimator.estimate(total, loss, flow.target, flow.cap);
+        }
+        let left = core::mem::take(&mut self.left);
+        let mut estimates: Vec<f64> = self.active().map(|flow| flow.estimate).collect();
+        law::absorb(&mut estimates, left);
+        for (flow, estimate) in self.active().zip(estimates) {
+            flow.estimate = estimate.min(flow.cap);
+        }
+    }
+
+    /// A1's second half, A4.
+    fn schedule(&mut self, now: Time) {
+        let (capacity, skew, longest) = (self.capacity, self.skew, self.longest_rtt());
+        let estimates: Vec<f64> = self.active().map(|flow| flow.estimate).collect();
+        let targets = law::schedule(capacity, &estimates);
+        for (flow, target) in self.active().zip(targets) {
+            let delay = match skew {
+                Skew::Compensated => longest.saturating_sub(flow.rtt),
+                Skew::Ignored => Span::ZERO,
+            };
+            flow.next = Some((now + delay, target));
+            flow.at_schedule = flow.counts;
+            flow.at_settled = None;
+        }
+        self.settled = now + longest;
+        self.next = Some(now + longest.max(LEAST_RTT) * INTERVAL);
+    }
+}
+
+/// A1: G's default.
+const INTERVAL: u64 = 3;
+/// Keeps intervals apart where round trips are next to nothing.
+const LEAST_RTT: Span = Span::from_micros(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MBIT: f64 = 1e6;
+
+    fn ms(n: u64) -> Time {
+        Time::from_nanos(n * 1_000_000)
+    }
+
+    #[test]
+    fn a_join_gives_shares_at_once_and_the_shorter_way_waits() {
+        let mut agent = Agent::new(Rate::from_mbps(1_000), Skew::Compensated);
+        let cap = Rate::from_mbps(1_000);
+        let a = agent.join(ms(0), Span::from_millis(50), cap, Bytes(1_500));
+        assert_eq!(agent.target(ms(0), a), 1_000.0 * MBIT);
+        let b = agent.join(ms(100), Span::from_millis(5), cap, Bytes(1_500));
+        assert_eq!((agent.target(ms(100), a), agent.target(ms(100), b)), (500.0 * MBIT, 0.0));
+        assert_eq!(agent.poll_timeout(b), Some(ms(145)));
+        assert_eq!(agent.target(ms(145), b), 500.0 * MBIT);
+        assert_eq!(agent.poll_timeout(b), Some(ms(250)));
+    }
+
+    #[test]
+    fn a_leaver_s_rate_goes_to_those_that_remain() {
+        let mut agent = Agent::new(Rate::from_mbps(1_000), Skew::Ignored);
+        let cap = Rate::from_mbps(1_000);
+        let [a, b] = [0, 0].map(|at| agent.join(ms(at), Span::from_millis(10), cap, Bytes(1_500)));
+        let _ = (agent.target(ms(0), a), agent.target(ms(0), b));
+        // 500 Mbit/s of a: a packet each 24 us, from when changes have arrived.
+        for n in 0..833 {
+            agent.note_packet(Time::from_nanos(10_000_000 + n * 24_000), a, n);
+        }
+        agent.leave(b);
+        agent.handle_timeout(ms(30));
+        // (500 + 2 %), and b's 500 on top of it, within the bound.
+        assert_eq!(agent.target(ms(30), a), 1_000.0 * MBIT);
+    }
+}
