@@ -15,6 +15,7 @@ use gtp::{Fingerprint, Rate, Url, Value};
 
 use crate::daemon::{self, SessionsArgs, SetArgs, Which};
 use crate::demo::DemoArgs;
+use crate::top::TopArgs;
 use crate::{config, output, words};
 
 /// Move bulk data over UDP at explicit, max-min fair rates.
@@ -53,6 +54,8 @@ pub enum Verb {
     Demo(DemoArgs),
     /// List the sessions of all processes that share this machine's capacity
     Sessions(SessionsArgs),
+    /// The same, live on a terminal
+    Top(TopArgs),
     /// Change a session of a running process
     Set(SetArgs),
     /// Print every setting with its value and where that came from

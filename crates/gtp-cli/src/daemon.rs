@@ -84,23 +84,26 @@ pub fn sharing(args: &HostArgs) -> Option<Sharing> {
     let (places, start) = match which {
         Which::Off => return None,
         Which::Auto => (places(), None),
-        Which::Start => (places(), starter()),
+        Which::Start => (places(), starter(args)),
         Which::At(path) => (vec![path], None),
     };
     Some(Sharing { places, program, start })
 }
 
-/// The command that starts a daemon of the user's: the program beside this one.
-fn starter() -> Option<Vec<OsString>> {
+/// The command that starts a daemon of the user's: the program beside this one, with the
+/// capacities that this process was given.
+fn starter(args: &HostArgs) -> Option<Vec<OsString>> {
     let program = std::env::current_exe().ok()?.with_file_name("gtpd");
-    let socket = user_place()?;
-    Some(vec![
-        program.into(),
-        "--socket".into(),
-        socket.into(),
-        "--exit-when-idle".into(),
-        "60s".into(),
-    ])
+    let mut command: Vec<OsString> = vec![program.into(), "--socket".into()];
+    command.push(user_place()?.into());
+    command.extend(["--exit-when-idle".into(), "60s".into()]);
+    let capacities = [("--capacity-in", args.capacity_in), ("--capacity-out", args.capacity_out)];
+    for (option, rate) in capacities {
+        if let Some(rate) = rate {
+            command.extend([option.into(), format!("{}bit", rate.as_bps()).into()]);
+        }
+    }
+    Some(command)
 }
 
 /// `gtp sessions`.
@@ -108,7 +111,7 @@ fn starter() -> Option<Vec<OsString>> {
 /// # Errors
 /// When there is no daemon, or it does not answer.
 pub fn sessions(args: &SessionsArgs) -> Result<ExitCode, Failure> {
-    let (host, sessions) = first(&args.daemon, |path| client::sessions(path))?;
+    let (host, sessions) = ask_sessions(&args.daemon)?;
     if args.json {
         output::line(json(&host)?)?;
         for session in &sessions {
@@ -130,6 +133,14 @@ pub fn set(args: &SetArgs) -> Result<ExitCode, Failure> {
     let limit = args.max_rate.map(|rate| if rate.is_unlimited() { 0 } else { rate.as_bps() });
     first(&args.daemon, |path| client::set(path, args.session, args.weight, limit))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The host and its sessions, as the first daemon that is there sees them.
+///
+/// # Errors
+/// When there is no daemon, or it does not answer.
+pub fn ask_sessions(daemon: &Option<Which>) -> Result<(HostView, Vec<SessionView>), Failure> {
+    first(daemon, client::sessions)
 }
 
 /// Asks the first daemon that is there.

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -43,6 +44,15 @@ struct Options {
     /// End when no process has been there for this long
     #[arg(long, value_name = "TIME", value_parser = span)]
     exit_when_idle: Option<Span>,
+    /// Serve numbers for Prometheus at /metrics on this loopback address; off if not said
+    #[arg(long, value_name = "ADDR:PORT")]
+    metrics: Option<SocketAddr>,
+    /// Leave traffic on this network interface that is not GTP's its place
+    #[arg(long, value_name = "NAME")]
+    interface: Option<String>,
+    /// Always leave this much to other traffic, in each direction
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    reserve: Option<Rate>,
 }
 
 /// How long a daemon that may follow one that died grants nothing: its processes look for it
@@ -87,8 +97,12 @@ fn run(options: Options) -> anyhow::Result<()> {
             users: options.user_weight.into_iter().collect::<BTreeMap<_, _>>(),
         },
         idle_end: options.exit_when_idle,
+        metrics: options.metrics,
+        interface: options.interface,
+        reserve: options.reserve.unwrap_or(Rate::ZERO),
     };
-    Ok(Daemon::new(claim, &config).run()?)
+    let daemon = Daemon::new(claim, &config).context("--metrics")?;
+    Ok(daemon.run()?)
 }
 
 fn plain(error: ClaimError) -> io::Error {

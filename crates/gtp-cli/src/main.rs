@@ -12,6 +12,7 @@ mod demo;
 mod output;
 mod show;
 mod signals;
+mod top;
 mod verbs;
 mod words;
 

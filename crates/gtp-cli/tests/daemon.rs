@@ -2,6 +2,9 @@
 
 mod common;
 
+use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -136,6 +139,103 @@ fn weights_and_limits_are_set_while_transfers_run() {
     for child in children {
         done(child);
     }
+}
+
+#[test]
+fn servers_of_one_host_share_what_it_sends() {
+    let world = World::new();
+    let content = world.export("big", 20_000_000);
+    let daemon = Daemon::start(&world.path("run/gtpd.sock"), &["--capacity-out", "120Mbit"]);
+    let args = daemon.args();
+    let serve = |end| world.serve(end, &["--public", &args[0], &args[1]]);
+    let servers = [serve("one"), serve("two")];
+    let fetch = |server: &common::Serving, to: &str| {
+        let mut command = world.gtp("client", &["get", &server.url("big"), to]);
+        command.args(["--daemon", "off", "--fingerprint", &server.fingerprint]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let children = [fetch(&servers[0], "one.big"), fetch(&servers[1], "two.big")];
+    wait_for("a half each", || all_near(&daemon.measured(), 2, CAPACITY / 2.0, 0.05));
+    for (child, name) in children.into_iter().zip(["one.big", "two.big"]) {
+        done(child);
+        assert_eq!(std::fs::read(world.path(name)).unwrap(), content);
+    }
+}
+
+/// Needs root, to be two users; without it there is one, and nothing to be seen.
+#[test]
+fn users_share_equally_however_many_processes_they_run() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let world = World::new();
+    world.export("big", 30_000_000);
+    let open = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(world.path("."), open.clone()).unwrap();
+    let server = world.serve("server", &["--public", "--daemon", "off"]);
+    let daemon = Daemon::start(&world.path("run/gtpd.sock"), &["--capacity-in", "120Mbit"]);
+    std::fs::set_permissions(world.path("run"), open).unwrap();
+    let args = daemon.args();
+    let fetch = |uid: u32, end: &str| {
+        std::fs::create_dir(world.path(end)).unwrap();
+        std::os::unix::fs::chown(world.path(end), Some(uid), Some(uid)).unwrap();
+        let mut command = world.gtp(end, &["get", &server.url("big"), "-"]);
+        command.args(["--fingerprint", &server.fingerprint, &args[0], &args[1]]);
+        command.uid(uid).gid(uid).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let children = [fetch(4_001, "a"), fetch(4_002, "b"), fetch(4_002, "c"), fetch(4_002, "d")];
+    let of = |uid: u32| -> (usize, f64) {
+        let sessions = daemon.sessions();
+        let rates = sessions.iter().filter(|s| s.uid == uid).map(|s| s.measured as f64);
+        (rates.clone().count(), rates.sum())
+    };
+    wait_for("a half each", || {
+        let ((one, first), (three, second)) = (of(4_001), of(4_002));
+        let near = |rate: f64| (rate - CAPACITY / 2.0).abs() <= 0.03 * CAPACITY / 2.0;
+        (one, three) == (1, 3) && near(first) && near(second)
+    });
+    for child in children {
+        done(child);
+    }
+}
+
+#[test]
+fn a_transfer_starts_a_daemon_where_none_runs_and_the_next_finds_it() {
+    let world = World::new();
+    let content = world.export("big", 300_000);
+    let server = world.serve("server", &["--public", "--daemon", "off"]);
+    let start = |to: &str| {
+        let mut command = world.gtp("client", &["get", &server.url("big"), to]);
+        command.args(["--daemon", "start", "--fingerprint", &server.fingerprint]);
+        command.args(["--capacity-in", "150Mbit"]);
+        command.env("XDG_RUNTIME_DIR", world.path("run"));
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    done(start("one"));
+    assert_eq!(std::fs::read(world.path("one")).unwrap(), content);
+    let place = world.path("run/gtp/gtpd.sock");
+    let (host, _) = gtp_share::client::sessions(&place).unwrap();
+    assert_eq!(host.capacity_in, Some(150_000_000), "as the first transfer was told");
+    let daemon = || gtp_share::Connection::open(&place).unwrap().peer().pid;
+    let first = daemon();
+    done(start("two"));
+    assert_eq!(daemon(), first, "one daemon is enough");
+    let pid = rustix::process::Pid::from_raw(first).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+}
+
+#[test]
+fn a_socket_that_somebody_else_made_is_served() {
+    let world = World::new();
+    let place = world.path("given.sock");
+    let listener = gtp_share::Listener::bind(&place).unwrap();
+    let socket = listener.as_fd().try_clone_to_owned().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gtpd"));
+    command.env_clear().args(["--socket-on-stdin", "--capacity-in", "5Mbit"]).stdin(socket);
+    let child = command.spawn().unwrap();
+    let daemon = Daemon { child, socket: place };
+    let (host, sessions) = gtp_share::client::sessions(&daemon.socket).unwrap();
+    assert_eq!((host.capacity_in, sessions.len()), (Some(5_000_000), 0));
 }
 
 #[test]

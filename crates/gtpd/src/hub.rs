@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 
 use gtp_alloc::tree::{self, Node, Policy};
-use gtp_alloc::{Rate, Span, Time};
+use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_proto::{Agent, AgentConfig, FlowId, Grant, Report};
 use gtp_share::{Granted, GrantsPage, ReportsPage, SLOTS_MOST, Side};
 
@@ -65,6 +65,9 @@ pub struct Hub {
     in_: Desk,
     users: BTreeMap<u32, f64>,
     names: FlowId,
+    moved: [u64; 2],
+    /// Someone has news that was not looked at yet.
+    woken: bool,
     begin: Time,
     believe_until: Time,
 }
@@ -90,8 +93,10 @@ struct Desk {
     stale: bool,
 }
 
-/// Sessions of all processes at most: 10 MiB of seats and reports.
+/// Sessions of all processes at most: 32 MiB of seats.
 pub const SESSIONS_MOST: usize = 65_536;
+/// Of them, one user's at most, so that nobody takes all the room.
+pub const SESSIONS_OF_ONE: usize = SESSIONS_MOST / 4;
 /// What processes say of grants that they had before is believed for so long: later, only a
 /// liar still says so.
 const BELIEF: Span = Span::from_secs(5);
@@ -115,6 +120,8 @@ impl Hub {
             in_: desk(gtp_proto::Side::Sink, config.capacity_in),
             users: config.users.clone(),
             names: 0,
+            moved: [0; 2],
+            woken: false,
             begin: now + config.grace,
             believe_until: now + config.grace + BELIEF,
         }
@@ -152,15 +159,24 @@ impl Hub {
 
     /// A process has news.
     pub fn wake(&mut self, now: Time) {
+        self.woken = true;
         self.out.agent.wake(now);
         self.in_.agent.wake(now);
     }
 
     /// Changes the capacities.
     pub fn set_capacity(&mut self, out: Rate, in_: Rate) {
+        if self.capacity() == (out, in_) {
+            return;
+        }
         self.out.agent.set_capacity(out);
         self.in_.agent.set_capacity(in_);
         self.clients.values().for_each(|client| client.grants.set_capacity(out, in_));
+    }
+
+    /// Bytes that all sessions have ever said to have sent, and received.
+    pub fn moved(&self) -> (Bytes, Bytes) {
+        (Bytes(self.moved[0]), Bytes(self.moved[1]))
     }
 
     /// The capacities, out and in.
@@ -200,9 +216,9 @@ impl Hub {
         Err(SetError::NoSuchSession)
     }
 
-    /// When to tick next; never while nobody is there.
+    /// When to tick next; never while there are no sessions, nor news of any.
     pub fn poll_timeout(&self) -> Time {
-        if self.clients.is_empty() {
+        if !self.woken && self.out.places.is_empty() && self.in_.places.is_empty() {
             return Time::MAX;
         }
         self.out.agent.poll_timeout().min(self.in_.agent.poll_timeout()).max(self.begin)
@@ -215,6 +231,7 @@ impl Hub {
         if self.poll_timeout() > now {
             return;
         }
+        self.woken = false;
         self.read(now);
         for side in [Side::Source, Side::Sink] {
             let desk = self.desk(side);
@@ -236,11 +253,16 @@ impl Hub {
 
     /// Brings all seats up to date.
     fn read(&mut self, now: Time) {
-        let mut room = SESSIONS_MOST - self.sessions().min(SESSIONS_MOST);
+        let mut here = Census::default();
+        self.clients.values().for_each(|c| here.add(c.who.uid, c.seats.iter().count()));
         for client in self.clients.values_mut() {
-            let Client { seats, reports, grants, .. } = client;
+            let room = here.room(client.who.uid);
+            let Client { who, seats, reports, grants, .. } = client;
             let changes = seats.read(reports, grants, room, &mut self.names);
-            room = room.saturating_sub(changes.came.len());
+            here.add(who.uid, changes.came.len());
+            for (sum, moved) in self.moved.iter_mut().zip(changes.moved) {
+                *sum = sum.saturating_add(moved);
+            }
             if changes.gone || !changes.came.is_empty() {
                 self.out.stale = true;
                 self.in_.stale = true;
@@ -265,10 +287,6 @@ impl Hub {
                 self.in_.agent.adopt(now, seat.flow, held.number, rate, committed);
             }
         }
-    }
-
-    fn sessions(&self) -> usize {
-        self.clients.values().map(|client| client.seats.iter().count()).sum()
     }
 
     /// Gives every session of a direction its weight among all of them.
@@ -335,6 +353,26 @@ impl Hub {
                 }
             }
         }
+    }
+}
+
+/// How many sessions there are, and of whom.
+#[derive(Debug, Default)]
+struct Census {
+    all: usize,
+    users: BTreeMap<u32, usize>,
+}
+
+impl Census {
+    fn add(&mut self, uid: u32, sessions: usize) {
+        self.all += sessions;
+        *self.users.entry(uid).or_default() += sessions;
+    }
+
+    /// How many more a user may have.
+    fn room(&self, uid: u32) -> usize {
+        let own = self.users.get(&uid).copied().unwrap_or(0);
+        SESSIONS_MOST.saturating_sub(self.all).min(SESSIONS_OF_ONE.saturating_sub(own))
     }
 }
 

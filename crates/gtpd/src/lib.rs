@@ -7,10 +7,13 @@
 
 mod claim;
 mod hub;
+mod metrics;
+mod room;
 mod seats;
 mod server;
 mod view;
 
 pub use claim::{Before, Claim, ClaimError};
-pub use hub::{ClientId, Hub, HubConfig, Right, SESSIONS_MOST, SetError, Who};
+pub use hub::{ClientId, Hub, HubConfig, Right, SESSIONS_MOST, SESSIONS_OF_ONE, SetError, Who};
+pub use room::{LOOK, Room};
 pub use server::{Daemon, DaemonConfig};

@@ -36,11 +36,13 @@ pub(crate) struct Changes {
     pub came: Vec<u32>,
     /// Whether one has gone.
     pub gone: bool,
+    /// Bytes that sessions have moved: sent, received.
+    pub moved: [u64; 2],
 }
 
 /// All sessions of one process.
 #[derive(Debug, Default)]
-pub(crate) struct Seats(Vec<Option<Seat>>);
+pub(crate) struct Seats(Vec<Option<Box<Seat>>>);
 
 impl Seats {
     /// Reads the whole page. At most `room` sessions come; each gets a name from `names`.
@@ -64,6 +66,12 @@ impl Seats {
                     changes.gone = true;
                 }
                 (Found::Record(posted), Some(known)) if known.is_same(&posted) => {
+                    let moved = match posted.side {
+                        Side::Source => &mut changes.moved[0],
+                        Side::Sink => &mut changes.moved[1],
+                    };
+                    let before = known.posted.wire_bytes;
+                    *moved = moved.saturating_add(posted.wire_bytes.saturating_sub(before));
                     known.update(posted);
                 }
                 (Found::Record(_), None) if room == 0 => {}
@@ -72,7 +80,7 @@ impl Seats {
                     changes.gone |= known.is_some();
                     changes.came.push(slot);
                     *names = names.wrapping_add(1);
-                    *seat = Some(Seat::new(*names, posted));
+                    *seat = Some(Box::new(Seat::new(*names, posted)));
                     grants.clear(slot);
                 }
             }
@@ -82,17 +90,17 @@ impl Seats {
 
     /// All sessions with their slots.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &Seat)> {
-        (0..).zip(&self.0).filter_map(|(slot, seat)| Some((slot, seat.as_ref()?)))
+        (0..).zip(&self.0).filter_map(|(slot, seat)| Some((slot, seat.as_deref()?)))
     }
 
     /// The same, to be changed.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut Seat)> {
-        (0..).zip(&mut self.0).filter_map(|(slot, seat)| Some((slot, seat.as_mut()?)))
+        (0..).zip(&mut self.0).filter_map(|(slot, seat)| Some((slot, seat.as_deref_mut()?)))
     }
 
     /// The session in a slot.
     pub fn get_mut(&mut self, slot: u32) -> Option<&mut Seat> {
-        self.0.get_mut(slot as usize)?.as_mut()
+        self.0.get_mut(slot as usize)?.as_deref_mut()
     }
 }
 

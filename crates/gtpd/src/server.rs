@@ -6,9 +6,11 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::AsFd;
+use std::path::PathBuf;
 
-use gtp_alloc::{Rate, Span, Time};
+use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_share::{Answer, BELL, Connection, Incoming, MESSAGE_MOST, Request, VERSION};
 use gtp_sys::Clock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -16,6 +18,8 @@ use rustix::io::Errno;
 
 use crate::claim::{Before, Claim};
 use crate::hub::{ClientId, Hub, HubConfig, Right, SetError, Who};
+use crate::metrics::{Metrics, Work};
+use crate::room::{LOOK, Room};
 use crate::view::Lists;
 
 /// What a daemon is told at its start.
@@ -25,6 +29,12 @@ pub struct DaemonConfig {
     pub hub: HubConfig,
     /// It ends when nobody has been there for so long; never if none.
     pub idle_end: Option<Span>,
+    /// Where numbers are to be had; a loopback address.
+    pub metrics: Option<SocketAddr>,
+    /// The network interface on which traffic that is not GTP's keeps its place; none unless said.
+    pub interface: Option<String>,
+    /// What is always left to others, in each direction.
+    pub reserve: Rate,
 }
 
 /// A running daemon.
@@ -34,6 +44,9 @@ pub struct Daemon {
     clock: Clock,
     hub: Hub,
     lists: Lists,
+    metrics: Option<Metrics>,
+    beside: Beside,
+    work: Work,
     guests: BTreeMap<ClientId, Guest>,
     next: ClientId,
     news: Vec<ClientId>,
@@ -58,9 +71,9 @@ enum State {
     Over,
 }
 
-/// Connections at most, of all and of one user.
-const GUESTS_MOST: usize = 4_096;
-const GUESTS_OF_ONE: usize = 1_024;
+/// Connections at most, of all and of one user: 1.3 MiB of pages each, if all of it is used.
+const GUESTS_MOST: usize = 2_048;
+const GUESTS_OF_ONE: usize = 256;
 /// Messages taken of one connection a turn.
 const MESSAGES: usize = 4;
 /// A connection that has not attached ends after this.
@@ -76,24 +89,36 @@ const UPKEEP: Span = Span::from_millis(500);
 
 impl Daemon {
     /// A daemon at a place.
-    pub fn new(claim: Claim, config: &DaemonConfig) -> Daemon {
+    ///
+    /// # Errors
+    /// When the address for numbers is not to be had.
+    pub fn new(claim: Claim, config: &DaemonConfig) -> io::Result<Daemon> {
         let clock = Clock::start();
         let now = clock.now();
         let mut hub = config.hub.clone();
         if claim.before() == Before::Nobody {
             hub.grace = Span::ZERO;
         }
-        Daemon {
+        let metrics = config.metrics.map(Metrics::listen).transpose()?;
+        if let Some(metrics) = &metrics {
+            tracing::info!("numbers at http://{}/metrics", metrics.address()?);
+        }
+        hub.capacity_out = hub.capacity_out.saturating_sub(config.reserve);
+        hub.capacity_in = hub.capacity_in.saturating_sub(config.reserve);
+        Ok(Daemon {
             claim,
             clock,
             hub: Hub::new(now, &hub),
             lists: Lists::default(),
+            metrics,
+            beside: Beside::new(now, config),
+            work: Work::default(),
             guests: BTreeMap::new(),
             next: 1,
             news: Vec::new(),
             idle_end: config.idle_end,
             idle_since: now,
-        }
+        })
     }
 
     /// Runs until nobody has been there for the time that was said.
@@ -108,6 +133,7 @@ impl Daemon {
             let now = self.clock.now();
             self.accept(now);
             self.listen(now);
+            self.beside.look(now, &mut self.hub);
             let mut news = std::mem::take(&mut self.news);
             self.hub.tick(now, &mut news);
             for id in &news {
@@ -117,10 +143,15 @@ impl Daemon {
                 }
             }
             self.news = news;
+            if let Some(metrics) = &mut self.metrics {
+                metrics.serve(now, &self.hub, self.work);
+            }
             if self.is_alone_too_long(now) {
                 return Ok(());
             }
             let cost = self.clock.now().since(now);
+            self.work.turns += 1;
+            self.work.spent += cost;
             rest = (cost * REST_TIMES).clamp(REST_LEAST, REST_MOST);
         }
     }
@@ -131,17 +162,22 @@ impl Daemon {
         let until = self.hub.poll_timeout();
         let idle = !self.guests.is_empty() || self.idle_end.is_some();
         let upkeep = if idle { began + rest + UPKEEP } else { Time::MAX };
-        let until = until.min(upkeep);
+        let upkeep = upkeep.min(self.beside.poll_timeout(&self.hub));
+        let sending = self.metrics.as_ref().is_some_and(Metrics::is_sending);
+        let until = if sending { began } else { until.min(upkeep) };
         let mut fds = vec![PollFd::from_borrowed_fd(self.claim.listener().as_fd(), PollFlags::IN)];
         let connections = self.guests.values().map(|guest| &guest.connection);
         fds.extend(connections.map(|c| PollFd::from_borrowed_fd(c.as_fd(), PollFlags::IN)));
+        let guests = fds.len() - 1;
+        let metrics = self.metrics.iter().flat_map(Metrics::fds);
+        fds.extend(metrics.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         let span = until.since(self.clock.now());
         let timeout = (until != Time::MAX).then(|| timespec(span));
         match poll(&mut fds, timeout.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        let ready: Vec<bool> = fds[1..].iter().map(|fd| !fd.revents().is_empty()).collect();
+        let ready: Vec<bool> = fds[1..=guests].iter().map(|fd| !fd.revents().is_empty()).collect();
         for (guest, ready) in self.guests.values_mut().zip(ready) {
             guest.ready = ready;
         }
@@ -284,6 +320,56 @@ impl Daemon {
             self.idle_since = now;
         }
         self.idle_end.is_some_and(|span| now.since(self.idle_since) > span)
+    }
+}
+
+/// The capacities beside what else goes over an interface.
+#[derive(Debug)]
+struct Beside {
+    counters: Option<[PathBuf; 2]>,
+    rooms: [Room; 2],
+    looked: Time,
+}
+
+impl Beside {
+    fn new(now: Time, config: &DaemonConfig) -> Beside {
+        let counter = |interface: &String, name: &str| {
+            PathBuf::from("/sys/class/net").join(interface).join("statistics").join(name)
+        };
+        let both = |i| [counter(i, "tx_bytes"), counter(i, "rx_bytes")];
+        Beside {
+            counters: config.interface.as_ref().map(both),
+            rooms: [config.hub.capacity_out, config.hub.capacity_in]
+                .map(|full| Room::new(full, config.reserve)),
+            looked: now,
+        }
+    }
+
+    fn poll_timeout(&self, hub: &Hub) -> Time {
+        let of_use = self.counters.is_some() && hub.poll_timeout() != Time::MAX;
+        if of_use { self.looked + LOOK } else { Time::MAX }
+    }
+
+    fn look(&mut self, now: Time, hub: &mut Hub) {
+        if self.poll_timeout(hub) > now {
+            return;
+        }
+        let Some(counters) = &self.counters else { return };
+        let span = now.since(self.looked);
+        self.looked = now;
+        let (out, in_) = hub.moved();
+        let mut capacities = [Rate::ZERO; 2];
+        let own = [out, in_];
+        for (i, room) in self.rooms.iter_mut().enumerate() {
+            // Without a counter nothing is known of others.
+            let all = std::fs::read_to_string(&counters[i]).ok();
+            let all = all.and_then(|text| text.trim().parse().ok());
+            capacities[i] = match all {
+                Some(all) => room.look(span, Bytes(all), own[i]),
+                None => room.capacity(),
+            };
+        }
+        hub.set_capacity(capacities[0], capacities[1]);
     }
 }
 

@@ -5,6 +5,7 @@
 //! they are the host's; names and programs are for their own user and for root.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
@@ -36,20 +37,16 @@ impl Lists {
             Right::Anybodys => None,
         };
         self.0.retain(|_, (at, ..)| now.since(*at) < FRESH);
-        if self.0.len() >= KEPT && !self.0.contains_key(&who) {
-            return Err(io::ErrorKind::WouldBlock.into());
-        }
-        if !self.0.contains_key(&who) {
-            let text = hub.list(right)?;
-            let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-            let mut file = File::from(memfd_create("gtp-sessions", flags)?);
-            file.write_all(&text)?;
-            let all = SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL;
-            fcntl_add_seals(&file, all)?;
-            self.0.insert(who, (now, file.into(), text.len() as u64));
-        }
-        let found = self.0.get(&who).map(|(_, fd, bytes)| (fd, *bytes));
-        found.ok_or_else(|| io::ErrorKind::NotFound.into())
+        let full = self.0.len() >= KEPT;
+        let (_, fd, bytes) = match self.0.entry(who) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(_) if full => return Err(io::ErrorKind::WouldBlock.into()),
+            Entry::Vacant(place) => {
+                let text = hub.list(right)?;
+                place.insert((now, sealed(&text)?, text.len() as u64))
+            }
+        };
+        Ok((fd, *bytes))
     }
 }
 
@@ -90,6 +87,16 @@ impl Hub {
         let of = |client| move |(_, seat)| view(client, seat, right);
         self.clients.values().flat_map(|client| client.seats.iter().map(of(client))).collect()
     }
+}
+
+/// A file in memory that nobody can change any more.
+fn sealed(text: &[u8]) -> io::Result<OwnedFd> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let mut file = File::from(memfd_create("gtp-sessions", flags)?);
+    file.write_all(text)?;
+    let all = SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL;
+    fcntl_add_seals(&file, all)?;
+    Ok(file.into())
 }
 
 fn view(client: &Client, seat: &Seat, right: Right) -> SessionView {

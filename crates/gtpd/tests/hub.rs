@@ -30,8 +30,12 @@ struct Process {
 
 impl Process {
     fn attach(hub: &mut Hub, now: Time, id: ClientId, uid: u32) -> Process {
+        Process::with_slots(hub, now, id, uid, 64)
+    }
+
+    fn with_slots(hub: &mut Hub, now: Time, id: ClientId, uid: u32, slots: u32) -> Process {
         let who = Who { uid, pid: 1, program: "test".into() };
-        let ([reports, grants], slots) = hub.attach(now, id, who, 64).unwrap();
+        let ([reports, grants], slots) = hub.attach(now, id, who, slots).unwrap();
         Process {
             id,
             reports: ReportsPage::open(&reports, slots).unwrap(),
@@ -272,5 +276,44 @@ fn a_session_that_claims_to_hold_the_last_grant_of_all_can_be_told_to_let_go() {
         Outstanding { number: u32::MAX, rate: Rate::UNLIMITED, committed: Rate::UNLIMITED };
     one.open(Side::Sink, 1, 1);
     run(&mut hub, START, 10, &mut [&mut liar, &mut one], 100.0);
+    assert!(near(one.total(), 50.0));
+}
+
+#[test]
+fn a_daemon_without_sessions_sleeps_until_it_is_rung() {
+    let mut hub = Hub::new(START, &config(100));
+    assert_eq!(hub.poll_timeout(), Time::MAX);
+    let mut one = Process::attach(&mut hub, START, 1, 1);
+    assert_eq!(hub.poll_timeout(), Time::MAX);
+    hub.wake(START);
+    hub.tick(START, &mut Vec::new());
+    assert_eq!(hub.poll_timeout(), Time::MAX, "it rang for nothing");
+    one.open(Side::Sink, 1, 1);
+    let now = run(&mut hub, START, 3, &mut [&mut one], 100.0);
+    assert!(hub.poll_timeout() < now + INTERVAL);
+    one.reports.clear(0);
+    one.sessions.clear();
+    hub.wake(now);
+    hub.tick(now, &mut Vec::new());
+    hub.tick(now + INTERVAL, &mut Vec::new());
+    assert_eq!(hub.poll_timeout(), Time::MAX);
+}
+
+#[test]
+fn one_user_cannot_take_all_the_room_for_sessions() {
+    let mut hub = Hub::new(START, &config(100));
+    let full = gtp_share::SLOTS_MOST;
+    let mut greedy: Vec<Process> =
+        (0..5).map(|id| Process::with_slots(&mut hub, START, id, 1, full)).collect();
+    for process in &mut greedy {
+        process.open(Side::Sink, 1, full as usize);
+        process.post();
+    }
+    let mut one = Process::attach(&mut hub, START, 9, 2);
+    one.open(Side::Sink, 1, 1);
+    one.post();
+    hub.wake(START);
+    hub.tick(START, &mut Vec::new());
+    assert_eq!(hub.host().sessions as usize, gtpd::SESSIONS_OF_ONE + 1);
     assert!(near(one.total(), 50.0));
 }

@@ -39,6 +39,7 @@ pub fn run(verb: Verb) -> ExitCode {
         Verb::Emulate(args) => emulate::run(args),
         Verb::Demo(args) => crate::demo::run(&args, transfer::control(args.control)),
         Verb::Sessions(args) => crate::daemon::sessions(&args),
+        Verb::Top(args) => crate::top::run(&args),
         Verb::Set(args) => crate::daemon::set(&args),
         Verb::Config(args) => settings::run(args),
         Verb::Completions { shell } => completions::run(shell),

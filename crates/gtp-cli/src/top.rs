@@ -1,0 +1,281 @@
+//! `gtp top`: all sessions of this machine, live on a terminal.
+//!
+//! It asks the daemon twice a second and draws what it hears; a daemon that goes away is said so,
+//! and looked for again. Drawing is a function of the last answer, so that it is tested without a
+//! terminal.
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use gtp::{Failure, FailureKind, Rate};
+use gtp_share::{HostView, SessionView};
+use ratatui::Frame;
+use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Modifier, Style};
+use ratatui::text::Line;
+use ratatui::widgets::{Gauge, Row, Table};
+
+use crate::daemon::{Which, ask_sessions, which};
+use crate::words;
+
+/// Options of `top`.
+#[derive(Debug, Args)]
+pub struct TopArgs {
+    /// The daemon's socket
+    #[arg(long, value_name = "WHICH", env = "GTP_DAEMON", value_parser = which)]
+    pub daemon: Option<Which>,
+    /// Time between two looks
+    #[arg(long, value_name = "TIME", default_value = "500ms", value_parser = words::span)]
+    pub every: Duration,
+}
+
+/// What is on the screen.
+struct Screen {
+    host: Option<HostView>,
+    sessions: Vec<SessionView>,
+    trouble: Option<String>,
+    first: usize,
+    order: Order,
+}
+
+/// What sessions are sorted by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    /// The order in which they came.
+    Came,
+    /// Fastest first.
+    Measured,
+    /// User, then process.
+    User,
+}
+
+/// `gtp top`.
+///
+/// # Errors
+/// When standard output is no terminal, or the terminal fails.
+pub fn run(args: &TopArgs) -> Result<ExitCode, Failure> {
+    if !std::io::stdout().is_terminal() {
+        let text = "gtp top needs a terminal; `gtp sessions` prints the same once";
+        return Err(Failure::new(FailureKind::Usage, text));
+    }
+    let mut terminal = ratatui::try_init().map_err(crate::verbs::other)?;
+    let ended = watch(&mut terminal, args);
+    ratatui::restore();
+    ended.map_err(crate::verbs::other)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn watch(terminal: &mut ratatui::DefaultTerminal, args: &TopArgs) -> std::io::Result<()> {
+    let mut screen = Screen::new();
+    loop {
+        screen.look(ask_sessions(&args.daemon));
+        terminal.draw(|frame| screen.draw(frame))?;
+        let mut left = args.every;
+        while event::poll(left)? {
+            let Event::Key(key) = event::read()? else { continue };
+            if key.kind != KeyEventKind::Press {
+                continue;
+            }
+            let control = key.modifiers.contains(KeyModifiers::CONTROL);
+            match key.code {
+                KeyCode::Char('q') | KeyCode::Esc => return Ok(()),
+                KeyCode::Char('c') if control => return Ok(()),
+                KeyCode::Char('s') => screen.next_order(),
+                KeyCode::Down | KeyCode::Char('j') => screen.scroll(1),
+                KeyCode::Up | KeyCode::Char('k') => screen.scroll(-1),
+                _ => {}
+            }
+            terminal.draw(|frame| screen.draw(frame))?;
+            left /= 2; // Keys do not put the next look off for ever.
+        }
+    }
+}
+
+impl Screen {
+    fn new() -> Screen {
+        Screen { host: None, sessions: Vec::new(), trouble: None, first: 0, order: Order::Measured }
+    }
+
+    /// Takes an answer in; without one what was known stays, and why is shown.
+    fn look(&mut self, answer: Result<(HostView, Vec<SessionView>), Failure>) {
+        match answer {
+            Ok((host, sessions)) => {
+                self.host = Some(host);
+                self.sessions = sessions;
+                self.trouble = None;
+                self.sort();
+            }
+            Err(failure) => self.trouble = Some(failure.text),
+        }
+        self.scroll(0);
+    }
+
+    fn sort(&mut self) {
+        match self.order {
+            Order::Came => self.sessions.sort_by_key(|s| s.session),
+            Order::Measured => self.sessions.sort_by_key(|s| std::cmp::Reverse(s.measured)),
+            Order::User => self.sessions.sort_by_key(|s| (s.uid, s.pid, s.session)),
+        }
+    }
+
+    fn next_order(&mut self) {
+        self.order = match self.order {
+            Order::Came => Order::Measured,
+            Order::Measured => Order::User,
+            Order::User => Order::Came,
+        };
+        self.sort();
+    }
+
+    fn scroll(&mut self, lines: isize) {
+        let most = self.sessions.len().saturating_sub(1);
+        self.first = self.first.saturating_add_signed(lines).min(most);
+    }
+
+    fn draw(&self, frame: &mut Frame<'_>) {
+        let parts = [
+            Constraint::Length(1),
+            Constraint::Length(1),
+            Constraint::Length(1),
+            Constraint::Min(1),
+            Constraint::Length(1),
+        ];
+        let [head, out, in_, table, foot] = Layout::vertical(parts).areas(frame.area());
+        let said = match (&self.trouble, &self.host) {
+            (Some(trouble), _) => trouble.clone(),
+            (None, Some(host)) => {
+                format!("{} processes, {} sessions", host.processes, host.sessions)
+            }
+            (None, None) => String::new(),
+        };
+        frame
+            .render_widget(Line::from(said).style(Style::new().add_modifier(Modifier::BOLD)), head);
+        if let Some(host) = &self.host {
+            gauge(frame, out, "out", host.used_out, host.capacity_out);
+            gauge(frame, in_, "in ", host.used_in, host.capacity_in);
+        }
+        self.draw_table(frame, table);
+        let order = match self.order {
+            Order::Came => "as they came",
+            Order::Measured => "fastest first",
+            Order::User => "by user",
+        };
+        let keys = format!("q ends, s sorts ({order}), up and down scroll");
+        frame.render_widget(Line::from(keys), foot);
+    }
+
+    fn draw_table(&self, frame: &mut Frame<'_>, area: Rect) {
+        let titles = [
+            "ID", "USER", "PID", "WAY", "WEIGHT", "DEMAND", "GRANTED", "MEASURED", "LIMIT", "LOSS",
+            "RTT", "SESSION",
+        ];
+        let widths = [6, 6, 8, 4, 8, 13, 13, 13, 7, 8, 9];
+        let widths = widths.map(Constraint::Length).into_iter().chain([Constraint::Min(10)]);
+        let rows = self.sessions.iter().skip(self.first).map(|s| {
+            Row::new([
+                s.session.to_string(),
+                s.uid.to_string(),
+                s.pid.to_string(),
+                s.direction.clone(),
+                format!("{:.3}", s.flat_weight),
+                limited(s.demand),
+                limited(s.granted),
+                words::say_rate(Rate::from_bps(s.measured)),
+                s.limited_by.clone(),
+                format!("{:.2}%", s.loss_ratio * 100.0),
+                format!("{:.1}ms", s.rtt_us as f64 / 1e3),
+                format!("{} ({})", s.label, s.program),
+            ])
+        });
+        let header = Row::new(titles).style(Style::new().add_modifier(Modifier::REVERSED));
+        frame.render_widget(Table::new(rows, widths).header(header), area);
+    }
+}
+
+fn limited(bps: Option<u64>) -> String {
+    bps.map_or("-".to_owned(), |bps| words::say_rate(Rate::from_bps(bps)))
+}
+
+/// How much of a capacity is in use.
+fn gauge(frame: &mut Frame<'_>, area: Rect, way: &str, used: u64, capacity: Option<u64>) {
+    let part = capacity.map_or(0.0, |c| (used as f64 / (c as f64).max(1.0)).clamp(0.0, 1.0));
+    let used = words::say_rate(Rate::from_bps(used));
+    let label = format!("{way} {used} of {}", limited(capacity));
+    frame.render_widget(Gauge::default().ratio(part).label(label), area);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+
+    fn session(id: u32, measured: u64) -> SessionView {
+        SessionView {
+            session: id,
+            uid: 1000,
+            pid: 42,
+            program: "gtp get".into(),
+            label: format!("gtp://host/{id}"),
+            direction: "in".into(),
+            weight: 1.0,
+            flat_weight: 0.5,
+            max_rate: None,
+            demand: None,
+            peer_offer: None,
+            granted: Some(2 * measured),
+            measured,
+            limited_by: "sink".into(),
+            loss_ratio: 0.01,
+            rtt_us: 50_300,
+            wire_bytes: 1,
+        }
+    }
+
+    fn drawn(screen: &Screen) -> String {
+        let mut terminal = Terminal::new(TestBackend::new(140, 12)).unwrap();
+        terminal.draw(|frame| screen.draw(frame)).unwrap();
+        terminal.backend().to_string()
+    }
+
+    fn host() -> HostView {
+        HostView {
+            capacity_out: None,
+            capacity_in: Some(100_000_000),
+            used_out: 0,
+            used_in: 60_000_000,
+            processes: 2,
+            sessions: 2,
+        }
+    }
+
+    #[test]
+    fn every_session_is_shown_with_what_it_has_and_what_limits_it_fastest_first() {
+        let mut screen = Screen::new();
+        screen.look(Ok((host(), vec![session(1, 10_000_000), session(2, 50_000_000)])));
+        let text = drawn(&screen);
+        for part in ["2 processes, 2 sessions", "60.0 Mbit/s of 100", "50.3ms", "1.00%", "sink"] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+        assert!(text.find("gtp://host/2") < text.find("gtp://host/1"), "{text}");
+        screen.next_order();
+        screen.next_order();
+        let text = drawn(&screen);
+        assert!(text.find("gtp://host/1") < text.find("gtp://host/2"), "{text}");
+    }
+
+    #[test]
+    fn a_daemon_that_is_gone_is_said_and_what_was_known_stays() {
+        let mut screen = Screen::new();
+        screen.look(Ok((host(), vec![session(1, 10_000_000)])));
+        screen.look(Err(Failure::new(FailureKind::Temporary, "no daemon runs here")));
+        let text = drawn(&screen);
+        assert!(text.contains("no daemon runs here") && text.contains("gtp://host/1"), "{text}");
+        screen.scroll(-3);
+        screen.scroll(9);
+        assert_eq!(screen.first, 0);
+    }
+}

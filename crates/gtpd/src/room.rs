@@ -1,0 +1,110 @@
+//! Room for others: what an interface carries that is not GTP's keeps its place (thesis VIII.1.B).
+//!
+//! The interface counts all bytes, the sessions count theirs; the difference is other people's.
+//! Their part is taken from the capacity, with a quarter more so that it can grow, as soon as it
+//! is seen in two looks in a row, and given back when it is gone. A reserve is theirs always.
+//! Pure arithmetic: who reads the counters, and when, is not known here.
+
+use gtp_alloc::{Bytes, Rate, Span};
+
+/// The capacity of one direction beside other traffic.
+#[derive(Clone, Debug)]
+pub struct Room {
+    full: Rate,
+    reserve: Rate,
+    last: Option<(Bytes, Bytes)>,
+    seen: [Rate; 2],
+}
+
+/// Time between two looks. Others are seen within two looks and a half: the reports of sessions are
+/// up to 100 ms old, which a shorter look would take for other traffic.
+pub const LOOK: Span = Span::from_millis(250);
+/// Interface bytes for each of a session's: frame headers of 14 bytes on packets of some 1,500, and
+/// the datagrams that carry no data.
+const OVERHEAD: f64 = 1.03;
+/// Less than this part of the capacity, or of what sessions move, is not told from noise.
+const NOISE: f64 = 0.05;
+/// What others have may grow by this.
+const GROWTH: f64 = 1.25;
+/// What is left for them without a reserve is at most this part: traffic that takes all it can get
+/// would else end up with everything.
+const OTHERS_MOST: f64 = 0.5;
+
+impl Room {
+    /// A direction of `full` capacity of which `reserve` is always left to others.
+    pub fn new(full: Rate, reserve: Rate) -> Room {
+        Room { full, reserve, last: None, seen: [Rate::ZERO; 2] }
+    }
+
+    /// The capacity after a look `span` after the last one, at which the interface had carried
+    /// `all` bytes in its life and sessions `own`.
+    pub fn look(&mut self, span: Span, all: Bytes, own: Bytes) -> Rate {
+        let last = self.last.replace((all, own));
+        if let Some((all_before, own_before)) = last {
+            // Counters that go back belong to an interface that was made anew.
+            let all = Bytes(all.0.saturating_sub(all_before.0)).per(span);
+            let own = Bytes(own.0.saturating_sub(own_before.0)).per(span);
+            let others = (all.as_f64() - own.as_f64() * OVERHEAD).max(0.0);
+            let full = if self.full.is_unlimited() { 0.0 } else { self.full.as_f64() };
+            let noise = NOISE * own.as_f64().max(full);
+            let others = if others > noise { Rate::from_f64(others) } else { Rate::ZERO };
+            self.seen = [others, self.seen[0]];
+        }
+        self.capacity()
+    }
+
+    /// The capacity now; unlimited stays unlimited.
+    pub fn capacity(&self) -> Rate {
+        let others = self.seen[0].min(self.seen[1]).scale(GROWTH);
+        let left = others.min(self.full.scale(OTHERS_MOST)).max(self.reserve);
+        self.full.saturating_sub(left)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Looks at a world in which others and sessions move so many Mbit/s.
+    fn look(room: &mut Room, sums: &mut (u64, u64), own: u64, others: u64) -> u64 {
+        let bytes = |mbps: u64| Rate::from_mbps(mbps).bytes_in(LOOK).0;
+        sums.0 += bytes(own + others);
+        sums.1 += bytes(own);
+        room.look(LOOK, Bytes(sums.0), Bytes(sums.1)).as_bps() / 1_000_000
+    }
+
+    #[test]
+    fn others_get_their_place_after_two_looks_and_give_it_back_after_one() {
+        let mut room = Room::new(Rate::from_mbps(1_000), Rate::ZERO);
+        let mut sums = (0, 0);
+        assert_eq!(look(&mut room, &mut sums, 900, 0), 1_000);
+        assert_eq!(look(&mut room, &mut sums, 900, 0), 1_000);
+        assert_eq!(look(&mut room, &mut sums, 800, 200), 1_000);
+        let with = look(&mut room, &mut sums, 800, 200);
+        assert!((750..790).contains(&with), "{with}: 200 and a quarter, less what noise may be");
+        assert_eq!(look(&mut room, &mut sums, 750, 0), 1_000);
+    }
+
+    #[test]
+    fn a_moment_in_which_reports_are_late_is_no_other_traffic() {
+        let mut room = Room::new(Rate::from_mbps(1_000), Rate::ZERO);
+        let mut sums = (0, 0);
+        look(&mut room, &mut sums, 900, 0);
+        assert_eq!(look(&mut room, &mut sums, 700, 200), 1_000);
+        assert_eq!(look(&mut room, &mut sums, 900, 0), 1_000);
+        assert_eq!(look(&mut room, &mut sums, 900, 40), 1_000);
+        assert_eq!(look(&mut room, &mut sums, 900, 40), 1_000, "4 % are noise");
+    }
+
+    #[test]
+    fn a_reserve_is_always_left_and_others_never_take_more_than_half() {
+        let mut room = Room::new(Rate::from_mbps(1_000), Rate::from_mbps(100));
+        let mut sums = (0, 0);
+        assert_eq!(look(&mut room, &mut sums, 0, 0), 900);
+        for _ in 0..3 {
+            look(&mut room, &mut sums, 100, 900);
+        }
+        assert_eq!(room.capacity(), Rate::from_mbps(500));
+        assert!(Room::new(Rate::UNLIMITED, Rate::from_mbps(1)).capacity().is_unlimited());
+    }
+}
