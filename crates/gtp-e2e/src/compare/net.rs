@@ -1,7 +1,7 @@
 //! The networks of comparisons: several sources to one sink, or several to several.
 //!
-//! A network is known by its file, which both worlds read, by the hosts at both ends of each session,
-//! and by the exact shares of the sessions that live.
+//! A network is known by its file, which both worlds read, by the hosts at both ends of each
+//! session, and by the exact shares of the sessions that live.
 
 use anyhow::Result;
 

@@ -1,7 +1,7 @@
 //! What was found, for programs: one JSON file and two CSV files that say the same as the page.
 //!
-//! Numbers are in full, not rounded as on the page. What JSON has no form for, the infinite and what
-//! is no number, is text there. Nothing is decided here.
+//! Numbers are in full, not rounded as on the page. What JSON has no form for, the infinite and
+//! what is no number, is text there. Nothing is decided here.
 
 use super::entry::Whose;
 use super::report::count;
@@ -167,7 +167,8 @@ mod tests {
     fn judged() -> Vec<Judged> {
         let head = "title = 't'\nplace = 'p'\nclaim = 'a \"b\", c'\nfirmness = 'exact'\n";
         let computed = "kind = 'formula'\ncompute = ['x = 1 / 0', 'y = 2.123456789']\n\
-                        [[check]]\nsays = 'one, two'\nof = 'y'\nmust = { is = 'at-most', value = 3 }\n";
+                        [[check]]\nsays = 'one, two'\nof = 'y'\n\
+                        must = { is = 'at-most', value = 3 }\n";
         let nothing = "kind = 'nothing'\n[waiting]\nwhat = 'TCP'\nwhy = 'a rival'\n";
         [("one", computed), ("two", nothing)]
             .map(|(id, rest)| judge(parse(id, &format!("{head}{rest}")).expect("an entry")))

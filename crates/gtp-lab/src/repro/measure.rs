@@ -397,15 +397,7 @@ fn read(reading: &Reading, run: &Trajectory) -> Result<Vec<f64>, String> {
         Reading::Together { mbps, band, sessions } => {
             vec![together(run, mbps * MEGA, *band, *sessions)]
         }
-        Reading::Highest { count, .. } if *count > run.rates.len() => {
-            return Err(format!("there are not {count} sessions"));
-        }
-        Reading::Highest { count, from, until } => {
-            let mut means: Vec<f64> = all.map(|k| mean(k, *from, *until) / MEGA).collect();
-            means.sort_by(|a, b| b.total_cmp(a));
-            means.truncate(*count);
-            means
-        }
+        Reading::Highest { count, from, until } => highest(run, *count, *from, *until)?,
         Reading::Kept => vec![kept(run)?],
         Reading::WindowFalls => vec![window_falls(run)? as f64],
         Reading::Unexplained => vec![run.unexplained],
@@ -597,6 +589,17 @@ fn shares(run: &Trajectory, (from, until): (f64, f64)) -> Vec<(usize, f64)> {
 fn held(run: &Trajectory, tail: (f64, f64), band: f64) -> Vec<f64> {
     let short = shares(run, tail).into_iter().filter(|(_, share)| *share < 1.0 - band);
     short.map(|(k, _)| mean(&run.bounds[k], tail.0, tail.1) / goal(run, k, tail.0)).collect()
+}
+
+/// So many of the highest mean rates over a span, in Mbit/s, from the highest down.
+fn highest(run: &Trajectory, count: usize, from: f64, until: f64) -> Result<Vec<f64>, String> {
+    if count > run.rates.len() {
+        return Err(format!("there are not {count} sessions"));
+    }
+    let mut means: Vec<f64> = run.rates.iter().map(|r| mean(r, from, until) / MEGA).collect();
+    means.sort_by(|a, b| b.total_cmp(a));
+    means.truncate(count);
+    Ok(means)
 }
 
 /// The mean rates of the same sessions as parts of their mean bounds.

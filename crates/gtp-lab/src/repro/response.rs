@@ -2,8 +2,8 @@
 //!
 //! One loss after every `1 / q` packets, at the top of a sawtooth that repeats itself: what window
 //! results, on average over time? That is what a response function claims, and needs no network. It
-//! is not TCP: there are no queues, timeouts or chances here. Knows nothing of the formulas that it is
-//! held against.
+//! is not TCP: there are no queues, timeouts or chances here. Knows nothing of the formulas that it
+//! is held against.
 
 use super::formula::Quantities;
 
@@ -18,8 +18,8 @@ enum Window {
     Bic,
 }
 
-/// Mean windows by law, at these losses per packet: `reno_w`, `hstcp_w`, `scalable_w` at `loss`, and
-/// `bic_w` at `bic_loss`, where BIC only searches and never grows by its largest step; and
+/// Mean windows by law, at these losses per packet: `reno_w`, `hstcp_w`, `scalable_w` at `loss`,
+/// and `bic_w` at `bic_loss`, where BIC only searches and never grows by its largest step; and
 /// `hstcp_as_printed`, what HSTCP's printed step on a loss takes from a window of 1,000 packets.
 pub fn run(quantities: &mut Quantities) {
     let loss = [1e-3, 1e-4, 1e-5];
