@@ -5,6 +5,7 @@ mod path;
 
 use gtp_alloc::{Bytes, Rate, Span};
 use gtp_link::{Chance, LinkSpec, Rng};
+use gtp_peers::background::{Pattern, Sink, Source};
 use gtp_peers::tcp::laws::Reno;
 use gtp_peers::tcp::{AckDelay, Law, Opening, Receiver, ReceiverConfig, Sender, SenderConfig};
 use gtp_peers::xcp::equilibrium;
@@ -310,6 +311,48 @@ fn sixteen_nodes_end_at_the_aggregate_of_figure_viii_13() {
         let sum: f64 = sixteen_nodes(table, 1).iter().sum();
         assert!((sum / want - 1.0).abs() < 0.02, "{sum} against {want}");
     }
+}
+
+/// AECP's second simulation, figure 8, at a tenth and shorter: five flows each way over 50 Mbit/s
+/// and 50 ms, 40 web sources of 8 Mbit/s in all, and 16 Mbit/s of constant traffic from 40 to 60 s.
+/// The forward flows' mean rates in Mbit/s before, during and after that, and the share lost.
+fn disturbed(rival: Rival) -> ([f64; 3], f64) {
+    let mut world = World::new();
+    let there = rival.link(&mut world, link(50, 25, 312_500));
+    let back = rival.link(&mut world, link(50, 25, 312_500));
+    let forward: Vec<usize> =
+        (0..5).map(|_| rival.flow(&mut world, Span::ZERO, &[there], &[back])).collect();
+    for _ in 0..5 {
+        rival.flow(&mut world, Span::ZERO, &[back], &[there]);
+    }
+    let mut beside = |mbps, pattern, after, seed| {
+        let after = Span::from_secs(after);
+        let rate = Rate::from_mbps(mbps);
+        let source = Source::new(START + after, rate, Bytes(1_000), pattern, seed);
+        world.flow(after, Box::new(source), Box::new(Sink::new()), &[there], &[])
+    };
+    let web = Pattern::OnOff { on: Span::from_millis(50), off: Span::from_millis(450) };
+    for seed in 0..40 {
+        beside(2, web, 0, seed);
+    }
+    let constant = beside(16, Pattern::Constant, 40, 0);
+    world.stop_at(Span::from_secs(60), constant);
+    world.run_for(Span::from_secs(85));
+    let mean = |from, to| rates(&world, &forward, from, to).iter().sum::<f64>() / 5.0;
+    let lost = world.lost(there) as f64 / world.seen(there) as f64;
+    ([mean(25.0, 40.0), mean(47.0, 60.0), mean(70.0, 85.0)], lost)
+}
+
+#[test]
+fn aecp_gives_way_to_constant_traffic_and_takes_its_place_again() {
+    let (found, lost) = disturbed(Rival::Aecp);
+    // What web, constant traffic and the acknowledgments of the other way leave: 40 bytes for each
+    // 1,000 of theirs.
+    let left = |other: f64| (50.0 - other) / 5.0 / 1.04;
+    assert_near(&[found[0], found[2]], &[left(8.0); 2], 0.05);
+    // A third of what comes now is without control, and moves.
+    assert_near(&found[1..2], &[left(24.0)], 0.1);
+    assert!(lost < 0.02, "{lost}");
 }
 
 /// Mean queue in bytes and use in Mbit/s of eight TCP flows over 50 Mbit/s, 40 ms.
