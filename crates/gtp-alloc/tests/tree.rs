@@ -172,9 +172,9 @@ proptest! {
     fn low_nodes_take_nothing_from_normal_ones(nodes in tree(30), capacity in 0.0f64..200.0) {
         let got = run(capacity, &nodes);
         let mut without = nodes.clone();
-        for n in 0..nodes.len() {
+        for (n, node) in without.iter_mut().enumerate() {
             if is_low(&nodes, n) {
-                without[n].cap = 0.0;
+                node.cap = 0.0;
             }
         }
         let alone = run(capacity, &without);
