@@ -56,7 +56,8 @@ pub fn page(judged: &[Judged], paper: &str) -> Page {
         title: format!("Reproduction of {paper}"),
         lead: "Each entry is a figure, table, example, theorem or number of the paper: what it \
                states, what is found here, and whether the two agree. \
-               \u{201c}Differs\u{201d} means that they do not, that the reason is known, and that the reason itself is checked; \
+               \u{201c}Differs\u{201d} means that they do not, that the reason is known, and \
+               that the reason itself is checked; \
                \u{201c}waiting\u{201d}, that this program lacks something."
             .to_owned(),
         tiles: [Verdict::Pass, Verdict::Differs, Verdict::Fail, Verdict::Waiting].map(tile).into(),
