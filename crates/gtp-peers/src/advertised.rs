@@ -4,7 +4,7 @@
 //! | rule | where |
 //! |---|---|
 //! | a session says what it wants; every switch on the way says at most its rate | [`Cell`] |
-//! | sessions that want less than the rate are marked; the rate is what these leave | [`rate_for`] |
+//! | sessions that want less than the rate are marked; the rate is the rest | [`rate_for`] |
 //! | a switch remembers what each session said last | [`Switch`] |
 //! | the source sends at the lesser of its demand and what came back | [`Source`], [`Sink`] |
 //!
@@ -12,7 +12,9 @@
 //! II.2: that number is a licence to everyone, and when those that wanted less want more, all use
 //! it at once.
 //!
-//! Unlike the other routers here a switch keeps state per session; that is the scheme.
+//! Unlike the other routers here a switch keeps state per session; that is the scheme. Departure:
+//! a switch learns what those before it allow, not what those behind it do (in ATM the cells that
+//! come back tell it); the thesis's example has one.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -85,7 +87,8 @@ impl Switch {
 
     fn remember(&mut self, cell: Cell) {
         if self.wanted.len() < SESSIONS_MAX || self.wanted.contains_key(&cell.session) {
-            self.wanted.insert(cell.session, cell.wanted);
+            // What switches before this one do not allow is not wanted here.
+            self.wanted.insert(cell.session, cell.wanted.min(cell.rate));
         }
     }
 }
@@ -150,6 +153,22 @@ mod tests {
         assert_eq!(told(1, Rate::UNLIMITED), Rate::from_mbps(90));
         switch.forget(2);
         assert_eq!(switch.advertised(), Rate::from_mbps(100));
+    }
+
+    #[test]
+    fn what_a_switch_before_does_not_allow_is_left_to_others() {
+        let (mut narrow, mut wide) = (Switch::new(), Switch::new());
+        narrow.set_capacity(Time::ZERO, Rate::from_mbps(20));
+        wide.set_capacity(Time::ZERO, Rate::from_mbps(100));
+        let note = |session| {
+            let cell = Cell { session, wanted: Rate::UNLIMITED, rate: Rate::UNLIMITED };
+            Packet { size: Bytes(1_000), body: Body::Empty, note: Note::Advertised(cell) }
+        };
+        let mut long = note(1);
+        narrow.handle_arrival(Time::ZERO, Bytes::ZERO, &mut long);
+        wide.handle_arrival(Time::ZERO, Bytes::ZERO, &mut long);
+        wide.handle_arrival(Time::ZERO, Bytes::ZERO, &mut note(2));
+        assert_eq!(wide.advertised(), Rate::from_mbps(80));
     }
 
     #[test]

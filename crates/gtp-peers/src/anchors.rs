@@ -2,7 +2,7 @@
 //!
 //! | anchor | what it marks | where |
 //! |---|---|---|
-//! | receiver's rate meter, after EyeQ (Jeyakumar et al., NSDI 2013) | one rate from the sink | [`Meter`] |
+//! | rate meter, after EyeQ (Jeyakumar et al., NSDI 2013) | one rate from the sink | [`Meter`] |
 //! | idealised Vlink: a typed-in cap shared equally | what static slicing wastes | [`Slice`] |
 //! | the central allocator | the upper bound: exact max-min at once | [`central`] |
 //!

@@ -4,9 +4,9 @@
 //!
 //! | rule | where |
 //! |---|---|
-//! | a data packet says its sender's round-trip time and throughput, and what it wants | [`Request`] |
-//! | once a mean round-trip time, what the link gives and takes: `phi`, shuffle, pools | [`Queue`] |
-//! | per packet: its share of both pools; the rest of a smaller wish stays in the pool | [`Queue`] |
+//! | a packet says its sender's round-trip time, throughput, and what it wants | [`Request`] |
+//! | each mean round-trip time, what the link gives and takes: `phi`, shuffle | [`Queue`] |
+//! | per packet: its share of both; the rest of a smaller wish stays in the pool | [`Queue`] |
 //! | the receiver returns the last word of the routers; the sender's window follows | [`Law`] |
 //! | the same queue, virtual, at each source and each sink: endpointXCP, thesis VIII.2 | [`Node`] |
 //! | what the queue's law comes to rest at, by Low, Andrew and Wydrowski 2005 | [`equilibrium`] |

@@ -1,4 +1,4 @@
-//! Rates that somebody tells a source: the common advertised rate and its overload, and the anchors.
+//! Rates that somebody tells a source: the common advertised rate, its overload, the anchors.
 
 mod path;
 
