@@ -20,6 +20,14 @@
 //! | RED | Floyd and Jacobson 1993 | `red.rs` | none: beside drop-tail |
 //! | web and CBR traffic | AECP 6.2 | `background.rs` | AECP 8, table 1 |
 //! | rate meter, slices, central max-min | EyeQ 2013; none | `anchors.rs` | none: anchors |
+//! | RBUDP | He 2002; GTP 2004 5.3 | `rate/rbudp.rs` | GTP 2004 tables 2 to 5 |
+//! | SABUL, its laws | SABUL II | `rate/sabul/law.rs`, `mod.rs` | SABUL 5 to 17, tables I, II |
+//! | SABUL, the model | SABUL III | `rate/sabul/model.rs` | SABUL 2, lemmas 1 to 8 |
+//! | UDT 1.x and 4 | thesis II.5.D | `rate/udt/` | GTP 2004 tables 2 to 5, as "SABUL" |
+//! | NETBLT | RFC 998 | `rate/netblt.rs` | none: named by GTP 2004 and the thesis |
+//! | Tsunami | SABUL I; its release | `rate/tsunami.rs` | none: named by SABUL |
+//! | LambdaStream | LambdaStream 2 to 4 | `rate/lambdastream/` | LambdaStream 3, 8 to 10, 12 |
+//! | GTP 2004 | GTP 2004 3, 4 | `rate/gtp2004/` | GTP 2004 7, 9 to 12, tables 2 to 5 |
 #![no_std]
 #![forbid(unsafe_code)]
 

@@ -209,7 +209,8 @@ proptest! {
             _ => udt_of(transfer, udt::law::Version::Four),
         };
         let mut world = World::new();
-        let forth = world.link(bottleneck(Rate::from_mbps(50), Span::from_millis(10), Bytes(60_000)));
+        let (narrow, way) = (Rate::from_mbps(50), Span::from_millis(10));
+        let forth = world.link(bottleneck(narrow, way, Bytes(60_000)));
         let home = world.link(wire(Span::from_millis(10)));
         world.lose(forth, &there);
         world.lose(home, &back);

@@ -42,7 +42,7 @@ impl<E: Endpoint> Slow<E> {
     fn read(&mut self, now: Time) {
         while self.waiting.front().is_some_and(|(at, _)| *at <= now) {
             let Some((at, packet)) = self.waiting.pop_front() else { break };
-            self.held = self.held - packet.size;
+            self.held -= packet.size;
             self.inner.handle_packet(at.max(now), &packet);
         }
     }

@@ -1,7 +1,7 @@
 //! The host's agent: capacity estimation and scheduling over all flows that end at one sink.
 //!
-//! Sink ends of one host hold the same agent ([`Shared`]). Each tells it what its flow received, and
-//! whichever end is served first when an interval is over runs it for all; the others find their
+//! Sink ends of one host hold the same agent ([`Shared`]). Each tells it what its flow
+//! received, and whichever end is served first when an interval is over runs it for all; the others find their
 //! new targets. So a host of several flows needs nothing that a host of one does not, and nobody
 //! but the ends knows that there is an agent.
 //!
@@ -9,8 +9,8 @@
 //! - A1 each interval, three times the longest round trip: estimate every flow, then schedule.
 //! - A2 a flow that joins has its bound as its estimate, and all are scheduled at once.
 //! - A3 what flows that left had goes to the estimates of those that remain, at the next interval.
-//! - A4 a changed target holds after the longest round trip less the flow's own, so that all changes
-//!   reach the receiver together ([`Skew::Compensated`]).
+//! - A4 a changed target holds after the longest round trip less the flow's own, so that all
+//!   changes reach the receiver together ([`Skew::Compensated`]).
 //!
 //! Departures where G is silent:
 //! - D1 A flow's rate is measured from one longest round trip after the last schedule on, when its

@@ -1,7 +1,7 @@
 //! GTP 2004: the receiver asks for blocks at a rate, and one agent shares its capacity out.
 //!
-//! Source: Wu and Chien, "GTP: group transport protocol for lambda-grids", CCGrid 2004 (G). The laws
-//! are in [`law`], the host-wide level in [`agent`]; this file is the sink, which does the single
+//! Source: Wu and Chien, "GTP: group transport protocol for lambda-grids", CCGrid 2004 (G). The
+//! laws are in [`law`], the host-wide level in [`agent`]; this file is the sink, which does the single
 //! flow control, and the source, which only paces.
 //!
 //! Rules:
@@ -17,7 +17,7 @@
 //! - D1 The control connection is packets. What was requested again and does not come within two
 //!   round trips is requested once more; rates are said each round trip anyway; opening is retried
 //!   each second, the end each round trip until the source has heard it.
-//! - D2 What comes after the highest block seen is requested again after two round trips of silence.
+//! - D2 What comes after the highest block seen is requested again after two silent round trips.
 //! - D3 Delivered is what is in its place.
 //! - D4 Gaps are told from block numbers for G4; loss rates from the packets' numbers, so that a
 //!   repeated block that is lost counts.

@@ -9,16 +9,16 @@
 //!   is not congestion; any other lengthens the gap by `K1`.
 //! - 4.2 rate control: eq. 4 with the choices of 4.2.2; eqs. 8 and 10 keep each turn within the
 //!   last two rates.
-//! - 4.4 the train: six groups at rising rates; the rate of the first group that arrives slower than
-//!   it was sent is what is available.
+//! - 4.4 the train: six groups at rising rates; the rate of the first group that arrives slower
+//!   than it was sent is what is available.
 //!
 //! Departures and choices where L is silent:
 //! - [FIX] The pseudo-code's braces give `1 - 1/ratio` to the wrong `if`; here as 4.2.2 says.
 //! - [FIX] `m = ceil(L/s)` makes no cut where `s` divides `L`: `floor(L/s) + 1` flows, one above L.
 //! - [FIX] `lastseqno` of 4.1 is the number of the packet before; `lostSeqno` is set at each loss.
 //! - Equal rates: within 0.5 %. The range of 4.1: 10 %; spacing: 100 packets; `K1`: 5 %.
-//! - The breakpoint's rate: that at which its group came, not that at which it was sent. A lone flow
-//!   at its rate would else see the step of the train as free for ever.
+//! - The breakpoint's rate: that at which its group came, not that at which it was sent. A lone
+//!   flow at its rate would else see the step of the train as free for ever.
 //! - A group arrives slower than sent where its gaps are 2 % longer: the ratio's threshold.
 
 /// 4.2: the state of a probing phase.

@@ -128,7 +128,7 @@ impl Model {
             let rate = c.rate(length);
             c.sent += rate * self.tick;
             c.lost += rate * self.tick * share;
-            if self.ticks % c.round != 0 {
+            if !self.ticks.is_multiple_of(c.round) {
                 continue;
             }
             let loss = match self.sight {

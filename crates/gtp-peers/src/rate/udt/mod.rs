@@ -202,7 +202,7 @@ impl Endpoint for Sender {
         }
         let pick: Pick = self.backlog.take(self.limit())?;
         self.heard.get_or_insert(now);
-        self.pair = pick.turn == Turn::First && pick.block % PAIRS == 0;
+        self.pair = pick.turn == Turn::First && pick.block.is_multiple_of(PAIRS);
         self.pacer.note_sent(now, spacing);
         Some(message::data(&self.transfer, self.stamp.next(now, pick, spacing)))
     }
@@ -280,7 +280,7 @@ impl Receiver {
         if let Some(before) = self.arrived.replace(now) {
             self.spans.push(now.since(before).as_secs_f64());
         }
-        if data.turn == Turn::First && data.block % PAIRS == 0 {
+        if data.turn == Turn::First && data.block.is_multiple_of(PAIRS) {
             self.first = Some((data.block, now));
         } else if let Some((block, at)) = self.first
             && data.block == block + 1

@@ -100,7 +100,9 @@ proptest! {
     /// longer than its bound from the lowest rate seen, no decrease longer than the first, for a
     /// first that begins at the interface's rate, than which there is none higher.
     #[test]
-    fn lemmas_3_4_and_5_modes_change_for_ever_within_bounds((p, mu, _) in cases(), k in 0.0..2e3f64) {
+    fn lemmas_3_4_and_5_modes_change_for_ever_within_bounds(
+        (p, mu, _) in cases(), k in 0.0..2e3f64,
+    ) {
         prop_assume!(p.k2 > GIGA / (GIGA - mu));
         let mut model = single(p, GIGA, mu, GIGA, k);
         let (mut switched, mut last, mut run) = (0u64, None, 0u64);
@@ -135,7 +137,9 @@ proptest! {
 
     /// Lemma 6: with C < mu/(1 - alpha) an increase lasts for ever.
     #[test]
-    fn lemma_6_a_small_interface_locks_into_increase((p, mu, from) in cases(), share in 0.01..0.99f64) {
+    fn lemma_6_a_small_interface_locks_into_increase(
+        (p, mu, from) in cases(), share in 0.01..0.99f64,
+    ) {
         let interface = (mu / (1.0 - p.target) - mu) * share + mu;
         let mut model = single(p, interface, mu, from, 0.0);
         for _ in 0..20_000 {
@@ -231,4 +235,57 @@ fn figure_2_the_path_turns_at_the_overload_line_and_nears_the_fairness_line() {
     // B to C: the addend moves it towards the line.
     assert!(ratio(path[turn + 1]) < ratio(path[turn]));
     assert!((ratio(path[20_000]) - 1.0).abs() < 1e-3);
+}
+
+/// A row of tables I and II in the model: each connection's first rate in Mbit/s, interval in ms
+/// and parameters; mean rates in Mbit/s from one minute to five, for what `background` leaves of a
+/// gigabit and a queue of one bandwidth-delay product (`rtt_ms`), at least 100 packets.
+fn row(cases: &[(f64, u64, Parameters)], rtt_ms: f64, background: f64) -> Vec<f64> {
+    let packets = (rtt_ms * 1e6 / LENGTH).max(100.0);
+    let mut model = Model::new((1000.0 - background) * 1e6, packets, 0.2);
+    for (rate, interval, p) in cases {
+        let connection = Connection::new(*p, GIGA, rate * 1e6, LENGTH, interval / 200);
+        model.connections.push(connection);
+    }
+    model.mean_rates(300);
+    model.mean_rates(1_200).iter().map(|rate| rate / 1e6).collect()
+}
+
+#[test]
+fn table_1_equal_intervals_share_equally_whatever_round_trip_and_start() {
+    for (rtt, a, b) in [(57.5, 280.0, 360.0), (81.0, 280.0, 365.0), (57.5, 380.0, 275.0)] {
+        let rates = row(&[(a, 200, PR0), (b, 200, PR0)], rtt, 0.0);
+        assert!((rates[0] / rates[1] - 1.0).abs() < 0.03, "{rates:?}");
+        // The paper's sums are 850 to 875: its link carried others' traffic too. Nobody else is
+        // here, and sending rates count what is lost.
+        assert!((960.0..1010.0).contains(&(rates[0] + rates[1])), "{rates:?}");
+    }
+}
+
+#[test]
+fn table_1_the_shorter_interval_gets_a_quarter_to_a_half_more() {
+    for (rtt, long, short) in [(23.3, 363.0, 280.0), (57.0, 288.0, 382.0), (81.0, 292.0, 388.0)] {
+        let rates = row(&[(long, 400, PR0), (short, 200, PR0)], rtt, 0.0);
+        let ratio = rates[1] / rates[0];
+        assert!((1.15..1.6).contains(&ratio), "{rates:?}");
+    }
+}
+
+#[test]
+fn table_1_pr1_starves_pr0_beside_420_megabit_of_other_traffic() {
+    for (rtt, a, b) in [(81.0, 300.0, 120.0), (0.204, 60.0, 275.0)] {
+        let rates = row(&[(a, 200, PR0), (b, 200, PR1)], rtt, 420.0);
+        assert!(rates[0] < 120.0 && rates[1] >= 0.85 * (rates[0] + rates[1]), "{rates:?}");
+    }
+}
+
+#[test]
+fn table_2_three_share_by_their_intervals_alone() {
+    let starts = [[320.0, 260.0, 210.0], [293.0, 291.0, 279.0], [298.0, 293.0, 258.0]];
+    for (rtt, starts) in [0.204, 23.3, 57.5].into_iter().zip(starts) {
+        let rates = row(&starts.map(|start| (start, 200, PR0)), rtt, 0.0);
+        assert!(gtp_alloc::fairness::jain_index(&rates) >= 0.999, "{rates:?}");
+    }
+    let rates = row(&[(320.0, 600, PR0), (260.0, 400, PR0), (210.0, 200, PR0)], 0.204, 0.0);
+    assert!(rates[0] < rates[1] && rates[1] < rates[2], "{rates:?}");
 }
