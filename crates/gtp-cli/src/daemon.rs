@@ -8,10 +8,10 @@ use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Args;
 use clap::builder::BoolishValueParser;
+use clap::{Args, ValueEnum};
 use gtp::{Failure, FailureKind, Rate, Sharing};
-use gtp_share::{HostView, SessionView, client, places, user_place};
+use gtp_share::{Change, HostView, Policy, SessionView, client, places, user_place};
 
 use crate::args::HostArgs;
 use crate::{output, words};
@@ -47,14 +47,26 @@ pub struct SetArgs {
     pub session: u32,
     /// Its weight within its transfer
     #[arg(long, value_name = "W", value_parser = words::weight, allow_hyphen_values = true,
-        required_unless_present = "max_rate")]
+        required_unless_present_any = ["max_rate", "policy"])]
     pub weight: Option<f64>,
     /// Its limit; `off` lifts it
     #[arg(long, value_name = "RATE", value_parser = limit, allow_hyphen_values = true)]
     pub max_rate: Option<Rate>,
+    /// When it gets something
+    #[arg(long, value_enum)]
+    pub policy: Option<PolicyArg>,
     /// The daemon's socket
     #[arg(long, value_name = "WHICH", env = "GTP_DAEMON", value_parser = which)]
     pub daemon: Option<Which>,
+}
+
+/// When a session gets something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PolicyArg {
+    /// With all others
+    Normal,
+    /// Only what all normal sessions of this machine leave
+    Low,
 }
 
 /// Reads which daemon is meant.
@@ -131,7 +143,12 @@ pub fn sessions(args: &SessionsArgs) -> Result<ExitCode, Failure> {
 /// When there is no daemon, no such session, or it is another user's.
 pub fn set(args: &SetArgs) -> Result<ExitCode, Failure> {
     let limit = args.max_rate.map(|rate| if rate.is_unlimited() { 0 } else { rate.as_bps() });
-    first(&args.daemon, |path| client::set(path, args.session, args.weight, limit))?;
+    let policy = args.policy.map(|policy| match policy {
+        PolicyArg::Normal => Policy::Normal,
+        PolicyArg::Low => Policy::Low,
+    });
+    let change = Change { weight: args.weight, max_rate: limit, policy };
+    first(&args.daemon, |path| client::set(path, args.session, change))?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -224,6 +224,7 @@ mod tests {
             weight: 1.0,
             flat_weight: 0.5,
             max_rate: None,
+            policy: gtp_share::Policy::Normal,
             demand: None,
             peer_offer: None,
             granted: Some(2 * measured),

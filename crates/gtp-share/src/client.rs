@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
-use crate::message::{Answer, BELL, HostView, MESSAGE_MOST, Request, SessionView, VERSION};
+use crate::message::{Answer, BELL, Change, HostView, MESSAGE_MOST, Request, SessionView, VERSION};
 use crate::page::{GrantsPage, ReportsPage};
 use crate::socket::{Connection, Incoming};
 
@@ -78,18 +78,13 @@ pub fn sessions(path: &Path) -> io::Result<(HostView, Vec<SessionView>)> {
     }
 }
 
-/// Changes a session's weight, its limit in bit/s (zero lifts it), or both.
+/// Changes a session.
 ///
 /// # Errors
 /// As [`attach`]; and when there is no such session, or it is another user's.
-pub fn set(
-    path: &Path,
-    session: u32,
-    weight: Option<f64>,
-    max_rate: Option<u64>,
-) -> io::Result<()> {
+pub fn set(path: &Path, session: u32, change: Change) -> io::Result<()> {
     let connection = connect(path)?;
-    let request = Request::Set { version: VERSION, session, weight, max_rate };
+    let request = Request::Set { version: VERSION, session, change };
     match ask(&connection, &request)? {
         (Answer::Done {}, _) => Ok(()),
         (other, _) => Err(unexpected(other)),

@@ -17,7 +17,9 @@ pub mod words;
 
 pub use layout::{Granted, LABEL_BYTES, Label, Outstanding, Posted, SLOTS_MOST, Side};
 pub use map::Mapping;
-pub use message::{Answer, BELL, HostView, MESSAGE_MOST, Request, SessionView, VERSION};
+pub use message::{
+    Answer, BELL, Change, HostView, MESSAGE_MOST, Policy, Request, SessionView, VERSION,
+};
 pub use page::{Found, GrantsPage, ReportsPage};
 pub use place::{places, user_place};
 pub use socket::{Connection, Incoming, Listener, Peer};

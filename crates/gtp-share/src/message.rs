@@ -36,11 +36,31 @@ pub enum Request {
         version: u32,
         /// The session, as listed.
         session: u32,
-        /// Its new weight within its transfer.
-        weight: Option<f64>,
-        /// Its new limit in bit/s; zero lifts it.
-        max_rate: Option<u64>,
+        /// What changes.
+        change: Change,
     },
+}
+
+/// What `gtp set` changes of a session; what is none stays.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Change {
+    /// Weight within its transfer.
+    pub weight: Option<f64>,
+    /// Limit in bit/s; zero lifts it.
+    pub max_rate: Option<u64>,
+    /// When it gets something.
+    pub policy: Option<Policy>,
+}
+
+/// When a session gets something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Policy {
+    /// With all others.
+    Normal,
+    /// Only what all normal sessions leave.
+    Low,
 }
 
 /// What the daemon answers.
@@ -106,6 +126,8 @@ pub struct SessionView {
     pub flat_weight: f64,
     /// Limit by `gtp set`.
     pub max_rate: Option<u64>,
+    /// When it gets something.
+    pub policy: Policy,
     /// What it says it can use.
     pub demand: Option<u64>,
     /// What the other end offers.

@@ -18,7 +18,7 @@ const INTERVAL: Span = Span::from_millis(20);
 fn posted(id: u32, seed: u64) -> Posted {
     Posted {
         id,
-        side: if id % 2 == 0 { Side::Source } else { Side::Sink },
+        side: if id.is_multiple_of(2) { Side::Source } else { Side::Sink },
         report: Report {
             weight: 1.0,
             law: Law::Grant,

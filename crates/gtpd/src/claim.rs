@@ -2,7 +2,8 @@
 //!
 //! A lock beside the socket says who the daemon is; it goes with the process, however that ends. A
 //! socket that is found without its daemon means that one has died, and that its processes may be
-//! on their way back with what it had granted. A socket from the system's manager may mean the same.
+//! on their way back with what it had granted. A socket from the system's manager may mean the
+//! same.
 
 use std::fs::{DirBuilder, File, Permissions};
 use std::io;

@@ -12,7 +12,7 @@ use std::os::fd::OwnedFd;
 use gtp_alloc::tree::{self, Node, Policy};
 use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_proto::{Agent, AgentConfig, FlowId, Grant, Report};
-use gtp_share::{Granted, GrantsPage, ReportsPage, SLOTS_MOST, Side};
+use gtp_share::{Change, Granted, GrantsPage, ReportsPage, SLOTS_MOST, Side};
 
 use crate::seats::{Pulse, Seats};
 
@@ -193,11 +193,10 @@ impl Hub {
         now: Time,
         right: Right,
         session: FlowId,
-        weight: Option<f64>,
-        max_rate: Option<Rate>,
+        change: Change,
     ) -> Result<(), SetError> {
         let range = 1.0 / tree::WEIGHT_MOST..=tree::WEIGHT_MOST;
-        if weight.is_some_and(|w| !range.contains(&w)) {
+        if change.weight.is_some_and(|w| !range.contains(&w)) {
             return Err(SetError::BadWeight);
         }
         for client in self.clients.values_mut() {
@@ -206,8 +205,7 @@ impl Hub {
             if right != Right::Anybodys && right != Right::Of(client.who.uid) {
                 return Err(SetError::NotYours);
             }
-            seat.weight = weight.unwrap_or(seat.weight);
-            seat.max_rate = max_rate.unwrap_or(seat.max_rate);
+            seat.change(change);
             self.out.stale = true;
             self.in_.stale = true;
             self.wake(now);

@@ -8,7 +8,7 @@ use gtp_alloc::tree::Policy;
 use gtp_alloc::{Rate, Time};
 use gtp_proto::limits::{DEMAND_ALPHA, DEMAND_FLOOR};
 use gtp_proto::{FlowId, Law, Report};
-use gtp_share::{Found, Granted, GrantsPage, Posted, ReportsPage, Side};
+use gtp_share::{Change, Found, Granted, GrantsPage, Posted, ReportsPage, Side};
 
 /// One session.
 #[derive(Clone, Debug)]
@@ -132,6 +132,21 @@ impl Seat {
             held: first.held,
             label: first.label,
             ..posted
+        };
+    }
+
+    /// Does what was set.
+    pub fn change(&mut self, change: Change) {
+        self.weight = change.weight.unwrap_or(self.weight);
+        self.max_rate = match change.max_rate {
+            None => self.max_rate,
+            Some(0) => Rate::UNLIMITED,
+            Some(bps) => Rate::from_bps(bps),
+        };
+        self.policy = match change.policy {
+            None => self.policy,
+            Some(gtp_share::Policy::Normal) => Policy::Normal,
+            Some(gtp_share::Policy::Low) => Policy::Low,
         };
     }
 

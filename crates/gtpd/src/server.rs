@@ -295,12 +295,9 @@ impl Daemon {
                     guest.state = State::Over;
                 }
             }
-            Request::Set { session, weight, max_rate, .. } => {
-                let limit = |bps| if bps == 0 { Rate::UNLIMITED } else { Rate::from_bps(bps) };
+            Request::Set { session, change, .. } => {
                 let right = right(peer.uid);
-                self.hub
-                    .set(now, right, session, weight, max_rate.map(limit))
-                    .map_err(|error| words(error, session))?;
+                self.hub.set(now, right, session, change).map_err(|error| words(error, session))?;
                 self.say(id, &Answer::Done {});
             }
         }

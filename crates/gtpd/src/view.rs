@@ -10,8 +10,8 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 
-use gtp_alloc::{Rate, Span, Time};
-use gtp_share::{HostView, SessionView, Side};
+use gtp_alloc::{Rate, Span, Time, tree};
+use gtp_share::{HostView, Policy, SessionView, Side};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 
 use crate::hub::{Client, Hub, Right};
@@ -113,6 +113,10 @@ fn view(client: &Client, seat: &Seat, right: Right) -> SessionView {
         weight: seat.weight,
         flat_weight: seat.flat,
         max_rate: limited(seat.max_rate),
+        policy: match seat.policy {
+            tree::Policy::Normal => Policy::Normal,
+            tree::Policy::Low => Policy::Low,
+        },
         demand: limited(report.demand),
         peer_offer: limited(report.peer_offer),
         granted: seat.granted.map_or(Some(0), |g| limited(g.grant.rate)),

@@ -43,6 +43,31 @@ fn scribble(page: &ReportsPage, stop: &AtomicBool) -> u64 {
     writes
 }
 
+/// A session that wants all it can get.
+fn honest_session() -> Posted {
+    Posted {
+        id: 1,
+        side: Side::Sink,
+        report: Report {
+            weight: 1.0,
+            law: Law::Grant,
+            phase: Phase::Open,
+            peer_offer: Rate::UNLIMITED,
+            demand: Rate::UNLIMITED,
+            measured: Rate::ZERO,
+            echoed: 0,
+            rtt: Span::from_millis(20),
+        },
+        principal: 0,
+        transfer: 0,
+        held: Outstanding::default(),
+        limited_by: LimitedBy::Sink,
+        loss_ppm: 0,
+        wire_bytes: 0,
+        label: Label::new("honest"),
+    }
+}
+
 #[test]
 fn others_keep_their_half_beside_a_user_who_writes_at_random() {
     const MBPS: u64 = 100;
@@ -64,27 +89,7 @@ fn others_keep_their_half_beside_a_user_who_writes_at_random() {
     };
     let (liar, _) = attach(&mut hub, 1, 1);
     let (honest, grants) = attach(&mut hub, 2, 2);
-    let mut posted = Posted {
-        id: 1,
-        side: Side::Sink,
-        report: Report {
-            weight: 1.0,
-            law: Law::Grant,
-            phase: Phase::Open,
-            peer_offer: Rate::UNLIMITED,
-            demand: Rate::UNLIMITED,
-            measured: Rate::ZERO,
-            echoed: 0,
-            rtt: Span::from_millis(20),
-        },
-        principal: 0,
-        transfer: 0,
-        held: Outstanding::default(),
-        limited_by: LimitedBy::Sink,
-        loss_ppm: 0,
-        wire_bytes: 0,
-        label: Label::new("honest"),
-    };
+    let mut posted = honest_session();
     let stop = Arc::new(AtomicBool::new(false));
     let liar = Arc::new(liar);
     let writer = {

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use gtp_alloc::{Rate, Span, Time};
 use gtp_proto::{Law, LimitedBy, Phase, Report};
-use gtp_share::{Found, Granted, GrantsPage, Label, Outstanding, Posted, ReportsPage, Side};
+use gtp_share::{
+    Change, Found, Granted, GrantsPage, Label, Outstanding, Policy, Posted, ReportsPage, Side,
+};
 use gtpd::{ClientId, Hub, HubConfig, Right, SetError, Who};
 
 const START: Time = Time::from_nanos(1_000_000_000);
@@ -122,6 +124,10 @@ fn run(hub: &mut Hub, from: Time, intervals: u64, all: &mut [&mut Process], most
     now
 }
 
+fn weight(weight: f64) -> Change {
+    Change { weight: Some(weight), ..Change::default() }
+}
+
 fn near(x: f64, y: f64) -> bool {
     (x - y).abs() <= 1e-3 * y
 }
@@ -158,16 +164,25 @@ fn weights_of_users_and_of_sessions_count() {
     let listed = hub.sessions_for(Right::Of(8));
     assert_eq!(listed[0].label, "(another user's)");
     let mine = listed[1].session;
-    assert_eq!(hub.set(now, Right::Of(7), mine, Some(4.0), None), Err(SetError::NotYours));
-    assert_eq!(hub.set(now, Right::Of(8), mine, Some(f64::NAN), None), Err(SetError::BadWeight));
-    assert_eq!(hub.set(now, Right::Of(8), 99, None, None), Err(SetError::NoSuchSession));
-    assert_eq!(hub.set(now, Right::Of(8), mine, Some(5.0), None), Ok(()));
+    assert_eq!(hub.set(now, Right::Of(7), mine, weight(4.0)), Err(SetError::NotYours));
+    assert_eq!(hub.set(now, Right::Of(8), mine, weight(f64::NAN)), Err(SetError::BadWeight));
+    assert_eq!(hub.set(now, Right::Of(8), 99, weight(1.0)), Err(SetError::NoSuchSession));
+    assert_eq!(hub.set(now, Right::Of(8), mine, weight(5.0)), Ok(()));
     let now = run(&mut hub, now, 20, &mut [&mut one, &mut two], 120.0);
     assert_eq!(two.rates(), [25.0, 10.0, 5.0]);
-    let limit = Some(Rate::from_mbps(1));
-    assert_eq!(hub.set(now, Right::Anybodys, mine, None, limit), Ok(()));
-    run(&mut hub, now, 20, &mut [&mut one, &mut two], 120.0);
+    let limit = Change { max_rate: Some(1_000_000), ..Change::default() };
+    assert_eq!(hub.set(now, Right::Anybodys, mine, limit), Ok(()));
+    let now = run(&mut hub, now, 20, &mut [&mut one, &mut two], 120.0);
     assert!(near(two.rates()[0], 1.0));
+    let low = Change { max_rate: Some(0), policy: Some(Policy::Low), ..Change::default() };
+    assert_eq!(hub.set(now, Right::Of(8), mine, low), Ok(()));
+    let now = run(&mut hub, now, 20, &mut [&mut one, &mut two], 120.0);
+    assert!(two.rates()[0] < 0.001, "others leave nothing: {:?}", two.rates());
+    one.sessions[0].report.demand = Rate::from_mbps(10);
+    two.sessions[1].report.demand = Rate::from_mbps(10);
+    two.sessions[2].report.demand = Rate::from_mbps(10);
+    run(&mut hub, now, 20, &mut [&mut one, &mut two], 120.0);
+    assert!(near(two.rates()[0], 90.0), "what others leave is its: {:?}", two.rates());
 }
 
 #[test]
@@ -289,7 +304,7 @@ fn a_daemon_without_sessions_sleeps_until_it_is_rung() {
     hub.tick(START, &mut Vec::new());
     assert_eq!(hub.poll_timeout(), Time::MAX, "it rang for nothing");
     one.open(Side::Sink, 1, 1);
-    let now = run(&mut hub, START, 3, &mut [&mut one], 100.0);
+    let now = run(&mut hub, START + INTERVAL, 3, &mut [&mut one], 100.0);
     assert!(hub.poll_timeout() < now + INTERVAL);
     one.reports.clear(0);
     one.sessions.clear();
