@@ -34,6 +34,8 @@ struct Row<'a> {
     kind: &'static str,
     verdict: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
+    real: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     waits_for: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<&'a str>,
@@ -76,6 +78,7 @@ fn row(one: &Judged) -> Row<'_> {
         claim: &one.entry.claim,
         kind: one.entry.kind.word(),
         verdict: one.verdict.word(),
+        real: one.entry.real.as_ref().map(|real| real.run.as_deref().unwrap_or("not run")),
         waits_for: one.entry.waiting.as_ref().map(|waiting| waiting.what.as_str()),
         error: one.error.as_deref(),
         checks: one.findings.iter().map(check_row).collect(),

@@ -66,6 +66,8 @@ pub struct Entry {
     /// Which curves its page shows.
     #[serde(default)]
     pub plot: Vec<Plot>,
+    /// The paper measured a real program; here the same network is simulated.
+    pub real: Option<Real>,
     /// What is missing for the rest of the entry.
     pub waiting: Option<Waiting>,
 }
@@ -243,6 +245,15 @@ pub enum Plot {
     Distance,
     /// The largest load of any sink.
     Load,
+}
+
+/// How the network of an entry is run through real sockets.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Real {
+    /// The command that runs it beside the simulator, if there is one. It needs root and a
+    /// machine to itself, so it is not run with the entries.
+    pub run: Option<String>,
 }
 
 /// What an entry waits for.

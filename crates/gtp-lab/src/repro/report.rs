@@ -43,7 +43,27 @@ fn summary(one: &Judged) -> String {
 pub fn totals(judged: &[Judged]) -> String {
     let all = [Verdict::Pass, Verdict::Differs, Verdict::Fail, Verdict::Waiting];
     let each = all.map(|verdict| format!("{} {}", count(judged, verdict), verdict.word()));
-    format!("{} entries: {}", judged.len(), each.join(", "))
+    let modelled = judged.iter().filter(|one| one.entry.real.is_some()).count();
+    let modelled = match modelled {
+        0 => String::new(),
+        some => format!(" ({some} are of a real program and judged in the simulator)"),
+    };
+    format!("{} entries: {}{modelled}", judged.len(), each.join(", "))
+}
+
+/// Where an entry that is of a real program is run for real.
+fn really(run: Option<&str>) -> String {
+    let run = match run {
+        Some(run) => format!(
+            "With real sockets beside the simulator: {run} (as root, on a machine to itself); \
+             PAPERS.md says how far they were apart."
+        ),
+        None => "No run of this very network with real sockets has been made.".to_owned(),
+    };
+    format!(
+        "The paper measured a real program on an emulated network. Judged here: the project's \
+         sessions and agents over modelled links. {run}"
+    )
 }
 
 /// The report as a page.
@@ -105,6 +125,9 @@ fn parts(one: &Judged) -> Vec<Part> {
     ];
     if !entry.note.is_empty() {
         parts.push(Part::Text(entry.note.clone()));
+    }
+    if let Some(real) = &entry.real {
+        parts.push(Part::Text(really(real.run.as_deref())));
     }
     if let Some(waiting) = &entry.waiting {
         parts.push(Part::Text(format!("Waits for {}. {}", waiting.what, waiting.why)));
