@@ -162,6 +162,36 @@ fn servers_of_one_host_share_what_it_sends() {
     }
 }
 
+#[test]
+fn clients_of_a_server_share_equally_by_their_keys_and_leave_nothing_behind() {
+    let world = World::new();
+    let content = world.export("big", 20_000_000);
+    let ids = ["a", "b"].map(|end| world.run(end, &["id"]).stdout);
+    std::fs::create_dir_all(world.path("server")).unwrap();
+    std::fs::write(world.path("server/authorized_keys"), ids.concat()).unwrap();
+    let daemon = Daemon::start(&world.path("run/gtpd.sock"), &["--capacity-out", "120Mbit"]);
+    let args = daemon.args();
+    let server = world.serve("server", &[&args[0], &args[1]]);
+    let fetch = |end: &str, to: &str| {
+        let mut command = world.gtp(end, &["get", &server.url("big"), to, "--daemon", "off"]);
+        command.args(["--fingerprint", &server.fingerprint]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let children = [fetch("a", "one"), fetch("b", "two"), fetch("b", "three"), fetch("b", "four")];
+    wait_for("one half, three sixths", || {
+        let mut rates = daemon.measured();
+        rates.sort_by(f64::total_cmp);
+        rates.len() == 4
+            && all_near(&rates[..3], 3, CAPACITY / 6.0, 0.05)
+            && all_near(&rates[3..], 1, CAPACITY / 2.0, 0.05)
+    });
+    for (child, name) in children.into_iter().zip(["one", "two", "three", "four"]) {
+        done(child);
+        assert_eq!(std::fs::read(world.path(name)).unwrap(), content);
+    }
+    wait_for("an empty list", || daemon.sessions().is_empty());
+}
+
 /// Needs root, to be two users; without it there is one, and nothing to be seen.
 #[test]
 fn users_share_equally_however_many_processes_they_run() {

@@ -71,6 +71,7 @@ fn session(sends: &Host, receives: &Host) -> Result<(SessionOpen, SessionOpen), 
         law: Law::Grant,
         weight: 1.0,
         max_rate: Rate::UNLIMITED,
+        principal: 0,
         label: "loopback".into(),
     };
     let there = open(source_socket, sink_addr, source_id, sink_id, 2, 1, Role::Responder);

@@ -424,6 +424,7 @@ async fn give(
         law: Law::Grant,
         weight: 1.0,
         max_rate: gtp_alloc::Rate::UNLIMITED,
+        principal: 0,
         label: "liar".into(),
     };
     let source = host.open_source(SourceOpen { session, source });

@@ -70,6 +70,7 @@ pub(super) async fn ask(
         law: terms.law,
         weight: f64::from(opened.weight_milli) / 1000.0,
         max_rate: terms.max_rate,
+        principal: 0,
         label: url.to_string(),
     };
     Ok(Granted { channel, opened, session })

@@ -90,6 +90,11 @@ impl Allotter {
         self.daemon.as_ref().map_or_else(|| self.agent.poll_timeout(), |daemon| daemon.next)
     }
 
+    /// Whether the daemon has to hear yet that a session has gone.
+    pub fn is_posting(&self) -> bool {
+        self.daemon.as_ref().is_some_and(|daemon| !daemon.flows.is_empty())
+    }
+
     /// Where to put each session's details, in the order of reports, if they are of use.
     pub fn wants_details(&mut self) -> Option<&mut Vec<Details>> {
         let daemon = self.daemon.as_mut()?;
@@ -324,5 +329,106 @@ fn posted(id: FlowId, side: Side, report: &Report, details: &Details, held: Outs
         loss_ppm: details.loss_ppm,
         wire_bytes: details.wire_bytes,
         label: details.label,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gtp_proto::Law;
+    use gtp_proto::agent::AgentConfig;
+
+    const START: Time = Time::from_nanos(1_000_000_000);
+
+    fn report(phase: Phase, echoed: u32) -> Report {
+        Report {
+            weight: 1.0,
+            law: Law::Grant,
+            phase,
+            peer_offer: Rate::UNLIMITED,
+            demand: Rate::UNLIMITED,
+            measured: Rate::ZERO,
+            echoed,
+            rtt: Span::from_millis(20),
+        }
+    }
+
+    /// An allotter whose own agent has granted 80 Mbit/s to session 1, and that then had a daemon
+    /// for a moment.
+    fn orphaned(side: AgentSide) -> Allotter {
+        let capacity = Rate::from_mbps(80);
+        let config = AgentConfig { side, capacity, interval: Some(Span::from_millis(20)) };
+        let mut allotter = Allotter::new(Agent::new(START, config));
+        allotter.tick(START, &[(1, report(Phase::Open, 0))], &mut Vec::new());
+        let mut daemon = Daemon::new(START, side);
+        daemon.flows.insert(1, Flow::new(&allotter.agent, 1));
+        if side == AgentSide::Source {
+            let granted =
+                Grant { number: 0, rate: capacity, offer: capacity, interval: FALL_EVERY };
+            daemon.flows.get_mut(&1).unwrap().take(granted);
+        }
+        daemon.detach(START);
+        allotter.daemon = Some(Box::new(daemon));
+        allotter
+    }
+
+    #[test]
+    fn without_its_daemon_a_session_falls_to_an_eighth_and_a_new_one_waits() {
+        for side in [AgentSide::Source, AgentSide::Sink] {
+            let mut allotter = orphaned(side);
+            let (mut now, mut last) = (START, (0, Rate::from_mbps(80)));
+            let mut grants = Vec::new();
+            for _ in 0..500 {
+                let reports = [(1, report(Phase::Open, 0)), (2, report(Phase::Open, 0))];
+                allotter.wake(now);
+                allotter.tick(now, &reports, &mut grants);
+                let (old, new) = (grants[0].1, grants[1].1);
+                assert!(old.rate <= last.1 && old.offer <= Rate::from_mbps(80));
+                let renumbered = side == AgentSide::Sink && old.rate < last.1;
+                assert!(last.0 == 0 || old.number == last.0 + u32::from(renumbered));
+                assert_eq!((new.rate, new.number), (Rate::ZERO, 0));
+                last = (old.number, old.rate);
+                now += Span::from_millis(20);
+            }
+            assert_eq!(last.1, Rate::from_mbps(10), "{side:?}");
+        }
+    }
+
+    #[test]
+    fn without_its_daemon_a_session_that_closes_lets_go_at_once() {
+        let mut allotter = orphaned(AgentSide::Sink);
+        let mut grants = Vec::new();
+        allotter.tick(START, &[(1, report(Phase::Closing, 1))], &mut grants);
+        assert_eq!((grants[0].1.rate, grants[0].1.number), (Rate::ZERO, 2));
+    }
+
+    #[test]
+    fn the_next_daemon_hears_the_largest_rate_that_may_be_arriving_until_it_is_echoed() {
+        let mut allotter = orphaned(AgentSide::Sink);
+        let now = START + FALL_EVERY;
+        let grants = &mut Vec::new();
+        allotter.tick(now, &[(1, report(Phase::Open, 1))], grants);
+        let flow = |allotter: &Allotter| allotter.daemon.as_ref().unwrap().flows[&1].outstanding();
+        let (rate, committed) = (Rate::from_mbps(72), Rate::from_mbps(80));
+        assert_eq!(flow(&allotter), Outstanding { number: 2, rate, committed });
+        allotter.tick(now, &[(1, report(Phase::Open, 2))], grants);
+        assert_eq!(flow(&allotter), Outstanding { number: 2, rate, committed: rate });
+    }
+
+    #[test]
+    fn an_older_grant_is_not_taken() {
+        let mut allotter = orphaned(AgentSide::Sink);
+        let flow = allotter.daemon.as_mut().unwrap().flows.get_mut(&1).unwrap();
+        let grant = Grant { number: 0, rate: Rate::UNLIMITED, ..flow.grant };
+        flow.take(grant);
+        assert_eq!(flow.grant.rate, Rate::from_mbps(80));
+    }
+
+    #[test]
+    fn it_ticks_once_more_after_the_last_session_and_then_rests() {
+        let mut allotter = orphaned(AgentSide::Sink);
+        assert!(allotter.is_posting());
+        allotter.tick(START, &[], &mut Vec::new());
+        assert!(!allotter.is_posting());
     }
 }

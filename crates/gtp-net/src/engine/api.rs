@@ -63,6 +63,9 @@ pub struct SessionOpen {
     pub weight: f64,
     /// A limit that the user set.
     pub max_rate: Rate,
+    /// At a host that serves a client whose key it knows, a number for that key, for sharing by
+    /// client; zero where the client's address says who it is, and where this end is the client.
+    pub principal: u64,
     /// How people name it: a URL, or the client's address.
     pub label: String,
 }

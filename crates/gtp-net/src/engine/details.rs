@@ -1,7 +1,8 @@
 //! What a session says of itself beside its report: for the host's daemon and for people.
 //!
 //! On whose behalf it runs decides with whom it shares: at a host that serves, that is the client,
-//! known by the prefix of his address. Names and counters are only shown.
+//! known by his key if he is on the list, since anybody can make keys, else by the prefix of his
+//! address. Names and counters are only shown.
 
 use std::net::IpAddr;
 
@@ -25,7 +26,10 @@ pub(super) struct Details {
 impl Session {
     /// What its host's daemon should know beside its report.
     pub fn details(&self) -> Details {
-        let principal = self.envelope.client().map_or(0, principal);
+        let principal = match self.envelope.principal() {
+            0 => self.envelope.client().map_or(0, principal),
+            key => key,
+        };
         let own = u64::from(self.flow);
         let (transfer, limited_by, loss, wire_bytes, label) = match &self.side {
             Side::Source(source) => {

@@ -355,7 +355,8 @@ impl Driver {
 
     /// When to call [`Driver::handle_timeout`] and [`Driver::poll_batch`] next.
     pub fn poll_timeout(&self) -> Time {
-        if self.table.is_empty() && self.transfers.is_empty() {
+        let posting = self.out.agent.is_posting() || self.in_.agent.is_posting();
+        if self.table.is_empty() && self.transfers.is_empty() && !posting {
             return Time::MAX;
         }
         let agents = self.out.agent.poll_timeout().min(self.in_.agent.poll_timeout());

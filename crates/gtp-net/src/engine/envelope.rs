@@ -22,6 +22,7 @@ pub(super) struct Envelope {
     /// The local address that the peer sends to, to answer from.
     local: Option<IpAddr>,
     learns: Learns,
+    principal: u64,
     sealer: Sealer,
     opener: Opener,
     newest: Option<u64>,
@@ -70,6 +71,7 @@ impl Envelope {
                 Role::Initiator { .. } => Learns::Nothing,
                 Role::Responder => Learns::Port,
             },
+            principal: open.principal,
             sealer: Sealer::new(keys.suite, keys.seal.clone()),
             opener: Opener::new(keys.suite, keys.open.clone()),
             newest: None,
@@ -79,6 +81,11 @@ impl Envelope {
     /// The address of the client that this host serves, if it does.
     pub fn client(&self) -> Option<IpAddr> {
         (self.learns != Learns::Nothing).then_some(self.peer.ip())
+    }
+
+    /// The number of the client's key, if there is one.
+    pub fn principal(&self) -> u64 {
+        self.principal
     }
 
     /// What the core needs to know of the path.

@@ -46,6 +46,8 @@ pub(super) struct Keeper(Arc<AtomicBool>);
 const AGAIN: Duration = Duration::from_millis(50);
 /// One that never was is looked for this often.
 const SELDOM: Duration = Duration::from_secs(2);
+/// One that was lost is started anew at the first look and at every so manieth: once a second.
+const STARTS: u32 = 20;
 /// The thread looks this often whether it should end.
 const WAIT_MS: u32 = 500;
 
@@ -81,17 +83,19 @@ fn keep(sharing: &Sharing, notices: &Notices, first: Option<Arc<Attachment>>, ov
     let tell = |news| notices.send(Notice::Daemon(news));
     let mut pause = if first.is_some() { AGAIN } else { SELDOM };
     let mut found = first;
+    let mut looks: u32 = 0;
     while !over.load(Ordering::Relaxed) {
         let Some(daemon) = &found else {
             std::thread::sleep(pause);
             found = look(sharing);
+            looks = looks.wrapping_add(1);
             match &found {
                 Some(daemon) => {
-                    pause = AGAIN;
+                    (pause, looks) = (AGAIN, 0);
                     tracing::info!("this process shares capacity through the daemon");
                     tell(DaemonNews::Found(daemon.clone()));
                 }
-                None if pause == AGAIN => start_daemon(sharing),
+                None if pause == AGAIN && looks % STARTS == 1 => start_daemon(sharing),
                 None => {}
             }
             continue;

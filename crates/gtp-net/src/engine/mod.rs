@@ -5,7 +5,8 @@
 //! `table` (all sessions), `source_side` with `cache` and `reader`, `sink_side` with `transfer`,
 //! `assign`, `suspects`, `assembly`, `writer` and its `backlog`, and `envelope` and `batch` on the
 //! way to the wire. `allotter` asks whoever shares the host's capacity out: an agent here, or the
-//! host's daemon, which `keeper` looks for. Who may move what is decided elsewhere: sessions come here with their keys.
+//! host's daemon, which `keeper` looks for; to it `details` says what a session is. Who may move
+//! what is decided elsewhere: sessions come here with their keys.
 
 mod allotter;
 mod api;

@@ -22,6 +22,21 @@ pub(super) enum Holder {
     Strangers,
 }
 
+impl Holder {
+    /// A number for sharing rates among clients: of the key, never zero; zero for strangers, whom
+    /// their addresses tell apart.
+    pub fn principal(&self) -> u64 {
+        const KEYS: u64 = 1 << 63;
+        match self {
+            Holder::Listed(key) => {
+                let bytes = key.as_bytes().iter().take(8);
+                bytes.fold(0, |number, &byte| number << 8 | u64::from(byte)) | KEYS
+            }
+            Holder::Strangers => 0,
+        }
+    }
+}
+
 /// What all shares may take together.
 pub(super) struct Budget {
     /// What one holder may take.

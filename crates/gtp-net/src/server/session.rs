@@ -169,6 +169,7 @@ impl Client {
             law: core_law(self.open.law),
             weight: f64::from(self.weight_milli) / 1000.0,
             max_rate: shared.config.max_rate,
+            principal: self.holder.principal(),
             label: self.channel.ends().remote.to_string(),
         })
     }

@@ -135,6 +135,7 @@ impl World {
             law: Law::Grant,
             weight: 1.0,
             max_rate: Rate::UNLIMITED,
+            principal: 0,
             label: "test".into(),
         };
         let initiator = Role::Initiator { unit_payloads: vec![1_400, 1_180] };
