@@ -120,8 +120,8 @@ impl Loop {
     /// The longest delay in seconds that the loop bears.
     ///
     /// `[FIX]` Theorem 1 calls the system stable for every round-trip time. Its proof takes
-    /// derivatives as if the delayed factor were the present one. A delay turns the phase by `omega * delay`,
-    /// and at more than this it turns the loop's sign.
+    /// derivatives as if the delayed factor were the present one. A delay turns the phase by
+    /// `omega * delay`, and at more than this it turns the loop's sign.
     #[must_use]
     pub fn delay_margin(&self) -> f64 {
         self.phase_margin() / self.crossover()
