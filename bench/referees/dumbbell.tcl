@@ -1,8 +1,8 @@
 # TCP flows over one drop-tail bottleneck in ns-2, for comparison with the engine in gtp-peers.
 # Usage: ns dumbbell.tcl LAW MBPS RTT_MS QUEUE_PACKETS FLOWS SECONDS LOSE_EVERY
 #
-# Segments of 1,460 bytes and 40 of headers; acknowledgments for each; initial window 2; least
-# timeout 0.2 s; flows start 0.37 s apart. LOSE_EVERY 0 loses nothing, n every n-th packet that
+# Segments of 1,460 bytes and 40 of headers, 50 in the agent that runs Linux's laws (timestamps);
+# acknowledgments for each, in that agent for every second; initial window 2; least timeout 0.2 s; flows start 0.37 s apart. LOSE_EVERY 0 loses nothing, n every n-th packet that
 # comes to the bottleneck. What is counted begins after a third of the time.
 # Prints: "flow K SEGMENTS" acknowledged, "offered N", "dropped N", and of the first flow's window,
 # sampled each 20 ms: "window_mean", "window_most", "window_least", "cuts" (falls by more than 5 %).
@@ -45,7 +45,9 @@ proc agent {law} {
         default {
             set tcp [new Agent/TCP/Linux]
             $tcp set timestamps_ true
-            set sink [new Agent/TCPSink/Sack1]
+            # Those laws' constants count on delayed acknowledgments.
+            set sink [new Agent/TCPSink/Sack1/DelAck]
+            $sink set interval_ 100ms
             $sink set ts_echo_rfc1323_ true
             $ns at 0.0 "$tcp select_ca $law"
             return [list $tcp $sink]

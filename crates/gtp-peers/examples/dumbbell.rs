@@ -6,7 +6,10 @@ mod path;
 
 use gtp_alloc::{Bytes, Rate, Span};
 use gtp_peers::Endpoint;
-use gtp_peers::tcp::{AckDelay, Counting, Flavour, Opening, ReceiverConfig, Sender, SenderConfig};
+use gtp_peers::tcp::laws::{Cubic, Vegas};
+use gtp_peers::tcp::{
+    AckDelay, Counting, Flavour, Law, Opening, ReceiverConfig, Sender, SenderConfig,
+};
 use path::{START, World, bottleneck, wire};
 
 const USAGE: &str = "usage: dumbbell LAW MBPS RTT_MS QUEUE_PACKETS FLOWS SECONDS LOSE_EVERY";
@@ -35,24 +38,65 @@ fn parse() -> Option<Case> {
     })
 }
 
+/// The law, the sender and the receiver that stand opposite ns-2's.
+fn ends(flavour: Flavour, seed: u64) -> (Box<dyn Law>, SenderConfig, ReceiverConfig) {
+    let common = SenderConfig {
+        initial_window: 2.0,
+        least_timeout: Span::from_millis(200),
+        opening: Opening::Open,
+        ..SenderConfig::default()
+    };
+    let receiver = ReceiverConfig { delay: AckDelay::None, ..ReceiverConfig::default() };
+    match flavour {
+        Flavour::Reno | Flavour::NewReno | Flavour::Sack | Flavour::HighSpeed => {
+            let config = SenderConfig { counting: Counting::Acks, ..common };
+            (flavour.law(seed), flavour.adapt(config), receiver)
+        }
+        Flavour::Scalable
+        | Flavour::Bic
+        | Flavour::HTcp
+        | Flavour::Vegas
+        | Flavour::Fast
+        | Flavour::Cubic
+        | Flavour::Bbr => {
+            // ns-2 runs Linux's code of 2007 for these: timestamps, delayed acknowledgments, and
+            // some parameters that later versions and the RFC changed.
+            let law: Box<dyn Law> = match flavour {
+                Flavour::Vegas => Box::new(Vegas::default().stepping_every(2)),
+                Flavour::Cubic => Box::new(Cubic::keeping(0.8)),
+                other => other.law(seed),
+            };
+            let start = match flavour {
+                Flavour::Bic | Flavour::Cubic => 100.0,
+                Flavour::Reno
+                | Flavour::NewReno
+                | Flavour::Sack
+                | Flavour::HighSpeed
+                | Flavour::Scalable
+                | Flavour::HTcp
+                | Flavour::Vegas
+                | Flavour::Fast
+                | Flavour::Bbr => f64::INFINITY,
+            };
+            let config = SenderConfig { header: Bytes(50), initial_threshold: start, ..common };
+            let delay = AckDelay::Second { wait: Span::from_millis(100) };
+            (law, flavour.adapt(config), ReceiverConfig { delay, ..receiver })
+        }
+    }
+}
+
 fn build(case: &Case) -> (World, usize, Vec<usize>) {
     let mut world = World::new();
     let near = Span::from_millis(2);
     let rtt = Span::from_millis(case.rtt_ms);
     let far = (rtt / 2).saturating_sub(near);
     let rate = Rate::from_mbps(case.mbps);
-    let there = world.link(bottleneck(rate, far, Bytes(case.queue * 1_500)));
+    let segment = ends(case.flavour, 0).1.header + Bytes(1_460);
+    let there = world.link(bottleneck(rate, far, Bytes(case.queue * segment.0)));
     if case.lose_every > 0 {
         world.lose_every(there, case.lose_every);
     }
     let back = world.link(bottleneck(rate, far, Bytes(u64::MAX)));
-    let config = SenderConfig {
-        initial_window: 2.0,
-        counting: Counting::Acks,
-        least_timeout: Span::from_millis(200),
-        opening: Opening::Open,
-        ..SenderConfig::default()
-    };
     let access = Rate::from_mbps(10_000);
     let flows = (0..case.flows)
         .map(|k| {
@@ -60,10 +104,9 @@ fn build(case: &Case) -> (World, usize, Vec<usize>) {
             let first = world.link(bottleneck(access, near / 2, Bytes(u64::MAX)));
             let last = world.link(wire(near / 2));
             let (back_first, back_last) = (world.link(wire(near / 2)), world.link(wire(near / 2)));
-            let sender = case.flavour.sender(START + after, config, k);
-            let receiver = case
-                .flavour
-                .receiver(ReceiverConfig { delay: AckDelay::None, ..ReceiverConfig::default() });
+            let (law, config, receiver) = ends(case.flavour, k);
+            let sender = Sender::new(START + after, config, law);
+            let receiver = case.flavour.receiver(receiver);
             let (to, from) = ([first, there, last], [back_first, back, back_last]);
             world.flow(after, Box::new(sender), Box::new(receiver), &to, &from)
         })

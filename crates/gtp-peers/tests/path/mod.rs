@@ -357,7 +357,7 @@ impl World {
             }
             What::Timer(flow, side) => self.ring(flow, side),
             What::Router(hop) => self.ring_router(hop),
-            What::Leaves(hop, parcel) => self.leave(hop, parcel),
+            What::Leaves(hop, parcel) => self.leave(hop, *parcel),
             What::Arrives(parcel) => self.arrive(*parcel),
             What::Change(hop, change) => self.change(hop, change),
             What::Demand(flow, side, rate) => {
@@ -452,13 +452,13 @@ impl World {
         self.book_router(hop);
     }
 
-    fn leave(&mut self, hop: usize, mut parcel: Box<Parcel>) {
+    fn leave(&mut self, hop: usize, mut parcel: Parcel) {
         let now = self.now;
         let Hop { link, router, .. } = &mut self.hops[hop];
         if let Some(router) = router {
             router.handle_departure(now, link.queued(now), &mut parcel.packet);
         }
-        self.fly(*parcel);
+        self.fly(parcel);
         self.book_router(hop);
     }
 

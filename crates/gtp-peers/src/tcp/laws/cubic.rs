@@ -20,8 +20,10 @@ use gtp_alloc::{Span, Time};
 use crate::tcp::law::{AckView, Law, LossView, Window};
 
 /// A cubic curve around the window of the last loss.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Cubic {
+    /// What a loss leaves of the window.
+    kept: f64,
     /// W_max: the plateau.
     plateau: f64,
     /// When this stage of avoidance began, and what the window was.
@@ -33,7 +35,19 @@ pub struct Cubic {
     prior: f64,
 }
 
+impl Default for Cubic {
+    fn default() -> Cubic {
+        Cubic::keeping(BETA)
+    }
+}
+
 impl Cubic {
+    /// A law that keeps this share of the window on loss: 0.7 in the RFC, 0.8 in the first versions
+    /// (S. Ha, I. Rhee, L. Xu, 2008).
+    pub fn keeping(kept: f64) -> Cubic {
+        Cubic { kept, plateau: 0.0, epoch: None, k: 0.0, estimate: 0.0, prior: 0.0 }
+    }
+
     fn begin(&mut self, now: Time, w: f64) {
         self.epoch = Some(now);
         self.plateau = self.plateau.max(w);
@@ -51,8 +65,8 @@ impl Cubic {
     fn lose(&mut self, w: f64) -> f64 {
         self.epoch = None;
         self.prior = w;
-        self.plateau = if w < self.plateau { w * (1.0 + BETA) / 2.0 } else { w };
-        w * BETA
+        self.plateau = if w < self.plateau { w * (1.0 + self.kept) / 2.0 } else { w };
+        w * self.kept
     }
 }
 
@@ -66,8 +80,9 @@ impl Law for Cubic {
         if self.epoch.is_none() {
             self.begin(ack.now, window.size);
         }
-        // Figure 4: alpha until the window of before the loss is reached, then one.
-        let alpha = if self.estimate < self.prior { ALPHA } else { 1.0 };
+        // Figure 4: alpha = 3 (1 - beta)/(1 + beta), the standard's rate at this beta, until the window of before the loss is reached, then one.
+        let friendly = 3.0 * (1.0 - self.kept) / (1.0 + self.kept);
+        let alpha = if self.estimate < self.prior { friendly } else { 1.0 };
         self.estimate += alpha * credit / window.size;
         let target = self.target(ack.now, ack.smoothed_rtt, window.size);
         let w = window.size + credit * (target - window.size) / window.size;
@@ -95,8 +110,6 @@ impl Law for Cubic {
 const C: f64 = 0.4;
 /// RFC 9438, 4.6: what is kept.
 const BETA: f64 = 0.7;
-/// RFC 9438, 4.3: 3 (1 - beta)/(1 + beta), the standard's rate at this beta.
-const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 
 #[cfg(test)]
 mod tests {

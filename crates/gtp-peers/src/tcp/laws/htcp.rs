@@ -14,7 +14,7 @@
 
 use gtp_alloc::{Span, Time};
 
-use crate::tcp::law::{AckView, Law, LossView, Window};
+use crate::tcp::law::{AckView, Law, LossView, Phase, Window};
 
 /// Increase that grows with the time since the last loss.
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,6 +27,9 @@ pub struct HTcp {
     /// Segments arrived since the last measurement of throughput began.
     arrived: u64,
     since: Option<Time>,
+    /// Round trips measured since the last loss, and the smoothed throughput.
+    measured: u64,
+    throughput: f64,
     /// The largest throughput in any round trip since the last loss, and that before it.
     peak: f64,
     last_peak: f64,
@@ -49,12 +52,25 @@ impl Law for HTcp {
 
     fn observe(&mut self, ack: &AckView, _window: &mut Window) {
         self.longest = self.longest.max(ack.rtt.unwrap_or_default());
-        self.arrived += ack.acked;
+        match ack.phase {
+            Phase::Opening | Phase::Open => {}
+            // What comes in while losses are repaired says nothing of the throughput.
+            Phase::Recovery | Phase::Timeout => {
+                (self.arrived, self.since) = (0, Some(ack.now));
+                return;
+            }
+        }
+        self.arrived += ack.arrived;
         let since = *self.since.get_or_insert(ack.now);
         let elapsed = ack.now.since(since);
         if elapsed >= ack.smoothed_rtt && elapsed > Span::ZERO {
-            self.peak = self.peak.max(self.arrived as f64 / elapsed.as_secs_f64());
+            let latest = self.arrived as f64 / elapsed.as_secs_f64();
             (self.arrived, self.since) = (0, Some(ack.now));
+            self.measured += 1;
+            // Just after a loss anew, then smoothed.
+            let fresh = self.measured <= FRESH;
+            self.throughput = if fresh { latest } else { 0.75 * self.throughput + 0.25 * latest };
+            self.peak = if fresh { latest } else { self.peak.max(self.throughput) };
         }
     }
 
@@ -73,7 +89,7 @@ impl Law for HTcp {
             0.5
         };
         self.last_peak = self.peak;
-        self.peak = 0.0;
+        (self.peak, self.measured) = (0.0, 0);
         self.longest = Span::ZERO;
         self.last_loss = Some(loss.now);
         loss.window * self.kept
@@ -82,6 +98,8 @@ impl Law for HTcp {
 
 /// The low-speed regime's length, in seconds.
 const LINEAR_FOR: f64 = 1.0;
+/// Round trips after a loss whose throughput is taken as it is measured (Linux).
+const FRESH: u64 = 3;
 /// The change of throughput beyond which the adaptive decrease is not trusted.
 const THROUGHPUT_CHANGE: f64 = 0.2;
 

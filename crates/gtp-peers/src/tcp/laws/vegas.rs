@@ -26,6 +26,8 @@ pub struct Vegas {
     least: Span,
     measured: u64,
     rounds: u64,
+    /// A step of avoidance in every so many round trips.
+    stride: u64,
 }
 
 impl Default for Vegas {
@@ -37,7 +39,13 @@ impl Default for Vegas {
 impl Vegas {
     /// Keeps between `alpha` and `beta` segments in queues; slow start ends at `gamma`.
     pub fn new(alpha: f64, beta: f64, gamma: f64) -> Vegas {
-        Vegas { alpha, beta, gamma, least: Span::MAX, measured: 0, rounds: 0 }
+        Vegas { alpha, beta, gamma, least: Span::MAX, measured: 0, rounds: 0, stride: 1 }
+    }
+
+    /// Steps in every `stride`-th round trip only: 2 is what Linux comes to, whose step starts from
+    /// the window of a round trip ago.
+    pub fn stepping_every(self, stride: u64) -> Vegas {
+        Vegas { stride: stride.max(1), ..self }
     }
 }
 
@@ -61,6 +69,7 @@ impl Law for Vegas {
 
     fn handle_round(&mut self, ack: &AckView, window: &mut Window) {
         self.rounds += 1;
+        let steps = self.rounds.is_multiple_of(self.stride);
         // Fewer than three measurements say too little: no change by delay in this round.
         if self.measured > 2 {
             let waiting = window.size
@@ -71,13 +80,13 @@ impl Law for Vegas {
                     window.size = (window.size - waiting + 1.0).max(2.0);
                     window.threshold = window.size;
                 }
-            } else if waiting > self.beta {
+            } else if steps && waiting > self.beta {
                 window.size = (window.size - 1.0).max(2.0);
                 window.threshold = window.threshold.min(window.size);
-            } else if waiting < self.alpha {
+            } else if steps && waiting < self.alpha {
                 window.size += 1.0;
             }
-        } else if !window.in_slow_start() {
+        } else if steps && !window.in_slow_start() {
             window.size += 1.0;
         }
         (self.least, self.measured) = (Span::MAX, 0);
