@@ -6,6 +6,7 @@
 
 use gtp_alloc::{Bytes, Span, Time};
 use gtp_link::{Change, Link, LinkId, LinkSpec, Reason, Transit, Verdict, Wire};
+use gtp_peers::Packet;
 
 use super::parcel::{Parcel, ParcelId, Parcels};
 use super::schedule::{ActorId, Key, Schedule};
@@ -103,6 +104,22 @@ impl Fabric {
         let mut parcel = Parcel::empty(self.named, size, route.0, to);
         parcel.payload = payload;
         let id = self.parcels.insert(parcel, head);
+        self.record(now, What::Sent, to, id);
+        self.forward(now, id)
+    }
+
+    /// Sends a rival's packet, as [`Self::send`] does a datagram.
+    pub fn send_foreign(
+        &mut self,
+        now: Time,
+        route: Route,
+        to: u32,
+        packet: Packet,
+    ) -> Option<ParcelId> {
+        self.named += 1;
+        self.hash.mix(packet.size.0 ^ u64::from(to) << 32);
+        let parcel = Parcel::empty(self.named, packet.size, route.0, to);
+        let id = self.parcels.insert_foreign(parcel, packet);
         self.record(now, What::Sent, to, id);
         self.forward(now, id)
     }

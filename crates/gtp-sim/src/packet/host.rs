@@ -186,9 +186,8 @@ impl Direction {
             let report = match (&mut ends[index as usize].role, self.side) {
                 (Role::Source(source), Side::Source) => source.core.report(now.local),
                 (Role::Sink(sink), Side::Sink) => sink.core.report(now.local),
-                (Role::Source(_) | Role::Sink(_) | Role::Waiting | Role::Background(_), _) => {
-                    continue;
-                }
+                (Role::Source(_) | Role::Sink(_), _)
+                | (Role::Waiting | Role::Background(_) | Role::Peer(_), _) => continue,
             };
             self.reports.push((index, report));
         }
@@ -200,7 +199,7 @@ impl Direction {
             match &mut end.role {
                 Role::Source(source) => source.core.handle_grant(now.local, grant),
                 Role::Sink(sink) => sink.core.handle_grant(grant),
-                Role::Waiting | Role::Background(_) => {}
+                Role::Waiting | Role::Background(_) | Role::Peer(_) => {}
             }
             end.touch(index, touched);
         }

@@ -13,6 +13,7 @@ mod ends;
 mod fabric;
 mod host;
 mod parcel;
+mod peers;
 mod route;
 mod run;
 mod sample;
@@ -21,6 +22,7 @@ mod spec;
 mod world;
 
 pub use ends::Standing;
+pub use peers::{PeerEnd, PeerEnds};
 pub use run::Happening;
 pub use spec::{
     Action, AgentState, BackgroundId, BackgroundSpec, BuildError, ClockSpec, HostSpec, NodeId,

@@ -5,7 +5,10 @@
 //! Nearly all heads fit into the record; longer ones (requests, feedback, hellos) lie beside it.
 
 use gtp_alloc::Bytes;
+use gtp_peers::Packet;
 use gtp_proto::wire::{DATA_HEAD_LEN, HEADER_LEN};
+
+use super::peers::Foreign;
 
 /// A packet's place in the slab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +19,8 @@ const DATA: usize = HEADER_LEN + DATA_HEAD_LEN;
 /// Bytes of a head that fit into a record.
 const INLINE: usize = 40;
 const NOT_LONG: u32 = u32::MAX;
+/// Long heads from here on are packets of rivals.
+const FOREIGN: u32 = 1 << 31;
 
 /// One packet.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +47,9 @@ pub(crate) struct Parcels {
     free: Vec<u32>,
     long: Vec<Vec<u8>>,
     long_free: Vec<u32>,
+    foreign: Foreign,
+    /// The rival's packet that left the slab last.
+    handed: Option<Packet>,
 }
 
 impl Parcel {
@@ -66,13 +74,23 @@ impl Parcels {
         self.place(parcel)
     }
 
+    /// Takes in a rival's packet, which has no datagram.
+    pub fn insert_foreign(&mut self, mut parcel: Parcel, packet: Packet) -> ParcelId {
+        parcel.long = FOREIGN | self.foreign.insert(packet);
+        self.place(parcel)
+    }
+
+    /// What a rival's packet said that was [taken](Self::take) just now, once.
+    pub fn handed(&mut self) -> Option<Packet> {
+        self.handed.take()
+    }
+
     /// A second packet like this one, under its own name.
     pub fn copy(&mut self, id: ParcelId, name: u64) -> ParcelId {
         let mut parcel = self.slots[id.0 as usize];
         parcel.name = name;
         if parcel.long != NOT_LONG {
-            let head = self.long[parcel.long as usize].clone();
-            parcel.long = self.store_long(&head);
+            parcel.long = self.copy_long(parcel.long);
         }
         self.place(parcel)
     }
@@ -97,8 +115,8 @@ impl Parcels {
         let head_len = usize::from(parcel.head_len);
         if parcel.long == NOT_LONG {
             out[..INLINE].copy_from_slice(&parcel.head);
-        } else {
-            out[..head_len].copy_from_slice(&self.long[parcel.long as usize]);
+        } else if let Some(long) = self.long.get(parcel.long as usize) {
+            out[..head_len].copy_from_slice(long);
         }
         let taken = (parcel.to, head_len + usize::from(parcel.payload));
         self.remove(id);
@@ -110,7 +128,7 @@ impl Parcels {
     pub fn remove(&mut self, id: ParcelId) {
         let long = self.slots[id.0 as usize].long;
         if long != NOT_LONG {
-            self.long_free.push(long);
+            self.release_long(long);
         }
         self.free.push(id.0);
     }
@@ -132,6 +150,24 @@ impl Parcels {
         }
         self.slots.push(parcel);
         ParcelId(self.slots.len() as u32 - 1)
+    }
+
+    #[cold]
+    fn copy_long(&mut self, long: u32) -> u32 {
+        if long >= FOREIGN {
+            let copy = self.foreign.copy(long - FOREIGN);
+            return copy.map_or(NOT_LONG, |place| FOREIGN | place);
+        }
+        let head = self.long[long as usize].clone();
+        self.store_long(&head)
+    }
+
+    fn release_long(&mut self, long: u32) {
+        if long >= FOREIGN {
+            self.handed = self.foreign.take(long - FOREIGN);
+        } else {
+            self.long_free.push(long);
+        }
     }
 
     fn store_long(&mut self, head: &[u8]) -> u32 {

@@ -13,6 +13,7 @@ use super::ends::{LEAST_SLEEP, Moment, Phase, SinkEnd, SourceEnd, Standing, wire
 use super::fabric::Fabric;
 use super::host::{ECHO, UPKEEP};
 use super::parcel::ParcelId;
+use super::peers::Peer;
 use super::spec::{Action, BackgroundId, NodeId, SessionId};
 use super::world::{Actor, End, Flow, Role, Step, World};
 use crate::trace::What;
@@ -132,7 +133,9 @@ impl World {
         }
         // What nobody listens to, or nobody can read, is dropped as by a real host.
         let datagram = &self.datagram[..len];
-        let Ok(header) = Header::decode(datagram) else { return };
+        let Ok(header) = Header::decode(datagram) else {
+            return self.receive_foreign(to);
+        };
         if !end.open {
             return;
         }
@@ -140,9 +143,23 @@ impl World {
         match &mut end.role {
             Role::Source(source) => source.handle_datagram(now, header, body),
             Role::Sink(sink) => sink.handle_datagram(now, header, body),
-            Role::Waiting | Role::Background(_) => return,
+            Role::Waiting | Role::Background(_) | Role::Peer(_) => return,
         }
         self.after_datagram(now, to, header.kind);
+    }
+
+    /// What is no datagram of ours may be a rival's packet.
+    #[cold]
+    fn receive_foreign(&mut self, to: u32) {
+        let Some(packet) = self.fabric.parcels.handed() else { return };
+        let end = &mut self.ends[to as usize];
+        let Role::Peer(peer) = &mut end.role else { return };
+        if end.open {
+            peer.handle_packet(self.now, &packet);
+            let host = end.host;
+            end.touch(to, &mut self.hosts[host as usize].touched);
+            self.mark(host);
+        }
     }
 
     /// What a datagram of this kind may mean to the agents and to its session.
@@ -256,6 +273,12 @@ impl World {
             Role::Background(flow) => {
                 flow.send(now.world, fabric, end.route, end.peer, &mut there);
             }
+            Role::Peer(peer) => {
+                peer.handle_timeout(now.world);
+                while let Some(packet) = peer.poll_transmit(now.world) {
+                    there.extend(fabric.send_foreign(now.world, end.route, end.peer, packet));
+                }
+            }
             Role::Waiting => {}
         }
         let host = &mut hosts[end.host as usize];
@@ -334,8 +357,15 @@ impl World {
     }
 
     fn open(&mut self, id: SessionId) {
-        let session = &self.sessions[id.0 as usize];
+        let session = &mut self.sessions[id.0 as usize];
         let (source, sink, name) = (session.source, session.sink, id.0 + 1);
+        if let Some(ends) = session.peers.take() {
+            let sender = Peer::new(ends.sender, &session.spec.supply);
+            let receiver = Peer::new(ends.receiver, &session.spec.reader);
+            self.serve_end(sink, Role::Peer(Box::new(receiver)));
+            return self.serve_end(source, Role::Peer(Box::new(sender)));
+        }
+        let session = &self.sessions[id.0 as usize];
         let now = |end: u32| self.hosts[self.ends[end as usize].host as usize].moment(self.now);
         let source_end = SourceEnd::new(now(source), &session.spec, name, session.proof_key);
         let sink_end = SinkEnd::new(now(sink), &session.spec, name);
@@ -374,7 +404,7 @@ impl World {
                 host.in_.ends.push(index);
                 host.in_.agent.wake(local);
             }
-            Role::Background(_) | Role::Waiting => {}
+            Role::Background(_) | Role::Waiting | Role::Peer(_) => {}
         }
         host.upkeep_due = host.upkeep_due.min(local + UPKEEP).max(local);
         end.role = role;
@@ -385,7 +415,17 @@ impl World {
     }
 
     fn stop(&mut self, id: SessionId) {
-        let index = self.sessions[id.0 as usize].sink;
+        let (source, index) =
+            (self.sessions[id.0 as usize].source, self.sessions[id.0 as usize].sink);
+        for end in [source, index] {
+            let end = &mut self.ends[end as usize];
+            if let Role::Peer(peer) = &mut end.role {
+                peer.stop(self.now);
+                end.open = false;
+                self.fabric.schedule.clear(end.actor);
+                end.booked = Time::MAX;
+            }
+        }
         let end = &mut self.ends[index as usize];
         let host_index = end.host;
         let host = &mut self.hosts[host_index as usize];
@@ -407,6 +447,7 @@ impl End {
             Role::Source(source) => (source.core.poll_timeout(), source.supply_timeout()),
             Role::Sink(sink) => (sink.core.poll_timeout(), Time::MAX),
             Role::Background(flow) => return flow.due(),
+            Role::Peer(peer) => return peer.poll_timeout(now.world),
             Role::Waiting => return Time::MAX,
         };
         let least = now.local + LEAST_SLEEP;

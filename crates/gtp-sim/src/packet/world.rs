@@ -13,6 +13,7 @@ use super::clock::{Clock, DRIFT_MOST};
 use super::ends::{SinkEnd, SourceEnd, Standing};
 use super::fabric::{Fabric, Route};
 use super::host::Host;
+use super::peers::{self, Peer, PeerEnds};
 use super::route::{Edge, shortest};
 use super::sample::Seen;
 use super::schedule::ActorId;
@@ -100,6 +101,8 @@ pub(crate) enum Role {
     Sink(Box<SinkEnd>),
     /// A background flow: it sends, or it counts what comes.
     Background(Box<Flow>),
+    /// An end of a rival's connection.
+    Peer(Box<Peer>),
 }
 
 #[derive(Clone, Debug)]
@@ -117,6 +120,8 @@ pub(crate) struct Session {
     pub source: u32,
     pub sink: u32,
     pub proof_key: [u8; 16],
+    /// A rival's ends, until it starts.
+    pub peers: Option<PeerEnds>,
 }
 
 #[derive(Debug)]
@@ -288,6 +293,28 @@ impl World {
     /// # Errors
     /// When a node, link or route is missing, or a number is out of range.
     pub fn add_session(&mut self, spec: SessionSpec) -> Result<SessionId, BuildError> {
+        self.add_any_session(spec, None)
+    }
+
+    /// Adds a session whose ends are a rival's, made for its starting time. Of `spec`, law, weight,
+    /// limit, unit, volume and memory are theirs to have; the applications' rates are set at them.
+    /// Clocks of hosts are not theirs: they run on the world's time.
+    ///
+    /// # Errors
+    /// As [`World::add_session`].
+    pub fn add_peer_session(
+        &mut self,
+        spec: SessionSpec,
+        ends: PeerEnds,
+    ) -> Result<SessionId, BuildError> {
+        self.add_any_session(spec, Some(ends))
+    }
+
+    fn add_any_session(
+        &mut self,
+        spec: SessionSpec,
+        peers: Option<PeerEnds>,
+    ) -> Result<SessionId, BuildError> {
         check_session(&spec)?;
         if spec.start < self.now {
             return Err(BuildError::Past(spec.start));
@@ -303,7 +330,7 @@ impl World {
         if let Some(stop) = spec.stop {
             self.plan(stop.max(spec.start), Step::Act(Action::Stop(id)));
         }
-        self.sessions.push(Session { spec, source, sink, proof_key });
+        self.sessions.push(Session { spec, source, sink, proof_key, peers });
         Ok(id)
     }
 
@@ -452,6 +479,9 @@ impl World {
         let session = self.sessions.get(id.0 as usize)?;
         let roles =
             (&self.ends[session.source as usize].role, &self.ends[session.sink as usize].role);
+        if let (Role::Peer(sender), Role::Peer(receiver)) = roles {
+            return Some(peers::status(sender, receiver));
+        }
         let (Role::Source(source), Role::Sink(sink)) = roles else {
             return Some(SessionStatus::waiting());
         };
@@ -559,7 +589,7 @@ impl World {
 }
 
 impl SessionStatus {
-    fn waiting() -> SessionStatus {
+    pub(super) fn waiting() -> SessionStatus {
         SessionStatus {
             standing: Standing::Waiting,
             sent_packets: 0,
