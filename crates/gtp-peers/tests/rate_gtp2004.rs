@@ -136,6 +136,36 @@ fn timed_changes_reach_the_receiver_together_and_untimed_ones_overload_it() {
     assert!((0.4..0.5).contains(&untimed), "{untimed}");
 }
 
+#[test]
+fn two_flows_of_unlike_round_trips_are_equal_from_the_join_on() {
+    let agent = Agent::shared(GIGA, Skew::Compensated);
+    let mut star = Star::gigabit(Span::from_millis(50));
+    let flows = [(0, 25), (2, 50)].map(|(at, rtt)| {
+        star.add(Span::from_secs(at), Span::from_millis(rtt), gtp(Transfer::ENDLESS, &agent))
+    });
+    star.world.run_for(Span::from_secs(8));
+    // Figure 11, the simulated curve.
+    assert!(jain(&star.shares(&flows, 2.5, 8.0)) >= 0.995);
+}
+
+#[test]
+fn one_to_eight_flows_keep_the_receiver_full() {
+    for n in [1, 2, 5, 8] {
+        let agent = Agent::shared(GIGA, Skew::Compensated);
+        let mut star = Star::gigabit(Span::from_millis(25));
+        let flow = |_| {
+            let pair = gtp(Transfer::ENDLESS, &agent);
+            star.add(Span::ZERO, Span::from_millis(25), pair)
+        };
+        let flows: Vec<usize> = (0..n).map(flow).collect();
+        star.world.run_for(Span::from_secs(3));
+        let (rates, switch) = (star.shares(&flows, 1.0, 3.0), star.switch);
+        let loss = star.world.lost(switch) as f64 / star.world.seen(switch) as f64;
+        // Figure 12: at least 85 % of what one has, and no more than 3 % lost.
+        assert!(rates.iter().sum::<f64>() >= 850.0 && loss <= 0.03, "{n}: {rates:?} {loss}");
+    }
+}
+
 /// Rates in Mbit/s, loss ratio at the port, and Jain's index of flows that began at `start`.
 fn outcome(star: &mut Star, flows: &[usize], from: f64, to: f64) -> (Vec<f64>, f64) {
     star.world.run_for(Span::from_secs_f64(to));

@@ -65,6 +65,22 @@ fn two_flows_come_to_an_equal_share_of_a_full_link() {
     assert!(jain(&rates) >= 0.98 && rates.iter().sum::<f64>() >= 0.9 * 950e6, "{rates:?}");
 }
 
+#[test]
+fn a_slow_receiver_leaves_its_part_of_the_link_to_the_other_flow() {
+    let (mut world, there, back) = atlantic();
+    let quick = add(&mut world, Span::ZERO, 500, (there, back));
+    let terms = terms(Rate::from_mbps(500));
+    let receiver = Slow::new(Receiver::new(Transfer::ENDLESS, terms, None), Bytes(1_000_000));
+    let sender = Box::new(Sender::new(Transfer::ENDLESS, terms));
+    let slow = world.flow(Span::from_secs(4), sender, Box::new(receiver), &[there], &[back]);
+    let limit = Some(Rate::from_mbps(200));
+    world.demand_at(Span::from_secs(4), slow, Side::Receiver, limit);
+    world.run_for(Span::from_secs(20));
+    // Figure 10(c): unequal, and the link is full.
+    let rates = [quick, slow].map(|flow| world.wire_rate(flow, 10.0, 20.0) / 1e6);
+    assert!(rates[0] + rates[1] >= 0.9 * 950.0 && rates[0] > 2.0 * rates[1], "{rates:?}");
+}
+
 /// A sender that keeps its rate, for other traffic.
 fn constant(world: &mut World, rate: Rate, links: (usize, usize)) {
     let sender = gtp_peers::rate::rbudp::Sender::new(Transfer::ENDLESS, rate);

@@ -1,8 +1,8 @@
 //! GTP 2004's laws: single flow control, capacity estimation and max-min scheduling.
 //!
 //! Source: Wu and Chien, "GTP: group transport protocol for lambda-grids", CCGrid 2004 (G),
-//! sections 4.1 to 4.4. All rates are bit/s, `loss` is a ratio, and every function is pure. Who calls them
-//! when is the agent's and the ends' affair.
+//! sections 4.1 to 4.4. All rates are bit/s, `loss` is a ratio, and every function is pure. Who
+//! calls them when is the agent's and the ends' affair.
 //!
 //! - [FIX] The thresholds of 4.2 print `r_loss`, a rate; the loss ratio is meant. At 0.5 % exactly
 //!   the loss counts as low.

@@ -223,6 +223,7 @@ pub struct Receiver {
     train: Train,
     /// D5.
     available: Option<f64>,
+    ratio: Option<f64>,
     epoch: Option<Time>,
     /// D7.
     quiet_since: Time,
@@ -273,6 +274,7 @@ impl Receiver {
             samples: Samples::default(),
             train: Train::default(),
             available: None,
+            ratio: None,
             epoch: None,
             quiet_since: Time::ZERO,
             heard: false,
@@ -290,6 +292,11 @@ impl Receiver {
     /// Changes of the rate by L2, and by L3.
     pub fn changes(&self) -> (u64, u64) {
         (self.updates, self.cuts)
+    }
+
+    /// L2: the mean ratio of receiving over sending gaps in the last epoch (L, Fig. 3).
+    pub fn ratio(&self) -> Option<f64> {
+        self.ratio
     }
 
     /// L4: what the last train found to be available, in bit/s.
@@ -406,6 +413,7 @@ impl Receiver {
         let enough = self.samples.spanned >= LEAST_EPOCH.as_secs_f64();
         if self.samples.count > 0 && enough {
             let ratio = self.samples.ratios / self.samples.count as f64;
+            self.ratio = Some(ratio);
             let free = self.available.map_or(0.0, |a| a - self.rate);
             self.samples = Samples::default();
             let next = self.control.update(self.rate, ratio, free);
