@@ -66,6 +66,28 @@ fn two_flows_come_to_an_equal_share_of_a_full_link() {
 }
 
 #[test]
+fn the_ratio_of_gaps_is_one_below_the_available_rate_and_the_overload_above_it() {
+    for mbps in [300, 600, 900, 920, 1_000, 1_100, 1_500] {
+        // Figure 3's streams of 200 packets overflow no queue, and this one takes an epoch's.
+        let mut world = World::new();
+        let there = world.link(bottleneck(GIVES, RTT / 2, bdp(GIVES, RTT)));
+        let back = world.link(wire(RTT / 2));
+        let flow = add(&mut world, Span::ZERO, mbps, (there, back));
+        // A sender that has no more than its rate sends no trains.
+        world.demand_at(Span::ZERO, flow, Side::Sender, Some(Rate::from_mbps(mbps)));
+        let mut ratio = None;
+        world.watch(Span::from_secs(1), Span::from_millis(1), |w| {
+            ratio = ratio.or(w.receiver::<Receiver>(flow).ratio());
+        });
+        let ratio = ratio.expect("an epoch has passed");
+        // Figure 3, for 950 Mbit/s available.
+        let expected = (mbps as f64 / 950.0).max(1.0);
+        let most = if mbps < 950 { 0.02 } else { 0.03 };
+        assert!((ratio / expected - 1.0).abs() <= most, "{mbps}: {ratio}");
+    }
+}
+
+#[test]
 fn a_slow_receiver_leaves_its_part_of_the_link_to_the_other_flow() {
     let (mut world, there, back) = atlantic();
     let quick = add(&mut world, Span::ZERO, 500, (there, back));

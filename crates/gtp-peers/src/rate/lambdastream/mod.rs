@@ -28,6 +28,9 @@
 //!   again; the end of a transfer that ends is said each epoch until the sender answers.
 //! - D7 The last blocks of a transfer that ends show no gap: after two epochs without data they
 //!   count as reported. Without reliable delivery a lost last block hides the end.
+//! - D8 A receiving gap across a loss is divided by the numbers passed (eq. 2), so that heavy loss
+//!   hides in the ratio and is left to L3. Samples of adjacent packets alone show the overload at
+//!   once, but two flows then still differ by half after 45 s: the choice decides Fig. 10(a).
 
 pub mod frames;
 pub mod law;
