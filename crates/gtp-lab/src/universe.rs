@@ -16,7 +16,7 @@ use gtp_link::{Burst, Chance, Change, Jitter, LinkSpec, LinkState, Order, Reorde
 use crate::course::{self, Outcome};
 use crate::scenario::model::{
     BackgroundEntry, Event, HostEntry, LawName, Level, LinkEntry, NodeEntry, NodeKind, Output,
-    Pattern, Reach, RouteEntry, Scenario, SessionEntry,
+    Pattern, Protocol, Reach, RouteEntry, Scenario, SessionEntry,
 };
 
 pub use shares::Standard;
@@ -271,6 +271,7 @@ fn sessions(scenario: &mut Scenario, fate: &mut Fate, sources: usize, sinks: usi
             weight: if fate.happens(25) { 1.0 + fate.below(4) as f64 } else { 1.0 },
             reach: Reach::Routes,
             unit: gtp_proto::limits::UNIT_ETHERNET,
+            protocol: Protocol::Gtp,
         });
     }
 }

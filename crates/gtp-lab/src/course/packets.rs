@@ -5,11 +5,12 @@
 
 use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_link::{LinkId, LinkSpec};
+use gtp_peers::tcp::{Flavour, ParallelReceiver, ParallelSender, ReceiverConfig, SenderConfig};
 use gtp_proto::Law;
 use gtp_sim::diverge::first_divergence;
 use gtp_sim::packet::{
     Action, AgentState, BackgroundId, BackgroundSpec, BuildError, ClockSpec, HostSpec, NodeId,
-    Pace, Path, Pattern, SessionId, SessionSpec, Standing, Volume, World,
+    Pace, Path, Pattern, PeerEnds, SessionId, SessionSpec, Standing, Volume, World,
 };
 use gtp_sim::verify::verify;
 
@@ -18,7 +19,7 @@ use super::wanted::epochs;
 use super::ways::{Links, Way, find};
 use super::{Course, LinkCourse, Outcome, Progress, Replayed, seconds};
 use crate::refusal::Refusal;
-use crate::scenario::model::{self, Event, LawName, NodeKind, Scenario};
+use crate::scenario::model::{self, Event, LawName, NodeKind, Protocol, Scenario};
 
 /// A world made from a scenario.
 struct Made {
@@ -83,7 +84,13 @@ impl Made {
         let (ways, backgrounds) = find(scenario)?;
         for (session, way) in scenario.sessions.iter().zip(&ways) {
             let spec = session_spec(&mut world, scenario, session, way, &nodes);
-            let added = world.add_session(spec);
+            let added = match session.protocol {
+                Protocol::Gtp => world.add_session(spec),
+                Protocol::Tcp { flavour, connections, window } => {
+                    let ends = tcp(session, &spec, flavour, connections, window);
+                    world.add_peer_session(spec, ends)
+                }
+            };
             added.map_err(|e| unfit(&format!("session {:?}", session.name), e))?;
         }
         let mut flows = Vec::new();
@@ -252,6 +259,39 @@ fn session_spec(
         down,
         up,
         ..SessionSpec::new(nodes[session.source], nodes[session.sink])
+    }
+}
+
+/// The two ends of a TCP session, as a host of today has them: SACK where the law does not say
+/// otherwise, delayed acknowledgments, ten segments at first, a least timeout of 200 ms.
+fn tcp(
+    session: &model::SessionEntry,
+    spec: &SessionSpec,
+    flavour: Flavour,
+    connections: u16,
+    window: Option<Bytes>,
+) -> PeerEnds {
+    let mss = Bytes(u64::from(session.unit));
+    let config = SenderConfig {
+        mss,
+        length: session.size,
+        least_timeout: Span::from_millis(200),
+        ..flavour.adapt(SenderConfig::default())
+    };
+    let buffer = window.unwrap_or(Bytes(u64::MAX));
+    let receiver = ReceiverConfig { mss, buffer, ..ReceiverConfig::default() };
+    if connections == 1 {
+        // A law that draws takes the session's start for its seed: no two need be alike.
+        let seed = spec.start.as_nanos() ^ u64::from(spec.source.0) << 32;
+        return PeerEnds {
+            sender: Box::new(flavour.sender(spec.start, config, seed)),
+            receiver: Box::new(flavour.receiver(receiver)),
+        };
+    }
+    let laws = (0..connections).map(|k| flavour.law(u64::from(k))).collect();
+    PeerEnds {
+        sender: Box::new(ParallelSender::new(spec.start, config, laws)),
+        receiver: Box::new(ParallelReceiver::new(receiver, connections, session.size)),
     }
 }
 

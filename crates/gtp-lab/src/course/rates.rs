@@ -18,7 +18,7 @@ use super::wanted::epochs;
 use super::ways::{Way, find};
 use super::{Course, Outcome, Progress, seconds};
 use crate::refusal::Refusal;
-use crate::scenario::model::{Event, LawName, NodeKind, Scenario};
+use crate::scenario::model::{Event, LawName, NodeKind, Protocol, Scenario};
 
 /// With more sessions or points than this, only a few are watched one by one.
 const WATCHED_MAX: usize = 2_000;
@@ -131,6 +131,12 @@ impl<'a> Watch<'a> {
 }
 
 fn build(scenario: &Scenario) -> Result<(World, Vec<Way>), Refusal> {
+    if let Some(session) = scenario.sessions.iter().find(|s| s.protocol != Protocol::Gtp) {
+        return Err(Refusal::Input(format!(
+            "session {:?} speaks TCP, which needs queues: run it with level = \"packet\"",
+            session.name
+        )));
+    }
     let (ways, _) = find(scenario)?;
     let mut builder = Builder::new(match scenario.law {
         LawName::Grant => Config::GRANT,

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use gtp_alloc::endnode::Params;
 use gtp_alloc::{Bytes, Rate, Span};
 use gtp_link::{Change, LinkSpec};
+use gtp_peers::tcp::Flavour;
 
 /// One network, what is done on it, and what is to be shown of it.
 #[derive(Clone, Debug, PartialEq)]
@@ -195,6 +196,25 @@ pub struct SessionEntry {
     pub reach: Reach,
     /// Payload bytes of a packet.
     pub unit: u16,
+    /// What its ends speak.
+    pub protocol: Protocol,
+}
+
+/// What the two ends of a session speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Protocol {
+    /// The project's own.
+    #[default]
+    Gtp,
+    /// TCP.
+    Tcp {
+        /// Its law, with the recovery that belongs to it.
+        flavour: Flavour,
+        /// Connections that share the session's data.
+        connections: u16,
+        /// The receiver's buffer; `None`: never what limits.
+        window: Option<Bytes>,
+    },
 }
 
 impl SessionEntry {

@@ -5,10 +5,11 @@
 
 use gtp_alloc::{Bytes, Rate, Span};
 use gtp_link::{Chance, Change, LinkState};
+use gtp_peers::tcp::{CONNECTIONS_MAX, Flavour};
 
 use super::drawn::{Drawn, Lots};
 use super::model::{
-    BackgroundEntry, Event, LinkEntry, NodeEntry, NodeKind, Pattern, Reach, SessionEntry,
+    BackgroundEntry, Event, LinkEntry, NodeEntry, NodeKind, Pattern, Protocol, Reach, SessionEntry,
 };
 use super::names::Names;
 use super::network::Network;
@@ -66,6 +67,7 @@ struct Group {
     rtt: Option<Drawn<Span>>,
     path: Option<usize>,
     unit: u16,
+    protocol: Protocol,
 }
 
 fn group(
@@ -169,6 +171,7 @@ impl Group {
             changes.push(demand_change(change)?);
         }
         changes.sort_by_key(|(at, _)| *at);
+        let weight = table.number("weight", WEIGHTS)?.unwrap_or(1.0);
         Ok(Group {
             start: Drawn::read(table, "start")?.unwrap_or(Drawn::One(Span::ZERO)),
             stagger: table.quantity("stagger")?.unwrap_or(Span::ZERO),
@@ -177,7 +180,8 @@ impl Group {
             size: Drawn::read(table, "size")?,
             demand: Drawn::read(table, "demand")?,
             changes,
-            weight: table.number("weight", WEIGHTS)?.unwrap_or(1.0),
+            weight,
+            protocol: protocol(table, weight)?,
             rtt,
             path: path.map(|name| network.path_names.place(&name)).transpose()?,
             unit,
@@ -216,8 +220,33 @@ impl Group {
                 (None, None) => Reach::Routes,
             },
             unit: self.unit,
+            protocol: self.protocol,
         }
     }
+}
+
+/// Reads what a session's ends speak: `protocol`, and what belongs to TCP alone.
+fn protocol(table: &mut Table<'_>, weight: f64) -> Read<Protocol> {
+    let mut choices = vec![("gtp", None)];
+    choices.extend(Flavour::ALL.map(|flavour| (flavour.name(), Some(flavour))));
+    let flavour = table.choice("protocol", &choices)?.flatten();
+    let connections = table.integer("connections", 1..=i64::from(CONNECTIONS_MAX))?;
+    let window: Option<Bytes> = table.quantity("window")?;
+    let Some(flavour) = flavour else {
+        if connections.is_some() || window.is_some() {
+            let message = "`connections` and `window` are TCP's: name its law, as in \
+                           protocol = \"cubic\"";
+            return Err(Complaint::new(table.place(), message));
+        }
+        return Ok(Protocol::Gtp);
+    };
+    if weight != 1.0 {
+        return Err(Complaint::new(table.place(), "TCP knows no `weight`: take it out"));
+    }
+    if window == Some(Bytes::ZERO) {
+        return Err(Complaint::new(table.place(), "`window` is one byte or more"));
+    }
+    Ok(Protocol::Tcp { flavour, connections: connections.unwrap_or(1) as u16, window })
 }
 
 /// Weights that both engines take.
