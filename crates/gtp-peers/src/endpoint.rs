@@ -1,4 +1,7 @@
 //! One end of a connection: the contract that every rival's sender and receiver keeps.
+//!
+//! The same shape as the protocol's own core: inputs are `handle_*`, outputs are drained by
+//! `poll_*`, and time is an argument. How packets travel is not known here.
 
 use gtp_alloc::{Bytes, Rate, Span, Time};
 

@@ -1,4 +1,7 @@
 //! What travels between two ends: a size on links, a body for the far end, a note for routers.
+//!
+//! Fields, not bytes: payload is a length. Each family of protocols adds one body, and a note if
+//! routers take part.
 
 use gtp_alloc::Bytes;
 

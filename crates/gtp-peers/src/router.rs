@@ -1,4 +1,7 @@
 //! A queue's controller: the contract that every router-assisted rival's queue keeps.
+//!
+//! It sees what comes and goes at one link's queue; the queue itself, and what the wire behind it
+//! loses, are the link's.
 
 use gtp_alloc::{Bytes, Rate, Time};
 

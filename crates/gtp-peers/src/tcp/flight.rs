@@ -1,5 +1,7 @@
 //! When each segment that is out was sent, and what that says of round trips and of the rate at
 //! which segments arrive (draft-cheng-iccrg-delivery-rate-estimation, sections 3.2 and 3.3).
+//!
+//! Every segment is counted once, when it is first known to have arrived, in order or not.
 
 use alloc::collections::VecDeque;
 

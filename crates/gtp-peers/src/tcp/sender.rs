@@ -9,7 +9,7 @@
 //! | opening costs a round trip | RFC 9293, 3.5 | [`Opening`] |
 //! | what may be out | RFC 5681, 3.1; RFC 6675, SetPipe | `room`, `Board::pipe` |
 //! | the third duplicate starts fast retransmit | RFC 5681, 3.2 | `recovery.rs` |
-//! | recovery without blocks, with and without partial acknowledgments | RFC 5681, RFC 6582 | `recovery.rs` |
+//! | recovery without blocks, partial acknowledgments | RFC 5681, RFC 6582 | `recovery.rs` |
 //! | recovery with blocks | RFC 6675 | `recovery.rs`, `board.rs` |
 //! | the timer | RFC 6298 | `timer.rs` |
 //! | the window grows only while it is in use | RFC 5681, 4.1; RFC 7661 | `fullness` |

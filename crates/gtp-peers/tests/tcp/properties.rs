@@ -30,7 +30,8 @@ proptest! {
             ..bottleneck(Rate::from_mbps(10), Span::from_millis(10), Bytes(30_000))
         };
         let there = world.link(spec);
-        let back = world.link(LinkSpec { loss: Chance::from_percent(random / 2), ..wire(Span::from_millis(10)) });
+        let loss = Chance::from_percent(random / 2);
+        let back = world.link(LinkSpec { loss, ..wire(Span::from_millis(10)) });
         world.lose(there, &lost.into_iter().collect::<Vec<_>>());
         world.lose(back, &acks_lost.into_iter().collect::<Vec<_>>());
         let config = SenderConfig { length: Some(Bytes(bytes)), ..SenderConfig::default() };
@@ -55,7 +56,8 @@ proptest! {
         let mut bed =
             Dumbbell::new(Rate::from_mbps(mbps), Span::from_millis(rtt_ms), Bytes(u64::MAX));
         let config = SenderConfig { length: Some(Bytes(1_000_000)), ..SenderConfig::default() };
-        let receiver = ReceiverConfig { delay, buffer: Bytes(300_000), ..ReceiverConfig::default() };
+        let buffer = Bytes(300_000);
+        let receiver = ReceiverConfig { delay, buffer, ..ReceiverConfig::default() };
         let flow = bed.flow_to(flavour, config, receiver, Span::ZERO);
         prop_assert!(bed.world.run_until_done(flow, Span::from_secs(60)));
         prop_assert_eq!(bed.world.sent(flow).repeated, 0);
@@ -80,8 +82,10 @@ proptest! {
         let config = SenderConfig::default();
         let sender = Box::new(flavour.sender(START, config, 1));
         let receiver = ReceiverConfig { buffer: Bytes(buffer), ..ReceiverConfig::default() };
-        let flow = world.flow(Span::ZERO, sender, Box::new(flavour.receiver(receiver)), &[there], &[back]);
-        world.demand_at(Span::from_millis(700), flow, crate::path::Side::Receiver, Some(Rate::from_mbps(read_mbps)));
+        let receiver = Box::new(flavour.receiver(receiver));
+        let flow = world.flow(Span::ZERO, sender, receiver, &[there], &[back]);
+        let (at, side) = (Span::from_millis(700), crate::path::Side::Receiver);
+        world.demand_at(at, flow, side, Some(Rate::from_mbps(read_mbps)));
         let room = (buffer / 1_460).max(1);
         let mut before = (0, 0.0);
         world.watch(Span::from_secs(5), Span::from_millis(1), |world| {
@@ -101,7 +105,8 @@ proptest! {
     #[test]
     fn reordering_delays_but_loses_nothing(flavour in flavours(), percent in 1u32..20) {
         let mut world = World::new();
-        let reorder = Reorder { chance: Chance::from_percent(percent), extra: Span::from_millis(3) };
+        let chance = Chance::from_percent(percent);
+        let reorder = Reorder { chance, extra: Span::from_millis(3) };
         let there = world.link(LinkSpec {
             reorder,
             ..bottleneck(Rate::from_mbps(50), Span::from_millis(5), Bytes(100_000))

@@ -162,6 +162,7 @@ impl Parcels {
         self.store_long(&head)
     }
 
+    #[cold]
     fn release_long(&mut self, long: u32) {
         if long >= FOREIGN {
             self.handed = self.foreign.take(long - FOREIGN);

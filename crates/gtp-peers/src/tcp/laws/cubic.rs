@@ -9,7 +9,7 @@
 //! | never below what the standard law would have: W_est | RFC 9438, 4.3, figure 4 | `grow` |
 //! | loss: w = beta w | RFC 9438, 4.6 | `shrink` |
 //! | fast convergence | RFC 9438, 4.7 | `shrink` |
-//! | after a timeout the curve begins at its plateau, the window there | RFC 9438, 4.8 | `handle_timeout` |
+//! | after a timeout the curve begins at its plateau | RFC 9438, 4.8 | `handle_timeout` |
 //!
 //! Departures: slow start is the standard's (4.10 recommends HyStart++, which is another law's
 //! business); time in which the sender was limited by something else is not taken out of t
@@ -80,7 +80,8 @@ impl Law for Cubic {
         if self.epoch.is_none() {
             self.begin(ack.now, window.size);
         }
-        // Figure 4: alpha = 3 (1 - beta)/(1 + beta), the standard's rate at this beta, until the window of before the loss is reached, then one.
+        // Figure 4: alpha = 3 (1 - beta)/(1 + beta), the standard's rate at this beta, until
+        // the window of before the loss is reached, then one.
         let friendly = 3.0 * (1.0 - self.kept) / (1.0 + self.kept);
         let alpha = if self.estimate < self.prior { friendly } else { 1.0 };
         self.estimate += alpha * credit / window.size;

@@ -7,7 +7,7 @@
 //! | a(t) = 1 for t <= 1 s, then 1 + 10 (t-1) + ((t-1)/2)^2 | draft, 3 | `increase` |
 //! | a is scaled by 2 (1 - b) | draft, 3 | `increase` |
 //! | b = RTTmin/RTTmax within [0.5, 0.8] | draft, 3 | `shrink` |
-//! | b = 0.5 if the throughput changed by more than 20 % since the last loss | draft, 3 | `shrink` |
+//! | b = 0.5 if throughput changed by more than 20 % since the last loss | draft, 3 | `shrink` |
 //!
 //! Departure: the optional scaling of a(t) by round-trip time is left out, as in the laws'
 //! comparison; with 100 ms it makes no difference.
@@ -41,7 +41,7 @@ impl HTcp {
         let beyond = (since - LINEAR_FOR).max(0.0);
         let a = 1.0 + 10.0 * beyond + beyond * beyond / 4.0;
         let kept = if self.kept == 0.0 { 0.5 } else { self.kept };
-        (2.0 * (1.0 - kept) * a).max(1.0)
+        2.0 * (1.0 - kept) * a
     }
 }
 

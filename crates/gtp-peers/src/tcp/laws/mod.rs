@@ -1,4 +1,7 @@
 //! The laws of the window, one file each.
+//!
+//! Each reads beside its paper and is a function from acknowledgments and losses to a window; which
+//! recovery goes with which law is bound in `flavour.rs`.
 
 mod bbr;
 mod bic;

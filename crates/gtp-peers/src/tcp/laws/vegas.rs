@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | w += 1 if d < alpha, w -= 1 if d > beta | paper, 3.2; thesis, II.5.C | `handle_round` |
 //! | RTT is the least of the round | Linux | `observe` |
-//! | slow start grows in every other round and ends when d > gamma | paper, 3.3 | `grow`, `handle_round` |
+//! | slow start: every other round, ends when d > gamma | paper, 3.3 | `grow`, `handle_round` |
 //! | loss: w = w/2 | thesis, II.5.C | `shrink` |
 //!
 //! The paper's own cut for a loss that is found early, a quarter, is left out as in Linux. Linux
