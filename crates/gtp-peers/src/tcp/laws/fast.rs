@@ -2,7 +2,7 @@
 //!
 //! | rule | source | where |
 //! |---|---|---|
-//! | w = min(2w, (1-g) w + g (w baseRTT/RTT + alpha)), every other round | equation 5 | `handle_round` |
+//! | w = min(2w, (1-g) w + g (w baseRTT/RTT + alpha)), every 2nd | equation 5 | `handle_round` |
 //! | baseRTT the least, RTT a smoothed round-trip time | paper, IV.B | `observe` |
 //! | loss: w = w/2 | paper, IV.A | `shrink` |
 //!
