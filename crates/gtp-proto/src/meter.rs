@@ -61,8 +61,7 @@ pub struct StreamMeter {
     /// The first packet, which is not to be counted.
     first: Bytes,
     counted: Bytes,
-    /// Bytes and datagrams.
-    of_late: (u64, u64),
+    of_late: OfLate,
     rolled: Time,
     rate: Rate,
 }
@@ -71,7 +70,17 @@ pub struct StreamMeter {
 /// only late, cannot be told.
 const WINDOW_PACKETS: u64 = 8;
 /// Datagrams that are worth a mean.
-const OF_LATE: u64 = 128;
+const WORTH: u64 = 128;
+/// After so long a rest a stream begins anew: its timestamps go round in 71 minutes, and half of
+/// that would look like time gone back.
+const REST_MOST: Span = Span::from_secs(10);
+
+/// What datagrams brought of late.
+#[derive(Clone, Copy, Debug, Default)]
+struct OfLate {
+    bytes: u64,
+    datagrams: u64,
+}
 
 /// A packet of a stream.
 #[derive(Clone, Copy, Debug)]
@@ -90,7 +99,7 @@ impl StreamMeter {
             last: Mark { seen: now, sent_at: 0 },
             packet: Bytes::ZERO,
             first: Bytes::ZERO,
-            of_late: (0, 0),
+            of_late: OfLate::default(),
             counted: Bytes::ZERO,
             rolled: now,
             rate: Rate::ZERO,
@@ -100,9 +109,10 @@ impl StreamMeter {
     /// A packet of `bytes`, sent at `sent_at`, is seen at `now`; it is yet to be counted.
     pub fn pass(&mut self, now: Time, sent_at: u32, bytes: Bytes) {
         let mark = Mark { seen: now, sent_at };
-        if self.from.is_none() {
+        if self.from.is_none() || now.since(self.last.seen) > REST_MOST {
             // It shows when the stream began, not yet how fast it is.
             (self.from, self.last, self.first) = (Some(mark), mark, bytes);
+            self.counted = Bytes::ZERO;
         } else if wire_gap(self.last.sent_at, sent_at) > Span::ZERO {
             self.last = mark;
         }
@@ -117,10 +127,14 @@ impl StreamMeter {
     /// Of the datagrams up to the newest packet `arrived` brought `bytes`, and `missing` are lost:
     /// these count as what a datagram brought on average of late.
     pub fn add_receipt(&mut self, bytes: Bytes, arrived: u64, missing: u64) {
-        let (sum, datagrams) = (self.of_late.0 + bytes.0, self.of_late.1 + arrived);
-        self.add(bytes + Bytes(sum.saturating_mul(missing) / datagrams.max(1)));
-        let halve = u64::from(datagrams >= OF_LATE);
-        self.of_late = (sum >> halve, datagrams >> halve);
+        let mut late = self.of_late;
+        late.bytes += bytes.0;
+        late.datagrams += arrived;
+        self.add(bytes + Bytes(late.bytes.saturating_mul(missing) / late.datagrams.max(1)));
+        if late.datagrams >= WORTH {
+            late = OfLate { bytes: late.bytes / 2, datagrams: late.datagrams / 2 };
+        }
+        self.of_late = late;
     }
 
     /// Ends the interval at `now` if at least `span` has passed since the last end.

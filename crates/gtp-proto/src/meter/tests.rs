@@ -92,6 +92,23 @@ fn what_is_lost_was_sent() {
 }
 
 #[test]
+fn a_stream_that_rests_for_forty_minutes_is_measured_anew() {
+    let mut meter = StreamMeter::new(START);
+    let rest = Span::from_secs(40 * 60);
+    for begin in [START, START + rest] {
+        for ms in 0..=20 {
+            let now = begin + Span::from_millis(ms);
+            meter.pass(now, now.as_wire_micros(), Bytes(1_250));
+            meter.add(Bytes(1_250));
+        }
+        meter.roll(begin + Span::from_millis(20), Span::from_millis(10));
+        assert_eq!(meter.rate(), Rate::from_mbps(10));
+        meter.roll(begin + rest / 2, Span::from_millis(10));
+        assert!(meter.rate() < Rate::from_bps(100));
+    }
+}
+
+#[test]
 fn a_stream_that_ends_is_measured_as_less_and_less() {
     let mut meter = StreamMeter::new(START);
     let at = |ms| START + Span::from_millis(ms);
