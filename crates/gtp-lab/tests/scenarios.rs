@@ -214,3 +214,33 @@ fn refusals_have_the_exit_codes_that_are_documented() {
     let blocked = dir.path().join("two.toml/x").display().to_string();
     assert_eq!(code(&["run", &file, "--out", &blocked]), Some(1));
 }
+
+#[test]
+fn tcp_beside_gtp_fills_the_link_and_takes_what_gtp_leaves() {
+    let summary = summary("tcp-beside-gtp.toml", &[]);
+    let got: Vec<f64> = phases(&summary).iter().filter_map(|p| p["got"].as_f64()).collect();
+    // 100 Mbit/s, of which GTP alone may have 80.
+    assert!((79e6..81e6).contains(&got[0]), "{got:?}");
+    assert!(got[1..].iter().all(|got| (97e6..100.1e6).contains(got)), "{got:?}");
+}
+
+#[test]
+fn what_belongs_to_tcp_is_refused_without_it_and_tcp_is_refused_without_queues() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("tcp.toml");
+    let refused = |level: &str, session: &str| {
+        let text = format!(
+            "duration = \"1s\"\nlevel = {level:?}\n[[host]]\nname = \"a\"\n[[host]]\nname = \"b\"\n\
+             [[session]]\nsource = \"a\"\nsink = \"b\"\nrtt = \"10ms\"\n{session}\n"
+        );
+        std::fs::write(&file, text).expect("a file");
+        let output = lab(&["run", &file.display().to_string(), "--dry"]);
+        assert!(!output.status.success(), "{}", said(&output));
+        said(&output)
+    };
+    assert!(refused("packet", "window = \"35KB\"").contains("protocol = \"cubic\""));
+    assert!(refused("packet", "protocol = \"cubik\"").contains("did you mean \"cubic\""));
+    assert!(refused("packet", "protocol = \"sack\"\nweight = 2.0").contains("weight"));
+    assert!(refused("packet", "protocol = \"sack\"\nconnections = 300").contains("256"));
+    assert!(refused("rate", "protocol = \"sack\"").contains("level = \"packet\""));
+}
