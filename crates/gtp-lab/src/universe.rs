@@ -4,14 +4,19 @@
 //! down or lossier than usual, hosts that stand still, dead agents, other capacities. What a world
 //! is made of stays to its end: the losses, bursts, copies, jitter and reordering of its links, its
 //! hosts' coalescing and clocks. After the last strike every session with a size must finish, no
-//! session may be lost, and what is left must have its max-min shares ([`shares`]). A world follows
-//! from its seed alone, so a failing one is found again by its number.
+//! session may be lost, and what is left must have its max-min shares ([`shares`]), judged by what
+//! is sent ([`witness`]). How long they may take follows from the law ([`settling`]). A world
+//! follows from its seed alone, so a failing one is found again by its number.
 
+mod settling;
 mod shares;
+mod witness;
 
 use gtp_alloc::endnode::Params;
 use gtp_alloc::{Bytes, Rate, Span};
 use gtp_link::{Burst, Chance, Change, Jitter, LinkSpec, LinkState, Order, Reorder, Rng};
+
+use shares::Judgement;
 
 use crate::course::{self, Outcome};
 use crate::scenario::model::{
@@ -19,14 +24,14 @@ use crate::scenario::model::{
     Pattern, Protocol, Reach, RouteEntry, Scenario, SessionEntry,
 };
 
-pub use shares::Standard;
+pub use shares::{Means, Standard};
 
 /// When everything that strikes has ended.
 pub const HEALED: Span = Span::from_secs(3);
 /// When everything that ends must have ended.
 pub const FINISHED: Span = Span::from_secs(9);
-/// The end; the time from [`FINISHED`] to here is what is judged.
-pub const END: Span = Span::from_secs(11);
+/// The last part of a world, which is judged.
+pub const JUDGED: Span = Span::from_secs(2);
 /// How far a session may be off its share, as a part of it.
 pub const TOLERANCE: f64 = 0.05;
 
@@ -119,7 +124,7 @@ pub fn world(seed: u64) -> Scenario {
         title: format!("World {seed}"),
         about: String::new(),
         level: Level::Packet,
-        duration: END,
+        duration: FINISHED + JUDGED,
         seed,
         law: if fate.happens(90) { LawName::Grant } else { LawName::EndNode },
         params: Params::DEFAULT,
@@ -159,7 +164,15 @@ pub fn world(seed: u64) -> Scenario {
     }
     sessions(&mut scenario, &mut fate, sources, sinks);
     misfortunes(&mut scenario, &mut fate, &temper);
+    scenario.duration = FINISHED + settling::after(&scenario) + JUDGED;
     scenario
+}
+
+/// Sessions that are there to the end.
+fn lasting(scenario: &Scenario) -> Vec<usize> {
+    (0..scenario.sessions.len())
+        .filter(|&k| scenario.sessions[k].size.is_none() && scenario.sessions[k].stop.is_none())
+        .collect()
 }
 
 fn host(fate: &mut Fate, temper: &Temper) -> HostEntry {
@@ -352,26 +365,37 @@ pub struct Verdict {
     pub failures: Vec<Failure>,
     /// By what its shares were judged.
     pub standard: Standard,
+    /// How much of what it sent was judged.
+    pub means: Means,
     /// Its run, unless it was refused.
     pub outcome: Option<Outcome>,
 }
 
 /// Runs a world and judges it.
 pub fn verdict(scenario: &Scenario) -> Verdict {
-    let outcome = match course::run(scenario, &mut |_| {}) {
-        Ok(outcome) => outcome,
+    let watched = course::run_watched(scenario, |trace| witness::witnesses(scenario, trace));
+    let (outcome, witnesses) = match watched {
+        Ok(watched) => watched,
         Err(refusal) => {
             let failures = vec![Failure { what: refusal.to_string() }];
-            return Verdict { failures, standard: Standard::Nobody, outcome: None };
+            return Verdict::of(Judgement::none(failures), None);
         }
     };
-    let mut failures = unfinished(scenario, &outcome);
-    let mut standard = Standard::Nobody;
+    let failures = unfinished(scenario, &outcome);
     // Where something has not ended, shares at the end are not what this world was drawn for.
-    if failures.is_empty() {
-        (failures, standard) = shares::judge(scenario, &outcome);
+    let judgement = if failures.is_empty() {
+        shares::judge(scenario, &outcome, &witnesses)
+    } else {
+        Judgement::none(failures)
+    };
+    Verdict::of(judgement, Some(outcome))
+}
+
+impl Verdict {
+    fn of(judgement: Judgement, outcome: Option<Outcome>) -> Verdict {
+        let Judgement { failures, standard, means } = judgement;
+        Verdict { failures, standard, means, outcome }
     }
-    Verdict { failures, standard, outcome: Some(outcome) }
 }
 
 /// Sessions that were lost, or had not moved their sizes in time.

@@ -4,11 +4,20 @@
 
 use std::process::Command;
 
-/// Worlds with a session off its share at some moment, of two thousand, at most: what was counted,
-/// most of them by the law `endnode`. To be lowered to none.
-const UNFAIR_MAX: usize = 74;
-/// Worse failures that are known and not yet explained. To be none.
-const KNOWN: [&str; 2] = ["world 884: s1 was lost", "world 1229: s3 has "];
+/// World 1736, of the law `endnode`, stays off its shares for longer than the theory of the law
+/// allows; why is not known. To be none.
+const KNOWN: [&str; 2] = ["world 1736: s4 sends ", "world 1736: s5 sends "];
+/// Worlds of which nothing could be judged since links lost all feedback, at most, as counted.
+const SILENT_MAX: u64 = 2;
+/// Means that may be excused since links lost all feedback, of a thousand.
+const EXCUSED_PERMILLE_MAX: u64 = 3;
+
+/// The number before these words.
+fn number_before(said: &str, words: &str) -> u64 {
+    let before = said.split(words).next().filter(|before| before.len() < said.len());
+    let number = before.and_then(|before| before.split_whitespace().next_back());
+    number.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("{words}: {said}"))
+}
 
 #[test]
 fn two_thousand_worlds_come_right_once_their_faults_have_ended() {
@@ -16,13 +25,16 @@ fn two_thousand_worlds_come_right_once_their_faults_have_ended() {
     let output = command.args(["universe", "--worlds", "2000"]).output().expect("gtp-lab runs");
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(said.contains("2000 worlds from seed 1"), "{said}");
-    // Nothing is lost or left undone, no two runs part, no packet does the impossible,
+    // Nothing is lost or left undone or unfair, no two runs part, no packet does the impossible,
     // but for what is known.
     let known = |line: &str| KNOWN.iter().any(|known| line.starts_with(known));
-    let unfair = |line: &str| line.contains("Mbit/s, law ") || known(line);
-    assert!(said.lines().filter(|line| line.starts_with("world ")).all(unfair), "{said}");
-    let worlds = said.lines().filter(|line| line.starts_with("  again: ")).count();
-    assert!(worlds <= UNFAIR_MAX, "{said}");
+    assert!(said.lines().filter(|line| line.starts_with("world ")).all(known), "{said}");
+    // And it was looked at: few worlds and means are excused.
+    assert!(number_before(&said, " by none since") <= SILENT_MAX, "{said}");
+    let (judged, excused) =
+        (number_before(&said, " judged, "), number_before(&said, " excused since"));
+    assert!(excused * 1_000 <= (judged + excused) * EXCUSED_PERMILLE_MAX, "{said}");
+    assert!(number_before(&said, " worlds by one value") >= 1_500, "{said}");
 }
 
 #[test]

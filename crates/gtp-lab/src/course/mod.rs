@@ -10,6 +10,7 @@ mod wanted;
 mod ways;
 
 use gtp_alloc::Span;
+use gtp_sim::trace::PacketTrace;
 
 use crate::refusal::Refusal;
 use crate::scenario::model::{Level, Scenario};
@@ -105,6 +106,27 @@ pub fn run(scenario: &Scenario, progress: Progress<'_>) -> Result<Outcome, Refus
         Level::Packet => packets::run(scenario, progress),
         Level::Rate => rates::run(scenario, progress),
     }
+}
+
+/// Runs a packet-level scenario and lets `look` see every step of every packet; the end of session
+/// k's source has number 2k there, that of its sink 2k + 1.
+///
+/// # Errors
+/// If the scenario cannot be run, with what to change.
+pub fn run_watched<T>(
+    scenario: &Scenario,
+    look: impl FnOnce(&PacketTrace) -> T,
+) -> Result<(Outcome, T), Refusal> {
+    packets::run_watched(scenario, look)
+}
+
+/// Round-trip time of each session's way when nothing waits on it, jitter apart.
+///
+/// # Errors
+/// If a session has no way.
+pub fn round_trips(scenario: &Scenario) -> Result<Vec<Span>, Refusal> {
+    let (ways, _) = ways::find(scenario)?;
+    Ok(ways.iter().map(|way| way.rtt(scenario)).collect())
 }
 
 /// What these sessions should get at one time, in bit/s, in their order.

@@ -12,6 +12,7 @@ use gtp_sim::packet::{
     Action, AgentState, BackgroundId, BackgroundSpec, BuildError, ClockSpec, HostSpec, NodeId,
     Pace, Path, Pattern, PeerEnds, SessionId, SessionSpec, Standing, Volume, World,
 };
+use gtp_sim::trace::PacketTrace;
 use gtp_sim::verify::verify;
 
 use super::judge::judge;
@@ -37,6 +38,28 @@ const SESSIONS_MAX: usize = 1 << 17;
 const PIECES: u64 = 200;
 
 pub fn run(scenario: &Scenario, progress: Progress<'_>) -> Result<Outcome, Refusal> {
+    Ok(played(scenario, 0, progress)?.outcome(scenario))
+}
+
+/// As [`run`], with what `look` makes of every step of every packet; the end of session k's source
+/// has number 2k there, that of its sink 2k + 1.
+pub fn run_watched<T>(
+    scenario: &Scenario,
+    look: impl FnOnce(&PacketTrace) -> T,
+) -> Result<(Outcome, T), Refusal> {
+    let made = played(scenario, STEPS_MAX, &mut |_| {})?;
+    let trace = made.world.packet_trace();
+    if trace.cut {
+        return Err(Refusal::Input(format!(
+            "more than {STEPS_MAX} steps of packets to be watched"
+        )));
+    }
+    let seen = look(trace);
+    Ok((made.outcome(scenario), seen))
+}
+
+/// The world at its end, with the first `steps` steps of its packets.
+fn played(scenario: &Scenario, steps: usize, progress: Progress<'_>) -> Result<Made, Refusal> {
     let every = scenario.output.every;
     let bins = scenario.duration.as_nanos() / every.as_nanos().max(1);
     let curves = curves(scenario);
@@ -47,6 +70,9 @@ pub fn run(scenario: &Scenario, progress: Progress<'_>) -> Result<Outcome, Refus
         )));
     }
     let mut made = Made::new(scenario)?;
+    if steps > 0 {
+        made.world.trace_packets(steps);
+    }
     made.world.trace_every(every).map_err(|e| Refusal::Input(format!("`every`: {e}")))?;
     for piece in 1..=PIECES {
         let nanos = scenario.duration.as_nanos() / PIECES * piece;
@@ -54,7 +80,7 @@ pub fn run(scenario: &Scenario, progress: Progress<'_>) -> Result<Outcome, Refus
         made.world.run_until(Time::from_nanos(until));
         progress(piece as f64 / PIECES as f64);
     }
-    Ok(made.outcome(scenario))
+    Ok(made)
 }
 
 /// Things of which a run keeps curves: a session's own wire is a link in each direction.

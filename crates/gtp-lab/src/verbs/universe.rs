@@ -45,6 +45,53 @@ struct Seen {
     packets: u64,
     hash: u64,
     standard: universe::Standard,
+    means: universe::Means,
+}
+
+/// By what the shares of many worlds were judged, and how much was not.
+#[derive(Default)]
+struct Shares {
+    plain: u64,
+    range: u64,
+    silent: u64,
+    nobody: u64,
+    /// Worlds in which a mean was excused.
+    touched: u64,
+    means: universe::Means,
+}
+
+impl Shares {
+    fn count(&mut self, world: &Seen) {
+        match world.standard {
+            universe::Standard::Nobody => self.nobody += 1,
+            universe::Standard::Plain => self.plain += 1,
+            universe::Standard::Range => self.range += 1,
+            universe::Standard::Silent => self.silent += 1,
+        }
+        self.touched += u64::from(world.means.excused > 0);
+        self.means.judged += world.means.judged;
+        self.means.excused += world.means.excused;
+        self.means.sessions.0 += world.means.sessions.0;
+        self.means.sessions.1 += world.means.sessions.1;
+    }
+}
+
+impl std::fmt::Display for Shares {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (left, unjudged) = self.means.sessions;
+        writeln!(
+            f,
+            "shares: {} worlds by one value for each session, {} by a range beside limited \
+             sessions, {} by none since all feedback was lost, in {} nobody was left",
+            self.plain, self.range, self.silent, self.nobody
+        )?;
+        write!(
+            f,
+            "means: {} judged, {} excused since all feedback was lost, in {} worlds; {unjudged} of \
+             {left} sessions had no mean judged",
+            self.means.judged, self.means.excused, self.touched
+        )
+    }
 }
 
 /// Worlds that one command may run.
@@ -66,7 +113,7 @@ pub fn run(arguments: &Universe) -> Result<(), Refusal> {
     let threads = if arguments.verbose { 1 } else { arguments.threads.unwrap_or_else(pool::cores) };
     let bar = super::bar(worlds, "worlds");
     let (mut failed, mut packets, mut hash) = (Vec::new(), 0u64, 0u64);
-    let (mut done, mut plain, mut range) = (0, 0u64, 0u64);
+    let (mut done, mut shares) = (0, Shares::default());
     while done < worlds {
         let batch = BATCH.min(worlds - done);
         let first = arguments.seed.wrapping_add(done);
@@ -76,11 +123,7 @@ pub fn run(arguments: &Universe) -> Result<(), Refusal> {
         });
         for world in seen {
             packets += world.packets;
-            match world.standard {
-                universe::Standard::Nobody => {}
-                universe::Standard::Plain => plain += 1,
-                universe::Standard::Range => range += 1,
-            }
+            shares.count(&world);
             hash = hash.rotate_left(1) ^ world.hash;
             for failure in &world.failures {
                 println!("world {}: {failure}", world.seed);
@@ -99,11 +142,7 @@ pub fn run(arguments: &Universe) -> Result<(), Refusal> {
         arguments.seed,
         failed.len()
     );
-    println!(
-        "shares: {plain} worlds by one value for each session, {range} by a range beside limited \
-         sessions, in {} nobody was left",
-        worlds - plain - range
-    );
+    println!("{shares}");
     match failed.first() {
         None => Ok(()),
         Some(first) => Err(Refusal::Other(format!(
@@ -115,7 +154,7 @@ pub fn run(arguments: &Universe) -> Result<(), Refusal> {
 
 fn look(seed: u64, arguments: &Universe) -> Seen {
     let scenario = universe::world(seed);
-    let universe::Verdict { failures, standard, outcome } = universe::verdict(&scenario);
+    let universe::Verdict { failures, standard, means, outcome } = universe::verdict(&scenario);
     let mut failures: Vec<String> = failures.into_iter().map(|failure| failure.what).collect();
     if arguments.check || seed.is_multiple_of(CHECKED) {
         match course::divergence(&scenario) {
@@ -149,5 +188,5 @@ fn look(seed: u64, arguments: &Universe) -> Seen {
             }
         }
     }
-    Seen { seed, failures, packets, hash, standard }
+    Seen { seed, failures, packets, hash, standard, means }
 }
