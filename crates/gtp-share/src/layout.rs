@@ -86,7 +86,7 @@ const LABEL_WORDS: usize = 12;
 const LABEL_AT: usize = POSTED_WORDS - 1 - LABEL_WORDS;
 
 /// First word of a page: `gtp` and the layout's version.
-pub(crate) const MAGIC: u64 = 0x6774_7000_0000_0001;
+pub(crate) const MAGIC: u64 = 0x6774_7000_0000_0002;
 
 impl Label {
     /// The first bytes of `text`, as many as there is room for, cut between characters.

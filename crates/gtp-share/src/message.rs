@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Version of messages and pages. Daemon and programs must agree on it.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Bytes of a message at most.
 pub const MESSAGE_MOST: usize = 4_096;
 /// The bell.

@@ -45,6 +45,7 @@ const REPORTS_BEAT: usize = 1;
 const REPORTS_USED: usize = 2;
 const GRANTS_CAPACITY_OUT: usize = 1;
 const GRANTS_CAPACITY_IN: usize = 2;
+const GRANTS_BEAT: usize = 3;
 
 impl ReportsPage {
     /// A new page, for the daemon, and the descriptor that the process gets.
@@ -92,8 +93,7 @@ impl ReportsPage {
 
     /// Says that the process is at work; only the process does.
     pub fn beat(&self) {
-        let beat = &self.mapping.words()[REPORTS_BEAT];
-        beat.store(beat.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        advance(&self.mapping.words()[REPORTS_BEAT]);
     }
 
     /// How often it has said so: any change is a sign of life.
@@ -175,6 +175,16 @@ impl GrantsPage {
         self.mapping.words()[GRANTS_CAPACITY_IN].store(in_.as_bps(), Ordering::Relaxed);
     }
 
+    /// Says that the daemon is at work; only the daemon does.
+    pub fn beat(&self) {
+        advance(&self.mapping.words()[GRANTS_BEAT]);
+    }
+
+    /// How often it has said so: any change is a sign of life.
+    pub fn beats(&self) -> u64 {
+        self.mapping.words()[GRANTS_BEAT].load(Ordering::Relaxed)
+    }
+
     /// The host's capacities, out and in.
     pub fn capacity(&self) -> (Rate, Rate) {
         let rate = |at: usize| Rate::from_bps(self.mapping.words()[at].load(Ordering::Relaxed));
@@ -198,6 +208,11 @@ impl GrantsPage {
             words::write(sequence, words, values);
         }
     }
+}
+
+/// One sign of life more; each beat has one writer.
+fn advance(beat: &AtomicU64) {
+    beat.store(beat.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
 }
 
 /// The sequence word and the words of a slot.

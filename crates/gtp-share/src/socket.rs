@@ -9,6 +9,7 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -163,14 +164,19 @@ impl Connection {
     /// # Errors
     /// What the kernel says.
     pub fn wait(&self, millis: Option<u32>) -> io::Result<bool> {
-        let timeout = millis.map(|millis| Timespec {
-            tv_sec: i64::from(millis / 1_000),
-            tv_nsec: i64::from(millis % 1_000) * 1_000_000,
-        });
-        match poll(&mut [PollFd::new(&self.fd, PollFlags::IN)], timeout.as_ref()) {
-            Ok(count) => Ok(count > 0),
-            Err(Errno::INTR) => Ok(false),
-            Err(error) => Err(error.into()),
+        // A signal ends no wait before its time.
+        let until = millis.map(|m| Instant::now() + Duration::from_millis(u64::from(m)));
+        loop {
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            let timeout = left.map(|left| Timespec {
+                tv_sec: left.as_secs() as i64,
+                tv_nsec: left.subsec_nanos().into(),
+            });
+            match poll(&mut [PollFd::new(&self.fd, PollFlags::IN)], timeout.as_ref()) {
+                Ok(count) => return Ok(count > 0),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
         }
     }
 

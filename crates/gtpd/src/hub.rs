@@ -65,7 +65,13 @@ pub struct Hub {
     in_: Desk,
     users: BTreeMap<u32, f64>,
     names: FlowId,
+    /// Bytes that sessions moved, out and in, as far as it is believed; they wrap.
     moved: [u64; 2],
+    /// What the host can have moved beyond that, out and in.
+    movable: [Bytes; 2],
+    /// What it moves at most.
+    full: [Rate; 2],
+    looked: Time,
     /// Someone has news that was not looked at yet.
     woken: bool,
     begin: Time,
@@ -100,6 +106,8 @@ pub const SESSIONS_OF_ONE: usize = SESSIONS_MOST / 4;
 /// What processes say of grants that they had before is believed for so long: later, only a
 /// liar still says so.
 const BELIEF: Span = Span::from_secs(5);
+/// Reports may be late by this: of what a host can have moved, so much is believed at once.
+const LATE_MOST: Span = Span::from_secs(1);
 /// No honest session had so many grants, one a millisecond for 24 days; and one that had all that
 /// there are could never be told to let go of the last.
 const NUMBER_MOST: u32 = u32::MAX / 2;
@@ -121,6 +129,9 @@ impl Hub {
             users: config.users.clone(),
             names: 0,
             moved: [0; 2],
+            movable: [Bytes(0); 2],
+            full: [config.capacity_out, config.capacity_in],
+            looked: now,
             woken: false,
             begin: now + config.grace,
             believe_until: now + config.grace + BELIEF,
@@ -164,6 +175,18 @@ impl Hub {
         self.in_.agent.wake(now);
     }
 
+    /// Tells every process that the daemon is at work.
+    pub fn beat(&self) {
+        self.clients.values().for_each(|client| client.grants.beat());
+    }
+
+    /// The daemon stood still for so long that its processes may have left it: for `grace` nothing
+    /// is granted, and what they say that they hold is believed as at the start.
+    pub fn begin_again(&mut self, now: Time, grace: Span) {
+        self.begin = now + grace;
+        self.believe_until = now + grace + BELIEF;
+    }
+
     /// Changes the capacities.
     pub fn set_capacity(&mut self, out: Rate, in_: Rate) {
         if self.capacity() == (out, in_) {
@@ -174,7 +197,8 @@ impl Hub {
         self.clients.values().for_each(|client| client.grants.set_capacity(out, in_));
     }
 
-    /// Bytes that all sessions have ever said to have sent, and received.
+    /// Bytes that all sessions have ever sent, and received, by what they say and no more than the
+    /// capacities allow. The sums wrap: differences count.
     pub fn moved(&self) -> (Bytes, Bytes) {
         (Bytes(self.moved[0]), Bytes(self.moved[1]))
     }
@@ -184,7 +208,7 @@ impl Hub {
         (self.out.agent.capacity(), self.in_.agent.capacity())
     }
 
-    /// Changes a session on behalf of `uid`; `privileged` may change everybody's.
+    /// Changes a session on behalf of somebody who may change those that `right` says.
     ///
     /// # Errors
     /// [`SetError`].
@@ -251,6 +275,7 @@ impl Hub {
 
     /// Brings all seats up to date.
     fn read(&mut self, now: Time) {
+        let mut said = [0_u64; 2];
         let mut here = Census::default();
         self.clients.values().for_each(|c| here.add(c.who.uid, c.seats.iter().count()));
         for client in self.clients.values_mut() {
@@ -258,7 +283,7 @@ impl Hub {
             let Client { who, seats, reports, grants, .. } = client;
             let changes = seats.read(reports, grants, room, &mut self.names);
             here.add(who.uid, changes.came.len());
-            for (sum, moved) in self.moved.iter_mut().zip(changes.moved) {
+            for (sum, moved) in said.iter_mut().zip(changes.moved) {
                 *sum = sum.saturating_add(moved);
             }
             if changes.gone || !changes.came.is_empty() {
@@ -284,6 +309,20 @@ impl Hub {
                 };
                 self.in_.agent.adopt(now, seat.flow, held.number, rate, committed);
             }
+        }
+        self.believe(now, said);
+    }
+
+    /// Believes what sessions say that they moved since the last look, within what is possible.
+    fn believe(&mut self, now: Time, said: [u64; 2]) {
+        let span = now.since(std::mem::replace(&mut self.looked, now));
+        for i in 0..2 {
+            let most = self.full[i].bytes_in(LATE_MOST);
+            let movable = self.movable[i].0.saturating_add(self.full[i].bytes_in(span).0);
+            let movable = movable.min(most.0);
+            let moved = said[i].min(movable);
+            self.movable[i] = Bytes(movable - moved);
+            self.moved[i] = self.moved[i].wrapping_add(moved);
         }
     }
 

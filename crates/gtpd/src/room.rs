@@ -43,7 +43,8 @@ impl Room {
         if let Some((all_before, own_before)) = last {
             // Counters that go back belong to an interface that was made anew.
             let all = Bytes(all.0.saturating_sub(all_before.0)).per(span);
-            let own = Bytes(own.0.saturating_sub(own_before.0)).per(span);
+            // The sessions' sum wraps.
+            let own = Bytes(own.0.wrapping_sub(own_before.0)).per(span);
             let others = (all.as_f64() - own.as_f64() * OVERHEAD).max(0.0);
             let full = if self.full.is_unlimited() { 0.0 } else { self.full.as_f64() };
             let noise = NOISE * own.as_f64().max(full);

@@ -47,6 +47,10 @@ pub struct Daemon {
     metrics: Option<Metrics>,
     beside: Beside,
     work: Work,
+    /// What a hub that begins again is told.
+    grace: Span,
+    /// The last sign of life.
+    beaten: Time,
     guests: BTreeMap<ClientId, Guest>,
     next: ClientId,
     news: Vec<ClientId>,
@@ -84,8 +88,12 @@ const REST_LEAST: Span = Span::from_millis(1);
 const REST_TIMES: u64 = 16;
 /// Nobody waits longer for a turn.
 const REST_MOST: Span = Span::from_millis(100);
-/// How often it looks at connections that only ask, and whether it is alone.
+/// How often it gives a sign of life, looks at connections that only ask, and whether it is alone.
 const UPKEEP: Span = Span::from_millis(500);
+/// After so long without one it has stood still; processes leave it after two seconds.
+const STOOD_STILL: Span = Span::from_millis(1_500);
+/// Connections taken in a turn: who comes and goes without end keeps it from nothing else.
+const COMERS: usize = 64;
 
 impl Daemon {
     /// A daemon at a place.
@@ -113,6 +121,8 @@ impl Daemon {
             metrics,
             beside: Beside::new(now, config),
             work: Work::default(),
+            grace: config.hub.grace,
+            beaten: now,
             guests: BTreeMap::new(),
             next: 1,
             news: Vec::new(),
@@ -131,6 +141,7 @@ impl Daemon {
             let began = self.clock.now();
             self.wait(began, rest)?;
             let now = self.clock.now();
+            self.beat(now);
             self.accept(now);
             self.listen(now);
             self.beside.look(now, &mut self.hub);
@@ -156,12 +167,26 @@ impl Daemon {
         }
     }
 
+    /// Gives a sign of life; after a time without any it begins again, for others have noticed.
+    fn beat(&mut self, now: Time) {
+        let silent = now.since(self.beaten);
+        if silent < UPKEEP {
+            return;
+        }
+        self.beaten = now;
+        if silent >= STOOD_STILL && !self.guests.is_empty() {
+            tracing::warn!("stood still for {:.1} s", silent.as_secs_f64());
+            self.hub.begin_again(now, self.grace);
+        }
+        self.hub.beat();
+    }
+
     /// Rests, then waits for the next tick or for anybody.
     fn wait(&mut self, began: Time, rest: Span) -> io::Result<()> {
         sleep(rest)?;
         let until = self.hub.poll_timeout();
         let idle = !self.guests.is_empty() || self.idle_end.is_some();
-        let upkeep = if idle { began + rest + UPKEEP } else { Time::MAX };
+        let upkeep = if idle { (self.beaten + UPKEEP).max(began + rest) } else { Time::MAX };
         let upkeep = upkeep.min(self.beside.poll_timeout(&self.hub));
         let sending = self.metrics.as_ref().is_some_and(Metrics::is_sending);
         let until = if sending { began } else { until.min(upkeep) };
@@ -186,7 +211,7 @@ impl Daemon {
 
     /// Takes in who has come.
     fn accept(&mut self, now: Time) {
-        loop {
+        for _ in 0..COMERS {
             let connection = match self.claim.listener().accept() {
                 Ok(Some(connection)) => connection,
                 Ok(None) => return,
@@ -400,5 +425,102 @@ fn timespec(span: Span) -> Timespec {
     Timespec {
         tv_sec: (span.as_nanos() / 1_000_000_000) as i64,
         tv_nsec: (span.as_nanos() % 1_000_000_000) as _,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gtp_proto::{Law, LimitedBy, Phase, Report};
+    use gtp_share::{GrantsPage, Label, Outstanding, Posted, ReportsPage, Side};
+
+    const CAPACITY: Rate = Rate::from_mbps(1_000);
+
+    fn config() -> DaemonConfig {
+        DaemonConfig {
+            hub: HubConfig {
+                capacity_out: CAPACITY,
+                capacity_in: CAPACITY,
+                interval: Some(Span::from_millis(20)),
+                grace: Span::from_millis(250),
+                users: BTreeMap::new(),
+            },
+            idle_end: None,
+            metrics: None,
+            interface: None,
+            reserve: Rate::ZERO,
+        }
+    }
+
+    fn daemon(dir: &tempfile::TempDir) -> (Daemon, PathBuf) {
+        let path = dir.path().join("gtpd.sock");
+        (Daemon::new(Claim::at(&path).unwrap(), &config()).unwrap(), path)
+    }
+
+    #[test]
+    fn of_many_that_come_at_once_a_turn_takes_so_many() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut daemon, path) = daemon(&dir);
+        let all: Vec<Connection> = (0..100).map(|_| Connection::open(&path).unwrap()).collect();
+        daemon.accept(Time::ZERO);
+        assert_eq!(daemon.guests.len(), COMERS);
+        daemon.accept(Time::ZERO);
+        assert_eq!(daemon.guests.len(), all.len());
+    }
+
+    fn posted(wire_bytes: u64) -> Posted {
+        Posted {
+            id: 1,
+            side: Side::Sink,
+            report: Report {
+                weight: 1.0,
+                law: Law::Grant,
+                phase: Phase::Open,
+                peer_offer: Rate::UNLIMITED,
+                demand: Rate::UNLIMITED,
+                measured: Rate::ZERO,
+                echoed: 0,
+                rtt: Span::from_millis(20),
+            },
+            principal: 0,
+            transfer: 0,
+            held: Outstanding::default(),
+            limited_by: LimitedBy::Sink,
+            loss_ppm: 0,
+            wire_bytes,
+            label: Label::new("session"),
+        }
+    }
+
+    fn attach(hub: &mut Hub, now: Time, id: ClientId) -> (ReportsPage, GrantsPage) {
+        let who = Who { uid: id as u32, pid: 1, program: "test".into() };
+        let ([reports, grants], slots) = hub.attach(now, id, who, 4).unwrap();
+        (ReportsPage::open(reports, slots).unwrap(), GrantsPage::open(grants, slots).unwrap())
+    }
+
+    #[test]
+    fn a_process_that_says_to_have_moved_everything_takes_nothing_off_the_capacity() {
+        let dir = tempfile::tempdir().unwrap();
+        let counters = ["tx", "rx"].map(|name| dir.path().join(name));
+        let mut now = Time::from_nanos(1_000_000_000);
+        let config = DaemonConfig { interface: Some("given".into()), ..config() };
+        let mut beside = Beside::new(now, &config);
+        beside.counters = Some(counters.clone());
+        let mut hub = Hub::new(now, &HubConfig { grace: Span::ZERO, ..config.hub });
+        let (liar, _) = attach(&mut hub, now, 1);
+        let (honest, _) = attach(&mut hub, now, 2);
+        for look in 0..20_u64 {
+            let moved = Rate::from_mbps(900).bytes_in(LOOK).0 * look;
+            for counter in &counters {
+                std::fs::write(counter, format!("{moved}\n")).unwrap();
+            }
+            honest.post(0, &posted(moved));
+            liar.post(0, &posted(if look % 2 == 0 { 0 } else { u64::MAX }));
+            hub.wake(now);
+            hub.tick(now, &mut Vec::new());
+            beside.look(now, &mut hub);
+            assert_eq!(hub.capacity().1, CAPACITY, "look {look}");
+            now += LOOK;
+        }
     }
 }
