@@ -130,7 +130,8 @@ impl Release {
 const CUT: f64 = 1.125;
 /// Weight of the past in its loss rate.
 const PAST: f64 = 0.1;
-/// Its bounds of the period, in seconds.
+/// Its bounds of the period, in seconds. The release puts them on at the end of a round that
+/// raises and nowhere else: a cut may pass the longest, and the next raise comes back to it.
 const SHORTEST: f64 = 10e-6;
 const LONGEST: f64 = 1000e-6;
 
@@ -170,6 +171,20 @@ mod tests {
         assert!(cuts[..14].iter().all(|cut| *cut == Cut::None) && cuts[14] == Cut::Further);
         assert!(close(law.period, 20.25e-6));
         assert_eq!(law.note_report(151, 160), Cut::First);
+    }
+
+    #[test]
+    fn the_releases_bounds_are_put_on_by_a_raise_and_not_by_a_cut() {
+        let mut law = Release::new(990e-6, 0.2);
+        assert_eq!(law.note_report(100, 150), Cut::First);
+        assert!(close(law.period, 1_113.75e-6));
+        law.end_round(0.01);
+        assert!(close(law.period, 1_113.75e-6), "no raise, no bound");
+        law.end_round(0.0);
+        assert_eq!(law.period, LONGEST);
+        let mut law = Release::new(10.001e-6, 0.2);
+        law.end_round(0.0);
+        assert_eq!(law.period, SHORTEST);
     }
 
     #[test]
