@@ -24,6 +24,11 @@ pub fn share(capacity: f64, flows: f64) -> f64 {
 /// Theorem 2: between what times `flows` flows that begin together at `initial` each first use a
 /// share `theta` of `capacity`: `max(t1, t2) < t < t1 + t2`.
 ///
+/// This is eq. 18, for `capacity >> flows * initial` only: `t1` is the approximation of eq. 24,
+/// which leaves out `ln(1 - flows * initial / capacity) / beta`. `theta` lies between nought and
+/// one, both excluded, and `initial` below `theta * capacity / flows`: beyond that the times are
+/// negative or no numbers.
+///
 /// `[FIX]` The lower bound does not hold for a theta of 0.8 and more: the factor overshoots `C/N`
 /// while rates lag behind it, which neither of the proof's extreme cases has. The upper one holds.
 #[must_use]
@@ -35,7 +40,7 @@ pub fn efficiency_bounds(
     theta: f64,
 ) -> (f64, f64) {
     let room = share(capacity, flows) / initial;
-    // t1: rates equal to the factor, which grows as a logistic curve; eq. 24
+    // t1: rates equal to the factor, which grows as a logistic curve; eq. 24, `room >> 1`
     let logistic = libm::log(room * theta / (1.0 - theta)) / gains.beta;
     // t2: the factor at C/N from the start; eq. 26
     let pursuit = libm::log(libm::log(1.0 / room) / libm::log(theta)) / gains.alpha;
