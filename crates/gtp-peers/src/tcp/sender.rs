@@ -7,6 +7,7 @@
 //! | rule | source | where |
 //! |---|---|---|
 //! | opening costs a round trip | RFC 9293, 3.5 | [`Opening`] |
+//! | after a repeated opening: one segment, no measurement | RFC 5681, 3.1; RFC 6298, 3 | `open` |
 //! | what may be out | RFC 5681, 3.1; RFC 6675, SetPipe | `room`, `Board::pipe` |
 //! | the third duplicate starts fast retransmit | RFC 5681, 3.2 | `recovery.rs` |
 //! | recovery without blocks, partial acknowledgments | RFC 5681, RFC 6582 | `recovery.rs` |
@@ -118,6 +119,8 @@ pub struct Sender {
     law: Box<dyn Law>,
     window: Window,
     phase: Phase,
+    /// Opening segments sent.
+    openings: u64,
     board: Board,
     flight: Flight,
     supply: Supply,
@@ -178,6 +181,7 @@ impl Sender {
                 config.limited_above,
             ),
             phase,
+            openings: 0,
             board: Board::new(config.repeats),
             flight: Flight::new(now),
             supply: Supply::new(config.mss, config.length),
@@ -326,7 +330,23 @@ impl Sender {
         }
         self.timer.start(now);
         self.last_sent = now;
+        self.openings += 1;
         Some(self.packet(Segment::Open, Note::None))
+    }
+
+    /// The far end has answered and has room below `limit`.
+    fn open(&mut self, now: Time, limit: u64) {
+        self.phase = Phase::Open;
+        self.limit = limit;
+        self.paced_at = now;
+        if self.openings > 1 {
+            // Which of them was answered is not known, and one was lost or very late.
+            self.window.size = self.window.size.min(1.0);
+            self.timer.begin_late();
+        } else {
+            self.timer.measure(now.since(self.last_sent), 1);
+        }
+        self.timer.stop();
     }
 
     fn send(&mut self, now: Time, choice: Choice) -> Packet {
@@ -393,11 +413,7 @@ impl Endpoint for Sender {
         match &tcp.segment {
             Segment::Opened { limit } => {
                 if self.phase == Phase::Opening {
-                    self.phase = Phase::Open;
-                    self.limit = *limit;
-                    self.timer.measure(now.since(self.last_sent), 1);
-                    self.timer.stop();
-                    self.paced_at = now;
+                    self.open(now, *limit);
                 }
             }
             Segment::Ack(ack) => self.take_ack(now, ack),

@@ -6,6 +6,7 @@
 //! | 2.2, 2.3 smoothed time and variation | [`Timer::measure`] |
 //! | 2.4 a floor; 2.5 a ceiling | [`Timer::timeout`] |
 //! | 3 (Karn) no measurement of what was sent twice | the caller |
+//! | 5.7 three seconds after an opening that was repeated | [`Timer::begin_late`] |
 //! | 5.1 to 5.3 start, stop, restart; 5.5 back off | `start`, `stop`, `restart`, `back_off` |
 //!
 //! One departure: every acknowledgment gives a measurement, not one in a round trip; the gains are
@@ -17,6 +18,8 @@ use gtp_alloc::{Span, Time};
 #[derive(Clone, Debug)]
 pub(crate) struct Timer {
     floor: Span,
+    /// The timeout until something is measured.
+    first: Span,
     smoothed: f64,
     variation: f64,
     least: Span,
@@ -30,6 +33,7 @@ impl Timer {
     pub(crate) fn new(floor: Span) -> Timer {
         Timer {
             floor,
+            first: FIRST,
             smoothed: 0.0,
             variation: 0.0,
             least: Span::MAX,
@@ -56,10 +60,16 @@ impl Timer {
         self.backoff = 0;
     }
 
+    /// The connection is open, but only after its opening was repeated: nothing is measured yet.
+    pub(crate) fn begin_late(&mut self) {
+        self.first = FIRST_LATE;
+        self.backoff = 0;
+    }
+
     /// RTO, backed off as it stands.
     pub(crate) fn timeout(&self) -> Span {
         let base = match self.latest {
-            None => FIRST.max(self.floor),
+            None => self.first.max(self.floor),
             Some(_) => self.floor.max(Span::from_secs_f64(self.smoothed + 4.0 * self.variation)),
         };
         CEILING.min(base * (1 << self.backoff.min(6)))
@@ -106,6 +116,8 @@ impl Timer {
 
 /// RFC 6298, 2.1.
 const FIRST: Span = Span::from_secs(1);
+/// RFC 6298, 5.7.
+const FIRST_LATE: Span = Span::from_secs(3);
 /// RFC 6298, 2.5: at least 60 s.
 const CEILING: Span = Span::from_secs(60);
 

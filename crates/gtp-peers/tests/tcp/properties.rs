@@ -131,7 +131,6 @@ fn two_flows_of_one_flavour_share_a_bottleneck() {
             [Span::ZERO, Span::from_millis(1_013)].map(|after| bed.flow(flavour, config, after));
         bed.world.run_for(Span::from_secs(200));
         let rates = flows.map(|flow| bed.world.goodput(flow, 50.0, 200.0) / 1e6);
-        println!("{:10} {rates:6.2?} jain {:.3}", flavour.name(), jain(&rates));
         let total: f64 = rates.iter().sum();
         assert!(total > 0.9 * 20.0 * 1460.0 / 1500.0, "{flavour:?} {rates:?}");
         assert!(jain(&rates) > 0.9, "{flavour:?} {rates:?}");
@@ -182,6 +181,55 @@ fn opening_costs_a_round_trip_and_a_lost_opening_a_second() {
     assert!(bed.world.run_until_done(flow, Span::from_secs(5)));
     let took = bed.world.duration(flow).expect("done");
     assert!((took - 1.120).abs() < 0.001, "{took}");
+}
+
+#[test]
+fn a_lost_opening_measures_nothing_and_leaves_one_segment_and_three_seconds() {
+    let opened = |lost_there: &[u64], lost_back: &[u64]| {
+        let mut bed = Dumbbell::new(Rate::from_mbps(100), Span::from_millis(80), Bytes(100_000));
+        bed.world.lose(bed.there, lost_there);
+        bed.world.lose(bed.back, lost_back);
+        let flow = bed.flow(Flavour::Sack, SenderConfig::default(), Span::ZERO);
+        let repeated = if lost_there.len() + lost_back.len() > 0 { 1_000 } else { 0 };
+        bed.world.run_for(Span::from_millis(repeated + 100));
+        let sent = bed.world.sent(flow);
+        let wait = bed.sender(flow).poll_timeout().map(|at| at.since(START).as_secs_f64());
+        (sent.sent, sent.rtt, wait.map(|wait| (wait * 100.0).round() / 100.0))
+    };
+    // RFC 5681, 3.1; RFC 6298, 5.7 and 3: the answer may be to either of the two.
+    assert_eq!(opened(&[0], &[]), (1, Span::ZERO, Some(1.08 + 3.0)));
+    assert_eq!(opened(&[], &[0]), (1, Span::ZERO, Some(1.08 + 3.0)));
+    let (sent, rtt, wait) = opened(&[], &[]);
+    assert_eq!((sent, wait), (10, Some(1.08)));
+    assert!(rtt >= Span::from_millis(80), "{rtt:?}");
+}
+
+#[test]
+fn after_a_lost_opening_and_a_lost_first_segment_it_waits_three_seconds() {
+    let mut bed = Dumbbell::new(Rate::from_mbps(100), Span::from_millis(80), Bytes(100_000));
+    bed.world.lose(bed.there, &[0, 2]);
+    let config = SenderConfig { length: Some(Bytes(1_000)), ..SenderConfig::default() };
+    let flow = bed.flow(Flavour::NewReno, config, Span::ZERO);
+    assert!(bed.world.run_until_done(flow, Span::from_secs(9)));
+    let took = bed.world.duration(flow).expect("done");
+    assert!((took - 4.120).abs() < 0.001, "{took}");
+}
+
+#[test]
+fn bbr_does_not_drain_a_path_that_a_rest_of_the_application_has_emptied() {
+    let (rate, rtt) = (Rate::from_mbps(20), Span::from_millis(40));
+    let mut bed = Dumbbell::new(rate, rtt, bdp(rate, rtt));
+    let flow = bed.flow(Flavour::Bbr, SenderConfig::default(), Span::ZERO);
+    let sender = crate::path::Side::Sender;
+    bed.world.demand_at(Span::from_secs(5), flow, sender, Some(Rate::ZERO));
+    // Longer than ten seconds: the propagation time is not confirmed any more.
+    bed.world.demand_at(Span::from_secs(17), flow, sender, None);
+    bed.world.run_for(Span::from_millis(17_005));
+    let mut least = f64::INFINITY;
+    bed.world.watch(Span::from_secs(1), Span::from_millis(5), |world| {
+        least = least.min(world.sent(flow).window);
+    });
+    assert!(least > 60.0, "{least} segments, with 67 in a round trip");
 }
 
 #[test]

@@ -8,14 +8,13 @@
 //! | law | reference | within |
 //! |---|---|---|
 //! | Reno, NewReno, SACK | 1.22/sqrt p | 8 % (p = 0.01: 15 %, since windows are whole numbers) |
-//! | HighSpeed | p = 0.0789/w^1.1976 | 12 % |
+//! | HighSpeed | w = 0.12/p^0.835 (RFC 3649, 5) | 12 % |
 //! | Scalable | map; w = (a/(b p)) (1 - b/2), in which a repair takes no time | 5 %; 10 % |
 //! | BIC | map | 8 % |
 //! | H-TCP | map | 10 % |
 //! | CUBIC | map; 1.054 (RTT/p)^(3/4), which knows no fast convergence | 5 %; 12 % |
 
 use gtp_alloc::{Bytes, Rate, Span};
-use gtp_peers::Endpoint;
 use gtp_peers::tcp::{Flavour, SenderConfig};
 
 use crate::bench::Dumbbell;
@@ -36,7 +35,6 @@ fn mean_window(flavour: Flavour, period: u64, seconds: u64) -> f64 {
 
 fn check(flavour: Flavour, period: u64, seconds: u64, expected: f64, within: f64) {
     let window = mean_window(flavour, period, seconds);
-    println!("{:10} 1/{period}: {window:.1} for {expected:.1}", flavour.name());
     let off = window / expected - 1.0;
     assert!(off.abs() < within, "{flavour:?} at 1/{period}: {window:.1} for {expected:.1}");
 }
@@ -54,7 +52,7 @@ fn the_standard_law_has_the_square_root_response_in_all_three_recoveries() {
 #[test]
 fn highspeed_has_the_response_of_its_rfc() {
     for (period, seconds) in [(10_000, 150), (50_000, 150)] {
-        let expected = (0.0789 * period as f64).powf(1.0 / 1.1976);
+        let expected = 0.12 * (period as f64).powf(0.835);
         check(Flavour::HighSpeed, period, seconds, expected, 0.12);
     }
 }
@@ -146,7 +144,7 @@ fn htcp_follows_its_map() {
         // Round trips never vary here, so that 0.8 is kept and a is scaled by 0.4.
         0.4 * (1.0 + 10.0 * beyond + beyond * beyond / 4.0)
     };
-    for (period, seconds) in [(10_000, 300), (50_000, 300)] {
+    for (period, seconds) in [(1_000, 200), (10_000, 300), (50_000, 300)] {
         check(Flavour::HTcp, period, seconds, iterate(period, step, 0.8), 0.10);
     }
 }
@@ -179,7 +177,6 @@ fn vegas_keeps_two_to_four_segments_waiting_and_fills_the_path() {
 #[test]
 fn fast_keeps_alpha_segments_waiting_for_each_flow() {
     let (queue, rates) = standing(Flavour::Fast, 1, 200, 20);
-    println!("fast {queue} {rates:?}");
     assert!((queue / 200.0 - 1.0).abs() < 0.08, "{queue}");
     assert!(rates[0] > 0.98 * 200.0 * 1_460.0 / 1_500.0, "{rates:?}");
 }
@@ -196,7 +193,6 @@ fn bbr_does_not_slow_down_for_one_loss_in_a_hundred_and_keeps_the_queue_within_a
         most = most.max(world.queued(there).0);
     });
     let goodput = bed.world.goodput(flow, 5.0, 30.0) / 1e6;
-    println!("bbr {goodput:.2} Mbit/s, queue {most} B, {:?}", bed.sender(flow).progress());
     assert!(goodput > 0.9 * 50.0 * 0.99 * 1_460.0 / 1_500.0, "{goodput}");
     assert!(most < rate.bytes_in(rtt).0 * 13 / 10, "{most}");
 }

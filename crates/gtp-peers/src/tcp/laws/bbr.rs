@@ -15,10 +15,12 @@
 //! | drain | 4.3.3 | `check_drain` |
 //! | cycle of eight gains | 4.3.4 | `check_cycle` |
 //! | every ten seconds four segments for 200 ms | 4.3.5 | `check_probe` |
+//! | after a rest the measured bandwidth, and no probe | 4.3.4.4, 4.3.5 | `handle_idle` |
 //!
 //! Departures: segments leave one by one, so that a burst is one segment; the cycle's first phase
 //! follows from a seed; what is delivered while four segments are out counts as limited by the
-//! application, as the draft wants the connection to be marked.
+//! application, as the draft wants the connection to be marked; a rest is one of more than a
+//! timeout.
 
 use alloc::collections::VecDeque;
 
@@ -53,6 +55,8 @@ pub struct Bbr {
     conserving: Mark,
     was: Phase,
     probe: Probe,
+    /// The connection has rested and nothing was acknowledged since.
+    rested: Mark,
     /// What was sent before this many were delivered was sent while probing.
     probed_below: u64,
     draws: u64,
@@ -104,6 +108,7 @@ impl Bbr {
             conserving: Mark::Clear,
             was: Phase::Open,
             probe: Probe::Draining,
+            rested: Mark::Clear,
             probed_below: 0,
             draws: seed,
         }
@@ -224,7 +229,10 @@ impl Bbr {
     }
 
     fn check_probe(&mut self, ack: &AckView, expired: Mark, window: &mut Window) {
-        if self.state != State::ProbePropagation && expired == Mark::Set {
+        // What a rest has emptied needs no draining: its first acknowledgment has measured.
+        let rested = core::mem::replace(&mut self.rested, Mark::Clear);
+        let stale = expired == Mark::Set && rested == Mark::Clear;
+        if self.state != State::ProbePropagation && stale {
             self.save(window);
             self.state = State::ProbePropagation;
             (self.pacing_gain, self.window_gain) = (1.0, 1.0);
@@ -359,6 +367,7 @@ impl Law for Bbr {
     }
 
     fn handle_idle(&mut self, _now: Time, _window: &mut Window) {
+        self.rested = Mark::Set;
         if self.state == State::ProbeBandwidth {
             self.pacing = Some(self.rate(self.bandwidth()));
         }

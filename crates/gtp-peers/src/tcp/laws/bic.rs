@@ -47,7 +47,7 @@ impl Bic {
                 S_MAX
             }
         };
-        // Before the first loss there is no maximum: Linux grows by 5 % in a round trip at most.
+        // Before the first loss there is no maximum: Linux grows by at least 5 % in a round trip.
         if self.last_max == 0.0 { step.max(w / 20.0) } else { step.max(S_MIN) }
     }
 }

@@ -80,8 +80,7 @@ impl Law for Cubic {
         if self.epoch.is_none() {
             self.begin(ack.now, window.size);
         }
-        // Figure 4: alpha = 3 (1 - beta)/(1 + beta), the standard's rate at this beta, until
-        // the window of before the loss is reached, then one.
+        // Figure 4: the standard's rate at this beta up to the last maximum, then one.
         let friendly = 3.0 * (1.0 - self.kept) / (1.0 + self.kept);
         let alpha = if self.estimate < self.prior { friendly } else { 1.0 };
         self.estimate += alpha * credit / window.size;

@@ -113,4 +113,13 @@ mod tests {
         let at = |ms: u64| law.increase(Time::from_nanos(ms * 1_000_000));
         assert_eq!([at(500), at(1_000), at(2_000), at(5_000)], [1.0, 1.0, 11.25, 45.0]);
     }
+
+    #[test]
+    fn increase_is_two_fifths_where_four_fifths_are_kept() {
+        let law = HTcp { last_loss: Some(Time::ZERO), kept: 0.8, ..HTcp::default() };
+        for (ms, want) in [(500, 0.4), (1_000, 0.4), (2_000, 4.5), (5_000, 18.0)] {
+            let found = law.increase(Time::from_nanos(ms * 1_000_000));
+            assert!((found - want).abs() < 1e-12, "{ms} ms: {found}");
+        }
+    }
 }
