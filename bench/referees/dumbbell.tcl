@@ -2,8 +2,9 @@
 # Usage: ns dumbbell.tcl LAW MBPS RTT_MS QUEUE_PACKETS FLOWS SECONDS LOSE_EVERY
 #
 # Segments of 1,460 bytes and 40 of headers, 50 in the agent that runs Linux's laws (timestamps);
-# acknowledgments for each, in that agent for every second; initial window 2; least timeout 0.2 s; flows start 0.37 s apart. LOSE_EVERY 0 loses nothing, n every n-th packet that
-# comes to the bottleneck. What is counted begins after a third of the time.
+# acknowledgments for each, in that agent for every second; initial window 2; least timeout 0.2 s;
+# flows start 0.37 s apart. LOSE_EVERY 0 loses nothing, n every n-th packet that comes to the
+# bottleneck. What is counted begins after a third of the time.
 # Prints: "flow K SEGMENTS" acknowledged, "offered N", "dropped N", and of the first flow's window,
 # sampled each 20 ms: "window_mean", "window_most", "window_least", "cuts" (falls by more than 5 %).
 
