@@ -141,15 +141,19 @@ mod tests {
 
     proptest! {
         #[test]
-        fn wishes_are_served_as_a_sorted_list_would_serve_them(
-            steps in prop::collection::vec((0u32..24, 0u64..50, 0u8..4), 1..400)
+        fn wishes_are_served_as_a_sorted_list_would_serve_them_while_actors_come(
+            steps in prop::collection::vec((0u32..96, 0u64..50, 0u8..5), 1..400)
         ) {
             let mut schedule = Schedule::default();
-            for _ in 0..24 {
-                schedule.add_actor();
-            }
+            let mut actors = 0;
             let mut naive: BTreeMap<u32, Key> = BTreeMap::new();
-            for (actor, at, what) in steps {
+            prop_assert_eq!(schedule.peek(), None);
+            for (choice, at, what) in steps {
+                if what == 4 || actors == 0 {
+                    prop_assert_eq!(schedule.add_actor(), ActorId(actors));
+                    actors += 1;
+                }
+                let actor = choice % actors;
                 match what {
                     0 => {
                         schedule.clear(ActorId(actor));
@@ -163,11 +167,13 @@ mod tests {
                             naive.remove(&first.0);
                         }
                     }
-                    _ => {
+                    2 | 3 => {
                         schedule.wake(ActorId(actor), Time::from_nanos(at));
                         let key = Key::new(Time::from_nanos(at), schedule.sequence);
                         naive.insert(actor, key);
                     }
+                    // An actor has come; nothing else is to change.
+                    _ => {}
                 }
                 let key = naive.get(&actor).copied().unwrap_or(Key::NEVER);
                 prop_assert_eq!(schedule.key(ActorId(actor)), key);
