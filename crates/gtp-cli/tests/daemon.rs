@@ -115,6 +115,29 @@ fn transfers_outlive_their_daemon_and_are_fair_again_under_the_next() {
 }
 
 #[test]
+fn transfers_outlive_a_daemon_that_hangs_and_come_back_when_it_goes_on() {
+    use rustix::process::{Pid, Signal, kill_process};
+    let world = World::new();
+    let content = world.export("big", 40_000_000);
+    let server = world.serve("server", &["--public", "--daemon", "off"]);
+    let daemon = Daemon::start(&world.path("run/gtpd.sock"), &["--capacity-in", "60Mbit"]);
+    let pid = Pid::from_child(&daemon.child);
+    let said = world.path("said");
+    let mut command = world.gtp("client", &["get", &server.url("big"), "one", "--fingerprint"]);
+    command.arg(&server.fingerprint).args(daemon.args()).stdout(Stdio::null());
+    command.env("GTP_LOG", "info").stderr(std::fs::File::create(&said).unwrap());
+    let mut child = command.spawn().unwrap();
+    wait_for("all of it", || all_near(&daemon.measured(), 1, 60e6, 0.05));
+    let says = |text: &str| std::fs::read_to_string(&said).unwrap().contains(text);
+    kill_process(pid, Signal::STOP).unwrap();
+    wait_for("a daemon that is missed", || says("the daemon is gone"));
+    kill_process(pid, Signal::CONT).unwrap();
+    wait_for("all of it again", || all_near(&daemon.measured(), 1, 60e6, 0.05));
+    assert!(child.wait().unwrap().success());
+    assert_eq!(std::fs::read(world.path("one")).unwrap(), content);
+}
+
+#[test]
 fn weights_and_limits_are_set_while_transfers_run() {
     let world = World::new();
     world.export("big", 30_000_000);

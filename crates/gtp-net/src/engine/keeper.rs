@@ -48,8 +48,11 @@ const AGAIN: Duration = Duration::from_millis(50);
 const SELDOM: Duration = Duration::from_secs(2);
 /// One that was lost is started anew at the first look and at every so manieth: once a second.
 const STARTS: u32 = 20;
-/// The thread looks this often whether it should end.
+/// The thread looks this often whether it should end, and whether the daemon is at work.
 const WAIT_MS: u32 = 500;
+/// A daemon that gave no sign of life in so many waits in a row, two seconds, counts as gone. It is
+/// waits that count and no clock: a process that stood still itself has not waited.
+const SILENT_MOST: u32 = 4;
 
 impl Keeper {
     /// Takes the first look, and starts the thread.
@@ -84,6 +87,7 @@ fn keep(sharing: &Sharing, notices: &Notices, first: Option<Arc<Attachment>>, ov
     let mut pause = if first.is_some() { AGAIN } else { SELDOM };
     let mut found = first;
     let mut looks: u32 = 0;
+    let mut pulse = Pulse::default();
     while !over.load(Ordering::Relaxed) {
         let Some(daemon) = &found else {
             std::thread::sleep(pause);
@@ -91,7 +95,7 @@ fn keep(sharing: &Sharing, notices: &Notices, first: Option<Arc<Attachment>>, ov
             looks = looks.wrapping_add(1);
             match &found {
                 Some(daemon) => {
-                    (pause, looks) = (AGAIN, 0);
+                    (pause, looks, pulse) = (AGAIN, 0, Pulse::default());
                     tracing::info!("this process shares capacity through the daemon");
                     tell(DaemonNews::Found(daemon.clone()));
                 }
@@ -100,15 +104,44 @@ fn keep(sharing: &Sharing, notices: &Notices, first: Option<Arc<Attachment>>, ov
             }
             continue;
         };
-        match daemon.wait(Some(WAIT_MS)) {
-            Rung::Yes => tell(DaemonNews::Rang),
-            Rung::No => {}
-            Rung::Gone => {
+        let rung = daemon.wait(Some(WAIT_MS));
+        match (rung, pulse.feel(rung, daemon.grants.beats())) {
+            (Rung::Yes, _) => tell(DaemonNews::Rang),
+            (Rung::No, Health::Good) => {}
+            (Rung::Gone, _) | (Rung::No, Health::Hangs) => {
                 tracing::warn!("the daemon is gone: rates fall slowly until it is back");
                 found = None;
                 tell(DaemonNews::Lost);
             }
         }
+    }
+}
+
+/// What was last seen of a daemon's beat.
+#[derive(Debug, Default)]
+struct Pulse {
+    beats: u64,
+    silent: u32,
+}
+
+/// Whether a daemon is at work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Health {
+    /// As far as anybody can tell.
+    Good,
+    /// It holds the connection and does nothing.
+    Hangs,
+}
+
+impl Pulse {
+    /// After a wait that ended so, with the daemon's beat as it is now.
+    fn feel(&mut self, rung: Rung, beats: u64) -> Health {
+        self.silent = match rung {
+            Rung::No if beats == self.beats => self.silent + 1,
+            Rung::Yes | Rung::No | Rung::Gone => 0,
+        };
+        self.beats = beats;
+        if self.silent < SILENT_MOST { Health::Good } else { Health::Hangs }
     }
 }
 
@@ -148,5 +181,22 @@ fn start_daemon(sharing: &Sharing) {
         // Somebody must take note of its end; if there is no thread for that, init will.
         Ok(mut child) => drop(std::thread::Builder::new().spawn(move || child.wait())),
         Err(error) => tracing::warn!("{}: {error}", program.display()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_daemon_that_hangs_is_gone_after_two_seconds_and_one_that_beats_is_not() {
+        let mut pulse = Pulse::default();
+        let mut silence = |beats| (0..SILENT_MOST).map(|_| pulse.feel(Rung::No, beats)).last();
+        assert_eq!(silence(0), Some(Health::Hangs));
+        assert_eq!(silence(1), Some(Health::Good), "the first of these waits brought a beat");
+        assert_eq!(pulse.feel(Rung::No, 1), Health::Hangs);
+        assert_eq!(pulse.feel(Rung::Yes, 1), Health::Good, "it rang");
+        assert_eq!(pulse.feel(Rung::No, 1), Health::Good);
+        assert_eq!(SILENT_MOST * WAIT_MS, 2_000);
     }
 }
