@@ -170,13 +170,30 @@ fn first<T>(
         Which::Auto | Which::Start => places(),
         Which::Off => Vec::new(),
     };
-    for place in &places {
+    first_of(&places, ask)
+}
+
+/// Asks the first of several that can be reached; if none can, the first trouble is told.
+fn first_of<T>(
+    places: &[PathBuf],
+    ask: impl Fn(&std::path::Path) -> io::Result<T>,
+) -> Result<T, Failure> {
+    let mut trouble = None;
+    for place in places {
         match ask(place) {
-            Err(e) if matches!(e.kind(), io::ErrorKind::NotFound) => {}
-            Err(e) if matches!(e.kind(), io::ErrorKind::ConnectionRefused) => {}
-            Err(e) => return Err(Failure::new(FailureKind::Other, e.to_string())),
             Ok(answer) => return Ok(answer),
+            Err(e) => match e.kind() {
+                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {}
+                io::ErrorKind::PermissionDenied | io::ErrorKind::WouldBlock => {
+                    trouble.get_or_insert(format!("{}: {e}", place.display()));
+                }
+                // A daemon is there: what it refuses is not another's to do.
+                _ => return Err(Failure::new(FailureKind::Other, e.to_string())),
+            },
         }
+    }
+    if let Some(text) = trouble {
+        return Err(Failure::new(FailureKind::Other, text));
     }
     let text = "no daemon runs here: each process allocates for itself. Start one with `gtpd`, or \
                 let transfers start one with --daemon start";
@@ -242,6 +259,20 @@ mod tests {
         assert_eq!(which("auto"), Ok(Which::Auto));
         assert_eq!(which("/run/x"), Ok(Which::At("/run/x".into())));
         assert!(which("on").is_err());
+    }
+
+    #[test]
+    fn a_place_that_is_shut_is_passed_by_and_told_only_if_there_is_no_other() {
+        let places = ["/shut", "/none", "/open"].map(PathBuf::from);
+        let ask = |path: &std::path::Path| match path.to_str() {
+            Some("/shut") => Err(io::ErrorKind::PermissionDenied.into()),
+            Some("/open") => Ok(7),
+            _ => Err(io::ErrorKind::NotFound.into()),
+        };
+        assert_eq!(first_of(&places, ask).unwrap(), 7);
+        assert!(first_of(&places[..2], ask).unwrap_err().text.starts_with("/shut: "));
+        let refuses = |_: &std::path::Path| -> io::Result<u32> { Err(io::Error::other("no")) };
+        assert_eq!(first_of(&places, refuses).unwrap_err().text, "no");
     }
 
     #[test]

@@ -4,13 +4,14 @@
 //! a connection of their own each. Waits are bounded, so that a daemon that stands still
 //! holds up no program.
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use crate::message::{Answer, BELL, Change, HostView, MESSAGE_MOST, Request, SessionView, VERSION};
+use crate::message::{
+    Answer, BELL, Change, HostView, LIST_PACKET, MESSAGE_MOST, Request, SessionView, VERSION,
+};
 use crate::page::{GrantsPage, ReportsPage};
 use crate::socket::{Connection, Incoming};
 
@@ -70,10 +71,7 @@ pub fn attach(path: &Path, slots: u32, program: &str) -> io::Result<Attachment> 
 pub fn sessions(path: &Path) -> io::Result<(HostView, Vec<SessionView>)> {
     let connection = connect(path)?;
     match ask(&connection, &Request::Sessions { version: VERSION })? {
-        (Answer::Sessions { bytes }, mut fds) => {
-            let file = fds.pop().ok_or_else(|| io::Error::other("the list is missing"))?;
-            read_list(&File::from(file), bytes)
-        }
+        (Answer::Sessions { bytes }, _) => read_list(&connection, bytes),
         (other, _) => Err(unexpected(other)),
     }
 }
@@ -140,14 +138,18 @@ fn connect(path: &Path) -> io::Result<Connection> {
 fn ask(connection: &Connection, request: &Request) -> io::Result<(Answer, Vec<OwnedFd>)> {
     connection.send(&serde_json::to_vec(request)?, &[])?;
     let mut buffer = vec![0; MESSAGE_MOST];
+    let (length, fds) = next(connection, &mut buffer)?;
+    Ok((serde_json::from_slice(&buffer[..length])?, fds))
+}
+
+/// The next packet: its length and what came with it.
+fn next(connection: &Connection, buffer: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
     loop {
         if !connection.wait(Some(PATIENCE_MS))? {
             return Err(io::Error::new(io::ErrorKind::TimedOut, "the daemon does not answer"));
         }
-        match connection.receive(&mut buffer)? {
-            Incoming::Message(length, fds) => {
-                return Ok((serde_json::from_slice(&buffer[..length])?, fds));
-            }
+        match connection.receive(buffer)? {
+            Incoming::Message(length, fds) => return Ok((length, fds)),
             Incoming::Nothing => {}
             Incoming::End => {
                 let text = "the daemon has ended the connection";
@@ -157,30 +159,20 @@ fn ask(connection: &Connection, request: &Request) -> io::Result<(Answer, Vec<Ow
     }
 }
 
-fn read_list(file: &File, bytes: u64) -> io::Result<(HostView, Vec<SessionView>)> {
+fn read_list(connection: &Connection, bytes: u64) -> io::Result<(HostView, Vec<SessionView>)> {
     if bytes > LIST_MOST {
         return Err(io::Error::other("a list longer than any that a daemon writes"));
     }
     let mut text = Vec::new();
-    Reader { file, at: 0 }.take(bytes).read_to_end(&mut text)?;
+    let mut buffer = vec![0; LIST_PACKET];
+    while (text.len() as u64) < bytes {
+        let (length, _) = next(connection, &mut buffer)?;
+        text.extend_from_slice(&buffer[..length]);
+    }
     let mut lines = text.split(|&b| b == b'\n').filter(|line| !line.is_empty());
     let host = lines.next().ok_or_else(|| io::Error::other("an empty list"))?;
     let sessions: Result<_, _> = lines.map(serde_json::from_slice).collect();
     Ok((serde_json::from_slice(host)?, sessions?))
-}
-
-/// Reads a file from its start whatever others read of it: its descriptor's place is shared.
-struct Reader<'a> {
-    file: &'a File,
-    at: u64,
-}
-
-impl Read for Reader<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let got = self.file.read_at(buffer, self.at)?;
-        self.at += got as u64;
-        Ok(got)
-    }
 }
 
 fn unexpected(answer: Answer) -> io::Error {

@@ -18,7 +18,8 @@ pub mod words;
 pub use layout::{Granted, LABEL_BYTES, Label, Outstanding, Posted, SLOTS_MOST, Side};
 pub use map::Mapping;
 pub use message::{
-    Answer, BELL, Change, HostView, MESSAGE_MOST, Policy, Request, SessionView, VERSION,
+    Answer, BELL, Change, HostView, LIST_PACKET, MESSAGE_MOST, Policy, Request, SessionView,
+    VERSION,
 };
 pub use page::{Found, GrantsPage, ReportsPage};
 pub use place::{places, user_place};

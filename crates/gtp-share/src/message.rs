@@ -9,6 +9,8 @@ use serde::{Deserialize, Serialize};
 pub const VERSION: u32 = 2;
 /// Bytes of a message at most.
 pub const MESSAGE_MOST: usize = 4_096;
+/// Bytes of a packet of a list at most.
+pub const LIST_PACKET: usize = 16_384;
 /// The bell.
 pub const BELL: &[u8] = b"!";
 
@@ -74,9 +76,9 @@ pub enum Answer {
         /// Sessions that the pages have room for.
         slots: u32,
     },
-    /// With the descriptor of a file of JSON lines: one [`HostView`], then all sessions.
+    /// Before packets of JSON lines: one [`HostView`], then all sessions.
     Sessions {
-        /// Bytes of the file.
+        /// Bytes of all of them.
         bytes: u64,
     },
     /// It is done.

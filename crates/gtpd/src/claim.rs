@@ -48,7 +48,8 @@ impl From<io::Error> for ClaimError {
 }
 
 impl Claim {
-    /// Listens at `path`; makes its directory, for this user alone, if it is not there.
+    /// Listens at `path`; makes its directory if it is not there: for this user alone, or for
+    /// everybody to enter if this is root, whose daemon is the whole machine's.
     ///
     /// # Errors
     /// [`ClaimError`].
@@ -56,7 +57,10 @@ impl Claim {
         if let Some(dir) = path.parent()
             && !dir.exists()
         {
-            DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+            let mode = if rustix::process::geteuid().is_root() { 0o755 } else { 0o700 };
+            DirBuilder::new().recursive(true).mode(mode).create(dir)?;
+            // Whatever the mask of the shell from which it is run.
+            std::fs::set_permissions(dir, Permissions::from_mode(mode))?;
         }
         let lock = File::options()
             .create(true)
@@ -124,6 +128,9 @@ mod tests {
         let path = dir.path().join("gtp").join("gtpd.sock");
         let first = Claim::at(&path).unwrap();
         assert_eq!(first.before(), Before::Nobody);
+        let mode = std::fs::metadata(path.parent().unwrap()).unwrap().permissions().mode();
+        let root = rustix::process::geteuid().is_root();
+        assert_eq!(mode & 0o777, if root { 0o755 } else { 0o700 });
         assert!(matches!(Claim::at(&path), Err(ClaimError::Taken)));
         drop(first);
         let mut died = Claim::at(&path).unwrap();

@@ -316,11 +316,11 @@ impl Hub {
     /// Believes what sessions say that they moved since the last look, within what is possible.
     fn believe(&mut self, now: Time, said: [u64; 2]) {
         let span = now.since(std::mem::replace(&mut self.looked, now));
-        for i in 0..2 {
+        for (i, said) in said.into_iter().enumerate() {
             let most = self.full[i].bytes_in(LATE_MOST);
             let movable = self.movable[i].0.saturating_add(self.full[i].bytes_in(span).0);
             let movable = movable.min(most.0);
-            let moved = said[i].min(movable);
+            let moved = said.min(movable);
             self.movable[i] = Bytes(movable - moved);
             self.moved[i] = self.moved[i].wrapping_add(moved);
         }

@@ -1,6 +1,6 @@
 //! Numbers for Prometheus, on a loopback address and only if asked for.
 //!
-//! A page of text for whoever asks, made anew each time. It names users by number and no session,
+//! A page of text for whoever asks, made at most ten times a second. It names users by number and no session,
 //! so that it stays small however many there are. A reader that is slow, or says too much, is
 //! dropped; nothing here can make the daemon wait.
 
@@ -20,6 +20,8 @@ use crate::hub::{Hub, Right};
 pub(crate) struct Metrics {
     listener: TcpListener,
     readers: Vec<Reader>,
+    /// The last page, and when it was made.
+    page: Option<(Time, String)>,
 }
 
 /// One who has come.
@@ -46,6 +48,8 @@ const READERS: usize = 8;
 const ASKED_MOST: usize = 4_096;
 /// A reader is gone after this.
 const PATIENCE: Span = Span::from_secs(5);
+/// A page is as good as new for so long.
+const FRESH: Span = Span::from_millis(100);
 
 impl Metrics {
     /// Listens at a loopback address.
@@ -59,7 +63,7 @@ impl Metrics {
         }
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
-        Ok(Metrics { listener, readers: Vec::new() })
+        Ok(Metrics { listener, readers: Vec::new(), page: None })
     }
 
     /// Where it listens.
@@ -90,8 +94,11 @@ impl Metrics {
                 self.readers.push(Reader { stream, came: now, asked: Vec::new(), answer: None });
             }
         }
-        self.readers.retain_mut(|reader| {
-            now.since(reader.came) < PATIENCE && reader.go_on(|| page(hub, work)).unwrap_or(false)
+        let Metrics { readers, page: kept, .. } = self;
+        kept.take_if(|(made, _)| now.since(*made) >= FRESH);
+        let mut text = || kept.get_or_insert_with(|| (now, page(hub, work))).1.clone();
+        readers.retain_mut(|reader| {
+            now.since(reader.came) < PATIENCE && reader.go_on(&mut text).unwrap_or(false)
         });
     }
 }
@@ -201,6 +208,11 @@ mod tests {
     }
 
     fn asked(metrics: &mut Metrics, request: &[u8]) -> String {
+        asked_at(metrics, request, Time::ZERO, 3)
+    }
+
+    /// Asks at a time at which there were so many turns.
+    fn asked_at(metrics: &mut Metrics, request: &[u8], now: Time, turns: u64) -> String {
         let mut stream = TcpStream::connect(metrics.address().unwrap()).unwrap();
         stream.write_all(request).unwrap();
         let mut text = String::new();
@@ -210,7 +222,7 @@ mod tests {
             text
         });
         while !reading.is_finished() {
-            metrics.serve(Time::ZERO, &hub(), Work { turns: 3, spent: Span::from_millis(5) });
+            metrics.serve(now, &hub(), Work { turns, spent: Span::from_millis(5) });
             std::thread::yield_now();
         }
         reading.join().unwrap()
@@ -226,6 +238,18 @@ mod tests {
         assert!(page.contains("gtpd_busy_seconds_total 0.005\n"));
         assert!(asked(&mut metrics, b"GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404"));
         assert_eq!(asked(&mut metrics, &[b'x'; 2 * ASKED_MOST]), "");
+    }
+
+    #[test]
+    fn a_page_is_made_once_for_all_who_ask_within_a_tenth_of_a_second() {
+        let mut metrics = Metrics::listen("127.0.0.1:0".parse().unwrap()).unwrap();
+        let mut turns_at = |millis, turns| {
+            let now = Time::ZERO + Span::from_millis(millis);
+            let page = asked_at(&mut metrics, b"GET /metrics HTTP/1.1\r\n\r\n", now, turns);
+            let line = page.lines().find(|line| line.starts_with("gtpd_turns_total ")).unwrap();
+            line.split(' ').nth(1).unwrap().to_owned()
+        };
+        assert_eq!([turns_at(0, 3), turns_at(99, 4), turns_at(100, 5)], ["3", "3", "5"]);
     }
 
     #[test]

@@ -1,17 +1,18 @@
 //! The daemon's loop: who comes, who goes, who rings, and when it is time to decide.
 //!
-//! One thread, no queue, and nothing that anybody can make it wait for: it takes a few messages
-//! of each process a turn, drops answers that are not read, and rests after each turn for as long
-//! as keeps it within a few hundredths of a core.
+//! One thread, and nothing that anybody can make it wait for: it takes a few messages of each
+//! process a turn, drops answers that are not read, sends lists as they are read, and rests after
+//! each turn for many times what the turn took, as far as that is not too long.
 
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
+use std::rc::Rc;
 
 use gtp_alloc::{Bytes, Rate, Span, Time};
-use gtp_share::{Answer, BELL, Connection, Incoming, MESSAGE_MOST, Request, VERSION};
+use gtp_share::{Answer, BELL, Connection, Incoming, LIST_PACKET, MESSAGE_MOST, Request, VERSION};
 use gtp_sys::Clock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -53,6 +54,8 @@ pub struct Daemon {
     beaten: Time,
     guests: BTreeMap<ClientId, Guest>,
     next: ClientId,
+    /// Whose list was sent on last.
+    fed: ClientId,
     news: Vec<ClientId>,
     idle_end: Option<Span>,
     idle_since: Time,
@@ -64,8 +67,18 @@ struct Guest {
     connection: Connection,
     state: State,
     came: Time,
-    /// Something is there to be read, or it has ended.
+    /// Something is there to be read, or its list can go on, or it has ended.
     ready: bool,
+    /// Until all of it is sent nothing else is heard.
+    list: Option<Sending>,
+}
+
+/// A list on its way.
+#[derive(Debug)]
+struct Sending {
+    text: Rc<Vec<u8>>,
+    at: usize,
+    began: Time,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,13 +93,16 @@ const GUESTS_MOST: usize = 2_048;
 const GUESTS_OF_ONE: usize = 256;
 /// Messages taken of one connection a turn.
 const MESSAGES: usize = 4;
-/// A connection that has not attached ends after this.
+/// Packets of lists sent in a turn, to all and to one.
+const PACKETS: usize = 256;
+const PACKETS_OF_ONE: usize = 64;
+/// A connection that has not attached, or does not read its list, ends after this.
 const ASKING_MOST: Span = Span::from_secs(10);
 /// Turns come no closer than this...
 const REST_LEAST: Span = Span::from_millis(1);
-/// ... and than so many times what a turn takes, that is at most a seventeenth of a core.
+/// ... and than so many times what a turn takes: at most a seventeenth of a core...
 const REST_TIMES: u64 = 16;
-/// Nobody waits longer for a turn.
+/// ... while a turn takes no more than 6 ms; nobody waits longer for the next than this.
 const REST_MOST: Span = Span::from_millis(100);
 /// How often it gives a sign of life, looks at connections that only ask, and whether it is alone.
 const UPKEEP: Span = Span::from_millis(500);
@@ -125,6 +141,7 @@ impl Daemon {
             beaten: now,
             guests: BTreeMap::new(),
             next: 1,
+            fed: 0,
             news: Vec::new(),
             idle_end: config.idle_end,
             idle_since: now,
@@ -191,8 +208,10 @@ impl Daemon {
         let sending = self.metrics.as_ref().is_some_and(Metrics::is_sending);
         let until = if sending { began } else { until.min(upkeep) };
         let mut fds = vec![PollFd::from_borrowed_fd(self.claim.listener().as_fd(), PollFlags::IN)];
-        let connections = self.guests.values().map(|guest| &guest.connection);
-        fds.extend(connections.map(|c| PollFd::from_borrowed_fd(c.as_fd(), PollFlags::IN)));
+        fds.extend(self.guests.values().map(|guest| {
+            let what = if guest.list.is_some() { PollFlags::OUT } else { PollFlags::IN };
+            PollFd::from_borrowed_fd(guest.connection.as_fd(), what)
+        }));
         let guests = fds.len() - 1;
         let metrics = self.metrics.iter().flat_map(Metrics::fds);
         fds.extend(metrics.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
@@ -225,7 +244,8 @@ impl Daemon {
             if self.guests.len() >= GUESTS_MOST || same >= GUESTS_OF_ONE {
                 continue; // Dropped: it sees the end of the connection.
             }
-            let guest = Guest { connection, state: State::Asking, came: now, ready: true };
+            let guest =
+                Guest { connection, state: State::Asking, came: now, ready: true, list: None };
             self.guests.insert(self.next, guest);
             self.next += 1;
         }
@@ -242,8 +262,11 @@ impl Daemon {
                 }
             }
         }
+        self.feed();
         let over = |guest: &Guest| {
-            let slow = guest.state == State::Asking && now.since(guest.came) > ASKING_MOST;
+            let late = |since: Time| now.since(since) > ASKING_MOST;
+            let slow = guest.state == State::Asking && late(guest.came)
+                || guest.list.as_ref().is_some_and(|list| late(list.began));
             guest.state == State::Over || slow
         };
         let gone: Vec<ClientId> =
@@ -254,9 +277,32 @@ impl Daemon {
         }
     }
 
+    /// Sends lists on to those who read them, the one first that comes after the last.
+    fn feed(&mut self) {
+        let from = self.fed;
+        let (before, after): (Vec<ClientId>, Vec<ClientId>) = self
+            .guests
+            .iter()
+            .filter(|(_, guest)| guest.ready && guest.list.is_some())
+            .map(|(id, _)| *id)
+            .partition(|id| *id <= from);
+        let mut left = PACKETS;
+        for id in after.into_iter().chain(before) {
+            if left == 0 {
+                return;
+            }
+            let Some(guest) = self.guests.get_mut(&id) else { continue };
+            left -= guest.feed(left.min(PACKETS_OF_ONE));
+            self.fed = id;
+        }
+    }
+
     /// Takes one message; `false`: there is none.
     fn hear(&mut self, now: Time, id: ClientId) -> bool {
         let Some(guest) = self.guests.get_mut(&id) else { return false };
+        if guest.list.is_some() {
+            return false;
+        }
         let mut buffer = [0; MESSAGE_MOST];
         let length = match guest.connection.receive(&mut buffer) {
             Ok(Incoming::Message(length, _)) => length,
@@ -313,12 +359,10 @@ impl Daemon {
             }
             Request::Sessions { .. } => {
                 let right = right(peer.uid);
-                let (fd, bytes) =
-                    self.lists.list(now, &self.hub, right).map_err(|e| e.to_string())?;
-                let answer = encode(&Answer::Sessions { bytes });
-                if guest.connection.send(&answer, &[fd.as_fd()]).is_err() {
-                    guest.state = State::Over;
-                }
+                let text = self.lists.list(now, &self.hub, right).map_err(|e| e.to_string())?;
+                let bytes = text.len() as u64;
+                guest.list = Some(Sending { text, at: 0, began: now });
+                self.say(id, &Answer::Sessions { bytes });
             }
             Request::Set { session, change, .. } => {
                 let right = right(peer.uid);
@@ -342,6 +386,29 @@ impl Daemon {
             self.idle_since = now;
         }
         self.idle_end.is_some_and(|span| now.since(self.idle_since) > span)
+    }
+}
+
+impl Guest {
+    /// Sends of its list what the other end takes, `most` packets at most; says how many.
+    fn feed(&mut self, most: usize) -> usize {
+        let Some(Sending { text, at, .. }) = &mut self.list else { return 0 };
+        let mut parts = text[*at..].chunks(LIST_PACKET);
+        for sent in 0..most {
+            let Some(part) = parts.next() else {
+                self.list = None;
+                return sent;
+            };
+            match self.connection.send(part, &[]) {
+                Ok(()) => *at += part.len(),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return sent,
+                Err(_) => {
+                    self.state = State::Over;
+                    return sent;
+                }
+            }
+        }
+        most
     }
 }
 
@@ -496,6 +563,81 @@ mod tests {
         let who = Who { uid: id as u32, pid: 1, program: "test".into() };
         let ([reports, grants], slots) = hub.attach(now, id, who, 4).unwrap();
         (ReportsPage::open(reports, slots).unwrap(), GrantsPage::open(grants, slots).unwrap())
+    }
+
+    /// Connections that have asked for the list.
+    fn askers(daemon: &mut Daemon, path: &PathBuf, now: Time, count: usize) -> Vec<Connection> {
+        let request = serde_json::to_vec(&Request::Sessions { version: VERSION }).unwrap();
+        let open = || {
+            let connection = Connection::open(path).unwrap();
+            connection.send(&request, &[]).unwrap();
+            connection
+        };
+        let all = (0..count).map(|_| open()).collect();
+        daemon.accept(now);
+        daemon.listen(now);
+        all
+    }
+
+    /// A daemon whose list is longer than a connection takes at once.
+    fn with_a_long_list(dir: &tempfile::TempDir) -> (Daemon, PathBuf, u32) {
+        const SESSIONS: u32 = 4_096;
+        let (mut daemon, path) = daemon(dir);
+        let who = Who { uid: 1, pid: 1, program: "test".into() };
+        let ([reports, _], slots) = daemon.hub.attach(Time::ZERO, 1 << 40, who, SESSIONS).unwrap();
+        let page = ReportsPage::open(reports, slots).unwrap();
+        (0..SESSIONS).for_each(|slot| page.post(slot, &posted(0)));
+        let begin = Time::ZERO + Span::from_secs(1);
+        daemon.hub.wake(begin);
+        daemon.hub.tick(begin, &mut Vec::new());
+        (daemon, path, SESSIONS)
+    }
+
+    #[test]
+    fn a_list_comes_without_descriptors_beside_readers_that_do_not_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut daemon, path, sessions) = with_a_long_list(&dir);
+        let lazy = askers(&mut daemon, &path, Time::ZERO, 20);
+        let mut buffer = [0; MESSAGE_MOST];
+        let Incoming::Message(length, fds) = lazy[0].receive(&mut buffer).unwrap() else {
+            panic!("no answer");
+        };
+        let answer = serde_json::from_slice(&buffer[..length]).unwrap();
+        assert!(matches!(answer, Answer::Sessions { .. }) && fds.is_empty());
+        let reading = {
+            let path = path.clone();
+            std::thread::spawn(move || gtp_share::client::sessions(&path))
+        };
+        while !reading.is_finished() {
+            daemon.accept(Time::ZERO);
+            daemon.guests.values_mut().for_each(|guest| guest.ready = true);
+            daemon.listen(Time::ZERO);
+            std::thread::yield_now();
+        }
+        let (host, listed) = reading.join().unwrap().unwrap();
+        assert_eq!((host.sessions, listed.len()), (sessions, sessions as usize));
+        daemon.listen(Time::ZERO + ASKING_MOST + Span::from_secs(1));
+        assert!(daemon.guests.is_empty(), "who does not read is let go");
+    }
+
+    #[test]
+    fn lists_that_nobody_reads_are_few() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut daemon, path, _) = with_a_long_list(&dir);
+        let mut buffer = [0; MESSAGE_MOST];
+        let mut refused = 0;
+        let mut all = Vec::new();
+        for round in 0..10 {
+            let now = Time::ZERO + Span::from_millis(200) * round;
+            let asker = askers(&mut daemon, &path, now, 1).remove(0);
+            let Incoming::Message(length, _) = asker.receive(&mut buffer).unwrap() else {
+                panic!("no answer");
+            };
+            let answer = serde_json::from_slice(&buffer[..length]).unwrap();
+            refused += u32::from(matches!(answer, Answer::Refused { .. }));
+            all.push(asker);
+        }
+        assert_eq!(refused, 6, "four are kept");
     }
 
     #[test]

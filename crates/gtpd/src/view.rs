@@ -1,52 +1,62 @@
-//! What people are shown of the host, as a file of JSON lines in sealed memory.
+//! What people are shown of the host, as JSON lines.
 //!
-//! A list is made at most ten times a second for each user, however often it is asked for, and
-//! whoever reads it slowly reads his own descriptor. Rates of all sessions are for everybody, for
+//! A list is made at most ten times a second for each user, however often it is asked for, and is
+//! kept while somebody reads it, as far as there is room. Rates of all sessions are for everybody, for
 //! they are the host's; names and programs are for their own user and for root.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
-use std::fs::File;
-use std::io::{self, Write};
-use std::os::fd::OwnedFd;
+use std::io;
+use std::rc::Rc;
 
 use gtp_alloc::{Rate, Span, Time, tree};
 use gtp_share::{HostView, Policy, SessionView, Side};
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 
 use crate::hub::{Client, Hub, Right};
 use crate::seats::{Seat, direction};
 
-/// Lists made lately, each for those who may see the same.
+/// Lists made lately, or on their way to somebody.
 #[derive(Debug, Default)]
-pub(crate) struct Lists(BTreeMap<Option<u32>, (Time, OwnedFd, u64)>);
+pub(crate) struct Lists(Vec<Kept>);
+
+/// A list for those who may see the same: a user, or those who may see all.
+#[derive(Debug)]
+struct Kept {
+    who: Option<u32>,
+    made: Time,
+    text: Rc<Vec<u8>>,
+}
 
 /// A list is as good as new for so long.
 const FRESH: Span = Span::from_millis(100);
-/// Users whose lists are kept.
+/// Lists at a time, of all and of one user: readers who stop reading keep the old ones.
 const KEPT: usize = 64;
+const KEPT_OF_ONE: usize = 4;
+/// No list is made while those that are kept have so many bytes.
+const BYTES_MOST: usize = 256 << 20;
 
 impl Lists {
-    /// The list for somebody: its descriptor and length.
+    /// The list for somebody.
     ///
     /// # Errors
-    /// When the system gives no memory or no descriptor.
-    pub fn list(&mut self, now: Time, hub: &Hub, right: Right) -> io::Result<(&OwnedFd, u64)> {
+    /// When too many are on their way.
+    pub fn list(&mut self, now: Time, hub: &Hub, right: Right) -> io::Result<Rc<Vec<u8>>> {
         let who = match right {
             Right::Of(uid) => Some(uid),
             Right::Anybodys => None,
         };
-        self.0.retain(|_, (at, ..)| now.since(*at) < FRESH);
-        let full = self.0.len() >= KEPT;
-        let (_, fd, bytes) = match self.0.entry(who) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(_) if full => return Err(io::ErrorKind::WouldBlock.into()),
-            Entry::Vacant(place) => {
-                let text = hub.list(right)?;
-                place.insert((now, sealed(&text)?, text.len() as u64))
-            }
-        };
-        Ok((fd, *bytes))
+        let fresh = |kept: &Kept| now.since(kept.made) < FRESH;
+        self.0.retain(|kept| fresh(kept) || Rc::strong_count(&kept.text) > 1);
+        let mut same = self.0.iter().filter(|kept| kept.who == who);
+        if let Some(known) = same.clone().find(|kept| fresh(kept)) {
+            return Ok(known.text.clone());
+        }
+        let bytes: usize = self.0.iter().map(|kept| kept.text.len()).sum();
+        let full = self.0.len() >= KEPT || bytes >= BYTES_MOST;
+        if full || same.nth(KEPT_OF_ONE - 1).is_some() {
+            return Err(io::Error::other("too many lists are not read yet: ask again later"));
+        }
+        let text = Rc::new(hub.list(right)?);
+        self.0.push(Kept { who, made: now, text: text.clone() });
+        Ok(text)
     }
 }
 
@@ -87,16 +97,6 @@ impl Hub {
         let of = |client| move |(_, seat)| view(client, seat, right);
         self.clients.values().flat_map(|client| client.seats.iter().map(of(client))).collect()
     }
-}
-
-/// A file in memory that nobody can change any more.
-fn sealed(text: &[u8]) -> io::Result<OwnedFd> {
-    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    let mut file = File::from(memfd_create("gtp-sessions", flags)?);
-    file.write_all(text)?;
-    let all = SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL;
-    fcntl_add_seals(&file, all)?;
-    Ok(file.into())
 }
 
 fn view(client: &Client, seat: &Seat, right: Right) -> SessionView {
