@@ -46,14 +46,16 @@ fn m_connections_grow_m_times_as_fast() {
 #[test]
 fn three_connections_take_three_shares_beside_one() {
     let (rate, rtt) = (Rate::from_mbps(20), Span::from_millis(40));
-    let mut bed = Dumbbell::new(rate, rtt, bdp(rate, rtt));
-    let config = SenderConfig { initial_threshold: 30.0, ..SenderConfig::default() };
-    let many = parallel(&mut bed, 3, config);
-    let one = bed.flow(Flavour::Sack, config, Span::from_millis(333));
-    bed.world.run_for(Span::from_secs(150));
-    let ratio = bed.world.goodput(many, 30.0, 150.0) / bed.world.goodput(one, 30.0, 150.0);
-    println!("three beside one: {ratio:.2}");
-    assert!((2.0..4.5).contains(&ratio), "{ratio}");
+    // Who loses at a full queue depends on who comes when.
+    for start in [333, 430, 527, 624, 721, 818] {
+        let mut bed = Dumbbell::new(rate, rtt, bdp(rate, rtt));
+        let config = SenderConfig { initial_threshold: 30.0, ..SenderConfig::default() };
+        let many = parallel(&mut bed, 3, config);
+        let one = bed.flow(Flavour::Sack, config, Span::from_millis(start));
+        bed.world.run_for(Span::from_secs(150));
+        let ratio = bed.world.goodput(many, 30.0, 150.0) / bed.world.goodput(one, 30.0, 150.0);
+        assert!((ratio / 3.0 - 1.0).abs() < 0.15, "{start}: {ratio}");
+    }
 }
 
 #[test]
@@ -102,15 +104,16 @@ impl Endpoint for Half {
     }
 }
 
-/// Goodput in Mbit/s over a path of 100 ms in two halves, each with this loss, and the most bytes
-/// that waited in the proxy.
-fn over_two_halves(split: bool, buffer: Bytes, second_mbps: u64) -> (f64, u64) {
+/// Goodput in Mbit/s over a path of 100 ms in two halves, each of which loses one packet in 2,000,
+/// drawn from `seed`, and the most bytes that waited in the proxy.
+fn over_two_halves(split: bool, buffer: Bytes, second_mbps: u64, seed: u64) -> (f64, u64) {
     let mut world = World::new();
     let half = |mbps| LinkSpec {
         loss: Chance::from_billionths(500_000),
         ..bottleneck(Rate::from_mbps(mbps), Span::from_millis(25), Bytes(1 << 20))
     };
-    let links = [world.link(half(50)), world.link(half(second_mbps))];
+    let links = [(50, 2 * seed), (second_mbps, 2 * seed + 1)];
+    let links = links.map(|(mbps, seed)| world.seeded_link(half(mbps), seed));
     let backs = [world.link(wire(Span::from_millis(25))), world.link(wire(Span::from_millis(25)))];
     let config = SenderConfig::default();
     let sender = Box::new(Flavour::Sack.sender(START, config, 1));
@@ -118,8 +121,8 @@ fn over_two_halves(split: bool, buffer: Bytes, second_mbps: u64) -> (f64, u64) {
     if !split {
         let back = [backs[1], backs[0]];
         let flow = world.flow(Span::ZERO, sender, receiver, &links, &back);
-        world.run_for(Span::from_secs(120));
-        return (world.goodput(flow, 10.0, 120.0) / 1e6, 0);
+        world.run_for(Span::from_secs(200));
+        return (world.goodput(flow, 10.0, 200.0) / 1e6, 0);
     }
     let inlet = ReceiverConfig { buffer, ..ReceiverConfig::default() };
     let proxy = Proxy::new(START, inlet, config, Flavour::Sack.law(2));
@@ -130,25 +133,30 @@ fn over_two_halves(split: bool, buffer: Bytes, second_mbps: u64) -> (f64, u64) {
     let second = world.flow(Span::ZERO, outlet, receiver, &links[1..], &backs[1..]);
     world.tie((first, Side::Receiver), (second, Side::Sender));
     let mut most = 0;
-    world.watch(Span::from_secs(120), Span::from_millis(10), |_| {
+    world.watch(Span::from_secs(200), Span::from_millis(10), |_| {
         most = most.max(proxy.borrow().0.held().0);
     });
-    (world.goodput(second, 10.0, 120.0) / 1e6, most)
+    (world.goodput(second, 10.0, 200.0) / 1e6, most)
 }
 
 #[test]
 fn a_proxy_in_the_middle_of_a_lossy_path_nearly_trebles_the_throughput() {
-    // Half the round trip doubles the rate, half the loss gives another square root of two.
-    let (whole, _) = over_two_halves(false, Bytes(0), 50);
-    let (split, _) = over_two_halves(true, Bytes(4_000_000), 50);
-    println!("whole {whole:.2}, split {split:.2}");
-    assert!((2.0..3.4).contains(&(split / whole)), "whole {whole}, split {split}");
+    // Half the round trip doubles the rate, half the loss gives another square root of two: each
+    // half alone has 2.83 times the whole's rate. Behind a buffer that at times runs empty the
+    // second half has to wait for the first, which costs an eighth of that here.
+    let mean = |split: bool| {
+        let of = |seed| over_two_halves(split, Bytes(4_000_000), 50, seed).0;
+        (1..=6).map(of).sum::<f64>() / 6.0
+    };
+    let (whole, split) = (mean(false), mean(true));
+    let ratio = split / whole / 8.0_f64.sqrt();
+    assert!((ratio - 1.0).abs() < 0.15, "whole {whole}, split {split}");
 }
 
 #[test]
 fn a_proxy_holds_no_more_than_its_buffer_when_the_second_half_is_slower() {
     let buffer = Bytes(400_000);
-    let (rate, most) = over_two_halves(true, buffer, 3);
+    let (rate, most) = over_two_halves(true, buffer, 3, 1);
     assert!(most <= buffer.0 && most > buffer.0 / 2, "{most}");
     assert!((2.4..3.0).contains(&rate), "{rate}");
 }
