@@ -58,8 +58,8 @@ pub fn weights(nodes: &[Node], out: &mut Vec<f64>) {
     out.resize(nodes.len(), 0.0);
     for &group in &tree.groups() {
         let whole = group.map_or(1.0, |parent| out[parent]);
-        for low in [Policy::Normal, Policy::Low] {
-            let of_kind = || tree.children(group).iter().filter(|&&n| tree.policy[n] == low);
+        for policy in [Policy::Normal, Policy::Low] {
+            let of_kind = || tree.children(group).iter().filter(|&&n| tree.policy[n] == policy);
             let sum: f64 = of_kind().map(|&n| weight(&nodes[n])).sum();
             for &n in of_kind() {
                 let part = match group {
@@ -67,8 +67,9 @@ pub fn weights(nodes: &[Node], out: &mut Vec<f64>) {
                     None => weight(&nodes[n]),
                     Some(_) => weight(&nodes[n]) / sum,
                 };
-                let begins = low == Policy::Low && tree.parent_policy(group) == Policy::Normal;
-                out[n] = whole * part * if begins { LOW_WEIGHT } else { 1.0 };
+                let low_begins_here =
+                    policy == Policy::Low && tree.parent_policy(group) == Policy::Normal;
+                out[n] = whole * part * if low_begins_here { LOW_WEIGHT } else { 1.0 };
             }
         }
     }

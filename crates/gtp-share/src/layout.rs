@@ -104,8 +104,13 @@ impl Label {
     pub fn printable(&self) -> String {
         let end = self.0.iter().position(|&b| b == 0).unwrap_or(LABEL_BYTES);
         let text = String::from_utf8_lossy(&self.0[..end]);
-        text.chars().map(|c| if is_plain(c) { c } else { '?' }).collect()
+        printable(&text)
     }
+}
+
+/// A text from elsewhere as far as it can be shown: what is no printable character becomes `?`.
+pub fn printable(text: &str) -> String {
+    text.chars().map(|c| if is_plain(c) { c } else { '?' }).collect()
 }
 
 /// Whether a character may go to a terminal: no controls, and none that turn the writing round.

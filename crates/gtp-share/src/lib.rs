@@ -15,7 +15,7 @@ mod place;
 mod socket;
 pub mod words;
 
-pub use layout::{Granted, LABEL_BYTES, Label, Outstanding, Posted, SLOTS_MOST, Side};
+pub use layout::{Granted, LABEL_BYTES, Label, Outstanding, Posted, SLOTS_MOST, Side, printable};
 pub use map::Mapping;
 pub use message::{
     Answer, BELL, Change, HostView, LIST_PACKET, MESSAGE_MOST, Policy, Request, SessionView,

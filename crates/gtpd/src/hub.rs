@@ -14,7 +14,7 @@ use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_proto::{Agent, AgentConfig, FlowId, Grant, Report};
 use gtp_share::{Change, Granted, GrantsPage, ReportsPage, SLOTS_MOST, Side};
 
-use crate::seats::{Pulse, Seats};
+use crate::seats::{Allowance, Pulse, Seats};
 
 /// Names an attached process.
 pub type ClientId = u64;
@@ -103,6 +103,8 @@ struct Desk {
 pub const SESSIONS_MOST: usize = 65_536;
 /// Of them, one user's at most, so that nobody takes all the room.
 pub const SESSIONS_OF_ONE: usize = SESSIONS_MOST / 4;
+/// Slots of one user's pages that are looked at in a tick: what he says to use beyond is not seen.
+const SLOTS_OF_ONE: u32 = 2 * SESSIONS_OF_ONE as u32;
 /// What processes say of grants that they had before is believed for so long: later, only a
 /// liar still says so.
 const BELIEF: Span = Span::from_secs(5);
@@ -276,12 +278,15 @@ impl Hub {
     /// Brings all seats up to date.
     fn read(&mut self, now: Time) {
         let mut said = [0_u64; 2];
+        let mut slots: BTreeMap<u32, u32> = BTreeMap::new();
         let mut here = Census::default();
         self.clients.values().for_each(|c| here.add(c.who.uid, c.seats.iter().count()));
         for client in self.clients.values_mut() {
-            let room = here.room(client.who.uid);
+            let slots = slots.entry(client.who.uid).or_insert(SLOTS_OF_ONE);
+            let allowance = Allowance { sessions: here.room(client.who.uid), slots: *slots };
             let Client { who, seats, reports, grants, .. } = client;
-            let changes = seats.read(reports, grants, room, &mut self.names);
+            let changes = seats.read(reports, grants, allowance, &mut self.names);
+            *slots -= changes.looked;
             here.add(who.uid, changes.came.len());
             for (sum, moved) in said.iter_mut().zip(changes.moved) {
                 *sum = sum.saturating_add(moved);

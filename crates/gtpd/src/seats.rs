@@ -38,6 +38,17 @@ pub(crate) struct Changes {
     pub gone: bool,
     /// Bytes that sessions have moved: sent, received.
     pub moved: [u64; 2],
+    /// Slots that were looked at.
+    pub looked: u32,
+}
+
+/// What a process may take of its user's part at one look.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Allowance {
+    /// Sessions that may come.
+    pub sessions: usize,
+    /// Slots that are looked at; all beyond count as empty.
+    pub slots: u32,
 }
 
 /// All sessions of one process.
@@ -45,16 +56,19 @@ pub(crate) struct Changes {
 pub(crate) struct Seats(Vec<Option<Box<Seat>>>);
 
 impl Seats {
-    /// Reads the whole page. At most `room` sessions come; each gets a name from `names`.
+    /// Reads the page as far as it is used and allowed. Each session that comes gets a name from
+    /// `names`.
     pub fn read(
         &mut self,
         reports: &ReportsPage,
         grants: &GrantsPage,
-        mut room: usize,
+        allowance: Allowance,
         names: &mut FlowId,
     ) -> Changes {
         let mut changes = Changes::default();
-        let used = reports.used();
+        let mut room = allowance.sessions;
+        let used = reports.used().min(allowance.slots);
+        changes.looked = used;
         self.0.resize(self.0.len().max(used as usize), None);
         for (slot, seat) in (0..).zip(&mut self.0) {
             let found = if slot < used { reports.read(slot) } else { Found::Nothing };
@@ -84,6 +98,9 @@ impl Seats {
                     grants.clear(slot);
                 }
             }
+        }
+        while matches!(self.0.last(), Some(None)) {
+            self.0.pop();
         }
         changes
     }

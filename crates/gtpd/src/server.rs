@@ -12,7 +12,9 @@ use std::path::PathBuf;
 use std::rc::Rc;
 
 use gtp_alloc::{Bytes, Rate, Span, Time};
-use gtp_share::{Answer, BELL, Connection, Incoming, LIST_PACKET, MESSAGE_MOST, Request, VERSION};
+use gtp_share::{
+    Answer, BELL, Connection, Incoming, LIST_PACKET, MESSAGE_MOST, Request, VERSION, printable,
+};
 use gtp_sys::Clock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -202,8 +204,9 @@ impl Daemon {
     fn wait(&mut self, began: Time, rest: Span) -> io::Result<()> {
         sleep(rest)?;
         let until = self.hub.poll_timeout();
-        let idle = !self.guests.is_empty() || self.idle_end.is_some();
-        let upkeep = if idle { (self.beaten + UPKEEP).max(began + rest) } else { Time::MAX };
+        let needs_upkeep = !self.guests.is_empty() || self.idle_end.is_some();
+        let upkeep =
+            if needs_upkeep { (self.beaten + UPKEEP).max(began + rest) } else { Time::MAX };
         let upkeep = upkeep.min(self.beside.poll_timeout(&self.hub));
         let sending = self.metrics.as_ref().is_some_and(Metrics::is_sending);
         let until = if sending { began } else { until.min(upkeep) };
@@ -346,7 +349,7 @@ impl Daemon {
                 if guest.state == State::Attached {
                     return Err("attached already".to_owned());
                 }
-                let program = program.chars().filter(|c| !c.is_control()).take(64).collect();
+                let program = printable(&program).chars().take(64).collect();
                 let who = Who { uid: peer.uid, pid: peer.pid, program };
                 let (fds, slots) =
                     self.hub.attach(now, id, who, slots).map_err(|e| e.to_string())?;
@@ -522,6 +525,20 @@ mod tests {
     fn daemon(dir: &tempfile::TempDir) -> (Daemon, PathBuf) {
         let path = dir.path().join("gtpd.sock");
         (Daemon::new(Claim::at(&path).unwrap(), &config()).unwrap(), path)
+    }
+
+    #[test]
+    fn a_programs_name_turns_no_writing_round() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut daemon, path) = daemon(&dir);
+        let connection = Connection::open(&path).unwrap();
+        let program = "a\u{202e}b\u{1b}[2J".to_owned();
+        let request = Request::Attach { version: VERSION, slots: 1, program };
+        connection.send(&serde_json::to_vec(&request).unwrap(), &[]).unwrap();
+        daemon.accept(Time::ZERO);
+        daemon.listen(Time::ZERO);
+        let names: Vec<&str> = daemon.hub.clients.values().map(|c| &*c.who.program).collect();
+        assert_eq!(names, ["a?b?[2J"]);
     }
 
     #[test]

@@ -332,3 +332,32 @@ fn one_user_cannot_take_all_the_room_for_sessions() {
     assert_eq!(hub.host().sessions as usize, gtpd::SESSIONS_OF_ONE + 1);
     assert!(near(one.total(), 50.0));
 }
+
+#[test]
+fn of_pages_that_say_to_be_full_a_tick_reads_a_bounded_part() {
+    const USED: usize = 2; // Word of the head.
+    let mut hub = Hub::new(START, &config(100));
+    let full = gtp_share::SLOTS_MOST;
+    let pages = 2 * gtpd::SESSIONS_OF_ONE as u64 / u64::from(full);
+    for id in 0..pages {
+        let greedy = Process::with_slots(&mut hub, START, id, 1, full);
+        let used = &greedy.reports.raw()[USED];
+        used.store(u64::MAX, std::sync::atomic::Ordering::Relaxed);
+    }
+    let mut open = |id, uid| {
+        let mut process = Process::attach(&mut hub, START, id, uid);
+        process.open(Side::Sink, 1, 1);
+        process.post();
+        process
+    };
+    let (_late, other) = (open(98, 1), open(99, 2));
+    let look = |hub: &mut Hub, now| {
+        hub.wake(now);
+        hub.tick(now, &mut Vec::new());
+        hub.host().sessions
+    };
+    assert_eq!(look(&mut hub, START), 1, "the other user's");
+    assert!(near(other.total(), 100.0));
+    hub.detach(START, 0);
+    assert_eq!(look(&mut hub, START + INTERVAL), 2, "there is room again");
+}
