@@ -93,6 +93,9 @@ pub fn sharing(args: &HostArgs) -> Option<Sharing> {
         Some(which) => which.clone(),
     };
     let program = std::env::args().take(2).collect::<Vec<_>>().join(" ");
+    if own && matches!(which, Which::Auto | Which::At(_)) {
+        tracing::warn!("where a daemon runs its capacities count, and this process's own do not");
+    }
     let (places, start) = match which {
         Which::Off => return None,
         Which::Auto => (places(), None),

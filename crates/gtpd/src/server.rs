@@ -583,7 +583,12 @@ mod tests {
     }
 
     /// Connections that have asked for the list.
-    fn askers(daemon: &mut Daemon, path: &PathBuf, now: Time, count: usize) -> Vec<Connection> {
+    fn askers(
+        daemon: &mut Daemon,
+        path: &std::path::Path,
+        now: Time,
+        count: usize,
+    ) -> Vec<Connection> {
         let request = serde_json::to_vec(&Request::Sessions { version: VERSION }).unwrap();
         let open = || {
             let connection = Connection::open(path).unwrap();
