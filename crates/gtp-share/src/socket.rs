@@ -9,8 +9,10 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::time::{Duration, Instant};
 
+use gtp_alloc::Span;
+use gtp_sys::Clock;
+use gtp_sys::clock::duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
@@ -165,9 +167,10 @@ impl Connection {
     /// What the kernel says.
     pub fn wait(&self, millis: Option<u32>) -> io::Result<bool> {
         // A signal ends no wait before its time.
-        let until = millis.map(|m| Instant::now() + Duration::from_millis(u64::from(m)));
+        let clock = Clock::start();
+        let until = millis.map(|m| clock.now() + Span::from_millis(u64::from(m)));
         loop {
-            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            let left = until.map(|until| duration(until.since(clock.now())));
             let timeout = left.map(|left| Timespec {
                 tv_sec: left.as_secs() as i64,
                 tv_nsec: left.subsec_nanos().into(),

@@ -1,8 +1,8 @@
 //! Numbers for Prometheus, on a loopback address and only if asked for.
 //!
-//! A page of text for whoever asks, made at most ten times a second. It names users by number and no session,
-//! so that it stays small however many there are. A reader that is slow, or says too much, is
-//! dropped; nothing here can make the daemon wait.
+//! A page of text for whoever asks, made at most ten times a second. It names users by number and
+//! no session, so that it stays small however many there are. A reader that is slow, or says too
+//! much, is dropped; nothing here can make the daemon wait.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

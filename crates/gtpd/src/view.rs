@@ -1,8 +1,8 @@
 //! What people are shown of the host, as JSON lines.
 //!
 //! A list is made at most ten times a second for each user, however often it is asked for, and is
-//! kept while somebody reads it, as far as there is room. Rates of all sessions are for everybody, for
-//! they are the host's; names and programs are for their own user and for root.
+//! kept while somebody reads it, as far as there is room. Rates of all sessions are for everybody,
+//! for they are the host's; names and programs are for their own user and for root.
 
 use std::io;
 use std::rc::Rc;

@@ -36,7 +36,7 @@ const LAYERS: [Layer; 17] = [
     open("gtp-sys", &["gtp-alloc"]),
     open("gtp-emu", &["gtp-alloc", "gtp-link", "gtp-sys"]),
     open("gtp-store", &["gtp-alloc", "gtp-ranges"]),
-    open("gtp-share", &["gtp-alloc", "gtp-proto"]),
+    open("gtp-share", &["gtp-alloc", "gtp-proto", "gtp-sys"]),
     open("gtpd", &["gtp-alloc", "gtp-proto", "gtp-share", "gtp-sys"]),
     open("gtp-net", &["gtp-alloc", "gtp-proto", "gtp-share", "gtp-sys", "gtp-store"]),
     open("gtp", &["gtp-alloc", "gtp-net", "gtp-store"]),
