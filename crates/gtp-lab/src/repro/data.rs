@@ -21,6 +21,7 @@ pub struct Report<'a> {
     differing: usize,
     failed: usize,
     waiting: usize,
+    not_applicable: usize,
     /// Every entry.
     entries: Vec<Row<'a>>,
 }
@@ -37,6 +38,8 @@ struct Row<'a> {
     real: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     waits_for: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_applicable: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<&'a str>,
     checks: Vec<CheckRow<'a>>,
@@ -65,6 +68,7 @@ pub fn json<'a>(judged: &'a [Judged], paper: &'a str) -> Report<'a> {
         differing: count(judged, Verdict::Differs),
         failed: count(judged, Verdict::Fail),
         waiting: count(judged, Verdict::Waiting),
+        not_applicable: count(judged, Verdict::NotApplicable),
         entries: judged.iter().map(row).collect(),
     }
 }
@@ -80,6 +84,7 @@ fn row(one: &Judged) -> Row<'_> {
         verdict: one.verdict.word(),
         real: one.entry.real.as_ref().map(|real| real.run.as_deref().unwrap_or("not run")),
         waits_for: one.entry.waiting.as_ref().map(|waiting| waiting.what.as_str()),
+        not_applicable: one.entry.not_applicable.as_ref().map(|reason| reason.why.as_str()),
         error: one.error.as_deref(),
         checks: one.findings.iter().map(check_row).collect(),
         quantities: quantities.map(|(n, x)| (n.as_str(), x.iter().map(value).collect())).collect(),
@@ -131,7 +136,9 @@ pub fn checks_csv(judged: &[Judged]) -> String {
             let _ = writeln!(csv, "{}", row.join(","));
         }
         if one.findings.is_empty() {
-            let why = one.error.as_ref().or(entry.waiting.as_ref().map(|waiting| &waiting.what));
+            let waits = entry.waiting.as_ref().map(|waiting| &waiting.what);
+            let reason = entry.not_applicable.as_ref().map(|reason| &reason.why);
+            let why = one.error.as_ref().or(waits).or(reason);
             let why = field(why.map_or("", |why| why));
             let _ = writeln!(csv, "{},{},,,,,,{why},", head.join(","), field(&entry.claim));
         }

@@ -70,6 +70,8 @@ pub struct Entry {
     pub real: Option<Real>,
     /// What is missing for the rest of the entry.
     pub waiting: Option<Waiting>,
+    /// There is nothing to compute, and never will be.
+    pub not_applicable: Option<NotApplicable>,
 }
 
 /// How the numbers of an entry come about.
@@ -266,6 +268,14 @@ pub struct Waiting {
     pub why: String,
 }
 
+/// Why an entry has nothing to check: an illustration, a definition, a property of machines.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NotApplicable {
+    /// Why, and where what it shows is found here.
+    pub why: String,
+}
+
 /// Where entries are, and why they could not be read.
 pub fn load(root: &Path, paper: &str) -> Result<Vec<Entry>, String> {
     let folder = root.join(paper);
@@ -302,11 +312,15 @@ pub fn parse(id: &str, text: &str) -> Result<Entry, String> {
 /// What no field alone can say.
 fn sensible(entry: &Entry) -> Result<(), String> {
     let nothing = entry.kind == Kind::Nothing;
-    if nothing && entry.waiting.is_none() {
-        return Err("computes nothing and does not say what it waits for".to_owned());
+    if nothing && entry.waiting.is_some() == entry.not_applicable.is_some() {
+        let text = "computes nothing: it says either what it waits for or why it is not applicable";
+        return Err(text.to_owned());
+    }
+    if !nothing && entry.not_applicable.is_some() {
+        return Err("what is computed is applicable".to_owned());
     }
     if nothing != entry.check.is_empty() {
-        return Err("an entry has checks, or its kind is `nothing` and it waits".to_owned());
+        return Err("an entry has checks, or its kind is `nothing` and it has none".to_owned());
     }
     let tried = entry.law.iter().map(|t| t.cases).chain(entry.exact.iter().map(|t| t.cases));
     if tried.min() == Some(0) {

@@ -33,7 +33,8 @@ use verdict::{Judged, Verdict};
 #[derive(Args)]
 #[command(after_help = "\
 Each entry is a folder ENTRIES/PAPER/ID with a file entry.toml. Verdicts: pass, differs (for a
-reason that is stated and checked), fail, waiting (for something that this program lacks).
+reason that is stated and checked), fail, waiting (for something that this program lacks), not
+applicable (nothing to check).
 Exit codes: 0 no entry failed, 1 some did, 2 bad input, 3 no such entries.")]
 pub struct Repro {
     /// Ids of the entries to run; all if none is named

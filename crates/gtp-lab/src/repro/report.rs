@@ -8,6 +8,10 @@ use super::plot::figures;
 use super::verdict::{Finding, Judged, Verdict, list};
 use crate::series::{Cell, Page, Part, Table, Tile, Tone};
 
+/// Every verdict, in the order in which they are counted.
+const ALL: [Verdict; 5] =
+    [Verdict::Pass, Verdict::Differs, Verdict::Fail, Verdict::Waiting, Verdict::NotApplicable];
+
 /// How many entries have this verdict.
 pub fn count(judged: &[Judged], verdict: Verdict) -> usize {
     judged.iter().filter(|one| one.verdict == verdict).count()
@@ -16,7 +20,7 @@ pub fn count(judged: &[Judged], verdict: Verdict) -> usize {
 /// The line of the terminal's table for one entry.
 pub fn line(one: &Judged) -> String {
     let kind = one.entry.kind.word();
-    let head = format!("{:<8} {:<28} {kind:<8}", one.verdict.word(), one.entry.id);
+    let head = format!("{:<14} {:<28} {kind:<8}", one.verdict.word(), one.entry.id);
     format!("{head} {}", summary(one))
 }
 
@@ -33,16 +37,20 @@ fn summary(one: &Judged) -> String {
         }
         (Verdict::Differs, _, Some(finding), _) => finding.differs.clone().unwrap_or_default(),
         (Verdict::Waiting, _, _, Some(waiting)) => format!("for {}", waiting.what),
-        (Verdict::Pass | Verdict::Differs | Verdict::Fail | Verdict::Waiting, ..) => {
-            one.entry.title.clone()
-        }
+        (
+            Verdict::Pass
+            | Verdict::Differs
+            | Verdict::Fail
+            | Verdict::Waiting
+            | Verdict::NotApplicable,
+            ..,
+        ) => one.entry.title.clone(),
     }
 }
 
 /// The numbers of each verdict in one line.
 pub fn totals(judged: &[Judged]) -> String {
-    let all = [Verdict::Pass, Verdict::Differs, Verdict::Fail, Verdict::Waiting];
-    let each = all.map(|verdict| format!("{} {}", count(judged, verdict), verdict.word()));
+    let each = ALL.map(|verdict| format!("{} {}", count(judged, verdict), verdict.word()));
     let modelled = judged.iter().filter(|one| one.entry.real.is_some()).count();
     let modelled = match modelled {
         0 => String::new(),
@@ -80,7 +88,7 @@ pub fn page(judged: &[Judged], paper: &str) -> Page {
                that the reason itself is checked; \
                \u{201c}waiting\u{201d}, that this program lacks something."
             .to_owned(),
-        tiles: [Verdict::Pass, Verdict::Differs, Verdict::Fail, Verdict::Waiting].map(tile).into(),
+        tiles: ALL.map(tile).into(),
         parts: vec![Part::Table(overview(judged))],
     };
     judged.iter().for_each(|one| page.parts.extend(parts(one)));
@@ -92,7 +100,7 @@ fn tone(verdict: Verdict) -> Tone {
         Verdict::Pass => Tone::Good,
         Verdict::Differs => Tone::Odd,
         Verdict::Fail => Tone::Bad,
-        Verdict::Waiting => Tone::Plain,
+        Verdict::Waiting | Verdict::NotApplicable => Tone::Plain,
     }
 }
 
@@ -131,6 +139,9 @@ fn parts(one: &Judged) -> Vec<Part> {
     }
     if let Some(waiting) = &entry.waiting {
         parts.push(Part::Text(format!("Waits for {}. {}", waiting.what, waiting.why)));
+    }
+    if let Some(reason) = &entry.not_applicable {
+        parts.push(Part::Text(format!("Nothing to check. {}", reason.why)));
     }
     if let Some(error) = &one.error {
         parts.push(Part::Text(format!("Could not be computed: {error}")));

@@ -58,6 +58,11 @@ fn what_an_entry_says_wrongly_is_refused() {
     assert!(!refused(&format!("kind = 'formula'\n{check}")));
     assert!(refused("kind = 'formula'"), "nothing is checked");
     assert!(refused("kind = 'nothing'"), "waits for nothing");
+    let never = "[not_applicable]\nwhy = 'a drawing'\n";
+    assert!(!refused(&format!("kind = 'nothing'\n{never}")));
+    assert!(refused(&format!("kind = 'formula'\n{check}{never}")), "checked all the same");
+    let both = format!("kind = 'nothing'\n{never}[waiting]\nwhat = 'w'\nwhy = 'y'\n");
+    assert!(refused(&both), "waits for what never comes");
     assert!(refused(&format!("kind = 'formula'\n{check}differs = 'd'")), "without a cause");
     assert!(refused(&format!("kind = 'formula'\ncolour = 1\n{check}")), "an unknown field");
     assert!(refused(&format!("kind = 'formula'\n{check}[[scenario]]\nnetwork = {{}}")));

@@ -19,6 +19,8 @@ pub enum Verdict {
     Fail,
     /// It cannot be judged yet; what could be checked of it holds.
     Waiting,
+    /// It states nothing that could be checked.
+    NotApplicable,
 }
 
 impl Verdict {
@@ -29,6 +31,7 @@ impl Verdict {
             Verdict::Differs => "differs",
             Verdict::Fail => "fail",
             Verdict::Waiting => "waiting",
+            Verdict::NotApplicable => "not applicable",
         }
     }
 }
@@ -72,7 +75,11 @@ pub struct Judged {
 /// Computes and judges an entry.
 pub fn judge(entry: Entry) -> Judged {
     if entry.kind == Kind::Nothing {
-        let (verdict, computed) = (Verdict::Waiting, Computed::default());
+        let verdict = match entry.not_applicable {
+            Some(_) => Verdict::NotApplicable,
+            None => Verdict::Waiting,
+        };
+        let computed = Computed::default();
         return Judged { entry, verdict, findings: Vec::new(), error: None, computed };
     }
     let (computed, error) = match compute(&entry) {
