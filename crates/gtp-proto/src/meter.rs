@@ -45,22 +45,25 @@ impl Meter {
     }
 }
 
-/// The mean rate of a paced stream over consecutive intervals, from packet to packet.
+/// The mean rate of a paced stream over consecutive intervals, from burst to burst.
 ///
 /// Whole packets in an interval of fixed length are too coarse a count where an interval holds few
-/// of them or none. So each mean is taken from the last packet of one interval to the last of the
+/// of them or none. So each mean is taken from the last burst of one interval to the last of the
 /// next, by when they were sent, and an interval that holds none can only show that the rate is
-/// less than thought.
+/// less than thought. A burst is what was sent at one time, and complete when the next has begun.
 #[derive(Clone, Debug)]
 pub struct StreamMeter {
-    /// The packet that ends what was counted last; none before the first.
+    /// The burst that ends what was measured last; none before the first.
     from: Option<Mark>,
-    /// The newest packet.
-    last: Mark,
-    packet: Bytes,
-    /// The first packet, which is not to be counted.
-    first: Bytes,
+    /// The last complete burst.
+    complete: Mark,
+    /// What came after `from` up to there.
     counted: Bytes,
+    /// The newest burst.
+    last: Mark,
+    /// What it has brought so far.
+    newest: Bytes,
+    packet: Bytes,
     of_late: OfLate,
     rolled: Time,
     rate: Rate,
@@ -82,10 +85,10 @@ struct OfLate {
     datagrams: u64,
 }
 
-/// A packet of a stream.
+/// A burst of a stream.
 #[derive(Clone, Copy, Debug)]
 struct Mark {
-    /// When it was seen.
+    /// When its first packet was seen.
     seen: Time,
     /// When it was sent, by a wire timestamp of whatever clock.
     sent_at: u32,
@@ -94,43 +97,52 @@ struct Mark {
 impl StreamMeter {
     /// A meter that starts at `now`.
     pub fn new(now: Time) -> StreamMeter {
+        let mark = Mark { seen: now, sent_at: 0 };
         StreamMeter {
             from: None,
-            last: Mark { seen: now, sent_at: 0 },
-            packet: Bytes::ZERO,
-            first: Bytes::ZERO,
-            of_late: OfLate::default(),
+            complete: mark,
             counted: Bytes::ZERO,
+            last: mark,
+            newest: Bytes::ZERO,
+            packet: Bytes::ZERO,
+            of_late: OfLate::default(),
             rolled: now,
             rate: Rate::ZERO,
         }
     }
 
-    /// A packet of `bytes`, sent at `sent_at`, is seen at `now`; it is yet to be counted.
-    pub fn pass(&mut self, now: Time, sent_at: u32, bytes: Bytes) {
+    /// Counts a packet of `bytes`, sent at `sent_at` and seen at `now`.
+    pub fn add(&mut self, now: Time, sent_at: u32, bytes: Bytes) {
         let mark = Mark { seen: now, sent_at };
-        if self.from.is_none() || now.since(self.last.seen) > REST_MOST {
-            // It shows when the stream began, not yet how fast it is.
-            (self.from, self.last, self.first) = (Some(mark), mark, bytes);
-            self.counted = Bytes::ZERO;
-        } else if wire_gap(self.last.sent_at, sent_at) > Span::ZERO {
-            self.last = mark;
-        }
         self.packet = bytes;
-    }
-
-    /// Counts `bytes`.
-    pub fn add(&mut self, bytes: Bytes) {
-        self.counted += bytes - core::mem::take(&mut self.first);
+        let from = match self.from {
+            Some(from) if now.since(self.last.seen) <= REST_MOST => from,
+            Some(_) | None => {
+                // The first burst shows when the stream began, not yet how fast it is.
+                (self.from, self.complete, self.last) = (Some(mark), mark, mark);
+                (self.counted, self.newest) = (Bytes::ZERO, Bytes::ZERO);
+                return;
+            }
+        };
+        if sent_at == self.last.sent_at {
+            self.newest += bytes;
+        } else if wire_gap(self.last.sent_at, sent_at) > Span::ZERO {
+            if self.last.sent_at != from.sent_at {
+                self.counted += self.newest;
+            }
+            (self.complete, self.last, self.newest) = (self.last, mark, bytes);
+        } else {
+            self.counted += bytes;
+        }
     }
 
     /// Of the datagrams up to the newest packet `arrived` brought `bytes`, and `missing` are lost:
     /// these count as what a datagram brought on average of late.
-    pub fn add_receipt(&mut self, bytes: Bytes, arrived: u64, missing: u64) {
+    pub fn add_missing(&mut self, bytes: Bytes, arrived: u64, missing: u64) {
         let mut late = self.of_late;
         late.bytes += bytes.0;
         late.datagrams += arrived;
-        self.add(bytes + Bytes(late.bytes.saturating_mul(missing) / late.datagrams.max(1)));
+        self.counted += Bytes(late.bytes.saturating_mul(missing) / late.datagrams.max(1));
         if late.datagrams >= WORTH {
             late = OfLate { bytes: late.bytes / 2, datagrams: late.datagrams / 2 };
         }
@@ -144,20 +156,20 @@ impl StreamMeter {
             return;
         }
         self.rolled = now;
-        let counted_in = wire_gap(from.sent_at, self.last.sent_at);
+        let counted_in = wire_gap(from.sent_at, self.complete.sent_at);
         let many = self.counted.0 >= self.packet.0 * WINDOW_PACKETS || counted_in >= INTERVAL_MAX;
         if counted_in > Span::ZERO && counted_in * 2 >= span && many {
             self.rate = self.counted.per(counted_in);
-            self.from = Some(self.last);
+            self.from = Some(self.complete);
             self.counted = Bytes::ZERO;
         } else {
             // A packet may come now; and for one interval it may just be late.
             let passed = now.since(from.seen).saturating_sub(span);
-            self.rate = self.rate.min((self.counted + self.packet).per(passed));
+            self.rate = self.rate.min((self.counted + self.newest + self.packet).per(passed));
         }
     }
 
-    /// The mean rate over the last interval that held a packet, or less.
+    /// The mean rate over the last interval that ended a burst, or less.
     pub fn rate(&self) -> Rate {
         self.rate
     }

@@ -66,10 +66,16 @@ pub(crate) struct ReceiptBuilder {
 }
 
 impl ReceiptBuilder {
+    /// Whether packet `pn` belongs to this receipt, or came later than the one that called it
+    /// missing.
+    pub fn covers(&self, pn: u64) -> bool {
+        pn >= self.start
+    }
+
     /// Counts a packet that [`Arrivals`] accepted.
     pub fn add(&mut self, now: Time, pn: u64, proof: u16, bytes: Bytes) {
-        if pn < self.start {
-            return; // Later than the receipt that called it missing.
+        if !self.covers(pn) {
+            return;
         }
         self.sum = self.sum.wrapping_add(u32::from(proof));
         self.bytes += bytes.0;

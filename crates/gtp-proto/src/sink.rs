@@ -428,10 +428,13 @@ impl SinkSession {
         self.arrivals.accept(pn)?;
         self.last_datagram = now;
         let bytes = self.config.link.wire_bytes(HEADER_LEN + body.len());
+        if self.receipt.covers(pn) {
+            // Else it was measured as missing.
+            self.measured.add(now, data.sent_at, bytes);
+        }
         self.note(now, pn, data.proof, bytes, data.sent_at, data.grant)?;
         self.received.add(bytes);
         self.excess.received(bytes);
-        self.measured.pass(now, data.sent_at, bytes);
         self.counters.packets += 1;
         self.counters.bytes += bytes.0;
         self.asker.handle_data(data.request, data.unit);
@@ -519,7 +522,7 @@ impl SinkSession {
     fn end_receipt(&mut self) -> Receipt {
         let (received, packets) = self.receipt.counted();
         let (receipt, missing) = self.receipt.finish(&self.arrivals);
-        self.measured.add_receipt(received, packets, missing);
+        self.measured.add_missing(received, packets, missing);
         self.counters.lost += missing;
         receipt
     }
