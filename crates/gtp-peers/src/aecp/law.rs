@@ -32,7 +32,8 @@ pub struct Law {
     gains: Gains,
     /// Packets per second; `None` before the first round trip.
     rate: Option<f64>,
-    factor: Option<f64>,
+    /// What the last packet brought; unset if no router has spoken.
+    factor: Factor,
     /// Bytes on links of a full packet.
     size: Bytes,
 }
@@ -41,7 +42,7 @@ impl Law {
     /// The law of a new connection.
     #[must_use]
     pub fn new(gains: Gains) -> Law {
-        Law { gains, rate: None, factor: None, size: Bytes::ZERO }
+        Law { gains, rate: None, factor: Factor::UNSET, size: Bytes::ZERO }
     }
 
     /// The rate in packets per second, once there is one.
@@ -64,7 +65,7 @@ impl Tcp for Law {
     /// A path without any AECP router leaves the factor unset, and the rate as it is.
     fn handle_note(&mut self, _now: Time, note: &Note, _window: &mut Window) {
         if let Note::Aecp(factor) = note {
-            self.factor = factor.packets_per_second();
+            self.factor = *factor;
         }
     }
 
@@ -73,7 +74,7 @@ impl Tcp for Law {
         if tau <= 0.0 {
             return;
         }
-        let rate = match (self.rate, self.factor) {
+        let rate = match (self.rate, self.factor.packets_per_second()) {
             (None, _) => window.size / tau,
             (Some(rate), None) => rate,
             (Some(rate), Some(factor)) => next_rate(rate, factor, ack.smoothed_rtt, self.gains),

@@ -58,6 +58,8 @@ pub struct Queue {
     /// Packets per second.
     capacity: f64,
     factor: f64,
+    /// The same as it travels.
+    written: Factor,
     arrived: Bytes,
     due: Option<Time>,
 }
@@ -67,13 +69,19 @@ impl Queue {
     #[must_use]
     pub fn new(config: Config) -> Queue {
         let factor = config.initial.max(1.0);
-        Queue { config, capacity: 0.0, factor, arrived: Bytes::ZERO, due: None }
+        let written = Factor::from_packets_per_second(factor);
+        Queue { config, capacity: 0.0, factor, written, arrived: Bytes::ZERO, due: None }
     }
 
     /// The factor now, packets per second.
     #[must_use]
     pub fn factor(&self) -> f64 {
         self.factor
+    }
+
+    fn set_factor(&mut self, factor: f64) {
+        self.factor = factor;
+        self.written = Factor::from_packets_per_second(factor);
     }
 
     /// Bytes in units of one packet of data.
@@ -85,7 +93,7 @@ impl Queue {
 impl Router for Queue {
     fn set_capacity(&mut self, now: Time, capacity: Rate) {
         self.capacity = capacity.as_f64() / (8.0 * self.config.packet.0.max(1) as f64);
-        self.factor = self.factor.min(self.capacity).max(1.0);
+        self.set_factor(self.factor.min(self.capacity).max(1.0));
         self.due.get_or_insert(now + SAMPLED_EVERY);
     }
 
@@ -96,7 +104,7 @@ impl Router for Queue {
 
     fn handle_departure(&mut self, _now: Time, _queued: Bytes, packet: &mut Packet) {
         if let Note::Aecp(carried) = &mut packet.note {
-            *carried = (*carried).min(Factor::from_packets_per_second(self.factor));
+            *carried = (*carried).min(self.written);
         }
     }
 
@@ -109,7 +117,7 @@ impl Router for Queue {
         let load = self.packets(arrived) / interval;
         let queued = self.packets(queued);
         let gains = self.config.gains;
-        self.factor = next_factor(self.factor, load, queued, self.capacity, interval, gains);
+        self.set_factor(next_factor(self.factor, load, queued, self.capacity, interval, gains));
         self.due = Some(now + SAMPLED_EVERY);
     }
 

@@ -2,7 +2,8 @@
 //!
 //! Links are gtp-link's; a route is a list of them, and flows that name the same link share it.
 //! Time jumps from event to event, in the order (time, order of booking), so that a run is a
-//! function of what was built. An end is served (drained, its timer asked) after each of its
+//! function of what was built. Packets under way wait in rings, of which the agenda holds the
+//! first only: they leave a link in the order in which they came. An end is served (drained, its timer asked) after each of its
 //! inputs and never otherwise. A router sees a packet when it arrives at its link and when its
 //! last bit leaves the queue.
 //!
@@ -18,7 +19,7 @@
 
 use std::any::Any;
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 
 use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_link::{Change, Link, LinkSpec, Verdict};
@@ -57,12 +58,44 @@ struct Hop {
     /// Dropped by the router, and stolen.
     refused: u64,
     stolen: u64,
+    /// What waits in the queue, if there is a router, and what is on the wire.
+    leaving: Ring,
+    flying: Ring,
+}
+
+/// Packets in the order of their times and bookings.
+type Ring = VecDeque<(Time, u64, Parcel)>;
+
+/// Where at a link a packet is.
+#[derive(Clone, Copy)]
+enum Place {
+    Queue,
+    Wire,
+}
+
+impl Place {
+    fn of(self, hop: usize) -> What {
+        match self {
+            Place::Queue => What::Leaves(hop),
+            Place::Wire => What::Lands(hop),
+        }
+    }
+}
+
+impl Hop {
+    fn ring(&mut self, place: Place) -> &mut Ring {
+        match place {
+            Place::Queue => &mut self.leaving,
+            Place::Wire => &mut self.flying,
+        }
+    }
 }
 
 struct Flow {
     ends: [Box<dyn End>; 2],
     routes: [Vec<usize>; 2],
-    booked: [Time; 2],
+    /// Times in the agenda at which the ends are asked for their timers: few, the last the first.
+    booked: [Vec<Time>; 2],
     start: Time,
     stopped: bool,
     /// Bytes on links that arrived at the receiver, by bin.
@@ -78,11 +111,15 @@ enum What {
     Start(usize),
     Timer(usize, Side),
     Router(usize),
-    /// A packet's last bit leaves the queue of a link; booked only where there is a router.
-    Leaves(usize, Box<Parcel>),
-    /// A packet is at the entrance of its next link, or at its end.
-    Arrives(Box<Parcel>),
-    Change(usize, Change),
+    /// The last bit of the first packet in the ring leaves the queue of a link; booked only where
+    /// there is a router.
+    Leaves(usize),
+    /// The first packet in the ring is at the entrance of its next link, or at its end.
+    Lands(usize),
+    /// The same of packets that are out of turn.
+    LeavesEarly(usize, Box<Parcel>),
+    LandsEarly(Box<Parcel>),
+    Change(usize, Box<Change>),
     Demand(usize, Side, Option<Rate>),
     Stop(usize),
 }
@@ -157,6 +194,8 @@ impl World {
             seen: 0,
             refused: 0,
             stolen: 0,
+            leaving: Ring::new(),
+            flying: Ring::new(),
         });
         self.hops.len() - 1
     }
@@ -202,7 +241,7 @@ impl World {
         self.flows.push(Flow {
             ends: [sender, receiver],
             routes: [back.to_vec(), there.to_vec()],
-            booked: [Time::MAX; 2],
+            booked: [Vec::new(), Vec::new()],
             start,
             stopped: false,
             wire_bins: Vec::new(),
@@ -222,7 +261,7 @@ impl World {
 
     /// Lets a link change `after` the world's beginning; a router at it is told of a new rate.
     pub fn change_at(&mut self, after: Span, link: usize, change: Change) {
-        self.book(START + after, What::Change(link, change));
+        self.book(START + after, What::Change(link, Box::new(change)));
     }
 
     /// Sets an application's limit `after` the world's beginning.
@@ -348,6 +387,35 @@ impl World {
         self.agenda.push(Reverse(Event { at, serial: self.serial, what }));
     }
 
+    /// Books a packet that comes out of a link's queue, or off its wire, at `at`.
+    fn book_packet(&mut self, at: Time, hop: usize, place: Place, parcel: Parcel) {
+        let ring = self.hops[hop].ring(place);
+        let early = ring.back().is_some_and(|(last, ..)| *last > at);
+        match (early, place) {
+            (true, Place::Queue) => self.book(at, What::LeavesEarly(hop, Box::new(parcel))),
+            (true, Place::Wire) => self.book(at, What::LandsEarly(Box::new(parcel))),
+            (false, _) => {
+                self.serial += 1;
+                ring.push_back((at, self.serial, parcel));
+                if ring.len() == 1 {
+                    let event = Event { at, serial: self.serial, what: place.of(hop) };
+                    self.agenda.push(Reverse(event));
+                }
+            }
+        }
+    }
+
+    /// The packet whose time has come; the next one takes its place in the agenda.
+    fn take_packet(&mut self, hop: usize, place: Place) -> Option<Parcel> {
+        let ring = self.hops[hop].ring(place);
+        let (_, _, parcel) = ring.pop_front()?;
+        if let Some((at, serial, _)) = ring.front() {
+            let event = Event { at: *at, serial: *serial, what: place.of(hop) };
+            self.agenda.push(Reverse(event));
+        }
+        Some(parcel)
+    }
+
     fn happen(&mut self, what: What) {
         let now = self.now;
         match what {
@@ -357,9 +425,17 @@ impl World {
             }
             What::Timer(flow, side) => self.ring(flow, side),
             What::Router(hop) => self.ring_router(hop),
-            What::Leaves(hop, parcel) => self.leave(hop, *parcel),
-            What::Arrives(parcel) => self.arrive(*parcel),
-            What::Change(hop, change) => self.change(hop, change),
+            What::Leaves(hop) => {
+                let parcel = self.take_packet(hop, Place::Queue);
+                parcel.into_iter().for_each(|parcel| self.leave(hop, parcel));
+            }
+            What::Lands(hop) => {
+                let parcel = self.take_packet(hop, Place::Wire);
+                parcel.into_iter().for_each(|parcel| self.arrive(parcel));
+            }
+            What::LeavesEarly(hop, parcel) => self.leave(hop, *parcel),
+            What::LandsEarly(parcel) => self.arrive(*parcel),
+            What::Change(hop, change) => self.change(hop, *change),
             What::Demand(flow, side, rate) => {
                 self.flows[flow].ends[side as usize].set_demand(now, rate);
                 self.serve(flow, side);
@@ -379,16 +455,28 @@ impl World {
 
     fn ring(&mut self, flow: usize, side: Side) {
         let now = self.now;
-        let at = self.flows[flow].booked[side as usize];
-        if at > now || self.flows[flow].stopped {
+        let Flow { ends, booked, stopped, .. } = &mut self.flows[flow];
+        booked[side as usize].retain(|at| *at > now);
+        if *stopped {
             return;
         }
-        self.flows[flow].booked[side as usize] = Time::MAX;
-        let end = &mut self.flows[flow].ends[side as usize];
-        if end.poll_timeout().is_some_and(|due| due <= now) {
-            end.handle_timeout(now);
+        let end = &mut ends[side as usize];
+        match end.poll_timeout() {
+            Some(due) if due <= now => end.handle_timeout(now),
+            Some(due) => return self.book_timer(flow, side, due),
+            None => return,
         }
         self.serve(flow, side);
+    }
+
+    /// Sees to it that an end is asked at `due` or before; asked too early it is booked anew.
+    fn book_timer(&mut self, flow: usize, side: Side, due: Time) {
+        let due = due.max(self.now);
+        let booked = &mut self.flows[flow].booked[side as usize];
+        if booked.last().is_none_or(|first| *first > due) {
+            booked.push(due);
+            self.book(due, What::Timer(flow, side));
+        }
     }
 
     fn ring_router(&mut self, hop: usize) {
@@ -445,8 +533,8 @@ impl World {
         let (leave, queued) = (link.busy_until(), link.busy_until() > before);
         let watched = router.is_some();
         match parcel.at {
-            _ if watched && queued => self.book(leave, What::Leaves(hop, Box::new(parcel))),
-            Some(_) => self.fly(parcel),
+            _ if watched && queued => self.book_packet(leave, hop, Place::Queue, parcel),
+            Some(_) => self.fly(hop, parcel),
             None => {}
         }
         self.book_router(hop);
@@ -458,16 +546,16 @@ impl World {
         if let Some(router) = router {
             router.handle_departure(now, link.queued(now), &mut parcel.packet);
         }
-        self.fly(parcel);
+        self.fly(hop, parcel);
         self.book_router(hop);
     }
 
-    fn fly(&mut self, parcel: Parcel) {
+    fn fly(&mut self, hop: usize, parcel: Parcel) {
         let Some(at) = parcel.at else { return };
         for _ in 1..parcel.copies {
-            self.book(at, What::Arrives(Box::new(parcel.clone())));
+            self.book_packet(at, hop, Place::Wire, parcel.clone());
         }
-        self.book(at, What::Arrives(Box::new(parcel)));
+        self.book_packet(at, hop, Place::Wire, parcel);
     }
 
     fn deliver(&mut self, parcel: &Parcel) {
@@ -516,15 +604,12 @@ impl World {
             };
             self.arrive(Parcel { flow, to, hop: 0, packet, at: None, copies: 0 });
         }
-        let Flow { ends, booked, done_at, .. } = &mut self.flows[flow];
+        let Flow { ends, done_at, .. } = &mut self.flows[flow];
         if done_at.is_none() && ends[side as usize].progress().done {
             *done_at = Some(now);
         }
-        if let Some(due) = ends[side as usize].poll_timeout()
-            && due < booked[side as usize]
-        {
-            booked[side as usize] = due;
-            self.book(due.max(now), What::Timer(flow, side));
+        if let Some(due) = ends[side as usize].poll_timeout() {
+            self.book_timer(flow, side, due);
         }
     }
 }
