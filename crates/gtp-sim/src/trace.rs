@@ -49,6 +49,8 @@ pub enum What {
     Arrived,
     /// It is not carried further.
     Dropped(Reason),
+    /// The controller at a link turned it away before the link saw it.
+    TurnedAway,
     /// Its host took it.
     Delivered,
     /// Its host had no room for it.

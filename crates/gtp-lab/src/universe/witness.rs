@@ -101,7 +101,7 @@ pub fn witnesses(scenario: &Scenario, trace: &PacketTrace) -> Vec<Witness> {
                     note(record.packet, Role::Feedback(k, told));
                 }
             }
-            What::Dropped(_) => {
+            What::Dropped(_) | What::TurnedAway => {
                 if let Role::Data(k) = note(record.packet, Role::Other) {
                     all[k].lost.push(record.at);
                 }

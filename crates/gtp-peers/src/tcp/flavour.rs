@@ -118,10 +118,15 @@ impl Flavour {
 
     /// The receiver that goes with it.
     pub fn receiver(self, config: ReceiverConfig) -> Receiver {
+        Receiver::new(self.adapt_receiver(config))
+    }
+
+    /// `config` with the acknowledgments that belong to the flavour.
+    pub fn adapt_receiver(self, config: ReceiverConfig) -> ReceiverConfig {
         let blocks = match self.adapt(SenderConfig::default()).recovery {
             Recovery::Reno | Recovery::NewReno => Blocks::Unnamed,
             Recovery::Sack => Blocks::Named,
         };
-        Receiver::new(ReceiverConfig { blocks, ..config })
+        ReceiverConfig { blocks, ..config }
     }
 }

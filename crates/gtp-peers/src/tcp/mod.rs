@@ -22,7 +22,7 @@ pub use board::Repeats;
 pub use flavour::Flavour;
 pub use law::{AckView, Delivery, Fullness, Law, Leaving, LossView, Phase, Window};
 pub use parallel::{CONNECTIONS_MAX, ParallelReceiver, ParallelSender};
-pub use proxy::{Direction, Proxy, direction};
+pub use proxy::{Direction, Proxy, Side, direction};
 pub use receiver::{AckDelay, Blocks, Receiver, ReceiverConfig};
 pub use segment::{Ack, HEADER, Place, Segment, Tcp};
 pub use sender::{Counting, Opening, Recovery, Sender, SenderConfig};

@@ -6,8 +6,13 @@
 //! the proxy's buffer, which is the first's receiver window.
 //!
 //! A [`Proxy`] is one [`Endpoint`] between the two: [`direction`] says where a packet of its goes.
+//! A host that knows connections of two ends takes its two [`Side`]s, and polls both whenever one
+//! of them was woken.
 
 use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::rc::Rc;
+use core::cell::RefCell;
 
 use gtp_alloc::{Bytes, Rate, Time};
 
@@ -101,5 +106,71 @@ impl Endpoint for Proxy {
 
     fn progress(&self) -> Progress {
         self.outlet.progress()
+    }
+}
+
+/// One side of a proxy as an end of its own connection.
+#[derive(Debug)]
+pub struct Side {
+    proxy: Rc<RefCell<Shared>>,
+    direction: Direction,
+}
+
+/// A proxy with what its sides have still to send, by [`Direction`].
+#[derive(Debug)]
+struct Shared {
+    proxy: Proxy,
+    outboxes: [VecDeque<Packet>; 2],
+}
+
+impl Proxy {
+    /// The receiving end of the first connection and the sending end of the second.
+    pub fn sides(self) -> (Side, Side) {
+        let shared = Shared { proxy: self, outboxes: [VecDeque::new(), VecDeque::new()] };
+        let proxy = Rc::new(RefCell::new(shared));
+        let inlet = Side { proxy: Rc::clone(&proxy), direction: Direction::Back };
+        (inlet, Side { proxy, direction: Direction::Onward })
+    }
+}
+
+impl Side {
+    /// Bytes that wait in the proxy.
+    pub fn held(&self) -> Bytes {
+        self.proxy.borrow().proxy.held()
+    }
+}
+
+impl Endpoint for Side {
+    fn handle_packet(&mut self, now: Time, packet: &Packet) {
+        self.proxy.borrow_mut().proxy.handle_packet(now, packet);
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        self.proxy.borrow_mut().proxy.handle_timeout(now);
+    }
+
+    fn poll_transmit(&mut self, now: Time) -> Option<Packet> {
+        let Shared { proxy, outboxes } = &mut *self.proxy.borrow_mut();
+        while let Some(packet) = proxy.poll_transmit(now) {
+            if let Some(way) = direction(&packet) {
+                outboxes[way as usize].push_back(packet);
+            }
+        }
+        outboxes[self.direction as usize].pop_front()
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        self.proxy.borrow().proxy.poll_timeout()
+    }
+
+    fn set_demand(&mut self, _now: Time, _rate: Option<Rate>) {}
+
+    /// Of its own connection.
+    fn progress(&self) -> Progress {
+        let shared = self.proxy.borrow();
+        match self.direction {
+            Direction::Back => shared.proxy.inlet.progress(),
+            Direction::Onward => shared.proxy.outlet.progress(),
+        }
     }
 }

@@ -1,16 +1,10 @@
 //! Parallel connections and the split proxy.
 
-use std::cell::RefCell;
-use std::collections::VecDeque;
-use std::rc::Rc;
-
-use gtp_alloc::{Bytes, Rate, Span, Time};
+use gtp_alloc::{Bytes, Rate, Span};
 use gtp_link::{Chance, LinkSpec};
 use gtp_peers::tcp::{
-    AckDelay, Direction, Flavour, ParallelReceiver, ParallelSender, Proxy, ReceiverConfig,
-    SenderConfig, direction,
+    self, AckDelay, Flavour, ParallelReceiver, ParallelSender, Proxy, ReceiverConfig, SenderConfig,
 };
-use gtp_peers::{Endpoint, Packet, Progress};
 
 use crate::bench::Dumbbell;
 use crate::path::{START, Side, World, bdp, bottleneck, wire};
@@ -70,40 +64,6 @@ fn a_shared_transfer_arrives_whole_under_loss() {
     assert_eq!(bed.world.received(flow).delivered, length);
 }
 
-/// One side of a proxy as the world wants it: an end of its own, tied to the other.
-struct Half {
-    proxy: Rc<RefCell<(Proxy, [VecDeque<Packet>; 2])>>,
-    direction: Direction,
-}
-
-impl Endpoint for Half {
-    fn handle_packet(&mut self, now: Time, packet: &Packet) {
-        self.proxy.borrow_mut().0.handle_packet(now, packet);
-    }
-    fn handle_timeout(&mut self, now: Time) {
-        self.proxy.borrow_mut().0.handle_timeout(now);
-    }
-    fn poll_transmit(&mut self, now: Time) -> Option<Packet> {
-        let (proxy, outboxes) = &mut *self.proxy.borrow_mut();
-        while let Some(packet) = proxy.poll_transmit(now) {
-            let way = direction(&packet).expect("a proxy speaks TCP");
-            outboxes[way as usize].push_back(packet);
-        }
-        outboxes[self.direction as usize].pop_front()
-    }
-    fn poll_timeout(&self) -> Option<Time> {
-        self.proxy.borrow().0.poll_timeout()
-    }
-    fn set_demand(&mut self, _now: Time, _rate: Option<Rate>) {}
-    fn progress(&self) -> Progress {
-        match self.direction {
-            // As the inlet: what the proxy acknowledged is not the world's business.
-            Direction::Back => Progress::default(),
-            Direction::Onward => self.proxy.borrow().0.progress(),
-        }
-    }
-}
-
 /// Goodput in Mbit/s over a path of 100 ms in two halves, each of which loses one packet in 2,000,
 /// drawn from `seed`, and the most bytes that waited in the proxy.
 fn over_two_halves(split: bool, buffer: Bytes, second_mbps: u64, seed: u64) -> (f64, u64) {
@@ -126,15 +86,13 @@ fn over_two_halves(split: bool, buffer: Bytes, second_mbps: u64, seed: u64) -> (
     }
     let inlet = ReceiverConfig { buffer, ..ReceiverConfig::default() };
     let proxy = Proxy::new(START, inlet, config, Flavour::Sack.law(2));
-    let proxy = Rc::new(RefCell::new((proxy, [VecDeque::new(), VecDeque::new()])));
-    let end = |direction| Box::new(Half { proxy: Rc::clone(&proxy), direction });
-    let (inlet, outlet) = (end(Direction::Back), end(Direction::Onward));
-    let first = world.flow(Span::ZERO, sender, inlet, &links[..1], &backs[..1]);
-    let second = world.flow(Span::ZERO, outlet, receiver, &links[1..], &backs[1..]);
+    let (inlet, outlet) = proxy.sides();
+    let first = world.flow(Span::ZERO, sender, Box::new(inlet), &links[..1], &backs[..1]);
+    let second = world.flow(Span::ZERO, Box::new(outlet), receiver, &links[1..], &backs[1..]);
     world.tie((first, Side::Receiver), (second, Side::Sender));
     let mut most = 0;
-    world.watch(Span::from_secs(200), Span::from_millis(10), |_| {
-        most = most.max(proxy.borrow().0.held().0);
+    world.watch(Span::from_secs(200), Span::from_millis(10), |world| {
+        most = most.max(world.sender::<tcp::Side>(second).held().0);
     });
     (world.goodput(second, 10.0, 200.0) / 1e6, most)
 }

@@ -8,6 +8,7 @@ use gtp_alloc::{Bytes, Span, Time};
 use gtp_link::{Change, Link, LinkId, LinkSpec, Reason, Transit, Verdict, Wire};
 use gtp_peers::Packet;
 
+use super::gate::{Gate, Offered};
 use super::parcel::{Parcel, ParcelId, Parcels};
 use super::schedule::{ActorId, Key, Schedule};
 use crate::hash::RunHash;
@@ -21,6 +22,8 @@ pub(crate) struct Pipe {
     /// When its first packet arrives, as the schedule has it.
     booked: Key,
     wire: Wire<Flight>,
+    /// The controller at its queue, if it has one.
+    pub gate: Option<u32>,
 }
 
 /// What is under way on a link, but for when it arrives and its sequence number: these are the
@@ -39,13 +42,14 @@ pub(crate) struct Route(pub u32);
 const END: u32 = u32::MAX;
 
 /// All links, routes and packets, and the schedule of everything.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Fabric {
     pub schedule: Schedule,
     pub pipes: Vec<Pipe>,
     pub parcels: Parcels,
     pub hash: RunHash,
     pub recorder: Recorder,
+    pub gates: Vec<Gate>,
     /// Routes, one after another: links, then [`END`].
     hops: Vec<u32>,
     /// Packets sent, copies on the way included: the newest name.
@@ -60,6 +64,7 @@ impl Fabric {
             parcels: Parcels::default(),
             hash: RunHash::new(seed),
             recorder: Recorder::default(),
+            gates: Vec::new(),
             hops: Vec::new(),
             named: 0,
         }
@@ -68,7 +73,7 @@ impl Fabric {
     pub fn add_link(&mut self, spec: LinkSpec, seed: u64) -> LinkId {
         let actor = self.schedule.add_actor();
         let link = Link::new(spec, seed);
-        self.pipes.push(Pipe { link, actor, booked: Key::NEVER, wire: Wire::new() });
+        self.pipes.push(Pipe { link, actor, booked: Key::NEVER, wire: Wire::new(), gate: None });
         LinkId(self.pipes.len() - 1)
     }
 
@@ -144,19 +149,32 @@ impl Fabric {
             return Some(id);
         }
         parcel.hop += 1;
-        let size = parcel.size;
+        match self.pipes[hop as usize].gate {
+            None => drop(self.offer(now, hop, id)),
+            Some(gate) => self.enter(now, gate, id),
+        }
+        None
+    }
+
+    /// Offers a packet to a link, which carries it or does not.
+    #[inline]
+    pub fn offer(&mut self, now: Time, hop: u32, id: ParcelId) -> Offered {
+        let size = self.parcels.get(id).size;
         match self.pipes[hop as usize].link.enqueue(now, size) {
             Verdict::Deliver { transit, copies } => {
                 let leave = transit.leave;
                 self.record(now, What::Accepted { leave, fate: Fate::Carried }, hop, id);
                 self.fly(hop, transit, id);
+                let mut twin = None;
                 for _ in 1..copies {
                     self.named += 1;
                     let of = self.parcels.get(id).name;
                     let copy = self.parcels.copy(id, self.named);
                     self.record(now, What::Copied { of }, hop, copy);
                     self.fly(hop, transit, copy);
+                    twin = Some(copy);
                 }
+                Offered::Taken { transit, twin }
             }
             Verdict::Drop(reason) => {
                 self.hash.mix(now.as_nanos() ^ u64::from(hop) << 44);
@@ -167,9 +185,9 @@ impl Fabric {
                 }
                 self.record(now, What::Dropped(reason), hop, id);
                 self.parcels.remove(id);
+                Offered::Gone
             }
         }
-        None
     }
 
     #[inline]
@@ -208,6 +226,9 @@ impl Fabric {
             pipe.wire.push_as(sequence, flight.transit.at, flight);
         }
         pipe.book(&mut self.schedule);
+        if let Some(gate) = pipe.gate {
+            self.change_gate(now, gate);
+        }
     }
 
     /// Notes what happened to a packet, if anybody wants to know.

@@ -11,6 +11,7 @@ mod background;
 mod clock;
 mod ends;
 mod fabric;
+mod gate;
 mod host;
 mod parcel;
 mod peers;
@@ -22,6 +23,7 @@ mod spec;
 mod world;
 
 pub use ends::Standing;
+pub use gate::PeerRouter;
 pub use peers::{PeerEnd, PeerEnds};
 pub use run::Happening;
 pub use spec::{

@@ -85,6 +85,12 @@ impl Parcels {
         self.handed.take()
     }
 
+    /// What a rival's packet says; nothing for a datagram.
+    pub fn foreign_mut(&mut self, id: ParcelId) -> Option<&mut Packet> {
+        let long = self.slots[id.0 as usize].long;
+        (long != NOT_LONG && long >= FOREIGN).then(|| self.foreign.get_mut(long - FOREIGN))?
+    }
+
     /// A second packet like this one, under its own name.
     pub fn copy(&mut self, id: ParcelId, name: u64) -> ParcelId {
         let mut parcel = self.slots[id.0 as usize];

@@ -16,7 +16,7 @@ use super::spec::Pace;
 use super::world::SessionStatus;
 
 /// An end of a rival's connection, as a world takes it.
-pub type PeerEnd = Box<dyn Endpoint + Send>;
+pub type PeerEnd = Box<dyn Endpoint>;
 
 /// The two ends of a rival's connection; they must have been made for its starting time.
 pub struct PeerEnds {
@@ -44,10 +44,12 @@ pub(crate) struct Peer {
     first: Option<Time>,
     ended: Option<Time>,
     stopped: Option<Time>,
+    /// The end that is polled whenever this one is woken.
+    pub tied: Option<u32>,
 }
 
 impl Peer {
-    pub fn new(core: PeerEnd, pace: &Pace) -> Peer {
+    pub fn new(core: PeerEnd, pace: &Pace, tied: Option<u32>) -> Peer {
         let pace = match pace {
             Pace::Unlimited => VecDeque::new(),
             Pace::Script(script) => {
@@ -66,6 +68,7 @@ impl Peer {
             first: None,
             ended: None,
             stopped: None,
+            tied,
         }
     }
 
@@ -169,6 +172,11 @@ impl Foreign {
         }
         self.slots.push(Some(packet));
         self.slots.len() as u32 - 1
+    }
+
+    /// The packet at `place`.
+    pub fn get_mut(&mut self, place: u32) -> Option<&mut Packet> {
+        self.slots[place as usize].as_mut()
     }
 
     /// A second packet like the one at `place`.

@@ -61,6 +61,7 @@ impl World {
             Actor::Host(node) => self.wake_host(node),
             Actor::Card(node) => self.hand_over(node),
             Actor::Script => self.follow_script(),
+            Actor::Gate(gate) => self.fabric.open_gate(self.now, gate),
             Actor::Sampler => {
                 self.fabric.schedule.clear(self.sampler);
                 self.sample();
@@ -156,10 +157,19 @@ impl World {
         let Role::Peer(peer) = &mut end.role else { return };
         if end.open {
             peer.handle_packet(self.now, &packet);
-            let host = end.host;
+            let (host, tied) = (end.host, peer.tied);
             end.touch(to, &mut self.hosts[host as usize].touched);
             self.mark(host);
+            self.touch_tied(tied);
         }
+    }
+
+    /// What one end did may let the other one, of the same machine, do something.
+    #[cold]
+    fn touch_tied(&mut self, tied: Option<u32>) {
+        let Some(index) = tied else { return };
+        let end = &mut self.ends[index as usize];
+        end.touch(index, &mut self.hosts[end.host as usize].touched);
     }
 
     /// What a datagram of this kind may mean to the agents and to its session.
@@ -198,6 +208,10 @@ impl World {
         end.booked = Time::MAX;
         let host_index = end.host;
         end.touch(index, &mut self.hosts[host_index as usize].touched);
+        if let Role::Peer(peer) = &end.role {
+            let tied = peer.tied;
+            self.touch_tied(tied);
+        }
         self.mark(host_index);
     }
 
@@ -360,8 +374,15 @@ impl World {
         let session = &mut self.sessions[id.0 as usize];
         let (source, sink, name) = (session.source, session.sink, id.0 + 1);
         if let Some(ends) = session.peers.take() {
-            let sender = Peer::new(ends.sender, &session.spec.supply);
-            let receiver = Peer::new(ends.receiver, &session.spec.reader);
+            let tied = |end| {
+                let other = |&(one, two): &(u32, u32)| {
+                    (one == end).then_some(two).or_else(|| (two == end).then_some(one))
+                };
+                self.ties.iter().find_map(other)
+            };
+            let (outlet, inlet) = (tied(source), tied(sink));
+            let sender = Peer::new(ends.sender, &session.spec.supply, outlet);
+            let receiver = Peer::new(ends.receiver, &session.spec.reader, inlet);
             self.serve_end(sink, Role::Peer(Box::new(receiver)));
             return self.serve_end(source, Role::Peer(Box::new(sender)));
         }

@@ -33,7 +33,8 @@ impl World {
             });
         let links = self.fabric.pipes.iter().map(|pipe| {
             let stats = pipe.link.stats();
-            [stats.drops.total().packets, stats.carried.bytes.0]
+            let refused = pipe.gate.map_or(0, |gate| self.fabric.gates[gate as usize].refused);
+            [stats.drops.total().packets + refused, stats.carried.bytes.0]
         });
         Seen {
             sessions: sessions.collect(),

@@ -12,6 +12,7 @@ use super::background::{self, Generator};
 use super::clock::{Clock, DRIFT_MOST};
 use super::ends::{SinkEnd, SourceEnd, Standing};
 use super::fabric::{Fabric, Route};
+use super::gate::PeerRouter;
 use super::host::Host;
 use super::peers::{self, Peer, PeerEnds};
 use super::route::{Edge, shortest};
@@ -37,6 +38,8 @@ pub struct World {
     pub(super) hosts: Vec<Host>,
     pub(super) ends: Vec<End>,
     pub(super) sessions: Vec<Session>,
+    /// Ends of rivals that are one machine's.
+    pub(super) ties: Vec<(u32, u32)>,
     pub(super) backgrounds: Vec<Background>,
     pub(super) script: BTreeMap<(Time, u64), Step>,
     pub(super) script_actor: ActorId,
@@ -64,6 +67,8 @@ pub enum Actor {
     /// One end of a session: twice its number for the source, one more for the sink. Then the
     /// background flows.
     End(u32),
+    /// A controller at a link: a packet leaves the queue, or its own time has come.
+    Gate(u32),
     /// The script of actions.
     Script,
     /// The trace ends a bin.
@@ -211,6 +216,7 @@ impl World {
             hosts: Vec::new(),
             ends: Vec::new(),
             sessions: Vec::new(),
+            ties: Vec::new(),
             backgrounds: Vec::new(),
             script: BTreeMap::new(),
             script_actor,
@@ -256,6 +262,20 @@ impl World {
         let link = self.fabric.add_link(spec, seed);
         self.actors.push(Actor::Link(link));
         link
+    }
+
+    /// Puts a controller at a link's queue, from now on: it sees every packet that comes and leaves.
+    ///
+    /// # Errors
+    /// When there is no such link, or it has a controller.
+    pub fn add_router(&mut self, link: LinkId, router: PeerRouter) -> Result<(), BuildError> {
+        let pipe = self.fabric.pipes.get(link.0).ok_or(BuildError::NoSuchLink(link))?;
+        if pipe.gate.is_some() {
+            return Err(BuildError::OutOfRange("a link has one controller at most"));
+        }
+        let gate = self.fabric.add_gate(self.now, link, router);
+        self.actors.push(Actor::Gate(gate));
+        Ok(())
     }
 
     /// Joins two nodes by a link in one direction.
@@ -308,6 +328,22 @@ impl World {
         ends: PeerEnds,
     ) -> Result<SessionId, BuildError> {
         self.add_any_session(spec, Some(ends))
+    }
+
+    /// The sink of one rival's session and the source of another are one machine, as a proxy is:
+    /// whenever one is woken, the other may send, too. Both must begin after this.
+    ///
+    /// # Errors
+    /// When a session is not there, or the two ends are not at one host.
+    pub fn tie(&mut self, first: SessionId, second: SessionId) -> Result<(), BuildError> {
+        let end =
+            |id: SessionId| self.sessions.get(id.0 as usize).ok_or(BuildError::NoSuchSession(id));
+        let (inlet, outlet) = (end(first)?.sink, end(second)?.source);
+        if self.ends[inlet as usize].host != self.ends[outlet as usize].host {
+            return Err(BuildError::OutOfRange("ends that are tied are at one host"));
+        }
+        self.ties.push((inlet, outlet));
+        Ok(())
     }
 
     fn add_any_session(
@@ -454,6 +490,12 @@ impl World {
     /// A link, with its parameters and counters; `None` if there is no such link.
     pub fn link(&self, id: LinkId) -> Option<&Link> {
         self.fabric.pipes.get(id.0).map(|pipe| &pipe.link)
+    }
+
+    /// Packets that the controller at a link turned away; the link never saw them.
+    pub fn turned_away(&self, id: LinkId) -> u64 {
+        let gate = self.fabric.pipes.get(id.0).and_then(|pipe| pipe.gate);
+        gate.map_or(0, |gate| self.fabric.gates[gate as usize].refused)
     }
 
     /// Number of links.

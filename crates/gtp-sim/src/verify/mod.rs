@@ -188,6 +188,10 @@ impl Judge {
                 self.check(held);
             }
             What::Dropped(reason) => self.dropped(record, reason),
+            What::TurnedAway => {
+                self.go(record, Place::Between, Place::Ended);
+                self.summary.dropped += 1;
+            }
             What::Delivered => {
                 self.ended(record);
                 self.summary.delivered += 1;
