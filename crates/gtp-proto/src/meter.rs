@@ -3,6 +3,8 @@
 //! The mean over an interval for what is told to agents, the maximum over a window for what is
 //! proven, the least of a window for round-trip times. None of them asks the time.
 
+use core::ops::Range;
+
 use gtp_alloc::{Bytes, Rate, Span, Time};
 
 use crate::limits::{INTERVAL_MAX, RTT_MOST};
@@ -61,8 +63,8 @@ pub struct StreamMeter {
     counted: Bytes,
     /// The newest burst.
     last: Mark,
-    /// What it has brought so far.
-    newest: Bytes,
+    /// What came after the last complete one.
+    pending: Bytes,
     packet: Bytes,
     of_late: OfLate,
     rolled: Time,
@@ -92,18 +94,20 @@ struct Mark {
     seen: Time,
     /// When it was sent, by a wire timestamp of whatever clock.
     sent_at: u32,
+    /// The largest packet number in it.
+    pn: u64,
 }
 
 impl StreamMeter {
     /// A meter that starts at `now`.
     pub fn new(now: Time) -> StreamMeter {
-        let mark = Mark { seen: now, sent_at: 0 };
+        let mark = Mark { seen: now, sent_at: 0, pn: 0 };
         StreamMeter {
             from: None,
             complete: mark,
             counted: Bytes::ZERO,
             last: mark,
-            newest: Bytes::ZERO,
+            pending: Bytes::ZERO,
             packet: Bytes::ZERO,
             of_late: OfLate::default(),
             rolled: now,
@@ -111,42 +115,53 @@ impl StreamMeter {
         }
     }
 
-    /// Counts a packet of `bytes`, sent at `sent_at` and seen at `now`.
-    pub fn add(&mut self, now: Time, sent_at: u32, bytes: Bytes) {
-        let mark = Mark { seen: now, sent_at };
+    /// Counts packet `pn` of `bytes`, sent at `sent_at` and seen at `now`.
+    pub fn add(&mut self, now: Time, pn: u64, sent_at: u32, bytes: Bytes) {
+        let mark = Mark { seen: now, sent_at, pn };
         self.packet = bytes;
         let from = match self.from {
             Some(from) if now.since(self.last.seen) <= REST_MOST => from,
             Some(_) | None => {
                 // The first burst shows when the stream began, not yet how fast it is.
                 (self.from, self.complete, self.last) = (Some(mark), mark, mark);
-                (self.counted, self.newest) = (Bytes::ZERO, Bytes::ZERO);
+                (self.counted, self.pending) = (Bytes::ZERO, Bytes::ZERO);
                 return;
             }
         };
-        if sent_at == self.last.sent_at {
-            self.newest += bytes;
-        } else if wire_gap(self.last.sent_at, sent_at) > Span::ZERO {
+        if wire_gap(self.last.sent_at, sent_at) > Span::ZERO {
             if self.last.sent_at != from.sent_at {
-                self.counted += self.newest;
+                self.counted += self.pending;
             }
-            (self.complete, self.last, self.newest) = (self.last, mark, bytes);
-        } else {
-            self.counted += bytes;
+            (self.complete, self.last, self.pending) = (self.last, mark, bytes);
+            return;
         }
+        if sent_at == self.last.sent_at {
+            self.last.pn = self.last.pn.max(pn);
+        }
+        *self.place(pn) += bytes;
     }
 
-    /// Of the datagrams up to the newest packet `arrived` brought `bytes`, and `missing` are lost:
-    /// these count as what a datagram brought on average of late.
-    pub fn add_missing(&mut self, bytes: Bytes, arrived: u64, missing: u64) {
+    /// Of the datagrams up to the newest packet `arrived` brought `bytes`, and those of `missing`
+    /// are lost: each counts as what a datagram brought on average of late.
+    pub fn add_missing(&mut self, bytes: Bytes, arrived: u64, missing: &[Range<u64>]) {
         let mut late = self.of_late;
         late.bytes += bytes.0;
         late.datagrams += arrived;
-        self.counted += Bytes(late.bytes.saturating_mul(missing) / late.datagrams.max(1));
+        let mean = |count: u64| Bytes(late.bytes.saturating_mul(count) / late.datagrams.max(1));
+        let end = self.complete.pn + 1;
+        let all: u64 = missing.iter().map(|gap| gap.end - gap.start).sum();
+        let counted: u64 = missing.iter().map(|g| g.end.min(end) - g.start.min(end)).sum();
+        self.counted += mean(counted);
+        self.pending += mean(all - counted);
         if late.datagrams >= WORTH {
             late = OfLate { bytes: late.bytes / 2, datagrams: late.datagrams / 2 };
         }
         self.of_late = late;
+    }
+
+    /// Where packet `pn` counts: with the complete bursts, or after them.
+    fn place(&mut self, pn: u64) -> &mut Bytes {
+        if pn <= self.complete.pn { &mut self.counted } else { &mut self.pending }
     }
 
     /// Ends the interval at `now` if at least `span` has passed since the last end.
@@ -165,7 +180,7 @@ impl StreamMeter {
         } else {
             // A packet may come now; and for one interval it may just be late.
             let passed = now.since(from.seen).saturating_sub(span);
-            self.rate = self.rate.min((self.counted + self.newest + self.packet).per(passed));
+            self.rate = self.rate.min((self.counted + self.pending + self.packet).per(passed));
         }
     }
 

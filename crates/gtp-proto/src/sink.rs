@@ -430,7 +430,7 @@ impl SinkSession {
         let bytes = self.config.link.wire_bytes(HEADER_LEN + body.len());
         if self.receipt.covers(pn) {
             // Else it was measured as missing.
-            self.measured.add(now, data.sent_at, bytes);
+            self.measured.add(now, pn, data.sent_at, bytes);
         }
         self.note(now, pn, data.proof, bytes, data.sent_at, data.grant)?;
         self.received.add(bytes);
@@ -522,7 +522,7 @@ impl SinkSession {
     fn end_receipt(&mut self) -> Receipt {
         let (received, packets) = self.receipt.counted();
         let (receipt, missing) = self.receipt.finish(&self.arrivals);
-        self.measured.add_missing(received, packets, missing);
+        self.measured.add_missing(received, packets, &receipt.gaps);
         self.counters.lost += missing;
         receipt
     }

@@ -513,7 +513,7 @@ impl SourceSession {
 
     fn account(&mut self, now: Time, pn: u64, bytes: Bytes) {
         self.pacer.sent(now, bytes);
-        self.sent_meter.add(now, now.as_wire_micros(), bytes);
+        self.sent_meter.add(now, pn, now.as_wire_micros(), bytes);
         self.log.sent(now, pn, bytes);
         self.demand.sent(now, bytes);
     }
