@@ -21,8 +21,9 @@ use shares::Judgement;
 use crate::course::{self, Outcome};
 use crate::scenario::model::{
     BackgroundEntry, Event, HostEntry, LawName, Level, LinkEntry, NodeEntry, NodeKind, Output,
-    Pattern, Protocol, Reach, RouteEntry, Scenario, SessionEntry,
+    Pattern, Reach, RouteEntry, Scenario, SessionEntry,
 };
+use crate::scenario::protocol::Protocol;
 
 pub use shares::{Means, Standard};
 
@@ -147,7 +148,7 @@ pub fn world(seed: u64) -> Scenario {
             let spec = link(&mut fate, &temper);
             let seed = fate.0.next_u64();
             let name = format!("{name}-{way}");
-            scenario.links.push(LinkEntry { name, spec, seed, ends: None });
+            scenario.links.push(LinkEntry { name, spec, seed, ends: None, router: None });
         }
     }
     let core = fate.happens(50).then(|| core(&mut scenario, &mut fate, &temper, sources));
@@ -238,7 +239,13 @@ fn core(scenario: &mut Scenario, fate: &mut Fate, temper: &Temper, sources: usiz
         let queue = rate.bytes_in(Span::from_millis(20));
         let spec = LinkSpec { rate, queue, ..link(fate, temper) };
         let seed = fate.0.next_u64();
-        scenario.links.push(LinkEntry { name: format!("core-{way}"), spec, seed, ends: None });
+        scenario.links.push(LinkEntry {
+            name: format!("core-{way}"),
+            spec,
+            seed,
+            ends: None,
+            router: None,
+        });
     }
     if let Some(rate) = crossing {
         let even = fate.happens(50);
@@ -285,6 +292,8 @@ fn sessions(scenario: &mut Scenario, fate: &mut Fate, sources: usize, sinks: usi
             reach: Reach::Routes,
             unit: gtp_proto::limits::UNIT_ETHERNET,
             protocol: Protocol::Gtp,
+            wire: Span::ZERO,
+            relays: None,
         });
     }
 }

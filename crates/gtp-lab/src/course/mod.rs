@@ -5,9 +5,12 @@
 
 mod judge;
 mod packets;
+mod peers;
 mod rates;
 mod wanted;
 mod ways;
+
+pub use peers::slowest;
 
 use gtp_alloc::Span;
 use gtp_sim::trace::PacketTrace;
@@ -118,6 +121,25 @@ pub fn run_watched<T>(
     look: impl FnOnce(&PacketTrace) -> T,
 ) -> Result<(Outcome, T), Refusal> {
     packets::run_watched(scenario, look)
+}
+
+/// A packet-level run with all that was watched of it.
+pub struct Watched {
+    /// What came of it.
+    pub outcome: Outcome,
+    /// Series of sessions and links.
+    pub trace: gtp_sim::trace::Trace,
+    /// For each session its bound by the path in bit/s, from each time on in seconds; infinite
+    /// while there is none.
+    pub bounds: Vec<Vec<(f64, f64)>>,
+}
+
+/// Runs a scenario at the packet level, with its series.
+///
+/// # Errors
+/// If the scenario cannot be run, with what to change.
+pub fn watched(scenario: &Scenario) -> Result<Watched, Refusal> {
+    packets::watched(scenario)
 }
 
 /// Round-trip time of each session's way when nothing waits on it, jitter apart.

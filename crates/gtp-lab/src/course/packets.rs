@@ -5,22 +5,24 @@
 
 use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_link::{LinkId, LinkSpec};
-use gtp_peers::tcp::{Flavour, ParallelReceiver, ParallelSender, ReceiverConfig, SenderConfig};
+use gtp_peers::tcp::HEADER;
 use gtp_proto::Law;
 use gtp_sim::diverge::first_divergence;
 use gtp_sim::packet::{
     Action, AgentState, BackgroundId, BackgroundSpec, BuildError, ClockSpec, HostSpec, NodeId,
-    Pace, Path, Pattern, PeerEnds, SessionId, SessionSpec, Standing, Volume, World,
+    Pace, Path, Pattern, SessionId, SessionSpec, Standing, Volume, World,
 };
 use gtp_sim::trace::PacketTrace;
 use gtp_sim::verify::verify;
 
 use super::judge::judge;
+use super::peers::{Shop, router, slowest};
 use super::wanted::epochs;
 use super::ways::{Links, Way, find};
-use super::{Course, LinkCourse, Outcome, Progress, Replayed, seconds};
+use super::{Course, LinkCourse, Outcome, Progress, Replayed, Watched, seconds};
 use crate::refusal::Refusal;
-use crate::scenario::model::{self, Event, LawName, NodeKind, Protocol, Scenario};
+use crate::scenario::model::{self, Event, LawName, NodeKind, Scenario};
+use crate::scenario::protocol::Protocol;
 
 /// A world made from a scenario.
 struct Made {
@@ -58,8 +60,40 @@ pub fn run_watched<T>(
     Ok((made.outcome(scenario), seen))
 }
 
+/// A run with its series, and each session's bound by the path as it stood at the end of each bin.
+pub fn watched(scenario: &Scenario) -> Result<Watched, Refusal> {
+    let mut made = prepared(scenario, 0)?;
+    let end = Time::ZERO + scenario.duration;
+    let mut bounds = vec![Vec::new(); scenario.sessions.len()];
+    while made.world.now() < end {
+        made.world.run_until((made.world.now() + scenario.output.every).min(end));
+        let now = seconds(made.world.now().since(Time::ZERO));
+        for (k, steps) in bounds.iter_mut().enumerate() {
+            let status = made.world.session(SessionId(k as u32));
+            let bound = finite(status.map_or(Rate::UNLIMITED, |status| status.path_bound));
+            if steps.last().is_none_or(|(_, last)| *last != bound) {
+                steps.push((now, bound));
+            }
+        }
+    }
+    let outcome = made.outcome(scenario);
+    Ok(Watched { outcome, trace: made.world.trace().clone(), bounds })
+}
+
 /// The world at its end, with the first `steps` steps of its packets.
 fn played(scenario: &Scenario, steps: usize, progress: Progress<'_>) -> Result<Made, Refusal> {
+    let mut made = prepared(scenario, steps)?;
+    for piece in 1..=PIECES {
+        let nanos = scenario.duration.as_nanos() / PIECES * piece;
+        let until = if piece == PIECES { scenario.duration.as_nanos() } else { nanos };
+        made.world.run_until(Time::from_nanos(until));
+        progress(piece as f64 / PIECES as f64);
+    }
+    Ok(made)
+}
+
+/// The world at its beginning, which will keep the first `steps` steps of its packets.
+fn prepared(scenario: &Scenario, steps: usize) -> Result<Made, Refusal> {
     let every = scenario.output.every;
     let bins = scenario.duration.as_nanos() / every.as_nanos().max(1);
     let curves = curves(scenario);
@@ -74,18 +108,13 @@ fn played(scenario: &Scenario, steps: usize, progress: Progress<'_>) -> Result<M
         made.world.trace_packets(steps);
     }
     made.world.trace_every(every).map_err(|e| Refusal::Input(format!("`every`: {e}")))?;
-    for piece in 1..=PIECES {
-        let nanos = scenario.duration.as_nanos() / PIECES * piece;
-        let until = if piece == PIECES { scenario.duration.as_nanos() } else { nanos };
-        made.world.run_until(Time::from_nanos(until));
-        progress(piece as f64 / PIECES as f64);
-    }
     Ok(made)
 }
 
 /// Things of which a run keeps curves: a session's own wire is a link in each direction.
 fn curves(scenario: &Scenario) -> u64 {
-    let wired = scenario.sessions.iter().filter(|s| matches!(s.reach, model::Reach::Wire(_)));
+    let wired = scenario.sessions.iter();
+    let wired = wired.filter(|s| s.wire > Span::ZERO || matches!(s.reach, model::Reach::Wire(_)));
     let links = scenario.links.len() + 2 * wired.count();
     (scenario.sessions.len() + links + scenario.backgrounds.len()) as u64
 }
@@ -103,20 +132,27 @@ impl Made {
         for link in &scenario.links {
             // Links of one scenario lose other packets with another seed.
             let seed = link.seed ^ scenario.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            world.add_seeded_link(link.spec.clone(), seed);
+            let id = world.add_seeded_link(link.spec.clone(), seed);
+            if let Some(router) = router(scenario, link) {
+                let added = world.add_router(id, router);
+                added.map_err(|e| unfit(&format!("link {:?}", link.name), e))?;
+            }
         }
         let nodes: Vec<NodeId> =
             scenario.nodes.iter().map(|n| node(&mut world, scenario, n)).collect();
         let (ways, backgrounds) = find(scenario)?;
-        for (session, way) in scenario.sessions.iter().zip(&ways) {
+        let mut shop = Shop::default();
+        for (k, (session, way)) in scenario.sessions.iter().zip(&ways).enumerate() {
             let spec = session_spec(&mut world, scenario, session, way, &nodes);
-            let added = match session.protocol {
-                Protocol::Gtp => world.add_session(spec),
-                Protocol::Tcp { flavour, connections, window } => {
-                    let ends = tcp(session, &spec, flavour, connections, window);
-                    world.add_peer_session(spec, ends)
-                }
+            let links = way.forth.iter().map(|&n| &scenario.links[n].spec);
+            let added = match shop.ends(scenario, k, slowest(links)) {
+                None => world.add_session(spec),
+                Some(ends) => world.add_peer_session(spec, ends),
             };
+            let added = added.and_then(|id| match session.relays {
+                None => Ok(()),
+                Some(first) => world.tie(SessionId(first as u32), id),
+            });
             added.map_err(|e| unfit(&format!("session {:?}", session.name), e))?;
         }
         let mut flows = Vec::new();
@@ -288,45 +324,18 @@ fn session_spec(
     }
 }
 
-/// The two ends of a TCP session, as a host of today has them: SACK where the law does not say
-/// otherwise, delayed acknowledgments, ten segments at first, a least timeout of 200 ms.
-fn tcp(
-    session: &model::SessionEntry,
-    spec: &SessionSpec,
-    flavour: Flavour,
-    connections: u16,
-    window: Option<Bytes>,
-) -> PeerEnds {
-    let mss = Bytes(u64::from(session.unit));
-    let config = SenderConfig {
-        mss,
-        length: session.size,
-        least_timeout: Span::from_millis(200),
-        ..flavour.adapt(SenderConfig::default())
-    };
-    let buffer = window.unwrap_or(Bytes(u64::MAX));
-    let receiver = ReceiverConfig { mss, buffer, ..ReceiverConfig::default() };
-    if connections == 1 {
-        // A law that draws takes the session's start for its seed: no two need be alike.
-        let seed = spec.start.as_nanos() ^ u64::from(spec.source.0) << 32;
-        return PeerEnds {
-            sender: Box::new(flavour.sender(spec.start, config, seed)),
-            receiver: Box::new(flavour.receiver(receiver)),
-        };
-    }
-    let laws = (0..connections).map(|k| flavour.law(u64::from(k))).collect();
-    PeerEnds {
-        sender: Box::new(ParallelSender::new(spec.start, config, laws)),
-        receiver: Box::new(ParallelReceiver::new(receiver, connections, session.size)),
-    }
-}
-
 /// What the application supplies: a demand counts IP bytes, an application payload.
 fn supply(session: &model::SessionEntry, mut script: Vec<(Time, Rate)>) -> Pace {
     if script.is_empty() {
         return Pace::Unlimited;
     }
-    let part = f64::from(session.unit) / (f64::from(session.unit) + HEADERS);
+    let unit = f64::from(session.unit);
+    let part = match session.protocol {
+        Protocol::Gtp => unit / (unit + HEADERS),
+        Protocol::Window(_) => unit / (unit + HEADER.0 as f64),
+        // These count what is on links.
+        Protocol::Rate(_) | Protocol::Advertised => 1.0,
+    };
     for (_, rate) in &mut script {
         *rate = if rate.is_unlimited() { MUCH } else { rate.scale(part) };
     }

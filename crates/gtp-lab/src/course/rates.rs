@@ -18,7 +18,8 @@ use super::wanted::epochs;
 use super::ways::{Way, find};
 use super::{Course, Outcome, Progress, seconds};
 use crate::refusal::Refusal;
-use crate::scenario::model::{Event, LawName, NodeKind, Protocol, Scenario};
+use crate::scenario::model::{Event, LawName, NodeKind, Scenario};
+use crate::scenario::protocol::Protocol;
 
 /// With more sessions or points than this, only a few are watched one by one.
 const WATCHED_MAX: usize = 2_000;
@@ -133,7 +134,7 @@ impl<'a> Watch<'a> {
 fn build(scenario: &Scenario) -> Result<(World, Vec<Way>), Refusal> {
     if let Some(session) = scenario.sessions.iter().find(|s| s.protocol != Protocol::Gtp) {
         return Err(Refusal::Input(format!(
-            "session {:?} speaks TCP, which needs queues: run it with level = \"packet\"",
+            "session {:?} is a rival's, which needs queues: run it with level = \"packet\"",
             session.name
         )));
     }

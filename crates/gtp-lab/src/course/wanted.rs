@@ -11,6 +11,7 @@ use gtp_link::LinkState;
 
 use super::ways::{Links, Way};
 use crate::scenario::model::{Event, Level, NodeKind, Scenario};
+use crate::scenario::protocol::Protocol;
 
 /// A time over which nothing changes that the allocation depends on.
 #[derive(Clone, Debug, PartialEq)]
@@ -191,13 +192,16 @@ impl State<'_> {
         for &k in active {
             let session = &self.scenario.sessions[k];
             uses.clear();
-            uses.extend([session.source as u32, nodes + session.sink as u32]);
+            // A rival knows nothing of what hosts state as their capacity.
+            if session.protocol == Protocol::Gtp {
+                uses.extend([session.source as u32, nodes + session.sink as u32]);
+            }
             if self.scenario.level == Level::Packet {
                 uses.extend(ways[k].forth.iter().map(|&link| 2 * nodes + link as u32));
                 uses.sort_unstable();
                 uses.dedup();
             }
-            let demand = session.demand_at(at);
+            let demand = session.demand_at(at).min(session.protocol.most());
             let demand = if demand.is_unlimited() { 1e30 } else { demand.as_f64() };
             if network.add(Session { uses: &uses, weight: self.weight(k), demand }).is_err() {
                 return vec![0.0; active.len()];

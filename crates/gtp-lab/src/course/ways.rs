@@ -47,7 +47,8 @@ pub fn find(scenario: &Scenario) -> Result<(Vec<Way>, Vec<Links>), Refusal> {
     let mut asked = Vec::new();
     let mut ways = Vec::with_capacity(scenario.sessions.len());
     for (k, session) in scenario.sessions.iter().enumerate() {
-        let mut way = Way { forth: nothing.clone(), back: nothing.clone(), wire: Span::ZERO };
+        let (forth, back) = (nothing.clone(), nothing.clone());
+        let mut way = Way { forth, back, wire: session.wire };
         match session.reach {
             Reach::Wire(rtt) => way.wire = rtt,
             Reach::Path(path) => {

@@ -63,6 +63,9 @@ pub fn compute(entry: &Entry) -> Result<Computed, String> {
             computed.runs.push(Runs { name: scenario.name.clone(), law, runs });
         }
     }
+    for played in &entry.played {
+        computed.runs.extend(played.run(&entry.folder)?);
+    }
     for measure in &entry.measure {
         read(measure, &computed.runs, quantities)?;
     }

@@ -9,6 +9,7 @@ use super::criterion::Criterion;
 use super::exact::Exact;
 use super::law::Property;
 use super::measure::Measure;
+use super::played::Played;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,6 +21,9 @@ pub struct Entry {
     /// The folder's name.
     #[serde(skip)]
     pub id: String,
+    /// Where it is.
+    #[serde(skip)]
+    pub folder: PathBuf,
     /// What it is about.
     pub title: String,
     /// Section, figure or table of the paper.
@@ -51,6 +55,9 @@ pub struct Entry {
     /// Networks to be simulated, each perhaps with several runs.
     #[serde(default)]
     pub scenario: Vec<Scenario>,
+    /// Scenario files beside the entry, to be run.
+    #[serde(default)]
+    pub played: Vec<Played>,
     /// What is read off the runs.
     #[serde(default)]
     pub measure: Vec<Measure>,
@@ -295,7 +302,9 @@ fn read(folder: &Path) -> Result<Entry, String> {
     let text = std::fs::read_to_string(&path)
         .map_err(|e| format!("cannot read {}: {e}", path.display()))?;
     let id = folder.file_name().unwrap_or_default().to_string_lossy();
-    parse(&id, &text).map_err(|why| format!("{}: {why}", path.display()))
+    let mut entry = parse(&id, &text).map_err(|why| format!("{}: {why}", path.display()))?;
+    entry.folder = folder.to_owned();
+    Ok(entry)
 }
 
 /// An entry from its file's text.

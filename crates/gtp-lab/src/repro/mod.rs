@@ -15,6 +15,7 @@ mod formula;
 mod law;
 mod measure;
 mod packet;
+mod played;
 mod plot;
 mod rate;
 mod replay;

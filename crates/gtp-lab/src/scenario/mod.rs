@@ -8,6 +8,7 @@ mod drawn;
 pub mod model;
 mod names;
 mod network;
+pub mod protocol;
 mod read;
 mod sweep;
 mod traffic;
@@ -96,6 +97,16 @@ impl Document {
     /// What is wrong, with line and column.
     pub fn scenario(&self, overrides: Overrides) -> Result<Scenario, Refusal> {
         self.read(&self.tree, overrides).map_err(|c| Refusal::Input(self.files.explain(&c)))
+    }
+
+    /// Puts a value in place of what the file says, by a path as a sweep has it. Text that is a
+    /// number or a truth value counts as such.
+    ///
+    /// # Errors
+    /// If the path leads nowhere.
+    pub fn set(&mut self, path: &str, text: &str) -> Result<(), Refusal> {
+        let put = sweep::set(&mut self.tree, path, text);
+        put.map_err(|c| Refusal::Input(self.files.explain(&c)))
     }
 
     /// What is swept, and the scenario of every combination.

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use gtp_alloc::endnode::Params;
 use gtp_alloc::{Bytes, Rate, Span};
 use gtp_link::{Change, LinkSpec};
-use gtp_peers::tcp::Flavour;
+
+use super::protocol::{Protocol, RouterEntry};
 
 /// One network, what is done on it, and what is to be shown of it.
 #[derive(Clone, Debug, PartialEq)]
@@ -105,6 +106,8 @@ pub struct LinkEntry {
     pub seed: u64,
     /// The nodes that it joins, if routes may find it.
     pub ends: Option<(usize, usize)>,
+    /// What stands at its queue.
+    pub router: Option<RouterEntry>,
 }
 
 /// A host or a switch.
@@ -198,23 +201,10 @@ pub struct SessionEntry {
     pub unit: u16,
     /// What its ends speak.
     pub protocol: Protocol,
-}
-
-/// What the two ends of a session speak.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum Protocol {
-    /// The project's own.
-    #[default]
-    Gtp,
-    /// TCP.
-    Tcp {
-        /// Its law, with the recovery that belongs to it.
-        flavour: Flavour,
-        /// Connections that share the session's data.
-        connections: u16,
-        /// The receiver's buffer; `None`: never what limits.
-        window: Option<Bytes>,
-    },
+    /// A delay there and back on top of its way.
+    pub wire: Span,
+    /// The session that brings what this one sends on, by its place in the list.
+    pub relays: Option<usize>,
 }
 
 impl SessionEntry {

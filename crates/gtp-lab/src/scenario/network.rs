@@ -13,6 +13,7 @@ use gtp_link::{Burst, Chance, Change, Jitter, LinkSpec, LinkState, Order, Reorde
 use super::drawn::{Drawn, Lots};
 use super::model::{Event, HostEntry, LinkEntry, NodeEntry, NodeKind, PathEntry, RouteEntry};
 use super::names::Names;
+use super::protocol::router;
 use super::read::{At, Table};
 use super::tree::{Complaint, Truth};
 use super::units::{QueueSize, Skew};
@@ -115,6 +116,7 @@ impl Network {
     fn link(&mut self, mut table: Table<'_>, seed: u64) -> Read<()> {
         let name = table.needed("name", "a name")?;
         let spec = link_spec(&mut table)?;
+        let router = router(&mut table, spec.queue)?;
         let own_seed = table.integer("seed", 0..=i64::MAX)?;
         let from = table.text("from", "the name of a host or switch")?;
         let to = table.text("to", "the name of a host or switch")?;
@@ -133,6 +135,7 @@ impl Network {
         let changes = table.tables("change")?;
         table.finish()?;
         let mut places = vec![self.add_link(&name, &name.value, &spec, own_seed, seed, ends)?];
+        self.links[places[0]].router = router;
         if duplex == Truth::True {
             let back = format!("{}-back", name.value);
             let ends = ends.map(|(from, to)| (to, from));
@@ -163,7 +166,13 @@ impl Network {
         // The rule of the network file, so that a link loses the same packets in both worlds.
         let derived = seed.wrapping_mul(1_000_003).wrapping_add(number as u64);
         let seed = own_seed.map_or(derived, |s| s as u64);
-        self.links.push(LinkEntry { name: name.to_owned(), spec: spec.clone(), seed, ends });
+        self.links.push(LinkEntry {
+            name: name.to_owned(),
+            spec: spec.clone(),
+            seed,
+            ends,
+            router: None,
+        });
         Ok(number)
     }
 

@@ -6,7 +6,7 @@
 //! is read and checked like a file of its own.
 
 use super::read::{nearest, wrong};
-use super::tree::{Complaint, Entry, Node, Place, Value};
+use super::tree::{Complaint, Entry, Node, Place, Truth, Value};
 use super::units;
 
 type Read<T> = Result<T, Complaint>;
@@ -246,6 +246,24 @@ fn rounded(number: f64, unit: &str) -> Value {
         (true, Err(_)) => Value::Float(text.parse().unwrap_or(number)),
         (false, _) => Value::Text(format!("{text}{unit}")),
     }
+}
+
+/// Puts one value into a tree; text that is a number or a truth value counts as such.
+///
+/// # Errors
+/// If the path leads nowhere.
+pub fn set(tree: &mut Node, path: &str, text: &str) -> Read<()> {
+    let place = tree.place.clone();
+    let value = match (text, text.parse::<i64>(), text.parse::<f64>()) {
+        ("true", ..) => Value::Truth(Truth::True),
+        ("false", ..) => Value::Truth(Truth::False),
+        (_, Ok(n), _) => Value::Integer(n),
+        (_, Err(_), Ok(x)) => Value::Float(x),
+        (_, Err(_), Err(_)) => Value::Text(text.to_owned()),
+    };
+    let steps = way(tree, path, &place)?;
+    put(tree, &steps, &Node { place, value });
+    Ok(())
 }
 
 /// The way through the tree along a path.

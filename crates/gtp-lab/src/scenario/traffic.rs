@@ -5,14 +5,14 @@
 
 use gtp_alloc::{Bytes, Rate, Span};
 use gtp_link::{Chance, Change, LinkState};
-use gtp_peers::tcp::{CONNECTIONS_MAX, Flavour};
 
 use super::drawn::{Drawn, Lots};
 use super::model::{
-    BackgroundEntry, Event, LinkEntry, NodeEntry, NodeKind, Pattern, Protocol, Reach, SessionEntry,
+    BackgroundEntry, Event, LinkEntry, NodeEntry, NodeKind, Pattern, Reach, SessionEntry,
 };
 use super::names::Names;
 use super::network::Network;
+use super::protocol::{Protocol, WindowLaw, protocol};
 use super::read::{At, Table};
 use super::tree::Complaint;
 use super::units::{Quantity, Skew};
@@ -68,6 +68,8 @@ struct Group {
     path: Option<usize>,
     unit: u16,
     protocol: Protocol,
+    wire: Option<Drawn<Span>>,
+    relays: Option<usize>,
 }
 
 fn group(
@@ -87,7 +89,7 @@ fn group(
     )?;
     let count = table.integer("count", 1..=SESSIONS_MAX as i64)?.unwrap_or(1) as usize;
     let place = table.place().clone();
-    let group = Group::read(&mut table, network)?;
+    let group = Group::read(&mut table, network, sessions)?;
     table.finish()?;
     let sources = hosts(network, &source)?;
     let sinks = hosts(network, &sink)?;
@@ -144,7 +146,7 @@ fn different(sources: &[usize], sinks: &[usize], lots: &mut Lots) -> Option<(usi
 }
 
 impl Group {
-    fn read(table: &mut Table<'_>, network: &Network) -> Read<Group> {
+    fn read(table: &mut Table<'_>, network: &Network, before: &[SessionEntry]) -> Read<Group> {
         let stop = Drawn::read(table, "stop")?;
         let lasts = Drawn::read(table, "lasts")?;
         if stop.is_some() && lasts.is_some() {
@@ -166,12 +168,19 @@ impl Group {
             let message = "`path` and `rtt` say the same: keep one";
             return Err(Complaint::new(table.place(), message));
         }
+        let wire = Drawn::read(table, "wire")?;
+        if wire.is_some() && rtt.is_some() {
+            let message = "`wire` and `rtt` are both wires of the session's own: keep one";
+            return Err(Complaint::new(table.place(), message));
+        }
         let mut changes = Vec::new();
         for change in table.tables("change")? {
             changes.push(demand_change(change)?);
         }
         changes.sort_by_key(|(at, _)| *at);
         let weight = table.number("weight", WEIGHTS)?.unwrap_or(1.0);
+        let protocol = protocol(table, weight)?;
+        let relays = relays(table, protocol, before)?;
         Ok(Group {
             start: Drawn::read(table, "start")?.unwrap_or(Drawn::One(Span::ZERO)),
             stagger: table.quantity("stagger")?.unwrap_or(Span::ZERO),
@@ -181,7 +190,9 @@ impl Group {
             demand: Drawn::read(table, "demand")?,
             changes,
             weight,
-            protocol: protocol(table, weight)?,
+            protocol,
+            wire,
+            relays,
             rtt,
             path: path.map(|name| network.path_names.place(&name)).transpose()?,
             unit,
@@ -221,32 +232,40 @@ impl Group {
             },
             unit: self.unit,
             protocol: self.protocol,
+            wire: self.wire.as_ref().map_or(Span::ZERO, |wire| lots.draw(wire)),
+            relays: self.relays,
         }
     }
 }
 
-/// Reads what a session's ends speak: `protocol`, and what belongs to TCP alone.
-fn protocol(table: &mut Table<'_>, weight: f64) -> Read<Protocol> {
-    let mut choices = vec![("gtp", None)];
-    choices.extend(Flavour::ALL.map(|flavour| (flavour.name(), Some(flavour))));
-    let flavour = table.choice("protocol", &choices)?.flatten();
-    let connections = table.integer("connections", 1..=i64::from(CONNECTIONS_MAX))?;
-    let window: Option<Bytes> = table.quantity("window")?;
-    let Some(flavour) = flavour else {
-        if connections.is_some() || window.is_some() {
-            let message = "`connections` and `window` are TCP's: name its law, as in \
-                           protocol = \"cubic\"";
-            return Err(Complaint::new(table.place(), message));
-        }
-        return Ok(Protocol::Gtp);
+/// Reads `relays`: the session whose data this one sends on, as the second half of a split TCP.
+fn relays(
+    table: &mut Table<'_>,
+    protocol: Protocol,
+    before: &[SessionEntry],
+) -> Read<Option<usize>> {
+    let Some(name) = table.text("relays", "the name of a session further up")? else {
+        return Ok(None);
     };
-    if weight != 1.0 {
-        return Err(Complaint::new(table.place(), "TCP knows no `weight`: take it out"));
-    }
-    if window == Some(Bytes::ZERO) {
-        return Err(Complaint::new(table.place(), "`window` is one byte or more"));
-    }
-    Ok(Protocol::Tcp { flavour, connections: connections.unwrap_or(1) as u16, window })
+    let plain = |protocol| match protocol {
+        Protocol::Window(windowed) => {
+            matches!(windowed.law, WindowLaw::Tcp(_)) && windowed.connections == 1
+        }
+        Protocol::Gtp | Protocol::Rate(_) | Protocol::Advertised => false,
+    };
+    let first = before.iter().position(|session| session.name == name.value);
+    let taken = before.iter().any(|session| session.relays.is_some() && session.relays == first);
+    let refused = match first {
+        None => format!("no session {:?} further up", name.value),
+        Some(first) if !plain(protocol) || !plain(before[first].protocol) => {
+            "only a TCP of one connection relays, and only such a one is relayed".to_owned()
+        }
+        Some(first) if before[first].relays.is_some() || taken => {
+            "a relay is between two sessions".to_owned()
+        }
+        Some(first) => return Ok(Some(first)),
+    };
+    Err(Complaint::new(&name.place, refused))
 }
 
 /// Weights that both engines take.
