@@ -13,6 +13,7 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, 
 use clap_complete::Shell;
 use gtp::{Fingerprint, Rate, Url, Value};
 
+use crate::bench::BenchArgs;
 use crate::daemon::{self, SessionsArgs, SetArgs, Which};
 use crate::demo::DemoArgs;
 use crate::top::TopArgs;
@@ -52,6 +53,8 @@ pub enum Verb {
     Emulate(EmulateArgs),
     /// Five sources to one sink on this machine: a table, and a page with the rates over time
     Demo(DemoArgs),
+    /// Measure a path from memory to memory, or a disk
+    Bench(BenchArgs),
     /// List the sessions of all processes that share this machine's capacity
     Sessions(SessionsArgs),
     /// The same, live on a terminal

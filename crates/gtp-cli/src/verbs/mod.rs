@@ -38,6 +38,7 @@ pub fn run(verb: Verb) -> ExitCode {
         Verb::Id(args) => id::run(args),
         Verb::Emulate(args) => emulate::run(args),
         Verb::Demo(args) => crate::demo::run(&args, transfer::control(args.control)),
+        Verb::Bench(args) => crate::bench::run(args),
         Verb::Sessions(args) => crate::daemon::sessions(&args),
         Verb::Top(args) => crate::top::run(&args),
         Verb::Set(args) => crate::daemon::set(&args),
@@ -85,6 +86,7 @@ fn host(args: &HostArgs) -> HostBuilder {
     }
 }
 
-fn runtime() -> Result<Runtime, Failure> {
+/// What async verbs run on.
+pub fn runtime() -> Result<Runtime, Failure> {
     Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(other)
 }

@@ -1,0 +1,115 @@
+"""Runs GTP and its peers in turn between two namespaces, several rounds, and says medians."""
+
+import argparse
+import datetime
+import json
+import os
+import pathlib
+import resource
+import sys
+import time
+
+import figures
+import machine
+import peers
+
+CASES = {
+    "1500-on": (1500, "on"),
+    "9000-on": (9000, "on"),
+    "1500-off": (1500, "off"),
+    "9000-off": (9000, "off"),
+}
+# A run during which others used more than this part of one processor is made again, so often.
+ELSEWHERE_MOST = 0.2
+TRIES = 3
+
+
+def names(table):
+    """A reader of lists of names."""
+
+    def read(text):
+        wanted = [name for name in text.split(",") if name]
+        unknown = [name for name in wanted if name not in table]
+        if unknown or not wanted:
+            raise argparse.ArgumentTypeError(
+                f"{', '.join(unknown) or 'nothing'}: expected some of {', '.join(table)}")
+        return wanted
+
+    return read
+
+
+def arguments(words):
+    parser = argparse.ArgumentParser(prog="bench-peers", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--cases", type=names(CASES), default=list(CASES))
+    parser.add_argument("--peers", type=names(peers.PEERS), default=list(peers.PEERS))
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("bench-out"))
+    parser.add_argument("--programs", required=True, help="where the Rust programs are")
+    parser.add_argument("--native", required=True, help="where the C++ programs are")
+    parser.add_argument("--gtp", required=True, help="the gtp command")
+    args = parser.parse_args(words)
+    if not 1 <= args.rounds <= 100:
+        parser.error("--rounds is from 1 to 100")
+    return args
+
+
+def own():
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def measured(peer, lane):
+    """One run, made again while the machine is busy with other things; None if it fails."""
+    best = None
+    for _ in range(TRIES):
+        busy, mine, begun = machine.busy(), own(), time.monotonic()
+        try:
+            run = peers.PEERS[peer](lane)
+        except (peers.Failed, figures.Unreadable) as error:
+            print(f"  {peer}: {error}", file=sys.stderr)
+            return None
+        took = time.monotonic() - begun
+        run.elsewhere = max(0.0, (machine.busy() - busy - (own() - mine)) / took)
+        if best is None or run.elsewhere < best.elsewhere:
+            best = run
+        if run.elsewhere <= ELSEWHERE_MOST:
+            break
+    return best
+
+
+def main(words):
+    args = arguments(words)
+    if os.geteuid() != 0:
+        raise SystemExit("namespaces need root")
+    args.out.mkdir(parents=True, exist_ok=True)
+    lane = peers.Lane(args.programs, args.native, args.gtp, directory=str(args.out))
+    described = machine.described() | {
+        "date": datetime.date.today().isoformat(), "rounds": args.rounds}
+    cases = []
+    with machine.Path() as path:
+        for case in args.cases:
+            lane.mtu, offload = CASES[case]
+            path.set(lane.mtu, offload)
+            runs = {peer: [] for peer in args.peers}
+            cases.append((f"MTU {lane.mtu}, offload {offload}", runs))
+            for number in range(args.rounds):
+                # Each round begins with another one, so that nobody always follows the same.
+                turn = number % len(args.peers)
+                for peer in args.peers[turn:] + args.peers[:turn]:
+                    run = measured(peer, lane)
+                    runs[peer].append(run)
+                    said = "failed" if run is None else (
+                        f"{run.rate / 1e9:.2f} Gbit/s ({run.elsewhere:.2f} busy elsewhere)")
+                    print(f"  round {number + 1} {case} {peer}: {said}", file=sys.stderr)
+            print(figures.table(cases[-1][0], figures.rows(runs)), "\n", flush=True)
+            write(args.out, described, cases)
+
+
+def write(out, described, cases):
+    made = figures.as_json(described, cases)
+    (out / "peers.json").write_text(json.dumps(made, indent=1, allow_nan=True) + "\n")
+    (out / "peers.html").write_text(figures.page(described, cases))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,198 @@
+"""What comes out of runs: figures of one run, medians over rounds, ratios, table, JSON and page.
+
+Pure functions; nothing here starts a process or reads the machine.
+"""
+
+import html
+import json
+import statistics
+from dataclasses import asdict, dataclass
+
+
+class Unreadable(Exception):
+    """A program's answer is not what it should be."""
+
+
+@dataclass
+class Run:
+    """One transfer. Rates are bit/s, processor times seconds per 10^9 bytes of content."""
+
+    goodput: float
+    rate: float
+    cpu_sender: float
+    cpu_receiver: float
+    checked: bool
+    elsewhere: float = 0.0
+
+
+def last_object(text):
+    """The last line of a program's output that is a JSON object."""
+    for line in reversed(text.strip().splitlines()):
+        if line.startswith("{"):
+            try:
+                return json.loads(line)
+            except ValueError as error:
+                raise Unreadable(f"not JSON: {line[:200]}") from error
+    raise Unreadable(f"no figures in {text[-200:]!r}")
+
+
+def of_pair(sender, receiver, factor):
+    """The run of two of our own programs, from what each of them printed."""
+    out, into = last_object(sender), last_object(receiver)
+    try:
+        if into["verified"] is not True:
+            raise Unreadable("what arrived is not what was sent")
+        if out["bytes"] != into["bytes"] or into["seconds"] <= 0:
+            raise Unreadable("the ends do not agree")
+        goodput = into["bytes"] * 8 / into["seconds"]
+        gigabytes = into["bytes"] / 1e9
+        cpu = out["cpu_s"] / gigabytes, into["cpu_s"] / gigabytes
+    except KeyError as error:
+        raise Unreadable(f"no field {error}") from error
+    return Run(goodput, goodput * factor, *cpu, checked=True)
+
+
+def of_gtp(served, fetched):
+    """GTP's run: the server's lines (one for each session) and the fetcher's object."""
+    into = last_object(fetched)
+    sessions = [json.loads(line) for line in served.splitlines() if '"served"' in line]
+    try:
+        if into["verified"] is not True or len(sessions) != into["sessions"]:
+            raise Unreadable("a session is missing, or what arrived is not what was sent")
+        gigabytes = into["bytes"] / 1e9
+        # The sessions run side by side in one process: the longest account has all of it.
+        cpu_sender = max(session["cpu_s"] for session in sessions) / gigabytes
+        return Run(into["goodput"], into["rate"], cpu_sender, into["cpu_s"] / gigabytes, True)
+    except KeyError as error:
+        raise Unreadable(f"no field {error}") from error
+
+
+def of_iperf3(text, factor):
+    """The run of iperf3, which does not look at what it moves."""
+    try:
+        end = json.loads(text)["end"]
+        goodput = end["sum_received"]["bits_per_second"]
+        seconds, moved = end["sum_received"]["seconds"], end["sum_received"]["bytes"]
+        used = end["cpu_utilization_percent"]
+        per_percent = seconds / 100 / (moved / 1e9)
+        cpu = used["host_total"] * per_percent, used["remote_total"] * per_percent
+    except (ValueError, KeyError, ZeroDivisionError) as error:
+        raise Unreadable(f"iperf3: {error!r} in {text[:200]!r}") from error
+    return Run(goodput, goodput * factor, *cpu, checked=False)
+
+
+# What stands beside the content in a full IP packet, nominally: headers of IPv4 and UDP or TCP
+# (with timestamps), the protocol's own, the tag; for TLS its records as well.
+OVERHEAD = {
+    "bare": 20 + 8 + 16 + 16,
+    "tcp": 20 + 32,
+    "tls": 20 + 32,
+    "quic": 20 + 8 + 9 + 3 + 12 + 16,
+    "udt": 20 + 8 + 16,
+}
+
+
+def ip_factor(kind, mtu, payload=None):
+    """IP bytes for each byte of content in full packets."""
+    overhead = OVERHEAD[kind]
+    content = payload or mtu - overhead
+    factor = (content + overhead) / content
+    return factor * (16384 + 22) / 16384 if kind == "tls" else factor
+
+
+@dataclass
+class Row:
+    """One peer in one case: medians over its rounds."""
+
+    name: str
+    rate: float
+    goodput: float
+    cpu_sender: float
+    cpu_receiver: float
+    least: float
+    most: float
+    rounds: int
+    ours_by_theirs: float | None = None
+
+
+def rows(runs, ours="gtp"):
+    """Medians for each peer of {name: [Run]}, and our rate by theirs, as medians of ratios within
+    a round where both have one: a slow minute of the machine then counts for both."""
+    made = []
+    for name, of_peer in runs.items():
+        there = [run for run in of_peer if run is not None]
+        if not there:
+            continue
+        median = lambda pick: statistics.median(pick(run) for run in there)
+        row = Row(
+            name,
+            median(lambda r: r.rate),
+            median(lambda r: r.goodput),
+            median(lambda r: r.cpu_sender),
+            median(lambda r: r.cpu_receiver),
+            min(run.rate for run in there),
+            max(run.rate for run in there),
+            len(there),
+        )
+        if name != ours and ours in runs:
+            both = [(o.rate / t.rate) for o, t in zip(runs[ours], of_peer) if o and t]
+            row.ours_by_theirs = statistics.median(both) if both else None
+        made.append(row)
+    return made
+
+
+def table(case, made):
+    """Rows for people."""
+    head = f"{'':<22}{'Gbit/s IP':>10}{'least':>8}{'most':>8}{'goodput':>9}"
+    head += f"{'CPU s/GB out':>14}{'in':>7}{'gtp / it':>10}"
+    lines = [case, head]
+    for row in made:
+        ratio = "" if row.ours_by_theirs is None else f"{row.ours_by_theirs:.2f}"
+        lines.append(
+            f"{row.name:<22}{row.rate / 1e9:>10.2f}{row.least / 1e9:>8.2f}{row.most / 1e9:>8.2f}"
+            f"{row.goodput / 1e9:>9.2f}{row.cpu_sender:>14.2f}{row.cpu_receiver:>7.2f}{ratio:>10}"
+        )
+    return "\n".join(lines)
+
+
+def as_json(machine, cases):
+    """Everything, of [(case, {name: [Run]})]."""
+    return {
+        "machine": machine,
+        "units": {"rate": "bit/s of IP", "goodput": "bit/s", "cpu": "s per 1e9 bytes"},
+        "cases": [
+            {
+                "case": case,
+                "peers": [
+                    asdict(row) | {"runs": [run and asdict(run) for run in runs[row.name]]}
+                    for row in rows(runs)
+                ],
+            }
+            for case, runs in cases
+        ],
+    }
+
+
+def page(machine, cases):
+    """One HTML page with a bar for each peer's median and a line from its least to its most."""
+    parts = ["<!doctype html><meta charset=utf-8><title>GTP and its peers</title>"]
+    parts.append("<style>body{font:15px sans-serif;margin:2em}td,text{font-size:13px}</style>")
+    said = ", ".join(f"{key}: {value}" for key, value in machine.items())
+    parts.append(f"<h1>GTP and its peers</h1><p>{html.escape(said)}</p>")
+    for case, runs in cases:
+        made = rows(runs)
+        most = max((row.most for row in made), default=1.0)
+        height = 26 * len(made)
+        parts.append(f"<h2>{html.escape(case)}</h2><svg width=900 height={height}>")
+        for at, row in enumerate(made):
+            y, x = 26 * at, lambda rate: 180 + 560 * rate / most
+            colour = "#c33" if row.name.startswith("gtp") else "#68a"
+            label = f"{row.rate / 1e9:.2f} Gbit/s; CPU {row.cpu_sender:.2f} + {row.cpu_receiver:.2f} s/GB"
+            parts.append(
+                f"<text x=0 y={y + 17}>{html.escape(row.name)}</text>"
+                f"<rect x=180 y={y + 4} width={x(row.rate) - 180:.1f} height=18 fill='{colour}'/>"
+                f"<line x1={x(row.least):.1f} x2={x(row.most):.1f} y1={y + 13} y2={y + 13} "
+                f"stroke=black /><text x={x(row.most) + 6:.1f} y={y + 17}>{label}</text>"
+            )
+        parts.append("</svg>")
+    return "\n".join(parts)

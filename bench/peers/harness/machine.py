@@ -1,0 +1,84 @@
+"""Two network namespaces joined by a veth pair, and the system's limits for the time of a run."""
+
+import pathlib
+import platform
+import subprocess
+
+SENDER, RECEIVER = "gtpbench-a", "gtpbench-b"
+SENDER_IP, RECEIVER_IP = "10.77.0.1", "10.77.0.2"
+
+# Large buffers for those who ask for them. Not of a namespace, so they are put back.
+LIMITS = {
+    "net.core.rmem_max": "67108864",
+    "net.core.wmem_max": "67108864",
+    "net.core.netdev_max_backlog": "10000",
+}
+# Of each namespace: what TCP may take.
+TCP = {
+    "net.ipv4.tcp_rmem": "4096 1048576 67108864",
+    "net.ipv4.tcp_wmem": "4096 1048576 67108864",
+}
+
+
+def run(*words):
+    """Runs a command that must succeed and returns what it said."""
+    done = subprocess.run(words, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise SystemExit(f"{' '.join(words)}: {done.stderr.strip()}")
+    return done.stdout.strip()
+
+
+class Path:
+    """The namespaces, while it is entered."""
+
+    def __enter__(self):
+        self.before = {name: run("sysctl", "-n", name) for name in LIMITS}
+        for name, value in LIMITS.items():
+            run("sysctl", "-qw", f"{name}={value}")
+        for name in (SENDER, RECEIVER):
+            subprocess.run(["ip", "netns", "del", name], capture_output=True)
+            run("ip", "netns", "add", name)
+            run("ip", "-n", name, "link", "set", "lo", "up")
+            for key, value in TCP.items():
+                run("ip", "netns", "exec", name, "sysctl", "-qw", f"{key}={value}")
+        run("ip", "link", "add", "veth-a", "netns", SENDER, "type", "veth", "peer", "name",
+            "veth-b", "netns", RECEIVER)
+        for name, link, address in self.ends():
+            run("ip", "-n", name, "addr", "add", f"{address}/24", "dev", link)
+            run("ip", "-n", name, "link", "set", link, "up")
+        return self
+
+    def __exit__(self, *_):
+        for name in (SENDER, RECEIVER):
+            subprocess.run(["ip", "netns", "del", name], capture_output=True)
+        for name, value in self.before.items():
+            run("sysctl", "-qw", f"{name}={value}")
+
+    @staticmethod
+    def ends():
+        return (SENDER, "veth-a", SENDER_IP), (RECEIVER, "veth-b", RECEIVER_IP)
+
+    def set(self, mtu, offload):
+        """Packet size, and whether segmentation is left to the (here: virtual) card."""
+        for name, link, _ in self.ends():
+            run("ip", "-n", name, "link", "set", link, "mtu", str(mtu))
+            words = [word for key in ("tso", "gso", "gro") for word in (key, offload)]
+            words += ["tx-udp-segmentation", offload]
+            run("ip", "netns", "exec", name, "ethtool", "-K", link, *words)
+
+
+def busy():
+    """Seconds of processor time that processes have used on this machine, without interrupts."""
+    user, nice, system = pathlib.Path("/proc/stat").read_text().split()[1:4]
+    return (int(user) + int(nice) + int(system)) / 100
+
+
+def described():
+    """What it was measured on."""
+    model = "unknown"
+    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            model = line.split(":", 1)[1].strip()
+    cores = len([1 for line in pathlib.Path("/proc/stat").read_text().splitlines()
+                 if line.startswith("cpu") and line[3].isdigit()])
+    return {"processor": model, "cores": cores, "kernel": platform.release()}

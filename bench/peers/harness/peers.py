@@ -1,0 +1,220 @@
+"""The peers: how each is started at its best, and how its answer is read.
+
+A peer is a function of a `Lane` (where to run) that returns a `Run`. Receivers say when they
+listen; nothing waits for time to pass.
+"""
+
+import json
+import os
+import resource
+import socket
+import subprocess
+import tempfile
+import time
+from dataclasses import dataclass, field
+
+import figures
+import machine
+
+GIB = 1 << 30
+PATIENCE = 90  # seconds for one run
+
+
+class Failed(Exception):
+    """A run has come to nothing."""
+
+
+@dataclass
+class Lane:
+    """Where programs are, and the packet size."""
+
+    programs: str
+    native: str
+    gtp: str
+    mtu: int = 1500
+    directory: str = field(default_factory=tempfile.gettempdir)
+
+
+def within(namespace, words, core=None):
+    """A command in a namespace, on one processor if it has a single thread."""
+    pinned = ["taskset", "-c", str(core)] if core is not None else []
+    return ["ip", "netns", "exec", namespace, *pinned, *[str(word) for word in words]]
+
+
+def start(words, environment=None):
+    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                            env={**os.environ, **(environment or {})})
+
+
+def heard(process, word):
+    """Reads lines until one has the word."""
+    for line in process.stdout:
+        if word in line:
+            return line
+    raise Failed(process.stderr.read()[-300:] or "it ended without a word")
+
+
+def finish(process):
+    """What it said until its end, which must be a good one."""
+    try:
+        out, err = process.communicate(timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        raise Failed(f"not done after {PATIENCE} s") from None
+    if process.returncode != 0:
+        raise Failed(err.strip()[-300:] or f"exit code {process.returncode}")
+    return out
+
+
+def stop(process):
+    if process.poll() is None:
+        process.kill()
+    process.communicate()
+
+
+def pair(program, options, factor, cores):
+    """Two of our own programs: the receiver first."""
+    where = f"{machine.RECEIVER_IP}:5000"
+    receiver = start(within(machine.RECEIVER, [program, "receive", where, *options], cores[1]))
+    sender = None
+    try:
+        heard(receiver, "ready")
+        sender = start(within(machine.SENDER, [program, "send", where, *options], cores[0]))
+        out = finish(sender)
+        return figures.of_pair(out, finish(receiver), factor)
+    finally:
+        stop(receiver)
+        if sender:
+            stop(sender)
+
+
+PINNED, FREE = (0, 1), (None, None)
+
+
+def bare(aead):
+    def run(lane):
+        payload = 1400 if lane.mtu < 9000 else 8900
+        options = ["--aead", aead, "--payload", payload, "--times", 4]
+        factor = figures.ip_factor("bare", lane.mtu, payload)
+        return pair(f"{lane.programs}/bare", options, factor, PINNED)
+
+    return run
+
+
+def tls(lane):
+    options = ["--times", 4, "--certificate", f"{lane.directory}/bench-tls.der"]
+    return pair(f"{lane.programs}/tls", options, figures.ip_factor("tls", lane.mtu), PINNED)
+
+
+def quic(name):
+    def run(lane):
+        options = ["--mtu", lane.mtu, "--certificate", f"{lane.directory}/bench-{name}.der"]
+        factor = figures.ip_factor("quic", lane.mtu)
+        return pair(f"{lane.programs}/{name}", options, factor, PINNED)
+
+    return run
+
+
+def stream(name, *more):
+    """UDT and SRT, which have threads of their own; less content, because they are slow."""
+
+    def run(lane):
+        options = ["--mtu", lane.mtu, "--bytes", GIB // 4, *more]
+        return pair(f"{lane.native}/{name}", options, figures.ip_factor("udt", lane.mtu), FREE)
+
+    return run
+
+
+def iperf3(law):
+    def run(lane):
+        server = start(within(machine.RECEIVER, ["iperf3", "-s", "-1", "--forceflush"], 1))
+        try:
+            heard(server, "listening")
+            words = ["iperf3", "-c", machine.RECEIVER_IP, "-C", law, "-t", 4, "-l", "1M", "-J"]
+            out = finish(start(within(machine.SENDER, words, 0)))
+        finally:
+            stop(server)
+        return figures.of_iperf3(out, figures.ip_factor("tcp", lane.mtu))
+
+    return run
+
+
+def gtp(sessions):
+    def run(lane):
+        words = [lane.gtp, "bench", "serve", "--listen", f"{machine.SENDER_IP}:4810", "--json"]
+        home = {"GTP_CONFIG_DIR": f"{lane.directory}/gtp-bench-server"}
+        server = start(within(machine.SENDER, words), home)
+        try:
+            key = json.loads(heard(server, "listening"))["fingerprint"]
+            words = [lane.gtp, "bench", "net", f"gtp://{machine.SENDER_IP}:4810", "--json",
+                     "--fingerprint", key, "--sessions", sessions]
+            home = {"GTP_CONFIG_DIR": f"{lane.directory}/gtp-bench-client"}
+            fetched = finish(start(within(machine.RECEIVER, words), home))
+            served = "".join(heard(server, '"served"') for _ in range(sessions))
+        finally:
+            stop(server)
+        return figures.of_gtp(served, fetched)
+
+    return run
+
+
+def gridftp(streams):
+    """In the clear, a file of memory to nowhere: what it does without a disk."""
+
+    def run(lane):
+        file = "/dev/shm/gtp-bench-gridftp"
+        if not os.path.exists(file):
+            with open("/dev/urandom", "rb") as noise, open(file, "wb") as made:
+                for _ in range(64):
+                    made.write(noise.read(GIB // 64))
+        server = start(within(machine.RECEIVER, [
+            "globus-gridftp-server", "-aa", "-anonymous-user", "root", "-p", 2811,
+            "-data-interface", machine.RECEIVER_IP, "-allow-root"]))
+        try:
+            until_open(machine.RECEIVER, machine.RECEIVER_IP, 2811)
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            begun = time.monotonic()
+            words = ["globus-url-copy", "-p", streams, "-tcp-bs", 16 << 20, "-bs", 4 << 20,
+                     f"file://{file}", f"ftp://{machine.RECEIVER_IP}:2811/dev/null"]
+            finish(start(within(machine.SENDER, words)))
+            seconds = time.monotonic() - begun
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        finally:
+            stop(server)
+        used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        goodput = GIB * 8 / seconds
+        factor = figures.ip_factor("tcp", lane.mtu)
+        nothing = float("nan")
+        return figures.Run(goodput, goodput * factor, used / (GIB / 1e9), nothing, False)
+
+    return run
+
+
+def until_open(namespace, address, port):
+    """Tries to connect until somebody listens."""
+    probe = f"import socket; socket.create_connection(('{address}', {port}), 1).close()"
+    end = time.monotonic() + 10
+    while time.monotonic() < end:
+        if subprocess.run(within(namespace, ["python3", "-c", probe]),
+                          capture_output=True).returncode == 0:
+            return
+    raise Failed(f"nobody listens on port {port}")
+
+
+PEERS = {
+    "gtp": gtp(1),
+    "gtp-4": gtp(4),
+    "bare": bare("ring"),
+    "bare-clear": bare("none"),
+    "iperf3-cubic": iperf3("cubic"),
+    "iperf3-bbr": iperf3("bbr"),
+    "tls": tls,
+    "quinn": quic("quinn"),
+    "s2n-quic": quic("s2n"),
+    "udt4": stream("udt"),
+    "srt": stream("srt"),
+    "srt-aes": stream("srt", "--key", 16),
+    "gridftp": gridftp(1),
+    "gridftp-4": gridftp(4),
+}

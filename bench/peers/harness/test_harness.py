@@ -1,0 +1,93 @@
+"""What can go wrong without any network: words, answers, medians, the shape of what is said."""
+
+import json
+import math
+import unittest
+
+import compare as command
+import figures
+from figures import Run
+
+PROGRAMS = ["--programs", "p", "--native", "n", "--gtp", "g"]
+
+
+def run(rate):
+    return Run(rate * 0.9, rate, 0.4, 0.3, True)
+
+
+class Words(unittest.TestCase):
+    def test_names_are_known_ones(self):
+        args = command.arguments([*PROGRAMS, "--cases", "1500-on", "--peers", "gtp,bare"])
+        self.assertEqual((args.cases, args.peers, args.rounds), (["1500-on"], ["gtp", "bare"], 5))
+        for wrong in (["--cases", "1400-on"], ["--peers", "gtp,tcp"], ["--peers", ""],
+                      ["--rounds", "0"], ["--rounds", "x"]):
+            with self.assertRaises(SystemExit):
+                command.arguments([*PROGRAMS, *wrong])
+
+
+class Answers(unittest.TestCase):
+    OUT = '{"bytes":1000000000,"cpu_s":0.5,"seconds":2.1,"verified":null}'
+    INTO = '{"ready":true}\n{"bytes":1000000000,"cpu_s":0.25,"seconds":2.0,"verified":true}'
+
+    def test_a_pair_is_read_at_the_receivers_clock(self):
+        got = figures.of_pair(self.OUT, self.INTO, 1.05)
+        self.assertEqual((got.goodput, got.cpu_sender, got.cpu_receiver), (4e9, 0.5, 0.25))
+        self.assertAlmostEqual(got.rate, 4.2e9)
+
+    def test_what_is_not_verified_or_not_all_counts_for_nothing(self):
+        for wrong in (self.INTO.replace("true}", "false}"),
+                      self.INTO.replace('"bytes":1', '"bytes":2'),
+                      self.INTO.replace("2.0", "0"), '{"verified":true}', "killed", "{broken"):
+            with self.assertRaises(figures.Unreadable, msg=wrong):
+                figures.of_pair(self.OUT, wrong, 1.0)
+
+    def test_gtp_needs_an_end_of_every_session_and_counts_its_process_once(self):
+        served = '{"event":"served","cpu_s":1.0}\n{"event":"served","cpu_s":0.9}\n'
+        fetched = json.dumps({"verified": True, "sessions": 2, "bytes": 2_000_000_000,
+                              "goodput": 8e9, "rate": 8.5e9, "cpu_s": 0.8})
+        got = figures.of_gtp(served, fetched)
+        self.assertEqual((got.cpu_sender, got.cpu_receiver, got.rate), (0.5, 0.4, 8.5e9))
+        with self.assertRaises(figures.Unreadable):
+            figures.of_gtp(served.splitlines()[0], fetched)
+
+    def test_iperf3_says_processor_time_in_percent_of_the_run(self):
+        end = {"sum_received": {"bits_per_second": 8e9, "seconds": 4.0, "bytes": 4_000_000_000},
+               "cpu_utilization_percent": {"host_total": 80.0, "remote_total": 50.0}}
+        got = figures.of_iperf3(json.dumps({"end": end}), 1.0)
+        self.assertAlmostEqual(got.cpu_sender, 0.8)
+        self.assertAlmostEqual(got.cpu_receiver, 0.5)
+        for wrong in ("", "{}", json.dumps({"error": "refused"})):
+            with self.assertRaises(figures.Unreadable):
+                figures.of_iperf3(wrong, 1.0)
+
+
+class Medians(unittest.TestCase):
+    RUNS = {"gtp": [run(10e9), run(4e9), run(12e9)], "quinn": [run(5e9), run(2e9), None],
+            "srt": [None, None, None]}
+
+    def test_ratios_are_taken_within_a_round_and_failures_count_for_nothing(self):
+        gtp, quinn = figures.rows(self.RUNS)
+        self.assertEqual((gtp.rate, gtp.least, gtp.most, gtp.rounds), (10e9, 4e9, 12e9, 3))
+        self.assertIsNone(gtp.ours_by_theirs)
+        self.assertEqual((quinn.rounds, quinn.ours_by_theirs), (2, 2.0))
+
+    def test_a_full_packet_is_counted_with_its_headers(self):
+        self.assertAlmostEqual(figures.ip_factor("bare", 1500, 1400), 1460 / 1400)
+        self.assertAlmostEqual(figures.ip_factor("tcp", 1500), 1500 / 1448)
+        self.assertGreater(figures.ip_factor("tls", 1500), figures.ip_factor("tcp", 1500))
+
+    def test_json_has_every_run_and_page_and_table_have_every_peer(self):
+        cases = [("MTU 1500, offload on", self.RUNS)]
+        made = json.loads(json.dumps(figures.as_json({"cores": 2}, cases)))
+        peers = made["cases"][0]["peers"]
+        self.assertEqual([peer["name"] for peer in peers], ["gtp", "quinn"])
+        self.assertEqual([run and run["rate"] for run in peers[1]["runs"]], [5e9, 2e9, None])
+        page = figures.page({"cores": 2}, cases)
+        self.assertEqual(page.count("<rect"), 2)
+        table = figures.table("case", figures.rows(self.RUNS))
+        self.assertIn("2.00", table)
+        self.assertFalse(math.isnan(peers[0]["cpu_sender"]))
+
+
+if __name__ == "__main__":
+    unittest.main()

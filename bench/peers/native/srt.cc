@@ -1,0 +1,81 @@
+// SRT in its file mode, as a stream, with buffers that never fill; `--key 16` encrypts with
+// AES-128, otherwise it is clear.
+#include <srt/srt.h>
+
+#include "common.h"
+
+static void check(int result, const char *what) {
+    if (result == SRT_ERROR) {
+        fprintf(stderr, "%s: %s\n", what, srt_getlasterror_str());
+        exit(1);
+    }
+}
+
+static SRTSOCKET opened(const Args &args) {
+    SRTSOCKET s = srt_create_socket();
+    int file = SRTT_FILE, mss = args.number("mtu", 1500), flight = 60000, buffer = 64 << 20;
+    int udp = 32 << 20, key = args.number("key", 0);
+    check(srt_setsockflag(s, SRTO_TRANSTYPE, &file, sizeof file), "file mode");
+    check(srt_setsockflag(s, SRTO_MSS, &mss, sizeof mss), "packet size");
+    check(srt_setsockflag(s, SRTO_FC, &flight, sizeof flight), "flight");
+    check(srt_setsockflag(s, SRTO_SNDBUF, &buffer, sizeof buffer), "send buffer");
+    check(srt_setsockflag(s, SRTO_RCVBUF, &buffer, sizeof buffer), "receive buffer");
+    check(srt_setsockflag(s, SRTO_UDP_SNDBUF, &udp, sizeof udp), "UDP send buffer");
+    check(srt_setsockflag(s, SRTO_UDP_RCVBUF, &udp, sizeof udp), "UDP receive buffer");
+    if (key != 0) {
+        check(srt_setsockflag(s, SRTO_PBKEYLEN, &key, sizeof key), "key length");
+        check(srt_setsockflag(s, SRTO_PASSPHRASE, "no secret at all", 16), "passphrase");
+    }
+    return s;
+}
+
+static void send(const Args &args) {
+    auto bytes = content(args.bytes());
+    SRTSOCKET s = opened(args);
+    check(srt_connect(s, (const sockaddr *)&args.address, sizeof args.address), "connect");
+    Meter meter;
+    const size_t total = bytes.size() * args.times();
+    for (size_t moved = 0; moved < total;) {
+        size_t at = moved % bytes.size();
+        int most = std::min<size_t>(bytes.size() - at, 1 << 20);
+        int sent = srt_send(s, bytes.data() + at, most);
+        check(sent, "send");
+        moved += sent;
+    }
+    char word;
+    check(srt_recv(s, &word, 1), "the receiver's word");
+    say(meter.stop(total), "null");
+    srt_close(s);
+}
+
+static void receive(const Args &args) {
+    SRTSOCKET listener = opened(args);
+    check(srt_bind(listener, (const sockaddr *)&args.address, sizeof args.address), "bind");
+    check(srt_listen(listener, 1), "listen");
+    std::vector<char> arrived(args.bytes(), 1);
+    say_ready();
+    sockaddr_storage from;
+    int length = sizeof from;
+    SRTSOCKET s = srt_accept(listener, (sockaddr *)&from, &length);
+    check(s, "accept");
+    Meter meter;
+    const size_t total = arrived.size() * args.times();
+    for (size_t moved = 0; moved < total;) {
+        size_t at = moved % arrived.size();
+        int got = srt_recv(s, arrived.data() + at, std::min<size_t>(arrived.size() - at, 1 << 20));
+        check(got, "receive");
+        moved += got;
+    }
+    auto figures = meter.stop(total);
+    check(srt_send(s, "", 1), "the last word");
+    say(figures, verified(arrived) ? "true" : "false");
+    srt_close(s);
+    srt_close(listener);
+}
+
+int main(int argc, char **argv) {
+    Args args(argc, argv);
+    srt_startup();
+    args.receive ? receive(args) : send(args);
+    srt_cleanup();
+}

@@ -1,0 +1,154 @@
+//! What a directory's file system takes and gives, through the store that keeps files.
+//!
+//! Four figures: a plain file written in large pieces and flushed, the same bytes kept by the
+//! store (blocks verified, recorded for a resume, flushed, named), and both ways of reading. The
+//! difference is what the store costs.
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+use gtp_net::flows::Failure;
+use gtp_store::{
+    BLOCK, BlockSink, BlockSource, Destination, Export, FileSink, FileSource, Manifest, RootKind,
+    SinkOptions,
+};
+use gtp_sys::Clock;
+
+use crate::memory::{CONTENT_MOST, Content, MemorySource, Object};
+use crate::serve::{other, usage};
+
+/// Bytes per second, each of the whole size.
+#[derive(Clone, Copy, Debug)]
+pub struct DiskFigures {
+    /// Bytes moved by each measurement.
+    pub bytes: u64,
+    /// A plain file, written and flushed.
+    pub plain_write: f64,
+    /// Kept by the store, to the end of its flushes.
+    pub store_write: f64,
+    /// A plain file read, as warm as the writing left it.
+    pub plain_read: f64,
+    /// Read by the store, every block hashed.
+    pub store_read: f64,
+}
+
+/// Bytes per call of the plain measurements.
+const PIECE: usize = 4 << 20;
+/// Blocks between two checkpoints, as a writer that is busy makes them: some 50 ms.
+const BLOCKS_PER_CHECKPOINT: u64 = 256;
+
+/// Measures the file system that holds `dir`, with files that are removed again.
+///
+/// # Errors
+/// When the size is beyond the limits or the directory cannot be written.
+pub fn measure_disk(dir: &Path, bytes: u64) -> Result<DiskFigures, Failure> {
+    if !(BLOCK..=CONTENT_MOST).contains(&bytes) {
+        return Err(usage(format!("{bytes} bytes: expected 256 KiB to 16 GiB")));
+    }
+    let place = Place::make(dir)?;
+    let object = Object::new(bytes, 1).map_err(usage)?;
+    let content = Arc::new(Content::make(object).map_err(other)?);
+    let clock = Clock::start();
+    let timed = |work: &mut dyn FnMut() -> Result<(), Failure>| {
+        let began = clock.now();
+        work()?;
+        Ok::<f64, Failure>(bytes as f64 / clock.now().since(began).as_secs_f64())
+    };
+    let plain = place.0.join("plain");
+    let kept = place.0.join("kept");
+    let plain_write = timed(&mut || write_plain(&plain, &content))?;
+    let plain_read = timed(&mut || read_plain(&plain))?;
+    fs::remove_file(&plain).map_err(other)?;
+    let store_write = timed(&mut || write_store(&kept, &content))?;
+    let store_read = timed(&mut || read_store(&kept))?;
+    Ok(DiskFigures { bytes, plain_write, store_write, plain_read, store_read })
+}
+
+/// A directory that is removed in the end.
+struct Place(std::path::PathBuf);
+
+impl Place {
+    fn make(dir: &Path) -> Result<Place, Failure> {
+        let place = dir.join(format!("gtp-bench-{}", std::process::id()));
+        fs::create_dir(&place).map_err(|e| other(format!("{}: {e}", place.display())))?;
+        Ok(Place(place))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        // What cannot be removed stays; the measurement is over.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn write_plain(path: &Path, content: &Arc<Content>) -> Result<(), Failure> {
+    let mut file = File::create_new(path).map_err(other)?;
+    let mut piece = Vec::with_capacity(PIECE + BLOCK as usize);
+    for number in 0..content.object().blocks() {
+        piece.extend_from_slice(content.block(number));
+        if piece.len() >= PIECE {
+            file.write_all(&piece).map_err(other)?;
+            piece.clear();
+        }
+    }
+    file.write_all(&piece).map_err(other)?;
+    file.sync_all().map_err(other)
+}
+
+fn read_plain(path: &Path) -> Result<(), Failure> {
+    let mut file = File::open(path).map_err(other)?;
+    let mut piece = vec![0; PIECE];
+    while file.read(&mut piece).map_err(other)? > 0 {}
+    Ok(())
+}
+
+fn write_store(dir: &Path, content: &Arc<Content>) -> Result<(), Failure> {
+    let mut source = MemorySource(Arc::clone(content));
+    let manifest: Arc<Manifest> = source.manifest().clone();
+    let destination = Destination::open(dir, None, RootKind::Dir)?;
+    let mut sink = FileSink::open(destination, manifest, SinkOptions::default())?;
+    let mut framed = Vec::new();
+    for number in 0..content.object().blocks() {
+        source.load_block(0, number, &mut framed)?;
+        sink.write_block(0, number, &framed)?;
+        if (number + 1).is_multiple_of(BLOCKS_PER_CHECKPOINT) {
+            sink.checkpoint()?;
+        }
+    }
+    sink.finish_file(0, None)?;
+    sink.finish()?;
+    Ok(())
+}
+
+fn read_store(dir: &Path) -> Result<(), Failure> {
+    let scanned = Export::open(dir)?.scan(None)?;
+    let mut source = FileSource::new(scanned);
+    let manifest = source.manifest().clone();
+    let mut framed = Vec::new();
+    for (file, entry) in manifest.entries.iter().enumerate() {
+        for number in 0..entry.size.div_ceil(BLOCK) {
+            source.load_block(file as u32, number, &mut framed)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_figure_is_measured_and_nothing_is_left_behind() {
+        let dir = tempfile::tempdir().unwrap();
+        let figures = measure_disk(dir.path(), 3 * BLOCK + 5).unwrap();
+        let all =
+            [figures.plain_write, figures.store_write, figures.plain_read, figures.store_read];
+        assert!(all.iter().all(|rate| rate.is_finite() && *rate > 0.0), "{figures:?}");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+        assert!(measure_disk(dir.path(), 1).is_err());
+        assert!(measure_disk(&dir.path().join("none"), BLOCK).is_err());
+    }
+}

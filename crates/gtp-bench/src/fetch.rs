@@ -1,0 +1,212 @@
+//! The end that takes: one object over several sessions, into memory.
+//!
+//! Every session has a control channel of its own, as if each went to another server; together
+//! they bring one object. The clock runs from the first open path to the last block in its place.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use gtp_alloc::{Bytes, Rate, Time};
+use gtp_net::control::ControlChannel;
+use gtp_net::crypto::Suite;
+use gtp_net::engine::{
+    Host, RootPolicy, SessionKeys, SessionOpen, SocketId, TransferEvent, TransferHandle,
+    TransferOpen,
+};
+use gtp_net::flows::Failure;
+use gtp_net::identity::Fingerprint;
+use gtp_net::messages::{Done, Law as WireLaw, Message, Open, SuiteList, VERSION, Verb};
+use gtp_net::trust::{HostAddress, HostTrust};
+use gtp_proto::limits::{UNIT_ETHERNET, UNIT_JUMBO, UNIT_MINIMUM};
+use gtp_proto::{Law, Role};
+
+use crate::cpu::cpu_seconds;
+use crate::memory::{Arrived, Object};
+use crate::serve::{PATH, SESSIONS_MOST, other, usage};
+use crate::setup::{Ends, Strangers};
+
+/// What to fetch, and how.
+pub struct Fetch {
+    /// The server.
+    pub server: HostAddress,
+    /// Its key, if it is known; otherwise the host's list decides.
+    pub pinned: Vec<Fingerprint>,
+    /// What becomes of a server that is not on the list.
+    pub strangers: Strangers,
+    /// How many sessions bring it, 1 to 64.
+    pub sessions: usize,
+}
+
+/// How a run went.
+#[derive(Clone, Debug)]
+pub struct NetFigures {
+    /// Bytes of content moved, each compared with what was sent.
+    pub bytes: u64,
+    /// IP bytes of data packets received.
+    pub wire_bytes: u64,
+    /// From the first open path to the end.
+    pub seconds: f64,
+    /// What this process has used of the processors meanwhile.
+    pub cpu_s: f64,
+    /// Payload bytes that came twice.
+    pub duplicate_bytes: u64,
+    /// Data packets lost of those sent, the mean of the sessions.
+    pub loss_ratio: f64,
+    /// Mean IP bit rate while the run was in its second half.
+    pub steady: Rate,
+}
+
+/// Fetches once. The engine is the caller's, with its capacities.
+///
+/// # Errors
+/// When the server is not to be had, offers too much, or what arrived is not what was sent.
+pub async fn fetch(ends: &Ends, what: Fetch) -> Result<NetFigures, Failure> {
+    if !(1..=SESSIONS_MOST).contains(&what.sessions) {
+        return Err(usage(format!("{} sessions: expected 1 to {SESSIONS_MOST}", what.sessions)));
+    }
+    let trust = ends.trust(&what)?;
+    let host = &ends.host;
+    let mut lines = Vec::new();
+    for _ in 0..what.sessions {
+        lines.push(line(ends, &what.server, &trust).await?);
+    }
+    let object = lines.first().map(|line| line.object).ok_or_else(|| other("no session"))?;
+    if lines.iter().any(|line| line.object != object) {
+        return Err(other("the server offers different things to different sessions"));
+    }
+    let arrived = tokio::task::spawn_blocking(move || Arrived::room(object)).await;
+    let arrived = arrived.map_err(other)?;
+    let manifest = object.manifest().map_err(other)?;
+    let sink = Box::new(arrived.sink());
+    let roots = RootPolicy::TrustTrailers;
+    let mut transfer = host.open_transfer(TransferOpen { sink, manifest, roots });
+    let mut channels = Vec::new();
+    for line in lines {
+        transfer.add_session(line.session);
+        channels.push(line.channel);
+    }
+    let figures = watch(host, &mut transfer, object).await?;
+    let done = Done { files: u64::from(object.times), content_bytes: object.total() };
+    for mut channel in channels {
+        channel.send(&Message::Done(done.clone())).await?;
+        channel.close().await;
+    }
+    tokio::task::spawn_blocking(move || arrived.verify()).await.map_err(other)?.map_err(other)?;
+    Ok(figures)
+}
+
+/// A server that has agreed to one session.
+struct Line {
+    channel: ControlChannel,
+    session: SessionOpen,
+    object: Object,
+}
+
+async fn line(ends: &Ends, server: &HostAddress, trust: &Arc<HostTrust>) -> Result<Line, Failure> {
+    let host = &ends.host;
+    let mut channel = ControlChannel::connect(server, &ends.identity, trust).await?;
+    let client_session = host.new_session_id();
+    let open = Open {
+        version: VERSION,
+        verb: Verb::Get { path: PATH.to_vec() },
+        suites: SuiteList(Suite::by_preference().map(Suite::code).to_vec()),
+        law: WireLaw::Grant,
+        weight_milli: 1_000,
+        unit_payload_max: UNIT_JUMBO,
+        client_session,
+        interval_us: None,
+    };
+    let opened = channel.open(open).await?;
+    let suite = Suite::from_code(opened.suite).ok_or_else(|| other("an unknown cipher"))?;
+    let times = u32::try_from(opened.entries_total).unwrap_or(0);
+    let bytes = opened.content_bytes.checked_div(u64::from(times)).unwrap_or(0);
+    let object = Object::new(bytes, times).map_err(other)?;
+    let secrets = channel.data_secrets(opened.server_session, client_session)?;
+    let unit_payloads = [UNIT_JUMBO, UNIT_ETHERNET, UNIT_MINIMUM].into_iter();
+    let session = SessionOpen {
+        socket: bind(host, channel.ends().remote)?,
+        peer: channel.ends().remote,
+        local_session: client_session,
+        peer_session: opened.server_session,
+        keys: SessionKeys { suite, seal: secrets.send, open: secrets.receive },
+        role: Role::Initiator {
+            unit_payloads: unit_payloads.filter(|&unit| unit <= opened.unit_payload).collect(),
+        },
+        law: Law::Grant,
+        weight: 1.0,
+        max_rate: Rate::UNLIMITED,
+        principal: 0,
+        label: channel.ends().remote.to_string(),
+    };
+    Ok(Line { channel, session, object })
+}
+
+fn bind(host: &Host, peer: SocketAddr) -> Result<SocketId, Failure> {
+    let any = if peer.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+    let (socket, _) = host.bind_udp(any.parse().map_err(other)?).map_err(other)?;
+    Ok(socket)
+}
+
+/// Waits for the end; knows the wire bytes of every moment to find the steady rate.
+async fn watch(
+    host: &Host,
+    transfer: &mut TransferHandle,
+    object: Object,
+) -> Result<NetFigures, Failure> {
+    let clock = host.clock();
+    let mut look = tokio::time::interval(LOOK);
+    let (mut began, mut middle) = (None, None);
+    loop {
+        tokio::select! {
+            event = transfer.next_event() => match event {
+                Some(TransferEvent::PathOpen { .. }) => {
+                    began.get_or_insert_with(|| (clock.now(), cpu_seconds()));
+                }
+                Some(TransferEvent::AllBlocks) => {
+                    transfer.finish_files((0..object.times).map(|file| (file, None)).collect());
+                }
+                Some(TransferEvent::FileDone { .. }) => {}
+                Some(TransferEvent::Complete(_)) => break,
+                Some(event) => return Err(other(format!("the run has failed: {event:?}"))),
+                None => return Err(other("the run has ended early")),
+            },
+            _ = look.tick() => {
+                let progress = transfer.progress();
+                if middle.is_none() && progress.bytes * 2 > object.total() {
+                    middle = Some((clock.now(), wire(transfer)));
+                }
+            }
+        }
+    }
+    let (now, cpu) = (clock.now(), cpu_seconds());
+    let (began, cpu_began) = began.unwrap_or((now, None));
+    Ok(figures(transfer, object, (began, now), middle, cpu.zip(cpu_began)))
+}
+
+fn wire(transfer: &TransferHandle) -> u64 {
+    transfer.progress().flows.iter().map(|flow| flow.wire_bytes).sum()
+}
+
+fn figures(
+    transfer: &TransferHandle,
+    object: Object,
+    (began, ended): (Time, Time),
+    middle: Option<(Time, u64)>,
+    cpu: Option<(f64, f64)>,
+) -> NetFigures {
+    let flows = transfer.progress().flows;
+    let wire_bytes = wire(transfer);
+    let (since, counted) = middle.unwrap_or((began, 0));
+    NetFigures {
+        bytes: object.total(),
+        wire_bytes,
+        seconds: ended.since(began).as_secs_f64(),
+        cpu_s: cpu.map_or(f64::NAN, |(now, then)| now - then),
+        duplicate_bytes: flows.iter().map(|flow| flow.duplicate_bytes).sum(),
+        loss_ratio: flows.iter().map(|f| f.loss_ratio).sum::<f64>() / flows.len().max(1) as f64,
+        steady: Bytes(wire_bytes.saturating_sub(counted)).per(ended.since(since)),
+    }
+}
+
+/// Time between two looks at the engine's numbers, which are at most this old.
+const LOOK: std::time::Duration = std::time::Duration::from_millis(20);

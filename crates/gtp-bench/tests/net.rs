@@ -1,0 +1,63 @@
+//! A run from memory to memory over loopback, through control channel, engine and sockets.
+
+use gtp_bench::{Capacities, Ends, Fetch, NetFigures, Serve, Served, Server, Strangers, fetch};
+use gtp_net::flows::{Failure, FailureKind};
+use gtp_net::identity::Fingerprint;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+const SERVE: Serve = Serve { listen: LISTEN, bytes: 3_000_001, times: 2 };
+const LISTEN: std::net::SocketAddr =
+    std::net::SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
+
+struct World {
+    dir: tempfile::TempDir,
+    address: std::net::SocketAddr,
+    fingerprint: Fingerprint,
+    ended: UnboundedReceiver<Served>,
+}
+
+impl World {
+    async fn start(serve: Serve) -> World {
+        let dir = tempfile::tempdir().unwrap();
+        let ends = Ends::start_in(dir.path().join("server"), Capacities::default()).unwrap();
+        let server = Server::bind(ends, serve).await.unwrap();
+        let (address, fingerprint) = (server.address(), server.fingerprint());
+        let (ended_in, ended) = unbounded_channel();
+        tokio::spawn(server.run(ended_in));
+        World { dir, address, fingerprint, ended }
+    }
+
+    async fn fetch(
+        &self,
+        sessions: usize,
+        pinned: Vec<Fingerprint>,
+    ) -> Result<NetFigures, Failure> {
+        let ends = Ends::start_in(self.dir.path().join("client"), Capacities::default()).unwrap();
+        let server = self.address.to_string().parse().unwrap();
+        fetch(&ends, Fetch { server, pinned, strangers: Strangers::Refused, sessions }).await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_byte_arrives_over_one_session_and_over_several() {
+    let mut world = World::start(SERVE).await;
+    for sessions in [1, 3] {
+        let figures = world.fetch(sessions, vec![world.fingerprint]).await.unwrap();
+        assert_eq!(figures.bytes, 6_000_002);
+        assert!(figures.wire_bytes > figures.bytes && figures.seconds > 0.0, "{figures:?}");
+        for _ in 0..sessions {
+            assert!(world.ended.recv().await.unwrap().complete);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stranger_is_refused_and_so_are_no_sessions_and_too_many() {
+    let world = World::start(SERVE).await;
+    let failure = world.fetch(1, Vec::new()).await.unwrap_err();
+    assert_eq!(failure.kind, FailureKind::Authentication);
+    for sessions in [0, 65] {
+        let failure = world.fetch(sessions, vec![world.fingerprint]).await.unwrap_err();
+        assert_eq!(failure.kind, FailureKind::Usage);
+    }
+}
