@@ -8,10 +8,10 @@ FUZZ_SECONDS ?= 60
 export CARGO FUZZ_SECONDS
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench fmt lint fuzz install clean
+.PHONY: help demo test bench bench-peers fmt lint fuzz install clean
 
 help: ## list the commands
-	@sed -nE 's/^([a-z]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F'\t' '{ printf "make %-8s %s\n", $$1, $$2 }'
+	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | awk -F'\t' '{ printf "make %-11s %s\n", $$1, $$2 }'
 
 demo: ## move real files through emulated paths on this machine, without root
 	@scripts/setup build
@@ -24,6 +24,9 @@ test: ## format check, clippy, all tests (as root: those that need namespaces to
 bench: ## measure the hot paths
 	@scripts/setup build
 	$(CARGO) bench --locked --workspace
+
+bench-peers: ## GTP beside its peers between two namespaces (root): table, JSON and page
+	@scripts/bench-peers
 
 fmt: ## format the source
 	$(CARGO) fmt --all
