@@ -8,11 +8,10 @@
 //! Loss, duplication, jitter and reordering happen on the wire, behind the queue: a packet that is
 //! lost has used the rate like any other.
 
-use alloc::collections::VecDeque;
-
 use gtp_alloc::{Bytes, Span, Time};
 
 use crate::loss::Loss;
+use crate::ring::Ring;
 use crate::rng::{Chance, Rng, hashed};
 use crate::spec::{Change, LinkSpec, LinkState, Order};
 use crate::stats::LinkStats;
@@ -25,7 +24,7 @@ pub struct Link {
     wander_seed: u64,
     loss: Loss,
     /// Accepted and not yet left; the first is in service, the others wait.
-    ring: VecDeque<Queued>,
+    ring: Ring<Queued>,
     /// Serial number of the ring's first.
     first: u64,
     /// Bytes in the ring behind the packet in service.
@@ -124,7 +123,7 @@ impl Link {
             spec,
             rng,
             wander_seed,
-            ring: VecDeque::new(),
+            ring: Ring::new(),
             first: 0,
             waiting: Bytes::ZERO,
             busy_until: Time::ZERO,
@@ -141,22 +140,21 @@ impl Link {
         let now = self.advance(now);
         self.stats.offered.add(size);
         if let Some(reason) = self.refusal(size) {
-            self.count_drop(reason, size);
-            return Verdict::Drop(reason);
+            return self.turn_away(reason, size);
         }
         let start = self.busy_until.max(now);
         let leave = start + self.service_time(size);
         self.busy_until = leave;
         self.count_service(now, start, leave, size);
 
-        let (fate, turn) = match self.plain {
+        let (fate, turn, at) = match self.plain {
             Plain::Yes => {
                 self.stats.carried.add(size);
-                (Fate::Carried, Turn::Kept)
+                self.last_at = self.last_at.max(leave + self.spec.delay);
+                (Fate::Carried, Turn::Kept, self.last_at)
             }
-            Plain::No => (self.draw_fate(size), self.draw_turn(leave)),
+            Plain::No => self.draw(leave, size),
         };
-        let at = self.arrival(leave, turn);
         let serial = self.first + self.ring.len() as u64;
         if !self.ring.is_empty() {
             self.waiting += size;
@@ -273,6 +271,13 @@ impl Link {
         full.then_some(Reason::Queue)
     }
 
+    /// What happens on a wire that is not a plain one, and when the packet arrives.
+    #[inline(never)]
+    fn draw(&mut self, leave: Time, size: Bytes) -> (Fate, Turn, Time) {
+        let (fate, turn) = (self.draw_fate(size), self.draw_turn(leave));
+        (fate, turn, self.arrival(leave, turn))
+    }
+
     fn draw_fate(&mut self, size: Bytes) -> Fate {
         if self.loss.strikes(&mut self.rng) {
             self.stats.drops.loss.add(size);
@@ -301,17 +306,12 @@ impl Link {
         }
     }
 
-    #[inline]
     fn arrival(&mut self, leave: Time, turn: Turn) -> Time {
         let base = leave + self.spec.delay;
         match turn {
             Turn::Free(extra) => base + extra,
             Turn::Kept => {
-                let wander = match self.plain {
-                    Plain::Yes => Span::ZERO,
-                    Plain::No => self.wander(leave),
-                };
-                self.last_at = self.last_at.max(base + wander);
+                self.last_at = self.last_at.max(base + self.wander(leave));
                 self.last_at
             }
         }
@@ -336,7 +336,7 @@ impl Link {
     }
 
     fn cut(&mut self, now: Time) {
-        for queued in &self.ring {
+        for queued in self.ring.iter() {
             let size = queued.size;
             match queued.fate {
                 Fate::Lost => continue,
@@ -358,7 +358,8 @@ impl Link {
     fn settle_departures(&mut self, now: Time, old_rate: gtp_alloc::Rate) {
         let mut done = now;
         let mut in_service = true;
-        for queued in &mut self.ring {
+        for place in 0..self.ring.len() {
+            let Some(queued) = self.ring.get_mut(place) else { break };
             let mut rest = queued.size;
             if in_service && queued.leave < Time::MAX {
                 rest = rest.min(old_rate.bytes_in(queued.leave.since(now)) + Bytes(1));
@@ -373,8 +374,11 @@ impl Link {
     fn settle_arrivals(&mut self) {
         self.last_at = self.left_at;
         for place in 0..self.ring.len() {
-            let Queued { leave, turn, .. } = self.ring[place];
-            self.ring[place].at = self.arrival(leave, turn);
+            let Some(&Queued { leave, turn, .. }) = self.ring.get(place) else { break };
+            let at = self.arrival(leave, turn);
+            if let Some(queued) = self.ring.get_mut(place) {
+                queued.at = at;
+            }
         }
     }
 
@@ -383,7 +387,7 @@ impl Link {
         if leave == Time::MAX {
             return;
         }
-        self.stats.busy += leave.since(start);
+        self.stats.busy += self.service.1;
         let wait = start.since(now);
         if wait > Span::ZERO {
             self.stats.wait_max = self.stats.wait_max.max(wait);
@@ -391,7 +395,8 @@ impl Link {
         }
     }
 
-    fn count_drop(&mut self, reason: Reason, size: Bytes) {
+    #[cold]
+    fn turn_away(&mut self, reason: Reason, size: Bytes) -> Verdict {
         let drops = &mut self.stats.drops;
         match reason {
             Reason::Queue => drops.queue.add(size),
@@ -399,6 +404,7 @@ impl Link {
             Reason::Down => drops.down.add(size),
             Reason::Mtu => drops.mtu.add(size),
         }
+        Verdict::Drop(reason)
     }
 }
 

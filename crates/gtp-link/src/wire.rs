@@ -38,15 +38,8 @@ impl<T> Wire<T> {
 
     /// Puts in a thing that is due at `at`.
     pub fn push(&mut self, at: Time, thing: T) {
-        self.push_as(self.pushed, at, thing);
-    }
-
-    /// The same, numbered by the caller: things due at the same time leave in the order of these
-    /// numbers, and must be put in in that order.
-    #[inline]
-    pub fn push_as(&mut self, serial: u64, at: Time, thing: T) {
-        let entry = Entry { at, serial, thing };
-        self.pushed = self.pushed.max(serial + 1);
+        let entry = Entry { at, serial: self.pushed, thing };
+        self.pushed += 1;
         match self.ring.back() {
             Some(last) if last.at > at => self.late.push(entry),
             Some(_) | None => self.ring.push_back(entry),
@@ -56,12 +49,6 @@ impl<T> Wire<T> {
     /// When the next thing is due.
     pub fn next_at(&self) -> Option<Time> {
         self.first().map(|first| first.at)
-    }
-
-    /// When the next thing is due, and its number.
-    #[inline]
-    pub fn next_key(&self) -> Option<(Time, u64)> {
-        self.first().map(|first| (first.at, first.serial))
     }
 
     /// The next thing, and when it is due.
@@ -100,16 +87,7 @@ impl<T> Wire<T> {
 
     /// Takes everything out, in order.
     pub fn drain(&mut self) -> alloc::vec::Vec<(Time, T)> {
-        self.drain_numbered().into_iter().map(|(at, _, thing)| (at, thing)).collect()
-    }
-
-    /// Takes everything out, in order and with its number.
-    pub fn drain_numbered(&mut self) -> alloc::vec::Vec<(Time, u64, T)> {
-        core::iter::from_fn(|| {
-            let (_, serial) = self.next_key()?;
-            self.pop(Time::MAX).map(|(at, thing)| (at, serial, thing))
-        })
-        .collect()
+        core::iter::from_fn(|| self.pop(Time::MAX)).collect()
     }
 
     /// Number of things under way.

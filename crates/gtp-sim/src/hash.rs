@@ -20,8 +20,10 @@ impl RunHash {
     /// Mixes a word in. One word changes all later values; the order of words counts.
     #[inline]
     pub const fn mix(&mut self, word: u64) {
-        let product = ((self.0 ^ word) as u128).wrapping_mul(SPREAD as u128 | 1 << 64);
-        self.0 = (product as u64) ^ ((product >> 64) as u64).rotate_left(29);
+        let word = self.0 ^ word;
+        let product = word as u128 * SPREAD as u128;
+        let high = ((product >> 64) as u64).wrapping_add(word);
+        self.0 = (product as u64) ^ high.rotate_left(29);
     }
 
     /// Mixes bytes in, and how many there are.

@@ -5,12 +5,13 @@
 //! the schedule. What a packet is for is not known here.
 
 use gtp_alloc::{Bytes, Span, Time};
-use gtp_link::{Change, Link, LinkId, LinkSpec, Reason, Transit, Verdict, Wire};
+use gtp_link::{Change, Link, LinkId, LinkSpec, Reason, Transit, Verdict};
 use gtp_peers::Packet;
 
+use super::flights::{Flight, Flights};
 use super::gate::{Gate, Offered};
 use super::parcel::{Parcel, ParcelId, Parcels};
-use super::schedule::{ActorId, Key, Schedule};
+use super::schedule::{Key, Schedule};
 use crate::hash::RunHash;
 use crate::trace::{Fate, Record, Recorder, What};
 
@@ -18,20 +19,11 @@ use crate::trace::{Fate, Record, Recorder, What};
 #[derive(Clone, Debug)]
 pub(crate) struct Pipe {
     pub link: Link,
-    pub actor: ActorId,
     /// When its first packet arrives, as the schedule has it.
-    booked: Key,
-    wire: Wire<Flight>,
+    booked: Time,
+    flights: Flights,
     /// The controller at its queue, if it has one.
     pub gate: Option<u32>,
-}
-
-/// What is under way on a link, but for when it arrives and its sequence number: these are the
-/// wire's.
-#[derive(Clone, Copy, Debug)]
-struct Flight {
-    transit: Transit,
-    parcel: ParcelId,
 }
 
 /// Where a route begins in the table of routes.
@@ -71,10 +63,9 @@ impl Fabric {
     }
 
     pub fn add_link(&mut self, spec: LinkSpec, seed: u64) -> LinkId {
-        let actor = self.schedule.add_actor();
         let link = Link::new(spec, seed);
-        self.pipes.push(Pipe { link, actor, booked: Key::NEVER, wire: Wire::new(), gate: None });
-        LinkId(self.pipes.len() - 1)
+        self.pipes.push(Pipe { link, booked: Time::MAX, flights: Flights::default(), gate: None });
+        LinkId(self.schedule.add_link() as usize)
     }
 
     /// A route over these links, which exist.
@@ -133,15 +124,15 @@ impl Fabric {
     #[inline]
     pub fn arrive(&mut self, now: Time, link: u32) -> Option<ParcelId> {
         let pipe = &mut self.pipes[link as usize];
-        let (_, flight) = pipe.wire.pop(now)?;
-        pipe.book(&mut self.schedule);
+        let flight = pipe.flights.pop()?;
+        pipe.book(link, &mut self.schedule);
         self.hash.mix(now.as_nanos());
         self.hash.mix(self.parcels.get(flight.parcel).name ^ u64::from(link) << 44);
         self.record(now, What::Arrived, link, flight.parcel);
         self.forward(now, flight.parcel)
     }
 
-    #[inline]
+    #[inline(always)]
     fn forward(&mut self, now: Time, id: ParcelId) -> Option<ParcelId> {
         let parcel = self.parcels.get_mut(id);
         let hop = self.hops[parcel.hop as usize];
@@ -157,7 +148,7 @@ impl Fabric {
     }
 
     /// Offers a packet to a link, which carries it or does not.
-    #[inline]
+    #[inline(always)]
     pub fn offer(&mut self, now: Time, hop: u32, id: ParcelId) -> Offered {
         let size = self.parcels.get(id).size;
         match self.pipes[hop as usize].link.enqueue(now, size) {
@@ -190,13 +181,13 @@ impl Fabric {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn fly(&mut self, link: u32, transit: Transit, parcel: ParcelId) {
         let sequence = self.schedule.next_sequence();
         let pipe = &mut self.pipes[link as usize];
-        pipe.wire.push_as(sequence, transit.at, Flight { transit, parcel });
-        if transit.at < pipe.booked.at() {
-            pipe.book(&mut self.schedule);
+        pipe.flights.push(Flight { sequence, transit, parcel });
+        if transit.at < pipe.booked {
+            pipe.book(link, &mut self.schedule);
         }
     }
 
@@ -207,7 +198,7 @@ impl Fabric {
         pipe.link.change(now, change);
         self.recorder.changed(now, index, pipe.link.spec());
         let mut moved = Vec::new();
-        for (_, sequence, flight) in pipe.wire.drain_numbered() {
+        for flight in pipe.flights.drain() {
             let Some(transit) = pipe.link.retime(flight.transit) else {
                 let parcel = *self.parcels.get(flight.parcel);
                 self.recorder.add(now, What::Dropped(Reason::Down), index, &parcel);
@@ -219,13 +210,13 @@ impl Fabric {
                 let parcel = *self.parcels.get(flight.parcel);
                 self.recorder.add(now, What::Moved { leave }, index, &parcel);
             }
-            moved.push((sequence, Flight { transit, ..flight }));
+            moved.push(Flight { transit, ..flight });
         }
-        moved.sort_by_key(|(sequence, flight)| (flight.transit.at, *sequence));
-        for (sequence, flight) in moved {
-            pipe.wire.push_as(sequence, flight.transit.at, flight);
+        moved.sort_by_key(|flight| (flight.transit.at, flight.sequence));
+        for flight in moved {
+            pipe.flights.push(flight);
         }
-        pipe.book(&mut self.schedule);
+        pipe.book(index, &mut self.schedule);
         if let Some(gate) = pipe.gate {
             self.change_gate(now, gate);
         }
@@ -241,13 +232,16 @@ impl Fabric {
 }
 
 impl Pipe {
-    #[inline]
-    fn book(&mut self, schedule: &mut Schedule) {
-        self.booked = match self.wire.next_key() {
-            Some((at, sequence)) if at < Time::MAX => Key::new(at, sequence),
-            Some(_) | None => Key::NEVER,
+    #[inline(always)]
+    fn book(&mut self, index: u32, schedule: &mut Schedule) {
+        let (at, key) = match self.flights.first() {
+            Some(first) if first.transit.at < Time::MAX => {
+                (first.transit.at, Key::new(first.transit.at, first.sequence))
+            }
+            Some(_) | None => (Time::MAX, Key::NEVER),
         };
-        schedule.set(self.actor, self.booked);
+        self.booked = at;
+        schedule.set_link(index, key);
     }
 }
 

@@ -11,6 +11,7 @@ mod background;
 mod clock;
 mod ends;
 mod fabric;
+mod flights;
 mod gate;
 mod host;
 mod parcel;

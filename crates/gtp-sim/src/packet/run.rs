@@ -14,6 +14,7 @@ use super::fabric::Fabric;
 use super::host::{ECHO, UPKEEP};
 use super::parcel::ParcelId;
 use super::peers::Peer;
+use super::schedule::Waker;
 use super::spec::{Action, BackgroundId, NodeId, SessionId};
 use super::world::{Actor, End, Flow, Role, Step, World};
 use crate::trace::What;
@@ -51,10 +52,13 @@ impl World {
             self.serve(host);
             return Some(Actor::Host(self.hosts[host as usize].node));
         }
-        let (key, actor) = next.filter(|(key, _)| key.at() <= end)?;
+        let (key, waker) = next.filter(|(key, _)| key.at() <= end)?;
         self.now = self.now.max(key.at());
         self.events += 1;
-        let actor = self.actors[actor.0 as usize];
+        let actor = match waker {
+            Waker::Link(link) => Actor::Link(LinkId(link as usize)),
+            Waker::Actor(actor) => self.actors[actor.0 as usize],
+        };
         match actor {
             Actor::Link(link) => self.arrive(link),
             Actor::End(end) => self.wake_end(end),

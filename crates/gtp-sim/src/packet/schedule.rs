@@ -1,10 +1,12 @@
-//! What happens next: a tournament among actors, each of which has one wish at most.
+//! What happens next: a tournament among all that can want to be woken, each of which has one wish
+//! at most.
 //!
-//! An actor is whatever can want to be woken: a link whose first packet arrives, a host, one end of
-//! a session. Their wishes are the leaves of a binary tree whose every node names the earlier of
-//! its two sides, so that a changed wish costs one comparison a level, none of them waiting for
-//! a guess of the one before, and however many packets are under way. The order is that of (time,
-//! sequence number): equal times are served in the order in which they were asked for.
+//! The wishes are the leaves of a tree whose every node is the earliest of the four below it, so
+//! that a changed wish costs three comparisons a level, none of them waiting for a guess, and
+//! however many packets are under way. Links, which want something at every packet, have a tree of
+//! their own; everybody else, a host or an end of a session, is an actor of the other one. The order
+//! is that of (time, sequence number): equal times are served in the order in which they were
+//! asked for.
 
 use gtp_alloc::Time;
 
@@ -12,10 +14,24 @@ use gtp_alloc::Time;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ActorId(pub u32);
 
-/// When an actor is to be woken: time first, then the order of asking. One number, because one
-/// comparison of it is what everything here costs.
+/// Who is woken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waker {
+    /// The link of this number.
+    Link(u32),
+    Actor(ActorId),
+}
+
+/// When somebody is to be woken: time first, then the order of asking. One number, because one
+/// comparison of it is what everything here costs; its lowest bits are left free for who it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key(u128);
+
+/// Bits of the number of a link or an actor: eight million of each.
+const WHO_BITS: u32 = 23;
+const WHO: u128 = (1 << WHO_BITS) - 1;
+/// Sequence numbers below this fit: more than two days of asking ten million times a second.
+const SEQUENCES: u64 = 1 << (64 - WHO_BITS);
 
 impl Key {
     /// Later than every wish.
@@ -23,7 +39,7 @@ impl Key {
 
     #[inline]
     pub const fn new(at: Time, sequence: u64) -> Key {
-        Key((at.as_nanos() as u128) << 64 | sequence as u128)
+        Key((at.as_nanos() as u128) << 64 | (sequence << WHO_BITS) as u128)
     }
 
     #[inline]
@@ -32,50 +48,55 @@ impl Key {
     }
 }
 
-/// A tournament of wishes; see the module's head.
+/// Two tournaments of wishes; see the module's head.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Schedule {
-    /// Each actor's wish; as many as the tree has leaves, a power of two, or none.
-    wishes: Vec<Key>,
-    /// The earliest actor below each inner node: the root is 1, below `n` are `2 n` and `2 n + 1`.
-    winners: Vec<u32>,
-    actors: u32,
+    links: Tree,
+    actors: Tree,
     sequence: u64,
 }
 
-/// Leaves of the smallest tree.
-const LEAVES_LEAST: usize = 16;
+/// A tournament.
+#[derive(Clone, Debug)]
+struct Tree {
+    /// Four by four, one of which wins: nodes `4 n` to `4 n + 3` are four `n`, whose winner is node
+    /// `n`; the root is node 1, and nodes from `leaves` on are the wishes. A node is a key with the
+    /// number of who wishes, or all ones without a wish.
+    fours: Vec<[u128; 4]>,
+    leaves: usize,
+    /// The root.
+    first: u128,
+    members: u32,
+}
 
 impl Schedule {
     /// A new actor, without a wish.
     pub fn add_actor(&mut self) -> ActorId {
-        let actor = self.actors;
-        self.actors += 1;
-        if actor as usize >= self.wishes.len() {
-            self.grow();
-        }
-        ActorId(actor)
+        ActorId(self.actors.add())
+    }
+
+    /// The next link, without a wish.
+    pub fn add_link(&mut self) -> u32 {
+        self.links.add()
     }
 
     /// A sequence number for something that is asked for now.
     #[inline]
     pub fn next_sequence(&mut self) -> u64 {
         self.sequence += 1;
+        debug_assert!(self.sequence < SEQUENCES, "no run asks so often");
         self.sequence
     }
 
     /// The earliest wish.
     #[inline]
-    pub fn peek(&self) -> Option<(Key, ActorId)> {
-        let winner = *self.winners.get(1)?;
-        let key = self.wishes[winner as usize];
-        (key != Key::NEVER).then_some((key, ActorId(winner)))
-    }
-
-    /// The wish of an actor, [`Key::NEVER`] if it has none.
-    #[cfg(test)]
-    pub fn key(&self, actor: ActorId) -> Key {
-        self.wishes[actor.0 as usize]
+    pub fn peek(&self) -> Option<(Key, Waker)> {
+        let (link, actor) = (self.links.first, self.actors.first);
+        if link < actor {
+            return Some((Key(link & !WHO), Waker::Link((link & WHO) as u32)));
+        }
+        let who = ActorId((actor & WHO) as u32);
+        (actor != Key::NEVER.0).then_some((Key(actor & !WHO), Waker::Actor(who)))
     }
 
     /// Wakes `actor` at `at`, after all that was asked for that time before; [`Time::MAX`] is
@@ -95,39 +116,61 @@ impl Schedule {
     }
 
     /// Replaces the wish of `actor`.
-    #[inline]
     pub fn set(&mut self, actor: ActorId, key: Key) {
-        self.wishes[actor.0 as usize] = key;
-        let (mut best, mut earliest) = (actor.0, key);
-        let mut other = actor.0 ^ 1;
-        let mut node = (self.wishes.len() + actor.0 as usize) / 2;
-        loop {
-            let rival = self.wishes[other as usize];
-            best = if rival < earliest { other } else { best };
-            earliest = earliest.min(rival);
-            self.winners[node] = best;
-            if node == 1 {
-                return;
-            }
-            other = self.winners[node ^ 1];
-            node /= 2;
-        }
+        self.actors.set(actor.0, key);
     }
 
-    /// Twice as many leaves, and all matches anew.
-    fn grow(&mut self) {
-        let leaves = (2 * self.wishes.len()).max(LEAVES_LEAST);
-        self.wishes.resize(leaves, Key::NEVER);
-        self.winners = vec![0; leaves];
-        for node in (1..leaves).rev() {
-            let below = |child: usize| match child.checked_sub(leaves) {
-                Some(leaf) => leaf as u32,
-                None => self.winners[child],
-            };
-            let (left, right) = (below(2 * node), below(2 * node + 1));
-            let later = self.wishes[right as usize] < self.wishes[left as usize];
-            self.winners[node] = if later { right } else { left };
+    /// Replaces the wish of a link.
+    #[inline(always)]
+    pub fn set_link(&mut self, link: u32, key: Key) {
+        self.links.set(link, key);
+    }
+}
+
+impl Tree {
+    fn add(&mut self) -> u32 {
+        let member = self.members;
+        assert!(u128::from(member) < WHO, "a world has fewer than eight million links and actors");
+        self.members += 1;
+        if member as usize >= self.leaves {
+            self.grow();
         }
+        member
+    }
+
+    #[inline(always)]
+    fn set(&mut self, member: u32, key: Key) {
+        let mut first = key.0 | u128::from(member);
+        let mut node = self.leaves + member as usize;
+        while node > 1 {
+            let four = &mut self.fours[node / 4];
+            four[node % 4] = first;
+            let [a, b, c, d] = *four;
+            first = a.min(b).min(c.min(d));
+            node /= 4;
+        }
+        self.first = first;
+    }
+
+    /// Four times as many leaves; the tree so far becomes the first of the root's four.
+    fn grow(&mut self) {
+        let leaves = 4 * self.leaves;
+        let mut fours = vec![[Key::NEVER.0; 4]; leaves / 2];
+        let mut level = 1;
+        while level < leaves / 4 {
+            fours[4 * level..5 * level].copy_from_slice(&self.fours[level..2 * level]);
+            level *= 4;
+        }
+        fours[1][0] = self.first;
+        (self.fours, self.leaves) = (fours, leaves);
+    }
+}
+
+impl Default for Tree {
+    fn default() -> Tree {
+        let leaves = 4;
+        let fours = vec![[Key::NEVER.0; 4]; leaves / 2];
+        Tree { fours, leaves, first: Key::NEVER.0, members: 0 }
     }
 }
 
@@ -139,47 +182,64 @@ mod tests {
 
     use super::*;
 
+    /// The earliest of a sorted list's wishes.
+    fn first(naive: &BTreeMap<Key, Waker>) -> Option<(Key, Waker)> {
+        naive.first_key_value().map(|(key, who)| (*key, *who))
+    }
+
     proptest! {
         #[test]
-        fn wishes_are_served_as_a_sorted_list_would_serve_them_while_actors_come(
-            steps in prop::collection::vec((0u32..96, 0u64..50, 0u8..5), 1..400)
+        fn wishes_are_served_as_a_sorted_list_would_serve_them_while_links_and_actors_come(
+            steps in prop::collection::vec((0u32..96, 0u64..50, 0u8..5, any::<bool>()), 1..400)
         ) {
             let mut schedule = Schedule::default();
-            let mut actors = 0;
-            let mut naive: BTreeMap<u32, Key> = BTreeMap::new();
+            let mut members = [0, 0];
+            let mut naive: BTreeMap<Key, Waker> = BTreeMap::new();
             prop_assert_eq!(schedule.peek(), None);
-            for (choice, at, what) in steps {
-                if what == 4 || actors == 0 {
-                    prop_assert_eq!(schedule.add_actor(), ActorId(actors));
-                    actors += 1;
+            for (choice, at, what, is_link) in steps {
+                let members = &mut members[usize::from(is_link)];
+                if what == 4 || *members == 0 {
+                    let new = match is_link {
+                        true => schedule.add_link(),
+                        false => schedule.add_actor().0,
+                    };
+                    prop_assert_eq!(new, *members);
+                    *members += 1;
                 }
-                let actor = choice % actors;
-                match what {
-                    0 => {
-                        schedule.clear(ActorId(actor));
-                        naive.remove(&actor);
-                    }
-                    1 => {
-                        let first = naive.iter().map(|(a, k)| (*k, ActorId(*a))).min();
-                        prop_assert_eq!(schedule.peek(), first);
-                        if let Some((_, first)) = first {
-                            schedule.clear(first);
-                            naive.remove(&first.0);
-                        }
-                    }
-                    2 | 3 => {
-                        schedule.wake(ActorId(actor), Time::from_nanos(at));
-                        let key = Key::new(Time::from_nanos(at), schedule.sequence);
-                        naive.insert(actor, key);
-                    }
-                    // An actor has come; nothing else is to change.
-                    _ => {}
+                let member = choice % *members;
+                let who = match is_link {
+                    true => Waker::Link(member),
+                    false => Waker::Actor(ActorId(member)),
+                };
+                let key = match what {
+                    0 => Key::NEVER,
+                    2 | 3 => Key::new(Time::from_nanos(at), schedule.next_sequence()),
+                    1 => match first(&naive) {
+                        Some((_, first)) if first == who => Key::NEVER,
+                        Some(_) | None => continue,
+                    },
+                    // Somebody has come; nothing else is to change.
+                    _ => continue,
+                };
+                naive.retain(|_, other| *other != who);
+                if key != Key::NEVER {
+                    naive.insert(key, who);
                 }
-                let key = naive.get(&actor).copied().unwrap_or(Key::NEVER);
-                prop_assert_eq!(schedule.key(ActorId(actor)), key);
-                let first = naive.iter().map(|(a, k)| (*k, ActorId(*a))).min();
-                prop_assert_eq!(schedule.peek(), first);
+                match who {
+                    Waker::Link(link) => schedule.set_link(link, key),
+                    Waker::Actor(actor) => schedule.set(actor, key),
+                }
+                prop_assert_eq!(schedule.peek(), first(&naive));
             }
+            // To the end, one after another.
+            while let Some((key, who)) = naive.pop_first() {
+                prop_assert_eq!(schedule.peek(), Some((key, who)));
+                match who {
+                    Waker::Link(link) => schedule.set_link(link, Key::NEVER),
+                    Waker::Actor(actor) => schedule.clear(actor),
+                }
+            }
+            prop_assert_eq!(schedule.peek(), None);
         }
     }
 }

@@ -259,9 +259,7 @@ impl World {
     pub fn add_seeded_link(&mut self, spec: LinkSpec, seed: u64) -> LinkId {
         let index = self.fabric.pipes.len() as u32;
         self.fabric.recorder.changed(self.now, index, &spec);
-        let link = self.fabric.add_link(spec, seed);
-        self.actors.push(Actor::Link(link));
-        link
+        self.fabric.add_link(spec, seed)
     }
 
     /// Puts a controller at a link's queue, from now on: it sees every packet that comes and leaves.
