@@ -7,7 +7,8 @@ use super::case::{Case, Scenario};
 use super::entry::{Entry, Kind, Solve};
 use super::formula::{Quantities, assign};
 use super::measure::{Measure, Trajectory};
-use super::{exact, law, packet, rate};
+use super::rivals::Course;
+use super::{exact, gtp2004, lambdastream, law, packet, rate};
 use gtp_link::Rng;
 
 /// Which law the nodes run.
@@ -36,6 +37,8 @@ pub struct Computed {
     pub quantities: Quantities,
     /// What was simulated.
     pub runs: Vec<Runs>,
+    /// What was simulated of rivals.
+    pub courses: Vec<Course>,
 }
 
 /// Computes an entry.
@@ -54,6 +57,15 @@ pub fn compute(entry: &Entry) -> Result<Computed, String> {
     }
     for tried in &entry.exact {
         exact::run(tried.property, tried.cases, tried.seed, quantities);
+    }
+    for tried in &entry.gtp2004 {
+        gtp2004::run(tried.property, tried.cases, tried.seed, quantities)?;
+    }
+    for tried in &entry.lambdastream {
+        lambdastream::run(tried.property, tried.cases, tried.seed, quantities);
+    }
+    for rivals in &entry.rivals {
+        computed.courses.extend(rivals.run(quantities)?);
     }
     for scenario in &entry.scenario {
         let cases = scenario.expand()?;
@@ -129,7 +141,7 @@ fn simulate(kind: Kind, cases: &[Case], law: Law) -> Result<Vec<Trajectory>, Str
     let run: fn(&Case, Law) -> Result<Trajectory, String> = match kind {
         Kind::Rate => rate::run,
         Kind::Packet => packet::run,
-        Kind::Formula | Kind::Maxmin | Kind::Law | Kind::Nothing => {
+        Kind::Formula | Kind::Maxmin | Kind::Law | Kind::Rivals | Kind::Nothing => {
             return Err("this kind of entry simulates nothing".to_owned());
         }
     };

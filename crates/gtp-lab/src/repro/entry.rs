@@ -7,9 +7,12 @@
 use super::case::{Links, Scenario, Spread};
 use super::criterion::Criterion;
 use super::exact::Exact;
+use super::gtp2004::Rule;
+use super::lambdastream::Equation;
 use super::law::Property;
 use super::measure::Measure;
 use super::played::Played;
+use super::rivals::Rivals;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -52,6 +55,15 @@ pub struct Entry {
     /// Properties of exact allocations tried on many random networks.
     #[serde(default)]
     pub exact: Vec<Tried<Exact>>,
+    /// Rules of GTP 2004 tried on many random inputs.
+    #[serde(default)]
+    pub gtp2004: Vec<Tried<Rule>>,
+    /// Equations of LambdaStream tried on many random inputs.
+    #[serde(default)]
+    pub lambdastream: Vec<Tried<Equation>>,
+    /// Networks of rivals to be simulated.
+    #[serde(default)]
+    pub rivals: Vec<Rivals>,
     /// Networks to be simulated, each perhaps with several runs.
     #[serde(default)]
     pub scenario: Vec<Scenario>,
@@ -95,6 +107,8 @@ pub enum Kind {
     Rate,
     /// The packet-level simulation.
     Packet,
+    /// The rivals' own ends, packet by packet, over a shared port.
+    Rivals,
     /// Nothing that this program can compute.
     Nothing,
 }
@@ -108,6 +122,7 @@ impl Kind {
             Kind::Law => "law",
             Kind::Rate => "rate",
             Kind::Packet => "packet",
+            Kind::Rivals => "rivals",
             Kind::Nothing => "nothing",
         }
     }
@@ -332,7 +347,9 @@ fn sensible(entry: &Entry) -> Result<(), String> {
         return Err("an entry has checks, or its kind is `nothing` and it has none".to_owned());
     }
     let tried = entry.law.iter().map(|t| t.cases).chain(entry.exact.iter().map(|t| t.cases));
-    if tried.min() == Some(0) {
+    let rules = entry.gtp2004.iter().map(|t| t.cases);
+    let rules = rules.chain(entry.lambdastream.iter().map(|t| t.cases));
+    if tried.chain(rules).min() == Some(0) {
         return Err("a property that is tried on no case".to_owned());
     }
     let differs = entry.check.iter().any(|check| check.differs.is_some());

@@ -223,6 +223,6 @@ fn parameters(rng: &mut Rng) -> Params {
 }
 
 /// Uniform in [0, 1).
-fn unit(rng: &mut Rng) -> f64 {
+pub fn unit(rng: &mut Rng) -> f64 {
     (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64
 }

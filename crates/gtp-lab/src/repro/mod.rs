@@ -12,6 +12,8 @@ mod data;
 mod entry;
 mod exact;
 mod formula;
+mod gtp2004;
+mod lambdastream;
 mod law;
 mod measure;
 mod packet;
@@ -21,6 +23,7 @@ mod rate;
 mod replay;
 mod report;
 mod response;
+mod rivals;
 mod verdict;
 
 use crate::figures;

@@ -6,6 +6,7 @@
 use super::compute::{Computed, Law, Runs};
 use super::entry::{Entry, Plot};
 use super::measure::{Steps, Trajectory, distances};
+use super::rivals;
 use crate::series::{Axis, Figure, Series, Style};
 
 /// More curves than this tell a reader nothing; the first ones stand for all.
@@ -22,6 +23,9 @@ pub fn figures(entry: &Entry, computed: &Computed) -> Vec<Figure> {
         for runs in computed.runs.iter().filter(|runs| (1..=RUNS_MAX).contains(&runs.runs.len())) {
             figures.push(figure(entry, *plot, runs));
         }
+    }
+    if entry.plot.contains(&Plot::Rates) {
+        figures.extend(rivals::figures(&entry.id, &entry.title, &computed.courses));
     }
     figures
 }

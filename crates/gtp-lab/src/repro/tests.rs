@@ -85,12 +85,15 @@ fn choices(entry: &str) -> Vec<String> {
     let head = "title = 't'\nplace = 'p'\nclaim = 'c'\n";
     let complaint = match parse("id", &format!("{head}{entry}")) {
         Err(complaint) => complaint,
-        Ok(entry) => match entry.scenario.first().map(|scenario| scenario.expand()) {
-            Some(Err(complaint)) => complaint,
-            Some(Ok(_)) | None => panic!("{} is no complaint", entry.id),
-        },
+        Ok(entry) => {
+            let scenarios = entry.scenario.iter().filter_map(|scenario| scenario.expand().err());
+            let rivals = entry.rivals.iter().filter_map(|rivals| rivals.expand().err());
+            scenarios.chain(rivals).next().expect("a complaint")
+        }
     };
     let (_, expected) = complaint.split_once("expected").expect("what would have been right");
+    // A line after it may say where.
+    let expected = expected.lines().next().unwrap_or("");
     expected.split('`').skip(1).step_by(2).map(str::to_owned).collect()
 }
 
@@ -98,6 +101,15 @@ fn choices(entry: &str) -> Vec<String> {
 fn the_guide_names_all_that_entries_may_say() {
     let guide = std::fs::read_to_string(root().join("repro/README.md")).expect("the guide");
     let head = "firmness = 'exact'\nkind = 'rate'\n";
+    let rivals = |field: &str, flow: &str, read: &str| {
+        let read = format!("read = [{{ name = 'x', of = {{ {read} }} }}]");
+        let check = "[[check]]\nsays = 's'\nof = 'x'\nmust = { is = 'rises' }\n";
+        let head = head.replace("'rate'", "'rivals'");
+        format!(
+            "{head}{check}[[rivals]]\n{read}\n[rivals.network]\n{field}\nflows = [{{ {flow} }}]\n"
+        )
+    };
+    let flow = "protocol = 'tcp', rtt_ms = 1";
     let measure = |read: &str| format!("{head}[[measure]]\nname = 'x'\nread = {{ {read} }}\n");
     let cases = [
         "zzz = 1".to_owned(),
@@ -116,6 +128,16 @@ fn the_guide_names_all_that_entries_may_say() {
                  [[scenario]]\nnetwork = {{ zzz = 1 }}"
         ),
         format!("{head}[[scenario]]\nzzz = 1"),
+        format!("{head}[[gtp2004]]\nproperty = 'zzz'"),
+        format!("{head}[[lambdastream]]\nproperty = 'zzz'"),
+        format!("{head}[[rivals]]\nzzz = 1"),
+        rivals("", flow, "what = 'zzz'"),
+        rivals("zzz = 1", flow, "what = 'done'"),
+        rivals("skew = 'zzz'", flow, "what = 'done'"),
+        rivals("", "zzz = 1", "what = 'done'"),
+        rivals("", "protocol = 'zzz'", "what = 'done'"),
+        rivals("", "delivery = 'zzz'", "what = 'done'"),
+        rivals("", "reader = { zzz = 1 }", "what = 'done'"),
     ];
     for case in cases {
         let choices = choices(&case);

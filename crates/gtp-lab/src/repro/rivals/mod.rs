@@ -1,0 +1,297 @@
+//! Rivals over a shared port, as entries describe them: who sends what, and what is read off.
+//!
+//! Senders on links of their own meet at one port, behind which their receivers are: the shape of
+//! every experiment of GTP 2004 and LambdaStream. The network is the small world of the rivals' own
+//! tests, so that an entry and a unit test mean the same by a link, a queue and a rate. Nothing
+//! here judges, and no entry is known.
+
+mod ends;
+mod read;
+mod run;
+#[path = "../../../../gtp-peers/tests/path/mod.rs"]
+pub mod world;
+
+use super::formula::Quantities;
+use crate::series::{Axis, Figure, Series};
+use read::What;
+use serde::Deserialize;
+
+pub use run::Course;
+
+/// A network of rivals, perhaps in several versions, and what is read off its runs.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rivals {
+    /// Goes before its quantities' names.
+    #[serde(default)]
+    pub name: String,
+    /// The fields of a [`Network`].
+    pub network: toml::Table,
+    /// Changed fields, one table a run; `label` names the run, `each` changes all flows.
+    #[serde(default)]
+    pub runs: Vec<toml::Table>,
+    /// What is read off each run.
+    pub read: Vec<Reading>,
+}
+
+/// What is read, under which name.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reading {
+    /// The quantity.
+    pub name: String,
+    /// What it holds.
+    pub of: What,
+    /// Which flows, from one; all without it.
+    #[serde(default)]
+    pub flows: Vec<usize>,
+}
+
+/// One network.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Network {
+    /// Length of the run.
+    pub seconds: f64,
+    /// Where chances come from.
+    #[serde(default = "one")]
+    pub seed: u64,
+    /// Rate of the shared port.
+    pub port_mbps: f64,
+    /// What waits before the port at most, as time at its rate.
+    pub queue_ms: f64,
+    /// Chance of each packet to be lost behind the port.
+    #[serde(default)]
+    pub loss: f64,
+    /// Packets, by their number at the port from nought, that are lost before it.
+    #[serde(default)]
+    pub lose: Vec<u64>,
+    /// Rate of each flow's own link; without it, no limit.
+    pub access_mbps: Option<f64>,
+    /// Jitter of each flow's own link.
+    #[serde(default)]
+    pub jitter_us: f64,
+    /// What protocols are told to be the capacity: GTP's `C_r`, LambdaStream's `L`. Without it, the
+    /// port's rate.
+    pub capacity_mbps: Option<f64>,
+    /// Whether GTP times its changes to arrive together.
+    #[serde(default)]
+    pub skew: Skew,
+    /// The flows.
+    pub flows: Vec<Flow>,
+}
+
+/// One flow, or several alike.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Flow {
+    /// What its ends speak.
+    pub protocol: Protocol,
+    /// Round trip without queues.
+    pub rtt_ms: f64,
+    /// When it begins.
+    #[serde(default)]
+    pub start: f64,
+    /// When it ends; without it, with the run.
+    pub stop: Option<f64>,
+    /// How many such flows.
+    #[serde(default = "one_flow")]
+    pub copies: usize,
+    /// The rate that its user gives: all of RBUDP's and of a constant stream, the first of
+    /// LambdaStream, the most of GTP. Without it, the capacity.
+    pub mbps: Option<f64>,
+    /// What the sender's application has, a second; without it, without limit.
+    pub limit_mbps: Option<f64>,
+    /// What there is to move; without it, without end.
+    pub megabytes: Option<f64>,
+    /// TCP's receive buffer; without it, without limit.
+    pub window_kb: Option<f64>,
+    /// Bytes of a frame, if frames are noticed.
+    pub frame_kb: Option<f64>,
+    /// A receiving host that reads slowly for a while.
+    pub reader: Option<Reader>,
+    /// LambdaStream's delivery.
+    #[serde(default)]
+    pub delivery: Delivery,
+}
+
+/// What a flow's ends speak.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Protocol {
+    /// GTP of 2004; all such flows end at one host.
+    Gtp2004,
+    /// TCP with selective acknowledgments.
+    Tcp,
+    /// RBUDP.
+    Rbudp,
+    /// UDT 1.0, which GTP 2004 calls SABUL.
+    Udt1,
+    /// LambdaStream.
+    Lambdastream,
+    /// A stream of datagrams at one rate, repeated for nobody.
+    Constant,
+}
+
+/// Whether GTP times its changes.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Skew {
+    /// It does.
+    #[default]
+    Compensated,
+    /// It does not.
+    Ignored,
+}
+
+/// What LambdaStream repeats.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Delivery {
+    /// Everything.
+    #[default]
+    Reliable,
+    /// Once at most.
+    Unreliable,
+}
+
+/// A receiving host that reads slowly.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Reader {
+    /// How fast it reads then.
+    pub mbps: f64,
+    /// What may wait to be read.
+    pub buffer_kb: f64,
+    /// From when on.
+    pub from: f64,
+    /// Until when; without it, to the end.
+    pub until: Option<f64>,
+}
+
+fn one() -> u64 {
+    1
+}
+
+fn one_flow() -> usize {
+    1
+}
+
+/// The longest run, in seconds: an hour of a paper's experiment would be a mistake.
+const SECONDS_MAX: f64 = 600.0;
+/// More flows than any paper has at one port.
+const FLOWS_MAX: usize = 64;
+
+impl Rivals {
+    /// Its networks with their labels, one a run.
+    ///
+    /// # Errors
+    /// A sentence that says which field is wrong.
+    pub fn expand(&self) -> Result<Vec<(String, Network)>, String> {
+        let plain = [toml::Table::new()];
+        let runs = if self.runs.is_empty() { &plain[..] } else { &self.runs };
+        runs.iter().map(|run| self.version(run)).collect()
+    }
+
+    fn version(&self, run: &toml::Table) -> Result<(String, Network), String> {
+        let (mut network, mut label) = (self.network.clone(), self.name.clone());
+        for (field, value) in run {
+            match (field.as_str(), value) {
+                ("label", toml::Value::String(text)) => label.clone_from(text),
+                ("each", toml::Value::Table(changes)) => each(&mut network, changes)?,
+                (_, _) => {
+                    network.insert(field.clone(), value.clone());
+                }
+            }
+        }
+        let network: Network =
+            toml::Value::Table(network).try_into().map_err(|e| format!("{label}: {e}"))?;
+        sensible(&network).map_err(|why| format!("{label}: {why}"))?;
+        Ok((label, network))
+    }
+
+    /// Runs it and puts what is read among the quantities.
+    ///
+    /// # Errors
+    /// A sentence, if a network makes no sense or what is to be read is not there.
+    pub fn run(&self, quantities: &mut Quantities) -> Result<Vec<Course>, String> {
+        let networks = self.expand()?;
+        let courses: Vec<Course> =
+            networks.iter().map(|(label, network)| run::run(label, network)).collect();
+        for reading in &self.read {
+            let prefix = if self.name.is_empty() { "" } else { &format!("{}_", self.name) };
+            let name = format!("{prefix}{}", reading.name);
+            let of = |course: &Course| {
+                let why = |why| format!("`{name}` in {:?}: {why}", course.label);
+                reading.of.read(course, &reading.flows).map_err(why)
+            };
+            let numbers = courses.iter().map(of).collect::<Result<Vec<_>, _>>()?.concat();
+            if quantities.insert(name.clone(), numbers).is_some() {
+                return Err(format!("`{name}` is read twice"));
+            }
+        }
+        Ok(courses)
+    }
+}
+
+/// Changes fields of every flow.
+fn each(network: &mut toml::Table, changes: &toml::Table) -> Result<(), String> {
+    let Some(toml::Value::Array(flows)) = network.get_mut("flows") else {
+        return Err("`each` changes flows, and there are none".to_owned());
+    };
+    for flow in flows {
+        if let toml::Value::Table(flow) = flow {
+            flow.extend(changes.clone());
+        }
+    }
+    Ok(())
+}
+
+/// What no field alone can say.
+fn sensible(network: &Network) -> Result<(), String> {
+    let above = |x: f64| x > 0.0 && x.is_finite();
+    let not_below = |x: f64| x >= 0.0 && x.is_finite();
+    if !above(network.seconds) || network.seconds > SECONDS_MAX {
+        return Err(format!("a run takes more than 0 and at most {SECONDS_MAX} seconds"));
+    }
+    let count: usize = network.flows.iter().map(|flow| flow.copies.min(FLOWS_MAX)).sum();
+    if !(1..=FLOWS_MAX).contains(&count) {
+        return Err(format!("there are 1 to {FLOWS_MAX} flows"));
+    }
+    let rates = [Some(network.port_mbps), network.access_mbps, network.capacity_mbps];
+    let users = network.flows.iter().flat_map(|flow| {
+        let reader = flow.reader.map(|reader| reader.mbps);
+        [flow.mbps, flow.limit_mbps, flow.megabytes, flow.window_kb, flow.frame_kb, reader]
+    });
+    if !rates.into_iter().chain(users).flatten().all(above) {
+        return Err("rates and sizes are above zero".to_owned());
+    }
+    let times = network.flows.iter().flat_map(|flow| {
+        let reader = flow.reader.map_or(0.0, |reader| reader.from + reader.until.unwrap_or(0.0));
+        [flow.rtt_ms, flow.start, flow.stop.unwrap_or(0.0), reader]
+    });
+    if !times.chain([network.queue_ms, network.jitter_us]).all(not_below) {
+        return Err("times are not below zero".to_owned());
+    }
+    if !(0.0..=1.0).contains(&network.loss) {
+        return Err("`loss` is a chance".to_owned());
+    }
+    Ok(())
+}
+
+/// Rates over time, one figure for each network.
+pub fn figures(id: &str, title: &str, courses: &[Course]) -> Vec<Figure> {
+    let several = courses.len() > 1;
+    let figure = |(k, course): (usize, &Course)| {
+        let name = if course.label.is_empty() { title } else { &course.label };
+        let title = if several { format!("{title}: {name}") } else { title.to_owned() };
+        let id = format!("{id}-rivals-{}", k + 1).to_lowercase();
+        let axes = [Axis::linear("Time, s"), Axis::linear("Rate on the link, Mbit/s")];
+        let [x, y] = axes;
+        let mut figure = Figure::new(&id, title, x, y);
+        figure.series =
+            course.curves().map(|(name, points)| Series::line(name, "Mbit/s", points)).collect();
+        figure
+    };
+    courses.iter().enumerate().map(figure).collect()
+}
