@@ -140,14 +140,15 @@ def iperf3(law):
     return run
 
 
-def gtp(sessions):
+def gtp(sessions, build=None):
     def run(lane):
-        words = [lane.gtp, "bench", "serve", "--listen", f"{machine.SENDER_IP}:4810", "--json"]
+        command = build or lane.gtp
+        words = [command, "bench", "serve", "--listen", f"{machine.SENDER_IP}:4810", "--json"]
         home = {"GTP_CONFIG_DIR": f"{lane.directory}/gtp-bench-server"}
         server = start(within(machine.SENDER, words), home)
         try:
             key = json.loads(heard(server, "listening"))["fingerprint"]
-            words = [lane.gtp, "bench", "net", f"gtp://{machine.SENDER_IP}:4810", "--json",
+            words = [command, "bench", "net", f"gtp://{machine.SENDER_IP}:4810", "--json",
                      "--fingerprint", key, "--sessions", sessions]
             home = {"GTP_CONFIG_DIR": f"{lane.directory}/gtp-bench-client"}
             fetched = finish(start(within(machine.RECEIVER, words), home))

@@ -20,7 +20,7 @@ class Words(unittest.TestCase):
         args = command.arguments([*PROGRAMS, "--cases", "1500-on", "--peers", "gtp,bare"])
         self.assertEqual((args.cases, args.peers, args.rounds), (["1500-on"], ["gtp", "bare"], 5))
         for wrong in (["--cases", "1400-on"], ["--peers", "gtp,tcp"], ["--peers", ""],
-                      ["--rounds", "0"], ["--rounds", "x"]):
+                      ["--rounds", "0"], ["--rounds", "x"], ["--also", "old"]):
             with self.assertRaises(SystemExit):
                 command.arguments([*PROGRAMS, *wrong])
 

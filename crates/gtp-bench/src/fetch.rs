@@ -3,6 +3,7 @@
 //! Every session has a control channel of its own, as if each went to another server; together
 //! they bring one object. The clock runs from the first open path to the last block in its place.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -54,6 +55,8 @@ pub struct NetFigures {
     pub loss_ratio: f64,
     /// Mean IP bit rate while the run was in its second half.
     pub steady: Rate,
+    /// What limited the first session, for each part of the looks at it: the word and the part.
+    pub limited_by: BTreeMap<&'static str, f64>,
 }
 
 /// Fetches once. The engine is the caller's, with its capacities.
@@ -155,6 +158,7 @@ async fn watch(
 ) -> Result<NetFigures, Failure> {
     let clock = host.clock();
     let mut look = tokio::time::interval(LOOK);
+    let mut limits = BTreeMap::new();
     let (mut began, mut middle) = (None, None);
     loop {
         tokio::select! {
@@ -172,6 +176,9 @@ async fn watch(
             },
             _ = look.tick() => {
                 let progress = transfer.progress();
+                if let Some(flow) = progress.flows.first() {
+                    *limits.entry(flow.limited_by.as_str()).or_insert(0_u32) += 1;
+                }
                 if middle.is_none() && progress.bytes * 2 > object.total() {
                     middle = Some((clock.now(), wire(transfer)));
                 }
@@ -180,7 +187,10 @@ async fn watch(
     }
     let (now, cpu) = (clock.now(), cpu_seconds());
     let (began, cpu_began) = began.unwrap_or((now, None));
-    Ok(figures(transfer, object, (began, now), middle, cpu.zip(cpu_began)))
+    let looks = f64::from(limits.values().sum::<u32>().max(1));
+    let limited_by = limits.into_iter().map(|(word, n)| (word, f64::from(n) / looks)).collect();
+    let made = figures(transfer, object, (began, now), middle, cpu.zip(cpu_began));
+    Ok(NetFigures { limited_by, ..made })
 }
 
 fn wire(transfer: &TransferHandle) -> u64 {
@@ -204,6 +214,7 @@ fn figures(
         cpu_s: cpu.map_or(f64::NAN, |(now, then)| now - then),
         duplicate_bytes: flows.iter().map(|flow| flow.duplicate_bytes).sum(),
         loss_ratio: flows.iter().map(|f| f.loss_ratio).sum::<f64>() / flows.len().max(1) as f64,
+        limited_by: BTreeMap::new(),
         steady: Bytes(wire_bytes.saturating_sub(counted)).per(ended.since(since)),
     }
 }

@@ -208,6 +208,7 @@ fn net_json(figures: &NetFigures, sessions: usize) -> Value {
         "cpu_s": figures.cpu_s,
         "duplicate_bytes": figures.duplicate_bytes,
         "loss_ratio": figures.loss_ratio,
+        "limited_by": figures.limited_by,
         "verified": true,
     })
 }
@@ -223,10 +224,16 @@ fn net_table(figures: &NetFigures, sessions: usize) -> String {
         format!("IP rate           {}", rate(figures.wire_bytes)),
         format!("second half       {}", words::say_rate(figures.steady)),
         format!("processor, here   {:.2} s per GB", figures.cpu_s / gigabytes),
+        format!("limited by        {}", limits(figures)),
         format!("lost              {:.4} %", 100.0 * figures.loss_ratio),
         format!("came twice        {}", words::say_bytes(figures.duplicate_bytes)),
     ]
     .join("\n")
+}
+
+fn limits(figures: &NetFigures) -> String {
+    let say = |(word, part): (&&str, &f64)| format!("{word} {:.0} %", 100.0 * part);
+    figures.limited_by.iter().map(say).collect::<Vec<_>>().join(", ")
 }
 
 fn disk_json(figures: &DiskFigures) -> Value {
@@ -285,11 +292,13 @@ mod tests {
             cpu_s: 2.0,
             duplicate_bytes: 0,
             loss_ratio: 0.001,
+            limited_by: [("sink", 0.75), ("path", 0.25)].into(),
             steady: Rate::from_mbps(2_200),
         };
         let said = net_json(&figures, 3);
         assert_eq!((&said["goodput"], &said["rate"]), (&json!(2e9), &json!(2.12e9)));
         assert_eq!((&said["sessions"], &said["verified"]), (&json!(3), &json!(true)));
+        assert_eq!(said["limited_by"], json!({ "path": 0.25, "sink": 0.75 }));
         let table = net_table(&figures, 3);
         assert!(table.contains("2.0 Gbit/s") && table.contains("2.00 s per GB"), "{table}");
         let disk = DiskFigures {
