@@ -5,7 +5,7 @@
 //! a target for a session that this host sends, a numbered and committed grant for one that it
 //! receives. It knows rates and numbers; it knows no sockets, packets or peers.
 
-use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use gtp_alloc::endnode::{CapAtTarget, Params, expected_rates};
@@ -57,7 +57,12 @@ struct Flow {
 pub struct Agent {
     config: AgentConfig,
     interval: Span,
-    flows: BTreeMap<FlowId, Flow>,
+    /// The sessions of the last tick, in the order of its reports.
+    ids: Vec<FlowId>,
+    /// What is remembered of each.
+    flows: Vec<Flow>,
+    /// What was taken over since.
+    adopted: BTreeMap<FlowId, Flow>,
     next_tick: Time,
     last_tick: Time,
 }
@@ -71,7 +76,15 @@ impl Agent {
     /// An agent that first ticks at `now`.
     pub fn new(now: Time, config: AgentConfig) -> Agent {
         let interval = config.interval.unwrap_or(INTERVAL_MIN);
-        Agent { config, interval, flows: BTreeMap::new(), next_tick: now, last_tick: now }
+        Agent {
+            config,
+            interval,
+            ids: Vec::new(),
+            flows: Vec::new(),
+            adopted: BTreeMap::new(),
+            next_tick: now,
+            last_tick: now,
+        }
     }
 
     /// Which end it is at.
@@ -108,20 +121,23 @@ impl Agent {
         if number == 0 {
             return;
         }
-        let flow = self.flows.entry(id).or_default();
-        flow.issued.clear();
+        let mut flow = Flow::default();
         if committed > rate {
             let before =
                 Issued { number: number - 1, rate: committed.as_f64(), superseded: Some(now) };
             flow.issued.push_back(before);
         }
         flow.issued.push_back(Issued { number, rate: rate.as_f64(), superseded: None });
+        self.adopted.insert(id, flow);
     }
 
     /// What an agent that takes over a session must know, for [`Agent::adopt`]: the number and rate
     /// of its newest grant, and the largest rate that may still be arriving.
     pub fn outstanding(&self, id: FlowId) -> (u32, Rate, Rate) {
-        let Some(flow) = self.flows.get(&id) else { return (0, Rate::ZERO, Rate::ZERO) };
+        let seated = || self.ids.iter().position(|&seated| seated == id).map(|i| &self.flows[i]);
+        let Some(flow) = self.adopted.get(&id).or_else(seated) else {
+            return (0, Rate::ZERO, Rate::ZERO);
+        };
         let number = flow.issued.back().map_or(0, |g| g.number);
         let committed = flow.issued.iter().map(|g| g.rate).fold(0.0, f64::max);
         (number, to_rate(flow.newest()), to_rate(committed))
@@ -144,14 +160,12 @@ impl Agent {
         self.choose_interval(reports);
         self.last_tick = now;
         self.next_tick = now + self.interval;
-        let present: BTreeSet<FlowId> = reports.iter().map(|(id, _)| *id).collect();
-        self.flows.retain(|id, _| present.contains(id));
+        self.seat(reports);
         let rates = match self.config.side {
             Side::Source => self.targets(reports),
             Side::Sink => self.commitments(now, reports),
         };
-        for ((id, _), rate) in reports.iter().zip(rates) {
-            let flow = self.flows.entry(*id).or_default();
+        for ((id, flow), rate) in self.ids.iter().zip(&self.flows).zip(rates) {
             let number = flow.issued.back().map_or(0, |g| g.number);
             grants.push((
                 *id,
@@ -163,6 +177,19 @@ impl Agent {
                 },
             ));
         }
+    }
+
+    /// Brings what is remembered into the order of the reports; all but who comes and goes stay
+    /// where they are.
+    fn seat(&mut self, reports: &[(FlowId, Report)]) {
+        let ids = || reports.iter().map(|(id, _)| *id);
+        if self.adopted.is_empty() && self.ids.iter().copied().eq(ids()) {
+            return;
+        }
+        let mut known: BTreeMap<_, _> = self.ids.drain(..).zip(self.flows.drain(..)).collect();
+        known.append(&mut self.adopted);
+        self.ids.extend(ids());
+        self.flows.extend(self.ids.iter().map(|id| known.remove(id).unwrap_or_default()));
     }
 
     /// Half the median round-trip time, within limits.
@@ -183,8 +210,8 @@ impl Agent {
     fn targets(&mut self, reports: &[(FlowId, Report)]) -> Vec<f64> {
         let (shares, expected) = self.laws(reports);
         let mut rates = Vec::with_capacity(reports.len());
-        for (((id, report), share), expected) in reports.iter().zip(shares).zip(expected) {
-            let flow = self.flows.entry(*id).or_default();
+        let seated = self.flows.iter_mut().zip(reports);
+        for (((flow, (_, report)), share), expected) in seated.zip(shares).zip(expected) {
             flow.offer = if report.phase == Phase::Closing { 0.0 } else { share.offer };
             rates.push(match report.law {
                 Law::Grant => share.target,
@@ -198,8 +225,7 @@ impl Agent {
     fn commitments(&mut self, now: Time, reports: &[(FlowId, Report)]) -> Vec<f64> {
         let (shares, expected) = self.laws(reports);
         let mut held = Vec::with_capacity(reports.len());
-        for ((id, report), share) in reports.iter().zip(&shares) {
-            let flow = self.flows.entry(*id).or_default();
+        for ((flow, (_, report)), share) in self.flows.iter_mut().zip(reports).zip(&shares) {
             flow.offer = if report.phase == Phase::Closing { 0.0 } else { share.offer };
             // As long as a source that hears nothing may go on sending, and its packets travel.
             let lease = SILENCE_STOP + report.rtt;
@@ -211,8 +237,7 @@ impl Agent {
         let mut granted = Vec::new();
         grants(self.config.capacity.as_f64(), &held, &mut granted);
         let mut rates = Vec::with_capacity(reports.len());
-        for (i, (id, report)) in reports.iter().enumerate() {
-            let flow = self.flows.entry(*id).or_default();
+        for (i, (flow, (_, report))) in self.flows.iter_mut().zip(reports).enumerate() {
             let rate = match report.law {
                 Law::Grant => granted[i],
                 Law::EndNode { .. } => expected[i],

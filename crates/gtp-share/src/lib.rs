@@ -23,4 +23,4 @@ pub use message::{
 };
 pub use page::{Found, GrantsPage, ReportsPage};
 pub use place::{places, user_place};
-pub use socket::{Connection, Incoming, Listener, Peer};
+pub use socket::{Connection, Incoming, Listener};

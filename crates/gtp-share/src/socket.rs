@@ -13,23 +13,14 @@ use std::path::Path;
 use gtp_alloc::Span;
 use gtp_sys::Clock;
 use gtp_sys::clock::duration;
+use gtp_sys::peer::{Credentials, credentials};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::sockopt::socket_peercred;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType,
     accept_with, bind, connect, listen, recvmsg, sendmsg, shutdown, socket_with,
 };
-
-/// Who is at the other end, as the kernel noted it when the connection was made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Peer {
-    /// Effective user.
-    pub uid: u32,
-    /// Process, for people to read: a number that may long be another's.
-    pub pid: i32,
-}
 
 /// Where the daemon waits for processes.
 #[derive(Debug)]
@@ -39,7 +30,7 @@ pub struct Listener(OwnedFd);
 #[derive(Debug)]
 pub struct Connection {
     fd: OwnedFd,
-    peer: Peer,
+    peer: Credentials,
 }
 
 /// What one look at a connection brought.
@@ -110,13 +101,11 @@ impl Connection {
     }
 
     fn new(fd: OwnedFd) -> io::Result<Connection> {
-        let credentials = socket_peercred(&fd)?;
-        let pid = credentials.pid.as_raw_nonzero().get();
-        Ok(Connection { peer: Peer { uid: credentials.uid.as_raw(), pid }, fd })
+        Ok(Connection { peer: credentials(&fd)?, fd })
     }
 
     /// Who is at the other end.
-    pub fn peer(&self) -> Peer {
+    pub fn peer(&self) -> Credentials {
         self.peer
     }
 

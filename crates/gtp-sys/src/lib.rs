@@ -7,6 +7,7 @@
 pub mod clock;
 pub mod entropy;
 pub mod nic;
+pub mod peer;
 pub mod schedule;
 pub mod tun;
 pub mod udp;

@@ -14,6 +14,7 @@ use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_proto::{Agent, AgentConfig, FlowId, Grant, Report};
 use gtp_share::{Change, Granted, GrantsPage, ReportsPage, SLOTS_MOST, Side};
 
+use crate::names::Names;
 use crate::seats::{Allowance, Pulse, Seats};
 
 /// Names an attached process.
@@ -64,7 +65,7 @@ pub struct Hub {
     out: Desk,
     in_: Desk,
     users: BTreeMap<u32, f64>,
-    names: FlowId,
+    names: Names,
     /// Bytes that sessions moved, out and in, as far as it is believed; they wrap.
     moved: [u64; 2],
     /// What the host can have moved beyond that, out and in.
@@ -129,7 +130,7 @@ impl Hub {
             out: desk(gtp_proto::Side::Source, config.capacity_out),
             in_: desk(gtp_proto::Side::Sink, config.capacity_in),
             users: config.users.clone(),
-            names: 0,
+            names: Names::default(),
             moved: [0; 2],
             movable: [Bytes(0); 2],
             full: [config.capacity_out, config.capacity_in],
@@ -163,7 +164,9 @@ impl Hub {
 
     /// A process is gone: its shares are the others' from the next tick on.
     pub fn detach(&mut self, now: Time, id: ClientId) {
-        if self.clients.remove(&id).is_some_and(|c| c.seats.iter().next().is_some()) {
+        let Some(client) = self.clients.remove(&id) else { return };
+        client.seats.iter().for_each(|(_, seat)| self.names.take_back(seat.flow));
+        if client.seats.iter().next().is_some() {
             self.out.stale = true;
             self.in_.stale = true;
             self.wake(now);

@@ -8,6 +8,7 @@
 mod claim;
 mod hub;
 mod metrics;
+mod names;
 mod room;
 mod seats;
 mod server;

@@ -10,6 +10,8 @@ use gtp_proto::limits::{DEMAND_ALPHA, DEMAND_FLOOR};
 use gtp_proto::{FlowId, Law, Report};
 use gtp_share::{Change, Found, Granted, GrantsPage, Posted, ReportsPage, Side};
 
+use crate::names::Names;
+
 /// One session.
 #[derive(Clone, Debug)]
 pub(crate) struct Seat {
@@ -63,7 +65,7 @@ impl Seats {
         reports: &ReportsPage,
         grants: &GrantsPage,
         allowance: Allowance,
-        names: &mut FlowId,
+        names: &mut Names,
     ) -> Changes {
         let mut changes = Changes::default();
         let mut room = allowance.sessions;
@@ -74,7 +76,8 @@ impl Seats {
             let found = if slot < used { reports.read(slot) } else { Found::Nothing };
             match (found, seat.as_mut()) {
                 (Found::Torn, _) | (Found::Nothing, None) => {}
-                (Found::Nothing, Some(_)) => {
+                (Found::Nothing, Some(known)) => {
+                    names.take_back(known.flow);
                     *seat = None;
                     grants.clear(slot);
                     changes.gone = true;
@@ -93,8 +96,10 @@ impl Seats {
                     room -= usize::from(known.is_none());
                     changes.gone |= known.is_some();
                     changes.came.push(slot);
-                    *names = names.wrapping_add(1);
-                    *seat = Some(Box::new(Seat::new(*names, posted)));
+                    let name = names.give();
+                    if let Some(before) = seat.replace(Box::new(Seat::new(name, posted))) {
+                        names.take_back(before.flow);
+                    }
                     grants.clear(slot);
                 }
             }
