@@ -1,13 +1,16 @@
 # The dumbbell in ns-2: long flows of its Sack1 agent over one 1 Gbit/s bottleneck, 50 ms round
-# trip, 1,000-byte packets, no traces. Usage: ns dumbbell.tcl SECONDS FLOWS
+# trip, 1,000-byte packets, no traces. Usage: ns dumbbell.tcl SECONDS FLOWS [lean]
 # Prints the data packets that were acknowledged.
 
 set seconds [lindex $argv 0]
 set flows [lindex $argv 1]
 
-# Only the headers that are used: others would make every packet larger in memory.
-remove-all-packet-headers
-add-packet-header IP TCP Flags
+# As installed, every packet has the headers of all protocols, 2 KB of memory. Leanest: only those
+# that are used.
+if {[lindex $argv 2] == "lean"} {
+    remove-all-packet-headers
+    add-packet-header IP TCP Flags
+}
 
 set ns [new Simulator]
 set left [$ns node]

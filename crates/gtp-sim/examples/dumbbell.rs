@@ -1,20 +1,28 @@
 //! How fast the packet level is: ten long sessions over one bottleneck, no traces.
 //!
-//! `dumbbell [SECONDS [SESSIONS]]` prints data packets delivered per second of wall time, the peak
-//! of resident memory, and the hash. The scenario is the one that other simulators are measured
-//! with: 1 Gbit/s, 50 ms round trip, 1,000-byte packets, a queue of one bandwidth-delay product.
+//! `dumbbell [SECONDS [SESSIONS [PROTOCOL]]]` prints data packets delivered per second of wall time,
+//! the peak of resident memory, and the hash. The scenario is the one that other simulators are
+//! measured with: 1 Gbit/s, 50 ms round trip, 1,000-byte packets, a queue of one bandwidth-delay
+//! product. PROTOCOL is `gtp` or `tcp`: SACK, an acknowledgment for each packet, and the window of
+//! 20,000 packets that others have there.
 
 use std::time::Instant;
 
 use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_link::LinkSpec;
-use gtp_sim::packet::{HostSpec, SessionSpec, World};
+use gtp_peers::tcp::{AckDelay, Flavour, ReceiverConfig, SenderConfig};
+use gtp_sim::packet::{HostSpec, PeerEnds, SessionSpec, World};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args().skip(1);
     let seconds: u64 = args.next().map_or(Ok(30), |s| s.parse())?;
     let sessions: u64 = args.next().map_or(Ok(10), |s| s.parse())?;
-    let (mut world, ids) = dumbbell(sessions)?;
+    let protocol = match args.next().as_deref() {
+        None | Some("gtp") => Protocol::Gtp,
+        Some("tcp") => Protocol::Tcp,
+        Some(other) => return Err(format!("`{other}` is no protocol: gtp or tcp").into()),
+    };
+    let (mut world, ids) = dumbbell(sessions, protocol)?;
 
     let begun = Instant::now();
     world.run_until(Time::ZERO + Span::from_secs(seconds));
@@ -27,7 +35,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         packets += status.received_packets;
         rates.push(status.received_bytes.per(Span::from_secs(seconds)).as_f64() / 1e6);
     }
-    println!("simulator       gtp-sim");
+    println!("simulator       gtp-sim {protocol:?}");
     println!("wall_s          {wall:.3}");
     println!("data_packets    {packets}");
     println!("packets_per_s   {:.0}", packets as f64 / wall);
@@ -39,9 +47,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
+#[derive(Clone, Copy, Debug)]
+enum Protocol {
+    Gtp,
+    Tcp,
+}
+
 type Built = (World, Vec<gtp_sim::packet::SessionId>);
 
-fn dumbbell(sessions: u64) -> Result<Built, gtp_sim::packet::BuildError> {
+fn dumbbell(sessions: u64, protocol: Protocol) -> Result<Built, gtp_sim::packet::BuildError> {
     let mut world = World::new(1);
     let gigabit = Rate::from_mbps(1_000);
     let (left, right) = (world.add_switch(), world.add_switch());
@@ -57,10 +71,26 @@ fn dumbbell(sessions: u64) -> Result<Built, gtp_sim::packet::BuildError> {
         }];
         world.connect_both(source, left, access.clone())?;
         world.connect_both(right, sink, access.clone())?;
-        // 923 bytes and 77 of headers make 1,000.
-        ids.push(world.add_session(SessionSpec { unit: 923, ..SessionSpec::new(source, sink) })?);
+        let spec = SessionSpec::new(source, sink);
+        ids.push(match protocol {
+            // 923 bytes and 77 of headers make 1,000.
+            Protocol::Gtp => world.add_session(SessionSpec { unit: 923, ..spec })?,
+            Protocol::Tcp => world.add_peer_session(spec, tcp())?,
+        });
     }
     Ok((world, ids))
+}
+
+fn tcp() -> PeerEnds {
+    let (mss, header) = (Bytes(960), Bytes(40));
+    let sender = SenderConfig { mss, header, ..SenderConfig::default() };
+    let delay = AckDelay::None;
+    let buffer = Bytes(20_000 * mss.0);
+    let receiver = ReceiverConfig { mss, header, delay, buffer, ..ReceiverConfig::default() };
+    PeerEnds {
+        sender: Box::new(Flavour::Sack.sender(Time::ZERO, sender, 1)),
+        receiver: Box::new(Flavour::Sack.receiver(receiver)),
+    }
 }
 
 fn wire() -> LinkSpec {
