@@ -7,7 +7,9 @@ use gtp_alloc::{Bytes, Rate, Span};
 use gtp_link::{Chance, LinkSpec, Rng};
 use gtp_peers::background::{Pattern, Sink, Source};
 use gtp_peers::tcp::laws::Reno;
-use gtp_peers::tcp::{AckDelay, Law, Opening, Receiver, ReceiverConfig, Sender, SenderConfig};
+use gtp_peers::tcp::{
+    AckDelay, Law, Opening, Receiver, ReceiverConfig, Recovery, Sender, SenderConfig,
+};
 use gtp_peers::xcp::equilibrium;
 use gtp_peers::{aecp, red, vcp, xcp};
 use path::{Control, START, World};
@@ -52,10 +54,16 @@ impl Rival {
     }
 
     fn flow(self, world: &mut World, after: Span, there: &[usize], back: &[usize]) -> usize {
+        // XCP of ns-2 is a Reno.
+        let recovery = match self {
+            Rival::Xcp | Rival::EndpointXcp => Recovery::Reno,
+            Rival::Sack | Rival::Vcp | Rival::Aecp => Recovery::Sack,
+        };
         let config = SenderConfig {
             mss: MSS,
             initial_window: 1.0,
             opening: Opening::Open,
+            recovery,
             ..SenderConfig::default()
         };
         let sender = Sender::new(START + after, config, self.law());
@@ -256,14 +264,18 @@ fn endpoint_xcp_is_full_and_fair_within_seconds() {
 }
 
 #[test]
-fn random_loss_takes_a_quarter_from_an_xcp_session() {
-    // Figure VIII.11's loss, 0.025%. The thesis calls what is left very low; ns-2.35 with the same
-    // nodes leaves 75 and 66 of 100 Mbit/s between seconds 1 and 12, not less than half.
-    let found = five_to_one(500, Chance::from_billionths(250_000), 2, 8);
-    for lossy in [found[0], found[4]] {
-        assert!((50.0..85.0).contains(&lossy), "{found:?}");
+fn random_loss_takes_four_tenths_from_an_xcp_session_as_in_ns_2() {
+    // Figure VIII.11's loss, 0.025%. The thesis calls what is left very low; in ns-2.35 with the
+    // same nodes and packets of 1,000 bytes it is 58 and 55 of 100 Mbit/s between seconds 2 and 62
+    // (`ns bench/referees/star.tcl 62 2 0.00025 '10 30 50 70 90' '1 5' 1000`).
+    let found = five_to_one(500, Chance::from_billionths(250_000), 2, 22);
+    for (lossy, ns_2) in [(found[0], 58.2), (found[4], 54.9)] {
+        // A session loses some 35 packets in the time, a sixth more or less by chance. With SACK in
+        // place of Reno's recovery the session of 90 ms has a quarter more.
+        assert!((lossy / ns_2 - 1.0_f64).abs() < 0.2, "{found:?}");
     }
-    assert!(found[1..4].iter().all(|clean| *clean > 105.0), "{found:?}");
+    // The others share what is left, and the shuffle: 118, 120 and 119 there.
+    assert_near(&found[1..4], &[117.5, 119.6, 119.4], 0.06);
 }
 
 /// Table VIII.2 of the thesis at a tenth: the sinks of each source's sessions, with what must be

@@ -15,7 +15,7 @@ use gtp_peers::rate::{
 };
 use gtp_peers::tcp::{
     AckDelay, HEADER, Law, ParallelReceiver, ParallelSender, Proxy, Receiver, ReceiverConfig,
-    Sender, SenderConfig, Side,
+    Recovery, Sender, SenderConfig, Side,
 };
 use gtp_peers::{advertised, aecp, red, vcp, xcp};
 use gtp_sim::packet::{PeerEnds, PeerRouter};
@@ -206,7 +206,9 @@ fn configs(session: &SessionEntry, windowed: &Windowed) -> (SenderConfig, Receiv
     };
     match windowed.law {
         WindowLaw::Tcp(flavour) => (flavour.adapt(config), flavour.adapt_receiver(receiver)),
-        WindowLaw::Xcp | WindowLaw::Vcp | WindowLaw::Aecp => (config, receiver),
+        // XCP of ns-2, by which papers have their results, is a Reno.
+        WindowLaw::Xcp => (SenderConfig { recovery: Recovery::Reno, ..config }, receiver),
+        WindowLaw::Vcp | WindowLaw::Aecp => (config, receiver),
     }
 }
 

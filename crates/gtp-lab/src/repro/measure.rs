@@ -105,6 +105,14 @@ pub enum Reading {
         /// Until, in seconds.
         until: f64,
     },
+    /// Each session's mean bound by the path over a span, in Mbit/s; while there is none, it counts
+    /// as the fastest link's rate.
+    Bound {
+        /// From, in seconds.
+        from: f64,
+        /// Until, in seconds.
+        until: f64,
+    },
     /// Each session's largest rate over a span, in Mbit/s.
     Largest {
         /// From, in seconds.
@@ -275,6 +283,7 @@ fn has_one_for_each(reading: &Reading) -> bool {
         Reading::Reach { .. }
             | Reading::Share { .. }
             | Reading::Mean { .. }
+            | Reading::Bound { .. }
             | Reading::Largest { .. }
     )
 }
@@ -296,6 +305,7 @@ fn readable(reading: &Reading, run: &Trajectory) -> Result<(), String> {
     match reading {
         Reading::Share { from, until }
         | Reading::Mean { from, until }
+        | Reading::Bound { from, until }
         | Reading::Largest { from, until }
         | Reading::Highest { from, until, .. }
         | Reading::Worst { from, until } => inside(run, *from, *until)?,
@@ -358,6 +368,16 @@ fn read(reading: &Reading, run: &Trajectory) -> Result<Vec<f64>, String> {
             all.map(|k| mean(k, *from, *until) / goal(run, k, *from)).collect()
         }
         Reading::Mean { from, until } => all.map(|k| mean(k, *from, *until) / MEGA).collect(),
+        Reading::Bound { .. } if run.bounds.is_empty() => {
+            return nothing("is known of bounds by the path");
+        }
+        Reading::Bound { from, until } => {
+            let most = |steps: &Steps| -> Steps {
+                steps.iter().map(|(t, bound)| (*t, bound.min(run.capacity))).collect()
+            };
+            let bounds = run.bounds.iter().map(most);
+            bounds.map(|steps| self::mean(&steps, *from, *until) / MEGA).collect()
+        }
         Reading::Largest { from, until } => {
             all.map(|k| within(&run.rates[k], *from, *until).fold(0.0, f64::max) / MEGA).collect()
         }

@@ -6,12 +6,13 @@
 //! is held against.
 
 use super::formula::Quantities;
+use gtp_peers::tcp::laws::highspeed;
 
 /// A window law in its steady state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Window {
     Reno,
-    /// RFC 3649 with its default constants.
+    /// RFC 3649 with its default constants: the law that the simulator runs.
     HighSpeed,
     Scalable,
     /// Binary search up to the window of the last loss.
@@ -32,7 +33,7 @@ pub fn run(quantities: &mut Quantities) {
     put("hstcp_w", windows(Window::HighSpeed, loss));
     put("scalable_w", windows(Window::Scalable, loss));
     put("bic_w", windows(Window::Bic, bic_loss));
-    put("hstcp_as_printed", vec![high_speed_cut(1000.0) / 1000.0]);
+    put("hstcp_as_printed", vec![highspeed::decrease(1000.0) / 1000.0]);
 }
 
 /// The mean window over time with one loss in `1 / q` packets.
@@ -74,7 +75,7 @@ fn sawtooth(law: Window, top: f64, most: f64) -> Option<f64> {
 fn cut(law: Window, w: f64) -> f64 {
     match law {
         Window::Reno => 0.5,
-        Window::HighSpeed => high_speed_cut(w),
+        Window::HighSpeed => highspeed::decrease(w),
         Window::Scalable | Window::Bic => 0.125,
     }
 }
@@ -83,27 +84,11 @@ fn cut(law: Window, w: f64) -> f64 {
 fn gain(law: Window, w: f64, top: f64) -> f64 {
     match law {
         Window::Reno => 1.0,
-        Window::HighSpeed if w <= LOW_WINDOW => 1.0,
-        Window::HighSpeed => {
-            let (b, p) = (high_speed_cut(w), 0.078 / libm::pow(w, 1.2));
-            2.0 * w * w * b * p / (2.0 - b)
-        }
+        Window::HighSpeed => highspeed::increase(w),
         Window::Scalable => 0.01 * w,
         // Half of what is left, within the least and the largest step of BIC's authors.
         Window::Bic => (0.5 * (top - w)).clamp(0.01, 32.0),
     }
-}
-
-/// RFC 3649: below it HSTCP is Reno.
-const LOW_WINDOW: f64 = 38.0;
-
-/// RFC 3649: b(w), from a half at 38 packets to a tenth at 83,000.
-fn high_speed_cut(w: f64) -> f64 {
-    if w <= LOW_WINDOW {
-        return 0.5;
-    }
-    let part = libm::log(w / LOW_WINDOW) / libm::log(83_000.0 / LOW_WINDOW);
-    0.5 - 0.4 * part
 }
 
 #[cfg(test)]
@@ -123,7 +108,7 @@ mod tests {
     #[test]
     fn high_speed_tcp_is_reno_below_its_low_window() {
         let (reno, high) = (mean_window(Window::Reno, 0.01), mean_window(Window::HighSpeed, 0.01));
-        assert!(reno < LOW_WINDOW && (high / reno - 1.0).abs() < 1e-9, "{reno} {high}");
-        assert!((high_speed_cut(83_000.0) - 0.1).abs() < 1e-12);
+        assert!(reno < 38.0 && (high / reno - 1.0).abs() < 1e-9, "{reno} {high}");
+        assert!((highspeed::decrease(83_000.0) - 0.1).abs() < 1e-12);
     }
 }
