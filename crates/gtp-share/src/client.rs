@@ -12,16 +12,16 @@ use std::path::Path;
 use crate::message::{
     Answer, BELL, Change, HostView, LIST_PACKET, MESSAGE_MOST, Request, SessionView, VERSION,
 };
-use crate::page::{GrantsPage, ReportsPage};
+use crate::page::{GrantsReader, ReportsWriter};
 use crate::socket::{Connection, Incoming};
 
 /// A process's place with the daemon.
 #[derive(Debug)]
 pub struct Attachment {
     /// Where it posts.
-    pub reports: ReportsPage,
+    pub reports: ReportsWriter,
     /// Where it reads.
-    pub grants: GrantsPage,
+    pub grants: GrantsReader,
     connection: Connection,
 }
 
@@ -55,8 +55,8 @@ pub fn attach(path: &Path, slots: u32, program: &str) -> io::Result<Attachment> 
             let [reports, grants]: [OwnedFd; 2] =
                 fds.try_into().map_err(|_| io::Error::other("pages are missing"))?;
             Ok(Attachment {
-                reports: ReportsPage::open(&reports, slots)?,
-                grants: GrantsPage::open(&grants, slots)?,
+                reports: ReportsWriter::open(&reports, slots)?,
+                grants: GrantsReader::open(&grants, slots)?,
                 connection,
             })
         }

@@ -21,6 +21,6 @@ pub use message::{
     Answer, BELL, Change, HostView, LIST_PACKET, MESSAGE_MOST, Policy, Request, SessionView,
     VERSION,
 };
-pub use page::{Found, GrantsPage, ReportsPage};
+pub use page::{Found, GrantsReader, GrantsWriter, ReportsReader, ReportsWriter};
 pub use place::{places, user_place};
 pub use socket::{Connection, Incoming, Listener};

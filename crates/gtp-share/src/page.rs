@@ -14,19 +14,21 @@ use crate::layout::{GRANTED_WORDS, Granted, HEAD_WORDS, MAGIC, POSTED_WORDS, Pos
 use crate::map::{Access, Mapping, Theirs};
 use crate::words;
 
-/// A process's reports: written by the process, read by the daemon.
+/// The process's end of its reports: it alone writes them.
 #[derive(Debug)]
-pub struct ReportsPage {
-    mapping: Mapping,
-    slots: u32,
-}
+pub struct ReportsWriter(Page);
 
-/// The daemon's grants to one process: written by the daemon, read by the process.
+/// The daemon's end of a process's reports.
 #[derive(Debug)]
-pub struct GrantsPage {
-    mapping: Mapping,
-    slots: u32,
-}
+pub struct ReportsReader(Page);
+
+/// The daemon's end of its grants to one process: it alone writes them.
+#[derive(Debug)]
+pub struct GrantsWriter(Page);
+
+/// The process's end of the daemon's grants to it.
+#[derive(Debug)]
+pub struct GrantsReader(Page);
 
 /// What was found in a slot.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -47,165 +49,201 @@ const GRANTS_CAPACITY_OUT: usize = 1;
 const GRANTS_CAPACITY_IN: usize = 2;
 const GRANTS_BEAT: usize = 3;
 
-impl ReportsPage {
-    /// A new page, for the daemon, and the descriptor that the process gets.
-    ///
-    /// # Errors
-    /// When the system gives no memory or no descriptor.
-    pub fn create(slots: u32) -> io::Result<(ReportsPage, OwnedFd)> {
-        let slots = slots.min(SLOTS_MOST);
-        let words = HEAD_WORDS + slots as usize * POSTED_WORDS;
-        let (mapping, fd) = Mapping::create(words, Theirs::Write)?;
-        mapping.words()[HEAD_MAGIC].store(MAGIC, Ordering::Relaxed);
-        Ok((ReportsPage { mapping, slots }, fd))
-    }
-
+impl ReportsWriter {
     /// The page as the process maps it.
     ///
     /// # Errors
     /// When it is not what it should be.
-    pub fn open(fd: impl AsFd, slots: u32) -> io::Result<ReportsPage> {
-        let slots = slots.min(SLOTS_MOST);
-        let words = HEAD_WORDS + slots as usize * POSTED_WORDS;
-        let mapping = Mapping::open(fd, words, Access::Write)?;
-        check_magic(&mapping)?;
-        Ok(ReportsPage { mapping, slots })
+    pub fn open(fd: impl AsFd, slots: u32) -> io::Result<ReportsWriter> {
+        Page::open(fd, slots, POSTED_WORDS, Access::Write).map(ReportsWriter)
     }
 
     /// Sessions that it has room for.
     pub fn slots(&self) -> u32 {
-        self.slots
+        self.0.slots
     }
 
-    /// Posts a record; only the process does. A slot beyond the last is nobody's.
+    /// Posts a record. A slot beyond the last is nobody's.
     pub fn post(&self, slot: u32, posted: &Posted) {
         self.write(slot, &posted.encode());
-        let used = &self.mapping.words()[REPORTS_USED];
-        if slot < self.slots && used.load(Ordering::Relaxed) <= u64::from(slot) {
+        let used = self.0.word(REPORTS_USED);
+        if slot < self.0.slots && used.load(Ordering::Relaxed) <= u64::from(slot) {
             used.store(u64::from(slot) + 1, Ordering::Relaxed);
         }
     }
 
-    /// Empties a slot; only the process does.
+    /// Empties a slot.
     pub fn clear(&self, slot: u32) {
         self.write(slot, &[0; POSTED_WORDS - 1]);
     }
 
-    /// Says that the process is at work; only the process does.
+    /// Says that the process is at work.
     pub fn beat(&self) {
-        advance(&self.mapping.words()[REPORTS_BEAT]);
-    }
-
-    /// How often it has said so: any change is a sign of life.
-    pub fn beats(&self) -> u64 {
-        self.mapping.words()[REPORTS_BEAT].load(Ordering::Relaxed)
-    }
-
-    /// Slots from the first to the last that the process has ever used.
-    pub fn used(&self) -> u32 {
-        let used = self.mapping.words()[REPORTS_USED].load(Ordering::Relaxed);
-        used.min(u64::from(self.slots)) as u32
-    }
-
-    /// What stands in a slot; whatever the process wrote, it is in range.
-    pub fn read(&self, slot: u32) -> Found<Posted> {
-        let mut values = [0; POSTED_WORDS - 1];
-        match record(&self.mapping, self.slots, slot, POSTED_WORDS) {
-            None => Found::Nothing,
-            // Never written.
-            Some((sequence, _)) if sequence.load(Ordering::Relaxed) == 0 => Found::Nothing,
-            Some((sequence, words)) if words::read(sequence, words, &mut values) => {
-                Posted::decode(&values).map_or(Found::Nothing, Found::Record)
-            }
-            Some(_) => Found::Torn,
-        }
+        advance(self.0.word(REPORTS_BEAT));
     }
 
     /// Writes any words into a slot, as a process could that means harm.
     pub fn write(&self, slot: u32, values: &[u64; POSTED_WORDS - 1]) {
-        if let Some((sequence, words)) = record(&self.mapping, self.slots, slot, POSTED_WORDS) {
-            words::write(sequence, words, values);
-        }
+        self.0.write(slot, values);
     }
 
     /// Every word of the page, for tests that write at random.
     pub fn raw(&self) -> &[AtomicU64] {
-        self.mapping.words()
+        self.0.mapping.words()
     }
 }
 
-impl GrantsPage {
+impl ReportsReader {
+    /// A new page, for the daemon, and the descriptor that the process gets.
+    ///
+    /// # Errors
+    /// When the system gives no memory or no descriptor.
+    pub fn create(slots: u32) -> io::Result<(ReportsReader, OwnedFd)> {
+        let (page, fd) = Page::create(slots, POSTED_WORDS, Theirs::Write)?;
+        Ok((ReportsReader(page), fd))
+    }
+
+    /// How often the process has said that it is at work: any change is a sign of life.
+    pub fn beats(&self) -> u64 {
+        self.0.load(REPORTS_BEAT)
+    }
+
+    /// Slots from the first to the last that the process has ever used.
+    pub fn used(&self) -> u32 {
+        self.0.load(REPORTS_USED).min(u64::from(self.0.slots)) as u32
+    }
+
+    /// What stands in a slot; whatever the process wrote, it is in range.
+    pub fn read(&self, slot: u32) -> Found<Posted> {
+        self.0.read::<{ POSTED_WORDS - 1 }, _>(slot, Posted::decode)
+    }
+}
+
+impl GrantsWriter {
     /// A new page, for the daemon, and the descriptor that the process gets: it can only read.
     ///
     /// # Errors
     /// When the system gives no memory or no descriptor.
-    pub fn create(slots: u32) -> io::Result<(GrantsPage, OwnedFd)> {
-        let slots = slots.min(SLOTS_MOST);
-        let words = HEAD_WORDS + slots as usize * GRANTED_WORDS;
-        let (mapping, fd) = Mapping::create(words, Theirs::Read)?;
-        mapping.words()[HEAD_MAGIC].store(MAGIC, Ordering::Relaxed);
-        Ok((GrantsPage { mapping, slots }, fd))
+    pub fn create(slots: u32) -> io::Result<(GrantsWriter, OwnedFd)> {
+        let (page, fd) = Page::create(slots, GRANTED_WORDS, Theirs::Read)?;
+        Ok((GrantsWriter(page), fd))
     }
 
+    /// Writes a grant.
+    pub fn grant(&self, slot: u32, granted: &Granted) {
+        self.0.write(slot, &granted.encode());
+    }
+
+    /// Empties a slot.
+    pub fn clear(&self, slot: u32) {
+        self.0.write(slot, &[0; GRANTED_WORDS - 1]);
+    }
+
+    /// Shows the host's capacities.
+    pub fn set_capacity(&self, out: Rate, in_: Rate) {
+        self.0.word(GRANTS_CAPACITY_OUT).store(out.as_bps(), Ordering::Relaxed);
+        self.0.word(GRANTS_CAPACITY_IN).store(in_.as_bps(), Ordering::Relaxed);
+    }
+
+    /// Says that the daemon is at work.
+    pub fn beat(&self) {
+        advance(self.0.word(GRANTS_BEAT));
+    }
+}
+
+impl GrantsReader {
     /// The page as the process maps it.
     ///
     /// # Errors
     /// When it is not what it should be.
-    pub fn open(fd: impl AsFd, slots: u32) -> io::Result<GrantsPage> {
-        let slots = slots.min(SLOTS_MOST);
-        let words = HEAD_WORDS + slots as usize * GRANTED_WORDS;
-        let mapping = Mapping::open(fd, words, Access::Read)?;
-        check_magic(&mapping)?;
-        Ok(GrantsPage { mapping, slots })
+    pub fn open(fd: impl AsFd, slots: u32) -> io::Result<GrantsReader> {
+        Page::open(fd, slots, GRANTED_WORDS, Access::Read).map(GrantsReader)
     }
 
-    /// Writes a grant; only the daemon does.
-    pub fn grant(&self, slot: u32, granted: &Granted) {
-        self.write(slot, &granted.encode());
-    }
-
-    /// Empties a slot; only the daemon does.
-    pub fn clear(&self, slot: u32) {
-        self.write(slot, &[0; GRANTED_WORDS - 1]);
-    }
-
-    /// Shows the host's capacities; only the daemon does.
-    pub fn set_capacity(&self, out: Rate, in_: Rate) {
-        self.mapping.words()[GRANTS_CAPACITY_OUT].store(out.as_bps(), Ordering::Relaxed);
-        self.mapping.words()[GRANTS_CAPACITY_IN].store(in_.as_bps(), Ordering::Relaxed);
-    }
-
-    /// Says that the daemon is at work; only the daemon does.
-    pub fn beat(&self) {
-        advance(&self.mapping.words()[GRANTS_BEAT]);
-    }
-
-    /// How often it has said so: any change is a sign of life.
+    /// How often the daemon has said that it is at work: any change is a sign of life.
     pub fn beats(&self) -> u64 {
-        self.mapping.words()[GRANTS_BEAT].load(Ordering::Relaxed)
+        self.0.load(GRANTS_BEAT)
     }
 
     /// The host's capacities, out and in.
     pub fn capacity(&self) -> (Rate, Rate) {
-        let rate = |at: usize| Rate::from_bps(self.mapping.words()[at].load(Ordering::Relaxed));
+        let rate = |at| Rate::from_bps(self.0.load(at));
         (rate(GRANTS_CAPACITY_OUT), rate(GRANTS_CAPACITY_IN))
     }
 
     /// The grant in a slot.
     pub fn read(&self, slot: u32) -> Found<Granted> {
-        let mut values = [0; GRANTED_WORDS - 1];
-        match record(&self.mapping, self.slots, slot, GRANTED_WORDS) {
-            None => Found::Nothing,
-            Some((sequence, words)) if words::read(sequence, words, &mut values) => {
-                Granted::decode(&values).map_or(Found::Nothing, Found::Record)
-            }
-            Some(_) => Found::Torn,
+        self.0.read::<{ GRANTED_WORDS - 1 }, _>(slot, Granted::decode)
+    }
+}
+
+/// Either page, from either end.
+#[derive(Debug)]
+struct Page {
+    mapping: Mapping,
+    slots: u32,
+    /// Words of a slot, the sequence word among them.
+    size: usize,
+}
+
+impl Page {
+    fn create(slots: u32, size: usize, theirs: Theirs) -> io::Result<(Page, OwnedFd)> {
+        let slots = slots.min(SLOTS_MOST);
+        let (mapping, fd) = Mapping::create(HEAD_WORDS + slots as usize * size, theirs)?;
+        mapping.words()[HEAD_MAGIC].store(MAGIC, Ordering::Relaxed);
+        Ok((Page { mapping, slots, size }, fd))
+    }
+
+    fn open(fd: impl AsFd, slots: u32, size: usize, access: Access) -> io::Result<Page> {
+        let slots = slots.min(SLOTS_MOST);
+        let mapping = Mapping::open(fd, HEAD_WORDS + slots as usize * size, access)?;
+        let page = Page { mapping, slots, size };
+        if page.load(HEAD_MAGIC) == MAGIC {
+            return Ok(page);
+        }
+        let why = "a page of another layout: daemon and program are of different versions";
+        Err(io::Error::other(why))
+    }
+
+    /// A word of the head.
+    fn word(&self, at: usize) -> &AtomicU64 {
+        &self.mapping.words()[at]
+    }
+
+    fn load(&self, at: usize) -> u64 {
+        self.word(at).load(Ordering::Relaxed)
+    }
+
+    /// The sequence word and the words of a slot.
+    fn record(&self, slot: u32) -> Option<(&AtomicU64, &[AtomicU64])> {
+        if slot >= self.slots {
+            return None;
+        }
+        let start = HEAD_WORDS + slot as usize * self.size;
+        self.mapping.words().get(start..start + self.size)?.split_first()
+    }
+
+    fn write(&self, slot: u32, values: &[u64]) {
+        if let Some((sequence, words)) = self.record(slot) {
+            words::write(sequence, words, values);
         }
     }
 
-    fn write(&self, slot: u32, values: &[u64; GRANTED_WORDS - 1]) {
-        if let Some((sequence, words)) = record(&self.mapping, self.slots, slot, GRANTED_WORDS) {
-            words::write(sequence, words, values);
+    /// What stands in a slot.
+    fn read<const N: usize, T>(
+        &self,
+        slot: u32,
+        decode: impl FnOnce(&[u64; N]) -> Option<T>,
+    ) -> Found<T> {
+        let mut values = [0; N];
+        match self.record(slot) {
+            None => Found::Nothing,
+            // Never written.
+            Some((sequence, _)) if sequence.load(Ordering::Relaxed) == 0 => Found::Nothing,
+            Some((sequence, words)) if words::read(sequence, words, &mut values) => {
+                decode(&values).map_or(Found::Nothing, Found::Record)
+            }
+            Some(_) => Found::Torn,
         }
     }
 }
@@ -213,26 +251,4 @@ impl GrantsPage {
 /// One sign of life more; each beat has one writer.
 fn advance(beat: &AtomicU64) {
     beat.store(beat.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
-}
-
-/// The sequence word and the words of a slot.
-fn record(
-    mapping: &Mapping,
-    slots: u32,
-    slot: u32,
-    size: usize,
-) -> Option<(&AtomicU64, &[AtomicU64])> {
-    if slot >= slots {
-        return None;
-    }
-    let start = HEAD_WORDS + slot as usize * size;
-    mapping.words().get(start..start + size)?.split_first()
-}
-
-fn check_magic(mapping: &Mapping) -> io::Result<()> {
-    let found = mapping.words().first().map(|word| word.load(Ordering::Relaxed));
-    if found == Some(MAGIC) {
-        return Ok(());
-    }
-    Err(io::Error::other("a page of another layout: daemon and program are of different versions"))
 }

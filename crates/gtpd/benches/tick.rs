@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use divan::Bencher;
 use gtp_alloc::{Rate, Span, Time};
 use gtp_proto::{Law, LimitedBy, Phase, Report};
-use gtp_share::{Label, Outstanding, Posted, ReportsPage, Side};
+use gtp_share::{Label, Outstanding, Posted, ReportsWriter, Side};
 use gtpd::{Hub, HubConfig, Who};
 
 fn main() {
@@ -39,7 +39,7 @@ fn posted(id: u32, seed: u64) -> Posted {
     }
 }
 
-fn hub(processes: u64, sessions: u32) -> (Hub, Vec<ReportsPage>) {
+fn hub(processes: u64, sessions: u32) -> (Hub, Vec<ReportsWriter>) {
     let config = HubConfig {
         capacity_out: Rate::from_mbps(10_000),
         capacity_in: Rate::from_mbps(10_000),
@@ -51,15 +51,15 @@ fn hub(processes: u64, sessions: u32) -> (Hub, Vec<ReportsPage>) {
     let page = |id| {
         let who = Who { uid: (id % 5) as u32, pid: 1, program: "bench".into() };
         let ([reports, _], slots) = hub.attach(START, id, who, 4_096).unwrap();
-        ReportsPage::open(&reports, slots).unwrap()
+        ReportsWriter::open(&reports, slots).unwrap()
     };
-    let pages: Vec<ReportsPage> = (0..processes).map(page).collect();
+    let pages: Vec<ReportsWriter> = (0..processes).map(page).collect();
     post(&pages, sessions, 0);
     hub.tick(START, &mut Vec::new());
     (hub, pages)
 }
 
-fn post(pages: &[ReportsPage], sessions: u32, round: u64) {
+fn post(pages: &[ReportsWriter], sessions: u32, round: u64) {
     for page in pages {
         for slot in 0..sessions {
             page.post(slot, &posted(slot + 1, round + u64::from(slot)));

@@ -12,7 +12,7 @@ use std::os::fd::OwnedFd;
 use gtp_alloc::tree::{self, Node, Policy};
 use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_proto::{Agent, AgentConfig, FlowId, Grant, Report};
-use gtp_share::{Change, Granted, GrantsPage, ReportsPage, SLOTS_MOST, Side};
+use gtp_share::{Change, Granted, GrantsWriter, ReportsReader, SLOTS_MOST, Side};
 
 use crate::names::Names;
 use crate::seats::{Allowance, Pulse, Seats};
@@ -84,8 +84,8 @@ pub struct Hub {
 pub(crate) struct Client {
     pub who: Who,
     pub seats: Seats,
-    reports: ReportsPage,
-    grants: GrantsPage,
+    reports: ReportsReader,
+    grants: GrantsWriter,
     pulse: Pulse,
 }
 
@@ -153,8 +153,8 @@ impl Hub {
         slots: u32,
     ) -> io::Result<([OwnedFd; 2], u32)> {
         let slots = slots.clamp(1, SLOTS_MOST);
-        let (reports, reports_fd) = ReportsPage::create(slots)?;
-        let (grants, grants_fd) = GrantsPage::create(slots)?;
+        let (reports, reports_fd) = ReportsReader::create(slots)?;
+        let (grants, grants_fd) = GrantsWriter::create(slots)?;
         grants.set_capacity(self.out.agent.capacity(), self.in_.agent.capacity());
         let client =
             Client { who, seats: Seats::default(), reports, grants, pulse: Pulse::new(now) };

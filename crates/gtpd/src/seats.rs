@@ -8,7 +8,7 @@ use gtp_alloc::tree::Policy;
 use gtp_alloc::{Rate, Time};
 use gtp_proto::limits::{DEMAND_ALPHA, DEMAND_FLOOR};
 use gtp_proto::{FlowId, Law, Report};
-use gtp_share::{Change, Found, Granted, GrantsPage, Posted, ReportsPage, Side};
+use gtp_share::{Change, Found, Granted, GrantsWriter, Posted, ReportsReader, Side};
 
 use crate::names::Names;
 
@@ -62,8 +62,8 @@ impl Seats {
     /// `names`.
     pub fn read(
         &mut self,
-        reports: &ReportsPage,
-        grants: &GrantsPage,
+        reports: &ReportsReader,
+        grants: &GrantsWriter,
         allowance: Allowance,
         names: &mut Names,
     ) -> Changes {
@@ -222,7 +222,7 @@ impl Pulse {
     }
 
     /// Looks at the page's head.
-    pub fn feel(&mut self, now: Time, page: &ReportsPage) -> Awake {
+    pub fn feel(&mut self, now: Time, page: &ReportsReader) -> Awake {
         let beats = page.beats();
         if beats != self.beats {
             *self = Pulse { beats, at: now };

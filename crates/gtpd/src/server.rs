@@ -502,7 +502,7 @@ fn timespec(span: Span) -> Timespec {
 mod tests {
     use super::*;
     use gtp_proto::{Law, LimitedBy, Phase, Report};
-    use gtp_share::{GrantsPage, Label, Outstanding, Posted, ReportsPage, Side};
+    use gtp_share::{GrantsReader, Label, Outstanding, Posted, ReportsWriter, Side};
 
     const CAPACITY: Rate = Rate::from_mbps(1_000);
 
@@ -576,10 +576,10 @@ mod tests {
         }
     }
 
-    fn attach(hub: &mut Hub, now: Time, id: ClientId) -> (ReportsPage, GrantsPage) {
+    fn attach(hub: &mut Hub, now: Time, id: ClientId) -> (ReportsWriter, GrantsReader) {
         let who = Who { uid: id as u32, pid: 1, program: "test".into() };
         let ([reports, grants], slots) = hub.attach(now, id, who, 4).unwrap();
-        (ReportsPage::open(reports, slots).unwrap(), GrantsPage::open(grants, slots).unwrap())
+        (ReportsWriter::open(reports, slots).unwrap(), GrantsReader::open(grants, slots).unwrap())
     }
 
     /// Connections that have asked for the list.
@@ -607,9 +607,10 @@ mod tests {
         let (mut daemon, path) = daemon(dir);
         let who = Who { uid: 1, pid: 1, program: "test".into() };
         let ([reports, _], slots) = daemon.hub.attach(Time::ZERO, 1 << 40, who, SESSIONS).unwrap();
-        let page = ReportsPage::open(reports, slots).unwrap();
+        let page = ReportsWriter::open(reports, slots).unwrap();
         (0..SESSIONS).for_each(|slot| page.post(slot, &posted(0)));
-        let begin = Time::ZERO + Span::from_secs(1);
+        // Long after the daemon's own clock, however slow the machine is.
+        let begin = Time::ZERO + Span::from_secs(1_000);
         daemon.hub.wake(begin);
         daemon.hub.tick(begin, &mut Vec::new());
         (daemon, path, SESSIONS)

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use gtp_alloc::{Rate, Span, Time};
 use gtp_proto::{Law, LimitedBy, Phase, Report};
-use gtp_share::{Found, GrantsPage, Label, Outstanding, Posted, ReportsPage, Side};
+use gtp_share::{Found, GrantsReader, Label, Outstanding, Posted, ReportsWriter, Side};
 use gtpd::{Hub, HubConfig, Who};
 
 /// A generator that does not repeat soon (xorshift).
@@ -23,7 +23,7 @@ impl Random {
 }
 
 /// Writes all over the page until told to stop: random bits, and records with random fields.
-fn scribble(page: &ReportsPage, stop: &AtomicBool) -> u64 {
+fn scribble(page: &ReportsWriter, stop: &AtomicBool) -> u64 {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let mut writes = 0;
     while !stop.load(Ordering::Relaxed) {
@@ -84,8 +84,8 @@ fn others_keep_their_half_beside_a_user_who_writes_at_random() {
     let attach = |hub: &mut Hub, id, uid| {
         let who = Who { uid, pid: 1, program: "test".into() };
         let ([reports, grants], slots) = hub.attach(start, id, who, 256).unwrap();
-        let reports = ReportsPage::open(&reports, slots).unwrap();
-        (reports, GrantsPage::open(&grants, slots).unwrap())
+        let reports = ReportsWriter::open(&reports, slots).unwrap();
+        (reports, GrantsReader::open(&grants, slots).unwrap())
     };
     let (liar, _) = attach(&mut hub, 1, 1);
     let (honest, grants) = attach(&mut hub, 2, 2);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use gtp_alloc::{Rate, Span, Time};
 use gtp_proto::{Law, LimitedBy, Phase, Report};
 use gtp_share::{
-    Change, Found, Granted, GrantsPage, Label, Outstanding, Policy, Posted, ReportsPage, Side,
+    Change, Found, Granted, GrantsReader, Label, Outstanding, Policy, Posted, ReportsWriter, Side,
 };
 use gtpd::{ClientId, Hub, HubConfig, Right, SetError, Who};
 
@@ -25,8 +25,8 @@ fn config(mbps: u64) -> HubConfig {
 /// A process: its pages, and sessions whose sources obey what they are granted at once.
 struct Process {
     id: ClientId,
-    reports: ReportsPage,
-    grants: GrantsPage,
+    reports: ReportsWriter,
+    grants: GrantsReader,
     sessions: Vec<Posted>,
 }
 
@@ -40,8 +40,8 @@ impl Process {
         let ([reports, grants], slots) = hub.attach(now, id, who, slots).unwrap();
         Process {
             id,
-            reports: ReportsPage::open(&reports, slots).unwrap(),
-            grants: GrantsPage::open(&grants, slots).unwrap(),
+            reports: ReportsWriter::open(&reports, slots).unwrap(),
+            grants: GrantsReader::open(&grants, slots).unwrap(),
             sessions: Vec::new(),
         }
     }
