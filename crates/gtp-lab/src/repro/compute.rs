@@ -8,7 +8,9 @@ use super::entry::{Entry, Kind, Solve};
 use super::formula::{Quantities, assign};
 use super::measure::{Measure, Trajectory};
 use super::rivals::Course;
+use super::{aecp, aecp_packets, sabul, sabul_packets};
 use super::{exact, gtp2004, lambdastream, law, packet, rate};
+use crate::series::Figure;
 use gtp_link::Rng;
 
 /// Which law the nodes run.
@@ -39,6 +41,8 @@ pub struct Computed {
     pub runs: Vec<Runs>,
     /// What was simulated of rivals.
     pub courses: Vec<Course>,
+    /// Curves of AECP's and SABUL's runs.
+    pub figures: Vec<Figure>,
 }
 
 /// Computes an entry.
@@ -66,6 +70,15 @@ pub fn compute(entry: &Entry) -> Result<Computed, String> {
     }
     for rivals in &entry.rivals {
         computed.courses.extend(rivals.run(quantities)?);
+    }
+    let figures = &mut computed.figures;
+    entry.aecp.iter().try_for_each(|wanted| aecp::run(wanted, quantities))?;
+    for packets in &entry.aecp_packets {
+        aecp_packets::run(&entry.id, packets, quantities, figures)?;
+    }
+    entry.sabul.iter().try_for_each(|wanted| sabul::run(wanted, quantities))?;
+    for row in &entry.sabul_packets {
+        sabul_packets::run(&entry.id, row, quantities, figures)?;
     }
     for scenario in &entry.scenario {
         let cases = scenario.expand()?;

@@ -4,6 +4,8 @@
 //! is not understood is refused, so that a misspelt check cannot pass by being ignored. The types
 //! here say what an entry may hold; computing and judging are elsewhere.
 
+use super::aecp::Aecp;
+use super::aecp_packets::Packets;
 use super::case::{Links, Scenario, Spread};
 use super::criterion::Criterion;
 use super::exact::Exact;
@@ -13,6 +15,8 @@ use super::law::Property;
 use super::measure::Measure;
 use super::played::Played;
 use super::rivals::Rivals;
+use super::sabul::Sabul;
+use super::sabul_packets::Row;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -64,6 +68,18 @@ pub struct Entry {
     /// Networks of rivals to be simulated.
     #[serde(default)]
     pub rivals: Vec<Rivals>,
+    /// What AECP's equations lead to.
+    #[serde(default)]
+    pub aecp: Vec<Aecp>,
+    /// AECP's networks, packet by packet.
+    #[serde(default)]
+    pub aecp_packets: Vec<Packets>,
+    /// What SABUL's equations and its model lead to.
+    #[serde(default)]
+    pub sabul: Vec<Sabul>,
+    /// Rows of SABUL's tables, packet by packet.
+    #[serde(default)]
+    pub sabul_packets: Vec<Row>,
     /// Networks to be simulated, each perhaps with several runs.
     #[serde(default)]
     pub scenario: Vec<Scenario>,

@@ -5,6 +5,8 @@
 //! code knows how to compute and to compare; it knows no entry. An entry passes, differs for a
 //! reason that is itself checked, fails, or waits for something that this program lacks.
 
+mod aecp;
+mod aecp_packets;
 mod case;
 mod compute;
 mod criterion;
@@ -24,6 +26,8 @@ mod replay;
 mod report;
 mod response;
 mod rivals;
+mod sabul;
+mod sabul_packets;
 mod verdict;
 
 use crate::figures;

@@ -27,6 +27,7 @@ pub fn figures(entry: &Entry, computed: &Computed) -> Vec<Figure> {
     if entry.plot.contains(&Plot::Rates) {
         figures.extend(rivals::figures(&entry.id, &entry.title, &computed.courses));
     }
+    figures.extend(computed.figures.iter().cloned());
     figures
 }
 

@@ -1,0 +1,182 @@
+//! Tables I and II of the SABUL paper packet by packet: senders that share a receiver's port.
+//!
+//! Each sender has a gigabit interface and its own way to the port, as long as its round-trip
+//! time; the port carries a gigabit and its queue holds what that is in the longest of them, at
+//! least 100 packets. Hosts keep their pace to 20 microseconds. Rates are the senders', as in the
+//! paper. The model of the same is beside it, so that what a packet adds can be seen.
+
+use super::aecp::{Found, put};
+use super::formula::Quantities;
+use super::rivals::world::{World, bdp, bottleneck, wire};
+use super::sabul::Set;
+use crate::series::{Axis, Figure, Series};
+use gtp_alloc::{Bytes, Rate, Span};
+use gtp_link::{Jitter, LinkSpec, Order};
+use gtp_peers::rate::sabul::law::Excess;
+use gtp_peers::rate::sabul::{Law, Receiver, Sender};
+use gtp_peers::rate::{Transfer, rbudp};
+use gtp_peers::red;
+use serde::Deserialize;
+
+/// A row of a table.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Row {
+    /// Stands before its quantities: mean sending rates in Mbit/s (`_rates`), their `_sum`, what
+    /// arrives of each (`_received`) and what of it all the port loses (`_loss`), between `from`
+    /// and `until`; the least correlation of two senders' rates (`_correlation`).
+    name: String,
+    rtt_ms: Vec<f64>,
+    initial_mbps: Vec<u64>,
+    interval_ms: Vec<u64>,
+    /// Pr0 for all without it.
+    parameters: Option<Vec<Set>>,
+    /// Constant traffic beside them.
+    #[serde(default)]
+    background_mbps: u64,
+    #[serde(default)]
+    queue: Discipline,
+    #[serde(default)]
+    excess: Rule,
+    from: f64,
+    until: f64,
+}
+
+/// What the port's queue does.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+enum Discipline {
+    /// It takes what it has room for.
+    #[default]
+    DropTail,
+    /// RED, from a tenth of the queue to nine tenths.
+    Red,
+}
+
+/// Whether eq. 4 is used; the paper leaves open when losses are excessive.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+enum Rule {
+    /// As in the paper's analysis.
+    #[default]
+    Never,
+    /// At the tenth loss report, then not for 500.
+    TenthReport,
+}
+
+const GIGA: Rate = Rate::from_mbps(1_000);
+/// How often the senders' rates are looked at.
+const LOOK: Span = Span::from_millis(100);
+const SECONDS_MAX: f64 = 1_000.0;
+
+/// Runs a row; a figure of the senders' rates is added to `figures`.
+///
+/// # Errors
+/// A sentence, if the row is senseless.
+pub fn run(
+    id: &str,
+    row: &Row,
+    quantities: &mut Quantities,
+    figures: &mut Vec<Figure>,
+) -> Result<(), String> {
+    let n = row.rtt_ms.len();
+    let equal = row.initial_mbps.len() == n && row.interval_ms.len() == n;
+    if n == 0 || !equal || row.parameters.as_ref().is_some_and(|p| p.len() != n) {
+        return Err("a row has as many round trips as rates, intervals and parameters".to_owned());
+    }
+    if !(0.0 <= row.from && row.from < row.until && row.until <= SECONDS_MAX) {
+        return Err(format!("a span of at most {SECONDS_MAX} s"));
+    }
+    let (found, series) = course(row);
+    put(&row.name, found, quantities)?;
+    let axes = (Axis::linear("Time, s"), Axis::linear("Sending rate, Mbit/s"));
+    let title = format!("{id}: {}", row.name);
+    let mut figure = Figure::new(&format!("{id}-{}", row.name), title, axes.0, axes.1);
+    for (k, rates) in series.iter().enumerate() {
+        let at = |n: usize| (n as f64 + 1.0) * LOOK.as_secs_f64();
+        let points = rates.iter().enumerate().map(|(n, rate)| (at(n), *rate)).collect();
+        figure.series.push(Series::line(format!("connection {}", k + 1), "Mbit/s", points));
+    }
+    figures.push(figure);
+    Ok(())
+}
+
+fn course(row: &Row) -> (Found, Vec<Vec<f64>>) {
+    let mut world = World::new();
+    let longest = row.rtt_ms.iter().copied().fold(0.0, f64::max) / 1e3;
+    let queue = bdp(GIGA, Span::from_secs_f64(longest)).max(Bytes(150_000));
+    let spec = bottleneck(GIGA, Span::ZERO, queue);
+    let port = match row.queue {
+        Discipline::DropTail => world.link(spec),
+        Discipline::Red => {
+            let config = red::Config::new(Bytes(queue.0 / 10), Bytes(queue.0 / 10 * 9));
+            world.controlled_link(spec, Box::new(red::Queue::new(config, 1)))
+        }
+    };
+    let flows: Vec<usize> =
+        (0..row.rtt_ms.len()).map(|k| connect(&mut world, row, k, port)).collect();
+    if row.background_mbps > 0 {
+        let sender = rbudp::Sender::new(Transfer::ENDLESS, Rate::from_mbps(row.background_mbps));
+        let receiver = rbudp::Receiver::new(Transfer::ENDLESS);
+        world.flow(Span::ZERO, Box::new(sender), Box::new(receiver), &[port], &[]);
+    }
+    let mut series = vec![Vec::new(); flows.len()];
+    let mut before = (0, 0);
+    world.watch(Span::from_secs_f64(row.until), LOOK, |world| {
+        for (rates, flow) in series.iter_mut().zip(&flows) {
+            rates.push(world.sent(*flow).rate.as_f64() / 1e6);
+        }
+        if world.elapsed() <= row.from {
+            before = (world.lost(port), world.seen(port));
+        }
+    });
+    let skip = (row.from / LOOK.as_secs_f64()) as usize;
+    let late: Vec<&[f64]> = series.iter().map(|rates| &rates[skip..]).collect();
+    let rates: Vec<f64> = late.iter().map(|rates| mean(rates)).collect();
+    let of = |flow: &usize| world.wire_rate(*flow, row.from, row.until) / 1e6;
+    let lost = (world.lost(port) - before.0) as f64 / (world.seen(port) - before.1) as f64;
+    let found = vec![
+        ("sum", vec![rates.iter().sum()]),
+        ("rates", rates),
+        ("received", flows.iter().map(of).collect()),
+        ("loss", vec![lost]),
+        ("correlation", vec![least_correlation(&late)]),
+    ];
+    (found, series)
+}
+
+fn connect(world: &mut World, row: &Row, k: usize, port: usize) -> usize {
+    let way = Span::from_secs_f64(row.rtt_ms[k] / 2e3);
+    // Hosts do not keep their pace to the nanosecond.
+    let jitter = Jitter { span: Span::from_micros(20), order: Order::Kept };
+    let there = world.link(LinkSpec { jitter, ..wire(way) });
+    let back = world.link(wire(way));
+    let set = row.parameters.as_ref().map_or(Set::Pr0, |all| all[k]);
+    let excess = match row.excess {
+        Rule::Never => Excess::Never,
+        Rule::TenthReport => Excess::TenthReport,
+    };
+    let law = Law::Paper { parameters: set.parameters(), interface: GIGA, excess };
+    let sender = Sender::new(Transfer::ENDLESS, law, Rate::from_mbps(row.initial_mbps[k]));
+    let receiver = Receiver::new(Transfer::ENDLESS, Span::from_millis(row.interval_ms[k]));
+    world.flow(Span::ZERO, Box::new(sender), Box::new(receiver), &[there, port], &[back])
+}
+
+fn mean(numbers: &[f64]) -> f64 {
+    numbers.iter().sum::<f64>() / numbers.len() as f64
+}
+
+/// The least of the correlations of any two.
+fn least_correlation(all: &[&[f64]]) -> f64 {
+    let pairs = (0..all.len()).flat_map(|a| (0..a).map(move |b| (a, b)));
+    pairs.map(|(a, b)| correlation(all[a], all[b])).fold(1.0, f64::min)
+}
+
+/// Pearson's coefficient.
+fn correlation(x: &[f64], y: &[f64]) -> f64 {
+    let (a, b) = (mean(x), mean(y));
+    let along = |x: &[f64], a: f64, y: &[f64], b: f64| -> f64 {
+        x.iter().zip(y).map(|(x, y)| (x - a) * (y - b)).sum()
+    };
+    along(x, a, y, b) / libm::sqrt(along(x, a, x, a) * along(y, b, y, b))
+}
