@@ -3,9 +3,9 @@
 //! Links are gtp-link's; a route is a list of them, and flows that name the same link share it.
 //! Time jumps from event to event, in the order (time, order of booking), so that a run is a
 //! function of what was built. Packets under way wait in rings, of which the agenda holds the
-//! first only: they leave a link in the order in which they came. An end is served (drained, its timer asked) after each of its
-//! inputs and never otherwise. A router sees a packet when it arrives at its link and when its
-//! last bit leaves the queue.
+//! first only: they leave a link in the order in which they came. An end is served (drained, its
+//! timer asked) after each of its inputs and never otherwise. A router sees a packet when it
+//! arrives at its link and when its last bit leaves the queue.
 //!
 //! ```text
 //! let mut world = World::new();
