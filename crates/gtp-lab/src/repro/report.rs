@@ -69,8 +69,8 @@ fn really(run: Option<&str>) -> String {
         None => "No run of this very network with real sockets has been made.".to_owned(),
     };
     format!(
-        "The paper measured a real program on an emulated network. Judged here: the project's \
-         sessions and agents over modelled links. {run}"
+        "The paper measured a real program. Judged here: the ends of this project over modelled \
+         links. {run}"
     )
 }
 

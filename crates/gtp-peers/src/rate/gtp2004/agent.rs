@@ -18,6 +18,8 @@
 //!   has just joined would count as one that cannot use its share.
 //! - D2 A join begins a new interval (A2 says only that old and new flows are treated alike).
 //! - D3 A flow of which nothing came in an interval keeps its estimate.
+//! - D4 No flow's bound is above the capacity, and a round trip below 100 microseconds counts as so
+//!   much in A1.
 
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -225,7 +227,7 @@ impl Agent {
 
 /// A1: G's default.
 const INTERVAL: u64 = 3;
-/// Keeps intervals apart where round trips are next to nothing.
+/// D4: keeps intervals apart where round trips are next to nothing.
 const LEAST_RTT: Span = Span::from_micros(100);
 
 #[cfg(test)]

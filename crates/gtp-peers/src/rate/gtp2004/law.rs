@@ -4,9 +4,19 @@
 //! sections 4.1 to 4.4. All rates are bit/s, `loss` is a ratio, and every function is pure. Who
 //! calls them when is the agent's and the ends' affair.
 //!
+//! Rules:
+//! - 4.1 single flow control, each round trip: [`flow_rate`].
+//! - 4.2 capacity estimation, each interval: [`Estimator`].
+//! - 4.3, Figure 6, max-min among the estimates: [`schedule`].
+//! - 4.4 what leaves goes to those that remain: [`absorb`].
+//!
+//! Departures:
 //! - [FIX] The thresholds of 4.2 print `r_loss`, a rate; the loss ratio is meant. At 0.5 % exactly
 //!   the loss counts as low.
 //! - [FIX] 4.2 tests `D = 0` before it doubles; a negative `D` starts anew as well.
+//! - 4.1 bounds only the raise by the target; here the fall is bounded, too. A round trip of which
+//!   nothing came, on which it is silent, changes nothing.
+//! - 4.2's increment doubles without bound; here it is at most the estimate's own bound.
 //! - [FIX] Figure 6, line 3 picks among the flows that are not scheduled; line 7 tests the flow
 //!   just looked at.
 
@@ -15,8 +25,8 @@ use alloc::vec::Vec;
 /// 4.1: the rate to request for the next round trip. `None` for `loss`: nothing came in this one,
 /// and the rate is held.
 ///
-/// Neither branch leaves the rate above the target. The paper bounds only the second so; a flow
-/// with losses whose target was just halved would else stay above it for many round trips.
+/// Neither branch leaves the rate above the target: a flow with losses whose target was just
+/// halved would else stay above it for many round trips.
 pub fn flow_rate(request: f64, loss: Option<f64>, target: f64) -> f64 {
     let next = match loss {
         None => request,

@@ -31,6 +31,7 @@
 //! - D8 A receiving gap across a loss is divided by the numbers passed (eq. 2), so that heavy loss
 //!   hides in the ratio and is left to L3. Samples of adjacent packets alone show the overload at
 //!   once, but two flows then still differ by half after 45 s: the choice decides Fig. 10(a).
+//! - D9 The first round trip is measured by asking for the rate that there is.
 
 pub mod frames;
 pub mod law;
@@ -486,7 +487,7 @@ impl Endpoint for Receiver {
         if self.epoch.is_none() && !self.heard {
             self.epoch = Some(now + LEAST_EPOCH);
             self.quiet_since = now;
-            // The first round trip is measured by asking for the rate that there is.
+            // D9.
             self.ask(now, self.rate);
         }
         let feedback = self.outbox.pop_front()?;
