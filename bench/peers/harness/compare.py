@@ -19,10 +19,9 @@ CASES = {
     "1500-off": (1500, "off"),
     "9000-off": (9000, "off"),
 }
-# A run during which others used more than this part of one processor is made again, so often.
+# A run during which others used more than this part of one processor is made again.
 # The kernel's own threads count too, and may use a quarter on some machines.
 ELSEWHERE_MOST = 0.5
-TRIES = 3
 
 
 def names(table):
@@ -42,6 +41,8 @@ def names(table):
 def arguments(words):
     parser = argparse.ArgumentParser(prog="bench-peers", description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--tries", type=int, default=3,
+                        help="how often a run is made at most while others use the machine")
     parser.add_argument("--cases", type=names(CASES), default=list(CASES))
     parser.add_argument("--peers", type=names(peers.PEERS), default=list(peers.PEERS))
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("bench-out"))
@@ -57,8 +58,8 @@ def arguments(words):
             parser.error(f"--also {also}: expected NAME=PATH")
         peers.PEERS[f"gtp-{name}"] = peers.gtp(1, path)
         args.peers = [*args.peers, f"gtp-{name}"]
-    if not 1 <= args.rounds <= 100:
-        parser.error("--rounds is from 1 to 100")
+    if not 1 <= args.rounds <= 100 or not 1 <= args.tries <= 100:
+        parser.error("--rounds and --tries are from 1 to 100")
     return args
 
 
@@ -67,10 +68,10 @@ def own():
     return used.ru_utime + used.ru_stime
 
 
-def measured(peer, lane):
+def measured(peer, lane, tries):
     """One run, made again while the machine is busy with other things; None if it fails."""
     best = None
-    for _ in range(TRIES):
+    for _ in range(tries):
         busy, mine, begun = machine.busy(), own(), time.monotonic()
         try:
             run = peers.PEERS[peer](lane)
@@ -90,6 +91,7 @@ def main(words):
     args = arguments(words)
     if os.geteuid() != 0:
         raise SystemExit("namespaces need root")
+    machine.go_first()
     args.out.mkdir(parents=True, exist_ok=True)
     lane = peers.Lane(args.programs, args.native, args.gtp, directory=str(args.out))
     described = machine.described() | {
@@ -105,7 +107,7 @@ def main(words):
                 # Each round begins with another one, so that nobody always follows the same.
                 turn = number % len(args.peers)
                 for peer in args.peers[turn:] + args.peers[:turn]:
-                    run = measured(peer, lane)
+                    run = measured(peer, lane, args.tries)
                     runs[peer].append(run)
                     said = "failed" if run is None else (
                         f"{run.rate / 1e9:.2f} Gbit/s ({run.elsewhere:.2f} busy elsewhere)")

@@ -131,7 +131,8 @@ def iperf3(law):
         server = start(within(machine.RECEIVER, ["iperf3", "-s", "-1", "--forceflush"], 1))
         try:
             heard(server, "listening")
-            words = ["iperf3", "-c", machine.RECEIVER_IP, "-C", law, "-t", 4, "-l", "1M", "-J"]
+            words = ["iperf3", "-c", machine.RECEIVER_IP, "-C", law, "-t", 4, "-l", "1M",
+                     "-w", "16M", "-J"]
             out = finish(start(within(machine.SENDER, words, 0)))
         finally:
             stop(server)
