@@ -11,8 +11,13 @@ fn root() -> PathBuf {
 }
 
 /// Papers whose entries are complete, with what their ids begin with.
-const PAPERS: [(&str, &str); 3] =
-    [("thesis", "thesis-"), ("gtp2004", "gtp04-"), ("lambdastream", "lambdastream-")];
+const PAPERS: [(&str, &str); 5] = [
+    ("thesis", "thesis-"),
+    ("gtp2004", "gtp04-"),
+    ("aecp", "aecp-"),
+    ("lambdastream", "lambdastream-"),
+    ("sabul", "sabul-"),
+];
 
 fn of(paper: &str) -> Vec<Entry> {
     load(&root().join("repro"), paper).expect("every entry can be read")
