@@ -10,10 +10,16 @@
 //! - Lemma 1 [FIX] needs `k2 alpha < 1` (printed `> 1`).
 //! - Lemma 2 [FIX] the limit in decrease mode is `L/(L/C + c/(k1 alpha))`, not nought; that the
 //!   mode does not lock is right, because losses end before.
-//! - Lemmas 3, 4, 5 and 6 as printed; Lemma 4's bound is [`increase_rounds`].
-//! - Lemma 7 [FIX] eq. 25's middle term is `1 - (C - C k2 a + mu k2 a)/C`, eq. 26 means `>= 2 a`,
-//!   and the parities at the proof's end are exchanged.
-//! - Lemma 8 as printed; the addend `c` is what makes it true, as Chiu and Jain show.
+//! - Lemma 3 [FIX] needs `k2 (1 - alpha - mu/C) > 1`, a little more than printed: else losses may
+//!   near the target from below for ever, and no decrease comes.
+//! - Lemma 4's bound is [`increase_rounds`], under the same; Lemma 6 as printed.
+//! - Lemma 5 [FIX] holds for a first decrease that begins at the interface's rate; any other first
+//!   overshoot may be smaller than a later one.
+//! - Lemma 7 [FIX] is not true in general, though nearly: its proof lets every decrease end at `mu`
+//!   exactly. Eq. 25's middle term is `1 - (C - C k2 a + mu k2 a)/C`, eq. 26 means `>= 2 a`, and the
+//!   parities at the proof's end are exchanged.
+//! - Lemma 8 [FIX] needs Lemma 3's, because the addend `c`, as Chiu and Jain show, is what makes it
+//!   true, and only a decrease adds it.
 
 use alloc::vec::Vec;
 
