@@ -98,6 +98,9 @@ pub struct Entry {
     /// Quantities to be shown beside the thesis's law: what the grant law makes of the same.
     #[serde(default)]
     pub beside: Vec<Beside>,
+    /// Tables that its page shows.
+    #[serde(default)]
+    pub table: Vec<super::table::Tabled>,
     /// Which curves its page shows.
     #[serde(default)]
     pub plot: Vec<Plot>,

@@ -28,6 +28,7 @@ mod response;
 mod rivals;
 mod sabul;
 mod sabul_packets;
+mod table;
 mod verdict;
 
 use crate::figures;

@@ -158,6 +158,7 @@ fn parts(one: &Judged) -> Vec<Part> {
             note: String::new(),
         }));
     }
+    parts.extend(super::table::parts(&entry.table, &one.computed.quantities));
     parts.extend(figures(entry, &one.computed).into_iter().map(Part::Figure));
     parts
 }

@@ -262,7 +262,7 @@ impl World {
         self.fabric.add_link(spec, seed)
     }
 
-    /// Puts a controller at a link's queue, from now on: it sees every packet that comes and leaves.
+    /// Puts a controller at a link's queue, from now on: it sees each packet that comes and leaves.
     ///
     /// # Errors
     /// When there is no such link, or it has a controller.

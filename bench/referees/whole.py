@@ -1,0 +1,109 @@
+"""Laws that count in whole segments, as Linux of 2007 does in ns-2: what windows they lead to.
+
+Not a simulator of TCP: acknowledgments of two segments come evenly over a constant round-trip time,
+one segment in so many is lost, a repair takes a round trip. What is exact is the arithmetic: every
+division drops its rest, as the kernel's does. `rest=True` keeps the rests, and is then the law as its
+paper has it, with the constants of that kernel.
+
+    bench/referees/whole.py            # mean windows of both, for one loss in 2,000 and in 10,000
+"""
+
+RTT = 0.1
+SECONDS = 300.0
+
+
+def divide(whole):
+    return (lambda a, b: a // b) if whole else (lambda a, b: a / b)
+
+
+def bic(state, now, whole):
+    """Acknowledgments for one more segment. Binary search up to the last maximum; 16 at most."""
+    div, w, top = divide(whole), state["w"], state["top"]
+    if w < top:
+        step = div(top - w, 4)
+        if step > 16:
+            count = div(w, 16)
+        elif step <= 1:
+            count = w * 5
+        else:
+            count = div(w, step)
+    elif w < top + 4:
+        count = w * 5
+    elif w < top + 48:
+        count = div(w * 3, w - top)
+    else:
+        count = div(w, 16)
+    return max(div(count, 2), 1)
+
+
+def cubic(state, now, whole):
+    """Acknowledgments for one more segment. The curve through the last maximum, a round trip ahead."""
+    div, w = divide(whole), state["w"]
+    if state["epoch"] is None:
+        state["epoch"] = now
+        above = state["top"] - w
+        state["k"] = (above / 0.4) ** (1 / 3) if above > 0 else 0.0
+        state["origin"] = max(state["top"], w)
+    away = now + RTT - state["epoch"] - state["k"]
+    rise = 0.4 * abs(away) ** 3
+    rise = int(rise) if whole else rise
+    target = state["origin"] - rise if away < 0 else state["origin"] + rise
+    count = div(w, target - w) if target > w else 100 * w
+    return max(div(count, 2), 1)
+
+
+def htcp(state, now, whole):
+    """Segments for one more. The increase grows with the time since the last loss."""
+    since, factor = now - state["cut"], 1
+    if since > 1:
+        since -= 1
+        factor = 1 + 10 * since + since * since / 4
+        factor = int(factor) if whole else factor
+    # 0.8 is kept where the queue is never used; two segments to an acknowledgment.
+    return state["w"] / (2 * factor * (1 - 0.8)) / 2
+
+
+LAWS = {"bic": (bic, 819 / 1024), "cubic": (cubic, 819 / 1024), "htcp": (htcp, 0.8)}
+
+
+def mean_window(law, every, whole=True):
+    """The mean over time from a third of it on, and the largest window."""
+    grow, kept = LAWS[law]
+    state = {"w": 100 if whole else 100.0, "top": 100, "epoch": None, "cut": 0.0}
+    now, acked, counted, loss = 0.0, 0, 0.0, every
+    area = span = most = 0.0
+    while now < SECONDS:
+        w = state["w"]
+        if acked >= loss:
+            lower = w < state["top"]
+            state["top"] = w * (1 + kept) / 2 if lower else w
+            if whole:
+                state["top"] = int(state["top"])
+            state["w"] = int(w * kept) if whole else w * kept
+            state["epoch"], state["cut"] = None, now
+            # The repair: a round trip at the smaller window, without growth.
+            step, loss = RTT, loss + every
+            acked += state["w"]
+        else:
+            step = RTT * 2 / w
+            acked += 2
+            need = grow(state, now, whole)
+            if whole:
+                if counted >= need:
+                    state["w"], counted = w + 1, 0
+                else:
+                    counted += 1
+            else:
+                state["w"] = w + 1 / need
+        if now >= SECONDS / 3:
+            area, span, most = area + state["w"] * step, span + step, max(most, state["w"])
+        now += step
+    return area / span, most
+
+
+if __name__ == "__main__":
+    print("law      one in   whole segments   with rests: mean and largest window")
+    for law in LAWS:
+        for every in (2_000, 10_000):
+            whole, exact = mean_window(law, every), mean_window(law, every, whole=False)
+            print(f"{law:8} {every:6}   {whole[0]:7.1f} {whole[1]:6.0f}  {exact[0]:8.1f} {exact[1]:6.0f}")
