@@ -279,6 +279,8 @@ fn sessions(scenario: &mut Scenario, fate: &mut Fate, sources: usize, sinks: usi
         // Mostly well above what a session claims beside its demand, see `DEMAND_FLOOR`.
         let (low, high) = if fate.happens(85) { (3e6, 15e6) } else { (3e5, 3e6) };
         let demand = Rate::from_f64(fate.across(low, high));
+        // Its application must have supplied all of it in time to be moved.
+        let size = if limited { size.min(demand.bytes_in(SUPPLIED)) } else { size };
         let lasts = fate.span(Span::from_millis(50), Span::from_secs(3));
         scenario.sessions.push(SessionEntry {
             name: format!("s{}", n + 1),
@@ -297,6 +299,10 @@ fn sessions(scenario: &mut Scenario, fate: &mut Fate, sources: usize, sinks: usi
         });
     }
 }
+
+/// In this time the application of a session supplies all that it has to move, from 2.5 s at the
+/// latest, so that 2.5 s are left until it must have ended.
+const SUPPLIED: Span = Span::from_secs(4);
 
 fn misfortunes(scenario: &mut Scenario, fate: &mut Fate, temper: &Temper) {
     let (links, hosts) = (scenario.links.len() as u64, scenario.nodes.len() as u64);
