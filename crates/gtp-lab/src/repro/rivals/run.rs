@@ -1,4 +1,4 @@
-//! From a network of rivals to its course: the world is built, run, and looked at every millisecond.
+//! From a network of rivals to its course: the world is built, run and looked at each millisecond.
 //!
 //! A course holds what was seen, by time; what is read off it is another file's affair.
 
