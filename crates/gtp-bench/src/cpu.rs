@@ -1,4 +1,7 @@
 //! What this process has used of the processors.
+//!
+//! The kernel's own account of all threads, in hundredths of a second: for runs of seconds that is
+//! exact enough, and it needs no call that other systems lack.
 
 /// Seconds of processor time of all threads of this process, in the kernel too, as the system
 /// counts it: in hundredths. `None` where it does not say.

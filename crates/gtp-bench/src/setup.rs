@@ -1,4 +1,7 @@
 //! What both ends need before they meet: an engine, a key, and whom to believe.
+//!
+//! A measurement has an engine of its own, which shares nothing with a daemon: it shall find what
+//! the path carries, not what others leave of it.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -110,29 +110,10 @@ fn socket(bound: SocketAddr) -> Result<(UdpSocket, UdpSocketState)> {
     let socket = socket2::Socket::from(UdpSocket::bind(bound)?);
     socket.set_recv_buffer_size(BUFFER)?;
     socket.set_send_buffer_size(BUFFER)?;
-    force_buffers(&socket);
     let socket = UdpSocket::from(socket);
     let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
     socket.set_nonblocking(false)?;
     Ok((socket, state))
-}
-
-/// Goes beyond the system's limits where this process may.
-fn force_buffers(socket: &socket2::Socket) {
-    use std::os::fd::AsRawFd;
-    let size = BUFFER as libc::c_int;
-    for option in [libc::SO_RCVBUFFORCE, libc::SO_SNDBUFFORCE] {
-        // SAFETY: the option's value is an integer of this length; a refusal changes nothing.
-        unsafe {
-            libc::setsockopt(
-                socket.as_raw_fd(),
-                libc::SOL_SOCKET,
-                option,
-                (&raw const size).cast(),
-                size_of::<libc::c_int>() as libc::socklen_t,
-            );
-        }
-    }
 }
 
 fn send(args: &Args, aead: &Aead) -> Result<()> {
