@@ -118,7 +118,7 @@ def main(words):
 
 def write(out, described, cases):
     made = figures.as_json(described, cases)
-    (out / "peers.json").write_text(json.dumps(made, indent=1, allow_nan=True) + "\n")
+    (out / "peers.json").write_text(json.dumps(made, indent=1, allow_nan=False) + "\n")
     (out / "peers.html").write_text(figures.page(described, cases))
 
 

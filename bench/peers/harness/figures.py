@@ -155,9 +155,18 @@ def table(case, made):
     return "\n".join(lines)
 
 
+def known(value):
+    """The same with null for what is not a number: JSON has no word for that."""
+    if isinstance(value, dict):
+        return {key: known(part) for key, part in value.items()}
+    if isinstance(value, list):
+        return [known(part) for part in value]
+    return None if isinstance(value, float) and value != value else value
+
+
 def as_json(machine, cases):
     """Everything, of [(case, {name: [Run]})]."""
-    return {
+    return known({
         "machine": machine,
         "units": {"rate": "bit/s of IP", "goodput": "bit/s", "cpu": "s per 1e9 bytes"},
         "cases": [
@@ -170,7 +179,7 @@ def as_json(machine, cases):
             }
             for case, runs in cases
         ],
-    }
+    })
 
 
 def page(machine, cases):

@@ -82,6 +82,10 @@ class Medians(unittest.TestCase):
         peers = made["cases"][0]["peers"]
         self.assertEqual([peer["name"] for peer in peers], ["gtp", "quinn"])
         self.assertEqual([run and run["rate"] for run in peers[1]["runs"]], [5e9, 2e9, None])
+        unknown = Run(1.0, 1.0, 0.1, math.nan, False)
+        made = figures.as_json({}, [("case", {"gridftp": [unknown]})])
+        made = json.loads(json.dumps(made, allow_nan=False))
+        self.assertIsNone(made["cases"][0]["peers"][0]["cpu_receiver"])
         page = figures.page({"cores": 2}, cases)
         self.assertEqual(page.count("<rect"), 2)
         table = figures.table("case", figures.rows(self.RUNS))
