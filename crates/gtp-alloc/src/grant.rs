@@ -82,8 +82,11 @@ impl Filling {
             let bound = positive(c.bound);
             Rung { ratio: bound / weight, weight, bound, claim }
         };
-        let mut rungs: Vec<Rung> = claims.iter().enumerate().map(rung).collect();
-        rungs.sort_unstable_by(|a, b| a.ratio.total_cmp(&b.ratio).then(a.claim.cmp(&b.claim)));
+        // Ratios are not negative, so their bits are in their order, and whole numbers sort faster.
+        let key = |(claim, c)| (rung((claim, c)).ratio.to_bits(), claim);
+        let mut order: Vec<(u64, usize)> = claims.iter().enumerate().map(key).collect();
+        order.sort_unstable();
+        let rungs: Vec<Rung> = order.iter().map(|&(_, at)| rung((at, &claims[at]))).collect();
         let below = running_sums(rungs.iter().map(|r| r.bound));
         let mut beyond = running_sums(rungs.iter().rev().map(|r| r.weight));
         beyond.reverse();

@@ -151,8 +151,8 @@ impl Posted {
         words[12] = self.transfer;
         words[13] = u64::from(self.loss_ppm);
         words[14] = self.wire_bytes;
-        for (word, bytes) in words[LABEL_AT..].iter_mut().zip(self.label.0.chunks_exact(8)) {
-            *word = bytes.iter().rev().fold(0, |word, &b| word << 8 | u64::from(b));
+        for (word, bytes) in words[LABEL_AT..].iter_mut().zip(self.label.0.as_chunks().0) {
+            *word = u64::from_le_bytes(*bytes);
         }
         words
     }
@@ -176,8 +176,8 @@ impl Posted {
             0 | 3..=255 => return None,
         };
         let mut label = [0; LABEL_BYTES];
-        for (bytes, word) in label.chunks_exact_mut(8).zip(&words[LABEL_AT..]) {
-            bytes.copy_from_slice(&word.to_le_bytes());
+        for (bytes, word) in label.as_chunks_mut().0.iter_mut().zip(&words[LABEL_AT..]) {
+            *bytes = word.to_le_bytes();
         }
         let weight = f64::from_bits(words[1]);
         let least = 1.0 / WEIGHT_MOST;
