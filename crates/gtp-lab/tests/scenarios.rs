@@ -243,4 +243,88 @@ fn what_belongs_to_tcp_is_refused_without_it_and_tcp_is_refused_without_queues()
     assert!(refused("packet", "protocol = \"sack\"\nweight = 2.0").contains("weight"));
     assert!(refused("packet", "protocol = \"sack\"\nconnections = 300").contains("256"));
     assert!(refused("rate", "protocol = \"sack\"").contains("level = \"packet\""));
+    assert!(refused("packet", "protocol = \"rbudp\"").contains("has no `rate`"));
+    assert!(refused("packet", "protocol = \"sack\"\nrate = \"5Mbit\"").contains("rate-based"));
+    assert!(refused("packet", "protocol = \"udt\"\nwindow = \"35KB\"").contains("is TCP's"));
+    assert!(refused("packet", "protocol = \"sack\"\nrelays = \"x\"").contains("no session \"x\""));
+    assert!(refused("packet", "wire = \"5ms\"").contains("keep one"));
+    let link = "[[link]]\nname = \"l\"\nrate = \"5Mbit\"\n";
+    let router = |keys: &str| refused("packet", &format!("{link}{keys}"));
+    assert!(router("router = \"xpc\"").contains("did you mean \"xcp\""));
+    assert!(router("router = \"xcp\"\nrouter_capacity = \"5Mbit\"").contains("xcp-node"));
+    assert!(router("router = \"xcp\"\nred_min = \"5KB\"").contains("red"));
+}
+
+/// Each rival alone on a link of 20 Mbit/s and 20 ms with the router that it asks, all in one run:
+/// name, router, what else its session says, and what part of the link it has at least.
+const RIVALS: [(&str, &str, &str, f64); 15] = [
+    ("xcp", "xcp", "", 0.95),
+    // These two begin with a packet and take most of the time to rise.
+    ("vcp", "vcp", "", 0.4),
+    ("aecp", "aecp", "", 0.6),
+    ("sack", "red", "", 0.7),
+    ("rbudp", "", "rate = \"18Mbit\"", 0.89),
+    ("tsunami", "", "rate = \"18Mbit\"", 0.89),
+    ("tsunami-fixed", "", "rate = \"18Mbit\"", 0.89),
+    ("netblt", "", "rate = \"18Mbit\"", 0.89),
+    ("sabul", "", "rate = \"15Mbit\"", 0.7),
+    ("sabul-2", "", "rate = \"15Mbit\"", 0.7),
+    ("udt", "", "", 0.7),
+    ("udt-1", "", "", 0.7),
+    ("lambdastream", "", "", 0.7),
+    ("gtp2004", "", "", 0.9),
+    ("advertised", "advertised", "", 0.95),
+];
+
+#[test]
+fn every_rival_moves_data_over_the_link_with_the_router_that_it_asks() {
+    let mut text = "duration = \"20s\"\n[[host]]\nname = \"src\"\ncount = 15\n\
+                    [[host]]\nname = \"dst\"\ncount = 15\n"
+        .to_owned();
+    for (n, (protocol, router, more, _)) in RIVALS.into_iter().enumerate() {
+        let n = n + 1;
+        let router = if router.is_empty() { String::new() } else { format!("router = {router:?}") };
+        text += &format!(
+            "[[link]]\nname = \"l{n}\"\nfrom = \"src{n}\"\nto = \"dst{n}\"\nduplex = true\n\
+             rate = \"20Mbit\"\nqueue = \"50KB\"\n{router}\n\
+             [[session]]\nname = \"s{n}\"\nsource = \"src{n}\"\nsink = \"dst{n}\"\n\
+             wire = \"20ms\"\nprotocol = {protocol:?}\n{more}\n"
+        );
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("rivals.toml");
+    std::fs::write(&file, text).expect("a file");
+    let output = lab(&["run", &file.display().to_string(), "--dry", "--json"]);
+    assert!(output.status.success(), "{}", said(&output));
+    let summary: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let sessions = summary["sessions"].as_array().expect("sessions");
+    for ((protocol, _, _, least), session) in RIVALS.into_iter().zip(sessions) {
+        let payload = session["payload"].as_f64().expect("a number");
+        let part = payload * 8.0 / 20.0 / 20e6;
+        assert!((least * 0.9..1.0).contains(&part), "{protocol}: {part}");
+    }
+}
+
+#[test]
+fn a_relay_has_what_the_session_before_it_brought() {
+    let text = "duration = \"10s\"\n[[host]]\nname = \"a\"\n[[host]]\nname = \"proxy\"\n\
+                [[host]]\nname = \"b\"\n\
+                [[link]]\nname = \"near\"\nfrom = \"a\"\nto = \"proxy\"\nduplex = true\n\
+                rate = \"20Mbit\"\n\
+                [[link]]\nname = \"far\"\nfrom = \"proxy\"\nto = \"b\"\nduplex = true\n\
+                rate = \"5Mbit\"\n\
+                [[session]]\nname = \"first\"\nsource = \"a\"\nsink = \"proxy\"\n\
+                protocol = \"sack\"\nwindow = \"100KB\"\n\
+                [[session]]\nname = \"second\"\nsource = \"proxy\"\nsink = \"b\"\n\
+                protocol = \"sack\"\nrelays = \"first\"\n";
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("relay.toml");
+    std::fs::write(&file, text).expect("a file");
+    let output = lab(&["run", &file.display().to_string(), "--dry", "--json"]);
+    assert!(output.status.success(), "{}", said(&output));
+    let summary: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let payload = |k: usize| summary["sessions"][k]["payload"].as_f64().expect("a number");
+    // The slower second half is full, and the proxy holds no more than its buffer.
+    assert!(payload(1) * 8.0 / 10.0 > 4e6, "{}", payload(1));
+    assert!((0.0..=110e3).contains(&(payload(0) - payload(1))), "{} {}", payload(0), payload(1));
 }

@@ -7,11 +7,11 @@
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use gtp_alloc::{Bytes, Span, Time};
+use gtp_alloc::{Bytes, Rate, Span, Time};
 
 use super::transfer::{Pick, Transfer, Turn};
 use super::{gtp2004, lambdastream, netblt, rbudp, sabul, tsunami, udt};
-use crate::{Body, Note, Packet};
+use crate::{Body, Note, Packet, Progress};
 
 /// The body of a rate-based protocol's packet.
 #[derive(Clone, Debug, PartialEq)]
@@ -79,6 +79,18 @@ impl Stamp {
         self.repeated += u64::from(pick.turn == Turn::Again);
         let gap = Span::from_secs_f64(gap);
         Data { ordinal, block: pick.block, turn: pick.turn, sent: now, gap, mark: 0 }
+    }
+
+    /// Where a sender at `rate` stands whose first `known` blocks are known to have arrived.
+    pub fn progress(&self, transfer: &Transfer, known: u64, rate: Rate) -> Progress {
+        Progress {
+            delivered: transfer.prefix(known),
+            sent: self.sent,
+            repeated: self.repeated,
+            rate,
+            done: transfer.is_finite() && known >= transfer.blocks(),
+            ..Progress::default()
+        }
     }
 }
 

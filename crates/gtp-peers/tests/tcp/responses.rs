@@ -9,7 +9,7 @@
 //! |---|---|---|
 //! | Reno, NewReno, SACK | 1.22/sqrt p | 8 % (p = 0.01: 15 %, since windows are whole numbers) |
 //! | HighSpeed | w = 0.12/p^0.835 (RFC 3649, 5) | 12 % |
-//! | Scalable | map; w = (a/(b p)) (1 - b/2), in which a repair takes no time | 5 %; 10 % |
+//! | Scalable | map; w = (a/(b p)) (1 - b/2), lowered by the round trip of a repair | 5 % |
 //! | BIC | map | 8 % |
 //! | H-TCP | map | 10 % |
 //! | CUBIC | map; 1.054 (RTT/p)^(3/4), which knows no fast convergence | 5 %; 12 % |
@@ -113,8 +113,12 @@ fn scalables_window_is_inverse_to_the_loss_ratio_but_for_the_round_trip_of_repai
     let step = |at: &Stand| (0.01 * at.window).max(1.0);
     for (period, seconds) in [(2_500, 150), (10_000, 150)] {
         check(Flavour::Scalable, period, seconds, iterate(period, step, 0.875), 0.05);
+        // The paper's form, in which a repair takes no time. Here it takes one round trip, beside
+        // the 13.4 in which a hundredth makes good an eighth.
         let closed = 0.01 / 0.125 * (1.0 - 0.0625) * period as f64;
-        check(Flavour::Scalable, period, seconds, closed, 0.10);
+        let growing = -0.875_f64.ln() / 1.01_f64.ln();
+        let expected = closed * growing / (growing + 1.0);
+        check(Flavour::Scalable, period, seconds, expected, 0.05);
     }
 }
 

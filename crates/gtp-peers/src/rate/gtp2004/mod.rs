@@ -183,14 +183,7 @@ impl Endpoint for Source {
 
     fn progress(&self) -> Progress {
         let known = if self.done { self.transfer.blocks() } else { 0 };
-        Progress {
-            delivered: self.transfer.prefix(known),
-            sent: self.stamp.sent,
-            repeated: self.stamp.repeated,
-            rate: self.rate,
-            done: self.done,
-            ..Progress::default()
-        }
+        Progress { done: self.done, ..self.stamp.progress(&self.transfer, known, self.rate) }
     }
 }
 

@@ -192,10 +192,6 @@ impl Sender {
         }
     }
 
-    fn is_done(&self) -> bool {
-        self.transfer.is_finite() && self.acked >= self.transfer.blocks()
-    }
-
     fn expires(&self) -> Option<Time> {
         let outstanding = self.backlog.fresh() > self.acked;
         self.fed.filter(|_| outstanding).map(|at| at + EXPIRY)
@@ -259,14 +255,8 @@ impl Endpoint for Sender {
     }
 
     fn progress(&self) -> Progress {
-        Progress {
-            delivered: self.transfer.prefix(self.acked),
-            sent: self.stamp.sent,
-            repeated: self.stamp.repeated,
-            rate: pacer::rate(self.transfer.packet(), self.period()),
-            done: self.is_done(),
-            ..Progress::default()
-        }
+        let rate = pacer::rate(self.transfer.packet(), self.period());
+        self.stamp.progress(&self.transfer, self.acked, rate)
     }
 }
 

@@ -218,14 +218,11 @@ impl Endpoint for Sender {
     }
 
     fn progress(&self) -> Progress {
+        let rate = pacer::rate(self.transfer.packet(), self.law.period);
         Progress {
-            delivered: self.transfer.prefix(self.acked),
-            sent: self.stamp.sent,
-            repeated: self.stamp.repeated,
             window: self.law.window,
-            rate: pacer::rate(self.transfer.packet(), self.law.period),
             rtt: Span::from_secs_f64(self.measures.rtt),
-            done: self.transfer.is_finite() && self.acked >= self.transfer.blocks(),
+            ..self.stamp.progress(&self.transfer, self.acked, rate)
         }
     }
 }
