@@ -368,16 +368,7 @@ fn read(reading: &Reading, run: &Trajectory) -> Result<Vec<f64>, String> {
             all.map(|k| mean(k, *from, *until) / goal(run, k, *from)).collect()
         }
         Reading::Mean { from, until } => all.map(|k| mean(k, *from, *until) / MEGA).collect(),
-        Reading::Bound { .. } if run.bounds.is_empty() => {
-            return nothing("is known of bounds by the path");
-        }
-        Reading::Bound { from, until } => {
-            let most = |steps: &Steps| -> Steps {
-                steps.iter().map(|(t, bound)| (*t, bound.min(run.capacity))).collect()
-            };
-            let bounds = run.bounds.iter().map(most);
-            bounds.map(|steps| self::mean(&steps, *from, *until) / MEGA).collect()
-        }
+        Reading::Bound { from, until } => bounds(run, *from, *until)?,
         Reading::Largest { from, until } => {
             all.map(|k| within(&run.rates[k], *from, *until).fold(0.0, f64::max) / MEGA).collect()
         }
@@ -424,6 +415,17 @@ fn read(reading: &Reading, run: &Trajectory) -> Result<Vec<f64>, String> {
         Reading::Done => vec![run.done.iter().copied().fold(0.0, f64::max)],
         Reading::Lost => vec![run.lost],
     })
+}
+
+/// Each session's mean bound by the path, in Mbit/s.
+fn bounds(run: &Trajectory, from: f64, until: f64) -> Result<Vec<f64>, String> {
+    if run.bounds.is_empty() {
+        return nothing("is known of bounds by the path");
+    }
+    let most = |steps: &Steps| -> Steps {
+        steps.iter().map(|(t, bound)| (*t, bound.min(run.capacity))).collect()
+    };
+    Ok(run.bounds.iter().map(|steps| mean(&most(steps), from, until) / MEGA).collect())
 }
 
 /// The value at a moment: that of the last step not after it; zero before the first.
