@@ -110,9 +110,9 @@ pub fn run(wanted: &Aecp, quantities: &mut Quantities) -> Result<(), String> {
 ///
 /// # Errors
 /// If one of the name is there already.
-pub fn put<'a>(
+pub fn put(
     name: &str,
-    found: Vec<(&'a str, Vec<f64>)>,
+    found: Vec<(&str, Vec<f64>)>,
     quantities: &mut Quantities,
 ) -> Result<(), String> {
     for (own, numbers) in found {
