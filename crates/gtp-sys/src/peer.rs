@@ -1,4 +1,7 @@
-//! Who is at the other end of a Unix socket, as the kernel noted it.
+//! Who is at the other end of a Unix socket.
+//!
+//! It is what the kernel noted when the connection was made, and never what the other says of
+//! himself. What that allows him is for others to decide.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};

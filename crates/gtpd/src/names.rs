@@ -1,4 +1,7 @@
 //! Names of sessions: each has one of its own for as long as it is seated.
+//!
+//! People and commands use them, so two sessions must never share one, however long the daemon has
+//! been running. Names know nothing of processes or pages.
 
 use std::collections::BTreeSet;
 

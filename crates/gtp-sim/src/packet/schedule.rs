@@ -4,8 +4,8 @@
 //! The wishes are the leaves of a tree whose every node is the earliest of the four below it, so
 //! that a changed wish costs three comparisons a level, none of them waiting for a guess, and
 //! however many packets are under way. Links, which want something at every packet, have a tree of
-//! their own; everybody else, a host or an end of a session, is an actor of the other one. The order
-//! is that of (time, sequence number): equal times are served in the order in which they were
+//! their own; everybody else, a host or an end of a session, is an actor of the other one. The
+//! order is that of (time, sequence number): equal times are served in the order in which they were
 //! asked for.
 
 use gtp_alloc::Time;

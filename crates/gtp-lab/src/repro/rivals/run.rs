@@ -1,6 +1,7 @@
 //! From a network of rivals to its course: the world is built, run and looked at each millisecond.
 //!
-//! A course holds what was seen, by time; what is read off it is another file's affair.
+//! A course holds what was seen, by time; what is read off it is another file's affair. Nothing
+//! here knows a paper or a criterion.
 
 use super::ends::{Makers, Receiving, kilobytes, mbps};
 use super::world::{BIN, Side, World, bottleneck, wire};

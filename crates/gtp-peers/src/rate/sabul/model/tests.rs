@@ -96,8 +96,8 @@ proptest! {
         prop_assert!((reached / limit - 1.0).abs() < 1e-3, "{reached} {limit}");
     }
 
-    /// Lemma 3: with k2 (1 - alpha - mu/C) > 1 too, modes change for ever. Lemmas 4 and 5: no increase lasts
-    /// longer than its bound from the lowest rate seen, no decrease longer than the first, for a
+    /// Lemma 3: with k2 (1 - alpha - mu/C) > 1 too, modes change for ever. Lemmas 4 and 5: no
+    /// increase lasts longer than its bound from the lowest rate seen, no decrease longer than the first, for a
     /// first that begins at the interface's rate, than which there is none higher.
     #[test]
     fn lemmas_3_4_and_5_modes_change_for_ever_within_bounds(
