@@ -1,10 +1,10 @@
 //! How fast the packet level is: ten long sessions over one bottleneck, no traces.
 //!
 //! `dumbbell [SECONDS [SESSIONS [PROTOCOL]]]` prints data packets delivered per second of wall
-//! time, the peak of resident memory, and the hash. The scenario is the one that other simulators are
-//! measured with: 1 Gbit/s, 50 ms round trip, 1,000-byte packets, a queue of one bandwidth-delay
-//! product. PROTOCOL is `gtp` or `tcp`: SACK, an acknowledgment for each packet, and the window of
-//! 20,000 packets that others have there.
+//! time, the peak of resident memory, and the hash. The scenario is the one that other simulators
+//! are measured with: 1 Gbit/s, 50 ms round trip, 1,000-byte packets, a queue of one
+//! bandwidth-delay product. PROTOCOL is `gtp` or `tcp`: SACK, an acknowledgment for each packet,
+//! and the window of 20,000 packets that others have there.
 
 use std::time::Instant;
 

@@ -235,16 +235,17 @@ fn equations(cases: usize, seed: u64) -> Found {
 ///   rate of a decrease kept up by force is from `L/(L/C + c/(k1 alpha))` in the worst case, as a
 ///   part; `least_limit`, the lowest of these in Mbit/s.
 /// - 3 to 5, with `k2 > C/(C - mu)`: `tried`; `locked`, modes stop changing; `longer`, an increase
-///   is longer than the bound of Lemma 4's proof from the lowest rate; the same with `strict_` of those
-///   with `k2 (1 - alpha - mu/C) > 1`, and `strict_fullest`, their longest as a part of the bound;
-///   `decreases_longer`, a decrease is longer than the first; `decreases_longer_from_top`, the same
-///   where the first begins at the interface's rate.
+///   is longer than the bound of Lemma 4's proof from the lowest rate; the same with `strict_` of
+///   those with `k2 (1 - alpha - mu/C) > 1`, and `strict_fullest`, their longest as a part of the
+///   bound; `decreases_longer`, a decrease is longer than the first; `decreases_longer_from_top`,
+///   the same where the first begins at the interface's rate.
 /// - 6: `decreasing`, there is a decrease.
 /// - 7: `tried`, the conditions hold; `at_target`, the mean loss does not exceed the target;
-///   `least`, the least mean, of whose case `least_low` is the mean loss of rounds below the target and
-///   `least_next` the least loss of a round behind one of these; all three in targets.
+///   `least`, the least mean, of whose case `least_low` is the mean loss of rounds below the
+///   target and `least_next` the least loss of a round behind one of these; all three in targets.
 /// - 8: `apart`, two equal connections have neither equal gaps after 20,000 rounds nor gaps nearer
-///   to each other than after 10,000; `farthest`, the largest ratio of such gaps; `strict_` as above.
+///   to each other than after 10,000; `farthest`, the largest ratio of such gaps; `strict_` as
+///   above.
 fn lemma(number: u8, cases: usize, seed: u64) -> Result<Found, String> {
     let mut rng = Rng::new(seed);
     let try_all: fn(&mut Rng, usize) -> Found = match number {

@@ -16,8 +16,8 @@
 //! - Lemma 5 [FIX] holds for a first decrease that begins at the interface's rate; any other first
 //!   overshoot may be smaller than a later one.
 //! - Lemma 7 [FIX] is not true in general, though nearly: its proof lets every decrease end at
-//!   `mu` exactly. Eq. 25's middle term is `1 - (C - C k2 a + mu k2 a)/C`, eq. 26 means `>= 2 a`, and the
-//!   parities at the proof's end are exchanged.
+//!   `mu` exactly. Eq. 25's middle term is `1 - (C - C k2 a + mu k2 a)/C`, eq. 26 means `>= 2 a`,
+//!   and the parities at the proof's end are exchanged.
 //! - Lemma 8 [FIX] needs Lemma 3's, because the addend `c`, as Chiu and Jain show, is what makes it
 //!   true, and only a decrease adds it.
 

@@ -97,8 +97,8 @@ proptest! {
     }
 
     /// Lemma 3: with k2 (1 - alpha - mu/C) > 1 too, modes change for ever. Lemmas 4 and 5: no
-    /// increase lasts longer than its bound from the lowest rate seen, no decrease longer than the first, for a
-    /// first that begins at the interface's rate, than which there is none higher.
+    /// increase lasts longer than its bound from the lowest rate seen, no decrease longer than the
+    /// first, for a first that begins at the interface's rate, than which there is none higher.
     #[test]
     fn lemmas_3_4_and_5_modes_change_for_ever_within_bounds(
         (p, mu, _) in cases(), k in 0.0..2e3f64,
