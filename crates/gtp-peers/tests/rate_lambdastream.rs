@@ -8,7 +8,7 @@ use gtp_peers::rate::{Slow, Transfer};
 use path::{START, Side, World, bdp, bottleneck, jain, wire};
 use proptest::prelude::*;
 
-/// The catalogue's reading: a link of 1,000 Mbit/s that gives 950 from end to end.
+/// A link of 1,000 Mbit/s that gives 950 from end to end, the rate that the paper's flows came to.
 const LINK: Rate = Rate::from_mbps(1_000);
 const GIVES: Rate = Rate::from_mbps(950);
 const RTT: Span = Span::from_millis(110);
