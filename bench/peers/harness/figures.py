@@ -116,8 +116,9 @@ class Row:
 
 
 def rows(runs, ours="gtp"):
-    """Medians for each peer of {name: [Run]}, and our rate by theirs, as medians of ratios within
-    a round where both have one: a slow minute of the machine then counts for both."""
+    """Medians for each peer of {name: [Run]}, and our goodput by theirs, as medians of ratios
+    within a round where both have one: a slow minute of the machine then counts for both. Goodput,
+    because what one end repairs or sends twice is no merit."""
     made = []
     for name, of_peer in runs.items():
         there = [run for run in of_peer if run is not None]
@@ -135,7 +136,7 @@ def rows(runs, ours="gtp"):
             len(there),
         )
         if name != ours and ours in runs:
-            both = [(o.rate / t.rate) for o, t in zip(runs[ours], of_peer) if o and t]
+            both = [(o.goodput / t.goodput) for o, t in zip(runs[ours], of_peer) if o and t]
             row.ours_by_theirs = statistics.median(both) if both else None
         made.append(row)
     return made

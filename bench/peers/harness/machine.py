@@ -34,6 +34,13 @@ class Path:
 
     def __enter__(self):
         self.before = {name: run("sysctl", "-n", name) for name in LIMITS}
+        try:
+            return self.made()
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def made(self):
         for name, value in LIMITS.items():
             run("sysctl", "-qw", f"{name}={value}")
         for name in (SENDER, RECEIVER):

@@ -4,6 +4,8 @@ A peer is a function of a `Lane` (where to run) that returns a `Run`. Receivers 
 listen; nothing waits for time to pass.
 """
 
+import atexit
+import functools
 import json
 import os
 import resource
@@ -161,15 +163,23 @@ def gtp(sessions, build=None):
     return run
 
 
+@functools.cache
+def noise_in_memory():
+    """A file of a GiB that nobody else can have made, gone when this process ends."""
+    directory = tempfile.TemporaryDirectory(prefix="gtp-bench-", dir="/dev/shm")
+    atexit.register(directory.cleanup)
+    file = os.path.join(directory.name, "noise")
+    with open("/dev/urandom", "rb") as noise, open(file, "wb") as made:
+        for _ in range(64):
+            made.write(noise.read(GIB // 64))
+    return file
+
+
 def gridftp(streams):
     """In the clear, a file of memory to nowhere: what it does without a disk."""
 
     def run(lane):
-        file = "/dev/shm/gtp-bench-gridftp"
-        if not os.path.exists(file):
-            with open("/dev/urandom", "rb") as noise, open(file, "wb") as made:
-                for _ in range(64):
-                    made.write(noise.read(GIB // 64))
+        file = noise_in_memory()
         server = start(within(machine.RECEIVER, [
             "globus-gridftp-server", "-aa", "-anonymous-user", "root", "-p", 2811,
             "-data-interface", machine.RECEIVER_IP, "-allow-root"]))

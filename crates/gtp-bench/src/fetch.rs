@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use gtp_alloc::{Bytes, Rate, Time};
-use gtp_net::control::ControlChannel;
+use gtp_net::control::{ControlChannel, KEEPALIVE_SPAN};
 use gtp_net::crypto::Suite;
 use gtp_net::engine::{
     Host, RootPolicy, SessionKeys, SessionOpen, SocketId, TransferEvent, TransferHandle,
@@ -36,6 +36,8 @@ pub struct Fetch {
     pub strangers: Strangers,
     /// How many sessions bring it, 1 to 64.
     pub sessions: usize,
+    /// Memory that it may take: a server that offers more content is refused.
+    pub size_most: u64,
 }
 
 /// How a run went.
@@ -77,6 +79,10 @@ pub async fn fetch(ends: &Ends, what: Fetch) -> Result<NetFigures, Failure> {
     if lines.iter().any(|line| line.object != object) {
         return Err(other("the server offers different things to different sessions"));
     }
+    if object.bytes > what.size_most {
+        let (offered, most) = (object.bytes, what.size_most);
+        return Err(usage(format!("the server offers {offered} bytes, more than {most}")));
+    }
     let arrived = tokio::task::spawn_blocking(move || Arrived::room(object)).await;
     let arrived = arrived.map_err(other)?;
     let manifest = object.manifest().map_err(other)?;
@@ -88,7 +94,7 @@ pub async fn fetch(ends: &Ends, what: Fetch) -> Result<NetFigures, Failure> {
         transfer.add_session(line.session);
         channels.push(line.channel);
     }
-    let figures = watch(host, &mut transfer, object).await?;
+    let figures = watch(host, &mut transfer, &mut channels, object).await?;
     let done = Done { files: u64::from(object.times), content_bytes: object.total() };
     for mut channel in channels {
         channel.send(&Message::Done(done.clone())).await?;
@@ -154,10 +160,12 @@ fn bind(host: &Host, peer: SocketAddr) -> Result<SocketId, Failure> {
 async fn watch(
     host: &Host,
     transfer: &mut TransferHandle,
+    channels: &mut [ControlChannel],
     object: Object,
 ) -> Result<NetFigures, Failure> {
     let clock = host.clock();
     let mut look = tokio::time::interval(LOOK);
+    let mut keepalive = tokio::time::interval(KEEPALIVE_SPAN);
     let mut limits = BTreeMap::new();
     let (mut began, mut middle) = (None, None);
     loop {
@@ -173,6 +181,9 @@ async fn watch(
                 Some(TransferEvent::Complete(_)) => break,
                 Some(event) => return Err(other(format!("the run has failed: {event:?}"))),
                 None => return Err(other("the run has ended early")),
+            },
+            _ = keepalive.tick() => for channel in &mut *channels {
+                channel.send(&Message::Keepalive).await?;
             },
             _ = look.tick() => {
                 let progress = transfer.progress();

@@ -3,7 +3,8 @@
 //! The content is a function of a seed and of where a byte lies, so both ends know it and no part
 //! is like another. An object is that content, or the content several times, each time a file of
 //! its own: long runs need no more memory. The source has its blocks ready with their trailers;
-//! the sink copies each block to its place and looks at nothing until [`Arrived::verify`].
+//! the sink copies each block to its place the first time, and compares it with what lies there
+//! later. [`Arrived::verify`] then looks whether that was what was sent.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -137,6 +138,10 @@ struct Room {
     /// For each file and block: whether it has come.
     here: Vec<bool>,
     missing: u64,
+    /// For each block: whether some file's has come, which later ones must equal.
+    filled: Vec<bool>,
+    /// A file's block that did not.
+    other: Option<(u32, u64)>,
 }
 
 impl Arrived {
@@ -146,7 +151,9 @@ impl Arrived {
         bytes.iter_mut().step_by(4_096).for_each(|byte| *byte = 0xff);
         let blocks = object.blocks() * u64::from(object.times);
         let here = vec![false; blocks as usize];
-        Arrived(Arc::new(Mutex::new(Room { object, bytes, here, missing: blocks })))
+        let filled = vec![false; object.blocks() as usize];
+        let room = Room { object, bytes, here, missing: blocks, filled, other: None };
+        Arrived(Arc::new(Mutex::new(room)))
     }
 
     /// A sink that fills it.
@@ -160,6 +167,9 @@ impl Arrived {
         let room = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if room.missing > 0 {
             return Err(format!("{} blocks did not come", room.missing));
+        }
+        if let Some((file, block)) = room.other {
+            return Err(format!("block {block} of file {file} differs from another file's"));
         }
         let (mut made, mut framed) = (room.object.made(), Vec::new());
         for (number, block) in room.bytes.chunks(BLOCK as usize).enumerate() {
@@ -191,7 +201,12 @@ impl Room {
             return Written::Duplicate;
         }
         self.missing -= 1;
-        self.bytes[start..end].copy_from_slice(&framed[..end - start]);
+        let (place, content) = (&mut self.bytes[start..end], &framed[..end - start]);
+        if !std::mem::replace(&mut self.filled[block as usize], true) {
+            place.copy_from_slice(content);
+        } else if place != content {
+            self.other = Some((file, block));
+        }
         Written::Good
     }
 }
@@ -257,12 +272,14 @@ mod tests {
     fn what_comes_whole_verifies_and_one_wrong_byte_or_missing_block_does_not() {
         let object = Object::new(2 * BLOCK + 5_000, 2).unwrap();
         moved(object, |_, _, _| {}).verify().unwrap();
-        let wrong = |file, block, framed: &mut Vec<u8>| {
-            if (file, block) == (1, 2) {
-                framed[4_999] ^= 1;
-            }
-        };
-        assert!(moved(object, wrong).verify().unwrap_err().contains("block 2"));
+        for spoilt in [(0, 2), (1, 2)] {
+            let wrong = |file, block, framed: &mut Vec<u8>| {
+                if (file, block) == spoilt {
+                    framed[4_999] ^= 1;
+                }
+            };
+            assert!(moved(object, wrong).verify().unwrap_err().contains("block 2"));
+        }
         let short = |file, block, framed: &mut Vec<u8>| {
             if (file, block) == (0, 1) {
                 framed.pop();

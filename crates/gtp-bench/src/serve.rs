@@ -5,6 +5,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use gtp_alloc::Rate;
 use gtp_net::control::ControlChannel;
@@ -25,7 +26,9 @@ use crate::setup::Ends;
 
 /// The path that a client asks for.
 pub(crate) const PATH: &[u8] = b"bench";
-/// Sessions at a time; more are refused.
+/// After an attempt to accept that failed.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Sessions at a time; the connections of more are closed.
 pub(crate) const SESSIONS_MOST: usize = 64;
 /// What is named where neither end has an interval of its own; it follows the round-trip time.
 const INTERVAL_US: u32 = 20_000;
@@ -103,13 +106,14 @@ impl Server {
     }
 
     /// Serves for ever; `ended` hears of each session's end.
-    ///
-    /// # Errors
-    /// When no connection can be accepted any more.
-    pub async fn run(self, ended: mpsc::UnboundedSender<Served>) -> Result<(), Failure> {
+    pub async fn run(self, ended: mpsc::UnboundedSender<Served>) {
         let tls = tls::server_config(&self.identity);
         loop {
-            let (stream, _) = self.listener.accept().await.map_err(other)?;
+            let Ok((stream, _)) = self.listener.accept().await else {
+                // Out of descriptors, or somebody changed his mind: those who are here go on.
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            };
             let Ok(seat) = Arc::clone(&self.shared.seats).try_acquire_owned() else { continue };
             let (shared, tls, ended) = (Arc::clone(&self.shared), Arc::clone(&tls), ended.clone());
             tokio::spawn(async move {

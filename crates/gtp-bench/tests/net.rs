@@ -32,9 +32,19 @@ impl World {
         sessions: usize,
         pinned: Vec<Fingerprint>,
     ) -> Result<NetFigures, Failure> {
+        self.fetch_at_most(1 << 30, sessions, pinned).await
+    }
+
+    async fn fetch_at_most(
+        &self,
+        size_most: u64,
+        sessions: usize,
+        pinned: Vec<Fingerprint>,
+    ) -> Result<NetFigures, Failure> {
         let ends = Ends::start_in(self.dir.path().join("client"), Capacities::default()).unwrap();
         let server = self.address.to_string().parse().unwrap();
-        fetch(&ends, Fetch { server, pinned, strangers: Strangers::Refused, sessions }).await
+        let strangers = Strangers::Refused;
+        fetch(&ends, Fetch { server, pinned, strangers, sessions, size_most }).await
     }
 }
 
@@ -49,6 +59,13 @@ async fn every_byte_arrives_over_one_session_and_over_several() {
             assert!(world.ended.recv().await.unwrap().complete);
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn content_that_is_more_than_there_is_room_for_is_refused() {
+    let world = World::start(SERVE).await;
+    let failure = world.fetch_at_most(1_000, 1, vec![world.fingerprint]).await.unwrap_err();
+    assert_eq!(failure.kind, FailureKind::Usage);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -81,6 +81,9 @@ struct NetArgs {
     /// How many sessions bring the content together
     #[arg(long, value_name = "N", default_value = "1")]
     sessions: usize,
+    /// Memory that the content may take here: a server that offers more is refused
+    #[arg(long, value_name = "SIZE", default_value = "2GiB", value_parser = size)]
+    size_most: u64,
     /// Believe only a server with this key (SHA256:…)
     #[arg(long, value_name = "FP", env = "GTP_FINGERPRINT", value_delimiter = ',')]
     fingerprint: Vec<Fingerprint>,
@@ -139,7 +142,7 @@ async fn serve(args: ServeArgs) -> Result<ExitCode, Failure> {
     let mut running = std::pin::pin!(server.run(ended_in));
     loop {
         tokio::select! {
-            over = &mut running => over?,
+            () = &mut running => return Ok(ExitCode::SUCCESS),
             Some(served) = ended.recv() => tell(&args, &served)?,
             () = signals.next() => return Ok(ExitCode::SUCCESS),
         }
@@ -166,6 +169,7 @@ async fn net(args: NetArgs) -> Result<ExitCode, Failure> {
         pinned: args.fingerprint,
         strangers,
         sessions: args.sessions,
+        size_most: args.size_most,
     };
     let figures = gtp_bench::fetch(&ends(&args.capacity)?, what).await?;
     let answer = if args.json {

@@ -138,7 +138,9 @@ impl StreamMeter {
         if sent_at == self.last.sent_at {
             self.last.pn = self.last.pn.max(pn);
         }
-        *self.place(pn) += bytes;
+        if wire_gap(from.sent_at, sent_at) > Span::ZERO {
+            *self.place(pn) += bytes;
+        }
     }
 
     /// Of the datagrams up to the newest packet `arrived` brought `bytes`, and those of `missing`

@@ -18,7 +18,7 @@ pub struct Credentials {
 /// Who connected, or listened, at the other end of `socket`.
 ///
 /// # Errors
-/// What the kernel says, of something that is no connected Unix socket for example.
+/// What the kernel says; `NotConnected` if there is nobody, or `socket` is none between processes.
 pub fn credentials(socket: impl AsFd) -> io::Result<Credentials> {
     let mut found = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
     let mut length = size_of::<libc::ucred>() as libc::socklen_t;
@@ -31,6 +31,10 @@ pub fn credentials(socket: impl AsFd) -> io::Result<Credentials> {
     };
     if failed != 0 {
         return Err(io::Error::last_os_error());
+    }
+    if found.uid == u32::MAX {
+        // The kernel answers so, without an error, where there is no other process.
+        return Err(io::ErrorKind::NotConnected.into());
     }
     Ok(Credentials { uid: found.uid, pid: found.pid })
 }
@@ -50,8 +54,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_unix_socket_is_an_error() {
+    fn where_there_is_no_other_process_is_an_error() {
         let file = std::fs::File::open("/dev/null").expect("a file");
         assert!(credentials(&file).is_err());
+        let alone = std::os::unix::net::UnixDatagram::unbound().expect("a socket");
+        assert!(credentials(&alone).is_err());
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let at = listener.local_addr().expect("an address");
+        let tcp = std::net::TcpStream::connect(at).expect("a connection");
+        assert!(credentials(&tcp).is_err());
     }
 }

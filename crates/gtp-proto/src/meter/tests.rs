@@ -127,6 +127,17 @@ fn a_stream_that_ends_is_measured_as_less_and_less() {
 }
 
 #[test]
+fn a_first_burst_out_of_order_is_not_counted() {
+    let mut meter = StreamMeter::new(START);
+    for (seen, n) in (0_u64..).zip([3, 1, 2].into_iter().chain(4..40)) {
+        let sent = START + Span::from_millis(n.saturating_sub(1) / 3);
+        meter.add(START + Span::from_micros(seen * 340), n, sent.as_wire_micros(), Bytes(1_250));
+    }
+    meter.roll(START + Span::from_millis(14), Span::from_millis(10));
+    assert_eq!(meter.rate(), Rate::from_mbps(30));
+}
+
+#[test]
 fn an_interval_that_ends_within_a_burst_does_not_split_it() {
     let mut meter = StreamMeter::new(START);
     for n in 0..2_000 {

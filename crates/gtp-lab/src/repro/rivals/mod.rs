@@ -295,3 +295,76 @@ pub fn figures(id: &str, title: &str, courses: &[Course]) -> Vec<Figure> {
     };
     courses.iter().enumerate().map(figure).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(network: &str, read: &[&str]) -> Result<Quantities, String> {
+        let reading = |what: &&str| {
+            let name = what.split('\'').nth(1).unwrap_or("").replace('-', "_");
+            format!("{{ name = \"{name}\", of = {{ {what} }} }}")
+        };
+        let read = read.iter().map(reading).collect::<Vec<_>>().join(", ");
+        let text = format!("read = [{read}]\n[network]\nseconds = 3\n{network}\n");
+        let rivals: Rivals = toml::from_str(&text).map_err(|e| e.to_string())?;
+        let mut quantities = Quantities::new();
+        rivals.run(&mut quantities).map(|_| quantities)
+    }
+
+    /// A stream of a quarter too much fills the queue and loses a fifth.
+    #[test]
+    fn what_is_read_of_an_overload_is_its_arithmetic() {
+        let network = "port_mbps = 10\nqueue_ms = 24\n\
+                       flows = [{ protocol = 'constant', rtt_ms = 8, mbps = 12.5 }]";
+        let span = "from = 1, until = 3";
+        let read = ["rates", "sum", "jain", "loss", "flow-loss", "sent", "queue"]
+            .map(|what| format!("what = '{what}', {span}"));
+        let more = ["offered", "series"].map(|what| format!("what = '{what}', {span}, step = 0.5"));
+        let read: Vec<&str> = read.iter().chain(&more).map(String::as_str).collect();
+        let found = found(network, &read).expect("a run");
+        let near = |name: &str, value: f64, off: f64| {
+            let numbers = &found[name];
+            assert!(!numbers.is_empty(), "{name}");
+            assert!(numbers.iter().all(|x| (x - value).abs() <= off), "{name}: {numbers:?}");
+        };
+        near("rates", 10.0, 0.03);
+        near("sum", 10.0, 0.03);
+        near("series", 10.0, 0.05);
+        near("jain", 1.0, 1e-12);
+        near("loss", 0.2, 2e-3);
+        near("flow_loss", 0.2, 3e-3);
+        near("sent", 12.5, 0.01);
+        near("offered", 1.25, 3e-3);
+        near("queue", 24.0, 1.2);
+        assert_eq!(found["series"].len(), 4);
+    }
+
+    #[test]
+    fn the_same_network_takes_the_same_course() {
+        let network = "port_mbps = 50\nqueue_ms = 10\nloss = 0.002\naccess_mbps = 100\n\
+                       jitter_us = 50\nflows = [\
+                       { protocol = 'gtp2004', rtt_ms = 10 }, { protocol = 'tcp', rtt_ms = 20 },\
+                       { protocol = 'lambdastream', rtt_ms = 30, mbps = 10 },\
+                       { protocol = 'udt1', rtt_ms = 10, start = 0.5 },\
+                       { protocol = 'rbudp', rtt_ms = 5, mbps = 5, megabytes = 0.5 }]";
+        let read = ["what = 'series', from = 0, until = 3, step = 0.01", "what = 'done'"];
+        let [one, two] = [(), ()].map(|()| found(network, &read).expect("a run"));
+        assert_eq!(one, two);
+        assert_eq!(one["done"].iter().filter(|seconds| seconds.is_finite()).count(), 1);
+    }
+
+    #[test]
+    fn what_a_run_cannot_have_is_refused() {
+        let flow = "port_mbps = 10\nqueue_ms = 1\nflows = [{ protocol = 'tcp', rtt_ms = 1 }]";
+        let rates = "what = 'rates', from = 0, until = 3";
+        assert!(found(flow, &[rates]).is_ok());
+        assert!(found(flow, &["what = 'rates', from = 2, until = 4"]).is_err());
+        assert!(found(flow, &["what = 'ratio'"]).is_err(), "of another protocol");
+        assert!(found(flow, &["what = 'frame-at', frame = 0"]).is_err());
+        assert!(found(&flow.replace("10", "0"), &[rates]).is_err());
+        assert!(found(&flow.replace("rtt_ms = 1", "rtt_ms = -1"), &[rates]).is_err());
+        assert!(found(&flow.replace("'tcp'", "'tcp', copies = 65"), &[rates]).is_err());
+        assert!(found(&flow.replace("'tcp'", "'tcp', colour = 1"), &[rates]).is_err());
+    }
+}
