@@ -45,6 +45,16 @@ pub enum Sabul {
     Plane { name: String, service_mbps: f64, connections: Vec<Sender>, ticks: u64 },
 }
 
+impl Sabul {
+    /// How many random inputs are tried, where some are.
+    pub fn cases(&self) -> Option<usize> {
+        match self {
+            Sabul::Equations { cases, .. } | Sabul::Lemma { cases, .. } => Some(*cases),
+            Sabul::Model { .. } | Sabul::Plane { .. } => None,
+        }
+    }
+}
+
 /// A connection of the model.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -409,11 +419,12 @@ fn lemmas_3_to_5(rng: &mut Rng, cases: usize) -> Found {
     ]
 }
 
-/// How long the modes of a long run lasted.
+/// How long the modes of a long run lasted, the last of them, which has not ended, included.
 struct Turns {
     /// Longest increase as a part of its bound.
     fullest: f64,
-    /// A decrease was longer than the first.
+    /// The first decrease, in rounds, and whether one was longer.
+    first: Option<u64>,
     decrease_longer: bool,
     /// When a mode last changed, and how long one may last from the lowest rate seen.
     changed: u64,
@@ -422,9 +433,10 @@ struct Turns {
 
 impl Turns {
     fn of(model: &mut Model, p: &Parameters, mu: f64) -> Turns {
-        let (mut turns, mut last, mut run) =
-            (Turns { fullest: 0.0, decrease_longer: false, changed: 0, most: 0 }, None, 0u64);
-        let (mut first, mut lowest) = (None, model.connections[0].rate(LENGTH));
+        let mut turns =
+            Turns { fullest: 0.0, first: None, decrease_longer: false, changed: 0, most: 0 };
+        let (mut last, mut run) = (None, 0u64);
+        let mut lowest = model.connections[0].rate(LENGTH);
         for n in 0..LONG {
             let round = model.step()[0];
             lowest = lowest.min(model.connections[0].rate(LENGTH));
@@ -435,17 +447,27 @@ impl Turns {
             turns.changed = n;
             let gap = law::gap_of(lowest, LENGTH, GIGA);
             turns.most = increase_rounds(gap, p, GIGA, mu, model.buffer, TICK);
-            match last {
-                Some(Mode::Increase) => {
-                    turns.fullest = turns.fullest.max(run as f64 / turns.most as f64);
-                }
-                Some(Mode::Decrease) => turns.decrease_longer |= run > *first.get_or_insert(run),
-                Some(Mode::Hold) | None => {}
-            }
+            turns.count(last, run);
             (last, run) = (Some(round.mode), 1);
         }
-        turns.most = turns.most.max(first.unwrap_or(0));
+        // A decrease that has not ended bounds nothing.
+        let first = turns.first.unwrap_or(0);
+        turns.count(last, run);
+        turns.most = turns.most.max(first);
         turns
+    }
+
+    /// Counts a mode of so many rounds; during an increase the lowest rate does not change.
+    fn count(&mut self, mode: Option<Mode>, rounds: u64) {
+        match mode {
+            Some(Mode::Increase) => {
+                self.fullest = self.fullest.max(rounds as f64 / self.most as f64);
+            }
+            Some(Mode::Decrease) => {
+                self.decrease_longer |= rounds > *self.first.get_or_insert(rounds);
+            }
+            Some(Mode::Hold) | None => {}
+        }
     }
 
     fn is_locked(&self) -> bool {
