@@ -129,7 +129,7 @@ fn a_stream_that_ends_is_measured_as_less_and_less() {
 #[test]
 fn a_first_burst_out_of_order_is_not_counted() {
     let mut meter = StreamMeter::new(START);
-    for (seen, n) in (0_u64..).zip([3, 1, 2].into_iter().chain(4..40)) {
+    for (seen, n) in (0_u64..).zip([3_u64, 1, 2].into_iter().chain(4..40)) {
         let sent = START + Span::from_millis(n.saturating_sub(1) / 3);
         meter.add(START + Span::from_micros(seen * 340), n, sent.as_wire_micros(), Bytes(1_250));
     }
