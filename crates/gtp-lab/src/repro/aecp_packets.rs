@@ -13,7 +13,9 @@ use gtp_alloc::{Bytes, Rate, Span};
 use gtp_link::LinkSpec;
 use gtp_peers::background::{Pattern, Sink, Source};
 use gtp_peers::tcp::laws::Reno;
-use gtp_peers::tcp::{AckDelay, Law, Opening, Receiver, ReceiverConfig, Sender, SenderConfig};
+use gtp_peers::tcp::{
+    AckDelay, Law, Opening, Receiver, ReceiverConfig, Recovery, Sender, SenderConfig,
+};
 use gtp_peers::{aecp, vcp, xcp};
 use serde::Deserialize;
 use std::cell::RefCell;
@@ -39,7 +41,7 @@ pub struct Packets {
 pub enum Protocol {
     /// TCP with selective acknowledgments; drop-tail.
     Sack,
-    /// XCP.
+    /// XCP, whose ends repair losses as Reno does.
     Xcp,
     /// VCP.
     Vcp,
@@ -376,10 +378,16 @@ fn connect(
         Protocol::Vcp => Box::new(vcp::Law::new()),
         Protocol::Aecp => Box::new(aecp::Law::new(aecp::Gains::PAPER)),
     };
+    // XCP of ns-2, by which the paper has its results, is a Reno.
+    let recovery = match protocol {
+        Protocol::Xcp => Recovery::Reno,
+        Protocol::Sack | Protocol::Vcp | Protocol::Aecp => Recovery::Sack,
+    };
     let config = SenderConfig {
         mss: MSS,
         initial_window: 1.0,
         opening: Opening::Open,
+        recovery,
         ..SenderConfig::default()
     };
     let sender = Sender::new(START + after, config, law);
