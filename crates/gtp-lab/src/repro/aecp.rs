@@ -15,7 +15,8 @@ use serde::Deserialize;
 
 /// Something about AECP's equations that an entry wants computed. `name` stands before its
 /// quantities. Where a variant reads quantities, they are lists of one length, or of one number
-/// that stands for all; with a `case`, those with it and `_` before their names, where there are any.
+/// that stands for all; with a `case`, those with it and `_` before their names, where there are
+/// any.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(tag = "what", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Aecp {
@@ -35,8 +36,8 @@ pub enum Aecp {
         case: String,
     },
     /// From `capacity`, `flows` and `delay`: how far a rate is from its share in the last ten of
-    /// `seconds`, as a part of it, after it began at nine tenths (`_swing`); and the longest delay that
-    /// the loop of eq. 38 bears (`_margin`).
+    /// `seconds`, as a part of it, after it began at nine tenths (`_swing`); and the longest delay
+    /// that the loop of eq. 38 bears (`_margin`).
     Swing {
         name: String,
         #[serde(default)]
@@ -66,6 +67,22 @@ pub enum Aecp {
     /// All 2^16 codes of the header's field: how many come back changed from the header or as a
     /// number (`_changed`), and its length (`_bytes`).
     Header { name: String },
+}
+
+impl Aecp {
+    /// How many random inputs are tried, where some are.
+    pub fn cases(&self) -> Option<usize> {
+        match self {
+            Aecp::Law { cases, .. } => Some(*cases),
+            Aecp::Efficiency { .. }
+            | Aecp::Fairness { .. }
+            | Aecp::Swing { .. }
+            | Aecp::Rest { .. }
+            | Aecp::Network { .. }
+            | Aecp::Logistic { .. }
+            | Aecp::Header { .. } => None,
+        }
+    }
 }
 
 /// A flow of `Aecp::Network`.

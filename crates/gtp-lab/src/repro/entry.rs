@@ -368,8 +368,15 @@ fn sensible(entry: &Entry) -> Result<(), String> {
     let tried = entry.law.iter().map(|t| t.cases).chain(entry.exact.iter().map(|t| t.cases));
     let rules = entry.gtp2004.iter().map(|t| t.cases);
     let rules = rules.chain(entry.lambdastream.iter().map(|t| t.cases));
-    if tried.chain(rules).min() == Some(0) {
+    let equations = entry.aecp.iter().filter_map(Aecp::cases);
+    let equations = equations.chain(entry.sabul.iter().filter_map(Sabul::cases));
+    if tried.chain(rules).chain(equations).min() == Some(0) {
         return Err("a property that is tried on no case".to_owned());
+    }
+    // Such a check would be its own cause, and as a difference it has to be false.
+    let own_cause = |check: &Check| check.whose == Whose::Cause && check.differs.is_some();
+    if entry.check.iter().any(own_cause) {
+        return Err("a check that establishes a cause cannot be a difference itself".to_owned());
     }
     let differs = entry.check.iter().any(|check| check.differs.is_some());
     let cause = entry.check.iter().any(|check| check.whose == Whose::Cause);

@@ -80,6 +80,20 @@ fn what_an_entry_says_wrongly_is_refused() {
     let both = format!("kind = 'nothing'\n{never}[waiting]\nwhat = 'w'\nwhy = 'y'\n");
     assert!(refused(&both), "waits for what never comes");
     assert!(refused(&format!("kind = 'formula'\n{check}differs = 'd'")), "without a cause");
+    let both = format!("{check}whose = 'cause'\ndiffers = 'd'\n");
+    assert!(refused(&format!("kind = 'formula'\n{both}")), "its own cause");
+    let cause = format!("{check}whose = 'cause'\n");
+    assert!(refused(&format!("kind = 'formula'\n{both}{cause}")), "whatever is beside it");
+    for tried in [
+        "[[law]]\nproperty = 'target'\n",
+        "[[aecp]]\nwhat = 'law'\nname = 'l'\nrtt_ms = 1\n",
+        "[[sabul]]\nwhat = 'equations'\nname = 'e'\n",
+        "[[sabul]]\nwhat = 'lemma'\nname = 'l'\nnumber = 1\n",
+    ] {
+        let with = |cases: u32| format!("kind = 'law'\n{tried}cases = {cases}\nseed = 1\n{check}");
+        assert!(!refused(&with(1)), "{tried}");
+        assert!(refused(&with(0)), "tried on no case: {tried}");
+    }
     assert!(refused(&format!("kind = 'formula'\ncolour = 1\n{check}")), "an unknown field");
     assert!(refused(&format!("kind = 'formula'\n{check}[[scenario]]\nnetwork = {{}}")));
     assert!(refused(&format!("kind = 'formula'\n{}", check.replace("rises", "grows"))));

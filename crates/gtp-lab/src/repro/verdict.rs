@@ -109,7 +109,8 @@ fn find(check: &Check, computed: &Computed) -> Finding {
         wanted: words(&check.must),
         found,
         holds,
-        fine: holds != check.differs.is_some() && !is_error,
+        // What establishes a cause has to hold, whatever it says of itself.
+        fine: !is_error && holds != (check.differs.is_some() && check.whose != Whose::Cause),
         differs: check.differs.clone(),
         why: check.why.clone(),
         whose: check.whose,
@@ -175,6 +176,20 @@ mod tests {
         assert_eq!(verdict(&(differs.clone() + &check(4, "whose = 'cause'"))), Verdict::Fail);
         let stale = check(2, "differs = 'misprint'");
         assert_eq!(verdict(&(stale + &check(2, "whose = 'cause'"))), Verdict::Fail);
+    }
+
+    #[test]
+    fn a_cause_that_does_not_hold_is_not_fine_even_as_a_difference() {
+        let text = format!(
+            "title = 't'\nplace = 'p'\nclaim = 'c'\nkind = 'formula'\nfirmness = 'exact'\n{}",
+            check(3, "whose = 'cause'\ndiffers = 'misprint'")
+        );
+        assert!(parse("id", &text).is_err(), "its own cause");
+        let mut entry = parse("id", &text.replace("differs = 'misprint'", "")).expect("an entry");
+        entry.check[0].differs = Some("misprint".to_owned());
+        let mut computed = Computed::default();
+        computed.quantities.insert("x".to_owned(), vec![2.0]);
+        assert!(!find(&entry.check[0], &computed).fine);
     }
 
     /// Whatever a difference says: what was never run differs from nothing.
