@@ -12,7 +12,7 @@ use gtp_peers::tcp::{
 };
 use path::{START, World, bottleneck, wire};
 
-const USAGE: &str = "usage: dumbbell LAW MBPS RTT_MS QUEUE_PACKETS FLOWS SECONDS LOSE_EVERY";
+const USAGE: &str = "usage: tcp_dumbbell LAW MBPS RTT_MS QUEUE_PACKETS FLOWS SECONDS LOSE_EVERY";
 
 struct Case {
     flavour: Flavour,
