@@ -27,8 +27,8 @@ fn entries() -> Vec<Entry> {
     PAPERS.iter().flat_map(|(paper, _)| of(paper)).collect()
 }
 
-/// Entries that fail: something that the paper states does not come out, and no run shows why. To be
-/// none.
+/// Entries that fail: something that the paper states does not come out, and no run shows why. To
+/// be none.
 const FAILING: [&str; 17] = [
     "aecp-fig-8",
     "aecp-table-1",
