@@ -91,29 +91,33 @@ def main(words):
     args = arguments(words)
     if os.geteuid() != 0:
         raise SystemExit("namespaces need root")
-    machine.go_first()
     args.out.mkdir(parents=True, exist_ok=True)
+    with machine.going_first(), machine.Path() as path:
+        compare(args, path)
+
+
+def compare(args, path):
+    """All cases, all rounds; what is known is written after each round."""
     lane = peers.Lane(args.programs, args.native, args.gtp, directory=str(args.out))
     described = machine.described() | {
         "date": datetime.date.today().isoformat(), "rounds": args.rounds}
     cases = []
-    with machine.Path() as path:
-        for case in args.cases:
-            lane.mtu, offload = CASES[case]
-            path.set(lane.mtu, offload)
-            runs = {peer: [] for peer in args.peers}
-            cases.append((f"MTU {lane.mtu}, offload {offload}", runs))
-            for number in range(args.rounds):
-                # Each round begins with another one, so that nobody always follows the same.
-                turn = number % len(args.peers)
-                for peer in args.peers[turn:] + args.peers[:turn]:
-                    run = measured(peer, lane, args.tries)
-                    runs[peer].append(run)
-                    said = "failed" if run is None else (
-                        f"{run.rate / 1e9:.2f} Gbit/s ({run.elsewhere:.2f} busy elsewhere)")
-                    print(f"  round {number + 1} {case} {peer}: {said}", file=sys.stderr)
-                write(args.out, described, cases)
-            print(figures.table(cases[-1][0], figures.rows(runs)), "\n", flush=True)
+    for case in args.cases:
+        lane.mtu, offload = CASES[case]
+        path.set(lane.mtu, offload)
+        runs = {peer: [] for peer in args.peers}
+        cases.append((f"MTU {lane.mtu}, offload {offload}", runs))
+        for number in range(args.rounds):
+            # Each round begins with another one, so that nobody always follows the same.
+            turn = number % len(args.peers)
+            for peer in args.peers[turn:] + args.peers[:turn]:
+                run = measured(peer, lane, args.tries)
+                runs[peer].append(run)
+                said = "failed" if run is None else (
+                    f"{run.rate / 1e9:.2f} Gbit/s ({run.elsewhere:.2f} busy elsewhere)")
+                print(f"  round {number + 1} {case} {peer}: {said}", file=sys.stderr)
+            write(args.out, described, cases)
+        print(figures.table(cases[-1][0], figures.rows(runs)), "\n", flush=True)
 
 
 def write(out, described, cases):

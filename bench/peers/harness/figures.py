@@ -100,18 +100,22 @@ def ip_factor(kind, mtu, payload=None):
     return factor * (16384 + 22) / 16384 if kind == "tls" else factor
 
 
+UNKNOWN = float("nan")
+
+
 @dataclass
 class Row:
-    """One peer in one case: medians over its rounds."""
+    """One peer in one case: medians over its good rounds; not a number where there was none."""
 
     name: str
-    rate: float
-    goodput: float
-    cpu_sender: float
-    cpu_receiver: float
-    least: float
-    most: float
     rounds: int
+    failed: int
+    rate: float = UNKNOWN
+    goodput: float = UNKNOWN
+    cpu_sender: float = UNKNOWN
+    cpu_receiver: float = UNKNOWN
+    least: float = UNKNOWN
+    most: float = UNKNOWN
     ours_by_theirs: float | None = None
 
 
@@ -122,19 +126,14 @@ def rows(runs, ours="gtp"):
     made = []
     for name, of_peer in runs.items():
         there = [run for run in of_peer if run is not None]
-        if not there:
-            continue
-        median = lambda pick: statistics.median(pick(run) for run in there)
-        row = Row(
-            name,
-            median(lambda r: r.rate),
-            median(lambda r: r.goodput),
-            median(lambda r: r.cpu_sender),
-            median(lambda r: r.cpu_receiver),
-            min(run.rate for run in there),
-            max(run.rate for run in there),
-            len(there),
-        )
+        row = Row(name, len(there), len(of_peer) - len(there))
+        if there:
+            median = lambda pick: statistics.median(pick(run) for run in there)
+            row.rate, row.goodput = median(lambda r: r.rate), median(lambda r: r.goodput)
+            row.cpu_sender = median(lambda r: r.cpu_sender)
+            row.cpu_receiver = median(lambda r: r.cpu_receiver)
+            row.least = min(run.rate for run in there)
+            row.most = max(run.rate for run in there)
         if name != ours and ours in runs:
             both = [(o.goodput / t.goodput) for o, t in zip(runs[ours], of_peer) if o and t]
             row.ours_by_theirs = statistics.median(both) if both else None
@@ -149,9 +148,13 @@ def table(case, made):
     lines = [case, head]
     for row in made:
         ratio = "" if row.ours_by_theirs is None else f"{row.ours_by_theirs:.2f}"
+        if row.rounds == 0:
+            lines.append(f"{row.name:<22}failed in all of {row.failed} rounds")
+            continue
         lines.append(
             f"{row.name:<22}{row.rate / 1e9:>10.2f}{row.least / 1e9:>8.2f}{row.most / 1e9:>8.2f}"
             f"{row.goodput / 1e9:>9.2f}{row.cpu_sender:>14.2f}{row.cpu_receiver:>7.2f}{ratio:>10}"
+            + (f"  failed in {row.failed} of {row.failed + row.rounds} rounds" if row.failed else "")
         )
     return "\n".join(lines)
 
@@ -191,15 +194,20 @@ def page(machine, cases):
     parts.append(f"<h1>GTP and its peers</h1><p>{html.escape(said)}</p>")
     for case, runs in cases:
         made = rows(runs)
-        most = max((row.most for row in made), default=1.0)
+        most = max((row.most for row in made if row.rounds), default=1.0)
         height = 26 * len(made)
         parts.append(f"<h2>{html.escape(case)}</h2><svg width=900 height={height}>")
         for at, row in enumerate(made):
             y, x = 26 * at, lambda rate: 180 + 560 * rate / most
             colour = "#c33" if row.name.startswith("gtp") else "#68a"
+            parts.append(f"<text x=0 y={y + 17}>{html.escape(row.name)}</text>")
+            failed = f"failed in {row.failed} of {row.failed + row.rounds} rounds"
+            if row.rounds == 0:
+                parts.append(f"<text x=184 y={y + 17}>{failed}</text>")
+                continue
             label = f"{row.rate / 1e9:.2f} Gbit/s; CPU {row.cpu_sender:.2f} + {row.cpu_receiver:.2f} s/GB"
+            label += f"; {failed}" if row.failed else ""
             parts.append(
-                f"<text x=0 y={y + 17}>{html.escape(row.name)}</text>"
                 f"<rect x=180 y={y + 4} width={x(row.rate) - 180:.1f} height=18 fill='{colour}'/>"
                 f"<line x1={x(row.least):.1f} x2={x(row.most):.1f} y1={y + 13} y2={y + 13} "
                 f"stroke=black /><text x={x(row.most) + 6:.1f} y={y + 17}>{label}</text>"

@@ -9,9 +9,11 @@ import functools
 import json
 import os
 import resource
+import signal
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 from dataclasses import dataclass, field
 
@@ -48,11 +50,18 @@ def start(words, environment=None):
                             env={**os.environ, **(environment or {})})
 
 
-def heard(process, word):
-    """Reads lines until one has the word."""
-    for line in process.stdout:
-        if word in line:
-            return line
+def heard(process, word, patience=PATIENCE):
+    """Reads lines until one has the word; whoever stays silent is ended."""
+    ending = threading.Timer(patience, process.kill)
+    ending.start()
+    try:
+        for line in process.stdout:
+            if word in line:
+                return line
+    finally:
+        ending.cancel()
+    if process.wait() == -signal.SIGKILL:
+        raise Failed(f"no word after {patience} s")
     raise Failed(process.stderr.read()[-300:] or "it ended without a word")
 
 
@@ -218,6 +227,7 @@ PEERS = {
     "gtp": gtp(1),
     "gtp-4": gtp(4),
     "bare": bare("ring"),
+    "bare-aws-lc": bare("aws-lc"),
     "bare-clear": bare("none"),
     "iperf3-cubic": iperf3("cubic"),
     "iperf3-bbr": iperf3("bbr"),

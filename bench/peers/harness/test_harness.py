@@ -2,10 +2,14 @@
 
 import json
 import math
+import pathlib
+import tempfile
 import unittest
 
 import compare as command
 import figures
+import machine
+import peers
 from figures import Run
 
 PROGRAMS = ["--programs", "p", "--native", "n", "--gtp", "g"]
@@ -61,15 +65,49 @@ class Answers(unittest.TestCase):
                 figures.of_iperf3(wrong, 1.0)
 
 
+class Waiting(unittest.TestCase):
+    def test_who_says_nothing_is_ended(self):
+        silent = peers.start(["sh", "-c", "exec sleep 60"])
+        with self.assertRaisesRegex(peers.Failed, "no word"):
+            peers.heard(silent, "ready", patience=0.1)
+        peers.stop(silent)
+
+    def test_who_ends_without_the_word_is_quoted(self):
+        gone = peers.start(["sh", "-c", "echo nothing; echo why >&2"])
+        with self.assertRaisesRegex(peers.Failed, "why"):
+            peers.heard(gone, "ready")
+        peers.stop(gone)
+
+    def test_a_groups_rank_is_put_back(self):
+        with tempfile.TemporaryDirectory() as directory:
+            group = pathlib.Path(directory, "autogroup")
+            group.write_text("7")
+            with machine.going_first(group):
+                self.assertEqual(group.read_text(), "-20")
+            self.assertEqual(group.read_text(), "7")
+        self.assertEqual(machine.rank("/autogroup-17 nice -3\n"), "-3")
+
+
 class Medians(unittest.TestCase):
     RUNS = {"gtp": [run(10e9), run(4e9), run(12e9)], "quinn": [run(5e9), run(2e9), None],
             "srt": [None, None, None]}
 
     def test_ratios_are_taken_within_a_round_and_failures_count_for_nothing(self):
-        gtp, quinn = figures.rows(self.RUNS)
+        gtp, quinn, srt = figures.rows(self.RUNS)
         self.assertEqual((gtp.rate, gtp.least, gtp.most, gtp.rounds), (10e9, 4e9, 12e9, 3))
         self.assertIsNone(gtp.ours_by_theirs)
-        self.assertEqual((quinn.rounds, quinn.ours_by_theirs), (2, 2.0))
+        self.assertEqual((quinn.rounds, quinn.failed, quinn.ours_by_theirs), (2, 1, 2.0))
+        self.assertEqual((srt.rounds, srt.failed, srt.ours_by_theirs), (0, 3, None))
+
+    def test_a_peer_that_failed_is_named_as_such_everywhere(self):
+        table = figures.table("case", figures.rows(self.RUNS))
+        self.assertRegex(table, "srt +failed in all of 3 rounds")
+        self.assertRegex(table, "quinn .* failed in 1 of 3 rounds")
+        page = figures.page({}, [("case", self.RUNS)])
+        self.assertIn("failed in 3 of 3 rounds", page)
+        made = figures.as_json({}, [("case", self.RUNS)])
+        srt = json.loads(json.dumps(made, allow_nan=False))["cases"][0]["peers"][2]
+        self.assertEqual((srt["name"], srt["failed"], srt["rate"]), ("srt", 3, None))
 
     def test_a_full_packet_is_counted_with_its_headers(self):
         self.assertAlmostEqual(figures.ip_factor("bare", 1500, 1400), 1460 / 1400)
@@ -80,7 +118,7 @@ class Medians(unittest.TestCase):
         cases = [("MTU 1500, offload on", self.RUNS)]
         made = json.loads(json.dumps(figures.as_json({"cores": 2}, cases)))
         peers = made["cases"][0]["peers"]
-        self.assertEqual([peer["name"] for peer in peers], ["gtp", "quinn"])
+        self.assertEqual([peer["name"] for peer in peers], ["gtp", "quinn", "srt"])
         self.assertEqual([run and run["rate"] for run in peers[1]["runs"]], [5e9, 2e9, None])
         unknown = Run(1.0, 1.0, 0.1, math.nan, False)
         made = figures.as_json({}, [("case", {"gridftp": [unknown]})])

@@ -11,16 +11,19 @@ static void check(int result, const char *what) {
     }
 }
 
+template <typename T>
+static void set(UDTSOCKET s, UDT::SOCKOPT option, T value, const char *what) {
+    check(UDT::setsockopt(s, 0, option, &value, sizeof value), what);
+}
+
 static UDTSOCKET opened(const Args &args) {
     UDTSOCKET s = UDT::socket(AF_INET, SOCK_STREAM, 0);
-    int mss = args.number("mtu", 1500), flight = 60000, buffer = 64 << 20;
-    int udp = 32 << 20;
-    UDT::setsockopt(s, 0, UDT_MSS, &mss, sizeof mss);
-    UDT::setsockopt(s, 0, UDT_FC, &flight, sizeof flight);
-    UDT::setsockopt(s, 0, UDT_SNDBUF, &buffer, sizeof buffer);
-    UDT::setsockopt(s, 0, UDT_RCVBUF, &buffer, sizeof buffer);
-    UDT::setsockopt(s, 0, UDP_SNDBUF, &udp, sizeof udp);
-    UDT::setsockopt(s, 0, UDP_RCVBUF, &udp, sizeof udp);
+    set<int>(s, UDT_MSS, args.number("mtu", 1500), "packet size");
+    set<int>(s, UDT_FC, 60000, "flight");
+    set<int>(s, UDT_SNDBUF, 64 << 20, "send buffer");
+    set<int>(s, UDT_RCVBUF, 64 << 20, "receive buffer");
+    set<int>(s, UDP_SNDBUF, 32 << 20, "UDP send buffer");
+    set<int>(s, UDP_RCVBUF, 32 << 20, "UDP receive buffer");
     return s;
 }
 

@@ -3,7 +3,7 @@
 //! Records of 16 KiB with AES-128-GCM; the socket is written in pieces of many records. The
 //! congestion control is the system's, or the one named.
 
-use std::io::{Read, Write};
+use std::io::{BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 use gtp_bench_peers::{Args, Meter, Role, content, room, say_ready, tls, verify};
 use rustls::{ClientConnection, ServerConnection};
 
-/// Clear bytes per write to the socket: 16 records.
+/// Bytes per write to the socket, and read from it at most: 16 records.
 const PIECE: usize = 256 << 10;
 
 fn main() -> Result<()> {
@@ -74,8 +74,10 @@ fn receive(args: &Args, library: &str, certificate: &str) -> Result<()> {
         tls.complete_io(&mut tcp)?;
     }
     let (mut meter, mut got) = (None, 0);
+    // One call to the system brings many records.
+    let mut pieces = BufReader::with_capacity(PIECE, tcp.try_clone()?);
     while got < total {
-        tls.read_tls(&mut tcp)?;
+        tls.read_tls(&mut pieces)?;
         meter.get_or_insert_with(Meter::start);
         let state = tls.process_new_packets()?;
         let mut ready = state.plaintext_bytes_to_read();
