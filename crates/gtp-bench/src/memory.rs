@@ -2,15 +2,17 @@
 //!
 //! The content is a function of a seed and of where a byte lies, so both ends know it and no part
 //! is like another. An object is that content, or the content several times, each time a file of
-//! its own: long runs need no more memory. The source has its blocks ready with their trailers;
-//! the sink copies each block to its place the first time, and compares it with what lies there
-//! later. [`Arrived::verify`] then looks whether that was what was sent.
+//! its own: long runs need no more memory. The source lends its blocks, which lie ready with their
+//! trailers; the sink keeps the memory that a block arrived in, and gives that of the same block of
+//! an earlier file for it. [`Arrived::verify`] then looks whether what lies there was what was sent.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use bytes::Bytes;
 use gtp_store::{
-    BLOCK, BlockSink, BlockSource, Entry, Finished, Have, Kind, Manifest, Mode, Mtime, Pattern,
-    RelPath, RootKind, SinkError, SourceError, SyntheticSource, TRAILER, Value, Window, Written,
+    BLOCK, BlockSink, BlockSource, Entry, Finished, Have, Kind, Lender, Manifest, Mode, Mtime,
+    Pattern, RelPath, RootKind, SinkError, SourceError, SyntheticSource, TRAILER, Value, Window,
+    Written,
 };
 
 /// The seed of the content.
@@ -75,7 +77,7 @@ impl Object {
 pub(crate) struct Content {
     object: Object,
     manifest: Arc<Manifest>,
-    framed: Vec<Vec<u8>>,
+    framed: Vec<Bytes>,
 }
 
 impl Content {
@@ -85,7 +87,7 @@ impl Content {
         let block = |number| {
             let mut framed = Vec::new();
             made.load_block(0, number, &mut framed).map_err(|error| error.to_string())?;
-            Ok(framed)
+            Ok(Bytes::from(framed))
         };
         let framed = (0..object.blocks()).map(block).collect::<Result<_, String>>()?;
         Ok(Content { object, manifest: object.manifest()?, framed })
@@ -103,7 +105,15 @@ impl Content {
 }
 
 /// Gives the content; any number of them share it.
+#[derive(Clone)]
 pub(crate) struct MemorySource(pub Arc<Content>);
+
+impl Lender for MemorySource {
+    fn lend(&self, file: u32, block: u64) -> Option<Bytes> {
+        let framed = usize::try_from(block).ok().and_then(|at| self.0.framed.get(at));
+        framed.filter(|_| file < self.0.object.times).cloned()
+    }
+}
 
 impl BlockSource for MemorySource {
     fn manifest(&self) -> &Arc<Manifest> {
@@ -111,15 +121,14 @@ impl BlockSource for MemorySource {
     }
 
     fn load_block(&mut self, file: u32, block: u64, out: &mut Vec<u8>) -> Result<(), SourceError> {
-        let framed = usize::try_from(block).ok().and_then(|at| self.0.framed.get(at));
-        match framed {
-            Some(framed) if file < self.0.object.times => {
-                out.clear();
-                out.extend_from_slice(framed);
-                Ok(())
-            }
-            Some(_) | None => Err(SourceError::NoSuchBlock { file, block }),
-        }
+        let framed = self.lend(file, block).ok_or(SourceError::NoSuchBlock { file, block })?;
+        out.clear();
+        out.extend_from_slice(&framed);
+        Ok(())
+    }
+
+    fn lender(&self) -> Option<Box<dyn Lender>> {
+        Some(Box::new(self.clone()))
     }
 
     fn file_root_while(&mut self, file: u32, _: &dyn Fn() -> bool) -> Result<Value, SourceError> {
@@ -134,26 +143,21 @@ pub(crate) struct Arrived(Arc<Mutex<Room>>);
 
 struct Room {
     object: Object,
-    bytes: Vec<u8>,
+    /// For each block, with its trailer: memory that was touched, or what came last.
+    blocks: Vec<Vec<u8>>,
     /// For each file and block: whether it has come.
     here: Vec<bool>,
     missing: u64,
-    /// For each block: whether some file's has come, which later ones must equal.
-    filled: Vec<bool>,
-    /// A file's block that did not.
-    other: Option<(u32, u64)>,
 }
 
 impl Arrived {
     /// Takes the memory, and touches it so that the kernel need not find it later.
     pub fn room(object: Object) -> Arrived {
-        let mut bytes = vec![0; object.bytes as usize];
-        bytes.iter_mut().step_by(4_096).for_each(|byte| *byte = 0xff);
-        let blocks = object.blocks() * u64::from(object.times);
-        let here = vec![false; blocks as usize];
-        let filled = vec![false; object.blocks() as usize];
-        let room = Room { object, bytes, here, missing: blocks, filled, other: None };
-        Arrived(Arc::new(Mutex::new(room)))
+        let framed = |block: u64| (object.bytes - block * BLOCK).min(BLOCK) as usize + TRAILER;
+        let blocks = (0..object.blocks()).map(|block| vec![0xff; framed(block)]).collect();
+        let missing = object.blocks() * u64::from(object.times);
+        let here = vec![false; missing as usize];
+        Arrived(Arc::new(Mutex::new(Room { object, blocks, here, missing })))
     }
 
     /// A sink that fills it.
@@ -162,20 +166,17 @@ impl Arrived {
         MemorySink { room: self.clone(), object }
     }
 
-    /// Compares every byte with what was sent.
+    /// Compares every byte that lies there with what was sent.
     pub fn verify(&self) -> Result<(), String> {
         let room = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if room.missing > 0 {
             return Err(format!("{} blocks did not come", room.missing));
         }
-        if let Some((file, block)) = room.other {
-            return Err(format!("block {block} of file {file} differs from another file's"));
-        }
         let (mut made, mut framed) = (room.object.made(), Vec::new());
-        for (number, block) in room.bytes.chunks(BLOCK as usize).enumerate() {
+        for (number, block) in room.blocks.iter().enumerate() {
             let loaded = made.load_block(0, number as u64, &mut framed);
             loaded.map_err(|error| error.to_string())?;
-            if framed.get(..block.len()) != Some(block) {
+            if framed != *block {
                 return Err(format!("block {number} differs from what was sent"));
             }
         }
@@ -183,30 +184,24 @@ impl Arrived {
     }
 }
 
-/// Copies blocks to their places.
+/// Keeps blocks where they arrived.
 pub(crate) struct MemorySink {
     room: Arrived,
     object: Object,
 }
 
 impl Room {
-    fn write(&mut self, file: u32, block: u64, framed: &[u8]) -> Written {
+    fn take(&mut self, file: u32, block: u64, framed: &mut Vec<u8>) -> Written {
         let at = (u64::from(file) * self.object.blocks() + block) as usize;
-        let start = (block * BLOCK) as usize;
-        let end = self.bytes.len().min(start + BLOCK as usize);
-        if framed.len() != end - start + TRAILER {
+        let place = &mut self.blocks[block as usize];
+        if framed.len() != place.len() {
             return Written::Bad;
         }
         if std::mem::replace(&mut self.here[at], true) {
             return Written::Duplicate;
         }
         self.missing -= 1;
-        let (place, content) = (&mut self.bytes[start..end], &framed[..end - start]);
-        if !std::mem::replace(&mut self.filled[block as usize], true) {
-            place.copy_from_slice(content);
-        } else if place != content {
-            self.other = Some((file, block));
-        }
+        std::mem::swap(place, framed);
         Written::Good
     }
 }
@@ -221,11 +216,20 @@ impl BlockSink for MemorySink {
     }
 
     fn write_block(&mut self, file: u32, block: u64, framed: &[u8]) -> Result<Written, SinkError> {
+        self.take_block(file, block, &mut framed.to_vec())
+    }
+
+    fn take_block(
+        &mut self,
+        file: u32,
+        block: u64,
+        framed: &mut Vec<u8>,
+    ) -> Result<Written, SinkError> {
         if file >= self.object.times || block >= self.object.blocks() {
             return Err(SinkError::NotWanted { file, block });
         }
         let mut room = self.room.0.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(room.write(file, block, framed))
+        Ok(room.take(file, block, framed))
     }
 
     fn checkpoint(&mut self) -> Result<(), SinkError> {
@@ -262,7 +266,7 @@ mod tests {
             for block in 0..object.blocks() {
                 source.load_block(file, block, &mut framed).unwrap();
                 spoil(file, block, &mut framed);
-                sink.write_block(file, block, &framed).unwrap();
+                sink.take_block(file, block, &mut framed).unwrap();
             }
         }
         arrived
@@ -272,14 +276,12 @@ mod tests {
     fn what_comes_whole_verifies_and_one_wrong_byte_or_missing_block_does_not() {
         let object = Object::new(2 * BLOCK + 5_000, 2).unwrap();
         moved(object, |_, _, _| {}).verify().unwrap();
-        for spoilt in [(0, 2), (1, 2)] {
-            let wrong = |file, block, framed: &mut Vec<u8>| {
-                if (file, block) == spoilt {
-                    framed[4_999] ^= 1;
-                }
-            };
-            assert!(moved(object, wrong).verify().unwrap_err().contains("block 2"));
-        }
+        let wrong = |file, block, framed: &mut Vec<u8>| {
+            if (file, block) == (1, 2) {
+                framed[4_999] ^= 1;
+            }
+        };
+        assert!(moved(object, wrong).verify().unwrap_err().contains("block 2"));
         let short = |file, block, framed: &mut Vec<u8>| {
             if (file, block) == (0, 1) {
                 framed.pop();
@@ -300,6 +302,7 @@ mod tests {
         let mut source = MemorySource(Arc::new(content));
         for (file, block) in [(1, 0), (0, 1), (0, u64::MAX)] {
             assert!(source.load_block(file, block, &mut Vec::new()).is_err());
+            assert!(source.lend(file, block).is_none());
         }
     }
 

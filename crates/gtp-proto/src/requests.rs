@@ -129,9 +129,10 @@ impl Asker {
 
     /// The source is sending `unit` of request `number`.
     pub fn handle_data(&mut self, number: u32, unit: u64) {
-        let class = match self.asked.iter().find(|a| a.number == number) {
-            Some(asked) => asked.class,
-            None => return,
+        // Numbers only rise, so they lie in order.
+        let class = match self.asked.binary_search_by_key(&number, |asked| asked.number) {
+            Ok(at) => self.asked[at].class,
+            Err(_) => return,
         };
         let reached = &mut self.reached[class as usize];
         *reached = (*reached).max(Progress { number, unit });

@@ -461,8 +461,7 @@ impl SourceSession {
         }
         if self.settled != Some(now) {
             self.update_rate(now);
-            // What a short application claims changes with each datagram.
-            self.settled = (!self.demand.is_limited()).then_some(now);
+            self.settled = Some(now);
         }
         self.poll_data(now, supply, head)
     }

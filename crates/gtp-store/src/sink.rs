@@ -42,6 +42,21 @@ pub trait BlockSink: Send {
         content_and_trailer: &[u8],
     ) -> Result<Written, SinkError>;
 
+    /// As [`BlockSink::write_block`] of what `framed` holds, which the sink may take and leave
+    /// another buffer for, so that a block need not be copied to be kept. What is left in it is
+    /// unspecified. The default takes nothing.
+    ///
+    /// # Errors
+    /// As there.
+    fn take_block(
+        &mut self,
+        file: u32,
+        block: u64,
+        framed: &mut Vec<u8>,
+    ) -> Result<Written, SinkError> {
+        self.write_block(file, block, framed)
+    }
+
     /// Makes every block written so far survive the death of this process.
     ///
     /// # Errors

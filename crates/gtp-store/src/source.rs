@@ -6,6 +6,8 @@
 use std::io;
 use std::sync::Arc;
 
+use bytes::Bytes;
+
 use crate::hash::Value;
 use crate::manifest::{Manifest, ManifestError};
 use crate::name::RelPath;
@@ -23,6 +25,12 @@ pub trait BlockSource: Send {
     /// [`SourceError::Changed`] when the file is not the one that was listed any more, and what
     /// reading says. `out` is then unspecified.
     fn load_block(&mut self, file: u32, block: u64, out: &mut Vec<u8>) -> Result<(), SourceError>;
+
+    /// The way to blocks that lie in memory already, to be sent from where they lie; `None` where
+    /// blocks must be loaded. The default has none.
+    fn lender(&self) -> Option<Box<dyn Lender>> {
+        None
+    }
 
     /// The BLAKE3 hash of a whole file. Blocks that were loaded cost nothing more; others are
     /// read now, so this may take as long as reading the file.
@@ -43,6 +51,14 @@ pub trait BlockSource: Send {
         file: u32,
         wanted: &dyn Fn() -> bool,
     ) -> Result<Value, SourceError>;
+}
+
+/// Lends the blocks of an object that lies in memory: nothing is read, so nobody waits and nothing
+/// is copied before it is sent.
+pub trait Lender: Send {
+    /// A block's content followed by its value, as [`BlockSource::load_block`] gives it; `None` for
+    /// one that must be loaded, or that is outside the object (a peer may ask for any).
+    fn lend(&self, file: u32, block: u64) -> Option<Bytes>;
 }
 
 /// How a source fails.

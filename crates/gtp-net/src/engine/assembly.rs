@@ -4,16 +4,19 @@
 //! arrives, and leaves whole. Buffers are used again, so memory is touched once. Whether a unit is
 //! wanted is the core's question; where it goes and how long it must be is answered here.
 
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 use std::ops::Range;
 
 use gtp_proto::{FlowId, RangeSet};
 use gtp_store::Row;
 
-/// All open blocks of one transfer, by their first unit.
+/// All open blocks of one transfer, in order: they are opened at the end and mostly leave at the
+/// front.
 #[derive(Default)]
 pub(super) struct Assembly {
-    open: BTreeMap<u64, Block>,
+    open: VecDeque<Block>,
+    /// Where the last unit went: the next one mostly goes there as well.
+    recent: usize,
     spare: Vec<Vec<u8>>,
 }
 
@@ -59,41 +62,41 @@ impl Assembly {
         self.open.len()
     }
 
-    /// Whether the block of `unit` is open.
-    pub fn is_open(&self, unit: u64) -> bool {
-        self.open.range(..=unit).next_back().is_some_and(|(_, block)| block.units.contains(&unit))
+    /// The place of the block of `unit`, or the place where it would be.
+    fn find(&self, unit: u64) -> Result<usize, usize> {
+        let here = |at: usize| self.open.get(at).is_some_and(|block| block.units.contains(&unit));
+        if here(self.recent) {
+            return Ok(self.recent);
+        }
+        let next = self.open.partition_point(|block| block.units.start <= unit);
+        let before = next.checked_sub(1).filter(|&at| here(at));
+        before.ok_or(next)
     }
 
     /// Opens the block of `unit` if it is not.
     pub fn open(&mut self, row: &Row, unit: u64) {
-        if self.is_open(unit) {
-            return;
-        }
+        let Err(at) = self.find(unit) else { return };
         let Some(place) = row.locate(unit) else { return };
         let Some(units) = row.block_units(place.file, place.block) else { return };
         let missing = units.end - units.start;
-        self.open.insert(
-            units.start,
-            Block {
-                units,
-                file: place.file,
-                block: place.block,
-                bytes: Vec::new(),
-                present: vec![0; missing.div_ceil(64) as usize],
-                missing,
-                brought: Vec::new(),
-            },
-        );
+        let block = Block {
+            units,
+            file: place.file,
+            block: place.block,
+            bytes: Vec::new(),
+            present: vec![0; missing.div_ceil(64) as usize],
+            missing,
+            brought: Vec::new(),
+        };
+        self.open.insert(at, block);
     }
 
     /// Puts a unit in its place.
     pub fn place(&mut self, row: &Row, flow: FlowId, unit: u64, payload: &[u8]) -> Placed {
-        let Some((&first, block)) = self.open.range_mut(..=unit).next_back() else {
-            return Placed::NotOpen;
-        };
-        if !block.units.contains(&unit) {
-            return Placed::NotOpen;
-        }
+        let Ok(at) = self.find(unit) else { return Placed::NotOpen };
+        self.recent = at;
+        let block = &mut self.open[at];
+        let first = block.units.start;
         if block.bytes.is_empty() {
             let framed = row.block_content(block.file, block.block).unwrap_or(0) as usize
                 + gtp_store::TRAILER;
@@ -117,7 +120,7 @@ impl Assembly {
         if block.missing > 0 {
             return Placed::Kept;
         }
-        match self.open.remove(&first) {
+        match self.open.remove(at) {
             Some(block) => Placed::Completed(block.whole()),
             None => Placed::NotOpen,
         }
@@ -126,17 +129,8 @@ impl Assembly {
     /// Nobody is asked for the missing units of `range` any more: blocks of it of which nothing
     /// has arrived need no room.
     pub fn give_back(&mut self, range: Range<u64>) {
-        let from = self.open.range(..=range.start).next_back().map_or(range.start, |(&at, _)| at);
-        let untouched = |block: &Block| block.brought.is_empty();
-        let idle: Vec<u64> = self
-            .open
-            .range(from..range.end)
-            .filter(|(_, block)| untouched(block))
-            .map(|(&first, _)| first)
-            .collect();
-        for first in idle {
-            self.open.remove(&first);
-        }
+        let meets = |units: &Range<u64>| units.start < range.end && range.start < units.end;
+        self.open.retain(|block| !block.brought.is_empty() || !meets(&block.units));
     }
 
     /// The blocks of which something has arrived and all the rest is in `missing`.
@@ -146,14 +140,16 @@ impl Assembly {
         };
         let unfinished = self
             .open
-            .values()
+            .iter()
             .filter(|block| !block.brought.is_empty() && back(&block.units) == block.missing);
         unfinished.map(|block| block.units.clone()).collect()
     }
 
     /// What has arrived of the block that begins with this unit does not count: it will come anew.
     pub fn forget(&mut self, first: u64) {
-        if let Some(block) = self.open.remove(&first)
+        let begins = |&at: &usize| self.open[at].units.start == first;
+        let block = self.find(first).ok().filter(begins).and_then(|at| self.open.remove(at));
+        if let Some(block) = block
             && !block.bytes.is_empty()
         {
             self.recycle(block.bytes);

@@ -32,7 +32,7 @@ pub(super) enum Joins {
     Nobody,
 }
 
-/// A full-size packet of the most common path still fits behind what is there.
+/// A full-size packet of the most common path, where none has shown how long they are.
 const ROOM: usize = 1_500;
 
 impl Batch {
@@ -47,9 +47,11 @@ impl Batch {
         self.runs.is_empty()
     }
 
-    /// Whether another datagram should be added.
+    /// Whether another datagram should be added: one as long as the last ones still fits, so that
+    /// no call is made for the one that does not.
     pub fn has_room(&self) -> bool {
-        self.bytes.len() + ROOM <= MAX_BATCH
+        let next = self.runs.last().map_or(ROOM, |run| run.segment.max(ROOM));
+        self.bytes.len() + next <= MAX_BATCH
     }
 
     /// Where the next datagram is to be appended. [`Batch::end`] must follow.
@@ -123,6 +125,15 @@ mod tests {
         push(&mut batch, 100, Joins::Neighbours);
         push(&mut batch, 100, Joins::Nobody);
         assert_eq!(lengths(&batch), [(100, 100); 4]);
+    }
+
+    #[test]
+    fn a_batch_of_long_datagrams_is_one_run() {
+        let mut batch = Batch::default();
+        while batch.has_room() {
+            push(&mut batch, 8_977, Joins::Neighbours);
+        }
+        assert_eq!(lengths(&batch), [(7 * 8_977, 8_977)]);
     }
 
     #[test]

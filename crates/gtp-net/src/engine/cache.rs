@@ -2,13 +2,15 @@
 //!
 //! What will be asked for soon is read ahead, and what was sent lately is kept for a while, so
 //! that a lost unit is repaired without reading its block again. The cache knows blocks by their
-//! first unit; it does not know where they come from.
+//! first unit; it does not know where they come from. What lies in memory anyway is lent when its
+//! turn has come, and is neither read ahead nor copied.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use bytes::Bytes;
 use gtp_proto::Supplied;
-use gtp_store::Row;
+use gtp_store::{Lender, Row};
 
 /// Blocks at hand and on their way.
 #[derive(Default)]
@@ -19,8 +21,10 @@ pub(super) struct Cache {
     /// The slot of the last unit that was supplied.
     current: Option<usize>,
     turn: u64,
+    /// Buffers to be used again, the one that was touched last at the end.
     spare: Vec<Vec<u8>>,
     most: usize,
+    lender: Option<Box<dyn Lender>>,
     /// Blocks that the session has come to since the last read-ahead.
     pub moved_on: usize,
     /// Something was asked for that was not at hand.
@@ -35,7 +39,8 @@ struct Slot {
 
 enum Held {
     Reading,
-    Ready(Vec<u8>),
+    Loaded(Vec<u8>),
+    Lent(Bytes),
 }
 
 /// A block that is to be read.
@@ -47,6 +52,16 @@ pub(super) struct Missing {
 }
 
 impl Cache {
+    /// A cache that first asks `lender` for what is not at hand.
+    pub fn new(lender: Option<Box<dyn Lender>>) -> Cache {
+        Cache { lender, ..Cache::default() }
+    }
+
+    /// Whether blocks need not be read ahead.
+    pub fn lends(&self) -> bool {
+        self.lender.is_some()
+    }
+
     /// Holds at most `most` blocks from now on.
     pub fn set_most(&mut self, most: usize) {
         self.most = most;
@@ -72,7 +87,7 @@ impl Cache {
         let at = match current {
             Some(at) => at,
             None => {
-                let at = self.find(unit)?;
+                let at = self.find(unit).or_else(|| self.borrow(row, unit))?;
                 self.current = Some(at);
                 self.moved_on += 1;
                 self.turn += 1;
@@ -81,14 +96,28 @@ impl Cache {
             }
         };
         let slot = &self.slots[at];
-        match &slot.held {
-            Held::Reading => None,
-            Held::Ready(bytes) => {
-                let payload = usize::from(row.unit_payload());
-                let start = (unit - slot.units.start) as usize * payload;
-                bytes.get(start..bytes.len().min(start + payload))
-            }
+        let bytes: &[u8] = match &slot.held {
+            Held::Reading => return None,
+            Held::Loaded(bytes) => bytes,
+            Held::Lent(bytes) => bytes,
+        };
+        let payload = usize::from(row.unit_payload());
+        let start = (unit - slot.units.start) as usize * payload;
+        bytes.get(start..bytes.len().min(start + payload))
+    }
+
+    /// Has the block of `unit` lent; says in which slot it is then.
+    fn borrow(&mut self, row: &Row, unit: u64) -> Option<usize> {
+        let place = row.locate(unit)?;
+        let units = row.block_units(place.file, place.block)?;
+        let lent = self.lender.as_ref()?.lend(place.file, place.block)?;
+        if self.slots.len() >= self.most && !self.evict() {
+            return None;
         }
+        let at = self.slots.len();
+        self.index.insert(units.start, at);
+        self.slots.push(Slot { units, used: self.turn, held: Held::Lent(lent) });
+        Some(at)
     }
 
     /// Marks the block of `unit` as wanted soon. If it must be read, says so, and makes room.
@@ -101,8 +130,10 @@ impl Cache {
         }
         let Some(place) = row.locate(unit) else { return Wanted::Nowhere };
         let Some(units) = row.block_units(place.file, place.block) else { return Wanted::Nowhere };
-        if self.slots.len() >= self.most && !self.evict() {
-            return Wanted::NoRoom;
+        while self.slots.len() >= self.most {
+            if !self.evict() {
+                return Wanted::NoRoom;
+            }
         }
         let (first_unit, end) = (units.start, units.end);
         self.index.insert(first_unit, self.slots.len());
@@ -115,7 +146,7 @@ impl Cache {
     /// A block was read.
     pub fn loaded(&mut self, first_unit: u64, content_and_trailer: Vec<u8>) {
         match self.index.get(&first_unit) {
-            Some(&at) => self.slots[at].held = Held::Ready(content_and_trailer),
+            Some(&at) => self.slots[at].held = Held::Loaded(content_and_trailer),
             None => self.spare.push(content_and_trailer),
         }
     }
@@ -130,7 +161,7 @@ impl Cache {
     fn evict(&mut self) -> bool {
         let ready = self.slots.iter().enumerate().filter(|(_, slot)| match slot.held {
             Held::Reading => false,
-            Held::Ready(_) => true,
+            Held::Loaded(_) | Held::Lent(_) => true,
         });
         let Some((oldest, _)) = ready.min_by_key(|(_, slot)| slot.used) else { return false };
         self.current = None;
@@ -140,8 +171,8 @@ impl Cache {
             self.index.insert(moved.units.start, oldest);
         }
         match evicted.held {
-            Held::Ready(buffer) => self.spare.push(buffer),
-            Held::Reading => {}
+            Held::Loaded(buffer) => self.spare.push(buffer),
+            Held::Reading | Held::Lent(_) => {}
         }
         true
     }
@@ -183,6 +214,33 @@ mod tests {
         assert_eq!(cache.supply(&row, first(1)), Supplied::NotYet);
         assert_eq!(cache.supply(&row, first(3)), Supplied::NotYet);
         assert_eq!(cache.bytes(&row, first(2)).unwrap()[0], 2);
+        assert_eq!(cache.supply(&row, row.units()), Supplied::NoSuchUnit);
+    }
+
+    struct Shelf(Bytes);
+
+    impl Lender for Shelf {
+        fn lend(&self, _: u32, block: u64) -> Option<Bytes> {
+            (block < 4).then(|| self.0.clone())
+        }
+    }
+
+    #[test]
+    fn a_lent_block_is_at_hand_when_its_turn_comes_and_any_other_is_read() {
+        let row = Row::new(&[10 * BLOCK], 1_400).unwrap();
+        let first = |block| row.block_units(0, block).unwrap().start;
+        let framed = Bytes::from(vec![7; BLOCK as usize + 32]);
+        let mut cache = Cache::new(Some(Box::new(Shelf(framed.clone()))));
+        cache.set_most(2);
+        for block in [0, 1, 2, 3, 1, 0] {
+            let unit = first(block);
+            assert_eq!(cache.supply(&row, unit), Supplied::Ready(1_400));
+            assert_eq!(cache.bytes(&row, unit).unwrap().as_ptr(), framed.as_ptr(), "not a copy");
+        }
+        assert!(!cache.hungry);
+        assert_eq!(cache.supply(&row, first(4)), Supplied::NotYet);
+        assert!(cache.hungry);
+        assert!(matches!(cache.want(&row, first(4)), Wanted::Missing(..)));
         assert_eq!(cache.supply(&row, row.units()), Supplied::NoSuchUnit);
     }
 }

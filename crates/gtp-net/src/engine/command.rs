@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use gtp_alloc::Rate;
 use gtp_proto::FlowId;
-use gtp_store::{BlockSource, Value};
+use gtp_store::{BlockSource, Lender, Value};
 use gtp_sys::udp::UdpSocket;
 use gtp_sys::wake::Waker;
 use tokio::sync::mpsc::UnboundedSender;
@@ -53,6 +53,7 @@ pub(super) struct NewSource {
     pub flow: FlowId,
     pub session: SessionOpen,
     pub jobs: ReadJobs,
+    pub lender: Option<Box<dyn Lender>>,
     pub manifest: Arc<gtp_store::Manifest>,
     pub events: UnboundedSender<SourceEvent>,
     pub progress: Arc<Mutex<SourceProgress>>,

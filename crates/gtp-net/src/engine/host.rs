@@ -124,11 +124,13 @@ impl Host {
         let (events_in, events) = unbounded_channel();
         let progress = Arc::new(Mutex::new(SourceProgress::new(&open.session.label)));
         let manifest = open.source.manifest().clone();
+        let lender = open.source.lender();
         let jobs = reader::spawn(flow, open.source, self.0.notices.clone());
         self.0.notices.send(Notice::OpenSource(Box::new(NewSource {
             flow,
             session: open.session,
             jobs: jobs.clone(),
+            lender,
             manifest,
             events: events_in,
             progress: progress.clone(),

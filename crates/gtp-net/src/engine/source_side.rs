@@ -26,6 +26,8 @@ pub(super) struct SourceSide {
     cache: Cache,
     /// Memory for its blocks.
     memory: Bytes,
+    /// How many blocks are read ahead now.
+    ahead: usize,
     jobs: ReadJobs,
     events: UnboundedSender<SourceEvent>,
     /// Said when everything that is due has been sent.
@@ -47,10 +49,16 @@ pub(super) enum Phase {
     Over,
 }
 
-/// How far ahead of the sending blocks are read.
+/// How far ahead of the sending blocks are read at most, for readers that are slow to answer.
 const AHEAD: Span = Span::from_millis(100);
+/// What was sent is kept this long beyond a round trip: until a loss of it is asked for again.
+const KEPT: Span = Span::from_millis(5);
+/// When the reader keeps up, this part less is read ahead each time: blocks that wait are cold.
+const AHEAD_FALL: usize = 32;
 /// At least this many blocks are read ahead, whatever the rate.
-const AHEAD_LEAST: usize = 8;
+const AHEAD_LEAST: usize = 32;
+/// Lent blocks that are kept at hand: the one that is being sent and one for repairs.
+const LENT_MOST: usize = 2;
 /// Pieces of requests that one read-ahead looks at: bounds its work when a peer asks for crumbs.
 const PIECES_SEEN: usize = 1_024;
 
@@ -73,8 +81,9 @@ impl SourceSide {
             core: SourceSession::new(now, config),
             manifest: new.manifest,
             row: None,
-            cache: Cache::default(),
+            cache: Cache::new(new.lender),
             memory: Bytes::ZERO,
+            ahead: AHEAD_LEAST,
             jobs: new.jobs,
             events: new.events,
             last_words: None,
@@ -88,7 +97,12 @@ impl SourceSide {
     /// Limits what this session may hold in memory.
     pub fn set_memory(&mut self, memory: Bytes) {
         self.memory = memory;
-        self.cache.set_most((memory.0 / (BLOCK + TRAILER as u64)).max(2) as usize);
+        self.cache.set_most(if self.cache.lends() { LENT_MOST } else { self.blocks_most() });
+    }
+
+    /// Blocks that its memory holds.
+    fn blocks_most(&self) -> usize {
+        (self.memory.0 / (BLOCK + TRAILER as u64)).max(2) as usize
     }
 
     pub fn handle_datagram(
@@ -170,7 +184,7 @@ impl SourceSide {
         let phase = self.phase;
         self.relay_events(); // It may begin to part only now, and has not said so to its peer.
         match phase {
-            Phase::Serving if self.cache.hungry || self.cache.moved_on > AHEAD_LEAST / 4 => {
+            Phase::Serving if self.cache.hungry || self.cache.moved_on > AHEAD_LEAST / 8 => {
                 self.read_ahead();
             }
             Phase::Serving | Phase::Over => {}
@@ -185,12 +199,13 @@ impl SourceSide {
 
     /// Asks the reader for what will be sent soon.
     fn read_ahead(&mut self) {
-        let Some(row) = &self.row else { return };
         self.cache.moved_on = 0;
-        self.cache.hungry = false;
-        let soon = self.core.sending_rate().min(Rate::from_mbps(100_000)).bytes_in(AHEAD).0;
-        let half = self.memory.0 / 2;
-        let mut blocks = ((soon.min(half) / BLOCK) as usize).max(AHEAD_LEAST);
+        let hungry = std::mem::take(&mut self.cache.hungry);
+        if self.cache.lends() && !hungry {
+            return;
+        }
+        let mut blocks = self.look_ahead(hungry);
+        let Some(row) = &self.row else { return };
         for range in self.core.upcoming().take(PIECES_SEEN) {
             let mut unit = range.start;
             while unit < range.end {
@@ -211,6 +226,24 @@ impl SourceSide {
                 }
             }
         }
+    }
+
+    /// How many blocks to read ahead now: more each time that one was missed, up to what the rate
+    /// and memory allow; else less and less, so that they are sent while caches hold them.
+    fn look_ahead(&mut self, hungry: bool) -> usize {
+        let rate = self.core.sending_rate().min(Rate::from_mbps(100_000));
+        let reach = (rate.bytes_in(AHEAD).0 / BLOCK) as usize;
+        let most = self.blocks_most();
+        // Never so many that blocks make room for others before they are sent.
+        let top = reach.max(AHEAD_LEAST).min((most / 2).max(1));
+        self.ahead = match hungry {
+            true => self.ahead * 2,
+            false => self.ahead - self.ahead / AHEAD_FALL,
+        };
+        self.ahead = self.ahead.clamp(AHEAD_LEAST.min(top), top);
+        let kept = (rate.bytes_in(self.core.rtt() + KEPT).0 / BLOCK) as usize;
+        self.cache.set_most(most.min(2 * self.ahead + kept + 2));
+        self.ahead
     }
 
     fn relay_events(&mut self) {

@@ -34,6 +34,8 @@ pub(super) struct Table {
     dues: Vec<Time>,
     by_wire: HashMap<u32, usize>,
     by_flow: HashMap<FlowId, usize>,
+    /// The slot that was found last: datagrams come many of a session at a time.
+    recent: usize,
     turn: usize,
 }
 
@@ -80,8 +82,12 @@ impl Table {
     }
 
     /// The slot of the session that datagrams name so.
-    pub fn find_wire(&self, local_session: u32) -> Option<usize> {
-        self.by_wire.get(&local_session).copied()
+    pub fn find_wire(&mut self, local_session: u32) -> Option<usize> {
+        let recent = self.slots.get(self.recent).and_then(Option::as_deref);
+        if recent.is_none_or(|session| session.envelope.local_session != local_session) {
+            self.recent = *self.by_wire.get(&local_session)?;
+        }
+        Some(self.recent)
     }
 
     /// The session in a slot.

@@ -271,11 +271,11 @@ impl Transfer {
     pub fn handle_written(&mut self, now: Time, written: Written, table: &mut Table) {
         self.dirty = true;
         match written {
-            Written::Block { first_unit, bytes, outcome, window } => {
+            Written::Block { first_unit, len, spare, outcome, window } => {
                 self.window = window;
-                self.backlog.written(now, gtp_alloc::Bytes(bytes.len() as u64));
+                self.backlog.written(now, gtp_alloc::Bytes(len as u64));
                 if let Some(plan) = &mut self.plan {
-                    plan.assembly.recycle(bytes);
+                    plan.assembly.recycle(spare);
                 }
                 if let Some(block) = self.writing.remove(&first_unit) {
                     self.handle_outcome(now, block, outcome, table);

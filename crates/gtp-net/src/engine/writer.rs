@@ -28,8 +28,14 @@ pub(super) enum WriteJob {
 
 /// What a writer answers.
 pub(super) enum Written {
-    /// What became of a block; its buffer comes back.
-    Block { first_unit: u64, bytes: Vec<u8>, outcome: gtp_store::Written, window: Window },
+    /// What became of a block of `len` bytes with its trailer; its buffer or another comes back.
+    Block {
+        first_unit: u64,
+        len: usize,
+        spare: Vec<u8>,
+        outcome: gtp_store::Written,
+        window: Window,
+    },
     /// A file is finished. No root: it needed nothing.
     File { file: u32, root: Option<Value> },
     /// The object is finished. The writer has ended.
@@ -116,11 +122,12 @@ impl Writer {
 
     fn work(&mut self, job: WriteJob) -> Result<Next, SinkError> {
         match job {
-            WriteJob::Block { file, block, first_unit, bytes } => {
-                let outcome = self.sink.write_block(file, block, &bytes)?;
+            WriteJob::Block { file, block, first_unit, mut bytes } => {
+                let len = bytes.len();
+                let outcome = self.sink.take_block(file, block, &mut bytes)?;
                 self.dirty_since.get_or_insert_with(|| self.clock.now());
                 let window = self.sink.window();
-                self.answer(Written::Block { first_unit, bytes, outcome, window });
+                self.answer(Written::Block { first_unit, len, spare: bytes, outcome, window });
             }
             WriteJob::Files(files) => {
                 for (file, expected) in files {
