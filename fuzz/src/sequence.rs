@@ -3,7 +3,7 @@
 use gtp_alloc::{Rate, Span, Time};
 use gtp_proto::source::SourceConfig;
 use gtp_proto::wire::{HEADER_LEN, Header, Kind};
-use gtp_proto::{Event, Grant, Law, Link, Role, SinkConfig, SinkSession, SourceSession, Supplied};
+use gtp_proto::{Event, Grant, Law, Link, Role, SinkConfig, SinkSession, SourceSession, Supplied, Weights};
 
 const LINK: Link = Link { peer_session: 1, ip_overhead: 28 };
 const RATE: Rate = Rate::from_mbps(20);
@@ -54,18 +54,18 @@ pub fn session_sequence(bytes: &[u8]) {
 impl Pair {
     fn new() -> Pair {
         let now = Time::from_nanos(1_000_000_000);
-        let (law, weight, max_rate) = (Law::Grant, 1.0, Rate::UNLIMITED);
+        let (law, weights, max_rate) = (Law::Grant, Weights::ONE, Rate::UNLIMITED);
         let (role, proof_key) = (Role::Responder, [1; 16]);
-        let source = SourceConfig { role, link: LINK, law, weight, max_rate, proof_key };
+        let source = SourceConfig { role, link: LINK, law, weights, max_rate, proof_key };
         let mut source = SourceSession::new(now, source);
         let role = Role::Initiator { unit_payloads: vec![1_400, 1_180] };
-        let sink = SinkConfig { role, link: LINK, law, weight, max_rate };
+        let sink = SinkConfig { role, link: LINK, law, weights, max_rate };
         let mut sink = SinkSession::new(now, sink);
         sink.begin(1_400);
         sink.assign(0..5_000);
         let interval = Span::from_millis(10);
-        source.handle_grant(now, Grant { number: 0, rate: RATE, offer: RATE, interval });
-        sink.handle_grant(Grant { number: 1, rate: RATE, offer: RATE, interval });
+        source.handle_grant(now, Grant { number: 0, rate: RATE, offer: RATE, weight: 1.0, interval });
+        sink.handle_grant(Grant { number: 1, rate: RATE, offer: RATE, weight: 1.0, interval });
         Pair { now, source, sink, numbers: [0; 2], packets: 0 }
     }
 

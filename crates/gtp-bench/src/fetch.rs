@@ -142,7 +142,7 @@ async fn line(ends: &Ends, server: &HostAddress, trust: &Arc<HostTrust>) -> Resu
             unit_payloads: unit_payloads.filter(|&unit| unit <= opened.unit_payload).collect(),
         },
         law: Law::Grant,
-        weight: 1.0,
+        weights: gtp_proto::Weights::ONE,
         max_rate: Rate::UNLIMITED,
         principal: 0,
         label: channel.ends().remote.to_string(),

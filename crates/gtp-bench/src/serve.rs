@@ -175,7 +175,7 @@ fn session(
         keys: SessionKeys { suite, seal: secrets.send, open: secrets.receive },
         role: Role::Responder,
         law: Law::Grant,
-        weight: 1.0,
+        weights: gtp_proto::Weights::ONE,
         max_rate: Rate::UNLIMITED,
         principal: 0,
         label: channel.ends().remote.to_string(),

@@ -5,7 +5,6 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout)]
 
-use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -41,6 +40,9 @@ struct Options {
     /// Weight of a user's sessions together, against other users'; may be repeated
     #[arg(long, value_name = "UID=W", value_parser = user)]
     user_weight: Vec<(u32, f64)>,
+    /// The most that a user's sessions together may have in each direction; may be repeated
+    #[arg(long, value_name = "UID=RATE", value_parser = user_most)]
+    user_max: Vec<(u32, Rate)>,
     /// End when no process has been there for this long
     #[arg(long, value_name = "TIME", value_parser = span)]
     exit_when_idle: Option<Span>,
@@ -94,7 +96,8 @@ fn run(options: Options) -> anyhow::Result<()> {
             capacity_in: options.capacity_in.unwrap_or_else(gtp::default_capacity),
             interval: options.interval,
             grace: GRACE,
-            users: options.user_weight.into_iter().collect::<BTreeMap<_, _>>(),
+            users: options.user_weight.into_iter().collect(),
+            most: options.user_max.into_iter().collect(),
         },
         idle_end: options.exit_when_idle,
         metrics: options.metrics,
@@ -134,4 +137,10 @@ fn user(text: &str) -> Result<(u32, f64), String> {
         return Err(bad());
     }
     Ok((uid.parse().map_err(|_| bad())?, weight))
+}
+
+fn user_most(text: &str) -> Result<(u32, Rate), String> {
+    let bad = || "it is written UID=RATE, such as 1000=200Mbit".to_owned();
+    let (uid, most) = text.split_once('=').ok_or_else(bad)?;
+    Ok((uid.parse().map_err(|_| bad())?, rate(most)?))
 }

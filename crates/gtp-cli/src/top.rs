@@ -223,6 +223,7 @@ mod tests {
             direction: "in".into(),
             weight: 1.0,
             flat_weight: 0.5,
+            peer_weight: 1.0,
             max_rate: None,
             policy: gtp_share::Policy::Normal,
             demand: None,

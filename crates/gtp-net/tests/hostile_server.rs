@@ -422,7 +422,7 @@ async fn give(
         keys: SessionKeys { suite, seal: secrets.send, open: secrets.receive },
         role: Role::Responder,
         law: Law::Grant,
-        weight: 1.0,
+        weights: gtp_proto::Weights::ONE,
         max_rate: gtp_alloc::Rate::UNLIMITED,
         principal: 0,
         label: "liar".into(),

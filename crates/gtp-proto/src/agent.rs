@@ -165,17 +165,15 @@ impl Agent {
             Side::Source => self.targets(reports),
             Side::Sink => self.commitments(now, reports),
         };
-        for ((id, flow), rate) in self.ids.iter().zip(&self.flows).zip(rates) {
-            let number = flow.issued.back().map_or(0, |g| g.number);
-            grants.push((
-                *id,
-                Grant {
-                    number,
-                    rate: to_rate(rate),
-                    offer: to_rate(flow.offer),
-                    interval: self.interval,
-                },
-            ));
+        for (((id, report), flow), rate) in reports.iter().zip(&self.flows).zip(rates) {
+            let grant = Grant {
+                number: flow.issued.back().map_or(0, |g| g.number),
+                rate: to_rate(rate),
+                offer: to_rate(flow.offer),
+                weight: report.weight,
+                interval: self.interval,
+            };
+            grants.push((*id, grant));
         }
     }
 
@@ -260,7 +258,7 @@ impl Agent {
                     (Phase::Open, Law::Grant) => r.peer_offer.min(r.demand),
                     (Phase::Open, Law::EndNode { .. }) => r.measured,
                 };
-                Claim { weight: r.weight, bound: bound.as_f64() }
+                Claim { weight: r.weight * r.peer_weight, bound: bound.as_f64() }
             })
             .collect();
         let mut out = Vec::new();

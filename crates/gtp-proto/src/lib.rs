@@ -32,6 +32,7 @@ pub mod requests;
 pub mod session;
 pub mod sink;
 pub mod source;
+mod weight;
 pub mod wire;
 
 pub use agent::{Agent, AgentConfig, Side};
@@ -42,3 +43,4 @@ pub use report::{FlowId, Grant, Law, LimitedBy, Phase, Report};
 pub use session::{Discard, Event, Link, Transmit, Unit, Wake};
 pub use sink::{SinkConfig, SinkSession};
 pub use source::{SourceConfig, SourceSession, Supplied, Supply};
+pub use weight::Weights;

@@ -80,6 +80,9 @@ pub const GAPS_REMEMBERED: usize = 16_384;
 pub const STEP_LEAST: f64 = 0.01;
 /// See [`STEP_LEAST`].
 pub const STEP_MOST: f64 = 0.5;
+/// The least factor of a session's weight that is believed of a peer: a session of low policy at a
+/// host with a thousand others.
+pub const PEER_WEIGHT_LEAST: f64 = 1e-9;
 /// Grants issued and not yet echoed that a sink remembers per session.
 pub const GRANTS_OUTSTANDING: usize = 64;
 /// Checkpoints of what was sent when, one a millisecond: four seconds.

@@ -51,8 +51,11 @@ pub enum Phase {
 /// What a session tells the agent of its own host.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Report {
-    /// Positive weight, the same at both ends.
+    /// This end's factor of the session's weight, positive. The weight is the product of both
+    /// ends' factors, and so the same at both.
     pub weight: f64,
+    /// The other end's factor, as far as it is heard and believed.
+    pub peer_weight: f64,
     /// The control law of this session.
     pub law: Law,
     /// Life phase.
@@ -78,6 +81,8 @@ pub struct Grant {
     pub rate: Rate,
     /// What the session could have here if nothing else limited it; goes to the other end.
     pub offer: Rate,
+    /// This end's factor of the session's weight; goes to the other end.
+    pub weight: f64,
     /// This node's control interval.
     pub interval: Span,
 }

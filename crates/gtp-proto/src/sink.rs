@@ -20,6 +20,7 @@ use crate::receipt::{Arrivals, ReceiptBuilder};
 use crate::report::{Grant, Law, LimitedBy, Phase, Report};
 use crate::requests::Asker;
 use crate::session::{Discard, Event, Link, Numbering, Transmit, Wake, earliest, wire_span};
+use crate::weight::{SharedWeight, Weights};
 use crate::wire::{Control, DataHead, Feedback, HEADER_LEN, Header, Kind, Receipt, Status};
 
 /// What a sink needs to know at the start.
@@ -31,8 +32,8 @@ pub struct SinkConfig {
     pub link: Link,
     /// Control law.
     pub law: Law,
-    /// Weight, the same at both ends; positive and finite.
-    pub weight: f64,
+    /// What each end brings to the session's weight.
+    pub weights: Weights,
     /// A limit that the user set.
     pub max_rate: Rate,
 }
@@ -150,6 +151,7 @@ pub struct SinkSession {
     asker: Asker,
     started: Time,
     grant: Grant,
+    weight: SharedWeight,
     told_grant: u32,
     echo: Echo,
     rtt: RttMeter,
@@ -192,7 +194,14 @@ impl SinkSession {
             full_receipts: VecDeque::new(),
             asker: Asker::new(1),
             started: now,
-            grant: Grant { number: 0, rate: Rate::ZERO, offer: Rate::ZERO, interval: INTERVAL_MIN },
+            grant: Grant {
+                number: 0,
+                rate: Rate::ZERO,
+                offer: Rate::ZERO,
+                weight: config.weights.own,
+                interval: INTERVAL_MIN,
+            },
+            weight: SharedWeight::new(config.weights),
             told_grant: 0,
             echo: Echo { accepted: 0, waiting: None, newest_sent_at: None, guard: GUARD_LEAST },
             rtt: RttMeter::default(),
@@ -288,6 +297,7 @@ impl SinkSession {
     /// This host's agent has decided.
     pub fn handle_grant(&mut self, grant: Grant) {
         self.feedback_urgent |= grant.number != self.grant.number;
+        self.feedback_urgent |= self.weight.set_own(grant.weight);
         self.grant = grant;
     }
 
@@ -321,7 +331,8 @@ impl SinkSession {
             (Some(status), Law::Grant) => status.offer,
         };
         Report {
-            weight: self.config.weight,
+            weight: self.config.weights.own,
+            peer_weight: self.weight.peer(),
             law: self.config.law,
             phase: if self.closing_since.is_some() { Phase::Closing } else { Phase::Open },
             peer_offer: offer,
@@ -456,6 +467,7 @@ impl SinkSession {
             self.rtt.add(now, wire_span(now, status.echo_at, status.echo_hold));
         }
         self.asker.handle_status(status.requests_next, status.work_front, status.repair_front);
+        self.weight.hear(status.weight);
         self.peer = Some(status);
         if self.asker.is_tail_open() {
             self.settle_due = self.settle_due.min(now + self.echo.guard);
@@ -553,6 +565,7 @@ impl SinkSession {
             echo_hold,
             delay: self.delay.take_interval(),
             receipt,
+            weight: self.weight.said(),
         };
         self.control(&Control::Feedback(feedback), head)
     }

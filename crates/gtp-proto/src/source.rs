@@ -22,6 +22,7 @@ use crate::receipt::{Arrivals, ReceiptVerifier};
 use crate::report::{Grant, Law, LimitedBy, Phase, Report};
 use crate::requests::{Answerer, Class};
 use crate::session::{Discard, Event, Link, Numbering, Transmit, Unit, Wake, earliest, wire_span};
+use crate::weight::{SharedWeight, Weights};
 use crate::wire::{
     Control, DATA_HEAD_LEN, DataHead, Feedback, HEADER_LEN, Header, Kind, Request, Status,
 };
@@ -35,8 +36,8 @@ pub struct SourceConfig {
     pub link: Link,
     /// Control law.
     pub law: Law,
-    /// Weight, the same at both ends; positive and finite.
-    pub weight: f64,
+    /// What each end brings to the session's weight.
+    pub weights: Weights,
     /// A limit that the user set.
     pub max_rate: Rate,
     /// 16 bytes of the host's entropy, for proofs of receipt.
@@ -117,6 +118,7 @@ pub struct SourceSession {
     /// datagrams of a burst leave at one time and at one rate.
     settled: Option<Time>,
     target: Grant,
+    weight: SharedWeight,
     heard: Heard,
     last_datagram: Time,
     status_due: Time,
@@ -155,8 +157,10 @@ impl SourceSession {
                 number: 0,
                 rate: Rate::ZERO,
                 offer: Rate::ZERO,
+                weight: config.weights.own,
                 interval: INTERVAL_MIN,
             },
+            weight: SharedWeight::new(config.weights),
             heard: Heard {
                 at: now,
                 pn: None,
@@ -217,6 +221,7 @@ impl SourceSession {
     /// This host's agent has decided.
     pub fn handle_grant(&mut self, now: Time, grant: Grant) {
         self.settled = None;
+        self.status_urgent |= self.weight.set_own(grant.weight);
         self.target = grant;
         self.update_rate(now);
     }
@@ -238,7 +243,8 @@ impl SourceSession {
     /// What the agent of this host should know.
     pub fn report(&mut self, now: Time) -> Report {
         Report {
-            weight: self.config.weight,
+            weight: self.config.weights.own,
+            peer_weight: self.weight.peer(),
             law: self.config.law,
             phase: if self.closing { Phase::Closing } else { Phase::Open },
             peer_offer: match self.config.law {
@@ -400,6 +406,7 @@ impl SourceSession {
         if f.grant > self.heard.grant {
             self.status_urgent = true;
         }
+        self.weight.hear(f.weight);
         self.heard = Heard {
             at: now,
             pn: Some(pn),
@@ -592,6 +599,7 @@ impl SourceSession {
             echo_at: if heard_any { self.heard.sent_at } else { 0 },
             echo_hold: if heard_any { hold } else { 0 },
             limited_by: self.limited_by(),
+            weight: self.weight.said(),
         };
         self.control(Control::Status(status), head)
     }

@@ -164,7 +164,7 @@ impl DataHead {
 }
 
 /// From source to sink: where the source stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Status {
     /// Proof of receipt for this packet number.
     pub proof: u16,
@@ -186,10 +186,13 @@ pub struct Status {
     pub echo_hold: u32,
     /// What keeps the source from sending faster, as it sees it.
     pub limited_by: LimitedBy,
+    /// The source's factor of the session's weight, where it is not what the opening said:
+    /// positive and finite.
+    pub weight: Option<f32>,
 }
 
 /// From sink to source, every control interval.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Feedback {
     /// Sender's clock in microseconds, modulo 2^32.
     pub sent_at: u32,
@@ -209,6 +212,9 @@ pub struct Feedback {
     pub delay: u32,
     /// What arrived.
     pub receipt: Receipt,
+    /// The sink's factor of the session's weight, where it is not what the opening said: positive
+    /// and finite.
+    pub weight: Option<f32>,
 }
 
 /// Which packet numbers arrived, with proof.
@@ -266,7 +272,7 @@ pub struct Hello {
 }
 
 /// A datagram's body.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Control {
     /// See [`Hello`].
     Hello(Hello),
@@ -361,6 +367,7 @@ fn encode_status(s: &Status, out: &mut Vec<u8>) {
         out.extend_from_slice(&field.to_be_bytes());
     }
     out.push(s.limited_by as u8);
+    put_weight(out, s.weight);
 }
 
 fn decode_status(r: &mut Reader<'_>) -> Result<Status, WireError> {
@@ -375,6 +382,7 @@ fn decode_status(r: &mut Reader<'_>) -> Result<Status, WireError> {
         echo_at: r.u32()?,
         echo_hold: r.u32()?,
         limited_by: LimitedBy::from_byte(r.u8()?).ok_or(WireError::BadField)?,
+        weight: r.weight()?,
     })
 }
 
@@ -397,6 +405,7 @@ fn encode_feedback(f: &Feedback, out: &mut Vec<u8>) {
         out.extend_from_slice(&((gap.start - receipt.span.start) as u32).to_be_bytes());
         out.extend_from_slice(&((gap.end - gap.start) as u32).to_be_bytes());
     }
+    put_weight(out, f.weight);
 }
 
 fn decode_feedback(r: &mut Reader<'_>) -> Result<Feedback, WireError> {
@@ -410,6 +419,7 @@ fn decode_feedback(r: &mut Reader<'_>) -> Result<Feedback, WireError> {
         echo_hold: r.u32()?,
         delay: r.u32()?,
         receipt: decode_receipt(r)?,
+        weight: r.weight()?,
     })
 }
 
@@ -528,6 +538,11 @@ fn put_u48(out: &mut Vec<u8>, value: u64) {
     out.extend_from_slice(&value.to_be_bytes()[2..]);
 }
 
+/// A factor of the weight ends the datagram, or nothing does.
+fn put_weight(out: &mut Vec<u8>, weight: Option<f32>) {
+    out.extend(weight.into_iter().flat_map(f32::to_be_bytes));
+}
+
 /// Takes fields off the front of a slice.
 struct Reader<'a>(&'a [u8]);
 
@@ -557,6 +572,15 @@ impl Reader<'_> {
 
     fn u64(&mut self) -> Result<u64, WireError> {
         self.take().map(u64::from_be_bytes)
+    }
+
+    fn weight(&mut self) -> Result<Option<f32>, WireError> {
+        if self.0.is_empty() {
+            return Ok(None);
+        }
+        let weight = self.take().map(f32::from_be_bytes)?;
+        let means_something = weight.is_normal() && weight > 0.0;
+        if means_something { Ok(Some(weight)) } else { Err(WireError::BadField) }
     }
 
     fn zeros(&mut self) -> Result<(), WireError> {

@@ -13,6 +13,7 @@ const MS: Span = Span::from_millis(1);
 fn report(weight: f64, demand: Rate) -> Report {
     Report {
         weight,
+        peer_weight: 1.0,
         law: Law::Grant,
         phase: Phase::Open,
         peer_offer: Rate::UNLIMITED,

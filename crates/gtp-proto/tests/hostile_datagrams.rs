@@ -3,7 +3,9 @@
 use gtp_alloc::{Rate, Span, Time};
 use gtp_proto::source::SourceConfig;
 use gtp_proto::wire::{Control, Header, Hello, Kind};
-use gtp_proto::{Grant, Law, Link, Role, SinkConfig, SinkSession, SourceSession, Supplied};
+use gtp_proto::{
+    Grant, Law, Link, Role, SinkConfig, SinkSession, SourceSession, Supplied, Weights,
+};
 use proptest::prelude::*;
 
 const KINDS: [Kind; 7] = [
@@ -37,7 +39,7 @@ fn shot() -> impl Strategy<Value = Shot> {
 }
 
 fn grant(number: u32) -> Grant {
-    Grant { number, rate: RATE, offer: RATE, interval: Span::from_millis(10) }
+    Grant { number, rate: RATE, offer: RATE, weight: 1.0, interval: Span::from_millis(10) }
 }
 
 proptest! {
@@ -46,13 +48,13 @@ proptest! {
         shots in proptest::collection::vec(shot(), 1..120),
     ) {
         let mut now = Time::from_nanos(1_000_000_000);
-        let (law, weight, max_rate) = (Law::Grant, 1.0, Rate::UNLIMITED);
+        let (law, weights, max_rate) = (Law::Grant, Weights::ONE, Rate::UNLIMITED);
         let (role, proof_key) = (Role::Responder, [1; 16]);
         let link = LINK;
-        let config = SourceConfig { role: role.clone(), link, law, weight, max_rate, proof_key };
+        let config = SourceConfig { role: role.clone(), link, law, weights, max_rate, proof_key };
         let mut source = SourceSession::new(now, config);
         source.handle_grant(now, grant(0));
-        let config_in = SinkConfig { role, link, law, weight, max_rate };
+        let config_in = SinkConfig { role, link, law, weights, max_rate };
         let mut sink = SinkSession::new(now, config_in);
         sink.begin(1_400);
         sink.assign(0..1_000);

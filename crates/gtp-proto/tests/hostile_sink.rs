@@ -5,7 +5,7 @@ use gtp_proto::source::SourceConfig;
 use gtp_proto::wire::{
     Control, DataHead, Feedback, HEADER_LEN, Header, Hello, Kind, Receipt, Request, TAG_LEN, Wanted,
 };
-use gtp_proto::{Discard, Event, Grant, Law, Link, Role, SourceSession, Supplied};
+use gtp_proto::{Discard, Event, Grant, Law, Link, Role, SourceSession, Supplied, Weights};
 
 const START: Time = Time::from_nanos(1_000_000_000);
 const UNIT: u16 = 1_400;
@@ -42,7 +42,7 @@ impl Attack {
         let link = Link { peer_session: 1, ip_overhead: 28 };
         let (law, max_rate) = (Law::Grant, Rate::UNLIMITED);
         let (role, proof_key) = (Role::Responder, [5; 16]);
-        let config = SourceConfig { role, link, law, weight: 1.0, max_rate, proof_key };
+        let config = SourceConfig { role, link, law, weights: Weights::ONE, max_rate, proof_key };
         let mut attack = Attack {
             source: SourceSession::new(START, config),
             now: START,
@@ -57,7 +57,9 @@ impl Attack {
         };
         let all = Rate::UNLIMITED;
         let interval = Span::from_millis(10);
-        attack.source.handle_grant(START, Grant { number: 0, rate: all, offer: all, interval });
+        attack
+            .source
+            .handle_grant(START, Grant { number: 0, rate: all, offer: all, weight: 1.0, interval });
         attack.say(Control::Hello(Hello { sent_at: 0, unit_payload: UNIT })).unwrap();
         attack.ask(1, UNIT, Wanted::Work(std::iter::once(0..1 << 31).collect())).unwrap();
         attack
@@ -119,6 +121,7 @@ impl Attack {
             echo_hold: 0,
             delay: 0,
             receipt,
+            weight: None,
         }))
     }
 
@@ -286,7 +289,7 @@ fn units_longer_than_the_path_was_opened_for_end_the_session() {
             role: role.clone(),
             link,
             law,
-            weight: 1.0,
+            weights: Weights::ONE,
             max_rate: Rate::UNLIMITED,
             proof_key: [5; 16],
         };
@@ -296,4 +299,28 @@ fn units_longer_than_the_path_was_opened_for_end_the_session() {
         let answer = attack.ask(1, asked, Wanted::Drop);
         assert_eq!(answer.is_ok(), passes, "{probed} {asked}: {answer:?}");
     }
+}
+
+#[test]
+fn a_source_whose_factor_of_the_weight_changes_says_so_at_once() {
+    let mut attack = Attack::new(Lie::Nothing, 0);
+    let rate = Rate::UNLIMITED;
+    let interval = Span::from_millis(10);
+    let grant = Grant { number: 0, rate, offer: rate, weight: 0.5, interval };
+    attack.source.handle_grant(START, grant);
+    let mut head = Vec::new();
+    let said = std::iter::from_fn(|| {
+        attack.source.poll_transmit(START, &mut |_: u64| Supplied::NotYet, &mut head)?;
+        let header = Header::decode(&head).unwrap();
+        Some(Control::decode(header.kind, &head[13..]).unwrap())
+    });
+    let status = said.flatten().find_map(|control| match control {
+        Control::Status(status) => Some(status.weight),
+        Control::Hello(_)
+        | Control::HelloAck(_)
+        | Control::Feedback(_)
+        | Control::Request(_)
+        | Control::Close => None,
+    });
+    assert_eq!(status, Some(Some(0.5)));
 }

@@ -5,7 +5,7 @@ use gtp_proto::limits::{PN_AHEAD, RTT_MOST};
 use gtp_proto::report::LimitedBy;
 use gtp_proto::sink::Received;
 use gtp_proto::wire::{Control, DataHead, Header, Hello, Kind, Status, Wanted};
-use gtp_proto::{Discard, Event, Grant, Law, Link, Phase, Role, SinkConfig, SinkSession};
+use gtp_proto::{Discard, Event, Grant, Law, Link, Phase, Role, SinkConfig, SinkSession, Weights};
 
 const START: Time = Time::from_nanos(1_000_000_000);
 const UNIT: u16 = 1_400;
@@ -24,12 +24,19 @@ impl Victim {
     fn under(law: Law, units: u64) -> Victim {
         let link = Link { peer_session: 1, ip_overhead: 28 };
         let role = Role::Responder;
-        let config = SinkConfig { role, link, law, weight: 1.0, max_rate: Rate::UNLIMITED };
+        let config =
+            SinkConfig { role, link, law, weights: Weights::ONE, max_rate: Rate::UNLIMITED };
         let mut sink = SinkSession::new(START, config);
         sink.begin(UNIT);
         sink.assign(0..units);
         let rate = Rate::from_mbps(100);
-        sink.handle_grant(Grant { number: 1, rate, offer: rate, interval: Span::from_millis(20) });
+        sink.handle_grant(Grant {
+            number: 1,
+            rate,
+            offer: rate,
+            weight: 1.0,
+            interval: Span::from_millis(20),
+        });
         let mut victim = Victim { sink, now: START, pn: 0 };
         victim.say(Control::Hello(Hello { sent_at: 0, unit_payload: UNIT })).unwrap();
         victim.transmit();
@@ -88,6 +95,7 @@ const STATUS: Status = Status {
     echo_at: 0,
     echo_hold: 0,
     limited_by: LimitedBy::Source,
+    weight: None,
 };
 
 #[test]
@@ -257,4 +265,40 @@ fn an_echo_counts_after_the_guard_time_wherever_the_source_clock_stands() {
         victim.now += Span::from_millis(2);
         assert_eq!(victim.sink.report(victim.now).echoed, 1, "{sent_at}");
     }
+}
+
+#[test]
+fn a_source_may_lessen_its_sessions_weight_and_never_raise_it() {
+    let mut victim = Victim::new(10);
+    for (said, counts) in [(Some(0.25), 0.25), (Some(50.0), 1.0), (None, 1.0)] {
+        victim.status(Status { weight: said, ..STATUS }).unwrap();
+        assert_eq!(victim.sink.report(victim.now).peer_weight, counts);
+    }
+    let stale = Header { kind: Kind::Status, session: 9, pn: victim.pn };
+    victim.pn += 1;
+    victim.status(Status { weight: Some(0.5), ..STATUS }).unwrap();
+    let mut body = Vec::new();
+    Control::Status(Status { weight: Some(0.125), ..STATUS }).encode(&mut body);
+    victim.sink.handle_datagram(victim.now, stale, &body).unwrap();
+    assert_eq!(victim.sink.report(victim.now).peer_weight, 0.5, "an older status says nothing");
+}
+
+#[test]
+fn a_sink_whose_factor_of_the_weight_changes_says_so_at_once_and_then_always() {
+    let mut victim = Victim::new(10);
+    let said = |sent: Vec<Control>| -> Vec<Option<f32>> {
+        sent.iter()
+            .filter_map(|c| if let Control::Feedback(f) = c { Some(f.weight) } else { None })
+            .collect()
+    };
+    victim.transmit();
+    let rate = Rate::from_mbps(100);
+    let interval = Span::from_millis(20);
+    let grant = Grant { number: 1, rate, offer: rate, weight: 0.5, interval };
+    victim.sink.handle_grant(grant);
+    assert_eq!(said(victim.transmit()), [Some(0.5)]);
+    victim.now += interval;
+    assert_eq!(said(victim.transmit()), [Some(0.5)]);
+    victim.sink.handle_grant(Grant { weight: 1.0, ..grant });
+    assert_eq!(said(victim.transmit()), [None]);
 }

@@ -65,23 +65,30 @@ fn receipt() -> impl Strategy<Value = Receipt> {
     )
 }
 
+fn weight() -> impl Strategy<Value = Option<f32>> {
+    proptest::option::of(f32::MIN_POSITIVE..=f32::MAX)
+}
+
 fn feedback() -> impl Strategy<Value = Feedback> {
-    (any::<[u32; 6]>(), rate(), rate(), receipt()).prop_map(|(n, rate, offer, receipt)| Feedback {
-        sent_at: n[0],
-        grant: n[1],
-        rate,
-        offer,
-        interval: n[2],
-        echo_at: n[3],
-        echo_hold: n[4],
-        delay: n[5],
-        receipt,
-    })
+    (any::<[u32; 6]>(), (rate(), rate()), receipt(), weight()).prop_map(
+        |(n, (rate, offer), receipt, weight)| Feedback {
+            sent_at: n[0],
+            grant: n[1],
+            rate,
+            offer,
+            interval: n[2],
+            echo_at: n[3],
+            echo_hold: n[4],
+            delay: n[5],
+            receipt,
+            weight,
+        },
+    )
 }
 
 fn status() -> impl Strategy<Value = Status> {
-    (any::<(u16, [u32; 7])>(), rate(), limited_by()).prop_map(|((proof, n), offer, limited_by)| {
-        Status {
+    (any::<(u16, [u32; 7])>(), rate(), limited_by(), weight()).prop_map(
+        |((proof, n), offer, limited_by, weight)| Status {
             proof,
             sent_at: n[0],
             grant: n[1],
@@ -92,8 +99,9 @@ fn status() -> impl Strategy<Value = Status> {
             echo_at: n[5],
             echo_hold: n[6],
             limited_by,
-        }
-    })
+            weight,
+        },
+    )
 }
 
 fn ranges() -> impl Strategy<Value = Vec<Range<u64>>> {
@@ -199,6 +207,11 @@ proptest! {
                     let again = encoded(&Control::Request(left));
                     prop_assert_eq!(&again[..], &body[..cut]);
                 }
+                // Without its weight it is whole.
+                (Control::Feedback(_) | Control::Status(_), Ok(Some(left))) => {
+                    prop_assert_eq!(cut + 4, body.len());
+                    prop_assert_eq!(&encoded(&left)[..], &body[..cut]);
+                }
                 (_, decoded) => prop_assert!(decoded.is_err(), "{cut}: {decoded:?}"),
             }
         }
@@ -211,6 +224,11 @@ proptest! {
         match (&control, Control::decode(control.kind(), &body)) {
             (Control::Request(Request { wanted: Wanted::LossMap { .. }, .. }), Ok(Some(_))) => {}
             (Control::Request(_), Ok(Some(_))) => prop_assert!(more >= 10),
+            (
+                Control::Feedback(Feedback { weight: None, .. })
+                | Control::Status(Status { weight: None, .. }),
+                Ok(Some(_)),
+            ) => prop_assert_eq!(more, 4, "a weight"),
             (_, decoded) => prop_assert!(decoded.is_err(), "{decoded:?}"),
         }
     }
@@ -349,6 +367,7 @@ fn receipts_out_of_order_or_out_of_their_span_are_refused() {
             echo_hold: 0,
             delay: 0,
             receipt,
+            weight: None,
         };
         let body = encoded(&Control::Feedback(feedback));
         Control::decode(Kind::Feedback, &body) == Err(WireError::BadField)
@@ -361,4 +380,31 @@ fn receipts_out_of_order_or_out_of_their_span_are_refused() {
     assert!(refused(vec![100..101; GAPS_PER_FEEDBACK + 1]));
     let ends: Vec<Range<u64>> = (0..129).map(|i| 100 + i / 2..101 + i / 2).collect();
     assert!(refused(ends), "too many");
+}
+
+#[test]
+fn a_weight_that_is_no_positive_number_is_refused() {
+    let status = Status {
+        proof: 0,
+        sent_at: 0,
+        grant: 0,
+        offer: Rate::ZERO,
+        requests_next: 1,
+        work_front: 1,
+        repair_front: 1,
+        echo_at: 0,
+        echo_hold: 0,
+        limited_by: LimitedBy::Sink,
+        weight: Some(1.0),
+    };
+    let body = encoded(&Control::Status(status));
+    let (rest, _) = body.split_last_chunk::<4>().unwrap();
+    for weight in [0.0, -1.0, f32::NAN, f32::INFINITY, f32::MIN_POSITIVE / 2.0] {
+        let body = [rest, &weight.to_be_bytes()].concat();
+        assert_eq!(Control::decode(Kind::Status, &body), Err(WireError::BadField), "{weight}");
+    }
+    for cut in 1..4 {
+        let short = &body[..body.len() - cut];
+        assert_eq!(Control::decode(Kind::Status, short), Err(WireError::Truncated));
+    }
 }

@@ -7,7 +7,7 @@
 
 use gtp_alloc::tree::WEIGHT_MOST;
 use gtp_alloc::{Rate, Span};
-use gtp_proto::limits::RTT_MOST;
+use gtp_proto::limits::{PEER_WEIGHT_LEAST, RTT_MOST};
 use gtp_proto::{Grant, Law, LimitedBy, Phase, Report};
 
 /// Which way a session's data go.
@@ -55,8 +55,10 @@ pub struct Posted {
     pub held: Outstanding,
     /// What keeps it from going faster.
     pub limited_by: LimitedBy,
-    /// Data packets lost, in millionths of those sent.
-    pub loss_ppm: u32,
+    /// Data packets that arrived since its start, as far as this end knows.
+    pub packets: u64,
+    /// Those that did not.
+    pub lost: u64,
     /// IP bytes moved since its start.
     pub wire_bytes: u64,
     /// How people name it.
@@ -86,7 +88,7 @@ const LABEL_WORDS: usize = 12;
 const LABEL_AT: usize = POSTED_WORDS - 1 - LABEL_WORDS;
 
 /// First word of a page: `gtp` and the layout's version.
-pub(crate) const MAGIC: u64 = 0x6774_7000_0000_0002;
+pub(crate) const MAGIC: u64 = 0x6774_7000_0000_0003;
 
 impl Label {
     /// The first bytes of `text`, as many as there is room for, cut between characters.
@@ -149,8 +151,10 @@ impl Posted {
         words[10] = self.held.committed.as_bps();
         words[11] = self.principal;
         words[12] = self.transfer;
-        words[13] = u64::from(self.loss_ppm);
+        words[13] = self.lost;
         words[14] = self.wire_bytes;
+        words[15] = self.report.peer_weight.to_bits();
+        words[16] = self.packets;
         for (word, bytes) in words[LABEL_AT..].iter_mut().zip(self.label.0.as_chunks().0) {
             *word = u64::from_le_bytes(*bytes);
         }
@@ -181,12 +185,18 @@ impl Posted {
         }
         let weight = f64::from_bits(words[1]);
         let least = 1.0 / WEIGHT_MOST;
+        let peer_weight = f64::from_bits(words[15]);
         Some(Posted {
             id: (words[0] >> 32) as u32,
             side,
             report: Report {
                 // What is no number counts as the least.
                 weight: if weight >= least { weight.min(WEIGHT_MOST) } else { least },
+                peer_weight: if peer_weight >= PEER_WEIGHT_LEAST {
+                    peer_weight.min(WEIGHT_MOST)
+                } else {
+                    PEER_WEIGHT_LEAST
+                },
                 law: law.believed(),
                 phase,
                 peer_offer: Rate::from_bps(words[4]),
@@ -203,7 +213,8 @@ impl Posted {
                 committed: Rate::from_bps(words[10].max(words[9])),
             },
             limited_by: limit_of(byte(24))?,
-            loss_ppm: words[13].min(1_000_000) as u32,
+            packets: words[16],
+            lost: words[13],
             wire_bytes: words[14],
             label: Label(label),
         })
@@ -219,7 +230,7 @@ impl Granted {
             self.grant.rate.as_bps(),
             self.grant.offer.as_bps(),
             self.grant.interval.as_nanos(),
-            0,
+            self.grant.weight.to_bits(),
             0,
         ]
     }
@@ -232,6 +243,7 @@ impl Granted {
                 rate: Rate::from_bps(words[2]),
                 offer: Rate::from_bps(words[3]),
                 interval: Span::from_nanos(words[4]),
+                weight: f64::from_bits(words[5]),
             },
         })
     }
@@ -269,6 +281,7 @@ mod tests {
             side: Side::Sink,
             report: Report {
                 weight: 2.0,
+                peer_weight: 0.25,
                 law: Law::EndNode { alpha: 0.1, beta: 0.2 },
                 phase: Phase::Closing,
                 peer_offer: Rate::UNLIMITED,
@@ -285,7 +298,8 @@ mod tests {
                 committed: Rate::from_mbps(4),
             },
             limited_by: LimitedBy::Disk,
-            loss_ppm: 1_000,
+            packets: 1 << 33,
+            lost: 1_000,
             wire_bytes: 1 << 40,
             label: Label::new("gtp://host.example/long/path/ä"),
         }
@@ -300,6 +314,7 @@ mod tests {
                 number: 3,
                 rate: Rate::from_mbps(7),
                 offer: Rate::UNLIMITED,
+                weight: 0.125,
                 interval: Span::from_millis(20),
             },
         };
@@ -332,9 +347,9 @@ mod tests {
             if let Some(posted) = Posted::decode(&words) {
                 let weight = posted.report.weight;
                 prop_assert!((1.0 / WEIGHT_MOST..=WEIGHT_MOST).contains(&weight));
+                prop_assert!((PEER_WEIGHT_LEAST..=WEIGHT_MOST).contains(&posted.report.peer_weight));
                 prop_assert!(posted.report.rtt <= RTT_MOST);
                 prop_assert!(posted.held.committed >= posted.held.rate);
-                prop_assert!(posted.loss_ppm <= 1_000_000);
                 prop_assert!(posted.label.printable().chars().all(is_plain));
             } else {
                 prop_assert!(!codes);

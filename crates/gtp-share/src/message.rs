@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 /// Version of messages and pages. Daemon and programs must agree on it.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 /// Bytes of a message at most.
 pub const MESSAGE_MOST: usize = 4_096;
 /// Bytes of a packet of a list at most.
@@ -126,6 +126,8 @@ pub struct SessionView {
     pub weight: f64,
     /// Weight among all sessions of this direction.
     pub flat_weight: f64,
+    /// The other end's factor of its weight.
+    pub peer_weight: f64,
     /// Limit by `gtp set`.
     pub max_rate: Option<u64>,
     /// When it gets something.

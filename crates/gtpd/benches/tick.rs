@@ -21,6 +21,7 @@ fn posted(id: u32, seed: u64) -> Posted {
         side: if id.is_multiple_of(2) { Side::Source } else { Side::Sink },
         report: Report {
             weight: 1.0,
+            peer_weight: 1.0,
             law: Law::Grant,
             phase: Phase::Open,
             peer_offer: Rate::UNLIMITED,
@@ -33,7 +34,8 @@ fn posted(id: u32, seed: u64) -> Posted {
         transfer: u64::from(id) / 4,
         held: Outstanding::default(),
         limited_by: LimitedBy::Sink,
-        loss_ppm: 0,
+        packets: 0,
+        lost: 0,
         wire_bytes: seed,
         label: Label::new("gtp://host.example/file"),
     }
@@ -46,6 +48,7 @@ fn hub(processes: u64, sessions: u32) -> (Hub, Vec<ReportsWriter>) {
         interval: Some(INTERVAL),
         grace: Span::ZERO,
         users: BTreeMap::new(),
+        most: BTreeMap::new(),
     };
     let mut hub = Hub::new(START, &config);
     let page = |id| {

@@ -14,8 +14,10 @@ use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_proto::{Agent, AgentConfig, FlowId, Grant, Report};
 use gtp_share::{Change, Granted, GrantsWriter, ReportsReader, SLOTS_MOST, Side};
 
+use crate::caps::Caps;
 use crate::names::Names;
-use crate::seats::{Allowance, Pulse, Seats};
+use crate::seats::{Allowance, Pulse, Seats, Tolled};
+use crate::strain::{LOSING, PACKETS_LEAST, Toll};
 
 /// Names an attached process.
 pub type ClientId = u64;
@@ -34,6 +36,8 @@ pub struct HubConfig {
     pub grace: Span,
     /// Weights of users, where not one.
     pub users: BTreeMap<u32, f64>,
+    /// The most that users may have in each direction, where there is such a limit.
+    pub most: BTreeMap<u32, Rate>,
 }
 
 /// A process, as the kernel and it itself name it.
@@ -65,6 +69,7 @@ pub struct Hub {
     out: Desk,
     in_: Desk,
     users: BTreeMap<u32, f64>,
+    caps: Caps,
     names: Names,
     /// Bytes that sessions moved, out and in, as far as it is believed; they wrap.
     moved: [u64; 2],
@@ -130,6 +135,7 @@ impl Hub {
             out: desk(gtp_proto::Side::Source, config.capacity_out),
             in_: desk(gtp_proto::Side::Sink, config.capacity_in),
             users: config.users.clone(),
+            caps: Caps::new(config.most.clone()),
             names: Names::default(),
             moved: [0; 2],
             movable: [Bytes(0); 2],
@@ -206,6 +212,27 @@ impl Hub {
     /// capacities allow. The sums wrap: differences count.
     pub fn moved(&self) -> (Bytes, Bytes) {
         (Bytes(self.moved[0]), Bytes(self.moved[1]))
+    }
+
+    /// What the sessions of a direction went through in the last `span`, since this was asked last.
+    pub fn toll(&mut self, side: Side, span: Span) -> Toll {
+        let mut toll = Toll::default();
+        let mut through = 0_u64;
+        let seats = self.clients.values_mut().flat_map(|client| client.seats.iter_mut());
+        for (_, seat) in seats.filter(|(_, seat)| seat.posted.side == side) {
+            let Tolled { packets, lost, bytes } = seat.toll();
+            let all = packets.saturating_add(lost);
+            let ratio = lost as f64 / all.max(1) as f64;
+            let arrived = match side {
+                Side::Source => (bytes as f64 * (1.0 - ratio)) as u64,
+                Side::Sink => bytes,
+            };
+            through = through.saturating_add(arrived);
+            toll.moving += usize::from(all >= PACKETS_LEAST);
+            toll.losing += usize::from(all >= PACKETS_LEAST && ratio > LOSING);
+        }
+        toll.through = Bytes(through).per(span);
+        toll
     }
 
     /// The capacities, out and in.
@@ -364,28 +391,34 @@ impl Hub {
         tree::weights(&nodes, &mut flat);
         let seats = self.clients.values_mut().flat_map(|client| client.seats.iter_mut());
         let here = seats.filter(|(_, seat)| seat.posted.side == side);
+        // No factor above one leaves the host, and both ends multiply the same numbers.
+        let most = self.users.values().fold(1.0, |most: f64, &weight| most.max(weight));
         for ((_, seat), leaf) in here.zip(leaves) {
-            seat.flat = flat[leaf];
+            seat.flat = f64::from((flat[leaf] / most) as f32);
         }
     }
 
     /// Lets one direction's agent decide and writes what has changed.
     fn decide(&mut self, now: Time, side: Side, news: &mut Vec<ClientId>) {
-        let Hub { clients, out, in_, .. } = self;
+        let Hub { clients, out, in_, caps, .. } = self;
         let desk = match side {
             Side::Source => out,
             Side::Sink => in_,
         };
         desk.reports.clear();
         desk.places.clear();
+        caps.begin();
         for (&id, client) in clients.iter_mut() {
             let awake = client.pulse.feel(now, &client.reports);
             for (slot, seat) in client.seats.iter().filter(|(_, s)| s.posted.side == side) {
+                caps.note(client.who.uid, desk.reports.len());
                 desk.reports.push((seat.flow, seat.report(awake)));
                 desk.places.push((id, slot));
             }
         }
+        caps.lessen(&mut desk.reports);
         desk.agent.tick(now, &desk.reports, &mut desk.grants);
+        caps.lessen_offers(&mut desk.grants);
         for (&(id, slot), &(_, grant)) in desk.places.iter().zip(&desk.grants) {
             let Some(client) = clients.get_mut(&id) else { continue };
             let Some(seat) = client.seats.get_mut(slot) else { continue };

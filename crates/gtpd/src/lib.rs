@@ -5,6 +5,7 @@
 //! no peer; if it ends, sessions go on without rising until there is another.
 #![forbid(unsafe_code)]
 
+mod caps;
 mod claim;
 mod hub;
 mod metrics;
@@ -12,9 +13,11 @@ mod names;
 mod room;
 mod seats;
 mod server;
+mod strain;
 mod view;
 
 pub use claim::{Before, Claim, ClaimError};
 pub use hub::{ClientId, Hub, HubConfig, Right, SESSIONS_MOST, SESSIONS_OF_ONE, SetError, Who};
 pub use room::{LOOK, Room};
 pub use server::{Daemon, DaemonConfig};
+pub use strain::{Strain, Toll};

@@ -203,6 +203,7 @@ mod tests {
             interval: None,
             grace: Span::ZERO,
             users: BTreeMap::new(),
+            most: BTreeMap::new(),
         };
         Hub::new(Time::ZERO, &config)
     }

@@ -29,6 +29,8 @@ pub(crate) struct Seat {
     pub policy: Policy,
     /// What stands on the grants page.
     pub granted: Option<Granted>,
+    /// Packets and bytes when tolls were taken last.
+    tolled: Tolled,
 }
 
 /// What became of a process's sessions since the last look.
@@ -136,6 +138,7 @@ impl Seat {
             max_rate: Rate::UNLIMITED,
             policy: Policy::Normal,
             granted: None,
+            tolled: Tolled::of(&posted),
         }
     }
 
@@ -155,6 +158,17 @@ impl Seat {
             label: first.label,
             ..posted
         };
+    }
+
+    /// What became of its packets since this was asked last.
+    pub fn toll(&mut self) -> Tolled {
+        let now = Tolled::of(&self.posted);
+        let before = std::mem::replace(&mut self.tolled, now);
+        Tolled {
+            packets: now.packets.saturating_sub(before.packets),
+            lost: now.lost.saturating_sub(before.lost),
+            bytes: now.bytes.saturating_sub(before.bytes),
+        }
     }
 
     /// Does what was set.
@@ -190,13 +204,29 @@ impl Seat {
             Awake::No => Rate::ZERO,
         };
         Report {
-            weight: self.flat,
+            // The other end may lessen a session's weight and never raise it above its part here:
+            // what it brings beyond one is taken off on this side, and so it is at both ends.
+            weight: self.flat / report.peer_weight.max(1.0),
             law: Law::Grant,
             demand: demand.min(most),
             // Nobody has obeyed what was not granted yet.
             echoed: report.echoed.min(newest),
             ..report
         }
+    }
+}
+
+/// Packets of a session that arrived, those that did not, and IP bytes that moved.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tolled {
+    pub packets: u64,
+    pub lost: u64,
+    pub bytes: u64,
+}
+
+impl Tolled {
+    fn of(posted: &Posted) -> Tolled {
+        Tolled { packets: posted.packets, lost: posted.lost, bytes: posted.wire_bytes }
     }
 }
 

@@ -13,7 +13,8 @@ use std::rc::Rc;
 
 use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_share::{
-    Answer, BELL, Connection, Incoming, LIST_PACKET, MESSAGE_MOST, Request, VERSION, printable,
+    Answer, BELL, Connection, Incoming, LIST_PACKET, MESSAGE_MOST, Request, Side, VERSION,
+    printable,
 };
 use gtp_sys::Clock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -23,6 +24,7 @@ use crate::claim::{Before, Claim};
 use crate::hub::{ClientId, Hub, HubConfig, Right, SetError, Who};
 use crate::metrics::{Metrics, Work};
 use crate::room::{LOOK, Room};
+use crate::strain::Strain;
 use crate::view::Lists;
 
 /// What a daemon is told at its start.
@@ -415,11 +417,12 @@ impl Guest {
     }
 }
 
-/// The capacities beside what else goes over an interface.
+/// The capacities beside what else goes over an interface, and after what all sessions lose.
 #[derive(Debug)]
 struct Beside {
     counters: Option<[PathBuf; 2]>,
     rooms: [Room; 2],
+    strains: [Strain; 2],
     looked: Time,
 }
 
@@ -433,12 +436,13 @@ impl Beside {
             counters: config.interface.as_ref().map(both),
             rooms: [config.hub.capacity_out, config.hub.capacity_in]
                 .map(|full| Room::new(full, config.reserve)),
+            strains: [Strain::default(), Strain::default()],
             looked: now,
         }
     }
 
     fn poll_timeout(&self, hub: &Hub) -> Time {
-        let of_use = self.counters.is_some() && hub.poll_timeout() != Time::MAX;
+        let of_use = hub.poll_timeout() != Time::MAX;
         if of_use { self.looked + LOOK } else { Time::MAX }
     }
 
@@ -446,20 +450,20 @@ impl Beside {
         if self.poll_timeout(hub) > now {
             return;
         }
-        let Some(counters) = &self.counters else { return };
         let span = now.since(self.looked);
         self.looked = now;
         let (out, in_) = hub.moved();
         let mut capacities = [Rate::ZERO; 2];
-        let own = [out, in_];
+        let (own, sides) = ([out, in_], [Side::Source, Side::Sink]);
         for (i, room) in self.rooms.iter_mut().enumerate() {
             // Without a counter nothing is known of others.
-            let all = std::fs::read_to_string(&counters[i]).ok();
-            let all = all.and_then(|text| text.trim().parse().ok());
-            capacities[i] = match all {
+            let counter = self.counters.as_ref().map(|counters| &counters[i]);
+            let all = counter.and_then(|path| std::fs::read_to_string(path).ok());
+            let capacity = match all.and_then(|text| text.trim().parse().ok()) {
                 Some(all) => room.look(span, Bytes(all), own[i]),
                 None => room.capacity(),
             };
+            capacities[i] = self.strains[i].look(capacity, hub.toll(sides[i], span));
         }
         hub.set_capacity(capacities[0], capacities[1]);
     }
@@ -514,6 +518,7 @@ mod tests {
                 interval: Some(Span::from_millis(20)),
                 grace: Span::from_millis(250),
                 users: BTreeMap::new(),
+                most: BTreeMap::new(),
             },
             idle_end: None,
             metrics: None,
@@ -558,6 +563,7 @@ mod tests {
             side: Side::Sink,
             report: Report {
                 weight: 1.0,
+                peer_weight: 1.0,
                 law: Law::Grant,
                 phase: Phase::Open,
                 peer_offer: Rate::UNLIMITED,
@@ -570,7 +576,8 @@ mod tests {
             transfer: 0,
             held: Outstanding::default(),
             limited_by: LimitedBy::Sink,
-            loss_ppm: 0,
+            packets: 0,
+            lost: 0,
             wire_bytes,
             label: Label::new("session"),
         }

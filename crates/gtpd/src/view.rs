@@ -112,6 +112,7 @@ fn view(client: &Client, seat: &Seat, right: Right) -> SessionView {
         direction: direction(posted.side).to_owned(),
         weight: seat.weight,
         flat_weight: seat.flat,
+        peer_weight: report.peer_weight,
         max_rate: limited(seat.max_rate),
         policy: match seat.policy {
             tree::Policy::Normal => Policy::Normal,
@@ -122,7 +123,7 @@ fn view(client: &Client, seat: &Seat, right: Right) -> SessionView {
         granted: seat.granted.map_or(Some(0), |g| limited(g.grant.rate)),
         measured: report.measured.as_bps(),
         limited_by: posted.limited_by.as_str().to_owned(),
-        loss_ratio: f64::from(posted.loss_ppm) / 1e6,
+        loss_ratio: posted.lost as f64 / posted.lost.saturating_add(posted.packets).max(1) as f64,
         rtt_us: report.rtt.as_micros(),
         wire_bytes: posted.wire_bytes,
     }

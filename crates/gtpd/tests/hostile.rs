@@ -50,6 +50,7 @@ fn honest_session() -> Posted {
         side: Side::Sink,
         report: Report {
             weight: 1.0,
+            peer_weight: 1.0,
             law: Law::Grant,
             phase: Phase::Open,
             peer_offer: Rate::UNLIMITED,
@@ -62,7 +63,8 @@ fn honest_session() -> Posted {
         transfer: 0,
         held: Outstanding::default(),
         limited_by: LimitedBy::Sink,
-        loss_ppm: 0,
+        packets: 0,
+        lost: 0,
         wire_bytes: 0,
         label: Label::new("honest"),
     }
@@ -79,6 +81,7 @@ fn others_keep_their_half_beside_a_user_who_writes_at_random() {
         interval: Some(interval),
         grace: Span::ZERO,
         users: BTreeMap::new(),
+        most: BTreeMap::new(),
     };
     let mut hub = Hub::new(start, &config);
     let attach = |hub: &mut Hub, id, uid| {

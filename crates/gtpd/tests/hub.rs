@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use gtp_alloc::{Rate, Span, Time};
+use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_proto::{Law, LimitedBy, Phase, Report};
 use gtp_share::{
     Change, Found, Granted, GrantsReader, Label, Outstanding, Policy, Posted, ReportsWriter, Side,
@@ -19,6 +19,7 @@ fn config(mbps: u64) -> HubConfig {
         interval: Some(INTERVAL),
         grace: Span::ZERO,
         users: BTreeMap::new(),
+        most: BTreeMap::new(),
     }
 }
 
@@ -55,6 +56,7 @@ impl Process {
                 side,
                 report: Report {
                     weight: 1.0,
+                    peer_weight: 1.0,
                     law: Law::Grant,
                     phase: Phase::Open,
                     peer_offer: Rate::UNLIMITED,
@@ -67,7 +69,8 @@ impl Process {
                 transfer,
                 held: Outstanding::default(),
                 limited_by: LimitedBy::Sink,
-                loss_ppm: 0,
+                packets: 0,
+                lost: 0,
                 wire_bytes: 0,
                 label: Label::new("session"),
             });
@@ -183,6 +186,80 @@ fn weights_of_users_and_of_sessions_count() {
     two.sessions[2].report.demand = Rate::from_mbps(10);
     run(&mut hub, now, 20, &mut [&mut one, &mut two], 120.0);
     assert!(near(two.rates()[0], 90.0), "what others leave is its: {:?}", two.rates());
+}
+
+#[test]
+fn the_other_ends_factor_lessens_a_session_and_never_raises_it_above_its_part_here() {
+    let mut hub = Hub::new(START, &config(120));
+    let mut one = Process::attach(&mut hub, START, 1, 7);
+    let mut two = Process::attach(&mut hub, START, 2, 8);
+    one.open(Side::Sink, 1, 1);
+    two.open(Side::Sink, 1, 1);
+    one.sessions[0].report.peer_weight = 0.5;
+    let now = run(&mut hub, START, 20, &mut [&mut one, &mut two], 120.0);
+    assert!(near(one.total(), 40.0) && near(two.total(), 80.0));
+    assert_eq!(one.granted()[0].grant.weight, 1.0);
+    one.sessions[0].report.peer_weight = 100.0;
+    run(&mut hub, now, 20, &mut [&mut one, &mut two], 120.0);
+    assert!(near(one.total(), 60.0) && near(two.total(), 60.0));
+    // What was taken off is told, so that both ends have the same product.
+    let told = one.granted()[0].grant.weight;
+    assert!((told * 100.0 - 1.0).abs() < 1e-9);
+}
+
+#[test]
+fn a_user_with_a_limit_has_no_more_while_more_is_free_and_shares_it_among_his_own() {
+    let most = BTreeMap::from([(7, Rate::from_mbps(30))]);
+    for side in [Side::Source, Side::Sink] {
+        let mut hub = Hub::new(START, &HubConfig { most: most.clone(), ..config(120) });
+        let mut one = Process::attach(&mut hub, START, 1, 7);
+        let mut two = Process::attach(&mut hub, START, 2, 7);
+        let mut other = Process::attach(&mut hub, START, 3, 8);
+        one.open(side, 1, 2);
+        two.open(side, 1, 1);
+        other.open(side, 1, 1);
+        other.sessions[0].report.demand = Rate::from_mbps(20);
+        let all = &mut [&mut one, &mut two, &mut other];
+        let now = run(&mut hub, START, 20, all, 120.0);
+        assert_eq!((one.rates(), two.rates()), (vec![7.5, 7.5], vec![15.0]));
+        one.sessions[0].report.demand = Rate::from_mbps(3);
+        one.sessions[1].report.peer_offer = Rate::from_mbps(3);
+        run(&mut hub, now, 20, &mut [&mut one, &mut two, &mut other], 120.0);
+        assert!(near(two.total(), 24.0), "what his other sessions leave is his: {:?}", two.rates());
+        assert!(near(other.total(), 20.0));
+        let offers: Vec<Rate> = one.granted().iter().map(|g| g.grant.offer).collect();
+        assert!(offers[1] > Rate::from_mbps(3), "more is offered than the other end lets it have");
+        assert!(offers.iter().all(|&offer| offer <= Rate::from_mbps(30)));
+    }
+}
+
+#[test]
+fn a_toll_counts_what_was_lost_since_the_last_one_by_direction() {
+    let mut hub = Hub::new(START, &config(120));
+    let mut one = Process::attach(&mut hub, START, 1, 7);
+    one.open(Side::Sink, 1, 3);
+    one.open(Side::Source, 2, 1);
+    let now = run(&mut hub, START, 2, &mut [&mut one], 240.0);
+    let second = Span::from_secs(1);
+    let none = hub.toll(Side::Sink, second);
+    assert_eq!((none.moving, none.losing, none.through), (0, 0, Rate::ZERO));
+    for (session, (packets, lost)) in one.sessions.iter_mut().zip([(900, 100), (990, 10), (63, 0)])
+    {
+        session.packets = packets;
+        session.lost = lost;
+        session.wire_bytes = packets * 1_500;
+    }
+    one.sessions[3].packets = 500;
+    one.sessions[3].lost = 500;
+    one.sessions[3].wire_bytes = 1_000_000;
+    run(&mut hub, now, 1, &mut [&mut one], 240.0);
+    let toll = hub.toll(Side::Sink, second);
+    assert_eq!((toll.moving, toll.losing), (2, 2), "63 packets do not count");
+    assert_eq!(toll.through, Bytes(1_500 * 1_953).per(second));
+    let sent = hub.toll(Side::Source, second);
+    assert_eq!((sent.moving, sent.losing), (1, 1));
+    assert_eq!(sent.through, Rate::from_mbps(4), "half of what was sent came through");
+    assert_eq!(hub.toll(Side::Sink, second).moving, 0, "it is taken once");
 }
 
 #[test]

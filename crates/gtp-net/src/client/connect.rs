@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use gtp_proto::Role;
 use gtp_proto::limits::{UNIT_ETHERNET, UNIT_MINIMUM};
+use gtp_proto::{Role, Weights};
 use gtp_store::{Manifest, RootKind};
 
 use super::{Endpoint, Terms, Url};
@@ -68,7 +68,7 @@ pub(super) async fn ask(
                 .collect(),
         },
         law: terms.law,
-        weight: f64::from(opened.weight_milli) / 1000.0,
+        weights: Weights { own: f64::from(opened.weight_milli) / 1000.0, peer: 1.0 },
         max_rate: terms.max_rate,
         principal: 0,
         label: url.to_string(),

@@ -215,7 +215,8 @@ impl Daemon {
     /// Posts reports and reads grants.
     fn pass_on(&mut self, pages: &Attachment, agent: &Agent, reports: &[(FlowId, Report)]) {
         for ((id, report), details) in reports.iter().zip(&self.details) {
-            let flow = self.flows.entry(*id).or_insert_with(|| Flow::new(agent, *id));
+            let flow =
+                self.flows.entry(*id).or_insert_with(|| Flow::new(agent, *id, report.weight));
             flow.heard(report.echoed);
             if flow.slot.is_none() {
                 flow.slot = self.free.pop();
@@ -242,7 +243,8 @@ impl Daemon {
             self.fall_due = now + FALL_EVERY;
         }
         for (id, report) in reports {
-            let flow = self.flows.entry(*id).or_insert_with(|| Flow::new(agent, *id));
+            let flow =
+                self.flows.entry(*id).or_insert_with(|| Flow::new(agent, *id, report.weight));
             flow.heard(report.echoed);
             flow.fall(self.side, report.phase, due);
         }
@@ -251,7 +253,7 @@ impl Daemon {
 
 impl Flow {
     /// A session as its own agent left it; of a new one there is nothing.
-    fn new(agent: &Agent, id: FlowId) -> Flow {
+    fn new(agent: &Agent, id: FlowId, weight: f64) -> Flow {
         let (number, rate, committed) = agent.outstanding(id);
         let mut issued = VecDeque::new();
         if committed > rate {
@@ -260,7 +262,7 @@ impl Flow {
         if number > 0 {
             issued.push_back((number, rate));
         }
-        let grant = Grant { number, rate, offer: rate, interval: INTERVAL_MIN };
+        let grant = Grant { number, rate, offer: rate, weight, interval: INTERVAL_MIN };
         Flow { slot: None, grant, held: rate, issued }
     }
 
@@ -326,7 +328,8 @@ fn posted(id: FlowId, side: Side, report: &Report, details: &Details, held: Outs
         transfer: details.transfer,
         held,
         limited_by: details.limited_by,
-        loss_ppm: details.loss_ppm,
+        packets: details.packets,
+        lost: details.lost,
         wire_bytes: details.wire_bytes,
         label: details.label,
     }
@@ -343,6 +346,7 @@ mod tests {
     fn report(phase: Phase, echoed: u32) -> Report {
         Report {
             weight: 1.0,
+            peer_weight: 1.0,
             law: Law::Grant,
             phase,
             peer_offer: Rate::UNLIMITED,
@@ -361,10 +365,10 @@ mod tests {
         let mut allotter = Allotter::new(Agent::new(START, config));
         allotter.tick(START, &[(1, report(Phase::Open, 0))], &mut Vec::new());
         let mut daemon = Daemon::new(START, side);
-        daemon.flows.insert(1, Flow::new(&allotter.agent, 1));
+        daemon.flows.insert(1, Flow::new(&allotter.agent, 1, 1.0));
         if side == AgentSide::Source {
-            let granted =
-                Grant { number: 0, rate: capacity, offer: capacity, interval: FALL_EVERY };
+            let (rate, interval) = (capacity, FALL_EVERY);
+            let granted = Grant { number: 0, rate, offer: rate, weight: 1.0, interval };
             daemon.flows.get_mut(&1).unwrap().take(granted);
         }
         daemon.detach(START);

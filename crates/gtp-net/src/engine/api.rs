@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gtp_alloc::{Bytes, Rate, Span};
-use gtp_proto::{FlowId, Law, LimitedBy, Role};
+use gtp_proto::{FlowId, Law, LimitedBy, Role, Weights};
 use gtp_store::{BlockSink, BlockSource, Finished, Manifest, SinkError, SourceError, Value};
 
 use crate::crypto::{Suite, TrafficSecret};
@@ -59,8 +59,8 @@ pub struct SessionOpen {
     pub role: Role,
     /// Its control law.
     pub law: Law,
-    /// Its weight, positive and finite.
-    pub weight: f64,
+    /// What each end brings to its weight.
+    pub weights: Weights,
     /// A limit that the user set.
     pub max_rate: Rate,
     /// At a host that serves a client whose key it knows, a number for that key, for sharing by

@@ -9,7 +9,6 @@ use std::net::IpAddr;
 use gtp_proto::LimitedBy;
 use gtp_share::Label;
 
-use super::source_side::ratio;
 use super::table::{Session, Side};
 
 /// What goes on a page with a session's report.
@@ -18,7 +17,8 @@ pub(super) struct Details {
     pub principal: u64,
     pub transfer: u64,
     pub limited_by: LimitedBy,
-    pub loss_ppm: u32,
+    pub packets: u64,
+    pub lost: u64,
     pub wire_bytes: u64,
     pub label: Label,
 }
@@ -31,21 +31,21 @@ impl Session {
             key => key,
         };
         let own = u64::from(self.flow);
-        let (transfer, limited_by, loss, wire_bytes, label) = match &self.side {
+        let (transfer, limited_by, (packets, lost), wire_bytes, label) = match &self.side {
             Side::Source(source) => {
                 let counters = source.core.counters();
-                let loss = ratio(counters.lost, counters.delivered + counters.lost);
-                (own, source.core.limited_by(), loss, counters.bytes, source.label())
+                let seen = (counters.delivered, counters.lost);
+                (own, source.core.limited_by(), seen, counters.bytes, source.label())
             }
             Side::Sink(sink) => {
                 let counters = sink.core.counters();
-                let loss = ratio(counters.lost, counters.packets + counters.lost);
+                let seen = (counters.packets, counters.lost);
                 let transfer = u64::from(sink.transfer);
-                (transfer, sink.core.limited_by(), loss, counters.bytes, sink.label())
+                (transfer, sink.core.limited_by(), seen, counters.bytes, sink.label())
             }
         };
-        let loss_ppm = (loss * 1e6) as u32;
-        Details { principal, transfer, limited_by, loss_ppm, wire_bytes, label: Label::new(label) }
+        let label = Label::new(label);
+        Details { principal, transfer, limited_by, packets, lost, wire_bytes, label }
     }
 }
 

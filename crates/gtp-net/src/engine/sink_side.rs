@@ -83,7 +83,7 @@ impl SinkSide {
             },
             link: envelope.link(),
             law: open.law,
-            weight: open.weight,
+            weights: open.weights,
             max_rate: open.max_rate,
         };
         SinkSide {

@@ -73,7 +73,7 @@ impl SourceSide {
             },
             link: envelope.link(),
             law: new.session.law,
-            weight: new.session.weight,
+            weights: new.session.weights,
             max_rate: new.session.max_rate,
             proof_key,
         };

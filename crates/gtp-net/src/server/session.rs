@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use gtp_proto::Role;
 use gtp_proto::limits::UNIT_ETHERNET;
+use gtp_proto::{Role, Weights};
 use gtp_store::RelPath;
 use tokio::sync::watch;
 
@@ -167,7 +167,8 @@ impl Client {
             keys: keys(self.suite, secrets),
             role: Role::Responder,
             law: core_law(self.open.law),
-            weight: f64::from(self.weight_milli) / 1000.0,
+            // What the client asked for is his end's; a tree here makes it less.
+            weights: Weights { own: 1.0, peer: f64::from(self.weight_milli) / 1000.0 },
             max_rate: shared.config.max_rate,
             principal: self.holder.principal(),
             label: self.channel.ends().remote.to_string(),

@@ -133,7 +133,7 @@ impl World {
             keys,
             role,
             law: Law::Grant,
-            weight: 1.0,
+            weights: gtp_proto::Weights::ONE,
             max_rate: Rate::UNLIMITED,
             principal: 0,
             label: "test".into(),

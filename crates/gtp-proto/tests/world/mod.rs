@@ -13,7 +13,7 @@ use gtp_proto::sink::Received;
 use gtp_proto::wire::{HEADER_LEN, Header, TAG_LEN};
 use gtp_proto::{
     Agent, AgentConfig, Discard, Event, Grant, Law, Link, Report, Role, Side, SinkConfig,
-    SinkSession, SourceConfig, SourceSession, Supplied,
+    SinkSession, SourceConfig, SourceSession, Supplied, Weights,
 };
 
 pub const IP: u16 = 28;
@@ -135,7 +135,7 @@ impl World {
                 role: Role::Responder,
                 link,
                 law: spec.law,
-                weight: spec.weight,
+                weights: Weights { own: 1.0, peer: spec.weight },
                 max_rate: Rate::UNLIMITED,
                 proof_key: [9; 16],
             },
@@ -146,7 +146,7 @@ impl World {
                 role: Role::Initiator { unit_payloads: vec![UNIT] },
                 link,
                 law: spec.law,
-                weight: spec.weight,
+                weights: Weights { own: spec.weight, peer: 1.0 },
                 max_rate: spec.max_rate,
             },
         );

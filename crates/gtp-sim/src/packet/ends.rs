@@ -9,7 +9,7 @@ use gtp_proto::sink::Received;
 use gtp_proto::wire::{Header, Kind};
 use gtp_proto::{
     Discard, Event, Link, Role, SinkConfig, SinkSession, SourceConfig, SourceSession, Supplied,
-    Transmit,
+    Transmit, Weights,
 };
 
 use super::app::{Reader, Supplier};
@@ -132,7 +132,7 @@ impl SourceEnd {
             role: Role::Responder,
             link: link(session),
             law: spec.law,
-            weight: spec.weight,
+            weights: Weights { own: 1.0, peer: spec.weight },
             max_rate: gtp_alloc::Rate::UNLIMITED,
             proof_key,
         };
@@ -206,7 +206,7 @@ impl SinkEnd {
             role: Role::Initiator { unit_payloads: vec![spec.unit] },
             link: link(session),
             law: spec.law,
-            weight: spec.weight,
+            weights: Weights { own: spec.weight, peer: 1.0 },
             max_rate: spec.max_rate,
         };
         SinkEnd {

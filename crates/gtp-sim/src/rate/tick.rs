@@ -379,6 +379,7 @@ impl World {
 fn report(c: &Common, law: gtp_proto::Law, weight: f64, measured: u64) -> Report {
     Report {
         weight,
+        peer_weight: 1.0,
         law,
         phase: Phase::Open,
         peer_offer: Rate::from_bps(c.peer_offer),
