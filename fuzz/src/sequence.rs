@@ -3,7 +3,9 @@
 use gtp_alloc::{Rate, Span, Time};
 use gtp_proto::source::SourceConfig;
 use gtp_proto::wire::{HEADER_LEN, Header, Kind};
-use gtp_proto::{Event, Grant, Law, Link, Role, SinkConfig, SinkSession, SourceSession, Supplied, Weights};
+use gtp_proto::{
+    Event, Grant, Law, Link, Role, SinkConfig, SinkSession, SourceSession, Supplied, Weights,
+};
 
 const LINK: Link = Link { peer_session: 1, ip_overhead: 28 };
 const RATE: Rate = Rate::from_mbps(20);
@@ -64,8 +66,9 @@ impl Pair {
         sink.begin(1_400);
         sink.assign(0..5_000);
         let interval = Span::from_millis(10);
-        source.handle_grant(now, Grant { number: 0, rate: RATE, offer: RATE, weight: 1.0, interval });
-        sink.handle_grant(Grant { number: 1, rate: RATE, offer: RATE, weight: 1.0, interval });
+        let grant = Grant { number: 0, rate: RATE, offer: RATE, weight: 1.0, interval };
+        source.handle_grant(now, grant);
+        sink.handle_grant(Grant { number: 1, ..grant });
         Pair { now, source, sink, numbers: [0; 2], packets: 0 }
     }
 

@@ -347,7 +347,8 @@ mod tests {
             if let Some(posted) = Posted::decode(&words) {
                 let weight = posted.report.weight;
                 prop_assert!((1.0 / WEIGHT_MOST..=WEIGHT_MOST).contains(&weight));
-                prop_assert!((PEER_WEIGHT_LEAST..=WEIGHT_MOST).contains(&posted.report.peer_weight));
+                let peer_weight = posted.report.peer_weight;
+                prop_assert!((PEER_WEIGHT_LEAST..=WEIGHT_MOST).contains(&peer_weight));
                 prop_assert!(posted.report.rtt <= RTT_MOST);
                 prop_assert!(posted.held.committed >= posted.held.rate);
                 prop_assert!(posted.label.printable().chars().all(is_plain));

@@ -2,8 +2,8 @@
 //!
 //! What a user may have is shared among his own sessions by the grant law, as a node of that
 //! capacity would; each then wants no more than it is offered there, and offers no more to its
-//! other end. So the host's agent never sees more demand of a user than he may have, and what one of
-//! his sessions leaves the others of his can take.
+//! other end. So the host's agent never sees more demand of a user than he may have, and what one
+//! of his sessions leaves the others of his can take.
 
 use std::collections::BTreeMap;
 
