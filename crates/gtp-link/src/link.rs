@@ -213,6 +213,14 @@ impl Link {
         Some(Transit { leave: queued.leave, at: queued.at, serial: transit.serial })
     }
 
+    /// The passage of the packet accepted last, one that the wire will lose included, unless it has
+    /// left.
+    pub fn newest(&self) -> Option<Transit> {
+        let place = self.ring.len().checked_sub(1)?;
+        let Queued { leave, at, .. } = *self.ring.get(place)?;
+        Some(Transit { leave, at, serial: self.first + place as u64 })
+    }
+
     /// The parameters as they are now.
     pub fn spec(&self) -> &LinkSpec {
         &self.spec

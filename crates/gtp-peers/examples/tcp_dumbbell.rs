@@ -1,20 +1,26 @@
 //! TCP flows over one drop-tail bottleneck, for comparison with other simulators: the counterpart
-//! of `bench/referees/dumbbell.tcl`, with the same arguments and the same lines.
-
-#[path = "../tests/path/mod.rs"]
-mod path;
+//! of `bench/referees/dumbbell.tcl` and `dumbbell.cc`, with their arguments and the same lines.
 
 use gtp_alloc::{Bytes, Rate, Span};
+use gtp_path::{START, World, bottleneck, wire};
 use gtp_peers::Endpoint;
 use gtp_peers::tcp::laws::{Cubic, Vegas};
 use gtp_peers::tcp::{
     AckDelay, Counting, Flavour, Law, Opening, ReceiverConfig, Sender, SenderConfig,
 };
-use path::{START, World, bottleneck, wire};
 
-const USAGE: &str = "usage: tcp_dumbbell LAW MBPS RTT_MS QUEUE_PACKETS FLOWS SECONDS LOSE_EVERY";
+const USAGE: &str =
+    "usage: tcp_dumbbell ns-2|ns-3 LAW MBPS RTT_MS QUEUE_PACKETS FLOWS SECONDS LOSE_EVERY";
+
+/// Which simulator it stands opposite.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Referee {
+    Ns2,
+    Ns3,
+}
 
 struct Case {
+    referee: Referee,
     flavour: Flavour,
     mbps: u64,
     rtt_ms: u64,
@@ -27,19 +33,48 @@ struct Case {
 fn parse() -> Option<Case> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let number = |i: usize| args.get(i)?.parse::<u64>().ok();
+    let referee = match args.first()?.as_str() {
+        "ns-2" => Referee::Ns2,
+        "ns-3" => Referee::Ns3,
+        _ => return None,
+    };
     Some(Case {
-        flavour: Flavour::from_name(args.first()?)?,
-        mbps: number(1)?,
-        rtt_ms: number(2)?,
-        queue: number(3)?,
-        flows: number(4)?,
-        seconds: number(5)?,
-        lose_every: number(6)?,
+        referee,
+        flavour: Flavour::from_name(args.get(1)?)?,
+        mbps: number(2)?,
+        rtt_ms: number(3)?,
+        queue: number(4)?,
+        flows: number(5)?,
+        seconds: number(6)?,
+        lose_every: number(7)?,
     })
 }
 
-/// The law, the sender and the receiver that stand opposite ns-2's.
-fn ends(flavour: Flavour, seed: u64) -> (Box<dyn Law>, SenderConfig, ReceiverConfig) {
+/// The law, the sender and the receiver that stand opposite a simulator's.
+type Parts = (Box<dyn Law>, SenderConfig, ReceiverConfig);
+
+fn ends(case: &Case, seed: u64) -> Parts {
+    match case.referee {
+        Referee::Ns2 => beside_ns2(case.flavour, seed),
+        Referee::Ns3 => beside_ns3(case.flavour, seed),
+    }
+}
+
+/// ns-3's laws are today's. Its segments have timestamps and two bytes of a point-to-point link, and
+/// each is acknowledged.
+fn beside_ns3(flavour: Flavour, seed: u64) -> Parts {
+    let config = SenderConfig {
+        header: Bytes(54),
+        initial_window: 2.0,
+        least_timeout: Span::from_millis(200),
+        counting: if flavour == Flavour::NewReno { Counting::Acks } else { Counting::Segments },
+        ..SenderConfig::default()
+    };
+    let receiver = ReceiverConfig { delay: AckDelay::None, ..ReceiverConfig::default() };
+    (flavour.law(seed), flavour.adapt(config), receiver)
+}
+
+fn beside_ns2(flavour: Flavour, seed: u64) -> Parts {
     let common = SenderConfig {
         initial_window: 2.0,
         least_timeout: Span::from_millis(200),
@@ -91,7 +126,7 @@ fn build(case: &Case) -> (World, usize, Vec<usize>) {
     let rtt = Span::from_millis(case.rtt_ms);
     let far = (rtt / 2).saturating_sub(near);
     let rate = Rate::from_mbps(case.mbps);
-    let segment = ends(case.flavour, 0).1.header + Bytes(1_460);
+    let segment = ends(case, 0).1.header + Bytes(1_460);
     let there = world.link(bottleneck(rate, far, Bytes(case.queue * segment.0)));
     if case.lose_every > 0 {
         world.lose_every(there, case.lose_every);
@@ -104,7 +139,7 @@ fn build(case: &Case) -> (World, usize, Vec<usize>) {
             let first = world.link(bottleneck(access, near / 2, Bytes(u64::MAX)));
             let last = world.link(wire(near / 2));
             let (back_first, back_last) = (world.link(wire(near / 2)), world.link(wire(near / 2)));
-            let (law, config, receiver) = ends(case.flavour, k);
+            let (law, config, receiver) = ends(case, k);
             let sender = Sender::new(START + after, config, law);
             let receiver = case.flavour.receiver(receiver);
             let (to, from) = ([first, there, last], [back_first, back, back_last]);

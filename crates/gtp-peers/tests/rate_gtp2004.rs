@@ -1,13 +1,11 @@
 //! GTP 2004 over links: shares, probing, transitions, and tables 2 to 5 as orderings.
 
-mod path;
-
 use gtp_alloc::{Bytes, Rate, Span};
 use gtp_link::{Jitter, LinkSpec, Order};
+use gtp_path::{End, Side, World, bdp, bottleneck, jain, wire};
 use gtp_peers::rate::gtp2004::agent::{Agent, Shared, Skew};
 use gtp_peers::rate::gtp2004::{Sink, Source, Terms};
 use gtp_peers::rate::{Transfer, rbudp, udt};
-use path::{End, Side, World, bdp, bottleneck, jain, wire};
 use proptest::prelude::*;
 
 const GIGA: Rate = Rate::from_mbps(1_000);

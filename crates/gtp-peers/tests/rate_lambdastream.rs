@@ -1,11 +1,9 @@
 //! LambdaStream over links: the rate it finds and keeps, its trains, its recovery, its frames.
 
-mod path;
-
 use gtp_alloc::{Bytes, Rate, Span};
+use gtp_path::{START, Side, World, bdp, bottleneck, jain, wire};
 use gtp_peers::rate::lambdastream::{Delivery, Receiver, Sender, Terms, frames};
 use gtp_peers::rate::{Slow, Transfer};
-use path::{START, Side, World, bdp, bottleneck, jain, wire};
 use proptest::prelude::*;
 
 /// A link of 1,000 Mbit/s that gives 950 from end to end, the rate that the paper's flows came to.

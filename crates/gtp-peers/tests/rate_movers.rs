@@ -1,13 +1,11 @@
 //! RBUDP, Tsunami, NETBLT, SABUL and UDT over links: rates reached, rounds paid for, every byte
 //! there under any pattern of loss.
 
-mod path;
-
 use gtp_alloc::{Bytes, Rate, Span};
+use gtp_path::{End, World, bdp, bottleneck, wire};
 use gtp_peers::rate::netblt::{Burst, Terms};
 use gtp_peers::rate::sabul::law::{Excess, PR0};
 use gtp_peers::rate::{Transfer, netblt, rbudp, sabul, tsunami, udt};
-use path::{End, World, bdp, bottleneck, wire};
 use proptest::prelude::*;
 
 const GIGA: Rate = Rate::from_mbps(1_000);
@@ -176,7 +174,7 @@ fn netblt_sends_no_faster_than_its_receiver_reads() {
     let transfer = Transfer::ENDLESS;
     let (mut world, flow, _) =
         alone(netblt_at(transfer, GIGA.scale(0.9)), GIGA, Span::from_millis(20));
-    world.demand_at(Span::ZERO, flow, path::Side::Receiver, Some(Rate::from_mbps(200)));
+    world.demand_at(Span::ZERO, flow, gtp_path::Side::Receiver, Some(Rate::from_mbps(200)));
     world.run_for(Span::from_secs(6));
     let read = world.goodput(flow, 2.0, 6.0);
     assert!((read / 200e6 - 1.0).abs() < 0.05, "{read}");
@@ -194,7 +192,7 @@ fn a_sender_keeps_below_its_applications_rate() {
     ];
     for (i, pair) in pairs.into_iter().enumerate() {
         let (mut world, flow, _) = alone(pair, GIGA, Span::from_millis(20));
-        world.demand_at(Span::ZERO, flow, path::Side::Sender, Some(Rate::from_mbps(100)));
+        world.demand_at(Span::ZERO, flow, gtp_path::Side::Sender, Some(Rate::from_mbps(100)));
         world.run_for(Span::from_secs(3));
         let rate = world.wire_rate(flow, 1.0, 3.0) / 100e6;
         // UDT's pairs come on top: one packet in sixteen does not wait.

@@ -1,14 +1,12 @@
 //! SABUL's tables I and II over links, and what the model says of them.
 
-mod path;
-
 use gtp_alloc::{Bytes, Rate, Span};
 use gtp_link::{Jitter, LinkSpec, Order};
+use gtp_path::{World, bdp, bottleneck, wire};
 use gtp_peers::rate::sabul::law::{Excess, PR0, PR1, Parameters};
 use gtp_peers::rate::sabul::model::{Connection, LENGTH, Model};
 use gtp_peers::rate::sabul::{Law, Receiver, Sender};
 use gtp_peers::rate::{Transfer, rbudp};
-use path::{World, bdp, bottleneck, wire};
 
 const GIGA: Rate = Rate::from_mbps(1_000);
 

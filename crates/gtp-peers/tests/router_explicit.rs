@@ -1,13 +1,11 @@
 //! Rates that somebody tells a source: the common advertised rate, its overload, the anchors.
 
-mod path;
-
 use gtp_alloc::maxmin::{Network, Session};
 use gtp_alloc::{Bytes, Rate, Span};
 use gtp_link::LinkSpec;
+use gtp_path::{Control, Side, World};
 use gtp_peers::advertised::{Sink, Source, Switch};
 use gtp_peers::anchors::{Meter, Slice, central};
-use path::{Control, Side, World};
 
 const NODE: Rate = Rate::from_mbps(100);
 

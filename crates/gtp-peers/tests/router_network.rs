@@ -1,10 +1,9 @@
 //! Router-assisted rivals packet by packet, through the topologies of the papers at a tenth of
 //! their rates: what each ends at, and what of it its paper's figures say.
 
-mod path;
-
 use gtp_alloc::{Bytes, Rate, Span};
 use gtp_link::{Chance, LinkSpec, Rng};
+use gtp_path::{Control, START, World};
 use gtp_peers::background::{Pattern, Sink, Source};
 use gtp_peers::tcp::laws::Reno;
 use gtp_peers::tcp::{
@@ -12,7 +11,6 @@ use gtp_peers::tcp::{
 };
 use gtp_peers::xcp::equilibrium;
 use gtp_peers::{aecp, red, vcp, xcp};
-use path::{Control, START, World};
 
 /// Headers and payload of AECP's packets: 1,000 bytes on the wire (6).
 const MSS: Bytes = Bytes(960);
@@ -219,7 +217,7 @@ fn fat_share(rival: Rival, thin: u64) -> f64 {
         }
         // Demands are payload; 24 bytes in 25 are.
         let rate = Rate::from_mbps(24).as_bps() / thin;
-        world.demand_at(Span::ZERO, flow, path::Side::Sender, Some(Rate::from_bps(rate)));
+        world.demand_at(Span::ZERO, flow, gtp_path::Side::Sender, Some(Rate::from_bps(rate)));
     }
     world.run_for(Span::from_secs(30));
     world.wire_rate(fat, 20.0, 30.0) / 25e6

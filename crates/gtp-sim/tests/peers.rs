@@ -4,7 +4,7 @@ use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_link::{Chance, Change, LinkSpec};
 use gtp_peers::tcp::{Flavour, ReceiverConfig, SenderConfig};
 use gtp_sim::packet::{
-    Action, HostSpec, NodeId, Pace, PeerEnds, SessionId, SessionSpec, Standing, World,
+    Action, BuildError, HostSpec, NodeId, Pace, PeerEnds, SessionId, SessionSpec, Standing, World,
 };
 
 fn at(ms: u64) -> Time {
@@ -131,6 +131,31 @@ fn an_application_with_a_rate_gets_it() {
     let late = payload(&world);
     world.run_until(at(8_000));
     assert!(((payload(&world) - late) / 3.0 - 30.0).abs() < 0.5);
+}
+
+#[test]
+fn only_rivals_that_have_not_begun_are_tied_and_each_end_once() {
+    let (mut world, [one, two, sink]) = dumbbell(Rate::UNLIMITED, |_| {});
+    let (rate, delay) = (Rate::from_mbps(10), Span::from_millis(5));
+    let on = LinkSpec { rate, delay, queue: Bytes(50_000), ..LinkSpec::default() };
+    world.connect_both(sink, two, on).expect("nodes");
+    let tcp = |start| tcp(Flavour::Reno, start, None);
+    let spec = SessionSpec { start: at(100), ..SessionSpec::new(one, sink) };
+    let first = world.add_peer_session(spec, tcp(at(100))).expect("session");
+    let own = world.add_session(SessionSpec::new(one, sink)).expect("session");
+    let on = SessionSpec { start: at(100), ..SessionSpec::new(sink, two) };
+    let [second, third] =
+        [0, 1].map(|_| world.add_peer_session(on.clone(), tcp(at(100))).expect("session"));
+    let refused = |tied| matches!(tied, Err(BuildError::OutOfRange(_)));
+    assert!(refused(world.tie(own, second)), "it is no rival's");
+    assert!(refused(world.tie(second, first)), "they meet nowhere");
+    assert_eq!(world.tie(first, SessionId(9)), Err(BuildError::NoSuchSession(SessionId(9))));
+    assert_eq!(world.tie(first, second), Ok(()));
+    assert!(refused(world.tie(first, third)), "the end is tied");
+    world.run_until(at(200));
+    let late = SessionSpec { start: at(300), ..on };
+    let late = world.add_peer_session(late, tcp(at(300))).expect("session");
+    assert!(refused(world.tie(first, late)), "it has begun");
 }
 
 fn mixed(loss_percent: u32) -> World {

@@ -6,7 +6,8 @@ use gtp_peers::tcp::{AckDelay, Law, Opening, Receiver, ReceiverConfig, Sender, S
 use gtp_peers::{Admission, Packet, Router};
 use gtp_peers::{aecp, vcp, xcp};
 use gtp_sim::packet::{
-    Action, BuildError, HostSpec, NodeId, Path, PeerEnds, PeerRouter, SessionId, SessionSpec, World,
+    Action, BackgroundSpec, BuildError, HostSpec, NodeId, Path, Pattern, PeerEnds, PeerRouter,
+    SessionId, SessionSpec, World,
 };
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -189,6 +190,49 @@ fn a_controller_hears_of_a_new_rate_and_of_what_still_leaves() {
     assert!(seen.departures.iter().any(|(at_, _)| *at_ > at(1_700)), "it carries again");
     drop(seen);
     world.verify().expect("physics");
+}
+
+/// When a controller saw 16 Mbit/s leave a link of 8 whose wire loses this much, and which becomes
+/// ten times as fast, slower again, and is cut for a while.
+fn departures_with_loss(percent: u32) -> Vec<(Time, Bytes)> {
+    let mut world = World::new(3);
+    let [source, sink] = [0, 1].map(|_| world.add_host(HostSpec::default()));
+    let link = world.add_seeded_link(
+        LinkSpec {
+            rate: Rate::from_mbps(8),
+            queue: Bytes(20_000),
+            loss: Chance::from_percent(percent),
+            ..LinkSpec::default()
+        },
+        5,
+    );
+    let watch = Watch::default();
+    world.add_router(link, Box::new(watch.clone())).expect("no other controller");
+    let pattern = Pattern::Constant { rate: Rate::from_mbps(16) };
+    let down = Path::Links(vec![link]);
+    let spec = BackgroundSpec { down, ..BackgroundSpec::new(source, sink, pattern) };
+    world.add_background(spec).expect("flow");
+    let to = |mbps| Change { rate: Some(Rate::from_mbps(mbps)), ..Change::default() };
+    let script = [(200, to(80)), (300, to(4)), (500, Change::DOWN), (600, Change::UP)];
+    for (ms, change) in script.into_iter().chain([(700, to(80)), (701, to(8))]) {
+        world.at(at(ms), Action::Link(link, change)).expect("link");
+    }
+    world.trace_packets(1_000_000);
+    world.run_until(at(1_000));
+    world.verify().expect("physics");
+    let seen = watch.0.borrow();
+    seen.departures.clone()
+}
+
+#[test]
+fn what_the_wire_will_lose_leaves_a_controlled_queue_like_any_other() {
+    let all = departures_with_loss(0);
+    assert!(all.len() > 800, "{}", all.len());
+    for percent in [30, 70, 100] {
+        let lossy = departures_with_loss(percent);
+        let differs = all.iter().zip(&lossy).find(|(one, other)| one != other);
+        assert_eq!((differs, lossy.len()), (None, all.len()), "{percent} %");
+    }
 }
 
 #[test]

@@ -26,12 +26,13 @@ enum Outside {
 }
 
 /// The architecture, bottom up.
-const LAYERS: [Layer; 18] = [
+const LAYERS: [Layer; 19] = [
     pure("gtp-alloc", &[], &["libm"]),
     pure("gtp-ranges", &[], &[]),
     pure("gtp-proto", &["gtp-alloc", "gtp-ranges"], &["libm", "siphasher"]),
     pure("gtp-link", &["gtp-alloc"], &["libm"]),
     pure("gtp-peers", &["gtp-alloc", "gtp-ranges"], &["libm"]),
+    pure("gtp-path", &["gtp-alloc", "gtp-link", "gtp-peers"], &["libm"]),
     open("gtp-sim", &["gtp-alloc", "gtp-proto", "gtp-link", "gtp-peers"]),
     open("gtp-sys", &["gtp-alloc"]),
     open("gtp-emu", &["gtp-alloc", "gtp-link", "gtp-sys"]),
@@ -42,7 +43,7 @@ const LAYERS: [Layer; 18] = [
     open("gtp", &["gtp-alloc", "gtp-net", "gtp-store"]),
     open("gtp-bench", &["gtp-alloc", "gtp-proto", "gtp-sys", "gtp-store", "gtp-net"]),
     open("gtp-cli", &["gtp-alloc", "gtp-bench", "gtp", "gtp-emu", "gtp-share", "gtpd"]),
-    open("gtp-lab", &["gtp-alloc", "gtp-proto", "gtp-link", "gtp-peers", "gtp-sim"]),
+    open("gtp-lab", &["gtp-alloc", "gtp-proto", "gtp-link", "gtp-path", "gtp-peers", "gtp-sim"]),
     open(
         "gtp-e2e",
         &[

@@ -7,10 +7,10 @@
 
 use super::aecp::put;
 use super::formula::Quantities;
-use super::rivals::world::{Control, START, World};
 use crate::series::{Axis, Figure, Series};
 use gtp_alloc::{Bytes, Rate, Span};
 use gtp_link::LinkSpec;
+use gtp_path::{Control, START, World};
 use gtp_peers::background::{Pattern, Sink, Source};
 use gtp_peers::tcp::laws::Reno;
 use gtp_peers::tcp::{

@@ -7,11 +7,11 @@
 
 use super::aecp::{Found, put};
 use super::formula::Quantities;
-use super::rivals::world::{World, bdp, bottleneck, wire};
 use super::sabul::Set;
 use crate::series::{Axis, Figure, Series};
 use gtp_alloc::{Bytes, Rate, Span};
 use gtp_link::{Jitter, LinkSpec, Order};
+use gtp_path::{World, bdp, bottleneck, wire};
 use gtp_peers::rate::sabul::law::Excess;
 use gtp_peers::rate::sabul::{Law, Receiver, Sender};
 use gtp_peers::rate::{Transfer, rbudp};

@@ -3,7 +3,7 @@
 use gtp_alloc::{Bytes, Rate, Span};
 use gtp_peers::tcp::{AckDelay, Flavour, Receiver, ReceiverConfig, Sender, SenderConfig};
 
-use crate::path::{START, World, bottleneck, wire};
+use gtp_path::{START, World, bottleneck, wire};
 
 /// A bottleneck with flows over it, all of one round-trip time.
 pub struct Dumbbell {

@@ -1,8 +1,5 @@
 //! The TCP engine over modelled paths: traces, responses to loss, properties, fairness.
 
-#[path = "../path/mod.rs"]
-mod path;
-
 mod bench;
 mod properties;
 mod responses;

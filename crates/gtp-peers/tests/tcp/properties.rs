@@ -7,7 +7,7 @@ use gtp_peers::tcp::{AckDelay, Flavour, ReceiverConfig, Sender, SenderConfig};
 use proptest::prelude::*;
 
 use crate::bench::Dumbbell;
-use crate::path::{START, World, bdp, bottleneck, jain, wire};
+use gtp_path::{START, World, bdp, bottleneck, jain, wire};
 
 fn flavours() -> impl Strategy<Value = Flavour> {
     prop::sample::select(Flavour::ALL.to_vec())
@@ -84,7 +84,7 @@ proptest! {
         let receiver = ReceiverConfig { buffer: Bytes(buffer), ..ReceiverConfig::default() };
         let receiver = Box::new(flavour.receiver(receiver));
         let flow = world.flow(Span::ZERO, sender, receiver, &[there], &[back]);
-        let (at, side) = (Span::from_millis(700), crate::path::Side::Receiver);
+        let (at, side) = (Span::from_millis(700), gtp_path::Side::Receiver);
         world.demand_at(at, flow, side, Some(Rate::from_mbps(read_mbps)));
         let room = (buffer / 1_460).max(1);
         let mut before = (0, 0.0);
@@ -155,7 +155,7 @@ fn a_demand_of_the_application_is_what_it_gets() {
     let (rate, rtt) = (Rate::from_mbps(50), Span::from_millis(30));
     let mut bed = Dumbbell::new(rate, rtt, bdp(rate, rtt));
     let flow = bed.flow(Flavour::Cubic, SenderConfig::default(), Span::ZERO);
-    let sender = crate::path::Side::Sender;
+    let sender = gtp_path::Side::Sender;
     bed.world.demand_at(Span::ZERO, flow, sender, Some(Rate::from_mbps(8)));
     bed.world.demand_at(Span::from_secs(10), flow, sender, None);
     bed.world.demand_at(Span::from_secs(20), flow, sender, Some(Rate::from_mbps(12)));
@@ -220,7 +220,7 @@ fn bbr_does_not_drain_a_path_that_a_rest_of_the_application_has_emptied() {
     let (rate, rtt) = (Rate::from_mbps(20), Span::from_millis(40));
     let mut bed = Dumbbell::new(rate, rtt, bdp(rate, rtt));
     let flow = bed.flow(Flavour::Bbr, SenderConfig::default(), Span::ZERO);
-    let sender = crate::path::Side::Sender;
+    let sender = gtp_path::Side::Sender;
     bed.world.demand_at(Span::from_secs(5), flow, sender, Some(Rate::ZERO));
     // Longer than ten seconds: the propagation time is not confirmed any more.
     bed.world.demand_at(Span::from_secs(17), flow, sender, None);
@@ -238,7 +238,7 @@ fn a_window_that_the_application_leaves_unused_does_not_grow() {
     for flavour in [Flavour::Sack, Flavour::Cubic, Flavour::HighSpeed, Flavour::Scalable] {
         let mut bed = Dumbbell::new(rate, rtt, bdp(rate, rtt));
         let flow = bed.flow(flavour, SenderConfig::default(), Span::ZERO);
-        bed.world.demand_at(Span::ZERO, flow, crate::path::Side::Sender, Some(Rate::from_mbps(2)));
+        bed.world.demand_at(Span::ZERO, flow, gtp_path::Side::Sender, Some(Rate::from_mbps(2)));
         bed.world.run_for(Span::from_secs(20));
         // 2 Mbit/s at 50 ms are 8.6 segments.
         let window = bed.sender(flow).progress().window;

@@ -7,7 +7,7 @@ use gtp_peers::tcp::{
 };
 
 use crate::bench::Dumbbell;
-use crate::path::{START, Side, World, bdp, bottleneck, wire};
+use gtp_path::{START, Side, World, bdp, bottleneck, wire};
 
 fn parallel(bed: &mut Dumbbell, connections: u16, config: SenderConfig) -> usize {
     let laws = (0..connections).map(|k| Flavour::Sack.law(u64::from(k))).collect();

@@ -12,7 +12,7 @@ use gtp_peers::tcp::{AckDelay, Flavour, ReceiverConfig, Segment, SenderConfig};
 use gtp_peers::{Body, Endpoint};
 
 use crate::bench::Dumbbell;
-use crate::path::START;
+use gtp_path::START;
 
 const RTT_MS: u64 = 500;
 

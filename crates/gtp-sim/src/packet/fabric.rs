@@ -169,14 +169,17 @@ impl Fabric {
             }
             Verdict::Drop(reason) => {
                 self.hash.mix(now.as_nanos() ^ u64::from(hop) << 44);
-                if reason == Reason::Loss && self.recorder.is_on() {
-                    // It used the queue and the rate like any other.
-                    let leave = self.pipes[hop as usize].link.busy_until();
+                let lost = match reason {
+                    // It uses the queue and the rate like any other.
+                    Reason::Loss => self.pipes[hop as usize].link.newest(),
+                    Reason::Queue | Reason::Down | Reason::Mtu => None,
+                };
+                if let Some(Transit { leave, .. }) = lost {
                     self.record(now, What::Accepted { leave, fate: Fate::Lost }, hop, id);
                 }
                 self.record(now, What::Dropped(reason), hop, id);
                 self.parcels.remove(id);
-                Offered::Gone
+                lost.map_or(Offered::Refused, |transit| Offered::Lost { transit })
             }
         }
     }

@@ -35,7 +35,7 @@ pub(crate) struct Gate {
 /// A packet in a queue with a controller.
 #[derive(Debug)]
 struct Leaving {
-    at: Time,
+    transit: Transit,
     sequence: u64,
     fate: Carried,
 }
@@ -44,15 +44,22 @@ struct Leaving {
 #[derive(Debug)]
 enum Carried {
     /// It goes on, and perhaps a copy of it.
-    On { transit: Transit, parcel: ParcelId, twin: Option<ParcelId> },
+    On { parcel: ParcelId, twin: Option<ParcelId> },
     /// The wire loses it.
     Lost(Packet),
 }
 
 /// What a link did with a packet that it was offered.
 pub(crate) enum Offered {
-    Taken { transit: Transit, twin: Option<ParcelId> },
-    Gone,
+    Taken {
+        transit: Transit,
+        twin: Option<ParcelId>,
+    },
+    /// It passes the queue, and the wire loses it.
+    Lost {
+        transit: Transit,
+    },
+    Refused,
 }
 
 impl Gate {
@@ -63,13 +70,13 @@ impl Gate {
 
     /// The first packets that have left by `now`, told to the controller.
     fn let_go(&mut self, now: Time, link: &mut Link, parcels: &mut Parcels) {
-        while self.leaving.front().is_some_and(|first| first.at <= now)
+        while self.leaving.front().is_some_and(|first| first.transit.leave <= now)
             && let Some(first) = self.leaving.pop_front()
         {
             let queued = link.queued(now);
             match first.fate {
                 Carried::Lost(mut packet) => self.router.handle_departure(now, queued, &mut packet),
-                Carried::On { parcel, twin, .. } => match parcels.foreign_mut(parcel) {
+                Carried::On { parcel, twin } => match parcels.foreign_mut(parcel) {
                     Some(packet) => {
                         self.router.handle_departure(now, queued, packet);
                         let note = packet.note;
@@ -121,17 +128,15 @@ impl Fabric {
             self.parcels.remove(id);
             return self.book_gate(now, gate);
         }
-        let (packet, before) = (packet.clone(), link.busy_until());
+        let packet = packet.clone();
         // A packet leaves before it arrives, even where the wire takes no time.
         let sequence = self.schedule.next_sequence();
-        let offered = self.offer(now, hop, id);
-        let leave = self.pipes[hop as usize].link.busy_until();
-        let fate = match offered {
-            Offered::Taken { transit, twin } => Some(Carried::On { transit, parcel: id, twin }),
-            Offered::Gone => (leave > before).then_some(Carried::Lost(packet)),
+        let (transit, fate) = match self.offer(now, hop, id) {
+            Offered::Taken { transit, twin } => (transit, Carried::On { parcel: id, twin }),
+            Offered::Lost { transit } => (transit, Carried::Lost(packet)),
+            Offered::Refused => return self.book_gate(now, gate),
         };
-        let leaving = fate.map(|fate| Leaving { at: leave, sequence, fate });
-        self.gates[gate as usize].leaving.extend(leaving);
+        self.gates[gate as usize].leaving.push_back(Leaving { transit, sequence, fate });
         self.book_gate(now, gate);
     }
 
@@ -155,23 +160,13 @@ impl Fabric {
         let gate_at = &mut gates[gate as usize];
         let link = &pipes[gate_at.link as usize].link;
         gate_at.router.set_capacity(now, link.spec().rate);
-        let mut last = now;
-        let mut kept = VecDeque::new();
-        for mut packet in gate_at.leaving.drain(..) {
-            let leave = match &mut packet.fate {
-                Carried::On { transit, .. } => {
-                    let Some(moved) = link.retime(*transit) else { continue };
-                    *transit = moved;
-                    moved.leave
-                }
-                // What the wire will lose is known to no one any more: it leaves in its turn.
-                Carried::Lost(_) => packet.at.min(link.busy_until()),
-            };
-            last = last.max(leave);
-            packet.at = last;
-            kept.push_back(packet);
-        }
-        gate_at.leaving = kept;
+        gate_at.leaving.retain_mut(|packet| match link.retime(packet.transit) {
+            Some(moved) => {
+                packet.transit = moved;
+                true
+            }
+            None => false,
+        });
         self.book_gate(now, gate);
     }
 
@@ -181,10 +176,12 @@ impl Fabric {
         let timer = gate.router.poll_timeout().map(|due| due.max(now + Span::from_nanos(1)));
         let first = gate.leaving.front();
         match (timer, first) {
-            (Some(due), first) if first.is_none_or(|first| due < first.at) => {
+            (Some(due), first) if first.is_none_or(|first| due < first.transit.leave) => {
                 schedule.wake(gate.actor, due);
             }
-            (_, Some(first)) => schedule.set(gate.actor, Key::new(first.at, first.sequence)),
+            (_, Some(first)) => {
+                schedule.set(gate.actor, Key::new(first.transit.leave, first.sequence));
+            }
             (_, None) => schedule.clear(gate.actor),
         }
     }

@@ -332,11 +332,20 @@ impl World {
     /// whenever one is woken, the other may send, too. Both must begin after this.
     ///
     /// # Errors
-    /// When a session is not there, or the two ends are not at one host.
+    /// When a session is not there, is none of a rival's or has begun, when the two ends are not at
+    /// one host, or when one of them is tied already.
     pub fn tie(&mut self, first: SessionId, second: SessionId) -> Result<(), BuildError> {
-        let end =
-            |id: SessionId| self.sessions.get(id.0 as usize).ok_or(BuildError::NoSuchSession(id));
+        let end = |id: SessionId| {
+            let session = self.sessions.get(id.0 as usize).ok_or(BuildError::NoSuchSession(id))?;
+            match session.peers {
+                Some(_) => Ok(session),
+                None => Err(BuildError::OutOfRange("what is tied is a rival's and has not begun")),
+            }
+        };
         let (inlet, outlet) = (end(first)?.sink, end(second)?.source);
+        if self.ties.iter().any(|(one, two)| *one == inlet || *two == outlet) {
+            return Err(BuildError::OutOfRange("an end is tied to one other at most"));
+        }
         if self.ends[inlet as usize].host != self.ends[outlet as usize].host {
             return Err(BuildError::OutOfRange("ends that are tied are at one host"));
         }

@@ -4,9 +4,9 @@
 //! protocol knows, and frames are noticed of all of them by the same rule: when the application has
 //! so many bytes. It knows no links.
 
-use super::world::{End, START};
 use super::{Delivery, Flow, Network, Protocol, Skew};
 use gtp_alloc::{Bytes, Rate, Span, Time};
+use gtp_path::{End, START};
 use gtp_peers::rate::gtp2004::{self, agent};
 use gtp_peers::rate::{Slow, Transfer, lambdastream, rbudp, udt};
 use gtp_peers::tcp::{Flavour, ReceiverConfig, SenderConfig};

@@ -8,8 +8,6 @@
 mod ends;
 mod read;
 mod run;
-#[path = "../../../../gtp-peers/tests/path/mod.rs"]
-pub mod world;
 
 use super::formula::Quantities;
 use crate::series::{Axis, Figure, Series};

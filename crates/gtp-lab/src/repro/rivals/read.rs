@@ -134,7 +134,7 @@ impl What {
             }
             What::Jain { from, until } => {
                 let rates = means(course, &chosen, (*from, *until), wire)?;
-                Ok(vec![super::world::jain(&rates)])
+                Ok(vec![gtp_path::jain(&rates)])
             }
             What::Series { from, until, step } => series(course, &chosen, *from, *until, *step),
             What::Loss { from, until } => {

@@ -4,10 +4,10 @@
 //! here knows a paper or a criterion.
 
 use super::ends::{Makers, Receiving, kilobytes, mbps};
-use super::world::{BIN, Side, World, bottleneck, wire};
 use super::{Flow, Network};
 use gtp_alloc::{Bytes, Rate, Span};
 use gtp_link::{Chance, Jitter, LinkSpec, Order};
+use gtp_path::{BIN, Side, World, bottleneck, wire};
 
 /// What was seen of one run.
 pub struct Course {
@@ -158,7 +158,7 @@ fn look(world: &World, port: usize, course: &mut Course) {
 
 fn finish(world: &World, course: &mut Course) {
     let bins = (course.seconds / BIN_S).round() as usize;
-    let first = super::world::START;
+    let first = gtp_path::START;
     for (k, flow) in course.flows.iter_mut().enumerate() {
         let at = |i: usize| (i as f64 * BIN_S, (i + 1) as f64 * BIN_S);
         let all = |f: &dyn Fn(f64, f64) -> f64| {

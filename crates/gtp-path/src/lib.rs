@@ -1,4 +1,8 @@
-//! A small virtual-time world for tests: ends joined over links, with routers at their queues.
+//! A small world in virtual time for rivals alone: ends joined over links, with routers at queues.
+//!
+//! It is where the rivals' own tests and the papers' small experiments run: a test looks into ends
+//! and routers by their own types, loses packets by their number, and needs no host, no address and
+//! no session of the protocol. The simulator proper is another crate, which this one does not know.
 //!
 //! Links are gtp-link's; a route is a list of them, and flows that name the same link share it.
 //! Time jumps from event to event, in the order (time, order of booking), so that a run is a
@@ -7,23 +11,38 @@
 //! timer asked) after each of its inputs and never otherwise. A router sees a packet when it
 //! arrives at its link and when its last bit leaves the queue.
 //!
-//! ```text
-//! let mut world = World::new();
-//! let there = world.link(LinkSpec { rate, delay, queue, ..LinkSpec::default() });
-//! let back = world.link(LinkSpec { delay, ..LinkSpec::default() });
-//! let flow = world.flow(Span::ZERO, sender, receiver, &[there], &[back]);
-//! world.run_for(Span::from_secs(10));
-//! world.goodput(flow, 5.0, 10.0)
 //! ```
-#![allow(dead_code, missing_docs)]
+//! use gtp_alloc::{Bytes, Rate, Span};
+//! use gtp_path::{START, World, bottleneck, wire};
+//! use gtp_peers::tcp::{Flavour, ReceiverConfig, SenderConfig};
+//!
+//! let mut world = World::new();
+//! let (rate, delay) = (Rate::from_mbps(20), Span::from_millis(10));
+//! let there = world.link(bottleneck(rate, delay, Bytes(50_000)));
+//! let back = world.link(wire(delay));
+//! let sender = Flavour::Sack.sender(START, SenderConfig::default(), 1);
+//! let receiver = Flavour::Sack.receiver(ReceiverConfig::default());
+//! let flow = world.flow(Span::ZERO, Box::new(sender), Box::new(receiver), &[there], &[back]);
+//! world.run_for(Span::from_secs(6));
+//! assert!(world.goodput(flow, 1.0, 6.0) > 0.9 * rate.as_f64());
+//! ```
+#![no_std]
+#![forbid(unsafe_code)]
 
-use std::any::Any;
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+extern crate alloc;
+
+mod run;
+
+use alloc::boxed::Box;
+use alloc::collections::{BinaryHeap, VecDeque};
+use alloc::vec::Vec;
+use core::any::Any;
+use core::cmp::Reverse;
+use core::fmt;
 
 use gtp_alloc::{Bytes, Rate, Span, Time};
-use gtp_link::{Change, Link, LinkSpec, Verdict};
-use gtp_peers::{Admission, Endpoint, Packet, Progress, Router};
+use gtp_link::{Change, Link, LinkSpec};
+use gtp_peers::{Endpoint, Packet, Progress, Router};
 
 /// When every world begins.
 pub const START: Time = Time::from_nanos(1_000_000_000);
@@ -42,9 +61,12 @@ impl<T: Router + Any> Control for T {}
 /// (from nought) and the packet; `true` loses it.
 pub type Thief = Box<dyn FnMut(u64, &Packet) -> bool>;
 
+/// One end of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Side {
+    /// Where payload comes from.
     Sender,
+    /// Where it goes.
     Receiver,
 }
 
@@ -148,16 +170,20 @@ impl PartialEq for Event {
 }
 impl Eq for Event {}
 impl PartialOrd for Event {
-    fn partial_cmp(&self, other: &Event) -> Option<std::cmp::Ordering> {
+    fn partial_cmp(&self, other: &Event) -> Option<core::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 impl Ord for Event {
-    fn cmp(&self, other: &Event) -> std::cmp::Ordering {
+    fn cmp(&self, other: &Event) -> core::cmp::Ordering {
         (self.at, self.serial).cmp(&(other.at, other.serial))
     }
 }
 
+/// Links, flows over them, and the time; see the crate's head.
+///
+/// Links and flows are known by the numbers that adding them gave. All calls that take one panic
+/// where there is no such link or flow, and those that name a type where it is another.
 pub struct World {
     now: Time,
     hops: Vec<Hop>,
@@ -167,7 +193,23 @@ pub struct World {
     ties: Vec<[(usize, Side); 2]>,
 }
 
+impl fmt::Debug for World {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (links, flows) = (self.hops.len(), self.flows.len());
+        let mut shown = f.debug_struct("World");
+        shown.field("now", &self.now).field("links", &links).field("flows", &flows);
+        shown.finish_non_exhaustive()
+    }
+}
+
+impl Default for World {
+    fn default() -> World {
+        World::new()
+    }
+}
+
 impl World {
+    /// A world without anything, at [`START`].
     pub fn new() -> World {
         World {
             now: START,
@@ -185,6 +227,7 @@ impl World {
         self.seeded_link(spec, seed)
     }
 
+    /// Adds a link whose chances follow from `seed`.
     pub fn seeded_link(&mut self, spec: LinkSpec, seed: u64) -> usize {
         self.hops.push(Hop {
             link: Link::new(spec, seed),
@@ -274,6 +317,7 @@ impl World {
         self.book(START + after, What::Stop(flow));
     }
 
+    /// Runs for `span`.
     pub fn run_for(&mut self, span: Span) {
         self.run_until(self.now + span);
     }
@@ -309,6 +353,7 @@ impl World {
         self.flows[flow].done_at.is_some()
     }
 
+    /// The time, on the world's own clock.
     pub fn now(&self) -> Time {
         self.now
     }
@@ -318,10 +363,12 @@ impl World {
         self.now.since(START).as_secs_f64()
     }
 
+    /// Where a flow stands, as its sender sees it.
     pub fn sent(&self, flow: usize) -> Progress {
         self.flows[flow].ends[0].progress()
     }
 
+    /// Where a flow stands, as its receiver sees it.
     pub fn received(&self, flow: usize) -> Progress {
         self.flows[flow].ends[1].progress()
     }
@@ -361,6 +408,7 @@ impl World {
         router.downcast_ref().expect("the router's type")
     }
 
+    /// A link.
     pub fn link_ref(&self, link: usize) -> &Link {
         &self.hops[link].link
     }
@@ -381,252 +429,12 @@ impl World {
     pub fn seen(&self, link: usize) -> u64 {
         self.hops[link].seen
     }
-
-    fn book(&mut self, at: Time, what: What) {
-        self.serial += 1;
-        self.agenda.push(Reverse(Event { at, serial: self.serial, what }));
-    }
-
-    /// Books a packet that comes out of a link's queue, or off its wire, at `at`.
-    fn book_packet(&mut self, at: Time, hop: usize, place: Place, parcel: Parcel) {
-        let ring = self.hops[hop].ring(place);
-        let early = ring.back().is_some_and(|(last, ..)| *last > at);
-        match (early, place) {
-            (true, Place::Queue) => self.book(at, What::LeavesEarly(hop, Box::new(parcel))),
-            (true, Place::Wire) => self.book(at, What::LandsEarly(Box::new(parcel))),
-            (false, _) => {
-                self.serial += 1;
-                ring.push_back((at, self.serial, parcel));
-                if ring.len() == 1 {
-                    let event = Event { at, serial: self.serial, what: place.of(hop) };
-                    self.agenda.push(Reverse(event));
-                }
-            }
-        }
-    }
-
-    /// The packet whose time has come; the next one takes its place in the agenda.
-    fn take_packet(&mut self, hop: usize, place: Place) -> Option<Parcel> {
-        let ring = self.hops[hop].ring(place);
-        let (_, _, parcel) = ring.pop_front()?;
-        if let Some((at, serial, _)) = ring.front() {
-            let event = Event { at: *at, serial: *serial, what: place.of(hop) };
-            self.agenda.push(Reverse(event));
-        }
-        Some(parcel)
-    }
-
-    fn happen(&mut self, what: What) {
-        let now = self.now;
-        match what {
-            What::Start(flow) => {
-                self.serve(flow, Side::Receiver);
-                self.serve(flow, Side::Sender);
-            }
-            What::Timer(flow, side) => self.ring(flow, side),
-            What::Router(hop) => self.ring_router(hop),
-            What::Leaves(hop) => {
-                let parcel = self.take_packet(hop, Place::Queue);
-                parcel.into_iter().for_each(|parcel| self.leave(hop, parcel));
-            }
-            What::Lands(hop) => {
-                let parcel = self.take_packet(hop, Place::Wire);
-                parcel.into_iter().for_each(|parcel| self.arrive(parcel));
-            }
-            What::LeavesEarly(hop, parcel) => self.leave(hop, *parcel),
-            What::LandsEarly(parcel) => self.arrive(*parcel),
-            What::Change(hop, change) => self.change(hop, *change),
-            What::Demand(flow, side, rate) => {
-                self.flows[flow].ends[side as usize].set_demand(now, rate);
-                self.serve(flow, side);
-            }
-            What::Stop(flow) => self.flows[flow].stopped = true,
-        }
-    }
-
-    fn change(&mut self, hop: usize, change: Change) {
-        let now = self.now;
-        self.hops[hop].link.change(now, change);
-        if let (Some(router), Some(rate)) = (&mut self.hops[hop].router, change.rate) {
-            router.set_capacity(now, rate);
-            self.book_router(hop);
-        }
-    }
-
-    fn ring(&mut self, flow: usize, side: Side) {
-        let now = self.now;
-        let Flow { ends, booked, stopped, .. } = &mut self.flows[flow];
-        booked[side as usize].retain(|at| *at > now);
-        if *stopped {
-            return;
-        }
-        let end = &mut ends[side as usize];
-        match end.poll_timeout() {
-            Some(due) if due <= now => end.handle_timeout(now),
-            Some(due) => return self.book_timer(flow, side, due),
-            None => return,
-        }
-        self.serve(flow, side);
-    }
-
-    /// Sees to it that an end is asked at `due` or before; asked too early it is booked anew.
-    fn book_timer(&mut self, flow: usize, side: Side, due: Time) {
-        let due = due.max(self.now);
-        let booked = &mut self.flows[flow].booked[side as usize];
-        if booked.last().is_none_or(|first| *first > due) {
-            booked.push(due);
-            self.book(due, What::Timer(flow, side));
-        }
-    }
-
-    fn ring_router(&mut self, hop: usize) {
-        let now = self.now;
-        let Hop { link, router: Some(router), booked, .. } = &mut self.hops[hop] else { return };
-        if *booked > now {
-            return;
-        }
-        *booked = Time::MAX;
-        if router.poll_timeout().is_some_and(|due| due <= now) {
-            router.handle_timeout(now, link.queued(now));
-        }
-        self.book_router(hop);
-    }
-
-    fn book_router(&mut self, hop: usize) {
-        let due = self.hops[hop].router.as_ref().and_then(|router| router.poll_timeout());
-        if let Some(due) = due
-            && due < self.hops[hop].booked
-        {
-            self.hops[hop].booked = due;
-            self.book(due.max(self.now), What::Router(hop));
-        }
-    }
-
-    fn arrive(&mut self, mut parcel: Parcel) {
-        let now = self.now;
-        let Some(&hop) = self.flows[parcel.flow].routes[parcel.to as usize].get(parcel.hop) else {
-            self.deliver(&parcel);
-            return;
-        };
-        let Hop { link, router, thief, seen, refused, stolen, .. } = &mut self.hops[hop];
-        let ordinal = *seen;
-        *seen += 1;
-        if thief.as_mut().is_some_and(|thief| thief(ordinal, &parcel.packet)) {
-            *stolen += 1;
-            return;
-        }
-        if let Some(router) = router
-            && router.handle_arrival(now, link.queued(now), &mut parcel.packet) == Admission::Drop
-        {
-            *refused += 1;
-            self.book_router(hop);
-            return;
-        }
-        let before = link.busy_until();
-        let verdict = link.enqueue(now, parcel.packet.size);
-        parcel.hop += 1;
-        (parcel.at, parcel.copies) = match verdict {
-            Verdict::Deliver { transit, copies } => (Some(transit.at), copies),
-            Verdict::Drop(_) => (None, 0),
-        };
-        // What the wire loses has still passed the queue.
-        let (leave, queued) = (link.busy_until(), link.busy_until() > before);
-        let watched = router.is_some();
-        match parcel.at {
-            _ if watched && queued => self.book_packet(leave, hop, Place::Queue, parcel),
-            Some(_) => self.fly(hop, parcel),
-            None => {}
-        }
-        self.book_router(hop);
-    }
-
-    fn leave(&mut self, hop: usize, mut parcel: Parcel) {
-        let now = self.now;
-        let Hop { link, router, .. } = &mut self.hops[hop];
-        if let Some(router) = router {
-            router.handle_departure(now, link.queued(now), &mut parcel.packet);
-        }
-        self.fly(hop, parcel);
-        self.book_router(hop);
-    }
-
-    fn fly(&mut self, hop: usize, parcel: Parcel) {
-        let Some(at) = parcel.at else { return };
-        for _ in 1..parcel.copies {
-            self.book_packet(at, hop, Place::Wire, parcel.clone());
-        }
-        self.book_packet(at, hop, Place::Wire, parcel);
-    }
-
-    fn deliver(&mut self, parcel: &Parcel) {
-        let now = self.now;
-        let flow = &mut self.flows[parcel.flow];
-        if flow.stopped {
-            return;
-        }
-        flow.ends[parcel.to as usize].handle_packet(now, &parcel.packet);
-        let bin = (now.since(START).as_nanos() / BIN.as_nanos()) as usize;
-        if let Side::Receiver = parcel.to {
-            add(&mut flow.wire_bins, bin, parcel.packet.size.0);
-            let delivered = flow.ends[1].progress().delivered;
-            assert!(delivered >= flow.delivered, "what was delivered stays delivered");
-            add(&mut flow.goodput_bins, bin, (delivered - flow.delivered).0);
-            flow.delivered = delivered;
-        }
-        self.serve(parcel.flow, parcel.to);
-    }
-
-    fn serve(&mut self, flow: usize, side: Side) {
-        self.drain(flow, side);
-        for k in 0..self.ties.len() {
-            match self.ties[k] {
-                [one, other] if one == (flow, side) => self.drain(other.0, other.1),
-                [other, one] if one == (flow, side) => self.drain(other.0, other.1),
-                [_, _] => {}
-            }
-        }
-    }
-
-    /// Drains an end and books its timer.
-    fn drain(&mut self, flow: usize, side: Side) {
-        let now = self.now;
-        if self.flows[flow].stopped || self.flows[flow].start > now {
-            return;
-        }
-        for round in 0.. {
-            assert!(round < LIVELOCK, "flow {flow} {side:?} sends without end at {now:?}");
-            let Some(packet) = self.flows[flow].ends[side as usize].poll_transmit(now) else {
-                break;
-            };
-            let to = match side {
-                Side::Sender => Side::Receiver,
-                Side::Receiver => Side::Sender,
-            };
-            self.arrive(Parcel { flow, to, hop: 0, packet, at: None, copies: 0 });
-        }
-        let Flow { ends, done_at, .. } = &mut self.flows[flow];
-        if done_at.is_none() && ends[side as usize].progress().done {
-            *done_at = Some(now);
-        }
-        if let Some(due) = ends[side as usize].poll_timeout() {
-            self.book_timer(flow, side, due);
-        }
-    }
-}
-
-/// Packets that an end may send at one moment before it counts as stuck.
-const LIVELOCK: u64 = 1 << 20;
-
-fn add(bins: &mut Vec<u64>, bin: usize, bytes: u64) {
-    if bins.len() <= bin {
-        bins.resize(bin + 1, 0);
-    }
-    bins[bin] += bytes;
 }
 
 fn mean_rate(bins: &[u64], from: f64, to: f64) -> f64 {
     let bin = BIN.as_secs_f64();
-    let (a, b) = ((from / bin).round() as usize, (to / bin).round() as usize);
+    let number = |seconds: f64| libm::round(seconds / bin) as usize;
+    let (a, b) = (number(from), number(to));
     let bytes: u64 = (a..b).map(|i| bins.get(i).copied().unwrap_or(0)).sum();
     bytes as f64 * 8.0 / (to - from)
 }

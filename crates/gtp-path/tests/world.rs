@@ -1,11 +1,9 @@
-//! The fixture's own claims: packets pass links in order, routers see them come and go, timers
+//! The world's own claims: packets pass links in order, routers see them come and go, timers
 //! ring once.
 
-mod path;
-
 use gtp_alloc::{Bytes, Rate, Span, Time};
+use gtp_path::{START, World, bottleneck, wire};
 use gtp_peers::{Admission, Body, Endpoint, Note, Packet, Progress, Router};
-use path::{START, World, bottleneck, wire};
 
 /// Sends a packet of 1,000 bytes at each multiple of a period.
 struct Metronome {
