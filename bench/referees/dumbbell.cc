@@ -80,9 +80,6 @@ void SetDefaults(const std::string &law) {
     Config::SetDefault("ns3::TcpSocketBase::MinRto", TimeValue(MilliSeconds(200)));
     // A full segment must not be cut by IP.
     Config::SetDefault("ns3::PointToPointNetDevice::Mtu", UintegerValue(1600));
-    Config::SetDefault("ns3::TcpSocketBase::Sack", BooleanValue(law != "newreno"));
-    // The standard's recovery, not PRR: the window is the threshold at once.
-    Config::SetDefault("ns3::TcpL4Protocol::RecoveryType", StringValue("ns3::TcpClassicRecovery"));
     // The engine's slow start is the standard's.
     Config::SetDefault("ns3::TcpCubic::HyStart", BooleanValue(false));
     // Nothing on the way but the bottleneck's own queue may lose.

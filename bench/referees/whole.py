@@ -1,4 +1,4 @@
-"""Laws that count in whole segments, as Linux of 2007 does in ns-2: what windows they lead to.
+"""Laws that count in whole segments, as Linux of 2007 in ns-2 and ns-3 do: what windows they have.
 
 Not a simulator of TCP: acknowledgments of two segments come evenly over a constant round-trip time,
 one segment in so many is lost, a repair takes a round trip. What is exact is the arithmetic: every
@@ -63,18 +63,38 @@ def htcp(state, now, whole):
     return state["w"] / (2 * factor * (1 - 0.8)) / 2
 
 
-LAWS = {"bic": (bic, 819 / 1024), "cubic": (cubic, 819 / 1024), "htcp": (htcp, 0.8)}
+# What a loss leaves, and what the counter of acknowledgments has left when it has brought a segment:
+# in Linux nothing; ns-3 takes off what was needed, so that what was counted while much was needed
+# brings segments at once when little is. Its CUBIC has RFC 9438's share.
+LAWS = {
+    "bic": (bic, 819 / 1024, lambda counted, need: 0),
+    "cubic": (cubic, 819 / 1024, lambda counted, need: 0),
+    "htcp": (htcp, 0.8, lambda counted, need: 0),
+    "cubic of ns-3": (cubic, 0.7, lambda counted, need: counted + 1 - need),
+}
+# With rests it is RFC 9438, whose window is never below the standard law's (4.3); ns-3 leaves that
+# out.
+FRIENDLY = {"cubic of ns-3"}
 
 
-def mean_window(law, every, whole=True):
+def friendly(state, kept):
+    """The standard law's window of the same mean, after one more acknowledgment of two segments."""
+    slope = 3 * (1 - kept) / (1 + kept) if state["estimate"] < state["prior"] else 1
+    state["estimate"] += slope * 2 / state["w"]
+    return state["estimate"]
+
+
+def mean_window(law, every, whole=True, start=100):
     """The mean over time from a third of it on, and the largest window."""
-    grow, kept = LAWS[law]
-    state = {"w": 100 if whole else 100.0, "top": 100, "epoch": None, "cut": 0.0}
+    grow, kept, left = LAWS[law]
+    state = {"w": start if whole else float(start), "top": start, "epoch": None, "cut": 0.0}
+    state["estimate"] = state["prior"] = 0.0
     now, acked, counted, loss = 0.0, 0, 0.0, every
     area = span = most = 0.0
     while now < SECONDS:
         w = state["w"]
         if acked >= loss:
+            state["prior"], state["estimate"] = w, w * kept
             lower = w < state["top"]
             state["top"] = w * (1 + kept) / 2 if lower else w
             if whole:
@@ -90,20 +110,28 @@ def mean_window(law, every, whole=True):
             need = grow(state, now, whole)
             if whole:
                 if counted >= need:
-                    state["w"], counted = w + 1, 0
+                    state["w"], counted = w + 1, left(counted, need)
                 else:
                     counted += 1
             else:
                 state["w"] = w + 1 / need
+                if law in FRIENDLY:
+                    state["w"] = max(state["w"], friendly(state, kept))
         if now >= SECONDS / 3:
             area, span, most = area + state["w"] * step, span + step, max(most, state["w"])
         now += step
     return area / span, most
 
 
+def band(law, every):
+    """The least and the greatest mean window that different beginnings lead to."""
+    means = [mean_window(law, every, start=start)[0] for start in range(40, 1_000, 40)]
+    return min(means), max(means)
+
+
 if __name__ == "__main__":
-    print("law      one in   whole segments   with rests: mean and largest window")
+    print("law           one in   whole segments   with rests: mean and largest window")
     for law in LAWS:
         for every in (2_000, 10_000):
             whole, exact = mean_window(law, every), mean_window(law, every, whole=False)
-            print(f"{law:8} {every:6}   {whole[0]:7.1f} {whole[1]:6.0f}  {exact[0]:8.1f} {exact[1]:6.0f}")
+            print(f"{law:13} {every:6}   {whole[0]:7.1f} {whole[1]:6.0f}  {exact[0]:8.1f} {exact[1]:6.0f}")

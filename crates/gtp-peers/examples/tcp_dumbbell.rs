@@ -4,9 +4,9 @@
 use gtp_alloc::{Bytes, Rate, Span};
 use gtp_path::{START, World, bottleneck, wire};
 use gtp_peers::Endpoint;
-use gtp_peers::tcp::laws::{Cubic, Vegas};
+use gtp_peers::tcp::laws::{Bic, Cubic, HTcp, Leftover, Vegas};
 use gtp_peers::tcp::{
-    AckDelay, Counting, Flavour, Law, Opening, ReceiverConfig, Sender, SenderConfig,
+    AckDelay, Counting, Flavour, Law, Opening, Receiver, ReceiverConfig, Sender, SenderConfig,
 };
 
 const USAGE: &str =
@@ -61,17 +61,26 @@ fn ends(case: &Case, seed: u64) -> Parts {
 }
 
 /// ns-3's laws are today's. Its segments have timestamps and two bytes of a point-to-point link, and
-/// each is acknowledged.
+/// each is acknowledged, with blocks under every law.
 fn beside_ns3(flavour: Flavour, seed: u64) -> Parts {
+    let (flavour, counting) = match flavour {
+        Flavour::NewReno => (Flavour::Sack, Counting::Acks),
+        other => (other, Counting::Segments),
+    };
     let config = SenderConfig {
         header: Bytes(54),
         initial_window: 2.0,
         least_timeout: Span::from_millis(200),
-        counting: if flavour == Flavour::NewReno { Counting::Acks } else { Counting::Segments },
+        counting,
         ..SenderConfig::default()
     };
     let receiver = ReceiverConfig { delay: AckDelay::None, ..ReceiverConfig::default() };
-    (flavour.law(seed), flavour.adapt(config), receiver)
+    let law: Box<dyn Law> = if flavour == Flavour::Cubic {
+        Box::new(Cubic::default().in_whole_segments(Leftover::Kept))
+    } else {
+        flavour.law(seed)
+    };
+    (law, flavour.adapt(config), flavour.adapt_receiver(receiver))
 }
 
 fn beside_ns2(flavour: Flavour, seed: u64) -> Parts {
@@ -85,7 +94,7 @@ fn beside_ns2(flavour: Flavour, seed: u64) -> Parts {
     match flavour {
         Flavour::Reno | Flavour::NewReno | Flavour::Sack | Flavour::HighSpeed => {
             let config = SenderConfig { counting: Counting::Acks, ..common };
-            (flavour.law(seed), flavour.adapt(config), receiver)
+            (flavour.law(seed), flavour.adapt(config), flavour.adapt_receiver(receiver))
         }
         Flavour::Scalable
         | Flavour::Bic
@@ -98,7 +107,11 @@ fn beside_ns2(flavour: Flavour, seed: u64) -> Parts {
             // some parameters that later versions and the RFC changed.
             let law: Box<dyn Law> = match flavour {
                 Flavour::Vegas => Box::new(Vegas::default().stepping_every(2)),
-                Flavour::Cubic => Box::new(Cubic::keeping(0.8)),
+                Flavour::Cubic => {
+                    Box::new(Cubic::keeping(0.8).in_whole_segments(Leftover::Dropped))
+                }
+                Flavour::Bic => Box::new(Bic::in_whole_segments(Leftover::Dropped)),
+                Flavour::HTcp => Box::new(HTcp::in_whole_segments(Leftover::Dropped)),
                 other => other.law(seed),
             };
             let start = match flavour {
@@ -115,7 +128,8 @@ fn beside_ns2(flavour: Flavour, seed: u64) -> Parts {
             };
             let config = SenderConfig { header: Bytes(50), initial_threshold: start, ..common };
             let delay = AckDelay::Second { wait: Span::from_millis(100) };
-            (law, flavour.adapt(config), ReceiverConfig { delay, ..receiver })
+            let receiver = flavour.adapt_receiver(ReceiverConfig { delay, ..receiver });
+            (law, flavour.adapt(config), receiver)
         }
     }
 }
@@ -141,7 +155,7 @@ fn build(case: &Case) -> (World, usize, Vec<usize>) {
             let (back_first, back_last) = (world.link(wire(near / 2)), world.link(wire(near / 2)));
             let (law, config, receiver) = ends(case, k);
             let sender = Sender::new(START + after, config, law);
-            let receiver = case.flavour.receiver(receiver);
+            let receiver = Receiver::new(receiver);
             let (to, from) = ([first, there, last], [back_first, back, back_last]);
             world.flow(after, Box::new(sender), Box::new(receiver), &to, &from)
         })

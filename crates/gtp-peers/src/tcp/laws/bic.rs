@@ -9,18 +9,47 @@
 //! | loss: w = beta w; fast convergence lowers the maximum | paper, III.C | `shrink` |
 //!
 //! Constants are Linux's of 2005 (B = 4, S_MAX = 16, beta = 819/1024); the paper has B = 2 and
-//! S_MAX = 32 and beta 0.875. Departure: no delayed-acknowledgment estimate, since growth here
+//! S_MAX = 32 and beta 0.875. [`Bic::in_whole_segments`] drops every rest, as Linux does, and so
+//! searches more slowly near the maximum. Departure: no delayed-acknowledgment estimate, since growth here
 //! counts what the engine credits.
 
+use super::whole::{Counter, Leftover};
 use crate::tcp::law::{AckView, Law, LossView, Window};
 
 /// Binary increase.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Bic {
     last_max: f64,
+    /// If it counts in whole segments.
+    whole: Option<Counter>,
 }
 
 impl Bic {
+    /// The law as Linux of 2007 computes it.
+    pub fn in_whole_segments(leftover: Leftover) -> Bic {
+        Bic { whole: Some(Counter::new(leftover)), ..Bic::default() }
+    }
+
+    /// Acknowledged segments for one more at a whole window of `w`, without rests.
+    fn needed(&self, w: f64) -> f64 {
+        let distance = self.last_max - w;
+        let step = libm::floor(distance / B);
+        let needed = if w <= LOW_WINDOW {
+            w
+        } else if distance > 0.0 && step > 1.0 {
+            w / step.min(S_MAX)
+        } else if distance > -B {
+            w * SMOOTH / B
+        } else if distance > -S_MAX * (B - 1.0) {
+            w * (B - 1.0) / -distance
+        } else {
+            w / S_MAX
+        };
+        // Before the first loss there is no maximum: Linux grows by at least 5 % in a round trip.
+        let most = if self.last_max == 0.0 { SMOOTH } else { needed };
+        libm::floor(needed.min(most)).max(1.0)
+    }
+
     /// Segments that the window gains in a round trip at size `w`.
     fn step(&self, w: f64) -> f64 {
         if w <= LOW_WINDOW {
@@ -59,15 +88,22 @@ impl Law for Bic {
 
     fn grow(&mut self, ack: &AckView, window: &mut Window) {
         if let Some(credit) = window.slow_start(ack.credit) {
-            window.size += credit * self.step(window.size) / window.size;
+            let needed = self.needed(libm::floor(window.size));
+            match &mut self.whole {
+                None => window.size += credit * self.step(window.size) / window.size,
+                Some(counter) => counter.grow(window, credit, needed),
+            }
         }
     }
 
     fn shrink(&mut self, loss: &LossView) -> f64 {
-        let w = loss.window;
+        let cut = |x| if self.whole.is_some() { libm::floor(x) } else { x };
+        let w = cut(loss.window);
         // Fast convergence: a flow that lost below its old maximum leaves room for others.
-        self.last_max = if w < self.last_max { w * (1.0 + BETA) / 2.0 } else { w };
-        if w <= LOW_WINDOW { w / 2.0 } else { w * BETA }
+        let last_max = if w < self.last_max { cut(w * (1.0 + BETA) / 2.0) } else { w };
+        let kept = if w <= LOW_WINDOW { w / 2.0 } else { cut(w * BETA) };
+        self.last_max = last_max;
+        kept
     }
 }
 
@@ -90,7 +126,7 @@ mod tests {
 
     #[test]
     fn growth_is_linear_then_a_search_then_a_probe() {
-        let bic = Bic { last_max: 1_000.0 };
+        let bic = Bic { last_max: 1_000.0, ..Bic::default() };
         let steps: [f64; 6] = [500.0, 960.0, 997.0, 1_002.0, 1_030.0, 1_200.0].map(|w| bic.step(w));
         assert_eq!(steps, [16.0, 10.0, 0.2, 0.2, 10.0, 16.0]);
     }

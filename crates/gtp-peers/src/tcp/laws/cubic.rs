@@ -11,12 +11,16 @@
 //! | fast convergence | RFC 9438, 4.7 | `shrink` |
 //! | after a timeout the curve begins at its plateau | RFC 9438, 4.8 | `handle_timeout` |
 //!
+//! [`Cubic::in_whole_segments`] is the law as kernels and ns-3 compute it: distance, window and count
+//! are whole numbers, and the standard's window is left out. It is there to stand opposite them.
+//!
 //! Departures: slow start is the standard's (4.10 recommends HyStart++, which is another law's
 //! business); time in which the sender was limited by something else is not taken out of t
 //! (4.2 asks for it) except after an idle time.
 
 use gtp_alloc::{Span, Time};
 
+use super::whole::{Counter, Leftover};
 use crate::tcp::law::{AckView, Law, LossView, Window};
 
 /// A cubic curve around the window of the last loss.
@@ -33,6 +37,8 @@ pub struct Cubic {
     /// W_est, and the window from which it grows as fast as the standard law.
     estimate: f64,
     prior: f64,
+    /// If it counts in whole segments.
+    whole: Option<Counter>,
 }
 
 impl Default for Cubic {
@@ -45,7 +51,13 @@ impl Cubic {
     /// A law that keeps this share of the window on loss: 0.7 in the RFC, 0.8 in the first versions
     /// (S. Ha, I. Rhee, L. Xu, 2008).
     pub fn keeping(kept: f64) -> Cubic {
-        Cubic { kept, plateau: 0.0, epoch: None, k: 0.0, estimate: 0.0, prior: 0.0 }
+        let [plateau, k, estimate, prior] = [0.0; 4];
+        Cubic { kept, plateau, epoch: None, k, estimate, prior, whole: None }
+    }
+
+    /// The same, computed in whole segments.
+    pub fn in_whole_segments(self, leftover: Leftover) -> Cubic {
+        Cubic { whole: Some(Counter::new(leftover)), ..self }
     }
 
     fn begin(&mut self, now: Time, w: f64) {
@@ -66,7 +78,23 @@ impl Cubic {
         self.epoch = None;
         self.prior = w;
         self.plateau = if w < self.plateau { w * (1.0 + self.kept) / 2.0 } else { w };
-        w * self.kept
+        match self.whole {
+            None => w * self.kept,
+            Some(_) => {
+                self.plateau = libm::floor(self.plateau);
+                libm::floor(w * self.kept)
+            }
+        }
+    }
+
+    /// Acknowledged segments for one more: the window over the distance to the curve, without
+    /// rests, and a hundred windows where there is no distance.
+    fn needed(&self, ack: &AckView, w: f64) -> f64 {
+        let epoch = self.epoch.unwrap_or(ack.now);
+        let t = ack.now.since(epoch).as_secs_f64() + ack.least_rtt.as_secs_f64() - self.k;
+        let rise = libm::floor(C * libm::fabs(t * t * t));
+        let target = self.plateau + if t < 0.0 { -rise } else { rise };
+        if target > w { libm::floor(w / (target - w)).max(2.0) } else { 100.0 * w }
     }
 }
 
@@ -80,6 +108,10 @@ impl Law for Cubic {
         if self.epoch.is_none() {
             self.begin(ack.now, window.size);
         }
+        let needed = self.needed(ack, libm::floor(window.size));
+        if let Some(counter) = &mut self.whole {
+            return counter.grow(window, credit, needed);
+        }
         // Figure 4: the standard's rate at this beta up to the last maximum, then one.
         let friendly = 3.0 * (1.0 - self.kept) / (1.0 + self.kept);
         let alpha = if self.estimate < self.prior { friendly } else { 1.0 };
@@ -90,7 +122,10 @@ impl Law for Cubic {
     }
 
     fn shrink(&mut self, loss: &LossView) -> f64 {
-        self.lose(loss.window)
+        self.lose(match self.whole {
+            None => loss.window,
+            Some(_) => libm::floor(loss.window),
+        })
     }
 
     fn handle_timeout(&mut self, loss: &LossView, window: &mut Window) {

@@ -9,11 +9,14 @@
 //! | b = RTTmin/RTTmax within [0.5, 0.8] | draft, 3 | `shrink` |
 //! | b = 0.5 if throughput changed by more than 20 % since the last loss | draft, 3 | `shrink` |
 //!
+//! [`HTcp::in_whole_segments`] drops the rest of a(t), as Linux does.
+//!
 //! Departure: the optional scaling of a(t) by round-trip time is left out, as in the laws'
 //! comparison; with 100 ms it makes no difference.
 
 use gtp_alloc::{Span, Time};
 
+use super::whole::{Counter, Leftover};
 use crate::tcp::law::{AckView, Law, LossView, Phase, Window};
 
 /// Increase that grows with the time since the last loss.
@@ -33,13 +36,21 @@ pub struct HTcp {
     /// The largest throughput in any round trip since the last loss, and that before it.
     peak: f64,
     last_peak: f64,
+    /// If it counts in whole segments.
+    whole: Option<Counter>,
 }
 
 impl HTcp {
+    /// The law as Linux of 2007 computes it.
+    pub fn in_whole_segments(leftover: Leftover) -> HTcp {
+        HTcp { whole: Some(Counter::new(leftover)), ..HTcp::default() }
+    }
+
     fn increase(&self, now: Time) -> f64 {
         let since = self.last_loss.map_or(0.0, |at| now.since(at).as_secs_f64());
         let beyond = (since - LINEAR_FOR).max(0.0);
         let a = 1.0 + 10.0 * beyond + beyond * beyond / 4.0;
+        let a = if self.whole.is_some() { libm::floor(a) } else { a };
         let kept = if self.kept == 0.0 { 0.5 } else { self.kept };
         2.0 * (1.0 - kept) * a
     }
@@ -76,7 +87,11 @@ impl Law for HTcp {
 
     fn grow(&mut self, ack: &AckView, window: &mut Window) {
         if let Some(credit) = window.slow_start(ack.credit) {
-            window.size += credit * self.increase(ack.now) / window.size;
+            let increase = self.increase(ack.now);
+            match &mut self.whole {
+                None => window.size += credit * increase / window.size,
+                Some(counter) => counter.grow(window, credit, window.size / increase),
+            }
         }
     }
 

@@ -12,6 +12,7 @@ mod htcp;
 mod reno;
 mod scalable;
 mod vegas;
+mod whole;
 
 pub use bbr::Bbr;
 pub use bic::Bic;
@@ -22,3 +23,4 @@ pub use htcp::HTcp;
 pub use reno::Reno;
 pub use scalable::Scalable;
 pub use vegas::Vegas;
+pub use whole::Leftover;
