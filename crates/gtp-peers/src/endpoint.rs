@@ -32,6 +32,11 @@ pub trait Endpoint {
 
     /// Where the connection stands.
     fn progress(&self) -> Progress;
+
+    /// Whether the transfer is done, as `progress` says it too; a host asks after each packet.
+    fn is_done(&self) -> bool {
+        self.progress().done
+    }
 }
 
 /// Where a connection stands, as seen from one end. What an end cannot know stays zero.

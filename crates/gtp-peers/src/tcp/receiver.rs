@@ -342,12 +342,16 @@ impl Endpoint for Receiver {
 
     fn progress(&self) -> Progress {
         let full = Bytes(self.next * self.config.mss.0);
-        let (delivered, done) = match self.tail {
+        let delivered = match self.tail {
             Some((number, payload)) if number < self.next => {
-                (Bytes(number * self.config.mss.0) + payload, true)
+                Bytes(number * self.config.mss.0) + payload
             }
-            Some(_) | None => (full, false),
+            Some(_) | None => full,
         };
-        Progress { delivered, done, ..Progress::default() }
+        Progress { delivered, done: self.is_done(), ..Progress::default() }
+    }
+
+    fn is_done(&self) -> bool {
+        self.tail.is_some_and(|(number, _)| number < self.next)
     }
 }

@@ -480,8 +480,12 @@ impl Endpoint for Sender {
             window: self.window.size,
             rate: pace,
             rtt: self.timer.smoothed(),
-            done: self.board.first() >= self.supply.segments(),
+            done: self.is_done(),
         }
+    }
+
+    fn is_done(&self) -> bool {
+        self.board.first() >= self.supply.segments()
     }
 }
 

@@ -18,10 +18,11 @@ use gtp_alloc::{Span, Time};
 #[derive(Clone, Debug)]
 pub(crate) struct Timer {
     floor: Span,
-    /// The timeout until something is measured.
-    first: Span,
     smoothed: f64,
     variation: f64,
+    /// `smoothed`, and the timeout that is not backed off, as they are asked for.
+    smoothed_span: Span,
+    base: Span,
     least: Span,
     latest: Option<Span>,
     backoff: u32,
@@ -33,9 +34,10 @@ impl Timer {
     pub(crate) fn new(floor: Span) -> Timer {
         Timer {
             floor,
-            first: FIRST,
             smoothed: 0.0,
             variation: 0.0,
+            smoothed_span: Span::ZERO,
+            base: FIRST.max(floor),
             least: Span::MAX,
             latest: None,
             backoff: 0,
@@ -57,27 +59,28 @@ impl Timer {
         }
         self.latest = Some(rtt);
         self.least = self.least.min(rtt);
+        self.smoothed_span = Span::from_secs_f64(self.smoothed);
+        let timeout = Span::from_secs_f64(self.smoothed + 4.0 * self.variation);
+        self.base = self.floor.max(timeout);
         self.backoff = 0;
     }
 
     /// The connection is open, but only after its opening was repeated: nothing is measured yet.
     pub(crate) fn begin_late(&mut self) {
-        self.first = FIRST_LATE;
+        if self.latest.is_none() {
+            self.base = FIRST_LATE.max(self.floor);
+        }
         self.backoff = 0;
     }
 
     /// RTO, backed off as it stands.
     pub(crate) fn timeout(&self) -> Span {
-        let base = match self.latest {
-            None => self.first.max(self.floor),
-            Some(_) => self.floor.max(Span::from_secs_f64(self.smoothed + 4.0 * self.variation)),
-        };
-        CEILING.min(base * (1 << self.backoff.min(6)))
+        CEILING.min(self.base * (1 << self.backoff.min(6)))
     }
 
     /// The smoothed round-trip time, zero before the first measurement.
     pub(crate) fn smoothed(&self) -> Span {
-        Span::from_secs_f64(self.smoothed)
+        self.smoothed_span
     }
 
     /// The least round-trip time measured.

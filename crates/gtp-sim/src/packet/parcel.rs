@@ -48,8 +48,6 @@ pub(crate) struct Parcels {
     long: Vec<Vec<u8>>,
     long_free: Vec<u32>,
     foreign: Foreign,
-    /// The rival's packet that left the slab last.
-    handed: Option<Packet>,
 }
 
 impl Parcel {
@@ -75,20 +73,16 @@ impl Parcels {
     }
 
     /// Takes in a rival's packet, which has no datagram.
+    #[inline]
     pub fn insert_foreign(&mut self, mut parcel: Parcel, packet: Packet) -> ParcelId {
         parcel.long = FOREIGN | self.foreign.insert(packet);
         self.place(parcel)
     }
 
-    /// What a rival's packet said that was [taken](Self::take) just now, once.
-    pub fn handed(&mut self) -> Option<Packet> {
-        self.handed.take()
-    }
-
     /// What a rival's packet says; nothing for a datagram.
     pub fn foreign_mut(&mut self, id: ParcelId) -> Option<&mut Packet> {
         let long = self.slots[id.0 as usize].long;
-        (long != NOT_LONG && long >= FOREIGN).then(|| self.foreign.get_mut(long - FOREIGN))?
+        (long != NOT_LONG && long >= FOREIGN).then(|| self.foreign.get_mut(long - FOREIGN))
     }
 
     /// A second packet like this one, under its own name.
@@ -161,8 +155,7 @@ impl Parcels {
     #[cold]
     fn copy_long(&mut self, long: u32) -> u32 {
         if long >= FOREIGN {
-            let copy = self.foreign.copy(long - FOREIGN);
-            return copy.map_or(NOT_LONG, |place| FOREIGN | place);
+            return FOREIGN | self.foreign.copy(long - FOREIGN);
         }
         let head = self.long[long as usize].clone();
         self.store_long(&head)
@@ -171,7 +164,7 @@ impl Parcels {
     #[cold]
     fn release_long(&mut self, long: u32) {
         if long >= FOREIGN {
-            self.handed = self.foreign.take(long - FOREIGN);
+            self.foreign.release(long - FOREIGN);
         } else {
             self.long_free.push(long);
         }

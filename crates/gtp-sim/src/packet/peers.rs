@@ -81,12 +81,11 @@ impl Peer {
         self.received += 1;
         self.received_bytes += packet.size;
         self.core.handle_packet(now, packet);
-        let progress = self.core.progress();
-        if progress.delivered > Bytes::ZERO {
-            self.first.get_or_insert(now);
+        if self.first.is_none() && self.core.progress().delivered > Bytes::ZERO {
+            self.first = Some(now);
         }
-        if progress.done {
-            self.ended.get_or_insert(now);
+        if self.ended.is_none() && self.core.is_done() {
+            self.ended = Some(now);
         }
     }
 
@@ -104,6 +103,7 @@ impl Peer {
     }
 
     /// The next packet to send.
+    #[inline]
     pub fn poll_transmit(&mut self, now: Time) -> Option<Packet> {
         let packet = self.core.poll_transmit(now)?;
         self.sent += 1;
@@ -156,41 +156,38 @@ pub(crate) fn status(sender: &Peer, receiver: &Peer) -> SessionStatus {
     }
 }
 
-/// Packets of rivals under way.
+/// Packets of rivals under way. What stands in a free place is what was there last.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Foreign {
-    slots: Vec<Option<Packet>>,
+    slots: Vec<Packet>,
     free: Vec<u32>,
 }
 
 impl Foreign {
     /// Keeps a packet; its place.
+    #[inline]
     pub fn insert(&mut self, packet: Packet) -> u32 {
         if let Some(free) = self.free.pop() {
-            self.slots[free as usize] = Some(packet);
+            self.slots[free as usize] = packet;
             return free;
         }
-        self.slots.push(Some(packet));
+        self.slots.push(packet);
         self.slots.len() as u32 - 1
     }
 
     /// The packet at `place`.
-    pub fn get_mut(&mut self, place: u32) -> Option<&mut Packet> {
-        self.slots[place as usize].as_mut()
+    pub fn get_mut(&mut self, place: u32) -> &mut Packet {
+        &mut self.slots[place as usize]
     }
 
     /// A second packet like the one at `place`.
-    pub fn copy(&mut self, place: u32) -> Option<u32> {
-        let packet = self.slots[place as usize].clone()?;
-        Some(self.insert(packet))
+    pub fn copy(&mut self, place: u32) -> u32 {
+        let packet = self.slots[place as usize].clone();
+        self.insert(packet)
     }
 
-    /// Takes a packet out; nothing if it was taken before.
-    pub fn take(&mut self, place: u32) -> Option<Packet> {
-        let packet = self.slots[place as usize].take();
-        if packet.is_some() {
-            self.free.push(place);
-        }
-        packet
+    /// The place is free.
+    pub fn release(&mut self, place: u32) {
+        self.free.push(place);
     }
 }

@@ -126,6 +126,9 @@ impl World {
     fn receive(&mut self, id: ParcelId) {
         let to = self.fabric.parcels.get(id).to;
         self.fabric.record(self.now, What::Delivered, to, id);
+        if let Role::Peer(_) = self.ends[to as usize].role {
+            return self.receive_foreign(to, id);
+        }
         let size = self.fabric.parcels.get(id).size;
         let (_, len) = self.fabric.parcels.take(id, &mut self.datagram);
         let end = &mut self.ends[to as usize];
@@ -139,7 +142,7 @@ impl World {
         // What nobody listens to, or nobody can read, is dropped as by a real host.
         let datagram = &self.datagram[..len];
         let Ok(header) = Header::decode(datagram) else {
-            return self.receive_foreign(to);
+            return;
         };
         if !end.open {
             return;
@@ -153,19 +156,20 @@ impl World {
         self.after_datagram(now, to, header.kind);
     }
 
-    /// What is no datagram of ours may be a rival's packet.
-    #[cold]
-    fn receive_foreign(&mut self, to: u32) {
-        let Some(packet) = self.fabric.parcels.handed() else { return };
+    /// A rival's end takes a packet in.
+    fn receive_foreign(&mut self, to: u32, id: ParcelId) {
         let end = &mut self.ends[to as usize];
-        let Role::Peer(peer) = &mut end.role else { return };
-        if end.open {
-            peer.handle_packet(self.now, &packet);
+        if let Role::Peer(peer) = &mut end.role
+            && let Some(packet) = self.fabric.parcels.foreign_mut(id)
+            && end.open
+        {
+            peer.handle_packet(self.now, packet);
             let (host, tied) = (end.host, peer.tied);
             end.touch(to, &mut self.hosts[host as usize].touched);
             self.mark(host);
             self.touch_tied(tied);
         }
+        self.fabric.parcels.remove(id);
     }
 
     /// What one end did may let the other one, of the same machine, do something.
