@@ -4,8 +4,8 @@
 
 use std::process::Command;
 
-/// World 1736, of the law `endnode`: a source falls to two thirds of its rate before any grant
-/// does, and the law then needs seconds to climb back. What makes it fall is not known. To be none.
+/// World 1736, of the law `endnode`: feedback that overtakes feedback leaves a source without proof
+/// for half a second, its ramp falls, and the law then needs seconds to climb back. To be none.
 const KNOWN: [&str; 2] = ["world 1736: s4 sends ", "world 1736: s5 sends "];
 /// Worlds of which nothing could be judged since links lost all feedback, at most, as counted.
 const SILENT_MAX: u64 = 2;
