@@ -60,8 +60,8 @@ fn ends(case: &Case, seed: u64) -> Parts {
     }
 }
 
-/// ns-3's laws are today's. Its segments have timestamps and two bytes of a point-to-point link, and
-/// each is acknowledged, with blocks under every law.
+/// ns-3's laws are today's. Its segments have timestamps and two bytes of a point-to-point link,
+/// and each is acknowledged, with blocks under every law.
 fn beside_ns3(flavour: Flavour, seed: u64) -> Parts {
     let (flavour, counting) = match flavour {
         Flavour::NewReno => (Flavour::Sack, Counting::Acks),

@@ -11,8 +11,9 @@
 //! | fast convergence | RFC 9438, 4.7 | `shrink` |
 //! | after a timeout the curve begins at its plateau | RFC 9438, 4.8 | `handle_timeout` |
 //!
-//! [`Cubic::in_whole_segments`] is the law as kernels and ns-3 compute it: distance, window and count
-//! are whole numbers, and the standard's window is left out. It is there to stand opposite them.
+//! [`Cubic::in_whole_segments`] is the law as kernels and ns-3 compute it: distance, window and
+//! count are whole numbers, and the standard's window is left out. It is there to stand opposite
+//! them.
 //!
 //! Departures: slow start is the standard's (4.10 recommends HyStart++, which is another law's
 //! business); time in which the sender was limited by something else is not taken out of t
