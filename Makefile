@@ -4,6 +4,7 @@
 CARGO ?= cargo
 PREFIX ?= $(HOME)/.local
 FUZZ_SECONDS ?= 60
+BUILT = $(or $(CARGO_TARGET_DIR),target)/release
 
 export CARGO FUZZ_SECONDS
 
@@ -41,10 +42,17 @@ fuzz: ## coverage-guided fuzzing of every decoder, FUZZ_SECONDS each
 	@scripts/setup fuzz
 	@scripts/fuzz
 
-install: ## install the gtp command and gtp-lab beneath PREFIX
+install: ## install gtp, gtp-lab, libgtp and its header beneath PREFIX
 	@scripts/setup build
 	$(CARGO) install --locked --path crates/gtp-cli --root "$(PREFIX)"
 	$(CARGO) install --locked --path crates/gtp-lab --root "$(PREFIX)"
+	$(CARGO) build --locked --release -p libgtp -p gtp-preload
+	install -d "$(PREFIX)/lib" "$(PREFIX)/include"
+	install -m 644 crates/libgtp/include/gtp.h "$(PREFIX)/include/gtp.h"
+	install -m 644 "$(BUILT)/libgtp_preload.so" "$(PREFIX)/lib/libgtp_preload.so"
+	install -m 644 "$(BUILT)/libgtp_c.so" "$(PREFIX)/lib/libgtp.so.0"
+	install -m 644 "$(BUILT)/libgtp_c.a" "$(PREFIX)/lib/libgtp.a"
+	ln -sf libgtp.so.0 "$(PREFIX)/lib/libgtp.so"
 	@echo "Installed in $(PREFIX)/bin; see README.md for completions and manual pages."
 
 clean: ## remove build products

@@ -5,6 +5,7 @@
 //! `cargo +nightly fuzz run TARGET -- -max_total_time=60` runs one.
 
 mod sequence;
+mod stream;
 
 use gtp_emu::NetSpec;
 use gtp_net::crypto::{Opener, SECRET_LEN, Suite, TrafficSecret};
@@ -15,6 +16,7 @@ use gtp_proto::wire::{Control, DataHead, HEADER_LEN, Header, Kind};
 use gtp_store::{Entry, Manifest, Mode, Mtime, RelPath, RootKind, Row, escaped, journal};
 
 pub use sequence::session_sequence;
+pub use stream::stream_units;
 
 /// A datagram after opening: header, then the body of the kind that it names.
 pub fn datagram(bytes: &[u8]) {
@@ -166,6 +168,6 @@ mod tests {
 
     smoke! {
         datagram control_message journal names manifest trust_lists network_file opener
-        session_sequence
+        session_sequence stream_units
     }
 }

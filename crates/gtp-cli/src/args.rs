@@ -16,6 +16,7 @@ use gtp::{Fingerprint, Rate, Url, Value};
 use crate::bench::BenchArgs;
 use crate::daemon::{self, SessionsArgs, SetArgs, Which};
 use crate::demo::DemoArgs;
+use crate::run::{PumpArgs, RunArgs};
 use crate::top::TopArgs;
 use crate::{config, output, words};
 
@@ -49,6 +50,12 @@ pub enum Verb {
     Ls(LsArgs),
     /// Print this host's identity, made at first use
     Id(IdArgs),
+    /// Run a program whose connections use GTP where the other host has it too
+    Run(RunArgs),
+    /// The process that speaks GTP for programs under `run`, which start it
+    Pump(PumpArgs),
+    /// Send standard input as a stream, or receive one to standard output
+    Stream(StreamArgs),
     /// Put an emulated network between processes on this machine
     Emulate(EmulateArgs),
     /// Five sources to one sink on this machine: a table, and a page with the rates over time
@@ -231,6 +238,53 @@ pub struct PutArgs {
     pub paths_and_url: Vec<PathBuf>,
     #[command(flatten)]
     pub transfer: TransferArgs,
+}
+
+/// Options of `stream`.
+#[derive(Debug, Args)]
+pub struct StreamArgs {
+    /// Which way
+    #[arg(value_enum)]
+    pub way: Way,
+    /// The other end, if it listens; without it this end does
+    pub url: Option<Url>,
+    /// Where to listen, TCP and UDP, for one caller
+    #[arg(long, value_name = "ADDR:PORT", default_value = "[::]:4810", env = "GTP_LISTEN")]
+    pub listen: String,
+    /// Let anyone call; otherwise only keys in `authorized_keys`
+    #[arg(long, env = "GTP_PUBLIC", value_parser = BoolishValueParser::new())]
+    pub public: bool,
+    /// The list of keys, in place of the one in the configuration directory
+    #[arg(
+        long, value_name = "FILE", env = "GTP_AUTHORIZED_KEYS", value_hint = ValueHint::FilePath
+    )]
+    pub authorized_keys: Option<PathBuf>,
+    /// Control law, run at both ends
+    #[arg(long, value_enum, default_value = "grant", env = "GTP_CONTROL")]
+    pub control: Control,
+    /// Limit of the stream's rate
+    #[arg(long, value_name = "RATE", env = "GTP_MAX_RATE", value_parser = words::rate,
+        allow_hyphen_values = true)]
+    pub max_rate: Option<Rate>,
+    /// Weight against other sessions at both hosts
+    #[arg(
+        long, value_name = "W", default_value = "1", env = "GTP_WEIGHT",
+        value_parser = words::weight, allow_hyphen_values = true
+    )]
+    pub weight: f64,
+    #[command(flatten)]
+    pub trust: TrustArgs,
+    #[command(flatten)]
+    pub host: HostArgs,
+}
+
+/// Which way a stream goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Way {
+    /// From standard input to the other end
+    Send,
+    /// From the other end to standard output
+    Receive,
 }
 
 /// Options of `ls`.

@@ -11,6 +11,7 @@ mod config;
 mod daemon;
 mod demo;
 mod output;
+mod run;
 mod show;
 mod signals;
 mod top;

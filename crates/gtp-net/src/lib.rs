@@ -12,5 +12,6 @@ pub mod flows;
 pub mod identity;
 pub mod messages;
 pub mod server;
+pub mod stream;
 pub mod tls;
 pub mod trust;

@@ -150,6 +150,12 @@ impl Asker {
         }
     }
 
+    /// The source's word on how far it is in the work request that it has not sent in full.
+    pub fn handle_work_unit(&mut self, number: u32, unit: u64) {
+        let reached = &mut self.reached[Class::Work as usize];
+        *reached = (*reached).max(Progress { number: number.min(self.next_number), unit });
+    }
+
     /// Ends an interval: what the source had passed an interval ago and is not here, is lost.
     pub fn settle(&mut self) {
         let settled = core::mem::replace(&mut self.settled, self.reached);
@@ -307,6 +313,8 @@ pub(crate) struct Answerer {
     accepted: u32,
     early: BTreeMap<u32, Request>,
     queues: [VecDeque<Piece>; 2],
+    /// End of the furthest work that was accepted.
+    furthest: u64,
 }
 
 impl Answerer {
@@ -351,6 +359,16 @@ impl Answerer {
         self.front_piece().map(|p| (p.number, p.units.start))
     }
 
+    /// No unit from this one on has been asked for as work.
+    pub fn furthest(&self) -> u64 {
+        self.furthest
+    }
+
+    /// The first unit of `class` that is not sent, of those accepted.
+    pub fn next_unit(&self, class: Class) -> Option<u64> {
+        self.queues[class as usize].front().map(|p| p.units.start)
+    }
+
     /// Units that will be sent next, in order, for reading ahead.
     pub fn upcoming(&self) -> impl Iterator<Item = Range<u64>> + '_ {
         let [work, repair] = &self.queues;
@@ -379,7 +397,11 @@ impl Answerer {
         let [work, repair] = &mut self.queues;
         let piece = |units| Piece { number, units };
         match request.wanted {
-            Wanted::Work(ranges) => work.extend(ranges.into_iter().map(piece)),
+            Wanted::Work(ranges) => {
+                let end = ranges.iter().map(|range| range.end).max().unwrap_or(0);
+                self.furthest = self.furthest.max(end);
+                work.extend(ranges.into_iter().map(piece));
+            }
             Wanted::Repair(ranges) => repair.extend(ranges.into_iter().map(piece)),
             Wanted::LossMap { first, bits } => {
                 repair.extend(loss_map_ranges(first, &bits).map(piece));

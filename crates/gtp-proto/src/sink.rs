@@ -468,6 +468,9 @@ impl SinkSession {
         }
         self.asker.handle_status(status.requests_next, status.work_front, status.repair_front);
         self.weight.hear(status.weight);
+        if let Some(unit) = status.work_unit {
+            self.asker.handle_work_unit(status.work_front, unit);
+        }
         self.peer = Some(status);
         if self.asker.is_tail_open() {
             self.settle_due = self.settle_due.min(now + self.echo.guard);

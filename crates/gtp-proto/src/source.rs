@@ -105,6 +105,7 @@ pub struct SourceSession {
     arrivals: Arrivals,
     receipts: ReceiptVerifier,
     answerer: Answerer,
+    moves: Moves,
     unit_payload: Option<u16>,
     pacer: Pacer,
     path: PathBound,
@@ -132,6 +133,15 @@ pub struct SourceSession {
     counters: SourceCounters,
 }
 
+/// What a session's units are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Moves {
+    /// Parts of something that is there.
+    Object,
+    /// What an application says, as it says it.
+    Stream,
+}
+
 /// A change of the offer smaller than this waits for the next interval.
 const OFFER_NEWS: f64 = 0.02;
 
@@ -144,6 +154,7 @@ impl SourceSession {
             arrivals: Arrivals::default(),
             receipts: ReceiptVerifier::new(ProofKey::new(config.proof_key)),
             answerer: Answerer::default(),
+            moves: Moves::Object,
             unit_payload: None,
             pacer: Pacer::new(now),
             path: PathBound::new(now),
@@ -182,6 +193,19 @@ impl SourceSession {
             counters: SourceCounters::default(),
             config,
         }
+    }
+
+    /// The same for a stream: units come into being one after another, as the application speaks,
+    /// so the sink is told how far this end is within a request.
+    #[must_use]
+    pub fn of_stream(mut self) -> SourceSession {
+        self.moves = Moves::Stream;
+        self
+    }
+
+    /// No unit from this one on has been asked for as work, in requests accepted so far.
+    pub fn asked_end(&self) -> u64 {
+        self.answerer.furthest()
     }
 
     /// Takes in a datagram that opened under the session's key.
@@ -600,6 +624,10 @@ impl SourceSession {
             echo_hold: if heard_any { hold } else { 0 },
             limited_by: self.limited_by(),
             weight: self.weight.said(),
+            work_unit: match self.moves {
+                Moves::Object => None,
+                Moves::Stream => self.answerer.next_unit(Class::Work),
+            },
         };
         self.control(Control::Status(status), head)
     }

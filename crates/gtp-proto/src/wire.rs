@@ -186,6 +186,9 @@ pub struct Status {
     pub echo_hold: u32,
     /// What keeps the source from sending faster, as it sees it.
     pub limited_by: LimitedBy,
+    /// Of a stream: the first unit of request `work_front` that has not been sent. A stream's
+    /// requests are not sent in full before the application has more to say.
+    pub work_unit: Option<u64>,
     /// The source's factor of the session's weight, where it is not what the opening said:
     /// positive and finite.
     pub weight: Option<f32>,
@@ -367,6 +370,9 @@ fn encode_status(s: &Status, out: &mut Vec<u8>) {
         out.extend_from_slice(&field.to_be_bytes());
     }
     out.push(s.limited_by as u8);
+    if let Some(unit) = s.work_unit {
+        out.extend_from_slice(&unit.to_be_bytes()[2..]);
+    }
     put_weight(out, s.weight);
 }
 
@@ -382,6 +388,8 @@ fn decode_status(r: &mut Reader<'_>) -> Result<Status, WireError> {
         echo_at: r.u32()?,
         echo_hold: r.u32()?,
         limited_by: LimitedBy::from_byte(r.u8()?).ok_or(WireError::BadField)?,
+        // Its six bytes come before the weight's four.
+        work_unit: if matches!(r.0.len(), 6 | 10) { Some(r.u48()?) } else { None },
         weight: r.weight()?,
     })
 }

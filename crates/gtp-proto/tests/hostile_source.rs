@@ -96,6 +96,7 @@ const STATUS: Status = Status {
     echo_hold: 0,
     limited_by: LimitedBy::Source,
     weight: None,
+    work_unit: None,
 };
 
 #[test]

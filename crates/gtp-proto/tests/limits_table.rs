@@ -17,6 +17,16 @@ const NAME: &str = "gtp-store/src/name.rs";
 type Row = (&'static str, &'static [(&'static str, &'static str, f64)]);
 
 const ROWS: &[Row] = &[
+    (
+        "window of a stream",
+        &[(MESSAGES, "STREAM_WINDOW_LEAST", 1.0), (MESSAGES, "STREAM_WINDOW_MOST", 1.0)],
+    ),
+    ("memory promised to the streams of a host", &[(MESSAGES, "STREAMS_MEMORY", 1.0)]),
+    ("name of a service", &[(MESSAGES, "SERVICE_MAX", 1.0)]),
+    (
+        "bytes of a stream that wait to be sent for the first time",
+        &[(MESSAGES, "STREAM_UNSENT", 1.0)],
+    ),
     ("units in a row", &[(CORE, "MAX_UNITS", 1.0)]),
     (
         "unit payload",

@@ -87,8 +87,9 @@ fn feedback() -> impl Strategy<Value = Feedback> {
 }
 
 fn status() -> impl Strategy<Value = Status> {
-    (any::<(u16, [u32; 7])>(), rate(), limited_by(), weight()).prop_map(
-        |((proof, n), offer, limited_by, weight)| Status {
+    let work_unit = proptest::option::of(0..MAX_UNITS);
+    (any::<(u16, [u32; 7])>(), rate(), limited_by(), work_unit, weight()).prop_map(
+        |((proof, n), offer, limited_by, work_unit, weight)| Status {
             proof,
             sent_at: n[0],
             grant: n[1],
@@ -99,6 +100,7 @@ fn status() -> impl Strategy<Value = Status> {
             echo_at: n[5],
             echo_hold: n[6],
             limited_by,
+            work_unit,
             weight,
         },
     )
@@ -207,9 +209,13 @@ proptest! {
                     let again = encoded(&Control::Request(left));
                     prop_assert_eq!(&again[..], &body[..cut]);
                 }
-                // Without its weight it is whole.
-                (Control::Feedback(_) | Control::Status(_), Ok(Some(left))) => {
+                (Control::Feedback(_), Ok(Some(left))) => {
                     prop_assert_eq!(cut + 4, body.len());
+                    prop_assert_eq!(&encoded(&left)[..], &body[..cut]);
+                }
+                // A status has two fields that need not be there.
+                (Control::Status(_), Ok(Some(left))) => {
+                    prop_assert!([2, 4, 6, 10].contains(&(body.len() - cut)));
                     prop_assert_eq!(&encoded(&left)[..], &body[..cut]);
                 }
                 (_, decoded) => prop_assert!(decoded.is_err(), "{cut}: {decoded:?}"),
@@ -224,11 +230,10 @@ proptest! {
         match (&control, Control::decode(control.kind(), &body)) {
             (Control::Request(Request { wanted: Wanted::LossMap { .. }, .. }), Ok(Some(_))) => {}
             (Control::Request(_), Ok(Some(_))) => prop_assert!(more >= 10),
-            (
-                Control::Feedback(Feedback { weight: None, .. })
-                | Control::Status(Status { weight: None, .. }),
-                Ok(Some(_)),
-            ) => prop_assert_eq!(more, 4, "a weight"),
+            (Control::Feedback(Feedback { weight: None, .. }), Ok(Some(_))) => {
+                prop_assert_eq!(more, 4, "a weight");
+            }
+            (Control::Status(_), Ok(Some(_))) => prop_assert!([2, 4, 6, 10].contains(&more)),
             (_, decoded) => prop_assert!(decoded.is_err(), "{decoded:?}"),
         }
     }
@@ -395,6 +400,7 @@ fn a_weight_that_is_no_positive_number_is_refused() {
         echo_at: 0,
         echo_hold: 0,
         limited_by: LimitedBy::Sink,
+        work_unit: None,
         weight: Some(1.0),
     };
     let body = encoded(&Control::Status(status));

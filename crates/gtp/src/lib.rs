@@ -30,15 +30,20 @@
 //! The same in async code needs a tokio runtime: [`Get::start`] gives a [`Transfer`], whose
 //! [`Transfer::next_event`] and [`Transfer::wait`] are futures.
 //!
+//! Two programs that have something to say to each other use a [`Stream`]: [`Connect`] and
+//! [`Listen`].
+//!
 //! Sources and sinks need not be files: [`Get::into_sink`] and [`Put::from_source`] take anything
 //! that is a [`BlockSink`] or a [`BlockSource`].
 #![forbid(unsafe_code)]
 
 pub mod blocking;
+pub mod carry;
 mod get;
 mod host;
 mod put;
 mod server;
+mod stream;
 mod transfer;
 mod trust;
 
@@ -46,6 +51,7 @@ pub use get::Get;
 pub use host::{AcceptNew, Host, HostBuilder};
 pub use put::Put;
 pub use server::{RunningServer, Server};
+pub use stream::{Connect, Listen, Listening};
 pub use transfer::{Stopper, Transfer};
 
 pub use gtp_alloc::{Bytes, Rate, Span};
@@ -55,7 +61,9 @@ pub use gtp_net::client::{
 pub use gtp_net::engine::{Sharing, default_capacity};
 pub use gtp_net::flows::{Failure, FailureKind, Law, LimitedBy};
 pub use gtp_net::identity::{BadFingerprint, Fingerprint, Identity, IdentityError, config_dir};
+pub use gtp_net::messages::Reason;
 pub use gtp_net::server::{Limits, ServerEvent, SessionId};
+pub use gtp_net::stream::{Caller, Line, Standing, Stream, StreamReader, StreamWriter};
 pub use gtp_net::trust::{AUTHORIZED_KEYS_FILE, KNOWN_HOSTS_FILE};
 pub use gtp_store::{
     BLOCK, BlockSink, BlockSource, DiscardSink, Entry, Finished, Have, Kind, Manifest, Mode, Mtime,

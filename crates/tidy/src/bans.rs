@@ -24,6 +24,8 @@ const NETWORK_FACING: [&str; 7] =
 /// The crates that may hold `unsafe`: system calls below, memory shared between processes. Tests
 /// may too. Everywhere it needs its argument.
 const MAY_BE_UNSAFE: [&str; 3] = ["gtp-sys", "gtp-share", "gtp-net"];
+/// The files of other crates that may: borders to C, which do nothing else.
+const BORDERS: [&str; 2] = ["crates/libgtp/src/border.rs", "crates/gtp-preload/src/border.rs"];
 /// How many lines above `unsafe` its argument may begin.
 const SAFETY_REACH: usize = 6;
 
@@ -90,9 +92,17 @@ fn unsafety(source: &Source) -> Vec<Breach> {
     for at in places(&source.code, "unsafe") {
         let line = source.line_of(at);
         let above = &lines[line.saturating_sub(1 + SAFETY_REACH)..line];
-        let what = if !MAY_BE_UNSAFE.contains(&source.crate_name()) && !source.is_test(at) {
+        let border = BORDERS.contains(&source.path.as_str());
+        let may = MAY_BE_UNSAFE.contains(&source.crate_name()) || border;
+        // What a function of a border asks of its caller is said in its documentation; how its
+        // symbol is named is what a border is for.
+        let rest = &source.code[at + "unsafe".len()..];
+        let declared = border && (rest.starts_with(" extern") || rest.starts_with(" fn"));
+        let named = border && rest.starts_with("(no_mangle)");
+        let argument = if declared { "# Safety" } else { "SAFETY:" };
+        let what = if !may && !source.is_test(at) {
             "`unsafe`: this crate has none"
-        } else if above.iter().all(|text| !text.contains("SAFETY:")) {
+        } else if !named && above.iter().all(|text| !text.contains(argument)) {
             "`unsafe` without a SAFETY comment above it"
         } else {
             continue;
@@ -156,5 +166,12 @@ mod tests {
         assert_eq!(rules("crates/gtp-sys/src/a.rs", bare), [Rule::Unsafe]);
         assert!(rules("crates/gtp-sys/src/a.rs", argued).is_empty());
         assert!(rules("crates/gtp-sys/src/a.rs", "#![deny(unsafe_op_in_unsafe_fn)]").is_empty());
+        let border = "crates/libgtp/src/border.rs";
+        assert!(rules(border, argued).is_empty());
+        assert_eq!(rules("crates/libgtp/src/library.rs", argued), [Rule::Unsafe]);
+        assert_eq!(rules(border, bare), [Rule::Unsafe]);
+        let asks = "/// # Safety\n/// It.\n#[unsafe(no_mangle)]\npub unsafe extern \"C\" fn a() {}";
+        assert!(rules(border, asks).is_empty());
+        assert_eq!(rules(border, "pub unsafe extern \"C\" fn a() {}"), [Rule::Unsafe]);
     }
 }

@@ -26,7 +26,7 @@ enum Outside {
 }
 
 /// The architecture, bottom up.
-const LAYERS: [Layer; 19] = [
+const LAYERS: [Layer; 21] = [
     pure("gtp-alloc", &[], &["libm"]),
     pure("gtp-ranges", &[], &[]),
     pure("gtp-proto", &["gtp-alloc", "gtp-ranges"], &["libm", "siphasher"]),
@@ -41,8 +41,13 @@ const LAYERS: [Layer; 19] = [
     open("gtpd", &["gtp-alloc", "gtp-proto", "gtp-share", "gtp-sys"]),
     open("gtp-net", &["gtp-alloc", "gtp-proto", "gtp-share", "gtp-sys", "gtp-store"]),
     open("gtp", &["gtp-alloc", "gtp-net", "gtp-store"]),
+    open("libgtp", &["gtp", "gtp-share"]),
+    open("gtp-preload", &[]),
     open("gtp-bench", &["gtp-alloc", "gtp-proto", "gtp-sys", "gtp-store", "gtp-net"]),
-    open("gtp-cli", &["gtp-alloc", "gtp-bench", "gtp", "gtp-emu", "gtp-share", "gtpd"]),
+    open(
+        "gtp-cli",
+        &["gtp-alloc", "gtp-bench", "gtp", "gtp-emu", "gtp-preload", "gtp-share", "gtpd"],
+    ),
     open("gtp-lab", &["gtp-alloc", "gtp-proto", "gtp-link", "gtp-path", "gtp-peers", "gtp-sim"]),
     open(
         "gtp-e2e",

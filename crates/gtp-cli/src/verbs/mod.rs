@@ -12,6 +12,7 @@ mod man;
 mod put;
 mod serve;
 mod settings;
+mod stream;
 mod transfer;
 
 use std::process::ExitCode;
@@ -36,6 +37,9 @@ pub fn run(verb: Verb) -> ExitCode {
         Verb::Put(args) => put::run(args),
         Verb::Ls(args) => ls::run(args),
         Verb::Id(args) => id::run(args),
+        Verb::Run(args) => crate::run::run(args),
+        Verb::Pump(args) => crate::run::pump(args),
+        Verb::Stream(args) => stream::run(args),
         Verb::Emulate(args) => emulate::run(args),
         Verb::Demo(args) => crate::demo::run(&args, transfer::control(args.control)),
         Verb::Bench(args) => crate::bench::run(args),
@@ -69,7 +73,7 @@ pub fn other(error: impl std::fmt::Display) -> Failure {
 }
 
 /// A host as the options describe it.
-fn host(args: &HostArgs) -> HostBuilder {
+pub fn host(args: &HostArgs) -> HostBuilder {
     let mut builder = Host::builder();
     if let Some(rate) = args.capacity_in {
         builder = builder.capacity_in(rate);

@@ -19,14 +19,14 @@ use crate::messages::{
 };
 
 /// A server that has said yes.
-pub(super) struct Granted {
+pub(crate) struct Granted {
     pub channel: ControlChannel,
     pub opened: Opened,
     pub session: SessionOpen,
 }
 
 /// Connects to a server; both ends have proved their keys then.
-pub(super) async fn reach(
+pub(crate) async fn reach(
     endpoint: &Endpoint,
     url: &Url,
     terms: &Terms,
@@ -36,7 +36,7 @@ pub(super) async fn reach(
 
 /// Asks a server for a session. It may look for the object for as long as it shows signs of life,
 /// of which `heard` is told; silence is borne for the patience of `terms`.
-pub(super) async fn ask(
+pub(crate) async fn ask(
     mut channel: ControlChannel,
     endpoint: &Endpoint,
     url: &Url,

@@ -4,7 +4,7 @@
 //! channel and reports to the one loop that decides; what is lost is connected anew while the
 //! engine goes on with the rest. Nothing here prints, and nothing here knows a command line.
 
-mod connect;
+pub(crate) mod connect;
 mod get;
 mod link;
 mod list;

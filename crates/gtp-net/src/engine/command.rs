@@ -19,6 +19,7 @@ use super::api::{
 };
 use super::keeper::DaemonNews;
 use super::reader::{Loaded, ReadJobs};
+use super::stream::StreamNotice;
 use super::writer::Written;
 
 /// Names a transfer within a host.
@@ -44,6 +45,8 @@ pub(super) enum Notice {
     Loaded(FlowId, Loaded),
     /// A writer has done a job, or failed.
     Written(TransferId, Written),
+    /// Something about a stream.
+    Stream(StreamNotice),
     /// The last handle is gone.
     Shutdown,
 }

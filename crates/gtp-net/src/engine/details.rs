@@ -6,7 +6,7 @@
 
 use std::net::IpAddr;
 
-use gtp_proto::LimitedBy;
+use gtp_proto::{LimitedBy, SinkSession, SourceSession};
 use gtp_share::Label;
 
 use super::table::{Session, Side};
@@ -31,18 +31,19 @@ impl Session {
             key => key,
         };
         let own = u64::from(self.flow);
-        let (transfer, limited_by, (packets, lost), wire_bytes, label) = match &self.side {
-            Side::Source(source) => {
-                let counters = source.core.counters();
-                let seen = (counters.delivered, counters.lost);
-                (own, source.core.limited_by(), seen, counters.bytes, source.label())
-            }
-            Side::Sink(sink) => {
-                let counters = sink.core.counters();
-                let seen = (counters.packets, counters.lost);
-                let transfer = u64::from(sink.transfer);
-                (transfer, sink.core.limited_by(), seen, counters.bytes, sink.label())
-            }
+        let sends = |core: &SourceSession| {
+            let counters = core.counters();
+            (core.limited_by(), (counters.delivered, counters.lost), counters.bytes)
+        };
+        let receives = |core: &SinkSession| {
+            let counters = core.counters();
+            (core.limited_by(), (counters.packets, counters.lost), counters.bytes)
+        };
+        let (transfer, (limited_by, (packets, lost), wire_bytes), label) = match &self.side {
+            Side::Source(source) => (own, sends(&source.core), source.label()),
+            Side::Sink(sink) => (u64::from(sink.transfer), receives(&sink.core), sink.label()),
+            Side::StreamSource(source) => (own, sends(&source.core), source.label()),
+            Side::StreamSink(sink) => (own, receives(&sink.core), sink.label()),
         };
         let label = Label::new(label);
         Details { principal, transfer, limited_by, packets, lost, wire_bytes, label }

@@ -20,8 +20,9 @@ use super::api::{Drops, HostConfig, SessionOpen, SocketId};
 use super::batch::Batch;
 use super::command::{NewSource, Notice, Notices, TransferId};
 use super::envelope::{Destination, Envelope, Refusal};
-use super::sink_side::{SinkSide, State};
-use super::source_side::{self, SourceSide};
+use super::sink_side::SinkSide;
+use super::source_side::SourceSide;
+use super::stream::{StreamNotice, StreamSink, StreamSource};
 use super::table::{Session, Side, Table};
 use super::transfer::{self, Transfer};
 
@@ -136,8 +137,61 @@ impl Driver {
                     transfer.handle_written(now, written, &mut self.table);
                 }
             }
+            Notice::Stream(notice) => self.handle_stream_notice(now, notice),
             Notice::Shutdown => self.leave(now),
         }
+    }
+
+    fn handle_stream_notice(&mut self, now: Time, notice: StreamNotice) {
+        match notice {
+            StreamNotice::OpenSource(new) => {
+                let (flow, envelope) = (new.flow, Envelope::new(&new.session));
+                let source = StreamSource::new(now, *new, &envelope);
+                let side = Side::StreamSource(Box::new(source));
+                self.open_stream(now, Box::new(Session { flow, envelope, side }));
+            }
+            StreamNotice::OpenSink(new) => {
+                let (flow, envelope) = (new.flow, Envelope::new(&new.session));
+                let sink = StreamSink::new(now, *new, &envelope);
+                let side = Side::StreamSink(Box::new(sink));
+                self.open_stream(now, Box::new(Session { flow, envelope, side }));
+            }
+            StreamNotice::Supplied(flow) => {
+                if let Some(Side::StreamSource(source)) = self.table.stream_mut(now, flow) {
+                    source.handle_supplied(now);
+                }
+            }
+            StreamNotice::Taken(flow) => {
+                if let Some(Side::StreamSink(sink)) = self.table.stream_mut(now, flow) {
+                    sink.ask();
+                }
+            }
+            StreamNotice::Close(flow) => {
+                match self.table.stream_mut(now, flow) {
+                    Some(Side::StreamSource(source)) => source.close(),
+                    Some(Side::StreamSink(sink)) => sink.close(now),
+                    Some(Side::Source(_) | Side::Sink(_)) | None => return,
+                }
+                self.out.agent.wake(now);
+                self.in_.agent.wake(now);
+            }
+        }
+    }
+
+    fn open_stream(&mut self, now: Time, session: Box<Session>) {
+        if let Err(mut refused) = self.table.insert(now, session) {
+            let why = "its session id is in use";
+            match &mut refused.side {
+                Side::StreamSource(source) => {
+                    source.lose(why);
+                    source.poll_done();
+                }
+                Side::StreamSink(sink) => sink.lose(now, why),
+                Side::Source(_) | Side::Sink(_) => {}
+            }
+        }
+        self.out.agent.wake(now);
+        self.in_.agent.wake(now);
     }
 
     fn open_source(&mut self, now: Time, new: NewSource) {
@@ -202,6 +256,14 @@ impl Driver {
                 }
                 Err(_) => false,
             },
+            Side::StreamSource(source) => source.handle_datagram(now, header, body).is_ok(),
+            Side::StreamSink(sink) => {
+                let accepted = sink.handle_datagram(now, header, body).is_ok();
+                if sink.take_news() {
+                    self.in_.agent.wake(now);
+                }
+                accepted
+            }
         };
         if !accepted {
             count(&self.drops.discarded);
@@ -249,6 +311,8 @@ impl Driver {
         let flow = session.flow;
         match &mut session.side {
             Side::Source(source) => source.lose(why),
+            Side::StreamSource(source) => source.lose(why),
+            Side::StreamSink(sink) => sink.lose(now, why),
             Side::Sink(sink) => {
                 let id = sink.transfer;
                 if let Some(transfer) = self.transfers.get_mut(&id) {
@@ -288,12 +352,8 @@ impl Driver {
     }
 
     fn forget_finished(&mut self, now: Time) {
-        let finished = |session: &Session| match &session.side {
-            Side::Source(source) => source.phase == source_side::Phase::Over,
-            Side::Sink(sink) => sink.state == State::Parting && sink.core.is_finished(now),
-        };
-        let gone: Vec<usize> =
-            self.table.iter_mut().filter(|(_, s)| finished(s)).map(|(index, _)| index).collect();
+        let over = self.table.iter_mut().filter(|(_, session)| session.is_over(now));
+        let gone: Vec<usize> = over.map(|(index, _)| index).collect();
         for index in gone {
             self.remove(now, index);
         }
@@ -313,12 +373,25 @@ impl Driver {
                 }
                 self.in_.agent.wake(now);
             }
+            Side::StreamSource(source) => {
+                source.publish();
+                self.out.agent.wake(now);
+            }
+            Side::StreamSink(sink) => {
+                sink.publish();
+                self.in_.agent.wake(now);
+            }
         }
     }
 
     fn publish(&mut self, now: Time) {
-        for source in self.table.sources_mut() {
-            source.publish();
+        for (_, session) in self.table.iter_mut() {
+            match &session.side {
+                Side::Source(source) => source.publish(),
+                Side::StreamSource(source) => source.publish(),
+                Side::StreamSink(sink) => sink.publish(),
+                Side::Sink(_) => {} // Its transfer shows it.
+            }
         }
         for transfer in self.transfers.values_mut() {
             transfer.publish(now, &self.table);
@@ -334,10 +407,7 @@ impl Driver {
             let more = session.poll_batch(now, batch);
             let due = if more { now } else { session.poll_timeout(now) };
             let destination = session.envelope.destination();
-            let over = match &session.side {
-                Side::Source(source) => source.phase == source_side::Phase::Over,
-                Side::Sink(_) => false,
-            };
+            let over = session.direction() == AgentSide::Source && session.is_over(now);
             self.table.polled(index, due);
             if over {
                 self.remove(now, index);
@@ -401,7 +471,14 @@ impl Driver {
         for index in slots {
             self.table.touch(now, index);
         }
-        self.table.sources_mut().for_each(SourceSide::close);
+        for (_, session) in self.table.iter_mut() {
+            match &mut session.side {
+                Side::Source(source) => source.close(),
+                Side::StreamSource(source) => source.close(),
+                Side::StreamSink(sink) => sink.close(now),
+                Side::Sink(_) => {} // Its transfer has parted with it.
+            }
+        }
     }
 
     /// Everyone gets an equal part of the memory of his direction.
@@ -424,11 +501,7 @@ impl Direction {
         self.reports.clear();
         self.slots.clear();
         for (index, session) in table.iter_mut() {
-            let here = match &session.side {
-                Side::Source(_) => AgentSide::Source,
-                Side::Sink(_) => AgentSide::Sink,
-            };
-            if here == side {
+            if session.direction() == side {
                 self.reports.push((session.flow, session.report(now)));
                 self.slots.push(index);
                 if let Some(details) = self.agent.wants_details() {

@@ -167,7 +167,13 @@ impl Host {
         &self.0.drops
     }
 
-    fn name(&self) -> u32 {
+    /// The engine's letter box.
+    pub(super) fn notices(&self) -> &Notices {
+        &self.0.notices
+    }
+
+    /// A number that nothing else on this host has.
+    pub(super) fn name(&self) -> u32 {
         self.0.names.fetch_add(1, Ordering::Relaxed)
     }
 }

@@ -4,9 +4,10 @@
 //! holds everything that decides, as a plain value without input or output. Around the driver:
 //! `table` (all sessions), `source_side` with `cache` and `reader`, `sink_side` with `transfer`,
 //! `assign`, `suspects`, `assembly`, `writer` and its `backlog`, and `envelope` and `batch` on the
-//! way to the wire. `allotter` asks whoever shares the host's capacity out: an agent here, or the
-//! host's daemon, which `keeper` looks for; to it `details` says what a session is. Who may move
-//! what is decided elsewhere: sessions come here with their keys.
+//! way to the wire. `stream` has the sessions of byte streams. `allotter` asks whoever shares the
+//! host's capacity out: an agent here, or the host's daemon, which `keeper` looks for; to it
+//! `details` says what a session is. Who may move what is decided elsewhere: sessions come here
+//! with their keys.
 
 mod allotter;
 mod api;
@@ -25,6 +26,7 @@ mod reader;
 mod run;
 mod sink_side;
 mod source_side;
+mod stream;
 mod suspects;
 mod table;
 mod transfer;
@@ -33,3 +35,6 @@ mod writer;
 pub use api::*;
 pub use host::{Host, SourceHandle, TransferHandle, default_capacity};
 pub use keeper::Sharing;
+pub use stream::{
+    Broken, Heard, Incoming, Outgoing, Spoken, StreamEvent, StreamReader, StreamWriter,
+};

@@ -6,12 +6,13 @@
 use std::collections::HashMap;
 
 use gtp_alloc::{Span, Time};
-use gtp_proto::{FlowId, Grant, Report};
+use gtp_proto::{FlowId, Grant, Report, Side as AgentSide};
 
 use super::batch::Batch;
 use super::envelope::Envelope;
-use super::sink_side::SinkSide;
-use super::source_side::SourceSide;
+use super::sink_side::{SinkSide, State};
+use super::source_side::{self, SourceSide};
+use super::stream::{StreamSink, StreamSource};
 
 /// One session.
 pub(super) struct Session {
@@ -24,6 +25,8 @@ pub(super) struct Session {
 pub(super) enum Side {
     Source(Box<SourceSide>),
     Sink(Box<SinkSide>),
+    StreamSource(Box<StreamSource>),
+    StreamSink(Box<StreamSink>),
 }
 
 /// All sessions.
@@ -101,7 +104,7 @@ impl Table {
         self.touch(now, index);
         match &mut self.slots[index].as_mut()?.side {
             Side::Sink(sink) => Some(sink),
-            Side::Source(_) => None,
+            Side::Source(_) | Side::StreamSource(_) | Side::StreamSink(_) => None,
         }
     }
 
@@ -109,7 +112,7 @@ impl Table {
     pub fn sink(&self, flow: FlowId) -> Option<&SinkSide> {
         match &self.slots[*self.by_flow.get(&flow)?].as_ref()?.side {
             Side::Sink(sink) => Some(sink),
-            Side::Source(_) => None,
+            Side::Source(_) | Side::StreamSource(_) | Side::StreamSink(_) => None,
         }
     }
 
@@ -119,8 +122,15 @@ impl Table {
         self.touch(now, index);
         match &mut self.slots[index].as_mut()?.side {
             Side::Source(source) => Some(source),
-            Side::Sink(_) => None,
+            Side::Sink(_) | Side::StreamSource(_) | Side::StreamSink(_) => None,
         }
+    }
+
+    /// A session of a stream. It will be polled at `now`.
+    pub fn stream_mut(&mut self, now: Time, flow: FlowId) -> Option<&mut Side> {
+        let index = *self.by_flow.get(&flow)?;
+        self.touch(now, index);
+        Some(&mut self.slots[index].as_mut()?.side)
     }
 
     /// All sessions with their slots.
@@ -132,7 +142,7 @@ impl Table {
     pub fn sources_mut(&mut self) -> impl Iterator<Item = &mut SourceSide> {
         self.iter_mut().filter_map(|(_, session)| match &mut session.side {
             Side::Source(source) => Some(&mut **source),
-            Side::Sink(_) => None,
+            Side::Sink(_) | Side::StreamSource(_) | Side::StreamSink(_) => None,
         })
     }
 
@@ -170,6 +180,8 @@ impl Session {
         match &mut self.side {
             Side::Source(source) => source.poll_batch(now, &mut self.envelope, batch),
             Side::Sink(sink) => sink.poll_batch(now, &mut self.envelope, batch),
+            Side::StreamSource(source) => source.poll_batch(now, &mut self.envelope, batch),
+            Side::StreamSink(sink) => sink.poll_batch(now, &mut self.envelope, batch),
         }
     }
 
@@ -178,6 +190,8 @@ impl Session {
         let next = match &self.side {
             Side::Source(source) => source.core.poll_timeout(),
             Side::Sink(sink) => sink.core.poll_timeout(),
+            Side::StreamSource(source) => source.core.poll_timeout(),
+            Side::StreamSink(sink) => sink.core.poll_timeout(),
         };
         next.map_or(Time::MAX, |(at, _)| at.max(now + LEAST_SLEEP))
     }
@@ -187,6 +201,8 @@ impl Session {
         match &mut self.side {
             Side::Source(source) => source.core.report(now),
             Side::Sink(sink) => sink.core.report(now),
+            Side::StreamSource(source) => source.core.report(now),
+            Side::StreamSink(sink) => sink.core.report(now),
         }
     }
 
@@ -195,6 +211,26 @@ impl Session {
         match &mut self.side {
             Side::Source(source) => source.core.handle_grant(now, grant),
             Side::Sink(sink) => sink.core.handle_grant(grant),
+            Side::StreamSource(source) => source.core.handle_grant(now, grant),
+            Side::StreamSink(sink) => sink.core.handle_grant(grant),
+        }
+    }
+
+    /// Whether nothing is left to be said or to arrive.
+    pub fn is_over(&self, now: Time) -> bool {
+        match &self.side {
+            Side::Source(source) => source.phase == source_side::Phase::Over,
+            Side::Sink(sink) => sink.state == State::Parting && sink.core.is_finished(now),
+            Side::StreamSource(source) => source.phase == source_side::Phase::Over,
+            Side::StreamSink(sink) => sink.is_over(now),
+        }
+    }
+
+    /// Which of the host's agents looks after it.
+    pub fn direction(&self) -> AgentSide {
+        match &self.side {
+            Side::Source(_) | Side::StreamSource(_) => AgentSide::Source,
+            Side::Sink(_) | Side::StreamSink(_) => AgentSide::Sink,
         }
     }
 }

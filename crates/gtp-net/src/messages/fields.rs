@@ -36,18 +36,41 @@ pub enum Verb {
         #[cbor(n(0), with = "minicbor::bytes")]
         path: Vec<u8>,
     },
+    /// A byte stream in each direction.
+    #[n(3)]
+    Stream {
+        /// What it shall lead to, as the server names it; empty where there is but one thing.
+        #[cbor(n(0), with = "minicbor::bytes")]
+        service: Vec<u8>,
+        /// The session id that datagrams to the client must carry in the session that brings the
+        /// server's bytes; the one of [`super::Open`] is that of the client's bytes.
+        #[n(1)]
+        down_session: u32,
+        /// Units that either sink may ask for ahead of what it has, at most.
+        #[n(2)]
+        window: u32,
+    },
 }
 
 impl Verb {
-    /// The path that the verb is about.
+    /// The path that the verb is about; a stream's service.
     pub fn path(&self) -> &[u8] {
         match self {
             Verb::Get { path } | Verb::Put { path } | Verb::List { path } => path,
+            Verb::Stream { service, .. } => service,
         }
     }
 
     pub(super) fn check(&self) -> Result<(), Malformed> {
-        within(self.path().len(), 0..=PATH_MAX, "length of the path")
+        match self {
+            Verb::Get { path } | Verb::Put { path } | Verb::List { path } => {
+                within(path.len(), 0..=PATH_MAX, "length of the path")
+            }
+            Verb::Stream { service, down_session: _, window } => {
+                within(service.len(), 0..=SERVICE_MAX, "length of the service")?;
+                within(*window, STREAM_WINDOW, "window")
+            }
+        }
     }
 }
 

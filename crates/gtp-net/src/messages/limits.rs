@@ -42,6 +42,24 @@ pub const ROOTS_PER_PAGE: usize = 16 * 1024;
 /// Bytes of a path: Linux takes no longer one in a system call (PATH_MAX).
 pub const PATH_MAX: usize = 4096;
 
+/// Bytes of the name of what a stream leads to.
+pub const SERVICE_MAX: usize = 255;
+
+/// Units that a stream's sink may ask for ahead of what it has, at least: what a session sends in
+/// its first round.
+pub const STREAM_WINDOW_LEAST: u32 = 64;
+/// The same at most: 2^16 units of 1,400 bytes are 92 MB, 7 Gbit/s over 100 ms.
+pub const STREAM_WINDOW_MOST: u32 = 65_536;
+/// Both.
+pub const STREAM_WINDOW: RangeInclusive<u32> = STREAM_WINDOW_LEAST..=STREAM_WINDOW_MOST;
+
+/// Memory that a host promises to all its streams, in bytes, unless told otherwise: the windows
+/// of ninety connections of 16,384 units. It is taken only as it is used.
+pub const STREAMS_MEMORY: u64 = 4 << 30;
+
+/// Bytes of a stream that may wait to be sent for the first time: what 8 Gbit/s carry in 2 ms.
+pub const STREAM_UNSENT: usize = 2 * 1024 * 1024;
+
 /// Bytes of a text for people; longer ones are cut.
 pub const TEXT_MAX: usize = 1024;
 

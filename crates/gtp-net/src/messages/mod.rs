@@ -162,7 +162,8 @@ pub struct RootsPage {
     pub roots: Roots,
 }
 
-/// Sink to source: everything has arrived, is verified and in its place. The sender of `Done`
+/// Sink to source: everything has arrived, is verified and in its place; of a stream, all of it
+/// has arrived in order, and both ends send it, each for what it received. The sender of `Done`
 /// closes the channel; a source that never gets it knows nothing about the outcome.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 #[cbor(map)]
@@ -173,6 +174,19 @@ pub struct Done {
     /// Their bytes.
     #[n(1)]
     pub content_bytes: u64,
+}
+
+/// Server to client, after [`Opened`] for a stream: what it leads to is there.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+#[cbor(map)]
+pub struct Connected {
+    /// The session id that datagrams to the server must carry in the session that brings its
+    /// bytes.
+    #[n(0)]
+    pub down_session: u32,
+    /// Units that either sink may ask for ahead of what it has: at most what the client said.
+    #[n(1)]
+    pub window: u32,
 }
 
 /// Either way: the session fails, or one file of it does.
@@ -225,6 +239,8 @@ pub enum Message {
     /// Server to client, after a put's manifest: the place is prepared and the session waits for
     /// the client's first datagram.
     Ready,
+    /// See [`Connected`].
+    Connected(Connected),
 }
 
 /// Bytes from the peer that are no message, or a message of ours that must not be sent.
@@ -324,6 +340,7 @@ messages! {
     13 ListingPage PAGE_FRAME_MAX (Page);
     14 ListingEnd FRAME_MAX (PagesEnd);
     15 Ready FRAME_MAX;
+    16 Connected FRAME_MAX (Connected);
 }
 
 impl Message {
@@ -399,6 +416,9 @@ impl Message {
             Message::Fault(Fault { reason: _, text, path }) => {
                 text.check()?;
                 path.as_ref().map_or(Ok(()), |path| fields::check_path(path))
+            }
+            Message::Connected(Connected { down_session: _, window }) => {
+                within(*window, STREAM_WINDOW, "window")
             }
             Message::Cancel | Message::Keepalive | Message::Ready => Ok(()),
         }

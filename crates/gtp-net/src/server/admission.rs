@@ -35,7 +35,7 @@ pub enum Admission {
 
 impl Admission {
     /// The decision as it stands now. Blocks.
-    pub(super) fn load(&self) -> Result<ClientTrust, Failure> {
+    pub(crate) fn load(&self) -> Result<ClientTrust, Failure> {
         match self {
             Admission::Fixed(trust) => Ok(trust.clone()),
             Admission::File { path, strangers } => {
@@ -49,12 +49,12 @@ impl Admission {
 
 /// Most weight, in thousandths, of a client that is not on the list: as much as one ordinary
 /// session's, so that nobody takes others' shares by asking for more.
-pub(super) const WEIGHT_OF_STRANGERS: u32 = 1_000;
+pub(crate) const WEIGHT_OF_STRANGERS: u32 = 1_000;
 /// Most weight, in thousandths, of a client that is on the list: a hundred ordinary sessions.
-pub(super) const WEIGHT_OF_LISTED: u32 = 100_000;
+pub(crate) const WEIGHT_OF_LISTED: u32 = 100_000;
 
 /// The weight, in thousandths, that a client gets which asks for `asked`.
-pub(super) fn weight(trust: &ClientTrust, key: &Fingerprint, asked: u32) -> u32 {
+pub(crate) fn weight(trust: &ClientTrust, key: &Fingerprint, asked: u32) -> u32 {
     let most = match holder(trust, key) {
         Holder::Listed(_) => WEIGHT_OF_LISTED,
         Holder::Strangers => WEIGHT_OF_STRANGERS,
@@ -63,7 +63,7 @@ pub(super) fn weight(trust: &ClientTrust, key: &Fingerprint, asked: u32) -> u32 
 }
 
 /// On whose account a key's listings go.
-pub(super) fn holder(trust: &ClientTrust, key: &Fingerprint) -> Holder {
+pub(crate) fn holder(trust: &ClientTrust, key: &Fingerprint) -> Holder {
     let listed = trust.keys.access(key);
     if listed.read || listed.write { Holder::Listed(*key) } else { Holder::Strangers }
 }
@@ -97,12 +97,12 @@ impl Default for Limits {
 
 /// The memory, in bytes, that one entry with a path of this length is taken to need; a name that
 /// is passed over has none.
-pub(super) fn listing_bytes(path: usize) -> u64 {
+pub(crate) fn listing_bytes(path: usize) -> u64 {
     if path == 0 { 0 } else { ENTRY_MEMORY + path as u64 }
 }
 
 /// Who is here.
-pub(super) struct Guests {
+pub(crate) struct Guests {
     limits: Limits,
     present: Arc<Mutex<Present>>,
     sessions: AtomicU64,
@@ -199,7 +199,7 @@ enum Taken {
 }
 
 /// A place that a guest takes.
-pub(super) struct Seat {
+pub(crate) struct Seat {
     present: Arc<Mutex<Present>>,
     taken: Taken,
 }

@@ -15,7 +15,7 @@ use crate::messages::{ENTRIES_MAX, ENTRY_MEMORY, LISTINGS_MEMORY, PATHS_MAX};
 
 /// Who takes a share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Holder {
+pub(crate) enum Holder {
     /// A key on the list.
     Listed(Fingerprint),
     /// All keys that are not on the list together: anybody can have as many as he likes.
@@ -38,7 +38,7 @@ impl Holder {
 }
 
 /// What all shares may take together.
-pub(super) struct Budget {
+pub(crate) struct Budget {
     /// What one holder may take.
     part: u64,
     books: Mutex<Books>,
@@ -50,14 +50,14 @@ struct Books {
 }
 
 /// What one session has taken; given back when it is dropped.
-pub(super) struct Share {
+pub(crate) struct Share {
     budget: Arc<Budget>,
     holder: Holder,
     taken: u64,
 }
 
 /// Words for a client whose listing found no room.
-pub(super) const USED_UP: &str =
+pub(crate) const USED_UP: &str =
     "the server's memory for listings is used up; try again later, or ask for a part";
 
 /// One holder may take the whole divided by this.

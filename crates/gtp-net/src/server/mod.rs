@@ -4,14 +4,14 @@
 //! five seconds, or it is gone; only then is anything looked up, and every session is known to
 //! the engine before the client hears of it. Nothing outside the exported directory is reached.
 
-mod admission;
-mod budget;
+pub(crate) mod admission;
+pub(crate) mod budget;
 mod event;
 mod get;
 mod list;
 mod put;
 mod scan;
-mod session;
+pub(crate) mod session;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -199,13 +199,13 @@ impl Shared {
 }
 
 /// Waits until the server is to stop, or nobody could say so any more.
-async fn stopping(stop: &mut watch::Receiver<bool>) {
+pub(crate) async fn stopping(stop: &mut watch::Receiver<bool>) {
     // An error means that the sender is gone, which is as good.
     let _ = stop.wait_for(|stop| *stop).await;
 }
 
 /// A TCP listener and a UDP socket on one port number.
-async fn bind_both(
+pub(crate) async fn bind_both(
     host: &Host,
     listen: SocketAddr,
 ) -> io::Result<(TcpListener, SocketId, SocketAddr)> {
@@ -242,7 +242,7 @@ fn no_ipv6(error: &io::Error) -> bool {
 const PORT_TRIES: u32 = 16;
 
 /// Pause when no connection can be accepted.
-const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
+pub(crate) const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
 
 /// Time for all sessions to end when the server stops.
 const FAREWELL_SPAN: std::time::Duration = std::time::Duration::from_secs(5);

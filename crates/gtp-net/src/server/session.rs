@@ -23,7 +23,7 @@ use crate::messages::{
 };
 
 /// A refusal, for the client; the server hears of it as a failure.
-pub(super) struct Refusal {
+pub(crate) struct Refusal {
     pub reason: Reason,
     pub text: String,
 }
@@ -105,6 +105,7 @@ pub(super) async fn serve(
         Verb::Get { .. } => get::serve(&shared, client, &mut stop).await,
         Verb::Put { .. } => put::serve(&shared, client, &mut stop).await,
         Verb::List { .. } => list::serve(&shared, client).await,
+        Verb::Stream { .. } => return, // It was refused.
     };
     let Ending { wire_bytes, failure } = ending;
     shared.tell(ServerEvent::Ended { id, wire_bytes, failure });
@@ -126,6 +127,9 @@ async fn judge(shared: &Arc<Shared>, open: &Open, key: Fingerprint) -> Result<Ju
     let allowed = match open.verb {
         Verb::Get { .. } | Verb::List { .. } => access.read,
         Verb::Put { .. } => access.write,
+        Verb::Stream { .. } => {
+            return Err(Refusal::new(Reason::Missing, "this server has files, and no streams"));
+        }
     };
     if matches!(open.verb, Verb::Put { .. }) && shared.config.writing == Writing::Refused {
         return Err(Refusal::new(Reason::Permission, "this server only reads (serve --writable)"));
@@ -134,8 +138,7 @@ async fn judge(shared: &Arc<Shared>, open: &Open, key: Fingerprint) -> Result<Ju
         let text = format!("the key {key} is not among the server's authorized keys for this");
         return Err(Refusal::new(Reason::NotAuthorised, text));
     }
-    let suite = Suite::choose(&open.suites.0, &Suite::by_preference())
-        .ok_or_else(|| Refusal::new(Reason::Version, "no common cipher"))?;
+    let suite = common_suite(open)?;
     let path = match open.verb.path() {
         b"" => None,
         bytes => Some(RelPath::from_bytes(bytes).map_err(|why| {
@@ -146,11 +149,18 @@ async fn judge(shared: &Arc<Shared>, open: &Open, key: Fingerprint) -> Result<Ju
     Ok(Judged { path, suite, weight_milli, holder: holder(&trust, &key) })
 }
 
+/// The cipher for a client.
+pub(crate) fn common_suite(open: &Open) -> Result<Suite, Refusal> {
+    Suite::choose(&open.suites.0, &Suite::by_preference())
+        .ok_or_else(|| Refusal::new(Reason::Version, "no common cipher"))
+}
+
 fn word(verb: &Verb) -> &'static str {
     match verb {
         Verb::Get { .. } => "get",
         Verb::Put { .. } => "put",
         Verb::List { .. } => "list",
+        Verb::Stream { .. } => "stream",
     }
 }
 
@@ -201,4 +211,4 @@ impl Client {
 }
 
 /// Interval that is named when neither end says one: it then follows the round-trip time.
-const DEFAULT_INTERVAL_US: u32 = 20_000;
+pub(crate) const DEFAULT_INTERVAL_US: u32 = 20_000;

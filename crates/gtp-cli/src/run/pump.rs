@@ -1,0 +1,292 @@
+//! The pump: one per user, between programs' sockets and GTP.
+//!
+//! It answers programs, which ask for connections or say that they listen, and callers, whom it
+//! passes on to programs that do. Only ports on which a program under `gtp run` listens can be
+//! called. It ends when it has had nothing to do for a while.
+
+use std::collections::{HashMap, HashSet};
+use std::io::Write;
+use std::net::{IpAddr, SocketAddr};
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use gtp::{Caller, Connect, Failure, FailureKind, Host, Listen, Reason, Stream};
+use tokio::io::AsyncReadExt;
+use tokio::net::{TcpStream, UnixStream};
+use tokio::time::timeout;
+
+use super::carry::{carry, pair};
+use super::talk::{Question, Terms, answer, hear, listen_at};
+use super::{PORT, PumpArgs, place};
+use crate::output::aside;
+use crate::signals::Signals;
+use crate::verbs::other;
+
+/// A host that does not answer on the pumps' port within this has no GTP.
+const CALL_SPAN: Duration = Duration::from_secs(3);
+/// A path that is not open for datagrams within this is none.
+const PATH_SPAN: Duration = Duration::from_secs(5);
+/// A host without GTP is not asked again for so long.
+const WITHOUT_SPAN: Duration = Duration::from_secs(30);
+/// A program that listens answers within this.
+const PROGRAM_SPAN: Duration = Duration::from_secs(5);
+/// Idleness is looked for this often.
+const LOOK_SPAN: Duration = Duration::from_secs(1);
+
+struct Pump {
+    host: Host,
+    /// The port of others' pumps.
+    port: u16,
+    /// Where programs listen, by port, and how many said so.
+    listening: Mutex<HashMap<u16, (SocketAddr, usize)>>,
+    /// Hosts that had no GTP lately.
+    without: Mutex<HashSet<IpAddr>>,
+    /// As many as there are connections and programs, and one.
+    busy: Arc<()>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs the pump until it is idle, or stopped.
+pub fn run(args: PumpArgs) -> Result<ExitCode, Failure> {
+    let runtime = crate::verbs::runtime()?;
+    runtime.block_on(serve(args))
+}
+
+async fn serve(args: PumpArgs) -> Result<ExitCode, Failure> {
+    let socket = place::socket(args.socket.as_deref())?;
+    let programs = listen_at(&socket)
+        .map_err(|error| other(format!("cannot listen at {}: {error}", socket.display())))?;
+    let host = crate::verbs::host(&args.host).start()?;
+    let mut listen = Listen::new().at(&args.listen);
+    if args.public {
+        listen = listen.anyone();
+    }
+    if let Some(keys) = &args.authorized_keys {
+        listen = listen.authorized_keys(keys);
+    }
+    let mut callers = listen.start(&host).await?;
+    let port = match callers.address().port() {
+        own if args.listen.ends_with(":0") => own,
+        _ => port_of(&args.listen),
+    };
+    let pump = Arc::new(Pump {
+        host,
+        port,
+        listening: Mutex::default(),
+        without: Mutex::default(),
+        busy: Arc::new(()),
+    });
+    ready()?;
+    let mut signals = Signals::take().map_err(other)?;
+    let mut look = tokio::time::interval(LOOK_SPAN);
+    look.tick().await; // The first look is now.
+    let mut idle = Duration::ZERO;
+    while idle < args.exit_when_idle {
+        tokio::select! {
+            program = programs.accept() => match program {
+                Ok((program, _)) => {
+                    idle = Duration::ZERO;
+                    tokio::spawn(Arc::clone(&pump).attend(program));
+                }
+                Err(error) => aside(format_args!("a program could not be heard: {error}")),
+            },
+            caller = callers.next() => match caller {
+                Some(caller) => {
+                    idle = Duration::ZERO;
+                    tokio::spawn(Arc::clone(&pump).pass_on(caller));
+                }
+                None => break,
+            },
+            _ = look.tick() => {
+                let busy = Arc::strong_count(&pump.busy) > 1;
+                idle = if busy { Duration::ZERO } else { idle + LOOK_SPAN };
+            }
+            () = signals.next() => break,
+        }
+    }
+    // A new pump may have the place by now, which then is not ours to remove; it is found dead
+    // where nobody listens.
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The port at the end of an address; the usual one, if there is none.
+fn port_of(listen: &str) -> u16 {
+    listen.rsplit(':').next().and_then(|port| port.parse().ok()).unwrap_or(PORT)
+}
+
+/// Tells whoever started the pump that it listens; nobody need wait for that.
+fn ready() -> Result<(), Failure> {
+    let mut out = std::io::stdout();
+    match writeln!(out, "ready").and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(other(error)),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+impl Pump {
+    /// Answers one program's question.
+    async fn attend(self: Arc<Pump>, mut program: UnixStream) {
+        let _busy = Arc::clone(&self.busy);
+        match hear(&mut program).await {
+            Some(Question::Connect(to, terms)) => self.connect(&program, to, terms).await,
+            Some(Question::Listen(at)) => self.stand_for(program, at).await,
+            None => {}
+        }
+    }
+
+    /// Callers are passed on to where a program listens, as long as it lives.
+    async fn stand_for(&self, mut program: UnixStream, at: SocketAddr) {
+        lock(&self.listening).entry(at.port()).or_insert((at, 0)).1 += 1;
+        if answer(&program, "ok", None).await.is_ok() {
+            // Nothing is ever said; its end is the program's.
+            let _ = program.read(&mut [0; 1]).await;
+        }
+        let mut listening = lock(&self.listening);
+        if let Some((_, programs)) = listening.get_mut(&at.port()) {
+            *programs -= 1;
+            if *programs == 0 {
+                listening.remove(&at.port());
+            }
+        }
+    }
+
+    /// Connects a program, or says why it must do without.
+    async fn connect(self: &Arc<Pump>, program: &UnixStream, to: SocketAddr, terms: Terms) {
+        let told = match self.call(to, &terms).await {
+            Ok(stream) => match pair().await {
+                Ok((ours, theirs)) => {
+                    let told = answer(program, "ok", Some(theirs.into())).await;
+                    if told.is_ok() {
+                        carry(ours, stream).await;
+                    } else {
+                        stream.line().abort();
+                    }
+                    told
+                }
+                Err(error) => answer(program, &format!("tcp {error}"), None).await,
+            },
+            Err(Without::Gtp(why)) => answer(program, &format!("tcp {why}"), None).await,
+            Err(Without::Anything(why)) => {
+                let number = rustix::io::Errno::ACCESS.raw_os_error();
+                answer(program, &format!("no {number} {why}"), None).await
+            }
+        };
+        if let Err(error) = told {
+            tracing::debug!(%error, "a program has gone");
+        }
+    }
+
+    /// Calls another host's pump.
+    async fn call(self: &Arc<Pump>, to: SocketAddr, terms: &Terms) -> Result<Stream, Without> {
+        if lock(&self.without).contains(&to.ip()) {
+            return Err(Without::Gtp("had no GTP a moment ago".into()));
+        }
+        let pump = SocketAddr::new(to.ip(), self.port);
+        let url = format!("gtp://{pump}/tcp/{}", to.port());
+        let url = url.parse().map_err(|error| Without::Gtp(format!("{error}")))?;
+        let mut connect = Connect::new(url).weight(terms.weight).max_rate(terms.max_rate);
+        for key in &terms.keys {
+            connect = connect.fingerprint(*key);
+        }
+        if terms.accept_new {
+            connect = connect.accept_new();
+        }
+        let failed = match timeout(CALL_SPAN, connect.start(&self.host)).await {
+            Ok(Ok(stream)) => return self.with_path(stream).await,
+            Ok(Err(failure)) if failure.kind == FailureKind::Temporary => {
+                self.note_without(to.ip());
+                Without::Gtp(format!("{} has no GTP", to.ip()))
+            }
+            Ok(Err(failure)) => Without::of(failure),
+            Err(_) => {
+                self.note_without(to.ip());
+                Without::Gtp(format!("{} does not answer on port {}", to.ip(), self.port))
+            }
+        };
+        Err(failed)
+    }
+
+    /// A host without GTP is not asked again for a while.
+    fn note_without(self: &Arc<Pump>, host: IpAddr) {
+        if lock(&self.without).insert(host) {
+            let pump = Arc::clone(self);
+            tokio::spawn(async move {
+                tokio::time::sleep(WITHOUT_SPAN).await;
+                lock(&pump.without).remove(&host);
+            });
+        }
+    }
+
+    /// A connection over which datagrams get through.
+    async fn with_path(&self, stream: Stream) -> Result<Stream, Without> {
+        match timeout(PATH_SPAN, stream.line().opened()).await {
+            Ok(true) => Ok(stream),
+            Ok(false) | Err(_) => {
+                stream.line().abort();
+                Err(Without::Gtp(format!("UDP port {} is not let through", self.port)))
+            }
+        }
+    }
+
+    /// Passes a caller on to the program that listens where he wants to go.
+    async fn pass_on(self: Arc<Pump>, caller: Caller) {
+        let _busy = Arc::clone(&self.busy);
+        let (from, shown) = (caller.remote(), caller.shown_service());
+        let Some(at) = self.find(caller.service(), caller.local().ip()) else {
+            let text = format!("no program under gtp run listens at {shown} here");
+            return caller.refuse(Reason::Missing, text).await;
+        };
+        let near = match timeout(PROGRAM_SPAN, TcpStream::connect(at)).await {
+            Ok(Ok(near)) => near,
+            Ok(Err(_)) | Err(_) => {
+                let text = format!("the program at {shown} does not answer");
+                return caller.refuse(Reason::Missing, text).await;
+            }
+        };
+        // Whether small writes wait is decided where they are made.
+        let _ = near.set_nodelay(true);
+        match caller.accept() {
+            Ok(stream) => carry(near, stream).await,
+            Err(failure) => aside(format_args!("{from}: {failure}")),
+        }
+    }
+
+    /// Where the program of a service listens. One that listens on all addresses is reached at the
+    /// one that was called: it must not take a caller from elsewhere for one of this host.
+    fn find(&self, service: &[u8], called: IpAddr) -> Option<SocketAddr> {
+        let port = std::str::from_utf8(service).ok()?.strip_prefix("tcp/")?.parse().ok()?;
+        let (at, _) = *lock(&self.listening).get(&port)?;
+        let ip = if at.ip().is_unspecified() { called.to_canonical() } else { at.ip() };
+        Some(SocketAddr::new(ip, port))
+    }
+}
+
+/// Why there is no connection over GTP.
+enum Without {
+    /// The peer has none, so TCP may be tried.
+    Gtp(String),
+    /// It has, and must not be spoken to.
+    Anything(String),
+}
+
+impl Without {
+    fn of(failure: Failure) -> Without {
+        match failure.kind {
+            FailureKind::Missing
+            | FailureKind::Temporary
+            | FailureKind::NoUdpPath
+            | FailureKind::TimeLimit => Without::Gtp(failure.text),
+            FailureKind::Authentication
+            | FailureKind::Other
+            | FailureKind::Usage
+            | FailureKind::Destination
+            | FailureKind::Integrity
+            | FailureKind::Partial
+            | FailureKind::Interrupted => Without::Anything(failure.text),
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! `gtp stream`: standard input to another host, or its stream to standard output.
+//!
+//! One end listens, for one caller, and the other names it; which of them sends is another
+//! question. Success means that the other end has all of it.
+
+use std::io::{self, Read, Write};
+use std::process::ExitCode;
+
+use gtp::{Connect, Failure, FailureKind, Host, Listen, Stream, StreamReader, StreamWriter};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::sync::mpsc;
+
+use super::transfer::control;
+use crate::args::{StreamArgs, Way};
+use crate::output::aside;
+use crate::signals::Signals;
+
+pub fn run(args: StreamArgs) -> Result<ExitCode, Failure> {
+    let runtime = super::runtime()?;
+    let ended = runtime.block_on(async {
+        let mut signals = Signals::take().map_err(super::other)?;
+        tokio::select! {
+            ended = carry(&args) => ended,
+            () = signals.next() => Err(Failure::new(FailureKind::Interrupted, "interrupted")),
+        }
+    });
+    // A read of standard input that waits must not keep the process.
+    runtime.shutdown_background();
+    ended.map(|()| ExitCode::SUCCESS)
+}
+
+async fn carry(args: &StreamArgs) -> Result<(), Failure> {
+    let host = super::host(&args.host).start()?;
+    let stream = match &args.url {
+        Some(_) => connect(args, &host).await?,
+        None => listen(args, &host).await?,
+    };
+    let (reader, writer, line) = stream.into_split();
+    match args.way {
+        Way::Send => {
+            drop(reader);
+            say(writer).await?;
+        }
+        Way::Receive => {
+            writer.finish();
+            hear(reader).await?;
+        }
+    }
+    if line.delivered().await {
+        return Ok(());
+    }
+    let text = "the connection broke before the other end had all";
+    Err(Failure::new(FailureKind::Temporary, text))
+}
+
+/// Standard input, to its end. It is read on a thread of its own, which may wait.
+async fn say(mut writer: StreamWriter) -> Result<(), Failure> {
+    let (chunks_in, mut chunks) = mpsc::channel(CHUNKS);
+    std::thread::spawn(move || {
+        loop {
+            let mut chunk = vec![0; CHUNK];
+            let read = io::stdin().lock().read(&mut chunk);
+            let read = read.map(|count| {
+                chunk.truncate(count);
+                chunk
+            });
+            let last = read.as_ref().map_or(true, Vec::is_empty);
+            if chunks_in.blocking_send(read).is_err() || last {
+                return;
+            }
+        }
+    });
+    while let Some(chunk) = chunks.recv().await {
+        let chunk = chunk.map_err(local)?;
+        if chunk.is_empty() {
+            break;
+        }
+        writer.write_all(&chunk).await.map_err(broken)?;
+    }
+    writer.finish();
+    Ok(())
+}
+
+/// The stream to its end. That standard output waits holds up nothing but the stream.
+async fn hear(mut reader: StreamReader) -> Result<(), Failure> {
+    let mut chunk = vec![0; CHUNK];
+    loop {
+        let count = reader.read(&mut chunk).await.map_err(broken)?;
+        let mut out = io::stdout().lock();
+        if count == 0 {
+            return out.flush().map_err(local);
+        }
+        out.write_all(&chunk[..count]).map_err(local)?;
+    }
+}
+
+fn broken(error: io::Error) -> Failure {
+    Failure::new(FailureKind::Temporary, error.to_string())
+}
+
+fn local(error: io::Error) -> Failure {
+    Failure::new(FailureKind::Destination, error.to_string())
+}
+
+/// Bytes that are read at a time, and how many times ahead.
+const CHUNK: usize = 256 << 10;
+const CHUNKS: usize = 4;
+
+async fn connect(args: &StreamArgs, host: &Host) -> Result<Stream, Failure> {
+    let Some(url) = args.url.clone() else {
+        return Err(Failure::new(FailureKind::Usage, "an address is needed"));
+    };
+    let mut connect = Connect::new(url).control(control(args.control)).weight(args.weight);
+    for fingerprint in &args.trust.fingerprint {
+        connect = connect.fingerprint(*fingerprint);
+    }
+    if args.trust.accept_new {
+        connect = connect.accept_new();
+    }
+    if let Some(rate) = args.max_rate {
+        connect = connect.max_rate(rate);
+    }
+    connect.start(host).await
+}
+
+async fn listen(args: &StreamArgs, host: &Host) -> Result<Stream, Failure> {
+    let mut listen = Listen::new().at(&args.listen);
+    if args.public {
+        listen = listen.anyone();
+    }
+    if let Some(keys) = &args.authorized_keys {
+        listen = listen.authorized_keys(keys);
+    }
+    if let Some(rate) = args.max_rate {
+        listen = listen.max_rate(rate);
+    }
+    let mut listening = listen.start(host).await?;
+    let (address, key) = (listening.address(), host.fingerprint());
+    aside(format_args!("listening on {address} (TCP and UDP) for one caller"));
+    let port = address.port();
+    let way = match args.way {
+        Way::Send => "receive",
+        Way::Receive => "send",
+    };
+    aside(format_args!("elsewhere: gtp stream {way} gtp://HOST:{port}/ --fingerprint {key}"));
+    let caller = listening.next().await;
+    let gone = || Failure::new(FailureKind::Other, "nobody listens any more");
+    let caller = caller.ok_or_else(gone)?;
+    aside(format_args!("{}: called by {}", caller.remote(), caller.peer()));
+    caller.accept()
+}

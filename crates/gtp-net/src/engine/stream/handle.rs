@@ -1,0 +1,156 @@
+//! The handles through which a stream's sessions are opened, watched and ended.
+//!
+//! A session gives two things: the end that an application reads or writes, and a handle for
+//! whoever tends the connection, who alone knows what the peer says about it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use gtp_proto::FlowId;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::oneshot;
+
+use super::pipe::{Bell, Broken, InPipe, OutPipe, StreamReader, StreamWriter};
+use super::{NewStreamSink, NewStreamSource, StreamEvent, StreamNotice};
+use crate::engine::api::{FlowProgress, SessionOpen, SourceProgress};
+use crate::engine::command::Notice;
+use crate::engine::host::Host;
+
+/// A stream's session that sends, for whoever tends the connection. Dropping it ends the session.
+pub struct Outgoing {
+    tended: Tended,
+    pipe: Arc<OutPipe>,
+    progress: Arc<Mutex<SourceProgress>>,
+}
+
+/// A stream's session that receives, for whoever tends the connection. Dropping it ends the
+/// session; what is here can still be read.
+pub struct Incoming {
+    tended: Tended,
+    pipe: Arc<InPipe>,
+    progress: Arc<Mutex<Option<FlowProgress>>>,
+}
+
+/// What both have.
+struct Tended {
+    flow: FlowId,
+    host: Host,
+    events: UnboundedReceiver<StreamEvent>,
+    presence: Option<oneshot::Receiver<()>>,
+}
+
+impl Tended {
+    fn close(&self) {
+        self.host.notices().send(Notice::Stream(StreamNotice::Close(self.flow)));
+    }
+}
+
+impl Drop for Tended {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Host {
+    /// Opens the sending side of a stream whose sink asks at most `window` units ahead.
+    pub fn open_stream_source(
+        &self,
+        session: SessionOpen,
+        window: u32,
+    ) -> (StreamWriter, Outgoing) {
+        let (flow, events_in, tended, presence) = self.tended();
+        let bell = Bell { notices: self.notices().clone(), flow };
+        let pipe = OutPipe::new(window, bell);
+        let progress = Arc::new(Mutex::new(SourceProgress::new(&session.label)));
+        self.notices().send(Notice::Stream(StreamNotice::OpenSource(Box::new(NewStreamSource {
+            flow,
+            session,
+            pipe: Arc::clone(&pipe),
+            events: events_in,
+            progress: Arc::clone(&progress),
+        }))));
+        let writer = StreamWriter { pipe: Arc::clone(&pipe), _presence: presence };
+        (writer, Outgoing { tended, pipe, progress })
+    }
+
+    /// Opens the receiving side of a stream that is asked for at most `window` units ahead.
+    pub fn open_stream_sink(&self, session: SessionOpen, window: u32) -> (StreamReader, Incoming) {
+        let (flow, events_in, tended, presence) = self.tended();
+        let bell = Bell { notices: self.notices().clone(), flow };
+        let pipe = InPipe::new(window, bell);
+        let progress = Arc::default();
+        self.notices().send(Notice::Stream(StreamNotice::OpenSink(Box::new(NewStreamSink {
+            flow,
+            session,
+            pipe: Arc::clone(&pipe),
+            events: events_in,
+            progress: Arc::clone(&progress),
+        }))));
+        let reader = StreamReader { pipe: Arc::clone(&pipe), _presence: presence };
+        (reader, Incoming { tended, pipe, progress })
+    }
+
+    fn tended(
+        &self,
+    ) -> (FlowId, tokio::sync::mpsc::UnboundedSender<StreamEvent>, Tended, oneshot::Sender<()>)
+    {
+        let flow = self.name();
+        let (events_in, events) = unbounded_channel();
+        let (presence_in, presence) = oneshot::channel();
+        let tended = Tended { flow, host: self.clone(), events, presence: Some(presence) };
+        (flow, events_in, tended, presence_in)
+    }
+}
+
+impl Outgoing {
+    /// The next event; `None` after the last one. Safe to cancel.
+    pub async fn next_event(&mut self) -> Option<StreamEvent> {
+        self.tended.events.recv().await
+    }
+
+    /// What ends when nobody writes any more; the first time. Nothing is ever sent.
+    pub fn take_presence(&mut self) -> Option<oneshot::Receiver<()>> {
+        self.tended.presence.take()
+    }
+
+    /// What is written from now on fails so.
+    pub fn fail(&self, why: Broken) {
+        self.pipe.fail(why);
+    }
+
+    /// Bytes written in all, once nothing more will be.
+    pub fn finished_at(&self) -> Option<u64> {
+        self.pipe.finished_at()
+    }
+
+    /// Ends the session.
+    pub fn close(&self) {
+        self.tended.close();
+    }
+
+    /// How the session is doing, at most 50 ms old.
+    pub fn progress(&self) -> SourceProgress {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Incoming {
+    /// The next event; `None` after the last one. Safe to cancel.
+    pub async fn next_event(&mut self) -> Option<StreamEvent> {
+        self.tended.events.recv().await
+    }
+
+    /// What ends when nobody reads any more; the first time. Nothing is ever sent.
+    pub fn take_presence(&mut self) -> Option<oneshot::Receiver<()>> {
+        self.tended.presence.take()
+    }
+
+    /// Once what is here is read, reading fails so, unless the stream is whole.
+    pub fn fail(&self, why: Broken) {
+        self.pipe.fail(why);
+    }
+
+    /// How the session is doing, at most 50 ms old; `None` before it was looked at.
+    pub fn progress(&self) -> Option<FlowProgress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}

@@ -1,0 +1,79 @@
+//! Byte streams: sessions whose units come into being as an application speaks.
+//!
+//! A stream is an object of unknown length, carried in a ring of bounded memory at each end. The
+//! source cuts what it was told into units as they leave; the sink asks for a window of units
+//! ahead of what it has, and asks again for what was lost; to be asked for a unit lets the source
+//! forget the one a window before. One session is one direction; a connection has two. The core's
+//! sessions are those of files: rates, repairs and agents know no difference.
+//!
+//! Here are the two sides in the engine, and the pipes to whoever reads and writes. Who may
+//! connect to whom is decided elsewhere.
+
+mod handle;
+mod heard;
+mod pipe;
+mod sink;
+mod source;
+mod spoken;
+#[cfg(test)]
+mod tests;
+
+pub use handle::{Incoming, Outgoing};
+pub use heard::Heard;
+pub use pipe::{Broken, StreamReader, StreamWriter};
+pub use spoken::Spoken;
+
+pub(super) use pipe::{InPipe, OutPipe};
+pub(super) use sink::StreamSink;
+pub(super) use source::StreamSource;
+
+use std::sync::{Arc, Mutex};
+
+use gtp_proto::FlowId;
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::api::{FlowProgress, SessionOpen, SourceProgress};
+
+/// What is heard from a stream's session, at either end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StreamEvent {
+    /// The path is open.
+    PathOpen,
+    /// No datagram came in time. The session has ended.
+    NoPath,
+    /// At a sink: the whole stream is here, this many bytes.
+    Whole(u64),
+    /// The peer is done with the session, which has ended.
+    Closed,
+    /// The session has ended because of the peer or the network.
+    Lost(String),
+}
+
+/// What is sent to the engine about streams.
+pub(super) enum StreamNotice {
+    OpenSource(Box<NewStreamSource>),
+    OpenSink(Box<NewStreamSink>),
+    /// The application has said something after a silence.
+    Supplied(FlowId),
+    /// The application has read something.
+    Taken(FlowId),
+    Close(FlowId),
+}
+
+/// A stream's session to be opened that sends.
+pub(super) struct NewStreamSource {
+    pub flow: FlowId,
+    pub session: SessionOpen,
+    pub pipe: Arc<OutPipe>,
+    pub events: UnboundedSender<StreamEvent>,
+    pub progress: Arc<Mutex<SourceProgress>>,
+}
+
+/// A stream's session to be opened that receives.
+pub(super) struct NewStreamSink {
+    pub flow: FlowId,
+    pub session: SessionOpen,
+    pub pipe: Arc<InPipe>,
+    pub events: UnboundedSender<StreamEvent>,
+    pub progress: Arc<Mutex<Option<FlowProgress>>>,
+}

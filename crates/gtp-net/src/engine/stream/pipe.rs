@@ -1,0 +1,313 @@
+//! Between an application and the engine: a stream's rings, each behind one lock.
+//!
+//! Both sides only ever copy under the lock. The application is woken through its task's waker;
+//! the engine is rung only when it has said that it waits, so a fast writer costs no bells.
+
+use std::io;
+use std::ops::Range;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use gtp_proto::{FlowId, Supplied};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::oneshot;
+
+use super::StreamNotice;
+use super::heard::Heard;
+use super::spoken::Spoken;
+use crate::engine::command::{Notice, Notices};
+use crate::messages::STREAM_UNSENT;
+
+/// Why a stream broke, for both ends of a pipe.
+#[derive(Clone, Debug)]
+pub struct Broken {
+    /// What kind of error the application sees.
+    pub kind: io::ErrorKind,
+    /// The same for people.
+    pub text: String,
+}
+
+impl Broken {
+    fn error(&self) -> io::Error {
+        io::Error::new(self.kind, self.text.clone())
+    }
+}
+
+/// The way to the engine for one session.
+#[derive(Clone)]
+pub(in crate::engine) struct Bell {
+    pub notices: Notices,
+    pub flow: FlowId,
+}
+
+/// What an application says, on its way to the engine.
+pub(in crate::engine) struct OutPipe(Mutex<Out>);
+
+struct Out {
+    ring: Spoken,
+    /// The engine had nothing to send, and waits for a bell.
+    hungry: bool,
+    writer: Option<Waker>,
+    broken: Option<Broken>,
+    bell: Bell,
+}
+
+/// What an application is to hear, on its way from the engine.
+pub(in crate::engine) struct InPipe(Mutex<In>);
+
+struct In {
+    ring: Heard,
+    reader: Option<Waker>,
+    broken: Option<Broken>,
+    bell: Bell,
+}
+
+/// What follows from a unit that was taken in.
+pub(in crate::engine) struct Taken {
+    /// What is to be asked for.
+    pub asked: Option<Range<u64>>,
+    /// The length of the stream, if all of it is here now.
+    pub whole: Option<u64>,
+}
+
+/// The engine's hold of an outgoing pipe for the length of a batch.
+pub(in crate::engine) struct Sending<'a>(MutexGuard<'a, Out>);
+
+impl OutPipe {
+    pub fn new(window: u32, bell: Bell) -> Arc<OutPipe> {
+        Arc::new(OutPipe(Mutex::new(Out {
+            ring: Spoken::new(window),
+            hungry: false,
+            writer: None,
+            broken: None,
+            bell,
+        })))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Out> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the pipe for a batch.
+    pub fn sending(&self) -> Sending<'_> {
+        Sending(self.lock())
+    }
+
+    /// No unit from `asked_end` on has been asked for.
+    pub fn asked(&self, asked_end: u64) {
+        self.lock().ring.forget(asked_end);
+    }
+
+    /// What is said from now on reaches nobody.
+    pub fn fail(&self, why: Broken) {
+        let mut out = self.lock();
+        out.broken.get_or_insert(why);
+        if let Some(writer) = out.writer.take() {
+            writer.wake();
+        }
+    }
+
+    /// Bytes said in all, once nothing more will be.
+    pub fn finished_at(&self) -> Option<u64> {
+        let out = self.lock();
+        out.ring.is_finished().then(|| out.ring.total())
+    }
+}
+
+impl Sending<'_> {
+    /// Whether a unit can be sent.
+    pub fn supply(&mut self, unit: u64, payload: u16) -> Supplied {
+        let supplied = self.0.ring.supply(unit, payload);
+        self.0.hungry = supplied == Supplied::NotYet;
+        supplied
+    }
+
+    /// Appends a unit that was supplied.
+    pub fn write(&self, unit: u64, out: &mut Vec<u8>) {
+        self.0.ring.write(unit, out);
+    }
+}
+
+impl Drop for Sending<'_> {
+    fn drop(&mut self) {
+        // Half a ring at a time, so that a writer is not woken for every packet.
+        if self.0.ring.room() >= STREAM_UNSENT / 2
+            && let Some(writer) = self.0.writer.take()
+        {
+            writer.wake();
+        }
+    }
+}
+
+impl InPipe {
+    pub fn new(window: u32, bell: Bell) -> Arc<InPipe> {
+        let ring = Heard::new(window);
+        Arc::new(InPipe(Mutex::new(In { ring, reader: None, broken: None, bell })))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, In> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Units are at most this long.
+    pub fn begin(&self, payload: u16) {
+        self.lock().ring.begin(payload);
+    }
+
+    /// Takes a unit in.
+    ///
+    /// # Errors
+    /// When the source breaks a rule.
+    pub fn take(&self, unit: u64, payload: &[u8]) -> Result<Taken, &'static str> {
+        let mut inside = self.lock();
+        inside.ring.take(unit, payload)?;
+        let whole = inside.ring.is_whole();
+        if (inside.ring.ready() > 0 || whole)
+            && let Some(reader) = inside.reader.take()
+        {
+            reader.wake();
+        }
+        let asked = inside.ring.ask();
+        Ok(Taken { asked, whole: whole.then(|| inside.ring.total()) })
+    }
+
+    /// What should be asked for now.
+    pub fn ask(&self) -> Option<Range<u64>> {
+        self.lock().ring.ask()
+    }
+
+    /// Bytes that came in order.
+    pub fn total(&self) -> u64 {
+        self.lock().ring.total()
+    }
+
+    /// Nothing more will come; what is here can still be read.
+    pub fn fail(&self, why: Broken) {
+        let mut inside = self.lock();
+        if !inside.ring.is_whole() {
+            inside.broken.get_or_insert(why);
+        }
+        if let Some(reader) = inside.reader.take() {
+            reader.wake();
+        }
+    }
+}
+
+/// The end of a stream that an application writes to. Bytes that were taken are sent even when it
+/// is dropped, and its drop ends the stream as [`AsyncWrite::poll_shutdown`] does.
+pub struct StreamWriter {
+    pub(in crate::engine) pipe: Arc<OutPipe>,
+    /// Whoever tends the stream learns by its end that nobody writes any more.
+    pub(in crate::engine) _presence: oneshot::Sender<()>,
+}
+
+impl StreamWriter {
+    /// Nothing more will be written: the peer reads what there is, and then the end.
+    pub fn finish(&self) {
+        let mut out = self.pipe.lock();
+        if !out.ring.is_finished() && out.broken.is_none() {
+            out.ring.finish();
+            out.ring_bell();
+        }
+    }
+
+    /// Lets go of the stream without an end, which its drop would say: for whoever then breaks the
+    /// connection off.
+    pub fn abandon(self) {
+        let kind = io::ErrorKind::ConnectionAborted;
+        self.pipe.fail(Broken { kind, text: "the stream was abandoned here".into() });
+    }
+}
+
+impl Out {
+    fn ring_bell(&mut self) {
+        if std::mem::take(&mut self.hungry) {
+            self.bell.notices.send(Notice::Stream(StreamNotice::Supplied(self.bell.flow)));
+        }
+    }
+}
+
+impl Drop for StreamWriter {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+impl AsyncWrite for StreamWriter {
+    /// An error of kind `BrokenPipe` or as the stream broke; `BrokenPipe` after the end.
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let mut out = self.pipe.lock();
+        if let Some(broken) = &out.broken {
+            return Poll::Ready(Err(broken.error()));
+        }
+        if out.ring.is_finished() {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        let taken = out.ring.say(bytes);
+        if taken == 0 && !bytes.is_empty() {
+            out.writer = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        out.ring_bell();
+        Poll::Ready(Ok(taken))
+    }
+
+    /// What was written is on its way already.
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.finish();
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// The end of a stream that an application reads from. Dropped before the stream's end, it lets
+/// the peer go on, into nothing.
+pub struct StreamReader {
+    pub(in crate::engine) pipe: Arc<InPipe>,
+    /// As in [`StreamWriter`].
+    pub(in crate::engine) _presence: oneshot::Sender<()>,
+}
+
+impl Drop for StreamReader {
+    fn drop(&mut self) {
+        let mut inside = self.pipe.lock();
+        inside.ring.drop_unread();
+        inside.bell.notices.send(Notice::Stream(StreamNotice::Taken(inside.bell.flow)));
+    }
+}
+
+impl AsyncRead for StreamReader {
+    /// Nothing read is the end of the stream, and only that: a stream that broke is an error, once
+    /// what came before is read.
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let mut inside = self.pipe.lock();
+        let count = inside.ring.read(out.initialize_unfilled());
+        out.advance(count);
+        if count > 0 {
+            if inside.ring.due().is_some() {
+                inside.bell.notices.send(Notice::Stream(StreamNotice::Taken(inside.bell.flow)));
+            }
+            return Poll::Ready(Ok(()));
+        }
+        if out.remaining() == 0 || inside.ring.is_whole() {
+            return Poll::Ready(Ok(()));
+        }
+        if let Some(broken) = &inside.broken {
+            return Poll::Ready(Err(broken.error()));
+        }
+        inside.reader = Some(context.waker().clone());
+        Poll::Pending
+    }
+}

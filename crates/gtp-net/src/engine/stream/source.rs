@@ -1,0 +1,179 @@
+//! A stream's session that sends.
+//!
+//! The core's source, fed from what the application says: the ring cuts a unit when the core is
+//! about to send it. It knows nothing of whoever writes.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use gtp_alloc::Time;
+use gtp_proto::wire::{Header, Kind};
+use gtp_proto::{Discard, Event, Role, SourceConfig, SourceSession, Supplied};
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::{NewStreamSource, OutPipe, StreamEvent};
+use crate::engine::api::SourceProgress;
+use crate::engine::batch::{Batch, Joins};
+use crate::engine::envelope::Envelope;
+use crate::engine::source_side::{Phase, ratio};
+
+/// One direction of a stream, at its source.
+pub(in crate::engine) struct StreamSource {
+    pub core: SourceSession,
+    pipe: Arc<OutPipe>,
+    /// Longest unit; zero before the sink has said.
+    payload: u16,
+    events: UnboundedSender<StreamEvent>,
+    /// Said when everything that is due has been sent.
+    last_words: Option<StreamEvent>,
+    progress: Arc<Mutex<SourceProgress>>,
+    label: String,
+    pub phase: Phase,
+    head: Vec<u8>,
+}
+
+impl StreamSource {
+    pub fn new(now: Time, new: NewStreamSource, envelope: &Envelope) -> StreamSource {
+        let mut proof_key = [0; 16];
+        gtp_sys::entropy::fill(&mut proof_key);
+        let config = SourceConfig {
+            role: match new.session.role {
+                Role::Initiator { unit_payloads } => Role::Initiator { unit_payloads },
+                Role::Responder => Role::Responder,
+            },
+            link: envelope.link(),
+            law: new.session.law,
+            weights: new.session.weights,
+            max_rate: new.session.max_rate,
+            proof_key,
+        };
+        StreamSource {
+            core: SourceSession::new(now, config).of_stream(),
+            pipe: new.pipe,
+            payload: 0,
+            events: new.events,
+            last_words: None,
+            progress: new.progress,
+            label: new.session.label,
+            phase: Phase::Serving,
+            head: Vec::new(),
+        }
+    }
+
+    /// How people name it.
+    pub fn label(&self) -> &str {
+        &self.label
+    }
+
+    pub fn handle_datagram(
+        &mut self,
+        now: Time,
+        header: Header,
+        body: &[u8],
+    ) -> Result<(), Discard> {
+        let handled = self.core.handle_datagram(now, header, body);
+        self.relay_events();
+        if handled.is_ok() && header.kind == Kind::Request {
+            self.pipe.asked(self.core.asked_end());
+        }
+        handled
+    }
+
+    /// The application has said something after it had been silent.
+    pub fn handle_supplied(&mut self, now: Time) {
+        self.core.handle_supply(now);
+    }
+
+    /// This end has had enough.
+    pub fn close(&mut self) {
+        self.end(StreamEvent::Closed);
+    }
+
+    /// It cannot go on.
+    pub fn lose(&mut self, why: &str) {
+        self.end(StreamEvent::Lost(why.to_owned()));
+    }
+
+    /// Adds what is due to `batch`. `false`: that was all.
+    pub fn poll_batch(&mut self, now: Time, envelope: &mut Envelope, batch: &mut Batch) -> bool {
+        let pipe = Arc::clone(&self.pipe);
+        let mut sending = pipe.sending();
+        while batch.has_room() {
+            let payload = self.payload;
+            let mut supply = |unit| match payload {
+                0 => Supplied::NotYet,
+                _ => sending.supply(unit, payload),
+            };
+            let Some(transmit) = self.core.poll_transmit(now, &mut supply, &mut self.head) else {
+                drop(sending);
+                self.poll_done();
+                return false;
+            };
+            let bytes = batch.begin();
+            let start = bytes.len();
+            bytes.extend_from_slice(&self.head);
+            let mut joins = Joins::Nobody;
+            if let Some(unit) = transmit.unit {
+                sending.write(unit.number, bytes);
+                joins = Joins::Neighbours;
+            }
+            envelope.seal(transmit.pn, bytes, start);
+            batch.end(start, joins);
+        }
+        true
+    }
+
+    /// Nothing more is due: time for last words.
+    pub fn poll_done(&mut self) {
+        let phase = self.phase;
+        self.relay_events(); // It may begin to part only now, and has not said so to its peer.
+        if phase == Phase::Parting {
+            if let Some(event) = self.last_words.take() {
+                self.say(event);
+            }
+            self.phase = Phase::Over;
+        }
+    }
+
+    fn relay_events(&mut self) {
+        while let Some(event) = self.core.poll_event() {
+            match event {
+                Event::PathOpen { .. } => self.say(StreamEvent::PathOpen),
+                Event::NoPath => self.end(StreamEvent::NoPath),
+                Event::UnitPayload(payload) => self.payload = payload,
+                Event::PeerClosed => self.end(StreamEvent::Closed),
+                Event::TimedOut => self.lose("nothing was heard from the peer for 30 s"),
+                Event::Spent => {} // Sinks hear that.
+                Event::Violated(why) => self.lose(&format!("the peer broke a rule: {why}")),
+            }
+        }
+    }
+
+    fn end(&mut self, event: StreamEvent) {
+        if self.phase == Phase::Serving {
+            self.phase = Phase::Parting;
+            self.last_words = Some(event);
+            self.core.close();
+        }
+    }
+
+    fn say(&self, event: StreamEvent) {
+        // A handle that is gone does not listen.
+        let _ = self.events.send(event);
+    }
+
+    /// Shows how the session is doing.
+    pub fn publish(&self) {
+        let counters = self.core.counters();
+        let progress = SourceProgress {
+            label: self.label.clone(),
+            wire_bytes: counters.bytes,
+            proved_bytes: counters.delivered_bytes,
+            rate: self.core.measured_rate(),
+            granted: self.core.granted(),
+            limited_by: self.core.limited_by(),
+            rtt: self.core.rtt(),
+            loss_ratio: ratio(counters.lost, counters.delivered + counters.lost),
+        };
+        *self.progress.lock().unwrap_or_else(PoisonError::into_inner) = progress;
+    }
+}

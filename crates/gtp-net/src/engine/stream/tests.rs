@@ -1,0 +1,392 @@
+//! Streams in virtual time: two hosts' drivers, with sealed datagrams on a path that this file
+//! makes up. No sockets, no threads; the same seed gives the same run.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+
+use gtp_alloc::{Bytes, Rate, Span, Time};
+use gtp_proto::wire::{Header, Kind};
+use gtp_proto::{Law, Role, Weights};
+use gtp_sys::udp::Origin;
+use gtp_sys::wake::Poller;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::sync::oneshot;
+
+use super::pipe::Bell;
+use super::*;
+use crate::crypto::{Suite, TrafficSecret};
+use crate::engine::api::{Drops, HostConfig, SessionKeys, SocketId};
+use crate::engine::batch::Batch;
+use crate::engine::command::{Notice, Notices};
+use crate::engine::driver::Driver;
+use crate::messages::STREAM_UNSENT;
+
+const SOCKET: SocketId = SocketId(1);
+const PAYLOAD: usize = 1_400;
+
+/// One host: its driver and its letter box.
+struct End {
+    driver: Driver,
+    inbox: Receiver<Notice>,
+    notices: Notices,
+    _poller: Poller,
+}
+
+impl End {
+    fn new(now: Time, capacity: Rate) -> End {
+        let (queue, inbox) = channel();
+        let poller = Poller::new().unwrap();
+        let notices = Notices::new(queue, poller.waker());
+        let config = HostConfig {
+            capacity_out: capacity,
+            capacity_in: capacity,
+            interval: None,
+            memory: Bytes(1 << 20),
+        };
+        let driver = Driver::new(now, config, notices.clone(), Arc::new(Drops::default()));
+        End { driver, inbox, notices, _poller: poller }
+    }
+}
+
+/// What the path does to a datagram.
+enum Fate {
+    Lost,
+    After(Span),
+    Twice(Span, Span),
+}
+
+type Path = Box<dyn FnMut(Time, &Header) -> Fate>;
+
+/// A source on host 0, a sink on host 1.
+struct World {
+    now: Time,
+    ends: [End; 2],
+    flying: BTreeMap<(Time, u64), (usize, Vec<u8>)>,
+    sent: u64,
+    path: Path,
+    writer: Option<StreamWriter>,
+    reader: Option<StreamReader>,
+    said: UnboundedReceiver<StreamEvent>,
+    heard: UnboundedReceiver<StreamEvent>,
+}
+
+const FLOW: u32 = 7;
+
+fn address(end: usize) -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, end as u8], 4_810))
+}
+
+fn session(end: usize) -> SessionOpen {
+    let secret = |way: u8| TrafficSecret::new([way; 32]);
+    SessionOpen {
+        socket: SOCKET,
+        peer: address(1 - end),
+        local_session: end as u32,
+        peer_session: 1 - end as u32,
+        keys: SessionKeys {
+            suite: Suite::ChaCha20Poly1305,
+            seal: secret(end as u8),
+            open: secret(1 - end as u8),
+        },
+        role: match end {
+            0 => Role::Responder,
+            _ => Role::Initiator { unit_payloads: vec![PAYLOAD as u16] },
+        },
+        law: Law::Grant,
+        weights: Weights { own: 1.0, peer: 1.0 },
+        max_rate: Rate::UNLIMITED,
+        principal: 0,
+        label: String::new(),
+    }
+}
+
+impl World {
+    fn new(window: u32, capacity: Rate, path: Path) -> World {
+        let now = Time::ZERO + Span::from_secs(1);
+        let ends = [End::new(now, capacity), End::new(now, capacity)];
+        let bell = |end: usize| Bell { notices: ends[end].notices.clone(), flow: FLOW };
+        let (out_pipe, in_pipe) = (OutPipe::new(window, bell(0)), InPipe::new(window, bell(1)));
+        let (said_in, said) = unbounded_channel();
+        let (heard_in, heard) = unbounded_channel();
+        ends[0].notices.send(Notice::Stream(StreamNotice::OpenSource(Box::new(NewStreamSource {
+            flow: FLOW,
+            session: session(0),
+            pipe: Arc::clone(&out_pipe),
+            events: said_in,
+            progress: Arc::new(Mutex::new(SourceProgress::new(""))),
+        }))));
+        ends[1].notices.send(Notice::Stream(StreamNotice::OpenSink(Box::new(NewStreamSink {
+            flow: FLOW,
+            session: session(1),
+            pipe: Arc::clone(&in_pipe),
+            events: heard_in,
+            progress: Arc::default(),
+        }))));
+        let presence = || oneshot::channel().0;
+        let writer = StreamWriter { pipe: out_pipe, _presence: presence() };
+        let reader = StreamReader { pipe: in_pipe, _presence: presence() };
+        World {
+            now,
+            ends,
+            flying: BTreeMap::new(),
+            sent: 0,
+            path,
+            writer: Some(writer),
+            reader: Some(reader),
+            said,
+            heard,
+        }
+    }
+
+    /// Lets time pass, in steps at which the test may write and read.
+    fn run(&mut self, span: Span, mut step: impl FnMut(&mut World)) {
+        let end = self.now + span;
+        while self.now < end {
+            step(self);
+            self.serve();
+            let timeouts = self.ends.iter().map(|end| end.driver.poll_timeout());
+            let next = timeouts.min().unwrap_or(Time::MAX);
+            let arrival = self.flying.keys().next().map_or(Time::MAX, |(at, _)| *at);
+            let next = next.min(arrival).min(self.now + Span::from_millis(1));
+            self.now = next.max(self.now + Span::from_micros(1));
+        }
+    }
+
+    fn serve(&mut self) {
+        while let Some(entry) = self.flying.first_entry().filter(|entry| entry.key().0 <= self.now)
+        {
+            let (to, mut datagram) = entry.remove();
+            let origin = Origin { from: address(1 - to), to: None };
+            self.ends[to].driver.handle_datagram(self.now, SOCKET, origin, &mut datagram);
+        }
+        let mut batch = Batch::default();
+        for from in 0..2 {
+            while let Ok(notice) = self.ends[from].inbox.try_recv() {
+                self.ends[from].driver.handle_notice(self.now, notice);
+            }
+            self.ends[from].driver.handle_timeout(self.now);
+            while self.ends[from].driver.poll_batch(self.now, &mut batch).is_some() {
+                for run in batch.runs() {
+                    for datagram in batch.bytes(run).chunks(run.segment) {
+                        self.send(1 - from, datagram);
+                    }
+                }
+            }
+            self.ends[from].driver.flush_events(self.now);
+        }
+    }
+
+    fn send(&mut self, to: usize, datagram: &[u8]) {
+        let header = Header::decode(datagram).unwrap();
+        let mut fly = |span: Span| {
+            self.sent += 1;
+            self.flying.insert((self.now + span, self.sent), (to, datagram.to_vec()));
+        };
+        match (self.path)(self.now, &header) {
+            Fate::Lost => {}
+            Fate::After(span) => fly(span),
+            Fate::Twice(first, second) => {
+                fly(first);
+                fly(second);
+            }
+        }
+    }
+
+    /// Writes what is taken; says how much.
+    fn write(&mut self, bytes: &[u8]) -> usize {
+        let Some(writer) = &mut self.writer else { return 0 };
+        let mut context = Context::from_waker(Waker::noop());
+        match Pin::new(writer).poll_write(&mut context, bytes) {
+            Poll::Ready(Ok(count)) => count,
+            Poll::Ready(Err(error)) => panic!("{error}"),
+            Poll::Pending => 0,
+        }
+    }
+
+    /// Reads what is there: bytes, or the end as `None`.
+    fn read(&mut self, most: usize) -> Option<std::io::Result<Vec<u8>>> {
+        let reader = self.reader.as_mut()?;
+        let mut bytes = vec![0; most];
+        let mut buffer = ReadBuf::new(&mut bytes);
+        let mut context = Context::from_waker(Waker::noop());
+        match Pin::new(reader).poll_read(&mut context, &mut buffer) {
+            Poll::Pending => Some(Ok(Vec::new())),
+            Poll::Ready(Ok(())) if buffer.filled().is_empty() => None,
+            Poll::Ready(Ok(())) => Some(Ok(buffer.filled().to_vec())),
+            Poll::Ready(Err(error)) => Some(Err(error)),
+        }
+    }
+}
+
+fn direct(delay: Span) -> Path {
+    Box::new(move |_, _| Fate::After(delay))
+}
+
+/// Numbers that look random (xorshift64).
+fn dice(mut seed: u64) -> impl FnMut(u64) -> u64 {
+    move |sides| {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        seed % sides
+    }
+}
+
+/// Of a hundred datagrams some are lost, some are late by up to 5 ms, some come twice.
+fn bad(seed: u64, delay: Span, lost: u64, late: u64, twice: u64) -> Path {
+    let mut dice = dice(seed);
+    Box::new(move |_, _| {
+        let after = |extra| delay + Span::from_micros(extra);
+        match dice(100) {
+            roll if roll < lost => Fate::Lost,
+            roll if roll < lost + late => Fate::After(after(dice(5_000))),
+            roll if roll < lost + late + twice => Fate::Twice(delay, after(dice(5_000))),
+            _ => Fate::After(delay),
+        }
+    })
+}
+
+fn speech(len: usize) -> Vec<u8> {
+    let mut dice = dice(99);
+    (0..len).map(|_| dice(256) as u8).collect()
+}
+
+#[test]
+fn every_byte_arrives_once_and_in_order_over_a_path_that_loses_delays_and_copies() {
+    for seed in 1..6 {
+        let said = speech(3_000_000);
+        let path = bad(seed, Span::from_millis(20), 5, 10, 3);
+        let mut world = World::new(4_096, Rate::from_mbps(200), path);
+        let (mut from, mut heard, mut ended) = (0, Vec::new(), false);
+        let mut sizes = dice(seed);
+        world.run(Span::from_secs(6), |world| {
+            let to = (from + 1 + sizes(40_000) as usize).min(said.len());
+            from += world.write(&said[from..to]);
+            if from == said.len() {
+                world.writer = None;
+            }
+            match world.read(1 + sizes(200_000) as usize) {
+                Some(bytes) => heard.extend(bytes.unwrap()),
+                None => ended = true,
+            }
+        });
+        assert!(ended, "seed {seed}: {} of {}", heard.len(), said.len());
+        assert!(heard == said, "seed {seed}");
+        let events: Vec<_> = std::iter::from_fn(|| world.heard.try_recv().ok()).collect();
+        assert_eq!(events, [StreamEvent::PathOpen, StreamEvent::Whole(3_000_000)]);
+    }
+}
+
+#[test]
+fn a_word_that_is_lost_before_a_silence_is_repaired_in_the_silence() {
+    let mut drops = 2;
+    let path: Path = Box::new(move |_, header| {
+        if header.kind == Kind::Data && drops > 0 {
+            drops -= 1;
+            return Fate::Lost;
+        }
+        Fate::After(Span::from_millis(20))
+    });
+    let mut world = World::new(1_024, Rate::from_mbps(100), path);
+    assert_eq!(world.write(b"question?"), 9);
+    let (mut heard, mut at) = (Vec::new(), Time::MAX);
+    world.run(Span::from_secs(2), |world| {
+        heard.extend(world.read(100).unwrap().unwrap());
+        if !heard.is_empty() {
+            at = at.min(world.now);
+        }
+    });
+    assert_eq!(heard, b"question?");
+    // Hello, request and word take two round trips; each loss costs one more and an interval.
+    let took = at.since(Time::ZERO + Span::from_secs(1));
+    assert!(took < Span::from_millis(400), "{} ms", took.as_nanos() / 1_000_000);
+}
+
+#[test]
+fn a_reader_that_stops_stops_its_writer_and_nothing_is_lost_when_it_goes_on() {
+    const WINDOW: usize = 500;
+    let path = bad(3, Span::from_millis(10), 1, 5, 1);
+    let mut world = World::new(WINDOW as u32, Rate::from_mbps(400), path);
+    let said = speech(8_000_000);
+    let mut from = 0;
+    world.run(Span::from_secs(2), |world| from += world.write(&said[from..]));
+    // What was taken lies in one of the two rings, or waits to be sent.
+    assert!(from <= STREAM_UNSENT + 2 * WINDOW * PAYLOAD, "{from} bytes were taken");
+    assert!(from >= STREAM_UNSENT);
+    let mut heard = Vec::new();
+    let mut ended = false;
+    world.run(Span::from_secs(6), |world| {
+        from += world.write(&said[from..]);
+        if from == said.len() {
+            world.writer = None;
+        }
+        match world.read(1 << 20) {
+            Some(bytes) => heard.extend(bytes.unwrap()),
+            None => ended = true,
+        }
+    });
+    assert!(ended && heard == said);
+}
+
+#[test]
+fn a_stream_fills_a_long_path_that_loses_one_packet_in_a_thousand() {
+    let path: Path = {
+        let mut dice = dice(5);
+        Box::new(move |_, _| match dice(1_000) {
+            0 => Fate::Lost,
+            _ => Fate::After(Span::from_millis(30)),
+        })
+    };
+    let mut world = World::new(16_384, Rate::from_mbps(630), path);
+    let chunk = speech(1 << 20);
+    let mut heard = 0;
+    let talk = |world: &mut World| {
+        while world.write(&chunk) > 0 {}
+        let read = std::iter::from_fn(|| world.read(1 << 20)?.ok().filter(|got| !got.is_empty()));
+        read.map(|bytes| bytes.len()).sum::<usize>()
+    };
+    world.run(Span::from_secs(1), |world| heard += talk(world));
+    let before = heard;
+    world.run(Span::from_secs(2), |world| heard += talk(world));
+    let rate = (heard - before) as f64 * 8.0 / 2.0 / 1e6;
+    assert!(rate > 0.9 * 630.0 * 1_399.0 / 1_477.0, "{rate} Mbit/s");
+}
+
+#[test]
+fn a_break_is_not_an_end_and_what_came_before_it_can_be_read() {
+    let mut world = World::new(1_024, Rate::from_mbps(100), direct(Span::from_millis(5)));
+    assert_eq!(world.write(b"the beginning"), 13);
+    world.run(Span::from_millis(200), |_| {});
+    let notice = Notice::Stream(StreamNotice::Close(FLOW));
+    world.ends[0].notices.send(notice);
+    world.run(Span::from_millis(100), |_| {});
+    let events: Vec<_> = std::iter::from_fn(|| world.heard.try_recv().ok()).collect();
+    assert_eq!(events, [StreamEvent::PathOpen, StreamEvent::Closed]);
+    let why = Broken { kind: std::io::ErrorKind::ConnectionReset, text: "gone".into() };
+    world.reader.as_ref().unwrap().pipe.fail(why);
+    assert_eq!(world.read(100).unwrap().unwrap(), b"the beginning");
+    let kind = world.read(100).unwrap().unwrap_err().kind();
+    assert_eq!(kind, std::io::ErrorKind::ConnectionReset);
+    assert_eq!(world.said.try_recv(), Ok(StreamEvent::PathOpen));
+}
+
+#[test]
+fn a_stream_that_is_over_leaves_nothing_in_the_engine() {
+    let mut world = World::new(1_024, Rate::from_mbps(100), direct(Span::from_millis(5)));
+    assert_eq!(world.write(b"all there is"), 12);
+    world.writer = None;
+    world.run(Span::from_millis(200), |_| {});
+    assert_eq!(world.read(100).unwrap().unwrap(), b"all there is");
+    assert!(world.read(100).is_none());
+    for end in &world.ends {
+        end.notices.send(Notice::Stream(StreamNotice::Close(FLOW)));
+        end.notices.send(Notice::Shutdown);
+    }
+    world.run(Span::from_secs(2), |_| {});
+    assert!(world.ends.iter().all(|end| end.driver.has_left()));
+}

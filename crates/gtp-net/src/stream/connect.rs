@@ -1,0 +1,57 @@
+//! The end that connects.
+//!
+//! From an address to a connection: the control channel as for any verb, the service's answer,
+//! then a session for each direction.
+
+use super::Stream;
+use super::tend::{Sessions, start};
+use crate::client::connect::{Granted, ask, reach};
+use crate::client::{Endpoint, Terms, Url};
+use crate::control::{ControlError, SILENCE_SPAN};
+use crate::crypto::Suite;
+use crate::engine::SessionOpen;
+use crate::flows::{Failure, keys};
+use crate::messages::{Message, STREAM_WINDOW, Verb};
+
+/// Connects to a service of a host, `gtp://host[:port]/service`: proves keys, and returns once the
+/// service is there. Bytes may be written at once; they leave when the path is open. `window` is
+/// the units that either sink may ask for ahead, from which a server may take off; 64 to 65,536.
+///
+/// # Errors
+/// [`Failure`], as of any client; that there is no UDP path shows later, on the stream.
+pub async fn connect(
+    endpoint: &Endpoint,
+    url: &Url,
+    terms: &Terms,
+    window: u32,
+) -> Result<Stream, Failure> {
+    let channel = reach(endpoint, url, terms).await?;
+    let down_session = endpoint.host().new_session_id();
+    let window = window.clamp(*STREAM_WINDOW.start(), *STREAM_WINDOW.end());
+    let verb = Verb::Stream { service: url.path().to_vec(), down_session, window };
+    let granted = ask(channel, endpoint, url, verb, terms, &|| {}).await?;
+    let Granted { mut channel, opened, session: up } = granted;
+    let answer = tokio::time::timeout(SILENCE_SPAN, channel.recv());
+    let answer = answer.await.map_err(|_| ControlError::TimedOut("the service"))??;
+    let connected = match answer {
+        Message::Connected(connected) if connected.window <= window => connected,
+        Message::Connected(_) => {
+            return Err(ControlError::Unexpected("a window that was not on offer".into()).into());
+        }
+        Message::Fault(fault) => return Err(Failure::of_fault(&fault)),
+        other => return Err(ControlError::Unexpected(format!("message {}", other.name())).into()),
+    };
+    let suite = Suite::from_code(opened.suite)
+        .ok_or_else(|| ControlError::Unexpected("an unknown cipher".into()))?;
+    let secrets = channel.data_secrets(connected.down_session, down_session)?;
+    let down = SessionOpen {
+        local_session: down_session,
+        peer_session: connected.down_session,
+        keys: keys(suite, secrets),
+        role: up.role.clone(),
+        label: up.label.clone(),
+        ..up
+    };
+    let sessions = Sessions { says: up, hears: down, window: connected.window, greeting: None };
+    Ok(start(endpoint.host(), channel, sessions, None))
+}

@@ -1,0 +1,339 @@
+//! The end that listens: who may come, to what, and with how much memory.
+//!
+//! TCP and UDP share a port number, and a connection proves its key and says what it wants within
+//! five seconds, as at a server of files. What it wants is then the application's to allow or
+//! refuse. The window that a caller gets shrinks as memory is promised to others; one key, and
+//! all strangers together, are promised at most a quarter.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use gtp_alloc::{Bytes, Rate, Span};
+use gtp_proto::limits::UNIT_ETHERNET;
+use gtp_proto::{Role, Weights};
+use rustls::ServerConfig as TlsConfig;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{mpsc, watch};
+use tokio::task::{JoinHandle, JoinSet};
+
+use super::Stream;
+use super::tend::{Held, Sessions, start};
+use crate::control::{ControlChannel, ControlError};
+use crate::crypto::Suite;
+use crate::engine::{Host, SessionOpen, SocketId};
+use crate::flows::{Failure, FailureKind, core_law, keys};
+use crate::identity::{Fingerprint, Identity};
+use crate::messages::{
+    Connected, INTERVAL_US, Message, Open, Opened, Reason, STREAM_WINDOW, VERSION, Verb, printable,
+};
+use crate::server::admission::{Guests, Seat, holder, weight};
+use crate::server::budget::{Budget, Holder, Share};
+use crate::server::session::{DEFAULT_INTERVAL_US, Refusal, common_suite};
+use crate::server::{ACCEPT_PAUSE, Admission, Limits, bind_both, stopping};
+use crate::tls::server_config;
+
+/// Who may connect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Callers {
+    /// Those on the list of keys, without a word behind the key that narrows it.
+    Listed,
+    /// Anybody.
+    Anyone,
+}
+
+/// Where to listen, and for whom.
+#[derive(Clone, Debug)]
+pub struct ListenConfig {
+    /// Address for TCP and UDP; port 0 takes any that is free for both.
+    pub listen: SocketAddr,
+    /// The list of keys.
+    pub admission: Admission,
+    /// Who may connect.
+    pub callers: Callers,
+    /// How many may come.
+    pub limits: Limits,
+    /// A limit on each session's rate.
+    pub max_rate: Rate,
+    /// The control interval, said to clients.
+    pub interval: Option<Span>,
+    /// Units that either sink of a connection may ask for ahead, at most; see [`super::WINDOW`].
+    pub window: u32,
+    /// Memory that may be promised to all connections together.
+    pub memory: Bytes,
+}
+
+/// Connections that wait to be accepted; more are told that the host is busy.
+const BACKLOG: usize = 128;
+
+/// A host that listens for streams. Dropping it ends the listening; connections go on.
+pub struct StreamListener {
+    waiting: mpsc::Receiver<Caller>,
+    address: SocketAddr,
+    _stop: watch::Sender<bool>,
+    _task: JoinHandle<()>,
+}
+
+/// Somebody who wants to connect. Dropping it refuses.
+pub struct Caller {
+    channel: ControlChannel,
+    shared: Arc<Shared>,
+    wish: Wish,
+    seats: [Seat; 2],
+}
+
+/// What a caller wants, as far as it is granted.
+struct Wish {
+    service: Vec<u8>,
+    /// Session ids of what the caller says and of what he hears: ours and his.
+    up: (u32, u32),
+    down: (u32, u32),
+    law: crate::messages::Law,
+    suite: Suite,
+    weight_milli: u32,
+    holder: Holder,
+    unit_payload: u16,
+    interval_us: u32,
+    window: u32,
+    memory: Share,
+}
+
+struct Shared {
+    host: Host,
+    socket: SocketId,
+    port: u16,
+    tls: Arc<TlsConfig>,
+    config: ListenConfig,
+    guests: Guests,
+    memory: Arc<Budget>,
+}
+
+impl StreamListener {
+    /// Listens, on the current runtime.
+    ///
+    /// # Errors
+    /// [`FailureKind::Other`] for an address that is not to be had,
+    /// [`FailureKind::Authentication`] for a list of keys that cannot be read.
+    pub async fn bind(
+        host: Host,
+        identity: &Identity,
+        config: ListenConfig,
+    ) -> Result<StreamListener, Failure> {
+        config.admission.load()?;
+        let bound = bind_both(&host, config.listen).await;
+        let (listener, socket, address) = bound.map_err(|error| {
+            let text = format!("cannot listen on {}: {error}", config.listen);
+            Failure::new(FailureKind::Other, text)
+        })?;
+        let shared = Arc::new(Shared {
+            host,
+            socket,
+            port: address.port(),
+            tls: server_config(identity),
+            guests: Guests::new(config.limits),
+            memory: Budget::new(config.memory),
+            config,
+        });
+        let (waiting_in, waiting) = mpsc::channel(BACKLOG);
+        let (stop, stopped) = watch::channel(false);
+        let task = tokio::spawn(listen(listener, shared, waiting_in, stopped));
+        Ok(StreamListener { waiting, address, _stop: stop, _task: task })
+    }
+
+    /// The address that it listens on.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The next caller; `None` when the listener has ended. Safe to cancel.
+    pub async fn next(&mut self) -> Option<Caller> {
+        self.waiting.recv().await
+    }
+}
+
+async fn listen(
+    listener: TcpListener,
+    shared: Arc<Shared>,
+    waiting: mpsc::Sender<Caller>,
+    mut stop: watch::Receiver<bool>,
+) {
+    let mut openings = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, from)) => {
+                    // To answer a flood would feed it.
+                    if let Some(seat) = shared.guests.seat(from.ip()) {
+                        openings.spawn(meet(Arc::clone(&shared), stream, seat, waiting.clone()));
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "a connection could not be accepted");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            },
+            Some(_) = openings.join_next() => {}
+            () = stopping(&mut stop) => return,
+        }
+    }
+}
+
+/// Hears what somebody wants, and passes him on.
+async fn meet(shared: Arc<Shared>, stream: TcpStream, seat: Seat, waiting: mpsc::Sender<Caller>) {
+    let (mut channel, open) = match ControlChannel::accept(stream, &shared.tls).await {
+        Ok(met) => met,
+        Err(error) => {
+            tracing::debug!(%error, "no session");
+            return;
+        }
+    };
+    let key = channel.peer();
+    let judged = match shared.guests.session(key) {
+        None => Err(Refusal::new(Reason::Busy, "too many sessions of this key")),
+        Some(own) => judge(&shared, open, key).await.map(|wish| (wish, own)),
+    };
+    let (wish, own) = match judged {
+        Ok(judged) => judged,
+        Err(Refusal { reason, text }) => return channel.refuse(reason, text).await,
+    };
+    let opened = opened(&shared, &wish);
+    if channel.send(&opened).await.is_err() {
+        return;
+    }
+    let caller = Caller { channel, shared, wish, seats: [seat, own] };
+    if let Err(mpsc::error::TrySendError::Full(caller)) = waiting.try_send(caller) {
+        caller.refuse(Reason::Busy, "too many connections wait here").await;
+    }
+}
+
+/// Whether somebody may connect, and on what terms.
+async fn judge(shared: &Arc<Shared>, open: Open, key: Fingerprint) -> Result<Wish, Refusal> {
+    let admission = shared.config.admission.clone();
+    let trust = tokio::task::spawn_blocking(move || admission.load()).await;
+    let Ok(Ok(trust)) = trust else {
+        return Err(Refusal::new(Reason::Other, "the host cannot read its list of keys"));
+    };
+    let listed = trust.keys.access(&key);
+    let suite = common_suite(&open)?;
+    let Verb::Stream { service, down_session, window } = open.verb else {
+        return Err(Refusal::new(Reason::Missing, "this host has streams, and no files"));
+    };
+    if shared.config.callers == Callers::Listed && !(listed.read && listed.write) {
+        let text = format!("the key {key} is not among this host's authorized keys for this");
+        return Err(Refusal::new(Reason::NotAuthorised, text));
+    }
+    let unit_payload = open.unit_payload_max.min(UNIT_ETHERNET);
+    let holder = holder(&trust, &key);
+    let mut memory = shared.memory.share(holder);
+    let mut window = window.min(shared.config.window).max(*STREAM_WINDOW.start());
+    // Both rings of a connection, each of so many units.
+    while !memory.take(2 * u64::from(window) * u64::from(unit_payload)) {
+        window /= 2;
+        if window < *STREAM_WINDOW.start() {
+            return Err(Refusal::new(Reason::Busy, "the host's memory for streams is promised"));
+        }
+    }
+    let own = shared.config.interval.and_then(|span| u32::try_from(span.as_micros()).ok());
+    let interval = own.or(open.interval_us).unwrap_or(DEFAULT_INTERVAL_US);
+    Ok(Wish {
+        service,
+        up: (shared.host.new_session_id(), open.client_session),
+        down: (shared.host.new_session_id(), down_session),
+        law: open.law,
+        suite,
+        weight_milli: weight(&trust, &key, open.weight_milli),
+        holder,
+        unit_payload,
+        interval_us: interval.clamp(*INTERVAL_US.start(), *INTERVAL_US.end()),
+        window,
+        memory,
+    })
+}
+
+fn opened(shared: &Shared, wish: &Wish) -> Message {
+    Message::Opened(Opened {
+        version: VERSION,
+        server_session: wish.up.0,
+        suite: wish.suite.code(),
+        unit_payload: wish.unit_payload,
+        udp_port: shared.port,
+        object: None,
+        entries_total: 0,
+        content_bytes: 0,
+        weight_milli: wish.weight_milli,
+        interval_us: wish.interval_us,
+    })
+}
+
+impl Wish {
+    /// One direction's session, at this end.
+    fn session(
+        &self,
+        shared: &Shared,
+        channel: &mut ControlChannel,
+        (own, peer): (u32, u32),
+    ) -> Result<SessionOpen, ControlError> {
+        let remote = channel.ends().remote;
+        Ok(SessionOpen {
+            socket: shared.socket,
+            peer: remote,
+            local_session: own,
+            peer_session: peer,
+            keys: keys(self.suite, channel.data_secrets(own, peer)?),
+            role: Role::Responder,
+            law: core_law(self.law),
+            weights: Weights { own: 1.0, peer: f64::from(self.weight_milli) / 1000.0 },
+            max_rate: shared.config.max_rate,
+            principal: self.holder.principal(),
+            label: remote.to_string(),
+        })
+    }
+}
+
+impl Caller {
+    /// What the caller wants to be connected to, as he named it.
+    pub fn service(&self) -> &[u8] {
+        &self.wish.service
+    }
+
+    /// The same for people.
+    pub fn shown_service(&self) -> String {
+        printable(&self.wish.service)
+    }
+
+    /// His key, which he has proved to hold.
+    pub fn peer(&self) -> Fingerprint {
+        self.channel.peer()
+    }
+
+    /// Whence he comes.
+    pub fn remote(&self) -> SocketAddr {
+        self.channel.ends().remote
+    }
+
+    /// The address of this host that he has called.
+    pub fn local(&self) -> SocketAddr {
+        self.channel.ends().local
+    }
+
+    /// Connects him.
+    ///
+    /// # Errors
+    /// When his session ids cannot be used.
+    pub fn accept(self) -> Result<Stream, Failure> {
+        let Caller { mut channel, shared, wish, seats } = self;
+        let hears = wish.session(&shared, &mut channel, wish.up)?;
+        let says = wish.session(&shared, &mut channel, wish.down)?;
+        let (down_session, window) = (wish.down.0, wish.window);
+        let greeting = Some(Message::Connected(Connected { down_session, window }));
+        let sessions = Sessions { says, hears, window, greeting };
+        let held = Held::new(seats, wish.memory);
+        Ok(start(&shared.host, channel, sessions, Some(held)))
+    }
+
+    /// Tells him no, and why.
+    pub async fn refuse(mut self, reason: Reason, text: impl Into<String>) {
+        if self.channel.send(&Message::fault(reason, text)).await.is_ok() {
+            self.channel.close().await;
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! Tends a connection from its first byte to the end of both streams.
+//!
+//! One task per connection listens to the peer's words, to the engine, and to whether the
+//! application is still there. A connection is over when each end has confirmed what it received;
+//! everything else is a break, which both the application and the peer are told of.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Notify, oneshot, watch};
+use tokio::time::{Interval, interval, timeout};
+
+use super::{Line, Standing, Stream};
+use crate::control::{ControlChannel, ControlError, KEEPALIVE_SPAN};
+use crate::engine::{Broken, Host, Incoming, Outgoing, SessionOpen, StreamEvent};
+use crate::flows::{Failure, FailureKind};
+use crate::messages::{Done, Message, Reason};
+use crate::server::admission::Seat;
+use crate::server::budget::Share;
+
+/// What the engine is asked for.
+pub(super) struct Sessions {
+    /// The session that carries what is written here.
+    pub says: SessionOpen,
+    /// The session that brings what is read here.
+    pub hears: SessionOpen,
+    pub window: u32,
+    /// Said once the engine knows both.
+    pub greeting: Option<Message>,
+}
+
+/// An application that has left waits this long, five seconds, for the end of what it will not
+/// read.
+const LINGER_LOOKS: u32 = 50;
+/// A peer that says more than this to nobody is told that nobody is there.
+const LINGER_BYTES: u64 = 64 << 10;
+/// Between two looks at whether it does.
+const LOOK_SPAN: Duration = Duration::from_millis(100);
+/// What the peer says about an end that the engine has noticed first comes within this.
+const LAST_WORD_SPAN: Duration = Duration::from_secs(1);
+
+/// Opens both sessions, and tends the connection in a task of its own, which keeps `held` until it
+/// is over.
+pub(super) fn start(
+    host: &Host,
+    channel: ControlChannel,
+    sessions: Sessions,
+    held: Option<Held>,
+) -> Stream {
+    let (peer, remote) = (channel.peer(), channel.ends().remote);
+    let Sessions { says, hears, window, greeting } = sessions;
+    let (writer, mut outgoing) = host.open_stream_source(says, window);
+    let (reader, mut incoming) = host.open_stream_sink(hears, window);
+    let (writes, reads) = (outgoing.take_presence(), incoming.take_presence());
+    let (standing_in, standing) = watch::channel(Standing::default());
+    let breaker = Arc::new(Notify::new());
+    let tended = Tended {
+        channel,
+        outgoing,
+        incoming,
+        standing: standing_in,
+        breaker: Arc::clone(&breaker),
+        writes,
+        reads,
+        left: None,
+        greeting,
+        paths: 0,
+        _held: held,
+        look: interval(LOOK_SPAN),
+        keepalive: interval(KEEPALIVE_SPAN),
+    };
+    tokio::spawn(tended.run());
+    Stream { reader, writer, line: Line { breaker, standing, peer, remote } }
+}
+
+struct Tended {
+    channel: ControlChannel,
+    outgoing: Outgoing,
+    incoming: Incoming,
+    standing: watch::Sender<Standing>,
+    breaker: Arc<Notify>,
+    /// Somebody writes, and somebody reads.
+    writes: Presence,
+    reads: Presence,
+    /// Since nobody is left and all is delivered: looks, and how much had come by then.
+    left: Option<(u32, u64)>,
+    greeting: Option<Message>,
+    /// Paths that are open, of two.
+    paths: u32,
+    _held: Option<Held>,
+    look: Interval,
+    keepalive: Interval,
+}
+
+/// Places and memory that a connection has at its host until it is over.
+pub(super) struct Held(#[expect(dead_code, reason = "kept, and given back by its drop")] Kept);
+
+type Kept = ([Seat; 2], Share);
+
+impl Held {
+    pub fn new(seats: [Seat; 2], memory: Share) -> Held {
+        Held((seats, memory))
+    }
+}
+
+/// Its sender lives as long as somebody uses an end of a stream.
+type Presence = Option<oneshot::Receiver<()>>;
+
+/// Waits until nobody uses an end of a stream any more, and notes that.
+async fn left(presence: &mut Presence) {
+    if let Some(used) = presence {
+        // Nothing is ever sent: its end is the message.
+        let _ = used.await;
+        *presence = None;
+    }
+}
+
+/// Why a connection breaks.
+struct Break {
+    /// For whoever reads and writes here.
+    why: Broken,
+    /// For the peer, unless it has said so itself.
+    tell: Option<Box<Message>>,
+}
+
+impl Break {
+    fn told(kind: io::ErrorKind, reason: Reason, text: impl Into<String>) -> Break {
+        let text = text.into();
+        let tell = Some(Box::new(Message::fault(reason, text.clone())));
+        Break { why: Broken { kind, text }, tell }
+    }
+
+    fn heard(kind: io::ErrorKind, text: impl Into<String>) -> Break {
+        Break { why: Broken { kind, text: text.into() }, tell: None }
+    }
+}
+
+impl From<ControlError> for Break {
+    fn from(error: ControlError) -> Break {
+        let failure = Failure::from(error);
+        Break::heard(kind_of(failure.kind), failure.text)
+    }
+}
+
+impl Tended {
+    async fn run(mut self) {
+        loop {
+            let standing = *self.standing.borrow();
+            if standing.delivered && standing.received {
+                self.channel.close().await;
+                break;
+            }
+            let stepped = match self.greeting.take() {
+                Some(greeting) => self.channel.send(&greeting).await.map_err(Break::from),
+                None => self.step(standing).await,
+            };
+            if let Err(broken) = stepped {
+                self.outgoing.fail(broken.why.clone());
+                self.incoming.fail(broken.why);
+                if let Some(last) = broken.tell
+                    && self.channel.send(&last).await.is_ok()
+                {
+                    self.channel.close().await;
+                }
+                break;
+            }
+        }
+        self.standing.send_modify(|now| now.over = true);
+    }
+
+    /// Waits for whatever comes next, and does what follows.
+    async fn step(&mut self, standing: Standing) -> Result<(), Break> {
+        let gone = self.writes.is_none() && self.reads.is_none() && standing.delivered;
+        tokio::select! {
+            message = self.channel.recv() => match message {
+                Ok(message) => self.hear(message, standing)?,
+                Err(error) => return Err(error.into()),
+            },
+            event = self.outgoing.next_event(), if !standing.delivered => {
+                self.check(event).await?;
+            }
+            event = self.incoming.next_event(), if !standing.received => match event {
+                Some(StreamEvent::Whole(content_bytes)) => {
+                    self.channel.send(&Message::Done(Done { files: 0, content_bytes })).await?;
+                    self.standing.send_modify(|now| now.received = true);
+                }
+                other => self.check(other).await?,
+            },
+            () = left(&mut self.writes), if self.writes.is_some() => {}
+            () = left(&mut self.reads), if self.reads.is_some() => {}
+            () = self.breaker.notified() => {
+                let text = "the connection was broken off here";
+                let why = Broken { kind: io::ErrorKind::ConnectionAborted, text: text.into() };
+                return Err(Break { why, tell: Some(Box::new(Message::Cancel)) });
+            }
+            _ = self.look.tick(), if gone => self.check_left()?,
+            _ = self.keepalive.tick() => self.channel.send(&Message::Keepalive).await?,
+        }
+        Ok(())
+    }
+
+    fn hear(&mut self, message: Message, standing: Standing) -> Result<(), Break> {
+        match message {
+            Message::Done(done) if !standing.delivered && self.is_all(&done) => {
+                self.standing.send_modify(|now| now.delivered = true);
+                self.outgoing.close();
+                Ok(())
+            }
+            Message::Fault(fault) => {
+                let failure = Failure::of_fault(&fault);
+                Err(Break::heard(kind_of(failure.kind), failure.text))
+            }
+            Message::Cancel => {
+                let text = "the peer broke the connection off";
+                Err(Break::heard(io::ErrorKind::ConnectionReset, text))
+            }
+            other => {
+                let text = format!("unexpected: message {}", other.name());
+                Err(Break::told(io::ErrorKind::InvalidData, Reason::Unexpected, text))
+            }
+        }
+    }
+
+    /// Whether the peer has what was written, all of it.
+    fn is_all(&self, done: &Done) -> bool {
+        self.outgoing.finished_at() == Some(done.content_bytes)
+    }
+
+    /// What an event of the engine means before the stream's end.
+    async fn check(&mut self, event: Option<StreamEvent>) -> Result<(), Break> {
+        let found = match event {
+            Some(StreamEvent::PathOpen) => {
+                self.paths += 1;
+                if self.paths == 2 {
+                    self.standing.send_modify(|now| now.open = true);
+                }
+                return Ok(());
+            }
+            Some(StreamEvent::Whole(_)) => return Ok(()),
+            Some(StreamEvent::NoPath) => Break::told(
+                io::ErrorKind::HostUnreachable,
+                Reason::NoUdpPath,
+                "no datagram gets through; a firewall between may block UDP",
+            ),
+            Some(StreamEvent::Lost(why)) => {
+                Break::told(io::ErrorKind::TimedOut, Reason::TimedOut, why)
+            }
+            Some(StreamEvent::Closed) | None => Break::told(
+                io::ErrorKind::ConnectionReset,
+                Reason::Other,
+                "the session ended before its stream",
+            ),
+        };
+        // The peer may have said why; that is the better word. It may also have received all.
+        let standing = *self.standing.borrow();
+        match timeout(LAST_WORD_SPAN, self.channel.recv()).await {
+            Ok(Ok(message)) => self.hear(message, standing),
+            Ok(Err(error)) => Err(error.into()),
+            Err(_) => Err(found),
+        }
+    }
+
+    /// Nobody is here any more, and all that was said here is there.
+    fn check_left(&mut self) -> Result<(), Break> {
+        let heard = self.incoming.progress().map_or(0, |progress| progress.bytes);
+        let (looks, before) = self.left.get_or_insert((0, heard));
+        *looks += 1;
+        if *looks < LINGER_LOOKS && heard - *before < LINGER_BYTES {
+            return Ok(());
+        }
+        let why = Broken { kind: io::ErrorKind::ConnectionAborted, text: "nobody reads".into() };
+        Err(Break { why, tell: Some(Box::new(Message::Cancel)) })
+    }
+}
+
+/// The kind of error that an application sees for a failure.
+fn kind_of(kind: FailureKind) -> io::ErrorKind {
+    match kind {
+        FailureKind::NoUdpPath => io::ErrorKind::HostUnreachable,
+        FailureKind::TimeLimit => io::ErrorKind::TimedOut,
+        FailureKind::Authentication => io::ErrorKind::PermissionDenied,
+        FailureKind::Missing => io::ErrorKind::ConnectionRefused,
+        FailureKind::Other
+        | FailureKind::Usage
+        | FailureKind::Destination
+        | FailureKind::Temporary
+        | FailureKind::Integrity
+        | FailureKind::Partial
+        | FailureKind::Interrupted => io::ErrorKind::ConnectionReset,
+    }
+}

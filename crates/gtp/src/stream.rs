@@ -1,0 +1,246 @@
+//! Streams: bytes between two programs, both ways.
+//!
+//! One end listens and is called; the other names the service that it wants. Both are described
+//! first and started once, on the same terms as transfers.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use gtp_alloc::{Bytes, Rate};
+use gtp_net::client::Url;
+use gtp_net::flows::{Failure, FailureKind, Law};
+use gtp_net::identity::Fingerprint;
+use gtp_net::messages::STREAMS_MEMORY;
+use gtp_net::server::{Admission, Limits};
+use gtp_net::stream::{Caller, Callers, ListenConfig, Stream, StreamListener, WINDOW};
+use gtp_net::trust::{AUTHORIZED_KEYS_FILE, Strangers};
+
+use crate::get::Asked;
+use crate::host::{AcceptNew, Host};
+
+/// Describes a connection to a service of a host.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let dir = std::env::temp_dir().join(format!("gtp-doc-stream-{}", std::process::id()));
+/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+/// # runtime.block_on(async {
+/// use gtp::{Connect, Host, Listen};
+/// use tokio::io::{AsyncReadExt, AsyncWriteExt};
+///
+/// let host = Host::builder().config_dir(&dir).start()?;
+/// let mut listening = Listen::new().at("127.0.0.1:0").anyone().start(&host).await?;
+///
+/// let url = format!("gtp://{}/echo", listening.address()).parse()?;
+/// let connect = Connect::new(url).fingerprint(host.fingerprint());
+/// let answer = async { listening.next().await.expect("somebody calls").accept() };
+/// let (near, far) = tokio::join!(connect.start(&host), answer);
+/// let (mut near, mut far) = (near?, far?);
+///
+/// near.write_all(b"hello").await?;
+/// near.shutdown().await?;
+/// let mut heard = String::new();
+/// far.read_to_string(&mut heard).await?;
+/// assert_eq!(heard, "hello");
+/// # Ok::<_, Box<dyn std::error::Error>>(())
+/// # })?;
+/// # std::fs::remove_dir_all(&dir)?;
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "nothing happens before `start`"]
+pub struct Connect {
+    url: Url,
+    window: u32,
+    asked: Asked,
+}
+
+impl Connect {
+    /// Connects to `gtp://host[:port]/service`.
+    pub fn new(url: Url) -> Connect {
+        Connect { url, window: WINDOW, asked: Asked::default() }
+    }
+
+    /// Believes a host with this key only; may be said several times.
+    pub fn fingerprint(mut self, fingerprint: Fingerprint) -> Connect {
+        self.asked.trust.pinned.push(fingerprint);
+        self
+    }
+
+    /// Trusts and remembers a host that was never met.
+    pub fn accept_new(mut self) -> Connect {
+        self.asked.trust.accept_new = AcceptNew::Yes;
+        self
+    }
+
+    /// Runs this control law at both ends.
+    pub fn control(mut self, law: Law) -> Connect {
+        self.asked.law = law;
+        self
+    }
+
+    /// Weight against other sessions of the hosts, in steps of a thousandth; 1 is ordinary.
+    pub fn weight(mut self, weight: f64) -> Connect {
+        self.asked.weight = weight;
+        self
+    }
+
+    /// Limits each direction to this rate.
+    pub fn max_rate(mut self, rate: Rate) -> Connect {
+        self.asked.max_rate = rate;
+        self
+    }
+
+    /// Waits this long for the host to answer.
+    pub fn patience(mut self, patience: Duration) -> Connect {
+        self.asked.patience = patience;
+        self
+    }
+
+    /// Packets that may be under way or unread in each direction, 64 to 65,536: the most that a
+    /// connection holds in memory. It is the rate times the round trip, three times over where
+    /// packets are lost.
+    pub fn window(mut self, packets: u32) -> Connect {
+        self.window = packets;
+        self
+    }
+
+    /// Connects, on the current tokio runtime. Dropping the future gives it up.
+    ///
+    /// # Errors
+    /// [`Failure`].
+    pub async fn start(self, host: &Host) -> Result<Stream, Failure> {
+        let terms = self.asked.terms(host)?;
+        gtp_net::stream::connect(&host.endpoint, &self.url, &terms, self.window).await
+    }
+}
+
+/// Describes a host that listens for streams.
+#[derive(Clone, Debug)]
+#[must_use = "nothing happens before `start`"]
+pub struct Listen {
+    at: String,
+    callers: Callers,
+    keys: Option<PathBuf>,
+    limits: Limits,
+    max_rate: Rate,
+    window: u32,
+    memory: Bytes,
+}
+
+impl Default for Listen {
+    fn default() -> Listen {
+        Listen::new()
+    }
+}
+
+impl Listen {
+    /// Listens at the port of `gtp://` on all addresses, for those on the list of authorized keys.
+    pub fn new() -> Listen {
+        Listen {
+            at: DEFAULT_AT.into(),
+            callers: Callers::Listed,
+            keys: None,
+            limits: Limits::default(),
+            max_rate: Rate::UNLIMITED,
+            window: WINDOW,
+            memory: Bytes(STREAMS_MEMORY),
+        }
+    }
+
+    /// Listens here, `ADDRESS:PORT`, TCP and UDP; port 0 takes one that is free.
+    pub fn at(mut self, address: impl Into<String>) -> Listen {
+        self.at = address.into();
+        self
+    }
+
+    /// Lets anyone connect.
+    pub fn anyone(mut self) -> Listen {
+        self.callers = Callers::Anyone;
+        self
+    }
+
+    /// The list of keys, in place of the one in the host's configuration directory. It is read
+    /// anew for each caller. A word behind a key that narrows it to reading or writing shuts its
+    /// holder out.
+    pub fn authorized_keys(mut self, path: impl Into<PathBuf>) -> Listen {
+        self.keys = Some(path.into());
+        self
+    }
+
+    /// How many may come.
+    pub fn limits(mut self, limits: Limits) -> Listen {
+        self.limits = limits;
+        self
+    }
+
+    /// Limits each direction of each connection to this rate.
+    pub fn max_rate(mut self, rate: Rate) -> Listen {
+        self.max_rate = rate;
+        self
+    }
+
+    /// Most packets that may be under way or unread in each direction; see [`Connect::window`].
+    pub fn window(mut self, packets: u32) -> Listen {
+        self.window = packets;
+        self
+    }
+
+    /// Memory that may be promised to all connections together. Where it grows short, new ones
+    /// get smaller windows.
+    pub fn memory(mut self, memory: Bytes) -> Listen {
+        self.memory = memory;
+        self
+    }
+
+    /// Listens, on the current tokio runtime.
+    ///
+    /// # Errors
+    /// When the address, or the list of keys, is not to be had.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub async fn start(self, host: &Host) -> Result<Listening, Failure> {
+        let listen: SocketAddr = self.at.parse().map_err(|_| {
+            let text = format!("{:?} is no address: expected ADDRESS:PORT", self.at);
+            Failure::new(FailureKind::Usage, text)
+        })?;
+        let list = || host.config_dir.join(AUTHORIZED_KEYS_FILE);
+        let config = ListenConfig {
+            listen,
+            admission: Admission::File {
+                path: self.keys.unwrap_or_else(list),
+                strangers: Strangers::Refused,
+            },
+            callers: self.callers,
+            limits: self.limits,
+            max_rate: self.max_rate,
+            interval: host.interval,
+            window: self.window,
+            memory: self.memory,
+        };
+        let (engine, identity) = (host.endpoint.host().clone(), host.endpoint.identity());
+        Ok(Listening { listener: StreamListener::bind(engine, identity, config).await? })
+    }
+}
+
+/// A host that listens for streams. Dropping it ends that; connections go on.
+pub struct Listening {
+    listener: StreamListener,
+}
+
+impl Listening {
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.listener.address()
+    }
+
+    /// The next caller; `None` when the listening has ended. Safe to cancel.
+    pub async fn next(&mut self) -> Option<Caller> {
+        self.listener.next().await
+    }
+}
+
+/// All addresses, IPv6 and IPv4, and the port of `gtp://`.
+const DEFAULT_AT: &str = "[::]:4810";

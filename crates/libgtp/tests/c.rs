@@ -1,0 +1,212 @@
+//! C programs against the header and the library: one ported by a prefix, one that forks, and the
+//! header's words against the code's.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use tempfile::TempDir;
+
+const CALLS: [&str; 16] = [
+    "socket",
+    "bind",
+    "listen",
+    "accept",
+    "connect",
+    "send",
+    "recv",
+    "close",
+    "shutdown",
+    "setsockopt",
+    "getsockopt",
+    "getsockname",
+    "poll",
+    "select",
+    "fcntl",
+    "sendfile",
+];
+
+fn source(path: &str) -> String {
+    std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
+}
+
+/// Where cargo has put the library: beside the tests, or above them.
+fn library() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let beside = test.parent().unwrap();
+    [beside, beside.parent().unwrap()]
+        .into_iter()
+        .map(|dir| dir.join("libgtp_c.so"))
+        .find(|file| file.exists())
+        .expect("the library is built")
+}
+
+/// Puts the prefix before each call, and nothing else.
+fn ported(plain: &str) -> String {
+    let mut ported = plain.to_owned();
+    for call in CALLS {
+        let mut out = String::new();
+        let mut rest = &ported[..];
+        while let Some(at) = rest.find(&format!("{call}(")) {
+            let before = rest[..at].chars().next_back();
+            let whole = !before.is_some_and(|c| c.is_ascii_alphanumeric() || c == '_');
+            out.push_str(&rest[..at]);
+            out.push_str(if whole { "g_" } else { "" });
+            out.push_str(call);
+            rest = &rest[at + call.len()..];
+        }
+        out.push_str(rest);
+        ported = out;
+    }
+    ported
+}
+
+struct World {
+    dir: TempDir,
+}
+
+impl World {
+    fn new() -> World {
+        let dir = tempfile::tempdir().unwrap();
+        // As it is installed: by the name that is linked against, and the one that is loaded.
+        for name in ["libgtp.so", "libgtp.so.0"] {
+            std::os::unix::fs::symlink(library(), dir.path().join(name)).unwrap();
+        }
+        World { dir }
+    }
+
+    fn compile(&self, name: &str, text: &str, gtp: Gtp) -> PathBuf {
+        let (file, program) =
+            (self.dir.path().join(format!("{name}.c")), self.dir.path().join(name));
+        std::fs::write(&file, text).unwrap();
+        let mut cc = Command::new("cc");
+        cc.args(["-Wall", "-Wextra", "-Werror", "-O1", "-o"]).arg(&program).arg(&file);
+        if gtp == Gtp::Linked {
+            let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("include");
+            cc.arg("-I").arg(&include).arg("-include").arg(include.join("gtp.h"));
+            cc.arg("-L").arg(self.dir.path()).arg("-lgtp");
+            cc.arg(format!("-Wl,-rpath,{}", self.dir.path().display()));
+        }
+        let out = cc.output().expect("a C compiler, cc, is needed");
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        program
+    }
+
+    /// A program with a configuration of its own, that anybody may call and that trusts anybody.
+    fn command(&self, program: &Path, who: &str) -> Command {
+        let mut command = Command::new(program);
+        command.env("GTP_CONFIG_DIR", self.dir.path().join(who));
+        command.env("XDG_RUNTIME_DIR", self.dir.path());
+        command.env("GTP_PUBLIC", "1").env("GTP_ACCEPT_NEW", "1");
+        command
+    }
+
+    /// Starts the echo server; also says its port.
+    fn server(&self, program: &Path) -> (Child, String) {
+        let mut server = self.command(program, "server").stdout(Stdio::piped()).spawn().unwrap();
+        let mut port = String::new();
+        BufReader::new(server.stdout.as_mut().unwrap()).read_line(&mut port).unwrap();
+        (server, port.trim().to_owned())
+    }
+}
+
+#[derive(PartialEq, Eq)]
+enum Gtp {
+    Linked,
+    Absent,
+}
+
+fn echo(world: &World, program: &Path, later: &[&str]) {
+    let (mut server, port) = world.server(program);
+    let mut client = world.command(program, "client");
+    client.arg(&port).args(later).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut client = client.spawn().unwrap();
+    let said: Vec<u8> =
+        (0..3_000_000_u32).map(|at| (at.wrapping_mul(0x9e37_79b9) >> 9) as u8).collect();
+    let mut to = client.stdin.take().unwrap();
+    let words = said.clone();
+    let writing = std::thread::spawn(move || to.write_all(&words).unwrap());
+    let mut heard = Vec::new();
+    client.stdout.take().unwrap().read_to_end(&mut heard).unwrap();
+    writing.join().unwrap();
+    assert!(client.wait().unwrap().success() && server.wait().unwrap().success());
+    assert!(heard == said, "{} of {}", heard.len(), said.len());
+}
+
+#[test]
+fn a_program_of_plain_sockets_speaks_gtp_once_its_calls_have_a_prefix() {
+    let world = World::new();
+    let plain = source("tests/echo.c");
+    echo(&world, &world.compile("plain", &plain, Gtp::Absent), &[]);
+    let program = world.compile("ported", &ported(&plain), Gtp::Linked);
+    echo(&world, &program, &[]);
+    echo(&world, &program, &["later"]);
+}
+
+#[test]
+fn connecting_where_nobody_listens_is_refused_at_once_and_later() {
+    let world = World::new();
+    let program = world.compile("ported", &ported(&source("tests/echo.c")), Gtp::Linked);
+    // Nobody has the port that was a listener's until now.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    for later in [&[][..], &["later"]] {
+        let mut client = world.command(&program, "client");
+        let out = client.arg(port.to_string()).args(later).output().unwrap();
+        assert_eq!(out.status.code(), Some(1));
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!(said.contains("Connection refused"), "{said}");
+    }
+}
+
+#[test]
+fn a_forked_childs_copy_is_dead_and_the_parents_connection_goes_on_to_its_last_byte() {
+    let world = World::new();
+    let echo = world.compile("ported", &ported(&source("tests/echo.c")), Gtp::Linked);
+    let program = world.compile("forks", &source("tests/fork.c"), Gtp::Linked);
+    let (mut server, port) = world.server(&echo);
+    let out = world.command(&program, "client").arg(port).output().unwrap();
+    let (said, failed) = (out.stdout, String::from_utf8_lossy(&out.stderr));
+    assert!(out.status.success(), "{failed}");
+    assert_eq!((String::from_utf8_lossy(&said), failed), ("again\n".into(), "".into()));
+    assert!(server.wait().unwrap().success(), "it got the end and no error");
+}
+
+/// Names of functions with how many arguments they take.
+fn functions(text: &str, marks: &[&str]) -> BTreeMap<String, usize> {
+    let mut found = BTreeMap::new();
+    for mark in marks {
+        for (at, _) in text.match_indices(mark) {
+            let tail = &text[at + mark.len()..];
+            let (name, rest) = tail.split_once('(').unwrap();
+            let name = name.trim_start_matches('*');
+            let called = name.starts_with("g_")
+                && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+            if called {
+                let arguments = rest.split_once(')').unwrap().0;
+                let all = arguments.split(',').map(str::trim);
+                let count = all.filter(|part| !part.is_empty() && *part != "void").count();
+                found.insert(name.to_owned(), count);
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn header_and_code_name_the_same_functions_and_numbers() {
+    let (header, code) = (source("include/gtp.h"), source("src/border.rs"));
+    let prototypes = header.split("static inline").next().unwrap();
+    let declared = functions(prototypes, &["int ", "ssize_t ", "char *"]);
+    let defined = functions(&code, &["extern \"C\" fn "]);
+    assert_eq!(declared, defined);
+    assert!(declared.len() > 15, "{declared:?}");
+    let mut numbers = 0;
+    for line in header.lines().filter_map(|line| line.strip_prefix("#define ")) {
+        let mut words = line.split_whitespace();
+        let (Some(name), Some(value)) = (words.next(), words.next()) else { continue };
+        assert!(code.contains(&format!("const {name}: c_int = {value};")), "{name} is {value}");
+        numbers += 1;
+    }
+    assert_eq!(numbers, 6);
+}
