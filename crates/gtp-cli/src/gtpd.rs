@@ -49,6 +49,9 @@ struct Options {
     /// Serve numbers for Prometheus at /metrics on this loopback address; off if not said
     #[arg(long, value_name = "ADDR:PORT")]
     metrics: Option<SocketAddr>,
+    /// Show the live rates to a browser at this loopback address; off if not said
+    #[arg(long, value_name = "ADDR:PORT")]
+    web: Option<SocketAddr>,
     /// Leave traffic on this network interface that is not GTP's its place
     #[arg(long, value_name = "NAME")]
     interface: Option<String>,
@@ -101,10 +104,11 @@ fn run(options: Options) -> anyhow::Result<()> {
         },
         idle_end: options.exit_when_idle,
         metrics: options.metrics,
+        web: options.web,
         interface: options.interface,
         reserve: options.reserve.unwrap_or(Rate::ZERO),
     };
-    let daemon = Daemon::new(claim, &config).context("--metrics")?;
+    let daemon = Daemon::new(claim, &config).context("--metrics or --web")?;
     Ok(daemon.run()?)
 }
 

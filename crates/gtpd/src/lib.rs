@@ -7,6 +7,7 @@
 
 mod caps;
 mod claim;
+mod http;
 mod hub;
 mod metrics;
 mod names;
@@ -15,6 +16,7 @@ mod seats;
 mod server;
 mod strain;
 mod view;
+mod web;
 
 pub use claim::{Before, Claim, ClaimError};
 pub use hub::{ClientId, Hub, HubConfig, Right, SESSIONS_MOST, SESSIONS_OF_ONE, SetError, Who};

@@ -21,11 +21,13 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use crate::claim::{Before, Claim};
+use crate::http::{Pages, Work};
 use crate::hub::{ClientId, Hub, HubConfig, Right, SetError, Who};
-use crate::metrics::{Metrics, Work};
+use crate::metrics::NUMBERS;
 use crate::room::{LOOK, Room};
 use crate::strain::Strain;
 use crate::view::Lists;
+use crate::web::LIVE;
 
 /// What a daemon is told at its start.
 #[derive(Clone, Debug)]
@@ -36,6 +38,8 @@ pub struct DaemonConfig {
     pub idle_end: Option<Span>,
     /// Where numbers are to be had; a loopback address.
     pub metrics: Option<SocketAddr>,
+    /// Where a browser is shown the live rates; a loopback address.
+    pub web: Option<SocketAddr>,
     /// The network interface on which traffic that is not GTP's keeps its place; none unless said.
     pub interface: Option<String>,
     /// What is always left to others, in each direction.
@@ -49,7 +53,7 @@ pub struct Daemon {
     clock: Clock,
     hub: Hub,
     lists: Lists,
-    metrics: Option<Metrics>,
+    pages: Vec<Pages>,
     beside: Beside,
     work: Work,
     /// What a hub that begins again is told.
@@ -127,10 +131,9 @@ impl Daemon {
         if claim.before() == Before::Nobody {
             hub.grace = Span::ZERO;
         }
-        let metrics = config.metrics.map(Metrics::listen).transpose()?;
-        if let Some(metrics) = &metrics {
-            tracing::info!("numbers at http://{}/metrics", metrics.address()?);
-        }
+        let asked = [(config.metrics, NUMBERS), (config.web, LIVE)];
+        let asked = asked.into_iter().filter_map(|(address, pages)| Some((address?, pages)));
+        let pages = asked.map(|(address, pages)| Pages::listen(address, pages));
         hub.capacity_out = hub.capacity_out.saturating_sub(config.reserve);
         hub.capacity_in = hub.capacity_in.saturating_sub(config.reserve);
         Ok(Daemon {
@@ -138,7 +141,7 @@ impl Daemon {
             clock,
             hub: Hub::new(now, &hub),
             lists: Lists::default(),
-            metrics,
+            pages: pages.collect::<io::Result<_>>()?,
             beside: Beside::new(now, config),
             work: Work::default(),
             grace: config.hub.grace,
@@ -175,8 +178,8 @@ impl Daemon {
                 }
             }
             self.news = news;
-            if let Some(metrics) = &mut self.metrics {
-                metrics.serve(now, &self.hub, self.work);
+            for pages in &mut self.pages {
+                pages.serve(now, &self.hub, self.work);
             }
             if self.is_alone_too_long(now) {
                 return Ok(());
@@ -210,7 +213,7 @@ impl Daemon {
         let upkeep =
             if needs_upkeep { (self.beaten + UPKEEP).max(began + rest) } else { Time::MAX };
         let upkeep = upkeep.min(self.beside.poll_timeout(&self.hub));
-        let sending = self.metrics.as_ref().is_some_and(Metrics::is_sending);
+        let sending = self.pages.iter().any(Pages::is_sending);
         let until = if sending { began } else { until.min(upkeep) };
         let mut fds = vec![PollFd::from_borrowed_fd(self.claim.listener().as_fd(), PollFlags::IN)];
         fds.extend(self.guests.values().map(|guest| {
@@ -218,8 +221,8 @@ impl Daemon {
             PollFd::from_borrowed_fd(guest.connection.as_fd(), what)
         }));
         let guests = fds.len() - 1;
-        let metrics = self.metrics.iter().flat_map(Metrics::fds);
-        fds.extend(metrics.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+        let readers = self.pages.iter().flat_map(Pages::fds);
+        fds.extend(readers.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         let span = until.since(self.clock.now());
         let timeout = (until != Time::MAX).then(|| timespec(span));
         match poll(&mut fds, timeout.as_ref()) {
@@ -522,6 +525,7 @@ mod tests {
             },
             idle_end: None,
             metrics: None,
+            web: None,
             interface: None,
             reserve: Rate::ZERO,
         }

@@ -1,0 +1,341 @@
+//! Pages for whoever asks on a loopback address: as much of HTTP as that needs.
+//!
+//! A page is made at most ten times a second, however many ask. Nothing can be changed here. A
+//! reader that is slow, or says too much, is dropped; nothing here can make the daemon wait. A
+//! browser that was led here under another name is turned away, so that no page from elsewhere
+//! reads what is here.
+
+use std::collections::BTreeMap;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::rc::Rc;
+
+use gtp_alloc::{Span, Time};
+
+use crate::hub::Hub;
+
+/// A page and how it is made.
+#[derive(Debug)]
+pub(crate) struct Page {
+    /// Where it is to be had.
+    pub path: &'static str,
+    /// What it is.
+    pub kind: &'static str,
+    /// What it says now.
+    pub text: fn(&Hub, Work) -> Vec<u8>,
+}
+
+/// What the daemon has done.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Work {
+    /// Turns of its loop.
+    pub turns: u64,
+    /// Time spent in them, less waiting.
+    pub spent: Span,
+}
+
+/// A listening socket, its pages, and those who have come.
+#[derive(Debug)]
+pub(crate) struct Pages {
+    listener: TcpListener,
+    pages: &'static [Page],
+    readers: Vec<Reader>,
+    /// What was made lately, by path.
+    kept: BTreeMap<&'static str, Kept>,
+}
+
+/// A page as it was made at some time.
+#[derive(Debug)]
+struct Kept {
+    made: Time,
+    text: Rc<Vec<u8>>,
+}
+
+/// One who has come.
+#[derive(Debug)]
+struct Reader {
+    stream: TcpStream,
+    came: Time,
+    asked: Vec<u8>,
+    answer: Option<Answer>,
+}
+
+/// What is being sent to one of them.
+#[derive(Debug)]
+struct Answer {
+    head: Vec<u8>,
+    body: Rc<Vec<u8>>,
+    at: usize,
+}
+
+/// Readers at a time.
+const READERS: usize = 8;
+/// Bytes of a request.
+pub(crate) const ASKED_MOST: usize = 4_096;
+/// A reader is gone after this.
+const PATIENCE: Span = Span::from_secs(5);
+/// A page is as good as new for so long.
+const FRESH: Span = Span::from_millis(100);
+
+impl Pages {
+    /// Listens at a loopback address.
+    ///
+    /// # Errors
+    /// When it is none, or not to be had.
+    pub fn listen(address: SocketAddr, pages: &'static [Page]) -> io::Result<Pages> {
+        if !address.ip().is_loopback() {
+            let text = format!("{address} can be reached from outside: name a loopback address");
+            return Err(io::Error::new(ErrorKind::InvalidInput, text));
+        }
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        let listening = listener.local_addr()?;
+        tracing::info!("http://{listening}{}", pages.first().map_or("", |page| page.path));
+        Ok(Pages { listener, pages, readers: Vec::new(), kept: BTreeMap::new() })
+    }
+
+    /// Where it listens.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    #[cfg(test)]
+    pub fn address(&self) -> io::Result<SocketAddr> {
+        self.listener.local_addr()
+    }
+
+    /// What to wait for; readers are looked at at every turn.
+    pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let asking = self.readers.iter().filter(|reader| reader.answer.is_none());
+        std::iter::once(self.listener.as_fd()).chain(asking.map(|reader| reader.stream.as_fd()))
+    }
+
+    /// Whether somebody waits for the rest of his answer.
+    pub fn is_sending(&self) -> bool {
+        self.readers.iter().any(|reader| reader.answer.is_some())
+    }
+
+    /// Takes in who has come, and answers who has asked.
+    pub fn serve(&mut self, now: Time, hub: &Hub, work: Work) {
+        while self.readers.len() < READERS
+            && let Ok((stream, _)) = self.listener.accept()
+        {
+            if stream.set_nonblocking(true).is_ok() {
+                self.readers.push(Reader { stream, came: now, asked: Vec::new(), answer: None });
+            }
+        }
+        let Pages { readers, kept, pages, .. } = self;
+        kept.retain(|_, kept| now.since(kept.made) < FRESH);
+        let mut text = |page: &'static Page| {
+            let make = || Kept { made: now, text: Rc::new((page.text)(hub, work)) };
+            kept.entry(page.path).or_insert_with(make).text.clone()
+        };
+        readers.retain_mut(|reader| {
+            now.since(reader.came) < PATIENCE && reader.go_on(pages, &mut text).unwrap_or(false)
+        });
+    }
+}
+
+impl Reader {
+    /// As far as it goes without waiting; `false`: it is done.
+    fn go_on(
+        &mut self,
+        pages: &'static [Page],
+        text: impl FnOnce(&'static Page) -> Rc<Vec<u8>>,
+    ) -> io::Result<bool> {
+        if self.answer.is_none() {
+            let mut buffer = [0; 1_024];
+            match self.stream.read(&mut buffer) {
+                Ok(0) => return Ok(false),
+                Ok(n) => self.asked.extend_from_slice(&buffer[..n]),
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(true),
+                Err(e) => return Err(e),
+            }
+            if !self.asked.windows(4).any(|end| end == b"\r\n\r\n") {
+                return Ok(self.asked.len() < ASKED_MOST);
+            }
+            self.answer = Some(Answer::to(&self.asked, pages, text));
+        }
+        let Some(answer) = &mut self.answer else { return Ok(true) };
+        loop {
+            let rest = answer.rest();
+            if rest.is_empty() {
+                return Ok(false);
+            }
+            match self.stream.write(rest) {
+                Ok(0) => return Ok(false),
+                Ok(n) => answer.at += n,
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(true),
+                Err(e) => return Err(e),
+            }
+        }
+    }
+}
+
+impl Answer {
+    fn to(
+        asked: &[u8],
+        pages: &'static [Page],
+        text: impl FnOnce(&'static Page) -> Rc<Vec<u8>>,
+    ) -> Answer {
+        let wanted = path(asked).and_then(|path| pages.iter().find(|page| page.path == path));
+        let (status, kind, body) = match wanted {
+            Some(_) if !is_of_here(asked) => {
+                let why = "ask for localhost, or by its address\n";
+                ("403 Forbidden", "text/plain", Rc::new(why.into()))
+            }
+            Some(page) => ("200 OK", page.kind, text(page)),
+            None => {
+                let there: Vec<&str> = pages.iter().map(|page| page.path).collect();
+                let text = format!("there is {}\n", there.join(" and "));
+                ("404 Not Found", "text/plain", Rc::new(text.into_bytes()))
+            }
+        };
+        let head = format!(
+            "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\
+             Connection: close\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n\
+             Content-Security-Policy: default-src 'none'; script-src 'unsafe-inline'; \
+             style-src 'unsafe-inline'; connect-src 'self'; frame-ancestors 'none'\r\n\r\n",
+            body.len()
+        );
+        Answer { head: head.into_bytes(), body, at: 0 }
+    }
+
+    /// What is not sent yet, as far as it lies together.
+    fn rest(&self) -> &[u8] {
+        match self.at.checked_sub(self.head.len()) {
+            None => &self.head[self.at..],
+            Some(at) => &self.body[at..],
+        }
+    }
+}
+
+/// The path of a GET.
+fn path(asked: &[u8]) -> Option<&str> {
+    let line = asked.split(|&b| b == b'\r').next()?;
+    let line = std::str::from_utf8(line).ok()?;
+    line.strip_prefix("GET ")?.split(' ').next()
+}
+
+/// Whether it was this host that was asked for: a name that somebody else made lead here is not.
+fn is_of_here(asked: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(asked);
+    let mut hosts = text.lines().skip(1).filter_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("host").then(|| value.trim())
+    });
+    hosts.all(|host| {
+        let name = match host.parse::<SocketAddr>() {
+            Ok(address) => return address.ip().is_loopback(),
+            Err(_) if host.ends_with(']') => host,
+            Err(_) => host.rsplit_once(':').map_or(host, |(name, _)| name),
+        };
+        let address = name.trim_matches(['[', ']']).parse::<IpAddr>();
+        name == "localhost" || address.is_ok_and(|address| address.is_loopback())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hub::HubConfig;
+    use gtp_alloc::Rate;
+
+    const PAGES: &[Page] = &[
+        Page { path: "/turns", kind: "text/plain", text: |_, work| turns(work.turns) },
+        Page { path: "/long", kind: "text/plain", text: |_, _| vec![b'x'; 4_000_000] },
+    ];
+
+    fn turns(turns: u64) -> Vec<u8> {
+        turns.to_string().into_bytes()
+    }
+
+    fn hub() -> Hub {
+        let config = HubConfig {
+            capacity_out: Rate::UNLIMITED,
+            capacity_in: Rate::from_mbps(100),
+            interval: None,
+            grace: Span::ZERO,
+            users: BTreeMap::new(),
+            most: BTreeMap::new(),
+        };
+        Hub::new(Time::ZERO, &config)
+    }
+
+    fn pages() -> Pages {
+        Pages::listen("127.0.0.1:0".parse().unwrap(), PAGES).unwrap()
+    }
+
+    fn asked(pages: &mut Pages, request: &[u8]) -> String {
+        asked_at(pages, request, Time::ZERO, 3)
+    }
+
+    /// Asks at a time at which there were so many turns.
+    fn asked_at(pages: &mut Pages, request: &[u8], now: Time, turns: u64) -> String {
+        let mut stream = TcpStream::connect(pages.address().unwrap()).unwrap();
+        stream.write_all(request).unwrap();
+        let mut text = String::new();
+        let reading = std::thread::spawn(move || {
+            // A reset says as much as an end.
+            let _ = stream.read_to_string(&mut text);
+            text
+        });
+        while !reading.is_finished() {
+            pages.serve(now, &hub(), Work { turns, spent: Span::from_millis(5) });
+            std::thread::yield_now();
+        }
+        reading.join().unwrap()
+    }
+
+    #[test]
+    fn pages_are_served_at_their_places_and_nothing_elsewhere() {
+        let mut pages = pages();
+        let page = asked(&mut pages, b"GET /turns HTTP/1.1\r\nHost: 127.0.0.1:9\r\n\r\n");
+        assert!(page.starts_with("HTTP/1.1 200 OK\r\n") && page.ends_with("\r\n\r\n3"), "{page}");
+        let long = asked(&mut pages, b"GET /long HTTP/1.1\r\n\r\n");
+        assert!(long.ends_with(&"x".repeat(4_000_000)));
+        let other = asked(&mut pages, b"GET / HTTP/1.1\r\n\r\n");
+        assert!(other.starts_with("HTTP/1.1 404") && other.ends_with("/turns and /long\n"));
+        let post = asked(&mut pages, b"POST /turns HTTP/1.1\r\n\r\n");
+        assert!(post.starts_with("HTTP/1.1 404"));
+        assert_eq!(asked(&mut pages, &[b'x'; 2 * ASKED_MOST]), "");
+    }
+
+    #[test]
+    fn a_page_is_made_once_for_all_who_ask_within_a_tenth_of_a_second() {
+        let mut pages = pages();
+        let mut turns_at = |millis, turns| {
+            let now = Time::ZERO + Span::from_millis(millis);
+            let page = asked_at(&mut pages, b"GET /turns HTTP/1.1\r\n\r\n", now, turns);
+            page.rsplit("\r\n").next().unwrap().to_owned()
+        };
+        assert_eq!([turns_at(0, 3), turns_at(99, 4), turns_at(100, 5)], ["3", "3", "5"]);
+    }
+
+    #[test]
+    fn a_browser_that_was_led_here_by_another_name_is_turned_away() {
+        for (host, comes_in) in [
+            ("localhost:80", true),
+            ("localhost", true),
+            ("127.0.0.1", true),
+            ("[::1]:9", true),
+            ("[::1]", true),
+            ("evil.example", false),
+            ("localhost.evil.example:80", false),
+            ("192.0.2.1:80", false),
+            ("", false),
+        ] {
+            let asked = format!("GET /turns HTTP/1.1\r\nhost: {host}\r\n\r\n");
+            assert_eq!(is_of_here(asked.as_bytes()), comes_in, "{host}");
+        }
+        assert!(
+            asked(&mut pages(), b"GET /turns HTTP/1.1\r\nHost: a.example\r\n\r\n")
+                .starts_with("HTTP/1.1 403")
+        );
+    }
+
+    #[test]
+    fn an_address_that_others_could_reach_is_refused() {
+        assert!(Pages::listen("0.0.0.0:0".parse().unwrap(), PAGES).is_err());
+    }
+}

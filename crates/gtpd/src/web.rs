@@ -1,0 +1,108 @@
+//! The live rates for a browser: one page that shows, and one of numbers that it reads.
+//!
+//! The page is whole in itself and asks nobody else. Like the numbers for Prometheus it is for
+//! everybody on this machine, so it names no peer, no file and no program.
+
+use gtp_share::{HostView, SessionView};
+use serde::Serialize;
+
+use crate::http::Page;
+use crate::hub::{Hub, Right};
+
+/// What is served with it.
+pub(crate) const LIVE: &[Page] = &[
+    Page {
+        path: "/",
+        kind: "text/html; charset=utf-8",
+        text: |_, _| include_bytes!("web.html").to_vec(),
+    },
+    Page { path: "/rates", kind: "application/json", text: |hub, _| rates(hub) },
+];
+
+/// Sessions on the page: those that move most.
+const SHOWN: usize = 200;
+
+/// What the page reads.
+#[derive(Serialize)]
+struct Rates {
+    host: HostView,
+    sessions: Vec<Row>,
+}
+
+/// One session, without names.
+#[derive(Serialize)]
+struct Row {
+    session: u32,
+    uid: u32,
+    direction: String,
+    demand: Option<u64>,
+    granted: Option<u64>,
+    measured: u64,
+    limited_by: String,
+    loss_ratio: f64,
+    rtt_us: u64,
+}
+
+impl From<SessionView> for Row {
+    fn from(s: SessionView) -> Row {
+        Row {
+            session: s.session,
+            uid: s.uid,
+            direction: s.direction,
+            demand: s.demand,
+            granted: s.granted,
+            measured: s.measured,
+            limited_by: s.limited_by,
+            loss_ratio: s.loss_ratio,
+            rtt_us: s.rtt_us,
+        }
+    }
+}
+
+fn rates(hub: &Hub) -> Vec<u8> {
+    let mut sessions = hub.sessions_for(Right::Anybodys);
+    sessions.sort_by_key(|s| (std::cmp::Reverse(s.measured), s.session));
+    sessions.truncate(SHOWN);
+    let rates = Rates { host: hub.host(), sessions: sessions.into_iter().map(Row::from).collect() };
+    // Numbers and short words: there is nothing that JSON cannot say.
+    serde_json::to_vec(&rates).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hub::HubConfig;
+    use gtp_alloc::{Rate, Span, Time};
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn the_page_reads_the_numbers_that_are_served_and_nothing_from_elsewhere() {
+        let page = String::from_utf8((LIVE[0].text)(&hub(), Default::default())).unwrap();
+        assert!(page.contains(&format!("fetch(\"{}\"", LIVE[1].path)));
+        assert!(!page.contains("http:") && !page.contains("https:") && !page.contains("src="));
+        for field in ["capacity_in", "used_out", "granted", "measured", "limited_by", "loss_ratio"]
+        {
+            assert!(page.contains(field), "{field} is not shown");
+        }
+    }
+
+    #[test]
+    fn numbers_name_nobody() {
+        let text = String::from_utf8(rates(&hub())).unwrap();
+        assert!(text.starts_with("{\"host\":{\"capacity_out\":null,\"capacity_in\":100000000,"));
+        assert!(text.ends_with("\"sessions\":[]}"));
+        assert!(!text.contains("label") && !text.contains("program"));
+    }
+
+    fn hub() -> Hub {
+        let config = HubConfig {
+            capacity_out: Rate::UNLIMITED,
+            capacity_in: Rate::from_mbps(100),
+            interval: None,
+            grace: Span::ZERO,
+            users: BTreeMap::new(),
+            most: BTreeMap::new(),
+        };
+        Hub::new(Time::ZERO, &config)
+    }
+}
