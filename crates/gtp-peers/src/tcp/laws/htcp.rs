@@ -9,10 +9,11 @@
 //! | b = RTTmin/RTTmax within [0.5, 0.8] | draft, 3 | `shrink` |
 //! | b = 0.5 if throughput changed by more than 20 % since the last loss | draft, 3 | `shrink` |
 //!
-//! [`HTcp::in_whole_segments`] drops the rest of a(t), as Linux does.
+//! [`HTcp::in_whole_segments`] is Linux's of 2007: it drops the rest of a(t), computes it anew only
+//! when the window has grown, and scales it by the round-trip time over 100 ms, within 0.1 and 2.
 //!
-//! Departure: the optional scaling of a(t) by round-trip time is left out, as in the laws'
-//! comparison; with 100 ms it makes no difference.
+//! Departure: otherwise that optional scaling is left out, as in the laws' comparison; with 100 ms
+//! it makes no difference.
 
 use gtp_alloc::{Span, Time};
 
@@ -23,8 +24,9 @@ use crate::tcp::law::{AckView, Law, LossView, Phase, Window};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HTcp {
     last_loss: Option<Time>,
-    /// The longest round trip since the last loss.
+    /// The longest round trip since the last loss, and the least of all.
     longest: Span,
+    least: Span,
     /// Share kept on loss, as chosen at the last one.
     kept: f64,
     /// Segments arrived since the last measurement of throughput began.
@@ -36,23 +38,30 @@ pub struct HTcp {
     /// The largest throughput in any round trip since the last loss, and that before it.
     peak: f64,
     last_peak: f64,
-    /// If it counts in whole segments.
+    /// If it counts in whole segments, and what it has as its increase.
     whole: Option<Counter>,
+    held: f64,
 }
 
 impl HTcp {
     /// The law as Linux of 2007 computes it.
     pub fn in_whole_segments(leftover: Leftover) -> HTcp {
-        HTcp { whole: Some(Counter::new(leftover)), ..HTcp::default() }
+        HTcp { whole: Some(Counter::new(leftover)), held: 1.0, ..HTcp::default() }
     }
 
     fn increase(&self, now: Time) -> f64 {
         let since = self.last_loss.map_or(0.0, |at| now.since(at).as_secs_f64());
         let beyond = (since - LINEAR_FOR).max(0.0);
         let a = 1.0 + 10.0 * beyond + beyond * beyond / 4.0;
-        let a = if self.whole.is_some() { libm::floor(a) } else { a };
         let kept = if self.kept == 0.0 { 0.5 } else { self.kept };
-        2.0 * (1.0 - kept) * a
+        2.0 * (1.0 - kept) * if self.whole.is_some() { self.scaled(libm::floor(a)) } else { a }
+    }
+
+    /// Linux's scaling by round-trip time.
+    fn scaled(&self, a: f64) -> f64 {
+        let rtt = self.least.as_secs_f64();
+        let scale = if rtt > 0.0 { (REFERENCE / rtt).clamp(0.5, 10.0) } else { 1.0 };
+        libm::floor(a / scale).max(1.0)
     }
 }
 
@@ -63,6 +72,7 @@ impl Law for HTcp {
 
     fn observe(&mut self, ack: &AckView, _window: &mut Window) {
         self.longest = self.longest.max(ack.rtt.unwrap_or_default());
+        self.least = ack.least_rtt;
         match ack.phase {
             Phase::Opening | Phase::Open => {}
             // What comes in while losses are repaired says nothing of the throughput.
@@ -90,7 +100,11 @@ impl Law for HTcp {
             let increase = self.increase(ack.now);
             match &mut self.whole {
                 None => window.size += credit * increase / window.size,
-                Some(counter) => counter.grow(window, credit, window.size / increase),
+                Some(counter) => {
+                    let before = libm::floor(window.size);
+                    counter.grow(window, credit, before / self.held);
+                    self.held = if window.size > before { increase } else { self.held };
+                }
             }
         }
     }
@@ -107,7 +121,11 @@ impl Law for HTcp {
         (self.peak, self.measured) = (0.0, 0);
         self.longest = Span::ZERO;
         self.last_loss = Some(loss.now);
-        loss.window * self.kept
+        self.held = self.increase(loss.now);
+        match self.whole {
+            None => loss.window * self.kept,
+            Some(_) => libm::floor(loss.window * self.kept),
+        }
     }
 }
 
@@ -115,6 +133,8 @@ impl Law for HTcp {
 const LINEAR_FOR: f64 = 1.0;
 /// Round trips after a loss whose throughput is taken as it is measured (Linux).
 const FRESH: u64 = 3;
+/// Linux scales to this round-trip time, in seconds.
+const REFERENCE: f64 = 0.1;
 /// The change of throughput beyond which the adaptive decrease is not trusted.
 const THROUGHPUT_CHANGE: f64 = 0.2;
 
@@ -127,6 +147,18 @@ mod tests {
         let law = HTcp { last_loss: Some(Time::ZERO), kept: 0.5, ..HTcp::default() };
         let at = |ms: u64| law.increase(Time::from_nanos(ms * 1_000_000));
         assert_eq!([at(500), at(1_000), at(2_000), at(5_000)], [1.0, 1.0, 11.25, 45.0]);
+    }
+
+    #[test]
+    fn half_the_round_trip_halves_the_increase_in_the_form_of_linux() {
+        let linux = HTcp::in_whole_segments(Leftover::Dropped);
+        let at = |rtt: u64, ms: u64| {
+            let (last_loss, least) = (Some(Time::ZERO), Span::from_millis(rtt));
+            let law = HTcp { last_loss, least, kept: 0.5, ..linux };
+            law.increase(Time::from_nanos(ms * 1_000_000))
+        };
+        assert_eq!([at(100, 2_000), at(50, 2_000), at(1_000, 2_000)], [11.0, 5.0, 22.0]);
+        assert_eq!([at(50, 500), at(5, 2_000)], [1.0, 1.0]);
     }
 
     #[test]
