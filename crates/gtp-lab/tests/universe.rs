@@ -4,9 +4,6 @@
 
 use std::process::Command;
 
-/// World 1736, of the law `endnode`: feedback that overtakes feedback leaves a source without proof
-/// for half a second, its ramp falls, and the law then needs seconds to climb back. To be none.
-const KNOWN: [&str; 2] = ["world 1736: s4 sends ", "world 1736: s5 sends "];
 /// Worlds of which nothing could be judged since links lost all feedback, at most, as counted.
 const SILENT_MAX: u64 = 2;
 /// Means that may be excused since links lost all feedback, of a thousand.
@@ -25,10 +22,9 @@ fn two_thousand_worlds_come_right_once_their_faults_have_ended() {
     let output = command.args(["universe", "--worlds", "2000"]).output().expect("gtp-lab runs");
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(said.contains("2000 worlds from seed 1"), "{said}");
-    // Nothing is lost or left undone or unfair, no two runs part, no packet does the impossible,
-    // but for what is known.
-    let known = |line: &str| KNOWN.iter().any(|known| line.starts_with(known));
-    assert!(said.lines().filter(|line| line.starts_with("world ")).all(known), "{said}");
+    // Nothing is lost or left undone or unfair, no two runs part, no packet does the impossible.
+    assert!(!said.lines().any(|line| line.starts_with("world ")), "{said}");
+    assert!(output.status.success(), "{said}");
     // And it was looked at: few worlds and means are excused.
     assert!(number_before(&said, " by none since") <= SILENT_MAX, "{said}");
     let (judged, excused) =

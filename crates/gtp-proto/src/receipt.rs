@@ -3,6 +3,7 @@
 //! A receipt is believed by its proof alone.
 
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use gtp_alloc::{Bytes, Time};
 use gtp_ranges::RangeSet;
@@ -135,13 +136,22 @@ pub(crate) struct ReceiptVerifier {
     /// The proofs that packets carry now.
     sending: Quad,
     next: u64,
+    /// What no receipt was about when the last one began beyond `next`: the one before it was lost,
+    /// or overtaken.
+    missed: Range<u64>,
     /// Packet numbers of datagrams that carry no proof: the few of opening and closing.
     plain: RangeSet,
 }
 
 impl ReceiptVerifier {
     pub fn new(key: ProofKey) -> ReceiptVerifier {
-        ReceiptVerifier { sending: Quad::of(&key, 0), key, next: 0, plain: RangeSet::new() }
+        ReceiptVerifier {
+            sending: Quad::of(&key, 0),
+            key,
+            next: 0,
+            missed: 0..0,
+            plain: RangeSet::new(),
+        }
     }
 
     /// One above the last packet number that a verified receipt was about.
@@ -176,6 +186,31 @@ impl ReceiptVerifier {
         if receipt.span.start < self.next || receipt.span.is_empty() {
             return Ok(None);
         }
+        let proven = self.prove(receipt, longest)?;
+        self.missed = self.next..receipt.span.start;
+        self.next = receipt.span.end;
+        self.plain.remove(0..self.missed.start);
+        self.plain.remove(self.missed.end..self.next);
+        Ok(Some(proven))
+    }
+
+    /// The same for a receipt that the last one overtook: it is about all that lies before that one
+    /// and that no other was about.
+    pub fn verify_overtaken(
+        &mut self,
+        receipt: &Receipt,
+        longest: Bytes,
+    ) -> Result<Option<Proven>, Discard> {
+        if receipt.span.is_empty() || receipt.span != self.missed {
+            return Ok(None);
+        }
+        let proven = self.prove(receipt, longest)?;
+        self.missed = self.next..self.next;
+        self.plain.remove(0..self.next);
+        Ok(Some(proven))
+    }
+
+    fn prove(&self, receipt: &Receipt, longest: Bytes) -> Result<Proven, Discard> {
         if receipt.span.end - receipt.span.start > RECEIPT_SPAN {
             return Err(Discard::Violation("a receipt for more packets than can be under way"));
         }
@@ -193,10 +228,8 @@ impl ReceiptVerifier {
         if sum != receipt.sum {
             return Err(Discard::Violation("a receipt without proof"));
         }
-        self.next = receipt.span.end;
-        self.plain.remove(0..self.next);
         let bytes = Bytes(receipt.bytes.min(packets.saturating_mul(longest.0)));
-        Ok(Some(Proven { span: receipt.span.clone(), packets, bytes }))
+        Ok(Proven { span: receipt.span.clone(), packets, bytes })
     }
 }
 

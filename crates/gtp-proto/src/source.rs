@@ -18,7 +18,7 @@ use crate::meter::{RttMeter, StreamMeter};
 use crate::pacer::Pacer;
 use crate::path::{Conditions, PathBound, Sample, SendLog};
 use crate::proof::ProofKey;
-use crate::receipt::{Arrivals, ReceiptVerifier};
+use crate::receipt::{Arrivals, Proven, ReceiptVerifier};
 use crate::report::{Grant, Law, LimitedBy, Phase, Report};
 use crate::requests::{Answerer, Class};
 use crate::session::{Discard, Event, Link, Numbering, Transmit, Unit, Wake, earliest, wire_span};
@@ -94,6 +94,8 @@ struct Heard {
     offer: Rate,
     interval: Span,
     arrived_at: Option<u32>,
+    /// The same of the receipt before the last one, where one in between is missing.
+    arrived_before: Option<u32>,
 }
 
 /// The source's end of a session.
@@ -181,6 +183,7 @@ impl SourceSession {
                 offer: Rate::UNLIMITED,
                 interval: INTERVAL_MIN,
                 arrived_at: None,
+                arrived_before: None,
             },
             last_datagram: now,
             status_due: now,
@@ -410,7 +413,7 @@ impl SourceSession {
 
     fn handle_feedback(&mut self, now: Time, pn: u64, f: Feedback) -> Result<(), Discard> {
         if self.heard.pn.is_some_and(|newest| pn < newest) {
-            return Err(Discard::Stale);
+            return self.handle_overtaken(now, &f);
         }
         if f.grant < self.heard.grant {
             return Err(self.violation("a grant number went back"));
@@ -440,35 +443,58 @@ impl SourceSession {
             offer: f.offer,
             interval: Span::from_micros(f.interval.into()).clamp(INTERVAL_MIN, INTERVAL_MAX),
             arrived_at: self.heard.arrived_at,
+            arrived_before: self.heard.arrived_before,
         };
-        if let Some(proven) = proven {
-            // Where nothing with a proof arrived, there is no time of arrival either.
-            let any = f.receipt.bytes != 0 || f.receipt.sum != 0;
-            self.heard.arrived_at = any.then_some(f.receipt.arrived_at);
-            // After a lost receipt, the time since the last one is not this one's alone.
-            let arrived_in = arrived_in.filter(|_| any && follows_last);
-            self.counters.delivered += proven.packets;
-            self.counters.lost += proven.span.end - proven.span.start - proven.packets;
-            let from = self.log.at(proven.span.start);
-            let until = self.log.at(proven.span.end);
-            // A receipt counts whole packets; what was sent may have been shorter.
-            let at_most = |from| proven.bytes.min(self.log.sent_at_most(from, proven.span.end));
-            let arrived = from.map_or(Bytes::ZERO, at_most);
-            self.counters.delivered_bytes += arrived.0;
-            if let (Some(from), Some(until), Some(arrived_in)) = (from, until, arrived_in) {
-                let sample = Sample {
-                    sent: until.1 - from.1,
-                    sent_in: until.0.since(from.0),
-                    arrived,
-                    arrived_in: Span::from_micros(arrived_in.into()),
-                    delay: Span::from_micros(f.delay.into()),
-                    first_pn: proven.span.start,
-                };
-                let conditions = self.conditions();
-                self.path.handle_sample(now, sample, &conditions);
-            }
-        }
+        let Some(proven) = proven else { return Ok(()) };
+        // Where nothing with a proof arrived, there is no time of arrival either.
+        let any = f.receipt.bytes != 0 || f.receipt.sum != 0;
+        // After a lost receipt, the time since the last one is not this one's alone. If it was
+        // overtaken and is still to come, its time counts from there.
+        self.heard.arrived_before = self.heard.arrived_at.filter(|_| !follows_last);
+        self.heard.arrived_at = any.then_some(f.receipt.arrived_at);
+        let arrived_in = arrived_in.filter(|_| any && follows_last);
+        self.take_proof(now, &f, proven, arrived_in);
         Ok(())
+    }
+
+    /// Feedback that a newer one overtook says nothing new but what arrived.
+    fn handle_overtaken(&mut self, now: Time, f: &Feedback) -> Result<(), Discard> {
+        let packet = self.packet_bytes();
+        let proven = match self.receipts.verify_overtaken(&f.receipt, packet) {
+            Ok(Some(proven)) => proven,
+            Ok(None) => return Err(Discard::Stale),
+            Err(Discard::Violation(why)) => return Err(self.violation(why)),
+            Err(other) => return Err(other),
+        };
+        let any = f.receipt.bytes != 0 || f.receipt.sum != 0;
+        let before = self.heard.arrived_before.take().filter(|_| any);
+        let arrived_in = before.map(|before| f.receipt.arrived_at.wrapping_sub(before));
+        self.take_proof(now, f, proven, arrived_in);
+        Ok(())
+    }
+
+    /// Counts what is proven, and if its time of arrival is known, in microseconds, tells the path.
+    fn take_proof(&mut self, now: Time, f: &Feedback, proven: Proven, arrived_in: Option<u32>) {
+        self.counters.delivered += proven.packets;
+        self.counters.lost += proven.span.end - proven.span.start - proven.packets;
+        let from = self.log.at(proven.span.start);
+        let until = self.log.at(proven.span.end);
+        // A receipt counts whole packets; what was sent may have been shorter.
+        let at_most = |from| proven.bytes.min(self.log.sent_at_most(from, proven.span.end));
+        let arrived = from.map_or(Bytes::ZERO, at_most);
+        self.counters.delivered_bytes += arrived.0;
+        if let (Some(from), Some(until), Some(arrived_in)) = (from, until, arrived_in) {
+            let sample = Sample {
+                sent: until.1 - from.1,
+                sent_in: until.0.since(from.0),
+                arrived,
+                arrived_in: Span::from_micros(arrived_in.into()),
+                delay: Span::from_micros(f.delay.into()),
+                first_pn: proven.span.start,
+            };
+            let conditions = self.conditions();
+            self.path.handle_sample(now, sample, &conditions);
+        }
     }
 
     fn conditions(&self) -> Conditions {

@@ -1,7 +1,7 @@
 //! Sessions in small worlds: what they reach, what they survive, and exact counts on links.
 
 use gtp_alloc::{Bytes, Rate, Span, Time};
-use gtp_link::{Chance, Change, LinkSpec};
+use gtp_link::{Chance, Change, Jitter, LinkSpec, Order};
 use gtp_proto::Law;
 use gtp_sim::packet::{
     Action, AgentState, BackgroundSpec, BuildError, ClockSpec, HostSpec, NodeId, Pace, Path,
@@ -66,6 +66,35 @@ fn a_single_session_reaches_its_grant_and_keeps_it() {
     assert_eq!((status.lost, status.duplicates, status.discards), (0, 0, 0));
     near(status.rtt.as_secs_f64(), 0.020, 0.1);
     assert_eq!(world.base_rtt(id), Some(Span::from_millis(20)));
+}
+
+#[test]
+fn feedback_that_overtakes_feedback_leaves_the_ramp_where_it_is() {
+    // Under this law a sink speaks twice in each interval, a millisecond or two apart, and the way
+    // back brings the second word first as often as not.
+    let mut world = World::new(4);
+    let sink = world.add_host(HostSpec { in_: mbps(18), ..HostSpec::default() });
+    let law = Law::EndNode { alpha: 0.1, beta: 0.2 };
+    let sessions = [9, 30].map(|capacity| {
+        let source = world.add_host(HostSpec { out: mbps(capacity), ..HostSpec::default() });
+        let jitter = Jitter { span: Span::from_millis(6), order: Order::Free };
+        let way = LinkSpec { jitter, ..long(150) };
+        let (there, back) = (world.add_link(way.clone()), world.add_link(way));
+        let (down, up) = (Path::Links(vec![there]), Path::Links(vec![back]));
+        let spec = SessionSpec { law, down, up, ..SessionSpec::new(source, sink) };
+        world.add_session(spec).unwrap()
+    });
+    world.trace_every(Span::from_millis(100)).unwrap();
+    world.run_until(s(600));
+    // 64 packets a round trip, and an interval beside it.
+    let least = 64.0 * 1_500.0 * 8.0 / 0.160 / 1e6;
+    for id in sessions {
+        let worst = (200..6_000).map(|k| rate(&world, id, k, k + 1)).fold(f64::INFINITY, f64::min);
+        assert!(
+            worst > 1.25 * least,
+            "{worst:.2} Mbit/s of 9, where the ramp begins at {least:.2}"
+        );
+    }
 }
 
 #[test]

@@ -57,6 +57,38 @@ fn is_violation(outcome: &Result<Option<Proven>, Discard>) -> bool {
 }
 
 #[test]
+fn a_receipt_that_was_overtaken_is_proved_once_as_a_whole_and_before_the_next_one() {
+    let mut source = verifier();
+    let tags: Vec<u16> = (0..40).map(|pn| source.tag(pn)).collect();
+    let mut sink = Sink::default();
+    for pn in (0..40).filter(|pn| *pn != 13) {
+        sink.take(pn, Some(tags[pn as usize])).unwrap();
+        if pn % 10 == 9 {
+            sink.end();
+        }
+    }
+    let [first, second, third, fourth] = &sink.receipts[..] else { panic!("four receipts") };
+    assert!(source.verify(first, 40, LONGEST).unwrap().is_some());
+    assert_eq!(source.verify_overtaken(second, LONGEST), Ok(None), "nothing overtook it");
+    assert!(source.verify(third, 40, LONGEST).unwrap().is_some());
+    let mut forged = second.clone();
+    forged.sum = forged.sum.wrapping_add(1);
+    assert!(is_violation(&source.verify_overtaken(&forged, LONGEST)));
+    let mut part = second.clone();
+    part.span.start += 1;
+    assert_eq!(source.verify_overtaken(&part, LONGEST), Ok(None));
+    let proven = source.verify_overtaken(second, LONGEST).unwrap().expect("a proof");
+    assert_eq!((proven.span, proven.packets, proven.bytes), (10..20, 9, Bytes(9 * LONGEST.0)));
+    assert_eq!(source.verify_overtaken(second, LONGEST), Ok(None), "once");
+    assert!(source.verify(fourth, 40, LONGEST).unwrap().is_some());
+    let mut late = verifier();
+    late.verify(first, 40, LONGEST).unwrap();
+    late.verify(third, 40, LONGEST).unwrap();
+    late.verify(fourth, 40, LONGEST).unwrap();
+    assert_eq!(late.verify_overtaken(second, LONGEST), Ok(None), "another has come since");
+}
+
+#[test]
 fn an_honest_receipt_proves_what_arrived() {
     let mut source = verifier();
     let receipt = honest(&mut source, 1_000, &[3, 4, 700]);
