@@ -33,9 +33,12 @@ mod verdict;
 
 use crate::figures;
 use crate::refusal::Refusal;
+use crate::verbs::pool;
 use clap::Args;
 use entry::Entry;
+use indicatif::ProgressBar;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use verdict::{Judged, Verdict};
 
 /// Arguments of `gtp-lab repro`.
@@ -57,6 +60,9 @@ pub struct Repro {
     /// Print the entries and what each states; run nothing
     #[arg(long)]
     list: bool,
+    /// Entries at a time; all cores where it is not given. Results do not depend on it
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
     /// Write the report (HTML page, SVG figures, JSON, CSV) into this folder
     #[arg(long)]
     out: Option<PathBuf>,
@@ -72,12 +78,8 @@ pub fn run(arguments: &Repro) -> Result<(), Refusal> {
         });
         return Ok(());
     }
-    let mut judged = Vec::new();
-    for entry in entries {
-        let one = verdict::judge(entry);
-        println!("{}", report::line(&one));
-        judged.push(one);
-    }
+    let threads = arguments.threads.unwrap_or_else(pool::cores);
+    let judged = judge_all(entries, threads, |one| println!("{}", report::line(one)));
     println!("{}", report::totals(&judged));
     if let Some(folder) = &arguments.out {
         write(&judged, &arguments.paper, folder)?;
@@ -86,6 +88,19 @@ pub fn run(arguments: &Repro) -> Result<(), Refusal> {
         0 => Ok(()),
         failed => Err(Refusal::Other(format!("{failed} of {} entries fail", judged.len()))),
     }
+}
+
+/// Judges entries on so many threads; says of each when it is done, and returns all in order.
+fn judge_all(entries: Vec<Entry>, threads: usize, done: impl Fn(&Judged) + Sync) -> Vec<Judged> {
+    let count = entries.len();
+    let waiting: Vec<_> = entries.into_iter().map(|entry| Mutex::new(Some(entry))).collect();
+    let judge = |number: usize| {
+        let entry = waiting[number].lock().unwrap_or_else(PoisonError::into_inner).take();
+        let one = verdict::judge(entry.expect("each number is worked on once"));
+        done(&one);
+        one
+    };
+    pool::run(count, threads, &ProgressBar::hidden(), judge)
 }
 
 /// The entries that were asked for.

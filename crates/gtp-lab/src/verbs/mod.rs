@@ -3,7 +3,7 @@
 //! They know files, terminals and threads, which nothing below them does; what is printed to
 //! standard output is the result, everything else goes to standard error.
 
-mod pool;
+pub(crate) mod pool;
 pub mod replay;
 pub mod run;
 pub mod sweep;
