@@ -3,9 +3,8 @@
 //! The content is a function of a seed and of where a byte lies, so both ends know it and no part
 //! is like another. An object is that content, or the content several times, each time a file of
 //! its own: long runs need no more memory. The source lends its blocks, which lie ready with their
-//! trailers; the sink keeps the memory that a block arrived in, and gives that of the same block of
-//! an earlier file for it. [`Arrived::verify`] then looks whether what lies there was what was
-//! sent.
+//! trailers; the sink keeps the memory that a block arrived in, and gives for it that of the same
+//! block of an earlier file. [`Arrived::verify`] then looks whether what lies there was sent.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

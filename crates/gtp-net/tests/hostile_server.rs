@@ -270,7 +270,7 @@ async fn an_answer_that_was_not_on_offer_is_refused() {
     type Change = fn(&mut Opened);
     let changes: [(Change, &str); 9] = [
         (|o| o.suite = 99, "not on offer"),
-        (|o| o.unit_payload = 8_900, "not on offer"),
+        (|o| o.unit_payload = 8_901, "out of range"),
         (|o| o.unit_payload = 1, "out of range"),
         (|o| o.udp_port = 0, "out of range"),
         (|o| o.weight_milli = 0, "out of range"),

@@ -154,6 +154,21 @@ impl AsFd for UdpSocket {
     }
 }
 
+/// The longest IP packet, in bytes, that this host sends towards `to` in one piece, as far as its
+/// own route says; links behind the first may carry less. `None` where the system does not say.
+pub fn route_mtu(to: SocketAddr) -> Option<u32> {
+    let any: IpAddr = match to {
+        SocketAddr::V4(_) => std::net::Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => std::net::Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = std::net::UdpSocket::bind(SocketAddr::new(any, 0)).ok()?;
+    socket.connect(to).ok()?; // Sends nothing; it only chooses the route.
+    match to {
+        SocketAddr::V4(_) => sockopt::ip_mtu(&socket).ok(),
+        SocketAddr::V6(_) => sockopt::ipv6_mtu(&socket).ok(),
+    }
+}
+
 /// Asks for large buffers, beyond the system's limit where this process may.
 fn enlarge(socket: &std::net::UdpSocket) {
     // What is refused here is seen in the size that comes out.
@@ -280,6 +295,12 @@ mod tests {
         assert_eq!(v4.send(origin.from, None, 3, b"def"), Sent::Taken);
         let (origin, bytes) = drain(&dual, 1)[0].clone();
         assert_eq!((origin.from, &bytes[..]), (v4.local_addr(), &b"def"[..]));
+    }
+
+    #[test]
+    fn a_route_says_how_long_its_packets_may_be() {
+        let mtu = route_mtu("127.0.0.1:9".parse().unwrap()).unwrap();
+        assert!(mtu >= 1_280, "{mtu}");
     }
 
     #[test]

@@ -3,11 +3,13 @@
 //! It is the only place where a client's wishes become a session. The UDP port is the one that TCP
 //! reached, whatever the server calls its own: a forwarder between them passes on both alike.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
-use gtp_proto::limits::{UNIT_ETHERNET, UNIT_MINIMUM};
+use gtp_proto::limits::{UNIT_ETHERNET, UNIT_JUMBO, UNIT_MINIMUM};
 use gtp_proto::{Role, Weights};
 use gtp_store::{Manifest, RootKind};
+use gtp_sys::udp::route_mtu;
 
 use super::{Endpoint, Terms, Url};
 use crate::control::{ControlChannel, ControlError};
@@ -23,6 +25,29 @@ pub(crate) struct Granted {
     pub channel: ControlChannel,
     pub opened: Opened,
     pub session: SessionOpen,
+}
+
+/// How long the units of a session may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Units {
+    /// As long as the path's packets: nobody else brings parts of the object.
+    AsThePath,
+    /// As long as on ordinary paths: several sources must agree on one length.
+    Ordinary,
+}
+
+/// What the route must carry for the longest units: 8,900 bytes, 49 of GTP, 8 of UDP, 40 of IPv6.
+const JUMBO_ROUTE: u32 = 8_997;
+
+impl Units {
+    /// The longest unit payload to ask for on the way to `peer`. A route that cannot carry long
+    /// packets is not tried with them: waiting for their answers would cost time.
+    fn longest(self, peer: SocketAddr) -> u16 {
+        match self {
+            Units::AsThePath if route_mtu(peer) >= Some(JUMBO_ROUTE) => UNIT_JUMBO,
+            Units::AsThePath | Units::Ordinary => UNIT_ETHERNET,
+        }
+    }
 }
 
 /// Connects to a server; both ends have proved their keys then.
@@ -41,11 +66,12 @@ pub(crate) async fn ask(
     endpoint: &Endpoint,
     url: &Url,
     verb: Verb,
-    terms: &Terms,
+    (terms, units): (&Terms, Units),
     heard: &(dyn Fn() + Sync),
 ) -> Result<Granted, Failure> {
     let client_session = endpoint.host().new_session_id();
-    let open = open_message(endpoint, verb, terms, client_session);
+    let unit_payload_max = units.longest(channel.ends().remote);
+    let open = Open { unit_payload_max, ..open_message(endpoint, verb, terms, client_session) };
     let opened = channel.open_within(open, terms.patience, heard).await?;
     let suite = Suite::from_code(opened.suite)
         .ok_or_else(|| Failure::new(FailureKind::Other, "the server chose an unknown cipher"))?;
@@ -54,7 +80,7 @@ pub(crate) async fn ask(
     let socket = endpoint.socket_for(peer.ip()).map_err(|error| {
         Failure::new(FailureKind::Other, format!("cannot open a UDP socket: {error}"))
     })?;
-    let unit_payloads = [UNIT_ETHERNET, UNIT_MINIMUM];
+    let unit_payloads = [UNIT_JUMBO, UNIT_ETHERNET, UNIT_MINIMUM];
     let session = SessionOpen {
         socket,
         peer,
@@ -88,7 +114,7 @@ fn open_message(endpoint: &Endpoint, verb: Verb, terms: &Terms, client_session: 
         suites: SuiteList(Suite::by_preference().map(Suite::code).to_vec()),
         law: wire_law(terms.law),
         weight_milli: weight.clamp(*WEIGHT_MILLI.start(), *WEIGHT_MILLI.end()),
-        unit_payload_max: UNIT_ETHERNET,
+        unit_payload_max: UNIT_ETHERNET, // The caller knows the route.
         client_session,
         interval_us: interval,
     }

@@ -14,6 +14,7 @@ use gtp_sys::Clock;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
+use super::connect::Units;
 use super::link::{self, Order, Ready, Report, Reports};
 use super::place::{self, Place, Placed};
 use super::progress::{Event, Outcome, Progress};
@@ -199,13 +200,17 @@ impl Gather {
     // --- the servers' lines ---
 
     fn connect(&mut self, number: usize, pause: Duration) {
+        let units = match self.sources.len() {
+            1 => Units::AsThePath,
+            _ => Units::Ordinary,
+        };
         let source = &mut self.sources[number];
         source.state = State::Connecting;
         source.line = Some(tokio::spawn(link::run(
             number,
             Arc::clone(&self.endpoint),
             source.url.clone(),
-            self.terms.clone(),
+            (self.terms.clone(), units),
             pause,
             self.reports.clone(),
         )));

@@ -11,7 +11,7 @@ use gtp_alloc::{Span, Time};
 use gtp_store::Value;
 use tokio::sync::mpsc;
 
-use super::connect::{Described, Granted, ask, describe, reach};
+use super::connect::{Described, Granted, Units, ask, describe, reach};
 use super::{Endpoint, Terms, Url};
 use crate::control::{ControlChannel, ControlError, KEEPALIVE_SPAN};
 use crate::engine::SessionOpen;
@@ -68,7 +68,7 @@ pub(super) async fn run(
     number: usize,
     endpoint: Arc<Endpoint>,
     url: Url,
-    terms: Terms,
+    (terms, units): (Terms, Units),
     pause: Duration,
     reports: Reports,
 ) {
@@ -90,7 +90,7 @@ pub(super) async fn run(
     let opening = async {
         let channel = reach(&endpoint, &url, &terms).await?;
         tell(Report::Listing { entries: 0 });
-        let mut granted = ask(channel, &endpoint, &url, verb, &terms, &working).await?;
+        let mut granted = ask(channel, &endpoint, &url, verb, (&terms, units), &working).await?;
         let described = describe(&mut granted, listed).await?;
         Ok::<_, Failure>((granted, described))
     };

@@ -6,7 +6,7 @@
 use gtp_store::{Entry, RootKind};
 use tokio::time::timeout;
 
-use super::connect::{ask, reach};
+use super::connect::{Units, ask, reach};
 use super::{Endpoint, Terms, Url};
 use crate::control::{ANSWER_SPAN, ControlError};
 use crate::flows::{Failure, FailureKind, Gathering, root_kind};
@@ -34,7 +34,7 @@ pub async fn list(endpoint: &Endpoint, url: &Url, terms: &Terms) -> Result<Listi
 async fn patiently(endpoint: &Endpoint, url: &Url, terms: &Terms) -> Result<Listing, Failure> {
     let verb = Verb::List { path: url.path().to_vec() };
     let channel = reach(endpoint, url, terms).await?;
-    let mut granted = ask(channel, endpoint, url, verb, terms, &|| {}).await?;
+    let mut granted = ask(channel, endpoint, url, verb, (terms, Units::Ordinary), &|| {}).await?;
     let kind = granted.opened.object.map_or(RootKind::File, root_kind);
     let mut gathering = Gathering::default();
     loop {

@@ -11,7 +11,7 @@ use gtp_alloc::{Span, Time};
 use gtp_store::{BlockSource, Export, FileSource, Manifest, RelPath, RootKind};
 use gtp_sys::Clock;
 
-use super::connect::{Granted, ask, reach};
+use super::connect::{Granted, Units, ask, reach};
 use super::progress::{Event, Outcome, Progress, SourceShare};
 use super::{
     Endpoint, LOOK_SPAN, Monitor, Terms, Url, back_off, no_path_words, stop_words, stopped,
@@ -156,8 +156,9 @@ impl Attempt {
     async fn open(&mut self, objects: &mut Objects) -> Result<Sending, Failure> {
         let verb = Verb::Put { path: self.url.path().to_vec() };
         let channel = reach(&self.endpoint, &self.url, &self.terms).await?;
+        let terms = (&self.terms, Units::AsThePath);
         let Granted { mut channel, opened, session } =
-            ask(channel, &self.endpoint, &self.url, verb, &self.terms, &|| {}).await?;
+            ask(channel, &self.endpoint, &self.url, verb, terms, &|| {}).await?;
         let into = self.url.names_directory() || opened.object == Some(EntryKind::Directory);
         let taken = std::mem::replace(objects, Objects::Paths(Vec::new()));
         let joining = tokio::task::spawn_blocking(move || {

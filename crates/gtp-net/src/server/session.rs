@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use gtp_proto::limits::UNIT_ETHERNET;
+use gtp_proto::limits::UNIT_JUMBO;
 use gtp_proto::{Role, Weights};
 use gtp_store::RelPath;
 use tokio::sync::watch;
@@ -199,7 +199,7 @@ impl Client {
             version: VERSION,
             server_session: session,
             suite: self.suite.code(),
-            unit_payload: self.open.unit_payload_max.min(UNIT_ETHERNET),
+            unit_payload: self.open.unit_payload_max.min(UNIT_JUMBO),
             udp_port: shared.port,
             object,
             entries_total,

@@ -5,7 +5,7 @@
 
 use super::Stream;
 use super::tend::{Sessions, start};
-use crate::client::connect::{Granted, ask, reach};
+use crate::client::connect::{Granted, Units, ask, reach};
 use crate::client::{Endpoint, Terms, Url};
 use crate::control::{ControlError, SILENCE_SPAN};
 use crate::crypto::Suite;
@@ -29,7 +29,7 @@ pub async fn connect(
     let down_session = endpoint.host().new_session_id();
     let window = window.clamp(*STREAM_WINDOW.start(), *STREAM_WINDOW.end());
     let verb = Verb::Stream { service: url.path().to_vec(), down_session, window };
-    let granted = ask(channel, endpoint, url, verb, terms, &|| {}).await?;
+    let granted = ask(channel, endpoint, url, verb, (terms, Units::Ordinary), &|| {}).await?;
     let Granted { mut channel, opened, session: up } = granted;
     let answer = tokio::time::timeout(SILENCE_SPAN, channel.recv());
     let answer = answer.await.map_err(|_| ControlError::TimedOut("the service"))??;
