@@ -129,13 +129,20 @@ impl Asker {
 
     /// The source is sending `unit` of request `number`.
     pub fn handle_data(&mut self, number: u32, unit: u64) {
-        // Numbers only rise, so they lie in order.
-        let class = match self.asked.binary_search_by_key(&number, |asked| asked.number) {
-            Ok(at) => self.asked[at].class,
-            Err(_) => return,
-        };
+        let Some(class) = self.class_of(number) else { return };
         let reached = &mut self.reached[class as usize];
         *reached = (*reached).max(Progress { number, unit });
+    }
+
+    /// The class of a request that is not known to be sent in full.
+    fn class_of(&self, number: u32) -> Option<Class> {
+        // Numbers only rise, so they lie in order; mostly the oldest is being sent.
+        let front = self.asked.front()?;
+        if front.number == number {
+            return Some(front.class);
+        }
+        let at = self.asked.binary_search_by_key(&number, |asked| asked.number).ok()?;
+        Some(self.asked[at].class)
     }
 
     /// The source's own word on what it has accepted and sent.
