@@ -27,6 +27,8 @@ use crate::socket::{Socket, State, Terms};
 
 /// What a process that ends waits for the peers of its connections to have received.
 const FAREWELL: Duration = Duration::from_secs(30);
+/// What it waits for the end of a connection whose peer has received all.
+const LAST_WORD: Duration = Duration::from_millis(500);
 
 /// Everything.
 pub struct Library {
@@ -267,6 +269,8 @@ impl Library {
         let all = async {
             for line in lines {
                 line.delivered().await;
+                // The peer may be about to say its own end, and should hear that it was heard.
+                let _ = tokio::time::timeout(LAST_WORD, line.over()).await;
             }
         };
         self.runtime.block_on(async {

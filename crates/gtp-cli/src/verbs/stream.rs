@@ -46,7 +46,9 @@ async fn carry(args: &StreamArgs) -> Result<(), Failure> {
             hear(reader).await?;
         }
     }
-    if line.delivered().await {
+    // Not only until the other end has all: it waits for our word on its own, empty, direction.
+    line.over().await;
+    if args.way == Way::Receive || line.standing().delivered {
         return Ok(());
     }
     let text = "the connection broke before the other end had all";

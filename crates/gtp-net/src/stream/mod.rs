@@ -102,7 +102,8 @@ impl Line {
     }
 
     /// Waits until the peer has all that was written, and its end; `false` if the connection broke
-    /// before.
+    /// before. A process that ends then cuts off what the peer still says, its end included: one
+    /// that wants the peer to end well waits for [`Line::over`].
     pub async fn delivered(&self) -> bool {
         let mut standing = self.standing.clone();
         // Whoever tends the connection says that it is over before it goes.
