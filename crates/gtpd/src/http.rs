@@ -8,10 +8,11 @@
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::rc::Rc;
 
 use gtp_alloc::{Span, Time};
+use rustix::event::{PollFd, PollFlags};
 
 use crate::hub::Hub;
 
@@ -71,8 +72,8 @@ struct Answer {
 
 /// Readers at a time.
 const READERS: usize = 8;
-/// Bytes of a request.
-pub(crate) const ASKED_MOST: usize = 4_096;
+/// Bytes of a request: browsers send the cookies of all that was ever on this host.
+const ASKED_MOST: usize = 16_384;
 /// A reader is gone after this.
 const PATIENCE: Span = Span::from_secs(5);
 /// A page is as good as new for so long.
@@ -104,15 +105,19 @@ impl Pages {
         self.listener.local_addr()
     }
 
-    /// What to wait for; readers are looked at at every turn.
-    pub fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let asking = self.readers.iter().filter(|reader| reader.answer.is_none());
-        std::iter::once(self.listener.as_fd()).chain(asking.map(|reader| reader.stream.as_fd()))
+    /// What to wait for: readers, and others while there is room for them.
+    pub fn fds(&self) -> impl Iterator<Item = PollFd<'_>> {
+        let room = self.readers.len() < READERS;
+        let comers = room.then(|| PollFd::from_borrowed_fd(self.listener.as_fd(), PollFlags::IN));
+        comers.into_iter().chain(self.readers.iter().map(|reader| {
+            let what = if reader.answer.is_some() { PollFlags::OUT } else { PollFlags::IN };
+            PollFd::from_borrowed_fd(reader.stream.as_fd(), what)
+        }))
     }
 
-    /// Whether somebody waits for the rest of his answer.
-    pub fn is_sending(&self) -> bool {
-        self.readers.iter().any(|reader| reader.answer.is_some())
+    /// When the first of its readers has had his time.
+    pub fn poll_timeout(&self) -> Time {
+        self.readers.iter().map(|reader| reader.came + PATIENCE).min().unwrap_or(Time::MAX)
     }
 
     /// Takes in who has come, and answers who has asked.

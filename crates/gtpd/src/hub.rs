@@ -227,11 +227,13 @@ impl Hub {
                 Side::Source => (bytes as f64 * (1.0 - ratio)) as u64,
                 Side::Sink => bytes,
             };
-            through = through.saturating_add(arrived);
+            // Nobody is believed to have had more than he was granted.
+            let granted = seat.granted.map_or(Rate::ZERO, |g| g.grant.rate);
+            through = through.saturating_add(arrived.min(granted.bytes_in(span).0));
             toll.moving += usize::from(all >= PACKETS_LEAST);
             toll.losing += usize::from(all >= PACKETS_LEAST && ratio > LOSING);
         }
-        toll.through = Bytes(through).per(span);
+        toll.through = Bytes(through);
         toll
     }
 
@@ -391,10 +393,10 @@ impl Hub {
         tree::weights(&nodes, &mut flat);
         let seats = self.clients.values_mut().flat_map(|client| client.seats.iter_mut());
         let here = seats.filter(|(_, seat)| seat.posted.side == side);
-        // No factor above one leaves the host, and both ends multiply the same numbers.
+        // No factor above one leaves the host.
         let most = self.users.values().fold(1.0, |most: f64, &weight| most.max(weight));
         for ((_, seat), leaf) in here.zip(leaves) {
-            seat.flat = f64::from((flat[leaf] / most) as f32);
+            seat.flat = flat[leaf] / most;
         }
     }
 

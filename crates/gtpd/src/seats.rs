@@ -205,8 +205,9 @@ impl Seat {
         };
         Report {
             // The other end may lessen a session's weight and never raise it above its part here:
-            // what it brings beyond one is taken off on this side, and so it is at both ends.
-            weight: self.flat / report.peer_weight.max(1.0),
+            // what it brings beyond one is taken off on this side, and so it is at both ends. In
+            // the precision of the wire, for both ends to multiply the same numbers.
+            weight: f64::from((self.flat / report.peer_weight.max(1.0)) as f32),
             law: Law::Grant,
             demand: demand.min(most),
             // Nobody has obeyed what was not granted yet.

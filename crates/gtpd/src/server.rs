@@ -213,16 +213,15 @@ impl Daemon {
         let upkeep =
             if needs_upkeep { (self.beaten + UPKEEP).max(began + rest) } else { Time::MAX };
         let upkeep = upkeep.min(self.beside.poll_timeout(&self.hub));
-        let sending = self.pages.iter().any(Pages::is_sending);
-        let until = if sending { began } else { until.min(upkeep) };
+        let pages = self.pages.iter().map(Pages::poll_timeout).min().unwrap_or(Time::MAX);
+        let until = until.min(upkeep).min(pages);
         let mut fds = vec![PollFd::from_borrowed_fd(self.claim.listener().as_fd(), PollFlags::IN)];
         fds.extend(self.guests.values().map(|guest| {
             let what = if guest.list.is_some() { PollFlags::OUT } else { PollFlags::IN };
             PollFd::from_borrowed_fd(guest.connection.as_fd(), what)
         }));
         let guests = fds.len() - 1;
-        let readers = self.pages.iter().flat_map(Pages::fds);
-        fds.extend(readers.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
+        fds.extend(self.pages.iter().flat_map(Pages::fds));
         let span = until.since(self.clock.now());
         let timeout = (until != Time::MAX).then(|| timespec(span));
         match poll(&mut fds, timeout.as_ref()) {
@@ -466,7 +465,7 @@ impl Beside {
                 Some(all) => room.look(span, Bytes(all), own[i]),
                 None => room.capacity(),
             };
-            capacities[i] = self.strains[i].look(capacity, hub.toll(sides[i], span));
+            capacities[i] = self.strains[i].look(capacity, span, hub.toll(sides[i], span));
         }
         hub.set_capacity(capacities[0], capacities[1]);
     }

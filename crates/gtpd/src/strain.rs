@@ -1,12 +1,14 @@
 //! What all sessions lose alike, their host cannot carry: its capacity comes down (thesis X.3.D).
 //!
 //! Where some lose and others do not, paths are to blame, and the sessions see to that themselves.
-//! Where every one loses at once, look after look, the host was said to carry more than it does:
-//! then no more is shared out than what came through. That is tried again from below, slowly.
-//! Pure arithmetic, as in [`crate::room`]; what sessions say of their losses is believed only as
-//! far as all of them agree.
+//! Where every one loses at once, look after look, while most of the capacity is in use, the host
+//! was said to carry more than it does: then no more is shared out than what came through. That is
+//! tried again from below, slowly. Pure arithmetic, as in [`crate::room`]; what sessions say of
+//! their losses is believed only as far as all of them agree.
 
-use gtp_alloc::Rate;
+use gtp_alloc::{Bytes, Rate, Span};
+
+use crate::room::LOOK;
 
 /// What the sessions of one direction went through since the last look.
 #[derive(Clone, Copy, Debug, Default)]
@@ -15,8 +17,8 @@ pub struct Toll {
     pub moving: usize,
     /// Of them, those that lost more than [`LOSING`] of their packets.
     pub losing: usize,
-    /// What all of them together brought through.
-    pub through: Rate,
+    /// What all of them together brought through, none more than it was granted.
+    pub through: Bytes,
 }
 
 /// The limit that losses put on one direction.
@@ -24,7 +26,8 @@ pub struct Toll {
 pub struct Strain {
     /// Unlimited while there is none.
     limit: Rate,
-    bad: u32,
+    /// What came through in the looks in a row in which all lost, and how long they took.
+    bad: (u32, Bytes, Span),
 }
 
 /// A session that lost more than this part of its packets is losing.
@@ -33,35 +36,56 @@ pub const LOSING: f64 = 0.005;
 pub const PACKETS_LEAST: u64 = 64;
 /// One session alone cannot tell its host from its path.
 const MOVING_LEAST: usize = 2;
-/// Looks in a row in which all lose before anything is done: one may be an accident outside.
+/// Looks in a row in which all lose before anything is done: one may be an accident outside, and
+/// reports of one look may be late.
 const BAD_LOOKS: u32 = 2;
+/// Losses are the host's only while so much of what it shares out comes through.
+const IN_USE: f64 = 0.75;
 /// Of what came through, this part is shared out.
 const KEPT: f64 = 0.98;
-/// Without such losses the limit rises by this with every look.
+/// Without such losses the limit rises by this in every [`LOOK`].
 const RISE: f64 = 1.01;
 /// The limit is never below this part of the capacity.
 const LEAST: f64 = 1.0 / 16.0;
 
 impl Default for Strain {
     fn default() -> Strain {
-        Strain { limit: Rate::UNLIMITED, bad: 0 }
+        Strain { limit: Rate::UNLIMITED, bad: (0, Bytes::ZERO, Span::ZERO) }
     }
 }
 
 impl Strain {
-    /// What there is to share out of `capacity`, after a look at its sessions.
-    pub fn look(&mut self, capacity: Rate, toll: Toll) -> Rate {
-        let all_lose = toll.moving >= MOVING_LEAST && toll.losing == toll.moving;
-        self.bad = if all_lose { self.bad + 1 } else { 0 };
-        if self.bad >= BAD_LOOKS {
-            self.bad = 0;
-            let least = if capacity.is_unlimited() { Rate::ZERO } else { capacity.scale(LEAST) };
-            self.limit = self.limit.min(toll.through.scale(KEPT)).max(least);
-        } else if !all_lose && !self.limit.is_unlimited() {
-            let raised = self.limit.scale(RISE);
-            self.limit = if raised < capacity { raised } else { Rate::UNLIMITED };
+    /// What there is to share out of `capacity`, after a look at its sessions `span` after the last
+    /// one. A capacity that nobody knows stays so: how much of it is in use cannot be told.
+    pub fn look(&mut self, capacity: Rate, span: Span, toll: Toll) -> Rate {
+        if capacity.is_unlimited() {
+            *self = Strain::default();
+            return capacity;
+        }
+        if toll.moving < MOVING_LEAST || toll.losing < toll.moving {
+            self.bad = Strain::default().bad;
+            self.rise(capacity, span);
+            return capacity.min(self.limit);
+        }
+        let (looks, through, time) = self.bad;
+        self.bad = (looks + 1, Bytes(through.0.saturating_add(toll.through.0)), time + span);
+        let (looks, through, time) = self.bad;
+        if looks >= BAD_LOOKS {
+            self.bad = Strain::default().bad;
+            let (rate, shared_out) = (through.per(time), capacity.min(self.limit));
+            if rate >= shared_out.scale(IN_USE) {
+                self.limit = shared_out.min(rate.scale(KEPT)).max(capacity.scale(LEAST));
+            }
         }
         capacity.min(self.limit)
+    }
+
+    fn rise(&mut self, capacity: Rate, span: Span) {
+        if self.limit.is_unlimited() {
+            return;
+        }
+        let raised = self.limit.scale(RISE.powf(span.as_secs_f64() / LOOK.as_secs_f64()));
+        self.limit = if raised < capacity { raised } else { Rate::UNLIMITED };
     }
 }
 
@@ -71,57 +95,75 @@ mod tests {
 
     const FULL: Rate = Rate::from_mbps(1_000);
 
-    fn toll(moving: usize, losing: usize, through: u64) -> Toll {
-        Toll { moving, losing, through: Rate::from_mbps(through) }
+    /// A look in which so many Mbit/s came through.
+    fn look(strain: &mut Strain, moving: usize, losing: usize, through: u64) -> Rate {
+        let through = Rate::from_mbps(through).bytes_in(LOOK);
+        strain.look(FULL, LOOK, Toll { moving, losing, through })
     }
 
     #[test]
     fn capacity_falls_to_what_came_through_once_all_have_lost_twice_in_a_row() {
         let mut strain = Strain::default();
-        assert_eq!(strain.look(FULL, toll(3, 3, 700)), FULL);
-        assert_eq!(strain.look(FULL, toll(3, 3, 700)), Rate::from_mbps(686));
+        assert_eq!(look(&mut strain, 3, 3, 900), FULL);
+        let fallen = look(&mut strain, 3, 3, 800);
+        assert_eq!(fallen, Rate::from_mbps(850).scale(KEPT), "of both looks together");
         let mut again = Strain::default();
         for losing in [3, 0, 3, 0, 3] {
-            assert_eq!(again.look(FULL, toll(3, losing, 700)), FULL, "never twice in a row");
+            assert_eq!(look(&mut again, 3, losing, 900), FULL, "never twice in a row");
         }
     }
 
     #[test]
-    fn some_that_lose_or_one_alone_change_nothing() {
+    fn some_that_lose_or_one_alone_or_all_of_an_idle_host_change_nothing() {
         let mut strain = Strain::default();
         for _ in 0..10 {
-            assert_eq!(strain.look(FULL, toll(5, 4, 300)), FULL);
-            assert_eq!(strain.look(FULL, toll(1, 1, 300)), FULL);
-            assert_eq!(strain.look(FULL, toll(0, 0, 0)), FULL);
+            assert_eq!(look(&mut strain, 5, 4, 900), FULL);
+            assert_eq!(look(&mut strain, 1, 1, 900), FULL);
+            assert_eq!(look(&mut strain, 0, 0, 0), FULL);
+        }
+        for _ in 0..10 {
+            assert_eq!(look(&mut strain, 2, 2, 700), FULL, "that is their paths");
         }
     }
 
     #[test]
     fn without_losses_it_comes_back_by_a_hundredth_a_look_until_it_is_whole() {
         let mut strain = Strain::default();
-        strain.look(FULL, toll(2, 2, 500));
-        let mut last = strain.look(FULL, toll(2, 2, 500));
-        assert_eq!(last, Rate::from_mbps(490));
+        look(&mut strain, 2, 2, 800);
+        let mut last = look(&mut strain, 2, 2, 800);
+        assert_eq!(last, Rate::from_mbps(784));
         let mut looks = 0;
         while last < FULL {
-            let next = strain.look(FULL, toll(2, 0, 490));
+            let next = look(&mut strain, 2, 0, 700);
             assert!(next > last && next <= last.scale(1.011), "{last:?} to {next:?}");
             last = next;
             looks += 1;
         }
-        assert_eq!(looks, 72, "18 s with four looks a second");
+        assert_eq!(looks, 25, "6 s with four looks a second");
     }
 
     #[test]
-    fn sessions_that_say_that_nothing_came_through_leave_a_sixteenth() {
+    fn time_without_sessions_counts_as_looks_do() {
         let mut strain = Strain::default();
-        for _ in 0..20 {
-            strain.look(FULL, toll(2, 2, 0));
+        look(&mut strain, 2, 2, 800);
+        assert!(look(&mut strain, 2, 2, 800) < FULL);
+        assert_eq!(strain.look(FULL, Span::from_secs(60), Toll::default()), FULL);
+    }
+
+    #[test]
+    fn sessions_that_go_on_losing_leave_a_sixteenth_and_an_unknown_capacity_stays_unknown() {
+        let mut strain = Strain::default();
+        let mut shared_out = FULL;
+        for _ in 0..100 {
+            let through = shared_out.scale(0.8).as_bps() / 1_000_000 + 1;
+            shared_out = look(&mut strain, 2, 2, through);
         }
-        assert_eq!(strain.look(FULL, toll(2, 2, 0)), FULL.scale(LEAST));
-        let mut unknown = Strain::default();
-        unknown.look(Rate::UNLIMITED, toll(2, 2, 100));
-        let limit = unknown.look(Rate::UNLIMITED, toll(2, 2, 100));
-        assert_eq!(limit, Rate::from_mbps(98), "a capacity that nobody knows is found");
+        assert_eq!(shared_out, FULL.scale(LEAST));
+        for through in [0, 1 << 40] {
+            let toll = Toll { moving: 2, losing: 2, through: Bytes(through) };
+            for _ in 0..3 {
+                assert!(Strain::default().look(Rate::UNLIMITED, LOOK, toll).is_unlimited());
+            }
+        }
     }
 }

@@ -4,6 +4,7 @@
 //! kept while somebody reads it, as far as there is room. Rates of all sessions are for everybody,
 //! for they are the host's; names and programs are for their own user and for root.
 
+use std::cmp::Reverse;
 use std::io;
 use std::rc::Rc;
 
@@ -96,6 +97,18 @@ impl Hub {
     pub fn sessions_for(&self, right: Right) -> Vec<SessionView> {
         let of = |client| move |(_, seat)| view(client, seat, right);
         self.clients.values().flat_map(|client| client.seats.iter().map(of(client))).collect()
+    }
+}
+
+impl Hub {
+    /// The sessions that move most, at most so many.
+    pub(crate) fn busiest(&self, most: usize) -> Vec<SessionView> {
+        let of = |client| move |(_, seat)| (client, seat);
+        let seats = self.clients.values().flat_map(|client| client.seats.iter().map(of(client)));
+        let mut seats: Vec<(&Client, &Seat)> = seats.collect();
+        seats.sort_unstable_by_key(|(_, seat)| (Reverse(seat.posted.report.measured), seat.flow));
+        let shown = seats.into_iter().take(most);
+        shown.map(|(client, seat)| view(client, seat, Right::Anybodys)).collect()
     }
 }
 

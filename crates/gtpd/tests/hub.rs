@@ -204,7 +204,7 @@ fn the_other_ends_factor_lessens_a_session_and_never_raises_it_above_its_part_he
     assert!(near(one.total(), 60.0) && near(two.total(), 60.0));
     // What was taken off is told, so that both ends have the same product.
     let told = one.granted()[0].grant.weight;
-    assert!((told * 100.0 - 1.0).abs() < 1e-9);
+    assert_eq!(told, f64::from(0.01_f32));
 }
 
 #[test]
@@ -242,7 +242,7 @@ fn a_toll_counts_what_was_lost_since_the_last_one_by_direction() {
     let now = run(&mut hub, START, 2, &mut [&mut one], 240.0);
     let second = Span::from_secs(1);
     let none = hub.toll(Side::Sink, second);
-    assert_eq!((none.moving, none.losing, none.through), (0, 0, Rate::ZERO));
+    assert_eq!((none.moving, none.losing, none.through), (0, 0, Bytes::ZERO));
     for (session, (packets, lost)) in one.sessions.iter_mut().zip([(900, 100), (990, 10), (63, 0)])
     {
         session.packets = packets;
@@ -255,11 +255,15 @@ fn a_toll_counts_what_was_lost_since_the_last_one_by_direction() {
     run(&mut hub, now, 1, &mut [&mut one], 240.0);
     let toll = hub.toll(Side::Sink, second);
     assert_eq!((toll.moving, toll.losing), (2, 2), "63 packets do not count");
-    assert_eq!(toll.through, Bytes(1_500 * 1_953).per(second));
+    assert_eq!(toll.through, Bytes(1_500 * 1_953));
     let sent = hub.toll(Side::Source, second);
     assert_eq!((sent.moving, sent.losing), (1, 1));
-    assert_eq!(sent.through, Rate::from_mbps(4), "half of what was sent came through");
+    assert_eq!(sent.through, Bytes(500_000), "half of what was sent came through");
     assert_eq!(hub.toll(Side::Sink, second).moving, 0, "it is taken once");
+    one.sessions[0].wire_bytes = u64::MAX;
+    run(&mut hub, now + second, 1, &mut [&mut one], 240.0);
+    let liar = hub.toll(Side::Sink, second);
+    assert_eq!(liar.through, Rate::from_mbps(40).bytes_in(second), "what it was granted");
 }
 
 #[test]
