@@ -28,6 +28,7 @@ mod response;
 mod rivals;
 mod sabul;
 mod sabul_packets;
+mod summary;
 mod table;
 mod verdict;
 
@@ -63,6 +64,10 @@ pub struct Repro {
     /// Entries at a time; all cores where it is not given. Results do not depend on it
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
+    /// Run no entries but all protocols side by side: which is efficient, fair, low in loss and
+    /// independent of the round-trip time
+    #[arg(long, conflicts_with_all = ["ids", "list"])]
+    summary: bool,
     /// Write the report (HTML page, SVG figures, JSON, CSV) into this folder
     #[arg(long)]
     out: Option<PathBuf>,
@@ -70,6 +75,9 @@ pub struct Repro {
 
 /// Runs the entries, prints what was found, writes the report.
 pub fn run(arguments: &Repro) -> Result<(), Refusal> {
+    if arguments.summary {
+        return summarise(arguments);
+    }
     let entries = chosen(arguments)?;
     if arguments.list {
         entries.iter().for_each(|entry| {
@@ -101,6 +109,18 @@ fn judge_all(entries: Vec<Entry>, threads: usize, done: impl Fn(&Judged) + Sync)
         one
     };
     pool::run(count, threads, &ProgressBar::hidden(), judge)
+}
+
+/// The table over all protocols.
+fn summarise(arguments: &Repro) -> Result<(), Refusal> {
+    println!("{:<18} {:>13} {:>13} {:>13} {:>13}", "", "efficient", "fair", "loss", "RTT");
+    let page = summary::run(summary::USUAL, |line| println!("{line}"))?;
+    let Some(folder) = &arguments.out else { return Ok(()) };
+    let written = figures::write(&page, folder, "summary").map_err(|e| {
+        Refusal::Other(format!("cannot write the page into {}: {e}", folder.display()))
+    })?;
+    written.iter().for_each(|path| println!("page: {}", path.display()));
+    Ok(())
 }
 
 /// The entries that were asked for.

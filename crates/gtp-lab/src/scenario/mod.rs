@@ -75,8 +75,10 @@ impl Document {
         Ok(Document { files, tree })
     }
 
-    /// Reads a scenario from a text that is shown under this name.
-    #[cfg(test)]
+    /// Reads a scenario from a text that is shown under this name; it can name no network file.
+    ///
+    /// # Errors
+    /// If it is no TOML.
     pub fn parse(name: &str, text: &str) -> Result<Document, Refusal> {
         let mut files = Files::default();
         let file = files.add(name.to_owned(), text.to_owned());
