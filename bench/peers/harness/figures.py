@@ -85,6 +85,7 @@ def of_iperf3(text, factor):
 # (with timestamps), the protocol's own, the tag; for TLS its records as well.
 OVERHEAD = {
     "bare": 20 + 8 + 16 + 16,
+    "gtp": 20 + 8 + 49,
     "tcp": 20 + 32,
     "tls": 20 + 32,
     "quic": 20 + 8 + 9 + 3 + 12 + 16,

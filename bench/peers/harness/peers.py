@@ -21,6 +21,7 @@ import figures
 import machine
 
 GIB = 1 << 30
+FILE = 4 * GIB  # what is moved as a file
 PATIENCE = 90  # seconds for one run
 
 
@@ -45,8 +46,8 @@ def within(namespace, words, core=None):
     return ["ip", "netns", "exec", namespace, *pinned, *[str(word) for word in words]]
 
 
-def start(words, environment=None):
-    return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+def start(words, environment=None, stdout=subprocess.PIPE):
+    return subprocess.Popen(words, stdout=stdout, stderr=subprocess.PIPE, text=True,
                             env={**os.environ, **(environment or {})})
 
 
@@ -174,13 +175,13 @@ def gtp(sessions, build=None):
 
 @functools.cache
 def noise_in_memory():
-    """A file of a GiB that nobody else can have made, gone when this process ends."""
+    """A file that nobody else can have made, gone when this process ends."""
     directory = tempfile.TemporaryDirectory(prefix="gtp-bench-", dir="/dev/shm")
     atexit.register(directory.cleanup)
     file = os.path.join(directory.name, "noise")
     with open("/dev/urandom", "rb") as noise, open(file, "wb") as made:
         for _ in range(64):
-            made.write(noise.read(GIB // 64))
+            made.write(noise.read(FILE // 64))
     return file
 
 
@@ -204,12 +205,45 @@ def gridftp(streams):
         finally:
             stop(server)
         used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        goodput = GIB * 8 / seconds
+        goodput = FILE * 8 / seconds
         factor = figures.ip_factor("tcp", lane.mtu)
         nothing = float("nan")
-        return figures.Run(goodput, goodput * factor, used / (GIB / 1e9), nothing, False)
+        return figures.Run(goodput, goodput * factor, used / (FILE / 1e9), nothing, False)
 
     return run
+
+
+def gtp_file(lane):
+    """The same file to nowhere, encrypted and every block verified, by the commands that users
+    type; in the time of the whole command, as GridFTP's."""
+    file = noise_in_memory()
+    words = [lane.gtp, "serve", os.path.dirname(file), "--listen", f"{machine.SENDER_IP}:4811",
+             "--public", "--json"]
+    home = {"GTP_CONFIG_DIR": f"{lane.directory}/gtp-bench-server"}
+    server = start(within(machine.SENDER, words), home)
+    try:
+        key = json.loads(heard(server, "listening"))["fingerprint"]
+        words = [lane.gtp, "get", f"gtp://{machine.SENDER_IP}:4811/noise", "-",
+                 "--fingerprint", key]
+        home = {"GTP_CONFIG_DIR": f"{lane.directory}/gtp-bench-client"}
+        before, served = resource.getrusage(resource.RUSAGE_CHILDREN), cpu_of(server.pid)
+        begun = time.monotonic()
+        finish(start(within(machine.RECEIVER, words), home, stdout=subprocess.DEVNULL))
+        seconds = time.monotonic() - begun
+        after, served = resource.getrusage(resource.RUSAGE_CHILDREN), cpu_of(server.pid) - served
+    finally:
+        stop(server)
+    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    goodput, gigabytes = FILE * 8 / seconds, FILE / 1e9
+    factor = figures.ip_factor("gtp", lane.mtu, 1400 if lane.mtu < 9000 else 8900)
+    return figures.Run(goodput, goodput * factor, served / gigabytes, used / gigabytes, True)
+
+
+def cpu_of(pid):
+    """Seconds of processor time that a process has used."""
+    with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stat:
+        user, system = stat.read().rpartition(") ")[2].split()[11:13]
+    return (int(user) + int(system)) / 100
 
 
 def until_open(namespace, address, port):
@@ -237,6 +271,7 @@ PEERS = {
     "udt4": stream("udt"),
     "srt": stream("srt"),
     "srt-aes": stream("srt", "--key", 16),
+    "gtp-file": gtp_file,
     "gridftp": gridftp(1),
     "gridftp-4": gridftp(4),
 }
