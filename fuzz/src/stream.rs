@@ -68,6 +68,7 @@ fn asked(spoken: &mut Spoken, argument: u64) {
             spoken.write(argument, &mut out);
             assert_eq!(out.len(), usize::from(len));
             assert!(len <= PAYLOAD);
+            assert!(spoken.kept() <= WINDOW as usize);
         }
         Supplied::NotYet | Supplied::NoSuchUnit => {}
     }

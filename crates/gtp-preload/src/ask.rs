@@ -10,9 +10,13 @@ use std::os::fd::OwnedFd;
 
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix,
-    SocketFlags, SocketType, connect, recvmsg, send, socket_with,
+    SocketFlags, SocketType, connect, recvmsg, send, socket_with, sockopt, sockopt::Timeout,
 };
 
+use crate::border::is_own;
+
+/// A pump answers within this, or hangs.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
 /// Longest answer.
 const ANSWER_MAX: usize = 1_024;
 
@@ -30,6 +34,11 @@ fn pump(place: &str) -> rustix::io::Result<OwnedFd> {
     let kind = (AddressFamily::UNIX, SocketType::SEQPACKET);
     let pump = socket_with(kind.0, kind.1, SocketFlags::CLOEXEC, None)?;
     connect(&pump, &SocketAddrUnix::new(place)?)?;
+    // Anybody can listen where nobody does.
+    if !is_own(&pump) {
+        return Err(rustix::io::Errno::ACCESS);
+    }
+    sockopt::set_socket_timeout(&pump, Timeout::Recv, Some(PATIENCE))?;
     Ok(pump)
 }
 

@@ -60,6 +60,31 @@ fn set_errno(number: c_int) {
     unsafe { *libc::__errno_location() = number };
 }
 
+/// Whether the other end of a Unix socket is this user's own.
+pub fn is_own(socket: &OwnedFd) -> bool {
+    let mut found = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
+    let mut length = size_of::<libc::ucred>() as socklen_t;
+    let place = (&raw mut found).cast();
+    let fd = socket.as_raw_fd();
+    // SAFETY: `place` has room for `length` bytes.
+    let got =
+        unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, place, &mut length) };
+    // SAFETY: it takes nothing and does not fail.
+    got == 0 && found.uid == unsafe { libc::geteuid() }
+}
+
+/// What a descriptor stands for, as long as it is open.
+fn identity(fd: c_int) -> Option<(libc::dev_t, libc::ino_t)> {
+    let mut found = std::mem::MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: `found` has room for what the kernel writes.
+    if unsafe { libc::fstat(fd, found.as_mut_ptr()) } != 0 {
+        return None;
+    }
+    // SAFETY: the kernel has filled it.
+    let found = unsafe { found.assume_init() };
+    Some((found.st_dev, found.st_ino))
+}
+
 /// Whether a descriptor is a stream socket of IP.
 fn is_stream(fd: c_int) -> bool {
     let option = |name| {
@@ -126,7 +151,12 @@ fn over_gtp(fd: c_int, to: SocketAddr) -> Option<Result<(), c_int>> {
     let place = variable(c"GTP_RUN_SOCKET")?;
     let only = variable(c"GTP_RUN_REQUIRE").is_some();
     let terms = variable(c"GTP_RUN_TERMS").unwrap_or_default();
-    match connection(&place, &terms, to) {
+    let socket = identity(fd);
+    let answer = connection(&place, &terms, to);
+    if identity(fd) != socket {
+        return Some(Err(libc::ECONNABORTED)); // It was closed meanwhile, and may be another's.
+    }
+    match answer {
         Answer::Connected(with) if replace(fd, &with) => Some(Ok(())),
         Answer::Connected(_) => Some(Err(libc::EBADF)),
         Answer::Refused(number, why) => {

@@ -20,24 +20,34 @@ pub enum Carried {
 }
 
 /// Carries from a local reader to the peer, up to the reader's end, which the peer is told. Where
-/// the reader fails no end is said, and the caller breaks the connection off.
-pub async fn say(mut from: impl AsyncRead + Unpin, mut writer: StreamWriter) -> Carried {
+/// the reader fails, or this is dropped before, no end is said, and the caller breaks the
+/// connection off.
+pub async fn say(mut from: impl AsyncRead + Unpin, writer: StreamWriter) -> Carried {
+    let mut unended = Unended(Some(writer));
     let mut chunk = vec![0; CHUNK];
-    loop {
+    while let Some(writer) = &mut unended.0 {
         let count = match from.read(&mut chunk).await {
-            Ok(0) => {
-                writer.finish();
-                return Carried::Whole;
-            }
+            Ok(0) => break,
             Ok(count) => count,
-            Err(error) => {
-                // No end was read, so none is said.
-                writer.abandon();
-                return Carried::Left(error);
-            }
+            Err(error) => return Carried::Left(error),
         };
         if let Err(error) = writer.write_all(&chunk[..count]).await {
             return Carried::Broken(error);
+        }
+    }
+    if let Some(writer) = unended.0.take() {
+        writer.finish();
+    }
+    Carried::Whole
+}
+
+/// A writer whose end was not read yet: dropped, it says none.
+struct Unended(Option<StreamWriter>);
+
+impl Drop for Unended {
+    fn drop(&mut self) {
+        if let Some(writer) = self.0.take() {
+            writer.abandon();
         }
     }
 }
@@ -51,7 +61,11 @@ pub async fn hear(mut reader: StreamReader, to: &mut (impl AsyncWrite + Unpin)) 
             Ok(count) => count,
             Err(error) => return Carried::Broken(error),
         };
-        if let Err(error) = to.write_all(&chunk[..count]).await {
+        let written = async {
+            to.write_all(&chunk[..count]).await?;
+            to.flush().await
+        };
+        if let Err(error) = written.await {
             return Carried::Left(error);
         }
     }

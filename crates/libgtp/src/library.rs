@@ -25,6 +25,8 @@ use crate::fault::{Errno, keep_reason, of_failure};
 use crate::pump::{adopt, carry};
 use crate::socket::{Socket, State, Terms};
 
+/// A rest after a caller could not be taken in.
+const ADMIT_PAUSE: Duration = Duration::from_millis(100);
 /// What a process that ends waits for the peers of its connections to have received.
 const FAREWELL: Duration = Duration::from_secs(30);
 /// What it waits for the end of a connection whose peer has received all.
@@ -118,7 +120,7 @@ impl Library {
     }
 
     /// Connects. With `waits` it returns when that is done, else it is under way.
-    pub fn connect(&self, fd: RawFd, to: SocketAddr, waits: Waits) -> Result<(), Errno> {
+    pub fn connect(&'static self, fd: RawFd, to: SocketAddr, waits: Waits) -> Result<(), Errno> {
         let socket = self.find(fd)?;
         let far = take_fresh(&socket)?.0;
         let guard = self.runtime.enter();
@@ -129,15 +131,11 @@ impl Library {
             Waits::Elsewhere => Some(Held::fill(fd)?),
         };
         let (told_in, told) = std::sync::mpsc::channel();
-        let connecting = connecting(self.host.clone(), Arc::clone(&socket), far, to, held, told_in);
-        self.runtime.spawn(connecting);
+        self.runtime.spawn(connecting(self, Arc::clone(&socket), far, to, held, told_in));
         match waits {
             Waits::Elsewhere => Err(Errno(libc::EINPROGRESS)),
             Waits::Here => match told.recv().map_err(|_| Errno(libc::EIO))? {
-                Ok(line) => {
-                    self.remember(line);
-                    Ok(())
-                }
+                Ok(()) => Ok(()),
                 Err(failure) => {
                     socket.take_broken();
                     Err(failed(&failure))
@@ -188,8 +186,11 @@ impl Library {
             };
             let Some(caller) = caller else { return };
             let Ok(stream) = caller.accept() else { continue };
-            if self.pass_on(&far, stream).await.is_err() {
-                return;
+            match self.pass_on(&far, stream).await {
+                Ok(()) => {}
+                Err(Errno(libc::EPIPE | libc::ECONNRESET | libc::ENOTCONN)) => return,
+                // No descriptors, most likely: this caller is turned away, others are not.
+                Err(_) => tokio::time::sleep(ADMIT_PAUSE).await,
             }
         }
     }
@@ -206,8 +207,11 @@ impl Library {
         lock(&self.arrived).insert(number, Arc::clone(&socket));
         tokio::spawn(carry(far, stream, socket));
         let send = || Ok(send_descriptor(to.as_fd(), number, near.as_fd())?);
-        to.async_io(Interest::WRITABLE, send).await?;
-        Ok(())
+        let sent = to.async_io(Interest::WRITABLE, send).await;
+        if sent.is_err() {
+            lock(&self.arrived).remove(&number);
+        }
+        Ok(sent?)
     }
 
     /// Takes a connection from a descriptor that listens, which may wait, as the kernel does.
@@ -325,20 +329,23 @@ impl Held {
 
 /// Connects, tells how that went, and carries.
 async fn connecting(
-    host: Host,
+    library: &'static Library,
     socket: Arc<Socket>,
     mut far: UnixStream,
     to: SocketAddr,
     held: Option<Held>,
-    told: std::sync::mpsc::Sender<Result<Line, Failure>>,
+    told: std::sync::mpsc::Sender<Result<(), Failure>>,
 ) {
     let terms = *lock(&socket.terms);
     let connected = match describe(to, terms) {
-        Ok(connect) => connect.start(&host).await,
+        Ok(connect) => connect.start(&library.host).await,
         Err(failure) => Err(failure),
     };
     match &connected {
-        Ok(_) => *lock(&socket.state) = State::Connected { peer: to },
+        Ok(stream) => {
+            library.remember(stream.line().clone());
+            *lock(&socket.state) = State::Connected { peer: to };
+        }
         Err(failure) => socket.fail(of_failure(failure).0),
     }
     if let Some(held) = held
@@ -350,7 +357,7 @@ async fn connecting(
     match connected {
         Ok(stream) => {
             // Whoever did not wait does not listen.
-            let _ = told.send(Ok(stream.line().clone()));
+            let _ = told.send(Ok(()));
             carry(far, stream, socket).await;
         }
         Err(failure) => {

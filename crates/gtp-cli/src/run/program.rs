@@ -6,6 +6,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -25,7 +26,13 @@ pub fn run(args: RunArgs) -> Result<ExitCode, Failure> {
     let path = find(program)?;
     check(&path, 0)?;
     let preload = place::preload(args.preload.as_deref())?;
+    if preload.as_os_str().as_bytes().iter().any(|byte| b" :".contains(byte)) {
+        let text =
+            format!("{}: the loader takes no path with a space or a colon", preload.display());
+        return Err(Failure::new(FailureKind::Usage, text));
+    }
     let socket = place::socket(args.pump.socket.as_deref())?;
+    let socket = std::path::absolute(socket).map_err(other)?;
     if !talk::is_there(&socket) {
         start_pump(&args, &socket)?;
     }
@@ -85,7 +92,8 @@ fn check(path: &Path, depth: usize) -> Result<(), Failure> {
     let file = File::open(path).map_err(other)?;
     let mode = file.metadata().map_err(other)?.permissions().mode();
     file.take(elf::HEAD as u64).read_to_end(&mut head).map_err(other)?;
-    if mode & 0o6000 != 0 {
+    let raised = rustix::fs::getxattr(path, "security.capability", &mut [0_u8; 64]).is_ok();
+    if mode & 0o6000 != 0 || raised {
         return refused("it runs with another's rights, so nothing may be put before its library");
     }
     match elf::judge(&head) {
@@ -94,7 +102,8 @@ fn check(path: &Path, depth: usize) -> Result<(), Failure> {
         Program::Bypasses => {
             refused("it makes its system calls itself and not through the C library")
         }
-        Program::Loaded | Program::Script(_) | Program::Unknown => Ok(()),
+        Program::Unknown => refused("it is no program for this machine's own C library"),
+        Program::Loaded | Program::Script(_) => Ok(()),
     }
 }
 
@@ -115,11 +124,14 @@ fn start_pump(args: &RunArgs, socket: &Path) -> Result<(), Failure> {
         command.arg("--public");
     }
     if let Some(keys) = &pump.authorized_keys {
-        command.arg("--authorized-keys").arg(keys);
+        command.arg("--authorized-keys").arg(std::path::absolute(keys).map_err(other)?);
     }
     if let Some(interval) = pump.host.interval {
         command.arg("--interval").arg(format!("{}us", interval.as_micros()));
     }
+    // It is itself no program that is spoken for.
+    command.env_remove("LD_PRELOAD").env_remove("GTP_RUN_REQUIRE");
+    command.env_remove("GTP_RUN_SOCKET").env_remove("GTP_RUN_TERMS");
     // It outlives the program, and what ends the program's group does not end it.
     command.process_group(0).stdin(Stdio::null()).current_dir("/");
     // Nor does it hold on to the program's terminal or pipes.

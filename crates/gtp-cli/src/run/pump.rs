@@ -31,6 +31,8 @@ const PATH_SPAN: Duration = Duration::from_secs(5);
 const WITHOUT_SPAN: Duration = Duration::from_secs(30);
 /// A program that listens answers within this.
 const PROGRAM_SPAN: Duration = Duration::from_secs(5);
+/// A rest after a program could not be taken in, for want of descriptors most likely.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Idleness is looked for this often.
 const LOOK_SPAN: Duration = Duration::from_secs(1);
 
@@ -92,7 +94,10 @@ async fn serve(args: PumpArgs) -> Result<ExitCode, Failure> {
                     idle = Duration::ZERO;
                     tokio::spawn(Arc::clone(&pump).attend(program));
                 }
-                Err(error) => aside(format_args!("a program could not be heard: {error}")),
+                Err(error) => {
+                    aside(format_args!("a program could not be heard: {error}"));
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
             },
             caller = callers.next() => match caller {
                 Some(caller) => {
@@ -167,7 +172,10 @@ impl Pump {
                     }
                     told
                 }
-                Err(error) => answer(program, &format!("tcp {error}"), None).await,
+                Err(error) => {
+                    stream.line().abort();
+                    answer(program, &format!("tcp {error}"), None).await
+                }
             },
             Err(Without::Gtp(why)) => answer(program, &format!("tcp {why}"), None).await,
             Err(Without::Anything(why)) => {
@@ -255,13 +263,14 @@ impl Pump {
         }
     }
 
-    /// Where the program of a service listens. One that listens on all addresses is reached at the
-    /// one that was called: it must not take a caller from elsewhere for one of this host.
+    /// Where the program of a service listens: at the address that was called, on which or on all
+    /// of which it listens. It must not take a caller from elsewhere for one of this host.
     fn find(&self, service: &[u8], called: IpAddr) -> Option<SocketAddr> {
         let port = std::str::from_utf8(service).ok()?.strip_prefix("tcp/")?.parse().ok()?;
         let (at, _) = *lock(&self.listening).get(&port)?;
-        let ip = if at.ip().is_unspecified() { called.to_canonical() } else { at.ip() };
-        Some(SocketAddr::new(ip, port))
+        let called = called.to_canonical();
+        let meant = at.ip().is_unspecified() || at.ip() == called;
+        meant.then(|| SocketAddr::new(called, port))
     }
 }
 

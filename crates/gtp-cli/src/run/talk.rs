@@ -11,7 +11,7 @@ use std::path::Path;
 use gtp::{Fingerprint, Rate};
 use rustix::net::{
     AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
-    SocketFlags, SocketType, bind, connect, listen, sendmsg, socket_with,
+    SocketFlags, SocketType, bind, listen, sendmsg, socket_with,
 };
 use tokio::io::{AsyncReadExt, Interest};
 use tokio::net::{UnixListener, UnixStream};
@@ -71,14 +71,10 @@ impl Terms {
     }
 }
 
-/// Whether somebody listens there.
+/// Whether a pump of this user's listens there.
 pub fn is_there(place: &Path) -> bool {
-    let there = || {
-        let kind = (AddressFamily::UNIX, SocketType::SEQPACKET);
-        let probe = socket_with(kind.0, kind.1, SocketFlags::CLOEXEC, None)?;
-        connect(&probe, &SocketAddrUnix::new(place)?)
-    };
-    there().is_ok()
+    let own = rustix::process::geteuid().as_raw();
+    gtp_share::Connection::open(place).is_ok_and(|pump| pump.peer().uid == own)
 }
 
 /// Listens there, in a directory that is made if it is not there, for this user alone.

@@ -3,12 +3,11 @@
 //! One end listens, for one caller, and the other names it; which of them sends is another
 //! question. Success means that the other end has all of it.
 
-use std::io::{self, Read, Write};
+use std::io;
 use std::process::ExitCode;
 
-use gtp::{Connect, Failure, FailureKind, Host, Listen, Stream, StreamReader, StreamWriter};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::sync::mpsc;
+use gtp::carry::{Carried, hear, say};
+use gtp::{Connect, Failure, FailureKind, Host, Listen, Stream};
 
 use super::transfer::control;
 use crate::args::{StreamArgs, Way};
@@ -39,11 +38,15 @@ async fn carry(args: &StreamArgs) -> Result<(), Failure> {
     match args.way {
         Way::Send => {
             drop(reader);
-            say(writer).await?;
+            let said = say(tokio::io::stdin(), writer).await;
+            if let Carried::Left(_) = said {
+                line.abort();
+            }
+            ended(said)?;
         }
         Way::Receive => {
             writer.finish();
-            hear(reader).await?;
+            ended(hear(reader, &mut tokio::io::stdout()).await)?;
         }
     }
     // Not only until the other end has all: it waits for our word on its own, empty, direction.
@@ -55,44 +58,12 @@ async fn carry(args: &StreamArgs) -> Result<(), Failure> {
     Err(Failure::new(FailureKind::Temporary, text))
 }
 
-/// Standard input, to its end. It is read on a thread of its own, which may wait.
-async fn say(mut writer: StreamWriter) -> Result<(), Failure> {
-    let (chunks_in, mut chunks) = mpsc::channel(CHUNKS);
-    std::thread::spawn(move || {
-        loop {
-            let mut chunk = vec![0; CHUNK];
-            let read = io::stdin().lock().read(&mut chunk);
-            let read = read.map(|count| {
-                chunk.truncate(count);
-                chunk
-            });
-            let last = read.as_ref().map_or(true, Vec::is_empty);
-            if chunks_in.blocking_send(read).is_err() || last {
-                return;
-            }
-        }
-    });
-    while let Some(chunk) = chunks.recv().await {
-        let chunk = chunk.map_err(local)?;
-        if chunk.is_empty() {
-            break;
-        }
-        writer.write_all(&chunk).await.map_err(broken)?;
-    }
-    writer.finish();
-    Ok(())
-}
-
-/// The stream to its end. That standard output waits holds up nothing but the stream.
-async fn hear(mut reader: StreamReader) -> Result<(), Failure> {
-    let mut chunk = vec![0; CHUNK];
-    loop {
-        let count = reader.read(&mut chunk).await.map_err(broken)?;
-        let mut out = io::stdout().lock();
-        if count == 0 {
-            return out.flush().map_err(local);
-        }
-        out.write_all(&chunk[..count]).map_err(local)?;
+/// What became of one direction.
+fn ended(carried: Carried) -> Result<(), Failure> {
+    match carried {
+        Carried::Whole => Ok(()),
+        Carried::Broken(error) => Err(broken(error)),
+        Carried::Left(error) => Err(local(error)),
     }
 }
 
@@ -103,10 +74,6 @@ fn broken(error: io::Error) -> Failure {
 fn local(error: io::Error) -> Failure {
     Failure::new(FailureKind::Destination, error.to_string())
 }
-
-/// Bytes that are read at a time, and how many times ahead.
-const CHUNK: usize = 256 << 10;
-const CHUNKS: usize = 4;
 
 async fn connect(args: &StreamArgs, host: &Host) -> Result<Stream, Failure> {
     let Some(url) = args.url.clone() else {

@@ -67,11 +67,18 @@ pub(super) fn start(
         greeting,
         paths: 0,
         _held: held,
-        look: interval(LOOK_SPAN),
+        look: look(),
         keepalive: interval(KEEPALIVE_SPAN),
     };
     tokio::spawn(tended.run());
     Stream { reader, writer, line: Line { breaker, standing, peer, remote } }
+}
+
+/// Looks that were not made while nobody was to be looked for are not made up for.
+fn look() -> tokio::time::Interval {
+    let mut look = interval(LOOK_SPAN);
+    look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    look
 }
 
 struct Tended {

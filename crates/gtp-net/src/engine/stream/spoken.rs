@@ -65,6 +65,11 @@ impl Spoken {
         self.bytes.len() - (self.sent_end() - self.base) as usize
     }
 
+    /// Units that are kept, in case they are asked for again.
+    pub fn kept(&self) -> usize {
+        self.ends.len()
+    }
+
     /// Nothing more will be said.
     pub fn finish(&mut self) {
         self.finished = true;
@@ -100,8 +105,12 @@ impl Spoken {
         if unit > next {
             return Supplied::NoSuchUnit; // Units are asked for in their order.
         }
-        if unit == next && !self.cut(payload) {
-            return Supplied::NotYet;
+        if unit == next {
+            if !self.cut(payload) {
+                return Supplied::NotYet;
+            }
+            // It was asked for, so the sink has what lies a window back.
+            self.forget(unit + 1);
         }
         Supplied::Ready(1 + self.content(unit).len() as u16)
     }
@@ -207,6 +216,16 @@ mod tests {
         ring.forget(1 << 47);
         assert_eq!(ring.bytes.len(), 60);
         assert_eq!(unit(&mut ring, 4), Some((0, vec![7; 10])));
+    }
+
+    #[test]
+    fn a_sink_that_asks_for_everything_at_once_has_a_window_kept_and_no_more() {
+        let mut ring = Spoken::new(2);
+        for number in 0..1_000 {
+            ring.say(&[7; 10]);
+            assert_eq!(unit(&mut ring, number), Some((0, vec![7; 10])));
+            assert!(ring.ends.len() <= 2 && ring.bytes.len() <= 20);
+        }
     }
 
     #[test]
