@@ -43,7 +43,7 @@ pub struct Fetch {
 /// How a run went.
 #[derive(Clone, Debug)]
 pub struct NetFigures {
-    /// Bytes of content moved, each compared with what was sent.
+    /// Bytes of content moved; the last copy of each block is compared with what was sent.
     pub bytes: u64,
     /// IP bytes of data packets received.
     pub wire_bytes: u64,

@@ -3,7 +3,7 @@
 //! One idea: nothing is imitated. The path is measured by sessions of the engine that moves files,
 //! with the same control channel, keys, rates and repair; only the ends are memory, so that no
 //! disk and no hashing of content counts. The disk is measured by the store that keeps files.
-//! What arrived is compared with what was sent, byte by byte, when the clock has stopped.
+//! What lies there when the clock has stopped is compared with what was sent, byte by byte.
 #![forbid(unsafe_code)]
 
 mod cpu;

@@ -6,6 +6,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gtp_alloc::{Bytes, Rate, Span, Time};
+use gtp_proto::limits::INTERVAL_MIN;
 use gtp_proto::wire::Header;
 use gtp_proto::{Discard, Event, Role, SourceConfig, SourceSession, Supplied, Transmit};
 use gtp_store::{BLOCK, Manifest, Row, TRAILER};
@@ -51,7 +52,8 @@ pub(super) enum Phase {
 
 /// How far ahead of the sending blocks are read at most, for readers that are slow to answer.
 const AHEAD: Span = Span::from_millis(100);
-/// What was sent is kept this long beyond a round trip: until a loss of it is asked for again.
+/// What was sent is kept until a loss of it is asked for again: a round trip, two control intervals
+/// of the sink (half a round trip each, and not below the least), and this.
 const KEPT: Span = Span::from_millis(5);
 /// When the reader keeps up, this part less is read ahead each time: blocks that wait are cold.
 const AHEAD_FALL: usize = 32;
@@ -241,7 +243,9 @@ impl SourceSide {
             false => self.ahead - self.ahead / AHEAD_FALL,
         };
         self.ahead = self.ahead.clamp(AHEAD_LEAST.min(top), top);
-        let kept = (rate.bytes_in(self.core.rtt() + KEPT).0 / BLOCK) as usize;
+        let rtt = self.core.rtt();
+        let until_asked = rtt + rtt.max(INTERVAL_MIN * 2) + KEPT;
+        let kept = (rate.bytes_in(until_asked).0 / BLOCK) as usize;
         self.cache.set_most(most.min(2 * self.ahead + kept + 2));
         self.ahead
     }
