@@ -16,7 +16,7 @@ help: ## list the commands
 
 demo: ## move real files through emulated paths on this machine, without root
 	@scripts/setup build
-	$(CARGO) run --locked --release -p gtp-cli -- demo
+	$(CARGO) run --locked --release -p gtp-cli --bin gtp -- demo
 
 test: ## format check, clippy, all tests (as root: those that need namespaces too)
 	@scripts/setup test
