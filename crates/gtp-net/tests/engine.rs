@@ -235,8 +235,9 @@ fn a_source_that_cannot_read_says_so_and_another_session_resumes() {
     let mut transfer = world.transfer(12 * MIB);
     let broken = Twisted {
         inner: synthetic(12 * MIB),
+        // Beyond what is read before anything is sent.
         twist: |block: u64, _: &mut Vec<u8>| match block {
-            20 => Err(SourceError::NoSuchBlock { file: 0, block }),
+            40 => Err(SourceError::NoSuchBlock { file: 0, block }),
             _ => Ok(()),
         },
     };
