@@ -241,7 +241,7 @@ fn is_of_here(asked: &[u8]) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::hub::HubConfig;
     use gtp_alloc::Rate;
@@ -255,7 +255,8 @@ mod tests {
         turns.to_string().into_bytes()
     }
 
-    fn hub() -> Hub {
+    /// A hub that nobody has come to.
+    pub(crate) fn hub() -> Hub {
         let config = HubConfig {
             capacity_out: Rate::UNLIMITED,
             capacity_in: Rate::from_mbps(100),

@@ -63,21 +63,13 @@ fn numbers(hub: &Hub, work: Work) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hub::HubConfig;
-    use gtp_alloc::{Rate, Span, Time};
+    use crate::http::tests::hub;
+    use gtp_alloc::Span;
 
     #[test]
     fn capacities_are_said_and_infinity_as_prometheus_writes_it() {
-        let config = HubConfig {
-            capacity_out: Rate::UNLIMITED,
-            capacity_in: Rate::from_mbps(100),
-            interval: None,
-            grace: Span::ZERO,
-            users: BTreeMap::new(),
-            most: BTreeMap::new(),
-        };
         let work = Work { turns: 3, spent: Span::from_millis(5) };
-        let page = numbers(&Hub::new(Time::ZERO, &config), work);
+        let page = numbers(&hub(), work);
         assert!(page.contains("gtp_capacity_bits_per_second{direction=\"out\"} +Inf\n"));
         assert!(page.contains("gtp_capacity_bits_per_second{direction=\"in\"} 100000000\n"));
         assert!(page.contains("gtpd_turns_total 3\n"));

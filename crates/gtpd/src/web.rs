@@ -69,9 +69,7 @@ fn rates(hub: &Hub) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hub::HubConfig;
-    use gtp_alloc::{Rate, Span, Time};
-    use std::collections::BTreeMap;
+    use crate::http::tests::hub;
 
     #[test]
     fn the_page_reads_the_numbers_that_are_served_and_nothing_from_elsewhere() {
@@ -117,17 +115,5 @@ mod tests {
         let text = String::from_utf8(rates(&hub())).unwrap();
         assert!(text.starts_with("{\"host\":{\"capacity_out\":null,\"capacity_in\":100000000,"));
         assert!(text.ends_with("\"sessions\":[]}"));
-    }
-
-    fn hub() -> Hub {
-        let config = HubConfig {
-            capacity_out: Rate::UNLIMITED,
-            capacity_in: Rate::from_mbps(100),
-            interval: None,
-            grace: Span::ZERO,
-            users: BTreeMap::new(),
-            most: BTreeMap::new(),
-        };
-        Hub::new(Time::ZERO, &config)
     }
 }
