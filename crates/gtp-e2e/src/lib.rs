@@ -7,6 +7,7 @@
 pub mod cases;
 pub mod compare;
 pub mod lab;
+pub mod machine;
 pub mod plan;
 pub mod produce;
 pub mod record;
