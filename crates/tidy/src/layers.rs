@@ -26,7 +26,7 @@ enum Outside {
 }
 
 /// The architecture, bottom up.
-const LAYERS: [Layer; 21] = [
+const LAYERS: [Layer; 22] = [
     pure("gtp-alloc", &[], &["libm"]),
     pure("gtp-ranges", &[], &[]),
     pure("gtp-proto", &["gtp-alloc", "gtp-ranges"], &["libm", "siphasher"]),
@@ -44,6 +44,10 @@ const LAYERS: [Layer; 21] = [
     open("libgtp", &["gtp", "gtp-share"]),
     open("gtp-preload", &[]),
     open("gtp-bench", &["gtp-alloc", "gtp-proto", "gtp-sys", "gtp-store", "gtp-net"]),
+    open(
+        "gtp-counts",
+        &["gtp-alloc", "gtp-proto", "gtp-link", "gtp-peers", "gtp-sim", "gtp-store", "gtp-net"],
+    ),
     open(
         "gtp-cli",
         &["gtp-alloc", "gtp-bench", "gtp", "gtp-emu", "gtp-preload", "gtp-share", "gtpd"],

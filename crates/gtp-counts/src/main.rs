@@ -1,0 +1,92 @@
+//! `gtp-counts check BASELINE` counts every case and compares; `write` accepts what is counted now.
+//!
+//! Both run this program again under valgrind, as `gtp-counts one CASE`. scripts/counts builds it as
+//! the baseline wants it.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, ensure};
+use clap::Parser;
+use gtp_counts::baseline::{Baseline, Verdict, compiler};
+use gtp_counts::callgrind;
+use gtp_counts::cases::{CASES, Case};
+
+/// Count what the hot paths cost, in instructions.
+#[derive(Parser)]
+enum Arguments {
+    /// Counts all cases, and fails if one costs more than the baseline says.
+    Check {
+        /// The baseline.
+        baseline: PathBuf,
+    },
+    /// Counts all cases, and writes them as the baseline.
+    Write {
+        /// The baseline.
+        baseline: PathBuf,
+    },
+    /// Runs a case, for callgrind.
+    One {
+        /// Its name.
+        case: String,
+    },
+}
+
+fn main() -> Result<ExitCode> {
+    match Arguments::parse() {
+        Arguments::Check { baseline } => check(&Baseline::read(&baseline)?),
+        Arguments::Write { baseline } => {
+            let mut now = Baseline { compiler: compiler()?, counts: Default::default() };
+            for (case, count) in counted()? {
+                println!("{:<20} {count:>12.3} a {}", case.name, case.item);
+                now.counts.insert(case.name.to_owned(), count);
+            }
+            std::fs::write(&baseline, now.text()).context("cannot write the baseline")?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Arguments::One { case } => {
+            let found = CASES.iter().find(|c| c.name == case);
+            callgrind::run(found.with_context(|| format!("no case {case}"))?);
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+fn counted() -> Result<Vec<(&'static Case, f64)>> {
+    ensure!(!cfg!(debug_assertions), "counts are of release builds: scripts/counts");
+    // Valgrind hides newer extensions than these; without them other code would be counted.
+    #[cfg(target_arch = "x86_64")]
+    ensure!(std::is_x86_feature_detected!("avx2"), "the baseline is of processors with AVX2");
+    let own = std::env::current_exe()?;
+    CASES.iter().map(|case| Ok((case, callgrind::count(&own, case)?))).collect()
+}
+
+fn check(baseline: &Baseline) -> Result<ExitCode> {
+    let here = compiler()?;
+    let tolerance = baseline.tolerance(&here);
+    if here != baseline.compiler {
+        println!(
+            "the baseline is of {}; here is {here}, and {tolerance} % pass",
+            baseline.compiler
+        );
+    }
+    let mut worse = Vec::new();
+    for (case, count) in counted()? {
+        let verdict = baseline.judge(case.name, count, tolerance);
+        let known = baseline.counts.get(case.name).copied().unwrap_or(f64::NAN);
+        println!("{:<20} {count:>12.3} was {known:>12.3} a {}: {verdict:?}", case.name, case.item);
+        match verdict {
+            Verdict::Worse | Verdict::New => worse.push(case.name),
+            Verdict::Same | Verdict::Better => {}
+        }
+    }
+    if worse.is_empty() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    eprintln!(
+        "dearer by more than {tolerance} %, or unknown: {}. If that is wanted: \
+         scripts/counts --write",
+        worse.join(", ")
+    );
+    Ok(ExitCode::FAILURE)
+}
