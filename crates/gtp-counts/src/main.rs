@@ -1,7 +1,7 @@
-//! `gtp-counts check BASELINE` counts every case and compares; `write` accepts what is counted now.
+//! `gtp-counts check BASELINE` counts every case and compares; `write` accepts what is counted.
 //!
-//! Both run this program again under valgrind, as `gtp-counts one CASE`. scripts/counts builds it as
-//! the baseline wants it.
+//! Both run this program again under valgrind, as `gtp-counts one CASE`. scripts/counts builds it
+//! as the baseline wants it.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
