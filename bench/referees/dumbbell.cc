@@ -1,12 +1,14 @@
 // TCP flows over one drop-tail bottleneck in ns-3, for comparison with the engine in gtp-peers.
-// Usage: dumbbell LAW MBPS RTT_MS QUEUE_PACKETS FLOWS SECONDS LOSE_EVERY
+// Usage: dumbbell LAW MBPS RTT_MS QUEUE_PACKETS FLOWS SECONDS LOSE_EVERY LEAST_TIMEOUT_MS
 // LAW is newreno, cubic or bbr.
 //
 // Segments of 1,460 bytes and 54 of headers (timestamps, and 2 of the point-to-point link), without
-// which ns-3's BBR comes to nothing; acknowledgments for each; initial window 2; least timeout 0.2 s; flows start 0.37 s apart.
-// LOSE_EVERY 0 loses nothing, n every n-th packet that comes out of the bottleneck. What is counted
-// begins after a third of the time.
-// Prints what dumbbell.tcl prints.
+// which ns-3's BBR comes to nothing; acknowledgments for each; initial window 2; flows start 0.37 s
+// apart. LOSE_EVERY 0 loses nothing, n every n-th packet that comes out of the bottleneck. What is
+// counted begins after a third of the time.
+// Prints what dumbbell.tcl prints, and of all flows "timeouts N", and "early N": how many of those
+// rang sooner after the first outstanding segment had last been sent than a smoothed round trip,
+// when no acknowledgment of it could be there.
 
 #include "ns3/applications-module.h"
 #include "ns3/core-module.h"
@@ -18,6 +20,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 using namespace ns3;
@@ -46,9 +49,39 @@ void Lose(Ptr<const Packet>) { ++dropped; }
 void Refuse(Ptr<const Packet>) { ++offered, ++dropped; }
 void Move(uint32_t, uint32_t now) { window = double(now) / SEGMENT; }
 
-void Follow(Ptr<Application> bulk) {
-    DynamicCast<BulkSendApplication>(bulk)->GetSocket()->TraceConnectWithoutContext(
-        "CongestionWindow", MakeCallback(&Move));
+uint32_t timeouts = 0;
+uint32_t early = 0;
+
+/// A sender's timer, beside what it guards.
+struct Watch {
+    std::unordered_map<uint32_t, Time> sent;
+    SequenceNumber32 first;
+    Time rtt;
+
+    void Send(Ptr<const Packet> packet, const TcpHeader &header, Ptr<const TcpSocketBase>) {
+        if (packet->GetSize() > 0) {
+            sent[header.GetSequenceNumber().GetValue()] = Simulator::Now();
+        }
+    }
+    void Acknowledge(SequenceNumber32, SequenceNumber32 now) { first = now; }
+    void Measure(Time, Time now) { rtt = now; }
+    void Turn(TcpSocketState::TcpCongState_t, TcpSocketState::TcpCongState_t now) {
+        if (now == TcpSocketState::CA_LOSS) {
+            ++timeouts;
+            early += Simulator::Now() - sent[first.GetValue()] < rtt;
+        }
+    }
+};
+
+void Follow(Ptr<Application> bulk, Watch *watch, bool isFirst) {
+    auto socket = DynamicCast<BulkSendApplication>(bulk)->GetSocket();
+    socket->TraceConnectWithoutContext("Tx", MakeCallback(&Watch::Send, watch));
+    socket->TraceConnectWithoutContext("HighestRxAck", MakeCallback(&Watch::Acknowledge, watch));
+    socket->TraceConnectWithoutContext("RTT", MakeCallback(&Watch::Measure, watch));
+    socket->TraceConnectWithoutContext("CongState", MakeCallback(&Watch::Turn, watch));
+    if (isFirst) {
+        socket->TraceConnectWithoutContext("CongestionWindow", MakeCallback(&Move));
+    }
 }
 
 /// The first flow's window, sampled.
@@ -69,7 +102,7 @@ struct Course {
 };
 
 /// The parameters that the other simulators' flows have.
-void SetDefaults(const std::string &law) {
+void SetDefaults(const std::string &law, uint64_t leastTimeoutMs) {
     const std::string type = law == "cubic" ? "Cubic" : law == "bbr" ? "Bbr" : "NewReno";
     Config::SetDefault("ns3::TcpL4Protocol::SocketType", StringValue("ns3::Tcp" + type));
     Config::SetDefault("ns3::TcpSocket::SegmentSize", UintegerValue(SEGMENT));
@@ -77,7 +110,7 @@ void SetDefaults(const std::string &law) {
     Config::SetDefault("ns3::TcpSocket::DelAckCount", UintegerValue(1));
     Config::SetDefault("ns3::TcpSocket::SndBufSize", UintegerValue(40'000'000));
     Config::SetDefault("ns3::TcpSocket::RcvBufSize", UintegerValue(40'000'000));
-    Config::SetDefault("ns3::TcpSocketBase::MinRto", TimeValue(MilliSeconds(200)));
+    Config::SetDefault("ns3::TcpSocketBase::MinRto", TimeValue(MilliSeconds(leastTimeoutMs)));
     // A full segment must not be cut by IP.
     Config::SetDefault("ns3::PointToPointNetDevice::Mtu", UintegerValue(1600));
     // The engine's slow start is the standard's.
@@ -90,9 +123,9 @@ void SetDefaults(const std::string &law) {
 
 int main(int argc, char **argv) {
     const std::string law = argc > 1 ? argv[1] : "";
-    if (argc != 8 || (law != "newreno" && law != "cubic" && law != "bbr")) {
+    if (argc != 9 || (law != "newreno" && law != "cubic" && law != "bbr")) {
         std::fprintf(stderr, "usage: dumbbell newreno|cubic|bbr "
-                             "MBPS RTT_MS QUEUE_PACKETS FLOWS SECONDS LOSE_EVERY\n");
+                             "MBPS RTT_MS QUEUE_PACKETS FLOWS SECONDS LOSE_EVERY LEAST_TIMEOUT_MS\n");
         return 2;
     }
     const uint64_t mbps = std::strtoull(argv[2], nullptr, 10);
@@ -101,7 +134,7 @@ int main(int argc, char **argv) {
     const uint32_t flows = std::strtoul(argv[5], nullptr, 10);
     const double seconds = std::atof(argv[6]);
     const uint64_t every = std::strtoull(argv[7], nullptr, 10);
-    SetDefaults(law);
+    SetDefaults(law, std::strtoull(argv[8], nullptr, 10));
 
     NodeContainer middle, sources, sinks;
     middle.Create(2);
@@ -133,6 +166,7 @@ int main(int argc, char **argv) {
     Ipv4AddressHelper addresses("10.0.0.0", "255.255.255.0");
     addresses.Assign(ends);
     std::vector<Ptr<PacketSink>> taken;
+    std::vector<Watch> watches(flows);
     for (uint32_t k = 0; k < flows; ++k) {
         addresses.NewNetwork();
         addresses.Assign(access.Install(sources.Get(k), middle.Get(0)));
@@ -143,9 +177,8 @@ int main(int argc, char **argv) {
         bulk.SetAttribute("SendSize", UintegerValue(SEGMENT));
         ApplicationContainer sender = bulk.Install(sources.Get(k));
         sender.Start(start);
-        if (k == 0) {
-            Simulator::Schedule(NanoSeconds(1), &Follow, sender.Get(0));
-        }
+        const Time after = start + NanoSeconds(1);
+        Simulator::Schedule(after, &Follow, sender.Get(0), &watches[k], k == 0);
         PacketSinkHelper sink("ns3::TcpSocketFactory",
                               InetSocketAddress(Ipv4Address::GetAny(), 5000));
         ApplicationContainer app = sink.Install(sinks.Get(k));
@@ -157,6 +190,7 @@ int main(int argc, char **argv) {
     Simulator::Stop(Seconds(seconds / 3.0));
     Simulator::Run();
     const uint64_t offered_before = offered, dropped_before = dropped;
+    const uint32_t timeouts_before = timeouts, early_before = early;
     std::vector<uint64_t> before;
     for (const auto &sink : taken) {
         before.push_back(sink->GetTotalRx());
@@ -172,6 +206,7 @@ int main(int argc, char **argv) {
     std::printf("dropped %llu\n", static_cast<unsigned long long>(dropped - dropped_before));
     std::printf("window_mean %f\nwindow_most %f\n", course.sum / course.samples, course.most);
     std::printf("window_least %f\ncuts %u\n", course.least, course.cuts);
+    std::printf("timeouts %u\nearly %u\n", timeouts - timeouts_before, early - early_before);
     Simulator::Destroy();
     return 0;
 }

@@ -1,14 +1,14 @@
 # TCP flows over one drop-tail bottleneck in ns-2, for comparison with the engine in gtp-peers.
-# Usage: ns dumbbell.tcl LAW MBPS RTT_MS QUEUE_PACKETS FLOWS SECONDS LOSE_EVERY
+# Usage: ns dumbbell.tcl LAW MBPS RTT_MS QUEUE_PACKETS FLOWS SECONDS LOSE_EVERY LEAST_TIMEOUT_MS
 #
 # Segments of 1,460 bytes and 40 of headers, 50 in the agent that runs Linux's laws (timestamps);
-# acknowledgments for each, in that agent for every second; initial window 2; least timeout 0.2 s;
-# flows start 0.37 s apart. LOSE_EVERY 0 loses nothing, n every n-th packet that comes to the
-# bottleneck. What is counted begins after a third of the time.
+# acknowledgments for each, in that agent for every second; initial window 2; flows start 0.37 s
+# apart. LOSE_EVERY 0 loses nothing, n every n-th packet that comes to the bottleneck. What is
+# counted begins after a third of the time.
 # Prints: "flow K SEGMENTS" acknowledged, "offered N", "dropped N", and of the first flow's window,
 # sampled each 20 ms: "window_mean", "window_most", "window_least", "cuts" (falls by more than 5 %).
 
-foreach {law mbps rtt queue flows seconds every} $argv break
+foreach {law mbps rtt queue flows seconds every least} $argv break
 set warm [expr $seconds / 3.0]
 
 remove-all-packet-headers
@@ -70,7 +70,7 @@ for {set k 0} {$k < $flows} {incr k} {
     $tcp($k) set packetSize_ 1460
     $tcp($k) set window_ 100000
     $tcp($k) set windowInit_ 2
-    $tcp($k) set minrto_ 0.2
+    $tcp($k) set minrto_ [expr $least / 1000.0]
     $ns attach-agent $source $tcp($k)
     $ns attach-agent $drain $sink
     $ns connect $tcp($k) $sink

@@ -9,8 +9,8 @@ use gtp_peers::tcp::{
     AckDelay, Counting, Flavour, Law, Opening, Receiver, ReceiverConfig, Sender, SenderConfig,
 };
 
-const USAGE: &str =
-    "usage: tcp_dumbbell ns-2|ns-3 LAW MBPS RTT_MS QUEUE_PACKETS FLOWS SECONDS LOSE_EVERY";
+const USAGE: &str = "usage: tcp_dumbbell ns-2|ns-3 LAW MBPS RTT_MS QUEUE_PACKETS FLOWS SECONDS \
+                     LOSE_EVERY LEAST_TIMEOUT_MS";
 
 /// Which simulator it stands opposite.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -28,6 +28,7 @@ struct Case {
     flows: u64,
     seconds: u64,
     lose_every: u64,
+    least_timeout: Span,
 }
 
 fn parse() -> Option<Case> {
@@ -47,6 +48,7 @@ fn parse() -> Option<Case> {
         flows: number(5)?,
         seconds: number(6)?,
         lose_every: number(7)?,
+        least_timeout: Span::from_millis(number(8)?),
     })
 }
 
@@ -55,22 +57,22 @@ type Parts = (Box<dyn Law>, SenderConfig, ReceiverConfig);
 
 fn ends(case: &Case, seed: u64) -> Parts {
     match case.referee {
-        Referee::Ns2 => beside_ns2(case.flavour, seed),
-        Referee::Ns3 => beside_ns3(case.flavour, seed),
+        Referee::Ns2 => beside_ns2(case, seed),
+        Referee::Ns3 => beside_ns3(case, seed),
     }
 }
 
 /// ns-3's laws are today's. Its segments have timestamps and two bytes of a point-to-point link,
 /// and each is acknowledged, with blocks under every law.
-fn beside_ns3(flavour: Flavour, seed: u64) -> Parts {
-    let (flavour, counting) = match flavour {
+fn beside_ns3(case: &Case, seed: u64) -> Parts {
+    let (flavour, counting) = match case.flavour {
         Flavour::NewReno => (Flavour::Sack, Counting::Acks),
         other => (other, Counting::Segments),
     };
     let config = SenderConfig {
         header: Bytes(54),
         initial_window: 2.0,
-        least_timeout: Span::from_millis(200),
+        least_timeout: case.least_timeout,
         counting,
         ..SenderConfig::default()
     };
@@ -83,10 +85,11 @@ fn beside_ns3(flavour: Flavour, seed: u64) -> Parts {
     (law, flavour.adapt(config), flavour.adapt_receiver(receiver))
 }
 
-fn beside_ns2(flavour: Flavour, seed: u64) -> Parts {
+fn beside_ns2(case: &Case, seed: u64) -> Parts {
+    let flavour = case.flavour;
     let common = SenderConfig {
         initial_window: 2.0,
-        least_timeout: Span::from_millis(200),
+        least_timeout: case.least_timeout,
         opening: Opening::Open,
         ..SenderConfig::default()
     };
@@ -175,7 +178,11 @@ fn main() -> std::process::ExitCode {
         let segments = |&flow: &usize| world.sent(flow).delivered.0 / 1_460;
         flows.iter().map(segments).collect()
     };
+    let timeouts = |world: &World| -> u64 {
+        flows.iter().map(|&flow| world.sender::<Sender>(flow).timeouts()).sum()
+    };
     let (base, offered, dropped) = (acked(&world), world.seen(there), world.lost(there));
+    let timeouts_before = timeouts(&world);
     let (mut sum, mut count, mut most, mut least) = (0.0, 0.0, 0.0f64, 1e9f64);
     let (mut cuts, mut before) = (0, 0.0);
     let rest = Span::from_secs(case.seconds).saturating_sub(warm);
@@ -195,5 +202,6 @@ fn main() -> std::process::ExitCode {
     println!("window_most {most}");
     println!("window_least {least}");
     println!("cuts {cuts}");
+    println!("timeouts {}", timeouts(&world) - timeouts_before);
     std::process::ExitCode::SUCCESS
 }
