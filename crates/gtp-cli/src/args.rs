@@ -16,7 +16,7 @@ use gtp::{Fingerprint, Rate, Url, Value};
 use crate::bench::BenchArgs;
 use crate::daemon::{self, SessionsArgs, SetArgs, Which};
 use crate::demo::DemoArgs;
-use crate::run::{PumpArgs, RunArgs};
+use crate::run::{PumpCommand, RunArgs};
 use crate::top::TopArgs;
 use crate::{config, output, words};
 
@@ -53,7 +53,7 @@ pub enum Verb {
     /// Run a program whose connections use GTP where the other host has it too
     Run(RunArgs),
     /// The process that speaks GTP for programs under `run`, which start it
-    Pump(PumpArgs),
+    Pump(PumpCommand),
     /// Send standard input as a stream, or receive one to standard output
     Stream(StreamArgs),
     /// Put an emulated network between processes on this machine

@@ -29,6 +29,21 @@ pub enum Which {
     At(PathBuf),
 }
 
+impl Which {
+    /// The word by which it is asked for, in any directory.
+    ///
+    /// # Errors
+    /// When there is no working directory.
+    pub fn word(&self) -> std::io::Result<std::ffi::OsString> {
+        Ok(match self {
+            Which::Auto => "auto".into(),
+            Which::Start => "start".into(),
+            Which::Off => "off".into(),
+            Which::At(path) => std::path::absolute(path)?.into(),
+        })
+    }
+}
+
 /// Options of `sessions`.
 #[derive(Debug, Args)]
 pub struct SessionsArgs {

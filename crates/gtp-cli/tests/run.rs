@@ -72,8 +72,15 @@ impl World {
     }
 }
 
+/// What a command said on its standard error, but that its kernel is too old to forbid TCP.
 fn said(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
+    let text = String::from_utf8_lossy(&output.stderr);
+    let lines = text.lines().filter(|line| !line.contains("Landlock"));
+    lines.map(|line| format!("{line}\n")).collect()
+}
+
+fn out(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
 /// Serves this directory on a free port, for ever.
@@ -143,7 +150,7 @@ fn iperf3_measures_over_gtp_in_both_directions() {
         let client = ["iperf3", "-c", "127.0.0.1", "-p", &port, "-n", "20M"];
         let client: Vec<&str> = client.iter().chain(direction).copied().collect();
         let measured = world.run(&["--require"], &client).output().unwrap();
-        let (out, failed) = (String::from_utf8_lossy(&measured.stdout), said(&measured));
+        let (out, failed) = (out(&measured), said(&measured));
         assert!(measured.status.success(), "{out}{failed}");
         assert!(out.contains("receiver"), "{out}");
         assert_eq!(failed, "");
@@ -275,4 +282,236 @@ fn a_pump_ends_when_nobody_needs_it_and_is_there_once() {
     let ran = world.run(&[], &["true"]).output().unwrap();
     assert!(ran.status.success(), "{}", said(&ran));
     assert!(pump.wait().unwrap().success());
+}
+
+/// A C program.
+fn compile(world: &World, name: &str, source: &str, options: &[&str]) -> String {
+    let program = world.dir.path().join(name);
+    let text = program.with_extension("c");
+    std::fs::write(&text, source).unwrap();
+    let cc = Command::new("cc").args(options).arg("-o").args([&program, &text]).output().unwrap();
+    assert!(cc.status.success(), "{}", said(&cc));
+    program.to_str().unwrap().to_owned()
+}
+
+/// Waits for a line, then says what came of a connection.
+const LATE: &str = "
+import socket, sys
+print('begun')
+sys.stdin.readline()
+peer = socket.create_connection(('127.0.0.1', PORT))
+peer.sendall(b'x')
+print(peer.recv(1))
+";
+
+/// Gives back what it hears, once.
+const ECHO: &str = "
+import socket
+listener = socket.create_server(('127.0.0.1', 0))
+print(listener.getsockname()[1])
+peer, _ = listener.accept()
+peer.sendall(peer.recv(1))
+";
+
+/// Has a pump that ends as soon as any, started now, come and go.
+fn a_pump_has_come_and_gone(world: &World) {
+    let mut other = world.gtp();
+    let socket = world.dir.path().join("other.sock");
+    other.arg("pump").arg("--pump").arg(socket).args(["--pump-listen", "127.0.0.1:0"]);
+    let ended = other.env("GTP_PUMP_IDLE", "2s").output().unwrap();
+    assert!(ended.status.success(), "{}", said(&ended));
+}
+
+#[test]
+fn a_pump_stays_as_long_as_programs_that_do_nothing_or_listen() {
+    let world = World::new();
+    let run = |script: &str| {
+        let mut command = world.run(&["--require"], &["python3", "-u", "-c", script]);
+        command.env("GTP_PUMP_IDLE", "1s").stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        lines.read_line(&mut line).unwrap();
+        (Running(child), lines, line.trim().to_owned())
+    };
+    // It closes all that it did not open itself, as programs do that serve in the background.
+    let closes = "import os\nos.closerange(3, 4096)\n";
+    let (_server, _said, port) = run(&format!("{closes}{ECHO}"));
+    a_pump_has_come_and_gone(&world);
+    let (mut idle, mut lines, _) = run(&LATE.replace("PORT", &port));
+    idle.0.stdin.take().unwrap().write_all(b"go\n").unwrap();
+    let mut line = String::new();
+    lines.read_line(&mut line).unwrap();
+    assert_eq!(line, "b'x'\n");
+    drop((idle, _server));
+    let plain = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = plain.local_addr().unwrap().port().to_string();
+    let (mut idle, _lines, _) = run(&LATE.replace("PORT", &port));
+    let mut words = idle.0.stdin.take().unwrap();
+    a_pump_has_come_and_gone(&world);
+    assert!(TcpStream::connect(("127.0.0.1", world.port)).is_ok(), "the pump is there");
+    words.write_all(b"go\n").unwrap();
+    assert!(!idle.0.wait().unwrap().success(), "nobody under gtp run listens there");
+}
+
+/// Listens, and no more; then another program that is not under `gtp run` takes its port.
+const CLOSES: &str = "
+import socket, sys
+listener = socket.create_server(('127.0.0.1', 0))
+print(listener.getsockname()[1])
+sys.stdin.readline()
+listener.close()
+print('closed')
+sys.stdin.readline()
+";
+
+#[test]
+fn nobody_is_passed_on_to_a_program_that_took_a_port_over() {
+    let world = World::new();
+    let mut command = world.run(&[], &["python3", "-u", "-c", CLOSES]);
+    let mut listens = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(listens.stdout.take().unwrap()).lines();
+    let port = lines.next().unwrap().unwrap();
+    listens.stdin.as_mut().unwrap().write_all(b"close\n").unwrap();
+    assert_eq!(lines.next().unwrap().unwrap(), "closed");
+    let _listens = Running(listens);
+    let plain = TcpListener::bind(format!("127.0.0.1:{port}")).unwrap();
+    plain.set_nonblocking(true).unwrap();
+    let script = LATE.replace("PORT", &port).replace("sys.stdin.readline()", "");
+    let ran = world.run(&["--require"], &["python3", "-c", &script]).output().unwrap();
+    assert!(!ran.status.success());
+    assert!(said(&ran).contains("no program under gtp run listens"), "{}", said(&ran));
+    assert!(plain.accept().is_err(), "the pump has called it");
+}
+
+/// What `gtp run` promises of programs that do not know it.
+const CONNECTS: &str = "
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+int main(int argc, char **argv) {
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons(atoi(argv[1]))};
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (connect(socket(AF_INET, SOCK_STREAM, 0), (struct sockaddr *)&to, sizeof to) == 0)
+        return 0;
+    perror(\"connect\");
+    return 1;
+}
+";
+
+#[test]
+fn where_only_gtp_will_do_no_program_that_it_starts_reaches_anybody_over_tcp() {
+    let world = World::new();
+    let plain = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = plain.local_addr().unwrap().port().to_string();
+    let loaded = compile(&world, "loaded", CONNECTS, &[]);
+    let alone = compile(&world, "alone", CONNECTS, &["-static"]);
+    let python = format!("import socket; socket.create_connection(('127.0.0.1', {port}))");
+    let clears = format!("import os; os.environ.clear(); {python}");
+    let programs: [&[&str]; 5] = [
+        &[&loaded, &port],
+        &["env", "-i", &loaded, &port],
+        &["env", "-u", "GTP_RUN_SOCKET", &loaded, &port],
+        &["sh", "-c", "exec \"$0\" \"$1\"", &alone, &port],
+        &["python3", "-c", &clears],
+    ];
+    for program in programs {
+        let refused = world.run(&["--require"], program).output().unwrap();
+        assert!(!refused.status.success(), "{program:?}");
+        // Without the demand, the same comes through.
+        let served = world.run(&[], program).output().unwrap();
+        assert!(served.status.success(), "{program:?}: {}", said(&served));
+        plain.accept().unwrap();
+    }
+    plain.set_nonblocking(true).unwrap();
+    assert!(plain.accept().is_err());
+}
+
+#[test]
+fn where_only_gtp_will_do_connections_within_the_host_stay_as_they_are() {
+    let world = World::new();
+    let plain = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = plain.local_addr().unwrap();
+    let answering = std::thread::spawn(move || {
+        let (mut peer, _) = plain.accept().unwrap();
+        let mut asked = [0; 4];
+        peer.read_exact(&mut asked).unwrap();
+        peer.write_all(b"HTTP/1.0 200 OK\r\n\r\nplain").unwrap();
+        peer.shutdown(std::net::Shutdown::Write).unwrap();
+        let _ = peer.read_to_end(&mut Vec::new());
+    });
+    let url = format!("http://{address}/");
+    let mut command = world.run(&["--require"], &["curl", "-sS", "--max-time", "30", &url]);
+    let fetched = command.env_remove("GTP_RUN_LOOPBACK").output().unwrap();
+    assert_eq!((out(&fetched), said(&fetched)), ("plain".into(), "".into()));
+    answering.join().unwrap();
+    let nobody = format!("http://127.0.0.1:{}/", free_port());
+    let mut command = world.run(&["--require"], &["curl", "-sS", &nobody]);
+    let refused = command.env_remove("GTP_RUN_LOOPBACK").output().unwrap();
+    assert_eq!(refused.status.code(), Some(7), "{}", said(&refused));
+}
+
+/// Says whether it has children that it did not start, and whether its pump is in its session.
+const ASKS: &str = "
+import os, socket, struct
+try:
+    print('child', os.waitpid(-1, os.WNOHANG))
+except ChildProcessError:
+    print('no child')
+pump = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+pump.connect(os.environ['GTP_RUN_SOCKET'])
+peer = pump.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+pid, _, _ = struct.unpack('iii', peer)
+print(os.getsid(pid) == os.getsid(0), os.getpgid(pid) == os.getpgid(0))
+";
+
+#[test]
+fn a_pump_is_no_child_of_the_program_and_not_in_its_session() {
+    let world = World::new();
+    let ran = world.run(&[], &["python3", "-c", ASKS]).output().unwrap();
+    assert_eq!(out(&ran), "no child\nFalse False", "{}", said(&ran));
+}
+
+#[test]
+fn of_many_that_are_the_first_at_once_each_finds_the_pump() {
+    let world = World::new();
+    let start = |_| {
+        let mut command = world.run(&[], &["true"]);
+        command.stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let all: Vec<Child> = (0..6).map(start).collect();
+    for one in all {
+        let ended = one.wait_with_output().unwrap();
+        assert!(ended.status.success(), "{}", said(&ended));
+        assert_eq!(said(&ended), "");
+    }
+}
+
+/// Sets options, connects, and says what has become of them.
+const OPTIONS: &str = "
+import socket, struct
+peer = socket.socket()
+ints = [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1), (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 77),
+    (socket.SOL_SOCKET, socket.SO_RCVBUF, 54321)]
+time, linger = struct.pack('ll', 12, 0), struct.pack('ii', 1, 9)
+for level, name, value in ints:
+    peer.setsockopt(level, name, value)
+peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, time)
+peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+peer.connect(('127.0.0.1', PORT))
+found = [peer.getsockopt(level, name) for level, name, _ in ints]
+print(found, peer.getsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, 16) == time,
+    peer.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, 8) == linger)
+peer.sendall(b'x')
+peer.recv(1)
+";
+
+#[test]
+fn options_that_were_set_before_connecting_are_there_after() {
+    let world = World::new();
+    let (_server, port) = world.python(&[], ECHO);
+    let script = OPTIONS.replace("PORT", &port);
+    let ran = world.run(&["--require"], &["python3", "-c", &script]).output().unwrap();
+    assert_eq!(out(&ran), "[1, 77, 108642] True True", "{}", said(&ran));
 }

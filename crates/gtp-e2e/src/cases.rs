@@ -55,6 +55,7 @@ pub const NAMES: &[&str] = &[
     "tcp-five",
     "tcp-loss",
     "bare",
+    "daemon-killed",
 ];
 
 /// Runs one case once; returns its rows.
@@ -76,6 +77,7 @@ pub fn run(name: &str, tools: &Tools) -> Result<Vec<Value>> {
         "small-files" => Ok(vec![small_files(tools)?]),
         "slow-producer" => Ok(vec![slow_producer(tools)?]),
         "bare" => Ok(vec![bare(tools)?]),
+        "daemon-killed" => Ok(vec![crate::kills::run(tools)?]),
         "slow-reader" => Ok(vec![slow_reader(tools)?]),
         "three-sources" => Ok(vec![three(tools, Limit::Declared, None)?]),
         "three-links" => Ok(vec![three(tools, Limit::Links, None)?]),

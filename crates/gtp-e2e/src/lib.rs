@@ -6,6 +6,7 @@
 
 pub mod cases;
 pub mod compare;
+pub mod kills;
 pub mod lab;
 pub mod machine;
 pub mod plan;

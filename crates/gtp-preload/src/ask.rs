@@ -5,12 +5,13 @@
 
 use std::io::{IoSliceMut, Write};
 use std::mem::MaybeUninit;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix,
-    SocketFlags, SocketType, connect, recvmsg, send, socket_with, sockopt, sockopt::Timeout,
+    SocketFlags, SocketType, connect, getsockname, recvmsg, send, socket_with, sockopt,
+    sockopt::Timeout,
 };
 
 use crate::border::is_own;
@@ -19,6 +20,8 @@ use crate::border::is_own;
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
 /// Longest answer.
 const ANSWER_MAX: usize = 1_024;
+/// Descriptors of ours begin here, so that a program's own have the numbers that they would have.
+const DESCRIPTORS: i32 = 512;
 
 /// What becomes of a connection.
 pub enum Answer {
@@ -28,6 +31,16 @@ pub enum Answer {
     Without(String),
     /// It cannot be: the error number, and why.
     Refused(i32, String),
+}
+
+/// A socket on which a program listens, as the pump knows it again.
+pub struct Listener {
+    /// Where.
+    pub at: SocketAddr,
+    /// What stands for it as long as anybody holds it.
+    pub inode: u64,
+    /// Whether one for all addresses takes callers over IPv4.
+    pub takes_v4: bool,
 }
 
 fn pump(place: &str) -> rustix::io::Result<OwnedFd> {
@@ -42,14 +55,24 @@ fn pump(place: &str) -> rustix::io::Result<OwnedFd> {
     Ok(pump)
 }
 
+fn asked(place: &str, question: &str) -> rustix::io::Result<(String, Option<OwnedFd>)> {
+    let pump = pump(place)?;
+    send(&pump, question.as_bytes(), SendFlags::NOSIGNAL)?;
+    receive(&pump)
+}
+
 /// Asks for a connection; waits until it is there or cannot be.
 pub fn connection(place: &str, terms: &str, to: SocketAddr) -> Answer {
-    let asked = || {
-        let pump = pump(place)?;
-        send(&pump, format!("connect {to} {terms}").as_bytes(), SendFlags::NOSIGNAL)?;
-        receive(&pump)
-    };
-    let (answer, descriptor) = match asked() {
+    read(asked(place, &format!("connect {to} {terms}")))
+}
+
+/// Asks for a connection over TCP within this host, where the kernel lets this process make none.
+pub fn within(place: &str, to: SocketAddr) -> Answer {
+    read(asked(place, &format!("within {to}")))
+}
+
+fn read(asked: rustix::io::Result<(String, Option<OwnedFd>)>) -> Answer {
+    let (answer, descriptor) = match asked {
         Ok(answer) => answer,
         Err(errno) => return Answer::Without(format!("the pump does not answer: {errno}")),
     };
@@ -63,12 +86,39 @@ pub fn connection(place: &str, terms: &str, to: SocketAddr) -> Answer {
     }
 }
 
-/// Says that somebody listens here, for as long as what is returned is open.
-pub fn listening(place: &str, at: SocketAddr) -> Option<OwnedFd> {
+/// Says that somebody listens; the pump sees itself how long.
+///
+/// # Errors
+/// Why nobody will be passed on, in words.
+pub fn listening(place: &str, listener: &Listener) -> Result<(), String> {
+    let Listener { at, inode, takes_v4 } = listener;
+    let families = if *takes_v4 { "both" } else { "own" };
+    match asked(place, &format!("listen {at} {inode} {families}")) {
+        Ok((answer, _)) if answer.starts_with("ok") => Ok(()),
+        Ok((answer, _)) => Err(answer.strip_prefix("tcp ").unwrap_or(&answer).to_owned()),
+        Err(errno) => Err(format!("the pump does not answer: {errno}")),
+    }
+}
+
+/// Says that this program is there: the pump stays as long as what is returned is open anywhere.
+pub fn stay(place: &str) -> Option<OwnedFd> {
     let pump = pump(place).ok()?;
-    send(&pump, format!("listen {at}").as_bytes(), SendFlags::NOSIGNAL).ok()?;
-    let (answer, _) = receive(&pump).ok()?;
-    answer.starts_with("ok").then_some(pump)
+    send(&pump, b"stay", SendFlags::NOSIGNAL).ok()?;
+    Some(rustix::io::fcntl_dupfd_cloexec(&pump, DESCRIPTORS).unwrap_or(pump))
+}
+
+/// Whether an address is one of this host's: what is sent there comes from there.
+pub fn is_of_this_host(ip: IpAddr) -> bool {
+    let family = match ip {
+        IpAddr::V4(_) => AddressFamily::INET,
+        IpAddr::V6(_) => AddressFamily::INET6,
+    };
+    let from = || {
+        let probe = socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+        connect(&probe, &SocketAddr::new(ip, 9))?; // Nothing is sent.
+        SocketAddr::try_from(getsockname(&probe)?)
+    };
+    from().is_ok_and(|from: SocketAddr| from.ip() == ip)
 }
 
 fn receive(pump: &OwnedFd) -> rustix::io::Result<(String, Option<OwnedFd>)> {

@@ -13,6 +13,7 @@ use std::os::fd::{BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
+use std::time::Duration;
 
 use gtp_stream::Rate;
 use libc::{fd_set, nfds_t, off_t, pollfd, size_t, sockaddr, socklen_t, ssize_t, timeval};
@@ -99,11 +100,67 @@ extern "C" fn at_exit() {
     // A panic here has nobody to be told to.
     let _ = catch_unwind(|| {
         if let Some(library) = here() {
+            flush();
             // What this thread had of its own is gone by now; another waits for it.
             let waiting = std::thread::Builder::new().spawn(|| library.farewell());
             let _ = waiting.map(std::thread::JoinHandle::join);
         }
     });
+}
+
+// # Safety: as the C library declares them.
+unsafe extern "C" {
+    static stdin: *mut libc::FILE;
+    fn ftrylockfile(stream: *mut libc::FILE) -> c_int;
+    fn funlockfile(stream: *mut libc::FILE);
+}
+
+/// What a thread that reads a stream, and so has it locked, may hold up the end of the process.
+const FLUSH: Duration = Duration::from_secs(1);
+
+/// Has C's streams written out, which may be on descriptors of this library: the C library itself
+/// does so only after this. Not while a thread reads standard input, which would have to end first.
+fn flush() {
+    // SAFETY: standard input is a stream as long as the process lives; it is unlocked again here.
+    unsafe {
+        if ftrylockfile(stdin) != 0 {
+            return;
+        }
+        funlockfile(stdin);
+    }
+    let (done_in, done) = std::sync::mpsc::channel();
+    let flushing = std::thread::Builder::new().spawn(move || {
+        // SAFETY: no stream means all of them; the C library locks each.
+        unsafe { libc::fflush(ptr::null_mut()) };
+        let _ = done_in.send(()); // Nobody may wait any more.
+    });
+    if flushing.is_ok() {
+        let _ = done.recv_timeout(FLUSH); // Either way the process ends.
+    }
+}
+
+/// As long as this lives, its thread takes no signals, nor do threads that it starts. It must be
+/// dropped by the thread that began it.
+pub struct Unheard(libc::sigset_t);
+
+impl Unheard {
+    pub fn begin() -> Unheard {
+        let mut before = std::mem::MaybeUninit::<libc::sigset_t>::zeroed();
+        let mut all = before;
+        // SAFETY: both sets are this function's own, and every pattern of bits is one.
+        unsafe {
+            libc::sigfillset(all.as_mut_ptr());
+            libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+            Unheard(before.assume_init())
+        }
+    }
+}
+
+impl Drop for Unheard {
+    fn drop(&mut self) {
+        // SAFETY: the set that was in force when this began.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, ptr::null_mut()) };
+    }
 }
 
 const PAGE_SIZE: usize = 4096;
@@ -328,7 +385,7 @@ pub unsafe extern "C" fn g_send(
     flags: c_int,
 ) -> ssize_t {
     call(|| {
-        owner()?;
+        owner()?.passes(fd)?;
         // SAFETY: as the caller promises.
         counted(unsafe { libc::send(fd, bytes, length, flags) })
     })
@@ -347,6 +404,7 @@ pub unsafe extern "C" fn g_recv(
 ) -> ssize_t {
     call(|| {
         let library = owner()?;
+        library.passes(fd)?;
         // SAFETY: as the caller promises.
         let count = counted(unsafe { libc::recv(fd, out, length, flags) })?;
         if count == 0

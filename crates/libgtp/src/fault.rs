@@ -58,7 +58,9 @@ pub fn of_failure(failure: &Failure) -> Errno {
     Errno(match failure.kind {
         FailureKind::NoUdpPath => libc::EHOSTUNREACH,
         FailureKind::Authentication => libc::EACCES,
-        FailureKind::Missing | FailureKind::Temporary => libc::ECONNREFUSED,
+        FailureKind::Missing | FailureKind::Temporary | FailureKind::Unreachable => {
+            libc::ECONNREFUSED
+        }
         FailureKind::TimeLimit => libc::ETIMEDOUT,
         FailureKind::Usage => libc::EINVAL,
         FailureKind::Destination => libc::EACCES,

@@ -17,7 +17,7 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
     sockopt,
 };
-use tokio::io::{AsyncReadExt, Interest};
+use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::runtime::{Builder, Runtime};
 
@@ -63,12 +63,14 @@ fn failed(failure: &Failure) -> Errno {
 }
 
 impl Library {
-    /// Starts the threads.
+    /// Starts the threads, none of which takes a signal: those are the program's.
     pub fn start() -> Result<Library, Errno> {
+        let _unheard = crate::border::Unheard::begin();
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
             .max_blocking_threads(2)
             .thread_name("gtp-control")
+            .on_thread_start(|| std::mem::forget(crate::border::Unheard::begin()))
             .enable_all()
             .build()?;
         let program = std::env::args().next().unwrap_or_default();
@@ -119,10 +121,12 @@ impl Library {
         Ok(())
     }
 
-    /// Connects. With `waits` it returns when that is done, else it is under way.
+    /// Connects. With `waits` it returns when that is done, else it is under way. A socket whose
+    /// connection did not come about can be connected again.
     pub fn connect(&'static self, fd: RawFd, to: SocketAddr, waits: Waits) -> Result<(), Errno> {
         let socket = self.find(fd)?;
-        let far = take_fresh(&socket)?.0;
+        let (far, bound) = take_fresh(&socket)?;
+        socket.take_broken(); // That was another connection's.
         let guard = self.runtime.enter();
         let far = adopt(far)?;
         drop(guard);
@@ -131,7 +135,8 @@ impl Library {
             Waits::Elsewhere => Some(Held::fill(fd)?),
         };
         let (told_in, told) = std::sync::mpsc::channel();
-        self.runtime.spawn(connecting(self, Arc::clone(&socket), far, to, held, told_in));
+        let fresh = Fresh { far, bound, held };
+        self.runtime.spawn(connecting(self, Arc::clone(&socket), fresh, to, told_in));
         match waits {
             Waits::Elsewhere => Err(Errno(libc::EINPROGRESS)),
             Waits::Here => match told.recv().map_err(|_| Errno(libc::EIO))? {
@@ -260,6 +265,22 @@ impl Library {
         Ok(())
     }
 
+    /// Whether bytes can be passed over a descriptor; one that was duplicated without this library
+    /// is the kernel's matter.
+    ///
+    /// # Errors
+    /// `ENOTCONN` where there is no connection; once, why one that was asked for did not come.
+    pub fn passes(&self, fd: RawFd) -> Result<(), Errno> {
+        let Ok(socket) = self.find(fd) else { return Ok(()) };
+        match &*lock(&socket.state) {
+            State::Connected { .. } | State::Busy => Ok(()),
+            State::Fresh { .. } | State::Listening { .. } => match socket.take_broken() {
+                0 => Err(Errno(libc::ENOTCONN)),
+                why => Err(Errno(why)),
+            },
+        }
+    }
+
     /// The process ends: what was written is delivered first, as the kernel would do for TCP.
     pub fn farewell(&self) {
         let open: Vec<RawFd> = lock(&self.sockets).keys().copied().collect();
@@ -318,51 +339,67 @@ impl Held {
     }
 
     /// Empties the buffer, which lets the program write.
-    async fn release(self, far: &mut UnixStream) -> Result<(), Errno> {
-        let mut filled = vec![0; self.filled];
-        far.read_exact(&mut filled).await?;
+    fn release(self, far: &UnixStream) -> Result<(), Errno> {
+        let mut left = self.filled;
+        let mut chunk = [0; 4096];
+        while left > 0 {
+            let most = left.min(chunk.len());
+            match rustix::io::read(far, &mut chunk[..most])? {
+                0 => return Err(Errno(libc::EIO)),
+                count => left -= count,
+            }
+        }
         // The kernel keeps twice of what it is told.
         sockopt::set_socket_send_buffer_size(&self.near, self.room / 2)?;
         Ok(())
     }
 }
 
+/// What a socket is before it is connected.
+struct Fresh {
+    far: UnixStream,
+    bound: Option<SocketAddr>,
+    held: Option<Held>,
+}
+
 /// Connects, tells how that went, and carries.
 async fn connecting(
     library: &'static Library,
     socket: Arc<Socket>,
-    mut far: UnixStream,
+    fresh: Fresh,
     to: SocketAddr,
-    held: Option<Held>,
     told: std::sync::mpsc::Sender<Result<(), Failure>>,
 ) {
+    let Fresh { far, bound, held } = fresh;
     let terms = *lock(&socket.terms);
     let connected = match describe(to, terms) {
         Ok(connect) => connect.start(&library.host).await,
         Err(failure) => Err(failure),
     };
-    match &connected {
-        Ok(stream) => {
-            library.remember(stream.line().clone());
-            *lock(&socket.state) = State::Connected { peer: to };
-        }
-        Err(failure) => socket.fail(of_failure(failure).0),
-    }
-    if let Some(held) = held
-        && held.release(&mut far).await.is_err()
-    {
-        socket.fail(libc::EIO);
-        return;
-    }
     match connected {
         Ok(stream) => {
+            library.remember(stream.line().clone());
+            become_of(&socket, held, &far, State::Connected { peer: to });
             // Whoever did not wait does not listen.
             let _ = told.send(Ok(()));
             carry(far, stream, socket).await;
         }
         Err(failure) => {
+            socket.fail(of_failure(&failure).0);
+            if let Ok(again) = far.as_fd().try_clone_to_owned() {
+                become_of(&socket, held, &far, State::Fresh { far: again, bound });
+            }
             let _ = told.send(Err(failure));
         }
+    }
+}
+
+/// Says what a socket is now, and then lets the program write, which may look at once.
+fn become_of(socket: &Socket, held: Option<Held>, far: &UnixStream, now: State) {
+    let mut state = lock(&socket.state);
+    *state = now;
+    if held.is_some_and(|held| held.release(far).is_err()) {
+        socket.fail(libc::EIO);
     }
 }
 

@@ -172,6 +172,63 @@ fn a_forked_childs_copy_is_dead_and_the_parents_connection_goes_on_to_its_last_b
     assert!(server.wait().unwrap().success(), "it got the end and no error");
 }
 
+#[test]
+fn a_socket_whose_connection_was_refused_can_be_connected_again() {
+    let world = World::new();
+    let echo = world.compile("ported", &ported(&source("tests/echo.c")), Gtp::Linked);
+    let program = world.compile("again", &source("tests/again.c"), Gtp::Linked);
+    // Nobody has the port that was a listener's until now.
+    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    for later in ["at once", "later"] {
+        let (mut server, port) = world.server(&echo);
+        let mut client = world.command(&program, "client");
+        let out = client.args([later, &nobody.to_string(), &port]).output().unwrap();
+        let (said, failed) = (out.stdout, String::from_utf8_lossy(&out.stderr));
+        assert_eq!((String::from_utf8_lossy(&said), failed), ("heard\n".into(), "".into()));
+        assert!(out.status.success() && server.wait().unwrap().success());
+    }
+}
+
+#[test]
+fn what_was_printed_is_delivered_when_a_program_ends_and_no_reader_holds_the_end_up() {
+    let world = World::new();
+    let program = world.compile("ends", &source("tests/ends.c"), Gtp::Linked);
+    for reader in ["alone", "beside"] {
+        let mut server = world.command(&program, "server").stdout(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
+        let port = lines.next().unwrap().unwrap();
+        let mut client = world.command(&program, "client");
+        // With its end, a reader of this would end.
+        let mut client = client.args([reader, &port]).stdin(Stdio::piped()).spawn().unwrap();
+        let kept = client.stdin.take();
+        assert_eq!(lines.next().unwrap().unwrap(), "what was printed last");
+        assert!(client.wait().unwrap().success() && server.wait().unwrap().success());
+        drop(kept);
+    }
+}
+
+#[test]
+fn signals_are_the_programs_own_and_no_thread_of_the_library_takes_them() {
+    let world = World::new();
+    let program = world.compile("ported", &ported(&source("tests/echo.c")), Gtp::Linked);
+    let (mut server, _port) = world.server(&program);
+    let threads = std::fs::read_dir(format!("/proc/{}/task", server.id())).unwrap();
+    let mut judged = 0;
+    for thread in threads.map(|thread| thread.unwrap()) {
+        let status = std::fs::read_to_string(thread.path().join("status")).unwrap();
+        let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).unwrap();
+        let blocked = u64::from_str_radix(blocked.trim(), 16).unwrap();
+        // INT, USR1, PIPE, ALRM, TERM, CHLD, by their numbers.
+        let wanted = [2, 10, 13, 14, 15, 17].iter().fold(0, |set, signal| set | 1 << (signal - 1));
+        let own = thread.file_name().to_str() == Some(&server.id().to_string());
+        assert_eq!(blocked & wanted, if own { 0 } else { wanted }, "{status}");
+        judged += 1;
+    }
+    server.kill().unwrap();
+    server.wait().unwrap();
+    assert!(judged > 2, "{judged} threads");
+}
+
 /// Names of functions with how many arguments they take.
 fn functions(text: &str, marks: &[&str]) -> BTreeMap<String, usize> {
     let mut found = BTreeMap::new();

@@ -6,7 +6,10 @@
 //! program may fork, exec and end as it likes, and what it wrote is delivered all the same.
 
 mod carry;
+mod detach;
+mod door;
 mod elf;
+mod listeners;
 mod place;
 mod program;
 mod pump;
@@ -56,6 +59,19 @@ pub struct RunArgs {
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true,
         value_names = ["PROGRAM", "ARGUMENT"])]
     pub program: Vec<OsString>,
+}
+
+/// Options of `pump`.
+#[derive(Debug, Clone, Args)]
+pub struct PumpCommand {
+    #[command(flatten)]
+    pub pump: PumpArgs,
+    /// Go on in the background, and return once a pump is there
+    #[arg(long)]
+    pub detach: bool,
+    /// What a pump in the background is told
+    #[arg(long, hide = true)]
+    pub detached: bool,
 }
 
 /// Options of the pump; `run` passes them on to one that it starts.

@@ -5,7 +5,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -15,7 +15,8 @@ use std::process::{Command, ExitCode, Stdio};
 use gtp::{Failure, FailureKind};
 
 use super::elf::{self, Program};
-use super::{RunArgs, place, talk};
+use super::{PumpArgs, RunArgs, door, place};
+use crate::output::aside;
 use crate::verbs::other;
 
 /// Runs a program; comes back only with a failure.
@@ -33,8 +34,8 @@ pub fn run(args: RunArgs) -> Result<ExitCode, Failure> {
     }
     let socket = place::socket(args.pump.socket.as_deref())?;
     let socket = std::path::absolute(socket).map_err(other)?;
-    if !talk::is_there(&socket) {
-        start_pump(&args, &socket)?;
+    if !door::is_there(&socket) {
+        start_pump(&args.pump, &socket)?;
     }
     let mut libraries = OsString::from(preload);
     if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
@@ -45,9 +46,14 @@ pub fn run(args: RunArgs) -> Result<ExitCode, Failure> {
     command.args(arguments).env("LD_PRELOAD", libraries).env("GTP_RUN_SOCKET", socket);
     command.env("GTP_RUN_TERMS", terms(&args));
     match args.require {
-        true => command.env("GTP_RUN_REQUIRE", "1"),
-        false => command.env_remove("GTP_RUN_REQUIRE"),
-    };
+        true => {
+            command.env("GTP_RUN_REQUIRE", "1");
+            forbid_tcp();
+        }
+        false => {
+            command.env_remove("GTP_RUN_REQUIRE");
+        }
+    }
     Err(other(command.exec()))
 }
 
@@ -107,47 +113,104 @@ fn check(path: &Path, depth: usize) -> Result<(), Failure> {
     }
 }
 
+/// Lets this process, what it becomes and all that it starts connect nowhere over TCP: only what
+/// the pump connects for them is connected, whatever they do to their environment, and whether or
+/// not they can be spoken for. Where the kernel cannot do that, it is said.
+fn forbid_tcp() {
+    use landlock::{AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr};
+    let forbidden = Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .handle_access(AccessNet::ConnectTcp)
+        .and_then(Ruleset::create)
+        .and_then(landlock::RulesetCreated::restrict_self);
+    if forbidden.is_err() {
+        let text = "gtp run: this kernel has no way (Landlock, Linux 6.7) to keep programs that \
+            clear their environment, or are linked statically, from TCP";
+        aside(text);
+    }
+}
+
 /// Starts this user's pump, and waits until it listens.
-fn start_pump(args: &RunArgs, socket: &Path) -> Result<(), Failure> {
-    let pump = &args.pump;
+fn start_pump(pump: &PumpArgs, socket: &Path) -> Result<(), Failure> {
     let mut command = Command::new(std::env::current_exe().map_err(other)?);
-    command.arg("pump").arg("--pump").arg(socket).arg("--pump-listen").arg(&pump.listen);
-    command.arg("--pump-idle").arg(format!("{}ms", pump.exit_when_idle.as_millis()));
+    command.args(pump_arguments(pump, socket)?).arg("--detach");
+    // It is itself no program that is spoken for.
+    command.env_remove("LD_PRELOAD").env_remove("GTP_RUN_REQUIRE");
+    command.env_remove("GTP_RUN_SOCKET").env_remove("GTP_RUN_TERMS");
+    command.stdin(Stdio::null()).stdout(Stdio::null()).current_dir("/");
+    let ended = command.output().map_err(other)?;
+    if ended.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&ended.stderr);
+    let why = said.lines().last().unwrap_or("the pump did not start");
+    let why = why.strip_prefix("gtp: ").unwrap_or(why).to_owned();
+    Err(Failure::new(FailureKind::Other, why))
+}
+
+/// The words by which a pump is started with these options.
+fn pump_arguments(pump: &PumpArgs, socket: &Path) -> Result<Vec<OsString>, Failure> {
+    let mut words: Vec<OsString> = vec!["pump".into()];
+    let mut say = |option: &str, value: OsString| words.extend([option.into(), value]);
+    say("--pump", socket.into());
+    say("--pump-listen", (&pump.listen).into());
+    say("--pump-idle", format!("{}ms", pump.exit_when_idle.as_millis()).into());
     let rates =
         [("--capacity-in", pump.host.capacity_in), ("--capacity-out", pump.host.capacity_out)];
     for (option, rate) in rates {
         if let Some(rate) = rate {
-            command.arg(option).arg(format!("{}bit", rate.as_bps()));
+            say(option, format!("{}bit", rate.as_bps()).into());
         }
     }
-    if pump.public {
-        command.arg("--public");
-    }
     if let Some(keys) = &pump.authorized_keys {
-        command.arg("--authorized-keys").arg(std::path::absolute(keys).map_err(other)?);
+        say("--authorized-keys", std::path::absolute(keys).map_err(other)?.into());
     }
     if let Some(interval) = pump.host.interval {
-        command.arg("--interval").arg(format!("{}us", interval.as_micros()));
+        say("--interval", format!("{}us", interval.as_micros()).into());
     }
-    // It is itself no program that is spoken for.
-    command.env_remove("LD_PRELOAD").env_remove("GTP_RUN_REQUIRE");
-    command.env_remove("GTP_RUN_SOCKET").env_remove("GTP_RUN_TERMS");
-    // It outlives the program, and what ends the program's group does not end it.
-    command.process_group(0).stdin(Stdio::null()).current_dir("/");
-    // Nor does it hold on to the program's terminal or pipes.
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(other)?;
-    let mut said = String::new();
-    if let Some(stdout) = child.stdout.take() {
-        BufReader::new(stdout).read_line(&mut said).map_err(other)?;
+    if let Some(daemon) = &pump.host.daemon {
+        say("--daemon", daemon.word().map_err(other)?);
     }
-    if said.trim() == "ready" {
-        return Ok(());
+    if pump.public {
+        words.push("--public".into());
     }
-    let mut why = String::new();
-    if let Some(mut stderr) = child.stderr.take() {
-        stderr.read_to_string(&mut why).map_err(other)?;
+    Ok(words)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::{Cli, Verb};
+
+    #[test]
+    fn a_pump_is_started_with_every_option_that_was_given() {
+        let all = [
+            "--pump=/run/x/pump.sock",
+            "--pump-listen=[::1]:99",
+            "--public",
+            "--authorized-keys=/keys",
+            "--pump-idle=7s",
+            "--capacity-in=7Mbit",
+            "--capacity-out=8Mbit",
+            "--interval=20ms",
+            "--daemon=/run/x/gtpd.sock",
+        ];
+        let pump_of = |verb| match verb {
+            Verb::Run(args) => args.pump,
+            Verb::Pump(command) => command.pump,
+            _ => panic!("another verb"),
+        };
+        for given in [&all[..], &["--daemon=off"], &["--daemon=start"], &["--daemon=auto"], &[]] {
+            let words = ["gtp", "run"].iter().chain(given).chain(&["true"]);
+            let asked = pump_of(Cli::try_parse_from(words).unwrap().verb);
+            let socket = Path::new("/run/x/pump.sock");
+            let words = pump_arguments(&asked, socket).unwrap();
+            let words = std::iter::once("gtp".into()).chain(words);
+            let told = pump_of(Cli::try_parse_from(words).unwrap().verb);
+            let asked = PumpArgs { socket: Some(socket.to_owned()), ..asked };
+            assert_eq!(format!("{told:?}"), format!("{asked:?}"));
+        }
     }
-    let why = why.lines().last().unwrap_or("it does not say why").to_owned();
-    Err(Failure::new(FailureKind::Other, format!("the pump did not start: {why}")))
 }

@@ -2,10 +2,9 @@
 //!
 //! It answers programs, which ask for connections or say that they listen, and callers, whom it
 //! passes on to programs that do. Only ports on which a program under `gtp run` listens can be
-//! called. It ends when it has had nothing to do for a while.
+//! called. It ends when no program has been there for a while.
 
-use std::collections::{HashMap, HashSet};
-use std::io::Write;
+use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,8 +16,10 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 
 use super::carry::{carry, pair};
-use super::talk::{Question, Terms, answer, hear, listen_at};
-use super::{PORT, PumpArgs, place};
+use super::door::Door;
+use super::listeners::{Listener, Listeners, live};
+use super::talk::{Question, Terms, answer, hear};
+use super::{PORT, PumpCommand, detach, place};
 use crate::output::aside;
 use crate::signals::Signals;
 use crate::verbs::other;
@@ -40,8 +41,8 @@ struct Pump {
     host: Host,
     /// The port of others' pumps.
     port: u16,
-    /// Where programs listen, by port, and how many said so.
-    listening: Mutex<HashMap<u16, (SocketAddr, usize)>>,
+    /// Where programs listen.
+    listening: Mutex<Listeners>,
     /// Hosts that had no GTP lately.
     without: Mutex<HashSet<IpAddr>>,
     /// As many as there are connections and programs, and one.
@@ -53,15 +54,31 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Runs the pump until it is idle, or stopped.
-pub fn run(args: PumpArgs) -> Result<ExitCode, Failure> {
+pub fn run(command: PumpCommand) -> Result<ExitCode, Failure> {
+    if command.detach {
+        return detach::detach();
+    }
+    if command.detached {
+        detach::leave_session();
+    }
+    // Each connection takes two descriptors and each program one.
+    detach::raise_descriptors();
     let runtime = crate::verbs::runtime()?;
-    runtime.block_on(serve(args))
+    runtime.block_on(serve(command))
 }
 
-async fn serve(args: PumpArgs) -> Result<ExitCode, Failure> {
+async fn serve(command: PumpCommand) -> Result<ExitCode, Failure> {
+    let args = command.pump;
     let socket = place::socket(args.socket.as_deref())?;
-    let programs = listen_at(&socket)
-        .map_err(|error| other(format!("cannot listen at {}: {error}", socket.display())))?;
+    let mut door = match Door::open(&socket).await {
+        Ok(door) => door,
+        Err(error) if error.kind() == std::io::ErrorKind::AddrInUse && command.detached => {
+            return detach::say(detach::THERE).map(|()| ExitCode::SUCCESS);
+        }
+        Err(error) => {
+            return Err(other(format!("cannot listen at {}: {error}", socket.display())));
+        }
+    };
     let host = crate::verbs::host(&args.host).start()?;
     let mut listen = Listen::new().at(&args.listen);
     if args.public {
@@ -82,39 +99,10 @@ async fn serve(args: PumpArgs) -> Result<ExitCode, Failure> {
         without: Mutex::default(),
         busy: Arc::new(()),
     });
-    ready()?;
-    let mut signals = Signals::take().map_err(other)?;
-    let mut look = tokio::time::interval(LOOK_SPAN);
-    look.tick().await; // The first look is now.
-    let mut idle = Duration::ZERO;
-    while idle < args.exit_when_idle {
-        tokio::select! {
-            program = programs.accept() => match program {
-                Ok((program, _)) => {
-                    idle = Duration::ZERO;
-                    tokio::spawn(Arc::clone(&pump).attend(program));
-                }
-                Err(error) => {
-                    aside(format_args!("a program could not be heard: {error}"));
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
-                }
-            },
-            caller = callers.next() => match caller {
-                Some(caller) => {
-                    idle = Duration::ZERO;
-                    tokio::spawn(Arc::clone(&pump).pass_on(caller));
-                }
-                None => break,
-            },
-            _ = look.tick() => {
-                let busy = Arc::strong_count(&pump.busy) > 1;
-                idle = if busy { Duration::ZERO } else { idle + LOOK_SPAN };
-            }
-            () = signals.next() => break,
-        }
-    }
-    // A new pump may have the place by now, which then is not ours to remove; it is found dead
-    // where nobody listens.
+    detach::say(detach::READY)?;
+    pump.work(&mut door, &mut callers, args.exit_when_idle).await?;
+    // What is left is a file that leads nowhere; a new pump finds that out.
+    let _ = door.close();
     Ok(ExitCode::SUCCESS)
 }
 
@@ -123,40 +111,81 @@ fn port_of(listen: &str) -> u16 {
     listen.rsplit(':').next().and_then(|port| port.parse().ok()).unwrap_or(PORT)
 }
 
-/// Tells whoever started the pump that it listens; nobody need wait for that.
-fn ready() -> Result<(), Failure> {
-    let mut out = std::io::stdout();
-    match writeln!(out, "ready").and_then(|()| out.flush()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(other(error)),
-        Ok(()) | Err(_) => Ok(()),
-    }
-}
-
 impl Pump {
+    /// Works until it has been idle for so long, or is stopped.
+    async fn work(
+        self: &Arc<Pump>,
+        door: &mut Door,
+        callers: &mut gtp::Listening,
+        most_idle: Duration,
+    ) -> Result<(), Failure> {
+        let mut signals = Signals::take().map_err(other)?;
+        let mut look = tokio::time::interval(LOOK_SPAN);
+        look.tick().await; // The first look is now.
+        let mut idle = Duration::ZERO;
+        loop {
+            tokio::select! {
+                program = door.next() => match program {
+                    Ok(program) => {
+                        idle = Duration::ZERO;
+                        tokio::spawn(Arc::clone(self).attend(program));
+                    }
+                    Err(error) => {
+                        aside(format_args!("a program could not be heard: {error}"));
+                        tokio::time::sleep(ACCEPT_PAUSE).await;
+                    }
+                },
+                caller = callers.next() => match caller {
+                    Some(caller) => {
+                        idle = Duration::ZERO;
+                        tokio::spawn(Arc::clone(self).pass_on(caller));
+                    }
+                    None => return Ok(()),
+                },
+                _ = look.tick() => {
+                    idle = if self.is_busy() { Duration::ZERO } else { idle + LOOK_SPAN };
+                    if idle >= most_idle {
+                        let Some(late) = door.close().map_err(other)? else { return Ok(()) };
+                        idle = Duration::ZERO;
+                        tokio::spawn(Arc::clone(self).attend(late));
+                    }
+                }
+                () = signals.next() => return Ok(()),
+            }
+        }
+    }
+
+    /// Whether there are programs, connections, or sockets on which programs listen.
+    fn is_busy(&self) -> bool {
+        let mut listening = lock(&self.listening);
+        if !listening.is_empty() {
+            listening.keep(&live());
+        }
+        Arc::strong_count(&self.busy) > 1 || !listening.is_empty()
+    }
+
     /// Answers one program's question.
     async fn attend(self: Arc<Pump>, mut program: UnixStream) {
         let _busy = Arc::clone(&self.busy);
         match hear(&mut program).await {
             Some(Question::Connect(to, terms)) => self.connect(&program, to, terms).await,
-            Some(Question::Listen(at)) => self.stand_for(program, at).await,
+            Some(Question::Within(to)) => connect_within(&program, to).await,
+            Some(Question::Listen(listener)) => self.stand_for(&program, listener).await,
+            // Nothing is ever said; its end is the program's.
+            Some(Question::Stay) => drop(program.read(&mut [0; 1]).await),
             None => {}
         }
     }
 
-    /// Callers are passed on to where a program listens, as long as it lives.
-    async fn stand_for(&self, mut program: UnixStream, at: SocketAddr) {
-        lock(&self.listening).entry(at.port()).or_insert((at, 0)).1 += 1;
-        if answer(&program, "ok", None).await.is_ok() {
-            // Nothing is ever said; its end is the program's.
-            let _ = program.read(&mut [0; 1]).await;
-        }
-        let mut listening = lock(&self.listening);
-        if let Some((_, programs)) = listening.get_mut(&at.port()) {
-            *programs -= 1;
-            if *programs == 0 {
-                listening.remove(&at.port());
-            }
-        }
+    /// Callers are passed on to where a program listens, as long as the socket does.
+    async fn stand_for(&self, program: &UnixStream, listener: Listener) {
+        let told = match live().contains(&listener.inode) {
+            false => "tcp the pump is in another network",
+            true if !lock(&self.listening).add(listener) => "tcp the pump stands for too many",
+            true => "ok",
+        };
+        // A program that is gone need not hear it.
+        let _ = answer(program, told, None).await;
     }
 
     /// Connects a program, or says why it must do without.
@@ -205,7 +234,7 @@ impl Pump {
         }
         let failed = match timeout(CALL_SPAN, connect.start(&self.host)).await {
             Ok(Ok(stream)) => return self.with_path(stream).await,
-            Ok(Err(failure)) if failure.kind == FailureKind::Temporary => {
+            Ok(Err(failure)) if failure.kind == FailureKind::Unreachable => {
                 self.note_without(to.ip());
                 Without::Gtp(format!("{} has no GTP", to.ip()))
             }
@@ -267,11 +296,42 @@ impl Pump {
     /// of which it listens. It must not take a caller from elsewhere for one of this host.
     fn find(&self, service: &[u8], called: IpAddr) -> Option<SocketAddr> {
         let port = std::str::from_utf8(service).ok()?.strip_prefix("tcp/")?.parse().ok()?;
-        let (at, _) = *lock(&self.listening).get(&port)?;
-        let called = called.to_canonical();
-        let meant = at.ip().is_unspecified() || at.ip() == called;
-        meant.then(|| SocketAddr::new(called, port))
+        let mut listening = lock(&self.listening);
+        listening.keep(&live());
+        listening.takes(called, port).then(|| SocketAddr::new(called.to_canonical(), port))
     }
+}
+
+/// Connects a program that may connect nowhere itself to this host, over TCP.
+async fn connect_within(program: &UnixStream, to: SocketAddr) {
+    let connected = async {
+        if !is_of_this_host(to.ip()) {
+            return Err(rustix::io::Errno::ACCESS.into());
+        }
+        let stream = TcpStream::connect(to).await?.into_std()?;
+        stream.set_nonblocking(false)?;
+        Ok::<_, std::io::Error>(stream)
+    };
+    // A program that is gone need not hear how it went.
+    let _ = match connected.await {
+        Ok(stream) => answer(program, "ok", Some(stream.into())).await,
+        Err(error) => {
+            let refused = rustix::io::Errno::CONNREFUSED.raw_os_error();
+            let number = error.raw_os_error().unwrap_or(refused);
+            answer(program, &format!("no {number} {error}"), None).await
+        }
+    };
+}
+
+/// Whether an address is this host's: what is sent there comes from there.
+fn is_of_this_host(ip: IpAddr) -> bool {
+    let from = || {
+        let any = if ip.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+        let probe = std::net::UdpSocket::bind(any)?;
+        probe.connect((ip, 9))?; // Nothing is sent.
+        probe.local_addr()
+    };
+    ip.is_loopback() || ip.is_unspecified() || from().is_ok_and(|from: SocketAddr| from.ip() == ip)
 }
 
 /// Why there is no connection over GTP.
@@ -287,6 +347,7 @@ impl Without {
         match failure.kind {
             FailureKind::Missing
             | FailureKind::Temporary
+            | FailureKind::Unreachable
             | FailureKind::NoUdpPath
             | FailureKind::TimeLimit => Without::Gtp(failure.text),
             FailureKind::Authentication

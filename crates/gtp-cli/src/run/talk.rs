@@ -6,23 +6,25 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
 
 use gtp::{Fingerprint, Rate};
-use rustix::net::{
-    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
-    SocketFlags, SocketType, bind, listen, sendmsg, socket_with,
-};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use tokio::io::{AsyncReadExt, Interest};
-use tokio::net::{UnixListener, UnixStream};
+use tokio::net::UnixStream;
+
+use super::listeners::Listener;
 
 /// What a program asks.
 #[derive(Debug, PartialEq)]
 pub enum Question {
     /// For a connection.
     Connect(SocketAddr, Terms),
+    /// For a connection over TCP to this host itself.
+    Within(SocketAddr),
     /// That callers be passed on to where it listens.
-    Listen(SocketAddr),
+    Listen(Listener),
+    /// That the pump stay as long as the program.
+    Stay,
 }
 
 /// The terms of a connection.
@@ -43,12 +45,26 @@ impl Question {
     /// Reads a question; what is not known in it makes it none.
     pub fn parse(text: &str) -> Option<Question> {
         let mut words = text.split_whitespace();
-        let (verb, address) = (words.next()?, words.next()?.parse().ok()?);
-        match verb {
-            "listen" if words.next().is_none() => Some(Question::Listen(address)),
-            "connect" => Some(Question::Connect(address, Terms::parse(words)?)),
-            _ => None,
-        }
+        let verb = words.next()?;
+        let question = match verb {
+            "stay" => Question::Stay,
+            "listen" => Question::Listen(Listener {
+                at: words.next()?.parse().ok()?,
+                inode: words.next()?.parse().ok()?,
+                takes_v4: match words.next()? {
+                    "both" => true,
+                    "own" => false,
+                    _ => return None,
+                },
+            }),
+            "within" => Question::Within(words.next()?.parse().ok()?),
+            "connect" => {
+                let to = words.next()?.parse().ok()?;
+                return Some(Question::Connect(to, Terms::parse(words)?));
+            }
+            _ => return None,
+        };
+        words.next().is_none().then_some(question)
     }
 }
 
@@ -69,33 +85,6 @@ impl Terms {
         }
         Some(terms)
     }
-}
-
-/// Whether a pump of this user's listens there.
-pub fn is_there(place: &Path) -> bool {
-    let own = rustix::process::geteuid().as_raw();
-    gtp_share::Connection::open(place).is_ok_and(|pump| pump.peer().uid == own)
-}
-
-/// Listens there, in a directory that is made if it is not there, for this user alone.
-pub fn listen_at(place: &Path) -> io::Result<UnixListener> {
-    use std::os::unix::fs::DirBuilderExt;
-    if let Some(dir) = place.parent() {
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
-    }
-    if is_there(place) {
-        return Err(io::Error::new(io::ErrorKind::AddrInUse, "a pump listens there already"));
-    }
-    match std::fs::remove_file(place) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        Ok(()) | Err(_) => {}
-    }
-    let kind = (AddressFamily::UNIX, SocketType::SEQPACKET);
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = socket_with(kind.0, kind.1, flags, None)?;
-    bind(&socket, &SocketAddrUnix::new(place)?)?;
-    listen(&socket, 128)?;
-    UnixListener::from_std(socket.into())
 }
 
 /// Hears a question, of this user's.
@@ -144,13 +133,22 @@ mod tests {
             accept_new: true,
         };
         assert_eq!(asked, Some(Question::Connect("10.0.0.2:80".parse().unwrap(), terms)));
-        let listen = Question::Listen("[::]:80".parse().unwrap());
-        assert_eq!(Question::parse("listen [::]:80"), Some(listen));
+        let listener = Listener { at: "[::]:80".parse().unwrap(), inode: 7, takes_v4: false };
+        assert_eq!(Question::parse("listen [::]:80 7 own"), Some(Question::Listen(listener)));
+        let within = Question::Within("127.0.0.1:80".parse().unwrap());
+        assert_eq!(Question::parse("within 127.0.0.1:80"), Some(within));
+        assert_eq!(Question::parse("stay"), Some(Question::Stay));
         let bad = [
             "",
             "listen",
             "listen x",
-            "listen 1.2.3.4:5 more",
+            "listen 1.2.3.4:5",
+            "listen 1.2.3.4:5 7",
+            "listen 1.2.3.4:5 x both",
+            "listen 1.2.3.4:5 7 none",
+            "listen 1.2.3.4:5 7 both more",
+            "within 1.2.3.4:5 more",
+            "stay here",
             "connect 1.2.3.4:5 weight=0",
             "connect 1.2.3.4:5 key=x",
             "connect 1.2.3.4:5 other=1",

@@ -102,6 +102,7 @@ impl Ends {
                 | FailureKind::Missing
                 | FailureKind::Destination
                 | FailureKind::Temporary
+                | FailureKind::Unreachable
                 | FailureKind::Integrity
                 | FailureKind::Authentication
                 | FailureKind::NoUdpPath

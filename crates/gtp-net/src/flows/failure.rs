@@ -23,6 +23,8 @@ pub enum FailureKind {
     Destination,
     /// The same may work later.
     Temporary,
+    /// Nobody answers at the address; that may be otherwise later.
+    Unreachable,
     /// Content is not what it is said to be, or sources disagree.
     Integrity,
     /// Keys or versions do not fit.
@@ -45,7 +47,7 @@ impl FailureKind {
             FailureKind::Usage => 2,
             FailureKind::Missing => 3,
             FailureKind::Destination => 4,
-            FailureKind::Temporary => 5,
+            FailureKind::Temporary | FailureKind::Unreachable => 5,
             FailureKind::Integrity => 6,
             FailureKind::Authentication => 7,
             FailureKind::TimeLimit => 10,
@@ -63,6 +65,7 @@ impl FailureKind {
             FailureKind::Missing => "missing",
             FailureKind::Destination => "destination",
             FailureKind::Temporary => "temporary",
+            FailureKind::Unreachable => "unreachable",
             FailureKind::Integrity => "integrity",
             FailureKind::Authentication => "authentication",
             FailureKind::TimeLimit => "time_limit",
@@ -115,7 +118,7 @@ impl Failure {
 
     /// Whether the same may work a little later, without anybody doing anything.
     pub fn is_temporary(&self) -> bool {
-        self.kind == FailureKind::Temporary
+        matches!(self.kind, FailureKind::Temporary | FailureKind::Unreachable)
     }
 
     /// What a fault that the peer sent means here.
@@ -135,10 +138,10 @@ impl std::error::Error for Failure {}
 impl From<ControlError> for Failure {
     fn from(error: ControlError) -> Failure {
         let kind = match &error {
-            ControlError::Unreachable { .. }
-            | ControlError::TimedOut(_)
-            | ControlError::Closed
-            | ControlError::Lost(_) => FailureKind::Temporary,
+            ControlError::Unreachable { .. } => FailureKind::Unreachable,
+            ControlError::TimedOut(_) | ControlError::Closed | ControlError::Lost(_) => {
+                FailureKind::Temporary
+            }
             ControlError::NotGtp(_)
             | ControlError::Version(_)
             | ControlError::Host(_)

@@ -54,7 +54,7 @@ pub const STREAM_WINDOW_MOST: u32 = 65_536;
 pub const STREAM_WINDOW: RangeInclusive<u32> = STREAM_WINDOW_LEAST..=STREAM_WINDOW_MOST;
 
 /// Memory that a host promises to all its streams, in bytes, unless told otherwise: the windows
-/// of ninety connections of 16,384 units. It is taken only as it is used.
+/// of 89 connections of 16,384 units. It is taken only as it is used.
 pub const STREAMS_MEMORY: u64 = 4 << 30;
 
 /// Bytes of a stream that may wait to be sent for the first time: what 8 Gbit/s carry in 2 ms.

@@ -20,7 +20,7 @@ use super::Stream;
 use super::tend::{Held, Sessions, start};
 use crate::control::{ControlChannel, ControlError};
 use crate::crypto::Suite;
-use crate::engine::{Host, SessionOpen, SocketId};
+use crate::engine::{Host, SessionOpen, SocketId, Spoken};
 use crate::flows::{Failure, FailureKind, core_law, keys};
 use crate::identity::{Fingerprint, Identity};
 use crate::messages::{
@@ -225,8 +225,7 @@ async fn judge(shared: &Arc<Shared>, open: Open, key: Fingerprint) -> Result<Wis
     let holder = holder(&trust, &key);
     let mut memory = shared.memory.share(holder);
     let mut window = window.min(shared.config.window).max(*STREAM_WINDOW.start());
-    // Both rings of a connection, each of so many units.
-    while !memory.take(2 * u64::from(window) * u64::from(unit_payload)) {
+    while !memory.take(held(window, unit_payload)) {
         window /= 2;
         if window < *STREAM_WINDOW.start() {
             return Err(Refusal::new(Reason::Busy, "the host's memory for streams is promised"));
@@ -247,6 +246,11 @@ async fn judge(shared: &Arc<Shared>, open: Open, key: Fingerprint) -> Result<Wis
         window,
         memory,
     })
+}
+
+/// Bytes that a connection may hold here: its window at either ring, and what waits to be sent.
+fn held(window: u32, unit_payload: u16) -> u64 {
+    2 * u64::from(window) * u64::from(unit_payload) + Spoken::unsent_most(window)
 }
 
 fn opened(shared: &Shared, wish: &Wish) -> Message {
@@ -335,5 +339,16 @@ impl Caller {
         if self.channel.send(&Message::fault(reason, text)).await.is_ok() {
             self.channel.close().await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_connection_may_hold_counts_what_waits_to_be_sent() {
+        assert_eq!(held(16_384, 1_400), 2 * 16_384 * 1_400 + (2 << 20));
+        assert_eq!(held(64, 1_400), 3 * 64 * 1_400);
     }
 }

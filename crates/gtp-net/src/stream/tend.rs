@@ -292,6 +292,7 @@ fn kind_of(kind: FailureKind) -> io::ErrorKind {
         | FailureKind::Usage
         | FailureKind::Destination
         | FailureKind::Temporary
+        | FailureKind::Unreachable
         | FailureKind::Integrity
         | FailureKind::Partial
         | FailureKind::Interrupted => io::ErrorKind::ConnectionReset,

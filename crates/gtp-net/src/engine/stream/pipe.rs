@@ -17,7 +17,6 @@ use super::StreamNotice;
 use super::heard::Heard;
 use super::spoken::Spoken;
 use crate::engine::command::{Notice, Notices};
-use crate::messages::STREAM_UNSENT;
 
 /// Why a stream broke, for both ends of a pipe.
 #[derive(Clone, Debug)]
@@ -131,8 +130,7 @@ impl Sending<'_> {
 
 impl Drop for Sending<'_> {
     fn drop(&mut self) {
-        // Half a ring at a time, so that a writer is not woken for every packet.
-        if self.0.ring.room() >= STREAM_UNSENT / 2
+        if self.0.ring.has_much_room()
             && let Some(writer) = self.0.writer.take()
         {
             writer.wake();

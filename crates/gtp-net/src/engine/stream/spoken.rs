@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 
 use gtp_proto::Supplied;
+use gtp_proto::limits::UNIT_ETHERNET;
 
 use crate::messages::STREAM_UNSENT;
 
@@ -20,6 +21,8 @@ const KEPT: usize = 64 << 10;
 #[derive(Debug)]
 pub struct Spoken {
     window: u64,
+    /// Bytes that may wait to be cut.
+    most: usize,
     /// Bytes of units that may be asked for again, then those not cut yet.
     bytes: VecDeque<u8>,
     /// Place in the stream of the first of them.
@@ -39,6 +42,7 @@ impl Spoken {
     pub fn new(window: u32) -> Spoken {
         Spoken {
             window: u64::from(window),
+            most: Spoken::unsent_most(window) as usize,
             bytes: VecDeque::new(),
             base: 0,
             first: 0,
@@ -46,6 +50,12 @@ impl Spoken {
             finished: false,
             last: None,
         }
+    }
+
+    /// Bytes of a stream with this window that may wait to be sent for the first time, beside the
+    /// window itself: never more than a window of ordinary units holds.
+    pub fn unsent_most(window: u32) -> u64 {
+        (STREAM_UNSENT as u64).min(u64::from(window) * u64::from(UNIT_ETHERNET))
     }
 
     /// Takes as much of `bytes` as there is room for.
@@ -57,7 +67,13 @@ impl Spoken {
 
     /// Bytes that would be taken now.
     pub fn room(&self) -> usize {
-        if self.finished { 0 } else { STREAM_UNSENT.saturating_sub(self.unsent()) }
+        if self.finished { 0 } else { self.most.saturating_sub(self.unsent()) }
+    }
+
+    /// Whether so much room is worth waking a writer for: half of all, so that he is not woken for
+    /// every packet.
+    pub fn has_much_room(&self) -> bool {
+        self.room() >= self.most / 2
     }
 
     /// Bytes never sent.
@@ -230,12 +246,15 @@ mod tests {
 
     #[test]
     fn what_waits_is_bounded_and_a_ring_that_wraps_gives_the_same_bytes() {
-        let mut ring = Spoken::new(3);
-        let said: Vec<u8> = (0..3 * STREAM_UNSENT).map(|at| (at % 251) as u8).collect();
+        let mut ring = Spoken::new(64);
+        let most = ring.room();
+        assert_eq!(most, 64 * 1_400, "no more than a window waits");
+        assert_eq!(Spoken::new(65_536).room(), STREAM_UNSENT, "nor than this");
+        let said: Vec<u8> = (0..3 * most).map(|at| (at % 251) as u8).collect();
         let (mut from, mut heard, mut number) = (0, Vec::new(), 0);
         while heard.len() < said.len() {
             from += ring.say(&said[from..]);
-            assert!(ring.unsent() <= STREAM_UNSENT);
+            assert!(ring.unsent() <= most);
             for _ in 0..1_000 {
                 match ring.supply(number, 1_400) {
                     Supplied::Ready(_) => {

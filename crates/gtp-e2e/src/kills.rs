@@ -1,0 +1,180 @@
+//! The machine's daemon killed again and again under fifty transfers.
+//!
+//! Fifty processes fetch through one access link that carries four times what their daemon may
+//! share out, so nothing but grants holds them back. The daemon is killed, is away for a while, and
+//! comes back, a hundred times. What counts is that no transfer fails, that what leaves the link
+//! stays within the capacity in every second, and how soon all are granted equal parts again.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+
+use crate::cases::Tools;
+use crate::lab::{Branch, Lab, Shape, source_address};
+use crate::record::{Record, route};
+
+/// Hosts that are fetched from, and processes that fetch.
+const SOURCES: usize = 5;
+const TRANSFERS: usize = 50;
+/// How often the daemon is killed.
+const KILLS: usize = 100;
+/// What it shares out, in bit/s, and what the link carries.
+const CAPACITY: f64 = 100e6;
+const ACCESS: &str = "400Mbit";
+/// Bytes of each transfer: more than it gets while daemons are killed.
+const OBJECT: u64 = 90 << 20;
+/// How long the daemon is away, in turn, in milliseconds: from no time to more than a lease lasts.
+const AWAY_MS: [u64; 5] = [0, 30, 120, 400, 1_500];
+/// A grant is fair within this part of an equal one.
+const FAIR: f64 = 0.05;
+/// Between being fair and the next kill.
+const REST: Duration = Duration::from_millis(500);
+/// Between two looks.
+const LOOK: Duration = Duration::from_millis(10);
+/// What is waited for comes within this, or the case fails.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A daemon on the sink's host.
+struct Daemon {
+    child: Child,
+    socket: PathBuf,
+}
+
+impl Daemon {
+    fn start(lab: &Lab, gtpd: &Path, capacity: f64) -> Result<Daemon> {
+        let socket = lab.dir.path().join("gtpd.sock");
+        let mut command = lab.command("sink", gtpd);
+        command.arg("--socket").arg(&socket);
+        command.arg("--capacity-in").arg(format!("{capacity:.0}bit")).stdin(Stdio::null());
+        Ok(Daemon { child: command.spawn()?, socket })
+    }
+
+    fn kill(&mut self) -> Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+
+    /// Waits until all are granted an equal part of `capacity`; the seconds that it took.
+    fn fair(&self, capacity: f64) -> Result<f64> {
+        let began = Instant::now();
+        let each = capacity / TRANSFERS as f64;
+        let near = |granted: f64| (granted - each).abs() <= FAIR * each;
+        loop {
+            let granted = self.granted();
+            if granted.len() == TRANSFERS && granted.iter().all(|&rate| near(rate)) {
+                return Ok(began.elapsed().as_secs_f64());
+            }
+            ensure!(began.elapsed() < PATIENCE, "never fair: {granted:?}");
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// What each session has been granted, in bit/s; nothing of a daemon that is not there yet.
+    fn granted(&self) -> Vec<f64> {
+        let Ok((_, sessions)) = gtp_share::client::sessions(&self.socket) else {
+            return Vec::new();
+        };
+        sessions.iter().map(|session| session.granted.unwrap_or(0) as f64).collect()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // It may be dead.
+        let _ = self.kill();
+    }
+}
+
+/// Runs the case; one row.
+///
+/// # Errors
+/// If the network or a process cannot be started, a transfer fails, or all are never fair.
+pub fn run(tools: &Tools) -> Result<Value> {
+    let gtpd = tools.gtp.with_file_name("gtpd");
+    let shape = Shape {
+        access: (ACCESS.into(), "100ms".into()),
+        middle: None,
+        branches: vec![Branch::rtt(20.0); SOURCES],
+    };
+    let mut lab = Lab::open(&shape, &tools.gtp)?;
+    let served = lab.dir.path().join("data");
+    std::fs::create_dir(&served)?;
+    std::fs::File::create(served.join("big"))?.set_len(OBJECT)?;
+    let serve = |i| lab.serve(&format!("src{i}"), &served, &["--public", "--daemon", "off"]);
+    let prints: Vec<String> = (0..SOURCES).map(serve).collect::<Result<_>>()?;
+    let mut daemon = Daemon::start(&lab, &gtpd, CAPACITY)?;
+    let mut transfers = Vec::new();
+    for number in 0..TRANSFERS {
+        transfers.push(fetch(&lab, tools, &prints, number, &daemon.socket)?);
+    }
+    daemon.fair(CAPACITY)?;
+    let from = lab.now();
+    let mut back = Vec::new();
+    for number in 0..KILLS {
+        std::thread::sleep(REST);
+        daemon.kill()?;
+        std::thread::sleep(Duration::from_millis(AWAY_MS[number % AWAY_MS.len()]));
+        daemon = Daemon::start(&lab, &gtpd, CAPACITY)?;
+        back.push(daemon.fair(CAPACITY)?);
+    }
+    std::thread::sleep(REST);
+    let to = lab.now();
+    for transfer in &mut transfers {
+        ensure!(transfer.try_wait()?.is_none(), "a transfer ended before the daemons");
+    }
+    // The rest need not take as long.
+    daemon.kill()?;
+    daemon = Daemon::start(&lab, &gtpd, 4.0 * CAPACITY)?;
+    for (number, transfer) in transfers.iter_mut().enumerate() {
+        let ended = transfer.wait()?;
+        let said = std::fs::read_to_string(log(&lab, number)).unwrap_or_default();
+        ensure!(ended.success(), "transfer {number}: {ended}: {said}");
+    }
+    drop(daemon);
+    row(&Record(lab.close()?), (from, to), back)
+}
+
+fn log(lab: &Lab, number: usize) -> PathBuf {
+    lab.dir.path().join(format!("fetch{number}.log"))
+}
+
+fn fetch(
+    lab: &Lab,
+    tools: &Tools,
+    prints: &[String],
+    number: usize,
+    daemon: &Path,
+) -> Result<Child> {
+    let source = number % SOURCES;
+    let mut command = lab.command("sink", &tools.gtp);
+    command.arg("get").arg(format!("gtp://{}/big", source_address(source))).arg("-");
+    command.args(["--fingerprint", &prints[source], "--daemon"]).arg(daemon);
+    let log = std::fs::File::create(log(lab, number))?;
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+    command.spawn().context("a transfer cannot start")
+}
+
+fn row(record: &Record, (from, to): (f64, f64), mut back: Vec<f64>) -> Result<Value> {
+    let sum = |from, to| (0..SOURCES).map(|i| record.rate(&route(i), from, to)).sum::<f64>();
+    let seconds = ((to - from - 1.0) / 0.01) as usize;
+    let windows = (0..seconds).map(|step| from + step as f64 * 0.01);
+    let most = windows.map(|begin| sum(begin, begin + 1.0)).fold(0.0, f64::max);
+    back.sort_by(f64::total_cmp);
+    let last = back.last().copied().context("no kill")?;
+    Ok(json!({
+        "case": "daemon-killed",
+        "kills": back.len(),
+        "transfers": TRANSFERS,
+        "failed": 0,
+        "seconds": to - from,
+        "most_in_a_second_of_capacity": most / CAPACITY,
+        "mean_of_capacity": sum(from, to) / CAPACITY,
+        "fair_again_s_median": back[back.len() / 2],
+        "fair_again_s_95th": back[back.len() * 95 / 100],
+        "fair_again_s_longest": last,
+    }))
+}
