@@ -12,6 +12,7 @@ extern crate alloc;
 pub mod endnode;
 pub mod fairness;
 pub mod grant;
+pub mod led;
 pub mod maxmin;
 pub mod tree;
 pub mod units;

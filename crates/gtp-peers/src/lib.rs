@@ -27,7 +27,7 @@
 //! | web and CBR traffic | AECP 6.2 | `background.rs` | AECP 8, table 1 |
 //! | rate meter, slices, central max-min | EyeQ 2013; none | `anchors.rs` | none: anchors |
 //! | RBUDP | He 2002; GTP 2004 5.3 | `rate/rbudp.rs` | GTP 2004 tables 2 to 5 |
-//! | SABUL, its laws | SABUL II | `rate/sabul/law.rs`, `mod.rs` | SABUL 5 to 17, tables I, II |
+//! | SABUL, its laws | SABUL II | `rate/sabul/mod.rs`, `gtp-laws` | SABUL 5 to 17, tables I, II |
 //! | SABUL, the model | SABUL III | `rate/sabul/model.rs` | SABUL 2, lemmas 1 to 8 |
 //! | UDT 1.x and 4 | thesis II.5.D | `rate/udt/` | GTP 2004 tables 2 to 5, as "SABUL" |
 //! | NETBLT | RFC 998 | `rate/netblt.rs` | none: named by GTP 2004 and the thesis |

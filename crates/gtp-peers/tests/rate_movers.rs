@@ -143,9 +143,9 @@ fn tsunami_after(reports: u32, target: f64, link: f64) -> f64 {
     for _ in 0..reports {
         let blocks = |rate: f64| (rate * 0.35e6 / bits).round() as u64;
         let lost = blocks((rate - link).max(0.0));
-        error = tsunami::smooth_error(error, lost, blocks(rate.min(link)));
+        error = gtp_laws::tsunami::smooth_error(error, lost, blocks(rate.min(link)));
         let delay = |rate: f64| bits / (rate * 1e6);
-        rate = bits / 1e6 / tsunami::next_delay(delay(rate), error, delay(target));
+        rate = bits / 1e6 / gtp_laws::tsunami::next_delay(delay(rate), error, delay(target));
     }
     rate
 }

@@ -26,12 +26,13 @@ enum Outside {
 }
 
 /// The architecture, bottom up.
-const LAYERS: [Layer; 22] = [
+const LAYERS: [Layer; 23] = [
     pure("gtp-alloc", &[], &["libm"]),
     pure("gtp-ranges", &[], &[]),
     pure("gtp-proto", &["gtp-alloc", "gtp-ranges"], &["libm", "siphasher"]),
     pure("gtp-link", &["gtp-alloc"], &["libm"]),
-    pure("gtp-peers", &["gtp-alloc", "gtp-ranges"], &["libm"]),
+    pure("gtp-laws", &["gtp-alloc"], &["libm"]),
+    pure("gtp-peers", &["gtp-alloc", "gtp-laws", "gtp-ranges"], &["libm"]),
     pure("gtp-path", &["gtp-alloc", "gtp-link", "gtp-peers"], &["libm"]),
     open("gtp-sim", &["gtp-alloc", "gtp-proto", "gtp-link", "gtp-peers"]),
     open("gtp-sys", &["gtp-alloc"]),
@@ -39,7 +40,7 @@ const LAYERS: [Layer; 22] = [
     open("gtp-store", &["gtp-alloc", "gtp-ranges"]),
     open("gtp-share", &["gtp-alloc", "gtp-proto", "gtp-sys"]),
     open("gtpd", &["gtp-alloc", "gtp-proto", "gtp-share", "gtp-sys"]),
-    open("gtp-net", &["gtp-alloc", "gtp-proto", "gtp-share", "gtp-sys", "gtp-store"]),
+    open("gtp-net", &["gtp-alloc", "gtp-laws", "gtp-proto", "gtp-share", "gtp-sys", "gtp-store"]),
     open("gtp", &["gtp-alloc", "gtp-net", "gtp-store"]),
     open("libgtp", &["gtp", "gtp-share"]),
     open("gtp-preload", &[]),

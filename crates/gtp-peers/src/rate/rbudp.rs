@@ -21,6 +21,8 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use gtp_alloc::{Rate, Span, Time};
+use gtp_laws::SourceLaw;
+use gtp_laws::rbudp::Fixed;
 
 use super::message::{self, Data, FIELDS, Message, Stamp};
 use super::pacer::{self, Pacer};
@@ -66,7 +68,7 @@ fn parts(transfer: &Transfer) -> u64 {
 #[derive(Clone, Debug)]
 pub struct Sender {
     transfer: Transfer,
-    rate: Rate,
+    law: Fixed,
     demand: Option<Rate>,
     pacer: Pacer,
     stamp: Stamp,
@@ -98,7 +100,7 @@ impl Sender {
     pub fn new(transfer: Transfer, rate: Rate) -> Sender {
         Sender {
             transfer,
-            rate,
+            law: Fixed(rate),
             demand: None,
             pacer: Pacer::new(),
             stamp: Stamp::default(),
@@ -117,7 +119,8 @@ impl Sender {
     }
 
     fn gap(&self) -> f64 {
-        let rate = self.demand.map_or(self.rate, |limit| limit.min(self.rate));
+        let rate = self.law.rate(self.transfer.packet());
+        let rate = self.demand.map_or(rate, |limit| limit.min(rate));
         pacer::gap(self.transfer.packet(), rate)
     }
 
@@ -226,7 +229,7 @@ impl Endpoint for Sender {
             delivered: self.transfer.prefix(known),
             sent: self.stamp.sent,
             repeated: self.stamp.repeated,
-            rate: self.rate,
+            rate: self.law.rate(self.transfer.packet()),
             rtt: self.rtt,
             done: self.state == State::Done,
             ..Progress::default()

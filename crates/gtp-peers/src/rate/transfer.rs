@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use gtp_alloc::Bytes;
+use gtp_alloc::led::Counts;
 use gtp_ranges::RangeSet;
 
 /// A transfer as both ends know it from set-up, which is not simulated.
@@ -224,44 +225,25 @@ impl Arrivals {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ordinals {
     expected: u64,
-    /// Packets that came, in all.
-    pub received: u64,
-    /// Numbers that were passed over, in all; one that comes late is taken back.
-    pub lost: u64,
+    /// Lost are numbers that were passed over; one that comes late is taken back.
+    counts: Counts,
 }
 
 impl Ordinals {
-    /// Totals as the far end reported them.
-    pub fn totals(received: u64, lost: u64) -> Ordinals {
-        Ordinals { expected: 0, received, lost }
+    /// What was counted, in all.
+    pub fn counts(&self) -> Counts {
+        self.counts
     }
 
-    /// Counts a packet; how many numbers were passed over just before it.
-    pub fn note(&mut self, ordinal: u64) -> u64 {
-        self.received += 1;
+    /// Counts a packet.
+    pub fn note(&mut self, ordinal: u64) {
+        self.counts.received += 1;
         if ordinal < self.expected {
-            self.lost = self.lost.saturating_sub(1);
-            return 0;
+            self.counts.lost = self.counts.lost.saturating_sub(1);
+            return;
         }
-        let skipped = ordinal - self.expected;
-        self.lost += skipped;
+        self.counts.lost += ordinal - self.expected;
         self.expected = ordinal + 1;
-        skipped
-    }
-
-    /// What was counted since an earlier state.
-    pub fn since(&self, earlier: &Ordinals) -> Ordinals {
-        Ordinals {
-            expected: self.expected,
-            received: self.received - earlier.received,
-            lost: self.lost.saturating_sub(earlier.lost),
-        }
-    }
-
-    /// Lost of all that were sent: nought if nothing was.
-    pub fn loss(&self) -> f64 {
-        let sent = self.received + self.lost;
-        if sent == 0 { 0.0 } else { self.lost as f64 / sent as f64 }
     }
 }
 
@@ -312,11 +294,11 @@ mod tests {
         for n in [0, 1, 4, 5] {
             ordinals.note(n);
         }
-        assert_eq!((ordinals.received, ordinals.lost), (4, 2));
-        let before = ordinals;
+        let before = ordinals.counts();
+        assert_eq!(before, Counts { received: 4, lost: 2 });
         ordinals.note(3);
         ordinals.note(8);
-        assert_eq!((ordinals.received, ordinals.lost), (6, 3));
-        assert_eq!(ordinals.since(&before).loss(), 1.0 / 3.0);
+        assert_eq!(ordinals.counts(), Counts { received: 6, lost: 3 });
+        assert_eq!(ordinals.counts().since(&before).loss(), 1.0 / 3.0);
     }
 }

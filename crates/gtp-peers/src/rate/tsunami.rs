@@ -1,18 +1,14 @@
 //! Tsunami: blocks at a fixed inter-packet delay, and a receiver that asks for what is missing.
 //!
 //! Sources: SABUL (I), which says that it has no congestion control, and the released client and
-//! server of 2002 to 2009, which have one: both are here ([`Law`]). The receiver decides what is
-//! sent again and reports how bad it is; the sender decides the delay.
+//! server of 2002 to 2009, which have one ([`gtp_laws::tsunami`]): both are here ([`Law`]). The
+//! receiver decides what is sent again and reports how bad it is; the sender decides the delay.
 //!
 //! Rules:
 //! - T1 blocks leave in order, one each inter-packet delay (IPD); requested ones go first.
 //! - T2 each 350 ms the receiver asks for every block that it has passed over and still lacks.
-//! - T3 with it goes an error rate, smoothed: `e = 0.25 e + 0.75 * 0.5 * f`, `f` the requests of
-//!   the period over requests and new blocks together. (The release adds how full its disk ring is
-//!   and halves the sum; the ring is empty here, so that half a loss ratio is what is reported.)
-//! - T4 [FIX, from the release] above the threshold of 7.5 % the IPD grows by
-//!   `1 + (25/24 - 1) * (e - 7.5 %)/(1 - 7.5 %)`, else it shrinks by 5/6; it stays between the
-//!   IPD of the user's target rate and 10 ms.
+//! - T3 with it goes an error rate, smoothed.
+//! - T4 the sender's delay follows it, between that of the user's target rate and 10 ms.
 //! - T5 after its last block the sender repeats it until told to stop.
 //!
 //! Departures:
@@ -27,6 +23,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use gtp_alloc::{Rate, Span, Time};
+use gtp_laws::tsunami::{PERIOD, next_delay, smooth_error};
 
 use super::message::{self, Data, FIELDS, Message, Stamp};
 use super::pacer::{self, Pacer};
@@ -51,22 +48,6 @@ pub enum Law {
     Fixed,
     /// T4, with the release's default values.
     Released,
-}
-
-/// T4: the next inter-packet delay in seconds, after an error rate `e`.
-pub fn next_delay(delay: f64, e: f64, least: f64) -> f64 {
-    let factor = if e > THRESHOLD {
-        1.0 + (SLOWER - 1.0) * (e - THRESHOLD) / (1.0 - THRESHOLD)
-    } else {
-        FASTER
-    };
-    (delay * factor).min(LONGEST).max(least)
-}
-
-/// T3: the next smoothed error rate.
-pub fn smooth_error(e: f64, requests: u64, blocks: u64) -> f64 {
-    let fraction = requests as f64 / (1.0 + requests as f64 + blocks as f64);
-    HISTORY * e + (1.0 - HISTORY) * 0.5 * fraction
 }
 
 /// Tsunami's sending end.
@@ -245,40 +226,5 @@ impl Endpoint for Receiver {
     }
 }
 
-/// T2, T3: the release's update period.
-const PERIOD: Span = Span::from_millis(350);
-/// T4, the release's defaults: threshold, factors, and the longest IPD in seconds.
-const THRESHOLD: f64 = 0.075;
-const SLOWER: f64 = 25.0 / 24.0;
-const FASTER: f64 = 5.0 / 6.0;
-const LONGEST: f64 = 0.01;
-/// T3: weight of the past.
-const HISTORY: f64 = 0.25;
 /// D2.
 const STOP_AGAIN: Span = Span::from_millis(50);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_delay_shrinks_by_a_sixth_below_the_threshold_but_not_under_the_targets() {
-        assert!((next_delay(24e-6, 0.05, 12e-6) - 20e-6).abs() < 1e-12);
-        assert_eq!(next_delay(13e-6, 0.0, 12e-6), 12e-6);
-    }
-
-    #[test]
-    fn the_delay_grows_with_the_excess_over_the_threshold() {
-        // All lost: the full 25/24. Half the way up from 7.5 %: half of it.
-        assert!((next_delay(24e-6, 1.0, 12e-6) - 25e-6).abs() < 1e-12);
-        assert!((next_delay(24e-6, 0.5375, 12e-6) - 24.5e-6).abs() < 1e-12);
-        assert_eq!(next_delay(0.01, 1.0, 12e-6), 0.01);
-    }
-
-    #[test]
-    fn the_error_rate_is_half_the_requests_share_smoothed() {
-        // 100 requests beside 899 new blocks: a tenth.
-        assert!((smooth_error(0.0, 100, 899) - 0.0375).abs() < 1e-12);
-        assert!((smooth_error(0.04, 0, 899) - 0.01).abs() < 1e-12);
-    }
-}

@@ -1,7 +1,7 @@
 //! GTP 2004: the receiver asks for blocks at a rate, and one agent shares its capacity out.
 //!
 //! Source: Wu and Chien, "GTP: group transport protocol for lambda-grids", CCGrid 2004 (G). The
-//! laws are in [`law`], the host-wide level in [`agent`]; this file is the sink, which does the
+//! laws are in [`law`], the host-wide level in [`agent`] (both of `gtp-laws`); this file is the sink, which does the
 //! single flow control, and the source, which only paces.
 //!
 //! Rules:
@@ -22,16 +22,17 @@
 //! - D4 Gaps are told from block numbers for G4; loss rates from the packets' numbers, so that a
 //!   repeated block that is lost counts.
 
-pub mod agent;
-pub mod law;
+pub use gtp_laws::gtp2004::{agent, law};
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use gtp_alloc::led::Counts;
 use gtp_alloc::{Rate, Span, Time};
 
 use self::agent::{FlowId, Shared};
+use self::law::Single;
 use super::message::{self, Data, FIELDS, Message, Stamp};
 use super::pacer::{self, Pacer};
 use super::transfer::{Arrivals, Backlog, Ordinals, Transfer};
@@ -199,14 +200,14 @@ pub struct Sink {
     rtt: Span,
     /// `R_send`.
     offer: Rate,
-    /// `r_req` and the target it follows, in bit/s.
-    request: f64,
-    target: f64,
+    /// `r_req` and the target it follows.
+    single: Single,
+    ordinals: Ordinals,
     arrivals: Arrivals,
     wanted: Wanted,
     requested: u64,
     /// G3: the counts at the last round trip's end.
-    counted: Ordinals,
+    counted: Counts,
     quiet_since: Time,
     outbox: VecDeque<Control>,
 }
@@ -235,12 +236,12 @@ impl Sink {
             stage: Stage::New,
             rtt: Span::ZERO,
             offer: Rate::UNLIMITED,
-            request: 0.0,
-            target: 0.0,
+            single: Single::default(),
+            ordinals: Ordinals::default(),
             arrivals: Arrivals::new(transfer),
             wanted: Wanted::new(),
             requested: 0,
-            counted: Ordinals::default(),
+            counted: Counts::default(),
             quiet_since: Time::ZERO,
             outbox: VecDeque::new(),
         }
@@ -248,7 +249,7 @@ impl Sink {
 
     /// The target in force, in bit/s.
     pub fn target(&self) -> f64 {
-        self.target
+        self.single.target()
     }
 
     fn cap(&self) -> Rate {
@@ -270,13 +271,7 @@ impl Sink {
     /// G5: takes over the target in force. The first one is the first rate.
     fn follow(&mut self, now: Time, id: FlowId) {
         let target = self.agent.borrow_mut().target(now, id);
-        if target == self.target {
-            return;
-        }
-        let first = self.target == 0.0;
-        self.target = target;
-        if first || self.request > target {
-            self.request = target;
+        if self.single.follow(target) {
             self.ask(now, Vec::new());
         }
     }
@@ -284,20 +279,17 @@ impl Sink {
     /// G2.
     fn ask(&mut self, now: Time, again: Vec<Range<u64>>) {
         self.requested = self.arrivals.top().saturating_add(self.terms.buffer);
-        let rate = Rate::from_f64(self.request);
+        let rate = Rate::from_f64(self.single.request());
         let request = Request { clock: now, rate, below: self.requested, again };
         self.outbox.push_back(Control::Request(request));
     }
 
     /// G3, D1, D2.
-    fn end_round(&mut self, now: Time, id: FlowId) {
-        let counts = self.agent.borrow().counts(id);
+    fn end_round(&mut self, now: Time) {
+        let counts = self.ordinals.counts();
         let round = counts.since(&self.counted);
         self.counted = counts;
-        if self.target > 0.0 {
-            let loss = (round.received + round.lost > 0).then(|| round.loss());
-            self.request = law::flow_rate(self.request, loss, self.target);
-        }
+        self.single.end_round((round.sent() > 0).then(|| round.loss()));
         let patience = self.rtt * 2;
         if now >= self.quiet_since + patience {
             self.quiet_since = now;
@@ -316,7 +308,9 @@ impl Sink {
     fn note_data(&mut self, now: Time, data: &Data) {
         let Stage::Flowing(id, _) = self.stage else { return };
         self.quiet_since = now;
-        self.agent.borrow_mut().note_packet(now, id, data.ordinal);
+        let before = self.ordinals.counts();
+        self.ordinals.note(data.ordinal);
+        self.agent.borrow_mut().note_counts(now, id, &before, self.ordinals.counts());
         if data.mark > 0 {
             let sample = now.since(Time::from_nanos(data.mark));
             self.rtt = (self.rtt * 7 + sample) / 8;
@@ -356,7 +350,7 @@ impl Endpoint for Sink {
         self.follow(now, id);
         if round <= now {
             self.stage = Stage::Flowing(id, now + self.rtt);
-            self.end_round(now, id);
+            self.end_round(now);
         }
     }
 
@@ -407,7 +401,7 @@ impl Endpoint for Sink {
     fn progress(&self) -> Progress {
         Progress {
             delivered: self.arrivals.in_place(),
-            rate: Rate::from_f64(self.request),
+            rate: Rate::from_f64(self.single.request()),
             rtt: self.rtt,
             done: self.arrivals.is_complete(),
             ..Progress::default()

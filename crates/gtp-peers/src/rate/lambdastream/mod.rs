@@ -2,7 +2,7 @@
 //!
 //! Source: Xiong, Leigh, He, Vishwanath, Murata, Renambot and DeFanti, "LambdaStream - a data
 //! transport protocol for streaming network-intensive applications over photonic networks" (L). The
-//! laws are in [`law`], frames and their jitter in [`frames`]; this file is the two ends.
+//! laws are in [`law`] (`gtp-laws`), frames and their jitter in [`frames`]; this file is the two ends.
 //!
 //! Rules:
 //! - L1 the sender paces at the rate that the receiver asks for; it begins with the link's capacity
@@ -34,7 +34,8 @@
 //! - D9 The first round trip is measured by asking for the rate that there is.
 
 pub mod frames;
-pub mod law;
+
+pub use gtp_laws::lambdastream as law;
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;

@@ -2,7 +2,8 @@
 //!
 //! Sources: Oothongsap, Viniotis and Vouk, "Theoretical and experimental analysis of the SABUL
 //! congestion control algorithm" (S), and the released 2.x, whose law had already changed. The
-//! laws are in [`law`], the paper's model as an executable in [`model`]; this file is the two ends.
+//! laws are in [`law`] (`gtp-laws`), the paper's model as an executable in [`model`]; this file is
+//! the two ends.
 //!
 //! Rules:
 //! - S1 a round ends at the sender when a SYN packet comes, which the receiver sends each `T`
@@ -23,16 +24,18 @@
 //! - D3 No flow window: the paper has none.
 //! - D4 The round trip for S4 is measured by a packet of the receiver's, not at set-up.
 
-pub mod law;
 pub mod model;
+
+pub use gtp_laws::sabul as law;
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use gtp_alloc::led::Counts;
 use gtp_alloc::{Rate, Span, Time};
 
-use self::law::{Cut, Excess, Parameters, Release};
+use self::law::{Cut, Excess, Paper, Parameters, Release};
 use super::message::{self, Data, FIELDS, Message, Stamp};
 use super::pacer::{self, Pacer};
 use super::transfer::{Arrivals, Backlog, Ordinals, Transfer};
@@ -85,7 +88,8 @@ pub struct Sender {
     stamp: Stamp,
     backlog: Backlog,
     acked: u64,
-    counted: Ordinals,
+    /// The totals of the newest SYN packet.
+    counted: Counts,
     /// S3: nothing is sent before this.
     frozen: Time,
     /// S5: when feedback last came.
@@ -95,7 +99,7 @@ pub struct Sender {
 
 #[derive(Clone, Debug)]
 enum State {
-    Paper { gap: f64, parameters: Parameters, interface: f64, excess: Excess, reports: i32 },
+    Paper(Paper),
     Release { law: Release, round: Span, sent_before: u64, reported: u64 },
 }
 
@@ -105,9 +109,8 @@ impl Sender {
         let length = bits(&transfer);
         let control = match law {
             Law::Paper { parameters, interface, excess } => {
-                let interface = interface.as_f64();
-                let gap = law::gap_of(initial.as_f64(), length, interface);
-                State::Paper { gap, parameters, interface, excess, reports: 0 }
+                let interface = (interface.as_f64(), excess);
+                State::Paper(Paper::new(parameters, interface, initial.as_f64(), length))
             }
             Law::Release(round) => State::Release {
                 law: Release::new(length / initial.as_f64(), round.as_secs_f64()),
@@ -124,7 +127,7 @@ impl Sender {
             stamp: Stamp::default(),
             backlog: Backlog::new(&transfer),
             acked: 0,
-            counted: Ordinals::default(),
+            counted: Counts::default(),
             frozen: Time::ZERO,
             fed: None,
             pongs: VecDeque::new(),
@@ -134,7 +137,7 @@ impl Sender {
     /// Seconds between packets as the law has it: eq. 5's denominator over the rate's unit.
     fn period(&self) -> f64 {
         match &self.control {
-            State::Paper { gap, interface, .. } => bits(&self.transfer) / interface + gap,
+            State::Paper(law) => law.period(bits(&self.transfer)),
             State::Release { law, .. } => law.period,
         }
     }
@@ -145,19 +148,9 @@ impl Sender {
     }
 
     /// S1 to S3.
-    fn end_round(&mut self, received: u64, lost: u64) {
-        let total = Ordinals::totals(received, lost);
-        if received < self.counted.received {
-            return;
-        }
-        let round = total.since(&self.counted);
-        self.counted = total;
+    fn end_round(&mut self, total: &Counts) {
         match &mut self.control {
-            // A round in which nothing came says nothing.
-            State::Paper { .. } if round.received + round.lost == 0 => {}
-            State::Paper { gap, parameters, .. } => {
-                *gap = law::next_gap(*gap, round.loss(), parameters);
-            }
+            State::Paper(law) => law.end_round(total),
             State::Release { law, sent_before, reported, .. } => {
                 let sent = (self.stamp.sent - *sent_before).max(*reported);
                 if sent > 0 {
@@ -173,14 +166,7 @@ impl Sender {
             self.backlog.repeat(range.start.max(self.acked)..range.end);
         }
         match &mut self.control {
-            State::Paper { gap, parameters, excess: Excess::TenthReport, reports, .. } => {
-                *reports += 1;
-                if *reports == EXCESSIVE {
-                    *gap += parameters.b;
-                    *reports = SUPPRESSED;
-                }
-            }
-            State::Paper { excess: Excess::Never, .. } => {}
+            State::Paper(law) => law.note_report(),
             State::Release { law, round, reported, .. } => {
                 *reported += lost.iter().map(|range| range.end - range.start).sum::<u64>();
                 let Some(first) = lost.first() else { return };
@@ -206,7 +192,14 @@ impl Endpoint for Sender {
     fn handle_packet(&mut self, now: Time, packet: &Packet) {
         let Body::Rate(Message::Sabul(control)) = &packet.body else { return };
         match control {
-            Control::Syn { received, lost } => self.end_round(*received, *lost),
+            Control::Syn { received, lost } => {
+                let total = Counts { received: *received, lost: *lost };
+                // One that another has overtaken says nothing.
+                if total.received >= self.counted.received {
+                    self.counted = total;
+                    self.end_round(&total);
+                }
+            }
             Control::Nak(lost) => {
                 self.fed = Some(now);
                 self.note_loss(now, lost);
@@ -321,7 +314,7 @@ impl Receiver {
     }
 
     fn syn(&mut self, now: Time) {
-        let Ordinals { received, lost, .. } = self.ordinals;
+        let Counts { received, lost } = self.ordinals.counts();
         self.outbox.push_back(Control::Syn { received, lost });
         if self.rtt.is_none() {
             self.outbox.push_back(Control::Ping(now));
@@ -399,6 +392,3 @@ impl Endpoint for Receiver {
 const ACK: Span = Span::from_millis(100);
 const ERR: Span = Span::from_millis(20);
 const EXPIRY: Span = Span::from_secs(1);
-/// Eq. 4, [`Excess::TenthReport`].
-const EXCESSIVE: i32 = 10;
-const SUPPRESSED: i32 = -500;

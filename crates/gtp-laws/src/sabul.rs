@@ -2,7 +2,12 @@
 //!
 //! Source: Oothongsap, Viniotis and Vouk, section II; for 2.x the released sender of 16 March 2003.
 //! Both turn what a round of feedback said into a time between packets. Seconds and bits are plain
-//! numbers here, because the model of [`model`](super::model) computes with the same functions.
+//! numbers here, because `gtp-peers` has the paper's model, which computes with the same functions.
+//! [`Paper`] is the law as a round's ends call it, [`Sabul`] the same with rounds by the clock.
+
+use gtp_alloc::{Bytes, Rate, Span, Time};
+
+use crate::{Counts, SourceLaw};
 
 /// Parameters of equations 1 to 4.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -62,6 +67,119 @@ pub enum Excess {
     Never,
     /// At the tenth loss report, then not for another 500: the rule that 2.x holds in a comment.
     TenthReport,
+}
+
+/// Equations 1 to 5 from round to round.
+#[derive(Clone, Debug)]
+pub struct Paper {
+    gap: f64,
+    parameters: Parameters,
+    /// `C` of eq. 5.
+    interface: f64,
+    excess: Excess,
+    reports: i32,
+    counted: Counts,
+}
+
+impl Paper {
+    /// A law that begins at `first` bit/s with packets of `length` bits, at an interface of
+    /// `interface` bit/s, which may be infinite.
+    pub fn new(
+        parameters: Parameters,
+        (interface, excess): (f64, Excess),
+        first: f64,
+        length: f64,
+    ) -> Paper {
+        let gap = gap_of(first, length, interface);
+        Paper { gap, parameters, interface, excess, reports: 0, counted: Counts::default() }
+    }
+
+    /// Seconds between packets of `length` bits: eq. 5's denominator over the rate's unit.
+    pub fn period(&self, length: f64) -> f64 {
+        length / self.interface + self.gap
+    }
+
+    /// Eq. 5: the rate in bit/s for packets of `length` bits.
+    pub fn rate(&self, length: f64) -> f64 {
+        sending_rate(self.gap, length, self.interface)
+    }
+
+    /// A round is over, in which this was counted since the beginning. One in which nothing came
+    /// says nothing, and word that is older than the last is no word.
+    pub fn end_round(&mut self, total: &Counts) {
+        if total.received < self.counted.received {
+            return;
+        }
+        let round = total.since(&self.counted);
+        self.counted = *total;
+        if round.sent() > 0 {
+            self.gap = next_gap(self.gap, round.loss(), &self.parameters);
+        }
+    }
+
+    /// A loss report has come: eq. 4.
+    pub fn note_report(&mut self) {
+        match self.excess {
+            Excess::Never => {}
+            Excess::TenthReport => {
+                self.reports += 1;
+                if self.reports == EXCESSIVE {
+                    self.gap += self.parameters.b;
+                    self.reports = SUPPRESSED;
+                }
+            }
+        }
+    }
+}
+
+/// The paper's law with its default values, in rounds of 200 ms by the source's clock.
+///
+/// Departure: in the paper a round ends when the receiver's SYN packet comes. Where what came is
+/// told at other times, the source ends a round with the first word after 200 ms.
+#[derive(Clone, Debug)]
+pub struct Sabul {
+    first: Rate,
+    interface: Rate,
+    /// Once it is known how long packets are.
+    law: Option<Paper>,
+    next: Option<Time>,
+}
+
+impl Sabul {
+    /// A law that begins at `first`, at an interface of `interface`.
+    pub fn new(first: Rate, interface: Rate) -> Sabul {
+        Sabul { first, interface, law: None, next: None }
+    }
+}
+
+impl SourceLaw for Sabul {
+    fn handle_counts(&mut self, now: Time, counts: &Counts, packet: Bytes) {
+        let next = *self.next.get_or_insert(now + ROUND);
+        if now < next {
+            return;
+        }
+        self.next = Some(now + ROUND);
+        let interface = (self.interface.as_f64(), Excess::Never);
+        let length = bits(packet);
+        let first = self.first.as_f64();
+        let law = self.law.get_or_insert_with(|| Paper::new(PR0, interface, first, length));
+        law.end_round(counts);
+    }
+
+    fn rate(&self, packet: Bytes) -> Rate {
+        match &self.law {
+            None => self.first.min(self.interface),
+            Some(law) => Rate::from_f64(law.rate(bits(packet))),
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        self.next
+    }
+}
+
+fn bits(packet: Bytes) -> f64 {
+    packet.0 as f64 * 8.0
 }
 
 /// Release 2.x's law. Its quantity is the period of packets, not the gap on top of `L/C`.
@@ -126,6 +244,11 @@ impl Release {
     }
 }
 
+/// The paper's interval between two SYN packets.
+pub const ROUND: Span = Span::from_millis(200);
+/// [`Excess::TenthReport`].
+const EXCESSIVE: i32 = 10;
+const SUPPRESSED: i32 = -500;
 /// The release's cut on loss.
 const CUT: f64 = 1.125;
 /// Weight of the past in its loss rate.
@@ -197,5 +320,27 @@ mod tests {
         law.end_round(0.0012);
         assert_eq!(law.period, before);
         assert!(close(law.smoothed, 0.00108));
+    }
+
+    #[test]
+    fn rounds_by_the_clock_shrink_the_gap_by_a_hundredth_and_lengthen_it_after_loss() {
+        let packet = Bytes(1_500);
+        let mut law = Sabul::new(Rate::from_mbps(500), Rate::from_mbps(1_000));
+        let mut counts = Counts::default();
+        let at = |n: u64| Time::ZERO + ROUND * n;
+        law.handle_counts(at(0), &counts, packet);
+        assert_eq!(law.rate(packet), Rate::from_mbps(500));
+        counts.received += 8_000;
+        law.handle_counts(at(0) + Span::from_millis(199), &counts, packet);
+        assert_eq!(law.rate(packet), Rate::from_mbps(500), "the round is not over");
+        law.handle_counts(at(1), &counts, packet);
+        // 12 us * 0.99 beside the 12 us of eq. 5.
+        assert!((law.rate(packet).as_f64() - 12_000.0 / 23.88e-6).abs() < 1.0);
+        law.handle_counts(at(2), &counts, packet);
+        assert!((law.rate(packet).as_f64() - 12_000.0 / 23.88e-6).abs() < 1.0, "nothing came");
+        counts = Counts { received: counts.received + 899, lost: 101 };
+        law.handle_counts(at(3), &counts, packet);
+        // 11.88 us * (1 + 0.1 * 0.1) + 0.5 us.
+        assert!((law.rate(packet).as_f64() - 12_000.0 / 24.4988e-6).abs() < 1.0);
     }
 }

@@ -1,6 +1,6 @@
 //! The host's agent: capacity estimation and scheduling over all flows that end at one sink.
 //!
-//! Sink ends of one host hold the same agent ([`Shared`]). Each tells it what its flow
+//! Sink ends of one host hold the same agent ([`Shared`]), or one [`Host`](super::Host) has it. Each tells it what its flow
 //! received, and whichever end is served first when an interval is over runs it for all;
 //! the others find their new targets. So a host of several flows needs nothing that a host of one
 //! does not, and nobody but the ends knows that there is an agent.
@@ -28,7 +28,7 @@ use core::cell::RefCell;
 use gtp_alloc::{Bytes, Rate, Span, Time};
 
 use super::law::{self, Estimator};
-use crate::rate::transfer::Ordinals;
+use crate::Counts;
 
 /// An agent in the hands of its host's ends.
 pub type Shared = Rc<RefCell<Agent>>;
@@ -73,10 +73,10 @@ struct Flow {
     /// A4: the target in force, and one that will be.
     target: f64,
     next: Option<(Time, f64)>,
-    counts: Ordinals,
-    at_schedule: Ordinals,
+    counts: Counts,
+    at_schedule: Counts,
     /// D1: the counts and the time at which the measurement began.
-    at_settled: Option<(Time, Ordinals)>,
+    at_settled: Option<(Time, Counts)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,10 +97,15 @@ impl Agent {
         Rc::new(RefCell::new(Agent::new(capacity, skew)))
     }
 
+    /// The capacity is this from the next schedule on.
+    pub fn set_capacity(&mut self, capacity: Rate) {
+        self.capacity = capacity.as_f64();
+    }
+
     /// A2: a flow joins, whose packets have `packet` bytes on links.
     pub fn join(&mut self, now: Time, rtt: Span, cap: Rate, packet: Bytes) -> FlowId {
         let cap = cap.as_f64().min(self.capacity);
-        self.flows.push(Flow {
+        let flow = Flow {
             state: State::Active,
             cap,
             rtt,
@@ -109,12 +114,19 @@ impl Agent {
             estimate: cap,
             target: 0.0,
             next: None,
-            counts: Ordinals::default(),
-            at_schedule: Ordinals::default(),
+            counts: Counts::default(),
+            at_schedule: Counts::default(),
             at_settled: None,
-        });
+        };
+        // Who has left is not asked for any more.
+        let place = self.flows.iter().position(|flow| flow.state == State::Left);
+        let place = place.unwrap_or(self.flows.len());
+        match self.flows.get_mut(place) {
+            Some(left) => *left = flow,
+            None => self.flows.push(flow),
+        }
         self.schedule(now);
-        FlowId(self.flows.len() - 1)
+        FlowId(place)
     }
 
     /// A3: a flow ends.
@@ -126,19 +138,15 @@ impl Agent {
         }
     }
 
-    /// A packet of a flow has come: 3.5, loss from the numbers on the wire.
-    pub fn note_packet(&mut self, now: Time, id: FlowId, ordinal: u64) {
+    /// Packets of a flow have come: 3.5, loss from the numbers on the wire. `before` is what was
+    /// counted up to `now`, and `counts` what is with what came just now.
+    pub fn note_counts(&mut self, now: Time, id: FlowId, before: &Counts, counts: Counts) {
         let settled = self.settled;
         let flow = &mut self.flows[id.0];
         if now >= settled && flow.at_settled.is_none() {
-            flow.at_settled = Some((now, flow.counts));
+            flow.at_settled = Some((now, *before));
         }
-        flow.counts.note(ordinal);
-    }
-
-    /// What came and was lost of a flow, in all.
-    pub fn counts(&self, id: FlowId) -> Ordinals {
-        self.flows[id.0].counts
+        flow.counts = counts;
     }
 
     /// A flow's round trip, measured anew.
@@ -193,7 +201,7 @@ impl Agent {
             if settled.received == 0 || seconds <= 0.0 {
                 continue;
             }
-            let packets = (settled.received + settled.lost) as f64;
+            let packets = settled.sent() as f64;
             let total = packets * flow.packet.0 as f64 * 8.0 / seconds;
             let loss = flow.counts.since(&flow.at_schedule).loss();
             flow.estimate = flow.estimator.estimate(total, loss, flow.target, flow.cap);
@@ -261,7 +269,9 @@ mod tests {
         let _ = (agent.target(ms(0), a), agent.target(ms(0), b));
         // 500 Mbit/s of a: a packet each 24 us, from when changes have arrived.
         for n in 0..833 {
-            agent.note_packet(Time::from_nanos(10_000_000 + n * 24_000), a, n);
+            let came = |received| Counts { received, lost: 0 };
+            let at = Time::from_nanos(10_000_000 + n * 24_000);
+            agent.note_counts(at, a, &came(n), came(n + 1));
         }
         agent.leave(b);
         agent.handle_timeout(ms(30));

@@ -36,6 +36,46 @@ pub fn flow_rate(request: f64, loss: Option<f64>, target: f64) -> f64 {
     next.min(target)
 }
 
+/// 4.1: a flow's request, which follows its target.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Single {
+    request: f64,
+    target: f64,
+}
+
+impl Single {
+    /// `r_req`.
+    pub fn request(&self) -> f64 {
+        self.request
+    }
+
+    /// The target that it follows.
+    pub fn target(&self) -> f64 {
+        self.target
+    }
+
+    /// Takes over a target; whether the request changes at once. The first target is the first
+    /// request, a lower one holds at once, and a higher one is climbed to round by round.
+    pub fn follow(&mut self, target: f64) -> bool {
+        if target == self.target {
+            return false;
+        }
+        let at_once = self.target == 0.0 || self.request > target;
+        self.target = target;
+        if at_once {
+            self.request = target;
+        }
+        at_once
+    }
+
+    /// The end of a round trip with this loss ratio; `None`: nothing came in it.
+    pub fn end_round(&mut self, loss: Option<f64>) {
+        if self.target > 0.0 {
+            self.request = flow_rate(self.request, loss, self.target);
+        }
+    }
+}
+
 /// 4.2: the allowable increment `D` of a flow's estimate.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Estimator {
