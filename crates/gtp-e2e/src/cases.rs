@@ -17,7 +17,7 @@ use crate::lab::{Branch, Lab, Shape, mesh_file, sink_address, source_address};
 use crate::plan::{Plan, Transfer};
 use crate::produce::Produce;
 use crate::record::{Record, route};
-use crate::tcp;
+use crate::{rivals, tcp};
 
 /// A share counts as reached when it is held this long, in seconds.
 pub(crate) const HOLD: f64 = 0.5;
@@ -54,6 +54,7 @@ pub const NAMES: &[&str] = &[
     "three-killed",
     "tcp-five",
     "tcp-loss",
+    "gtp2004-tables",
     "bare",
     "daemon-killed",
 ];
@@ -77,7 +78,11 @@ pub fn run(name: &str, tools: &Tools) -> Result<Vec<Value>> {
         "small-files" => Ok(vec![small_files(tools)?]),
         "slow-producer" => Ok(vec![slow_producer(tools)?]),
         "bare" => Ok(vec![bare(tools)?]),
+<<<<<<< HEAD
         "daemon-killed" => Ok(vec![crate::kills::run(tools)?]),
+=======
+        "gtp2004-tables" => rivals::tables(tools),
+>>>>>>> 6235d58 (wip3)
         "slow-reader" => Ok(vec![slow_reader(tools)?]),
         "three-sources" => Ok(vec![three(tools, Limit::Declared, None)?]),
         "three-links" => Ok(vec![three(tools, Limit::Links, None)?]),
@@ -120,7 +125,7 @@ pub(crate) fn with_sources(
 pub(crate) struct Sink {
     child: Child,
     lines: std::thread::JoinHandle<Vec<(f64, Value)>>,
-    began: f64,
+    pub(crate) began: f64,
 }
 
 impl Sink {
@@ -170,7 +175,13 @@ pub(crate) fn transfer(i: usize, prints: &[String], start: f64, stop: f64) -> Tr
 }
 
 pub(crate) fn plan(transfers: Vec<Transfer>) -> Plan {
-    Plan { capacity_in: Some(CAPACITY as u64), interval_ms: None, end_node: None, transfers }
+    Plan {
+        capacity_in: Some(CAPACITY as u64),
+        interval_ms: None,
+        end_node: None,
+        alone: None,
+        transfers,
+    }
 }
 
 /// File bytes that a transfer had in place at time `t`.
@@ -179,7 +190,7 @@ fn bytes_at(lines: &[(f64, Value)], transfer: u64, t: f64) -> f64 {
     mine.filter_map(|(_, v)| v["bytes"].as_f64()).next_back().unwrap_or(0.0)
 }
 
-fn goodput(lines: &[(f64, Value)], transfer: u64, from: f64, to: f64) -> f64 {
+pub(crate) fn goodput(lines: &[(f64, Value)], transfer: u64, from: f64, to: f64) -> f64 {
     (bytes_at(lines, transfer, to) - bytes_at(lines, transfer, from)) * 8.0 / (to - from)
 }
 

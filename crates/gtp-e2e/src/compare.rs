@@ -410,6 +410,7 @@ pub fn law_name(law: Law) -> &'static str {
     match law {
         Law::Grant => "grant",
         Law::EndNode { .. } => "endnode",
+        Law::SourceAlone | Law::SinkAlone => "one end",
     }
 }
 

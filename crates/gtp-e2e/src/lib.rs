@@ -12,4 +12,5 @@ pub mod machine;
 pub mod plan;
 pub mod produce;
 pub mod record;
+pub mod rivals;
 pub mod tcp;

@@ -12,10 +12,9 @@ use gtp_net::client::{
     Endpoint, GetRequest, Monitor, Place, Progress, SourceShare, Terms, Url, get,
 };
 use gtp_net::engine::{Host, HostConfig};
-use gtp_net::flows::FailureKind;
+use gtp_net::flows::{FailureKind, Law};
 use gtp_net::identity::{Fingerprint, Identity};
 use gtp_net::trust::HostTrust;
-use gtp_proto::Law;
 use gtp_store::{BlockSink, DiscardSink, Have, SinkError, Value, Window, Written};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, watch};
@@ -29,6 +28,9 @@ pub struct Plan {
     pub interval_ms: Option<u64>,
     /// Alpha and beta of the end-node law; none: grants.
     pub end_node: Option<(f64, f64)>,
+    /// A law by which one end decides alone, and its rate in bit/s; none: the above.
+    #[serde(default)]
+    pub alone: Option<(String, u64)>,
     /// The transfers.
     pub transfers: Vec<Transfer>,
 }
@@ -61,7 +63,7 @@ pub async fn run(plan: Plan) -> Result<()> {
     })?;
     let interval = plan.interval_ms.map(Span::from_millis);
     let endpoint = Endpoint::new(host, Identity::generate(), interval);
-    let law = plan.end_node.map_or(Law::Grant, |(alpha, beta)| Law::EndNode { alpha, beta });
+    let law = law(&plan)?;
     let began = Instant::now();
     let mut tasks = tokio::task::JoinSet::new();
     for (i, transfer) in plan.transfers.into_iter().enumerate() {
@@ -71,6 +73,19 @@ pub async fn run(plan: Plan) -> Result<()> {
         done??;
     }
     Ok(())
+}
+
+fn law(plan: &Plan) -> Result<Law> {
+    let shared = plan.end_node.map_or(Law::Grant, |(alpha, beta)| Law::EndNode { alpha, beta });
+    let Some((name, rate)) = &plan.alone else { return Ok(shared) };
+    let rate = Rate::from_bps(*rate);
+    Ok(match name.as_str() {
+        "gtp2004" => Law::Gtp2004,
+        "rbudp" => Law::Rbudp(rate),
+        "sabul" => Law::Sabul(rate),
+        "tsunami" => Law::Tsunami(rate),
+        other => anyhow::bail!("no law {other}"),
+    })
 }
 
 async fn one(

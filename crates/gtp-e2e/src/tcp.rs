@@ -43,3 +43,20 @@ pub fn send(lab: &Lab, i: usize, law: &str, seconds: f64) -> Result<std::process
     command.args(["-t", &format!("{seconds:.0}")]);
     Ok(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?)
 }
+
+/// Runs so many connections from source `i` for `seconds`, each with windows of 32 KiB.
+///
+/// # Errors
+/// If it cannot start.
+pub fn send_narrow(
+    lab: &Lab,
+    i: usize,
+    parallel: usize,
+    seconds: f64,
+) -> Result<std::process::Child> {
+    let port = (5201 + i).to_string();
+    let mut command = lab.command(&format!("src{i}"), std::path::Path::new("iperf3"));
+    command.args(["-c", &sink_address(), "-p", &port, "-w", "16K"]); // The kernel doubles it.
+    command.args(["-P", &parallel.to_string(), "-t", &format!("{seconds:.0}")]);
+    Ok(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?)
+}
