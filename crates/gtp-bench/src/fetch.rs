@@ -11,15 +11,15 @@ use gtp_alloc::{Bytes, Rate, Time};
 use gtp_net::control::{ControlChannel, KEEPALIVE_SPAN};
 use gtp_net::crypto::Suite;
 use gtp_net::engine::{
-    Host, RootPolicy, SessionKeys, SessionOpen, SocketId, TransferEvent, TransferHandle,
+    Host, Law, RootPolicy, SessionKeys, SessionOpen, SocketId, TransferEvent, TransferHandle,
     TransferOpen,
 };
 use gtp_net::flows::Failure;
 use gtp_net::identity::Fingerprint;
 use gtp_net::messages::{Done, Law as WireLaw, Message, Open, SuiteList, VERSION, Verb};
 use gtp_net::trust::{HostAddress, HostTrust};
+use gtp_proto::Role;
 use gtp_proto::limits::{UNIT_ETHERNET, UNIT_JUMBO, UNIT_MINIMUM};
-use gtp_proto::{Law, Role};
 
 use crate::cpu::cpu_seconds;
 use crate::memory::{Arrived, Object};

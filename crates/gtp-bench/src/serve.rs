@@ -10,13 +10,13 @@ use std::time::Duration;
 use gtp_alloc::Rate;
 use gtp_net::control::ControlChannel;
 use gtp_net::crypto::Suite;
-use gtp_net::engine::{Host, SessionKeys, SessionOpen, SocketId, SourceOpen};
+use gtp_net::engine::{Host, Law, SessionKeys, SessionOpen, SocketId, SourceOpen};
 use gtp_net::flows::{Failure, FailureKind};
 use gtp_net::identity::{Fingerprint, Identity};
 use gtp_net::messages::{EntryKind, Message, Open, Opened, Reason, VERSION, Verb};
 use gtp_net::tls;
+use gtp_proto::Role;
 use gtp_proto::limits::UNIT_JUMBO;
-use gtp_proto::{Law, Role};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc};
 
@@ -195,6 +195,7 @@ fn opened(shared: &Shared, open: &Open, session: &SessionOpen, suite: Suite) -> 
         content_bytes: object.total(),
         weight_milli: open.weight_milli,
         interval_us: open.interval_us.unwrap_or(INTERVAL_US),
+        law: None,
     }
 }
 

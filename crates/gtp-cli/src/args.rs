@@ -123,6 +123,36 @@ pub enum Control {
     Grant,
     /// The thesis's end-node law (alpha 0.1, beta 0.2)
     Endnode,
+    /// GTP 2004: the receiving host alone
+    Gtp2004,
+    /// RBUDP: the sending host, always at --rate
+    Rbudp,
+    /// SABUL: the sending host, from --rate on
+    Sabul,
+    /// Tsunami: the sending host, at most at --rate
+    Tsunami,
+}
+
+/// A control law on which both ends agree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Agreed {
+    /// Committed grants
+    Grant,
+    /// The thesis's end-node law (alpha 0.1, beta 0.2)
+    Endnode,
+}
+
+/// A control law by which one end decides alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum OneEnd {
+    /// GTP 2004
+    Gtp2004,
+    /// RBUDP
+    Rbudp,
+    /// SABUL
+    Sabul,
+    /// Tsunami
+    Tsunami,
 }
 
 /// When progress is shown to people.
@@ -143,9 +173,14 @@ pub struct TransferArgs {
     pub host: HostArgs,
     #[command(flatten)]
     pub trust: TrustArgs,
-    /// Control law, run at both ends
+    /// Control law. All but grant and endnode leave the rate to one end, and are less kind to
+    /// others; the server must allow them (serve --allow-control)
     #[arg(long, value_enum, default_value = "grant", env = "GTP_CONTROL")]
     pub control: Control,
+    /// The rate that rbudp, sabul and tsunami need
+    #[arg(long, value_name = "RATE", env = "GTP_RATE", value_parser = words::rate,
+        allow_hyphen_values = true)]
+    pub rate: Option<Rate>,
     /// Limit of each session's rate
     #[arg(long, value_name = "RATE", env = "GTP_MAX_RATE", value_parser = words::rate,
         allow_hyphen_values = true)]
@@ -201,6 +236,10 @@ pub struct ServeArgs {
     #[arg(long, value_name = "RATE", env = "GTP_MAX_RATE", value_parser = words::rate,
         allow_hyphen_values = true)]
     pub max_rate: Option<Rate>,
+    /// Control laws that clients may ask for beside grant and endnode: by these one end decides
+    /// alone, which is less kind to others on the same path. May be repeated
+    #[arg(long, value_name = "LAW", value_enum, env = "GTP_ALLOW_CONTROL", value_delimiter = ',')]
+    pub allow_control: Vec<OneEnd>,
     #[command(flatten)]
     pub host: HostArgs,
     /// One JSON object a line on standard output; the first says address and fingerprint
@@ -261,7 +300,7 @@ pub struct StreamArgs {
     pub authorized_keys: Option<PathBuf>,
     /// Control law, run at both ends
     #[arg(long, value_enum, default_value = "grant", env = "GTP_CONTROL")]
-    pub control: Control,
+    pub control: Agreed,
     /// Limit of the stream's rate
     #[arg(long, value_name = "RATE", env = "GTP_MAX_RATE", value_parser = words::rate,
         allow_hyphen_values = true)]

@@ -9,10 +9,10 @@ use std::time::Duration;
 use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_net::crypto::{Suite, TrafficSecret};
 use gtp_net::engine::{
-    Host, HostConfig, RootPolicy, SessionKeys, SessionOpen, SourceHandle, SourceOpen,
+    Host, HostConfig, Law, RootPolicy, SessionKeys, SessionOpen, SourceHandle, SourceOpen,
     TransferEvent, TransferHandle, TransferOpen,
 };
-use gtp_proto::{Law, Role};
+use gtp_proto::Role;
 use gtp_store::{BlockSource, DiscardSink, Pattern, RelPath, SyntheticSource};
 
 type Failure = Box<dyn Error + Send + Sync>;

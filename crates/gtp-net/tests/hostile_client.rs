@@ -61,6 +61,7 @@ impl World {
             writing,
             limits,
             max_rate: Rate::UNLIMITED,
+            alone: Vec::new(),
             interval: None,
             sink_options: SinkOptions::default(),
         };

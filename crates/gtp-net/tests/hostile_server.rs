@@ -7,6 +7,7 @@ use std::net::UdpSocket;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use gtp_alloc::Rate;
 use gtp_net::client::{Event, Terms};
 
 use gtp_net::control::ControlChannel;
@@ -14,7 +15,7 @@ use gtp_net::crypto::Suite;
 use gtp_net::engine::{SessionKeys, SessionOpen, SourceHandle, SourceOpen};
 use gtp_net::flows::{Failure, FailureKind, Law};
 use gtp_net::messages::{
-    ENTRIES_MAX, ENTRIES_PER_PAGE, EntryKind, Fault, Message, Open, Opened, Page, PagesEnd,
+    self, ENTRIES_MAX, ENTRIES_PER_PAGE, EntryKind, Fault, Message, Open, Opened, Page, PagesEnd,
     PeerText, Reason, Roots, RootsPage,
 };
 use gtp_net::tls::server_config;
@@ -268,8 +269,9 @@ async fn a_listing_that_is_begun_again_and_again_is_no_progress() {
 #[tokio::test]
 async fn an_answer_that_was_not_on_offer_is_refused() {
     type Change = fn(&mut Opened);
-    let changes: [(Change, &str); 9] = [
+    let changes: [(Change, &str); 10] = [
         (|o| o.suite = 99, "not on offer"),
+        (|o| o.law = Some(messages::Law::Gtp2004), "does not confirm the control law"),
         (|o| o.unit_payload = 8_901, "out of range"),
         (|o| o.unit_payload = 1, "out of range"),
         (|o| o.udp_port = 0, "out of range"),
@@ -290,6 +292,29 @@ async fn an_answer_that_was_not_on_offer_is_refused() {
         assert!(failure.text.contains(why), "{failure}, not {why}");
         let version = why == "too old";
         assert_eq!(failure.exit_code(), if version { 7 } else { 1 }, "{failure}");
+    }
+    assert!(client.is_untouched());
+}
+
+#[tokio::test]
+async fn a_law_of_one_end_that_the_server_does_not_say_again_as_it_was_asked_for_is_not_run() {
+    use messages::Law as Said;
+    let answers = [
+        None,
+        Some(Said::Grant),
+        Some(Said::Rbudp { rate: 50_000_001 }),
+        Some(Said::Tsunami { rate: 50_000_000 }),
+    ];
+    let mut client = Client::new();
+    client.law = Law::Rbudp(Rate::from_mbps(50));
+    for law in answers {
+        let failure = lied_to(&client, async |raw, open| {
+            assert_eq!(open.law, Said::Rbudp { rate: 50_000_000 });
+            let opened = Opened { law, ..an_opened(open, EntryKind::File) };
+            raw.say(&Message::Opened(opened)).await;
+        })
+        .await;
+        assert!(failure.text.contains("does not confirm the control law"), "{failure}");
     }
     assert!(client.is_untouched());
 }

@@ -361,6 +361,7 @@ async fn a_server_of_files_has_no_streams_and_says_so() {
         writing: Writing::Refused,
         limits: Limits::default(),
         max_rate: Rate::UNLIMITED,
+        alone: Vec::new(),
         interval: None,
         sink_options: SinkOptions::default(),
     };

@@ -5,11 +5,13 @@
 //! a target for a session that this host sends, a numbered and committed grant for one that it
 //! receives. It knows rates and numbers; it knows no sockets, packets or peers.
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
 use gtp_alloc::endnode::{CapAtTarget, Params, expected_rates};
 use gtp_alloc::grant::{Claim, Held, Share, grants, shares};
+use gtp_alloc::led::{Arriving, SinkLaw};
 use gtp_alloc::{Rate, Span, Time};
 
 use crate::limits::{GRANTS_OUTSTANDING, INTERVAL_MAX, INTERVAL_MIN, RECOMPUTE_MIN, SILENCE_STOP};
@@ -56,6 +58,8 @@ struct Flow {
 #[derive(Debug)]
 pub struct Agent {
     config: AgentConfig,
+    /// Who decides over sessions under [`Law::SinkAlone`].
+    alone: Option<Box<dyn SinkLaw>>,
     interval: Span,
     /// The sessions of the last tick, in the order of its reports.
     ids: Vec<FlowId>,
@@ -78,6 +82,7 @@ impl Agent {
         let interval = config.interval.unwrap_or(INTERVAL_MIN);
         Agent {
             config,
+            alone: None,
             interval,
             ids: Vec::new(),
             flows: Vec::new(),
@@ -85,6 +90,14 @@ impl Agent {
             next_tick: now,
             last_tick: now,
         }
+    }
+
+    /// The same, at a sink, with a law for sessions under [`Law::SinkAlone`], which get nothing
+    /// without one. The law should know the capacity in force.
+    #[must_use]
+    pub fn deciding_by(mut self, law: Box<dyn SinkLaw>) -> Agent {
+        self.alone = Some(law);
+        self
     }
 
     /// Which end it is at.
@@ -105,6 +118,9 @@ impl Agent {
     /// Changes the capacity from the next tick on.
     pub fn set_capacity(&mut self, capacity: Rate) {
         self.config.capacity = capacity;
+        if let Some(law) = &mut self.alone {
+            law.set_capacity(capacity);
+        }
         self.next_tick = Time::ZERO;
     }
 
@@ -175,6 +191,9 @@ impl Agent {
             };
             grants.push((*id, grant));
         }
+        if let Some(at) = self.alone.as_ref().and_then(|law| law.poll_timeout()) {
+            self.next_tick = self.next_tick.min(at.max(now + RECOMPUTE_MIN));
+        }
     }
 
     /// Brings what is remembered into the order of the reports; all but who comes and goes stay
@@ -214,6 +233,10 @@ impl Agent {
             rates.push(match report.law {
                 Law::Grant => share.target,
                 Law::EndNode { .. } => expected,
+                Law::SourceAlone | Law::SinkAlone => {
+                    flow.offer = self.config.capacity.as_f64();
+                    flow.offer
+                }
             });
         }
         rates
@@ -230,8 +253,16 @@ impl Agent {
             flow.release(now, report.echoed, lease);
             let newest = flow.newest();
             let committed = flow.issued.iter().map(|g| g.rate).fold(newest, f64::max);
-            held.push(Held { target: share.target, committed, newest });
+            held.push(match report.law.is_alone() {
+                false => Held { target: share.target, committed, newest },
+                // Nobody holds it to its share; it takes what it is seen to take.
+                true => {
+                    let taken = report.measured.as_f64();
+                    Held { target: share.target, committed: taken, newest: taken }
+                }
+            });
         }
+        let decided = self.decided(now, reports);
         let mut granted = Vec::new();
         grants(self.config.capacity.as_f64(), &held, &mut granted);
         let mut rates = Vec::with_capacity(reports.len());
@@ -239,11 +270,34 @@ impl Agent {
             let rate = match report.law {
                 Law::Grant => granted[i],
                 Law::EndNode { .. } => expected[i],
+                Law::SourceAlone | Law::SinkAlone if report.phase == Phase::Closing => 0.0,
+                Law::SourceAlone => report.demand.as_f64(),
+                Law::SinkAlone => decided[i],
             };
             flow.issue(now, libm::floor(rate.max(0.0)));
             rates.push(flow.newest());
         }
         rates
+    }
+
+    /// What the host's own law says of the sessions that it decides over; zeros elsewhere.
+    fn decided(&mut self, now: Time, reports: &[(FlowId, Report)]) -> Vec<f64> {
+        let mut all = alloc::vec![0.0; reports.len()];
+        let Some(law) = &mut self.alone else { return all };
+        let runs = |r: &Report| r.law == Law::SinkAlone && r.phase == Phase::Open;
+        let places: Vec<usize> = (0..reports.len()).filter(|&i| runs(&reports[i].1)).collect();
+        let arriving = |&i: &usize| {
+            let (id, r) = &reports[i];
+            let most = r.peer_offer.min(r.demand);
+            Arriving { id: *id, counts: r.counts, packet: r.packet, rtt: r.rtt, most }
+        };
+        let sessions: Vec<Arriving> = places.iter().map(arriving).collect();
+        let mut rates = Vec::with_capacity(sessions.len());
+        law.decide(now, &sessions, &mut rates);
+        for (place, rate) in places.into_iter().zip(rates) {
+            all[place] = rate.as_f64();
+        }
+        all
     }
 
     /// What each law says: shares by the grant law, expected rates by the end-node law. Each law
@@ -256,7 +310,9 @@ impl Agent {
                 let bound = match (r.phase, r.law) {
                     (Phase::Closing, _) => Rate::ZERO,
                     (Phase::Open, Law::Grant) => r.peer_offer.min(r.demand),
-                    (Phase::Open, Law::EndNode { .. }) => r.measured,
+                    (Phase::Open, Law::EndNode { .. } | Law::SourceAlone | Law::SinkAlone) => {
+                        r.measured
+                    }
                 };
                 Claim { weight: r.weight * r.peer_weight, bound: bound.as_f64() }
             })
@@ -269,7 +325,7 @@ impl Agent {
     /// Expected rates by the end-node law; zeros where no session runs it.
     fn expected(&self, reports: &[(FlowId, Report)]) -> Vec<f64> {
         let Some((alpha, beta)) = reports.iter().find_map(|(_, r)| match r.law {
-            Law::Grant => None,
+            Law::Grant | Law::SourceAlone | Law::SinkAlone => None,
             Law::EndNode { alpha, beta } => Some((alpha, beta)),
         }) else {
             return alloc::vec![0.0; reports.len()];

@@ -3,7 +3,8 @@
 //! These two records are all that passes between them, in one process, between processes and in the
 //! simulator. They hold rates and numbers, and nothing that names a peer or a packet.
 
-use gtp_alloc::{Rate, Span};
+use gtp_alloc::led::Counts;
+use gtp_alloc::{Bytes, Rate, Span};
 
 use crate::limits::{STEP_LEAST, STEP_MOST};
 
@@ -22,6 +23,12 @@ pub enum Law {
         /// Smallest step, as a fraction of the largest, in (0, 1).
         beta: f64,
     },
+    /// The source decides alone, by a law that its host has given to its session
+    /// ([`SourceSession::deciding_by`](crate::SourceSession::deciding_by)).
+    SourceAlone,
+    /// The sink's host decides alone, by a law that its agent has
+    /// ([`Agent::deciding_by`](crate::Agent::deciding_by)).
+    SinkAlone,
 }
 
 impl Law {
@@ -35,6 +42,17 @@ impl Law {
             Law::EndNode { alpha, beta } => {
                 Law::EndNode { alpha: within(alpha), beta: within(beta) }
             }
+            Law::SourceAlone => Law::SourceAlone,
+            Law::SinkAlone => Law::SinkAlone,
+        }
+    }
+
+    /// Whether one end decides alone: then neither offers nor what the path is believed to carry
+    /// limit the session.
+    pub fn is_alone(self) -> bool {
+        match self {
+            Law::Grant | Law::EndNode { .. } => false,
+            Law::SourceAlone | Law::SinkAlone => true,
         }
     }
 }
@@ -70,6 +88,10 @@ pub struct Report {
     pub echoed: u32,
     /// Smoothed round-trip time; zero while unknown.
     pub rtt: Span,
+    /// At a sink: data packets that came, and packets that were lost, since the beginning.
+    pub counts: Counts,
+    /// Bytes on the wire of a packet with a whole unit.
+    pub packet: Bytes,
 }
 
 /// What an agent tells one session of its host.

@@ -78,6 +78,11 @@ impl Asker {
         }
     }
 
+    /// Bytes of a whole unit.
+    pub fn unit_payload(&self) -> u16 {
+        self.unit_payload
+    }
+
     /// Wants the units of `range`.
     pub fn assign(&mut self, range: Range<u64>) {
         self.missing.insert(range.clone());

@@ -8,6 +8,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::ops::Range;
 
+use gtp_alloc::led::Counts;
 use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_ranges::RangeSet;
 
@@ -21,7 +22,9 @@ use crate::report::{Grant, Law, LimitedBy, Phase, Report};
 use crate::requests::Asker;
 use crate::session::{Discard, Event, Link, Numbering, Transmit, Wake, earliest, wire_span};
 use crate::weight::{SharedWeight, Weights};
-use crate::wire::{Control, DataHead, Feedback, HEADER_LEN, Header, Kind, Receipt, Status};
+use crate::wire::{
+    Control, DATA_HEAD_LEN, DataHead, Feedback, HEADER_LEN, Header, Kind, Receipt, Status,
+};
 
 /// What a sink needs to know at the start.
 #[derive(Clone, Debug)]
@@ -325,10 +328,11 @@ impl SinkSession {
         self.echo.settle(now);
         let offer = match (&self.peer, self.config.law) {
             _ if self.silence(now) > SILENCE_STOP => Rate::ZERO,
-            (_, Law::EndNode { .. }) => Rate::UNLIMITED,
+            (_, Law::EndNode { .. } | Law::SourceAlone) => Rate::UNLIMITED,
+            (None, Law::SinkAlone) => Rate::UNLIMITED,
             // Not yet heard: its first step and the next, as it will say itself.
             (None, Law::Grant) => first_rate(self.rtt.smoothed()).scale(RAMP_FACTOR),
-            (Some(status), Law::Grant) => status.offer,
+            (Some(status), Law::Grant | Law::SinkAlone) => status.offer,
         };
         Report {
             weight: self.config.weights.own,
@@ -340,6 +344,8 @@ impl SinkSession {
             measured: self.measured.rate(),
             echoed: self.echo.accepted,
             rtt: self.rtt.smoothed(),
+            counts: Counts { received: self.counters.packets, lost: self.counters.lost },
+            packet: self.packet_bytes(),
         }
     }
 
@@ -389,6 +395,12 @@ impl SinkSession {
     /// What the host should know.
     pub fn poll_event(&mut self) -> Option<Event> {
         if self.events.is_empty() { None } else { Some(self.events.remove(0)) }
+    }
+
+    /// IP bytes of a packet with a whole unit.
+    fn packet_bytes(&self) -> Bytes {
+        let unit = usize::from(self.asker.unit_payload());
+        self.config.link.wire_bytes(HEADER_LEN + DATA_HEAD_LEN + unit)
     }
 
     /// This session's newest grant.

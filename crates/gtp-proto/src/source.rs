@@ -4,8 +4,10 @@
 //! proven to carry and what the application supplies. It keeps no copy and no retransmission
 //! state. A grant is a lease: without feedback the rate halves each interval and soon ends.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use gtp_alloc::led::{Counts, SourceLaw};
 use gtp_alloc::{Bytes, Rate, Span, Time};
 
 use crate::demand::Demand;
@@ -102,6 +104,8 @@ struct Heard {
 #[derive(Debug)]
 pub struct SourceSession {
     config: SourceConfig,
+    /// Who decides the rate under [`Law::SourceAlone`].
+    alone: Option<Box<dyn SourceLaw>>,
     numbering: Numbering,
     handshake: Handshake,
     arrivals: Arrivals,
@@ -151,6 +155,7 @@ impl SourceSession {
     /// A source session that begins at `now`.
     pub fn new(now: Time, config: SourceConfig) -> SourceSession {
         SourceSession {
+            alone: None,
             numbering: Numbering::new(config.link),
             handshake: Handshake::new(now, config.role.clone()),
             arrivals: Arrivals::default(),
@@ -203,6 +208,14 @@ impl SourceSession {
     #[must_use]
     pub fn of_stream(mut self) -> SourceSession {
         self.moves = Moves::Stream;
+        self
+    }
+
+    /// The same, its rate decided by this law; for [`Law::SourceAlone`], where nothing would be sent
+    /// without one. The sink's limit, the lease and the host's capacity hold all the same.
+    #[must_use]
+    pub fn deciding_by(mut self, law: Box<dyn SourceLaw>) -> SourceSession {
+        self.alone = Some(law);
         self
     }
 
@@ -276,7 +289,7 @@ impl SourceSession {
             phase: if self.closing { Phase::Closing } else { Phase::Open },
             peer_offer: match self.config.law {
                 Law::Grant => self.heard.offer,
-                Law::EndNode { .. } => Rate::UNLIMITED,
+                Law::EndNode { .. } | Law::SourceAlone | Law::SinkAlone => Rate::UNLIMITED,
             },
             demand: if now.since(self.heard.at) >= SILENCE_STOP {
                 Rate::ZERO
@@ -286,6 +299,8 @@ impl SourceSession {
             measured: self.sent_meter.rate(),
             echoed: 0,
             rtt: self.rtt.smoothed(),
+            counts: self.counts(),
+            packet: self.packet_bytes(),
         }
     }
 
@@ -333,6 +348,8 @@ impl SourceSession {
         let working = !self.closing && !self.starved && self.answerer.peek().is_some();
         let pacing = if working { self.pacer.next_wake() } else { None };
         let next = earliest(hello, pacing.map(|at| (at, Wake::Pacing)));
+        let decides = self.alone.as_ref().and_then(|law| law.poll_timeout());
+        let next = earliest(next, decides.map(|at| (at, Wake::Interval)));
         earliest(next, Some((self.status_due, Wake::Interval)))
     }
 
@@ -381,6 +398,8 @@ impl SourceSession {
         let rate = self.pacer.rate();
         if self.demand.is_limited() {
             LimitedBy::Demand
+        } else if self.config.law == Law::SourceAlone {
+            LimitedBy::Source
         } else if self.path.bound() <= rate {
             LimitedBy::Path
         } else if self.heard.rate <= rate {
@@ -483,6 +502,9 @@ impl SourceSession {
         let at_most = |from| proven.bytes.min(self.log.sent_at_most(from, proven.span.end));
         let arrived = from.map_or(Bytes::ZERO, at_most);
         self.counters.delivered_bytes += arrived.0;
+        if self.config.law.is_alone() {
+            return; // Whoever decides sees the path's losses.
+        }
         if let (Some(from), Some(until), Some(arrived_in)) = (from, until, arrived_in) {
             let sample = Sample {
                 sent: until.1 - from.1,
@@ -588,6 +610,14 @@ impl SourceSession {
         }
         self.sent_meter.roll(now, self.target.interval);
         self.demand.roll(now);
+        let (counts, packet) = (self.counts(), self.packet_bytes());
+        if let Some(law) = &mut self.alone {
+            law.handle_counts(now, &counts, packet);
+        }
+    }
+
+    fn counts(&self) -> Counts {
+        Counts { received: self.counters.delivered, lost: self.counters.lost }
     }
 
     /// Everything that limits this session here but the allocation.
@@ -615,7 +645,12 @@ impl SourceSession {
     /// The one definition of the sending rate.
     fn update_rate(&mut self, now: Time) {
         let ends = self.target.rate.min(self.heard.rate);
-        let rate = lease(ends.min(self.ceiling(now)), now.since(self.heard.at), &self.heard);
+        let own = match self.config.law {
+            Law::Grant | Law::EndNode { .. } => self.ceiling(now),
+            Law::SourceAlone => self.decided().min(self.config.max_rate),
+            Law::SinkAlone => self.config.max_rate,
+        };
+        let rate = lease(ends.min(own), now.since(self.heard.at), &self.heard);
         self.pacer.set_rate(now, if self.closing { Rate::ZERO } else { rate });
         let offer = self.offer(now);
         let news = (offer.as_f64() - self.told_offer.as_f64()).abs();
@@ -624,9 +659,20 @@ impl SourceSession {
         }
     }
 
+    /// What this end's own law says.
+    fn decided(&self) -> Rate {
+        self.alone.as_ref().map_or(Rate::ZERO, |law| law.rate(self.packet_bytes()))
+    }
+
     /// What the session could send if the sink did not limit it.
     fn offer(&mut self, now: Time) -> Rate {
-        if self.closing { Rate::ZERO } else { self.target.offer.min(self.prospect(now)) }
+        let own = match self.config.law {
+            _ if self.closing => Rate::ZERO,
+            Law::Grant | Law::EndNode { .. } => self.prospect(now),
+            Law::SourceAlone => self.decided().min(self.config.max_rate),
+            Law::SinkAlone => self.config.max_rate,
+        };
+        self.target.offer.min(own)
     }
 
     fn status(&mut self, now: Time, head: &mut Vec<u8>) -> Transmit {

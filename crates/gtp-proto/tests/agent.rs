@@ -21,6 +21,8 @@ fn report(weight: f64, demand: Rate) -> Report {
         measured: Rate::ZERO,
         echoed: 0,
         rtt: Span::from_millis(20),
+        counts: Default::default(),
+        packet: Default::default(),
     }
 }
 

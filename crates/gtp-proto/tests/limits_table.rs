@@ -119,6 +119,10 @@ const ROWS: &[Row] = &[
         &[(NAME, "MAX_PATH", 1.0), (NAME, "MAX_COMPONENT", 1.0), (NAME, "MAX_DEPTH", 1.0)],
     ),
     (
+        "rate that one end is asked to decide by alone",
+        &[(MESSAGES, "ALONE_RATE_LEAST", 1.0), (MESSAGES, "ALONE_RATE_MOST", 1.0)],
+    ),
+    (
         "sessions on a control channel; questions queued on it",
         &[(CONTROL, "SESSIONS_MAX", 1.0), ("gtp-net/src/flows/answer.rs", "QUESTIONS_MAX", 1.0)],
     ),

@@ -5,8 +5,9 @@
 //! numbers are brought into the range in which they mean something. Offsets are part of the
 //! layout's version; `docs/DAEMON.md` lists them.
 
+use gtp_alloc::led::Counts;
 use gtp_alloc::tree::WEIGHT_MOST;
-use gtp_alloc::{Rate, Span};
+use gtp_alloc::{Bytes, Rate, Span};
 use gtp_proto::limits::{PEER_WEIGHT_LEAST, RTT_MOST};
 use gtp_proto::{Grant, Law, LimitedBy, Phase, Report};
 
@@ -136,6 +137,8 @@ impl Posted {
         let (law, alpha, beta): (u64, f64, f64) = match self.report.law {
             Law::Grant => (1, 0.0, 0.0),
             Law::EndNode { alpha, beta } => (2, alpha, beta),
+            Law::SourceAlone => (3, 0.0, 0.0),
+            Law::SinkAlone => (4, 0.0, 0.0),
         };
         let limit = limit_code(self.limited_by);
         words[0] = phase | side << 8 | law << 16 | limit << 24 | u64::from(self.id) << 32;
@@ -177,7 +180,9 @@ impl Posted {
         let law = match byte(16) {
             1 => Law::Grant,
             2 => Law::EndNode { alpha: f64::from_bits(words[2]), beta: f64::from_bits(words[3]) },
-            0 | 3..=255 => return None,
+            3 => Law::SourceAlone,
+            4 => Law::SinkAlone,
+            0 | 5..=255 => return None,
         };
         let mut label = [0; LABEL_BYTES];
         for (bytes, word) in label.as_chunks_mut().0.iter_mut().zip(&words[LABEL_AT..]) {
@@ -204,6 +209,9 @@ impl Posted {
                 measured: Rate::from_bps(words[6]),
                 echoed: words[8] as u32,
                 rtt: Span::from_nanos(words[7]).min(RTT_MOST),
+                // For laws that a process runs by itself.
+                counts: Counts::default(),
+                packet: Bytes::ZERO,
             },
             principal: words[11],
             transfer: words[12],
@@ -289,6 +297,8 @@ mod tests {
                 measured: Rate::from_mbps(2),
                 echoed: 5,
                 rtt: Span::from_millis(50),
+                counts: Counts::default(),
+                packet: Bytes::ZERO,
             },
             principal: u64::MAX,
             transfer: 3,

@@ -13,6 +13,7 @@ use gtp_net::client::{GetRequest, MakeSink, Place, Terms, Url};
 use gtp_net::flows::Law;
 use gtp_net::flows::{Failure, FailureKind};
 use gtp_net::identity::Fingerprint;
+use gtp_net::messages::ALONE_RATE;
 use gtp_store::{BlockSink, Existing, Manifest, SinkError, SinkOptions, Value};
 
 use crate::host::{AcceptNew, Host};
@@ -75,12 +76,28 @@ impl Asked {
         if !(self.weight.is_finite() && self.weight > 0.0) {
             return Err(Failure::new(FailureKind::Usage, "a weight is a positive number"));
         }
+        check_law(self.law)?;
         let mut terms = Terms::new(self.trust.load(&host.config_dir)?);
         terms.law = self.law;
         terms.weight = self.weight;
         terms.max_rate = self.max_rate;
         terms.patience = self.patience;
         Ok(terms)
+    }
+}
+
+/// Whether a law can be asked for as it is.
+fn check_law(law: Law) -> Result<(), Failure> {
+    match law {
+        Law::Grant | Law::EndNode { .. } | Law::Gtp2004 => Ok(()),
+        Law::Rbudp(rate) | Law::Sabul(rate) | Law::Tsunami(rate) => {
+            let (least, most) = (*ALONE_RATE.start(), *ALONE_RATE.end());
+            if ALONE_RATE.contains(&rate.as_bps()) {
+                return Ok(());
+            }
+            let text = format!("a source decides by rates from {least} to {most} bit/s alone");
+            Err(Failure::new(FailureKind::Usage, text))
+        }
     }
 }
 
@@ -186,6 +203,10 @@ impl Get {
     /// Outside a tokio runtime.
     pub fn start(self, host: &Host) -> Result<Transfer, Failure> {
         let terms = self.asked.terms(host)?;
+        if self.asked.law == Law::Gtp2004 && host.endpoint.host().capacity_in().is_unlimited() {
+            let text = "gtp2004 needs to know what this host can receive (--capacity-in)";
+            return Err(Failure::new(FailureKind::Usage, text));
+        }
         let Some(place) = self.place else {
             return Err(Failure::new(FailureKind::Usage, "no destination was named"));
         };

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use gtp_alloc::Rate;
-use gtp_net::flows::{Failure, FailureKind};
+use gtp_net::flows::{Alone, Failure, FailureKind};
 use gtp_net::identity::Fingerprint;
 use gtp_net::server::{Admission, Limits, ServeConfig, ServerEvent, Writing};
 use gtp_net::trust::{AUTHORIZED_KEYS_FILE, Strangers};
@@ -28,6 +28,7 @@ pub struct Server {
     keys: Option<PathBuf>,
     limits: Limits,
     max_rate: Rate,
+    alone: Vec<Alone>,
 }
 
 impl Server {
@@ -41,6 +42,7 @@ impl Server {
             keys: None,
             limits: Limits::default(),
             max_rate: Rate::UNLIMITED,
+            alone: Vec::new(),
         }
     }
 
@@ -81,6 +83,14 @@ impl Server {
         self
     }
 
+    /// Takes part in this control law, by which one end decides alone over a session's rate, if a
+    /// client asks for it. Such sessions are less kind to others on the same path: without this
+    /// they are refused.
+    pub fn allow(mut self, law: Alone) -> Server {
+        self.alone.push(law);
+        self
+    }
+
     /// Listens, and serves on the current tokio runtime.
     ///
     /// # Errors
@@ -104,6 +114,7 @@ impl Server {
             writing: self.writing,
             limits: self.limits,
             max_rate: self.max_rate,
+            alone: self.alone,
             interval: host.interval,
             sink_options: SinkOptions::default(),
         };

@@ -29,6 +29,8 @@ fn posted(id: u32, seed: u64) -> Posted {
             measured: Rate::from_mbps(1),
             echoed: u32::MAX,
             rtt: Span::from_millis(20),
+            counts: Default::default(),
+            packet: Default::default(),
         },
         principal: 0,
         transfer: u64::from(id) / 4,

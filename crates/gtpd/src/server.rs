@@ -574,6 +574,8 @@ mod tests {
                 measured: Rate::ZERO,
                 echoed: 0,
                 rtt: Span::from_millis(20),
+                counts: Default::default(),
+                packet: Default::default(),
             },
             principal: 0,
             transfer: 0,

@@ -58,6 +58,8 @@ fn honest_session() -> Posted {
             measured: Rate::ZERO,
             echoed: 0,
             rtt: Span::from_millis(20),
+            counts: Default::default(),
+            packet: Default::default(),
         },
         principal: 0,
         transfer: 0,

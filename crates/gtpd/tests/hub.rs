@@ -64,6 +64,8 @@ impl Process {
                     measured: Rate::ZERO,
                     echoed: 0,
                     rtt: Span::from_millis(20),
+                    counts: Default::default(),
+                    packet: Default::default(),
                 },
                 principal: 0,
                 transfer,

@@ -56,7 +56,7 @@ pub struct DemoArgs {
     pub seconds_per_step: Span,
     /// Control law, run at both ends
     #[arg(long, value_enum, default_value = "grant", env = "GTP_CONTROL")]
-    pub control: crate::args::Control,
+    pub control: crate::args::Agreed,
     /// One JSON object a line on standard output, in place of the table
     #[arg(long, env = "GTP_JSON", value_parser = BoolishValueParser::new())]
     pub json: bool,

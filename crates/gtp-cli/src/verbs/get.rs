@@ -5,7 +5,7 @@
 
 use std::process::ExitCode;
 
-use gtp::{Failure, FailureKind, Get, Url};
+use gtp::{Failure, FailureKind, Get, Law, Url};
 
 use super::transfer::{Ends, control, watch};
 use crate::args::GetArgs;
@@ -28,6 +28,7 @@ pub fn run(args: GetArgs) -> Result<ExitCode, Failure> {
         let text = format!("{dest}: several objects need a directory that exists");
         return Err(Failure::new(FailureKind::Destination, text));
     }
+    let law = control(&args.transfer)?;
     let runtime = super::runtime()?;
     let mut ends = Ends::default();
     let mut shower = Shower::new(&args.transfer, dest == "-")?;
@@ -37,7 +38,7 @@ pub fn run(args: GetArgs) -> Result<ExitCode, Failure> {
         for url in urls {
             let dest =
                 if several { format!("{}/", dest.trim_end_matches('/')) } else { dest.clone() };
-            let transfer = describe(&args, url, &dest).start(&host);
+            let transfer = describe(&args, url, &dest, law).start(&host);
             let ended = match transfer {
                 Ok(transfer) => watch(transfer, &args.transfer, &mut shower).await,
                 Err(failure) => Err(failure),
@@ -51,7 +52,7 @@ pub fn run(args: GetArgs) -> Result<ExitCode, Failure> {
     Ok(ends.code())
 }
 
-fn describe(args: &GetArgs, url: Url, dest: &str) -> Get {
+fn describe(args: &GetArgs, url: Url, dest: &str, law: Law) -> Get {
     let mut get = Get::new(url);
     for mirror in &args.mirror {
         get = get.mirror(mirror.clone());
@@ -76,5 +77,5 @@ fn describe(args: &GetArgs, url: Url, dest: &str) -> Get {
     if let Some(rate) = common.max_rate {
         get = get.max_rate(rate);
     }
-    get.control(control(common.control)).weight(common.weight).patience(common.retry_for)
+    get.control(law).weight(common.weight).patience(common.retry_for)
 }

@@ -41,7 +41,7 @@ pub fn run(verb: Verb) -> ExitCode {
         Verb::Pump(args) => crate::run::pump(args),
         Verb::Stream(args) => stream::run(args),
         Verb::Emulate(args) => emulate::run(args),
-        Verb::Demo(args) => crate::demo::run(&args, transfer::control(args.control)),
+        Verb::Demo(args) => crate::demo::run(&args, transfer::agreed(args.control)),
         Verb::Bench(args) => crate::bench::run(args),
         Verb::Sessions(args) => crate::daemon::sessions(&args),
         Verb::Top(args) => crate::top::run(&args),

@@ -19,7 +19,7 @@ pub fn run(args: PutArgs) -> Result<ExitCode, Failure> {
     let url: Url = url.to_string_lossy().parse().map_err(|e| usage(format!("{e}")))?;
     let common = &args.transfer;
     let mut put = Put::new(paths, url)
-        .control(control(common.control))
+        .control(control(common)?)
         .weight(common.weight)
         .patience(common.retry_for);
     for fingerprint in &common.trust.fingerprint {

@@ -6,10 +6,10 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use gtp::{AUTHORIZED_KEYS_FILE, Failure, RunningServer, Server, ServerEvent};
+use gtp::{AUTHORIZED_KEYS_FILE, Alone, Failure, RunningServer, Server, ServerEvent};
 use serde_json::json;
 
-use crate::args::ServeArgs;
+use crate::args::{OneEnd, ServeArgs};
 use crate::output::aside;
 use crate::show::json as out;
 use crate::signals::Signals;
@@ -34,6 +34,14 @@ async fn serve(args: ServeArgs) -> Result<ExitCode, Failure> {
     }
     if let Some(rate) = args.max_rate {
         server = server.max_rate(rate);
+    }
+    for law in &args.allow_control {
+        server = server.allow(match law {
+            OneEnd::Gtp2004 => Alone::Gtp2004,
+            OneEnd::Rbudp => Alone::Rbudp,
+            OneEnd::Sabul => Alone::Sabul,
+            OneEnd::Tsunami => Alone::Tsunami,
+        });
     }
     let mut signals = Signals::take().map_err(super::other)?;
     let mut running = server.start(&host).await?;

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use gtp::carry::{Carried, hear, say};
 use gtp::{Connect, Failure, FailureKind, Host, Listen, Stream};
 
-use super::transfer::control;
+use super::transfer::agreed;
 use crate::args::{StreamArgs, Way};
 use crate::output::aside;
 use crate::signals::Signals;
@@ -79,7 +79,7 @@ async fn connect(args: &StreamArgs, host: &Host) -> Result<Stream, Failure> {
     let Some(url) = args.url.clone() else {
         return Err(Failure::new(FailureKind::Usage, "an address is needed"));
     };
-    let mut connect = Connect::new(url).control(control(args.control)).weight(args.weight);
+    let mut connect = Connect::new(url).control(agreed(args.control)).weight(args.weight);
     for fingerprint in &args.trust.fingerprint {
         connect = connect.fingerprint(*fingerprint);
     }

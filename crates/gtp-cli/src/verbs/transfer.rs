@@ -8,15 +8,38 @@ use std::time::Duration;
 
 use gtp::{Failure, FailureKind, Law, Outcome, Transfer};
 
-use crate::args::{Control, TransferArgs};
+use crate::args::{Agreed, Control, TransferArgs};
 use crate::show::Shower;
 use crate::signals::Signals;
 
-/// The library's name of a control law.
-pub fn control(control: Control) -> Law {
+/// The library's name of a control law on which both ends agree.
+pub fn agreed(control: Agreed) -> Law {
     match control {
-        Control::Grant => Law::Grant,
-        Control::Endnode => Law::EndNode { alpha: ALPHA, beta: BETA },
+        Agreed::Grant => Law::Grant,
+        Agreed::Endnode => Law::EndNode { alpha: ALPHA, beta: BETA },
+    }
+}
+
+/// The library's name of the control law that was asked for, with its rate where it needs one.
+pub fn control(args: &TransferArgs) -> Result<Law, Failure> {
+    let usage = |text: &str| Failure::new(FailureKind::Usage, text);
+    let rateless = |law| match args.rate {
+        None => Ok(law),
+        Some(_) => Err(usage(
+            "--rate is for --control rbudp, sabul and tsunami; --max-rate limits the others",
+        )),
+    };
+    let rate = || {
+        args.rate
+            .ok_or_else(|| usage("--control rbudp, sabul and tsunami need a rate: --rate RATE"))
+    };
+    match args.control {
+        Control::Grant => rateless(agreed(Agreed::Grant)),
+        Control::Endnode => rateless(agreed(Agreed::Endnode)),
+        Control::Gtp2004 => rateless(Law::Gtp2004),
+        Control::Rbudp => Ok(Law::Rbudp(rate()?)),
+        Control::Sabul => Ok(Law::Sabul(rate()?)),
+        Control::Tsunami => Ok(Law::Tsunami(rate()?)),
     }
 }
 

@@ -20,7 +20,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use gtp_alloc::{Rate, Span};
-use gtp_proto::Law;
 use tokio::sync::{mpsc, watch};
 
 pub use get::{GetRequest, get};
@@ -30,7 +29,7 @@ pub use progress::{Event, Outcome, Progress, SourceShare};
 pub use put::{MakeSource, Objects, PutRequest, put};
 pub use url::{BadUrl, DEFAULT_PORT, Url};
 
-use crate::engine::{Host, SocketId};
+use crate::engine::{Host, Law, SocketId};
 use crate::flows::FailureKind;
 use crate::identity::Identity;
 use crate::trust::{HostAddress, HostTrust};
@@ -87,7 +86,7 @@ impl Endpoint {
 pub struct Terms {
     /// Which servers are believed.
     pub trust: Arc<HostTrust>,
-    /// The control law.
+    /// Who decides the rate.
     pub law: Law,
     /// Weight against other sessions, positive; 1 is ordinary.
     pub weight: f64,

@@ -249,7 +249,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ControlChannel<S> {
         heard: &(dyn Fn() + Sync),
     ) -> Result<Opened, ControlError> {
         let (suites, unit_max) = (open.suites.clone(), open.unit_payload_max);
-        let weight_max = open.weight_milli;
+        let (weight_max, law) = (open.weight_milli, open.law);
         self.send(&Message::Open(open)).await?;
         let answer = async {
             loop {
@@ -280,6 +280,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ControlChannel<S> {
             || opened.weight_milli > weight_max
         {
             return Err(ControlError::Unexpected("an answer that was not on offer".into()));
+        }
+        // A server that does not say it again has not understood what it would take part in.
+        let said = if law.is_alone() { Some(law) } else { None };
+        if opened.law != said {
+            let text = "the server does not confirm the control law".into();
+            return Err(ControlError::Unexpected(text));
         }
         Ok(opened)
     }

@@ -46,6 +46,7 @@ fn an_opened() -> Opened {
         content_bytes: 5,
         weight_milli: 1000,
         interval_us: 20_000,
+        law: None,
     }
 }
 

@@ -23,6 +23,10 @@ pub(super) struct Allotter {
     agent: Agent,
     /// Once there was a daemon.
     daemon: Option<Box<Daemon>>,
+    /// Under a daemon: sessions over which one end decides alone. They stay with this agent; the
+    /// daemon counts what they take.
+    alone: Vec<(FlowId, Report)>,
+    granted: Vec<(FlowId, Grant)>,
 }
 
 /// What is known once there was a daemon.
@@ -61,7 +65,7 @@ const FALL_MOST: f64 = 0.125;
 impl Allotter {
     /// This agent decides until there is a daemon.
     pub fn new(agent: Agent) -> Allotter {
-        Allotter { agent, daemon: None }
+        Allotter { agent, daemon: None, alone: Vec::new(), granted: Vec::new() }
     }
 
     /// The control interval in force.
@@ -87,7 +91,11 @@ impl Allotter {
 
     /// When to tick next.
     pub fn poll_timeout(&self) -> Time {
-        self.daemon.as_ref().map_or_else(|| self.agent.poll_timeout(), |daemon| daemon.next)
+        match &self.daemon {
+            None => self.agent.poll_timeout(),
+            Some(daemon) if self.alone.is_empty() => daemon.next,
+            Some(daemon) => daemon.next.min(self.agent.poll_timeout()),
+        }
     }
 
     /// Whether the daemon has to hear yet that a session has gone.
@@ -125,7 +133,29 @@ impl Allotter {
     ) {
         match &mut self.daemon {
             None => self.agent.tick(now, reports, grants),
-            Some(daemon) => daemon.tick(now, &self.agent, reports, grants),
+            Some(daemon) => {
+                daemon.tick(now, &self.agent, reports, grants);
+                self.keep_alone(now, reports, grants);
+            }
+        }
+    }
+
+    /// Grants to sessions over which one end decides alone are this agent's.
+    fn keep_alone(
+        &mut self,
+        now: Time,
+        reports: &[(FlowId, Report)],
+        grants: &mut [(FlowId, Grant)],
+    ) {
+        self.alone.clear();
+        self.alone.extend(reports.iter().filter(|(_, report)| report.law.is_alone()));
+        if self.alone.is_empty() {
+            return;
+        }
+        self.agent.tick(now, &self.alone, &mut self.granted);
+        for (id, grant) in grants {
+            let own = self.granted.iter().find(|(owner, _)| owner == id);
+            *grant = own.map_or(*grant, |(_, grant)| *grant);
         }
     }
 }
@@ -354,6 +384,8 @@ mod tests {
             measured: Rate::ZERO,
             echoed,
             rtt: Span::from_millis(20),
+            counts: Default::default(),
+            packet: Default::default(),
         }
     }
 

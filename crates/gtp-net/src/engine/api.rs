@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gtp_alloc::{Bytes, Rate, Span};
-use gtp_proto::{FlowId, Law, LimitedBy, Role, Weights};
+use gtp_proto::{FlowId, LimitedBy, Role, Weights};
 use gtp_store::{BlockSink, BlockSource, Finished, Manifest, SinkError, SourceError, Value};
 
+use super::law::Law;
 use crate::crypto::{Suite, TrafficSecret};
 
 /// What one host may use.
@@ -57,7 +58,7 @@ pub struct SessionOpen {
     pub keys: SessionKeys,
     /// Which end opens the path.
     pub role: Role,
-    /// Its control law.
+    /// Who decides its rate.
     pub law: Law,
     /// What each end brings to its weight.
     pub weights: Weights,

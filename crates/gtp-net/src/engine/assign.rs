@@ -36,7 +36,7 @@ impl Transfer {
             if sink.state != State::Live {
                 continue;
             }
-            let member = sink.member(interval);
+            let member = sink.worker(interval);
             let packet = sink.packet(plan.row.unit_payload());
             let wanted = Group::appetite(&member, packet);
             if wanted * REFILL >= member.outstanding && wanted > 0 {

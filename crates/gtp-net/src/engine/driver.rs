@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use gtp_alloc::{Span, Time};
+use gtp_laws::gtp2004;
 use gtp_proto::agent::{Agent, AgentConfig, Side as AgentSide};
 use gtp_proto::sink::Received;
 use gtp_proto::wire::{Header, Kind};
@@ -61,11 +62,15 @@ const ECHO: Span = Span::from_micros(1_200);
 
 impl Driver {
     pub fn new(now: Time, config: HostConfig, notices: Notices, drops: Arc<Drops>) -> Driver {
+        let agent = |side, capacity| {
+            let agent = Agent::new(now, AgentConfig { side, capacity, interval: config.interval });
+            match side {
+                AgentSide::Source => agent,
+                AgentSide::Sink => agent.deciding_by(Box::new(gtp2004::Host::new(capacity))),
+            }
+        };
         let direction = |side, capacity| Direction {
-            agent: Allotter::new(Agent::new(
-                now,
-                AgentConfig { side, capacity, interval: config.interval },
-            )),
+            agent: Allotter::new(agent(side, capacity)),
             reports: Vec::new(),
             grants: Vec::new(),
             slots: Vec::new(),
@@ -120,6 +125,7 @@ impl Driver {
                 }
             }
             Notice::SetCapacity { out, in_ } => {
+                self.config.capacity_out = out.unwrap_or(self.config.capacity_out);
                 out.into_iter().for_each(|rate| self.out.agent.set_capacity(rate));
                 in_.into_iter().for_each(|rate| self.in_.agent.set_capacity(rate));
             }
@@ -196,7 +202,8 @@ impl Driver {
 
     fn open_source(&mut self, now: Time, new: NewSource) {
         let (flow, envelope) = (new.flow, Envelope::new(&new.session));
-        let side = Side::Source(Box::new(SourceSide::new(now, new, &envelope)));
+        let side =
+            Side::Source(Box::new(SourceSide::new(now, new, self.config.capacity_out, &envelope)));
         let session = Box::new(Session { flow, envelope, side });
         if let Err(refused) = self.table.insert(now, session)
             && let Side::Source(mut source) = refused.side

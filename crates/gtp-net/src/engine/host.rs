@@ -39,6 +39,7 @@ struct Shared {
     notices: Notices,
     names: AtomicU32,
     sessions: Mutex<VecDeque<u32>>,
+    capacity_in: Mutex<Rate>,
     clock: Clock,
     drops: Arc<Drops>,
     /// Looks for the machine's daemon until it is dropped.
@@ -81,6 +82,7 @@ impl Host {
             notices,
             names: AtomicU32::new(1),
             sessions: Mutex::new(VecDeque::new()),
+            capacity_in: Mutex::new(config.capacity_in),
             clock: Clock::start(),
             drops,
             _keeper: keeper,
@@ -154,7 +156,15 @@ impl Host {
 
     /// Changes the host's capacities; `None` leaves one as it is.
     pub fn set_capacity(&self, out: Option<Rate>, in_: Option<Rate>) {
+        if let Some(rate) = in_ {
+            *self.0.capacity_in.lock().unwrap_or_else(PoisonError::into_inner) = rate;
+        }
         self.0.notices.send(Notice::SetCapacity { out, in_ });
+    }
+
+    /// What this host can receive by its own account; unlimited if nobody knows it.
+    pub fn capacity_in(&self) -> Rate {
+        *self.0.capacity_in.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The engine's clock.

@@ -22,6 +22,7 @@ mod driver;
 mod envelope;
 mod host;
 mod keeper;
+mod law;
 mod naps;
 mod reader;
 mod run;
@@ -36,6 +37,7 @@ mod writer;
 pub use api::*;
 pub use host::{Host, SourceHandle, TransferHandle, default_capacity};
 pub use keeper::Sharing;
+pub use law::{Alone, Law};
 pub use stream::{
     Broken, Heard, Incoming, Outgoing, Spoken, StreamEvent, StreamReader, StreamWriter,
 };

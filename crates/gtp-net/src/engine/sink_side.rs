@@ -12,6 +12,7 @@ use super::api::{FlowProgress, SessionOpen};
 use super::batch::{Batch, Joins};
 use super::command::TransferId;
 use super::envelope::Envelope;
+use super::law::Law;
 use super::source_side::ratio;
 
 /// One session that receives.
@@ -21,6 +22,7 @@ pub(super) struct SinkSide {
     pub transfer: TransferId,
     pub state: State,
     idle: Idle,
+    law: Law,
     label: String,
     link: Link,
     head: Vec<u8>,
@@ -82,7 +84,7 @@ impl SinkSide {
                 Role::Responder => Role::Responder,
             },
             link: envelope.link(),
-            law: open.law,
+            law: open.law.core(),
             weights: open.weights,
             max_rate: open.max_rate,
         };
@@ -92,6 +94,7 @@ impl SinkSide {
             transfer,
             state: State::Opening,
             idle: Idle { useful: 0, since: now },
+            law: open.law,
             label: open.label,
             link: envelope.link(),
             head: Vec::new(),
@@ -128,6 +131,13 @@ impl SinkSide {
             rtt: self.core.rtt(),
             interval,
         }
+    }
+
+    /// The same for who gives it work: a source that begins at a known rate is asked for as much.
+    pub fn worker(&self, interval: Span) -> Member {
+        let member = self.member(interval);
+        let first = self.law.first_rate(member.granted);
+        Member { received: member.received.max(first), ..member }
     }
 
     /// Bytes on the wire of a packet with a unit of `payload` bytes.

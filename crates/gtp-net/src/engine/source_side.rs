@@ -65,7 +65,8 @@ const LENT_MOST: usize = 2;
 const PIECES_SEEN: usize = 1_024;
 
 impl SourceSide {
-    pub fn new(now: Time, new: NewSource, envelope: &Envelope) -> SourceSide {
+    /// A session that begins at `now`, at an interface of this rate.
+    pub fn new(now: Time, new: NewSource, interface: Rate, envelope: &Envelope) -> SourceSide {
         let mut proof_key = [0; 16];
         gtp_sys::entropy::fill(&mut proof_key);
         let config = SourceConfig {
@@ -74,13 +75,17 @@ impl SourceSide {
                 Role::Responder => Role::Responder,
             },
             link: envelope.link(),
-            law: new.session.law,
+            law: new.session.law.core(),
             weights: new.session.weights,
             max_rate: new.session.max_rate,
             proof_key,
         };
+        let mut core = SourceSession::new(now, config);
+        if let Some(law) = new.session.law.at_source(interface) {
+            core = core.deciding_by(law);
+        }
         SourceSide {
-            core: SourceSession::new(now, config),
+            core,
             manifest: new.manifest,
             row: None,
             cache: Cache::new(new.lender),

@@ -10,9 +10,10 @@ mod failure;
 mod pages;
 mod session;
 
+pub use crate::engine::{Alone, Law};
 pub use bundle::{Bundle, BundleError};
 pub use failure::{Failure, FailureKind};
-pub use gtp_proto::{Law, LimitedBy};
+pub use gtp_proto::LimitedBy;
 pub use pages::BadListing;
 
 pub(crate) use answer::{RootAnswers, hashing_span};
@@ -20,4 +21,4 @@ pub(crate) use failure::{reason_of_sink, reason_of_source};
 pub(crate) use pages::{
     FileIndex, Gathering, root_kind, runs, to_messages, to_wire, unnamed_file, wire_root,
 };
-pub(crate) use session::{core_law, keys, wire_law};
+pub(crate) use session::{keys, known_law, wire_law};

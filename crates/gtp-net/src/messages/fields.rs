@@ -90,12 +90,47 @@ pub enum Law {
         #[n(1)]
         beta: f64,
     },
+    /// GTP 2004: the sink's host alone.
+    #[n(2)]
+    Gtp2004,
+    /// RBUDP: the source, at this rate.
+    #[n(3)]
+    Rbudp {
+        /// Bit/s, within [`ALONE_RATE`].
+        #[n(0)]
+        rate: u64,
+    },
+    /// SABUL: the source, from this rate on.
+    #[n(4)]
+    Sabul {
+        /// Bit/s, within [`ALONE_RATE`].
+        #[n(0)]
+        rate: u64,
+    },
+    /// Tsunami: the source, at most at this rate.
+    #[n(5)]
+    Tsunami {
+        /// Bit/s, within [`ALONE_RATE`].
+        #[n(0)]
+        rate: u64,
+    },
 }
 
 impl Law {
+    /// Whether one end decides alone by it. Such a law is said again in [`Opened`](super::Opened).
+    pub fn is_alone(self) -> bool {
+        match self {
+            Law::Grant | Law::EndNode { .. } => false,
+            Law::Gtp2004 | Law::Rbudp { .. } | Law::Sabul { .. } | Law::Tsunami { .. } => true,
+        }
+    }
+
     pub(super) fn check(&self) -> Result<(), Malformed> {
         match *self {
-            Law::Grant => Ok(()),
+            Law::Grant | Law::Gtp2004 => Ok(()),
+            Law::Rbudp { rate } | Law::Sabul { rate } | Law::Tsunami { rate } => {
+                within(rate, ALONE_RATE, "rate of the law")
+            }
             Law::EndNode { alpha, beta } => {
                 // Both comparisons are false for a NaN.
                 let positive_part = |x: f64| x > 0.0 && x <= 1.0;

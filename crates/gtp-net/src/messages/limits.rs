@@ -69,6 +69,13 @@ pub const SUITES_MAX: usize = 8;
 /// Weights in thousandths: from a thousandth of an ordinary session to a thousand of them.
 pub const WEIGHT_MILLI: RangeInclusive<u32> = 1..=1_000_000;
 
+/// The least rate in bit/s that a client may ask one end to decide by alone: a packet a second.
+pub const ALONE_RATE_LEAST: u64 = 12_000;
+/// The most of them.
+pub const ALONE_RATE_MOST: u64 = 1_000_000_000_000;
+/// Both.
+pub const ALONE_RATE: RangeInclusive<u64> = ALONE_RATE_LEAST..=ALONE_RATE_MOST;
+
 /// Payload of a unit in bytes: what IPv6's smallest MTU of 1,280 leaves, to a jumbo frame's.
 pub const UNIT_PAYLOAD: RangeInclusive<u16> = 1_180..=8_900;
 

@@ -93,6 +93,10 @@ pub struct Opened {
     /// Control interval of the session in microseconds.
     #[n(9)]
     pub interval_us: u32,
+    /// The control law of the session, where one end decides alone by it: said again, as it was
+    /// asked for.
+    #[n(10)]
+    pub law: Option<Law>,
 }
 
 /// Server to client: no session, and why.
@@ -443,7 +447,8 @@ impl Opened {
         within(self.entries_total, 0..=ENTRIES_MAX, "number of entries")?;
         within(self.content_bytes, 0..=CONTENT_MAX, "size of the content")?;
         within(self.weight_milli, WEIGHT_MILLI, "weight")?;
-        within(self.interval_us, INTERVAL_US, "control interval")
+        within(self.interval_us, INTERVAL_US, "control interval")?;
+        self.law.map_or(Ok(()), |law| law.check())
     }
 }
 

@@ -31,6 +31,10 @@ fn law() -> impl Strategy<Value = Law> {
     prop_oneof![
         Just(Law::Grant),
         (part(), part()).prop_map(|(alpha, beta)| Law::EndNode { alpha, beta }),
+        Just(Law::Gtp2004),
+        ALONE_RATE.prop_map(|rate| Law::Rbudp { rate }),
+        ALONE_RATE.prop_map(|rate| Law::Sabul { rate }),
+        ALONE_RATE.prop_map(|rate| Law::Tsunami { rate }),
     ]
 }
 
@@ -74,8 +78,9 @@ fn opened() -> impl Strategy<Value = Opened> {
     let ids = (any::<u32>(), any::<u32>(), any::<u8>(), UNIT_PAYLOAD, 1..=u16::MAX);
     let object =
         proptest::option::of(prop_oneof![Just(EntryKind::File), Just(EntryKind::Directory)]);
-    (ids, object, end(), WEIGHT_MILLI, INTERVAL_US).prop_map(
-        |((version, server_session, suite, unit, udp_port), object, end, weight, interval)| {
+    let said = proptest::option::of(law());
+    (ids, object, end(), WEIGHT_MILLI, INTERVAL_US, said).prop_map(
+        |((version, server_session, suite, unit, udp_port), object, end, weight, interval, law)| {
             Opened {
                 version,
                 server_session,
@@ -87,6 +92,7 @@ fn opened() -> impl Strategy<Value = Opened> {
                 content_bytes: end.content_bytes,
                 weight_milli: weight,
                 interval_us: interval,
+                law,
             }
         },
     )

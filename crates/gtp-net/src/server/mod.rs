@@ -30,7 +30,7 @@ pub use event::{ServerEvent, SessionId};
 
 use crate::control::ControlChannel;
 use crate::engine::{Host, SocketId};
-use crate::flows::{Failure, FailureKind};
+use crate::flows::{Alone, Failure, FailureKind};
 use crate::identity::{Fingerprint, Identity};
 use crate::tls::server_config;
 use admission::Guests;
@@ -60,6 +60,8 @@ pub struct ServeConfig {
     pub limits: Limits,
     /// A limit on each session's rate.
     pub max_rate: Rate,
+    /// Control laws by which one end decides alone that clients may ask for.
+    pub alone: Vec<Alone>,
     /// The control interval, said to clients.
     pub interval: Option<Span>,
     /// How files that clients send are treated.

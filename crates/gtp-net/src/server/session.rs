@@ -16,7 +16,7 @@ use super::{ServerEvent, Shared, Writing, get, list, put};
 use crate::control::ControlChannel;
 use crate::crypto::Suite;
 use crate::engine::SessionOpen;
-use crate::flows::{Failure, FailureKind, core_law, keys};
+use crate::flows::{Alone, Failure, FailureKind, Law, keys, known_law};
 use crate::identity::Fingerprint;
 use crate::messages::{
     EntryKind, INTERVAL_US, Message, Open, Opened, Reason, VERSION, Verb, printable,
@@ -138,6 +138,7 @@ async fn judge(shared: &Arc<Shared>, open: &Open, key: Fingerprint) -> Result<Ju
         let text = format!("the key {key} is not among the server's authorized keys for this");
         return Err(Refusal::new(Reason::NotAuthorised, text));
     }
+    judge_law(shared, open)?;
     let suite = common_suite(open)?;
     let path = match open.verb.path() {
         b"" => None,
@@ -147,6 +148,30 @@ async fn judge(shared: &Arc<Shared>, open: &Open, key: Fingerprint) -> Result<Ju
     };
     let weight_milli = weight(&trust, &key, open.weight_milli);
     Ok(Judged { path, suite, weight_milli, holder: holder(&trust, &key) })
+}
+
+/// Whether the server takes part in the control law that the client asks for.
+fn judge_law(shared: &Shared, open: &Open) -> Result<(), Refusal> {
+    let law = known_law(open.law);
+    let Some(alone) = law.alone() else { return Ok(()) };
+    if !shared.config.alone.contains(&alone) {
+        return Err(not_allowed(alone));
+    }
+    // For `get` the client's host is the one that decides.
+    let decides_here = law == Law::Gtp2004 && matches!(open.verb, Verb::Put { .. });
+    if decides_here && shared.host.capacity_in().is_unlimited() {
+        let text = "gtp2004 needs to know what this server can receive (serve --capacity-in)";
+        return Err(Refusal::new(Reason::Permission, text));
+    }
+    Ok(())
+}
+
+/// That a control law by which one end decides alone is not taken part in.
+pub(crate) fn not_allowed(alone: Alone) -> Refusal {
+    let name = alone.name();
+    let text =
+        format!("this host takes no part in the control law {name} (--allow-control {name})");
+    Refusal::new(Reason::Permission, text)
 }
 
 /// The cipher for a client.
@@ -176,7 +201,7 @@ impl Client {
             peer_session: self.open.client_session,
             keys: keys(self.suite, secrets),
             role: Role::Responder,
-            law: core_law(self.open.law),
+            law: known_law(self.open.law),
             // What the client asked for is his end's; a tree here makes it less.
             weights: Weights { own: 1.0, peer: f64::from(self.weight_milli) / 1000.0 },
             max_rate: shared.config.max_rate,
@@ -206,6 +231,7 @@ impl Client {
             content_bytes,
             weight_milli: self.weight_milli,
             interval_us: interval.clamp(*INTERVAL_US.start(), *INTERVAL_US.end()),
+            law: Some(self.open.law).filter(|law| law.is_alone()),
         })
     }
 }

@@ -20,15 +20,20 @@ use super::Stream;
 use super::tend::{Held, Sessions, start};
 use crate::control::{ControlChannel, ControlError};
 use crate::crypto::Suite;
+<<<<<<< HEAD
 use crate::engine::{Host, SessionOpen, SocketId, Spoken};
 use crate::flows::{Failure, FailureKind, core_law, keys};
+=======
+use crate::engine::{Host, SessionOpen, SocketId};
+use crate::flows::{Failure, FailureKind, keys, known_law};
+>>>>>>> 6235d58 (wip3)
 use crate::identity::{Fingerprint, Identity};
 use crate::messages::{
     Connected, INTERVAL_US, Message, Open, Opened, Reason, STREAM_WINDOW, VERSION, Verb, printable,
 };
 use crate::server::admission::{Guests, Seat, holder, weight};
 use crate::server::budget::{Budget, Holder, Share};
-use crate::server::session::{DEFAULT_INTERVAL_US, Refusal, common_suite};
+use crate::server::session::{DEFAULT_INTERVAL_US, Refusal, common_suite, not_allowed};
 use crate::server::{ACCEPT_PAUSE, Admission, Limits, bind_both, stopping};
 use crate::tls::server_config;
 
@@ -213,6 +218,9 @@ async fn judge(shared: &Arc<Shared>, open: Open, key: Fingerprint) -> Result<Wis
         return Err(Refusal::new(Reason::Other, "the host cannot read its list of keys"));
     };
     let listed = trust.keys.access(&key);
+    if let Some(alone) = known_law(open.law).alone() {
+        return Err(not_allowed(alone));
+    }
     let suite = common_suite(&open)?;
     let Verb::Stream { service, down_session, window } = open.verb else {
         return Err(Refusal::new(Reason::Missing, "this host has streams, and no files"));
@@ -265,6 +273,7 @@ fn opened(shared: &Shared, wish: &Wish) -> Message {
         content_bytes: 0,
         weight_milli: wish.weight_milli,
         interval_us: wish.interval_us,
+        law: None,
     })
 }
 
@@ -284,7 +293,7 @@ impl Wish {
             peer_session: peer,
             keys: keys(self.suite, channel.data_secrets(own, peer)?),
             role: Role::Responder,
-            law: core_law(self.law),
+            law: known_law(self.law),
             weights: Weights { own: 1.0, peer: f64::from(self.weight_milli) / 1000.0 },
             max_rate: shared.config.max_rate,
             principal: self.holder.principal(),

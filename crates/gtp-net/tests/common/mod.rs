@@ -10,10 +10,10 @@ use std::time::Duration;
 use gtp_alloc::{Bytes, Rate};
 use gtp_net::crypto::{Suite, TrafficSecret};
 use gtp_net::engine::{
-    Host, HostConfig, RootPolicy, SessionKeys, SessionOpen, SocketId, SourceEvent, SourceHandle,
-    SourceOpen, TransferEvent, TransferHandle, TransferOpen,
+    Host, HostConfig, Law, RootPolicy, SessionKeys, SessionOpen, SocketId, SourceEvent,
+    SourceHandle, SourceOpen, TransferEvent, TransferHandle, TransferOpen,
 };
-use gtp_proto::{FlowId, Law, Role};
+use gtp_proto::{FlowId, Role};
 use gtp_store::{
     BlockSink, BlockSource, DiscardSink, Finished, Manifest, Pattern, RelPath, SourceError,
     SyntheticSource, Value,

@@ -11,7 +11,7 @@ use gtp_net::client::{
     self, Endpoint, Event, GetRequest, Monitor, Outcome, Place, Progress, Terms, Url,
 };
 use gtp_net::engine::{Host, HostConfig};
-use gtp_net::flows::Failure;
+use gtp_net::flows::{Failure, Law};
 use gtp_net::identity::Identity;
 use gtp_net::messages::{
     CONTENT_MAX, Entry, EntryKind, LENGTH_BYTES, Message, Open, Opened, Page, PagesEnd, VERSION,
@@ -123,6 +123,7 @@ pub fn an_opened(open: &Open, object: EntryKind) -> Opened {
         content_bytes: 0,
         weight_milli: 1_000,
         interval_us: 20_000,
+        law: None,
     }
 }
 
@@ -148,6 +149,7 @@ pub fn listing(entries: Vec<Entry>) -> Vec<u8> {
 pub struct Client {
     pub endpoint: Arc<Endpoint>,
     pub patience: Duration,
+    pub law: Law,
     dir: TempDir,
 }
 
@@ -156,6 +158,7 @@ impl Client {
         Client {
             endpoint: Endpoint::new(host(), Identity::generate(), None),
             patience: Duration::from_millis(1_500),
+            law: Law::Grant,
             dir: tempfile::tempdir().unwrap(),
         }
     }
@@ -172,6 +175,7 @@ impl Client {
     pub fn terms(&self, server: &Identity) -> Terms {
         let mut terms = Terms::new(HostTrust::Pinned(vec![server.fingerprint()]));
         terms.patience = self.patience;
+        terms.law = self.law;
         terms
     }
 

@@ -7,6 +7,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use gtp_alloc::led::{SinkLaw, SourceLaw};
 use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_link::{Link as Wire, LinkSpec, Verdict};
 use gtp_proto::sink::Received;
@@ -126,10 +127,24 @@ impl World {
         self.hosts.len() - 1
     }
 
+    /// A host that receives so much, and decides alone by this law over what it receives.
+    pub fn deciding_host(&mut self, inn: Rate, law: Box<dyn SinkLaw>) -> usize {
+        let config = |side, capacity| AgentConfig { side, capacity, interval: None };
+        let out = Agent::new(Time::ZERO, config(Side::Source, Rate::UNLIMITED));
+        let inn = Agent::new(Time::ZERO, config(Side::Sink, inn)).deciding_by(law);
+        self.hosts.push(Host { out, inn });
+        self.hosts.len() - 1
+    }
+
     /// Starts a flow now; the sink opens the path.
     pub fn flow(&mut self, spec: FlowSpec) -> usize {
+        self.flow_by(spec, None)
+    }
+
+    /// The same, its source deciding alone by this law.
+    pub fn flow_by(&mut self, spec: FlowSpec, own: Option<Box<dyn SourceLaw>>) -> usize {
         let link = Link { peer_session: 1, ip_overhead: IP };
-        let source = SourceSession::new(
+        let mut source = SourceSession::new(
             self.now,
             SourceConfig {
                 role: Role::Responder,
@@ -140,6 +155,9 @@ impl World {
                 proof_key: [9; 16],
             },
         );
+        if let Some(law) = own {
+            source = source.deciding_by(law);
+        }
         let mut sink = SinkSession::new(
             self.now,
             SinkConfig {

@@ -387,6 +387,8 @@ fn report(c: &Common, law: gtp_proto::Law, weight: f64, measured: u64) -> Report
         measured: Rate::from_bps(measured),
         echoed: 0,
         rtt: Span::from_nanos(2 * u64::from(c.half_rtt)),
+        counts: Default::default(),
+        packet: Default::default(),
     }
 }
 

@@ -54,7 +54,7 @@ impl StreamSink {
                 Role::Responder => Role::Responder,
             },
             link: envelope.link(),
-            law: open.law,
+            law: open.law.core(),
             weights: open.weights,
             max_rate: open.max_rate,
         };

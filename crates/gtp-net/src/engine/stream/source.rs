@@ -41,7 +41,7 @@ impl StreamSource {
                 Role::Responder => Role::Responder,
             },
             link: envelope.link(),
-            law: new.session.law,
+            law: new.session.law.core(),
             weights: new.session.weights,
             max_rate: new.session.max_rate,
             proof_key,

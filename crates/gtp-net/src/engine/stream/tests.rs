@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Waker};
 
 use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_proto::wire::{Header, Kind};
-use gtp_proto::{Law, Role, Weights};
+use gtp_proto::{Role, Weights};
 use gtp_sys::udp::Origin;
 use gtp_sys::wake::Poller;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -24,6 +24,11 @@ use crate::engine::api::{Drops, HostConfig, SessionKeys, SocketId};
 use crate::engine::batch::Batch;
 use crate::engine::command::{Notice, Notices};
 use crate::engine::driver::Driver;
+<<<<<<< HEAD
+=======
+use crate::engine::law::Law;
+use crate::messages::STREAM_UNSENT;
+>>>>>>> 6235d58 (wip3)
 
 const SOCKET: SocketId = SocketId(1);
 const PAYLOAD: usize = 1_400;
