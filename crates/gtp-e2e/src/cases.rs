@@ -78,11 +78,8 @@ pub fn run(name: &str, tools: &Tools) -> Result<Vec<Value>> {
         "small-files" => Ok(vec![small_files(tools)?]),
         "slow-producer" => Ok(vec![slow_producer(tools)?]),
         "bare" => Ok(vec![bare(tools)?]),
-<<<<<<< HEAD
-        "daemon-killed" => Ok(vec![crate::kills::run(tools)?]),
-=======
         "gtp2004-tables" => rivals::tables(tools),
->>>>>>> 6235d58 (wip3)
+        "daemon-killed" => Ok(vec![crate::kills::run(tools)?]),
         "slow-reader" => Ok(vec![slow_reader(tools)?]),
         "three-sources" => Ok(vec![three(tools, Limit::Declared, None)?]),
         "three-links" => Ok(vec![three(tools, Limit::Links, None)?]),

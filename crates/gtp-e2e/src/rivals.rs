@@ -2,8 +2,8 @@
 //!
 //! The paper's links carry a gigabit; here all is a fifth of that, which a small machine emulates
 //! without being the limit itself, and the queue holds a bandwidth-delay product of the longest
-//! path. What is compared are orderings, and each is a field of the last row. The paper's "SABUL" is
-//! a release whose law was UDT's already; here SABUL runs its paper's law.
+//! path. What is compared are orderings, and each is a field of the last row. The paper's "SABUL"
+//! is a release whose law was UDT's already; here SABUL runs its paper's law.
 //!
 //! What the paper is silent on: RBUDP, SABUL and Tsunami are told 95 % of the link, in table 3 a
 //! third of that each, since three processes behind one card cannot send more than it; in tables 4

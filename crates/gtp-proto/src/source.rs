@@ -211,8 +211,8 @@ impl SourceSession {
         self
     }
 
-    /// The same, its rate decided by this law; for [`Law::SourceAlone`], where nothing would be sent
-    /// without one. The sink's limit, the lease and the host's capacity hold all the same.
+    /// The same, its rate decided by this law; for [`Law::SourceAlone`], where nothing would be
+    /// sent without one. The sink's limit, the lease and the host's capacity hold all the same.
     #[must_use]
     pub fn deciding_by(mut self, law: Box<dyn SourceLaw>) -> SourceSession {
         self.alone = Some(law);

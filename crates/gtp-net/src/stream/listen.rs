@@ -20,13 +20,8 @@ use super::Stream;
 use super::tend::{Held, Sessions, start};
 use crate::control::{ControlChannel, ControlError};
 use crate::crypto::Suite;
-<<<<<<< HEAD
 use crate::engine::{Host, SessionOpen, SocketId, Spoken};
-use crate::flows::{Failure, FailureKind, core_law, keys};
-=======
-use crate::engine::{Host, SessionOpen, SocketId};
 use crate::flows::{Failure, FailureKind, keys, known_law};
->>>>>>> 6235d58 (wip3)
 use crate::identity::{Fingerprint, Identity};
 use crate::messages::{
     Connected, INTERVAL_US, Message, Open, Opened, Reason, STREAM_WINDOW, VERSION, Verb, printable,

@@ -24,11 +24,7 @@ use crate::engine::api::{Drops, HostConfig, SessionKeys, SocketId};
 use crate::engine::batch::Batch;
 use crate::engine::command::{Notice, Notices};
 use crate::engine::driver::Driver;
-<<<<<<< HEAD
-=======
 use crate::engine::law::Law;
-use crate::messages::STREAM_UNSENT;
->>>>>>> 6235d58 (wip3)
 
 const SOCKET: SocketId = SocketId(1);
 const PAYLOAD: usize = 1_400;

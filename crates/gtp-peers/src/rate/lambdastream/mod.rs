@@ -2,7 +2,8 @@
 //!
 //! Source: Xiong, Leigh, He, Vishwanath, Murata, Renambot and DeFanti, "LambdaStream - a data
 //! transport protocol for streaming network-intensive applications over photonic networks" (L). The
-//! laws are in [`law`] (`gtp-laws`), frames and their jitter in [`frames`]; this file is the two ends.
+//! laws are in [`law`] (`gtp-laws`), frames and their jitter in [`frames`]; this file is the two
+//! ends.
 //!
 //! Rules:
 //! - L1 the sender paces at the rate that the receiver asks for; it begins with the link's capacity
