@@ -2,8 +2,8 @@
 //!
 //! Sink ends of one host hold the same agent ([`Shared`]), or one [`Host`](super::Host) has it.
 //! Each tells it what its flow received, and whichever end is served first when an interval is over
-//! runs it for all; the others find their new targets. So a host of several flows needs nothing that a host of one
-//! does not, and nobody but the ends knows that there is an agent.
+//! runs it for all; the others find their new targets. So a host of several flows needs nothing
+//! that a host of one does not, and nobody but the ends knows that there is an agent.
 //!
 //! Rules (G, 4.2 to 4.4), with the laws in [`law`](super::law):
 //! - A1 each interval, three times the longest round trip: estimate every flow, then schedule.
