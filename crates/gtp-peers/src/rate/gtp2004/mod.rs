@@ -1,8 +1,8 @@
 //! GTP 2004: the receiver asks for blocks at a rate, and one agent shares its capacity out.
 //!
 //! Source: Wu and Chien, "GTP: group transport protocol for lambda-grids", CCGrid 2004 (G). The
-//! laws are in [`law`], the host-wide level in [`agent`], both of `gtp-laws`; this file is the sink,
-//! which does the single flow control, and the source, which only paces.
+//! laws are in [`law`], the host-wide level in [`agent`] (`gtp-laws`); this file is the sink, which
+//! does the single flow control, and the source, which only paces.
 //!
 //! Rules:
 //! - G1 set-up: the sink asks, the source answers with the rate it can give; the sink has the round
