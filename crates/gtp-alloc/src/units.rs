@@ -85,7 +85,7 @@ impl Span {
 
     /// A span of `seconds`, rounded to the nearest nanosecond; negative and NaN become zero.
     pub fn from_secs_f64(seconds: f64) -> Span {
-        Span(libm::round(seconds * NANOS_PER_SEC as f64) as u64)
+        Span(rounded(seconds * NANOS_PER_SEC as f64))
     }
 
     /// Nanoseconds.
@@ -320,6 +320,15 @@ impl fmt::Display for Rate {
     }
 }
 
+/// The nearest whole number, halves up; 0 for what is negative or no number. The same as the
+/// standard's rounding, in a few instructions and without its library.
+#[inline]
+fn rounded(x: f64) -> u64 {
+    let whole = x as u64; // Rounded down, and kept in bounds.
+    // Exact: there is a rest below 2^53 only, where both and their difference are.
+    whole.saturating_add(u64::from(x - whole as f64 >= 0.5))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -351,6 +360,26 @@ mod tests {
             let wide = u128::from(nanos) * 1_000_003 / 8_000_000_000;
             let carried = Rate::from_bps(1_000_003).bytes_in(Span::from_nanos(nanos));
             assert_eq!(u128::from(carried.0), wide);
+        }
+    }
+
+    #[test]
+    fn rounding_in_short_is_the_library_s_rounding_everywhere() {
+        let edges = [
+            0.5 - f64::EPSILON / 4.0,
+            0.5,
+            1.5,
+            2.5,
+            (1u64 << 52) as f64 - 0.5,
+            (1u64 << 53) as f64 + 2.0,
+            u64::MAX as f64,
+            2.0 * u64::MAX as f64,
+        ];
+        let wild = [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, -0.7, -0.0];
+        let drawn = (0..100_000u64).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let drawn = drawn.map(|n| n as f64 / (1u64 << (n % 60)) as f64);
+        for x in edges.into_iter().chain(wild).chain(drawn) {
+            assert_eq!(rounded(x), libm::round(x) as u64, "{x}");
         }
     }
 

@@ -135,7 +135,7 @@ impl Link {
     }
 
     /// Offers a packet of `size` at `now`; a time before the last one seen counts as that one.
-    #[inline]
+    #[inline(always)] // What it returns is large, and whoever calls it takes it apart at once.
     pub fn enqueue(&mut self, now: Time, size: Bytes) -> Verdict {
         let now = self.advance(now);
         self.stats.offered.add(size);
@@ -248,7 +248,7 @@ impl Link {
                 self.left_at = self.left_at.max(front.at);
             }
             self.first += 1;
-            self.ring.pop_front();
+            self.ring.drop_front();
             if let Some(in_service) = self.ring.front() {
                 self.waiting -= in_service.size;
             }

@@ -79,6 +79,15 @@ impl<T: Copy> Ring<T> {
         Some(value)
     }
 
+    /// Forgets the oldest value, if there is one.
+    #[inline]
+    pub fn drop_front(&mut self) {
+        if self.len > 0 {
+            self.first = self.slot(1);
+            self.len -= 1;
+        }
+    }
+
     /// All values, the oldest first.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         (0..self.len).filter_map(|place| self.get(place))

@@ -67,6 +67,13 @@ impl Bits {
         self.start = start;
     }
 
+    /// The same where nothing is a member.
+    #[inline]
+    pub(crate) fn pass(&mut self, start: u64) {
+        debug_assert!(self.ring.iter().all(|word| *word == 0), "nothing is a member");
+        self.start = self.start.max(start);
+    }
+
     /// Removes all members.
     pub(crate) fn clear(&mut self) {
         self.ring.fill(0);

@@ -98,23 +98,35 @@ impl Board {
     }
 
     /// All below `to` has arrived; `each` is called for those of them that were not known to.
+    #[inline]
     pub(crate) fn acknowledge(&mut self, to: u64, mut each: impl FnMut(u64)) {
         let to = to.min(self.next);
         if to <= self.first {
             return;
         }
+        if self.arrived_count + self.repeated_count + self.lost_count == 0 {
+            // Nothing is marked, so that there is nothing to unmark.
+            (self.first..to).for_each(each);
+            self.arrived.pass(to);
+            self.repeated.pass(to);
+        } else {
+            self.unmark(to, &mut each);
+        }
+        self.first = to;
+        self.edge = self.edge.max(to);
+        self.cursor = self.cursor.max(to);
+        self.top = self.top.max(to);
+    }
+
+    fn unmark(&mut self, to: u64, each: &mut impl FnMut(u64)) {
         for (index, mask) in words(self.first..to) {
             let (arrived, repeated) = (self.arrived.word(index), self.repeated.word(index));
             let missing = !arrived & mask;
             self.arrived_count -= u64::from((arrived & mask).count_ones());
             self.repeated_count -= u64::from((repeated & missing).count_ones());
             self.lost_count -= u64::from((missing & below(index, self.edge)).count_ones());
-            members(index, missing).for_each(&mut each);
+            members(index, missing).for_each(&mut *each);
         }
-        self.first = to;
-        self.edge = self.edge.max(to);
-        self.cursor = self.cursor.max(to);
-        self.top = self.top.max(to);
         self.arrived.advance(to);
         self.repeated.advance(to);
     }
@@ -141,16 +153,21 @@ impl Board {
     }
 
     /// The blocks of the acknowledgment just taken: the next one need look at new ones only.
+    #[inline]
     pub(crate) fn remember(&mut self, blocks: [Range<u64>; 3]) {
         self.seen = blocks;
     }
 
     /// RFC 6675, IsLost(): what has `threshold` arrived segments above it is lost, and a repeated
     /// segment too once that many sent after it have arrived, if repeats are watched.
+    #[inline]
     pub(crate) fn find_lost(&mut self, threshold: u64) {
-        if self.arrived_count < threshold {
-            return;
+        if self.arrived_count >= threshold {
+            self.find_below(threshold);
         }
+    }
+
+    fn find_below(&mut self, threshold: u64) {
         let mut edge = self.top;
         for _ in 0..threshold {
             match self.arrived.last_below(edge) {

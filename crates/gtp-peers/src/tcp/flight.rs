@@ -116,7 +116,9 @@ impl Flight {
     /// Forgets the segments below `first`.
     pub(crate) fn advance(&mut self, first: u64) {
         let gone = first.saturating_sub(self.first).min(self.records.len() as u64);
-        self.records.drain(..gone as usize);
+        for _ in 0..gone {
+            self.records.pop_front();
+        }
         self.first = self.first.max(first);
     }
 

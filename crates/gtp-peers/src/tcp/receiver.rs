@@ -74,6 +74,8 @@ pub struct Receiver {
     arrived: Bits,
     /// The first segment that has not arrived.
     next: u64,
+    /// Segments that have arrived behind that one.
+    ahead: u64,
     /// The last segment's number and payload, once seen.
     tail: Option<(u64, Bytes)>,
     /// The latest blocks, most recent first.
@@ -102,6 +104,13 @@ enum Due {
     AckAt(Time),
 }
 
+/// Whether the sender knows of a gap that a segment may have filled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Gap {
+    None,
+    Known,
+}
+
 impl Receiver {
     /// A receiver with an empty buffer.
     ///
@@ -114,6 +123,7 @@ impl Receiver {
             connection: 0,
             arrived: Bits::new(),
             next: 0,
+            ahead: 0,
             tail: None,
             recent: [0..0, 0..0, 0..0],
             demand: None,
@@ -190,6 +200,7 @@ impl Receiver {
 
     /// When the application will have made so much room that the sender should know: a quarter of
     /// the buffer more than it was told.
+    #[inline]
     fn update_at(&self) -> Option<Time> {
         let rate = self.demand.filter(|rate| *rate > Rate::ZERO)?;
         let room = self.room();
@@ -207,12 +218,19 @@ impl Receiver {
             self.due = Due::Ack;
             return;
         }
+        if number == self.next && self.ahead == 0 {
+            self.settle_reading(now);
+            self.next += 1;
+            self.arrived.pass(self.next);
+            return self.note_in_order(now, Gap::None);
+        }
         if number < self.next || !self.arrived.insert(number) {
             self.duplicates += 1;
             self.due = Due::Ack;
             return;
         }
         if number > self.next {
+            self.ahead += 1;
             self.note_block(number);
             self.due = Due::Ack;
             return;
@@ -220,6 +238,7 @@ impl Receiver {
         let had_gap = self.recent.iter().any(|block| !block.is_empty());
         self.settle_reading(now);
         self.next = self.arrived.next_gap(number);
+        self.ahead -= self.next - number - 1;
         self.arrived.advance(self.next);
         for block in &mut self.recent {
             if block.start < self.next {
@@ -227,12 +246,19 @@ impl Receiver {
             }
         }
         self.recent.sort_by_key(|block| block.is_empty());
+        self.note_in_order(now, if had_gap { Gap::Known } else { Gap::None });
+    }
+
+    /// A segment in order has been taken in.
+    fn note_in_order(&mut self, now: Time, gap: Gap) {
         self.unacknowledged += 1;
         self.due = match self.config.delay {
-            AckDelay::Second { wait } if self.unacknowledged < 2 && !had_gap => match self.due {
-                Due::Nothing => Due::AckAt(now + wait),
-                Due::Opened | Due::Ack | Due::AckAt(_) => self.due,
-            },
+            AckDelay::Second { wait } if self.unacknowledged < 2 && gap == Gap::None => {
+                match self.due {
+                    Due::Nothing => Due::AckAt(now + wait),
+                    Due::Opened | Due::Ack | Due::AckAt(_) => self.due,
+                }
+            }
             AckDelay::None | AckDelay::Second { .. } => Due::Ack,
         };
     }

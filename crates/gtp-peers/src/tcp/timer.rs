@@ -51,7 +51,7 @@ impl Timer {
         match self.latest {
             None => (self.smoothed, self.variation) = (sample, sample / 2.0),
             Some(_) => {
-                let expected = libm::ceil(outstanding as f64 / 2.0).max(1.0);
+                let expected = outstanding.div_ceil(2).max(1) as f64;
                 let miss = libm::fabs(self.smoothed - sample);
                 self.variation += (miss - self.variation) / 4.0 / expected;
                 self.smoothed += (sample - self.smoothed) / 8.0 / expected;

@@ -101,35 +101,43 @@ impl Fabric {
         parcel.payload = payload;
         let id = self.parcels.insert(parcel, head);
         self.record(now, What::Sent, to, id);
-        self.forward(now, id)
+        self.launch(now, id)
     }
 
-    /// Sends a rival's packet, as [`Self::send`] does a datagram.
+    /// Sends a rival's packet of this size, as [`Self::send`] does a datagram.
+    #[inline]
     pub fn send_foreign(
         &mut self,
         now: Time,
         route: Route,
         to: u32,
-        packet: Packet,
+        size: Bytes,
+        packet: Option<Packet>,
     ) -> Option<ParcelId> {
         self.named += 1;
-        self.hash.mix(packet.size.0 ^ u64::from(to) << 32);
-        let parcel = Parcel::empty(self.named, packet.size, route.0, to);
+        self.hash.mix(size.0 ^ u64::from(to) << 32);
+        let parcel = Parcel::empty(self.named, size, route.0, to);
         let id = self.parcels.insert_foreign(parcel, packet);
         self.record(now, What::Sent, to, id);
-        self.forward(now, id)
+        self.launch(now, id)
     }
 
     /// The next packet of a link is at its far end: takes it on. Returns it at its route's end.
     #[inline]
     pub fn arrive(&mut self, now: Time, link: u32) -> Option<ParcelId> {
         let pipe = &mut self.pipes[link as usize];
-        let flight = pipe.flights.pop()?;
+        let id = pipe.flights.take()?;
         pipe.book(link, &mut self.schedule);
         self.hash.mix(now.as_nanos());
-        self.hash.mix(self.parcels.get(flight.parcel).name ^ u64::from(link) << 44);
-        self.record(now, What::Arrived, link, flight.parcel);
-        self.forward(now, flight.parcel)
+        self.hash.mix(self.parcels.get(id).name ^ u64::from(link) << 44);
+        self.record(now, What::Arrived, link, id);
+        self.forward(now, id)
+    }
+
+    /// The first step of a packet, apart from those that follow.
+    #[inline(never)]
+    fn launch(&mut self, now: Time, id: ParcelId) -> Option<ParcelId> {
+        self.forward(now, id)
     }
 
     #[inline(always)]
@@ -141,7 +149,9 @@ impl Fabric {
         }
         parcel.hop += 1;
         match self.pipes[hop as usize].gate {
-            None => drop(self.offer(now, hop, id)),
+            None => {
+                self.offer(now, hop, id);
+            }
             Some(gate) => self.enter(now, gate, id),
         }
         None
@@ -190,7 +200,9 @@ impl Fabric {
         let pipe = &mut self.pipes[link as usize];
         pipe.flights.push(Flight { sequence, transit, parcel });
         if transit.at < pipe.booked {
-            pipe.book(link, &mut self.schedule);
+            // Nothing else on the link arrives so early.
+            pipe.booked = transit.at;
+            self.schedule.hasten_link(link, Key::new(transit.at, sequence));
         }
     }
 

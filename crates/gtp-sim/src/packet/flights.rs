@@ -58,6 +58,17 @@ impl Flights {
         self.ring.pop_front()
     }
 
+    /// The same, of which nothing but the packet is wanted.
+    #[inline]
+    pub fn take(&mut self) -> Option<ParcelId> {
+        if !self.late.is_empty() {
+            return self.pop().map(|flight| flight.parcel);
+        }
+        let parcel = self.ring.front()?.parcel;
+        self.ring.drop_front();
+        Some(parcel)
+    }
+
     /// Takes everything out, in order.
     pub fn drain(&mut self) -> Vec<Flight> {
         std::iter::from_fn(|| self.pop()).collect()

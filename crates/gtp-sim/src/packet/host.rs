@@ -103,17 +103,33 @@ impl Host {
         }
     }
 
+    #[inline]
     pub fn moment(&self, world: Time) -> Moment {
         Moment { world, local: self.clock.shows(world) }
     }
 
     /// Whether a packet that comes at `now` must wait.
+    #[inline]
     pub fn holds(&self, now: Time) -> bool {
         self.paused_until > now || self.coalesce > Span::ZERO
     }
 
     /// Does what is due but for sending.
+    #[inline]
     pub fn handle_timeout(&mut self, now: Moment, ends: &mut [End]) {
+        if self.earliest() <= now.local {
+            self.do_due(now, ends);
+        }
+    }
+
+    /// When anything may be due, in its own time.
+    #[inline]
+    fn earliest(&self) -> Time {
+        let agents = self.out.agent.poll_timeout().min(self.in_.agent.poll_timeout());
+        agents.min(self.echo_due).min(self.upkeep_due)
+    }
+
+    fn do_due(&mut self, now: Moment, ends: &mut [End]) {
         if self.echo_due <= now.local {
             self.echo_due = Time::MAX;
             if self.in_.unheard {
@@ -163,6 +179,7 @@ impl Host {
     }
 
     /// When it must have its turn next, in its own time.
+    #[inline]
     pub fn poll_timeout(&self) -> Time {
         if self.out.ends.is_empty() && self.in_.ends.is_empty() {
             return Time::MAX;

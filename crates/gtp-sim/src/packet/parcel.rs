@@ -74,7 +74,7 @@ impl Parcels {
 
     /// Takes in a rival's packet, which has no datagram.
     #[inline]
-    pub fn insert_foreign(&mut self, mut parcel: Parcel, packet: Packet) -> ParcelId {
+    pub fn insert_foreign(&mut self, mut parcel: Parcel, packet: Option<Packet>) -> ParcelId {
         parcel.long = FOREIGN | self.foreign.insert(packet);
         self.place(parcel)
     }
@@ -82,7 +82,10 @@ impl Parcels {
     /// What a rival's packet says; nothing for a datagram.
     pub fn foreign_mut(&mut self, id: ParcelId) -> Option<&mut Packet> {
         let long = self.slots[id.0 as usize].long;
-        (long != NOT_LONG && long >= FOREIGN).then(|| self.foreign.get_mut(long - FOREIGN))
+        if long == NOT_LONG || long < FOREIGN {
+            return None;
+        }
+        self.foreign.get_mut(long - FOREIGN)
     }
 
     /// A second packet like this one, under its own name.

@@ -105,10 +105,12 @@ impl Peer {
     /// The next packet to send.
     #[inline]
     pub fn poll_transmit(&mut self, now: Time) -> Option<Packet> {
-        let packet = self.core.poll_transmit(now)?;
-        self.sent += 1;
-        self.sent_bytes += packet.size;
-        Some(packet)
+        let said = self.core.poll_transmit(now);
+        if let Some(packet) = &said {
+            self.sent += 1;
+            self.sent_bytes += packet.size;
+        }
+        said
     }
 
     /// When it has something to do by itself, after `now`.
@@ -156,17 +158,18 @@ pub(crate) fn status(sender: &Peer, receiver: &Peer) -> SessionStatus {
     }
 }
 
-/// Packets of rivals under way. What stands in a free place is what was there last.
+/// Packets of rivals under way. What stands in a free place is what was there last. They are kept as
+/// ends hand them over, and so are copied once on their way: they are large.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Foreign {
-    slots: Vec<Packet>,
+    slots: Vec<Option<Packet>>,
     free: Vec<u32>,
 }
 
 impl Foreign {
     /// Keeps a packet; its place.
     #[inline]
-    pub fn insert(&mut self, packet: Packet) -> u32 {
+    pub fn insert(&mut self, packet: Option<Packet>) -> u32 {
         if let Some(free) = self.free.pop() {
             self.slots[free as usize] = packet;
             return free;
@@ -176,8 +179,9 @@ impl Foreign {
     }
 
     /// The packet at `place`.
-    pub fn get_mut(&mut self, place: u32) -> &mut Packet {
-        &mut self.slots[place as usize]
+    #[inline]
+    pub fn get_mut(&mut self, place: u32) -> Option<&mut Packet> {
+        self.slots[place as usize].as_mut()
     }
 
     /// A second packet like the one at `place`.
@@ -187,6 +191,7 @@ impl Foreign {
     }
 
     /// The place is free.
+    #[inline]
     pub fn release(&mut self, place: u32) {
         self.free.push(place);
     }

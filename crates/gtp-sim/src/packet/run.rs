@@ -6,6 +6,7 @@
 
 use gtp_alloc::{Span, Time};
 use gtp_link::LinkId;
+use gtp_peers::Packet;
 use gtp_proto::wire::{HEADER_LEN, Header, Kind};
 
 use super::background::Generator;
@@ -82,6 +83,7 @@ impl World {
     }
 
     /// A packet is at its host.
+    #[inline]
     fn deliver(&mut self, id: ParcelId) {
         let parcel = self.fabric.parcels.get(id);
         let (to, size) = (parcel.to, parcel.size);
@@ -123,12 +125,19 @@ impl World {
     }
 
     /// A host takes a packet in.
+    #[inline]
     fn receive(&mut self, id: ParcelId) {
         let to = self.fabric.parcels.get(id).to;
         self.fabric.record(self.now, What::Delivered, to, id);
-        if let Role::Peer(_) = self.ends[to as usize].role {
-            return self.receive_foreign(to, id);
+        match self.ends[to as usize].role {
+            Role::Peer(_) => self.receive_foreign(to, id),
+            Role::Source(_) | Role::Sink(_) | Role::Background(_) | Role::Waiting => {
+                self.receive_datagram(to, id);
+            }
         }
+    }
+
+    fn receive_datagram(&mut self, to: u32, id: ParcelId) {
         let size = self.fabric.parcels.get(id).size;
         let (_, len) = self.fabric.parcels.take(id, &mut self.datagram);
         let end = &mut self.ends[to as usize];
@@ -167,15 +176,16 @@ impl World {
             let (host, tied) = (end.host, peer.tied);
             end.touch(to, &mut self.hosts[host as usize].touched);
             self.mark(host);
-            self.touch_tied(tied);
+            if let Some(tied) = tied {
+                self.touch_tied(tied);
+            }
         }
         self.fabric.parcels.remove(id);
     }
 
     /// What one end did may let the other one, of the same machine, do something.
     #[cold]
-    fn touch_tied(&mut self, tied: Option<u32>) {
-        let Some(index) = tied else { return };
+    fn touch_tied(&mut self, index: u32) {
         let end = &mut self.ends[index as usize];
         end.touch(index, &mut self.hosts[end.host as usize].touched);
     }
@@ -216,8 +226,9 @@ impl World {
         end.booked = Time::MAX;
         let host_index = end.host;
         end.touch(index, &mut self.hosts[host_index as usize].touched);
-        if let Role::Peer(peer) = &end.role {
-            let tied = peer.tied;
+        if let Role::Peer(peer) = &end.role
+            && let Some(tied) = peer.tied
+        {
             self.touch_tied(tied);
         }
         self.mark(host_index);
@@ -232,6 +243,7 @@ impl World {
     }
 
     /// A host shall have its turn.
+    #[inline]
     fn mark(&mut self, host: u32) {
         let marked = &mut self.hosts[host as usize].dirty;
         if !*marked {
@@ -250,13 +262,15 @@ impl World {
         self.fabric.hash.mix(self.now.as_nanos() ^ u64::from(index) << 44);
         let now = host.moment(self.now);
         host.handle_timeout(now, &mut self.ends);
-        let mut touched = std::mem::take(&mut host.touched);
-        for end in touched.drain(..) {
-            self.poll_end(now, end);
+        let count = host.touched.len();
+        for place in 0..count {
+            self.poll_end(now, self.hosts[index as usize].touched[place]);
         }
         let host = &mut self.hosts[index as usize];
-        if host.touched.is_empty() {
-            host.touched = touched; // Its room is used again.
+        if host.touched.len() == count {
+            host.touched.clear();
+        } else {
+            host.touched.drain(..count); // What was touched meanwhile has its turn next.
         }
         let due = host.clock.when(host.poll_timeout());
         if due != host.booked {
@@ -297,8 +311,13 @@ impl World {
             }
             Role::Peer(peer) => {
                 peer.handle_timeout(now.world);
-                while let Some(packet) = peer.poll_transmit(now.world) {
-                    there.extend(fabric.send_foreign(now.world, end.route, end.peer, packet));
+                loop {
+                    let said = peer.poll_transmit(now.world);
+                    let Some(Packet { size, .. }) = said else { break };
+                    let sent = fabric.send_foreign(now.world, end.route, end.peer, size, said);
+                    if let Some(parcel) = sent {
+                        there.push(parcel);
+                    }
                 }
             }
             Role::Waiting => {}
@@ -312,8 +331,8 @@ impl World {
         if !end.open {
             host.forget_closed(now, ends);
         }
-        for parcel in there {
-            self.deliver(parcel);
+        if !there.is_empty() {
+            there.into_iter().for_each(|parcel| self.deliver(parcel));
         }
     }
 

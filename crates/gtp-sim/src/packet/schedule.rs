@@ -7,6 +7,9 @@
 //! their own; everybody else, a host or an end of a session, is an actor of the other one. The
 //! order is that of (time, sequence number): equal times are served in the order in which they were
 //! asked for.
+//!
+//! An actor that puts its wish off, as one with a timer does again and again, keeps its place in the
+//! tree, and moves when that place is the first: most wishes are put off many times before.
 
 use gtp_alloc::Time;
 
@@ -53,6 +56,8 @@ impl Key {
 pub(crate) struct Schedule {
     links: Tree,
     actors: Tree,
+    /// What each actor wishes; in the tree it may still be earlier.
+    wishes: Vec<Key>,
     sequence: u64,
 }
 
@@ -72,6 +77,7 @@ struct Tree {
 impl Schedule {
     /// A new actor, without a wish.
     pub fn add_actor(&mut self) -> ActorId {
+        self.wishes.push(Key::NEVER);
         ActorId(self.actors.add())
     }
 
@@ -90,13 +96,22 @@ impl Schedule {
 
     /// The earliest wish.
     #[inline]
-    pub fn peek(&self) -> Option<(Key, Waker)> {
-        let (link, actor) = (self.links.first, self.actors.first);
-        if link < actor {
-            return Some((Key(link & !WHO), Waker::Link((link & WHO) as u32)));
+    pub fn peek(&mut self) -> Option<(Key, Waker)> {
+        loop {
+            let (link, actor) = (self.links.first, self.actors.first);
+            if link < actor {
+                return Some((Key(link & !WHO), Waker::Link((link & WHO) as u32)));
+            }
+            if actor == Key::NEVER.0 {
+                return None;
+            }
+            let who = ActorId((actor & WHO) as u32);
+            let wish = self.wishes[who.0 as usize];
+            if wish.0 == actor & !WHO {
+                return Some((wish, Waker::Actor(who)));
+            }
+            self.actors.set(who.0, wish);
         }
-        let who = ActorId((actor & WHO) as u32);
-        (actor != Key::NEVER.0).then_some((Key(actor & !WHO), Waker::Actor(who)))
     }
 
     /// Wakes `actor` at `at`, after all that was asked for that time before; [`Time::MAX`] is
@@ -116,14 +131,22 @@ impl Schedule {
     }
 
     /// Replaces the wish of `actor`.
+    #[inline]
     pub fn set(&mut self, actor: ActorId, key: Key) {
-        self.actors.set(actor.0, key);
+        self.wishes[actor.0 as usize] = key;
+        self.actors.hasten(actor.0, key);
     }
 
     /// Replaces the wish of a link.
     #[inline(always)]
     pub fn set_link(&mut self, link: u32, key: Key) {
         self.links.set(link, key);
+    }
+
+    /// Replaces the wish of a link by an earlier one.
+    #[inline]
+    pub fn hasten_link(&mut self, link: u32, key: Key) {
+        self.links.hasten(link, key);
     }
 }
 
@@ -150,6 +173,23 @@ impl Tree {
             node /= 4;
         }
         self.first = first;
+    }
+
+    /// Gives `member` a wish if that is earlier than the one it has here. A wish that is not the
+    /// first of its four changes nothing above them.
+    #[inline]
+    fn hasten(&mut self, member: u32, key: Key) {
+        let wish = key.0 | u128::from(member);
+        let mut node = self.leaves + member as usize;
+        while node > 1 {
+            let place = &mut self.fours[node / 4][node % 4];
+            if *place <= wish {
+                return;
+            }
+            *place = wish;
+            node /= 4;
+        }
+        self.first = self.first.min(wish);
     }
 
     /// Four times as many leaves; the tree so far becomes the first of the root's four.

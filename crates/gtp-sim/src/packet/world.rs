@@ -146,6 +146,7 @@ pub(crate) enum Step {
 }
 
 impl End {
+    #[inline]
     pub fn touch(&mut self, index: u32, touched: &mut Vec<u32>) {
         if !self.touched {
             self.touched = true;

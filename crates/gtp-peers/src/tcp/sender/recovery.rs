@@ -94,7 +94,7 @@ impl Sender {
         let Sender { board, flight, .. } = self;
         board.acknowledge(ack.next, |n| flight.arrive(now, n, &mut harvest));
         if self.config.recovery == Recovery::Sack {
-            for block in &ack.blocks {
+            for block in ack.blocks.iter().filter(|block| !block.is_empty()) {
                 board.take_block(block.clone(), |n| flight.arrive(now, n, &mut harvest));
             }
             board.remember(ack.blocks.clone());
