@@ -73,14 +73,15 @@ const NEAR: f64 = 1e-9;
 /// If the slices differ in length.
 pub fn expected_rates(p: &Params, capacity: Rate, measured: &[Rate], expected: &mut [Rate]) {
     assert_eq!(measured.len(), expected.len(), "one expected rate for each measured one");
-    let mut order: Vec<usize> = (0..measured.len()).collect();
-    order.sort_by_key(|&k| measured[k]);
+    let (mut few, mut many) = ([0; FEW], Vec::new());
+    let order = in_order(measured, &mut few, &mut many);
     let mut remaining = capacity.as_f64(); // C^v - sum of determined sessions' rates, eq. VI.3
-    let mut undetermined = order.as_slice();
+    let mut undetermined = &*order;
     // [FIX] Line 5 of both algorithms prints "expected rate not 0" for "undetermined"; and
     // Algorithm 3 prints x_j(t) there for the measured rate. A slice of the undetermined also
     // spares the sentinel.
-    while let Some((&k, slower)) = undetermined.split_first() {
+    while let Some((&place, slower)) = undetermined.split_first() {
+        let k = session(place);
         let target = remaining / undetermined.len() as f64; // line 4, eq. VI.3
         let average = measured[k].as_f64();
         let grain = GRAIN_BPS * measured.len() as f64 / undetermined.len() as f64;
@@ -93,9 +94,40 @@ pub fn expected_rates(p: &Params, capacity: Rate, measured: &[Rate], expected: &
     }
     // Lines 13 to 17, with the target of the pass that ended the loop.
     let target = remaining / undetermined.len() as f64;
-    for &k in undetermined {
-        expected[k] = Rate::from_f64(target);
+    for &place in undetermined {
+        expected[session(place)] = Rate::from_f64(target);
     }
+}
+
+/// Sessions of a node that are put in order without memory of its own.
+const FEW: usize = 32;
+
+/// The sessions in the order of their measured rates, equal ones in the slice's: each a number, the
+/// rate above and the session below.
+fn in_order<'a>(
+    measured: &[Rate],
+    few: &'a mut [u128; FEW],
+    many: &'a mut Vec<u128>,
+) -> &'a mut [u128] {
+    let places = measured.iter().zip(0u64..);
+    let places = places.map(|(rate, k)| u128::from(rate.as_bps()) << 64 | u128::from(k));
+    let order = match few.get_mut(..measured.len()) {
+        Some(few) => {
+            few.iter_mut().zip(places).for_each(|(slot, place)| *slot = place);
+            few
+        }
+        None => {
+            many.extend(places);
+            many.as_mut_slice()
+        }
+    };
+    order.sort_unstable();
+    order
+}
+
+/// Which session a number of [`in_order`] is.
+fn session(place: u128) -> usize {
+    place as u64 as usize
 }
 
 /// Line 6, with the tolerance that whole bits and rounding need.

@@ -143,8 +143,9 @@ pub(super) struct Common {
     pub peer_node: u32,
     /// Where words arrive.
     pub inbox: Place,
-    /// Where words to the other end are put.
-    pub outbox: Place,
+    /// Where the next word is put: into the other end's inbox, or into this one's where words are
+    /// posted.
+    pub writer: Place,
     pub life: Life,
 }
 
@@ -335,7 +336,7 @@ pub(super) fn advance_all<E: End>(
     let (mut soonest, mut full) = (EMPTY, 0);
     for end in ends.iter() {
         soonest = soonest.min(end.next(mail));
-        full += u64::from(!mail.has_room(&end.common().outbox));
+        full += u64::from(!mail.has_room(&end.common().writer));
     }
     if soonest > now {
         ends.iter_mut().for_each(|end| end.common_mut().flow.carry(now - since));
@@ -343,6 +344,36 @@ pub(super) fn advance_all<E: End>(
     }
     ends.iter_mut().for_each(|end| end.advance(since, now, mail, load));
     (ends.iter().map(|end| end.next(mail)).min().unwrap_or(EMPTY), full)
+}
+
+/// Takes in what has arrived at one node's ends, without a look ahead: where words are posted all
+/// of them are near, and nearly every end has one.
+pub(super) fn advance_each<E: End>(
+    ends: &mut [E],
+    since: u64,
+    now: u64,
+    mail: &mut Mail,
+    load: &mut LoadSteps,
+) {
+    ends.iter_mut().for_each(|end| end.advance(since, now, mail, load));
+}
+
+#[cfg(test)]
+impl SourceEnd {
+    /// An end that nothing was said to.
+    pub fn idle(inbox: Place) -> SourceEnd {
+        let common = Common {
+            flow: Flow::default(),
+            peer_offer: 0,
+            half_rtt: 0,
+            peer: 0,
+            peer_node: 0,
+            inbox,
+            writer: inbox,
+            life: Life::Open,
+        };
+        SourceEnd { common, demand: 0, expected: 0, granted: 0, offer: 0 }
+    }
 }
 
 #[cfg(test)]

@@ -147,6 +147,27 @@ impl Mail {
         Put::Done
     }
 
+    /// Puts a word in, into a wider ring if this one is full; only then the reader is asked for.
+    #[inline]
+    pub fn put_far<'a>(
+        &mut self,
+        writer: &mut Place,
+        word: Word,
+        reader: impl FnOnce() -> &'a mut Place,
+    ) {
+        if self.put(writer, word) == Put::Full {
+            self.put_wider(reader(), writer, word);
+        }
+    }
+
+    /// The same where both places are at hand.
+    #[inline]
+    pub fn put_in(&mut self, reader: &mut Place, writer: &mut Place, word: Word) {
+        if self.put(writer, word) == Put::Full {
+            self.put_wider(reader, writer, word);
+        }
+    }
+
     /// Moves a full ring into one of twice its size and puts `word` in too; both ends are told
     /// of their new places.
     pub fn put_wider(&mut self, reader: &mut Place, writer: &mut Place, word: Word) {

@@ -48,6 +48,7 @@ mod laws;
 mod mailbox;
 mod measure;
 pub mod networks;
+mod post;
 mod schedule;
 mod tick;
 mod world;

@@ -10,9 +10,9 @@ use gtp_proto::limits::RECOMPUTE_MIN;
 use gtp_proto::{FlowId, Grant, Phase, Report, Side};
 
 use super::build::{Hosting, Law, NodeId, Pace, Telling};
-use super::ends::{Common, Life, advance_all};
+use super::ends::{Common, Life, advance_all, advance_each};
 use super::laws::{is_issued, to_f64, to_rate};
-use super::mailbox::{Put, Word};
+use super::mailbox::Word;
 use super::world::World;
 
 /// In a schedule's tag: not a tick, but word that arrives.
@@ -83,12 +83,26 @@ impl World {
             node.stale |= node.earliest <= now || self.config.law == Law::EndNode;
             let ends = node.ends.start as usize..node.ends.end as usize;
             let (mail, steps) = (&mut self.mail, &mut self.load);
-            let (earliest, full) = match side {
-                Side::Source => advance_all(&mut self.sources[ends], since, now, mail, steps),
-                Side::Sink => advance_all(&mut self.sinks[ends], since, now, mail, steps),
-            };
-            node.earliest = earliest;
-            self.crowded += full;
+            match (&mut self.posts, side) {
+                (Some([post, _]), Side::Source) => {
+                    post.deliver(&node.ends, now, &mut self.sources, mail);
+                    advance_each(&mut self.sources[ends], since, now, mail, steps);
+                }
+                (Some([_, post]), Side::Sink) => {
+                    post.deliver(&node.ends, now, &mut self.sinks, mail);
+                    advance_each(&mut self.sinks[ends], since, now, mail, steps);
+                }
+                (None, _) => {
+                    let (earliest, full) = match side {
+                        Side::Source => {
+                            advance_all(&mut self.sources[ends], since, now, mail, steps)
+                        }
+                        Side::Sink => advance_all(&mut self.sinks[ends], since, now, mail, steps),
+                    };
+                    node.earliest = earliest;
+                    self.crowded += full;
+                }
+            }
             node.load = steps.end(load);
         }
         if self.load.bound as f64 > self.recent.of(side).part * capacity {
@@ -226,8 +240,11 @@ impl World {
     fn decide_sink(&mut self, v: u32, at: u32, rate: f64, offer: u64, now: u64, how: Telling) {
         let end = &mut self.sinks[at as usize];
         let (rate, newest) = (libm::floor(rate.max(0.0)), to_f64(end.newest));
-        // Only a raise can be held back, and only after very many.
-        let outstanding = if rate > newest { end.outstanding(&self.mail) } else { 0 };
+        // Only a raise can be held back, and only after very many, and by some.
+        let outstanding = match how {
+            Telling::AsAgents if rate > newest => end.outstanding(&self.mail),
+            Telling::AsAgents | Telling::Always => 0,
+        };
         let is_issued = is_issued(how, rate, newest, outstanding);
         // Whatever is under way, or held back, makes the next computation another.
         self.nodes[v as usize].stale |= is_issued || rate > newest;
@@ -246,9 +263,7 @@ impl World {
         let echo = now + 2 * u64::from(end.common.half_rtt);
         let word = Word { at: echo, rate, offer: 0 };
         let mut writer = end.echoes.at(end.grants);
-        if self.mail.put(&mut writer, word) == Put::Full {
-            self.mail.put_wider(&mut end.echoes, &mut writer, word);
-        }
+        self.mail.put_in(&mut end.echoes, &mut writer, word);
         end.grants = writer.next();
         let node = &mut self.nodes[v as usize];
         node.earliest = node.earliest.min(echo);
@@ -259,9 +274,11 @@ impl World {
         let (rate, offer) = end.said();
         let c = &mut end.common;
         let word = Word { at: now + u64::from(c.half_rtt), rate, offer };
-        if self.mail.put(&mut c.outbox, word) == Put::Full {
-            let reader = &mut self.sinks[c.peer as usize].common.inbox;
-            self.mail.put_wider(reader, &mut c.outbox, word);
+        match &mut self.posts {
+            Some([_, sinks]) => sinks.note(c.peer, word),
+            None => self
+                .mail
+                .put_far(&mut c.writer, word, || &mut self.sinks[c.peer as usize].common.inbox),
         }
         let (peer, peer_node) = (c.peer, c.peer_node);
         self.told(2 * u64::from(peer), peer_node, word);
@@ -272,9 +289,11 @@ impl World {
         end.told_offer = offer;
         let (rate, c) = (end.newest, &mut end.common);
         let word = Word { at: now + u64::from(c.half_rtt), rate, offer };
-        if self.mail.put(&mut c.outbox, word) == Put::Full {
-            let reader = &mut self.sources[c.peer as usize].common.inbox;
-            self.mail.put_wider(reader, &mut c.outbox, word);
+        match &mut self.posts {
+            Some([sources, _]) => sources.note(c.peer, word),
+            None => self
+                .mail
+                .put_far(&mut c.writer, word, || &mut self.sources[c.peer as usize].common.inbox),
         }
         let (peer, peer_node) = (c.peer, c.peer_node);
         self.told(2 * u64::from(peer) + 1, peer_node, word);

@@ -20,6 +20,7 @@ use super::build::{
 use super::ends::{Common, Flow, Life, LoadSteps, SinkEnd, SourceEnd, Terms};
 use super::laws::Desk;
 use super::mailbox::{EMPTY, Mail, Offers, Place};
+use super::post::Post;
 use super::schedule::Schedule;
 use super::tick::AgentDesk;
 
@@ -88,6 +89,9 @@ pub struct World {
     /// The nodes' parameters, then those of single sessions.
     pub(super) params: Vec<Params>,
     pub(super) mail: Mail,
+    /// Words for sources and for sinks that are not in their rings yet, where words are posted:
+    /// under the end-node law.
+    pub(super) posts: Option<[Post; 2]>,
     /// One for each node, unless laws are hosted.
     pub(super) agents: Vec<Agent>,
     pub(super) schedule: Schedule,
@@ -119,6 +123,10 @@ impl World {
             Law::Grant => Offers::Told,
             Law::EndNode => Offers::None,
         });
+        let posts = match b.config.law {
+            Law::Grant => None,
+            Law::EndNode => Some([order.sources.len(), order.sinks.len()].map(Post::new)),
+        };
         let plan = Plan { b, nodes: &nodes, ends: &ends };
         let (sources, sinks): (Vec<SourceEnd>, Vec<SinkEnd>) = {
             let mut ring = |words: u64| mail.ring(words.min(RING_MOST) as u32);
@@ -128,8 +136,12 @@ impl World {
             let at_sinks: Vec<(Place, Place)> = order.sinks.iter().map(at_sink).collect();
             let inbox = |k: u32| at_sources[ends[k as usize].0 as usize];
             let boxes = |k: u32| at_sinks[ends[k as usize].1 as usize];
-            let source = |&k: &u32| plan.source_end(k, inbox(k), boxes(k).0);
-            let sink = |&k: &u32| plan.sink_end(k, boxes(k).0, inbox(k), boxes(k).1);
+            let writers = |k: u32| match posts {
+                None => (boxes(k).0, inbox(k)),
+                Some(_) => (inbox(k), boxes(k).0),
+            };
+            let source = |&k: &u32| plan.source_end(k, inbox(k), writers(k).0);
+            let sink = |&k: &u32| plan.sink_end(k, boxes(k).0, writers(k).1, boxes(k).1);
             (order.sources.iter().map(source).collect(), order.sinks.iter().map(sink).collect())
         };
         for (source, sink) in &ends {
@@ -156,6 +168,7 @@ impl World {
             ends,
             params,
             mail,
+            posts,
             pending: BinaryHeap::new(),
             changes: Vec::new(),
             generation: 0,
@@ -517,7 +530,7 @@ impl Plan<'_> {
         s.rtt.as_nanos() / self.node(s.sink).interval + 3
     }
 
-    fn common(&self, k: u32, at: &Node, inbox: Place, outbox: Place) -> Common {
+    fn common(&self, k: u32, at: &Node, inbox: Place, writer: Place) -> Common {
         let s = self.spec(k);
         let always = s.joins == Time::ZERO && s.initial > Rate::ZERO;
         let rate = if always { s.initial.min(s.demand).as_bps() } else { 0 };
@@ -526,7 +539,7 @@ impl Plan<'_> {
             peer_node: 0,
             half_rtt: (s.rtt.as_nanos() / 2) as u32, // At most a second.
             inbox,
-            outbox,
+            writer,
             life: if always { Life::Open } else { Life::Future },
             // What the first interval lacks of history, if it is shorter than the others.
             flow: Flow::steady(rate, at.interval - at.next),
@@ -534,13 +547,13 @@ impl Plan<'_> {
         }
     }
 
-    fn source_end(&self, k: u32, inbox: Place, outbox: Place) -> SourceEnd {
+    fn source_end(&self, k: u32, inbox: Place, writer: Place) -> SourceEnd {
         let s = self.spec(k);
         SourceEnd {
             common: Common {
                 peer: self.ends[k as usize].1,
                 peer_node: s.sink.0,
-                ..self.common(k, self.node(s.source), inbox, outbox)
+                ..self.common(k, self.node(s.source), inbox, writer)
             },
             demand: s.demand.as_bps(),
             expected: s.initial.as_bps(),
@@ -549,9 +562,9 @@ impl Plan<'_> {
         }
     }
 
-    fn sink_end(&self, k: u32, inbox: Place, outbox: Place, echoes: Place) -> SinkEnd {
+    fn sink_end(&self, k: u32, inbox: Place, writer: Place, echoes: Place) -> SinkEnd {
         let s = self.spec(k);
-        let common = self.common(k, self.node(s.sink), inbox, outbox);
+        let common = self.common(k, self.node(s.sink), inbox, writer);
         SinkEnd {
             permitted: common.flow.rate,
             common: Common {
