@@ -10,9 +10,17 @@ import sys
 import time
 
 import figures
+import files
 import machine
 import peers
 
+PEERS = peers.PEERS | files.FILES
+# Names for several at once.
+GROUPS = {
+    "memory": [name for name in peers.PEERS if not name.endswith("-incast")],
+    "incast": ["gtp", *(name for name in peers.PEERS if name.endswith("-incast"))],
+    "files": list(files.FILES),
+}
 CASES = {
     "1500-on": (1500, "on"),
     "9000-on": (9000, "on"),
@@ -24,15 +32,18 @@ CASES = {
 ELSEWHERE_MOST = 0.5
 
 
-def names(table):
-    """A reader of lists of names."""
+def names(table, groups=None):
+    """A reader of lists of names, of single ones and of groups."""
 
     def read(text):
-        wanted = [name for name in text.split(",") if name]
+        named = [name for name in text.split(",") if name]
+        wanted = [one for name in named for one in (groups or {}).get(name, [name])]
+        wanted = list(dict.fromkeys(wanted))
         unknown = [name for name in wanted if name not in table]
         if unknown or not wanted:
             raise argparse.ArgumentTypeError(
-                f"{', '.join(unknown) or 'nothing'}: expected some of {', '.join(table)}")
+                f"{', '.join(unknown) or 'nothing'}: expected some of "
+                f"{', '.join([*(groups or {}), *table])}")
         return wanted
 
     return read
@@ -44,7 +55,8 @@ def arguments(words):
     parser.add_argument("--tries", type=int, default=3,
                         help="how often a run is made at most while others use the machine")
     parser.add_argument("--cases", type=names(CASES), default=list(CASES))
-    parser.add_argument("--peers", type=names(peers.PEERS), default=list(peers.PEERS))
+    parser.add_argument("--peers", type=names(PEERS, GROUPS), default=GROUPS["memory"],
+                        help=f"names, or one of the groups {', '.join(GROUPS)}")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("bench-out"))
     parser.add_argument("--programs", required=True, help="where the Rust programs are")
     parser.add_argument("--native", required=True, help="where the C++ programs are")
@@ -56,7 +68,7 @@ def arguments(words):
         name, _, path = also.partition("=")
         if not name or not path:
             parser.error(f"--also {also}: expected NAME=PATH")
-        peers.PEERS[f"gtp-{name}"] = peers.gtp(1, path)
+        PEERS[f"gtp-{name}"] = peers.gtp(1, path)
         args.peers = [*args.peers, f"gtp-{name}"]
     if not 1 <= args.rounds <= 100 or not 1 <= args.tries <= 100:
         parser.error("--rounds and --tries are from 1 to 100")
@@ -74,7 +86,7 @@ def measured(peer, lane, tries):
     for _ in range(tries):
         busy, mine, begun = machine.busy(), own(), time.monotonic()
         try:
-            run = peers.PEERS[peer](lane)
+            run = PEERS[peer](lane)
         except (peers.Failed, figures.Unreadable) as error:
             print(f"  {peer}: {error}", file=sys.stderr)
             return None

@@ -9,6 +9,9 @@ import statistics
 from dataclasses import asdict, dataclass
 
 
+UNKNOWN = float("nan")
+
+
 class Unreadable(Exception):
     """A program's answer is not what it should be."""
 
@@ -23,6 +26,8 @@ class Run:
     cpu_receiver: float
     checked: bool
     elsewhere: float = 0.0
+    jain: float = UNKNOWN  # of several at once: their rates' fairness
+    loss: float = UNKNOWN  # packets lost of those sent
 
 
 def last_object(text):
@@ -52,19 +57,41 @@ def of_pair(sender, receiver, factor):
     return Run(goodput, goodput * factor, *cpu, checked=True)
 
 
-def of_gtp(served, fetched):
-    """GTP's run: the server's lines (one for each session) and the fetcher's object."""
+def of_gtp(served, fetched, account=max):
+    """GTP's run: the server's lines (one for each session) and the fetcher's object. Sessions that
+    ran side by side in one process: the longest account has all of it; else `account` is `sum`."""
     into = last_object(fetched)
     sessions = [json.loads(line) for line in served.splitlines() if '"served"' in line]
     try:
         if into["verified"] is not True or len(sessions) != into["sessions"]:
             raise Unreadable("a session is missing, or what arrived is not what was sent")
         gigabytes = into["bytes"] / 1e9
-        # The sessions run side by side in one process: the longest account has all of it.
-        cpu_sender = max(session["cpu_s"] for session in sessions) / gigabytes
-        return Run(into["goodput"], into["rate"], cpu_sender, into["cpu_s"] / gigabytes, True)
+        cpu_sender = account(session["cpu_s"] for session in sessions) / gigabytes
+        run = Run(into["goodput"], into["rate"], cpu_sender, into["cpu_s"] / gigabytes, True)
+        run.loss = into["loss_ratio"]
+        if len(sessions) > 1:
+            run.jain = jain(into["session_rates"])
+        return run
     except KeyError as error:
         raise Unreadable(f"no field {error}") from error
+
+
+def jain(rates):
+    """Jain's index: 1 where all are equal, 1/n where one has all."""
+    squares = sum(rate * rate for rate in rates)
+    return sum(rates) ** 2 / (len(rates) * squares) if squares else UNKNOWN
+
+
+def of_many(runs):
+    """Several transfers of equal length at once: their sum, over the time of the slowest, and how
+    equal they were."""
+    slowest = min(run.goodput for run in runs)
+    factor = runs[0].rate / runs[0].goodput
+    cpu = [statistics.fmean(pick) for pick in
+           zip(*((run.cpu_sender, run.cpu_receiver) for run in runs))]
+    goodput = slowest * len(runs)
+    checked = all(run.checked for run in runs)
+    return Run(goodput, goodput * factor, *cpu, checked, jain=jain([r.goodput for r in runs]))
 
 
 def of_iperf3(text, factor):
@@ -101,8 +128,6 @@ def ip_factor(kind, mtu, payload=None):
     return factor * (16384 + 22) / 16384 if kind == "tls" else factor
 
 
-UNKNOWN = float("nan")
-
 
 @dataclass
 class Row:
@@ -117,10 +142,23 @@ class Row:
     cpu_receiver: float = UNKNOWN
     least: float = UNKNOWN
     most: float = UNKNOWN
+    jain: float = UNKNOWN
+    loss: float = UNKNOWN
     ours_by_theirs: float | None = None
 
 
-def rows(runs, ours="gtp"):
+# What a peer's name may end in that GTP's must end in too for the two to be held together.
+SETTINGS = ("incast", "tmpfs", "disk")
+
+
+def ours_of(name, runs):
+    """Whom a peer is held against: `gtp`, or GTP in the same setting (`scp-disk`: `gtp-disk`)."""
+    kind, _, setting = name.rpartition("-")
+    same = f"gtp-{setting}"
+    return same if setting in SETTINGS and kind != "gtp" and same in runs else "gtp"
+
+
+def rows(runs):
     """Medians for each peer of {name: [Run]}, and our goodput by theirs, as medians of ratios
     within a round where both have one: a slow minute of the machine then counts for both. Goodput,
     because what one end repairs or sends twice is no merit."""
@@ -133,8 +171,10 @@ def rows(runs, ours="gtp"):
             row.rate, row.goodput = median(lambda r: r.rate), median(lambda r: r.goodput)
             row.cpu_sender = median(lambda r: r.cpu_sender)
             row.cpu_receiver = median(lambda r: r.cpu_receiver)
+            row.jain, row.loss = median(lambda r: r.jain), median(lambda r: r.loss)
             row.least = min(run.rate for run in there)
             row.most = max(run.rate for run in there)
+        ours = ours_of(name, runs)
         if name != ours and ours in runs:
             both = [(o.goodput / t.goodput) for o, t in zip(runs[ours], of_peer) if o and t]
             row.ours_by_theirs = statistics.median(both) if both else None
@@ -155,6 +195,8 @@ def table(case, made):
         lines.append(
             f"{row.name:<22}{row.rate / 1e9:>10.2f}{row.least / 1e9:>8.2f}{row.most / 1e9:>8.2f}"
             f"{row.goodput / 1e9:>9.2f}{row.cpu_sender:>14.2f}{row.cpu_receiver:>7.2f}{ratio:>10}"
+            + (f"  Jain {row.jain:.4f}" if row.jain == row.jain else "")
+            + (f"  lost {100 * row.loss:.3f} %" if row.loss == row.loss else "")
             + (f"  failed in {row.failed} of {row.failed + row.rounds} rounds" if row.failed else "")
         )
     return "\n".join(lines)

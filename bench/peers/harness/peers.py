@@ -5,6 +5,7 @@ listen; nothing waits for time to pass.
 """
 
 import atexit
+import concurrent.futures
 import functools
 import json
 import os
@@ -85,9 +86,9 @@ def stop(process):
     process.communicate()
 
 
-def pair(program, options, factor, cores):
+def pair(program, options, factor, cores, port=5000):
     """Two of our own programs: the receiver first."""
-    where = f"{machine.RECEIVER_IP}:5000"
+    where = f"{machine.RECEIVER_IP}:{port}"
     receiver = start(within(machine.RECEIVER, [program, "receive", where, *options], cores[1]))
     sender = None
     try:
@@ -171,6 +172,60 @@ def gtp(sessions, build=None):
         return figures.of_gtp(served, fetched)
 
     return run
+
+
+SOURCES = 5
+
+
+def side_by_side(run):
+    """Five at once into one host: `run(lane, number)` is one of them."""
+
+    def runs(lane):
+        with concurrent.futures.ThreadPoolExecutor(SOURCES) as pool:
+            return figures.of_many(list(pool.map(lambda i: run(lane, i), range(SOURCES))))
+
+    return runs
+
+
+def quinn_of_five(lane, number):
+    options = ["--mtu", lane.mtu, "--bytes", GIB // 4,
+               "--certificate", f"{lane.directory}/bench-quinn-{number}.der"]
+    factor = figures.ip_factor("quic", lane.mtu)
+    return pair(f"{lane.programs}/quinn", options, factor, FREE, 5000 + number)
+
+
+def iperf3_of_five(lane, number):
+    port = 5201 + number
+    server = start(within(machine.RECEIVER, ["iperf3", "-s", "-1", "--forceflush", "-p", port]))
+    try:
+        heard(server, "listening")
+        words = ["iperf3", "-c", machine.RECEIVER_IP, "-p", port, "-C", "cubic", "-t", 4, "-J"]
+        out = finish(start(within(machine.SENDER, words)))
+    finally:
+        stop(server)
+    return figures.of_iperf3(out, figures.ip_factor("tcp", lane.mtu))
+
+
+def gtp_of_five(lane):
+    """Five servers, each a host of its own, and one sink that takes from all of them."""
+    servers, keys, urls = [], [], []
+    try:
+        for number in range(SOURCES):
+            where = f"{machine.SENDER_IP}:{4820 + number}"
+            words = [lane.gtp, "bench", "serve", "--listen", where, "--json",
+                     "--size", "256MiB", "--times", SOURCES]
+            home = {"GTP_CONFIG_DIR": f"{lane.directory}/gtp-bench-server-{number}"}
+            servers.append(start(within(machine.SENDER, words), home))
+            keys.append(json.loads(heard(servers[-1], "listening"))["fingerprint"])
+            urls.append(f"gtp://{where}")
+        words = [lane.gtp, "bench", "net", *urls, "--json", "--fingerprint", ",".join(keys)]
+        home = {"GTP_CONFIG_DIR": f"{lane.directory}/gtp-bench-client"}
+        fetched = finish(start(within(machine.RECEIVER, words), home))
+        served = "".join(heard(server, '"served"') for server in servers)
+    finally:
+        for server in servers:
+            stop(server)
+    return figures.of_gtp(served, fetched, account=sum)
 
 
 @functools.cache
@@ -271,6 +326,9 @@ PEERS = {
     "udt4": stream("udt"),
     "srt": stream("srt"),
     "srt-aes": stream("srt", "--key", 16),
+    "gtp-incast": gtp_of_five,
+    "iperf3-incast": side_by_side(iperf3_of_five),
+    "quinn-incast": side_by_side(quinn_of_five),
     "gtp-file": gtp_file,
     "gridftp": gridftp(1),
     "gridftp-4": gridftp(4),

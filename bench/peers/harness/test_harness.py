@@ -20,6 +20,12 @@ def run(rate):
 
 
 class Words(unittest.TestCase):
+    def test_a_group_stands_for_its_peers_and_each_counts_once(self):
+        args = command.arguments([*PROGRAMS, "--peers", "gtp,incast"])
+        self.assertEqual(args.peers, ["gtp", "gtp-incast", "iperf3-incast", "quinn-incast"])
+        args = command.arguments([*PROGRAMS, "--peers", "files"])
+        self.assertIn("gridftp-private-disk", args.peers)
+
     def test_names_are_known_ones(self):
         args = command.arguments([*PROGRAMS, "--cases", "1500-on", "--peers", "gtp,bare"])
         self.assertEqual((args.cases, args.peers, args.rounds), (["1500-on"], ["gtp", "bare"], 5))
@@ -48,9 +54,11 @@ class Answers(unittest.TestCase):
     def test_gtp_needs_an_end_of_every_session_and_counts_its_process_once(self):
         served = '{"event":"served","cpu_s":1.0}\n{"event":"served","cpu_s":0.9}\n'
         fetched = json.dumps({"verified": True, "sessions": 2, "bytes": 2_000_000_000,
-                              "goodput": 8e9, "rate": 8.5e9, "cpu_s": 0.8})
+                              "goodput": 8e9, "rate": 8.5e9, "cpu_s": 0.8, "loss_ratio": 0.0,
+                              "session_rates": [4e9, 4e9]})
         got = figures.of_gtp(served, fetched)
         self.assertEqual((got.cpu_sender, got.cpu_receiver, got.rate), (0.5, 0.4, 8.5e9))
+        self.assertEqual((got.jain, got.loss), (1.0, 0.0))
         with self.assertRaises(figures.Unreadable):
             figures.of_gtp(served.splitlines()[0], fetched)
 
@@ -63,6 +71,14 @@ class Answers(unittest.TestCase):
         for wrong in ("", "{}", json.dumps({"error": "refused"})):
             with self.assertRaises(figures.Unreadable):
                 figures.of_iperf3(wrong, 1.0)
+
+
+    def test_many_at_once_are_as_fast_as_the_slowest_of_them_lets_them_be(self):
+        many = figures.of_many([run(10e9), run(5e9)])
+        self.assertAlmostEqual(many.rate, 10e9)
+        self.assertAlmostEqual(many.jain, 225 / 250)
+        self.assertEqual(figures.jain([3.0, 3.0, 3.0]), 1.0)
+        self.assertTrue(math.isnan(figures.jain([0.0])))
 
 
 class Waiting(unittest.TestCase):
@@ -98,6 +114,13 @@ class Medians(unittest.TestCase):
         self.assertIsNone(gtp.ours_by_theirs)
         self.assertEqual((quinn.rounds, quinn.failed, quinn.ours_by_theirs), (2, 1, 2.0))
         self.assertEqual((srt.rounds, srt.failed, srt.ours_by_theirs), (0, 3, None))
+
+    def test_a_mover_is_held_against_gtp_in_the_same_place(self):
+        runs = {"gtp-disk": [run(4e9)], "gtp-tmpfs": [run(8e9)], "scp-tmpfs": [run(2e9)],
+                "scp-disk": [run(2e9)]}
+        ratios = {row.name: row.ours_by_theirs for row in figures.rows(runs)}
+        self.assertEqual((ratios["scp-disk"], ratios["scp-tmpfs"]), (2.0, 4.0))
+        self.assertIsNone(ratios["gtp-disk"])
 
     def test_a_peer_that_failed_is_named_as_such_everywhere(self):
         table = figures.table("case", figures.rows(self.RUNS))

@@ -28,13 +28,13 @@ use crate::setup::{Ends, Strangers};
 
 /// What to fetch, and how.
 pub struct Fetch {
-    /// The server.
-    pub server: HostAddress,
-    /// Its key, if it is known; otherwise the host's list decides.
+    /// The servers, one or several that give the same: many sources into one sink.
+    pub servers: Vec<HostAddress>,
+    /// Their keys, if they are known; otherwise the host's list decides.
     pub pinned: Vec<Fingerprint>,
     /// What becomes of a server that is not on the list.
     pub strangers: Strangers,
-    /// How many sessions bring it, 1 to 64.
+    /// How many sessions bring it from each server; 1 to 64 in all.
     pub sessions: usize,
     /// Memory that it may take: a server that offers more content is refused.
     pub size_most: u64,
@@ -57,6 +57,8 @@ pub struct NetFigures {
     pub loss_ratio: f64,
     /// Mean IP bit rate while the run was in its second half.
     pub steady: Rate,
+    /// Mean IP bit rate of each session in that half, server by server.
+    pub session_rates: Vec<Rate>,
     /// What limited the first session, for each part of the looks at it: the word and the part.
     pub limited_by: BTreeMap<&'static str, f64>,
 }
@@ -66,18 +68,21 @@ pub struct NetFigures {
 /// # Errors
 /// When the server is not to be had, offers too much, or what arrived is not what was sent.
 pub async fn fetch(ends: &Ends, what: Fetch) -> Result<NetFigures, Failure> {
-    if !(1..=SESSIONS_MOST).contains(&what.sessions) {
-        return Err(usage(format!("{} sessions: expected 1 to {SESSIONS_MOST}", what.sessions)));
+    let sessions = what.sessions.saturating_mul(what.servers.len());
+    if !(1..=SESSIONS_MOST).contains(&sessions) {
+        return Err(usage(format!("{sessions} sessions: expected 1 to {SESSIONS_MOST}")));
     }
     let trust = ends.trust(&what)?;
     let host = &ends.host;
     let mut lines = Vec::new();
-    for _ in 0..what.sessions {
-        lines.push(line(ends, &what.server, &trust).await?);
+    for server in &what.servers {
+        for _ in 0..what.sessions {
+            lines.push(line(ends, server, &trust).await?);
+        }
     }
     let object = lines.first().map(|line| line.object).ok_or_else(|| other("no session"))?;
     if lines.iter().any(|line| line.object != object) {
-        return Err(other("the server offers different things to different sessions"));
+        return Err(other("different sessions are offered different things"));
     }
     if object.bytes > what.size_most {
         let (offered, most) = (object.bytes, what.size_most);
@@ -204,29 +209,34 @@ async fn watch(
     Ok(NetFigures { limited_by, ..made })
 }
 
-fn wire(transfer: &TransferHandle) -> u64 {
-    transfer.progress().flows.iter().map(|flow| flow.wire_bytes).sum()
+/// IP bytes of each session so far.
+fn wire(transfer: &TransferHandle) -> Vec<u64> {
+    transfer.progress().flows.iter().map(|flow| flow.wire_bytes).collect()
 }
 
 fn figures(
     transfer: &TransferHandle,
     object: Object,
     (began, ended): (Time, Time),
-    middle: Option<(Time, u64)>,
+    middle: Option<(Time, Vec<u64>)>,
     cpu: Option<(f64, f64)>,
 ) -> NetFigures {
     let flows = transfer.progress().flows;
-    let wire_bytes = wire(transfer);
-    let (since, counted) = middle.unwrap_or((began, 0));
+    let wire = wire(transfer);
+    let (since, counted) = middle.unwrap_or((began, Vec::new()));
+    let counted = counted.into_iter().chain(std::iter::repeat(0));
+    let later: Vec<_> = wire.iter().zip(counted).map(|(now, then)| now - then).collect();
+    let rate = |bytes| Bytes(bytes).per(ended.since(since));
     NetFigures {
         bytes: object.total(),
-        wire_bytes,
+        wire_bytes: wire.iter().sum(),
         seconds: ended.since(began).as_secs_f64(),
         cpu_s: cpu.map_or(f64::NAN, |(now, then)| now - then),
         duplicate_bytes: flows.iter().map(|flow| flow.duplicate_bytes).sum(),
         loss_ratio: flows.iter().map(|f| f.loss_ratio).sum::<f64>() / flows.len().max(1) as f64,
         limited_by: BTreeMap::new(),
-        steady: Bytes(wire_bytes.saturating_sub(counted)).per(ended.since(since)),
+        steady: rate(later.iter().sum()),
+        session_rates: later.into_iter().map(rate).collect(),
     }
 }
 

@@ -44,7 +44,7 @@ impl World {
         let ends = Ends::start_in(self.dir.path().join("client"), Capacities::default()).unwrap();
         let server = self.address.to_string().parse().unwrap();
         let strangers = Strangers::Refused;
-        fetch(&ends, Fetch { server, pinned, strangers, sessions, size_most }).await
+        fetch(&ends, Fetch { servers: vec![server], pinned, strangers, sessions, size_most }).await
     }
 }
 

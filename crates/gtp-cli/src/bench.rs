@@ -76,9 +76,10 @@ struct ServeArgs {
 
 #[derive(Debug, Args)]
 struct NetArgs {
-    /// The server, gtp://HOST[:PORT]
-    url: Url,
-    /// How many sessions bring the content together
+    /// The server, gtp://HOST[:PORT]; several that give the same send into this host together
+    #[arg(required = true, value_name = "URL")]
+    urls: Vec<Url>,
+    /// How many sessions bring the content from each server
     #[arg(long, value_name = "N", default_value = "1")]
     sessions: usize,
     /// Memory that the content may take here: a server that offers more is refused
@@ -165,18 +166,14 @@ fn ending(served: &Served) -> &'static str {
 async fn net(args: NetArgs) -> Result<ExitCode, Failure> {
     let strangers = if args.accept_new { Strangers::Accepted } else { Strangers::Refused };
     let what = Fetch {
-        server: args.url.host().clone(),
+        servers: args.urls.iter().map(|url| url.host().clone()).collect(),
         pinned: args.fingerprint,
         strangers,
         sessions: args.sessions,
         size_most: args.size_most,
     };
     let figures = gtp_bench::fetch(&ends(&args.capacity)?, what).await?;
-    let answer = if args.json {
-        net_json(&figures, args.sessions).to_string()
-    } else {
-        net_table(&figures, args.sessions)
-    };
+    let answer = if args.json { net_json(&figures).to_string() } else { net_table(&figures) };
     output::line(answer)?;
     Ok(ExitCode::SUCCESS)
 }
@@ -199,16 +196,17 @@ fn served_json(served: &Served) -> Value {
     })
 }
 
-fn net_json(figures: &NetFigures, sessions: usize) -> Value {
+fn net_json(figures: &NetFigures) -> Value {
     json!({
         "event": "net",
-        "sessions": sessions,
+        "sessions": figures.session_rates.len(),
         "bytes": figures.bytes,
         "wire_bytes": figures.wire_bytes,
         "seconds": figures.seconds,
         "goodput": bits(figures.bytes, figures.seconds),
         "rate": bits(figures.wire_bytes, figures.seconds),
         "steady_rate": figures.steady.as_f64(),
+        "session_rates": figures.session_rates.iter().map(|r| r.as_f64()).collect::<Vec<_>>(),
         "cpu_s": figures.cpu_s,
         "duplicate_bytes": figures.duplicate_bytes,
         "loss_ratio": figures.loss_ratio,
@@ -217,11 +215,11 @@ fn net_json(figures: &NetFigures, sessions: usize) -> Value {
     })
 }
 
-fn net_table(figures: &NetFigures, sessions: usize) -> String {
+fn net_table(figures: &NetFigures) -> String {
     let rate = |bytes| words::say_rate(Rate::from_f64(bits(bytes, figures.seconds)));
     let gigabytes = figures.bytes as f64 / 1e9;
     [
-        format!("sessions          {sessions}"),
+        format!("sessions          {}", figures.session_rates.len()),
         format!("moved, compared   {}", words::say_bytes(figures.bytes)),
         format!("time              {:.2} s", figures.seconds),
         format!("goodput           {}", rate(figures.bytes)),
@@ -298,12 +296,14 @@ mod tests {
             loss_ratio: 0.001,
             limited_by: [("sink", 0.75), ("path", 0.25)].into(),
             steady: Rate::from_mbps(2_200),
+            session_rates: vec![Rate::from_mbps(1_100); 2],
         };
-        let said = net_json(&figures, 3);
+        let said = net_json(&figures);
         assert_eq!((&said["goodput"], &said["rate"]), (&json!(2e9), &json!(2.12e9)));
-        assert_eq!((&said["sessions"], &said["verified"]), (&json!(3), &json!(true)));
+        assert_eq!((&said["sessions"], &said["verified"]), (&json!(2), &json!(true)));
+        assert_eq!(said["session_rates"], json!([1.1e9, 1.1e9]));
         assert_eq!(said["limited_by"], json!({ "path": 0.25, "sink": 0.75 }));
-        let table = net_table(&figures, 3);
+        let table = net_table(&figures);
         assert!(table.contains("2.0 Gbit/s") && table.contains("2.00 s per GB"), "{table}");
         let disk = DiskFigures {
             bytes: 1,

@@ -13,6 +13,7 @@ use gtp_alloc::fairness::jain_index;
 use gtp_net::identity::Identity;
 use serde_json::{Value, json};
 
+use crate::grid;
 use crate::lab::{Branch, Lab, Shape, mesh_file, sink_address, source_address};
 use crate::plan::{Plan, Transfer};
 use crate::produce::Produce;
@@ -55,6 +56,8 @@ pub const NAMES: &[&str] = &[
     "tcp-five",
     "tcp-loss",
     "gtp2004-tables",
+    "grid",
+    "grid-others",
     "bare",
     "daemon-killed",
 ];
@@ -86,6 +89,8 @@ pub fn run(name: &str, tools: &Tools) -> Result<Vec<Value>> {
         "three-killed" => Ok(vec![three(tools, Limit::Declared, Some(1))?]),
         "tcp-five" => ["cubic", "bbr"].iter().map(|law| tcp_five(tools, law)).collect(),
         "tcp-loss" => tcp_loss(tools),
+        "grid" => grid::gtp(tools),
+        "grid-others" => grid::others(tools),
         _ => anyhow::bail!("no case {name}; there are {}", NAMES.join(", ")),
     }
 }

@@ -1,0 +1,186 @@
+"""A file moved to a file, by the commands that users type: onto memory and onto a disk.
+
+Everything is timed from the start of the command until the bytes are flushed (`fsync`), the same
+rule as `dd conv=fsync`, which alone moves nothing over a network and is the limit. The file lies in
+memory at the sender. GTP and the encrypted variants protect what they move; what is in the clear
+says so. Keys are made for a run and forgotten after it.
+"""
+
+import contextlib
+import functools
+import json
+import os
+import pathlib
+import subprocess
+import tempfile
+import time
+
+import figures
+import machine
+from peers import FILE, Failed, finish, heard, noise_in_memory, start, stop, until_open, within
+
+NOTHING = float("nan")
+
+
+def flushed(path):
+    """What was written is on its medium when this returns; all of it must be there."""
+    with open(path, "rb") as made:
+        os.fsync(made.fileno())
+        if os.fstat(made.fileno()).st_size != FILE:
+            raise Failed(f"{path} is not whole")
+
+
+def timed(place, words, environment=None, namespace=machine.RECEIVER, stdout=subprocess.PIPE):
+    """Runs a command that makes `PLACE/noise`, until that is flushed."""
+    target = os.path.join(place, "noise")
+    with contextlib.suppress(FileNotFoundError):
+        os.remove(target)
+    begun = time.monotonic()
+    finish(start(within(namespace, words), environment, stdout))
+    flushed(target)
+    seconds = time.monotonic() - begun
+    os.remove(target)
+    goodput = FILE * 8 / seconds
+    return figures.Run(goodput, goodput, NOTHING, NOTHING, False)
+
+
+def dd(_lane, place):
+    words = ["dd", f"if={noise_in_memory()}", f"of={place}/noise", "bs=4M", "conv=fsync"]
+    return timed(place, words)
+
+
+def gtp(lane, place):
+    words = [lane.gtp, "serve", os.path.dirname(noise_in_memory()), "--public", "--json",
+             "--listen", f"{machine.SENDER_IP}:4811"]
+    home = {"GTP_CONFIG_DIR": f"{lane.directory}/gtp-bench-server"}
+    server = start(within(machine.SENDER, words), home)
+    try:
+        key = json.loads(heard(server, "listening"))["fingerprint"]
+        words = [lane.gtp, "get", f"gtp://{machine.SENDER_IP}:4811/noise", place,
+                 "--fingerprint", key]
+        run = timed(place, words, {"GTP_CONFIG_DIR": f"{lane.directory}/gtp-bench-client"})
+    finally:
+        stop(server)
+    run.checked = True
+    return run
+
+
+def rclone(lane, place):
+    """In the clear, over HTTP."""
+    directory = os.path.dirname(noise_in_memory())
+    where = f"{machine.SENDER_IP}:8080"
+    empty = {"RCLONE_CONFIG": f"{lane.directory}/rclone.conf"}
+    server = start(within(machine.SENDER, ["rclone", "serve", "http", directory, "--addr", where]),
+                   empty)
+    try:
+        until_open(machine.SENDER, machine.SENDER_IP, 8080)
+        words = ["rclone", "copy", f":http,url='http://{where}/':noise", place]
+        return timed(place, words, empty)
+    finally:
+        stop(server)
+
+
+@functools.cache
+def ssh_keys():
+    directory = tempfile.mkdtemp(prefix="gtp-bench-ssh-")
+    for name in ("host", "user"):
+        machine.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", f"{directory}/{name}")
+    public = pathlib.Path(f"{directory}/user.pub").read_text()
+    pathlib.Path(f"{directory}/authorized").write_text(public)
+    return directory
+
+
+def scp(_lane, place):
+    """AES-128-GCM, the fastest cipher it has here."""
+    keys = ssh_keys()
+    os.makedirs("/run/sshd", exist_ok=True)
+    server = start(within(machine.SENDER, [
+        "/usr/sbin/sshd", "-D", "-f", "/dev/null", "-p", 2222, "-h", f"{keys}/host",
+        "-o", f"AuthorizedKeysFile={keys}/authorized", "-o", "StrictModes=no",
+        "-o", "PermitRootLogin=yes", "-o", "PidFile=none",
+        "-o", "Subsystem=sftp internal-sftp"]))
+    try:
+        until_open(machine.SENDER, machine.SENDER_IP, 2222)
+        words = ["scp", "-q", "-P", 2222, "-i", f"{keys}/user", "-o", "StrictHostKeyChecking=no",
+                 "-o", f"UserKnownHostsFile={keys}/known", "-c", "aes128-gcm@openssh.com",
+                 f"root@{machine.SENDER_IP}:{noise_in_memory()}", place]
+        return timed(place, words)
+    finally:
+        stop(server)
+
+
+@functools.cache
+def grid_keys():
+    """An authority of our own and one certificate, which both ends show."""
+    directory = tempfile.mkdtemp(prefix="gtp-bench-gsi-")
+    ca, own = "/O=bench/CN=authority", "/O=bench/CN=host"
+    make = functools.partial(machine.run, "openssl")
+    make("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", ca,
+         "-keyout", f"{directory}/ca.key", "-out", f"{directory}/ca.pem")
+    make("req", "-newkey", "rsa:2048", "-nodes", "-subj", own,
+         "-keyout", f"{directory}/key.pem", "-out", f"{directory}/request.pem")
+    make("x509", "-req", "-in", f"{directory}/request.pem", "-CA", f"{directory}/ca.pem",
+         "-CAkey", f"{directory}/ca.key", "-CAcreateserial", "-days", "2",
+         "-out", f"{directory}/cert.pem")
+    os.chmod(f"{directory}/key.pem", 0o600)
+    name = make("x509", "-in", f"{directory}/ca.pem", "-noout", "-hash")
+    trusted = pathlib.Path(directory, "trusted")
+    trusted.mkdir()
+    trusted.joinpath(f"{name}.0").write_bytes(pathlib.Path(directory, "ca.pem").read_bytes())
+    trusted.joinpath(f"{name}.signing_policy").write_text(
+        f"access_id_CA X509 '{ca}'\npos_rights globus CA:sign\ncond_subjects globus '\"*\"'\n")
+    pathlib.Path(directory, "gridmap").write_text(f'"{own}" root\n')
+    return {
+        "X509_CERT_DIR": str(trusted), "GRIDMAP": f"{directory}/gridmap",
+        "X509_USER_CERT": f"{directory}/cert.pem", "X509_USER_KEY": f"{directory}/key.pem",
+    }, own
+
+
+def gridftp(*, private):
+    """One stream; in the clear, or with GSI and a private data channel."""
+
+    def run(_lane, place):
+        target = f"{machine.RECEIVER_IP}:2811{place}/noise"
+        common = ["-data-interface", machine.RECEIVER_IP, "-p", 2811, "-allow-root"]
+        options = ["-tcp-bs", 16 << 20, "-bs", 4 << 20, f"file://{noise_in_memory()}"]
+        if private:
+            keys, own = grid_keys()
+            server = ["globus-gridftp-server", *common]
+            words = ["globus-url-copy", "-dcpriv", "-s", own, *options, f"gsiftp://{target}"]
+        else:
+            keys = {}
+            server = ["globus-gridftp-server", "-aa", "-anonymous-user", "root", *common]
+            words = ["globus-url-copy", *options, f"ftp://{target}"]
+        serving = start(within(machine.RECEIVER, server), keys)
+        try:
+            until_open(machine.RECEIVER, machine.RECEIVER_IP, 2811)
+            return timed(place, words, keys, machine.SENDER)
+        finally:
+            stop(serving)
+
+    return run
+
+
+MOVERS = {
+    "dd": dd,
+    "gtp": gtp,
+    "gridftp": gridftp(private=False),
+    "gridftp-private": gridftp(private=True),
+    "rclone": rclone,
+    "scp": scp,
+}
+# Where files go: what is in memory, and what is not.
+PLACES = {"tmpfs": "/dev/shm", "disk": "/var/tmp"}
+
+
+def mover(name, place):
+    """A peer: this mover, into a directory there that is removed again."""
+
+    def run(lane):
+        with tempfile.TemporaryDirectory(prefix="gtp-bench-", dir=PLACES[place]) as directory:
+            return MOVERS[name](lane, directory)
+
+    return run
+
+
+FILES = {f"{name}-{place}": mover(name, place) for place in PLACES for name in MOVERS}

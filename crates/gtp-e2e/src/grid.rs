@@ -1,0 +1,161 @@
+//! A grid of round trips and random losses over one bottleneck, GTP and others.
+//!
+//! A transport that reads loss as congestion, or time as distance, shows it here. What crosses the
+//! bottleneck is read off the emulated link for everybody; GTP's goodput is what its sink had in
+//! place. GTP runs twice, with the sink's capacity stated as the bottleneck's rate and without.
+
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+
+use crate::cases::{Sink, Tools, goodput, plan, transfer, with_sources};
+use crate::lab::{Branch, Lab, Shape, sink_address};
+use crate::record::{Record, route};
+use crate::tcp;
+
+/// The bottleneck: the sink's access link.
+const BOTTLENECK: u64 = 500_000_000;
+/// Round trips in milliseconds.
+const ROUND_TRIPS: [f64; 5] = [1.0, 20.0, 60.0, 150.0, 300.0];
+/// Random losses in percent.
+const LOSSES: [f64; 5] = [0.0, 0.01, 0.1, 1.0, 2.0];
+/// The nine cells in which others run too.
+const OTHERS: ([f64; 3], [f64; 3]) = ([1.0, 60.0, 300.0], [0.0, 0.1, 2.0]);
+/// Seconds after the start between which rates are taken.
+const STEADY: (f64, f64) = (4.0, 12.0);
+
+/// One cell.
+#[derive(Clone, Copy)]
+struct Cell {
+    rtt_ms: f64,
+    loss_percent: f64,
+}
+
+impl Cell {
+    fn shape(self) -> Shape {
+        let loss = format!("{}%", self.loss_percent);
+        Shape {
+            access: (format!("{}Mbit", BOTTLENECK / 1_000_000), "100ms".into()),
+            middle: None,
+            branches: vec![Branch { loss, ..Branch::rtt(self.rtt_ms) }],
+        }
+    }
+
+    /// A row of the results. `goodput` in bit/s, if it is known.
+    fn row(self, protocol: &str, record: &Record, began: f64, goodput: Option<f64>) -> Value {
+        let (from, to) = (began + STEADY.0, began + STEADY.1);
+        let (offered, dropped) = record.drops("access", from, to);
+        let most = BOTTLENECK as f64 * (1.0 - self.loss_percent / 100.0);
+        json!({"case": "grid", "protocol": protocol, "rtt_ms": self.rtt_ms,
+            "loss_percent": self.loss_percent,
+            "rate_Mbit": record.rate(&route(0), from, to) / 1e6,
+            "goodput_Mbit": goodput.map(|g| g / 1e6), "goodput_of_most": goodput.map(|g| g / most),
+            "queue_loss": dropped as f64 / offered.max(1) as f64})
+    }
+}
+
+fn cells() -> impl Iterator<Item = Cell> {
+    ROUND_TRIPS.into_iter().flat_map(|rtt_ms| {
+        LOSSES.into_iter().map(move |loss_percent| Cell { rtt_ms, loss_percent })
+    })
+}
+
+/// GTP in all cells, with the bottleneck's rate stated and not stated.
+///
+/// # Errors
+/// If the network or a process cannot be started.
+pub fn gtp(tools: &Tools) -> Result<Vec<Value>> {
+    let mut rows = Vec::new();
+    for cell in cells() {
+        for (protocol, stated) in [("gtp", Some(BOTTLENECK)), ("gtp-unstated", None)] {
+            let (lab, prints) = with_sources(&cell.shape(), tools, &[])?;
+            let mut plan = plan(vec![transfer(0, &prints, 0.0, STEADY.1 + 0.5)]);
+            plan.capacity_in = stated;
+            let sink = Sink::start(&lab, tools, &plan)?;
+            let began = sink.began;
+            let lines = sink.finish()?;
+            let record = Record(lab.close()?);
+            let good = goodput(&lines, 0, began + STEADY.0, began + STEADY.1);
+            rows.push(cell.row(protocol, &record, began, Some(good)));
+        }
+    }
+    Ok(rows)
+}
+
+/// Kernel TCP in nine cells, and the programs of `bench/peers` that are in the directory which
+/// `GTP_PEERS` names.
+///
+/// # Errors
+/// As [`gtp`].
+pub fn others(_tools: &Tools) -> Result<Vec<Value>> {
+    let mut rows = Vec::new();
+    for cell in cells() {
+        if !OTHERS.0.contains(&cell.rtt_ms) || !OTHERS.1.contains(&cell.loss_percent) {
+            continue;
+        }
+        for law in ["cubic", "bbr"] {
+            let mut lab = Lab::open(&cell.shape(), &std::env::current_exe()?)?;
+            tcp::listen(&mut lab, 1)?;
+            let began = lab.now();
+            tcp::send(&lab, 0, law, STEADY.1 + 0.5)?.wait()?;
+            rows.push(cell.row(law, &Record(lab.close()?), began, None));
+        }
+        for foreign in foreigners() {
+            let lab = Lab::open(&cell.shape(), &std::env::current_exe()?)?;
+            let mut receiver = foreign.start(&lab, "sink", "receive")?;
+            std::thread::sleep(Duration::from_millis(300)); // It says when it listens, to no one.
+            let began = lab.now();
+            let mut sender = foreign.start(&lab, "src0", "send")?;
+            std::thread::sleep(Duration::from_secs_f64(STEADY.1 + 0.5));
+            for child in [&mut sender, &mut receiver] {
+                let _ = child.kill();
+                child.wait()?;
+            }
+            rows.push(cell.row(&foreign.name, &Record(lab.close()?), began, None));
+        }
+    }
+    Ok(rows)
+}
+
+/// A pair of programs: `PROGRAM receive|send ADDRESS:PORT OPTIONS`.
+struct Foreign {
+    name: String,
+    program: PathBuf,
+    options: Vec<String>,
+}
+
+/// One GiB: more than crosses the bottleneck until the last rate is taken.
+const CONTENT: &str = "1073741824";
+
+fn foreigners() -> Vec<Foreign> {
+    let Some(directory) = std::env::var_os("GTP_PEERS").map(PathBuf::from) else {
+        return Vec::new();
+    };
+    let pair = |name: &str, path: &str, options: &[&str]| Foreign {
+        name: name.into(),
+        program: directory.join(path),
+        options: options.iter().map(|o| (*o).to_owned()).collect(),
+    };
+    let certificate = |name: &str| format!("{}", std::env::temp_dir().join(name).display());
+    let (quinn, s2n) = (certificate("gtp-grid-quinn.der"), certificate("gtp-grid-s2n.der"));
+    let quic = |file| ["--mtu", "1500", "--bytes", CONTENT, "--certificate", file];
+    let all = [
+        pair("quinn", "release/quinn", &quic(quinn.as_str())),
+        pair("s2n-quic", "release/s2n", &quic(s2n.as_str())),
+        pair("udt4", "native/udt", &["--mtu", "1500", "--bytes", CONTENT]),
+        pair("srt", "native/srt", &["--mtu", "1500", "--bytes", CONTENT]),
+    ];
+    all.into_iter().filter(|f| f.program.exists()).collect()
+}
+
+impl Foreign {
+    fn start(&self, lab: &Lab, host: &str, role: &str) -> Result<Child> {
+        let mut command = lab.command(host, &self.program);
+        command.args([role, &format!("{}:5000", sink_address())]).args(&self.options);
+        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        child.with_context(|| self.program.display().to_string())
+    }
+}
