@@ -4,6 +4,7 @@
 //! bottleneck is read off the emulated link for everybody; GTP's goodput is what its sink had in
 //! place. GTP runs twice, with the sink's capacity stated as the bottleneck's rate and without.
 
+use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::time::Duration;
@@ -106,7 +107,8 @@ pub fn others(_tools: &Tools) -> Result<Vec<Value>> {
         for foreign in foreigners() {
             let lab = Lab::open(&cell.shape(), &std::env::current_exe()?)?;
             let mut receiver = foreign.start(&lab, "sink", "receive")?;
-            std::thread::sleep(Duration::from_millis(300)); // It says when it listens, to no one.
+            let out = receiver.stdout.take().context("no output")?;
+            BufReader::new(out).read_line(&mut String::new())?; // That it is ready.
             let began = lab.now();
             let mut sender = foreign.start(&lab, "src0", "send")?;
             std::thread::sleep(Duration::from_secs_f64(STEADY.1 + 0.5));
@@ -155,7 +157,7 @@ impl Foreign {
     fn start(&self, lab: &Lab, host: &str, role: &str) -> Result<Child> {
         let mut command = lab.command(host, &self.program);
         command.args([role, &format!("{}:5000", sink_address())]).args(&self.options);
-        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
         child.with_context(|| self.program.display().to_string())
     }
 }

@@ -8,6 +8,7 @@ pub mod clock;
 pub mod entropy;
 pub mod nic;
 pub mod peer;
+mod pressure;
 pub mod schedule;
 pub mod tun;
 pub mod udp;

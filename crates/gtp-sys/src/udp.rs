@@ -9,6 +9,7 @@ use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 
+pub use crate::pressure::Pressure;
 use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use rustix::net::sockopt;
 
@@ -78,6 +79,14 @@ impl UdpSocket {
     /// The receive buffer that the kernel gave, in bytes.
     pub fn receive_buffer(&self) -> usize {
         self.receive_buffer
+    }
+
+    /// How full the receive buffer is, and what was dropped because it was.
+    ///
+    /// # Errors
+    /// When the kernel does not say.
+    pub fn pressure(&self) -> io::Result<Pressure> {
+        crate::pressure::of(self)
     }
 
     /// If the receive buffer is too small for high rates: what to do about it, for people.
@@ -210,6 +219,11 @@ impl ReceiveBatch {
     /// Whether it had no room for more, so that more may be there.
     pub fn is_full(&self) -> bool {
         self.filled == self.metas.len()
+    }
+
+    /// How many pieces it took: datagrams, or rows of them that the kernel has glued together.
+    pub fn pieces(&self) -> usize {
+        self.filled
     }
 
     /// Bytes of all datagrams in it.

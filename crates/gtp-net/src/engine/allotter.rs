@@ -21,6 +21,10 @@ use super::keeper::DaemonNews;
 /// One direction's allotter.
 pub(super) struct Allotter {
     agent: Agent,
+    /// What this process was told to share out.
+    capacity: Rate,
+    /// What it keeps up with.
+    limit: Rate,
     /// Once there was a daemon.
     daemon: Option<Box<Daemon>>,
     /// Under a daemon: sessions over which one end decides alone. They stay with this agent; the
@@ -65,7 +69,14 @@ const FALL_MOST: f64 = 0.125;
 impl Allotter {
     /// This agent decides until there is a daemon.
     pub fn new(agent: Agent) -> Allotter {
-        Allotter { agent, daemon: None, alone: Vec::new(), granted: Vec::new() }
+        Allotter {
+            capacity: agent.capacity(),
+            limit: Rate::UNLIMITED,
+            agent,
+            daemon: None,
+            alone: Vec::new(),
+            granted: Vec::new(),
+        }
     }
 
     /// The control interval in force.
@@ -75,7 +86,15 @@ impl Allotter {
 
     /// Changes the capacity that this process's own agent shares out.
     pub fn set_capacity(&mut self, capacity: Rate) {
-        self.agent.set_capacity(capacity);
+        self.capacity = capacity;
+        self.agent.set_capacity(self.capacity.min(self.limit));
+    }
+
+    /// Changes what this process keeps up with. Its own agent shares out no more; a daemon does not
+    /// hear of it.
+    pub fn set_limit(&mut self, limit: Rate) {
+        self.limit = limit;
+        self.agent.set_capacity(self.capacity.min(self.limit));
     }
 
     /// Something changed at `now` that should not wait for the interval's end.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use gtp_alloc::{Span, Time};
+use gtp_alloc::{Rate, Span, Time};
 use gtp_laws::gtp2004;
 use gtp_proto::agent::{Agent, AgentConfig, Side as AgentSide};
 use gtp_proto::sink::Received;
@@ -277,6 +277,17 @@ impl Driver {
         }
         self.table.touch(now, index);
         self.after_datagram(now, index, header.kind);
+    }
+
+    /// This process keeps up with so much of what arrives.
+    pub fn handle_intake(&mut self, limit: Rate) {
+        tracing::debug!(%limit, "keeps up with");
+        self.in_.agent.set_limit(limit);
+    }
+
+    /// The control interval of what is received.
+    pub fn interval(&self) -> Span {
+        self.in_.agent.interval()
     }
 
     /// What a datagram of this kind may mean to the agents and to the transfer.

@@ -21,6 +21,7 @@ mod details;
 mod driver;
 mod envelope;
 mod host;
+mod intake;
 mod keeper;
 mod law;
 mod naps;

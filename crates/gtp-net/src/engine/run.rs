@@ -19,6 +19,7 @@ use super::batch::Batch;
 use super::command::{Notice, Notices};
 use super::driver::Driver;
 use super::envelope::Destination;
+use super::intake::Intake;
 use super::naps::Naps;
 
 struct Engine {
@@ -28,6 +29,9 @@ struct Engine {
     driver: Driver,
     sockets: Vec<(SocketId, UdpSocket)>,
     ready: Vec<bool>,
+    /// What each socket has dropped, as far as `intake` knows.
+    dropped: Vec<u32>,
+    intake: Intake,
     received: ReceiveBatch,
     naps: Naps,
     outgoing: Batch,
@@ -73,6 +77,8 @@ pub(super) fn spawn(
             driver,
             sockets: Vec::new(),
             ready: Vec::new(),
+            dropped: Vec::new(),
+            intake: Intake::new(clock.now()),
             received: ReceiveBatch::new(),
             naps,
             outgoing: Batch::default(),
@@ -94,6 +100,7 @@ impl Engine {
             }
             self.receive();
             let now = self.clock.now();
+            self.look_at_intake(now);
             self.driver.handle_timeout(now);
             self.send(now);
             self.driver.flush_events(now);
@@ -114,6 +121,7 @@ impl Engine {
                     self.naps.handle_socket(Bytes(socket.receive_buffer() as u64));
                     self.sockets.push((id, socket));
                     self.ready.push(true);
+                    self.dropped.push(0);
                 }
                 Ok(notice) => self.driver.handle_notice(now, notice),
                 Err(TryRecvError::Empty) => return Inbox::Empty,
@@ -127,6 +135,7 @@ impl Engine {
     }
 
     fn receive(&mut self) {
+        let mut fullest = 0.0_f64;
         for ((id, socket), ready) in self.sockets.iter().zip(&mut self.ready) {
             let mut calls = 0;
             while *ready && calls < RECEIVES {
@@ -135,7 +144,9 @@ impl Engine {
                     Ok(true) => {
                         let now = self.clock.now();
                         *ready = self.received.is_full();
-                        self.naps.handle_received(Bytes(self.received.bytes() as u64));
+                        let bytes = Bytes(self.received.bytes() as u64);
+                        self.naps.handle_received(bytes);
+                        self.intake.handle_read(bytes, self.received.pieces());
                         for (origin, datagram) in self.received.datagrams() {
                             self.driver.handle_datagram(now, *id, origin, datagram);
                         }
@@ -146,6 +157,26 @@ impl Engine {
                     Err(_) => *ready = false,
                 }
             }
+            if *ready && let Ok(pressure) = socket.pressure() {
+                fullest = fullest.max(pressure.filled());
+            }
+        }
+        self.intake.handle_turn(fullest);
+    }
+
+    /// Hears what the sockets had to drop, and tells the driver what this thread keeps up with.
+    fn look_at_intake(&mut self, now: Time) {
+        if !self.intake.is_due(now) {
+            return;
+        }
+        for ((_, socket), known) in self.sockets.iter().zip(&mut self.dropped) {
+            if let Ok(pressure) = socket.pressure() {
+                self.intake.handle_drops(pressure.dropped.wrapping_sub(*known));
+                *known = pressure.dropped;
+            }
+        }
+        if let Some(limit) = self.intake.look(now, self.driver.interval()) {
+            self.driver.handle_intake(limit);
         }
     }
 

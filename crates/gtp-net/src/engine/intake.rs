@@ -1,0 +1,294 @@
+//! What this process can take in, found out while it does.
+//!
+//! A host whose capacity nobody knows is the bottleneck when its own receive buffers fill up. That
+//! is seen here before anything is lost, and unlike a loss it cannot be the network's doing. Then
+//! no more is shared out than what was taken in lately, less a little, so that all its sessions come
+//! down together and in their shares; from there the limit rises slowly until it happens again, or
+//! is no limit any more. Pure arithmetic over what the sockets said.
+
+use std::collections::VecDeque;
+
+use gtp_alloc::{Bytes, Rate, Span, Time};
+
+/// The limit that this process's own speed puts on what it receives.
+#[derive(Debug)]
+pub(super) struct Intake {
+    /// Unlimited while nothing has been amiss.
+    limit: Rate,
+    began: Time,
+    /// What happened since `began`.
+    look: Look,
+    /// The least part of the fullest buffer that was filled since `began`, after all was read that
+    /// one turn reads.
+    standing: f64,
+    /// Standing in the look before.
+    stood: f64,
+    /// What the host was told last.
+    told: Rate,
+    /// The last looks.
+    looks: VecDeque<Look>,
+    /// What was done about the last trouble shows by then.
+    patient_until: Time,
+    /// The last trouble.
+    troubled_at: Time,
+}
+
+/// What one look saw.
+#[derive(Clone, Copy, Debug, Default)]
+struct Look {
+    span: Span,
+    bytes: Bytes,
+    /// Pieces taken in, and those dropped for want of room.
+    pieces: u64,
+    dropped: u64,
+}
+
+/// A look takes so long: a buffer that is large enough for the rate fills in several.
+const LOOK: Span = Span::from_millis(5);
+/// So many looks are remembered: a fifth of a second.
+const REMEMBERED: usize = 40;
+/// Rates are means over so many: shorter ones show how fast a heap is cleared after a pause.
+const MEAN_OVER: usize = 4;
+/// A buffer that is never less full than this during a look is in trouble: bookkeeping alone may
+/// show a quarter.
+const STANDING_MOST: f64 = 0.5;
+/// So is one that dropped more than this part of what it was given lately: a small buffer loses a
+/// little to every pause of this thread, which a lower rate would not mend.
+const DROPPED_MOST: f64 = 0.01;
+/// Of what was taken in, this part is shared out: the rest empties the buffer.
+const KEPT: f64 = 0.93;
+/// Just after trouble the limit rises by this part in a second...
+const RISE: f64 = 0.04;
+/// ... and by twice as much after every such span without any...
+const DOUBLES: Span = Span::from_millis(500);
+/// ... until it is this much.
+const RISE_MOST: f64 = 0.64;
+/// A limit so far above what arrives is none.
+const LIFTED: f64 = 2.0;
+/// A process that was not let run for a while is not to give up.
+const LEAST: Rate = Rate::from_mbps(10);
+/// A limit is told anew when it has risen so much.
+const NEWS: f64 = 1.005;
+/// Before more is done, what was done gets this time and [`INTERVALS`] control intervals.
+const PATIENCE: Span = Span::from_millis(60);
+/// Twice a round trip.
+const INTERVALS: u64 = 4;
+
+impl Intake {
+    /// No limit yet.
+    pub fn new(now: Time) -> Intake {
+        Intake {
+            limit: Rate::UNLIMITED,
+            began: now,
+            look: Look::default(),
+            standing: f64::INFINITY,
+            stood: 0.0,
+            told: Rate::UNLIMITED,
+            looks: VecDeque::with_capacity(REMEMBERED),
+            patient_until: now,
+            troubled_at: now,
+        }
+    }
+
+    /// One read of a socket took in `bytes` in so many pieces.
+    pub fn handle_read(&mut self, bytes: Bytes, pieces: usize) {
+        self.look.bytes += bytes;
+        self.look.pieces += pieces as u64;
+    }
+
+    /// Each socket had its turn, and this part of the fullest one's buffer is filled still.
+    pub fn handle_turn(&mut self, filled: f64) {
+        self.standing = self.standing.min(filled);
+    }
+
+    /// So many pieces were dropped for want of room.
+    pub fn handle_drops(&mut self, dropped: u32) {
+        self.look.dropped += u64::from(dropped);
+    }
+
+    /// Whether it is time for a look.
+    pub fn is_due(&self, now: Time) -> bool {
+        now.since(self.began) >= LOOK
+    }
+
+    /// Ends a look. Returns the limit where it is news: at most so much may be shared out.
+    /// `interval` is the control interval in force.
+    pub fn look(&mut self, now: Time, interval: Span) -> Option<Rate> {
+        let passed = now.since(self.began);
+        if self.looks.len() == REMEMBERED {
+            self.looks.pop_front();
+        }
+        self.looks.push_back(Look { span: passed, ..self.look });
+        if self.is_troubled() {
+            self.troubled_at = now;
+            if self.patient_until <= now {
+                self.limit = self.limit.min(self.best()).scale(KEPT).max(LEAST);
+                self.patient_until = now + PATIENCE + interval * INTERVALS;
+                self.looks.iter_mut().for_each(|look| look.dropped = 0);
+            }
+        } else {
+            self.rise(now, passed);
+        }
+        self.stood = if self.standing.is_finite() { self.standing } else { 0.0 };
+        (self.began, self.look, self.standing) = (now, Look::default(), f64::INFINITY);
+        self.news()
+    }
+
+    /// The limit, if it fell, or rose by so much that it is worth new grants.
+    fn news(&mut self) -> Option<Rate> {
+        let risen = self.limit.is_unlimited() && !self.told.is_unlimited();
+        let is_news = self.limit < self.told || risen || self.limit > self.told.scale(NEWS);
+        is_news.then(|| {
+            self.told = self.limit;
+            self.limit
+        })
+    }
+
+    /// A buffer is filling up, or has. One that is emptying is being helped already.
+    fn is_troubled(&self) -> bool {
+        let standing = self.standing.is_finite() && self.standing > STANDING_MOST;
+        let dropped: u64 = self.looks.iter().map(|look| look.dropped).sum();
+        let given = dropped + self.looks.iter().map(|look| look.pieces).sum::<u64>();
+        standing && self.standing >= self.stood || dropped as f64 > DROPPED_MOST * given as f64
+    }
+
+    /// The best rate of those looks that are remembered.
+    fn best(&self) -> Rate {
+        let mean = |from: usize| {
+            let looks = || self.looks.iter().skip(from).take(MEAN_OVER);
+            let bytes = looks().map(|look| look.bytes.0).sum();
+            let nanos = looks().map(|look| look.span.as_nanos()).sum();
+            Bytes(bytes).per(Span::from_nanos(nanos))
+        };
+        let last = self.looks.len().saturating_sub(MEAN_OVER);
+        (0..=last).map(mean).max().unwrap_or(Rate::ZERO)
+    }
+
+    fn rise(&mut self, now: Time, passed: Span) {
+        if self.limit.is_unlimited() {
+            return;
+        }
+        let calm = now.since(self.troubled_at).as_secs_f64() / DOUBLES.as_secs_f64();
+        let rise = (RISE * calm.exp2()).min(RISE_MOST);
+        self.limit = self.limit.scale(1.0 + rise * passed.as_secs_f64());
+        if self.limit > self.best().scale(LIFTED) {
+            self.limit = Rate::UNLIMITED;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INTERVAL: Span = Span::from_millis(10);
+
+    /// A sink that looks every 5 ms.
+    struct Sink {
+        intake: Intake,
+        now: Time,
+        limit: Rate,
+    }
+
+    impl Sink {
+        fn new() -> Sink {
+            let now = Time::ZERO;
+            Sink { intake: Intake::new(now), now, limit: Rate::UNLIMITED }
+        }
+
+        /// A look during which so many Mbit/s were taken in and so much stayed and was dropped.
+        fn look(&mut self, mbps: u64, filled: f64, dropped: u32) -> Rate {
+            self.intake.handle_read(Rate::from_mbps(mbps).bytes_in(LOOK), 1_000);
+            self.intake.handle_turn(filled);
+            self.intake.handle_drops(dropped);
+            self.now += LOOK;
+            assert!(self.intake.is_due(self.now));
+            self.limit = self.intake.look(self.now, INTERVAL).unwrap_or(self.limit);
+            self.limit
+        }
+
+        /// What arrives now is what was shared out.
+        fn shared_out(&self) -> u64 {
+            self.limit.as_bps() / 1_000_000
+        }
+    }
+
+    #[test]
+    fn a_buffer_that_fills_brings_the_limit_below_what_was_taken_in() {
+        let mut sink = Sink::new();
+        for _ in 0..MEAN_OVER {
+            assert!(sink.look(5_000, 0.4, 0).is_unlimited(), "that may be bookkeeping");
+        }
+        assert_eq!(sink.look(4_000, 0.6, 0), Rate::from_mbps(5_000).scale(KEPT));
+    }
+
+    #[test]
+    fn one_look_that_clears_a_heap_is_no_rate() {
+        let mut sink = Sink::new();
+        for mbps in [0, 5_000, 5_000, 10_000, 5_000, 0] {
+            sink.look(mbps, 0.0, 0);
+        }
+        assert_eq!(sink.look(5_000, 0.6, 0), Rate::from_mbps(6_250).scale(KEPT));
+    }
+
+    #[test]
+    fn a_drop_among_hundreds_is_an_accident_and_more_are_not() {
+        let mut sink = Sink::new();
+        for _ in 0..100 {
+            assert!(sink.look(5_000, 0.0, 5).is_unlimited());
+        }
+        assert!(sink.look(5_000, 0.0, 100).is_unlimited(), "one pause");
+        while sink.limit.is_unlimited() {
+            sink.look(5_000, 0.0, 30);
+            assert!(sink.now < Time::ZERO + Span::from_secs(1), "three in a hundred, for long");
+        }
+    }
+
+    #[test]
+    fn what_was_done_gets_time_to_show_and_a_buffer_that_empties_is_let_be() {
+        let mut sink = Sink::new();
+        let first = sink.look(5_000, 0.9, 500);
+        assert_eq!(sink.look(5_000, 0.95, 0), first, "two round trips have not passed");
+        for filled in [0.9, 0.85, 0.8, 0.75, 0.7, 0.65, 0.6] {
+            for _ in 0..5 {
+                sink.intake.stood = 1.0;
+                assert!(sink.look(4_650, filled, 0) >= first, "it is emptying");
+            }
+        }
+        assert!(sink.look(4_650, 0.6, 900) < first, "it drops again");
+    }
+
+    #[test]
+    fn a_host_that_becomes_slower_is_followed_down_and_up_again_ever_faster() {
+        let mut sink = Sink::new();
+        sink.look(5_000, 0.9, 100);
+        // Somebody else takes half of the processor.
+        let begun = sink.now;
+        while sink.limit > Rate::from_mbps(2_500) {
+            let arrives = sink.shared_out();
+            sink.look(arrives.min(2_500), 0.9, if arrives > 2_500 { 100 } else { 0 });
+            assert!(sink.now.since(begun) < Span::from_millis(800), "{:?}", sink.limit);
+        }
+        let mut gained = [0.0; 3];
+        for second in &mut gained {
+            let low = sink.limit.as_f64();
+            for _ in 0..200 {
+                sink.look(sink.shared_out(), 0.0, 0);
+            }
+            *second = sink.limit.as_f64() / low - 1.0;
+        }
+        let [first, second, third] = gained;
+        assert!((0.05..0.15).contains(&first) && second > 2.0 * first, "{gained:?}");
+        assert!(third < 0.95, "doubling in a second is a ramp, not a search: {gained:?}");
+    }
+
+    #[test]
+    fn a_limit_far_above_what_arrives_is_lifted_and_a_stall_does_not_end_everything() {
+        let mut sink = Sink::new();
+        assert_eq!(sink.look(0, 1.0, 1_000), LEAST);
+        for _ in 0..REMEMBERED {
+            sink.look(1, 0.0, 0);
+        }
+        assert!(sink.limit.is_unlimited());
+    }
+}
