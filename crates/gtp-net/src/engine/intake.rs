@@ -3,8 +3,8 @@
 //! A host whose capacity nobody knows is the bottleneck when its own receive buffers fill up. That
 //! is seen here before anything is lost, and unlike a loss it cannot be the network's doing. Then
 //! no more is shared out than what was taken in lately, less a little, so that all its sessions
-//! come down together and in their shares; from there the limit rises slowly until it happens again,
-//! or is no limit any more. Pure arithmetic over what the sockets said.
+//! come down together and in their shares. From there the limit rises slowly until it happens
+//! again, or is no limit any more. Pure arithmetic over what the sockets said.
 
 use std::collections::VecDeque;
 
