@@ -60,6 +60,7 @@ pub const NAMES: &[&str] = &[
     "grid-others",
     "bare",
     "daemon-killed",
+    "sockets",
 ];
 
 /// Runs one case once; returns its rows.
@@ -82,6 +83,7 @@ pub fn run(name: &str, tools: &Tools) -> Result<Vec<Value>> {
         "slow-producer" => Ok(vec![slow_producer(tools)?]),
         "bare" => Ok(vec![bare(tools)?]),
         "gtp2004-tables" => rivals::tables(tools),
+        "sockets" => crate::sockets::run(tools),
         "daemon-killed" => Ok(vec![crate::kills::run(tools)?]),
         "slow-reader" => Ok(vec![slow_reader(tools)?]),
         "three-sources" => Ok(vec![three(tools, Limit::Declared, None)?]),

@@ -22,16 +22,18 @@ const TRANSFERS: usize = 50;
 /// How often the daemon is killed.
 const KILLS: usize = 100;
 /// What it shares out, in bit/s, and what the link carries.
-const CAPACITY: f64 = 100e6;
-const ACCESS: &str = "400Mbit";
+const CAPACITY: f64 = 50e6;
+const ACCESS: &str = "200Mbit";
 /// Bytes of each transfer: more than it gets while daemons are killed.
-const OBJECT: u64 = 90 << 20;
+const OBJECT: u64 = 30 << 20;
 /// How long the daemon is away, in turn, in milliseconds: from no time to more than a lease lasts.
 const AWAY_MS: [u64; 5] = [0, 30, 120, 400, 1_500];
 /// A grant is fair within this part of an equal one.
 const FAIR: f64 = 0.05;
 /// Between being fair and the next kill.
 const REST: Duration = Duration::from_millis(500);
+/// Before the first kill.
+const BEFORE: Duration = Duration::from_secs(5);
 /// Between two looks.
 const LOOK: Duration = Duration::from_millis(10);
 /// What is waited for comes within this, or the case fails.
@@ -112,6 +114,8 @@ pub fn run(tools: &Tools) -> Result<Value> {
         transfers.push(fetch(&lab, tools, &prints, number, &daemon.socket)?);
     }
     daemon.fair(CAPACITY)?;
+    let began = lab.now();
+    std::thread::sleep(BEFORE);
     let from = lab.now();
     let mut back = Vec::new();
     for number in 0..KILLS {
@@ -135,7 +139,7 @@ pub fn run(tools: &Tools) -> Result<Value> {
         ensure!(ended.success(), "transfer {number}: {ended}: {said}");
     }
     drop(daemon);
-    row(&Record(lab.close()?), (from, to), back)
+    row(&Record(lab.close()?), (began, from, to), back)
 }
 
 fn log(lab: &Lab, number: usize) -> PathBuf {
@@ -158,11 +162,19 @@ fn fetch(
     command.spawn().context("a transfer cannot start")
 }
 
-fn row(record: &Record, (from, to): (f64, f64), mut back: Vec<f64>) -> Result<Value> {
+fn row(record: &Record, (began, from, to): (f64, f64, f64), mut back: Vec<f64>) -> Result<Value> {
     let sum = |from, to| (0..SOURCES).map(|i| record.rate(&route(i), from, to)).sum::<f64>();
-    let seconds = ((to - from - 1.0) / 0.01) as usize;
-    let windows = (0..seconds).map(|step| from + step as f64 * 0.01);
-    let most = windows.map(|begin| sum(begin, begin + 1.0)).fold(0.0, f64::max);
+    let most = |from: f64, to: f64| {
+        let windows = (0..((to - from - 1.0) / 0.01) as usize).map(|at| from + at as f64 * 0.01);
+        windows
+            .map(|begin| (sum(begin, begin + 1.0), begin))
+            .fold((0.0, 0.0), |a, b| if b.0 > a.0 { b } else { a })
+    };
+    let (highest, at) = most(from, to);
+    let slowest = |turn: usize| back.iter().skip(turn).step_by(AWAY_MS.len()).copied();
+    let by_absence: Vec<Value> = (0..AWAY_MS.len())
+        .map(|turn| json!([AWAY_MS[turn], slowest(turn).fold(0.0, f64::max)]))
+        .collect();
     back.sort_by(f64::total_cmp);
     let last = back.last().copied().context("no kill")?;
     Ok(json!({
@@ -171,10 +183,14 @@ fn row(record: &Record, (from, to): (f64, f64), mut back: Vec<f64>) -> Result<Va
         "transfers": TRANSFERS,
         "failed": 0,
         "seconds": to - from,
-        "most_in_a_second_of_capacity": most / CAPACITY,
+        "most_in_a_second_of_capacity": highest / CAPACITY,
+        "most_in_a_second_at_s": at - from,
+        "most_before_of_capacity": most(began, from).0 / CAPACITY,
+        "mean_before_of_capacity": sum(began, from) / CAPACITY,
         "mean_of_capacity": sum(from, to) / CAPACITY,
         "fair_again_s_median": back[back.len() / 2],
         "fair_again_s_95th": back[back.len() * 95 / 100],
         "fair_again_s_longest": last,
+        "fair_again_s_longest_by_ms_away": by_absence,
     }))
 }

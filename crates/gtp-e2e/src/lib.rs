@@ -14,4 +14,5 @@ pub mod plan;
 pub mod produce;
 pub mod record;
 pub mod rivals;
+pub mod sockets;
 pub mod tcp;

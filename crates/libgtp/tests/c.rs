@@ -64,16 +64,28 @@ fn ported(plain: &str) -> String {
 
 struct World {
     dir: TempDir,
+    /// For the C compiler.
+    options: &'static [&'static str],
 }
 
+/// The C side watched by its compiler: what it does wrong with memory, or what C does not define,
+/// ends the program. The heap is watched on both sides of the border.
+const SANITIZED: &[&str] = &["-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
+
 impl World {
-    fn new() -> World {
+    /// Once with programs as they are, and once with programs that are watched.
+    fn each(claim: impl Fn(&World)) {
+        claim(&World::new(&[]));
+        claim(&World::new(SANITIZED));
+    }
+
+    fn new(options: &'static [&'static str]) -> World {
         let dir = tempfile::tempdir().unwrap();
         // As it is installed: by the name that is linked against, and the one that is loaded.
         for name in ["libgtp.so", "libgtp.so.0"] {
             std::os::unix::fs::symlink(library(), dir.path().join(name)).unwrap();
         }
-        World { dir }
+        World { dir, options }
     }
 
     fn compile(&self, name: &str, text: &str, gtp: Gtp) -> PathBuf {
@@ -81,7 +93,8 @@ impl World {
             (self.dir.path().join(format!("{name}.c")), self.dir.path().join(name));
         std::fs::write(&file, text).unwrap();
         let mut cc = Command::new("cc");
-        cc.args(["-Wall", "-Wextra", "-Werror", "-O1", "-o"]).arg(&program).arg(&file);
+        cc.args(["-Wall", "-Wextra", "-Werror", "-O1"]).args(self.options);
+        cc.arg("-o").arg(&program).arg(&file);
         if gtp == Gtp::Linked {
             let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("include");
             cc.arg("-I").arg(&include).arg("-include").arg(include.join("gtp.h"));
@@ -136,97 +149,124 @@ fn echo(world: &World, program: &Path, later: &[&str]) {
 
 #[test]
 fn a_program_of_plain_sockets_speaks_gtp_once_its_calls_have_a_prefix() {
-    let world = World::new();
-    let plain = source("tests/echo.c");
-    echo(&world, &world.compile("plain", &plain, Gtp::Absent), &[]);
-    let program = world.compile("ported", &ported(&plain), Gtp::Linked);
-    echo(&world, &program, &[]);
-    echo(&world, &program, &["later"]);
+    World::each(|world| {
+        let plain = source("tests/echo.c");
+        echo(world, &world.compile("plain", &plain, Gtp::Absent), &[]);
+        let program = world.compile("ported", &ported(&plain), Gtp::Linked);
+        echo(world, &program, &[]);
+        echo(world, &program, &["later"]);
+    });
 }
 
 #[test]
 fn connecting_where_nobody_listens_is_refused_at_once_and_later() {
-    let world = World::new();
-    let program = world.compile("ported", &ported(&source("tests/echo.c")), Gtp::Linked);
-    // Nobody has the port that was a listener's until now.
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    for later in [&[][..], &["later"]] {
-        let mut client = world.command(&program, "client");
-        let out = client.arg(port.to_string()).args(later).output().unwrap();
-        assert_eq!(out.status.code(), Some(1));
-        let said = String::from_utf8_lossy(&out.stderr);
-        assert!(said.contains("Connection refused"), "{said}");
-    }
+    World::each(|world| {
+        let program = world.compile("ported", &ported(&source("tests/echo.c")), Gtp::Linked);
+        // Nobody has the port that was a listener's until now.
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        for later in [&[][..], &["later"]] {
+            let mut client = world.command(&program, "client");
+            let out = client.arg(port.to_string()).args(later).output().unwrap();
+            assert_eq!(out.status.code(), Some(1));
+            let said = String::from_utf8_lossy(&out.stderr);
+            assert!(said.contains("Connection refused"), "{said}");
+        }
+    });
 }
 
 #[test]
 fn a_forked_childs_copy_is_dead_and_the_parents_connection_goes_on_to_its_last_byte() {
-    let world = World::new();
-    let echo = world.compile("ported", &ported(&source("tests/echo.c")), Gtp::Linked);
-    let program = world.compile("forks", &source("tests/fork.c"), Gtp::Linked);
-    let (mut server, port) = world.server(&echo);
-    let out = world.command(&program, "client").arg(port).output().unwrap();
-    let (said, failed) = (out.stdout, String::from_utf8_lossy(&out.stderr));
-    assert!(out.status.success(), "{failed}");
-    assert_eq!((String::from_utf8_lossy(&said), failed), ("again\n".into(), "".into()));
-    assert!(server.wait().unwrap().success(), "it got the end and no error");
+    World::each(|world| {
+        let echo = world.compile("ported", &ported(&source("tests/echo.c")), Gtp::Linked);
+        let program = world.compile("forks", &source("tests/fork.c"), Gtp::Linked);
+        let (mut server, port) = world.server(&echo);
+        let out = world.command(&program, "client").arg(port).output().unwrap();
+        let (said, failed) = (out.stdout, String::from_utf8_lossy(&out.stderr));
+        assert!(out.status.success(), "{failed}");
+        assert_eq!((String::from_utf8_lossy(&said), failed), ("again\n".into(), "".into()));
+        assert!(server.wait().unwrap().success(), "it got the end and no error");
+    });
 }
 
 #[test]
 fn a_socket_whose_connection_was_refused_can_be_connected_again() {
-    let world = World::new();
-    let echo = world.compile("ported", &ported(&source("tests/echo.c")), Gtp::Linked);
-    let program = world.compile("again", &source("tests/again.c"), Gtp::Linked);
-    // Nobody has the port that was a listener's until now.
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    for later in ["at once", "later"] {
-        let (mut server, port) = world.server(&echo);
-        let mut client = world.command(&program, "client");
-        let out = client.args([later, &nobody.to_string(), &port]).output().unwrap();
-        let (said, failed) = (out.stdout, String::from_utf8_lossy(&out.stderr));
-        assert_eq!((String::from_utf8_lossy(&said), failed), ("heard\n".into(), "".into()));
-        assert!(out.status.success() && server.wait().unwrap().success());
-    }
+    World::each(|world| {
+        let echo = world.compile("ported", &ported(&source("tests/echo.c")), Gtp::Linked);
+        let program = world.compile("again", &source("tests/again.c"), Gtp::Linked);
+        // Nobody has the port that was a listener's until now.
+        let nobody =
+            std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        for later in ["at once", "later"] {
+            let (mut server, port) = world.server(&echo);
+            let mut client = world.command(&program, "client");
+            let out = client.args([later, &nobody.to_string(), &port]).output().unwrap();
+            let (said, failed) = (out.stdout, String::from_utf8_lossy(&out.stderr));
+            assert_eq!((String::from_utf8_lossy(&said), failed), ("heard\n".into(), "".into()));
+            assert!(out.status.success() && server.wait().unwrap().success());
+        }
+    });
 }
 
 #[test]
 fn what_was_printed_is_delivered_when_a_program_ends_and_no_reader_holds_the_end_up() {
-    let world = World::new();
-    let program = world.compile("ends", &source("tests/ends.c"), Gtp::Linked);
-    for reader in ["alone", "beside"] {
-        let mut server = world.command(&program, "server").stdout(Stdio::piped()).spawn().unwrap();
-        let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
-        let port = lines.next().unwrap().unwrap();
-        let mut client = world.command(&program, "client");
-        // With its end, a reader of this would end.
-        let mut client = client.args([reader, &port]).stdin(Stdio::piped()).spawn().unwrap();
-        let kept = client.stdin.take();
-        assert_eq!(lines.next().unwrap().unwrap(), "what was printed last");
-        assert!(client.wait().unwrap().success() && server.wait().unwrap().success());
-        drop(kept);
-    }
+    World::each(|world| {
+        let program = world.compile("ends", &source("tests/ends.c"), Gtp::Linked);
+        for reader in ["alone", "beside"] {
+            let mut server =
+                world.command(&program, "server").stdout(Stdio::piped()).spawn().unwrap();
+            let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
+            let port = lines.next().unwrap().unwrap();
+            let mut client = world.command(&program, "client");
+            // With its end, a reader of this would end.
+            let mut client = client.args([reader, &port]).stdin(Stdio::piped()).spawn().unwrap();
+            let kept = client.stdin.take();
+            assert_eq!(lines.next().unwrap().unwrap(), "what was printed last");
+            assert!(client.wait().unwrap().success() && server.wait().unwrap().success());
+            drop(kept);
+        }
+    });
 }
 
 #[test]
 fn signals_are_the_programs_own_and_no_thread_of_the_library_takes_them() {
-    let world = World::new();
-    let program = world.compile("ported", &ported(&source("tests/echo.c")), Gtp::Linked);
-    let (mut server, _port) = world.server(&program);
-    let threads = std::fs::read_dir(format!("/proc/{}/task", server.id())).unwrap();
-    let mut judged = 0;
-    for thread in threads.map(|thread| thread.unwrap()) {
-        let status = std::fs::read_to_string(thread.path().join("status")).unwrap();
-        let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).unwrap();
-        let blocked = u64::from_str_radix(blocked.trim(), 16).unwrap();
-        // INT, USR1, PIPE, ALRM, TERM, CHLD, by their numbers.
-        let wanted = [2, 10, 13, 14, 15, 17].iter().fold(0, |set, signal| set | 1 << (signal - 1));
-        let own = thread.file_name().to_str() == Some(&server.id().to_string());
-        assert_eq!(blocked & wanted, if own { 0 } else { wanted }, "{status}");
-        judged += 1;
+    World::each(|world| {
+        let program = world.compile("ported", &ported(&source("tests/echo.c")), Gtp::Linked);
+        let (mut server, _port) = world.server(&program);
+        let threads = std::fs::read_dir(format!("/proc/{}/task", server.id())).unwrap();
+        let mut judged = 0;
+        for thread in threads.map(|thread| thread.unwrap()) {
+            let status = std::fs::read_to_string(thread.path().join("status")).unwrap();
+            let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).unwrap();
+            let blocked = u64::from_str_radix(blocked.trim(), 16).unwrap();
+            // INT, USR1, PIPE, ALRM, TERM, CHLD, by their numbers.
+            let wanted =
+                [2, 10, 13, 14, 15, 17].iter().fold(0, |set, signal| set | 1 << (signal - 1));
+            let own = thread.file_name().to_str() == Some(&server.id().to_string());
+            assert_eq!(blocked & wanted, if own { 0 } else { wanted }, "{status}");
+            judged += 1;
+        }
+        server.kill().unwrap();
+        server.wait().unwrap();
+        assert!(judged > 2, "{judged} threads");
+    });
+}
+
+#[test]
+fn a_program_that_is_watched_ends_where_it_is_wrong() {
+    let world = World::new(SANITIZED);
+    let wrongs = [
+        "char *few = malloc(9); few[8 + argc] = 1; int got = few[argc]; free(few); return got;",
+        "int most = 2147483647; return most + argc > 0;",
+    ];
+    for wrong in wrongs {
+        let text = format!(
+            "#include <stdlib.h>\nint main(int argc, char **argv) {{ (void)argv; {wrong} }}"
+        );
+        let program = world.compile("wrong", &text, Gtp::Absent);
+        let ended = world.command(&program, "nobody").output().unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert!(!ended.status.success() && said.contains("wrong"), "{said}");
     }
-    server.kill().unwrap();
-    server.wait().unwrap();
-    assert!(judged > 2, "{judged} threads");
 }
 
 /// Names of functions with how many arguments they take.

@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use gtp_proto::Supplied;
-use gtp_store::{Lender, Row};
+use gtp_store::{Lender, Row, TRAILER};
 
 /// Blocks at hand and on their way.
 #[derive(Default)]
@@ -67,6 +67,19 @@ impl Cache {
         self.most = most;
     }
 
+    /// Gives back the memory of what is held beyond that. What is being read is given back later.
+    pub fn give_back(&mut self) {
+        while self.slots.len() > self.most && self.evict() {}
+        self.spare.truncate(self.most.saturating_sub(self.slots.len()));
+        self.spare.shrink_to_fit();
+    }
+
+    /// Blocks' worth of memory that it holds.
+    #[cfg(test)]
+    fn held(&self) -> usize {
+        self.slots.len() + self.spare.len()
+    }
+
     /// Whether the bytes of `unit` are at hand.
     pub fn supply(&mut self, row: &Row, unit: u64) -> Supplied {
         if unit >= row.units() {
@@ -110,7 +123,7 @@ impl Cache {
     fn borrow(&mut self, row: &Row, unit: u64) -> Option<usize> {
         let place = row.locate(unit)?;
         let units = row.block_units(place.file, place.block)?;
-        let lent = self.lender.as_ref()?.lend(place.file, place.block)?;
+        let lent = self.lent(row, place.file, place.block)?;
         if self.slots.len() >= self.most && !self.evict() {
             return None;
         }
@@ -118,6 +131,12 @@ impl Cache {
         self.index.insert(units.start, at);
         self.slots.push(Slot { units, used: self.turn, held: Held::Lent(lent) });
         Some(at)
+    }
+
+    /// A block as it is lent: whole, or it has to be read like one that is not.
+    fn lent(&self, row: &Row, file: u32, block: u64) -> Option<Bytes> {
+        let lent = self.lender.as_ref()?.lend(file, block)?;
+        (Some(lent.len()) == framed_len(row, file, block)).then_some(lent)
     }
 
     /// Marks the block of `unit` as wanted soon. If it must be read, says so, and makes room.
@@ -130,6 +149,9 @@ impl Cache {
         }
         let Some(place) = row.locate(unit) else { return Wanted::Nowhere };
         let Some(units) = row.block_units(place.file, place.block) else { return Wanted::Nowhere };
+        if self.lent(row, place.file, place.block).is_some() {
+            return Wanted::Known(units.end);
+        }
         while self.slots.len() >= self.most {
             if !self.evict() {
                 return Wanted::NoRoom;
@@ -178,9 +200,14 @@ impl Cache {
     }
 }
 
+/// Bytes of a block's content and its trailer.
+pub(super) fn framed_len(row: &Row, file: u32, block: u64) -> Option<usize> {
+    Some(row.block_content(file, block)? as usize + TRAILER)
+}
+
 /// What [`Cache::want`] says of a unit's block.
 pub(super) enum Wanted {
-    /// It is here or on its way; it ends before this unit.
+    /// It is here, on its way, or lent when its turn has come; it ends before this unit.
     Known(u64),
     /// It must be read; it ends before this unit.
     Missing(Missing, u64),
@@ -242,5 +269,43 @@ mod tests {
         assert!(cache.hungry);
         assert!(matches!(cache.want(&row, first(4)), Wanted::Missing(..)));
         assert_eq!(cache.supply(&row, row.units()), Supplied::NoSuchUnit);
+    }
+
+    #[test]
+    fn what_is_lent_is_not_read_ahead_and_what_is_lent_in_part_is_read() {
+        let row = Row::new(&[10 * BLOCK], 1_400).unwrap();
+        let first = |block| row.block_units(0, block).unwrap().start;
+        let mut cache = Cache::new(Some(Box::new(Shelf(vec![7; BLOCK as usize + 32].into()))));
+        cache.set_most(4);
+        assert!(matches!(cache.want(&row, first(3)), Wanted::Known(end) if end == first(4)));
+        assert!(matches!(cache.want(&row, first(4)), Wanted::Missing(..)));
+        for length in [0, 1_400, BLOCK as usize, BLOCK as usize + 33] {
+            let mut cache = Cache::new(Some(Box::new(Shelf(vec![7; length].into()))));
+            cache.set_most(4);
+            assert_eq!(cache.supply(&row, first(1) - 1), Supplied::NotYet);
+            let Wanted::Missing(missing, _) = cache.want(&row, 0) else { panic!("{length}") };
+            cache.loaded(missing.first_unit, vec![8; BLOCK as usize + 32]);
+            assert_eq!(cache.supply(&row, first(1) - 1), Supplied::Ready(376));
+        }
+    }
+
+    #[test]
+    fn memory_is_given_back_when_less_is_allowed() {
+        let row = Row::new(&[20 * BLOCK], 1_400).unwrap();
+        let first = |block| row.block_units(0, block).unwrap().start;
+        let mut cache = Cache::default();
+        cache.set_most(8);
+        for block in 0..16 {
+            assert!(matches!(cache.want(&row, first(block)), Wanted::Missing(..)));
+            cache.loaded(first(block), vec![1; BLOCK as usize + 32]);
+        }
+        assert!(matches!(cache.want(&row, first(16)), Wanted::Missing(..)), "it is being read");
+        cache.set_most(3);
+        cache.give_back();
+        assert_eq!(cache.held(), 3);
+        assert_eq!(cache.supply(&row, first(15)), Supplied::Ready(1_400), "the newest are here");
+        assert_eq!(cache.supply(&row, first(13)), Supplied::NotYet);
+        cache.loaded(first(16), vec![1; BLOCK as usize + 32]);
+        assert_eq!(cache.supply(&row, first(16)), Supplied::Ready(1_400));
     }
 }

@@ -14,7 +14,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use super::api::{SourceEvent, SourceProgress};
 use super::batch::{Batch, Joins};
-use super::cache::{Cache, Wanted};
+use super::cache::{Cache, Wanted, framed_len};
 use super::command::NewSource;
 use super::envelope::Envelope;
 use super::reader::{Loaded, ReadJob, ReadJobs};
@@ -105,6 +105,7 @@ impl SourceSide {
     pub fn set_memory(&mut self, memory: Bytes) {
         self.memory = memory;
         self.cache.set_most(if self.cache.lends() { LENT_MOST } else { self.blocks_most() });
+        self.cache.give_back();
     }
 
     /// Blocks that its memory holds.
@@ -130,6 +131,9 @@ impl SourceSide {
     pub fn handle_loaded(&mut self, now: Time, loaded: Loaded) {
         match loaded {
             Loaded::Block { first_unit, content_and_trailer } => {
+                if !self.is_whole(first_unit, &content_and_trailer) {
+                    return self.lose("a block was read that is not as long as it must be");
+                }
                 self.cache.loaded(first_unit, content_and_trailer);
                 if self.cache.hungry {
                     self.read_ahead();
@@ -138,6 +142,15 @@ impl SourceSide {
             }
             Loaded::Failed { error } => self.end(SourceEvent::Fault(error)),
         }
+    }
+
+    /// Whether what was read is all of the block that begins with a unit.
+    fn is_whole(&self, first_unit: u64, content_and_trailer: &[u8]) -> bool {
+        let length = self.row.as_ref().and_then(|row| {
+            let place = row.locate(first_unit)?;
+            framed_len(row, place.file, place.block)
+        });
+        length == Some(content_and_trailer.len())
     }
 
     /// How people name it.
