@@ -182,6 +182,7 @@ impl SourceEnd {
     }
 
     /// What it tells the sink: the most it sends, or that it has left, and its offer.
+    #[inline]
     pub fn said(&self) -> (u64, u64) {
         match self.common.life {
             Life::Open => (self.expected.min(self.demand), self.offer.min(self.demand)),
@@ -284,11 +285,11 @@ impl End for SinkEnd {
 
     #[inline]
     fn advance(&mut self, since: u64, now: u64, mail: &mut Mail, load: &mut LoadSteps) {
+        let (mut said, mut echo) = (mail.peek(&self.common.inbox), mail.peek(&self.echoes));
         let mut course = Course::begin(&mut self.common.flow, load, since);
         loop {
-            let (said, echo) = (mail.peek(&self.common.inbox), mail.peek(&self.echoes));
             let at = said.min(echo);
-            if at > now || at == EMPTY {
+            if at > now {
                 return course.end(now);
             }
             if said == at
@@ -299,11 +300,13 @@ impl End for SinkEnd {
                     GONE => (0, Life::Gone),
                     rate => (rate, Life::Open),
                 };
+                said = mail.peek(&self.common.inbox);
             }
             if echo == at
                 && let Some(word) = mail.take(&mut self.echoes, at)
             {
                 self.echoed = word.rate;
+                echo = mail.peek(&self.echoes);
             }
             course.step(at, self.permitted.min(self.echoed));
         }

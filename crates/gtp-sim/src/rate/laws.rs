@@ -23,7 +23,7 @@ pub(super) struct Desk {
     pub granted: Vec<f64>,
     pub measured: Vec<Rate>,
     pub expected: Vec<Rate>,
-    /// The parameters of each of `active`, if they differ.
+    /// The parameters of each of `active`, where any session has its own.
     pub params: Vec<u32>,
     trial: Vec<Rate>,
 }
@@ -38,14 +38,17 @@ impl Desk {
         self.params.clear();
     }
 
-    /// Reads what end `i` of the node carried in the last `interval`; it takes part if open.
+    /// Reads what end `i` of the node carried in the last `interval`; it takes part if open. Its
+    /// terms are asked for where any session has parameters of its own.
     #[inline]
-    pub fn measure(&mut self, i: usize, end: &mut Common, terms: &Terms, interval: u64) {
+    pub fn measure(&mut self, i: usize, end: &mut Common, own: Option<&[Terms]>, interval: u64) {
         let measured = end.flow.read(interval);
         if end.life == Life::Open {
             self.active.push(i as u32);
             self.measured.push(Rate::from_bps(measured));
-            self.params.push(terms.params);
+            if let Some(terms) = own {
+                self.params.push(terms[i].params);
+            }
         }
     }
 

@@ -98,7 +98,8 @@ impl Mail {
     pub fn take(&mut self, reader: &mut Place, now: u64) -> Option<Word> {
         let at = reader.slot();
         let slot = &mut self.slots[at];
-        if slot.at > now || slot.at == EMPTY {
+        debug_assert!(now < EMPTY, "what is empty never arrives");
+        if slot.at > now {
             return None;
         }
         let offer = self.offers.as_ref().map_or(u64::MAX, |offers| offers[at]);

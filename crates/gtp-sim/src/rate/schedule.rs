@@ -15,6 +15,8 @@ pub(super) struct Schedule {
     today: u64,
     /// What is left of today, latest first.
     left: Vec<(u64, u32)>,
+    /// Whether nothing of today has been seen yet.
+    is_new: bool,
     waiting: usize,
 }
 
@@ -33,7 +35,14 @@ impl Schedule {
             shift += 1;
         }
         let days = (horizon >> shift) as usize + 2;
-        Schedule { shift, days: vec![Vec::new(); days], today: 0, left: Vec::new(), waiting: 0 }
+        Schedule {
+            shift,
+            days: vec![Vec::new(); days],
+            today: 0,
+            left: Vec::new(),
+            is_new: false,
+            waiting: 0,
+        }
     }
 
     /// Enters `tag` at time `at`.
@@ -72,6 +81,11 @@ impl Schedule {
         }
     }
 
+    /// Once a day, when its first entry has been taken out: all the others.
+    pub fn new_day(&mut self) -> Option<&[(u64, u32)]> {
+        std::mem::take(&mut self.is_new).then_some(&self.left)
+    }
+
     fn turn(&mut self) {
         self.today += 1;
         let n = self.days.len() as u64;
@@ -79,6 +93,7 @@ impl Schedule {
         std::mem::swap(&mut self.left, &mut self.days[(self.today % n) as usize]);
         self.waiting -= self.left.len();
         self.left.sort_unstable_by(|a, b| b.cmp(a));
+        self.is_new = true;
     }
 }
 

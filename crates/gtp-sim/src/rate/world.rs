@@ -88,6 +88,8 @@ pub struct World {
     ends: Vec<(u32, u32)>,
     /// The nodes' parameters, then those of single sessions.
     pub(super) params: Vec<Params>,
+    /// Whether there are any of the second kind.
+    pub(super) has_own_params: bool,
     pub(super) mail: Mail,
     /// Words for sources and for sinks that are not in their rings yet, where words are posted:
     /// under the end-node law.
@@ -166,6 +168,7 @@ impl World {
             source_terms,
             sink_terms,
             ends,
+            has_own_params: params.len() > b.nodes.len(),
             params,
             mail,
             posts,
