@@ -82,14 +82,14 @@ def jain(rates):
     return sum(rates) ** 2 / (len(rates) * squares) if squares else UNKNOWN
 
 
-def of_many(runs):
-    """Several transfers of equal length at once: their sum, over the time of the slowest, and how
-    equal they were."""
-    slowest = min(run.goodput for run in runs)
+def of_many(runs, alike):
+    """Several transfers at once: what they moved together, and how equal they were. Those of equal
+    `alike` "bytes" last as long as the slowest; those of equal "seconds" add up."""
+    together = {"bytes": lambda rates: min(rates) * len(rates), "seconds": sum}[alike]
     factor = runs[0].rate / runs[0].goodput
     cpu = [statistics.fmean(pick) for pick in
            zip(*((run.cpu_sender, run.cpu_receiver) for run in runs))]
-    goodput = slowest * len(runs)
+    goodput = together([run.goodput for run in runs])
     checked = all(run.checked for run in runs)
     return Run(goodput, goodput * factor, *cpu, checked, jain=jain([r.goodput for r in runs]))
 

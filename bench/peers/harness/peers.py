@@ -177,12 +177,12 @@ def gtp(sessions, build=None):
 SOURCES = 5
 
 
-def side_by_side(run):
-    """Five at once into one host: `run(lane, number)` is one of them."""
+def side_by_side(run, alike):
+    """Five at once into one host: `run(lane, number)` is one of them; what all have alike."""
 
     def runs(lane):
         with concurrent.futures.ThreadPoolExecutor(SOURCES) as pool:
-            return figures.of_many(list(pool.map(lambda i: run(lane, i), range(SOURCES))))
+            return figures.of_many(list(pool.map(lambda i: run(lane, i), range(SOURCES))), alike)
 
     return runs
 
@@ -327,8 +327,8 @@ PEERS = {
     "srt": stream("srt"),
     "srt-aes": stream("srt", "--key", 16),
     "gtp-incast": gtp_of_five,
-    "iperf3-incast": side_by_side(iperf3_of_five),
-    "quinn-incast": side_by_side(quinn_of_five),
+    "iperf3-incast": side_by_side(iperf3_of_five, "seconds"),
+    "quinn-incast": side_by_side(quinn_of_five, "bytes"),
     "gtp-file": gtp_file,
     "gridftp": gridftp(1),
     "gridftp-4": gridftp(4),

@@ -74,8 +74,9 @@ class Answers(unittest.TestCase):
 
 
     def test_many_at_once_are_as_fast_as_the_slowest_of_them_lets_them_be(self):
-        many = figures.of_many([run(10e9), run(5e9)])
+        many = figures.of_many([run(10e9), run(5e9)], "bytes")
         self.assertAlmostEqual(many.rate, 10e9)
+        self.assertAlmostEqual(figures.of_many([run(10e9), run(5e9)], "seconds").rate, 15e9)
         self.assertAlmostEqual(many.jain, 225 / 250)
         self.assertEqual(figures.jain([3.0, 3.0, 3.0]), 1.0)
         self.assertTrue(math.isnan(figures.jain([0.0])))

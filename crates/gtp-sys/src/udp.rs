@@ -81,7 +81,7 @@ impl UdpSocket {
         self.receive_buffer
     }
 
-    /// How full the receive buffer is, and what was dropped because it was.
+    /// How full the receive buffer is.
     ///
     /// # Errors
     /// When the kernel does not say.
@@ -219,11 +219,6 @@ impl ReceiveBatch {
     /// Whether it had no room for more, so that more may be there.
     pub fn is_full(&self) -> bool {
         self.filled == self.metas.len()
-    }
-
-    /// How many pieces it took: datagrams, or rows of them that the kernel has glued together.
-    pub fn pieces(&self) -> usize {
-        self.filled
     }
 
     /// Bytes of all datagrams in it.

@@ -156,7 +156,8 @@ fn once(name: &str, tools: &Tools) -> Result<(Vec<Value>, f64)> {
     Ok((rows, stolen))
 }
 
-/// Field by field: the median of numbers, the first of anything else.
+/// Field by field: the median of numbers, whether all of what is true or false is true, the first of
+/// anything else.
 fn median(rows: &[Value]) -> Value {
     let mut fields: BTreeMap<String, Vec<Value>> = BTreeMap::new();
     for row in rows {
@@ -165,6 +166,9 @@ fn median(rows: &[Value]) -> Value {
         }
     }
     let middle = |mut values: Vec<Value>| {
+        if values.iter().all(Value::is_boolean) {
+            return values.iter().all(|v| v == &Value::Bool(true)).into();
+        }
         if values.iter().any(|v| v.as_f64().is_none()) {
             return values.swap_remove(0);
         }

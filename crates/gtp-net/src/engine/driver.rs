@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use gtp_alloc::{Rate, Span, Time};
+use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_laws::gtp2004;
 use gtp_proto::agent::{Agent, AgentConfig, Side as AgentSide};
 use gtp_proto::sink::Received;
@@ -40,6 +40,8 @@ pub(super) struct Driver {
     publish_due: Time,
     notices: Notices,
     drops: Arc<Drops>,
+    /// Bytes of datagrams that no session's key opened.
+    junk: Bytes,
     leaving: bool,
 }
 
@@ -87,6 +89,7 @@ impl Driver {
             publish_due: now,
             notices,
             drops,
+            junk: Bytes::ZERO,
             leaving: false,
         }
     }
@@ -235,19 +238,27 @@ impl Driver {
         origin: Origin,
         datagram: &mut [u8],
     ) {
+        let length = Bytes(datagram.len() as u64);
         let Ok(header) = Header::decode(datagram) else {
+            self.junk += length;
             return count(&self.drops.malformed);
         };
         let Some(index) = self.table.find_wire(header.session) else {
+            self.junk += length;
             return count(&self.drops.unknown);
         };
         let Some(session) = self.table.get_mut(index) else { return };
         let flow = session.flow;
         let body = match session.envelope.open(socket, origin, header, datagram) {
             Ok(body) => body,
-            Err(Refusal::Stranger) => return count(&self.drops.unknown),
-            Err(Refusal::Forged) => return count(&self.drops.forged),
-            Err(Refusal::Exhausted) => return self.lose(now, index, "too many forged datagrams"),
+            Err(refusal) => {
+                self.junk += length;
+                return match refusal {
+                    Refusal::Stranger => count(&self.drops.unknown),
+                    Refusal::Forged => count(&self.drops.forged),
+                    Refusal::Exhausted => self.lose(now, index, "too many forged datagrams"),
+                };
+            }
         };
         let accepted = match &mut session.side {
             Side::Source(source) => source.handle_datagram(now, header, body).is_ok(),
@@ -283,6 +294,11 @@ impl Driver {
     pub fn handle_intake(&mut self, limit: Rate) {
         tracing::debug!(%limit, "keeps up with");
         self.in_.agent.set_limit(limit);
+    }
+
+    /// Bytes of datagrams so far that no session's key opened.
+    pub fn junk(&self) -> Bytes {
+        self.junk
     }
 
     /// The control interval of what is received.

@@ -29,8 +29,6 @@ struct Engine {
     driver: Driver,
     sockets: Vec<(SocketId, UdpSocket)>,
     ready: Vec<bool>,
-    /// What each socket has dropped, as far as `intake` knows.
-    dropped: Vec<u32>,
     intake: Intake,
     received: ReceiveBatch,
     naps: Naps,
@@ -77,7 +75,6 @@ pub(super) fn spawn(
             driver,
             sockets: Vec::new(),
             ready: Vec::new(),
-            dropped: Vec::new(),
             intake: Intake::new(clock.now()),
             received: ReceiveBatch::new(),
             naps,
@@ -121,7 +118,6 @@ impl Engine {
                     self.naps.handle_socket(Bytes(socket.receive_buffer() as u64));
                     self.sockets.push((id, socket));
                     self.ready.push(true);
-                    self.dropped.push(0);
                 }
                 Ok(notice) => self.driver.handle_notice(now, notice),
                 Err(TryRecvError::Empty) => return Inbox::Empty,
@@ -146,10 +142,11 @@ impl Engine {
                         *ready = self.received.is_full();
                         let bytes = Bytes(self.received.bytes() as u64);
                         self.naps.handle_received(bytes);
-                        self.intake.handle_read(bytes, self.received.pieces());
+                        let junk = self.driver.junk();
                         for (origin, datagram) in self.received.datagrams() {
                             self.driver.handle_datagram(now, *id, origin, datagram);
                         }
+                        self.intake.handle_read(bytes, Bytes(self.driver.junk().0 - junk.0));
                     }
                     Ok(false) => *ready = false,
                     // An answer of the network to what was sent; what follows may be a datagram,
@@ -164,16 +161,10 @@ impl Engine {
         self.intake.handle_turn(fullest);
     }
 
-    /// Hears what the sockets had to drop, and tells the driver what this thread keeps up with.
+    /// Tells the driver what this thread keeps up with, if that is news.
     fn look_at_intake(&mut self, now: Time) {
         if !self.intake.is_due(now) {
             return;
-        }
-        for ((_, socket), known) in self.sockets.iter().zip(&mut self.dropped) {
-            if let Ok(pressure) = socket.pressure() {
-                self.intake.handle_drops(pressure.dropped.wrapping_sub(*known));
-                *known = pressure.dropped;
-            }
         }
         if let Some(limit) = self.intake.look(now, self.driver.interval()) {
             self.driver.handle_intake(limit);
