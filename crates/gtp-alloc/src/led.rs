@@ -2,9 +2,9 @@
 //!
 //! By the grant law and the end-node law the hosts at both ends agree on a session's rate. The
 //! protocols that the papers compare with leave it to one end: to the source of each session
-//! ([`SourceLaw`]), or to the host of the sinks ([`SinkLaw`]). Whoever moves data, simulated or
-//! real, counts packets and asks such a law for rates; the law knows no packets, and neither side
-//! knows the other.
+//! ([`SourceLaw`]), to its sink ([`SessionLaw`]), or to the host of the sinks ([`SinkLaw`]).
+//! Whoever moves data, simulated or real, counts packets and asks such a law for rates; the law
+//! knows no packets, and neither side knows the other.
 
 use alloc::vec::Vec;
 
@@ -49,8 +49,57 @@ pub trait SourceLaw: core::fmt::Debug + Send {
     /// The rate to send such packets at, in bits on links.
     fn rate(&self, packet: Bytes) -> Rate;
 
+    /// The same for a law that asks which packet is next, and what its sink grants.
+    fn rate_of(&self, next: &Next) -> Rate {
+        self.rate(next.packet)
+    }
+
     /// When the law decides next, if it does so by the clock.
     fn poll_timeout(&self) -> Option<Time>;
+}
+
+/// The packet that a source sends next.
+#[derive(Clone, Copy, Debug)]
+pub struct Next {
+    /// Its number.
+    pub number: u64,
+    /// Bytes on links of a whole packet.
+    pub packet: Bytes,
+    /// What the sink grants.
+    pub granted: Rate,
+}
+
+/// A packet as its sink saw it.
+#[derive(Clone, Copy, Debug)]
+pub struct Came {
+    /// Its number.
+    pub number: u64,
+    /// When it left, by the source's clock: microseconds modulo 2^32.
+    pub sent_at: u32,
+    /// The newest grant that its source obeyed.
+    pub grant: u32,
+    /// Bytes on links of a whole packet.
+    pub packet: Bytes,
+    /// The session's round-trip time; zero while unknown.
+    pub rtt: Span,
+}
+
+/// A law by which the sink of one session decides alone.
+pub trait SessionLaw: core::fmt::Debug + Send {
+    /// A packet came at `now`.
+    fn handle_packet(&mut self, now: Time, packet: &Came);
+
+    /// The newest grant has this number; said again at each look.
+    fn handle_grant(&mut self, number: u32);
+
+    /// [`SessionLaw::poll_timeout`] is over.
+    fn handle_timeout(&mut self, now: Time);
+
+    /// When the law decides next.
+    fn poll_timeout(&self) -> Option<Time>;
+
+    /// The rate that the source is to be granted, in bits on links.
+    fn wish(&self) -> Rate;
 }
 
 /// What a sink's host knows of one session that ends there.

@@ -142,6 +142,17 @@ pub enum Agreed {
     Endnode,
 }
 
+/// The control law of a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum StreamControl {
+    /// Committed grants
+    Grant,
+    /// The thesis's end-node law (alpha 0.1, beta 0.2)
+    Endnode,
+    /// LambdaStream: the receiving end alone. The end that listens must say so too
+    Lambdastream,
+}
+
 /// A control law by which one end decides alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum OneEnd {
@@ -298,9 +309,29 @@ pub struct StreamArgs {
         long, value_name = "FILE", env = "GTP_AUTHORIZED_KEYS", value_hint = ValueHint::FilePath
     )]
     pub authorized_keys: Option<PathBuf>,
-    /// Control law, run at both ends
+    /// Control law
     #[arg(long, value_enum, default_value = "grant", env = "GTP_CONTROL")]
-    pub control: Agreed,
+    pub control: StreamControl,
+    /// The rate of the link on the way, which lambdastream needs at the end that calls
+    #[arg(long, value_name = "RATE", env = "GTP_LINK", value_parser = words::rate,
+        allow_hyphen_values = true)]
+    pub link: Option<Rate>,
+    /// The rate that lambdastream begins at; the link's if not said
+    #[arg(long, value_name = "RATE", env = "GTP_RATE", value_parser = words::rate,
+        allow_hyphen_values = true)]
+    pub rate: Option<Rate>,
+    /// Note when each frame of so many bytes can be read, and say at the end how evenly they came;
+    /// when sending: say one frame each --frame-every
+    #[arg(long, value_name = "SIZE", value_parser = words::frame)]
+    pub frames: Option<u64>,
+    /// Read one frame of standard input each such time; as fast as the stream takes them if not
+    /// said
+    #[arg(long, value_name = "TIME", value_parser = words::span, requires = "frames",
+        allow_hyphen_values = true)]
+    pub frame_every: Option<Duration>,
+    /// Write how evenly frames came, and when each did, into this file as JSON
+    #[arg(long, value_name = "FILE", requires = "frames", value_hint = ValueHint::FilePath)]
+    pub frame_report: Option<PathBuf>,
     /// Limit of the stream's rate
     #[arg(long, value_name = "RATE", env = "GTP_MAX_RATE", value_parser = words::rate,
         allow_hyphen_values = true)]

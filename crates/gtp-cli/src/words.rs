@@ -15,6 +15,15 @@ pub fn rate(text: &str) -> Result<Rate, String> {
     units_text::parse_rate(text).map_err(|e| e.to_string())
 }
 
+/// Reads the size of a frame, 1 KiB at least.
+pub fn frame(text: &str) -> Result<u64, String> {
+    let bytes = units_text::parse_bytes(text).map_err(|e| e.to_string())?;
+    if bytes.0 < 1_024 {
+        return Err("a frame has 1KiB at least".into());
+    }
+    Ok(bytes.0)
+}
+
 /// Reads a length of time above zero.
 pub fn span(text: &str) -> Result<Duration, String> {
     let span = units_text::parse_span(text).map_err(|e| e.to_string())?;

@@ -18,7 +18,7 @@ use crate::lab::{Branch, Lab, Shape, mesh_file, sink_address, source_address};
 use crate::plan::{Plan, Transfer};
 use crate::produce::Produce;
 use crate::record::{Record, route};
-use crate::{rivals, tcp};
+use crate::{frames, rivals, tcp};
 
 /// A share counts as reached when it is held this long, in seconds.
 pub(crate) const HOLD: f64 = 0.5;
@@ -55,7 +55,12 @@ pub const NAMES: &[&str] = &[
     "three-killed",
     "tcp-five",
     "tcp-loss",
-    "gtp2004-tables",
+    "gtp2004-table-2",
+    "gtp2004-table-3",
+    "gtp2004-table-4",
+    "gtp2004-table-5",
+    "frames",
+    "frames-loss",
     "grid",
     "grid-others",
     "bare",
@@ -82,7 +87,12 @@ pub fn run(name: &str, tools: &Tools) -> Result<Vec<Value>> {
         "small-files" => Ok(vec![small_files(tools)?]),
         "slow-producer" => Ok(vec![slow_producer(tools)?]),
         "bare" => Ok(vec![bare(tools)?]),
-        "gtp2004-tables" => rivals::tables(tools),
+        "gtp2004-table-2" => rivals::table(2, tools),
+        "gtp2004-table-3" => rivals::table(3, tools),
+        "gtp2004-table-4" => rivals::table(4, tools),
+        "gtp2004-table-5" => rivals::table(5, tools),
+        "frames" => frames::rows("0%", tools),
+        "frames-loss" => frames::rows("0.1%", tools),
         "sockets" => crate::sockets::run(tools),
         "daemon-killed" => Ok(vec![crate::kills::run(tools)?]),
         "slow-reader" => Ok(vec![slow_reader(tools)?]),

@@ -410,7 +410,7 @@ pub fn law_name(law: Law) -> &'static str {
     match law {
         Law::Grant => "grant",
         Law::EndNode { .. } => "endnode",
-        Law::SourceAlone | Law::SinkAlone => "one end",
+        Law::SourceAlone | Law::SinkAlone | Law::SessionAlone => "one end",
     }
 }
 

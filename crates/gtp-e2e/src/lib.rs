@@ -6,6 +6,7 @@
 
 pub mod cases;
 pub mod compare;
+pub mod frames;
 pub mod grid;
 pub mod kills;
 pub mod lab;

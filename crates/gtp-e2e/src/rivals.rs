@@ -10,7 +10,7 @@
 //! and 5 each sender is told all of the link. GTP's sink states 95 % of it. TCP has windows of
 //! 32 KiB.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use gtp_alloc::fairness::jain_index;
 use serde_json::{Value, json};
 
@@ -53,18 +53,17 @@ impl Found {
     }
 }
 
-/// All tables: a row for each law, and one with the orderings for each table.
+/// One of the tables: a row for each law, and one with the orderings.
 ///
 /// # Errors
 /// If a network or a process cannot be started.
-pub fn tables(tools: &Tools) -> Result<Vec<Value>> {
-    let mut rows = Vec::new();
-    for table in settings() {
-        let found = table.laws.iter().map(|law| table.run(tools, law));
-        let found = found.collect::<Result<Vec<Found>>>()?;
-        rows.extend(found.iter().map(|f| table.row(f)));
-        rows.push(table.orderings(&found));
-    }
+pub fn table(number: u32, tools: &Tools) -> Result<Vec<Value>> {
+    let all = settings();
+    let table = all.iter().find(|table| table.number == number).context("no such table")?;
+    let found = table.laws.iter().map(|law| table.run(tools, law));
+    let found = found.collect::<Result<Vec<Found>>>()?;
+    let mut rows: Vec<Value> = found.iter().map(|f| table.row(f)).collect();
+    rows.push(table.orderings(&found));
     Ok(rows)
 }
 
@@ -144,7 +143,7 @@ impl Table {
 
     fn row(&self, found: &Found) -> Value {
         let rates: Vec<f64> = found.rates.iter().map(|rate| rate / 1e6).collect();
-        json!({"case": "gtp2004-tables", "table": self.number, "law": found.law,
+        json!({"case": "gtp2004", "table": self.number, "law": found.law,
             "rates_Mbit": rates, "sum_Mbit": found.sum() / 1e6, "of_link": found.sum() / LINK,
             "loss": found.loss, "jain": jain_index(&found.rates)})
     }
@@ -155,7 +154,7 @@ impl Table {
         let loss = |law| of(law).map_or(f64::NAN, |f| f.loss);
         let sum = |law| of(law).map_or(f64::NAN, Found::sum);
         let fair = |law| of(law).map_or(f64::NAN, |f| jain_index(&f.rates));
-        let mut row = json!({"case": "gtp2004-tables", "table": self.number, "orderings": true});
+        let mut row = json!({"case": "gtp2004", "table": self.number, "orderings": true});
         let mut say = |what: &str, holds: bool| row[what] = holds.into();
         match self.number {
             2 | 3 => {

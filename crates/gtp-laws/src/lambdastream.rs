@@ -21,6 +21,12 @@
 //!   flow at its rate would else see the step of the train as free for ever.
 //! - A group arrives slower than sent where its gaps are 2 % longer: the ratio's threshold.
 
+mod judge;
+mod session;
+
+pub use judge::{Arrived, Judge, LEAST_EPOCH};
+pub use session::{Listener, Trains};
+
 /// 4.2: the state of a probing phase.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RateControl {

@@ -17,6 +17,7 @@
 
 extern crate alloc;
 
+pub mod frames;
 pub mod gtp2004;
 pub mod lambdastream;
 pub mod rbudp;

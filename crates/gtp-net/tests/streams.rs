@@ -53,6 +53,7 @@ impl World {
             callers,
             limits: Limits::default(),
             max_rate: Rate::UNLIMITED,
+            alone: Vec::new(),
             interval: None,
             window: WINDOW,
             memory,

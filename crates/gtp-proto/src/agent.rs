@@ -233,7 +233,7 @@ impl Agent {
             rates.push(match report.law {
                 Law::Grant => share.target,
                 Law::EndNode { .. } => expected,
-                Law::SourceAlone | Law::SinkAlone => {
+                Law::SourceAlone | Law::SinkAlone | Law::SessionAlone => {
                     flow.offer = self.config.capacity.as_f64();
                     flow.offer
                 }
@@ -270,8 +270,12 @@ impl Agent {
             let rate = match report.law {
                 Law::Grant => granted[i],
                 Law::EndNode { .. } => expected[i],
-                Law::SourceAlone | Law::SinkAlone if report.phase == Phase::Closing => 0.0,
-                Law::SourceAlone => report.demand.as_f64(),
+                Law::SourceAlone | Law::SinkAlone | Law::SessionAlone
+                    if report.phase == Phase::Closing =>
+                {
+                    0.0
+                }
+                Law::SourceAlone | Law::SessionAlone => report.demand.as_f64(),
                 Law::SinkAlone => decided[i],
             };
             flow.issue(now, libm::floor(rate.max(0.0)));
@@ -310,9 +314,10 @@ impl Agent {
                 let bound = match (r.phase, r.law) {
                     (Phase::Closing, _) => Rate::ZERO,
                     (Phase::Open, Law::Grant) => r.peer_offer.min(r.demand),
-                    (Phase::Open, Law::EndNode { .. } | Law::SourceAlone | Law::SinkAlone) => {
-                        r.measured
-                    }
+                    (
+                        Phase::Open,
+                        Law::EndNode { .. } | Law::SourceAlone | Law::SinkAlone | Law::SessionAlone,
+                    ) => r.measured,
                 };
                 Claim { weight: r.weight * r.peer_weight, bound: bound.as_f64() }
             })
@@ -325,7 +330,7 @@ impl Agent {
     /// Expected rates by the end-node law; zeros where no session runs it.
     fn expected(&self, reports: &[(FlowId, Report)]) -> Vec<f64> {
         let Some((alpha, beta)) = reports.iter().find_map(|(_, r)| match r.law {
-            Law::Grant | Law::SourceAlone | Law::SinkAlone => None,
+            Law::Grant | Law::SourceAlone | Law::SinkAlone | Law::SessionAlone => None,
             Law::EndNode { alpha, beta } => Some((alpha, beta)),
         }) else {
             return alloc::vec![0.0; reports.len()];

@@ -29,6 +29,9 @@ pub enum Law {
     /// The sink's host decides alone, by a law that its agent has
     /// ([`Agent::deciding_by`](crate::Agent::deciding_by)).
     SinkAlone,
+    /// The sink of the session decides alone, by a law that its host has given to it
+    /// ([`SinkSession::deciding_by`](crate::SinkSession::deciding_by)).
+    SessionAlone,
 }
 
 impl Law {
@@ -44,6 +47,7 @@ impl Law {
             }
             Law::SourceAlone => Law::SourceAlone,
             Law::SinkAlone => Law::SinkAlone,
+            Law::SessionAlone => Law::SessionAlone,
         }
     }
 
@@ -52,7 +56,7 @@ impl Law {
     pub fn is_alone(self) -> bool {
         match self {
             Law::Grant | Law::EndNode { .. } => false,
-            Law::SourceAlone | Law::SinkAlone => true,
+            Law::SourceAlone | Law::SinkAlone | Law::SessionAlone => true,
         }
     }
 }

@@ -4,11 +4,12 @@
 //! and a receipt with proof. What the source has passed and is not here, it asks for again. It
 //! holds no payload: its host places each unit where the unit's number says.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use gtp_alloc::led::Counts;
+use gtp_alloc::led::{Came, Counts, SessionLaw};
 use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_ranges::RangeSet;
 
@@ -145,6 +146,8 @@ impl Echo {
 #[derive(Debug)]
 pub struct SinkSession {
     config: SinkConfig,
+    /// Who decides the rate under [`Law::SessionAlone`].
+    alone: Option<Box<dyn SessionLaw>>,
     numbering: Numbering,
     handshake: Handshake,
     arrivals: Arrivals,
@@ -190,6 +193,7 @@ impl SinkSession {
     /// A sink session that begins at `now`.
     pub fn new(now: Time, config: SinkConfig) -> SinkSession {
         SinkSession {
+            alone: None,
             numbering: Numbering::new(config.link),
             handshake: Handshake::new(now, config.role.clone()),
             arrivals: Arrivals::default(),
@@ -226,6 +230,14 @@ impl SinkSession {
             counters: SinkCounters::default(),
             config,
         }
+    }
+
+    /// The same, its rate decided by this law; for [`Law::SessionAlone`], where nothing would be
+    /// granted without one.
+    #[must_use]
+    pub fn deciding_by(mut self, law: Box<dyn SessionLaw>) -> SinkSession {
+        self.alone = Some(law);
+        self
     }
 
     /// Decides how long units are; must precede the first [`SinkSession::assign`].
@@ -302,6 +314,9 @@ impl SinkSession {
         self.feedback_urgent |= grant.number != self.grant.number;
         self.feedback_urgent |= self.weight.set_own(grant.weight);
         self.grant = grant;
+        if let Some(law) = &mut self.alone {
+            law.handle_grant(grant.number);
+        }
     }
 
     /// This end is done: it wants nothing more and says so.
@@ -329,7 +344,7 @@ impl SinkSession {
         let offer = match (&self.peer, self.config.law) {
             _ if self.silence(now) > SILENCE_STOP => Rate::ZERO,
             (_, Law::EndNode { .. } | Law::SourceAlone) => Rate::UNLIMITED,
-            (None, Law::SinkAlone) => Rate::UNLIMITED,
+            (None, Law::SinkAlone) | (_, Law::SessionAlone) => Rate::UNLIMITED,
             // Not yet heard: its first step and the next, as it will say itself.
             (None, Law::Grant) => first_rate(self.rtt.smoothed()).scale(RAMP_FACTOR),
             (Some(status), Law::Grant | Law::SinkAlone) => status.offer,
@@ -340,7 +355,12 @@ impl SinkSession {
             law: self.config.law,
             phase: if self.closing_since.is_some() { Phase::Closing } else { Phase::Open },
             peer_offer: offer,
-            demand: self.config.max_rate,
+            demand: match self.config.law {
+                Law::Grant | Law::EndNode { .. } | Law::SourceAlone | Law::SinkAlone => {
+                    self.config.max_rate
+                }
+                Law::SessionAlone => self.config.max_rate.min(self.wish()),
+            },
             measured: self.measured.rate(),
             echoed: self.echo.accepted,
             rtt: self.rtt.smoothed(),
@@ -388,6 +408,8 @@ impl SinkSession {
         }
         let request = self.asker.next_due(self.patience()).map(|at| (at, Wake::Interval));
         let tail = self.asker.is_tail_open().then_some((self.settle_due, Wake::Interval));
+        let decides = self.alone.as_ref().and_then(|law| law.poll_timeout());
+        let hello = earliest(hello, decides.map(|at| (at, Wake::Interval)));
         let next = earliest(hello, earliest(request, tail));
         earliest(next, Some((self.feedback_due, Wake::Interval)))
     }
@@ -395,6 +417,11 @@ impl SinkSession {
     /// What the host should know.
     pub fn poll_event(&mut self) -> Option<Event> {
         if self.events.is_empty() { None } else { Some(self.events.remove(0)) }
+    }
+
+    /// What this end's own law wants to grant.
+    fn wish(&self) -> Rate {
+        self.alone.as_ref().map_or(Rate::ZERO, |law| law.wish())
     }
 
     /// IP bytes of a packet with a whole unit.
@@ -506,6 +533,10 @@ impl SinkSession {
             return Err(self.violation(now, "an echo of a grant that was never made"));
         }
         self.echo.heard(now, grant, sent_at);
+        let (packet, rtt) = (self.packet_bytes(), self.rtt.smoothed());
+        if let Some(law) = &mut self.alone {
+            law.handle_packet(now, &Came { number: pn, sent_at, grant, packet, rtt });
+        }
         Ok(())
     }
 
@@ -533,6 +564,9 @@ impl SinkSession {
             self.events.push(Event::Spent);
         }
         self.received.roll(now, self.grant.interval);
+        if let Some(law) = &mut self.alone {
+            law.handle_timeout(now);
+        }
     }
 
     /// A receipt that can name no more gaps ends at once: what it cannot call missing it claims.

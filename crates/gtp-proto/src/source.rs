@@ -7,7 +7,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use gtp_alloc::led::{Counts, SourceLaw};
+use gtp_alloc::led::{Counts, Next, SourceLaw};
 use gtp_alloc::{Bytes, Rate, Span, Time};
 
 use crate::demand::Demand;
@@ -211,8 +211,9 @@ impl SourceSession {
         self
     }
 
-    /// The same, its rate decided by this law; for [`Law::SourceAlone`], where nothing would be
-    /// sent without one. The sink's limit, the lease and the host's capacity hold all the same.
+    /// The same, its rate decided by this law; for [`Law::SourceAlone`] and [`Law::SessionAlone`],
+    /// where nothing would be sent without one. The sink's limit, the lease and the host's capacity
+    /// hold all the same.
     #[must_use]
     pub fn deciding_by(mut self, law: Box<dyn SourceLaw>) -> SourceSession {
         self.alone = Some(law);
@@ -289,7 +290,9 @@ impl SourceSession {
             phase: if self.closing { Phase::Closing } else { Phase::Open },
             peer_offer: match self.config.law {
                 Law::Grant => self.heard.offer,
-                Law::EndNode { .. } | Law::SourceAlone | Law::SinkAlone => Rate::UNLIMITED,
+                Law::EndNode { .. } | Law::SourceAlone | Law::SinkAlone | Law::SessionAlone => {
+                    Rate::UNLIMITED
+                }
             },
             demand: if now.since(self.heard.at) >= SILENCE_STOP {
                 Rate::ZERO
@@ -644,10 +647,16 @@ impl SourceSession {
 
     /// The one definition of the sending rate.
     fn update_rate(&mut self, now: Time) {
-        let ends = self.target.rate.min(self.heard.rate);
+        let ends = match self.config.law {
+            // What is granted is in what its law says, which may exceed it for moments.
+            Law::SessionAlone => self.target.rate,
+            Law::Grant | Law::EndNode { .. } | Law::SourceAlone | Law::SinkAlone => {
+                self.target.rate.min(self.heard.rate)
+            }
+        };
         let own = match self.config.law {
             Law::Grant | Law::EndNode { .. } => self.ceiling(now),
-            Law::SourceAlone => self.decided().min(self.config.max_rate),
+            Law::SourceAlone | Law::SessionAlone => self.decided().min(self.config.max_rate),
             Law::SinkAlone => self.config.max_rate,
         };
         let rate = lease(ends.min(own), now.since(self.heard.at), &self.heard);
@@ -661,7 +670,9 @@ impl SourceSession {
 
     /// What this end's own law says.
     fn decided(&self) -> Rate {
-        self.alone.as_ref().map_or(Rate::ZERO, |law| law.rate(self.packet_bytes()))
+        let (number, packet) = (self.numbering.upcoming(), self.packet_bytes());
+        let next = Next { number, packet, granted: self.heard.rate };
+        self.alone.as_ref().map_or(Rate::ZERO, |law| law.rate_of(&next))
     }
 
     /// What the session could send if the sink did not limit it.
@@ -669,7 +680,7 @@ impl SourceSession {
         let own = match self.config.law {
             _ if self.closing => Rate::ZERO,
             Law::Grant | Law::EndNode { .. } => self.prospect(now),
-            Law::SourceAlone => self.decided().min(self.config.max_rate),
+            Law::SourceAlone | Law::SessionAlone => self.decided().min(self.config.max_rate),
             Law::SinkAlone => self.config.max_rate,
         };
         self.target.offer.min(own)

@@ -6,6 +6,7 @@ mod world;
 use gtp_alloc::led::SourceLaw;
 use gtp_alloc::{Rate, Span};
 use gtp_laws::gtp2004;
+use gtp_laws::lambdastream::{Listener, Trains};
 use gtp_laws::rbudp::Fixed;
 use gtp_laws::sabul::Sabul;
 use gtp_laws::tsunami::Tsunami;
@@ -40,7 +41,7 @@ fn alone(mbps: u64, loss: f64, units: u64, max_rate: Rate, law: Box<dyn SourceLa
     let sink = world.host(Rate::UNLIMITED, Rate::from_mbps(600), None);
     let law_of = Law::SourceAlone;
     let spec = FlowSpec { source, sink, down, up, law: law_of, weight: 1.0, max_rate, units };
-    world.flow_by(spec, Some(law));
+    world.flow_by(spec, Some(law), None);
     world
 }
 
@@ -184,4 +185,41 @@ fn a_session_by_grants_takes_what_one_that_is_decided_alone_leaves_of_a_sink() {
     assert!((mbit(world.rate(0, 2.0, 4.0)) - 400.0).abs() < 5.0);
     let rest = mbit(world.rate(other, 2.0, 4.0));
     assert!(rest > 185.0 && rest < 201.0, "{rest}");
+}
+
+/// LambdaStream from `first` over a way of 200 Mbit/s and 40 ms.
+fn lambdastream(first: u64) -> World {
+    let mut world = World::new();
+    let (down, up) = way(&mut world, 200, 40, 0.0);
+    let [source, sink] = [0, 1].map(|_| world.host(Rate::UNLIMITED, Rate::UNLIMITED, None));
+    let (law, max_rate) = (Law::SessionAlone, Rate::UNLIMITED);
+    let spec = FlowSpec { source, sink, down, up, law, weight: 1.0, max_rate, units: ENDLESS };
+    let link = Rate::from_mbps(200);
+    let listener = Listener::new(link, Rate::from_mbps(first));
+    world.flow_by(spec, Some(Box::new(Trains::new(link))), Some(Box::new(listener)));
+    world
+}
+
+#[test]
+fn lambdastream_finds_a_lone_link_s_rate_from_below_and_from_above_and_stays() {
+    for first in [50, 400] {
+        let mut world = lambdastream(first);
+        world.run_for(Span::from_secs(30));
+        let rates: Vec<f64> = (0..10)
+            .map(|s| mbit(world.rate(0, 20.0 + f64::from(s), 21.0 + f64::from(s))))
+            .collect();
+        assert!(rates.iter().all(|&rate| rate > 170.0), "from {first}: {rates:?}");
+        let counters = world.flows[0].sink.counters();
+        let from_above = counters.lost as f64 / (counters.lost + counters.packets) as f64;
+        assert!(from_above < 0.05, "from {first}: {from_above}");
+    }
+}
+
+#[test]
+fn a_sink_that_decides_for_its_session_grants_its_first_rate_at_once() {
+    let mut world = lambdastream(50);
+    world.run_for(Span::from_millis(30));
+    assert_eq!(world.flows[0].sink.granted(), Rate::from_mbps(50));
+    world.run_for(Span::from_millis(220));
+    assert!(world.flows[0].payload > 0);
 }

@@ -139,6 +139,7 @@ impl Posted {
             Law::EndNode { alpha, beta } => (2, alpha, beta),
             Law::SourceAlone => (3, 0.0, 0.0),
             Law::SinkAlone => (4, 0.0, 0.0),
+            Law::SessionAlone => (5, 0.0, 0.0),
         };
         let limit = limit_code(self.limited_by);
         words[0] = phase | side << 8 | law << 16 | limit << 24 | u64::from(self.id) << 32;
@@ -182,7 +183,8 @@ impl Posted {
             2 => Law::EndNode { alpha: f64::from_bits(words[2]), beta: f64::from_bits(words[3]) },
             3 => Law::SourceAlone,
             4 => Law::SinkAlone,
-            0 | 5..=255 => return None,
+            5 => Law::SessionAlone,
+            0 | 6..=255 => return None,
         };
         let mut label = [0; LABEL_BYTES];
         for (bytes, word) in label.as_chunks_mut().0.iter_mut().zip(&words[LABEL_AT..]) {

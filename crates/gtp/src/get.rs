@@ -90,6 +90,10 @@ impl Asked {
 fn check_law(law: Law) -> Result<(), Failure> {
     match law {
         Law::Grant | Law::EndNode { .. } | Law::Gtp2004 => Ok(()),
+        Law::LambdaStream { link, first } => {
+            check_law(Law::Rbudp(link))?;
+            check_law(Law::Rbudp(first))
+        }
         Law::Rbudp(rate) | Law::Sabul(rate) | Law::Tsunami(rate) => {
             let (least, most) = (*ALONE_RATE.start(), *ALONE_RATE.end());
             if ALONE_RATE.contains(&rate.as_bps()) {

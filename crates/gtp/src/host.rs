@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gtp_alloc::{Bytes, Rate, Span};
+use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_net::client::{Endpoint, Listing, Terms, Url};
 use gtp_net::engine::{self, HostConfig, Sharing};
 use gtp_net::flows::{Failure, FailureKind};
@@ -53,6 +53,11 @@ impl Host {
     /// What others know this host by.
     pub fn fingerprint(&self) -> Fingerprint {
         self.endpoint.identity().fingerprint()
+    }
+
+    /// The time by the clock of this host's engine.
+    pub fn now(&self) -> Time {
+        self.endpoint.host().clock().now()
     }
 
     /// Where this host keeps its key and its lists.

@@ -54,7 +54,8 @@ pub use server::{RunningServer, Server};
 pub use stream::{Connect, Listen, Listening};
 pub use transfer::{Stopper, Transfer};
 
-pub use gtp_alloc::{Bytes, Rate, Span};
+pub use gtp_alloc::{Bytes, Rate, Span, Time};
+pub use gtp_laws::frames;
 pub use gtp_net::client::{
     BadUrl, DEFAULT_PORT, Event, Listing, Outcome, PATIENCE, Progress, SourceShare, Url,
 };

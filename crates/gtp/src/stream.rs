@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use gtp_alloc::{Bytes, Rate};
 use gtp_net::client::Url;
-use gtp_net::flows::{Failure, FailureKind, Law};
+use gtp_net::flows::{Alone, Failure, FailureKind, Law};
 use gtp_net::identity::Fingerprint;
 use gtp_net::messages::STREAMS_MEMORY;
 use gtp_net::server::{Admission, Limits};
@@ -125,6 +125,7 @@ pub struct Listen {
     keys: Option<PathBuf>,
     limits: Limits,
     max_rate: Rate,
+    alone: Vec<Alone>,
     window: u32,
     memory: Bytes,
 }
@@ -144,6 +145,7 @@ impl Listen {
             keys: None,
             limits: Limits::default(),
             max_rate: Rate::UNLIMITED,
+            alone: Vec::new(),
             window: WINDOW,
             memory: Bytes(STREAMS_MEMORY),
         }
@@ -194,6 +196,13 @@ impl Listen {
         self
     }
 
+    /// Takes part in this control law, by which one end decides alone, if a caller asks for it; of
+    /// those streams know LambdaStream. Without this it is refused.
+    pub fn allow(mut self, law: Alone) -> Listen {
+        self.alone.push(law);
+        self
+    }
+
     /// Listens, on the current tokio runtime.
     ///
     /// # Errors
@@ -216,6 +225,7 @@ impl Listen {
             callers: self.callers,
             limits: self.limits,
             max_rate: self.max_rate,
+            alone: self.alone,
             interval: host.interval,
             window: self.window,
             memory: self.memory,

@@ -195,7 +195,7 @@ impl Seat {
             // The thesis's law knows neither weights nor offers: here such a session counts as one
             // that wants a little more than it moves.
             // So does one over which one of its ends decides alone.
-            Law::EndNode { .. } | Law::SourceAlone | Law::SinkAlone => {
+            Law::EndNode { .. } | Law::SourceAlone | Law::SinkAlone | Law::SessionAlone => {
                 let moved = report.measured.scale(1.0 + DEMAND_ALPHA);
                 report.demand.min(moved.saturating_add(DEMAND_FLOOR))
             }

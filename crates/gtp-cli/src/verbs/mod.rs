@@ -5,6 +5,7 @@
 
 mod completions;
 mod emulate;
+mod frames;
 mod get;
 mod id;
 mod ls;

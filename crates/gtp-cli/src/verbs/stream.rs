@@ -7,10 +7,11 @@ use std::io;
 use std::process::ExitCode;
 
 use gtp::carry::{Carried, hear, say};
-use gtp::{Connect, Failure, FailureKind, Host, Listen, Stream};
+use gtp::{Alone, Connect, Failure, FailureKind, Host, Law, Listen, Stream};
 
+use super::frames::{Paced, Watched};
 use super::transfer::agreed;
-use crate::args::{StreamArgs, Way};
+use crate::args::{Agreed, StreamArgs, StreamControl, Way};
 use crate::output::aside;
 use crate::signals::Signals;
 
@@ -38,7 +39,12 @@ async fn carry(args: &StreamArgs) -> Result<(), Failure> {
     match args.way {
         Way::Send => {
             drop(reader);
-            let said = say(tokio::io::stdin(), writer).await;
+            let said = match args.frames {
+                None => say(tokio::io::stdin(), writer).await,
+                Some(size) => {
+                    say(Paced::new(tokio::io::stdin(), size, args.frame_every), writer).await
+                }
+            };
             if let Carried::Left(_) = said {
                 line.abort();
             }
@@ -46,7 +52,15 @@ async fn carry(args: &StreamArgs) -> Result<(), Failure> {
         }
         Way::Receive => {
             writer.finish();
-            ended(hear(reader, &mut tokio::io::stdout()).await)?;
+            match args.frames {
+                None => ended(hear(reader, &mut tokio::io::stdout()).await)?,
+                Some(size) => {
+                    let mut watched = Watched::new(tokio::io::stdout(), &host, size);
+                    let heard = hear(reader, &mut watched).await;
+                    watched.tell(args.frame_report.as_deref())?;
+                    ended(heard)?;
+                }
+            }
         }
     }
     // Not only until the other end has all: it waits for our word on its own, empty, direction.
@@ -75,11 +89,26 @@ fn local(error: io::Error) -> Failure {
     Failure::new(FailureKind::Destination, error.to_string())
 }
 
+/// The control law that a caller asks for.
+fn law(args: &StreamArgs) -> Result<Law, Failure> {
+    let usage = |text| Failure::new(FailureKind::Usage, text);
+    match args.control {
+        StreamControl::Grant => Ok(agreed(Agreed::Grant)),
+        StreamControl::Endnode => Ok(agreed(Agreed::Endnode)),
+        StreamControl::Lambdastream => {
+            let link = args.link.ok_or_else(|| {
+                usage("--control lambdastream needs the rate of the link: --link RATE")
+            })?;
+            Ok(Law::LambdaStream { link, first: args.rate.unwrap_or(link) })
+        }
+    }
+}
+
 async fn connect(args: &StreamArgs, host: &Host) -> Result<Stream, Failure> {
     let Some(url) = args.url.clone() else {
         return Err(Failure::new(FailureKind::Usage, "an address is needed"));
     };
-    let mut connect = Connect::new(url).control(agreed(args.control)).weight(args.weight);
+    let mut connect = Connect::new(url).control(law(args)?).weight(args.weight);
     for fingerprint in &args.trust.fingerprint {
         connect = connect.fingerprint(*fingerprint);
     }
@@ -102,6 +131,9 @@ async fn listen(args: &StreamArgs, host: &Host) -> Result<Stream, Failure> {
     }
     if let Some(rate) = args.max_rate {
         listen = listen.max_rate(rate);
+    }
+    if args.control == StreamControl::Lambdastream {
+        listen = listen.allow(Alone::LambdaStream);
     }
     let mut listening = listen.start(host).await?;
     let (address, key) = (listening.address(), host.fingerprint());

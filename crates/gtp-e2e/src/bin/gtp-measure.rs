@@ -53,6 +53,10 @@ enum Arguments {
         /// What to do.
         plan: PathBuf,
     },
+    /// The receiving process of frames over TCP.
+    FramesIn,
+    /// The sending one.
+    FramesOut,
     /// The process of a source that sends by itself.
     Source {
         /// What to do.
@@ -76,6 +80,8 @@ fn main() -> Result<()> {
             run(cases, runs, most)
         }
         Arguments::Compare { cases, queue, law, out } => compare(cases, &queue, law, &out),
+        Arguments::FramesIn => gtp_e2e::frames::receive(),
+        Arguments::FramesOut => gtp_e2e::frames::send(),
         Arguments::Sink { plan } => {
             let plan = serde_json::from_slice(&std::fs::read(plan)?)?;
             tokio::runtime::Runtime::new()?.block_on(gtp_e2e::plan::run(plan))

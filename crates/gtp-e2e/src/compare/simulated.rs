@@ -64,7 +64,7 @@ impl Made {
         let links = links.collect();
         let interval = match scenario.law {
             Law::EndNode { .. } => Some(Span::from_millis(INTERVAL_MS)),
-            Law::Grant | Law::SourceAlone | Law::SinkAlone => None,
+            Law::Grant | Law::SourceAlone | Law::SinkAlone | Law::SessionAlone => None,
         };
         let capacity = Rate::from_f64(scenario.capacity);
         let host = |name: &str| match (name.starts_with("sink"), scenario.net.limits_sources()) {

@@ -1,11 +1,13 @@
 //! Who decides a session's rate, in the words of those who ask for it.
 //!
-//! By two laws the hosts at both ends agree on a rate. Four others leave it to one end, as the
+//! By two laws the hosts at both ends agree on a rate. The others leave it to one end, as the
 //! protocols do that the papers compare with; they move the same units over the same path, checked
 //! and sealed alike. The laws themselves are elsewhere: here a name becomes what the core runs.
 
 use gtp_alloc::Rate;
+use gtp_alloc::led::SessionLaw;
 use gtp_laws::SourceLaw;
+use gtp_laws::lambdastream::{Listener, Trains};
 use gtp_laws::rbudp::Fixed;
 use gtp_laws::sabul::Sabul;
 use gtp_laws::tsunami::Tsunami;
@@ -31,6 +33,13 @@ pub enum Law {
     Sabul(Rate),
     /// Tsunami at the source, at most at this rate.
     Tsunami(Rate),
+    /// LambdaStream at the sink of a stream.
+    LambdaStream {
+        /// The link's rate.
+        link: Rate,
+        /// The rate that it begins at.
+        first: Rate,
+    },
 }
 
 /// A law by which one end decides alone.
@@ -44,11 +53,14 @@ pub enum Alone {
     Sabul,
     /// Tsunami.
     Tsunami,
+    /// LambdaStream, for streams alone.
+    LambdaStream,
 }
 
 impl Alone {
     /// All of them.
-    pub const ALL: [Alone; 4] = [Alone::Gtp2004, Alone::Rbudp, Alone::Sabul, Alone::Tsunami];
+    pub const ALL: [Alone; 5] =
+        [Alone::Gtp2004, Alone::Rbudp, Alone::Sabul, Alone::Tsunami, Alone::LambdaStream];
 
     /// Its name, as in options.
     pub const fn name(self) -> &'static str {
@@ -57,6 +69,7 @@ impl Alone {
             Alone::Rbudp => "rbudp",
             Alone::Sabul => "sabul",
             Alone::Tsunami => "tsunami",
+            Alone::LambdaStream => "lambdastream",
         }
     }
 }
@@ -70,6 +83,7 @@ impl Law {
             Law::Rbudp(_) => Some(Alone::Rbudp),
             Law::Sabul(_) => Some(Alone::Sabul),
             Law::Tsunami(_) => Some(Alone::Tsunami),
+            Law::LambdaStream { .. } => Some(Alone::LambdaStream),
         }
     }
 
@@ -80,6 +94,7 @@ impl Law {
             Law::EndNode { alpha, beta } => CoreLaw::EndNode { alpha, beta }.believed(),
             Law::Gtp2004 => CoreLaw::SinkAlone,
             Law::Rbudp(_) | Law::Sabul(_) | Law::Tsunami(_) => CoreLaw::SourceAlone,
+            Law::LambdaStream { .. } => CoreLaw::SessionAlone,
         }
     }
 
@@ -90,6 +105,20 @@ impl Law {
             Law::Rbudp(rate) => Some(Box::new(Fixed(rate))),
             Law::Sabul(first) => Some(Box::new(Sabul::new(first, interface))),
             Law::Tsunami(target) => Some(Box::new(Tsunami::new(target))),
+            Law::LambdaStream { link, .. } => Some(Box::new(Trains::new(link))),
+        }
+    }
+
+    /// What the sink of a stream decides by that decides alone.
+    pub(super) fn at_sink(self) -> Option<Box<dyn SessionLaw>> {
+        match self {
+            Law::LambdaStream { link, first } => Some(Box::new(Listener::new(link, first))),
+            Law::Grant
+            | Law::EndNode { .. }
+            | Law::Gtp2004
+            | Law::Rbudp(_)
+            | Law::Sabul(_)
+            | Law::Tsunami(_) => None,
         }
     }
 
@@ -98,7 +127,7 @@ impl Law {
     pub(super) fn first_rate(self, granted: Rate) -> Rate {
         match self {
             Law::Grant | Law::EndNode { .. } => Rate::ZERO,
-            Law::Gtp2004 => granted,
+            Law::Gtp2004 | Law::LambdaStream { .. } => granted,
             Law::Rbudp(rate) | Law::Sabul(rate) | Law::Tsunami(rate) => rate.min(granted),
         }
     }
@@ -124,10 +153,13 @@ mod tests {
             Law::Rbudp(rate),
             Law::Sabul(rate),
             Law::Tsunami(rate),
+            Law::LambdaStream { link: rate, first: rate },
         ];
         for law in laws {
             let own = law.at_source(Rate::UNLIMITED);
-            assert_eq!(own.is_some(), law.core() == CoreLaw::SourceAlone, "{law:?}");
+            let paces = matches!(law.core(), CoreLaw::SourceAlone | CoreLaw::SessionAlone);
+            assert_eq!(own.is_some(), paces, "{law:?}");
+            assert_eq!(law.at_sink().is_some(), law.core() == CoreLaw::SessionAlone, "{law:?}");
             assert_eq!(law.alone().is_some(), law.core().is_alone(), "{law:?}");
         }
     }

@@ -24,6 +24,9 @@ pub(crate) fn known_law(law: messages::Law) -> Law {
         messages::Law::Rbudp { rate } => Law::Rbudp(Rate::from_bps(rate)),
         messages::Law::Sabul { rate } => Law::Sabul(Rate::from_bps(rate)),
         messages::Law::Tsunami { rate } => Law::Tsunami(Rate::from_bps(rate)),
+        messages::Law::LambdaStream { link, rate } => {
+            Law::LambdaStream { link: Rate::from_bps(link), first: Rate::from_bps(rate) }
+        }
     }
 }
 
@@ -36,5 +39,8 @@ pub(crate) fn wire_law(law: Law) -> messages::Law {
         Law::Rbudp(rate) => messages::Law::Rbudp { rate: rate.as_bps() },
         Law::Sabul(rate) => messages::Law::Sabul { rate: rate.as_bps() },
         Law::Tsunami(rate) => messages::Law::Tsunami { rate: rate.as_bps() },
+        Law::LambdaStream { link, first } => {
+            messages::Law::LambdaStream { link: link.as_bps(), rate: first.as_bps() }
+        }
     }
 }

@@ -114,6 +114,16 @@ pub enum Law {
         #[n(0)]
         rate: u64,
     },
+    /// LambdaStream: the sink of a stream.
+    #[n(6)]
+    LambdaStream {
+        /// The link's rate in bit/s, within [`ALONE_RATE`].
+        #[n(0)]
+        link: u64,
+        /// The first rate, likewise.
+        #[n(1)]
+        rate: u64,
+    },
 }
 
 impl Law {
@@ -121,7 +131,11 @@ impl Law {
     pub fn is_alone(self) -> bool {
         match self {
             Law::Grant | Law::EndNode { .. } => false,
-            Law::Gtp2004 | Law::Rbudp { .. } | Law::Sabul { .. } | Law::Tsunami { .. } => true,
+            Law::Gtp2004
+            | Law::Rbudp { .. }
+            | Law::Sabul { .. }
+            | Law::Tsunami { .. }
+            | Law::LambdaStream { .. } => true,
         }
     }
 
@@ -129,6 +143,10 @@ impl Law {
         match *self {
             Law::Grant | Law::Gtp2004 => Ok(()),
             Law::Rbudp { rate } | Law::Sabul { rate } | Law::Tsunami { rate } => {
+                within(rate, ALONE_RATE, "rate of the law")
+            }
+            Law::LambdaStream { link, rate } => {
+                within(link, ALONE_RATE, "rate of the link")?;
                 within(rate, ALONE_RATE, "rate of the law")
             }
             Law::EndNode { alpha, beta } => {

@@ -35,6 +35,7 @@ fn law() -> impl Strategy<Value = Law> {
         ALONE_RATE.prop_map(|rate| Law::Rbudp { rate }),
         ALONE_RATE.prop_map(|rate| Law::Sabul { rate }),
         ALONE_RATE.prop_map(|rate| Law::Tsunami { rate }),
+        (ALONE_RATE, ALONE_RATE).prop_map(|(link, rate)| Law::LambdaStream { link, rate }),
     ]
 }
 

@@ -154,6 +154,10 @@ async fn judge(shared: &Arc<Shared>, open: &Open, key: Fingerprint) -> Result<Ju
 fn judge_law(shared: &Shared, open: &Open) -> Result<(), Refusal> {
     let law = known_law(open.law);
     let Some(alone) = law.alone() else { return Ok(()) };
+    if alone == Alone::LambdaStream {
+        let text = "the control law lambdastream is for streams, and this is a server of files";
+        return Err(Refusal::new(Reason::Permission, text));
+    }
     if !shared.config.alone.contains(&alone) {
         return Err(not_allowed(alone));
     }

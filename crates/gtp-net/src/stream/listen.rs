@@ -21,7 +21,7 @@ use super::tend::{Held, Sessions, start};
 use crate::control::{ControlChannel, ControlError};
 use crate::crypto::Suite;
 use crate::engine::{Host, SessionOpen, SocketId, Spoken};
-use crate::flows::{Failure, FailureKind, keys, known_law};
+use crate::flows::{Alone, Failure, FailureKind, keys, known_law};
 use crate::identity::{Fingerprint, Identity};
 use crate::messages::{
     Connected, INTERVAL_US, Message, Open, Opened, Reason, STREAM_WINDOW, VERSION, Verb, printable,
@@ -54,6 +54,9 @@ pub struct ListenConfig {
     pub limits: Limits,
     /// A limit on each session's rate.
     pub max_rate: Rate,
+    /// Control laws by which one end decides alone that callers may ask for; of them streams know
+    /// LambdaStream.
+    pub alone: Vec<Alone>,
     /// The control interval, said to clients.
     pub interval: Option<Span>,
     /// Units that either sink of a connection may ask for ahead, at most; see [`super::WINDOW`].
@@ -213,7 +216,9 @@ async fn judge(shared: &Arc<Shared>, open: Open, key: Fingerprint) -> Result<Wis
         return Err(Refusal::new(Reason::Other, "the host cannot read its list of keys"));
     };
     let listed = trust.keys.access(&key);
-    if let Some(alone) = known_law(open.law).alone() {
+    if let Some(alone) = known_law(open.law).alone()
+        && (alone != Alone::LambdaStream || !shared.config.alone.contains(&alone))
+    {
         return Err(not_allowed(alone));
     }
     let suite = common_suite(&open)?;
@@ -268,7 +273,7 @@ fn opened(shared: &Shared, wish: &Wish) -> Message {
         content_bytes: 0,
         weight_milli: wish.weight_milli,
         interval_us: wish.interval_us,
-        law: None,
+        law: Some(wish.law).filter(|law| law.is_alone()),
     })
 }
 

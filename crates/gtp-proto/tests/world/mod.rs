@@ -7,7 +7,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use gtp_alloc::led::{SinkLaw, SourceLaw};
+use gtp_alloc::led::{SessionLaw, SinkLaw, SourceLaw};
 use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_link::{Link as Wire, LinkSpec, Verdict};
 use gtp_proto::sink::Received;
@@ -138,11 +138,16 @@ impl World {
 
     /// Starts a flow now; the sink opens the path.
     pub fn flow(&mut self, spec: FlowSpec) -> usize {
-        self.flow_by(spec, None)
+        self.flow_by(spec, None, None)
     }
 
-    /// The same, its source deciding alone by this law.
-    pub fn flow_by(&mut self, spec: FlowSpec, own: Option<Box<dyn SourceLaw>>) -> usize {
+    /// The same, its ends deciding by these laws.
+    pub fn flow_by(
+        &mut self,
+        spec: FlowSpec,
+        own: Option<Box<dyn SourceLaw>>,
+        sinks: Option<Box<dyn SessionLaw>>,
+    ) -> usize {
         let link = Link { peer_session: 1, ip_overhead: IP };
         let mut source = SourceSession::new(
             self.now,
@@ -168,6 +173,9 @@ impl World {
                 max_rate: spec.max_rate,
             },
         );
+        if let Some(law) = sinks {
+            sink = sink.deciding_by(law);
+        }
         sink.begin(UNIT);
         sink.assign(0..spec.units);
         self.flows.push(Flow {

@@ -58,8 +58,12 @@ impl StreamSink {
             weights: open.weights,
             max_rate: open.max_rate,
         };
+        let mut core = SinkSession::new(now, config);
+        if let Some(law) = open.law.at_sink() {
+            core = core.deciding_by(law);
+        }
         StreamSink {
-            core: SinkSession::new(now, config),
+            core,
             flow: new.flow,
             pipe: new.pipe,
             events: new.events,

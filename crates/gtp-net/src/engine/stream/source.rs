@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use gtp_alloc::Time;
+use gtp_alloc::{Rate, Time};
 use gtp_proto::wire::{Header, Kind};
 use gtp_proto::{Discard, Event, Role, SourceConfig, SourceSession, Supplied};
 use tokio::sync::mpsc::UnboundedSender;
@@ -46,8 +46,12 @@ impl StreamSource {
             max_rate: new.session.max_rate,
             proof_key,
         };
+        let mut core = SourceSession::new(now, config).of_stream();
+        if let Some(law) = new.session.law.at_source(Rate::UNLIMITED) {
+            core = core.deciding_by(law);
+        }
         StreamSource {
-            core: SourceSession::new(now, config).of_stream(),
+            core,
             pipe: new.pipe,
             payload: 0,
             events: new.events,

@@ -34,9 +34,7 @@
 //!   once, but two flows then still differ by half after 45 s: the choice decides Fig. 10(a).
 //! - D9 The first round trip is measured by asking for the rate that there is.
 
-pub mod frames;
-
-pub use gtp_laws::lambdastream as law;
+pub use gtp_laws::{frames, lambdastream as law};
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -45,7 +43,7 @@ use core::ops::Range;
 use gtp_alloc::{Rate, Span, Time};
 
 use self::frames::Frames;
-use self::law::{Differentiation, GROUP, Loss, PERIOD, RateControl, TRAIN};
+use self::law::{Arrived, GROUP, Judge, LEAST_EPOCH, PERIOD, TRAIN};
 use super::message::{self, Data, FIELDS, Message, Stamp};
 use super::pacer::{self, Pacer};
 use super::transfer::{Arrivals, Backlog, Ordinals, Transfer};
@@ -205,50 +203,16 @@ pub struct Receiver {
     arrivals: Arrivals,
     ordinals: Ordinals,
     wanted: Wanted,
-    control: RateControl,
-    differentiation: Differentiation,
+    judge: Judge,
     frames: Option<Frames>,
-    /// L1: the rate asked for, its number, when it was asked for, and whether it was seen.
-    rate: f64,
-    number: u64,
-    asked: Time,
-    seen: bool,
-    /// D1: samples count from the rate of this number on.
-    measured: u64,
-    rtt: Option<Span>,
-    /// The packet before: when it came, when it left, its number and its train's group.
-    before: Option<(Time, Data)>,
-    samples: Samples,
-    train: Train,
-    /// D5.
-    available: Option<f64>,
-    ratio: Option<f64>,
+    /// The number of the rate that was said last, and the packet before.
+    said: u64,
+    newest: Option<u64>,
     epoch: Option<Time>,
     /// D7.
     quiet_since: Time,
     heard: bool,
-    updates: u64,
-    cuts: u64,
     outbox: VecDeque<Feedback>,
-}
-
-/// L2: the gaps of one epoch.
-#[derive(Clone, Copy, Debug, Default)]
-struct Samples {
-    count: u64,
-    ratios: f64,
-    spanned: f64,
-}
-
-/// L4: the train that is arriving: the group's number, its first and its last packet, and the
-/// groups before it as (sent, came) in bit/s.
-#[derive(Clone, Debug, Default)]
-struct Train {
-    group: u64,
-    first: Option<(Time, Data)>,
-    last: Option<(Time, Data)>,
-    count: u64,
-    groups: Vec<(f64, f64)>,
 }
 
 impl Receiver {
@@ -260,25 +224,13 @@ impl Receiver {
             arrivals: Arrivals::new(transfer),
             ordinals: Ordinals::default(),
             wanted: Wanted::new(),
-            control: RateControl::new(terms.link.as_f64()),
-            differentiation: Differentiation::default(),
+            judge: Judge::new(terms.link, terms.initial, transfer.packet()),
             frames: frames.map(Frames::of),
-            rate: terms.initial.as_f64(),
-            number: 0,
-            asked: Time::ZERO,
-            seen: true,
-            measured: 0,
-            rtt: None,
-            before: None,
-            samples: Samples::default(),
-            train: Train::default(),
-            available: None,
-            ratio: None,
+            said: 0,
+            newest: None,
             epoch: None,
             quiet_since: Time::ZERO,
             heard: false,
-            updates: 0,
-            cuts: 0,
             outbox: VecDeque::new(),
         }
     }
@@ -290,100 +242,40 @@ impl Receiver {
 
     /// Changes of the rate by L2, and by L3.
     pub fn changes(&self) -> (u64, u64) {
-        (self.updates, self.cuts)
+        self.judge.changes()
     }
 
     /// L2: the mean ratio of receiving over sending gaps in the last epoch (L, Fig. 3).
     pub fn ratio(&self) -> Option<f64> {
-        self.ratio
+        self.judge.ratio()
     }
 
     /// L4: what the last train found to be available, in bit/s.
     pub fn available(&self) -> Option<f64> {
-        self.available
+        self.judge.available()
     }
 
-    fn packet_bits(&self) -> f64 {
-        self.transfer.packet().0 as f64 * 8.0
-    }
-
-    /// L1.
-    fn ask(&mut self, now: Time, rate: f64) {
-        self.rate = rate;
-        self.number += 1;
-        (self.asked, self.seen) = (now, false);
-        self.say_rate();
+    /// L1: says the rate, if it is a new one.
+    fn say_new_rate(&mut self) {
+        if self.judge.number() != self.said {
+            self.say_rate();
+        }
     }
 
     fn say_rate(&mut self) {
-        let rate = Rate::from_f64(self.rate);
-        self.outbox.push_back(Feedback::Rate { number: self.number, rate });
+        self.said = self.judge.number();
+        let feedback = Feedback::Rate { number: self.said, rate: self.judge.rate() };
+        self.outbox.push_back(feedback);
     }
 
-    /// L2 and L3: the packet beside the one before it.
-    fn note_gap(&mut self, now: Time, data: &Data) {
-        if !self.seen && data.mark >> 8 == self.number {
-            self.seen = true;
-            let sample = now.since(self.asked);
-            self.rtt = Some(self.rtt.map_or(sample, |old| (old * 7 + sample) / 8));
-        }
-        let Some((came, last)) = self.before.replace((now, *data)) else { return };
-        if data.ordinal <= last.ordinal {
-            return;
-        }
-        let delay = law::average_delay(now.since(came).as_secs_f64(), data.ordinal, last.ordinal);
-        // Eq. 2's divisor is the same on both sides of the ratio.
-        let sent = data.sent.since(last.sent).as_secs_f64();
-        let gap = law::average_delay(sent, data.ordinal, last.ordinal);
-        let current = data.mark >= mark(self.measured, 0) && data.mark & 0xff == 0;
-        if current && last.mark == data.mark && gap > 0.0 && delay <= law::SPIKE * gap {
-            self.samples.count += 1;
-            self.samples.ratios += delay / gap;
-            self.samples.spanned += sent;
-        }
-        if data.ordinal > last.ordinal + 1
-            && self.differentiation.judge(data.ordinal, delay, gap) == Loss::Counts
-            && self.seen
-        {
-            self.cuts += 1;
-            self.ask(now, self.rate / (1.0 + law::K1));
-        }
-    }
-
-    /// L4.
-    fn note_train(&mut self, now: Time, data: &Data) {
-        let group = data.mark & 0xff;
-        if group != self.train.group {
-            self.end_group();
-            if group <= 1 {
-                self.end_train();
-            }
-            self.train.group = group;
-            (self.train.first, self.train.last, self.train.count) = (None, None, 0);
-        }
-        if group > 0 {
-            self.train.first.get_or_insert((now, *data));
-            self.train.last = Some((now, *data));
-            self.train.count += 1;
-        }
-    }
-
-    fn end_group(&mut self) {
-        let (Some(first), Some(last)) = (self.train.first, self.train.last) else { return };
-        let sent = last.1.sent.since(first.1.sent).as_secs_f64();
-        let came = last.0.since(first.0).as_secs_f64();
-        if sent > 0.0 && came > 0.0 {
-            let left = self.packet_bits() * (last.1.ordinal.saturating_sub(first.1.ordinal)) as f64;
-            let arrived = self.packet_bits() * (self.train.count - 1) as f64;
-            self.train.groups.push((left / sent, arrived / came));
-        }
-    }
-
-    fn end_train(&mut self) {
-        if let Some(rate) = law::available(&self.train.groups) {
-            self.available = Some(rate);
-        }
-        self.train.groups.clear();
+    /// L2 to L4.
+    fn note_packet(&mut self, now: Time, data: &Data) {
+        let lost = self.newest.map_or(0, |newest| data.ordinal.saturating_sub(newest + 1));
+        self.newest = Some(data.ordinal);
+        let (rate, group) = (data.mark >> 8, data.mark & 0xff);
+        let (ordinal, sent) = (data.ordinal, data.sent);
+        self.judge.note(now, &Arrived { ordinal, sent, rate, group, came: 1, lost });
+        self.say_new_rate();
     }
 
     /// L5.
@@ -403,27 +295,11 @@ impl Receiver {
         }
     }
 
-    /// D1.
-    fn epoch_length(&self) -> Span {
-        self.rtt.map_or(LEAST_EPOCH, |rtt| rtt.max(LEAST_EPOCH))
-    }
-
     fn end_epoch(&mut self, now: Time) {
-        let enough = self.samples.spanned >= LEAST_EPOCH.as_secs_f64();
-        if self.samples.count > 0 && enough {
-            let ratio = self.samples.ratios / self.samples.count as f64;
-            self.ratio = Some(ratio);
-            let free = self.available.map_or(0.0, |a| a - self.rate);
-            self.samples = Samples::default();
-            let next = self.control.update(self.rate, ratio, free);
-            if next != self.rate {
-                self.updates += 1;
-                self.ask(now, next);
-                self.measured = self.number;
-            }
-        }
-        let patience = self.rtt.unwrap_or(LEAST_EPOCH) * 3 / 2;
-        if !self.seen && now >= self.asked + self.epoch_length() * 2 {
+        self.judge.end_epoch(now);
+        self.say_new_rate();
+        let patience = self.judge.rtt().unwrap_or(LEAST_EPOCH) * 3 / 2;
+        if self.judge.is_unheard(now) {
             self.say_rate();
         }
         if self.terms.delivery == Delivery::Reliable {
@@ -436,7 +312,7 @@ impl Receiver {
 
     /// L6, D7.
     fn notify(&mut self, now: Time, patience: Span) {
-        if self.transfer.is_finite() && now >= self.quiet_since + self.epoch_length() * 2 {
+        if self.transfer.is_finite() && now >= self.quiet_since + self.judge.epoch_length() * 2 {
             self.wanted.ask(now.saturating_sub(patience), self.tail());
             self.quiet_since = now;
         }
@@ -457,8 +333,7 @@ impl Endpoint for Receiver {
         if let Message::Data(data) = message {
             self.quiet_since = now;
             self.ordinals.note(data.ordinal);
-            self.note_train(now, data);
-            self.note_gap(now, data);
+            self.note_packet(now, data);
             self.note_block(now, data);
         }
         if let Message::Lambda(Feedback::Bye) = message {
@@ -472,10 +347,7 @@ impl Endpoint for Receiver {
             return;
         }
         self.end_epoch(now);
-        // D1: an epoch that lacks samples only goes on until it has them.
-        let lacks = self.samples.count > 0;
-        let next = if lacks { LEAST_EPOCH } else { self.epoch_length() };
-        self.epoch = (!self.heard).then(|| now + next);
+        self.epoch = (!self.heard).then(|| self.judge.next_epoch(now));
     }
 
     fn poll_transmit(&mut self, now: Time) -> Option<Packet> {
@@ -483,7 +355,8 @@ impl Endpoint for Receiver {
             self.epoch = Some(now + LEAST_EPOCH);
             self.quiet_since = now;
             // D9.
-            self.ask(now, self.rate);
+            self.judge.ask_anew(now);
+            self.say_new_rate();
         }
         let feedback = self.outbox.pop_front()?;
         let bytes = match &feedback {
@@ -511,13 +384,10 @@ impl Endpoint for Receiver {
         };
         Progress {
             delivered,
-            rate: Rate::from_f64(self.rate),
-            rtt: self.rtt.unwrap_or(Span::ZERO),
+            rate: self.judge.rate(),
+            rtt: self.judge.rtt().unwrap_or(Span::ZERO),
             done,
             ..Progress::default()
         }
     }
 }
-
-/// D1.
-const LEAST_EPOCH: Span = Span::from_millis(20);
