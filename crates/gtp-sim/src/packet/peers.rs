@@ -158,8 +158,8 @@ pub(crate) fn status(sender: &Peer, receiver: &Peer) -> SessionStatus {
     }
 }
 
-/// Packets of rivals under way. What stands in a free place is what was there last. They are kept as
-/// ends hand them over, and so are copied once on their way: they are large.
+/// Packets of rivals under way. What stands in a free place is what was there last. They are kept
+/// as ends hand them over, and so are copied once on their way: they are large.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Foreign {
     slots: Vec<Option<Packet>>,

@@ -8,8 +8,8 @@
 //! order is that of (time, sequence number): equal times are served in the order in which they were
 //! asked for.
 //!
-//! An actor that puts its wish off, as one with a timer does again and again, keeps its place in the
-//! tree, and moves when that place is the first: most wishes are put off many times before.
+//! An actor that puts its wish off, as one with a timer does again and again, keeps its place in
+//! the tree, and moves when that place is the first: most wishes are put off many times before.
 
 use gtp_alloc::Time;
 

@@ -2,8 +2,8 @@
 //!
 //! A node's words go to rings anywhere in a store that no cache holds, and a processor would wait
 //! for each. So words are noted one after another instead, by parts of the readers' ends, which lie
-//! in the order in which their nodes compute; a part with its rings fits into a near cache. Before a
-//! node of a part looks, all that was noted for the part is put in together, if any of it has
+//! in the order in which their nodes compute; a part with its rings fits into a near cache. Before
+//! a node of a part looks, all that was noted for the part is put in together, if any of it has
 //! arrived. What a reader finds is the same as if each word had been put in at once. Used where
 //! nearly every end tells something in every interval; this file knows nothing of laws.
 

@@ -121,14 +121,7 @@ impl World {
         order.sinks.iter().enumerate().for_each(|(i, k)| ends[*k as usize].1 = i as u32);
         let mut params: Vec<Params> = b.nodes.iter().map(|n| n.params).collect();
         let own = own_params(&mut params, &b.sessions);
-        let mut mail = Mail::new(match b.config.law {
-            Law::Grant => Offers::Told,
-            Law::EndNode => Offers::None,
-        });
-        let posts = match b.config.law {
-            Law::Grant => None,
-            Law::EndNode => Some([order.sources.len(), order.sinks.len()].map(Post::new)),
-        };
+        let (mut mail, posts) = ways(b.config.law, b.sessions.len());
         let plan = Plan { b, nodes: &nodes, ends: &ends };
         let (sources, sinks): (Vec<SourceEnd>, Vec<SinkEnd>) = {
             let mut ring = |words: u64| mail.ring(words.min(RING_MOST) as u32);
@@ -444,6 +437,14 @@ impl Node {
             ends: 0..0,
             stale: true,
         }
+    }
+}
+
+/// How words travel under a law between this many sessions' ends.
+fn ways(law: Law, sessions: usize) -> (Mail, Option<[Post; 2]>) {
+    match law {
+        Law::Grant => (Mail::new(Offers::Told), None),
+        Law::EndNode => (Mail::new(Offers::None), Some([sessions; 2].map(Post::new))),
     }
 }
 
