@@ -318,7 +318,7 @@ fn a_pump_has_come_and_gone(world: &World) {
     let mut other = world.gtp();
     let socket = world.dir.path().join("other.sock");
     other.arg("pump").arg("--pump").arg(socket).args(["--pump-listen", "127.0.0.1:0"]);
-    let ended = other.env("GTP_PUMP_IDLE", "2s").output().unwrap();
+    let ended = other.env("GTP_PUMP_IDLE", "4s").output().unwrap();
     assert!(ended.status.success(), "{}", said(&ended));
 }
 
@@ -327,7 +327,7 @@ fn a_pump_stays_as_long_as_programs_that_do_nothing_or_listen() {
     let world = World::new();
     let run = |script: &str| {
         let mut command = world.run(&["--require"], &["python3", "-u", "-c", script]);
-        command.env("GTP_PUMP_IDLE", "1s").stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.env("GTP_PUMP_IDLE", "2s").stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();

@@ -128,6 +128,7 @@ impl Pump {
                 program = door.next() => match program {
                     Ok(program) => {
                         idle = Duration::ZERO;
+                        look.reset(); // The next look is a whole span from now.
                         tokio::spawn(Arc::clone(self).attend(program));
                     }
                     Err(error) => {
@@ -138,6 +139,7 @@ impl Pump {
                 caller = callers.next() => match caller {
                     Some(caller) => {
                         idle = Duration::ZERO;
+                        look.reset(); // The next look is a whole span from now.
                         tokio::spawn(Arc::clone(self).pass_on(caller));
                     }
                     None => return Ok(()),
@@ -147,6 +149,7 @@ impl Pump {
                     if idle >= most_idle {
                         let Some(late) = door.close().map_err(other)? else { return Ok(()) };
                         idle = Duration::ZERO;
+                        look.reset(); // The next look is a whole span from now.
                         tokio::spawn(Arc::clone(self).attend(late));
                     }
                 }
