@@ -189,8 +189,7 @@ pub struct TransferArgs {
     #[arg(long, value_enum, default_value = "grant", env = "GTP_CONTROL")]
     pub control: Control,
     /// The rate that rbudp, sabul and tsunami need
-    #[arg(long, value_name = "RATE", env = "GTP_RATE", value_parser = words::rate,
-        allow_hyphen_values = true)]
+    #[arg(long, value_name = "RATE", value_parser = words::rate, allow_hyphen_values = true)]
     pub rate: Option<Rate>,
     /// Limit of each session's rate
     #[arg(long, value_name = "RATE", env = "GTP_MAX_RATE", value_parser = words::rate,

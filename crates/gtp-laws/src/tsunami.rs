@@ -66,6 +66,9 @@ impl SourceLaw for Tsunami {
         self.next = Some(now + PERIOD);
         let period = counts.since(&self.counted);
         self.counted = *counts;
+        if period.sent() == 0 {
+            return; // No news is no good news.
+        }
         self.error = smooth_error(self.error, period.lost, period.received);
         let least = delay_of(packet, self.target);
         self.delay = next_delay(self.delay.max(least), self.error, least);

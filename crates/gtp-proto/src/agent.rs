@@ -73,6 +73,10 @@ pub struct Agent {
 
 /// A grant is issued anew when it would change by more than this part.
 const NEWS: f64 = 1e-4;
+/// At a source a session over which one end decides alone may claim so many times what it sends...
+const ALONE_GROWS: f64 = 2.0;
+/// ... or this part of the capacity, if that is more.
+const ALONE_LEAST: f64 = 1.0 / 16.0;
 /// Smallest change worth a message, in bit/s.
 const NEWS_LEAST: f64 = 1_000.0;
 
@@ -233,10 +237,8 @@ impl Agent {
             rates.push(match report.law {
                 Law::Grant => share.target,
                 Law::EndNode { .. } => expected,
-                Law::SourceAlone | Law::SinkAlone | Law::SessionAlone => {
-                    flow.offer = self.config.capacity.as_f64();
-                    flow.offer
-                }
+                // Its law decides, within its part of the host.
+                Law::SourceAlone | Law::SinkAlone | Law::SessionAlone => share.target,
             });
         }
         rates
@@ -308,16 +310,22 @@ impl Agent {
     /// sees the sessions of the other: the first as claims of what they use, the second by their
     /// measured rates, as the thesis's law sees everything.
     fn laws(&self, reports: &[(FlowId, Report)]) -> (Vec<Share>, Vec<f64>) {
+        let least = self.config.capacity.scale(ALONE_LEAST);
+        // What decides alone may want more at once, so a source leaves it room.
+        let alone = |r: &Report| match self.config.side {
+            Side::Source => r.demand.min(r.measured.scale(ALONE_GROWS).max(least)),
+            Side::Sink => r.measured,
+        };
         let claims: Vec<Claim> = reports
             .iter()
             .map(|(_, r)| {
                 let bound = match (r.phase, r.law) {
                     (Phase::Closing, _) => Rate::ZERO,
                     (Phase::Open, Law::Grant) => r.peer_offer.min(r.demand),
-                    (
-                        Phase::Open,
-                        Law::EndNode { .. } | Law::SourceAlone | Law::SinkAlone | Law::SessionAlone,
-                    ) => r.measured,
+                    (Phase::Open, Law::EndNode { .. }) => r.measured,
+                    (Phase::Open, Law::SourceAlone | Law::SinkAlone | Law::SessionAlone) => {
+                        alone(r)
+                    }
                 };
                 Claim { weight: r.weight * r.peer_weight, bound: bound.as_f64() }
             })

@@ -296,6 +296,8 @@ impl SourceSession {
             },
             demand: if now.since(self.heard.at) >= SILENCE_STOP {
                 Rate::ZERO
+            } else if self.config.law.is_alone() {
+                self.config.max_rate // Neither ramp nor demand says what it will take.
             } else {
                 self.prospect(now)
             },

@@ -99,6 +99,27 @@ fn without_a_law_a_source_that_is_to_decide_alone_sends_nothing() {
 }
 
 #[test]
+fn sources_that_decide_alone_share_their_host_with_each_other_and_with_granted_ones() {
+    let mut world = World::new();
+    let source = world.host(Rate::from_mbps(100), Rate::UNLIMITED, None);
+    for law in [Law::SourceAlone, Law::SourceAlone, Law::Grant] {
+        let (down, up) = way(&mut world, 1_000, 20, 0.0);
+        let sink = world.host(Rate::UNLIMITED, Rate::UNLIMITED, None);
+        let max_rate = Rate::UNLIMITED;
+        let spec =
+            FlowSpec { source, sink, down, up, law, weight: 1.0, max_rate, units: ENDLESS };
+        match law {
+            Law::SourceAlone => world.flow_by(spec, Some(fixed(90)), None),
+            _ => world.flow(spec),
+        };
+    }
+    world.run_for(Span::from_secs(4));
+    let rates = [0, 1, 2].map(|i| mbit(world.rate(i, 2.0, 4.0)));
+    assert!(rates.iter().sum::<f64>() <= 101.0, "{rates:?}");
+    assert!(rates.iter().all(|rate| (30.0..37.0).contains(rate)), "{rates:?}");
+}
+
+#[test]
 fn sabul_climbs_round_by_round_until_packets_are_lost_and_keeps_the_way_nearly_full() {
     let first = Rate::from_mbps(100);
     let law = Box::new(Sabul::new(first, Rate::from_mbps(1_000)));

@@ -156,7 +156,13 @@ impl Agent {
 
     /// `min(C_i, R_app, R_send)`, changed.
     pub fn set_cap(&mut self, id: FlowId, cap: Rate) {
-        self.flows[id.0].cap = cap.as_f64().min(self.capacity);
+        let cap = cap.as_f64().min(self.capacity);
+        let flow = &mut self.flows[id.0];
+        if flow.cap == 0.0 {
+            // It was silent, or had said nothing yet: it joins again (A2).
+            flow.estimate = cap;
+        }
+        flow.cap = cap;
     }
 
     /// The target in force for a flow, in bit/s.
@@ -246,6 +252,19 @@ mod tests {
 
     fn ms(n: u64) -> Time {
         Time::from_nanos(n * 1_000_000)
+    }
+
+    #[test]
+    fn a_flow_that_could_send_nothing_for_a_while_is_scheduled_again() {
+        let mut agent = Agent::new(Rate::from_mbps(1_000), Skew::Compensated);
+        let cap = Rate::from_mbps(800);
+        let flow = agent.join(ms(0), Span::from_millis(10), cap, Bytes(1_500));
+        agent.set_cap(flow, Rate::ZERO);
+        agent.handle_timeout(ms(30));
+        assert_eq!(agent.target(ms(30), flow), 0.0);
+        agent.set_cap(flow, cap);
+        agent.handle_timeout(ms(60));
+        assert_eq!(agent.target(ms(60), flow), 800.0 * MBIT);
     }
 
     #[test]
