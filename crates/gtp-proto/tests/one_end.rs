@@ -106,8 +106,7 @@ fn sources_that_decide_alone_share_their_host_with_each_other_and_with_granted_o
         let (down, up) = way(&mut world, 1_000, 20, 0.0);
         let sink = world.host(Rate::UNLIMITED, Rate::UNLIMITED, None);
         let max_rate = Rate::UNLIMITED;
-        let spec =
-            FlowSpec { source, sink, down, up, law, weight: 1.0, max_rate, units: ENDLESS };
+        let spec = FlowSpec { source, sink, down, up, law, weight: 1.0, max_rate, units: ENDLESS };
         match law {
             Law::SourceAlone => world.flow_by(spec, Some(fixed(90)), None),
             _ => world.flow(spec),
