@@ -151,7 +151,10 @@ fn as_nobody(world: &World, args: &[&str]) -> Command {
     let own = world.gtp("nobody", args);
     let copy = world.path("gtp");
     if !copy.exists() {
-        fs::copy(own.get_program(), &copy).unwrap();
+        // By another process: while this one had it open for writing, a child that another thread
+        // forks meanwhile would hold it so too, and nobody could run it ("text file busy").
+        let copied = Command::new("cp").arg(own.get_program()).arg(&copy).status().unwrap();
+        assert!(copied.success());
     }
     let mut command = Command::new(copy);
     command.env_clear().env("GTP_CONFIG_DIR", world.path("nobody")).current_dir(world.path(""));
