@@ -162,8 +162,8 @@ fn once(name: &str, tools: &Tools) -> Result<(Vec<Value>, f64)> {
     Ok((rows, stolen))
 }
 
-/// Field by field: the median of numbers, whether all of what is true or false is true, the first of
-/// anything else.
+/// Field by field: the median of numbers, whether all of what is true or false is true, the first
+/// of anything else.
 fn median(rows: &[Value]) -> Value {
     let mut fields: BTreeMap<String, Vec<Value>> = BTreeMap::new();
     for row in rows {

@@ -52,7 +52,7 @@ const MEAN_OVER: usize = 4;
 /// A buffer that is never less full than this during a look is in trouble: bookkeeping alone may
 /// show a quarter.
 const STANDING_MOST: f64 = 0.5;
-/// What strangers send must not slow anybody down: with more than this part of junk nothing is done.
+/// What strangers send must not slow anybody down: with more junk than this nothing is done.
 const JUNK_MOST: f64 = 0.02;
 /// Of what was taken in, this part is shared out: the rest empties the buffer.
 const KEPT: f64 = 0.93;
@@ -137,8 +137,8 @@ impl Intake {
         })
     }
 
-    /// A buffer is filling up, or has, for two looks in a row, by what sessions brought. One that is
-    /// emptying is being helped already.
+    /// A buffer is filling up, or has, for two looks in a row, by what sessions brought. One that
+    /// is emptying is being helped already.
     fn is_troubled(&self) -> bool {
         let full = |standing: f64| standing.is_finite() && standing > STANDING_MOST;
         let junk: u64 = self.looks.iter().map(|look| look.junk.0).sum();
@@ -191,7 +191,7 @@ mod tests {
             Sink { intake: Intake::new(now), now, limit: Rate::UNLIMITED }
         }
 
-        /// A look during which so many Mbit/s were taken in and this part of the buffer stayed full.
+        /// A look that took in so many Mbit/s and left this part of the buffer full.
         fn look(&mut self, mbps: u64, filled: f64) -> Rate {
             self.look_with_junk(mbps, 0, filled)
         }
