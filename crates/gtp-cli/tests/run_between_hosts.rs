@@ -265,8 +265,8 @@ fn rsync_fetches_from_its_daemon_and_gives_it_over_gtp() {
         let rsync = ["rsync", "-a", "--timeout=60", from, to];
         world.run("a", &["--require"], &rsync).output().unwrap()
     };
-    // It does not say when it listens; the kernel does. Its pump hears of it a moment later, and who
-    // asks in between takes the host for one without GTP, for half a minute.
+    // It does not say when it listens; the kernel does. Its pump hears of it a moment later, and
+    // who asks in between takes the host for one without GTP, for half a minute.
     let listens = || {
         let sockets = world.at("b", &["cat", "/proc/net/tcp"]).output().unwrap().stdout;
         String::from_utf8_lossy(&sockets).contains(":221A 00000000:0000 0A") // 8730

@@ -270,8 +270,8 @@ async fn strangers_are_refused_and_so_is_what_the_application_does_not_want() {
 
 #[tokio::test]
 async fn memory_that_is_promised_makes_later_windows_smaller_and_then_none() {
-    // Listed keys get a quarter: 3 x 1,000 x 1,400 bytes fit (both rings, and what waits to be sent),
-    // then half as much, and a quarter.
+    // Listed keys get a quarter: 3 x 1,000 x 1,400 bytes fit (both rings, and what waits to be
+    // sent), then half as much, and a quarter.
     let mut world = World::new(Callers::Listed, Bytes(4 * 7_500_000)).await;
     let mut held = Vec::new();
     let failure = in_time(async {
