@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
 use gtp::{Failure, FailureKind, Rate, Sharing};
-use gtp_share::{Change, HostView, Policy, SessionView, client, places, user_place};
+use gtp_share::{Change, HostView, Of, Policy, SessionView, client, places, user_place};
 
 use crate::args::HostArgs;
 use crate::{output, words};
@@ -62,11 +62,19 @@ pub struct SetArgs {
     pub session: u32,
     /// Its weight within its transfer
     #[arg(long, value_name = "W", value_parser = words::weight, allow_hyphen_values = true,
-        required_unless_present_any = ["max_rate", "policy"])]
+        required_unless_present_any = ["max_rate", "policy", "guarantee"])]
     pub weight: Option<f64>,
     /// Its limit; `off` lifts it
     #[arg(long, value_name = "RATE", value_parser = limit, allow_hyphen_values = true)]
     pub max_rate: Option<Rate>,
+    /// Means all sessions of its transfer together: for --max-rate and --guarantee
+    #[arg(long, conflicts_with_all = ["weight", "policy"])]
+    pub transfer: bool,
+    /// What its transfer is served first, as far as it wants it, whatever others want; `off` lifts
+    /// it; for root and the daemon's own user
+    #[arg(long, value_name = "RATE", value_parser = guarantee, allow_hyphen_values = true,
+        requires = "transfer")]
+    pub guarantee: Option<Rate>,
     /// When it gets something
     #[arg(long, value_enum)]
     pub policy: Option<PolicyArg>,
@@ -97,6 +105,10 @@ pub fn which(text: &str) -> Result<Which, String> {
 
 fn limit(text: &str) -> Result<Rate, String> {
     if text == "off" { Ok(Rate::UNLIMITED) } else { words::rate(text) }
+}
+
+fn guarantee(text: &str) -> Result<Rate, String> {
+    if text == "off" { Ok(Rate::ZERO) } else { words::rate(text) }
 }
 
 /// How this process takes part in sharing the machine's capacity, if it does.
@@ -165,8 +177,16 @@ pub fn set(args: &SetArgs) -> Result<ExitCode, Failure> {
         PolicyArg::Normal => Policy::Normal,
         PolicyArg::Low => Policy::Low,
     });
-    let change = Change { weight: args.weight, max_rate: limit, policy };
-    first(&args.daemon, |path| client::set(path, args.session, change))?;
+    let change = Change {
+        of: if args.transfer { Of::Transfer } else { Of::Session },
+        guarantee: args.guarantee.map(Rate::as_bps),
+        weight: args.weight,
+        max_rate: limit,
+        policy,
+    };
+    if let Some(note) = first(&args.daemon, |path| client::set(path, args.session, change))? {
+        output::aside(note);
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -235,6 +255,14 @@ pub fn table(host: &HostView, sessions: &[SessionView]) -> Vec<String> {
         host.processes,
         host.sessions,
     )];
+    let capacities = [host.capacity_out, host.capacity_in].into_iter().flatten();
+    if let Some(least) = capacities.min().filter(|&least| least < host.guaranteed) {
+        lines.push(format!(
+            "guaranteed are {} of {}: cut in one proportion",
+            rate(Some(host.guaranteed)),
+            rate(Some(least))
+        ));
+    }
     if sessions.is_empty() {
         return lines;
     }

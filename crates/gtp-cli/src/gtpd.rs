@@ -41,8 +41,12 @@ struct Options {
     #[arg(long, value_name = "UID=W", value_parser = user)]
     user_weight: Vec<(u32, f64)>,
     /// The most that a user's sessions together may have in each direction; may be repeated
-    #[arg(long, value_name = "UID=RATE", value_parser = user_most)]
+    #[arg(long, value_name = "UID=RATE", value_parser = user_rate)]
     user_max: Vec<(u32, Rate)>,
+    /// What a user's sessions together are served first in each direction, as far as they want it;
+    /// may be repeated
+    #[arg(long, value_name = "UID=RATE", value_parser = user_rate)]
+    user_guarantee: Vec<(u32, Rate)>,
     /// End when no process has been there for this long
     #[arg(long, value_name = "TIME", value_parser = span)]
     exit_when_idle: Option<Span>,
@@ -101,6 +105,7 @@ fn run(options: Options) -> anyhow::Result<()> {
             grace: GRACE,
             users: options.user_weight.into_iter().collect(),
             most: options.user_max.into_iter().collect(),
+            least: options.user_guarantee.into_iter().collect(),
         },
         idle_end: options.exit_when_idle,
         metrics: options.metrics,
@@ -143,7 +148,7 @@ fn user(text: &str) -> Result<(u32, f64), String> {
     Ok((uid.parse().map_err(|_| bad())?, weight))
 }
 
-fn user_most(text: &str) -> Result<(u32, Rate), String> {
+fn user_rate(text: &str) -> Result<(u32, Rate), String> {
     let bad = || "it is written UID=RATE, such as 1000=200Mbit".to_owned();
     let (uid, most) = text.split_once('=').ok_or_else(bad)?;
     Ok((uid.parse().map_err(|_| bad())?, rate(most)?))

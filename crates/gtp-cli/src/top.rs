@@ -225,6 +225,8 @@ mod tests {
             flat_weight: 0.5,
             peer_weight: 1.0,
             max_rate: None,
+            transfer_max_rate: None,
+            transfer_guarantee: 0,
             policy: gtp_share::Policy::Normal,
             demand: None,
             peer_offer: None,
@@ -249,6 +251,7 @@ mod tests {
             capacity_in: Some(100_000_000),
             used_out: 0,
             used_in: 60_000_000,
+            guaranteed: 0,
             processes: 2,
             sessions: 2,
         }

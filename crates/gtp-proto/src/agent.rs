@@ -14,7 +14,10 @@ use gtp_alloc::grant::{Claim, Held, Share, grants, shares};
 use gtp_alloc::led::{Arriving, SinkLaw};
 use gtp_alloc::{Rate, Span, Time};
 
-use crate::limits::{GRANTS_OUTSTANDING, INTERVAL_MAX, INTERVAL_MIN, RECOMPUTE_MIN, SILENCE_STOP};
+use crate::limits::{
+    ALONE_GROWS, ALONE_LEAST, GRANTS_OUTSTANDING, INTERVAL_MAX, INTERVAL_MIN, RECOMPUTE_MIN,
+    SILENCE_STOP,
+};
 use crate::report::{FlowId, Grant, Law, Phase, Report};
 
 /// Which end of its sessions an agent is at.
@@ -73,10 +76,6 @@ pub struct Agent {
 
 /// A grant is issued anew when it would change by more than this part.
 const NEWS: f64 = 1e-4;
-/// At a source a session over which one end decides alone may claim so many times what it sends...
-const ALONE_GROWS: f64 = 2.0;
-/// ... or this part of the capacity, if that is more.
-const ALONE_LEAST: f64 = 1.0 / 16.0;
 /// Smallest change worth a message, in bit/s.
 const NEWS_LEAST: f64 = 1_000.0;
 
@@ -176,14 +175,39 @@ impl Agent {
         reports: &[(FlowId, Report)],
         grants: &mut Vec<(FlowId, Grant)>,
     ) {
+        let (shares, expected) = self.laws(reports);
+        self.answer(now, reports, &shares, &expected, grants);
+    }
+
+    /// As [`Agent::tick`], where whoever knows more than an agent has worked out what each session
+    /// may have, in the order of the reports, and all are under [`Law::Grant`].
+    pub fn tick_shared(
+        &mut self,
+        now: Time,
+        reports: &[(FlowId, Report)],
+        shares: &[Share],
+        grants: &mut Vec<(FlowId, Grant)>,
+    ) {
+        self.answer(now, reports, shares, &[], grants);
+    }
+
+    /// Answers what the laws say.
+    fn answer(
+        &mut self,
+        now: Time,
+        reports: &[(FlowId, Report)],
+        shares: &[Share],
+        expected: &[f64],
+        grants: &mut Vec<(FlowId, Grant)>,
+    ) {
         grants.clear();
         self.choose_interval(reports);
         self.last_tick = now;
         self.next_tick = now + self.interval;
         self.seat(reports);
         let rates = match self.config.side {
-            Side::Source => self.targets(reports),
-            Side::Sink => self.commitments(now, reports),
+            Side::Source => self.targets(reports, shares, expected),
+            Side::Sink => self.commitments(now, reports, shares, expected),
         };
         for (((id, report), flow), rate) in reports.iter().zip(&self.flows).zip(rates) {
             let grant = Grant {
@@ -221,22 +245,27 @@ impl Agent {
         }
         let mut rtts: Vec<Span> =
             reports.iter().map(|(_, r)| r.rtt).filter(|&r| r > Span::ZERO).collect();
-        rtts.sort_unstable();
-        if let Some(&median) = rtts.get(rtts.len() / 2) {
+        let middle = rtts.len() / 2;
+        if middle < rtts.len() {
+            let (_, &mut median, _) = rtts.select_nth_unstable(middle);
             self.interval = (median / 2).clamp(INTERVAL_MIN, INTERVAL_MAX);
         }
     }
 
     /// At a source: targets change together and sum to at most the capacity.
-    fn targets(&mut self, reports: &[(FlowId, Report)]) -> Vec<f64> {
-        let (shares, expected) = self.laws(reports);
+    fn targets(
+        &mut self,
+        reports: &[(FlowId, Report)],
+        shares: &[Share],
+        expected: &[f64],
+    ) -> Vec<f64> {
         let mut rates = Vec::with_capacity(reports.len());
         let seated = self.flows.iter_mut().zip(reports);
-        for (((flow, (_, report)), share), expected) in seated.zip(shares).zip(expected) {
+        for (i, ((flow, (_, report)), share)) in seated.zip(shares).enumerate() {
             flow.offer = if report.phase == Phase::Closing { 0.0 } else { share.offer };
             rates.push(match report.law {
                 Law::Grant => share.target,
-                Law::EndNode { .. } => expected,
+                Law::EndNode { .. } => expected.get(i).copied().unwrap_or(0.0),
                 // Its law decides, within its part of the host.
                 Law::SourceAlone | Law::SinkAlone | Law::SessionAlone => share.target,
             });
@@ -245,10 +274,15 @@ impl Agent {
     }
 
     /// At a sink: grants are commitments until the source is heard to have let go of them.
-    fn commitments(&mut self, now: Time, reports: &[(FlowId, Report)]) -> Vec<f64> {
-        let (shares, expected) = self.laws(reports);
+    fn commitments(
+        &mut self,
+        now: Time,
+        reports: &[(FlowId, Report)],
+        shares: &[Share],
+        expected: &[f64],
+    ) -> Vec<f64> {
         let mut held = Vec::with_capacity(reports.len());
-        for ((flow, (_, report)), share) in self.flows.iter_mut().zip(reports).zip(&shares) {
+        for ((flow, (_, report)), share) in self.flows.iter_mut().zip(reports).zip(shares) {
             flow.offer = if report.phase == Phase::Closing { 0.0 } else { share.offer };
             // As long as a source that hears nothing may go on sending, and its packets travel.
             let lease = SILENCE_STOP + report.rtt;
@@ -271,7 +305,7 @@ impl Agent {
         for (i, (flow, (_, report))) in self.flows.iter_mut().zip(reports).enumerate() {
             let rate = match report.law {
                 Law::Grant => granted[i],
-                Law::EndNode { .. } => expected[i],
+                Law::EndNode { .. } => expected.get(i).copied().unwrap_or(0.0),
                 Law::SourceAlone | Law::SinkAlone | Law::SessionAlone
                     if report.phase == Phase::Closing =>
                 {
@@ -335,13 +369,13 @@ impl Agent {
         (out, self.expected(reports))
     }
 
-    /// Expected rates by the end-node law; zeros where no session runs it.
+    /// Expected rates by the end-node law; none where no session runs it.
     fn expected(&self, reports: &[(FlowId, Report)]) -> Vec<f64> {
         let Some((alpha, beta)) = reports.iter().find_map(|(_, r)| match r.law {
             Law::Grant | Law::SourceAlone | Law::SinkAlone | Law::SessionAlone => None,
             Law::EndNode { alpha, beta } => Some((alpha, beta)),
         }) else {
-            return alloc::vec![0.0; reports.len()];
+            return Vec::new();
         };
         if self.config.capacity.is_unlimited() {
             return alloc::vec![f64::INFINITY; reports.len()];

@@ -11,6 +11,7 @@ use std::path::Path;
 
 use crate::message::{
     Answer, BELL, Change, HostView, LIST_PACKET, MESSAGE_MOST, Request, SessionView, VERSION,
+    versions_differ,
 };
 use crate::page::{GrantsReader, ReportsWriter};
 use crate::socket::{Connection, Incoming};
@@ -41,24 +42,30 @@ const PATIENCE_MS: u32 = 2_000;
 /// Bytes of a list at most: 65,536 sessions of 1 KiB.
 const LIST_MOST: u64 = 64 << 20;
 
+/// Whether a process has been attached to a daemon before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Past {
+    /// It never was.
+    None,
+    /// It was, and has lost it.
+    Orphaned,
+}
+
 /// Attaches this process, with room for `slots` sessions, to the daemon at `path`.
 ///
 /// # Errors
 /// `NotFound` or `ConnectionRefused` when there is none; `PermissionDenied` when the one there is
 /// not to be believed; else in words.
-pub fn attach(path: &Path, slots: u32, program: &str) -> io::Result<Attachment> {
+pub fn attach(path: &Path, slots: u32, program: &str, past: Past) -> io::Result<Attachment> {
     let connection = connect(path)?;
     let program = program.chars().take(PROGRAM_MOST).collect();
-    let request = Request::Attach { version: VERSION, slots, program };
+    let again = past == Past::Orphaned;
+    let request = Request::Attach { version: VERSION, slots, program, again };
     match ask(&connection, &request)? {
         (Answer::Attached { version: VERSION, slots }, fds) => {
             let [reports, grants]: [OwnedFd; 2] =
                 fds.try_into().map_err(|_| io::Error::other("pages are missing"))?;
-            Ok(Attachment {
-                reports: ReportsWriter::open(&reports, slots)?,
-                grants: GrantsReader::open(&grants, slots)?,
-                connection,
-            })
+            Attachment::open([&reports, &grants], slots, connection)
         }
         (other, _) => Err(unexpected(other)),
     }
@@ -76,20 +83,37 @@ pub fn sessions(path: &Path) -> io::Result<(HostView, Vec<SessionView>)> {
     }
 }
 
-/// Changes a session.
+/// Changes a session, or its transfer; returns what the daemon has to say of it.
 ///
 /// # Errors
 /// As [`attach`]; and when there is no such session, or it is another user's.
-pub fn set(path: &Path, session: u32, change: Change) -> io::Result<()> {
+pub fn set(path: &Path, session: u32, change: Change) -> io::Result<Option<String>> {
     let connection = connect(path)?;
     let request = Request::Set { version: VERSION, session, change };
     match ask(&connection, &request)? {
-        (Answer::Done {}, _) => Ok(()),
+        (Answer::Done { note }, _) => Ok(note),
         (other, _) => Err(unexpected(other)),
     }
 }
 
 impl Attachment {
+    /// The pages of reports and of grants with room for so many sessions, and the connection over
+    /// which they came.
+    ///
+    /// # Errors
+    /// When they are not what they should be.
+    pub fn open(
+        [reports, grants]: [&OwnedFd; 2],
+        slots: u32,
+        connection: Connection,
+    ) -> io::Result<Attachment> {
+        Ok(Attachment {
+            reports: ReportsWriter::open(reports, slots)?,
+            grants: GrantsReader::open(grants, slots)?,
+            connection,
+        })
+    }
+
     /// Tells the daemon that there are new reports.
     pub fn ring(&self) {
         // If its bell is full it has been rung; if it is gone, the wait says so.
@@ -178,7 +202,10 @@ fn read_list(connection: &Connection, bytes: u64) -> io::Result<(HostView, Vec<S
 fn unexpected(answer: Answer) -> io::Error {
     match answer {
         Answer::Refused { why } => io::Error::other(why),
-        Answer::Attached { .. } | Answer::Sessions { .. } | Answer::Done {} => {
+        Answer::Attached { version, .. } if version != VERSION => {
+            io::Error::other(versions_differ(version, VERSION))
+        }
+        Answer::Attached { .. } | Answer::Sessions { .. } | Answer::Done { .. } => {
             io::Error::other("an answer to another question: daemon and program do not fit")
         }
     }
@@ -186,3 +213,36 @@ fn unexpected(answer: Answer) -> io::Error {
 
 /// Characters of a program's name.
 const PROGRAM_MOST: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::socket::Listener;
+
+    /// What a program hears that attaches to a daemon which answers this to whatever it asks.
+    fn heard(answer: &'static [u8]) -> String {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        let listener = Listener::bind(&path).unwrap();
+        let program = std::thread::spawn(move || attach(&path, 1, "test", Past::None));
+        let connection = loop {
+            match listener.accept().unwrap() {
+                Some(connection) => break connection,
+                None => std::thread::yield_now(),
+            }
+        };
+        assert!(connection.wait(None).unwrap());
+        connection.send(answer, &[]).unwrap();
+        program.join().unwrap().unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_daemon_of_another_version_is_left_with_clear_words() {
+        let older = heard(br#"{"attached":{"version":3,"slots":1}}"#);
+        assert!(older.contains("version 3") && older.contains("start the daemon anew"), "{older}");
+        let newer = heard(br#"{"attached":{"version":9,"slots":1}}"#);
+        assert!(newer.contains("version 9") && newer.contains("start the program anew"), "{newer}");
+        let refuses = heard(br#"{"refused":{"why":"this daemon speaks version 3, not 4"}}"#);
+        assert_eq!(refuses, "this daemon speaks version 3, not 4");
+    }
+}

@@ -2,14 +2,17 @@
 //!
 //! Words are 64 bits in the machine's own order: the pages never leave it. Everything that is read
 //! from a process's page may be any bits at all; what no honest process writes is no record, and
-//! numbers are brought into the range in which they mean something. Offsets are part of the
-//! layout's version; `docs/DAEMON.md` lists them.
+//! numbers are brought into the range in which they mean something. What changes while a session
+//! lives stands first, so that a look at it touches little memory. Offsets are part of the layout's
+//! version; `docs/DAEMON.md` lists them.
 
 use gtp_alloc::led::Counts;
 use gtp_alloc::tree::WEIGHT_MOST;
 use gtp_alloc::{Bytes, Rate, Span};
 use gtp_proto::limits::{PEER_WEIGHT_LEAST, RTT_MOST};
 use gtp_proto::{Grant, Law, LimitedBy, Phase, Report};
+
+use crate::message::VERSION;
 
 /// Which way a session's data go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,6 +69,37 @@ pub struct Posted {
     pub label: Label,
 }
 
+/// What changes of a [`Posted`] while its session lives.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Live {
+    /// Its name in the process.
+    pub id: u32,
+    /// Which way its data go.
+    pub side: Side,
+    /// Life phase.
+    pub phase: Phase,
+    /// What keeps it from going faster.
+    pub limited_by: LimitedBy,
+    /// What the other end says this session could get there.
+    pub peer_offer: Rate,
+    /// What it can use.
+    pub demand: Rate,
+    /// What it moves.
+    pub measured: Rate,
+    /// Smoothed round-trip time.
+    pub rtt: Span,
+    /// The newest grant number that its source has been heard to obey.
+    pub echoed: u32,
+    /// The other end's factor of its weight.
+    pub peer_weight: f64,
+    /// Data packets that arrived since its start.
+    pub packets: u64,
+    /// Those that did not.
+    pub lost: u64,
+    /// IP bytes moved since its start.
+    pub wire_bytes: u64,
+}
+
 /// What the daemon answers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Granted {
@@ -81,6 +115,8 @@ pub const SLOTS_MOST: u32 = 4_096;
 pub(crate) const HEAD_WORDS: usize = 64;
 /// Words of a report's slot, its sequence word first.
 pub(crate) const POSTED_WORDS: usize = 32;
+/// Of them, those that change, after the sequence word.
+pub(crate) const LIVE_WORDS: usize = 10;
 /// Words of a grant's slot, its sequence word first.
 pub(crate) const GRANTED_WORDS: usize = 8;
 /// Words of a report's label.
@@ -89,7 +125,7 @@ const LABEL_WORDS: usize = 12;
 const LABEL_AT: usize = POSTED_WORDS - 1 - LABEL_WORDS;
 
 /// First word of a page: `gtp` and the layout's version.
-pub(crate) const MAGIC: u64 = 0x6774_7000_0000_0003;
+pub(crate) const MAGIC: u64 = 0x6774_7000_0000_0000 | VERSION as u64;
 
 impl Label {
     /// The first bytes of `text`, as many as there is room for, cut between characters.
@@ -143,22 +179,22 @@ impl Posted {
         };
         let limit = limit_code(self.limited_by);
         words[0] = phase | side << 8 | law << 16 | limit << 24 | u64::from(self.id) << 32;
-        words[1] = self.report.weight.to_bits();
-        words[2] = alpha.to_bits();
-        words[3] = beta.to_bits();
-        words[4] = self.report.peer_offer.as_bps();
-        words[5] = self.report.demand.as_bps();
-        words[6] = self.report.measured.as_bps();
-        words[7] = self.report.rtt.as_nanos();
-        words[8] = u64::from(self.report.echoed) | u64::from(self.held.number) << 32;
-        words[9] = self.held.rate.as_bps();
-        words[10] = self.held.committed.as_bps();
-        words[11] = self.principal;
-        words[12] = self.transfer;
-        words[13] = self.lost;
-        words[14] = self.wire_bytes;
-        words[15] = self.report.peer_weight.to_bits();
-        words[16] = self.packets;
+        words[1] = self.report.peer_offer.as_bps();
+        words[2] = self.report.demand.as_bps();
+        words[3] = self.report.measured.as_bps();
+        words[4] = self.report.rtt.as_nanos();
+        words[5] = u64::from(self.report.echoed) | u64::from(self.held.number) << 32;
+        words[6] = self.report.peer_weight.to_bits();
+        words[7] = self.lost;
+        words[8] = self.wire_bytes;
+        words[9] = self.packets;
+        words[10] = self.report.weight.to_bits();
+        words[11] = alpha.to_bits();
+        words[12] = beta.to_bits();
+        words[13] = self.held.rate.as_bps();
+        words[14] = self.held.committed.as_bps();
+        words[15] = self.principal;
+        words[16] = self.transfer;
         for (word, bytes) in words[LABEL_AT..].iter_mut().zip(self.label.0.as_chunks().0) {
             *word = u64::from_le_bytes(*bytes);
         }
@@ -167,6 +203,79 @@ impl Posted {
 
     /// What these words say, if an honest process could have meant them so.
     pub(crate) fn decode(words: &[u64; POSTED_WORDS - 1]) -> Option<Posted> {
+        let live = Live::decode(words.first_chunk()?)?;
+        let law = match law_code(words[0]) {
+            1 => Law::Grant,
+            2 => Law::EndNode { alpha: f64::from_bits(words[11]), beta: f64::from_bits(words[12]) },
+            3 => Law::SourceAlone,
+            4 => Law::SinkAlone,
+            5 => Law::SessionAlone,
+            0 | 6..=255 => return None,
+        };
+        let mut label = [0; LABEL_BYTES];
+        for (bytes, word) in label.as_chunks_mut().0.iter_mut().zip(&words[LABEL_AT..]) {
+            *bytes = word.to_le_bytes();
+        }
+        let weight = f64::from_bits(words[10]);
+        let least = 1.0 / WEIGHT_MOST;
+        Some(Posted {
+            id: live.id,
+            side: live.side,
+            report: Report {
+                // What is no number counts as the least.
+                weight: if weight >= least { weight.min(WEIGHT_MOST) } else { least },
+                peer_weight: live.peer_weight,
+                law: law.believed(),
+                phase: live.phase,
+                peer_offer: live.peer_offer,
+                demand: live.demand,
+                measured: live.measured,
+                echoed: live.echoed,
+                rtt: live.rtt,
+                // For laws that a process runs by itself.
+                counts: Counts::default(),
+                packet: Bytes::ZERO,
+            },
+            principal: words[15],
+            transfer: words[16],
+            held: Outstanding {
+                number: (words[5] >> 32) as u32,
+                rate: Rate::from_bps(words[13]),
+                committed: Rate::from_bps(words[14].max(words[13])),
+            },
+            limited_by: live.limited_by,
+            packets: live.packets,
+            lost: live.lost,
+            wire_bytes: live.wire_bytes,
+            label: Label(label),
+        })
+    }
+
+    /// Whether this is of the same session.
+    pub fn is_same(&self, live: &Live) -> bool {
+        self.id == live.id && self.side == live.side
+    }
+
+    /// What may change in a session's life does.
+    pub fn update(&mut self, live: &Live) {
+        let report = &mut self.report;
+        report.phase = live.phase;
+        report.peer_offer = live.peer_offer;
+        report.demand = live.demand;
+        report.measured = live.measured;
+        report.rtt = live.rtt;
+        report.echoed = live.echoed;
+        report.peer_weight = live.peer_weight;
+        self.limited_by = live.limited_by;
+        self.packets = live.packets;
+        self.lost = live.lost;
+        self.wire_bytes = live.wire_bytes;
+    }
+}
+
+impl Live {
+    /// What the first words of a report say, if an honest process could have meant them so.
+    pub(crate) fn decode(words: &[u64; LIVE_WORDS]) -> Option<Live> {
         let byte = |at: u32| (words[0] >> at) as u8;
         let phase = match byte(0) {
             1 => Phase::Open,
@@ -178,57 +287,37 @@ impl Posted {
             2 => Side::Sink,
             0 | 3..=255 => return None,
         };
-        let law = match byte(16) {
-            1 => Law::Grant,
-            2 => Law::EndNode { alpha: f64::from_bits(words[2]), beta: f64::from_bits(words[3]) },
-            3 => Law::SourceAlone,
-            4 => Law::SinkAlone,
-            5 => Law::SessionAlone,
-            0 | 6..=255 => return None,
-        };
-        let mut label = [0; LABEL_BYTES];
-        for (bytes, word) in label.as_chunks_mut().0.iter_mut().zip(&words[LABEL_AT..]) {
-            *bytes = word.to_le_bytes();
+        if !LAWS.contains(&law_code(words[0])) {
+            return None;
         }
-        let weight = f64::from_bits(words[1]);
-        let least = 1.0 / WEIGHT_MOST;
-        let peer_weight = f64::from_bits(words[15]);
-        Some(Posted {
+        let peer_weight = f64::from_bits(words[6]);
+        Some(Live {
             id: (words[0] >> 32) as u32,
             side,
-            report: Report {
-                // What is no number counts as the least.
-                weight: if weight >= least { weight.min(WEIGHT_MOST) } else { least },
-                peer_weight: if peer_weight >= PEER_WEIGHT_LEAST {
-                    peer_weight.min(WEIGHT_MOST)
-                } else {
-                    PEER_WEIGHT_LEAST
-                },
-                law: law.believed(),
-                phase,
-                peer_offer: Rate::from_bps(words[4]),
-                demand: Rate::from_bps(words[5]),
-                measured: Rate::from_bps(words[6]),
-                echoed: words[8] as u32,
-                rtt: Span::from_nanos(words[7]).min(RTT_MOST),
-                // For laws that a process runs by itself.
-                counts: Counts::default(),
-                packet: Bytes::ZERO,
-            },
-            principal: words[11],
-            transfer: words[12],
-            held: Outstanding {
-                number: (words[8] >> 32) as u32,
-                rate: Rate::from_bps(words[9]),
-                committed: Rate::from_bps(words[10].max(words[9])),
-            },
+            phase,
             limited_by: limit_of(byte(24))?,
-            packets: words[16],
-            lost: words[13],
-            wire_bytes: words[14],
-            label: Label(label),
+            peer_offer: Rate::from_bps(words[1]),
+            demand: Rate::from_bps(words[2]),
+            measured: Rate::from_bps(words[3]),
+            rtt: Span::from_nanos(words[4]).min(RTT_MOST),
+            echoed: words[5] as u32,
+            peer_weight: if peer_weight >= PEER_WEIGHT_LEAST {
+                peer_weight.min(WEIGHT_MOST)
+            } else {
+                PEER_WEIGHT_LEAST
+            },
+            lost: words[7],
+            wire_bytes: words[8],
+            packets: words[9],
         })
     }
+}
+
+/// Codes of laws.
+const LAWS: core::ops::RangeInclusive<u8> = 1..=5;
+
+fn law_code(word: u64) -> u8 {
+    (word >> 16) as u8
 }
 
 impl Granted {
@@ -331,6 +420,29 @@ mod tests {
             },
         };
         assert_eq!(Granted::decode(&granted.encode()), Some(granted));
+    }
+
+    #[test]
+    fn what_changes_in_a_session_is_read_from_its_first_words_and_the_rest_stays() {
+        let first = posted();
+        let report = Report {
+            phase: Phase::Open,
+            peer_weight: 0.5,
+            peer_offer: Rate::from_mbps(9),
+            demand: Rate::from_mbps(8),
+            measured: Rate::from_mbps(7),
+            rtt: Span::from_millis(3),
+            echoed: 6,
+            ..first.report
+        };
+        let (limited_by, packets, lost, wire_bytes) = (LimitedBy::Path, 1, 2, 3);
+        let next = Posted { report, limited_by, packets, lost, wire_bytes, ..first };
+        let words = next.encode();
+        let live = Live::decode(words.first_chunk().unwrap()).unwrap();
+        let mut known = first;
+        assert!(known.is_same(&live));
+        known.update(&live);
+        assert_eq!(known, next);
     }
 
     #[test]

@@ -15,10 +15,12 @@ mod place;
 mod socket;
 pub mod words;
 
-pub use layout::{Granted, LABEL_BYTES, Label, Outstanding, Posted, SLOTS_MOST, Side, printable};
+pub use layout::{
+    Granted, LABEL_BYTES, Label, Live, Outstanding, Posted, SLOTS_MOST, Side, printable,
+};
 pub use map::Mapping;
 pub use message::{
-    Answer, BELL, Change, HostView, LIST_PACKET, MESSAGE_MOST, Policy, Request, SessionView,
+    Answer, BELL, Change, HostView, LIST_PACKET, MESSAGE_MOST, Of, Policy, Request, SessionView,
     VERSION,
 };
 pub use page::{Found, GrantsReader, GrantsWriter, ReportsReader, ReportsWriter};

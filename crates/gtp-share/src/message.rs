@@ -1,12 +1,15 @@
 //! What is said over the socket: few words, at the start and when people ask.
 //!
 //! Messages are JSON objects, one to a packet; a packet of one `!` is the bell, by which each side
-//! tells the other that its page has news. Rates and reports never travel here.
+//! tells the other that its page has news. Rates and reports never travel here. Of every message
+//! the version is read first, so that daemon and program of different ages part with clear words.
+
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 /// Version of messages and pages. Daemon and programs must agree on it.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// Bytes of a message at most.
 pub const MESSAGE_MOST: usize = 4_096;
 /// Bytes of a packet of a list at most.
@@ -26,6 +29,9 @@ pub enum Request {
         slots: u32,
         /// What the process is, for people.
         program: String,
+        /// Whether it was attached to a daemon before, which it has lost.
+        #[serde(default)]
+        again: bool,
     },
     /// All sessions of the host.
     Sessions {
@@ -43,16 +49,64 @@ pub enum Request {
     },
 }
 
-/// What `gtp set` changes of a session; what is none stays.
+/// A request of some version.
+#[derive(Deserialize)]
+struct Versioned {
+    version: u32,
+}
+
+impl Request {
+    /// Reads a request.
+    ///
+    /// # Errors
+    /// In words for who asks, when it is of another version or none that there is.
+    pub fn read(bytes: &[u8]) -> Result<Request, String> {
+        let versions: Result<BTreeMap<String, Versioned>, _> = serde_json::from_slice(bytes);
+        match versions.ok().and_then(|all| all.into_values().next()) {
+            Some(Versioned { version }) if version != VERSION => {
+                Err(versions_differ(VERSION, version))
+            }
+            _ => serde_json::from_slice(bytes)
+                .map_err(|_| "not a request that this daemon knows".to_owned()),
+        }
+    }
+}
+
+/// What to say, and to do, where a daemon and a program are of different versions.
+pub(crate) fn versions_differ(daemon: u32, program: u32) -> String {
+    let older = if daemon < program { "the daemon" } else { "the program" };
+    format!(
+        "the daemon speaks version {daemon} and the program version {program}: start {older} anew, \
+         which is the older one"
+    )
+}
+
+/// What `gtp set` changes of a session, or of its transfer; what is none stays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Change {
+    /// What changes.
+    #[serde(default)]
+    pub of: Of,
+    /// What a transfer is served first, as far as it wants it, in bit/s; zero lifts it.
+    pub guarantee: Option<u64>,
     /// Weight within its transfer.
     pub weight: Option<f64>,
     /// Limit in bit/s; zero lifts it.
     pub max_rate: Option<u64>,
     /// When it gets something.
     pub policy: Option<Policy>,
+}
+
+/// Whose a change is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Of {
+    /// The session's.
+    #[default]
+    Session,
+    /// All sessions' of its transfer together.
+    Transfer,
 }
 
 /// When a session gets something.
@@ -82,7 +136,10 @@ pub enum Answer {
         bytes: u64,
     },
     /// It is done.
-    Done {},
+    Done {
+        /// What should be known of it.
+        note: Option<String>,
+    },
     /// It is not.
     Refused {
         /// Why, and what to do.
@@ -101,6 +158,8 @@ pub struct HostView {
     pub used_out: u64,
     /// Sum of the measured rates of what it receives, bit/s.
     pub used_in: u64,
+    /// What is guaranteed in each direction to users and transfers together, bit/s.
+    pub guaranteed: u64,
     /// Processes attached.
     pub processes: u32,
     /// Sessions.
@@ -130,6 +189,10 @@ pub struct SessionView {
     pub peer_weight: f64,
     /// Limit by `gtp set`.
     pub max_rate: Option<u64>,
+    /// Limit of its transfer by `gtp set`.
+    pub transfer_max_rate: Option<u64>,
+    /// Guarantee of its transfer by `gtp set`.
+    pub transfer_guarantee: u64,
     /// When it gets something.
     pub policy: Policy,
     /// What it says it can use.
@@ -148,4 +211,24 @@ pub struct SessionView {
     pub rtt_us: u64,
     /// IP bytes moved.
     pub wire_bytes: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_of_another_version_is_told_so_whatever_else_its_request_says() {
+        let older = br#"{"attach":{"version":3,"slots":4096,"program":"gtp get"}}"#;
+        let said = Request::read(older).unwrap_err();
+        assert!(said.contains("version 4") && said.contains("version 3"), "{said}");
+        assert!(said.contains("start the program anew"), "{said}");
+        let newer = br#"{"attach":{"version":9,"colour":"red"}}"#;
+        assert!(Request::read(newer).unwrap_err().contains("start the daemon anew"));
+        let unknown = br#"{"dance":{"version":4}}"#;
+        assert!(Request::read(unknown).unwrap_err().starts_with("not a request"));
+        assert!(Request::read(b"!").unwrap_err().starts_with("not a request"));
+        let own = Request::Sessions { version: VERSION };
+        assert_eq!(Request::read(&serde_json::to_vec(&own).unwrap()), Ok(own));
+    }
 }

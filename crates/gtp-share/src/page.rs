@@ -10,7 +10,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use gtp_alloc::Rate;
 
-use crate::layout::{GRANTED_WORDS, Granted, HEAD_WORDS, MAGIC, POSTED_WORDS, Posted, SLOTS_MOST};
+use crate::layout::{
+    GRANTED_WORDS, Granted, HEAD_WORDS, LIVE_WORDS, Live, MAGIC, POSTED_WORDS, Posted, SLOTS_MOST,
+};
 use crate::map::{Access, Mapping, Theirs};
 use crate::words;
 
@@ -116,6 +118,17 @@ impl ReportsReader {
     /// What stands in a slot; whatever the process wrote, it is in range.
     pub fn read(&self, slot: u32) -> Found<Posted> {
         self.0.read::<{ POSTED_WORDS - 1 }, _>(slot, Posted::decode)
+    }
+
+    /// As much of it as changes while a session lives.
+    pub fn read_live(&self, slot: u32) -> Found<Live> {
+        self.0.read::<LIVE_WORDS, _>(slot, Live::decode)
+    }
+
+    /// Changes with each record that is written into a slot; asked before one is read, it tells
+    /// later whether there is another.
+    pub fn sequence(&self, slot: u32) -> u64 {
+        self.0.record(slot).map_or(0, |(sequence, _)| sequence.load(Ordering::Relaxed))
     }
 }
 

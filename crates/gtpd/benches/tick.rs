@@ -51,6 +51,7 @@ fn hub(processes: u64, sessions: u32) -> (Hub, Vec<ReportsWriter>) {
         grace: Span::ZERO,
         users: BTreeMap::new(),
         most: BTreeMap::new(),
+        least: BTreeMap::new(),
     };
     let mut hub = Hub::new(START, &config);
     let page = |id| {

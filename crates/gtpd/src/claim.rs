@@ -2,13 +2,13 @@
 //!
 //! A lock beside the socket says who the daemon is; it goes with the process, however that ends. A
 //! socket that is found without its daemon means that one has died, and that its processes may be
-//! on their way back with what it had granted. A socket from the system's manager may mean the
-//! same.
+//! on their way back with what it had granted; the lock's file says how many these are. A socket
+//! from the system's manager may mean the same, and nobody knows how many.
 
 use std::fs::{DirBuilder, File, Permissions};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use gtp_share::Listener;
@@ -20,6 +20,8 @@ use rustix::io::Errno;
 pub enum Before {
     /// None has been here, or it ended well.
     Nobody,
+    /// One has died that so many processes were to come back to.
+    Left(usize),
     /// One has died, or nobody knows.
     Perhaps,
 }
@@ -65,6 +67,7 @@ impl Claim {
         let lock = File::options()
             .create(true)
             .truncate(false)
+            .read(true)
             .write(true)
             .open(path.with_extension("lock"))?;
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
@@ -75,7 +78,7 @@ impl Claim {
         let before = match std::fs::symlink_metadata(path) {
             Ok(found) if found.file_type().is_socket() => {
                 std::fs::remove_file(path)?;
-                Before::Perhaps
+                noted(&lock).map_or(Before::Perhaps, Before::Left)
             }
             Ok(_) => {
                 let text = format!("{}: is there and is no socket", path.display());
@@ -107,6 +110,25 @@ impl Claim {
     pub fn before(&self) -> Before {
         self.before
     }
+
+    /// Leaves word for a next daemon of how many processes are here.
+    pub fn note(&self, processes: usize) {
+        if let Some((path, lock)) = &self.held
+            && let Err(error) = lock.write_all_at(format!("{processes:<NOTE$}\n").as_bytes(), 0)
+        {
+            tracing::warn!("{}: {error}", path.with_extension("lock").display());
+        }
+    }
+}
+
+/// Characters of a note.
+const NOTE: usize = 8;
+
+/// What the last daemon noted, if it did.
+fn noted(lock: &File) -> Option<usize> {
+    let mut text = [0; NOTE + 1];
+    lock.read_exact_at(&mut text, 0).ok()?;
+    str::from_utf8(&text).ok()?.trim_end().parse().ok()
 }
 
 impl Drop for Claim {
@@ -137,7 +159,13 @@ mod tests {
         assert_eq!(died.before(), Before::Nobody, "the last one ended well");
         died.held = None; // As if it was killed: the lock is gone, the socket is not.
         drop(died);
-        assert_eq!(Claim::at(&path).unwrap().before(), Before::Perhaps);
+        let mut died = Claim::at(&path).unwrap();
+        assert_eq!(died.before(), Before::Perhaps, "it noted nothing");
+        died.note(120);
+        died.note(7);
+        died.held = None;
+        drop(died);
+        assert_eq!(Claim::at(&path).unwrap().before(), Before::Left(7));
     }
 
     #[test]

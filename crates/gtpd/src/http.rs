@@ -264,6 +264,7 @@ pub(crate) mod tests {
             grace: Span::ZERO,
             users: BTreeMap::new(),
             most: BTreeMap::new(),
+            least: BTreeMap::new(),
         };
         Hub::new(Time::ZERO, &config)
     }

@@ -5,16 +5,18 @@
 //! sessions, and writes grants where they have changed. It knows pages, but no sockets and no
 //! clock.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::OwnedFd;
 
 use gtp_alloc::tree::{self, Node, Policy};
 use gtp_alloc::{Bytes, Rate, Span, Time};
-use gtp_proto::{Agent, AgentConfig, FlowId, Grant, Report};
-use gtp_share::{Change, Granted, GrantsWriter, ReportsReader, SLOTS_MOST, Side};
+use gtp_proto::{Agent, AgentConfig, FlowId};
+use gtp_share::client::Past;
+use gtp_share::{Change, GrantsWriter, Of, ReportsReader, SLOTS_MOST, Side};
 
-use crate::caps::Caps;
+use crate::desk::Desk;
+use crate::limits::{Bounds, Given, TransferId};
 use crate::names::Names;
 use crate::seats::{Allowance, Pulse, Seats, Tolled};
 use crate::strain::{LOSING, PACKETS_LEAST, Toll};
@@ -32,12 +34,15 @@ pub struct HubConfig {
     /// A fixed control interval, or half the median round-trip time.
     pub interval: Option<Span>,
     /// Nothing is granted for so long after the start: until then the processes of a daemon that
-    /// died hand over what it had granted.
+    /// died hand over what it had granted. As long as they come, and until all are there whose
+    /// number is known ([`Hub::expect`]), it lasts longer, up to [`GRACE_MOST`].
     pub grace: Span,
     /// Weights of users, where not one.
     pub users: BTreeMap<u32, f64>,
     /// The most that users may have in each direction, where there is such a limit.
     pub most: BTreeMap<u32, Rate>,
+    /// What users are served first in each direction, as far as they want it.
+    pub least: BTreeMap<u32, Rate>,
 }
 
 /// A process, as the kernel and it itself name it.
@@ -60,6 +65,10 @@ pub enum SetError {
     NotYours,
     /// A weight lies between 0.001 and 1000.
     BadWeight,
+    /// A transfer has neither a weight nor a policy of its own, and a session no guarantee.
+    NotOfThese,
+    /// What is guaranteed to one user is taken from others: that is not for users to say.
+    NotForUsers,
 }
 
 /// All processes, all sessions and both agents.
@@ -69,7 +78,7 @@ pub struct Hub {
     out: Desk,
     in_: Desk,
     users: BTreeMap<u32, f64>,
-    caps: Caps,
+    pub(crate) bounds: Bounds,
     names: Names,
     /// Bytes that sessions moved, out and in, as far as it is believed; they wrap.
     moved: [u64; 2],
@@ -81,6 +90,10 @@ pub struct Hub {
     /// Someone has news that was not looked at yet.
     woken: bool,
     begin: Time,
+    /// Nobody is waited for after this.
+    begin_at_last: Time,
+    /// Processes of a daemon before this one that are to come back, if their number is known.
+    expected: Option<usize>,
     believe_until: Time,
 }
 
@@ -88,21 +101,12 @@ pub struct Hub {
 #[derive(Debug)]
 pub(crate) struct Client {
     pub who: Who,
+    /// Whether it had a daemon before this one.
+    pub past: Past,
     pub seats: Seats,
     reports: ReportsReader,
-    grants: GrantsWriter,
+    pub grants: GrantsWriter,
     pulse: Pulse,
-}
-
-/// One direction.
-#[derive(Debug)]
-struct Desk {
-    agent: Agent,
-    reports: Vec<(FlowId, Report)>,
-    grants: Vec<(FlowId, Grant)>,
-    places: Vec<(ClientId, u32)>,
-    /// Someone has come or gone, or a weight was set.
-    stale: bool,
 }
 
 /// Sessions of all processes at most: 32 MiB of seats.
@@ -111,6 +115,13 @@ pub const SESSIONS_MOST: usize = 65_536;
 pub const SESSIONS_OF_ONE: usize = SESSIONS_MOST / 4;
 /// Slots of one user's pages that are looked at in a tick: what he says to use beyond is not seen.
 const SLOTS_OF_ONE: u32 = 2 * SESSIONS_OF_ONE as u32;
+/// Processes of a daemon that died are waited for so long at most: one that ended with it never
+/// comes.
+pub const GRACE_MOST: Span = Span::from_millis(750);
+/// A process has looked at all its sessions when it has beaten for each direction.
+const BEATS_OF_A_LOOK: u64 = 2;
+/// While they come, the next may be so far behind.
+const FOLLOWING: Span = Span::from_millis(100);
 /// What processes say of grants that they had before is believed for so long: later, only a
 /// liar still says so.
 const BELIEF: Span = Span::from_secs(5);
@@ -123,19 +134,15 @@ const NUMBER_MOST: u32 = u32::MAX / 2;
 impl Hub {
     /// A hub that begins at `now`.
     pub fn new(now: Time, config: &HubConfig) -> Hub {
-        let desk = |side, capacity| Desk {
-            agent: Agent::new(now, AgentConfig { side, capacity, interval: config.interval }),
-            reports: Vec::new(),
-            grants: Vec::new(),
-            places: Vec::new(),
-            stale: false,
+        let desk = |side, capacity| {
+            Desk::new(Agent::new(now, AgentConfig { side, capacity, interval: config.interval }))
         };
         Hub {
             clients: BTreeMap::new(),
             out: desk(gtp_proto::Side::Source, config.capacity_out),
             in_: desk(gtp_proto::Side::Sink, config.capacity_in),
             users: config.users.clone(),
-            caps: Caps::new(config.most.clone()),
+            bounds: Bounds::new(&config.least, &config.most),
             names: Names::default(),
             moved: [0; 2],
             movable: [Bytes(0); 2],
@@ -143,8 +150,17 @@ impl Hub {
             looked: now,
             woken: false,
             begin: now + config.grace,
+            begin_at_last: at_last(now, config.grace),
+            expected: None,
             believe_until: now + config.grace + BELIEF,
         }
+    }
+
+    /// So many processes of a daemon before this one are to come back: nothing is granted until
+    /// all have, or [`GRACE_MOST`] is over.
+    pub fn expect(&mut self, processes: usize) {
+        self.expected = Some(processes);
+        self.begin = self.begin_at_last;
     }
 
     /// Takes a process in; returns the descriptors of its pages and the slots that they have.
@@ -162,10 +178,39 @@ impl Hub {
         let (reports, reports_fd) = ReportsReader::create(slots)?;
         let (grants, grants_fd) = GrantsWriter::create(slots)?;
         grants.set_capacity(self.out.agent.capacity(), self.in_.agent.capacity());
-        let client =
-            Client { who, seats: Seats::default(), reports, grants, pulse: Pulse::new(now) };
-        self.clients.insert(id, client);
+        let (seats, past, pulse) = (Seats::default(), Past::None, Pulse::new(now));
+        self.clients.insert(id, Client { who, past, seats, reports, grants, pulse });
         Ok(([reports_fd, grants_fd], slots))
+    }
+
+    /// A process that was taken in had a daemon before this one.
+    pub fn came_back(&mut self, now: Time, id: ClientId) {
+        if let Some(client) = self.clients.get_mut(&id) {
+            client.past = Past::Orphaned;
+        }
+        if now < self.begin && self.expected.is_none() {
+            self.begin = self.begin.max((now + FOLLOWING).min(self.begin_at_last));
+        }
+    }
+
+    /// Whether it waits for processes of a daemon before this one.
+    pub fn is_waiting(&self, now: Time) -> bool {
+        now < self.begin
+    }
+
+    /// Processes that a next daemon has to expect.
+    pub fn roster(&self, now: Time) -> usize {
+        let expected = if self.is_waiting(now) { self.expected.unwrap_or(0) } else { 0 };
+        self.clients.len().max(expected)
+    }
+
+    /// Waits no longer once all have come back that are expected, and have said what they hold.
+    fn look_who_is_back(&mut self, now: Time) {
+        let Some(expected) = self.expected.filter(|_| now < self.begin) else { return };
+        let back = |c: &&Client| c.past == Past::Orphaned && c.reports.beats() >= BEATS_OF_A_LOOK;
+        if self.clients.values().filter(back).count() >= expected {
+            self.begin = now;
+        }
     }
 
     /// A process is gone: its shares are the others' from the next tick on.
@@ -195,6 +240,8 @@ impl Hub {
     /// is granted, and what they say that they hold is believed as at the start.
     pub fn begin_again(&mut self, now: Time, grace: Span) {
         self.begin = now + grace;
+        self.begin_at_last = at_last(now, grace);
+        self.expected = None;
         self.believe_until = now + grace + BELIEF;
     }
 
@@ -203,8 +250,8 @@ impl Hub {
         if self.capacity() == (out, in_) {
             return;
         }
-        self.out.agent.set_capacity(out);
-        self.in_.agent.set_capacity(in_);
+        self.out.set_capacity(out);
+        self.in_.set_capacity(in_);
         self.clients.values().for_each(|client| client.grants.set_capacity(out, in_));
     }
 
@@ -257,13 +304,27 @@ impl Hub {
         if change.weight.is_some_and(|w| !range.contains(&w)) {
             return Err(SetError::BadWeight);
         }
-        for client in self.clients.values_mut() {
+        for (&id, client) in &mut self.clients {
             let found = client.seats.iter_mut().find(|(_, seat)| seat.flow == session);
             let Some((_, seat)) = found else { continue };
             if right != Right::Anybodys && right != Right::Of(client.who.uid) {
                 return Err(SetError::NotYours);
             }
-            seat.change(change);
+            match change.of {
+                Of::Session if change.guarantee.is_some() => return Err(SetError::NotOfThese),
+                Of::Session => seat.change(change),
+                Of::Transfer if change.weight.is_some() || change.policy.is_some() => {
+                    return Err(SetError::NotOfThese);
+                }
+                Of::Transfer if change.guarantee.is_some() && right != Right::Anybodys => {
+                    return Err(SetError::NotForUsers);
+                }
+                Of::Transfer => {
+                    let id = seat.transfer(id);
+                    let given = changed(self.bounds.of(id), change);
+                    self.bounds.give(client.who.uid, id, given);
+                }
+            }
             self.out.stale = true;
             self.in_.stale = true;
             self.wake(now);
@@ -274,7 +335,7 @@ impl Hub {
 
     /// When to tick next; never while there are no sessions, nor news of any.
     pub fn poll_timeout(&self) -> Time {
-        if !self.woken && self.out.places.is_empty() && self.in_.places.is_empty() {
+        if !self.woken && self.out.is_empty() && self.in_.is_empty() {
             return Time::MAX;
         }
         self.out.agent.poll_timeout().min(self.in_.agent.poll_timeout()).max(self.begin)
@@ -284,19 +345,27 @@ impl Hub {
     /// whose grants have changed.
     pub fn tick(&mut self, now: Time, news: &mut Vec<ClientId>) {
         news.clear();
+        self.look_who_is_back(now);
         if self.poll_timeout() > now {
             return;
         }
         self.woken = false;
         self.read(now);
         for side in [Side::Source, Side::Sink] {
-            let desk = self.desk(side);
-            if desk.agent.poll_timeout() <= now {
-                if std::mem::take(&mut desk.stale) {
-                    self.weigh(side);
-                }
-                self.decide(now, side, news);
+            if self.desk(side).agent.poll_timeout() > now {
+                continue;
             }
+            if self.desk(side).stale {
+                self.weigh(side);
+                self.gather(side);
+            }
+            let Hub { clients, out, in_, .. } = self;
+            let desk = match side {
+                Side::Source => out,
+                Side::Sink => in_,
+            };
+            desk.decide(now);
+            desk.write(clients, news);
         }
     }
 
@@ -312,22 +381,34 @@ impl Hub {
         let mut said = [0_u64; 2];
         let mut slots: BTreeMap<u32, u32> = BTreeMap::new();
         let mut here = Census::default();
-        self.clients.values().for_each(|c| here.add(c.who.uid, c.seats.iter().count()));
-        for client in self.clients.values_mut() {
+        self.clients.values().for_each(|c| here.add(c.who.uid, c.seats.count()));
+        let believed = now <= self.believe_until;
+        let Hub { clients, out, in_, names, .. } = self;
+        for client in clients.values_mut() {
             let slots = slots.entry(client.who.uid).or_insert(SLOTS_OF_ONE);
             let allowance = Allowance { sessions: here.room(client.who.uid), slots: *slots };
-            let Client { who, seats, reports, grants, .. } = client;
-            let changes = seats.read(reports, grants, allowance, &mut self.names);
+            let Client { who, seats, reports, grants, pulse, .. } = client;
+            let before = pulse.awake;
+            pulse.feel(now, reports);
+            let awake = pulse.awake;
+            let changes =
+                seats.read(reports, grants, allowance, names, |seat| match seat.posted.side {
+                    Side::Source => out.hear(seat, awake),
+                    Side::Sink => in_.hear(seat, awake),
+                });
             *slots -= changes.looked;
             here.add(who.uid, changes.came.len());
             for (sum, moved) in said.iter_mut().zip(changes.moved) {
                 *sum = sum.saturating_add(moved);
             }
             if changes.gone || !changes.came.is_empty() {
-                self.out.stale = true;
-                self.in_.stale = true;
-                self.out.agent.wake(now);
-                self.in_.agent.wake(now);
+                for desk in [&mut *out, &mut *in_] {
+                    desk.stale = true;
+                    desk.agent.wake(now);
+                }
+            }
+            if before != awake {
+                (out.stale, in_.stale) = (true, true);
             }
             for slot in changes.came {
                 let Some(seat) = seats.get_mut(slot) else { continue };
@@ -338,16 +419,34 @@ impl Hub {
                 if held.number > NUMBER_MOST {
                     continue;
                 }
-                let capacity = self.in_.agent.capacity();
-                let (rate, committed) = if now <= self.believe_until {
-                    (held.rate.min(capacity), held.committed.min(capacity))
-                } else {
-                    (Rate::ZERO, Rate::ZERO)
-                };
-                self.in_.agent.adopt(now, seat.flow, held.number, rate, committed);
+                // However much it is: who holds more than there is gets a grant of his own.
+                let zero = (Rate::ZERO, Rate::ZERO);
+                let (rate, committed) = if believed { (held.rate, held.committed) } else { zero };
+                in_.agent.adopt(now, seat.flow, held.number, rate, committed);
             }
         }
         self.believe(now, said);
+    }
+
+    /// Puts the reports of a direction in one row anew.
+    fn gather(&mut self, side: Side) {
+        let Hub { clients, out, in_, bounds, .. } = self;
+        let desk = match side {
+            Side::Source => out,
+            Side::Sink => in_,
+        };
+        desk.begin();
+        let mut owners = Vec::new();
+        for (&id, client) in clients.iter_mut() {
+            let (uid, awake) = (client.who.uid, client.pulse.awake);
+            for (slot, seat) in client.seats.iter_mut().filter(|(_, s)| s.posted.side == side) {
+                desk.seat((id, slot), seat, awake);
+                if !bounds.is_empty() {
+                    owners.push((uid, seat.transfer(id)));
+                }
+            }
+        }
+        desk.users = bounds.users(owners);
     }
 
     /// Believes what sessions say that they moved since the last look, within what is possible.
@@ -363,6 +462,22 @@ impl Hub {
         }
     }
 
+    /// Limits of transfers end with their last sessions.
+    fn forget_transfers(&mut self) {
+        if self.bounds.has_transfers() {
+            let all = self.clients.iter().flat_map(|(&id, client)| {
+                client.seats.iter().map(move |(_, seat)| seat.transfer(id))
+            });
+            let present: BTreeSet<TransferId> = all.collect();
+            self.bounds.keep(&present);
+        }
+    }
+
+    /// What is guaranteed to users and transfers together, in each direction.
+    pub fn guaranteed(&self) -> Rate {
+        self.bounds.guaranteed()
+    }
+
     /// Gives every session of a direction its weight among all of them.
     fn weigh(&mut self, side: Side) {
         let mut nodes: Vec<Node> = Vec::new();
@@ -370,6 +485,7 @@ impl Hub {
         let mut principals: BTreeMap<(usize, u64), usize> = BTreeMap::new();
         let mut transfers: BTreeMap<(usize, ClientId, u64), usize> = BTreeMap::new();
         let mut leaves = Vec::new();
+        self.forget_transfers();
         for (&id, client) in &self.clients {
             for (_, seat) in client.seats.iter().filter(|(_, seat)| seat.posted.side == side) {
                 let mut below = |parent, weight, policy| {
@@ -399,41 +515,21 @@ impl Hub {
             seat.flat = flat[leaf] / most;
         }
     }
+}
 
-    /// Lets one direction's agent decide and writes what has changed.
-    fn decide(&mut self, now: Time, side: Side, news: &mut Vec<ClientId>) {
-        let Hub { clients, out, in_, caps, .. } = self;
-        let desk = match side {
-            Side::Source => out,
-            Side::Sink => in_,
-        };
-        desk.reports.clear();
-        desk.places.clear();
-        caps.begin();
-        for (&id, client) in clients.iter_mut() {
-            let awake = client.pulse.feel(now, &client.reports);
-            for (slot, seat) in client.seats.iter().filter(|(_, s)| s.posted.side == side) {
-                caps.note(client.who.uid, desk.reports.len());
-                desk.reports.push((seat.flow, seat.report(awake)));
-                desk.places.push((id, slot));
-            }
-        }
-        caps.lessen(&mut desk.reports);
-        desk.agent.tick(now, &desk.reports, &mut desk.grants);
-        caps.lessen_offers(&mut desk.grants);
-        for (&(id, slot), &(_, grant)) in desk.places.iter().zip(&desk.grants) {
-            let Some(client) = clients.get_mut(&id) else { continue };
-            let Some(seat) = client.seats.get_mut(slot) else { continue };
-            let granted = Granted { id: seat.posted.id, grant };
-            if seat.granted != Some(granted) {
-                client.grants.grant(slot, &granted);
-                seat.granted = Some(granted);
-                if news.last() != Some(&id) {
-                    news.push(id);
-                }
-            }
-        }
-    }
+/// What a transfer has after a change.
+fn changed(before: Given, change: Change) -> Given {
+    let most = match change.max_rate {
+        None => before.most,
+        Some(0) => Rate::UNLIMITED,
+        Some(bps) => Rate::from_bps(bps),
+    };
+    Given { least: change.guarantee.map_or(before.least, Rate::from_bps), most }
+}
+
+/// When nobody is waited for any more by a hub whose grace begins now.
+fn at_last(now: Time, grace: Span) -> Time {
+    now + if grace == Span::ZERO { grace } else { grace.max(GRACE_MOST) }
 }
 
 /// How many sessions there are, and of whom.

@@ -5,12 +5,14 @@
 //! no peer; if it ends, sessions go on without rising until there is another.
 #![forbid(unsafe_code)]
 
-mod caps;
 mod claim;
+mod desk;
 mod http;
 mod hub;
+mod limits;
 mod metrics;
 mod names;
+mod parts;
 mod room;
 mod seats;
 mod server;
@@ -19,7 +21,9 @@ mod view;
 mod web;
 
 pub use claim::{Before, Claim, ClaimError};
-pub use hub::{ClientId, Hub, HubConfig, Right, SESSIONS_MOST, SESSIONS_OF_ONE, SetError, Who};
+pub use hub::{
+    ClientId, GRACE_MOST, Hub, HubConfig, Right, SESSIONS_MOST, SESSIONS_OF_ONE, SetError, Who,
+};
 pub use room::{LOOK, Room};
 pub use server::{Daemon, DaemonConfig};
 pub use strain::{Strain, Toll};

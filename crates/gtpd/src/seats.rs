@@ -6,10 +6,12 @@
 
 use gtp_alloc::tree::Policy;
 use gtp_alloc::{Rate, Time};
-use gtp_proto::limits::{DEMAND_ALPHA, DEMAND_FLOOR};
+use gtp_proto::limits::{ALONE_GROWS, ALONE_LEAST, DEMAND_ALPHA, DEMAND_FLOOR};
 use gtp_proto::{FlowId, Law, Report};
 use gtp_share::{Change, Found, Granted, GrantsWriter, Posted, ReportsReader, Side};
 
+use crate::hub::ClientId;
+use crate::limits::TransferId;
 use crate::names::Names;
 
 /// One session.
@@ -17,6 +19,10 @@ use crate::names::Names;
 pub(crate) struct Seat {
     /// Its name in this daemon.
     pub flow: FlowId,
+    /// The page's sequence word before its last look.
+    seen: u64,
+    /// Where its report is among those of its direction; nowhere until these are gathered.
+    pub place: usize,
     /// Its last whole record.
     pub posted: Posted,
     /// Weight within its transfer.
@@ -46,6 +52,17 @@ pub(crate) struct Changes {
     pub looked: u32,
 }
 
+impl Changes {
+    /// A session of this side has moved so many bytes in its life, and had so many at the last look.
+    fn count(&mut self, side: Side, before: u64, now: u64) {
+        let moved = match side {
+            Side::Source => &mut self.moved[0],
+            Side::Sink => &mut self.moved[1],
+        };
+        *moved = moved.saturating_add(now.saturating_sub(before));
+    }
+}
+
 /// What a process may take of its user's part at one look.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Allowance {
@@ -61,55 +78,67 @@ pub(crate) struct Seats(Vec<Option<Box<Seat>>>);
 
 impl Seats {
     /// Reads the page as far as it is used and allowed. Each session that comes gets a name from
-    /// `names`.
+    /// `names`; `heard` is told of each that is known and has said something new.
     pub fn read(
         &mut self,
         reports: &ReportsReader,
         grants: &GrantsWriter,
         allowance: Allowance,
         names: &mut Names,
+        mut heard: impl FnMut(&Seat),
     ) -> Changes {
         let mut changes = Changes::default();
         let mut room = allowance.sessions;
         let used = reports.used().min(allowance.slots);
         changes.looked = used;
         self.0.resize(self.0.len().max(used as usize), None);
-        for (slot, seat) in (0..).zip(&mut self.0) {
-            let found = if slot < used { reports.read(slot) } else { Found::Nothing };
-            match (found, seat.as_mut()) {
-                (Found::Torn, _) | (Found::Nothing, None) => {}
-                (Found::Nothing, Some(known)) => {
-                    names.take_back(known.flow);
-                    *seat = None;
-                    grants.clear(slot);
-                    changes.gone = true;
+        for (slot, place) in (0..).zip(&mut self.0) {
+            let sequence = if slot < used { reports.sequence(slot) } else { 0 };
+            if let Some(seat) = place.as_mut() {
+                if sequence != 0 && seat.seen == sequence {
+                    continue;
                 }
-                (Found::Record(posted), Some(known)) if known.is_same(&posted) => {
-                    let moved = match posted.side {
-                        Side::Source => &mut changes.moved[0],
-                        Side::Sink => &mut changes.moved[1],
-                    };
-                    let before = known.posted.wire_bytes;
-                    *moved = moved.saturating_add(posted.wire_bytes.saturating_sub(before));
-                    known.update(posted);
-                }
-                (Found::Record(_), None) if room == 0 => {}
-                (Found::Record(posted), known) => {
-                    room -= usize::from(known.is_none());
-                    changes.gone |= known.is_some();
-                    changes.came.push(slot);
-                    let name = names.give();
-                    if let Some(before) = seat.replace(Box::new(Seat::new(name, posted))) {
-                        names.take_back(before.flow);
+                match if slot < used { reports.read_live(slot) } else { Found::Nothing } {
+                    Found::Torn => continue,
+                    Found::Nothing => {
+                        names.take_back(seat.flow);
+                        *place = None;
+                        grants.clear(slot);
+                        changes.gone = true;
+                        continue;
                     }
-                    grants.clear(slot);
+                    Found::Record(live) if seat.posted.is_same(&live) => {
+                        seat.seen = sequence;
+                        changes.count(live.side, seat.posted.wire_bytes, live.wire_bytes);
+                        seat.posted.update(&live);
+                        heard(seat);
+                        continue;
+                    }
+                    Found::Record(_) => {} // Another session has taken the slot.
                 }
             }
+            if sequence == 0 || (place.is_none() && room == 0) {
+                continue;
+            }
+            let Found::Record(posted) = reports.read(slot) else { continue };
+            room -= usize::from(place.is_none());
+            changes.gone |= place.is_some();
+            changes.came.push(slot);
+            let seat = Seat::new(names.give(), sequence, posted);
+            if let Some(before) = place.replace(Box::new(seat)) {
+                names.take_back(before.flow);
+            }
+            grants.clear(slot);
         }
         while matches!(self.0.last(), Some(None)) {
             self.0.pop();
         }
         changes
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.0.iter().flatten().count()
     }
 
     /// All sessions with their slots.
@@ -129,9 +158,11 @@ impl Seats {
 }
 
 impl Seat {
-    fn new(flow: FlowId, posted: Posted) -> Seat {
+    fn new(flow: FlowId, seen: u64, posted: Posted) -> Seat {
         Seat {
             flow,
+            seen,
+            place: usize::MAX,
             posted,
             weight: posted.report.weight,
             flat: posted.report.weight,
@@ -142,22 +173,10 @@ impl Seat {
         }
     }
 
-    /// Whether a record is of this session.
-    fn is_same(&self, posted: &Posted) -> bool {
-        self.posted.id == posted.id && self.posted.side == posted.side
-    }
-
-    /// What may change in a session's life does.
-    fn update(&mut self, posted: Posted) {
-        let first = self.posted;
-        self.posted = Posted {
-            report: Report { law: first.report.law, ..posted.report },
-            principal: first.principal,
-            transfer: first.transfer,
-            held: first.held,
-            label: first.label,
-            ..posted
-        };
+    /// The transfer that it is part of, in the process of that name.
+    pub fn transfer(&self, client: ClientId) -> TransferId {
+        let Posted { principal, transfer, .. } = self.posted;
+        TransferId { client, principal, transfer }
     }
 
     /// What became of its packets since this was asked last.
@@ -186,20 +205,11 @@ impl Seat {
         };
     }
 
-    /// What its agent is told. `Awake::No`: its process does not run, so it can use nothing.
-    pub fn report(&self, awake: Awake) -> Report {
+    /// What the agent of `capacity` is told. `Awake::No`: its process does not run, so it can use
+    /// nothing.
+    pub fn report(&self, awake: Awake, capacity: Rate) -> Report {
         let report = self.posted.report;
         let newest = self.granted.map_or(self.posted.held.number, |g| g.grant.number);
-        let demand = match report.law {
-            Law::Grant => report.demand,
-            // The thesis's law knows neither weights nor offers: here such a session counts as one
-            // that wants a little more than it moves.
-            // So does one over which one of its ends decides alone.
-            Law::EndNode { .. } | Law::SourceAlone | Law::SinkAlone | Law::SessionAlone => {
-                let moved = report.measured.scale(1.0 + DEMAND_ALPHA);
-                report.demand.min(moved.saturating_add(DEMAND_FLOOR))
-            }
-        };
         let most = match awake {
             Awake::Yes => self.max_rate,
             Awake::No => Rate::ZERO,
@@ -210,10 +220,29 @@ impl Seat {
             // the precision of the wire, for both ends to multiply the same numbers.
             weight: f64::from((self.flat / report.peer_weight.max(1.0)) as f32),
             law: Law::Grant,
-            demand: demand.min(most),
+            demand: self.demand(capacity).min(most),
             // Nobody has obeyed what was not granted yet.
             echoed: report.echoed.min(newest),
             ..report
+        }
+    }
+
+    /// What a session wants whose law knows neither weights nor offers is told from what it moves.
+    fn demand(&self, capacity: Rate) -> Rate {
+        let report = &self.posted.report;
+        let moved = report.measured;
+        match (report.law, self.posted.side) {
+            // The law at this end says what it wants: the sink's own, or that of its host.
+            (Law::Grant, _) | (Law::SinkAlone | Law::SessionAlone, Side::Sink) => report.demand,
+            // The thesis's law follows slowly, wherever it has room.
+            (Law::EndNode { .. }, _) => {
+                let more = moved.scale(1.0 + DEMAND_ALPHA).saturating_add(DEMAND_FLOOR);
+                report.demand.min(more)
+            }
+            // A law elsewhere may want more at once, as in a process that allocates for itself.
+            (Law::SourceAlone, _) | (Law::SinkAlone | Law::SessionAlone, Side::Source) => {
+                report.demand.min(moved.scale(ALONE_GROWS).max(capacity.scale(ALONE_LEAST)))
+            }
         }
     }
 }
@@ -246,20 +275,23 @@ pub(crate) enum Awake {
 pub(crate) struct Pulse {
     beats: u64,
     at: Time,
+    /// What was found at the last look.
+    pub awake: Awake,
 }
 
 impl Pulse {
     pub fn new(now: Time) -> Pulse {
-        Pulse { beats: 0, at: now }
+        Pulse { beats: 0, at: now, awake: Awake::Yes }
     }
 
     /// Looks at the page's head.
-    pub fn feel(&mut self, now: Time, page: &ReportsReader) -> Awake {
+    pub fn feel(&mut self, now: Time, page: &ReportsReader) {
         let beats = page.beats();
         if beats != self.beats {
-            *self = Pulse { beats, at: now };
+            (self.beats, self.at) = (beats, now);
         }
-        if now.since(self.at) > gtp_proto::limits::SILENCE_STOP { Awake::No } else { Awake::Yes }
+        let silent = now.since(self.at) > gtp_proto::limits::SILENCE_STOP;
+        self.awake = if silent { Awake::No } else { Awake::Yes };
     }
 }
 

@@ -62,6 +62,8 @@ pub struct Daemon {
     beaten: Time,
     guests: BTreeMap<ClientId, Guest>,
     next: ClientId,
+    /// Processes that a next daemon was told to expect.
+    noted: Option<usize>,
     /// Whose list was sent on last.
     fed: ClientId,
     news: Vec<ClientId>,
@@ -112,6 +114,8 @@ const REST_LEAST: Span = Span::from_millis(1);
 const REST_TIMES: u64 = 16;
 /// ... while a turn takes no more than 6 ms; nobody waits longer for the next than this.
 const REST_MOST: Span = Span::from_millis(100);
+/// While all come back from another daemon, which is soon over, rests are no longer than this.
+const REST_WAITING: Span = Span::from_millis(5);
 /// How often it gives a sign of life, looks at connections that only ask, and whether it is alone.
 const UPKEEP: Span = Span::from_millis(500);
 /// After so long without one it has stood still; processes leave it after two seconds.
@@ -131,15 +135,22 @@ impl Daemon {
         if claim.before() == Before::Nobody {
             hub.grace = Span::ZERO;
         }
+        let expected = match claim.before() {
+            Before::Left(processes) => Some(processes),
+            Before::Nobody | Before::Perhaps => None,
+        };
         let asked = [(config.metrics, NUMBERS), (config.web, LIVE)];
         let asked = asked.into_iter().filter_map(|(address, pages)| Some((address?, pages)));
         let pages = asked.map(|(address, pages)| Pages::listen(address, pages));
         hub.capacity_out = hub.capacity_out.saturating_sub(config.reserve);
         hub.capacity_in = hub.capacity_in.saturating_sub(config.reserve);
+        let mut hub = Hub::new(now, &hub);
+        expected.into_iter().for_each(|processes| hub.expect(processes));
         Ok(Daemon {
             claim,
             clock,
-            hub: Hub::new(now, &hub),
+            hub,
+            noted: None,
             lists: Lists::default(),
             pages: pages.collect::<io::Result<_>>()?,
             beside: Beside::new(now, config),
@@ -160,6 +171,9 @@ impl Daemon {
     /// # Errors
     /// When the system refuses to wait.
     pub fn run(mut self) -> io::Result<()> {
+        if let Some(note) = self.over_promised() {
+            tracing::warn!("{note}");
+        }
         let mut rest = REST_LEAST;
         loop {
             let began = self.clock.now();
@@ -168,6 +182,7 @@ impl Daemon {
             self.beat(now);
             self.accept(now);
             self.listen(now);
+            self.note(now);
             self.beside.look(now, &mut self.hub);
             let mut news = std::mem::take(&mut self.news);
             self.hub.tick(now, &mut news);
@@ -187,7 +202,17 @@ impl Daemon {
             let cost = self.clock.now().since(now);
             self.work.turns += 1;
             self.work.spent += cost;
-            rest = (cost * REST_TIMES).clamp(REST_LEAST, REST_MOST);
+            let most = if self.hub.is_waiting(now) { REST_WAITING } else { REST_MOST };
+            rest = (cost * REST_TIMES).clamp(REST_LEAST, most);
+        }
+    }
+
+    /// Leaves word for a next daemon of how many processes are here.
+    fn note(&mut self, now: Time) {
+        let roster = self.hub.roster(now);
+        if self.noted != Some(roster) {
+            self.noted = Some(roster);
+            self.claim.note(roster);
         }
     }
 
@@ -325,10 +350,8 @@ impl Daemon {
             }
             return true;
         }
-        let answered = match serde_json::from_slice(&buffer[..length]) {
-            Ok(request) => self.answer(now, id, request),
-            Err(_) => Err("not a request that this daemon knows".to_owned()),
-        };
+        let asked = Request::read(&buffer[..length]);
+        let answered = asked.and_then(|request| self.answer(now, id, request));
         if let Err(why) = answered {
             self.say(id, &Answer::Refused { why });
         }
@@ -342,14 +365,8 @@ impl Daemon {
     fn answer(&mut self, now: Time, id: ClientId, request: Request) -> Result<(), String> {
         let Some(guest) = self.guests.get_mut(&id) else { return Ok(()) };
         let peer = guest.connection.peer();
-        let (Request::Attach { version, .. }
-        | Request::Sessions { version }
-        | Request::Set { version, .. }) = request;
-        if version != VERSION {
-            return Err(format!("this daemon speaks version {VERSION}, not {version}: restart it"));
-        }
         match request {
-            Request::Attach { slots, program, .. } => {
+            Request::Attach { slots, program, again, .. } => {
                 if guest.state == State::Attached {
                     return Err("attached already".to_owned());
                 }
@@ -357,6 +374,9 @@ impl Daemon {
                 let who = Who { uid: peer.uid, pid: peer.pid, program };
                 let (fds, slots) =
                     self.hub.attach(now, id, who, slots).map_err(|e| e.to_string())?;
+                if again {
+                    self.hub.came_back(now, id);
+                }
                 guest.state = State::Attached;
                 let answer = encode(&Answer::Attached { version: VERSION, slots });
                 let sent = guest.connection.send(&answer, &[fds[0].as_fd(), fds[1].as_fd()]);
@@ -374,10 +394,26 @@ impl Daemon {
             Request::Set { session, change, .. } => {
                 let right = right(peer.uid);
                 self.hub.set(now, right, session, change).map_err(|error| words(error, session))?;
-                self.say(id, &Answer::Done {});
+                let note = self.over_promised();
+                self.say(id, &Answer::Done { note });
             }
         }
         Ok(())
+    }
+
+    /// What is to be said where more is guaranteed than there is.
+    fn over_promised(&self) -> Option<String> {
+        let guaranteed = self.hub.guaranteed();
+        let (out, in_) = self.hub.capacity();
+        let least = out.min(in_);
+        (guaranteed > least).then(|| {
+            format!(
+                "guarantees of {} Mbit/s together are more than the {} Mbit/s that there are: they \
+                 are cut in one proportion",
+                guaranteed.as_bps() / 1_000_000,
+                least.as_bps() / 1_000_000
+            )
+        })
     }
 
     fn say(&mut self, id: ClientId, answer: &Answer) {
@@ -481,6 +517,14 @@ fn words(error: SetError, session: u32) -> String {
     match error {
         SetError::NoSuchSession => format!("there is no session {session}: see `gtp sessions`"),
         SetError::NotYours => format!("session {session} is another user's: only root may"),
+        SetError::NotOfThese => {
+            "a transfer has a rate and a guarantee, a session a rate, a weight \
+                                 and a policy"
+                .to_owned()
+        }
+        SetError::NotForUsers => "what is guaranteed to one is taken from others: only root, and \
+                                  the user that the daemon runs as, may do that"
+            .to_owned(),
         SetError::BadWeight => "a weight lies between 0.001 and 1000".to_owned(),
     }
 }
@@ -521,6 +565,7 @@ mod tests {
                 grace: Span::from_millis(250),
                 users: BTreeMap::new(),
                 most: BTreeMap::new(),
+                least: BTreeMap::new(),
             },
             idle_end: None,
             metrics: None,
@@ -541,7 +586,7 @@ mod tests {
         let (mut daemon, path) = daemon(&dir);
         let connection = Connection::open(&path).unwrap();
         let program = "a\u{202e}b\u{1b}[2J".to_owned();
-        let request = Request::Attach { version: VERSION, slots: 1, program };
+        let request = Request::Attach { version: VERSION, slots: 1, program, again: false };
         connection.send(&serde_json::to_vec(&request).unwrap(), &[]).unwrap();
         daemon.accept(Time::ZERO);
         daemon.listen(Time::ZERO);

@@ -11,7 +11,8 @@ use std::rc::Rc;
 use gtp_alloc::{Rate, Span, Time, tree};
 use gtp_share::{HostView, Policy, SessionView, Side};
 
-use crate::hub::{Client, Hub, Right};
+use crate::hub::{Client, ClientId, Hub, Right};
+use crate::limits::Given;
 use crate::seats::{Seat, direction};
 
 /// Lists made lately, or on their way to somebody.
@@ -66,9 +67,10 @@ impl Hub {
     pub(crate) fn list(&self, right: Right) -> io::Result<Vec<u8>> {
         let mut text = serde_json::to_vec(&self.host())?;
         text.push(b'\n');
-        for client in self.clients.values() {
+        for (&id, client) in &self.clients {
             for (_, seat) in client.seats.iter() {
-                serde_json::to_writer(&mut text, &view(client, seat, right))?;
+                let view = self.view((id, client), seat, right);
+                serde_json::to_writer(&mut text, &view)?;
                 text.push(b'\n');
             }
         }
@@ -88,6 +90,7 @@ impl Hub {
             capacity_in: limited(in_),
             used_out: used(Side::Source),
             used_in: used(Side::Sink),
+            guaranteed: self.guaranteed().as_bps(),
             processes: self.clients.len() as u32,
             sessions: seats().count() as u32,
         }
@@ -95,24 +98,29 @@ impl Hub {
 
     /// All sessions, with the names that `right` allows to see.
     pub fn sessions_for(&self, right: Right) -> Vec<SessionView> {
-        let of = |client| move |(_, seat)| view(client, seat, right);
-        self.clients.values().flat_map(|client| client.seats.iter().map(of(client))).collect()
+        let of = |client: (ClientId, _)| move |(_, seat)| self.view(client, seat, right);
+        let all = self.clients.iter().map(|(&id, client)| (id, client));
+        all.flat_map(|client| client.1.seats.iter().map(of(client))).collect()
     }
-}
 
-impl Hub {
     /// The sessions that move most, at most so many.
     pub(crate) fn busiest(&self, most: usize) -> Vec<SessionView> {
-        let of = |client| move |(_, seat)| (client, seat);
-        let seats = self.clients.values().flat_map(|client| client.seats.iter().map(of(client)));
-        let mut seats: Vec<(&Client, &Seat)> = seats.collect();
+        let of = |client: (ClientId, _)| move |(_, seat)| (client, seat);
+        let all = self.clients.iter().map(|(&id, client)| (id, client));
+        let seats = all.flat_map(|client| client.1.seats.iter().map(of(client)));
+        let mut seats: Vec<((ClientId, &Client), &Seat)> = seats.collect();
         seats.sort_unstable_by_key(|(_, seat)| (Reverse(seat.posted.report.measured), seat.flow));
         let shown = seats.into_iter().take(most);
-        shown.map(|(client, seat)| view(client, seat, Right::Anybodys)).collect()
+        shown.map(|(client, seat)| self.view(client, seat, Right::Anybodys)).collect()
+    }
+
+    fn view(&self, (id, client): (ClientId, &Client), seat: &Seat, right: Right) -> SessionView {
+        let of_transfer = self.bounds.of(seat.transfer(id));
+        view(client, seat, of_transfer, right)
     }
 }
 
-fn view(client: &Client, seat: &Seat, right: Right) -> SessionView {
+fn view(client: &Client, seat: &Seat, of_transfer: Given, right: Right) -> SessionView {
     let visible = right == Right::Anybodys || right == Right::Of(client.who.uid);
     let name = |text: String| if visible { text } else { String::from("(another user's)") };
     let (posted, report) = (&seat.posted, &seat.posted.report);
@@ -127,6 +135,8 @@ fn view(client: &Client, seat: &Seat, right: Right) -> SessionView {
         flat_weight: seat.flat,
         peer_weight: report.peer_weight,
         max_rate: limited(seat.max_rate),
+        transfer_max_rate: limited(of_transfer.most),
+        transfer_guarantee: of_transfer.least.as_bps(),
         policy: match seat.policy {
             tree::Policy::Normal => Policy::Normal,
             tree::Policy::Low => Policy::Low,

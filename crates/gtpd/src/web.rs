@@ -95,6 +95,8 @@ mod tests {
             flat_weight: 1.0,
             peer_weight: 1.0,
             max_rate: None,
+            transfer_max_rate: None,
+            transfer_guarantee: 0,
             policy: gtp_share::Policy::Normal,
             demand: None,
             peer_offer: None,

@@ -84,6 +84,7 @@ fn others_keep_their_half_beside_a_user_who_writes_at_random() {
         grace: Span::ZERO,
         users: BTreeMap::new(),
         most: BTreeMap::new(),
+        least: BTreeMap::new(),
     };
     let mut hub = Hub::new(start, &config);
     let attach = |hub: &mut Hub, id, uid| {

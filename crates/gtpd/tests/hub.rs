@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_proto::{Law, LimitedBy, Phase, Report};
 use gtp_share::{
-    Change, Found, Granted, GrantsReader, Label, Outstanding, Policy, Posted, ReportsWriter, Side,
+    Change, Found, Granted, GrantsReader, Label, Of, Outstanding, Policy, Posted, ReportsWriter,
+    Side,
 };
 use gtpd::{ClientId, Hub, HubConfig, Right, SetError, Who};
 
@@ -20,6 +21,7 @@ fn config(mbps: u64) -> HubConfig {
         grace: Span::ZERO,
         users: BTreeMap::new(),
         most: BTreeMap::new(),
+        least: BTreeMap::new(),
     }
 }
 
@@ -232,6 +234,83 @@ fn a_user_with_a_limit_has_no_more_while_more_is_free_and_shares_it_among_his_ow
         let offers: Vec<Rate> = one.granted().iter().map(|g| g.grant.offer).collect();
         assert!(offers[1] > Rate::from_mbps(3), "more is offered than the other end lets it have");
         assert!(offers.iter().all(|&offer| offer <= Rate::from_mbps(30)));
+    }
+}
+
+#[test]
+fn a_user_with_a_guarantee_is_served_first_and_what_he_does_not_want_goes_to_others() {
+    let least = BTreeMap::from([(7, Rate::from_mbps(90))]);
+    for side in [Side::Source, Side::Sink] {
+        let mut hub = Hub::new(START, &HubConfig { least: least.clone(), ..config(120) });
+        let mut one = Process::attach(&mut hub, START, 1, 7);
+        let mut other = Process::attach(&mut hub, START, 2, 8);
+        one.open(side, 1, 2);
+        other.open(side, 1, 1);
+        let now = run(&mut hub, START, 20, &mut [&mut one, &mut other], 120.0);
+        assert_eq!((one.rates(), other.rates()), (vec![45.0, 45.0], vec![30.0]), "{side:?}");
+        one.sessions[0].report.demand = Rate::from_mbps(1);
+        let now = run(&mut hub, now, 20, &mut [&mut one, &mut other], 120.0);
+        assert!(near(one.rates()[1], 89.0), "his other session has the rest: {:?}", one.rates());
+        one.sessions[1].report.peer_offer = Rate::from_mbps(9);
+        let now = run(&mut hub, now, 20, &mut [&mut one, &mut other], 120.0);
+        assert!(near(one.total(), 10.0) && near(other.total(), 110.0));
+        let offers: Vec<f64> = one.granted().iter().map(|g| g.grant.offer.as_f64() / 1e6).collect();
+        assert!(near(offers[1], 89.0), "his guarantee is there again: {offers:?}");
+        one.sessions[1].report.peer_offer = Rate::UNLIMITED;
+        run(&mut hub, now, 20, &mut [&mut one, &mut other], 120.0);
+        assert!(near(one.total(), 90.0) && near(other.total(), 30.0));
+    }
+}
+
+#[test]
+fn guarantees_beyond_the_capacity_are_cut_alike_and_no_sum_exceeds_it() {
+    let least = BTreeMap::from([(7, Rate::from_mbps(180)), (8, Rate::from_mbps(60))]);
+    for side in [Side::Source, Side::Sink] {
+        let mut hub = Hub::new(START, &HubConfig { least: least.clone(), ..config(120) });
+        assert_eq!(hub.guaranteed(), Rate::from_mbps(240));
+        let mut all: Vec<Process> =
+            (0..3).map(|i| Process::attach(&mut hub, START, i, 7 + i as u32)).collect();
+        all.iter_mut().for_each(|process| process.open(side, 1, 2));
+        let mut all: Vec<&mut Process> = all.iter_mut().collect();
+        run(&mut hub, START, 20, &mut all, 120.0);
+        let totals: Vec<f64> = all.iter().map(|process| process.total()).collect();
+        assert_eq!(totals, [90.0, 30.0, 0.0], "{side:?}");
+    }
+}
+
+#[test]
+fn a_transfer_is_capped_by_its_user_and_guaranteed_by_root_until_it_ends() {
+    for side in [Side::Source, Side::Sink] {
+        let mut hub = Hub::new(START, &config(120));
+        let mut one = Process::attach(&mut hub, START, 1, 7);
+        let mut other = Process::attach(&mut hub, START, 2, 8);
+        one.open(side, 1, 2);
+        one.open(side, 2, 1);
+        other.open(side, 1, 1);
+        let now = run(&mut hub, START, 20, &mut [&mut one, &mut other], 120.0);
+        let session = hub.sessions_for(Right::Of(7))[0].session;
+        let of_transfer = Change { of: Of::Transfer, ..Change::default() };
+        let capped = Change { max_rate: Some(20_000_000), ..of_transfer };
+        assert_eq!(hub.set(now, Right::Of(7), session, capped), Ok(()));
+        let now = run(&mut hub, now, 20, &mut [&mut one, &mut other], 120.0);
+        let rates = one.rates();
+        assert!(rates[..2] == [10.0, 10.0] && near(rates[2], 100.0 / 3.0), "{side:?}: {rates:?}");
+        assert_eq!(hub.sessions_for(Right::Of(7))[0].transfer_max_rate, Some(20_000_000));
+        let kept = Change { guarantee: Some(80_000_000), max_rate: Some(0), ..of_transfer };
+        assert_eq!(hub.set(now, Right::Of(7), session, kept), Err(SetError::NotForUsers));
+        assert_eq!(hub.set(now, Right::Anybodys, session, kept), Ok(()));
+        let heavy = Change { weight: Some(2.0), ..of_transfer };
+        assert_eq!(hub.set(now, Right::Anybodys, session, heavy), Err(SetError::NotOfThese));
+        let alone = Change { guarantee: Some(1), ..Change::default() };
+        assert_eq!(hub.set(now, Right::Anybodys, session, alone), Err(SetError::NotOfThese));
+        let now = run(&mut hub, now, 20, &mut [&mut one, &mut other], 120.0);
+        let rates = one.rates();
+        assert!(rates[..2] == [40.0, 40.0] && near(rates[2], 40.0 / 3.0), "{side:?}: {rates:?}");
+        assert_eq!(hub.guaranteed(), Rate::from_mbps(80));
+        one.sessions.truncate(0);
+        (0..3).for_each(|slot| one.reports.clear(slot));
+        run(&mut hub, now, 2, &mut [&mut one, &mut other], 120.0);
+        assert_eq!(hub.guaranteed(), Rate::ZERO);
     }
 }
 

@@ -4,6 +4,8 @@
 //! nothing else happens. One that has a daemon posts its reports, and passes on what it finds
 //! granted. One that has lost its daemon raises nothing: each session goes on at what it had,
 //! falling slowly; the next daemon is told what is outstanding before it grants anything.
+//!
+//! Where one end decides alone, its law is asked as well as the daemon, and the least counts.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -11,7 +13,7 @@ use std::sync::Arc;
 use gtp_alloc::{Rate, Span, Time};
 use gtp_proto::agent::{Agent, Side as AgentSide};
 use gtp_proto::limits::{GRANTS_OUTSTANDING, INTERVAL_MAX, INTERVAL_MIN, RECOMPUTE_MIN};
-use gtp_proto::{FlowId, Grant, Phase, Report};
+use gtp_proto::{FlowId, Grant, Law, Phase, Report};
 use gtp_share::client::Attachment;
 use gtp_share::{Found, Outstanding, Posted, Side};
 
@@ -27,10 +29,12 @@ pub(super) struct Allotter {
     limit: Rate,
     /// Once there was a daemon.
     daemon: Option<Box<Daemon>>,
-    /// Under a daemon: sessions over which one end decides alone. They stay with this agent; the
-    /// daemon counts what they take.
+    /// Under a daemon: sessions over which one end decides alone, as this agent sees them...
     alone: Vec<(FlowId, Report)>,
+    /// ... what it says of them...
     granted: Vec<(FlowId, Grant)>,
+    /// ... and all sessions as the daemon is to see them.
+    told: Vec<(FlowId, Report)>,
 }
 
 /// What is known once there was a daemon.
@@ -57,6 +61,19 @@ struct Flow {
     held: Rate,
     /// Grants that may still be arriving, oldest first; at a sink.
     issued: VecDeque<(u32, Rate)>,
+    /// What both who decide had said when the source was told a number, oldest first; where one end
+    /// decides alone.
+    said: VecDeque<Said>,
+}
+
+/// The numbers of both who decide over a session, under that which its source is told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Said {
+    number: u32,
+    /// Its law's.
+    own: u32,
+    /// The daemon's.
+    word: u32,
 }
 
 /// Without a daemon rates fall by this part...
@@ -76,6 +93,7 @@ impl Allotter {
             daemon: None,
             alone: Vec::new(),
             granted: Vec::new(),
+            told: Vec::new(),
         }
     }
 
@@ -153,28 +171,43 @@ impl Allotter {
         match &mut self.daemon {
             None => self.agent.tick(now, reports, grants),
             Some(daemon) => {
-                daemon.tick(now, &self.agent, reports, grants);
-                self.keep_alone(now, reports, grants);
+                daemon.seat(&self.agent, reports);
+                self.told.clear();
+                self.told.extend_from_slice(reports);
+                self.decide_alone(now);
+                let Some(daemon) = &mut self.daemon else { return };
+                daemon.tick(now, &self.told, grants);
+                daemon.lessen(&self.granted, grants);
             }
         }
     }
 
-    /// Grants to sessions over which one end decides alone are this agent's.
-    fn keep_alone(
-        &mut self,
-        now: Time,
-        reports: &[(FlowId, Report)],
-        grants: &mut [(FlowId, Grant)],
-    ) {
+    /// What the laws say of sessions over which one end decides alone. From here on the echoes of
+    /// what the daemon is told are of its own grants.
+    fn decide_alone(&mut self, now: Time) {
         self.alone.clear();
-        self.alone.extend(reports.iter().filter(|(_, report)| report.law.is_alone()));
+        self.granted.clear();
+        let Some(daemon) = &mut self.daemon else { return };
+        for (id, report) in self.told.iter_mut().filter(|(_, report)| report.law.is_alone()) {
+            let Some(flow) = daemon.flows.get_mut(id) else { continue };
+            let heard = flow.said_until(report.echoed);
+            self.alone.push((*id, Report { echoed: heard.own, ..*report }));
+            report.echoed = heard.word;
+        }
         if self.alone.is_empty() {
             return;
         }
         self.agent.tick(now, &self.alone, &mut self.granted);
-        for (id, grant) in grants {
-            let own = self.granted.iter().find(|(owner, _)| owner == id);
-            *grant = own.map_or(*grant, |(_, grant)| *grant);
+        // A law of the sink's host says what its sessions want there.
+        let wants = |report: &Report| match report.law {
+            Law::SinkAlone => self.agent.side() == AgentSide::Sink,
+            Law::Grant | Law::EndNode { .. } | Law::SourceAlone | Law::SessionAlone => false,
+        };
+        let alone = self.told.iter_mut().filter(|(_, report)| report.law.is_alone());
+        for ((_, report), (_, own)) in alone.zip(&self.granted) {
+            if wants(report) {
+                report.demand = report.demand.min(own.rate);
+            }
         }
     }
 }
@@ -227,24 +260,35 @@ impl Daemon {
         self.next = self.next.min((self.last + RECOMPUTE_MIN).max(now));
     }
 
-    fn tick(
-        &mut self,
-        now: Time,
-        agent: &Agent,
-        reports: &[(FlowId, Report)],
-        grants: &mut Vec<(FlowId, Grant)>,
-    ) {
+    /// Knows each session that there is; one that is new as its own agent left it.
+    fn seat(&mut self, agent: &Agent, reports: &[(FlowId, Report)]) {
+        self.forget(reports);
+        for (id, report) in reports {
+            self.flows.entry(*id).or_insert_with(|| Flow::new(agent, *id, report));
+        }
+    }
+
+    fn tick(&mut self, now: Time, reports: &[(FlowId, Report)], grants: &mut Vec<(FlowId, Grant)>) {
         grants.clear();
         self.last = now;
-        self.forget(reports);
         match self.attachment.clone() {
-            Some(pages) => self.pass_on(&pages, agent, reports),
-            None => self.fall(now, agent, reports),
+            Some(pages) => self.pass_on(&pages, reports),
+            None => self.fall(now, reports),
         }
         self.details.clear();
         self.next = now + self.interval;
         let known = |(id, _): &(FlowId, Report)| Some((*id, self.flows.get(id)?.grant));
         grants.extend(reports.iter().filter_map(known));
+    }
+
+    /// Of sessions over which one end decides alone, the least of what its law and the daemon say.
+    fn lessen(&mut self, own: &[(FlowId, Grant)], grants: &mut [(FlowId, Grant)]) {
+        let mut grants = grants.iter_mut();
+        for (id, own) in own {
+            let Some((_, grant)) = grants.find(|(granted, _)| granted == id) else { return };
+            let Some(flow) = self.flows.get_mut(id) else { continue };
+            *grant = flow.least(own, grant);
+        }
     }
 
     /// Sessions that are gone give up their slots.
@@ -262,10 +306,9 @@ impl Daemon {
     }
 
     /// Posts reports and reads grants.
-    fn pass_on(&mut self, pages: &Attachment, agent: &Agent, reports: &[(FlowId, Report)]) {
+    fn pass_on(&mut self, pages: &Attachment, reports: &[(FlowId, Report)]) {
         for ((id, report), details) in reports.iter().zip(&self.details) {
-            let flow =
-                self.flows.entry(*id).or_insert_with(|| Flow::new(agent, *id, report.weight));
+            let Some(flow) = self.flows.get_mut(id) else { continue };
             flow.heard(report.echoed);
             if flow.slot.is_none() {
                 flow.slot = self.free.pop();
@@ -286,14 +329,13 @@ impl Daemon {
     }
 
     /// Nobody grants: what there was falls.
-    fn fall(&mut self, now: Time, agent: &Agent, reports: &[(FlowId, Report)]) {
+    fn fall(&mut self, now: Time, reports: &[(FlowId, Report)]) {
         let due = self.fall_due <= now;
         if due {
             self.fall_due = now + FALL_EVERY;
         }
         for (id, report) in reports {
-            let flow =
-                self.flows.entry(*id).or_insert_with(|| Flow::new(agent, *id, report.weight));
+            let Some(flow) = self.flows.get_mut(id) else { continue };
             flow.heard(report.echoed);
             flow.fall(self.side, report.phase, due);
         }
@@ -302,7 +344,7 @@ impl Daemon {
 
 impl Flow {
     /// A session as its own agent left it; of a new one there is nothing.
-    fn new(agent: &Agent, id: FlowId, weight: f64) -> Flow {
+    fn new(agent: &Agent, id: FlowId, report: &Report) -> Flow {
         let (number, rate, committed) = agent.outstanding(id);
         let mut issued = VecDeque::new();
         if committed > rate {
@@ -311,8 +353,36 @@ impl Flow {
         if number > 0 {
             issued.push_back((number, rate));
         }
-        let grant = Grant { number, rate, offer: rate, weight, interval: INTERVAL_MIN };
-        Flow { slot: None, grant, held: rate, issued }
+        let (weight, interval) = (report.weight, INTERVAL_MIN);
+        let grant = Grant { number, rate, offer: rate, weight, interval };
+        let begin = Said { number, own: number, word: number };
+        let said = report.law.is_alone().then_some(begin).into_iter().collect();
+        Flow { slot: None, grant, held: rate, issued, said }
+    }
+
+    /// What its law and the daemon had said of the session under the number that its source has
+    /// echoed.
+    fn said_until(&mut self, echoed: u32) -> Said {
+        while self.said.get(1).is_some_and(|next| next.number <= echoed) {
+            self.said.pop_front();
+        }
+        // What is older than the first was told before there was a daemon.
+        let before = Said { number: echoed, own: echoed, word: echoed };
+        self.said.front().copied().filter(|said| said.number <= echoed).unwrap_or(before)
+    }
+
+    /// The least of both, under a number that counts up with either's.
+    fn least(&mut self, own: &Grant, word: &Grant) -> Grant {
+        let number = own.number.saturating_add(word.number);
+        if self.said.back().is_none_or(|last| last.number < number) {
+            if self.said.len() >= GRANTS_OUTSTANDING {
+                // An echo of it then counts as one of what was before it.
+                self.said.remove(1);
+            }
+            self.said.push_back(Said { number, own: own.number, word: word.number });
+        }
+        let (rate, offer) = (own.rate.min(word.rate), own.offer.min(word.offer));
+        Grant { number, rate, offer, weight: word.weight, interval: own.interval }
     }
 
     /// Its source obeys this grant: older ones are not arriving any more.
@@ -385,9 +455,15 @@ fn posted(id: FlowId, side: Side, report: &Report, details: &Details, held: Outs
 }
 
 #[cfg(test)]
+mod caps;
+#[cfg(test)]
+mod succession;
+#[cfg(test)]
+mod world;
+
+#[cfg(test)]
 mod tests {
     use super::*;
-    use gtp_proto::Law;
     use gtp_proto::agent::AgentConfig;
 
     const START: Time = Time::from_nanos(1_000_000_000);
@@ -416,7 +492,7 @@ mod tests {
         let mut allotter = Allotter::new(Agent::new(START, config));
         allotter.tick(START, &[(1, report(Phase::Open, 0))], &mut Vec::new());
         let mut daemon = Daemon::new(START, side);
-        daemon.flows.insert(1, Flow::new(&allotter.agent, 1, 1.0));
+        daemon.flows.insert(1, Flow::new(&allotter.agent, 1, &report(Phase::Open, 0)));
         if side == AgentSide::Source {
             let (rate, interval) = (capacity, FALL_EVERY);
             let granted = Grant { number: 0, rate, offer: rate, weight: 1.0, interval };

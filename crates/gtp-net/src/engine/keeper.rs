@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use gtp_share::SLOTS_MOST;
-use gtp_share::client::{Attachment, Rung, attach};
+use gtp_share::client::{Attachment, Past, Rung, attach};
 
 use super::command::{Notice, Notices};
 
@@ -60,7 +60,7 @@ impl Keeper {
     /// # Errors
     /// When the system gives no thread.
     pub fn start(sharing: Sharing, notices: Notices) -> io::Result<Keeper> {
-        let first = look(&sharing).or_else(|| {
+        let first = look(&sharing, Past::None).or_else(|| {
             start_daemon(&sharing);
             sharing.start.as_ref().and_then(|_| look_for_a_while(&sharing))
         });
@@ -84,22 +84,25 @@ impl Drop for Keeper {
 
 fn keep(sharing: &Sharing, notices: &Notices, first: Option<Arc<Attachment>>, over: &AtomicBool) {
     let tell = |news| notices.send(Notice::Daemon(news));
-    let mut pause = if first.is_some() { AGAIN } else { SELDOM };
+    let mut past = if first.is_some() { Past::Orphaned } else { Past::None };
     let mut found = first;
     let mut looks: u32 = 0;
     let mut pulse = Pulse::default();
     while !over.load(Ordering::Relaxed) {
         let Some(daemon) = &found else {
-            std::thread::sleep(pause);
-            found = look(sharing);
+            std::thread::sleep(match past {
+                Past::Orphaned => AGAIN,
+                Past::None => SELDOM,
+            });
+            found = look(sharing, past);
             looks = looks.wrapping_add(1);
             match &found {
                 Some(daemon) => {
-                    (pause, looks, pulse) = (AGAIN, 0, Pulse::default());
+                    (past, looks, pulse) = (Past::Orphaned, 0, Pulse::default());
                     tracing::info!("this process shares capacity through the daemon");
                     tell(DaemonNews::Found(daemon.clone()));
                 }
-                None if pause == AGAIN && looks % STARTS == 1 => start_daemon(sharing),
+                None if past == Past::Orphaned && looks % STARTS == 1 => start_daemon(sharing),
                 None => {}
             }
             continue;
@@ -146,8 +149,9 @@ impl Pulse {
 }
 
 /// Attaches to the first daemon that answers.
-fn look(sharing: &Sharing) -> Option<Arc<Attachment>> {
-    sharing.places.iter().find_map(|place| match attach(place, SLOTS_MOST, &sharing.program) {
+fn look(sharing: &Sharing, past: Past) -> Option<Arc<Attachment>> {
+    let attach = |place| attach(place, SLOTS_MOST, &sharing.program, past);
+    sharing.places.iter().find_map(|place| match attach(place) {
         Ok(found) => Some(Arc::new(found)),
         Err(error) => {
             match error.kind() {
@@ -164,7 +168,7 @@ fn look_for_a_while(sharing: &Sharing) -> Option<Arc<Attachment>> {
     const LOOKS: u32 = 40;
     (0..LOOKS).find_map(|_| {
         std::thread::sleep(AGAIN);
-        look(sharing)
+        look(sharing, Past::None)
     })
 }
 

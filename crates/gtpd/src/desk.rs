@@ -1,0 +1,134 @@
+//! One direction of the host: all its sessions' reports in a row, and what its agent answers.
+//!
+//! The row stays as it is from tick to tick: a session that says something new changes its own
+//! report in it, and only who comes, goes or is set anew has it gathered again. What is granted is
+//! written where it has changed. Whose reports these are is decided by the hub.
+
+use std::collections::BTreeMap;
+
+use gtp_alloc::grant::{Claim, Share};
+use gtp_alloc::{Rate, Time};
+use gtp_proto::{Agent, FlowId, Grant, Phase, Report};
+use gtp_share::Granted;
+
+use crate::hub::{Client, ClientId};
+use crate::parts::{User, divide};
+use crate::seats::{Awake, Seat};
+
+/// One direction.
+#[derive(Debug)]
+pub(crate) struct Desk {
+    pub agent: Agent,
+    /// Someone has come, gone, stopped or gone on, or something was set: the row does not hold.
+    pub stale: bool,
+    /// Whose sessions have limits together, by their places in the row.
+    pub users: Vec<User>,
+    reports: Vec<(FlowId, Report)>,
+    /// Where each comes from.
+    places: Vec<(ClientId, u32)>,
+    grants: Vec<(FlowId, Grant)>,
+    /// The answers before these, none if the row is new.
+    written: Vec<(FlowId, Grant)>,
+    shares: Vec<Share>,
+    claims: Vec<Claim>,
+}
+
+impl Desk {
+    pub fn new(agent: Agent) -> Desk {
+        Desk {
+            agent,
+            stale: false,
+            users: Vec::new(),
+            reports: Vec::new(),
+            places: Vec::new(),
+            grants: Vec::new(),
+            written: Vec::new(),
+            shares: Vec::new(),
+            claims: Vec::new(),
+        }
+    }
+
+    /// Changes the capacity. What sessions want that decide alone is told by it.
+    pub fn set_capacity(&mut self, capacity: Rate) {
+        self.agent.set_capacity(capacity);
+        self.stale = true;
+    }
+
+    /// Whether there are no sessions.
+    pub fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// Begins a new row.
+    pub fn begin(&mut self) {
+        self.stale = false;
+        self.reports.clear();
+        self.places.clear();
+        self.grants.clear();
+    }
+
+    /// Puts a session at the row's end.
+    pub fn seat(&mut self, place: (ClientId, u32), seat: &mut Seat, awake: Awake) {
+        seat.place = self.reports.len();
+        self.reports.push((seat.flow, seat.report(awake, self.agent.capacity())));
+        self.places.push(place);
+    }
+
+    /// A session of the row has said something new.
+    pub fn hear(&mut self, seat: &Seat, awake: Awake) {
+        if !self.stale
+            && let Some((_, report)) = self.reports.get_mut(seat.place)
+        {
+            *report = seat.report(awake, self.agent.capacity());
+        }
+    }
+
+    /// Lets the agent decide; within limits, if there are any.
+    pub fn decide(&mut self, now: Time) {
+        std::mem::swap(&mut self.grants, &mut self.written);
+        if self.users.is_empty() {
+            self.agent.tick(now, &self.reports, &mut self.grants);
+            return;
+        }
+        self.claims.clear();
+        self.claims.extend(self.reports.iter().map(|(_, report)| claim(report)));
+        let capacity = self.agent.capacity().as_f64();
+        divide(capacity, &self.claims, &self.users, &mut self.shares);
+        self.agent.tick_shared(now, &self.reports, &self.shares, &mut self.grants);
+    }
+
+    /// Writes grants that have changed; `news` hears of their processes.
+    pub fn write(&mut self, clients: &mut BTreeMap<ClientId, Client>, news: &mut Vec<ClientId>) {
+        let mut owners = clients.iter_mut();
+        let mut owner = owners.next();
+        for (i, (&(id, slot), answer)) in self.places.iter().zip(&self.grants).enumerate() {
+            if self.written.get(i) == Some(answer) {
+                continue;
+            }
+            while owner.as_ref().is_some_and(|(owner, _)| **owner < id) {
+                owner = owners.next();
+            }
+            let Some((_, client)) = owner.as_mut().filter(|(owner, _)| **owner == id) else {
+                continue;
+            };
+            let Some(seat) = client.seats.get_mut(slot) else { continue };
+            let granted = Granted { id: seat.posted.id, grant: answer.1 };
+            if seat.granted != Some(granted) {
+                client.grants.grant(slot, &granted);
+                seat.granted = Some(granted);
+                if news.last() != Some(&id) {
+                    news.push(id);
+                }
+            }
+        }
+    }
+}
+
+/// What a session asks of its host.
+fn claim(report: &Report) -> Claim {
+    let bound = match report.phase {
+        Phase::Open => report.peer_offer.min(report.demand),
+        Phase::Closing => Rate::ZERO,
+    };
+    Claim { weight: report.weight * report.peer_weight, bound: bound.as_f64() }
+}
