@@ -130,7 +130,8 @@ const ROWS: &[Row] = &[
 ];
 
 /// In the file of limits, and no limit of what a peer does: what a session claims of its own.
-const OWN: [&str; 4] = ["DEMAND_FLOOR", "DEMAND_ALPHA", "DEMAND_HOLD", "RECEIPT_SPAN"];
+const OWN: [&str; 6] =
+    ["ALONE_GROWS", "ALONE_LEAST", "DEMAND_FLOOR", "DEMAND_ALPHA", "DEMAND_HOLD", "RECEIPT_SPAN"];
 
 fn crates() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
