@@ -31,7 +31,11 @@ const PORT: u16 = 5_900;
 /// # Errors
 /// If a network or a process cannot be started.
 pub fn rows(loss: &str, tools: &Tools) -> Result<Vec<Value>> {
-    let mut rows = vec![row("gtp", loss, &by_stream(tools, loss)?)];
+    let link = ["--control", "lambdastream", "--link", "200Mbit"];
+    let mut rows = vec![
+        row("gtp grant", loss, &by_stream(tools, loss, &[])?),
+        row("gtp lambdastream", loss, &by_stream(tools, loss, &link)?),
+    ];
     for law in ["cubic", "bbr"] {
         rows.push(row(law, loss, &by_tcp(tools, loss, law)?));
     }
@@ -44,8 +48,8 @@ fn lab(tools: &Tools, loss: &str) -> Result<Lab> {
     Lab::open(&Shape { access, middle: None, branches: vec![branch] }, &tools.gtp)
 }
 
-/// When each frame could be read, in seconds, from `gtp stream`.
-fn by_stream(tools: &Tools, loss: &str) -> Result<Vec<f64>> {
+/// When each frame could be read, in seconds, from `gtp stream` whose sender has these options too.
+fn by_stream(tools: &Tools, loss: &str, options: &[&str]) -> Result<Vec<f64>> {
     let lab = lab(tools, loss)?;
     let report = lab.dir.path().join("frames.json");
     let size = format!("{FRAME}B");
@@ -62,7 +66,7 @@ fn by_stream(tools: &Tools, loss: &str) -> Result<Vec<f64>> {
     let input = zeros.stdout.take().context("no zeros")?;
     let mut sender = lab.command("src0", &tools.gtp);
     let url = format!("gtp://{}:4810/", sink_address());
-    sender.args(["stream", "send", &url, "--accept-new"]);
+    sender.args(["stream", "send", &url, "--accept-new"]).args(options);
     let sent = sender.stdin(input).stdout(Stdio::null()).stderr(Stdio::null()).status();
     // Neither outlives a run that failed.
     let _ = zeros.kill();
