@@ -6,12 +6,12 @@ use std::io::{self, Write};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
 
-use common::relay::{Relay, dying_in_mid_block, faithful, vicious};
+use common::relay::{Relay, dying_in_mid_block, faithful, narrow, vicious};
 use common::*;
 
 use gtp_alloc::Rate;
-use gtp_net::engine::{SourceEvent, TransferEvent};
-use gtp_proto::FlowId;
+use gtp_net::engine::{SourceEvent, SourceOpen, TransferEvent};
+use gtp_proto::{FlowId, Role};
 use gtp_store::{
     BLOCK, BlockSource, DiscardSink, Fault, OrderedWriterSink, SinkError, SourceError,
 };
@@ -160,6 +160,25 @@ fn a_good_answer_of_one_alone_to_a_bad_block_of_two_is_held_against_nobody() {
     assert_eq!((flows[0].flow, flows[0].bytes), (liar.flow, 0));
     assert!(flows[0].duplicate_bytes + flows[1].duplicate_bytes < size, "{flows:?}");
     assert_eq!((flows[1].flow, flows[1].bytes), (honest.flow, size));
+}
+
+#[test]
+fn a_sink_that_hoped_for_longer_packets_than_pass_gets_all_in_shorter_ones() {
+    for fate in [narrow, faithful] {
+        let world = World::new();
+        let relay = Relay::new(world.receives.addr, world.sends.addr, fate);
+        let mut transfer = world.transfer(6 * MIB);
+        let ends = world.session_pair(&world.sends, world.receives.addr, relay.sink_side);
+        let (mut here, there) = ends;
+        here.role = Role::Eager { unit_payloads: vec![8_900, 1_400, 1_180] };
+        let source = Box::new(synthetic(6 * MIB));
+        let _source = world.sends.host.open_source(SourceOpen { session: there, source });
+        transfer.handle.add_session(here);
+        let events = transfer.until_end();
+        assert_eq!(complete(&events).bytes_written, 6 * MIB);
+        assert!(events.iter().any(|event| matches!(event, TransferEvent::PathOpen { .. })));
+        assert!(!events.iter().any(|event| matches!(event, TransferEvent::BadBlock { .. })));
+    }
 }
 
 #[test]

@@ -21,8 +21,28 @@ pub enum Role {
         /// Candidates for the unit payload.
         unit_payloads: Vec<u16>,
     },
+    /// As an initiator, and its sink asks right behind the first hellos, a round trip sooner, for
+    /// units of the longest of these payloads: [`PathPresumed`](crate::Event::PathPresumed).
+    /// Should the path not carry them, the host begins anew when it opens. A source is none the
+    /// sooner for it.
+    Eager {
+        /// Candidates for the unit payload.
+        unit_payloads: Vec<u16>,
+    },
     /// Waits for the initiator.
     Responder,
+}
+
+impl Role {
+    /// The same, without haste.
+    pub(crate) fn patient(self) -> Role {
+        match self {
+            Role::Eager { unit_payloads } | Role::Initiator { unit_payloads } => {
+                Role::Initiator { unit_payloads }
+            }
+            Role::Responder => Role::Responder,
+        }
+    }
 }
 
 /// Gap between rounds of hellos: first retry.
@@ -52,8 +72,18 @@ enum State {
 /// What the handshake wants its session to tell the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
+    Presumed { unit_payload: u16 },
     Open { unit_payload: u16 },
     NoPath,
+}
+
+/// Whether an initiator goes by the longest of its candidates before an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Presumption {
+    Never,
+    /// Once the first round of hellos is out.
+    Due,
+    Made,
 }
 
 /// The state machine of one end.
@@ -62,6 +92,7 @@ pub(crate) struct Handshake {
     candidates: Vec<u16>,
     longest: u16,
     state: State,
+    presumption: Presumption,
     /// When an initiator gives up; a responder never does.
     deadline: Time,
     answers: Vec<Hello>,
@@ -71,8 +102,12 @@ pub(crate) struct Handshake {
 
 impl Handshake {
     pub fn new(now: Time, role: Role) -> Handshake {
+        let presumption = match role {
+            Role::Eager { .. } => Presumption::Due,
+            Role::Initiator { .. } | Role::Responder => Presumption::Never,
+        };
         let (candidates, state, deadline) = match role {
-            Role::Initiator { unit_payloads } => {
+            Role::Initiator { unit_payloads } | Role::Eager { unit_payloads } => {
                 let pending = round(&unit_payloads);
                 let state = State::Trying { round_at: now, retry: RETRY_FIRST, pending };
                 (unit_payloads, state, now + HANDSHAKE_TIMEOUT)
@@ -83,6 +118,7 @@ impl Handshake {
             longest: candidates.iter().copied().max().unwrap_or(0),
             candidates,
             state,
+            presumption,
             deadline,
             answers: Vec::new(),
             answered: 0,
@@ -92,6 +128,34 @@ impl Handshake {
 
     pub fn is_open(&self) -> bool {
         matches!(self.state, State::Open)
+    }
+
+    /// Whether a sink may ask: the path is open, or presumed to be.
+    pub fn may_ask(&self) -> bool {
+        match self.state {
+            State::Open => true,
+            State::Trying { .. } | State::Settling { .. } => self.presumption == Presumption::Made,
+            State::Waiting | State::Failed => false,
+        }
+    }
+
+    /// A unit arrived: what was presumed is so.
+    pub fn handle_unit(&mut self) {
+        match self.state {
+            State::Trying { .. } | State::Settling { .. } if self.may_ask() => {
+                self.open(self.wished());
+            }
+            State::Trying { .. }
+            | State::Settling { .. }
+            | State::Waiting
+            | State::Open
+            | State::Failed => {}
+        }
+    }
+
+    /// The longest candidate.
+    fn wished(&self) -> u16 {
+        self.candidates.first().copied().unwrap_or(0)
     }
 
     /// The longest unit payload that either end has probed the path with: no longer one can be
@@ -146,6 +210,11 @@ impl Handshake {
             if let Some(unit_payload) = pending.pop() {
                 let hello = Hello { sent_at: now.as_wire_micros(), unit_payload };
                 return Some(HelloOut::Hello(hello));
+            }
+            if self.presumption == Presumption::Due {
+                self.presumption = Presumption::Made;
+                let unit_payload = self.candidates.first().copied().unwrap_or(0);
+                self.outcome = Some(Outcome::Presumed { unit_payload });
             }
             *pending = round(&self.candidates);
             *round_at = now + *retry;

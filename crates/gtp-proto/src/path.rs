@@ -398,7 +398,7 @@ mod tests {
         assert_eq!(log.sent_at_most(from, 500), Bytes(90 * 90), "not beyond it");
     }
 
-    /// A link of `rate` in the path with a queue of its own, as receipts show it a round trip later.
+    /// A link of `rate` in the path with a queue, as receipts show it a round trip later.
     struct Fluid {
         rate: Rate,
         rtt: Span,

@@ -42,12 +42,16 @@ struct Asked {
 #[derive(Debug)]
 pub(crate) struct Asker {
     unit_payload: u16,
+    /// The first request for units of this length.
+    first_number: u32,
     next_number: u32,
     /// Assigned to this session and not here.
     missing: RangeSet,
     work: VecDeque<Range<u64>>,
     repair: RangeSet,
     drop: bool,
+    /// The source must be told that units are of another length than they were.
+    begin: bool,
     /// The request from which on nothing asked for earlier can still arrive as wanted.
     dropped_at: Option<u32>,
     /// Not yet accepted by the source, with the time of the last sending.
@@ -64,11 +68,13 @@ impl Asker {
     pub fn new(unit_payload: u16) -> Asker {
         Asker {
             unit_payload,
+            first_number: 1,
             next_number: 1,
             missing: RangeSet::new(),
             work: VecDeque::new(),
             repair: RangeSet::new(),
             drop: false,
+            begin: false,
             dropped_at: None,
             unaccepted: VecDeque::new(),
             asked: VecDeque::new(),
@@ -76,6 +82,19 @@ impl Asker {
             settled: [Progress::default(); 2],
             searched: [Progress::default(); 2],
         }
+    }
+
+    /// One for units of this length, which wants nothing yet. If this one has asked, it says so
+    /// first, and its requests are numbered on.
+    pub fn begun_anew(&self, unit_payload: u16) -> Asker {
+        let next = self.next_number;
+        let begin = self.begin || next > 1;
+        Asker { first_number: next, next_number: next, begin, ..Asker::new(unit_payload) }
+    }
+
+    /// Whether a request was for units of another length.
+    pub fn is_past(&self, number: u32) -> bool {
+        number < self.first_number
     }
 
     /// Bytes of a whole unit.
@@ -225,6 +244,7 @@ impl Asker {
                 self.remember(number, class, ranges.into_iter());
             }
             Wanted::Drop => self.dropped_at = Some(number),
+            Wanted::Begin => {}
         }
         let request = Request { number, unit_payload: self.unit_payload, wanted };
         self.unaccepted.push_back((request.clone(), now));
@@ -239,7 +259,7 @@ impl Asker {
     /// When [`Asker::poll_request`] has something to send.
     pub fn next_due(&self, patience: Span) -> Option<Time> {
         let wanted = !self.repair.is_empty() || !self.work.is_empty();
-        let fresh = self.drop || wanted && self.dropped_at.is_none();
+        let fresh = self.drop || self.begin || wanted && self.dropped_at.is_none();
         if fresh && !self.is_spent() && self.unaccepted.len() < REQUEST_WINDOW as usize {
             return Some(Time::ZERO);
         }
@@ -251,6 +271,9 @@ impl Asker {
     }
 
     fn next_wanted(&mut self) -> Option<(Wanted, Class)> {
+        if core::mem::take(&mut self.begin) {
+            return Some((Wanted::Begin, Class::Work));
+        }
         if core::mem::take(&mut self.drop) {
             return Some((Wanted::Drop, Class::Work));
         }
@@ -356,6 +379,11 @@ impl Answerer {
         any
     }
 
+    /// Forgets all requests up to this one, which it has accepted.
+    pub fn begin_anew(&mut self, number: u32) {
+        *self = Answerer { accepted: number, ..Answerer::default() };
+    }
+
     /// First request number not yet accepted.
     pub fn requests_next(&self) -> u32 {
         self.accepted + 1
@@ -422,6 +450,7 @@ impl Answerer {
                 work.clear();
                 repair.clear();
             }
+            Wanted::Begin => {} // Nothing else than what it is, its session knows.
         }
     }
 }

@@ -69,6 +69,8 @@ pub enum Discard {
     Misdirected,
     /// Older than what was already taken in.
     Stale,
+    /// Ahead of something that must come before it.
+    Early,
     /// A unit that is not wanted, or not any more.
     NotWanted,
     /// It breaks a rule that an honest peer keeps; the session ends.
@@ -87,6 +89,13 @@ pub enum Event {
     /// The path carries datagrams both ways; units may be this long.
     PathOpen {
         /// Longest unit payload that got through.
+        unit_payload: u16,
+    },
+    /// An eager sink may ask for units of this length, though nothing shows yet that they pass. If
+    /// the path opens for shorter ones, nothing is asked for any more, and
+    /// [`SinkSession::begin`](crate::SinkSession::begin) begins anew.
+    PathPresumed {
+        /// Longest unit payload that it would use.
         unit_payload: u16,
     },
     /// No answer on UDP in time.

@@ -240,9 +240,15 @@ impl SinkSession {
         self
     }
 
-    /// Decides how long units are; must precede the first [`SinkSession::assign`].
+    /// Decides how long units are; must precede the first [`SinkSession::assign`]. Whatever was
+    /// asked before is forgotten, here and at the source.
     pub fn begin(&mut self, unit_payload: u16) {
-        self.asker = Asker::new(unit_payload.max(1));
+        self.asker = self.asker.begun_anew(unit_payload.max(1));
+    }
+
+    /// How long whole units are, as it was begun with.
+    pub fn unit_payload(&self) -> u16 {
+        self.asker.unit_payload()
     }
 
     /// Wants the units of `range` from this source.
@@ -382,7 +388,7 @@ impl SinkSession {
         if core::mem::take(&mut self.close_due) {
             return Some(self.control(&Control::Close, head));
         }
-        if !self.handshake.is_open() {
+        if !self.handshake.may_ask() {
             return None;
         }
         self.interval(now);
@@ -400,7 +406,7 @@ impl SinkSession {
         if self.close_due {
             return Some((Time::ZERO, Wake::Interval));
         }
-        if !self.handshake.is_open() {
+        if !self.handshake.may_ask() {
             return hello;
         }
         if self.feedback_urgent || !self.full_receipts.is_empty() {
@@ -488,11 +494,12 @@ impl SinkSession {
         self.counters.packets += 1;
         self.counters.bytes += bytes.0;
         self.asker.handle_data(data.request, data.unit);
-        if !self.asker.received(data.unit) {
+        if self.asker.is_past(data.request) || !self.asker.received(data.unit) {
             self.counters.duplicates += 1;
             self.counters.duplicate_bytes += payload.len() as u64;
             return Err(Discard::NotWanted);
         }
+        self.handshake.handle_unit();
         Ok(Received::Unit { number: data.unit, payload })
     }
 
@@ -642,7 +649,13 @@ impl SinkSession {
 
     fn relay_handshake(&mut self) {
         match self.handshake.poll_outcome() {
+            Some(Outcome::Presumed { unit_payload }) => {
+                self.events.push(Event::PathPresumed { unit_payload });
+            }
             Some(Outcome::Open { unit_payload }) => {
+                if self.asker.unit_payload() > unit_payload {
+                    self.asker.abandon();
+                }
                 self.events.push(Event::PathOpen { unit_payload });
             }
             Some(Outcome::NoPath) => self.events.push(Event::NoPath),

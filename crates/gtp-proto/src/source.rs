@@ -26,7 +26,7 @@ use crate::requests::{Answerer, Class};
 use crate::session::{Discard, Event, Link, Numbering, Transmit, Unit, Wake, earliest, wire_span};
 use crate::weight::{SharedWeight, Weights};
 use crate::wire::{
-    Control, DATA_HEAD_LEN, DataHead, Feedback, HEADER_LEN, Header, Kind, Request, Status,
+    Control, DATA_HEAD_LEN, DataHead, Feedback, HEADER_LEN, Header, Kind, Request, Status, Wanted,
 };
 
 /// What a source needs to know at the start.
@@ -113,6 +113,8 @@ pub struct SourceSession {
     answerer: Answerer,
     moves: Moves,
     unit_payload: Option<u16>,
+    /// The sink has found that units must be shorter than it presumed.
+    begun_anew: bool,
     pacer: Pacer,
     path: PathBound,
     log: SendLog,
@@ -157,12 +159,13 @@ impl SourceSession {
         SourceSession {
             alone: None,
             numbering: Numbering::new(config.link),
-            handshake: Handshake::new(now, config.role.clone()),
+            handshake: Handshake::new(now, config.role.clone().patient()),
             arrivals: Arrivals::default(),
             receipts: ReceiptVerifier::new(ProofKey::new(config.proof_key)),
             answerer: Answerer::default(),
             moves: Moves::Object,
             unit_payload: None,
+            begun_anew: false,
             pacer: Pacer::new(now),
             path: PathBound::new(now),
             log: SendLog::default(),
@@ -417,21 +420,42 @@ impl SourceSession {
     }
 
     fn handle_request(&mut self, request: Request) -> Result<(), Discard> {
+        if request.number < self.answerer.requests_next() {
+            return Ok(());
+        }
+        if request.unit_payload > self.handshake.longest() {
+            // Nothing so long is known to pass; the hello that says so may be on its way.
+            return Err(Discard::Early);
+        }
+        if request.wanted == Wanted::Begin {
+            return self.begin_anew(&request);
+        }
         match self.unit_payload {
-            None if request.unit_payload > self.handshake.longest() => {
-                return Err(self.violation("units longer than the path was opened for"));
-            }
-            None => {
-                self.unit_payload = Some(request.unit_payload);
-                self.events.push(Event::UnitPayload(request.unit_payload));
-            }
+            None => self.set_unit(request.unit_payload),
             Some(known) if known == request.unit_payload => {}
-            Some(_) => return Err(self.violation("the unit length changed within a session")),
+            // One from before the sink began anew, or one that has overtaken its word of that.
+            Some(_) => return Err(Discard::Early),
         }
         if self.answerer.handle_request(request) {
             self.status_urgent = true;
             self.starved = false;
         }
+        Ok(())
+    }
+
+    fn set_unit(&mut self, payload: u16) {
+        self.unit_payload = Some(payload);
+        self.events.push(Event::UnitPayload(payload));
+    }
+
+    /// The sink had presumed that longer units pass, which can happen once.
+    fn begin_anew(&mut self, request: &Request) -> Result<(), Discard> {
+        if self.moves == Moves::Stream || core::mem::replace(&mut self.begun_anew, true) {
+            return Err(self.violation("the unit length changed, or changed again"));
+        }
+        self.answerer.begin_anew(request.number);
+        self.status_urgent = true;
+        self.set_unit(request.unit_payload);
         Ok(())
     }
 
@@ -737,6 +761,7 @@ impl SourceSession {
             Some(Outcome::Open { unit_payload }) => {
                 self.events.push(Event::PathOpen { unit_payload });
             }
+            Some(Outcome::Presumed { .. }) => {} // No source is eager.
             Some(Outcome::NoPath) => self.events.push(Event::NoPath),
             None => {}
         }

@@ -251,6 +251,8 @@ pub enum Wanted {
     },
     /// Forget everything asked for so far that is not yet sent.
     Drop,
+    /// Units are of this length from here on: whatever was asked before, accepted or not, is void.
+    Begin,
 }
 
 /// From sink to source: units wanted. Requests are numbered from 1 and repeated until accepted.
@@ -258,7 +260,7 @@ pub enum Wanted {
 pub struct Request {
     /// Number of this request.
     pub number: u32,
-    /// Payload bytes of a unit, the same in every request of a session.
+    /// Payload bytes of a unit, the same in every request up to a [`Wanted::Begin`].
     pub unit_payload: u16,
     /// What is asked for.
     pub wanted: Wanted,
@@ -457,6 +459,7 @@ const WANTED_WORK: u8 = 0;
 const WANTED_REPAIR: u8 = 1;
 const WANTED_LOSS_MAP: u8 = 2;
 const WANTED_DROP: u8 = 3;
+const WANTED_BEGIN: u8 = 4;
 
 fn encode_request(q: &Request, out: &mut Vec<u8>) {
     out.extend_from_slice(&q.number.to_be_bytes());
@@ -470,6 +473,7 @@ fn encode_request(q: &Request, out: &mut Vec<u8>) {
             out.extend_from_slice(bits);
         }
         Wanted::Drop => out.push(WANTED_DROP),
+        Wanted::Begin => out.push(WANTED_BEGIN),
     }
 }
 
@@ -499,6 +503,7 @@ fn decode_request(r: &mut Reader<'_>) -> Result<Request, WireError> {
             Wanted::LossMap { first, bits: bits.to_vec() }
         }
         WANTED_DROP => Wanted::Drop,
+        WANTED_BEGIN => Wanted::Begin,
         _ => return Err(WireError::BadField),
     };
     if unit_payload == 0 || number == 0 {

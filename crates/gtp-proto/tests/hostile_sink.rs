@@ -211,7 +211,10 @@ fn rules_that_an_honest_sink_keeps_end_the_session_when_broken() {
             a.feedback()
         },
         |a| a.feedback_with(Receipt { span: 0..1_000_000, ..Receipt::default() }),
-        |a| a.ask(2, UNIT + 1, Wanted::Drop),
+        |a| {
+            a.ask(2, UNIT - 1, Wanted::Begin)?;
+            a.ask(3, UNIT - 2, Wanted::Begin)
+        },
         |a| {
             a.run(50);
             let receipt = a.receipt();

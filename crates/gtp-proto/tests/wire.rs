@@ -125,6 +125,7 @@ fn request() -> impl Strategy<Value = Request> {
         ranges().prop_map(Wanted::Repair),
         loss_map(),
         Just(Wanted::Drop),
+        Just(Wanted::Begin),
     ];
     (1..=u32::MAX, 1..=u16::MAX, wanted).prop_map(|(number, unit_payload, wanted)| Request {
         number,

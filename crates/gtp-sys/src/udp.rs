@@ -259,7 +259,7 @@ mod tests {
         let poller = Poller::new().unwrap();
         let (mut batch, mut got) = (ReceiveBatch::new(), Vec::new());
         while got.len() < count {
-            poller.wait(&[socket.as_fd()], &mut [false], None).unwrap();
+            poller.wait([socket.as_fd()], &mut [false], None).unwrap();
             while socket.receive(&mut batch).unwrap() {
                 got.extend(batch.datagrams().map(|(origin, bytes)| (origin, bytes.to_vec())));
             }

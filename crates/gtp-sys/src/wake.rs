@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use gtp_alloc::Span;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::Errno;
+use smallvec::SmallVec;
 
 /// Ends a [`Poller`]'s wait from another thread.
 #[derive(Clone, Debug)]
@@ -66,15 +67,16 @@ impl Poller {
     ///
     /// # Errors
     /// When the kernel is out of memory.
-    pub fn wait(
-        &self,
-        readable: &[BorrowedFd<'_>],
+    pub fn wait<'a>(
+        &'a self,
+        readable: impl IntoIterator<Item = BorrowedFd<'a>>,
         ready: &mut [bool],
         timeout: Option<Span>,
     ) -> io::Result<()> {
-        let mut fds = Vec::with_capacity(readable.len() + 1);
+        // Mostly a bell and two sockets: a wait takes nothing from the allocator.
+        let mut fds: SmallVec<[PollFd<'_>; 8]> = SmallVec::new();
         fds.push(PollFd::new(&self.bell.event, PollFlags::IN));
-        fds.extend(readable.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)));
+        fds.extend(readable.into_iter().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)));
         let timeout = timeout.map(|span| Timespec {
             tv_sec: (span.as_nanos() / 1_000_000_000).min(LONGEST_WAIT_S) as i64,
             tv_nsec: (span.as_nanos() % 1_000_000_000) as _,
@@ -110,10 +112,10 @@ mod tests {
         let waker = poller.waker();
         waker.wake();
         waker.wake();
-        poller.wait(&[], &mut [], None).unwrap();
+        poller.wait([], &mut [], None).unwrap();
         waker.wake();
-        poller.wait(&[], &mut [], None).unwrap();
-        poller.wait(&[], &mut [], Some(Span::from_nanos(1))).unwrap();
+        poller.wait([], &mut [], None).unwrap();
+        poller.wait([], &mut [], Some(Span::from_nanos(1))).unwrap();
     }
 
     #[test]
@@ -121,7 +123,7 @@ mod tests {
         let poller = Poller::new().unwrap();
         let waker = poller.waker();
         let other = std::thread::spawn(move || waker.wake());
-        poller.wait(&[], &mut [], None).unwrap();
+        poller.wait([], &mut [], None).unwrap();
         other.join().unwrap();
     }
 }

@@ -48,6 +48,17 @@ impl Units {
             Units::AsThePath | Units::Ordinary => UNIT_ETHERNET,
         }
     }
+
+    /// What opens the path for units no longer than these. Where several sources must agree on a
+    /// length, none is asked before a path has shown what it carries.
+    fn role(self, longest: u16) -> Role {
+        let all = [UNIT_JUMBO, UNIT_ETHERNET, UNIT_MINIMUM];
+        let unit_payloads = all.into_iter().filter(|&payload| payload <= longest).collect();
+        match self {
+            Units::AsThePath => Role::Eager { unit_payloads },
+            Units::Ordinary => Role::Initiator { unit_payloads },
+        }
+    }
 }
 
 /// Connects to a server; both ends have proved their keys then.
@@ -80,19 +91,13 @@ pub(crate) async fn ask(
     let socket = endpoint.socket_for(peer.ip()).map_err(|error| {
         Failure::new(FailureKind::Other, format!("cannot open a UDP socket: {error}"))
     })?;
-    let unit_payloads = [UNIT_JUMBO, UNIT_ETHERNET, UNIT_MINIMUM];
     let session = SessionOpen {
         socket,
         peer,
         local_session: client_session,
         peer_session: opened.server_session,
         keys: keys(suite, secrets),
-        role: Role::Initiator {
-            unit_payloads: unit_payloads
-                .into_iter()
-                .filter(|&u| u <= opened.unit_payload)
-                .collect(),
-        },
+        role: units.role(opened.unit_payload),
         law: terms.law,
         weights: Weights { own: f64::from(opened.weight_milli) / 1000.0, peer: 1.0 },
         max_rate: terms.max_rate,

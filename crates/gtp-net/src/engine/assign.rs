@@ -29,8 +29,8 @@ impl Transfer {
             return;
         }
         self.ask_suspects(now, table);
-        let flows: Vec<FlowId> = self.flows.iter().map(|record| record.flow).collect();
-        for flow in flows {
+        for at in 0..self.flows.len() {
+            let flow = self.flows[at].flow;
             let Some(plan) = &self.plan else { return };
             let Some(sink) = table.sink(flow) else { continue };
             if sink.state != State::Live {

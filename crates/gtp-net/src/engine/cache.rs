@@ -165,6 +165,22 @@ impl Cache {
         Wanted::Missing(missing, end)
     }
 
+    /// Holds nothing any more: units are cut in another way.
+    pub fn forget(&mut self) {
+        self.index.clear();
+        self.current = None;
+        for slot in self.slots.drain(..) {
+            if let Held::Loaded(buffer) = slot.held {
+                self.spare.push(buffer);
+            }
+        }
+    }
+
+    /// A buffer comes back whose block is not wanted.
+    pub fn take_back(&mut self, buffer: Vec<u8>) {
+        self.spare.push(buffer);
+    }
+
     /// A block was read.
     pub fn loaded(&mut self, first_unit: u64, content_and_trailer: Vec<u8>) {
         match self.index.get(&first_unit) {

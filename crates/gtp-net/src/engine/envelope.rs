@@ -68,7 +68,7 @@ impl Envelope {
             peer: canonical(open.peer),
             local: None,
             learns: match open.role {
-                Role::Initiator { .. } => Learns::Nothing,
+                Role::Initiator { .. } | Role::Eager { .. } => Learns::Nothing,
                 Role::Responder => Learns::Port,
             },
             principal: open.principal,

@@ -18,16 +18,16 @@ use super::command::{Notice, Notices, Object};
 
 /// What a reader is asked.
 pub(super) enum ReadJob {
-    /// Load a block into this buffer.
-    Load { file: u32, block: u64, first_unit: u64, buffer: Vec<u8> },
+    /// Load a block into this buffer. Where units are `cut` so long, it begins with this one.
+    Load { file: u32, block: u64, first_unit: u64, cut: u16, buffer: Vec<u8> },
     /// Compute the roots of files.
     Roots(Range<u32>, oneshot::Sender<Result<Vec<Value>, SourceError>>),
 }
 
 /// What a reader answers to [`ReadJob::Load`].
 pub(super) enum Loaded {
-    /// The block that begins with this unit.
-    Block { first_unit: u64, content_and_trailer: Vec<u8> },
+    /// The block that begins with this unit, where units are cut so long.
+    Block { first_unit: u64, cut: u16, content_and_trailer: Vec<u8> },
     /// Reading failed.
     Failed { error: SourceError },
 }
@@ -82,9 +82,9 @@ fn read(
     for job in jobs {
         match job {
             ReadJob::Load { .. } if over.load(Ordering::Relaxed) => {}
-            ReadJob::Load { file, block, first_unit, mut buffer } => {
+            ReadJob::Load { file, block, first_unit, cut, mut buffer } => {
                 let loaded = match object.load_block(file, block, &mut buffer) {
-                    Ok(()) => Loaded::Block { first_unit, content_and_trailer: buffer },
+                    Ok(()) => Loaded::Block { first_unit, cut, content_and_trailer: buffer },
                     Err(error) => Loaded::Failed { error },
                 };
                 notices.send(Notice::Loaded(flow, loaded));
@@ -169,8 +169,8 @@ mod tests {
         let (notices_in, heard) = channel();
         let (jobs_in, jobs) = channel();
         for block in 0..3 {
-            let buffer = Vec::new();
-            jobs_in.send(ReadJob::Load { file: 0, block, first_unit: block, buffer }).unwrap();
+            let (cut, buffer) = (1_400, Vec::new());
+            jobs_in.send(ReadJob::Load { file: 0, block, first_unit: block, cut, buffer }).unwrap();
         }
         let (answer, mut roots) = oneshot::channel();
         jobs_in.send(ReadJob::Roots(0..1, answer)).unwrap();

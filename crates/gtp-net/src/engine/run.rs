@@ -219,11 +219,11 @@ impl Engine {
         let waited = match rest {
             Some(rest) => {
                 self.ready.fill(true);
-                self.poller.wait(&[], &mut [], Some(timeout.map_or(rest, |span| span.min(rest))))
+                self.poller.wait([], &mut [], Some(timeout.map_or(rest, |span| span.min(rest))))
             }
             None => {
-                let fds: Vec<_> = self.sockets.iter().map(|(_, socket)| socket.as_fd()).collect();
-                self.poller.wait(&fds, &mut self.ready, timeout)
+                let fds = self.sockets.iter().map(|(_, socket)| socket.as_fd());
+                self.poller.wait(fds, &mut self.ready, timeout)
             }
         };
         if let Err(error) = waited {

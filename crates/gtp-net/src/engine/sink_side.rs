@@ -6,7 +6,7 @@
 use gtp_alloc::{Bytes, Span, Time};
 use gtp_proto::group::Member;
 use gtp_proto::wire::{DATA_OVERHEAD, TAG_LEN};
-use gtp_proto::{FlowId, LimitedBy, Link, RangeSet, Role, SinkConfig, SinkSession};
+use gtp_proto::{FlowId, LimitedBy, Link, RangeSet, SinkConfig, SinkSession};
 
 use super::api::{FlowProgress, SessionOpen};
 use super::batch::{Batch, Joins};
@@ -79,10 +79,7 @@ impl SinkSide {
         envelope: &Envelope,
     ) -> SinkSide {
         let config = SinkConfig {
-            role: match open.role {
-                Role::Initiator { unit_payloads } => Role::Initiator { unit_payloads },
-                Role::Responder => Role::Responder,
-            },
+            role: open.role,
             link: envelope.link(),
             law: open.law.core(),
             weights: open.weights,

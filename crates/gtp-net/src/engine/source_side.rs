@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_proto::limits::INTERVAL_MIN;
 use gtp_proto::wire::Header;
-use gtp_proto::{Discard, Event, Role, SourceConfig, SourceSession, Supplied, Transmit};
+use gtp_proto::{Discard, Event, SourceConfig, SourceSession, Supplied, Transmit};
 use gtp_store::{BLOCK, Manifest, Row, TRAILER};
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -70,10 +70,7 @@ impl SourceSide {
         let mut proof_key = [0; 16];
         gtp_sys::entropy::fill(&mut proof_key);
         let config = SourceConfig {
-            role: match new.session.role {
-                Role::Initiator { unit_payloads } => Role::Initiator { unit_payloads },
-                Role::Responder => Role::Responder,
-            },
+            role: new.session.role,
             link: envelope.link(),
             law: new.session.law.core(),
             weights: new.session.weights,
@@ -130,7 +127,10 @@ impl SourceSide {
     /// The reader answered.
     pub fn handle_loaded(&mut self, now: Time, loaded: Loaded) {
         match loaded {
-            Loaded::Block { first_unit, content_and_trailer } => {
+            Loaded::Block { cut, content_and_trailer, .. } if Some(cut) != self.unit_payload() => {
+                self.cache.take_back(content_and_trailer);
+            }
+            Loaded::Block { first_unit, content_and_trailer, .. } => {
                 if !self.is_whole(first_unit, &content_and_trailer) {
                     return self.lose("a block was read that is not as long as it must be");
                 }
@@ -142,6 +142,11 @@ impl SourceSide {
             }
             Loaded::Failed { error } => self.end(SourceEvent::Fault(error)),
         }
+    }
+
+    /// How long units are, once that is known.
+    fn unit_payload(&self) -> Option<u16> {
+        self.row.as_ref().map(Row::unit_payload)
     }
 
     /// Whether what was read is all of the block that begins with a unit.
@@ -238,8 +243,8 @@ impl SourceSide {
                     Wanted::Missing(missing, end) => {
                         let (file, block, first_unit) =
                             (missing.file, missing.block, missing.first_unit);
-                        let buffer = missing.buffer;
-                        self.jobs.send(ReadJob::Load { file, block, first_unit, buffer });
+                        let (cut, buffer) = (row.unit_payload(), missing.buffer);
+                        self.jobs.send(ReadJob::Load { file, block, first_unit, cut, buffer });
                         unit = end;
                     }
                     Wanted::Nowhere | Wanted::NoRoom => return,
@@ -273,15 +278,23 @@ impl SourceSide {
             match event {
                 Event::PathOpen { .. } => self.say(SourceEvent::PathOpen),
                 Event::NoPath => self.end(SourceEvent::NoPath),
-                Event::UnitPayload(payload) => match Row::of(&self.manifest, payload) {
-                    Ok(row) => self.row = Some(row),
-                    Err(error) => self.lose(&error.to_string()),
-                },
+                Event::UnitPayload(payload) => self.cut(payload),
                 Event::PeerClosed => self.end(SourceEvent::Closed),
                 Event::TimedOut => self.lose("nothing was heard from the peer for 30 s"),
-                Event::Spent => {} // Sinks hear that.
+                Event::PathPresumed { .. } | Event::Spent => {} // Sinks hear that.
                 Event::Violated(why) => self.lose(&format!("the peer broke a rule: {why}")),
             }
+        }
+    }
+
+    /// Units are so long from now on; what is held by other units is of no use.
+    fn cut(&mut self, payload: u16) {
+        match Row::of(&self.manifest, payload) {
+            Ok(row) => {
+                self.row = Some(row);
+                self.cache.forget();
+            }
+            Err(error) => self.lose(&error.to_string()),
         }
     }
 
@@ -304,7 +317,7 @@ impl SourceSide {
         let counters = self.core.counters();
         let covered = counters.delivered + counters.lost;
         // Of each packet this part is payload; the last of a block is shorter.
-        let payload = self.row.as_ref().map_or(0, Row::unit_payload);
+        let payload = self.unit_payload().unwrap_or(0);
         let packet = self.core.packet_bytes().0.max(1);
         let proved =
             u128::from(counters.delivered_bytes) * u128::from(payload) / u128::from(packet);

@@ -190,7 +190,15 @@ impl Transfer {
     /// Something happened to a session.
     pub fn handle_event(&mut self, now: Time, flow: FlowId, event: Event, table: &mut Table) {
         match event {
-            Event::PathOpen { unit_payload } => self.open_path(now, flow, unit_payload, table),
+            Event::PathPresumed { unit_payload } => {
+                self.begin(now, flow, unit_payload, table);
+            }
+            Event::PathOpen { unit_payload } => {
+                self.unmake_plan(unit_payload);
+                if self.begin(now, flow, unit_payload, table) {
+                    self.outbox.push(TransferEvent::PathOpen { flow });
+                }
+            }
             Event::NoPath => {
                 if self.part(now, flow, table) {
                     self.outbox.push(TransferEvent::NoPath { flow });
@@ -206,26 +214,44 @@ impl Transfer {
         }
     }
 
-    fn open_path(&mut self, now: Time, flow: FlowId, payload: u16, table: &mut Table) {
+    /// A plan for units longer than these was presumed to do, if nothing has come by it and nobody
+    /// else follows it.
+    fn unmake_plan(&mut self, payload: u16) {
+        let longer = self.plan.as_ref().is_some_and(|plan| plan.row.unit_payload() > payload);
+        let alone = self.flows.iter().filter(|record| record.past.is_none()).count() == 1;
+        let bare = self.writing.is_empty() && self.counted.bytes == self.counted.resumed_bytes;
+        if longer && alone && bare {
+            self.plan = None;
+        }
+    }
+
+    /// A session may be asked for units of this length. Says whether it can serve.
+    fn begin(&mut self, now: Time, flow: FlowId, payload: u16, table: &mut Table) -> bool {
         if self.plan.is_none() {
             match Plan::new(&self.manifest, payload, &self.have) {
                 Ok(plan) => self.plan = Some(plan),
-                Err(error) => return self.lose(now, flow, &error.to_string(), table),
+                Err(error) => {
+                    self.lose(now, flow, &error.to_string(), table);
+                    return false;
+                }
             }
         }
-        let Some(chosen) = self.plan.as_ref().map(|plan| plan.row.unit_payload()) else { return };
+        let Some(chosen) = self.plan.as_ref().map(|plan| plan.row.unit_payload()) else {
+            return false;
+        };
         if payload < chosen {
             let why = format!("its path carries units of {payload} bytes, not of {chosen}");
-            return self.lose(now, flow, &why, table);
+            self.lose(now, flow, &why, table);
+            return false;
         }
         if let Some(sink) = table.sink_mut(now, flow)
-            && sink.state == State::Opening
+            && (sink.state == State::Opening || sink.core.unit_payload() > chosen)
         {
             sink.core.begin(chosen);
             sink.state = State::Live;
-            self.outbox.push(TransferEvent::PathOpen { flow });
             self.dirty = true;
         }
+        true
     }
 
     /// A unit arrived that the session wanted.

@@ -70,6 +70,11 @@ pub fn faithful(_: usize, datagram: &[u8], _: &mut Vec<Vec<u8>>) -> Vec<Vec<u8>>
     vec![datagram.to_vec()]
 }
 
+/// Nothing longer than packets with units of 1,400 bytes.
+pub fn narrow(_: usize, datagram: &[u8], _: &mut Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+    if datagram.len() <= 1_449 { vec![datagram.to_vec()] } else { Vec::new() }
+}
+
 /// Lets 60 data packets through, less than a block, and nothing after them.
 pub fn dying_in_mid_block(_: usize, datagram: &[u8], past: &mut Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     if past.len() >= 60 {

@@ -247,7 +247,7 @@ fn few_losses_are_asked_for_as_ranges_and_many_as_a_map() {
         let asked: Vec<u64> = match &repair.wanted {
             Wanted::Repair(ranges) => ranges.iter().cloned().flatten().collect(),
             Wanted::LossMap { first, bits } => loss_map_ranges(*first, bits).flatten().collect(),
-            Wanted::Work(_) | Wanted::Drop => Vec::new(),
+            Wanted::Work(_) | Wanted::Drop | Wanted::Begin => Vec::new(),
         };
         assert_eq!(asked, lost, "one lost in {every}");
         assert_eq!(matches!(repair.wanted, Wanted::LossMap { .. }), map);

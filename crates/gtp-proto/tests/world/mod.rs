@@ -52,6 +52,26 @@ pub struct Flow {
     pub events: Vec<Event>,
     pub discards: u64,
     pub silent_feedback: bool,
+    /// Of an eager sink: the units that it wants once it knows how long they are.
+    pub wanted: Option<u64>,
+    /// How long units are, as the sink and as the source know it.
+    pub units: [u16; 2],
+}
+
+impl Flow {
+    /// An eager sink asks for units as long as an event says.
+    fn begin_as_told(&mut self, event: Event) {
+        let payload = match event {
+            Event::PathPresumed { unit_payload } => Some(unit_payload),
+            Event::PathOpen { unit_payload } if unit_payload < self.units[0] => Some(unit_payload),
+            _ => None,
+        };
+        if let (Some(payload), Some(units)) = (payload, self.wanted) {
+            self.units[0] = payload;
+            self.sink.begin(payload);
+            self.sink.assign(0..units);
+        }
+    }
 }
 
 struct Packet {
@@ -141,6 +161,24 @@ impl World {
         self.flow_by(spec, None, None)
     }
 
+    /// The same, but its sink asks before it knows how long packets may be.
+    pub fn eager_flow(&mut self, spec: FlowSpec, unit_payloads: Vec<u16>) -> usize {
+        let units = spec.units;
+        let (law, max_rate) = (spec.law, spec.max_rate);
+        let f = self.flow(spec);
+        let config = SinkConfig {
+            role: Role::Eager { unit_payloads },
+            link: Link { peer_session: 1, ip_overhead: IP },
+            law,
+            weights: Weights::ONE,
+            max_rate,
+        };
+        let flow = &mut self.flows[f];
+        flow.sink = SinkSession::new(self.now, config);
+        flow.wanted = Some(units);
+        f
+    }
+
     /// The same, its ends deciding by these laws.
     pub fn flow_by(
         &mut self,
@@ -195,6 +233,8 @@ impl World {
             events: Vec::new(),
             discards: 0,
             silent_feedback: false,
+            wanted: None,
+            units: [UNIT; 2],
         });
         let (s, d) = (spec.source, spec.sink);
         self.hosts[s].out.wake(self.now);
@@ -292,6 +332,11 @@ impl World {
         let outcome = if packet.to_sink {
             let outcome = flow.sink.handle_datagram(now, header, body);
             if let Ok(Received::Unit { payload, .. }) = outcome {
+                assert_eq!(
+                    payload.len(),
+                    usize::from(flow.units[0]),
+                    "units are as long as agreed"
+                );
                 flow.payload += payload.len() as u64;
                 flow.first_data.get_or_insert(now);
                 let since = now.since(START);
@@ -364,6 +409,12 @@ impl World {
             self.head = head;
             return;
         }
+        while let Some(event) = flow.source.poll_event() {
+            if let Event::UnitPayload(payload) = event {
+                flow.units[1] = payload;
+            }
+            flow.events.push(event);
+        }
         if flow.producer.is_finite() {
             let seconds = now.since(flow.started).as_secs_f64();
             flow.produced = flow.producer * seconds / 8.0 / f64::from(UNIT);
@@ -371,13 +422,14 @@ impl World {
         }
         let (limited, produced) = (flow.producer.is_finite(), flow.produced as u64);
         let sent = flow.source.counters().packets;
+        let unit = flow.units[1];
         let mut budget = if limited { produced.saturating_sub(sent) } else { u64::MAX };
         let mut supply = |_unit: u64| {
             if budget == 0 {
                 return Supplied::NotYet;
             }
             budget -= 1;
-            Supplied::Ready(UNIT)
+            Supplied::Ready(unit)
         };
         while let Some(t) = flow.source.poll_transmit(now, &mut supply, &mut head) {
             let mut bytes = head.clone();
@@ -387,10 +439,8 @@ impl World {
         while let Some(_t) = flow.sink.poll_transmit(now, &mut head) {
             out.push((false, head.clone()));
         }
-        while let Some(event) = flow.source.poll_event() {
-            flow.events.push(event);
-        }
         while let Some(event) = flow.sink.poll_event() {
+            flow.begin_as_told(event);
             flow.events.push(event);
         }
         if flow.sink.is_finished(now) {

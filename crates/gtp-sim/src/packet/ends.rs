@@ -188,7 +188,10 @@ impl SourceEnd {
     fn relay_events(&mut self) {
         while let Some(event) = self.core.poll_event() {
             match event {
-                Event::PathOpen { .. } | Event::UnitPayload(_) | Event::Spent => {}
+                Event::PathPresumed { .. }
+                | Event::PathOpen { .. }
+                | Event::UnitPayload(_)
+                | Event::Spent => {}
                 Event::NoPath | Event::PeerClosed | Event::TimedOut | Event::Violated(_) => {
                     if self.phase == Phase::Serving {
                         self.phase = Phase::Parting;
@@ -256,7 +259,7 @@ impl SinkEnd {
                     }
                     self.top_up(now);
                 }
-                Event::UnitPayload(_) => {}
+                Event::PathPresumed { .. } | Event::UnitPayload(_) => {}
                 Event::NoPath => self.end(now, Standing::Lost("no answer")),
                 Event::PeerClosed => self.end(now, Standing::Lost("closed by the source")),
                 Event::TimedOut => self.end(now, Standing::Lost("nothing was heard for 30 s")),

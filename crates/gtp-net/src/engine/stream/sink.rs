@@ -50,7 +50,10 @@ impl StreamSink {
         let open = new.session;
         let config = SinkConfig {
             role: match open.role {
-                Role::Initiator { unit_payloads } => Role::Initiator { unit_payloads },
+                Role::Initiator { unit_payloads } | Role::Eager { unit_payloads } => {
+                    // The other end learns what a stream's units are only once.
+                    Role::Initiator { unit_payloads }
+                }
                 Role::Responder => Role::Responder,
             },
             link: envelope.link(),
@@ -170,7 +173,8 @@ impl StreamSink {
                 Event::TimedOut => self.lose(now, "nothing was heard from the peer for 30 s"),
                 Event::Spent => self.lose(now, "its request numbers are used up"),
                 Event::Violated(why) => self.lose(now, &format!("the peer broke a rule: {why}")),
-                Event::UnitPayload(_) => {} // Sources hear that, sinks say it.
+                // Sources hear the one and say the other, and no stream is eager.
+                Event::UnitPayload(_) | Event::PathPresumed { .. } => {}
             }
         }
     }

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use gtp_alloc::{Rate, Time};
 use gtp_proto::wire::{Header, Kind};
-use gtp_proto::{Discard, Event, Role, SourceConfig, SourceSession, Supplied};
+use gtp_proto::{Discard, Event, SourceConfig, SourceSession, Supplied};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::{NewStreamSource, OutPipe, StreamEvent};
@@ -36,10 +36,7 @@ impl StreamSource {
         let mut proof_key = [0; 16];
         gtp_sys::entropy::fill(&mut proof_key);
         let config = SourceConfig {
-            role: match new.session.role {
-                Role::Initiator { unit_payloads } => Role::Initiator { unit_payloads },
-                Role::Responder => Role::Responder,
-            },
+            role: new.session.role,
             link: envelope.link(),
             law: new.session.law.core(),
             weights: new.session.weights,
@@ -146,7 +143,7 @@ impl StreamSource {
                 Event::UnitPayload(payload) => self.payload = payload,
                 Event::PeerClosed => self.end(StreamEvent::Closed),
                 Event::TimedOut => self.lose("nothing was heard from the peer for 30 s"),
-                Event::Spent => {} // Sinks hear that.
+                Event::PathPresumed { .. } | Event::Spent => {} // Sinks hear that.
                 Event::Violated(why) => self.lose(&format!("the peer broke a rule: {why}")),
             }
         }
