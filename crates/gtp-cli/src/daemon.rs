@@ -50,6 +50,9 @@ pub struct SessionsArgs {
     /// The daemon's socket
     #[arg(long, value_name = "WHICH", env = "GTP_DAEMON", value_parser = which)]
     pub daemon: Option<Which>,
+    /// The socket of the user's pump, which knows what programs under `gtp run` do over TCP
+    #[arg(long, value_name = "PATH", env = "GTP_PUMP")]
+    pub pump: Option<PathBuf>,
     /// One JSON object a line on standard output, the host first
     #[arg(long, env = "GTP_JSON", value_parser = BoolishValueParser::new())]
     pub json: bool,
@@ -151,20 +154,36 @@ fn starter(args: &HostArgs) -> Option<Vec<OsString>> {
 /// `gtp sessions`.
 ///
 /// # Errors
-/// When there is no daemon, or it does not answer.
+/// When there is neither a daemon nor a pump, or one does not answer.
 pub fn sessions(args: &SessionsArgs) -> Result<ExitCode, Failure> {
-    let (host, sessions) = ask_sessions(&args.daemon)?;
-    if args.json {
-        output::line(json(&host)?)?;
-        for session in &sessions {
-            output::line(json(session)?)?;
+    let fallbacks = crate::run::fallbacks(args.pump.as_deref())?;
+    match ask_sessions(&args.daemon) {
+        Ok((host, sessions)) => say_sessions(args, &host, &sessions)?,
+        // The pump has something to say all the same.
+        Err(failure) if failure.kind == FailureKind::Temporary && fallbacks.is_some() => {
+            output::aside(&failure.text);
         }
-        return Ok(ExitCode::SUCCESS);
+        Err(failure) => return Err(failure),
     }
-    for line in table(&host, &sessions) {
-        output::line(line)?;
+    let fallbacks = fallbacks.unwrap_or_default();
+    if args.json {
+        fallbacks.iter().try_for_each(|one| output::line(json(one)?))?;
+    } else {
+        crate::run::table(&fallbacks).into_iter().try_for_each(output::line)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn say_sessions(
+    args: &SessionsArgs,
+    host: &HostView,
+    sessions: &[SessionView],
+) -> Result<(), Failure> {
+    if !args.json {
+        return table(host, sessions).into_iter().try_for_each(output::line);
+    }
+    output::line(json(host)?)?;
+    sessions.iter().try_for_each(|session| output::line(json(session)?))
 }
 
 /// `gtp set`.

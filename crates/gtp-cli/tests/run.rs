@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
+use std::thread::JoinHandle;
 
 use tempfile::TempDir;
 
@@ -83,6 +84,18 @@ fn out(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
+/// A web server that has no GTP, and one caller.
+fn serve_one(plain: TcpListener) -> JoinHandle<()> {
+    std::thread::spawn(move || {
+        let (mut peer, _) = plain.accept().unwrap();
+        let mut asked = [0; 4];
+        peer.read_exact(&mut asked).unwrap();
+        peer.write_all(b"HTTP/1.0 200 OK\r\n\r\nplain").unwrap();
+        peer.shutdown(std::net::Shutdown::Write).unwrap();
+        let _ = peer.read_to_end(&mut Vec::new());
+    })
+}
+
 /// Serves this directory on a free port, for ever.
 const WEB: &str = "
 import http.server, functools, sys
@@ -113,14 +126,7 @@ fn a_host_without_gtp_is_reached_over_tcp_and_that_is_said_or_refused() {
     let world = World::new();
     let plain = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = plain.local_addr().unwrap();
-    let answering = std::thread::spawn(move || {
-        let (mut peer, _) = plain.accept().unwrap();
-        let mut asked = [0; 4];
-        peer.read_exact(&mut asked).unwrap();
-        peer.write_all(b"HTTP/1.0 200 OK\r\n\r\nplain").unwrap();
-        peer.shutdown(std::net::Shutdown::Write).unwrap();
-        let _ = peer.read_to_end(&mut Vec::new());
-    });
+    let answering = serve_one(plain);
     let url = format!("http://{address}/");
     let refused = world.run(&["--require"], &["curl", "-sS", &url]).output().unwrap();
     assert!(!refused.status.success());
@@ -433,14 +439,7 @@ fn where_only_gtp_will_do_connections_within_the_host_stay_as_they_are() {
     let world = World::new();
     let plain = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = plain.local_addr().unwrap();
-    let answering = std::thread::spawn(move || {
-        let (mut peer, _) = plain.accept().unwrap();
-        let mut asked = [0; 4];
-        peer.read_exact(&mut asked).unwrap();
-        peer.write_all(b"HTTP/1.0 200 OK\r\n\r\nplain").unwrap();
-        peer.shutdown(std::net::Shutdown::Write).unwrap();
-        let _ = peer.read_to_end(&mut Vec::new());
-    });
+    let answering = serve_one(plain);
     let url = format!("http://{address}/");
     let mut command = world.run(&["--require"], &["curl", "-sS", "--max-time", "30", &url]);
     let fetched = command.env_remove("GTP_RUN_LOOPBACK").output().unwrap();
@@ -514,4 +513,169 @@ fn options_that_were_set_before_connecting_are_there_after() {
     let script = OPTIONS.replace("PORT", &port);
     let ran = world.run(&["--require"], &["python3", "-c", &script]).output().unwrap();
     assert_eq!(out(&ran), "[1, 77, 108642] True True", "{}", said(&ran));
+}
+
+#[test]
+fn a_pump_that_takes_nobody_in_holds_up_no_program_for_ever() {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, connect, listen, socket};
+    let world = World::new();
+    let path = world.dir.path().join("hangs.sock");
+    let new = || socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+    let address = SocketAddrUnix::new(&path).unwrap();
+    let (hangs, waits) = (new(), new());
+    bind(&hangs, &address).unwrap();
+    listen(&hangs, 0).unwrap();
+    connect(&waits, &address).unwrap(); // There is room for one.
+    let plain = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/", plain.local_addr().unwrap());
+    let answering = serve_one(plain);
+    let mut command = Command::new("timeout");
+    command.args(["60", "env"]).arg(format!("LD_PRELOAD={}", preload().display()));
+    command.arg(format!("GTP_RUN_SOCKET={}", path.display())).arg("GTP_RUN_LOOPBACK=1");
+    let fetched = command.args(["curl", "-sS", &url]).output().unwrap();
+    assert_eq!(out(&fetched), "plain", "{}", said(&fetched));
+    assert!(said(&fetched).contains("the pump does not answer"), "{}", said(&fetched));
+    answering.join().unwrap();
+}
+
+#[test]
+fn a_pump_holds_open_nothing_of_whoever_started_it() {
+    let world = World::new();
+    let file = world.dir.path().join("held");
+    let run = world.run(&[], &["true"]);
+    let words = std::iter::once(run.get_program()).chain(run.get_args());
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "exec 7>\"$0\"; flock 7; \"$@\""]).arg(&file).args(words);
+    shell.envs(run.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let ran = shell.output().unwrap();
+    assert!(ran.status.success(), "{}", said(&ran));
+    assert!(TcpStream::connect(("127.0.0.1", world.port)).is_ok(), "the pump is there");
+    let file = std::fs::File::open(file).unwrap();
+    let locked = rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive);
+    assert_eq!(locked, Ok(()), "somebody has it open still");
+}
+
+#[test]
+fn a_pump_is_never_beneath_a_ban_and_what_is_has_the_pump_above() {
+    let world = World::new();
+    let (above, beneath) = (world.dir.path().join("above"), world.dir.path().join("beneath"));
+    let (above, beneath) = (above.to_str().unwrap(), beneath.to_str().unwrap());
+    let gtp = env!("CARGO_BIN_EXE_gtp");
+    let (_server, port) = world.python(&["--pump", above], ECHO);
+    let asks = LATE.replace("PORT", &port).replace("sys.stdin.readline()", "");
+    let words = [gtp, "run", "--require", "python3", "-c", &asks];
+    let ran = world.run(&["--require", "--pump", above], &words).output().unwrap();
+    assert_eq!(out(&ran), "begun\nb'x'", "{}", said(&ran));
+    let words = [gtp, "run", "--pump", beneath, "--pump-listen", "127.0.0.1:0", "true"];
+    let ran = world.run(&["--require", "--pump", above], &words).output().unwrap();
+    assert!(said(&ran).contains("no pump can be started beneath"), "{}", said(&ran));
+    assert!(!ran.status.success());
+}
+
+/// Says of a socket that is another's what a program says that listens on it, in words and with
+/// sockets of its own that do not.
+const LIES: &str = "
+import array, os, socket
+def ask(text, *sockets):
+    pump = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    pump.connect(os.environ['GTP_RUN_SOCKET'])
+    fds = array.array('i', [one.fileno() for one in sockets])
+    pump.sendmsg([text.encode()], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)] if sockets else [])
+    return pump.recv(1000).decode()
+at = ('127.0.0.1', PORT)
+called = socket.socket()
+called.connect(at)
+bound = socket.socket()
+bound.bind(('127.0.0.1', 0))
+said = [ask('listen 127.0.0.1:PORT INODE both'), ask('listen'), ask('listen', called),
+    ask('listen', bound), ask('listen', socket.socket())]
+print([text for text in said if text.startswith('ok')])
+";
+
+#[test]
+fn nobody_is_passed_on_to_a_socket_that_its_announcer_does_not_have() {
+    let world = World::new();
+    let plain = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = plain.local_addr().unwrap().port().to_string();
+    let inode = rustix::fs::fstat(&plain).unwrap().st_ino;
+    let lies = LIES.replace("PORT", &port).replace("INODE", &inode.to_string());
+    let ran = world.run(&[], &["python3", "-c", &lies]).output().unwrap();
+    assert_eq!(out(&ran), "[]", "{}", said(&ran));
+    plain.accept().unwrap(); // It was called over TCP.
+    let asks = LATE.replace("PORT", &port).replace("sys.stdin.readline()", "");
+    let ran = world.run(&["--require"], &["python3", "-c", &asks]).output().unwrap();
+    assert!(said(&ran).contains("no program under gtp run listens"), "{}", said(&ran));
+    plain.set_nonblocking(true).unwrap();
+    assert!(plain.accept().is_err(), "the pump has called it");
+}
+
+/// The process that is the pump: its keeper's child.
+fn pump_of(world: &World) -> rustix::process::Pid {
+    let socket = world.dir.path().join("run").join("gtp").join("pump.sock");
+    let keeper = gtp_share::Connection::open(&socket).unwrap().peer().pid;
+    let children = std::fs::read_to_string(format!("/proc/{keeper}/task/{keeper}/children"));
+    let pid = children.unwrap().split_whitespace().next().unwrap().parse().unwrap();
+    rustix::process::Pid::from_raw(pid).unwrap()
+}
+
+#[test]
+fn a_pump_that_was_killed_is_there_again_and_knows_who_listens() {
+    let world = World::new();
+    let (_server, port) = world.python(&[], ECHO);
+    let asks = LATE.replace("PORT", &port);
+    let mut command = world.run(&["--require"], &["python3", "-u", "-c", &asks]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut waits = command.spawn().unwrap();
+    let mut lines = BufReader::new(waits.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "begun");
+    let first = pump_of(&world);
+    rustix::process::kill_process(first, rustix::process::Signal::KILL).unwrap();
+    // Nobody has run `gtp run` since.
+    waits.stdin.as_mut().unwrap().write_all(b"go\n").unwrap();
+    assert_eq!(lines.next().map(Result::unwrap), Some("b'x'".into()));
+    assert!(waits.wait().unwrap().success());
+    let second = pump_of(&world);
+    assert_ne!(second, first);
+    // One that is told to end does.
+    rustix::process::kill_process(second, rustix::process::Signal::TERM).unwrap();
+    let socket = world.dir.path().join("run").join("gtp").join("pump.sock");
+    while gtp_share::Connection::open(&socket).is_ok() {
+        std::thread::yield_now();
+    }
+}
+
+/// Connects, says so, and waits.
+const WAITS: &str = "
+import socket, sys
+peer = socket.create_connection(('127.0.0.1', PORT))
+print('there')
+sys.stdin.readline()
+";
+
+#[test]
+fn what_goes_over_tcp_in_place_of_gtp_is_listed_with_the_sessions() {
+    let world = World::new();
+    let listed = || {
+        let listed = world.gtp().args(["sessions", "--json"]).output().unwrap();
+        assert!(listed.status.success(), "{}", said(&listed));
+        assert!(said(&listed).contains("no daemon"), "{}", said(&listed));
+        serde_json::from_str::<serde_json::Value>(&out(&listed)).unwrap()
+    };
+    let plain = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = plain.local_addr().unwrap().port().to_string();
+    let waits = WAITS.replace("PORT", &port);
+    let mut command = world.run(&[], &["python3", "-u", "-c", &waits]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut waits = Running(command.spawn().unwrap());
+    let mut lines = BufReader::new(waits.0.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "there");
+    let (one, pid) = (listed(), waits.0.id().into());
+    assert_eq!((one["over"].as_str(), one["open"].as_bool()), (Some("tcp"), Some(true)), "{one}");
+    assert_eq!(one["to"], format!("127.0.0.1:{port}"), "{one}");
+    assert_eq!((one["pid"].as_u64(), one["program"].as_str()), (Some(pid), Some("python3")));
+    assert!(one["why"].as_str().unwrap().contains("no program under gtp run listens"), "{one}");
+    drop(waits);
+    assert_eq!(listed()["open"], false);
+    let people = world.gtp().arg("sessions").output().unwrap();
+    assert!(out(&people).contains("over TCP in place of GTP"), "{}", out(&people));
 }

@@ -65,8 +65,9 @@ pub fn network_file(shape: &Shape) -> String {
     }
     let mut host = |name: &str, address: String| {
         text.push_str(&format!(
-            "[[host]]\nname = \"{name}\"\nnamespace = \"gtp-{name}\"\n\
-             address = [\"{address}/24\"]\n"
+            "[[host]]\nname = \"{name}\"\nnamespace = \"{}\"\n\
+             address = [\"{address}/24\"]\n",
+            namespace(name)
         ));
     };
     host("sink", sink_address());
@@ -97,10 +98,12 @@ pub fn mesh_file((rate, queue): (&str, &str), rtts_ms: &[f64], pairs: &[(usize, 
             "[[link]]\nname = \"access{i}\"\nrate = \"{rate}\"\nqueue = \"{queue}\"\n\
              [[link]]\nname = \"there{i}\"\ndelay = \"{half}ms\"\n\
              [[link]]\nname = \"back{i}\"\ndelay = \"{half}ms\"\n\
-             [[host]]\nname = \"src{i}\"\nnamespace = \"gtp-src{i}\"\naddress = [\"{}/24\"]\n\
-             [[host]]\nname = \"sink{i}\"\nnamespace = \"gtp-sink{i}\"\n\
+             [[host]]\nname = \"src{i}\"\nnamespace = \"{}\"\naddress = [\"{}/24\"]\n\
+             [[host]]\nname = \"sink{i}\"\nnamespace = \"{}\"\n\
              address = [\"10.77.0.{}/24\"]\n",
+            namespace(&format!("src{i}")),
             source_address(i),
+            namespace(&format!("sink{i}")),
             100 + i
         ));
     }
@@ -112,6 +115,12 @@ pub fn mesh_file((rate, queue): (&str, &str), rtts_ms: &[f64], pairs: &[(usize, 
         ));
     }
     text
+}
+
+/// A host's network namespace. It carries this process's number, so that laboratories of two
+/// processes at once have hosts of their own.
+pub fn namespace(host: &str) -> String {
+    format!("gtp-{}-{host}", std::process::id())
 }
 
 /// The sink's address.
@@ -183,7 +192,7 @@ impl Lab {
     /// A command that runs `program` in a host's namespace with its own configuration.
     pub fn command(&self, host: &str, program: &Path) -> Command {
         let mut command = Command::new("ip");
-        command.args(["netns", "exec", &format!("gtp-{host}")]).arg(program);
+        command.args(["netns", "exec", &namespace(host)]).arg(program);
         command.env("GTP_CONFIG_DIR", self.dir.path().join(host));
         command
     }
@@ -255,4 +264,28 @@ fn sample(handle: &Handle, stop: &AtomicBool, began: Instant) -> Vec<(f64, Snaps
         std::thread::sleep(EVERY);
     }
     samples
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_laboratories_at_once_have_no_namespace_in_common() {
+        let own = format!("-{}-", std::process::id());
+        let access = ("100Mbit".to_owned(), "10ms".to_owned());
+        let branches = vec![Branch::rtt(10.0), Branch::rtt(20.0)];
+        let star = network_file(&Shape { access, middle: None, branches });
+        let mesh = mesh_file(("100Mbit", "10ms"), &[10.0, 20.0], &[(0, 1)]);
+        for (file, hosts) in [(star, 3), (mesh, 4)] {
+            let spec = NetSpec::parse(&file).unwrap();
+            let mut names: Vec<_> = spec.hosts.iter().map(|host| &host.namespace).collect();
+            assert!(names.iter().all(|name| name.contains(&own)), "{names:?}");
+            names.sort();
+            names.dedup();
+            assert_eq!(names.len(), hosts);
+            let of = |host: &str| spec.hosts.iter().find(|h| h.name == host).unwrap();
+            assert_eq!(of("src0").namespace, namespace("src0"), "where programs are started");
+        }
+    }
 }

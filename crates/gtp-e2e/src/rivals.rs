@@ -96,11 +96,13 @@ impl Table {
         let sources = 0..self.branches.len();
         let parallel = |i: usize| self.flows.iter().filter(|&&from| from == i).count();
         let flows = sources.clone().map(|i| tcp::send_narrow(&lab, i, parallel(i), LASTS));
+        let mut failed = false;
         for mut flow in flows.collect::<Result<Vec<_>>>()? {
-            flow.wait()?;
+            failed |= !flow.wait()?.success();
         }
         let record = Record(lab.close()?);
-        let rates = sources.map(|i| record.rate(&route(i), zero + FROM, zero + TO)).collect();
+        let rate = |i| record.rate(&route(i), zero + FROM, zero + TO);
+        let rates = sources.map(|i| if failed { f64::NAN } else { rate(i) }).collect();
         let (offered, dropped) = record.drops("access", zero + FROM, zero + TO);
         Ok(Found { law: "tcp", rates, loss: dropped as f64 / offered.max(1) as f64 })
     }
@@ -148,46 +150,75 @@ impl Table {
             "loss": found.loss, "jain": jain_index(&found.rates)})
     }
 
-    /// What the paper finds, and whether it is found here.
+    /// What the paper finds, and whether it is found here. Of a run that failed nothing is: no
+    /// ordering that names it holds.
     fn orderings(&self, found: &[Found]) -> Value {
-        let of = |law: &str| found.iter().find(|f| f.law == law);
-        let loss = |law| of(law).map_or(f64::NAN, |f| f.loss);
-        let sum = |law| of(law).map_or(f64::NAN, Found::sum);
-        let fair = |law| of(law).map_or(f64::NAN, |f| jain_index(&f.rates));
         let mut row = json!({"case": "gtp2004", "table": self.number, "orderings": true});
-        let mut say = |what: &str, holds: bool| row[what] = holds.into();
-        match self.number {
-            2 | 3 => {
-                let rated = ["rbudp", "sabul", "gtp2004"];
-                let least = rated.map(sum).into_iter().fold(f64::INFINITY, f64::min);
-                say("rate-based laws take 85 % of the link", least >= 0.85 * LINK);
-                say("TCP with a small window takes least", sum("tcp") < 0.5 * least);
-                say("GTP loses 0.2 % at most", loss("gtp2004") <= 0.002);
-                say("RBUDP loses most", loss("rbudp") >= loss("sabul").max(loss("gtp2004")));
-            }
-            4 => {
-                say("GTP loses less than SABUL", loss("gtp2004") < loss("sabul"));
-                say("SABUL loses less than RBUDP", loss("sabul") < loss("rbudp"));
-                say("RBUDP loses 40 % or more", loss("rbudp") >= 0.4);
-                say("GTP loses 0.2 % at most", loss("gtp2004") <= 0.002);
-                say("GTP takes 85 % of the link", sum("gtp2004") >= 0.85 * LINK);
-                say("GTP is fair (Jain 0.98)", fair("gtp2004") >= 0.98);
-                say("SABUL is not (0.95)", fair("sabul") < 0.95);
-            }
-            _ => {
-                say("GTP's sum is the largest of the paper's", {
-                    sum("gtp2004") > sum("rbudp-half").max(sum("rbudp")).max(sum("sabul"))
-                });
-                say("RBUDP at half its rate brings more", sum("rbudp-half") > sum("rbudp"));
-                say("RBUDP brings more than SABUL", sum("rbudp") > sum("sabul"));
-                say("GTP loses least", {
-                    loss("gtp2004") <= loss("rbudp-half").min(loss("rbudp")).min(loss("sabul"))
-                });
-                say("GTP is fair (Jain 0.99)", fair("gtp2004") >= 0.99);
-            }
+        for (what, holds) in self.found_here(found) {
+            row[what] = holds.unwrap_or(false).into();
         }
         row
     }
+
+    /// Each ordering, and whether it holds; none if it is about a run that failed.
+    fn found_here(&self, found: &[Found]) -> Vec<(&'static str, Option<bool>)> {
+        let of = |law: &str| found.iter().find(|f| f.law == law && self.came_about(f));
+        let loss = |law| of(law).map(|f| f.loss);
+        let sum = |law| of(law).map(Found::sum);
+        let fair = |law| of(law).map(|f| jain_index(&f.rates));
+        // One way or the other around, of two that there are.
+        let less = |a: Option<f64>, b: Option<f64>| Some(a? < b?);
+        let no_less = |a: Option<f64>, b: Option<f64>| Some(a? >= b?);
+        let most = |all: [Option<f64>; 3]| fold(all, f64::max);
+        let least = |all: [Option<f64>; 3]| fold(all, f64::min);
+        match self.number {
+            2 | 3 => {
+                let rated = least(["rbudp", "sabul", "gtp2004"].map(sum));
+                let others = fold([loss("sabul"), loss("gtp2004")], f64::max);
+                vec![
+                    ("rate-based laws take 85 % of the link", no_less(rated, Some(0.85 * LINK))),
+                    ("TCP with a small window takes least", {
+                        less(sum("tcp"), rated.map(|rated| 0.5 * rated))
+                    }),
+                    ("GTP loses 0.2 % at most", no_less(Some(0.002), loss("gtp2004"))),
+                    ("RBUDP loses most", no_less(loss("rbudp"), others)),
+                ]
+            }
+            4 => vec![
+                ("GTP loses less than SABUL", less(loss("gtp2004"), loss("sabul"))),
+                ("SABUL loses less than RBUDP", less(loss("sabul"), loss("rbudp"))),
+                ("RBUDP loses 40 % or more", no_less(loss("rbudp"), Some(0.4))),
+                ("GTP loses 0.2 % at most", no_less(Some(0.002), loss("gtp2004"))),
+                ("GTP takes 85 % of the link", no_less(sum("gtp2004"), Some(0.85 * LINK))),
+                ("GTP is fair (Jain 0.98)", no_less(fair("gtp2004"), Some(0.98))),
+                ("SABUL is not (0.95)", less(fair("sabul"), Some(0.95))),
+            ],
+            _ => {
+                let others = ["rbudp-half", "rbudp", "sabul"];
+                vec![
+                    ("GTP's sum is the largest of the paper's", {
+                        less(most(others.map(sum)), sum("gtp2004"))
+                    }),
+                    ("RBUDP at half its rate brings more", less(sum("rbudp"), sum("rbudp-half"))),
+                    ("RBUDP brings more than SABUL", less(sum("sabul"), sum("rbudp"))),
+                    ("GTP loses least", no_less(least(others.map(loss)), loss("gtp2004"))),
+                    ("GTP is fair (Jain 0.99)", no_less(fair("gtp2004"), Some(0.99))),
+                ]
+            }
+        }
+    }
+
+    /// Whether every flow of a run brought something and its loss is known.
+    fn came_about(&self, run: &Found) -> bool {
+        let brought = |rate: &f64| rate.is_finite() && *rate > 0.0;
+        let all = !run.rates.is_empty() && run.rates.iter().all(brought);
+        all && (0.0..=1.0).contains(&run.loss)
+    }
+}
+
+/// The largest or smallest of some, if all are there.
+fn fold<const N: usize>(all: [Option<f64>; N], of: fn(f64, f64) -> f64) -> Option<f64> {
+    all.into_iter().reduce(|a, b| Some(of(a?, b?))).flatten()
 }
 
 /// What a transfer's session lost of all that was sent, by its last word.
@@ -231,5 +262,50 @@ mod tests {
         let row = table.orderings(&other);
         let fields = row.as_object().unwrap().iter().filter(|(_, v)| v == &&Value::Bool(true));
         assert_eq!(fields.count(), 1, "only that these are orderings: {row}");
+    }
+
+    #[test]
+    fn no_ordering_holds_about_a_run_that_failed() {
+        let good = |table: u32| match table {
+            2 | 3 => vec![
+                found("tcp", &[4.0], 0.0),
+                found("rbudp", &[190.0], 0.1),
+                found("sabul", &[185.0], 0.05),
+                found("gtp2004", &[180.0], 0.001),
+            ],
+            4 => vec![
+                found("rbudp", &[40.0, 20.0, 30.0], 0.53),
+                found("sabul", &[100.0, 10.0, 60.0], 0.09),
+                found("gtp2004", &[60.0, 60.0, 58.0], 0.0006),
+            ],
+            _ => vec![
+                found("rbudp-half", &[80.0, 70.0], 0.02),
+                found("rbudp", &[70.0, 60.0], 0.3),
+                found("sabul", &[60.0, 50.0], 0.1),
+                found("gtp2004", &[90.0, 89.0], 0.011),
+            ],
+        };
+        for table in settings() {
+            let holding = |runs: &[Found]| {
+                let all = table.found_here(runs);
+                all.into_iter().filter(|(_, holds)| *holds == Some(true)).count()
+            };
+            let all = good(table.number);
+            assert_eq!(holding(&all), table.found_here(&all).len(), "table {}", table.number);
+            for failed in 0..all.len() {
+                for (rate, loss) in [(f64::NAN, 0.0), (0.0, 0.0), (100.0, f64::NAN)] {
+                    let mut runs = good(table.number);
+                    runs[failed].rates.fill(rate * 1e6);
+                    runs[failed].loss = loss;
+                    let mut missing = good(table.number);
+                    missing.remove(failed);
+                    assert_eq!(holding(&runs), holding(&missing), "as if it had not been run");
+                    assert!(holding(&runs) < holding(&all), "{} {failed}", table.number);
+                }
+            }
+            let nothing: Vec<Found> =
+                all.iter().map(|f| Found { law: f.law, rates: Vec::new(), loss: 0.0 }).collect();
+            assert_eq!((holding(&nothing), holding(&[])), (0, 0));
+        }
     }
 }

@@ -3,21 +3,30 @@
 //! One connection per question, a line each way over a socket that keeps messages apart. The
 //! system calls are made directly and not through the C library, whose calls are ours.
 
-use std::io::{IoSliceMut, Write};
+use std::io::{IoSlice, IoSliceMut, Write};
 use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::Duration;
 
+use gtp_alloc::{Span, Time};
+use gtp_sys::Clock;
+use gtp_sys::clock::duration;
+use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix,
-    SocketFlags, SocketType, connect, getsockname, recvmsg, send, socket_with, sockopt,
-    sockopt::Timeout,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, getsockname,
+    recvmsg, sendmsg, socket_with, sockopt, sockopt::Timeout,
 };
 
 use crate::border::is_own;
 
-/// A pump answers within this, or hangs.
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(30);
+/// A pump takes a program in within this, or hangs: more than a hundred wait before it.
+const TAKEN_IN: Span = Span::from_millis(2_000);
+/// A pump answers within this, or hangs: longer than it tries to reach another host.
+const PATIENCE: Span = Span::from_millis(30_000);
+/// The shortest wait that the kernel is asked for.
+const LEAST_WAIT: Span = Span::from_millis(1);
 /// Longest answer.
 const ANSWER_MAX: usize = 1_024;
 /// Descriptors of ours begin here, so that a program's own have the numbers that they would have.
@@ -33,42 +42,88 @@ pub enum Answer {
     Refused(i32, String),
 }
 
-/// A socket on which a program listens, as the pump knows it again.
-pub struct Listener {
-    /// Where.
-    pub at: SocketAddr,
-    /// What stands for it as long as anybody holds it.
-    pub inode: u64,
-    /// Whether one for all addresses takes callers over IPv4.
-    pub takes_v4: bool,
+/// Until when something is waited for, whatever signals come meanwhile.
+struct Limit {
+    clock: Clock,
+    end: Time,
+}
+
+impl Limit {
+    fn within(span: Span) -> Limit {
+        let clock = Clock::start();
+        Limit { clock, end: clock.now() + span }
+    }
+
+    /// What is left of it.
+    fn left(&self) -> rustix::io::Result<Duration> {
+        match self.end.since(self.clock.now()) {
+            left if left >= LEAST_WAIT => Ok(duration(left)),
+            _ => Err(Errno::TIMEDOUT),
+        }
+    }
 }
 
 fn pump(place: &str) -> rustix::io::Result<OwnedFd> {
     let kind = (AddressFamily::UNIX, SocketType::SEQPACKET);
     let pump = socket_with(kind.0, kind.1, SocketFlags::CLOEXEC, None)?;
-    connect(&pump, &SocketAddrUnix::new(place)?)?;
+    let (address, limit) = (SocketAddrUnix::new(place)?, Limit::within(TAKEN_IN));
+    loop {
+        // So long the kernel waits for a place among those that wait to be taken in.
+        sockopt::set_socket_timeout(&pump, Timeout::Send, Some(limit.left()?))?;
+        match connect(&pump, &address) {
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => return Err(Errno::TIMEDOUT),
+            done => break done?,
+        }
+    }
     // Anybody can listen where nobody does.
     if !is_own(&pump) {
-        return Err(rustix::io::Errno::ACCESS);
+        return Err(Errno::ACCESS);
     }
-    sockopt::set_socket_timeout(&pump, Timeout::Recv, Some(PATIENCE))?;
     Ok(pump)
 }
 
-fn asked(place: &str, question: &str) -> rustix::io::Result<(String, Option<OwnedFd>)> {
-    let pump = pump(place)?;
-    send(&pump, question.as_bytes(), SendFlags::NOSIGNAL)?;
-    receive(&pump)
+/// Asks, perhaps with a descriptor, and waits for the answer so long.
+fn asked(
+    place: &str,
+    question: &str,
+    with: Option<BorrowedFd<'_>>,
+    patience: Span,
+) -> rustix::io::Result<(String, Option<OwnedFd>)> {
+    let ask = || {
+        let pump = pump(place)?;
+        send(&pump, question, with)?;
+        receive(&pump, patience)
+    };
+    match ask() {
+        // It ended meanwhile. Whoever keeps it has its door still open, and starts it again.
+        Err(Errno::CONNRESET | Errno::PIPE) => ask(),
+        answered => answered,
+    }
 }
 
-/// Asks for a connection; waits until it is there or cannot be.
-pub fn connection(place: &str, terms: &str, to: SocketAddr) -> Answer {
-    read(asked(place, &format!("connect {to} {terms}")))
+fn send(pump: &OwnedFd, question: &str, with: Option<BorrowedFd<'_>>) -> rustix::io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    let with: Vec<BorrowedFd<'_>> = with.into_iter().collect();
+    if !with.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(&with)) {
+        return Err(Errno::NOBUFS);
+    }
+    // There is room for one question in any socket.
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    sendmsg(pump, &[IoSlice::new(question.as_bytes())], &mut ancillary, flags)?;
+    Ok(())
+}
+
+/// Asks for a connection in place of a socket with this number; waits until it is there or cannot
+/// be.
+pub fn connection(place: &str, terms: &str, to: SocketAddr, socket: u64) -> Answer {
+    read(asked(place, &format!("connect {to} socket={socket} {terms}"), None, PATIENCE))
 }
 
 /// Asks for a connection over TCP within this host, where the kernel lets this process make none.
 pub fn within(place: &str, to: SocketAddr) -> Answer {
-    read(asked(place, &format!("within {to}")))
+    read(asked(place, &format!("within {to}"), None, PATIENCE))
 }
 
 fn read(asked: rustix::io::Result<(String, Option<OwnedFd>)>) -> Answer {
@@ -86,25 +141,23 @@ fn read(asked: rustix::io::Result<(String, Option<OwnedFd>)>) -> Answer {
     }
 }
 
-/// Says that somebody listens; the pump sees itself how long.
+/// Says that somebody listens, and shows the socket; the pump sees itself where and how long.
 ///
 /// # Errors
 /// Why nobody will be passed on, in words.
-pub fn listening(place: &str, listener: &Listener) -> Result<(), String> {
-    let Listener { at, inode, takes_v4 } = listener;
-    let families = if *takes_v4 { "both" } else { "own" };
-    match asked(place, &format!("listen {at} {inode} {families}")) {
+pub fn listening(place: &str, socket: BorrowedFd<'_>) -> Result<(), String> {
+    match asked(place, "listen", Some(socket), PATIENCE) {
         Ok((answer, _)) if answer.starts_with("ok") => Ok(()),
         Ok((answer, _)) => Err(answer.strip_prefix("tcp ").unwrap_or(&answer).to_owned()),
         Err(errno) => Err(format!("the pump does not answer: {errno}")),
     }
 }
 
-/// Says that this program is there: the pump stays as long as what is returned is open anywhere.
+/// Says that this program is there: a pump stays as long as what is returned is open anywhere.
 pub fn stay(place: &str) -> Option<OwnedFd> {
-    let pump = pump(place).ok()?;
-    send(&pump, b"stay", SendFlags::NOSIGNAL).ok()?;
-    Some(rustix::io::fcntl_dupfd_cloexec(&pump, DESCRIPTORS).unwrap_or(pump))
+    let (_, open) = asked(place, "stay", None, TAKEN_IN).ok()?;
+    let open = open?;
+    Some(rustix::io::fcntl_dupfd_cloexec(&open, DESCRIPTORS).unwrap_or(open))
 }
 
 /// Whether an address is one of this host's: what is sent there comes from there.
@@ -121,15 +174,18 @@ pub fn is_of_this_host(ip: IpAddr) -> bool {
     from().is_ok_and(|from: SocketAddr| from.ip() == ip)
 }
 
-fn receive(pump: &OwnedFd) -> rustix::io::Result<(String, Option<OwnedFd>)> {
+fn receive(pump: &OwnedFd, patience: Span) -> rustix::io::Result<(String, Option<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut answer = [0; ANSWER_MAX];
     let mut slices = [IoSliceMut::new(&mut answer)];
-    let flags = RecvFlags::CMSG_CLOEXEC;
+    let limit = Limit::within(patience);
     let received = loop {
-        match recvmsg(pump, &mut slices, &mut ancillary, flags) {
-            Err(rustix::io::Errno::INTR) => {}
+        sockopt::set_socket_timeout(pump, Timeout::Recv, Some(limit.left()?))?;
+        match recvmsg(pump, &mut slices, &mut ancillary, RecvFlags::CMSG_CLOEXEC) {
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => return Err(Errno::TIMEDOUT),
+            Ok(end) if end.bytes == 0 => return Err(Errno::CONNRESET),
             other => break other?,
         }
     };

@@ -6,13 +6,13 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::{size_of, transmute};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 
 use libc::{sockaddr, socklen_t};
 
-use crate::ask::{Answer, Listener, connection, is_of_this_host, listening, stay, tell, within};
+use crate::ask::{Answer, connection, is_of_this_host, listening, stay, tell, within};
 
 /// What `gtp run` has said, as it was when the program began: what the program does to its
 /// environment later changes nothing.
@@ -252,7 +252,10 @@ fn through_pump(fd: c_int, to: SocketAddr) -> Option<Result<(), c_int>> {
     }
     let socket = identity(fd);
     let answer = match over_gtp {
-        true => connection(&settings.socket, &settings.terms, to),
+        true => {
+            let number = socket.map_or(0, |(_, number)| number);
+            connection(&settings.socket, &settings.terms, to, number)
+        }
         false => within(&settings.socket, to),
     };
     if identity(fd) != socket {
@@ -326,9 +329,9 @@ fn announce(fd: c_int) {
     if at.ip().is_loopback() && !settings.loopback {
         return; // It is for this host alone.
     }
-    let Some((_, inode)) = identity(fd) else { return };
-    let takes_v4 = number(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) != Some(1);
-    if let Err(why) = listening(&settings.socket, &Listener { at, inode, takes_v4 }) {
+    // SAFETY: the program has just made it listen, and has not come back from that call.
+    let socket = unsafe { BorrowedFd::borrow_raw(fd) };
+    if let Err(why) = listening(&settings.socket, socket) {
         tell(&format!("{at}: {why}; over TCP only"));
     }
 }

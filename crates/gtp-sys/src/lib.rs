@@ -5,6 +5,7 @@
 //! and takes no decision.
 
 pub mod clock;
+pub mod descriptors;
 pub mod entropy;
 pub mod nic;
 pub mod peer;

@@ -43,7 +43,7 @@ const LAYERS: [Layer; 23] = [
     open("gtp-net", &["gtp-alloc", "gtp-laws", "gtp-proto", "gtp-share", "gtp-sys", "gtp-store"]),
     open("gtp", &["gtp-alloc", "gtp-laws", "gtp-net", "gtp-store"]),
     open("libgtp", &["gtp", "gtp-share"]),
-    open("gtp-preload", &[]),
+    open("gtp-preload", &["gtp-alloc", "gtp-sys"]),
     open("gtp-bench", &["gtp-alloc", "gtp-proto", "gtp-sys", "gtp-store", "gtp-net"]),
     open(
         "gtp-counts",
@@ -51,7 +51,7 @@ const LAYERS: [Layer; 23] = [
     ),
     open(
         "gtp-cli",
-        &["gtp-alloc", "gtp-bench", "gtp", "gtp-emu", "gtp-preload", "gtp-share", "gtpd"],
+        &["gtp-alloc", "gtp-bench", "gtp", "gtp-emu", "gtp-preload", "gtp-share", "gtp-sys", "gtpd"],
     ),
     open("gtp-lab", &["gtp-alloc", "gtp-proto", "gtp-link", "gtp-path", "gtp-peers", "gtp-sim"]),
     open(

@@ -1,8 +1,8 @@
 //! How a pump goes into the background.
 //!
-//! Whoever starts it starts a process that starts the pump and ends once that listens. So the pump
-//! is no child of a program that waits for its children, and in no session or group that ends with
-//! a terminal or a program.
+//! Whoever starts it starts a process that starts the pump's keeper and ends once the pump listens.
+//! So neither is a child of a program that waits for its children, in a session or group that ends
+//! with a terminal or a program, or holds open what that has open.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -20,6 +20,7 @@ pub const THERE: &str = "there";
 
 /// Starts this command again, in the background, and returns once a pump listens.
 pub fn detach() -> Result<ExitCode, Failure> {
+    gtp_sys::descriptors::pass_none_on().map_err(other)?;
     let mut command = Command::new(std::env::current_exe().map_err(other)?);
     let rest = std::env::args_os().skip(1).filter(|word| word != OsStr::new("--detach"));
     command.args(rest).arg("--detached");

@@ -1,15 +1,17 @@
 //! The socket at which programs find the pump of their user, and that there is one pump.
 //!
 //! A file beside the socket is locked as long as a pump lives, so that of two that start at once
-//! one is the pump, and a socket is removed only where nobody stands behind it.
+//! one is the pump, and a socket is removed only where nobody stands behind it. Where a pump is
+//! kept, lock and socket are its keeper's too, and outlive it.
 
 use std::fs::File;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
+use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, socket_with,
 };
@@ -19,7 +21,8 @@ use tokio::net::{UnixListener, UnixStream};
 pub struct Door {
     path: PathBuf,
     listener: UnixListener,
-    _lock: File,
+    /// None where a keeper has it.
+    lock: Option<File>,
 }
 
 /// Another pump that is about to begin or to end is waited for so long...
@@ -49,7 +52,29 @@ impl Door {
         if is_there(path) {
             return Err(in_use());
         }
-        Ok(Door { listener: listen_at(path)?, path: path.to_owned(), _lock: lock })
+        Ok(Door { listener: listen_at(path)?, path: path.to_owned(), lock: Some(lock) })
+    }
+
+    /// The door of this process's keeper, which stands open already.
+    ///
+    /// # Errors
+    /// Where it is none.
+    pub fn of_keeper(path: &Path) -> io::Result<Door> {
+        let socket = io::stdin().as_fd().try_clone_to_owned()?;
+        let listener = UnixListener::from_std(socket.into())?;
+        Ok(Door { listener, path: path.to_owned(), lock: None })
+    }
+
+    /// The socket and its lock, for another process to have as well: the lock passes on to whatever
+    /// this one starts, and is free only when all have ended.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn hand_over(self) -> io::Result<(OwnedFd, Option<File>)> {
+        if let Some(lock) = &self.lock {
+            rustix::io::fcntl_setfd(lock, rustix::io::FdFlags::empty())?;
+        }
+        Ok((self.listener.into_std()?.into(), self.lock))
     }
 
     /// The next program that wants something. Safe to cancel.
@@ -58,17 +83,49 @@ impl Door {
     }
 
     /// Closes it, unless somebody has come meanwhile: then it is open again, and he is let in.
+    ///
+    /// # Errors
+    /// Where somebody has come who cannot be let in now. It is open again then as well.
     pub fn close(&mut self) -> io::Result<Option<UnixStream>> {
-        std::fs::remove_file(&self.path)?;
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        match accept_with(&self.listener, flags) {
-            Ok(program) => {
-                self.listener = listen_at(&self.path)?;
-                Ok(Some(UnixStream::from_std(program.into())?))
+        self.close_unless(|listener| {
+            accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)
+        })
+    }
+
+    fn close_unless(
+        &mut self,
+        accept: impl Fn(&UnixListener) -> rustix::io::Result<OwnedFd>,
+    ) -> io::Result<Option<UnixStream>> {
+        // Where it was removed by somebody else, nobody can come.
+        let aside = beside(&self.path, ".closing");
+        let moved = std::fs::rename(&self.path, &aside).is_ok();
+        let come = loop {
+            match accept(&self.listener) {
+                Err(Errno::INTR | Errno::CONNABORTED) => {}
+                come => break come,
             }
-            Err(_) => Ok(None),
+        };
+        match come {
+            Err(Errno::AGAIN) => {
+                // A file that leads nowhere does no harm.
+                let _ = std::fs::remove_file(aside);
+                Ok(None)
+            }
+            come => {
+                if moved {
+                    std::fs::rename(aside, &self.path)?;
+                }
+                UnixStream::from_std(come?.into()).map(Some)
+            }
         }
     }
+}
+
+/// A file beside the socket.
+fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ending);
+    name.into()
 }
 
 fn in_use() -> io::Error {
@@ -77,15 +134,14 @@ fn in_use() -> io::Error {
 
 /// The lock beside a socket.
 async fn take_lock(path: &Path) -> io::Result<File> {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".lock");
+    let name = beside(path, ".lock");
     let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let lock: OwnedFd = rustix::fs::open(Path::new(&name), flags, Mode::RUSR | Mode::WUSR)?;
+    let lock: OwnedFd = rustix::fs::open(&name, flags, Mode::RUSR | Mode::WUSR)?;
     let taking = async {
         loop {
             match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-                Err(rustix::io::Errno::WOULDBLOCK) if is_there(path) => return Err(in_use()),
-                Err(rustix::io::Errno::WOULDBLOCK) => tokio::time::sleep(LOOK_SPAN).await,
+                Err(Errno::WOULDBLOCK) if is_there(path) => return Err(in_use()),
+                Err(Errno::WOULDBLOCK) => tokio::time::sleep(LOOK_SPAN).await,
                 taken => return Ok(taken?),
             }
         }
@@ -125,6 +181,35 @@ mod tests {
             drop(program); // The look above.
         }
         assert!(!path.exists());
+    }
+
+    #[tokio::test]
+    async fn a_door_stays_open_where_it_cannot_be_seen_who_has_come() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        let mut door = Door::open(&path).await.unwrap();
+        for trouble in [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM] {
+            let closed = door.close_unless(|_| Err(trouble));
+            assert_eq!(closed.unwrap_err().raw_os_error(), Some(trouble.raw_os_error()));
+            assert!(is_there(&path));
+        }
+        let come = std::cell::Cell::new(3);
+        let closed = door.close_unless(|_| match come.replace(come.get() - 1) {
+            0 => Err(Errno::AGAIN),
+            _ => Err(Errno::CONNABORTED),
+        });
+        assert!(closed.unwrap().is_none() && !path.exists(), "all of them have gone again");
+    }
+
+    #[tokio::test]
+    async fn a_door_that_was_handed_over_keeps_programs_waiting_and_others_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        let (kept, lock) = Door::open(&path).await.unwrap().hand_over().unwrap();
+        let waits = gtp_share::Connection::open(&path).unwrap();
+        assert!(Door::open(&path).await.is_err(), "there is one already");
+        drop((waits, kept, lock));
+        Door::open(&path).await.unwrap();
     }
 
     #[tokio::test]

@@ -1,13 +1,17 @@
 //! Where programs under `gtp run` listen: who said so, and whether it is still true.
 //!
-//! A program says once that it listens, and on which socket. How long that socket listens is what
-//! the kernel says, whoever holds it by then: a program may hand it on, fork, or close all other
-//! descriptors. What another program does at the same port later is not announced, and nobody is
-//! passed on to it.
+//! A program shows the socket on which it listens, and what is known of it is what the kernel says
+//! of that socket, not what the program says. How long it listens the kernel says as well, whoever
+//! holds it by then: a program may hand it on, fork, or close all other descriptors. What another
+//! program does at the same port later is not announced, and nobody is passed on to it.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketType, getsockname, ipproto, sockopt};
 
 /// A socket on which a program listens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +24,47 @@ pub struct Listener {
     pub takes_v4: bool,
 }
 
+impl Listener {
+    /// What the kernel says of a socket that a program has shown. It is closed again here, so that
+    /// it listens no longer than the program's own.
+    ///
+    /// # Errors
+    /// `INVAL` where it is none of TCP or does not listen; else what the kernel says.
+    pub fn of(socket: OwnedFd) -> rustix::io::Result<Listener> {
+        let is_tcp = sockopt::socket_type(&socket)? == SocketType::STREAM
+            && sockopt::socket_protocol(&socket)? == Some(ipproto::TCP);
+        let is_v6 = match sockopt::socket_domain(&socket)? {
+            AddressFamily::INET => false,
+            AddressFamily::INET6 => true,
+            _ => return Err(Errno::INVAL),
+        };
+        if !is_tcp || !sockopt::socket_acceptconn(&socket)? {
+            return Err(Errno::INVAL);
+        }
+        let at = SocketAddr::try_from(getsockname(&socket)?)?;
+        let takes_v4 = !is_v6 || !sockopt::ipv6_v6only(&socket)?;
+        Ok(Listener { at, inode: rustix::fs::fstat(&socket)?.st_ino, takes_v4 })
+    }
+
+    /// As a line, by which a pump tells the one after it.
+    pub fn line(&self) -> String {
+        let families = if self.takes_v4 { "both" } else { "own" };
+        format!("{} {} {families}\n", self.at, self.inode)
+    }
+
+    /// Reads such a line.
+    pub fn parse(line: &str) -> Option<Listener> {
+        let mut words = line.split_whitespace();
+        let (at, inode) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+        let takes_v4 = match words.next()? {
+            "both" => true,
+            "own" => false,
+            _ => return None,
+        };
+        words.next().is_none().then_some(Listener { at, inode, takes_v4 })
+    }
+}
+
 /// All of them.
 #[derive(Debug, Default)]
 pub struct Listeners(HashMap<u64, Listener>);
@@ -28,6 +73,15 @@ pub struct Listeners(HashMap<u64, Listener>);
 const MOST: usize = 4_096;
 
 impl Listeners {
+    /// Those of some that listen still.
+    pub fn of(some: Vec<Listener>, live: &HashSet<u64>) -> Listeners {
+        let mut all = Listeners::default();
+        for listener in some.into_iter().filter(|listener| live.contains(&listener.inode)) {
+            all.add(listener);
+        }
+        all
+    }
+
     /// Takes note of one. `false`: there are too many.
     pub fn add(&mut self, listener: Listener) -> bool {
         let fits = self.0.len() < MOST || self.0.contains_key(&listener.inode);
@@ -40,6 +94,16 @@ impl Listeners {
     /// Forgets those that the kernel does not know any more.
     pub fn keep(&mut self, live: &HashSet<u64>) {
         self.0.retain(|inode, _| live.contains(inode));
+    }
+
+    /// All of them.
+    pub fn all(&self) -> impl Iterator<Item = &Listener> {
+        self.0.values()
+    }
+
+    /// Whether there is room for no other.
+    pub fn is_full(&self) -> bool {
+        self.0.len() >= MOST
     }
 
     pub fn is_empty(&self) -> bool {
@@ -60,28 +124,40 @@ impl Listeners {
 
 /// The sockets of TCP that listen in this process's network, by the kernel's number.
 pub fn live() -> HashSet<u64> {
-    let mut found = HashSet::new();
-    for table in ["/proc/self/net/tcp", "/proc/self/net/tcp6"] {
-        // A family that the kernel does not have has no sockets.
-        if let Ok(file) = std::fs::File::open(table) {
-            found.extend(listening(BufReader::new(file)));
-        }
-    }
-    found
+    tables().flat_map(listening).collect()
 }
 
-/// A state of the kernel's, as it prints it.
-const LISTEN: &str = "0A";
+/// The sockets of TCP in this process's network that are connected, or about to be.
+pub fn connected() -> HashSet<u64> {
+    let connected = |(state, inode): (String, u64)| CONNECTED.contains(&&*state).then_some(inode);
+    tables().flat_map(rows).filter_map(connected).collect()
+}
 
-/// Reads a table of the kernel's, in which sockets that listen come first.
-fn listening(table: impl BufRead) -> impl Iterator<Item = u64> {
+/// The kernel's tables. A family that it does not have has no sockets.
+fn tables() -> impl Iterator<Item = BufReader<std::fs::File>> {
+    let tables = ["/proc/self/net/tcp", "/proc/self/net/tcp6"].into_iter();
+    tables.filter_map(|table| std::fs::File::open(table).ok()).map(BufReader::new)
+}
+
+/// States of the kernel's, as it prints them.
+const LISTEN: &str = "0A";
+/// Established, and asked for.
+const CONNECTED: [&str; 2] = ["01", "02"];
+
+/// A table's rows: each socket's state and number.
+fn rows(table: impl BufRead) -> impl Iterator<Item = (String, u64)> {
     let lines = table.lines().map_while(Result::ok).skip(1);
     lines.map_while(|line| {
         let mut words = line.split_ascii_whitespace();
-        let state = words.nth(3)?;
+        let state = words.nth(3)?.to_owned();
         let inode = words.nth(5)?;
-        (state == LISTEN).then(|| inode.parse().unwrap_or(0))
+        Some((state, inode.parse().unwrap_or(0)))
     })
+}
+
+/// Those of a table that listen, which come first in it.
+fn listening(table: impl BufRead) -> impl Iterator<Item = u64> {
+    rows(table).take_while(|(state, _)| state == LISTEN).map(|(_, inode)| inode)
 }
 
 #[cfg(test)]
@@ -135,5 +211,49 @@ mod tests {
         let table = "head\n 0: 0100007F:0050 00000000:0000 0A 0:0 0:0 0 0 0 77 1\n \
             1: 0100007F:0050 0100007F:0051 01 0:0 0:0 0 0 0 78 1\n 2: nonsense\n";
         assert_eq!(listening(table.as_bytes()).collect::<Vec<_>>(), [77]);
+    }
+
+    #[test]
+    fn of_a_socket_that_is_shown_the_kernels_word_counts() {
+        let four = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let inode = rustix::fs::fstat(&four).unwrap().st_ino;
+        let at = four.local_addr().unwrap();
+        let known = Listener::of(four.try_clone().unwrap().into()).unwrap();
+        assert_eq!(known, Listener { at, inode, takes_v4: true });
+        assert_eq!(Listener::parse(&known.line()), Some(known));
+        let six = std::net::TcpListener::bind("[::1]:0").unwrap();
+        let at = six.local_addr().unwrap();
+        assert_eq!(Listener::of(six.into()).unwrap().at, at);
+        let kinds = (AddressFamily::INET, SocketType::STREAM);
+        let bound = rustix::net::socket(kinds.0, kinds.1, None).unwrap();
+        rustix::net::bind(&bound, &"127.0.0.1:0".parse::<SocketAddr>().unwrap()).unwrap();
+        let others: [OwnedFd; 5] = [
+            bound,
+            std::net::TcpStream::connect(four.local_addr().unwrap()).unwrap().into(),
+            std::net::UdpSocket::bind("127.0.0.1:0").unwrap().into(),
+            std::os::unix::net::UnixStream::pair().unwrap().0.into(),
+            std::fs::File::open("/dev/null").unwrap().into(),
+        ];
+        for other in others {
+            assert!(Listener::of(other).is_err(), "it does not listen");
+        }
+    }
+
+    #[test]
+    fn sockets_that_are_connected_are_known_until_they_are_closed() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let inode = rustix::fs::fstat(&stream).unwrap().st_ino;
+        assert!(connected().contains(&inode));
+        drop(stream);
+        assert!(!connected().contains(&inode));
+    }
+
+    #[test]
+    fn a_line_that_is_cut_off_is_no_listener() {
+        let bad = ["", "x", "1.2.3.4:5", "1.2.3.4:5 7", "1.2.3.4:5 x both", "1.2.3.4:5 7 none"];
+        for line in bad.into_iter().chain(["1.2.3.4:5 7 both more"]) {
+            assert_eq!(Listener::parse(line), None, "{line}");
+        }
     }
 }

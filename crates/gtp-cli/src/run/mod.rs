@@ -3,16 +3,20 @@
 //! `gtp run` puts a small library before the program's C library and becomes the program. What
 //! that library needs, a **pump** does, one per user: it holds keys and sessions, connects, is
 //! called, and carries bytes between the kernel's sockets, which programs hold, and GTP. So a
-//! program may fork, exec and end as it likes, and what it wrote is delivered all the same.
+//! program may fork, exec and end as it likes, and what it wrote is delivered all the same. A pump
+//! in the background has a **keeper**, which starts it again where it is killed.
 
 mod carry;
 mod detach;
 mod door;
 mod elf;
+mod fallbacks;
+mod keeper;
 mod listeners;
 mod place;
 mod program;
 mod pump;
+mod remains;
 mod talk;
 
 use std::ffi::OsString;
@@ -26,6 +30,7 @@ use gtp::Rate;
 use crate::args::{HostArgs, TrustArgs};
 use crate::words;
 
+pub use fallbacks::{ask as fallbacks, table};
 pub use program::run;
 pub use pump::run as pump;
 
@@ -69,9 +74,12 @@ pub struct PumpCommand {
     /// Go on in the background, and return once a pump is there
     #[arg(long)]
     pub detach: bool,
-    /// What a pump in the background is told
+    /// What the keeper of a pump in the background is told
     #[arg(long, hide = true)]
     pub detached: bool,
+    /// What a pump is told that has a keeper: what remains of the one before it
+    #[arg(long, hide = true, value_name = "DESCRIPTORS")]
+    pub kept: Option<String>,
 }
 
 /// Options of the pump; `run` passes them on to one that it starts.

@@ -1,16 +1,22 @@
 //! Where a user's pump is found.
 //!
 //! In the directory that the system keeps for the user, which nobody else can enter; without one a
-//! place must be named.
+//! place must be named. What runs under `gtp run` already has the pump of that.
 
 use std::path::{Path, PathBuf};
 
 use gtp::{Failure, FailureKind};
 
-/// The pump's socket: as named, else the user's.
+/// The variable by which a program under `gtp run` finds its pump.
+pub const SOCKET: &str = "GTP_RUN_SOCKET";
+
+/// The pump's socket: as named, else that of the `gtp run` above this process, else the user's.
 pub fn socket(named: Option<&Path>) -> Result<PathBuf, Failure> {
     if let Some(path) = named {
         return Ok(path.to_owned());
+    }
+    if let Some(above) = std::env::var_os(SOCKET).map(PathBuf::from).filter(|p| p.is_absolute()) {
+        return Ok(above);
     }
     let dir = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
     match dir.filter(|dir| dir.is_absolute()) {

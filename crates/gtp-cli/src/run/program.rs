@@ -43,7 +43,7 @@ pub fn run(args: RunArgs) -> Result<ExitCode, Failure> {
         libraries.push(others);
     }
     let mut command = Command::new(program);
-    command.args(arguments).env("LD_PRELOAD", libraries).env("GTP_RUN_SOCKET", socket);
+    command.args(arguments).env("LD_PRELOAD", libraries).env(place::SOCKET, socket);
     command.env("GTP_RUN_TERMS", terms(&args));
     match args.require {
         true => {
@@ -136,7 +136,7 @@ fn start_pump(pump: &PumpArgs, socket: &Path) -> Result<(), Failure> {
     command.args(pump_arguments(pump, socket)?).arg("--detach");
     // It is itself no program that is spoken for.
     command.env_remove("LD_PRELOAD").env_remove("GTP_RUN_REQUIRE");
-    command.env_remove("GTP_RUN_SOCKET").env_remove("GTP_RUN_TERMS");
+    command.env_remove(place::SOCKET).env_remove("GTP_RUN_TERMS");
     command.stdin(Stdio::null()).stdout(Stdio::null()).current_dir("/");
     let ended = command.output().map_err(other)?;
     if ended.status.success() {

@@ -2,24 +2,27 @@
 //!
 //! It answers programs, which ask for connections or say that they listen, and callers, whom it
 //! passes on to programs that do. Only ports on which a program under `gtp run` listens can be
-//! called. It ends when no program has been there for a while.
+//! called. It ends when no program has been there for a while. One that may itself not connect does
+//! not begin: it must never be restricted by whoever started it.
 
 use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gtp::{Caller, Connect, Failure, FailureKind, Host, Listen, Reason, Stream};
-use tokio::io::AsyncReadExt;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 
 use super::carry::{carry, pair};
 use super::door::Door;
+use super::fallbacks::Fallbacks;
 use super::listeners::{Listener, Listeners, live};
-use super::talk::{Question, Terms, answer, hear};
-use super::{PORT, PumpCommand, detach, place};
+use super::remains::Remains;
+use super::talk::{Heard, Question, Terms, answer, hear};
+use super::{PORT, PumpCommand, detach, keeper, place};
 use crate::output::aside;
 use crate::signals::Signals;
 use crate::verbs::other;
@@ -43,10 +46,20 @@ struct Pump {
     port: u16,
     /// Where programs listen.
     listening: Mutex<Listeners>,
+    /// The same for the pump after this one, and the programs.
+    remains: Remains,
+    /// What was to be over GTP and is not.
+    fallbacks: Mutex<Fallbacks>,
     /// Hosts that had no GTP lately.
     without: Mutex<HashSet<IpAddr>>,
-    /// As many as there are connections and programs, and one.
+    /// As many as there are connections and questions, and one.
     busy: Arc<()>,
+}
+
+/// A program that asks for a connection.
+struct Asker<'a> {
+    program: &'a UnixStream,
+    pid: i32,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -59,26 +72,50 @@ pub fn run(command: PumpCommand) -> Result<ExitCode, Failure> {
         return detach::detach();
     }
     if command.detached {
-        detach::leave_session();
+        return keeper::keep(&command.pump);
     }
+    // What this one starts, such as a daemon, is no part of it.
+    gtp_sys::descriptors::pass_none_on().map_err(other)?;
     // Each connection takes two descriptors and each program one.
     detach::raise_descriptors();
     let runtime = crate::verbs::runtime()?;
     runtime.block_on(serve(command))
 }
 
-async fn serve(command: PumpCommand) -> Result<ExitCode, Failure> {
-    let args = command.pump;
-    let socket = place::socket(args.socket.as_deref())?;
-    let mut door = match Door::open(&socket).await {
-        Ok(door) => door,
-        Err(error) if error.kind() == std::io::ErrorKind::AddrInUse && command.detached => {
-            return detach::say(detach::THERE).map(|()| ExitCode::SUCCESS);
-        }
-        Err(error) => {
-            return Err(other(format!("cannot listen at {}: {error}", socket.display())));
-        }
+/// What a pump begins with: its door, and what remains of the one before it.
+async fn begin(command: &PumpCommand) -> Result<(Door, Remains), Failure> {
+    let socket = place::socket(command.pump.socket.as_deref())?;
+    let door = match command.kept {
+        None => Door::open(&socket).await,
+        Some(_) => Door::of_keeper(&socket),
     };
+    let door =
+        door.map_err(|error| other(format!("cannot listen at {}: {error}", socket.display())))?;
+    let remains = match &command.kept {
+        None => Remains::new(),
+        Some(word) => Remains::adopt(word),
+    };
+    Ok((door, remains.map_err(other)?))
+}
+
+/// Whether this process may connect at all.
+async fn must_be_free() -> Result<(), Failure> {
+    let forbidden = rustix::io::Errno::ACCESS.raw_os_error();
+    match pair().await {
+        Err(error) if error.raw_os_error() == Some(forbidden) => {
+            let text = "no pump can be started beneath `gtp run --require`, where nothing connects \
+                by itself: use the one above (no --pump), or start it outside with \
+                `gtp pump --detach`";
+            Err(Failure::new(FailureKind::Usage, text))
+        }
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
+async fn serve(command: PumpCommand) -> Result<ExitCode, Failure> {
+    must_be_free().await?;
+    let (mut door, remains) = begin(&command).await?;
+    let args = command.pump;
     let host = crate::verbs::host(&args.host).start()?;
     let mut listen = Listen::new().at(&args.listen);
     if args.public {
@@ -92,10 +129,14 @@ async fn serve(command: PumpCommand) -> Result<ExitCode, Failure> {
         own if args.listen.ends_with(":0") => own,
         _ => port_of(&args.listen),
     };
+    let listening = Listeners::of(remains.listeners(), &live());
+    remains.note_only(listening.all());
     let pump = Arc::new(Pump {
         host,
         port,
-        listening: Mutex::default(),
+        listening: Mutex::new(listening),
+        remains,
+        fallbacks: Mutex::default(),
         without: Mutex::default(),
         busy: Arc::new(()),
     });
@@ -131,10 +172,7 @@ impl Pump {
                         look.reset(); // The next look is a whole span from now.
                         tokio::spawn(Arc::clone(self).attend(program));
                     }
-                    Err(error) => {
-                        aside(format_args!("a program could not be heard: {error}"));
-                        tokio::time::sleep(ACCEPT_PAUSE).await;
-                    }
+                    Err(error) => not_heard(&error).await,
                 },
                 caller = callers.next() => match caller {
                     Some(caller) => {
@@ -147,10 +185,13 @@ impl Pump {
                 _ = look.tick() => {
                     idle = if self.is_busy() { Duration::ZERO } else { idle + LOOK_SPAN };
                     if idle >= most_idle {
-                        let Some(late) = door.close().map_err(other)? else { return Ok(()) };
                         idle = Duration::ZERO;
-                        look.reset(); // The next look is a whole span from now.
-                        tokio::spawn(Arc::clone(self).attend(late));
+                        match door.close() {
+                            Ok(None) => return Ok(()),
+                            Ok(Some(late)) => drop(tokio::spawn(Arc::clone(self).attend(late))),
+                            // He is heard as soon as he can be.
+                            Err(error) => not_heard(&error).await,
+                        }
                     }
                 }
                 () = signals.next() => return Ok(()),
@@ -158,41 +199,74 @@ impl Pump {
         }
     }
 
-    /// Whether there are programs, connections, or sockets on which programs listen.
+    /// Whether there are programs, connections or questions, or sockets on which programs listen.
     fn is_busy(&self) -> bool {
         let mut listening = lock(&self.listening);
         if !listening.is_empty() {
             listening.keep(&live());
         }
-        Arc::strong_count(&self.busy) > 1 || !listening.is_empty()
+        Arc::strong_count(&self.busy) > 1 || !listening.is_empty() || self.remains.has_programs()
     }
 
     /// Answers one program's question.
-    async fn attend(self: Arc<Pump>, mut program: UnixStream) {
+    async fn attend(self: Arc<Pump>, program: UnixStream) {
         let _busy = Arc::clone(&self.busy);
-        match hear(&mut program).await {
-            Some(Question::Connect(to, terms)) => self.connect(&program, to, terms).await,
-            Some(Question::Within(to)) => connect_within(&program, to).await,
-            Some(Question::Listen(listener)) => self.stand_for(&program, listener).await,
-            // Nothing is ever said; its end is the program's.
-            Some(Question::Stay) => drop(program.read(&mut [0; 1]).await),
-            None => {}
+        let Some(Heard { question, with, pid }) = hear(&program).await else { return };
+        match question {
+            Question::Connect(to, terms) => {
+                self.connect(&Asker { program: &program, pid }, to, terms).await;
+            }
+            Question::Within(to) => connect_within(&program, to).await,
+            Question::Listen => self.stand_for(&program, with).await,
+            Question::Stay => self.let_stay(&program).await,
+            Question::Fallbacks => {
+                let all = lock(&self.fallbacks).lines();
+                // Whoever is gone need not hear it.
+                let _ = answer(&program, &all, None).await;
+            }
         }
     }
 
     /// Callers are passed on to where a program listens, as long as the socket does.
-    async fn stand_for(&self, program: &UnixStream, listener: Listener) {
-        let told = match live().contains(&listener.inode) {
-            false => "tcp the pump is in another network",
-            true if !lock(&self.listening).add(listener) => "tcp the pump stands for too many",
-            true => "ok",
+    async fn stand_for(&self, program: &UnixStream, socket: Option<OwnedFd>) {
+        let told = match socket.map(Listener::of) {
+            None | Some(Err(_)) => "tcp no socket of TCP that listens was shown",
+            Some(Ok(listener)) => match live().contains(&listener.inode) {
+                false => "tcp the pump is in another network",
+                true if !self.remember(listener) => "tcp the pump stands for too many",
+                true => "ok",
+            },
         };
         // A program that is gone need not hear it.
         let _ = answer(program, told, None).await;
     }
 
+    /// Takes note of a listener. `false`: there are too many.
+    fn remember(&self, listener: Listener) -> bool {
+        let mut listening = lock(&self.listening);
+        if listening.is_full() || self.remains.are_many() {
+            listening.keep(&live());
+            self.remains.note_only(listening.all());
+        }
+        let added = listening.add(listener);
+        if added {
+            self.remains.note(&listener);
+        }
+        added
+    }
+
+    /// Gives a program what a pump stays for.
+    async fn let_stay(&self, program: &UnixStream) {
+        // One that has nothing of the kind, or is gone, is not waited for.
+        let _ = match self.remains.for_a_program() {
+            Ok(open) => answer(program, "ok", Some(open)).await,
+            Err(error) => answer(program, &format!("tcp {error}"), None).await,
+        };
+    }
+
     /// Connects a program, or says why it must do without.
-    async fn connect(self: &Arc<Pump>, program: &UnixStream, to: SocketAddr, terms: Terms) {
+    async fn connect(self: &Arc<Pump>, asker: &Asker<'_>, to: SocketAddr, terms: Terms) {
+        let program = asker.program;
         let told = match self.call(to, &terms).await {
             Ok(stream) => match pair().await {
                 Ok((ours, theirs)) => {
@@ -206,10 +280,10 @@ impl Pump {
                 }
                 Err(error) => {
                     stream.line().abort();
-                    answer(program, &format!("tcp {error}"), None).await
+                    self.do_without(asker, to, terms.socket, &error.to_string()).await
                 }
             },
-            Err(Without::Gtp(why)) => answer(program, &format!("tcp {why}"), None).await,
+            Err(Without::Gtp(why)) => self.do_without(asker, to, terms.socket, &why).await,
             Err(Without::Anything(why)) => {
                 let number = rustix::io::Errno::ACCESS.raw_os_error();
                 answer(program, &format!("no {number} {why}"), None).await
@@ -218,6 +292,18 @@ impl Pump {
         if let Err(error) = told {
             tracing::debug!(%error, "a program has gone");
         }
+    }
+
+    /// Tells a program that there is no GTP, and takes note of it.
+    async fn do_without(
+        &self,
+        asker: &Asker<'_>,
+        to: SocketAddr,
+        socket: u64,
+        why: &str,
+    ) -> std::io::Result<()> {
+        lock(&self.fallbacks).add(asker.pid, to, socket, why);
+        answer(asker.program, &format!("tcp {why}"), None).await
     }
 
     /// Calls another host's pump.
@@ -303,6 +389,13 @@ impl Pump {
         listening.keep(&live());
         listening.takes(called, port).then(|| SocketAddr::new(called.to_canonical(), port))
     }
+}
+
+/// A program could not be taken in, for want of descriptors most likely: the pump goes on, after a
+/// rest without which it would do nothing else.
+async fn not_heard(error: &std::io::Error) {
+    aside(format_args!("a program could not be heard: {error}"));
+    tokio::time::sleep(ACCEPT_PAUSE).await;
 }
 
 /// Connects a program that may connect nowhere itself to this host, over TCP.

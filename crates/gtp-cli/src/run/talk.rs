@@ -3,16 +3,18 @@
 //! The socket keeps messages apart. Only the user himself is heard, and what he says is read as
 //! if he were a stranger.
 
-use std::io;
+use std::io::{self, IoSliceMut};
+use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use gtp::{Fingerprint, Rate};
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
-use tokio::io::{AsyncReadExt, Interest};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
+use tokio::io::Interest;
 use tokio::net::UnixStream;
-
-use super::listeners::Listener;
 
 /// What a program asks.
 #[derive(Debug, PartialEq)]
@@ -21,10 +23,22 @@ pub enum Question {
     Connect(SocketAddr, Terms),
     /// For a connection over TCP to this host itself.
     Within(SocketAddr),
-    /// That callers be passed on to where it listens.
-    Listen(Listener),
-    /// That the pump stay as long as the program.
+    /// That callers be passed on to where it listens: the socket comes with the question.
+    Listen,
+    /// For something to hold, as long as which a pump stays.
     Stay,
+    /// Which connections were made over TCP in place of GTP.
+    Fallbacks,
+}
+
+/// What was heard.
+#[derive(Debug)]
+pub struct Heard {
+    pub question: Question,
+    /// A descriptor that came with it.
+    pub with: Option<OwnedFd>,
+    /// The process that asks, as the kernel knows it; zero where it is not seen from here.
+    pub pid: i32,
 }
 
 /// The terms of a connection.
@@ -34,6 +48,8 @@ pub struct Terms {
     pub max_rate: Rate,
     pub keys: Vec<Fingerprint>,
     pub accept_new: bool,
+    /// The kernel's number of the socket in whose place the connection is; zero: not said.
+    pub socket: u64,
 }
 
 /// Longest question.
@@ -48,15 +64,8 @@ impl Question {
         let verb = words.next()?;
         let question = match verb {
             "stay" => Question::Stay,
-            "listen" => Question::Listen(Listener {
-                at: words.next()?.parse().ok()?,
-                inode: words.next()?.parse().ok()?,
-                takes_v4: match words.next()? {
-                    "both" => true,
-                    "own" => false,
-                    _ => return None,
-                },
-            }),
+            "listen" => Question::Listen,
+            "fallbacks" => Question::Fallbacks,
             "within" => Question::Within(words.next()?.parse().ok()?),
             "connect" => {
                 let to = words.next()?.parse().ok()?;
@@ -70,8 +79,13 @@ impl Question {
 
 impl Terms {
     fn parse<'a>(words: impl Iterator<Item = &'a str>) -> Option<Terms> {
-        let mut terms =
-            Terms { weight: 1.0, max_rate: Rate::UNLIMITED, keys: Vec::new(), accept_new: false };
+        let mut terms = Terms {
+            weight: 1.0,
+            max_rate: Rate::UNLIMITED,
+            keys: Vec::new(),
+            accept_new: false,
+            socket: 0,
+        };
         for word in words {
             match word.split_once('=') {
                 Some(("weight", weight)) => terms.weight = crate::words::weight(weight).ok()?,
@@ -79,6 +93,7 @@ impl Terms {
                 Some(("key", key)) if terms.keys.len() < KEYS_MAX => {
                     terms.keys.push(key.parse().ok()?);
                 }
+                Some(("socket", number)) => terms.socket = number.parse().ok()?,
                 None if word == "accept_new" => terms.accept_new = true,
                 Some(_) | None => return None,
             }
@@ -88,13 +103,31 @@ impl Terms {
 }
 
 /// Hears a question, of this user's.
-pub async fn hear(from: &mut UnixStream) -> Option<Question> {
-    if from.peer_cred().ok()?.uid() != rustix::process::getuid().as_raw() {
+pub async fn hear(from: &UnixStream) -> Option<Heard> {
+    let peer = from.peer_cred().ok()?;
+    if peer.uid() != rustix::process::getuid().as_raw() {
         return None;
     }
-    let mut text = [0; QUESTION_MAX];
-    let count = from.read(&mut text).await.ok()?;
-    Question::parse(std::str::from_utf8(&text[..count]).ok()?)
+    let receive = || Ok(receive_message(from.as_fd())?);
+    let (text, with) = from.async_io(Interest::READABLE, receive).await.ok()?;
+    let question = Question::parse(std::str::from_utf8(&text).ok()?)?;
+    Some(Heard { question, with, pid: peer.pid().unwrap_or(0) })
+}
+
+/// A message, and the first descriptor that came with it: the kernel keeps no others.
+fn receive_message(from: BorrowedFd<'_>) -> rustix::io::Result<(Vec<u8>, Option<OwnedFd>)> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut text = vec![0; QUESTION_MAX];
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+    let got = recvmsg(from, &mut [IoSliceMut::new(&mut text)], &mut ancillary, flags)?;
+    let mut descriptors = ancillary.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(rights) => Some(rights),
+        _ => None,
+    });
+    let first = descriptors.next().and_then(|mut rights| rights.next());
+    text.truncate(got.bytes);
+    Ok((text, first))
 }
 
 /// Answers, perhaps with a descriptor.
@@ -108,7 +141,7 @@ fn send_message(
     text: &str,
     descriptor: Option<BorrowedFd<'_>>,
 ) -> rustix::io::Result<()> {
-    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     let descriptors: Vec<BorrowedFd<'_>> = descriptor.into_iter().collect();
     if !descriptors.is_empty() {
@@ -125,32 +158,30 @@ mod tests {
 
     #[test]
     fn questions_are_read_and_anything_else_is_none() {
-        let asked = Question::parse("connect 10.0.0.2:80 weight=2 max_rate=1000 accept_new");
+        let text = "connect 10.0.0.2:80 socket=7 weight=2 max_rate=1000 accept_new";
+        let asked = Question::parse(text);
         let terms = Terms {
             weight: 2.0,
             max_rate: Rate::from_bps(1_000),
             keys: Vec::new(),
             accept_new: true,
+            socket: 7,
         };
         assert_eq!(asked, Some(Question::Connect("10.0.0.2:80".parse().unwrap(), terms)));
-        let listener = Listener { at: "[::]:80".parse().unwrap(), inode: 7, takes_v4: false };
-        assert_eq!(Question::parse("listen [::]:80 7 own"), Some(Question::Listen(listener)));
+        assert_eq!(Question::parse("listen"), Some(Question::Listen));
         let within = Question::Within("127.0.0.1:80".parse().unwrap());
         assert_eq!(Question::parse("within 127.0.0.1:80"), Some(within));
         assert_eq!(Question::parse("stay"), Some(Question::Stay));
+        assert_eq!(Question::parse("fallbacks"), Some(Question::Fallbacks));
         let bad = [
             "",
-            "listen",
-            "listen x",
-            "listen 1.2.3.4:5",
-            "listen 1.2.3.4:5 7",
-            "listen 1.2.3.4:5 x both",
-            "listen 1.2.3.4:5 7 none",
-            "listen 1.2.3.4:5 7 both more",
+            "listen 1.2.3.4:5 7 both",
             "within 1.2.3.4:5 more",
             "stay here",
+            "fallbacks all",
             "connect 1.2.3.4:5 weight=0",
             "connect 1.2.3.4:5 key=x",
+            "connect 1.2.3.4:5 socket=x",
             "connect 1.2.3.4:5 other=1",
             "connect 1.2.3.4:5 weight",
             "run 1.2.3.4:5",
@@ -158,5 +189,18 @@ mod tests {
         for text in bad {
             assert_eq!(Question::parse(text), None, "{text}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_question_is_heard_with_the_descriptor_that_came_and_the_process() {
+        let (near, far) = std::os::unix::net::UnixStream::pair().unwrap();
+        let shown = std::fs::File::open("/dev/null").unwrap();
+        send_message(near.as_fd(), "listen", Some(shown.as_fd())).unwrap();
+        far.set_nonblocking(true).unwrap();
+        let heard = hear(&UnixStream::from_std(far).unwrap()).await.unwrap();
+        assert_eq!(heard.question, Question::Listen);
+        assert_eq!(heard.pid, std::process::id() as i32);
+        let inode = |fd: BorrowedFd<'_>| rustix::fs::fstat(fd).unwrap().st_ino;
+        assert_eq!(inode(heard.with.unwrap().as_fd()), inode(shown.as_fd()));
     }
 }

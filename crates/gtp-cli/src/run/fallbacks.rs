@@ -1,0 +1,235 @@
+//! Connections of programs under `gtp run` that were made over TCP, since the other end has no GTP.
+//!
+//! A pump remembers the last ones for `gtp sessions`, and how they stand is what the kernel says of
+//! the program's socket. A program's word about itself is never more than something to show.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use gtp::{Failure, FailureKind};
+use gtp_alloc::{Span, Time};
+use gtp_share::{Incoming, printable};
+use gtp_sys::Clock;
+use serde::{Deserialize, Serialize};
+
+use super::listeners::connected;
+use super::place;
+use crate::words::say_seconds;
+
+/// One of them, as it is shown.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fallback {
+    /// `tcp`: what it is over.
+    pub over: String,
+    /// The process that asked for it; zero where it is not seen.
+    pub pid: i32,
+    /// What the kernel calls that process.
+    pub program: String,
+    /// Where to.
+    pub to: SocketAddr,
+    /// Why it is not over GTP.
+    pub why: String,
+    /// Whether it is there still.
+    pub open: bool,
+    /// Seconds since it was asked for.
+    pub age_s: u64,
+}
+
+/// The last ones.
+#[derive(Debug)]
+pub struct Fallbacks {
+    clock: Clock,
+    last: VecDeque<Known>,
+}
+
+/// One of them, as it is remembered.
+#[derive(Debug)]
+struct Known {
+    at: Time,
+    pid: i32,
+    program: String,
+    to: SocketAddr,
+    /// The kernel's number of the program's socket.
+    socket: u64,
+    why: String,
+}
+
+/// Most that are remembered.
+const MOST: usize = 128;
+/// Those that are over are shown for so long.
+const SHOWN: Span = Span::from_millis(600_000);
+/// Characters of a reason.
+const WHY_MOST: usize = 120;
+/// Bytes of the list: more than [`MOST`] of the longest.
+const LIST_MOST: usize = 128 << 10;
+/// A pump answers within this, or hangs.
+const PATIENCE_MILLIS: u32 = 5_000;
+/// What is asked.
+const QUESTION: &[u8] = b"fallbacks";
+
+impl Default for Fallbacks {
+    fn default() -> Fallbacks {
+        Fallbacks { clock: Clock::start(), last: VecDeque::new() }
+    }
+}
+
+impl Fallbacks {
+    /// Takes note of one, by this process, in place of whose socket with this number.
+    pub fn add(&mut self, pid: i32, to: SocketAddr, socket: u64, why: &str) {
+        if self.last.len() == MOST {
+            self.last.pop_front();
+        }
+        let program = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        self.last.push_back(Known {
+            at: self.clock.now(),
+            pid,
+            program: plain(program.trim_end()),
+            to,
+            socket,
+            why: plain(why),
+        });
+    }
+
+    /// All that are there and those that were lately, the oldest first: after a line that says so,
+    /// one of JSON each.
+    pub fn lines(&self) -> String {
+        let connected = connected();
+        let shown = self.shown(&connected, self.clock.now());
+        // What is made of words and numbers is JSON.
+        let lines = shown.filter_map(|one| Some(serde_json::to_string(&one).ok()? + "\n"));
+        std::iter::once("ok\n".to_owned()).chain(lines).collect()
+    }
+
+    fn shown<'a>(
+        &'a self,
+        connected: &'a std::collections::HashSet<u64>,
+        now: Time,
+    ) -> impl Iterator<Item = Fallback> + 'a {
+        let shown = move |known: &Known| {
+            let age = now.since(known.at);
+            let open = known.socket != 0 && connected.contains(&known.socket);
+            (open || age <= SHOWN).then(|| Fallback {
+                over: "tcp".to_owned(),
+                pid: known.pid,
+                program: known.program.clone(),
+                to: known.to,
+                why: known.why.clone(),
+                open,
+                age_s: age.as_nanos() / 1_000_000_000,
+            })
+        };
+        self.last.iter().filter_map(shown)
+    }
+}
+
+/// Words for a terminal: programs and other hosts choose them, and must not command it.
+fn plain(text: &str) -> String {
+    printable(text).chars().take(WHY_MOST).collect()
+}
+
+/// Those of this user's pump; none where there is no pump.
+///
+/// # Errors
+/// When it does not answer, or is another user's.
+pub fn ask(named: Option<&Path>) -> Result<Option<Vec<Fallback>>, Failure> {
+    // Without a place there is none.
+    let Ok(socket) = place::socket(named) else { return Ok(None) };
+    match ask_at(&socket) {
+        Ok(all) => Ok(Some(all)),
+        Err(error) => match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Ok(None),
+            _ => {
+                let text = format!("the pump at {}: {error}", socket.display());
+                Err(Failure::new(FailureKind::Other, text))
+            }
+        },
+    }
+}
+
+fn ask_at(socket: &Path) -> io::Result<Vec<Fallback>> {
+    let pump = gtp_share::Connection::open(socket)?;
+    if pump.peer().uid != rustix::process::geteuid().as_raw() {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
+    pump.send(QUESTION, &[])?;
+    if !pump.wait(Some(PATIENCE_MILLIS))? {
+        return Err(io::ErrorKind::TimedOut.into());
+    }
+    let mut list = vec![0; LIST_MOST];
+    let Incoming::Message(count, _) = pump.receive(&mut list)? else {
+        return Err(io::ErrorKind::ConnectionReset.into());
+    };
+    let mut lines = list[..count].split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
+    if lines.next() != Some(b"ok") {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    lines.map(|line| serde_json::from_slice(line).map_err(io::Error::from)).collect()
+}
+
+/// What people read; nothing where there are none.
+pub fn table(all: &[Fallback]) -> Vec<String> {
+    if all.is_empty() {
+        return Vec::new();
+    }
+    let cells = |cells: [&str; 6]| {
+        let [pid, program, to, state, since, why] = cells;
+        format!("{pid:>7} {program:15} {to:21} {state:5} {since:>8} {why}")
+    };
+    let mut lines = vec![
+        "under gtp run, over TCP in place of GTP:".to_owned(),
+        cells(["PID", "PROGRAM", "TO", "STATE", "SINCE", "WHY"]),
+    ];
+    lines.extend(all.iter().map(|one| {
+        let state = if one.open { "open" } else { "over" };
+        let since = say_seconds(one.age_s as f64);
+        let to = one.to.to_string();
+        cells([&one.pid.to_string(), &one.program, &to, state, &since, &one.why])
+    }));
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    fn to(port: u16) -> SocketAddr {
+        SocketAddr::from(([10, 0, 0, 2], port))
+    }
+
+    #[test]
+    fn those_that_are_open_stay_in_the_list_and_those_that_are_over_leave_it() {
+        let mut all = Fallbacks::default();
+        let own = std::process::id() as i32;
+        all.add(own, to(1), 7, "has no GTP");
+        all.add(own, to(2), 0, &"x".repeat(10_000));
+        let now = all.clock.now();
+        let shown =
+            |connected: &HashSet<u64>, at: Time| all.shown(connected, at).collect::<Vec<_>>();
+        let both = shown(&HashSet::from([7]), now);
+        assert_eq!(both.iter().map(|one| one.open).collect::<Vec<_>>(), [true, false]);
+        assert!(!both[0].program.is_empty() && both[1].why.len() == WHY_MOST);
+        let later = now + SHOWN + Span::from_millis(5_000);
+        let left = shown(&HashSet::from([7]), later);
+        assert!(matches!(&left[..], [one] if one.to == to(1) && one.age_s >= 604));
+        assert_eq!(shown(&HashSet::new(), later), []);
+    }
+
+    #[test]
+    fn a_full_list_fits_what_is_read_and_says_every_one_in_a_line() {
+        let mut all = Fallbacks::default();
+        let why = "\u{1}\"\u{1f980}".repeat(999);
+        (0..=MOST as u16).for_each(|port| all.add(i32::MAX, to(port), 0, &why));
+        let lines = all.lines();
+        assert!(lines.len() < LIST_MOST, "{}", lines.len());
+        let read: Vec<Fallback> =
+            lines.lines().skip(1).map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert!(read.iter().all(|one| one.why.starts_with("?\"\u{1f980}")));
+        assert_eq!((read.len(), read[0].to), (MOST, to(1)), "the first has left it");
+        assert_eq!(table(&read).len(), 2 + MOST);
+        assert!(table(&[]).is_empty());
+    }
+}
