@@ -132,24 +132,21 @@ impl Handshake {
 
     /// Whether a sink may ask: the path is open, or presumed to be.
     pub fn may_ask(&self) -> bool {
+        self.is_open() || self.is_presumed()
+    }
+
+    /// Whether the path is presumed to be open for the longest candidate.
+    pub fn is_presumed(&self) -> bool {
         match self.state {
-            State::Open => true,
             State::Trying { .. } | State::Settling { .. } => self.presumption == Presumption::Made,
-            State::Waiting | State::Failed => false,
+            State::Waiting | State::Open | State::Failed => false,
         }
     }
 
-    /// A unit arrived: what was presumed is so.
+    /// A whole unit arrived: what was presumed is so.
     pub fn handle_unit(&mut self) {
-        match self.state {
-            State::Trying { .. } | State::Settling { .. } if self.may_ask() => {
-                self.open(self.wished());
-            }
-            State::Trying { .. }
-            | State::Settling { .. }
-            | State::Waiting
-            | State::Open
-            | State::Failed => {}
+        if self.is_presumed() {
+            self.open(self.wished());
         }
     }
 

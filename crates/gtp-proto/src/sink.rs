@@ -184,6 +184,8 @@ pub struct SinkSession {
 const YOUTH: Span = Span::from_secs(1);
 /// Its interval: each step of the ramp costs a round trip and about twice this.
 const YOUNG_INTERVAL: Span = Span::from_millis(5);
+/// The same before it is known that anybody hears it.
+const PRESUMED_INTERVAL: Span = Span::from_millis(20);
 /// An unanswered request is repeated after a round trip and this.
 const PATIENCE: Span = Span::from_millis(15);
 /// The same while the round trip is unknown.
@@ -494,7 +496,10 @@ impl SinkSession {
         self.counters.packets += 1;
         self.counters.bytes += bytes.0;
         self.asker.handle_data(data.request, data.unit);
-        if self.asker.is_past(data.request) || !self.asker.received(data.unit) {
+        // That a short unit came says nothing of whole ones; it is asked for again.
+        let whole = payload.len() >= usize::from(self.asker.unit_payload());
+        let idle = self.asker.is_past(data.request) || self.handshake.is_presumed() && !whole;
+        if idle || !self.asker.received(data.unit) {
             self.counters.duplicates += 1;
             self.counters.duplicate_bytes += payload.len() as u64;
             return Err(Discard::NotWanted);
@@ -606,8 +611,11 @@ impl SinkSession {
             Some((at, sent_at)) => (sent_at, now.since(at).as_micros() as u32),
             None => (0, 0),
         };
-        let interval =
-            if now.since(self.started) < YOUTH { YOUNG_INTERVAL } else { self.grant.interval };
+        let interval = match now.since(self.started) {
+            _ if self.handshake.is_presumed() => PRESUMED_INTERVAL,
+            age if age < YOUTH => YOUNG_INTERVAL,
+            _ => self.grant.interval,
+        };
         self.feedback_urgent = false;
         self.feedback_due = now + interval;
         self.told_grant = self.grant.number;

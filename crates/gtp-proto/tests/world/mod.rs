@@ -58,12 +58,24 @@ pub struct Flow {
     pub units: [u16; 2],
 }
 
+/// Of what an eager sink wants every seventh unit is short, the first too.
+fn length(wanted: Option<u64>, number: u64, unit: u16) -> u16 {
+    if wanted.is_some() && number.is_multiple_of(7) { 200 } else { unit }
+}
+
 impl Flow {
+    fn length(&self, number: u64, unit: u16) -> u16 {
+        length(self.wanted, number, unit)
+    }
+
     /// An eager sink asks for units as long as an event says.
     fn begin_as_told(&mut self, event: Event) {
         let payload = match event {
             Event::PathPresumed { unit_payload } => Some(unit_payload),
-            Event::PathOpen { unit_payload } if unit_payload < self.units[0] => Some(unit_payload),
+            Event::PathOpen { unit_payload } if unit_payload < self.units[0] => {
+                assert_eq!(self.payload, 0, "nothing came by what was presumed");
+                Some(unit_payload)
+            }
             _ => None,
         };
         if let (Some(payload), Some(units)) = (payload, self.wanted) {
@@ -331,12 +343,9 @@ impl World {
         let body = &packet.bytes[HEADER_LEN..];
         let outcome = if packet.to_sink {
             let outcome = flow.sink.handle_datagram(now, header, body);
-            if let Ok(Received::Unit { payload, .. }) = outcome {
-                assert_eq!(
-                    payload.len(),
-                    usize::from(flow.units[0]),
-                    "units are as long as agreed"
-                );
+            if let Ok(Received::Unit { number, payload }) = outcome {
+                let agreed = flow.length(number, flow.units[0]);
+                assert_eq!(payload.len(), usize::from(agreed), "units are as long as agreed");
                 flow.payload += payload.len() as u64;
                 flow.first_data.get_or_insert(now);
                 let since = now.since(START);
@@ -422,14 +431,14 @@ impl World {
         }
         let (limited, produced) = (flow.producer.is_finite(), flow.produced as u64);
         let sent = flow.source.counters().packets;
-        let unit = flow.units[1];
+        let (unit, wanted) = (flow.units[1], flow.wanted);
         let mut budget = if limited { produced.saturating_sub(sent) } else { u64::MAX };
-        let mut supply = |_unit: u64| {
+        let mut supply = |number: u64| {
             if budget == 0 {
                 return Supplied::NotYet;
             }
             budget -= 1;
-            Supplied::Ready(unit)
+            Supplied::Ready(length(wanted, number, unit))
         };
         while let Some(t) = flow.source.poll_transmit(now, &mut supply, &mut head) {
             let mut bytes = head.clone();
