@@ -54,6 +54,9 @@ pub trait SourceLaw: core::fmt::Debug + Send {
         self.rate(next.packet)
     }
 
+    /// The interface that packets leave by has this rate from now on. Most laws do not know of it.
+    fn set_interface(&mut self, _rate: Rate) {}
+
     /// When the law decides next, if it does so by the clock.
     fn poll_timeout(&self) -> Option<Time>;
 }

@@ -173,6 +173,14 @@ impl SourceLaw for Sabul {
         }
     }
 
+    /// `C` of eq. 5; the gap stays.
+    fn set_interface(&mut self, rate: Rate) {
+        self.interface = rate;
+        if let Some(law) = &mut self.law {
+            law.interface = rate.as_f64();
+        }
+    }
+
     fn poll_timeout(&self) -> Option<Time> {
         self.next
     }
@@ -261,6 +269,22 @@ const LONGEST: f64 = 1000e-6;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_interface_that_changes_counts_from_then_on() {
+        let (packet, fast) = (Bytes(1_500), Rate::from_mbps(1_000));
+        let mut law = Sabul::new(Rate::from_mbps(100), fast);
+        law.set_interface(Rate::from_mbps(50));
+        assert_eq!(law.rate(packet), Rate::from_mbps(50));
+        law.set_interface(fast);
+        let came = |received| Counts { received, lost: 0 };
+        law.handle_counts(Time::ZERO, &came(0), packet);
+        law.handle_counts(Time::ZERO + ROUND, &came(100), packet);
+        let gap = 12_000.0 / law.rate(packet).as_f64() - 12_000.0 / 1e9;
+        law.set_interface(Rate::from_mbps(200));
+        let found = 12_000.0 / law.rate(packet).as_f64();
+        assert!((found - (12_000.0 / 200e6 + gap)).abs() < 1e-9, "{found}");
+    }
 
     fn close(a: f64, b: f64) -> bool {
         (a - b).abs() <= 1e-12 * b.abs()

@@ -345,10 +345,13 @@ impl Agent {
     /// measured rates, as the thesis's law sees everything.
     fn laws(&self, reports: &[(FlowId, Report)]) -> (Vec<Share>, Vec<f64>) {
         let least = self.config.capacity.scale(ALONE_LEAST);
-        // What decides alone may want more at once, so a source leaves it room.
-        let alone = |r: &Report| match self.config.side {
-            Side::Source => r.demand.min(r.measured.scale(ALONE_GROWS).max(least)),
-            Side::Sink => r.measured,
+        let alone = |r: &Report| match (self.config.side, r.law) {
+            (Side::Sink, _) => r.measured,
+            // Its trains leave faster than it is granted, so a source leaves it room.
+            (Side::Source, Law::SessionAlone) => {
+                r.demand.min(r.measured.scale(ALONE_GROWS).max(least))
+            }
+            (Side::Source, _) => r.demand,
         };
         let claims: Vec<Claim> = reports
             .iter()

@@ -214,12 +214,16 @@ impl PathBound {
         first_rate(rtt).max(self.proven.max(now).scale(RAMP_FACTOR))
     }
 
-    /// Takes in what a receipt says.
-    pub fn handle_sample(&mut self, now: Time, sample: Sample, given: &Conditions) {
+    /// What a receipt says counts for the ramp.
+    pub fn note_proven(&mut self, now: Time, sample: &Sample, given: &Conditions) {
         if sample.arrived_in >= Span::from_millis(2) {
             self.proven.set_window((given.rtt * 4).max(Span::from_millis(500)));
             self.proven.add(now, sample.proven());
         }
+    }
+
+    /// Takes in what a receipt says, and bounds the path by it.
+    pub fn handle_sample(&mut self, now: Time, sample: Sample, given: &Conditions) {
         let whole = match self.gathering.take() {
             Some(begun) if !self.outdates(&sample, &begun) => begun.join(sample),
             Some(_) | None => sample,

@@ -223,6 +223,15 @@ impl SourceSession {
         self
     }
 
+    /// The interface that datagrams leave by has this rate from now on, if the law that decides
+    /// here asks for it.
+    pub fn set_interface(&mut self, rate: Rate) {
+        self.settled = None;
+        if let Some(law) = &mut self.alone {
+            law.set_interface(rate);
+        }
+    }
+
     /// No unit from this one on has been asked for as work, in requests accepted so far.
     pub fn asked_end(&self) -> u64 {
         self.answerer.furthest()
@@ -299,10 +308,8 @@ impl SourceSession {
             },
             demand: if now.since(self.heard.at) >= SILENCE_STOP {
                 Rate::ZERO
-            } else if self.config.law.is_alone() {
-                self.config.max_rate // Neither ramp nor demand says what it will take.
             } else {
-                self.prospect(now)
+                self.claim(now)
             },
             measured: self.sent_meter.rate(),
             echoed: 0,
@@ -521,6 +528,17 @@ impl SourceSession {
         Ok(())
     }
 
+    /// What this end claims of its host.
+    fn claim(&mut self, now: Time) -> Rate {
+        match self.config.law {
+            Law::Grant | Law::EndNode { .. } => self.prospect(now),
+            // What its law wants of what it is granted.
+            Law::SourceAlone => self.decided().min(self.heard.rate).min(self.wanted(now)),
+            Law::SinkAlone => self.heard.rate.min(self.wanted(now)),
+            Law::SessionAlone => self.config.max_rate,
+        }
+    }
+
     /// Counts what is proven, and if its time of arrival is known, in microseconds, tells the path.
     fn take_proof(&mut self, now: Time, f: &Feedback, proven: Proven, arrived_in: Option<u32>) {
         self.counters.delivered += proven.packets;
@@ -531,9 +549,6 @@ impl SourceSession {
         let at_most = |from| proven.bytes.min(self.log.sent_at_most(from, proven.span.end));
         let arrived = from.map_or(Bytes::ZERO, at_most);
         self.counters.delivered_bytes += arrived.0;
-        if self.config.law.is_alone() {
-            return; // Whoever decides sees the path's losses.
-        }
         if let (Some(from), Some(until), Some(arrived_in)) = (from, until, arrived_in) {
             let sample = Sample {
                 sent: until.1 - from.1,
@@ -544,7 +559,10 @@ impl SourceSession {
                 first_pn: proven.span.start,
             };
             let conditions = self.conditions();
-            self.path.handle_sample(now, sample, &conditions);
+            self.path.note_proven(now, &sample, &conditions);
+            if !self.config.law.is_alone() {
+                self.path.handle_sample(now, sample, &conditions);
+            } // Else whoever decides sees the path's losses.
         }
     }
 
@@ -667,8 +685,22 @@ impl SourceSession {
     }
 
     fn demand_and_path(&mut self, now: Time) -> Rate {
-        let claim = self.demand.claim(now);
-        self.config.max_rate.min(self.path.bound()).min(claim)
+        self.wanted(now).min(self.path.bound())
+    }
+
+    /// What the application wants, within the limit that its user set.
+    fn wanted(&mut self, now: Time) -> Rate {
+        self.demand.claim(now).min(self.config.max_rate)
+    }
+
+    /// What this end gives at most when the sink alone decides. Where nobody knows what this host
+    /// can send, a sink cannot ask for more than a few times what it is proven to get: `ahead` times
+    /// the ramp.
+    fn obeys(&mut self, now: Time, ahead: f64) -> Rate {
+        if !self.target.offer.is_unlimited() {
+            return self.config.max_rate;
+        }
+        self.ramp(now).scale(ahead).min(self.config.max_rate)
     }
 
     /// The one definition of the sending rate.
@@ -682,8 +714,9 @@ impl SourceSession {
         };
         let own = match self.config.law {
             Law::Grant | Law::EndNode { .. } => self.ceiling(now),
-            Law::SourceAlone | Law::SessionAlone => self.decided().min(self.config.max_rate),
-            Law::SinkAlone => self.config.max_rate,
+            Law::SourceAlone => self.decided().min(self.config.max_rate),
+            Law::SessionAlone => self.decided().min(self.obeys(now, 1.0)),
+            Law::SinkAlone => self.obeys(now, 1.0),
         };
         let rate = lease(ends.min(own), now.since(self.heard.at), &self.heard);
         self.pacer.set_rate(now, if self.closing { Rate::ZERO } else { rate });
@@ -706,8 +739,9 @@ impl SourceSession {
         let own = match self.config.law {
             _ if self.closing => Rate::ZERO,
             Law::Grant | Law::EndNode { .. } => self.prospect(now),
-            Law::SourceAlone | Law::SessionAlone => self.decided().min(self.config.max_rate),
-            Law::SinkAlone => self.config.max_rate,
+            Law::SourceAlone => self.decided().min(self.config.max_rate),
+            Law::SessionAlone => self.decided().min(self.obeys(now, RAMP_FACTOR)),
+            Law::SinkAlone => self.obeys(now, RAMP_FACTOR),
         };
         self.target.offer.min(own)
     }

@@ -176,6 +176,44 @@ fn gtp_of_2004_shares_a_sink_equally_over_unequal_ways_and_gives_what_a_leaver_h
     assert_eq!(world.flows[flows[1]].sink.counters().lost, 0);
 }
 
+/// A lone session by GTP 2004 to a sink of so many Mbit/s, from a source of `out`, over a way of 200
+/// Mbit/s and 58 ms.
+fn lone_gtp_of_2004(out: Rate, sink_mbps: u64) -> World {
+    let mut world = World::new();
+    let capacity = Rate::from_mbps(sink_mbps);
+    let sink = world.deciding_host(capacity, Box::new(gtp2004::Host::new(capacity)));
+    let (down, up) = way(&mut world, 200, 58, 0.0);
+    let source = world.host(out, Rate::UNLIMITED, None);
+    let (law, max_rate) = (Law::SinkAlone, Rate::UNLIMITED);
+    world.flow(FlowSpec { source, sink, down, up, law, weight: 1.0, max_rate, units: ENDLESS });
+    world
+}
+
+#[test]
+fn gtp_of_2004_fills_its_link_soon_whether_or_not_its_source_knows_what_it_can_send() {
+    for out in [Rate::from_mbps(200), Rate::UNLIMITED] {
+        let mut world = lone_gtp_of_2004(out, 190);
+        world.run_for(Span::from_secs(6));
+        let soon = mbit(world.rate(0, 0.6, 2.0));
+        assert!(soon > 0.98 * 190.0, "{out:?}: {soon}");
+        // 160 MB take 6.7 s at 190 Mbit/s.
+        let all = mbit(world.rate(0, 0.0, 6.0));
+        assert!(all > 0.95 * 190.0, "{out:?}: {all}");
+        assert_eq!(world.flows[0].sink.counters().lost, 0, "{out:?}");
+    }
+}
+
+#[test]
+fn a_source_that_does_not_know_what_it_can_send_goes_no_further_than_proof_allows() {
+    let mut world = lone_gtp_of_2004(Rate::UNLIMITED, 100_000);
+    let mut most = 0.0_f64;
+    for _ in 0..200 {
+        world.run_for(Span::from_millis(10));
+        most = most.max(mbit(world.flows[0].source.sending_rate().as_f64()));
+    }
+    assert!(most > 200.0 && most <= 4.0 * 205.0, "{most}");
+}
+
 #[test]
 fn gtp_of_2004_lowers_its_rate_to_what_a_narrow_way_carries() {
     let mut world = World::new();

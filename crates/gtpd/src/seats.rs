@@ -234,13 +234,15 @@ impl Seat {
         match (report.law, self.posted.side) {
             // The law at this end says what it wants: the sink's own, or that of its host.
             (Law::Grant, _) | (Law::SinkAlone | Law::SessionAlone, Side::Sink) => report.demand,
+            // So does a source whose law or whose grant says what it will send.
+            (Law::SourceAlone | Law::SinkAlone, Side::Source) => report.demand,
             // The thesis's law follows slowly, wherever it has room.
             (Law::EndNode { .. }, _) => {
                 let more = moved.scale(1.0 + DEMAND_ALPHA).saturating_add(DEMAND_FLOOR);
                 report.demand.min(more)
             }
             // A law elsewhere may want more at once, as in a process that allocates for itself.
-            (Law::SourceAlone, _) | (Law::SinkAlone | Law::SessionAlone, Side::Source) => {
+            (Law::SourceAlone, Side::Sink) | (Law::SessionAlone, Side::Source) => {
                 report.demand.min(moved.scale(ALONE_GROWS).max(capacity.scale(ALONE_LEAST)))
             }
         }

@@ -16,10 +16,16 @@
 //! - D1 A flow's rate is measured from one longest round trip after the last schedule on, when its
 //!   changes have arrived; its loss over the whole interval. Measured over all of it, a flow that
 //!   has just joined would count as one that cannot use its share.
-//! - D2 A join begins a new interval (A2 says only that old and new flows are treated alike).
+//! - D2 A join changes targets and begins no interval: who joins is measured from the next one on,
+//!   the others go on being measured, however often somebody joins.
 //! - D3 A flow of which nothing came in an interval keeps its estimate.
 //! - D4 No flow's bound is above the capacity, and a round trip below 100 microseconds counts as so
 //!   much in A1.
+//! - D5 A change that waits (A4) holds when it was to, whatever is decided meanwhile, at the lower
+//!   of the two targets; the newest one follows in its own time. Else joins of long round trips, one
+//!   after another, would put off a flow's first target for ever.
+//! - D6 A flow that had about all of its bound, which then rises by a quarter or to the capacity, joins
+//!   anew (A2): its sender found out what it may declare only by sending.
 
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -32,6 +38,38 @@ use crate::Counts;
 
 /// An agent in the hands of its host's ends.
 pub type Shared = Rc<RefCell<Agent>>;
+
+/// A4, D5: targets that will hold, and when: the soonest, and after it the newest.
+#[derive(Clone, Copy, Debug, Default)]
+struct Coming {
+    soonest: Option<(Time, f64)>,
+    newest: Option<(Time, f64)>,
+}
+
+impl Coming {
+    fn add(&mut self, at: Time, target: f64) {
+        if let Some((due, waiting)) = &mut self.soonest
+            && *due < at
+        {
+            *waiting = waiting.min(target);
+            self.newest = Some((at, target));
+        } else {
+            *self = Coming { soonest: Some((at, target)), newest: None };
+        }
+    }
+
+    /// The target that holds at `now`, if one has come.
+    fn take(&mut self, now: Time) -> Option<f64> {
+        let mut came = None;
+        while let Some((at, target)) = self.soonest
+            && at <= now
+        {
+            came = Some(target);
+            *self = Coming { soonest: self.newest, newest: None };
+        }
+        came
+    }
+}
 
 /// Whether rate changes are timed to reach the receiver together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -57,8 +95,6 @@ pub struct Agent {
     /// A3: bit/s.
     left: f64,
     next: Option<Time>,
-    /// D1: when rates are measured from.
-    settled: Time,
 }
 
 #[derive(Clone, Debug)]
@@ -70,12 +106,16 @@ struct Flow {
     packet: Bytes,
     estimator: Estimator,
     estimate: f64,
-    /// A4: the target in force, and one that will be.
+    /// D6: whether the estimate was about what the bound was when it was made.
+    bounded: bool,
+    /// A4: the target in force, and those that will be.
     target: f64,
-    next: Option<(Time, f64)>,
+    coming: Coming,
     counts: Counts,
     at_schedule: Counts,
-    /// D1: the counts and the time at which the measurement began.
+    /// D1: when its rate is measured from.
+    settled: Time,
+    /// The counts and the time at which the measurement began.
     at_settled: Option<(Time, Counts)>,
 }
 
@@ -89,7 +129,7 @@ impl Agent {
     /// An agent for flows that may use `capacity` together (`C_r`).
     pub fn new(capacity: Rate, skew: Skew) -> Agent {
         let capacity = capacity.as_f64();
-        Agent { capacity, skew, flows: Vec::new(), left: 0.0, next: None, settled: Time::ZERO }
+        Agent { capacity, skew, flows: Vec::new(), left: 0.0, next: None }
     }
 
     /// The same, to be held by several ends.
@@ -112,10 +152,12 @@ impl Agent {
             packet,
             estimator: Estimator::default(),
             estimate: cap,
+            bounded: true,
             target: 0.0,
-            next: None,
+            coming: Coming::default(),
             counts: Counts::default(),
             at_schedule: Counts::default(),
+            settled: now,
             at_settled: None,
         };
         // Who has left is not asked for any more.
@@ -125,8 +167,18 @@ impl Agent {
             Some(left) => *left = flow,
             None => self.flows.push(flow),
         }
-        self.schedule(now);
+        self.take_in(now, FlowId(place));
         FlowId(place)
+    }
+
+    /// A2, D2: a flow whose estimate is its bound is scheduled among the others.
+    fn take_in(&mut self, now: Time, id: FlowId) {
+        let longest = self.longest_rtt();
+        let flow = &mut self.flows[id.0];
+        flow.settled = now + longest;
+        flow.at_settled = None;
+        self.next.get_or_insert(now + longest.max(LEAST_RTT) * INTERVAL);
+        self.schedule(now);
     }
 
     /// A3: a flow ends.
@@ -141,9 +193,8 @@ impl Agent {
     /// Packets of a flow have come: 3.5, loss from the numbers on the wire. `before` is what was
     /// counted up to `now`, and `counts` what is with what came just now.
     pub fn note_counts(&mut self, now: Time, id: FlowId, before: &Counts, counts: Counts) {
-        let settled = self.settled;
         let flow = &mut self.flows[id.0];
-        if now >= settled && flow.at_settled.is_none() {
+        if now >= flow.settled && flow.at_settled.is_none() {
             flow.at_settled = Some((now, *before));
         }
         flow.counts = counts;
@@ -154,25 +205,31 @@ impl Agent {
         self.flows[id.0].rtt = rtt;
     }
 
-    /// `min(C_i, R_app, R_send)`, changed.
-    pub fn set_cap(&mut self, id: FlowId, cap: Rate) {
+    /// `min(C_i, R_app, R_send)`, changed. Whether the flow joins anew by that: the next target
+    /// above its own is then its first one ([`Single::join_anew`](law::Single::join_anew)).
+    pub fn set_cap(&mut self, now: Time, id: FlowId, cap: Rate) -> bool {
         let cap = cap.as_f64().min(self.capacity);
+        let all = self.capacity;
         let flow = &mut self.flows[id.0];
-        if flow.cap == 0.0 {
-            // It was silent, or had said nothing yet: it joins again (A2).
-            flow.estimate = cap;
+        let before = core::mem::replace(&mut flow.cap, cap);
+        // Without a bound it was silent, or had said nothing yet.
+        let risen = cap >= flow.estimate * RISEN || cap >= all && cap > flow.estimate;
+        let held = before == 0.0 || flow.bounded && risen;
+        if flow.bounded {
+            flow.estimate = flow.estimate.min(cap);
         }
-        flow.cap = cap;
+        let joins = held && cap > 0.0;
+        if joins {
+            (flow.estimate, flow.bounded) = (cap, true);
+            self.take_in(now, id);
+        }
+        joins
     }
 
     /// The target in force for a flow, in bit/s.
     pub fn target(&mut self, now: Time, id: FlowId) -> f64 {
         let flow = &mut self.flows[id.0];
-        if let Some((at, target)) = flow.next
-            && at <= now
-        {
-            (flow.target, flow.next) = (target, None);
-        }
+        flow.target = flow.coming.take(now).unwrap_or(flow.target);
         flow.target
     }
 
@@ -181,12 +238,13 @@ impl Agent {
         if self.next.is_some_and(|at| at <= now) {
             self.estimate(now);
             self.schedule(now);
+            self.begin_interval(now);
         }
     }
 
     /// When the agent has something to do, or a flow's target changes.
     pub fn poll_timeout(&self, id: FlowId) -> Option<Time> {
-        let change = self.flows[id.0].next.map(|(at, _)| at);
+        let change = self.flows[id.0].coming.soonest.map(|(at, _)| at);
         [self.next, change].into_iter().flatten().min()
     }
 
@@ -200,17 +258,21 @@ impl Agent {
 
     /// A1's first half, A3.
     fn estimate(&mut self, now: Time) {
+        let longest = self.longest_rtt().max(LEAST_RTT);
         for flow in self.active() {
             let Some((from, at)) = flow.at_settled else { continue };
             let settled = flow.counts.since(&at);
-            let seconds = now.since(from).as_secs_f64();
-            if settled.received == 0 || seconds <= 0.0 {
+            let measured = now.since(from);
+            // Less than half of what is left of an interval is too little to go by (D2).
+            if settled.received == 0 || measured < longest {
                 continue;
             }
+            let seconds = measured.as_secs_f64();
             let packets = settled.sent() as f64;
             let total = packets * flow.packet.0 as f64 * 8.0 / seconds;
             let loss = flow.counts.since(&flow.at_schedule).loss();
             flow.estimate = flow.estimator.estimate(total, loss, flow.target, flow.cap);
+            flow.bounded = flow.estimate * RISEN >= flow.cap;
         }
         let left = core::mem::take(&mut self.left);
         let mut estimates: Vec<f64> = self.active().map(|flow| flow.estimate).collect();
@@ -230,11 +292,18 @@ impl Agent {
                 Skew::Compensated => longest.saturating_sub(flow.rtt),
                 Skew::Ignored => Span::ZERO,
             };
-            flow.next = Some((now + delay, target));
+            flow.coming.add(now + delay, target);
+        }
+    }
+
+    /// D1: what was decided has to arrive before it is measured.
+    fn begin_interval(&mut self, now: Time) {
+        let longest = self.longest_rtt();
+        for flow in self.active() {
             flow.at_schedule = flow.counts;
+            flow.settled = now + longest;
             flow.at_settled = None;
         }
-        self.settled = now + longest;
         self.next = Some(now + longest.max(LEAST_RTT) * INTERVAL);
     }
 }
@@ -243,6 +312,8 @@ impl Agent {
 const INTERVAL: u64 = 3;
 /// D4: keeps intervals apart where round trips are next to nothing.
 const LEAST_RTT: Span = Span::from_micros(100);
+/// D6.
+const RISEN: f64 = 1.25;
 
 #[cfg(test)]
 mod tests {
@@ -259,11 +330,10 @@ mod tests {
         let mut agent = Agent::new(Rate::from_mbps(1_000), Skew::Compensated);
         let cap = Rate::from_mbps(800);
         let flow = agent.join(ms(0), Span::from_millis(10), cap, Bytes(1_500));
-        agent.set_cap(flow, Rate::ZERO);
+        agent.set_cap(ms(0), flow, Rate::ZERO);
         agent.handle_timeout(ms(30));
         assert_eq!(agent.target(ms(30), flow), 0.0);
-        agent.set_cap(flow, cap);
-        agent.handle_timeout(ms(60));
+        agent.set_cap(ms(60), flow, cap);
         assert_eq!(agent.target(ms(60), flow), 800.0 * MBIT);
     }
 
@@ -277,7 +347,59 @@ mod tests {
         assert_eq!((agent.target(ms(100), a), agent.target(ms(100), b)), (500.0 * MBIT, 0.0));
         assert_eq!(agent.poll_timeout(b), Some(ms(145)));
         assert_eq!(agent.target(ms(145), b), 500.0 * MBIT);
-        assert_eq!(agent.poll_timeout(b), Some(ms(250)));
+        assert_eq!(agent.poll_timeout(b), Some(ms(150)), "a join begins no interval");
+    }
+
+    #[test]
+    fn joins_of_long_round_trips_do_not_put_off_a_first_target() {
+        let capacity = Rate::from_mbps(1_000);
+        let mut agent = Agent::new(capacity, Skew::Compensated);
+        let far = Span::from_millis(80);
+        agent.join(ms(0), far, capacity, Bytes(1_500));
+        let near = agent.join(ms(1), Span::from_millis(5), capacity, Bytes(1_500));
+        for n in 1..=7 {
+            agent.join(ms(10 * n), far, capacity, Bytes(1_500));
+            assert_eq!(agent.target(ms(10 * n), near), 0.0);
+        }
+        // What it was to have at 76 ms, but no more than its part since.
+        assert_eq!(agent.target(ms(76), near), 1_000.0 * MBIT / 9.0);
+        agent.join(ms(80), far, capacity, Bytes(1_500));
+        assert_eq!(agent.target(ms(145), near), 1_000.0 * MBIT / 10.0);
+    }
+
+    #[test]
+    fn a_flow_is_measured_however_often_others_join() {
+        let capacity = Rate::from_mbps(1_000);
+        let mut agent = Agent::new(capacity, Skew::Ignored);
+        let rtt = Span::from_millis(10);
+        let flow = agent.join(ms(0), rtt, capacity, Bytes(1_500));
+        assert_eq!(agent.target(ms(0), flow), 1_000.0 * MBIT);
+        // 500 Mbit/s come and as much is lost.
+        for n in 0..2_000 {
+            let of = |n| Counts { received: n, lost: n };
+            let at = Time::from_nanos(10_000_000 + n * 24_000);
+            agent.note_counts(at, flow, &of(n), of(n + 1));
+            if n % 200 == 0 {
+                agent.join(at, rtt, Rate::from_mbps(1), Bytes(1_500));
+            }
+            agent.handle_timeout(at);
+        }
+        let target = agent.target(ms(58), flow) / MBIT;
+        assert!((target - 800.0).abs() < 2.0, "{target}");
+    }
+
+    #[test]
+    fn a_flow_whose_sender_finds_out_that_it_can_give_more_has_it_at_once() {
+        let mut agent = Agent::new(Rate::from_mbps(1_000), Skew::Compensated);
+        let rtt = Span::from_millis(50);
+        let flow = agent.join(ms(0), rtt, Rate::from_mbps(40), Bytes(1_500));
+        assert_eq!(agent.target(ms(0), flow), 40.0 * MBIT);
+        // By a quarter at a time, however small the steps in which it is said.
+        for (at, mbps, target) in [(20, 45, 40), (25, 50, 50), (100, 640, 640), (110, 2_560, 1_000)]
+        {
+            agent.set_cap(ms(at), flow, Rate::from_mbps(mbps));
+            assert_eq!(agent.target(ms(at), flow), f64::from(target) * MBIT);
+        }
     }
 
     #[test]

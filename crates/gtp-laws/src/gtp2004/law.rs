@@ -41,6 +41,7 @@ pub fn flow_rate(request: f64, loss: Option<f64>, target: f64) -> f64 {
 pub struct Single {
     request: f64,
     target: f64,
+    joins: bool,
 }
 
 impl Single {
@@ -54,13 +55,19 @@ impl Single {
         self.target
     }
 
+    /// The next target that is higher is taken as the first one is.
+    pub fn join_anew(&mut self) {
+        self.joins = true;
+    }
+
     /// Takes over a target; whether the request changes at once. The first target is the first
     /// request, a lower one holds at once, and a higher one is climbed to round by round.
     pub fn follow(&mut self, target: f64) -> bool {
         if target == self.target {
             return false;
         }
-        let at_once = self.target == 0.0 || self.request > target;
+        let joins = target > self.target && core::mem::take(&mut self.joins);
+        let at_once = joins || self.target == 0.0 || self.request > target;
         self.target = target;
         if at_once {
             self.request = target;

@@ -129,7 +129,10 @@ impl Driver {
             }
             Notice::SetCapacity { out, in_ } => {
                 self.config.capacity_out = out.unwrap_or(self.config.capacity_out);
-                out.into_iter().for_each(|rate| self.out.agent.set_capacity(rate));
+                if let Some(rate) = out {
+                    self.out.agent.set_capacity(rate);
+                    self.table.sources_mut().for_each(|source| source.core.set_interface(rate));
+                }
                 in_.into_iter().for_each(|rate| self.in_.agent.set_capacity(rate));
             }
             Notice::Daemon(news) => {
@@ -173,6 +176,11 @@ impl Driver {
             StreamNotice::Taken(flow) => {
                 if let Some(Side::StreamSink(sink)) = self.table.stream_mut(now, flow) {
                     sink.ask();
+                }
+            }
+            StreamNotice::Ended(flow, ended) => {
+                if let Some(Side::StreamSink(sink)) = self.table.stream_mut(now, flow) {
+                    sink.handle_ended(now, ended);
                 }
             }
             StreamNotice::Close(flow) => {

@@ -390,11 +390,13 @@ impl Endpoint for Sink {
     }
 
     /// `R_app`: the rate that the application expects.
-    fn set_demand(&mut self, _now: Time, rate: Option<Rate>) {
+    fn set_demand(&mut self, now: Time, rate: Option<Rate>) {
         self.demand = rate;
         if let Stage::Flowing(id, _) = self.stage {
             let cap = self.cap();
-            self.agent.borrow_mut().set_cap(id, cap);
+            if self.agent.borrow_mut().set_cap(now, id, cap) {
+                self.single.join_anew();
+            }
         }
     }
 
