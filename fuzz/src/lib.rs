@@ -4,6 +4,7 @@
 //!
 //! `cargo +nightly fuzz run TARGET -- -max_total_time=60` runs one.
 
+mod frames;
 mod sequence;
 mod stream;
 
@@ -15,6 +16,7 @@ use gtp_net::trust::{AuthorizedKeys, HostAddress, KnownHosts};
 use gtp_proto::wire::{Control, DataHead, HEADER_LEN, Header, Kind};
 use gtp_store::{Entry, Manifest, Mode, Mtime, RelPath, RootKind, Row, escaped, journal};
 
+pub use frames::stream_frames;
 pub use sequence::session_sequence;
 pub use stream::stream_units;
 
@@ -168,6 +170,6 @@ mod tests {
 
     smoke! {
         datagram control_message journal names manifest trust_lists network_file opener
-        session_sequence stream_units
+        session_sequence stream_frames stream_units
     }
 }

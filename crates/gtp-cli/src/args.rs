@@ -331,6 +331,13 @@ pub struct StreamArgs {
     /// Write how evenly frames came, and when each did, into this file as JSON
     #[arg(long, value_name = "FILE", requires = "frames", value_hint = ValueHint::FilePath)]
     pub frame_report: Option<PathBuf>,
+    /// Send each frame whole or not at all: what is lost on the way stays lost, and the receiver
+    /// tells which frames did not come. Both ends must say so
+    #[arg(long, requires = "frames")]
+    pub unreliable: bool,
+    /// Of what is lost, send each packet again once
+    #[arg(long, requires = "unreliable")]
+    pub repair_once: bool,
     /// Limit of the stream's rate
     #[arg(long, value_name = "RATE", env = "GTP_MAX_RATE", value_parser = words::rate,
         allow_hyphen_values = true)]
@@ -412,7 +419,16 @@ pub fn parse() -> Result<Verb, ExitCode> {
         ExitCode::from(2)
     })?;
     let command = file.as_defaults(Cli::command());
-    let parsed = command.try_get_matches().and_then(|m| Cli::from_arg_matches(&m));
+    let parsed = command.clone().try_get_matches().and_then(|m| {
+        if let Some((name, given)) = m.subcommand()
+            && let Some(verb) = command.find_subcommand(name)
+        {
+            for sentence in file.passed_over(verb, given) {
+                output::aside(format_args!("{sentence}"));
+            }
+        }
+        Cli::from_arg_matches(&m)
+    });
     parsed.map(|cli| cli.verb).map_err(|error| {
         // A closed pipe is all that can go wrong here.
         let _ = error.print();

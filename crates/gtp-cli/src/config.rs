@@ -1,15 +1,17 @@
 //! The user's configuration file: `config.toml` in the configuration directory.
 //!
 //! Its keys are the long options' names. A value there takes the place of the option's built-in
-//! default, in every verb that has the option. A key that no verb knows is refused with its line:
-//! a misspelt limit must not be a limit ignored.
+//! default, in every verb that has the option and takes the value: a control law of transfers is
+//! none of streams, and `gtp stream` then says what it uses instead. A key that no verb knows, or a
+//! value that none takes, is refused with its line: a misspelt limit must not be a limit ignored.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::error::{ContextKind, ContextValue};
-use clap::{Arg, ArgAction, Command};
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Command};
 
 /// What the file says, option by option.
 #[derive(Debug, Default)]
@@ -52,9 +54,32 @@ impl File {
     fn with_default(&self, arg: Arg) -> Arg {
         let value = arg.get_long().and_then(|name| self.value(name)).map(str::to_owned);
         match value {
-            Some(value) if arg.get_long().is_some_and(allowed) => arg.default_value(value),
+            Some(value) if arg.get_long().is_some_and(allowed) && check(&arg, &value).is_ok() => {
+                arg.default_value(value)
+            }
             Some(_) | None => arg,
         }
+    }
+
+    /// What the file says that a verb does not take and nobody said otherwise: a sentence for
+    /// each, with what the verb uses.
+    pub fn passed_over(&self, verb: &Command, given: &ArgMatches) -> Vec<String> {
+        let path = self.path.as_deref().unwrap_or(std::path::Path::new("")).display();
+        let sentence = |arg: &Arg| {
+            let name = arg.get_long().filter(|name| allowed(name))?;
+            let value = self.value(name).filter(|value| check(arg, value).is_err())?;
+            let id = arg.get_id().as_str();
+            let uses = match given.value_source(id) {
+                None => "nothing in its place".into(),
+                Some(ValueSource::DefaultValue) => {
+                    given.get_raw(id)?.next()?.to_string_lossy().into_owned()
+                }
+                Some(_) => return None,
+            };
+            let verb = verb.get_name();
+            Some(format!("`{name} = {value:?}` in {path} is not for `gtp {verb}`: it uses {uses}"))
+        };
+        verb.get_arguments().filter_map(sentence).collect()
     }
 }
 
@@ -70,6 +95,13 @@ pub fn options() -> BTreeMap<String, Arg> {
         }
     }
     found
+}
+
+/// All verbs' options of this name.
+fn namesakes(name: &str) -> Vec<Arg> {
+    let command = <crate::args::Cli as clap::CommandFactory>::command();
+    let all = command.get_subcommands().flat_map(|verb| verb.get_arguments());
+    all.filter(|arg| arg.get_long() == Some(name)).cloned().collect()
 }
 
 fn allowed(name: &str) -> bool {
@@ -91,7 +123,10 @@ fn parse(text: &str) -> Result<BTreeMap<String, String>, String> {
         };
         let value = as_word(&value)
             .ok_or_else(|| format!(", line {line}: `{key}` needs a string, a number or a truth"))?;
-        check(option, &value).map_err(|why| format!(", line {line}: `{key}`: {why}"))?;
+        let taken = namesakes(&name).iter().any(|option| check(option, &value).is_ok());
+        if !taken {
+            check(option, &value).map_err(|why| format!(", line {line}: `{key}`: {why}"))?;
+        }
         values.insert(name, value);
     }
     Ok(values)
@@ -189,6 +224,15 @@ mod tests {
         assert_eq!(values["weight"], "2");
         let refused = parse("# c\nweight = 2\nmax-rate = 700\n").unwrap_err();
         assert!(refused.starts_with(", line 3: `max-rate`"), "{refused}");
+    }
+
+    #[test]
+    fn a_value_that_one_verb_takes_is_a_setting_and_one_that_none_takes_is_not() {
+        for law in ["grant", "rbudp", "lambdastream"] {
+            let values = parse(&format!("control = \"{law}\"\n")).unwrap();
+            assert_eq!(values["control"], law);
+        }
+        assert!(parse("control = \"vegas\"\n").unwrap_err().starts_with(", line 1: `control`"));
     }
 
     #[test]

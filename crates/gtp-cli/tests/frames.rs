@@ -53,6 +53,38 @@ fn a_stream_says_how_evenly_its_frames_came() {
 }
 
 #[test]
+fn frames_arrive_whole_over_an_unreliable_stream_and_its_report_says_that_none_is_missing() {
+    let world = World::new();
+    let content = world.export("a", 1_050_000);
+    let told = ["--unreliable", "--frames", "100KiB", "--frame-report", "report.json"];
+    let (receiver, _words, url) = listening(&world, &told);
+    // A loopback that drops nothing brings every frame.
+    let slow = ["--unreliable", "--frames", "100KiB", "--max-rate", "40Mbit"];
+    let mut sender = sending(&world, &url, &slow);
+    let output = receiver.wait_with_output().unwrap();
+    assert!(sender.wait().unwrap().success());
+    assert!(output.status.success() && output.stdout == content);
+    let report = std::fs::read_to_string(world.path("report.json")).unwrap();
+    let report: serde_json::Value = serde_json::from_str(&report).unwrap();
+    assert_eq!((&report["frames"], &report["frames_lost"]), (&10.into(), &0.into()));
+}
+
+#[test]
+fn a_stream_of_frames_is_refused_by_a_receiver_of_bytes_and_the_other_way_round() {
+    let world = World::new();
+    world.export("a", 1_000);
+    let frames = ["--unreliable", "--frames", "1KiB"];
+    for (receives, sends) in [(&[][..], &frames[..]), (&frames[..], &[][..])] {
+        let (mut receiver, _words, url) = listening(&world, receives);
+        let refused = sending(&world, &url, sends).wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert!(!refused.status.success() && said.contains("--unreliable"), "{said}");
+        receiver.kill().unwrap();
+        receiver.wait().unwrap();
+    }
+}
+
+#[test]
 fn a_stream_by_lambdastreams_law_brings_every_byte_where_both_ends_agree_on_it() {
     let world = World::new();
     let content = world.export("a", 3_000_000);
@@ -62,6 +94,22 @@ fn a_stream_by_lambdastreams_law_brings_every_byte_where_both_ends_agree_on_it()
     let mut sender = sending(&world, &url, &link);
     let output = receiver.wait_with_output().unwrap();
     assert!(sender.wait().unwrap().success());
+    assert!(output.status.success() && output.stdout == content);
+}
+
+#[test]
+fn a_stream_says_what_it_uses_where_the_settings_name_a_law_that_streams_do_not_have() {
+    let world = World::new();
+    let content = world.export("a", 100_000);
+    std::fs::create_dir_all(world.path("client")).unwrap();
+    let settings = "control = \"rbudp\"\nrate = \"100Mbit\"\n";
+    std::fs::write(world.path("client/config.toml"), settings).unwrap();
+    let (receiver, _words, url) = listening(&world, &[]);
+    let sender = sending(&world, &url, &[]).wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&sender.stderr).into_owned();
+    assert!(sender.status.success(), "{said}");
+    assert!(said.contains("not for `gtp stream`: it uses grant"), "{said}");
+    let output = receiver.wait_with_output().unwrap();
     assert!(output.status.success() && output.stdout == content);
 }
 

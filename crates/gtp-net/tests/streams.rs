@@ -14,7 +14,7 @@ use gtp_net::flows::FailureKind;
 use gtp_net::identity::Identity;
 use gtp_net::messages::{Connected, Done, EntryKind, Message, Opened, Reason};
 use gtp_net::server::{Admission, Limits, ServeConfig, Server, Writing};
-use gtp_net::stream::{Callers, ListenConfig, Stream, StreamListener, WINDOW, connect};
+use gtp_net::stream::{Callers, Carries, ListenConfig, Stream, StreamListener, WINDOW, connect};
 use gtp_net::trust::{HostTrust, Strangers};
 use gtp_store::SinkOptions;
 use hostile::{Liar, an_opened};
@@ -48,6 +48,7 @@ impl World {
         let keys: PathBuf = dir.path().join("keys");
         std::fs::write(&keys, format!("{}\n", caller.fingerprint())).unwrap();
         let config = ListenConfig {
+            carries: Carries::Bytes,
             listen: "127.0.0.1:0".parse().unwrap(),
             admission: Admission::File { path: keys, strangers: Strangers::Refused },
             callers,
@@ -336,7 +337,8 @@ async fn lied_to(lies: &[Message]) -> std::io::Error {
 
 #[tokio::test]
 async fn a_liar_ends_a_connection_with_an_error_and_never_with_an_end() {
-    let connected = |window| Message::Connected(Connected { down_session: 9, window });
+    let connected =
+        |window| Message::Connected(Connected { down_session: 9, window, delivery: None });
     let done = |content_bytes| Message::Done(Done { files: 0, content_bytes });
     let cases: [(&[Message], &str); 6] = [
         (&[connected(WINDOW + 1)], "not on offer"),

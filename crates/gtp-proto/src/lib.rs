@@ -40,6 +40,7 @@ pub use group::Group;
 pub use gtp_ranges::RangeSet;
 pub use handshake::Role;
 pub use report::{FlowId, Grant, Law, LimitedBy, Phase, Report};
+pub use requests::Repairs;
 pub use session::{Discard, Event, Link, Transmit, Unit, Wake};
 pub use sink::{SinkConfig, SinkSession};
 pub use source::{SourceConfig, SourceSession, Supplied, Supply};

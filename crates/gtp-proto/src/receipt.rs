@@ -46,6 +46,11 @@ impl Arrivals {
         Ok(())
     }
 
+    /// One above the largest packet number seen.
+    pub fn upcoming(&self) -> u64 {
+        self.next
+    }
+
     fn forget_oldest(&mut self) {
         while self.gaps.pieces() > GAPS_REMEMBERED {
             let Some(oldest) = self.gaps.iter().next() else { return };

@@ -21,6 +21,18 @@ pub(crate) enum Class {
     Repair,
 }
 
+/// How often a unit that was lost is asked for again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Repairs {
+    /// Until it is here.
+    #[default]
+    Always,
+    /// Once: what is lost twice stays lost.
+    Once,
+    /// Never: what is lost stays lost.
+    Never,
+}
+
 /// How far a source has come in one class: everything in requests below `number` is sent, and in
 /// request `number` everything below `unit`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,6 +61,9 @@ pub(crate) struct Asker {
     missing: RangeSet,
     work: VecDeque<Range<u64>>,
     repair: RangeSet,
+    repairs: Repairs,
+    /// Lost, and not asked for again; nobody was told yet.
+    given_up: RangeSet,
     drop: bool,
     /// The source must be told that units are of another length than they were.
     begin: bool,
@@ -73,6 +88,8 @@ impl Asker {
             missing: RangeSet::new(),
             work: VecDeque::new(),
             repair: RangeSet::new(),
+            repairs: Repairs::Always,
+            given_up: RangeSet::new(),
             drop: false,
             begin: false,
             dropped_at: None,
@@ -89,12 +106,30 @@ impl Asker {
     pub fn begun_anew(&self, unit_payload: u16) -> Asker {
         let next = self.next_number;
         let begin = self.begin || next > 1;
-        Asker { first_number: next, next_number: next, begin, ..Asker::new(unit_payload) }
+        Asker {
+            first_number: next,
+            next_number: next,
+            begin,
+            repairs: self.repairs,
+            ..Asker::new(unit_payload)
+        }
     }
 
     /// Whether a request was for units of another length.
     pub fn is_past(&self, number: u32) -> bool {
         number < self.first_number
+    }
+
+    /// Lost units are asked for again so often.
+    pub fn set_repairs(&mut self, repairs: Repairs) {
+        self.repairs = repairs;
+    }
+
+    /// Units that were lost and will not come any more; each once, lowest first.
+    pub fn poll_given_up(&mut self) -> Option<Range<u64>> {
+        let first = self.given_up.iter().next()?;
+        self.given_up.remove(first.clone());
+        Some(first)
     }
 
     /// Bytes of a whole unit.
@@ -191,8 +226,19 @@ impl Asker {
     pub fn settle(&mut self) {
         let settled = core::mem::replace(&mut self.settled, self.reached);
         self.searched = settled;
+        self.find_lost(settled);
+    }
+
+    /// How far the source is known to be with work, and with nothing else: where losses show at
+    /// once, what is sent for the first time is looked at alone.
+    pub fn reached_in_work(&self) -> [Progress; 2] {
+        [self.reached[Class::Work as usize], Progress::default()]
+    }
+
+    /// What the source had passed by then and is not here, is lost.
+    pub fn find_lost(&mut self, passed_by_then: [Progress; 2]) {
         for asked in &mut self.asked {
-            let passed = settled[asked.class as usize];
+            let passed = passed_by_then[asked.class as usize];
             if asked.number > passed.number {
                 continue;
             }
@@ -207,10 +253,17 @@ impl Asker {
                 } else {
                     break;
                 };
+                let again = match (self.repairs, asked.class) {
+                    (Repairs::Always, _) | (Repairs::Once, Class::Work) => &mut self.repair,
+                    (Repairs::Once, Class::Repair) | (Repairs::Never, _) => &mut self.given_up,
+                };
                 for lost in self.missing.within(sent) {
-                    self.repair.insert(lost);
+                    again.insert(lost);
                 }
             }
+        }
+        for lost in self.given_up.iter() {
+            self.missing.remove(lost);
         }
         self.asked.retain(|a| !a.left.is_empty());
     }

@@ -20,7 +20,7 @@ use crate::meter::{Meter, RttMeter, StreamMeter};
 use crate::path::first_rate;
 use crate::receipt::{Arrivals, ReceiptBuilder};
 use crate::report::{Grant, Law, LimitedBy, Phase, Report};
-use crate::requests::Asker;
+use crate::requests::{Asker, Progress, Repairs};
 use crate::session::{Discard, Event, Link, Numbering, Transmit, Wake, earliest, wire_span};
 use crate::weight::{SharedWeight, Weights};
 use crate::wire::{
@@ -142,6 +142,15 @@ impl Echo {
     }
 }
 
+/// Losses of a stream are looked for as soon as a gap shows that reordering does not explain.
+#[derive(Debug, Default)]
+struct Quick {
+    /// When a gap becomes a loss, and how far the source was when it showed.
+    open: Option<(Time, [Progress; 2])>,
+    /// Another one has shown since.
+    again: bool,
+}
+
 /// The sink's end of a session.
 #[derive(Debug)]
 pub struct SinkSession {
@@ -155,6 +164,7 @@ pub struct SinkSession {
     /// Receipts that ended before their interval because they were full.
     full_receipts: VecDeque<Receipt>,
     asker: Asker,
+    quick: Option<Quick>,
     started: Time,
     grant: Grant,
     weight: SharedWeight,
@@ -202,6 +212,7 @@ impl SinkSession {
             receipt: ReceiptBuilder::default(),
             full_receipts: VecDeque::new(),
             asker: Asker::new(1),
+            quick: None,
             started: now,
             grant: Grant {
                 number: 0,
@@ -242,6 +253,14 @@ impl SinkSession {
         self
     }
 
+    /// The same for a stream: what is lost is noticed at once, and asked for again so often.
+    #[must_use]
+    pub fn of_stream(mut self, repairs: Repairs) -> SinkSession {
+        self.quick = Some(Quick::default());
+        self.asker.set_repairs(repairs);
+        self
+    }
+
     /// Decides how long units are; must precede the first [`SinkSession::assign`]. Whatever was
     /// asked before is forgotten, here and at the source.
     pub fn begin(&mut self, unit_payload: u16) {
@@ -261,6 +280,12 @@ impl SinkSession {
     /// Units assigned and not here yet.
     pub fn outstanding(&self) -> u64 {
         self.asker.outstanding()
+    }
+
+    /// Units that were lost and are not asked for again: they will not come. Each is told once,
+    /// the lowest first.
+    pub fn poll_given_up(&mut self) -> Option<Range<u64>> {
+        self.asker.poll_given_up()
     }
 
     /// Gives up on this source at once; returns what had not arrived.
@@ -418,6 +443,8 @@ impl SinkSession {
         let tail = self.asker.is_tail_open().then_some((self.settle_due, Wake::Interval));
         let decides = self.alone.as_ref().and_then(|law| law.poll_timeout());
         let hello = earliest(hello, decides.map(|at| (at, Wake::Interval)));
+        let gap = self.quick.as_ref().and_then(|quick| quick.open.map(|(at, _)| at));
+        let hello = earliest(hello, gap.map(|at| (at, Wake::Interval)));
         let next = earliest(hello, earliest(request, tail));
         earliest(next, Some((self.feedback_due, Wake::Interval)))
     }
@@ -483,6 +510,7 @@ impl SinkSession {
         body: &'a [u8],
     ) -> Result<Received<'a>, Discard> {
         let (data, payload) = DataHead::decode(body)?;
+        let gap = pn > self.arrivals.upcoming();
         self.arrivals.accept(pn)?;
         self.last_datagram = now;
         let bytes = self.config.link.wire_bytes(HEADER_LEN + body.len());
@@ -496,6 +524,9 @@ impl SinkSession {
         self.counters.packets += 1;
         self.counters.bytes += bytes.0;
         self.asker.handle_data(data.request, data.unit);
+        if gap {
+            self.note_gap(now);
+        }
         // That a short unit came says nothing of whole ones; it is asked for again.
         let whole = payload.len() >= usize::from(self.asker.unit_payload());
         let idle = self.asker.is_past(data.request) || self.handshake.is_presumed() && !whole;
@@ -506,6 +537,27 @@ impl SinkSession {
         }
         self.handshake.handle_unit();
         Ok(Received::Unit { number: data.unit, payload })
+    }
+
+    /// Packets before the one that just came are not here.
+    fn note_gap(&mut self, now: Time) {
+        let Some(quick) = &mut self.quick else { return };
+        if quick.open.is_some() {
+            quick.again = true;
+        } else {
+            quick.open = Some((now + self.echo.guard, self.asker.reached_in_work()));
+        }
+    }
+
+    /// A gap that is older than the reordering seen is a loss.
+    fn look_for_gaps(&mut self, now: Time) {
+        let Some(quick) = &mut self.quick else { return };
+        let Some((at, reached)) = quick.open else { return };
+        if at <= now {
+            self.asker.find_lost(reached);
+            let again = core::mem::take(&mut quick.again);
+            quick.open = again.then(|| (now + self.echo.guard, self.asker.reached_in_work()));
+        }
     }
 
     fn handle_status(&mut self, now: Time, pn: u64, status: Status) -> Result<(), Discard> {
@@ -562,6 +614,7 @@ impl SinkSession {
     }
 
     fn interval(&mut self, now: Time) {
+        self.look_for_gaps(now);
         if self.settle_due <= now {
             self.asker.settle();
             self.settle_due = now + self.grant.interval;

@@ -5,7 +5,7 @@
 
 use std::io;
 
-use gtp_net::stream::{StreamReader, StreamWriter};
+use gtp_net::stream::{Frame, FrameReader, FrameWriter, StreamReader, StreamWriter};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 /// How one direction ended.
@@ -41,10 +41,80 @@ pub async fn say(mut from: impl AsyncRead + Unpin, writer: StreamWriter) -> Carr
     Carried::Whole
 }
 
-/// A writer whose end was not read yet: dropped, it says none.
-struct Unended(Option<StreamWriter>);
+/// Carries frames of `size` bytes from a local reader to the peer; what is left at its end makes
+/// the last one. Otherwise as [`say`].
+pub async fn say_frames(
+    mut from: impl AsyncRead + Unpin,
+    writer: FrameWriter,
+    size: u64,
+) -> Carried {
+    let mut unended = Unended(Some(writer));
+    let mut frame = Vec::new();
+    while let Some(writer) = &mut unended.0 {
+        frame.clear();
+        match (&mut from).take(size).read_to_end(&mut frame).await {
+            Ok(0) => break,
+            Ok(_) => {}
+            Err(error) => return Carried::Left(error),
+        }
+        if let Err(error) = writer.write(&frame).await {
+            return Carried::Broken(error);
+        }
+    }
+    if let Some(writer) = unended.0.take() {
+        writer.finish();
+    }
+    Carried::Whole
+}
 
-impl Drop for Unended {
+/// Carries frames from the peer to a local writer, which `lost` makes hear of those that did not
+/// come: the first one's number, and how many.
+pub async fn hear_frames<W: AsyncWrite + Unpin>(
+    reader: FrameReader,
+    to: &mut W,
+    mut lost: impl FnMut(&mut W, u64, u64),
+) -> Carried {
+    loop {
+        let bytes = match reader.read().await {
+            Ok(None) => return Carried::Whole,
+            Ok(Some(Frame::Whole { bytes, .. })) => bytes,
+            Ok(Some(Frame::Lost { first, count })) => {
+                lost(to, first, count);
+                continue;
+            }
+            Err(error) => return Carried::Broken(error),
+        };
+        let written = async {
+            to.write_all(&bytes).await?;
+            to.flush().await
+        };
+        if let Err(error) = written.await {
+            return Carried::Left(error);
+        }
+    }
+}
+
+/// A writer whose end was not read yet: dropped, it says none.
+struct Unended<W: Abandon>(Option<W>);
+
+/// What can be let go of without an end.
+trait Abandon {
+    fn abandon(self);
+}
+
+impl Abandon for StreamWriter {
+    fn abandon(self) {
+        StreamWriter::abandon(self);
+    }
+}
+
+impl Abandon for FrameWriter {
+    fn abandon(self) {
+        FrameWriter::abandon(self);
+    }
+}
+
+impl<W: Abandon> Drop for Unended<W> {
     fn drop(&mut self) {
         if let Some(writer) = self.0.take() {
             writer.abandon();

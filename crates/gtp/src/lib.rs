@@ -64,7 +64,10 @@ pub use gtp_net::flows::{Alone, Failure, FailureKind, Law, LimitedBy};
 pub use gtp_net::identity::{BadFingerprint, Fingerprint, Identity, IdentityError, config_dir};
 pub use gtp_net::messages::Reason;
 pub use gtp_net::server::{Limits, ServerEvent, SessionId};
-pub use gtp_net::stream::{Caller, Line, Standing, Stream, StreamReader, StreamWriter};
+pub use gtp_net::stream::{
+    Caller, Delivery, Frame, FrameReader, FrameStream, FrameWriter, Line, Standing, Stream,
+    StreamReader, StreamWriter, WINDOW as STREAM_WINDOW, frame_most,
+};
 pub use gtp_net::trust::{AUTHORIZED_KEYS_FILE, KNOWN_HOSTS_FILE};
 pub use gtp_store::{
     BLOCK, BlockSink, BlockSource, DiscardSink, Entry, Finished, Have, Kind, Manifest, Mode, Mtime,

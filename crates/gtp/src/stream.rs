@@ -13,7 +13,9 @@ use gtp_net::flows::{Alone, Failure, FailureKind, Law};
 use gtp_net::identity::Fingerprint;
 use gtp_net::messages::STREAMS_MEMORY;
 use gtp_net::server::{Admission, Limits};
-use gtp_net::stream::{Caller, Callers, ListenConfig, Stream, StreamListener, WINDOW};
+use gtp_net::stream::{
+    Caller, Callers, Carries, Delivery, FrameStream, ListenConfig, Stream, StreamListener, WINDOW,
+};
 use gtp_net::trust::{AUTHORIZED_KEYS_FILE, Strangers};
 
 use crate::get::Asked;
@@ -114,6 +116,22 @@ impl Connect {
         let terms = self.asked.terms(host)?;
         gtp_net::stream::connect(&host.endpoint, &self.url, &terms, self.window).await
     }
+
+    /// Connects to a service of frames, which are delivered so: a frame of which something is lost
+    /// for good is left out, and the reader is told. The host must listen for frames
+    /// ([`Listen::frames`]).
+    ///
+    /// # Errors
+    /// [`Failure`].
+    pub async fn start_frames(
+        self,
+        host: &Host,
+        delivery: Delivery,
+    ) -> Result<FrameStream, Failure> {
+        let terms = self.asked.terms(host)?;
+        let (endpoint, url) = (&host.endpoint, &self.url);
+        gtp_net::stream::connect_frames(endpoint, url, &terms, self.window, delivery).await
+    }
 }
 
 /// Describes a host that listens for streams.
@@ -126,6 +144,7 @@ pub struct Listen {
     limits: Limits,
     max_rate: Rate,
     alone: Vec<Alone>,
+    carries: Carries,
     window: u32,
     memory: Bytes,
 }
@@ -146,6 +165,7 @@ impl Listen {
             limits: Limits::default(),
             max_rate: Rate::UNLIMITED,
             alone: Vec::new(),
+            carries: Carries::Bytes,
             window: WINDOW,
             memory: Bytes(STREAMS_MEMORY),
         }
@@ -196,6 +216,13 @@ impl Listen {
         self
     }
 
+    /// Listens for streams of frames in place of streams of bytes; callers are accepted with
+    /// [`Caller::accept_frames`].
+    pub fn frames(mut self) -> Listen {
+        self.carries = Carries::Frames;
+        self
+    }
+
     /// Takes part in this control law, by which one end decides alone, if a caller asks for it; of
     /// those streams know LambdaStream. Without this it is refused.
     pub fn allow(mut self, law: Alone) -> Listen {
@@ -227,6 +254,7 @@ impl Listen {
             max_rate: self.max_rate,
             alone: self.alone,
             interval: host.interval,
+            carries: self.carries,
             window: self.window,
             memory: self.memory,
         };

@@ -28,13 +28,24 @@ pub struct Watched<'a, W> {
     size: u64,
     frames: Frames,
     written: u64,
+    /// Frames that did not come: how many, and which, as far as there is room to note it.
+    lost: u64,
+    gaps: Vec<(u64, u64)>,
 }
 
 impl<'a, W> Watched<'a, W> {
     /// Notes frames of `size` bytes by the clock of `host`.
     pub fn new(inner: W, host: &'a Host, size: u64) -> Watched<'a, W> {
         let frames = Frames::of(size).at_most(FRAMES_MOST);
-        Watched { inner, host, size, frames, written: 0 }
+        Watched { inner, host, size, frames, written: 0, lost: 0, gaps: Vec::new() }
+    }
+
+    /// `count` frames from number `first` on did not come.
+    pub fn note_lost(&mut self, first: u64, count: u64) {
+        self.lost += count;
+        if self.gaps.len() < FRAMES_MOST {
+            self.gaps.push((first, count));
+        }
     }
 
     /// Says how evenly they came, to people and, if there is one, into a file.
@@ -56,6 +67,10 @@ impl<'a, W> Watched<'a, W> {
                 millis(even.deviation_most)
             )),
         }
+        if self.lost > 0 {
+            let gaps = self.gaps.len();
+            aside(format_args!("{} frames did not come, in {gaps} gaps", self.lost));
+        }
         let Some(path) = report else { return Ok(()) };
         let text = format!("{}\n", self.to_json(&intervals));
         std::fs::write(path, text).map_err(|error| {
@@ -75,6 +90,8 @@ impl<'a, W> Watched<'a, W> {
         json!({
             "frame_bytes": self.size,
             "frames": times.len(),
+            "frames_lost": self.lost,
+            "gaps": self.gaps,
             "interval_median_s": seconds(even.map(|e| e.interval)),
             "deviation_median_s": seconds(even.map(|e| e.deviation)),
             "deviation_p99_s": seconds(even.map(|e| e.deviation_p99)),

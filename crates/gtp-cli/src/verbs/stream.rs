@@ -6,8 +6,11 @@
 use std::io;
 use std::process::ExitCode;
 
-use gtp::carry::{Carried, hear, say};
-use gtp::{Alone, Connect, Failure, FailureKind, Host, Law, Listen, Stream};
+use gtp::carry::{Carried, hear, hear_frames, say, say_frames};
+use gtp::{
+    Alone, Caller, Connect, Delivery, Failure, FailureKind, FrameStream, Host, Law, Line, Listen,
+    Stream, frame_most,
+};
 
 use super::frames::{Paced, Watched};
 use super::transfer::agreed;
@@ -31,9 +34,24 @@ pub fn run(args: StreamArgs) -> Result<ExitCode, Failure> {
 
 async fn carry(args: &StreamArgs) -> Result<(), Failure> {
     let host = super::host(&args.host).start()?;
-    let stream = match &args.url {
-        Some(_) => connect(args, &host).await?,
-        None => listen(args, &host).await?,
+    let line = match args.frames.filter(|_| args.unreliable) {
+        Some(size) => carry_frames(args, &host, size).await?,
+        None => carry_bytes(args, &host).await?,
+    };
+    // Not only until the other end has all: it waits for our word on its own, empty, direction.
+    line.over().await;
+    if args.way == Way::Receive || line.standing().delivered {
+        return Ok(());
+    }
+    let text = "the connection broke before the other end had all";
+    Err(Failure::new(FailureKind::Temporary, text))
+}
+
+/// Bytes, each of which arrives.
+async fn carry_bytes(args: &StreamArgs, host: &Host) -> Result<Line, Failure> {
+    let stream: Stream = match &args.url {
+        Some(_) => connect(args)?.start(host).await?,
+        None => listen(args, host).await?.accept()?,
     };
     let (reader, writer, line) = stream.into_split();
     match args.way {
@@ -55,7 +73,7 @@ async fn carry(args: &StreamArgs) -> Result<(), Failure> {
             match args.frames {
                 None => ended(hear(reader, &mut tokio::io::stdout()).await)?,
                 Some(size) => {
-                    let mut watched = Watched::new(tokio::io::stdout(), &host, size);
+                    let mut watched = Watched::new(tokio::io::stdout(), host, size);
                     let heard = hear(reader, &mut watched).await;
                     watched.tell(args.frame_report.as_deref())?;
                     ended(heard)?;
@@ -63,13 +81,39 @@ async fn carry(args: &StreamArgs) -> Result<(), Failure> {
             }
         }
     }
-    // Not only until the other end has all: it waits for our word on its own, empty, direction.
-    line.over().await;
-    if args.way == Way::Receive || line.standing().delivered {
-        return Ok(());
+    Ok(line)
+}
+
+/// Frames of `size` bytes, whole or not at all.
+async fn carry_frames(args: &StreamArgs, host: &Host, size: u64) -> Result<Line, Failure> {
+    if size > frame_most(gtp::STREAM_WINDOW) as u64 {
+        let text = "a frame is longer than half a stream's window";
+        return Err(Failure::new(FailureKind::Usage, text));
     }
-    let text = "the connection broke before the other end had all";
-    Err(Failure::new(FailureKind::Temporary, text))
+    let delivery = if args.repair_once { Delivery::FramesOnce } else { Delivery::Frames };
+    let FrameStream { reader, writer, line } = match &args.url {
+        Some(_) => connect(args)?.start_frames(host, delivery).await?,
+        None => listen(args, host).await?.accept_frames()?,
+    };
+    match args.way {
+        Way::Send => {
+            drop(reader);
+            let frames = Paced::new(tokio::io::stdin(), size, args.frame_every);
+            let said = say_frames(frames, writer, size).await;
+            if let Carried::Left(_) = said {
+                line.abort();
+            }
+            ended(said)?;
+        }
+        Way::Receive => {
+            writer.finish();
+            let mut watched = Watched::new(tokio::io::stdout(), host, size);
+            let heard = hear_frames(reader, &mut watched, Watched::note_lost).await;
+            watched.tell(args.frame_report.as_deref())?;
+            ended(heard)?;
+        }
+    }
+    Ok(line)
 }
 
 /// What became of one direction.
@@ -104,7 +148,7 @@ fn law(args: &StreamArgs) -> Result<Law, Failure> {
     }
 }
 
-async fn connect(args: &StreamArgs, host: &Host) -> Result<Stream, Failure> {
+fn connect(args: &StreamArgs) -> Result<Connect, Failure> {
     let Some(url) = args.url.clone() else {
         return Err(Failure::new(FailureKind::Usage, "an address is needed"));
     };
@@ -118,11 +162,14 @@ async fn connect(args: &StreamArgs, host: &Host) -> Result<Stream, Failure> {
     if let Some(rate) = args.max_rate {
         connect = connect.max_rate(rate);
     }
-    connect.start(host).await
+    Ok(connect)
 }
 
-async fn listen(args: &StreamArgs, host: &Host) -> Result<Stream, Failure> {
+async fn listen(args: &StreamArgs, host: &Host) -> Result<Caller, Failure> {
     let mut listen = Listen::new().at(&args.listen);
+    if args.unreliable {
+        listen = listen.frames();
+    }
     if args.public {
         listen = listen.anyone();
     }
@@ -148,5 +195,5 @@ async fn listen(args: &StreamArgs, host: &Host) -> Result<Stream, Failure> {
     let gone = || Failure::new(FailureKind::Other, "nobody listens any more");
     let caller = caller.ok_or_else(gone)?;
     aside(format_args!("{}: called by {}", caller.remote(), caller.peer()));
-    caller.accept()
+    Ok(caller)
 }

@@ -40,5 +40,6 @@ pub use host::{Host, SourceHandle, TransferHandle, default_capacity};
 pub use keeper::Sharing;
 pub use law::{Alone, Law};
 pub use stream::{
-    Broken, Heard, Incoming, Outgoing, Spoken, StreamEvent, StreamReader, StreamWriter,
+    Broken, Ended, Frame, FrameReader, FrameWriter, FramesIn, FramesOut, Heard, Incoming, Outgoing,
+    Reading, Spoken, StreamEvent, StreamReader, StreamWriter, Writing, frame_most,
 };

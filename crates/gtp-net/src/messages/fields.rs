@@ -36,7 +36,7 @@ pub enum Verb {
         #[cbor(n(0), with = "minicbor::bytes")]
         path: Vec<u8>,
     },
-    /// A byte stream in each direction.
+    /// A stream in each direction.
     #[n(3)]
     Stream {
         /// What it shall lead to, as the server names it; empty where there is but one thing.
@@ -49,7 +49,22 @@ pub enum Verb {
         /// Units that either sink may ask for ahead of what it has, at most.
         #[n(2)]
         window: u32,
+        /// For streams of frames, how they are delivered; absent for streams of bytes.
+        #[n(3)]
+        delivery: Option<Delivery>,
     },
+}
+
+/// What becomes of what is lost of a stream of frames. A frame arrives whole or not at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(index_only)]
+pub enum Delivery {
+    /// Nothing is sent again.
+    #[n(1)]
+    Frames,
+    /// What was lost is sent again once.
+    #[n(2)]
+    FramesOnce,
 }
 
 impl Verb {
@@ -66,7 +81,7 @@ impl Verb {
             Verb::Get { path } | Verb::Put { path } | Verb::List { path } => {
                 within(path.len(), 0..=PATH_MAX, "length of the path")
             }
-            Verb::Stream { service, down_session: _, window } => {
+            Verb::Stream { service, down_session: _, window, delivery: _ } => {
                 within(service.len(), 0..=SERVICE_MAX, "length of the service")?;
                 within(*window, STREAM_WINDOW, "window")
             }

@@ -57,6 +57,9 @@ pub const STREAM_WINDOW: RangeInclusive<u32> = STREAM_WINDOW_LEAST..=STREAM_WIND
 /// of 89 connections of 16,384 units. It is taken only as it is used.
 pub const STREAMS_MEMORY: u64 = 4 << 30;
 
+/// Units of a stream: their numbers have 48 bits.
+pub const STREAM_UNITS_MOST: u64 = 1 << 48;
+
 /// Bytes of a stream that may wait to be sent for the first time: what 8 Gbit/s carry in 2 ms.
 pub const STREAM_UNSENT: usize = 2 * 1024 * 1024;
 

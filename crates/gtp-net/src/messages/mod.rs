@@ -18,7 +18,7 @@ mod tests;
 use minicbor::{Decode, Encode};
 
 pub use fields::{
-    Entry, EntryKind, Law, Pages, PeerText, Reason, Roots, SuiteList, Verb, printable,
+    Delivery, Entry, EntryKind, Law, Pages, PeerText, Reason, Roots, SuiteList, Verb, printable,
 };
 pub use limits::*;
 
@@ -191,6 +191,21 @@ pub struct Connected {
     /// Units that either sink may ask for ahead of what it has: at most what the client said.
     #[n(1)]
     pub window: u32,
+    /// How frames are delivered: said again, as it was asked for.
+    #[n(2)]
+    pub delivery: Option<Delivery>,
+}
+
+/// Source to sink of a stream of frames: more will not be said. Nothing on the data path says so.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+#[cbor(map)]
+pub struct Ended {
+    /// Units that there are in all.
+    #[n(0)]
+    pub units: u64,
+    /// Frames that there are in all, at most as many.
+    #[n(1)]
+    pub frames: u64,
 }
 
 /// Either way: the session fails, or one file of it does.
@@ -245,6 +260,8 @@ pub enum Message {
     Ready,
     /// See [`Connected`].
     Connected(Connected),
+    /// See [`Ended`].
+    Ended(Ended),
 }
 
 /// Bytes from the peer that are no message, or a message of ours that must not be sent.
@@ -345,6 +362,7 @@ messages! {
     14 ListingEnd FRAME_MAX (PagesEnd);
     15 Ready FRAME_MAX;
     16 Connected FRAME_MAX (Connected);
+    17 Ended FRAME_MAX (Ended);
 }
 
 impl Message {
@@ -421,8 +439,12 @@ impl Message {
                 text.check()?;
                 path.as_ref().map_or(Ok(()), |path| fields::check_path(path))
             }
-            Message::Connected(Connected { down_session: _, window }) => {
+            Message::Connected(Connected { down_session: _, window, delivery: _ }) => {
                 within(*window, STREAM_WINDOW, "window")
+            }
+            Message::Ended(Ended { units, frames }) => {
+                within(*units, 0..=STREAM_UNITS_MOST, "number of units")?;
+                within(*frames, 0..=*units, "number of frames")
             }
             Message::Cancel | Message::Keepalive | Message::Ready => Ok(()),
         }

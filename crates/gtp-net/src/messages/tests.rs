@@ -17,13 +17,23 @@ fn verb() -> impl Strategy<Value = Verb> {
         path().prop_map(|path| Verb::Get { path }),
         path().prop_map(|path| Verb::Put { path }),
         path().prop_map(|path| Verb::List { path }),
-        (proptest::collection::vec(any::<u8>(), 0..=SERVICE_MAX), any::<u32>(), STREAM_WINDOW)
-            .prop_map(|(service, down_session, window)| Verb::Stream {
+        (
+            proptest::collection::vec(any::<u8>(), 0..=SERVICE_MAX),
+            any::<u32>(),
+            STREAM_WINDOW,
+            delivery()
+        )
+            .prop_map(|(service, down_session, window, delivery)| Verb::Stream {
                 service,
                 down_session,
-                window
+                window,
+                delivery
             }),
     ]
+}
+
+fn delivery() -> impl Strategy<Value = Option<Delivery>> {
+    prop_oneof![Just(None), Just(Some(Delivery::Frames)), Just(Some(Delivery::FramesOnce))]
 }
 
 fn law() -> impl Strategy<Value = Law> {
@@ -128,9 +138,11 @@ fn message() -> impl Strategy<Value = Message> {
         Just(Message::Cancel),
         Just(Message::Keepalive),
         Just(Message::Ready),
-        (any::<u32>(), STREAM_WINDOW).prop_map(|(down_session, window)| {
-            Message::Connected(Connected { down_session, window })
+        (any::<u32>(), STREAM_WINDOW, delivery()).prop_map(|(down_session, window, delivery)| {
+            Message::Connected(Connected { down_session, window, delivery })
         }),
+        (0..=STREAM_UNITS_MOST, 0..=STREAM_UNITS_MOST)
+            .prop_map(|(a, b)| Message::Ended(Ended { units: a.max(b), frames: a.min(b) })),
     ]
 }
 
@@ -206,7 +218,7 @@ fn fields_of_later_versions_are_skipped() {
 
 #[test]
 fn unknown_message_types_and_empty_frames_are_refused() {
-    for kind in [0, 17, 99, 255] {
+    for kind in [0, 18, 99, 255] {
         assert_eq!(Message::parse(&[kind, 0xA0]), Err(Malformed::UnknownType(kind)));
         assert_eq!(frame_limit(kind), Err(Malformed::UnknownType(kind)));
     }

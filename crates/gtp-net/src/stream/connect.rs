@@ -3,8 +3,8 @@
 //! From an address to a connection: the control channel as for any verb, the service's answer,
 //! then a session for each direction.
 
-use super::Stream;
 use super::tend::{Sessions, start};
+use super::{Delivery, Ends, FrameStream, Stream};
 use crate::client::connect::{Granted, Units, ask, reach};
 use crate::client::{Endpoint, Terms, Url};
 use crate::control::{ControlError, SILENCE_SPAN};
@@ -25,19 +25,46 @@ pub async fn connect(
     terms: &Terms,
     window: u32,
 ) -> Result<Stream, Failure> {
+    Ok(open(endpoint, url, terms, (window, None)).await?.of_bytes())
+}
+
+/// The same for frames, which are delivered so.
+///
+/// # Errors
+/// As of [`connect`].
+pub async fn connect_frames(
+    endpoint: &Endpoint,
+    url: &Url,
+    terms: &Terms,
+    window: u32,
+    delivery: Delivery,
+) -> Result<FrameStream, Failure> {
+    Ok(open(endpoint, url, terms, (window, Some(delivery))).await?.of_frames())
+}
+
+async fn open(
+    endpoint: &Endpoint,
+    url: &Url,
+    terms: &Terms,
+    (window, delivery): (u32, Option<Delivery>),
+) -> Result<Ends, Failure> {
     let channel = reach(endpoint, url, terms).await?;
     let down_session = endpoint.host().new_session_id();
     let window = window.clamp(*STREAM_WINDOW.start(), *STREAM_WINDOW.end());
-    let verb = Verb::Stream { service: url.path().to_vec(), down_session, window };
+    let verb = Verb::Stream { service: url.path().to_vec(), down_session, window, delivery };
     let granted = ask(channel, endpoint, url, verb, (terms, Units::Ordinary), &|| {}).await?;
     let Granted { mut channel, opened, session: up } = granted;
     let answer = tokio::time::timeout(SILENCE_SPAN, channel.recv());
     let answer = answer.await.map_err(|_| ControlError::TimedOut("the service"))??;
     let connected = match answer {
-        Message::Connected(connected) if connected.window <= window => connected,
-        Message::Connected(_) => {
+        Message::Connected(connected) if connected.window > window => {
             return Err(ControlError::Unexpected("a window that was not on offer".into()).into());
         }
+        Message::Connected(connected) if connected.delivery != delivery => {
+            let text = "the host does not deliver frames as was asked";
+            return Err(ControlError::Unexpected(text.into()).into());
+        }
+        Message::Connected(connected) => connected,
         Message::Fault(fault) => return Err(Failure::of_fault(&fault)),
         other => return Err(ControlError::Unexpected(format!("message {}", other.name())).into()),
     };
@@ -52,6 +79,7 @@ pub async fn connect(
         label: up.label.clone(),
         ..up
     };
-    let sessions = Sessions { says: up, hears: down, window: connected.window, greeting: None };
+    let window = connected.window;
+    let sessions = Sessions { says: up, hears: down, window, delivery, greeting: None };
     Ok(start(endpoint.host(), channel, sessions, None))
 }

@@ -16,11 +16,11 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
-use super::Stream;
 use super::tend::{Held, Sessions, start};
+use super::{Delivery, Ends, FrameStream, Stream};
 use crate::control::{ControlChannel, ControlError};
 use crate::crypto::Suite;
-use crate::engine::{Host, SessionOpen, SocketId, Spoken};
+use crate::engine::{FramesOut, Host, SessionOpen, SocketId, Spoken, frame_most};
 use crate::flows::{Alone, Failure, FailureKind, keys, known_law};
 use crate::identity::{Fingerprint, Identity};
 use crate::messages::{
@@ -41,6 +41,16 @@ pub enum Callers {
     Anyone,
 }
 
+/// What streams to a host carry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Carries {
+    /// Bytes, each of which arrives.
+    #[default]
+    Bytes,
+    /// Frames, which arrive whole or not at all.
+    Frames,
+}
+
 /// Where to listen, and for whom.
 #[derive(Clone, Debug)]
 pub struct ListenConfig {
@@ -59,6 +69,8 @@ pub struct ListenConfig {
     pub alone: Vec<Alone>,
     /// The control interval, said to clients.
     pub interval: Option<Span>,
+    /// What its streams carry; who calls for the other is refused.
+    pub carries: Carries,
     /// Units that either sink of a connection may ask for ahead, at most; see [`super::WINDOW`].
     pub window: u32,
     /// Memory that may be promised to all connections together.
@@ -97,6 +109,7 @@ struct Wish {
     unit_payload: u16,
     interval_us: u32,
     window: u32,
+    delivery: Option<Delivery>,
     memory: Share,
 }
 
@@ -222,9 +235,20 @@ async fn judge(shared: &Arc<Shared>, open: Open, key: Fingerprint) -> Result<Wis
         return Err(not_allowed(alone));
     }
     let suite = common_suite(&open)?;
-    let Verb::Stream { service, down_session, window } = open.verb else {
+    let Verb::Stream { service, down_session, window, delivery } = open.verb else {
         return Err(Refusal::new(Reason::Missing, "this host has streams, and no files"));
     };
+    match (shared.config.carries, delivery) {
+        (Carries::Bytes, None) | (Carries::Frames, Some(_)) => {}
+        (Carries::Bytes, Some(_)) => {
+            let text = "this host has streams of bytes, none of frames (--unreliable)";
+            return Err(Refusal::new(Reason::Missing, text));
+        }
+        (Carries::Frames, None) => {
+            let text = "this host has streams of frames (--unreliable), none of bytes";
+            return Err(Refusal::new(Reason::Missing, text));
+        }
+    }
     if shared.config.callers == Callers::Listed && !(listed.read && listed.write) {
         let text = format!("the key {key} is not among this host's authorized keys for this");
         return Err(Refusal::new(Reason::NotAuthorised, text));
@@ -233,7 +257,7 @@ async fn judge(shared: &Arc<Shared>, open: Open, key: Fingerprint) -> Result<Wis
     let holder = holder(&trust, &key);
     let mut memory = shared.memory.share(holder);
     let mut window = window.min(shared.config.window).max(*STREAM_WINDOW.start());
-    while !memory.take(held(window, unit_payload)) {
+    while !memory.take(held(window, unit_payload, delivery)) {
         window /= 2;
         if window < *STREAM_WINDOW.start() {
             return Err(Refusal::new(Reason::Busy, "the host's memory for streams is promised"));
@@ -252,13 +276,19 @@ async fn judge(shared: &Arc<Shared>, open: Open, key: Fingerprint) -> Result<Wis
         unit_payload,
         interval_us: interval.clamp(*INTERVAL_US.start(), *INTERVAL_US.end()),
         window,
+        delivery,
         memory,
     })
 }
 
-/// Bytes that a connection may hold here: its window at either ring, and what waits to be sent.
-fn held(window: u32, unit_payload: u16) -> u64 {
-    2 * u64::from(window) * u64::from(unit_payload) + Spoken::unsent_most(window)
+/// Bytes that a connection may hold here: its window at either ring, and what waits to be sent. A
+/// frame that a unit of is kept is kept whole, and one that is put together may take room anew.
+fn held(window: u32, unit_payload: u16, delivery: Option<Delivery>) -> u64 {
+    let rings = 2 * u64::from(window) * u64::from(unit_payload);
+    match delivery {
+        None => rings + Spoken::unsent_most(window),
+        Some(_) => rings + FramesOut::unsent_most(window) + 2 * frame_most(window) as u64,
+    }
 }
 
 fn opened(shared: &Shared, wish: &Wish) -> Message {
@@ -328,17 +358,40 @@ impl Caller {
         self.channel.ends().local
     }
 
-    /// Connects him.
+    /// How he wants frames delivered; none if he wants a stream of bytes.
+    pub fn delivery(&self) -> Option<Delivery> {
+        self.wish.delivery
+    }
+
+    /// Connects him to a stream of bytes.
     ///
     /// # Errors
-    /// When his session ids cannot be used.
+    /// When his session ids cannot be used, or he wants frames.
     pub fn accept(self) -> Result<Stream, Failure> {
+        match self.wish.delivery {
+            None => Ok(self.open()?.of_bytes()),
+            Some(_) => Err(Failure::new(FailureKind::Other, "the caller wants frames")),
+        }
+    }
+
+    /// Connects him to a stream of frames.
+    ///
+    /// # Errors
+    /// When his session ids cannot be used, or he wants bytes.
+    pub fn accept_frames(self) -> Result<FrameStream, Failure> {
+        match self.wish.delivery {
+            Some(_) => Ok(self.open()?.of_frames()),
+            None => Err(Failure::new(FailureKind::Other, "the caller wants bytes")),
+        }
+    }
+
+    fn open(self) -> Result<Ends, Failure> {
         let Caller { mut channel, shared, wish, seats } = self;
         let hears = wish.session(&shared, &mut channel, wish.up)?;
         let says = wish.session(&shared, &mut channel, wish.down)?;
-        let (down_session, window) = (wish.down.0, wish.window);
-        let greeting = Some(Message::Connected(Connected { down_session, window }));
-        let sessions = Sessions { says, hears, window, greeting };
+        let (down_session, window, delivery) = (wish.down.0, wish.window, wish.delivery);
+        let greeting = Some(Message::Connected(Connected { down_session, window, delivery }));
+        let sessions = Sessions { says, hears, window, delivery, greeting };
         let held = Held::new(seats, wish.memory);
         Ok(start(&shared.host, channel, sessions, Some(held)))
     }
@@ -357,7 +410,9 @@ mod tests {
 
     #[test]
     fn what_a_connection_may_hold_counts_what_waits_to_be_sent() {
-        assert_eq!(held(16_384, 1_400), 2 * 16_384 * 1_400 + (2 << 20));
-        assert_eq!(held(64, 1_400), 3 * 64 * 1_400);
+        assert_eq!(held(16_384, 1_400, None), 2 * 16_384 * 1_400 + (2 << 20));
+        assert_eq!(held(64, 1_400, None), 3 * 64 * 1_400);
+        let frames = held(64, 1_400, Some(Delivery::Frames));
+        assert_eq!(frames, 3 * 64 * 1_400 + 64 * 1_175);
     }
 }

@@ -19,16 +19,47 @@ use std::{fmt, io};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::{Notify, watch};
 
-pub use connect::connect;
-pub use listen::{Caller, Callers, ListenConfig, StreamListener};
+pub use connect::{connect, connect_frames};
+pub use listen::{Caller, Callers, Carries, ListenConfig, StreamListener};
 
-pub use crate::engine::{StreamReader, StreamWriter};
+pub use crate::engine::{Frame, FrameReader, FrameWriter, StreamReader, StreamWriter, frame_most};
+use crate::engine::{Reading, Writing};
 use crate::identity::Fingerprint;
+pub use crate::messages::Delivery;
 
 /// Units that a sink asks for ahead of what it has, if nobody says otherwise: 23 MB of units of
 /// 1,400 bytes, which is 630 Mbit/s over a round trip of 60 ms, with time to repair what is lost
 /// twice. Memory is taken as it is used.
 pub const WINDOW: u32 = 16_384;
+
+/// A connection of frames: from and to a peer that has proved its key.
+pub struct FrameStream {
+    /// Frames from the peer.
+    pub reader: FrameReader,
+    /// Frames to the peer.
+    pub writer: FrameWriter,
+    /// What is known of the connection.
+    pub line: Line,
+}
+
+/// What is being opened, before its ends are given to whoever reads and writes.
+pub(super) struct Ends {
+    reading: Reading,
+    writing: Writing,
+    line: Line,
+}
+
+impl Ends {
+    fn of_bytes(self) -> Stream {
+        let Ends { reading, writing, line } = self;
+        Stream { reader: reading.of_bytes(), writer: writing.of_bytes(), line }
+    }
+
+    fn of_frames(self) -> FrameStream {
+        let Ends { reading, writing, line } = self;
+        FrameStream { reader: reading.of_frames(), writer: writing.of_frames(), line }
+    }
+}
 
 /// A connection: bytes from and to a peer that has proved its key.
 pub struct Stream {
@@ -122,6 +153,12 @@ impl Line {
 impl fmt::Debug for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Line").field("peer", &self.peer).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for FrameStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FrameStream").field("peer", &self.line.peer).finish_non_exhaustive()
     }
 }
 

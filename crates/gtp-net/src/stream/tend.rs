@@ -11,11 +11,11 @@ use std::time::Duration;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::{Interval, interval, timeout};
 
-use super::{Line, Standing, Stream};
+use super::{Delivery, Ends, Line, Standing};
 use crate::control::{ControlChannel, ControlError, KEEPALIVE_SPAN};
 use crate::engine::{Broken, Host, Incoming, Outgoing, SessionOpen, StreamEvent};
 use crate::flows::{Failure, FailureKind};
-use crate::messages::{Done, Message, Reason};
+use crate::messages::{Done, Ended, Message, Reason};
 use crate::server::admission::Seat;
 use crate::server::budget::Share;
 
@@ -26,6 +26,8 @@ pub(super) struct Sessions {
     /// The session that brings what is read here.
     pub hears: SessionOpen,
     pub window: u32,
+    /// Of frames.
+    pub delivery: Option<Delivery>,
     /// Said once the engine knows both.
     pub greeting: Option<Message>,
 }
@@ -47,11 +49,11 @@ pub(super) fn start(
     channel: ControlChannel,
     sessions: Sessions,
     held: Option<Held>,
-) -> Stream {
+) -> Ends {
     let (peer, remote) = (channel.peer(), channel.ends().remote);
-    let Sessions { says, hears, window, greeting } = sessions;
-    let (writer, mut outgoing) = host.open_stream_source(says, window);
-    let (reader, mut incoming) = host.open_stream_sink(hears, window);
+    let Sessions { says, hears, window, delivery, greeting } = sessions;
+    let (writing, mut outgoing) = host.open_stream_source(says, window, delivery);
+    let (reading, mut incoming) = host.open_stream_sink(hears, window, delivery);
     let (writes, reads) = (outgoing.take_presence(), incoming.take_presence());
     let (standing_in, standing) = watch::channel(Standing::default());
     let breaker = Arc::new(Notify::new());
@@ -65,13 +67,16 @@ pub(super) fn start(
         reads,
         left: None,
         greeting,
+        delivery,
+        told_end: false,
+        heard_end: false,
         paths: 0,
         _held: held,
         look: look(),
         keepalive: interval(KEEPALIVE_SPAN),
     };
     tokio::spawn(tended.run());
-    Stream { reader, writer, line: Line { breaker, standing, peer, remote } }
+    Ends { reading, writing, line: Line { breaker, standing, peer, remote } }
 }
 
 /// Looks that were not made while nobody was to be looked for are not made up for.
@@ -93,6 +98,10 @@ struct Tended {
     /// Since nobody is left and all is delivered: looks, and how much had come by then.
     left: Option<(u32, u64)>,
     greeting: Option<Message>,
+    delivery: Option<Delivery>,
+    /// Of frames: whether either end has said how many there are.
+    told_end: bool,
+    heard_end: bool,
     /// Paths that are open, of two.
     paths: u32,
     _held: Option<Held>,
@@ -214,6 +223,12 @@ impl Tended {
                 self.outgoing.close();
                 Ok(())
             }
+            Message::Ended(Ended { units, frames })
+                if self.delivery.is_some() && !std::mem::replace(&mut self.heard_end, true) =>
+            {
+                self.incoming.end(crate::engine::Ended { units, frames });
+                Ok(())
+            }
             Message::Fault(fault) => {
                 let failure = Failure::of_fault(&fault);
                 Err(Break::heard(kind_of(failure.kind), failure.text))
@@ -229,9 +244,13 @@ impl Tended {
         }
     }
 
-    /// Whether the peer has what was written, all of it.
+    /// Whether the peer has what was written: all of it, or what arrived of its frames.
     fn is_all(&self, done: &Done) -> bool {
-        self.outgoing.finished_at() == Some(done.content_bytes)
+        match (self.delivery, self.outgoing.finished_at()) {
+            (_, None) => false,
+            (None, Some(total)) => total == done.content_bytes,
+            (Some(_), Some(total)) => self.told_end && total >= done.content_bytes,
+        }
     }
 
     /// What an event of the engine means before the stream's end.
@@ -245,6 +264,12 @@ impl Tended {
                 return Ok(());
             }
             Some(StreamEvent::Whole(_)) => return Ok(()),
+            Some(StreamEvent::Ended(ended)) => {
+                self.told_end = true;
+                let crate::engine::Ended { units, frames } = ended;
+                self.channel.send(&Message::Ended(Ended { units, frames })).await?;
+                return Ok(());
+            }
             Some(StreamEvent::NoPath) => Break::told(
                 io::ErrorKind::HostUnreachable,
                 Reason::NoUdpPath,

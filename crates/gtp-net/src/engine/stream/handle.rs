@@ -9,11 +9,14 @@ use gtp_proto::FlowId;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::oneshot;
 
+use super::framed::{FrameReader, FrameWriter};
 use super::pipe::{Bell, Broken, InPipe, OutPipe, StreamReader, StreamWriter};
-use super::{NewStreamSink, NewStreamSource, StreamEvent, StreamNotice};
+use super::ring::repairs;
+use super::{Ended, NewStreamSink, NewStreamSource, StreamEvent, StreamNotice};
 use crate::engine::api::{FlowProgress, SessionOpen, SourceProgress};
 use crate::engine::command::Notice;
 use crate::engine::host::Host;
+use crate::messages::Delivery;
 
 /// A stream's session that sends, for whoever tends the connection. Dropping it ends the session.
 pub struct Outgoing {
@@ -50,16 +53,54 @@ impl Drop for Tended {
     }
 }
 
+/// The end that an application writes, before it is known what: bytes or frames.
+pub struct Writing {
+    pipe: Arc<OutPipe>,
+    presence: oneshot::Sender<()>,
+}
+
+impl Writing {
+    /// For a stream of bytes.
+    pub fn of_bytes(self) -> StreamWriter {
+        StreamWriter { pipe: self.pipe, _presence: self.presence }
+    }
+
+    /// For a stream of frames.
+    pub fn of_frames(self) -> FrameWriter {
+        FrameWriter { pipe: self.pipe, _presence: self.presence }
+    }
+}
+
+/// The end that an application reads, before it is known what.
+pub struct Reading {
+    pipe: Arc<InPipe>,
+    presence: oneshot::Sender<()>,
+}
+
+impl Reading {
+    /// For a stream of bytes.
+    pub fn of_bytes(self) -> StreamReader {
+        StreamReader { pipe: self.pipe, _presence: self.presence }
+    }
+
+    /// For a stream of frames.
+    pub fn of_frames(self) -> FrameReader {
+        FrameReader { pipe: self.pipe, _presence: self.presence }
+    }
+}
+
 impl Host {
-    /// Opens the sending side of a stream whose sink asks at most `window` units ahead.
+    /// Opens the sending side of a stream whose sink asks at most `window` units ahead: of bytes,
+    /// or of frames that are delivered so.
     pub fn open_stream_source(
         &self,
         session: SessionOpen,
         window: u32,
-    ) -> (StreamWriter, Outgoing) {
+        delivery: Option<Delivery>,
+    ) -> (Writing, Outgoing) {
         let (flow, events_in, tended, presence) = self.tended();
         let bell = Bell { notices: self.notices().clone(), flow };
-        let pipe = OutPipe::new(window, bell);
+        let pipe = OutPipe::new(window, delivery, bell);
         let progress = Arc::new(Mutex::new(SourceProgress::new(&session.label)));
         self.notices().send(Notice::Stream(StreamNotice::OpenSource(Box::new(NewStreamSource {
             flow,
@@ -68,25 +109,31 @@ impl Host {
             events: events_in,
             progress: Arc::clone(&progress),
         }))));
-        let writer = StreamWriter { pipe: Arc::clone(&pipe), _presence: presence };
-        (writer, Outgoing { tended, pipe, progress })
+        let writing = Writing { pipe: Arc::clone(&pipe), presence };
+        (writing, Outgoing { tended, pipe, progress })
     }
 
     /// Opens the receiving side of a stream that is asked for at most `window` units ahead.
-    pub fn open_stream_sink(&self, session: SessionOpen, window: u32) -> (StreamReader, Incoming) {
+    pub fn open_stream_sink(
+        &self,
+        session: SessionOpen,
+        window: u32,
+        delivery: Option<Delivery>,
+    ) -> (Reading, Incoming) {
         let (flow, events_in, tended, presence) = self.tended();
         let bell = Bell { notices: self.notices().clone(), flow };
-        let pipe = InPipe::new(window, bell);
+        let pipe = InPipe::new(window, delivery, bell);
         let progress = Arc::default();
         self.notices().send(Notice::Stream(StreamNotice::OpenSink(Box::new(NewStreamSink {
             flow,
             session,
+            repairs: repairs(delivery),
             pipe: Arc::clone(&pipe),
             events: events_in,
             progress: Arc::clone(&progress),
         }))));
-        let reader = StreamReader { pipe: Arc::clone(&pipe), _presence: presence };
-        (reader, Incoming { tended, pipe, progress })
+        let reading = Reading { pipe: Arc::clone(&pipe), presence };
+        (reading, Incoming { tended, pipe, progress })
     }
 
     fn tended(
@@ -142,6 +189,12 @@ impl Incoming {
     /// What ends when nobody reads any more; the first time. Nothing is ever sent.
     pub fn take_presence(&mut self) -> Option<oneshot::Receiver<()>> {
         self.tended.presence.take()
+    }
+
+    /// The peer says that there is so much of a stream of frames.
+    pub fn end(&self, ended: Ended) {
+        let notice = StreamNotice::Ended(self.tended.flow, ended);
+        self.tended.host.notices().send(Notice::Stream(notice));
     }
 
     /// Once what is here is read, reading fails so, unless the stream is whole.

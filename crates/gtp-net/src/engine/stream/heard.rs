@@ -103,14 +103,7 @@ impl Heard {
             return None;
         }
         let room = (self.window * self.content).saturating_sub(self.ready.len() as u64);
-        let end = self.next + (room / self.content).min(self.window);
-        let more = end.saturating_sub(self.asked_end);
-        let step = (self.window / STEP_PART).clamp(1, STEP_MOST);
-        let idle = self.asked_end == self.next;
-        if more == 0 || more < step && !idle {
-            return None;
-        }
-        Some(self.asked_end..end)
+        worth_asking(self.window, self.next, self.asked_end, room / self.content)
     }
 
     /// Reads into `out`; says how much.
@@ -164,6 +157,24 @@ impl Heard {
             self.ready.extend(content);
         }
     }
+}
+
+/// What to ask for of a stream whose first missing unit is `next`, of which nothing from
+/// `asked_end` on was asked for, with room for so many units; if it is worth a request.
+pub(super) fn worth_asking(
+    window: u64,
+    next: u64,
+    asked_end: u64,
+    room: u64,
+) -> Option<Range<u64>> {
+    let end = next + room.min(window);
+    let more = end.saturating_sub(asked_end);
+    let step = (window / STEP_PART).clamp(1, STEP_MOST);
+    let idle = asked_end == next;
+    if more == 0 || more < step && !idle {
+        return None;
+    }
+    Some(asked_end..end)
 }
 
 #[cfg(test)]

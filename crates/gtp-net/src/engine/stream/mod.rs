@@ -6,19 +6,29 @@
 //! forget the one a window before. One session is one direction; a connection has two. The core's
 //! sessions are those of files: rates, repairs and agents know no difference.
 //!
+//! What a stream carries is bytes, of which each arrives, or frames, of which those arrive that
+//! nothing is lost of.
+//!
 //! Here are the two sides in the engine, and the pipes to whoever reads and writes. Who may
 //! connect to whom is decided elsewhere.
 
+mod framed;
+mod frames_in;
+mod frames_out;
 mod handle;
 mod heard;
 mod pipe;
+mod ring;
 mod sink;
 mod source;
 mod spoken;
 #[cfg(test)]
 mod tests;
 
-pub use handle::{Incoming, Outgoing};
+pub use framed::{FrameReader, FrameWriter};
+pub use frames_in::{Frame, FramesIn};
+pub use frames_out::{Ended, FramesOut, frame_most};
+pub use handle::{Incoming, Outgoing, Reading, Writing};
 pub use heard::Heard;
 pub use pipe::{Broken, StreamReader, StreamWriter};
 pub use spoken::Spoken;
@@ -29,7 +39,7 @@ pub(super) use source::StreamSource;
 
 use std::sync::{Arc, Mutex};
 
-use gtp_proto::FlowId;
+use gtp_proto::{FlowId, Repairs};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::api::{FlowProgress, SessionOpen, SourceProgress};
@@ -41,8 +51,10 @@ pub enum StreamEvent {
     PathOpen,
     /// No datagram came in time. The session has ended.
     NoPath,
-    /// At a sink: the whole stream is here, this many bytes.
+    /// At a sink: the whole stream is here, this many bytes, or what of its frames will ever be.
     Whole(u64),
+    /// At a source of frames: all of them were cut into units, and more will not be said.
+    Ended(Ended),
     /// The peer is done with the session, which has ended.
     Closed,
     /// The session has ended because of the peer or the network.
@@ -57,6 +69,8 @@ pub(super) enum StreamNotice {
     Supplied(FlowId),
     /// The application has read something.
     Taken(FlowId),
+    /// The peer has said how much there is of a stream of frames.
+    Ended(FlowId, Ended),
     Close(FlowId),
 }
 
@@ -73,6 +87,7 @@ pub(super) struct NewStreamSource {
 pub(super) struct NewStreamSink {
     pub flow: FlowId,
     pub session: SessionOpen,
+    pub repairs: Repairs,
     pub pipe: Arc<InPipe>,
     pub events: UnboundedSender<StreamEvent>,
     pub progress: Arc<Mutex<Option<FlowProgress>>>,

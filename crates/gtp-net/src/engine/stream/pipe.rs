@@ -14,9 +14,10 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::oneshot;
 
 use super::StreamNotice;
-use super::heard::Heard;
-use super::spoken::Spoken;
+use super::frames_out::Ended;
+use super::ring::{InRing, OutRing};
 use crate::engine::command::{Notice, Notices};
+use crate::messages::Delivery;
 
 /// Why a stream broke, for both ends of a pipe.
 #[derive(Clone, Debug)]
@@ -28,7 +29,7 @@ pub struct Broken {
 }
 
 impl Broken {
-    fn error(&self) -> io::Error {
+    pub(super) fn error(&self) -> io::Error {
         io::Error::new(self.kind, self.text.clone())
     }
 }
@@ -43,11 +44,11 @@ pub(in crate::engine) struct Bell {
 /// What an application says, on its way to the engine.
 pub(in crate::engine) struct OutPipe(Mutex<Out>);
 
-struct Out {
-    ring: Spoken,
+pub(super) struct Out {
+    pub ring: OutRing,
     /// The engine had nothing to send, and waits for a bell.
     hungry: bool,
-    writer: Option<Waker>,
+    pub writer: Option<Waker>,
     broken: Option<Broken>,
     bell: Bell,
 }
@@ -55,10 +56,10 @@ struct Out {
 /// What an application is to hear, on its way from the engine.
 pub(in crate::engine) struct InPipe(Mutex<In>);
 
-struct In {
-    ring: Heard,
-    reader: Option<Waker>,
-    broken: Option<Broken>,
+pub(super) struct In {
+    pub ring: InRing,
+    pub reader: Option<Waker>,
+    pub broken: Option<Broken>,
     bell: Bell,
 }
 
@@ -74,9 +75,9 @@ pub(in crate::engine) struct Taken {
 pub(in crate::engine) struct Sending<'a>(MutexGuard<'a, Out>);
 
 impl OutPipe {
-    pub fn new(window: u32, bell: Bell) -> Arc<OutPipe> {
+    pub fn new(window: u32, delivery: Option<Delivery>, bell: Bell) -> Arc<OutPipe> {
         Arc::new(OutPipe(Mutex::new(Out {
-            ring: Spoken::new(window),
+            ring: OutRing::new(window, delivery),
             hungry: false,
             writer: None,
             broken: None,
@@ -84,7 +85,7 @@ impl OutPipe {
         })))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Out> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Out> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -107,6 +108,21 @@ impl OutPipe {
         }
     }
 
+    /// Nothing more will be said.
+    pub fn finish(&self) {
+        let mut out = self.lock();
+        if !out.ring.is_finished() && out.broken.is_none() {
+            out.ring.finish();
+            out.ring_bell();
+        }
+    }
+
+    /// What was said has no end.
+    pub fn abandon(&self) {
+        let kind = io::ErrorKind::ConnectionAborted;
+        self.fail(Broken { kind, text: "the stream was abandoned here".into() });
+    }
+
     /// Bytes said in all, once nothing more will be.
     pub fn finished_at(&self) -> Option<u64> {
         let out = self.lock();
@@ -126,6 +142,11 @@ impl Sending<'_> {
     pub fn write(&self, unit: u64, out: &mut Vec<u8>) {
         self.0.ring.write(unit, out);
     }
+
+    /// Of frames: what there is in all, once all of it is in units.
+    pub fn ended(&self) -> Option<Ended> {
+        self.0.ring.ended()
+    }
 }
 
 impl Drop for Sending<'_> {
@@ -139,12 +160,12 @@ impl Drop for Sending<'_> {
 }
 
 impl InPipe {
-    pub fn new(window: u32, bell: Bell) -> Arc<InPipe> {
-        let ring = Heard::new(window);
+    pub fn new(window: u32, delivery: Option<Delivery>, bell: Bell) -> Arc<InPipe> {
+        let ring = InRing::new(window, delivery);
         Arc::new(InPipe(Mutex::new(In { ring, reader: None, broken: None, bell })))
     }
 
-    fn lock(&self) -> MutexGuard<'_, In> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, In> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -160,14 +181,34 @@ impl InPipe {
     pub fn take(&self, unit: u64, payload: &[u8]) -> Result<Taken, &'static str> {
         let mut inside = self.lock();
         inside.ring.take(unit, payload)?;
-        let whole = inside.ring.is_whole();
-        if (inside.ring.ready() > 0 || whole)
-            && let Some(reader) = inside.reader.take()
-        {
-            reader.wake();
-        }
-        let asked = inside.ring.ask();
-        Ok(Taken { asked, whole: whole.then(|| inside.ring.total()) })
+        Ok(inside.taken())
+    }
+
+    /// These units will not come.
+    ///
+    /// # Errors
+    /// As of [`InPipe::take`].
+    pub fn give_up(&self, units: Range<u64>) -> Result<Taken, &'static str> {
+        let mut inside = self.lock();
+        inside.ring.give_up(units)?;
+        Ok(inside.taken())
+    }
+
+    /// The peer has said how much there is.
+    ///
+    /// # Errors
+    /// As of [`InPipe::take`].
+    pub fn end(&self, ended: Ended) -> Result<Taken, &'static str> {
+        let mut inside = self.lock();
+        inside.ring.end(ended)?;
+        Ok(inside.taken())
+    }
+
+    /// Nobody will read any more.
+    pub fn drop_unread(&self) {
+        let mut inside = self.lock();
+        inside.ring.drop_unread();
+        inside.tell_taken();
     }
 
     /// What should be asked for now.
@@ -192,6 +233,25 @@ impl InPipe {
     }
 }
 
+impl In {
+    /// After something has come: what follows.
+    fn taken(&mut self) -> Taken {
+        let whole = self.ring.is_whole();
+        if (self.ring.is_ready() || whole)
+            && let Some(reader) = self.reader.take()
+        {
+            reader.wake();
+        }
+        let asked = self.ring.ask();
+        Taken { asked, whole: whole.then(|| self.ring.total()) }
+    }
+
+    /// There is room again.
+    pub fn tell_taken(&self) {
+        self.bell.notices.send(Notice::Stream(StreamNotice::Taken(self.bell.flow)));
+    }
+}
+
 /// The end of a stream that an application writes to. Bytes that were taken are sent even when it
 /// is dropped, and its drop ends the stream as [`AsyncWrite::poll_shutdown`] does.
 pub struct StreamWriter {
@@ -203,23 +263,27 @@ pub struct StreamWriter {
 impl StreamWriter {
     /// Nothing more will be written: the peer reads what there is, and then the end.
     pub fn finish(&self) {
-        let mut out = self.pipe.lock();
-        if !out.ring.is_finished() && out.broken.is_none() {
-            out.ring.finish();
-            out.ring_bell();
-        }
+        self.pipe.finish();
     }
 
     /// Lets go of the stream without an end, which its drop would say: for whoever then breaks the
     /// connection off.
     pub fn abandon(self) {
-        let kind = io::ErrorKind::ConnectionAborted;
-        self.pipe.fail(Broken { kind, text: "the stream was abandoned here".into() });
+        self.pipe.abandon();
     }
 }
 
 impl Out {
-    fn ring_bell(&mut self) {
+    /// Whether anything can be said.
+    pub fn check(&self) -> io::Result<()> {
+        match &self.broken {
+            Some(broken) => Err(broken.error()),
+            None if self.ring.is_finished() => Err(io::ErrorKind::BrokenPipe.into()),
+            None => Ok(()),
+        }
+    }
+
+    pub fn ring_bell(&mut self) {
         if std::mem::take(&mut self.hungry) {
             self.bell.notices.send(Notice::Stream(StreamNotice::Supplied(self.bell.flow)));
         }
@@ -240,11 +304,8 @@ impl AsyncWrite for StreamWriter {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let mut out = self.pipe.lock();
-        if let Some(broken) = &out.broken {
-            return Poll::Ready(Err(broken.error()));
-        }
-        if out.ring.is_finished() {
-            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        if let Err(error) = out.check() {
+            return Poll::Ready(Err(error));
         }
         let taken = out.ring.say(bytes);
         if taken == 0 && !bytes.is_empty() {
@@ -276,9 +337,7 @@ pub struct StreamReader {
 
 impl Drop for StreamReader {
     fn drop(&mut self) {
-        let mut inside = self.pipe.lock();
-        inside.ring.drop_unread();
-        inside.bell.notices.send(Notice::Stream(StreamNotice::Taken(inside.bell.flow)));
+        self.pipe.drop_unread();
     }
 }
 
@@ -291,15 +350,18 @@ impl AsyncRead for StreamReader {
         out: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let mut inside = self.pipe.lock();
-        let count = inside.ring.read(out.initialize_unfilled());
+        let InRing::Bytes(ring) = &mut inside.ring else {
+            return Poll::Ready(Err(io::ErrorKind::Unsupported.into()));
+        };
+        let count = ring.read(out.initialize_unfilled());
         out.advance(count);
         if count > 0 {
-            if inside.ring.due().is_some() {
-                inside.bell.notices.send(Notice::Stream(StreamNotice::Taken(inside.bell.flow)));
+            if ring.due().is_some() {
+                inside.tell_taken();
             }
             return Poll::Ready(Ok(()));
         }
-        if out.remaining() == 0 || inside.ring.is_whole() {
+        if out.remaining() == 0 || ring.is_whole() {
             return Poll::Ready(Ok(()));
         }
         if let Some(broken) = &inside.broken {

@@ -12,7 +12,7 @@ use gtp_proto::{Discard, Event, FlowId, Role, SinkConfig, SinkSession};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::pipe::Taken;
-use super::{InPipe, NewStreamSink, StreamEvent};
+use super::{Ended, InPipe, NewStreamSink, StreamEvent};
 use crate::engine::api::FlowProgress;
 use crate::engine::batch::{Batch, Joins};
 use crate::engine::envelope::Envelope;
@@ -26,6 +26,8 @@ pub(in crate::engine) struct StreamSink {
     events: UnboundedSender<StreamEvent>,
     progress: Arc<Mutex<Option<FlowProgress>>>,
     label: String,
+    /// What the peer said of it before the path was open.
+    ended: Option<Ended>,
     life: Life,
     /// Something happened that the host's agent should look at.
     news: bool,
@@ -61,7 +63,7 @@ impl StreamSink {
             weights: open.weights,
             max_rate: open.max_rate,
         };
-        let mut core = SinkSession::new(now, config);
+        let mut core = SinkSession::new(now, config).of_stream(new.repairs);
         if let Some(law) = open.law.at_sink() {
             core = core.deciding_by(law);
         }
@@ -72,6 +74,7 @@ impl StreamSink {
             events: new.events,
             progress: new.progress,
             label: open.label,
+            ended: None,
             life: Life::Opening,
             news: true,
             head: Vec::new(),
@@ -138,6 +141,7 @@ impl StreamSink {
         while batch.has_room() {
             let Some(transmit) = self.core.poll_transmit(now, &mut self.head) else {
                 self.relay_events(now);
+                self.relay_given_up(now);
                 return false;
             };
             let bytes = batch.begin();
@@ -149,8 +153,34 @@ impl StreamSink {
         true
     }
 
+    /// The peer has said how much there is.
+    pub fn handle_ended(&mut self, now: Time, ended: Ended) {
+        match self.life {
+            Life::Opening => self.ended = Some(ended),
+            Life::Live => {
+                let taken = self.pipe.end(ended);
+                self.follow(now, taken);
+            }
+            Life::Whole | Life::Parting => {}
+        }
+    }
+
+    fn relay_given_up(&mut self, now: Time) {
+        while let Some(units) = self.core.poll_given_up() {
+            if self.life == Life::Live {
+                let taken = self.pipe.give_up(units);
+                self.follow(now, taken);
+            }
+        }
+    }
+
     fn take(&mut self, now: Time, unit: u64, payload: &[u8]) {
-        match self.pipe.take(unit, payload) {
+        let taken = self.pipe.take(unit, payload);
+        self.follow(now, taken);
+    }
+
+    fn follow(&mut self, now: Time, taken: Result<Taken, &'static str>) {
+        match taken {
             Ok(Taken { whole: Some(total), .. }) => {
                 self.life = Life::Whole;
                 self.core.abandon();
@@ -167,7 +197,7 @@ impl StreamSink {
         while let Some(event) = self.core.poll_event() {
             self.news = true;
             match event {
-                Event::PathOpen { unit_payload } => self.open_path(unit_payload),
+                Event::PathOpen { unit_payload } => self.open_path(now, unit_payload),
                 Event::NoPath => self.end(now, StreamEvent::NoPath),
                 Event::PeerClosed => self.end(now, StreamEvent::Closed),
                 Event::TimedOut => self.lose(now, "nothing was heard from the peer for 30 s"),
@@ -179,13 +209,16 @@ impl StreamSink {
         }
     }
 
-    fn open_path(&mut self, payload: u16) {
+    fn open_path(&mut self, now: Time, payload: u16) {
         if self.life == Life::Opening {
             self.life = Life::Live;
             self.core.begin(payload);
             self.pipe.begin(payload);
             self.say(StreamEvent::PathOpen);
             self.ask();
+            if let Some(ended) = self.ended.take() {
+                self.handle_ended(now, ended);
+            }
         }
     }
 

@@ -10,7 +10,7 @@ use gtp_proto::wire::{Header, Kind};
 use gtp_proto::{Discard, Event, SourceConfig, SourceSession, Supplied};
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::{NewStreamSource, OutPipe, StreamEvent};
+use super::{Ended, NewStreamSource, OutPipe, StreamEvent};
 use crate::engine::api::SourceProgress;
 use crate::engine::batch::{Batch, Joins};
 use crate::engine::envelope::Envelope;
@@ -23,6 +23,8 @@ pub(in crate::engine) struct StreamSource {
     /// Longest unit; zero before the sink has said.
     payload: u16,
     events: UnboundedSender<StreamEvent>,
+    /// Whether the end was told.
+    told_end: bool,
     /// Said when everything that is due has been sent.
     last_words: Option<StreamEvent>,
     progress: Arc<Mutex<SourceProgress>>,
@@ -52,6 +54,7 @@ impl StreamSource {
             pipe: new.pipe,
             payload: 0,
             events: new.events,
+            told_end: false,
             last_words: None,
             progress: new.progress,
             label: new.session.label,
@@ -105,7 +108,9 @@ impl StreamSource {
                 _ => sending.supply(unit, payload),
             };
             let Some(transmit) = self.core.poll_transmit(now, &mut supply, &mut self.head) else {
+                let ended = sending.ended();
                 drop(sending);
+                self.tell_ended(ended);
                 self.poll_done();
                 return false;
             };
@@ -121,6 +126,15 @@ impl StreamSource {
             batch.end(start, joins);
         }
         true
+    }
+
+    /// Frames do not say which is the last one.
+    fn tell_ended(&mut self, ended: Option<Ended>) {
+        if let Some(ended) = ended
+            && !std::mem::replace(&mut self.told_end, true)
+        {
+            self.say(StreamEvent::Ended(ended));
+        }
     }
 
     /// Nothing more is due: time for last words.

@@ -25,6 +25,7 @@ use crate::engine::batch::Batch;
 use crate::engine::command::{Notice, Notices};
 use crate::engine::driver::Driver;
 use crate::engine::law::Law;
+use crate::messages::Delivery;
 
 const SOCKET: SocketId = SocketId(1);
 const PAYLOAD: usize = 1_400;
@@ -74,6 +75,7 @@ struct World {
     path: Path,
     writer: Option<StreamWriter>,
     reader: Option<StreamReader>,
+    pipes: (Arc<OutPipe>, Arc<InPipe>),
     said: UnboundedReceiver<StreamEvent>,
     heard: UnboundedReceiver<StreamEvent>,
 }
@@ -110,10 +112,15 @@ fn session(end: usize) -> SessionOpen {
 
 impl World {
     fn new(window: u32, capacity: Rate, path: Path) -> World {
+        World::of(window, None, capacity, path)
+    }
+
+    fn of(window: u32, delivery: Option<Delivery>, capacity: Rate, path: Path) -> World {
         let now = Time::ZERO + Span::from_secs(1);
         let ends = [End::new(now, capacity), End::new(now, capacity)];
         let bell = |end: usize| Bell { notices: ends[end].notices.clone(), flow: FLOW };
-        let (out_pipe, in_pipe) = (OutPipe::new(window, bell(0)), InPipe::new(window, bell(1)));
+        let out_pipe = OutPipe::new(window, delivery, bell(0));
+        let in_pipe = InPipe::new(window, delivery, bell(1));
         let (said_in, said) = unbounded_channel();
         let (heard_in, heard) = unbounded_channel();
         ends[0].notices.send(Notice::Stream(StreamNotice::OpenSource(Box::new(NewStreamSource {
@@ -126,14 +133,17 @@ impl World {
         ends[1].notices.send(Notice::Stream(StreamNotice::OpenSink(Box::new(NewStreamSink {
             flow: FLOW,
             session: session(1),
+            repairs: ring::repairs(delivery),
             pipe: Arc::clone(&in_pipe),
             events: heard_in,
             progress: Arc::default(),
         }))));
         let presence = || oneshot::channel().0;
+        let pipes = (Arc::clone(&out_pipe), Arc::clone(&in_pipe));
         let writer = StreamWriter { pipe: out_pipe, _presence: presence() };
         let reader = StreamReader { pipe: in_pipe, _presence: presence() };
         World {
+            pipes,
             now,
             ends,
             flying: BTreeMap::new(),
@@ -459,4 +469,156 @@ fn a_stream_fills_a_lossy_path_and_loses_no_more_than_the_time_that_its_hosts_st
     assert!(mean(0) >= 90, "{}", mean(0));
     // Each stands still for a fifth of the time, and both together for more than a third of it.
     assert!(mean(40) >= 70, "{}", mean(40));
+}
+
+/// Frames of ten units each but the last, whole frames by their numbers, and those that are told to
+/// be lost.
+struct Course {
+    whole: BTreeMap<u64, Vec<u8>>,
+    lost: Vec<u64>,
+    /// Data packets that left, and which of them were lost.
+    sent: u64,
+    dropped: Vec<u64>,
+}
+
+fn picture(number: u64) -> Vec<u8> {
+    let length = if number % 7 == 6 { 0 } else { 9 * 1_395 + 1 + number as usize % 1_395 };
+    vec![number as u8; length]
+}
+
+/// Sends so many frames over a path that loses one data packet in `one_in`, and reads what comes.
+fn course(delivery: Delivery, frames: u64, one_in: u64) -> Course {
+    let record = Arc::new(Mutex::new((0, Vec::new())));
+    let (mut dice, notes) = (dice(21), Arc::clone(&record));
+    let path: Path = Box::new(move |_, header| {
+        let mut notes = notes.lock().unwrap();
+        if header.kind == Kind::Data {
+            notes.0 += 1;
+            if dice(one_in) == 0 {
+                let unit = notes.0 - 1;
+                notes.1.push(unit);
+                return Fate::Lost;
+            }
+        }
+        Fate::After(Span::from_millis(20))
+    });
+    let mut world = World::of(4_096, Some(delivery), Rate::from_mbps(200), path);
+    let (out, inside) = world.pipes.clone();
+    let presence = || oneshot::channel().0;
+    let mut writer = Some(FrameWriter { pipe: out, _presence: presence() });
+    let reader = FrameReader { pipe: inside, _presence: presence() };
+    let (mut next, mut ended, mut heard) = (0, false, Vec::new());
+    world.run(Span::from_secs(3), |world| {
+        while next < frames
+            && let Some(writer) = &writer
+            && writer.offer(&picture(next)).unwrap()
+        {
+            next += 1;
+        }
+        if next == frames {
+            writer = None;
+        }
+        while let Ok(event) = world.said.try_recv() {
+            if let StreamEvent::Ended(ended) = event {
+                let notice = Notice::Stream(StreamNotice::Ended(FLOW, ended));
+                world.ends[1].notices.send(notice);
+            }
+        }
+        let mut context = Context::from_waker(Waker::noop());
+        while !ended && let Poll::Ready(frame) = reader.poll_read(&mut context) {
+            match frame.unwrap() {
+                Some(frame) => heard.push(frame),
+                None => ended = true,
+            }
+        }
+    });
+    assert!(ended, "{} heard", heard.len());
+    let (mut whole, mut lost, mut expected) = (BTreeMap::new(), Vec::new(), 0);
+    for frame in heard {
+        match frame {
+            Frame::Whole { number, bytes } => {
+                assert_eq!(number, expected, "each is told of in its place");
+                expected += 1;
+                whole.insert(number, bytes);
+            }
+            Frame::Lost { first, count } => {
+                assert_eq!(first, expected);
+                expected += count;
+                lost.extend(first..first + count);
+            }
+        }
+    }
+    assert_eq!(expected, frames);
+    let (sent, dropped) = record.lock().unwrap().clone();
+    Course { whole, lost, sent, dropped }
+}
+
+#[test]
+fn a_frame_is_lost_exactly_if_one_of_its_packets_is_and_nothing_is_sent_again() {
+    let found = course(Delivery::Frames, 300, 50);
+    // No repairs, so the packets are the units in their order.
+    let (mut unit, mut lost) = (0, Vec::new());
+    for number in 0..300 {
+        let units = picture(number).len().div_ceil(1_395).max(1) as u64;
+        if found.dropped.iter().any(|&dropped| (unit..unit + units).contains(&dropped)) {
+            lost.push(number);
+        }
+        unit += units;
+    }
+    assert_eq!(found.sent, unit);
+    assert!(lost.len() > 20, "{lost:?}");
+    assert_eq!(found.lost, lost);
+    assert!(found.whole.iter().all(|(&number, bytes)| *bytes == picture(number)));
+}
+
+#[test]
+fn a_frame_that_may_be_repaired_once_is_seldom_lost() {
+    let found = course(Delivery::FramesOnce, 300, 20);
+    let (sent, dropped) = (found.sent as usize, found.dropped.len());
+    let units: usize = (0..300).map(|n| picture(n).len().div_ceil(1_395).max(1)).sum();
+    assert!(dropped > 100 && sent > units && sent <= units + dropped, "{sent} of {units}");
+    // A unit is lost twice once in four hundred times.
+    assert!(!found.lost.is_empty() && found.lost.len() < 20, "{:?}", found.lost);
+    assert!(found.whole.iter().all(|(&number, bytes)| *bytes == picture(number)));
+}
+
+#[test]
+fn a_stream_of_no_frames_ends() {
+    let found = course(Delivery::Frames, 0, 1_000);
+    assert!(found.whole.is_empty() && found.lost.is_empty());
+}
+
+#[test]
+fn a_loss_in_the_midst_costs_a_round_trip_and_not_the_interval_in_which_it_showed() {
+    let mut count = 0_u64;
+    let path: Path = Box::new(move |_, header| {
+        if header.kind == Kind::Data {
+            count += 1;
+            // Once in more than two round trips, and never a repair.
+            if count.is_multiple_of(2_003) {
+                return Fate::Lost;
+            }
+        }
+        Fate::After(Span::from_millis(50))
+    });
+    let mut world = World::new(8_192, Rate::from_mbps(100), path);
+    let chunk = vec![7; 256 << 10];
+    let (mut at, mut longest) = (Time::MAX, Span::ZERO);
+    world.run(Span::from_secs(4), |world| {
+        while world.write(&chunk) > 0 {}
+        let mut any = false;
+        while let Some(Ok(heard)) = world.read(256 << 10)
+            && !heard.is_empty()
+        {
+            any = true;
+        }
+        if any {
+            if world.now > Time::ZERO + Span::from_secs(2) {
+                longest = longest.max(world.now.since(at));
+            }
+            at = world.now;
+        }
+    });
+    // 100 ms there and back, one for the reordering that might have been, and steps of one.
+    assert!(longest >= Span::from_millis(100) && longest < Span::from_millis(108), "{longest:?}");
 }
