@@ -154,9 +154,13 @@ fn starter(args: &HostArgs) -> Option<Vec<OsString>> {
 /// `gtp sessions`.
 ///
 /// # Errors
-/// When there is neither a daemon nor a pump, or one does not answer.
+/// When there is neither a daemon nor a pump, or the daemon does not answer.
 pub fn sessions(args: &SessionsArgs) -> Result<ExitCode, Failure> {
-    let fallbacks = crate::run::fallbacks(args.pump.as_deref())?;
+    // A pump that hangs, or is another's, keeps nobody from the sessions.
+    let fallbacks = crate::run::fallbacks(args.pump.as_deref()).unwrap_or_else(|failure| {
+        output::aside(&failure.text);
+        None
+    });
     match ask_sessions(&args.daemon) {
         Ok((host, sessions)) => say_sessions(args, &host, &sessions)?,
         // The pump has something to say all the same.

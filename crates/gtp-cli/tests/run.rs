@@ -678,4 +678,6 @@ fn what_goes_over_tcp_in_place_of_gtp_is_listed_with_the_sessions() {
     assert_eq!(listed()["open"], false);
     let people = world.gtp().arg("sessions").output().unwrap();
     assert!(out(&people).contains("over TCP in place of GTP"), "{}", out(&people));
+    let nobody = world.gtp().args(["sessions", "--pump", "/nowhere/pump.sock"]).output().unwrap();
+    assert!(!nobody.status.success() && out(&nobody).is_empty(), "neither daemon nor pump");
 }

@@ -51,7 +51,16 @@ const LAYERS: [Layer; 23] = [
     ),
     open(
         "gtp-cli",
-        &["gtp-alloc", "gtp-bench", "gtp", "gtp-emu", "gtp-preload", "gtp-share", "gtp-sys", "gtpd"],
+        &[
+            "gtp-alloc",
+            "gtp-bench",
+            "gtp",
+            "gtp-emu",
+            "gtp-preload",
+            "gtp-share",
+            "gtp-sys",
+            "gtpd",
+        ],
     ),
     open("gtp-lab", &["gtp-alloc", "gtp-proto", "gtp-link", "gtp-path", "gtp-peers", "gtp-sim"]),
     open(
