@@ -25,9 +25,9 @@ use crate::report::{Grant, Law, LimitedBy, Phase, Report};
 use crate::requests::{Answerer, Class};
 use crate::session::{Discard, Event, Link, Numbering, Transmit, Unit, Wake, earliest, wire_span};
 use crate::weight::{SharedWeight, Weights};
-use crate::wire::{
-    Control, DATA_HEAD_LEN, DataHead, Feedback, HEADER_LEN, Header, Kind, Request, Status, Wanted,
-};
+use crate::wire::{Control, DATA_HEAD_LEN, DataHead, Feedback, HEADER_LEN, Header, Kind, Status};
+
+mod asked;
 
 /// What a source needs to know at the start.
 #[derive(Clone, Debug)]
@@ -424,46 +424,6 @@ impl SourceSession {
         } else {
             LimitedBy::Path
         }
-    }
-
-    fn handle_request(&mut self, request: Request) -> Result<(), Discard> {
-        if request.number < self.answerer.requests_next() {
-            return Ok(());
-        }
-        if request.unit_payload > self.handshake.longest() {
-            // Nothing so long is known to pass; the hello that says so may be on its way.
-            return Err(Discard::Early);
-        }
-        if request.wanted == Wanted::Begin {
-            return self.begin_anew(&request);
-        }
-        match self.unit_payload {
-            None => self.set_unit(request.unit_payload),
-            Some(known) if known == request.unit_payload => {}
-            // One from before the sink began anew, or one that has overtaken its word of that.
-            Some(_) => return Err(Discard::Early),
-        }
-        if self.answerer.handle_request(request) {
-            self.status_urgent = true;
-            self.starved = false;
-        }
-        Ok(())
-    }
-
-    fn set_unit(&mut self, payload: u16) {
-        self.unit_payload = Some(payload);
-        self.events.push(Event::UnitPayload(payload));
-    }
-
-    /// The sink had presumed that longer units pass, which can happen once.
-    fn begin_anew(&mut self, request: &Request) -> Result<(), Discard> {
-        if self.moves == Moves::Stream || core::mem::replace(&mut self.begun_anew, true) {
-            return Err(self.violation("the unit length changed, or changed again"));
-        }
-        self.answerer.begin_anew(request.number);
-        self.status_urgent = true;
-        self.set_unit(request.unit_payload);
-        Ok(())
     }
 
     fn handle_feedback(&mut self, now: Time, pn: u64, f: Feedback) -> Result<(), Discard> {

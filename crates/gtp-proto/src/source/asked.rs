@@ -1,0 +1,50 @@
+//! What a sink asks of a source.
+//!
+//! Requests are accepted in their order, for units of one length. That length may change once, by
+//! the word of a sink that had presumed too much. Nothing here sends.
+
+use super::{Moves, SourceSession};
+use crate::session::{Discard, Event};
+use crate::wire::{Request, Wanted};
+
+impl SourceSession {
+    pub(super) fn handle_request(&mut self, request: Request) -> Result<(), Discard> {
+        if request.number < self.answerer.requests_next() {
+            return Ok(());
+        }
+        if request.unit_payload > self.handshake.longest() {
+            // Nothing so long is known to pass; the hello that says so may be on its way.
+            return Err(Discard::Early);
+        }
+        if request.wanted == Wanted::Begin {
+            return self.begin_anew(&request);
+        }
+        match self.unit_payload {
+            None => self.set_unit(request.unit_payload),
+            Some(known) if known == request.unit_payload => {}
+            // One from before the sink began anew, or one that has overtaken its word of that.
+            Some(_) => return Err(Discard::Early),
+        }
+        if self.answerer.handle_request(request) {
+            self.status_urgent = true;
+            self.starved = false;
+        }
+        Ok(())
+    }
+
+    fn set_unit(&mut self, payload: u16) {
+        self.unit_payload = Some(payload);
+        self.events.push(Event::UnitPayload(payload));
+    }
+
+    /// The sink had presumed that longer units pass, which can happen once.
+    fn begin_anew(&mut self, request: &Request) -> Result<(), Discard> {
+        if self.moves == Moves::Stream || core::mem::replace(&mut self.begun_anew, true) {
+            return Err(self.violation("the unit length changed, or changed again"));
+        }
+        self.answerer.begin_anew(request.number);
+        self.status_urgent = true;
+        self.set_unit(request.unit_payload);
+        Ok(())
+    }
+}
