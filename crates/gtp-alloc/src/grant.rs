@@ -44,20 +44,23 @@ pub fn shares(capacity: f64, claims: &[Claim], shares: &mut Vec<Share>) {
     let filling = Filling::new(positive(capacity), claims);
     let level = filling.level();
     shares.resize(claims.len(), Share::default());
+    let least = filling.capacity / filling.beyond[0];
+    let mut near = 0;
     for (place, rung) in filling.rungs.iter().enumerate() {
         let offer = if rung.ratio >= level {
             rung.weight * level
         } else {
-            filling.offer_below_level(place)
+            filling.offer_below_level(place, &mut near)
         };
         shares[rung.claim] = Share {
             target: rung.bound.min(rung.weight * level).min(filling.capacity),
-            offer: offer.max(rung.weight * (filling.capacity / filling.beyond[0])),
+            offer: offer.max(rung.weight * least),
         };
     }
 }
 
 /// One claim on the ladder of levels at which claims are satisfied.
+#[derive(Clone, Copy)]
 struct Rung {
     ratio: f64,
     weight: f64,
@@ -82,11 +85,12 @@ impl Filling {
             let bound = positive(c.bound);
             Rung { ratio: bound / weight, weight, bound, claim }
         };
+        let unsorted: Vec<Rung> = claims.iter().enumerate().map(rung).collect();
         // Ratios are not negative, so their bits are in their order, and whole numbers sort faster.
-        let key = |(claim, c)| (rung((claim, c)).ratio.to_bits(), claim);
-        let mut order: Vec<(u64, usize)> = claims.iter().enumerate().map(key).collect();
-        order.sort_unstable();
-        let rungs: Vec<Rung> = order.iter().map(|&(_, at)| rung((at, &claims[at]))).collect();
+        let key = |rung: &Rung| (rung.ratio.to_bits(), rung.claim);
+        let mut order: Vec<(u64, usize)> = unsorted.iter().map(key).collect();
+        sort(&mut order);
+        let rungs: Vec<Rung> = order.iter().map(|&(_, at)| unsorted[at]).collect();
         let below = running_sums(rungs.iter().map(|r| r.bound));
         let mut beyond = running_sums(rungs.iter().rev().map(|r| r.weight));
         beyond.reverse();
@@ -107,15 +111,49 @@ impl Filling {
     }
 
     /// What the claim at `place`, satisfied below the level, would get without its bound: the
-    /// level of the others and itself, rising without end, over the capacity.
-    fn offer_below_level(&self, place: usize) -> f64 {
+    /// level of the others and itself, rising without end, over the capacity. It is looked for
+    /// `near` where that of the claim before was found.
+    fn offer_below_level(&self, place: usize, near: &mut usize) -> f64 {
         let Rung { weight, bound, .. } = self.rungs[place];
         let wanted = self.capacity + bound;
         let needed = |i: usize| self.below[i] + (self.beyond[i] + weight) * self.rungs[i].ratio;
-        let i = first(place + 1, self.rungs.len(), |i| needed(i) >= wanted);
+        let i = first_near(*near, place + 1, self.rungs.len(), |i| needed(i) >= wanted);
+        *near = i;
         weight * ((wanted - self.below[i]) / (self.beyond[i] + weight))
     }
 }
+
+/// Sorts, and where there are many without comparing: by the upper bits, the lowest digit first.
+fn sort(order: &mut Vec<(u64, usize)>) {
+    if order.len() >= MANY {
+        let mut other = Vec::new();
+        other.resize(order.len(), (0, 0));
+        for shift in DIGITS {
+            let digit = |key: u64| (key >> shift) as usize % BUCKETS;
+            let mut next = [0_usize; BUCKETS];
+            order.iter().for_each(|&(key, _)| next[digit(key)] += 1);
+            let mut sum = 0;
+            for place in &mut next {
+                sum += core::mem::replace(place, sum);
+            }
+            for &entry in order.iter() {
+                let place = &mut next[digit(entry.0)];
+                other[*place] = entry;
+                *place += 1;
+            }
+            core::mem::swap(order, &mut other);
+        }
+    }
+    // Of what is in order already, this is one look; what is left are keys that differ by less
+    // than one part in four million.
+    order.sort_unstable();
+}
+
+/// From so many on it is worth while.
+const MANY: usize = 1_024;
+/// Where the digits of a key begin: all of the exponent, and 22 bits of the fraction.
+const DIGITS: [u32; 3] = [30, 41, 52];
+const BUCKETS: usize = 1 << 11;
 
 /// The first of `from..to` that satisfies `holds`, which stays true once it is; else `to`.
 fn first(from: usize, to: usize, holds: impl Fn(usize) -> bool) -> usize {
@@ -125,6 +163,27 @@ fn first(from: usize, to: usize, holds: impl Fn(usize) -> bool) -> usize {
         if holds(middle) { to = middle } else { from = middle + 1 }
     }
     from
+}
+
+/// The same, looked for in steps that double from `near` on: at once if it is there.
+fn first_near(near: usize, from: usize, to: usize, holds: impl Fn(usize) -> bool) -> usize {
+    let near = near.clamp(from, to);
+    let (mut low, mut high, mut step) = (from, near, 1);
+    if near < to && !holds(near) {
+        low = near + 1;
+        while low + step <= to && !holds(low + step - 1) {
+            low += step;
+            step *= 2;
+        }
+        high = to.min(low + step - 1);
+    } else {
+        while high >= low + step && holds(high - step) {
+            high -= step;
+            step *= 2;
+        }
+        low = low.max((high + 1).saturating_sub(step));
+    }
+    first(low, high, holds)
 }
 
 /// What a sink has let one session have so far, in bit/s.
@@ -193,11 +252,13 @@ struct Sum {
 }
 
 impl Sum {
+    #[inline]
     fn add(&mut self, x: f64) {
         let next = self.total + x;
         if next < f64::INFINITY {
-            let (large, small) = if self.total >= x { (self.total, x) } else { (x, self.total) };
-            self.lost += (large - next) + small;
+            // What each of the two lost, whichever is larger (Knuth's two-sum).
+            let part = next - self.total;
+            self.lost += (self.total - (next - part)) + (x - part);
         }
         self.total = next;
     }
@@ -214,14 +275,14 @@ fn sum(terms: impl Iterator<Item = f64>) -> f64 {
 }
 
 /// Zero and the sums of the first 1, 2, … terms.
-fn running_sums(terms: impl Iterator<Item = f64>) -> Vec<f64> {
+fn running_sums(terms: impl ExactSizeIterator<Item = f64>) -> Vec<f64> {
     let mut sum = Sum::default();
-    let mut sums = Vec::with_capacity(terms.size_hint().0 + 1);
+    let mut sums = Vec::with_capacity(terms.len() + 1);
     sums.push(0.0);
-    sums.extend(terms.map(|x| {
+    for x in terms {
         sum.add(x);
-        sum.value()
-    }));
+        sums.push(sum.value());
+    }
     sums
 }
 
@@ -238,6 +299,41 @@ mod tests {
         let mut out = Vec::new();
         grants(capacity, &held, &mut out);
         out
+    }
+
+    #[test]
+    fn many_are_sorted_as_few_are_with_ties_and_with_neighbours_in_the_last_bit() {
+        let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+        let ratio = |at: usize| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            match at % 4 {
+                0 => 1e6,
+                1 => f64::from_bits(1e6_f64.to_bits() + (random >> 60)),
+                2 => f64::INFINITY,
+                _ => (random >> 20) as f64 / 1e3,
+            }
+        };
+        let keys: Vec<f64> = (0..5 * MANY).map(ratio).collect();
+        let mut order: Vec<(u64, usize)> =
+            keys.iter().enumerate().map(|(at, key)| (key.to_bits(), at)).collect();
+        let mut expected = order.clone();
+        expected.sort_unstable();
+        sort(&mut order);
+        assert_eq!(order, expected);
+    }
+
+    #[test]
+    fn a_place_is_the_same_from_wherever_it_is_looked_for() {
+        for to in 0..20 {
+            for from in 0..=to {
+                for place in 0..=to {
+                    for near in 0..=to + 1 {
+                        let found = first_near(near, from, to, |i| i >= place);
+                        assert_eq!(found, first(from, to, |i| i >= place));
+                    }
+                }
+            }
+        }
     }
 
     #[test]

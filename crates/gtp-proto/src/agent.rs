@@ -158,8 +158,7 @@ impl Agent {
             return (0, Rate::ZERO, Rate::ZERO);
         };
         let number = flow.issued.back().map_or(0, |g| g.number);
-        let committed = flow.issued.iter().map(|g| g.rate).fold(0.0, f64::max);
-        (number, to_rate(flow.newest()), to_rate(committed))
+        (number, to_rate(flow.newest()), to_rate(flow.committed()))
     }
 
     /// When to tick next.
@@ -288,7 +287,7 @@ impl Agent {
             let lease = SILENCE_STOP + report.rtt;
             flow.release(now, report.echoed, lease);
             let newest = flow.newest();
-            let committed = flow.issued.iter().map(|g| g.rate).fold(newest, f64::max);
+            let committed = flow.committed();
             held.push(match report.law.is_alone() {
                 false => Held { target: share.target, committed, newest },
                 // Nobody holds it to its share; it takes what it is seen to take.
@@ -404,12 +403,22 @@ impl Flow {
 
     /// Forgets grants that the source has let go of, and those whose lease is over.
     fn release(&mut self, now: Time, echoed: u32, lease: Span) {
-        while let [first, _, ..] = self.issued.make_contiguous() {
+        while self.issued.len() > 1
+            && let Some(first) = self.issued.front()
+        {
             let lapsed = first.superseded.is_some_and(|at| now.since(at) > lease);
             if first.number >= echoed && !lapsed {
                 break;
             }
             self.issued.pop_front();
+        }
+    }
+
+    /// The largest rate that may still be arriving.
+    fn committed(&self) -> f64 {
+        match self.issued.len() {
+            0 | 1 => self.newest(),
+            _ => self.issued.iter().fold(0.0, |most, grant| grant.rate.max(most)),
         }
     }
 

@@ -69,35 +69,15 @@ pub struct Posted {
     pub label: Label,
 }
 
-/// What changes of a [`Posted`] while its session lives.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Live {
-    /// Its name in the process.
-    pub id: u32,
-    /// Which way its data go.
-    pub side: Side,
-    /// Life phase.
-    pub phase: Phase,
-    /// What keeps it from going faster.
-    pub limited_by: LimitedBy,
-    /// What the other end says this session could get there.
-    pub peer_offer: Rate,
-    /// What it can use.
-    pub demand: Rate,
-    /// What it moves.
-    pub measured: Rate,
-    /// Smoothed round-trip time.
-    pub rtt: Span,
-    /// The newest grant number that its source has been heard to obey.
-    pub echoed: u32,
-    /// The other end's factor of its weight.
-    pub peer_weight: f64,
-    /// Data packets that arrived since its start.
-    pub packets: u64,
-    /// Those that did not.
-    pub lost: u64,
-    /// IP bytes moved since its start.
-    pub wire_bytes: u64,
+/// What a second look at a [`Posted`] brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Update {
+    /// What had changed has been changed.
+    Done,
+    /// Another session stands there.
+    Another,
+    /// No session does any more.
+    Gone,
 }
 
 /// What the daemon answers.
@@ -251,13 +231,13 @@ impl Posted {
         })
     }
 
-    /// Whether this is of the same session.
-    pub fn is_same(&self, live: &Live) -> bool {
-        self.id == live.id && self.side == live.side
-    }
-
-    /// What may change in a session's life does.
-    pub fn update(&mut self, live: &Live) {
+    /// What may change in a session's life does, by the first words of a report.
+    #[inline]
+    pub(crate) fn update(&mut self, words: &[u64; LIVE_WORDS]) -> Update {
+        let Some(live) = Live::decode(words) else { return Update::Gone };
+        if (self.id, self.side) != (live.id, live.side) {
+            return Update::Another;
+        }
         let report = &mut self.report;
         report.phase = live.phase;
         report.peer_offer = live.peer_offer;
@@ -270,12 +250,31 @@ impl Posted {
         self.packets = live.packets;
         self.lost = live.lost;
         self.wire_bytes = live.wire_bytes;
+        Update::Done
     }
+}
+
+/// What changes of a [`Posted`] while its session lives.
+struct Live {
+    id: u32,
+    side: Side,
+    phase: Phase,
+    limited_by: LimitedBy,
+    peer_offer: Rate,
+    demand: Rate,
+    measured: Rate,
+    rtt: Span,
+    echoed: u32,
+    peer_weight: f64,
+    packets: u64,
+    lost: u64,
+    wire_bytes: u64,
 }
 
 impl Live {
     /// What the first words of a report say, if an honest process could have meant them so.
-    pub(crate) fn decode(words: &[u64; LIVE_WORDS]) -> Option<Live> {
+    #[inline(always)]
+    fn decode(words: &[u64; LIVE_WORDS]) -> Option<Live> {
         let byte = |at: u32| (words[0] >> at) as u8;
         let phase = match byte(0) {
             1 => Phase::Open,
@@ -290,12 +289,13 @@ impl Live {
         if !LAWS.contains(&law_code(words[0])) {
             return None;
         }
+        let limit = usize::from(byte(24)).checked_sub(1)?;
         let peer_weight = f64::from_bits(words[6]);
         Some(Live {
             id: (words[0] >> 32) as u32,
             side,
             phase,
-            limited_by: limit_of(byte(24))?,
+            limited_by: *LIMITS.get(limit)?,
             peer_offer: Rate::from_bps(words[1]),
             demand: Rate::from_bps(words[2]),
             measured: Rate::from_bps(words[3]),
@@ -315,12 +315,17 @@ impl Live {
 
 /// Codes of laws.
 const LAWS: core::ops::RangeInclusive<u8> = 1..=5;
+/// Limits in the order of their codes, from 1.
+const LIMITS: [LimitedBy; 5] =
+    [LimitedBy::Source, LimitedBy::Sink, LimitedBy::Demand, LimitedBy::Path, LimitedBy::Disk];
 
+#[inline]
 fn law_code(word: u64) -> u8 {
     (word >> 16) as u8
 }
 
 impl Granted {
+    #[inline]
     pub(crate) fn encode(&self) -> [u64; GRANTED_WORDS - 1] {
         let number = u64::from(self.grant.number);
         [
@@ -356,17 +361,6 @@ fn limit_code(limit: LimitedBy) -> u64 {
         LimitedBy::Path => 4,
         LimitedBy::Disk => 5,
     }
-}
-
-fn limit_of(code: u8) -> Option<LimitedBy> {
-    Some(match code {
-        1 => LimitedBy::Source,
-        2 => LimitedBy::Sink,
-        3 => LimitedBy::Demand,
-        4 => LimitedBy::Path,
-        5 => LimitedBy::Disk,
-        0 | 6..=255 => return None,
-    })
 }
 
 #[cfg(test)]
@@ -438,10 +432,12 @@ mod tests {
         let (limited_by, packets, lost, wire_bytes) = (LimitedBy::Path, 1, 2, 3);
         let next = Posted { report, limited_by, packets, lost, wire_bytes, ..first };
         let words = next.encode();
-        let live = Live::decode(words.first_chunk().unwrap()).unwrap();
         let mut known = first;
-        assert!(known.is_same(&live));
-        known.update(&live);
+        assert_eq!(known.update(words.first_chunk().unwrap()), Update::Done);
+        assert_eq!(known, next);
+        let another = Posted { id: 18, ..next }.encode();
+        assert_eq!(known.update(another.first_chunk().unwrap()), Update::Another);
+        assert_eq!(known.update(&[0; LIVE_WORDS]), Update::Gone);
         assert_eq!(known, next);
     }
 

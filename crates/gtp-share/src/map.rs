@@ -87,6 +87,7 @@ impl Mapping {
     }
 
     /// The words. On a region mapped for reading only, they may only be loaded.
+    #[inline]
     pub(crate) fn words(&self) -> &[AtomicU64] {
         // SAFETY: the mapping is that long, aligned to a page, and lives as long as `self`; the
         // file behind it cannot shrink; any bits are a valid word; both sides use atomics only.

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use gtp_alloc::Rate;
 
 use crate::layout::{
-    GRANTED_WORDS, Granted, HEAD_WORDS, LIVE_WORDS, Live, MAGIC, POSTED_WORDS, Posted, SLOTS_MOST,
+    GRANTED_WORDS, Granted, HEAD_WORDS, LIVE_WORDS, MAGIC, POSTED_WORDS, Posted, SLOTS_MOST, Update,
 };
 use crate::map::{Access, Mapping, Theirs};
 use crate::words;
@@ -120,13 +120,16 @@ impl ReportsReader {
         self.0.read::<{ POSTED_WORDS - 1 }, _>(slot, Posted::decode)
     }
 
-    /// As much of it as changes while a session lives.
-    pub fn read_live(&self, slot: u32) -> Found<Live> {
-        self.0.read::<LIVE_WORDS, _>(slot, Live::decode)
+    /// Brings up to date what was read of a slot before; reads as much of it as changes while a
+    /// session lives.
+    #[inline]
+    pub fn update(&self, slot: u32, known: &mut Posted) -> Found<Update> {
+        self.0.read::<LIVE_WORDS, _>(slot, |words| Some(known.update(words)))
     }
 
     /// Changes with each record that is written into a slot; asked before one is read, it tells
     /// later whether there is another.
+    #[inline]
     pub fn sequence(&self, slot: u32) -> u64 {
         self.0.record(slot).map_or(0, |(sequence, _)| sequence.load(Ordering::Relaxed))
     }
@@ -143,6 +146,7 @@ impl GrantsWriter {
     }
 
     /// Writes a grant.
+    #[inline]
     pub fn grant(&self, slot: u32, granted: &Granted) {
         self.0.write(slot, &granted.encode());
     }
@@ -228,6 +232,7 @@ impl Page {
     }
 
     /// The sequence word and the words of a slot.
+    #[inline]
     fn record(&self, slot: u32) -> Option<(&AtomicU64, &[AtomicU64])> {
         if slot >= self.slots {
             return None;
@@ -236,28 +241,32 @@ impl Page {
         self.mapping.words().get(start..start + self.size)?.split_first()
     }
 
-    fn write(&self, slot: u32, values: &[u64]) {
-        if let Some((sequence, words)) = self.record(slot) {
+    #[inline]
+    fn write<const N: usize>(&self, slot: u32, values: &[u64; N]) {
+        if let Some((sequence, words)) = self.record(slot)
+            && let Some(words) = words.first_chunk()
+        {
             words::write(sequence, words, values);
         }
     }
 
     /// What stands in a slot.
+    #[inline]
     fn read<const N: usize, T>(
         &self,
         slot: u32,
         decode: impl FnOnce(&[u64; N]) -> Option<T>,
     ) -> Found<T> {
-        let mut values = [0; N];
-        match self.record(slot) {
-            None => Found::Nothing,
-            // Never written.
-            Some((sequence, _)) if sequence.load(Ordering::Relaxed) == 0 => Found::Nothing,
-            Some((sequence, words)) if words::read(sequence, words, &mut values) => {
-                decode(&values).map_or(Found::Nothing, Found::Record)
-            }
-            Some(_) => Found::Torn,
+        let Some((sequence, words)) = self.record(slot) else { return Found::Nothing };
+        let Some(words) = words.first_chunk() else { return Found::Nothing };
+        if sequence.load(Ordering::Relaxed) == 0 {
+            return Found::Nothing; // Never written.
         }
+        let mut values = [0; N];
+        if !words::read(sequence, words, &mut values) {
+            return Found::Torn;
+        }
+        decode(&values).map_or(Found::Nothing, Found::Record)
     }
 }
 

@@ -20,10 +20,12 @@ pub trait Word {
 }
 
 impl Word for AtomicU64 {
+    #[inline]
     fn load(&self) -> u64 {
         AtomicU64::load(self, Ordering::Relaxed)
     }
 
+    #[inline]
     fn store(&self, value: u64) {
         AtomicU64::store(self, value, Ordering::Relaxed);
     }
@@ -41,13 +43,14 @@ impl Word for AtomicU64 {
 /// writer that was stopped in the middle, or that writes without end, is met so often.
 pub const TRIES: usize = 16;
 
-/// Writes a record; only ever called by its one writer. `words` and `values` are of one length.
-pub fn write<W: Word>(sequence: &W, words: &[W], values: &[u64]) {
+/// Writes a record; only ever called by its one writer.
+#[inline]
+pub fn write<W: Word, const N: usize>(sequence: &W, words: &[W; N], values: &[u64; N]) {
     let busy = sequence.load() | 1;
     sequence.store(busy);
     W::fence_stores();
-    for (word, value) in words.iter().zip(values) {
-        word.store(*value);
+    for i in 0..N {
+        words[i].store(values[i]);
     }
     W::fence_stores();
     sequence.store(busy.wrapping_add(1));
@@ -55,19 +58,25 @@ pub fn write<W: Word>(sequence: &W, words: &[W], values: &[u64]) {
 
 /// Reads a record into `values`; `false` if no whole one was met in [`TRIES`] tries, and `values`
 /// then holds nothing of use.
-pub fn read<W: Word>(sequence: &W, words: &[W], values: &mut [u64]) -> bool {
+#[inline]
+pub fn read<W: Word, const N: usize>(sequence: &W, words: &[W; N], values: &mut [u64; N]) -> bool {
     (0..TRIES).any(|_| read_once(sequence, words, values))
 }
 
 /// One try of [`read`].
-pub fn read_once<W: Word>(sequence: &W, words: &[W], values: &mut [u64]) -> bool {
+#[inline]
+pub fn read_once<W: Word, const N: usize>(
+    sequence: &W,
+    words: &[W; N],
+    values: &mut [u64; N],
+) -> bool {
     let before = sequence.load();
     W::fence_loads();
     if before & 1 == 1 {
         return false;
     }
-    for (value, word) in values.iter_mut().zip(words) {
-        *value = word.load();
+    for i in 0..N {
+        values[i] = words[i].load();
     }
     W::fence_loads();
     sequence.load() == before

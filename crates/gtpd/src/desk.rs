@@ -102,7 +102,8 @@ impl Desk {
         let mut owners = clients.iter_mut();
         let mut owner = owners.next();
         for (i, (&(id, slot), answer)) in self.places.iter().zip(&self.grants).enumerate() {
-            if self.written.get(i) == Some(answer) {
+            let before = self.written.get(i);
+            if before == Some(answer) {
                 continue;
             }
             while owner.as_ref().is_some_and(|(owner, _)| **owner < id) {
@@ -113,7 +114,7 @@ impl Desk {
             };
             let Some(seat) = client.seats.get_mut(slot) else { continue };
             let granted = Granted { id: seat.posted.id, grant: answer.1 };
-            if seat.granted != Some(granted) {
+            if before.is_some() || seat.granted != Some(granted) {
                 client.grants.grant(slot, &granted);
                 seat.granted = Some(granted);
                 if news.last() != Some(&id) {

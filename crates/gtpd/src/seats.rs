@@ -8,7 +8,7 @@ use gtp_alloc::tree::Policy;
 use gtp_alloc::{Rate, Time};
 use gtp_proto::limits::{ALONE_GROWS, ALONE_LEAST, DEMAND_ALPHA, DEMAND_FLOOR};
 use gtp_proto::{FlowId, Law, Report};
-use gtp_share::{Change, Found, Granted, GrantsWriter, Posted, ReportsReader, Side};
+use gtp_share::{Change, Found, Granted, GrantsWriter, Posted, ReportsReader, Side, Update};
 
 use crate::hub::ClientId;
 use crate::limits::TransferId;
@@ -98,23 +98,28 @@ impl Seats {
                 if sequence != 0 && seat.seen == sequence {
                     continue;
                 }
-                match if slot < used { reports.read_live(slot) } else { Found::Nothing } {
+                let before = seat.posted.wire_bytes;
+                let found = if slot < used {
+                    reports.update(slot, &mut seat.posted)
+                } else {
+                    Found::Nothing
+                };
+                match found {
                     Found::Torn => continue,
-                    Found::Nothing => {
+                    Found::Record(Update::Done) => {
+                        seat.seen = sequence;
+                        changes.count(seat.posted.side, before, seat.posted.wire_bytes);
+                        heard(seat);
+                        continue;
+                    }
+                    Found::Nothing | Found::Record(Update::Gone) => {
                         names.take_back(seat.flow);
                         *place = None;
                         grants.clear(slot);
                         changes.gone = true;
                         continue;
                     }
-                    Found::Record(live) if seat.posted.is_same(&live) => {
-                        seat.seen = sequence;
-                        changes.count(live.side, seat.posted.wire_bytes, live.wire_bytes);
-                        seat.posted.update(&live);
-                        heard(seat);
-                        continue;
-                    }
-                    Found::Record(_) => {} // Another session has taken the slot.
+                    Found::Record(Update::Another) => {}
                 }
             }
             if sequence == 0 || (place.is_none() && room == 0) {
