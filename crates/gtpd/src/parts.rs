@@ -299,10 +299,16 @@ impl Ladder {
         self.at(self.lines.partition_point(reaches), wanted, weight)
     }
 
-    /// The level on the line before this one, made steeper, at which it has this value.
+    /// The level on the line before this one, made steeper, at which it has this value. A flat line
+    /// has it from its start on: only rounding says that it does not.
     fn at(&self, next: usize, wanted: f64, steeper: f64) -> f64 {
-        let (_, value, slope) = self.lines[next.saturating_sub(1)];
-        if slope + steeper > 0.0 { ((wanted - value) / (slope + steeper)).max(0.0) } else { 0.0 }
+        let (begins, value, slope) = self.lines[next.saturating_sub(1)];
+        let ends = self.lines.get(next).map_or(f64::INFINITY, |line| line.0);
+        if slope + steeper > 0.0 {
+            ((wanted - value) / (slope + steeper)).clamp(begins, ends.max(begins))
+        } else {
+            begins
+        }
     }
 }
 

@@ -218,3 +218,25 @@ fn without_limits_shares_are_those_of_the_grant_law() {
         assert!(near(ours.target, law.target) && near(ours.offer, law.offer));
     }
 }
+
+#[test]
+fn a_guarantee_and_a_cap_that_are_the_capacity_together_leave_nobody_without() {
+    for (guaranteed, count) in [(600e6, 3), (600e6, 5), (750e6, 7), (900e6, 11)] {
+        let capped = 1e9 - guaranteed;
+        let weight = f64::from(1.0 / count as f32);
+        let greedy = |weight| Claim { weight, bound: f64::INFINITY };
+        let mut claims = vec![greedy(weight); count];
+        claims.push(greedy(1.0));
+        let user = |limits, members: Vec<usize>| User {
+            all: Group { limits, members },
+            transfers: Vec::new(),
+        };
+        let users = [
+            user(Limits { least: guaranteed, most: f64::INFINITY }, (0..count).collect()),
+            user(Limits { least: 0.0, most: capped }, vec![count]),
+        ];
+        let mut shares = Vec::new();
+        divide(1e9, &claims, &users, &mut shares);
+        assert!((shares[count].target - capped).abs() < 1.0, "{count}: {:?}", shares[count]);
+    }
+}
