@@ -35,7 +35,7 @@ pub struct HubConfig {
     pub interval: Option<Span>,
     /// Nothing is granted for so long after the start: until then the processes of a daemon that
     /// died hand over what it had granted. As long as they come, and until all are there whose
-    /// number is known ([`Hub::expect`]), it lasts longer, up to [`GRACE_MOST`].
+    /// number is known ([`Hub::wait_for`]), it lasts longer, up to [`GRACE_MOST`].
     pub grace: Span,
     /// Weights of users, where not one.
     pub users: BTreeMap<u32, f64>,
@@ -158,7 +158,7 @@ impl Hub {
 
     /// So many processes of a daemon before this one are to come back: nothing is granted until
     /// all have, or [`GRACE_MOST`] is over.
-    pub fn expect(&mut self, processes: usize) {
+    pub fn wait_for(&mut self, processes: usize) {
         self.expected = Some(processes);
         self.begin = self.begin_at_last;
     }

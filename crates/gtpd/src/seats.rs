@@ -53,7 +53,7 @@ pub(crate) struct Changes {
 }
 
 impl Changes {
-    /// A session of this side has moved so many bytes in its life, and had so many at the last look.
+    /// A session of this side has moved so many bytes in its life `now`, and had so `before`.
     fn count(&mut self, side: Side, before: u64, now: u64) {
         let moved = match side {
             Side::Source => &mut self.moved[0],

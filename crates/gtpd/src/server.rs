@@ -145,7 +145,7 @@ impl Daemon {
         hub.capacity_out = hub.capacity_out.saturating_sub(config.reserve);
         hub.capacity_in = hub.capacity_in.saturating_sub(config.reserve);
         let mut hub = Hub::new(now, &hub);
-        expected.into_iter().for_each(|processes| hub.expect(processes));
+        expected.into_iter().for_each(|processes| hub.wait_for(processes));
         Ok(Daemon {
             claim,
             clock,

@@ -90,7 +90,7 @@ fn succession(late: Span, word: Word) -> Outcome {
         let begin = world.now;
         let hub = world.daemon(&config(Span::from_millis(250)));
         if word == Word::Left {
-            hub.expect(expected);
+            hub.wait_for(expected);
         }
         while !is_equal(&world, PROCESSES) {
             find(&mut world);
@@ -149,7 +149,7 @@ fn who_ended_with_the_daemon_is_not_waited_for_long() {
     world.kill();
     world.processes.pop();
     let begin = world.now;
-    world.daemon(&config(Span::from_millis(250))).expect(PROCESSES);
+    world.daemon(&config(Span::from_millis(250))).wait_for(PROCESSES);
     (0..PROCESSES - 1).for_each(|at| world.attach(at));
     while !is_equal(&world, PROCESSES - 1) {
         world.run(Span::from_millis(1));
