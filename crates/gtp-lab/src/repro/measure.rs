@@ -33,6 +33,8 @@ pub struct Trajectory {
     pub done: Vec<f64>,
     /// Lost packets as a part of those sent.
     pub lost: f64,
+    /// The same of each session; packets only.
+    pub losses: Vec<f64>,
     /// The longest time between cause and effect, T_max of thesis VI.3, in seconds.
     pub longest: f64,
     /// The largest rate that does not follow from those before it; no number if not looked for.
@@ -204,6 +206,8 @@ pub enum Reading {
     Done,
     /// Lost packets as a part of those sent.
     Lost,
+    /// The same of each session.
+    Losses,
 }
 
 /// Which phases between changes are read.
@@ -282,6 +286,7 @@ fn has_one_for_each(reading: &Reading) -> bool {
         reading,
         Reading::Reach { .. }
             | Reading::Share { .. }
+            | Reading::Losses
             | Reading::Mean { .. }
             | Reading::Bound { .. }
             | Reading::Largest { .. }
@@ -329,6 +334,7 @@ fn readable(reading: &Reading, run: &Trajectory) -> Result<(), String> {
             return nothing("has a max-min rate at the end");
         }
         Reading::Overload if run.load.is_empty() => return nothing("is known of loads"),
+        Reading::Losses if run.losses.is_empty() => return nothing("is known of losses"),
         Reading::Done if run.done.is_empty() => return nothing("has a size"),
         Reading::Together { sessions, .. } if !(1..=run.rates.len()).contains(sessions) => {
             return Err(format!("there are not {sessions} sessions"));
@@ -345,6 +351,7 @@ fn readable(reading: &Reading, run: &Trajectory) -> Result<(), String> {
         | Reading::WindowFalls
         | Reading::Unexplained
         | Reading::Done
+        | Reading::Losses
         | Reading::Lost => {}
     }
     Ok(())
@@ -414,6 +421,7 @@ fn read(reading: &Reading, run: &Trajectory) -> Result<Vec<f64>, String> {
         Reading::Unexplained => vec![run.unexplained],
         Reading::Done => vec![run.done.iter().copied().fold(0.0, f64::max)],
         Reading::Lost => vec![run.lost],
+        Reading::Losses => run.losses.clone(),
     })
 }
 

@@ -148,6 +148,7 @@ fn trajectory(case: &Case, world: &World, sessions: &[SessionId]) -> Trajectory 
         bounds: Vec::new(),
         done,
         lost: lost as f64 / (sent as f64).max(1.0),
+        losses: status.iter().map(|s| s.lost as f64 / (s.sent_packets as f64).max(1.0)).collect(),
         longest: case.longest(),
         unexplained: f64::NAN,
         capacity: case.capacity,

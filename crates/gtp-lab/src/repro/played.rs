@@ -123,10 +123,16 @@ fn trajectory(scenario: &Scenario, watched: Watched, label: &str) -> Trajectory 
         bounds,
         done: done.collect(),
         lost: dropped as f64 / ((packets + dropped) as f64).max(1.0),
+        losses: outcome.sessions.iter().map(lost).collect(),
         longest: bin,
         unexplained: f64::NAN,
         capacity: capacity.unwrap_or(Rate::from_mbps(1_000)).as_f64(),
     }
+}
+
+/// Of what a session sent, the part that was lost.
+fn lost(session: &course::Course) -> f64 {
+    session.lost as f64 / ((session.arrived + session.lost) as f64).max(1.0)
 }
 
 /// What each session should have had, from each change on; nought while it is not there.

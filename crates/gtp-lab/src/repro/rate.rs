@@ -46,6 +46,7 @@ pub fn run(case: &Case, law: Law) -> Result<Trajectory, String> {
         bounds: Vec::new(),
         done: Vec::new(),
         lost: 0.0,
+        losses: Vec::new(),
         longest: case.longest(),
         unexplained,
         capacity: case.capacity,

@@ -1,8 +1,8 @@
 //! Tables I and II of the SABUL paper packet by packet: senders that share a receiver's port.
 //!
-//! Each sender has a gigabit interface and its own way to the port, as long as its round-trip
-//! time; the port carries a gigabit and its queue holds what that is in the longest of them, at
-//! least 100 packets. Hosts keep their pace to 20 microseconds. Rates are the senders', as in the
+//! Each sender has a gigabit Ethernet interface and its own way to the port, as long as its
+//! round-trip time; the port is one, too, and its queue holds what it carries in the longest of
+//! them, at least 100 packets. Hosts keep their pace to 20 microseconds. Rates are the senders', as in the
 //! paper. The model of the same is beside it, so that what a packet adds can be seen.
 
 use super::aecp::{Found, put};
@@ -64,7 +64,9 @@ enum Rule {
     TenthReport,
 }
 
-const GIGA: Rate = Rate::from_mbps(1_000);
+/// What a gigabit Ethernet carries of packets of 1,500 bytes: each takes 38 bytes beside them,
+/// preamble, header, checksum and gap.
+const ETHERNET: Rate = Rate::from_bps(1_000_000_000 * 1_500 / 1_538);
 /// How often the senders' rates are looked at.
 const LOOK: Span = Span::from_millis(100);
 const SECONDS_MAX: f64 = 1_000.0;
@@ -104,8 +106,8 @@ pub fn run(
 fn course(row: &Row) -> (Found, Vec<Vec<f64>>) {
     let mut world = World::new();
     let longest = row.rtt_ms.iter().copied().fold(0.0, f64::max) / 1e3;
-    let queue = bdp(GIGA, Span::from_secs_f64(longest)).max(Bytes(150_000));
-    let spec = bottleneck(GIGA, Span::ZERO, queue);
+    let queue = bdp(ETHERNET, Span::from_secs_f64(longest)).max(Bytes(150_000));
+    let spec = bottleneck(ETHERNET, Span::ZERO, queue);
     let port = match row.queue {
         Discipline::DropTail => world.link(spec),
         Discipline::Red => {
@@ -156,7 +158,7 @@ fn connect(world: &mut World, row: &Row, k: usize, port: usize) -> usize {
         Rule::Never => Excess::Never,
         Rule::TenthReport => Excess::TenthReport,
     };
-    let law = Law::Paper { parameters: set.parameters(), interface: GIGA, excess };
+    let law = Law::Paper { parameters: set.parameters(), interface: ETHERNET, excess };
     let sender = Sender::new(Transfer::ENDLESS, law, Rate::from_mbps(row.initial_mbps[k]));
     let receiver = Receiver::new(Transfer::ENDLESS, Span::from_millis(row.interval_ms[k]));
     world.flow(Span::ZERO, Box::new(sender), Box::new(receiver), &[there, port], &[back])

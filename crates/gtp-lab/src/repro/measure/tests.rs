@@ -13,6 +13,7 @@ fn run() -> Trajectory {
         bounds: vec![vec![(0.0, f64::INFINITY), (7.0, 2e6)], vec![(0.0, 1e6)]],
         done: vec![9.0, 4.0],
         lost: 0.0,
+        losses: Vec::new(),
         longest: 1.0,
         unexplained: f64::NAN,
         capacity: 8e6,
