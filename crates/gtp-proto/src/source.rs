@@ -654,8 +654,8 @@ impl SourceSession {
     }
 
     /// What this end gives at most when the sink alone decides. Where nobody knows what this host
-    /// can send, a sink cannot ask for more than a few times what it is proven to get: `ahead` times
-    /// the ramp.
+    /// can send, a sink cannot ask for more than a few times what it is proven to get: `ahead`
+    /// times the ramp.
     fn obeys(&mut self, now: Time, ahead: f64) -> Rate {
         if !self.target.offer.is_unlimited() {
             return self.config.max_rate;

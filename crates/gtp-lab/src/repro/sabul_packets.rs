@@ -2,8 +2,8 @@
 //!
 //! Each sender has a gigabit Ethernet interface and its own way to the port, as long as its
 //! round-trip time; the port is one, too, and its queue holds what it carries in the longest of
-//! them, at least 100 packets. Hosts keep their pace to 20 microseconds. Rates are the senders', as in the
-//! paper. The model of the same is beside it, so that what a packet adds can be seen.
+//! them, at least 100 packets. Hosts keep their pace to 20 microseconds. Rates are the senders', as
+//! in the paper. The model of the same is beside it, so that what a packet adds can be seen.
 
 use super::aecp::{Found, put};
 use super::formula::Quantities;

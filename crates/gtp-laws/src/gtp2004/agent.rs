@@ -22,10 +22,10 @@
 //! - D4 No flow's bound is above the capacity, and a round trip below 100 microseconds counts as so
 //!   much in A1.
 //! - D5 A change that waits (A4) holds when it was to, whatever is decided meanwhile, at the lower
-//!   of the two targets; the newest one follows in its own time. Else joins of long round trips, one
-//!   after another, would put off a flow's first target for ever.
-//! - D6 A flow that had about all of its bound, which then rises by a quarter or to the capacity, joins
-//!   anew (A2): its sender found out what it may declare only by sending.
+//!   of the two targets; the newest one follows in its own time. Else joins of long round trips,
+//!   one after another, would put off a flow's first target for ever.
+//! - D6 A flow that had about all of its bound, which then rises by a quarter or to the capacity,
+//!   joins anew (A2): its sender found out what it may declare only by sending.
 
 use alloc::rc::Rc;
 use alloc::vec::Vec;
