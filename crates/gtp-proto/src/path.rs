@@ -61,9 +61,12 @@ impl SendLog {
 /// before anything is proven, a jumbo path gets no more bytes than an ordinary one.
 const INITIAL_PACKET: Bytes = Bytes(1_500);
 
+/// What may be sent in the first round trip, however long that will turn out to be.
+pub(crate) const INITIAL: Bytes = Bytes(INITIAL_PACKET.0 * INITIAL_PACKETS);
+
 /// What a source may send at first, before anything is proven, over a path of this round trip.
 pub(crate) fn first_rate(rtt: Span) -> Rate {
-    Bytes(INITIAL_PACKET.0 * INITIAL_PACKETS).per(rtt + INTERVAL_MIN)
+    INITIAL.per(rtt + INTERVAL_MIN)
 }
 
 /// What one receipt, or several together, say of the path.

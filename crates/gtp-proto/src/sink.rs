@@ -195,7 +195,7 @@ const YOUTH: Span = Span::from_secs(1);
 /// Its interval: each step of the ramp costs a round trip and about twice this.
 const YOUNG_INTERVAL: Span = Span::from_millis(5);
 /// The same before it is known that anybody hears it.
-const PRESUMED_INTERVAL: Span = Span::from_millis(20);
+const PRESUMED_INTERVAL: Span = Span::from_millis(50);
 /// An unanswered request is repeated after a round trip and this.
 const PATIENCE: Span = Span::from_millis(15);
 /// The same while the round trip is unknown.
@@ -261,8 +261,8 @@ impl SinkSession {
         self
     }
 
-    /// Decides how long units are; must precede the first [`SinkSession::assign`]. Whatever was
-    /// asked before is forgotten, here and at the source.
+    /// Decides how long units are; must precede [`SinkSession::assign`]. Whatever was asked by
+    /// another length is forgotten, here and at the source.
     pub fn begin(&mut self, unit_payload: u16) {
         self.asker = self.asker.begun_anew(unit_payload.max(1));
     }
@@ -717,6 +717,7 @@ impl SinkSession {
                 if self.asker.unit_payload() > unit_payload {
                     self.asker.abandon();
                 }
+                self.feedback_urgent = true; // The source may not know the round trip yet.
                 self.events.push(Event::PathOpen { unit_payload });
             }
             Some(Outcome::NoPath) => self.events.push(Event::NoPath),

@@ -18,7 +18,7 @@ use crate::limits::{
 };
 use crate::meter::{RttMeter, StreamMeter};
 use crate::pacer::Pacer;
-use crate::path::{Conditions, PathBound, Sample, SendLog};
+use crate::path::{Conditions, INITIAL, PathBound, Sample, SendLog};
 use crate::proof::ProofKey;
 use crate::receipt::{Arrivals, Proven, ReceiptVerifier};
 use crate::report::{Grant, Law, LimitedBy, Phase, Report};
@@ -115,6 +115,8 @@ pub struct SourceSession {
     unit_payload: Option<u16>,
     /// The sink has found that units must be shorter than it presumed.
     begun_anew: bool,
+    /// The first packet number after that.
+    begun_at: u64,
     pacer: Pacer,
     path: PathBound,
     log: SendLog,
@@ -166,6 +168,7 @@ impl SourceSession {
             moves: Moves::Object,
             unit_payload: None,
             begun_anew: false,
+            begun_at: 0,
             pacer: Pacer::new(now),
             path: PathBound::new(now),
             log: SendLog::default(),
@@ -259,7 +262,7 @@ impl SourceSession {
                 self.handshake.handle_ack(now, hello, rtt);
             }
             Control::Feedback(feedback) => self.handle_feedback(now, header.pn, feedback)?,
-            Control::Request(request) => self.handle_request(request)?,
+            Control::Request(request) => self.handle_request(now, request)?,
             Control::Close => {
                 self.closing = true;
                 self.events.push(Event::PeerClosed);
@@ -360,7 +363,8 @@ impl SourceSession {
         if self.status_urgent {
             return Some((Time::ZERO, Wake::Interval));
         }
-        let working = !self.closing && !self.starved && self.answerer.peek().is_some();
+        let may_send = !self.closing && !self.starved && !self.is_blind();
+        let working = may_send && self.answerer.peek().is_some();
         let pacing = if working { self.pacer.next_wake() } else { None };
         let next = earliest(hello, pacing.map(|at| (at, Wake::Pacing)));
         let decides = self.alone.as_ref().and_then(|law| law.poll_timeout());
@@ -501,6 +505,9 @@ impl SourceSession {
 
     /// Counts what is proven, and if its time of arrival is known, in microseconds, tells the path.
     fn take_proof(&mut self, now: Time, f: &Feedback, proven: Proven, arrived_in: Option<u32>) {
+        if proven.span.start < self.begun_at {
+            return; // Packets that were too long for the path say nothing of what it carries.
+        }
         self.counters.delivered += proven.packets;
         self.counters.lost += proven.span.end - proven.span.start - proven.packets;
         let from = self.log.at(proven.span.start);
@@ -558,7 +565,7 @@ impl SourceSession {
         supply: &mut dyn Supply,
         head: &mut Vec<u8>,
     ) -> Option<Transmit> {
-        if self.closing || !self.pacer.may_send(now) {
+        if self.closing || self.is_blind() || !self.pacer.may_send(now) {
             return None;
         }
         let Some((request, unit)) = self.answerer.peek() else {
@@ -594,6 +601,13 @@ impl SourceSession {
         self.counters.packets += 1;
         self.counters.bytes += bytes.0;
         Some(Transmit { pn, unit: Some(Unit { number: unit, len }) })
+    }
+
+    /// Whether it has sent what a first round trip may bring and waits for a word of how long that
+    /// is: to an eager sink it sends before it knows.
+    fn is_blind(&self) -> bool {
+        let unknown = self.rtt.smoothed() == Span::ZERO && !self.config.law.is_alone();
+        unknown && self.counters.bytes >= INITIAL.0
     }
 
     fn account(&mut self, now: Time, pn: u64, bytes: Bytes) {

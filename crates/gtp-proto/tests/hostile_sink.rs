@@ -200,6 +200,28 @@ fn a_sink_that_claims_what_was_lost_is_found_out_at_once() {
     assert!(matches!(attack.feedback(), Err(Discard::Violation(_))));
 }
 
+#[test]
+fn requests_by_another_length_or_a_begin_far_ahead_are_ignored() {
+    let mut attack = Attack::new(Lie::Nothing, 1_000_000_000);
+    let work = || Wanted::Work(std::iter::once(0..10).collect());
+    let ignored: [(u32, u16, Wanted); 5] = [
+        (2, UNIT - 1, work()),
+        (2, UNIT + 1, work()),
+        (2, UNIT + 1, Wanted::Begin),
+        (100, UNIT - 1, Wanted::Begin),
+        (u32::MAX, UNIT - 1, Wanted::Begin),
+    ];
+    for (number, unit, wanted) in ignored {
+        let said = format!("{number} {unit} {wanted:?}");
+        assert_eq!(attack.ask(number, unit, wanted), Err(Discard::Early), "{said}");
+    }
+    assert!(!attack.violated());
+    attack.ask(2, UNIT, work()).unwrap();
+    attack.ask(3 + 64, UNIT - 1, Wanted::Begin).unwrap();
+    attack.ask(3 + 65, UNIT - 1, work()).unwrap();
+    assert!(!attack.violated());
+}
+
 type Case = fn(&mut Attack) -> Result<(), Discard>;
 
 #[test]

@@ -289,6 +289,9 @@ impl SourceSide {
 
     /// Units are so long from now on; what is held by other units is of no use.
     fn cut(&mut self, payload: u16) {
+        if self.unit_payload() == Some(payload) {
+            return;
+        }
         match Row::of(&self.manifest, payload) {
             Ok(row) => {
                 self.row = Some(row);

@@ -194,7 +194,7 @@ impl Transfer {
                 self.begin(now, flow, unit_payload, table);
             }
             Event::PathOpen { unit_payload } => {
-                self.unmake_plan(unit_payload);
+                self.unmake_plan(unit_payload, table);
                 if self.begin(now, flow, unit_payload, table) {
                     self.outbox.push(TransferEvent::PathOpen { flow });
                 }
@@ -216,9 +216,9 @@ impl Transfer {
 
     /// A plan for units longer than these was presumed to do, if nothing has come by it and nobody
     /// else follows it.
-    fn unmake_plan(&mut self, payload: u16) {
+    fn unmake_plan(&mut self, payload: u16, table: &Table) {
         let longer = self.plan.as_ref().is_some_and(|plan| plan.row.unit_payload() > payload);
-        let alone = self.flows.iter().filter(|record| record.past.is_none()).count() == 1;
+        let alone = live(&self.flows, table).count() == 1;
         let bare = self.writing.is_empty() && self.counted.bytes == self.counted.resumed_bytes;
         if longer && alone && bare {
             self.plan = None;
@@ -244,13 +244,17 @@ impl Transfer {
             self.lose(now, flow, &why, table);
             return false;
         }
-        if let Some(sink) = table.sink_mut(now, flow)
-            && (sink.state == State::Opening || sink.core.unit_payload() > chosen)
-        {
-            sink.core.begin(chosen);
-            sink.state = State::Live;
-            self.dirty = true;
+        let Some(sink) = table.sink_mut(now, flow) else { return false };
+        let longer = sink.core.unit_payload() > chosen;
+        match sink.state {
+            State::Parting => return false,
+            State::Opening => {}
+            State::Live if longer => {}
+            State::Live | State::Dropping | State::Silent => return true,
         }
+        sink.core.begin(chosen);
+        sink.state = State::Live;
+        self.dirty = true;
         true
     }
 

@@ -3,12 +3,16 @@
 //! Requests are accepted in their order, for units of one length. That length may change once, by
 //! the word of a sink that had presumed too much. Nothing here sends.
 
+use gtp_alloc::Time;
+
 use super::{Moves, SourceSession};
+use crate::limits::REQUEST_WINDOW;
+use crate::path::PathBound;
 use crate::session::{Discard, Event};
 use crate::wire::{Request, Wanted};
 
 impl SourceSession {
-    pub(super) fn handle_request(&mut self, request: Request) -> Result<(), Discard> {
+    pub(super) fn handle_request(&mut self, now: Time, request: Request) -> Result<(), Discard> {
         if request.number < self.answerer.requests_next() {
             return Ok(());
         }
@@ -17,7 +21,7 @@ impl SourceSession {
             return Err(Discard::Early);
         }
         if request.wanted == Wanted::Begin {
-            return self.begin_anew(&request);
+            return self.begin_anew(now, &request);
         }
         match self.unit_payload {
             None => self.set_unit(request.unit_payload),
@@ -38,11 +42,17 @@ impl SourceSession {
     }
 
     /// The sink had presumed that longer units pass, which can happen once.
-    fn begin_anew(&mut self, request: &Request) -> Result<(), Discard> {
+    fn begin_anew(&mut self, now: Time, request: &Request) -> Result<(), Discard> {
+        // As many requests before it may have been lost.
+        if request.number - self.answerer.requests_next() > REQUEST_WINDOW {
+            return Err(Discard::Early);
+        }
         if self.moves == Moves::Stream || core::mem::replace(&mut self.begun_anew, true) {
             return Err(self.violation("the unit length changed, or changed again"));
         }
         self.answerer.begin_anew(request.number);
+        self.begun_at = self.numbering.upcoming();
+        self.path = PathBound::new(now);
         self.status_urgent = true;
         self.set_unit(request.unit_payload);
         Ok(())
