@@ -18,7 +18,7 @@ use crate::limits::{
 };
 use crate::meter::{RttMeter, StreamMeter};
 use crate::pacer::Pacer;
-use crate::path::{Conditions, INITIAL, PathBound, Sample, SendLog};
+use crate::path::{Conditions, PathBound, Sample, SendLog};
 use crate::proof::ProofKey;
 use crate::receipt::{Arrivals, Proven, ReceiptVerifier};
 use crate::report::{Grant, Law, LimitedBy, Phase, Report};
@@ -601,13 +601,6 @@ impl SourceSession {
         self.counters.packets += 1;
         self.counters.bytes += bytes.0;
         Some(Transmit { pn, unit: Some(Unit { number: unit, len }) })
-    }
-
-    /// Whether it has sent what a first round trip may bring and waits for a word of how long that
-    /// is: to an eager sink it sends before it knows.
-    fn is_blind(&self) -> bool {
-        let unknown = self.rtt.smoothed() == Span::ZERO && !self.config.law.is_alone();
-        unknown && self.counters.bytes >= INITIAL.0
     }
 
     fn account(&mut self, now: Time, pn: u64, bytes: Bytes) {

@@ -176,8 +176,8 @@ fn gtp_of_2004_shares_a_sink_equally_over_unequal_ways_and_gives_what_a_leaver_h
     assert_eq!(world.flows[flows[1]].sink.counters().lost, 0);
 }
 
-/// A lone session by GTP 2004 to a sink of so many Mbit/s, from a source of `out`, over a way of 200
-/// Mbit/s and 58 ms.
+/// A lone session by GTP 2004 to a sink of so many Mbit/s, from a source of `out`, over a way of
+/// 200 Mbit/s and 58 ms.
 fn lone_gtp_of_2004(out: Rate, sink_mbps: u64) -> World {
     let mut world = World::new();
     let capacity = Rate::from_mbps(sink_mbps);

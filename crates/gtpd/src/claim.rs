@@ -8,7 +8,7 @@
 use std::fs::{DirBuilder, File, Permissions};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, FileExt, FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, FileTypeExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use gtp_share::Listener;
@@ -69,7 +69,10 @@ impl Claim {
             .truncate(false)
             .read(true)
             .write(true)
+            .mode(0o600)
             .open(path.with_extension("lock"))?;
+        // Whoever may open it may lock it, and keep every daemon from beginning.
+        lock.set_permissions(Permissions::from_mode(0o600))?;
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => return Err(ClaimError::Taken),

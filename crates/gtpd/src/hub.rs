@@ -90,6 +90,8 @@ pub struct Hub {
     /// Someone has news that was not looked at yet.
     woken: bool,
     begin: Time,
+    /// Nothing is given out before, whoever is back.
+    begin_at_first: Time,
     /// Nobody is waited for after this.
     begin_at_last: Time,
     /// Processes of a daemon before this one that are to come back, if their number is known.
@@ -150,6 +152,7 @@ impl Hub {
             looked: now,
             woken: false,
             begin: now + config.grace,
+            begin_at_first: now + config.grace,
             begin_at_last: at_last(now, config.grace),
             expected: None,
             believe_until: now + config.grace + BELIEF,
@@ -209,7 +212,8 @@ impl Hub {
         let Some(expected) = self.expected.filter(|_| now < self.begin) else { return };
         let back = |c: &&Client| c.past == Past::Orphaned && c.reports.beats() >= BEATS_OF_A_LOOK;
         if self.clients.values().filter(back).count() >= expected {
-            self.begin = now;
+            // Who they are nobody can tell; the usual grace is for those who are none of them.
+            self.begin = now.max(self.begin_at_first);
         }
     }
 
@@ -240,6 +244,7 @@ impl Hub {
     /// is granted, and what they say that they hold is believed as at the start.
     pub fn begin_again(&mut self, now: Time, grace: Span) {
         self.begin = now + grace;
+        self.begin_at_first = self.begin;
         self.begin_at_last = at_last(now, grace);
         self.expected = None;
         self.believe_until = now + grace + BELIEF;

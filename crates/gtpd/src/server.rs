@@ -393,8 +393,9 @@ impl Daemon {
             }
             Request::Set { session, change, .. } => {
                 let right = right(peer.uid);
+                let promises = change.guarantee.is_some();
                 self.hub.set(now, right, session, change).map_err(|error| words(error, session))?;
-                let note = self.over_promised();
+                let note = if promises { self.over_promised() } else { None };
                 self.say(id, &Answer::Done { note });
             }
         }

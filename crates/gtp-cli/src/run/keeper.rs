@@ -8,7 +8,7 @@
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
 use std::os::fd::OwnedFd;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 
 use gtp::Failure;
@@ -63,7 +63,8 @@ pub fn keep(args: &PumpArgs) -> Result<ExitCode, Failure> {
         let ended = pump.wait().map_err(other)?;
         let lived = clock.now().since(began);
         quick = if lived < QUICK { quick + 1 } else { 0 };
-        if !ready || is_meant(ended) || quick == QUICK_MOST {
+        // One that never worked will not; a later one may have met what passes.
+        if first || is_meant(ended) || quick == QUICK_MOST {
             return Ok(exit_code(ended));
         }
     }
@@ -72,7 +73,9 @@ pub fn keep(args: &PumpArgs) -> Result<ExitCode, Failure> {
 impl Keeper {
     /// Starts a pump, and waits until it says that it works or ends without.
     fn start(&self) -> Result<(Child, bool), Failure> {
-        let mut command = Command::new(std::env::current_exe().map_err(other)?);
+        // After an upgrade its name leads to another program, or nowhere; this is the same one.
+        let mut command = Command::new("/proc/self/exe");
+        command.arg0("gtp");
         let rest = std::env::args_os().skip(1).filter(|word| word != OsStr::new("--detached"));
         command.args(rest).args(["--kept", &self.remains]).stdout(Stdio::piped());
         command.stdin(self.door.try_clone().map_err(other)?);

@@ -6,7 +6,7 @@
 //! program does at the same port later is not announced, and nobody is passed on to it.
 
 use std::collections::{HashMap, HashSet};
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 
@@ -73,10 +73,10 @@ pub struct Listeners(HashMap<u64, Listener>);
 const MOST: usize = 4_096;
 
 impl Listeners {
-    /// Those of some that listen still.
-    pub fn of(some: Vec<Listener>, live: &HashSet<u64>) -> Listeners {
+    /// Some of an earlier pump's, as far as there is room.
+    pub fn of(some: Vec<Listener>) -> Listeners {
         let mut all = Listeners::default();
-        for listener in some.into_iter().filter(|listener| live.contains(&listener.inode)) {
+        for listener in some {
             all.add(listener);
         }
         all
@@ -94,6 +94,13 @@ impl Listeners {
     /// Forgets those that the kernel does not know any more.
     pub fn keep(&mut self, live: &HashSet<u64>) {
         self.0.retain(|inode, _| live.contains(inode));
+    }
+
+    /// Keeps those that listen still, as far as that can be seen now.
+    pub fn look(&mut self) {
+        if let Ok(live) = live() {
+            self.keep(&live);
+        }
     }
 
     /// All of them.
@@ -123,8 +130,20 @@ impl Listeners {
 }
 
 /// The sockets of TCP that listen in this process's network, by the kernel's number.
-pub fn live() -> HashSet<u64> {
-    tables().flat_map(listening).collect()
+///
+/// # Errors
+/// When the kernel's tables cannot be read now, for want of descriptors for example. Nothing is
+/// known then, and nobody may be forgotten for it.
+pub fn live() -> io::Result<HashSet<u64>> {
+    let mut all = HashSet::new();
+    for table in TABLES {
+        let text = match std::fs::read_to_string(table) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            text => text?,
+        };
+        all.extend(listening(text.as_bytes()));
+    }
+    Ok(all)
 }
 
 /// The sockets of TCP in this process's network that are connected, or about to be.
@@ -133,10 +152,13 @@ pub fn connected() -> HashSet<u64> {
     tables().flat_map(rows).filter_map(connected).collect()
 }
 
-/// The kernel's tables. A family that it does not have has no sockets.
+/// The kernel's tables.
+const TABLES: [&str; 2] = ["/proc/self/net/tcp", "/proc/self/net/tcp6"];
+
+/// The same, open. A family that it does not have has no sockets.
 fn tables() -> impl Iterator<Item = BufReader<std::fs::File>> {
-    let tables = ["/proc/self/net/tcp", "/proc/self/net/tcp6"].into_iter();
-    tables.filter_map(|table| std::fs::File::open(table).ok()).map(BufReader::new)
+    let open = |table: &str| std::fs::File::open(table).ok();
+    TABLES.into_iter().filter_map(open).map(BufReader::new)
 }
 
 /// States of the kernel's, as it prints them.
@@ -205,9 +227,10 @@ mod tests {
         let mut open = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let inode = |socket: &std::net::TcpListener| rustix::fs::fstat(socket).unwrap().st_ino;
         let first = inode(&open);
-        assert!(live().contains(&first));
+        assert!(live().unwrap().contains(&first));
         open = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        assert!(!live().contains(&first) && live().contains(&inode(&open)));
+        let live = live().unwrap();
+        assert!(!live.contains(&first) && live.contains(&inode(&open)));
         let table = "head\n 0: 0100007F:0050 00000000:0000 0A 0:0 0:0 0 0 0 77 1\n \
             1: 0100007F:0050 0100007F:0051 01 0:0 0:0 0 0 0 78 1\n 2: nonsense\n";
         assert_eq!(listening(table.as_bytes()).collect::<Vec<_>>(), [77]);

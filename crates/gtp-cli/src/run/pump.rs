@@ -129,7 +129,8 @@ async fn serve(command: PumpCommand) -> Result<ExitCode, Failure> {
         own if args.listen.ends_with(":0") => own,
         _ => port_of(&args.listen),
     };
-    let listening = Listeners::of(remains.listeners(), &live());
+    let mut listening = Listeners::of(remains.listeners());
+    listening.look();
     remains.note_only(listening.all());
     let pump = Arc::new(Pump {
         host,
@@ -203,7 +204,7 @@ impl Pump {
     fn is_busy(&self) -> bool {
         let mut listening = lock(&self.listening);
         if !listening.is_empty() {
-            listening.keep(&live());
+            listening.look();
         }
         Arc::strong_count(&self.busy) > 1 || !listening.is_empty() || self.remains.has_programs()
     }
@@ -231,7 +232,7 @@ impl Pump {
     async fn stand_for(&self, program: &UnixStream, socket: Option<OwnedFd>) {
         let told = match socket.map(Listener::of) {
             None | Some(Err(_)) => "tcp no socket of TCP that listens was shown",
-            Some(Ok(listener)) => match live().contains(&listener.inode) {
+            Some(Ok(listener)) => match live().is_ok_and(|live| live.contains(&listener.inode)) {
                 false => "tcp the pump is in another network",
                 true if !self.remember(listener) => "tcp the pump stands for too many",
                 true => "ok",
@@ -245,7 +246,7 @@ impl Pump {
     fn remember(&self, listener: Listener) -> bool {
         let mut listening = lock(&self.listening);
         if listening.is_full() || self.remains.are_many() {
-            listening.keep(&live());
+            listening.look();
             self.remains.note_only(listening.all());
         }
         let added = listening.add(listener);
@@ -386,7 +387,7 @@ impl Pump {
     fn find(&self, service: &[u8], called: IpAddr) -> Option<SocketAddr> {
         let port = std::str::from_utf8(service).ok()?.strip_prefix("tcp/")?.parse().ok()?;
         let mut listening = lock(&self.listening);
-        listening.keep(&live());
+        listening.look();
         listening.takes(called, port).then(|| SocketAddr::new(called.to_canonical(), port))
     }
 }

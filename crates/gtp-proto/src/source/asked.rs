@@ -1,13 +1,14 @@
 //! What a sink asks of a source.
 //!
 //! Requests are accepted in their order, for units of one length. That length may change once, by
-//! the word of a sink that had presumed too much. Nothing here sends.
+//! the word of a sink that had presumed too much, and to one that has said too little not all is
+//! sent at once. Nothing here sends.
 
-use gtp_alloc::Time;
+use gtp_alloc::{Span, Time};
 
 use super::{Moves, SourceSession};
 use crate::limits::REQUEST_WINDOW;
-use crate::path::PathBound;
+use crate::path::{INITIAL, PathBound};
 use crate::session::{Discard, Event};
 use crate::wire::{Request, Wanted};
 
@@ -56,5 +57,12 @@ impl SourceSession {
         self.status_urgent = true;
         self.set_unit(request.unit_payload);
         Ok(())
+    }
+
+    /// Whether it has sent what a first round trip may bring and waits for a word of how long that
+    /// is: to an eager sink it sends before it knows.
+    pub(super) fn is_blind(&self) -> bool {
+        let unknown = self.rtt.smoothed() == Span::ZERO && !self.config.law.is_alone();
+        unknown && self.counters.bytes >= INITIAL.0
     }
 }

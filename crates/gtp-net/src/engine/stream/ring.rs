@@ -1,6 +1,7 @@
 //! The rings of a stream, of whatever it carries: bytes, or frames.
 //!
-//! Sessions know only units; what is in them is between the two ends of a pipe.
+//! Sessions know only units; what is in them is between the two ends of a pipe. So a session holds
+//! one of these, and only whoever made the pipe knows which.
 
 use std::ops::Range;
 
