@@ -173,12 +173,11 @@ impl Attack {
 }
 
 #[test]
-fn an_absurd_grant_without_proof_of_receipt_brings_64_packets_a_round() {
+fn an_absurd_grant_without_an_echo_brings_64_packets_in_all() {
     let mut attack = Attack::new(Lie::Nothing, 1_000_000_000);
     let sent = attack.run(1_000);
-    // A round is 10 ms while no round trip was measured, and 4 ms may be caught up.
-    assert!(sent <= 64 * PACKET * 102, "{sent}");
-    assert!(sent >= 64 * PACKET * 90, "it is served at all: {sent}");
+    // 64 of 1,500 bytes, as many shorter ones as they are.
+    assert!((96_000..96_000 + PACKET).contains(&sent), "{sent}");
 }
 
 #[test]
