@@ -4,7 +4,9 @@
 use std::collections::BTreeSet;
 
 use gtp_net::engine::{Ended, Frame, FramesIn, FramesOut, frame_most};
-use gtp_proto::{Repairs, Supplied};
+use gtp_proto::Repairs;
+
+use crate::stream::supplied;
 
 const WINDOW: u32 = 64;
 const PAYLOAD: u16 = 9;
@@ -78,14 +80,5 @@ fn read(heard: &mut FramesIn, told: &mut u64) {
 /// A source that is asked for a unit, after its application has said something.
 fn asked(spoken: &mut FramesOut, argument: u64, frame: &[u8]) {
     spoken.say(&frame[..frame.len().min(argument as usize)]);
-    spoken.forget(argument);
-    let mut out = Vec::new();
-    match spoken.supply(argument, PAYLOAD) {
-        Supplied::Ready(len) => {
-            spoken.write(argument, &mut out);
-            assert_eq!(out.len(), usize::from(len));
-            assert!(len <= PAYLOAD && spoken.kept() <= WINDOW as usize);
-        }
-        Supplied::NotYet | Supplied::NoSuchUnit => {}
-    }
+    supplied(spoken, argument, PAYLOAD, WINDOW);
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use gtp_net::engine::{Heard, Spoken};
+use gtp_net::engine::{Heard, Spoken, Units};
 use gtp_proto::Supplied;
 
 const WINDOW: u32 = 8;
@@ -61,14 +61,18 @@ fn asked(spoken: &mut Spoken, argument: u64) {
     if argument == 63 {
         spoken.finish();
     }
-    spoken.forget(argument);
+    supplied(spoken, argument, PAYLOAD, WINDOW);
+}
+
+/// What must hold of any unit that a source is asked for, in streams of both kinds.
+pub fn supplied(spoken: &mut impl Units, unit: u64, payload: u16, window: u32) {
+    spoken.forget(unit);
     let mut out = Vec::new();
-    match spoken.supply(argument, PAYLOAD) {
+    match spoken.supply(unit, payload) {
         Supplied::Ready(len) => {
-            spoken.write(argument, &mut out);
+            spoken.write(unit, &mut out);
             assert_eq!(out.len(), usize::from(len));
-            assert!(len <= PAYLOAD);
-            assert!(spoken.kept() <= WINDOW as usize);
+            assert!(len <= payload && spoken.kept() <= window as usize);
         }
         Supplied::NotYet | Supplied::NoSuchUnit => {}
     }

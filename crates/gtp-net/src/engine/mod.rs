@@ -41,5 +41,5 @@ pub use keeper::Sharing;
 pub use law::{Alone, Law};
 pub use stream::{
     Broken, Ended, Frame, FrameReader, FrameWriter, FramesIn, FramesOut, Heard, Incoming, Outgoing,
-    Reading, Spoken, StreamEvent, StreamReader, StreamWriter, Writing, frame_most,
+    Reading, Spoken, StreamEvent, StreamReader, StreamWriter, Units, Writing, frame_most,
 };

@@ -7,10 +7,11 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use gtp_proto::Repairs;
 use gtp_proto::limits::UNIT_MINIMUM;
-use gtp_proto::{Repairs, Supplied};
 
 use super::spoken::Spoken;
+use super::units::Units;
 
 /// Bytes of a unit before its content: flags, and its frame's number.
 pub const HEAD: usize = 5;
@@ -139,56 +140,26 @@ impl FramesOut {
         self.total
     }
 
-    /// Units that are kept.
-    pub fn kept(&self) -> usize {
-        self.cuts.len()
-    }
-
     /// What there is in all, once nothing more will be said and all of it is in units.
     pub fn ended(&self) -> Option<Ended> {
         let all = self.is_finished() && self.whole == self.frames.len();
         all.then(|| Ended { units: self.first + self.cuts.len() as u64, frames: self.count })
     }
 
-    /// No unit from `asked_end` on has been asked for.
-    pub fn forget(&mut self, asked_end: u64) {
-        let keep = asked_end.saturating_sub(self.keeps);
-        let gone = keep.saturating_sub(self.first).min(self.cuts.len() as u64);
-        self.cuts.drain(..gone as usize);
-        self.first += gone;
-        let oldest = self.cuts.front().map(|cut| cut.frame);
-        while self.whole > 0 && self.frames.front().is_some_and(|f| Some(f.number) != oldest) {
-            self.frames.pop_front();
-            self.whole -= 1;
-        }
+    fn find(&self, unit: u64) -> Option<(&Cut, &Said)> {
+        let cut = self.cuts.get(unit.checked_sub(self.first)? as usize)?;
+        let oldest = self.frames.front()?.number;
+        Some((cut, self.frames.get((cut.frame - oldest) as usize)?))
     }
 
-    /// Whether `unit` can be sent; the next one is cut now, at most `payload` bytes long.
-    pub fn supply(&mut self, unit: u64, payload: u16) -> Supplied {
-        let next = self.first + self.cuts.len() as u64;
-        if unit > next {
-            return Supplied::NoSuchUnit; // Units are asked for in their order.
-        }
-        if unit == next {
-            if !self.cut(payload) {
-                return Supplied::NotYet;
-            }
-            self.forget(unit + 1);
-        }
-        Supplied::Ready((HEAD + self.content(unit).len()) as u16)
+    fn content(&self, unit: u64) -> Range<usize> {
+        self.find(unit).map_or(0..0, |(cut, _)| cut.part.clone())
     }
+}
 
-    /// Appends a unit that was supplied. One that was forgotten says nothing.
-    pub fn write(&self, unit: u64, out: &mut Vec<u8>) {
-        let Some((cut, frame)) = self.find(unit) else {
-            out.extend_from_slice(&[0; HEAD]);
-            return;
-        };
-        let first = if cut.part.start == 0 { FIRST } else { 0 };
-        let end = if cut.part.end == frame.bytes.len() { END } else { 0 };
-        out.push(first | end);
-        out.extend_from_slice(&cut.frame.to_be_bytes());
-        out.extend_from_slice(&frame.bytes[cut.part.clone()]);
+impl Units for FramesOut {
+    fn next(&self) -> u64 {
+        self.first + self.cuts.len() as u64
     }
 
     fn cut(&mut self, payload: u16) -> bool {
@@ -204,19 +175,44 @@ impl FramesOut {
         true
     }
 
-    fn find(&self, unit: u64) -> Option<(&Cut, &Said)> {
-        let cut = self.cuts.get(unit.checked_sub(self.first)? as usize)?;
-        let oldest = self.frames.front()?.number;
-        Some((cut, self.frames.get((cut.frame - oldest) as usize)?))
+    fn length(&self, unit: u64) -> u16 {
+        (HEAD + self.content(unit).len()) as u16
     }
 
-    fn content(&self, unit: u64) -> Range<usize> {
-        self.find(unit).map_or(0..0, |(cut, _)| cut.part.clone())
+    fn write(&self, unit: u64, out: &mut Vec<u8>) {
+        // One that was forgotten says nothing.
+        let Some((cut, frame)) = self.find(unit) else {
+            out.extend_from_slice(&[0; HEAD]);
+            return;
+        };
+        let first = if cut.part.start == 0 { FIRST } else { 0 };
+        let end = if cut.part.end == frame.bytes.len() { END } else { 0 };
+        out.push(first | end);
+        out.extend_from_slice(&cut.frame.to_be_bytes());
+        out.extend_from_slice(&frame.bytes[cut.part.clone()]);
+    }
+
+    fn forget(&mut self, asked_end: u64) {
+        let keep = asked_end.saturating_sub(self.keeps);
+        let gone = keep.saturating_sub(self.first).min(self.cuts.len() as u64);
+        self.cuts.drain(..gone as usize);
+        self.first += gone;
+        let oldest = self.cuts.front().map(|cut| cut.frame);
+        while self.whole > 0 && self.frames.front().is_some_and(|f| Some(f.number) != oldest) {
+            self.frames.pop_front();
+            self.whole -= 1;
+        }
+    }
+
+    fn kept(&self) -> usize {
+        self.cuts.len()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use gtp_proto::Supplied;
+
     use super::*;
 
     const PAYLOAD: u16 = 9;

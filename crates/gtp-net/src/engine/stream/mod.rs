@@ -24,6 +24,7 @@ mod source;
 mod spoken;
 #[cfg(test)]
 mod tests;
+mod units;
 
 pub use framed::{FrameReader, FrameWriter};
 pub use frames_in::{Frame, FramesIn};
@@ -32,6 +33,7 @@ pub use handle::{Incoming, Outgoing, Reading, Writing};
 pub use heard::Heard;
 pub use pipe::{Broken, StreamReader, StreamWriter};
 pub use spoken::Spoken;
+pub use units::Units;
 
 pub(super) use pipe::{InPipe, OutPipe};
 pub(super) use sink::StreamSink;

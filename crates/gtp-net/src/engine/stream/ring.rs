@@ -11,6 +11,7 @@ use super::frames_in::FramesIn;
 use super::frames_out::{Ended, FramesOut};
 use super::heard::Heard;
 use super::spoken::Spoken;
+use super::units::Units as _;
 use crate::messages::Delivery;
 
 /// How often what is lost of such a stream is asked for again.

@@ -6,9 +6,9 @@
 
 use std::collections::VecDeque;
 
-use gtp_proto::Supplied;
 use gtp_proto::limits::UNIT_ETHERNET;
 
+use super::units::Units;
 use crate::messages::STREAM_UNSENT;
 
 /// What a unit says beside its bytes: that the stream ends with it. Its first byte.
@@ -81,11 +81,6 @@ impl Spoken {
         self.bytes.len() - (self.sent_end() - self.base) as usize
     }
 
-    /// Units that are kept, in case they are asked for again.
-    pub fn kept(&self) -> usize {
-        self.ends.len()
-    }
-
     /// Nothing more will be said.
     pub fn finish(&mut self) {
         self.finished = true;
@@ -99,62 +94,6 @@ impl Spoken {
     /// Bytes said in all.
     pub fn total(&self) -> u64 {
         self.base + self.bytes.len() as u64
-    }
-
-    /// No unit from `asked_end` on has been asked for: forgets what the sink must have by then.
-    pub fn forget(&mut self, asked_end: u64) {
-        let keep = asked_end.saturating_sub(self.window);
-        let gone = keep.saturating_sub(self.first).min(self.ends.len() as u64) as usize;
-        if let Some(end) = self.ends.drain(..gone).next_back() {
-            self.bytes.drain(..(end - self.base) as usize);
-            self.base = end;
-            self.first += gone as u64;
-            if self.bytes.is_empty() && self.bytes.capacity() > KEPT {
-                self.bytes.shrink_to(KEPT);
-            }
-        }
-    }
-
-    /// Whether `unit` can be sent; the next one is cut now, at most `payload` bytes long.
-    pub fn supply(&mut self, unit: u64, payload: u16) -> Supplied {
-        let next = self.first + self.ends.len() as u64;
-        if unit > next {
-            return Supplied::NoSuchUnit; // Units are asked for in their order.
-        }
-        if unit == next {
-            if !self.cut(payload) {
-                return Supplied::NotYet;
-            }
-            // It was asked for, so the sink has what lies a window back.
-            self.forget(unit + 1);
-        }
-        Supplied::Ready(1 + self.content(unit).len() as u16)
-    }
-
-    /// Appends a unit that was supplied.
-    pub fn write(&self, unit: u64, out: &mut Vec<u8>) {
-        out.push(if self.last == Some(unit) { LAST } else { 0 });
-        let content = self.content(unit);
-        let (head, tail) = self.bytes.as_slices();
-        let middle = head.len();
-        out.extend_from_slice(&head[content.start.min(middle)..content.end.min(middle)]);
-        let beyond = |at: usize| at.saturating_sub(middle);
-        out.extend_from_slice(&tail[beyond(content.start)..beyond(content.end)]);
-    }
-
-    /// Makes a unit of what was not sent yet, if there is something to say.
-    fn cut(&mut self, payload: u16) -> bool {
-        let most = usize::from(payload).saturating_sub(1);
-        let unsent = self.unsent();
-        let closes = self.finished && unsent <= most;
-        if self.last.is_some() || most == 0 || unsent == 0 && !closes {
-            return false;
-        }
-        if closes {
-            self.last = Some(self.first + self.ends.len() as u64);
-        }
-        self.ends.push_back(self.sent_end() + unsent.min(most) as u64);
-        true
     }
 
     /// Where a unit's bytes lie; nowhere, for one that was forgotten: a repair that was asked for
@@ -173,8 +112,61 @@ impl Spoken {
     }
 }
 
+impl Units for Spoken {
+    fn next(&self) -> u64 {
+        self.first + self.ends.len() as u64
+    }
+
+    fn cut(&mut self, payload: u16) -> bool {
+        let most = usize::from(payload).saturating_sub(1);
+        let unsent = self.unsent();
+        let closes = self.finished && unsent <= most;
+        if self.last.is_some() || most == 0 || unsent == 0 && !closes {
+            return false;
+        }
+        if closes {
+            self.last = Some(self.first + self.ends.len() as u64);
+        }
+        self.ends.push_back(self.sent_end() + unsent.min(most) as u64);
+        true
+    }
+
+    fn length(&self, unit: u64) -> u16 {
+        1 + self.content(unit).len() as u16
+    }
+
+    fn write(&self, unit: u64, out: &mut Vec<u8>) {
+        out.push(if self.last == Some(unit) { LAST } else { 0 });
+        let content = self.content(unit);
+        let (head, tail) = self.bytes.as_slices();
+        let middle = head.len();
+        out.extend_from_slice(&head[content.start.min(middle)..content.end.min(middle)]);
+        let beyond = |at: usize| at.saturating_sub(middle);
+        out.extend_from_slice(&tail[beyond(content.start)..beyond(content.end)]);
+    }
+
+    fn forget(&mut self, asked_end: u64) {
+        let keep = asked_end.saturating_sub(self.window);
+        let gone = keep.saturating_sub(self.first).min(self.ends.len() as u64) as usize;
+        if let Some(end) = self.ends.drain(..gone).next_back() {
+            self.bytes.drain(..(end - self.base) as usize);
+            self.base = end;
+            self.first += gone as u64;
+            if self.bytes.is_empty() && self.bytes.capacity() > KEPT {
+                self.bytes.shrink_to(KEPT);
+            }
+        }
+    }
+
+    fn kept(&self) -> usize {
+        self.ends.len()
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use gtp_proto::Supplied;
+
     use super::*;
 
     const PAYLOAD: u16 = 11;
