@@ -251,6 +251,8 @@ impl Drop for Lab {
             let _ = child.kill();
             let _ = child.wait();
         }
+        // It holds the network, too; the next laboratory's hosts have the same names.
+        let _ = self.sampler.take().map(JoinHandle::join);
     }
 }
 
