@@ -20,7 +20,7 @@
 //!   the others go on being measured, however often somebody joins.
 //! - D3 A flow of which nothing came in an interval keeps its estimate.
 //! - D4 No flow's bound is above the capacity, and a round trip below 100 microseconds counts as so
-//!   much in A1.
+//!   much in A1 and D1; at a host that looks less often, one below what it says.
 //! - D5 A change that waits (A4) holds when it was to, whatever is decided meanwhile, at the lower
 //!   of the two targets; the newest one follows in its own time. Else joins of long round trips,
 //!   one after another, would put off a flow's first target for ever.
@@ -91,6 +91,8 @@ pub struct Agent {
     /// `C_r`.
     capacity: f64,
     skew: Skew,
+    /// D4.
+    least_rtt: Span,
     flows: Vec<Flow>,
     /// A3: bit/s.
     left: f64,
@@ -129,7 +131,14 @@ impl Agent {
     /// An agent for flows that may use `capacity` together (`C_r`).
     pub fn new(capacity: Rate, skew: Skew) -> Agent {
         let capacity = capacity.as_f64();
-        Agent { capacity, skew, flows: Vec::new(), left: 0.0, next: None }
+        Agent { capacity, skew, least_rtt: LEAST_RTT, flows: Vec::new(), left: 0.0, next: None }
+    }
+
+    /// D4: the same, for a host that counts so seldom that shorter round trips show nothing.
+    #[must_use]
+    pub fn counting_each(mut self, least_rtt: Span) -> Agent {
+        self.least_rtt = least_rtt;
+        self
     }
 
     /// The same, to be held by several ends.
@@ -173,11 +182,11 @@ impl Agent {
 
     /// A2, D2: a flow whose estimate is its bound is scheduled among the others.
     fn take_in(&mut self, now: Time, id: FlowId) {
-        let longest = self.longest_rtt();
+        let longest = self.longest_counted();
         let flow = &mut self.flows[id.0];
         flow.settled = now + longest;
         flow.at_settled = None;
-        self.next.get_or_insert(now + longest.max(LEAST_RTT) * INTERVAL);
+        self.next.get_or_insert(now + longest * INTERVAL);
         self.schedule(now);
     }
 
@@ -200,9 +209,10 @@ impl Agent {
         flow.counts = counts;
     }
 
-    /// A flow's round trip, measured anew.
-    pub fn set_rtt(&mut self, id: FlowId, rtt: Span) {
-        self.flows[id.0].rtt = rtt;
+    /// A flow's round trip, measured anew, and how long its packets are by now.
+    pub fn set_path(&mut self, id: FlowId, rtt: Span, packet: Bytes) {
+        let flow = &mut self.flows[id.0];
+        (flow.rtt, flow.packet) = (rtt, packet);
     }
 
     /// `min(C_i, R_app, R_send)`, changed. Whether the flow joins anew by that: the next target
@@ -256,9 +266,14 @@ impl Agent {
         self.active().map(|flow| flow.rtt).max().unwrap_or(Span::ZERO)
     }
 
+    /// The longest round trip as A1 and D1 count it.
+    fn longest_counted(&mut self) -> Span {
+        self.longest_rtt().max(self.least_rtt)
+    }
+
     /// A1's first half, A3.
     fn estimate(&mut self, now: Time) {
-        let longest = self.longest_rtt().max(LEAST_RTT);
+        let longest = self.longest_counted();
         for flow in self.active() {
             let Some((from, at)) = flow.at_settled else { continue };
             let settled = flow.counts.since(&at);
@@ -298,13 +313,13 @@ impl Agent {
 
     /// D1: what was decided has to arrive before it is measured.
     fn begin_interval(&mut self, now: Time) {
-        let longest = self.longest_rtt();
+        let longest = self.longest_counted();
         for flow in self.active() {
             flow.at_schedule = flow.counts;
             flow.settled = now + longest;
             flow.at_settled = None;
         }
-        self.next = Some(now + longest.max(LEAST_RTT) * INTERVAL);
+        self.next = Some(now + longest * INTERVAL);
     }
 }
 

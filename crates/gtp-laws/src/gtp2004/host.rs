@@ -2,12 +2,15 @@
 //!
 //! Departures, where a host looks at its flows now and then, and not at each packet:
 //! - H1 a round (G, 4.1) ends with the first look after a round trip.
-//! - H2 a flow joins (4.4) when its round trip is known; until then its rate is nought.
+//! - H2 a flow joins (4.4) when its round trip is known; until then its rate is nought. How long its
+//!   packets are may be known later still.
+//! - H3 a round trip shorter than [`LOOK`] counts as so much where intervals are concerned: what
+//!   comes of a burst within a millisecond says nothing of a rate.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use gtp_alloc::{Rate, Time};
+use gtp_alloc::{Rate, Span, Time};
 
 use super::agent::{Agent, FlowId, Skew};
 use super::law::Single;
@@ -32,7 +35,8 @@ struct Flow {
 impl Host {
     /// A host that receives `capacity` at most (`C_r`).
     pub fn new(capacity: Rate) -> Host {
-        Host { agent: Agent::new(capacity, Skew::Compensated), flows: BTreeMap::new() }
+        let agent = Agent::new(capacity, Skew::Compensated).counting_each(LOOK);
+        Host { agent, flows: BTreeMap::new() }
     }
 
     /// Flows that are not among `sessions` have ended.
@@ -58,7 +62,7 @@ impl Host {
                 self.flows.insert(session.id, flow);
             }
             Some(flow) => {
-                self.agent.set_rtt(flow.id, session.rtt);
+                self.agent.set_path(flow.id, session.rtt, session.packet);
                 if self.agent.set_cap(now, flow.id, session.most) {
                     flow.single.join_anew();
                 }
@@ -104,9 +108,12 @@ impl SinkLaw for Host {
     }
 }
 
+/// H3: as often as a host looks at its flows, about.
+const LOOK: Span = Span::from_millis(20);
+
 #[cfg(test)]
 mod tests {
-    use gtp_alloc::{Bytes, Span};
+    use gtp_alloc::Bytes;
 
     use super::*;
 
@@ -168,6 +175,38 @@ mod tests {
         // 4.2 lets a share that is not used at once go again: 3 or 4 % are won in each interval.
         course.run(Span::from_secs(5), capacity);
         assert!(course.rates[0].as_f64() > 0.97 * 600e6, "{:?}", course.rates);
+    }
+
+    #[test]
+    fn a_flow_whose_packets_turn_out_longer_than_they_seemed_has_its_share() {
+        let capacity = Rate::from_mbps(190);
+        let mut course = Course::new(capacity);
+        course.join(1, Span::from_millis(58));
+        course.join(2, Span::from_millis(58));
+        course.sessions[1].packet = Bytes(78);
+        course.host.decide(course.now, &course.sessions, &mut course.rates);
+        course.sessions[1].packet = PACKET;
+        course.run(Span::from_secs(2), capacity);
+        for rate in &course.rates {
+            assert!((rate.as_f64() - 95e6).abs() < 5e6, "{:?}", course.rates);
+        }
+    }
+
+    #[test]
+    fn bursts_over_a_short_way_are_not_taken_for_rates() {
+        let capacity = Rate::from_mbps(190);
+        let mut course = Course::new(capacity);
+        course.join(1, Span::from_micros(800));
+        // A host that stands still: what is sent in 8 ms comes at once, and nothing in between.
+        for look in 0..4_000u64 {
+            course.now += Span::from_millis(1);
+            if look % 8 == 0 {
+                let sent = course.rates[0].bytes_in(Span::from_millis(8));
+                course.sessions[0].counts.received += sent.0 / PACKET.0;
+            }
+            course.host.decide(course.now, &course.sessions, &mut course.rates);
+        }
+        assert!(course.rates[0].as_f64() > 0.9 * 190e6, "{:?}", course.rates);
     }
 
     #[test]

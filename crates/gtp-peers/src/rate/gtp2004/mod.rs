@@ -314,7 +314,7 @@ impl Sink {
         if data.mark > 0 {
             let sample = now.since(Time::from_nanos(data.mark));
             self.rtt = (self.rtt * 7 + sample) / 8;
-            self.agent.borrow_mut().set_rtt(id, self.rtt);
+            self.agent.borrow_mut().set_path(id, self.rtt, self.transfer.packet());
         }
         let top = self.arrivals.top();
         if self.arrivals.insert(data.block) && data.block > top {
