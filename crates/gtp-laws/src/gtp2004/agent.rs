@@ -24,8 +24,9 @@
 //! - D5 A change that waits (A4) holds when it was to, whatever is decided meanwhile, at the lower
 //!   of the two targets; the newest one follows in its own time. Else joins of long round trips,
 //!   one after another, would put off a flow's first target for ever.
-//! - D6 A flow that had about all of its bound, which then rises by a quarter or to the capacity,
-//!   joins anew (A2): its sender found out what it may declare only by sending.
+//! - D6 A flow that had about all of its bound, which then rises by a quarter, or by a twentieth and
+//!   to the capacity, joins anew (A2): its sender found out what it may declare only by sending. A
+//!   bound that stays where it was changes nothing, so that an estimate can leave it.
 
 use alloc::rc::Rc;
 use alloc::vec::Vec;
@@ -108,8 +109,8 @@ struct Flow {
     packet: Bytes,
     estimator: Estimator,
     estimate: f64,
-    /// D6: whether the estimate was about what the bound was when it was made.
-    bounded: bool,
+    /// D6: the bound when the estimate was made, if that was about as much.
+    bound: Option<f64>,
     /// A4: the target in force, and those that will be.
     target: f64,
     coming: Coming,
@@ -161,7 +162,7 @@ impl Agent {
             packet,
             estimator: Estimator::default(),
             estimate: cap,
-            bounded: true,
+            bound: Some(cap),
             target: 0.0,
             coming: Coming::default(),
             counts: Counts::default(),
@@ -222,15 +223,15 @@ impl Agent {
         let all = self.capacity;
         let flow = &mut self.flows[id.0];
         let before = core::mem::replace(&mut flow.cap, cap);
+        let risen = |bound: f64| cap >= bound * RISEN || cap >= all && cap >= bound * RISEN_TO_ALL;
         // Without a bound it was silent, or had said nothing yet.
-        let risen = cap >= flow.estimate * RISEN || cap >= all && cap > flow.estimate;
-        let held = before == 0.0 || flow.bounded && risen;
-        if flow.bounded {
+        let held = before == 0.0 || flow.bound.is_some_and(risen);
+        if flow.bound.is_some() {
             flow.estimate = flow.estimate.min(cap);
         }
         let joins = held && cap > 0.0;
         if joins {
-            (flow.estimate, flow.bounded) = (cap, true);
+            (flow.estimate, flow.bound) = (cap, Some(cap));
             self.take_in(now, id);
         }
         joins
@@ -287,7 +288,7 @@ impl Agent {
             let total = packets * flow.packet.0 as f64 * 8.0 / seconds;
             let loss = flow.counts.since(&flow.at_schedule).loss();
             flow.estimate = flow.estimator.estimate(total, loss, flow.target, flow.cap);
-            flow.bounded = flow.estimate * RISEN >= flow.cap;
+            flow.bound = (flow.estimate * RISEN >= flow.cap).then_some(flow.cap);
         }
         let left = core::mem::take(&mut self.left);
         let mut estimates: Vec<f64> = self.active().map(|flow| flow.estimate).collect();
@@ -329,6 +330,7 @@ const INTERVAL: u64 = 3;
 const LEAST_RTT: Span = Span::from_micros(100);
 /// D6.
 const RISEN: f64 = 1.25;
+const RISEN_TO_ALL: f64 = 1.05;
 
 #[cfg(test)]
 mod tests {
@@ -415,6 +417,29 @@ mod tests {
             agent.set_cap(ms(at), flow, Rate::from_mbps(mbps));
             assert_eq!(agent.target(ms(at), flow), f64::from(target) * MBIT);
         }
+    }
+
+    #[test]
+    fn an_estimate_leaves_a_bound_that_is_said_again_and_again() {
+        let capacity = Rate::from_mbps(1_000);
+        let mut agent = Agent::new(capacity, Skew::Compensated);
+        let flow = agent.join(ms(0), Span::from_millis(10), capacity, Bytes(1_500));
+        let of = |n: u64| Counts { received: 19 * n / 20, lost: n / 20 };
+        // It sends what it is asked for, and of that a twentieth is lost behind a narrower link.
+        let (mut sent, mut targets) = (0, Vec::new());
+        for at in 0..100 {
+            let now = ms(at);
+            agent.handle_timeout(now);
+            let before = of(sent);
+            sent += (agent.target(now, flow) / 12e6) as u64;
+            agent.note_counts(now, flow, &before, of(sent));
+            // Bounds wander, too.
+            let said = if at % 2 == 0 { capacity } else { Rate::from_mbps(980) };
+            assert!(at == 0 || !agent.set_cap(now, flow, said));
+            targets.push(agent.target(now, flow) / MBIT);
+        }
+        assert!(targets.is_sorted_by(|a, b| a >= b), "{targets:?}");
+        assert!(*targets.last().expect("a target") < 950.0, "{targets:?}");
     }
 
     #[test]
