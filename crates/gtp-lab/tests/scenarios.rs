@@ -44,6 +44,20 @@ fn five_to_one_gives_everybody_the_same_share_in_every_phase() {
 }
 
 #[test]
+fn links_that_grant_are_at_max_min_in_a_few_round_trips() {
+    let summary = summary("links-grant.toml", &[]);
+    assert_eq!(phases(&summary).len(), 2);
+    for phase in phases(&summary) {
+        // Four round trips of the long way, and what they overfilled.
+        assert!(phase["settled_after"].as_f64() <= Some(0.4), "{phase}");
+        for share in phase["shares"].as_array().expect("shares") {
+            let (wanted, got) = (share["wanted"].as_f64(), share["got"].as_f64());
+            assert!(got > wanted.map(|w| 0.99 * w) && got < wanted.map(|w| 1.01 * w), "{share}");
+        }
+    }
+}
+
+#[test]
 fn five_to_five_comes_to_the_global_shares() {
     let summary = summary("five-to-five.toml", &[]);
     let [phase] = phases(&summary) else { panic!("one phase: {summary}") };

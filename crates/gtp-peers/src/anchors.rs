@@ -4,10 +4,12 @@
 //! |---|---|---|
 //! | rate meter, after EyeQ (Jeyakumar et al., NSDI 2013) | one rate from the sink | [`Meter`] |
 //! | idealised Vlink: a typed-in cap shared equally | what static slicing wastes | [`Slice`] |
+//! | explicit grants by links, after PERC (Jose et al., HotNets 2015) | max-min by messages | [`Link`] |
 //! | the central allocator | the upper bound: exact max-min at once | [`central`] |
 //!
 //! All steer the [`Source`](crate::advertised::Source) of explicit rates: meter and slice as the
-//! router at a node, the central allocator by its demand. None is tuned to any figure.
+//! router at a node, PERC's links as the routers of all links, the central allocator by its demand.
+//! None is tuned to any figure.
 
 use alloc::vec::Vec;
 
@@ -15,9 +17,11 @@ use gtp_alloc::Rate;
 use gtp_alloc::maxmin::{self, Network};
 
 mod meter;
+pub mod perc;
 mod slice;
 
 pub use meter::Meter;
+pub use perc::Link;
 pub use slice::Slice;
 
 /// The exact max-min rates of a network, in its sessions' order: what an allocator that knows all

@@ -26,6 +26,7 @@
 //! | RED | Floyd and Jacobson 1993 | `red.rs` | none: beside drop-tail |
 //! | web and CBR traffic | AECP 6.2 | `background.rs` | AECP 8, table 1 |
 //! | rate meter, slices, central max-min | EyeQ 2013; none | `anchors.rs` | none: anchors |
+//! | explicit grants by links | PERC 2015 | `anchors/perc.rs` | none: an anchor |
 //! | RBUDP | He 2002; GTP 2004 5.3 | `rate/rbudp.rs` | GTP 2004 tables 2 to 5 |
 //! | SABUL, its laws | SABUL II | `rate/sabul/mod.rs`, `gtp-laws` | SABUL 5 to 17, tables I, II |
 //! | SABUL, the model | SABUL III | `rate/sabul/model.rs` | SABUL 2, lemmas 1 to 8 |

@@ -334,7 +334,7 @@ fn supply(session: &model::SessionEntry, mut script: Vec<(Time, Rate)>) -> Pace 
         Protocol::Gtp => unit / (unit + HEADERS),
         Protocol::Window(_) => unit / (unit + HEADER.0 as f64),
         // These count what is on links.
-        Protocol::Rate(_) | Protocol::Advertised => 1.0,
+        Protocol::Rate(_) | Protocol::Advertised | Protocol::Perc => 1.0,
     };
     for (_, rate) in &mut script {
         *rate = if rate.is_unlimited() { MUCH } else { rate.scale(part) };

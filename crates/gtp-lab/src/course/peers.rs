@@ -17,7 +17,7 @@ use gtp_peers::tcp::{
     AckDelay, HEADER, Law, ParallelReceiver, ParallelSender, Proxy, Receiver, ReceiverConfig,
     Recovery, Sender, SenderConfig, Side,
 };
-use gtp_peers::{advertised, aecp, red, vcp, xcp};
+use gtp_peers::{advertised, aecp, anchors, red, vcp, xcp};
 use gtp_sim::packet::{PeerEnds, PeerRouter};
 
 use crate::scenario::model::{LinkEntry, NodeKind, Scenario, SessionEntry};
@@ -43,13 +43,8 @@ impl Shop {
             Protocol::Gtp => None,
             Protocol::Window(windowed) => Some(self.window(scenario, k, windowed)),
             Protocol::Rate(paced) => Some(self.rate(scenario, session, paced, slowest)),
-            Protocol::Advertised => Some(PeerEnds {
-                sender: Box::new(advertised::Source::new(
-                    k as u32,
-                    Bytes(u64::from(session.unit)) + HEADER,
-                )),
-                receiver: Box::<advertised::Sink>::default(),
-            }),
+            Protocol::Advertised => Some(told(advertised::Source::new, k, session)),
+            Protocol::Perc => Some(told(advertised::Source::with_control, k, session)),
         }
     }
 
@@ -75,7 +70,7 @@ impl Shop {
         let Some((next, onward, beyond)) =
             onward.and_then(|(next, onward)| match onward.protocol {
                 Protocol::Window(beyond) => Some((next, onward, beyond)),
-                Protocol::Gtp | Protocol::Rate(_) | Protocol::Advertised => None,
+                Protocol::Gtp | Protocol::Rate(_) | Protocol::Advertised | Protocol::Perc => None,
             })
         else {
             return PeerEnds { sender, receiver: Box::new(Receiver::new(receiver)) };
@@ -143,6 +138,19 @@ impl Shop {
                 }
             }
         }
+    }
+}
+
+/// The ends of a stream whose rate the way decides.
+fn told(
+    source: fn(u32, Bytes) -> advertised::Source,
+    k: usize,
+    session: &SessionEntry,
+) -> PeerEnds {
+    let size = Bytes(u64::from(session.unit)) + HEADER;
+    PeerEnds {
+        sender: Box::new(source(k as u32, size)),
+        receiver: Box::<advertised::Sink>::default(),
     }
 }
 
@@ -239,6 +247,9 @@ pub fn router(scenario: &Scenario, link: &LinkEntry) -> Option<PeerRouter> {
             Box::new(red::Queue::new(red::Config::new(min, max), seed))
         }
         RouterEntry::Advertised => Box::new(advertised::Switch::new()),
+        RouterEntry::Meter(interval) => Box::new(anchors::Meter::new(interval)),
+        RouterEntry::Slice(cap) => Box::new(anchors::Slice::new(cap)),
+        RouterEntry::Perc => Box::new(anchors::Link::new()),
     };
     Some(router)
 }

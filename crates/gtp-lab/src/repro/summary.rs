@@ -30,7 +30,7 @@ const fn routed(name: &'static str, session: &'static str, link: &'static str) -
 
 /// All of them, in the order of the table. A rate that a user has to give is the link's: nobody
 /// knows of another user.
-const ALL: [Contender; 26] = [
+const ALL: [Contender; 29] = [
     ends("GTP", "protocol = 'gtp'"),
     Contender { name: "GTP, end-node law", session: "protocol = 'gtp'", link: "", law: "endnode" },
     ends("TCP Reno", "protocol = 'reno'"),
@@ -48,6 +48,13 @@ const ALL: [Contender; 26] = [
     routed("VCP", "protocol = 'vcp'", "router = 'vcp'"),
     routed("AECP", "protocol = 'aecp'", "router = 'aecp'"),
     routed("advertised rate", "protocol = 'advertised'", "router = 'advertised'"),
+    routed("links' grants (PERC)", "protocol = 'perc'", "router = 'perc'"),
+    routed("sink's meter (EyeQ)", "protocol = 'advertised'", "router = 'meter'"),
+    routed(
+        "slices (Vlink)",
+        "protocol = 'advertised'",
+        "router = 'slice'\nrouter_capacity = 'RATE'",
+    ),
     ends("GTP of 2004", "protocol = 'gtp2004'"),
     ends("LambdaStream", "protocol = 'lambdastream'"),
     ends("UDT 4", "protocol = 'udt'"),
@@ -154,7 +161,7 @@ fn play(contender: &Contender, stage: Stage, rtts: [u32; 2]) -> Result<Played, R
 fn scenario(contender: &Contender, stage: Stage, rtts: [u32; 2]) -> String {
     let Stage { mbps, seconds } = stage;
     let Contender { session, link, law, .. } = contender;
-    let keys = session.replace("RATE", &format!("{mbps}Mbit"));
+    let [keys, link] = [session, link].map(|keys| keys.replace("RATE", &format!("{mbps}Mbit")));
     let stated = (f64::from(mbps) * STATED * 1e3) as u64;
     let mut text = format!(
         "duration = '{seconds}s'\nlaw = '{law}'\n\
@@ -271,6 +278,12 @@ mod tests {
         let blast = found("RBUDP");
         assert!(blast.lost > 0.3, "two at the link's rate lose nearly half: {blast:?}");
         assert!(blast.filled > 0.98);
+    }
+
+    #[test]
+    fn links_that_grant_are_efficient_fair_and_blind_to_round_trips() {
+        let perc = found("links' grants (PERC)");
+        assert_eq!(holds(&perc), [true; 4], "{perc:?}");
     }
 
     #[test]

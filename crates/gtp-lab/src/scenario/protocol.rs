@@ -4,7 +4,7 @@
 //! not know is refused beside it, so that no key stands in a file without effect. How the ends
 //! are made is known elsewhere.
 
-use gtp_alloc::{Bytes, Rate};
+use gtp_alloc::{Bytes, Rate, Span};
 use gtp_peers::tcp::{CONNECTIONS_MAX, Flavour};
 
 use super::read::Table;
@@ -24,6 +24,8 @@ pub enum Protocol {
     Rate(Paced),
     /// A stream whose rate the switches on its way advertise.
     Advertised,
+    /// The same, which asks the links on its way by control packets.
+    Perc,
 }
 
 impl Protocol {
@@ -31,9 +33,11 @@ impl Protocol {
     pub fn most(self) -> Rate {
         match self {
             Protocol::Rate(Paced { mover, rate: Some(rate), .. }) if mover.keeps_rate() => rate,
-            Protocol::Gtp | Protocol::Window(_) | Protocol::Rate(_) | Protocol::Advertised => {
-                Rate::UNLIMITED
-            }
+            Protocol::Gtp
+            | Protocol::Window(_)
+            | Protocol::Rate(_)
+            | Protocol::Advertised
+            | Protocol::Perc => Rate::UNLIMITED,
         }
     }
 }
@@ -160,6 +164,7 @@ enum Word {
     Window(WindowLaw),
     Mover(Mover),
     Advertised,
+    Perc,
 }
 
 /// Reads `protocol` and the keys that belong to it.
@@ -173,7 +178,7 @@ pub fn protocol(table: &mut Table<'_>, weight: f64) -> Read<Protocol> {
     let laws = [("xcp", WindowLaw::Xcp), ("vcp", WindowLaw::Vcp), ("aecp", WindowLaw::Aecp)];
     words.extend(laws.map(|(name, law)| (name, Word::Window(law))));
     words.extend(Mover::ALL.map(|(name, mover)| (name, Word::Mover(mover))));
-    words.push(("advertised", Word::Advertised));
+    words.extend([("advertised", Word::Advertised), ("perc", Word::Perc)]);
     let word = table.choice("protocol", &words)?.unwrap_or(Word::Gtp);
     let windowed = windowed(table)?;
     let (rate, link): (Option<Rate>, Option<Rate>) =
@@ -193,6 +198,7 @@ pub fn protocol(table: &mut Table<'_>, weight: f64) -> Read<Protocol> {
     Ok(match word {
         Word::Gtp => Protocol::Gtp,
         Word::Advertised => Protocol::Advertised,
+        Word::Perc => Protocol::Perc,
         Word::Window(law) => Protocol::Window(windowed.of(law)),
         Word::Mover(mover) if mover.needs_rate() && rate.is_none() => {
             return Err(table.lacks("rate", "the rate that the protocol's user gives it"));
@@ -287,6 +293,12 @@ pub enum RouterEntry {
     },
     /// A switch that advertises a rate.
     Advertised,
+    /// A receiver's meter, with its interval.
+    Meter(Span),
+    /// Equal slices of a cap.
+    Slice(Rate),
+    /// A link that answers control packets.
+    Perc,
 }
 
 /// A word for a controller.
@@ -298,6 +310,9 @@ enum Kind {
     Aecp,
     Red,
     Advertised,
+    Meter,
+    Slice,
+    Perc,
 }
 
 /// Reads `router` of a link with room for `queue` bytes, and the keys that belong to it.
@@ -312,13 +327,23 @@ pub fn router(table: &mut Table<'_>, queue: Bytes) -> Read<Option<RouterEntry>> 
         ("aecp", Kind::Aecp),
         ("red", Kind::Red),
         ("advertised", Kind::Advertised),
+        ("meter", Kind::Meter),
+        ("slice", Kind::Slice),
+        ("perc", Kind::Perc),
     ];
     let kind = table.choice("router", &kinds)?;
     let capacity: Option<Rate> = table.quantity("router_capacity")?;
     let (min, max) = (table.quantity("red_min")?, table.quantity("red_max")?);
-    if capacity.is_some() && !matches!(kind, Some(Kind::XcpNode)) {
-        let message = "`router_capacity` is of router = \"xcp-node\"";
+    let interval: Option<Span> = table.quantity("meter_interval")?;
+    if capacity.is_some() && !matches!(kind, Some(Kind::XcpNode | Kind::Slice)) {
+        let message = "`router_capacity` is of router = \"xcp-node\" and \"slice\"";
         return Err(Complaint::new(table.place(), message));
+    }
+    if interval.is_some() && !matches!(kind, Some(Kind::Meter)) {
+        return Err(Complaint::new(table.place(), "`meter_interval` is of router = \"meter\""));
+    }
+    if capacity.is_none() && matches!(kind, Some(Kind::Slice)) {
+        return Err(table.lacks("router_capacity", "the cap that sessions have equal slices of"));
     }
     if (min.is_some() || max.is_some()) && !matches!(kind, Some(Kind::Red)) {
         return Err(Complaint::new(table.place(), "`red_min`, `red_max` are of router = \"red\""));
@@ -333,5 +358,11 @@ pub fn router(table: &mut Table<'_>, queue: Bytes) -> Read<Option<RouterEntry>> 
             max: max.unwrap_or(Bytes(queue.0 / 2)),
         },
         Kind::Advertised => RouterEntry::Advertised,
+        Kind::Meter => RouterEntry::Meter(interval.unwrap_or(METERED_EVERY)),
+        Kind::Slice => RouterEntry::Slice(capacity.unwrap_or(Rate::ZERO)),
+        Kind::Perc => RouterEntry::Perc,
     }))
 }
+
+/// A meter's interval is longer than round trips.
+const METERED_EVERY: Span = Span::from_millis(200);

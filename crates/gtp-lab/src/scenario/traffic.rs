@@ -251,7 +251,7 @@ fn relays(
         Protocol::Window(windowed) => {
             matches!(windowed.law, WindowLaw::Tcp(_)) && windowed.connections == 1
         }
-        Protocol::Gtp | Protocol::Rate(_) | Protocol::Advertised => false,
+        Protocol::Gtp | Protocol::Rate(_) | Protocol::Advertised | Protocol::Perc => false,
     };
     let first = before.iter().position(|session| session.name == name.value);
     let taken = before.iter().any(|session| session.relays.is_some() && session.relays == first);

@@ -4,10 +4,15 @@
 //! The stream is not repaired: only its rate is of interest. The source paces packets at the
 //! lesser of its demand and the rate that came back last; before anything came back it sends one
 //! packet each tenth of a second. Any router that lowers [`Note::Advertised`] can steer it.
+//!
+//! A source of [`Source::with_control`] asks by control packets instead, one of which is always on
+//! its way, and sends nothing before the first is back: for links that keep
+//! [`perc`](crate::anchors::perc)'s rules.
 
 use gtp_alloc::{Bytes, Rate, Span, Time};
 
 use super::Cell;
+use crate::anchors::perc::{Claim, Least};
 use crate::{Body, Endpoint, Note, Packet, Progress};
 
 /// Bytes on the wire of a packet that returns a rate.
@@ -35,6 +40,31 @@ pub enum Message {
         /// Bytes that have arrived in all.
         arrived: Bytes,
     },
+    /// From the source to the links on its way, and to the sink.
+    Control {
+        /// What links read and change.
+        claim: Claim,
+        /// When it was sent.
+        sent: Time,
+    },
+    /// From the sink: what the links wrote.
+    Answer {
+        /// The least rates of the way.
+        least: Least,
+        /// When the control packet was sent.
+        sent: Time,
+        /// Bytes that have arrived in all.
+        arrived: Bytes,
+    },
+}
+
+/// How a source asks.
+#[derive(Clone, Copy, Debug)]
+enum Asks {
+    /// Every packet does.
+    Along,
+    /// By control packets: what the last answer said, and when to ask again.
+    Apart { said: Option<Least>, next: Time },
 }
 
 /// A sender whose rate the way decides.
@@ -42,6 +72,7 @@ pub enum Message {
 pub struct Source {
     session: u32,
     size: Bytes,
+    asks: Asks,
     demand: Rate,
     told: Option<Rate>,
     last: Option<Time>,
@@ -57,6 +88,7 @@ impl Source {
         Source {
             session,
             size: size.max(Bytes(1)),
+            asks: Asks::Along,
             demand: Rate::UNLIMITED,
             told: None,
             last: None,
@@ -66,55 +98,95 @@ impl Source {
         }
     }
 
+    /// The same, which asks by control packets.
+    #[must_use]
+    pub fn with_control(session: u32, size: Bytes) -> Source {
+        Source { asks: Asks::Apart { said: None, next: Time::ZERO }, ..Source::new(session, size) }
+    }
+
     /// What it sends at now.
     #[must_use]
     pub fn rate(&self) -> Rate {
         self.told.unwrap_or(Rate::ZERO).min(self.demand)
     }
 
-    /// When the next packet is due. A source that may not send still asks.
-    fn due(&self) -> Time {
-        let Some(last) = self.last else { return Time::ZERO };
-        last + (self.size / self.rate()).min(ASKED_EVERY)
+    /// When the next packet with payload is due. A source that may not send still asks, if it has
+    /// no other way.
+    fn due(&self) -> Option<Time> {
+        match (self.asks, self.last) {
+            (Asks::Apart { .. }, _) if self.rate() == Rate::ZERO => None,
+            (_, None) => Some(Time::ZERO),
+            (_, Some(last)) => Some(last + (self.size / self.rate()).min(ASKED_EVERY)),
+        }
+    }
+
+    /// A control packet, if one is due.
+    fn ask(&mut self, now: Time) -> Option<Packet> {
+        let Asks::Apart { said, next } = &mut self.asks else { return None };
+        if *next > now {
+            return None;
+        }
+        // Should it be lost.
+        *next = now + ASKED_EVERY + self.rtt * 2;
+        let claim = Claim::new(self.session, self.demand, *said);
+        let body = Body::Explicit(Message::Control { claim, sent: now });
+        Some(Packet { size: ECHO, body, note: Note::None })
+    }
+
+    /// The way allows `rate`, as a packet of `sent` found out.
+    fn hear(&mut self, now: Time, rate: Rate, sent: Time, arrived: Bytes) {
+        self.told = Some(rate);
+        self.delivered = self.delivered.max(arrived);
+        let sample = now.since(sent);
+        let first = self.rtt == Span::ZERO;
+        let smoothed = (self.rtt * (SMOOTHING - 1) + sample) / SMOOTHING;
+        self.rtt = if first { sample } else { smoothed };
     }
 }
 
 impl Endpoint for Source {
     fn handle_packet(&mut self, now: Time, packet: &Packet) {
-        if let Body::Explicit(Message::Echo { rate, sent, arrived }) = packet.body {
-            self.told = Some(rate);
-            self.delivered = self.delivered.max(arrived);
-            let sample = now.since(sent);
-            let first = self.rtt == Span::ZERO;
-            let smoothed = (self.rtt * (SMOOTHING - 1) + sample) / SMOOTHING;
-            self.rtt = if first { sample } else { smoothed };
+        let Body::Explicit(message) = packet.body else { return };
+        match message {
+            Message::Echo { rate, sent, arrived } => self.hear(now, rate, sent, arrived),
+            Message::Answer { least, sent, arrived } => {
+                self.hear(now, least.rate(), sent, arrived);
+                if let Asks::Apart { said, next } = &mut self.asks {
+                    (*said, *next) = (Some(least), now);
+                }
+            }
+            Message::Payload { .. } | Message::Control { .. } => {}
         }
     }
 
     fn handle_timeout(&mut self, _now: Time) {}
 
     fn poll_transmit(&mut self, now: Time) -> Option<Packet> {
-        let due = self.due();
-        if due > now {
-            return None;
+        if let Some(control) = self.ask(now) {
+            return Some(control);
         }
+        let due = self.due().filter(|due| *due <= now)?;
         // What was due a little earlier keeps the rate even, a long pause is not made up for.
         let late = now.since(due) > ASKED_EVERY;
         self.last = Some(if late { now } else { due });
         self.sent += 1;
-        Some(Packet {
-            size: self.size,
-            body: Body::Explicit(Message::Payload { sent: now }),
-            note: Note::Advertised(Cell {
-                session: self.session,
-                wanted: self.demand,
-                rate: Rate::UNLIMITED,
-            }),
-        })
+        let note = match self.asks {
+            Asks::Along => {
+                let (wanted, rate) = (self.demand, Rate::UNLIMITED);
+                Note::Advertised(Cell { session: self.session, wanted, rate })
+            }
+            Asks::Apart { .. } => Note::None,
+        };
+        let body = Body::Explicit(Message::Payload { sent: now });
+        Some(Packet { size: self.size, body, note })
     }
 
     fn poll_timeout(&self) -> Option<Time> {
-        Some(self.due())
+        let asks = match self.asks {
+            Asks::Along => None,
+            Asks::Apart { next, .. } => Some(next),
+        };
+        [self.due(), asks].into_iter().flatten().min()
     }
 
     fn set_demand(&mut self, _now: Time, rate: Option<Rate>) {
@@ -132,7 +204,7 @@ impl Endpoint for Source {
     }
 }
 
-/// A receiver that returns each packet's rate.
+/// A receiver that returns what each packet, or each control packet, was told.
 #[derive(Clone, Debug, Default)]
 pub struct Sink {
     arrived: Bytes,
@@ -149,10 +221,20 @@ impl Sink {
 
 impl Endpoint for Sink {
     fn handle_packet(&mut self, _now: Time, packet: &Packet) {
-        let Body::Explicit(Message::Payload { sent }) = packet.body else { return };
-        self.arrived += packet.size;
-        if let Note::Advertised(cell) = packet.note {
-            self.echo = Some(Message::Echo { rate: cell.rate, sent, arrived: self.arrived });
+        let Body::Explicit(message) = packet.body else { return };
+        match message {
+            Message::Payload { sent } => {
+                self.arrived += packet.size;
+                if let Note::Advertised(cell) = packet.note {
+                    let arrived = self.arrived;
+                    self.echo = Some(Message::Echo { rate: cell.rate, sent, arrived });
+                }
+            }
+            Message::Control { claim, sent } => {
+                let (least, arrived) = (claim.least(), self.arrived);
+                self.echo = Some(Message::Answer { least, sent, arrived });
+            }
+            Message::Echo { .. } | Message::Answer { .. } => {}
         }
     }
 
