@@ -31,10 +31,10 @@ const PORT: u16 = 5_900;
 /// # Errors
 /// If a network or a process cannot be started.
 pub fn rows(loss: &str, tools: &Tools) -> Result<Vec<Value>> {
-    let link = ["--control", "lambdastream", "--link", "200Mbit"];
+    let led = by_stream(tools, loss, "lambdastream", &["--link", "200Mbit"])?;
     let mut rows = vec![
-        row("gtp grant", loss, &by_stream(tools, loss, &[])?),
-        row("gtp lambdastream", loss, &by_stream(tools, loss, &link)?),
+        row("gtp grant", loss, &by_stream(tools, loss, "grant", &[])?),
+        row("gtp lambdastream", loss, &led),
     ];
     for law in ["cubic", "bbr"] {
         rows.push(row(law, loss, &by_tcp(tools, loss, law)?));
@@ -48,15 +48,16 @@ fn lab(tools: &Tools, loss: &str) -> Result<Lab> {
     Lab::open(&Shape { access, middle: None, branches: vec![branch] }, &tools.gtp)
 }
 
-/// When each frame could be read, in seconds, from `gtp stream` whose sender has these options too.
-fn by_stream(tools: &Tools, loss: &str, options: &[&str]) -> Result<Vec<f64>> {
+/// When each frame could be read, in seconds, from `gtp stream` under this law, whose sender has
+/// these options too.
+fn by_stream(tools: &Tools, loss: &str, law: &str, options: &[&str]) -> Result<Vec<f64>> {
     let lab = lab(tools, loss)?;
     let report = lab.dir.path().join("frames.json");
     let size = format!("{FRAME}B");
     let mut receiver = lab.command("sink", &tools.gtp);
     receiver.args(["stream", "receive", "--public", "--listen", "0.0.0.0:4810"]);
-    receiver.args(["--capacity-in", "190Mbit", "--frames", &size, "--frame-report"]);
-    receiver.arg(&report);
+    receiver.args(["--capacity-in", "190Mbit", "--frames", &size, "--control", law]);
+    receiver.arg("--frame-report").arg(&report);
     let mut receiver = receiver.stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
     let said = receiver.stderr.take().context("no words")?;
     wait_for_listener(said)?;
@@ -66,13 +67,18 @@ fn by_stream(tools: &Tools, loss: &str, options: &[&str]) -> Result<Vec<f64>> {
     let input = zeros.stdout.take().context("no zeros")?;
     let mut sender = lab.command("src0", &tools.gtp);
     let url = format!("gtp://{}:4810/", sink_address());
-    sender.args(["stream", "send", &url, "--accept-new"]).args(options);
-    let sent = sender.stdin(input).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    sender.args(["stream", "send", &url, "--accept-new", "--control", law]).args(options);
+    let sent = sender.stdin(input).stdout(Stdio::null()).output();
     // Neither outlives a run that failed.
     let _ = zeros.kill();
     let _ = zeros.wait();
+    if !sent.as_ref().is_ok_and(|sent| sent.status.success()) {
+        let _ = receiver.kill(); // Nobody will call it.
+    }
     let _ = receiver.wait();
-    ensure!(sent?.success(), "the stream was not sent");
+    let sent = sent?;
+    let words = String::from_utf8_lossy(&sent.stderr);
+    ensure!(sent.status.success(), "the stream was not sent: {words}");
     let told: Value = serde_json::from_slice(&std::fs::read(&report)?)?;
     let at = told["at_s"].as_array().context("no times")?;
     Ok(at.iter().filter_map(Value::as_f64).collect())

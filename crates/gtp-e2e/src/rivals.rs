@@ -12,9 +12,11 @@
 
 use anyhow::{Context, Result};
 use gtp_alloc::fairness::jain_index;
+use gtp_proto::limits::UNIT_ETHERNET;
+use gtp_proto::wire::{DATA_HEAD_LEN, HEADER_LEN, TAG_LEN};
 use serde_json::{Value, json};
 
-use crate::cases::{Sink, Tools, goodput, with_sources};
+use crate::cases::{Sink, Tools, with_sources};
 use crate::lab::{Branch, Lab, Shape, source_address};
 use crate::plan::{Plan, Transfer};
 use crate::record::{Record, route};
@@ -28,6 +30,8 @@ const TOLD: f64 = 0.95 * LINK;
 const LASTS: f64 = 12.0;
 const FROM: f64 = 3.0;
 const TO: f64 = 11.5;
+/// Bytes of an IPv4 and a UDP header.
+const IP_UDP: usize = 28;
 
 /// One table's setting.
 struct Table {
@@ -137,7 +141,7 @@ impl Table {
         let lines = sink.finish()?;
         drop(lab);
         let flows = 0..self.flows.len() as u64;
-        let rate = |i| goodput(&lines, i, began + FROM, began + TO);
+        let rate = |i| news(&lines, i, began + FROM, began + TO);
         let losses: Vec<f64> = flows.clone().map(|i| last_loss(&lines, i)).collect();
         let loss = losses.iter().sum::<f64>() / losses.len().max(1) as f64;
         Ok(Found { law, rates: flows.map(rate).collect(), loss })
@@ -219,6 +223,20 @@ impl Table {
 /// The largest or smallest of some, if all are there.
 fn fold<const N: usize>(all: [Option<f64>; N], of: fn(f64, f64) -> f64) -> Option<f64> {
     all.into_iter().reduce(|a, b| Some(of(a?, b?))).flatten()
+}
+
+/// IP bytes per time of what a transfer had not had before, as packets come: whole blocks come late
+/// where much of them is asked for again.
+fn news(lines: &[(f64, Value)], transfer: u64, from: f64, to: f64) -> f64 {
+    let packet = (UNIT_ETHERNET as usize + HEADER_LEN + DATA_HEAD_LEN + TAG_LEN + IP_UDP) as f64;
+    let at = |t: f64| {
+        let mine = |v: &Value| v["event"] == "sample" && v["transfer"] == transfer;
+        let last = lines.iter().filter(|(at, v)| *at <= t && mine(v)).next_back();
+        let of = |what: &str| last.and_then(|(_, v)| v["sources"][0][what].as_f64());
+        let twice = of("duplicate").unwrap_or(0.0) * packet / f64::from(UNIT_ETHERNET);
+        of("wire").unwrap_or(0.0) - twice
+    };
+    (at(to) - at(from)) * 8.0 / (to - from)
 }
 
 /// What a transfer's session lost of all that was sent, by its last word.

@@ -173,8 +173,9 @@ fn judge_law(shared: &Shared, open: &Open) -> Result<(), Refusal> {
 /// That a control law by which one end decides alone is not taken part in.
 pub(crate) fn not_allowed(alone: Alone) -> Refusal {
     let name = alone.name();
-    let text =
-        format!("this host takes no part in the control law {name} (--allow-control {name})");
+    // Who listens for a stream decides for it alone; a server does for all its clients.
+    let option = if alone == Alone::LambdaStream { "--control" } else { "--allow-control" };
+    let text = format!("this host takes no part in the control law {name} ({option} {name})");
     Refusal::new(Reason::Permission, text)
 }
 
