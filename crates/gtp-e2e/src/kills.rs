@@ -30,6 +30,10 @@ const OBJECT: u64 = 30 << 20;
 const AWAY_MS: [u64; 5] = [0, 30, 120, 400, 1_500];
 /// A grant is fair within this part of an equal one.
 const FAIR: f64 = 0.05;
+/// The most that may leave the link in any second, of the capacity, statuses and all.
+const MOST: f64 = 1.01;
+/// All are granted equal parts again within so many seconds of a daemon's start.
+const FAIR_AGAIN: f64 = 1.0;
 /// Between being fair and the next kill.
 const REST: Duration = Duration::from_millis(500);
 /// Before the first kill.
@@ -177,6 +181,16 @@ fn row(record: &Record, (began, from, to): (f64, f64, f64), mut back: Vec<f64>) 
         .collect();
     back.sort_by(f64::total_cmp);
     let last = back.last().copied().context("no kill")?;
+    let before = most(began, from).0;
+    let mut missed = Vec::new();
+    for (when, most) in [("before the first kill", before), ("during the kills", highest)] {
+        if most > MOST * CAPACITY {
+            missed.push(format!("{:.4} of the capacity in a second {when}", most / CAPACITY));
+        }
+    }
+    if last > FAIR_AGAIN {
+        missed.push(format!("{last:.2} s until all were granted equal parts again"));
+    }
     Ok(json!({
         "case": "daemon-killed",
         "kills": back.len(),
@@ -185,12 +199,14 @@ fn row(record: &Record, (began, from, to): (f64, f64, f64), mut back: Vec<f64>) 
         "seconds": to - from,
         "most_in_a_second_of_capacity": highest / CAPACITY,
         "most_in_a_second_at_s": at - from,
-        "most_before_of_capacity": most(began, from).0 / CAPACITY,
+        "most_before_of_capacity": before / CAPACITY,
         "mean_before_of_capacity": sum(began, from) / CAPACITY,
         "mean_of_capacity": sum(from, to) / CAPACITY,
         "fair_again_s_median": back[back.len() / 2],
         "fair_again_s_95th": back[back.len() * 95 / 100],
         "fair_again_s_longest": last,
         "fair_again_s_longest_by_ms_away": by_absence,
+        "emulator_late_s_most": record.lateness(to),
+        "missed": missed,
     }))
 }

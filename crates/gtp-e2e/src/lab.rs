@@ -265,7 +265,9 @@ fn sample(handle: &Handle, stop: &AtomicBool, began: Instant) -> Vec<(f64, Snaps
         }
         std::thread::sleep(EVERY);
     }
-    samples
+    // The emulator says when it looked; when its answer was heard is later by what comes between.
+    let offset = samples.iter().map(|(heard, s)| heard - s.t).fold(f64::INFINITY, f64::min);
+    samples.into_iter().map(|(_, snapshot)| (snapshot.t + offset, snapshot)).collect()
 }
 
 #[cfg(test)]

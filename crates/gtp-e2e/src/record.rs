@@ -31,6 +31,13 @@ impl Record {
         (self.bytes_at(route, to) - self.bytes_at(route, from)) * 8.0 / (to - from)
     }
 
+    /// Seconds by which the emulator had sent a packet too late at most until `t`: so much of what
+    /// is counted may belong before.
+    pub fn lateness(&self, t: f64) -> f64 {
+        let past = self.0.iter().take_while(|(at, _)| *at <= t);
+        past.last().map_or(0.0, |(_, snapshot)| snapshot.timing_error.max_s)
+    }
+
     /// When the first kilobytes of data have left a route, after `from`.
     pub fn first_data(&self, route: &str, from: f64, bytes: f64) -> Option<f64> {
         let base = self.bytes_at(route, from);

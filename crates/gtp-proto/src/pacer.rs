@@ -23,6 +23,8 @@ pub struct Pacer {
     last: Cost,
     /// What late wake-ups kept from being sent and was not caught up at once.
     arrears: Bytes,
+    /// When a datagram without data left last.
+    said: Time,
 }
 
 /// A datagram's length, in bits times nanoseconds a second, divided by the rate.
@@ -48,6 +50,7 @@ impl Pacer {
             credit: 0,
             last: Cost::default(),
             arrears: Bytes::ZERO,
+            said: now,
         }
     }
 
@@ -98,6 +101,16 @@ impl Pacer {
         let free = spare.min(self.arrears);
         self.arrears -= free;
         self.next = self.next.max(floor) + self.cost(bytes - free);
+    }
+
+    /// Accounts for a datagram without data that left at `now` beside the others: the next of
+    /// those leaves later by its time, or by half of that since the last of its kind if that is
+    /// less, so that data keeps half of any rate.
+    pub fn said(&mut self, now: Time, bytes: Bytes) {
+        let since = now.since(core::mem::replace(&mut self.said, now));
+        if self.rate > Rate::ZERO && !self.rate.is_unlimited() {
+            self.next += (bytes / self.rate).min(since / 2);
+        }
     }
 
     /// The time that `bytes` take, rounded up, less what rounding cost before: no rate drifts.

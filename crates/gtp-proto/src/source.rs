@@ -739,7 +739,12 @@ impl SourceSession {
                 Moves::Stream => self.answerer.next_unit(Class::Work),
             },
         };
-        self.control(Control::Status(status), head)
+        let transmit = self.control(Control::Status(status), head);
+        if self.config.law == Law::Grant {
+            // Slow sessions say much beside what they move, and a grant is for both.
+            self.pacer.said(now, self.config.link.wire_bytes(head.len()));
+        }
+        transmit
     }
 
     fn control(&mut self, control: Control, head: &mut Vec<u8>) -> Transmit {

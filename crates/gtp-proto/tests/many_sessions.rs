@@ -229,3 +229,45 @@ fn a_source_that_says_farewell_frees_its_grant_without_a_lease() {
     net.world.run_for(Span::from_millis(200));
     assert!(!net.world.flows[flow].alive, "finished within two round trips");
 }
+
+#[test]
+fn fifty_slow_sessions_bring_no_more_than_the_capacity_statuses_and_all() {
+    // At 1 Mbit/s each a session's statuses, one an interval of 10 ms, are 8 % of its data.
+    let mut world = World::new();
+    let rate = Rate::from_mbps(200);
+    let queue = rate.bytes_in(Span::from_millis(100));
+    let access = world.link(LinkSpec { rate, queue, ..LinkSpec::default() });
+    let capacity = Rate::from_mbps(50);
+    let sink = world.host(Rate::UNLIMITED, capacity, None);
+    let delay = Span::from_millis(10);
+    let link = |world: &mut World| world.link(LinkSpec { delay, ..LinkSpec::default() });
+    for _ in 0..5 {
+        let source = world.host(Rate::UNLIMITED, Rate::UNLIMITED, None);
+        let (there, back) = (link(&mut world), link(&mut world));
+        for _ in 0..10 {
+            world.flow(FlowSpec {
+                source,
+                sink,
+                down: vec![there, access],
+                up: vec![back],
+                law: Law::Grant,
+                weight: 1.0,
+                max_rate: Rate::UNLIMITED,
+                units: 1 << 40,
+            });
+            world.run_for(Span::from_millis(7));
+        }
+    }
+    world.run_for(Span::from_secs(2));
+    let mut arrived = Vec::new();
+    for _ in 0..300 {
+        arrived.push(world.links[access].stats().carried.bytes);
+        world.run_for(Span::from_millis(10));
+    }
+    let most = arrived.iter().zip(&arrived[100..]).map(|(a, b)| (*b - *a).0).max().expect("some");
+    let part = most as f64 * 8.0 / capacity.as_f64();
+    assert!(part <= 1.005, "{part}");
+    let at = world.elapsed();
+    let moved: f64 = (0..50).map(|f| world.rate(f, at - 3.0, at)).sum();
+    assert!(moved >= 0.9 * capacity.as_f64(), "{moved}");
+}

@@ -2,6 +2,7 @@
 //!
 //! `gtp-measure run CASE… [--runs 3] [--most-stolen 3]` prints one line of JSON per row and
 //! run, then the medians.
+//! It fails if a counted row says in `missed` what it should have shown and did not.
 //! `gtp-measure compare [CASE…]` runs a scenario through real sockets and in the simulator, prints
 //! how far the two are apart as JSON, and draws both.
 
@@ -130,6 +131,7 @@ fn compare(names: Vec<String>, queue: &str, law: LawName, out: &Path) -> Result<
 
 fn run(cases: Vec<String>, runs: usize, most_stolen: f64) -> Result<()> {
     let tools = tools()?;
+    let mut missed_all = Vec::new();
     for name in chosen(cases, cases::NAMES) {
         let mut counted: Vec<Vec<Value>> = Vec::new();
         for _ in 0..runs.saturating_mul(REPEATS) {
@@ -147,7 +149,10 @@ fn run(cases: Vec<String>, runs: usize, most_stolen: f64) -> Result<()> {
             let row: Vec<Value> = counted.iter().filter_map(|rows| rows.get(i).cloned()).collect();
             println!("median of {} {}", row.len(), median(&row));
         }
+        let missed = counted.iter().flatten().filter_map(|row| row["missed"].as_array()).flatten();
+        missed_all.extend(missed.map(|what| format!("{name}: {what}")));
     }
+    ensure!(missed_all.is_empty(), "missed: {}", missed_all.join("; "));
     Ok(())
 }
 

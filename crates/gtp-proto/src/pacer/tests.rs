@@ -156,3 +156,27 @@ fn short_and_long_arithmetic_give_the_same_departures() {
         }
     }
 }
+
+#[test]
+fn what_is_said_beside_data_is_within_the_rate_and_leaves_data_half_of_it() {
+    const SAID: Bytes = Bytes(100);
+    let interval = Span::from_millis(10);
+    for (bps, data_least) in [(1_000_000, 0.91), (160_000, 0.5), (20_000, 0.5)] {
+        let rate = Rate::from_bps(bps);
+        let mut pacer = started(rate);
+        let (mut now, mut data, mut said) = (Time::ZERO, 0_u64, 0_u64);
+        for _ in 0..3_000 {
+            let until = now + interval;
+            while let Some(at) = pacer.next_wake().filter(|&at| at <= until) {
+                data += burst(&mut pacer, now.max(at));
+            }
+            now = until;
+            pacer.said(now, SAID);
+            said += SAID.0.min(rate.bytes_in(interval).0 / 2);
+        }
+        let allowed = rate.bytes_in(now.since(Time::ZERO)).0;
+        let part = data as f64 / allowed as f64;
+        assert!(data + said <= allowed + 3 * PACKET.0, "{bps}: {data} + {said} of {allowed}");
+        assert!(part > data_least - 0.03, "{bps}: {part}");
+    }
+}
