@@ -15,6 +15,7 @@ use gtp_proto::RangeSet;
 use gtp_proto::pacer::Pacer;
 use gtp_proto::wire::{Control, DataHead, Feedback, Header, Kind, Receipt};
 
+use crate::daemon;
 use crate::worlds::{Ends, dumbbell};
 
 /// Something whose cost is of interest.
@@ -54,6 +55,9 @@ pub const CASES: &[Case] = &[
     case("grants/10", 10, "session", || allocator(10)),
     case("grants/1000", 1_000, "session", || allocator(1_000)),
     case("grants/100000", 100_000, "session", || allocator(100_000)),
+    case("daemon/10000", 10_000, "session of 100 processes, in an interval", || {
+        daemon::tick(10_000, 2)
+    }),
     case("max-min/1000", 1_000, "session", || oracle(1_000)),
     case("max-min/100000", 100_000, "session", || oracle(100_000)),
     case("seal/1400", 44 * 1_400, "byte", || seal(44, 1_400)),

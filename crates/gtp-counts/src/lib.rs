@@ -11,4 +11,5 @@
 pub mod baseline;
 pub mod callgrind;
 pub mod cases;
+mod daemon;
 mod worlds;

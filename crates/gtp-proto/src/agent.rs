@@ -40,20 +40,23 @@ pub struct AgentConfig {
     pub interval: Option<Span>,
 }
 
-/// A grant that some packet may still be under way for.
+/// A grant that some packet may still be under way for, though there is a newer one.
 #[derive(Clone, Copy, Debug)]
 struct Issued {
     number: u32,
     rate: f64,
-    /// When a newer grant took its place.
-    superseded: Option<Time>,
+    /// When the newer grant took its place.
+    superseded: Time,
 }
 
 /// What the agent remembers of one session.
 #[derive(Debug, Default)]
 struct Flow {
-    /// Oldest first; the last is the newest grant.
-    issued: VecDeque<Issued>,
+    /// Number of the newest grant, zero if there is none, and its rate.
+    number: u32,
+    newest: f64,
+    /// The grants before it, oldest first.
+    before: VecDeque<Issued>,
     offer: f64,
 }
 
@@ -140,13 +143,11 @@ impl Agent {
         if number == 0 {
             return;
         }
-        let mut flow = Flow::default();
+        let mut flow = Flow { number, newest: rate.as_f64(), ..Flow::default() };
         if committed > rate {
-            let before =
-                Issued { number: number - 1, rate: committed.as_f64(), superseded: Some(now) };
-            flow.issued.push_back(before);
+            let rate = committed.as_f64();
+            flow.before.push_back(Issued { number: number - 1, rate, superseded: now });
         }
-        flow.issued.push_back(Issued { number, rate: rate.as_f64(), superseded: None });
         self.adopted.insert(id, flow);
     }
 
@@ -157,8 +158,7 @@ impl Agent {
         let Some(flow) = self.adopted.get(&id).or_else(seated) else {
             return (0, Rate::ZERO, Rate::ZERO);
         };
-        let number = flow.issued.back().map_or(0, |g| g.number);
-        (number, to_rate(flow.newest()), to_rate(flow.committed()))
+        (flow.number, to_rate(flow.newest), to_rate(flow.committed()))
     }
 
     /// When to tick next.
@@ -210,7 +210,7 @@ impl Agent {
         };
         for (((id, report), flow), rate) in reports.iter().zip(&self.flows).zip(rates) {
             let grant = Grant {
-                number: flow.issued.back().map_or(0, |g| g.number),
+                number: flow.number,
                 rate: to_rate(rate),
                 offer: to_rate(flow.offer),
                 weight: report.weight,
@@ -286,7 +286,7 @@ impl Agent {
             // As long as a source that hears nothing may go on sending, and its packets travel.
             let lease = SILENCE_STOP + report.rtt;
             flow.release(now, report.echoed, lease);
-            let newest = flow.newest();
+            let newest = flow.newest;
             let committed = flow.committed();
             held.push(match report.law.is_alone() {
                 false => Held { target: share.target, committed, newest },
@@ -311,18 +311,19 @@ impl Agent {
                     0.0
                 }
                 Law::SourceAlone | Law::SessionAlone => report.demand.as_f64(),
-                Law::SinkAlone => decided[i],
+                Law::SinkAlone => decided.get(i).copied().unwrap_or(0.0),
             };
-            flow.issue(now, libm::floor(rate.max(0.0)));
-            rates.push(flow.newest());
+            flow.issue(now, whole(rate.max(0.0)));
+            rates.push(flow.newest);
         }
         rates
     }
 
-    /// What the host's own law says of the sessions that it decides over; zeros elsewhere.
+    /// What the host's own law says of the sessions that it decides over, zeros elsewhere; nothing
+    /// without one.
     fn decided(&mut self, now: Time, reports: &[(FlowId, Report)]) -> Vec<f64> {
+        let Some(law) = &mut self.alone else { return Vec::new() };
         let mut all = alloc::vec![0.0; reports.len()];
-        let Some(law) = &mut self.alone else { return all };
         let runs = |r: &Report| r.law == Law::SinkAlone && r.phase == Phase::Open;
         let places: Vec<usize> = (0..reports.len()).filter(|&i| runs(&reports[i].1)).collect();
         let arriving = |&i: &usize| {
@@ -397,48 +398,43 @@ impl Agent {
 }
 
 impl Flow {
-    fn newest(&self) -> f64 {
-        self.issued.back().map_or(0.0, |g| g.rate)
-    }
-
     /// Forgets grants that the source has let go of, and those whose lease is over.
     fn release(&mut self, now: Time, echoed: u32, lease: Span) {
-        while self.issued.len() > 1
-            && let Some(first) = self.issued.front()
-        {
-            let lapsed = first.superseded.is_some_and(|at| now.since(at) > lease);
-            if first.number >= echoed && !lapsed {
+        while let Some(first) = self.before.front() {
+            if first.number >= echoed && now.since(first.superseded) <= lease {
                 break;
             }
-            self.issued.pop_front();
+            self.before.pop_front();
         }
     }
 
     /// The largest rate that may still be arriving.
     fn committed(&self) -> f64 {
-        match self.issued.len() {
-            0 | 1 => self.newest(),
-            _ => self.issued.iter().fold(0.0, |most, grant| grant.rate.max(most)),
-        }
+        self.before.iter().fold(self.newest, |most, grant| grant.rate.max(most))
     }
 
     fn issue(&mut self, now: Time, rate: f64) {
-        let newest = self.newest();
-        let change = (rate - newest).abs();
-        let settled = change <= NEWS_LEAST.max(NEWS * newest) && rate > 0.0;
-        let same = rate == newest || settled && rate >= newest;
-        if same || self.issued.len() >= GRANTS_OUTSTANDING && rate > newest {
+        let change = (rate - self.newest).abs();
+        let settled = change <= NEWS_LEAST.max(NEWS * self.newest) && rate > 0.0;
+        let same = rate == self.newest || settled && rate >= self.newest;
+        if same || self.before.len() + 1 >= GRANTS_OUTSTANDING && rate > self.newest {
             return;
         }
         // 2^32 grants, one a millisecond at most, last 49 days; the session ends with the last.
-        let Some(number) = self.issued.back().map_or(Some(1), |g| g.number.checked_add(1)) else {
-            return;
-        };
-        if let Some(last) = self.issued.back_mut() {
-            last.superseded = Some(now);
+        let Some(number) = self.number.checked_add(1) else { return };
+        if self.number > 0 {
+            let (number, rate) = (self.number, self.newest);
+            self.before.push_back(Issued { number, rate, superseded: now });
         }
-        self.issued.push_back(Issued { number, rate, superseded: None });
+        (self.number, self.newest) = (number, rate);
     }
+}
+
+/// A rate that is not negative in whole bits per second, rounded down.
+fn whole(rate: f64) -> f64 {
+    // Below, every whole number is a float and fits; above, every float is whole.
+    const EXACT: f64 = (1_u64 << 53) as f64;
+    if rate < EXACT { (rate as i64) as f64 } else { rate }
 }
 
 /// Rounds down to whole bits per second; infinity is "unlimited".

@@ -79,7 +79,7 @@ impl Desk {
         if !self.stale
             && let Some((_, report)) = self.reports.get_mut(seat.place)
         {
-            *report = seat.report(awake, self.agent.capacity());
+            seat.refresh(report, awake, self.agent.capacity());
         }
     }
 

@@ -213,23 +213,40 @@ impl Seat {
     /// What the agent of `capacity` is told. `Awake::No`: its process does not run, so it can use
     /// nothing.
     pub fn report(&self, awake: Awake, capacity: Rate) -> Report {
-        let report = self.posted.report;
+        let mut report = Report { law: Law::Grant, ..self.posted.report };
+        report.weight = self.own_weight();
+        self.refresh(&mut report, awake, capacity);
+        report
+    }
+
+    /// Brings up to date what the agent was told, where nothing but what the session says has
+    /// changed since.
+    pub fn refresh(&self, report: &mut Report, awake: Awake, capacity: Rate) {
+        let said = &self.posted.report;
         let newest = self.granted.map_or(self.posted.held.number, |g| g.grant.number);
         let most = match awake {
             Awake::Yes => self.max_rate,
             Awake::No => Rate::ZERO,
         };
-        Report {
-            // The other end may lessen a session's weight and never raise it above its part here:
-            // what it brings beyond one is taken off on this side, and so it is at both ends. In
-            // the precision of the wire, for both ends to multiply the same numbers.
-            weight: f64::from((self.flat / report.peer_weight.max(1.0)) as f32),
-            law: Law::Grant,
-            demand: self.demand(capacity).min(most),
-            // Nobody has obeyed what was not granted yet.
-            echoed: report.echoed.min(newest),
-            ..report
+        if report.peer_weight != said.peer_weight {
+            (report.weight, report.peer_weight) = (self.own_weight(), said.peer_weight);
         }
+        report.phase = said.phase;
+        report.peer_offer = said.peer_offer;
+        report.demand = self.demand(capacity).min(most);
+        report.measured = said.measured;
+        // Nobody has obeyed what was not granted yet.
+        report.echoed = said.echoed.min(newest);
+        report.rtt = said.rtt;
+    }
+
+    /// This end's factor of the session's weight.
+    ///
+    /// The other end may lessen a session's weight and never raise it above its part here: what it
+    /// brings beyond one is taken off on this side, and so it is at both ends. In the precision of
+    /// the wire, for both ends to multiply the same numbers.
+    fn own_weight(&self) -> f64 {
+        f64::from((self.flat / self.posted.report.peer_weight.max(1.0)) as f32)
     }
 
     /// What a session wants whose law knows neither weights nor offers is told from what it moves.
