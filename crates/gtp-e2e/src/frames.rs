@@ -14,6 +14,7 @@ use anyhow::{Context, Result, ensure};
 use gtp_alloc::{Span, Time};
 use gtp_laws::frames::{Evenness, Frames, jitter};
 use serde_json::{Value, json};
+use socket2::SockRef;
 
 use crate::cases::Tools;
 use crate::lab::{Branch, Lab, Shape, sink_address};
@@ -102,17 +103,17 @@ fn wait_for_listener(mut said: impl Read + Send + 'static) -> Result<()> {
 /// The same from one TCP connection under this law.
 fn by_tcp(tools: &Tools, loss: &str, law: &str) -> Result<Vec<f64>> {
     let lab = lab(tools, loss)?;
-    let setting = format!("net.ipv4.tcp_congestion_control={law}");
-    let chosen = lab
-        .command("src0", std::path::Path::new("sysctl"))
-        .args(["-q", "-w", &setting])
-        .status()?;
-    ensure!(chosen.success(), "the kernel has no {law}");
+    for host in ["src0", "sink"] {
+        let room =
+            ["net.ipv4.tcp_rmem=4096 131072 33554432", "net.ipv4.tcp_wmem=4096 65536 33554432"];
+        let mut sysctl = lab.command(host, std::path::Path::new("sysctl"));
+        ensure!(sysctl.args(["-q", "-w"]).args(room).status()?.success(), "no room for windows");
+    }
     let mut receiver = lab.command("sink", &tools.own);
     let mut receiver = receiver.arg("frames-in").stdout(Stdio::piped()).spawn()?;
     let mut told = BufReader::new(receiver.stdout.take().context("no output")?);
     told.read_line(&mut String::new())?; // It listens.
-    let sent = lab.command("src0", &tools.own).arg("frames-out").status();
+    let sent = lab.command("src0", &tools.own).args(["frames-out", law]).status();
     if !sent.as_ref().is_ok_and(std::process::ExitStatus::success) {
         let _ = receiver.kill(); // Nobody will call it.
     }
@@ -147,12 +148,15 @@ pub fn receive() -> Result<()> {
     Ok(())
 }
 
-/// Sends all frames over a connection to the sink, as fast as it takes them.
+/// Sends all frames over a connection to the sink under this law of the kernel's, as fast as it
+/// takes them.
 ///
 /// # Errors
-/// If there is nobody, or writing fails.
-pub fn send() -> Result<()> {
+/// If there is nobody, the kernel has no such law, or writing fails.
+pub fn send(law: &str) -> Result<()> {
     let mut stream = TcpStream::connect((sink_address().as_str(), PORT))?;
+    let chosen = SockRef::from(&stream).set_tcp_congestion(law.as_bytes());
+    chosen.with_context(|| format!("the kernel has no {law}"))?;
     let frame = vec![0; FRAME as usize];
     for _ in 0..COUNT {
         stream.write_all(&frame)?;

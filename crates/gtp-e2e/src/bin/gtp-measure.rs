@@ -57,7 +57,10 @@ enum Arguments {
     /// The receiving process of frames over TCP.
     FramesIn,
     /// The sending one.
-    FramesOut,
+    FramesOut {
+        /// The kernel's congestion control.
+        law: String,
+    },
     /// The process of a source that sends by itself.
     Source {
         /// What to do.
@@ -82,7 +85,7 @@ fn main() -> Result<()> {
         }
         Arguments::Compare { cases, queue, law, out } => compare(cases, &queue, law, &out),
         Arguments::FramesIn => gtp_e2e::frames::receive(),
-        Arguments::FramesOut => gtp_e2e::frames::send(),
+        Arguments::FramesOut { law } => gtp_e2e::frames::send(&law),
         Arguments::Sink { plan } => {
             let plan = serde_json::from_slice(&std::fs::read(plan)?)?;
             tokio::runtime::Runtime::new()?.block_on(gtp_e2e::plan::run(plan))
