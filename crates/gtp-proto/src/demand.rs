@@ -2,7 +2,9 @@
 //!
 //! A session whose application always has something to send wants everything. One that leaves the
 //! pacer waiting wants a little more than it sends: enough to notice when it could send more, too
-//! little to keep capacity from others. When it is not short of data any more, its claim doubles
+//! little to keep capacity from others. Who waits for the first time may have been held back before,
+//! by a ramp: not what it sent counts then, but what it would have at its rate of now, less the
+//! waits. When it is not short of data any more, its claim doubles
 //! step by step: a host that stood still for a moment has a little to catch up, and that shall not
 //! take everybody's shares away.
 
@@ -26,6 +28,8 @@ pub(crate) struct Demand {
     window_start: Time,
     bytes: Bytes,
     waited: Span,
+    /// The highest rate that there was nothing to be sent at, in this window.
+    unused: Rate,
     waiting_since: Option<Time>,
     /// When the pacer last waited, or the claim last doubled because it did not.
     last_wait: Time,
@@ -40,6 +44,7 @@ impl Demand {
             window_start: now,
             bytes: Bytes::ZERO,
             waited: Span::ZERO,
+            unused: Rate::ZERO,
             waiting_since: None,
             last_wait: now,
             doublings: 0,
@@ -63,9 +68,10 @@ impl Demand {
         }
     }
 
-    /// The pacer would let a datagram go at `now` and there is none.
-    pub fn wait(&mut self, now: Time) {
+    /// The pacer, which runs at `rate`, would let a datagram go at `now` and there is none.
+    pub fn wait(&mut self, now: Time, rate: Rate) {
         self.roll(now);
+        self.unused = self.unused.max(rate);
         self.waiting_since.get_or_insert(now);
         self.last_wait = now;
         self.doublings = 0;
@@ -80,16 +86,21 @@ impl Demand {
         if let Some(since) = self.waiting_since {
             self.waited += now.since(since.max(self.window_start));
         }
-        self.limited |= self.waited.as_secs_f64() > WAITED * elapsed.as_secs_f64();
+        let waited = self.waited.as_secs_f64() / elapsed.as_secs_f64();
+        let newly = !self.limited && waited > WAITED;
+        self.limited |= newly;
         if self.limited {
             // Also without a wait: what was sent was wanted, and the next wait must not find the
             // claim forgotten.
-            let rate = self.bytes.per(elapsed);
+            let mut rate = self.bytes.per(elapsed);
+            if newly && !self.unused.is_unlimited() {
+                rate = rate.max(self.unused.scale((1.0 - waited).max(0.0)));
+            }
             self.claim.add(now, rate.scale(1.0 + DEMAND_ALPHA).saturating_add(DEMAND_FLOOR));
         }
         self.window_start = now;
         self.bytes = Bytes::ZERO;
-        self.waited = Span::ZERO;
+        (self.waited, self.unused) = (Span::ZERO, Rate::ZERO);
     }
 
     /// Whether the application is what limits the session.

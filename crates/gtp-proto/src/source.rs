@@ -613,7 +613,7 @@ impl SourceSession {
     /// The pacer would let a datagram go and there is none: the application is the limit.
     fn starve(&mut self, now: Time) {
         self.pacer.idle(now);
-        self.demand.wait(now);
+        self.demand.wait(now, self.pacer.rate());
         self.starved = true;
     }
 

@@ -226,7 +226,8 @@ impl Agent {
         let risen = |bound: f64| cap >= bound * RISEN || cap >= all && cap >= bound * RISEN_TO_ALL;
         // Without a bound it was silent, or had said nothing yet.
         let held = before == 0.0 || flow.bound.is_some_and(risen);
-        if flow.bound.is_some() {
+        if let Some(bound) = &mut flow.bound {
+            *bound = bound.min(cap);
             flow.estimate = flow.estimate.min(cap);
         }
         let joins = held && cap > 0.0;

@@ -48,14 +48,17 @@ impl Units {
             Units::AsThePath | Units::Ordinary => UNIT_ETHERNET,
         }
     }
-}
 
-/// What opens the path for units no longer than these. An eager sink would have its first unit a
-/// round trip sooner, but its source would begin without knowing the round trip, and be at its full
-/// rate later.
-fn opener(longest: u16) -> Role {
-    let all = [UNIT_JUMBO, UNIT_ETHERNET, UNIT_MINIMUM];
-    Role::Initiator { unit_payloads: all.into_iter().filter(|&u| u <= longest).collect() }
+    /// What opens the path for units no longer than these. Where several sources must agree on a
+    /// length, none is asked before a path has shown what it carries.
+    fn role(self, longest: u16) -> Role {
+        let all = [UNIT_JUMBO, UNIT_ETHERNET, UNIT_MINIMUM];
+        let unit_payloads = all.into_iter().filter(|&payload| payload <= longest).collect();
+        match self {
+            Units::AsThePath => Role::Eager { unit_payloads },
+            Units::Ordinary => Role::Initiator { unit_payloads },
+        }
+    }
 }
 
 /// Connects to a server; both ends have proved their keys then.
@@ -94,7 +97,7 @@ pub(crate) async fn ask(
         local_session: client_session,
         peer_session: opened.server_session,
         keys: keys(suite, secrets),
-        role: opener(opened.unit_payload),
+        role: units.role(opened.unit_payload),
         law: terms.law,
         weights: Weights { own: f64::from(opened.weight_milli) / 1000.0, peer: 1.0 },
         max_rate: terms.max_rate,

@@ -6,6 +6,8 @@ use super::*;
 
 const START: Time = Time::from_nanos(1_000_000_000);
 const PACKET: Bytes = Bytes(1_477);
+/// What the pacer would let go.
+const ALLOWED: Rate = Rate::from_mbps(600);
 
 /// Sends a packet every `gap_us` for `ms`, waiting for it in between if `waits`.
 fn produce(demand: &mut Demand, from: Time, ms: u64, gap_us: u64, waits: Waits) -> Time {
@@ -13,7 +15,7 @@ fn produce(demand: &mut Demand, from: Time, ms: u64, gap_us: u64, waits: Waits) 
     while now.since(from) < Span::from_millis(ms) {
         demand.sent(now, PACKET);
         if matches!(waits, Waits::Yes) {
-            demand.wait(now + Span::from_micros(1));
+            demand.wait(now + Span::from_micros(1), ALLOWED);
         }
         now += Span::from_micros(gap_us);
     }
@@ -98,7 +100,7 @@ fn part_sent(bps: f64, granted_at_first: f64) -> f64 {
         credit = (credit + grant / 8.0 * step.as_secs_f64()).min(2.0 * PACKET.0 as f64);
         while credit >= PACKET.0 as f64 {
             if ready < PACKET.0 as f64 {
-                demand.wait(now);
+                demand.wait(now, ALLOWED);
                 break;
             }
             demand.sent(now, PACKET);
@@ -117,4 +119,25 @@ fn an_application_that_cannot_get_ahead_is_never_held_below_what_it_supplies() {
             assert!(part > 0.98, "{} Mbit/s: {part}", f64::from(tenths) / 10.0);
         }
     }
+}
+
+#[test]
+fn one_that_waited_a_little_at_the_end_of_a_ramp_is_not_held_to_what_the_ramp_let_through() {
+    let mut demand = Demand::new(START);
+    // 10, then 100, then 600 Mbit/s, for 60 ms each, and a reader that is late for 13 ms.
+    let mut now = START;
+    for gap_us in [1_200, 120, 20] {
+        now = produce(&mut demand, now, 60, gap_us, Waits::No);
+    }
+    demand.wait(now, ALLOWED);
+    now += Span::from_millis(13);
+    now = produce(&mut demand, now, 60, 20, Waits::No);
+    assert!(demand.is_limited());
+    let claim = demand.claim(now).as_f64();
+    assert!(claim > 0.9 * ALLOWED.as_f64(), "{claim}");
+    // But who is slow is known for it at once.
+    let mut slow = Demand::new(START);
+    let now = produce(&mut slow, START, 250, 1_200, Waits::Yes);
+    let claim = slow.claim(now).as_f64();
+    assert!(claim < 1.2 * (10e6 + DEMAND_FLOOR.as_f64()), "{claim}");
 }
