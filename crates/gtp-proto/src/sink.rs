@@ -320,7 +320,7 @@ impl SinkSession {
         self.last_datagram = now;
         let handled = self.handle_control(now, header.pn, control);
         self.end_full_receipt(); // Whatever it was, its number may have left a gap.
-        self.relay_handshake();
+        self.relay_handshake(now);
         handled.map(|()| Received::Control)
     }
 
@@ -411,7 +411,7 @@ impl SinkSession {
             };
             return Some(self.control(&control, head));
         }
-        self.relay_handshake();
+        self.relay_handshake(now);
         if core::mem::take(&mut self.close_due) {
             return Some(self.control(&Control::Close, head));
         }
@@ -708,7 +708,7 @@ impl SinkSession {
         Transmit { pn, unit: None }
     }
 
-    fn relay_handshake(&mut self) {
+    fn relay_handshake(&mut self, now: Time) {
         match self.handshake.poll_outcome() {
             Some(Outcome::Presumed { unit_payload }) => {
                 self.events.push(Event::PathPresumed { unit_payload });
@@ -717,7 +717,13 @@ impl SinkSession {
                 if self.asker.unit_payload() > unit_payload {
                     self.asker.abandon();
                 }
-                self.feedback_urgent = true; // The source may not know the round trip yet.
+                if self.counters.packets == 0 {
+                    self.feedback_urgent = true; // The source may not know the round trip yet.
+                } else {
+                    // It hears of the round trip with how fast the first units came, and not
+                    // before: it would take one packet for slow.
+                    self.feedback_due = now + YOUNG_INTERVAL;
+                }
                 self.events.push(Event::PathOpen { unit_payload });
             }
             Some(Outcome::NoPath) => self.events.push(Event::NoPath),

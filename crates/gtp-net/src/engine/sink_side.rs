@@ -130,10 +130,14 @@ impl SinkSide {
         }
     }
 
-    /// The same for who gives it work: a source that begins at a known rate is asked for as much.
+    /// The same for who gives it work: a source that begins at a known rate is asked for as much,
+    /// and one that is asked before a round trip is known, for what it may send in the first.
     pub fn worker(&self, interval: Span) -> Member {
         let member = self.member(interval);
-        let first = self.law.first_rate(member.granted);
+        let first = match member.rtt {
+            Span::ZERO => member.granted,
+            _ => self.law.first_rate(member.granted),
+        };
         Member { received: member.received.max(first), ..member }
     }
 
