@@ -48,6 +48,7 @@ mod draw;
 mod endpoint;
 mod packet;
 pub mod red;
+mod routed;
 mod router;
 
 pub mod rate;
@@ -57,4 +58,5 @@ pub mod xcp;
 
 pub use endpoint::{Endpoint, Progress};
 pub use packet::{Body, Note, Packet};
+pub use routed::Routed;
 pub use router::{Admission, Router};

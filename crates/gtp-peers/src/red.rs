@@ -148,12 +148,6 @@ impl Router for Queue {
     fn handle_departure(&mut self, now: Time, queued: Bytes, _packet: &mut Packet) {
         self.idle_since = (queued == Bytes::ZERO).then_some(now);
     }
-
-    fn handle_timeout(&mut self, _now: Time, _queued: Bytes) {}
-
-    fn poll_timeout(&self) -> Option<Time> {
-        None
-    }
 }
 
 #[cfg(test)]

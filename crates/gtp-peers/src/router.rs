@@ -26,12 +26,15 @@ pub trait Router {
     /// that ask nothing of routers pass here too and count as load.
     fn handle_arrival(&mut self, now: Time, queued: Bytes, packet: &mut Packet) -> Admission;
 
-    /// A packet leaves the queue for the wire while `queued` bytes stay behind it.
-    fn handle_departure(&mut self, now: Time, queued: Bytes, packet: &mut Packet);
+    /// A packet leaves the queue for the wire while `queued` bytes stay behind it. Without it nothing
+    /// happens.
+    fn handle_departure(&mut self, _now: Time, _queued: Bytes, _packet: &mut Packet) {}
 
     /// The time that [`poll_timeout`](Self::poll_timeout) named has come.
-    fn handle_timeout(&mut self, now: Time, queued: Bytes);
+    fn handle_timeout(&mut self, _now: Time, _queued: Bytes) {}
 
-    /// When the controller next measures or updates.
-    fn poll_timeout(&self) -> Option<Time>;
+    /// When the controller next measures or updates. Without it never: it acts on packets alone.
+    fn poll_timeout(&self) -> Option<Time> {
+        None
+    }
 }

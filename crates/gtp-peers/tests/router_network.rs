@@ -6,11 +6,9 @@ use gtp_link::{Chance, LinkSpec, Rng};
 use gtp_path::{Control, START, World};
 use gtp_peers::background::{Pattern, Sink, Source};
 use gtp_peers::tcp::laws::Reno;
-use gtp_peers::tcp::{
-    AckDelay, Law, Opening, Receiver, ReceiverConfig, Recovery, Sender, SenderConfig,
-};
+use gtp_peers::tcp::{AckDelay, Law, Opening, Receiver, ReceiverConfig, Sender, SenderConfig};
 use gtp_peers::xcp::equilibrium;
-use gtp_peers::{aecp, red, vcp, xcp};
+use gtp_peers::{Routed, aecp, red, vcp, xcp};
 
 /// Headers and payload of AECP's packets: 1,000 bytes on the wire (6).
 const MSS: Bytes = Bytes(960);
@@ -35,12 +33,13 @@ impl Rival {
         }
     }
 
-    fn law(self) -> Box<dyn Law> {
+    /// `None`: TCP's own.
+    fn routed(self) -> Option<Routed> {
         match self {
-            Rival::Sack => Box::new(Reno),
-            Rival::Xcp | Rival::EndpointXcp => Box::new(xcp::Law::new()),
-            Rival::Vcp => Box::new(vcp::Law::new()),
-            Rival::Aecp => Box::new(aecp::Law::new(aecp::Gains::PAPER)),
+            Rival::Sack => None,
+            Rival::Xcp | Rival::EndpointXcp => Some(Routed::Xcp),
+            Rival::Vcp => Some(Routed::Vcp),
+            Rival::Aecp => Some(Routed::Aecp),
         }
     }
 
@@ -52,19 +51,17 @@ impl Rival {
     }
 
     fn flow(self, world: &mut World, after: Span, there: &[usize], back: &[usize]) -> usize {
-        // XCP of ns-2 is a Reno.
-        let recovery = match self {
-            Rival::Xcp | Rival::EndpointXcp => Recovery::Reno,
-            Rival::Sack | Rival::Vcp | Rival::Aecp => Recovery::Sack,
-        };
         let config = SenderConfig {
             mss: MSS,
             initial_window: 1.0,
             opening: Opening::Open,
-            recovery,
             ..SenderConfig::default()
         };
-        let sender = Sender::new(START + after, config, self.law());
+        let (config, law): (_, Box<dyn Law>) = match self.routed() {
+            None => (config, Box::new(Reno)),
+            Some(routed) => (routed.adapt(config), routed.law()),
+        };
+        let sender = Sender::new(START + after, config, law);
         let receiver =
             ReceiverConfig { mss: MSS, delay: AckDelay::None, ..ReceiverConfig::default() };
         let receiver = Receiver::new(receiver);

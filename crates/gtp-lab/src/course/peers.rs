@@ -15,7 +15,7 @@ use gtp_peers::rate::{
 };
 use gtp_peers::tcp::{
     AckDelay, HEADER, Law, ParallelReceiver, ParallelSender, Proxy, Receiver, ReceiverConfig,
-    Recovery, Sender, SenderConfig, Side,
+    Sender, SenderConfig, Side,
 };
 use gtp_peers::{advertised, aecp, anchors, red, vcp, xcp};
 use gtp_sim::packet::{PeerEnds, PeerRouter};
@@ -214,18 +214,14 @@ fn configs(session: &SessionEntry, windowed: &Windowed) -> (SenderConfig, Receiv
     };
     match windowed.law {
         WindowLaw::Tcp(flavour) => (flavour.adapt(config), flavour.adapt_receiver(receiver)),
-        // XCP of ns-2, by which papers have their results, is a Reno.
-        WindowLaw::Xcp => (SenderConfig { recovery: Recovery::Reno, ..config }, receiver),
-        WindowLaw::Vcp | WindowLaw::Aecp => (config, receiver),
+        WindowLaw::Routed(routed) => (routed.adapt(config), receiver),
     }
 }
 
 fn law(law: WindowLaw, seed: u64) -> Box<dyn Law> {
     match law {
         WindowLaw::Tcp(flavour) => flavour.law(seed),
-        WindowLaw::Xcp => Box::new(xcp::Law::new()),
-        WindowLaw::Vcp => Box::new(vcp::Law::new()),
-        WindowLaw::Aecp => Box::new(aecp::Law::new(aecp::Gains::PAPER)),
+        WindowLaw::Routed(routed) => routed.law(),
     }
 }
 

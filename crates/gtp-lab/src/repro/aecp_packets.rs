@@ -8,15 +8,13 @@
 use super::aecp::put;
 use super::formula::Quantities;
 use crate::series::{Axis, Figure, Series};
-use gtp_alloc::{Bytes, Rate, Span};
+use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_link::LinkSpec;
-use gtp_path::{Control, START, World};
+use gtp_path::{START, World};
 use gtp_peers::background::{Pattern, Sink, Source};
 use gtp_peers::tcp::laws::Reno;
-use gtp_peers::tcp::{
-    AckDelay, Law, Opening, Receiver, ReceiverConfig, Recovery, Sender, SenderConfig,
-};
-use gtp_peers::{aecp, vcp, xcp};
+use gtp_peers::tcp::{AckDelay, Law, Opening, Receiver, ReceiverConfig, Sender, SenderConfig};
+use gtp_peers::{Admission, Packet, Routed, Router, aecp, vcp, xcp};
 use serde::Deserialize;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -54,7 +52,7 @@ pub enum Protocol {
 struct Hop {
     mbps: u64,
     delay_ms: u64,
-    /// The queue, as what the link carries in this time.
+    /// The queue: as many packets as the link carries of 1,000 bytes in this time.
     buffer_ms: u64,
 }
 
@@ -112,7 +110,7 @@ enum Read {
     Use { name: String, link: usize, from: f64, until: f64 },
     /// What is lost at a link of what comes to it.
     Loss { name: String, link: usize, from: f64, until: f64 },
-    /// Mean queue of a link in packets of 1,000 bytes, looked at 100 times a second.
+    /// Mean queue of a link in packets of any size, looked at 100 times a second.
     Queue { name: String, link: usize, from: f64, until: f64 },
 }
 
@@ -186,7 +184,7 @@ struct Course {
     seen: Vec<Vec<Look>>,
 }
 
-/// What a link looked like at a moment: packets so far, bytes that wait.
+/// What a link looked like at a moment: packets so far, and those that wait.
 #[derive(Clone, Copy, Default)]
 struct Look {
     offered: u64,
@@ -229,7 +227,7 @@ impl Course {
                     offered: world.seen(*link),
                     lost: world.lost(*link),
                     carried: world.link_ref(*link).stats().carried.bytes.0,
-                    queued: world.queued(*link).0,
+                    queued: world.router::<Counted>(*link).waiting.saturating_sub(1),
                 });
             }
         });
@@ -268,7 +266,7 @@ impl Course {
                 self.span(*link, *from, *until)?;
                 let looks = &self.seen[link - 1][place(*from)..place(*until)];
                 let sum: u64 = looks.iter().map(|look| look.queued).sum();
-                (name, vec![sum as f64 / 1_000.0 / looks.len() as f64])
+                (name, vec![sum as f64 / looks.len() as f64])
             }
         })
     }
@@ -347,23 +345,73 @@ fn ids(links: &[usize], route: &[usize]) -> Vec<usize> {
 
 fn link(world: &mut World, hop: &Hop, protocol: Protocol) -> usize {
     let rate = Rate::from_mbps(hop.mbps);
-    let spec = LinkSpec {
-        rate,
-        delay: Span::from_millis(hop.delay_ms),
-        queue: rate.bytes_in(Span::from_millis(hop.buffer_ms)),
-        ..LinkSpec::default()
+    let spec = LinkSpec { rate, delay: Span::from_millis(hop.delay_ms), ..LinkSpec::default() };
+    let router: Option<Box<dyn Router>> = match protocol {
+        Protocol::Sack => None,
+        Protocol::Xcp => Some(Box::new(xcp::Queue::new())),
+        Protocol::Vcp => Some(Box::new(vcp::Queue::new())),
+        Protocol::Aecp => Some(Box::new(aecp::Queue::new(aecp::Config::default()))),
     };
-    let router: Box<dyn Control> = match protocol {
-        Protocol::Sack => return world.link(spec),
-        Protocol::Xcp => Box::new(xcp::Queue::new()),
-        Protocol::Vcp => Box::new(vcp::Queue::new()),
-        Protocol::Aecp => Box::new(aecp::Queue::new(aecp::Config::default())),
-    };
-    world.controlled_link(spec, router)
+    let room = rate.bytes_in(Span::from_millis(hop.buffer_ms)).0 / PACKET;
+    world.controlled_link(spec, Box::new(Counted { router, room, waiting: 0 }))
 }
+
+/// A drop-tail queue with room for so many packets, whatever their size, as ns-2's has: where
+/// acknowledgments pass too, it holds less than its room times a packet of data. One more is in
+/// service.
+struct Counted {
+    router: Option<Box<dyn Router>>,
+    room: u64,
+    waiting: u64,
+}
+
+impl Router for Counted {
+    fn set_capacity(&mut self, now: Time, capacity: Rate) {
+        if let Some(router) = &mut self.router {
+            router.set_capacity(now, capacity);
+        }
+    }
+
+    fn handle_arrival(&mut self, now: Time, queued: Bytes, packet: &mut Packet) -> Admission {
+        let asked = match &mut self.router {
+            Some(router) => router.handle_arrival(now, queued, packet),
+            None => Admission::Pass,
+        };
+        match asked {
+            Admission::Pass if self.waiting <= self.room => {
+                self.waiting += 1;
+                Admission::Pass
+            }
+            Admission::Pass | Admission::Drop => Admission::Drop,
+        }
+    }
+
+    fn handle_departure(&mut self, now: Time, queued: Bytes, packet: &mut Packet) {
+        self.waiting -= 1;
+        if let Some(router) = &mut self.router {
+            router.handle_departure(now, queued, packet);
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time, queued: Bytes) {
+        if let Some(router) = &mut self.router {
+            router.handle_timeout(now, queued);
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        self.router.as_ref().and_then(|router| router.poll_timeout())
+    }
+}
+
+/// Bytes of a packet of data.
+const PACKET: u64 = 1_000;
 
 /// Payload of a packet of 1,000 bytes.
 const MSS: Bytes = Bytes(960);
+/// The least timeout of ns-2 (`minrto_`, since 2004), by which the paper has its results. A second,
+/// as RFC 6298 has it, is time enough for one lost repetition to show in a mean over ten.
+const LEAST_TIMEOUT: Span = Span::from_millis(200);
 
 fn connect(
     world: &mut World,
@@ -372,23 +420,18 @@ fn connect(
     there: &[usize],
     back: &[usize],
 ) -> usize {
-    let law: Box<dyn Law> = match protocol {
-        Protocol::Sack => Box::new(Reno),
-        Protocol::Xcp => Box::new(xcp::Law::new()),
-        Protocol::Vcp => Box::new(vcp::Law::new()),
-        Protocol::Aecp => Box::new(aecp::Law::new(aecp::Gains::PAPER)),
-    };
-    // XCP of ns-2, by which the paper has its results, is a Reno.
-    let recovery = match protocol {
-        Protocol::Xcp => Recovery::Reno,
-        Protocol::Sack | Protocol::Vcp | Protocol::Aecp => Recovery::Sack,
-    };
     let config = SenderConfig {
         mss: MSS,
         initial_window: 1.0,
         opening: Opening::Open,
-        recovery,
+        least_timeout: LEAST_TIMEOUT,
         ..SenderConfig::default()
+    };
+    let (config, law): (_, Box<dyn Law>) = match protocol {
+        Protocol::Sack => (config, Box::new(Reno)),
+        Protocol::Xcp => (Routed::Xcp.adapt(config), Routed::Xcp.law()),
+        Protocol::Vcp => (Routed::Vcp.adapt(config), Routed::Vcp.law()),
+        Protocol::Aecp => (Routed::Aecp.adapt(config), Routed::Aecp.law()),
     };
     let sender = Sender::new(START + after, config, law);
     let receiver = ReceiverConfig { mss: MSS, delay: AckDelay::None, ..ReceiverConfig::default() };

@@ -10,7 +10,7 @@ use super::formula::Quantities;
 use super::sabul::Set;
 use crate::series::{Axis, Figure, Series};
 use gtp_alloc::{Bytes, Rate, Span};
-use gtp_link::{Jitter, LinkSpec, Order};
+use gtp_link::{Chance, Jitter, LinkSpec, Order};
 use gtp_path::{World, bdp, bottleneck, wire};
 use gtp_peers::rate::sabul::law::Excess;
 use gtp_peers::rate::sabul::{Law, Receiver, Sender};
@@ -34,10 +34,25 @@ pub struct Row {
     /// Constant traffic beside them.
     #[serde(default)]
     background_mbps: u64,
+    /// Each packet's chance to be lost on its way to the port: a network that others use, too.
+    #[serde(default)]
+    loss: f64,
     #[serde(default)]
     queue: Discipline,
     #[serde(default)]
     excess: Rule,
+    from: f64,
+    until: f64,
+    /// Means of the sending rates over other spans of the same run.
+    #[serde(default)]
+    means: Vec<Means>,
+}
+
+/// The mean sending rates between `from` and `until`, `name` after the row's.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Means {
+    name: String,
     from: f64,
     until: f64,
 }
@@ -89,7 +104,18 @@ pub fn run(
     if !(0.0 <= row.from && row.from < row.until && row.until <= SECONDS_MAX) {
         return Err(format!("a span of at most {SECONDS_MAX} s"));
     }
+    let inside =
+        |span: &Means| 0.0 <= span.from && span.from < span.until && span.until <= row.until;
+    if !row.means.iter().all(inside) || !(0.0..1.0).contains(&row.loss) {
+        return Err("means are over spans of the run, a loss is below one".to_owned());
+    }
     let (found, series) = course(row);
+    let mut found: Vec<(&str, Vec<f64>)> = found;
+    for Means { name, from, until } in &row.means {
+        let place = |seconds: f64| (seconds / LOOK.as_secs_f64()) as usize;
+        let of = |rates: &Vec<f64>| mean(&rates[place(*from)..place(*until)]);
+        found.push((name, series.iter().map(of).collect()));
+    }
     put(&row.name, found, quantities)?;
     let axes = (Axis::linear("Time, s"), Axis::linear("Sending rate, Mbit/s"));
     let title = format!("{id}: {}", row.name);
@@ -151,7 +177,8 @@ fn connect(world: &mut World, row: &Row, k: usize, port: usize) -> usize {
     let way = Span::from_secs_f64(row.rtt_ms[k] / 2e3);
     // Hosts do not keep their pace to the nanosecond.
     let jitter = Jitter { span: Span::from_micros(20), order: Order::Kept };
-    let there = world.link(LinkSpec { jitter, ..wire(way) });
+    let loss = Chance::from_billionths((row.loss * 1e9) as u32);
+    let there = world.link(LinkSpec { jitter, loss, ..wire(way) });
     let back = world.link(wire(way));
     let set = row.parameters.as_ref().map_or(Set::Pr0, |all| all[k]);
     let excess = match row.excess {

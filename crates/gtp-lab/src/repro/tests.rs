@@ -46,11 +46,7 @@ fn no_entry_fails_but_those_that_are_named() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Ids in the index that have no entry: what has no result to compute, and chapter X.
-const WITHOUT: [&str; 5] =
-    ["thesis-fig-IX.1", "thesis-fig-IX.2", "thesis-fig-IX.3", "thesis-fig-IX.4", "thesis-X.3.D"];
-
-/// What the index lists and is not mere background has an entry, and its row names it.
+/// What the index lists has an entry, and its row names it.
 #[test]
 fn every_result_in_the_index_has_an_entry_and_names_it() {
     let index = std::fs::read_to_string(root().join("PAPERS.md")).expect("the index");
@@ -58,13 +54,9 @@ fn every_result_in_the_index_has_an_entry_and_names_it() {
         let mut listed = BTreeSet::new();
         let row = format!("| `{prefix}");
         for line in index.lines().filter(|line| line.starts_with(&row)) {
-            let status = line.trim_end_matches('|').rsplit('|').next().unwrap_or("").trim();
             for id in line.split('|').nth(1).unwrap_or("").split('`').skip(1).step_by(2) {
-                if line.contains(&format!("`repro/{paper}/{id}/entry.toml`")) {
-                    listed.insert(id.to_owned());
-                } else {
-                    assert!(status == "background" || WITHOUT.contains(&id), "{id}");
-                }
+                assert!(line.contains(&format!("`repro/{paper}/{id}/entry.toml`")), "{id}");
+                listed.insert(id.to_owned());
             }
         }
         let there: BTreeSet<String> = of(paper).into_iter().map(|entry| entry.id).collect();

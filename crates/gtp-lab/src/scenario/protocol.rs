@@ -5,6 +5,7 @@
 //! are made is known elsewhere.
 
 use gtp_alloc::{Bytes, Rate, Span};
+use gtp_peers::Routed;
 use gtp_peers::tcp::{CONNECTIONS_MAX, Flavour};
 
 use super::read::Table;
@@ -75,12 +76,8 @@ pub enum Delayed {
 pub enum WindowLaw {
     /// A TCP's own.
     Tcp(Flavour),
-    /// XCP's routers; at end nodes, endpointXCP.
-    Xcp,
-    /// VCP's routers.
-    Vcp,
-    /// AECP's routers.
-    Aecp,
+    /// Routers', XCP's at end nodes, too: endpointXCP.
+    Routed(Routed),
 }
 
 /// A rate-based protocol.
@@ -175,8 +172,8 @@ pub fn protocol(table: &mut Table<'_>, weight: f64) -> Read<Protocol> {
     let mut words = vec![("gtp", Word::Gtp)];
     let tcp = |flavour: Flavour| (flavour.name(), Word::Window(WindowLaw::Tcp(flavour)));
     words.extend(Flavour::ALL.map(tcp));
-    let laws = [("xcp", WindowLaw::Xcp), ("vcp", WindowLaw::Vcp), ("aecp", WindowLaw::Aecp)];
-    words.extend(laws.map(|(name, law)| (name, Word::Window(law))));
+    let laws = [("xcp", Routed::Xcp), ("vcp", Routed::Vcp), ("aecp", Routed::Aecp)];
+    words.extend(laws.map(|(name, law)| (name, Word::Window(WindowLaw::Routed(law)))));
     words.extend(Mover::ALL.map(|(name, mover)| (name, Word::Mover(mover))));
     words.extend([("advertised", Word::Advertised), ("perc", Word::Perc)]);
     let word = table.choice("protocol", &words)?.unwrap_or(Word::Gtp);
@@ -254,7 +251,7 @@ impl Tuning {
     fn of(&self, law: WindowLaw) -> Windowed {
         let (delayed, first) = match law {
             WindowLaw::Tcp(_) => (Delayed::Yes, 10),
-            WindowLaw::Xcp | WindowLaw::Vcp | WindowLaw::Aecp => (Delayed::No, 1),
+            WindowLaw::Routed(_) => (Delayed::No, 1),
         };
         let segments = |n: Option<i64>| n.and_then(|n| u32::try_from(n).ok());
         Windowed {

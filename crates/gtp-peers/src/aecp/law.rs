@@ -91,6 +91,8 @@ impl Tcp for Law {
 
     fn handle_timeout(&mut self, _loss: &LossView, _window: &mut Window) {}
 
+    fn handle_timeout_again(&mut self, _window: &mut Window) {}
+
     fn handle_idle(&mut self, _now: Time, _window: &mut Window) {}
 
     fn shrink(&mut self, loss: &LossView) -> f64 {
@@ -106,6 +108,26 @@ impl Tcp for Law {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Endpoint;
+    use crate::tcp::{Opening, Sender, SenderConfig};
+
+    #[test]
+    fn however_often_the_timer_rings_the_window_is_for_routers_to_say() {
+        let config = SenderConfig { opening: Opening::Open, ..SenderConfig::default() };
+        let law = alloc::boxed::Box::new(Law::new(Gains::PAPER));
+        let mut sender = Sender::new(Time::ZERO, config, law);
+        while sender.poll_transmit(Time::ZERO).is_some() {}
+        for rung in 1..=4 {
+            let at = sender.poll_timeout().expect("a deadline");
+            sender.handle_timeout(at);
+            let mut again = 0;
+            while sender.poll_transmit(at).is_some() {
+                again += 1;
+            }
+            assert_eq!((sender.timeouts(), again), (rung, 10));
+            assert_eq!(sender.window().size, config.initial_window);
+        }
+    }
 
     #[test]
     fn a_step_is_the_papers_equation_48() {

@@ -75,8 +75,6 @@ impl Router for Meter {
         Admission::Pass
     }
 
-    fn handle_departure(&mut self, _now: Time, _queued: Bytes, _packet: &mut Packet) {}
-
     fn handle_timeout(&mut self, now: Time, _queued: Bytes) {
         if self.due.is_none_or(|due| due > now) {
             return;

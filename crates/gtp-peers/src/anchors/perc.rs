@@ -145,14 +145,6 @@ impl Router for Link {
         }
         Admission::Pass
     }
-
-    fn handle_departure(&mut self, _now: Time, _queued: Bytes, _packet: &mut Packet) {}
-
-    fn handle_timeout(&mut self, _now: Time, _queued: Bytes) {}
-
-    fn poll_timeout(&self) -> Option<Time> {
-        None
-    }
 }
 
 #[cfg(test)]

@@ -50,14 +50,6 @@ impl Router for Slice {
         }
         Admission::Pass
     }
-
-    fn handle_departure(&mut self, _now: Time, _queued: Bytes, _packet: &mut Packet) {}
-
-    fn handle_timeout(&mut self, _now: Time, _queued: Bytes) {}
-
-    fn poll_timeout(&self) -> Option<Time> {
-        None
-    }
 }
 
 #[cfg(test)]

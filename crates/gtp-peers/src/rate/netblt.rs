@@ -432,11 +432,7 @@ impl Endpoint for Receiver {
     }
 
     fn progress(&self) -> Progress {
-        Progress {
-            delivered: self.arrivals.in_place(),
-            done: self.arrivals.is_complete(),
-            ..Progress::default()
-        }
+        self.arrivals.progress()
     }
 }
 

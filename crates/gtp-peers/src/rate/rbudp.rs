@@ -292,11 +292,7 @@ impl Endpoint for Receiver {
     fn set_demand(&mut self, _now: Time, _rate: Option<Rate>) {}
 
     fn progress(&self) -> Progress {
-        Progress {
-            delivered: self.arrivals.in_place(),
-            done: self.arrivals.is_complete(),
-            ..Progress::default()
-        }
+        self.arrivals.progress()
     }
 }
 

@@ -12,6 +12,8 @@ use gtp_alloc::Bytes;
 use gtp_alloc::led::Counts;
 use gtp_ranges::RangeSet;
 
+use crate::Progress;
+
 /// A transfer as both ends know it from set-up, which is not simulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transfer {
@@ -213,6 +215,11 @@ impl Arrivals {
     /// delivered.
     pub fn in_place(&self) -> Bytes {
         self.distinct
+    }
+
+    /// How far the transfer is at a receiver that knows nothing else.
+    pub fn progress(&self) -> Progress {
+        Progress { delivered: self.in_place(), done: self.is_complete(), ..Progress::default() }
     }
 
     /// Whether all of a transfer that ends is there.

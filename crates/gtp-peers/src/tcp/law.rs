@@ -169,6 +169,12 @@ pub trait Law: fmt::Debug + Send {
         window.size = 1.0;
     }
 
+    /// It has rung again, and nothing was acknowledged in between. By default the threshold stays as
+    /// the first one left it (RFC 5681, 3.1).
+    fn handle_timeout_again(&mut self, window: &mut Window) {
+        window.size = 1.0;
+    }
+
     /// The connection was idle for longer than a timeout. By default it begins with the initial
     /// window (RFC 5681, 4.1).
     fn handle_idle(&mut self, _now: Time, window: &mut Window) {

@@ -69,8 +69,6 @@ impl Router for Node {
         admission
     }
 
-    fn handle_departure(&mut self, _now: Time, _queued: Bytes, _packet: &mut Packet) {}
-
     fn handle_timeout(&mut self, now: Time, _queued: Bytes) {
         let backlog = self.backlog(now);
         self.controller.handle_timeout(now, backlog);

@@ -74,7 +74,7 @@ impl Sender {
         self.timeouts += 1;
         // A second timeout for the same segment leaves the threshold alone.
         if self.timed_out_at == Some(self.board.first()) {
-            self.window.size = 1.0;
+            self.law.handle_timeout_again(&mut self.window);
         } else {
             self.timed_out_at = Some(self.board.first());
             let loss = self.loss_view(now);

@@ -1,0 +1,40 @@
+//! Window laws that routers steer, by name, with what belongs to them beside the law.
+
+use alloc::boxed::Box;
+
+use crate::tcp::{Law, Recovery, SenderConfig};
+use crate::{aecp, vcp, xcp};
+
+/// A law whose window routers decide; which routers, is for the network to say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Routed {
+    /// XCP's, and so endpointXCP's.
+    Xcp,
+    /// VCP's.
+    Vcp,
+    /// AECP's, with the paper's gains.
+    Aecp,
+}
+
+impl Routed {
+    /// Its law.
+    #[must_use]
+    pub fn law(self) -> Box<dyn Law> {
+        match self {
+            Routed::Xcp => Box::new(xcp::Law::new()),
+            Routed::Vcp => Box::new(vcp::Law::new()),
+            Routed::Aecp => Box::new(aecp::Law::new(aecp::Gains::PAPER)),
+        }
+    }
+
+    /// `config` with the recovery that belongs to the law.
+    #[must_use]
+    pub fn adapt(self, config: SenderConfig) -> SenderConfig {
+        let recovery = match self {
+            // XCP of ns-2, by which papers have their results, is a Reno.
+            Routed::Xcp => Recovery::Reno,
+            Routed::Vcp | Routed::Aecp => Recovery::Sack,
+        };
+        SenderConfig { recovery, ..config }
+    }
+}
