@@ -10,8 +10,9 @@
 //! The one idea: links compute rates from messages alone, before any queue or loss could tell. A
 //! link whose own rate is the least of the way hears the second least, so that it does not take its
 //! own answer for somebody else's limit; with that the rates are max-min over any network, and a
-//! level of bottlenecks after the other is right for good: in rounds, one control packet of each
-//! session in each, all are after twice as many rounds as there are levels, and one more.
+//! level of bottlenecks after the other is right for good. In rounds, one control packet of each
+//! session in each, a level takes four at most, as the tests find on drawn networks: what was said
+//! before leaves the packets in two, and what is right gets through in two.
 //!
 //! Departures: the original's packet has a field for each link of the way; of all of them a link
 //! needs the least of the others, for which the two least and the place of the least are enough,
@@ -216,7 +217,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(500))]
 
         #[test]
-        fn rates_are_max_min_after_two_rounds_for_each_level_and_one_more(
+        fn rates_are_max_min_after_four_rounds_for_each_level(
             capacities in prop::collection::vec(10_u64..1_000, 1..8),
             drawn in prop::collection::vec((any::<u64>(), 1_u64..1_200), 1..16),
         ) {
@@ -240,7 +241,7 @@ mod tests {
             let mut levels: Vec<f64> = exact.iter().map(|rate| rate.as_f64()).collect();
             levels.sort_by(f64::total_cmp);
             levels.dedup_by(|b, a| *b <= *a * (1.0 + ALIKE));
-            for _ in 0..2 * levels.len() + 1 {
+            for _ in 0..4 * levels.len() {
                 for (n, (way, wants, said)) in sessions.iter_mut().enumerate() {
                     *said = Some(round(&mut links, way, n as u32, *wants, *said));
                 }
