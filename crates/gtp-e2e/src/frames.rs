@@ -8,7 +8,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use gtp_alloc::{Span, Time};
@@ -23,6 +23,8 @@ use crate::lab::{Branch, Lab, Shape, sink_address};
 const FRAME: u64 = 2_000_000;
 /// Frames of a run: about twenty seconds.
 const COUNT: u64 = 240;
+/// After so long TCP begins no other frame: under loss it takes minutes for all.
+const LASTS: Duration = Duration::from_secs(40);
 /// Seconds that are not judged.
 const START: f64 = 2.0;
 const PORT: u16 = 5_900;
@@ -149,7 +151,7 @@ pub fn receive() -> Result<()> {
 }
 
 /// Sends all frames over a connection to the sink under this law of the kernel's, as fast as it
-/// takes them.
+/// takes them, for forty seconds at most.
 ///
 /// # Errors
 /// If there is nobody, the kernel has no such law, or writing fails.
@@ -157,8 +159,8 @@ pub fn send(law: &str) -> Result<()> {
     let mut stream = TcpStream::connect((sink_address().as_str(), PORT))?;
     let chosen = SockRef::from(&stream).set_tcp_congestion(law.as_bytes());
     chosen.with_context(|| format!("the kernel has no {law}"))?;
-    let frame = vec![0; FRAME as usize];
-    for _ in 0..COUNT {
+    let (frame, began) = (vec![0; FRAME as usize], Instant::now());
+    for _ in (0..COUNT).take_while(|_| began.elapsed() < LASTS) {
         stream.write_all(&frame)?;
     }
     Ok(())
