@@ -79,6 +79,14 @@ pub struct Transit {
     serial: u64,
 }
 
+impl Transit {
+    /// Its number among the packets that its link accepted.
+    #[inline]
+    pub fn serial(self) -> u64 {
+        self.serial
+    }
+}
+
 /// Whether anything beside the delay can happen to a packet behind the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Plain {
@@ -240,18 +248,17 @@ impl Link {
     #[inline]
     fn advance(&mut self, now: Time) -> Time {
         self.clock = self.clock.max(now);
-        while let Some(front) = self.ring.front() {
-            if front.leave > self.clock {
-                break;
-            }
+        let mut in_service = self.ring.front();
+        while let Some(front) = in_service
+            && front.leave <= self.clock
+        {
             if let Turn::Kept = front.turn {
                 self.left_at = self.left_at.max(front.at);
             }
             self.first += 1;
             self.ring.drop_front();
-            if let Some(in_service) = self.ring.front() {
-                self.waiting -= in_service.size;
-            }
+            in_service = self.ring.front();
+            self.waiting -= in_service.map_or(Bytes::ZERO, |next| next.size);
         }
         self.clock
     }

@@ -70,6 +70,20 @@ impl<T: Copy> Ring<T> {
         self.len += 1;
     }
 
+    /// Puts in a value that has `behind` newer ones; with as many as there are, it is the oldest.
+    #[inline]
+    pub fn insert(&mut self, behind: usize, value: T) {
+        self.push_back(value);
+        let mut place = self.len - 1;
+        for _ in 0..behind.min(self.len - 1) {
+            let (to, from) = (self.slot(place), self.slot(place - 1));
+            self.slots[to] = self.slots[from];
+            place -= 1;
+        }
+        let slot = self.slot(place);
+        self.slots[slot] = value;
+    }
+
     /// Takes the oldest value out.
     #[inline]
     pub fn pop_front(&mut self) -> Option<T> {
@@ -134,7 +148,12 @@ mod tests {
                         ring.push_back(value);
                         deque.push_back(value);
                     }
-                    5..8 => prop_assert_eq!(ring.pop_front(), deque.pop_front()),
+                    5..7 => prop_assert_eq!(ring.pop_front(), deque.pop_front()),
+                    7 => {
+                        let behind = value % 5;
+                        ring.insert(behind, value);
+                        deque.insert(deque.len().saturating_sub(behind), value);
+                    }
                     _ => {
                         let place = value % 7;
                         prop_assert_eq!(ring.get_mut(place), deque.get_mut(place));

@@ -1,14 +1,17 @@
 //! The network between hosts: links with what is under way on them, and routes over them.
 //!
-//! A packet costs one event per link: when it is offered, the link says at once when it will be at
-//! the far end, and it joins the ring of what is under way there. Only the first of each ring is in
-//! the schedule. What a packet is for is not known here.
+//! When a packet is offered, the link says at once when it will be at the far end. Where a host or
+//! a controller is there, or a wire of no length, that is an event. Where the next link is a plain
+//! one, it is none: the packet joins what is coming to that link, and before the first of that
+//! could be at the link's own far end, the link takes in all that has come meanwhile, each at its
+//! time. So only what hosts see costs events, and times are the same as if each step were one;
+//! while steps are recorded, each is. What a packet is for is not known here.
 
 use gtp_alloc::{Bytes, Span, Time};
-use gtp_link::{Change, Link, LinkId, LinkSpec, Reason, Transit, Verdict};
-use gtp_peers::Packet;
+use gtp_link::{Chance, Change, Link, LinkId, LinkSpec, Reason, Transit, Verdict};
+use gtp_peers::Packet as Foreign;
 
-use super::flights::{Flight, Flights};
+use super::flights::{Flight, Flights, Packet, Turn};
 use super::gate::{Gate, Offered};
 use super::parcel::{Parcel, ParcelId, Parcels};
 use super::schedule::{Key, Schedule};
@@ -19,9 +22,19 @@ use crate::trace::{Fate, Record, Recorder, What};
 #[derive(Clone, Debug)]
 pub(crate) struct Pipe {
     pub link: Link,
-    /// When its first packet arrives, as the schedule has it.
+    /// When the schedule wakes it.
     booked: Time,
+    /// What is on it and arrives by an event.
     flights: Flights,
+    /// What is on links before it and is taken in without one.
+    coming: Flights,
+    /// The last moment at which the first of that may be taken in.
+    intake: Time,
+    /// So much later than a packet comes, it is taken in at the latest; zero if each step of a
+    /// packet here is an event.
+    ahead: Span,
+    /// The turn of the last packet that it accepted.
+    last: Turn,
     /// The controller at its queue, if it has one.
     pub gate: Option<u32>,
 }
@@ -46,7 +59,12 @@ pub(crate) struct Fabric {
     hops: Vec<u32>,
     /// Packets sent, copies on the way included: the newest name.
     pub named: u64,
+    /// Packets that were taken in without an event of their own.
+    pub taken_in: u64,
 }
+
+/// A link shorter than this has an event for each packet: there is little to be taken in together.
+const AHEAD_LEAST: Span = Span::from_micros(10);
 
 impl Fabric {
     pub fn new(seed: u64) -> Fabric {
@@ -59,13 +77,24 @@ impl Fabric {
             gates: Vec::new(),
             hops: Vec::new(),
             named: 0,
+            taken_in: 0,
         }
     }
 
     pub fn add_link(&mut self, spec: LinkSpec, seed: u64) -> LinkId {
-        let link = Link::new(spec, seed);
-        self.pipes.push(Pipe { link, booked: Time::MAX, flights: Flights::default(), gate: None });
-        LinkId(self.schedule.add_link() as usize)
+        let link = self.schedule.add_link();
+        self.pipes.push(Pipe {
+            link: Link::new(spec, seed),
+            booked: Time::MAX,
+            flights: Flights::default(),
+            coming: Flights::default(),
+            intake: Time::MAX,
+            ahead: Span::ZERO,
+            last: (Time::ZERO, 0),
+            gate: None,
+        });
+        self.look_ahead(link);
+        LinkId(link as usize)
     }
 
     /// A route over these links, which exist.
@@ -97,11 +126,11 @@ impl Fabric {
         self.named += 1;
         self.hash.mix_bytes(head);
         self.hash.mix(size.0 ^ u64::from(to) << 32);
-        let mut parcel = Parcel::empty(self.named, size, route.0, to);
+        let mut parcel = Parcel::empty(self.named, size, to);
         parcel.payload = payload;
         let id = self.parcels.insert(parcel, head);
         self.record(now, What::Sent, to, id);
-        self.launch(now, id)
+        self.launch(now, Packet { size, parcel: id, hop: route.0 })
     }
 
     /// Sends a rival's packet of this size, as [`Self::send`] does a datagram.
@@ -112,129 +141,223 @@ impl Fabric {
         route: Route,
         to: u32,
         size: Bytes,
-        packet: Option<Packet>,
+        packet: Option<Foreign>,
     ) -> Option<ParcelId> {
         self.named += 1;
         self.hash.mix(size.0 ^ u64::from(to) << 32);
-        let parcel = Parcel::empty(self.named, size, route.0, to);
+        let parcel = Parcel::empty(self.named, size, to);
         let id = self.parcels.insert_foreign(parcel, packet);
         self.record(now, What::Sent, to, id);
-        self.launch(now, id)
+        self.launch(now, Packet { size, parcel: id, hop: route.0 })
+    }
+
+    /// Whether a link is woken at `now` for nothing but to take in what has come.
+    #[inline]
+    pub fn is_intake(&self, now: Time, link: u32) -> bool {
+        self.pipes[link as usize].intake <= now
     }
 
     /// The next packet of a link is at its far end: takes it on. Returns it at its route's end.
     #[inline]
     pub fn arrive(&mut self, now: Time, link: u32) -> Option<ParcelId> {
         let pipe = &mut self.pipes[link as usize];
-        let id = pipe.flights.take()?;
+        let flight = pipe.flights.pop()?;
         pipe.book(link, &mut self.schedule);
-        self.hash.mix(now.as_nanos());
-        self.hash.mix(self.parcels.get(id).name ^ u64::from(link) << 44);
-        self.record(now, What::Arrived, link, id);
-        self.forward(now, id)
+        self.note_arrival(&flight);
+        self.record(now, What::Arrived, link, flight.packet.parcel);
+        self.forward((now, flight.sequence), flight.packet)
+    }
+
+    /// A link takes in what comes to it before `turn`, each packet at its time.
+    #[inline(never)]
+    pub fn take_in(&mut self, link: u32, turn: Turn) {
+        let mut coming = std::mem::take(&mut self.pipes[link as usize].coming);
+        while let Some(flight) = coming.pop_before(turn) {
+            self.taken_in += 1;
+            self.note_arrival(&flight);
+            let packet = Packet { hop: flight.packet.hop + 1, ..flight.packet };
+            self.offer(flight.turn(), link, packet);
+        }
+        let pipe = &mut self.pipes[link as usize];
+        // A route may lead over a link twice.
+        std::mem::swap(&mut pipe.coming, &mut coming);
+        coming.drain().into_iter().for_each(|flight| pipe.coming.push(flight));
+        pipe.await_intake();
+        pipe.book(link, &mut self.schedule);
+    }
+
+    /// All links take in what comes to them before `turn`, so that they stand as they do then.
+    pub fn take_in_all(&mut self, turn: Turn) {
+        for link in 0..self.pipes.len() {
+            if self.pipes[link].coming.first().is_some_and(|first| first.turn() < turn) {
+                self.take_in(link as u32, turn);
+            }
+        }
+    }
+
+    #[inline]
+    fn note_arrival(&mut self, flight: &Flight) {
+        let Flight { transit, on, .. } = flight;
+        self.hash.note(transit.at.as_nanos(), transit.serial() ^ u64::from(*on) << 41);
     }
 
     /// The first step of a packet, apart from those that follow.
     #[inline(never)]
-    fn launch(&mut self, now: Time, id: ParcelId) -> Option<ParcelId> {
-        self.forward(now, id)
+    fn launch(&mut self, now: Time, packet: Packet) -> Option<ParcelId> {
+        let sequence = self.schedule.next_sequence();
+        self.forward((now, sequence), packet)
     }
 
+    /// A packet keeps its sequence number on all its way.
     #[inline(always)]
-    fn forward(&mut self, now: Time, id: ParcelId) -> Option<ParcelId> {
-        let parcel = self.parcels.get_mut(id);
-        let hop = self.hops[parcel.hop as usize];
+    fn forward(&mut self, turn: Turn, packet: Packet) -> Option<ParcelId> {
+        let hop = self.hops[packet.hop as usize];
         if hop == END {
-            return Some(id);
+            return Some(packet.parcel);
         }
-        parcel.hop += 1;
-        match self.pipes[hop as usize].gate {
-            None => {
-                self.offer(now, hop, id);
-            }
-            Some(gate) => self.enter(now, gate, id),
+        let packet = Packet { hop: packet.hop + 1, ..packet };
+        let pipe = &self.pipes[hop as usize];
+        if let Some(gate) = pipe.gate {
+            self.enter(turn.0, gate, packet);
+            return None;
         }
+        if pipe.intake < Time::MAX {
+            self.take_in(hop, turn);
+        }
+        self.offer(turn, hop, packet);
         None
     }
 
     /// Offers a packet to a link, which carries it or does not.
     #[inline(always)]
-    pub fn offer(&mut self, now: Time, hop: u32, id: ParcelId) -> Offered {
-        let size = self.parcels.get(id).size;
-        match self.pipes[hop as usize].link.enqueue(now, size) {
+    pub fn offer(&mut self, turn: Turn, hop: u32, packet: Packet) -> Offered {
+        let (now, id) = (turn.0, packet.parcel);
+        let pipe = &mut self.pipes[hop as usize];
+        match pipe.link.enqueue(now, packet.size) {
             Verdict::Deliver { transit, copies } => {
-                let leave = transit.leave;
+                let (leave, sequence) = (transit.leave, pipe.in_turn(transit.at, turn.1));
                 self.record(now, What::Accepted { leave, fate: Fate::Carried }, hop, id);
-                self.fly(hop, transit, id);
+                self.set_out(Flight { sequence, transit, packet, on: hop });
                 let mut twin = None;
                 for _ in 1..copies {
                     self.named += 1;
                     let of = self.parcels.get(id).name;
                     let copy = self.parcels.copy(id, self.named);
                     self.record(now, What::Copied { of }, hop, copy);
-                    self.fly(hop, transit, copy);
+                    let sequence = self.schedule.next_sequence();
+                    let sequence = self.pipes[hop as usize].in_turn(transit.at, sequence);
+                    let packet = Packet { parcel: copy, ..packet };
+                    self.set_out(Flight { sequence, transit, packet, on: hop });
                     twin = Some(copy);
                 }
                 Offered::Taken { transit, twin }
             }
-            Verdict::Drop(reason) => {
-                self.hash.mix(now.as_nanos() ^ u64::from(hop) << 44);
-                let lost = match reason {
-                    // It uses the queue and the rate like any other.
-                    Reason::Loss => self.pipes[hop as usize].link.newest(),
-                    Reason::Queue | Reason::Down | Reason::Mtu => None,
-                };
-                if let Some(Transit { leave, .. }) = lost {
-                    self.record(now, What::Accepted { leave, fate: Fate::Lost }, hop, id);
-                }
-                self.record(now, What::Dropped(reason), hop, id);
-                self.parcels.remove(id);
-                lost.map_or(Offered::Refused, |transit| Offered::Lost { transit })
-            }
+            Verdict::Drop(reason) => self.drop_at(now, hop, id, reason),
         }
     }
 
+    #[cold]
+    fn drop_at(&mut self, now: Time, hop: u32, id: ParcelId, reason: Reason) -> Offered {
+        self.hash.note(now.as_nanos(), !u64::from(hop) << 41);
+        let lost = match reason {
+            // It uses the queue and the rate like any other.
+            Reason::Loss => self.pipes[hop as usize].link.newest(),
+            Reason::Queue | Reason::Down | Reason::Mtu => None,
+        };
+        if let Some(Transit { leave, .. }) = lost {
+            self.record(now, What::Accepted { leave, fate: Fate::Lost }, hop, id);
+        }
+        self.record(now, What::Dropped(reason), hop, id);
+        self.parcels.remove(id);
+        lost.map_or(Offered::Refused, |transit| Offered::Lost { transit })
+    }
+
+    /// A packet is on its way to whatever is next on its route.
     #[inline(always)]
-    fn fly(&mut self, link: u32, transit: Transit, parcel: ParcelId) {
-        let sequence = self.schedule.next_sequence();
-        let pipe = &mut self.pipes[link as usize];
-        pipe.flights.push(Flight { sequence, transit, parcel });
-        if transit.at < pipe.booked {
+    fn set_out(&mut self, flight: Flight) {
+        let at = flight.transit.at;
+        let next = self.hops[flight.packet.hop as usize];
+        if let Some(pipe) = self.pipes.get_mut(next as usize)
+            && pipe.ahead > Span::ZERO
+        {
+            pipe.coming.push(flight);
+            let intake = at + pipe.ahead;
+            if intake < pipe.intake {
+                pipe.intake = intake;
+                if intake < pipe.booked {
+                    pipe.booked = intake;
+                    self.schedule.hasten_link(next, Key::new(intake, 0));
+                }
+            }
+            return;
+        }
+        let pipe = &mut self.pipes[flight.on as usize];
+        pipe.flights.push(flight);
+        if at < pipe.booked {
             // Nothing else on the link arrives so early.
-            pipe.booked = transit.at;
-            self.schedule.hasten_link(link, Key::new(transit.at, sequence));
+            pipe.booked = at;
+            self.schedule.hasten_link(flight.on, Key::new(at, flight.sequence));
         }
     }
 
-    /// Changes a link at `now`; what waits in it is moved or lost.
-    pub fn change(&mut self, now: Time, link: LinkId, change: Change) {
-        let index = link.0 as u32;
+    /// Changes a link at a turn; what waits in it is moved or lost.
+    pub fn change(&mut self, turn: Turn, link: LinkId, change: Change) {
+        let (now, index) = (turn.0, link.0 as u32);
+        self.take_in_all(turn);
+        let mut flights = self.pipes[link.0].flights.drain();
+        let behind = self.pipes.iter_mut().filter(|pipe| pipe.coming.first().is_some());
+        flights.extend(behind.flat_map(|pipe| pipe.coming.drain_of(index)));
         let pipe = &mut self.pipes[link.0];
         pipe.link.change(now, change);
         self.recorder.changed(now, index, pipe.link.spec());
         let mut moved = Vec::new();
-        for flight in pipe.flights.drain() {
+        for flight in flights {
             let Some(transit) = pipe.link.retime(flight.transit) else {
-                let parcel = *self.parcels.get(flight.parcel);
+                let parcel = *self.parcels.get(flight.packet.parcel);
                 self.recorder.add(now, What::Dropped(Reason::Down), index, &parcel);
-                self.parcels.remove(flight.parcel);
+                self.parcels.remove(flight.packet.parcel);
                 continue;
             };
             if transit != flight.transit {
                 let leave = transit.leave;
-                let parcel = *self.parcels.get(flight.parcel);
+                let parcel = *self.parcels.get(flight.packet.parcel);
                 self.recorder.add(now, What::Moved { leave }, index, &parcel);
             }
             moved.push(Flight { transit, ..flight });
         }
-        moved.sort_by_key(|flight| (flight.transit.at, flight.sequence));
+        moved.sort_by_key(|flight| (flight.transit.at, flight.transit.serial()));
         for flight in moved {
-            pipe.flights.push(flight);
+            let sequence = self.pipes[link.0].in_turn(flight.transit.at, flight.sequence);
+            self.set_out(Flight { sequence, ..flight });
         }
-        pipe.book(index, &mut self.schedule);
-        if let Some(gate) = pipe.gate {
+        self.look_ahead(index);
+        self.pipes[link.0].book(index, &mut self.schedule);
+        if let Some(gate) = self.pipes[link.0].gate {
             self.change_gate(now, gate);
         }
+    }
+
+    /// Settles anew whether a link takes in what comes to it without events.
+    pub fn look_ahead(&mut self, link: u32) {
+        let pipe = &mut self.pipes[link as usize];
+        let spec = pipe.link.spec();
+        // Copies are named when they are made, so they are made at their time.
+        let by_events = pipe.gate.is_some()
+            || self.recorder.is_on()
+            || spec.duplicate != Chance::NEVER
+            || spec.delay < AHEAD_LEAST;
+        let before = pipe.ahead;
+        pipe.ahead = match by_events {
+            true => Span::ZERO,
+            false => spec.delay.saturating_sub(Span::from_nanos(1)),
+        };
+        if by_events && before > Span::ZERO {
+            let coming = pipe.coming.drain();
+            coming.into_iter().for_each(|flight| self.set_out(flight));
+        }
+        let pipe = &mut self.pipes[link as usize];
+        pipe.await_intake();
+        pipe.book(link, &mut self.schedule);
     }
 
     /// Notes what happened to a packet, if anybody wants to know.
@@ -247,15 +370,36 @@ impl Fabric {
 }
 
 impl Pipe {
+    /// The sequence number of a packet that arrives at `at`: its own, or that of the one before it
+    /// if both arrive together, so that they stay in order.
+    #[inline]
+    fn in_turn(&mut self, at: Time, sequence: u64) -> u64 {
+        let sequence = if at == self.last.0 { sequence.max(self.last.1) } else { sequence };
+        self.last = (at, sequence);
+        sequence
+    }
+
+    /// Puts down until when the first packet that comes must be taken in.
+    #[inline]
+    fn await_intake(&mut self) {
+        let first = self.coming.first().map_or(Time::MAX, |first| first.transit.at);
+        self.intake = first + self.ahead; // Saturates.
+    }
+
     #[inline(always)]
     fn book(&mut self, index: u32, schedule: &mut Schedule) {
-        let (at, key) = match self.flights.first() {
+        let arrival = match self.flights.first() {
             Some(first) if first.transit.at < Time::MAX => {
-                (first.transit.at, Key::new(first.transit.at, first.sequence))
+                Key::new(first.transit.at, first.sequence)
             }
-            Some(_) | None => (Time::MAX, Key::NEVER),
+            Some(_) | None => Key::NEVER,
         };
-        self.booked = at;
+        let intake = match self.intake {
+            Time::MAX => Key::NEVER,
+            at => Key::new(at, 0),
+        };
+        let key = arrival.min(intake);
+        self.booked = if key == Key::NEVER { Time::MAX } else { key.at() };
         schedule.set_link(index, key);
     }
 }

@@ -14,6 +14,7 @@ use gtp_link::{Link, LinkId, Transit};
 use gtp_peers::{Admission, Body, Note, Packet, Router};
 
 use super::fabric::Fabric;
+use super::flights;
 use super::parcel::{ParcelId, Parcels};
 use super::schedule::{ActorId, Key};
 use crate::trace::What;
@@ -107,19 +108,21 @@ impl Fabric {
         pipe.gate = Some(gate);
         let rate = pipe.link.spec().rate;
         self.gates.push(Gate::new(now, link.0 as u32, router, rate, actor));
+        self.look_ahead(link.0 as u32);
         self.book_gate(now, gate);
         gate
     }
 
     /// A packet comes to a link with a controller.
     #[cold]
-    pub fn enter(&mut self, now: Time, gate: u32, id: ParcelId) {
+    pub fn enter(&mut self, now: Time, gate: u32, passing: flights::Packet) {
+        let id = passing.parcel;
         let hop = self.gates[gate as usize].link;
         self.open_gate(now, gate);
         let Fabric { gates, pipes, parcels, .. } = self;
         let (gate_at, link) = (&mut gates[gate as usize], &mut pipes[hop as usize].link);
         let queued = link.queued(now);
-        let mut other = plain(parcels.get(id).size);
+        let mut other = plain(passing.size);
         let packet = parcels.foreign_mut(id).unwrap_or(&mut other);
         if gate_at.router.handle_arrival(now, queued, packet) == Admission::Drop {
             gate_at.refused += 1;
@@ -131,7 +134,8 @@ impl Fabric {
         let packet = packet.clone();
         // A packet leaves before it arrives, even where the wire takes no time.
         let sequence = self.schedule.next_sequence();
-        let (transit, fate) = match self.offer(now, hop, id) {
+        let behind = self.schedule.next_sequence();
+        let (transit, fate) = match self.offer((now, behind), hop, passing) {
             Offered::Taken { transit, twin } => (transit, Carried::On { parcel: id, twin }),
             Offered::Lost { transit } => (transit, Carried::Lost(packet)),
             Offered::Refused => return self.book_gate(now, gate),

@@ -1,6 +1,6 @@
 //! Packets under way: small records in a slab.
 //!
-//! A packet is its size, its place on its route, and what its receiver will read of it: the first
+//! A packet is its size, its name, and what its receiver will read of it: the first
 //! bytes of the datagram, which the protocol wrote. Payload is never there, only its length.
 //! Nearly all heads fit into the record; longer ones (requests, feedback, hellos) lie beside it.
 
@@ -29,8 +29,6 @@ pub(crate) struct Parcel {
     pub name: u64,
     /// Bytes on links.
     pub size: Bytes,
-    /// Where its next link stands in the table of routes.
-    pub hop: u32,
     /// The end that it is for.
     pub to: u32,
     /// Zero bytes that follow the head: the payload's length.
@@ -52,8 +50,8 @@ pub(crate) struct Parcels {
 
 impl Parcel {
     /// A packet with nothing in it.
-    pub fn empty(name: u64, size: Bytes, hop: u32, to: u32) -> Parcel {
-        Parcel { name, size, hop, to, payload: 0, head_len: 0, long: NOT_LONG, head: [0; INLINE] }
+    pub fn empty(name: u64, size: Bytes, to: u32) -> Parcel {
+        Parcel { name, size, to, payload: 0, head_len: 0, long: NOT_LONG, head: [0; INLINE] }
     }
 }
 
@@ -102,12 +100,6 @@ impl Parcels {
     #[inline]
     pub fn get(&self, id: ParcelId) -> &Parcel {
         &self.slots[id.0 as usize]
-    }
-
-    /// A packet.
-    #[inline]
-    pub fn get_mut(&mut self, id: ParcelId) -> &mut Parcel {
-        &mut self.slots[id.0 as usize]
     }
 
     /// Writes the datagram to `out`, whose bytes beyond the head are zeros, and forgets the packet.

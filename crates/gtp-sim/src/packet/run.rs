@@ -12,6 +12,7 @@ use gtp_proto::wire::{HEADER_LEN, Header, Kind};
 use super::background::Generator;
 use super::ends::{LEAST_SLEEP, Moment, Phase, SinkEnd, SourceEnd, Standing, wire_size};
 use super::fabric::Fabric;
+use super::flights::Turn;
 use super::host::{ECHO, UPKEEP};
 use super::parcel::ParcelId;
 use super::peers::Peer;
@@ -53,7 +54,10 @@ impl World {
             self.serve(host);
             return Some(Actor::Host(self.hosts[host as usize].node));
         }
-        let (key, waker) = next.filter(|(key, _)| key.at() <= end)?;
+        let Some((key, waker)) = next.filter(|(key, _)| key.at() <= end) else {
+            self.fabric.take_in_all((end, u64::MAX));
+            return None;
+        };
         self.now = self.now.max(key.at());
         self.events += 1;
         let actor = match waker {
@@ -65,10 +69,11 @@ impl World {
             Actor::End(end) => self.wake_end(end),
             Actor::Host(node) => self.wake_host(node),
             Actor::Card(node) => self.hand_over(node),
-            Actor::Script => self.follow_script(),
+            Actor::Script => self.follow_script(key.turn()),
             Actor::Gate(gate) => self.fabric.open_gate(self.now, gate),
             Actor::Sampler => {
                 self.fabric.schedule.clear(self.sampler);
+                self.fabric.take_in_all(key.turn());
                 self.sample();
             }
         }
@@ -77,6 +82,10 @@ impl World {
 
     #[inline]
     fn arrive(&mut self, link: LinkId) {
+        if self.fabric.is_intake(self.now, link.0 as u32) {
+            self.events -= 1; // Each packet that is taken in is one.
+            return self.fabric.take_in(link.0 as u32, (self.now, 0));
+        }
         if let Some(parcel) = self.fabric.arrive(self.now, link.0 as u32) {
             self.deliver(parcel);
         }
@@ -336,12 +345,12 @@ impl World {
         }
     }
 
-    fn follow_script(&mut self) {
+    fn follow_script(&mut self, turn: Turn) {
         while let Some(entry) = self.script.first_entry()
             && entry.key().0 <= self.now
         {
             match entry.remove() {
-                Step::Act(action) => self.act(action),
+                Step::Act(action) => self.act(turn, action),
                 Step::Open(id) => self.open(id),
                 Step::Begin(id) => self.begin(id),
             }
@@ -350,10 +359,10 @@ impl World {
         self.fabric.schedule.wake(self.script_actor, next);
     }
 
-    fn act(&mut self, action: Action) {
+    fn act(&mut self, turn: Turn, action: Action) {
         let now = self.now;
         match action {
-            Action::Link(link, change) => self.fabric.change(now, link, change),
+            Action::Link(link, change) => self.fabric.change(turn, link, change),
             Action::Pause(node, span) => self.with_host(node, |host, fabric| {
                 host.paused_until = host.paused_until.max(now + span);
                 fabric.schedule.wake(host.card, host.paused_until);

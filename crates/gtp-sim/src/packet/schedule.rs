@@ -49,6 +49,11 @@ impl Key {
     pub const fn at(self) -> Time {
         Time::from_nanos((self.0 >> 64) as u64)
     }
+
+    /// The same with the sequence number.
+    pub const fn turn(self) -> (Time, u64) {
+        (self.at(), self.0 as u64 >> WHO_BITS)
+    }
 }
 
 /// Two tournaments of wishes; see the module's head.

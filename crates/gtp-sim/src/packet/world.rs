@@ -449,6 +449,7 @@ impl World {
         for (index, pipe) in pipes.iter().enumerate() {
             recorder.changed(self.now, index as u32, pipe.link.spec());
         }
+        (0..self.fabric.pipes.len() as u32).for_each(|link| self.fabric.look_ahead(link));
     }
 
     /// The time of the world.
@@ -463,6 +464,12 @@ impl World {
 
     /// Events so far: arrivals at links' ends, timers, turns of hosts.
     pub fn events(&self) -> u64 {
+        self.events + self.fabric.taken_in
+    }
+
+    /// Those of them that went through the schedule; the others are packets that a link took in
+    /// together with what came before and after them.
+    pub fn scheduled(&self) -> u64 {
         self.events
     }
 
