@@ -133,7 +133,7 @@ pub fn source_address(i: usize) -> String {
     format!("10.77.0.{}", 10 + i)
 }
 
-/// A running network, sampled every ten milliseconds.
+/// A running network, sampled every ten milliseconds, or as often as it was opened for.
 pub struct Lab {
     handle: Arc<Handle>,
     stop: Arc<AtomicBool>,
@@ -154,11 +154,23 @@ impl Lab {
         Lab::open_file(&network_file(shape), gtp)
     }
 
+    /// The same, sampled so often: where milliseconds are measured.
+    ///
+    /// # Errors
+    /// As [`Lab::open`].
+    pub fn open_sampled(shape: &Shape, gtp: &Path, every: Duration) -> Result<Lab> {
+        Lab::open_file_sampled(&network_file(shape), gtp, every)
+    }
+
     /// The same from a network file's text.
     ///
     /// # Errors
     /// As [`Lab::open`].
     pub fn open_file(network: &str, gtp: &Path) -> Result<Lab> {
+        Lab::open_file_sampled(network, gtp, EVERY)
+    }
+
+    fn open_file_sampled(network: &str, gtp: &Path, every: Duration) -> Result<Lab> {
         ensure!(gtp.exists(), "{} is missing: cargo build --release", gtp.display());
         let spec = NetSpec::parse(network)?;
         let handle = Arc::new(gtp_emu::Emulator::router(&spec).context("the router needs root")?);
@@ -166,7 +178,7 @@ impl Lab {
         let began = Instant::now();
         let sampler = std::thread::spawn({
             let (handle, stop) = (Arc::clone(&handle), Arc::clone(&stop));
-            move || sample(&handle, &stop, began)
+            move || sample(&handle, &stop, (began, every))
         });
         Ok(Lab {
             handle,
@@ -256,14 +268,20 @@ impl Drop for Lab {
     }
 }
 
-fn sample(handle: &Handle, stop: &AtomicBool, began: Instant) -> Vec<(f64, Snapshot)> {
-    const EVERY: Duration = Duration::from_millis(10);
+/// Often enough for all that is not counted in milliseconds.
+const EVERY: Duration = Duration::from_millis(10);
+
+fn sample(
+    handle: &Handle,
+    stop: &AtomicBool,
+    (began, every): (Instant, Duration),
+) -> Vec<(f64, Snapshot)> {
     let mut samples = Vec::new();
     while !stop.load(Ordering::Relaxed) {
         if let Ok(snapshot) = handle.stats() {
             samples.push((began.elapsed().as_secs_f64(), snapshot));
         }
-        std::thread::sleep(EVERY);
+        std::thread::sleep(every);
     }
     // The emulator says when it looked; when its answer was heard is later by what comes between.
     let offset = samples.iter().map(|(heard, s)| heard - s.t).fold(f64::INFINITY, f64::min);

@@ -231,7 +231,7 @@ fn news(lines: &[(f64, Value)], transfer: u64, from: f64, to: f64) -> f64 {
     let packet = (UNIT_ETHERNET as usize + HEADER_LEN + DATA_HEAD_LEN + TAG_LEN + IP_UDP) as f64;
     let at = |t: f64| {
         let mine = |v: &Value| v["event"] == "sample" && v["transfer"] == transfer;
-        let last = lines.iter().filter(|(at, v)| *at <= t && mine(v)).next_back();
+        let last = lines.iter().rfind(|(at, v)| *at <= t && mine(v));
         let of = |what: &str| last.and_then(|(_, v)| v["sources"][0][what].as_f64());
         let twice = of("duplicate").unwrap_or(0.0) * packet / f64::from(UNIT_ETHERNET);
         of("wire").unwrap_or(0.0) - twice
