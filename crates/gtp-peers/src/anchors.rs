@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | rate meter, after EyeQ (Jeyakumar et al., NSDI 2013) | one rate from the sink | [`Meter`] |
 //! | idealised Vlink: a typed-in cap shared equally | what static slicing wastes | [`Slice`] |
-//! | explicit grants by links, after PERC (Jose et al., HotNets 2015) | max-min by messages | [`Link`] |
+//! | links' grants, after PERC (Jose et al., HotNets 2015) | max-min by messages | [`Link`] |
 //! | the central allocator | the upper bound: exact max-min at once | [`central`] |
 //!
 //! All steer the [`Source`](crate::advertised::Source) of explicit rates: meter and slice as the

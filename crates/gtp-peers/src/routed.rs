@@ -1,4 +1,7 @@
 //! Window laws that routers steer, by name, with what belongs to them beside the law.
+//!
+//! Whoever builds a network of rivals needs the same three things of each: the law, how its ends
+//! repair losses, and routers, which stand at links and are made there. This is the first two.
 
 use alloc::boxed::Box;
 

@@ -26,8 +26,8 @@ pub trait Router {
     /// that ask nothing of routers pass here too and count as load.
     fn handle_arrival(&mut self, now: Time, queued: Bytes, packet: &mut Packet) -> Admission;
 
-    /// A packet leaves the queue for the wire while `queued` bytes stay behind it. Without it nothing
-    /// happens.
+    /// A packet leaves the queue for the wire while `queued` bytes stay behind it. Without it
+    /// nothing happens.
     fn handle_departure(&mut self, _now: Time, _queued: Bytes, _packet: &mut Packet) {}
 
     /// The time that [`poll_timeout`](Self::poll_timeout) named has come.

@@ -24,9 +24,9 @@
 //! - D5 A change that waits (A4) holds when it was to, whatever is decided meanwhile, at the lower
 //!   of the two targets; the newest one follows in its own time. Else joins of long round trips,
 //!   one after another, would put off a flow's first target for ever.
-//! - D6 A flow that had about all of its bound, which then rises by a quarter, or by a twentieth and
-//!   to the capacity, joins anew (A2): its sender found out what it may declare only by sending. A
-//!   bound that stays where it was changes nothing, so that an estimate can leave it.
+//! - D6 A flow that had about all of its bound, which then rises by a quarter, or by a twentieth
+//!   and to the capacity, joins anew (A2): its sender found out what it may declare only by
+//!   sending. A bound that stays where it was changes nothing, so that an estimate can leave it.
 
 use alloc::rc::Rc;
 use alloc::vec::Vec;

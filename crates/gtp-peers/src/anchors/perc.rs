@@ -3,9 +3,9 @@
 //!
 //! | rule | where |
 //! |---|---|
-//! | a control packet brings every link what the rest of the session's way allows, its limit | [`Claim`] |
-//! | a link takes the limit for the session's demand, and gives what its capacity leaves by max-min | [`Link`], [`rate_for`] |
-//! | the packet returns the least of what links gave, at which the source sends | [`Least`], `Source` |
+//! | a control packet brings a link what the rest of the way allows, the limit | [`Claim`] |
+//! | a link takes limits for demands and shares its capacity max-min | [`Link`], [`rate_for`] |
+//! | the packet returns the least of what links gave: the source's rate | [`Least`], `Source` |
 //!
 //! The one idea: links compute rates from messages alone, before any queue or loss could tell. A
 //! link whose own rate is the least of the way hears the second least, so that it does not take its

@@ -169,8 +169,8 @@ pub trait Law: fmt::Debug + Send {
         window.size = 1.0;
     }
 
-    /// It has rung again, and nothing was acknowledged in between. By default the threshold stays as
-    /// the first one left it (RFC 5681, 3.1).
+    /// It has rung again, and nothing was acknowledged in between. By default the threshold stays
+    /// as the first one left it (RFC 5681, 3.1).
     fn handle_timeout_again(&mut self, window: &mut Window) {
         window.size = 1.0;
     }
