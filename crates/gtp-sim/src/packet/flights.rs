@@ -3,8 +3,8 @@
 //! Nearly everything is put in in that order, or a few places out of it, so that a ring is enough.
 //! What comes further out of turn, as from links of different lengths to one queue, begins a second
 //! ring, a third and so on, in each of which the order holds, as patience sorts cards into piles;
-//! what fits into none of a few goes to a heap. The order is that of (time, sequence number), and of one link's own numbers where
-//! both are equal.
+//! what fits into none of a few goes to a heap. The order is that of (time, sequence number), and
+//! of one link's own numbers where both are equal.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -342,7 +342,8 @@ mod tests {
             let (one, rest): (Vec<u32>, Vec<u32>) =
                 sorted.values().map(|parcel| parcel.0).partition(|n| n % 3 == 1);
             prop_assert_eq!(of_one, one);
-            let left: Vec<u32> = flights.drain().iter().map(|flight| flight.packet.parcel.0).collect();
+            let number = |flight: &Flight| flight.packet.parcel.0;
+            let left: Vec<u32> = flights.drain().iter().map(number).collect();
             prop_assert_eq!(left, rest);
         }
     }
