@@ -165,6 +165,91 @@ fn weights_and_limits_are_set_while_transfers_run() {
 }
 
 #[test]
+fn a_transfer_has_its_guarantee_and_its_cap_as_they_are_set_and_lifted() {
+    let world = World::new();
+    world.export("big", 30_000_000);
+    let server = world.serve("server", &["--public", "--daemon", "off"]);
+    let daemon = Daemon::start(&world.path("run/gtpd.sock"), &["--capacity-in", "120Mbit"]);
+    let start = |to| get(&world, &daemon, &server.url("big"), &server.fingerprint, to);
+    let children = [start("one"), start("two")];
+    let granted = |first: f64, second: f64| {
+        let sessions = daemon.sessions();
+        let rates: Vec<f64> = sessions.iter().map(|s| s.granted.unwrap_or(0) as f64).collect();
+        let near = |rate: f64, wanted: f64| (rate - wanted).abs() <= 0.01 * CAPACITY;
+        matches!(rates[..], [a, b] if near(a, first) && near(b, second))
+    };
+    wait_for("a half each", || granted(60e6, 60e6));
+    let session = daemon.sessions()[0].session.to_string();
+    let path = daemon.args();
+    let set = |option: &str, rate: &str| {
+        let words = ["set", &session, "--transfer", option, rate, &path[0], &path[1]];
+        world.expect(0, &words);
+    };
+    set("--guarantee", "90Mbit");
+    wait_for("a guarantee", || granted(90e6, 30e6));
+    assert_eq!(daemon.sessions()[0].transfer_guarantee, 90_000_000);
+    set("--guarantee", "off");
+    wait_for("a half each again", || granted(60e6, 60e6));
+    set("--max-rate", "20Mbit");
+    wait_for("a cap", || granted(20e6, 100e6));
+    assert_eq!(daemon.sessions()[0].transfer_max_rate, Some(20_000_000));
+    // A session has no guarantee of its own.
+    world.expect(2, &["set", &session, "--guarantee", "9Mbit", &path[0], &path[1]]);
+    set("--max-rate", "off");
+    children.into_iter().for_each(|child| drop(done(child)));
+}
+
+#[test]
+fn a_user_has_the_guarantee_that_the_daemon_was_started_with() {
+    let world = World::new();
+    world.export("big", 10_000_000);
+    let server = world.serve("server", &["--public", "--daemon", "off"]);
+    let own = rustix::process::geteuid().as_raw();
+    let guarantee = format!("{own}=70Mbit");
+    let args = ["--capacity-in", "120Mbit", "--user-guarantee", &guarantee];
+    let daemon = Daemon::start(&world.path("run/gtpd.sock"), &args);
+    let (host, _) = gtp_share::client::sessions(&daemon.socket).unwrap();
+    assert_eq!(host.guaranteed, 70_000_000);
+    let child = get(&world, &daemon, &server.url("big"), &server.fingerprint, "one");
+    wait_for("all, since nobody else wants it", || all_near(&daemon.measured(), 1, CAPACITY, 0.05));
+    done(child);
+}
+
+/// Needs root, to be two users; without it there is one, and nothing to be seen.
+#[test]
+fn a_users_guarantee_comes_before_what_others_want() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let world = World::new();
+    world.export("big", 20_000_000);
+    let open = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(world.path("."), open.clone()).unwrap();
+    let server = world.serve("server", &["--public", "--daemon", "off"]);
+    let args = ["--capacity-in", "120Mbit", "--user-guarantee", "4001=90Mbit"];
+    let daemon = Daemon::start(&world.path("run/gtpd.sock"), &args);
+    std::fs::set_permissions(world.path("run"), open).unwrap();
+    let args = daemon.args();
+    let fetch = |uid: u32, end: &str| {
+        std::fs::create_dir(world.path(end)).unwrap();
+        std::os::unix::fs::chown(world.path(end), Some(uid), Some(uid)).unwrap();
+        let mut command = world.gtp(end, &["get", &server.url("big"), "-"]);
+        command.args(["--fingerprint", &server.fingerprint, &args[0], &args[1]]);
+        command.uid(uid).gid(uid).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let children = [fetch(4_001, "a"), fetch(4_002, "b")];
+    wait_for("a guarantee first", || {
+        let sessions = daemon.sessions();
+        let of = |uid: u32| sessions.iter().find(|s| s.uid == uid).and_then(|s| s.granted);
+        let near = |rate: Option<u64>, wanted: f64| {
+            rate.is_some_and(|rate| (rate as f64 - wanted).abs() <= 0.01 * CAPACITY)
+        };
+        near(of(4_001), 90e6) && near(of(4_002), 30e6)
+    });
+    children.into_iter().for_each(|child| drop(done(child)));
+}
+
+#[test]
 fn servers_of_one_host_share_what_it_sends() {
     let world = World::new();
     let content = world.export("big", 20_000_000);

@@ -644,6 +644,51 @@ fn a_pump_that_was_killed_is_there_again_and_knows_who_listens() {
     }
 }
 
+#[test]
+fn a_keeper_holds_no_directory_and_told_to_end_ends_its_pump() {
+    let world = World::new();
+    let mut detaches = world.gtp();
+    detaches.args(["pump", "--detach", "--pump", "run/gtp/pump.sock"]);
+    assert!(detaches.current_dir(world.dir.path()).status().unwrap().success());
+    let pump =
+        rustix::process::pidfd_open(pump_of(&world), rustix::process::PidfdFlags::empty()).unwrap();
+    let socket = world.dir.path().join("run").join("gtp").join("pump.sock");
+    let keeper = gtp_share::Connection::open(&socket).unwrap().peer().pid;
+    let cwd = std::fs::read_link(format!("/proc/{keeper}/cwd")).unwrap();
+    assert_eq!(cwd, PathBuf::from("/"));
+    let keeper = rustix::process::Pid::from_raw(keeper).unwrap();
+    rustix::process::kill_process(keeper, rustix::process::Signal::TERM).unwrap();
+    let mut ended = [rustix::event::PollFd::new(&pump, rustix::event::PollFlags::IN)];
+    rustix::event::poll(&mut ended, None).unwrap();
+    while gtp_share::Connection::open(&socket).is_ok() {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_program_of_another_version_is_told_so_by_the_pump() {
+    let world = World::new();
+    assert!(world.run(&[], &["true"]).status().unwrap().success());
+    let socket = world.dir.path().join("run").join("gtp").join("pump.sock");
+    let answered = |question: &[u8]| {
+        let pump = gtp_share::Connection::open(&socket).unwrap();
+        pump.send(question, &[]).unwrap();
+        assert!(pump.wait(None).unwrap());
+        let mut answer = vec![0; 1_024];
+        match pump.receive(&mut answer).unwrap() {
+            gtp_share::Incoming::Message(count, _) => {
+                String::from_utf8(answer[..count].to_vec()).unwrap()
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(answered(b"v1 fallbacks"), "ok\n");
+    for other in [&b"connect 10.0.0.2:80 socket=7 weight=1"[..], b"v2 stay"] {
+        let said = answered(other);
+        assert!(said.starts_with("tcp ") && said.contains("end the pump"), "{said}");
+    }
+}
+
 /// Connects, says so, and waits.
 const WAITS: &str = "
 import socket, sys

@@ -27,6 +27,8 @@ const TAKEN_IN: Span = Span::from_millis(2_000);
 const PATIENCE: Span = Span::from_millis(30_000);
 /// The shortest wait that the kernel is asked for.
 const LEAST_WAIT: Span = Span::from_millis(1);
+/// The version of questions and answers, which the pump's must be as well.
+const VERSION: &str = "v1";
 /// Longest answer.
 const ANSWER_MAX: usize = 1_024;
 /// Descriptors of ours begin here, so that a program's own have the numbers that they would have.
@@ -90,9 +92,10 @@ fn asked(
     with: Option<BorrowedFd<'_>>,
     patience: Span,
 ) -> rustix::io::Result<(String, Option<OwnedFd>)> {
+    let question = format!("{VERSION} {question}");
     let ask = || {
         let pump = pump(place)?;
-        send(&pump, question, with)?;
+        send(&pump, &question, with)?;
         receive(&pump, patience)
     };
     match ask() {
@@ -129,7 +132,7 @@ pub fn within(place: &str, to: SocketAddr) -> Answer {
 fn read(asked: rustix::io::Result<(String, Option<OwnedFd>)>) -> Answer {
     let (answer, descriptor) = match asked {
         Ok(answer) => answer,
-        Err(errno) => return Answer::Without(format!("the pump does not answer: {errno}")),
+        Err(errno) => return Answer::Without(unanswered(errno)),
     };
     match (answer.split_once(' ').unwrap_or((&answer, "")), descriptor) {
         (("ok", _), Some(descriptor)) => Answer::Connected(descriptor),
@@ -141,6 +144,19 @@ fn read(asked: rustix::io::Result<(String, Option<OwnedFd>)>) -> Answer {
     }
 }
 
+/// Why there is no answer, in words.
+fn unanswered(errno: Errno) -> String {
+    match errno {
+        // It was there, and went without a word, twice: one that did not understand.
+        Errno::CONNRESET | Errno::PIPE => {
+            "the pump went without an answer; if it is of another version, end it and start the \
+             program anew"
+                .to_owned()
+        }
+        errno => format!("the pump does not answer: {errno}"),
+    }
+}
+
 /// Says that somebody listens, and shows the socket; the pump sees itself where and how long.
 ///
 /// # Errors
@@ -149,7 +165,7 @@ pub fn listening(place: &str, socket: BorrowedFd<'_>) -> Result<(), String> {
     match asked(place, "listen", Some(socket), PATIENCE) {
         Ok((answer, _)) if answer.starts_with("ok") => Ok(()),
         Ok((answer, _)) => Err(answer.strip_prefix("tcp ").unwrap_or(&answer).to_owned()),
-        Err(errno) => Err(format!("the pump does not answer: {errno}")),
+        Err(errno) => Err(unanswered(errno)),
     }
 }
 

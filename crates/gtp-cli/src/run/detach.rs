@@ -4,13 +4,14 @@
 //! So neither is a child of a program that waits for its children, in a session or group that ends
 //! with a terminal or a program, or holds open what that has open.
 
-use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, ExitCode, Stdio};
 
 use gtp::{Failure, FailureKind};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, setsid};
 
+use super::program::pump_arguments;
+use super::{PumpArgs, place};
 use crate::verbs::other;
 
 /// What a pump says once it listens.
@@ -19,13 +20,13 @@ pub const READY: &str = "ready";
 pub const THERE: &str = "there";
 
 /// Starts this command again, in the background, and returns once a pump listens.
-pub fn detach() -> Result<ExitCode, Failure> {
+pub fn detach(pump: &PumpArgs) -> Result<ExitCode, Failure> {
     gtp_sys::descriptors::pass_none_on().map_err(other)?;
+    let socket = std::path::absolute(place::socket(pump.socket.as_deref())?).map_err(other)?;
     let mut command = Command::new(std::env::current_exe().map_err(other)?);
-    let rest = std::env::args_os().skip(1).filter(|word| word != OsStr::new("--detach"));
-    command.args(rest).arg("--detached");
+    command.args(pump_arguments(pump, &socket)?).arg("--detached");
     // It does not hold on to a terminal, to pipes or to a directory.
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).current_dir("/");
     let mut pump = command.spawn().map_err(other)?;
     let mut said = String::new();
     if let Some(stdout) = pump.stdout.take() {

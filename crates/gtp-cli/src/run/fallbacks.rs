@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::listeners::connected;
 use super::place;
+use super::talk::VERSION;
 use crate::words::say_seconds;
 
 /// One of them, as it is shown.
@@ -66,8 +67,6 @@ const WHY_MOST: usize = 120;
 const LIST_MOST: usize = 128 << 10;
 /// A pump answers within this, or hangs.
 const PATIENCE_MILLIS: u32 = 5_000;
-/// What is asked.
-const QUESTION: &[u8] = b"fallbacks";
 
 impl Default for Fallbacks {
     fn default() -> Fallbacks {
@@ -153,7 +152,7 @@ fn ask_at(socket: &Path) -> io::Result<Vec<Fallback>> {
     if pump.peer().uid != rustix::process::geteuid().as_raw() {
         return Err(io::ErrorKind::PermissionDenied.into());
     }
-    pump.send(QUESTION, &[])?;
+    pump.send(format!("{VERSION} fallbacks").as_bytes(), &[])?;
     if !pump.wait(Some(PATIENCE_MILLIS))? {
         return Err(io::ErrorKind::TimedOut.into());
     }
@@ -162,8 +161,14 @@ fn ask_at(socket: &Path) -> io::Result<Vec<Fallback>> {
         return Err(io::ErrorKind::ConnectionReset.into());
     };
     let mut lines = list[..count].split(|&byte| byte == b'\n').filter(|line| !line.is_empty());
-    if lines.next() != Some(b"ok") {
-        return Err(io::ErrorKind::InvalidData.into());
+    match lines.next() {
+        Some(b"ok") => {}
+        // A pump that does not answer questions of this kind says why.
+        Some(other) => {
+            let other = String::from_utf8_lossy(other);
+            return Err(io::Error::other(plain(other.strip_prefix("tcp ").unwrap_or(&other))));
+        }
+        None => return Err(io::ErrorKind::InvalidData.into()),
     }
     lines.map(|line| serde_json::from_slice(line).map_err(io::Error::from)).collect()
 }

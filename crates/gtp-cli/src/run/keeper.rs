@@ -2,7 +2,7 @@
 //!
 //! What must outlive a pump is held here: the door, at which programs wait meanwhile and are
 //! refused by nobody, its lock, and what remains. A keeper has no keys, no sessions and no network,
-//! and does nothing but wait. Programs themselves start no pump: they may be beneath a ban, another
+//! and does nothing but wait; who tells it to end tells its pump. Programs themselves start no pump: they may be beneath a ban, another
 //! root, other limits or another user, and have children that they do not know of.
 
 use std::ffi::OsStr;
@@ -14,11 +14,12 @@ use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use gtp::Failure;
 use gtp_alloc::Span;
 use gtp_sys::Clock;
-use rustix::process::Signal;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::door::Door;
 use super::remains::Remains;
 use super::{PumpArgs, detach, place};
+use crate::signals::Signals;
 use crate::verbs::other;
 
 /// A pump that ends sooner than this has done nothing.
@@ -51,26 +52,33 @@ pub fn keep(args: &PumpArgs) -> Result<ExitCode, Failure> {
     let (door, _lock) = door;
     let remains = Remains::new().map_err(other)?;
     let keeper = Keeper { door, remains: remains.pass_on().map_err(other)? };
-    let clock = Clock::start();
-    let mut quick = 0;
-    let mut first = true;
-    loop {
-        let began = clock.now();
-        let (mut pump, ready) = keeper.start()?;
-        if ready && std::mem::take(&mut first) {
-            detach::say(detach::READY)?;
-        }
-        let ended = pump.wait().map_err(other)?;
-        let lived = clock.now().since(began);
-        quick = if lived < QUICK { quick + 1 } else { 0 };
-        // One that never worked will not; a later one may have met what passes.
-        if first || is_meant(ended) || quick == QUICK_MOST {
-            return Ok(exit_code(ended));
-        }
-    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.map_err(other)?.block_on(keeper.keep_on())
 }
 
 impl Keeper {
+    /// One pump after another.
+    async fn keep_on(&self) -> Result<ExitCode, Failure> {
+        let mut signals = Signals::take().map_err(other)?;
+        let clock = Clock::start();
+        let mut quick = 0;
+        let mut first = true;
+        loop {
+            let began = clock.now();
+            let (pump, ready) = self.start()?;
+            if ready && std::mem::take(&mut first) {
+                detach::say(detach::READY)?;
+            }
+            let (ended, told) = end_of(pump, &mut signals).await.map_err(other)?;
+            let lived = clock.now().since(began);
+            quick = if lived < QUICK { quick + 1 } else { 0 };
+            // One that never worked will not; a later one may have met what passes.
+            if first || told == Told::Yes || is_meant(ended) || quick == QUICK_MOST {
+                return Ok(exit_code(ended));
+            }
+        }
+    }
+
     /// Starts a pump, and waits until it says that it works or ends without.
     fn start(&self) -> Result<(Child, bool), Failure> {
         // After an upgrade its name leads to another program, or nowhere; this is the same one.
@@ -85,6 +93,30 @@ impl Keeper {
             BufReader::new(stdout).read_line(&mut said).map_err(other)?;
         }
         Ok((pump, said.trim() == detach::READY))
+    }
+}
+
+/// Whether this process was told to end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Told {
+    No,
+    Yes,
+}
+
+/// Waits until a pump has ended, and tells it whatever this process is told.
+async fn end_of(mut pump: Child, signals: &mut Signals) -> std::io::Result<(ExitStatus, Told)> {
+    let process = pidfd_open(Pid::from_child(&pump), PidfdFlags::empty())?;
+    let mut ended = tokio::task::spawn_blocking(move || pump.wait());
+    let mut told = Told::No;
+    loop {
+        tokio::select! {
+            ended = &mut ended => return Ok((ended.map_err(std::io::Error::other)??, told)),
+            () = signals.next() => {
+                told = Told::Yes;
+                // One that has ended meanwhile need not be told.
+                let _ = pidfd_send_signal(&process, Signal::TERM);
+            }
+        }
     }
 }
 

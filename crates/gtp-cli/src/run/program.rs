@@ -149,7 +149,7 @@ fn start_pump(pump: &PumpArgs, socket: &Path) -> Result<(), Failure> {
 }
 
 /// The words by which a pump is started with these options.
-fn pump_arguments(pump: &PumpArgs, socket: &Path) -> Result<Vec<OsString>, Failure> {
+pub fn pump_arguments(pump: &PumpArgs, socket: &Path) -> Result<Vec<OsString>, Failure> {
     let mut words: Vec<OsString> = vec!["pump".into()];
     let mut say = |option: &str, value: OsString| words.extend([option.into(), value]);
     say("--pump", socket.into());

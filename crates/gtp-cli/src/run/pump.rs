@@ -69,7 +69,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Runs the pump until it is idle, or stopped.
 pub fn run(command: PumpCommand) -> Result<ExitCode, Failure> {
     if command.detach {
-        return detach::detach();
+        return detach::detach(&command.pump);
     }
     if command.detached {
         return keeper::keep(&command.pump);
@@ -213,6 +213,14 @@ impl Pump {
     async fn attend(self: Arc<Pump>, program: UnixStream) {
         let _busy = Arc::clone(&self.busy);
         let Some(Heard { question, with, pid }) = hear(&program).await else { return };
+        let question = match question {
+            Ok(question) => question,
+            Err(why) => {
+                // Whoever is gone need not hear it.
+                let _ = answer(&program, &format!("tcp {why}"), None).await;
+                return;
+            }
+        };
         match question {
             Question::Connect(to, terms) => {
                 self.connect(&Asker { program: &program, pid }, to, terms).await;

@@ -1,7 +1,8 @@
 //! What programs and the pump say to each other: a line each way, and perhaps a descriptor.
 //!
 //! The socket keeps messages apart. Only the user himself is heard, and what he says is read as
-//! if he were a stranger.
+//! if he were a stranger. The first word of a question is the version of all this: a library and a
+//! pump of different ones part with clear words.
 
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -34,7 +35,8 @@ pub enum Question {
 /// What was heard.
 #[derive(Debug)]
 pub struct Heard {
-    pub question: Question,
+    /// What is asked; why it cannot be answered, where it is of another version.
+    pub question: Result<Question, String>,
     /// A descriptor that came with it.
     pub with: Option<OwnedFd>,
     /// The process that asks, as the kernel knows it; zero where it is not seen from here.
@@ -52,6 +54,9 @@ pub struct Terms {
     pub socket: u64,
 }
 
+/// The version of questions and answers; the library before programs' C library has the same word.
+pub const VERSION: &str = "v1";
+
 /// Longest question.
 const QUESTION_MAX: usize = 4_096;
 /// Keys in one.
@@ -59,7 +64,23 @@ const KEYS_MAX: usize = 64;
 
 impl Question {
     /// Reads a question; what is not known in it makes it none.
-    pub fn parse(text: &str) -> Option<Question> {
+    ///
+    /// # Errors
+    /// In words for who asks, when it is of another version.
+    pub fn read(text: &str) -> Result<Option<Question>, String> {
+        let (version, question) = text.split_once(' ').unwrap_or((text, ""));
+        if version == VERSION {
+            return Ok(Question::parse(question));
+        }
+        let said = version.strip_prefix('v').filter(|number| number.parse::<u32>().is_ok());
+        Err(format!(
+            "this program was started by a gtp run that speaks {} and the pump speaks {VERSION}: \
+             end the pump, and start the program anew",
+            said.map_or("no version", |_| version)
+        ))
+    }
+
+    fn parse(text: &str) -> Option<Question> {
         let mut words = text.split_whitespace();
         let verb = words.next()?;
         let question = match verb {
@@ -110,7 +131,7 @@ pub async fn hear(from: &UnixStream) -> Option<Heard> {
     }
     let receive = || Ok(receive_message(from.as_fd())?);
     let (text, with) = from.async_io(Interest::READABLE, receive).await.ok()?;
-    let question = Question::parse(std::str::from_utf8(&text).ok()?)?;
+    let question = Question::read(std::str::from_utf8(&text).ok()?).transpose()?;
     Some(Heard { question, with, pid: peer.pid().unwrap_or(0) })
 }
 
@@ -191,14 +212,27 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_question_of_another_version_or_of_none_is_answered_in_words() {
+        assert_eq!(Question::read("v1 stay"), Ok(Some(Question::Stay)));
+        assert_eq!(Question::read("v1 dance"), Ok(None));
+        let newer = Question::read("v2 stay a_while").unwrap_err();
+        assert!(newer.contains("v2") && newer.contains(VERSION) && newer.contains("end the pump"));
+        for older in ["stay", "connect 10.0.0.2:80 socket=7", "", "v\u{1b}[2J stay"] {
+            let said = Question::read(older).unwrap_err();
+            assert!(said.contains("no version") && !said.contains('\u{1b}'), "{said}");
+        }
+    }
+
     #[tokio::test]
     async fn a_question_is_heard_with_the_descriptor_that_came_and_the_process() {
         let (near, far) = std::os::unix::net::UnixStream::pair().unwrap();
         let shown = std::fs::File::open("/dev/null").unwrap();
-        send_message(near.as_fd(), "listen", Some(shown.as_fd())).unwrap();
+        let question = format!("{VERSION} listen");
+        send_message(near.as_fd(), &question, Some(shown.as_fd())).unwrap();
         far.set_nonblocking(true).unwrap();
         let heard = hear(&UnixStream::from_std(far).unwrap()).await.unwrap();
-        assert_eq!(heard.question, Question::Listen);
+        assert_eq!(heard.question, Ok(Question::Listen));
         assert_eq!(heard.pid, std::process::id() as i32);
         let inode = |fd: BorrowedFd<'_>| rustix::fs::fstat(fd).unwrap().st_ino;
         assert_eq!(inode(heard.with.unwrap().as_fd()), inode(shown.as_fd()));
