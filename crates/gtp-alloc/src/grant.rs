@@ -33,8 +33,7 @@ const WEIGHT_CLAMP: f64 = 1e9;
 /// Shares of `capacity` bit/s (may be infinite) among `claims`, written to `shares` in order.
 ///
 /// NaN and negative capacities and bounds count as zero; weights are clamped into `1e-9..=1e9`,
-/// NaN to the lower end. Takes `O(n log n)` at most, and mostly `O(n)`: the level is found without
-/// sorting, and of the claims only those are sorted that some offer may push below their bounds.
+/// NaN to the lower end. Takes `O(n log n)`.
 pub fn shares(capacity: f64, claims: &[Claim], shares: &mut Vec<Share>) {
     shares.clear();
     if capacity == f64::INFINITY {
@@ -42,172 +41,87 @@ pub fn shares(capacity: f64, claims: &[Claim], shares: &mut Vec<Share>) {
         shares.extend(claims.iter().map(free));
         return;
     }
-    let capacity = positive(capacity);
-    let rungs: Vec<Rung> = claims.iter().map(Rung::of).collect();
-    let all = sum(rungs.iter().map(|rung| rung.weight));
-    let level = rise(capacity, all, &rungs, ROUNDS);
-    let ladder = Ladder::new(capacity, level, &rungs);
-    let least = capacity / all;
-    shares.extend(rungs.iter().map(|rung| {
-        let wanted = rung.weight * level;
-        let offer = if rung.bound < wanted { ladder.offer_below_level(rung) } else { wanted };
-        Share {
-            target: rung.bound.min(wanted).min(capacity),
+    let filling = Filling::new(positive(capacity), claims);
+    let level = filling.level();
+    shares.resize(claims.len(), Share::default());
+    let least = filling.capacity / filling.beyond[0];
+    let mut near = 0;
+    for (place, rung) in filling.rungs.iter().enumerate() {
+        let offer = if rung.ratio >= level {
+            rung.weight * level
+        } else {
+            filling.offer_below_level(place, &mut near)
+        };
+        shares[rung.claim] = Share {
+            target: rung.bound.min(rung.weight * level).min(filling.capacity),
             offer: offer.max(rung.weight * least),
-        }
-    }));
-}
-
-/// The level at which the capacity is used up by claims of these weights in all; infinite if all
-/// bounds fit.
-///
-/// What all have is a concave function of the level, so that its tangent reaches the capacity at
-/// or below the level that is looked for: from there on, whoever has all that he wants has it for
-/// good. Whoever has not is looked at again; these become few soon, and what is left after
-/// so many `rounds` is sorted, so that nobody can make it long by what he wants.
-fn rise(capacity: f64, all: f64, rungs: &[Rung], rounds: usize) -> f64 {
-    let (mut left, mut met, mut level) = (rungs.to_vec(), Sum::default(), capacity / all);
-    for _ in 0..rounds {
-        let (before, mut beyond) = (left.len(), Sum::default());
-        let mut kept = 0;
-        for at in 0..before {
-            let rung = left[at];
-            let waits = rung.bound > rung.weight * level;
-            met.add(if waits { 0.0 } else { rung.bound });
-            beyond.add(if waits { rung.weight } else { 0.0 });
-            left[kept] = rung;
-            kept += usize::from(waits);
-        }
-        if kept == 0 {
-            return f64::INFINITY;
-        }
-        left.truncate(kept);
-        level = level.max((capacity - met.value()) / beyond.value());
-        if kept == before {
-            return level;
-        }
-    }
-    sorted_level(capacity, met, left)
-}
-
-/// Looks at those that are left. Each at least quarters what is free times the weights that are left,
-/// and with demands of one kind a handful is enough.
-const ROUNDS: usize = 24;
-
-/// The level of those that are `left`, where others have `met`.
-fn sorted_level(capacity: f64, met: Sum, left: Vec<Rung>) -> f64 {
-    let sorted = Sorted::new(left, met, Sum::default());
-    let i = first(0, sorted.rungs.len(), |i| sorted.needed(i, 0.0) >= capacity);
-    if i == sorted.rungs.len() {
-        f64::INFINITY
-    } else {
-        (capacity - sorted.below[i]).max(0.0) / sorted.beyond[i]
+        };
     }
 }
 
 /// One claim on the ladder of levels at which claims are satisfied.
 #[derive(Clone, Copy)]
 struct Rung {
+    ratio: f64,
     weight: f64,
     bound: f64,
+    claim: usize,
 }
 
-impl Rung {
-    #[inline]
-    fn of(claim: &Claim) -> Rung {
-        let weight = positive(claim.weight).clamp(1.0 / WEIGHT_CLAMP, WEIGHT_CLAMP);
-        Rung { weight, bound: positive(claim.bound) }
-    }
-
-    fn ratio(&self) -> f64 {
-        self.bound / self.weight
-    }
-}
-
-/// Claims in the order in which a rising level satisfies them, above others that are.
-struct Sorted {
+/// A node's claims in the order in which a rising level satisfies them.
+struct Filling {
+    capacity: f64,
     rungs: Vec<Rung>,
-    /// `below[i]`: sum of the bounds of those others and of the first i.
+    /// `below[i]`: sum of the first i bounds.
     below: Vec<f64>,
-    /// `beyond[i]`: sum of the weights from i on, and of all whom no level here satisfies.
+    /// `beyond[i]`: sum of the weights from i on.
     beyond: Vec<f64>,
 }
 
-impl Sorted {
-    fn new(unsorted: Vec<Rung>, below: Sum, beyond: Sum) -> Sorted {
+impl Filling {
+    fn new(capacity: f64, claims: &[Claim]) -> Filling {
+        let rung = |(claim, c): (usize, &Claim)| {
+            let weight = positive(c.weight).clamp(1.0 / WEIGHT_CLAMP, WEIGHT_CLAMP);
+            let bound = positive(c.bound);
+            Rung { ratio: bound / weight, weight, bound, claim }
+        };
+        let unsorted: Vec<Rung> = claims.iter().enumerate().map(rung).collect();
         // Ratios are not negative, so their bits are in their order, and whole numbers sort faster.
-        let key = |(at, rung): (usize, &Rung)| (rung.ratio().to_bits(), at);
-        let mut order: Vec<(u64, usize)> = unsorted.iter().enumerate().map(key).collect();
+        let key = |rung: &Rung| (rung.ratio.to_bits(), rung.claim);
+        let mut order: Vec<(u64, usize)> = unsorted.iter().map(key).collect();
         sort(&mut order);
         let rungs: Vec<Rung> = order.iter().map(|&(_, at)| unsorted[at]).collect();
-        let below = running_sums(below, rungs.iter().map(|r| r.bound));
-        let mut beyond = running_sums(beyond, rungs.iter().rev().map(|r| r.weight));
+        let below = running_sums(rungs.iter().map(|r| r.bound));
+        let mut beyond = running_sums(rungs.iter().rev().map(|r| r.weight));
         beyond.reverse();
-        Sorted { rungs, below, beyond }
+        Filling { capacity, rungs, below, beyond }
     }
 
-    /// What all have at the level of the claim at `i`, another one's weight `more` among them.
-    fn needed(&self, i: usize, more: f64) -> f64 {
-        self.below[i] + (self.beyond[i] + more) * self.rungs[i].ratio()
-    }
-}
-
-/// Where the level of a satisfied claim is that is offered more than it wants.
-struct Ladder {
-    capacity: f64,
-    sorted: Sorted,
-}
-
-impl Ladder {
-    /// Of the claims satisfied at `level`, those above the lowest level to which any offer may
-    /// bring it.
+    /// The level at which the capacity is used up; infinite if all bounds fit.
     ///
-    /// A claim of weight w and bound b that takes as much as it gets takes w L - b more at the
-    /// level L, which the others must leave. What they leave as the level falls from here is no
-    /// less than the weights beyond it times the fall. Where all are satisfied the level falls no
-    /// lower than the highest ratio if so much is free anyway.
-    fn new(capacity: f64, level: f64, rungs: &[Rung]) -> Ladder {
-        let all_fit = level == f64::INFINITY;
-        let top = match all_fit {
-            false => level,
-            true => rungs.iter().fold(0.0, |highest, rung| rung.ratio().max(highest)),
-        };
-        let satisfied = |rung: &Rung| all_fit || rung.bound < rung.weight * top;
-        let (mut met, mut beyond, mut most) = (Sum::default(), Sum::default(), 0.0_f64);
-        for rung in rungs {
-            let more = rung.weight * top - rung.bound;
-            most = most.max(more);
-            met.add(if satisfied(rung) { rung.bound } else { 0.0 });
-            beyond.add(if satisfied(rung) { 0.0 } else { rung.weight });
+    /// What `i` claims and a common level need grows with `i`, so the place is found by halving.
+    fn level(&self) -> f64 {
+        let needed = |i: usize| self.below[i] + self.beyond[i] * self.rungs[i].ratio;
+        let i = first(0, self.rungs.len(), |i| needed(i) >= self.capacity);
+        if i == self.rungs.len() {
+            f64::INFINITY
+        } else {
+            (self.capacity - self.below[i]).max(0.0) / self.beyond[i]
         }
-        let lowest = match all_fit {
-            false => level - most * ROUNDING / beyond.value(),
-            true if most * ROUNDING < capacity - met.value() => f64::INFINITY,
-            true => 0.0,
-        };
-        let (mut pushed, mut below) = (Vec::new(), Sum::default());
-        for rung in rungs.iter().filter(|rung| satisfied(rung)) {
-            if rung.bound >= rung.weight * lowest {
-                pushed.push(*rung);
-            } else {
-                below.add(rung.bound);
-            }
-        }
-        Ladder { capacity, sorted: Sorted::new(pushed, below, beyond) }
     }
 
-    /// What a satisfied claim would get without its bound: the level of the others and itself,
-    /// rising without end, over the capacity.
-    fn offer_below_level(&self, rung: &Rung) -> f64 {
-        let Rung { weight, bound } = *rung;
-        let (wanted, sorted) = (self.capacity + bound, &self.sorted);
-        let i = first(0, sorted.rungs.len(), |i| sorted.needed(i, weight) >= wanted);
-        weight * ((wanted - sorted.below[i]) / (sorted.beyond[i] + weight))
+    /// What the claim at `place`, satisfied below the level, would get without its bound: the
+    /// level of the others and itself, rising without end, over the capacity. It is looked for
+    /// `near` where that of the claim before was found.
+    fn offer_below_level(&self, place: usize, near: &mut usize) -> f64 {
+        let Rung { weight, bound, .. } = self.rungs[place];
+        let wanted = self.capacity + bound;
+        let needed = |i: usize| self.below[i] + (self.beyond[i] + weight) * self.rungs[i].ratio;
+        let i = first_near(*near, place + 1, self.rungs.len(), |i| needed(i) >= wanted);
+        *near = i;
+        weight * ((wanted - self.below[i]) / (self.beyond[i] + weight))
     }
 }
-
-/// More than rounding can do to the sums above.
-const ROUNDING: f64 = 1.0 + 1e-9;
 
 /// Sorts, and where there are many without comparing: by the upper bits, the lowest digit first.
 fn sort(order: &mut Vec<(u64, usize)>) {
@@ -249,6 +163,27 @@ fn first(from: usize, to: usize, holds: impl Fn(usize) -> bool) -> usize {
         if holds(middle) { to = middle } else { from = middle + 1 }
     }
     from
+}
+
+/// The same, looked for in steps that double from `near` on: at once if it is there.
+fn first_near(near: usize, from: usize, to: usize, holds: impl Fn(usize) -> bool) -> usize {
+    let near = near.clamp(from, to);
+    let (mut low, mut high, mut step) = (from, near, 1);
+    if near < to && !holds(near) {
+        low = near + 1;
+        while low + step <= to && !holds(low + step - 1) {
+            low += step;
+            step *= 2;
+        }
+        high = to.min(low + step - 1);
+    } else {
+        while high >= low + step && holds(high - step) {
+            high -= step;
+            step *= 2;
+        }
+        low = low.max((high + 1).saturating_sub(step));
+    }
+    first(low, high, holds)
 }
 
 /// What a sink has let one session have so far, in bit/s.
@@ -339,14 +274,15 @@ fn sum(terms: impl Iterator<Item = f64>) -> f64 {
     sum.value()
 }
 
-/// `sum`, and with the first 1, 2, … terms.
-fn running_sums(mut sum: Sum, terms: impl ExactSizeIterator<Item = f64>) -> Vec<f64> {
+/// Zero and the sums of the first 1, 2, … terms.
+fn running_sums(terms: impl ExactSizeIterator<Item = f64>) -> Vec<f64> {
+    let mut sum = Sum::default();
     let mut sums = Vec::with_capacity(terms.len() + 1);
-    sums.push(sum.value());
-    sums.extend(terms.map(|x| {
+    sums.push(0.0);
+    for x in terms {
         sum.add(x);
-        sum.value()
-    }));
+        sums.push(sum.value());
+    }
     sums
 }
 
@@ -387,25 +323,13 @@ mod tests {
     }
 
     #[test]
-    fn the_level_is_the_same_however_soon_those_that_are_left_are_sorted() {
-        let mut random = 0x9e37_79b9_7f4a_7c15_u64;
-        let mut draw = || {
-            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            (random >> 11) as f64 / (1_u64 << 53) as f64
-        };
-        for n in [1, 2, 7, 300] {
-            for spread in [0.1, 1.0, 30.0] {
-                let rung = |_| Rung { weight: 0.5 + draw(), bound: (spread * draw()).exp2() };
-                let rungs: Vec<Rung> = (0..n).map(rung).collect();
-                let all = sum(rungs.iter().map(|rung| rung.weight));
-                let wanted = sum(rungs.iter().map(|rung| rung.bound));
-                for part in [0.01, 0.5, 0.99, 1.01] {
-                    let level = |rounds| rise(part * wanted, all, &rungs, rounds);
-                    let found = level(ROUNDS);
-                    assert_eq!(found == f64::INFINITY, part > 1.0);
-                    for rounds in 0..4 {
-                        let other = level(rounds);
-                        assert!(other == found || (other / found - 1.0).abs() < 1e-12, "{rounds}");
+    fn a_place_is_the_same_from_wherever_it_is_looked_for() {
+        for to in 0..20 {
+            for from in 0..=to {
+                for place in 0..=to {
+                    for near in 0..=to + 1 {
+                        let found = first_near(near, from, to, |i| i >= place);
+                        assert_eq!(found, first(from, to, |i| i >= place));
                     }
                 }
             }
