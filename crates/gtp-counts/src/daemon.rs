@@ -1,4 +1,7 @@
 //! A daemon's interval: processes that share one host, all of whose sessions have news.
+//!
+//! The pages are real ones in memory; there is no socket, no clock and no other process. What the
+//! processes write is prepared and not counted.
 
 use std::collections::BTreeMap;
 

@@ -47,7 +47,17 @@ const LAYERS: [Layer; 23] = [
     open("gtp-bench", &["gtp-alloc", "gtp-proto", "gtp-sys", "gtp-store", "gtp-net"]),
     open(
         "gtp-counts",
-        &["gtp-alloc", "gtp-proto", "gtp-link", "gtp-peers", "gtp-sim", "gtp-store", "gtp-net"],
+        &[
+            "gtp-alloc",
+            "gtp-proto",
+            "gtp-link",
+            "gtp-peers",
+            "gtp-share",
+            "gtp-sim",
+            "gtp-store",
+            "gtp-net",
+            "gtpd",
+        ],
     ),
     open(
         "gtp-cli",

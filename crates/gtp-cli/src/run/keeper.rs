@@ -2,8 +2,9 @@
 //!
 //! What must outlive a pump is held here: the door, at which programs wait meanwhile and are
 //! refused by nobody, its lock, and what remains. A keeper has no keys, no sessions and no network,
-//! and does nothing but wait; who tells it to end tells its pump. Programs themselves start no pump: they may be beneath a ban, another
-//! root, other limits or another user, and have children that they do not know of.
+//! and does nothing but wait; who tells it to end tells its pump. Programs themselves start no
+//! pump: they may be beneath a ban, another root, other limits or another user, and have children
+//! that they do not know of.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
