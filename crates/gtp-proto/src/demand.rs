@@ -3,8 +3,8 @@
 //! A session whose application always has something to send wants everything. One that leaves the
 //! pacer waiting wants a little more than it sends: enough to notice when it could send more, too
 //! little to keep capacity from others. One that waits for the first time may have been held back
-//! by a ramp until then: what it would have sent at its rate of now, less the waits, counts. When it
-//! is not short of data any more, its claim doubles step by step: a host that stood still for a
+//! by a ramp until then: what it would have sent at its rate of now, less the waits, counts. When
+//! it is not short of data any more, its claim doubles step by step: a host that stood still for a
 //! moment has a little to catch up, and that shall not take everybody's shares away.
 
 use gtp_alloc::{Bytes, Rate, Span, Time};
