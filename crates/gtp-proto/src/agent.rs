@@ -310,7 +310,8 @@ impl Agent {
                 {
                     0.0
                 }
-                Law::SourceAlone | Law::SessionAlone => report.demand.as_f64(),
+                Law::SourceAlone => report.demand.as_f64(),
+                Law::SessionAlone => report.demand.min(self.config.capacity).as_f64(),
                 Law::SinkAlone => decided.get(i).copied().unwrap_or(0.0),
             };
             flow.issue(now, whole(rate.max(0.0)));

@@ -247,9 +247,15 @@ fn a_session_by_grants_takes_what_one_that_is_decided_alone_leaves_of_a_sink() {
 
 /// LambdaStream from `first` over a way of 200 Mbit/s and 40 ms.
 fn lambdastream(first: u64) -> World {
+    lambdastream_into(first, Rate::UNLIMITED)
+}
+
+/// The same to a host that receives so much at most.
+fn lambdastream_into(first: u64, capacity: Rate) -> World {
     let mut world = World::new();
     let (down, up) = way(&mut world, 200, 40, 0.0);
-    let [source, sink] = [0, 1].map(|_| world.host(Rate::UNLIMITED, Rate::UNLIMITED, None));
+    let [source, sink] =
+        [Rate::UNLIMITED, capacity].map(|inn| world.host(Rate::UNLIMITED, inn, None));
     let (law, max_rate) = (Law::SessionAlone, Rate::UNLIMITED);
     let spec = FlowSpec { source, sink, down, up, law, weight: 1.0, max_rate, units: ENDLESS };
     let link = Rate::from_mbps(200);
@@ -270,6 +276,17 @@ fn lambdastream_finds_a_lone_link_s_rate_from_below_and_from_above_and_stays() {
         let counters = world.flows[0].sink.counters();
         let from_above = counters.lost as f64 / (counters.lost + counters.packets) as f64;
         assert!(from_above < 0.05, "from {first}: {from_above}");
+    }
+}
+
+#[test]
+fn lambdastream_stays_within_what_its_sink_s_host_receives_but_for_its_trains() {
+    for first in [50, 400] {
+        let mut world = lambdastream_into(first, Rate::from_mbps(150));
+        world.run_for(Span::from_secs(30));
+        let rate = mbit(world.rate(0, 10.0, 30.0));
+        assert!(rate > 0.9 * 150.0 && rate < 1.02 * 150.0, "from {first}: {rate}");
+        assert_eq!(world.flows[0].sink.counters().lost, 0, "from {first}");
     }
 }
 

@@ -60,9 +60,10 @@ impl Keeper {
     /// # Errors
     /// When the system gives no thread.
     pub fn start(sharing: Sharing, notices: Notices) -> io::Result<Keeper> {
-        let first = look(&sharing, Past::None).or_else(|| {
+        let mut refusals = Refusals::default();
+        let first = look(&sharing, Past::None, &mut refusals).or_else(|| {
             start_daemon(&sharing);
-            sharing.start.as_ref().and_then(|_| look_for_a_while(&sharing))
+            sharing.start.as_ref().and_then(|_| look_for_a_while(&sharing, &mut refusals))
         });
         match &first {
             Some(found) => notices.send(Notice::Daemon(DaemonNews::Found(found.clone()))),
@@ -71,7 +72,7 @@ impl Keeper {
         let over = Arc::new(AtomicBool::new(false));
         let keeper = Keeper(over.clone());
         let thread = std::thread::Builder::new().name("gtp-daemon".into());
-        thread.spawn(move || keep(&sharing, &notices, first, &over))?;
+        thread.spawn(move || keep(&sharing, &notices, (first, refusals), &over))?;
         Ok(keeper)
     }
 }
@@ -82,7 +83,12 @@ impl Drop for Keeper {
     }
 }
 
-fn keep(sharing: &Sharing, notices: &Notices, first: Option<Arc<Attachment>>, over: &AtomicBool) {
+fn keep(
+    sharing: &Sharing,
+    notices: &Notices,
+    (first, mut refusals): (Option<Arc<Attachment>>, Refusals),
+    over: &AtomicBool,
+) {
     let tell = |news| notices.send(Notice::Daemon(news));
     let mut past = if first.is_some() { Past::Orphaned } else { Past::None };
     let mut found = first;
@@ -91,10 +97,11 @@ fn keep(sharing: &Sharing, notices: &Notices, first: Option<Arc<Attachment>>, ov
     while !over.load(Ordering::Relaxed) {
         let Some(daemon) = &found else {
             std::thread::sleep(match past {
-                Past::Orphaned => AGAIN,
-                Past::None => SELDOM,
+                // One that does not want this process will not soon think otherwise.
+                Past::Orphaned if !refusals.last => AGAIN,
+                Past::Orphaned | Past::None => SELDOM,
             });
-            found = look(sharing, past);
+            found = look(sharing, past, &mut refusals);
             looks = looks.wrapping_add(1);
             match &found {
                 Some(daemon) => {
@@ -148,27 +155,59 @@ impl Pulse {
     }
 }
 
+/// What daemons had against this process: each is told once, however often it is looked for.
+#[derive(Debug, Default)]
+struct Refusals {
+    told: Option<String>,
+    /// Whether the last look met one.
+    last: bool,
+}
+
+impl Refusals {
+    /// Whether this, from a daemon that is there, is news.
+    fn note(&mut self, what: String) -> bool {
+        self.last = true;
+        let news = self.told.as_ref() != Some(&what);
+        self.told = Some(what);
+        news
+    }
+}
+
 /// Attaches to the first daemon that answers.
-fn look(sharing: &Sharing, past: Past) -> Option<Arc<Attachment>> {
+fn look(sharing: &Sharing, past: Past, refusals: &mut Refusals) -> Option<Arc<Attachment>> {
+    refusals.last = false;
     let attach = |place| attach(place, SLOTS_MOST, &sharing.program, past);
     sharing.places.iter().find_map(|place| match attach(place) {
         Ok(found) => Some(Arc::new(found)),
         Err(error) => {
             match error.kind() {
                 io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {}
-                _ => tracing::warn!("{}: {error}", place.display()),
+                _ => {
+                    let what = format!("{}: {error}", place.display());
+                    if refusals.note(what.clone()) {
+                        tracing::warn!("{what}; {}", meanwhile(past));
+                    }
+                }
             }
             None
         }
     })
 }
 
+/// What a process does that no daemon takes.
+fn meanwhile(past: Past) -> &'static str {
+    match past {
+        Past::None => "this process allocates for itself",
+        Past::Orphaned => "rates only fall until one takes it, or the program is started anew",
+    }
+}
+
 /// A daemon that was just started needs a moment.
-fn look_for_a_while(sharing: &Sharing) -> Option<Arc<Attachment>> {
+fn look_for_a_while(sharing: &Sharing, refusals: &mut Refusals) -> Option<Arc<Attachment>> {
     const LOOKS: u32 = 40;
     (0..LOOKS).find_map(|_| {
         std::thread::sleep(AGAIN);
-        look(sharing, Past::None)
+        look(sharing, Past::None, refusals)
     })
 }
 
@@ -191,6 +230,14 @@ fn start_daemon(sharing: &Sharing) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_daemon_has_against_a_process_is_told_once_and_again_when_it_changes() {
+        let mut refusals = Refusals::default();
+        let mut note = |what: &str| refusals.note(what.to_owned());
+        assert!(note("another layout") && !note("another layout"));
+        assert!(note("too many processes") && note("another layout"));
+    }
 
     #[test]
     fn a_daemon_that_hangs_is_gone_after_two_seconds_and_one_that_beats_is_not() {
