@@ -221,13 +221,13 @@ fn first_byte(tools: &Tools, rtt_ms: f64) -> Result<Value> {
     let record = Record(lab.close()?);
     let rtt = rtt_ms / 1e3;
     // It is counted where the way ends, half a round trip after it was sent.
-    let called = record.first_data(&route(0), began, 0.0).context("no call")? - rtt / 2.0;
+    let called = record.first_data("sink-src0", began, 0.0).context("no call")? - rtt / 2.0;
     let first = record.first_data(&route(0), began, 12_000.0).context("no data")?;
     let window = 0.05_f64.max(rtt / 4.0);
     let reached = (0..8_000)
         .map(|i| first + 0.001 * f64::from(i))
         .find(|t| record.rate(&route(0), *t, t + window) >= 0.95 * RATE)
-        .unwrap_or(f64::NAN);
+        .map_or(f64::NAN, |t| t + window);
     Ok(json!({"case": "first-byte", "rtt_ms": rtt_ms,
         "call_to_first_data_s": first - called, "in_rtts": (first - called) / rtt,
         "first_data_to_95_s": reached - first, "to_95_in_rtts": (reached - first) / rtt}))

@@ -2,6 +2,7 @@
 //!
 //! Rates are means over half a second of what was sent, at every bin whose half second lies within
 //! the last two seconds: a session that swings about its share fails as one that stays off it.
+//! Under the grant law what a source says beside its data is in its share (docs/PROTOCOL.md, M61).
 //! Packets are counted whole, so a count may be off by one of them besides. Where links lost all
 //! feedback for so long that the source had to slow down, it may be below its share until the law
 //! can have made up for it, but not above; a world with no mean left is counted as silent.
@@ -238,7 +239,15 @@ fn samples(scenario: &Scenario, witness: &Witness, bounds: &Bounds) -> Vec<Sampl
             let at = Time::ZERO + at;
             let repairs = if bounds.limited { witness.lost_within(WINDOW * 2, at) } else { 0 };
             let packet = bounds.packet;
-            let rate = witness.sent_within(WINDOW, at) as f64 * packet;
+            let data = witness.sent_within(WINDOW, at) as f64 * packet;
+            let rate = match scenario.law {
+                LawName::Grant => {
+                    // At most half of what it may send, so no more than data.
+                    let said = witness.said_within(WINDOW, at) as f64 * 8.0 / WINDOW.as_secs_f64();
+                    data.max((data + said.min(data)).min(bounds.share.0))
+                }
+                LawName::EndNode => data,
+            };
             let least = bounds.share.0 * (1.0 - TOLERANCE) - packet;
             let most = bounds.share.1 * (1.0 + TOLERANCE) + packet * (1 + repairs) as f64;
             Sample { at, rate, least, most }

@@ -16,6 +16,8 @@ use crate::scenario::model::Scenario;
 pub struct Witness {
     /// When data packets were sent, in order.
     pub sent: Vec<Time>,
+    /// When a source sent something else, and its IP bytes, in order.
+    said: Vec<(Time, u64)>,
     /// When data packets were lost, in order.
     pub lost: Vec<Time>,
     /// When the sink sent feedback, in order.
@@ -90,7 +92,9 @@ pub fn witnesses(scenario: &Scenario, trace: &PacketTrace) -> Vec<Witness> {
                 if to_sink && whole {
                     all[k].sent.push(record.at);
                     note(record.packet, Role::Data(k));
-                } else if !to_sink && !whole && record.size.0 >= FEEDBACK_LEAST {
+                } else if to_sink {
+                    all[k].said.push((record.at, record.size.0));
+                } else if !whole && record.size.0 >= FEEDBACK_LEAST {
                     all[k].told.push(record.at);
                     note(record.packet, Role::Feedback(k, record.at));
                 }
@@ -150,6 +154,13 @@ impl Witness {
     /// Data packets sent within `(end - window, end]`.
     pub fn sent_within(&self, window: Span, end: Time) -> usize {
         within(&self.sent, window, end)
+    }
+
+    /// IP bytes that the source sent within `(end - window, end]` beside its data.
+    pub fn said_within(&self, window: Span, end: Time) -> u64 {
+        let upto = |at: Time| self.said.partition_point(|(sent, _)| *sent <= at);
+        let all = &self.said[upto(end.saturating_sub(window))..upto(end)];
+        all.iter().map(|(_, bytes)| bytes).sum()
     }
 
     /// The most data packets sent within `window` at any time after `from`.
@@ -220,6 +231,9 @@ mod tests {
         let witness = Witness { sent, ..Witness::default() };
         assert_eq!(witness.sent_within(Span::from_millis(500), ms(900)), 50);
         assert_eq!(witness.sent_within(Span::from_millis(100), ms(200)), 10);
+        let said = vec![(ms(100), 7), (ms(150), 100), (ms(200), 50), (ms(201), 9)];
+        let witness = Witness { said, ..Witness::default() };
+        assert_eq!(witness.said_within(Span::from_millis(100), ms(200)), 150);
         assert_eq!(witness.most_within(Span::from_millis(500), ms(300)), 50);
         assert_eq!(witness.most_within(Span::from_millis(500), ms(900)), 9);
     }

@@ -14,7 +14,7 @@ use gtp_sys::udp::route_mtu;
 use super::{Endpoint, Terms, Url};
 use crate::control::{ControlChannel, ControlError};
 use crate::crypto::Suite;
-use crate::engine::SessionOpen;
+use crate::engine::{Law, SessionOpen};
 use crate::flows::{Failure, FailureKind, Gathering, keys, root_kind, wire_law};
 use crate::messages::{
     self, INTERVAL_US, Message, Open, Opened, Reason, SuiteList, VERSION, Verb, WEIGHT_MILLI,
@@ -50,13 +50,14 @@ impl Units {
     }
 
     /// What opens the path for units no longer than these. Where several sources must agree on a
-    /// length, none is asked before a path has shown what it carries.
-    fn role(self, longest: u16) -> Role {
+    /// length, none is asked before a path has shown what it carries; nor is one whose own law would
+    /// send at full rate before anything is known of the path.
+    fn role(self, longest: u16, law: Law) -> Role {
         let all = [UNIT_JUMBO, UNIT_ETHERNET, UNIT_MINIMUM];
         let unit_payloads = all.into_iter().filter(|&payload| payload <= longest).collect();
-        match self {
-            Units::AsThePath => Role::Eager { unit_payloads },
-            Units::Ordinary => Role::Initiator { unit_payloads },
+        match (self, law) {
+            (Units::AsThePath, Law::Grant | Law::EndNode { .. }) => Role::Eager { unit_payloads },
+            (Units::AsThePath | Units::Ordinary, _) => Role::Initiator { unit_payloads },
         }
     }
 }
@@ -97,7 +98,7 @@ pub(crate) async fn ask(
         local_session: client_session,
         peer_session: opened.server_session,
         keys: keys(suite, secrets),
-        role: units.role(opened.unit_payload),
+        role: units.role(opened.unit_payload, terms.law),
         law: terms.law,
         weights: Weights { own: f64::from(opened.weight_milli) / 1000.0, peer: 1.0 },
         max_rate: terms.max_rate,

@@ -134,9 +134,9 @@ impl SinkSide {
     /// and one that is asked before a round trip is known, for what it may send in the first.
     pub fn worker(&self, interval: Span) -> Member {
         let member = self.member(interval);
-        let first = match member.rtt {
-            Span::ZERO => member.granted,
-            _ => self.law.first_rate(member.granted),
+        let first = match (self.law, member.rtt) {
+            (Law::Grant | Law::EndNode { .. }, Span::ZERO) => member.granted,
+            (law, _) => law.first_rate(member.granted),
         };
         Member { received: member.received.max(first), ..member }
     }

@@ -191,6 +191,7 @@ impl Transfer {
     pub fn handle_event(&mut self, now: Time, flow: FlowId, event: Event, table: &mut Table) {
         match event {
             Event::PathPresumed { unit_payload } => {
+                self.unmake_plan(unit_payload, table);
                 self.begin(now, flow, unit_payload, table);
             }
             Event::PathOpen { unit_payload } => {
