@@ -36,7 +36,7 @@ fn five_to_one_gives_everybody_the_same_share_in_every_phase() {
     assert_eq!(phases(&summary).len(), 9);
     for phase in phases(&summary) {
         assert_eq!(phase["settled"], "yes", "{phase}");
-        assert!(phase["settled_after"].as_f64() < Some(1.0), "{phase}");
+        assert!(phase["settled_after"].as_f64().is_some_and(|after| after < 1.0), "{phase}");
         assert!(phase["worst"].as_f64() < Some(0.01), "{phase}");
     }
     let lost = summary["sessions"].as_array().expect("sessions").iter();
@@ -49,7 +49,7 @@ fn links_that_grant_are_at_max_min_in_a_few_round_trips() {
     assert_eq!(phases(&summary).len(), 2);
     for phase in phases(&summary) {
         // Four round trips of the long way, and what they overfilled.
-        assert!(phase["settled_after"].as_f64() <= Some(0.4), "{phase}");
+        assert!(phase["settled_after"].as_f64().is_some_and(|after| after <= 0.4), "{phase}");
         for share in phase["shares"].as_array().expect("shares") {
             let (wanted, got) = (share["wanted"].as_f64(), share["got"].as_f64());
             assert!(got > wanted.map(|w| 0.99 * w) && got < wanted.map(|w| 1.01 * w), "{share}");

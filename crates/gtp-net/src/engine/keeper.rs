@@ -97,9 +97,8 @@ fn keep(
     while !over.load(Ordering::Relaxed) {
         let Some(daemon) = &found else {
             std::thread::sleep(match past {
-                // One that does not want this process will not soon think otherwise.
-                Past::Orphaned if !refusals.last => AGAIN,
-                Past::Orphaned | Past::None => SELDOM,
+                Past::Orphaned => AGAIN,
+                Past::None => SELDOM,
             });
             found = look(sharing, past, &mut refusals);
             looks = looks.wrapping_add(1);
@@ -159,14 +158,11 @@ impl Pulse {
 #[derive(Debug, Default)]
 struct Refusals {
     told: Option<String>,
-    /// Whether the last look met one.
-    last: bool,
 }
 
 impl Refusals {
     /// Whether this, from a daemon that is there, is news.
     fn note(&mut self, what: String) -> bool {
-        self.last = true;
         let news = self.told.as_ref() != Some(&what);
         self.told = Some(what);
         news
@@ -175,7 +171,6 @@ impl Refusals {
 
 /// Attaches to the first daemon that answers.
 fn look(sharing: &Sharing, past: Past, refusals: &mut Refusals) -> Option<Arc<Attachment>> {
-    refusals.last = false;
     let attach = |place| attach(place, SLOTS_MOST, &sharing.program, past);
     sharing.places.iter().find_map(|place| match attach(place) {
         Ok(found) => Some(Arc::new(found)),

@@ -20,6 +20,8 @@ pub const ECHO: Bytes = Bytes(40);
 
 /// How often a source that has heard nothing asks.
 const ASKED_EVERY: Span = Span::from_millis(100);
+/// The same by control packets, of which only the last one's answer counts.
+const ASKED_FIRST: Span = Span::from_secs(1);
 /// Weight of a new round-trip time in the smoothed one, as TCP has it.
 const SMOOTHING: u64 = 8;
 
@@ -63,8 +65,10 @@ pub enum Message {
 enum Asks {
     /// Every packet does.
     Along,
-    /// By control packets: what the last answer said, and when to ask again.
-    Apart { said: Option<Least>, next: Time },
+    /// By control packets: what the last answer said, when the last question was sent, and when to
+    /// ask again. Only the answer to that one counts: late ones and copies would each beget
+    /// another question.
+    Apart { said: Option<Least>, asked: Option<Time>, next: Time },
 }
 
 /// A sender whose rate the way decides.
@@ -101,7 +105,8 @@ impl Source {
     /// The same, which asks by control packets.
     #[must_use]
     pub fn with_control(session: u32, size: Bytes) -> Source {
-        Source { asks: Asks::Apart { said: None, next: Time::ZERO }, ..Source::new(session, size) }
+        let asks = Asks::Apart { said: None, asked: None, next: Time::ZERO };
+        Source { asks, ..Source::new(session, size) }
     }
 
     /// What it sends at now.
@@ -122,12 +127,13 @@ impl Source {
 
     /// A control packet, if one is due.
     fn ask(&mut self, now: Time) -> Option<Packet> {
-        let Asks::Apart { said, next } = &mut self.asks else { return None };
+        let Asks::Apart { said, asked, next } = &mut self.asks else { return None };
         if *next > now {
             return None;
         }
         // Should it be lost.
-        *next = now + ASKED_EVERY + self.rtt * 2;
+        *next = now + if self.rtt == Span::ZERO { ASKED_FIRST } else { ASKED_EVERY + self.rtt * 2 };
+        *asked = Some(now);
         let claim = Claim::new(self.session, self.demand, *said);
         let body = Body::Explicit(Message::Control { claim, sent: now });
         Some(Packet { size: ECHO, body, note: Note::None })
@@ -150,9 +156,11 @@ impl Endpoint for Source {
         match message {
             Message::Echo { rate, sent, arrived } => self.hear(now, rate, sent, arrived),
             Message::Answer { least, sent, arrived } => {
-                self.hear(now, least.rate(), sent, arrived);
-                if let Asks::Apart { said, next } = &mut self.asks {
-                    (*said, *next) = (Some(least), now);
+                if let Asks::Apart { said, asked, next } = &mut self.asks
+                    && *asked == Some(sent)
+                {
+                    (*said, *asked, *next) = (Some(least), None, now);
+                    self.hear(now, least.rate(), sent, arrived);
                 }
             }
             Message::Payload { .. } | Message::Control { .. } => {}
@@ -253,5 +261,36 @@ impl Endpoint for Sink {
 
     fn progress(&self) -> Progress {
         Progress { delivered: self.arrived, ..Progress::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::*;
+
+    fn questions(source: &mut Source, now: Time) -> Vec<Packet> {
+        let all = core::iter::from_fn(|| source.poll_transmit(now));
+        all.filter(|p| matches!(p.body, Body::Explicit(Message::Control { .. }))).collect()
+    }
+
+    #[test]
+    fn one_question_is_on_its_way_whatever_is_copied_and_however_long_the_way() {
+        let ms = |ms: u64| Time::ZERO + Span::from_millis(ms);
+        let (mut source, mut sink) = (Source::with_control(1, Bytes(1_000)), Sink::new());
+        source.set_demand(ms(0), Some(Rate::from_mbps(1)));
+        let asked = questions(&mut source, ms(1));
+        assert_eq!(asked.len(), 1);
+        assert!(questions(&mut source, ms(300)).is_empty(), "no answer can be here");
+        sink.handle_packet(ms(150), &asked[0]);
+        let answer = sink.poll_transmit(ms(150)).expect("an answer");
+        source.handle_packet(ms(301), &answer);
+        assert_eq!(source.rate(), Rate::from_mbps(1));
+        assert_eq!(questions(&mut source, ms(301)).len(), 1);
+        source.handle_packet(ms(302), &answer);
+        assert!(questions(&mut source, ms(302)).is_empty(), "it was a copy");
+        // Lost: asked again after two round trips and a tenth of a second.
+        assert_eq!(questions(&mut source, ms(301 + 700)).len(), 1);
     }
 }
