@@ -117,7 +117,7 @@ pub fn run(tools: &Tools) -> Result<Value> {
     for number in 0..TRANSFERS {
         transfers.push(fetch(&lab, tools, &prints, number, &daemon.socket)?);
     }
-    daemon.fair(CAPACITY)?;
+    daemon.fair(CAPACITY).with_context(|| ended(&lab, &mut transfers))?;
     let began = lab.now();
     std::thread::sleep(BEFORE);
     let from = lab.now();
@@ -127,7 +127,8 @@ pub fn run(tools: &Tools) -> Result<Value> {
         daemon.kill()?;
         std::thread::sleep(Duration::from_millis(AWAY_MS[number % AWAY_MS.len()]));
         daemon = Daemon::start(&lab, &gtpd, CAPACITY)?;
-        back.push(daemon.fair(CAPACITY)?);
+        let again = daemon.fair(CAPACITY);
+        back.push(again.with_context(|| ended(&lab, &mut transfers))?);
     }
     std::thread::sleep(REST);
     let to = lab.now();
@@ -144,6 +145,17 @@ pub fn run(tools: &Tools) -> Result<Value> {
     }
     drop(daemon);
     row(&Record(lab.close()?), (began, from, to), back)
+}
+
+/// What those transfers said that have ended already.
+fn ended(lab: &Lab, transfers: &mut [Child]) -> String {
+    let over = |(number, transfer): (usize, &mut Child)| {
+        let status = transfer.try_wait().ok()??;
+        let said = std::fs::read_to_string(log(lab, number)).unwrap_or_default();
+        Some(format!("transfer {number}: {status}: {said}"))
+    };
+    let all: Vec<String> = transfers.iter_mut().enumerate().filter_map(over).collect();
+    if all.is_empty() { "all transfers are there".into() } else { all.join("; ") }
 }
 
 fn log(lab: &Lab, number: usize) -> PathBuf {
