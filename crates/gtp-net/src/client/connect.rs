@@ -50,8 +50,8 @@ impl Units {
     }
 
     /// What opens the path for units no longer than these. Where several sources must agree on a
-    /// length, none is asked before a path has shown what it carries; nor is one whose own law would
-    /// send at full rate before anything is known of the path.
+    /// length, none is asked before a path has shown what it carries; nor is one whose own law
+    /// would send at full rate before anything is known of the path.
     fn role(self, longest: u16, law: Law) -> Role {
         let all = [UNIT_JUMBO, UNIT_ETHERNET, UNIT_MINIMUM];
         let unit_payloads = all.into_iter().filter(|&payload| payload <= longest).collect();

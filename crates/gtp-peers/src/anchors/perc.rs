@@ -17,9 +17,9 @@
 //! Departures: the original's packet has a field for each link of the way; of all of them a link
 //! needs the least of the others, for which the two least and the place of the least are enough,
 //! whatever the length of the way. Its sessions say when they end; here a link forgets whom it has
-//! not heard of for a second. State per session, as the original in its exact form. All of a link is
-//! given away, and control packets pass beside what is: a queue that a join has filled stays, and
-//! grows slowly.
+//! not heard of for a second. State per session, as the original in its exact form. All of a link
+//! is given away, and control packets pass beside what is: a queue that a join has filled stays,
+//! and grows slowly.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
