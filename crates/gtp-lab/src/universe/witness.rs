@@ -231,10 +231,10 @@ mod tests {
         let witness = Witness { sent, ..Witness::default() };
         assert_eq!(witness.sent_within(Span::from_millis(500), ms(900)), 50);
         assert_eq!(witness.sent_within(Span::from_millis(100), ms(200)), 10);
+        assert_eq!(witness.most_within(Span::from_millis(500), ms(300)), 50);
+        assert_eq!(witness.most_within(Span::from_millis(500), ms(900)), 9);
         let said = vec![(ms(100), 7), (ms(150), 100), (ms(200), 50), (ms(201), 9)];
         let witness = Witness { said, ..Witness::default() };
         assert_eq!(witness.said_within(Span::from_millis(100), ms(200)), 150);
-        assert_eq!(witness.most_within(Span::from_millis(500), ms(300)), 50);
-        assert_eq!(witness.most_within(Span::from_millis(500), ms(900)), 9);
     }
 }
