@@ -215,6 +215,21 @@ fn a_user_has_the_guarantee_that_the_daemon_was_started_with() {
     done(child);
 }
 
+/// A `get` of all of `big` by a user, at an end of its own.
+fn fetch_as(
+    uid: u32,
+    (world, end): (&World, &str),
+    server: &common::Serving,
+    daemon: &Daemon,
+) -> Child {
+    std::fs::create_dir(world.path(end)).unwrap();
+    std::os::unix::fs::chown(world.path(end), Some(uid), Some(uid)).unwrap();
+    let args = daemon.args();
+    let mut command = world.gtp(end, &["get", &server.url("big"), "-"]);
+    command.args(["--fingerprint", &server.fingerprint, &args[0], &args[1]]);
+    command.uid(uid).gid(uid).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
 /// Needs root, to be two users; without it there is one, and nothing to be seen.
 #[test]
 fn a_users_guarantee_comes_before_what_others_want() {
@@ -229,14 +244,7 @@ fn a_users_guarantee_comes_before_what_others_want() {
     let args = ["--capacity-in", "120Mbit", "--user-guarantee", "4001=90Mbit"];
     let daemon = Daemon::start(&world.path("run/gtpd.sock"), &args);
     std::fs::set_permissions(world.path("run"), open).unwrap();
-    let args = daemon.args();
-    let fetch = |uid: u32, end: &str| {
-        std::fs::create_dir(world.path(end)).unwrap();
-        std::os::unix::fs::chown(world.path(end), Some(uid), Some(uid)).unwrap();
-        let mut command = world.gtp(end, &["get", &server.url("big"), "-"]);
-        command.args(["--fingerprint", &server.fingerprint, &args[0], &args[1]]);
-        command.uid(uid).gid(uid).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
-    };
+    let fetch = |uid: u32, end: &str| fetch_as(uid, (&world, end), &server, &daemon);
     let children = [fetch(4_001, "a"), fetch(4_002, "b")];
     wait_for("a guarantee first", || {
         let sessions = daemon.sessions();
@@ -313,14 +321,7 @@ fn users_share_equally_however_many_processes_they_run() {
     let server = world.serve("server", &["--public", "--daemon", "off"]);
     let daemon = Daemon::start(&world.path("run/gtpd.sock"), &["--capacity-in", "120Mbit"]);
     std::fs::set_permissions(world.path("run"), open).unwrap();
-    let args = daemon.args();
-    let fetch = |uid: u32, end: &str| {
-        std::fs::create_dir(world.path(end)).unwrap();
-        std::os::unix::fs::chown(world.path(end), Some(uid), Some(uid)).unwrap();
-        let mut command = world.gtp(end, &["get", &server.url("big"), "-"]);
-        command.args(["--fingerprint", &server.fingerprint, &args[0], &args[1]]);
-        command.uid(uid).gid(uid).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
-    };
+    let fetch = |uid: u32, end: &str| fetch_as(uid, (&world, end), &server, &daemon);
     let children = [fetch(4_001, "a"), fetch(4_002, "b"), fetch(4_002, "c"), fetch(4_002, "d")];
     let of = |uid: u32| -> (usize, f64) {
         let sessions = daemon.sessions();
