@@ -11,8 +11,8 @@ use gtp_alloc::{Bytes, Rate, Time};
 use gtp_net::control::{ControlChannel, KEEPALIVE_SPAN};
 use gtp_net::crypto::Suite;
 use gtp_net::engine::{
-    Host, Law, RootPolicy, SessionKeys, SessionOpen, SocketId, TransferEvent, TransferHandle,
-    TransferOpen,
+    Calls, Host, Law, RootPolicy, SessionKeys, SessionOpen, SocketId, TransferEvent,
+    TransferHandle, TransferOpen,
 };
 use gtp_net::flows::Failure;
 use gtp_net::identity::Fingerprint;
@@ -51,6 +51,8 @@ pub struct NetFigures {
     pub seconds: f64,
     /// What this process has used of the processors meanwhile.
     pub cpu_s: f64,
+    /// What the engine's thread asked of the kernel meanwhile.
+    pub calls: Calls,
     /// Payload bytes that came twice.
     pub duplicate_bytes: u64,
     /// Data packets lost of those sent, the mean of the sessions.
@@ -173,11 +175,12 @@ async fn watch(
     let mut keepalive = tokio::time::interval(KEEPALIVE_SPAN);
     let mut limits = BTreeMap::new();
     let (mut began, mut middle) = (None, None);
+    let look_at_effort = || (clock.now(), cpu_seconds(), host.calls());
     loop {
         tokio::select! {
             event = transfer.next_event() => match event {
                 Some(TransferEvent::PathOpen { .. }) => {
-                    began.get_or_insert_with(|| (clock.now(), cpu_seconds()));
+                    began.get_or_insert_with(look_at_effort);
                 }
                 Some(TransferEvent::AllBlocks) => {
                     transfer.finish_files((0..object.times).map(|file| (file, None)).collect());
@@ -201,12 +204,12 @@ async fn watch(
             }
         }
     }
-    let (now, cpu) = (clock.now(), cpu_seconds());
-    let (began, cpu_began) = began.unwrap_or((now, None));
+    let (now, cpu, calls) = look_at_effort();
+    let (began, cpu_began, calls_began) = began.unwrap_or((now, None, calls));
     let looks = f64::from(limits.values().sum::<u32>().max(1));
     let limited_by = limits.into_iter().map(|(word, n)| (word, f64::from(n) / looks)).collect();
     let made = figures(transfer, object, (began, now), middle, cpu.zip(cpu_began));
-    Ok(NetFigures { limited_by, ..made })
+    Ok(NetFigures { limited_by, calls: calls - calls_began, ..made })
 }
 
 /// IP bytes of each session so far.
@@ -232,6 +235,7 @@ fn figures(
         wire_bytes: wire.iter().sum(),
         seconds: ended.since(began).as_secs_f64(),
         cpu_s: cpu.map_or(f64::NAN, |(now, then)| now - then),
+        calls: Calls::default(),
         duplicate_bytes: flows.iter().map(|flow| flow.duplicate_bytes).sum(),
         loss_ratio: flows.iter().map(|f| f.loss_ratio).sum::<f64>() / flows.len().max(1) as f64,
         limited_by: BTreeMap::new(),

@@ -16,6 +16,7 @@ mod setup;
 pub use cpu::cpu_seconds;
 pub use disk::{DiskFigures, measure_disk};
 pub use fetch::{Fetch, NetFigures, fetch};
+pub use gtp_net::engine::Calls;
 pub use memory::{CONTENT_MOST, SEED};
 pub use serve::{Serve, Served, Server};
 pub use setup::{Capacities, Ends, Strangers};

@@ -10,7 +10,7 @@ use std::time::Duration;
 use gtp_alloc::Rate;
 use gtp_net::control::ControlChannel;
 use gtp_net::crypto::Suite;
-use gtp_net::engine::{Host, Law, SessionKeys, SessionOpen, SocketId, SourceOpen};
+use gtp_net::engine::{Calls, Host, Law, SessionKeys, SessionOpen, SocketId, SourceOpen};
 use gtp_net::flows::{Failure, FailureKind};
 use gtp_net::identity::{Fingerprint, Identity};
 use gtp_net::messages::{EntryKind, Message, Open, Opened, Reason, VERSION, Verb};
@@ -69,6 +69,8 @@ pub struct Served {
     pub wire_bytes: u64,
     /// What this process has used of the processors since the session began.
     pub cpu_s: f64,
+    /// What its engine's thread asked of the kernel since then.
+    pub calls: Calls,
     /// Whether the client said that it has everything.
     pub complete: bool,
 }
@@ -134,7 +136,7 @@ async fn give(
     open: Open,
     ended: &mpsc::UnboundedSender<Served>,
 ) {
-    let began = cpu_seconds();
+    let (began, calls_began) = (cpu_seconds(), shared.host.calls());
     let suite = Suite::choose(&open.suites.0, &Suite::by_preference());
     let (Verb::Get { path }, Some(suite)) = (&open.verb, suite) else {
         return channel.refuse(Reason::Other, "this server only measures").await;
@@ -156,7 +158,8 @@ async fn give(
     let used = |began: f64| cpu_seconds().map(|now| now - began);
     let cpu_s = began.and_then(used).unwrap_or(f64::NAN);
     // Nobody need listen.
-    let _ = ended.send(Served { client, wire_bytes, cpu_s, complete });
+    let calls = shared.host.calls() - calls_began;
+    let _ = ended.send(Served { client, wire_bytes, cpu_s, calls, complete });
 }
 
 fn session(

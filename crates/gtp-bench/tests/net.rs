@@ -55,8 +55,11 @@ async fn every_byte_arrives_over_one_session_and_over_several() {
         let figures = world.fetch(sessions, vec![world.fingerprint]).await.unwrap();
         assert_eq!(figures.bytes, 6_000_002);
         assert!(figures.wire_bytes > figures.bytes && figures.seconds > 0.0, "{figures:?}");
+        let packets = figures.wire_bytes / 1_400;
+        assert!((1..packets).contains(&figures.calls.system()), "not one a packet: {figures:?}");
         for _ in 0..sessions {
-            assert!(world.ended.recv().await.unwrap().complete);
+            let served = world.ended.recv().await.unwrap();
+            assert!(served.complete && served.calls.send > 0, "{served:?}");
         }
     }
 }

@@ -12,7 +12,7 @@ use clap::builder::BoolishValueParser;
 use clap::{Args, Subcommand, ValueHint};
 use gtp::{Failure, Fingerprint, Rate, Span, Url};
 use gtp_bench::{
-    Capacities, DiskFigures, Ends, Fetch, NetFigures, Serve, Served, Server, Strangers,
+    Calls, Capacities, DiskFigures, Ends, Fetch, NetFigures, Serve, Served, Server, Strangers,
 };
 use gtp_emu::units_text;
 use serde_json::{Value, json};
@@ -192,6 +192,7 @@ fn served_json(served: &Served) -> Value {
         "client": served.client.to_string(),
         "wire_bytes": served.wire_bytes,
         "cpu_s": served.cpu_s,
+        "calls": calls_json(served.calls),
         "complete": served.complete,
     })
 }
@@ -208,10 +209,21 @@ fn net_json(figures: &NetFigures) -> Value {
         "steady_rate": figures.steady.as_f64(),
         "session_rates": figures.session_rates.iter().map(|r| r.as_f64()).collect::<Vec<_>>(),
         "cpu_s": figures.cpu_s,
+        "calls": calls_json(figures.calls),
         "duplicate_bytes": figures.duplicate_bytes,
         "loss_ratio": figures.loss_ratio,
         "limited_by": figures.limited_by,
         "verified": true,
+    })
+}
+
+fn calls_json(calls: Calls) -> Value {
+    json!({
+        "send": calls.send,
+        "receive": calls.receive,
+        "wait": calls.wait,
+        "look": calls.look,
+        "message": calls.message,
     })
 }
 
@@ -226,6 +238,7 @@ fn net_table(figures: &NetFigures) -> String {
         format!("IP rate           {}", rate(figures.wire_bytes)),
         format!("second half       {}", words::say_rate(figures.steady)),
         format!("processor, here   {:.2} s per GB", figures.cpu_s / gigabytes),
+        format!("system calls      {:.0} per MB", figures.calls.system() as f64 / gigabytes / 1e3),
         format!("limited by        {}", limits(figures)),
         format!("lost              {:.4} %", 100.0 * figures.loss_ratio),
         format!("came twice        {}", words::say_bytes(figures.duplicate_bytes)),
@@ -292,6 +305,7 @@ mod tests {
             wire_bytes: 1_060_000_000,
             seconds: 4.0,
             cpu_s: 2.0,
+            calls: Calls { send: 3_000, receive: 9_000, message: 7, ..Calls::default() },
             duplicate_bytes: 0,
             loss_ratio: 0.001,
             limited_by: [("sink", 0.75), ("path", 0.25)].into(),
@@ -303,7 +317,9 @@ mod tests {
         assert_eq!((&said["sessions"], &said["verified"]), (&json!(2), &json!(true)));
         assert_eq!(said["session_rates"], json!([1.1e9, 1.1e9]));
         assert_eq!(said["limited_by"], json!({ "path": 0.25, "sink": 0.75 }));
+        assert_eq!(said["calls"]["receive"], json!(9_000));
         let table = net_table(&figures);
+        assert!(table.contains("12 per MB"), "{table}");
         assert!(table.contains("2.0 Gbit/s") && table.contains("2.00 s per GB"), "{table}");
         let disk = DiskFigures {
             bytes: 1,

@@ -25,6 +25,7 @@ use super::api::{
     Drops, HostConfig, SessionOpen, SocketId, SourceEvent, SourceOpen, SourceProgress,
     TransferEvent, TransferOpen, TransferProgress,
 };
+use super::calls::{Calls, Counters};
 use super::command::{NewSource, NewTransfer, Notice, Notices, TransferId};
 use super::keeper::{Keeper, Sharing};
 use super::reader::{self, ReadJob, ReadJobs};
@@ -42,6 +43,7 @@ struct Shared {
     capacity_in: Mutex<Rate>,
     clock: Clock,
     drops: Arc<Drops>,
+    calls: Arc<Counters>,
     /// Looks for the machine's daemon until it is dropped.
     _keeper: Option<Keeper>,
 }
@@ -75,8 +77,9 @@ impl Host {
         let poller = Poller::new()?;
         let (queue, inbox) = mpsc::channel();
         let notices = Notices::new(queue, poller.waker());
-        let drops = Arc::new(Drops::default());
-        run::spawn(config, poller, inbox, notices.clone(), drops.clone())?;
+        let (drops, calls) = (Arc::new(Drops::default()), Arc::new(Counters::default()));
+        let counted = (drops.clone(), calls.clone());
+        run::spawn(config, poller, inbox, notices.clone(), counted)?;
         let keeper = sharing.map(|sharing| Keeper::start(sharing, notices.clone())).transpose()?;
         Ok(Host(Arc::new(Shared {
             notices,
@@ -85,6 +88,7 @@ impl Host {
             capacity_in: Mutex::new(config.capacity_in),
             clock: Clock::start(),
             drops,
+            calls,
             _keeper: keeper,
         })))
     }
@@ -175,6 +179,11 @@ impl Host {
     /// Counters of the datagrams that came to nothing.
     pub fn drops(&self) -> &Drops {
         &self.0.drops
+    }
+
+    /// What the engine's thread asked of the kernel so far.
+    pub fn calls(&self) -> Calls {
+        self.0.calls.read()
     }
 
     /// The engine's letter box.

@@ -1,7 +1,7 @@
 //! The data path: one thread that hosts the core's sessions and agents on real sockets.
 //!
 //! [`Host`] and its handles speak to the thread; `run` is its loop, and only moves bytes (`naps`
-//! says how long it may rest); `driver` holds everything that decides, as a plain value without
+//! says how long it may rest, `calls` counts); `driver` holds everything that decides, as a plain value without
 //! input or output. Around the driver: `table` (all sessions), `source_side` with `cache` and
 //! `reader`, `sink_side` with `transfer`, `assign`, `suspects`, `assembly`, `writer` and its
 //! `backlog`, and `envelope` and `batch` on the way to the wire. `stream` has the sessions of byte
@@ -16,6 +16,7 @@ mod assign;
 mod backlog;
 mod batch;
 mod cache;
+mod calls;
 mod command;
 mod details;
 mod driver;
@@ -36,6 +37,7 @@ mod transfer;
 mod writer;
 
 pub use api::*;
+pub use calls::Calls;
 pub use host::{Host, SourceHandle, TransferHandle, default_capacity};
 pub use keeper::Sharing;
 pub use law::{Alone, Law};

@@ -16,6 +16,7 @@ use gtp_sys::wake::Poller;
 
 use super::api::{Drops, HostConfig, SocketId};
 use super::batch::Batch;
+use super::calls::Counters;
 use super::command::{Notice, Notices};
 use super::driver::Driver;
 use super::envelope::Destination;
@@ -37,6 +38,7 @@ struct Engine {
     stuck: Option<(Destination, usize)>,
     leave_by: Time,
     drops: Arc<Drops>,
+    calls: Arc<Counters>,
 }
 
 /// Receive calls per socket before sending gets its turn: 384 KiB, which take half a millisecond.
@@ -59,7 +61,7 @@ pub(super) fn spawn(
     poller: Poller,
     inbox: Receiver<Notice>,
     notices: Notices,
-    drops: Arc<Drops>,
+    (drops, calls): (Arc<Drops>, Arc<Counters>),
 ) -> io::Result<()> {
     let thread = std::thread::Builder::new().name("gtp-engine".into());
     thread.spawn(move || {
@@ -82,6 +84,7 @@ pub(super) fn spawn(
             stuck: None,
             leave_by: Time::MAX,
             drops,
+            calls,
         };
         engine.run();
     })?;
@@ -119,7 +122,10 @@ impl Engine {
                     self.sockets.push((id, socket));
                     self.ready.push(true);
                 }
-                Ok(notice) => self.driver.handle_notice(now, notice),
+                Ok(notice) => {
+                    self.calls.message.count();
+                    self.driver.handle_notice(now, notice);
+                }
                 Err(TryRecvError::Empty) => return Inbox::Empty,
                 Err(TryRecvError::Disconnected) => return Inbox::Closed,
             }
@@ -136,6 +142,7 @@ impl Engine {
             let mut calls = 0;
             while *ready && calls < RECEIVES {
                 calls += 1;
+                self.calls.receive.count();
                 match socket.receive(&mut self.received) {
                     Ok(true) => {
                         let now = self.clock.now();
@@ -154,8 +161,9 @@ impl Engine {
                     Err(_) => *ready = false,
                 }
             }
-            if *ready && let Ok(pressure) = socket.pressure() {
-                fullest = fullest.max(pressure.filled());
+            if *ready {
+                self.calls.look.count();
+                fullest = fullest.max(socket.pressure().map_or(0.0, |pressure| pressure.filled()));
             }
         }
         self.intake.handle_turn(fullest);
@@ -190,6 +198,7 @@ impl Engine {
             let bytes = self.outgoing.bytes(run);
             let piece = run.segment * socket.max_segments().max(1);
             for piece in bytes.chunks(piece.max(1)) {
+                self.calls.send.count();
                 match socket.send(destination.to, destination.from, run.segment, piece) {
                     Sent::Taken => {}
                     Sent::Full if piece.len() == bytes.len() => {
@@ -216,6 +225,7 @@ impl Engine {
             Some(until.since(now))
         };
         let rest = if more { None } else { self.naps.rest(now) };
+        self.calls.wait.count();
         let waited = match rest {
             Some(rest) => {
                 self.ready.fill(true);
