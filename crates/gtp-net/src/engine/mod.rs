@@ -1,13 +1,13 @@
 //! The data path: one thread that hosts the core's sessions and agents on real sockets.
 //!
 //! [`Host`] and its handles speak to the thread; `run` is its loop, and only moves bytes (`naps`
-//! says how long it may rest, `calls` counts); `driver` holds everything that decides, as a plain value without
-//! input or output. Around the driver: `table` (all sessions), `source_side` with `cache` and
-//! `reader`, `sink_side` with `transfer`, `assign`, `suspects`, `assembly`, `writer` and its
-//! `backlog`, and `envelope` and `batch` on the way to the wire. `stream` has the sessions of byte
-//! streams. `allotter` asks whoever shares the host's capacity out: an agent here, or the host's
-//! daemon, which `keeper` looks for; to it `details` says what a session is. Who may move what is
-//! decided elsewhere: sessions come here with their keys.
+//! says how long it may rest, `calls` counts); `driver` holds everything that decides, as a plain
+//! value without input or output. Around the driver: `table` (all sessions), `source_side` with
+//! `cache` and `reader`, `sink_side` with `transfer`, `assign`, `suspects`, `assembly`, `writer`
+//! and its `backlog`, and `envelope` and `batch` on the way to the wire. `stream` has the sessions
+//! of byte streams. `allotter` asks whoever shares the host's capacity out: an agent here, or the
+//! host's daemon, which `keeper` looks for; to it `details` says what a session is. Who may move
+//! what is decided elsewhere: sessions come here with their keys.
 
 mod allotter;
 mod api;
