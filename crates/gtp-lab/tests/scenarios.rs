@@ -342,3 +342,45 @@ fn a_relay_has_what_the_session_before_it_brought() {
     assert!(payload(1) * 8.0 / 10.0 > 4e6, "{}", payload(1));
     assert!((0.0..=110e3).contains(&(payload(0) - payload(1))), "{} {}", payload(0), payload(1));
 }
+
+/// Routers that tell sources their rates, with what sources speak and what else the link says.
+const TELLING: [(&str, &str, &str); 4] = [
+    ("advertised", "advertised", ""),
+    ("meter", "advertised", "meter_interval = \"100ms\"\n"),
+    ("slice", "advertised", "router_capacity = \"30Mbit\"\n"),
+    ("perc", "perc", ""),
+];
+
+#[test]
+fn what_a_told_session_leaves_behind_goes_to_the_others() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (router, protocol, more) in TELLING {
+        let mut text = format!(
+            "duration = \"24s\"\n[[host]]\nname = \"src\"\ncount = 3\n[[host]]\nname = \"dst\"\n\
+             [[link]]\nname = \"neck\"\nrate = \"30Mbit\"\nqueue = \"100ms\"\n\
+             router = {router:?}\n{more}\
+             [[link]]\nname = \"back\"\ndelay = \"5ms\"\n\
+             [[route]]\nfrom = \"src*\"\nto = \"dst\"\nlinks = [\"neck\"]\n\
+             [[route]]\nfrom = \"dst\"\nto = \"src*\"\nlinks = [\"back\"]\n"
+        );
+        for (n, stop) in [(1, "stop = \"8s\"\n"), (2, ""), (3, "")] {
+            text += &format!(
+                "[[session]]\nname = \"s{n}\"\nsource = \"src{n}\"\nsink = \"dst\"\n\
+                 wire = \"20ms\"\nprotocol = {protocol:?}\n{stop}"
+            );
+        }
+        let file = folder.path().join(format!("{router}.toml"));
+        std::fs::write(&file, text).expect("a file");
+        let output = lab(&["run", &file.display().to_string(), "--dry", "--json"]);
+        assert!(output.status.success(), "{router}: {}", said(&output));
+        let summary: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        let mbits =
+            |k: usize| summary["sessions"][k]["payload"].as_f64().expect("a number") / 125e3;
+        // A third of the link each for eight seconds, then half of it each for sixteen. Without
+        // the half they would have 240. A meter needs three seconds to find its first rate.
+        assert!((45.0..=96.0).contains(&mbits(0)), "{router}: {}", mbits(0));
+        for k in [1, 2] {
+            assert!((270.0..=330.0).contains(&mbits(k)), "{router}: {}", mbits(k));
+        }
+    }
+}

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | a session says what it wants; every switch on the way says at most its rate | [`Cell`] |
 //! | sessions that want less than the rate are marked; the rate is the rest | [`rate_for`] |
-//! | a switch remembers what each session said last | [`Switch`] |
+//! | a switch remembers what each session said last, until it falls silent | [`Switch`] |
 //! | the source sends at the lesser of its demand and what came back | [`Source`], [`Sink`] |
 //!
 //! The one idea: one number per switch, from which max-min follows. The thesis's objection, table
@@ -19,7 +19,7 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use gtp_alloc::{Bytes, Rate, Time};
+use gtp_alloc::{Bytes, Rate, Span, Time};
 
 use crate::{Admission, Note, Packet, Router};
 
@@ -29,6 +29,10 @@ pub use ends::{ECHO, Message, Sink, Source};
 
 /// The most sessions that a switch remembers; those beyond are told the rate but not counted.
 pub const SESSIONS_MAX: usize = 1 << 16;
+
+/// Sources speak ten times a second and, by control packets, each round trip and after a tenth of
+/// a second and two round trips if nothing came: whoever was not heard of for this long has gone.
+pub(crate) const FORGOTTEN: Span = Span::from_secs(1);
 
 /// What a packet carries for switches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,11 +63,18 @@ pub fn rate_for(capacity: Rate, wanted: &[Rate]) -> Rate {
     Rate::from_bps(left).saturating_add(wanted.last().copied().unwrap_or(Rate::ZERO))
 }
 
-/// The controller of one link, or of one node.
+/// What a switch knows of a session.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    wanted: Rate,
+    heard: Time,
+}
+
+/// The controller of one link, or of one node. It forgets who has been silent for a second.
 #[derive(Clone, Debug, Default)]
 pub struct Switch {
     capacity: Rate,
-    wanted: BTreeMap<u32, Rate>,
+    sessions: BTreeMap<u32, Known>,
 }
 
 impl Switch {
@@ -76,19 +87,16 @@ impl Switch {
     /// The rate that every session is told.
     #[must_use]
     pub fn advertised(&self) -> Rate {
-        let wanted: Vec<Rate> = self.wanted.values().copied().collect();
+        let wanted: Vec<Rate> = self.sessions.values().map(|known| known.wanted).collect();
         rate_for(self.capacity, &wanted)
     }
 
-    /// A session has ended.
-    pub fn forget(&mut self, session: u32) {
-        self.wanted.remove(&session);
-    }
-
-    fn remember(&mut self, cell: Cell) {
-        if self.wanted.len() < SESSIONS_MAX || self.wanted.contains_key(&cell.session) {
+    fn remember(&mut self, now: Time, cell: Cell) {
+        self.sessions.retain(|_, known| now.since(known.heard) < FORGOTTEN);
+        if self.sessions.len() < SESSIONS_MAX || self.sessions.contains_key(&cell.session) {
             // What switches before this one do not allow is not wanted here.
-            self.wanted.insert(cell.session, cell.wanted.min(cell.rate));
+            let wanted = cell.wanted.min(cell.rate);
+            self.sessions.insert(cell.session, Known { wanted, heard: now });
         }
     }
 }
@@ -98,9 +106,9 @@ impl Router for Switch {
         self.capacity = capacity;
     }
 
-    fn handle_arrival(&mut self, _now: Time, _queued: Bytes, packet: &mut Packet) -> Admission {
+    fn handle_arrival(&mut self, now: Time, _queued: Bytes, packet: &mut Packet) -> Admission {
         if let Note::Advertised(cell) = &mut packet.note {
-            self.remember(*cell);
+            self.remember(now, *cell);
             cell.rate = cell.rate.min(self.advertised());
         }
         Admission::Pass
@@ -130,21 +138,21 @@ mod tests {
     fn a_switch_tells_all_the_same_and_never_more_than_the_way_before_it() {
         let mut switch = Switch::new();
         switch.set_capacity(Time::ZERO, Rate::from_mbps(100));
-        let mut told = |session, wanted| {
+        let mut told = |at, session, wanted| {
             let note = Note::Advertised(Cell { session, wanted, rate: Rate::from_mbps(95) });
             let mut packet = Packet { size: Bytes(1_000), body: Body::Empty, note };
-            switch.handle_arrival(Time::ZERO, Bytes::ZERO, &mut packet);
+            let now = Time::ZERO + Span::from_millis(at);
+            switch.handle_arrival(now, Bytes::ZERO, &mut packet);
             match packet.note {
                 Note::Advertised(cell) => cell.rate,
                 other => panic!("the note became {other:?}"),
             }
         };
-        assert_eq!(told(1, Rate::UNLIMITED), Rate::from_mbps(95));
-        assert_eq!(told(2, Rate::UNLIMITED), Rate::from_mbps(50));
-        assert_eq!(told(2, Rate::from_mbps(10)), Rate::from_mbps(90), "not what it wants");
-        assert_eq!(told(1, Rate::UNLIMITED), Rate::from_mbps(90));
-        switch.forget(2);
-        assert_eq!(switch.advertised(), Rate::from_mbps(100));
+        assert_eq!(told(0, 1, Rate::UNLIMITED), Rate::from_mbps(95));
+        assert_eq!(told(0, 2, Rate::UNLIMITED), Rate::from_mbps(50));
+        assert_eq!(told(0, 2, Rate::from_mbps(10)), Rate::from_mbps(90), "not what it wants");
+        assert_eq!(told(999, 1, Rate::UNLIMITED), Rate::from_mbps(90));
+        assert_eq!(told(1_000, 1, Rate::UNLIMITED), Rate::from_mbps(95), "the second has gone");
     }
 
     #[test]

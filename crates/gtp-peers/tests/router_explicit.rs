@@ -67,6 +67,24 @@ fn a_receivers_meter_shares_its_node_alike_and_gives_what_some_leave_to_the_othe
 }
 
 #[test]
+fn slices_and_the_common_rate_count_who_left_for_a_second_more() {
+    let routers: [Box<dyn Control>; 2] = [Box::new(Slice::new(NODE)), Box::new(Switch::new())];
+    for router in routers {
+        let (mut world, _, flows) = to_one_sink(router, 4);
+        world.stop_at(Span::from_secs(4), flows[0]);
+        world.run_for(Span::from_secs(8));
+        let rest = |from, until| {
+            flows[1..].iter().map(|f| world.wire_rate(*f, from, until) / 1e6).collect::<Vec<_>>()
+        };
+        let (before, soon, after) = (rest(2.0, 4.0), rest(4.1, 4.9), rest(6.0, 8.0));
+        assert!(before.iter().all(|rate| (rate - 25.0).abs() < 0.5), "{before:?}");
+        // Nothing is given anew yet; what waited since the start is worked off.
+        assert!(soon.iter().all(|rate| (24.5..29.0).contains(rate)), "{soon:?}");
+        assert!(after.iter().all(|rate| (rate - 100.0 / 3.0).abs() < 0.7), "{after:?}");
+    }
+}
+
+#[test]
 fn a_slice_wastes_what_its_session_leaves_and_the_central_allocator_does_not() {
     let (mut world, _, flows) = to_one_sink(Box::new(Slice::new(NODE)), 4);
     demand(&mut world, 0, flows[0], 10);

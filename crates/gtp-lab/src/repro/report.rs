@@ -81,18 +81,34 @@ pub fn page(judged: &[Judged], paper: &str) -> Page {
         text: verdict.word().to_owned(),
     };
     let mut page = Page {
-        title: format!("Reproduction of {paper}"),
-        lead: "Each entry is a figure, table, example, theorem or number of the paper: what it \
-               states, what is found here, and whether the two agree. \
-               \u{201c}Differs\u{201d} means that they do not, that the reason is known, and \
-               that the reason itself is checked; \
-               \u{201c}waiting\u{201d}, that this program lacks something."
-            .to_owned(),
+        title: format!("Reproduction of {}", text(paper)),
+        lead: format!(
+            "Each entry is a figure, table, example, theorem or number of the paper: what it \
+             states, what is found here, and whether the two agree. \u{201c}Pass\u{201d} means \
+             that they do, within the tolerances given; \u{201c}differs\u{201d}, that they do \
+             not, that the reason is known, and that the reason itself is checked; \
+             \u{201c}fail\u{201d}, that they do not and no run shows why; \
+             \u{201c}waiting\u{201d}, that this program lacks something; \u{201c}not \
+             applicable\u{201d}, that nothing could be checked. One entry alone: \
+             gtp-lab repro --paper {paper} ENTRY --out FOLDER."
+        ),
         tiles: ALL.map(tile).into(),
         parts: vec![Part::Table(overview(judged))],
     };
     judged.iter().for_each(|one| page.parts.extend(parts(one)));
     page
+}
+
+/// What a folder's name stands for.
+fn text(paper: &str) -> &str {
+    match paper {
+        "thesis" => "Wu, Distributed Fair Bandwidth Sharing for Lambda Networks (PhD thesis, 2007)",
+        "gtp2004" => "Wu and Chien, GTP: Group Transport Protocol for Lambda-Grids (2004)",
+        "aecp" => "Huang et al., bandwidth allocation by alternating evolution: AECP (2010)",
+        "lambdastream" => "Xiong et al., LambdaStream",
+        "sabul" => "Oothongsap, Viniotis and Vouk, analysis of SABUL congestion control",
+        other => other,
+    }
 }
 
 fn tone(verdict: Verdict) -> Tone {

@@ -1,8 +1,12 @@
 //! A receiver's rate meter, after EyeQ: one rate for all senders to a node, moved by the use that
 //! they make of the node.
 //!
-//! Each interval the meter compares what arrived with the capacity and changes its rate against
-//! the difference: `R = R * (1 - a * (y - C) / C)`. No state per session, as in the original.
+//! | rule | where |
+//! |---|---|
+//! | each interval, against the excess: `R = R * (1 - a * (y - C) / C)` | `next_rate` |
+//! | every packet is told the rate; its sink returns the least of its way | [`Meter`] |
+//!
+//! No state per session, as in the original: who leaves is missed in what arrives.
 //!
 //! Departure: the original works in data centres, with an interval of 200 microseconds, longer
 //! than its round-trip times. Here the interval is given; it must be longer than the longest

@@ -24,9 +24,9 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use gtp_alloc::{Bytes, Rate, Span, Time};
+use gtp_alloc::{Bytes, Rate, Time};
 
-use crate::advertised::{Message, SESSIONS_MAX, rate_for};
+use crate::advertised::{FORGOTTEN, Message, SESSIONS_MAX, rate_for};
 use crate::{Admission, Body, Packet, Router};
 
 /// The two least rates of a way, and at which place of it the least is; place nought is the
@@ -133,10 +133,6 @@ impl Link {
     }
 }
 
-/// A source asks each round trip, and after a tenth of a second and two round trips if nothing
-/// came: whoever was not heard of for this long has gone.
-const FORGOTTEN: Span = Span::from_secs(1);
-
 impl Router for Link {
     fn set_capacity(&mut self, _now: Time, capacity: Rate) {
         self.capacity = capacity;
@@ -154,6 +150,7 @@ impl Router for Link {
 mod tests {
     use super::*;
     use crate::anchors::central;
+    use gtp_alloc::Span;
     use gtp_alloc::maxmin::{Network, Session};
     use proptest::prelude::*;
 
