@@ -451,22 +451,30 @@ mod tests {
     }
 
     #[test]
-    fn a_link_in_the_path_is_used_to_97_percent_whatever_the_round_trip() {
+    fn a_link_in_the_path_is_used_to_97_percent_with_no_standing_queue_at_any_round_trip() {
         for rtt in [2, 27, 60, 140, 300] {
             let mut path = PathBound::new(Time::ZERO);
             let mut fluid = Fluid::new(Rate::from_mbps(300), Span::from_millis(rtt));
-            let mut now = Time::ZERO;
+            // The longest time for which the queue was never empty.
+            let (mut now, mut emptied, mut stood) = (Time::ZERO, Time::ZERO, Span::ZERO);
             let mut run = |seconds: u64| {
                 let begun = fluid.arrived;
+                (emptied, stood) = (now, Span::ZERO);
                 for _ in 0..seconds * 40 {
                     now += TICK;
                     fluid.run(now, &mut path, Rate::from_mbps(630));
+                    if fluid.queue == Bytes::ZERO {
+                        emptied = now;
+                    }
+                    stood = stood.max(now.since(emptied));
                 }
                 (fluid.arrived - begun).per(Span::from_secs(seconds)).as_f64()
             };
             run(3);
             let used = run(30) / 300e6;
             assert!(used >= 0.97, "{rtt} ms: {used:.3}");
+            let often = Span::from_millis(8 * rtt + 200);
+            assert!(stood <= often, "{rtt} ms: a queue stands for {stood:?}");
         }
     }
 
