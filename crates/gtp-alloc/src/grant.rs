@@ -6,6 +6,8 @@
 //! the other end and become bounds there; from any start this settles at the global weighted
 //! max-min allocation. This file knows nothing of messages, numbers or time.
 
+mod many;
+
 use alloc::vec::Vec;
 
 /// What a session asks of a node.
@@ -41,7 +43,15 @@ pub fn shares(capacity: f64, claims: &[Claim], shares: &mut Vec<Share>) {
         shares.extend(claims.iter().map(free));
         return;
     }
-    let filling = Filling::new(positive(capacity), claims);
+    let capacity = positive(capacity);
+    if claims.len() < MANY || !many::shares(capacity, claims, shares) {
+        sorted_shares(capacity, claims, shares);
+    }
+}
+
+/// The same for a finite capacity, in the order in which a rising level satisfies the claims.
+fn sorted_shares(capacity: f64, claims: &[Claim], shares: &mut Vec<Share>) {
+    let filling = Filling::new(capacity, claims);
     let level = filling.level();
     shares.resize(claims.len(), Share::default());
     let least = filling.capacity / filling.beyond[0];
@@ -81,8 +91,7 @@ struct Filling {
 impl Filling {
     fn new(capacity: f64, claims: &[Claim]) -> Filling {
         let rung = |(claim, c): (usize, &Claim)| {
-            let weight = positive(c.weight).clamp(1.0 / WEIGHT_CLAMP, WEIGHT_CLAMP);
-            let bound = positive(c.bound);
+            let (weight, bound) = (tame(c.weight), positive(c.bound));
             Rung { ratio: bound / weight, weight, bound, claim }
         };
         let unsorted: Vec<Rung> = claims.iter().enumerate().map(rung).collect();
@@ -91,8 +100,8 @@ impl Filling {
         let mut order: Vec<(u64, usize)> = unsorted.iter().map(key).collect();
         sort(&mut order);
         let rungs: Vec<Rung> = order.iter().map(|&(_, at)| unsorted[at]).collect();
-        let below = running_sums(rungs.iter().map(|r| r.bound));
-        let mut beyond = running_sums(rungs.iter().rev().map(|r| r.weight));
+        let below = running_sums(Sum::default(), rungs.iter().map(|r| r.bound));
+        let mut beyond = running_sums(Sum::default(), rungs.iter().rev().map(|r| r.weight));
         beyond.reverse();
         Filling { capacity, rungs, below, beyond }
     }
@@ -222,7 +231,7 @@ pub fn grants(capacity: f64, held: &[Held], out: &mut Vec<f64>) {
     let target = |h: &Held| positive(h.target).min(capacity);
     let newest = |h: &Held| positive(h.newest);
     let committed = |h: &Held| positive(h.committed).max(newest(h));
-    let spare = capacity - sum(held.iter().map(committed));
+    let spare = capacity - held.iter().map(committed).collect::<Sum>().value();
     let lack = |h: &Held| (target(h) - committed(h)).max(0.0);
     let lacking: f64 = held.iter().map(lack).sum();
     let part = if lacking > spare { spare / lacking } else { 1.0 };
@@ -237,6 +246,11 @@ pub fn grants(capacity: f64, held: &[Held], out: &mut Vec<f64>) {
             (committed(h) + part * lack(h)).min(target(h))
         }
     }));
+}
+
+/// A weight within bounds.
+fn tame(weight: f64) -> f64 {
+    positive(weight).clamp(1.0 / WEIGHT_CLAMP, WEIGHT_CLAMP)
 }
 
 /// `x`, or zero where it is negative or NaN.
@@ -268,17 +282,18 @@ impl Sum {
     }
 }
 
-fn sum(terms: impl Iterator<Item = f64>) -> f64 {
-    let mut sum = Sum::default();
-    terms.for_each(|x| sum.add(x));
-    sum.value()
+impl FromIterator<f64> for Sum {
+    fn from_iter<I: IntoIterator<Item = f64>>(terms: I) -> Sum {
+        let mut sum = Sum::default();
+        terms.into_iter().for_each(|x| sum.add(x));
+        sum
+    }
 }
 
-/// Zero and the sums of the first 1, 2, … terms.
-fn running_sums(terms: impl ExactSizeIterator<Item = f64>) -> Vec<f64> {
-    let mut sum = Sum::default();
+/// `sum`, and with the first 1, 2, … terms.
+fn running_sums(mut sum: Sum, terms: impl ExactSizeIterator<Item = f64>) -> Vec<f64> {
     let mut sums = Vec::with_capacity(terms.len() + 1);
-    sums.push(0.0);
+    sums.push(sum.value());
     for x in terms {
         sum.add(x);
         sums.push(sum.value());

@@ -649,6 +649,7 @@ fn a_keeper_holds_no_directory_and_told_to_end_ends_its_pump() {
     let world = World::new();
     let mut detaches = world.gtp();
     detaches.args(["pump", "--detach", "--pump", "run/gtp/pump.sock"]);
+    detaches.env("GTP_CONFIG_DIR", "kept");
     assert!(detaches.current_dir(world.dir.path()).status().unwrap().success());
     let pump =
         rustix::process::pidfd_open(pump_of(&world), rustix::process::PidfdFlags::empty()).unwrap();
@@ -656,6 +657,7 @@ fn a_keeper_holds_no_directory_and_told_to_end_ends_its_pump() {
     let keeper = gtp_share::Connection::open(&socket).unwrap().peer().pid;
     let cwd = std::fs::read_link(format!("/proc/{keeper}/cwd")).unwrap();
     assert_eq!(cwd, PathBuf::from("/"));
+    assert!(world.dir.path().join("kept").is_dir(), "its key is where it was to be");
     let keeper = rustix::process::Pid::from_raw(keeper).unwrap();
     rustix::process::kill_process(keeper, rustix::process::Signal::TERM).unwrap();
     let mut ended = [rustix::event::PollFd::new(&pump, rustix::event::PollFlags::IN)];

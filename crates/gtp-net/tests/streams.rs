@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use gtp_alloc::{Bytes, Rate};
 use gtp_net::client::{Endpoint, Terms, Url};
-use gtp_net::engine::{Host, HostConfig};
+use gtp_net::engine::{Host, HostConfig, Law};
 use gtp_net::flows::FailureKind;
 use gtp_net::identity::Identity;
 use gtp_net::messages::{Connected, Done, EntryKind, Message, Opened, Reason};
@@ -245,6 +245,18 @@ async fn a_caller_that_reads_no_more_stops_a_peer_that_goes_on_and_on() {
     })
     .await;
     assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{error}");
+}
+
+#[tokio::test]
+async fn whoever_calls_by_a_law_for_files_is_told_what_it_is_for() {
+    let world = World::listed().await;
+    let mut terms = world.terms();
+    for law in [Law::Gtp2004, Law::Rbudp(Rate::from_mbps(1)), Law::Tsunami(Rate::from_mbps(1))] {
+        terms.law = law;
+        let url = world.url("talk");
+        let failure = in_time(connect(&world.endpoint, &url, &terms, WINDOW)).await.unwrap_err();
+        assert!(failure.text.contains("for files"), "{}", failure.text);
+    }
 }
 
 #[tokio::test]

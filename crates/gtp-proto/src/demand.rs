@@ -61,10 +61,25 @@ impl Demand {
         }
         self.bytes += bytes;
         if self.limited && now.since(self.last_wait) >= SATED {
-            self.last_wait = now;
-            self.doublings += 1;
-            self.limited = self.doublings <= DOUBLINGS;
+            self.double(now);
         }
+    }
+
+    /// So many bytes wait to be sent at `now`. What is claimed would need [`SATED`] and more for
+    /// them, without a wait: that need not be waited for. Says whether the claim has risen.
+    pub fn backlog(&mut self, now: Time, waiting: Bytes) -> bool {
+        self.roll(now);
+        let before = self.doublings;
+        while self.limited && waiting > self.claim(now).bytes_in(SATED) {
+            self.double(now);
+        }
+        self.doublings != before
+    }
+
+    fn double(&mut self, now: Time) {
+        self.last_wait = now;
+        self.doublings += 1;
+        self.limited = self.doublings <= DOUBLINGS;
     }
 
     /// The pacer, which runs at `rate`, would let a datagram go at `now` and there is none.

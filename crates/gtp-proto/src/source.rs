@@ -28,6 +28,7 @@ use crate::weight::{SharedWeight, Weights};
 use crate::wire::{Control, DATA_HEAD_LEN, DataHead, Feedback, HEADER_LEN, Header, Kind, Status};
 
 mod asked;
+mod supplied;
 
 /// What a source needs to know at the start.
 #[derive(Clone, Debug)]
@@ -280,13 +281,6 @@ impl SourceSession {
         self.status_urgent |= self.weight.set_own(grant.weight);
         self.target = grant;
         self.update_rate(now);
-    }
-
-    /// Units that were not at hand may be now.
-    pub fn handle_supply(&mut self, now: Time) {
-        if core::mem::take(&mut self.starved) {
-            self.pacer.idle(now);
-        }
     }
 
     /// This end is done: says so to the peer and wants nothing more.
@@ -608,13 +602,6 @@ impl SourceSession {
         self.sent_meter.add(now, pn, now.as_wire_micros(), bytes);
         self.log.sent(now, pn, bytes);
         self.demand.sent(now, bytes);
-    }
-
-    /// The pacer would let a datagram go and there is none: the application is the limit.
-    fn starve(&mut self, now: Time) {
-        self.pacer.idle(now);
-        self.demand.wait(now, self.pacer.rate());
-        self.starved = true;
     }
 
     fn interval(&mut self, now: Time) {

@@ -207,6 +207,29 @@ fn a_slow_producer_keeps_its_rate_and_leaves_the_rest_to_others() {
     assert_eq!(net.world.links[net.access].stats().drops.queue.packets, 0);
 }
 
+/// What a flow over 60 ms brings, in Mbit/s, in the first second after its application began to be
+/// greedy: at once, or after so many milliseconds in which it said a little.
+fn first_second(little_ms: u64) -> f64 {
+    let mut net = five_to_one(100, None);
+    let flow = net.join(2, Law::Grant);
+    if little_ms > 0 {
+        net.world.flows[flow].producer = 100e3;
+        net.world.run_for(Span::from_millis(little_ms));
+        net.world.flows[flow].producer = f64::INFINITY;
+    }
+    let from = net.world.elapsed();
+    net.world.run_for(Span::from_secs(1));
+    net.world.rate(flow, from, from + 1.0) / 1e6
+}
+
+#[test]
+fn an_application_that_had_said_little_is_brought_about_as_fast_as_a_new_session() {
+    let (new, soon, later) = (first_second(0), first_second(300), first_second(2_000));
+    // A new session opens its path first, an older one is fed back to less often.
+    let all = format!("{new:.0}, {soon:.0} and {later:.0} Mbit/s");
+    assert!(soon > 450.0 && later > 0.8 * new && new > 400.0, "{all}");
+}
+
 #[test]
 fn silence_of_feedback_stops_the_source_within_a_second() {
     let mut net = five_to_one(100, None);

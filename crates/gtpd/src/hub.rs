@@ -133,6 +133,9 @@ const LATE_MOST: Span = Span::from_secs(1);
 /// there are could never be told to let go of the last.
 const NUMBER_MOST: u32 = u32::MAX / 2;
 
+/// Interface bytes of a status, and of a feedback that tells of few losses.
+const SAID: Bytes = Bytes(140);
+
 impl Hub {
     /// A hub that begins at `now`.
     pub fn new(now: Time, config: &HubConfig) -> Hub {
@@ -287,6 +290,16 @@ impl Hub {
         }
         toll.through = Bytes(through);
         toll
+    }
+
+    /// Bytes that sessions may have said in `span` beside what they moved, in either direction: each
+    /// end says where it is once an interval.
+    pub fn said(&self, span: Span) -> Bytes {
+        let said = |desk: &Desk| {
+            let intervals = span.as_secs_f64() / desk.agent.interval().as_secs_f64();
+            SAID.0 as f64 * intervals * desk.sessions() as f64
+        };
+        Bytes((said(&self.out) + said(&self.in_)) as u64)
     }
 
     /// The capacities, out and in.

@@ -20,7 +20,7 @@ pub struct Room {
 /// up to 100 ms old, which a shorter look would take for other traffic.
 pub const LOOK: Span = Span::from_millis(250);
 /// Interface bytes for each of a session's: frame headers of 14 bytes on packets of some 1,500, and
-/// the datagrams that carry no data.
+/// requests.
 const OVERHEAD: f64 = 1.03;
 /// Less than this part of the capacity, or of what sessions move, is not told from noise.
 const NOISE: f64 = 0.05;
@@ -37,15 +37,18 @@ impl Room {
     }
 
     /// The capacity after a look `span` after the last one, at which the interface had carried
-    /// `all` bytes in its life and sessions `own`.
-    pub fn look(&mut self, span: Span, all: Bytes, own: Bytes) -> Rate {
+    /// `all` bytes in its life and sessions `own`, and sessions may have `said` so much since the
+    /// last one beside what they moved.
+    pub fn look(&mut self, span: Span, all: Bytes, own: Bytes, said: Bytes) -> Rate {
         let last = self.last.replace((all, own));
         if let Some((all_before, own_before)) = last {
             // Counters that go back belong to an interface that was made anew.
             let all = Bytes(all.0.saturating_sub(all_before.0)).per(span);
             // The sessions' sum wraps.
             let own = Bytes(own.0.wrapping_sub(own_before.0)).per(span);
-            let others = (all.as_f64() - own.as_f64() * OVERHEAD).max(0.0);
+            // A session gives to what it says no more of its rate than to what it moves.
+            let said = said.per(span).min(own);
+            let others = (all.as_f64() - own.as_f64() * OVERHEAD - said.as_f64()).max(0.0);
             let full = if self.full.is_unlimited() { 0.0 } else { self.full.as_f64() };
             let noise = NOISE * own.as_f64().max(full);
             let others = if others > noise { Rate::from_f64(others) } else { Rate::ZERO };
@@ -71,7 +74,29 @@ mod tests {
         let bytes = |mbps: u64| Rate::from_mbps(mbps).bytes_in(LOOK).0;
         sums.0 += bytes(own + others);
         sums.1 += bytes(own);
-        room.look(LOOK, Bytes(sums.0), Bytes(sums.1)).as_bps() / 1_000_000
+        room.look(LOOK, Bytes(sums.0), Bytes(sums.1), Bytes::ZERO).as_bps() / 1_000_000
+    }
+
+    #[test]
+    fn what_slow_sessions_say_beside_their_data_is_no_other_traffic_and_hides_none() {
+        let full = Rate::from_mbps(50);
+        let mut room = Room::new(full, Rate::ZERO);
+        let (mut all, mut own) = (0, 0);
+        let mut look = |others: Rate, said: Rate| {
+            own += Rate::from_mbps(46).bytes_in(LOOK).0;
+            let said = said.bytes_in(LOOK);
+            all += full.bytes_in(LOOK).0 + others.bytes_in(LOOK).0;
+            room.look(LOOK, Bytes(all), Bytes(own), said)
+        };
+        for _ in 0..4 {
+            assert_eq!(look(Rate::ZERO, Rate::from_mbps(5)), full);
+        }
+        look(Rate::from_mbps(10), Rate::from_mbps(5));
+        let with = look(Rate::from_mbps(10), Rate::from_mbps(5));
+        assert!((38..42).contains(&(with.as_bps() / 1_000_000)), "{with}");
+        // However many sessions say that they say something.
+        look(Rate::from_mbps(100), Rate::UNLIMITED);
+        assert_eq!(look(Rate::from_mbps(100), Rate::UNLIMITED), full.scale(0.5));
     }
 
     #[test]

@@ -499,7 +499,7 @@ impl Beside {
             let counter = self.counters.as_ref().map(|counters| &counters[i]);
             let all = counter.and_then(|path| std::fs::read_to_string(path).ok());
             let capacity = match all.and_then(|text| text.trim().parse().ok()) {
-                Some(all) => room.look(span, Bytes(all), own[i]),
+                Some(all) => room.look(span, Bytes(all), own[i], hub.said(span)),
                 None => room.capacity(),
             };
             capacities[i] = self.strains[i].look(capacity, span, hub.toll(sides[i], span));

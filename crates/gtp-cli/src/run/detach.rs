@@ -26,7 +26,8 @@ pub fn detach(pump: &PumpArgs) -> Result<ExitCode, Failure> {
     let mut command = Command::new(std::env::current_exe().map_err(other)?);
     command.args(pump_arguments(pump, &socket)?).arg("--detached");
     // It does not hold on to a terminal, to pipes or to a directory.
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).current_dir("/");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    leave_directory(&mut command)?;
     let mut pump = command.spawn().map_err(other)?;
     let mut said = String::new();
     if let Some(stdout) = pump.stdout.take() {
@@ -42,6 +43,18 @@ pub fn detach(pump: &PumpArgs) -> Result<ExitCode, Failure> {
     let why = why.lines().last().unwrap_or("it does not say why");
     let why = why.strip_prefix("gtp: ").unwrap_or(why);
     Err(Failure::new(FailureKind::Other, format!("the pump did not start: {why}")))
+}
+
+/// Starts a command in no directory of anybody's, and where keys and lists are is what it was.
+pub fn leave_directory(command: &mut Command) -> Result<(), Failure> {
+    for name in ["GTP_CONFIG_DIR", "HOME"] {
+        let named = std::env::var_os(name).filter(|dir| !dir.is_empty());
+        if let Some(dir) = named {
+            command.env(name, std::path::absolute(dir).map_err(other)?);
+        }
+    }
+    command.current_dir("/");
+    Ok(())
 }
 
 /// Makes this process one of a session of its own.

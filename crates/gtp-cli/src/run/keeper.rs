@@ -10,12 +10,13 @@ use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::process::{Child, ChildStdout, Command, ExitCode, ExitStatus, Stdio};
 
 use gtp::Failure;
 use gtp_alloc::Span;
 use gtp_sys::Clock;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::door::Door;
 use super::remains::Remains;
@@ -60,65 +61,104 @@ pub fn keep(args: &PumpArgs) -> Result<ExitCode, Failure> {
 impl Keeper {
     /// One pump after another.
     async fn keep_on(&self) -> Result<ExitCode, Failure> {
-        let mut signals = Signals::take().map_err(other)?;
+        let mut told_here = ToldHere::take().map_err(other)?;
         let clock = Clock::start();
         let mut quick = 0;
         let mut first = true;
         loop {
             let began = clock.now();
-            let (pump, ready) = self.start()?;
-            if ready && std::mem::take(&mut first) {
-                detach::say(detach::READY)?;
-            }
-            let (ended, told) = end_of(pump, &mut signals).await.map_err(other)?;
+            let pump = self.start()?;
+            let course = attend(pump, &mut told_here, first).await.map_err(other)?;
+            let Course { ended, worked, told } = course;
+            first &= !worked;
             let lived = clock.now().since(began);
             quick = if lived < QUICK { quick + 1 } else { 0 };
             // One that never worked will not; a later one may have met what passes.
-            if first || told == Told::Yes || is_meant(ended) || quick == QUICK_MOST {
+            if first || told || is_meant(ended) || quick == QUICK_MOST {
                 return Ok(exit_code(ended));
             }
         }
     }
 
-    /// Starts a pump, and waits until it says that it works or ends without.
-    fn start(&self) -> Result<(Child, bool), Failure> {
+    /// Starts a pump.
+    fn start(&self) -> Result<Child, Failure> {
         // After an upgrade its name leads to another program, or nowhere; this is the same one.
         let mut command = Command::new("/proc/self/exe");
         command.arg0("gtp");
         let rest = std::env::args_os().skip(1).filter(|word| word != OsStr::new("--detached"));
         command.args(rest).args(["--kept", &self.remains]).stdout(Stdio::piped());
         command.stdin(self.door.try_clone().map_err(other)?);
-        let mut pump = command.spawn().map_err(other)?;
-        let mut said = String::new();
-        if let Some(stdout) = pump.stdout.take() {
-            BufReader::new(stdout).read_line(&mut said).map_err(other)?;
-        }
-        Ok((pump, said.trim() == detach::READY))
+        command.spawn().map_err(other)
     }
 }
 
-/// Whether this process was told to end.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Told {
-    No,
-    Yes,
+/// What became of a pump.
+struct Course {
+    ended: ExitStatus,
+    /// It has said that it works.
+    worked: bool,
+    /// This process was told to end meanwhile.
+    told: bool,
 }
 
-/// Waits until a pump has ended, and tells it whatever this process is told.
-async fn end_of(mut pump: Child, signals: &mut Signals) -> std::io::Result<(ExitStatus, Told)> {
+/// The wish that this process ends: also where a session that it is none of the members of hangs
+/// up on it by name.
+struct ToldHere {
+    signals: Signals,
+    hangup: tokio::signal::unix::Signal,
+}
+
+impl ToldHere {
+    fn take() -> std::io::Result<ToldHere> {
+        Ok(ToldHere { signals: Signals::take()?, hangup: signal(SignalKind::hangup())? })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            () = self.signals.next() => {}
+            _ = self.hangup.recv() => {}
+        }
+    }
+}
+
+/// Waits until a pump has ended, passes on that it works if it is the `first`, and tells it, from
+/// its start on, whatever this process is told.
+async fn attend(mut pump: Child, here: &mut ToldHere, first: bool) -> std::io::Result<Course> {
     let process = pidfd_open(Pid::from_child(&pump), PidfdFlags::empty())?;
-    let mut ended = tokio::task::spawn_blocking(move || pump.wait());
-    let mut told = Told::No;
+    let stdout = pump.stdout.take();
+    let mut says = tokio::task::spawn_blocking(move || first_line(stdout));
+    let mut ends = tokio::task::spawn_blocking(move || pump.wait());
+    let (mut worked, mut heard, mut told) = (false, false, false);
     loop {
         tokio::select! {
-            ended = &mut ended => return Ok((ended.map_err(std::io::Error::other)??, told)),
-            () = signals.next() => {
-                told = Told::Yes;
+            biased;
+            said = &mut says, if !heard => {
+                heard = true;
+                worked = said.map_err(std::io::Error::other)?? == detach::READY;
+                if worked && first {
+                    detach::say(detach::READY).map_err(|error| std::io::Error::other(error.text))?;
+                }
+            }
+            ended = &mut ends, if heard => {
+                let ended = ended.map_err(std::io::Error::other)??;
+                return Ok(Course { ended, worked, told });
+            }
+            () = here.next() => {
+                told = true;
                 // One that has ended meanwhile need not be told.
                 let _ = pidfd_send_signal(&process, Signal::TERM);
             }
         }
     }
+}
+
+/// What a pump says first; nothing if it ends without a word.
+fn first_line(stdout: Option<ChildStdout>) -> std::io::Result<String> {
+    let mut said = String::new();
+    if let Some(stdout) = stdout {
+        BufReader::new(stdout).read_line(&mut said)?;
+    }
+    Ok(said.trim().to_owned())
 }
 
 /// Whether a pump that has ended so has ended of itself, or was told to.
@@ -135,6 +175,19 @@ fn exit_code(ended: ExitStatus) -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn a_keeper_that_is_told_to_end_before_its_pump_works_ends_it() {
+        for signal in [Signal::TERM, Signal::HUP] {
+            let mut here = ToldHere::take().unwrap();
+            let mut command = Command::new("sleep");
+            let pump = command.arg("60").stdout(Stdio::piped()).spawn().unwrap();
+            rustix::process::kill_process(rustix::process::getpid(), signal).unwrap();
+            let course = attend(pump, &mut here, true).await.unwrap();
+            assert!(course.told && !course.worked);
+            assert_eq!(course.ended.signal(), Some(Signal::TERM.as_raw()));
+        }
+    }
 
     #[test]
     fn a_pump_that_is_told_to_end_is_not_started_again_and_one_that_is_killed_is() {

@@ -137,7 +137,8 @@ fn start_pump(pump: &PumpArgs, socket: &Path) -> Result<(), Failure> {
     // It is itself no program that is spoken for.
     command.env_remove("LD_PRELOAD").env_remove("GTP_RUN_REQUIRE");
     command.env_remove(place::SOCKET).env_remove("GTP_RUN_TERMS");
-    command.stdin(Stdio::null()).stdout(Stdio::null()).current_dir("/");
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    detach::leave_directory(&mut command)?;
     let ended = command.output().map_err(other)?;
     if ended.status.success() {
         return Ok(());

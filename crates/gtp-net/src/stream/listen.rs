@@ -229,10 +229,15 @@ async fn judge(shared: &Arc<Shared>, open: Open, key: Fingerprint) -> Result<Wis
         return Err(Refusal::new(Reason::Other, "the host cannot read its list of keys"));
     };
     let listed = trust.keys.access(&key);
-    if let Some(alone) = known_law(open.law).alone()
-        && (alone != Alone::LambdaStream || !shared.config.alone.contains(&alone))
-    {
-        return Err(not_allowed(alone));
+    match known_law(open.law).alone() {
+        None => {}
+        Some(Alone::LambdaStream) if shared.config.alone.contains(&Alone::LambdaStream) => {}
+        Some(Alone::LambdaStream) => return Err(not_allowed(Alone::LambdaStream)),
+        Some(alone) => {
+            let name = alone.name();
+            let text = format!("the control law {name} is for files, and this host has streams");
+            return Err(Refusal::new(Reason::Permission, text));
+        }
     }
     let suite = common_suite(&open)?;
     let Verb::Stream { service, down_session, window, delivery } = open.verb else {

@@ -19,6 +19,8 @@ use gtp_proto::{
 
 pub const IP: u16 = 28;
 pub const UNIT: u16 = 1_400;
+/// Bytes that an application is ahead of its source at most.
+const UNSENT_MOST: u64 = 2 << 20;
 /// Length of one bin of a flow's record.
 pub const BIN: Span = Span::from_millis(10);
 
@@ -433,6 +435,8 @@ impl World {
         let sent = flow.source.counters().packets;
         let (unit, wanted) = (flow.units[1], flow.wanted);
         let mut budget = if limited { produced.saturating_sub(sent) } else { u64::MAX };
+        let waiting = budget.saturating_mul(unit.into()).min(UNSENT_MOST);
+        flow.source.handle_backlog(now, Bytes(waiting));
         let mut supply = |number: u64| {
             if budget == 0 {
                 return Supplied::NotYet;

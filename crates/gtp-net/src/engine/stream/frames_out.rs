@@ -125,6 +125,11 @@ impl FramesOut {
         self.waiting <= self.most / 2
     }
 
+    /// Bytes that are in no unit yet.
+    pub fn unsent(&self) -> usize {
+        self.waiting
+    }
+
     /// Nothing more will be said.
     pub fn finish(&mut self) {
         self.finished = true;

@@ -138,6 +138,11 @@ impl Sending<'_> {
         supplied
     }
 
+    /// Bytes that wait to be sent for the first time.
+    pub fn unsent(&self) -> u64 {
+        self.0.ring.unsent() as u64
+    }
+
     /// Appends a unit that was supplied.
     pub fn write(&self, unit: u64, out: &mut Vec<u8>) {
         self.0.ring.write(unit, out);

@@ -88,6 +88,14 @@ impl OutRing {
         }
     }
 
+    /// Bytes that wait to be sent for the first time.
+    pub fn unsent(&self) -> usize {
+        match self {
+            OutRing::Bytes(ring) => ring.unsent(),
+            OutRing::Frames(ring) => ring.unsent(),
+        }
+    }
+
     pub fn has_much_room(&self) -> bool {
         match self {
             OutRing::Bytes(ring) => ring.has_much_room(),

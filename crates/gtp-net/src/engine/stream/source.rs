@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use gtp_alloc::{Rate, Time};
+use gtp_alloc::{Bytes, Rate, Time};
 use gtp_proto::wire::{Header, Kind};
 use gtp_proto::{Discard, Event, SourceConfig, SourceSession, Supplied};
 use tokio::sync::mpsc::UnboundedSender;
@@ -101,6 +101,7 @@ impl StreamSource {
     pub fn poll_batch(&mut self, now: Time, envelope: &mut Envelope, batch: &mut Batch) -> bool {
         let pipe = Arc::clone(&self.pipe);
         let mut sending = pipe.sending();
+        self.core.handle_backlog(now, Bytes(sending.unsent()));
         while batch.has_room() {
             let payload = self.payload;
             let mut supply = |unit| match payload {

@@ -1,0 +1,29 @@
+//! What an application has for a source to send, and when it has nothing.
+
+use gtp_alloc::{Bytes, Time};
+
+use super::SourceSession;
+
+impl SourceSession {
+    /// Units that were not at hand may be now.
+    pub fn handle_supply(&mut self, now: Time) {
+        if core::mem::take(&mut self.starved) {
+            self.pacer.idle(now);
+        }
+    }
+
+    /// So many bytes wait to be sent for the first time. An application that was silent and is
+    /// not any more is seen by that at once, and otherwise only after half a second without a wait.
+    pub fn handle_backlog(&mut self, now: Time, waiting: Bytes) {
+        if self.demand.backlog(now, waiting) {
+            self.settled = None;
+        }
+    }
+
+    /// The pacer would let a datagram go and there is none: the application is the limit.
+    pub(super) fn starve(&mut self, now: Time) {
+        self.pacer.idle(now);
+        self.demand.wait(now, self.pacer.rate());
+        self.starved = true;
+    }
+}
