@@ -14,6 +14,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 use gtp::{Failure, FailureKind};
 
+use super::detach;
 use super::elf::{self, Program};
 use super::{PumpArgs, RunArgs, door, place};
 use crate::output::aside;
