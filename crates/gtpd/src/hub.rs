@@ -292,8 +292,8 @@ impl Hub {
         toll
     }
 
-    /// Bytes that sessions may have said in `span` beside what they moved, in either direction: each
-    /// end says where it is once an interval.
+    /// Bytes that sessions may have said in `span` beside what they moved, in either direction:
+    /// each end says where it is once an interval.
     pub fn said(&self, span: Span) -> Bytes {
         let said = |desk: &Desk| {
             let intervals = span.as_secs_f64() / desk.agent.interval().as_secs_f64();
