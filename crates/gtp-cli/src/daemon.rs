@@ -63,7 +63,7 @@ pub struct SessionsArgs {
 pub struct SetArgs {
     /// The session, as `gtp sessions` lists it
     pub session: u32,
-    /// Its weight within its transfer
+    /// Its weight among the sessions of its transfer, which has their mean among transfers
     #[arg(long, value_name = "W", value_parser = words::weight, allow_hyphen_values = true,
         required_unless_present_any = ["max_rate", "policy", "guarantee"])]
     pub weight: Option<f64>,

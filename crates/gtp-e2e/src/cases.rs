@@ -18,7 +18,7 @@ use crate::lab::{Branch, Lab, Shape, mesh_file, sink_address, source_address};
 use crate::plan::{Plan, Transfer};
 use crate::produce::Produce;
 use crate::record::{Record, route};
-use crate::{frames, rivals, tcp};
+use crate::{frames, processes, rivals, tcp};
 
 /// A share counts as reached when it is held this long, in seconds.
 pub(crate) const HOLD: f64 = 0.5;
@@ -66,6 +66,12 @@ pub const NAMES: &[&str] = &[
     "grid-others",
     "bare",
     "daemon-killed",
+    "users-in",
+    "users-out",
+    "weights",
+    "processes-one-by-one",
+    "processes-five-to-five",
+    "room-for-tcp",
     "sockets",
 ];
 
@@ -97,6 +103,12 @@ pub fn run(name: &str, tools: &Tools) -> Result<Vec<Value>> {
         "frames-loss" => frames::rows("0.1%", tools),
         "sockets" => crate::sockets::run(tools),
         "daemon-killed" => Ok(vec![crate::kills::run(tools)?]),
+        "users-in" => Ok(vec![processes::users_in(tools)?]),
+        "users-out" => Ok(vec![processes::users_out(tools)?]),
+        "weights" => Ok(vec![processes::weights(tools)?]),
+        "processes-one-by-one" => processes::five_to_one(tools),
+        "processes-five-to-five" => processes::five_to_five(tools),
+        "room-for-tcp" => processes::room_for_tcp(tools),
         "slow-reader" => Ok(vec![slow_reader(tools)?]),
         "three-sources" => Ok(vec![three(tools, Limit::Declared, None)?]),
         "three-links" => Ok(vec![three(tools, Limit::Links, None)?]),
@@ -337,7 +349,7 @@ fn unstated(tools: &Tools) -> Result<Value> {
         "queue_loss": dropped as f64 / offered.max(1) as f64}))
 }
 
-const FIVE: [f64; 5] = [1.0, 1.0, 60.0, 60.0, 140.0];
+pub(crate) const FIVE: [f64; 5] = [1.0, 1.0, 60.0, 60.0, 140.0];
 
 pub(crate) fn five(queue: &str) -> Shape {
     let branches = FIVE.iter().map(|&rtt| Branch::rtt(rtt)).collect();
@@ -383,7 +395,7 @@ fn one_by_one(tools: &Tools, queue: &str, law: Option<(f64, f64)>, step: f64) ->
 }
 
 /// Rates in Mbit/s.
-fn in_mbit(rates: &[f64]) -> Vec<f64> {
+pub(crate) fn in_mbit(rates: &[f64]) -> Vec<f64> {
     rates.iter().map(|r| r / 1e6).collect()
 }
 
@@ -531,7 +543,7 @@ pub(crate) const PAIRS: [(usize, usize); 15] = [
 ];
 
 /// Every host's capacity in it: a fifth of the thesis's, because one machine carries all of it.
-const MESH_CAPACITY: u64 = 126_000_000;
+pub(crate) const MESH_CAPACITY: u64 = 126_000_000;
 
 fn five_to_five(tools: &Tools) -> Result<Value> {
     let rtts = [60.0, 1.0, 140.0, 1.0, 60.0];
@@ -573,12 +585,22 @@ fn five_to_five(tools: &Tools) -> Result<Value> {
 
 /// The exact allocation among so many sources and as many sinks.
 pub(crate) fn optimum(pairs: &[(usize, usize)], hosts: usize, capacity: f64) -> Result<Vec<f64>> {
+    weighted_optimum(pairs, hosts, capacity, |_| 1.0)
+}
+
+/// The same where sessions have weights.
+pub(crate) fn weighted_optimum(
+    pairs: &[(usize, usize)],
+    hosts: usize,
+    capacity: f64,
+    weight: impl Fn(&(usize, usize)) -> f64,
+) -> Result<Vec<f64>> {
     let mut network = gtp_alloc::maxmin::Network::new(vec![capacity; 2 * hosts])?;
-    for &(from, to) in pairs {
+    for pair @ &(from, to) in pairs {
         let uses = [from as u32, (hosts + to) as u32];
         network.add(gtp_alloc::maxmin::Session {
             uses: &uses,
-            weight: 1.0,
+            weight: weight(pair),
             demand: f64::INFINITY,
         })?;
     }

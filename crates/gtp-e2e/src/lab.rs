@@ -209,14 +209,49 @@ impl Lab {
         command
     }
 
+    /// `gtp` for a user on a host, with a configuration of this name.
+    ///
+    /// # Errors
+    /// If the configuration's directory cannot be made.
+    pub fn command_as(&self, user: u32, host: &str, name: &str) -> Result<Command> {
+        let config = self.config(name);
+        std::fs::create_dir_all(&config)?;
+        std::os::unix::fs::chown(&config, Some(user), None)?;
+        let mut command = self.command(host, Path::new("setpriv"));
+        command.arg(format!("--reuid={user}")).arg("--clear-groups").arg(&self.gtp);
+        command.env("GTP_CONFIG_DIR", config);
+        Ok(command)
+    }
+
+    /// Where a configuration of this name is.
+    pub fn config(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
     /// Starts `gtp serve` on a host; returns the key's fingerprint.
     ///
     /// # Errors
     /// If it does not come up.
     pub fn serve(&mut self, host: &str, dir: &Path, options: &[&str]) -> Result<String> {
-        let mut command = self.command(host, &self.gtp);
-        command.arg("serve").arg(dir).args(["--json", "--listen", "0.0.0.0:4810"]).args(options);
-        let log = std::fs::File::create(self.dir.path().join(format!("{host}.log")))?;
+        self.serve_as(0, host, 4810, dir, options)
+    }
+
+    /// The same for a user, at a port of its own, so that a host can have several.
+    ///
+    /// # Errors
+    /// As [`Lab::serve`].
+    pub fn serve_as(
+        &mut self,
+        user: u32,
+        host: &str,
+        port: u16,
+        dir: &Path,
+        options: &[&str],
+    ) -> Result<String> {
+        let mut command = self.command_as(user, host, &format!("{host}-{port}"))?;
+        command.arg("serve").arg(dir).args(["--json", "--listen", &format!("0.0.0.0:{port}")]);
+        command.args(options);
+        let log = std::fs::File::create(self.dir.path().join(format!("{host}-{port}.log")))?;
         let mut child = command.stdout(Stdio::piped()).stderr(log).spawn()?;
         let out = child.stdout.take().context("no output")?;
         let mut line = String::new();

@@ -12,6 +12,7 @@ pub mod kills;
 pub mod lab;
 pub mod machine;
 pub mod plan;
+pub mod processes;
 pub mod produce;
 pub mod record;
 pub mod rivals;

@@ -496,12 +496,13 @@ impl Hub {
         self.bounds.guaranteed()
     }
 
-    /// Gives every session of a direction its weight among all of them.
+    /// Gives every session of a direction its weight among all of them. A transfer has the mean
+    /// weight of its sessions, so that their number gains it nothing.
     fn weigh(&mut self, side: Side) {
         let mut nodes: Vec<Node> = Vec::new();
         let mut users: BTreeMap<u32, usize> = BTreeMap::new();
         let mut principals: BTreeMap<(usize, u64), usize> = BTreeMap::new();
-        let mut transfers: BTreeMap<(usize, ClientId, u64), usize> = BTreeMap::new();
+        let mut transfers: BTreeMap<(usize, ClientId, u64), (usize, f64, f64)> = BTreeMap::new();
         let mut leaves = Vec::new();
         self.forget_transfers();
         for (&id, client) in &self.clients {
@@ -517,11 +518,15 @@ impl Hub {
                 let principal = *principals
                     .entry((user, seat.posted.principal))
                     .or_insert_with(|| below(Some(user), 1.0, normal));
-                let transfer = *transfers
+                let (transfer, sum, count) = transfers
                     .entry((principal, id, seat.posted.transfer))
-                    .or_insert_with(|| below(Some(principal), 1.0, normal));
-                leaves.push(below(Some(transfer), seat.weight, seat.policy));
+                    .or_insert_with(|| (below(Some(principal), 1.0, normal), 0.0, 0.0));
+                (*sum, *count) = (*sum + seat.weight, *count + 1.0);
+                leaves.push(below(Some(*transfer), seat.weight, seat.policy));
             }
+        }
+        for (transfer, sum, count) in transfers.into_values() {
+            nodes[transfer].weight = sum / count;
         }
         let mut flat = Vec::new();
         tree::weights(&nodes, &mut flat);

@@ -193,6 +193,31 @@ fn weights_of_users_and_of_sessions_count() {
 }
 
 #[test]
+fn a_transfer_has_the_mean_weight_of_its_sessions_among_its_users_transfers_only() {
+    let mut hub = Hub::new(START, &config(140));
+    let mut other = Process::attach(&mut hub, START, 0, 8);
+    let mut mine: Vec<Process> = (1..=3).map(|i| Process::attach(&mut hub, START, i, 7)).collect();
+    other.open(Side::Sink, 1, 1);
+    for (process, (count, weight)) in mine.iter_mut().zip([(1, 1.0), (5, 2.0), (2, 4.0)]) {
+        process.open(Side::Sink, 1, count);
+        process.sessions.iter_mut().for_each(|session| session.report.weight = weight);
+    }
+    let now = {
+        let mut all: Vec<&mut Process> = mine.iter_mut().chain([&mut other]).collect();
+        run(&mut hub, START, 30, &mut all, 140.0)
+    };
+    let totals: Vec<f64> = mine.iter().map(Process::total).collect();
+    assert!(near(totals[0], 10.0) && near(totals[1], 20.0) && near(totals[2], 40.0), "{totals:?}");
+    assert!(near(other.total(), 70.0), "another user has what he had");
+    let alone = hub.sessions_for(Right::Of(7));
+    let alone = alone.iter().find(|s| s.weight == 1.0 && s.label == "session").unwrap().session;
+    assert_eq!(hub.set(now, Right::Of(7), alone, weight(8.0)), Ok(()));
+    let mut all: Vec<&mut Process> = mine.iter_mut().chain([&mut other]).collect();
+    run(&mut hub, now, 30, &mut all, 140.0);
+    assert!(near(mine[0].total(), 40.0), "8 of 14: {:?}", mine[0].rates());
+}
+
+#[test]
 fn the_other_ends_factor_lessens_a_session_and_never_raises_it_above_its_part_here() {
     let mut hub = Hub::new(START, &config(120));
     let mut one = Process::attach(&mut hub, START, 1, 7);
