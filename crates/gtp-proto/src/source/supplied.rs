@@ -1,4 +1,7 @@
 //! What an application has for a source to send, and when it has nothing.
+//!
+//! An application that makes its data as it goes is silent at times. What waits when it speaks
+//! again is a claim that the source's host should hear of at once.
 
 use gtp_alloc::{Bytes, Time};
 

@@ -473,8 +473,8 @@ impl World {
         self.events
     }
 
-    /// Packets under way, waiting for a card or for the end of a pause; and the most for which there
-    /// ever had to be room, those that links had lost, and not yet taken in, included.
+    /// Packets under way, waiting for a card or for the end of a pause; and the most for which
+    /// there ever had to be room, those that links had lost, and not yet taken in, included.
     pub fn packets_under_way(&self) -> (usize, usize) {
         (self.fabric.parcels.len(), self.fabric.parcels.most())
     }
