@@ -218,7 +218,10 @@ impl Lab {
         std::fs::create_dir_all(&config)?;
         std::os::unix::fs::chown(&config, Some(user), None)?;
         let mut command = self.command(host, Path::new("setpriv"));
-        command.arg(format!("--reuid={user}")).arg("--clear-groups").arg(&self.gtp);
+        command
+            .args([format!("--reuid={user}"), format!("--regid={user}")])
+            .arg("--clear-groups")
+            .arg(&self.gtp);
         command.env("GTP_CONFIG_DIR", config);
         Ok(command)
     }

@@ -43,6 +43,15 @@ struct World<'a> {
 /// A process that ends with its case.
 struct Fetch(Child);
 
+impl Fetch {
+    /// Ends a process that must not have ended by itself.
+    fn end(mut self) -> Result<()> {
+        let ended = self.0.try_wait()?;
+        ensure!(ended.is_none(), "a transfer has ended too soon: {ended:?}");
+        Ok(())
+    }
+}
+
 impl Drop for Fetch {
     fn drop(&mut self) {
         // It may have ended.
@@ -150,9 +159,15 @@ fn bits(rate: f64) -> String {
 }
 
 /// The largest deviation of rates that should be equal, as a part of their mean.
-fn spread(rates: &[f64]) -> f64 {
+fn spread(rates: &[f64]) -> Result<f64> {
     let mean = rates.iter().sum::<f64>() / rates.len() as f64;
-    rates.iter().map(|rate| (rate / mean - 1.0).abs()).fold(0.0, f64::max)
+    ensure!(mean > 0.0, "nothing was moved");
+    Ok(rates.iter().map(|rate| (rate / mean - 1.0).abs()).fold(0.0, f64::max))
+}
+
+/// Ends processes that must all still be at it.
+fn end(processes: impl IntoIterator<Item = Fetch>) -> Result<()> {
+    processes.into_iter().try_for_each(Fetch::end)
 }
 
 fn sleep(seconds: f64) {
@@ -185,20 +200,20 @@ pub fn users_in(tools: &Tools) -> Result<Value> {
     }
     let began = world.lab.now();
     sleep(STEADY.1 + 0.2);
-    drop(processes);
+    end(processes)?;
     let record = Record(world.lab.close()?);
     let rate = |i| record.rate(&route(i), began + STEADY.0, began + STEADY.1);
     let transfers: Vec<f64> = ranges.into_iter().map(|of| of.map(rate).sum()).collect();
-    Ok(users_row("users-in", transfers.chunks(2).map(<[f64]>::to_vec).collect()))
+    users_row("users-in", transfers.chunks(2).map(<[f64]>::to_vec).collect())
 }
 
 /// What two users have, by transfer.
-fn users_row(case: &str, transfers: Vec<Vec<f64>>) -> Value {
+fn users_row(case: &str, transfers: Vec<Vec<f64>>) -> Result<Value> {
     let users: Vec<f64> = transfers.iter().map(|of| of.iter().sum()).collect();
-    let within = transfers.iter().map(|of| spread(of)).fold(0.0, f64::max);
-    json!({"case": case, "users_Mbit": in_mbit(&users), "users_apart": spread(&users),
+    let within = transfers.iter().map(|of| spread(of)).collect::<Result<Vec<_>>>()?;
+    Ok(json!({"case": case, "users_Mbit": in_mbit(&users), "users_apart": spread(&users)?,
         "transfers_Mbit": transfers.iter().map(|of| in_mbit(of)).collect::<Vec<_>>(),
-        "transfers_apart": within, "sum_of_capacity": users.iter().sum::<f64>() / SHARED})
+        "transfers_apart": within.into_iter().fold(0.0, f64::max), "sum_of_capacity": users.iter().sum::<f64>() / SHARED}))
 }
 
 /// Two users, told by their keys, fetch 1 and 1, and 4 and 10 files at a time out of one host, each
@@ -234,12 +249,12 @@ pub fn users_out(tools: &Tools) -> Result<Value> {
     }
     let began = world.lab.now();
     sleep(STEADY.1 + 0.2);
-    drop(processes);
+    end(processes)?;
     let record = Record(world.lab.close()?);
     let rate =
         |&i: &usize| record.rate(&format!("sink-src{i}"), began + STEADY.0, began + STEADY.1);
     let of = |mine: Vec<usize>| mine.iter().map(rate).collect();
-    Ok(users_row("users-out", users.into_iter().map(of).collect()))
+    users_row("users-out", users.into_iter().map(of).collect())
 }
 
 /// Three processes of weights 1, 2 and 4.
@@ -264,13 +279,13 @@ pub fn weights(tools: &Tools) -> Result<Value> {
     }
     let began = world.lab.now();
     sleep(STEADY.1 + 0.2);
-    drop(processes);
+    end(processes)?;
     let record = Record(world.lab.close()?);
     let rate = |i| record.rate(&route(i), began + STEADY.0, began + STEADY.1);
     let rates: Vec<f64> = (0..WEIGHTS.len()).map(rate).collect();
     let by_weight: Vec<f64> =
         rates.iter().zip(WEIGHTS).map(|(rate, weight)| rate / weight).collect();
-    Ok(json!({"case": "weights", "rates_Mbit": in_mbit(&rates), "apart": spread(&by_weight),
+    Ok(json!({"case": "weights", "rates_Mbit": in_mbit(&rates), "apart": spread(&by_weight)?,
         "sum_of_capacity": rates.iter().sum::<f64>() / CAPACITY}))
 }
 
@@ -297,7 +312,7 @@ fn one_by_one(tools: &Tools, order: [usize; 5]) -> Result<Value> {
         sleep((next - world.lab.now()).max(0.0));
     }
     at.push(world.lab.now());
-    drop(processes);
+    end(processes)?;
     let record = Record(world.lab.close()?);
     let (mut reached, mut worst_jain, mut worst_sum) = (Vec::new(), 1.0_f64, f64::INFINITY);
     for phase in 0..9_usize {
@@ -361,7 +376,7 @@ fn mesh(tools: &Tools, one_user: bool) -> Result<Value> {
         processes.push(world.fetch(&What { host, user: user(n), name, sources, options })?);
     }
     sleep(8.0);
-    drop(processes);
+    end(processes)?;
     let record = Record(world.lab.close()?);
     let count = |holds: &dyn Fn(&(usize, usize)) -> bool| {
         PAIRS.iter().filter(|pair| holds(pair)).count() as f64
@@ -413,11 +428,12 @@ fn beside_tcp(tools: &Tools, reserve: Option<f64>) -> Result<Value> {
     let flows =
         FLOWS.map(|i| tcp::send(&world.lab, i, "cubic", STAY)).collect::<Result<Vec<_>>>()?;
     for mut flow in flows {
-        flow.wait()?;
+        let ended = flow.wait()?;
+        ensure!(ended.success(), "iperf3: {ended}");
     }
     let gone = world.lab.now();
     sleep(5.0);
-    drop(processes);
+    end(processes)?;
     let record = Record(world.lab.close()?);
     let sum = |of: std::ops::Range<usize>, from, to| -> f64 {
         of.map(|i| record.rate(&route(i), from, to)).sum()
@@ -440,7 +456,7 @@ fn beside_tcp(tools: &Tools, reserve: Option<f64>) -> Result<Value> {
         "tcp_each_second_Mbit": (0..STAY as u32)
             .map(|s| (tcp(come + f64::from(s), come + f64::from(s + 1)) / 1e6).round())
             .collect::<Vec<_>>(),
-        "first_made_room_s": first(come, &|at| gtp(at, at + 0.1) < 0.95 * before),
+        "gtp_first_below_95_percent_s": first(come, &|at| gtp(at, at + 0.1) < 0.95 * before),
         "tcp_half_of_its_rate_s":
             first(come, &|at| tcp(at, at + 0.1) >= 0.5 * tcp(settled, end)),
         "taken_back_s": first(last, &|at| gtp(at, at + 0.1) >= 0.95 * before),
