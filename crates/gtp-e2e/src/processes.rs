@@ -213,7 +213,8 @@ fn users_row(case: &str, transfers: Vec<Vec<f64>>) -> Result<Value> {
     let within = transfers.iter().map(|of| spread(of)).collect::<Result<Vec<_>>>()?;
     Ok(json!({"case": case, "users_Mbit": in_mbit(&users), "users_apart": spread(&users)?,
         "transfers_Mbit": transfers.iter().map(|of| in_mbit(of)).collect::<Vec<_>>(),
-        "transfers_apart": within.into_iter().fold(0.0, f64::max), "sum_of_capacity": users.iter().sum::<f64>() / SHARED}))
+        "transfers_apart": within.into_iter().fold(0.0, f64::max),
+        "sum_of_capacity": users.iter().sum::<f64>() / SHARED}))
 }
 
 /// Two users, told by their keys, fetch 1 and 1, and 4 and 10 files at a time out of one host, each
