@@ -1,13 +1,14 @@
 # XCP in ns-2 over a star of access links, each with XCP's queue: the thesis's endpointXCP, whose
 # virtual queues at hosts are real ones here.
-# Usage: ns star.tcl SECONDS FROM LOSS "RTT RTT ..." "LOSSY LOSSY ..." [PACKET]
+# Usage: ns star.tcl SECONDS FROM LOSS "RTT RTT ..." "LOSSY LOSSY ..." [PACKET] [SEED]
 #
 # 500 Mbit/s at every source and at the sink; a source's link has half of its round trip. LOSS is
 # the chance of each packet of a LOSSY source (from 1) to be lost behind its link. Packets have
-# PACKET bytes on links (1,500). Prints "flow K MBIT" for each source, on links, acknowledged from FROM to SECONDS.
+# PACKET bytes on links (1,500); SEED (0) moves where losses are drawn from. Prints "flow K MBIT" for each source, on links, acknowledged from FROM to SECONDS.
 
 foreach {seconds from loss rtts lossy} $argv break
 set packet [expr [llength $argv] > 5 ? [lindex $argv 5] : 1500]
+set seed [expr [llength $argv] > 6 ? [lindex $argv 6] : 0]
 
 set ns [new Simulator]
 set net [$ns node]
@@ -32,7 +33,7 @@ foreach rtt $rtts {
         $em set rate_ $loss
         $em unit pkt
         set rng [new RNG]
-        $rng seed $k
+        $rng seed [expr 100 * $seed + $k]
         set uniform [new RandomVariable/Uniform]
         $uniform use-rng $rng
         $em ranvar $uniform

@@ -181,7 +181,10 @@ fn a_volume_arrives_and_all_is_over_by(seed: u64, over: Time) {
     world.trace_packets(1 << 22);
     let volume = Volume::Bytes(Bytes(5_000_001));
     let id = world.add_session(SessionSpec { volume, ..SessionSpec::new(a, b) }).unwrap();
+    world.run_until(s(20));
+    let early = world.events();
     world.run_until(over);
+    assert_eq!(world.events() > early, over > s(20), "seed {seed}: whose farewell was lost");
     let status = world.session(id).unwrap();
     assert_eq!((status.standing, status.payload), (Standing::Done, Bytes(5_000_001)));
     assert!(status.ended.unwrap() < s(8) && status.lost > 20, "seed {seed}: {status:?}");
