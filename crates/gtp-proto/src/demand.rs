@@ -30,11 +30,22 @@ pub(crate) struct Demand {
     /// The highest rate that there was nothing to be sent at, in this window.
     unused: Rate,
     waiting_since: Option<Time>,
+    /// What was lacking when the pacer last waited.
+    lacked: Lack,
     /// When the pacer last waited, or the claim last doubled because it did not.
     last_wait: Time,
     doublings: u32,
     limited: bool,
     claim: WindowedMax,
+}
+
+/// What a pacer waits for that would let a datagram go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lack {
+    /// The application: there is nothing to be said.
+    Data,
+    /// The sink: it has asked for nothing more.
+    Requests,
 }
 
 impl Demand {
@@ -45,6 +56,7 @@ impl Demand {
             waited: Span::ZERO,
             unused: Rate::ZERO,
             waiting_since: None,
+            lacked: Lack::Requests,
             last_wait: now,
             doublings: 0,
             limited: false,
@@ -65,26 +77,34 @@ impl Demand {
         }
     }
 
-    /// So many bytes wait to be sent at `now`. What is claimed would need [`SATED`] and more for
-    /// them, without a wait: that need not be waited for. Says whether the claim has risen.
+    /// So many bytes wait to be sent at `now` that may be: where the application was silent until
+    /// now, what it takes to send them within [`SATED`] is claimed. One whose sink is silent has
+    /// as much waiting as its buffers hold, which says nothing. Tells whether the claim has risen.
     pub fn backlog(&mut self, now: Time, waiting: Bytes) -> bool {
         self.roll(now);
-        let before = self.doublings;
-        while self.limited && waiting > self.claim(now).bytes_in(SATED) {
-            self.double(now);
+        let needed = waiting.per(SATED);
+        if !self.limited || self.lacked == Lack::Requests || needed <= self.claim(now) {
+            return false;
         }
-        self.doublings != before
+        self.claim.add(now, needed.scale(1.0 / f64::from(1 << self.doublings)));
+        true
     }
 
     fn double(&mut self, now: Time) {
         self.last_wait = now;
         self.doublings += 1;
-        self.limited = self.doublings <= DOUBLINGS;
+        if self.doublings > DOUBLINGS {
+            // What was waited for in this window was so by another application than this one now.
+            (self.limited, self.doublings) = (false, 0);
+            (self.waited, self.unused) = (Span::ZERO, Rate::ZERO);
+        }
     }
 
-    /// The pacer, which runs at `rate`, would let a datagram go at `now` and there is none.
-    pub fn wait(&mut self, now: Time, rate: Rate) {
+    /// The pacer, which runs at `rate`, would let a datagram go at `now` and there is none, for
+    /// want of this.
+    pub fn wait(&mut self, now: Time, rate: Rate, lack: Lack) {
         self.roll(now);
+        self.lacked = lack;
         self.unused = self.unused.max(rate);
         self.waiting_since.get_or_insert(now);
         self.last_wait = now;

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use gtp_alloc::led::{Counts, Next, SourceLaw};
 use gtp_alloc::{Bytes, Rate, Span, Time};
 
-use crate::demand::Demand;
+use crate::demand::{Demand, Lack};
 use crate::handshake::{Handshake, HelloOut, Outcome, Role};
 use crate::limits::{
     INTERVAL_MAX, INTERVAL_MIN, LEASE_MIN, RAMP_FACTOR, SESSION_TIMEOUT, SILENCE_STOP,
@@ -563,13 +563,13 @@ impl SourceSession {
             return None;
         }
         let Some((request, unit)) = self.answerer.peek() else {
-            self.starve(now);
+            self.starve(now, Lack::Requests);
             return None;
         };
         let len = match supply.supply(unit) {
             Supplied::Ready(len) => len,
             Supplied::NotYet => {
-                self.starve(now);
+                self.starve(now, Lack::Data);
                 return None;
             }
             Supplied::NoSuchUnit => {

@@ -5,7 +5,7 @@ mod world;
 use gtp_alloc::{Rate, Span};
 use gtp_link::{Chance, LinkSpec};
 use gtp_proto::Law;
-use world::{FlowSpec, World};
+use world::{FlowSpec, READ_AHEAD, World};
 
 const RTT_MS: [u64; 5] = [1, 1, 60, 60, 140];
 
@@ -228,6 +228,32 @@ fn an_application_that_had_said_little_is_brought_about_as_fast_as_a_new_session
     // A new session opens its path first, an older one is fed back to less often.
     let all = format!("{new:.0}, {soon:.0} and {later:.0} Mbit/s");
     assert!(soon > 450.0 && later > 0.8 * new && new > 400.0, "{all}");
+}
+
+#[test]
+fn a_slow_reader_before_a_full_buffer_leaves_the_rest_to_others() {
+    for reader in [0.0, 20e6] {
+        let mut net = five_to_one(100, None);
+        let (there, back) = net.paths[2];
+        let slow = net.world.flow(FlowSpec {
+            source: net.sources[2],
+            sink: net.sink,
+            down: vec![there, net.access],
+            up: vec![back],
+            law: Law::Grant,
+            weight: 1.0,
+            max_rate: Rate::UNLIMITED,
+            units: READ_AHEAD,
+        });
+        net.world.flows[slow].reader = reader;
+        let greedy = net.join(0, Law::Grant);
+        net.world.run_for(Span::from_secs(8));
+        let rates = [slow, greedy].map(|f| net.world.rate(f, 3.0, 8.0) / 1e6);
+        let expected = reader / 1e6 * 1_477.0 / 1_400.0;
+        assert!((rates[0] - expected).abs() < 0.1 * expected + 0.1, "{rates:?}");
+        // Half a window takes longer than 100 ms at a tenth and 1 Mbit/s more: that doubles once.
+        assert!(rates[1] > 630.0 - 2.0 * (1.1 * expected + 1.0) - 2.0, "{rates:?}");
+    }
 }
 
 #[test]

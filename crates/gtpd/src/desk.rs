@@ -59,11 +59,6 @@ impl Desk {
         self.places.is_empty()
     }
 
-    /// How many there are.
-    pub fn sessions(&self) -> usize {
-        self.places.len()
-    }
-
     /// Begins a new row.
     pub fn begin(&mut self) {
         self.stale = false;

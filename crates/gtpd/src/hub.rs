@@ -133,7 +133,8 @@ const LATE_MOST: Span = Span::from_secs(1);
 /// there are could never be told to let go of the last.
 const NUMBER_MOST: u32 = u32::MAX / 2;
 
-/// Interface bytes of a status, and of a feedback that tells of few losses.
+/// Interface bytes of a feedback that tells of no losses, over IPv4 and Ethernet: 69 of its format,
+/// 29 of header and tag, 42 of heads. A status has 110, or 120 with all that it may say.
 const SAID: Bytes = Bytes(140);
 
 impl Hub {
@@ -292,14 +293,25 @@ impl Hub {
         toll
     }
 
-    /// Bytes that sessions may have said in `span` beside what they moved, in either direction:
-    /// each end says where it is once an interval.
-    pub fn said(&self, span: Span) -> Bytes {
-        let said = |desk: &Desk| {
+    /// Bytes that sessions may have said in the last `span` beside what they moved, in either
+    /// direction, since this was asked last: each end says where it is once an interval. Nobody is
+    /// believed to say more than he moved, so that who is idle hides nothing of others.
+    pub fn said(&mut self, span: Span) -> Bytes {
+        let most = |desk: &Desk| {
             let intervals = span.as_secs_f64() / desk.agent.interval().as_secs_f64();
-            SAID.0 as f64 * intervals * desk.sessions() as f64
+            (SAID.0 as f64 * intervals) as u64
         };
-        Bytes((said(&self.out) + said(&self.in_)) as u64)
+        let (out, in_) = (most(&self.out), most(&self.in_));
+        let mut said = 0_u64;
+        let seats = self.clients.values_mut().flat_map(|client| client.seats.iter_mut());
+        for (_, seat) in seats {
+            let most = match seat.posted.side {
+                Side::Source => out,
+                Side::Sink => in_,
+            };
+            said = said.saturating_add(seat.moved().min(most));
+        }
+        Bytes(said)
     }
 
     /// The capacities, out and in.

@@ -37,6 +37,8 @@ pub(crate) struct Seat {
     pub granted: Option<Granted>,
     /// Packets and bytes when tolls were taken last.
     tolled: Tolled,
+    /// Bytes when it was asked last what it moved.
+    told: u64,
 }
 
 /// What became of a process's sessions since the last look.
@@ -175,6 +177,7 @@ impl Seat {
             policy: Policy::Normal,
             granted: None,
             tolled: Tolled::of(&posted),
+            told: posted.wire_bytes,
         }
     }
 
@@ -193,6 +196,12 @@ impl Seat {
             lost: now.lost.saturating_sub(before.lost),
             bytes: now.bytes.saturating_sub(before.bytes),
         }
+    }
+
+    /// Bytes that it has moved since this was asked last.
+    pub fn moved(&mut self) -> u64 {
+        let before = std::mem::replace(&mut self.told, self.posted.wire_bytes);
+        self.posted.wire_bytes.saturating_sub(before)
     }
 
     /// Does what was set.

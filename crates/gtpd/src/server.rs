@@ -493,13 +493,14 @@ impl Beside {
         self.looked = now;
         let (out, in_) = hub.moved();
         let mut capacities = [Rate::ZERO; 2];
+        let said = hub.said(span);
         let (own, sides) = ([out, in_], [Side::Source, Side::Sink]);
         for (i, room) in self.rooms.iter_mut().enumerate() {
             // Without a counter nothing is known of others.
             let counter = self.counters.as_ref().map(|counters| &counters[i]);
             let all = counter.and_then(|path| std::fs::read_to_string(path).ok());
             let capacity = match all.and_then(|text| text.trim().parse().ok()) {
-                Some(all) => room.look(span, Bytes(all), own[i], hub.said(span)),
+                Some(all) => room.look(span, Bytes(all), own[i], said),
                 None => room.capacity(),
             };
             capacities[i] = self.strains[i].look(capacity, span, hub.toll(sides[i], span));

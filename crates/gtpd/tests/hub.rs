@@ -373,6 +373,25 @@ fn a_toll_counts_what_was_lost_since_the_last_one_by_direction() {
 }
 
 #[test]
+fn nobody_is_believed_to_have_said_more_than_he_moved() {
+    let mut hub = Hub::new(START, &config(120));
+    let mut one = Process::attach(&mut hub, START, 1, 7);
+    one.open(Side::Sink, 1, 3);
+    one.open(Side::Source, 2, 1);
+    let now = run(&mut hub, START, 2, &mut [&mut one], 240.0);
+    let span = Span::from_secs(1);
+    assert_eq!(hub.said(span), Bytes::ZERO, "all are idle");
+    one.sessions[0].wire_bytes = 100;
+    one.sessions[1].wire_bytes = 40_000_000;
+    one.sessions[3].wire_bytes = 30;
+    run(&mut hub, now, 1, &mut [&mut one], 240.0);
+    let said = hub.said(span).0;
+    let most = said - 130;
+    assert!(most > 0 && most < 1_000_000 && most.is_multiple_of(140), "{said}");
+    assert_eq!(hub.said(span), Bytes::ZERO, "it is taken once");
+}
+
+#[test]
 fn a_process_that_ends_gives_its_share_back_within_two_intervals() {
     let mut hub = Hub::new(START, &config(100));
     let mut one = Process::attach(&mut hub, START, 1, 1);

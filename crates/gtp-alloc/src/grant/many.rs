@@ -130,6 +130,11 @@ impl Ladder {
         }
         let (met, beyond) = (met.value(), beyond.value());
         let level = (capacity - met).max(0.0) / beyond;
+        // Rounding may have raised `near` past somebody's bound, whom `beyond` then lacks.
+        let is_near = level * ROUNDING >= near;
+        if !is_near {
+            return None;
+        }
         let lowest = near - most * ROUNDING / beyond;
         let mut pushed: Vec<(f64, f64, f64)> = Vec::new();
         for (weight, bound) in columns.satisfied(near).filter(|&(w, b)| b >= w * lowest && w > 0.0)
@@ -166,6 +171,7 @@ impl Ladder {
 mod tests {
     use super::super::sorted_shares;
     use super::*;
+    use alloc::vec;
     use proptest::prelude::*;
 
     /// Claims of one kind: with how many binary digits weights and bounds vary, and how many have
@@ -211,6 +217,30 @@ mod tests {
                     let near = (a - b).abs() <= 1e-9 * b.abs() + 1e-3;
                     prop_assert!(near, "{i}: {a} and {b}, seed {seed}");
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn a_capacity_that_is_a_sum_of_bounds_is_used_up_whatever_its_sum_was_rounded_to() {
+        for weight in [1.0, 0.7, 1.0 / 7.0] {
+            for (n, rest) in [(50_000, 1e-9), (5_000, 1e9), (3, 1.0)] {
+                let mut claims = vec![Claim { weight, bound: 1e6 }; n];
+                claims.push(Claim { weight: rest, bound: f64::INFINITY });
+                claims.push(Claim { weight: 1.0, bound: 0.0 });
+                let capacity = 1e6 * n as f64;
+                let (mut found, mut expected) = (Vec::new(), Vec::new());
+                sorted_shares(capacity, &claims, &mut expected);
+                if !shares(capacity, &claims, &mut found) {
+                    assert!(found.is_empty());
+                    continue;
+                }
+                for (a, b) in found.iter().zip(&expected) {
+                    let near = (a.target - b.target).abs() <= 1e-9 * b.target + 1e-3;
+                    assert!(near, "{} and {}, {n} of {weight}", a.target, b.target);
+                }
+                let given: f64 = found.iter().map(|share| share.target).sum();
+                assert!((given - capacity).abs() <= 1e-6 * capacity, "{given} of {capacity}");
             }
         }
     }

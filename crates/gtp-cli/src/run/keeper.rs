@@ -68,7 +68,8 @@ impl Keeper {
         loop {
             let began = clock.now();
             let pump = self.start()?;
-            let course = attend(pump, &mut told_here, first).await.map_err(other)?;
+            let course =
+                attend(pump, async || told_here.next().await, first).await.map_err(other)?;
             let Course { ended, worked, told } = course;
             first &= !worked;
             let lived = clock.now().since(began);
@@ -122,31 +123,39 @@ impl ToldHere {
 }
 
 /// Waits until a pump has ended, passes on that it works if it is the `first`, and tells it, from
-/// its start on, whatever this process is told.
-async fn attend(mut pump: Child, here: &mut ToldHere, first: bool) -> std::io::Result<Course> {
+/// its start on, to end whenever `told_here` returns.
+async fn attend(
+    mut pump: Child,
+    mut told_here: impl AsyncFnMut(),
+    first: bool,
+) -> std::io::Result<Course> {
     let process = pidfd_open(Pid::from_child(&pump), PidfdFlags::empty())?;
     let stdout = pump.stdout.take();
     let mut says = tokio::task::spawn_blocking(move || first_line(stdout));
     let mut ends = tokio::task::spawn_blocking(move || pump.wait());
+    // One that has ended meanwhile need not be told.
+    let end = || pidfd_send_signal(&process, Signal::TERM).unwrap_or_default();
     let (mut worked, mut heard, mut told) = (false, false, false);
     loop {
         tokio::select! {
             biased;
             said = &mut says, if !heard => {
                 heard = true;
-                worked = said.map_err(std::io::Error::other)?? == detach::READY;
-                if worked && first {
-                    detach::say(detach::READY).map_err(|error| std::io::Error::other(error.text))?;
+                let said = said.unwrap_or_else(|error| Err(std::io::Error::other(error)));
+                worked = said.as_deref().is_ok_and(|said| said == detach::READY);
+                let unheard = worked && first && detach::say(detach::READY).is_err();
+                if said.is_err() || unheard {
+                    worked = false;
+                    end();
                 }
             }
             ended = &mut ends, if heard => {
                 let ended = ended.map_err(std::io::Error::other)??;
                 return Ok(Course { ended, worked, told });
             }
-            () = here.next() => {
+            () = told_here() => {
                 told = true;
-                // One that has ended meanwhile need not be told.
-                let _ = pidfd_send_signal(&process, Signal::TERM);
+                end();
             }
         }
     }
@@ -178,15 +187,27 @@ mod tests {
 
     #[tokio::test]
     async fn a_keeper_that_is_told_to_end_before_its_pump_works_ends_it() {
-        for signal in [Signal::TERM, Signal::HUP] {
-            let mut here = ToldHere::take().unwrap();
-            let mut command = Command::new("sleep");
-            let pump = command.arg("60").stdout(Stdio::piped()).spawn().unwrap();
-            rustix::process::kill_process(rustix::process::getpid(), signal).unwrap();
-            let course = attend(pump, &mut here, true).await.unwrap();
-            assert!(course.told && !course.worked);
-            assert_eq!(course.ended.signal(), Some(Signal::TERM.as_raw()));
-        }
+        let mut command = Command::new("sleep");
+        let pump = command.arg("60").stdout(Stdio::piped()).spawn().unwrap();
+        let mut wish = Some(());
+        let told_here = async || {
+            if wish.take().is_none() {
+                std::future::pending().await
+            }
+        };
+        let course = attend(pump, told_here, true).await.unwrap();
+        assert!(course.told && !course.worked);
+        assert_eq!(course.ended.signal(), Some(Signal::TERM.as_raw()));
+    }
+
+    #[tokio::test]
+    async fn a_pump_that_says_what_is_no_text_did_not_work_and_is_told_to_end() {
+        let mut command = Command::new("sh");
+        command.args(["-c", r"printf '\377\n'; exec sleep 60"]).stdout(Stdio::piped());
+        let pump = command.spawn().unwrap();
+        let course = attend(pump, std::future::pending::<()>, true).await.unwrap();
+        assert!(!course.told && !course.worked);
+        assert_eq!(course.ended.signal(), Some(Signal::TERM.as_raw()));
     }
 
     #[test]

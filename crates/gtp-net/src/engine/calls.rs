@@ -13,16 +13,18 @@ pub struct Calls {
     pub send: u64,
     /// To receive: each takes what is there, at most 384 KiB.
     pub receive: u64,
-    /// To wait: for datagrams, for the time to send, for other threads.
+    /// To wait: for datagrams, for the time to send, for other threads. One that a bell ends has
+    /// the bell read as well, which is not counted.
     pub wait: u64,
     /// To see how full a receive buffer is.
     pub look: u64,
-    /// Messages taken from other threads: blocks loaded, blocks written, commands.
+    /// Messages taken from other threads: blocks loaded, blocks written, commands. A socket
+    /// that is added is none.
     pub message: u64,
 }
 
 impl Calls {
-    /// All that enter the kernel.
+    /// All that are counted: no more than there are, as the reading of bells is not.
     pub fn system(&self) -> u64 {
         self.send + self.receive + self.wait + self.look
     }

@@ -15,7 +15,7 @@ fn produce(demand: &mut Demand, from: Time, ms: u64, gap_us: u64, waits: Waits) 
     while now.since(from) < Span::from_millis(ms) {
         demand.sent(now, PACKET);
         if matches!(waits, Waits::Yes) {
-            demand.wait(now + Span::from_micros(1), ALLOWED);
+            demand.wait(now + Span::from_micros(1), ALLOWED, Lack::Data);
         }
         now += Span::from_micros(gap_us);
     }
@@ -100,7 +100,7 @@ fn part_sent(bps: f64, granted_at_first: f64) -> f64 {
         credit = (credit + grant / 8.0 * step.as_secs_f64()).min(2.0 * PACKET.0 as f64);
         while credit >= PACKET.0 as f64 {
             if ready < PACKET.0 as f64 {
-                demand.wait(now, ALLOWED);
+                demand.wait(now, ALLOWED, Lack::Data);
                 break;
             }
             demand.sent(now, PACKET);
@@ -129,7 +129,7 @@ fn one_that_waited_a_little_at_the_end_of_a_ramp_is_not_held_to_what_the_ramp_le
     for gap_us in [1_200, 120, 20] {
         now = produce(&mut demand, now, 60, gap_us, Waits::No);
     }
-    demand.wait(now, ALLOWED);
+    demand.wait(now, ALLOWED, Lack::Data);
     now += Span::from_millis(13);
     now = produce(&mut demand, now, 60, 20, Waits::No);
     assert!(demand.is_limited());
@@ -140,4 +140,66 @@ fn one_that_waited_a_little_at_the_end_of_a_ramp_is_not_held_to_what_the_ramp_le
     let now = produce(&mut slow, START, 250, 1_200, Waits::Yes);
     let claim = slow.claim(now).as_f64();
     assert!(claim < 1.2 * (10e6 + DEMAND_FLOOR.as_f64()), "{claim}");
+}
+
+/// One that has been silent for a second, its claim at the floor.
+fn silent(lack: Lack) -> (Demand, Time) {
+    let mut demand = Demand::new(START);
+    demand.wait(START, ALLOWED, lack);
+    let mut now = START;
+    for _ in 0..10 {
+        now += Span::from_millis(100);
+        demand.roll(now);
+    }
+    assert_eq!(demand.claim(now), DEMAND_FLOOR);
+    (demand, now)
+}
+
+#[test]
+fn what_waits_after_a_silence_is_claimed_so_that_it_is_sent_within_a_tenth_of_a_second() {
+    let (mut demand, now) = silent(Lack::Data);
+    assert!(!demand.backlog(now, Bytes(12_500)), "the floor carries that");
+    assert_eq!(demand.claim(now), DEMAND_FLOOR);
+    assert!(demand.backlog(now, Bytes(200_000)));
+    assert_eq!(demand.claim(now), Rate::from_mbps(16));
+    assert!(!demand.backlog(now, Bytes(200_000)), "nothing new is known by asking again");
+    assert!(demand.backlog(now, Bytes(2_000_000)));
+    assert_eq!(demand.claim(now), Rate::from_mbps(160));
+    assert!(demand.is_limited());
+    let later = now + DEMAND_HOLD + Span::from_millis(1);
+    assert_eq!(demand.claim(later), DEMAND_FLOOR, "it is held as other claims are");
+}
+
+#[test]
+fn what_a_sink_has_not_asked_for_is_not_claimed() {
+    let (mut demand, now) = silent(Lack::Requests);
+    assert!(!demand.backlog(now, Bytes(2_000_000)));
+    assert_eq!(demand.claim(now), DEMAND_FLOOR);
+}
+
+#[test]
+fn a_claim_for_what_waits_doubles_as_others_do_until_it_is_for_everything() {
+    let (mut demand, start) = silent(Lack::Data);
+    demand.backlog(start, Bytes(200_000));
+    let mut now = start;
+    while now.since(start) < Span::from_millis(450) {
+        // Something more has come to wait before the next step.
+        let doublings = now.since(start).as_nanos() / SATED.as_nanos();
+        demand.backlog(now, Bytes(200_000 << doublings.min(3)));
+        demand.sent(now, PACKET);
+        let claim = demand.claim(now).as_f64();
+        let most = 16e6 * f64::from(2_u32 << doublings.min(4));
+        assert!(demand.is_limited() && claim <= most, "{claim} after {doublings}");
+        now += Span::from_millis(10);
+    }
+    let now = produce(&mut demand, now, 100, 1_000, Waits::No);
+    assert!(!demand.is_limited());
+    // Nor does the window end with another finding.
+    demand.roll(now + WINDOW);
+    assert_eq!(demand.claim(now + WINDOW), Rate::UNLIMITED);
+    // One that waits again begins again.
+    demand.wait(now + WINDOW, ALLOWED, Lack::Data);
+    demand.roll(now + WINDOW + WINDOW);
+    assert!(demand.is_limited());
+    assert!(demand.claim(now + WINDOW + WINDOW) <= ALLOWED.scale(1.2));
 }

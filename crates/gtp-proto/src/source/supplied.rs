@@ -6,6 +6,8 @@
 use gtp_alloc::{Bytes, Time};
 
 use super::SourceSession;
+use crate::demand::Lack;
+use crate::limits::UNIT_ETHERNET;
 
 impl SourceSession {
     /// Units that were not at hand may be now.
@@ -15,18 +17,22 @@ impl SourceSession {
         }
     }
 
-    /// So many bytes wait to be sent for the first time. An application that was silent and is
-    /// not any more is seen by that at once, and otherwise only after half a second without a wait.
-    pub fn handle_backlog(&mut self, now: Time, waiting: Bytes) {
-        if self.demand.backlog(now, waiting) {
+    /// So many bytes wait to be sent for the first time, from the unit `next` on. An application
+    /// that was silent and is not any more is seen by that at once, and otherwise only after half a
+    /// second without a wait. What the sink has not asked for does not count.
+    pub fn handle_backlog(&mut self, now: Time, waiting: Bytes, next: u64) {
+        let asked = self.asked_end().saturating_sub(next);
+        let most = asked.saturating_mul(self.unit_payload.unwrap_or(UNIT_ETHERNET).into());
+        if self.demand.backlog(now, waiting.min(Bytes(most))) {
             self.settled = None;
         }
     }
 
-    /// The pacer would let a datagram go and there is none: the application is the limit.
-    pub(super) fn starve(&mut self, now: Time) {
+    /// The pacer would let a datagram go and there is none: the application is the limit, at this
+    /// end or at the other.
+    pub(super) fn starve(&mut self, now: Time, lack: Lack) {
         self.pacer.idle(now);
-        self.demand.wait(now, self.pacer.rate());
+        self.demand.wait(now, self.pacer.rate(), lack);
         self.starved = true;
     }
 }

@@ -19,8 +19,10 @@ use gtp_proto::{
 
 pub const IP: u16 = 28;
 pub const UNIT: u16 = 1_400;
-/// Bytes that an application is ahead of its source at most.
+/// Bytes that an application is ahead of its source at most, as streams over sockets let it be.
 const UNSENT_MOST: u64 = 2 << 20;
+/// Units that a sink asks for beyond what its application has read.
+pub const READ_AHEAD: u64 = 750;
 /// Length of one bin of a flow's record.
 pub const BIN: Span = Span::from_millis(10);
 
@@ -48,6 +50,11 @@ pub struct Flow {
     pub produced: f64,
     /// Rate of the producer, in payload bits per second; infinite if it is never short.
     pub producer: f64,
+    /// Rate at which the sink's application reads, in payload bits per second; its sink asks for
+    /// [`READ_AHEAD`] beyond that, in halves. Infinite if it asks for all at once.
+    pub reader: f64,
+    /// Units that a sink with a reader has asked for.
+    pub asked: u64,
     /// Chance that a datagram back to the source is lost.
     pub started: Time,
     pub alive: bool,
@@ -68,6 +75,19 @@ fn length(wanted: Option<u64>, number: u64, unit: u16) -> u16 {
 impl Flow {
     fn length(&self, number: u64, unit: u16) -> u16 {
         length(self.wanted, number, unit)
+    }
+
+    /// A reader reads on, and its sink asks for as much.
+    fn read(&mut self, now: Time) {
+        if !self.reader.is_finite() {
+            return;
+        }
+        let read = (self.reader * now.since(self.started).as_secs_f64() / 8.0) as u64;
+        let wanted = read.min(self.payload) / u64::from(UNIT) + READ_AHEAD;
+        if wanted >= self.asked + READ_AHEAD / 2 {
+            self.sink.assign(self.asked..wanted);
+            self.asked = wanted;
+        }
     }
 
     /// An eager sink asks for units as long as an event says.
@@ -242,6 +262,8 @@ impl World {
             first_data: None,
             produced: 0.0,
             producer: f64::INFINITY,
+            reader: f64::INFINITY,
+            asked: spec.units,
             started: self.now,
             alive: true,
             events: Vec::new(),
@@ -298,7 +320,7 @@ impl World {
             for timeout in [flow.source.poll_timeout(), flow.sink.poll_timeout()] {
                 next = next.min(timeout.map_or(Time::MAX, |(at, _)| at));
             }
-            if flow.producer.is_finite() {
+            if flow.producer.is_finite() || flow.reader.is_finite() {
                 next = next.min(self.now + Span::from_micros(500));
             }
         }
@@ -431,12 +453,13 @@ impl World {
             flow.produced = flow.producer * seconds / 8.0 / f64::from(UNIT);
             flow.source.handle_supply(now);
         }
+        flow.read(now);
         let (limited, produced) = (flow.producer.is_finite(), flow.produced as u64);
         let sent = flow.source.counters().packets;
         let (unit, wanted) = (flow.units[1], flow.wanted);
         let mut budget = if limited { produced.saturating_sub(sent) } else { u64::MAX };
         let waiting = budget.saturating_mul(unit.into()).min(UNSENT_MOST);
-        flow.source.handle_backlog(now, Bytes(waiting));
+        flow.source.handle_backlog(now, Bytes(waiting), sent);
         let mut supply = |number: u64| {
             if budget == 0 {
                 return Supplied::NotYet;

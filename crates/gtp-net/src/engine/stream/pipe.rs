@@ -143,6 +143,11 @@ impl Sending<'_> {
         self.0.ring.unsent() as u64
     }
 
+    /// The first unit that was not sent yet.
+    pub fn next(&self) -> u64 {
+        self.0.ring.next()
+    }
+
     /// Appends a unit that was supplied.
     pub fn write(&self, unit: u64, out: &mut Vec<u8>) {
         self.0.ring.write(unit, out);

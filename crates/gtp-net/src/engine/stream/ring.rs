@@ -96,6 +96,14 @@ impl OutRing {
         }
     }
 
+    /// The first unit that they do not lie in.
+    pub fn next(&self) -> u64 {
+        match self {
+            OutRing::Bytes(ring) => ring.next(),
+            OutRing::Frames(ring) => ring.next(),
+        }
+    }
+
     pub fn has_much_room(&self) -> bool {
         match self {
             OutRing::Bytes(ring) => ring.has_much_room(),

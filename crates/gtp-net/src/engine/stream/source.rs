@@ -101,7 +101,7 @@ impl StreamSource {
     pub fn poll_batch(&mut self, now: Time, envelope: &mut Envelope, batch: &mut Batch) -> bool {
         let pipe = Arc::clone(&self.pipe);
         let mut sending = pipe.sending();
-        self.core.handle_backlog(now, Bytes(sending.unsent()));
+        self.core.handle_backlog(now, Bytes(sending.unsent()), sending.next());
         while batch.has_room() {
             let payload = self.payload;
             let mut supply = |unit| match payload {
