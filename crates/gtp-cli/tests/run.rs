@@ -146,13 +146,16 @@ fn iperf3_measures_over_gtp_in_both_directions() {
     let mut server = command.stdout(Stdio::piped()).spawn().expect("iperf3 is needed");
     let mut words = BufReader::new(server.stdout.take().unwrap());
     let _server = Running(server);
-    let mut line = String::new();
-    while !line.contains("listening") {
-        line.clear();
-        assert!(words.read_line(&mut line).unwrap() > 0, "it has ended");
-    }
-    let words = std::thread::spawn(move || words.read_to_end(&mut Vec::new()));
+    // It listens anew for each client, and says so.
+    let mut listens = move || {
+        let mut line = String::new();
+        while !line.contains("listening") {
+            line.clear();
+            assert!(words.read_line(&mut line).unwrap() > 0, "it has ended");
+        }
+    };
     for direction in [&[][..], &["-R"], &["-P", "3"]] {
+        listens();
         let client = ["iperf3", "-c", "127.0.0.1", "-p", &port, "-n", "20M"];
         let client: Vec<&str> = client.iter().chain(direction).copied().collect();
         let measured = world.run(&["--require"], &client).output().unwrap();
@@ -161,8 +164,6 @@ fn iperf3_measures_over_gtp_in_both_directions() {
         assert!(out.contains("receiver"), "{out}");
         assert_eq!(failed, "");
     }
-    drop(_server);
-    words.join().unwrap().unwrap();
 }
 
 /// Forks; the child writes and ends at once, and the parent has gone before.
