@@ -307,7 +307,7 @@ fn one_by_one(tools: &Tools, order: [usize; 5]) -> Result<Value> {
             let what = What { host: "sink", user: 0, name, sources, options };
             processes.push_back(world.fetch(&what)?);
         } else {
-            processes.pop_front();
+            processes.pop_front().context("nobody is left")?.end()?;
         }
         let next = at[0] + STEP * (phase + 1) as f64;
         sleep((next - world.lab.now()).max(0.0));
@@ -323,6 +323,7 @@ fn one_by_one(tools: &Tools, order: [usize; 5]) -> Result<Value> {
         let (from, to) = (at[phase], at[phase + 1]);
         reached.push(record.reached(&shares, (from, to), 0.05, 0.1, HOLD));
         let rates: Vec<f64> = live.iter().map(|&i| record.rate(&route(i), to - 1.0, to)).collect();
+        ensure!(rates.iter().all(|rate| *rate > 0.0), "nothing was moved in phase {phase}");
         worst_jain = worst_jain.min(jain_index(&rates));
         worst_sum = worst_sum.min(rates.iter().sum());
     }
@@ -446,9 +447,10 @@ fn beside_tcp(tools: &Tools, reserve: Option<f64>) -> Result<Value> {
         (0..400).map(|i| from + 0.025 * f64::from(i)).find(|&at| holds(at)).map(|at| at - from)
     };
     let before = gtp(come - 2.0, come);
+    // A stall is no leave: it is looked for from the end.
     let last = (0..400)
-        .map(|i| come + STAY - 1.0 + 0.025 * f64::from(i))
-        .find(|&at| tcp(at, at + 0.1) < 1e6)
+        .map(|i| gone - 0.025 * f64::from(i))
+        .find(|&at| tcp(at - 0.1, at) >= 1e6)
         .unwrap_or(gone);
     let (offered, dropped) = record.drops("access", settled, end);
     Ok(json!({"case": "room-for-tcp", "reserve_Mbit": reserve.map(|rate| rate / 1e6),

@@ -82,6 +82,8 @@ pub struct Hub {
     names: Names,
     /// Bytes that sessions moved, out and in, as far as it is believed; they wrap.
     moved: [u64; 2],
+    /// That when it was last asked what they said.
+    moved_before: [u64; 2],
     /// What the host can have moved beyond that, out and in.
     movable: [Bytes; 2],
     /// What it moves at most.
@@ -151,6 +153,7 @@ impl Hub {
             bounds: Bounds::new(&config.least, &config.most),
             names: Names::default(),
             moved: [0; 2],
+            moved_before: [0; 2],
             movable: [Bytes(0); 2],
             full: [config.capacity_out, config.capacity_in],
             looked: now,
@@ -311,7 +314,10 @@ impl Hub {
             };
             said = said.saturating_add(seat.moved().min(most));
         }
-        Bytes(said)
+        // Nor is more believed of all together than that they moved.
+        let before = std::mem::replace(&mut self.moved_before, self.moved);
+        let moved = self.moved.iter().zip(before).map(|(now, before)| now.wrapping_sub(before));
+        Bytes(said.min(moved.fold(0, u64::saturating_add)))
     }
 
     /// The capacities, out and in.

@@ -183,12 +183,12 @@ fn median(rows: &[Value]) -> Value {
         if values.iter().all(Value::is_boolean) {
             return values.iter().all(|v| v == &Value::Bool(true)).into();
         }
-        if values.iter().any(|v| v.as_f64().is_none()) {
+        // What was never reached is no number, and later than all that are.
+        if values.iter().any(|v| !v.is_number() && !v.is_null()) {
             return values.swap_remove(0);
         }
-        values.sort_by(|a, b| {
-            a.as_f64().partial_cmp(&b.as_f64()).unwrap_or(std::cmp::Ordering::Equal)
-        });
+        let late = |v: &Value| v.as_f64().unwrap_or(f64::INFINITY);
+        values.sort_by(|a, b| late(a).total_cmp(&late(b)));
         values.swap_remove(values.len() / 2)
     };
     fields.into_iter().map(|(key, values)| (key, middle(values))).collect()
