@@ -76,6 +76,12 @@ impl<'a> World<'a> {
         World::around(Lab::open(shape, &tools.gtp)?, tools)
     }
 
+    /// A host for each session of all users, and the one that they share.
+    fn of_users(tools: &'a Tools) -> Result<World<'a>> {
+        let branches = vec![Branch::rtt(20.0); SESSIONS.iter().sum()];
+        World::open(&Shape { branches, ..five("100ms") }, tools)
+    }
+
     fn around(lab: Lab, tools: &'a Tools) -> Result<World<'a>> {
         // Other users than this one find their daemon and their keys there.
         std::fs::set_permissions(lab.dir.path(), std::fs::Permissions::from_mode(0o755))?;
@@ -179,15 +185,11 @@ fn sleep(seconds: f64) {
 /// # Errors
 /// If the network or a process cannot be started.
 pub fn users_in(tools: &Tools) -> Result<Value> {
-    let all: usize = SESSIONS.iter().sum();
-    let shape = Shape {
-        access: ("700Mbit".into(), "100ms".into()),
-        middle: None,
-        branches: vec![Branch::rtt(20.0); all],
-    };
-    let mut world = World::open(&shape, tools)?;
+    let mut world = World::of_users(tools)?;
     world.daemon("sink", &["--capacity-in", &bits(SHARED)])?;
-    let sources = (0..all).map(|i| world.serve(i, &["--public"])).collect::<Result<Vec<_>>>()?;
+    let sources = (0..SESSIONS.iter().sum())
+        .map(|i| world.serve(i, &["--public"]))
+        .collect::<Result<Vec<_>>>()?;
     let [daemon, socket] = &world.under("sink");
     let options = &[daemon.as_str(), socket];
     let (mut processes, mut ranges, mut from) = (Vec::new(), Vec::new(), 0);
@@ -223,13 +225,7 @@ fn users_row(case: &str, transfers: Vec<Vec<f64>>) -> Result<Value> {
 /// # Errors
 /// As [`users_in`].
 pub fn users_out(tools: &Tools) -> Result<Value> {
-    let all: usize = SESSIONS.iter().sum();
-    let shape = Shape {
-        access: ("700Mbit".into(), "100ms".into()),
-        middle: None,
-        branches: vec![Branch::rtt(20.0); all],
-    };
-    let mut world = World::open(&shape, tools)?;
+    let mut world = World::of_users(tools)?;
     let names = USERS.map(|user| format!("user{user}"));
     let keys = world.keys(&names)?;
     world.daemon("sink", &["--capacity-out", &bits(SHARED)])?;
