@@ -176,6 +176,7 @@ fn end(processes: impl IntoIterator<Item = Fetch>) -> Result<()> {
     processes.into_iter().try_for_each(Fetch::end)
 }
 
+/// Lets what was started run while it is looked at, for a set time; nothing is asserted by that.
 fn sleep(seconds: f64) {
     std::thread::sleep(Duration::from_secs_f64(seconds));
 }
