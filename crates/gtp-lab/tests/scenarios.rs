@@ -226,7 +226,26 @@ fn refusals_have_the_exit_codes_that_are_documented() {
     assert_eq!(output.status.code(), Some(2));
     assert!(said(&output).contains("no way from \"dst\" to \"src1\""), "{}", said(&output));
     let blocked = dir.path().join("two.toml/x").display().to_string();
-    assert_eq!(code(&["run", &file, "--out", &blocked]), Some(1));
+    let output = lab(&["run", &file, "--out", &blocked]);
+    // Before anything runs, so that no long run is lost.
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0), "{}", said(&output));
+}
+
+#[test]
+fn pages_mark_what_happens_and_name_who_never_settled() {
+    let (dir, _) = two();
+    let file = dir.path().join("more.toml");
+    let more = "[[session.change]]\nat = \"1s\"\ndemand = \"2Mbit\"\n[[background]]\n\
+                source = \"src2\"\nsink = \"dst\"\nrate = \"1Mbit\"\nkind = \"constant\"\n\
+                start = \"1500ms\"\n[output]\ntolerance = 0.00001\n";
+    std::fs::write(&file, TWO.replace("[sweep]\n", &format!("{more}[sweep]\n"))).expect("written");
+    let out = dir.path().display().to_string();
+    let output = lab(&["run", &file.display().to_string(), "--out", &out]);
+    assert!(output.status.success() && said(&output).contains("never: s1"), "{}", said(&output));
+    let page = std::fs::read_to_string(dir.path().join("more.html")).expect("a page");
+    for mark in ["s1: demand", "+background1", "never: s1", "last share"] {
+        assert!(page.contains(mark), "{mark}: {}", said(&output));
+    }
 }
 
 #[test]

@@ -26,6 +26,8 @@ pub struct Phase {
     pub jain: f64,
     /// The largest part by which a session was off its share in that half.
     pub worst: f64,
+    /// The number of a session that was the last to be off its share, in a phase that is judged.
+    pub last_off: Option<usize>,
     /// The watched sessions that are there: number, wanted, got, in bit/s.
     pub shares: Vec<(usize, f64, f64)>,
     /// How it went.
@@ -140,16 +142,19 @@ fn phase(
             shares.push((k, wanted, got));
         }
     }
-    let inside = |n: usize| {
-        epoch.active.iter().zip(&epoch.wanted).all(|(&k, &wanted)| {
-            wanted <= NOTHING || (rates[k][n] / wanted - 1.0).abs() <= tolerance
-        })
+    let off = |n: usize| {
+        let mut there = epoch.active.iter().zip(&epoch.wanted);
+        let inside = |rate: f64, wanted: f64| (rate / wanted - 1.0).abs() <= tolerance;
+        there.find(|&(&k, &wanted)| wanted > NOTHING && !inside(rates[k][n], wanted))
     };
+    let mut last_off = None;
     let enough = range.len() as f64 * bin >= 2.0 * SMOOTH_S && range.len() >= 4;
     let judged = if !enough || epoch.calm == Calm::No || parts.is_empty() {
         Judged::Unjudged
     } else {
-        let outside = range.clone().rev().find(|&n| !inside(n));
+        let outside = range.clone().rev().find_map(|n| off(n).map(|(k, _)| (n, *k)));
+        last_off = outside.map(|(_, k)| k);
+        let outside = outside.map(|(n, _)| n);
         let first = outside.map_or(range.start, |n| n + 1);
         // Settled in the very last bins only is not settled.
         if first + (range.len() / 20).max(1) >= range.end {
@@ -162,7 +167,7 @@ fn phase(
     let time = (seconds(epoch.from), seconds(epoch.to));
     let event = event(scenario, epoch);
     let (sessions, jain) = (epoch.active.len(), jain_index(&parts));
-    Some(Phase { time, event, sessions, sums, jain, worst, shares, judged })
+    Some(Phase { time, event, sessions, sums, jain, worst, last_off, shares, judged })
 }
 
 /// What began an epoch, as far as the scenario says.

@@ -266,6 +266,7 @@ fn whole(scenario: &Scenario, outcome: &Outcome, world: &World) -> Option<Phase>
         sums: (goal.iter().sum(), rates.iter().sum()),
         jain: jain_index(&parts),
         worst: parts.iter().map(|part| (part - 1.0).abs()).fold(0.0, f64::max),
+        last_off: None,
         shares: Vec::new(),
         judged: settled.map_or(Judged::Unsettled, |at| Judged::Settled(*at)),
     })

@@ -108,6 +108,7 @@ pub fn summary(scenario: &Scenario, outcome: &Outcome) -> Value {
             "from": phase.time.0, "to": phase.time.1, "event": phase.event,
             "sessions": phase.sessions, "wanted": phase.sums.0, "got": phase.sums.1,
             "jain": phase.jain, "worst": phase.worst, "settled": settled, "settled_after": after,
+            "last_off": phase.last_off.map(name),
             "shares": shares.collect::<Vec<_>>(),
         })
     });

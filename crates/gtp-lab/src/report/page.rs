@@ -3,7 +3,7 @@
 //! Figures show some sessions where there are many, and say so; tables list the first ones. What
 //! was wanted is drawn dashed in the colour of what was got.
 
-use super::text::{judged, percent, rate, span};
+use super::text::{judged, last_share, percent, rate, span};
 use crate::course::{Course, Judged, Outcome, Phase};
 use crate::scenario::model::Scenario;
 use crate::series::{Axis, Cell, Figure, Page, Part, Series, Style, Table, Tile, Tone};
@@ -54,13 +54,17 @@ const MARKS_MAX: usize = 40;
 
 fn lead(scenario: &Scenario) -> String {
     let facts = format!(
-        "{} level, law {}, {} of simulated time, seed {}.",
+        "The {} level, law {}, {} of simulated time, seed {}.",
         scenario.level.as_str(),
         scenario.law.as_str(),
         span(scenario.duration.as_nanos() as f64 / 1e9),
         scenario.seed
     );
-    if scenario.about.is_empty() { facts } else { format!("{} {facts}", scenario.about) }
+    match scenario.about.as_str() {
+        "" => facts,
+        about if about.ends_with(['.', '!', '?', ':', ';']) => format!("{about} {facts}"),
+        about => format!("{about}. {facts}"),
+    }
 }
 
 fn tiles(scenario: &Scenario, outcome: &Outcome) -> Vec<Tile> {
@@ -160,6 +164,14 @@ fn marks(scenario: &Scenario) -> Vec<(f64, String)> {
         for session in &scenario.sessions {
             marks.push((at(session.start), format!("+{}", session.name)));
             marks.extend(session.stop.map(|stop| (at(stop), format!("\u{2212}{}", session.name))));
+            let changes = session.demand.iter().filter(|(when, _)| *when > session.start);
+            marks.extend(changes.map(|(when, _)| (at(*when), format!("{}: demand", session.name))));
+        }
+    }
+    if scenario.backgrounds.len() <= NAMED_MAX {
+        for flow in &scenario.backgrounds {
+            marks.push((at(flow.start), format!("+{}", flow.name)));
+            marks.extend(flow.stop.map(|stop| (at(stop), format!("\u{2212}{}", flow.name))));
         }
     }
     marks.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -200,6 +212,7 @@ fn loads(scenario: &Scenario, outcome: &Outcome) -> Option<Figure> {
         let points = outcome.times.iter().copied().zip(load.iter().copied()).collect();
         figure.series.push(Series::line(name, "", points));
     }
+    figure.marks = marks(scenario);
     figure.note = "The worst of each bin, at whatever moment it was; above 1 is overload.".into();
     Some(figure)
 }
@@ -254,7 +267,7 @@ fn phases(scenario: &Scenario, outcome: &Outcome) -> Table {
             rate(phase.sums.1).into(),
             format!("{:.4}", phase.jain).into(),
             percent(phase.worst).into(),
-            Cell::toned(judged(phase.judged), tone),
+            Cell::toned(judged(scenario, phase), tone),
         ]
     };
     Table {
@@ -270,14 +283,17 @@ fn phases(scenario: &Scenario, outcome: &Outcome) -> Table {
 }
 
 fn sessions(scenario: &Scenario, outcome: &Outcome) -> Table {
-    let head = ["Session", "from", "to", "arrived", "lost", "RTT", "ending"];
+    let head = ["Session", "from", "to", "last share", "got", "arrived", "lost", "RTT", "ending"];
     let row = |course: &Course| -> Vec<Cell> {
         let all = (course.arrived + course.lost).max(1);
         let bad = course.ending.starts_with("lost");
+        let [wanted, got] = last_share(outcome, course);
         vec![
             scenario.sessions[course.number].name.clone().into(),
             format!("{:.3} s", course.life.0).into(),
             format!("{:.3} s", course.life.1).into(),
+            wanted.into(),
+            got.into(),
             super::text::bytes(course.payload).into(),
             percent(course.lost as f64 / all as f64).into(),
             if course.rtt > 0.0 { span(course.rtt).into() } else { "–".into() },

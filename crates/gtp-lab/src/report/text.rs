@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use crate::course::{Judged, Outcome};
+use crate::course::{Course, Judged, Outcome, Phase};
 use crate::scenario::model::Scenario;
 
 /// A rate in words: `629.98 Mbit/s`.
@@ -41,11 +41,14 @@ pub fn percent(part: f64) -> String {
     }
 }
 
-/// How a phase went, in words.
-pub fn judged(judged: Judged) -> String {
-    match judged {
+/// How a phase went, in words, and who was to blame.
+pub fn judged(scenario: &Scenario, phase: &Phase) -> String {
+    match phase.judged {
         Judged::Settled(after) => span(after),
-        Judged::Unsettled => "never".to_owned(),
+        Judged::Unsettled => match phase.last_off {
+            Some(k) => format!("never: {}", scenario.sessions[k].name),
+            None => "never".to_owned(),
+        },
         Judged::Unjudged => "–".to_owned(),
     }
 }
@@ -63,7 +66,7 @@ pub fn summary(scenario: &Scenario, outcome: &Outcome) -> String {
         scenario.law.as_str(),
         scenario.seed,
     );
-    said += &phases(outcome);
+    said += &phases(scenario, outcome);
     said.push('\n');
     said += &sessions(scenario, outcome);
     for note in &outcome.notes {
@@ -73,7 +76,7 @@ pub fn summary(scenario: &Scenario, outcome: &Outcome) -> String {
     said
 }
 
-fn phases(outcome: &Outcome) -> String {
+fn phases(scenario: &Scenario, outcome: &Outcome) -> String {
     let head = ["from", "what", "sessions", "wanted", "got", "Jain", "worst", "settled after"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     for phase in outcome.phases.iter().take(ROWS_MAX) {
@@ -85,7 +88,7 @@ fn phases(outcome: &Outcome) -> String {
             rate(phase.sums.1),
             format!("{:.4}", phase.jain),
             percent(phase.worst),
-            judged(phase.judged),
+            judged(scenario, phase),
         ]);
     }
     let left = outcome.phases.len().saturating_sub(ROWS_MAX);
@@ -96,16 +99,14 @@ fn sessions(scenario: &Scenario, outcome: &Outcome) -> String {
     let head = ["session", "from", "to", "last share", "got", "lost", "RTT", "payload", "ending"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     for course in outcome.sessions.iter().take(ROWS_MAX) {
-        let shares = outcome.phases.iter().rev().flat_map(|phase| &phase.shares);
-        let last = shares.clone().find(|(k, wanted, _)| *k == course.number && *wanted > 0.0);
-        let (wanted, got) = last.map_or((f64::NAN, f64::NAN), |(_, w, g)| (*w, *g));
+        let [wanted, got] = last_share(outcome, course);
         let all = course.arrived + course.lost;
         rows.push(vec![
             scenario.sessions[course.number].name.clone(),
             format!("{:.3} s", course.life.0),
             format!("{:.3} s", course.life.1),
-            if wanted.is_finite() { rate(wanted) } else { "–".into() },
-            if got.is_finite() { rate(got) } else { "–".into() },
+            wanted,
+            got,
             if all == 0 { "–".into() } else { percent(course.lost as f64 / all as f64) },
             if course.rtt > 0.0 { span(course.rtt) } else { "–".into() },
             if course.payload > 0 { bytes(course.payload) } else { "–".into() },
@@ -114,6 +115,16 @@ fn sessions(scenario: &Scenario, outcome: &Outcome) -> String {
     }
     let left = scenario.sessions.len().saturating_sub(rows.len() - 1);
     columns(&rows) + &more(left, "sessions")
+}
+
+/// What a session should have had last and what it got then, in words.
+pub fn last_share(outcome: &Outcome, course: &Course) -> [String; 2] {
+    let mut shares = outcome.phases.iter().rev().flat_map(|phase| &phase.shares);
+    match shares.find(|(k, wanted, _)| *k == course.number && *wanted > 0.0) {
+        Some((_, wanted, got)) if wanted.is_finite() => [rate(*wanted), rate(*got)],
+        Some((_, _, got)) => ["–".to_owned(), rate(*got)],
+        None => ["–", "–"].map(str::to_owned),
+    }
 }
 
 fn more(left: usize, what: &str) -> String {

@@ -34,7 +34,7 @@ mod verdict;
 
 use crate::figures;
 use crate::refusal::Refusal;
-use crate::verbs::pool;
+use crate::verbs::{self, pool};
 use clap::Args;
 use entry::Entry;
 use indicatif::ProgressBar;
@@ -85,6 +85,9 @@ pub fn run(arguments: &Repro) -> Result<(), Refusal> {
             println!("{:<28} {kind:<8} {cost:<6} {}", entry.id, entry.title);
         });
         return Ok(());
+    }
+    if let Some(folder) = &arguments.out {
+        verbs::make(folder)?;
     }
     let threads = arguments.threads.unwrap_or_else(pool::cores);
     let judged = judge_all(entries, threads, |one| println!("{}", report::line(one)));

@@ -189,7 +189,8 @@ impl<'a> Table<'a> {
     pub fn tables(&mut self, key: &'static str) -> Read<Vec<Table<'a>>> {
         let Some(node) = self.node(key) else { return Ok(Vec::new()) };
         let Value::List(items) = &node.value else {
-            return Err(wrong(node, key, &node.value, &format!("tables headed [[{key}]]")));
+            let expected = format!("tables headed [[{key}]], [[{key}.…]] after one of them");
+            return Err(wrong(node, key, &node.value, &expected));
         };
         items.iter().map(|item| Table::of(item, format!("[[{key}]]"))).collect()
     }
@@ -265,8 +266,18 @@ pub fn quantity<T: Quantity>(node: &Node, key: &str) -> Read<T> {
 
 /// The complaint that `key` is something else than expected.
 pub fn wrong(node: &Node, key: &str, found: &Value, expected: &str) -> Complaint {
-    let message = format!("`{key}` is {}, expected {expected}", found.described());
+    let mut message = format!("`{key}` is {}, expected {expected}", found.described());
+    if is_range(found) && !expected.contains("range") {
+        message += "; a range to sweep over stands in [sweep]";
+    }
     Complaint::new(&node.place, message)
+}
+
+/// Whether a value is written like a range of `[sweep]`.
+fn is_range(value: &Value) -> bool {
+    let ends = |e: &super::tree::Entry| ["from", "to"].contains(&e.key.as_str());
+    value.as_text().is_some_and(|text| text.contains(".."))
+        || value.as_table().is_some_and(|entries| entries.iter().any(ends))
 }
 
 /// The one of `known` that looks most like `word`, if it looks like it at all.

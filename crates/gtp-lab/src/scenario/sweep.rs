@@ -146,7 +146,11 @@ fn values(node: &Node, path: &str) -> Read<Vec<Node>> {
     match &node.value {
         Value::List(items) => Ok(items.clone()),
         Value::Text(text) => {
-            let made = range(text).ok_or_else(bad)?;
+            let made = range(text).map_err(|why| {
+                let mut complaint = bad();
+                complaint.message += why;
+                complaint
+            })?;
             Ok(made.into_iter().map(|value| Node { place: node.place.clone(), value }).collect())
         }
         Value::Table(_) => {
@@ -158,31 +162,35 @@ fn values(node: &Node, path: &str) -> Read<Vec<Node>> {
 }
 
 /// `"1..30"`, `"1..30 step 3"`, `"10ms..100ms step 10ms"`: both ends included.
-fn range(text: &str) -> Option<Vec<Value>> {
+///
+/// # Errors
+/// What to say, after what was expected.
+fn range(text: &str) -> Result<Vec<Value>, &'static str> {
+    let split = |part| units::split(part).map_err(|_| "");
     let (ends, step) = match text.split_once(" step ") {
         Some((ends, step)) => (ends, Some(step)),
         None => (text, None),
     };
-    let (from, to) = ends.split_once("..")?;
-    let ((from, unit), (to, unit_too)) = (units::split(from).ok()?, units::split(to).ok()?);
-    if unit != unit_too {
-        return None;
-    }
-    let (step, places) = match step {
-        Some(step) => {
-            let (step, unit_of_step) = units::split(step).ok()?;
-            (unit_of_step == unit).then_some((step.as_f64(), step.places()))?
-        }
-        // Without a unit there is a natural step.
-        None => unit.is_empty().then_some((1.0, 0))?,
+    let (from, to) = ends.split_once("..").ok_or("")?;
+    let ((from, unit), (to, unit_too)) = (split(from)?, split(to)?);
+    let (step, unit_of_step, places) = match step {
+        Some(step) => split(step).map(|(step, unit)| (step.as_f64(), unit, step.places()))?,
+        None if unit.is_empty() => (1.0, unit, 0),
+        None => return Err(": with a unit it needs a step"),
     };
+    if unit != unit_too || unit != unit_of_step {
+        return Err(": ends and step have one unit");
+    }
     let places = places.max(from.places());
     let (from, to) = (from.as_f64(), to.as_f64());
-    let count = ((to - from) / step + 1e-9).floor();
-    if !(step > 0.0 && (0.0..=VALUES_MAX as f64).contains(&count)) {
-        return None;
+    if from > to || step <= 0.0 {
+        return Err(": it goes upwards, by a step above zero");
     }
-    Some((0..=count as u64).map(|n| made(from + n as f64 * step, unit, places)).collect())
+    let count = ((to - from) / step + 1e-9).floor();
+    if count > VALUES_MAX as f64 {
+        return Err(": it has too many values");
+    }
+    Ok((0..=count as u64).map(|n| made(from + n as f64 * step, unit, places)).collect())
 }
 
 /// A number with its unit: whole numbers and plain ones stay numbers.

@@ -237,6 +237,21 @@ fn bad_files_are_answered_with_the_line_and_what_was_expected() {
 }
 
 #[test]
+fn a_range_at_its_key_is_sent_to_the_sweep() {
+    for (from, to) in [
+        ("seed = 7", "seed = \"1..7\""),
+        ("delay = \"10ms\"", "delay = \"1ms..9ms step 1ms\""),
+        ("delay = \"10ms\"", "delay = { from = \"1ms\", to = \"9ms\" }"),
+        ("demand = \"50Mbit\"", "demand = \"1Mbit..9Mbit\""),
+    ] {
+        let (said, _) = refusal(from, to);
+        assert!(said.contains("a range to sweep over stands in [sweep]"), "{to}:\n{said}");
+    }
+    let (said, _) = refusal("delay = \"10ms\"", "delay = \"10\"");
+    assert!(!said.contains("sweep"), "{said}");
+}
+
+#[test]
 fn a_complaint_shows_the_place_itself() {
     let (said, _) = refusal("rate = \"700Mbit\"", "rate = 700");
     assert!(said.starts_with("file.toml:38:8: `rate` is"), "{said}");
@@ -304,8 +319,11 @@ fn bad_sweeps_are_refused_before_anything_runs() {
         ("link.core = [1]", "expected a table [[link]]"),
         ("link = [1]", "is a list of tables"),
         ("seed = 3", "expected a list, a range"),
-        ("seed = \"3..1\"", "expected a list, a range"),
-        ("seed = \"1..1000000\"", "expected a list, a range"),
+        ("seed = \"3..1\"", "upwards, by a step above zero"),
+        ("seed = \"1..1000000\"", "too many values"),
+        ("seed = \"1..9 step 0\"", "upwards, by a step above zero"),
+        ("link.core.delay = \"1ms..9ms\"", "with a unit it needs a step"),
+        ("link.core.delay = \"1ms..9s step 1ms\"", "ends and step have one unit"),
         ("seed = []", "sweeps 0 values"),
         ("seed = \"1..9000\"\ninterval = \"1ms..100ms step 1ms\"", "more than 100000 combinations"),
         ("level = [\"packet\", \"flow\"]", "`level` is \"flow\""),

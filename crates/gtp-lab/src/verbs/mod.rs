@@ -10,10 +10,13 @@ pub mod sweep;
 pub mod universe;
 
 use std::io::IsTerminal as _;
+use std::path::Path;
+use std::{fs, io};
 
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::refusal::Refusal;
 use crate::scenario::model;
 
 /// A level, on the command line.
@@ -32,6 +35,19 @@ impl From<Level> for model::Level {
             Level::Rate => model::Level::Rate,
         }
     }
+}
+
+/// Makes the directory that results go into, before what takes long.
+///
+/// # Errors
+/// If it cannot be made.
+pub fn make(out: &Path) -> Result<(), Refusal> {
+    fs::create_dir_all(out).map_err(|e| unwritten(out, &e))
+}
+
+/// Results cannot be written.
+pub fn unwritten(out: &Path, e: &io::Error) -> Refusal {
+    Refusal::Other(format!("cannot write to {}: {e}", out.display()))
 }
 
 /// A bar on the terminal; none where there is no terminal.

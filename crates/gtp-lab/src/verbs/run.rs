@@ -52,6 +52,9 @@ pub fn run(arguments: &Run) -> Result<(), Refusal> {
     let document = Document::open(&arguments.file)?;
     let level = arguments.level.map(Into::into);
     let scenario = document.scenario(Overrides { level, seed: arguments.seed })?;
+    if !arguments.dry {
+        super::make(&arguments.out)?;
+    }
     let bar = super::bar(1_000, "running");
     let outcome = course::run(&scenario, &mut |done| bar.set_position((done * 1e3) as u64))?;
     bar.finish_and_clear();
@@ -63,8 +66,7 @@ pub fn run(arguments: &Run) -> Result<(), Refusal> {
     if !arguments.dry {
         let stem = stem(&arguments.file);
         let page = report::page(&scenario, &outcome, document.source());
-        let failed =
-            |e| Refusal::Other(format!("cannot write to {}: {e}", arguments.out.display()));
+        let failed = |e| super::unwritten(&arguments.out, &e);
         let mut written = figures::write(&page, &arguments.out, &stem).map_err(failed)?;
         let mut formats = Vec::new();
         formats.extend(arguments.csv.then_some(Format::Csv));

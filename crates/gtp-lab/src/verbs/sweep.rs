@@ -72,6 +72,7 @@ pub fn run(arguments: &Sweep) -> Result<(), Refusal> {
     let swept = document.cases(overrides)?;
     let count = swept.count();
     let threads = arguments.threads.unwrap_or_else(pool::cores);
+    super::make(&arguments.out)?;
     let bar = super::bar(count as u64, "running");
     let points = pool::run(count, threads, &bar, |n| point(&document, &swept, n, overrides));
     let points: Vec<Point> = points.into_iter().collect::<Result<_, _>>()?;
@@ -83,7 +84,7 @@ pub fn run(arguments: &Sweep) -> Result<(), Refusal> {
     } else {
         print!("{}", table(&keys, &points));
     }
-    let failed = |e| Refusal::Other(format!("cannot write to {}: {e}", arguments.out.display()));
+    let failed = |e| super::unwritten(&arguments.out, &e);
     let stem = format!("{}-sweep", stem(&arguments.file));
     let title = document.scenario(overrides)?.title;
     let page = sweep_page::page(&title, &keys, &points, document.source());
