@@ -108,9 +108,9 @@ impl Pair {
         let trailing = if to_sink && header.kind != Kind::Data { 8 } else { 0 };
         let body = &datagram[HEADER_LEN..datagram.len() - trailing];
         if to_sink {
-            let _ = self.sink.handle_datagram(self.now, header, body);
+            let _ = self.sink.handle_datagram(self.now.into(), header, body);
         } else {
-            let _ = self.source.handle_datagram(self.now, header, body);
+            let _ = self.source.handle_datagram(self.now.into(), header, body);
         }
     }
 

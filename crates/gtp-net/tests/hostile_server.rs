@@ -178,10 +178,10 @@ async fn chatter_and_silence_before_the_listing_end_with_the_clients_patience() 
 #[tokio::test]
 async fn a_listing_may_take_longer_than_the_patience_as_long_as_it_goes_on() {
     let mut client = Client::new();
-    client.patience = Duration::from_millis(700);
+    client.patience = Duration::from_secs(2);
     let failure = lied_to(&client, async |raw, open| {
         raw.say(&Message::Opened(an_opened(open, EntryKind::Directory))).await;
-        let mut beat = tokio::time::interval(Duration::from_millis(300));
+        let mut beat = tokio::time::interval(Duration::from_millis(500));
         for name in [b"a", b"b", b"c", b"d", b"e", b"f"] {
             beat.tick().await;
             raw.say(&Message::ManifestPage(Page { entries: vec![file(name)] })).await;
@@ -196,9 +196,9 @@ async fn a_listing_may_take_longer_than_the_patience_as_long_as_it_goes_on() {
 #[tokio::test]
 async fn a_search_may_take_longer_than_the_patience_as_long_as_signs_of_it_come() {
     let mut client = Client::new();
-    client.patience = Duration::from_millis(600);
+    client.patience = Duration::from_secs(2);
     let searching = async |raw: &mut Raw, _: &Open| {
-        let mut beat = tokio::time::interval(Duration::from_millis(200));
+        let mut beat = tokio::time::interval(Duration::from_millis(400));
         for _ in 0..8 {
             beat.tick().await;
             raw.say(&Message::Keepalive).await;

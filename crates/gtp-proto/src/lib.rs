@@ -41,7 +41,7 @@ pub use gtp_ranges::RangeSet;
 pub use handshake::Role;
 pub use report::{FlowId, Grant, Law, LimitedBy, Phase, Report};
 pub use requests::Repairs;
-pub use session::{Discard, Event, Link, Transmit, Unit, Wake};
+pub use session::{Arrival, Discard, Event, Link, Transmit, Unit, Wake};
 pub use sink::{SinkConfig, SinkSession};
 pub use source::{SourceConfig, SourceSession, Supplied, Supply};
 pub use weight::Weights;

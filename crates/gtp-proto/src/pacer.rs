@@ -71,6 +71,11 @@ impl Pacer {
         if rate.as_f64() < DECREASE * self.rate.as_f64() {
             self.arrears = Bytes::ZERO; // They were owed at a rate that is not ours any more.
         }
+        if self.next < now && rate > self.rate && !rate.is_unlimited() {
+            // What is late was so at the old rate, and is no more than that at the new one.
+            let late = self.rate.bytes_in(now.since(self.next));
+            self.next = now.saturating_sub(late / rate);
+        }
         if self.next > now {
             let owed = self.next.since(now);
             let bytes =

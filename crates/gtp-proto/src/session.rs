@@ -23,6 +23,25 @@ impl Link {
     }
 }
 
+/// When a datagram came.
+///
+/// What lies between the two times is this host's doing: the program was busy, or had to wait for a
+/// processor. It says nothing of the path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// When it reached this host, as far as that is known; not after `read`.
+    pub at: Time,
+    /// When it was read: the time now.
+    pub read: Time,
+}
+
+impl From<Time> for Arrival {
+    /// It was read when it came.
+    fn from(now: Time) -> Arrival {
+        Arrival { at: now, read: now }
+    }
+}
+
 /// One datagram to send. The head (header and clear body, but for a unit's bytes) is in the buffer
 /// that the host passed in; the host appends the unit, seals everything after the header and
 /// appends the tag.

@@ -21,7 +21,9 @@ use crate::path::first_rate;
 use crate::receipt::{Arrivals, ReceiptBuilder};
 use crate::report::{Grant, Law, LimitedBy, Phase, Report};
 use crate::requests::{Asker, Progress, Repairs};
-use crate::session::{Discard, Event, Link, Numbering, Transmit, Wake, earliest, wire_span};
+use crate::session::{
+    Arrival, Discard, Event, Link, Numbering, Transmit, Wake, earliest, wire_span,
+};
 use crate::weight::{SharedWeight, Weights};
 use crate::wire::{
     Control, DATA_HEAD_LEN, DataHead, Feedback, HEADER_LEN, Header, Kind, Receipt, Status,
@@ -306,33 +308,34 @@ impl SinkSession {
     /// Takes in a datagram that opened under the session's key.
     pub fn handle_datagram<'a>(
         &mut self,
-        now: Time,
+        came: Arrival,
         header: Header,
         body: &'a [u8],
     ) -> Result<Received<'a>, Discard> {
         if header.kind == Kind::Data {
-            let received = self.handle_data(now, header.pn, body);
+            let received = self.handle_data(came, header.pn, body);
             self.end_full_receipt();
             return received;
         }
         let control = Control::decode(header.kind, body)?.ok_or(Discard::Misdirected)?;
         self.arrivals.accept(header.pn)?;
-        self.last_datagram = now;
-        let handled = self.handle_control(now, header.pn, control);
+        self.last_datagram = came.read;
+        let handled = self.handle_control(came, header.pn, control);
         self.end_full_receipt(); // Whatever it was, its number may have left a gap.
-        self.relay_handshake(now);
+        self.relay_handshake(came.read);
         handled.map(|()| Received::Control)
     }
 
-    fn handle_control(&mut self, now: Time, pn: u64, control: Control) -> Result<(), Discard> {
+    fn handle_control(&mut self, came: Arrival, pn: u64, control: Control) -> Result<(), Discard> {
+        let now = came.read;
         match control {
             Control::Hello(hello) => self.handshake.handle_hello(hello),
             Control::HelloAck(hello) => {
-                let rtt = wire_span(now, hello.sent_at, 0);
+                let rtt = wire_span(came.at, hello.sent_at, 0);
                 self.rtt.add(now, rtt);
                 self.handshake.handle_ack(now, hello, rtt);
             }
-            Control::Status(status) => self.handle_status(now, pn, status)?,
+            Control::Status(status) => self.handle_status(came, pn, status)?,
             Control::Close => {
                 self.peer_closed.get_or_insert(now);
                 self.events.push(Event::PeerClosed);
@@ -505,11 +508,12 @@ impl SinkSession {
 
     fn handle_data<'a>(
         &mut self,
-        now: Time,
+        came: Arrival,
         pn: u64,
         body: &'a [u8],
     ) -> Result<Received<'a>, Discard> {
         let (data, payload) = DataHead::decode(body)?;
+        let now = came.read;
         let gap = pn > self.arrivals.upcoming();
         self.arrivals.accept(pn)?;
         self.last_datagram = now;
@@ -518,7 +522,7 @@ impl SinkSession {
             // Else it was measured as missing.
             self.measured.add(now, pn, data.sent_at, bytes);
         }
-        self.note(now, pn, data.proof, bytes, data.sent_at, data.grant)?;
+        self.note(came, pn, data.proof, bytes, data.sent_at, data.grant)?;
         self.received.add(bytes);
         self.excess.received(bytes);
         self.counters.packets += 1;
@@ -560,14 +564,15 @@ impl SinkSession {
         }
     }
 
-    fn handle_status(&mut self, now: Time, pn: u64, status: Status) -> Result<(), Discard> {
-        self.note(now, pn, status.proof, Bytes::ZERO, status.sent_at, status.grant)?;
+    fn handle_status(&mut self, came: Arrival, pn: u64, status: Status) -> Result<(), Discard> {
+        let now = came.read;
+        self.note(came, pn, status.proof, Bytes::ZERO, status.sent_at, status.grant)?;
         if pn < self.newest_status {
             return Ok(());
         }
         self.newest_status = pn;
         if status.echo_at != 0 || status.echo_hold != 0 {
-            self.rtt.add(now, wire_span(now, status.echo_at, status.echo_hold));
+            self.rtt.add(now, wire_span(came.at, status.echo_at, status.echo_hold));
         }
         self.asker.handle_status(status.requests_next, status.work_front, status.repair_front);
         self.weight.hear(status.weight);
@@ -583,16 +588,17 @@ impl SinkSession {
 
     fn note(
         &mut self,
-        now: Time,
+        came: Arrival,
         pn: u64,
         proof: u16,
         bytes: Bytes,
         sent_at: u32,
         grant: u32,
     ) -> Result<(), Discard> {
-        self.receipt.add(now, pn, proof, bytes);
-        self.delay.add(now, sent_at);
-        self.heard_at = Some((now, sent_at));
+        let now = came.read;
+        self.receipt.add(came.at, pn, proof, bytes);
+        self.delay.add(came.at, sent_at);
+        self.heard_at = Some((came.at, sent_at));
         if grant > self.told_grant {
             return Err(self.violation(now, "an echo of a grant that was never made"));
         }

@@ -23,7 +23,9 @@ use crate::proof::ProofKey;
 use crate::receipt::{Arrivals, Proven, ReceiptVerifier};
 use crate::report::{Grant, Law, LimitedBy, Phase, Report};
 use crate::requests::{Answerer, Class};
-use crate::session::{Discard, Event, Link, Numbering, Transmit, Unit, Wake, earliest, wire_span};
+use crate::session::{
+    Arrival, Discard, Event, Link, Numbering, Transmit, Unit, Wake, earliest, wire_span,
+};
 use crate::weight::{SharedWeight, Weights};
 use crate::wire::{Control, DATA_HEAD_LEN, DataHead, Feedback, HEADER_LEN, Header, Kind, Status};
 
@@ -244,10 +246,11 @@ impl SourceSession {
     /// Takes in a datagram that opened under the session's key.
     pub fn handle_datagram(
         &mut self,
-        now: Time,
+        came: Arrival,
         header: Header,
         body: &[u8],
     ) -> Result<(), Discard> {
+        let now = came.read;
         self.settled = None;
         if let Some(why) = self.violated {
             return Err(Discard::Violation(why)); // Nothing more is done for this peer.
@@ -258,11 +261,11 @@ impl SourceSession {
         match control {
             Control::Hello(hello) => self.handshake.handle_hello(hello),
             Control::HelloAck(hello) => {
-                let rtt = wire_span(now, hello.sent_at, 0);
+                let rtt = wire_span(came.at, hello.sent_at, 0);
                 self.rtt.add(now, rtt);
                 self.handshake.handle_ack(now, hello, rtt);
             }
-            Control::Feedback(feedback) => self.handle_feedback(now, header.pn, feedback)?,
+            Control::Feedback(feedback) => self.handle_feedback(came, header.pn, feedback)?,
             Control::Request(request) => self.handle_request(now, request)?,
             Control::Close => {
                 self.closing = true;
@@ -424,7 +427,8 @@ impl SourceSession {
         }
     }
 
-    fn handle_feedback(&mut self, now: Time, pn: u64, f: Feedback) -> Result<(), Discard> {
+    fn handle_feedback(&mut self, came: Arrival, pn: u64, f: Feedback) -> Result<(), Discard> {
+        let now = came.read;
         if self.heard.pn.is_some_and(|newest| pn < newest) {
             return self.handle_overtaken(now, &f);
         }
@@ -432,7 +436,7 @@ impl SourceSession {
             return Err(self.violation("a grant number went back"));
         }
         if f.echo_at != 0 || f.echo_hold != 0 {
-            self.rtt.add(now, wire_span(now, f.echo_at, f.echo_hold));
+            self.rtt.add(now, wire_span(came.at, f.echo_at, f.echo_hold));
         }
         let packet = self.packet_bytes();
         let follows_last = f.receipt.span.start == self.receipts.next();

@@ -62,8 +62,8 @@ proptest! {
         let mut head = Vec::new();
         Control::Hello(Hello { sent_at: 0, unit_payload: 9 }).encode(&mut head);
         let hello = Header { kind: Kind::Hello, session: 1, pn: 0 };
-        prop_assert!(source.handle_datagram(now, hello, &head).is_ok());
-        prop_assert!(sink.handle_datagram(now, hello, &head).is_ok());
+        prop_assert!(source.handle_datagram(now.into(), hello, &head).is_ok());
+        prop_assert!(sink.handle_datagram(now.into(), hello, &head).is_ok());
         let mut supply = |unit: u64| match unit % 7 {
             0 => Supplied::NotYet,
             1 if unit > 1 << 40 => Supplied::NoSuchUnit,
@@ -72,8 +72,8 @@ proptest! {
         for shot in shots {
             now += Span::from_micros(shot.wait_us);
             let header = Header { kind: shot.kind, session: 1, pn: shot.pn };
-            let _ = source.handle_datagram(now, header, &shot.body);
-            let _ = sink.handle_datagram(now, header, &shot.body);
+            let _ = source.handle_datagram(now.into(), header, &shot.body);
+            let _ = sink.handle_datagram(now.into(), header, &shot.body);
             let mut sent = 0;
             while source.poll_transmit(now, &mut supply, &mut head).is_some() {
                 sent += 1;

@@ -70,7 +70,7 @@ impl Attack {
         control.encode(&mut body);
         let header = Header { kind: control.kind(), session: 9, pn: self.pn };
         self.pn += 1;
-        self.source.handle_datagram(self.now, header, &body)
+        self.source.handle_datagram(self.now.into(), header, &body)
     }
 
     fn ask(&mut self, number: u32, unit_payload: u16, wanted: Wanted) -> Result<(), Discard> {
@@ -266,7 +266,7 @@ fn a_unit_beyond_the_row_ends_the_session() {
 fn datagrams_of_a_source_are_misdirected_at_a_source() {
     let mut attack = Attack::new(Lie::Nothing, 0);
     let header = Header { kind: Kind::Data, session: 9, pn: 100 };
-    let outcome = attack.source.handle_datagram(attack.now, header, &[0; 40]);
+    let outcome = attack.source.handle_datagram(attack.now.into(), header, &[0; 40]);
     assert_eq!(outcome, Err(Discard::Misdirected));
     assert!(!attack.violated());
 }

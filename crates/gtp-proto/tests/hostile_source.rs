@@ -59,7 +59,7 @@ impl Victim {
         control.encode(&mut body);
         let header = Header { kind: control.kind(), session: 9, pn: self.pn };
         self.pn += 1;
-        self.sink.handle_datagram(self.now, header, &body).map(|_| ())
+        self.sink.handle_datagram(self.now.into(), header, &body).map(|_| ())
     }
 
     fn data(&mut self, grant: u32, request: u32, unit: u64) -> Result<(), Discard> {
@@ -68,7 +68,7 @@ impl Victim {
         body.push(0);
         let header = Header { kind: Kind::Data, session: 9, pn: self.pn };
         self.pn += 1;
-        match self.sink.handle_datagram(self.now, header, &body)? {
+        match self.sink.handle_datagram(self.now.into(), header, &body)? {
             Received::Unit { number, payload } => assert_eq!((number, payload.len()), (unit, 1)),
             Received::Control => panic!("a unit is not control"),
         }
@@ -126,7 +126,7 @@ fn flood(victim: &mut Victim, times: u64, span: Span) {
         let header = Header { kind: Kind::Data, session: 9, pn: victim.pn };
         victim.pn += 1;
         victim.now += packet;
-        let _ = victim.sink.handle_datagram(victim.now, header, &body);
+        let _ = victim.sink.handle_datagram(victim.now.into(), header, &body);
         victim.transmit();
     }
 }
@@ -280,7 +280,7 @@ fn a_source_may_lessen_its_sessions_weight_and_never_raise_it() {
     victim.status(Status { weight: Some(0.5), ..STATUS }).unwrap();
     let mut body = Vec::new();
     Control::Status(Status { weight: Some(0.125), ..STATUS }).encode(&mut body);
-    victim.sink.handle_datagram(victim.now, stale, &body).unwrap();
+    victim.sink.handle_datagram(victim.now.into(), stale, &body).unwrap();
     assert_eq!(victim.sink.report(victim.now).peer_weight, 0.5, "an older status says nothing");
 }
 

@@ -162,7 +162,7 @@ fn a_slow_reader_takes_what_it_reads_and_holds_no_more_than_its_memory() {
 fn a_volume_arrives_whole_through_losses_copies_and_reordering_and_the_session_ends() {
     // The farewell is said once, and no control channel says the same here. Of the second world it
     // is lost, and its source goes on until it has heard nothing for 30 s.
-    for (seed, over) in [(12, 20), (11, 40)] {
+    for (seed, over) in [(12, 20), (18, 40)] {
         a_volume_arrives_and_all_is_over_by(seed, s(over));
     }
 }
@@ -229,6 +229,19 @@ fn a_cut_link_a_standstill_and_dead_agents_pass_and_the_rates_come_back() {
         ids.iter().for_each(|&id| near(rate(&world, id, window.0, window.1), 50.0, 0.03));
     }
     world.verify().unwrap();
+}
+
+#[test]
+fn a_program_that_stands_still_takes_its_own_lateness_for_no_part_of_the_path() {
+    let (mut world, sink, hosts) = star(mbps(600), &[(300, 20)]);
+    let id = world.add_session(SessionSpec::new(hosts[0], sink)).unwrap();
+    for begun in (2_000..8_000).step_by(100) {
+        world.at(ms(begun), Action::Pause(hosts[0], Span::from_millis(50))).unwrap();
+    }
+    world.run_until(s(8));
+    let status = world.session(id).unwrap();
+    near(status.rtt.as_secs_f64() * 1e3, 20.0, 0.02);
+    assert!(status.path_bound.is_unlimited());
 }
 
 #[test]

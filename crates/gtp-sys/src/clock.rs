@@ -46,6 +46,11 @@ pub fn duration(span: Span) -> Duration {
     Duration::from_nanos(span.as_nanos())
 }
 
+/// `duration` as a span; longer ones than a span holds, five hundred years, count as that.
+pub fn span(duration: Duration) -> Span {
+    Span::from_nanos(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,10 +8,14 @@
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
 
 pub use crate::pressure::Pressure;
+use gtp_alloc::Span;
 use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use rustix::net::sockopt;
+
+use crate::clock::{span, unix_time};
 
 /// The most bytes that one call sends: what an IP packet's length field can say, less headers.
 pub const MAX_BATCH: usize = 65_000;
@@ -140,6 +144,7 @@ impl UdpSocket {
         match self.state.recv(UdpSockRef::from(&self.socket), &mut slices, &mut into.metas) {
             Ok(filled) => {
                 into.filled = filled;
+                into.read_at = unix_time();
                 Ok(filled > 0)
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
@@ -195,6 +200,8 @@ pub struct ReceiveBatch {
     bytes: Vec<u8>,
     metas: [RecvMeta; RECEIVE_BATCH],
     filled: usize,
+    /// The wall clock, by which the kernel notes when a datagram came.
+    read_at: Duration,
 }
 
 /// Where datagrams came from, and to which of our addresses.
@@ -213,6 +220,7 @@ impl ReceiveBatch {
             bytes: vec![0; RECEIVE_BUFFER * RECEIVE_BATCH],
             metas: [RecvMeta::default(); RECEIVE_BATCH],
             filled: 0,
+            read_at: Duration::ZERO,
         }
     }
 
@@ -226,15 +234,20 @@ impl ReceiveBatch {
         self.metas[..self.filled].iter().map(|meta| meta.len).sum()
     }
 
-    /// Each datagram with its origin, in the order of arrival. IPv4 addresses look like IPv4
-    /// addresses on dual-stack sockets too.
-    pub fn datagrams(&mut self) -> impl Iterator<Item = (Origin, &mut [u8])> {
+    /// Each datagram with its origin, in the order of arrival, and how long it had waited here to
+    /// be read; that is by the wall clock, so a caller bounds it by what else it knows. IPv4
+    /// addresses look like IPv4 addresses on dual-stack sockets too.
+    pub fn datagrams(&mut self) -> impl Iterator<Item = (Origin, Span, &mut [u8])> {
         let metas = self.metas[..self.filled].iter();
-        self.bytes.chunks_exact_mut(RECEIVE_BUFFER).zip(metas).flat_map(|(bytes, meta)| {
+        let read_at = self.read_at;
+        self.bytes.chunks_exact_mut(RECEIVE_BUFFER).zip(metas).flat_map(move |(bytes, meta)| {
             let from = SocketAddr::new(meta.addr.ip().to_canonical(), meta.addr.port());
             let origin = Origin { from, to: meta.dst_ip };
             let len = meta.len.min(bytes.len());
-            bytes[..len].chunks_mut(meta.stride.max(1)).map(move |datagram| (origin, datagram))
+            let waited =
+                meta.timestamp.map_or(Span::ZERO, |came| span(read_at.saturating_sub(came)));
+            let datagrams = bytes[..len].chunks_mut(meta.stride.max(1));
+            datagrams.map(move |datagram| (origin, waited, datagram))
         })
     }
 }
@@ -261,7 +274,7 @@ mod tests {
         while got.len() < count {
             poller.wait([socket.as_fd()], &mut [false], None).unwrap();
             while socket.receive(&mut batch).unwrap() {
-                got.extend(batch.datagrams().map(|(origin, bytes)| (origin, bytes.to_vec())));
+                got.extend(batch.datagrams().map(|(origin, _, bytes)| (origin, bytes.to_vec())));
             }
         }
         got
@@ -315,6 +328,26 @@ mod tests {
         assert_eq!(v4.send(origin.from, None, 3, b"def"), Sent::Taken);
         let (origin, bytes) = drain(&dual, 1)[0].clone();
         assert_eq!((origin.from, &bytes[..]), (v4.local_addr(), &b"def"[..]));
+    }
+
+    #[test]
+    fn a_datagram_knows_how_long_it_waited_to_be_read() {
+        let (a, b) = (loopback(), loopback());
+        let mut batch = ReceiveBatch::new();
+        let mut passes = || {
+            let before = unix_time();
+            assert_eq!(a.send(b.local_addr(), None, 3, b"abc"), Sent::Taken);
+            let sent = unix_time();
+            while unix_time() < sent + Duration::from_millis(2) {}
+            let read = unix_time();
+            assert!(b.receive(&mut batch).unwrap());
+            let most = span(unix_time() - before);
+            let (_, waited, _) = batch.datagrams().next().unwrap();
+            assert!(waited <= most, "{waited:?}, not {most:?} at most");
+            waited >= span(read - sent)
+        };
+        // The kernel begins to note times a while after it is first asked to.
+        assert!((0..1_000).any(|_| passes()));
     }
 
     #[test]

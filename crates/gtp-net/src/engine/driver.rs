@@ -13,7 +13,7 @@ use gtp_laws::gtp2004;
 use gtp_proto::agent::{Agent, AgentConfig, Side as AgentSide};
 use gtp_proto::sink::Received;
 use gtp_proto::wire::{Header, Kind};
-use gtp_proto::{FlowId, Grant, Report};
+use gtp_proto::{Arrival, FlowId, Grant, Report};
 use gtp_sys::udp::Origin;
 
 use super::allotter::Allotter;
@@ -241,11 +241,12 @@ impl Driver {
     /// A datagram arrived. Whatever it is, it harms nobody but the session whose key opens it.
     pub fn handle_datagram(
         &mut self,
-        now: Time,
+        came: Arrival,
         socket: SocketId,
         origin: Origin,
         datagram: &mut [u8],
     ) {
+        let now = came.read;
         let length = Bytes(datagram.len() as u64);
         let Ok(header) = Header::decode(datagram) else {
             self.junk += length;
@@ -269,8 +270,8 @@ impl Driver {
             }
         };
         let accepted = match &mut session.side {
-            Side::Source(source) => source.handle_datagram(now, header, body).is_ok(),
-            Side::Sink(sink) => match sink.core.handle_datagram(now, header, body) {
+            Side::Source(source) => source.handle_datagram(came, header, body).is_ok(),
+            Side::Sink(sink) => match sink.core.handle_datagram(came, header, body) {
                 Ok(Received::Control) => true,
                 Ok(Received::Unit { number, payload }) => {
                     let transfer = self.transfers.get_mut(&sink.transfer);
@@ -282,9 +283,9 @@ impl Driver {
                 }
                 Err(_) => false,
             },
-            Side::StreamSource(source) => source.handle_datagram(now, header, body).is_ok(),
+            Side::StreamSource(source) => source.handle_datagram(came, header, body).is_ok(),
             Side::StreamSink(sink) => {
-                let accepted = sink.handle_datagram(now, header, body).is_ok();
+                let accepted = sink.handle_datagram(came, header, body).is_ok();
                 if sink.take_news() {
                     self.in_.agent.wake(now);
                 }

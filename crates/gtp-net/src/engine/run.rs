@@ -10,6 +10,7 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Duration;
 
 use gtp_alloc::{Bytes, Span, Time};
+use gtp_proto::Arrival;
 use gtp_sys::Clock;
 use gtp_sys::udp::{ReceiveBatch, Sent, UdpSocket};
 use gtp_sys::wake::Poller;
@@ -30,6 +31,8 @@ struct Engine {
     driver: Driver,
     sockets: Vec<(SocketId, UdpSocket)>,
     ready: Vec<bool>,
+    /// When each socket was last read until nothing was left.
+    emptied: Vec<Time>,
     intake: Intake,
     received: ReceiveBatch,
     naps: Naps,
@@ -77,6 +80,7 @@ pub(super) fn spawn(
             driver,
             sockets: Vec::new(),
             ready: Vec::new(),
+            emptied: Vec::new(),
             intake: Intake::new(clock.now()),
             received: ReceiveBatch::new(),
             naps,
@@ -121,6 +125,7 @@ impl Engine {
                     self.naps.handle_socket(Bytes(socket.receive_buffer() as u64));
                     self.sockets.push((id, socket));
                     self.ready.push(true);
+                    self.emptied.push(now);
                 }
                 Ok(notice) => {
                     self.calls.message.count();
@@ -138,7 +143,8 @@ impl Engine {
 
     fn receive(&mut self) {
         let mut fullest = 0.0_f64;
-        for ((id, socket), ready) in self.sockets.iter().zip(&mut self.ready) {
+        let states = self.ready.iter_mut().zip(&mut self.emptied);
+        for ((id, socket), (ready, emptied)) in self.sockets.iter().zip(states) {
             let mut calls = 0;
             while *ready && calls < RECEIVES {
                 calls += 1;
@@ -150,12 +156,21 @@ impl Engine {
                         let bytes = Bytes(self.received.bytes() as u64);
                         self.naps.handle_received(bytes);
                         let junk = self.driver.junk();
-                        for (origin, datagram) in self.received.datagrams() {
-                            self.driver.handle_datagram(now, *id, origin, datagram);
+                        for (origin, waited, datagram) in self.received.datagrams() {
+                            // What was not there before cannot have waited for longer.
+                            let at = now.saturating_sub(waited).max(*emptied);
+                            let came = Arrival { at, read: now };
+                            self.driver.handle_datagram(came, *id, origin, datagram);
+                        }
+                        if !*ready {
+                            *emptied = now;
                         }
                         self.intake.handle_read(bytes, Bytes(self.driver.junk().0 - junk.0));
                     }
-                    Ok(false) => *ready = false,
+                    Ok(false) => {
+                        *ready = false;
+                        *emptied = self.clock.now();
+                    }
                     // An answer of the network to what was sent; what follows may be a datagram,
                     // of which the next wait will say so.
                     Err(_) => *ready = false,

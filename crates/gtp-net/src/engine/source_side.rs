@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_proto::limits::INTERVAL_MIN;
 use gtp_proto::wire::Header;
-use gtp_proto::{Discard, Event, SourceConfig, SourceSession, Supplied, Transmit};
+use gtp_proto::{Arrival, Discard, Event, SourceConfig, SourceSession, Supplied, Transmit};
 use gtp_store::{BLOCK, Manifest, Row, TRAILER};
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -112,11 +112,11 @@ impl SourceSide {
 
     pub fn handle_datagram(
         &mut self,
-        now: Time,
+        came: Arrival,
         header: Header,
         body: &[u8],
     ) -> Result<(), Discard> {
-        let handled = self.core.handle_datagram(now, header, body);
+        let handled = self.core.handle_datagram(came, header, body);
         self.relay_events();
         if handled.is_ok() && header.kind == gtp_proto::wire::Kind::Request {
             self.read_ahead();

@@ -117,6 +117,24 @@ fn a_host_that_is_late_by_twenty_milliseconds_now_and_then_sends_what_it_may() {
     assert!(sent * 1_000 >= due * 998 && sent <= due + PACKET.0, "{sent} of {due}");
 }
 
+#[test]
+fn what_is_late_when_the_rate_rises_is_made_good_as_it_was_owed() {
+    let (low, high) = (Rate::from_mbps(10), Rate::from_mbps(80));
+    let late = Span::from_millis(60);
+    let mut pacer = started(low);
+    burst(&mut pacer, Time::ZERO);
+    let raised = Time::ZERO + late;
+    pacer.set_rate(raised, high);
+    let (mut now, mut sent) = (raised, 0);
+    while now < raised + Span::from_secs(5) {
+        sent += burst(&mut pacer, now);
+        now = pacer.next_wake().unwrap_or(Time::MAX);
+    }
+    let allowed = low.bytes_in(late).0 + high.bytes_in(now.since(raised)).0;
+    let slack = high.bytes_in(BURST_SPAN).0 + 2 * PACKET.0; // The last batch may be missing.
+    assert!(sent <= allowed + slack && sent + slack >= allowed, "{sent} of {allowed}");
+}
+
 proptest! {
     #[test]
     fn no_course_of_rates_and_wake_ups_sends_more_than_the_rates_allow(

@@ -366,7 +366,7 @@ impl World {
         let header = Header::decode(&packet.bytes).expect("our own header");
         let body = &packet.bytes[HEADER_LEN..];
         let outcome = if packet.to_sink {
-            let outcome = flow.sink.handle_datagram(now, header, body);
+            let outcome = flow.sink.handle_datagram(now.into(), header, body);
             if let Ok(Received::Unit { number, payload }) = outcome {
                 let agreed = flow.length(number, flow.units[0]);
                 assert_eq!(payload.len(), usize::from(agreed), "units are as long as agreed");
@@ -385,7 +385,7 @@ impl World {
             if flow.silent_feedback {
                 return;
             }
-            let outcome = flow.source.handle_datagram(now, header, body);
+            let outcome = flow.source.handle_datagram(now.into(), header, body);
             self.hosts[flow.source_host].out.wake(now);
             outcome
         };

@@ -8,8 +8,8 @@ use gtp_alloc::{Bytes, Span, Time};
 use gtp_proto::sink::Received;
 use gtp_proto::wire::{Header, Kind};
 use gtp_proto::{
-    Discard, Event, Link, Role, SinkConfig, SinkSession, SourceConfig, SourceSession, Supplied,
-    Transmit, Weights,
+    Arrival, Discard, Event, Link, Role, SinkConfig, SinkSession, SourceConfig, SourceSession,
+    Supplied, Transmit, Weights,
 };
 
 use super::app::{Reader, Supplier};
@@ -145,8 +145,8 @@ impl SourceEnd {
         }
     }
 
-    pub fn handle_datagram(&mut self, now: Moment, header: Header, body: &[u8]) {
-        let handled = self.core.handle_datagram(now.local, header, body);
+    pub fn handle_datagram(&mut self, came: Arrival, header: Header, body: &[u8]) {
+        let handled = self.core.handle_datagram(came, header, body);
         self.discards += u64::from(handled.is_err());
         self.relay_events();
     }
@@ -227,8 +227,8 @@ impl SinkEnd {
         }
     }
 
-    pub fn handle_datagram(&mut self, now: Moment, header: Header, body: &[u8]) {
-        match self.core.handle_datagram(now.local, header, body) {
+    pub fn handle_datagram(&mut self, now: Moment, came: Arrival, header: Header, body: &[u8]) {
+        match self.core.handle_datagram(came, header, body) {
             Ok(Received::Unit { payload, .. }) => {
                 self.units += 1;
                 self.payload += Bytes(payload.len() as u64);

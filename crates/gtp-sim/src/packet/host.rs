@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use gtp_alloc::{Bytes, Span, Time};
-use gtp_proto::{Agent, AgentConfig, FlowId, Grant, Report, Side};
+use gtp_proto::{Agent, AgentConfig, Arrival, FlowId, Grant, Report, Side};
 
 use super::clock::Clock;
 use super::ends::Moment;
@@ -44,7 +44,8 @@ pub(crate) struct Host {
 /// Packets that wait for the card or for the end of a pause.
 #[derive(Debug)]
 pub(crate) struct Inbox {
-    pub parcels: VecDeque<ParcelId>,
+    /// Each with when it came.
+    pub parcels: VecDeque<(ParcelId, Time)>,
     pub bytes: Bytes,
     pub room: Bytes,
 }
@@ -123,6 +124,16 @@ impl Host {
     }
 
     /// When anything may be due, in its own time.
+    /// A datagram that came at `came`, in the world's time, is read at `now`. The card hands it
+    /// over when its batch is complete; a pause is one of the program, so the kernel notes when.
+    #[inline]
+    pub fn arrival(&self, now: Moment, came: Time) -> Arrival {
+        if came == now.world {
+            return now.local.into();
+        }
+        Arrival { at: self.clock.shows(came + self.coalesce).min(now.local), read: now.local }
+    }
+
     #[inline]
     fn earliest(&self) -> Time {
         let agents = self.out.agent.poll_timeout().min(self.in_.agent.poll_timeout());

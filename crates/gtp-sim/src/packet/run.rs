@@ -99,7 +99,7 @@ impl World {
         let host_index = self.ends[to as usize].host;
         let host = &mut self.hosts[host_index as usize];
         if !host.holds(self.now) {
-            return self.receive(id);
+            return self.receive(id, self.now);
         }
         if host.inbox.bytes + size > host.inbox.room {
             self.refused += 1;
@@ -113,7 +113,7 @@ impl World {
             self.fabric.schedule.wake(host.card, release);
         }
         host.inbox.bytes += size;
-        host.inbox.parcels.push_back(id);
+        host.inbox.parcels.push_back((id, self.now));
     }
 
     /// A host's card hands over what it holds, unless the host stands still.
@@ -127,31 +127,32 @@ impl World {
         self.fabric.schedule.clear(host.card);
         let held = std::mem::take(&mut host.inbox.parcels);
         host.inbox.bytes = gtp_alloc::Bytes::ZERO;
-        for parcel in held {
-            self.receive(parcel);
+        for (parcel, came) in held {
+            self.receive(parcel, came);
         }
         self.mark(index);
     }
 
-    /// A host takes a packet in.
+    /// A host takes a packet in that came at `came`.
     #[inline]
-    fn receive(&mut self, id: ParcelId) {
+    fn receive(&mut self, id: ParcelId, came: Time) {
         let to = self.fabric.parcels.get(id).to;
         self.fabric.record(self.now, What::Delivered, to, id);
         match self.ends[to as usize].role {
             Role::Peer(_) => self.receive_foreign(to, id),
             Role::Source(_) | Role::Sink(_) | Role::Background(_) | Role::Waiting => {
-                self.receive_datagram(to, id);
+                self.receive_datagram(to, id, came);
             }
         }
     }
 
-    fn receive_datagram(&mut self, to: u32, id: ParcelId) {
+    fn receive_datagram(&mut self, to: u32, id: ParcelId, came: Time) {
         let size = self.fabric.parcels.get(id).size;
         let (_, len) = self.fabric.parcels.take(id, &mut self.datagram);
         let end = &mut self.ends[to as usize];
         let host = &mut self.hosts[end.host as usize];
         let now = host.moment(self.now);
+        let came = host.arrival(now, came);
         if let Role::Background(flow) = &mut end.role {
             flow.packets += 1;
             flow.bytes += size;
@@ -167,8 +168,8 @@ impl World {
         }
         let body = &datagram[HEADER_LEN..];
         match &mut end.role {
-            Role::Source(source) => source.handle_datagram(now, header, body),
-            Role::Sink(sink) => sink.handle_datagram(now, header, body),
+            Role::Source(source) => source.handle_datagram(came, header, body),
+            Role::Sink(sink) => sink.handle_datagram(now, came, header, body),
             Role::Waiting | Role::Background(_) | Role::Peer(_) => return,
         }
         self.after_datagram(now, to, header.kind);

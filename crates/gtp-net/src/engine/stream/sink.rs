@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use gtp_alloc::Time;
 use gtp_proto::sink::Received;
 use gtp_proto::wire::Header;
-use gtp_proto::{Discard, Event, FlowId, Role, SinkConfig, SinkSession};
+use gtp_proto::{Arrival, Discard, Event, FlowId, Role, SinkConfig, SinkSession};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::pipe::Taken;
@@ -88,11 +88,12 @@ impl StreamSink {
 
     pub fn handle_datagram(
         &mut self,
-        now: Time,
+        came: Arrival,
         header: Header,
         body: &[u8],
     ) -> Result<(), Discard> {
-        let unit = match self.core.handle_datagram(now, header, body) {
+        let now = came.read;
+        let unit = match self.core.handle_datagram(came, header, body) {
             Ok(Received::Control) => None,
             Ok(Received::Unit { number, payload }) => Some((number, payload)),
             Err(why) => {

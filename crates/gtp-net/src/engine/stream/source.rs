@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use gtp_alloc::{Bytes, Rate, Time};
 use gtp_proto::wire::{Header, Kind};
-use gtp_proto::{Discard, Event, SourceConfig, SourceSession, Supplied};
+use gtp_proto::{Arrival, Discard, Event, SourceConfig, SourceSession, Supplied};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::{Ended, NewStreamSource, OutPipe, StreamEvent};
@@ -70,11 +70,11 @@ impl StreamSource {
 
     pub fn handle_datagram(
         &mut self,
-        now: Time,
+        came: Arrival,
         header: Header,
         body: &[u8],
     ) -> Result<(), Discard> {
-        let handled = self.core.handle_datagram(now, header, body);
+        let handled = self.core.handle_datagram(came, header, body);
         self.relay_events();
         if handled.is_ok() && header.kind == Kind::Request {
             self.pipe.asked(self.core.asked_end());

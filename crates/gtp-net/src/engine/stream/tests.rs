@@ -185,7 +185,12 @@ impl World {
         for from in (0..2).filter(|&end| awake[end]) {
             let origin = Origin { from: address(1 - from), to: None };
             for mut datagram in std::mem::take(&mut self.waiting[from]) {
-                self.ends[from].driver.handle_datagram(self.now, SOCKET, origin, &mut datagram);
+                self.ends[from].driver.handle_datagram(
+                    self.now.into(),
+                    SOCKET,
+                    origin,
+                    &mut datagram,
+                );
             }
         }
         for from in (0..2).filter(|&end| awake[end]) {
