@@ -193,7 +193,7 @@ impl StreamMeter {
 }
 
 /// Time between two wire timestamps of one clock; zero if it went back.
-fn wire_gap(from: u32, to: u32) -> Span {
+pub(crate) fn wire_gap(from: u32, to: u32) -> Span {
     let micros = to.wrapping_sub(from);
     if micros > u32::MAX / 2 { Span::ZERO } else { Span::from_micros(micros.into()) }
 }

@@ -72,7 +72,8 @@ impl Pacer {
             self.arrears = Bytes::ZERO; // They were owed at a rate that is not ours any more.
         }
         if self.next < now && rate > self.rate && !rate.is_unlimited() {
-            // What is late was so at the old rate, and is no more than that at the new one.
+            // What is late was so at the old rate, and is no more than that at the new one. After
+            // a fall it is less.
             let late = self.rate.bytes_in(now.since(self.next));
             self.next = now.saturating_sub(late / rate);
         }

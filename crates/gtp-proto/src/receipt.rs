@@ -78,7 +78,7 @@ impl ReceiptBuilder {
         pn >= self.start
     }
 
-    /// Counts a packet that [`Arrivals`] accepted.
+    /// Counts a packet that [`Arrivals`] accepted, and that came at `now`.
     pub fn add(&mut self, now: Time, pn: u64, proof: u16, bytes: Bytes) {
         if !self.covers(pn) {
             return;
@@ -86,7 +86,7 @@ impl ReceiptBuilder {
         self.sum = self.sum.wrapping_add(u32::from(proof));
         self.bytes += bytes.0;
         self.packets += 1;
-        self.last_arrival = Some(now);
+        self.last_arrival = self.last_arrival.max(Some(now));
     }
 
     /// Whether the next packet could bring more gaps than a feedback datagram holds, so that the

@@ -605,6 +605,7 @@ impl SinkSession {
         self.echo.heard(now, grant, sent_at);
         let (packet, rtt) = (self.packet_bytes(), self.rtt.smoothed());
         if let Some(law) = &mut self.alone {
+            // Such a law sees what its own program would: when it reads.
             law.handle_packet(now, &Came { number: pn, sent_at, grant, packet, rtt });
         }
         Ok(())

@@ -16,7 +16,7 @@ use crate::limits::{
     INTERVAL_MAX, INTERVAL_MIN, LEASE_MIN, RAMP_FACTOR, SESSION_TIMEOUT, SILENCE_STOP,
     UNIT_ETHERNET,
 };
-use crate::meter::{RttMeter, StreamMeter};
+use crate::meter::{RttMeter, StreamMeter, wire_gap};
 use crate::pacer::Pacer;
 use crate::path::{Conditions, PathBound, Sample, SendLog};
 use crate::proof::ProofKey;
@@ -91,7 +91,10 @@ pub struct SourceCounters {
 /// What feedback last said.
 #[derive(Clone, Debug)]
 struct Heard {
+    /// When it was read.
     at: Time,
+    /// When it reached this host.
+    came_at: Time,
     pn: Option<u64>,
     sent_at: u32,
     grant: u32,
@@ -190,6 +193,7 @@ impl SourceSession {
             weight: SharedWeight::new(config.weights),
             heard: Heard {
                 at: now,
+                came_at: now,
                 pn: None,
                 sent_at: 0,
                 grant: 0,
@@ -445,14 +449,14 @@ impl SourceSession {
             Err(Discard::Violation(why)) => return Err(self.violation(why)),
             Err(other) => return Err(other),
         };
-        let arrived_in =
-            self.heard.arrived_at.map(|before| f.receipt.arrived_at.wrapping_sub(before));
+        let arrived_in = self.heard.arrived_at.map(|before| wire_gap(before, f.receipt.arrived_at));
         if f.grant > self.heard.grant {
             self.status_urgent = true;
         }
         self.weight.hear(f.weight);
         self.heard = Heard {
             at: now,
+            came_at: came.at,
             pn: Some(pn),
             sent_at: f.sent_at,
             grant: f.grant,
@@ -485,7 +489,7 @@ impl SourceSession {
         };
         let any = f.receipt.bytes != 0 || f.receipt.sum != 0;
         let before = self.heard.arrived_before.take().filter(|_| any);
-        let arrived_in = before.map(|before| f.receipt.arrived_at.wrapping_sub(before));
+        let arrived_in = before.map(|before| wire_gap(before, f.receipt.arrived_at));
         self.take_proof(now, f, proven, arrived_in);
         Ok(())
     }
@@ -501,8 +505,8 @@ impl SourceSession {
         }
     }
 
-    /// Counts what is proven, and if its time of arrival is known, in microseconds, tells the path.
-    fn take_proof(&mut self, now: Time, f: &Feedback, proven: Proven, arrived_in: Option<u32>) {
+    /// Counts what is proven, and if the time in which it arrived is known, tells the path.
+    fn take_proof(&mut self, now: Time, f: &Feedback, proven: Proven, arrived_in: Option<Span>) {
         if proven.span.start < self.begun_at {
             return; // Packets that were too long for the path say nothing of what it carries.
         }
@@ -519,7 +523,7 @@ impl SourceSession {
                 sent: until.1 - from.1,
                 sent_in: until.0.since(from.0),
                 arrived,
-                arrived_in: Span::from_micros(arrived_in.into()),
+                arrived_in,
                 delay: Span::from_micros(f.delay.into()),
                 first_pn: proven.span.start,
             };
@@ -711,7 +715,7 @@ impl SourceSession {
         self.told_offer = offer;
         self.status_urgent = false;
         self.status_due = now + self.target.interval;
-        let hold = now.since(self.heard.at).as_micros().min(u64::from(u32::MAX)) as u32;
+        let hold = now.since(self.heard.came_at).as_micros().min(u64::from(u32::MAX)) as u32;
         let heard_any = self.heard.pn.is_some();
         let status = Status {
             proof: self.receipts.tag(self.numbering.upcoming()),

@@ -1,9 +1,12 @@
-//! A sink whose program reads late: what it says of the path is about the path.
+//! Programs that read late: what they say of the path is about the path.
 
 use gtp_alloc::{Rate, Span, Time};
 use gtp_proto::report::LimitedBy;
-use gtp_proto::wire::{Control, Feedback, Header, Hello, Status};
-use gtp_proto::{Arrival, Grant, Law, Link, Role, SinkConfig, SinkSession, Weights};
+use gtp_proto::wire::{Control, Feedback, Header, Hello, Receipt, Status};
+use gtp_proto::{
+    Arrival, Grant, Law, Link, Role, SinkConfig, SinkSession, SourceConfig, SourceSession,
+    Supplied, Weights,
+};
 
 const START: Time = Time::from_nanos(1_000_000_000);
 /// Control intervals, and statuses of the source.
@@ -95,4 +98,59 @@ fn what_waited_to_be_read_shows_as_no_queue_and_its_time_of_arrival_is_the_true_
         assert_eq!((feedback.echo_at, feedback.echo_hold), (sent.as_wire_micros(), held));
     }
     assert!(told > 40, "{told}");
+}
+
+/// What the source says at `now`, the last of it.
+fn said_by(source: &mut SourceSession, now: Time) -> Option<Status> {
+    let (mut head, mut last) = (Vec::new(), None);
+    while source.poll_transmit(now, &mut |_| Supplied::NotYet, &mut head).is_some() {
+        let header = Header::decode(&head).unwrap();
+        if let Ok(Some(Control::Status(status))) = Control::decode(header.kind, &head[13..]) {
+            last = Some(status);
+        }
+        head.clear();
+    }
+    last
+}
+
+#[test]
+fn a_source_that_reads_late_takes_the_wait_off_the_round_trip_that_its_sink_measures() {
+    let config = SourceConfig {
+        role: Role::Responder,
+        link: Link { peer_session: 1, ip_overhead: 28 },
+        law: Law::Grant,
+        weights: Weights::ONE,
+        max_rate: Rate::UNLIMITED,
+        proof_key: [7; 16],
+    };
+    let mut source = SourceSession::new(START, config);
+    let mut pn = 0;
+    let mut hear = |source: &mut SourceSession, came: Arrival, control: &Control| {
+        let mut body = Vec::new();
+        control.encode(&mut body);
+        let header = Header { kind: control.kind(), session: 9, pn };
+        pn += 1;
+        source.handle_datagram(came, header, &body).unwrap();
+    };
+    let hello = Control::Hello(Hello { sent_at: 0, unit_payload: 1_400 });
+    hear(&mut source, START.into(), &hello);
+    let sent = START + Span::from_millis(70);
+    let came = sent + ONE_WAY;
+    let read = came + Span::from_millis(40);
+    let feedback = Control::Feedback(Feedback {
+        sent_at: sent.as_wire_micros(),
+        grant: 1,
+        rate: Rate::from_mbps(10),
+        offer: Rate::from_mbps(10),
+        interval: EVERY.as_micros() as u32,
+        echo_at: 0,
+        echo_hold: 0,
+        delay: 0,
+        receipt: Receipt { span: 0..0, gaps: Vec::new(), sum: 0, bytes: 0, arrived_at: 0 },
+        weight: None,
+    });
+    hear(&mut source, Arrival { at: came, read }, &feedback);
+    let status = said_by(&mut source, read).expect("a new grant is answered at once");
+    assert_eq!(status.echo_at, sent.as_wire_micros());
+    assert_eq!(status.echo_hold, 40_000);
 }

@@ -241,7 +241,6 @@ fn a_program_that_stands_still_takes_its_own_lateness_for_no_part_of_the_path() 
     world.run_until(s(8));
     let status = world.session(id).unwrap();
     near(status.rtt.as_secs_f64() * 1e3, 20.0, 0.02);
-    assert!(status.path_bound.is_unlimited());
 }
 
 #[test]

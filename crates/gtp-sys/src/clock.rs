@@ -31,7 +31,8 @@ impl Clock {
 }
 
 /// The wall clock: the time since the start of 1970 (UTC), zero if the machine believes to live
-/// before it. It may jump; use it for records and file times only.
+/// before it. It may jump; use it for records and file times only, and for what the kernel notes by
+/// it, within bounds.
 pub fn unix_time() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO)
 }

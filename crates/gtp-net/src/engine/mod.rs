@@ -33,6 +33,7 @@ mod source_side;
 mod stream;
 mod suspects;
 mod table;
+mod timing;
 mod transfer;
 mod writer;
 

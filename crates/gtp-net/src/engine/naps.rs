@@ -3,7 +3,7 @@
 //! A thread that waits on its socket is woken for every batch that the network brings, and a wake
 //! costs more than most of the work that it is for. So while much arrives the engine rests for a
 //! moment instead, without listening, and then finds several batches at once. The moment is so
-//! short that round-trip times hardly show it, and that the socket's buffer is far from full then.
+//! short that answers are hardly later for it, and that the socket's buffer is far from full then.
 
 use gtp_alloc::{Bytes, Rate, Span, Time};
 
@@ -21,7 +21,7 @@ pub(super) struct Naps {
 const MEAN_OVER: Span = Span::from_millis(1);
 /// Below this rate a batch is longer on its way than a rest.
 const FAST: Rate = Rate::from_mbps(1_000);
-/// The longest rest: a fifteenth of the queueing delay at which a path is thought to be full.
+/// The longest rest: a hundredth of a control interval of 20 ms.
 const LONGEST: Span = Span::from_micros(200);
 /// A shorter rest saves nothing.
 const SHORTEST: Span = Span::from_micros(40);

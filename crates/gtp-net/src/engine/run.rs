@@ -10,7 +10,6 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Duration;
 
 use gtp_alloc::{Bytes, Span, Time};
-use gtp_proto::Arrival;
 use gtp_sys::Clock;
 use gtp_sys::udp::{ReceiveBatch, Sent, UdpSocket};
 use gtp_sys::wake::Poller;
@@ -23,6 +22,7 @@ use super::driver::Driver;
 use super::envelope::Destination;
 use super::intake::Intake;
 use super::naps::Naps;
+use super::timing::Timing;
 
 struct Engine {
     clock: Clock,
@@ -31,8 +31,7 @@ struct Engine {
     driver: Driver,
     sockets: Vec<(SocketId, UdpSocket)>,
     ready: Vec<bool>,
-    /// When each socket was last read until nothing was left.
-    emptied: Vec<Time>,
+    timings: Vec<Timing>,
     intake: Intake,
     received: ReceiveBatch,
     naps: Naps,
@@ -80,7 +79,7 @@ pub(super) fn spawn(
             driver,
             sockets: Vec::new(),
             ready: Vec::new(),
-            emptied: Vec::new(),
+            timings: Vec::new(),
             intake: Intake::new(clock.now()),
             received: ReceiveBatch::new(),
             naps,
@@ -125,7 +124,7 @@ impl Engine {
                     self.naps.handle_socket(Bytes(socket.receive_buffer() as u64));
                     self.sockets.push((id, socket));
                     self.ready.push(true);
-                    self.emptied.push(now);
+                    self.timings.push(Timing::new(now));
                 }
                 Ok(notice) => {
                     self.calls.message.count();
@@ -143,12 +142,13 @@ impl Engine {
 
     fn receive(&mut self) {
         let mut fullest = 0.0_f64;
-        let states = self.ready.iter_mut().zip(&mut self.emptied);
-        for ((id, socket), (ready, emptied)) in self.sockets.iter().zip(states) {
+        let states = self.ready.iter_mut().zip(&mut self.timings);
+        for ((id, socket), (ready, timing)) in self.sockets.iter().zip(states) {
             let mut calls = 0;
             while *ready && calls < RECEIVES {
                 calls += 1;
                 self.calls.receive.count();
+                let asked = self.clock.now();
                 match socket.receive(&mut self.received) {
                     Ok(true) => {
                         let now = self.clock.now();
@@ -157,19 +157,15 @@ impl Engine {
                         self.naps.handle_received(bytes);
                         let junk = self.driver.junk();
                         for (origin, waited, datagram) in self.received.datagrams() {
-                            // What was not there before cannot have waited for longer.
-                            let at = now.saturating_sub(waited).max(*emptied);
-                            let came = Arrival { at, read: now };
+                            let came = timing.arrival(now, waited);
                             self.driver.handle_datagram(came, *id, origin, datagram);
                         }
-                        if !*ready {
-                            *emptied = now;
-                        }
+                        timing.handle_read(asked, now, !*ready);
                         self.intake.handle_read(bytes, Bytes(self.driver.junk().0 - junk.0));
                     }
                     Ok(false) => {
                         *ready = false;
-                        *emptied = self.clock.now();
+                        timing.handle_read(asked, asked, true);
                     }
                     // An answer of the network to what was sent; what follows may be a datagram,
                     // of which the next wait will say so.

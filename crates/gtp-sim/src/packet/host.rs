@@ -123,9 +123,8 @@ impl Host {
         }
     }
 
-    /// When anything may be due, in its own time.
-    /// A datagram that came at `came`, in the world's time, is read at `now`. The card hands it
-    /// over when its batch is complete; a pause is one of the program, so the kernel notes when.
+    /// One datagram reaches the card at `came`, in the world's time, and is read at `now`. The card
+    /// hands it over when its batch is complete; a pause is the program's, and the kernel goes on.
     #[inline]
     pub fn arrival(&self, now: Moment, came: Time) -> Arrival {
         if came == now.world {
@@ -134,6 +133,7 @@ impl Host {
         Arrival { at: self.clock.shows(came + self.coalesce).min(now.local), read: now.local }
     }
 
+    /// When anything may be due, in its own time.
     #[inline]
     fn earliest(&self) -> Time {
         let agents = self.out.agent.poll_timeout().min(self.in_.agent.poll_timeout());
