@@ -228,11 +228,11 @@ pub fn grants(capacity: f64, held: &[Held], out: &mut Vec<f64>) {
         return;
     }
     let capacity = positive(capacity);
-    let target = |h: &Held| positive(h.target).min(capacity);
+    let target = |h: &Held| lower(positive(h.target), capacity);
     let newest = |h: &Held| positive(h.newest);
-    let committed = |h: &Held| positive(h.committed).max(newest(h));
+    let committed = |h: &Held| higher(positive(h.committed), newest(h));
     let spare = capacity - held.iter().map(committed).collect::<Sum>().value();
-    let lack = |h: &Held| (target(h) - committed(h)).max(0.0);
+    let lack = |h: &Held| positive(target(h) - committed(h));
     let lacking: f64 = held.iter().map(lack).sum();
     let part = if lacking > spare { spare / lacking } else { 1.0 };
     out.extend(held.iter().map(|h| {
@@ -243,7 +243,7 @@ pub fn grants(capacity: f64, held: &[Held], out: &mut Vec<f64>) {
         } else if part >= 1.0 || target(h) <= committed(h) {
             target(h)
         } else {
-            (committed(h) + part * lack(h)).min(target(h))
+            lower(committed(h) + part * lack(h), target(h))
         }
     }));
 }
@@ -258,6 +258,16 @@ fn positive(x: f64) -> f64 {
     if x > 0.0 { x } else { 0.0 }
 }
 
+/// The lower of two numbers, in one instruction; the second if either is no number.
+fn lower(a: f64, b: f64) -> f64 {
+    if a < b { a } else { b }
+}
+
+/// The higher of two numbers; the second if either is no number.
+fn higher(a: f64, b: f64) -> f64 {
+    if a > b { a } else { b }
+}
+
 /// A sum of non-negative numbers with one rounding error in all (Neumaier's compensation).
 #[derive(Clone, Copy, Default)]
 struct Sum {
@@ -269,11 +279,10 @@ impl Sum {
     #[inline]
     fn add(&mut self, x: f64) {
         let next = self.total + x;
-        if next < f64::INFINITY {
-            // What each of the two lost, whichever is larger (Knuth's two-sum).
-            let part = next - self.total;
-            self.lost += (self.total - (next - part)) + (x - part);
-        }
+        // What each of the two lost, whichever is larger (Knuth's two-sum).
+        let part = next - self.total;
+        let lost = (self.total - (next - part)) + (x - part);
+        self.lost += if next < f64::INFINITY { lost } else { 0.0 };
         self.total = next;
     }
 

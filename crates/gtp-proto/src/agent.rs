@@ -6,7 +6,7 @@
 //! receives. It knows rates and numbers; it knows no sockets, packets or peers.
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use gtp_alloc::endnode::{CapAtTarget, Params, expected_rates};
@@ -56,8 +56,7 @@ struct Flow {
     number: u32,
     newest: f64,
     /// The grants before it, oldest first.
-    before: VecDeque<Issued>,
-    offer: f64,
+    before: Vec<Issued>,
 }
 
 /// The agent of one host and direction.
@@ -146,7 +145,7 @@ impl Agent {
         let mut flow = Flow { number, newest: rate.as_f64(), ..Flow::default() };
         if committed > rate {
             let rate = committed.as_f64();
-            flow.before.push_back(Issued { number: number - 1, rate, superseded: now });
+            flow.before.push(Issued { number: number - 1, rate, superseded: now });
         }
         self.adopted.insert(id, flow);
     }
@@ -158,7 +157,7 @@ impl Agent {
         let Some(flow) = self.adopted.get(&id).or_else(seated) else {
             return (0, Rate::ZERO, Rate::ZERO);
         };
-        (flow.number, to_rate(flow.newest), to_rate(flow.committed()))
+        (flow.number, Rate::from_f64(flow.newest), Rate::from_f64(flow.committed()))
     }
 
     /// When to tick next.
@@ -204,20 +203,26 @@ impl Agent {
         self.last_tick = now;
         self.next_tick = now + self.interval;
         self.seat(reports);
-        let rates = match self.config.side {
-            Side::Source => self.targets(reports, shares, expected),
-            Side::Sink => self.commitments(now, reports, shares, expected),
-        };
-        for (((id, report), flow), rate) in reports.iter().zip(&self.flows).zip(rates) {
-            let grant = Grant {
-                number: flow.number,
-                rate: to_rate(rate),
-                offer: to_rate(flow.offer),
-                weight: report.weight,
-                interval: self.interval,
-            };
-            grants.push((*id, grant));
+        if self.config.side == Side::Sink {
+            self.commit(now, reports, shares, expected);
         }
+        let Agent { config: AgentConfig { side, .. }, interval, ref flows, .. } = *self;
+        let seated = reports.iter().zip(flows).zip(shares).enumerate();
+        grants.extend(seated.map(|(i, (((id, report), flow), share))| {
+            let rate = match (side, report.law) {
+                (Side::Sink, _) => flow.newest,
+                (Side::Source, Law::EndNode { .. }) => expected.get(i).copied().unwrap_or(0.0),
+                // Targets change together and sum to at most the capacity. Where a session's own
+                // law decides, it does so within its part of the host.
+                (
+                    Side::Source,
+                    Law::Grant | Law::SourceAlone | Law::SinkAlone | Law::SessionAlone,
+                ) => share.target,
+            };
+            let offer = if report.phase == Phase::Closing { 0.0 } else { share.offer };
+            let (number, rate, offer) = (flow.number, Rate::from_f64(rate), Rate::from_f64(offer));
+            (*id, Grant { number, rate, offer, weight: report.weight, interval })
+        }));
         if let Some(at) = self.alone.as_ref().and_then(|law| law.poll_timeout()) {
             self.next_tick = self.next_tick.min(at.max(now + RECOMPUTE_MIN));
         }
@@ -251,59 +256,38 @@ impl Agent {
         }
     }
 
-    /// At a source: targets change together and sum to at most the capacity.
-    fn targets(
-        &mut self,
-        reports: &[(FlowId, Report)],
-        shares: &[Share],
-        expected: &[f64],
-    ) -> Vec<f64> {
-        let mut rates = Vec::with_capacity(reports.len());
-        let seated = self.flows.iter_mut().zip(reports);
-        for (i, ((flow, (_, report)), share)) in seated.zip(shares).enumerate() {
-            flow.offer = if report.phase == Phase::Closing { 0.0 } else { share.offer };
-            rates.push(match report.law {
-                Law::Grant => share.target,
-                Law::EndNode { .. } => expected.get(i).copied().unwrap_or(0.0),
-                // Its law decides, within its part of the host.
-                Law::SourceAlone | Law::SinkAlone | Law::SessionAlone => share.target,
-            });
-        }
-        rates
-    }
-
     /// At a sink: grants are commitments until the source is heard to have let go of them.
-    fn commitments(
+    fn commit(
         &mut self,
         now: Time,
         reports: &[(FlowId, Report)],
         shares: &[Share],
         expected: &[f64],
-    ) -> Vec<f64> {
-        let mut held = Vec::with_capacity(reports.len());
-        for ((flow, (_, report)), share) in self.flows.iter_mut().zip(reports).zip(shares) {
-            flow.offer = if report.phase == Phase::Closing { 0.0 } else { share.offer };
+    ) {
+        let seated = self.flows.iter_mut().zip(reports).zip(shares);
+        let held = seated.map(|((flow, (_, report)), share)| {
             // As long as a source that hears nothing may go on sending, and its packets travel.
             let lease = SILENCE_STOP + report.rtt;
             flow.release(now, report.echoed, lease);
             let newest = flow.newest;
             let committed = flow.committed();
-            held.push(match report.law.is_alone() {
+            match report.law.is_alone() {
                 false => Held { target: share.target, committed, newest },
                 // Nobody holds it to its share; it takes what it is seen to take.
                 true => {
                     let taken = report.measured.as_f64();
                     Held { target: share.target, committed: taken, newest: taken }
                 }
-            });
-        }
+            }
+        });
+        let held: Vec<Held> = held.collect();
         let decided = self.decided(now, reports);
         let mut granted = Vec::new();
         grants(self.config.capacity.as_f64(), &held, &mut granted);
-        let mut rates = Vec::with_capacity(reports.len());
-        for (i, (flow, (_, report))) in self.flows.iter_mut().zip(reports).enumerate() {
+        let seated = self.flows.iter_mut().zip(reports).zip(granted);
+        for (i, ((flow, (_, report)), granted)) in seated.enumerate() {
             let rate = match report.law {
-                Law::Grant => granted[i],
+                Law::Grant => granted,
                 Law::EndNode { .. } => expected.get(i).copied().unwrap_or(0.0),
                 Law::SourceAlone | Law::SinkAlone | Law::SessionAlone
                     if report.phase == Phase::Closing =>
@@ -315,9 +299,7 @@ impl Agent {
                 Law::SinkAlone => decided.get(i).copied().unwrap_or(0.0),
             };
             flow.issue(now, whole(rate.max(0.0)));
-            rates.push(flow.newest);
         }
-        rates
     }
 
     /// What the host's own law says of the sessions that it decides over, zeros elsewhere; nothing
@@ -354,9 +336,13 @@ impl Agent {
             }
             (Side::Source, _) => r.demand,
         };
+        let mut steps = None;
         let claims: Vec<Claim> = reports
             .iter()
             .map(|(_, r)| {
+                if let Law::EndNode { alpha, beta } = r.law {
+                    steps = steps.or(Some((alpha, beta)));
+                }
                 let bound = match (r.phase, r.law) {
                     (Phase::Closing, _) => Rate::ZERO,
                     (Phase::Open, Law::Grant) => r.peer_offer.min(r.demand),
@@ -370,17 +356,11 @@ impl Agent {
             .collect();
         let mut out = Vec::new();
         shares(self.config.capacity.as_f64(), &claims, &mut out);
-        (out, self.expected(reports))
+        (out, steps.map_or_else(Vec::new, |steps| self.expected(steps, reports)))
     }
 
-    /// Expected rates by the end-node law; none where no session runs it.
-    fn expected(&self, reports: &[(FlowId, Report)]) -> Vec<f64> {
-        let Some((alpha, beta)) = reports.iter().find_map(|(_, r)| match r.law {
-            Law::Grant | Law::SourceAlone | Law::SinkAlone | Law::SessionAlone => None,
-            Law::EndNode { alpha, beta } => Some((alpha, beta)),
-        }) else {
-            return Vec::new();
-        };
+    /// Expected rates by the end-node law with the steps of the first session that runs it.
+    fn expected(&self, (alpha, beta): (f64, f64), reports: &[(FlowId, Report)]) -> Vec<f64> {
         if self.config.capacity.is_unlimited() {
             return alloc::vec![f64::INFINITY; reports.len()];
         }
@@ -401,11 +381,11 @@ impl Agent {
 impl Flow {
     /// Forgets grants that the source has let go of, and those whose lease is over.
     fn release(&mut self, now: Time, echoed: u32, lease: Span) {
-        while let Some(first) = self.before.front() {
-            if first.number >= echoed && now.since(first.superseded) <= lease {
-                break;
-            }
-            self.before.pop_front();
+        let gone = |old: &&Issued| old.number < echoed || now.since(old.superseded) > lease;
+        match self.before.iter().take_while(gone).count() {
+            0 => {}
+            all if all == self.before.len() => self.before.clear(),
+            some => drop(self.before.drain(..some)),
         }
     }
 
@@ -425,7 +405,7 @@ impl Flow {
         let Some(number) = self.number.checked_add(1) else { return };
         if self.number > 0 {
             let (number, rate) = (self.number, self.newest);
-            self.before.push_back(Issued { number, rate, superseded: now });
+            self.before.push(Issued { number, rate, superseded: now });
         }
         (self.number, self.newest) = (number, rate);
     }
@@ -436,9 +416,4 @@ fn whole(rate: f64) -> f64 {
     // Below, every whole number is a float and fits; above, every float is whole.
     const EXACT: f64 = (1_u64 << 53) as f64;
     if rate < EXACT { (rate as i64) as f64 } else { rate }
-}
-
-/// Rounds down to whole bits per second; infinity is "unlimited".
-fn to_rate(rate: f64) -> Rate {
-    if rate.is_infinite() { Rate::UNLIMITED } else { Rate::from_f64(rate) }
 }

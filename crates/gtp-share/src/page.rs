@@ -18,19 +18,19 @@ use crate::words;
 
 /// The process's end of its reports: it alone writes them.
 #[derive(Debug)]
-pub struct ReportsWriter(Page);
+pub struct ReportsWriter(Page<POSTED_WORDS>);
 
 /// The daemon's end of a process's reports.
 #[derive(Debug)]
-pub struct ReportsReader(Page);
+pub struct ReportsReader(Page<POSTED_WORDS>);
 
 /// The daemon's end of its grants to one process: it alone writes them.
 #[derive(Debug)]
-pub struct GrantsWriter(Page);
+pub struct GrantsWriter(Page<GRANTED_WORDS>);
 
 /// The process's end of the daemon's grants to it.
 #[derive(Debug)]
-pub struct GrantsReader(Page);
+pub struct GrantsReader(Page<GRANTED_WORDS>);
 
 /// What was found in a slot.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -57,7 +57,7 @@ impl ReportsWriter {
     /// # Errors
     /// When it is not what it should be.
     pub fn open(fd: impl AsFd, slots: u32) -> io::Result<ReportsWriter> {
-        Page::open(fd, slots, POSTED_WORDS, Access::Write).map(ReportsWriter)
+        Page::open(fd, slots, Access::Write).map(ReportsWriter)
     }
 
     /// Sessions that it has room for.
@@ -101,7 +101,7 @@ impl ReportsReader {
     /// # Errors
     /// When the system gives no memory or no descriptor.
     pub fn create(slots: u32) -> io::Result<(ReportsReader, OwnedFd)> {
-        let (page, fd) = Page::create(slots, POSTED_WORDS, Theirs::Write)?;
+        let (page, fd) = Page::create(slots, Theirs::Write)?;
         Ok((ReportsReader(page), fd))
     }
 
@@ -141,7 +141,7 @@ impl GrantsWriter {
     /// # Errors
     /// When the system gives no memory or no descriptor.
     pub fn create(slots: u32) -> io::Result<(GrantsWriter, OwnedFd)> {
-        let (page, fd) = Page::create(slots, GRANTED_WORDS, Theirs::Read)?;
+        let (page, fd) = Page::create(slots, Theirs::Read)?;
         Ok((GrantsWriter(page), fd))
     }
 
@@ -174,7 +174,7 @@ impl GrantsReader {
     /// # Errors
     /// When it is not what it should be.
     pub fn open(fd: impl AsFd, slots: u32) -> io::Result<GrantsReader> {
-        Page::open(fd, slots, GRANTED_WORDS, Access::Read).map(GrantsReader)
+        Page::open(fd, slots, Access::Read).map(GrantsReader)
     }
 
     /// How often the daemon has said that it is at work: any change is a sign of life.
@@ -194,27 +194,25 @@ impl GrantsReader {
     }
 }
 
-/// Either page, from either end.
+/// Either page, from either end; a slot has so many words, the sequence word among them.
 #[derive(Debug)]
-struct Page {
+struct Page<const WORDS: usize> {
     mapping: Mapping,
     slots: u32,
-    /// Words of a slot, the sequence word among them.
-    size: usize,
 }
 
-impl Page {
-    fn create(slots: u32, size: usize, theirs: Theirs) -> io::Result<(Page, OwnedFd)> {
+impl<const WORDS: usize> Page<WORDS> {
+    fn create(slots: u32, theirs: Theirs) -> io::Result<(Page<WORDS>, OwnedFd)> {
         let slots = slots.min(SLOTS_MOST);
-        let (mapping, fd) = Mapping::create(HEAD_WORDS + slots as usize * size, theirs)?;
+        let (mapping, fd) = Mapping::create(HEAD_WORDS + slots as usize * WORDS, theirs)?;
         mapping.words()[HEAD_MAGIC].store(MAGIC, Ordering::Relaxed);
-        Ok((Page { mapping, slots, size }, fd))
+        Ok((Page { mapping, slots }, fd))
     }
 
-    fn open(fd: impl AsFd, slots: u32, size: usize, access: Access) -> io::Result<Page> {
+    fn open(fd: impl AsFd, slots: u32, access: Access) -> io::Result<Page<WORDS>> {
         let slots = slots.min(SLOTS_MOST);
-        let mapping = Mapping::open(fd, HEAD_WORDS + slots as usize * size, access)?;
-        let page = Page { mapping, slots, size };
+        let mapping = Mapping::open(fd, HEAD_WORDS + slots as usize * WORDS, access)?;
+        let page = Page { mapping, slots };
         if page.load(HEAD_MAGIC) == MAGIC {
             return Ok(page);
         }
@@ -234,11 +232,8 @@ impl Page {
     /// The sequence word and the words of a slot.
     #[inline]
     fn record(&self, slot: u32) -> Option<(&AtomicU64, &[AtomicU64])> {
-        if slot >= self.slots {
-            return None;
-        }
-        let start = HEAD_WORDS + slot as usize * self.size;
-        self.mapping.words().get(start..start + self.size)?.split_first()
+        let (slots, _) = self.mapping.words()[HEAD_WORDS..].as_chunks::<WORDS>();
+        slots.get(slot as usize)?.split_first()
     }
 
     #[inline]

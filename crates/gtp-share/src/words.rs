@@ -30,10 +30,12 @@ impl Word for AtomicU64 {
         AtomicU64::store(self, value, Ordering::Relaxed);
     }
 
+    #[inline]
     fn fence_loads() {
         fence(Ordering::Acquire);
     }
 
+    #[inline]
     fn fence_stores() {
         fence(Ordering::Release);
     }

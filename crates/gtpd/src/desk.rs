@@ -25,12 +25,23 @@ pub(crate) struct Desk {
     pub users: Vec<User>,
     reports: Vec<(FlowId, Report)>,
     /// Where each comes from.
-    places: Vec<(ClientId, u32)>,
+    places: Vec<Place>,
+    /// What stands on the grants pages, if anything does.
+    written: Vec<Option<Grant>>,
+    /// The same in the row before this one.
+    before: Vec<Option<Grant>>,
     grants: Vec<(FlowId, Grant)>,
-    /// The answers before these, none if the row is new.
-    written: Vec<(FlowId, Grant)>,
     shares: Vec<Share>,
     claims: Vec<Claim>,
+}
+
+/// Where a session's pages are.
+#[derive(Debug)]
+struct Place {
+    client: ClientId,
+    slot: u32,
+    /// Its name in the process.
+    id: u32,
 }
 
 impl Desk {
@@ -41,8 +52,9 @@ impl Desk {
             users: Vec::new(),
             reports: Vec::new(),
             places: Vec::new(),
-            grants: Vec::new(),
             written: Vec::new(),
+            before: Vec::new(),
+            grants: Vec::new(),
             shares: Vec::new(),
             claims: Vec::new(),
         }
@@ -64,28 +76,39 @@ impl Desk {
         self.stale = false;
         self.reports.clear();
         self.places.clear();
-        self.grants.clear();
+        std::mem::swap(&mut self.written, &mut self.before);
+        self.written.clear();
     }
 
     /// Puts a session at the row's end.
-    pub fn seat(&mut self, place: (ClientId, u32), seat: &mut Seat, awake: Awake) {
+    pub fn seat(&mut self, (client, slot): (ClientId, u32), seat: &mut Seat, awake: Awake) {
+        let written = self.before.get(seat.place).copied().flatten();
+        let newest = written.map_or(seat.posted.held.number, |grant| grant.number);
         seat.place = self.reports.len();
-        self.reports.push((seat.flow, seat.report(awake, self.agent.capacity())));
-        self.places.push(place);
+        self.reports.push((seat.flow, seat.report(awake, self.agent.capacity(), newest)));
+        self.places.push(Place { client, slot, id: seat.posted.id });
+        self.written.push(written);
+    }
+
+    /// What a session has been granted.
+    pub fn granted(&self, seat: &Seat) -> Option<Grant> {
+        self.written.get(seat.place).copied().flatten()
     }
 
     /// A session of the row has said something new.
+    #[inline]
     pub fn hear(&mut self, seat: &Seat, awake: Awake) {
         if !self.stale
             && let Some((_, report)) = self.reports.get_mut(seat.place)
+            && let Some(written) = self.written.get(seat.place)
         {
-            seat.refresh(report, awake, self.agent.capacity());
+            let newest = written.as_ref().map_or(seat.posted.held.number, |grant| grant.number);
+            seat.refresh(report, awake, self.agent.capacity(), newest);
         }
     }
 
     /// Lets the agent decide; within limits, if there are any.
     pub fn decide(&mut self, now: Time) {
-        std::mem::swap(&mut self.grants, &mut self.written);
         if self.users.is_empty() {
             self.agent.tick(now, &self.reports, &mut self.grants);
             return;
@@ -98,28 +121,24 @@ impl Desk {
     }
 
     /// Writes grants that have changed; `news` hears of their processes.
-    pub fn write(&mut self, clients: &mut BTreeMap<ClientId, Client>, news: &mut Vec<ClientId>) {
-        let mut owners = clients.iter_mut();
+    pub fn write(&mut self, clients: &BTreeMap<ClientId, Client>, news: &mut Vec<ClientId>) {
+        let mut owners = clients.iter();
         let mut owner = owners.next();
-        for (i, (&(id, slot), answer)) in self.places.iter().zip(&self.grants).enumerate() {
-            let before = self.written.get(i);
-            if before == Some(answer) {
+        let answers = self.places.iter().zip(&self.grants).zip(&mut self.written);
+        for ((place, &(_, grant)), written) in answers {
+            if *written == Some(grant) {
                 continue;
             }
-            while owner.as_ref().is_some_and(|(owner, _)| **owner < id) {
+            while owner.is_some_and(|(owner, _)| *owner < place.client) {
                 owner = owners.next();
             }
-            let Some((_, client)) = owner.as_mut().filter(|(owner, _)| **owner == id) else {
+            let Some((_, client)) = owner.filter(|(owner, _)| **owner == place.client) else {
                 continue;
             };
-            let Some(seat) = client.seats.get_mut(slot) else { continue };
-            let granted = Granted { id: seat.posted.id, grant: answer.1 };
-            if before.is_some() || seat.granted != Some(granted) {
-                client.grants.grant(slot, &granted);
-                seat.granted = Some(granted);
-                if news.last() != Some(&id) {
-                    news.push(id);
-                }
+            client.grants.grant(place.slot, &Granted { id: place.id, grant });
+            *written = Some(grant);
+            if news.last() != Some(&place.client) {
+                news.push(place.client);
             }
         }
     }

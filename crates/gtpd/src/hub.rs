@@ -11,14 +11,14 @@ use std::os::fd::OwnedFd;
 
 use gtp_alloc::tree::{self, Node, Policy};
 use gtp_alloc::{Bytes, Rate, Span, Time};
-use gtp_proto::{Agent, AgentConfig, FlowId};
+use gtp_proto::{Agent, AgentConfig, FlowId, Grant};
 use gtp_share::client::Past;
 use gtp_share::{Change, GrantsWriter, Of, ReportsReader, SLOTS_MOST, Side};
 
 use crate::desk::Desk;
 use crate::limits::{Bounds, Given, TransferId};
 use crate::names::Names;
-use crate::seats::{Allowance, Pulse, Seats, Tolled};
+use crate::seats::{Allowance, Pulse, Seat, Seats, Tolled};
 use crate::strain::{LOSING, PACKETS_LEAST, Toll};
 
 /// Names an attached process.
@@ -277,7 +277,12 @@ impl Hub {
     pub fn toll(&mut self, side: Side, span: Span) -> Toll {
         let mut toll = Toll::default();
         let mut through = 0_u64;
-        let seats = self.clients.values_mut().flat_map(|client| client.seats.iter_mut());
+        let Hub { clients, out, in_, .. } = self;
+        let desk = match side {
+            Side::Source => out,
+            Side::Sink => in_,
+        };
+        let seats = clients.values_mut().flat_map(|client| client.seats.iter_mut());
         for (_, seat) in seats.filter(|(_, seat)| seat.posted.side == side) {
             let Tolled { packets, lost, bytes } = seat.toll();
             let all = packets.saturating_add(lost);
@@ -287,7 +292,7 @@ impl Hub {
                 Side::Sink => bytes,
             };
             // Nobody is believed to have had more than he was granted.
-            let granted = seat.granted.map_or(Rate::ZERO, |g| g.grant.rate);
+            let granted = desk.granted(seat).map_or(Rate::ZERO, |grant| grant.rate);
             through = through.saturating_add(arrived.min(granted.bytes_in(span).0));
             toll.moving += usize::from(all >= PACKETS_LEAST);
             toll.losing += usize::from(all >= PACKETS_LEAST && ratio > LOSING);
@@ -367,6 +372,14 @@ impl Hub {
             return Ok(());
         }
         Err(SetError::NoSuchSession)
+    }
+
+    /// What a session has been granted.
+    pub(crate) fn granted(&self, seat: &Seat) -> Option<Grant> {
+        match seat.posted.side {
+            Side::Source => self.out.granted(seat),
+            Side::Sink => self.in_.granted(seat),
+        }
     }
 
     /// When to tick next; never while there are no sessions, nor news of any.

@@ -8,7 +8,7 @@ use gtp_alloc::tree::Policy;
 use gtp_alloc::{Rate, Time};
 use gtp_proto::limits::{ALONE_GROWS, ALONE_LEAST, DEMAND_ALPHA, DEMAND_FLOOR};
 use gtp_proto::{FlowId, Law, Report};
-use gtp_share::{Change, Found, Granted, GrantsWriter, Posted, ReportsReader, Side, Update};
+use gtp_share::{Change, Found, GrantsWriter, Posted, ReportsReader, Side, Update};
 
 use crate::hub::ClientId;
 use crate::limits::TransferId;
@@ -21,7 +21,7 @@ pub(crate) struct Seat {
     pub flow: FlowId,
     /// The page's sequence word before its last look.
     seen: u64,
-    /// Where its report is among those of its direction; nowhere until these are gathered.
+    /// Where it is in the row of its direction; nowhere until that is gathered.
     pub place: usize,
     /// Its last whole record.
     pub posted: Posted,
@@ -33,8 +33,6 @@ pub(crate) struct Seat {
     pub max_rate: Rate,
     /// When it gets something.
     pub policy: Policy,
-    /// What stands on the grants page.
-    pub granted: Option<Granted>,
     /// Packets and bytes when tolls were taken last.
     tolled: Tolled,
     /// Bytes when it was asked last what it moved.
@@ -175,7 +173,6 @@ impl Seat {
             flat: posted.report.weight,
             max_rate: Rate::UNLIMITED,
             policy: Policy::Normal,
-            granted: None,
             tolled: Tolled::of(&posted),
             told: posted.wire_bytes,
         }
@@ -219,20 +216,20 @@ impl Seat {
         };
     }
 
-    /// What the agent of `capacity` is told. `Awake::No`: its process does not run, so it can use
-    /// nothing.
-    pub fn report(&self, awake: Awake, capacity: Rate) -> Report {
+    /// What the agent of `capacity` is told, where the newest grant has the number `newest`.
+    /// `Awake::No`: its process does not run, so it can use nothing.
+    pub fn report(&self, awake: Awake, capacity: Rate, newest: u32) -> Report {
         let mut report = Report { law: Law::Grant, ..self.posted.report };
         report.weight = self.own_weight();
-        self.refresh(&mut report, awake, capacity);
+        self.refresh(&mut report, awake, capacity, newest);
         report
     }
 
     /// Brings up to date what the agent was told, where nothing but what the session says has
     /// changed since.
-    pub fn refresh(&self, report: &mut Report, awake: Awake, capacity: Rate) {
+    #[inline]
+    pub fn refresh(&self, report: &mut Report, awake: Awake, capacity: Rate, newest: u32) {
         let said = &self.posted.report;
-        let newest = self.granted.map_or(self.posted.held.number, |g| g.grant.number);
         let most = match awake {
             Awake::Yes => self.max_rate,
             Awake::No => Rate::ZERO,

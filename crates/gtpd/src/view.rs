@@ -116,11 +116,17 @@ impl Hub {
 
     fn view(&self, (id, client): (ClientId, &Client), seat: &Seat, right: Right) -> SessionView {
         let of_transfer = self.bounds.of(seat.transfer(id));
-        view(client, seat, of_transfer, right)
+        let granted = self.granted(seat).map_or(Rate::ZERO, |grant| grant.rate);
+        view(client, seat, (of_transfer, granted), right)
     }
 }
 
-fn view(client: &Client, seat: &Seat, of_transfer: Given, right: Right) -> SessionView {
+fn view(
+    client: &Client,
+    seat: &Seat,
+    (of_transfer, granted): (Given, Rate),
+    right: Right,
+) -> SessionView {
     let visible = right == Right::Anybodys || right == Right::Of(client.who.uid);
     let name = |text: String| if visible { text } else { String::from("(another user's)") };
     let (posted, report) = (&seat.posted, &seat.posted.report);
@@ -143,7 +149,7 @@ fn view(client: &Client, seat: &Seat, of_transfer: Given, right: Right) -> Sessi
         },
         demand: limited(report.demand),
         peer_offer: limited(report.peer_offer),
-        granted: seat.granted.map_or(Some(0), |g| limited(g.grant.rate)),
+        granted: limited(granted),
         measured: report.measured.as_bps(),
         limited_by: posted.limited_by.as_str().to_owned(),
         loss_ratio: posted.lost as f64 / posted.lost.saturating_add(posted.packets).max(1) as f64,

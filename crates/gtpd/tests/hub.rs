@@ -405,6 +405,61 @@ fn a_process_that_ends_gives_its_share_back_within_two_intervals() {
     assert!(near(one.total(), 100.0));
 }
 
+/// One tick after all have said the same as before; who has news.
+fn quiet_tick(hub: &mut Hub, now: Time, all: &[&Process]) -> Vec<ClientId> {
+    let mut news = Vec::new();
+    all.iter().for_each(|process| process.post());
+    hub.wake(now);
+    hub.tick(now, &mut news);
+    news
+}
+
+#[test]
+fn grants_that_stay_as_they_are_are_not_written_again_when_somebody_else_leaves() {
+    // Without a limit no offer depends on others, and no weight on another user.
+    let unlimited =
+        HubConfig { capacity_out: Rate::UNLIMITED, capacity_in: Rate::UNLIMITED, ..config(0) };
+    for side in [Side::Source, Side::Sink] {
+        let mut hub = Hub::new(START, &unlimited);
+        let mut all = [1, 2, 3].map(|id| Process::attach(&mut hub, START, id, id as u32));
+        for (process, mbps) in all.iter_mut().zip([10, 20, 30]) {
+            process.open(side, 1, 2);
+            process.sessions.iter_mut().for_each(|s| s.report.demand = Rate::from_mbps(mbps));
+        }
+        let [one, two, three] = &mut all;
+        let now = run(&mut hub, START, 10, &mut [&mut *one, two, three], 1e9);
+        assert!(quiet_tick(&mut hub, now, &[one, two, three]).is_empty(), "{side:?}");
+        hub.detach(now, one.id);
+        let rest: [&Process; 2] = [two, three];
+        for ticks in 1..4 {
+            let now = now + INTERVAL * ticks;
+            let news = quiet_tick(&mut hub, now, &rest);
+            assert!(news.is_empty(), "{side:?}: {news:?}");
+        }
+        for (process, mbps) in rest.into_iter().zip([20.0, 30.0]) {
+            assert_eq!(process.rates(), [mbps, mbps], "{side:?}");
+            let ids: Vec<u32> = process.granted().iter().map(|granted| granted.id).collect();
+            assert_eq!(ids, [1, 2], "{side:?}");
+        }
+    }
+}
+
+#[test]
+fn a_slot_that_is_used_again_is_granted_to_its_new_session_also_if_that_wants_the_same() {
+    for side in [Side::Source, Side::Sink] {
+        let mut hub = Hub::new(START, &config(100));
+        let mut one = Process::attach(&mut hub, START, 1, 1);
+        one.open(side, 1, 1);
+        one.sessions[0].report.demand = Rate::from_mbps(10);
+        let now = run(&mut hub, START, 10, &mut [&mut one], 100.0);
+        one.sessions[0] = Posted { id: 9, ..one.sessions[0].clone() };
+        one.sessions[0].report.echoed = 0;
+        run(&mut hub, now, 10, &mut [&mut one], 100.0);
+        let [granted] = one.granted()[..] else { panic!("one session") };
+        assert_eq!((granted.id, granted.grant.rate), (9, Rate::from_mbps(10)), "{side:?}");
+    }
+}
+
 #[test]
 fn a_process_that_stands_still_is_given_nothing_until_it_moves_again() {
     let mut hub = Hub::new(START, &config(100));

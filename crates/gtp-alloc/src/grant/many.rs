@@ -8,7 +8,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Claim, Share, Sum, first, positive, running_sums, tame};
+use super::{Claim, Share, Sum, first, higher, lower, positive, running_sums, tame};
 
 /// Tangents that are tried. With demands of one kind a handful is enough, but they can be such that
 /// each satisfies only one claim more.
@@ -31,12 +31,13 @@ pub(super) fn shares(capacity: f64, claims: &[Claim], shares: &mut Vec<Share>) -
     let columns = Columns::new(claims);
     let Some(level) = columns.rise(capacity) else { return false };
     let Some(ladder) = Ladder::new(capacity, level, &columns) else { return false };
-    let least = capacity / columns.weights.iter().copied().collect::<Sum>().value();
+    let least = capacity / columns.sum(|weight, _| weight);
     let columns = columns.weights.iter().zip(&columns.bounds).take(claims.len());
     shares.extend(columns.map(|(&weight, &bound)| {
         let full = weight * ladder.level;
         let offer = if bound < full { ladder.offer(weight, bound) } else { full };
-        Share { target: bound.min(full).min(capacity), offer: offer.max(weight * least) }
+        let target = lower(lower(bound, full), capacity);
+        Share { target, offer: higher(offer, weight * least) }
     }));
     true
 }
@@ -86,6 +87,32 @@ impl Columns {
         (met.iter().sum(), beyond.iter().sum())
     }
 
+    /// The sum over all claims of a term of their weight and bound.
+    fn sum(&self, term: impl Fn(f64, f64) -> f64) -> f64 {
+        let mut sums = [Sum::default(); LANES];
+        let (weights, bounds) =
+            (self.weights.as_chunks::<LANES>(), self.bounds.as_chunks::<LANES>());
+        for (weights, bounds) in weights.0.iter().zip(bounds.0) {
+            for lane in 0..LANES {
+                sums[lane].add(term(weights[lane], bounds[lane]));
+            }
+        }
+        sums.iter().flat_map(|sum| [sum.total, sum.lost]).collect::<Sum>().value()
+    }
+
+    /// The highest of such terms, or zero.
+    fn highest(&self, term: impl Fn(f64, f64) -> f64) -> f64 {
+        let mut most = [0.0; LANES];
+        let (weights, bounds) =
+            (self.weights.as_chunks::<LANES>(), self.bounds.as_chunks::<LANES>());
+        for (weights, bounds) in weights.0.iter().zip(bounds.0) {
+            for lane in 0..LANES {
+                most[lane] = higher(term(weights[lane], bounds[lane]), most[lane]);
+            }
+        }
+        most.into_iter().fold(0.0, higher)
+    }
+
     /// Weights and bounds of those whom this level satisfies.
     fn satisfied(&self, level: f64) -> impl Iterator<Item = (f64, f64)> + '_ {
         let all = self.weights.iter().zip(&self.bounds).map(|(&weight, &bound)| (weight, bound));
@@ -112,23 +139,16 @@ impl Ladder {
         let ladder =
             |level, ratios, below, beyond| Ladder { capacity, level, ratios, below, beyond };
         if near == f64::INFINITY {
-            let met = columns.bounds.iter().copied().collect::<Sum>().value();
-            let ratio =
-                |(weight, bound): (f64, f64)| if weight > 0.0 { bound / weight } else { 0.0 };
-            let top = columns.satisfied(near).map(ratio).fold(0.0, f64::max);
-            let more = |(weight, bound): (f64, f64)| weight * top - bound;
-            let most = columns.satisfied(near).map(more).fold(0.0, f64::max);
+            let met = columns.sum(|_, bound| bound);
+            let ratio = |weight, bound| if weight > 0.0 { bound / weight } else { 0.0 };
+            let top = columns.highest(ratio);
+            let most = columns.highest(|weight, bound| weight * top - bound);
             let all_fit = most * ROUNDING < capacity - met;
             return all_fit.then(|| ladder(near, Vec::new(), [met].into(), [0.0].into()));
         }
-        let (mut met, mut beyond, mut most) = (Sum::default(), Sum::default(), 0.0_f64);
-        for (&weight, &bound) in columns.weights.iter().zip(&columns.bounds) {
-            let more = weight * near - bound;
-            met.add(if more < 0.0 { 0.0 } else { bound });
-            beyond.add(if more < 0.0 { weight } else { 0.0 });
-            most = most.max(more);
-        }
-        let (met, beyond) = (met.value(), beyond.value());
+        let met = columns.sum(|weight, bound| if bound > weight * near { 0.0 } else { bound });
+        let beyond = columns.sum(|weight, bound| if bound > weight * near { weight } else { 0.0 });
+        let most = columns.highest(|weight, bound| weight * near - bound);
         let level = (capacity - met).max(0.0) / beyond;
         // Rounding may have raised `near` past somebody's bound, whom `beyond` then lacks.
         let is_near = level * ROUNDING >= near;
@@ -148,9 +168,8 @@ impl Ladder {
             return Some(ladder(level, Vec::new(), [met].into(), [beyond].into()));
         }
         pushed.sort_unstable_by(|a, b| a.0.total_cmp(&b.0));
-        let kept = columns.satisfied(near).filter(|&(weight, bound)| bound < weight * lowest);
-        let below =
-            running_sums(kept.map(|(_, bound)| bound).collect(), pushed.iter().map(|p| p.2));
+        let kept = columns.sum(|weight, bound| if bound < weight * lowest { bound } else { 0.0 });
+        let below = running_sums([kept].into_iter().collect(), pushed.iter().map(|p| p.2));
         let weights = pushed.iter().rev().map(|p| p.1);
         let mut beyond = running_sums([beyond].into_iter().collect(), weights);
         beyond.reverse();
@@ -159,6 +178,7 @@ impl Ladder {
 
     /// What a satisfied claim would get without its bound: the level of the others and itself,
     /// rising without end, over the capacity.
+    #[inline]
     fn offer(&self, weight: f64, bound: f64) -> f64 {
         let wanted = self.capacity + bound;
         let needed = |i: usize| self.below[i] + (self.beyond[i] + weight) * self.ratios[i];
@@ -192,6 +212,27 @@ mod tests {
             Claim { weight, bound: if free { f64::INFINITY } else { bound.floor() } }
         };
         (0..n).map(|_| claim()).collect()
+    }
+
+    #[test]
+    fn sums_side_by_side_have_one_rounding_error_in_all() {
+        for n in [1, 2, 3, 4, 5, 4_001, 4_002, 4_003] {
+            // Plain sums lose each small one beside the large one of its lane.
+            let mut claims = vec![Claim { weight: 1.0, bound: 1.0 / 7.0 }; n];
+            claims[n / 2].bound = 1e17;
+            let exact = 1e17 + (n - 1) as f64 / 7.0;
+            let sum = Columns::new(&claims).sum(|_, bound| bound);
+            assert!((sum - exact).abs() <= 16.0, "{n}: {sum}, not {exact}");
+        }
+    }
+
+    #[test]
+    fn a_term_that_is_no_number_is_never_the_highest() {
+        let claims = vec![Claim { weight: 1.0, bound: f64::INFINITY }; 5];
+        let columns = Columns::new(&claims);
+        assert_eq!(columns.highest(|weight, bound| bound - bound / weight), 0.0);
+        let of_some = |_, bound: f64| if bound > 0.0 { 3.0 } else { f64::NAN };
+        assert_eq!(columns.highest(of_some), 3.0);
     }
 
     proptest! {
