@@ -392,7 +392,8 @@ fn mesh(tools: &Tools, one_user: bool) -> Result<Value> {
     };
     Ok(json!({"case": "processes-five-to-five", "of_one_user": one_user,
         "reached_s": record.reached(&shares, (began, began + 8.0), 0.05, 0.2, HOLD),
-        "worst_off_optimum": shares.iter().map(off).fold(0.0, f64::max)}))
+        "worst_off_optimum": shares.iter().map(off).fold(0.0, f64::max),
+        "emulator_late_s_most": record.lateness(began + 8.0)}))
 }
 
 /// Two processes under a daemon that leaves others room; kernel TCP comes, and goes.

@@ -452,7 +452,7 @@ fn a_slot_that_is_used_again_is_granted_to_its_new_session_also_if_that_wants_th
         one.open(side, 1, 1);
         one.sessions[0].report.demand = Rate::from_mbps(10);
         let now = run(&mut hub, START, 10, &mut [&mut one], 100.0);
-        one.sessions[0] = Posted { id: 9, ..one.sessions[0].clone() };
+        one.sessions[0] = Posted { id: 9, ..one.sessions[0] };
         one.sessions[0].report.echoed = 0;
         run(&mut hub, now, 10, &mut [&mut one], 100.0);
         let [granted] = one.granted()[..] else { panic!("one session") };
