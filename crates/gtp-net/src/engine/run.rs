@@ -247,6 +247,10 @@ impl Engine {
                 self.poller.wait(fds, &mut self.ready, timeout)
             }
         };
+        // Only a read that finds nothing shows that a full one had taken all.
+        for (ready, timing) in self.ready.iter_mut().zip(&self.timings) {
+            *ready |= timing.is_behind();
+        }
         if let Err(error) = waited {
             tracing::error!("waiting failed: {error}");
             std::thread::sleep(PAUSE);

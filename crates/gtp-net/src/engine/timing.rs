@@ -18,15 +18,20 @@ pub(super) struct Timing {
     catch_up_by: Option<Time>,
     /// When the last datagram came.
     last: Time,
+    /// The longest wait among the datagrams of this read.
+    longest: Span,
 }
 
-/// Catching up may take as long as the wait before it, and so long in any case.
+/// Catching up may take so long in any case...
 const CATCH_UP: Span = Span::from_millis(20);
+/// ... and so many times the wait before it: a thread that is busy for four fifths of its time
+/// needs no more.
+const WAITS: u64 = 4;
 
 impl Timing {
     /// A socket that is opened at `now`.
     pub fn new(now: Time) -> Timing {
-        Timing { emptied: now, catch_up_by: None, last: now }
+        Timing { emptied: now, catch_up_by: None, last: now, longest: Span::ZERO }
     }
 
     /// When a datagram came that was read at `now` after it `waited`, as the kernel says.
@@ -36,6 +41,7 @@ impl Timing {
             Some(_) | None => now.saturating_sub(waited).max(self.emptied),
         };
         self.last = at.max(self.last).min(now);
+        self.longest = self.longest.max(now.since(self.last));
         Arrival { at: self.last, read: now }
     }
 
@@ -46,8 +52,14 @@ impl Timing {
             // Whatever is read later came after the last moment at which nothing was read yet.
             (self.emptied, self.catch_up_by) = (asked, None);
         } else if self.catch_up_by.is_none() {
-            self.catch_up_by = Some(now + now.since(self.emptied).max(CATCH_UP));
+            self.catch_up_by = Some(now + (self.longest * WAITS).max(CATCH_UP));
         }
+        self.longest = Span::ZERO;
+    }
+
+    /// Whether something may be left of what the last read found.
+    pub fn is_behind(&self) -> bool {
+        self.catch_up_by.is_some()
     }
 }
 
@@ -87,6 +99,19 @@ mod tests {
         assert_eq!(timing.arrival(ms(122), span(15)).at, ms(122));
         timing.handle_read(ms(122), ms(122), true);
         assert_eq!(timing.arrival(ms(123), span(1)).at, ms(122), "it has caught up");
+    }
+
+    #[test]
+    fn a_wait_counts_by_its_datagrams_and_not_by_how_long_nothing_came() {
+        let mut timing = Timing::new(ms(0));
+        timing.handle_read(ms(1), ms(1), true);
+        let idle_until = 600_000;
+        assert_eq!(timing.arrival(ms(idle_until), span(4)).at, ms(idle_until - 4));
+        timing.handle_read(ms(idle_until), ms(idle_until), false);
+        assert!(timing.is_behind());
+        assert_eq!(timing.arrival(ms(idle_until + 30), span(9)).at, ms(idle_until + 30));
+        timing.handle_read(ms(idle_until + 30), ms(idle_until + 30), true);
+        assert!(!timing.is_behind());
     }
 
     #[test]
