@@ -32,6 +32,10 @@ const AWAY_MS: [u64; 5] = [0, 30, 120, 400, 1_500];
 const FAIR: f64 = 0.05;
 /// The most that may leave the link in any second, of the capacity, statuses and all.
 const MOST: f64 = 1.01;
+/// Looks at the emulator are 10 ms apart; if two are further apart than this, in seconds, it stood
+/// still, and what had been sent meanwhile leaves the link later. It has left after `SETTLES`.
+const APART: f64 = 0.02;
+const SETTLES: f64 = 0.1;
 /// All are granted equal parts again within so many seconds of a daemon's start.
 const FAIR_AGAIN: f64 = 1.0;
 /// Between being fair and the next kill.
@@ -180,20 +184,25 @@ fn fetch(
 
 fn row(record: &Record, (began, from, to): (f64, f64, f64), mut back: Vec<f64>) -> Result<Value> {
     let sum = |from, to| (0..SOURCES).map(|i| record.rate(&route(i), from, to)).sum::<f64>();
-    let most = |from: f64, to: f64| {
-        let windows = (0..((to - from - 1.0) / 0.01) as usize).map(|at| from + at as f64 * 0.01);
-        windows
+    let seconds = |from: f64, to: f64| {
+        (0..((to - from - 1.0) / 0.01) as usize).map(move |at| from + at as f64 * 0.01)
+    };
+    let most = |begins: &mut dyn Iterator<Item = f64>| {
+        begins
             .map(|begin| (sum(begin, begin + 1.0), begin))
             .fold((0.0, 0.0), |a, b| if b.0 > a.0 { b } else { a })
     };
-    let (highest, at) = most(from, to);
+    let (highest, at) = most(&mut seconds(from, to));
+    let punctual = |begin: &f64| record.punctual(begin - SETTLES, begin + 1.0, APART);
+    let counted: Vec<f64> = seconds(from, to).filter(punctual).collect();
+    let (highest_punctual, _) = most(&mut counted.iter().copied());
     let slowest = |turn: usize| back.iter().skip(turn).step_by(AWAY_MS.len()).copied();
     let by_absence: Vec<Value> = (0..AWAY_MS.len())
         .map(|turn| json!([AWAY_MS[turn], slowest(turn).fold(0.0, f64::max)]))
         .collect();
     back.sort_by(f64::total_cmp);
     let last = back.last().copied().context("no kill")?;
-    let before = most(began, from).0;
+    let before = most(&mut seconds(began, from)).0;
     let mut missed = Vec::new();
     for (when, most) in [("before the first kill", before), ("during the kills", highest)] {
         if most > MOST * CAPACITY {
@@ -211,6 +220,8 @@ fn row(record: &Record, (began, from, to): (f64, f64, f64), mut back: Vec<f64>) 
         "seconds": to - from,
         "most_in_a_second_of_capacity": highest / CAPACITY,
         "most_in_a_second_at_s": at - from,
+        "most_in_a_punctual_second_of_capacity": highest_punctual / CAPACITY,
+        "punctual_part": counted.len() as f64 / seconds(from, to).count() as f64,
         "most_before_of_capacity": before / CAPACITY,
         "mean_before_of_capacity": sum(began, from) / CAPACITY,
         "mean_of_capacity": sum(from, to) / CAPACITY,

@@ -38,6 +38,16 @@ impl Record {
         past.last().map_or(0.0, |(_, snapshot)| snapshot.timing_error.max_s)
     }
 
+    /// Whether all looks at the emulator between two times, and the first after them, came within
+    /// `apart` seconds of the one before: an emulator that stood still answers late, and what it
+    /// then takes in at once had been sent before.
+    pub fn punctual(&self, from: f64, to: f64, apart: f64) -> bool {
+        let first = self.0.partition_point(|(at, _)| *at <= from).saturating_sub(1);
+        let last = self.0.partition_point(|(at, _)| *at < to);
+        let looks = self.0.get(first..=last).unwrap_or_default();
+        !looks.is_empty() && looks.windows(2).all(|pair| pair[1].0 - pair[0].0 <= apart)
+    }
+
     /// When the first kilobytes of data have left a route, after `from`.
     pub fn first_data(&self, route: &str, from: f64, bytes: f64) -> Option<f64> {
         let base = self.bytes_at(route, from);
@@ -128,4 +138,21 @@ impl Record {
 /// The name of the route from source `i` to the sink.
 pub fn route(i: usize) -> String {
     format!("src{i}-sink")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn looks(at: &[f64]) -> Record {
+        Record(at.iter().map(|t| (*t, Snapshot::default())).collect())
+    }
+
+    #[test]
+    fn an_emulator_that_was_not_looked_at_for_long_was_not_punctual() {
+        let record = looks(&[0.0, 0.01, 0.02, 0.06, 0.07, 0.08]);
+        assert!(record.punctual(0.0, 0.02, 0.02) && record.punctual(0.06, 0.08, 0.02));
+        assert!(!record.punctual(0.01, 0.03, 0.02) && !record.punctual(0.05, 0.07, 0.02));
+        assert!(!record.punctual(0.07, 0.2, 0.02), "nobody looked");
+    }
 }

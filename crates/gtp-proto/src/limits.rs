@@ -33,7 +33,8 @@ pub const BURST_SPAN: Span = Span::from_millis(1);
 /// How much of a late wake-up may be caught up at once: 4 ms at 630 Mbit/s are 315 KB, less than a
 /// 5 ms queue at 700 Mbit/s holds.
 pub const CATCH_UP: Span = Span::from_millis(4);
-/// How much of what is later still is made good slowly.
+/// How much of what is later still is made good slowly. Many busy processes on few processors are
+/// often that late, and lose their shares with much less.
 pub const ARREARS_MOST: Span = Span::from_millis(40);
 
 /// A grant is a lease: with no feedback for this long its rate begins to halve.
