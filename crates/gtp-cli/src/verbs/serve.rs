@@ -3,7 +3,7 @@
 //! Programs read standard output, whose first line says where it listens; people read standard
 //! error, where every session begins and ends with a line.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use gtp::{AUTHORIZED_KEYS_FILE, Alone, Failure, RunningServer, Server, ServerEvent};
@@ -79,19 +79,24 @@ fn announce(args: &ServeArgs, running: &RunningServer) {
     let dir = args.dir.display();
     aside(format_args!("serving {dir} on {address} (TCP and UDP); {who}"));
     aside(format_args!("this host's key: {fingerprint}"));
-    if let Some(list) = missing_list(args) {
-        let list = list.display();
-        aside(format_args!("no key is listed yet: put what `gtp id` prints elsewhere into {list}"));
+    let anyone = args.public && !args.writable;
+    if let Some(list) = missing_list(anyone, args.authorized_keys.as_deref()) {
+        say_missing(&list);
     }
     let port = address.port();
     aside(format_args!("elsewhere: gtp get gtp://HOST:{port}/PATH . --fingerprint {fingerprint}"));
 }
 
 /// The list of keys, if it is needed and not there.
-fn missing_list(args: &ServeArgs) -> Option<PathBuf> {
+pub(super) fn missing_list(anyone: bool, given: Option<&Path>) -> Option<PathBuf> {
     let usual = || gtp::config_dir().ok().map(|dir| dir.join(AUTHORIZED_KEYS_FILE));
-    let list = args.authorized_keys.clone().or_else(usual)?;
-    ((!args.public || args.writable) && !list.exists()).then_some(list)
+    let list = given.map(Path::to_path_buf).or_else(usual)?;
+    (!anyone && !list.exists()).then_some(list)
+}
+
+pub(super) fn say_missing(list: &Path) {
+    let list = list.display();
+    aside(format_args!("no key is listed yet: put what `gtp id` prints elsewhere into {list}"));
 }
 
 fn tell(args: &ServeArgs, event: &ServerEvent) {

@@ -13,6 +13,7 @@ use gtp::{
 };
 
 use super::frames::{Paced, Watched};
+use super::serve::{missing_list, say_missing};
 use super::transfer::agreed;
 use crate::args::{Agreed, StreamArgs, StreamControl, Way};
 use crate::output::aside;
@@ -184,7 +185,11 @@ async fn listen(args: &StreamArgs, host: &Host) -> Result<Caller, Failure> {
     }
     let mut listening = listen.start(host).await?;
     let (address, key) = (listening.address(), host.fingerprint());
-    aside(format_args!("listening on {address} (TCP and UDP) for one caller"));
+    let whom = if args.public { "whoever it is" } else { "with an authorized key" };
+    aside(format_args!("listening on {address} (TCP and UDP) for one caller, {whom}"));
+    if let Some(list) = missing_list(args.public, args.authorized_keys.as_deref()) {
+        say_missing(&list);
+    }
     let port = address.port();
     let way = match args.way {
         Way::Send => "receive",

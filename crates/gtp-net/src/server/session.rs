@@ -136,6 +136,7 @@ async fn judge(shared: &Arc<Shared>, open: &Open, key: Fingerprint) -> Result<Ju
     }
     if !allowed {
         let text = format!("the key {key} is not among the server's authorized keys for this");
+        let text = text + ": it needs a line in the `authorized_keys` there";
         return Err(Refusal::new(Reason::NotAuthorised, text));
     }
     judge_law(shared, open)?;
