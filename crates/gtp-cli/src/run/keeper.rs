@@ -21,6 +21,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::door::Door;
 use super::remains::Remains;
 use super::{PumpArgs, detach, place};
+use crate::output::aside;
 use crate::signals::Signals;
 use crate::verbs::other;
 
@@ -55,32 +56,35 @@ pub fn keep(args: &PumpArgs) -> Result<ExitCode, Failure> {
     let remains = Remains::new().map_err(other)?;
     let keeper = Keeper { door, remains: remains.pass_on().map_err(other)? };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.map_err(other)?.block_on(keeper.keep_on())
+    runtime.map_err(other)?.block_on(async {
+        let mut told_here = ToldHere::take().map_err(other)?;
+        keep_on(|| keeper.start(), async || told_here.next().await).await
+    })
+}
+
+/// One pump after another, as `start` starts them, until `told_here` returns.
+async fn keep_on(
+    mut start: impl FnMut() -> Result<Child, Failure>,
+    mut told_here: impl AsyncFnMut(),
+) -> Result<ExitCode, Failure> {
+    let clock = Clock::start();
+    let mut quick = 0;
+    let mut first = true;
+    loop {
+        let began = clock.now();
+        let pump = start()?;
+        let course = attend(pump, &mut told_here, first).await.map_err(other)?;
+        first &= !course.worked;
+        let lived = clock.now().since(began);
+        quick = if lived < QUICK { quick + 1 } else { 0 };
+        // One that never worked will not; a later one may have met what passes.
+        if first || course.is_meant() || quick == QUICK_MOST {
+            return Ok(exit_code(course.ended));
+        }
+    }
 }
 
 impl Keeper {
-    /// One pump after another.
-    async fn keep_on(&self) -> Result<ExitCode, Failure> {
-        let mut told_here = ToldHere::take().map_err(other)?;
-        let clock = Clock::start();
-        let mut quick = 0;
-        let mut first = true;
-        loop {
-            let began = clock.now();
-            let pump = self.start()?;
-            let course =
-                attend(pump, async || told_here.next().await, first).await.map_err(other)?;
-            let Course { ended, worked, told } = course;
-            first &= !worked;
-            let lived = clock.now().since(began);
-            quick = if lived < QUICK { quick + 1 } else { 0 };
-            // One that never worked will not; a later one may have met what passes.
-            if first || told || is_meant(ended) || quick == QUICK_MOST {
-                return Ok(exit_code(ended));
-            }
-        }
-    }
-
     /// Starts a pump.
     fn start(&self) -> Result<Child, Failure> {
         // After an upgrade its name leads to another program, or nowhere; this is the same one.
@@ -98,8 +102,17 @@ struct Course {
     ended: ExitStatus,
     /// It has said that it works.
     worked: bool,
+    /// It was ended here, since it is of no use.
+    dropped: bool,
     /// This process was told to end meanwhile.
     told: bool,
+}
+
+impl Course {
+    /// Whether no other pump is to follow it.
+    fn is_meant(&self) -> bool {
+        self.told || !self.dropped && is_meant(self.ended)
+    }
 }
 
 /// The wish that this process ends: also where a session that it is none of the members of hangs
@@ -135,7 +148,7 @@ async fn attend(
     let mut ends = tokio::task::spawn_blocking(move || pump.wait());
     // One that has ended meanwhile need not be told.
     let end = || pidfd_send_signal(&process, Signal::TERM).unwrap_or_default();
-    let (mut worked, mut heard, mut told) = (false, false, false);
+    let (mut worked, mut heard, mut dropped, mut told) = (false, false, false, false);
     loop {
         tokio::select! {
             biased;
@@ -144,14 +157,17 @@ async fn attend(
                 let said = said.unwrap_or_else(|error| Err(std::io::Error::other(error)));
                 worked = said.as_deref().is_ok_and(|said| said == detach::READY);
                 let unheard = worked && first && detach::say(detach::READY).is_err();
+                if let Err(error) = &said {
+                    aside(format_args!("a pump is ended, since what it says is no text: {error}"));
+                }
                 if said.is_err() || unheard {
-                    worked = false;
+                    (worked, dropped) = (false, true);
                     end();
                 }
             }
             ended = &mut ends, if heard => {
                 let ended = ended.map_err(std::io::Error::other)??;
-                return Ok(Course { ended, worked, told });
+                return Ok(Course { ended, worked, dropped, told });
             }
             () = told_here() => {
                 told = true;
@@ -208,6 +224,24 @@ mod tests {
         let course = attend(pump, std::future::pending::<()>, true).await.unwrap();
         assert!(!course.told && !course.worked);
         assert_eq!(course.ended.signal(), Some(Signal::TERM.as_raw()));
+    }
+
+    #[tokio::test]
+    async fn a_later_pump_that_says_what_is_no_text_is_followed_by_another() {
+        let mut pumps = [
+            "echo ready; kill -KILL $$",
+            r"printf '\377\n'; exec sleep 60",
+            "echo ready; exit 0",
+            "exit 0",
+        ]
+        .iter();
+        let start = || {
+            let mut command = Command::new("sh");
+            command.arg("-c").arg(pumps.next().unwrap()).stdout(Stdio::piped());
+            command.spawn().map_err(other)
+        };
+        keep_on(start, std::future::pending::<()>).await.unwrap();
+        assert_eq!(pumps.len(), 1, "the third ended of itself");
     }
 
     #[test]
