@@ -244,6 +244,13 @@ mod tests {
         assert_eq!(pumps.len(), 1, "the third ended of itself");
     }
 
+    #[tokio::test]
+    async fn a_keeper_is_told_to_end_by_a_hangup() {
+        let mut told = ToldHere::take().unwrap();
+        rustix::process::kill_process(rustix::process::getpid(), Signal::HUP).unwrap();
+        told.next().await;
+    }
+
     #[test]
     fn a_pump_that_is_told_to_end_is_not_started_again_and_one_that_is_killed_is() {
         let killed_by = |signal: Signal| ExitStatus::from_raw(signal.as_raw());
