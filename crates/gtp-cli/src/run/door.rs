@@ -6,11 +6,11 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::{FlockOperation, Mode, OFlags, flock};
+use rustix::fs::{CWD, FlockOperation, Mode, OFlags, RenameFlags, flock, renameat_with};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, socket_with,
@@ -29,6 +29,8 @@ pub struct Door {
 const PATIENCE: Duration = Duration::from_secs(10);
 /// ...and looked at this often.
 const LOOK_SPAN: Duration = Duration::from_millis(10);
+/// What the name of a socket that is being closed ends with.
+const CLOSING: &str = ".closing";
 /// Programs that may wait to be heard.
 const BACKLOG: i32 = 128;
 
@@ -55,13 +57,15 @@ impl Door {
         Ok(Door { listener: listen_at(path)?, path: path.to_owned(), lock: Some(lock) })
     }
 
-    /// The door of this process's keeper, which stands open already.
+    /// The door of this process's keeper, which stands `open` already. Where the pump before this
+    /// one was killed as it closed it, it is found again.
     ///
     /// # Errors
     /// Where it is none.
-    pub fn of_keeper(path: &Path) -> io::Result<Door> {
-        let socket = io::stdin().as_fd().try_clone_to_owned()?;
-        let listener = UnixListener::from_std(socket.into())?;
+    pub fn of_keeper(path: &Path, open: OwnedFd) -> io::Result<Door> {
+        // Mostly none was left aside.
+        let _ = renameat_with(CWD, beside(path, CLOSING), CWD, path, RenameFlags::NOREPLACE);
+        let listener = UnixListener::from_std(open.into())?;
         Ok(Door { listener, path: path.to_owned(), lock: None })
     }
 
@@ -97,7 +101,7 @@ impl Door {
         accept: impl Fn(&UnixListener) -> rustix::io::Result<OwnedFd>,
     ) -> io::Result<Option<UnixStream>> {
         // Where it was removed by somebody else, nobody can come.
-        let aside = beside(&self.path, ".closing");
+        let aside = beside(&self.path, CLOSING);
         let moved = std::fs::rename(&self.path, &aside).is_ok();
         let come = loop {
             match accept(&self.listener) {
@@ -210,6 +214,20 @@ mod tests {
         assert!(Door::open(&path).await.is_err(), "there is one already");
         drop((waits, kept, lock));
         Door::open(&path).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_door_whose_pump_was_killed_as_it_closed_it_is_found_by_way_of_the_next() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        let (kept, _lock) = Door::open(&path).await.unwrap().hand_over().unwrap();
+        std::fs::rename(&path, beside(&path, CLOSING)).unwrap();
+        assert!(!is_there(&path));
+        let _next = Door::of_keeper(&path, kept.try_clone().unwrap()).unwrap();
+        assert!(is_there(&path) && !beside(&path, CLOSING).exists());
+        std::fs::write(beside(&path, CLOSING), "old").unwrap();
+        let _third = Door::of_keeper(&path, kept).unwrap();
+        assert!(is_there(&path), "what is there stays");
     }
 
     #[tokio::test]

@@ -7,7 +7,7 @@
 
 use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -87,7 +87,11 @@ async fn begin(command: &PumpCommand) -> Result<(Door, Remains), Failure> {
     let socket = place::socket(command.pump.socket.as_deref())?;
     let door = match command.kept {
         None => Door::open(&socket).await,
-        Some(_) => Door::of_keeper(&socket),
+        // Its standard input.
+        Some(_) => {
+            let open = std::io::stdin().as_fd().try_clone_to_owned();
+            open.and_then(|open| Door::of_keeper(&socket, open))
+        }
     };
     let door =
         door.map_err(|error| other(format!("cannot listen at {}: {error}", socket.display())))?;
