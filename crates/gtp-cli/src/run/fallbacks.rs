@@ -3,7 +3,7 @@
 //! A pump remembers the last ones for `gtp sessions`, and how they stand is what the kernel says of
 //! the program's socket. A program's word about itself is never more than something to show.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -42,6 +42,8 @@ pub struct Fallback {
 #[derive(Debug)]
 pub struct Fallbacks {
     clock: Clock,
+    /// When it was last looked which are there.
+    looked: Time,
     last: VecDeque<Known>,
 }
 
@@ -49,6 +51,8 @@ pub struct Fallbacks {
 #[derive(Debug)]
 struct Known {
     at: Time,
+    /// When it was last known to be there.
+    seen: Time,
     pid: i32,
     program: String,
     to: SocketAddr,
@@ -59,8 +63,10 @@ struct Known {
 
 /// Most that are remembered.
 const MOST: usize = 128;
-/// Those that are over are shown for so long.
+/// Those that are over are shown for so long...
 const SHOWN: Span = Span::from_millis(600_000);
+/// ...less this at most: so often it is looked which are there.
+const LOOK_SPAN: Span = Span::from_millis(60_000);
 /// Characters of a reason.
 const WHY_MOST: usize = 120;
 /// Bytes of the list: more than [`MOST`] of the longest.
@@ -70,7 +76,8 @@ const PATIENCE_MILLIS: u32 = 5_000;
 
 impl Default for Fallbacks {
     fn default() -> Fallbacks {
-        Fallbacks { clock: Clock::start(), last: VecDeque::new() }
+        let clock = Clock::start();
+        Fallbacks { clock, looked: clock.now(), last: VecDeque::new() }
     }
 }
 
@@ -81,8 +88,10 @@ impl Fallbacks {
             self.last.pop_front();
         }
         let program = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        let now = self.clock.now();
         self.last.push_back(Known {
-            at: self.clock.now(),
+            at: now,
+            seen: now,
             pid,
             program: plain(program.trim_end()),
             to,
@@ -93,23 +102,37 @@ impl Fallbacks {
 
     /// All that are there and those that were lately, the oldest first: after a line that says so,
     /// one of JSON each.
-    pub fn lines(&self) -> String {
-        let connected = connected();
-        let shown = self.shown(&connected, self.clock.now());
+    pub fn lines(&mut self) -> String {
+        let (connected, now) = (connected(), self.clock.now());
+        self.look(&connected, now);
+        let shown = self.shown(&connected, now);
         // What is made of words and numbers is JSON.
         let lines = shown.filter_map(|one| Some(serde_json::to_string(&one).ok()? + "\n"));
         std::iter::once("ok\n".to_owned()).chain(lines).collect()
     }
 
+    /// Looks which are there, if it is time.
+    pub fn look_again(&mut self) {
+        let now = self.clock.now();
+        if !self.last.is_empty() && now.since(self.looked) >= LOOK_SPAN {
+            self.look(&connected(), now);
+        }
+    }
+
+    fn look(&mut self, connected: &HashSet<u64>, now: Time) {
+        self.looked = now;
+        self.last.iter_mut().filter(|known| known.is_open(connected)).for_each(|k| k.seen = now);
+    }
+
     fn shown<'a>(
         &'a self,
-        connected: &'a std::collections::HashSet<u64>,
+        connected: &'a HashSet<u64>,
         now: Time,
     ) -> impl Iterator<Item = Fallback> + 'a {
         let shown = move |known: &Known| {
             let age = now.since(known.at);
-            let open = known.socket != 0 && connected.contains(&known.socket);
-            (open || age <= SHOWN).then(|| Fallback {
+            let open = known.is_open(connected);
+            (open || now.since(known.seen) <= SHOWN).then(|| Fallback {
                 over: "tcp".to_owned(),
                 pid: known.pid,
                 program: known.program.clone(),
@@ -120,6 +143,12 @@ impl Fallbacks {
             })
         };
         self.last.iter().filter_map(shown)
+    }
+}
+
+impl Known {
+    fn is_open(&self, connected: &HashSet<u64>) -> bool {
+        self.socket != 0 && connected.contains(&self.socket)
     }
 }
 
@@ -197,8 +226,6 @@ pub fn table(all: &[Fallback]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashSet;
-
     use super::*;
 
     fn to(port: u16) -> SocketAddr {
@@ -221,6 +248,19 @@ mod tests {
         let left = shown(&HashSet::from([7]), later);
         assert!(matches!(&left[..], [one] if one.to == to(1) && one.age_s >= 604));
         assert_eq!(shown(&HashSet::new(), later), []);
+    }
+
+    #[test]
+    fn one_that_was_there_for_long_is_shown_as_over_for_as_long_as_any_other() {
+        let mut all = Fallbacks::default();
+        all.add(1, to(1), 7, "has no GTP");
+        let ended = all.clock.now() + SHOWN + SHOWN;
+        all.look(&HashSet::from([7]), ended);
+        let (none, later) = (HashSet::new(), ended + Span::from_millis(1_000));
+        all.look(&none, later);
+        let left: Vec<_> = all.shown(&none, later).collect();
+        assert!(matches!(&left[..], [one] if !one.open && one.age_s >= 1_200), "{left:?}");
+        assert_eq!(all.shown(&none, later + SHOWN).collect::<Vec<_>>(), []);
     }
 
     #[test]

@@ -210,6 +210,7 @@ impl Pump {
         if !listening.is_empty() {
             listening.look();
         }
+        lock(&self.fallbacks).look_again();
         Arc::strong_count(&self.busy) > 1 || !listening.is_empty() || self.remains.has_programs()
     }
 
