@@ -77,6 +77,43 @@ fn rbudp_pays_one_round_trip_for_each_round() {
 }
 
 #[test]
+fn rbudp_in_pieces_pays_one_round_trip_for_each_and_for_each_of_their_rounds() {
+    let rtt = Span::from_millis(50);
+    let transfer = Transfer::of(Bytes(1_456 * 30_000));
+    let mut times = Vec::new();
+    // Pieces that end within parts of the bitmap; one block lost in the second.
+    for (piece, lost) in [(30_000, vec![]), (9_000, vec![]), (9_000, vec![9_500])] {
+        let sender = rbudp::Sender::in_pieces(transfer, GIGA.scale(0.9), piece);
+        let receiver = rbudp::Receiver::new(transfer);
+        let pair: Pair = (Box::new(sender), Box::new(receiver));
+        let (mut world, flow, there) = alone(pair, GIGA, rtt);
+        world.lose(there, &lost);
+        assert!(world.run_until_done(flow, Span::from_secs(5)));
+        assert_eq!(world.sent(flow).repeated, lost.len() as u64);
+        times.push(world.duration(flow).expect("done"));
+    }
+    assert!((times[1] - times[0] - 3.0 * 0.05).abs() < 2e-3, "{times:?}");
+    assert!((times[2] - times[1] - 0.05).abs() < 1e-3, "{times:?}");
+}
+
+/// R6: the end of the first round is lost twice, and the timer's first and second wait are paid.
+#[test]
+fn rbudp_is_silent_for_a_second_and_then_for_two_where_an_end_of_round_is_lost() {
+    let transfer = Transfer::of(Bytes(1_456 * 10_000));
+    let mut times = Vec::new();
+    for lost in [vec![700], vec![700, 10_000], vec![700, 10_000, 10_001]] {
+        let pair = rbudp_at(transfer, GIGA.scale(0.9));
+        let (mut world, flow, there) = alone(pair, GIGA, Span::from_millis(50));
+        world.lose(there, &lost);
+        assert!(world.run_until_done(flow, Span::from_secs(5)));
+        assert_eq!(world.sent(flow).repeated, 1, "the block, and only it");
+        times.push(world.duration(flow).expect("done"));
+    }
+    assert!((times[1] - times[0] - 1.0).abs() < 1e-3, "{times:?}");
+    assert!((times[2] - times[1] - 2.0).abs() < 1e-3, "{times:?}");
+}
+
+#[test]
 fn rbudp_does_not_slow_down_for_losses() {
     let transfer = Transfer::of(Bytes(100_000_000));
     let (mut world, flow, there) =
@@ -235,7 +272,9 @@ proptest! {
         world.lose(forth, &there);
         world.lose(home, &back);
         let flow = world.flow(Span::ZERO, pair.0, pair.1, &[forth], &[home]);
-        world.run_for(Span::from_secs(400));
+        // TCP's timer rings once a minute at the rarest, and 400 packets at most are lost.
+        let patience = if which == 0 { 400 * 60 } else { 400 };
+        world.run_for(Span::from_secs(patience));
         prop_assert!(world.received(flow).done, "{which}: {:?}", world.received(flow));
         prop_assert!(world.sent(flow).done, "{which}: the sender does not know");
         prop_assert_eq!(world.received(flow).delivered, Bytes(blocks * 1_456 - 7));

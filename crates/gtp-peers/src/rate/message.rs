@@ -4,6 +4,7 @@
 //! sender has to say beside its blocks, is each protocol's own. Control messages that the papers
 //! send over TCP are packets here, and each protocol's file says how it lives with their loss.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -18,8 +19,8 @@ use crate::{Body, Note, Packet, Progress};
 pub enum Message {
     /// A block.
     Data(Data),
-    /// RBUDP's control connection.
-    Rbudp(rbudp::Control),
+    /// RBUDP's control connection. Its segments are rare and larger than the rest.
+    Rbudp(Box<rbudp::Control>),
     /// Tsunami's control connection.
     Tsunami(tsunami::Control),
     /// NETBLT's control packets.

@@ -9,63 +9,88 @@
 //! - R3 bitmap: the receiver answers on TCP with one bit a block.
 //! - R4 next round: what the bitmap lacks is blasted; R2 again. So each round but the first costs
 //!   one round trip and the time of what is resent.
+//! - R5 pieces: what does not fit into memory is blasted piece by piece, each in rounds of its own.
+//! - R6 the control connection crosses the same links as the blast. What is lost of it waits for
+//!   its timer, twice as long each time (RFC 6298), and its flow is silent until then.
 //!
 //! Departures:
-//! - D1 The control connection is packets, not a TCP: the sender asks again for the parts of the
-//!   bitmap that do not come within two round trips (at least 200 ms, 1 s before the first answer).
-//!   Its slow start is therefore not seen.
-//! - D2 The bitmap travels in packets of 1,456 bytes, each part of it asked for by number.
+//! - D1 The connection is two of the TCP engine, one each way, without piggybacked
+//!   acknowledgments: the end of a round is acknowledged at once instead of with the bitmap. Both
+//!   are open from the start.
+//! - D2 The bitmap travels as what is missing in each of its segments; its size is that of bits.
 //! - D3 Delivered is what is in its place: there is no order until the last round.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use gtp_alloc::{Rate, Span, Time};
+use gtp_alloc::{Rate, Time};
 use gtp_laws::SourceLaw;
 use gtp_laws::rbudp::Fixed;
 
 use super::message::{self, Data, FIELDS, Message, Stamp};
 use super::pacer::{self, Pacer};
 use super::transfer::{Arrivals, Pick, Transfer, Turn};
-use crate::{Body, Endpoint, Packet, Progress};
+use crate::tcp::{self, AckDelay, Flavour, Opening, ReceiverConfig, Segment, SenderConfig, Tcp};
+use crate::{Body, Endpoint, Note, Packet, Progress};
 use gtp_ranges::RangeSet;
+
+/// A segment of the control connection.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Control {
+    /// The segment; its connection says which way its payload goes.
+    pub tcp: Tcp,
+    /// What its payload says.
+    pub says: Says,
+}
 
 /// What RBUDP says on its control connection.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Control {
-    /// R2: the blast of this round is over; the bitmap is wanted from this part on.
-    End {
-        /// The round, from nought.
-        round: u32,
-        /// The first part wanted.
-        from: u64,
-    },
-    /// R3: what is missing in one part of the bitmap.
-    Bitmap {
-        /// The round that it answers.
-        round: u32,
-        /// Which part of the bitmap.
-        part: u64,
-        /// What is missing in it.
-        missing: Vec<Range<u64>>,
-    },
-    /// R3: nothing is missing.
-    Complete {
-        /// The round that it answers.
-        round: u32,
-    },
+pub enum Says {
+    /// Nothing: an acknowledgment, or what was answered before.
+    Nothing,
+    /// R2: the blast is over, the bitmap of these blocks is wanted.
+    End(Range<u64>),
+    /// R3: what is missing in one segment's worth of the bitmap.
+    Missing(Vec<Range<u64>>),
 }
 
-/// Blocks in one packet's worth of bitmap.
-const PART: u64 = 1_456 * 8;
+/// R2's and R3's direction of the control connection.
+const ENDS: u16 = 0;
+const BITMAPS: u16 = 1;
 
-/// The number of parts that a transfer's bitmap has.
-fn parts(transfer: &Transfer) -> u64 {
-    transfer.blocks().div_ceil(PART)
+/// Blocks in one segment's worth of bitmap.
+const PART: u64 = 1_460 * 8;
+
+/// The number of segments that a piece's bitmap takes.
+fn parts(piece: &Range<u64>) -> u64 {
+    (piece.end - piece.start).div_ceil(PART)
+}
+
+/// D1, R6: one direction of the control connection, its sending end.
+fn speaker(connection: u16, config: SenderConfig) -> tcp::Sender {
+    let config = SenderConfig { opening: Opening::Open, ..config };
+    Flavour::Sack.sender(Time::ZERO, config, 1).share(connection)
+}
+
+/// The segment of one direction that is due now, in a packet.
+fn spoken(packet: Packet, says: impl FnOnce(u64) -> Says) -> Option<Packet> {
+    let Body::Tcp(tcp) = packet.body else { return None };
+    let says = match tcp.segment {
+        Segment::Data { number, .. } => says(number),
+        Segment::Open | Segment::Opened { .. } | Segment::Probe | Segment::Ack(_) => Says::Nothing,
+    };
+    let body = Body::Rate(Message::Rbudp(Box::new(Control { tcp, says })));
+    Some(Packet { size: packet.size, body, note: Note::None })
+}
+
+/// The segment as the engine takes it.
+fn heard(packet: &Packet, tcp: &Tcp) -> Packet {
+    Packet { size: packet.size, body: Body::Tcp(tcp.clone()), note: Note::None }
 }
 
 /// RBUDP's sending end.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Sender {
     transfer: Transfer,
     law: Fixed,
@@ -77,27 +102,36 @@ pub struct Sender {
     /// not a set of ranges, but a number that grows.
     fresh: u64,
     blast: RangeSet,
+    /// R5: the blocks of the piece under way, and how many a piece has.
+    piece: Range<u64>,
+    step: u64,
     state: State,
-    rtt: Span,
+    ends: tcp::Sender,
+    bitmaps: tcp::Receiver,
+    /// R3: segments of bitmaps asked for so far, and what those of this round lack.
+    wanted: u64,
+    lacks: RangeSet,
     missing: u64,
 }
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
     Blasting,
-    /// R3: parts of the bitmap so far, what they lack, when the end was said, and how often.
-    Waiting {
-        got: RangeSet,
-        lacks: RangeSet,
-        asked: Time,
-        asks: u32,
-    },
+    /// R3: the bitmap is under way.
+    Waiting,
     Done,
 }
 
 impl Sender {
     /// A sender at `rate`, counted in bytes on links.
     pub fn new(transfer: Transfer, rate: Rate) -> Sender {
+        Sender::in_pieces(transfer, rate, transfer.blocks())
+    }
+
+    /// R5: one that blasts so many blocks at a time, at least one.
+    pub fn in_pieces(transfer: Transfer, rate: Rate, blocks: u64) -> Sender {
+        let step = blocks.max(1);
+        let config = SenderConfig { mss: FIELDS, ..SenderConfig::default() };
         Sender {
             transfer,
             law: Fixed(rate),
@@ -107,8 +141,13 @@ impl Sender {
             round: 0,
             fresh: 0,
             blast: RangeSet::new(),
+            piece: 0..step.min(transfer.blocks()),
+            step,
             state: if transfer.blocks() == 0 { State::Done } else { State::Blasting },
-            rtt: Span::ZERO,
+            ends: speaker(ENDS, config),
+            bitmaps: tcp::Receiver::new(ReceiverConfig::default()).share(BITMAPS),
+            wanted: 0,
+            lacks: RangeSet::new(),
             missing: transfer.blocks(),
         }
     }
@@ -126,7 +165,7 @@ impl Sender {
 
     fn blast(&mut self, now: Time) -> Option<Packet> {
         let gap = self.gap();
-        if !self.pacer.is_ready(now, gap) {
+        if self.state != State::Blasting || !self.pacer.is_ready(now, gap) {
             return None;
         }
         let pick = match self.blast.first() {
@@ -139,38 +178,36 @@ impl Sender {
                 Pick { block: self.fresh - 1, turn: Turn::First }
             }
         };
-        if self.blast.is_empty() && self.fresh >= self.transfer.blocks() {
-            let asked = now;
-            let (got, lacks) = (RangeSet::new(), RangeSet::new());
-            self.state = State::Waiting { got, lacks, asked, asks: 0 };
+        if self.blast.is_empty() && self.fresh >= self.piece.end {
+            // R2.
+            self.state = State::Waiting;
+            self.wanted += parts(&self.piece);
+            self.ends.supply_to(u64::from(self.round) + 1);
         }
         self.pacer.note_sent(now, gap);
         Some(message::data(&self.transfer, self.stamp.next(now, pick, gap)))
     }
 
-    /// D1: how long the sender waits for the bitmap's next part.
-    fn patience(&self) -> Span {
-        if self.rtt == Span::ZERO { FIRST_PATIENCE } else { (self.rtt * 2).max(PATIENCE) }
-    }
-
-    fn take_part(&mut self, now: Time, number: u64, missing: &[Range<u64>]) {
-        let whole = parts(&self.transfer);
-        let State::Waiting { got, lacks, asked, asks } = &mut self.state else { return };
-        if number >= whole || !got.insert_one(number) {
+    /// R3: a segment of the bitmap is here.
+    fn take_part(&mut self, number: u64, missing: &[Range<u64>]) {
+        if self.state != State::Waiting || number < self.wanted - parts(&self.piece) {
             return;
         }
-        if *asks == 1 && got.len() == 1 {
-            self.rtt = now.since(*asked);
-        }
-        *asked = now;
         for range in missing {
-            lacks.insert(range.start..range.end.min(self.transfer.blocks()));
+            let range = range.start.max(self.piece.start)..range.end.min(self.piece.end);
+            self.lacks.insert(range);
         }
-        if got.len() == whole {
-            self.round += 1;
-            self.missing = lacks.len();
-            self.blast = core::mem::take(lacks);
-            self.state = if self.blast.is_empty() { State::Done } else { State::Blasting };
+    }
+
+    /// R4, R5: all of the bitmap is here.
+    fn end_round(&mut self) {
+        self.round += 1;
+        self.missing = self.lacks.len() + (self.transfer.blocks() - self.piece.end);
+        self.blast = core::mem::take(&mut self.lacks);
+        self.state = if self.missing == 0 { State::Done } else { State::Blasting };
+        if self.blast.is_empty() {
+            let end = self.piece.end.saturating_add(self.step).min(self.transfer.blocks());
+            self.piece = self.piece.end..end;
         }
     }
 }
@@ -178,45 +215,37 @@ impl Sender {
 impl Endpoint for Sender {
     fn handle_packet(&mut self, now: Time, packet: &Packet) {
         let Body::Rate(Message::Rbudp(control)) = &packet.body else { return };
-        match control {
-            Control::Bitmap { round, part, missing } if *round == self.round => {
-                self.take_part(now, *part, missing);
-            }
-            Control::Complete { round } if *round == self.round => {
-                self.missing = 0;
-                self.state = State::Done;
-            }
-            Control::Bitmap { .. } | Control::Complete { .. } | Control::End { .. } => {}
+        let Control { tcp, says } = &**control;
+        let segment = heard(packet, tcp);
+        self.ends.handle_packet(now, &segment);
+        self.bitmaps.handle_packet(now, &segment);
+        if let (Segment::Data { number, .. }, Says::Missing(missing)) = (&tcp.segment, says) {
+            self.take_part(*number, missing);
+        }
+        if self.state == State::Waiting && self.bitmaps.next() >= self.wanted {
+            self.end_round();
         }
     }
 
-    fn handle_timeout(&mut self, _now: Time) {}
+    fn handle_timeout(&mut self, now: Time) {
+        self.ends.handle_timeout(now);
+        self.bitmaps.handle_timeout(now);
+    }
 
     fn poll_transmit(&mut self, now: Time) -> Option<Packet> {
-        let patience = self.patience();
-        match &mut self.state {
-            State::Blasting => self.blast(now),
-            State::Done => None,
-            State::Waiting { got, asked, asks, .. } => {
-                if *asks > 0 && now < *asked + patience {
-                    return None;
-                }
-                // R2. D1: the parts that are here need not come again.
-                let from = got.iter().next().filter(|r| r.start == 0).map_or(0, |r| r.end);
-                (*asked, *asks) = (now, *asks + 1);
-                let end = Control::End { round: self.round, from };
-                Some(message::control(&self.transfer, FIELDS.0, Message::Rbudp(end)))
-            }
+        if let Some(packet) = self.bitmaps.poll_transmit(now) {
+            return spoken(packet, |_| Says::Nothing);
         }
+        if let Some(packet) = self.ends.poll_transmit(now) {
+            return spoken(packet, |_| Says::End(self.piece.clone()));
+        }
+        self.blast(now)
     }
 
     fn poll_timeout(&self) -> Option<Time> {
-        match &self.state {
-            State::Blasting => Some(self.pacer.due(self.gap())),
-            State::Waiting { asks: 0, asked, .. } => Some(*asked),
-            State::Waiting { asked, .. } => Some(*asked + self.patience()),
-            State::Done => None,
-        }
+        let blast = (self.state == State::Blasting).then(|| self.pacer.due(self.gap()));
+        let control = [self.ends.poll_timeout(), self.bitmaps.poll_timeout()];
+        control.into_iter().chain([blast]).flatten().min()
     }
 
     fn set_demand(&mut self, _now: Time, rate: Option<Rate>) {
@@ -230,7 +259,7 @@ impl Endpoint for Sender {
             sent: self.stamp.sent,
             repeated: self.stamp.repeated,
             rate: self.law.rate(self.transfer.packet()),
-            rtt: self.rtt,
+            rtt: self.ends.progress().rtt,
             done: self.state == State::Done,
             ..Progress::default()
         }
@@ -238,54 +267,83 @@ impl Endpoint for Sender {
 }
 
 /// RBUDP's receiving end.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Receiver {
     arrivals: Arrivals,
     transfer: Transfer,
-    /// R3: the round asked about and the parts still to be answered.
-    answer: Option<(u32, Range<u64>)>,
+    ends: tcp::Receiver,
+    bitmaps: tcp::Sender,
+    /// Rounds that were answered.
+    answered: u64,
+    /// R3: the newest bitmap by segments, and the number of its first.
+    bitmap: Vec<Vec<Range<u64>>>,
+    first: u64,
 }
 
 impl Receiver {
     /// A receiver of `transfer`.
     pub fn new(transfer: Transfer) -> Receiver {
-        Receiver { arrivals: Arrivals::new(transfer), transfer, answer: None }
+        // D1: what acknowledges an end would be the bitmap.
+        let config = ReceiverConfig { delay: AckDelay::None, ..ReceiverConfig::default() };
+        Receiver {
+            arrivals: Arrivals::new(transfer),
+            transfer,
+            ends: tcp::Receiver::new(config).share(ENDS),
+            bitmaps: speaker(BITMAPS, SenderConfig::default()),
+            answered: 0,
+            bitmap: Vec::new(),
+            first: 0,
+        }
+    }
+
+    /// R3.
+    fn answer(&mut self, piece: &Range<u64>) {
+        let end = piece.end.min(self.transfer.blocks());
+        self.first += self.bitmap.len() as u64;
+        let parts = (piece.start.min(end)..end).step_by(PART as usize);
+        self.bitmap = parts.map(|at| self.arrivals.missing(at..(at + PART).min(end))).collect();
+        self.bitmaps.supply_to(self.first + self.bitmap.len() as u64);
     }
 }
 
 impl Endpoint for Receiver {
-    fn handle_packet(&mut self, _now: Time, packet: &Packet) {
+    fn handle_packet(&mut self, now: Time, packet: &Packet) {
         if let Body::Rate(Message::Data(Data { block, .. })) = &packet.body {
             self.arrivals.insert(*block);
         }
-        if let Body::Rate(Message::Rbudp(Control::End { round, from })) = &packet.body {
-            self.answer = Some((*round, *from..parts(&self.transfer)));
+        let Body::Rate(Message::Rbudp(control)) = &packet.body else { return };
+        let Control { tcp, says } = &**control;
+        let segment = heard(packet, tcp);
+        self.ends.handle_packet(now, &segment);
+        self.bitmaps.handle_packet(now, &segment);
+        if let Says::End(piece) = says
+            && self.ends.next() > self.answered
+        {
+            self.answered = self.ends.next();
+            self.answer(piece);
         }
     }
 
-    fn handle_timeout(&mut self, _now: Time) {}
+    fn handle_timeout(&mut self, now: Time) {
+        self.ends.handle_timeout(now);
+        self.bitmaps.handle_timeout(now);
+    }
 
-    fn poll_transmit(&mut self, _now: Time) -> Option<Packet> {
-        let (round, wanted) = self.answer.as_mut()?;
-        let round = *round;
-        if self.arrivals.is_complete() {
-            self.answer = None;
-            let complete = Message::Rbudp(Control::Complete { round });
-            return Some(message::control(&self.transfer, FIELDS.0, complete));
+    fn poll_transmit(&mut self, now: Time) -> Option<Packet> {
+        if let Some(packet) = self.ends.poll_transmit(now) {
+            return spoken(packet, |_| Says::Nothing);
         }
-        let Some(part) = wanted.next() else {
-            self.answer = None;
-            return None;
-        };
-        let blocks = part * PART..((part + 1) * PART).min(self.transfer.blocks());
-        let bytes = (blocks.end - blocks.start).div_ceil(8);
-        let missing = self.arrivals.missing(blocks);
-        let bitmap = Message::Rbudp(Control::Bitmap { round, part, missing });
-        Some(message::control(&self.transfer, bytes, bitmap))
+        let packet = self.bitmaps.poll_transmit(now)?;
+        let (bitmap, first) = (&self.bitmap, self.first);
+        // What came before the newest bitmap has arrived, or that would not have been asked for.
+        spoken(packet, |number| {
+            let part = number.checked_sub(first).and_then(|part| bitmap.get(part as usize));
+            part.map_or(Says::Nothing, |missing| Says::Missing(missing.clone()))
+        })
     }
 
     fn poll_timeout(&self) -> Option<Time> {
-        None
+        [self.ends.poll_timeout(), self.bitmaps.poll_timeout()].into_iter().flatten().min()
     }
 
     /// There is no flow control: see [`Slow`](super::Slow) for a receiver that reads slowly.
@@ -295,8 +353,3 @@ impl Endpoint for Receiver {
         self.arrivals.progress()
     }
 }
-
-/// D1.
-const PATIENCE: Span = Span::from_millis(200);
-/// D1, before a round trip is known: as RFC 6298 has it for TCP.
-const FIRST_PATIENCE: Span = Span::from_secs(1);

@@ -147,7 +147,9 @@ impl<'a> Makers<'a> {
             Protocol::Rbudp | Protocol::Constant => {
                 // Without an end there are no later rounds: an endless blast is a constant stream.
                 let end = Box::new(rbudp::Receiver::new(transfer));
-                (Box::new(rbudp::Sender::new(transfer, rate)), Receiver::Rbudp(end))
+                let piece = flow.piece_mb.map_or(transfer, |mb| Transfer::of(kilobytes(mb * 1e3)));
+                let sender = rbudp::Sender::in_pieces(transfer, rate, piece.blocks());
+                (Box::new(sender), Receiver::Rbudp(end))
             }
             Protocol::Udt1 => {
                 let seed = self.network.seed * 100 + number as u64;

@@ -102,6 +102,8 @@ pub struct Flow {
     pub limit_mbps: Option<f64>,
     /// What there is to move; without it, without end.
     pub megabytes: Option<f64>,
+    /// What RBUDP blasts at a time; without it, all.
+    pub piece_mb: Option<f64>,
     /// TCP's receive buffer; without it, without limit.
     pub window_kb: Option<f64>,
     /// Bytes of a frame, if frames are noticed.
@@ -260,7 +262,8 @@ fn sensible(network: &Network) -> Result<(), String> {
     let rates = [Some(network.port_mbps), network.access_mbps, network.capacity_mbps];
     let users = network.flows.iter().flat_map(|flow| {
         let reader = flow.reader.map(|reader| reader.mbps);
-        [flow.mbps, flow.limit_mbps, flow.megabytes, flow.window_kb, flow.frame_kb, reader]
+        let sizes = [flow.megabytes, flow.piece_mb, flow.window_kb, flow.frame_kb];
+        [flow.mbps, flow.limit_mbps, reader].into_iter().chain(sizes)
     });
     if !rates.into_iter().chain(users).flatten().all(above) {
         return Err("rates and sizes are above zero".to_owned());
