@@ -10,7 +10,7 @@ use super::formula::Quantities;
 use super::sabul::Set;
 use crate::series::{Axis, Figure, Series};
 use gtp_alloc::{Bytes, Rate, Span};
-use gtp_link::{Chance, Jitter, LinkSpec, Order};
+use gtp_link::{Burst, Chance, Jitter, LinkSpec, Order};
 use gtp_path::{World, bdp, bottleneck, wire};
 use gtp_peers::rate::sabul::law::Excess;
 use gtp_peers::rate::sabul::{Law, Receiver, Sender};
@@ -37,6 +37,8 @@ pub struct Row {
     /// Each packet's chance to be lost on its way to the port: a network that others use, too.
     #[serde(default)]
     loss: f64,
+    /// Losses that come together, on a stretch that all cross before the port.
+    bursts: Option<Bursts>,
     #[serde(default)]
     queue: Discipline,
     #[serde(default)]
@@ -55,6 +57,16 @@ struct Means {
     name: String,
     from: f64,
     until: f64,
+}
+
+/// Losses that come together: Gilbert's two states, of which the bad one loses all.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Bursts {
+    /// Packets between two bursts, in the mean.
+    every: f64,
+    /// Packets lost in one, in the mean.
+    of: f64,
 }
 
 /// What the port's queue does.
@@ -84,6 +96,8 @@ enum Rule {
 const ETHERNET: Rate = Rate::from_bps(1_000_000_000 * 1_500 / 1_538);
 /// How often the senders' rates are looked at.
 const LOOK: Span = Span::from_millis(100);
+/// Of the stretch's own losses; any other gives other moments.
+const BURSTS_SEED: u64 = 1;
 const SECONDS_MAX: f64 = 1_000.0;
 
 /// Runs a row; a figure of the senders' rates is added to `figures`.
@@ -106,6 +120,9 @@ pub fn run(
     }
     let inside =
         |span: &Means| 0.0 <= span.from && span.from < span.until && span.until <= row.until;
+    if row.bursts.is_some_and(|bursts| !(bursts.every >= 1.0 && bursts.of >= 1.0)) {
+        return Err("bursts are of one packet at least, and as far apart".to_owned());
+    }
     if !row.means.iter().all(inside) || !(0.0..1.0).contains(&row.loss) {
         return Err("means are over spans of the run, a loss is below one".to_owned());
     }
@@ -141,8 +158,10 @@ fn course(row: &Row) -> (Found, Vec<Vec<f64>>) {
             world.controlled_link(spec, Box::new(red::Queue::new(config, 1)))
         }
     };
+    let stretch = row.bursts.map(|bursts| world.seeded_link(bursting(bursts), BURSTS_SEED));
+    let shared: Vec<usize> = stretch.into_iter().chain([port]).collect();
     let flows: Vec<usize> =
-        (0..row.rtt_ms.len()).map(|k| connect(&mut world, row, k, port)).collect();
+        (0..row.rtt_ms.len()).map(|k| connect(&mut world, row, k, &shared)).collect();
     if row.background_mbps > 0 {
         let sender = rbudp::Sender::new(Transfer::ENDLESS, Rate::from_mbps(row.background_mbps));
         let receiver = rbudp::Receiver::new(Transfer::ENDLESS);
@@ -173,7 +192,13 @@ fn course(row: &Row) -> (Found, Vec<Vec<f64>>) {
     (found, series)
 }
 
-fn connect(world: &mut World, row: &Row, k: usize, port: usize) -> usize {
+fn bursting(bursts: Bursts) -> LinkSpec {
+    let one_in = |packets: f64| Chance::from_billionths((1e9 / packets).round() as u32);
+    let (enter, leave) = (one_in(bursts.every), one_in(bursts.of));
+    LinkSpec { burst: Some(Burst { enter, leave, loss: Chance::ALWAYS }), ..wire(Span::ZERO) }
+}
+
+fn connect(world: &mut World, row: &Row, k: usize, shared: &[usize]) -> usize {
     let way = Span::from_secs_f64(row.rtt_ms[k] / 2e3);
     // Hosts do not keep their pace to the nanosecond.
     let jitter = Jitter { span: Span::from_micros(20), order: Order::Kept };
@@ -188,7 +213,8 @@ fn connect(world: &mut World, row: &Row, k: usize, port: usize) -> usize {
     let law = Law::Paper { parameters: set.parameters(), interface: ETHERNET, excess };
     let sender = Sender::new(Transfer::ENDLESS, law, Rate::from_mbps(row.initial_mbps[k]));
     let receiver = Receiver::new(Transfer::ENDLESS, Span::from_millis(row.interval_ms[k]));
-    world.flow(Span::ZERO, Box::new(sender), Box::new(receiver), &[there, port], &[back])
+    let way_there = [&[there], shared].concat();
+    world.flow(Span::ZERO, Box::new(sender), Box::new(receiver), &way_there, &[back])
 }
 
 fn mean(numbers: &[f64]) -> f64 {
