@@ -1,8 +1,9 @@
-# The networks of AECP's Table 1 in ns-2, by which the paper has its numbers: TCP with SACK or XCP over 500 Mbit/s
-# and 50 ms, without (1) and with (2) other traffic.
+# The networks of AECP's Table 1 in ns-2, by which the paper has its numbers: TCP with SACK, XCP or VCP over
+# 500 Mbit/s and 50 ms, without (1) and with (2) other traffic.
 # Usage: ns aecp.tcl LAW NETWORK [SECONDS FROM CONSTANT_FROM CONSTANT_UNTIL [EVERY [BYTES]]]
 #
-# LAW is sack (ns-2's own agent), linux (Linux 2.6.22's Reno with blocks) or xcp. Ten flows, EVERY 5 s one; packets of 1,000 bytes, acknowledgments of 40, one for each packet;
+# LAW is sack (ns-2's own agent), linux (Linux 2.6.22's Reno with blocks), xcp, or vcp, which needs an
+# ns-2 with the code of VCP's authors, 0.1 (ns-2.29 takes it). Ten flows, EVERY 5 s one; packets of 1,000 bytes, acknowledgments of 40, one for each packet;
 # a drop-tail queue of 3,125 packets, whatever their size, or if BYTES is 1 of 3,125,000 bytes (XCP's under xcp). NETWORK 2 has ten flows the other way from the start,
 # 400 on-off sources (exponential, on 50 ms at 2 Mbit/s, off 450 ms) and twenty constant sources of 8 Mbit/s while
 # CONSTANT_FROM to CONSTANT_UNTIL. Everything that the paper leaves open is as ns-2 has it.
@@ -18,7 +19,9 @@ foreach {name value} [list seconds 2 from 3 on 4 off 5 every 6 bytes 7] {
 set ns [new Simulator]
 set left [$ns node]
 set right [$ns node]
-set discipline [expr {$law == "xcp" ? "XCP" : "DropTail"}]
+set discipline DropTail
+if {$law == "xcp"} { set discipline XCP }
+if {$law == "vcp"} { set discipline DropTail2/VcpQueue }
 foreach pair [list [list $left $right] [list $right $left]] {
     foreach {a b} $pair break
     $ns simplex-link $a $b 500Mb 24ms $discipline
@@ -48,6 +51,9 @@ proc flow {near far start} {
     if {$law == "xcp"} {
         set tcp [new Agent/TCP/Reno/XCP]
         set sink [new Agent/TCPSink/XCPSink]
+    } elseif {$law == "vcp"} {
+        set tcp [new Agent/TCP/Reno/VcpSrc]
+        set sink [new Agent/VcpSink]
     } elseif {$law == "linux"} {
         set tcp [new Agent/TCP/Linux]
         $tcp set timestamps_ true
@@ -103,7 +109,7 @@ if {$network == 2} {
 }
 foreach link [$ns all-links-list] {
     set queue [$link queue]
-    if {[$queue info class] == "Queue/XCP"} {
+    if {[$queue info class] == "Queue/XCP" || [$queue info class] == "Queue/DropTail2/VcpQueue"} {
         $queue set-link-capacity [[$link set link_] set bandwidth_]
     }
 }
@@ -111,9 +117,14 @@ foreach link [$ns all-links-list] {
 set monitor [$ns monitor-queue $left $right ""]
 set samples 0
 set sum 0.0
+set carried 0.0
 
 proc sample {} {
-    global ns monitor samples sum
+    global ns monitor samples sum carried base
+    # A count of bytes is one of 32 bits in older versions.
+    set more [expr [$monitor set bdepartures_] - $base(carried)]
+    set carried [expr $carried + $more + ($more < 0 ? 4294967296.0 : 0)]
+    set base(carried) [$monitor set bdepartures_]
     incr samples
     set sum [expr $sum + [$monitor set size_] / 1000.0]
     $ns at [expr [$ns now] + 0.01] sample
@@ -132,12 +143,12 @@ proc begin {} {
 }
 
 proc finish {} {
-    global monitor forward base seconds from samples sum
+    global monitor forward base seconds from samples sum carried
     set span [expr $seconds - $from]
     set came [expr [$monitor set parrivals_] - $base(came)]
     set dropped [expr [$monitor set pdrops_] - $base(dropped)]
     puts "whole [expr double([$monitor set pdrops_]) / [$monitor set parrivals_]]"
-    puts "use [expr 8.0 * ([$monitor set bdepartures_] - $base(carried)) / 500e6 / $span]"
+    puts "use [expr 8.0 * $carried / 500e6 / $span]"
     puts "loss [expr double($dropped) / $came]"
     puts "queue [expr $sum / $samples]"
     set timeouts 0

@@ -61,6 +61,9 @@ impl<T: Router + Any> Control for T {}
 /// (from nought) and the packet; `true` loses it.
 pub type Thief = Box<dyn FnMut(u64, &Packet) -> bool>;
 
+/// Which packets leave a link's queue before all others.
+pub type Urgent = fn(&Packet) -> bool;
+
 /// One end of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Side {
@@ -75,6 +78,7 @@ struct Hop {
     router: Option<Box<dyn Control>>,
     booked: Time,
     thief: Option<Thief>,
+    lanes: Option<Lanes>,
     /// Packets that came to the entrance.
     seen: u64,
     /// Dropped by the router, and stolen.
@@ -83,6 +87,14 @@ struct Hop {
     /// What waits in the queue, if there is a router, and what is on the wire.
     leaving: Ring,
     flying: Ring,
+}
+
+/// What waits before a link that lets some pass before others; the link has what is in service.
+struct Lanes {
+    urgent: Urgent,
+    first: VecDeque<Parcel>,
+    rest: VecDeque<Parcel>,
+    waiting: Bytes,
 }
 
 /// Packets in the order of their times and bookings.
@@ -105,6 +117,12 @@ impl Place {
 }
 
 impl Hop {
+    /// Bytes that wait, without the packet in service.
+    fn queued(&mut self, now: Time) -> Bytes {
+        let lanes = self.lanes.as_ref().map_or(Bytes::ZERO, |lanes| lanes.waiting);
+        self.link.queued(now) + lanes
+    }
+
     fn ring(&mut self, place: Place) -> &mut Ring {
         match place {
             Place::Queue => &mut self.leaving,
@@ -234,6 +252,7 @@ impl World {
             router: None,
             booked: Time::MAX,
             thief: None,
+            lanes: None,
             seen: 0,
             refused: 0,
             stolen: 0,
@@ -250,6 +269,13 @@ impl World {
         self.hops[hop].router = Some(router);
         self.book_router(hop);
         hop
+    }
+
+    /// Lets packets of which `urgent` is true leave the link's queue before all others. The room in
+    /// that queue is its router's to count: the link itself then drops nothing for want of it.
+    pub fn set_urgent(&mut self, link: usize, urgent: Urgent) {
+        let (first, rest) = (VecDeque::new(), VecDeque::new());
+        self.hops[link].lanes = Some(Lanes { urgent, first, rest, waiting: Bytes::ZERO });
     }
 
     /// Lets `thief` decide what the link loses at its entrance.
@@ -415,7 +441,9 @@ impl World {
 
     /// Bytes that wait at a link now, without the packet in service.
     pub fn queued(&self, link: usize) -> Bytes {
-        self.hops[link].link.clone().queued(self.now)
+        let hop = &self.hops[link];
+        let lanes = hop.lanes.as_ref().map_or(Bytes::ZERO, |lanes| lanes.waiting);
+        hop.link.clone().queued(self.now) + lanes
     }
 
     /// Packets lost at a link so far: stolen, refused by its router, dropped by the queue or lost

@@ -7,11 +7,11 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
-use gtp_alloc::Time;
+use gtp_alloc::{Bytes, Time};
 use gtp_link::{Change, Verdict};
 use gtp_peers::Admission;
 
-use super::{BIN, Event, Flow, Hop, Parcel, Place, START, Side, What, World};
+use super::{BIN, Event, Flow, Hop, Lanes, Parcel, Place, START, Side, What, World};
 
 impl World {
     pub(crate) fn book(&mut self, at: Time, what: What) {
@@ -113,13 +113,14 @@ impl World {
 
     fn ring_router(&mut self, hop: usize) {
         let now = self.now;
-        let Hop { link, router: Some(router), booked, .. } = &mut self.hops[hop] else { return };
+        let queued = self.hops[hop].queued(now);
+        let Hop { router: Some(router), booked, .. } = &mut self.hops[hop] else { return };
         if *booked > now {
             return;
         }
         *booked = Time::MAX;
         if router.poll_timeout().is_some_and(|due| due <= now) {
-            router.handle_timeout(now, link.queued(now));
+            router.handle_timeout(now, queued);
         }
         self.book_router(hop);
     }
@@ -140,7 +141,9 @@ impl World {
             self.deliver(&parcel);
             return;
         };
-        let Hop { link, router, thief, seen, refused, stolen, .. } = &mut self.hops[hop];
+        let watched = self.hops[hop].router.is_some();
+        let queued = if watched { self.hops[hop].queued(now) } else { Bytes::ZERO };
+        let Hop { link, router, thief, lanes, seen, refused, stolen, .. } = &mut self.hops[hop];
         let ordinal = *seen;
         *seen += 1;
         if thief.as_mut().is_some_and(|thief| thief(ordinal, &parcel.packet)) {
@@ -148,12 +151,23 @@ impl World {
             return;
         }
         if let Some(router) = router
-            && router.handle_arrival(now, link.queued(now), &mut parcel.packet) == Admission::Drop
+            && router.handle_arrival(now, queued, &mut parcel.packet) == Admission::Drop
         {
             *refused += 1;
             self.book_router(hop);
             return;
         }
+        match lanes {
+            Some(lanes) if lanes.waits() || link.busy_until() > now => lanes.push(parcel),
+            Some(_) | None => self.enter(hop, parcel),
+        }
+        self.book_router(hop);
+    }
+
+    /// Puts a packet into a link's own queue.
+    fn enter(&mut self, hop: usize, mut parcel: Parcel) {
+        let now = self.now;
+        let Hop { link, router, lanes, .. } = &mut self.hops[hop];
         let before = link.busy_until();
         let verdict = link.enqueue(now, parcel.packet.size);
         parcel.hop += 1;
@@ -163,22 +177,23 @@ impl World {
         };
         // What the wire loses has still passed the queue.
         let (leave, queued) = (link.busy_until(), link.busy_until() > before);
-        let watched = router.is_some();
+        let watched = router.is_some() || lanes.is_some();
         match parcel.at {
             _ if watched && queued => self.book_packet(leave, hop, Place::Queue, parcel),
             Some(_) => self.fly(hop, parcel),
             None => {}
         }
-        self.book_router(hop);
     }
 
     fn leave(&mut self, hop: usize, mut parcel: Parcel) {
         let now = self.now;
-        let Hop { link, router, .. } = &mut self.hops[hop];
-        if let Some(router) = router {
-            router.handle_departure(now, link.queued(now), &mut parcel.packet);
+        let queued = self.hops[hop].queued(now);
+        if let Some(router) = &mut self.hops[hop].router {
+            router.handle_departure(now, queued, &mut parcel.packet);
         }
         self.fly(hop, parcel);
+        let next = self.hops[hop].lanes.as_mut().and_then(Lanes::pop);
+        next.into_iter().for_each(|next| self.enter(hop, next));
         self.book_router(hop);
     }
 
@@ -243,6 +258,26 @@ impl World {
         if let Some(due) = ends[side as usize].poll_timeout() {
             self.book_timer(flow, side, due);
         }
+    }
+}
+
+impl Lanes {
+    fn waits(&self) -> bool {
+        !self.first.is_empty() || !self.rest.is_empty()
+    }
+
+    fn push(&mut self, parcel: Parcel) {
+        self.waiting += parcel.packet.size;
+        match (self.urgent)(&parcel.packet) {
+            true => self.first.push_back(parcel),
+            false => self.rest.push_back(parcel),
+        }
+    }
+
+    fn pop(&mut self) -> Option<Parcel> {
+        let parcel = self.first.pop_front().or_else(|| self.rest.pop_front())?;
+        self.waiting -= parcel.packet.size;
+        Some(parcel)
     }
 }
 

@@ -5,10 +5,11 @@ use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_path::{START, World, bottleneck, wire};
 use gtp_peers::{Admission, Body, Endpoint, Note, Packet, Progress, Router};
 
-/// Sends a packet of 1,000 bytes at each multiple of a period.
+/// Sends a packet at each multiple of a period.
 struct Metronome {
     next: Time,
     period: Span,
+    size: Bytes,
     sent: u64,
 }
 
@@ -28,7 +29,7 @@ impl Endpoint for Metronome {
         }
         self.next += self.period;
         self.sent += 1;
-        Some(Packet { size: Bytes(1_000), body: Body::Empty, note: Note::None })
+        Some(Packet { size: self.size, body: Body::Empty, note: Note::None })
     }
     fn poll_timeout(&self) -> Option<Time> {
         Some(self.next)
@@ -89,7 +90,7 @@ impl Router for Toll {
 }
 
 fn metronome(period: Span) -> Box<Metronome> {
-    Box::new(Metronome { next: START, period, sent: 0 })
+    Box::new(Metronome { next: START, period, size: Bytes(1_000), sent: 0 })
 }
 
 #[test]
@@ -131,6 +132,37 @@ fn a_router_sees_all_that_comes_and_what_it_lets_pass_leaves() {
     assert_eq!(world.lost(gate), toll.came / 3);
     assert_eq!(toll.queued_at_most, Bytes::ZERO);
     assert!((world.wire_rate(flow, 1.0, 3.0) / 5.333e6 - 1.0).abs() < 0.01);
+}
+
+#[test]
+fn what_is_urgent_waits_for_the_packet_in_service_alone() {
+    let mut world = World::new();
+    let spec = bottleneck(Rate::from_mbps(8), Span::from_millis(5), Bytes(100_000));
+    let gate = world.controlled_link(spec, Box::<Toll>::default());
+    world.set_urgent(gate, |packet| packet.size < Bytes(500));
+    let back = world.link(wire(Span::ZERO));
+    let mut ends = Vec::new();
+    for (period, size) in [(Span::from_micros(500), 1_000), (Span::from_millis(10), 40)] {
+        let (size, next) = (Bytes(size), START + Span::from_micros(700));
+        let end = Box::new(Metronome { next, period, size, sent: 0 });
+        ends.push(world.flow(Span::ZERO, end, Box::<Counter>::default(), &[gate], &[back]));
+    }
+    let mut late = Span::ZERO;
+    for _ in 0..999 {
+        world.run_for(Span::from_millis(10));
+        let sent = world.sender::<Metronome>(ends[1]).next.since(START + Span::from_millis(10));
+        let last = world.receiver::<Counter>(ends[1]).last;
+        late = late.max(last.since(START + sent));
+    }
+    // 1 ms for the packet before it, 40 us for itself, 5 ms of delay.
+    assert!(late > Span::from_millis(5) && late <= Span::from_micros(6_040), "{late:?}");
+    let passed = world.received(ends[0]).delivered.0 / 1_000;
+    let (toll, lost) = (world.router::<Toll>(gate), world.lost(gate));
+    // The router's own drops and the packets in the queue, in service and on the wire.
+    let waiting = toll.came - lost - toll.left;
+    assert!(waiting > 3_000, "the rest waits: {waiting}");
+    assert!(toll.queued_at_most >= Bytes(waiting * 990), "{:?}", toll.queued_at_most);
+    assert!((9_940..=9_970).contains(&passed), "the link was never idle: {passed}");
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! | rule | where |
 //! |---|---|
 //! | every 200 ms a link's load is measured and put in one of three ranges | [`Queue`] |
+//! | the same as the authors' ns-2 code does it | [`Queue::as_coded`] |
 //! | a packet carries the highest range on its path | [`Load`] |
 //! | low load: multiplicative increase; high: additive; over: decrease once, wait | [`Law`] |
 //! | a round-trip time counts as long as it is: gains are scaled to one of 100 ms | [`Law`] |

@@ -13,8 +13,9 @@ use gtp_link::LinkSpec;
 use gtp_path::{START, World};
 use gtp_peers::background::{Pattern, Sink, Source};
 use gtp_peers::tcp::laws::Reno;
-use gtp_peers::tcp::{AckDelay, Law, Opening, Receiver, ReceiverConfig, Sender, SenderConfig};
-use gtp_peers::{Admission, Packet, Routed, Router, aecp, vcp, xcp};
+use gtp_peers::tcp::{AckDelay, Law, Opening, Receiver, ReceiverConfig};
+use gtp_peers::tcp::{Segment, Sender, SenderConfig};
+use gtp_peers::{Admission, Body, Packet, Routed, Router, aecp, vcp, xcp};
 use serde::Deserialize;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -41,7 +42,7 @@ pub enum Protocol {
     Sack,
     /// XCP, whose ends repair losses as Reno does.
     Xcp,
-    /// VCP.
+    /// VCP with the queue of its authors' code.
     Vcp,
     /// AECP with the paper's gains.
     Aecp,
@@ -349,11 +350,20 @@ fn link(world: &mut World, hop: &Hop, protocol: Protocol) -> usize {
     let router: Option<Box<dyn Router>> = match protocol {
         Protocol::Sack => None,
         Protocol::Xcp => Some(Box::new(xcp::Queue::new())),
-        Protocol::Vcp => Some(Box::new(vcp::Queue::new())),
+        Protocol::Vcp => Some(Box::new(vcp::Queue::as_coded())),
         Protocol::Aecp => Some(Box::new(aecp::Queue::new(aecp::Config::default()))),
     };
     let room = rate.bytes_in(Span::from_millis(hop.buffer_ms)).0 / PACKET;
-    world.controlled_link(spec, Box::new(Counted { router, room, waiting: 0 }))
+    let link = world.controlled_link(spec, Box::new(Counted { router, room, waiting: 0 }));
+    if protocol == Protocol::Vcp {
+        world.set_urgent(link, acknowledges);
+    }
+    link
+}
+
+/// The queue of VCP's authors for ns-2 lets acknowledgments pass.
+fn acknowledges(packet: &Packet) -> bool {
+    matches!(&packet.body, Body::Tcp(tcp) if matches!(tcp.segment, Segment::Ack(_)))
 }
 
 /// A drop-tail queue with room for so many packets, whatever their size, as ns-2's has: where

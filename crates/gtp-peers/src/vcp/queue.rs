@@ -3,6 +3,16 @@
 //! Two timers. Every 10 ms the queue is sampled; every 200 ms the bytes that arrived, half of the
 //! smoothed mean queue beside them, give the load factor and its range. Packets leave with the
 //! higher of their range and the link's. Nothing here knows connections.
+//!
+//! The authors' ns-2 code, version 0.1, judges what was measured otherwise than their paper says.
+//! AECP 2010 compares with VCP in ns-2, and so, it is to be supposed, with this:
+//!
+//! | | paper | code |
+//! |---|---|---|
+//! | target | 0.98 | moves so that a mean load is reached, up to 0.999; begins at 0.95 |
+//! | the queue counts | by a half, smoothed | by a thirty-second: two shifts bind late |
+//! | a factor is | a number | whole hundredths, rounded up past the next |
+//! | acknowledgments | wait their turn | leave before everything else; a matter of the link's |
 
 use gtp_alloc::{Bytes, Rate, Span, Time};
 
@@ -11,8 +21,6 @@ use crate::{Admission, Note, Packet, Router};
 
 /// The share of its capacity that a link is to be used to: the VCP paper's value.
 ///
-/// `[FIX]` The authors' code sets 0.95 unless told otherwise. AECP's table 1 reports 93.06% beside
-/// cuts by an eighth, which only the higher target can give.
 pub const TARGET: f64 = 0.98;
 
 /// How much a standing byte counts beside one that arrives: `kappa_q`.
@@ -22,9 +30,44 @@ const SAMPLED_EVERY: Span = Span::from_millis(10);
 /// Weight of the newest mean queue in the smoothed one.
 const SMOOTHING: f64 = 0.25;
 
+/// What is left of the mean queue in the code: two shifts by two bits, one after the other.
+const CODED_STANDING: f64 = 1.0 / 16.0;
+/// The code's first target, and how low and high it may move.
+const CODED_TARGET: (f64, f64, f64) = (0.95, 0.1, 0.999);
+/// After how many measurements the code moves its target.
+const CODED_MOVES_EVERY: u32 = 10;
+/// From two thirds of these rates on, in bit/s: the mean load that the code aims at, and by how
+/// much it moves its target towards that.
+const CODED_AIMS: [(f64, f64, f64); 10] = [
+    (1e12, 0.993, 0.001),
+    (1e11, 0.992, 0.001),
+    (1e10, 0.99, 0.001),
+    (1e9, 0.985, 0.002),
+    (1e8, 0.975, 0.003),
+    (1e7, 0.96, 0.004),
+    (1e6, 0.94, 0.005),
+    (1e5, 0.92, 0.006),
+    (1e4, 0.89, 0.008),
+    (1e3, 0.85, 0.01),
+];
+/// The same below all of them.
+const CODED_AIM_LEAST: (f64, f64) = (0.8, 0.02);
+
+/// How a queue judges what it has measured.
+#[derive(Clone, Copy, Debug)]
+enum Judges {
+    AsPaper,
+    /// With the sum and the number of loads since the target was last moved.
+    AsCode {
+        sum: f64,
+        count: u32,
+    },
+}
+
 /// The controller of one link's queue.
 #[derive(Clone, Debug)]
 pub struct Queue {
+    judges: Judges,
     target: f64,
     capacity: Rate,
     /// When the next sample and the next measurement are due; `None` before the link is known.
@@ -55,6 +98,7 @@ impl Queue {
     #[must_use]
     pub fn with_target(target: f64) -> Queue {
         Queue {
+            judges: Judges::AsPaper,
             target: target.clamp(1e-3, 1.0),
             capacity: Rate::ZERO,
             due: None,
@@ -64,6 +108,19 @@ impl Queue {
             standing: 0.0,
             factor: 0.0,
         }
+    }
+
+    /// A queue that judges as the authors' ns-2 code does; see the module's head.
+    #[must_use]
+    pub fn as_coded() -> Queue {
+        let judges = Judges::AsCode { sum: 0.0, count: 0 };
+        Queue { judges, ..Queue::with_target(CODED_TARGET.0) }
+    }
+
+    /// The share of the link that is aimed at now.
+    #[must_use]
+    pub fn target(&self) -> f64 {
+        self.target
     }
 
     /// The range that packets leave with.
@@ -79,14 +136,37 @@ impl Queue {
 
     fn measure(&mut self) {
         let mean = self.sampled / f64::from(self.samples.max(1));
-        self.standing += SMOOTHING * (mean - self.standing);
+        match self.judges {
+            Judges::AsPaper => self.standing += SMOOTHING * (mean - self.standing),
+            Judges::AsCode { .. } => self.standing = CODED_STANDING * mean,
+        }
         let demand = self.arrived.0 as f64 + QUEUE_WEIGHT * self.standing;
         // rho = (lambda + kappa_q * q) / (gamma * C * t_rho), the VCP paper's equation 7
         let room = self.target * self.capacity.as_f64() / 8.0 * MEASURED_OVER.as_secs_f64();
         self.factor = if demand == 0.0 { 0.0 } else { demand / room };
+        if let Judges::AsCode { sum, count } = self.judges {
+            let load = self.factor * self.target;
+            self.factor = (libm::floor(100.0 * self.factor) + 1.0) / 100.0;
+            self.move_target(sum + load, count + 1);
+        }
         self.arrived = Bytes::ZERO;
         self.sampled = 0.0;
         self.samples = 0;
+    }
+
+    /// A step towards the target with which the mean load is what is aimed at.
+    fn move_target(&mut self, sum: f64, count: u32) {
+        self.judges = Judges::AsCode { sum, count };
+        if count < CODED_MOVES_EVERY {
+            return;
+        }
+        self.judges = Judges::AsCode { sum: 0.0, count: 0 };
+        let rate = self.capacity.as_f64();
+        let known = CODED_AIMS.iter().find(|(from, ..)| rate >= 0.66 * from);
+        let (aim, step) = known.map_or(CODED_AIM_LEAST, |(_, aim, step)| (*aim, *step));
+        let (_, least, most) = CODED_TARGET;
+        let mean = sum / f64::from(count);
+        self.target = (self.target + if mean < aim { step } else { -step }).clamp(least, most);
     }
 }
 
@@ -164,6 +244,46 @@ mod tests {
         // An eighth of 320 packets: 40, which lifts 1,920 to the 1,960 that are over.
         assert_eq!(measured(1_920, Bytes(319_000)).load(), Load::High);
         assert_eq!(measured(1_920, Bytes(321_000)).load(), Load::Over);
+    }
+
+    /// The code's queue over 80 Mbit/s after `rounds` measurements of this.
+    fn coded(packets: u32, queued: Bytes, rounds: u32) -> Queue {
+        let mut queue = Queue::as_coded();
+        queue.set_capacity(Time::ZERO, LINK);
+        for round in 1..=rounds {
+            for _ in 0..packets {
+                queue.handle_arrival(Time::ZERO, Bytes::ZERO, &mut packet(Load::Low));
+            }
+            let end = Time::ZERO + MEASURED_OVER * u64::from(round);
+            while let Some(due) = queue.poll_timeout().filter(|due| *due <= end) {
+                queue.handle_timeout(due, queued);
+            }
+        }
+        queue
+    }
+
+    #[test]
+    fn the_code_is_over_from_99_hundredths_of_its_target_and_low_below_79() {
+        // Its target is 0.95: 1,900 packets of 2,000.
+        assert_eq!(coded(1_500, Bytes::ZERO, 1).load(), Load::Low);
+        assert_eq!(coded(1_502, Bytes::ZERO, 1).load(), Load::High);
+        assert_eq!(coded(1_880, Bytes::ZERO, 1).load(), Load::High);
+        assert_eq!(coded(1_882, Bytes::ZERO, 1).load(), Load::Over);
+    }
+
+    #[test]
+    fn the_code_counts_a_thirty_second_of_the_queue() {
+        assert_eq!(coded(1_861, Bytes(600_000), 1).load(), Load::High);
+        assert_eq!(coded(1_861, Bytes(660_000), 1).load(), Load::Over);
+    }
+
+    #[test]
+    fn the_code_moves_its_target_until_the_mean_load_is_what_it_aims_at() {
+        let close = |queue: Queue, want: f64| assert!((queue.target() - want).abs() < 1e-12);
+        close(coded(1_900, Bytes::ZERO, 9), 0.95);
+        close(coded(1_900, Bytes::ZERO, 10), 0.953);
+        close(coded(1_960, Bytes::ZERO, 10), 0.947);
+        close(coded(1_900, Bytes::ZERO, 400), 0.999);
     }
 
     #[test]
