@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use gtp_alloc::{Bytes, Span, Time};
 use gtp_sys::Clock;
-use gtp_sys::udp::{ReceiveBatch, Sent, UdpSocket};
+use gtp_sys::udp::{Origin, ReceiveBatch, Sent, UdpSocket};
 use gtp_sys::wake::Poller;
 
 use super::api::{Drops, HostConfig, SocketId};
@@ -156,11 +156,8 @@ impl Engine {
                         let bytes = Bytes(self.received.bytes() as u64);
                         self.naps.handle_received(bytes);
                         let junk = self.driver.junk();
-                        for (origin, waited, datagram) in self.received.datagrams() {
-                            let came = timing.arrival(now, waited);
-                            self.driver.handle_datagram(came, *id, origin, datagram);
-                        }
-                        timing.handle_read(asked, now, !*ready);
+                        let read = Read { socket: *id, asked, now, emptied: !*ready };
+                        take_in(&mut self.driver, timing, &read, self.received.datagrams());
                         self.intake.handle_read(bytes, Bytes(self.driver.junk().0 - junk.0));
                     }
                     Ok(false) => {
@@ -256,6 +253,32 @@ impl Engine {
             std::thread::sleep(PAUSE);
         }
     }
+}
+
+/// One read of a socket.
+pub(super) struct Read {
+    pub socket: SocketId,
+    /// When it was asked for.
+    pub asked: Time,
+    /// When it had ended.
+    pub now: Time,
+    /// It found less than it had room for.
+    pub emptied: bool,
+}
+
+/// Hands the driver what a read has found, in order, each with how long it had waited by the
+/// kernel's word.
+pub(super) fn take_in<'d>(
+    driver: &mut Driver,
+    timing: &mut Timing,
+    read: &Read,
+    datagrams: impl Iterator<Item = (Origin, Span, &'d mut [u8])>,
+) {
+    for (origin, waited, datagram) in datagrams {
+        let came = timing.arrival(read.now, waited);
+        driver.handle_datagram(came, read.socket, origin, datagram);
+    }
+    timing.handle_read(read.asked, read.now, read.emptied);
 }
 
 /// How the inbox was left.

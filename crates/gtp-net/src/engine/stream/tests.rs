@@ -1,7 +1,7 @@
 //! Streams in virtual time: two hosts' drivers, with sealed datagrams on a path that this file
 //! makes up. No sockets, no threads; the same seed gives the same run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::mpsc::{Receiver, channel};
@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Waker};
 
 use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_proto::wire::{Header, Kind};
-use gtp_proto::{Role, Weights};
+use gtp_proto::{LimitedBy, Role, Weights};
 use gtp_sys::udp::Origin;
 use gtp_sys::wake::Poller;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -25,14 +25,21 @@ use crate::engine::batch::Batch;
 use crate::engine::command::{Notice, Notices};
 use crate::engine::driver::Driver;
 use crate::engine::law::Law;
+use crate::engine::run::{Read, take_in};
+use crate::engine::timing::Timing;
 use crate::messages::Delivery;
 
 const SOCKET: SocketId = SocketId(1);
 const PAYLOAD: usize = 1_400;
 
-/// One host: its driver and its letter box.
+/// One host: its driver, its socket and its letter box.
 struct End {
     driver: Driver,
+    timing: Timing,
+    /// What the socket holds, with when it came.
+    socket: VecDeque<(Time, Vec<u8>)>,
+    /// Datagrams for which a read has room.
+    room: usize,
     inbox: Receiver<Notice>,
     notices: Notices,
     _poller: Poller,
@@ -50,7 +57,19 @@ impl End {
             memory: Bytes(1 << 20),
         };
         let driver = Driver::new(now, config, notices.clone(), Arc::new(Drops::default()));
-        End { driver, inbox, notices, _poller: poller }
+        let (timing, socket) = (Timing::new(now), VecDeque::new());
+        End { driver, timing, socket, room: usize::MAX, inbox, notices, _poller: poller }
+    }
+
+    /// Reads the socket once.
+    fn receive(&mut self, now: Time, from: SocketAddr) {
+        let origin = Origin { from, to: None };
+        let count = self.socket.len().min(self.room);
+        let mut found: Vec<_> = self.socket.drain(..count).collect();
+        let read = Read { socket: SOCKET, asked: now, now, emptied: count < self.room };
+        let datagrams =
+            found.iter_mut().map(|(came, datagram)| (origin, now.since(*came), &mut datagram[..]));
+        take_in(&mut self.driver, &mut self.timing, &read, datagrams);
     }
 }
 
@@ -70,12 +89,12 @@ struct World {
     flying: BTreeMap<(Time, u64), (usize, Vec<u8>)>,
     /// An end that stands still until then: what comes waits, and it does nothing.
     stands: [Time; 2],
-    waiting: [Vec<Vec<u8>>; 2],
     sent: u64,
     path: Path,
     writer: Option<StreamWriter>,
     reader: Option<StreamReader>,
     pipes: (Arc<OutPipe>, Arc<InPipe>),
+    progress: Arc<Mutex<SourceProgress>>,
     said: UnboundedReceiver<StreamEvent>,
     heard: UnboundedReceiver<StreamEvent>,
 }
@@ -121,6 +140,7 @@ impl World {
         let bell = |end: usize| Bell { notices: ends[end].notices.clone(), flow: FLOW };
         let out_pipe = OutPipe::new(window, delivery, bell(0));
         let in_pipe = InPipe::new(window, delivery, bell(1));
+        let progress = Arc::new(Mutex::new(SourceProgress::new("")));
         let (said_in, said) = unbounded_channel();
         let (heard_in, heard) = unbounded_channel();
         ends[0].notices.send(Notice::Stream(StreamNotice::OpenSource(Box::new(NewStreamSource {
@@ -128,7 +148,7 @@ impl World {
             session: session(0),
             pipe: Arc::clone(&out_pipe),
             events: said_in,
-            progress: Arc::new(Mutex::new(SourceProgress::new(""))),
+            progress: Arc::clone(&progress),
         }))));
         ends[1].notices.send(Notice::Stream(StreamNotice::OpenSink(Box::new(NewStreamSink {
             flow: FLOW,
@@ -144,11 +164,11 @@ impl World {
         let reader = StreamReader { pipe: in_pipe, _presence: presence() };
         World {
             pipes,
+            progress,
             now,
             ends,
             flying: BTreeMap::new(),
             stands: [Time::ZERO; 2],
-            waiting: [Vec::new(), Vec::new()],
             sent: 0,
             path,
             writer: Some(writer),
@@ -177,21 +197,14 @@ impl World {
     fn serve(&mut self) {
         while let Some(entry) = self.flying.first_entry().filter(|entry| entry.key().0 <= self.now)
         {
+            let (came, _) = *entry.key();
             let (to, datagram) = entry.remove();
-            self.waiting[to].push(datagram);
+            self.ends[to].socket.push_back((came, datagram));
         }
         let mut batch = Batch::default();
         let awake = [0, 1].map(|end: usize| self.stands[end] <= self.now);
         for from in (0..2).filter(|&end| awake[end]) {
-            let origin = Origin { from: address(1 - from), to: None };
-            for mut datagram in std::mem::take(&mut self.waiting[from]) {
-                self.ends[from].driver.handle_datagram(
-                    self.now.into(),
-                    SOCKET,
-                    origin,
-                    &mut datagram,
-                );
-            }
+            self.ends[from].receive(self.now, address(1 - from));
         }
         for from in (0..2).filter(|&end| awake[end]) {
             while let Ok(notice) = self.ends[from].inbox.try_recv() {
@@ -474,6 +487,60 @@ fn a_stream_fills_a_lossy_path_and_loses_no_more_than_the_time_that_its_hosts_st
     assert!(mean(0) >= 90, "{}", mean(0));
     // Each stands still for a fifth of the time, and both together for more than a third of it.
     assert!(mean(40) >= 70, "{}", mean(40));
+}
+
+/// What a source sees of a path of 40 ms whose sink's thread takes turns.
+struct Seen {
+    /// The longest round trip, smoothed.
+    rtt: Span,
+    /// Ever limited by the path.
+    path: bool,
+    /// Datagrams in the sink's socket at the end.
+    left: usize,
+}
+
+/// A stream of 100 Mbit/s, in packets of 1,477 bytes. The sink rests after each of its turns, as
+/// often as `rests` says so, and in a turn it reads `room` datagrams.
+fn taken_in_turns(room: usize, mut rests: impl FnMut() -> Span) -> Seen {
+    let mut world = World::new(8_192, Rate::from_mbps(100), direct(Span::from_millis(20)));
+    let chunk = vec![7; 256 << 10];
+    let mut seen = Seen { rtt: Span::ZERO, path: false, left: 0 };
+    world.run(Span::from_secs(1), |world| while world.write(&chunk) > 0 {});
+    world.ends[1].room = room;
+    let mut turn = world.now;
+    world.run(Span::from_secs(4), |world| {
+        if turn <= world.now {
+            turn = world.now + rests();
+            world.stands[1] = world.now;
+        } else {
+            world.stands[1] = turn;
+        }
+        while world.write(&chunk) > 0 {}
+        while world.read(256 << 10).is_some_and(|heard| !heard.unwrap().is_empty()) {}
+        let progress = world.progress.lock().unwrap();
+        seen.rtt = seen.rtt.max(progress.rtt);
+        seen.path |= progress.limited_by == LimitedBy::Path;
+    });
+    Seen { left: world.ends[1].socket.len(), ..seen }
+}
+
+#[test]
+fn a_sink_that_reads_late_after_a_rest_shows_its_source_no_queue() {
+    let mut dice = dice(9);
+    let seen = taken_in_turns(64, || match dice(200) {
+        0 => Span::from_millis(40 + dice(20)),
+        _ => Span::from_micros(500),
+    });
+    assert!(seen.rtt < Span::from_millis(41), "{:?}", seen.rtt);
+    assert!(!seen.path && seen.left <= 400, "{}", seen.left);
+}
+
+#[test]
+fn a_sink_that_never_empties_its_socket_shows_its_source_a_queue_that_is_then_kept_short() {
+    // Seven a millisecond are 83 Mbit/s.
+    let seen = taken_in_turns(7, || Span::from_millis(1));
+    assert!(seen.rtt > Span::from_millis(60), "{:?}", seen.rtt);
+    assert!(seen.path && seen.left < 1_000, "{}", seen.left);
 }
 
 /// Frames of ten units each but the last, whole frames by their numbers, and those that are told to
