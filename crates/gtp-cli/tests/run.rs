@@ -540,6 +540,30 @@ fn a_pump_that_takes_nobody_in_holds_up_no_program_for_ever() {
 }
 
 #[test]
+fn a_pump_that_hangs_keeps_no_port_of_a_program_that_has_ended() {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, listen, socket};
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("hangs.sock");
+    let hangs = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+    bind(&hangs, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+    listen(&hangs, 8).unwrap();
+    let script = "
+import socket
+print(socket.create_server(('127.0.0.1', 0)).getsockname()[1])
+";
+    let mut command = Command::new("timeout");
+    command.args(["60", "env"]).arg(format!("LD_PRELOAD={}", preload().display()));
+    command.arg(format!("GTP_RUN_SOCKET={}", path.display())).arg("GTP_RUN_LOOPBACK=1");
+    // The program itself: what `python3` names may be a chain of scripts, each of which would wait.
+    let names = ["-c", "import sys; print(sys.executable)"];
+    let python = Command::new("python3").args(names).output().unwrap();
+    let ran = command.args([&out(&python), "-c", script]).output().unwrap();
+    assert!(said(&ran).contains("the pump does not answer"), "{}", said(&ran));
+    let port: u16 = out(&ran).parse().unwrap();
+    TcpListener::bind(("127.0.0.1", port)).unwrap();
+}
+
+#[test]
 fn a_pump_holds_open_nothing_of_whoever_started_it() {
     let world = World::new();
     let file = world.dir.path().join("held");
