@@ -164,7 +164,7 @@ fn unanswered(errno: Errno) -> String {
 pub fn listening(place: &str, socket: BorrowedFd<'_>) -> Result<(), String> {
     // A pump that hangs is shown nothing: unread, it would be open, and its port taken, for as long
     // as that pump is there.
-    let answers = asked(place, "stay", None, TAKEN_IN);
+    let answers = asked(place, "stay", None, PATIENCE);
     match answers.and_then(|_| asked(place, "listen", Some(socket), PATIENCE)) {
         Ok((answer, _)) if answer.starts_with("ok") => Ok(()),
         Ok((answer, _)) => Err(answer.strip_prefix("tcp ").unwrap_or(&answer).to_owned()),

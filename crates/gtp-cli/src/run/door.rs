@@ -111,8 +111,11 @@ impl Door {
         };
         match come {
             Err(Errno::AGAIN) => {
-                // A file that leads nowhere does no harm.
-                let _ = std::fs::remove_file(aside);
+                // A kept pump that is killed before it has ended is followed by another, which
+                // needs the name.
+                if self.lock.is_some() {
+                    forget(&self.path);
+                }
                 Ok(None)
             }
             come => {
@@ -123,6 +126,12 @@ impl Door {
             }
         }
     }
+}
+
+/// Removes the name of a door that was closed.
+pub fn forget(path: &Path) {
+    // A file that leads nowhere does no harm.
+    let _ = std::fs::remove_file(beside(path, CLOSING));
 }
 
 /// A file beside the socket.
@@ -221,13 +230,15 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("s");
         let (kept, _lock) = Door::open(&path).await.unwrap().hand_over().unwrap();
-        std::fs::rename(&path, beside(&path, CLOSING)).unwrap();
-        assert!(!is_there(&path));
+        let mut killed = Door::of_keeper(&path, kept.try_clone().unwrap()).unwrap();
+        assert!(killed.close().unwrap().is_none() && !is_there(&path));
         let _next = Door::of_keeper(&path, kept.try_clone().unwrap()).unwrap();
         assert!(is_there(&path) && !beside(&path, CLOSING).exists());
         std::fs::write(beside(&path, CLOSING), "old").unwrap();
         let _third = Door::of_keeper(&path, kept).unwrap();
         assert!(is_there(&path), "what is there stays");
+        forget(&path);
+        assert!(is_there(&path) && !beside(&path, CLOSING).exists());
     }
 
     #[tokio::test]

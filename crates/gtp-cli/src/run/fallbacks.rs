@@ -7,6 +7,7 @@ use std::collections::{HashSet, VecDeque};
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::time::Duration;
 
 use gtp::{Failure, FailureKind};
 use gtp_alloc::{Span, Time};
@@ -42,8 +43,6 @@ pub struct Fallback {
 #[derive(Debug)]
 pub struct Fallbacks {
     clock: Clock,
-    /// When it was last looked which are there.
-    looked: Time,
     last: VecDeque<Known>,
 }
 
@@ -65,8 +64,8 @@ struct Known {
 const MOST: usize = 128;
 /// Those that are over are shown for so long...
 const SHOWN: Span = Span::from_millis(600_000);
-/// ...less this at most: so often it is looked which are there.
-const LOOK_SPAN: Span = Span::from_millis(60_000);
+/// ...less this at most: so often it is to be looked which are there.
+pub const LOOK_SPAN: Duration = Duration::from_secs(60);
 /// Characters of a reason.
 const WHY_MOST: usize = 120;
 /// Bytes of the list: more than [`MOST`] of the longest.
@@ -76,8 +75,7 @@ const PATIENCE_MILLIS: u32 = 5_000;
 
 impl Default for Fallbacks {
     fn default() -> Fallbacks {
-        let clock = Clock::start();
-        Fallbacks { clock, looked: clock.now(), last: VecDeque::new() }
+        Fallbacks { clock: Clock::start(), last: VecDeque::new() }
     }
 }
 
@@ -103,7 +101,11 @@ impl Fallbacks {
     /// All that are there and those that were lately, the oldest first: after a line that says so,
     /// one of JSON each.
     pub fn lines(&mut self) -> String {
-        let (connected, now) = (connected(), self.clock.now());
+        let now = self.clock.now();
+        let connected = match connected() {
+            Ok(connected) => connected,
+            Err(error) => return format!("tcp it cannot be seen which are there: {error}"),
+        };
         self.look(&connected, now);
         let shown = self.shown(&connected, now);
         // What is made of words and numbers is JSON.
@@ -111,17 +113,20 @@ impl Fallbacks {
         std::iter::once("ok\n".to_owned()).chain(lines).collect()
     }
 
-    /// Looks which are there, if it is time.
+    /// Looks which are there.
     pub fn look_again(&mut self) {
-        let now = self.clock.now();
-        if !self.last.is_empty() && now.since(self.looked) >= LOOK_SPAN {
-            self.look(&connected(), now);
+        // What cannot be seen now is seen the next time.
+        if let (false, Ok(connected)) = (self.last.is_empty(), connected()) {
+            self.look(&connected, self.clock.now());
         }
     }
 
     fn look(&mut self, connected: &HashSet<u64>, now: Time) {
-        self.looked = now;
-        self.last.iter_mut().filter(|known| known.is_open(connected)).for_each(|k| k.seen = now);
+        for known in &mut self.last {
+            if known.is_open(connected) {
+                known.seen = now;
+            }
+        }
     }
 
     fn shown<'a>(

@@ -18,7 +18,7 @@ use gtp_sys::Clock;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::door::Door;
+use super::door::{self, Door};
 use super::remains::Remains;
 use super::{PumpArgs, detach, place};
 use crate::output::aside;
@@ -52,17 +52,20 @@ pub fn keep(args: &PumpArgs) -> Result<ExitCode, Failure> {
             }
         }
     };
-    let (door, _lock) = door;
+    let (door, lock) = door;
     let remains = Remains::new().map_err(other)?;
     let keeper = Keeper { door, remains: remains.pass_on().map_err(other)? };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    runtime.map_err(other)?.block_on(async {
+    let ended = runtime.map_err(other)?.block_on(async {
         let mut told_here = ToldHere::take().map_err(other)?;
         keep_on(|| keeper.start(), async || told_here.next().await).await
-    })
+    });
+    door::forget(&socket);
+    drop(lock); // The name was this one's until here.
+    ended
 }
 
-/// One pump after another, as `start` starts them, until `told_here` returns.
+/// One pump after another, as `start` starts them, until one is the last: see [`Course::is_meant`].
 async fn keep_on(
     mut start: impl FnMut() -> Result<Child, Failure>,
     mut told_here: impl AsyncFnMut(),
@@ -111,7 +114,7 @@ struct Course {
 impl Course {
     /// Whether no other pump is to follow it.
     fn is_meant(&self) -> bool {
-        self.told || !self.dropped && is_meant(self.ended)
+        self.told || (!self.dropped && ended_as_told(self.ended))
     }
 }
 
@@ -158,7 +161,7 @@ async fn attend(
                 worked = said.as_deref().is_ok_and(|said| said == detach::READY);
                 let unheard = worked && first && detach::say(detach::READY).is_err();
                 if let Err(error) = &said {
-                    aside(format_args!("a pump is ended, since what it says is no text: {error}"));
+                    aside(format_args!("a pump is ended, since it cannot be heard: {error}"));
                 }
                 if said.is_err() || unheard {
                     (worked, dropped) = (false, true);
@@ -187,7 +190,7 @@ fn first_line(stdout: Option<ChildStdout>) -> std::io::Result<String> {
 }
 
 /// Whether a pump that has ended so has ended of itself, or was told to.
-fn is_meant(ended: ExitStatus) -> bool {
+fn ended_as_told(ended: ExitStatus) -> bool {
     let told = [Signal::TERM, Signal::INT, Signal::HUP].map(Signal::as_raw);
     ended.success() || ended.signal().is_some_and(|signal| told.contains(&signal))
 }
@@ -255,11 +258,11 @@ mod tests {
     fn a_pump_that_is_told_to_end_is_not_started_again_and_one_that_is_killed_is() {
         let killed_by = |signal: Signal| ExitStatus::from_raw(signal.as_raw());
         for meant in [killed_by(Signal::TERM), killed_by(Signal::INT), ExitStatus::from_raw(0)] {
-            assert!(is_meant(meant), "{meant}");
+            assert!(ended_as_told(meant), "{meant}");
         }
         let failed = ExitStatus::from_raw(1 << 8);
         for other in [killed_by(Signal::KILL), killed_by(Signal::ABORT), failed] {
-            assert!(!is_meant(other), "{other}");
+            assert!(!ended_as_told(other), "{other}");
         }
     }
 }

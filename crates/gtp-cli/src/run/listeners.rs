@@ -6,7 +6,7 @@
 //! program does at the same port later is not announced, and nobody is passed on to it.
 
 use std::collections::{HashMap, HashSet};
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 
@@ -135,30 +135,25 @@ impl Listeners {
 /// When the kernel's tables cannot be read now, for want of descriptors for example. Nothing is
 /// known then, and nobody may be forgotten for it.
 pub fn live() -> io::Result<HashSet<u64>> {
-    let mut all = HashSet::new();
-    for table in TABLES {
-        let text = match std::fs::read_to_string(table) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            text => text?,
-        };
-        all.extend(listening(text.as_bytes()));
-    }
-    Ok(all)
+    Ok(tables()?.iter().flat_map(|table| listening(table.as_bytes())).collect())
 }
 
 /// The sockets of TCP in this process's network that are connected, or about to be.
-pub fn connected() -> HashSet<u64> {
+///
+/// # Errors
+/// As [`live`].
+pub fn connected() -> io::Result<HashSet<u64>> {
     let connected = |(state, inode): (String, u64)| CONNECTED.contains(&&*state).then_some(inode);
-    tables().flat_map(rows).filter_map(connected).collect()
+    Ok(tables()?.iter().flat_map(|table| rows(table.as_bytes())).filter_map(connected).collect())
 }
 
-/// The kernel's tables.
-const TABLES: [&str; 2] = ["/proc/self/net/tcp", "/proc/self/net/tcp6"];
-
-/// The same, open. A family that it does not have has no sockets.
-fn tables() -> impl Iterator<Item = BufReader<std::fs::File>> {
-    let open = |table: &str| std::fs::File::open(table).ok();
-    TABLES.into_iter().filter_map(open).map(BufReader::new)
+/// The kernel's tables. A family that it does not have has no sockets.
+fn tables() -> io::Result<Vec<String>> {
+    let read = |table: &str| match std::fs::read_to_string(table) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        text => Some(text),
+    };
+    ["/proc/self/net/tcp", "/proc/self/net/tcp6"].into_iter().filter_map(read).collect()
 }
 
 /// States of the kernel's, as it prints them.
@@ -267,9 +262,9 @@ mod tests {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let stream = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let inode = rustix::fs::fstat(&stream).unwrap().st_ino;
-        assert!(connected().contains(&inode));
+        assert!(connected().unwrap().contains(&inode));
         drop(stream);
-        assert!(!connected().contains(&inode));
+        assert!(!connected().unwrap().contains(&inode));
     }
 
     #[test]

@@ -18,7 +18,7 @@ use tokio::time::timeout;
 
 use super::carry::{carry, pair};
 use super::door::Door;
-use super::fallbacks::Fallbacks;
+use super::fallbacks::{self, Fallbacks};
 use super::listeners::{Listener, Listeners, live};
 use super::remains::Remains;
 use super::talk::{Heard, Question, Terms, answer, hear};
@@ -168,6 +168,7 @@ impl Pump {
         let mut signals = Signals::take().map_err(other)?;
         let mut look = tokio::time::interval(LOOK_SPAN);
         look.tick().await; // The first look is now.
+        let mut tend = tokio::time::interval(fallbacks::LOOK_SPAN);
         let mut idle = Duration::ZERO;
         loop {
             tokio::select! {
@@ -199,6 +200,7 @@ impl Pump {
                         }
                     }
                 }
+                _ = tend.tick() => lock(&self.fallbacks).look_again(),
                 () = signals.next() => return Ok(()),
             }
         }
@@ -210,7 +212,6 @@ impl Pump {
         if !listening.is_empty() {
             listening.look();
         }
-        lock(&self.fallbacks).look_again();
         Arc::strong_count(&self.busy) > 1 || !listening.is_empty() || self.remains.has_programs()
     }
 

@@ -532,7 +532,8 @@ fn a_sink_that_reads_late_after_a_rest_shows_its_source_no_queue() {
         _ => Span::from_micros(500),
     });
     assert!(seen.rtt < Span::from_millis(41), "{:?}", seen.rtt);
-    assert!(!seen.path && seen.left <= 400, "{}", seen.left);
+    // What comes in the longest rest, 9 a millisecond, and a turn's.
+    assert!(!seen.path && seen.left <= 64 + 59 * 9, "seed 9: {}", seen.left);
 }
 
 #[test]
