@@ -96,7 +96,7 @@ fn rbudp_in_pieces_pays_one_round_trip_for_each_and_for_each_of_their_rounds() {
     assert!((times[2] - times[1] - 0.05).abs() < 1e-3, "{times:?}");
 }
 
-/// R6: the end of the first round is lost twice, and the timer's first and second wait are paid.
+/// R5: the end of the first round is lost twice, and the timer's first and second wait are paid.
 #[test]
 fn rbudp_is_silent_for_a_second_and_then_for_two_where_an_end_of_round_is_lost() {
     let transfer = Transfer::of(Bytes(1_456 * 10_000));

@@ -2,7 +2,8 @@
 //!
 //! All of them send blocks in packets of one form, [`Data`]; what goes the other way, and what a
 //! sender has to say beside its blocks, is each protocol's own. Control messages that the papers
-//! send over TCP are packets here, and each protocol's file says how it lives with their loss.
+//! send over TCP are packets here, but for RBUDP's, and each protocol's file says how it lives with
+//! their loss.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;

@@ -9,8 +9,7 @@
 //! - R3 bitmap: the receiver answers on TCP with one bit a block.
 //! - R4 next round: what the bitmap lacks is blasted; R2 again. So each round but the first costs
 //!   one round trip and the time of what is resent.
-//! - R5 pieces: what does not fit into memory is blasted piece by piece, each in rounds of its own.
-//! - R6 the control connection crosses the same links as the blast. What is lost of it waits for
+//! - R5 the control connection crosses the same links as the blast. What is lost of it waits for
 //!   its timer, twice as long each time (RFC 6298), and its flow is silent until then.
 //!
 //! Departures:
@@ -19,6 +18,8 @@
 //!   are open from the start.
 //! - D2 The bitmap travels as what is missing in each of its segments; its size is that of bits.
 //! - D3 Delivered is what is in its place: there is no order until the last round.
+//! - D4 Pieces: those papers blast all data in one; what does not fit into memory may be blasted
+//!   piece by piece here, each in rounds of its own.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -67,7 +68,7 @@ fn parts(piece: &Range<u64>) -> u64 {
     (piece.end - piece.start).div_ceil(PART)
 }
 
-/// D1, R6: one direction of the control connection, its sending end.
+/// D1, R5: one direction of the control connection, its sending end.
 fn speaker(connection: u16, config: SenderConfig) -> tcp::Sender {
     let config = SenderConfig { opening: Opening::Open, ..config };
     Flavour::Sack.sender(Time::ZERO, config, 1).share(connection)
@@ -102,7 +103,7 @@ pub struct Sender {
     /// not a set of ranges, but a number that grows.
     fresh: u64,
     blast: RangeSet,
-    /// R5: the blocks of the piece under way, and how many a piece has.
+    /// D4: the blocks of the piece under way, and how many a piece has.
     piece: Range<u64>,
     step: u64,
     state: State,
@@ -128,7 +129,7 @@ impl Sender {
         Sender::in_pieces(transfer, rate, transfer.blocks())
     }
 
-    /// R5: one that blasts so many blocks at a time, at least one.
+    /// D4: one that blasts so many blocks at a time, at least one.
     pub fn in_pieces(transfer: Transfer, rate: Rate, blocks: u64) -> Sender {
         let step = blocks.max(1);
         let config = SenderConfig { mss: FIELDS, ..SenderConfig::default() };
@@ -152,7 +153,7 @@ impl Sender {
         }
     }
 
-    /// Rounds begun after the first: each cost a round trip.
+    /// Rounds that were answered, the last of each piece included: each cost a round trip.
     pub fn rounds(&self) -> u32 {
         self.round
     }
@@ -199,7 +200,7 @@ impl Sender {
         }
     }
 
-    /// R4, R5: all of the bitmap is here.
+    /// R4, D4: all of the bitmap is here.
     fn end_round(&mut self) {
         self.round += 1;
         self.missing = self.lacks.len() + (self.transfer.blocks() - self.piece.end);
