@@ -95,6 +95,8 @@ struct Lanes {
     first: VecDeque<Parcel>,
     rest: VecDeque<Parcel>,
     waiting: Bytes,
+    /// Packets that the link has, of which each is booked to leave.
+    inside: usize,
 }
 
 /// Packets in the order of their times and bookings.
@@ -275,7 +277,8 @@ impl World {
     /// that queue is its router's to count: the link itself then drops nothing for want of it.
     pub fn set_urgent(&mut self, link: usize, urgent: Urgent) {
         let (first, rest) = (VecDeque::new(), VecDeque::new());
-        self.hops[link].lanes = Some(Lanes { urgent, first, rest, waiting: Bytes::ZERO });
+        let (waiting, inside) = (Bytes::ZERO, 0);
+        self.hops[link].lanes = Some(Lanes { urgent, first, rest, waiting, inside });
     }
 
     /// Lets `thief` decide what the link loses at its entrance.

@@ -143,7 +143,7 @@ impl World {
         };
         let watched = self.hops[hop].router.is_some();
         let queued = if watched { self.hops[hop].queued(now) } else { Bytes::ZERO };
-        let Hop { link, router, thief, lanes, seen, refused, stolen, .. } = &mut self.hops[hop];
+        let Hop { router, thief, lanes, seen, refused, stolen, .. } = &mut self.hops[hop];
         let ordinal = *seen;
         *seen += 1;
         if thief.as_mut().is_some_and(|thief| thief(ordinal, &parcel.packet)) {
@@ -158,7 +158,7 @@ impl World {
             return;
         }
         match lanes {
-            Some(lanes) if lanes.waits() || link.busy_until() > now => lanes.push(parcel),
+            Some(lanes) if lanes.inside > 0 => lanes.push(parcel),
             Some(_) | None => self.enter(hop, parcel),
         }
         self.book_router(hop);
@@ -179,7 +179,10 @@ impl World {
         let (leave, queued) = (link.busy_until(), link.busy_until() > before);
         let watched = router.is_some() || lanes.is_some();
         match parcel.at {
-            _ if watched && queued => self.book_packet(leave, hop, Place::Queue, parcel),
+            _ if watched && queued => {
+                lanes.iter_mut().for_each(|lanes| lanes.inside += 1);
+                self.book_packet(leave, hop, Place::Queue, parcel);
+            }
             Some(_) => self.fly(hop, parcel),
             None => {}
         }
@@ -192,8 +195,13 @@ impl World {
             router.handle_departure(now, queued, &mut parcel.packet);
         }
         self.fly(hop, parcel);
-        let next = self.hops[hop].lanes.as_mut().and_then(Lanes::pop);
-        next.into_iter().for_each(|next| self.enter(hop, next));
+        if let Some(lanes) = &mut self.hops[hop].lanes {
+            lanes.inside = lanes.inside.saturating_sub(1);
+        }
+        // What the link refuses, or carries in no time, will not leave: then the next has its turn.
+        while let Some(next) = self.hops[hop].lanes.as_mut().and_then(Lanes::pop) {
+            self.enter(hop, next);
+        }
         self.book_router(hop);
     }
 
@@ -262,10 +270,6 @@ impl World {
 }
 
 impl Lanes {
-    fn waits(&self) -> bool {
-        !self.first.is_empty() || !self.rest.is_empty()
-    }
-
     fn push(&mut self, parcel: Parcel) {
         self.waiting += parcel.packet.size;
         match (self.urgent)(&parcel.packet) {
@@ -274,7 +278,11 @@ impl Lanes {
         }
     }
 
+    /// The next for the link, if that has none.
     fn pop(&mut self) -> Option<Parcel> {
+        if self.inside > 0 {
+            return None;
+        }
         let parcel = self.first.pop_front().or_else(|| self.rest.pop_front())?;
         self.waiting -= parcel.packet.size;
         Some(parcel)

@@ -2,6 +2,7 @@
 //! ring once.
 
 use gtp_alloc::{Bytes, Rate, Span, Time};
+use gtp_link::Change;
 use gtp_path::{START, World, bottleneck, wire};
 use gtp_peers::{Admission, Body, Endpoint, Note, Packet, Progress, Router};
 
@@ -163,6 +164,48 @@ fn what_is_urgent_waits_for_the_packet_in_service_alone() {
     assert!(waiting > 3_000, "the rest waits: {waiting}");
     assert!(toll.queued_at_most >= Bytes(waiting * 990), "{:?}", toll.queued_at_most);
     assert!((9_940..=9_970).contains(&passed), "the link was never idle: {passed}");
+}
+
+/// A link of 8 Mbit/s that lets packets below 500 bytes pass, takes none above 1,000, and flows of
+/// one packet each, which start after so many microseconds. When each is there, in microseconds.
+fn passages(packets: &[(u64, u64)], change: Option<(Span, Change)>) -> Vec<Option<u64>> {
+    let mut world = World::new();
+    let mut spec = bottleneck(Rate::from_mbps(8), Span::ZERO, Bytes(100_000));
+    spec.mtu = Some(Bytes(1_000));
+    let gate = world.link(spec);
+    world.set_urgent(gate, |packet| packet.size < Bytes(500));
+    let back = world.link(wire(Span::ZERO));
+    let mut ends = Vec::new();
+    for (after, size) in packets {
+        let (period, size) = (Span::from_secs(100), Bytes(*size));
+        let end = Box::new(Metronome { next: START, period, size, sent: 0 });
+        let after = Span::from_micros(*after);
+        ends.push(world.flow(after, end, Box::<Counter>::default(), &[gate], &[back]));
+    }
+    change.into_iter().for_each(|(after, change)| world.change_at(after, gate, change));
+    world.run_for(Span::from_secs(10));
+    let last = ends.iter().map(|end| world.receiver::<Counter>(*end).last);
+    last.map(|at| (at > START).then(|| at.since(START).as_nanos() / 1_000)).collect()
+}
+
+#[test]
+fn two_that_come_as_the_link_falls_free_do_not_both_enter_it() {
+    let came = passages(&[(0, 1_000), (1_000, 1_000), (1_000, 1_000), (1_500, 40)], None);
+    assert_eq!(came, [Some(1_000), Some(2_000), Some(3_040), Some(2_040)]);
+}
+
+#[test]
+fn what_waits_behind_packets_that_the_link_refuses_still_leaves() {
+    let came = passages(&[(0, 1_000), (100, 1_500), (200, 1_500), (300, 1_000)], None);
+    assert_eq!(came, [Some(1_000), None, None, Some(2_000)]);
+}
+
+#[test]
+fn what_waits_at_a_link_that_becomes_slower_still_leaves() {
+    let slower = Change { rate: Some(Rate::from_mbps(4)), ..Change::default() };
+    let change = Some((Span::from_micros(500), slower));
+    let came = passages(&[(0, 1_000), (100, 1_000), (200, 1_000)], change);
+    assert!(came.iter().all(Option::is_some), "{came:?}");
 }
 
 #[test]

@@ -10,9 +10,13 @@
 //! | | paper | code |
 //! |---|---|---|
 //! | target | 0.98 | moves so that a mean load is reached, up to 0.999; begins at 0.95 |
-//! | the queue counts | by a half, smoothed | by a thirty-second: two shifts bind late |
-//! | a factor is | a number | whole hundredths, rounded up past the next |
+//! | the queue counts | by a half, smoothed | by a thirty-second, unsmoothed |
+//! | the load factor is | a number | cut to whole hundredths, and one hundredth more |
 //! | acknowledgments | wait their turn | leave before everything else; a matter of the link's |
+//!
+//! Two departures from the code: of its mean loads to aim at, one for each power of ten of the
+//! link's rate, here is the one for 66 to 660 Mbit/s; and at a mean load that is just what is aimed
+//! at, the code's target stays and ours steps down.
 
 use gtp_alloc::{Bytes, Rate, Span, Time};
 
@@ -20,7 +24,6 @@ use super::{Load, MEASURED_OVER};
 use crate::{Admission, Note, Packet, Router};
 
 /// The share of its capacity that a link is to be used to: the VCP paper's value.
-///
 pub const TARGET: f64 = 0.98;
 
 /// How much a standing byte counts beside one that arrives: `kappa_q`.
@@ -36,22 +39,9 @@ const CODED_STANDING: f64 = 1.0 / 16.0;
 const CODED_TARGET: (f64, f64, f64) = (0.95, 0.1, 0.999);
 /// After how many measurements the code moves its target.
 const CODED_MOVES_EVERY: u32 = 10;
-/// From two thirds of these rates on, in bit/s: the mean load that the code aims at, and by how
-/// much it moves its target towards that.
-const CODED_AIMS: [(f64, f64, f64); 10] = [
-    (1e12, 0.993, 0.001),
-    (1e11, 0.992, 0.001),
-    (1e10, 0.99, 0.001),
-    (1e9, 0.985, 0.002),
-    (1e8, 0.975, 0.003),
-    (1e7, 0.96, 0.004),
-    (1e6, 0.94, 0.005),
-    (1e5, 0.92, 0.006),
-    (1e4, 0.89, 0.008),
-    (1e3, 0.85, 0.01),
-];
-/// The same below all of them.
-const CODED_AIM_LEAST: (f64, f64) = (0.8, 0.02);
+/// The mean load that the code aims at over 66 to 660 Mbit/s, and by how much it moves its target
+/// towards that.
+const CODED_AIM: (f64, f64) = (0.975, 0.003);
 
 /// How a queue judges what it has measured.
 #[derive(Clone, Copy, Debug)]
@@ -110,7 +100,8 @@ impl Queue {
         }
     }
 
-    /// A queue that judges as the authors' ns-2 code does; see the module's head.
+    /// A queue that judges as the authors' ns-2 code does over a link of 66 to 660 Mbit/s; see the
+    /// module's head.
     #[must_use]
     pub fn as_coded() -> Queue {
         let judges = Judges::AsCode { sum: 0.0, count: 0 };
@@ -161,9 +152,7 @@ impl Queue {
             return;
         }
         self.judges = Judges::AsCode { sum: 0.0, count: 0 };
-        let rate = self.capacity.as_f64();
-        let known = CODED_AIMS.iter().find(|(from, ..)| rate >= 0.66 * from);
-        let (aim, step) = known.map_or(CODED_AIM_LEAST, |(_, aim, step)| (*aim, *step));
+        let (aim, step) = CODED_AIM;
         let (_, least, most) = CODED_TARGET;
         let mean = sum / f64::from(count);
         self.target = (self.target + if mean < aim { step } else { -step }).clamp(least, most);
