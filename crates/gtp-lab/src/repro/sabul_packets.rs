@@ -120,8 +120,10 @@ pub fn run(
     }
     let inside =
         |span: &Means| 0.0 <= span.from && span.from < span.until && span.until <= row.until;
-    if row.bursts.is_some_and(|bursts| !(bursts.every >= 1.0 && bursts.of >= 1.0)) {
-        return Err("bursts are of one packet at least, and as far apart".to_owned());
+    // Beyond, a chance in billionths would be none.
+    let counts = |packets: f64| (1.0..=1e9).contains(&packets);
+    if row.bursts.is_some_and(|bursts| !(counts(bursts.every) && counts(bursts.of))) {
+        return Err("bursts are of 1 to 1e9 packets, and as far apart".to_owned());
     }
     if !row.means.iter().all(inside) || !(0.0..1.0).contains(&row.loss) {
         return Err("means are over spans of the run, a loss is below one".to_owned());
