@@ -115,6 +115,11 @@ impl Allotter {
         self.agent.set_capacity(self.capacity.min(self.limit));
     }
 
+    /// Whether this process's own agent decides: it has never had a daemon.
+    pub fn decides(&self) -> bool {
+        self.daemon.is_none()
+    }
+
     /// Something changed at `now` that should not wait for the interval's end.
     pub fn wake(&mut self, now: Time) {
         match &mut self.daemon {

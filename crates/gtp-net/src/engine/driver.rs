@@ -305,6 +305,11 @@ impl Driver {
         self.in_.agent.set_limit(limit);
     }
 
+    /// Whether what this process keeps up with bounds what is shared out.
+    pub fn heeds_intake(&self) -> bool {
+        self.in_.agent.decides()
+    }
+
     /// Bytes of datagrams so far that no session's key opened.
     pub fn junk(&self) -> Bytes {
         self.junk

@@ -182,6 +182,10 @@ impl Engine {
         if !self.intake.is_due(now) {
             return;
         }
+        let heeded = self.driver.heeds_intake();
+        for ((_, socket), timing) in self.sockets.iter().zip(&mut self.timings) {
+            timing.set_watched(heeded && Intake::sees(Bytes(socket.receive_buffer() as u64)));
+        }
         if let Some(limit) = self.intake.look(now, self.driver.interval()) {
             self.driver.handle_intake(limit);
         }

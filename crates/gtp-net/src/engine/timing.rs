@@ -4,7 +4,9 @@
 //! knows itself: a datagram came after the socket was last found empty, and not before the one
 //! that was read before it. A thread that had to wait for a processor then takes none of its
 //! lateness for a queue of the path. But one that does not keep up is a bottleneck, and what stands
-//! in its buffer is a queue: it shows as one when catching up takes longer than a wait explains.
+//! in its buffer is a queue: it shows as one when catching up takes longer than a wait explains. It
+//! does not where the host sees its full buffer itself and shares out less: then all its sessions
+//! come down in their shares, and none has to find a bound of its own.
 
 use gtp_alloc::{Span, Time};
 use gtp_proto::Arrival;
@@ -20,6 +22,8 @@ pub(super) struct Timing {
     last: Time,
     /// The longest wait among the datagrams of this read.
     longest: Span,
+    /// What stands in its buffer is seen by other means.
+    watched: bool,
 }
 
 /// Catching up may take so long in any case...
@@ -31,13 +35,19 @@ const WAITS: u64 = 4;
 impl Timing {
     /// A socket that is opened at `now`.
     pub fn new(now: Time) -> Timing {
-        Timing { emptied: now, catch_up_by: None, last: now, longest: Span::ZERO }
+        Timing { emptied: now, catch_up_by: None, last: now, longest: Span::ZERO, watched: false }
+    }
+
+    /// Whether somebody else sees what stands in the socket's buffer and has less sent to it. Then
+    /// that is no queue of the path, however long it takes to catch up.
+    pub fn set_watched(&mut self, watched: bool) {
+        self.watched = watched;
     }
 
     /// When a datagram came that was read at `now` after it `waited`, as the kernel says.
     pub fn arrival(&mut self, now: Time, waited: Span) -> Arrival {
         let at = match self.catch_up_by {
-            Some(by) if by < now => now,
+            Some(by) if by < now && !self.watched => now,
             Some(_) | None => now.saturating_sub(waited).max(self.emptied),
         };
         self.last = at.max(self.last).min(now);
@@ -99,6 +109,19 @@ mod tests {
         assert_eq!(timing.arrival(ms(122), span(15)).at, ms(122));
         timing.handle_read(ms(122), ms(122), true);
         assert_eq!(timing.arrival(ms(123), span(1)).at, ms(122), "it has caught up");
+    }
+
+    #[test]
+    fn what_stands_in_a_buffer_that_is_watched_shows_as_no_queue() {
+        let mut timing = Timing::new(ms(0));
+        timing.set_watched(true);
+        timing.handle_read(ms(100), ms(100), true);
+        for now in 101..=200 {
+            assert_eq!(timing.arrival(ms(now), span(now - 100)).at, ms(100));
+            timing.handle_read(ms(now), ms(now), false);
+        }
+        timing.set_watched(false);
+        assert_eq!(timing.arrival(ms(201), span(101)).at, ms(201));
     }
 
     #[test]
