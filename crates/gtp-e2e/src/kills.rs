@@ -195,7 +195,8 @@ fn row(record: &Record, (began, from, to): (f64, f64, f64), mut back: Vec<f64>) 
     let (highest, at) = most(&mut seconds(from, to));
     let punctual = |begin: &f64| record.punctual(begin - SETTLES, begin + 1.0, APART);
     let counted: Vec<f64> = seconds(from, to).filter(punctual).collect();
-    let (highest_punctual, _) = most(&mut counted.iter().copied());
+    let highest_punctual =
+        (!counted.is_empty()).then(|| most(&mut counted.iter().copied()).0 / CAPACITY);
     let slowest = |turn: usize| back.iter().skip(turn).step_by(AWAY_MS.len()).copied();
     let by_absence: Vec<Value> = (0..AWAY_MS.len())
         .map(|turn| json!([AWAY_MS[turn], slowest(turn).fold(0.0, f64::max)]))
@@ -216,11 +217,10 @@ fn row(record: &Record, (began, from, to): (f64, f64, f64), mut back: Vec<f64>) 
         "case": "daemon-killed",
         "kills": back.len(),
         "transfers": TRANSFERS,
-        "failed": 0,
         "seconds": to - from,
         "most_in_a_second_of_capacity": highest / CAPACITY,
         "most_in_a_second_at_s": at - from,
-        "most_in_a_punctual_second_of_capacity": highest_punctual / CAPACITY,
+        "most_in_a_punctual_second_of_capacity": highest_punctual,
         "punctual_part": counted.len() as f64 / seconds(from, to).count() as f64,
         "most_before_of_capacity": before / CAPACITY,
         "mean_before_of_capacity": sum(began, from) / CAPACITY,

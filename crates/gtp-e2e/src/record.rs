@@ -40,7 +40,7 @@ impl Record {
 
     /// Whether all looks at the emulator between two times, and the first after them, came within
     /// `apart` seconds of the one before: an emulator that stood still answers late, and what it
-    /// then takes in at once had been sent before.
+    /// then takes in at once had been sent before. A look that was late itself tells nothing.
     pub fn punctual(&self, from: f64, to: f64, apart: f64) -> bool {
         let first = self.0.partition_point(|(at, _)| *at <= from).saturating_sub(1);
         let last = self.0.partition_point(|(at, _)| *at < to);

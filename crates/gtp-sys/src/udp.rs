@@ -22,9 +22,11 @@ pub const MAX_BATCH: usize = 65_000;
 
 /// One receive buffer: what the kernel glues together at most.
 const RECEIVE_BUFFER: usize = 65_536;
-/// Receive buffers per call: what is copied into them must still lie in a processor's own cache
-/// when it is opened, beside what it was copied from.
+/// What one call brings, in receive buffers, where the kernel glues datagrams together: it must
+/// still lie in a processor's own cache when it is opened, beside what it was copied from.
 const RECEIVE_BATCH: usize = 6;
+/// Buffers per call where it does not, and each holds one datagram.
+const RECEIVE_BATCH_MOST: usize = quinn_udp::BATCH_SIZE;
 /// Asked for at first: 32 MB lost nothing at 20 Gbit/s, 8 MB two packets in 10,000.
 const BUFFER_WANTED: usize = 32 << 20;
 /// With less than this for receiving, bursts are lost at 10 Gbit/s.
@@ -137,14 +139,14 @@ impl UdpSocket {
     /// When the kernel reports an error of the socket, such as an unreachable destination; the
     /// next call may succeed.
     pub fn receive(&self, into: &mut ReceiveBatch) -> io::Result<bool> {
-        into.filled = 0;
+        (into.filled, into.full) = (0, false);
         let mut chunks = into.bytes.chunks_exact_mut(RECEIVE_BUFFER);
-        let mut slices: [IoSliceMut<'_>; RECEIVE_BATCH] =
+        let mut slices: [IoSliceMut<'_>; RECEIVE_BATCH_MOST] =
             std::array::from_fn(|_| IoSliceMut::new(chunks.next().unwrap_or_default()));
-        match self.state.recv(UdpSockRef::from(&self.socket), &mut slices, &mut into.metas) {
+        let slices = &mut slices[..into.room];
+        match self.state.recv(UdpSockRef::from(&self.socket), slices, &mut into.metas) {
             Ok(filled) => {
-                into.filled = filled;
-                into.read_at = unix_time();
+                into.take(filled);
                 Ok(filled > 0)
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
@@ -198,8 +200,11 @@ fn enlarge(socket: &std::net::UdpSocket) {
 /// Room for the datagrams of one [`UdpSocket::receive`], used again and again.
 pub struct ReceiveBatch {
     bytes: Vec<u8>,
-    metas: [RecvMeta; RECEIVE_BATCH],
+    metas: [RecvMeta; RECEIVE_BATCH_MOST],
     filled: usize,
+    full: bool,
+    /// How many buffers the next call may fill.
+    room: usize,
     /// The wall clock, by which the kernel notes when a datagram came.
     read_at: Duration,
 }
@@ -217,16 +222,29 @@ impl ReceiveBatch {
     /// An empty batch.
     pub fn new() -> ReceiveBatch {
         ReceiveBatch {
-            bytes: vec![0; RECEIVE_BUFFER * RECEIVE_BATCH],
-            metas: [RecvMeta::default(); RECEIVE_BATCH],
+            bytes: vec![0; RECEIVE_BUFFER * RECEIVE_BATCH_MOST],
+            metas: [RecvMeta::default(); RECEIVE_BATCH_MOST],
             filled: 0,
+            full: false,
+            room: RECEIVE_BATCH,
             read_at: Duration::ZERO,
         }
     }
 
     /// Whether it had no room for more, so that more may be there.
     pub fn is_full(&self) -> bool {
-        self.filled == self.metas.len()
+        self.full
+    }
+
+    /// A call filled so many buffers. The next one finds the like, and takes in as many bytes at
+    /// most.
+    fn take(&mut self, filled: usize) {
+        (self.filled, self.full) = (filled, filled == self.room);
+        self.read_at = unix_time();
+        if let Some(longest) = self.metas[..filled].iter().map(|meta| meta.len).max() {
+            let fit = RECEIVE_BUFFER * RECEIVE_BATCH / longest.max(1);
+            self.room = fit.clamp(RECEIVE_BATCH, RECEIVE_BATCH_MOST);
+        }
     }
 
     /// Bytes of all datagrams in it.
@@ -301,6 +319,26 @@ mod tests {
         fn concat_bytes(&self) -> Vec<u8> {
             self.iter().flat_map(|(_, bytes)| bytes.clone()).collect()
         }
+    }
+
+    #[test]
+    fn short_datagrams_come_many_at_a_time_and_long_ones_few() {
+        let (a, b) = (loopback(), loopback());
+        let mut batch = ReceiveBatch::new();
+        let mut reads = |length: usize, count: usize| -> Vec<(usize, bool)> {
+            for _ in 0..count {
+                assert_eq!(a.send(b.local_addr(), None, length, &vec![0; length]), Sent::Taken);
+            }
+            let mut reads = Vec::new();
+            while b.receive(&mut batch).unwrap() {
+                reads.push((batch.datagrams().count(), batch.is_full()));
+            }
+            reads
+        };
+        let short = [(6, true), (32, true), (2, false)];
+        assert_eq!(reads(100, 40), short);
+        assert_eq!(reads(60_000, 3), [(3, false)]);
+        assert_eq!(reads(100, 40), short, "a few long ones are as much as one call is to bring");
     }
 
     #[test]

@@ -158,8 +158,9 @@ fn tables() -> io::Result<Vec<String>> {
 
 /// States of the kernel's, as it prints them.
 const LISTEN: &str = "0A";
-/// Established, and asked for.
-const CONNECTED: [&str; 2] = ["01", "02"];
+/// Established, asked for, and those of which one end has said all: ours (both FIN_WAIT) or the
+/// other (CLOSE_WAIT). What no program holds any more has no number.
+const CONNECTED: [&str; 5] = ["01", "02", "04", "05", "08"];
 
 /// A table's rows: each socket's state and number.
 fn rows(table: impl BufRead) -> impl Iterator<Item = (String, u64)> {
@@ -263,6 +264,11 @@ mod tests {
         let stream = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let inode = rustix::fs::fstat(&stream).unwrap().st_ino;
         assert!(connected().unwrap().contains(&inode));
+        let (accepted, _) = listener.accept().unwrap();
+        stream.shutdown(std::net::Shutdown::Write).unwrap();
+        let other = rustix::fs::fstat(&accepted).unwrap().st_ino;
+        let both = connected().unwrap();
+        assert!(both.contains(&inode) && both.contains(&other), "one way is open still");
         drop(stream);
         assert!(!connected().unwrap().contains(&inode));
     }

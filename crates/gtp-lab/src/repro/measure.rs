@@ -107,13 +107,15 @@ pub enum Reading {
         /// Until, in seconds.
         until: f64,
     },
-    /// Each session's mean bound by the path over a span, in Mbit/s; while there is none, it counts
-    /// as the fastest link's rate.
+    /// What each session's bound by the path leaves of its share over a span, in Mbit/s: the mean
+    /// of the lesser.
     Bound {
         /// From, in seconds.
         from: f64,
         /// Until, in seconds.
         until: f64,
+        /// The share, in Mbit/s.
+        share: f64,
     },
     /// Each session's largest rate over a span, in Mbit/s.
     Largest {
@@ -310,7 +312,7 @@ fn readable(reading: &Reading, run: &Trajectory) -> Result<(), String> {
     match reading {
         Reading::Share { from, until }
         | Reading::Mean { from, until }
-        | Reading::Bound { from, until }
+        | Reading::Bound { from, until, .. }
         | Reading::Largest { from, until }
         | Reading::Highest { from, until, .. }
         | Reading::Worst { from, until } => inside(run, *from, *until)?,
@@ -375,7 +377,7 @@ fn read(reading: &Reading, run: &Trajectory) -> Result<Vec<f64>, String> {
             all.map(|k| mean(k, *from, *until) / goal(run, k, *from)).collect()
         }
         Reading::Mean { from, until } => all.map(|k| mean(k, *from, *until) / MEGA).collect(),
-        Reading::Bound { from, until } => bounds(run, *from, *until)?,
+        Reading::Bound { from, until, share } => bounds(run, *from, *until, share * MEGA)?,
         Reading::Largest { from, until } => {
             all.map(|k| within(&run.rates[k], *from, *until).fold(0.0, f64::max) / MEGA).collect()
         }
@@ -425,15 +427,16 @@ fn read(reading: &Reading, run: &Trajectory) -> Result<Vec<f64>, String> {
     })
 }
 
-/// Each session's mean bound by the path, in Mbit/s.
-fn bounds(run: &Trajectory, from: f64, until: f64) -> Result<Vec<f64>, String> {
+/// The mean of each session's bound by the path, or of its share in bit/s where that is less, in
+/// Mbit/s.
+fn bounds(run: &Trajectory, from: f64, until: f64, share: f64) -> Result<Vec<f64>, String> {
     if run.bounds.is_empty() {
         return nothing("is known of bounds by the path");
     }
-    let most = |steps: &Steps| -> Steps {
-        steps.iter().map(|(t, bound)| (*t, bound.min(run.capacity))).collect()
+    let left = |steps: &Steps| -> Steps {
+        steps.iter().map(|(t, bound)| (*t, bound.min(share))).collect()
     };
-    Ok(run.bounds.iter().map(|steps| mean(&most(steps), from, until) / MEGA).collect())
+    Ok(run.bounds.iter().map(|steps| mean(&left(steps), from, until) / MEGA).collect())
 }
 
 /// The value at a moment: that of the last step not after it; zero before the first.
