@@ -236,8 +236,8 @@ impl ReceiveBatch {
         self.full
     }
 
-    /// A call filled so many buffers. The next one finds the like, and takes in as many bytes at
-    /// most.
+    /// A call filled so many buffers. The next one mostly finds the like, and then takes in as many
+    /// bytes at most; where the kernel begins to glue together, one call may bring more.
     fn take(&mut self, filled: usize) {
         (self.filled, self.full) = (filled, filled == self.room);
         self.read_at = unix_time();

@@ -61,7 +61,7 @@ struct Look {
 const LOOK: Span = Span::from_millis(5);
 /// So many looks are remembered: a fifth of a second.
 const REMEMBERED: usize = 40;
-/// A read takes 384 KiB at once.
+/// A turn reads 384 KiB.
 const SHOWS: Bytes = Bytes(512 << 10);
 /// Rates are means over so many: shorter ones show how fast a heap is cleared after a pause.
 const MEAN_OVER: usize = 4;
@@ -81,6 +81,8 @@ const RISE_MOST: f64 = 0.64;
 /// After the first trouble it rises by this part in a second while the buffer is as good as empty:
 /// the tenth of a second in which a buffer of 16 MB is half full at 5 Gbit/s is a third too much.
 const SEARCH: f64 = 3.0;
+/// ... and while it is no more than so many times what arrives: answers take a round trip.
+const AHEAD: f64 = 1.4;
 /// A buffer is as good as empty below this.
 const EMPTY: f64 = 0.1;
 /// A limit so far above what arrives is none.
@@ -172,10 +174,17 @@ impl Intake {
     /// is emptying is being helped already.
     fn is_troubled(&self) -> bool {
         let full = |standing: f64| standing > STANDING_MOST;
+        self.is_clean()
+            && full(self.stood)
+            && full(self.standing())
+            && self.standing() >= self.stood
+    }
+
+    /// Whether what came lately came for sessions: only then is anything done about it.
+    pub fn is_clean(&self) -> bool {
         let junk: u64 = self.looks.iter().map(|look| look.junk.0).sum();
         let bytes: u64 = self.looks.iter().map(|look| look.bytes.0).sum();
-        let clean = junk as f64 <= JUNK_MOST * bytes as f64;
-        clean && full(self.stood) && full(self.standing()) && self.standing() >= self.stood
+        junk as f64 <= JUNK_MOST * bytes as f64
     }
 
     /// What stood in the fullest buffer throughout this look; nothing in one that was emptied.
@@ -202,8 +211,8 @@ impl Intake {
         let calm = now.since(self.troubled_at).as_secs_f64() / DOUBLES.as_secs_f64();
         let rise = match self.search {
             Search::Begun | Search::Rising if self.standing() > EMPTY => return,
-            Search::Begun | Search::Rising => SEARCH,
-            Search::Over => (RISE * calm.exp2()).min(RISE_MOST),
+            Search::Begun | Search::Rising if self.limit < self.best().scale(AHEAD) => SEARCH,
+            Search::Begun | Search::Rising | Search::Over => (RISE * calm.exp2()).min(RISE_MOST),
         };
         if self.search == Search::Begun {
             self.search = Search::Rising;
@@ -323,6 +332,12 @@ mod tests {
             Buffered { sink, capacity, backlog: BUFFER * 9 / 10, lost: 0, on_the_way }
         }
 
+        /// The same over a round trip of so many looks.
+        fn over(capacity: u64, round_trip: usize) -> Buffered {
+            let on_the_way = vec![2 * capacity; round_trip].into();
+            Buffered { on_the_way, ..Buffered::found_at_half_speed(capacity) }
+        }
+
         fn run(&mut self, looks: u32) {
             let bytes = |mbps| Rate::from_mbps(mbps).bytes_in(LOOK).0;
             for _ in 0..looks {
@@ -347,15 +362,30 @@ mod tests {
                 host.run(1); // What was on its way may be lost.
             }
             let (before, begun) = (host.lost, host.sink.now);
-            while host.sink.intake.search != Search::Over && host.sink.shared_out() < 2 * capacity {
+            while host.sink.shared_out() < capacity {
                 host.run(1);
                 let passed = host.sink.now.since(begun);
                 assert!(passed < Span::from_millis(800), "{capacity}: {:?}", host.sink.limit);
             }
-            host.run(200);
+            host.run(400);
             assert_eq!(host.lost, before, "{capacity}");
             let share = host.sink.shared_out() as f64 / capacity as f64;
             assert!(share > 0.9, "{capacity}: {share}");
+        }
+    }
+
+    #[test]
+    fn a_round_trip_that_is_long_is_waited_for_and_not_taken_for_the_end_of_the_limit() {
+        for round_trip in [20, 40, 60] {
+            let mut host = Buffered::over(5_000, round_trip);
+            let mut lifts = 0;
+            for _ in 0..4_000 {
+                let limited = !host.sink.limit.is_unlimited();
+                host.run(1);
+                lifts += u32::from(limited && host.sink.limit.is_unlimited());
+            }
+            assert_eq!(lifts, 0, "over {round_trip} looks");
+            assert_eq!(host.sink.intake.search, Search::Over);
         }
     }
 

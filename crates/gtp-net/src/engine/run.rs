@@ -1,6 +1,6 @@
 //! The engine's thread: the one loop around sockets, core and workers.
 //!
-//! Take in all that is there, do what is due, send all that may leave, wait. Everything that can
+//! Take in what is there, do what is due, send all that may leave, wait. Everything that can
 //! be decided is decided in [`Driver`]; here bytes only move.
 
 use std::io;
@@ -43,12 +43,12 @@ struct Engine {
     calls: Arc<Counters>,
 }
 
-/// Receive calls per socket before sending gets its turn: 384 KiB mostly, which take half a
-/// millisecond.
-const RECEIVES: usize = 1;
-/// Batches sent before receiving gets its turn: 1 MB, which takes about as long. A source that has
-/// more to send than it can must still hear at once that it is to send less.
-const SENDS: usize = 16;
+/// Received per socket before sending gets its turn: it takes half a millisecond. A source whose
+/// turns of sending are long must hear all that came meanwhile, not a read of it: else what it is
+/// told waits for many turns.
+const RECEIVED_MOST: usize = 384 << 10;
+/// A read counts as so much at least: what is empty takes time, too.
+const LEAST_COUNTED: usize = 16 << 10;
 /// Notices taken before the sockets get their turn.
 const NOTICES: usize = 256;
 /// A full socket is tried again after this: 64 KB at 5 Gbit/s.
@@ -148,15 +148,15 @@ impl Engine {
         let mut fullest = 0.0_f64;
         let states = self.ready.iter_mut().zip(&mut self.timings);
         for ((id, socket), (ready, timing)) in self.sockets.iter().zip(states) {
-            let mut calls = 0;
-            while *ready && calls < RECEIVES {
-                calls += 1;
+            let mut received = 0;
+            while *ready && received < RECEIVED_MOST {
                 self.calls.receive.count();
                 let asked = self.clock.now();
                 match socket.receive(&mut self.received) {
                     Ok(true) => {
                         let now = self.clock.now();
                         *ready = self.received.is_full();
+                        received += self.received.bytes().max(LEAST_COUNTED);
                         let bytes = Bytes(self.received.bytes() as u64);
                         self.naps.handle_received(bytes);
                         let junk = self.driver.junk();
@@ -186,9 +186,10 @@ impl Engine {
         if !self.intake.is_due(now) {
             return;
         }
-        let heeded = self.driver.heeds_intake();
+        let heeded = self.driver.heeds_intake() && self.intake.is_clean();
         for ((_, socket), timing) in self.sockets.iter().zip(&mut self.timings) {
-            timing.set_watched(heeded && Intake::sees(Bytes(socket.receive_buffer() as u64)));
+            let sees = Intake::sees(Bytes(socket.receive_buffer() as u64));
+            timing.set_watched(heeded && sees && socket.pressure().is_ok());
         }
         if let Some(limit) = self.intake.look(now, self.driver.interval()) {
             self.driver.handle_intake(limit);
@@ -199,10 +200,7 @@ impl Engine {
         if let Some((destination, sent)) = self.stuck.take() {
             self.send_batch(destination, sent);
         }
-        for _ in 0..SENDS {
-            if self.stuck.is_some() {
-                return;
-            }
+        while self.stuck.is_none() {
             match self.driver.poll_batch(now, &mut self.outgoing) {
                 Some(destination) => self.send_batch(destination, 0),
                 None => return,
