@@ -156,8 +156,9 @@ impl Engine {
                     Ok(true) => {
                         let now = self.clock.now();
                         *ready = self.received.is_full();
-                        received += self.received.bytes().max(LEAST_COUNTED);
-                        let bytes = Bytes(self.received.bytes() as u64);
+                        let bytes = self.received.bytes();
+                        received += bytes.max(LEAST_COUNTED);
+                        let bytes = Bytes(bytes as u64);
                         self.naps.handle_received(bytes);
                         let junk = self.driver.junk();
                         let read = Read { socket: *id, asked, now, emptied: !*ready };
