@@ -190,7 +190,7 @@ def side_by_side(run, alike):
 
 
 def quinn_of_five(lane, number):
-    options = ["--mtu", lane.mtu, "--bytes", GIB // 4,
+    options = ["--mtu", lane.mtu, "--bytes", 4 * GIB // SOURCES,
                "--certificate", f"{lane.directory}/bench-quinn-{number}.der"]
     factor = figures.ip_factor("quic", lane.mtu)
     return pair(f"{lane.programs}/quinn", options, factor, FREE, 5000 + number)
@@ -201,7 +201,8 @@ def iperf3_of_five(lane, number):
     server = start(within(machine.RECEIVER, ["iperf3", "-s", "-1", "--forceflush", "-p", port]))
     try:
         heard(server, "listening")
-        words = ["iperf3", "-c", machine.RECEIVER_IP, "-p", port, "-C", "cubic", "-t", 4, "-J"]
+        words = ["iperf3", "-c", machine.RECEIVER_IP, "-p", port, "-C", "cubic", "-t", 4,
+                 "-l", "1M", "-w", "16M", "-J"]
         out = finish(start(within(machine.SENDER, words)))
     finally:
         stop(server)

@@ -116,7 +116,9 @@ impl Fallbacks {
     /// Looks which are there.
     pub fn look_again(&mut self) {
         // What cannot be seen now is seen the next time.
-        if let (false, Ok(connected)) = (self.last.is_empty(), connected()) {
+        if !self.last.is_empty()
+            && let Ok(connected) = connected()
+        {
             self.look(&connected, self.clock.now());
         }
     }

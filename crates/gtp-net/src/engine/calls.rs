@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Calls {
     /// To send: one for a run of packets with segmentation offload, else one a packet.
     pub send: u64,
-    /// To receive: each takes what is there, at most 384 KiB.
+    /// To receive: each takes what is there, mostly at most 380 KiB.
     pub receive: u64,
     /// To wait: for datagrams, for the time to send, for other threads. One that a bell ends has
     /// the bell read as well, which is not counted.

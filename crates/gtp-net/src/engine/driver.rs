@@ -13,7 +13,7 @@ use gtp_laws::gtp2004;
 use gtp_proto::agent::{Agent, AgentConfig, Side as AgentSide};
 use gtp_proto::sink::Received;
 use gtp_proto::wire::{Header, Kind};
-use gtp_proto::{Arrival, FlowId, Grant, Report};
+use gtp_proto::{Arrival, Discard, FlowId, Grant, Report};
 use gtp_sys::udp::Origin;
 
 use super::allotter::Allotter;
@@ -61,6 +61,8 @@ const UPKEEP: Span = Span::from_millis(20);
 const PUBLISH: Span = Span::from_millis(50);
 /// An echo of a grant counts after the core's guard time, which is a little shorter.
 const ECHO: Span = Span::from_micros(1_200);
+/// What the kernel books for a datagram besides its bytes, about.
+const BOOKED: u64 = 768;
 
 impl Driver {
     pub fn new(now: Time, config: HostConfig, notices: Notices, drops: Arc<Drops>) -> Driver {
@@ -247,7 +249,7 @@ impl Driver {
         datagram: &mut [u8],
     ) {
         let now = came.read;
-        let length = Bytes(datagram.len() as u64);
+        let length = Bytes(datagram.len() as u64 + BOOKED);
         let Ok(header) = Header::decode(datagram) else {
             self.junk += length;
             return count(&self.drops.malformed);
@@ -270,29 +272,33 @@ impl Driver {
             }
         };
         let accepted = match &mut session.side {
-            Side::Source(source) => source.handle_datagram(came, header, body).is_ok(),
+            Side::Source(source) => source.handle_datagram(came, header, body),
             Side::Sink(sink) => match sink.core.handle_datagram(came, header, body) {
-                Ok(Received::Control) => true,
+                Ok(Received::Control) => Ok(()),
                 Ok(Received::Unit { number, payload }) => {
                     let transfer = self.transfers.get_mut(&sink.transfer);
                     let placed = transfer.map(|t| t.handle_unit(flow, number, payload));
                     if let Some(Err(why)) = placed {
                         self.lose(now, index, why);
                     }
-                    true
+                    Ok(())
                 }
-                Err(_) => false,
+                Err(why) => Err(why),
             },
-            Side::StreamSource(source) => source.handle_datagram(came, header, body).is_ok(),
+            Side::StreamSource(source) => source.handle_datagram(came, header, body),
             Side::StreamSink(sink) => {
-                let accepted = sink.handle_datagram(came, header, body).is_ok();
+                let accepted = sink.handle_datagram(came, header, body);
                 if sink.take_news() {
                     self.in_.agent.wake(now);
                 }
                 accepted
             }
         };
-        if !accepted {
+        if let Err(why) = accepted {
+            // What comes again, from whomever, is nobody's.
+            if why == Discard::Replayed {
+                self.junk += length;
+            }
             count(&self.drops.discarded);
         }
         self.table.touch(now, index);
@@ -305,12 +311,14 @@ impl Driver {
         self.in_.agent.set_limit(limit);
     }
 
-    /// Whether what this process keeps up with bounds what is shared out.
+    /// Whether what this process keeps up with bounds what is shared out: its own agent decides,
+    /// and there is a session that receives.
     pub fn heeds_intake(&self) -> bool {
-        self.in_.agent.decides()
+        self.in_.agent.decides() && !self.in_.reports.is_empty()
     }
 
-    /// Bytes of datagrams so far that no session's key opened.
+    /// Bytes of datagrams so far that no session's key opened, or that came again, with what the
+    /// kernel books for each besides.
     pub fn junk(&self) -> Bytes {
         self.junk
     }

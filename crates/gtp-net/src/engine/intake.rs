@@ -4,8 +4,9 @@
 //! is seen here before anything is lost, and unlike a loss it cannot be the network's doing. Then
 //! no more is shared out than what was taken in lately, less a little, so that all its sessions
 //! come down together and in their shares. From there the limit rises until it happens again, or is
-//! no limit any more: fast at first, for a host where all were just starting took in less than it
-//! can, and slowly once trouble has come as it rose. Pure arithmetic over what the sockets said.
+//! no limit any more. The first limit was measured while all were still starting and is too low, so
+//! it rises fast; once trouble has come as it rose, slowly. Pure arithmetic over what the sockets
+//! said.
 
 use std::collections::VecDeque;
 
@@ -61,8 +62,11 @@ struct Look {
 const LOOK: Span = Span::from_millis(5);
 /// So many looks are remembered: a fifth of a second.
 const REMEMBERED: usize = 40;
-/// A turn reads 384 KiB.
-const SHOWS: Bytes = Bytes(512 << 10);
+/// A turn reads up to 768 KiB.
+const SHOWS: Bytes = Bytes(1 << 20);
+/// A buffer that takes longer to be half full would hold up all that comes by as much before
+/// anything is done: it is left to the path's bound.
+const SOON: Span = Span::from_millis(250);
 /// Rates are means over so many: shorter ones show how fast a heap is cleared after a pause.
 const MEAN_OVER: usize = 4;
 /// A buffer that is never less full than this during a look is in trouble: bookkeeping alone may
@@ -79,7 +83,7 @@ const DOUBLES: Span = Span::from_millis(500);
 /// ... until it is this much.
 const RISE_MOST: f64 = 0.64;
 /// After the first trouble it rises by this part in a second while the buffer is as good as empty:
-/// the tenth of a second in which a buffer of 16 MB is half full at 5 Gbit/s is a third too much.
+/// in a tenth of a second it becomes a third too much, which at 5 Gbit/s is half a buffer of 32 MB.
 const SEARCH: f64 = 3.0;
 /// ... and while it is no more than so many times what arrives: answers take a round trip.
 const AHEAD: f64 = 1.4;
@@ -113,10 +117,11 @@ impl Intake {
         }
     }
 
-    /// Whether a receive buffer of this size shows what is wrong: a smaller one is emptied by every
-    /// read.
-    pub fn sees(receive_buffer: Bytes) -> bool {
-        receive_buffer >= SHOWS
+    /// Whether it would act on a receive buffer of this size that fills up: a small one is emptied
+    /// by every turn and shows nothing, and one that is large for what comes shows it late.
+    pub fn guards(&self, receive_buffer: Bytes) -> bool {
+        let soon = Bytes(receive_buffer.0 / 2) <= self.best().bytes_in(SOON);
+        receive_buffer >= SHOWS && soon && self.is_clean()
     }
 
     /// One read of a socket took in `bytes`, of which `junk` were not for any session here.
@@ -139,6 +144,12 @@ impl Intake {
     /// `interval` is the control interval in force.
     pub fn look(&mut self, now: Time, interval: Span) -> Option<Rate> {
         let passed = now.since(self.began);
+        if passed > LOOK * REMEMBERED as u64 {
+            // Nothing happened for long, or this process stood still: neither is a rate.
+            self.looks.clear();
+            self.begin(now);
+            return None;
+        }
         if self.looks.len() == REMEMBERED {
             self.looks.pop_front();
         }
@@ -153,11 +164,15 @@ impl Intake {
                 self.patient_until = now + PATIENCE + interval * INTERVALS;
             }
         } else {
-            self.rise(now, passed);
+            self.rise(now, passed.min(LOOK * MEAN_OVER as u64));
         }
         self.stood = self.standing();
-        (self.began, self.look, self.standing) = (now, Look::default(), f64::INFINITY);
+        self.begin(now);
         self.news()
+    }
+
+    fn begin(&mut self, now: Time) {
+        (self.began, self.look, self.standing) = (now, Look::default(), f64::INFINITY);
     }
 
     /// The limit, if it fell, or rose by so much that it is worth new grants.
@@ -210,7 +225,7 @@ impl Intake {
         }
         let calm = now.since(self.troubled_at).as_secs_f64() / DOUBLES.as_secs_f64();
         let rise = match self.search {
-            Search::Begun | Search::Rising if self.standing() > EMPTY => return,
+            Search::Begun | Search::Rising if self.is_clean() && self.standing() > EMPTY => return,
             Search::Begun | Search::Rising if self.limit < self.best().scale(AHEAD) => SEARCH,
             Search::Begun | Search::Rising | Search::Over => (RISE * calm.exp2()).min(RISE_MOST),
         };
@@ -294,6 +309,40 @@ mod tests {
             sink.look_with_junk(1_000, 10, 1.0);
         }
         assert!(!sink.limit.is_unlimited(), "a few strays do not hide that it is full");
+    }
+
+    #[test]
+    fn what_strangers_send_does_not_keep_a_first_limit_from_rising() {
+        let mut sink = Sink::new();
+        sink.look(1_000, 0.9);
+        let first = sink.look(1_000, 0.9);
+        for _ in 0..2 * REMEMBERED {
+            sink.look_with_junk(sink.shared_out().min(5_000), 300, 0.3);
+        }
+        assert!(sink.limit > first.scale(1.2), "{:?}", sink.limit);
+    }
+
+    #[test]
+    fn only_a_buffer_that_shows_soon_what_is_wrong_is_guarded() {
+        let mut sink = Sink::new();
+        sink.look(600, 0.0);
+        assert!(sink.intake.guards(Bytes(32 << 20)));
+        assert!(!sink.intake.guards(Bytes(64 << 20)), "half of it is half a second's");
+        assert!(!sink.intake.guards(Bytes(512 << 10)), "a turn empties it");
+        sink.look_with_junk(600, 60, 0.0);
+        assert!(!sink.intake.guards(Bytes(32 << 20)), "nothing is done about strangers");
+    }
+
+    #[test]
+    fn a_pause_is_no_long_calm_in_which_a_limit_rises() {
+        let mut sink = settled();
+        let before = sink.limit;
+        sink.now += Span::from_secs(3_600);
+        for _ in 0..3 {
+            sink.look(sink.shared_out(), 0.0);
+        }
+        let after = sink.limit;
+        assert!(!after.is_unlimited() && after < before.scale(1.05), "{before:?} {after:?}");
     }
 
     #[test]

@@ -43,12 +43,15 @@ struct Engine {
     calls: Arc<Counters>,
 }
 
-/// Received per socket before sending gets its turn: it takes half a millisecond. A source whose
-/// turns of sending are long must hear all that came meanwhile, not a read of it: else what it is
-/// told waits for many turns.
+/// When so much was received from a socket sending gets its turn: after two full reads of 380 KiB,
+/// which take a millisecond, or more shorter ones. A source must hear all that came while it sent,
+/// not a read of it: else what it is told waits for many turns.
 const RECEIVED_MOST: usize = 384 << 10;
 /// A read counts as so much at least: what is empty takes time, too.
 const LEAST_COUNTED: usize = 16 << 10;
+/// Sending ends after this, though more may be due: a source that cannot send as fast as it may
+/// still hears what it is told.
+const SENDING_MOST: Span = Span::from_millis(1);
 /// Notices taken before the sockets get their turn.
 const NOTICES: usize = 256;
 /// A full socket is tried again after this: 64 KB at 5 Gbit/s.
@@ -109,7 +112,7 @@ impl Engine {
             let now = self.clock.now();
             self.look_at_intake(now);
             self.driver.handle_timeout(now);
-            self.send(now);
+            let now = self.send();
             self.driver.flush_events(now);
             if self.driver.has_left() || self.leave_by <= now {
                 return;
@@ -187,26 +190,32 @@ impl Engine {
         if !self.intake.is_due(now) {
             return;
         }
-        let heeded = self.driver.heeds_intake() && self.intake.is_clean();
+        let heeded = self.driver.heeds_intake();
         for ((_, socket), timing) in self.sockets.iter().zip(&mut self.timings) {
-            let sees = Intake::sees(Bytes(socket.receive_buffer() as u64));
-            timing.set_watched(heeded && sees && socket.pressure().is_ok());
+            let guards = || self.intake.guards(Bytes(socket.receive_buffer() as u64));
+            timing.set_watched(heeded && socket.tells_pressure() && guards());
         }
         if let Some(limit) = self.intake.look(now, self.driver.interval()) {
             self.driver.handle_intake(limit);
         }
     }
 
-    fn send(&mut self, now: Time) {
+    /// Sends what is due, for a turn, and says when that ended. Each batch is stamped when it is
+    /// made: what waits for this thread is no delay of the path.
+    fn send(&mut self) -> Time {
         if let Some((destination, sent)) = self.stuck.take() {
             self.send_batch(destination, sent);
         }
-        while self.stuck.is_none() {
+        let begun = self.clock.now();
+        let mut now = begun;
+        while self.stuck.is_none() && now.since(begun) < SENDING_MOST {
             match self.driver.poll_batch(now, &mut self.outgoing) {
                 Some(destination) => self.send_batch(destination, 0),
-                None => return,
+                None => break,
             }
+            now = self.clock.now();
         }
+        now
     }
 
     fn send_batch(&mut self, destination: Destination, sent: usize) {

@@ -135,8 +135,10 @@ async fn judge(shared: &Arc<Shared>, open: &Open, key: Fingerprint) -> Result<Ju
         return Err(Refusal::new(Reason::Permission, "this server only reads (serve --writable)"));
     }
     if !allowed {
-        let text = format!("the key {key} is not among the server's authorized keys for this");
-        let text = text + ": it needs a line in the `authorized_keys` there";
+        let text = format!(
+            "the key {key} may not do this here: it needs a line in the server's \
+             `authorized_keys`, with that right (read, write)"
+        );
         return Err(Refusal::new(Reason::NotAuthorised, text));
     }
     judge_law(shared, open)?;

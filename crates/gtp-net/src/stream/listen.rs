@@ -255,8 +255,10 @@ async fn judge(shared: &Arc<Shared>, open: Open, key: Fingerprint) -> Result<Wis
         }
     }
     if shared.config.callers == Callers::Listed && !(listed.read && listed.write) {
-        let text = format!("the key {key} is not among this host's authorized keys for this");
-        let text = text + ": it needs a line in the `authorized_keys` there";
+        let text = format!(
+            "the key {key} may not call here: it needs a line in this host's `authorized_keys`, \
+             with both rights (read and write)"
+        );
         return Err(Refusal::new(Reason::NotAuthorised, text));
     }
     let unit_payload = open.unit_payload_max.min(UNIT_ETHERNET);

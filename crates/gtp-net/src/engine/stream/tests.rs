@@ -24,6 +24,7 @@ use crate::engine::api::{Drops, HostConfig, SessionKeys, SocketId};
 use crate::engine::batch::Batch;
 use crate::engine::command::{Notice, Notices};
 use crate::engine::driver::Driver;
+use crate::engine::intake::Intake;
 use crate::engine::law::Law;
 use crate::engine::run::{Read, take_in};
 use crate::engine::timing::Timing;
@@ -40,6 +41,8 @@ struct End {
     socket: VecDeque<(Time, Vec<u8>)>,
     /// Datagrams for which a read has room.
     room: usize,
+    /// What it finds out about itself, and datagrams for which its socket has room.
+    intake: Option<(Intake, usize)>,
     inbox: Receiver<Notice>,
     notices: Notices,
     _poller: Poller,
@@ -58,7 +61,8 @@ impl End {
         };
         let driver = Driver::new(now, config, notices.clone(), Arc::new(Drops::default()));
         let (timing, socket) = (Timing::new(now), VecDeque::new());
-        End { driver, timing, socket, room: usize::MAX, inbox, notices, _poller: poller }
+        let (room, intake) = (usize::MAX, None);
+        End { driver, timing, socket, room, intake, inbox, notices, _poller: poller }
     }
 
     /// Reads the socket once.
@@ -70,6 +74,21 @@ impl End {
         let datagrams =
             found.iter_mut().map(|(came, datagram)| (origin, now.since(*came), &mut datagram[..]));
         take_in(&mut self.driver, &mut self.timing, &read, datagrams);
+        let bytes = Bytes(found.iter().map(|(_, datagram)| datagram.len() as u64).sum());
+        self.look_at_intake(now, bytes);
+    }
+
+    /// As the engine's thread does after a read.
+    fn look_at_intake(&mut self, now: Time, bytes: Bytes) {
+        let Some((intake, most)) = &mut self.intake else { return };
+        intake.handle_read(bytes, Bytes::ZERO);
+        intake.handle_turn(self.socket.len() as f64 / *most as f64);
+        if intake.is_due(now) {
+            self.timing.set_watched(intake.guards(Bytes((*most * PAYLOAD) as u64)));
+            if let Some(limit) = intake.look(now, self.driver.interval()) {
+                self.driver.handle_intake(limit);
+            }
+        }
     }
 }
 
@@ -500,13 +519,15 @@ struct Seen {
 }
 
 /// A stream of 100 Mbit/s, in packets of 1,477 bytes. The sink rests after each of its turns, as
-/// often as `rests` says so, and in a turn it reads `room` datagrams.
-fn taken_in_turns(room: usize, mut rests: impl FnMut() -> Span) -> Seen {
+/// often as `rests` says so, and in a turn it reads `room` datagrams. If its socket holds so many
+/// datagrams as `watched`, it sees that fill.
+fn taken_in_turns(room: usize, watched: Option<usize>, mut rests: impl FnMut() -> Span) -> Seen {
     let mut world = World::new(8_192, Rate::from_mbps(100), direct(Span::from_millis(20)));
     let chunk = vec![7; 256 << 10];
     let mut seen = Seen { rtt: Span::ZERO, path: false, left: 0 };
     world.run(Span::from_secs(1), |world| while world.write(&chunk) > 0 {});
     world.ends[1].room = room;
+    world.ends[1].intake = watched.map(|most| (Intake::new(world.now), most));
     let mut turn = world.now;
     world.run(Span::from_secs(4), |world| {
         if turn <= world.now {
@@ -527,7 +548,7 @@ fn taken_in_turns(room: usize, mut rests: impl FnMut() -> Span) -> Seen {
 #[test]
 fn a_sink_that_reads_late_after_a_rest_shows_its_source_no_queue() {
     let mut dice = dice(9);
-    let seen = taken_in_turns(64, || match dice(200) {
+    let seen = taken_in_turns(64, None, || match dice(200) {
         0 => Span::from_millis(40 + dice(20)),
         _ => Span::from_micros(500),
     });
@@ -539,9 +560,18 @@ fn a_sink_that_reads_late_after_a_rest_shows_its_source_no_queue() {
 #[test]
 fn a_sink_that_never_empties_its_socket_shows_its_source_a_queue_that_is_then_kept_short() {
     // Seven a millisecond are 83 Mbit/s.
-    let seen = taken_in_turns(7, || Span::from_millis(1));
+    let seen = taken_in_turns(7, None, || Span::from_millis(1));
     assert!(seen.rtt > Span::from_millis(60), "{:?}", seen.rtt);
     assert!(seen.path && seen.left < 1_000, "{}", seen.left);
+}
+
+#[test]
+fn a_sink_that_sees_its_socket_fill_shares_out_less_and_its_source_sees_no_queue() {
+    let seen = taken_in_turns(7, Some(1_000), || Span::from_millis(1));
+    assert!(seen.rtt < Span::from_millis(42), "{:?}", seen.rtt);
+    assert!(!seen.path && seen.left < 700, "{}", seen.left);
+    let seen = taken_in_turns(7, Some(100_000), || Span::from_millis(1));
+    assert!(seen.path && seen.left < 1_000, "that much shows too late: {}", seen.left);
 }
 
 /// Frames of ten units each but the last, whole frames by their numbers, and those that are told to
