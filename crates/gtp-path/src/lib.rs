@@ -41,7 +41,7 @@ use core::cmp::Reverse;
 use core::fmt;
 
 use gtp_alloc::{Bytes, Rate, Span, Time};
-use gtp_link::{Change, Link, LinkSpec};
+use gtp_link::{Link, LinkSpec};
 use gtp_peers::{Endpoint, Packet, Progress, Router};
 
 /// When every world begins.
@@ -154,14 +154,12 @@ enum What {
     Timer(usize, Side),
     Router(usize),
     /// The last bit of the first packet in the ring leaves the queue of a link; booked only where
-    /// there is a router.
+    /// there is a router, or what is urgent passes the rest.
     Leaves(usize),
     /// The first packet in the ring is at the entrance of its next link, or at its end.
     Lands(usize),
-    /// The same of packets that are out of turn.
-    LeavesEarly(usize, Box<Parcel>),
+    /// The same of a packet that is out of turn.
     LandsEarly(Box<Parcel>),
-    Change(usize, Box<Change>),
     Demand(usize, Side, Option<Rate>),
     Stop(usize),
 }
@@ -329,11 +327,6 @@ impl World {
     /// Two ends live in one machine: whenever one was served, the other is.
     pub fn tie(&mut self, one: (usize, Side), other: (usize, Side)) {
         self.ties.push([one, other]);
-    }
-
-    /// Lets a link change `after` the world's beginning; a router at it is told of a new rate.
-    pub fn change_at(&mut self, after: Span, link: usize, change: Change) {
-        self.book(START + after, What::Change(link, Box::new(change)));
     }
 
     /// Sets an application's limit `after` the world's beginning.

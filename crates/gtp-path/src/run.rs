@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use gtp_alloc::{Bytes, Time};
-use gtp_link::{Change, Verdict};
+use gtp_link::Verdict;
 use gtp_peers::Admission;
 
 use super::{BIN, Event, Flow, Hop, Lanes, Parcel, Place, START, Side, What, World};
@@ -22,18 +22,15 @@ impl World {
     /// Books a packet that comes out of a link's queue, or off its wire, at `at`.
     fn book_packet(&mut self, at: Time, hop: usize, place: Place, parcel: Parcel) {
         let ring = self.hops[hop].ring(place);
-        let early = ring.back().is_some_and(|(last, ..)| *last > at);
-        match (early, place) {
-            (true, Place::Queue) => self.book(at, What::LeavesEarly(hop, Box::new(parcel))),
-            (true, Place::Wire) => self.book(at, What::LandsEarly(Box::new(parcel))),
-            (false, _) => {
-                self.serial += 1;
-                ring.push_back((at, self.serial, parcel));
-                if ring.len() == 1 {
-                    let event = Event { at, serial: self.serial, what: place.of(hop) };
-                    self.agenda.push(Reverse(event));
-                }
-            }
+        if ring.back().is_some_and(|(last, ..)| *last > at) {
+            assert!(matches!(place, Place::Wire), "a queue keeps its order");
+            return self.book(at, What::LandsEarly(Box::new(parcel)));
+        }
+        self.serial += 1;
+        ring.push_back((at, self.serial, parcel));
+        if ring.len() == 1 {
+            let event = Event { at, serial: self.serial, what: place.of(hop) };
+            self.agenda.push(Reverse(event));
         }
     }
 
@@ -65,23 +62,12 @@ impl World {
                 let parcel = self.take_packet(hop, Place::Wire);
                 parcel.into_iter().for_each(|parcel| self.arrive(parcel));
             }
-            What::LeavesEarly(hop, parcel) => self.leave(hop, *parcel),
             What::LandsEarly(parcel) => self.arrive(*parcel),
-            What::Change(hop, change) => self.change(hop, *change),
             What::Demand(flow, side, rate) => {
                 self.flows[flow].ends[side as usize].set_demand(now, rate);
                 self.serve(flow, side);
             }
             What::Stop(flow) => self.flows[flow].stopped = true,
-        }
-    }
-
-    fn change(&mut self, hop: usize, change: Change) {
-        let now = self.now;
-        self.hops[hop].link.change(now, change);
-        if let (Some(router), Some(rate)) = (&mut self.hops[hop].router, change.rate) {
-            router.set_capacity(now, rate);
-            self.book_router(hop);
         }
     }
 
@@ -190,17 +176,17 @@ impl World {
 
     fn leave(&mut self, hop: usize, mut parcel: Parcel) {
         let now = self.now;
+        // In service from now on, so that it does not wait any more.
+        let mut next = self.hops[hop].lanes.as_mut().and_then(Lanes::follow);
         let queued = self.hops[hop].queued(now);
         if let Some(router) = &mut self.hops[hop].router {
             router.handle_departure(now, queued, &mut parcel.packet);
         }
         self.fly(hop, parcel);
-        if let Some(lanes) = &mut self.hops[hop].lanes {
-            lanes.inside = lanes.inside.saturating_sub(1);
-        }
         // What the link refuses, or carries in no time, will not leave: then the next has its turn.
-        while let Some(next) = self.hops[hop].lanes.as_mut().and_then(Lanes::pop) {
-            self.enter(hop, next);
+        while let Some(parcel) = next {
+            self.enter(hop, parcel);
+            next = self.hops[hop].lanes.as_mut().and_then(Lanes::pop);
         }
         self.book_router(hop);
     }
@@ -276,6 +262,12 @@ impl Lanes {
             true => self.first.push_back(parcel),
             false => self.rest.push_back(parcel),
         }
+    }
+
+    /// The next for the link, which one has left.
+    fn follow(&mut self) -> Option<Parcel> {
+        self.inside = self.inside.saturating_sub(1);
+        self.pop()
     }
 
     /// The next for the link, if that has none.

@@ -2,8 +2,7 @@
 //! ring once.
 
 use gtp_alloc::{Bytes, Rate, Span, Time};
-use gtp_link::Change;
-use gtp_path::{START, World, bottleneck, wire};
+use gtp_path::{START, Urgent, World, bottleneck, wire};
 use gtp_peers::{Admission, Body, Endpoint, Note, Packet, Progress, Router};
 
 /// Sends a packet at each multiple of a period.
@@ -66,6 +65,7 @@ struct Toll {
     left: u64,
     ticks: u64,
     queued_at_most: Bytes,
+    behind: Vec<Bytes>,
     next: Time,
 }
 
@@ -78,8 +78,9 @@ impl Router for Toll {
         self.came += 1;
         if self.came.is_multiple_of(3) { Admission::Drop } else { Admission::Pass }
     }
-    fn handle_departure(&mut self, _now: Time, _queued: Bytes, _packet: &mut Packet) {
+    fn handle_departure(&mut self, _now: Time, queued: Bytes, _packet: &mut Packet) {
         self.left += 1;
+        self.behind.push(queued);
     }
     fn handle_timeout(&mut self, now: Time, _queued: Bytes) {
         self.ticks += 1;
@@ -168,7 +169,7 @@ fn what_is_urgent_waits_for_the_packet_in_service_alone() {
 
 /// A link of 8 Mbit/s that lets packets below 500 bytes pass, takes none above 1,000, and flows of
 /// one packet each, which start after so many microseconds. When each is there, in microseconds.
-fn passages(packets: &[(u64, u64)], change: Option<(Span, Change)>) -> Vec<Option<u64>> {
+fn passages(packets: &[(u64, u64)]) -> Vec<Option<u64>> {
     let mut world = World::new();
     let mut spec = bottleneck(Rate::from_mbps(8), Span::ZERO, Bytes(100_000));
     spec.mtu = Some(Bytes(1_000));
@@ -182,7 +183,6 @@ fn passages(packets: &[(u64, u64)], change: Option<(Span, Change)>) -> Vec<Optio
         let after = Span::from_micros(*after);
         ends.push(world.flow(after, end, Box::<Counter>::default(), &[gate], &[back]));
     }
-    change.into_iter().for_each(|(after, change)| world.change_at(after, gate, change));
     world.run_for(Span::from_secs(10));
     let last = ends.iter().map(|end| world.receiver::<Counter>(*end).last);
     last.map(|at| (at > START).then(|| at.since(START).as_nanos() / 1_000)).collect()
@@ -190,22 +190,34 @@ fn passages(packets: &[(u64, u64)], change: Option<(Span, Change)>) -> Vec<Optio
 
 #[test]
 fn two_that_come_as_the_link_falls_free_do_not_both_enter_it() {
-    let came = passages(&[(0, 1_000), (1_000, 1_000), (1_000, 1_000), (1_500, 40)], None);
+    let came = passages(&[(0, 1_000), (1_000, 1_000), (1_000, 1_000), (1_500, 40)]);
     assert_eq!(came, [Some(1_000), Some(2_000), Some(3_040), Some(2_040)]);
 }
 
 #[test]
 fn what_waits_behind_packets_that_the_link_refuses_still_leaves() {
-    let came = passages(&[(0, 1_000), (100, 1_500), (200, 1_500), (300, 1_000)], None);
+    let came = passages(&[(0, 1_000), (100, 1_500), (200, 1_500), (300, 1_000)]);
     assert_eq!(came, [Some(1_000), None, None, Some(2_000)]);
 }
 
 #[test]
-fn what_waits_at_a_link_that_becomes_slower_still_leaves() {
-    let slower = Change { rate: Some(Rate::from_mbps(4)), ..Change::default() };
-    let change = Some((Span::from_micros(500), slower));
-    let came = passages(&[(0, 1_000), (100, 1_000), (200, 1_000)], change);
-    assert!(came.iter().all(Option::is_some), "{came:?}");
+fn a_router_hears_of_lanes_without_anything_urgent_what_it_hears_of_a_queue() {
+    let heard = |urgent: Option<Urgent>| {
+        let mut world = World::new();
+        let spec = bottleneck(Rate::from_mbps(8), Span::from_millis(5), Bytes(100_000));
+        let gate = world.controlled_link(spec, Box::<Toll>::default());
+        urgent.into_iter().for_each(|urgent| world.set_urgent(gate, urgent));
+        let back = world.link(wire(Span::ZERO));
+        let period = Span::from_nanos(300_100);
+        let (there, back) = ([gate], [back]);
+        world.flow(Span::ZERO, metronome(period), Box::<Counter>::default(), &there, &back);
+        world.run_for(Span::from_millis(50));
+        world.router::<Toll>(gate).behind.clone()
+    };
+    let queue = heard(None);
+    assert_eq!(heard(Some(|_| false)), queue);
+    // Of those that came at 0, 0.3, 0.9, 1.2 and 1.8 ms: the third at 1 ms, two at 2 ms.
+    assert_eq!((queue.len(), &queue[..2]), (50, &[Bytes(1_000), Bytes(2_000)][..]));
 }
 
 #[test]
