@@ -42,7 +42,7 @@ class Lane:
 
 
 def within(namespace, words, core=None):
-    """A command in a namespace, on one processor if it has a single thread."""
+    """A command in a namespace, on one processor if it keeps no more busy."""
     pinned = ["taskset", "-c", str(core)] if core is not None else []
     return ["ip", "netns", "exec", namespace, *pinned, *[str(word) for word in words]]
 
@@ -159,13 +159,13 @@ def gtp(sessions, build=None):
         command = build or lane.gtp
         words = [command, "bench", "serve", "--listen", f"{machine.SENDER_IP}:4810", "--json"]
         home = {"GTP_CONFIG_DIR": f"{lane.directory}/gtp-bench-server"}
-        server = start(within(machine.SENDER, words), home)
+        server = start(within(machine.SENDER, words, PINNED[0]), home)
         try:
             key = json.loads(heard(server, "listening"))["fingerprint"]
             words = [command, "bench", "net", f"gtp://{machine.SENDER_IP}:4810", "--json",
                      "--fingerprint", key, "--sessions", sessions]
             home = {"GTP_CONFIG_DIR": f"{lane.directory}/gtp-bench-client"}
-            fetched = finish(start(within(machine.RECEIVER, words), home))
+            fetched = finish(start(within(machine.RECEIVER, words, PINNED[1]), home))
             served = "".join(heard(server, '"served"') for _ in range(sessions))
         finally:
             stop(server)
