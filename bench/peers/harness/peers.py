@@ -318,6 +318,7 @@ def until_open(namespace, address, port):
 PEERS = {
     "gtp": gtp(1),
     "gtp-4": gtp(4),
+    "gtp-16": gtp(16),
     "bare": bare("ring"),
     "bare-aws-lc": bare("aws-lc"),
     "bare-clear": bare("none"),
