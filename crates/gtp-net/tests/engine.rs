@@ -9,8 +9,8 @@ use std::sync::mpsc::{Sender, channel};
 use common::relay::{Relay, dying_in_mid_block, faithful, narrow, vicious};
 use common::*;
 
-use gtp_alloc::Rate;
-use gtp_net::engine::{SourceEvent, SourceOpen, TransferEvent};
+use gtp_alloc::{Bytes, Rate};
+use gtp_net::engine::{HostConfig, SourceEvent, SourceOpen, TransferEvent};
 use gtp_proto::{FlowId, Role};
 use gtp_store::{
     BLOCK, BlockSource, DiscardSink, Fault, OrderedWriterSink, SinkError, SourceError,
@@ -109,6 +109,23 @@ fn work_goes_to_the_sources_by_their_rates() {
     let flows = transfer.handle.progress().flows;
     assert!(flows[0].bytes * 2 < flows[1].bytes, "{flows:?}");
     assert!(flows[0].duplicate_bytes + flows[1].duplicate_bytes < 2 * MIB, "{flows:?}");
+}
+
+#[test]
+fn sources_that_are_alike_share_memory_that_is_short() {
+    let short = HostConfig { memory: Bytes(2 << 20), ..unlimited() };
+    let world =
+        World { receives: End::new(short), ..World::with(Rate::from_mbps(300), Rate::UNLIMITED) };
+    let others = [(); 2].map(|()| End::new(host_config(Rate::from_mbps(300), Rate::UNLIMITED)));
+    let mut transfer = world.transfer(60 * MIB);
+    let _first = world.source(60 * MIB, &transfer);
+    let _more = others.each_ref().map(|end| {
+        let object = Box::new(synthetic(60 * MIB));
+        world.source_from(end, world.receives.addr, end.addr, object, &transfer)
+    });
+    complete(&transfer.until_end());
+    let flows = transfer.handle.progress().flows;
+    assert!(flows.iter().all(|flow| flow.bytes > 12 * MIB), "{flows:?}");
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! Who is asked for what: the transfer's regular look at its sessions.
 //!
 //! Each session gets as much new work as its rate will bring soon, the lowest units first, within
-//! memory and the sink's window. Sessions that fall silent or would end late give theirs back.
+//! memory and the sink's window; where memory is short they take turns. Sessions that fall silent
+//! or would end late give theirs back.
 
 use gtp_alloc::{Bytes, Span, Time};
 use gtp_proto::group::Member;
@@ -29,7 +30,8 @@ impl Transfer {
             return;
         }
         self.ask_suspects(now, table);
-        for at in 0..self.flows.len() {
+        let mut refused = None;
+        for at in (self.turn..self.flows.len()).chain(0..self.turn) {
             let flow = self.flows[at].flow;
             let Some(plan) = &self.plan else { return };
             let Some(sink) = table.sink(flow) else { continue };
@@ -39,10 +41,14 @@ impl Transfer {
             let member = sink.worker(interval);
             let packet = sink.packet(plan.row.unit_payload());
             let wanted = Group::appetite(&member, packet);
-            if wanted * REFILL >= member.outstanding && wanted > 0 {
-                self.assign(now, flow, wanted, table);
+            let asks = wanted * REFILL >= member.outstanding && wanted > 0;
+            if asks && !self.assign(now, flow, wanted, table) {
+                refused = refused.or(Some(at));
             }
         }
+        // Whoever comes first may take all memory that is free, and want as much again for what it
+        // brings: so next comes first who got nothing.
+        self.turn = refused.unwrap_or(self.turn);
     }
 
     /// Asks one session alone for each block that several had brought and that was bad.
@@ -61,22 +67,24 @@ impl Transfer {
         }
     }
 
-    fn assign(&mut self, now: Time, flow: FlowId, mut wanted: u64, table: &mut Table) {
+    /// Gives one session work for so many units, or fewer. `false`: it got none for want of memory.
+    fn assign(&mut self, now: Time, flow: FlowId, mut wanted: u64, table: &mut Table) -> bool {
+        let asked = wanted;
         while wanted > 0 {
             let writing = self.writing.len();
             let (most, window) = (self.most_blocks, self.window);
-            let Some(plan) = &mut self.plan else { return };
+            let Some(plan) = &mut self.plan else { return true };
             let row = &plan.row;
             let limit = unit_limit(row, window);
             let block_end = |unit| row.block_of(unit).map_or(unit + 1, |units| units.end);
-            let Some(range) = plan.group.take(flow, limit, block_end) else { return };
+            let Some(range) = plan.group.take(flow, limit, block_end) else { return true };
             let held = plan.assembly.len() + writing;
             // Blocks behind the front were begun before, and waiting for them frees memory.
             let full = held >= most || self.backlog.is_full(now, blocks(writing), blocks(held));
             if range.start >= plan.front && full {
                 plan.group.give_back(&only(range));
                 self.note_memory_limit(now, held);
-                return;
+                return wanted < asked;
             }
             plan.assembly.open(row, range.start);
             plan.front = plan.front.max(range.end);
@@ -85,6 +93,7 @@ impl Transfer {
                 sink.core.assign(range);
             }
         }
+        true
     }
 
     /// The regular look: silence, work given back, the tail.

@@ -29,6 +29,8 @@ pub(super) struct Transfer {
     /// Decided when the first path is open.
     pub(super) plan: Option<Plan>,
     pub(super) flows: Vec<Flow>,
+    /// Which of them is given work first.
+    pub(super) turn: usize,
     /// Blocks that may be held in memory.
     pub(super) most_blocks: usize,
     /// Blocks at the writer, by their first unit.
@@ -124,6 +126,7 @@ impl Transfer {
             have,
             plan: None,
             flows: Vec::new(),
+            turn: 0,
             most_blocks: 0,
             writing: BTreeMap::new(),
             window,
