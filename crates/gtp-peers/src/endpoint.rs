@@ -33,6 +33,11 @@ pub trait Endpoint {
     /// Where the connection stands.
     fn progress(&self) -> Progress;
 
+    /// How often the timer for lost packets has rung (sender), of protocols that have one.
+    fn timeouts(&self) -> u64 {
+        0
+    }
+
     /// Whether the transfer is done, as `progress` says it too; a host asks after each packet.
     fn is_done(&self) -> bool {
         self.progress().done

@@ -132,6 +132,8 @@ pub struct Watched {
     /// For each session its bound by the path in bit/s, from each time on in seconds; infinite
     /// while there is none.
     pub bounds: Vec<Vec<(f64, f64)>>,
+    /// For each session how often its timer had rung, from each time on; of rivals that have one.
+    pub timeouts: Vec<Vec<(f64, f64)>>,
 }
 
 /// Runs a scenario at the packet level, with its series.

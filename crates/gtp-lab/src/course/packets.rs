@@ -60,24 +60,32 @@ pub fn run_watched<T>(
     Ok((made.outcome(scenario), seen))
 }
 
-/// A run with its series, and each session's bound by the path as it stood at the end of each bin.
+/// A run with its series, and each session's bound by the path and count of timeouts as they stood
+/// at the end of each bin.
 pub fn watched(scenario: &Scenario) -> Result<Watched, Refusal> {
     let mut made = prepared(scenario, 0)?;
     let end = Time::ZERO + scenario.duration;
     let mut bounds = vec![Vec::new(); scenario.sessions.len()];
+    let mut timeouts = bounds.clone();
     while made.world.now() < end {
         made.world.run_until((made.world.now() + scenario.output.every).min(end));
         let now = seconds(made.world.now().since(Time::ZERO));
-        for (k, steps) in bounds.iter_mut().enumerate() {
+        for (k, (bounds, timeouts)) in bounds.iter_mut().zip(&mut timeouts).enumerate() {
             let status = made.world.session(SessionId(k as u32));
-            let bound = finite(status.map_or(Rate::UNLIMITED, |status| status.path_bound));
-            if steps.last().is_none_or(|(_, last)| *last != bound) {
-                steps.push((now, bound));
-            }
+            let rung = status.as_ref().map_or(0, |status| status.timeouts);
+            step(timeouts, now, rung as f64);
+            step(bounds, now, finite(status.map_or(Rate::UNLIMITED, |status| status.path_bound)));
         }
     }
     let outcome = made.outcome(scenario);
-    Ok(Watched { outcome, trace: made.world.trace().clone(), bounds })
+    Ok(Watched { outcome, trace: made.world.trace().clone(), bounds, timeouts })
+}
+
+/// From `now` on it is `value`.
+fn step(steps: &mut Vec<(f64, f64)>, now: f64, value: f64) {
+    if steps.last().is_none_or(|(_, last)| *last != value) {
+        steps.push((now, value));
+    }
 }
 
 /// The world at its end, with the first `steps` steps of its packets.

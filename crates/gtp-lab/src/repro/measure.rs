@@ -29,6 +29,9 @@ pub struct Trajectory {
     pub queue: Steps,
     /// Each session's bound by the path, infinite while there is none; packets only.
     pub bounds: Vec<Steps>,
+    /// How often each session's timer for lost packets had rung, of rivals that have one; packets
+    /// only.
+    pub timeouts: Vec<Steps>,
     /// When each session had delivered all it was given; infinite if it had not.
     pub done: Vec<f64>,
     /// Lost packets as a part of those sent.
@@ -116,6 +119,13 @@ pub enum Reading {
         until: f64,
         /// The share, in Mbit/s.
         share: f64,
+    },
+    /// How often each session's timer for lost packets rang in a span.
+    Timeouts {
+        /// From, in seconds.
+        from: f64,
+        /// Until, in seconds.
+        until: f64,
     },
     /// Each session's largest rate over a span, in Mbit/s.
     Largest {
@@ -291,6 +301,7 @@ fn has_one_for_each(reading: &Reading) -> bool {
             | Reading::Losses
             | Reading::Mean { .. }
             | Reading::Bound { .. }
+            | Reading::Timeouts { .. }
             | Reading::Largest { .. }
     )
 }
@@ -313,6 +324,7 @@ fn readable(reading: &Reading, run: &Trajectory) -> Result<(), String> {
         Reading::Share { from, until }
         | Reading::Mean { from, until }
         | Reading::Bound { from, until, .. }
+        | Reading::Timeouts { from, until }
         | Reading::Largest { from, until }
         | Reading::Highest { from, until, .. }
         | Reading::Worst { from, until } => inside(run, *from, *until)?,
@@ -377,6 +389,7 @@ fn read(reading: &Reading, run: &Trajectory) -> Result<Vec<f64>, String> {
             all.map(|k| mean(k, *from, *until) / goal(run, k, *from)).collect()
         }
         Reading::Mean { from, until } => all.map(|k| mean(k, *from, *until) / MEGA).collect(),
+        Reading::Timeouts { from, until } => timeouts(run, *from, *until)?,
         Reading::Bound { from, until, share } => bounds(run, *from, *until, share * MEGA)?,
         Reading::Largest { from, until } => {
             all.map(|k| within(&run.rates[k], *from, *until).fold(0.0, f64::max) / MEGA).collect()
@@ -437,6 +450,14 @@ fn bounds(run: &Trajectory, from: f64, until: f64, share: f64) -> Result<Vec<f64
         steps.iter().map(|(t, bound)| (*t, bound.min(share))).collect()
     };
     Ok(run.bounds.iter().map(|steps| mean(&left(steps), from, until) / MEGA).collect())
+}
+
+/// How often each session's timer rang in a span.
+fn timeouts(run: &Trajectory, from: f64, until: f64) -> Result<Vec<f64>, String> {
+    if run.timeouts.is_empty() {
+        return nothing("is known of timers");
+    }
+    Ok(run.timeouts.iter().map(|steps| at(steps, until) - at(steps, from)).collect())
 }
 
 /// The value at a moment: that of the last step not after it; zero before the first.

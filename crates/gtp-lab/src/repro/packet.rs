@@ -146,6 +146,7 @@ fn trajectory(case: &Case, world: &World, sessions: &[SessionId]) -> Trajectory 
         load: loads(case, world, bin),
         queue: queues(case, world, bin),
         bounds: Vec::new(),
+        timeouts: Vec::new(),
         done,
         lost: lost as f64 / (sent as f64).max(1.0),
         losses: status.iter().map(|s| s.lost as f64 / (s.sent_packets as f64).max(1.0)).collect(),

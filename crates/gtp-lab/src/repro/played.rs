@@ -93,7 +93,7 @@ fn one(document: &Document, run: &Run, law: Law) -> Result<Option<Trajectory>, S
 }
 
 fn trajectory(scenario: &Scenario, watched: Watched, label: &str) -> Trajectory {
-    let Watched { outcome, trace, bounds } = watched;
+    let Watched { outcome, trace, bounds, timeouts } = watched;
     let bin = trace.bin.as_secs_f64();
     let rate = |bytes: u64| bytes as f64 * 8.0 / bin;
     let sessions = trace.sessions.iter();
@@ -121,6 +121,7 @@ fn trajectory(scenario: &Scenario, watched: Watched, label: &str) -> Trajectory 
         load: loads(scenario, &trace),
         queue: (0..trace.bins).map(|n| ((n + 1) as f64 * bin, longest(n))).collect(),
         bounds,
+        timeouts,
         done: done.collect(),
         lost: dropped as f64 / ((packets + dropped) as f64).max(1.0),
         losses: outcome.sessions.iter().map(lost).collect(),

@@ -44,6 +44,7 @@ pub fn run(case: &Case, law: Law) -> Result<Trajectory, String> {
         load: seen.load,
         queue: Vec::new(),
         bounds: Vec::new(),
+        timeouts: Vec::new(),
         done: Vec::new(),
         lost: 0.0,
         losses: Vec::new(),

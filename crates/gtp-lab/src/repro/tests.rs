@@ -46,7 +46,6 @@ const FAILING: &[(&str, &[&str])] = &[
         "gtp04-table-5",
         &["RBUDP at half rate has more than at full rate, by at least 1 %", "And than SABUL"],
     ),
-    ("thesis-fig-VIII.5", &["and TCP has what that leaves of the link"]),
 ];
 
 fn failing(id: &str) -> BTreeSet<&str> {

@@ -144,6 +144,10 @@ impl Endpoint for ParallelSender {
         }
         all
     }
+
+    fn timeouts(&self) -> u64 {
+        self.senders.iter().map(Sender::timeouts).sum()
+    }
 }
 
 impl Endpoint for ParallelReceiver {

@@ -484,6 +484,10 @@ impl Endpoint for Sender {
         }
     }
 
+    fn timeouts(&self) -> u64 {
+        self.timeouts
+    }
+
     fn is_done(&self) -> bool {
         self.board.first() >= self.supply.segments()
     }

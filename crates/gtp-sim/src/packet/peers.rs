@@ -150,6 +150,7 @@ pub(crate) fn status(sender: &Peer, receiver: &Peer) -> SessionStatus {
         received_bytes: receiver.received_bytes,
         payload: got.delivered,
         lost: sent.repeated,
+        timeouts: sender.core.timeouts(),
         sending: sent.rate,
         rtt: sent.rtt,
         first_data: receiver.first,

@@ -172,6 +172,8 @@ pub struct SessionStatus {
     pub payload: Bytes,
     /// Packets that the sink missed.
     pub lost: u64,
+    /// How often the source's timer for lost packets rang; of rivals that have one.
+    pub timeouts: u64,
     /// Data packets whose unit was there already.
     pub duplicates: u64,
     /// Datagrams that the core threw away at either end, duplicates apart.
@@ -551,6 +553,7 @@ impl World {
             received_bytes: Bytes(got.bytes),
             payload: sink.payload,
             lost: got.lost,
+            timeouts: 0,
             duplicates: got.duplicates,
             discards: source.discards + sink.discards,
             granted: sink.core.granted(),
@@ -655,6 +658,7 @@ impl SessionStatus {
             received_bytes: Bytes::ZERO,
             payload: Bytes::ZERO,
             lost: 0,
+            timeouts: 0,
             duplicates: 0,
             discards: 0,
             granted: Rate::ZERO,

@@ -11,6 +11,7 @@ fn run() -> Trajectory {
         load: vec![(0.0, 0.5), (1.0, 1.25)],
         queue: vec![(0.0, 0.004), (4.0, 0.002)],
         bounds: vec![vec![(0.0, f64::INFINITY), (7.0, 2e6)], vec![(0.0, 1e6)]],
+        timeouts: vec![vec![(2.0, 1.0), (6.0, 3.0)], Vec::new()],
         done: vec![9.0, 4.0],
         lost: 0.0,
         losses: Vec::new(),
@@ -34,6 +35,12 @@ fn means_are_areas_over_time() {
     assert_eq!(measured("what = 'mean', from = 0, until = 4"), [2.0, 4.0]);
     assert_eq!(measured("what = 'share', from = 2, until = 4"), [0.75, 1.0]);
     assert_eq!(measured("what = 'largest', from = 0, until = 3"), [2.0, 4.0]);
+}
+
+#[test]
+fn a_timer_is_counted_from_the_spans_beginning_to_its_end() {
+    assert_eq!(measured("what = 'timeouts', from = 2, until = 6"), [2.0, 0.0]);
+    assert_eq!(measured("what = 'timeouts', from = 0, until = 5"), [1.0, 0.0]);
 }
 
 #[test]
@@ -128,6 +135,7 @@ fn what_was_not_there_cannot_be_read() {
         ("what = 'phase-queue', last = 1", without(|run| run.queue.clear())),
         ("what = 'phase-held', last = 1, band = 0", without(|run| run.bounds.clear())),
         ("what = 'phase-at-bound', last = 1, band = 0", without(|run| run.bounds.clear())),
+        ("what = 'timeouts', from = 0, until = 9", without(|run| run.timeouts.clear())),
         ("what = 'worst', from = 6, until = 9", without(|run| run.goals[1].1 = vec![0.0; 2])),
         ("what = 'settle', band = 0.5", without(|run| run.goals[1].1 = vec![0.0; 2])),
         ("what = 'kept'", without(|run| run.rates[1][0].1 = 1e6)),
