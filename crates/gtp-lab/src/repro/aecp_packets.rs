@@ -14,7 +14,7 @@ use gtp_path::{START, World};
 use gtp_peers::background::{Pattern, Sink, Source};
 use gtp_peers::tcp::laws::Reno;
 use gtp_peers::tcp::{AckDelay, Law, Opening, Receiver, ReceiverConfig};
-use gtp_peers::tcp::{Segment, Sender, SenderConfig};
+use gtp_peers::tcp::{Segment, Sender, SenderConfig, Timing};
 use gtp_peers::{Admission, Body, Packet, Routed, Router, aecp, vcp, xcp};
 use serde::Deserialize;
 use std::cell::RefCell;
@@ -40,7 +40,7 @@ pub struct Packets {
 pub enum Protocol {
     /// TCP with selective acknowledgments; drop-tail.
     Sack,
-    /// XCP, whose ends repair losses as Reno does.
+    /// XCP, whose ends repair losses as Reno does, with timestamps.
     Xcp,
     /// VCP with the queue of its authors' code.
     Vcp,
@@ -89,6 +89,9 @@ struct Beside {
     mbps: f64,
     /// Mean lengths of sending and silence; without them it always sends.
     on_off_ms: Option<[u64; 2]>,
+    /// Which of many equally likely courses of all that is random.
+    #[serde(default)]
+    draw: u64,
     #[serde(default)]
     start: f64,
     stop: Option<f64>,
@@ -216,8 +219,9 @@ impl Course {
         }
         for group in &wanted.beside {
             let there = ids(&links, &group.route);
-            for seed in 0..group.count {
-                let flow = disturb(&mut world, group, &there, seed as u64);
+            for n in 0..group.count as u64 {
+                let seed = group.draw * COUNT_MAX as u64 + n;
+                let flow = disturb(&mut world, group, &there, seed);
                 stop(&mut world, flow, group.stop);
             }
         }
@@ -439,7 +443,11 @@ fn connect(
     };
     let (config, law): (_, Box<dyn Law>) = match protocol {
         Protocol::Sack => (config, Box::new(Reno)),
-        Protocol::Xcp => (Routed::Xcp.adapt(config), Routed::Xcp.law()),
+        Protocol::Xcp => {
+            // As in ns-2; without them the round trip of what waited behind a gap is measured, too.
+            let config = SenderConfig { timing: Timing::Stamps, ..config };
+            (Routed::Xcp.adapt(config), Routed::Xcp.law())
+        }
         Protocol::Vcp => (Routed::Vcp.adapt(config), Routed::Vcp.law()),
         Protocol::Aecp => (Routed::Aecp.adapt(config), Routed::Aecp.law()),
     };

@@ -127,6 +127,11 @@ impl Flight {
         harvest.once_at.map(|at| now.since(at))
     }
 
+    /// The time since the first segment that is not forgotten was last sent.
+    pub(crate) fn since_first(&self, now: Time) -> Option<Span> {
+        self.records.front().map(|record| now.since(record.at))
+    }
+
     /// The delivery rate that a harvest sampled; nothing from an interval shorter than the least
     /// round trip (section 3.3: such samples are of bunched acknowledgments).
     pub(crate) fn sample(&mut self, harvest: &Harvest, least: Option<Span>) -> Option<Delivery> {
@@ -170,5 +175,19 @@ mod tests {
         let sample = last.expect("a sample");
         assert_eq!((sample.segments, sample.interval), (10, Span::from_millis(10)));
         assert_eq!(sample.fullness, Fullness::Full);
+    }
+
+    #[test]
+    fn a_gap_that_is_filled_says_how_long_its_filling_took_and_what_waited_behind_it() {
+        let at = |ms: u64| Time::from_nanos(ms * 1_000_000);
+        let mut flight = Flight::new(at(0));
+        (0..3).for_each(|n| flight.send(at(n), n, n));
+        flight.send(at(300), 0, 0);
+        let mut harvest = Harvest::default();
+        (0..3).for_each(|n| flight.arrive(at(310), n, &mut harvest));
+        assert_eq!(flight.since_first(at(310)), Some(Span::from_millis(10)));
+        assert_eq!(flight.rtt(at(310), &harvest), Some(Span::from_millis(308)));
+        flight.advance(3);
+        assert_eq!(flight.since_first(at(310)), None);
     }
 }

@@ -25,4 +25,4 @@ pub use parallel::{CONNECTIONS_MAX, ParallelReceiver, ParallelSender};
 pub use proxy::{Direction, Proxy, Side, direction};
 pub use receiver::{AckDelay, Blocks, Receiver, ReceiverConfig};
 pub use segment::{Ack, HEADER, Place, Segment, Tcp};
-pub use sender::{Counting, Opening, Recovery, Sender, SenderConfig};
+pub use sender::{Counting, Opening, Recovery, Sender, SenderConfig, Timing};

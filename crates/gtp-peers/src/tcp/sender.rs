@@ -17,8 +17,8 @@
 //! | a closed receiver window is probed | RFC 9293, 3.8.6.1 | `handle_timeout` |
 //!
 //! Departures: sequence numbers count whole segments; a probe carries no payload; rule 4 of
-//! RFC 6675's NextSeg (the rescue of a lost tail) is left to the timer; there are no timestamps,
-//! since the sender keeps its own.
+//! RFC 6675's NextSeg (the rescue of a lost tail) is left to the timer; segments carry no
+//! timestamps, since the sender keeps its own.
 
 mod recovery;
 
@@ -56,6 +56,18 @@ pub enum Counting {
     Segments,
 }
 
+/// Which round trips are measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Timing {
+    /// Those of segments that were sent once (Karn).
+    #[default]
+    Once,
+    /// That of the first segment an acknowledgment covers, since it was last sent: what timestamps
+    /// give where they do not answer an earlier sending (RFC 7323, 4.3). As in ns-2, that of a
+    /// repeated segment does not end the timer's backing off.
+    Stamps,
+}
+
 /// How a connection begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Opening {
@@ -89,6 +101,8 @@ pub struct SenderConfig {
     pub counting: Counting,
     /// The least timeout (RFC 6298: one second).
     pub least_timeout: Span,
+    /// Which round trips are measured.
+    pub timing: Timing,
     /// How it begins.
     pub opening: Opening,
 }
@@ -106,6 +120,7 @@ impl Default for SenderConfig {
             repeats: Repeats::Unwatched,
             counting: Counting::Segments,
             least_timeout: Span::from_secs(1),
+            timing: Timing::Once,
             opening: Opening::Handshake,
         }
     }
@@ -345,6 +360,7 @@ impl Sender {
             self.timer.begin_late();
         } else {
             self.timer.measure(now.since(self.last_sent), 1);
+            self.timer.relax();
         }
         self.timer.stop();
     }

@@ -7,7 +7,8 @@
 //! | 2.4 a floor; 2.5 a ceiling | [`Timer::timeout`] |
 //! | 3 (Karn) no measurement of what was sent twice | the caller |
 //! | 5.7 three seconds after an opening that was repeated | [`Timer::begin_late`] |
-//! | 5.1 to 5.3 start, stop, restart; 5.5 back off | `start`, `stop`, `restart`, `back_off` |
+//! | 5.1 to 5.3 start, stop, restart | `start`, `stop`, `restart` |
+//! | 5.5 back off, and its end | `back_off`, `relax` |
 //!
 //! One departure: every acknowledgment gives a measurement, not one in a round trip; the gains are
 //! divided by the number expected in a round trip, as RFC 7323, appendix G, proposes.
@@ -62,6 +63,10 @@ impl Timer {
         self.smoothed_span = Span::from_secs_f64(self.smoothed);
         let timeout = Span::from_secs_f64(self.smoothed + 4.0 * self.variation);
         self.base = self.floor.max(timeout);
+    }
+
+    /// The timeout is again what was measured.
+    pub(crate) fn relax(&mut self) {
         self.backoff = 0;
     }
 
@@ -138,6 +143,8 @@ mod tests {
         timer.back_off();
         assert_eq!(timer.timeout(), Span::from_millis(1_200));
         timer.measure(Span::from_millis(100), 1);
+        assert_eq!(timer.timeout(), Span::from_millis(1_000));
+        timer.relax();
         assert_eq!(timer.timeout(), Span::from_millis(250), "100 + 4 * 37.5 ms");
         (0..50).for_each(|_| timer.measure(Span::from_millis(100), 1));
         assert_eq!(timer.timeout(), Span::from_millis(200), "the floor");

@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use gtp_alloc::{Bytes, Rate, Span};
-use gtp_peers::tcp::{AckDelay, Flavour, ReceiverConfig, Segment, SenderConfig};
+use gtp_peers::tcp::{AckDelay, Flavour, ReceiverConfig, Segment, SenderConfig, Timing};
 use gtp_peers::{Body, Endpoint};
 
 use crate::bench::Dumbbell;
@@ -310,4 +310,19 @@ fn a_lost_repetition_waits_for_the_timer_or_is_found_by_what_followed_it() {
         recoveries 1 timeouts 0 repeated 2
         ",
     );
+}
+
+#[test]
+fn with_stamps_a_repetition_is_measured_and_what_is_new_ends_the_backing_off() {
+    let found = |timing, lost: &[u64], word: &str| {
+        let config = SenderConfig { timing, ..open(1.0) };
+        let drawn = course(Flavour::Reno, config, lost, 21);
+        drawn.lines().position(|line| line.contains(word))
+    };
+    // Sent at 0, 1 and 3 s and answered at 3.5, when the next is lost: found by a timer of four
+    // times 1 s, or of four times 0.5 + 4 * 0.25 s.
+    assert_eq!(found(Timing::Once, &[0, 0, 1], "1!"), Some(15));
+    assert_eq!(found(Timing::Stamps, &[0, 0, 1], "1!"), Some(19));
+    // The next two arrive, and all that follows at 4 s is lost: found by 0.5 + 4 * 0.1875 s.
+    assert_eq!(found(Timing::Stamps, &[0, 0, 3, 4, 5, 6], "3!"), Some(10));
 }

@@ -7,7 +7,7 @@
 
 use gtp_alloc::Time;
 
-use super::{Counting, Recovery, Sender, Urgent};
+use super::{Counting, Recovery, Sender, Timing, Urgent};
 use crate::Note;
 use crate::tcp::flight::Harvest;
 use crate::tcp::law::{AckView, Fullness, LossView, Phase};
@@ -205,9 +205,16 @@ impl Sender {
     }
 
     fn view(&mut self, now: Time, acked: u64, before: &Before, harvest: Harvest) -> AckView {
-        let rtt = self.flight.rtt(now, &harvest);
+        let rtt = match self.config.timing {
+            Timing::Once => self.flight.rtt(now, &harvest),
+            Timing::Stamps if acked > 0 => self.flight.since_first(now),
+            Timing::Stamps => None,
+        };
         if let Some(rtt) = rtt {
             self.timer.measure(rtt, self.board.outstanding());
+            if self.is_new_measured() {
+                self.timer.relax();
+            }
         }
         let delivery = self.flight.sample(&harvest, self.timer.least());
         self.flight.advance(self.board.first());
@@ -237,6 +244,16 @@ impl Sender {
             fullness: before.fullness,
             delivered: self.flight.delivered(),
             delivery,
+        }
+    }
+
+    /// Whether the round trip just measured ends the timer's backing off.
+    fn is_new_measured(&self) -> bool {
+        match self.config.timing {
+            Timing::Once => true,
+            // In ns-2 the first segment that is sent after the timer rang, and was not before, has
+            // to be acknowledged, unless `ts_resetRTO_` is set.
+            Timing::Stamps => self.timeouts == 0 || self.board.first() > self.recover,
         }
     }
 
