@@ -21,6 +21,7 @@ use super::api::{Drops, HostConfig, SessionOpen, SocketId};
 use super::batch::Batch;
 use super::command::{NewSource, Notice, Notices, TransferId};
 use super::envelope::{Destination, Envelope, Refusal};
+use super::intake::Junk;
 use super::sink_side::SinkSide;
 use super::source_side::SourceSide;
 use super::stream::{StreamNotice, StreamSink, StreamSource};
@@ -41,7 +42,7 @@ pub(super) struct Driver {
     notices: Notices,
     drops: Arc<Drops>,
     /// Bytes of datagrams that no session's key opened.
-    junk: Bytes,
+    junk: Junk,
     leaving: bool,
 }
 
@@ -61,8 +62,6 @@ const UPKEEP: Span = Span::from_millis(20);
 const PUBLISH: Span = Span::from_millis(50);
 /// An echo of a grant counts after the core's guard time, which is a little shorter.
 const ECHO: Span = Span::from_micros(1_200);
-/// What the kernel books for a datagram besides its bytes, about.
-const BOOKED: u64 = 768;
 
 impl Driver {
     pub fn new(now: Time, config: HostConfig, notices: Notices, drops: Arc<Drops>) -> Driver {
@@ -91,7 +90,7 @@ impl Driver {
             publish_due: now,
             notices,
             drops,
-            junk: Bytes::ZERO,
+            junk: Junk::default(),
             leaving: false,
         }
     }
@@ -249,13 +248,13 @@ impl Driver {
         datagram: &mut [u8],
     ) {
         let now = came.read;
-        let length = Bytes(datagram.len() as u64 + BOOKED);
+        let length = Bytes(datagram.len() as u64);
         let Ok(header) = Header::decode(datagram) else {
-            self.junk += length;
+            self.junk.add(length);
             return count(&self.drops.malformed);
         };
         let Some(index) = self.table.find_wire(header.session) else {
-            self.junk += length;
+            self.junk.add(length);
             return count(&self.drops.unknown);
         };
         let Some(session) = self.table.get_mut(index) else { return };
@@ -263,7 +262,7 @@ impl Driver {
         let body = match session.envelope.open(socket, origin, header, datagram) {
             Ok(body) => body,
             Err(refusal) => {
-                self.junk += length;
+                self.junk.add(length);
                 return match refusal {
                     Refusal::Stranger => count(&self.drops.unknown),
                     Refusal::Forged => count(&self.drops.forged),
@@ -297,7 +296,7 @@ impl Driver {
         if let Err(why) = accepted {
             // What comes again, from whomever, is nobody's.
             if why == Discard::Replayed {
-                self.junk += length;
+                self.junk.add(length);
             }
             count(&self.drops.discarded);
         }
@@ -317,9 +316,8 @@ impl Driver {
         self.in_.agent.decides() && !self.in_.reports.is_empty()
     }
 
-    /// Bytes of datagrams so far that no session's key opened, or that came again, with what the
-    /// kernel books for each besides.
-    pub fn junk(&self) -> Bytes {
+    /// Datagrams so far that no session's key opened, or that came again.
+    pub fn junk(&self) -> Junk {
         self.junk
     }
 

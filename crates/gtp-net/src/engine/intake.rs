@@ -54,8 +54,33 @@ struct Look {
     span: Span,
     /// Of datagrams that a session's key opened.
     bytes: Bytes,
-    /// Of all others.
+    /// Of all others, as booked.
     junk: Bytes,
+}
+
+/// What came and was not for any session here.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Junk {
+    bytes: Bytes,
+    /// With what the kernel books for each datagram besides: empty ones fill a buffer, too.
+    booked: Bytes,
+}
+
+/// What the kernel books for a datagram besides its bytes, about.
+const BOOKED: u64 = 768;
+
+impl Junk {
+    /// Counts one datagram of so many bytes.
+    pub fn add(&mut self, length: Bytes) {
+        self.bytes += length;
+        self.booked += Bytes(length.0 + BOOKED);
+    }
+
+    /// What came since `before`.
+    pub fn since(&self, before: Junk) -> Junk {
+        let bytes = Bytes(self.bytes.0 - before.bytes.0);
+        Junk { bytes, booked: Bytes(self.booked.0 - before.booked.0) }
+    }
 }
 
 /// A look takes so long: a buffer that is large enough for the rate fills in several.
@@ -125,9 +150,9 @@ impl Intake {
     }
 
     /// One read of a socket took in `bytes`, of which `junk` were not for any session here.
-    pub fn handle_read(&mut self, bytes: Bytes, junk: Bytes) {
-        self.look.bytes += Bytes(bytes.0.saturating_sub(junk.0));
-        self.look.junk += junk;
+    pub fn handle_read(&mut self, bytes: Bytes, junk: Junk) {
+        self.look.bytes += Bytes(bytes.0.saturating_sub(junk.bytes.0));
+        self.look.junk += junk.booked;
     }
 
     /// Each socket had its turn, and this part of the fullest one's buffer is filled still.
@@ -147,6 +172,7 @@ impl Intake {
         if passed > LOOK * REMEMBERED as u64 {
             // Nothing happened for long, or this process stood still: neither is a rate.
             self.looks.clear();
+            self.stood = 0.0;
             self.begin(now);
             return None;
         }
@@ -265,7 +291,8 @@ mod tests {
 
         fn look_with_junk(&mut self, mbps: u64, junk: u64, filled: f64) -> Rate {
             let bytes = |mbps| Rate::from_mbps(mbps).bytes_in(LOOK);
-            self.intake.handle_read(bytes(mbps + junk), bytes(junk));
+            let booked = Junk { bytes: bytes(junk), booked: bytes(junk) };
+            self.intake.handle_read(bytes(mbps + junk), booked);
             self.intake.handle_turn(filled);
             self.now += LOOK;
             assert!(self.intake.is_due(self.now));
@@ -331,6 +358,27 @@ mod tests {
         assert!(!sink.intake.guards(Bytes(512 << 10)), "a turn empties it");
         sink.look_with_junk(600, 60, 0.0);
         assert!(!sink.intake.guards(Bytes(32 << 20)), "nothing is done about strangers");
+    }
+
+    #[test]
+    fn empty_datagrams_are_weighed_and_take_nothing_from_what_sessions_brought() {
+        let mut junk = Junk::default();
+        (0..1_000).for_each(|_| junk.add(Bytes::ZERO));
+        let mut sink = Sink::new();
+        sink.intake.handle_read(Bytes(1_000_000), junk.since(Junk::default()));
+        assert_eq!(sink.look(0, 0.0), Rate::UNLIMITED);
+        assert!(!sink.intake.is_clean());
+        assert_eq!(sink.intake.best(), Bytes(1_000_000).per(LOOK));
+    }
+
+    #[test]
+    fn a_full_buffer_before_a_pause_and_one_after_it_are_not_two_in_a_row() {
+        let mut sink = Sink::new();
+        sink.look(5_000, 0.6);
+        sink.now += Span::from_secs(1);
+        sink.look(5_000, 0.6);
+        assert!(sink.look(5_000, 0.6).is_unlimited());
+        assert!(!sink.look(5_000, 0.6).is_unlimited());
     }
 
     #[test]

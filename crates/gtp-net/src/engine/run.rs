@@ -166,7 +166,7 @@ impl Engine {
                         let junk = self.driver.junk();
                         let read = Read { socket: *id, asked, now, emptied: !*ready };
                         take_in(&mut self.driver, timing, &read, self.received.datagrams());
-                        self.intake.handle_read(bytes, Bytes(self.driver.junk().0 - junk.0));
+                        self.intake.handle_read(bytes, self.driver.junk().since(junk));
                     }
                     Ok(false) => {
                         *ready = false;

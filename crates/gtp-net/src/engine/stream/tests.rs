@@ -24,7 +24,7 @@ use crate::engine::api::{Drops, HostConfig, SessionKeys, SocketId};
 use crate::engine::batch::Batch;
 use crate::engine::command::{Notice, Notices};
 use crate::engine::driver::Driver;
-use crate::engine::intake::Intake;
+use crate::engine::intake::{Intake, Junk};
 use crate::engine::law::Law;
 use crate::engine::run::{Read, take_in};
 use crate::engine::timing::Timing;
@@ -81,7 +81,7 @@ impl End {
     /// As the engine's thread does after a read.
     fn look_at_intake(&mut self, now: Time, bytes: Bytes) {
         let Some((intake, most)) = &mut self.intake else { return };
-        intake.handle_read(bytes, Bytes::ZERO);
+        intake.handle_read(bytes, Junk::default());
         intake.handle_turn(self.socket.len() as f64 / *most as f64);
         if intake.is_due(now) {
             self.timing.set_watched(intake.guards(Bytes((*most * PAYLOAD) as u64)));
