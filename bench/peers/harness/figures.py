@@ -171,7 +171,9 @@ def rows(runs):
             row.rate, row.goodput = median(lambda r: r.rate), median(lambda r: r.goodput)
             row.cpu_sender = median(lambda r: r.cpu_sender)
             row.cpu_receiver = median(lambda r: r.cpu_receiver)
-            row.jain, row.loss = median(lambda r: r.jain), median(lambda r: r.loss)
+            # A median would hide the round in which something went wrong.
+            row.jain = min(run.jain for run in there)
+            row.loss = max(run.loss for run in there)
             row.least = min(run.rate for run in there)
             row.most = max(run.rate for run in there)
         ours = ours_of(name, runs)
@@ -195,8 +197,8 @@ def table(case, made):
         lines.append(
             f"{row.name:<22}{row.rate / 1e9:>10.2f}{row.least / 1e9:>8.2f}{row.most / 1e9:>8.2f}"
             f"{row.goodput / 1e9:>9.2f}{row.cpu_sender:>14.2f}{row.cpu_receiver:>7.2f}{ratio:>10}"
-            + (f"  Jain {row.jain:.4f}" if row.jain == row.jain else "")
-            + (f"  lost {100 * row.loss:.3f} %" if row.loss == row.loss else "")
+            + (f"  Jain at least {row.jain:.4f}" if row.jain == row.jain else "")
+            + (f"  lost at most {100 * row.loss:.3f} %" if row.loss == row.loss else "")
             + (f"  failed in {row.failed} of {row.failed + row.rounds} rounds" if row.failed else "")
         )
     return "\n".join(lines)

@@ -116,6 +116,15 @@ class Medians(unittest.TestCase):
         self.assertEqual((quinn.rounds, quinn.failed, quinn.ours_by_theirs), (2, 1, 2.0))
         self.assertEqual((srt.rounds, srt.failed, srt.ours_by_theirs), (0, 3, None))
 
+    def test_the_worst_round_says_what_was_lost_and_how_unlike_shares_were(self):
+        bad = run(10e9)
+        bad.loss, bad.jain = 0.012, 0.25
+        good = [run(10e9), run(10e9)]
+        for each in good:
+            each.loss, each.jain = 0.0, 1.0
+        [row] = figures.rows({"gtp": [good[0], bad, good[1]]})
+        self.assertEqual((row.loss, row.jain), (0.012, 0.25))
+
     def test_a_mover_is_held_against_gtp_in_the_same_place(self):
         runs = {"gtp-disk": [run(4e9)], "gtp-tmpfs": [run(8e9)], "scp-tmpfs": [run(2e9)],
                 "scp-disk": [run(2e9)]}
