@@ -177,6 +177,8 @@ def gtp(sessions, build=None):
 SOURCES = 5
 # In all as much as one session brings: 4 GiB, of which each source has a quarter GiB in memory.
 INCAST_TIMES = 16
+# The same for programs that have all of it in memory, in whole words of 8 bytes.
+FIFTH = 4 * GIB // SOURCES // 8 * 8
 
 
 def side_by_side(run, alike):
@@ -190,7 +192,7 @@ def side_by_side(run, alike):
 
 
 def quinn_of_five(lane, number):
-    options = ["--mtu", lane.mtu, "--bytes", 4 * GIB // SOURCES,
+    options = ["--mtu", lane.mtu, "--bytes", FIFTH,
                "--certificate", f"{lane.directory}/bench-quinn-{number}.der"]
     factor = figures.ip_factor("quic", lane.mtu)
     return pair(f"{lane.programs}/quinn", options, factor, FREE, 5000 + number)

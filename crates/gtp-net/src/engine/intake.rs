@@ -108,7 +108,8 @@ const DOUBLES: Span = Span::from_millis(500);
 /// ... until it is this much.
 const RISE_MOST: f64 = 0.64;
 /// After the first trouble it rises by this part in a second while the buffer is as good as empty:
-/// in a tenth of a second it becomes a third too much, which at 5 Gbit/s is half a buffer of 32 MB.
+/// in a tenth of a second it becomes a third too much, 10 MB at 5 Gbit/s of the 16 that half a
+/// buffer of 32 MB holds.
 const SEARCH: f64 = 3.0;
 /// ... and while it is no more than so many times what arrives: answers take a round trip.
 const AHEAD: f64 = 1.4;
