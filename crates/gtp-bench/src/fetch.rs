@@ -4,8 +4,10 @@
 //! they bring one object. The clock runs from the first open path to the last block in its place.
 
 use std::collections::BTreeMap;
+use std::future::Future;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::task::Poll;
 
 use gtp_alloc::{Bytes, Rate, Time};
 use gtp_net::control::{ControlChannel, KEEPALIVE_SPAN};
@@ -51,7 +53,7 @@ pub struct NetFigures {
     pub seconds: f64,
     /// What this process has used of the processors meanwhile.
     pub cpu_s: f64,
-    /// What the engine's thread asked of the kernel meanwhile.
+    /// What the engines' threads asked of the kernel meanwhile.
     pub calls: Calls,
     /// Payload bytes that came twice.
     pub duplicate_bytes: u64,
@@ -75,11 +77,12 @@ pub async fn fetch(ends: &Ends, what: Fetch) -> Result<NetFigures, Failure> {
         return Err(usage(format!("{sessions} sessions: expected 1 to {SESSIONS_MOST}")));
     }
     let trust = ends.trust(&what)?;
-    let host = &ends.host;
+    let hosts: Vec<Host> = ends.host.at_each_engine().take(sessions).collect();
     let mut lines = Vec::new();
     for server in &what.servers {
         for _ in 0..what.sessions {
-            lines.push(line(ends, server, &trust).await?);
+            let host = &hosts[lines.len() % hosts.len()];
+            lines.push(line((host, ends), server, &trust).await?);
         }
     }
     let object = lines.first().map(|line| line.object).ok_or_else(|| other("no session"))?;
@@ -92,18 +95,10 @@ pub async fn fetch(ends: &Ends, what: Fetch) -> Result<NetFigures, Failure> {
     }
     let arrived = tokio::task::spawn_blocking(move || Arrived::room(object)).await;
     let arrived = arrived.map_err(other)?;
-    let manifest = object.manifest().map_err(other)?;
-    let sink = Box::new(arrived.sink());
-    let roots = RootPolicy::TrustTrailers;
-    let mut transfer = host.open_transfer(TransferOpen { sink, manifest, roots });
-    let mut channels = Vec::new();
-    for line in lines {
-        transfer.add_session(line.session);
-        channels.push(line.channel);
-    }
-    let figures = watch(host, &mut transfer, &mut channels, object).await?;
+    let mut parts = parts(&hosts, lines, &arrived, object)?;
+    let figures = watch_all(&ends.host, &mut parts, object).await?;
     let done = Done { files: u64::from(object.times), content_bytes: object.total() };
-    for mut channel in channels {
+    for mut channel in parts.into_iter().flat_map(|part| part.channels) {
         channel.send(&Message::Done(done.clone())).await?;
         channel.close().await;
     }
@@ -118,8 +113,11 @@ struct Line {
     object: Object,
 }
 
-async fn line(ends: &Ends, server: &HostAddress, trust: &Arc<HostTrust>) -> Result<Line, Failure> {
-    let host = &ends.host;
+async fn line(
+    (host, ends): (&Host, &Ends),
+    server: &HostAddress,
+    trust: &Arc<HostTrust>,
+) -> Result<Line, Failure> {
     let mut channel = ControlChannel::connect(server, &ends.identity, trust).await?;
     let client_session = host.new_session_id();
     let open = Open {
@@ -163,24 +161,103 @@ fn bind(host: &Host, peer: SocketAddr) -> Result<SocketId, Failure> {
     Ok(socket)
 }
 
-/// Waits for the end; knows the wire bytes of every moment to find the steady rate.
-async fn watch(
-    host: &Host,
-    transfer: &mut TransferHandle,
-    channels: &mut [ControlChannel],
+/// What one engine brings: its part of the files.
+struct Part {
+    transfer: TransferHandle,
+    channels: Vec<ControlChannel>,
+    /// Content that it is to bring.
+    bytes: u64,
+}
+
+/// One transfer for each engine that has sessions, and no more than there are files.
+fn parts(
+    hosts: &[Host],
+    lines: Vec<Line>,
+    arrived: &Arrived,
     object: Object,
-) -> Result<NetFigures, Failure> {
-    let clock = host.clock();
+) -> Result<Vec<Part>, Failure> {
+    if (object.times as usize) < hosts.len() {
+        let (times, engines) = (object.times, hosts.len());
+        return Err(usage(format!("{engines} engines for {times} files: take fewer engines")));
+    }
+    let count = hosts.len() as u32;
+    let manifest = object.manifest().map_err(other)?;
+    let mut parts: Vec<Part> = hosts
+        .iter()
+        .zip(arrived.sinks(count))
+        .zip(0..count)
+        .map(|((host, sink), number)| {
+            let (sink, manifest) = (Box::new(sink), manifest.clone());
+            let roots = RootPolicy::TrustTrailers;
+            let transfer = host.open_transfer(TransferOpen { sink, manifest, roots });
+            let files = (0..object.times).filter(|file| file % count == number).count() as u64;
+            Part { transfer, channels: Vec::new(), bytes: files * object.bytes }
+        })
+        .collect();
+    for (i, line) in lines.into_iter().enumerate() {
+        let part = &mut parts[i % hosts.len()];
+        part.transfer.add_session(line.session);
+        part.channels.push(line.channel);
+    }
+    Ok(parts)
+}
+
+/// What was seen of one part.
+struct Seen {
+    /// From the first open path to the end, with what had been asked of the processors.
+    began: Effort,
+    ended: Effort,
+    /// In the middle: the time, and the wire bytes of each session.
+    middle: (Time, Vec<u64>),
+    wire: Vec<u64>,
+    limits: BTreeMap<&'static str, u32>,
+}
+
+/// The time, and what all engines have used by then.
+#[derive(Clone, Copy)]
+struct Effort {
+    at: Time,
+    cpu: Option<f64>,
+    calls: Calls,
+}
+
+/// Waits for all parts.
+async fn watch_all(host: &Host, parts: &mut [Part], object: Object) -> Result<NetFigures, Failure> {
+    let mut watches: Vec<_> =
+        parts.iter_mut().map(|part| Box::pin(watch(host, part, object))).collect();
+    let mut seen: Vec<Option<Seen>> = watches.iter().map(|_| None).collect();
+    std::future::poll_fn(|context| {
+        for (watch, seen) in watches.iter_mut().zip(&mut seen) {
+            if seen.is_none()
+                && let Poll::Ready(done) = watch.as_mut().poll(context)
+            {
+                match done {
+                    Ok(done) => *seen = Some(done),
+                    Err(failure) => return Poll::Ready(Err(failure)),
+                }
+            }
+        }
+        if seen.iter().all(Option::is_some) { Poll::Ready(Ok(())) } else { Poll::Pending }
+    })
+    .await?;
+    drop(watches);
+    let seen: Vec<Seen> = seen.into_iter().flatten().collect();
+    figures(parts, &seen, object).ok_or_else(|| other("nothing was moved"))
+}
+
+/// Waits for the end of a part; knows the wire bytes of every moment to find the steady rate.
+async fn watch(host: &Host, part: &mut Part, object: Object) -> Result<Seen, Failure> {
+    let Part { transfer, channels, bytes } = part;
     let mut look = tokio::time::interval(LOOK);
     let mut keepalive = tokio::time::interval(KEEPALIVE_SPAN);
     let mut limits = BTreeMap::new();
     let (mut began, mut middle) = (None, None);
-    let look_at_effort = || (clock.now(), cpu_seconds(), host.calls());
+    let effort = || Effort { at: host.clock().now(), cpu: cpu_seconds(), calls: host.calls() };
     loop {
         tokio::select! {
             event = transfer.next_event() => match event {
                 Some(TransferEvent::PathOpen { .. }) => {
-                    began.get_or_insert_with(look_at_effort);
+                    began.get_or_insert_with(effort);
                 }
                 Some(TransferEvent::AllBlocks) => {
                     transfer.finish_files((0..object.times).map(|file| (file, None)).collect());
@@ -198,18 +275,18 @@ async fn watch(
                 if let Some(flow) = progress.flows.first() {
                     *limits.entry(flow.limited_by.as_str()).or_insert(0_u32) += 1;
                 }
-                if middle.is_none() && progress.bytes * 2 > object.total() {
-                    middle = Some((clock.now(), wire(transfer)));
+                let brought = progress.bytes - progress.resumed_bytes;
+                if middle.is_none() && brought * 2 > *bytes {
+                    middle = Some((host.clock().now(), wire(transfer)));
                 }
             }
         }
     }
-    let (now, cpu, calls) = look_at_effort();
-    let (began, cpu_began, calls_began) = began.unwrap_or((now, None, calls));
-    let looks = f64::from(limits.values().sum::<u32>().max(1));
-    let limited_by = limits.into_iter().map(|(word, n)| (word, f64::from(n) / looks)).collect();
-    let made = figures(transfer, object, (began, now), middle, cpu.zip(cpu_began));
-    Ok(NetFigures { limited_by, calls: calls - calls_began, ..made })
+    let ended = effort();
+    let began = began.unwrap_or(ended);
+    let wire = wire(transfer);
+    let middle = middle.unwrap_or_else(|| (began.at, vec![0; wire.len()]));
+    Ok(Seen { began, ended, middle, wire, limits })
 }
 
 /// IP bytes of each session so far.
@@ -217,31 +294,35 @@ fn wire(transfer: &TransferHandle) -> Vec<u64> {
     transfer.progress().flows.iter().map(|flow| flow.wire_bytes).collect()
 }
 
-fn figures(
-    transfer: &TransferHandle,
-    object: Object,
-    (began, ended): (Time, Time),
-    middle: Option<(Time, Vec<u64>)>,
-    cpu: Option<(f64, f64)>,
-) -> NetFigures {
-    let flows = transfer.progress().flows;
-    let wire = wire(transfer);
-    let (since, counted) = middle.unwrap_or((began, Vec::new()));
-    let counted = counted.into_iter().chain(std::iter::repeat(0));
-    let later: Vec<_> = wire.iter().zip(counted).map(|(now, then)| now - then).collect();
-    let rate = |bytes| Bytes(bytes).per(ended.since(since));
-    NetFigures {
+/// The sums over all parts; `None` without one.
+fn figures(parts: &[Part], seen: &[Seen], object: Object) -> Option<NetFigures> {
+    let began = seen.iter().map(|seen| seen.began).min_by_key(|effort| effort.at)?;
+    let ended = seen.iter().map(|seen| seen.ended).max_by_key(|effort| effort.at)?;
+    let flows: Vec<_> = parts.iter().flat_map(|part| part.transfer.progress().flows).collect();
+    let later = |seen: &Seen| -> Vec<Rate> {
+        let span = seen.ended.at.since(seen.middle.0);
+        let counted = seen.middle.1.iter().copied().chain(std::iter::repeat(0));
+        let rate = |(now, then): (&u64, u64)| Bytes(now - then).per(span);
+        seen.wire.iter().zip(counted).map(rate).collect()
+    };
+    let rates: Vec<Vec<Rate>> = seen.iter().map(later).collect();
+    // Sessions were dealt out to the parts in turn.
+    let session = |i: usize| rates[i % rates.len()].get(i / rates.len()).copied();
+    let session_rates: Vec<Rate> = (0..flows.len()).filter_map(session).collect();
+    let first = &seen.first()?.limits;
+    let looks = f64::from(first.values().sum::<u32>().max(1));
+    Some(NetFigures {
         bytes: object.total(),
-        wire_bytes: wire.iter().sum(),
-        seconds: ended.since(began).as_secs_f64(),
-        cpu_s: cpu.map_or(f64::NAN, |(now, then)| now - then),
-        calls: Calls::default(),
+        wire_bytes: seen.iter().flat_map(|seen| &seen.wire).sum(),
+        seconds: ended.at.since(began.at).as_secs_f64(),
+        cpu_s: ended.cpu.zip(began.cpu).map_or(f64::NAN, |(now, then)| now - then),
+        calls: ended.calls - began.calls,
         duplicate_bytes: flows.iter().map(|flow| flow.duplicate_bytes).sum(),
         loss_ratio: flows.iter().map(|f| f.loss_ratio).sum::<f64>() / flows.len().max(1) as f64,
-        limited_by: BTreeMap::new(),
-        steady: rate(later.iter().sum()),
-        session_rates: later.into_iter().map(rate).collect(),
-    }
+        limited_by: first.iter().map(|(word, n)| (*word, f64::from(*n) / looks)).collect(),
+        steady: session_rates.iter().fold(Rate::ZERO, |sum, &rate| sum.saturating_add(rate)),
+        session_rates,
+    })
 }
 
 /// Time between two looks at the engine's numbers, which are at most this old.

@@ -160,10 +160,15 @@ impl Arrived {
         Arrived(Arc::new(Mutex::new(Room { object, blocks, here, missing })))
     }
 
-    /// A sink that fills it.
-    pub fn sink(&self) -> MemorySink {
+    /// Sinks that fill it together, each with every so manieth file.
+    pub fn sinks(&self, count: u32) -> Vec<MemorySink> {
         let object = self.0.lock().unwrap_or_else(PoisonError::into_inner).object;
-        MemorySink { room: self.clone(), object }
+        let sink = |number: u32| {
+            let others = (0..object.times).filter(|file| file % count.max(1) != number);
+            let have = others.map(|file| Have { file, blocks: 0..object.blocks() }).collect();
+            MemorySink { room: self.clone(), object, have }
+        };
+        (0..count).map(sink).collect()
     }
 
     /// Compares every byte that lies there with what was sent.
@@ -188,6 +193,8 @@ impl Arrived {
 pub(crate) struct MemorySink {
     room: Arrived,
     object: Object,
+    /// What others fill.
+    have: Vec<Have>,
 }
 
 impl Room {
@@ -208,7 +215,7 @@ impl Room {
 
 impl BlockSink for MemorySink {
     fn have(&self) -> &[Have] {
-        &[]
+        &self.have
     }
 
     fn window(&self) -> Window {
@@ -261,12 +268,12 @@ mod tests {
     fn moved(object: Object, spoil: impl Fn(u32, u64, &mut Vec<u8>)) -> Arrived {
         let mut source = MemorySource(Arc::new(Content::make(object).unwrap()));
         let arrived = Arrived::room(object);
-        let (mut sink, mut framed) = (arrived.sink(), Vec::new());
+        let (mut sinks, mut framed) = (arrived.sinks(2), Vec::new());
         for file in 0..object.times {
             for block in 0..object.blocks() {
                 source.load_block(file, block, &mut framed).unwrap();
                 spoil(file, block, &mut framed);
-                sink.take_block(file, block, &mut framed).unwrap();
+                sinks[file as usize % 2].take_block(file, block, &mut framed).unwrap();
             }
         }
         arrived
@@ -294,7 +301,7 @@ mod tests {
     fn a_block_counts_once_and_one_outside_is_refused() {
         let object = Object::new(BLOCK, 1).unwrap();
         let content = Content::make(object).unwrap();
-        let mut sink = Arrived::room(object).sink();
+        let mut sink = Arrived::room(object).sinks(1).remove(0);
         assert_eq!(sink.write_block(0, 0, &content.framed[0]).unwrap(), Written::Good);
         assert_eq!(sink.write_block(0, 0, &content.framed[0]).unwrap(), Written::Duplicate);
         assert!(sink.write_block(0, 1, &content.framed[0]).is_err());

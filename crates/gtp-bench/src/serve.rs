@@ -69,7 +69,7 @@ pub struct Served {
     pub wire_bytes: u64,
     /// What this process has used of the processors since the session began.
     pub cpu_s: f64,
-    /// What its engine's thread asked of the kernel since then.
+    /// What its engines' threads asked of the kernel since then.
     pub calls: Calls,
     /// Whether the client said that it has everything.
     pub complete: bool,
@@ -86,7 +86,7 @@ impl Server {
         let content = Content::make(object).map_err(other)?;
         let listener = TcpListener::bind(serve.listen).await.map_err(other)?;
         let address = listener.local_addr().map_err(other)?;
-        let (socket, _) = host.bind_udp(address).map_err(other)?;
+        let (socket, _) = host.bind_udp_everywhere(address).map_err(other)?;
         let shared = Shared {
             host,
             socket,
@@ -144,10 +144,11 @@ async fn give(
     if path != PATH {
         return channel.refuse(Reason::Missing, "this server only measures").await;
     }
-    let Ok(session) = session(shared, &mut channel, &open, suite) else { return };
+    let host = shared.host.least_busy();
+    let Ok(session) = session((&host, shared), &mut channel, &open, suite) else { return };
     let opened = opened(shared, &open, &session, suite);
     let source = Box::new(MemorySource(Arc::clone(&shared.content)));
-    let handle = shared.host.open_source(SourceOpen { session, source });
+    let handle = host.open_source(SourceOpen { session, source });
     let client = channel.ends().remote;
     let told = channel.send(&Message::Opened(opened)).await.is_ok();
     // Whatever else the client says, or that it is gone, is an end too.
@@ -163,12 +164,12 @@ async fn give(
 }
 
 fn session(
-    shared: &Shared,
+    (host, shared): (&Host, &Shared),
     channel: &mut ControlChannel,
     open: &Open,
     suite: Suite,
 ) -> Result<SessionOpen, Failure> {
-    let number = shared.host.new_session_id();
+    let number = host.new_session_id();
     let secrets = channel.data_secrets(number, open.client_session)?;
     Ok(SessionOpen {
         socket: shared.socket,

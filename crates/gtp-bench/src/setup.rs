@@ -24,6 +24,8 @@ pub struct Capacities {
     pub incoming: Option<Rate>,
     /// A fixed control interval.
     pub interval: Option<Span>,
+    /// Threads that move data, over which sessions are spread; zero counts as one.
+    pub engines: usize,
 }
 
 /// What becomes of a server whose key is on no list.
@@ -67,6 +69,7 @@ impl Ends {
             capacity_in: capacities.incoming.unwrap_or(Rate::UNLIMITED),
             interval: capacities.interval,
             memory: MEMORY,
+            engines: capacities.engines,
         };
         let host = Host::start(config).map_err(other)?;
         Ok(Ends { host, identity, dir })

@@ -14,17 +14,22 @@ struct World {
     address: std::net::SocketAddr,
     fingerprint: Fingerprint,
     ended: UnboundedReceiver<Served>,
+    engines: usize,
 }
 
 impl World {
     async fn start(serve: Serve) -> World {
+        World::with(serve, Capacities::default()).await
+    }
+
+    async fn with(serve: Serve, capacities: Capacities) -> World {
         let dir = tempfile::tempdir().unwrap();
-        let ends = Ends::start_in(dir.path().join("server"), Capacities::default()).unwrap();
+        let ends = Ends::start_in(dir.path().join("server"), capacities).unwrap();
         let server = Server::bind(ends, serve).await.unwrap();
         let (address, fingerprint) = (server.address(), server.fingerprint());
         let (ended_in, ended) = unbounded_channel();
         tokio::spawn(server.run(ended_in));
-        World { dir, address, fingerprint, ended }
+        World { dir, address, fingerprint, ended, engines: capacities.engines }
     }
 
     async fn fetch(
@@ -41,7 +46,8 @@ impl World {
         sessions: usize,
         pinned: Vec<Fingerprint>,
     ) -> Result<NetFigures, Failure> {
-        let ends = Ends::start_in(self.dir.path().join("client"), Capacities::default()).unwrap();
+        let capacities = Capacities { engines: self.engines, ..Capacities::default() };
+        let ends = Ends::start_in(self.dir.path().join("client"), capacities).unwrap();
         let server = self.address.to_string().parse().unwrap();
         let strangers = Strangers::Refused;
         fetch(&ends, Fetch { servers: vec![server], pinned, strangers, sessions, size_most }).await
@@ -62,6 +68,28 @@ async fn every_byte_arrives_over_one_session_and_over_several() {
             assert!(served.complete && served.calls.send > 0, "{served:?}");
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_byte_arrives_over_several_engines_at_both_ends() {
+    let capacities = Capacities { engines: 2, ..Capacities::default() };
+    let serve = Serve { times: 5, ..SERVE };
+    let mut world = World::with(serve, capacities).await;
+    for sessions in [1, 5] {
+        let figures = world.fetch(sessions, vec![world.fingerprint]).await.unwrap();
+        assert_eq!((figures.bytes, figures.session_rates.len()), (15_000_005, sessions));
+        for _ in 0..sessions {
+            assert!(world.ended.recv().await.unwrap().complete);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn engines_that_would_have_nothing_to_bring_are_refused() {
+    let capacities = Capacities { engines: 3, ..Capacities::default() };
+    let world = World::with(SERVE, capacities).await;
+    let failure = world.fetch(3, vec![world.fingerprint]).await.unwrap_err();
+    assert_eq!(failure.kind, FailureKind::Usage);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -250,6 +250,10 @@ pub struct ServeArgs {
     /// alone, which is less kind to others on the same path. May be repeated
     #[arg(long, value_name = "LAW", value_enum, env = "GTP_ALLOW_CONTROL", value_delimiter = ',')]
     pub allow_control: Vec<OneEnd>,
+    /// Threads that move data, over which clients are spread; half of the processors, 8 at most,
+    /// if not said
+    #[arg(long, value_name = "N", env = "GTP_ENGINES", value_parser = words::engines)]
+    pub engines: Option<usize>,
     #[command(flatten)]
     pub host: HostArgs,
     /// One JSON object a line on standard output; the first says address and fingerprint

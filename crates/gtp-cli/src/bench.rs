@@ -54,6 +54,10 @@ struct CapacityArgs {
     #[arg(long, value_name = "TIME", env = "GTP_INTERVAL", value_parser = words::interval,
         allow_hyphen_values = true)]
     interval: Option<Duration>,
+    /// Threads that move data, over which sessions are spread; half of the processors, 8 at most,
+    /// if not said
+    #[arg(long, value_name = "N", env = "GTP_ENGINES", value_parser = words::engines)]
+    engines: Option<usize>,
 }
 
 #[derive(Debug, Args)]
@@ -183,6 +187,7 @@ fn ends(args: &CapacityArgs) -> Result<Ends, Failure> {
         outgoing: args.capacity_out,
         incoming: args.capacity_in,
         interval: args.interval.map(|span| Span::from_nanos(span.as_nanos() as u64)),
+        engines: args.engines.unwrap_or_else(gtp::default_engines),
     })
 }
 

@@ -43,6 +43,14 @@ pub fn interval(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// Reads a number of engines: 1 to 64.
+pub fn engines(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(engines @ 1..=64) => Ok(engines),
+        Ok(_) | Err(_) => Err("a number of engines is from 1 to 64".into()),
+    }
+}
+
 /// Reads a weight.
 pub fn weight(text: &str) -> Result<f64, String> {
     let weight: f64 = text.parse().map_err(|_| "a weight is a number".to_owned())?;

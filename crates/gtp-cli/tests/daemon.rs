@@ -279,7 +279,7 @@ fn servers_of_one_host_share_what_it_sends() {
 }
 
 #[test]
-fn clients_of_a_server_share_equally_by_their_keys_and_leave_nothing_behind() {
+fn clients_of_a_server_share_equally_by_their_keys_whichever_engine_has_them_and_leave_nothing() {
     let world = World::new();
     let content = world.export("big", 20_000_000);
     let ids = ["a", "b"].map(|end| world.run(end, &["id"]).stdout);
@@ -287,7 +287,7 @@ fn clients_of_a_server_share_equally_by_their_keys_and_leave_nothing_behind() {
     std::fs::write(world.path("server/authorized_keys"), ids.concat()).unwrap();
     let daemon = Daemon::start(&world.path("run/gtpd.sock"), &["--capacity-out", "120Mbit"]);
     let args = daemon.args();
-    let server = world.serve("server", &[&args[0], &args[1]]);
+    let server = world.serve("server", &[&args[0], &args[1], "--engines", "3"]);
     let fetch = |end: &str, to: &str| {
         let mut command = world.gtp(end, &["get", &server.url("big"), to, "--daemon", "off"]);
         command.args(["--fingerprint", &server.fingerprint]);

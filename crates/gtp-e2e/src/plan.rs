@@ -60,6 +60,7 @@ pub async fn run(plan: Plan) -> Result<()> {
         capacity_in: plan.capacity_in.map_or(Rate::UNLIMITED, Rate::from_bps),
         interval: plan.interval_ms.map(Span::from_millis),
         memory: Bytes(256 << 20),
+        engines: 1,
     })?;
     let interval = plan.interval_ms.map(Span::from_millis);
     let endpoint = Endpoint::new(host, Identity::generate(), interval);

@@ -45,6 +45,7 @@ pub async fn run(plan: Produce) -> Result<()> {
         capacity_in: Rate::UNLIMITED,
         interval: None,
         memory: Bytes(256 << 20),
+        engines: 1,
     })?;
     let endpoint = Endpoint::new(host, Identity::load_or_create(&plan.identity)?, None);
     let pin = plan.fingerprint.parse().context("a fingerprint")?;

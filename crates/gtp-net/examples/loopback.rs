@@ -31,7 +31,13 @@ fn main() -> Result<(), Failure> {
 async fn run(capacity: Rate, size: u64, sessions: u64) -> Result<(), Failure> {
     let host = |out, in_| {
         let memory = Bytes(256 << 20);
-        Host::start(HostConfig { capacity_out: out, capacity_in: in_, interval: None, memory })
+        Host::start(HostConfig {
+            capacity_out: out,
+            capacity_in: in_,
+            interval: None,
+            memory,
+            engines: 1,
+        })
     };
     let sends = host(Rate::UNLIMITED, Rate::UNLIMITED)?;
     let receives = host(Rate::UNLIMITED, capacity)?;

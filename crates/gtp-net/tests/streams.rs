@@ -37,6 +37,7 @@ fn host() -> Host {
         capacity_in: Rate::from_mbps(2_000),
         interval: None,
         memory: Bytes(8 << 20),
+        engines: 1,
     })
     .unwrap()
 }

@@ -105,12 +105,16 @@ pub struct Header {
 }
 
 impl Header {
+    /// Where the session's number stands in a datagram: four bytes from here on, the highest first.
+    pub const SESSION_AT: usize = 1;
+
     /// Appends the header to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let mut bytes = [0; HEADER_LEN];
         bytes[0] = self.kind.byte();
-        bytes[1..5].copy_from_slice(&self.session.to_be_bytes());
-        bytes[5..].copy_from_slice(&self.pn.to_be_bytes());
+        let after = Self::SESSION_AT + 4;
+        bytes[Self::SESSION_AT..after].copy_from_slice(&self.session.to_be_bytes());
+        bytes[after..].copy_from_slice(&self.pn.to_be_bytes());
         out.extend_from_slice(&bytes);
     }
 

@@ -11,6 +11,7 @@ pub mod nic;
 pub mod peer;
 mod pressure;
 pub mod schedule;
+pub mod steer;
 pub mod tun;
 pub mod udp;
 pub mod wake;

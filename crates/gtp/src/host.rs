@@ -43,6 +43,7 @@ impl Host {
                 capacity_in: engine::default_capacity(),
                 interval: None,
                 memory: MEMORY,
+                engines: 1,
             },
             identity: None,
             config_dir: None,
@@ -118,6 +119,14 @@ impl HostBuilder {
     /// Memory for blocks under way, in each direction.
     pub fn memory(mut self, memory: Bytes) -> HostBuilder {
         self.config.memory = memory;
+        self
+    }
+
+    /// Engines: threads that move data, each that of its own sessions. A server spreads its
+    /// sessions over them; a transfer has one. One if not said; [`default_engines`] suits a server
+    /// that has a machine to itself.
+    pub fn engines(mut self, engines: usize) -> HostBuilder {
+        self.config.engines = engines;
         self
     }
 

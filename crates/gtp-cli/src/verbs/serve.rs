@@ -21,7 +21,8 @@ pub fn run(args: ServeArgs) -> Result<ExitCode, Failure> {
 }
 
 async fn serve(args: ServeArgs) -> Result<ExitCode, Failure> {
-    let host = super::host(&args.host).start()?;
+    let engines = args.engines.unwrap_or_else(gtp::default_engines);
+    let host = super::host(&args.host).engines(engines).start()?;
     let mut server = Server::export(&args.dir).listen(&args.listen);
     if args.public {
         server = server.public();

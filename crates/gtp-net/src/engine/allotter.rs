@@ -11,22 +11,19 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use gtp_alloc::{Rate, Span, Time};
-use gtp_proto::agent::{Agent, Side as AgentSide};
+use gtp_proto::agent::Side as AgentSide;
 use gtp_proto::limits::{GRANTS_OUTSTANDING, INTERVAL_MAX, INTERVAL_MIN, RECOMPUTE_MIN};
 use gtp_proto::{FlowId, Grant, Law, Phase, Report};
 use gtp_share::client::Attachment;
 use gtp_share::{Found, Outstanding, Posted, Side};
 
+use super::council::Decider;
 use super::details::Details;
 use super::keeper::DaemonNews;
 
 /// One direction's allotter.
 pub(super) struct Allotter {
-    agent: Agent,
-    /// What this process was told to share out.
-    capacity: Rate,
-    /// What it keeps up with.
-    limit: Rate,
+    agent: Decider,
     /// Once there was a daemon.
     daemon: Option<Box<Daemon>>,
     /// Under a daemon: sessions over which one end decides alone, as this agent sees them...
@@ -85,16 +82,8 @@ const FALL_MOST: f64 = 0.125;
 
 impl Allotter {
     /// This agent decides until there is a daemon.
-    pub fn new(agent: Agent) -> Allotter {
-        Allotter {
-            capacity: agent.capacity(),
-            limit: Rate::UNLIMITED,
-            agent,
-            daemon: None,
-            alone: Vec::new(),
-            granted: Vec::new(),
-            told: Vec::new(),
-        }
+    pub fn new(agent: Decider) -> Allotter {
+        Allotter { agent, daemon: None, alone: Vec::new(), granted: Vec::new(), told: Vec::new() }
     }
 
     /// The control interval in force.
@@ -104,15 +93,13 @@ impl Allotter {
 
     /// Changes the capacity that this process's own agent shares out.
     pub fn set_capacity(&mut self, capacity: Rate) {
-        self.capacity = capacity;
-        self.agent.set_capacity(self.capacity.min(self.limit));
+        self.agent.set_capacity(capacity);
     }
 
-    /// Changes what this process keeps up with. Its own agent shares out no more; a daemon does not
-    /// hear of it.
+    /// Changes what this engine keeps up with. Its process's own agent shares out no more; a daemon
+    /// does not hear of it.
     pub fn set_limit(&mut self, limit: Rate) {
-        self.limit = limit;
-        self.agent.set_capacity(self.capacity.min(self.limit));
+        self.agent.set_limit(limit);
     }
 
     /// Whether this process's own agent decides: it has never had a daemon.
@@ -140,9 +127,12 @@ impl Allotter {
         }
     }
 
-    /// Whether the daemon has to hear yet that a session has gone.
+    /// Whether the daemon, or the other engines, have to hear yet that a session has gone.
     pub fn is_posting(&self) -> bool {
-        self.daemon.as_ref().is_some_and(|daemon| !daemon.flows.is_empty())
+        match &self.daemon {
+            None => self.agent.is_posting(),
+            Some(daemon) => !daemon.flows.is_empty() || self.agent.is_posting(),
+        }
     }
 
     /// Where to put each session's details, in the order of reports, if they are of use.
@@ -166,7 +156,7 @@ impl Allotter {
         }
     }
 
-    /// As [`Agent::tick`].
+    /// As [`gtp_proto::Agent::tick`].
     pub fn tick(
         &mut self,
         now: Time,
@@ -199,7 +189,7 @@ impl Allotter {
             self.alone.push((*id, Report { echoed: heard.own, ..*report }));
             report.echoed = heard.word;
         }
-        if self.alone.is_empty() {
+        if self.alone.is_empty() && !self.agent.is_posting() {
             return;
         }
         self.agent.tick(now, &self.alone, &mut self.granted);
@@ -266,7 +256,7 @@ impl Daemon {
     }
 
     /// Knows each session that there is; one that is new as its own agent left it.
-    fn seat(&mut self, agent: &Agent, reports: &[(FlowId, Report)]) {
+    fn seat(&mut self, agent: &Decider, reports: &[(FlowId, Report)]) {
         self.forget(reports);
         for (id, report) in reports {
             self.flows.entry(*id).or_insert_with(|| Flow::new(agent, *id, report));
@@ -349,7 +339,7 @@ impl Daemon {
 
 impl Flow {
     /// A session as its own agent left it; of a new one there is nothing.
-    fn new(agent: &Agent, id: FlowId, report: &Report) -> Flow {
+    fn new(agent: &Decider, id: FlowId, report: &Report) -> Flow {
         let (number, rate, committed) = agent.outstanding(id);
         let mut issued = VecDeque::new();
         if committed > rate {
@@ -469,7 +459,7 @@ mod world;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use gtp_proto::agent::AgentConfig;
+    use gtp_proto::agent::{Agent, AgentConfig};
 
     const START: Time = Time::from_nanos(1_000_000_000);
 
@@ -494,7 +484,7 @@ mod tests {
     fn orphaned(side: AgentSide) -> Allotter {
         let capacity = Rate::from_mbps(80);
         let config = AgentConfig { side, capacity, interval: Some(Span::from_millis(20)) };
-        let mut allotter = Allotter::new(Agent::new(START, config));
+        let mut allotter = Allotter::new(Decider::own(Agent::new(START, config)));
         allotter.tick(START, &[(1, report(Phase::Open, 0))], &mut Vec::new());
         let mut daemon = Daemon::new(START, side);
         daemon.flows.insert(1, Flow::new(&allotter.agent, 1, &report(Phase::Open, 0)));

@@ -1,7 +1,7 @@
 //! What the rest of the process asks of the engine, and what it hears from it.
 //!
-//! The engine is one thread that owns all sockets, sessions and agents of a [`Host`]. Everything
-//! here is a message to it or from it; nothing here decides anything.
+//! An engine is a thread that owns sockets, sessions and transfers of a [`Host`](super::Host).
+//! Everything here is a message to it or from it; nothing here decides anything.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -25,6 +25,9 @@ pub struct HostConfig {
     pub interval: Option<Span>,
     /// Memory for blocks under way, in each direction.
     pub memory: Bytes,
+    /// Engines, each a thread that moves the data of its sessions; zero counts as one. They share
+    /// all of the above.
+    pub engines: usize,
 }
 
 /// Names one UDP socket of the engine.

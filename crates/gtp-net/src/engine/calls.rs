@@ -3,10 +3,10 @@
 //! A data path is fast when it does so for batches and not for packets. That is a property that
 //! can be counted, whatever the machine is doing otherwise, so it is.
 
-use std::ops::Sub;
+use std::ops::{Add, Sub};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// System calls of the engine's thread, and messages to it, since its host began.
+/// System calls of engines' threads, and messages to them, since their host began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Calls {
     /// To send: one for a run of packets with segmentation offload, else one a packet.
@@ -27,6 +27,20 @@ impl Calls {
     /// All that are counted: no more than there are, as the reading of bells is not.
     pub fn system(&self) -> u64 {
         self.send + self.receive + self.wait + self.look
+    }
+}
+
+impl Add for Calls {
+    type Output = Calls;
+
+    fn add(self, other: Calls) -> Calls {
+        Calls {
+            send: self.send + other.send,
+            receive: self.receive + other.receive,
+            wait: self.wait + other.wait,
+            look: self.look + other.look,
+            message: self.message + other.message,
+        }
     }
 }
 

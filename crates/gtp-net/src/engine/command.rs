@@ -18,6 +18,7 @@ use super::api::{
     TransferProgress,
 };
 use super::keeper::DaemonNews;
+use super::mates::Stray;
 use super::reader::{Loaded, ReadJobs};
 use super::stream::StreamNotice;
 use super::writer::Written;
@@ -47,6 +48,8 @@ pub(super) enum Notice {
     Written(TransferId, Written),
     /// Something about a stream.
     Stream(StreamNotice),
+    /// A datagram of one of its sessions has come to another engine.
+    Stray(Box<Stray>),
     /// The last handle is gone.
     Shutdown,
 }

@@ -20,8 +20,10 @@ use super::allotter::Allotter;
 use super::api::{Drops, HostConfig, SessionOpen, SocketId};
 use super::batch::Batch;
 use super::command::{NewSource, Notice, Notices, TransferId};
+use super::council::Decider;
 use super::envelope::{Destination, Envelope, Refusal};
 use super::intake::Junk;
+use super::mates::{Place, Stray, Users};
 use super::sink_side::SinkSide;
 use super::source_side::SourceSide;
 use super::stream::{StreamNotice, StreamSink, StreamSource};
@@ -43,7 +45,14 @@ pub(super) struct Driver {
     drops: Arc<Drops>,
     /// Bytes of datagrams that no session's key opened.
     junk: Junk,
+    place: Place,
     leaving: bool,
+}
+
+/// Who decides in each direction.
+pub(super) struct Deciders {
+    pub out: Decider,
+    pub in_: Decider,
 }
 
 /// The agent of one direction, with room for its work.
@@ -64,24 +73,33 @@ const PUBLISH: Span = Span::from_millis(50);
 const ECHO: Span = Span::from_micros(1_200);
 
 impl Driver {
+    /// The only engine of its host.
+    #[cfg(test)]
     pub fn new(now: Time, config: HostConfig, notices: Notices, drops: Arc<Drops>) -> Driver {
-        let agent = |side, capacity| {
-            let agent = Agent::new(now, AgentConfig { side, capacity, interval: config.interval });
-            match side {
-                AgentSide::Source => agent,
-                AgentSide::Sink => agent.deciding_by(Box::new(gtp2004::Host::new(capacity))),
-            }
-        };
-        let direction = |side, capacity| Direction {
-            agent: Allotter::new(agent(side, capacity)),
+        let [out, in_] = agents(now, config).map(Decider::own);
+        let mut places = Place::all([notices.clone()], config.memory);
+        let place = places.pop().expect("one");
+        Driver::among(now, config, (place, Deciders { out, in_ }), notices, drops)
+    }
+
+    /// One engine among those of its host.
+    pub fn among(
+        now: Time,
+        config: HostConfig,
+        (place, deciders): (Place, Deciders),
+        notices: Notices,
+        drops: Arc<Drops>,
+    ) -> Driver {
+        let direction = |decider| Direction {
+            agent: Allotter::new(decider),
             reports: Vec::new(),
             grants: Vec::new(),
             slots: Vec::new(),
             unheard: false,
         };
         Driver {
-            out: direction(AgentSide::Source, config.capacity_out),
-            in_: direction(AgentSide::Sink, config.capacity_in),
+            out: direction(deciders.out),
+            in_: direction(deciders.in_),
             config,
             table: Table::default(),
             transfers: BTreeMap::new(),
@@ -91,6 +109,7 @@ impl Driver {
             notices,
             drops,
             junk: Junk::default(),
+            place,
             leaving: false,
         }
     }
@@ -151,6 +170,11 @@ impl Driver {
                 }
             }
             Notice::Stream(notice) => self.handle_stream_notice(now, notice),
+            Notice::Stray(stray) => {
+                let came = self.place.handle_stray(now, &stray);
+                let Stray { socket, origin, mut datagram, .. } = *stray;
+                self.handle_datagram(came, socket, origin, &mut datagram);
+            }
             Notice::Shutdown => self.leave(now),
         }
     }
@@ -254,6 +278,9 @@ impl Driver {
             return count(&self.drops.malformed);
         };
         let Some(index) = self.table.find_wire(header.session) else {
+            if self.place.pass_on(header.session, (came, socket, origin), datagram) {
+                return;
+            }
             self.junk.add(length);
             return count(&self.drops.unknown);
         };
@@ -398,6 +425,9 @@ impl Driver {
         if upkeep {
             self.upkeep_due = now + UPKEEP;
             self.forget_finished(now);
+            if self.place.is_stale() {
+                self.share_memory();
+            }
         }
         if self.publish_due <= now {
             self.publish_due = now + PUBLISH;
@@ -537,13 +567,20 @@ impl Driver {
 
     /// Everyone gets an equal part of the memory of his direction.
     fn share_memory(&mut self) {
-        let memory = self.config.memory;
-        let sources = self.table.sources_mut().count().max(1) as u64;
-        self.table.sources_mut().for_each(|s| s.set_memory(gtp_alloc::Bytes(memory.0 / sources)));
-        let transfers = self.transfers.len().max(1) as u64;
-        let part = gtp_alloc::Bytes(memory.0 / transfers);
+        let part = self.place.share(Users::Sources, self.table.sources_mut().count());
+        self.table.sources_mut().for_each(|source| source.set_memory(part));
+        let part = self.place.share(Users::Transfers, self.transfers.len());
         self.transfers.values_mut().for_each(|transfer| transfer.set_memory(part));
     }
+}
+
+/// A host's agents, out and in.
+pub(super) fn agents(now: Time, config: HostConfig) -> [Agent; 2] {
+    let agent =
+        |side, capacity| Agent::new(now, AgentConfig { side, capacity, interval: config.interval });
+    let law = Box::new(gtp2004::Host::new(config.capacity_in));
+    let in_ = agent(AgentSide::Sink, config.capacity_in).deciding_by(law);
+    [agent(AgentSide::Source, config.capacity_out), in_]
 }
 
 impl Direction {

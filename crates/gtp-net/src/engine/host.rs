@@ -1,21 +1,24 @@
 //! The handles through which the rest of the process speaks to the engine.
 //!
-//! A [`Host`] starts the engine's thread and names everything that is opened on it; the handles
-//! send commands and receive events. None of them waits for the engine, and when the last of them
-//! is gone the engine says farewell to its peers and ends.
+//! A [`Host`] starts the engines' threads and names everything that is opened on them; the handles
+//! send commands and receive events. None of them waits for an engine, and when the last of them
+//! is gone the engines say farewell to their peers and end.
 
 use std::collections::VecDeque;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
-use std::ops::Range;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::ops::{Deref, Range};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
 use gtp_alloc::Rate;
+use gtp_proto::Agent;
 use gtp_proto::FlowId;
+use gtp_proto::wire::Header;
 use gtp_store::{SourceError, Value};
 use gtp_sys::Clock;
+use gtp_sys::steer::{self, ByWord};
 use gtp_sys::udp::UdpSocket;
 use gtp_sys::wake::Poller;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -27,35 +30,58 @@ use super::api::{
 };
 use super::calls::{Calls, Counters};
 use super::command::{NewSource, NewTransfer, Notice, Notices, TransferId};
+use super::council::{Council, Decider};
+use super::driver::{self, Deciders};
 use super::keeper::{Keeper, Sharing};
+use super::mates::{Place, engine_of};
 use super::reader::{self, ReadJob, ReadJobs};
-use super::run;
+use super::run::{self, Outfit};
 
-/// One host: its sockets, its capacity in both directions, and the engine that serves them.
-/// Clones are the same host.
+/// One host: its sockets, its capacity in both directions, and the engines that serve them. Clones
+/// are the same host, at the same one of its engines: what is opened through this value is that
+/// engine's, and so are the sockets, sessions and transfers that belong together.
 #[derive(Clone)]
-pub struct Host(Arc<Shared>);
+pub struct Host {
+    shared: Arc<Shared>,
+    engine: usize,
+}
 
 struct Shared {
-    notices: Notices,
+    engines: Vec<Engine>,
+    /// Which engine is asked first for room.
+    turn: AtomicUsize,
     names: AtomicU32,
     sessions: Mutex<VecDeque<u32>>,
     capacity_in: Mutex<Rate>,
     clock: Clock,
     drops: Arc<Drops>,
+    /// They look for the machine's daemon until they are dropped.
+    _keepers: Vec<Keeper>,
+}
+
+/// One engine's thread, from outside.
+struct Engine {
+    notices: Notices,
     calls: Arc<Counters>,
-    /// Looks for the machine's daemon until it is dropped.
-    _keeper: Option<Keeper>,
+    /// Sources, transfers and streams that it has open.
+    open: AtomicUsize,
+}
+
+/// An engine's letter box before there is an engine, with the ends that it gets itself.
+struct Post {
+    poller: Poller,
+    inbox: mpsc::Receiver<Notice>,
+    notices: Notices,
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        self.notices.send(Notice::Shutdown);
+        self.engines.iter().for_each(|engine| engine.notices.send(Notice::Shutdown));
     }
 }
 
 impl Host {
-    /// Starts the engine's thread.
+    /// Starts the engines' threads.
     ///
     /// # Errors
     /// When the system gives no thread or no descriptor.
@@ -74,46 +100,89 @@ impl Host {
     }
 
     fn launch(config: HostConfig, sharing: Option<Sharing>) -> io::Result<Host> {
-        let poller = Poller::new()?;
-        let (queue, inbox) = mpsc::channel();
-        let notices = Notices::new(queue, poller.waker());
-        let (drops, calls) = (Arc::new(Drops::default()), Arc::new(Counters::default()));
-        let counted = (drops.clone(), calls.clone());
-        run::spawn(config, poller, inbox, notices.clone(), counted)?;
-        let keeper = sharing.map(|sharing| Keeper::start(sharing, notices.clone())).transpose()?;
-        Ok(Host(Arc::new(Shared {
-            notices,
+        let clock = Clock::start();
+        let posts = (0..config.engines.max(1)).map(|_| Post::new()).collect::<io::Result<_>>()?;
+        let posts: Vec<Post> = posts;
+        let deciders = deciders(driver::agents(clock.now(), config), &posts);
+        let places = Place::all(posts.iter().map(|post| post.notices.clone()), config.memory);
+        let drops = Arc::new(Drops::default());
+        let mut engines = Vec::new();
+        for ((post, place), deciders) in posts.into_iter().zip(places).zip(deciders) {
+            let Post { poller, inbox, notices } = post;
+            let engine = Engine::new(notices.clone());
+            let (drops, calls) = (drops.clone(), engine.calls.clone());
+            let outfit = Outfit { config, poller, inbox, notices, place, deciders, drops, calls };
+            run::spawn(outfit)?;
+            engines.push(engine);
+        }
+        let boxes = engines.iter().map(|engine| engine.notices.clone()).collect();
+        let keepers = sharing.map(|sharing| Keeper::start(sharing, boxes)).transpose()?;
+        let shared = Arc::new(Shared {
+            engines,
+            turn: AtomicUsize::new(0),
             names: AtomicU32::new(1),
             sessions: Mutex::new(VecDeque::new()),
             capacity_in: Mutex::new(config.capacity_in),
-            clock: Clock::start(),
+            clock,
             drops,
-            calls,
-            _keeper: keeper,
-        })))
+            _keepers: keepers.unwrap_or_default(),
+        });
+        Ok(Host { shared, engine: 0 })
     }
 
-    /// Opens a UDP socket and returns its name and the address that it got.
+    /// The same host at that of its engines which has least open.
+    #[must_use]
+    pub fn least_busy(&self) -> Host {
+        let engines = &self.shared.engines;
+        let first = self.shared.turn.fetch_add(1, Ordering::Relaxed) % engines.len();
+        let open = |at: &usize| engines[*at].open.load(Ordering::Relaxed);
+        let engine = (first..engines.len()).chain(0..first).min_by_key(open).unwrap_or(0);
+        Host { shared: self.shared.clone(), engine }
+    }
+
+    /// The same host at each of its engines in turn.
+    pub fn at_each_engine(&self) -> impl Iterator<Item = Host> {
+        let shared = self.shared.clone();
+        (0..shared.engines.len()).map(move |engine| Host { shared: shared.clone(), engine })
+    }
+
+    /// Opens a UDP socket of this engine and returns its name and the address that it got.
     ///
     /// # Errors
     /// When the address is not to be had.
     pub fn bind_udp(&self, addr: SocketAddr) -> io::Result<(SocketId, SocketAddr)> {
         let socket = UdpSocket::bind(addr)?;
-        if let Some(advice) = socket.buffer_advice() {
-            tracing::warn!("{advice}");
-        }
-        let local = socket.local_addr();
-        let id = SocketId(self.name());
-        self.0.notices.send(Notice::AddSocket(id, socket));
+        let (id, local) = (SocketId(self.name()), socket.local_addr());
+        advise(&socket);
+        self.notices().send(Notice::AddSocket(id, socket));
         Ok((id, local))
     }
 
-    /// A random session id, none of those given out lately.
+    /// The same for one port of all engines, of which each gets the datagrams for its sessions; the
+    /// name holds at every engine.
+    ///
+    /// # Errors
+    /// As there, or when the kernel cannot tell datagrams apart.
+    pub fn bind_udp_everywhere(&self, addr: SocketAddr) -> io::Result<(SocketId, SocketAddr)> {
+        let engines = &self.shared.engines;
+        let at = Header::SESSION_AT as u32;
+        let sockets = steer::bind(addr, ByWord { at, sockets: engines.len() as u32 })?;
+        let (id, mut local) = (SocketId(self.name()), addr);
+        sockets.first().into_iter().for_each(advise);
+        for (engine, socket) in engines.iter().zip(sockets) {
+            local = socket.local_addr();
+            engine.notices.send(Notice::AddSocket(id, socket));
+        }
+        Ok((id, local))
+    }
+
+    /// A random session id of this engine, none of those given out lately.
     pub fn new_session_id(&self) -> u32 {
-        let mut given = self.0.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        let engines = self.shared.engines.len();
+        let mut given = self.shared.sessions.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             let id = gtp_sys::entropy::u64() as u32;
-            if given.contains(&id) {
+            if engine_of(id, engines) != self.engine || given.contains(&id) {
                 continue;
             }
             if given.len() == SESSION_IDS_REMEMBERED {
@@ -131,8 +200,8 @@ impl Host {
         let progress = Arc::new(Mutex::new(SourceProgress::new(&open.session.label)));
         let manifest = open.source.manifest().clone();
         let lender = open.source.lender();
-        let jobs = reader::spawn(flow, open.source, self.0.notices.clone());
-        self.0.notices.send(Notice::OpenSource(Box::new(NewSource {
+        let jobs = reader::spawn(flow, open.source, self.notices().clone());
+        self.notices().send(Notice::OpenSource(Box::new(NewSource {
             flow,
             session: open.session,
             jobs: jobs.clone(),
@@ -141,7 +210,7 @@ impl Host {
             events: events_in,
             progress: progress.clone(),
         })));
-        SourceHandle { flow, host: self.clone(), events, progress, jobs }
+        SourceHandle { flow, host: self.hold(), events, progress, jobs }
     }
 
     /// Opens a transfer, yet without sessions. It is suspended when the handle is dropped.
@@ -149,58 +218,93 @@ impl Host {
         let transfer = self.name();
         let (events_in, events) = unbounded_channel();
         let progress = Arc::new(Mutex::new(TransferProgress::default()));
-        self.0.notices.send(Notice::OpenTransfer(Box::new(NewTransfer {
+        self.notices().send(Notice::OpenTransfer(Box::new(NewTransfer {
             transfer,
             open,
             events: events_in,
             progress: progress.clone(),
         })));
-        TransferHandle { transfer, host: self.clone(), events, progress }
+        TransferHandle { transfer, host: self.hold(), events, progress }
     }
 
     /// Changes the host's capacities; `None` leaves one as it is.
     pub fn set_capacity(&self, out: Option<Rate>, in_: Option<Rate>) {
         if let Some(rate) = in_ {
-            *self.0.capacity_in.lock().unwrap_or_else(PoisonError::into_inner) = rate;
+            *self.shared.capacity_in.lock().unwrap_or_else(PoisonError::into_inner) = rate;
         }
-        self.0.notices.send(Notice::SetCapacity { out, in_ });
+        for engine in &self.shared.engines {
+            engine.notices.send(Notice::SetCapacity { out, in_ });
+        }
     }
 
     /// What this host can receive by its own account; unlimited if nobody knows it.
     pub fn capacity_in(&self) -> Rate {
-        *self.0.capacity_in.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.shared.capacity_in.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The engine's clock.
+    /// The engines' clock.
     pub fn clock(&self) -> Clock {
-        self.0.clock
+        self.shared.clock
     }
 
     /// Counters of the datagrams that came to nothing.
     pub fn drops(&self) -> &Drops {
-        &self.0.drops
+        &self.shared.drops
     }
 
-    /// What the engine's thread asked of the kernel so far.
+    /// What the engines' threads asked of the kernel so far.
     pub fn calls(&self) -> Calls {
-        self.0.calls.read()
+        let calls = self.shared.engines.iter().map(|engine| engine.calls.read());
+        calls.fold(Calls::default(), |sum, calls| sum + calls)
+    }
+
+    /// The same of this engine alone.
+    pub fn engine_calls(&self) -> Calls {
+        self.engine().calls.read()
+    }
+
+    fn engine(&self) -> &Engine {
+        &self.shared.engines[self.engine]
     }
 
     /// The engine's letter box.
     pub(super) fn notices(&self) -> &Notices {
-        &self.0.notices
+        &self.engine().notices
+    }
+
+    /// Something is opened at this engine, until this is dropped.
+    pub(super) fn hold(&self) -> Held {
+        self.engine().open.fetch_add(1, Ordering::Relaxed);
+        Held(self.clone())
     }
 
     /// A number that nothing else on this host has.
     pub(super) fn name(&self) -> u32 {
-        self.0.names.fetch_add(1, Ordering::Relaxed)
+        self.shared.names.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+/// A host at an engine that has something open.
+pub(super) struct Held(Host);
+
+impl Deref for Held {
+    type Target = Host;
+
+    fn deref(&self) -> &Host {
+        &self.0
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.engine().open.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 /// A session that sends. Dropping it closes the session.
 pub struct SourceHandle {
     flow: FlowId,
-    host: Host,
+    host: Held,
     events: UnboundedReceiver<SourceEvent>,
     progress: Arc<Mutex<SourceProgress>>,
     jobs: ReadJobs,
@@ -219,7 +323,7 @@ impl SourceHandle {
 
     /// Ends the session. The object stays open for [`SourceHandle::roots`].
     pub fn close(&self) {
-        self.host.0.notices.send(Notice::CloseSource(self.flow));
+        self.host.notices().send(Notice::CloseSource(self.flow));
     }
 
     /// The BLAKE3 hashes of the files at these places in the manifest, computed on the session's
@@ -246,7 +350,7 @@ impl Drop for SourceHandle {
 /// An object that is being received. Dropping it suspends the transfer.
 pub struct TransferHandle {
     transfer: TransferId,
-    host: Host,
+    host: Held,
     events: UnboundedReceiver<TransferEvent>,
     progress: Arc<Mutex<TransferProgress>>,
 }
@@ -287,7 +391,7 @@ impl TransferHandle {
     }
 
     fn send(&self, notice: Notice) {
-        self.host.0.notices.send(notice);
+        self.host.notices().send(notice);
     }
 }
 
@@ -297,8 +401,49 @@ impl Drop for TransferHandle {
     }
 }
 
+impl Engine {
+    fn new(notices: Notices) -> Engine {
+        Engine { notices, calls: Arc::default(), open: AtomicUsize::new(0) }
+    }
+}
+
+impl Post {
+    fn new() -> io::Result<Post> {
+        let poller = Poller::new()?;
+        let (queue, inbox) = mpsc::channel();
+        let notices = Notices::new(queue, poller.waker());
+        Ok(Post { poller, inbox, notices })
+    }
+}
+
+/// Who decides for each engine: for one alone its own agents, for several common ones.
+fn deciders([out, in_]: [Agent; 2], posts: &[Post]) -> Vec<Deciders> {
+    if posts.len() == 1 {
+        return vec![Deciders { out: Decider::own(out), in_: Decider::own(in_) }];
+    }
+    let wakers = || posts.iter().map(|post| post.poller.waker());
+    let seats = Council::seats(out, wakers()).into_iter().zip(Council::seats(in_, wakers()));
+    let common = |(out, in_)| Deciders { out: Decider::Common(out), in_: Decider::Common(in_) };
+    seats.map(common).collect()
+}
+
+/// Says what to do about a socket's buffers.
+fn advise(socket: &UdpSocket) {
+    if let Some(advice) = socket.buffer_advice() {
+        tracing::warn!("{advice}");
+    }
+}
+
 /// Session ids that are not given out again at once: more than sessions that a host ever has open.
 const SESSION_IDS_REMEMBERED: usize = 4_096;
+
+/// How many engines a host has if nobody says: one for two of the machine's processors, the other
+/// being for readers and writers of files, and 8 at most.
+pub fn default_engines() -> usize {
+    const MOST: usize = 8;
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    (processors / 2).clamp(1, MOST)
+}
 
 /// What a host may use if nobody says: nine tenths of its network card's speed (thesis, X.3.D),
 /// or no limit where the system does not know that.

@@ -1,14 +1,15 @@
 //! Looks for the host's daemon, and tells the engine when it comes, goes or rings.
 //!
 //! A thread of its own, because waiting is all it does. The first look is taken before the host
-//! starts, so that a process beside a daemon never allocates for itself. It decides nothing about
-//! rates.
+//! starts, so that a process beside a daemon never allocates for itself. To the daemon each engine
+//! of a host is what a process is; once one has found it, the others look at once. It decides
+//! nothing about rates.
 
 use std::io;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use gtp_share::SLOTS_MOST;
@@ -42,6 +43,13 @@ pub(super) enum DaemonNews {
 /// The thread that looks; it ends some time after this is dropped.
 pub(super) struct Keeper(Arc<AtomicBool>);
 
+/// How often engines of this host have found a daemon, for the others to hear.
+#[derive(Default)]
+struct Word {
+    found: Mutex<u64>,
+    heard: Condvar,
+}
+
 /// A daemon that was there may soon be again: looked for this often.
 const AGAIN: Duration = Duration::from_millis(50);
 /// One that never was is looked for this often.
@@ -55,24 +63,33 @@ const WAIT_MS: u32 = 500;
 const SILENT_MOST: u32 = 4;
 
 impl Keeper {
-    /// Takes the first look, and starts the thread.
+    /// Takes the first look for each engine, and starts the threads.
     ///
     /// # Errors
     /// When the system gives no thread.
-    pub fn start(sharing: Sharing, notices: Notices) -> io::Result<Keeper> {
+    pub fn start(sharing: Sharing, engines: Vec<Notices>) -> io::Result<Vec<Keeper>> {
+        let word = Arc::new(Word::default());
+        let start = |notices| Keeper::of_engine(sharing.clone(), notices, word.clone());
+        engines.into_iter().map(start).collect()
+    }
+
+    fn of_engine(sharing: Sharing, notices: Notices, word: Arc<Word>) -> io::Result<Keeper> {
         let mut refusals = Refusals::default();
         let first = look(&sharing, Past::None, &mut refusals).or_else(|| {
             start_daemon(&sharing);
             sharing.start.as_ref().and_then(|_| look_for_a_while(&sharing, &mut refusals))
         });
         match &first {
-            Some(found) => notices.send(Notice::Daemon(DaemonNews::Found(found.clone()))),
+            Some(found) => {
+                word.spread();
+                notices.send(Notice::Daemon(DaemonNews::Found(found.clone())));
+            }
             None => tracing::info!("no daemon: this process allocates for itself"),
         }
         let over = Arc::new(AtomicBool::new(false));
         let keeper = Keeper(over.clone());
         let thread = std::thread::Builder::new().name("gtp-daemon".into());
-        thread.spawn(move || keep(&sharing, &notices, (first, refusals), &over))?;
+        thread.spawn(move || keep(&sharing, (&notices, &word), (first, refusals), &over))?;
         Ok(keeper)
     }
 }
@@ -83,28 +100,44 @@ impl Drop for Keeper {
     }
 }
 
+impl Word {
+    /// One was found.
+    fn spread(&self) {
+        *self.found.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        self.heard.notify_all();
+    }
+
+    /// Waits until one is found that was not when this was `seen`, or this long.
+    fn wait(&self, seen: &mut u64, most: Duration) {
+        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.heard.wait_timeout_while(found, most, |found| *found == *seen);
+        *seen = *waited.unwrap_or_else(PoisonError::into_inner).0;
+    }
+}
+
 fn keep(
     sharing: &Sharing,
-    notices: &Notices,
+    (notices, word): (&Notices, &Word),
     (first, mut refusals): (Option<Arc<Attachment>>, Refusals),
     over: &AtomicBool,
 ) {
     let tell = |news| notices.send(Notice::Daemon(news));
     let mut past = if first.is_some() { Past::Orphaned } else { Past::None };
     let mut found = first;
-    let mut looks: u32 = 0;
+    let (mut looks, mut seen): (u32, u64) = (0, 0);
     let mut pulse = Pulse::default();
     while !over.load(Ordering::Relaxed) {
         let Some(daemon) = &found else {
-            std::thread::sleep(match past {
-                Past::Orphaned => AGAIN,
-                Past::None => SELDOM,
-            });
+            match past {
+                Past::Orphaned => std::thread::sleep(AGAIN),
+                Past::None => word.wait(&mut seen, SELDOM),
+            }
             found = look(sharing, past, &mut refusals);
             looks = looks.wrapping_add(1);
             match &found {
                 Some(daemon) => {
                     (past, looks, pulse) = (Past::Orphaned, 0, Pulse::default());
+                    word.spread();
                     tracing::info!("this process shares capacity through the daemon");
                     tell(DaemonNews::Found(daemon.clone()));
                 }

@@ -1,8 +1,10 @@
-//! The data path: one thread that hosts the core's sessions and agents on real sockets.
+//! The data path: threads that host the core's sessions and agents on real sockets.
 //!
-//! [`Host`] and its handles speak to the thread; `run` is its loop, and only moves bytes (`naps`
-//! says how long it may rest, `calls` counts); `driver` holds everything that decides, as a plain
-//! value without input or output. Around the driver: `table` (all sessions), `source_side` with
+//! [`Host`] and its handles speak to the threads, of which each is an engine with sockets and
+//! sessions of its own; `council` is the agent that engines of one host share, and `mates` what
+//! else they have together. `run` is an engine's loop, and only moves bytes (`naps` says how long
+//! it may rest, `calls` counts); `driver` holds everything that decides, as a plain value without
+//! input or output. Around the driver: `table` (all sessions), `source_side` with
 //! `cache` and `reader`, `sink_side` with `transfer`, `assign`, `suspects`, `assembly`, `writer`
 //! and its `backlog`, and `envelope` and `batch` on the way to the wire. `stream` has the sessions
 //! of byte streams. `allotter` asks whoever shares the host's capacity out: an agent here, or the
@@ -18,6 +20,7 @@ mod batch;
 mod cache;
 mod calls;
 mod command;
+mod council;
 mod details;
 mod driver;
 mod envelope;
@@ -25,6 +28,7 @@ mod host;
 mod intake;
 mod keeper;
 mod law;
+mod mates;
 mod naps;
 mod reader;
 mod run;
@@ -39,7 +43,7 @@ mod writer;
 
 pub use api::*;
 pub use calls::Calls;
-pub use host::{Host, SourceHandle, TransferHandle, default_capacity};
+pub use host::{Host, SourceHandle, TransferHandle, default_capacity, default_engines};
 pub use keeper::Sharing;
 pub use law::{Alone, Law};
 pub use stream::{

@@ -18,9 +18,10 @@ use super::api::{Drops, HostConfig, SocketId};
 use super::batch::Batch;
 use super::calls::Counters;
 use super::command::{Notice, Notices};
-use super::driver::Driver;
+use super::driver::{Deciders, Driver};
 use super::envelope::Destination;
 use super::intake::Intake;
+use super::mates::Place;
 use super::naps::Naps;
 use super::timing::Timing;
 
@@ -61,24 +62,32 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// How long an ending host says farewell.
 const FAREWELL: Span = Span::from_millis(1_500);
 
+/// What an engine is given.
+pub(super) struct Outfit {
+    pub config: HostConfig,
+    pub poller: Poller,
+    pub inbox: Receiver<Notice>,
+    pub notices: Notices,
+    pub place: Place,
+    pub deciders: Deciders,
+    pub drops: Arc<Drops>,
+    pub calls: Arc<Counters>,
+}
+
 /// Starts the thread.
 ///
 /// # Errors
 /// When the system gives no thread.
-pub(super) fn spawn(
-    config: HostConfig,
-    poller: Poller,
-    inbox: Receiver<Notice>,
-    notices: Notices,
-    (drops, calls): (Arc<Drops>, Arc<Counters>),
-) -> io::Result<()> {
+pub(super) fn spawn(outfit: Outfit) -> io::Result<()> {
+    let Outfit { config, poller, inbox, notices, place, deciders, drops, calls } = outfit;
     let thread = std::thread::Builder::new().name("gtp-engine".into());
     thread.spawn(move || {
         let punctuality = gtp_sys::schedule::prompt();
         tracing::debug!(?punctuality, "running");
         let clock = Clock::start();
         let naps = Naps::new(clock.now());
-        let driver = Driver::new(clock.now(), config, notices, drops.clone());
+        let among = (place, deciders);
+        let driver = Driver::among(clock.now(), config, among, notices, drops.clone());
         let engine = Engine {
             clock,
             poller,

@@ -42,7 +42,7 @@ pub(super) async fn serve(
     let number = session.local_session;
     let open = SourceOpen { session, source: Box::new(source) };
     let mut giving = Giving {
-        source: shared.host.open_source(open),
+        source: client.host.open_source(open),
         index: FileIndex::of(&manifest),
         answers: RootAnswers::default(),
         client,

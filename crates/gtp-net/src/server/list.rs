@@ -30,7 +30,7 @@ async fn answer(
     let manifest = &scanned.manifest;
     let total = manifest.entries.len() as u64;
     let object = Some(wire_root(manifest.root_kind));
-    let session = shared.host.new_session_id();
+    let session = client.host.new_session_id();
     let opened = client.opened(shared, session, object, (total, 0));
     client.channel.send(&opened).await?;
     for page in Pages::new(manifest.entries.iter().map(to_wire)) {

@@ -206,7 +206,7 @@ pub(crate) async fn stopping(stop: &mut watch::Receiver<bool>) {
     let _ = stop.wait_for(|stop| *stop).await;
 }
 
-/// A TCP listener and a UDP socket on one port number.
+/// A TCP listener and a UDP port of all engines, of one number.
 pub(crate) async fn bind_both(
     host: &Host,
     listen: SocketAddr,
@@ -222,7 +222,7 @@ pub(crate) async fn bind_both(
             bound => bound?,
         };
         let address = listener.local_addr()?;
-        match host.bind_udp(address) {
+        match host.bind_udp_everywhere(address) {
             Ok((socket, _)) => return Ok((listener, socket, address)),
             // The port was free for TCP only: another one will do, if any will.
             Err(error) if listen.port() != 0 || tries == PORT_TRIES => return Err(error),

@@ -116,7 +116,7 @@ async fn receive(
     let waiting = (0u32..).zip(&manifest.entries).map(wanted).collect();
     let open =
         TransferOpen { sink, manifest: Arc::clone(&manifest), roots: RootPolicy::TrustTrailers };
-    let transfer = shared.host.open_transfer(open);
+    let transfer = client.host.open_transfer(open);
     transfer.add_session(session);
     client.channel.send(&Message::Ready).await?;
     let index = FileIndex::of(&manifest);

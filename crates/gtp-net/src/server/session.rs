@@ -15,7 +15,7 @@ use super::budget::Holder;
 use super::{ServerEvent, Shared, Writing, get, list, put};
 use crate::control::ControlChannel;
 use crate::crypto::Suite;
-use crate::engine::SessionOpen;
+use crate::engine::{Host, SessionOpen};
 use crate::flows::{Alone, Failure, FailureKind, Law, keys, known_law};
 use crate::identity::Fingerprint;
 use crate::messages::{
@@ -49,6 +49,8 @@ impl Ending {
 
 /// A client whose request is understood and allowed.
 pub(super) struct Client {
+    /// This host, at the engine that serves it.
+    pub host: Host,
     pub channel: ControlChannel,
     pub open: Open,
     /// `None` is all that is exported.
@@ -100,7 +102,8 @@ pub(super) async fn serve(
         path: printable(open.verb.path()),
     });
     let verb = open.verb.clone();
-    let client = Client { channel, open, path, suite, weight_milli, holder, seat };
+    let host = shared.host.least_busy();
+    let client = Client { host, channel, open, path, suite, weight_milli, holder, seat };
     let ending = match verb {
         Verb::Get { .. } => get::serve(&shared, client, &mut stop).await,
         Verb::Put { .. } => put::serve(&shared, client, &mut stop).await,
@@ -200,7 +203,7 @@ fn word(verb: &Verb) -> &'static str {
 impl Client {
     /// Gives the session its number and keys; the engine must know it before the client hears.
     pub fn session(&mut self, shared: &Shared) -> Result<SessionOpen, Failure> {
-        let server_session = shared.host.new_session_id();
+        let server_session = self.host.new_session_id();
         let secrets = self.channel.data_secrets(server_session, self.open.client_session)?;
         Ok(SessionOpen {
             socket: shared.socket,

@@ -98,6 +98,8 @@ pub struct Caller {
 
 /// What a caller wants, as far as it is granted.
 struct Wish {
+    /// This host, at the engine that serves him.
+    host: Host,
     service: Vec<u8>,
     /// Session ids of what the caller says and of what he hears: ours and his.
     up: (u32, u32),
@@ -273,10 +275,12 @@ async fn judge(shared: &Arc<Shared>, open: Open, key: Fingerprint) -> Result<Wis
     }
     let own = shared.config.interval.and_then(|span| u32::try_from(span.as_micros()).ok());
     let interval = own.or(open.interval_us).unwrap_or(DEFAULT_INTERVAL_US);
+    let host = shared.host.least_busy();
     Ok(Wish {
         service,
-        up: (shared.host.new_session_id(), open.client_session),
-        down: (shared.host.new_session_id(), down_session),
+        up: (host.new_session_id(), open.client_session),
+        down: (host.new_session_id(), down_session),
+        host,
         law: open.law,
         suite,
         weight_milli: weight(&trust, &key, open.weight_milli),
@@ -401,7 +405,7 @@ impl Caller {
         let greeting = Some(Message::Connected(Connected { down_session, window, delivery }));
         let sessions = Sessions { says, hears, window, delivery, greeting };
         let held = Held::new(seats, wish.memory);
-        Ok(start(&shared.host, channel, sessions, Some(held)))
+        Ok(start(&wish.host, channel, sessions, Some(held)))
     }
 
     /// Tells him no, and why.

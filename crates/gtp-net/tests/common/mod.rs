@@ -23,7 +23,13 @@ use gtp_store::{
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub fn host_config(out: Rate, in_: Rate) -> HostConfig {
-    HostConfig { capacity_out: out, capacity_in: in_, interval: None, memory: Bytes(64 << 20) }
+    HostConfig {
+        capacity_out: out,
+        capacity_in: in_,
+        interval: None,
+        memory: Bytes(64 << 20),
+        engines: 1,
+    }
 }
 
 /// One end.

@@ -31,8 +31,14 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub fn host() -> Host {
     let (capacity_out, capacity_in) = (Rate::from_mbps(200), Rate::from_mbps(200));
-    Host::start(HostConfig { capacity_out, capacity_in, interval: None, memory: Bytes(64 << 20) })
-        .unwrap()
+    Host::start(HostConfig {
+        capacity_out,
+        capacity_in,
+        interval: None,
+        memory: Bytes(64 << 20),
+        engines: 1,
+    })
+    .unwrap()
 }
 
 /// A server that says what a test says.

@@ -16,6 +16,7 @@ use gtp_share::client::{Attachment, Past};
 use gtp_share::{Connection, Incoming, Label, Listener};
 use gtpd::{Hub, HubConfig, Who};
 
+use super::super::council::Decider;
 use super::super::details::Details;
 use super::super::keeper::DaemonNews;
 use super::Allotter;
@@ -173,7 +174,7 @@ impl World {
         let config = AgentConfig { side, capacity: own, interval: Some(RTT / 2) };
         let agent = Agent::new(self.now, config).deciding_by(Box::new(gtp2004::Host::new(own)));
         self.processes.push(Process {
-            allotter: Allotter::new(agent),
+            allotter: Allotter::new(Decider::own(agent)),
             sessions: Vec::new(),
             side,
             uid,

@@ -58,6 +58,7 @@ impl End {
             capacity_in: capacity,
             interval: None,
             memory: Bytes(1 << 20),
+            engines: 1,
         };
         let driver = Driver::new(now, config, notices.clone(), Arc::new(Drops::default()));
         let (timing, socket) = (Timing::new(now), VecDeque::new());
