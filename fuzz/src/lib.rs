@@ -2,7 +2,7 @@
 //! whatever was decoded. The targets proper only call these functions, and so do the smoke tests
 //! below, which throw random bytes at them without a fuzzer.
 //!
-//! `cargo +nightly fuzz run TARGET -- -max_total_time=60` runs one.
+//! `cargo +nightly fuzz run --features fuzzer TARGET -- -max_total_time=60` runs one.
 
 mod frames;
 mod sequence;
@@ -96,7 +96,7 @@ pub fn manifest(bytes: &[u8]) {
         let mtime = Mtime::new(0, 0).expect("no nanoseconds");
         entries.push(Entry { path, kind, size, mode: Mode::new(0o644), mtime });
     }
-    let root_kind = if bytes.len() % 2 == 0 { RootKind::Dir } else { RootKind::File };
+    let root_kind = if bytes.len().is_multiple_of(2) { RootKind::Dir } else { RootKind::File };
     let manifest = Manifest { root_kind, entries };
     if manifest.validate().is_err() {
         return;

@@ -84,7 +84,7 @@ impl Pair {
             sent += 1;
             assert!(sent < 10_000, "a source sends for ever");
             head.resize(head.len() + 8, 0);
-            if step & 8 == 0 || sent % 3 != 0 {
+            if step & 8 == 0 || !sent.is_multiple_of(3) {
                 self.deliver(true, &head);
             }
         }
@@ -92,7 +92,7 @@ impl Pair {
         while self.sink.poll_transmit(self.now, &mut head).is_some() {
             sent += 1;
             assert!(sent < 10_000, "a sink sends for ever");
-            if step & 16 == 0 || sent % 2 != 0 {
+            if step & 16 == 0 || !sent.is_multiple_of(2) {
                 self.deliver(false, &head);
             }
         }
