@@ -63,7 +63,7 @@ impl Baseline {
     /// The file's text.
     pub fn text(&self) -> String {
         let mut text = String::from(
-            "# Instructions per item under callgrind, release build, no link-time optimisation.\n\
+            "# Instructions per item under callgrind, of Cargo.toml's profile `counts`.\n\
              # Written by `scripts/counts --write`.\n",
         );
         text.push_str(&format!("compiler = \"{}\"\n\n[counts]\n", self.compiler));

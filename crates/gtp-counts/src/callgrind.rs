@@ -6,6 +6,9 @@
 use std::hint::black_box;
 use std::path::Path;
 use std::process::Command;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 use anyhow::{Context, Result, bail, ensure};
 
@@ -26,6 +29,26 @@ pub fn run(case: &Case) {
 fn counted(work: &mut dyn FnMut()) {
     work();
     black_box(());
+}
+
+/// Instructions per item of every case, in their order, as many at a time as there are processors:
+/// what is counted does not depend on what else runs.
+///
+/// # Errors
+/// As [`count`], of the first case that has one.
+pub fn count_all<'a>(program: &Path, cases: &'a [Case]) -> Result<Vec<(&'a Case, f64)>> {
+    let counts: Vec<_> = cases.iter().map(|_| OnceLock::new()).collect();
+    let taken = AtomicUsize::new(0);
+    let work = || {
+        // From the last: the simulator's take longest.
+        while let Some(case) = cases.len().checked_sub(1 + taken.fetch_add(1, Ordering::Relaxed)) {
+            let _ = counts[case].set(count(program, &cases[case]));
+        }
+    };
+    let workers = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| (0..workers).for_each(|_| drop(scope.spawn(work))));
+    let all = cases.iter().zip(counts);
+    all.map(|(case, count)| Ok((case, count.into_inner().context("never counted")??))).collect()
 }
 
 /// Instructions per item of a case, by running `program one CASE` under callgrind.

@@ -3,62 +3,44 @@
 //! Both run this program again under valgrind, as `gtp-counts one CASE`. scripts/counts builds it
 //! as the baseline wants it.
 
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, ensure};
-use clap::Parser;
+use anyhow::{Context, Result, bail, ensure};
 use gtp_counts::baseline::{Baseline, Verdict, compiler};
 use gtp_counts::callgrind;
 use gtp_counts::cases::{CASES, Case};
 
-/// Count what the hot paths cost, in instructions.
-#[derive(Parser)]
-enum Arguments {
-    /// Counts all cases, and fails if one costs other than the baseline says.
-    Check {
-        /// The baseline.
-        baseline: PathBuf,
-    },
-    /// Counts all cases, and writes them as the baseline.
-    Write {
-        /// The baseline.
-        baseline: PathBuf,
-    },
-    /// Runs a case, for callgrind.
-    One {
-        /// Its name.
-        case: String,
-    },
-}
-
 fn main() -> Result<ExitCode> {
-    match Arguments::parse() {
-        Arguments::Check { baseline } => check(&Baseline::read(&baseline)?),
-        Arguments::Write { baseline } => {
-            let mut now = Baseline { compiler: compiler()?, counts: Default::default() };
-            for (case, count) in counted()? {
-                println!("{:<20} {count:>12.3} a {}", case.name, case.item);
-                now.counts.insert(case.name.to_owned(), count);
-            }
-            std::fs::write(&baseline, now.text()).context("cannot write the baseline")?;
-            Ok(ExitCode::SUCCESS)
-        }
-        Arguments::One { case } => {
+    let arguments: Vec<_> = std::env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["check", baseline] => check(&Baseline::read(Path::new(baseline))?),
+        ["write", baseline] => write(Path::new(baseline)),
+        ["one", case] => {
             let found = CASES.iter().find(|c| c.name == case);
             callgrind::run(found.with_context(|| format!("no case {case}"))?);
             Ok(ExitCode::SUCCESS)
         }
+        _ => bail!("usage: gtp-counts check BASELINE | write BASELINE | one CASE"),
     }
 }
 
+fn write(baseline: &Path) -> Result<ExitCode> {
+    let mut now = Baseline { compiler: compiler()?, counts: Default::default() };
+    for (case, count) in counted()? {
+        println!("{:<20} {count:>12.3} a {}", case.name, case.item);
+        now.counts.insert(case.name.to_owned(), count);
+    }
+    std::fs::write(baseline, now.text()).context("cannot write the baseline")?;
+    Ok(ExitCode::SUCCESS)
+}
+
 fn counted() -> Result<Vec<(&'static Case, f64)>> {
-    ensure!(!cfg!(debug_assertions), "counts are of release builds: scripts/counts");
+    ensure!(!cfg!(debug_assertions), "counts are of the profile `counts`: scripts/counts");
     // Valgrind hides newer extensions than these; without them other code would be counted.
     #[cfg(target_arch = "x86_64")]
     ensure!(std::is_x86_feature_detected!("avx2"), "the baseline is of processors with AVX2");
-    let own = std::env::current_exe()?;
-    CASES.iter().map(|case| Ok((case, callgrind::count(&own, case)?))).collect()
+    callgrind::count_all(&std::env::current_exe()?, CASES)
 }
 
 fn check(baseline: &Baseline) -> Result<ExitCode> {
