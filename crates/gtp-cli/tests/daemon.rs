@@ -308,6 +308,30 @@ fn clients_of_a_server_share_equally_by_their_keys_whichever_engine_has_them_and
     wait_for("an empty list", || daemon.sessions().is_empty());
 }
 
+#[test]
+fn a_daemon_that_comes_while_a_server_gives_is_found_by_each_of_its_engines() {
+    let world = World::new();
+    let content = world.export("big", 30_000_000);
+    let socket = world.path("run/gtpd.sock");
+    let place = socket.display().to_string();
+    let args = ["--public", "--daemon", &place, "--engines", "2", "--capacity-out", "60Mbit"];
+    let server = world.serve("server", &args);
+    let fetch = |to: &str| {
+        let mut command = world.gtp("client", &["get", &server.url("big"), to, "--daemon", "off"]);
+        command.args(["--fingerprint", &server.fingerprint]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let children = [fetch("one"), fetch("two")];
+    let daemon = Daemon::start(&socket, &["--capacity-out", "120Mbit"]);
+    wait_for("a half each", || all_near(&daemon.measured(), 2, CAPACITY / 2.0, 0.05));
+    let (host, _) = gtp_share::client::sessions(&daemon.socket).unwrap();
+    assert_eq!(host.processes, 2, "an engine is to it what a process is");
+    for (child, name) in children.into_iter().zip(["one", "two"]) {
+        done(child);
+        assert_eq!(std::fs::read(world.path(name)).unwrap(), content);
+    }
+}
+
 /// Needs root, to be two users; without it there is one, and nothing to be seen.
 #[test]
 fn users_share_equally_however_many_processes_they_run() {

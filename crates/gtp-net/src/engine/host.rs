@@ -74,9 +74,9 @@ struct Post {
     notices: Notices,
 }
 
-impl Drop for Shared {
+impl Drop for Engine {
     fn drop(&mut self) {
-        self.engines.iter().for_each(|engine| engine.notices.send(Notice::Shutdown));
+        self.notices.send(Notice::Shutdown);
     }
 }
 
