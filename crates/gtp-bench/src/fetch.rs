@@ -13,7 +13,7 @@ use gtp_alloc::{Bytes, Rate, Time};
 use gtp_net::control::{ControlChannel, KEEPALIVE_SPAN};
 use gtp_net::crypto::Suite;
 use gtp_net::engine::{
-    Calls, Host, Law, RootPolicy, SessionKeys, SessionOpen, SocketId, TransferEvent,
+    Calls, FlowProgress, Host, Law, RootPolicy, SessionKeys, SessionOpen, SocketId, TransferEvent,
     TransferHandle, TransferOpen,
 };
 use gtp_net::flows::Failure;
@@ -24,7 +24,7 @@ use gtp_proto::Role;
 use gtp_proto::limits::{UNIT_ETHERNET, UNIT_JUMBO, UNIT_MINIMUM};
 
 use crate::cpu::cpu_seconds;
-use crate::memory::{Arrived, Object};
+use crate::memory::{Arrived, MemorySink, Object};
 use crate::serve::{PATH, SESSIONS_MOST, other, usage};
 use crate::setup::{Ends, Strangers};
 
@@ -95,10 +95,12 @@ pub async fn fetch(ends: &Ends, what: Fetch) -> Result<NetFigures, Failure> {
     }
     let arrived = tokio::task::spawn_blocking(move || Arrived::room(object)).await;
     let arrived = arrived.map_err(other)?;
-    let mut parts = parts(&hosts, lines, &arrived, object)?;
-    let figures = watch_all(&ends.host, &mut parts, object).await?;
+    let lines = lines.into_iter().map(|line| (line.channel, line.session));
+    let (mut channels, sessions): (Vec<_>, Vec<_>) = lines.unzip();
+    let mut parts = parts(&hosts, sessions, &arrived, object)?;
+    let figures = watch(&ends.host, &mut parts, &mut channels, object).await?;
     let done = Done { files: u64::from(object.times), content_bytes: object.total() };
-    for mut channel in parts.into_iter().flat_map(|part| part.channels) {
+    for mut channel in channels {
         channel.send(&Message::Done(done.clone())).await?;
         channel.close().await;
     }
@@ -161,109 +163,74 @@ fn bind(host: &Host, peer: SocketAddr) -> Result<SocketId, Failure> {
     Ok(socket)
 }
 
-/// What one engine brings: its part of the files.
+/// What the sessions of one engine bring.
 struct Part {
     transfer: TransferHandle,
-    channels: Vec<ControlChannel>,
-    /// Content that it is to bring.
-    bytes: u64,
+    complete: bool,
 }
 
-/// One transfer for each engine that has sessions, and no more than there are files.
+/// One transfer for each engine, with a part of every file by the number of its sessions.
 fn parts(
     hosts: &[Host],
-    lines: Vec<Line>,
+    sessions: Vec<SessionOpen>,
     arrived: &Arrived,
     object: Object,
 ) -> Result<Vec<Part>, Failure> {
-    if (object.times as usize) < hosts.len() {
-        let (times, engines) = (object.times, hosts.len());
-        return Err(usage(format!("{engines} engines for {times} files: take fewer engines")));
-    }
-    let count = hosts.len() as u32;
     let manifest = object.manifest().map_err(other)?;
-    let mut parts: Vec<Part> = hosts
-        .iter()
-        .zip(arrived.sinks(count))
-        .zip(0..count)
-        .map(|((host, sink), number)| {
-            let (sink, manifest) = (Box::new(sink), manifest.clone());
-            let roots = RootPolicy::TrustTrailers;
-            let transfer = host.open_transfer(TransferOpen { sink, manifest, roots });
-            let files = (0..object.times).filter(|file| file % count == number).count() as u64;
-            Part { transfer, channels: Vec::new(), bytes: files * object.bytes }
-        })
-        .collect();
-    for (i, line) in lines.into_iter().enumerate() {
-        let part = &mut parts[i % hosts.len()];
-        part.transfer.add_session(line.session);
-        part.channels.push(line.channel);
+    let dealt = |engine: usize| (engine..sessions.len()).step_by(hosts.len()).count() as u64;
+    let weights: Vec<u64> = (0..hosts.len()).map(dealt).collect();
+    let open = |(host, sink): (&Host, MemorySink)| {
+        let (sink, manifest) = (Box::new(sink), manifest.clone());
+        let roots = RootPolicy::TrustTrailers;
+        let transfer = host.open_transfer(TransferOpen { sink, manifest, roots });
+        Part { transfer, complete: false }
+    };
+    let parts: Vec<Part> = hosts.iter().zip(arrived.sinks(&weights)).map(open).collect();
+    for (i, session) in sessions.into_iter().enumerate() {
+        parts[i % hosts.len()].transfer.add_session(session);
     }
     Ok(parts)
 }
 
-/// What was seen of one part.
-struct Seen {
-    /// From the first open path to the end, with what had been asked of the processors.
-    began: Effort,
-    ended: Effort,
-    /// In the middle: the time, and the wire bytes of each session.
-    middle: (Time, Vec<u64>),
-    wire: Vec<u64>,
-    limits: BTreeMap<&'static str, u32>,
-}
-
-/// The time, and what all engines have used by then.
-#[derive(Clone, Copy)]
-struct Effort {
-    at: Time,
-    cpu: Option<f64>,
-    calls: Calls,
-}
-
-/// Waits for all parts.
-async fn watch_all(host: &Host, parts: &mut [Part], object: Object) -> Result<NetFigures, Failure> {
-    let mut watches: Vec<_> =
-        parts.iter_mut().map(|part| Box::pin(watch(host, part, object))).collect();
-    let mut seen: Vec<Option<Seen>> = watches.iter().map(|_| None).collect();
+/// The next event of a part that is not complete.
+async fn next_event(parts: &mut [Part]) -> (usize, Option<TransferEvent>) {
     std::future::poll_fn(|context| {
-        for (watch, seen) in watches.iter_mut().zip(&mut seen) {
-            if seen.is_none()
-                && let Poll::Ready(done) = watch.as_mut().poll(context)
-            {
-                match done {
-                    Ok(done) => *seen = Some(done),
-                    Err(failure) => return Poll::Ready(Err(failure)),
-                }
+        for (i, part) in parts.iter_mut().enumerate().filter(|(_, part)| !part.complete) {
+            let next = std::pin::pin!(part.transfer.next_event());
+            if let Poll::Ready(event) = next.poll(context) {
+                return Poll::Ready((i, event));
             }
         }
-        if seen.iter().all(Option::is_some) { Poll::Ready(Ok(())) } else { Poll::Pending }
+        Poll::Pending
     })
-    .await?;
-    drop(watches);
-    let seen: Vec<Seen> = seen.into_iter().flatten().collect();
-    figures(parts, &seen, object).ok_or_else(|| other("nothing was moved"))
+    .await
 }
 
-/// Waits for the end of a part; knows the wire bytes of every moment to find the steady rate.
-async fn watch(host: &Host, part: &mut Part, object: Object) -> Result<Seen, Failure> {
-    let Part { transfer, channels, bytes } = part;
+/// Waits for the end; knows the wire bytes of every moment to find the steady rate.
+async fn watch(
+    host: &Host,
+    parts: &mut [Part],
+    channels: &mut [ControlChannel],
+    object: Object,
+) -> Result<NetFigures, Failure> {
+    let clock = host.clock();
     let mut look = tokio::time::interval(LOOK);
     let mut keepalive = tokio::time::interval(KEEPALIVE_SPAN);
     let mut limits = BTreeMap::new();
     let (mut began, mut middle) = (None, None);
-    let effort = || Effort { at: host.clock().now(), cpu: cpu_seconds(), calls: host.calls() };
-    loop {
+    let look_at_effort = || (clock.now(), cpu_seconds(), host.calls());
+    while parts.iter().any(|part| !part.complete) {
         tokio::select! {
-            event = transfer.next_event() => match event {
+            (at, event) = next_event(parts) => match event {
                 Some(TransferEvent::PathOpen { .. }) => {
-                    began.get_or_insert_with(effort);
+                    began.get_or_insert_with(look_at_effort);
                 }
                 Some(TransferEvent::AllBlocks) => {
-                    transfer.finish_files((0..object.times).map(|file| (file, None)).collect());
+                    let files = (0..object.times).map(|file| (file, None)).collect();
+                    parts[at].transfer.finish_files(files);
                 }
                 Some(TransferEvent::FileDone { .. }) => {}
-                Some(TransferEvent::Complete(_)) => break,
+                Some(TransferEvent::Complete(_)) => parts[at].complete = true,
                 Some(event) => return Err(other(format!("the run has failed: {event:?}"))),
                 None => return Err(other("the run has ended early")),
             },
@@ -271,58 +238,62 @@ async fn watch(host: &Host, part: &mut Part, object: Object) -> Result<Seen, Fai
                 channel.send(&Message::Keepalive).await?;
             },
             _ = look.tick() => {
-                let progress = transfer.progress();
-                if let Some(flow) = progress.flows.first() {
+                let flows = flows(parts);
+                if let Some(flow) = flows.first() {
                     *limits.entry(flow.limited_by.as_str()).or_insert(0_u32) += 1;
                 }
-                let brought = progress.bytes - progress.resumed_bytes;
-                if middle.is_none() && brought * 2 > *bytes {
-                    middle = Some((host.clock().now(), wire(transfer)));
+                let brought: u64 = flows.iter().map(|flow| flow.bytes).sum();
+                if middle.is_none() && brought * 2 > object.total() {
+                    middle = Some((clock.now(), wire(&flows)));
                 }
             }
         }
     }
-    let ended = effort();
-    let began = began.unwrap_or(ended);
-    let wire = wire(transfer);
-    let middle = middle.unwrap_or_else(|| (began.at, vec![0; wire.len()]));
-    Ok(Seen { began, ended, middle, wire, limits })
+    let (now, cpu, calls) = look_at_effort();
+    let (began, cpu_began, calls_began) = began.unwrap_or((now, None, calls));
+    let looks = f64::from(limits.values().sum::<u32>().max(1));
+    let limited_by = limits.into_iter().map(|(word, n)| (word, f64::from(n) / looks)).collect();
+    let made = figures(&flows(parts), object, (began, now), middle, cpu.zip(cpu_began));
+    Ok(NetFigures { limited_by, calls: calls - calls_began, ..made })
+}
+
+/// Each session, in the order in which they were dealt out to the parts in turn.
+fn flows(parts: &[Part]) -> Vec<FlowProgress> {
+    let each: Vec<_> = parts.iter().map(|part| part.transfer.progress().flows).collect();
+    let most = each.iter().map(Vec::len).max().unwrap_or(0);
+    let nth = |n: usize| each.iter().filter_map(move |flows| flows.get(n).cloned());
+    (0..most).flat_map(nth).collect()
 }
 
 /// IP bytes of each session so far.
-fn wire(transfer: &TransferHandle) -> Vec<u64> {
-    transfer.progress().flows.iter().map(|flow| flow.wire_bytes).collect()
+fn wire(flows: &[FlowProgress]) -> Vec<u64> {
+    flows.iter().map(|flow| flow.wire_bytes).collect()
 }
 
-/// The sums over all parts; `None` without one.
-fn figures(parts: &[Part], seen: &[Seen], object: Object) -> Option<NetFigures> {
-    let began = seen.iter().map(|seen| seen.began).min_by_key(|effort| effort.at)?;
-    let ended = seen.iter().map(|seen| seen.ended).max_by_key(|effort| effort.at)?;
-    let flows: Vec<_> = parts.iter().flat_map(|part| part.transfer.progress().flows).collect();
-    let later = |seen: &Seen| -> Vec<Rate> {
-        let span = seen.ended.at.since(seen.middle.0);
-        let counted = seen.middle.1.iter().copied().chain(std::iter::repeat(0));
-        let rate = |(now, then): (&u64, u64)| Bytes(now - then).per(span);
-        seen.wire.iter().zip(counted).map(rate).collect()
-    };
-    let rates: Vec<Vec<Rate>> = seen.iter().map(later).collect();
-    // Sessions were dealt out to the parts in turn.
-    let session = |i: usize| rates[i % rates.len()].get(i / rates.len()).copied();
-    let session_rates: Vec<Rate> = (0..flows.len()).filter_map(session).collect();
-    let first = &seen.first()?.limits;
-    let looks = f64::from(first.values().sum::<u32>().max(1));
-    Some(NetFigures {
+fn figures(
+    flows: &[FlowProgress],
+    object: Object,
+    (began, ended): (Time, Time),
+    middle: Option<(Time, Vec<u64>)>,
+    cpu: Option<(f64, f64)>,
+) -> NetFigures {
+    let wire = wire(flows);
+    let (since, counted) = middle.unwrap_or((began, Vec::new()));
+    let counted = counted.into_iter().chain(std::iter::repeat(0));
+    let later: Vec<_> = wire.iter().zip(counted).map(|(now, then)| now - then).collect();
+    let rate = |bytes| Bytes(bytes).per(ended.since(since));
+    NetFigures {
         bytes: object.total(),
-        wire_bytes: seen.iter().flat_map(|seen| &seen.wire).sum(),
-        seconds: ended.at.since(began.at).as_secs_f64(),
-        cpu_s: ended.cpu.zip(began.cpu).map_or(f64::NAN, |(now, then)| now - then),
-        calls: ended.calls - began.calls,
+        wire_bytes: wire.iter().sum(),
+        seconds: ended.since(began).as_secs_f64(),
+        cpu_s: cpu.map_or(f64::NAN, |(now, then)| now - then),
+        calls: Calls::default(),
         duplicate_bytes: flows.iter().map(|flow| flow.duplicate_bytes).sum(),
         loss_ratio: flows.iter().map(|f| f.loss_ratio).sum::<f64>() / flows.len().max(1) as f64,
-        limited_by: first.iter().map(|(word, n)| (*word, f64::from(*n) / looks)).collect(),
-        steady: session_rates.iter().fold(Rate::ZERO, |sum, &rate| sum.saturating_add(rate)),
-        session_rates,
-    })
+        limited_by: BTreeMap::new(),
+        steady: rate(later.iter().sum()),
+        session_rates: later.into_iter().map(rate).collect(),
+    }
 }
 
 /// Time between two looks at the engine's numbers, which are at most this old.

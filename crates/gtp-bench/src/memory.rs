@@ -160,15 +160,23 @@ impl Arrived {
         Arrived(Arc::new(Mutex::new(Room { object, blocks, here, missing })))
     }
 
-    /// Sinks that fill it together, each with every so manieth file.
-    pub fn sinks(&self, count: u32) -> Vec<MemorySink> {
+    /// Sinks that fill it together, each with a part of every file that is as large among all as its
+    /// weight.
+    pub fn sinks(&self, weights: &[u64]) -> Vec<MemorySink> {
         let object = self.0.lock().unwrap_or_else(PoisonError::into_inner).object;
-        let sink = |number: u32| {
-            let others = (0..object.times).filter(|file| file % count.max(1) != number);
-            let have = others.map(|file| Have { file, blocks: 0..object.blocks() }).collect();
-            MemorySink { room: self.clone(), object, have }
+        let all: u64 = weights.iter().sum::<u64>().max(1);
+        let border = |weight: u64| object.blocks() * weight / all;
+        let mut before = 0;
+        let sink = |&weight: &u64| {
+            let own = border(before)..border(before + weight);
+            before += weight;
+            let outside = [0..own.start, own.end..object.blocks()];
+            let outside = outside.into_iter().filter(|part| !part.is_empty());
+            let have = (0..object.times)
+                .flat_map(|file| outside.clone().map(move |blocks| Have { file, blocks }));
+            MemorySink { room: self.clone(), object, have: have.collect() }
         };
-        (0..count).map(sink).collect()
+        weights.iter().map(sink).collect()
     }
 
     /// Compares every byte that lies there with what was sent.
@@ -268,12 +276,12 @@ mod tests {
     fn moved(object: Object, spoil: impl Fn(u32, u64, &mut Vec<u8>)) -> Arrived {
         let mut source = MemorySource(Arc::new(Content::make(object).unwrap()));
         let arrived = Arrived::room(object);
-        let (mut sinks, mut framed) = (arrived.sinks(2), Vec::new());
+        let (mut sinks, mut framed) = (arrived.sinks(&[1]), Vec::new());
         for file in 0..object.times {
             for block in 0..object.blocks() {
                 source.load_block(file, block, &mut framed).unwrap();
                 spoil(file, block, &mut framed);
-                sinks[file as usize % 2].take_block(file, block, &mut framed).unwrap();
+                sinks[0].take_block(file, block, &mut framed).unwrap();
             }
         }
         arrived
@@ -298,10 +306,27 @@ mod tests {
     }
 
     #[test]
+    fn sinks_divide_every_block_among_themselves_by_their_weights() {
+        let object = Object::new(9 * BLOCK + 7, 3).unwrap();
+        let arrived = Arrived::room(object);
+        for weights in [&[1][..], &[1, 1], &[3, 1, 1], &[1; 20], &[0, 2]] {
+            let mut wanted = vec![0; 10 * 3];
+            for sink in arrived.sinks(weights) {
+                for (at, count) in wanted.iter_mut().enumerate() {
+                    let (file, block) = (at as u32 / 10, at as u64 % 10);
+                    let there = |part: &Have| part.file == file && part.blocks.contains(&block);
+                    *count += u32::from(!sink.have().iter().any(there));
+                }
+            }
+            assert_eq!(wanted, vec![1; 30], "{weights:?}");
+        }
+    }
+
+    #[test]
     fn a_block_counts_once_and_one_outside_is_refused() {
         let object = Object::new(BLOCK, 1).unwrap();
         let content = Content::make(object).unwrap();
-        let mut sink = Arrived::room(object).sinks(1).remove(0);
+        let mut sink = Arrived::room(object).sinks(&[1]).remove(0);
         assert_eq!(sink.write_block(0, 0, &content.framed[0]).unwrap(), Written::Good);
         assert_eq!(sink.write_block(0, 0, &content.framed[0]).unwrap(), Written::Duplicate);
         assert!(sink.write_block(0, 1, &content.framed[0]).is_err());

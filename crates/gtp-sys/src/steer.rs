@@ -23,23 +23,18 @@ pub struct ByWord {
     pub sockets: u32,
 }
 
-impl ByWord {
-    /// The socket for this word.
-    pub fn socket_of(&self, word: u32) -> u32 {
-        word % self.sockets.max(1)
-    }
-}
-
-/// Binds sockets to one address, which must be free. Port 0 takes one that is.
+/// Binds sockets to one address, which must be free. Port 0 takes one that is. A kernel that does
+/// not choose so gives one socket, for everything.
+///
+/// A process of the same user may bind to the port later and get a part of the datagrams.
 ///
 /// # Errors
-/// When the address is not to be had, or the kernel does not choose so.
+/// When the address is not to be had.
 pub fn bind(addr: SocketAddr, steering: ByWord) -> io::Result<Vec<UdpSocket>> {
     if steering.sockets <= 1 {
         return Ok(vec![UdpSocket::bind(addr)?]);
     }
-    // Another process of this user could take part of a port that is shared from the start; and
-    // whoever finds the port in use must hear of it.
+    // Bound for sharing alone, a port that another process shares would not be seen to be in use.
     let port = std::net::UdpSocket::bind(addr)?.local_addr()?;
     let mut sockets = Vec::new();
     for _ in 0..steering.sockets {
@@ -48,10 +43,13 @@ pub fn bind(addr: SocketAddr, steering: ByWord) -> io::Result<Vec<UdpSocket>> {
         socket.bind(&port.into())?;
         sockets.push(UdpSocket::from_std(socket.into())?);
     }
-    if let Some(first) = sockets.first() {
-        attach(first, steering)?;
+    match sockets.first().map(|first| attach(first, steering)) {
+        Some(Ok(())) => Ok(sockets),
+        Some(Err(_)) | None => {
+            drop(sockets);
+            Ok(vec![UdpSocket::bind(port)?])
+        }
     }
-    Ok(sockets)
 }
 
 /// Gives the sockets' group its program.
@@ -127,8 +125,8 @@ mod tests {
             }
             let words = words(&sockets, sent.len());
             for (i, words) in words.iter().enumerate() {
-                let all = |&&word: &&u32| steering.socket_of(word) == i as u32;
-                let named: Vec<u32> = sent.iter().filter(all).copied().collect();
+                let of = |word: &u32| word % steering.sockets == i as u32;
+                let named: Vec<u32> = sent.iter().copied().filter(of).collect();
                 assert_eq!(*words, named, "socket {i}");
             }
         }

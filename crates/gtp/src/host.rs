@@ -122,8 +122,9 @@ impl HostBuilder {
         self
     }
 
-    /// Engines: threads that move data, each that of its own sessions. A server spreads its
-    /// sessions over them; a transfer has one. One if not said; [`default_engines`] suits a server
+    /// Engines: threads that move data, each that of its own sessions. Servers and listeners on
+    /// this host spread their sessions over them; what this host fetches, sends and calls itself
+    /// has the first. One if not said; [`default_engines`](crate::default_engines) suits a server
     /// that has a machine to itself.
     pub fn engines(mut self, engines: usize) -> HostBuilder {
         self.config.engines = engines;

@@ -150,6 +150,12 @@ impl Allotter {
                 let daemon = daemon.get_or_insert_with(|| Box::new(Daemon::new(now, side)));
                 daemon.attach(now, found);
             }
+            // What this host has is the daemon's to share out from now on.
+            (DaemonNews::Elsewhere, none @ None) => {
+                let daemon = none.insert(Box::new(Daemon::new(now, self.agent.side())));
+                daemon.detach(now);
+            }
+            (DaemonNews::Elsewhere, Some(_)) => {}
             (DaemonNews::Rang, Some(daemon)) => daemon.hurry(now),
             (DaemonNews::Lost, Some(daemon)) => daemon.detach(now),
             (DaemonNews::Rang | DaemonNews::Lost, None) => {}
@@ -192,6 +198,7 @@ impl Allotter {
         if self.alone.is_empty() && !self.agent.is_posting() {
             return;
         }
+        self.agent.wake(now);
         self.agent.tick(now, &self.alone, &mut self.granted);
         // A law of the sink's host says what its sessions want there.
         let wants = |report: &Report| match report.law {
@@ -518,6 +525,23 @@ mod tests {
             }
             assert_eq!(last.1, Rate::from_mbps(10), "{side:?}");
         }
+    }
+
+    #[test]
+    fn an_engine_that_has_not_yet_found_the_daemon_of_its_mates_raises_nothing() {
+        let capacity = Rate::from_mbps(80);
+        let (side, interval) = (AgentSide::Sink, Some(Span::from_millis(20)));
+        let agent = Agent::new(START, AgentConfig { side, capacity, interval });
+        let mut allotter = Allotter::new(Decider::own(agent));
+        let mut grants = Vec::new();
+        allotter.tick(START, &[(1, report(Phase::Open, 0))], &mut grants);
+        assert_eq!(grants[0].1.rate, capacity);
+        allotter.handle_news(START, &DaemonNews::Elsewhere);
+        assert!(!allotter.decides());
+        let reports = [(1, report(Phase::Open, 1)), (2, report(Phase::Open, 0))];
+        allotter.tick(START + FALL_EVERY, &reports, &mut grants);
+        assert_eq!(grants[0].1.rate, Rate::from_mbps(72));
+        assert_eq!(grants[1].1.rate, Rate::ZERO);
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub struct HostConfig {
     pub engines: usize,
 }
 
-/// Names one UDP socket of the engine.
+/// Names a UDP port of a host: a socket of one engine, or one of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SocketId(pub u32);
 

@@ -35,14 +35,14 @@ pub(super) struct Seat {
     last: Time,
     /// It has something to say that should not wait for the interval's end.
     woken: bool,
-    /// Reports of it lie there.
+    /// Reports of it lie there, or count still.
     laid: bool,
 }
 
 /// The common agent of one direction.
 pub(super) struct Council {
     side: Side,
-    table: Mutex<Table>,
+    board: Mutex<Board>,
     /// When the agent is due, and its interval, in nanoseconds.
     due: AtomicU64,
     interval: AtomicU64,
@@ -55,9 +55,12 @@ struct Bell {
     news: AtomicBool,
 }
 
-struct Table {
+struct Board {
     agent: Agent,
-    places: Vec<Place>,
+    /// What the host was told to share out. The agent shares out no more than all engines together
+    /// keep up with.
+    capacity: Rate,
+    slots: Vec<Slot>,
     /// All reports, place by place, what each may be offered within its engine's limit, and what it
     /// is granted.
     reports: Vec<(FlowId, Report)>,
@@ -67,9 +70,13 @@ struct Table {
 
 /// What lies at a seat.
 #[derive(Default)]
-struct Place {
+struct Slot {
     reports: Vec<(FlowId, Report)>,
     grants: Vec<(FlowId, Grant)>,
+    /// They are others than before the last decision.
+    changed: bool,
+    /// There was no decision since the last report was taken away.
+    unheard: bool,
     /// What its engine keeps up with, if it has found a limit.
     limit: Option<Rate>,
 }
@@ -79,12 +86,12 @@ impl Council {
     pub fn seats(agent: Agent, wakers: impl IntoIterator<Item = Waker>) -> Vec<Seat> {
         let bell = |waker| Bell { waker, news: AtomicBool::new(false) };
         let seats: Vec<Bell> = wakers.into_iter().map(bell).collect();
-        let places = seats.iter().map(|_| Place::default()).collect();
+        let slots = seats.iter().map(|_| Slot::default()).collect();
         let council = Arc::new(Council {
             side: agent.side(),
             due: AtomicU64::new(agent.poll_timeout().as_nanos()),
             interval: AtomicU64::new(agent.interval().as_nanos()),
-            table: Mutex::new(Table::new(agent, places)),
+            board: Mutex::new(Board::new(agent, slots)),
             seats,
         });
         let at = |place| Seat {
@@ -98,22 +105,31 @@ impl Council {
         (0..council.seats.len()).map(at).collect()
     }
 
-    /// The table; what holds for it is shown to all when it is let go.
-    fn table(&self) -> Open<'_> {
-        let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-        Open { council: self, table }
+    /// Wakes engines for which something lies at their seats.
+    fn ring(&self, board: &Board, who: impl Fn(usize, &Slot) -> bool) {
+        let seats = self.seats.iter().zip(&board.slots).enumerate();
+        for (_, (bell, _)) in seats.filter(|(i, (_, slot))| who(*i, slot)) {
+            bell.news.store(true, Ordering::Release);
+            bell.waker.wake();
+        }
+    }
+
+    /// The board; what holds for it is shown to all when it is let go.
+    fn board(&self) -> AtBoard<'_> {
+        let board = self.board.lock().unwrap_or_else(PoisonError::into_inner);
+        AtBoard { council: self, board }
     }
 }
 
-/// The table while one engine is at it.
-struct Open<'a> {
+/// The board while one engine is at it.
+struct AtBoard<'a> {
     council: &'a Council,
-    table: MutexGuard<'a, Table>,
+    board: MutexGuard<'a, Board>,
 }
 
-impl Drop for Open<'_> {
+impl Drop for AtBoard<'_> {
     fn drop(&mut self) {
-        let agent = &self.table.agent;
+        let agent = &self.board.agent;
         self.council.due.store(agent.poll_timeout().as_nanos(), Ordering::Relaxed);
         self.council.interval.store(agent.interval().as_nanos(), Ordering::Relaxed);
     }
@@ -152,11 +168,12 @@ impl Decider {
                 agent.set_capacity(rate.min(*limit));
             }
             Decider::Common(seat) => {
-                let mut open = seat.council.table();
                 // Every engine passes it on.
-                if open.table.agent.capacity() != rate {
-                    open.table.agent.set_capacity(rate);
-                }
+                let mut at = seat.council.board();
+                at.board.capacity = rate;
+                at.board.agent.wake(Time::ZERO);
+                drop(at);
+                seat.wake(Time::ZERO);
             }
         }
     }
@@ -169,10 +186,10 @@ impl Decider {
                 agent.set_capacity(rate.min(*capacity));
             }
             Decider::Common(seat) => {
-                let mut open = seat.council.table();
-                open.table.places[seat.place].limit = (!rate.is_unlimited()).then_some(rate);
-                open.table.agent.wake(Time::ZERO);
-                drop(open);
+                let mut at = seat.council.board();
+                at.board.slots[seat.place].limit = (!rate.is_unlimited()).then_some(rate);
+                at.board.agent.wake(Time::ZERO);
+                drop(at);
                 seat.wake(Time::ZERO);
             }
         }
@@ -190,7 +207,7 @@ impl Decider {
     pub fn outstanding(&self, id: FlowId) -> (u32, Rate, Rate) {
         match self {
             Decider::Own { agent, .. } => agent.outstanding(id),
-            Decider::Common(seat) => seat.council.table().table.agent.outstanding(id),
+            Decider::Common(seat) => seat.council.board().board.agent.outstanding(id),
         }
     }
 
@@ -247,62 +264,54 @@ impl Seat {
 
     fn tick(&mut self, now: Time, reports: &[(FlowId, Report)], grants: &mut Vec<(FlowId, Grant)>) {
         self.bell().news.store(false, Ordering::Release);
-        let mut open = self.council.table();
-        let table = &mut *open.table;
-        let place = &mut table.places[self.place];
-        place.reports.clear();
-        place.reports.extend_from_slice(reports);
+        let mut at = self.council.board();
+        let board = &mut *at.board;
+        let slot = &mut board.slots[self.place];
+        slot.unheard |= reports.is_empty() && !slot.reports.is_empty();
+        slot.reports.clear();
+        slot.reports.extend_from_slice(reports);
         if std::mem::take(&mut self.woken) {
-            table.agent.wake(now);
+            board.agent.wake(now);
         }
-        if table.agent.poll_timeout() <= now {
-            table.decide(now);
-            self.council.ring_others(table, self.place);
+        if board.agent.poll_timeout() <= now {
+            board.decide(now);
+            self.council.ring(board, |i, slot| i != self.place && slot.changed);
         }
-        table.take(self.place, reports, grants);
-        (self.last, self.due) = (now, now + table.agent.interval());
-        drop(open);
-        self.laid = !reports.is_empty();
-    }
-}
-
-impl Council {
-    /// Whoever has sessions has new grants.
-    fn ring_others(&self, table: &Table, own: usize) {
-        for (i, (bell, place)) in self.seats.iter().zip(&table.places).enumerate() {
-            if i != own && !place.reports.is_empty() {
-                bell.news.store(true, Ordering::Release);
-                bell.waker.wake();
-            }
-        }
+        board.take(self.place, reports, grants);
+        (self.last, self.due) = (now, now + board.agent.interval());
+        self.laid = !reports.is_empty() || board.slots[self.place].unheard;
     }
 }
 
 impl Drop for Seat {
     /// An engine that has ended has no sessions.
     fn drop(&mut self) {
-        let mut open = self.council.table();
-        open.table.places[self.place] = Place::default();
-        open.table.agent.wake(Time::ZERO);
-        self.council.ring_others(&open.table, self.place);
+        let mut at = self.council.board();
+        at.board.slots[self.place] = Slot::default();
+        at.board.agent.wake(Time::ZERO);
+        self.council.ring(&at.board, |_, slot| !slot.reports.is_empty());
     }
 }
 
-impl Table {
-    fn new(agent: Agent, places: Vec<Place>) -> Table {
+impl Board {
+    fn new(agent: Agent, slots: Vec<Slot>) -> Board {
         let (reports, offers, grants) = (Vec::new(), Vec::new(), Vec::new());
-        Table { agent, places, reports, offers, grants }
+        Board { capacity: agent.capacity(), agent, slots, reports, offers, grants }
     }
 
     /// Has the agent decide over all that lies here.
     fn decide(&mut self, now: Time) {
+        let capacity = self.capacity.min(self.limit());
+        if self.agent.capacity() != capacity {
+            self.agent.set_capacity(capacity);
+        }
         self.reports.clear();
         self.offers.clear();
-        for place in &self.places {
+        for slot in &self.slots {
             let first = self.reports.len();
-            self.reports.extend_from_slice(&place.reports);
+            self.reports.extend_from_slice(&slot.reports);
             self.offers.resize(self.reports.len(), Rate::UNLIMITED);
-            if let Some(limit) = place.limit {
+            if let Some(limit) = slot.limit {
                 bound(limit, &mut self.reports[first..], &mut self.offers[first..]);
             }
         }
@@ -310,25 +319,36 @@ impl Table {
         for ((_, grant), most) in self.grants.iter_mut().zip(&self.offers) {
             grant.offer = grant.offer.min(*most);
         }
-        let mut granted = self.grants.iter();
-        for place in &mut self.places {
-            place.grants.clear();
-            place.grants.extend(granted.by_ref().take(place.reports.len()).copied());
+        let mut granted = &self.grants[..];
+        for slot in &mut self.slots {
+            let (own, others) = granted.split_at(slot.reports.len().min(granted.len()));
+            granted = others;
+            (slot.changed, slot.unheard) = (slot.grants != own, false);
+            slot.grants.clear();
+            slot.grants.extend_from_slice(own);
         }
+    }
+
+    /// What all engines that have sessions keep up with together.
+    fn limit(&self) -> Rate {
+        let busy = self.slots.iter().filter(|slot| !slot.reports.is_empty());
+        let limits = busy.map(|slot| slot.limit.unwrap_or(Rate::UNLIMITED));
+        limits.reduce(Rate::saturating_add).unwrap_or(Rate::UNLIMITED)
     }
 
     /// What was last granted to sessions with these reports, in their order.
     fn take(&self, place: usize, reports: &[(FlowId, Report)], grants: &mut Vec<(FlowId, Grant)>) {
-        let last = &self.places[place].grants;
-        let known = last.len() == reports.len()
-            && last.iter().zip(reports).all(|((granted, _), (id, _))| granted == id);
+        let last = &self.slots[place].grants;
+        let mut next = 0;
         grants.clear();
-        if known {
-            return grants.extend_from_slice(last);
-        }
         grants.extend(reports.iter().map(|(id, report)| {
-            let found = last.iter().find(|(granted, _)| granted == id);
-            found.copied().unwrap_or_else(|| (*id, self.standing(*id, report)))
+            // Both are mostly in the same order.
+            let (before, after) = last.split_at(next.min(last.len()));
+            let found = after.iter().chain(before).position(|(granted, _)| granted == id);
+            let Some(found) = found else { return (*id, self.standing(*id, report)) };
+            let found = (next + found) % last.len();
+            next = found + 1;
+            last[found]
         }));
     }
 

@@ -278,11 +278,12 @@ impl Driver {
             return count(&self.drops.malformed);
         };
         let Some(index) = self.table.find_wire(header.session) else {
-            if self.place.pass_on(header.session, (came, socket, origin), datagram) {
-                return;
-            }
+            // Whoever reads a buffer that others' datagrams fill learns nothing of its own limit.
             self.junk.add(length);
-            return count(&self.drops.unknown);
+            if !self.place.pass_on(header.session, (came, socket, origin), datagram) {
+                count(&self.drops.unknown);
+            }
+            return;
         };
         let Some(session) = self.table.get_mut(index) else { return };
         let flow = session.flow;

@@ -8,14 +8,14 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
-use std::ops::{Deref, Range};
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread::JoinHandle;
 
 use gtp_alloc::Rate;
-use gtp_proto::Agent;
-use gtp_proto::FlowId;
 use gtp_proto::wire::Header;
+use gtp_proto::{Agent, FlowId};
 use gtp_store::{SourceError, Value};
 use gtp_sys::Clock;
 use gtp_sys::steer::{self, ByWord};
@@ -33,7 +33,7 @@ use super::command::{NewSource, NewTransfer, Notice, Notices, TransferId};
 use super::council::{Council, Decider};
 use super::driver::{self, Deciders};
 use super::keeper::{Keeper, Sharing};
-use super::mates::{Place, engine_of};
+use super::mates::{Place, session_of};
 use super::reader::{self, ReadJob, ReadJobs};
 use super::run::{self, Outfit};
 
@@ -44,12 +44,17 @@ use super::run::{self, Outfit};
 pub struct Host {
     shared: Arc<Shared>,
     engine: usize,
+    /// Where it was chosen for something that is to be opened: counted until the last clone is
+    /// gone.
+    _chosen: Option<Arc<Chosen>>,
 }
 
 struct Shared {
     engines: Vec<Engine>,
     /// Which engine is asked first for room.
     turn: AtomicUsize,
+    /// The kernel gives all that comes to a common port to the first engine.
+    unsteered: AtomicBool,
     names: AtomicU32,
     sessions: Mutex<VecDeque<u32>>,
     capacity_in: Mutex<Rate>,
@@ -63,8 +68,25 @@ struct Shared {
 struct Engine {
     notices: Notices,
     calls: Arc<Counters>,
-    /// Sources, transfers and streams that it has open.
-    open: AtomicUsize,
+    /// How many have chosen it.
+    chosen: Arc<AtomicUsize>,
+    thread: JoinHandle<()>,
+}
+
+/// That an engine was chosen.
+struct Chosen(Arc<AtomicUsize>);
+
+impl Chosen {
+    fn new(count: &Arc<AtomicUsize>) -> Chosen {
+        count.fetch_add(1, Ordering::Relaxed);
+        Chosen(count.clone())
+    }
+}
+
+impl Drop for Chosen {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// An engine's letter box before there is an engine, with the ends that it gets itself.
@@ -101,25 +123,25 @@ impl Host {
 
     fn launch(config: HostConfig, sharing: Option<Sharing>) -> io::Result<Host> {
         let clock = Clock::start();
-        let posts = (0..config.engines.max(1)).map(|_| Post::new()).collect::<io::Result<_>>()?;
-        let posts: Vec<Post> = posts;
+        let posts = (0..config.engines.max(1)).map(|_| Post::new());
+        let posts = posts.collect::<io::Result<Vec<Post>>>()?;
         let deciders = deciders(driver::agents(clock.now(), config), &posts);
         let places = Place::all(posts.iter().map(|post| post.notices.clone()), config.memory);
         let drops = Arc::new(Drops::default());
         let mut engines = Vec::new();
         for ((post, place), deciders) in posts.into_iter().zip(places).zip(deciders) {
             let Post { poller, inbox, notices } = post;
-            let engine = Engine::new(notices.clone());
-            let (drops, calls) = (drops.clone(), engine.calls.clone());
+            let (own, calls) = (notices.clone(), Arc::new(Counters::default()));
+            let (drops, counted) = (drops.clone(), calls.clone());
             let outfit = Outfit { config, poller, inbox, notices, place, deciders, drops, calls };
-            run::spawn(outfit)?;
-            engines.push(engine);
+            engines.push(Engine::new(own, counted, run::spawn(outfit)?));
         }
         let boxes = engines.iter().map(|engine| engine.notices.clone()).collect();
         let keepers = sharing.map(|sharing| Keeper::start(sharing, boxes)).transpose()?;
         let shared = Arc::new(Shared {
             engines,
             turn: AtomicUsize::new(0),
+            unsteered: AtomicBool::new(false),
             names: AtomicU32::new(1),
             sessions: Mutex::new(VecDeque::new()),
             capacity_in: Mutex::new(config.capacity_in),
@@ -127,23 +149,34 @@ impl Host {
             drops,
             _keepers: keepers.unwrap_or_default(),
         });
-        Ok(Host { shared, engine: 0 })
+        Ok(Host { shared, engine: 0, _chosen: None })
     }
 
-    /// The same host at that of its engines which has least open.
+    /// The same host at that of its engines which fewest have chosen and still hold.
     #[must_use]
     pub fn least_busy(&self) -> Host {
         let engines = &self.shared.engines;
-        let first = self.shared.turn.fetch_add(1, Ordering::Relaxed) % engines.len();
-        let open = |at: &usize| engines[*at].open.load(Ordering::Relaxed);
-        let engine = (first..engines.len()).chain(0..first).min_by_key(open).unwrap_or(0);
-        Host { shared: self.shared.clone(), engine }
+        let count = match self.shared.unsteered.load(Ordering::Relaxed) {
+            true => 1,
+            false => engines.len(),
+        };
+        let first = self.shared.turn.fetch_add(1, Ordering::Relaxed) % count;
+        let running = |at: &usize| !engines[*at].thread.is_finished();
+        let chosen = |at: &usize| engines[*at].chosen.load(Ordering::Relaxed);
+        let all = (first..count).chain(0..first).filter(running);
+        let engine = all.min_by_key(chosen).unwrap_or(0);
+        let chosen = Some(Arc::new(Chosen::new(&engines[engine].chosen)));
+        Host { shared: self.shared.clone(), engine, _chosen: chosen }
     }
 
     /// The same host at each of its engines in turn.
     pub fn at_each_engine(&self) -> impl Iterator<Item = Host> {
         let shared = self.shared.clone();
-        (0..shared.engines.len()).map(move |engine| Host { shared: shared.clone(), engine })
+        (0..shared.engines.len()).map(move |engine| Host {
+            shared: shared.clone(),
+            engine,
+            _chosen: None,
+        })
     }
 
     /// Opens a UDP socket of this engine and returns its name and the address that it got.
@@ -162,11 +195,15 @@ impl Host {
     /// name holds at every engine.
     ///
     /// # Errors
-    /// As there, or when the kernel cannot tell datagrams apart.
+    /// As there.
     pub fn bind_udp_everywhere(&self, addr: SocketAddr) -> io::Result<(SocketId, SocketAddr)> {
         let engines = &self.shared.engines;
         let at = Header::SESSION_AT as u32;
         let sockets = steer::bind(addr, ByWord { at, sockets: engines.len() as u32 })?;
+        if sockets.len() < engines.len() {
+            tracing::warn!("this kernel gives all datagrams of a port to one engine: one is used");
+            self.shared.unsteered.store(true, Ordering::Relaxed);
+        }
         let (id, mut local) = (SocketId(self.name()), addr);
         sockets.first().into_iter().for_each(advise);
         for (engine, socket) in engines.iter().zip(sockets) {
@@ -181,8 +218,8 @@ impl Host {
         let engines = self.shared.engines.len();
         let mut given = self.shared.sessions.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            let id = gtp_sys::entropy::u64() as u32;
-            if engine_of(id, engines) != self.engine || given.contains(&id) {
+            let id = session_of(gtp_sys::entropy::u64() as u32, self.engine, engines);
+            if given.contains(&id) {
                 continue;
             }
             if given.len() == SESSION_IDS_REMEMBERED {
@@ -210,7 +247,7 @@ impl Host {
             events: events_in,
             progress: progress.clone(),
         })));
-        SourceHandle { flow, host: self.hold(), events, progress, jobs }
+        SourceHandle { flow, host: self.clone(), events, progress, jobs }
     }
 
     /// Opens a transfer, yet without sessions. It is suspended when the handle is dropped.
@@ -224,14 +261,14 @@ impl Host {
             events: events_in,
             progress: progress.clone(),
         })));
-        TransferHandle { transfer, host: self.hold(), events, progress }
+        TransferHandle { transfer, host: self.clone(), events, progress }
     }
 
     /// Changes the host's capacities; `None` leaves one as it is.
     pub fn set_capacity(&self, out: Option<Rate>, in_: Option<Rate>) {
-        if let Some(rate) = in_ {
-            *self.shared.capacity_in.lock().unwrap_or_else(PoisonError::into_inner) = rate;
-        }
+        // Held to the end, so that all engines hear of changes in the same order.
+        let mut known = self.shared.capacity_in.lock().unwrap_or_else(PoisonError::into_inner);
+        *known = in_.unwrap_or(*known);
         for engine in &self.shared.engines {
             engine.notices.send(Notice::SetCapacity { out, in_ });
         }
@@ -272,39 +309,16 @@ impl Host {
         &self.engine().notices
     }
 
-    /// Something is opened at this engine, until this is dropped.
-    pub(super) fn hold(&self) -> Held {
-        self.engine().open.fetch_add(1, Ordering::Relaxed);
-        Held(self.clone())
-    }
-
     /// A number that nothing else on this host has.
     pub(super) fn name(&self) -> u32 {
         self.shared.names.fetch_add(1, Ordering::Relaxed)
     }
 }
 
-/// A host at an engine that has something open.
-pub(super) struct Held(Host);
-
-impl Deref for Held {
-    type Target = Host;
-
-    fn deref(&self) -> &Host {
-        &self.0
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.engine().open.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 /// A session that sends. Dropping it closes the session.
 pub struct SourceHandle {
     flow: FlowId,
-    host: Held,
+    host: Host,
     events: UnboundedReceiver<SourceEvent>,
     progress: Arc<Mutex<SourceProgress>>,
     jobs: ReadJobs,
@@ -350,7 +364,7 @@ impl Drop for SourceHandle {
 /// An object that is being received. Dropping it suspends the transfer.
 pub struct TransferHandle {
     transfer: TransferId,
-    host: Held,
+    host: Host,
     events: UnboundedReceiver<TransferEvent>,
     progress: Arc<Mutex<TransferProgress>>,
 }
@@ -402,8 +416,8 @@ impl Drop for TransferHandle {
 }
 
 impl Engine {
-    fn new(notices: Notices) -> Engine {
-        Engine { notices, calls: Arc::default(), open: AtomicUsize::new(0) }
+    fn new(notices: Notices, calls: Arc<Counters>, thread: JoinHandle<()>) -> Engine {
+        Engine { notices, calls, chosen: Arc::default(), thread }
     }
 }
 

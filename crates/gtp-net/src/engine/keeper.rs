@@ -1,9 +1,9 @@
-//! Looks for the host's daemon, and tells the engine when it comes, goes or rings.
+//! Looks for the machine's daemon, and tells engines when it comes, goes or rings.
 //!
 //! A thread of its own, because waiting is all it does. The first look is taken before the host
 //! starts, so that a process beside a daemon never allocates for itself. To the daemon each engine
-//! of a host is what a process is; once one has found it, the others look at once. It decides
-//! nothing about rates.
+//! of a host is what a process is: the first one's keeper looks for it, and once that has found it
+//! the others attach as well. It decides nothing about rates.
 
 use std::io;
 use std::path::PathBuf;
@@ -34,6 +34,8 @@ pub struct Sharing {
 pub(super) enum DaemonNews {
     /// It is there.
     Found(Arc<Attachment>),
+    /// Another engine of this host has found it.
+    Elsewhere,
     /// It has new grants.
     Rang,
     /// It is gone.
@@ -43,11 +45,20 @@ pub(super) enum DaemonNews {
 /// The thread that looks; it ends some time after this is dropped.
 pub(super) struct Keeper(Arc<AtomicBool>);
 
-/// How often engines of this host have found a daemon, for the others to hear.
+/// Whether the first engine of a host has ever found a daemon, for the others to hear.
 #[derive(Default)]
 struct Word {
-    found: Mutex<u64>,
+    found: Mutex<bool>,
     heard: Condvar,
+}
+
+/// Who looks for which engine.
+struct Lookout {
+    sharing: Sharing,
+    notices: Notices,
+    word: Arc<Word>,
+    /// It looks for the first engine, and starts daemons if that is wanted.
+    leads: bool,
 }
 
 /// A daemon that was there may soon be again: looked for this often.
@@ -69,27 +80,25 @@ impl Keeper {
     /// When the system gives no thread.
     pub fn start(sharing: Sharing, engines: Vec<Notices>) -> io::Result<Vec<Keeper>> {
         let word = Arc::new(Word::default());
-        let start = |notices| Keeper::of_engine(sharing.clone(), notices, word.clone());
-        engines.into_iter().map(start).collect()
+        let lookout = |(number, notices)| {
+            let (sharing, word) = (sharing.clone(), word.clone());
+            Lookout { sharing, notices, word, leads: number == 0 }
+        };
+        engines.into_iter().enumerate().map(lookout).map(Keeper::begin).collect()
     }
 
-    fn of_engine(sharing: Sharing, notices: Notices, word: Arc<Word>) -> io::Result<Keeper> {
+    fn begin(lookout: Lookout) -> io::Result<Keeper> {
         let mut refusals = Refusals::default();
-        let first = look(&sharing, Past::None, &mut refusals).or_else(|| {
-            start_daemon(&sharing);
-            sharing.start.as_ref().and_then(|_| look_for_a_while(&sharing, &mut refusals))
-        });
-        match &first {
-            Some(found) => {
-                word.spread();
-                notices.send(Notice::Daemon(DaemonNews::Found(found.clone())));
-            }
-            None => tracing::info!("no daemon: this process allocates for itself"),
+        let first = lookout.first_look(&mut refusals);
+        if let Some(found) = &first {
+            lookout.tell(DaemonNews::Found(found.clone()));
+        } else if lookout.leads {
+            tracing::info!("no daemon: this process allocates for itself");
         }
         let over = Arc::new(AtomicBool::new(false));
         let keeper = Keeper(over.clone());
         let thread = std::thread::Builder::new().name("gtp-daemon".into());
-        thread.spawn(move || keep(&sharing, (&notices, &word), (first, refusals), &over))?;
+        thread.spawn(move || keep(&lookout, (first, refusals), &over))?;
         Ok(keeper)
     }
 }
@@ -101,59 +110,105 @@ impl Drop for Keeper {
 }
 
 impl Word {
-    /// One was found.
+    /// There is one.
     fn spread(&self) {
-        *self.found.lock().unwrap_or_else(PoisonError::into_inner) += 1;
+        *self.found.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.heard.notify_all();
     }
 
-    /// Waits until one is found that was not when this was `seen`, or this long.
-    fn wait(&self, seen: &mut u64, most: Duration) {
+    fn is_out(&self) -> bool {
+        *self.found.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until it is out, or this long.
+    fn wait(&self, most: Duration) {
         let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.heard.wait_timeout_while(found, most, |found| *found == *seen);
-        *seen = *waited.unwrap_or_else(PoisonError::into_inner).0;
+        // However the wait has ended, whoever waits looks.
+        drop(self.heard.wait_timeout_while(found, most, |found| !*found));
+    }
+}
+
+impl Lookout {
+    fn tell(&self, news: DaemonNews) {
+        if self.leads && matches!(news, DaemonNews::Found(_)) {
+            self.word.spread();
+        }
+        self.notices.send(Notice::Daemon(news));
+    }
+
+    fn first_look(&self, refusals: &mut Refusals) -> Option<Arc<Attachment>> {
+        if !self.leads && !self.word.is_out() {
+            return None;
+        }
+        look(&self.sharing, Past::None, refusals).or_else(|| {
+            self.sharing.start.as_ref().filter(|_| self.leads)?;
+            start_daemon(&self.sharing);
+            look_for_a_while(&self.sharing, refusals)
+        })
+    }
+
+    /// Waits for the time to look for a daemon that this engine has not, or has not any more.
+    /// `false`: it is not yet.
+    fn wait(&self, past: Past, hopes: &mut bool) -> bool {
+        if past == Past::Orphaned || *hopes {
+            std::thread::sleep(AGAIN);
+            return true;
+        }
+        if self.leads {
+            std::thread::sleep(SELDOM);
+            return true;
+        }
+        self.word.wait(SELDOM);
+        *hopes = self.word.is_out();
+        if *hopes {
+            self.tell(DaemonNews::Elsewhere);
+        }
+        *hopes
     }
 }
 
 fn keep(
-    sharing: &Sharing,
-    (notices, word): (&Notices, &Word),
+    lookout: &Lookout,
     (first, mut refusals): (Option<Arc<Attachment>>, Refusals),
     over: &AtomicBool,
 ) {
-    let tell = |news| notices.send(Notice::Daemon(news));
+    let Lookout { sharing, leads, .. } = lookout;
     let mut past = if first.is_some() { Past::Orphaned } else { Past::None };
     let mut found = first;
-    let (mut looks, mut seen): (u32, u64) = (0, 0);
+    let (mut looks, mut hopes) = (0_u32, false);
     let mut pulse = Pulse::default();
     while !over.load(Ordering::Relaxed) {
         let Some(daemon) = &found else {
-            match past {
-                Past::Orphaned => std::thread::sleep(AGAIN),
-                Past::None => word.wait(&mut seen, SELDOM),
+            if !lookout.wait(past, &mut hopes) {
+                continue;
             }
             found = look(sharing, past, &mut refusals);
             looks = looks.wrapping_add(1);
             match &found {
                 Some(daemon) => {
                     (past, looks, pulse) = (Past::Orphaned, 0, Pulse::default());
-                    word.spread();
-                    tracing::info!("this process shares capacity through the daemon");
-                    tell(DaemonNews::Found(daemon.clone()));
+                    if *leads {
+                        tracing::info!("this process shares capacity through the daemon");
+                    }
+                    lookout.tell(DaemonNews::Found(daemon.clone()));
                 }
-                None if past == Past::Orphaned && looks % STARTS == 1 => start_daemon(sharing),
+                None if *leads && past == Past::Orphaned && looks % STARTS == 1 => {
+                    start_daemon(sharing);
+                }
                 None => {}
             }
             continue;
         };
         let rung = daemon.wait(Some(WAIT_MS));
         match (rung, pulse.feel(rung, daemon.grants.beats())) {
-            (Rung::Yes, _) => tell(DaemonNews::Rang),
+            (Rung::Yes, _) => lookout.tell(DaemonNews::Rang),
             (Rung::No, Health::Good) => {}
             (Rung::Gone, _) | (Rung::No, Health::Hangs) => {
-                tracing::warn!("the daemon is gone: rates fall slowly until it is back");
+                if *leads {
+                    tracing::warn!("the daemon is gone: rates fall slowly until it is back");
+                }
                 found = None;
-                tell(DaemonNews::Lost);
+                lookout.tell(DaemonNews::Lost);
             }
         }
     }

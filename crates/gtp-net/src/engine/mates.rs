@@ -55,8 +55,10 @@ pub(super) enum Users {
 }
 
 /// Datagrams that may be on their way to an engine from others: more are lost, so that whoever
-/// sends to wrong sockets fills no memory.
-const STRAYS_MOST: usize = 1_024;
+/// sends to wrong sockets fills no memory...
+const STRAYS_MOST: usize = 256;
+/// ... and none is longer than the longest that an end sends, and a little.
+const STRAY_BYTES: usize = 9_216;
 
 impl Place {
     /// The places of as many engines as there are letter boxes.
@@ -86,8 +88,8 @@ impl Place {
         all.ne(self.seen)
     }
 
-    /// Passes on a datagram for a session of another engine. `false`: it is for this one, or that
-    /// one has enough to do.
+    /// Passes on a datagram for a session of another engine. `false`: it is for this one, or no
+    /// end's, or that one has enough to do.
     pub fn pass_on(
         &self,
         session: u32,
@@ -98,6 +100,9 @@ impl Place {
         let Some(mate) = self.host.engines.get(number).filter(|_| number != self.number) else {
             return false;
         };
+        if datagram.len() > STRAY_BYTES {
+            return false;
+        }
         if mate.strays.fetch_add(1, Ordering::Relaxed) >= STRAYS_MOST {
             mate.strays.fetch_sub(1, Ordering::Relaxed);
             return false;
@@ -122,7 +127,16 @@ impl Drop for Place {
     }
 }
 
-/// Which of so many engines has the session of this number.
+/// The number nearest to `drawn` that a session of this engine may have.
+pub(super) fn session_of(drawn: u32, engine: usize, engines: usize) -> u32 {
+    let (own, engines) = (engine as u32, engines.max(1) as u32);
+    // The last few numbers are no full round.
+    let round = (drawn / engines).min((u32::MAX - own) / engines);
+    round * engines + own
+}
+
+/// Which of so many engines has the session of this number: as the kernel chooses
+/// ([`gtp_sys::steer`]).
 pub(super) fn engine_of(session: u32, engines: usize) -> usize {
     session as usize % engines.max(1)
 }
@@ -159,12 +173,25 @@ mod tests {
     }
 
     #[test]
+    fn every_number_that_an_engine_gives_names_that_engine() {
+        for (engines, drawn) in [(1, 0), (1, u32::MAX), (3, 17), (7, u32::MAX), (64, u32::MAX - 1)]
+        {
+            for engine in 0..engines {
+                let session = session_of(drawn, engine, engines);
+                assert_eq!(engine_of(session, engines), engine, "{drawn} of {engines}");
+            }
+        }
+        assert_eq!(session_of(u32::MAX, 0, 1), u32::MAX, "one engine gives what is drawn");
+    }
+
+    #[test]
     fn a_datagram_goes_to_the_engine_that_its_session_names_and_a_flood_of_them_is_cut() {
         let (places, inboxes) = places(2);
         let origin = Origin { from: "192.0.2.1:1".parse().unwrap(), to: None };
         let now = Time::from_nanos(5);
         let stray = (Arrival::from(now), SocketId(7), origin);
         assert!(!places[0].pass_on(4, stray, b"own"), "it is nobody's");
+        assert!(!places[0].pass_on(5, stray, &[0; 60_000]), "no end sends the like");
         assert!(places[0].pass_on(5, stray, b"other"));
         let Ok(Notice::Stray(came)) = inboxes[1].try_recv() else { panic!("a stray") };
         assert_eq!((came.socket, &came.datagram[..]), (SocketId(7), &b"other"[..]));

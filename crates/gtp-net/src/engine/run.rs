@@ -7,6 +7,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use gtp_alloc::{Bytes, Span, Time};
@@ -78,7 +79,7 @@ pub(super) struct Outfit {
 ///
 /// # Errors
 /// When the system gives no thread.
-pub(super) fn spawn(outfit: Outfit) -> io::Result<()> {
+pub(super) fn spawn(outfit: Outfit) -> io::Result<JoinHandle<()>> {
     let Outfit { config, poller, inbox, notices, place, deciders, drops, calls } = outfit;
     let thread = std::thread::Builder::new().name("gtp-engine".into());
     thread.spawn(move || {
@@ -106,8 +107,7 @@ pub(super) fn spawn(outfit: Outfit) -> io::Result<()> {
             calls,
         };
         engine.run();
-    })?;
-    Ok(())
+    })
 }
 
 impl Engine {

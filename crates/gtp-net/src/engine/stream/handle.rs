@@ -15,7 +15,7 @@ use super::ring::repairs;
 use super::{Ended, NewStreamSink, NewStreamSource, StreamEvent, StreamNotice};
 use crate::engine::api::{FlowProgress, SessionOpen, SourceProgress};
 use crate::engine::command::Notice;
-use crate::engine::host::{Held, Host};
+use crate::engine::host::Host;
 use crate::messages::Delivery;
 
 /// A stream's session that sends, for whoever tends the connection. Dropping it ends the session.
@@ -36,7 +36,7 @@ pub struct Incoming {
 /// What both have.
 struct Tended {
     flow: FlowId,
-    host: Held,
+    host: Host,
     events: UnboundedReceiver<StreamEvent>,
     presence: Option<oneshot::Receiver<()>>,
 }
@@ -143,7 +143,7 @@ impl Host {
         let flow = self.name();
         let (events_in, events) = unbounded_channel();
         let (presence_in, presence) = oneshot::channel();
-        let tended = Tended { flow, host: self.hold(), events, presence: Some(presence) };
+        let tended = Tended { flow, host: self.clone(), events, presence: Some(presence) };
         (flow, events_in, tended, presence_in)
     }
 }
