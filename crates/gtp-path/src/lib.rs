@@ -263,12 +263,17 @@ impl World {
     }
 
     /// Adds a link with a controller at its queue, which is told the link's rate at once.
-    pub fn controlled_link(&mut self, spec: LinkSpec, mut router: Box<dyn Control>) -> usize {
-        router.set_capacity(self.now, spec.rate);
+    pub fn controlled_link(&mut self, spec: LinkSpec, router: Box<dyn Control>) -> usize {
         let hop = self.link(spec);
-        self.hops[hop].router = Some(router);
-        self.book_router(hop);
+        self.control(hop, router);
         hop
+    }
+
+    /// Puts a controller at a link's queue, before anything has come there.
+    pub fn control(&mut self, link: usize, mut router: Box<dyn Control>) {
+        router.set_capacity(self.now, self.hops[link].link.spec().rate);
+        self.hops[link].router = Some(router);
+        self.book_router(link);
     }
 
     /// Lets packets of which `urgent` is true leave the link's queue before all others. The room in

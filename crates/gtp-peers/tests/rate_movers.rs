@@ -96,6 +96,27 @@ fn rbudp_in_pieces_pays_one_round_trip_for_each_and_for_each_of_their_rounds() {
     assert!((times[2] - times[1] - 0.05).abs() < 1e-3, "{times:?}");
 }
 
+/// R5: eleven segments of bitmap cross in one window, or in windows of one, two, four and four,
+/// the first of which is acknowledged late; or in threes, where there is no room for more.
+#[test]
+fn rbudp_pays_for_the_small_windows_of_its_control_connection() {
+    let transfer = Transfer::of(Bytes(1_456 * 120_000));
+    let usual = rbudp::Line { initial_window: 20.0, ..rbudp::Line::default() };
+    let slow = rbudp::Line { initial_window: 1.0, ..usual };
+    let narrow = rbudp::Line { buffer: Bytes(3 * 1_460), initial_window: 3.0, ..usual };
+    let [usual, slow, narrow] = [usual, slow, narrow].map(|line| {
+        let sender = rbudp::Sender::new(transfer, GIGA.scale(0.9)).over(line);
+        let receiver = rbudp::Receiver::new(transfer).over(line);
+        let pair: Pair = (Box::new(sender), Box::new(receiver));
+        let (mut world, flow, there) = alone(pair, GIGA, Span::from_millis(50));
+        world.lose(there, &[700]);
+        assert!(world.run_until_done(flow, Span::from_secs(9)));
+        world.duration(flow).expect("done")
+    });
+    assert!((slow - usual - (3.0 * 0.05 + 0.04)).abs() < 2e-3, "{usual} {slow}");
+    assert!((0.149..0.28).contains(&(narrow - usual)), "{usual} {narrow}");
+}
+
 /// R5: the end of the first round is lost twice, and the timer's first and second wait are paid.
 #[test]
 fn rbudp_is_silent_for_a_second_and_then_for_two_where_an_end_of_round_is_lost() {

@@ -25,7 +25,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use gtp_alloc::{Rate, Time};
+use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_laws::SourceLaw;
 use gtp_laws::rbudp::Fixed;
 
@@ -56,22 +56,57 @@ pub enum Says {
     Missing(Vec<Range<u64>>),
 }
 
+/// R5: the TCP of the hosts, which carries the control connection.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Line {
+    /// Room of each receiving end.
+    pub buffer: Bytes,
+    /// The window to begin with, in segments.
+    pub initial_window: f64,
+    /// The least timeout.
+    pub least_timeout: Span,
+}
+
+impl Default for Line {
+    fn default() -> Line {
+        let SenderConfig { initial_window, least_timeout, .. } = SenderConfig::default();
+        Line { buffer: Bytes(u64::MAX), initial_window, least_timeout }
+    }
+}
+
+impl Line {
+    /// D1: the sending end of one direction, for segments of `mss`.
+    fn speaker(&self, connection: u16, mss: Bytes) -> tcp::Sender {
+        let Line { initial_window, least_timeout, .. } = *self;
+        let config = SenderConfig {
+            mss,
+            initial_window,
+            least_timeout,
+            opening: Opening::Open,
+            ..SenderConfig::default()
+        };
+        Flavour::Sack.sender(Time::ZERO, config, 1).share(connection)
+    }
+
+    /// D1: the receiving end of one direction.
+    fn hearer(&self, connection: u16, delay: AckDelay) -> tcp::Receiver {
+        let config = ReceiverConfig { buffer: self.buffer, delay, ..ReceiverConfig::default() };
+        tcp::Receiver::new(config).share(connection)
+    }
+}
+
 /// R2's and R3's direction of the control connection.
 const ENDS: u16 = 0;
 const BITMAPS: u16 = 1;
 
+/// Payload of a full segment of bitmap.
+const SEGMENT: Bytes = Bytes(1_460);
 /// Blocks in one segment's worth of bitmap.
-const PART: u64 = 1_460 * 8;
+const PART: u64 = SEGMENT.0 * 8;
 
 /// The number of segments that a piece's bitmap takes.
 fn parts(piece: &Range<u64>) -> u64 {
     (piece.end - piece.start).div_ceil(PART)
-}
-
-/// D1, R5: one direction of the control connection, its sending end.
-fn speaker(connection: u16, config: SenderConfig) -> tcp::Sender {
-    let config = SenderConfig { opening: Opening::Open, ..config };
-    Flavour::Sack.sender(Time::ZERO, config, 1).share(connection)
 }
 
 /// The segment of one direction that is due now, in a packet.
@@ -132,7 +167,7 @@ impl Sender {
     /// D4: one that blasts so many blocks at a time, at least one.
     pub fn in_pieces(transfer: Transfer, rate: Rate, blocks: u64) -> Sender {
         let step = blocks.max(1);
-        let config = SenderConfig { mss: FIELDS, ..SenderConfig::default() };
+        let line = Line::default();
         Sender {
             transfer,
             law: Fixed(rate),
@@ -145,12 +180,19 @@ impl Sender {
             piece: 0..step.min(transfer.blocks()),
             step,
             state: if transfer.blocks() == 0 { State::Done } else { State::Blasting },
-            ends: speaker(ENDS, config),
-            bitmaps: tcp::Receiver::new(ReceiverConfig::default()).share(BITMAPS),
+            ends: line.speaker(ENDS, FIELDS),
+            bitmaps: line.hearer(BITMAPS, AckDelay::USUAL),
             wanted: 0,
             lacks: RangeSet::new(),
             missing: transfer.blocks(),
         }
+    }
+
+    /// The same over such a control connection.
+    pub fn over(mut self, line: Line) -> Sender {
+        self.ends = line.speaker(ENDS, FIELDS);
+        self.bitmaps = line.hearer(BITMAPS, AckDelay::USUAL);
+        self
     }
 
     /// Rounds that were answered, the last of each piece included: each cost a round trip.
@@ -284,17 +326,24 @@ pub struct Receiver {
 impl Receiver {
     /// A receiver of `transfer`.
     pub fn new(transfer: Transfer) -> Receiver {
-        // D1: what acknowledges an end would be the bitmap.
-        let config = ReceiverConfig { delay: AckDelay::None, ..ReceiverConfig::default() };
+        let line = Line::default();
         Receiver {
             arrivals: Arrivals::new(transfer),
             transfer,
-            ends: tcp::Receiver::new(config).share(ENDS),
-            bitmaps: speaker(BITMAPS, SenderConfig::default()),
+            // D1: what acknowledges an end would be the bitmap.
+            ends: line.hearer(ENDS, AckDelay::None),
+            bitmaps: line.speaker(BITMAPS, SEGMENT),
             answered: 0,
             bitmap: Vec::new(),
             first: 0,
         }
+    }
+
+    /// The same over such a control connection.
+    pub fn over(mut self, line: Line) -> Receiver {
+        self.ends = line.hearer(ENDS, AckDelay::None);
+        self.bitmaps = line.speaker(BITMAPS, SEGMENT);
+        self
     }
 
     /// R3.

@@ -146,10 +146,11 @@ impl<'a> Makers<'a> {
             }
             Protocol::Rbudp | Protocol::Constant => {
                 // Without an end there are no later rounds: an endless blast is a constant stream.
-                let end = Box::new(rbudp::Receiver::new(transfer));
+                let line = line(flow);
+                let end = Box::new(rbudp::Receiver::new(transfer).over(line));
                 let piece = flow.piece_mb.map_or(transfer, |mb| Transfer::of(kilobytes(mb * 1e3)));
                 let sender = rbudp::Sender::in_pieces(transfer, rate, piece.blocks());
-                (Box::new(sender), Receiver::Rbudp(end))
+                (Box::new(sender.over(line)), Receiver::Rbudp(end))
             }
             Protocol::Udt1 => {
                 let seed = self.network.seed * 100 + number as u64;
@@ -173,10 +174,21 @@ impl<'a> Makers<'a> {
     }
 }
 
+/// What the hosts' TCP is like.
+fn line(flow: &Flow) -> rbudp::Line {
+    let usual = rbudp::Line::default();
+    let timeout = flow.timeout_ms.map(|ms| Span::from_secs_f64(ms / 1e3));
+    rbudp::Line {
+        buffer: flow.window_kb.map_or(usual.buffer, kilobytes),
+        initial_window: flow.initial_window.unwrap_or(usual.initial_window),
+        least_timeout: timeout.unwrap_or(usual.least_timeout),
+    }
+}
+
 fn tcp_ends(flow: &Flow) -> (tcp::Sender, tcp::Receiver) {
     let length = flow.megabytes.map(|megabytes| kilobytes(megabytes * 1e3));
-    let config = SenderConfig { length, ..SenderConfig::default() };
-    let buffer = flow.window_kb.map_or(Bytes(u64::MAX), kilobytes);
+    let rbudp::Line { buffer, initial_window, least_timeout } = line(flow);
+    let config = SenderConfig { length, initial_window, least_timeout, ..SenderConfig::default() };
     let receiver = ReceiverConfig { buffer, ..ReceiverConfig::default() };
     let start = START + Span::from_secs_f64(flow.start);
     (Flavour::Sack.sender(start, config, 1), Flavour::Sack.receiver(receiver))

@@ -56,8 +56,10 @@ pub struct Network {
     pub seed: u64,
     /// Rate of the shared port.
     pub port_mbps: f64,
-    /// What waits before the port at most, as time at its rate.
-    pub queue_ms: f64,
+    /// What waits before the port at most, as time at its rate: room that is counted in bytes.
+    pub queue_ms: Option<f64>,
+    /// The same as places, one for each packet of any size. One of the two is given.
+    pub queue_packets: Option<u64>,
     /// Chance of each packet to be lost behind the port.
     #[serde(default)]
     pub loss: f64,
@@ -104,8 +106,12 @@ pub struct Flow {
     pub megabytes: Option<f64>,
     /// What RBUDP blasts at a time; without it, all.
     pub piece_mb: Option<f64>,
-    /// TCP's receive buffer; without it, without limit.
+    /// TCP's receive buffer; without it, without limit. Of RBUDP, that of its control connection.
     pub window_kb: Option<f64>,
+    /// TCP's first window in segments; without it, RFC 6928's. Of RBUDP, the same.
+    pub initial_window: Option<f64>,
+    /// TCP's least timeout; without it, RFC 6298's. Of RBUDP, the same.
+    pub timeout_ms: Option<f64>,
     /// Bytes of a frame, if frames are noticed.
     pub frame_kb: Option<f64>,
     /// A receiving host that reads slowly for a while.
@@ -263,7 +269,8 @@ fn sensible(network: &Network) -> Result<(), String> {
     let users = network.flows.iter().flat_map(|flow| {
         let reader = flow.reader.map(|reader| reader.mbps);
         let sizes = [flow.megabytes, flow.piece_mb, flow.window_kb, flow.frame_kb];
-        [flow.mbps, flow.limit_mbps, reader].into_iter().chain(sizes)
+        let rates = [flow.mbps, flow.limit_mbps, reader];
+        rates.into_iter().chain(sizes).chain([flow.initial_window, flow.timeout_ms])
     });
     if !rates.into_iter().chain(users).flatten().all(above) {
         return Err("rates and sizes are above zero".to_owned());
@@ -272,8 +279,15 @@ fn sensible(network: &Network) -> Result<(), String> {
         let reader = flow.reader.map_or(0.0, |reader| reader.from + reader.until.unwrap_or(0.0));
         [flow.rtt_ms, flow.start, flow.stop.unwrap_or(0.0), reader]
     });
-    if !times.chain([network.queue_ms, network.jitter_us]).all(not_below) {
+    if !times.chain([network.queue_ms.unwrap_or(0.0), network.jitter_us]).all(not_below) {
         return Err("times are not below zero".to_owned());
+    }
+    if network.queue_ms.is_some() == network.queue_packets.is_some() {
+        return Err("a queue has room in bytes, `queue_ms`, or places, `queue_packets`".to_owned());
+    }
+    let windows = network.flows.iter().filter_map(|flow| flow.initial_window);
+    if !windows.into_iter().all(|window| window >= 1.0) {
+        return Err("a first window is of a segment at least".to_owned());
     }
     if !(0.0..=1.0).contains(&network.loss) {
         return Err("`loss` is a chance".to_owned());
@@ -342,6 +356,27 @@ mod tests {
         assert_eq!(found["series"].len(), 4);
     }
 
+    /// Behind ten large packets there is room for a small one where bytes are counted and none
+    /// where places are: there RBUDP's ends of rounds are lost, too, and wait for their timer.
+    #[test]
+    fn where_places_are_counted_small_packets_are_lost_as_large_ones_are() {
+        let network = "port_mbps = 10\nqueue_ms = 12.4\njitter_us = 500\nflows = [\
+                       { protocol = 'constant', rtt_ms = 8, mbps = 40 },\
+                       { protocol = 'rbudp', rtt_ms = 8, mbps = 5, megabytes = 0.03 }]";
+        let read = ["done'", "loss', from = 1, until = 3", "queue', from = 1, until = 3"];
+        let read = read.map(|what| format!("what = '{what}"));
+        let read = read.each_ref().map(String::as_str);
+        let bytes = found(network, &read).expect("a run");
+        let places = network.replace("queue_ms = 12.4", "queue_packets = 10");
+        let places = found(&places, &read).expect("a run");
+        assert!(bytes["done"][1] < 1.5, "{bytes:?}");
+        assert!(places["done"][1] > 2.0, "{places:?}");
+        for found in [bytes, places] {
+            assert!((found["loss"][0] - 0.75).abs() < 0.01, "{found:?}");
+            assert!((found["queue"][0] - 12.0).abs() < 1.3, "{found:?}");
+        }
+    }
+
     #[test]
     fn the_same_network_takes_the_same_course() {
         let network = "port_mbps = 50\nqueue_ms = 10\nloss = 0.002\naccess_mbps = 100\n\
@@ -365,6 +400,12 @@ mod tests {
         assert!(found(flow, &["what = 'ratio'"]).is_err(), "of another protocol");
         assert!(found(flow, &["what = 'frame-at', frame = 0"]).is_err());
         assert!(found(&flow.replace("10", "0"), &[rates]).is_err());
+        assert!(found(&flow.replace("queue_ms = 1", "queue_packets = 1"), &[rates]).is_ok());
+        assert!(found(&flow.replace("queue_ms = 1", ""), &[rates]).is_err(), "no queue");
+        let both = flow.replace("queue_ms", "queue_packets = 1\nqueue_ms");
+        assert!(found(&both, &[rates]).is_err(), "two queues");
+        let small = flow.replace("rtt_ms = 1", "rtt_ms = 1, initial_window = 0.5");
+        assert!(found(&small, &[rates]).is_err());
         assert!(found(&flow.replace("rtt_ms = 1", "rtt_ms = -1"), &[rates]).is_err());
         assert!(found(&flow.replace("'tcp'", "'tcp', copies = 65"), &[rates]).is_err());
         assert!(found(&flow.replace("'tcp'", "'tcp', colour = 1"), &[rates]).is_err());

@@ -5,9 +5,10 @@
 
 use super::ends::{Makers, Receiving, kilobytes, mbps};
 use super::{Flow, Network};
-use gtp_alloc::{Bytes, Rate, Span};
+use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_link::{Chance, Jitter, LinkSpec, Order};
 use gtp_path::{BIN, Side, World, bottleneck, wire};
+use gtp_peers::{Admission, Packet, Router};
 
 /// What was seen of one run.
 pub struct Course {
@@ -77,6 +78,9 @@ impl Course {
 pub fn run(label: &str, network: &Network) -> Course {
     let mut world = World::new();
     let port = world.seeded_link(port(network), network.seed * 1_000);
+    if let Some(places) = network.queue_packets {
+        world.control(port, Box::new(Places { places, waiting: 0 }));
+    }
     if !network.lose.is_empty() {
         world.lose(port, &network.lose);
     }
@@ -105,9 +109,32 @@ fn begin() -> FlowCourse {
 
 fn port(network: &Network) -> LinkSpec {
     let rate = mbps(network.port_mbps);
-    let queue = kilobytes(network.port_mbps * network.queue_ms / 8.0);
+    let room = |ms| kilobytes(network.port_mbps * ms / 8.0);
+    let queue = network.queue_ms.map_or(Bytes(u64::MAX), room);
     let loss = Chance::from_billionths((network.loss * 1e9).round() as u32);
     LinkSpec { loss, ..bottleneck(rate, Span::ZERO, queue) }
+}
+
+/// A queue with a place for each packet of any size, and one in service.
+struct Places {
+    places: u64,
+    waiting: u64,
+}
+
+impl Router for Places {
+    fn set_capacity(&mut self, _: Time, _: Rate) {}
+
+    fn handle_arrival(&mut self, _: Time, _: Bytes, _: &mut Packet) -> Admission {
+        if self.waiting > self.places {
+            return Admission::Drop;
+        }
+        self.waiting += 1;
+        Admission::Pass
+    }
+
+    fn handle_departure(&mut self, _: Time, _: Bytes, _: &mut Packet) {
+        self.waiting -= 1;
+    }
 }
 
 fn add(
