@@ -243,6 +243,7 @@ impl Sealer {
     /// # Panics
     /// If `packet_number` does not rise from call to call. To seal two packets under one number
     /// would give away the authentication key, so this is checked in release builds too.
+    #[inline]
     pub fn seal_in_place(
         &mut self,
         packet_number: u64,
@@ -260,14 +261,11 @@ impl Sealer {
             self.epoch = epoch;
         }
         let nonce = self.key.nonce(packet_number);
-        let tag = self
-            .key
-            .key
-            .seal_in_place_separate_tag(nonce, Aad::from(header), body)
-            .expect("a datagram is far shorter than an AEAD's longest message");
-        let mut bytes = [0; TAG_LEN];
-        bytes.copy_from_slice(tag.as_ref());
-        bytes
+        let sealed = self.key.key.seal_in_place_separate_tag(nonce, Aad::from(header), body);
+        sealed
+            .ok()
+            .and_then(|tag| tag.as_ref().first_chunk().copied())
+            .expect("a datagram is far shorter than an AEAD's longest message, and tags are alike")
     }
 
     /// The suite in use.
@@ -328,6 +326,7 @@ impl Opener {
     ///
     /// # Errors
     /// [`Forged`]; the buffer's content is then of no use.
+    #[inline]
     pub fn open_in_place<'b>(
         &mut self,
         packet_number: u64,

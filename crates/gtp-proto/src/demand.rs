@@ -65,9 +65,11 @@ impl Demand {
     }
 
     /// `bytes` were there to be sent at `now`.
+    #[inline]
     pub fn sent(&mut self, now: Time, bytes: Bytes) {
         self.roll(now);
-        if let Some(since) = self.waiting_since.take() {
+        if let Some(since) = self.waiting_since {
+            self.waiting_since = None;
             self.waited += now.since(since.max(self.window_start));
             self.last_wait = now;
         }
@@ -112,11 +114,15 @@ impl Demand {
     }
 
     /// Ends a window if it is over.
+    #[inline]
     pub fn roll(&mut self, now: Time) {
         let elapsed = now.since(self.window_start);
-        if elapsed < WINDOW {
-            return;
+        if elapsed >= WINDOW {
+            self.end_window(now, elapsed);
         }
+    }
+
+    fn end_window(&mut self, now: Time, elapsed: Span) {
         if let Some(since) = self.waiting_since {
             self.waited += now.since(since.max(self.window_start));
         }

@@ -117,30 +117,30 @@ impl StreamMeter {
 
     /// Counts packet `pn` of `bytes`, sent at `sent_at` and seen at `now`.
     pub fn add(&mut self, now: Time, pn: u64, sent_at: u32, bytes: Bytes) {
-        let mark = Mark { seen: now, sent_at, pn };
         self.packet = bytes;
         let from = match self.from {
             Some(from) if now.since(self.last.seen) <= REST_MOST => from,
-            Some(_) | None => {
-                // The first burst shows when the stream began, not yet how fast it is.
-                (self.from, self.complete, self.last) = (Some(mark), mark, mark);
-                (self.counted, self.pending) = (Bytes::ZERO, Bytes::ZERO);
-                return;
-            }
+            Some(_) | None => return self.begin(Mark { seen: now, sent_at, pn }),
         };
-        if wire_gap(self.last.sent_at, sent_at) > Span::ZERO {
+        if sent_at == self.last.sent_at {
+            self.last.pn = self.last.pn.max(pn);
+        } else if is_later(self.last.sent_at, sent_at) {
             if self.last.sent_at != from.sent_at {
                 self.counted += self.pending;
             }
-            (self.complete, self.last, self.pending) = (self.last, mark, bytes);
+            (self.complete, self.pending) = (self.last, bytes);
+            self.last = Mark { seen: now, sent_at, pn };
             return;
         }
-        if sent_at == self.last.sent_at {
-            self.last.pn = self.last.pn.max(pn);
-        }
-        if wire_gap(from.sent_at, sent_at) > Span::ZERO {
+        if is_later(from.sent_at, sent_at) {
             *self.place(pn) += bytes;
         }
+    }
+
+    /// The first burst shows when the stream began, not yet how fast it is.
+    fn begin(&mut self, mark: Mark) {
+        (self.from, self.complete, self.last) = (Some(mark), mark, mark);
+        (self.counted, self.pending) = (Bytes::ZERO, Bytes::ZERO);
     }
 
     /// Of the datagrams up to the newest packet `arrived` brought `bytes`, and those of `missing`
@@ -196,6 +196,11 @@ impl StreamMeter {
 pub(crate) fn wire_gap(from: u32, to: u32) -> Span {
     let micros = to.wrapping_sub(from);
     if micros > u32::MAX / 2 { Span::ZERO } else { Span::from_micros(micros.into()) }
+}
+
+/// Whether the second of two wire timestamps of one clock is later.
+fn is_later(from: u32, to: u32) -> bool {
+    to.wrapping_sub(from).cast_signed() > 0
 }
 
 /// The largest rate seen in a sliding window, kept as a few coarse slots.

@@ -15,6 +15,8 @@ pub struct Pacer {
     rate: Rate,
     /// The time in which one burst builds up at this rate.
     quantum: Span,
+    /// What is later than this is not caught up at once.
+    reach: Span,
     next: Time,
     /// What rounding `next` up to whole nanoseconds has cost, in bits times nanoseconds over
     /// seconds; below the rate, so below a nanosecond.
@@ -46,6 +48,7 @@ impl Pacer {
         Pacer {
             rate: Rate::ZERO,
             quantum: quantum(Rate::ZERO),
+            reach: CATCH_UP,
             next: now,
             credit: 0,
             last: Cost::default(),
@@ -85,6 +88,7 @@ impl Pacer {
         }
         self.rate = rate;
         self.quantum = quantum(rate);
+        self.reach = CATCH_UP.max(self.quantum);
         self.credit = 0;
         self.last = Cost::default();
     }
@@ -96,17 +100,31 @@ impl Pacer {
 
     /// Accounts for a datagram of `bytes` on the wire that left at `now`.
     pub fn sent(&mut self, now: Time, bytes: Bytes) {
-        let floor = now.saturating_sub(CATCH_UP.max(self.quantum));
-        if self.next < floor && !self.rate.is_unlimited() {
+        let floor = now.saturating_sub(self.reach);
+        if self.next < floor {
+            self.fall_behind(floor);
+        }
+        let free =
+            if self.arrears > Bytes::ZERO { self.make_good(now, bytes) } else { Bytes::ZERO };
+        self.next = self.next.max(floor) + self.cost(bytes - free);
+    }
+
+    /// What was due before `floor` is owed from now on.
+    fn fall_behind(&mut self, floor: Time) {
+        if !self.rate.is_unlimited() {
             let most = self.rate.bytes_in(ARREARS_MOST);
             let late = self.rate.bytes_in(floor.since(self.next));
             self.arrears = (self.arrears + late).min(most);
         }
+    }
+
+    /// What of `bytes` costs no time since it is owed.
+    fn make_good(&mut self, now: Time, bytes: Bytes) -> Bytes {
         let on_time = self.next + self.quantum * 2 >= now;
         let spare = if on_time { Bytes(bytes.0 / MAKE_GOOD) } else { Bytes::ZERO };
         let free = spare.min(self.arrears);
         self.arrears -= free;
-        self.next = self.next.max(floor) + self.cost(bytes - free);
+        free
     }
 
     /// Accounts for a datagram without data that left at `now` beside the others: the next of

@@ -18,6 +18,8 @@ use crate::meter::WindowedMax;
 #[derive(Debug, Default)]
 pub(crate) struct SendLog {
     marks: VecDeque<Mark>,
+    /// When the next mark is made.
+    due: Time,
     sent: Bytes,
 }
 
@@ -32,15 +34,20 @@ const MARK_EVERY: Span = Span::from_millis(1);
 
 impl SendLog {
     /// Notes that packet `pn` of `bytes` left at `now`.
+    #[inline]
     pub fn sent(&mut self, now: Time, pn: u64, bytes: Bytes) {
-        let due = self.marks.back().is_none_or(|m| now.since(m.at) >= MARK_EVERY);
-        if due {
-            if self.marks.len() == CHECKPOINTS {
-                self.marks.pop_front();
-            }
-            self.marks.push_back(Mark { pn, at: now, sent: self.sent });
+        if self.due <= now {
+            self.mark(now, pn);
         }
         self.sent += bytes;
+    }
+
+    fn mark(&mut self, now: Time, pn: u64) {
+        if self.marks.len() == CHECKPOINTS {
+            self.marks.pop_front();
+        }
+        self.marks.push_back(Mark { pn, at: now, sent: self.sent });
+        self.due = now + MARK_EVERY;
     }
 
     /// When packet `pn` left, and the bytes sent before it, by the nearest mark.

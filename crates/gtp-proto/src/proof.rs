@@ -4,10 +4,9 @@
 //! acknowledgement. So each datagram from a source carries 16 bits of a keyed function of its
 //! packet number, and feedback must return the sum over the packets that it claims.
 
-use core::hash::Hasher;
 use core::ops::Range;
 
-use siphasher::sip::SipHasher13;
+use siphasher::sip128::SipHasher13;
 
 /// The source's secret for one session.
 #[derive(Clone)]
@@ -19,9 +18,9 @@ impl ProofKey {
         ProofKey(SipHasher13::new_with_key(&key))
     }
 
-    /// The 16 bits of packet number `pn`. One hash serves four neighbours.
+    /// The 16 bits of packet number `pn`. One hash serves eight neighbours.
     pub fn tag(&self, pn: u64) -> u16 {
-        Quad::of(self, pn).tag(pn)
+        Eight::of(self, pn).tag(pn)
     }
 
     /// The sum of the tags of `span`, modulo 2^32.
@@ -29,46 +28,41 @@ impl ProofKey {
         let mut sum = 0u32;
         let mut pn = span.start;
         while pn < span.end {
-            let quad = self.quad(pn / 4);
-            let stop = (pn / 4 * 4 + 4).min(span.end);
+            let eight = Eight::of(self, pn);
+            let stop = (pn / 8 * 8 + 8).min(span.end);
             while pn < stop {
-                sum = sum.wrapping_add(u32::from((quad >> (16 * (pn % 4))) as u16));
+                sum = sum.wrapping_add(u32::from(eight.tag(pn)));
                 pn += 1;
             }
         }
         sum
     }
-
-    fn quad(&self, index: u64) -> u64 {
-        let mut hasher = self.0;
-        hasher.write_u64(index);
-        hasher.finish()
-    }
 }
 
-/// The tags of four neighbours, for who needs them one after the other.
+/// The tags of eight neighbours, for who needs them one after the other.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Quad {
+pub(crate) struct Eight {
     index: u64,
-    tags: u64,
+    tags: u128,
 }
 
-impl Quad {
-    /// The four among which packet number `pn` is.
-    pub fn of(key: &ProofKey, pn: u64) -> Quad {
-        Quad { index: pn / 4, tags: key.quad(pn / 4) }
+impl Eight {
+    /// The eight among which packet number `pn` is.
+    pub fn of(key: &ProofKey, pn: u64) -> Eight {
+        let index = pn / 8;
+        Eight { index, tags: key.0.hash(&index.to_le_bytes()).as_u128() }
     }
 
     /// Whether packet number `pn` is among them.
     #[inline]
     pub fn has(&self, pn: u64) -> bool {
-        self.index == pn / 4
+        self.index == pn / 8
     }
 
     /// The 16 bits of packet number `pn`, which is among them.
     #[inline]
     pub fn tag(&self, pn: u64) -> u16 {
-        (self.tags >> (16 * (pn % 4))) as u16
+        (self.tags >> (16 * (pn % 8))) as u16
     }
 }
 

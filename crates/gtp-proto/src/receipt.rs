@@ -9,7 +9,7 @@ use gtp_alloc::{Bytes, Time};
 use gtp_ranges::RangeSet;
 
 use crate::limits::{GAPS_PER_FEEDBACK, GAPS_REMEMBERED, PN_AHEAD, RECEIPT_SPAN};
-use crate::proof::{ProofKey, Quad};
+use crate::proof::{Eight, ProofKey};
 use crate::session::Discard;
 use crate::wire::Receipt;
 
@@ -27,8 +27,13 @@ pub(crate) struct Arrivals {
 
 impl Arrivals {
     /// Takes in `pn`, or says why it cannot be new.
+    #[inline]
     pub fn accept(&mut self, pn: u64) -> Result<(), Discard> {
-        if pn >= self.next {
+        if pn == self.next {
+            self.next += 1;
+            return Ok(());
+        }
+        if pn > self.next {
             if pn - self.next > PN_AHEAD {
                 return Err(Discard::TooFarAhead);
             }
@@ -43,6 +48,7 @@ impl Arrivals {
             return Err(Discard::Replayed);
         }
         self.opened += 1;
+        self.forget_oldest();
         Ok(())
     }
 
@@ -74,11 +80,13 @@ pub(crate) struct ReceiptBuilder {
 impl ReceiptBuilder {
     /// Whether packet `pn` belongs to this receipt, or came later than the one that called it
     /// missing.
+    #[inline]
     pub fn covers(&self, pn: u64) -> bool {
         pn >= self.start
     }
 
     /// Counts a packet that [`Arrivals`] accepted, and that came at `now`.
+    #[inline]
     pub fn add(&mut self, now: Time, pn: u64, proof: u16, bytes: Bytes) {
         if !self.covers(pn) {
             return;
@@ -91,6 +99,7 @@ impl ReceiptBuilder {
 
     /// Whether the next packet could bring more gaps than a feedback datagram holds, so that the
     /// receipt must end now: what it cannot name as missing it would claim.
+    #[inline]
     pub fn is_full(&self, arrivals: &Arrivals) -> bool {
         let gaps_at_most = arrivals.opened - self.opened;
         let packets = arrivals.next - self.start;
@@ -139,7 +148,7 @@ pub(crate) struct Proven {
 pub(crate) struct ReceiptVerifier {
     key: ProofKey,
     /// The proofs that packets carry now.
-    sending: Quad,
+    sending: Eight,
     next: u64,
     /// What no receipt was about when the last one began beyond `next`: the one before it was lost,
     /// or overtaken.
@@ -151,7 +160,7 @@ pub(crate) struct ReceiptVerifier {
 impl ReceiptVerifier {
     pub fn new(key: ProofKey) -> ReceiptVerifier {
         ReceiptVerifier {
-            sending: Quad::of(&key, 0),
+            sending: Eight::of(&key, 0),
             key,
             next: 0,
             missed: 0..0,
@@ -165,9 +174,10 @@ impl ReceiptVerifier {
     }
 
     /// The proof that packet `pn` carries.
+    #[inline]
     pub fn tag(&mut self, pn: u64) -> u16 {
         if !self.sending.has(pn) {
-            self.sending = Quad::of(&self.key, pn);
+            self.sending = Eight::of(&self.key, pn);
         }
         self.sending.tag(pn)
     }

@@ -72,6 +72,8 @@ pub(crate) struct Asker {
     /// Not yet accepted by the source, with the time of the last sending.
     unaccepted: VecDeque<(Request, Time)>,
     asked: VecDeque<Asked>,
+    /// Where in it the last unit that came was asked for: the next one mostly was as well.
+    recent: usize,
     reached: [Progress; 2],
     /// What had been reached one interval ago: old enough that reordering is over.
     settled: [Progress; 2],
@@ -95,6 +97,7 @@ impl Asker {
             dropped_at: None,
             unaccepted: VecDeque::new(),
             asked: VecDeque::new(),
+            recent: 0,
             reached: [Progress::default(); 2],
             settled: [Progress::default(); 2],
             searched: [Progress::default(); 2],
@@ -152,6 +155,7 @@ impl Asker {
     }
 
     /// Takes a unit in; false if it was not wanted.
+    #[inline]
     pub fn received(&mut self, unit: u64) -> bool {
         let wanted = self.missing.remove_one(unit);
         if wanted && !self.repair.is_empty() {
@@ -187,6 +191,7 @@ impl Asker {
     }
 
     /// The source is sending `unit` of request `number`.
+    #[inline]
     pub fn handle_data(&mut self, number: u32, unit: u64) {
         let Some(class) = self.class_of(number) else { return };
         let reached = &mut self.reached[class as usize];
@@ -194,14 +199,15 @@ impl Asker {
     }
 
     /// The class of a request that is not known to be sent in full.
-    fn class_of(&self, number: u32) -> Option<Class> {
-        // Numbers only rise, so they lie in order; mostly the oldest is being sent.
-        let front = self.asked.front()?;
-        if front.number == number {
-            return Some(front.class);
+    #[inline]
+    fn class_of(&mut self, number: u32) -> Option<Class> {
+        let recent = self.asked.get(self.recent);
+        if let Some(asked) = recent.filter(|asked| asked.number == number) {
+            return Some(asked.class);
         }
-        let at = self.asked.binary_search_by_key(&number, |asked| asked.number).ok()?;
-        Some(self.asked[at].class)
+        // Numbers only rise, so they lie in order.
+        self.recent = self.asked.binary_search_by_key(&number, |asked| asked.number).ok()?;
+        Some(self.asked[self.recent].class)
     }
 
     /// The source's own word on what it has accepted and sent.
@@ -387,6 +393,13 @@ impl Asker {
     }
 }
 
+/// Whether a source has something left to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Left {
+    More,
+    Nothing,
+}
+
 /// A piece of a request, at the source.
 #[derive(Debug)]
 struct Piece {
@@ -448,6 +461,7 @@ impl Answerer {
     }
 
     /// The next unit to send and the request it answers.
+    #[inline]
     pub fn peek(&self) -> Option<(u32, u64)> {
         self.front_piece().map(|p| (p.number, p.units.start))
     }
@@ -468,16 +482,19 @@ impl Answerer {
         repair.iter().chain(work).map(|p| p.units.clone())
     }
 
-    /// The unit from [`Answerer::peek`] was sent.
-    pub fn advance(&mut self) {
+    /// The unit from [`Answerer::peek`] was sent. Says whether there is another.
+    #[inline]
+    pub fn advance(&mut self) -> Left {
         let [work, repair] = &mut self.queues;
         let queue = if repair.is_empty() { work } else { repair };
         if let Some(piece) = queue.front_mut() {
             piece.units.start += 1;
-            if piece.units.is_empty() {
-                queue.pop_front();
+            if !piece.units.is_empty() {
+                return Left::More;
             }
+            queue.pop_front();
         }
+        if self.front_piece().is_some() { Left::More } else { Left::Nothing }
     }
 
     fn front_piece(&self) -> Option<&Piece> {

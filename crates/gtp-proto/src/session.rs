@@ -150,11 +150,18 @@ impl Numbering {
 
     /// Writes the next header and returns its packet number.
     pub fn begin(&mut self, kind: Kind, head: &mut alloc::vec::Vec<u8>) -> u64 {
+        head.clear();
+        let header = self.next(kind);
+        header.encode(head);
+        header.pn
+    }
+
+    /// The next header.
+    #[inline]
+    pub fn next(&mut self, kind: Kind) -> Header {
         let pn = self.next_pn;
         self.next_pn += 1;
-        head.clear();
-        Header { kind, session: self.link.peer_session, pn }.encode(head);
-        pn
+        Header { kind, session: self.link.peer_session, pn }
     }
 }
 

@@ -6,6 +6,7 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::ops::ControlFlow;
 
 use gtp_alloc::led::{Counts, Next, SourceLaw};
 use gtp_alloc::{Bytes, Rate, Span, Time};
@@ -22,7 +23,7 @@ use crate::path::{Conditions, PathBound, Sample, SendLog};
 use crate::proof::ProofKey;
 use crate::receipt::{Arrivals, Proven, ReceiptVerifier};
 use crate::report::{Grant, Law, LimitedBy, Phase, Report};
-use crate::requests::{Answerer, Class};
+use crate::requests::{Answerer, Class, Left};
 use crate::session::{
     Arrival, Discard, Event, Link, Numbering, Transmit, Unit, Wake, earliest, wire_span,
 };
@@ -330,26 +331,33 @@ impl SourceSession {
         supply: &mut dyn Supply,
         head: &mut Vec<u8>,
     ) -> Option<Transmit> {
-        if self.settled == Some(now) {
-            return self.poll_open(now, supply, head); // All before that is settled as well.
-        }
+        if self.settled != Some(now)
+            && let ControlFlow::Break(first) = self.poll_first(now, head)
+        {
+            return first;
+        } // Else all of that is settled as well.
+        self.poll_open(now, supply, head)
+    }
+
+    /// What goes before everything else, or nothing if the path is not open.
+    fn poll_first(&mut self, now: Time, head: &mut Vec<u8>) -> ControlFlow<Option<Transmit>> {
         if let Some(hello) = self.handshake.poll_hello(now) {
             let control = match hello {
                 HelloOut::Hello(hello) => Control::Hello(hello),
                 HelloOut::Ack(hello) => Control::HelloAck(hello),
             };
-            return Some(self.control(control, head));
+            return ControlFlow::Break(Some(self.control(control, head)));
         }
         self.relay_handshake();
         if self.closes_due > 0 {
             self.closes_due -= 1;
-            return Some(self.control(Control::Close, head));
+            return ControlFlow::Break(Some(self.control(Control::Close, head)));
         }
         if !self.handshake.is_open() {
-            return None;
+            return ControlFlow::Break(None);
         }
         self.interval(now);
-        self.poll_open(now, supply, head)
+        ControlFlow::Continue(())
     }
 
     /// When to call again, and why.
@@ -585,31 +593,28 @@ impl SourceSession {
                 return None;
             }
         };
-        let pn = self.numbering.begin(Kind::Data, head);
-        DataHead {
+        let header = self.numbering.next(Kind::Data);
+        let pn = header.pn;
+        let data = DataHead {
             proof: self.receipts.tag(pn),
             sent_at: now.as_wire_micros(),
             grant: self.heard.grant,
             request,
             unit,
-        }
-        .encode(head);
-        self.answerer.advance();
-        if self.answerer.peek().is_none() {
+        };
+        head.clear();
+        data.encode_after(&header, head);
+        if self.answerer.advance() == Left::Nothing {
             self.status_urgent = true; // The sink learns at once that this was all.
         }
         let bytes = self.config.link.wire_bytes(head.len() + usize::from(len));
-        self.account(now, pn, bytes);
-        self.counters.packets += 1;
-        self.counters.bytes += bytes.0;
-        Some(Transmit { pn, unit: Some(Unit { number: unit, len }) })
-    }
-
-    fn account(&mut self, now: Time, pn: u64, bytes: Bytes) {
         self.pacer.sent(now, bytes);
         self.sent_meter.add(now, pn, now.as_wire_micros(), bytes);
         self.log.sent(now, pn, bytes);
         self.demand.sent(now, bytes);
+        self.counters.packets += 1;
+        self.counters.bytes += bytes.0;
+        Some(Transmit { pn, unit: Some(Unit { number: unit, len }) })
     }
 
     fn interval(&mut self, now: Time) {

@@ -111,11 +111,15 @@ impl Header {
     /// Appends the header to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let mut bytes = [0; HEADER_LEN];
-        bytes[0] = self.kind.byte();
-        let after = Self::SESSION_AT + 4;
-        bytes[Self::SESSION_AT..after].copy_from_slice(&self.session.to_be_bytes());
-        bytes[after..].copy_from_slice(&self.pn.to_be_bytes());
+        self.write(&mut Writer(&mut bytes));
         out.extend_from_slice(&bytes);
+    }
+
+    #[inline]
+    fn write(&self, w: &mut Writer<'_>) {
+        w.put::<{ Self::SESSION_AT }>([self.kind.byte()]);
+        w.put(self.session.to_be_bytes());
+        w.put(self.pn.to_be_bytes());
     }
 
     /// Reads the header at the start of `datagram`.
@@ -145,17 +149,37 @@ impl DataHead {
     /// Appends the head to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         let mut bytes = [0; DATA_HEAD_LEN];
-        bytes[..2].copy_from_slice(&self.proof.to_be_bytes());
-        bytes[2..6].copy_from_slice(&self.sent_at.to_be_bytes());
-        bytes[6..10].copy_from_slice(&self.grant.to_be_bytes());
-        bytes[10..14].copy_from_slice(&self.request.to_be_bytes());
-        bytes[14..].copy_from_slice(&self.unit.to_be_bytes()[2..]);
+        self.write(&mut Writer(&mut bytes));
         out.extend_from_slice(&bytes);
+    }
+
+    /// Appends `header` and the head to `out` at once: every packet comes by here.
+    #[inline]
+    pub(crate) fn encode_after(&self, header: &Header, out: &mut Vec<u8>) {
+        let mut bytes = [0; HEADER_LEN + DATA_HEAD_LEN];
+        let mut w = Writer(&mut bytes);
+        header.write(&mut w);
+        self.write(&mut w);
+        out.extend_from_slice(&bytes);
+    }
+
+    #[inline]
+    fn write(&self, w: &mut Writer<'_>) {
+        let [_, _, unit @ ..] = self.unit.to_be_bytes();
+        w.put(self.proof.to_be_bytes());
+        w.put(self.sent_at.to_be_bytes());
+        w.put(self.grant.to_be_bytes());
+        w.put(self.request.to_be_bytes());
+        w.put(unit);
     }
 
     /// Splits a data body into its head and the unit's bytes.
     pub fn decode(body: &[u8]) -> Result<(DataHead, &[u8]), WireError> {
-        let mut r = Reader(body);
+        let (head, unit) = body.split_first_chunk::<DATA_HEAD_LEN>().ok_or(WireError::Truncated)?;
+        if unit.is_empty() {
+            return Err(WireError::Truncated);
+        }
+        let mut r = Reader(head);
         let head = DataHead {
             proof: r.u16()?,
             sent_at: r.u32()?,
@@ -163,7 +187,7 @@ impl DataHead {
             request: r.u32()?,
             unit: r.u48()?,
         };
-        if r.0.is_empty() { Err(WireError::Truncated) } else { Ok((head, r.0)) }
+        Ok((head, unit))
     }
 }
 
@@ -563,30 +587,49 @@ fn put_weight(out: &mut Vec<u8>, weight: Option<f32>) {
 /// Takes fields off the front of a slice.
 struct Reader<'a>(&'a [u8]);
 
+/// Room for fields of known length, one after the other.
+struct Writer<'a>(&'a mut [u8]);
+
+impl Writer<'_> {
+    #[inline]
+    fn put<const N: usize>(&mut self, field: [u8; N]) {
+        if let Some((place, rest)) = core::mem::take(&mut self.0).split_first_chunk_mut() {
+            *place = field;
+            self.0 = rest;
+        }
+    }
+}
+
 impl Reader<'_> {
+    #[inline]
     fn take<const N: usize>(&mut self) -> Result<[u8; N], WireError> {
         let (head, rest) = self.0.split_first_chunk::<N>().ok_or(WireError::Truncated)?;
         self.0 = rest;
         Ok(*head)
     }
 
+    #[inline]
     fn u8(&mut self) -> Result<u8, WireError> {
         self.take::<1>().map(|[b]| b)
     }
 
+    #[inline]
     fn u16(&mut self) -> Result<u16, WireError> {
         self.take().map(u16::from_be_bytes)
     }
 
+    #[inline]
     fn u32(&mut self) -> Result<u32, WireError> {
         self.take().map(u32::from_be_bytes)
     }
 
+    #[inline]
     fn u48(&mut self) -> Result<u64, WireError> {
         let [a, b, c, d, e, f] = self.take()?;
         Ok(u64::from_be_bytes([0, 0, a, b, c, d, e, f]))
     }
 
+    #[inline]
     fn u64(&mut self) -> Result<u64, WireError> {
         self.take().map(u64::from_be_bytes)
     }

@@ -22,7 +22,8 @@ pub(super) struct Run {
     pub bytes: Range<usize>,
     /// Length of each but the last.
     pub segment: usize,
-    joins: Joins,
+    /// Whether another datagram may follow.
+    open: bool,
 }
 
 /// Whether a datagram may share a run.
@@ -49,6 +50,7 @@ impl Batch {
 
     /// Whether another datagram should be added: one as long as the last ones still fits, so that
     /// no call is made for the one that does not.
+    #[inline]
     pub fn has_room(&self) -> bool {
         let next = self.runs.last().map_or(ROOM, |run| run.segment.max(ROOM));
         self.bytes.len() + next <= MAX_BATCH
@@ -61,15 +63,17 @@ impl Batch {
 
     /// The datagram that began at `start` is whole.
     pub fn end(&mut self, start: usize, joins: Joins) {
-        let end = self.bytes.len();
-        if let Some(run) = self.runs.last_mut()
-            && joins == Joins::Neighbours
-            && run.takes(end - start, end)
+        let (end, open) = (self.bytes.len(), joins == Joins::Neighbours);
+        let segment = end - start;
+        if open
+            && let Some(run) = self.runs.last_mut()
+            && run.takes(segment, end)
         {
             run.bytes.end = end;
+            run.open = segment == run.segment;
             return;
         }
-        self.runs.push(Run { bytes: start..end, segment: end - start, joins });
+        self.runs.push(Run { bytes: start..end, segment, open });
     }
 
     /// All runs, in order.
@@ -85,11 +89,7 @@ impl Batch {
 
 impl Run {
     fn takes(&self, len: usize, end: usize) -> bool {
-        let whole = (self.bytes.end - self.bytes.start).is_multiple_of(self.segment);
-        self.joins == Joins::Neighbours
-            && whole
-            && len <= self.segment
-            && end - self.bytes.start <= MAX_BATCH
+        self.open && len <= self.segment && end - self.bytes.start <= MAX_BATCH
     }
 }
 

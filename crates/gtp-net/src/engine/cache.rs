@@ -20,6 +20,8 @@ pub(super) struct Cache {
     index: BTreeMap<u64, usize>,
     /// The slot of the last unit that was supplied.
     current: Option<usize>,
+    /// Where in its block that unit lies.
+    supplied: Range<usize>,
     turn: u64,
     /// Buffers to be used again, the one that was touched last at the end.
     spare: Vec<Vec<u8>>,
@@ -41,6 +43,18 @@ enum Held {
     Reading,
     Loaded(Vec<u8>),
     Lent(Bytes),
+}
+
+impl Held {
+    /// Nothing of a block that is being read.
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        match self {
+            Held::Reading => &[],
+            Held::Loaded(bytes) => bytes,
+            Held::Lent(bytes) => bytes,
+        }
+    }
 }
 
 /// A block that is to be read.
@@ -80,43 +94,47 @@ impl Cache {
         self.slots.len() + self.spare.len()
     }
 
-    /// Whether the bytes of `unit` are at hand.
+    /// Whether the bytes of `unit` are at hand; [`Cache::supplied`] gives them.
     pub fn supply(&mut self, row: &Row, unit: u64) -> Supplied {
-        if unit >= row.units() {
+        let current = self.current.and_then(|at| self.slots.get(at));
+        let here = current.is_some_and(|slot| slot.units.contains(&unit));
+        if !here && unit >= row.units() {
             return Supplied::NoSuchUnit;
         }
-        match self.bytes(row, unit) {
-            Some(bytes) => Supplied::Ready(bytes.len() as u16),
-            None => {
-                self.hungry = true;
-                Supplied::NotYet
-            }
-        }
+        let at_hand = here || self.move_on(row, unit);
+        let Some(bytes) = at_hand.then(|| self.locate(row, unit)).flatten() else {
+            self.hungry = true;
+            return Supplied::NotYet;
+        };
+        let length = bytes.len() as u16;
+        self.supplied = bytes;
+        Supplied::Ready(length)
     }
 
-    /// The bytes of `unit`, if they are at hand.
-    pub fn bytes(&mut self, row: &Row, unit: u64) -> Option<&[u8]> {
-        let current = self.current.filter(|&at| self.slots[at].units.contains(&unit));
-        let at = match current {
-            Some(at) => at,
-            None => {
-                let at = self.find(unit).or_else(|| self.borrow(row, unit))?;
-                self.current = Some(at);
-                self.moved_on += 1;
-                self.turn += 1;
-                self.slots[at].used = self.turn;
-                at
-            }
-        };
-        let slot = &self.slots[at];
-        let bytes: &[u8] = match &slot.held {
-            Held::Reading => return None,
-            Held::Loaded(bytes) => bytes,
-            Held::Lent(bytes) => bytes,
-        };
+    /// The bytes of the unit that was supplied last, until anything else is asked of the cache.
+    #[inline]
+    pub fn supplied(&self) -> &[u8] {
+        let slot = self.current.and_then(|at| self.slots.get(at));
+        slot.and_then(|slot| slot.held.bytes().get(self.supplied.clone())).unwrap_or_default()
+    }
+
+    /// The session has come to the block of `unit`. `false`: that is neither here nor on its way.
+    fn move_on(&mut self, row: &Row, unit: u64) -> bool {
+        let Some(at) = self.find(unit).or_else(|| self.borrow(row, unit)) else { return false };
+        self.current = Some(at);
+        self.moved_on += 1;
+        self.turn += 1;
+        self.slots[at].used = self.turn;
+        true
+    }
+
+    /// Where the bytes of `unit` lie in the current block, which is its own.
+    fn locate(&self, row: &Row, unit: u64) -> Option<Range<usize>> {
+        let slot = &self.slots[self.current?];
         let payload = usize::from(row.unit_payload());
         let start = (unit - slot.units.start) as usize * payload;
-        bytes.get(start..bytes.len().min(start + payload))
+        let end = slot.held.bytes().len().min(start + payload);
+        (start < end).then_some(start..end)
     }
 
     /// Has the block of `unit` lent; says in which slot it is then.
@@ -256,7 +274,8 @@ mod tests {
         assert!(matches!(cache.want(&row, first(3)), Wanted::Missing(..)));
         assert_eq!(cache.supply(&row, first(1)), Supplied::NotYet);
         assert_eq!(cache.supply(&row, first(3)), Supplied::NotYet);
-        assert_eq!(cache.bytes(&row, first(2)).unwrap()[0], 2);
+        assert_eq!(cache.supply(&row, first(2)), Supplied::Ready(1_400));
+        assert_eq!(cache.supplied()[0], 2);
         assert_eq!(cache.supply(&row, row.units()), Supplied::NoSuchUnit);
     }
 
@@ -278,7 +297,7 @@ mod tests {
         for block in [0, 1, 2, 3, 1, 0] {
             let unit = first(block);
             assert_eq!(cache.supply(&row, unit), Supplied::Ready(1_400));
-            assert_eq!(cache.bytes(&row, unit).unwrap().as_ptr(), framed.as_ptr(), "not a copy");
+            assert_eq!(cache.supplied().as_ptr(), framed.as_ptr(), "not a copy");
         }
         assert!(!cache.hungry);
         assert_eq!(cache.supply(&row, first(4)), Supplied::NotYet);

@@ -184,9 +184,8 @@ impl SourceSide {
             let start = bytes.len();
             bytes.extend_from_slice(&self.head);
             let mut joins = Joins::Nobody;
-            if let (Some(unit), Some(row)) = (transmit.unit, &self.row) {
-                // Supplied a moment ago, so it is there.
-                bytes.extend_from_slice(self.cache.bytes(row, unit.number).unwrap_or_default());
+            if transmit.unit.is_some() {
+                bytes.extend_from_slice(self.cache.supplied());
                 joins = Joins::Neighbours;
             }
             envelope.seal(transmit.pn, bytes, start);
