@@ -136,6 +136,7 @@ impl Handshake {
     }
 
     /// Whether the path is presumed to be open for the longest candidate.
+    #[inline]
     pub fn is_presumed(&self) -> bool {
         match self.state {
             State::Trying { .. } | State::Settling { .. } => self.presumption == Presumption::Made,
@@ -144,6 +145,7 @@ impl Handshake {
     }
 
     /// A whole unit arrived: what was presumed is so.
+    #[inline]
     pub fn handle_unit(&mut self) {
         if self.is_presumed() {
             self.open(self.wished());

@@ -125,6 +125,9 @@ impl Echo {
         } else {
             self.newest_sent_at = Some(sent_at);
         }
+        if self.waiting.is_none() && number <= self.accepted {
+            return;
+        }
         let newest = self.waiting.map_or(self.accepted, |(n, _)| n);
         if number > newest {
             self.settle(now);
@@ -142,6 +145,14 @@ impl Echo {
             self.waiting = None;
         }
     }
+}
+
+/// What a datagram says of time and grants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Said {
+    came: Arrival,
+    sent_at: u32,
+    grant: u32,
 }
 
 /// Losses of a stream are looked for as soon as a gap shows that reordering does not explain.
@@ -177,6 +188,8 @@ pub struct SinkSession {
     peer: Option<Status>,
     newest_status: u64,
     heard_at: Option<(Time, u32)>,
+    /// What was heard last, if no feedback was made since: the packets of a burst say the same.
+    noted: Option<Said>,
     last_datagram: Time,
     measured: StreamMeter,
     received: Meter,
@@ -231,6 +244,7 @@ impl SinkSession {
             peer: None,
             newest_status: 0,
             heard_at: None,
+            noted: None,
             last_datagram: now,
             measured: StreamMeter::new(now),
             received: Meter::new(now),
@@ -586,6 +600,7 @@ impl SinkSession {
         Ok(())
     }
 
+    #[inline]
     fn note(
         &mut self,
         came: Arrival,
@@ -595,20 +610,36 @@ impl SinkSession {
         sent_at: u32,
         grant: u32,
     ) -> Result<(), Discard> {
-        let now = came.read;
         self.receipt.add(came.at, pn, proof, bytes);
+        let said = Said { came, sent_at, grant };
+        if self.noted != Some(said) {
+            self.hear(said)?;
+        }
+        if self.alone.is_some() {
+            self.tell_law(came.read, pn, sent_at, grant);
+        }
+        Ok(())
+    }
+
+    /// Nothing changes if the same is heard again.
+    fn hear(&mut self, said: Said) -> Result<(), Discard> {
+        let Said { came, sent_at, grant } = said;
         self.delay.add(came.at, sent_at);
         self.heard_at = Some((came.at, sent_at));
         if grant > self.told_grant {
-            return Err(self.violation(now, "an echo of a grant that was never made"));
+            return Err(self.violation(came.read, "an echo of a grant that was never made"));
         }
-        self.echo.heard(now, grant, sent_at);
+        self.echo.heard(came.read, grant, sent_at);
+        self.noted = Some(said);
+        Ok(())
+    }
+
+    /// A law of this end sees what its own program would: when it reads.
+    fn tell_law(&mut self, now: Time, number: u64, sent_at: u32, grant: u32) {
         let (packet, rtt) = (self.packet_bytes(), self.rtt.smoothed());
         if let Some(law) = &mut self.alone {
-            // Such a law sees what its own program would: when it reads.
-            law.handle_packet(now, &Came { number: pn, sent_at, grant, packet, rtt });
+            law.handle_packet(now, &Came { number, sent_at, grant, packet, rtt });
         }
-        Ok(())
     }
 
     /// The peer broke a rule: the session ends, and says so once.
@@ -642,14 +673,20 @@ impl SinkSession {
     }
 
     /// A receipt that can name no more gaps ends at once: what it cannot call missing it claims.
+    #[inline]
     fn end_full_receipt(&mut self) {
         if self.receipt.is_full(&self.arrivals) {
-            if self.full_receipts.len() == RECEIPTS_WAITING {
-                self.full_receipts.pop_front();
-            }
-            let receipt = self.end_receipt();
-            self.full_receipts.push_back(receipt);
+            self.keep_full_receipt();
         }
+    }
+
+    #[cold]
+    fn keep_full_receipt(&mut self) {
+        if self.full_receipts.len() == RECEIPTS_WAITING {
+            self.full_receipts.pop_front();
+        }
+        let receipt = self.end_receipt();
+        self.full_receipts.push_back(receipt);
     }
 
     fn end_receipt(&mut self) -> Receipt {
@@ -676,6 +713,7 @@ impl SinkSession {
             age if age < YOUTH => YOUNG_INTERVAL,
             _ => self.grant.interval,
         };
+        self.noted = None;
         self.feedback_urgent = false;
         self.feedback_due = now + interval;
         self.told_grant = self.grant.number;

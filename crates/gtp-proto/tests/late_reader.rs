@@ -100,6 +100,23 @@ fn what_waited_to_be_read_shows_as_no_queue_and_its_time_of_arrival_is_the_true_
     assert!(told > 40, "{told}");
 }
 
+#[test]
+fn what_comes_of_a_burst_after_a_feedback_shows_the_queue_that_it_showed_before() {
+    let mut sink = Sink::new();
+    let queue = Span::from_millis(7);
+    let sent = [START, START + EVERY * 2, START + EVERY * 2];
+    let waits = [Span::ZERO, queue, queue];
+    for (number, (sent, waits)) in (2..).zip(sent.into_iter().zip(waits)) {
+        let came = sent + ONE_WAY + waits;
+        sink.hear(came.into(), &status(sent));
+        let rate = Rate::from_mbps(100);
+        let grant = Grant { number, rate, offer: rate, weight: 1.0, interval: EVERY };
+        sink.session.handle_grant(grant);
+        let feedback = sink.feedback(came).expect("a new grant is told at once");
+        assert_eq!(Span::from_micros(feedback.delay.into()), waits, "{number}");
+    }
+}
+
 /// What the source says at `now`, the last of it.
 fn said_by(source: &mut SourceSession, now: Time) -> Option<Status> {
     let (mut head, mut last) = (Vec::new(), None);

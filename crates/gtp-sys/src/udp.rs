@@ -260,20 +260,29 @@ impl ReceiveBatch {
     }
 
     /// Each datagram with its origin, in the order of arrival, and how long it had waited here to
-    /// be read; that is by the wall clock, so a caller bounds it by what else it knows. IPv4
-    /// addresses look like IPv4 addresses on dual-stack sockets too.
+    /// be read, as [`ReceiveBatch::pieces`] says it.
     pub fn datagrams(&mut self) -> impl Iterator<Item = (Origin, Span, &mut [u8])> {
+        self.pieces().flat_map(|(origin, waited, datagrams)| {
+            datagrams.map(move |datagram| (origin, waited, datagram))
+        })
+    }
+
+    /// What came at one time from one sender, in the order of arrival: its origin, how long it had
+    /// waited here to be read, and its datagrams. The wait is by the wall clock, so a caller bounds
+    /// it by what else it knows. IPv4 addresses look like IPv4 addresses on dual-stack sockets too.
+    pub fn pieces(
+        &mut self,
+    ) -> impl Iterator<Item = (Origin, Span, impl Iterator<Item = &mut [u8]>)> {
         let metas = self.metas[..self.filled].iter();
         let read_at = self.read_at;
-        self.bytes.chunks_exact_mut(RECEIVE_BUFFER).zip(metas).flat_map(move |(bytes, meta)| {
+        self.bytes.chunks_exact_mut(RECEIVE_BUFFER).zip(metas).map(move |(bytes, meta)| {
             let from = SocketAddr::new(meta.addr.ip().to_canonical(), meta.addr.port());
             let origin = Origin { from, to: meta.dst_ip };
             let len = meta.len.min(bytes.len());
             let waited =
                 meta.timestamp.map_or(Span::ZERO, |came| span(read_at.saturating_sub(came)));
             let empty: Option<&mut [u8]> = (len == 0).then_some(&mut []);
-            let datagrams = bytes[..len].chunks_mut(meta.stride.max(1)).chain(empty);
-            datagrams.map(move |datagram| (origin, waited, datagram))
+            (origin, waited, bytes[..len].chunks_mut(meta.stride.max(1)).chain(empty))
         })
     }
 }

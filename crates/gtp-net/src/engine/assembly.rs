@@ -63,11 +63,18 @@ impl Assembly {
     }
 
     /// The place of the block of `unit`, or the place where it would be.
+    #[inline]
     fn find(&self, unit: u64) -> Result<usize, usize> {
-        let here = |at: usize| self.open.get(at).is_some_and(|block| block.units.contains(&unit));
-        if here(self.recent) {
+        let recent = self.open.get(self.recent);
+        if recent.is_some_and(|block| block.units.contains(&unit)) {
             return Ok(self.recent);
         }
+        self.search(unit)
+    }
+
+    #[inline(never)]
+    fn search(&self, unit: u64) -> Result<usize, usize> {
+        let here = |at: usize| self.open.get(at).is_some_and(|block| block.units.contains(&unit));
         let next = self.open.partition_point(|block| block.units.start <= unit);
         let before = next.checked_sub(1).filter(|&at| here(at));
         before.ok_or(next)
@@ -92,34 +99,35 @@ impl Assembly {
     }
 
     /// Puts a unit in its place.
+    #[inline]
     pub fn place(&mut self, row: &Row, flow: FlowId, unit: u64, payload: &[u8]) -> Placed {
         let Ok(at) = self.find(unit) else { return Placed::NotOpen };
         self.recent = at;
         let block = &mut self.open[at];
-        let first = block.units.start;
         if block.bytes.is_empty() {
-            let framed = row.block_content(block.file, block.block).unwrap_or(0) as usize
-                + gtp_store::TRAILER;
-            block.bytes = self.spare.pop().unwrap_or_default();
-            block.bytes.resize(framed, 0);
+            let spare = self.spare.pop();
+            block.take_room(row, spare.unwrap_or_default());
         }
-        let index = unit - first;
+        let index = unit - block.units.start;
         let start = (index * u64::from(row.unit_payload())) as usize;
         let end = block.bytes.len().min(start + usize::from(row.unit_payload()));
         if payload.len() != end - start {
             return Placed::WrongLength;
         }
-        let (word, bit) = ((index / 64) as usize, 1 << (index % 64));
-        if block.present[word] & bit != 0 {
+        let (word, bit) = (&mut block.present[(index / 64) as usize], 1 << (index % 64));
+        if *word & bit != 0 {
             return Placed::Twice;
         }
-        block.present[word] |= bit;
+        *word |= bit;
         block.missing -= 1;
         block.bytes[start..end].copy_from_slice(payload);
         block.credit(flow, payload.len() as u64);
-        if block.missing > 0 {
-            return Placed::Kept;
-        }
+        if block.missing > 0 { Placed::Kept } else { self.complete(at) }
+    }
+
+    /// The block at this place has all its units.
+    #[inline(never)]
+    fn complete(&mut self, at: usize) -> Placed {
         match self.open.remove(at) {
             Some(block) => Placed::Completed(block.whole()),
             None => Placed::NotOpen,
@@ -163,6 +171,15 @@ impl Assembly {
 }
 
 impl Block {
+    /// Gets its buffer.
+    #[cold]
+    fn take_room(&mut self, row: &Row, spare: Vec<u8>) {
+        let content = row.block_content(self.file, self.block).unwrap_or(0) as usize;
+        self.bytes = spare;
+        self.bytes.resize(content + gtp_store::TRAILER, 0);
+    }
+
+    #[inline]
     fn credit(&mut self, flow: FlowId, bytes: u64) {
         match self.brought.iter_mut().find(|(id, _)| *id == flow) {
             Some((_, sum)) => *sum += bytes,

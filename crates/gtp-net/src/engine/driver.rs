@@ -173,7 +173,7 @@ impl Driver {
             Notice::Stray(stray) => {
                 let came = self.place.handle_stray(now, &stray);
                 let Stray { socket, origin, mut datagram, .. } = *stray;
-                self.handle_datagram(came, socket, origin, &mut datagram);
+                self.handle_datagram(came, socket, &origin, &mut datagram);
             }
             Notice::Shutdown => self.leave(now),
         }
@@ -268,7 +268,7 @@ impl Driver {
         &mut self,
         came: Arrival,
         socket: SocketId,
-        origin: Origin,
+        origin: &Origin,
         datagram: &mut [u8],
     ) {
         let now = came.read;
@@ -280,7 +280,7 @@ impl Driver {
         let Some(index) = self.table.find_wire(header.session) else {
             // Whoever reads a buffer that others' datagrams fill learns nothing of its own limit.
             self.junk.add(length);
-            if !self.place.pass_on(header.session, (came, socket, origin), datagram) {
+            if !self.place.pass_on(header.session, (came, socket, *origin), datagram) {
                 count(&self.drops.unknown);
             }
             return;

@@ -108,10 +108,11 @@ impl Envelope {
     }
 
     /// Opens a datagram where it lies and returns its clear body.
+    #[inline]
     pub fn open<'d>(
         &mut self,
         socket: SocketId,
-        origin: Origin,
+        origin: &Origin,
         header: Header,
         datagram: &'d mut [u8],
     ) -> Result<&'d [u8], Refusal> {
@@ -141,6 +142,7 @@ impl Envelope {
     }
 
     /// Seals the datagram that starts at `start` and ends with `bytes`, and appends its tag.
+    #[inline]
     pub fn seal(&mut self, pn: u64, bytes: &mut Vec<u8>, start: usize) {
         let (head, body) = bytes[start..].split_at_mut(HEADER_LEN);
         let tag = self.sealer.seal_in_place(pn, head, body);

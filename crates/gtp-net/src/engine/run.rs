@@ -174,7 +174,7 @@ impl Engine {
                         self.naps.handle_received(bytes);
                         let junk = self.driver.junk();
                         let read = Read { socket: *id, asked, now, emptied: !*ready };
-                        take_in(&mut self.driver, timing, &read, self.received.datagrams());
+                        take_in(&mut self.driver, timing, &read, self.received.pieces());
                         self.intake.handle_read(bytes, self.driver.junk().since(junk));
                     }
                     Ok(false) => {
@@ -294,17 +294,19 @@ pub(super) struct Read {
     pub emptied: bool,
 }
 
-/// Hands the driver what a read has found, in order, each with how long it had waited by the
-/// kernel's word.
-pub(super) fn take_in<'d>(
+/// Hands the driver what a read has found, in order: what came at one time from one sender, with
+/// how long it had waited by the kernel's word.
+pub(super) fn take_in<'d, D: Iterator<Item = &'d mut [u8]>>(
     driver: &mut Driver,
     timing: &mut Timing,
     read: &Read,
-    datagrams: impl Iterator<Item = (Origin, Span, &'d mut [u8])>,
+    pieces: impl Iterator<Item = (Origin, Span, D)>,
 ) {
-    for (origin, waited, datagram) in datagrams {
+    for (origin, waited, datagrams) in pieces {
         let came = timing.arrival(read.now, waited);
-        driver.handle_datagram(came, read.socket, origin, datagram);
+        for datagram in datagrams {
+            driver.handle_datagram(came, read.socket, &origin, datagram);
+        }
     }
     timing.handle_read(read.asked, read.now, read.emptied);
 }

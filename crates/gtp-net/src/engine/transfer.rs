@@ -266,6 +266,7 @@ impl Transfer {
     ///
     /// # Errors
     /// When it is not as long as that unit is: the source breaks a rule.
+    #[inline]
     pub fn handle_unit(
         &mut self,
         flow: FlowId,
@@ -274,12 +275,26 @@ impl Transfer {
     ) -> Result<(), &'static str> {
         let Some(plan) = &mut self.plan else { return Ok(()) };
         self.dirty = true;
-        let mut placed = plan.assembly.place(&plan.row, flow, unit, payload);
-        if let Placed::NotOpen = placed {
-            // Its block had lost all its room when another session gave its part of it back.
-            plan.assembly.open(&plan.row, unit);
-            placed = plan.assembly.place(&plan.row, flow, unit, payload);
+        match plan.assembly.place(&plan.row, flow, unit, payload) {
+            Placed::Kept => Ok(()),
+            Placed::NotOpen => {
+                // Its block had lost all its room when another session gave its part of it back.
+                plan.assembly.open(&plan.row, unit);
+                let placed = plan.assembly.place(&plan.row, flow, unit, payload);
+                self.handle_placed(flow, unit, placed)
+            }
+            placed @ (Placed::Twice | Placed::WrongLength | Placed::Completed(_)) => {
+                self.handle_placed(flow, unit, placed)
+            }
         }
+    }
+
+    fn handle_placed(
+        &mut self,
+        flow: FlowId,
+        unit: u64,
+        placed: Placed,
+    ) -> Result<(), &'static str> {
         match placed {
             Placed::Kept | Placed::Twice | Placed::NotOpen => Ok(()),
             Placed::WrongLength => {

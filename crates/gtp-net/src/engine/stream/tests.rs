@@ -72,9 +72,10 @@ impl End {
         let count = self.socket.len().min(self.room);
         let mut found: Vec<_> = self.socket.drain(..count).collect();
         let read = Read { socket: SOCKET, asked: now, now, emptied: count < self.room };
-        let datagrams =
-            found.iter_mut().map(|(came, datagram)| (origin, now.since(*came), &mut datagram[..]));
-        take_in(&mut self.driver, &mut self.timing, &read, datagrams);
+        let pieces = found
+            .iter_mut()
+            .map(|(came, datagram)| (origin, now.since(*came), std::iter::once(&mut datagram[..])));
+        take_in(&mut self.driver, &mut self.timing, &read, pieces);
         let bytes = Bytes(found.iter().map(|(_, datagram)| datagram.len() as u64).sum());
         self.look_at_intake(now, bytes);
     }
