@@ -160,8 +160,7 @@ impl Arrived {
         Arrived(Arc::new(Mutex::new(Room { object, blocks, here, missing })))
     }
 
-    /// Sinks that fill it together, each with a part of every file that is as large among all as its
-    /// weight.
+    /// Sinks that fill it together, each with a part of every file by its weight among all.
     pub fn sinks(&self, weights: &[u64]) -> Vec<MemorySink> {
         let object = self.0.lock().unwrap_or_else(PoisonError::into_inner).object;
         let all: u64 = weights.iter().sum::<u64>().max(1);
