@@ -2,9 +2,10 @@
 //!
 //! Each engine has a seat. It lays its sessions' reports down there when it looks in, and takes
 //! away what the agent has granted them; whoever looks in when the agent is due has it decide over
-//! all reports that lie there, and wakes the others. So a report may be an interval old, as a
-//! daemon's may be. An engine that cannot keep up has a limit: its sessions share it as a host's
-//! sessions share a capacity, and the agent hears no more of what they want than that.
+//! all reports that lie there, and wakes those whose grants change. So a report may be an interval
+//! old, as a daemon's may be. An engine that cannot keep up has a limit: its sessions share it as a
+//! host's sessions share a capacity, and the agent hears no more of what they want than that.
+//! Sessions under the end-node law, which goes by what is measured, heed the sum of limits only.
 //!
 //! A host of one engine has its agent to itself and none of this.
 
