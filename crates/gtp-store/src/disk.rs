@@ -6,7 +6,8 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::ops::Deref;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -188,6 +189,40 @@ pub enum MadeDir {
     There,
 }
 
+/// A file locked for this process. Dropped, it is unlocked in so many words: closing alone would
+/// leave the lock to a program that another thread is about to start, until that one runs.
+#[derive(Debug)]
+pub struct LockedFile(File);
+
+impl LockedFile {
+    fn lock(file: File) -> Result<LockedFile, Errno> {
+        flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        Ok(LockedFile(file))
+    }
+}
+
+impl Deref for LockedFile {
+    type Target = File;
+
+    fn deref(&self) -> &File {
+        &self.0
+    }
+}
+
+impl AsFd for LockedFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl Drop for LockedFile {
+    fn drop(&mut self) {
+        if let Err(error) = flock(&self.0, FlockOperation::Unlock) {
+            tracing::trace!(%error, "a file stays locked until it is closed");
+        }
+    }
+}
+
 /// The file system beneath one directory.
 #[derive(Debug)]
 pub struct OsDisk {
@@ -232,7 +267,7 @@ impl OsDisk {
 }
 
 impl Disk for OsDisk {
-    type File = File;
+    type File = LockedFile;
 
     fn look(&mut self, path: &str) -> io::Result<Option<Found>> {
         let (holder, name) = self.holder(path)?;
@@ -243,13 +278,12 @@ impl Disk for OsDisk {
         }
     }
 
-    fn create(&mut self, path: &str) -> io::Result<File> {
+    fn create(&mut self, path: &str) -> io::Result<LockedFile> {
         let file = self.open_here(path, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)?;
-        flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-        Ok(file)
+        Ok(LockedFile::lock(file)?)
     }
 
-    fn open(&mut self, path: &str) -> io::Result<Opened<File>> {
+    fn open(&mut self, path: &str) -> io::Result<Opened<LockedFile>> {
         let file = match self.open_here(path, OFlags::RDWR) {
             Ok(file) => file,
             Err(Errno::NOENT) => return Ok(Opened::Absent),
@@ -263,31 +297,31 @@ impl Disk for OsDisk {
         if !regular || stat.st_nlink != 1 || stat.st_uid != self.user {
             return Ok(Opened::Foreign);
         }
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Opened::Ours(file)),
+        match LockedFile::lock(file) {
+            Ok(file) => Ok(Opened::Ours(file)),
             Err(Errno::WOULDBLOCK) => Ok(Opened::Locked),
             Err(error) => Err(error.into()),
         }
     }
 
-    fn identity(&mut self, file: &File) -> io::Result<Identity> {
+    fn identity(&mut self, file: &LockedFile) -> io::Result<Identity> {
         let stat = fstat(file)?;
         Ok(Identity { device: stat.st_dev, inode: stat.st_ino })
     }
 
-    fn len(&mut self, file: &File) -> io::Result<u64> {
+    fn len(&mut self, file: &LockedFile) -> io::Result<u64> {
         Ok(fstat(file)?.st_size as u64)
     }
 
-    fn read_at(&mut self, file: &File, offset: u64, out: &mut [u8]) -> io::Result<()> {
+    fn read_at(&mut self, file: &LockedFile, offset: u64, out: &mut [u8]) -> io::Result<()> {
         file.read_exact_at(out, offset)
     }
 
-    fn write_at(&mut self, file: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
+    fn write_at(&mut self, file: &LockedFile, offset: u64, bytes: &[u8]) -> io::Result<()> {
         file.write_all_at(bytes, offset)
     }
 
-    fn clear(&mut self, file: &File, offset: u64, len: u64) -> io::Result<()> {
+    fn clear(&mut self, file: &LockedFile, offset: u64, len: u64) -> io::Result<()> {
         let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         match fallocate(file, punch, offset, len) {
             Ok(()) => Ok(()),
@@ -298,24 +332,24 @@ impl Disk for OsDisk {
         }
     }
 
-    fn set_len(&mut self, file: &File, len: u64) -> io::Result<()> {
+    fn set_len(&mut self, file: &LockedFile, len: u64) -> io::Result<()> {
         Ok(ftruncate(file, len)?)
     }
 
     /// The advice that these pages are not needed starts their writing; pages on their way to
     /// the disk stay in memory.
-    fn start_writing(&mut self, file: &File, offset: u64, len: u64) {
+    fn start_writing(&mut self, file: &LockedFile, offset: u64, len: u64) {
         if let Err(error) = fadvise(file, offset, len.try_into().ok(), Advice::DontNeed) {
             tracing::trace!(%error, "the file system takes no advice");
         }
     }
 
-    fn dress(&mut self, file: &File, mode: Mode, mtime: Mtime) -> io::Result<()> {
+    fn dress(&mut self, file: &LockedFile, mode: Mode, mtime: Mtime) -> io::Result<()> {
         fchmod(file, rustix::fs::Mode::from_raw_mode(mode.bits()))?;
         Ok(futimens(file, &times(mtime))?)
     }
 
-    fn sync(&mut self, file: &File) -> io::Result<()> {
+    fn sync(&mut self, file: &LockedFile) -> io::Result<()> {
         Ok(fsync(file)?)
     }
 
@@ -378,4 +412,20 @@ fn times(mtime: Mtime) -> Timestamps {
     let mtime = Timespec { tv_sec: mtime.secs(), tv_nsec: mtime.nanos().into() };
     let last_access = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
     Timestamps { last_access, last_modification: mtime }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_let_go_is_free_although_a_starting_program_still_has_it_open() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut disk = OsDisk::beneath(dir.path()).unwrap();
+        let held = disk.create("journal").unwrap();
+        assert!(matches!(disk.open("journal").unwrap(), Opened::Locked));
+        let _inherited = held.try_clone().unwrap();
+        drop(held);
+        assert!(matches!(disk.open("journal").unwrap(), Opened::Ours(_)));
+    }
 }

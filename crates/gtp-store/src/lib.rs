@@ -37,7 +37,7 @@ mod tree;
 mod walk;
 
 pub use destination::Destination;
-pub use disk::{Disk, Found, FoundKind, Identity, MadeDir, Opened, OsDisk};
+pub use disk::{Disk, Found, FoundKind, Identity, LockedFile, MadeDir, Opened, OsDisk};
 pub use export::{Export, MAX_SKIPPED, Scanned, SkipReason, Skipped};
 pub use file_sink::{Durability, Existing, FileSink, SinkOptions};
 pub use file_source::FileSource;
