@@ -13,13 +13,15 @@ import figures
 import files
 import machine
 import peers
+import unstated
 
-PEERS = peers.PEERS | files.FILES
+PEERS = peers.PEERS | files.FILES | unstated.UNSTATED
 # Names for several at once.
 GROUPS = {
     "memory": [name for name in peers.PEERS if not name.endswith("-incast")],
     "incast": ["gtp", *(name for name in peers.PEERS if name.endswith("-incast"))],
     "files": list(files.FILES),
+    "unstated": list(unstated.UNSTATED),
 }
 CASES = {
     "1500-on": (1500, "on"),

@@ -6,7 +6,7 @@ Pure functions; nothing here starts a process or reads the machine.
 import html
 import json
 import statistics
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 
 UNKNOWN = float("nan")
@@ -28,6 +28,7 @@ class Run:
     elsewhere: float = 0.0
     jain: float = UNKNOWN  # of several at once: their rates' fairness
     loss: float = UNKNOWN  # packets lost of those sent
+    counted: dict = field(default_factory=dict)  # what else is known of it, by name
 
 
 def last_object(text):
@@ -145,10 +146,11 @@ class Row:
     jain: float = UNKNOWN
     loss: float = UNKNOWN
     ours_by_theirs: float | None = None
+    by_best_stated: float | None = None
 
 
 # What a peer's name may end in that GTP's must end in too for the two to be held together.
-SETTINGS = ("incast", "tmpfs", "disk")
+SETTINGS = ("incast", "tmpfs", "disk", "steered", "halved")
 
 
 def ours_of(name, runs):
@@ -156,6 +158,19 @@ def ours_of(name, runs):
     kind, _, setting = name.rpartition("-")
     same = f"gtp-{setting}"
     return same if setting in SETTINGS and kind != "gtp" and same in runs else "gtp"
+
+
+def by_best_stated(name, runs):
+    """What GTP reached with nothing stated by the best that it reached with a rate stated in the
+    same setting and round: the median of the rounds that have both."""
+    of_stated = [of_peer for other, of_peer in runs.items()
+                 if other.startswith("stated-") and ours_of(other, runs) == name]
+    ratios = []
+    for number, run in enumerate(runs[name]):
+        best = max((of[number].goodput for of in of_stated if of[number]), default=0)
+        if run and best:
+            ratios.append(run.goodput / best)
+    return statistics.median(ratios) if ratios else None
 
 
 def rows(runs):
@@ -180,6 +195,7 @@ def rows(runs):
         if name != ours and ours in runs:
             both = [(o.goodput / t.goodput) for o, t in zip(runs[ours], of_peer) if o and t]
             row.ours_by_theirs = statistics.median(both) if both else None
+        row.by_best_stated = by_best_stated(name, runs)
         made.append(row)
     return made
 
@@ -199,6 +215,8 @@ def table(case, made):
             f"{row.goodput / 1e9:>9.2f}{row.cpu_sender:>14.2f}{row.cpu_receiver:>7.2f}{ratio:>10}"
             + (f"  Jain at least {row.jain:.4f}" if row.jain == row.jain else "")
             + (f"  lost at most {100 * row.loss:.3f} %" if row.loss == row.loss else "")
+            + ("" if row.by_best_stated is None else
+               f"  {row.by_best_stated:.2f} of the best with a rate stated")
             + (f"  failed in {row.failed} of {row.failed + row.rounds} rounds" if row.failed else "")
         )
     return "\n".join(lines)

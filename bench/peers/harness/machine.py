@@ -77,6 +77,23 @@ class Path:
 
 
 @contextlib.contextmanager
+def steered(core):
+    """What arrives at the receiver is taken in on this processor, while it is entered."""
+    try:
+        steer(1 << core)
+        yield
+    finally:
+        steer(0)
+
+
+def steer(mask):
+    """Receive packet steering to these processors; to none: where the packet came from."""
+    queues = "/sys/class/net/veth-b/queues/rx-*/rps_cpus"
+    run("ip", "netns", "exec", RECEIVER, "sh", "-c",
+        f"for queue in {queues}; do echo {mask:x} > $queue; done")
+
+
+@contextlib.contextmanager
 def going_first(group=pathlib.Path("/proc/self/autogroup")):
     """Puts this process and all that it starts ahead of the machine's other work: programs of
     others then take only what is left over. Afterwards its group has the rank that it had."""

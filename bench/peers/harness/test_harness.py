@@ -10,6 +10,7 @@ import compare as command
 import figures
 import machine
 import peers
+import unstated
 from figures import Run
 
 PROGRAMS = ["--programs", "p", "--native", "n", "--gtp", "g"]
@@ -82,6 +83,36 @@ class Answers(unittest.TestCase):
         self.assertTrue(math.isnan(figures.jain([0.0])))
 
 
+class Counters(unittest.TestCase):
+    SNMP = ("Ip: Forwarding\nIp: 1\nUdp: InDatagrams NoPorts RcvbufErrors MemErrors\n"
+            "Udp: 90 7 40 2\nUdpLite: RcvbufErrors\nUdpLite: 5\n")
+    DEVICES = ("Inter-|   Receive  |  Transmit\n face |bytes packets errs drop\n"
+               "    lo: 1 1 0 9 0 0 0 0 1 1 0 0 0 0 0 0\n"
+               "veth-b:1500 10 0 3 0 0 0 0 800 8 0 4 0 0 0 0\n")
+    BEFORE = {"seconds": 5.0, "sent": 0, "arrived": 0, "bytes": 0, "sender_drops": 0,
+              "receiver_drops": 0, "socket_drops": 0, "queue_drops": 0, "cpu_sender": 1.0,
+              "cpu_receiver": 2.0}
+
+    def test_what_the_kernel_says_is_read_by_its_names(self):
+        self.assertEqual(unstated.drops_at_socket(self.SNMP), 42)
+        self.assertEqual(unstated.of_device(self.DEVICES, "veth-b"), {
+            "in_bytes": 1500, "in_packets": 10, "in_drops": 3, "out_packets": 8, "out_drops": 4})
+        self.assertIsNone(unstated.of_device(self.DEVICES, "veth"))
+        self.assertEqual(unstated.drops_in_queues("0000ff 0000000a 0\n00 1 0\n"), 11)
+
+    def test_a_rate_is_of_what_sockets_took_and_a_loss_of_all_that_was_sent(self):
+        after = self.BEFORE | {"seconds": 15.0, "sent": 990_000, "sender_drops": 10_000,
+                               "arrived": 1_000_000, "bytes": 1_514_000_000,
+                               "socket_drops": 250_000, "cpu_sender": 2.5, "cpu_receiver": 3.0}
+        run = unstated.between(self.BEFORE, after)
+        self.assertAlmostEqual(run.rate, 0.75 * 1_500_000_000 * 8 / 10)
+        self.assertAlmostEqual(run.loss, 0.26)
+        self.assertAlmostEqual(run.cpu_sender, 1.5 / 1.125)
+        self.assertEqual(run.counted["socket_drops"], 250_000)
+        with self.assertRaises(figures.Unreadable):
+            unstated.between(self.BEFORE, self.BEFORE)
+
+
 class Waiting(unittest.TestCase):
     def test_who_says_nothing_is_ended(self):
         silent = peers.start(["sh", "-c", "exec sleep 60"])
@@ -131,6 +162,17 @@ class Medians(unittest.TestCase):
         ratios = {row.name: row.ours_by_theirs for row in figures.rows(runs)}
         self.assertEqual((ratios["scp-disk"], ratios["scp-tmpfs"]), (2.0, 4.0))
         self.assertIsNone(ratios["gtp-disk"])
+
+    def test_nothing_stated_is_held_against_the_best_stated_of_its_round_and_setting(self):
+        runs = {"gtp-steered": [run(4e9), run(3e9), None], "gtp-halved": [run(1e9)] * 3,
+                "stated-3-steered": [run(2e9), run(4e9), run(1e9)],
+                "stated-4-steered": [run(5e9), None, run(1e9)],
+                "stated-2-halved": [run(2e9)] * 3}
+        made = {row.name: row.by_best_stated for row in figures.rows(runs)}
+        self.assertAlmostEqual(made["gtp-steered"], (4 / 5 + 3 / 4) / 2)
+        self.assertEqual((made["gtp-halved"], made["stated-4-steered"]), (0.5, None))
+        self.assertIn("0.50 of the best with a rate stated",
+                      figures.table("case", figures.rows(runs)))
 
     def test_a_peer_that_failed_is_named_as_such_everywhere(self):
         table = figures.table("case", figures.rows(self.RUNS))
