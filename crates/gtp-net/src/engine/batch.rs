@@ -1,8 +1,9 @@
 //! Datagrams on their way out, side by side in one buffer.
 //!
 //! Data packets of one size that follow each other form a **run** that leaves with one call; the
-//! last of a run may be shorter. Everything else is a run of its own: a padded hello that is too
-//! long for the path must not take its neighbours with it.
+//! last of a run may be shorter. So a shorter one, the last of a block, is **held** until those
+//! that follow it are in: it ends the run that way, and does not part it. Everything else is a run
+//! of its own: a padded hello that is too long for the path must not take its neighbours with it.
 
 use std::ops::Range;
 
@@ -13,6 +14,8 @@ use gtp_sys::udp::MAX_BATCH;
 pub(super) struct Batch {
     bytes: Vec<u8>,
     runs: Vec<Run>,
+    /// A datagram shorter than those of its run, which has to be the last of one.
+    held: Vec<u8>,
 }
 
 /// Datagrams that may leave together.
@@ -29,7 +32,11 @@ pub(super) struct Run {
 /// Whether a datagram may share a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Joins {
-    Neighbours,
+    /// It may, and may go behind those that follow it: nobody waits for it alone.
+    InAnyOrder,
+    /// It may, where its place is.
+    InOrder,
+    /// It may not.
     Nobody,
 }
 
@@ -41,6 +48,7 @@ impl Batch {
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.runs.clear();
+        self.held.clear();
     }
 
     /// Whether there is nothing in it.
@@ -53,7 +61,7 @@ impl Batch {
     #[inline]
     pub fn has_room(&self) -> bool {
         let next = self.runs.last().map_or(ROOM, |run| run.segment.max(ROOM));
-        self.bytes.len() + next <= MAX_BATCH
+        self.bytes.len() + self.held.len() + next <= MAX_BATCH
     }
 
     /// Where the next datagram is to be appended. [`Batch::end`] must follow.
@@ -63,17 +71,51 @@ impl Batch {
 
     /// The datagram that began at `start` is whole.
     pub fn end(&mut self, start: usize, joins: Joins) {
-        let (end, open) = (self.bytes.len(), joins == Joins::Neighbours);
+        let start = if joins == Joins::InAnyOrder { start } else { self.finish_before(start) };
+        let (end, open) = (self.bytes.len(), joins != Joins::Nobody);
         let segment = end - start;
-        if open
-            && let Some(run) = self.runs.last_mut()
-            && run.takes(segment, end)
-        {
-            run.bytes.end = end;
-            run.open = segment == run.segment;
+        match self.runs.last_mut().filter(|run| open && run.takes(segment, end)) {
+            Some(run) if run.segment == segment => run.bytes.end = end,
+            Some(_) if joins == Joins::InAnyOrder => self.hold(start),
+            Some(run) => (run.bytes.end, run.open) = (end, false),
+            None => self.runs.push(Run { bytes: start..end, segment, open }),
+        }
+    }
+
+    /// What is held goes before the datagram from `start` on; says where that begins then.
+    fn finish_before(&mut self, start: usize) -> usize {
+        let held = self.held.len();
+        self.let_go(held, start);
+        start + held
+    }
+
+    /// Puts the shorter datagram from `start` on aside; the one that was there ends the run.
+    fn hold(&mut self, start: usize) {
+        let before = self.held.len();
+        self.held.extend_from_slice(&self.bytes[start..]);
+        self.bytes.truncate(start);
+        self.let_go(before, start);
+    }
+
+    /// Adds what is held: nothing follows.
+    pub fn finish(&mut self) {
+        self.finish_before(self.bytes.len());
+    }
+
+    /// Puts the first bytes of what is held, a datagram or none, to where the last run ends.
+    fn let_go(&mut self, len: usize, at: usize) {
+        if len == 0 {
             return;
         }
-        self.runs.push(Run { bytes: start..end, segment, open });
+        self.bytes.splice(at..at, self.held.drain(..len));
+        let end = at + len;
+        match self.runs.last_mut().filter(|run| run.takes(len, end)) {
+            Some(run) => {
+                run.bytes.end = end;
+                run.open = len == run.segment;
+            }
+            None => self.runs.push(Run { bytes: at..end, segment: len, open: true }),
+        }
     }
 
     /// All runs, in order.
@@ -95,7 +137,13 @@ impl Run {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use proptest::sample::select;
+
     use super::*;
+
+    const KINDS: &[Joins] = &[Joins::InAnyOrder, Joins::InOrder, Joins::Nobody];
 
     fn push(batch: &mut Batch, len: usize, joins: Joins) {
         let bytes = batch.begin();
@@ -111,10 +159,64 @@ mod tests {
     #[test]
     fn a_shorter_datagram_ends_a_run_and_a_longer_one_begins_a_new_one() {
         let mut batch = Batch::default();
-        for len in [100, 100, 40, 40, 100] {
-            push(&mut batch, len, Joins::Neighbours);
+        for len in [100, 100, 40, 40, 120] {
+            push(&mut batch, len, Joins::InAnyOrder);
         }
-        assert_eq!(lengths(&batch), [(240, 100), (40, 40), (100, 100)]);
+        batch.finish();
+        assert_eq!(lengths(&batch), [(240, 100), (160, 120)]);
+    }
+
+    #[test]
+    fn the_last_of_a_block_does_not_part_the_run_that_goes_on_with_the_next() {
+        let mut batch = Batch::default();
+        for len in [100, 100, 40, 100, 100] {
+            push(&mut batch, len, Joins::InAnyOrder);
+        }
+        batch.finish();
+        assert_eq!(lengths(&batch), [(440, 100)]);
+    }
+
+    #[test]
+    fn what_has_its_place_keeps_it() {
+        let mut batch = Batch::default();
+        for len in [100, 100, 40, 100, 100] {
+            push(&mut batch, len, Joins::InOrder);
+        }
+        batch.finish();
+        assert_eq!(lengths(&batch), [(240, 100), (200, 100)]);
+    }
+
+    #[test]
+    fn what_is_held_goes_before_what_joins_nobody() {
+        let mut batch = Batch::default();
+        for len in [100, 100, 40] {
+            push(&mut batch, len, Joins::InAnyOrder);
+        }
+        push(&mut batch, 70, Joins::Nobody);
+        push(&mut batch, 100, Joins::InAnyOrder);
+        batch.finish();
+        assert_eq!(lengths(&batch), [(240, 100), (70, 70), (100, 100)]);
+    }
+
+    proptest! {
+        #[test]
+        fn each_datagram_leaves_once_and_is_cut_as_it_was_made(
+            made in vec((1_usize..40, select(KINDS)), 0..60),
+        ) {
+            let mut batch = Batch::default();
+            for (number, &(len, joins)) in made.iter().enumerate() {
+                let bytes = batch.begin();
+                let start = bytes.len();
+                bytes.resize(start + len, number as u8);
+                batch.end(start, joins);
+            }
+            batch.finish();
+            let runs = batch.runs().iter().map(|run| batch.bytes(run).chunks(run.segment));
+            let mut sent: Vec<_> = runs.flatten().map(<[u8]>::to_vec).collect();
+            let made = made.iter().enumerate().map(|(number, &(len, _))| vec![number as u8; len]);
+            sent.sort();
+            prop_assert_eq!(sent, made.collect::<Vec<_>>());
+        }
     }
 
     #[test]
@@ -122,7 +224,7 @@ mod tests {
         let mut batch = Batch::default();
         push(&mut batch, 100, Joins::Nobody);
         push(&mut batch, 100, Joins::Nobody);
-        push(&mut batch, 100, Joins::Neighbours);
+        push(&mut batch, 100, Joins::InAnyOrder);
         push(&mut batch, 100, Joins::Nobody);
         assert_eq!(lengths(&batch), [(100, 100); 4]);
     }
@@ -131,7 +233,7 @@ mod tests {
     fn a_batch_of_long_datagrams_is_one_run() {
         let mut batch = Batch::default();
         while batch.has_room() {
-            push(&mut batch, 8_977, Joins::Neighbours);
+            push(&mut batch, 8_977, Joins::InAnyOrder);
         }
         assert_eq!(lengths(&batch), [(7 * 8_977, 8_977)]);
     }
@@ -140,9 +242,9 @@ mod tests {
     fn a_run_is_never_longer_than_one_call_may_send() {
         let mut batch = Batch::default();
         while batch.has_room() {
-            push(&mut batch, 9_000, Joins::Neighbours);
+            push(&mut batch, 9_000, Joins::InAnyOrder);
         }
-        push(&mut batch, 9_000, Joins::Neighbours);
+        push(&mut batch, 9_000, Joins::InAnyOrder);
         assert!(batch.runs().iter().all(|run| run.bytes.len() <= MAX_BATCH));
     }
 }

@@ -490,6 +490,7 @@ impl Driver {
             let index = self.table.next_due(now)?;
             let session = self.table.get_mut(index)?;
             let more = session.poll_batch(now, batch);
+            batch.finish();
             let due = if more { now } else { session.poll_timeout(now) };
             let destination = session.envelope.destination();
             let over = session.direction() == AgentSide::Source && session.is_over(now);

@@ -186,7 +186,7 @@ impl SourceSide {
             let mut joins = Joins::Nobody;
             if transmit.unit.is_some() {
                 bytes.extend_from_slice(self.cache.supplied());
-                joins = Joins::Neighbours;
+                joins = Joins::InAnyOrder;
             }
             envelope.seal(transmit.pn, bytes, start);
             batch.end(start, joins);

@@ -121,7 +121,7 @@ impl StreamSource {
             let mut joins = Joins::Nobody;
             if let Some(unit) = transmit.unit {
                 sending.write(unit.number, bytes);
-                joins = Joins::Neighbours;
+                joins = Joins::InOrder;
             }
             envelope.seal(transmit.pn, bytes, start);
             batch.end(start, joins);
