@@ -9,6 +9,7 @@ pub mod descriptors;
 pub mod entropy;
 pub mod nic;
 pub mod peer;
+pub mod prefetch;
 mod pressure;
 pub mod schedule;
 pub mod steer;

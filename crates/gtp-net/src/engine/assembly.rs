@@ -9,6 +9,7 @@ use std::ops::Range;
 
 use gtp_proto::{FlowId, RangeSet};
 use gtp_store::Row;
+use gtp_sys::prefetch;
 
 /// All open blocks of one transfer, in order: they are opened at the end and mostly leave at the
 /// front.
@@ -121,6 +122,8 @@ impl Assembly {
         *word |= bit;
         block.missing -= 1;
         block.bytes[start..end].copy_from_slice(payload);
+        let behind = block.bytes.len().min(end + payload.len());
+        prefetch::soon(&block.bytes[end..behind]);
         block.credit(flow, payload.len() as u64);
         if block.missing > 0 { Placed::Kept } else { self.complete(at) }
     }

@@ -11,6 +11,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use gtp_proto::Supplied;
 use gtp_store::{Lender, Row, TRAILER};
+use gtp_sys::prefetch;
 
 /// Blocks at hand and on their way.
 #[derive(Default)]
@@ -107,8 +108,17 @@ impl Cache {
             return Supplied::NotYet;
         };
         let length = bytes.len() as u16;
+        prefetch::soon(self.behind(&bytes));
         self.supplied = bytes;
         Supplied::Ready(length)
+    }
+
+    /// The next unit of the current block, of which this is one; nothing behind the last one.
+    #[inline]
+    fn behind(&self, unit: &Range<usize>) -> &[u8] {
+        let slot = self.current.and_then(|at| self.slots.get(at));
+        let rest = slot.and_then(|slot| slot.held.bytes().get(unit.end..)).unwrap_or_default();
+        &rest[..rest.len().min(unit.len())]
     }
 
     /// The bytes of the unit that was supplied last, until anything else is asked of the cache.
