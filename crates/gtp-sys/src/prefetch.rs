@@ -1,4 +1,7 @@
 //! A word to the processor about memory that is used soon.
+//!
+//! Payload lies in memory that no cache has, at either end, and a copy of it there is mostly
+//! waiting: a quarter of a sender's time before it was fetched ahead.
 
 /// Has the processor fetch this memory into its caches while it works on something else. A hint:
 /// nothing changes, and on processors other than x86-64 nothing is done. It costs an instruction
