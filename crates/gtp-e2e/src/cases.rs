@@ -18,7 +18,7 @@ use crate::lab::{Branch, Lab, Shape, mesh_file, sink_address, source_address};
 use crate::plan::{Plan, Transfer};
 use crate::produce::Produce;
 use crate::record::{Record, route};
-use crate::{frames, processes, rivals, tcp};
+use crate::{frames, processes, rivals, startup, tcp};
 
 /// A share counts as reached when it is held this long, in seconds.
 pub(crate) const HOLD: f64 = 0.5;
@@ -82,7 +82,7 @@ pub const NAMES: &[&str] = &[
 pub fn run(name: &str, tools: &Tools) -> Result<Vec<Value>> {
     match name {
         "start" => ["100ms", "5ms"].iter().map(|q| start(tools, q)).collect(),
-        "first-byte" => [20.0, 300.0].iter().map(|&rtt| first_byte(tools, rtt)).collect(),
+        "first-byte" => [20.0, 300.0].iter().map(|&rtt| startup::run(tools, rtt)).collect(),
         "loss" => ["0%", "0.1%", "1%", "5%"].iter().map(|l| loss(tools, l)).collect(),
         "hidden" => ["0%", "1%"].iter().map(|l| hidden(tools, l, 1)).collect(),
         "hidden-two" => ["0%", "1%"].iter().map(|l| hidden(tools, l, 2)).collect(),
@@ -139,7 +139,11 @@ pub(crate) fn with_sources(
     serving(Lab::open(shape, &tools.gtp)?, shape.branches.len(), options)
 }
 
-fn serving(mut lab: Lab, sources: usize, options: &[Vec<String>]) -> Result<(Lab, Vec<String>)> {
+pub(crate) fn serving(
+    mut lab: Lab,
+    sources: usize,
+    options: &[Vec<String>],
+) -> Result<(Lab, Vec<String>)> {
     let data = lab.dir.path().join("data");
     std::fs::create_dir(&data)?;
     std::fs::File::create(data.join("big"))?.set_len(100 << 30)?;
@@ -213,36 +217,6 @@ pub(crate) fn plan(transfers: Vec<Transfer>) -> Plan {
         alone: None,
         transfers,
     }
-}
-
-/// From the first packet of the connection to the first of the content, and to 95 % of 500 Mbit/s.
-fn first_byte(tools: &Tools, rtt_ms: f64) -> Result<Value> {
-    const RATE: f64 = 500e6;
-    let shape = Shape {
-        access: ("560Mbit".into(), "100ms".into()),
-        middle: None,
-        branches: vec![Branch::rtt(rtt_ms)],
-    };
-    let lab = Lab::open_sampled(&shape, &tools.gtp, std::time::Duration::from_millis(1))?;
-    let (lab, prints) = serving(lab, 1, &[])?;
-    let transfers = vec![transfer(0, &prints, 0.0, 8.0)];
-    let sink =
-        Sink::start(&lab, tools, &Plan { capacity_in: Some(RATE as u64), ..plan(transfers) })?;
-    let began = sink.began;
-    sink.finish()?;
-    let record = Record(lab.close()?);
-    let rtt = rtt_ms / 1e3;
-    // It is counted where the way ends, half a round trip after it was sent.
-    let called = record.first_data("sink-src0", began, 0.0).context("no call")? - rtt / 2.0;
-    let first = record.first_data(&route(0), began, 12_000.0).context("no data")?;
-    let window = 0.05_f64.max(rtt / 4.0);
-    let reached = (0..8_000)
-        .map(|i| first + 0.001 * f64::from(i))
-        .find(|t| record.rate(&route(0), *t, t + window) >= 0.95 * RATE)
-        .map_or(f64::NAN, |t| t + window);
-    Ok(json!({"case": "first-byte", "rtt_ms": rtt_ms,
-        "call_to_first_data_s": first - called, "in_rtts": (first - called) / rtt,
-        "first_data_to_95_s": reached - first, "to_95_in_rtts": (reached - first) / rtt}))
 }
 
 /// File bytes that a transfer had in place at time `t`.

@@ -17,4 +17,5 @@ pub mod produce;
 pub mod record;
 pub mod rivals;
 pub mod sockets;
+pub mod startup;
 pub mod tcp;
