@@ -12,16 +12,18 @@ import time
 import figures
 import files
 import machine
+import pacing
 import peers
 import unstated
 
-PEERS = peers.PEERS | files.FILES | unstated.UNSTATED
+PEERS = peers.PEERS | files.FILES | unstated.UNSTATED | pacing.PACING
 # Names for several at once.
 GROUPS = {
     "memory": [name for name in peers.PEERS if not name.endswith("-incast")],
     "incast": ["gtp", *(name for name in peers.PEERS if name.endswith("-incast"))],
     "files": list(files.FILES),
     "unstated": list(unstated.UNSTATED),
+    "pacing": list(pacing.PACING),
 }
 CASES = {
     "1500-on": (1500, "on"),

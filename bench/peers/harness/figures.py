@@ -147,6 +147,7 @@ class Row:
     loss: float = UNKNOWN
     ours_by_theirs: float | None = None
     by_best_stated: float | None = None
+    counted: dict = field(default_factory=dict)
 
 
 # What a peer's name may end in that GTP's must end in too for the two to be held together.
@@ -191,6 +192,8 @@ def rows(runs):
             row.loss = max(run.loss for run in there)
             row.least = min(run.rate for run in there)
             row.most = max(run.rate for run in there)
+            row.counted = {name: statistics.median(run.counted[name] for run in there)
+                           for name in there[0].counted}
         ours = ours_of(name, runs)
         if name != ours and ours in runs:
             both = [(o.goodput / t.goodput) for o, t in zip(runs[ours], of_peer) if o and t]
@@ -198,6 +201,18 @@ def rows(runs):
         row.by_best_stated = by_best_stated(name, runs)
         made.append(row)
     return made
+
+
+def evenness(counted):
+    """How even what was sent was, where that was looked at."""
+    if "interval_worst" not in counted:
+        return ""
+    percent = {name: 100 * part for name, part in counted.items()}
+    return (f"  of the rate: intervals within {percent['interval_asked']:.1f} %: "
+            f"{percent['intervals_within']:.1f} % (99 in 100 within "
+            f"{percent['interval_p99']:.1f}, worst {percent['interval_worst']:.1f}), worst second "
+            f"{percent['second_worst']:.2f}; processor {percent['cores_sender']:.1f} % out, "
+            f"{percent['cores_receiver']:.1f} in")
 
 
 def table(case, made):
@@ -217,6 +232,7 @@ def table(case, made):
             + (f"  lost at most {100 * row.loss:.3f} %" if row.loss == row.loss else "")
             + ("" if row.by_best_stated is None else
                f"  {row.by_best_stated:.2f} of the best with a rate stated")
+            + evenness(row.counted)
             + (f"  failed in {row.failed} of {row.failed + row.rounds} rounds" if row.failed else "")
         )
     return "\n".join(lines)

@@ -3,12 +3,14 @@
 import json
 import math
 import pathlib
+import struct
 import tempfile
 import unittest
 
 import compare as command
 import figures
 import machine
+import pacing
 import peers
 import unstated
 from figures import Run
@@ -111,6 +113,45 @@ class Counters(unittest.TestCase):
         self.assertEqual(run.counted["socket_drops"], 250_000)
         with self.assertRaises(figures.Unreadable):
             unstated.between(self.BEFORE, self.BEFORE)
+
+
+class Pacing(unittest.TestCase):
+    @staticmethod
+    def seen(protocol, length, segment=0, version=4):
+        return (struct.pack("=BBHHHH", 0, 5 if segment else 0, 42, segment, 34, 6) + bytes(14)
+                + struct.pack("!BBHHHBB", version << 4 | 5, 0, length, 0, 0, 64, protocol)
+                + bytes(10))
+
+    def test_a_batch_counts_with_the_headers_of_all_its_segments(self):
+        self.assertEqual(pacing.ip_bytes(self.seen(17, 1477)), 1477)
+        self.assertEqual(pacing.ip_bytes(self.seen(17, 28 + 3 * 1449, 1449)), 3 * 1477)
+        self.assertEqual(pacing.ip_bytes(self.seen(17, 28 + 1449 + 1, 1449)), 1477 + 29)
+
+    def test_what_is_not_udp_is_not_the_sessions(self):
+        for other in (self.seen(6, 1500), self.seen(17, 1500, version=6), bytes(30)):
+            self.assertEqual(pacing.ip_bytes(other), 0)
+
+    def test_a_burst_is_a_millisecond_and_at_most_a_batch_and_at_least_a_packet(self):
+        self.assertEqual([pacing.burst(rate) for rate in (1e7, 4e8, 1e9)], [1500, 50_000, 65_536])
+
+    def test_even_batches_have_no_error_and_a_gap_is_one_intervals_and_its_seconds(self):
+        even = [(at / 1000, 125_000) for at in range(3_001)]
+        got = pacing.errors(even, 1e9)
+        self.assertLess(got["interval_worst"], 0.11, "a batch may fall on either side of an edge")
+        self.assertLess(got["second_worst"], 1e-3 + 1e-9)
+        late = [(at + 0.02 if 1 <= at < 1.02 else at, moved) for at, moved in even]
+        got = pacing.errors(sorted(late), 1e9)
+        self.assertGreater(got["interval_worst"], 0.89)
+        self.assertLess(got["intervals_within"], 0.99)
+        with self.assertRaises(figures.Unreadable):
+            pacing.errors(even[:1000], 1e9)
+
+    def test_a_table_says_how_even_it_was(self):
+        made = pacing.judged([(at / 1000, 125_000) for at in range(3_001)], 1e9, [0.5, 0.25])
+        self.assertAlmostEqual(made.rate, 1e9)
+        self.assertAlmostEqual(made.cpu_sender, 4.0)
+        self.assertIn("processor 50.0 % out, 25.0 in",
+                      figures.table("case", figures.rows({"paced-1Gbit": [made]})))
 
 
 class Waiting(unittest.TestCase):

@@ -120,33 +120,42 @@ def halved(core):
         stop(other)
 
 
+@contextlib.contextmanager
+def session(lane, at_source=(), at_sink=()):
+    """One session that moves for longer than anybody looks: its server and its client, with these
+    options more."""
+    words = [lane.gtp, "bench", "serve", "--listen", f"{machine.SENDER_IP}:4810", "--json",
+             "--times", 100, *at_source]
+    home = {"GTP_CONFIG_DIR": f"{lane.directory}/gtp-bench-server"}
+    with contextlib.ExitStack() as ending:
+        server = start(within(machine.SENDER, words, PINNED[0]), home)
+        ending.callback(stop, server)
+        key = json.loads(heard(server, "listening"))["fingerprint"]
+        words = [lane.gtp, "bench", "net", f"gtp://{machine.SENDER_IP}:4810", "--json",
+                 "--fingerprint", key, *at_sink]
+        home = {"GTP_CONFIG_DIR": f"{lane.directory}/gtp-bench-client"}
+        client = start(within(machine.RECEIVER, words, PINNED[1]), home)
+        ending.callback(stop, client)
+        yield server, client
+
+
 def unstated(setting, gigabits=None):
     """One session with so much stated at its sink, or with nothing."""
+    stated = ["--capacity-in", f"{gigabits}Gbit"] if gigabits else []
 
     def run(lane):
-        words = [lane.gtp, "bench", "serve", "--listen", f"{machine.SENDER_IP}:4810", "--json",
-                 "--times", 100]
-        home = {"GTP_CONFIG_DIR": f"{lane.directory}/gtp-bench-server"}
-        with machine.steered(PINNED[1]), contextlib.ExitStack() as ending:
-            server = start(within(machine.SENDER, words, PINNED[0]), home)
-            ending.callback(stop, server)
-            key = json.loads(heard(server, "listening"))["fingerprint"]
-            words = [lane.gtp, "bench", "net", f"gtp://{machine.SENDER_IP}:4810", "--json",
-                     "--fingerprint", key]
-            words += ["--capacity-in", f"{gigabits}Gbit"] if gigabits else []
-            home = {"GTP_CONFIG_DIR": f"{lane.directory}/gtp-bench-client"}
-            client = start(within(machine.RECEIVER, words, PINNED[1]), home)
-            ending.callback(stop, client)
+        other = halved(PINNED[1]) if setting == "halved" else contextlib.nullcontext()
+        with machine.steered(PINNED[1]), session(lane, at_sink=stated) as (server, client):
             first = begun(server, client)
             time.sleep(SETTLING)
-            if setting == "halved":
-                ending.enter_context(halved(PINNED[1]))
-                time.sleep(SETTLING)
-            settled = counters(server.pid, client.pid)
-            time.sleep(JUDGED)
-            end = counters(server.pid, client.pid)
+            with other:
+                if setting == "halved":
+                    time.sleep(SETTLING)
+                settled = counters(server.pid, client.pid)
+                time.sleep(JUDGED)
+                end = counters(server.pid, client.pid)
             if client.poll() is not None:
-                raise Failed(f"it ended within {JUDGED} s")
+                raise Failed("it ended too soon")
         judged = between(settled, end)
         judged.counted["loss_before"] = between(first, settled).loss
         return judged
