@@ -4,21 +4,23 @@
 # Segments of 1,460 bytes and 40 of headers, 50 in the agent that runs Linux's laws (timestamps);
 # acknowledgments for each, in that agent for every second; initial window 2; flows start 0.37 s
 # apart. LOSE_EVERY 0 loses nothing, n every n-th packet that comes to the bottleneck. What is
-# counted begins after a third of the time.
-# Prints: "flow K SEGMENTS" acknowledged, "offered N", "dropped N", and of the first flow's window,
-# sampled each 20 ms: "window_mean", "window_most", "window_least", "cuts" (falls by more than 5 %).
+# counted begins after a third of the time. Under xcp the bottleneck has XCP's queue.
+# Prints: "flow K SEGMENTS" acknowledged, "offered N", "dropped N", and sampled each 20 ms: the mean
+# queue in packets, "queue_mean", and of the first flow's window "window_mean", "window_most",
+# "window_least", "cuts" (falls by more than 5 %).
 
 foreach {law mbps rtt queue flows seconds every least} $argv break
 set warm [expr $seconds / 3.0]
 
 remove-all-packet-headers
 add-packet-header IP TCP Flags
+if {$law == "xcp"} { add-packet-header XCP }
 
 set ns [new Simulator]
 set left [$ns node]
 set right [$ns node]
 # Of the round trip 2 ms are on the way to the bottleneck and 2 ms behind it.
-$ns duplex-link $left $right ${mbps}Mb [expr ($rtt - 4) / 2.0]ms DropTail
+$ns duplex-link $left $right ${mbps}Mb [expr ($rtt - 4) / 2.0]ms [expr {$law == "xcp" ? "XCP" : "DropTail"}]
 # ns-2 counts the packet that would be queued too, and refuses at equality.
 $ns queue-limit $left $right [expr $queue + 1]
 $ns queue-limit $right $left 100000
@@ -43,6 +45,7 @@ proc agent {law} {
             $tcp set windowOption_ 8
             return [list $tcp [new Agent/TCPSink/Sack1]]
         }
+        xcp { return [list [new Agent/TCP/Reno/XCP] [new Agent/TCPSink/XCPSink]] }
         default {
             set tcp [new Agent/TCP/Linux]
             $tcp set timestamps_ true
@@ -79,8 +82,16 @@ for {set k 0} {$k < $flows} {incr k} {
     $ns at [expr 0.37 * $k] "$ftp start"
 }
 
+foreach link [$ns all-links-list] {
+    set queue [$link queue]
+    if {[$queue info class] == "Queue/XCP"} {
+        $queue set-link-capacity [[$link set link_] set bandwidth_]
+    }
+}
+
 set monitor [$ns monitor-queue $left $right ""]
 set samples 0
+set waiting 0.0
 set sum 0.0
 set most 0.0
 set least 1e9
@@ -88,7 +99,8 @@ set cuts 0
 set before 0.0
 
 proc sample {} {
-    global ns tcp samples sum most least cuts before
+    global ns tcp monitor samples waiting sum most least cuts before
+    set waiting [expr $waiting + [$monitor set pkts_]]
     set w [$tcp(0) set cwnd_]
     incr samples
     set sum [expr $sum + $w]
@@ -108,13 +120,14 @@ proc begin {} {
 }
 
 proc finish {} {
-    global tcp flows base monitor offered dropped samples sum most least cuts every
+    global tcp flows base monitor offered dropped samples waiting sum most least cuts every
     for {set k 0} {$k < $flows} {incr k} {
         puts "flow $k [expr [$tcp($k) set ack_] - $base($k)]"
     }
     set came [expr [$monitor set parrivals_] - $offered]
     puts "offered $came"
     puts "dropped [expr [$monitor set pdrops_] - $dropped]"
+    puts "queue_mean [expr $waiting / $samples]"
     puts "window_mean [expr $sum / $samples]"
     puts "window_most $most"
     puts "window_least $least"

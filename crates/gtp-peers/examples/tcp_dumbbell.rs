@@ -1,13 +1,13 @@
-//! TCP flows over one drop-tail bottleneck, for comparison with other simulators: the counterpart
+//! Flows of TCP or XCP over one bottleneck, for comparison with other simulators: the counterpart
 //! of `bench/referees/dumbbell.tcl` and `dumbbell.cc`, with their arguments and the same lines.
 
 use gtp_alloc::{Bytes, Rate, Span};
 use gtp_path::{START, World, bottleneck, wire};
-use gtp_peers::Endpoint;
 use gtp_peers::tcp::laws::{Bic, Cubic, HTcp, Leftover, Vegas};
 use gtp_peers::tcp::{
     AckDelay, Counting, Flavour, Law, Opening, Receiver, ReceiverConfig, Sender, SenderConfig,
 };
+use gtp_peers::{Endpoint, Routed, xcp};
 
 const USAGE: &str = "usage: tcp_dumbbell ns-2|ns-3 LAW MBPS RTT_MS QUEUE_PACKETS FLOWS SECONDS \
                      LOSE_EVERY LEAST_TIMEOUT_MS";
@@ -19,9 +19,26 @@ enum Referee {
     Ns3,
 }
 
+/// What decides over a flow's window.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ruler {
+    Tcp(Flavour),
+    /// The bottleneck's queue, too.
+    Xcp,
+}
+
+impl Ruler {
+    fn from_name(name: &str) -> Option<Ruler> {
+        match name {
+            "xcp" => Some(Ruler::Xcp),
+            other => Flavour::from_name(other).map(Ruler::Tcp),
+        }
+    }
+}
+
 struct Case {
     referee: Referee,
-    flavour: Flavour,
+    ruler: Ruler,
     mbps: u64,
     rtt_ms: u64,
     queue: u64,
@@ -41,7 +58,7 @@ fn parse() -> Option<Case> {
     };
     Some(Case {
         referee,
-        flavour: Flavour::from_name(args.get(1)?)?,
+        ruler: Ruler::from_name(args.get(1)?)?,
         mbps: number(2)?,
         rtt_ms: number(3)?,
         queue: number(4)?,
@@ -56,16 +73,29 @@ fn parse() -> Option<Case> {
 type Parts = (Box<dyn Law>, SenderConfig, ReceiverConfig);
 
 fn ends(case: &Case, seed: u64) -> Parts {
-    match case.referee {
-        Referee::Ns2 => beside_ns2(case, seed),
-        Referee::Ns3 => beside_ns3(case, seed),
+    match (case.referee, case.ruler) {
+        (_, Ruler::Xcp) => beside_xcp(case),
+        (Referee::Ns2, Ruler::Tcp(flavour)) => beside_ns2(case, flavour, seed),
+        (Referee::Ns3, Ruler::Tcp(flavour)) => beside_ns3(case, flavour, seed),
     }
+}
+
+/// XCP has no slow start, and in ns-2 it repairs as Reno does.
+fn beside_xcp(case: &Case) -> Parts {
+    let config = SenderConfig {
+        initial_window: 2.0,
+        least_timeout: case.least_timeout,
+        opening: Opening::Open,
+        ..SenderConfig::default()
+    };
+    let receiver = ReceiverConfig { delay: AckDelay::None, ..ReceiverConfig::default() };
+    (Routed::Xcp.law(), Routed::Xcp.adapt(config), receiver)
 }
 
 /// ns-3's laws are today's. Its segments have timestamps and two bytes of a point-to-point link,
 /// and each is acknowledged, with blocks under every law.
-fn beside_ns3(case: &Case, seed: u64) -> Parts {
-    let (flavour, counting) = match case.flavour {
+fn beside_ns3(case: &Case, flavour: Flavour, seed: u64) -> Parts {
+    let (flavour, counting) = match flavour {
         Flavour::NewReno => (Flavour::Sack, Counting::Acks),
         other => (other, Counting::Segments),
     };
@@ -85,8 +115,7 @@ fn beside_ns3(case: &Case, seed: u64) -> Parts {
     (law, flavour.adapt(config), flavour.adapt_receiver(receiver))
 }
 
-fn beside_ns2(case: &Case, seed: u64) -> Parts {
-    let flavour = case.flavour;
+fn beside_ns2(case: &Case, flavour: Flavour, seed: u64) -> Parts {
     let common = SenderConfig {
         initial_window: 2.0,
         least_timeout: case.least_timeout,
@@ -145,6 +174,9 @@ fn build(case: &Case) -> (World, usize, Vec<usize>) {
     let rate = Rate::from_mbps(case.mbps);
     let segment = ends(case, 0).1.header + Bytes(1_460);
     let there = world.link(bottleneck(rate, far, Bytes(case.queue * segment.0)));
+    if case.ruler == Ruler::Xcp {
+        world.control(there, Box::new(xcp::Queue::new()));
+    }
     if case.lose_every > 0 {
         world.lose_every(there, case.lose_every);
     }
@@ -184,7 +216,8 @@ fn main() -> std::process::ExitCode {
     let (base, offered, dropped) = (acked(&world), world.seen(there), world.lost(there));
     let timeouts_before = timeouts(&world);
     let (mut sum, mut count, mut most, mut least) = (0.0, 0.0, 0.0f64, 1e9f64);
-    let (mut cuts, mut before) = (0, 0.0);
+    let (mut cuts, mut before, mut waiting) = (0, 0.0, 0.0);
+    let segment = ends(&case, 0).1.header + Bytes(1_460);
     let rest = Span::from_secs(case.seconds).saturating_sub(warm);
     world.watch(rest, Span::from_millis(20), |world| {
         let window = world.sender::<Sender>(flows[0]).progress().window;
@@ -192,12 +225,14 @@ fn main() -> std::process::ExitCode {
         (most, least) = (most.max(window), least.min(window));
         cuts += u32::from(window < 0.95 * before);
         before = window;
+        waiting += world.queued(there).0 as f64 / segment.0 as f64;
     });
     for (k, (now, then)) in acked(&world).iter().zip(&base).enumerate() {
         println!("flow {k} {}", now - then);
     }
     println!("offered {}", world.seen(there) - offered);
     println!("dropped {}", world.lost(there) - dropped);
+    println!("queue_mean {}", waiting / count);
     println!("window_mean {}", sum / count);
     println!("window_most {most}");
     println!("window_least {least}");
