@@ -22,6 +22,7 @@ GROUPS = {
     "memory": [name for name in peers.PEERS if not name.endswith("-incast")],
     "incast": ["gtp", *(name for name in peers.PEERS if name.endswith("-incast"))],
     "files": list(files.FILES),
+    "nowhere": ["gtp-file", *figures.TO_NOWHERE],
     "unstated": list(unstated.UNSTATED),
     "pacing": list(pacing.PACING),
 }

@@ -154,11 +154,16 @@ class Row:
 SETTINGS = ("incast", "tmpfs", "disk", "steered", "halved")
 
 
+# Whole commands that move a file to nowhere, as `gtp-file` does.
+TO_NOWHERE = ("gridftp", "gridftp-4", "gridftp-private")
+
+
 def ours_of(name, runs):
     """Whom a peer is held against: `gtp`, or GTP in the same setting (`scp-disk`: `gtp-disk`)."""
     kind, _, setting = name.rpartition("-")
-    same = f"gtp-{setting}"
-    return same if setting in SETTINGS and kind != "gtp" and same in runs else "gtp"
+    same = "gtp-file" if name in TO_NOWHERE else f"gtp-{setting}"
+    alike = name in TO_NOWHERE or setting in SETTINGS and kind != "gtp"
+    return same if alike and same in runs else "gtp"
 
 
 def by_best_stated(name, runs):

@@ -16,6 +16,7 @@ import tempfile
 import time
 
 import figures
+import globus
 import machine
 from peers import FILE, Failed, finish, heard, noise_in_memory, start, stop, until_open, within
 
@@ -109,52 +110,17 @@ def scp(_lane, place):
         stop(server)
 
 
-@functools.cache
-def grid_keys():
-    """An authority of our own and one certificate, which both ends show."""
-    directory = tempfile.mkdtemp(prefix="gtp-bench-gsi-")
-    ca, own = "/O=bench/CN=authority", "/O=bench/CN=host"
-    make = functools.partial(machine.run, "openssl")
-    make("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", ca,
-         "-keyout", f"{directory}/ca.key", "-out", f"{directory}/ca.pem")
-    make("req", "-newkey", "rsa:2048", "-nodes", "-subj", own,
-         "-keyout", f"{directory}/key.pem", "-out", f"{directory}/request.pem")
-    make("x509", "-req", "-in", f"{directory}/request.pem", "-CA", f"{directory}/ca.pem",
-         "-CAkey", f"{directory}/ca.key", "-CAcreateserial", "-days", "2",
-         "-out", f"{directory}/cert.pem")
-    os.chmod(f"{directory}/key.pem", 0o600)
-    name = make("x509", "-in", f"{directory}/ca.pem", "-noout", "-hash")
-    trusted = pathlib.Path(directory, "trusted")
-    trusted.mkdir()
-    trusted.joinpath(f"{name}.0").write_bytes(pathlib.Path(directory, "ca.pem").read_bytes())
-    trusted.joinpath(f"{name}.signing_policy").write_text(
-        f"access_id_CA X509 '{ca}'\npos_rights globus CA:sign\ncond_subjects globus '\"*\"'\n")
-    pathlib.Path(directory, "gridmap").write_text(f'"{own}" root\n')
-    return {
-        "X509_CERT_DIR": str(trusted), "GRIDMAP": f"{directory}/gridmap",
-        "X509_USER_CERT": f"{directory}/cert.pem", "X509_USER_KEY": f"{directory}/key.pem",
-    }, own
-
-
 def gridftp(*, private):
     """One stream; in the clear, or with GSI and a private data channel."""
 
     def run(_lane, place):
-        target = f"{machine.RECEIVER_IP}:2811{place}/noise"
-        common = ["-data-interface", machine.RECEIVER_IP, "-p", 2811, "-allow-root"]
-        options = ["-tcp-bs", 16 << 20, "-bs", 4 << 20, f"file://{noise_in_memory()}"]
-        if private:
-            keys, own = grid_keys()
-            server = ["globus-gridftp-server", *common]
-            words = ["globus-url-copy", "-dcpriv", "-s", own, *options, f"gsiftp://{target}"]
-        else:
-            keys = {}
-            server = ["globus-gridftp-server", "-aa", "-anonymous-user", "root", *common]
-            words = ["globus-url-copy", *options, f"ftp://{target}"]
-        serving = start(within(machine.RECEIVER, server), keys)
+        ends = globus.ends(private)
+        serving = start(within(machine.RECEIVER, ends.server), ends.keys)
+        words = [*ends.copy, "-tcp-bs", 16 << 20, "-bs", 4 << 20, f"file://{noise_in_memory()}",
+                 f"{ends.receiver}{place}/noise"]
         try:
-            until_open(machine.RECEIVER, machine.RECEIVER_IP, 2811)
-            return timed(place, words, keys, machine.SENDER)
+            until_open(machine.RECEIVER, machine.RECEIVER_IP, globus.PORT)
+            return timed(place, words, ends.keys, machine.SENDER)
         finally:
             stop(serving)
 

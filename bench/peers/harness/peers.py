@@ -19,6 +19,7 @@ import time
 from dataclasses import dataclass, field
 
 import figures
+import globus
 import machine
 
 GIB = 1 << 30
@@ -245,21 +246,20 @@ def noise_in_memory():
     return file
 
 
-def gridftp(streams):
-    """In the clear, a file of memory to nowhere: what it does without a disk."""
+def gridftp(streams, *, private=False):
+    """A file of memory to nowhere: what it does without a disk, in the clear or encrypted."""
 
     def run(lane):
         file = noise_in_memory()
-        server = start(within(machine.RECEIVER, [
-            "globus-gridftp-server", "-aa", "-anonymous-user", "root", "-p", 2811,
-            "-data-interface", machine.RECEIVER_IP, "-allow-root"]))
+        ends = globus.ends(private)
+        server = start(within(machine.RECEIVER, ends.server), ends.keys)
         try:
-            until_open(machine.RECEIVER, machine.RECEIVER_IP, 2811)
+            until_open(machine.RECEIVER, machine.RECEIVER_IP, globus.PORT)
             before = resource.getrusage(resource.RUSAGE_CHILDREN)
             begun = time.monotonic()
-            words = ["globus-url-copy", "-p", streams, "-tcp-bs", 16 << 20, "-bs", 4 << 20,
-                     f"file://{file}", f"ftp://{machine.RECEIVER_IP}:2811/dev/null"]
-            finish(start(within(machine.SENDER, words)))
+            words = [*ends.copy, "-p", streams, "-tcp-bs", 16 << 20, "-bs", 4 << 20,
+                     f"file://{file}", f"{ends.receiver}/dev/null"]
+            finish(start(within(machine.SENDER, words), ends.keys))
             seconds = time.monotonic() - begun
             after = resource.getrusage(resource.RUSAGE_CHILDREN)
         finally:
@@ -338,4 +338,5 @@ PEERS = {
     "gtp-file": gtp_file,
     "gridftp": gridftp(1),
     "gridftp-4": gridftp(4),
+    "gridftp-private": gridftp(1, private=True),
 }

@@ -28,6 +28,8 @@ class Words(unittest.TestCase):
         self.assertEqual(args.peers, ["gtp", "gtp-incast", "iperf3-incast", "quinn-incast"])
         args = command.arguments([*PROGRAMS, "--peers", "files"])
         self.assertIn("gridftp-private-disk", args.peers)
+        args = command.arguments([*PROGRAMS, "--peers", "memory"])
+        self.assertIn("gridftp-private", args.peers)
 
     def test_names_are_known_ones(self):
         args = command.arguments([*PROGRAMS, "--cases", "1500-on", "--peers", "gtp,bare"])
@@ -203,6 +205,9 @@ class Medians(unittest.TestCase):
         ratios = {row.name: row.ours_by_theirs for row in figures.rows(runs)}
         self.assertEqual((ratios["scp-disk"], ratios["scp-tmpfs"]), (2.0, 4.0))
         self.assertIsNone(ratios["gtp-disk"])
+        runs = {"gtp": [run(9e9)], "gtp-file": [run(6e9)], "gridftp-private": [run(4e9)]}
+        ratios = {row.name: row.ours_by_theirs for row in figures.rows(runs)}
+        self.assertEqual((ratios["gridftp-private"], ratios["gtp-file"]), (1.5, 1.5))
 
     def test_nothing_stated_is_held_against_the_best_stated_of_its_round_and_setting(self):
         runs = {"gtp-steered": [run(4e9), run(3e9), None], "gtp-halved": [run(1e9)] * 3,
