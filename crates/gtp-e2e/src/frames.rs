@@ -106,10 +106,7 @@ fn wait_for_listener(mut said: impl Read + Send + 'static) -> Result<()> {
 fn by_tcp(tools: &Tools, loss: &str, law: &str) -> Result<Vec<f64>> {
     let lab = lab(tools, loss)?;
     for host in ["src0", "sink"] {
-        let room =
-            ["net.ipv4.tcp_rmem=4096 131072 33554432", "net.ipv4.tcp_wmem=4096 65536 33554432"];
-        let mut sysctl = lab.command(host, std::path::Path::new("sysctl"));
-        ensure!(sysctl.args(["-q", "-w"]).args(room).status()?.success(), "no room for windows");
+        lab.room_for_tcp(host, 32 << 20)?;
     }
     let mut receiver = lab.command("sink", &tools.own);
     let mut receiver = receiver.arg("frames-in").stdout(Stdio::piped()).spawn()?;

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use crate::cases::{Sink, Tools, goodput, plan, transfer, with_sources};
 use crate::lab::{Branch, Lab, Shape, sink_address};
+use crate::machine::LargeBuffers;
 use crate::record::{Record, route};
 use crate::tcp;
 
@@ -27,6 +28,9 @@ const LOSSES: [f64; 5] = [0.0, 0.01, 0.1, 1.0, 2.0];
 const OTHERS: ([f64; 3], [f64; 3]) = ([1.0, 60.0, 300.0], [0.0, 0.1, 2.0]);
 /// Seconds after the start between which rates are taken.
 const STEADY: (f64, f64) = (4.0, 12.0);
+
+/// Bytes of buffer that a socket of the others may have: two bandwidth-delay products and more.
+const BUFFER: u64 = 64 << 20;
 
 /// One cell.
 #[derive(Clone, Copy)]
@@ -43,6 +47,15 @@ impl Cell {
             middle: None,
             branches: vec![Branch { loss, ..Branch::rtt(self.rtt_ms) }],
         }
+    }
+
+    /// A laboratory in which TCP has room for its windows.
+    fn lab_for_others(self) -> Result<Lab> {
+        let lab = Lab::open(&self.shape(), &std::env::current_exe()?)?;
+        for host in ["src0", "sink"] {
+            lab.room_for_tcp(host, BUFFER)?;
+        }
+        Ok(lab)
     }
 
     /// A row of the results. `goodput` in bit/s, if it is known.
@@ -87,25 +100,26 @@ pub fn gtp(tools: &Tools) -> Result<Vec<Value>> {
 }
 
 /// Kernel TCP in nine cells, and the programs of `bench/peers` that are in the directory which
-/// `GTP_PEERS` names.
+/// `GTP_PEERS` names, with buffers for two bandwidth-delay products and more.
 ///
 /// # Errors
 /// As [`gtp`].
 pub fn others(_tools: &Tools) -> Result<Vec<Value>> {
     let mut rows = Vec::new();
+    let _large = LargeBuffers::of(BUFFER)?;
     for cell in cells() {
         if !OTHERS.0.contains(&cell.rtt_ms) || !OTHERS.1.contains(&cell.loss_percent) {
             continue;
         }
         for law in ["cubic", "bbr"] {
-            let mut lab = Lab::open(&cell.shape(), &std::env::current_exe()?)?;
+            let mut lab = cell.lab_for_others()?;
             tcp::listen(&mut lab, 1)?;
             let began = lab.now();
             tcp::send(&lab, 0, law, STEADY.1 + 0.5)?.wait()?;
             rows.push(cell.row(law, &Record(lab.close()?), began, None));
         }
         for foreign in foreigners() {
-            let lab = Lab::open(&cell.shape(), &std::env::current_exe()?)?;
+            let lab = cell.lab_for_others()?;
             let mut receiver = foreign.start(&lab, "sink", "receive")?;
             let out = receiver.stdout.take().context("no output")?;
             BufReader::new(out).read_line(&mut String::new())?; // That it is ready.

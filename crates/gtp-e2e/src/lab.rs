@@ -209,6 +209,20 @@ impl Lab {
         command
     }
 
+    /// Lets TCP connections of a host have this many bytes of buffer each way.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn room_for_tcp(&self, host: &str, bytes: u64) -> Result<()> {
+        let room = [
+            format!("net.ipv4.tcp_rmem=4096 131072 {bytes}"),
+            format!("net.ipv4.tcp_wmem=4096 65536 {bytes}"),
+        ];
+        let mut sysctl = self.command(host, Path::new("sysctl"));
+        ensure!(sysctl.args(["-q", "-w"]).args(room).status()?.success(), "no room for windows");
+        Ok(())
+    }
+
     /// `gtp` for a user on a host, with a configuration of this name.
     ///
     /// # Errors

@@ -4,6 +4,8 @@
 //! at a time. Emulator, sources and sink all stand still then, and what is measured is the
 //! neighbour. So each row says how much was stolen, and a run in which it was much can be repeated.
 
+use std::path::{Path, PathBuf};
+
 use anyhow::{Context, Result};
 
 /// Processor time of the whole machine since it started, in ticks.
@@ -44,9 +46,66 @@ impl Ticks {
     }
 }
 
+/// Where the kernel keeps how large a buffer a socket may ask for. Not of a network namespace.
+const BUFFERS: &str = "/proc/sys/net/core";
+
+/// While it lives, any socket may ask for this much of buffer.
+pub struct LargeBuffers {
+    before: Vec<(PathBuf, String)>,
+}
+
+impl LargeBuffers {
+    /// Raises both limits to so many bytes; one that is higher already stays.
+    ///
+    /// # Errors
+    /// If a limit cannot be read or written.
+    pub fn of(bytes: u64) -> Result<LargeBuffers> {
+        LargeBuffers::within(Path::new(BUFFERS), bytes)
+    }
+
+    fn within(directory: &Path, bytes: u64) -> Result<LargeBuffers> {
+        let mut raised = LargeBuffers { before: Vec::new() };
+        for name in ["rmem_max", "wmem_max"] {
+            let limit = directory.join(name);
+            let named = || limit.display().to_string();
+            let before = std::fs::read_to_string(&limit).with_context(named)?;
+            if before.trim().parse::<u64>().with_context(named)? < bytes {
+                std::fs::write(&limit, bytes.to_string()).with_context(named)?;
+                raised.before.push((limit, before));
+            }
+        }
+        Ok(raised)
+    }
+}
+
+impl Drop for LargeBuffers {
+    fn drop(&mut self) {
+        for (limit, before) in &self.before {
+            // It could be written a moment ago.
+            let _ = std::fs::write(limit, before);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn limits_are_raised_for_a_while_and_never_lowered() {
+        let limits = tempfile::tempdir().unwrap();
+        let limit = |name: &str| limits.path().join(name);
+        let read = |name| std::fs::read_to_string(limit(name)).unwrap();
+        std::fs::write(limit("rmem_max"), "1000\n").unwrap();
+        std::fs::write(limit("wmem_max"), "9000\n").unwrap();
+        let raised = LargeBuffers::within(limits.path(), 5000).unwrap();
+        assert_eq!((read("rmem_max").trim(), read("wmem_max").trim()), ("5000", "9000"));
+        drop(raised);
+        assert_eq!((read("rmem_max").trim(), read("wmem_max").trim()), ("1000", "9000"));
+        std::fs::write(limit("wmem_max"), "many").unwrap();
+        assert!(LargeBuffers::within(limits.path(), 5000).is_err());
+        assert_eq!(read("rmem_max").trim(), "1000", "a failure changes nothing");
+    }
 
     #[test]
     fn the_stolen_part_is_of_all_time_and_guests_are_not_counted_twice() {
