@@ -9,6 +9,7 @@ import unittest
 
 import compare as command
 import figures
+import idle
 import machine
 import pacing
 import peers
@@ -154,6 +155,25 @@ class Pacing(unittest.TestCase):
         self.assertAlmostEqual(made.cpu_sender, 4.0)
         self.assertIn("processor 50.0 % out, 25.0 in",
                       figures.table("case", figures.rows({"paced-1Gbit": [made]})))
+
+
+class Idle(unittest.TestCase):
+    def test_memory_is_the_processs_own_and_time_that_of_all_its_threads(self):
+        self.assertEqual(idle.resident("VmRSS:\t 900 kB\nRssAnon:\t 100 kB\n"), 102_400)
+        self.assertAlmostEqual(idle.on_processors(["1500000000 7 3\n", "500000000 9 1\n"]), 2.0)
+        with self.assertRaises(peers.Failed):
+            idle.resident("VmRSS: 900 kB\n")
+
+    def test_open_connections_are_those_of_the_servers_port(self):
+        row = "  {}: 0100007F:{} 0100007F:{} {} 0:0 0:0 0 0 0\n".format
+        tcp = ("  sl local rem st\n" + row(0, "12CD", "0000", "0A") + row(1, "12CD", "9C40", "01")
+               + row(2, "9C40", "12CD", "01") + row(3, "12CD", "9C41", "06"))
+        self.assertEqual(idle.established(tcp, 0x12CD), 1)
+
+    def test_each_session_has_its_part_of_what_all_added(self):
+        got = idle.told((0.001, 0.101), (1_000, 3_000, 10_200), 10)
+        self.assertAlmostEqual(got["processor_each"], 0.01)
+        self.assertEqual((got["memory_each"], got["memory_each_further"]), (920, 800))
 
 
 class Waiting(unittest.TestCase):
