@@ -66,6 +66,9 @@ def arguments(words):
     parser.add_argument("--programs", required=True, help="where the Rust programs are")
     parser.add_argument("--native", required=True, help="where the C++ programs are")
     parser.add_argument("--gtp", required=True, help="the gtp command")
+    parser.add_argument("--engines", type=int, metavar="N",
+                        help="threads that move data, at both ends of gtp, gtp-4 and gtp-16, "
+                             "which are not pinned then")
     parser.add_argument("--also", action="append", default=[], metavar="NAME=PATH",
                         help="another build of gtp, as a further peer gtp-NAME")
     args = parser.parse_args(words)
@@ -75,6 +78,8 @@ def arguments(words):
             parser.error(f"--also {also}: expected NAME=PATH")
         PEERS[f"gtp-{name}"] = peers.gtp(1, path)
         args.peers = [*args.peers, f"gtp-{name}"]
+    if args.engines is not None and not 1 <= args.engines <= 1024:
+        parser.error("--engines is from 1 to 1024")
     if not 1 <= args.rounds <= 100 or not 1 <= args.tries <= 100:
         parser.error("--rounds and --tries are from 1 to 100")
     return args
@@ -115,9 +120,11 @@ def main(words):
 
 def compare(args, path):
     """All cases, all rounds; what is known is written after each round."""
-    lane = peers.Lane(args.programs, args.native, args.gtp, directory=str(args.out))
+    lane = peers.Lane(args.programs, args.native, args.gtp, engines=args.engines,
+                      directory=str(args.out))
     described = machine.described() | {
-        "date": datetime.date.today().isoformat(), "rounds": args.rounds}
+        "date": datetime.date.today().isoformat(), "rounds": args.rounds,
+        "engines": args.engines}
     cases = []
     for case in args.cases:
         lane.mtu, offload = CASES[case]

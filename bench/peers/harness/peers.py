@@ -39,6 +39,7 @@ class Lane:
     native: str
     gtp: str
     mtu: int = 1500
+    engines: int | None = None  # of both ends of GTP's sessions; none: as many as it takes itself
     directory: str = field(default_factory=tempfile.gettempdir)
 
 
@@ -106,6 +107,13 @@ def pair(program, options, factor, cores, port=5000):
 PINNED, FREE = (0, 1), (None, None)
 
 
+def engines(lane):
+    """The option, and the processors: several engines keep several busy."""
+    if lane.engines is None:
+        return [], PINNED
+    return ["--engines", lane.engines], FREE
+
+
 def bare(aead):
     def run(lane):
         payload = 1400 if lane.mtu < 9000 else 8900
@@ -157,16 +165,17 @@ def iperf3(law):
 
 def gtp(sessions, build=None):
     def run(lane):
-        command = build or lane.gtp
-        words = [command, "bench", "serve", "--listen", f"{machine.SENDER_IP}:4810", "--json"]
+        command, (stated, cores) = build or lane.gtp, engines(lane)
+        words = [command, "bench", "serve", "--listen", f"{machine.SENDER_IP}:4810", "--json",
+                 *stated]
         home = {"GTP_CONFIG_DIR": f"{lane.directory}/gtp-bench-server"}
-        server = start(within(machine.SENDER, words, PINNED[0]), home)
+        server = start(within(machine.SENDER, words, cores[0]), home)
         try:
             key = json.loads(heard(server, "listening"))["fingerprint"]
             words = [command, "bench", "net", f"gtp://{machine.SENDER_IP}:4810", "--json",
-                     "--fingerprint", key, "--sessions", sessions]
+                     "--fingerprint", key, "--sessions", sessions, *stated]
             home = {"GTP_CONFIG_DIR": f"{lane.directory}/gtp-bench-client"}
-            fetched = finish(start(within(machine.RECEIVER, words, PINNED[1]), home))
+            fetched = finish(start(within(machine.RECEIVER, words, cores[1]), home))
             served = "".join(heard(server, '"served"') for _ in range(sessions))
         finally:
             stop(server)

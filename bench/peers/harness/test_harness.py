@@ -36,9 +36,16 @@ class Words(unittest.TestCase):
         args = command.arguments([*PROGRAMS, "--cases", "1500-on", "--peers", "gtp,bare"])
         self.assertEqual((args.cases, args.peers, args.rounds), (["1500-on"], ["gtp", "bare"], 5))
         for wrong in (["--cases", "1400-on"], ["--peers", "gtp,tcp"], ["--peers", ""],
-                      ["--rounds", "0"], ["--rounds", "x"], ["--also", "old"]):
+                      ["--engines", "0"], ["--rounds", "0"], ["--rounds", "x"], ["--also", "old"]):
             with self.assertRaises(SystemExit):
                 command.arguments([*PROGRAMS, *wrong])
+
+
+    def test_engines_that_are_stated_are_pinned_to_no_processor(self):
+        args = command.arguments([*PROGRAMS, "--engines", "2"])
+        lane = peers.Lane("p", "n", "g", engines=args.engines)
+        self.assertEqual(peers.engines(lane), (["--engines", 2], (None, None)))
+        self.assertEqual(peers.engines(peers.Lane("p", "n", "g")), ([], (0, 1)))
 
 
 class Answers(unittest.TestCase):
