@@ -21,7 +21,7 @@ use super::keeper::DaemonNews;
 use super::mates::Stray;
 use super::reader::{Loaded, ReadJobs};
 use super::stream::StreamNotice;
-use super::writer::Written;
+use super::writer::{self, Written};
 
 /// Names a transfer within a host.
 pub(super) type TransferId = u32;
@@ -69,6 +69,7 @@ pub(super) struct NewSource {
 pub(super) struct NewTransfer {
     pub transfer: TransferId,
     pub open: TransferOpen,
+    pub writer: writer::Start,
     pub events: UnboundedSender<TransferEvent>,
     pub progress: Arc<Mutex<TransferProgress>>,
 }

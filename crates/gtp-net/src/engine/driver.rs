@@ -74,11 +74,9 @@ const ECHO: Span = Span::from_micros(1_200);
 
 impl Driver {
     /// The only engine of its host.
-    #[cfg(test)]
     pub fn new(now: Time, config: HostConfig, notices: Notices, drops: Arc<Drops>) -> Driver {
         let [out, in_] = agents(now, config).map(Decider::own);
-        let mut places = Place::all([notices.clone()], config.memory);
-        let place = places.pop().expect("one");
+        let place = Place::alone(notices.clone(), config.memory);
         Driver::among(now, config, (place, Deciders { out, in_ }), notices, drops)
     }
 

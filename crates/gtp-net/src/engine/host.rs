@@ -36,6 +36,7 @@ use super::keeper::{Keeper, Sharing};
 use super::mates::{Place, session_of};
 use super::reader::{self, ReadJob, ReadJobs};
 use super::run::{self, Outfit};
+use super::writer;
 
 /// One host: its sockets, its capacity in both directions, and the engines that serve them. Clones
 /// are the same host, at the same one of its engines: what is opened through this value is that
@@ -258,6 +259,7 @@ impl Host {
         self.notices().send(Notice::OpenTransfer(Box::new(NewTransfer {
             transfer,
             open,
+            writer: writer::spawn,
             events: events_in,
             progress: progress.clone(),
         })));

@@ -67,8 +67,17 @@ impl Place {
         let engines: Vec<Mate> = boxes.into_iter().map(mate).collect();
         let count = engines.len();
         let host = Arc::new(Mates { engines, memory, users: Default::default() });
-        let place = |number| Place { number, host: host.clone(), held: [0; 2], seen: [0; 2] };
-        (0..count).map(place).collect()
+        (0..count).map(|number| Place::of(number, host.clone())).collect()
+    }
+
+    /// The place of the only engine of its host.
+    pub fn alone(notices: Notices, memory: Bytes) -> Place {
+        let engines = vec![Mate { notices, strays: AtomicUsize::new(0) }];
+        Place::of(0, Arc::new(Mates { engines, memory, users: Default::default() }))
+    }
+
+    fn of(number: usize, host: Arc<Mates>) -> Place {
+        Place { number, host, held: [0; 2], seen: [0; 2] }
     }
 
     /// What each user of memory may have, if this engine has so many of them now.

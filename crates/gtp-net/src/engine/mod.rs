@@ -8,8 +8,9 @@
 //! `cache` and `reader`, `sink_side` with `transfer`, `assign`, `suspects`, `assembly`, `writer`
 //! and its `backlog`, and `envelope` and `batch` on the way to the wire. `stream` has the sessions
 //! of byte streams. `allotter` asks whoever shares the host's capacity out: an agent here, or the
-//! host's daemon, which `keeper` looks for; to it `details` says what a session is. Who may move
-//! what is decided elsewhere: sessions come here with their keys.
+//! host's daemon, which `keeper` looks for; to it `details` says what a session is. `unthreaded` is
+//! an engine for counting what a packet costs. Who may move what is decided elsewhere: sessions
+//! come here with their keys.
 
 mod allotter;
 mod api;
@@ -39,6 +40,7 @@ mod suspects;
 mod table;
 mod timing;
 mod transfer;
+mod unthreaded;
 mod writer;
 
 pub use api::*;
@@ -50,3 +52,5 @@ pub use stream::{
     Broken, Ended, Frame, FrameReader, FrameWriter, FramesIn, FramesOut, Heard, Incoming, Outgoing,
     Reading, Spoken, StreamEvent, StreamReader, StreamWriter, Units, Writing, frame_most,
 };
+#[doc(hidden)]
+pub use unthreaded::Unthreaded;

@@ -41,6 +41,11 @@ pub(super) struct ReadJobs {
 }
 
 impl ReadJobs {
+    /// To nobody: whatever is sent is dropped.
+    pub fn unread() -> ReadJobs {
+        ReadJobs { queue: channel().0, over: Arc::default() }
+    }
+
     /// Queues a job. A reader that is gone drops it, which its answer's receiver notices.
     pub fn send(&self, job: ReadJob) {
         let _ = self.queue.send(job);

@@ -4,6 +4,7 @@
 //! is asked for again and from whom. Which session is asked for what next is in `assign`.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -15,11 +16,11 @@ use tokio::sync::mpsc::UnboundedSender;
 use super::api::{FlowProgress, RootPolicy, TransferEvent, TransferProgress};
 use super::assembly::{Assembly, Placed, Whole};
 use super::backlog::Backlog;
-use super::command::{NewTransfer, Notices, TransferId};
+use super::command::{NewTransfer, Notices};
 use super::sink_side::State;
 use super::suspects::Suspects;
 use super::table::Table;
-use super::writer::{self, WriteJob, WriteJobs, Written};
+use super::writer::{WriteJob, WriteJobs, Written};
 
 /// One object on its way.
 pub(super) struct Transfer {
@@ -109,7 +110,7 @@ const LIMIT_SHOWN: Span = Span::from_millis(200);
 impl Transfer {
     /// A transfer and its writer. Should the system give no thread, its handle hears of a fault.
     pub fn start(now: Time, new: NewTransfer, notices: Notices) -> Transfer {
-        let NewTransfer { transfer, open, events, progress } = new;
+        let NewTransfer { transfer, open, writer, events, progress } = new;
         let (manifest, roots) = (open.manifest, open.roots);
         let have = open.sink.have().to_vec();
         let kept = have.iter().map(|have| have.file).filter(|&file| open.sink.is_kept(file));
@@ -148,7 +149,7 @@ impl Transfer {
             events,
             progress,
         };
-        begun.start_writer(transfer, open.sink, notices);
+        begun.start_writer(writer(transfer, open.sink, notices));
         if !kept.is_empty() {
             begun.tell_writer(WriteJob::Files(kept));
         }
@@ -156,16 +157,9 @@ impl Transfer {
         begun
     }
 
-    fn start_writer(
-        &mut self,
-        transfer: TransferId,
-        sink: Box<dyn gtp_store::BlockSink>,
-        notices: Notices,
-    ) {
-        match writer::spawn(transfer, sink, notices) {
-            Ok(writer) => {
-                self.writer = Some(writer);
-            }
+    fn start_writer(&mut self, started: io::Result<WriteJobs>) {
+        match started {
+            Ok(writer) => self.writer = Some(writer),
             Err(error) => {
                 let why = gtp_store::SinkError::Unsuitable(format!("no thread to write: {error}"));
                 self.outbox.push(TransferEvent::Fault(why));

@@ -4,6 +4,7 @@
 //! what was written durable at least every 50 ms. After a failure, or when nobody can give it work
 //! any more, it keeps for a resume what can be kept, and ends.
 
+use std::cell::RefCell;
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
@@ -46,13 +47,37 @@ pub(super) enum Written {
     Failed(SinkError),
 }
 
-/// The way to a writer. Dropping it suspends the sink.
-pub(super) struct WriteJobs(Sender<WriteJob>);
+/// The way to a writer. Dropping that to a thread suspends the sink.
+pub(super) enum WriteJobs {
+    /// It has a thread.
+    Apart(Sender<WriteJob>),
+    /// It has none, until it ends.
+    Here(RefCell<Option<Writer>>),
+}
+
+/// How a writer begins.
+pub(super) type Start = fn(TransferId, Box<dyn BlockSink>, Notices) -> io::Result<WriteJobs>;
 
 impl WriteJobs {
-    /// Queues a job. A writer that is gone has said why.
+    /// Gives the writer a job. A writer that is gone has said why.
     pub fn send(&self, job: WriteJob) {
-        let _ = self.0.send(job);
+        match self {
+            WriteJobs::Apart(queue) => {
+                let _ = queue.send(job);
+            }
+            WriteJobs::Here(writer) => {
+                let mut here = writer.borrow_mut();
+                let Some(writer) = here.as_mut() else { return };
+                match writer.work(job) {
+                    Ok(Next::Job) => {}
+                    Ok(Next::End) => *here = None,
+                    Err(error) => {
+                        writer.fail(error);
+                        *here = None;
+                    }
+                }
+            }
+        }
     }
 }
 
@@ -69,12 +94,26 @@ pub(super) fn spawn(
     notices: Notices,
 ) -> io::Result<WriteJobs> {
     let (jobs_in, jobs) = channel();
-    let writer = Writer { transfer, sink, notices, clock: Clock::start(), dirty_since: None };
+    let writer = Writer::new(transfer, sink, notices);
     std::thread::Builder::new().name("gtp-writer".into()).spawn(move || writer.run(&jobs))?;
-    Ok(WriteJobs(jobs_in))
+    Ok(WriteJobs::Apart(jobs_in))
 }
 
-struct Writer {
+/// The same without a thread: a job is done, and answered, when it is given. It makes nothing
+/// durable in between.
+///
+/// # Errors
+/// None.
+pub(super) fn here(
+    transfer: TransferId,
+    sink: Box<dyn BlockSink>,
+    notices: Notices,
+) -> io::Result<WriteJobs> {
+    Ok(WriteJobs::Here(RefCell::new(Some(Writer::new(transfer, sink, notices)))))
+}
+
+/// Owns a sink, and does what it is told.
+pub(super) struct Writer {
     transfer: TransferId,
     sink: Box<dyn BlockSink>,
     notices: Notices,
@@ -89,6 +128,10 @@ enum Next {
 }
 
 impl Writer {
+    fn new(transfer: TransferId, sink: Box<dyn BlockSink>, notices: Notices) -> Writer {
+        Writer { transfer, sink, notices, clock: Clock::start(), dirty_since: None }
+    }
+
     fn run(mut self, jobs: &Receiver<WriteJob>) {
         loop {
             let job = match jobs.recv_timeout(self.patience()) {
@@ -110,14 +153,15 @@ impl Writer {
             };
             match next {
                 Ok(()) => {}
-                Err(error) => {
-                    // The failure itself is what matters; suspending is best effort.
-                    let _ = self.sink.suspend();
-                    self.answer(Written::Failed(error));
-                    return;
-                }
+                Err(error) => return self.fail(error),
             }
         }
+    }
+
+    fn fail(&mut self, error: SinkError) {
+        // The failure itself is what matters; suspending is best effort.
+        let _ = self.sink.suspend();
+        self.answer(Written::Failed(error));
     }
 
     fn work(&mut self, job: WriteJob) -> Result<Next, SinkError> {
