@@ -3,6 +3,7 @@
 //! Callgrind counts between entering and leaving one function, known by its name, so that neither
 //! the start of the process nor the preparation of a case is in its count.
 
+use std::collections::HashMap;
 use std::hint::black_box;
 use std::path::Path;
 use std::process::Command;
@@ -12,21 +13,29 @@ use std::thread;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::cases::Case;
+use crate::cases::{Case, Counted};
 
 /// The function inside which callgrind counts, as it names it.
 const COUNTED: &str = "gtp_counts::callgrind::counted*";
 
-/// Runs a case's work twice: once so that everything is in place, and once to be counted.
+/// Runs a case's work to be counted; what is counted as a whole runs once before, so that
+/// everything is in place.
 pub fn run(case: &Case) {
     let mut work = (case.prepare)();
-    work();
-    counted(&mut *work);
+    match case.counted {
+        Counted::All => {
+            work();
+            counted(&mut *work);
+        }
+        Counted::Beside(_) => work(),
+        Counted::Nothing => {}
+    }
 }
 
-/// Not to be inlined: its name tells callgrind where to begin and to end.
+/// Does the work, which callgrind counts. Not to be inlined: its name tells callgrind where to
+/// begin and to end; and not to be called within itself, which would end the count.
 #[inline(never)]
-fn counted(work: &mut dyn FnMut()) {
+pub fn counted(work: &mut dyn FnMut()) {
     work();
     black_box(());
 }
@@ -36,19 +45,19 @@ fn counted(work: &mut dyn FnMut()) {
 ///
 /// # Errors
 /// As [`count`], of the first case that has one.
-pub fn count_all<'a>(program: &Path, cases: &'a [Case]) -> Result<Vec<(&'a Case, f64)>> {
+pub fn count_all<'a>(program: &Path, cases: &[&'a Case]) -> Result<Vec<(&'a Case, f64)>> {
     let counts: Vec<_> = cases.iter().map(|_| OnceLock::new()).collect();
     let taken = AtomicUsize::new(0);
     let work = || {
         // From the last: the simulator's take longest.
         while let Some(case) = cases.len().checked_sub(1 + taken.fetch_add(1, Ordering::Relaxed)) {
-            let _ = counts[case].set(count(program, &cases[case]));
+            let _ = counts[case].set(count(program, cases[case]));
         }
     };
     let workers = thread::available_parallelism().map_or(1, usize::from);
     thread::scope(|scope| (0..workers).for_each(|_| drop(scope.spawn(work))));
     let all = cases.iter().zip(counts);
-    all.map(|(case, count)| Ok((case, count.into_inner().context("never counted")??))).collect()
+    all.map(|(case, count)| Ok((*case, count.into_inner().context("never counted")??))).collect()
 }
 
 /// Instructions per item of a case, by running `program one CASE` under callgrind.
@@ -56,8 +65,13 @@ pub fn count_all<'a>(program: &Path, cases: &'a [Case]) -> Result<Vec<(&'a Case,
 /// # Errors
 /// If valgrind is missing, or the program or the count cannot be had.
 pub fn count(program: &Path, case: &Case) -> Result<f64> {
+    let (names, profile) = match case.counted {
+        Counted::Beside(names) => (names, "/dev/stdout"),
+        Counted::All | Counted::Nothing => (&[][..], "/dev/null"),
+    };
     let output = Command::new("valgrind")
-        .args(["--tool=callgrind", "--collect-atstart=no", "--callgrind-out-file=/dev/null"])
+        .args(["--tool=callgrind", "--collect-atstart=no"])
+        .arg(format!("--callgrind-out-file={profile}"))
         .arg(format!("--toggle-collect={COUNTED}"))
         .arg(program)
         .args(["one", case.name])
@@ -67,7 +81,41 @@ pub fn count(program: &Path, case: &Case) -> Result<f64> {
     if !output.status.success() {
         bail!("{} failed under valgrind:\n{said}", case.name);
     }
-    Ok(collected(&said)? as f64 / case.items as f64)
+    let mut count = collected(&said)?;
+    if !names.is_empty() {
+        let beside = beside(&String::from_utf8_lossy(&output.stdout), names)?;
+        ensure!(0 < beside && beside < count, "{beside} of {count} instructions in {names:?}");
+        count -= beside;
+    }
+    Ok(count as f64 / case.items as f64)
+}
+
+/// Instructions of calls from other functions into those whose names begin so, with all that these
+/// call, from callgrind's profile.
+///
+/// There `fn=(ID) NAME` begins a function and `cfn=` a call from it, the name given once, and the
+/// line that follows `calls=` has a position and what these calls cost in all.
+fn beside(profile: &str, begin: &[&str]) -> Result<u64> {
+    let mut named = HashMap::new();
+    let (mut caller, mut called, mut sum) = (false, false, 0);
+    let mut lines = profile.lines();
+    while let Some(line) = lines.next() {
+        if let Some(of) = line.strip_prefix("fn=").or_else(|| line.strip_prefix("cfn=")) {
+            let (id, name) = of.split_once(')').context("a function without a number")?;
+            if let Some(name) = name.strip_prefix(' ') {
+                named.insert(id, begin.iter().any(|begin| name.starts_with(begin)));
+            }
+            let known = *named.get(id).context("a function without a name")?;
+            *(if line.starts_with("fn=") { &mut caller } else { &mut called }) = known;
+        } else if line.starts_with("calls=") {
+            let cost = lines.next().and_then(|line| line.split_once(' '));
+            let (_, cost) = cost.context("calls without a cost")?;
+            if called && !caller {
+                sum += cost.trim().parse::<u64>().context("callgrind's profile")?;
+            }
+        }
+    }
+    Ok(sum)
 }
 
 /// What callgrind says at its end: `==PID== Collected : N`.
@@ -82,6 +130,16 @@ fn collected(said: &str) -> Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn calls_into_what_is_left_out_count_once_with_all_that_they_call() {
+        let profile = "events: Ir\n\nfn=(1) a\n0 5\ncfn=(2) ring::b\ncalls=3 0\n0 700\n+2 4\n\n\
+                       fn=(2)\n0 600\ncfn=(3) ring::c\ncalls=1 0\n* 60\ncfn=(4) memcpy\n\
+                       calls=1 0\n* 40\n\nfn=(3)\n0 60\n\nfn=(4)\n0 40\n\ntotals: 709\n";
+        assert_eq!(beside(profile, &["ring::"]).unwrap(), 700);
+        assert_eq!(beside(profile, &["gnir"]).unwrap(), 0);
+        assert!(beside("fn=(1)\n0 5\n", &["ring::"]).is_err());
+    }
 
     #[test]
     fn a_count_of_nothing_or_none_at_all_is_an_error() {

@@ -1,5 +1,5 @@
-//! The cases: codec, loss map, pacer, allocators, datagrams sealed in batches, blocks hashed, and
-//! the simulator's packets, whose sessions are the product's own.
+//! The cases: codec, loss map, pacer, allocators, datagrams sealed in batches, packets of a whole
+//! data path, blocks hashed, and the simulator's packets, whose sessions are the product's own.
 //!
 //! A case prepares its work and hands it over; the work reads no clock and draws from a fixed seed.
 
@@ -14,8 +14,10 @@ use gtp_net::crypto::{Opener, Sealer, Suite, TrafficSecret};
 use gtp_proto::RangeSet;
 use gtp_proto::pacer::Pacer;
 use gtp_proto::wire::{Control, DataHead, Feedback, Header, Kind, Receipt};
+use gtp_sim::rate::{Config, networks};
 
 use crate::daemon;
+use crate::path::{End, Path};
 use crate::worlds::{Ends, dumbbell};
 
 /// Something whose cost is of interest.
@@ -28,6 +30,20 @@ pub struct Case {
     pub item: &'static str,
     /// Makes the work; what happens here is not counted.
     pub prepare: fn() -> Box<dyn FnMut()>,
+    /// What of the work callgrind counts.
+    pub counted: Counted,
+}
+
+/// What of a case's work callgrind counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Counted {
+    /// All, when it is done for the second time.
+    All,
+    /// What the work does by [`crate::callgrind::counted`], but for calls of functions whose names
+    /// begin so: what others wrote and another case counts would drown what this one is about.
+    Beside(&'static [&'static str]),
+    /// Nothing: it is for the clock alone, and would take too long.
+    Nothing,
 }
 
 impl fmt::Display for Case {
@@ -42,8 +58,17 @@ const fn case(
     item: &'static str,
     prepare: fn() -> Box<dyn FnMut()>,
 ) -> Case {
-    Case { name, items, item, prepare }
+    Case { name, items, item, prepare, counted: Counted::All }
 }
+
+impl Case {
+    const fn counting(self, counted: Counted) -> Case {
+        Case { counted, ..self }
+    }
+}
+
+/// Ring's functions, and its assembly.
+const WITHOUT_AEAD: Counted = Counted::Beside(&["ring::", "<ring::", "ring_core", "_aesni"]);
 
 /// All cases.
 pub const CASES: &[Case] = &[
@@ -53,23 +78,43 @@ pub const CASES: &[Case] = &[
     case("loss-map/scattered", 100_000, "unit", || units(|i| i * 7_919 % 100_000)),
     case("pacer/packet", 100_000, "packet", pacer),
     case("grants/10", 10, "session", || allocator(10)),
+    case("grants/100", 100, "session", || allocator(100)),
     case("grants/1000", 1_000, "session", || allocator(1_000)),
+    case("grants/10000", 10_000, "session", || allocator(10_000)),
     case("grants/100000", 100_000, "session", || allocator(100_000)),
+    case("grants/1000000", 1_000_000, "session", || allocator(1_000_000))
+        .counting(Counted::Nothing),
     case("daemon/10000", 10_000, "session of 100 processes, in an interval", || {
         daemon::tick(10_000, 2)
     }),
+    case("max-min/10", 10, "session", || oracle(10)),
+    case("max-min/100", 100, "session", || oracle(100)),
     case("max-min/1000", 1_000, "session", || oracle(1_000)),
+    case("max-min/10000", 10_000, "session", || oracle(10_000)),
     case("max-min/100000", 100_000, "session", || oracle(100_000)),
+    case("max-min/1000000", 1_000_000, "session", || oracle(1_000_000)).counting(Counted::Nothing),
     case("seal/1400", 44 * 1_400, "byte", || seal(44, 1_400)),
     case("seal/8900", 7 * 8_900, "byte", || seal(7, 8_900)),
     case("open/1400", 44 * 1_400, "byte", || open(44, 1_400)),
     case("open/8900", 7 * 8_900, "byte", || open(7, 8_900)),
+    case("packet/sender", PACKETS, "packet of a data path, its sender, without the AEAD", || {
+        packets(End::Sender)
+    })
+    .counting(WITHOUT_AEAD),
+    case(
+        "packet/receiver",
+        PACKETS,
+        "packet of a data path, its receiver, without the AEAD",
+        || packets(End::Receiver),
+    )
+    .counting(WITHOUT_AEAD),
     case("hash/block", gtp_store::BLOCK, "byte", hash),
     case("sim/gtp", 50_000, "data packet of a session", || simulated(Ends::Gtp, Chance::NEVER)),
     case("sim/gtp-lossy", 50_000, "data packet of a session, 1 % lost", || {
         simulated(Ends::Gtp, Chance::from_percent(1))
     }),
     case("sim/tcp", 50_000, "data packet of SACK TCP", || simulated(Ends::Tcp, Chance::NEVER)),
+    case("sim/rates", RATES_TICKS, "node's computation for 10 sessions", rates),
 ];
 
 /// In 0..1, from a linear congruence with Knuth's MMIX constants.
@@ -169,14 +214,15 @@ fn allocator(sessions: usize) -> Box<dyn FnMut()> {
     })
 }
 
-/// The exact optimum of random pairs among a tenth as many nodes.
+/// The exact optimum of random pairs among a tenth as many nodes, and two at least.
 fn oracle(sessions: u32) -> Box<dyn FnMut()> {
     let mut draw = draws();
-    let half = f64::from(sessions / 20);
-    let capacity = (0..sessions / 10).map(|_| 1e8 + 1e10 * draw()).collect();
+    let half = (sessions / 20).max(1);
+    let capacity = (0..2 * half).map(|_| 1e8 + 1e10 * draw()).collect();
     let mut network = Network::new(capacity).expect("capacities are positive");
     for _ in 0..sessions {
-        let uses = [(half * draw()) as u32, (half + half * draw()) as u32];
+        let mut node = |first: u32| first + (f64::from(half) * draw()) as u32;
+        let uses = [node(0), node(half)];
         let session = Session { uses: &uses, weight: 1.0, demand: f64::INFINITY };
         network.add(session).expect("both nodes exist");
     }
@@ -223,6 +269,15 @@ fn open(packets: usize, length: usize) -> Box<dyn FnMut()> {
     })
 }
 
+const PACKETS: u64 = 10_000;
+
+/// A data path that has found its rate, for so many packets more: 44 leave at a time.
+fn packets(counted: End) -> Box<dyn FnMut()> {
+    let mut path = Path::new().expect("descriptors for two engines");
+    path.carry(PACKETS / 2, None);
+    Box::new(move || path.carry(PACKETS, Some(counted)))
+}
+
 fn hash() -> Box<dyn FnMut()> {
     let content = vec![9u8; gtp_store::BLOCK as usize];
     Box::new(move || {
@@ -242,5 +297,23 @@ fn simulated(ends: Ends, loss: Chance) -> Box<dyn FnMut()> {
             until += Span::from_millis(10);
             world.run_until(until);
         }
+    })
+}
+
+const RATES_NODES: u32 = 2_000;
+const RATES_INTERVALS: u64 = 10;
+/// Each node computes once in each of its intervals.
+const RATES_TICKS: u64 = RATES_NODES as u64 * RATES_INTERVALS;
+
+/// The rate level from its start, while everybody has news: ten sessions at each node.
+fn rates() -> Box<dyn FnMut()> {
+    let interval = Span::from_millis(20);
+    let network = networks::large(Config::GRANT, RATES_NODES, 5 * RATES_NODES, interval, 1);
+    let mut worlds = [(); 2].map(|()| network.build().expect("the network is sound"));
+    let mut next = worlds.len();
+    Box::new(move || {
+        next = next.checked_sub(1).expect("a world for each run");
+        worlds[next].run_until(Time::ZERO + interval * RATES_INTERVALS);
+        assert_eq!(worlds[next].counters().0, RATES_TICKS);
     })
 }

@@ -12,4 +12,5 @@ pub mod baseline;
 pub mod callgrind;
 pub mod cases;
 mod daemon;
+mod path;
 mod worlds;
