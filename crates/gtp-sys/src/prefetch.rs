@@ -9,11 +9,19 @@
 #[inline]
 pub fn soon(bytes: &[u8]) {
     #[cfg(target_arch = "x86_64")]
-    for line in bytes.chunks(64) {
+    {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: SSE is in every x86-64, and the address is one of a slice that is borrowed here.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
+        let mut at = 0;
+        while at < bytes.len() {
+            // SAFETY: SSE is in every x86-64, and the address is one of a slice that is borrowed.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(bytes.as_ptr().add(at).cast()) };
+            at += LINE;
+        }
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = bytes;
 }
+
+/// What a cache keeps together.
+#[cfg(target_arch = "x86_64")]
+const LINE: usize = 64;
