@@ -4,6 +4,17 @@
 //! Both turn what a round of feedback said into a time between packets. Seconds and bits are plain
 //! numbers here, because `gtp-peers` has the paper's model, which computes with the same functions.
 //! [`Paper`] is the law as a round's ends call it, [`Sabul`] the same with rounds by the clock.
+//!
+//! | rule | source | where |
+//! |---|---|---|
+//! | more loss than the target: the gap grows by a factor and by c | eq. 1 | [`next_gap`] |
+//! | less: it shrinks by a factor | eq. 2 | [`next_gap`] |
+//! | as much: it grows by d | eq. 3 | [`next_gap`] |
+//! | excessive loss: it grows by b; when, the paper does not say | eq. 4 | [`Paper::note_report`] |
+//! | the rate that a gap stands for | eq. 5 | [`sending_rate`], [`gap_of`] |
+//! | default values, and those of Lemma 7's conditions | IV.B | [`PR0`], [`PR1`] |
+//! | a round ends after 200 ms; departure: by the source's clock | II | [`Sabul`] |
+//! | the period of packets, from a smoothed loss rate | release 2.x | [`Release`] |
 
 use gtp_alloc::{Bytes, Rate, Span, Time};
 
@@ -40,18 +51,18 @@ pub const PR1: Parameters =
 /// The gap of the next round, in seconds, from this round's gap and loss rate: eqs. 1, 2 and 3.
 pub fn next_gap(gap: f64, loss: f64, p: &Parameters) -> f64 {
     if loss > p.target {
-        gap * (1.0 + p.k1 * (loss - p.target)) + p.c
+        gap * (1.0 + p.k1 * (loss - p.target)) + p.c // eq. 1
     } else if loss < p.target {
-        gap * (1.0 + p.k2 * (loss - p.target))
+        gap * (1.0 + p.k2 * (loss - p.target)) // eq. 2
     } else {
-        gap + p.d
+        gap + p.d // eq. 3
     }
 }
 
 /// Eq. 5: the sending rate in bit/s for packets of `length` bits from an interface of `interface`
 /// bit/s with this gap.
 pub fn sending_rate(gap: f64, length: f64, interface: f64) -> f64 {
-    length / (length / interface + gap)
+    length / (length / interface + gap) // eq. 5
 }
 
 /// Eq. 5 solved for the gap; nought for rates at or above the interface's.
@@ -124,7 +135,7 @@ impl Paper {
             Excess::TenthReport => {
                 self.reports += 1;
                 if self.reports == EXCESSIVE {
-                    self.gap += self.parameters.b;
+                    self.gap += self.parameters.b; // eq. 4
                     self.reports = SUPPRESSED;
                 }
             }

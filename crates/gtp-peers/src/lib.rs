@@ -11,7 +11,7 @@
 //!
 //! | protocol | paper | file | figures |
 //! |---|---|---|---|
-//! | Reno, NewReno, SACK | RFC 5681, 6582, 6675 | `tcp/sender/` | thesis VIII.2 to 9; GTP 2004 9 |
+//! | Reno, NewReno, SACK | RFC 5681, 6582, 6675 | `tcp/sender/` | thesis VIII.1, 3 to 9 |
 //! | HighSpeed | RFC 3649, 3742 | `tcp/laws/highspeed.rs` | thesis VIII.8, VIII.9 |
 //! | Scalable, BIC, H-TCP | thesis II.5.B | `tcp/laws/` | thesis II.5.B's relations |
 //! | Vegas, FAST | Brakmo 1995; Jin 2004; thesis II.5.C | `tcp/laws/` | none: named |

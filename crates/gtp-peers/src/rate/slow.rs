@@ -3,6 +3,12 @@
 //! Packets wait in the host's buffer until the reader gets to them, and are lost when it is full.
 //! Protocols without flow control are blind to it but for what they lose and how late the rest
 //! comes, so this wraps any end. It does nothing while no limit is set.
+//!
+//! | rule | source | where |
+//! |---|---|---|
+//! | packets wait for the reader, each behind those before it | Fig. 1 | `handle_packet` |
+//! | what finds the buffer full is lost | Fig. 1; 2.2 | `handle_packet` |
+//! | the rate may change, and what waits is read at the new one | ours | `set_demand` |
 
 use alloc::collections::VecDeque;
 

@@ -5,6 +5,15 @@
 //! without the queue, ends with a new standing queue, the least seen in it. Every departing
 //! packet takes its share of both pools. Nothing here knows connections or windows.
 //!
+//! | rule | source | where |
+//! |---|---|---|
+//! | d: round trips, each weighed by its packet's size over throughput | ns-2 | `close_control` |
+//! | Q: the least queue of a queue interval | ns-2 | `close_standing`, `handle_departure` |
+//! | phi = alpha (C - y) - beta Q/d | thesis, eq. II.15 | `Pools::new` |
+//! | shuffle = max(0, gamma y - abs(phi)) | ns-2 | `Pools::new` |
+//! | a packet's gift: by its size over throughput; its loss: by its size | ns-2 | `Pools::share` |
+//! | a smaller wish is kept, and more taken from the negative pool for it | ns-2 | `Pools::share` |
+//!
 //! `[FIX]` The thesis's eq. II.15 adds a rate and a number of bytes; the queue is divided by `d`.
 
 use gtp_alloc::{Bytes, Rate, Span, Time};

@@ -3,6 +3,19 @@
 //! Sources: the thesis, II.5.D (eq. II.14 is the window filter of release 1.x, not the rate law);
 //! the released 1.x and 4 for the rest, as noted at each. Periods are seconds, rates are packets a
 //! second. It knows no packets and no timers: every input is an argument.
+//!
+//! | rule | source | where |
+//! |---|---|---|
+//! | slow start: the window grows by what is acknowledged, until a loss | 1.x, 4 | `note_ack` |
+//! | it ends at the rate received | 1.x, 4 | `leave_slow_start` |
+//! | window: 0.875 W + 0.125 R (RTT + SYN) | thesis, eq. II.14; 1.x | `note_ack` |
+//! | window: R (RTT + SYN) + 16 | 4 | `note_ack` |
+//! | no raise while smoothed loss exceeds 1 % | 1.x | `note_ack` |
+//! | a SYN without loss: more packets, by what is free | 1.x, 4 | [`addition`], [`raised`] |
+//! | after a cut a ninth of the link counts as free at most | 1.x, 4 | `added` |
+//! | a loss beyond the last cut: the period times 1.125 | 1.x, 4 | `note_loss` |
+//! | further cuts in the same window, at random | 4 | `note_loss` |
+//! | rates of arrival and of pairs: the mean near the median | 1.x, 4 | [`Spans`] |
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -97,9 +110,11 @@ impl Law {
         self.window = match self.version {
             // Eq. II.14.
             Version::One => 0.875 * self.window + 0.125 * arrives,
+            // UDT 4.
             Version::Four => arrives + FIRST_WINDOW,
         };
         self.window = self.window.max(FIRST_WINDOW).min(self.most);
+        // UDT 1.x.
         let gated = self.version == Version::One && self.smoothed > GATE;
         if core::mem::take(&mut self.had_loss) || gated {
             return;

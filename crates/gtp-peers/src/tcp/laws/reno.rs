@@ -22,11 +22,11 @@ impl Law for Reno {
 
     fn grow(&mut self, ack: &AckView, window: &mut Window) {
         if let Some(credit) = window.slow_start(ack.credit) {
-            window.size += credit / window.size;
+            window.size += credit / window.size; // RFC 5681, equation 3
         }
     }
 
     fn shrink(&mut self, loss: &LossView) -> f64 {
-        loss.window / 2.0
+        loss.window / 2.0 // RFC 5681, equation 4
     }
 }

@@ -23,6 +23,7 @@ impl Law for Scalable {
 
     fn grow(&mut self, ack: &AckView, window: &mut Window) {
         if let Some(credit) = window.slow_start(ack.credit) {
+            // Kelly, 2; thesis, II.5.B.
             window.size += credit * INCREASE.max(1.0 / window.size);
         }
     }
