@@ -34,6 +34,7 @@ mod verdict;
 
 use crate::figures;
 use crate::refusal::Refusal;
+use crate::series::{Page, Part};
 use crate::verbs::{self, pool};
 use clap::Args;
 use entry::Entry;
@@ -41,6 +42,11 @@ use indicatif::ProgressBar;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use verdict::{Judged, Verdict};
+
+/// The papers: folders of entries, in the order of the report of all.
+const PAPERS: [&str; 5] = ["thesis", "gtp2004", "aecp", "lambdastream", "sabul"];
+/// What stands for all of them.
+const ALL: &str = "all";
 
 /// Arguments of `gtp-lab repro`.
 #[derive(Args)]
@@ -52,7 +58,7 @@ Exit codes: 0 no entry failed, 1 some did, 2 bad input, 3 no such entries.")]
 pub struct Repro {
     /// Ids of the entries to run; all if none is named
     ids: Vec<String>,
-    /// The paper
+    /// The paper; `all` for all of them in one report, with the table of --summary
     #[arg(long, default_value = "thesis")]
     paper: String,
     /// Folder of the papers' entries
@@ -78,7 +84,9 @@ pub fn run(arguments: &Repro) -> Result<(), Refusal> {
     if arguments.summary {
         return summarise(arguments);
     }
-    let entries = chosen(arguments)?;
+    let chosen = chosen(arguments)?;
+    let chapters: Vec<_> = chosen.iter().map(|(paper, of)| (*paper, of.len())).collect();
+    let entries: Vec<Entry> = chosen.into_iter().flat_map(|(_, of)| of).collect();
     if arguments.list {
         entries.iter().for_each(|entry| {
             let (kind, cost) = (entry.kind.word(), entry.cost.word());
@@ -93,7 +101,8 @@ pub fn run(arguments: &Repro) -> Result<(), Refusal> {
     let judged = judge_all(entries, threads, |one| println!("{}", report::line(one)));
     println!("{}", report::totals(&judged));
     if let Some(folder) = &arguments.out {
-        write(&judged, &arguments.paper, folder)?;
+        let page = compose(&judged, &chapters, arguments.ids.is_empty())?;
+        write(&judged, &page, &arguments.paper, folder)?;
     }
     match report::count(&judged, Verdict::Fail) {
         0 => Ok(()),
@@ -116,8 +125,7 @@ fn judge_all(entries: Vec<Entry>, threads: usize, done: impl Fn(&Judged) + Sync)
 
 /// The table over all protocols.
 fn summarise(arguments: &Repro) -> Result<(), Refusal> {
-    println!("{:<18} {:>13} {:>13} {:>13} {:>13}", "", "efficient", "fair", "loss", "RTT");
-    let page = summary::run(summary::USUAL, |line| println!("{line}"))?;
+    let page = side_by_side()?;
     let Some(folder) = &arguments.out else { return Ok(()) };
     let written = figures::write(&page, folder, "summary").map_err(|e| {
         Refusal::Other(format!("cannot write the page into {}: {e}", folder.display()))
@@ -126,31 +134,64 @@ fn summarise(arguments: &Repro) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// The entries that were asked for.
-fn chosen(arguments: &Repro) -> Result<Vec<Entry>, Refusal> {
+/// Runs all protocols, prints a line of each, and makes the page.
+fn side_by_side() -> Result<Page, Refusal> {
+    println!("{:<18} {:>13} {:>13} {:>13} {:>13}", "", "efficient", "fair", "loss", "RTT");
+    summary::run(summary::USUAL, |line| println!("{line}"))
+}
+
+/// The entries that were asked for, of each paper.
+fn chosen(arguments: &Repro) -> Result<Vec<(&str, Vec<Entry>)>, Refusal> {
     let root = &arguments.entries;
-    if !root.join(&arguments.paper).is_dir() {
-        return Err(Refusal::Missing(format!(
-            "{} has no folder {:?}: run this where the entries are, or name them with --entries",
-            root.display(),
-            arguments.paper
-        )));
+    let papers = match arguments.paper.as_str() {
+        ALL => PAPERS.to_vec(),
+        one => vec![one],
+    };
+    let mut all = Vec::new();
+    for paper in papers {
+        if !root.join(paper).is_dir() {
+            return Err(Refusal::Missing(format!(
+                "{} has no folder {paper:?}: run this where the entries are, or name them with \
+                 --entries",
+                root.display(),
+            )));
+        }
+        all.push((paper, entry::load(root, paper).map_err(Refusal::Input)?));
     }
-    let all = entry::load(root, &arguments.paper).map_err(Refusal::Input)?;
-    let known = |id: &String| all.iter().any(|entry| entry.id == *id);
+    let known = |id: &String| all.iter().flat_map(|(_, of)| of).any(|entry| entry.id == *id);
     if let Some(id) = arguments.ids.iter().find(|id| !known(id)) {
         return Err(Refusal::Missing(format!("there is no entry {id:?}; --list prints them")));
     }
     let asked = |entry: &Entry| arguments.ids.is_empty() || arguments.ids.contains(&entry.id);
-    Ok(all.into_iter().filter(asked).collect())
+    all.iter_mut().for_each(|(_, entries)| entries.retain(asked));
+    Ok(all)
 }
 
-fn write(judged: &[Judged], paper: &str, folder: &Path) -> Result<(), Refusal> {
+/// What was found as a page: a paper's, or a chapter of each and the table over all protocols.
+fn compose(judged: &[Judged], chapters: &[(&str, usize)], whole: bool) -> Result<Page, Refusal> {
+    let [(paper, _)] = chapters else {
+        let mut rest = judged;
+        let split = |&(paper, count): &(_, usize)| {
+            let (of, after) = rest.split_at(count);
+            rest = after;
+            (paper, of)
+        };
+        let mut page = report::book(&chapters.iter().map(split).collect::<Vec<_>>());
+        if whole {
+            let table = side_by_side()?;
+            page.parts.extend([Part::Heading(table.title), Part::Text(table.lead)]);
+            page.parts.extend(table.parts);
+        }
+        return Ok(page);
+    };
+    Ok(report::page(judged, paper))
+}
+
+fn write(judged: &[Judged], page: &Page, paper: &str, folder: &Path) -> Result<(), Refusal> {
     let failed = |e: std::io::Error| {
         Refusal::Other(format!("cannot write the report into {}: {e}", folder.display()))
     };
-    let page = report::page(judged, paper);
-    figures::write(&page, folder, paper).map_err(failed)?;
+    figures::write(page, folder, paper).map_err(failed)?;
     let json = serde_json::to_string_pretty(&data::json(judged, paper))
         .map_err(|e| failed(std::io::Error::other(e)))?;
     let files = [

@@ -63,8 +63,8 @@ pub fn totals(judged: &[Judged]) -> String {
 fn really(run: Option<&str>) -> String {
     let run = match run {
         Some(run) => format!(
-            "With real sockets beside the simulator: {run} (as root, on a machine to itself); \
-             PAPERS.md says how far they were apart."
+            "Through real sockets, at what one machine carries: {run} (as root, on a machine to \
+             itself)."
         ),
         None => "No run of this very network with real sockets has been made.".to_owned(),
     };
@@ -74,12 +74,43 @@ fn really(run: Option<&str>) -> String {
     )
 }
 
+/// How many entries have each verdict, at the head of a page.
+fn tiles(judged: &[&Judged]) -> Vec<Tile> {
+    let tile = |verdict: Verdict| {
+        let found = judged.iter().filter(|one| one.verdict == verdict).count();
+        Tile {
+            value: Cell::toned(found.to_string(), tone(verdict)),
+            text: verdict.word().to_owned(),
+        }
+    };
+    ALL.map(tile).into()
+}
+
+/// The report of several papers as one page, a chapter each.
+pub fn book(chapters: &[(&str, &[Judged])]) -> Page {
+    let all: Vec<&Judged> = chapters.iter().flat_map(|(_, judged)| *judged).collect();
+    let mut book = Page {
+        title: "Reproduction of all papers".to_owned(),
+        lead: format!(
+            "{} entries in {} chapters, one for each paper. In each: what the paper states, what \
+             is found here, and whether the two agree.",
+            all.len(),
+            chapters.len()
+        ),
+        tiles: tiles(&all),
+        parts: Vec::new(),
+    };
+    for (paper, judged) in chapters {
+        let chapter = page(judged, paper);
+        book.parts.push(Part::Heading(chapter.title));
+        book.parts.push(Part::Text(totals(judged)));
+        book.parts.extend(chapter.parts);
+    }
+    book
+}
+
 /// The report as a page.
 pub fn page(judged: &[Judged], paper: &str) -> Page {
-    let tile = |verdict: Verdict| Tile {
-        value: Cell::toned(count(judged, verdict).to_string(), tone(verdict)),
-        text: verdict.word().to_owned(),
-    };
     let mut page = Page {
         title: format!("Reproduction of {}", text(paper)),
         lead: format!(
@@ -92,7 +123,7 @@ pub fn page(judged: &[Judged], paper: &str) -> Page {
              applicable\u{201d}, that nothing could be checked. One entry alone: \
              gtp-lab repro --paper {paper} ENTRY --out FOLDER."
         ),
-        tiles: ALL.map(tile).into(),
+        tiles: tiles(&judged.iter().collect::<Vec<_>>()),
         parts: vec![Part::Table(overview(judged))],
     };
     judged.iter().for_each(|one| page.parts.extend(parts(one)));

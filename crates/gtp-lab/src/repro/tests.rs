@@ -3,6 +3,7 @@
 use super::entry::{Cost, Entry, load, parse};
 use super::verdict::{Judged, Verdict, judge};
 use super::{data, judge_all, report};
+use crate::series::Part;
 use crate::verbs::pool;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -138,6 +139,26 @@ fn pages_and_files_say_what_was_found() {
     let json = serde_json::to_value(data::json(&judged, "thesis")).expect("a value");
     assert_eq!(json["passed"], 1);
     assert_eq!(json["entries"][0]["verdict"], "pass");
+}
+
+#[test]
+fn a_report_of_all_papers_has_a_chapter_each() {
+    let one = |paper: &str| {
+        let mut all = of(paper);
+        all.retain(|entry| entry.kind == super::entry::Kind::Nothing);
+        [judge(all.remove(0))]
+    };
+    let judged = super::PAPERS.map(one);
+    let chapters: Vec<_> = super::PAPERS.into_iter().zip(judged.iter().map(|x| &x[..])).collect();
+    let book = report::book(&chapters);
+    for (paper, of) in &chapters {
+        let chapter = report::page(of, paper);
+        let heading = |part: &Part| matches!(part, Part::Heading(text) if *text == chapter.title);
+        assert_eq!(book.parts.iter().filter(|part| heading(part)).count(), 1, "{paper}");
+        assert!(chapter.parts.len() > 1, "{paper}");
+    }
+    let folders: BTreeSet<&str> = PAPERS.iter().map(|(paper, _)| *paper).collect();
+    assert_eq!(folders, super::PAPERS.into_iter().collect(), "none is left out");
 }
 
 /// What the parser says it would have taken in place of a word that it does not know.
