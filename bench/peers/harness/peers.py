@@ -124,14 +124,17 @@ def bare(aead):
     return run
 
 
-def tls(lane):
-    options = ["--times", 4, "--certificate", f"{lane.directory}/bench-tls.der"]
-    return pair(f"{lane.programs}/tls", options, figures.ip_factor("tls", lane.mtu), PINNED)
-
-
-def quic(name):
+def tls(*more):
     def run(lane):
-        options = ["--mtu", lane.mtu, "--certificate", f"{lane.directory}/bench-{name}.der"]
+        options = ["--times", 4, "--certificate", f"{lane.directory}/bench-tls.der", *more]
+        return pair(f"{lane.programs}/tls", options, figures.ip_factor("tls", lane.mtu), PINNED)
+
+    return run
+
+
+def quic(name, *more):
+    def run(lane):
+        options = ["--mtu", lane.mtu, "--certificate", f"{lane.directory}/bench-{name}.der", *more]
         factor = figures.ip_factor("quic", lane.mtu)
         return pair(f"{lane.programs}/{name}", options, factor, PINNED)
 
@@ -335,8 +338,10 @@ PEERS = {
     "bare-clear": bare("none"),
     "iperf3-cubic": iperf3("cubic"),
     "iperf3-bbr": iperf3("bbr"),
-    "tls": tls,
+    "tls": tls(),
+    "tls-ring": tls("--aead", "ring"),
     "quinn": quic("quinn"),
+    "quinn-ring": quic("quinn", "--aead", "ring"),
     "s2n-quic": quic("s2n"),
     "udt4": stream("udt"),
     "srt": stream("srt"),
