@@ -65,6 +65,11 @@ impl Path {
     /// # Errors
     /// When the system gives no descriptors.
     pub(crate) fn new() -> io::Result<Path> {
+        Path::lending(BLOCKS)
+    }
+
+    /// The same, where the sender has only the first so many blocks at hand, and never more.
+    fn lending(blocks: u64) -> io::Result<Path> {
         let config = HostConfig {
             capacity_out: CAPACITY,
             capacity_in: CAPACITY,
@@ -74,7 +79,7 @@ impl Path {
         };
         let engine = || Unthreaded::new(START, config);
         let [mut sender, mut receiver] = [engine()?, engine()?];
-        let lent = Lent::new();
+        let lent = Lent::new(blocks);
         let open = TransferOpen {
             sink: Box::new(Gone),
             manifest: lent.manifest.clone(),
@@ -98,14 +103,19 @@ impl Path {
     pub(crate) fn carry(&mut self, packets: u64, counted: Option<End>) {
         self.wanted += packets;
         while self.sent < self.wanted {
-            for end in ENDS {
-                self.arrive(end, counted == Some(end));
-            }
-            for end in ENDS {
-                self.leave(end, counted == Some(end));
-            }
-            self.pass();
+            self.turn(counted);
         }
+    }
+
+    /// Both ends do what there is to do, and time goes on.
+    fn turn(&mut self, counted: Option<End>) {
+        for end in ENDS {
+            self.arrive(end, counted == Some(end));
+        }
+        for end in ENDS {
+            self.leave(end, counted == Some(end));
+        }
+        self.pass();
     }
 
     /// What has come to one end is read there.
@@ -198,10 +208,11 @@ fn session(end: End) -> SessionOpen {
 struct Lent {
     manifest: Arc<Manifest>,
     framed: Framed,
+    blocks: u64,
 }
 
 impl Lent {
-    fn new() -> Lent {
+    fn new(blocks: u64) -> Lent {
         let file = Entry {
             path: RelPath::new("file").expect("a name"),
             kind: Kind::File,
@@ -211,13 +222,13 @@ impl Lent {
         };
         let manifest = Manifest { root_kind: RootKind::File, entries: vec![file] };
         let framed = Framed::from(vec![7; BLOCK as usize + TRAILER]);
-        Lent { manifest: Arc::new(manifest), framed }
+        Lent { manifest: Arc::new(manifest), framed, blocks }
     }
 }
 
 impl Lender for Lent {
-    fn lend(&self, _: u32, _: u64) -> Option<Framed> {
-        Some(self.framed.clone())
+    fn lend(&self, _: u32, block: u64) -> Option<Framed> {
+        (block < self.blocks).then(|| self.framed.clone())
     }
 }
 
@@ -285,5 +296,25 @@ mod tests {
         let bits = (path.sent - before) as f64 * f64::from(UNIT + 77) * 8.0;
         let rate = bits / path.now.since(begun).as_secs_f64();
         assert!((0.98..1.01).contains(&(rate / CAPACITY.as_f64())), "{rate:.3e} bit/s");
+    }
+    #[test]
+    fn two_ends_over_which_nothing_moves_are_hardly_ever_awake() {
+        let mut path = Path::lending(4).unwrap();
+        path.wanted = u64::MAX;
+        let mut until = |seconds| {
+            let (end, mut turns, sent) = (START + Span::from_secs(seconds), 0, path.sent);
+            while path.now < end {
+                path.turn(None);
+                turns += 1;
+            }
+            (turns, path.sent - sent)
+        };
+        let (_, sent) = until(3);
+        assert!(sent > 4 * BLOCK / u64::from(UNIT), "{sent}");
+        // Each 100 ms: a status and a feedback, each of which arrives, and what rests is looked
+        // after at both ends.
+        let (turns, said) = until(5);
+        assert!((15..=25).contains(&said), "statuses of two seconds: {said}");
+        assert!(turns <= 250, "in two seconds: {turns}");
     }
 }

@@ -80,16 +80,24 @@ fn ends(case: &Case, seed: u64) -> Parts {
     }
 }
 
-/// XCP has no slow start, and in ns-2 it repairs as Reno does.
+/// XCP has no slow start. In ns-2 it repairs as Reno does, its segments have timestamps, and it
+/// measures in its own way. ns-3 has no XCP: beside that name the law itself runs.
 fn beside_xcp(case: &Case) -> Parts {
-    let config = SenderConfig {
+    let plain = SenderConfig {
         initial_window: 2.0,
         least_timeout: case.least_timeout,
         opening: Opening::Open,
         ..SenderConfig::default()
     };
+    let (law, config): (Box<dyn Law>, _) = match case.referee {
+        Referee::Ns2 => {
+            let stamped = SenderConfig { header: Bytes(50), ..plain };
+            (Box::new(xcp::Law::as_in_ns2(plain.mss)), stamped)
+        }
+        Referee::Ns3 => (Routed::Xcp.law(), plain),
+    };
     let receiver = ReceiverConfig { delay: AckDelay::None, ..ReceiverConfig::default() };
-    (Routed::Xcp.law(), Routed::Xcp.adapt(config), receiver)
+    (law, Routed::Xcp.adapt(config), receiver)
 }
 
 /// ns-3's laws are today's. Its segments have timestamps and two bytes of a point-to-point link,

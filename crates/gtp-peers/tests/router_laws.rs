@@ -46,6 +46,7 @@ fn leaving(size: f64, rtt: Span) -> Leaving {
         smoothed_rtt: rtt,
         size: Bytes(1_000),
         fullness: Fullness::Full,
+        duplicates: 0,
     }
 }
 
@@ -91,6 +92,32 @@ fn xcp_says_its_windows_throughput_and_changes_it_by_what_comes_back() {
 fn xcp_without_a_round_trip_time_asks_for_nothing() {
     let mut law = xcp::Law::new();
     assert_eq!(law.stamp(&leaving(1.0, Span::ZERO)), Note::Xcp(Request::default()));
+}
+
+#[test]
+fn xcp_as_in_ns_2_says_its_inflated_window_over_a_round_trip_time_of_its_own() {
+    let duplicates = 5;
+    let inflated = Leaving { duplicates, ..leaving(20.5, RTT * 2) };
+    let throughput = |law: &mut xcp::Law| match law.stamp(&inflated) {
+        Note::Xcp(said) => said.throughput,
+        other => panic!("an XCP note and not {other:?}"),
+    };
+    // 20.5 packets of 8,000 bits in 100 ms.
+    assert_eq!(throughput(&mut xcp::Law::new()), Rate::from_bps(1_640_000));
+    // 20 and 5 duplicates in the 50 ms that one acknowledgment measured.
+    let mut law = xcp::Law::as_in_ns2(Bytes(960));
+    assert_eq!(throughput(&mut law), Rate::ZERO, "nothing is measured yet");
+    let mut now = window(20.5);
+    take(&mut law, Note::None, &ack(50, Fullness::Full), &mut now);
+    assert_eq!(throughput(&mut law), Rate::from_bps(4_000_000));
+    // 76,800 bit/s more are half a packet of 960 bytes in 50 ms.
+    take(&mut law, feedback(76_800.0), &ack(100, Fullness::Full), &mut now);
+    assert_eq!(now.size, 21.0);
+    // An eighth of a longer round trip.
+    let longer = AckView { rtt: Some(RTT * 9), ..ack(150, Fullness::Full) };
+    take(&mut law, Note::None, &longer, &mut now);
+    let Note::Xcp(said) = law.stamp(&inflated) else { panic!("an XCP note") };
+    assert_eq!(said.rtt, RTT * 2);
 }
 
 #[test]

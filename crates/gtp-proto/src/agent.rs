@@ -135,6 +135,11 @@ impl Agent {
         self.next_tick = self.next_tick.min((self.last_tick + RECOMPUTE_MIN).max(now));
     }
 
+    /// Nothing happens for now: the next tick may wait until then, unless it is woken.
+    pub fn rest(&mut self, until: Time) {
+        self.next_tick = self.next_tick.max(until);
+    }
+
     /// Takes over a session from another agent of this host: `number` and `rate` are those of the
     /// newest grant that it had, and up to `committed` may still be arriving. What is outstanding
     /// counts as this agent's own grants do, and their numbers go on.

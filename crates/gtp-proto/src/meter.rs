@@ -166,6 +166,11 @@ impl StreamMeter {
         if pn <= self.complete.pn { &mut self.counted } else { &mut self.pending }
     }
 
+    /// When the newest burst was seen; the meter's start before the first.
+    pub fn newest(&self) -> Time {
+        self.last.seen
+    }
+
     /// Ends the interval at `now` if at least `span` has passed since the last end.
     pub fn roll(&mut self, now: Time, span: Span) {
         let Some(from) = self.from else { return };

@@ -29,6 +29,10 @@ use crate::wire::{
     Control, DATA_HEAD_LEN, DataHead, Feedback, HEADER_LEN, Header, Kind, Receipt, Status,
 };
 
+mod rest;
+
+use rest::YOUNG_INTERVAL;
+
 /// What a sink needs to know at the start.
 #[derive(Clone, Debug)]
 pub struct SinkConfig {
@@ -196,6 +200,10 @@ pub struct SinkSession {
     excess: Excess,
     feedback_due: Time,
     feedback_urgent: bool,
+    /// When this end last asked for something, or the source's offer moved; the start before that.
+    asked_at: Time,
+    /// The next feedback is as far away as that of a session at rest.
+    resting: bool,
     settle_due: Time,
     closing_since: Option<Time>,
     close_due: bool,
@@ -205,12 +213,6 @@ pub struct SinkSession {
     counters: SinkCounters,
 }
 
-/// A young session is fed back to more often, so that it ramps up quickly.
-const YOUTH: Span = Span::from_secs(1);
-/// Its interval: each step of the ramp costs a round trip and about twice this.
-const YOUNG_INTERVAL: Span = Span::from_millis(5);
-/// The same before it is known that anybody hears it.
-const PRESUMED_INTERVAL: Span = Span::from_millis(50);
 /// An unanswered request is repeated after a round trip and this.
 const PATIENCE: Span = Span::from_millis(15);
 /// The same while the round trip is unknown.
@@ -251,6 +253,8 @@ impl SinkSession {
             excess: Excess::new(now),
             feedback_due: now,
             feedback_urgent: false,
+            asked_at: now,
+            resting: false,
             settle_due: now,
             closing_since: None,
             close_due: false,
@@ -441,6 +445,7 @@ impl SinkSession {
             return Some(self.feedback(now, head));
         }
         let request = self.asker.poll_request(now, self.patience())?;
+        self.asked_at = now;
         Some(self.control(&Control::Request(request), head))
     }
 
@@ -593,6 +598,9 @@ impl SinkSession {
         if let Some(unit) = status.work_unit {
             self.asker.handle_work_unit(status.work_front, unit);
         }
+        if self.peer.as_ref().is_some_and(|before| before.offer != status.offer) {
+            self.asked_at = now;
+        }
         self.peer = Some(status);
         if self.asker.is_tail_open() {
             self.settle_due = self.settle_due.min(now + self.echo.guard);
@@ -614,6 +622,9 @@ impl SinkSession {
         let said = Said { came, sent_at, grant };
         if self.noted != Some(said) {
             self.hear(said)?;
+            if self.resting && bytes > Bytes::ZERO {
+                self.stir(came.read);
+            }
         }
         if self.alone.is_some() {
             self.tell_law(came.read, pn, sent_at, grant);
@@ -708,11 +719,7 @@ impl SinkSession {
             Some((at, sent_at)) => (sent_at, now.since(at).as_micros() as u32),
             None => (0, 0),
         };
-        let interval = match now.since(self.started) {
-            _ if self.handshake.is_presumed() => PRESUMED_INTERVAL,
-            age if age < YOUTH => YOUNG_INTERVAL,
-            _ => self.grant.interval,
-        };
+        let interval = self.pause(now);
         self.noted = None;
         self.feedback_urgent = false;
         self.feedback_due = now + interval;

@@ -31,6 +31,8 @@ use crate::weight::{SharedWeight, Weights};
 use crate::wire::{Control, DATA_HEAD_LEN, DataHead, Feedback, HEADER_LEN, Header, Kind, Status};
 
 mod asked;
+mod bounds;
+mod rest;
 mod supplied;
 
 /// What a source needs to know at the start.
@@ -141,6 +143,10 @@ pub struct SourceSession {
     last_datagram: Time,
     status_due: Time,
     status_urgent: bool,
+    /// When the sink last asked for something; the start before that.
+    asked_at: Time,
+    /// The next status is as far away as that of a session at rest.
+    resting: bool,
     told_offer: Rate,
     closing: bool,
     /// Farewells to be said: two, because a lost one would cost others a lease.
@@ -207,6 +213,8 @@ impl SourceSession {
             last_datagram: now,
             status_due: now,
             status_urgent: false,
+            asked_at: now,
+            resting: false,
             told_offer: Rate::ZERO,
             closing: false,
             closes_due: 0,
@@ -614,6 +622,9 @@ impl SourceSession {
         self.demand.sent(now, bytes);
         self.counters.packets += 1;
         self.counters.bytes += bytes.0;
+        if self.resting {
+            self.stir(now);
+        }
         Some(Transmit { pn, unit: Some(Unit { number: unit, len }) })
     }
 
@@ -632,42 +643,6 @@ impl SourceSession {
 
     fn counts(&self) -> Counts {
         Counts { received: self.counters.delivered, lost: self.counters.lost }
-    }
-
-    /// Everything that limits this session here but the allocation.
-    fn ceiling(&mut self, now: Time) -> Rate {
-        let ramp = self.ramp(now);
-        self.demand_and_path(now).min(ramp)
-    }
-
-    /// The same a round trip from now: the ramp's next step is asked for before it is taken, else
-    /// every step would wait for a grant of its own.
-    fn prospect(&mut self, now: Time) -> Rate {
-        let ramp = self.ramp(now).scale(RAMP_FACTOR);
-        self.demand_and_path(now).min(ramp)
-    }
-
-    fn ramp(&mut self, now: Time) -> Rate {
-        self.path.ramp(now, self.rtt.smoothed())
-    }
-
-    fn demand_and_path(&mut self, now: Time) -> Rate {
-        self.wanted(now).min(self.path.bound())
-    }
-
-    /// What the application wants, within the limit that its user set.
-    fn wanted(&mut self, now: Time) -> Rate {
-        self.demand.claim(now).min(self.config.max_rate)
-    }
-
-    /// What this end gives at most when the sink alone decides. Where nobody knows what this host
-    /// can send, a sink cannot ask for more than a few times what it is proven to get: `ahead`
-    /// times the ramp.
-    fn obeys(&mut self, now: Time, ahead: f64) -> Rate {
-        if !self.target.offer.is_unlimited() {
-            return self.config.max_rate;
-        }
-        self.ramp(now).scale(ahead).min(self.config.max_rate)
     }
 
     /// The one definition of the sending rate.
@@ -719,7 +694,7 @@ impl SourceSession {
         let offer = self.offer(now);
         self.told_offer = offer;
         self.status_urgent = false;
-        self.status_due = now + self.target.interval;
+        self.status_due = now + self.pause(now);
         let hold = now.since(self.heard.came_at).as_micros().min(u64::from(u32::MAX)) as u32;
         let heard_any = self.heard.pn.is_some();
         let status = Status {

@@ -69,6 +69,7 @@ const ROWS: &[Row] = &[
         "control interval, shortest; longest; after a change",
         &[(CORE, "INTERVAL_MIN", 1.0), (CORE, "INTERVAL_MAX", 1.0), (CORE, "RECOMPUTE_MIN", 1.0)],
     ),
+    ("a session rests after", &[(CORE, "REST_AFTER", 1.0)]),
     ("hellos answered", &[(CORE, "HELLOS_ANSWERED", 1.0)]),
     ("round-trip time believed", &[(CORE, "RTT_MOST", 1.0)]),
     (

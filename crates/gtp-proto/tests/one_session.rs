@@ -5,7 +5,7 @@ mod world;
 
 use gtp_alloc::{Rate, Span};
 use gtp_link::{Chance, Change, LinkSpec};
-use gtp_proto::Law;
+use gtp_proto::{Event, Law};
 use world::{FlowSpec, World};
 
 fn mbit(rate: f64) -> f64 {
@@ -113,4 +113,29 @@ fn after_a_path_stood_still_for_a_moment_the_rate_is_back_within_a_second() {
     world.run_for(Span::from_secs(2));
     let rate = mbit(world.rate(flow, 3.2, 4.1));
     assert!(rate > 0.95 * 630.0, "{rate}");
+}
+
+#[test]
+fn a_session_at_rest_speaks_ten_times_a_second_and_is_as_quick_as_ever() {
+    let (mut world, flow) = one(4, 0.0, None, Rate::from_mbps(630));
+    let sink = |world: &mut World, units| world.flows[flow].sink.assign(units);
+    world.flows[flow].sink.abandon();
+    sink(&mut world, 0..1_000);
+    world.run_for(Span::from_millis(900));
+    assert_eq!(world.flows[flow].sink.outstanding(), 0);
+    let mut spoken = |span| {
+        let before = world.datagrams();
+        world.run_for(span);
+        world.datagrams() - before
+    };
+    let (awake, _) = (spoken(Span::from_millis(100)), spoken(Span::from_secs(2)));
+    let at_rest = spoken(Span::from_secs(2));
+    assert!(awake >= 20, "{awake}");
+    assert!((36..=44).contains(&at_rest), "status and feedback each 100 ms: {at_rest}");
+    sink(&mut world, 1_000..2_000);
+    world.run_for(Span::from_millis(8));
+    assert!(world.flows[flow].sink.outstanding() < 1_000, "no unit within two round trips");
+    world.run_for(Span::from_secs(1));
+    assert_eq!(world.flows[flow].sink.outstanding(), 0);
+    assert!(world.flows[flow].events.iter().all(|event| !matches!(event, Event::TimedOut)));
 }

@@ -118,6 +118,14 @@ impl Allotter {
         }
     }
 
+    /// Nothing happens for now: the next tick may wait until then, unless it is woken.
+    pub fn rest(&mut self, until: Time) {
+        match &mut self.daemon {
+            None => self.agent.rest(until),
+            Some(daemon) => daemon.next = daemon.next.max(until),
+        }
+    }
+
     /// When to tick next.
     pub fn poll_timeout(&self) -> Time {
         match &self.daemon {

@@ -204,6 +204,14 @@ impl Decider {
         }
     }
 
+    /// As [`Agent::rest`], where no other engine has a say.
+    pub fn rest(&mut self, until: Time) {
+        match self {
+            Decider::Own { agent, .. } => agent.rest(until),
+            Decider::Common(_) => {}
+        }
+    }
+
     /// As [`Agent::outstanding`].
     pub fn outstanding(&self, id: FlowId) -> (u32, Rate, Rate) {
         match self {

@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_laws::gtp2004;
 use gtp_proto::agent::{Agent, AgentConfig, Side as AgentSide};
+use gtp_proto::limits::INTERVAL_MAX;
 use gtp_proto::sink::Received;
 use gtp_proto::wire::{Header, Kind};
 use gtp_proto::{Arrival, Discard, FlowId, Grant, Report};
@@ -63,6 +64,8 @@ struct Direction {
     slots: Vec<usize>,
     /// Some grant has not been heard of by its source.
     unheard: bool,
+    /// All its sessions rest, and so does its agent.
+    resting: bool,
 }
 
 /// Silence, ends and tails are looked for this often.
@@ -94,6 +97,7 @@ impl Driver {
             grants: Vec::new(),
             slots: Vec::new(),
             unheard: false,
+            resting: false,
         };
         Driver {
             out: direction(deciders.out),
@@ -327,6 +331,7 @@ impl Driver {
             count(&self.drops.discarded);
         }
         self.table.touch(now, index);
+        self.stir(now, index);
         self.after_datagram(now, index, header.kind);
     }
 
@@ -352,6 +357,33 @@ impl Driver {
         self.in_.agent.interval()
     }
 
+    /// Whether nothing has moved over this session for some time.
+    fn rests(&mut self, now: Time, index: usize) -> bool {
+        self.table.get_mut(index).is_some_and(|session| session.is_resting(now))
+    }
+
+    /// An agent at rest wakes with the first of its sessions over which something moves.
+    fn stir(&mut self, now: Time, index: usize) {
+        if !(self.out.resting || self.in_.resting) || self.rests(now, index) {
+            return;
+        }
+        let Some(session) = self.table.get_mut(index) else { return };
+        let direction = match session.direction() {
+            AgentSide::Source => &mut self.out,
+            AgentSide::Sink => &mut self.in_,
+        };
+        if std::mem::take(&mut direction.resting) {
+            direction.agent.wake(now);
+            self.upkeep_due = self.upkeep_due.min(now + UPKEEP);
+            self.publish_due = self.publish_due.min(now + PUBLISH);
+        }
+    }
+
+    /// How often to look after what rests, where something else is usual.
+    fn pause(&self, usual: Span) -> Span {
+        if self.out.is_quiet() && self.in_.is_quiet() { usual.max(INTERVAL_MAX) } else { usual }
+    }
+
     /// What a datagram of this kind may mean to the agents and to the transfer.
     fn after_datagram(&mut self, now: Time, index: usize, kind: Kind) {
         match kind {
@@ -361,6 +393,8 @@ impl Driver {
                 }
                 return;
             }
+            // What a session at rest says is not news.
+            Kind::Feedback | Kind::Status if self.rests(now, index) => {}
             Kind::Feedback => self.out.agent.wake(now),
             Kind::Status => {
                 self.in_.agent.wake(now);
@@ -422,14 +456,14 @@ impl Driver {
             }
         }
         if upkeep {
-            self.upkeep_due = now + UPKEEP;
+            self.upkeep_due = now + self.pause(UPKEEP);
             self.forget_finished(now);
             if self.place.is_stale() {
                 self.share_memory();
             }
         }
         if self.publish_due <= now {
-            self.publish_due = now + PUBLISH;
+            self.publish_due = now + self.pause(PUBLISH);
             self.publish(now);
         }
     }
@@ -493,6 +527,7 @@ impl Driver {
             let destination = session.envelope.destination();
             let over = session.direction() == AgentSide::Source && session.is_over(now);
             self.table.polled(index, due);
+            self.stir(now, index);
             if over {
                 self.remove(now, index);
             } else {
@@ -584,6 +619,11 @@ pub(super) fn agents(now: Time, config: HostConfig) -> [Agent; 2] {
 }
 
 impl Direction {
+    /// At the last tick nothing moved over any session, or there was none.
+    fn is_quiet(&self) -> bool {
+        self.resting || self.reports.is_empty()
+    }
+
     /// Copies reports to the agent and grants to the sessions, if it is time.
     fn tick(&mut self, now: Time, table: &mut Table, side: AgentSide) {
         if self.agent.poll_timeout() > now {
@@ -591,8 +631,10 @@ impl Direction {
         }
         self.reports.clear();
         self.slots.clear();
+        let mut resting = true;
         for (index, session) in table.iter_mut() {
             if session.direction() == side {
+                resting &= session.is_resting(now);
                 self.reports.push((session.flow, session.report(now)));
                 self.slots.push(index);
                 if let Some(details) = self.agent.wants_details() {
@@ -600,9 +642,14 @@ impl Direction {
                 }
             }
         }
+        // Where no session is, none can wake: who asks whether one does is spared the work.
+        self.resting = resting && !self.reports.is_empty();
         self.agent.tick(now, &self.reports, &mut self.grants);
         let issued = self.grants.iter().zip(&self.reports);
         self.unheard = issued.into_iter().any(|((_, g), (_, r))| r.echoed < g.number);
+        if self.is_quiet() {
+            self.agent.rest(now + INTERVAL_MAX);
+        }
         for (index, (_, grant)) in self.slots.iter().zip(&self.grants) {
             if let Some(session) = table.get_mut(*index) {
                 session.handle_grant(now, *grant);

@@ -197,6 +197,16 @@ impl Session {
         next.map_or(Time::MAX, |(at, _)| at.max(now + LEAST_SLEEP))
     }
 
+    /// Whether nothing has moved over it for some time.
+    pub fn is_resting(&self, now: Time) -> bool {
+        match &self.side {
+            Side::Source(source) => source.core.is_resting(now),
+            Side::Sink(sink) => sink.core.is_resting(now),
+            Side::StreamSource(source) => source.core.is_resting(now),
+            Side::StreamSink(sink) => sink.core.is_resting(now),
+        }
+    }
+
     /// What its agent should know.
     pub fn report(&mut self, now: Time) -> Report {
         match &mut self.side {

@@ -131,6 +131,9 @@ pub struct Leaving {
     pub size: gtp_alloc::Bytes,
     /// Whether the window is what limits sending.
     pub fullness: Fullness,
+    /// By how many segments RFC 5681, 3.2, would have inflated the window in this fast recovery;
+    /// none with blocks.
+    pub duplicates: u64,
 }
 
 /// A law of the congestion window.

@@ -402,6 +402,7 @@ impl Sender {
             smoothed_rtt: self.timer.smoothed(),
             size,
             fullness: self.fullness(),
+            duplicates: if self.phase == Phase::Recovery { self.duplicates } else { 0 },
         });
         if let Some(rate) = self.law.pacing_rate() {
             self.paced_at = self.paced_at.max(now) + size / rate;

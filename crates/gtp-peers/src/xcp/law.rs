@@ -25,6 +25,8 @@ pub struct Law {
     /// Most packets on the path in this round, and whether the window was full in it.
     most: u64,
     full: Option<Fullness>,
+    /// Payload of a full packet, for the form that stands opposite ns-2.
+    ns2: Option<Bytes>,
 }
 
 impl Law {
@@ -34,9 +36,18 @@ impl Law {
         Law::default()
     }
 
+    /// The form that stands opposite `Agent/TCP/Reno/XCP` of ns-2, with packets of this payload.
+    /// There the window in the header is in whole packets and, in fast recovery, inflated by
+    /// duplicates; the round-trip time is smoothed by an eighth for every acknowledgment; and the
+    /// change of throughput is divided by the payload.
+    #[must_use]
+    pub fn as_in_ns2(payload: Bytes) -> Law {
+        Law { ns2: Some(payload), ..Law::default() }
+    }
+
     /// The change of the window, in packets, that belongs to a change of throughput.
     fn packets(&self, bits_per_second: f64) -> f64 {
-        let each = 8.0 * self.size.0.max(1) as f64;
+        let each = 8.0 * self.ns2.unwrap_or(self.size).0.max(1) as f64;
         bits_per_second * self.rtt.as_secs_f64() / each
     }
 }
@@ -47,14 +58,19 @@ impl Tcp for Law {
     }
 
     fn stamp(&mut self, leaving: &Leaving) -> Note {
-        self.rtt = leaving.smoothed_rtt;
+        let window = match self.ns2 {
+            None => leaving.window.size,
+            Some(_) => libm::floor(leaving.window.size) + leaving.duplicates as f64,
+        };
+        if self.ns2.is_none() {
+            self.rtt = leaving.smoothed_rtt;
+        }
         self.size = self.size.max(leaving.size);
         if self.rtt == Span::ZERO {
             return Note::Xcp(Request::default());
         }
-        // Throughput in bytes on links, which is what routers count; ns-2 counts payload here.
-        let window = libm::round(leaving.window.size * self.size.0 as f64) as u64;
-        let throughput = Bytes(window).per(self.rtt);
+        // Throughput in bytes on links, which is what routers count.
+        let throughput = Bytes(libm::round(window * self.size.0 as f64) as u64).per(self.rtt);
         // A session whose application has no more keeps asking, too: what it is given is lost, and
         // that is what figures VIII.9 and VIII.10 are about.
         Note::Xcp(Request { rtt: self.rtt, throughput, delta: f64::INFINITY })
@@ -71,6 +87,9 @@ impl Tcp for Law {
     /// Applied to every acknowledgment of new data outside fast recovery, as in ns-2; what comes
     /// back during recovery is lost.
     fn observe(&mut self, ack: &AckView, window: &mut Window) {
+        if self.ns2.is_some() {
+            self.rtt = smoothed(self.rtt, ack.rtt);
+        }
         self.most = self.most.max(ack.pipe_before);
         if ack.fullness == Fullness::Full {
             self.full = Some(Fullness::Full);
@@ -99,5 +118,14 @@ impl Tcp for Law {
     fn shrink(&mut self, loss: &LossView) -> f64 {
         self.feedback = 0.0;
         loss.window / 2.0
+    }
+}
+
+/// The round-trip time after a sample, the first of which it begins with.
+fn smoothed(before: Span, sample: Option<Span>) -> Span {
+    match sample {
+        Some(first) if before == Span::ZERO => first,
+        Some(rtt) => (before * 7 + rtt) / 8,
+        None => before,
     }
 }

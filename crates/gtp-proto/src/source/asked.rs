@@ -33,6 +33,7 @@ impl SourceSession {
         if self.answerer.handle_request(request) {
             self.status_urgent = true;
             self.starved = false;
+            self.asked_at = now;
         }
         Ok(())
     }

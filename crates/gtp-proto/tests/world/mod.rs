@@ -141,6 +141,7 @@ pub struct World {
     pub flows: Vec<Flow>,
     queue: BinaryHeap<Reverse<Packet>>,
     seq: u64,
+    sent: u64,
     head: Vec<u8>,
 }
 
@@ -164,6 +165,7 @@ impl World {
             flows: Vec::new(),
             queue: BinaryHeap::new(),
             seq: 0,
+            sent: 0,
             head: Vec::new(),
         }
     }
@@ -305,6 +307,11 @@ impl World {
         let (a, b) = ((from / bin).round() as usize, (to / bin).round() as usize);
         let bytes: u64 = (a..b).map(|i| self.flows[f].bins.get(i).copied().unwrap_or(0)).sum();
         bytes as f64 * 8.0 / (to - from)
+    }
+
+    /// Datagrams that either end of any session has sent.
+    pub fn datagrams(&self) -> u64 {
+        self.sent
     }
 
     pub fn elapsed(&self) -> f64 {
@@ -484,6 +491,7 @@ impl World {
         }
         self.head = head;
         for (to_sink, bytes) in out {
+            self.sent += 1;
             self.seq += 1;
             self.queue.push(Reverse(Packet {
                 at: now,
