@@ -337,6 +337,9 @@ impl SinkSession {
         }
         let control = Control::decode(header.kind, body)?.ok_or(Discard::Misdirected)?;
         self.arrivals.accept(header.pn)?;
+        if self.silence(came.read) >= SILENCE_STOP {
+            self.note_news(came.read);
+        }
         self.last_datagram = came.read;
         let handled = self.handle_control(came, header.pn, control);
         self.end_full_receipt(); // Whatever it was, its number may have left a gap.
@@ -445,7 +448,7 @@ impl SinkSession {
             return Some(self.feedback(now, head));
         }
         let request = self.asker.poll_request(now, self.patience())?;
-        self.asked_at = now;
+        self.note_news(now);
         Some(self.control(&Control::Request(request), head))
     }
 
@@ -599,7 +602,7 @@ impl SinkSession {
             self.asker.handle_work_unit(status.work_front, unit);
         }
         if self.peer.as_ref().is_some_and(|before| before.offer != status.offer) {
-            self.asked_at = now;
+            self.note_news(now);
         }
         self.peer = Some(status);
         if self.asker.is_tail_open() {

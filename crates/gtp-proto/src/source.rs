@@ -470,6 +470,7 @@ impl SourceSession {
             self.status_urgent = true;
         }
         self.weight.hear(f.weight);
+        self.note_news(now, f.rate);
         self.heard = Heard {
             at: now,
             came_at: came.at,

@@ -139,3 +139,39 @@ fn a_session_at_rest_speaks_ten_times_a_second_and_is_as_quick_as_ever() {
     assert_eq!(world.flows[flow].sink.outstanding(), 0);
     assert!(world.flows[flow].events.iter().all(|event| !matches!(event, Event::TimedOut)));
 }
+
+#[test]
+fn an_end_heard_again_after_a_silence_is_news_before_anything_moves() {
+    let (mut world, flow) = one(4, 0.0, None, Rate::from_mbps(630));
+    world.run_for(Span::from_secs(1));
+    let turn = |world: &mut World, change| {
+        let now = world.now;
+        for link in [1, 2] {
+            world.links[link].change(now, change);
+        }
+    };
+    turn(&mut world, Change::DOWN);
+    world.run_for(Span::from_millis(1_500));
+    let sent = world.flows[flow].source.counters().packets;
+    let came = world.flows[flow].sink.counters().packets;
+    assert_eq!(world.rests(flow), [true, true], "nothing moved for more than a second");
+    turn(&mut world, Change::UP);
+    let mut woke = [false; 2];
+    for _ in 0..15_000 {
+        world.run_for(Span::from_micros(10));
+        let [source, sink] = world.rests(flow);
+        woke[0] |= !source && world.flows[flow].source.counters().packets == sent;
+        woke[1] |= !sink && world.flows[flow].sink.counters().packets == came;
+    }
+    assert_eq!(woke, [true, true], "source and sink");
+}
+
+#[test]
+fn a_session_that_closes_does_not_rest() {
+    let (mut world, flow) = one(4, 0.0, None, Rate::from_mbps(630));
+    world.flows[flow].sink.abandon();
+    world.run_for(Span::from_secs(3));
+    assert_eq!(world.rests(flow), [true, true]);
+    world.close(flow);
+    assert!(!world.rests(flow)[1]);
+}

@@ -14,6 +14,7 @@
 
 use std::fs::File;
 use std::io::IoSliceMut;
+use std::mem::ManuallyDrop;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
@@ -114,7 +115,8 @@ fn by_populated(file: &File, size: usize, made: &mut Made) -> Result<()> {
 fn by_ring(file: &File, size: usize, made: &mut Made) -> Result<()> {
     const DEPTH: usize = 4;
     let mut ring = IoUring::new(AHEAD as u32)?;
-    let mut buffers = buffers();
+    // After an error a read may still be under way, and its buffer must outlive it.
+    let mut buffers = ManuallyDrop::new(buffers());
     let all: Vec<(usize, usize)> = blocks(size).collect();
     let mut done = vec![false; all.len()];
     let (mut asked, mut taken) = (0, 0);
@@ -139,6 +141,7 @@ fn by_ring(file: &File, size: usize, made: &mut Made) -> Result<()> {
             taken += 1;
         }
     }
+    drop(ManuallyDrop::into_inner(buffers));
     Ok(())
 }
 

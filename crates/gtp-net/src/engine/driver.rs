@@ -374,27 +374,42 @@ impl Driver {
         };
         if std::mem::take(&mut direction.resting) {
             direction.agent.wake(now);
-            self.upkeep_due = self.upkeep_due.min(now + UPKEEP);
-            self.publish_due = self.publish_due.min(now + PUBLISH);
+            self.look_soon(now);
+        }
+    }
+
+    /// What rested is looked after as often as is usual again.
+    fn look_soon(&mut self, now: Time) {
+        self.upkeep_due = self.upkeep_due.min(now + UPKEEP);
+        self.publish_due = self.publish_due.min(now + PUBLISH);
+    }
+
+    fn is_quiet(&self) -> bool {
+        self.out.is_quiet() && self.in_.is_quiet()
+    }
+
+    /// A grant that a source has yet to say it heard may be in its next datagram.
+    fn await_echo(&mut self, now: Time) {
+        if self.in_.unheard {
+            self.echo_due = self.echo_due.min(now + ECHO);
         }
     }
 
     /// How often to look after what rests, where something else is usual.
     fn pause(&self, usual: Span) -> Span {
-        if self.out.is_quiet() && self.in_.is_quiet() { usual.max(INTERVAL_MAX) } else { usual }
+        if self.is_quiet() { usual.max(INTERVAL_MAX) } else { usual }
     }
 
     /// What a datagram of this kind may mean to the agents and to the transfer.
     fn after_datagram(&mut self, now: Time, index: usize, kind: Kind) {
         match kind {
             Kind::Data => {
-                if self.in_.unheard {
-                    self.echo_due = self.echo_due.min(now + ECHO);
-                }
+                self.await_echo(now);
                 return;
             }
             // What a session at rest says is not news.
-            Kind::Feedback | Kind::Status if self.rests(now, index) => {}
+            Kind::Feedback if self.rests(now, index) => {}
+            Kind::Status if self.rests(now, index) => self.await_echo(now),
             Kind::Feedback => self.out.agent.wake(now),
             Kind::Status => {
                 self.in_.agent.wake(now);
@@ -444,8 +459,12 @@ impl Driver {
                 self.in_.agent.wake(now);
             }
         }
+        let was_quiet = self.is_quiet();
         self.out.tick(now, &mut self.table, AgentSide::Source);
         self.in_.tick(now, &mut self.table, AgentSide::Sink);
+        if was_quiet && !self.is_quiet() {
+            self.look_soon(now);
+        }
         let interval = self.in_.agent.interval();
         let upkeep = self.upkeep_due <= now;
         for transfer in self.transfers.values_mut() {

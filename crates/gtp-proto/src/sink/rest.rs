@@ -21,7 +21,8 @@ impl SinkSession {
     /// offered what it had offered before.
     pub fn is_resting(&self, now: Time) -> bool {
         let moved_at = self.asked_at.max(self.measured.newest());
-        self.config.law == Law::Grant && now.since(moved_at) >= REST_AFTER
+        let open = self.config.law == Law::Grant && self.closing_since.is_none();
+        open && now.since(moved_at) >= REST_AFTER
     }
 
     /// How long to wait for the next feedback, if nothing happens.
@@ -32,6 +33,14 @@ impl SinkSession {
             age if age < YOUTH => YOUNG_INTERVAL,
             _ if self.resting => self.grant.interval.max(INTERVAL_MAX),
             _ => self.grant.interval,
+        }
+    }
+
+    /// Something was asked for, the source's offer moved, or it is heard again after a silence.
+    pub(super) fn note_news(&mut self, now: Time) {
+        self.asked_at = now;
+        if self.resting {
+            self.stir(now);
         }
     }
 

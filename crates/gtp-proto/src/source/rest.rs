@@ -3,17 +3,17 @@
 //! Ten statuses a second keep its sink's word and its lease fresh; a hundred would say the same.
 //! With the first request or the first unit it speaks as often as any.
 
-use gtp_alloc::{Span, Time};
+use gtp_alloc::{Rate, Span, Time};
 
 use super::SourceSession;
-use crate::limits::{INTERVAL_MAX, REST_AFTER};
+use crate::limits::{INTERVAL_MAX, REST_AFTER, SILENCE_STOP};
 use crate::report::Law;
 
 impl SourceSession {
     /// Whether the session rests: for some time nothing was asked for or sent.
     pub fn is_resting(&self, now: Time) -> bool {
         let moved_at = self.asked_at.max(self.sent_meter.newest());
-        self.config.law == Law::Grant && now.since(moved_at) >= REST_AFTER
+        self.config.law == Law::Grant && !self.closing && now.since(moved_at) >= REST_AFTER
     }
 
     /// How long to wait for the next status, if nothing happens.
@@ -21,6 +21,16 @@ impl SourceSession {
         self.resting = self.is_resting(now);
         let interval = self.target.interval;
         if self.resting { interval.max(INTERVAL_MAX) } else { interval }
+    }
+
+    /// A sink heard again after a silence, or a grant that begins or ends, is news: what was asked
+    /// for before may be sent now.
+    pub(super) fn note_news(&mut self, now: Time, granted: Rate) {
+        let silent = now.since(self.heard.at) >= SILENCE_STOP;
+        let begins_or_ends = (granted == Rate::ZERO) != (self.heard.rate == Rate::ZERO);
+        if silent || begins_or_ends {
+            self.asked_at = now;
+        }
     }
 
     /// Data flows again: statuses come as often as they should.

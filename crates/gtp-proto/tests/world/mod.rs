@@ -314,6 +314,12 @@ impl World {
         self.sent
     }
 
+    /// Whether the source of flow `f` rests, and whether its sink does.
+    pub fn rests(&self, f: usize) -> [bool; 2] {
+        let flow = &self.flows[f];
+        [flow.source.is_resting(self.now), flow.sink.is_resting(self.now)]
+    }
+
     pub fn elapsed(&self) -> f64 {
         self.now.since(START).as_secs_f64()
     }
