@@ -140,6 +140,37 @@ impl UdpSocket {
         }
     }
 
+    /// Sends what [`UdpSocket::send`] would, of any number of datagrams, from byte `begin` on, in
+    /// as few calls as the kernel allows; `told` hears what became of each. `Some`: there was no
+    /// room from this byte on.
+    ///
+    /// Where the kernel refuses offload, as it does for some devices and with IPsec, datagrams
+    /// leave one by one from then on, and none is lost by that.
+    pub fn send_run(
+        &self,
+        to: SocketAddr,
+        from: Option<IpAddr>,
+        segment: usize,
+        run: &[u8],
+        mut begin: usize,
+        mut told: impl FnMut(Sent),
+    ) -> Option<usize> {
+        while begin < run.len() {
+            let segments = self.max_segments().max(1);
+            let end = run.len().min(begin + segment * segments);
+            let sent = self.send(to, from, segment, &run[begin..end]);
+            let refused_offload = sent == Sent::Refused && self.max_segments() < segments;
+            if sent == Sent::Full {
+                told(sent);
+                return Some(begin);
+            } else if !refused_offload {
+                told(sent);
+                begin = end;
+            }
+        }
+        None
+    }
+
     /// Receives what is there, up to a batch. `false`: nothing was.
     ///
     /// # Errors
@@ -297,6 +328,7 @@ impl Default for ReceiveBatch {
 mod tests {
     use super::*;
     use crate::wake::Poller;
+    use std::os::fd::AsRawFd;
 
     fn loopback() -> UdpSocket {
         UdpSocket::bind("127.0.0.1:0".parse().unwrap()).unwrap()
@@ -313,6 +345,38 @@ mod tests {
             }
         }
         got
+    }
+
+    /// A socket without checksums of its own, for which the kernel refuses segmentation.
+    fn without_offload() -> UdpSocket {
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let on: libc::c_int = 1;
+        // SAFETY: the option is an int, which `on` is, and the socket is open.
+        let set = unsafe {
+            let (at, len) = ((&raw const on).cast(), size_of_val(&on) as libc::socklen_t);
+            libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_NO_CHECK, at, len)
+        };
+        assert_eq!(set, 0);
+        UdpSocket::from_std(socket).unwrap()
+    }
+
+    #[test]
+    fn where_the_kernel_refuses_offload_every_datagram_leaves_by_itself() {
+        let (a, b) = (without_offload(), loopback());
+        let run: Vec<u8> = (0..20_050).map(|i| (i / 1000) as u8).collect();
+        let mut told = Vec::new();
+        let full = a.send_run(b.local_addr(), None, 1000, &run, 0, |sent| told.push(sent));
+        assert_eq!((full, a.max_segments()), (None, 1));
+        assert_eq!(told, [Sent::Taken; 21]);
+        assert_eq!(drain(&b, 21).concat_bytes(), run);
+    }
+
+    #[test]
+    fn a_run_goes_on_from_where_it_stopped() {
+        let (a, b) = (loopback(), loopback());
+        let run: Vec<u8> = (0..3_000).map(|i| (i / 1000) as u8).collect();
+        assert_eq!(a.send_run(b.local_addr(), None, 1000, &run, 1000, |_| {}), None);
+        assert_eq!(drain(&b, 2).concat_bytes(), run[1000..]);
     }
 
     #[test]

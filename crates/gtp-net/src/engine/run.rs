@@ -39,7 +39,7 @@ struct Engine {
     naps: Naps,
     outgoing: Batch,
     /// What the kernel had no room for: the destination, and runs of `outgoing` already sent.
-    stuck: Option<(Destination, usize)>,
+    stuck: Option<Left>,
     leave_by: Time,
     drops: Arc<Drops>,
     calls: Arc<Counters>,
@@ -212,14 +212,14 @@ impl Engine {
     /// Sends what is due, for a turn, and says when that ended. Each batch is stamped when it is
     /// made: what waits for this thread is no delay of the path.
     fn send(&mut self) -> Time {
-        if let Some((destination, sent)) = self.stuck.take() {
-            self.send_batch(destination, sent);
+        if let Some(left) = self.stuck.take() {
+            self.send_batch(left);
         }
         let begun = self.clock.now();
         let mut now = begun;
         while self.stuck.is_none() && now.since(begun) < SENDING_MOST {
             match self.driver.poll_batch(now, &mut self.outgoing) {
-                Some(destination) => self.send_batch(destination, 0),
+                Some(destination) => self.send_batch(Left { destination, run: 0, byte: 0 }),
                 None => break,
             }
             now = self.clock.now();
@@ -227,23 +227,25 @@ impl Engine {
         now
     }
 
-    fn send_batch(&mut self, destination: Destination, sent: usize) {
+    fn send_batch(&mut self, left: Left) {
+        let destination = left.destination;
         let socket = self.sockets.iter().find(|(id, _)| *id == destination.socket);
         let Some((_, socket)) = socket else { return };
-        for (done, run) in self.outgoing.runs().iter().enumerate().skip(sent) {
+        let Destination { to, from: local, .. } = destination;
+        let mut begin = left.byte;
+        for (index, run) in self.outgoing.runs().iter().enumerate().skip(left.run) {
             let bytes = self.outgoing.bytes(run);
-            let piece = run.segment * socket.max_segments().max(1);
-            for piece in bytes.chunks(piece.max(1)) {
+            let full = socket.send_run(to, local, run.segment, bytes, begin, |sent| {
                 self.calls.send.count();
-                match socket.send(destination.to, destination.from, run.segment, piece) {
-                    Sent::Taken => {}
-                    Sent::Full if piece.len() == bytes.len() => {
-                        self.stuck = Some((destination, done));
-                        return;
-                    }
-                    Sent::Full | Sent::TooLong | Sent::Refused => self.drops.count_unsent(),
+                if matches!(sent, Sent::TooLong | Sent::Refused) {
+                    self.drops.count_unsent();
                 }
+            });
+            if let Some(byte) = full {
+                self.stuck = Some(Left { destination, run: index, byte });
+                return;
             }
+            begin = 0;
         }
     }
 
@@ -281,6 +283,13 @@ impl Engine {
             std::thread::sleep(PAUSE);
         }
     }
+}
+
+/// What of the outgoing batch is still to be sent: all from this byte of this run on.
+struct Left {
+    destination: Destination,
+    run: usize,
+    byte: usize,
 }
 
 /// One read of a socket.
