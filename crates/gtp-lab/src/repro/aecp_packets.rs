@@ -42,8 +42,12 @@ pub enum Protocol {
     Sack,
     /// XCP, whose ends repair losses as Reno does, with timestamps.
     Xcp,
+    /// XCP as ns-2's own code has it: its arithmetic, and timestamps take ten bytes more.
+    XcpNs2,
     /// VCP with the queue of its authors' code.
     Vcp,
+    /// The same, but acknowledgments wait as data do.
+    VcpWaiting,
     /// AECP with the paper's gains.
     Aecp,
 }
@@ -353,8 +357,8 @@ fn link(world: &mut World, hop: &Hop, protocol: Protocol) -> usize {
     let spec = LinkSpec { rate, delay: Span::from_millis(hop.delay_ms), ..LinkSpec::default() };
     let router: Option<Box<dyn Router>> = match protocol {
         Protocol::Sack => None,
-        Protocol::Xcp => Some(Box::new(xcp::Queue::new())),
-        Protocol::Vcp => Some(Box::new(vcp::Queue::as_coded())),
+        Protocol::Xcp | Protocol::XcpNs2 => Some(Box::new(xcp::Queue::new())),
+        Protocol::Vcp | Protocol::VcpWaiting => Some(Box::new(vcp::Queue::as_coded())),
         Protocol::Aecp => Some(Box::new(aecp::Queue::new(aecp::Config::default()))),
     };
     let room = rate.bytes_in(Span::from_millis(hop.buffer_ms)).0 / PACKET;
@@ -423,6 +427,8 @@ const PACKET: u64 = 1_000;
 
 /// Payload of a packet of 1,000 bytes.
 const MSS: Bytes = Bytes(960);
+/// Headers of a packet with timestamps, as ns-2 counts them.
+const STAMPED: Bytes = Bytes(50);
 /// The least timeout of ns-2 (`minrto_`, since 2004), by which the paper has its results. A second,
 /// as RFC 6298 has it, is time enough for one lost repetition to show in a mean over ten.
 const LEAST_TIMEOUT: Span = Span::from_millis(200);
@@ -448,7 +454,11 @@ fn connect(
             let config = SenderConfig { timing: Timing::Stamps, ..config };
             (Routed::Xcp.adapt(config), Routed::Xcp.law())
         }
-        Protocol::Vcp => (Routed::Vcp.adapt(config), Routed::Vcp.law()),
+        Protocol::XcpNs2 => {
+            let config = SenderConfig { timing: Timing::Stamps, header: STAMPED, ..config };
+            (Routed::Xcp.adapt(config), Box::new(xcp::Law::as_in_ns2(MSS)))
+        }
+        Protocol::Vcp | Protocol::VcpWaiting => (Routed::Vcp.adapt(config), Routed::Vcp.law()),
         Protocol::Aecp => (Routed::Aecp.adapt(config), Routed::Aecp.law()),
     };
     let sender = Sender::new(START + after, config, law);

@@ -8,7 +8,8 @@ use super::{Delivery, Flow, Network, Protocol, Skew};
 use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_path::{End, START};
 use gtp_peers::rate::gtp2004::{self, agent};
-use gtp_peers::rate::{Slow, Transfer, lambdastream, rbudp, udt};
+use gtp_peers::rate::sabul::law::{Excess, PR0};
+use gtp_peers::rate::{Slow, Transfer, lambdastream, rbudp, sabul, udt};
 use gtp_peers::tcp::{Flavour, ReceiverConfig, SenderConfig};
 use gtp_peers::{Endpoint, Packet, Progress, tcp};
 
@@ -27,6 +28,7 @@ enum Receiver {
     Tcp(Box<tcp::Receiver>),
     Rbudp(Box<rbudp::Receiver>),
     Udt(Box<udt::Receiver>),
+    Sabul(Box<sabul::Receiver>),
     Lambda(Box<lambdastream::Receiver>),
 }
 
@@ -40,7 +42,8 @@ impl Watched {
     pub fn lambda(&self) -> Option<&lambdastream::Receiver> {
         match &self.end {
             Receiver::Lambda(end) => Some(end),
-            Receiver::Gtp(_) | Receiver::Tcp(_) | Receiver::Rbudp(_) | Receiver::Udt(_) => None,
+            Receiver::Gtp(_) | Receiver::Tcp(_) | Receiver::Rbudp(_) => None,
+            Receiver::Udt(_) | Receiver::Sabul(_) => None,
         }
     }
 
@@ -50,6 +53,7 @@ impl Watched {
             Receiver::Tcp(end) => end.as_mut(),
             Receiver::Rbudp(end) => end.as_mut(),
             Receiver::Udt(end) => end.as_mut(),
+            Receiver::Sabul(end) => end.as_mut(),
             Receiver::Lambda(end) => end.as_mut(),
         }
     }
@@ -60,6 +64,7 @@ impl Watched {
             Receiver::Tcp(end) => end.as_ref(),
             Receiver::Rbudp(end) => end.as_ref(),
             Receiver::Udt(end) => end.as_ref(),
+            Receiver::Sabul(end) => end.as_ref(),
             Receiver::Lambda(end) => end.as_ref(),
         }
     }
@@ -157,6 +162,14 @@ impl<'a> Makers<'a> {
                 let sender = udt::Sender::new(transfer, udt::law::Version::One, UDT_WINDOW, seed);
                 (Box::new(sender), Receiver::Udt(Box::new(udt::Receiver::new(transfer))))
             }
+            Protocol::Sabul => {
+                let interface = self.network.access_mbps.map_or(self.capacity, mbps);
+                let law = sabul::Law::Paper { parameters: PR0, interface, excess: Excess::Never };
+                sabul_ends(transfer, law, rate, SABUL_ROUND)
+            }
+            Protocol::Sabul2 => {
+                sabul_ends(transfer, sabul::Law::Release(SABUL_ROUND), rate, SABUL_ROUND)
+            }
             Protocol::Lambdastream => {
                 let delivery = match flow.delivery {
                     Delivery::Reliable => lambdastream::Delivery::Reliable,
@@ -194,5 +207,17 @@ fn tcp_ends(flow: &Flow) -> (tcp::Sender, tcp::Receiver) {
     (Flavour::Sack.sender(start, config, 1), Flavour::Sack.receiver(receiver))
 }
 
+fn sabul_ends(
+    transfer: Transfer,
+    law: sabul::Law,
+    first: Rate,
+    round: Span,
+) -> (Box<dyn End>, Receiver) {
+    let sender = sabul::Sender::new(transfer, law, first);
+    (Box::new(sender), Receiver::Sabul(Box::new(sabul::Receiver::new(transfer, round))))
+}
+
+/// SABUL's round: S, section II, and release 2.x.
+const SABUL_ROUND: Span = Span::from_millis(200);
 /// UDT's flow window in packets, its release's own number.
 const UDT_WINDOW: u64 = 25_600;

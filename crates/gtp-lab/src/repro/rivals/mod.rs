@@ -6,6 +6,7 @@
 //! here judges, and no entry is known.
 
 mod ends;
+mod host;
 mod read;
 mod run;
 
@@ -66,6 +67,8 @@ pub struct Network {
     /// Packets, by their number at the port from nought, that are lost before it.
     #[serde(default)]
     pub lose: Vec<u64>,
+    /// The host behind the port, if it cannot read all that comes.
+    pub host: Option<host::Host>,
     /// Rate of each flow's own link; without it, no limit.
     pub access_mbps: Option<f64>,
     /// Jitter of each flow's own link.
@@ -97,8 +100,8 @@ pub struct Flow {
     /// How many such flows.
     #[serde(default = "one_flow")]
     pub copies: usize,
-    /// The rate that its user gives: all of RBUDP's and of a constant stream, the first of
-    /// LambdaStream, the most of GTP. Without it, the capacity.
+    /// The rate that its user gives: all of RBUDP's and of a constant stream, the first of SABUL
+    /// and LambdaStream, the most of GTP. Without it, the capacity.
     pub mbps: Option<f64>,
     /// What the sender's application has, a second; without it, without limit.
     pub limit_mbps: Option<f64>,
@@ -133,6 +136,10 @@ pub enum Protocol {
     Rbudp,
     /// UDT 1.0, which GTP 2004 calls SABUL.
     Udt1,
+    /// SABUL by its paper's equations and default values; it begins at the user's rate.
+    Sabul,
+    /// SABUL as released before UDT, 2.x.
+    Sabul2,
     /// LambdaStream.
     Lambdastream,
     /// A stream of datagrams at one rate, repeated for nobody.
@@ -284,6 +291,9 @@ fn sensible(network: &Network) -> Result<(), String> {
     }
     if network.queue_ms.is_some() == network.queue_packets.is_some() {
         return Err("a queue has room in bytes, `queue_ms`, or places, `queue_packets`".to_owned());
+    }
+    if !network.host.as_ref().is_none_or(host::Host::is_sensible) {
+        return Err("a host has a rate and a buffer above zero".to_owned());
     }
     let windows = network.flows.iter().filter_map(|flow| flow.initial_window);
     if !windows.into_iter().all(|window| window >= 1.0) {

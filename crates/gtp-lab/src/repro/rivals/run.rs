@@ -84,9 +84,14 @@ pub fn run(label: &str, network: &Network) -> Course {
     if !network.lose.is_empty() {
         world.lose(port, &network.lose);
     }
+    // One host reads what comes to all flows.
+    let host = network
+        .host
+        .map(|host| world.controlled_link(wire(Span::ZERO), Box::new(host.processor())));
+    let shared: Vec<usize> = [Some(port), host].into_iter().flatten().collect();
     let (makers, mut starts) = (Makers::new(network), Vec::new());
     for flow in network.flows.iter().flat_map(|flow| std::iter::repeat_n(flow, flow.copies)) {
-        add(&mut world, network, &makers, (flow, starts.len()), port);
+        add(&mut world, network, &makers, (flow, starts.len()), &shared);
         starts.push(flow.start);
     }
     let mut course = Course {
@@ -142,7 +147,7 @@ fn add(
     network: &Network,
     makers: &Makers<'_>,
     (flow, number): (&Flow, usize),
-    port: usize,
+    shared: &[usize],
 ) {
     let half = Span::from_secs_f64(flow.rtt_ms / 2e3);
     let jitter =
@@ -154,7 +159,7 @@ fn add(
     let back = world.seeded_link(wire(half), seed + 1);
     let (sender, receiver) = makers.pair(flow, number);
     let start = Span::from_secs_f64(flow.start);
-    let id = world.flow(start, sender, receiver, &[there, port], &[back]);
+    let id = world.flow(start, sender, receiver, &[&[there], shared].concat(), &[back]);
     if let Some(limit) = flow.limit_mbps {
         world.demand_at(start, id, Side::Sender, Some(mbps(limit)));
     }
