@@ -160,13 +160,14 @@ impl UdpSocket {
             let end = run.len().min(begin + segment * segments);
             let sent = self.send(to, from, segment, &run[begin..end]);
             let refused_offload = sent == Sent::Refused && self.max_segments() < segments;
-            if sent == Sent::Full {
-                told(sent);
-                return Some(begin);
-            } else if !refused_offload {
-                told(sent);
-                begin = end;
+            if refused_offload {
+                continue; // One by one from here on.
             }
+            told(sent);
+            if sent == Sent::Full {
+                return Some(begin);
+            }
+            begin = end;
         }
         None
     }

@@ -46,8 +46,6 @@ pub enum Protocol {
     XcpNs2,
     /// VCP with the queue of its authors' code.
     Vcp,
-    /// The same, but acknowledgments wait as data do.
-    VcpWaiting,
     /// AECP with the paper's gains.
     Aecp,
 }
@@ -358,7 +356,7 @@ fn link(world: &mut World, hop: &Hop, protocol: Protocol) -> usize {
     let router: Option<Box<dyn Router>> = match protocol {
         Protocol::Sack => None,
         Protocol::Xcp | Protocol::XcpNs2 => Some(Box::new(xcp::Queue::new())),
-        Protocol::Vcp | Protocol::VcpWaiting => Some(Box::new(vcp::Queue::as_coded())),
+        Protocol::Vcp => Some(Box::new(vcp::Queue::as_coded())),
         Protocol::Aecp => Some(Box::new(aecp::Queue::new(aecp::Config::default()))),
     };
     let room = rate.bytes_in(Span::from_millis(hop.buffer_ms)).0 / PACKET;
@@ -458,7 +456,7 @@ fn connect(
             let config = SenderConfig { timing: Timing::Stamps, header: STAMPED, ..config };
             (Routed::Xcp.adapt(config), Box::new(xcp::Law::as_in_ns2(MSS)))
         }
-        Protocol::Vcp | Protocol::VcpWaiting => (Routed::Vcp.adapt(config), Routed::Vcp.law()),
+        Protocol::Vcp => (Routed::Vcp.adapt(config), Routed::Vcp.law()),
         Protocol::Aecp => (Routed::Aecp.adapt(config), Routed::Aecp.law()),
     };
     let sender = Sender::new(START + after, config, law);

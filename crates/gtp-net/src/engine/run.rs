@@ -38,7 +38,7 @@ struct Engine {
     received: ReceiveBatch,
     naps: Naps,
     outgoing: Batch,
-    /// What the kernel had no room for: the destination, and runs of `outgoing` already sent.
+    /// What of `outgoing` the kernel had no room for.
     stuck: Option<Left>,
     leave_by: Time,
     drops: Arc<Drops>,

@@ -165,10 +165,9 @@ impl<'a> Makers<'a> {
             Protocol::Sabul => {
                 let interface = self.network.access_mbps.map_or(self.capacity, mbps);
                 let law = sabul::Law::Paper { parameters: PR0, interface, excess: Excess::Never };
-                sabul_ends(transfer, law, rate, SABUL_ROUND)
-            }
-            Protocol::Sabul2 => {
-                sabul_ends(transfer, sabul::Law::Release(SABUL_ROUND), rate, SABUL_ROUND)
+                let sender = sabul::Sender::new(transfer, law, rate);
+                let receiver = sabul::Receiver::new(transfer, SABUL_ROUND);
+                (Box::new(sender), Receiver::Sabul(Box::new(receiver)))
             }
             Protocol::Lambdastream => {
                 let delivery = match flow.delivery {
@@ -207,17 +206,7 @@ fn tcp_ends(flow: &Flow) -> (tcp::Sender, tcp::Receiver) {
     (Flavour::Sack.sender(start, config, 1), Flavour::Sack.receiver(receiver))
 }
 
-fn sabul_ends(
-    transfer: Transfer,
-    law: sabul::Law,
-    first: Rate,
-    round: Span,
-) -> (Box<dyn End>, Receiver) {
-    let sender = sabul::Sender::new(transfer, law, first);
-    (Box::new(sender), Receiver::Sabul(Box::new(sabul::Receiver::new(transfer, round))))
-}
-
-/// SABUL's round: S, section II, and release 2.x.
+/// SABUL's round: S, section II.
 const SABUL_ROUND: Span = Span::from_millis(200);
 /// UDT's flow window in packets, its release's own number.
 const UDT_WINDOW: u64 = 25_600;

@@ -138,8 +138,6 @@ pub enum Protocol {
     Udt1,
     /// SABUL by its paper's equations and default values; it begins at the user's rate.
     Sabul,
-    /// SABUL as released before UDT, 2.x.
-    Sabul2,
     /// LambdaStream.
     Lambdastream,
     /// A stream of datagrams at one rate, repeated for nobody.
