@@ -15,8 +15,12 @@ use gtp_alloc::{Bytes, Rate, Span, Time};
 /// The limit that this process's own speed puts on what it receives.
 #[derive(Debug)]
 pub(super) struct Intake {
-    /// Unlimited while nothing has been amiss.
+    /// What it keeps up with; unlimited while nothing has been amiss.
     limit: Rate,
+    /// What the largest receive buffer of a socket holds, with the kernel's bookkeeping.
+    room: Bytes,
+    /// In so many looks in a row the buffer was never empty.
+    stood_for: usize,
     began: Time,
     /// What happened since `began`.
     look: Look,
@@ -119,8 +123,15 @@ const EMPTY: f64 = 0.1;
 const LIFTED: f64 = 2.0;
 /// A process that was not let run for a while is not to give up.
 const LEAST: Rate = Rate::from_mbps(10);
-/// A limit is told anew when it has risen so much.
+/// Below this a buffer that is never empty may show no more than bookkeeping.
+const DRAINED: f64 = 0.3;
+/// What stands above that is emptied within this and [`INTERVALS`] control intervals: it loses what
+/// comes during the next pause, and what waits in it is cold when it is read.
+const DRAIN: Span = Span::from_millis(20);
+/// A limit is told anew when it has risen so much ...
 const NEWS: f64 = 1.005;
+/// ... or has fallen so much.
+const FALL: f64 = 0.98;
 /// Before more is done, what was done gets this time and [`INTERVALS`] control intervals.
 const PATIENCE: Span = Span::from_millis(60);
 /// Twice a round trip.
@@ -131,6 +142,8 @@ impl Intake {
     pub fn new(now: Time) -> Intake {
         Intake {
             limit: Rate::UNLIMITED,
+            room: Bytes::ZERO,
+            stood_for: 0,
             began: now,
             look: Look::default(),
             standing: f64::INFINITY,
@@ -141,6 +154,11 @@ impl Intake {
             troubled_at: now,
             search: Search::Begun,
         }
+    }
+
+    /// A socket is there whose receive buffer holds so many bytes of datagrams.
+    pub fn handle_socket(&mut self, receive_buffer: Bytes) {
+        self.room = self.room.max(Bytes(receive_buffer.0 * 2));
     }
 
     /// Whether it would act on a receive buffer of this size that fills up: a small one is emptied
@@ -173,7 +191,7 @@ impl Intake {
         if passed > LOOK * REMEMBERED as u64 {
             // Nothing happened for long, or this process stood still: neither is a rate.
             self.looks.clear();
-            self.stood = 0.0;
+            (self.stood, self.stood_for) = (0.0, 0);
             self.begin(now);
             return None;
         }
@@ -187,28 +205,39 @@ impl Intake {
                 if self.search == Search::Rising {
                     self.search = Search::Over;
                 }
-                self.limit = self.limit.min(self.best()).scale(KEPT).max(LEAST);
+                self.limit = self.limit.min(self.kept_up_with()).scale(KEPT).max(LEAST);
                 self.patient_until = now + PATIENCE + interval * INTERVALS;
             }
         } else {
             self.rise(now, passed.min(LOOK * MEAN_OVER as u64));
         }
         self.stood = self.standing();
+        self.stood_for = if self.stood > 0.0 { self.stood_for + 1 } else { 0 };
         self.begin(now);
-        self.news()
+        self.news(self.limit_now(DRAIN + interval * INTERVALS))
+    }
+
+    /// The limit, less what empties the buffer within a span.
+    fn limit_now(&self, within: Span) -> Rate {
+        if self.limit.is_unlimited() || !self.is_clean() {
+            return self.limit;
+        }
+        let over = (self.stood - DRAINED).max(0.0) * self.room.0 as f64;
+        let draining = Bytes(over as u64).per(within);
+        self.limit.saturating_sub(draining).max(LEAST)
     }
 
     fn begin(&mut self, now: Time) {
         (self.began, self.look, self.standing) = (now, Look::default(), f64::INFINITY);
     }
 
-    /// The limit, if it fell, or rose by so much that it is worth new grants.
-    fn news(&mut self) -> Option<Rate> {
-        let risen = self.limit.is_unlimited() && !self.told.is_unlimited();
-        let is_news = self.limit < self.told || risen || self.limit > self.told.scale(NEWS);
-        is_news.then(|| {
-            self.told = self.limit;
-            self.limit
+    /// The limit, if it fell or rose by so much that it is worth new grants.
+    fn news(&mut self, limit: Rate) -> Option<Rate> {
+        let lifted = limit.is_unlimited() != self.told.is_unlimited();
+        let moved = limit < self.told.scale(FALL) || limit > self.told.scale(NEWS);
+        (lifted || moved).then(|| {
+            self.told = limit;
+            limit
         })
     }
 
@@ -236,14 +265,26 @@ impl Intake {
 
     /// The best rate of those looks that are remembered.
     fn best(&self) -> Rate {
+        self.best_from(0)
+    }
+
+    /// The best rate since its buffer was last empty, if that was long enough ago to tell: before
+    /// that it had less to do than it could.
+    fn kept_up_with(&self) -> Rate {
+        let since = self.looks.len().saturating_sub(self.stood_for);
+        self.best_from(if self.stood_for < 2 * MEAN_OVER { 0 } else { since })
+    }
+
+    /// The best mean of looks in a row, from one of those that are remembered on.
+    fn best_from(&self, first: usize) -> Rate {
         let mean = |from: usize| {
             let looks = || self.looks.iter().skip(from).take(MEAN_OVER);
             let bytes = looks().map(|look| look.bytes.0).sum();
             let nanos = looks().map(|look| look.span.as_nanos()).sum();
             Bytes(bytes).per(Span::from_nanos(nanos))
         };
-        let last = self.looks.len().saturating_sub(MEAN_OVER);
-        (0..=last).map(mean).max().unwrap_or(Rate::ZERO)
+        let last = self.looks.len().saturating_sub(MEAN_OVER).max(first);
+        (first..=last).map(mean).max().unwrap_or(Rate::ZERO)
     }
 
     fn rise(&mut self, now: Time, passed: Span) {
@@ -449,6 +490,30 @@ mod tests {
                 let mbps = taken * 8 / (LOOK.as_nanos() / 1_000);
                 self.sink.look(mbps, self.backlog as f64 / BUFFER as f64);
             }
+        }
+    }
+
+    #[test]
+    fn a_buffer_that_stands_is_emptied_though_more_was_taken_in_at_best_than_is_now() {
+        for round_trip in [1, 2, 4, 8] {
+            // For 20 ms it took in an eighth more than it ever will again.
+            let mut sink = Sink::new();
+            sink.intake.handle_socket(Bytes(BUFFER));
+            (0..MEAN_OVER).for_each(|_| _ = sink.look(5_600, 0.4));
+            (0..2).for_each(|_| _ = sink.look(5_000, 0.6));
+            assert!(sink.intake.limit > Rate::from_mbps(5_000));
+            let backlog = BUFFER * 6 / 10;
+            let on_the_way = vec![5_200; round_trip].into();
+            let mut host = Buffered { sink, capacity: 5_000, backlog, lost: 0, on_the_way };
+            let mut looks = 0;
+            while host.backlog > BUFFER * 35 / 100 {
+                host.run(1);
+                looks += 1;
+                assert!(looks < 60, "{round_trip}: {}", host.backlog);
+            }
+            host.run(400);
+            assert_eq!(host.lost, 0, "{round_trip}");
+            assert!(host.backlog < BUFFER * 45 / 100, "{round_trip}: {}", host.backlog);
         }
     }
 

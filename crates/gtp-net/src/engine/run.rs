@@ -137,7 +137,9 @@ impl Engine {
         for _ in 0..NOTICES {
             match self.inbox.try_recv() {
                 Ok(Notice::AddSocket(id, socket)) => {
-                    self.naps.handle_socket(Bytes(socket.receive_buffer() as u64));
+                    let receive_buffer = Bytes(socket.receive_buffer() as u64);
+                    self.naps.handle_socket(receive_buffer);
+                    self.intake.handle_socket(receive_buffer);
                     self.sockets.push((id, socket));
                     self.ready.push(true);
                     self.timings.push(Timing::new(now));
