@@ -105,6 +105,8 @@ pub(crate) struct Conditions {
 
 /// Queueing delay below which a queue is not thought to be there.
 const DELAY_FLOOR: Span = Span::from_millis(3);
+/// A rate proven over less than this may be a burst's.
+const PROOF_MIN: Span = Span::from_millis(2);
 /// A sample this long evens out bursts and wake-ups.
 const SAMPLE_MIN: Span = Span::from_millis(25);
 /// So many bytes, 32 packets, tell an overload from chance: of five packets two are often lost.
@@ -189,6 +191,8 @@ pub(crate) struct PathBound {
     /// The best that the path carried of late, as a sending rate.
     best: WindowedMax,
     gathering: Option<Sample>,
+    /// What was proven since the ramp last heard of it.
+    proving: Option<Sample>,
     suspicion: u32,
     /// What usually arrives of what is sent when there is no queue: one less random loss.
     usual: f64,
@@ -206,6 +210,7 @@ impl PathBound {
             proven: WindowedMax::new(now, Span::from_secs(1)),
             best: WindowedMax::new(now, BEST_WINDOW),
             gathering: None,
+            proving: None,
             suspicion: 0,
             usual: 1.0,
             changed_pn: 0,
@@ -224,12 +229,16 @@ impl PathBound {
         first_rate(rtt).max(self.proven.max(now).scale(RAMP_FACTOR))
     }
 
-    /// What a receipt says counts for the ramp.
+    /// What a receipt says counts for the ramp, with those before it that were too short to count:
+    /// both ends may have had so much to tell each other that none is long.
     pub fn note_proven(&mut self, now: Time, sample: &Sample, given: &Conditions) {
-        if sample.arrived_in >= Span::from_millis(2) {
-            self.proven.set_window((given.rtt * 4).max(Span::from_millis(500)));
-            self.proven.add(now, sample.proven());
+        let whole = self.proving.take().map_or(*sample, |begun| begun.join(*sample));
+        if whole.arrived_in < PROOF_MIN {
+            self.proving = Some(whole);
+            return;
         }
+        self.proven.set_window((given.rtt * 4).max(Span::from_millis(500)));
+        self.proven.add(now, whole.proven());
     }
 
     /// Takes in what a receipt says, and bounds the path by it.
@@ -453,6 +462,29 @@ mod tests {
             {
                 let (rtt, rtt_least, next_pn) = (self.rtt, self.rtt, self.pn);
                 path.handle_sample(now, sample, &Conditions { aim, rtt, rtt_least, next_pn });
+            }
+        }
+    }
+
+    #[test]
+    fn the_ramp_rises_however_short_the_receipts_are() {
+        for span in [Span::from_micros(300), Span::from_millis(1), Span::from_millis(10)] {
+            let rtt = Span::from_micros(60);
+            let given = Conditions { aim: Rate::UNLIMITED, rtt, rtt_least: rtt, next_pn: 0 };
+            let (mut path, mut now) = (PathBound::new(Time::ZERO), Time::ZERO);
+            let first = path.ramp(now, rtt);
+            while path.ramp(now, rtt) < first.scale(100.0) {
+                let bytes = path.ramp(now, rtt).bytes_in(span);
+                now += span;
+                let sample = Sample {
+                    sent: bytes,
+                    sent_in: span,
+                    arrived: bytes,
+                    arrived_in: span,
+                    ..Sample::default()
+                };
+                path.note_proven(now, &sample, &given);
+                assert!(now < Time::ZERO + Span::from_millis(50), "{span:?}");
             }
         }
     }
