@@ -141,12 +141,17 @@ def quic(name, *more):
     return run
 
 
-def stream(name, *more):
+# SRT refuses longer packets.
+SRT_LONGEST = 1500
+
+
+def stream(name, *more, longest=9000):
     """UDT and SRT, which have threads of their own; less content, because they are slow."""
 
     def run(lane):
-        options = ["--mtu", lane.mtu, "--bytes", GIB // 4, *more]
-        return pair(f"{lane.native}/{name}", options, figures.ip_factor("udt", lane.mtu), FREE)
+        mtu = min(lane.mtu, longest)
+        options = ["--mtu", mtu, "--bytes", GIB // 4, *more]
+        return pair(f"{lane.native}/{name}", options, figures.ip_factor("udt", mtu), FREE)
 
     return run
 
@@ -344,8 +349,8 @@ PEERS = {
     "quinn-ring": quic("quinn", "--aead", "ring"),
     "s2n-quic": quic("s2n"),
     "udt4": stream("udt"),
-    "srt": stream("srt"),
-    "srt-aes": stream("srt", "--key", 16),
+    "srt": stream("srt", longest=SRT_LONGEST),
+    "srt-aes": stream("srt", "--key", 16, longest=SRT_LONGEST),
     "gtp-incast": gtp_of_five,
     "iperf3-incast": side_by_side(iperf3_of_five, "seconds"),
     "quinn-incast": side_by_side(quinn_of_five, "bytes"),

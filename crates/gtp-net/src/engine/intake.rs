@@ -199,6 +199,14 @@ impl Intake {
             self.looks.pop_front();
         }
         self.looks.push_back(Look { span: passed, ..self.look });
+        tracing::trace!(
+            passed_us = passed.as_micros(),
+            taken = %self.look.bytes.per(passed),
+            standing = self.standing(),
+            limit = %self.limit,
+            told = %self.told,
+            search = ?self.search,
+        );
         if self.is_troubled() {
             self.troubled_at = now;
             if self.patient_until <= now {
