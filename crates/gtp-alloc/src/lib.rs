@@ -2,8 +2,8 @@
 //!
 //! Everything here is a function of its arguments: no clock, no entropy, no I/O. The crate holds
 //! the units that the whole workspace speaks in, the exact global max-min allocation, the two
-//! control laws that a host may run over its sessions, and the measures by which their results
-//! are judged.
+//! control laws that a host may run over its sessions, how its capacity comes down where all of
+//! them lose, and the measures by which their results are judged.
 #![no_std]
 #![forbid(unsafe_code)]
 
@@ -14,6 +14,7 @@ pub mod fairness;
 pub mod grant;
 pub mod led;
 pub mod maxmin;
+pub mod strain;
 pub mod tree;
 pub mod units;
 

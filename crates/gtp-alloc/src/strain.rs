@@ -3,12 +3,10 @@
 //! Where some lose and others do not, paths are to blame, and the sessions see to that themselves.
 //! Where every one loses at once, look after look, while most of the capacity is in use, the host
 //! was said to carry more than it does: then no more is shared out than what came through. That is
-//! tried again from below, slowly. Pure arithmetic, as in [`crate::room`]; what sessions say of
-//! their losses is believed only as far as all of them agree.
+//! tried again from below, slowly. What sessions say of their losses is believed only as far as
+//! all of them agree; who looks, and when, is not known here.
 
-use gtp_alloc::{Bytes, Rate, Span};
-
-use crate::room::LOOK;
+use crate::{Bytes, Rate, Span};
 
 /// What the sessions of one direction went through since the last look.
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,6 +28,9 @@ pub struct Strain {
     bad: (u32, Bytes, Span),
 }
 
+/// Time between two looks. Others' traffic is seen within two looks and a half: the reports of
+/// sessions are up to 100 ms old, which a shorter look would take for other traffic.
+pub const LOOK: Span = Span::from_millis(250);
 /// A session that lost more than this part of its packets is losing.
 pub const LOSING: f64 = 0.005;
 /// A session has to move so many packets between two looks for its losses to count.
@@ -84,7 +85,7 @@ impl Strain {
         if self.limit.is_unlimited() {
             return;
         }
-        let raised = self.limit.scale(RISE.powf(span.as_secs_f64() / LOOK.as_secs_f64()));
+        let raised = self.limit.scale(libm::pow(RISE, span.as_secs_f64() / LOOK.as_secs_f64()));
         self.limit = if raised < capacity { raised } else { Rate::UNLIMITED };
     }
 }

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::OwnedFd;
 
+use gtp_alloc::strain::{LOSING, PACKETS_LEAST, Toll};
 use gtp_alloc::tree::{self, Node, Policy};
 use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_proto::{Agent, AgentConfig, FlowId, Grant};
@@ -19,7 +20,6 @@ use crate::desk::Desk;
 use crate::limits::{Bounds, Given, TransferId};
 use crate::names::Names;
 use crate::seats::{Allowance, Pulse, Seat, Seats, Tolled};
-use crate::strain::{LOSING, PACKETS_LEAST, Toll};
 
 /// Names an attached process.
 pub type ClientId = u64;

@@ -16,14 +16,13 @@ mod parts;
 mod room;
 mod seats;
 mod server;
-mod strain;
 mod view;
 mod web;
 
 pub use claim::{Before, Claim, ClaimError};
+pub use gtp_alloc::strain::{LOOK, Strain, Toll};
 pub use hub::{
     ClientId, GRACE_MOST, Hub, HubConfig, Right, SESSIONS_MOST, SESSIONS_OF_ONE, SetError, Who,
 };
-pub use room::{LOOK, Room};
+pub use room::Room;
 pub use server::{Daemon, DaemonConfig};
-pub use strain::{Strain, Toll};

@@ -16,9 +16,6 @@ pub struct Room {
     seen: [Rate; 2],
 }
 
-/// Time between two looks. Others are seen within two looks and a half: the reports of sessions are
-/// up to 100 ms old, which a shorter look would take for other traffic.
-pub const LOOK: Span = Span::from_millis(250);
 /// Interface bytes for each of a session's: frame headers of 14 bytes on packets of some 1,500, and
 /// requests.
 const OVERHEAD: f64 = 1.03;
@@ -67,6 +64,7 @@ impl Room {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use gtp_alloc::strain::LOOK;
 
     /// Looks at a world in which others and sessions move so many Mbit/s.
     fn look(room: &mut Room, sums: &mut (u64, u64), own: u64, others: u64) -> u64 {

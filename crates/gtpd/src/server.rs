@@ -11,6 +11,7 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::rc::Rc;
 
+use gtp_alloc::strain::{LOOK, Strain};
 use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_share::{
     Answer, BELL, Connection, Incoming, LIST_PACKET, MESSAGE_MOST, Request, Side, VERSION,
@@ -24,8 +25,7 @@ use crate::claim::{Before, Claim};
 use crate::http::{Pages, Work};
 use crate::hub::{ClientId, Hub, HubConfig, Right, SetError, Who};
 use crate::metrics::NUMBERS;
-use crate::room::{LOOK, Room};
-use crate::strain::Strain;
+use crate::room::Room;
 use crate::view::Lists;
 use crate::web::LIVE;
 
