@@ -13,6 +13,7 @@ mod ways;
 pub use peers::slowest;
 
 use gtp_alloc::Span;
+use gtp_sim::packet::World;
 use gtp_sim::trace::PacketTrace;
 
 use crate::refusal::Refusal;
@@ -134,14 +135,20 @@ pub struct Watched {
     pub bounds: Vec<Vec<(f64, f64)>>,
     /// For each session how often its timer had rung, from each time on; of rivals that have one.
     pub timeouts: Vec<Vec<(f64, f64)>>,
+    /// By the end of each bin in seconds, how many packets of all sessions had arrived, and how
+    /// many had been lost.
+    pub counts: Vec<(f64, f64, f64)>,
 }
+
+/// Looks at a world at the end of each bin, and may change something.
+pub type Warden<'a> = &'a mut dyn FnMut(&mut World) -> Result<(), Refusal>;
 
 /// Runs a scenario at the packet level, with its series.
 ///
 /// # Errors
-/// If the scenario cannot be run, with what to change.
-pub fn watched(scenario: &Scenario) -> Result<Watched, Refusal> {
-    packets::watched(scenario)
+/// If the scenario cannot be run, with what to change, or what the warden says.
+pub fn watched(scenario: &Scenario, warden: Warden<'_>) -> Result<Watched, Refusal> {
+    packets::watched(scenario, warden)
 }
 
 /// Round-trip time of each session's way when nothing waits on it, jitter apart.

@@ -19,7 +19,7 @@ use super::judge::judge;
 use super::peers::{Shop, router, slowest};
 use super::wanted::epochs;
 use super::ways::{Links, Way, find};
-use super::{Course, LinkCourse, Outcome, Progress, Replayed, Watched, seconds};
+use super::{Course, LinkCourse, Outcome, Progress, Replayed, Warden, Watched, seconds};
 use crate::refusal::Refusal;
 use crate::scenario::model::{self, Event, LawName, NodeKind, Scenario};
 use crate::scenario::protocol::Protocol;
@@ -61,24 +61,30 @@ pub fn run_watched<T>(
 }
 
 /// A run with its series, and each session's bound by the path and count of timeouts as they stood
-/// at the end of each bin.
-pub fn watched(scenario: &Scenario) -> Result<Watched, Refusal> {
+/// at the end of each bin, when `warden` may change something.
+pub fn watched(scenario: &Scenario, warden: Warden<'_>) -> Result<Watched, Refusal> {
     let mut made = prepared(scenario, 0)?;
     let end = Time::ZERO + scenario.duration;
     let mut bounds = vec![Vec::new(); scenario.sessions.len()];
-    let mut timeouts = bounds.clone();
+    let (mut timeouts, mut counts) = (bounds.clone(), Vec::new());
     while made.world.now() < end {
         made.world.run_until((made.world.now() + scenario.output.every).min(end));
+        warden(&mut made.world)?;
         let now = seconds(made.world.now().since(Time::ZERO));
+        let (mut arrived, mut lost) = (0, 0);
         for (k, (bounds, timeouts)) in bounds.iter_mut().zip(&mut timeouts).enumerate() {
             let status = made.world.session(SessionId(k as u32));
+            arrived += status.as_ref().map_or(0, |status| status.received_packets);
+            lost += status.as_ref().map_or(0, |status| status.lost);
             let rung = status.as_ref().map_or(0, |status| status.timeouts);
             step(timeouts, now, rung as f64);
             step(bounds, now, finite(status.map_or(Rate::UNLIMITED, |status| status.path_bound)));
         }
+        counts.push((now, arrived as f64, lost as f64));
     }
     let outcome = made.outcome(scenario);
-    Ok(Watched { outcome, trace: made.world.trace().clone(), bounds, timeouts })
+    let trace = made.world.trace().clone();
+    Ok(Watched { outcome, trace, bounds, timeouts, counts })
 }
 
 /// From `now` on it is `value`.

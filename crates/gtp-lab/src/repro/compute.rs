@@ -8,7 +8,7 @@ use super::entry::{Entry, Kind, Solve};
 use super::formula::{Quantities, assign};
 use super::measure::{Measure, Trajectory};
 use super::rivals::Course;
-use super::{aecp, aecp_packets, sabul, sabul_packets};
+use super::{aecp, aecp_packets, hops, lightpaths, sabul, sabul_packets};
 use super::{exact, gtp2004, lambdastream, law, packet, rate};
 use crate::series::Figure;
 use gtp_link::Rng;
@@ -80,6 +80,8 @@ pub fn compute(entry: &Entry) -> Result<Computed, String> {
     for row in &entry.sabul_packets {
         sabul_packets::run(&entry.id, row, quantities, figures)?;
     }
+    entry.lightpaths.iter().try_for_each(|wanted| lightpaths::run(wanted, quantities))?;
+    entry.hops.iter().try_for_each(|wanted| hops::run(wanted, quantities))?;
     for scenario in &entry.scenario {
         let cases = scenario.expand()?;
         draws(scenario, &cases, quantities);

@@ -10,8 +10,10 @@ use super::case::{Links, Scenario, Spread};
 use super::criterion::Criterion;
 use super::exact::Exact;
 use super::gtp2004::Rule;
+use super::hops::Hops;
 use super::lambdastream::Equation;
 use super::law::Property;
+use super::lightpaths::Lightpaths;
 use super::measure::Measure;
 use super::played::Played;
 use super::rivals::Rivals;
@@ -77,6 +79,12 @@ pub struct Entry {
     /// What SABUL's equations and its model lead to.
     #[serde(default)]
     pub sabul: Vec<Sabul>,
+    /// Light paths shared out by the end-node law.
+    #[serde(default)]
+    pub lightpaths: Vec<Lightpaths>,
+    /// Networks whose links run the end-node law.
+    #[serde(default)]
+    pub hops: Vec<Hops>,
     /// Rows of SABUL's tables, packet by packet.
     #[serde(default)]
     pub sabul_packets: Vec<Row>,

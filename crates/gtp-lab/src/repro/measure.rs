@@ -32,6 +32,11 @@ pub struct Trajectory {
     /// How often each session's timer for lost packets had rung, of rivals that have one; packets
     /// only.
     pub timeouts: Vec<Steps>,
+    /// By these moments, how many packets of all sessions had arrived and how many had been lost;
+    /// scenario files only.
+    pub counts: Vec<(f64, f64, f64)>,
+    /// What is shared out of a capacity that follows what is measured, as a part of it.
+    pub shared: Steps,
     /// When each session had delivered all it was given; infinite if it had not.
     pub done: Vec<f64>,
     /// Lost packets as a part of those sent.
@@ -122,6 +127,21 @@ pub enum Reading {
     },
     /// How often each session's timer for lost packets rang in a span.
     Timeouts {
+        /// From, in seconds.
+        from: f64,
+        /// Until, in seconds.
+        until: f64,
+    },
+    /// Of the packets of all sessions in a span, the part that was lost.
+    LostIn {
+        /// From, in seconds.
+        from: f64,
+        /// Until, in seconds.
+        until: f64,
+    },
+    /// The least and the mean part that is shared out, in a span, of a capacity that follows what
+    /// is measured.
+    Shared {
         /// From, in seconds.
         from: f64,
         /// Until, in seconds.
@@ -325,6 +345,8 @@ fn readable(reading: &Reading, run: &Trajectory) -> Result<(), String> {
         | Reading::Mean { from, until }
         | Reading::Bound { from, until, .. }
         | Reading::Timeouts { from, until }
+        | Reading::LostIn { from, until }
+        | Reading::Shared { from, until }
         | Reading::Largest { from, until }
         | Reading::Highest { from, until, .. }
         | Reading::Worst { from, until } => inside(run, *from, *until)?,
@@ -390,6 +412,8 @@ fn read(reading: &Reading, run: &Trajectory) -> Result<Vec<f64>, String> {
         }
         Reading::Mean { from, until } => all.map(|k| mean(k, *from, *until) / MEGA).collect(),
         Reading::Timeouts { from, until } => timeouts(run, *from, *until)?,
+        Reading::LostIn { from, until } => vec![lost_in(run, *from, *until)?],
+        Reading::Shared { from, until } => shared(run, *from, *until)?,
         Reading::Bound { from, until, share } => bounds(run, *from, *until, share * MEGA)?,
         Reading::Largest { from, until } => {
             all.map(|k| within(&run.rates[k], *from, *until).fold(0.0, f64::max) / MEGA).collect()
@@ -458,6 +482,26 @@ fn timeouts(run: &Trajectory, from: f64, until: f64) -> Result<Vec<f64>, String>
         return nothing("is known of timers");
     }
     Ok(run.timeouts.iter().map(|steps| at(steps, until) - at(steps, from)).collect())
+}
+
+/// Of the packets in a span, the part that was lost.
+fn lost_in(run: &Trajectory, from: f64, until: f64) -> Result<f64, String> {
+    let by = |moment: f64| match run.counts.partition_point(|(t, ..)| *t <= moment + 1e-9) {
+        0 => (0.0, 0.0),
+        n => (run.counts[n - 1].1, run.counts[n - 1].2),
+    };
+    let ((arrived, lost), before) = (by(until), by(from));
+    let (arrived, lost) = (arrived - before.0, lost - before.1);
+    if arrived + lost > 0.0 { Ok(lost / (arrived + lost)) } else { nothing("was sent in the span") }
+}
+
+/// The least and the mean of what is shared out in a span.
+fn shared(run: &Trajectory, from: f64, until: f64) -> Result<Vec<f64>, String> {
+    if run.shared.is_empty() {
+        return nothing("follows what is measured");
+    }
+    let least = within(&run.shared, from, until).fold(f64::INFINITY, f64::min);
+    Ok(vec![least, mean(&run.shared, from, until)])
 }
 
 /// The value at a moment: that of the last step not after it; zero before the first.

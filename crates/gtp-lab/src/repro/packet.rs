@@ -147,6 +147,8 @@ fn trajectory(case: &Case, world: &World, sessions: &[SessionId]) -> Trajectory 
         queue: queues(case, world, bin),
         bounds: Vec::new(),
         timeouts: Vec::new(),
+        counts: Vec::new(),
+        shared: Vec::new(),
         done,
         lost: lost as f64 / (sent as f64).max(1.0),
         losses: status.iter().map(|s| s.lost as f64 / (s.sent_packets as f64).max(1.0)).collect(),

@@ -6,8 +6,10 @@
 //! once.
 
 use super::compute::{Law, Runs};
+use super::follow::{Follow, Warden};
 use super::measure::{Steps, Trajectory};
 use crate::course::{self, Watched};
+use crate::refusal::Refusal;
 use crate::scenario::model::{LawName, NodeKind, Scenario};
 use crate::scenario::protocol::Protocol;
 use crate::scenario::{Document, Overrides};
@@ -24,6 +26,8 @@ pub struct Played {
     pub name: String,
     /// The file, in the entry's folder.
     pub file: String,
+    /// A host's capacity that follows what is measured, in all runs.
+    pub capacity: Option<Follow>,
     /// What differs from run to run; one run as the file stands if there are none.
     #[serde(default)]
     pub runs: Vec<Run>,
@@ -54,7 +58,7 @@ impl Played {
         for law in [Law::EndNode, Law::Grant] {
             let mut found = Vec::new();
             for run in runs {
-                found.extend(one(&document, run, law)?);
+                found.extend(self.one(&document, run, law)?);
             }
             if !found.is_empty() {
                 all.push(Runs { name: self.name.clone(), law, runs: found });
@@ -62,38 +66,50 @@ impl Played {
         }
         Ok(all)
     }
-}
 
-/// One run under one law; nothing if the law decides nothing in it and it is not the first.
-fn one(document: &Document, run: &Run, law: Law) -> Result<Option<Trajectory>, String> {
-    let mut document = document.clone();
-    for (key, value) in &run.set {
-        let text = match value {
-            toml::Value::String(text) => text.clone(),
-            toml::Value::Integer(_) | toml::Value::Float(_) | toml::Value::Boolean(_) => {
-                value.to_string()
-            }
-            toml::Value::Datetime(_) | toml::Value::Array(_) | toml::Value::Table(_) => {
-                return Err(format!("{}: `{key}` is set to what is no single value", run.label));
-            }
+    /// One run under one law; nothing if the law decides nothing in it and it is not the first.
+    fn one(&self, document: &Document, run: &Run, law: Law) -> Result<Option<Trajectory>, String> {
+        let mut document = document.clone();
+        for (key, value) in &run.set {
+            let text = match value {
+                toml::Value::String(text) => text.clone(),
+                toml::Value::Integer(_) | toml::Value::Float(_) | toml::Value::Boolean(_) => {
+                    value.to_string()
+                }
+                toml::Value::Datetime(_) | toml::Value::Array(_) | toml::Value::Table(_) => {
+                    return Err(format!(
+                        "{}: `{key}` is set to what is no single value",
+                        run.label
+                    ));
+                }
+            };
+            document.set(key, &text).map_err(|e| e.to_string())?;
+        }
+        let mut scenario = document.scenario(Overrides::default()).map_err(|e| e.to_string())?;
+        scenario.law = match law {
+            Law::EndNode => LawName::EndNode,
+            Law::Grant => LawName::Grant,
         };
-        document.set(key, &text).map_err(|e| e.to_string())?;
+        let own = scenario.sessions.iter().any(|session| session.protocol == Protocol::Gtp);
+        if law == Law::Grant && !own {
+            return Ok(None);
+        }
+        let mut warden = match &self.capacity {
+            Some(follow) => Some(Warden::new(follow, &scenario)?),
+            None => None,
+        };
+        let watched = course::watched(&scenario, &mut |world| match &mut warden {
+            Some(warden) => warden.look(world).map_err(Refusal::Input),
+            None => Ok(()),
+        });
+        let watched = watched.map_err(|e| e.to_string())?;
+        let shared = warden.map_or_else(Vec::new, |warden| warden.shared);
+        Ok(Some(Trajectory { shared, ..trajectory(&scenario, watched, &run.label) }))
     }
-    let mut scenario = document.scenario(Overrides::default()).map_err(|e| e.to_string())?;
-    scenario.law = match law {
-        Law::EndNode => LawName::EndNode,
-        Law::Grant => LawName::Grant,
-    };
-    let own = scenario.sessions.iter().any(|session| session.protocol == Protocol::Gtp);
-    if law == Law::Grant && !own {
-        return Ok(None);
-    }
-    let watched = course::watched(&scenario).map_err(|e| e.to_string())?;
-    Ok(Some(trajectory(&scenario, watched, &run.label)))
 }
 
 fn trajectory(scenario: &Scenario, watched: Watched, label: &str) -> Trajectory {
-    let Watched { outcome, trace, bounds, timeouts } = watched;
+    let Watched { outcome, trace, bounds, timeouts, counts } = watched;
     let bin = trace.bin.as_secs_f64();
     let rate = |bytes: u64| bytes as f64 * 8.0 / bin;
     let sessions = trace.sessions.iter();
@@ -122,6 +138,8 @@ fn trajectory(scenario: &Scenario, watched: Watched, label: &str) -> Trajectory 
         queue: (0..trace.bins).map(|n| ((n + 1) as f64 * bin, longest(n))).collect(),
         bounds,
         timeouts,
+        counts,
+        shared: Vec::new(),
         done: done.collect(),
         lost: dropped as f64 / ((packets + dropped) as f64).max(1.0),
         losses: outcome.sessions.iter().map(lost).collect(),

@@ -45,6 +45,8 @@ pub fn run(case: &Case, law: Law) -> Result<Trajectory, String> {
         queue: Vec::new(),
         bounds: Vec::new(),
         timeouts: Vec::new(),
+        counts: Vec::new(),
+        shared: Vec::new(),
         done: Vec::new(),
         lost: 0.0,
         losses: Vec::new(),

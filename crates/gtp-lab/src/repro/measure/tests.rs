@@ -12,6 +12,8 @@ fn run() -> Trajectory {
         queue: vec![(0.0, 0.004), (4.0, 0.002)],
         bounds: vec![vec![(0.0, f64::INFINITY), (7.0, 2e6)], vec![(0.0, 1e6)]],
         timeouts: vec![vec![(2.0, 1.0), (6.0, 3.0)], Vec::new()],
+        counts: vec![(5.0, 90.0, 10.0), (10.0, 160.0, 40.0)],
+        shared: vec![(0.0, 1.0), (4.0, 0.5), (8.0, 0.75)],
         done: vec![9.0, 4.0],
         lost: 0.0,
         losses: Vec::new(),
@@ -41,6 +43,13 @@ fn means_are_areas_over_time() {
 fn a_timer_is_counted_from_the_spans_beginning_to_its_end() {
     assert_eq!(measured("what = 'timeouts', from = 2, until = 6"), [2.0, 0.0]);
     assert_eq!(measured("what = 'timeouts', from = 0, until = 5"), [1.0, 0.0]);
+}
+
+#[test]
+fn what_was_lost_and_shared_is_of_the_span() {
+    assert_eq!(measured("what = 'lost-in', from = 0, until = 5"), [0.1]);
+    assert_eq!(measured("what = 'lost-in', from = 5, until = 10"), [0.3]);
+    assert_eq!(measured("what = 'shared', from = 2, until = 10"), [0.5, 0.6875]);
 }
 
 #[test]
@@ -136,6 +145,8 @@ fn what_was_not_there_cannot_be_read() {
         ("what = 'phase-held', last = 1, band = 0", without(|run| run.bounds.clear())),
         ("what = 'phase-at-bound', last = 1, band = 0", without(|run| run.bounds.clear())),
         ("what = 'timeouts', from = 0, until = 9", without(|run| run.timeouts.clear())),
+        ("what = 'lost-in', from = 0, until = 4", run()),
+        ("what = 'shared', from = 0, until = 9", without(|run| run.shared.clear())),
         ("what = 'worst', from = 6, until = 9", without(|run| run.goals[1].1 = vec![0.0; 2])),
         ("what = 'settle', band = 0.5", without(|run| run.goals[1].1 = vec![0.0; 2])),
         ("what = 'kept'", without(|run| run.rates[1][0].1 = 1e6)),

@@ -1,0 +1,158 @@
+//! A host's capacity that follows what is measured while a scenario file runs.
+//!
+//! The thesis proposes two such capacities without a rule: one that comes down where all sessions
+//! lose (X.3.D), and one that leaves the TCP traffic of a shared link its room (VIII.1.B). The
+//! first is the daemon's; the second is written here. Both see what a program at that host would:
+//! counts of its own sessions, and of the TCP traffic what arrives. They know no entry.
+
+use crate::scenario::model::{HostEntry, NodeKind, Scenario};
+use crate::scenario::protocol::Protocol;
+use gtp_alloc::strain::{LOOK, LOSING, PACKETS_LEAST, Strain, Toll};
+use gtp_alloc::{Bytes, Rate, Span, Time};
+use gtp_sim::packet::{Action, NodeId, SessionId, World};
+use serde::Deserialize;
+
+/// Whose capacity to receive, and what it follows.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Follow {
+    /// The host's name; what it states as `capacity_in` is the most that is shared out.
+    pub host: String,
+    /// What it follows.
+    pub follows: Followed,
+}
+
+/// What a capacity follows.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Followed {
+    /// What all its sessions lose; it comes back when they do not.
+    Loss,
+    /// The same, but it never comes back.
+    LossDown,
+    /// The TCP traffic: all but what that has, and at least its equal share of all flows.
+    Tcp,
+}
+
+/// The capacity of one run.
+pub struct Warden {
+    host: NodeId,
+    followed: Followed,
+    full: Rate,
+    /// The host's sessions and whether they are the project's own.
+    sessions: Vec<(SessionId, Kin)>,
+    strain: Strain,
+    looked: Time,
+    /// Of each session, packets and bytes that came and packets that were lost, at the last look.
+    counted: Vec<(u64, Bytes, u64)>,
+    /// Smoothed rate of the TCP traffic, in bit/s.
+    smoothed: f64,
+    /// What was shared out, as a part of the full capacity, from each moment on.
+    pub shared: Vec<(f64, f64)>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kin {
+    Own,
+    Tcp,
+}
+
+/// The time constant of the mean of TCP's rate.
+const SMOOTHING: Span = Span::from_secs(1);
+/// The project's own keep so much, or they could not notice that there is room again.
+const LEAST: f64 = 0.001;
+
+impl Warden {
+    /// For a scenario.
+    ///
+    /// # Errors
+    /// If it has no such host, or one without a capacity.
+    pub fn new(follow: &Follow, scenario: &Scenario) -> Result<Warden, String> {
+        let place = scenario.nodes.iter().position(|node| node.name == follow.host);
+        let place = place.ok_or_else(|| format!("there is no host {:?}", follow.host))?;
+        let NodeKind::Host(HostEntry { capacity_in: full, .. }) = scenario.nodes[place].kind else {
+            return Err(format!("{:?} is no host", follow.host));
+        };
+        if full.is_unlimited() {
+            return Err(format!("host {:?} states no capacity_in", follow.host));
+        }
+        let here = scenario.sessions.iter().enumerate().filter(|(_, s)| s.sink == place);
+        let kin = |protocol| if protocol == Protocol::Gtp { Kin::Own } else { Kin::Tcp };
+        let sessions: Vec<(SessionId, Kin)> =
+            here.map(|(k, session)| (SessionId(k as u32), kin(session.protocol))).collect();
+        Ok(Warden {
+            host: NodeId(place as u32),
+            followed: follow.follows,
+            full,
+            counted: vec![(0, Bytes::ZERO, 0); sessions.len()],
+            sessions,
+            strain: Strain::default(),
+            looked: Time::ZERO,
+            smoothed: 0.0,
+            shared: vec![(0.0, 1.0)],
+        })
+    }
+
+    /// Looks at the world, if it is time, and sets the capacity.
+    ///
+    /// # Errors
+    /// What the world says if it does not take it.
+    pub fn look(&mut self, world: &mut World) -> Result<(), String> {
+        let span = world.now().since(self.looked);
+        let capacity = match self.followed {
+            Followed::Loss | Followed::LossDown if span < LOOK => return Ok(()),
+            Followed::Loss => self.by_loss(world, span),
+            Followed::LossDown => self.by_loss(world, span).min(self.now()),
+            Followed::Tcp => self.beside_tcp(world, span),
+        };
+        self.looked = world.now();
+        self.shared.push((
+            self.looked.since(Time::ZERO).as_secs_f64(),
+            capacity.as_f64() / self.full.as_f64(),
+        ));
+        let action = Action::Capacity { host: self.host, out: None, in_: Some(capacity) };
+        world.at(world.now(), action).map_err(|e| e.to_string())
+    }
+
+    /// What is shared out now.
+    fn now(&self) -> Rate {
+        self.shared.last().map_or(self.full, |(_, part)| self.full.scale(*part))
+    }
+
+    /// What came of each session of a kin since the last look, and what was lost.
+    fn news(&mut self, world: &World, kin: Kin) -> Vec<(u64, Bytes, u64)> {
+        let sessions = self.sessions.iter().zip(&mut self.counted);
+        let news = sessions.filter(|((_, of), _)| *of == kin).filter_map(|((id, _), counted)| {
+            let status = world.session(*id)?;
+            let now = (status.received_packets, status.received_bytes, status.lost);
+            let before = std::mem::replace(counted, now);
+            Some((now.0 - before.0, now.1 - before.1, now.2.saturating_sub(before.2)))
+        });
+        news.collect()
+    }
+
+    /// X.3.D, as the daemon does it.
+    fn by_loss(&mut self, world: &World, span: Span) -> Rate {
+        let mut toll = Toll::default();
+        for (packets, bytes, lost) in self.news(world, Kin::Own) {
+            let all = packets + lost;
+            toll.moving += usize::from(all >= PACKETS_LEAST);
+            let losing = lost as f64 > LOSING * all as f64;
+            toll.losing += usize::from(all >= PACKETS_LEAST && losing);
+            toll.through += bytes;
+        }
+        self.strain.look(self.full, span, toll)
+    }
+
+    /// VIII.1.B: all but the larger of what TCP has, in the mean of a second, and its equal share.
+    fn beside_tcp(&mut self, world: &World, span: Span) -> Rate {
+        let bytes: u64 = self.news(world, Kin::Tcp).iter().map(|(_, bytes, _)| bytes.0).sum();
+        let rate = Bytes(bytes).per(span).as_f64();
+        let part = 1.0 - libm::exp(-span.as_secs_f64() / SMOOTHING.as_secs_f64());
+        self.smoothed += part * (rate - self.smoothed);
+        let tcp = self.sessions.iter().filter(|(_, kin)| *kin == Kin::Tcp).count();
+        let share = self.full.as_f64() * tcp as f64 / self.sessions.len().max(1) as f64;
+        let left = self.full.as_f64() - self.smoothed.max(share);
+        Rate::from_f64(left.max(LEAST * self.full.as_f64()))
+    }
+}
