@@ -156,3 +156,53 @@ impl Warden {
         Rate::from_f64(left.max(LEAST * self.full.as_f64()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::course;
+    use crate::refusal::Refusal;
+    use crate::scenario::{Document, Overrides};
+
+    const FILE: &str = "duration = '4s'\n[[host]]\nname = 'a'\n[[host]]\nname = 'b'\n\
+        capacity_in = '100Mbit'\n[[link]]\nname = 'l'\nfrom = 'a'\nto = 'b'\n\
+        rate = '80Mbit'\nqueue = '5ms'\n[[link]]\nname = 'm'\nfrom = 'b'\nto = 'a'\n\
+        [[session]]\nsource = 'a'\nsink = 'b'\ncount = 2\n";
+
+    fn followed(file: &str, host: &str, follows: Followed) -> Result<Vec<f64>, String> {
+        let document = Document::parse("x", file).expect("a file");
+        let scenario = document.scenario(Overrides::default()).expect("a scenario");
+        let mut warden = Warden::new(&Follow { host: host.to_owned(), follows }, &scenario)?;
+        let mut look = |world: &mut World| warden.look(world).map_err(Refusal::Input);
+        course::watched(&scenario, &mut look).expect("a run");
+        Ok(warden.shared.iter().map(|(_, part)| *part).collect())
+    }
+
+    #[test]
+    fn a_capacity_comes_down_to_what_comes_through_and_only_then_comes_back() {
+        let down = followed(FILE, "b", Followed::LossDown).expect("a run");
+        let end = down[down.len() - 1];
+        assert!((0.7..0.81).contains(&end), "80 of 100 Mbit/s: {down:?}");
+        assert!(down.windows(2).all(|two| two[1] <= two[0]), "{down:?}");
+        let back = followed(FILE, "b", Followed::Loss).expect("a run");
+        assert!(back.windows(2).any(|two| two[1] > two[0]), "{back:?}");
+    }
+
+    #[test]
+    fn beside_tcp_its_equal_share_is_left_at_least() {
+        let file = format!(
+            "{FILE}[[session]]\nname = 't'\nsource = 'a'\nsink = 'b'\n\
+                            protocol = 'sack'\nwindow = '8KB'\n"
+        );
+        let shared = followed(&file, "b", Followed::Tcp).expect("a run");
+        assert!(shared[1..].iter().all(|part| *part <= 2.0 / 3.0 + 1e-9), "{shared:?}");
+        let alone = followed(FILE, "b", Followed::Tcp).expect("a run");
+        assert!(alone.iter().all(|part| *part == 1.0), "nobody else is there: {alone:?}");
+    }
+
+    #[test]
+    fn a_host_that_is_not_there_or_states_nothing_is_refused() {
+        assert!(followed(FILE, "c", Followed::Loss).is_err());
+        assert!(followed(FILE, "a", Followed::Loss).is_err());
+    }
+}
