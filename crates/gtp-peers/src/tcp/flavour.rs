@@ -82,7 +82,7 @@ impl Flavour {
     pub fn law(self, seed: u64) -> Box<dyn Law> {
         match self {
             Flavour::Reno | Flavour::NewReno | Flavour::Sack => Box::new(Reno),
-            Flavour::HighSpeed => Box::new(HighSpeed),
+            Flavour::HighSpeed => Box::new(HighSpeed::default()),
             Flavour::Scalable => Box::new(Scalable),
             Flavour::Bic => Box::<Bic>::default(),
             Flavour::HTcp => Box::<HTcp>::default(),
