@@ -5,7 +5,9 @@
 
 use alloc::boxed::Box;
 
-use crate::tcp::{Law, Recovery, SenderConfig};
+use gtp_alloc::Bytes;
+
+use crate::tcp::{Law, ReceiverConfig, Recovery, SenderConfig};
 use crate::{aecp, vcp, xcp};
 
 /// A law whose window routers decide; which routers, is for the network to say.
@@ -30,7 +32,18 @@ impl Routed {
         }
     }
 
-    /// `config` with the recovery that belongs to the law.
+    /// Bytes of its own header, between the network's and the transport's.
+    fn header(self) -> Bytes {
+        match self {
+            // XCP's header and VCP's two bits: ns-2, by which papers have their results, sends
+            // them beside a packet's bytes.
+            Routed::Xcp | Routed::Vcp => Bytes::ZERO,
+            // AECP, 5.1.
+            Routed::Aecp => Bytes(aecp::HEADER_LEN as u64),
+        }
+    }
+
+    /// `config` with the recovery and the header that belong to the law.
     #[must_use]
     pub fn adapt(self, config: SenderConfig) -> SenderConfig {
         let recovery = match self {
@@ -38,6 +51,12 @@ impl Routed {
             Routed::Xcp => Recovery::Reno,
             Routed::Vcp | Routed::Aecp => Recovery::Sack,
         };
-        SenderConfig { recovery, ..config }
+        SenderConfig { recovery, header: config.header + self.header(), ..config }
+    }
+
+    /// `config` with the header that belongs to the law: acknowledgments bring it back.
+    #[must_use]
+    pub fn adapt_receiver(self, config: ReceiverConfig) -> ReceiverConfig {
+        ReceiverConfig { header: config.header + self.header(), ..config }
     }
 }

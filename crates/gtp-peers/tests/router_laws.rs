@@ -2,10 +2,13 @@
 
 use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_peers::aecp::{self, Factor, Gains};
-use gtp_peers::tcp::{AckView, Fullness, Law, Leaving, LossView, Phase, Window};
+use gtp_peers::tcp::{
+    AckDelay, AckView, Fullness, Law, Leaving, LossView, Opening, Phase, Receiver, ReceiverConfig,
+    Sender, SenderConfig, Window,
+};
 use gtp_peers::vcp::{self, Load};
 use gtp_peers::xcp::{self, Request};
-use gtp_peers::{Note, Packet};
+use gtp_peers::{Endpoint, Note, Packet, Routed};
 
 const RTT: Span = Span::from_millis(50);
 
@@ -212,6 +215,38 @@ fn aecp_follows_the_factor_once_a_round_and_is_paced() {
     assert!((now.size - (want * 0.05).max(1.0)).abs() < 1e-12);
     let pace = law.pacing_rate().expect("a pace").as_f64();
     assert!((pace - want * 8_000.0).abs() <= 1.0);
+}
+
+#[test]
+fn aecp_comes_to_rest_at_the_factor_as_sixteen_bits_have_it() {
+    let (offered, mut now) = (8_001.3, window(1.0));
+    let mut law = aecp::Law::new(Gains::PAPER);
+    law.handle_round(&ack(50, Fullness::Full), &mut now);
+    for round in 1..=400 {
+        let factor = Note::Aecp(Factor::from_packets_per_second(offered));
+        take(&mut law, factor, &ack(50 * round, Fullness::Full), &mut now);
+        law.handle_round(&ack(50 * round, Fullness::Full), &mut now);
+    }
+    // Between 4,096 and 8,192 a step of the field is two packets per second.
+    assert!((law.rate().unwrap() - 8_002.0).abs() < 1e-6, "{:?}", law.rate());
+}
+
+#[test]
+fn aecps_packets_and_acknowledgments_have_three_bytes_more_and_the_others_none() {
+    for (routed, more) in [(Routed::Aecp, 3), (Routed::Xcp, 0), (Routed::Vcp, 0)] {
+        let config = SenderConfig { opening: Opening::Open, ..SenderConfig::default() };
+        let mut sender = Sender::new(at(0), routed.adapt(config), routed.law());
+        let mut receiver =
+            Receiver::new(routed.adapt_receiver(ReceiverConfig {
+                delay: AckDelay::None,
+                ..ReceiverConfig::default()
+            }));
+        let packet = sender.poll_transmit(at(0)).expect("a packet of data");
+        assert_eq!(packet.size, Bytes(1_500 + more), "{routed:?}");
+        receiver.handle_packet(at(50), &packet);
+        let answer = receiver.poll_transmit(at(50)).expect("an acknowledgment");
+        assert_eq!(answer.size, Bytes(40 + more), "{routed:?}");
+    }
 }
 
 #[test]

@@ -214,7 +214,7 @@ fn configs(session: &SessionEntry, windowed: &Windowed) -> (SenderConfig, Receiv
     };
     match windowed.law {
         WindowLaw::Tcp(flavour) => (flavour.adapt(config), flavour.adapt_receiver(receiver)),
-        WindowLaw::Routed(routed) => (routed.adapt(config), receiver),
+        WindowLaw::Routed(routed) => (routed.adapt(config), routed.adapt_receiver(receiver)),
     }
 }
 

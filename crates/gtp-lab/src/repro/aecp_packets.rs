@@ -423,7 +423,8 @@ impl Router for Counted {
 /// Bytes of a packet of data.
 const PACKET: u64 = 1_000;
 
-/// Payload of a packet of 1,000 bytes.
+/// Payload of a packet of 1,000 bytes; AECP's have its header beside them, so that what is read of
+/// it pays for it.
 const MSS: Bytes = Bytes(960);
 /// Headers of a packet with timestamps, as ns-2 counts them.
 const STAMPED: Bytes = Bytes(50);
@@ -461,6 +462,10 @@ fn connect(
     };
     let sender = Sender::new(START + after, config, law);
     let receiver = ReceiverConfig { mss: MSS, delay: AckDelay::None, ..ReceiverConfig::default() };
+    let receiver = match protocol {
+        Protocol::Aecp => Routed::Aecp.adapt_receiver(receiver),
+        Protocol::Sack | Protocol::Xcp | Protocol::XcpNs2 | Protocol::Vcp => receiver,
+    };
     world.flow(after, Box::new(sender), Box::new(Receiver::new(receiver)), there, back)
 }
 

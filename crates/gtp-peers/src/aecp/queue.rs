@@ -5,7 +5,7 @@
 
 use gtp_alloc::{Bytes, Rate, Span, Time};
 
-use super::{Factor, Gains};
+use super::{Factor, Gains, HEADER_LEN};
 use crate::{Admission, Note, Packet, Router};
 
 /// The sampling interval `T2` of the paper (5): 0.1 s.
@@ -24,10 +24,11 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// The paper's gains and packets of 1,000 bytes (6). The factor begins at one packet in 50 ms,
+    /// The paper's gains and packets of 1,000 bytes (6) beside AECP's header (5.1). The factor begins at one packet in 50 ms,
     /// the rate at which the sources of its figures 7 and 8 begin: the theorems begin both alike.
     fn default() -> Config {
-        Config { gains: Gains::PAPER, packet: Bytes(1_000), initial: 20.0 }
+        let packet = Bytes(1_000 + HEADER_LEN as u64);
+        Config { gains: Gains::PAPER, packet, initial: 20.0 }
     }
 }
 
@@ -159,7 +160,7 @@ mod tests {
 
     #[test]
     fn a_router_measures_in_its_own_packets_and_writes_only_what_is_less() {
-        let mut queue = Queue::new(Config::default());
+        let mut queue = Queue::new(Config { packet: Bytes(1_000), ..Config::default() });
         queue.set_capacity(Time::ZERO, Rate::from_mbps(8));
         let mut packet =
             Packet { size: Bytes(500), body: Body::Empty, note: Note::Aecp(Factor::UNSET) };
