@@ -1,12 +1,14 @@
 //! The common advertised rate, thesis II.5.E, after Charny's consistent marking (1995) and the
 //! generalised max-min of Hou, Tzeng and Panwar (1998).
 //!
-//! | rule | where |
-//! |---|---|
-//! | a session says what it wants; every switch on the way says at most its rate | [`Cell`] |
-//! | sessions that want less than the rate are marked; the rate is the rest | [`rate_for`] |
-//! | a switch remembers what each session said last, until it falls silent | [`Switch`] |
-//! | the source sends at the lesser of its demand and what came back | [`Source`], [`Sink`] |
+//! | rule | source | where |
+//! |---|---|---|
+//! | a session says what it wants, a switch at most its rate | Charny; thesis, II.5.E | [`Cell`] |
+//! | whoever wants less is marked; the rate is the rest | Charny; thesis, II.5.E | [`rate_for`] |
+//! | the same with demands, as generalised max-min | Hou, Tzeng and Panwar | [`rate_for`] |
+//! | a switch remembers what each session said last | Charny | [`Switch`] |
+//! | until it falls silent | ours | [`Switch`] |
+//! | the source sends at the lesser of demand and what came back | Charny | [`Source`], [`Sink`] |
 //!
 //! The one idea: one number per switch, from which max-min follows. The thesis's objection, table
 //! II.2: that number is a licence to everyone, and when those that wanted less want more, all use
@@ -54,6 +56,7 @@ pub fn rate_for(capacity: Rate, wanted: &[Rate]) -> Rate {
     wanted.sort_unstable();
     let mut left = capacity.as_bps();
     for (marked, want) in wanted.iter().enumerate() {
+        // Thesis, II.5.E: spare capacity over the sessions that are not marked.
         let share = left / (wanted.len() - marked) as u64;
         if want.as_bps() >= share {
             return Rate::from_bps(share);
@@ -95,7 +98,7 @@ impl Switch {
         self.sessions.retain(|_, known| now.since(known.heard) < FORGOTTEN);
         if self.sessions.len() < SESSIONS_MAX || self.sessions.contains_key(&cell.session) {
             // What switches before this one do not allow is not wanted here.
-            let wanted = cell.wanted.min(cell.rate);
+            let wanted = cell.wanted.min(cell.rate); // Hou, Tzeng and Panwar.
             self.sessions.insert(cell.session, Known { wanted, heard: now });
         }
     }
@@ -109,7 +112,7 @@ impl Router for Switch {
     fn handle_arrival(&mut self, now: Time, _queued: Bytes, packet: &mut Packet) -> Admission {
         if let Note::Advertised(cell) = &mut packet.note {
             self.remember(now, *cell);
-            cell.rate = cell.rate.min(self.advertised());
+            cell.rate = cell.rate.min(self.advertised()); // Charny.
         }
         Admission::Pass
     }

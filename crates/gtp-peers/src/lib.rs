@@ -12,6 +12,7 @@
 //! | protocol | paper | file | figures |
 //! |---|---|---|---|
 //! | Reno, NewReno, SACK | RFC 5681, 6582, 6675 | `tcp/sender/` | thesis VIII.1, 3 to 9 |
+//! | their timer and blocks | RFC 6298, 2018 | `tcp/timer.rs`, `board.rs` | the same |
 //! | HighSpeed | RFC 3649, 3742 | `tcp/laws/highspeed.rs` | thesis VIII.8, VIII.9 |
 //! | Scalable, BIC, H-TCP | thesis II.5.B | `tcp/laws/` | thesis II.5.B's relations |
 //! | Vegas, FAST | Brakmo 1995; Jin 2004; thesis II.5.C | `tcp/laws/` | none: named |
@@ -27,6 +28,8 @@
 //! | web and CBR traffic | AECP 6.2 | `background.rs` | AECP 8, table 1 |
 //! | rate meter, slices, central max-min | EyeQ 2013; none | `anchors.rs` | none: anchors |
 //! | explicit grants by links | PERC 2015 | `anchors/perc.rs` | none: an anchor |
+//! | pacing | thesis, eq. II.13 | `rate/pacer.rs` | all of those below |
+//! | a slow reader | LambdaStream, Fig. 1 | `rate/slow.rs` | LambdaStream 1 |
 //! | RBUDP | He 2002; GTP 2004 5.3 | `rate/rbudp.rs` | GTP 2004 tables 2 to 5 |
 //! | SABUL, its laws | SABUL II | `rate/sabul/mod.rs`, `gtp-laws` | SABUL 5 to 17, tables I, II |
 //! | SABUL, the model | SABUL III | `rate/sabul/model.rs` | SABUL 2, lemmas 1 to 8 |

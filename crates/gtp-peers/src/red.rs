@@ -67,7 +67,7 @@ impl Config {
             return 0.0;
         }
         if average < max {
-            return most * (average - min) / (max - min);
+            return most * (average - min) / (max - min); // Section 4.
         }
         match self.shape {
             Shape::Gentle if average < 2.0 * max => most + (1.0 - most) * (average - max) / max,
@@ -113,12 +113,12 @@ impl Queue {
     fn smooth(&mut self, now: Time, queued: Bytes) {
         let weight = self.config.weight.clamp(0.0, 1.0);
         if let Some(since) = self.idle_since.take() {
-            // As if so many packets had found the queue empty.
+            // Section 4: as if so many packets had found the queue empty.
             let each = (self.config.packet / self.capacity).as_nanos().max(1);
             let could = now.since(since).as_nanos() / each;
             self.average *= libm::pow(1.0 - weight, could as f64);
         }
-        self.average += weight * (queued.0 as f64 - self.average);
+        self.average += weight * (queued.0 as f64 - self.average); // Section 4.
     }
 }
 
@@ -134,7 +134,7 @@ impl Router for Queue {
             self.passed = 0;
             return Admission::Pass;
         }
-        // p / (1 - passed * p): the gap between drops is even from 1 to 1/p.
+        // Section 4, p / (1 - passed * p): the gap between drops is even from 1 to 1/p.
         let left = 1.0 - self.passed as f64 * chance;
         let spread = if left > 0.0 { chance / left } else { 1.0 };
         if self.draw.unit() < spread {

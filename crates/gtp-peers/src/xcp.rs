@@ -2,14 +2,15 @@
 //! throughput should change. Thesis II.5.E (eq. II.15); constants and the rule for what a packet
 //! does not take from the queue of ns-2, by which the papers' results were made.
 //!
-//! | rule | where |
-//! |---|---|
-//! | a packet says its sender's round-trip time, throughput, and what it wants | [`Request`] |
-//! | each mean round-trip time, what the link gives and takes: `phi`, shuffle | [`Queue`] |
-//! | per packet: its share of both; the rest of a smaller wish stays in the pool | [`Queue`] |
-//! | the receiver returns the last word of the routers; the sender's window follows | [`Law`] |
-//! | the same queue, virtual, at each source and each sink: endpointXCP, thesis VIII.2 | [`Node`] |
-//! | what the queue's law comes to rest at, by Low, Andrew and Wydrowski 2005 | [`equilibrium`] |
+//! | rule | source | where |
+//! |---|---|---|
+//! | a packet says round-trip time, throughput, and what it wants | Katabi, 3.2 | [`Request`] |
+//! | each mean round trip, what a link gives and takes | Katabi, 3.5.1; eq. II.15 | [`Queue`] |
+//! | shuffle, and each packet's share | Katabi, 3.5.2 | [`Queue`] |
+//! | the rest of a smaller wish stays in the pool | ns-2 | [`Queue`] |
+//! | the receiver returns the routers' last word; the window follows | Katabi, 3.3, 3.4 | [`Law`] |
+//! | the same queue, virtual, at sources and sinks: endpointXCP | thesis, VIII.2 | [`Node`] |
+//! | what the queue's law comes to rest at | Low, Andrew and Wydrowski 2005 | [`equilibrium`] |
 //!
 //! The one idea: what to give in all follows from spare capacity and standing queue alone; how it
 //! is shared out makes it fair. A router keeps no state per connection.

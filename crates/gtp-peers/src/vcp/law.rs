@@ -1,10 +1,11 @@
 //! VCP's sender: multiplicative, additive or no increase, by the two bits that came back.
 //!
-//! | load | per acknowledgment |
-//! |---|---|
-//! | low | `w += (1 + xi)^(rtt / t_rho) - 1` |
-//! | high | `w += alpha * (rtt / 100 ms)^2 / w` |
-//! | over | `w = beta * w` once; nothing for `t_rho`; then as high for one round-trip time |
+//! | load | per acknowledgment | source | where |
+//! |---|---|---|---|
+//! | low | `w += (1 + xi)^(rtt / t_rho) - 1` | paper; bounded in the code | `multiplied` |
+//! | high | `w += alpha * (rtt / 100 ms)^2 / w` | paper; 100 ms, bounds: code | `added` |
+//! | over | `w = beta * w` once; nothing for `t_rho` | paper | `answer_overload` |
+//! | | then as high for one round-trip time | code | `answer_overload` |
 //!
 //! The powers make flows of unequal round-trip times grow alike; nothing makes them shrink alike.
 //! A flow whose round-trip time is well above `t_rho` is cut once where others are cut twice, and
@@ -16,21 +17,21 @@ use super::{Load, MEASURED_OVER};
 use crate::Note;
 use crate::tcp::{AckView, Fullness, Law as Tcp, Leaving, LossView, Phase, Window};
 
-/// Growth in one `t_rho` at low load: `kappa * (1/0.8 - 1)` with `kappa` 0.25.
+/// Paper: growth in one `t_rho` at low load, `kappa * (1/0.8 - 1)` with `kappa` 0.25.
 const XI: f64 = 0.0625;
-/// Packets added in one round-trip time of 100 ms at high load.
+/// Paper: packets added in one round-trip time, of 100 ms, at high load.
 const ALPHA: f64 = 1.0;
-/// What is left of the window when a link is over.
+/// Paper: what is left of the window when a link is over.
 const BETA: f64 = 0.875;
-/// The round-trip time at which additive increase is not scaled, seconds.
+/// Code: the round-trip time at which additive increase is not scaled, seconds.
 const TYPICAL: f64 = 0.1;
-/// The scaling is a square between these, in units of [`TYPICAL`], and a straight line outside:
-/// 20 and 500 ms.
+/// Code: the scaling is a square between these, in units of [`TYPICAL`], and a straight line
+/// outside: 20 and 500 ms.
 const SQUARE_FROM: f64 = 0.2;
 const SQUARE_TO: f64 = 5.0;
-/// The most of `rtt / t_rho` in multiplicative increase: 500 ms.
+/// Code: the most of `rtt / t_rho` in multiplicative increase: 500 ms.
 const RATIO_MAX: f64 = 2.5;
-/// The largest window, in packets, that is paced.
+/// Code: the largest window, in packets, that is paced.
 const PACED_TO: f64 = 64.0;
 
 /// The law; a window over the TCP engine.

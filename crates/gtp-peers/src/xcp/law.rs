@@ -6,6 +6,15 @@
 //! own. It needs an acknowledgment for every packet: what a packet was given and nobody returns
 //! is lost.
 //!
+//! | rule | source | where |
+//! |---|---|---|
+//! | a packet carries round-trip time, throughput and a wish | Katabi, 3.2 | `stamp` |
+//! | w += what came back, one packet at least | Katabi, 3.3; ns-2 | `handle_note`, `observe` |
+//! | what came back is a throughput, times the round-trip time a window | ns-2 | `packets` |
+//! | the wish is without bound | ns-2 | `stamp` |
+//! | an unused window is given back | ours | `handle_round` |
+//! | loss: w = w/2 | Katabi, 3.3: as TCP | `shrink` |
+//!
 //! On loss it does as Reno does, as in ns-2; figure VIII.11 of the thesis shows what comes of that.
 
 use gtp_alloc::{Bytes, Span, Time};
@@ -100,7 +109,7 @@ impl Tcp for Law {
         // What the application cannot use does not add up to a burst for later.
         let useless = change > 0.0 && ack.fullness == Fullness::Slack;
         if !repairing && !useless {
-            window.size = (window.size + change).max(1.0);
+            window.size = (window.size + change).max(1.0); // Katabi, 3.3.
         }
     }
 
@@ -117,7 +126,7 @@ impl Tcp for Law {
 
     fn shrink(&mut self, loss: &LossView) -> f64 {
         self.feedback = 0.0;
-        loss.window / 2.0
+        loss.window / 2.0 // Katabi, 3.3.
     }
 }
 

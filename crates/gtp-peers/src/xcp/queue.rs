@@ -9,8 +9,8 @@
 //! |---|---|---|
 //! | d: round trips, each weighed by its packet's size over throughput | ns-2 | `close_control` |
 //! | Q: the least queue of a queue interval | ns-2 | `close_standing`, `handle_departure` |
-//! | phi = alpha (C - y) - beta Q/d | thesis, eq. II.15 | `Pools::new` |
-//! | shuffle = max(0, gamma y - abs(phi)) | ns-2 | `Pools::new` |
+//! | phi = alpha (C - y) - beta Q/d | thesis, eq. II.15; Katabi, 3.5.1 | `Pools::new` |
+//! | shuffle = max(0, gamma y - abs(phi)) | Katabi, 3.5.2; ns-2 | `Pools::new` |
 //! | a packet's gift: by its size over throughput; its loss: by its size | ns-2 | `Pools::share` |
 //! | a smaller wish is kept, and more taken from the negative pool for it | ns-2 | `Pools::share` |
 //!

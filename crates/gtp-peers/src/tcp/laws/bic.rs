@@ -11,7 +11,8 @@
 //! Constants are Linux's of 2005 (B = 4, S_MAX = 16, beta = 819/1024); the paper has B = 2 and
 //! S_MAX = 32 and beta 0.875. [`Bic::in_whole_segments`] drops every rest, as Linux does, and so
 //! searches more slowly near the maximum. Departure: no delayed-acknowledgment estimate, since
-//! growth here counts what the engine credits.
+//! growth here counts what the engine credits. Its response is the thesis's relation where beta w
+//! is less than twice S_MAX.
 
 use super::whole::{Counter, Leftover};
 use crate::tcp::law::{AckView, Law, LossView, Window};
@@ -53,13 +54,14 @@ impl Bic {
     /// Segments that the window gains in a round trip at size `w`.
     fn step(&self, w: f64) -> f64 {
         if w <= LOW_WINDOW {
-            return 1.0;
+            return 1.0; // Paper, III.D: as the standard law.
         }
         let distance = self.last_max - w;
         let step = if distance > 0.0 {
+            // Paper, III.C, binary search: to the middle where B is 2.
             let half = distance / B;
             if half > S_MAX {
-                S_MAX
+                S_MAX // Paper, III.C, additive increase.
             } else if half <= 1.0 {
                 // Close to the maximum: B segments take about `SMOOTH` round trips.
                 B / SMOOTH
@@ -67,6 +69,7 @@ impl Bic {
                 half
             }
         } else {
+            // Paper, III.C, max probing: away from the maximum as fast as it was come up to.
             let beyond = -distance;
             if beyond < B {
                 B / SMOOTH
@@ -99,8 +102,9 @@ impl Law for Bic {
     fn shrink(&mut self, loss: &LossView) -> f64 {
         let cut = |x| if self.whole.is_some() { libm::floor(x) } else { x };
         let w = cut(loss.window);
-        // Fast convergence: a flow that lost below its old maximum leaves room for others.
+        // Paper, III.C, fast convergence: who lost below his old maximum leaves room for others.
         let last_max = if w < self.last_max { cut(w * (1.0 + BETA) / 2.0) } else { w };
+        // Paper, III.D; thesis, II.5.B: (1 - beta) w with beta what is taken.
         let kept = if w <= LOW_WINDOW { w / 2.0 } else { cut(w * BETA) };
         self.last_max = last_max;
         kept

@@ -64,6 +64,7 @@ impl Cubic {
     fn begin(&mut self, now: Time, w: f64) {
         self.epoch = Some(now);
         self.plateau = self.plateau.max(w);
+        // RFC 9438, figure 2.
         self.k = libm::cbrt((self.plateau - w) / C);
         self.estimate = w;
     }
@@ -72,15 +73,17 @@ impl Cubic {
     fn target(&self, now: Time, rtt: Span, w: f64) -> f64 {
         let since = self.epoch.map_or(Span::ZERO, |epoch| now.since(epoch));
         let t = since.as_secs_f64() + rtt.as_secs_f64() - self.k;
+        // RFC 9438, figure 1, and the bounds of 4.2.
         (C * t * t * t + self.plateau).clamp(w, 1.5 * w)
     }
 
     fn lose(&mut self, w: f64) -> f64 {
         self.epoch = None;
         self.prior = w;
+        // RFC 9438, 4.7: fast convergence.
         self.plateau = if w < self.plateau { w * (1.0 + self.kept) / 2.0 } else { w };
         match self.whole {
-            None => w * self.kept,
+            None => w * self.kept, // RFC 9438, 4.6.
             Some(_) => {
                 self.plateau = libm::floor(self.plateau);
                 libm::floor(w * self.kept)
@@ -118,8 +121,9 @@ impl Law for Cubic {
         let alpha = if self.estimate < self.prior { friendly } else { 1.0 };
         self.estimate += alpha * credit / window.size;
         let target = self.target(ack.now, ack.smoothed_rtt, window.size);
+        // RFC 9438, 4.4 and 4.5.
         let w = window.size + credit * (target - window.size) / window.size;
-        window.size = w.max(self.estimate);
+        window.size = w.max(self.estimate); // RFC 9438, 4.3.
     }
 
     fn shrink(&mut self, loss: &LossView) -> f64 {

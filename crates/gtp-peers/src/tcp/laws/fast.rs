@@ -37,7 +37,7 @@ impl Fast {
 
 impl Default for Fast {
     fn default() -> Fast {
-        Fast::new(200.0)
+        Fast::new(200.0) // Paper, V: for 1 Gbit/s.
     }
 }
 
@@ -69,6 +69,7 @@ impl Law for Fast {
         }
         if ack.phase == Phase::Open && self.rounds.is_multiple_of(2) {
             let w = window.size;
+            // Equation 5; thesis, II.5.C, which prints it with a gain of one.
             let target = (1.0 - GAIN) * w + GAIN * (w * share + self.alpha);
             window.size = target.min(2.0 * w).max(2.0);
             // A falling window does not mean slow start.
@@ -77,7 +78,7 @@ impl Law for Fast {
     }
 
     fn shrink(&mut self, loss: &LossView) -> f64 {
-        loss.window / 2.0
+        loss.window / 2.0 // Paper, IV.A.
     }
 }
 

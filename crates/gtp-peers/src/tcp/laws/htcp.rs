@@ -52,6 +52,7 @@ impl HTcp {
     fn increase(&self, now: Time) -> f64 {
         let since = self.last_loss.map_or(0.0, |at| now.since(at).as_secs_f64());
         let beyond = (since - LINEAR_FOR).max(0.0);
+        // Draft, 3: alpha of the time since the last loss, scaled by 2 (1 - beta).
         let a = 1.0 + 10.0 * beyond + beyond * beyond / 4.0;
         let kept = if self.kept == 0.0 { 0.5 } else { self.kept };
         2.0 * (1.0 - kept) * if self.whole.is_some() { self.scaled(libm::floor(a)) } else { a }
@@ -110,6 +111,7 @@ impl Law for HTcp {
     }
 
     fn shrink(&mut self, loss: &LossView) -> f64 {
+        // Draft, 3: the adaptive back-off, trusted only while throughput is much the same.
         let steady = self.last_peak > 0.0
             && libm::fabs(self.peak / self.last_peak - 1.0) <= THROUGHPUT_CHANGE;
         self.kept = if steady && self.longest > Span::ZERO {
@@ -129,13 +131,13 @@ impl Law for HTcp {
     }
 }
 
-/// The low-speed regime's length, in seconds.
+/// Draft, 3: the low-speed regime's length, in seconds.
 const LINEAR_FOR: f64 = 1.0;
 /// Round trips after a loss whose throughput is taken as it is measured (Linux).
 const FRESH: u64 = 3;
 /// Linux scales to this round-trip time, in seconds.
 const REFERENCE: f64 = 0.1;
-/// The change of throughput beyond which the adaptive decrease is not trusted.
+/// Draft, 3: the change of throughput beyond which the adaptive decrease is not trusted.
 const THROUGHPUT_CHANGE: f64 = 0.2;
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ impl Law for Scalable {
     }
 
     fn shrink(&mut self, loss: &LossView) -> f64 {
-        loss.window * (1.0 - DECREASE)
+        loss.window * (1.0 - DECREASE) // Kelly, 2; thesis, II.5.B.
     }
 }
 

@@ -5,6 +5,7 @@
 //! | rule | source | where |
 //! |---|---|---|
 //! | w += 1 if d < alpha, w -= 1 if d > beta | paper, 3.2; thesis, II.5.C | `handle_round` |
+//! | d from BaseRTT, the least of all, and the round's RTT | paper, 3.2 | `handle_round` |
 //! | RTT is the least of the round | Linux | `observe` |
 //! | slow start: every other round, ends when d > gamma | paper, 3.3 | `grow`, `handle_round` |
 //! | loss: w = w/2 | thesis, II.5.C | `shrink` |
@@ -32,6 +33,7 @@ pub struct Vegas {
 
 impl Default for Vegas {
     fn default() -> Vegas {
+        // Linux's; the paper has alpha 1 to 2, beta 3 to 4, gamma 1 (3.2, 3.3).
         Vegas::new(2.0, 4.0, 1.0)
     }
 }
@@ -62,6 +64,8 @@ impl Law for Vegas {
     }
 
     fn grow(&mut self, ack: &AckView, window: &mut Window) {
+        // Paper, 3.3: the window stands still in every other round trip, so that a comparison of
+        // expected and actual rate is of one window.
         if window.in_slow_start() && self.rounds.is_multiple_of(2) {
             window.slow_start(ack.credit);
         }
@@ -72,6 +76,7 @@ impl Law for Vegas {
         let steps = self.rounds.is_multiple_of(self.stride);
         // Fewer than three measurements say too little: no change by delay in this round.
         if self.measured > 2 {
+            // Paper, 3.2: (expected - actual) BaseRTT; thesis, II.5.C, with d a rate.
             let waiting = window.size
                 * (1.0 - ack.least_rtt.as_secs_f64() / self.least.as_secs_f64().max(1e-9));
             if window.in_slow_start() {
@@ -80,6 +85,7 @@ impl Law for Vegas {
                     window.size = (window.size - waiting + 1.0).max(2.0);
                     window.threshold = window.size;
                 }
+            // Paper, 3.2, step 4; thesis, II.5.C.
             } else if steps && waiting > self.beta {
                 window.size = (window.size - 1.0).max(2.0);
                 window.threshold = window.threshold.min(window.size);
@@ -94,6 +100,7 @@ impl Law for Vegas {
 
     fn shrink(&mut self, loss: &LossView) -> f64 {
         (self.least, self.measured) = (Span::MAX, 0);
+        // Thesis, II.5.C.
         loss.window / 2.0
     }
 }
