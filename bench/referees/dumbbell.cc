@@ -89,6 +89,7 @@ struct Course {
     uint64_t samples = 0;
     double sum = 0.0, most = 0.0, least = 1e9, before = 0.0;
     uint32_t cuts = 0;
+    std::vector<double> all;
 
     void Sample() {
         ++samples;
@@ -97,6 +98,7 @@ struct Course {
         least = std::min(least, window);
         cuts += window < 0.95 * before;
         before = window;
+        all.push_back(window);
         Simulator::Schedule(MilliSeconds(20), &Course::Sample, this);
     }
 };
@@ -206,6 +208,11 @@ int main(int argc, char **argv) {
     std::printf("dropped %llu\n", static_cast<unsigned long long>(dropped - dropped_before));
     std::printf("window_mean %f\nwindow_most %f\n", course.sum / course.samples, course.most);
     std::printf("window_least %f\ncuts %u\n", course.least, course.cuts);
+    std::printf("course");
+    for (const double one : course.all) {
+        std::printf(" %.2f", one);
+    }
+    std::printf("\n");
     std::printf("timeouts %u\nearly %u\n", timeouts - timeouts_before, early - early_before);
     Simulator::Destroy();
     return 0;

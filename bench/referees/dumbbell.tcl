@@ -7,7 +7,7 @@
 # counted begins after a third of the time. Under xcp the bottleneck has XCP's queue.
 # Prints: "flow K SEGMENTS" acknowledged, "offered N", "dropped N", and sampled each 20 ms: the mean
 # queue in packets, "queue_mean", and of the first flow's window "window_mean", "window_most",
-# "window_least", "cuts" (falls by more than 5 %).
+# "window_least", "cuts" (falls by more than 5 %), and in one line all samples, "course W W ...".
 
 foreach {law mbps rtt queue flows seconds every least} $argv break
 set warm [expr $seconds / 3.0]
@@ -97,9 +97,10 @@ set most 0.0
 set least 1e9
 set cuts 0
 set before 0.0
+set course {}
 
 proc sample {} {
-    global ns tcp monitor samples waiting sum most least cuts before
+    global ns tcp monitor samples waiting sum most least cuts before course
     set waiting [expr $waiting + [$monitor set pkts_]]
     set w [$tcp(0) set cwnd_]
     incr samples
@@ -108,6 +109,7 @@ proc sample {} {
     if {$w < $least} { set least $w }
     if {$w < 0.95 * $before} { incr cuts }
     set before $w
+    lappend course [format %.2f $w]
     $ns at [expr [$ns now] + 0.02] sample
 }
 
@@ -120,7 +122,7 @@ proc begin {} {
 }
 
 proc finish {} {
-    global tcp flows base monitor offered dropped samples waiting sum most least cuts every
+    global tcp flows base monitor offered dropped samples waiting sum most least cuts every course
     for {set k 0} {$k < $flows} {incr k} {
         puts "flow $k [expr [$tcp($k) set ack_] - $base($k)]"
     }
@@ -132,6 +134,7 @@ proc finish {} {
     puts "window_most $most"
     puts "window_least $least"
     puts "cuts $cuts"
+    puts "course $course"
     exit 0
 }
 

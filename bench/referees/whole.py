@@ -8,6 +8,8 @@ paper has it, with the constants of that kernel.
     bench/referees/whole.py            # mean windows of both, for one loss in 2,000 and in 10,000
 """
 
+from functools import lru_cache
+
 RTT = 0.1
 SECONDS = 300.0
 
@@ -123,6 +125,7 @@ def mean_window(law, every, whole=True, start=100):
     return area / span, most
 
 
+@lru_cache
 def band(law, every):
     """The least and the greatest mean window that different beginnings lead to."""
     means = [mean_window(law, every, start=start)[0] for start in range(40, 1_000, 40)]

@@ -3,9 +3,10 @@
 
 use gtp_alloc::{Bytes, Rate, Span};
 use gtp_path::{START, World, bottleneck, wire};
-use gtp_peers::tcp::laws::{Bic, Cubic, HTcp, Leftover, Vegas};
+use gtp_peers::tcp::laws::{Bic, Cubic, HTcp, HighSpeed, Leftover, Reno, Scalable, Vegas};
 use gtp_peers::tcp::{
-    AckDelay, Counting, Flavour, Law, Opening, Receiver, ReceiverConfig, Sender, SenderConfig,
+    AckDelay, AckView, Counting, Flavour, Law, LossView, Opening, Receiver, ReceiverConfig, Sender,
+    SenderConfig, Window,
 };
 use gtp_peers::{Endpoint, Routed, xcp};
 
@@ -100,6 +101,49 @@ fn beside_xcp(case: &Case) -> Parts {
     (law, Routed::Xcp.adapt(config), receiver)
 }
 
+/// ns-3's NewReno adds whole bytes: at 335 segments 4 for 4.36.
+#[derive(Clone, Copy, Debug)]
+struct WholeBytes {
+    mss: f64,
+}
+
+impl Law for WholeBytes {
+    fn name(&self) -> &'static str {
+        "reno"
+    }
+
+    fn grow(&mut self, ack: &AckView, window: &mut Window) {
+        if let Some(credit) = window.slow_start(ack.credit) {
+            window.size += credit * (self.mss / window.size).floor() / self.mss;
+        }
+    }
+
+    fn shrink(&mut self, loss: &LossView) -> f64 {
+        Reno.shrink(loss)
+    }
+}
+
+/// Linux's Scalable of 2007 counts acknowledgments, here of two segments: with every 51st, or, in a
+/// window of less than 50, with one more than the window has segments, comes a segment.
+#[derive(Clone, Copy, Debug)]
+struct CountingScalable;
+
+impl Law for CountingScalable {
+    fn name(&self) -> &'static str {
+        "scalable"
+    }
+
+    fn grow(&mut self, ack: &AckView, window: &mut Window) {
+        if let Some(credit) = window.slow_start(ack.credit) {
+            window.size += credit / 2.0 / (window.size.min(50.0) + 1.0);
+        }
+    }
+
+    fn shrink(&mut self, loss: &LossView) -> f64 {
+        Scalable.shrink(loss)
+    }
+}
+
 /// ns-3's laws are today's. Its segments have timestamps and two bytes of a point-to-point link,
 /// and each is acknowledged, with blocks under every law.
 fn beside_ns3(case: &Case, flavour: Flavour, seed: u64) -> Parts {
@@ -115,10 +159,10 @@ fn beside_ns3(case: &Case, flavour: Flavour, seed: u64) -> Parts {
         ..SenderConfig::default()
     };
     let receiver = ReceiverConfig { delay: AckDelay::None, ..ReceiverConfig::default() };
-    let law: Box<dyn Law> = if flavour == Flavour::Cubic {
-        Box::new(Cubic::default().in_whole_segments(Leftover::Kept))
-    } else {
-        flavour.law(seed)
+    let law: Box<dyn Law> = match flavour {
+        Flavour::Cubic => Box::new(Cubic::default().in_whole_segments(Leftover::Kept)),
+        Flavour::Sack => Box::new(WholeBytes { mss: config.mss.0 as f64 }),
+        other => other.law(seed),
     };
     (law, flavour.adapt(config), flavour.adapt_receiver(receiver))
 }
@@ -134,7 +178,11 @@ fn beside_ns2(case: &Case, flavour: Flavour, seed: u64) -> Parts {
     match flavour {
         Flavour::Reno | Flavour::NewReno | Flavour::Sack | Flavour::HighSpeed => {
             let config = SenderConfig { counting: Counting::Acks, ..common };
-            (flavour.law(seed), flavour.adapt(config), flavour.adapt_receiver(receiver))
+            let law: Box<dyn Law> = match flavour {
+                Flavour::HighSpeed => Box::new(HighSpeed::as_in_ns2()),
+                other => other.law(seed),
+            };
+            (law, flavour.adapt(config), flavour.adapt_receiver(receiver))
         }
         Flavour::Scalable
         | Flavour::Bic
@@ -146,6 +194,7 @@ fn beside_ns2(case: &Case, flavour: Flavour, seed: u64) -> Parts {
             // ns-2 runs Linux's code of 2007 for these: timestamps, delayed acknowledgments, and
             // some parameters that later versions and the RFC changed.
             let law: Box<dyn Law> = match flavour {
+                Flavour::Scalable => Box::new(CountingScalable),
                 Flavour::Vegas => Box::new(Vegas::default().stepping_every(2)),
                 Flavour::Cubic => {
                     Box::new(Cubic::keeping(0.8).in_whole_segments(Leftover::Dropped))
@@ -206,6 +255,34 @@ fn build(case: &Case) -> (World, usize, Vec<usize>) {
     (world, there, flows)
 }
 
+/// The first flow's window and what waits, sampled.
+#[derive(Default)]
+struct Course {
+    windows: Vec<f64>,
+    waiting: f64,
+    cuts: u32,
+}
+
+impl Course {
+    fn note(&mut self, window: f64, queued: f64) {
+        let before = self.windows.last().copied().unwrap_or(0.0);
+        self.cuts += u32::from(window < 0.95 * before);
+        self.windows.push(window);
+        self.waiting += queued;
+    }
+
+    fn print(&self) {
+        let count = self.windows.len() as f64;
+        println!("queue_mean {}", self.waiting / count);
+        println!("window_mean {}", self.windows.iter().sum::<f64>() / count);
+        println!("window_most {}", self.windows.iter().copied().fold(0.0, f64::max));
+        println!("window_least {}", self.windows.iter().copied().fold(1e9, f64::min));
+        println!("cuts {}", self.cuts);
+        let all: Vec<String> = self.windows.iter().map(|w| format!("{w:.2}")).collect();
+        println!("course {}", all.join(" "));
+    }
+}
+
 fn main() -> std::process::ExitCode {
     let Some(case) = parse() else {
         eprintln!("{USAGE}");
@@ -223,28 +300,19 @@ fn main() -> std::process::ExitCode {
     };
     let (base, offered, dropped) = (acked(&world), world.seen(there), world.lost(there));
     let timeouts_before = timeouts(&world);
-    let (mut sum, mut count, mut most, mut least) = (0.0, 0.0, 0.0f64, 1e9f64);
-    let (mut cuts, mut before, mut waiting) = (0, 0.0, 0.0);
     let segment = ends(&case, 0).1.header + Bytes(1_460);
+    let mut course = Course::default();
     let rest = Span::from_secs(case.seconds).saturating_sub(warm);
     world.watch(rest, Span::from_millis(20), |world| {
         let window = world.sender::<Sender>(flows[0]).progress().window;
-        (sum, count) = (sum + window, count + 1.0);
-        (most, least) = (most.max(window), least.min(window));
-        cuts += u32::from(window < 0.95 * before);
-        before = window;
-        waiting += world.queued(there).0 as f64 / segment.0 as f64;
+        course.note(window, world.queued(there).0 as f64 / segment.0 as f64);
     });
     for (k, (now, then)) in acked(&world).iter().zip(&base).enumerate() {
         println!("flow {k} {}", now - then);
     }
     println!("offered {}", world.seen(there) - offered);
     println!("dropped {}", world.lost(there) - dropped);
-    println!("queue_mean {}", waiting / count);
-    println!("window_mean {}", sum / count);
-    println!("window_most {most}");
-    println!("window_least {least}");
-    println!("cuts {cuts}");
+    course.print();
     println!("timeouts {}", timeouts(&world) - timeouts_before);
     std::process::ExitCode::SUCCESS
 }
