@@ -24,8 +24,9 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// The paper's gains and packets of 1,000 bytes (6) beside AECP's header (5.1). The factor begins at one packet in 50 ms,
-    /// the rate at which the sources of its figures 7 and 8 begin: the theorems begin both alike.
+    /// The paper's gains and packets of 1,000 bytes (6) beside AECP's header (5.1). The factor
+    /// begins at one packet in 50 ms, the rate at which the sources of its figures 7 and 8 begin:
+    /// the theorems begin both alike.
     fn default() -> Config {
         let packet = Bytes(1_000 + HEADER_LEN as u64);
         Config { gains: Gains::PAPER, packet, initial: 20.0 }
