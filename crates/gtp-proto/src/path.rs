@@ -89,6 +89,8 @@ pub(crate) struct Sample {
     pub delay: Span,
     /// Packet number with which the sample starts.
     pub first_pn: u64,
+    /// The first one after it.
+    pub end_pn: u64,
 }
 
 /// How a session wants to use the path, and what it knows of it.
@@ -229,10 +231,14 @@ impl PathBound {
         first_rate(rtt).max(self.proven.max(now).scale(RAMP_FACTOR))
     }
 
-    /// What a receipt says counts for the ramp, with those before it that were too short to count:
-    /// both ends may have had so much to tell each other that none is long.
+    /// What a receipt says counts for the ramp, with those right before it that were too short to
+    /// count: both ends may have had so much to tell each other that none is long. A sink that leaves
+    /// receipts out must not make what was sent meanwhile seem to have been sent in no time.
     pub fn note_proven(&mut self, now: Time, sample: &Sample, given: &Conditions) {
-        let whole = self.proving.take().map_or(*sample, |begun| begun.join(*sample));
+        let whole = match self.proving.take().filter(|begun| begun.end_pn == sample.first_pn) {
+            Some(begun) => begun.join(*sample).within_what_was_sent(),
+            None => *sample,
+        };
         if whole.arrived_in < PROOF_MIN {
             self.proving = Some(whole);
             return;
@@ -400,7 +406,13 @@ impl Sample {
             arrived_in: self.arrived_in + next.arrived_in,
             delay: self.delay.min(next.delay),
             first_pn: self.first_pn,
+            end_pn: next.end_pn,
         }
+    }
+
+    /// Of short packets each receipt may claim a little more than was sent.
+    fn within_what_was_sent(self) -> Sample {
+        Sample { arrived: self.arrived.min(self.sent), ..self }
     }
 }
 
@@ -455,6 +467,7 @@ mod tests {
                 arrived_in: TICK,
                 delay: delay(Bytes(before.0.min(self.queue.0))),
                 first_pn: self.pn,
+                end_pn: self.pn + 1,
             });
             self.pn += 1;
             if self.on_the_way.len() as u64 > self.rtt.as_nanos() / TICK.as_nanos()
@@ -466,25 +479,75 @@ mod tests {
         }
     }
 
+    /// Between hosts that are near.
+    const NEAR: Conditions = Conditions {
+        aim: Rate::UNLIMITED,
+        rtt: Span::from_micros(60),
+        rtt_least: Span::from_micros(60),
+        next_pn: 0,
+    };
+
     #[test]
     fn the_ramp_rises_however_short_the_receipts_are() {
         for span in [Span::from_micros(300), Span::from_millis(1), Span::from_millis(10)] {
-            let rtt = Span::from_micros(60);
-            let given = Conditions { aim: Rate::UNLIMITED, rtt, rtt_least: rtt, next_pn: 0 };
-            let (mut path, mut now) = (PathBound::new(Time::ZERO), Time::ZERO);
-            let first = path.ramp(now, rtt);
-            while path.ramp(now, rtt) < first.scale(100.0) {
-                let bytes = path.ramp(now, rtt).bytes_in(span);
+            let (mut path, mut now, mut pn) = (PathBound::new(Time::ZERO), Time::ZERO, 0);
+            let first = path.ramp(now, NEAR.rtt);
+            while path.ramp(now, NEAR.rtt) < first.scale(100.0) {
+                let sent = path.ramp(now, NEAR.rtt).bytes_in(span);
                 now += span;
                 let sample = Sample {
-                    sent: bytes,
+                    sent,
                     sent_in: span,
-                    arrived: bytes,
+                    arrived: sent,
                     arrived_in: span,
-                    ..Sample::default()
+                    delay: Span::ZERO,
+                    first_pn: pn,
+                    end_pn: pn + 10,
                 };
-                path.note_proven(now, &sample, &given);
+                pn += 10;
+                path.note_proven(now, &sample, &NEAR);
                 assert!(now < Time::ZERO + Span::from_millis(50), "{span:?}");
+            }
+        }
+    }
+
+    /// A source of 1 Gbit/s in packets of so many bytes, and a sink that says of each millisecond's
+    /// that all of it arrived in 20 us; of the packet in between, now and then, nothing that counts.
+    fn ramp_of_a_liar(packet: u64, skips: bool) -> f64 {
+        let (mut path, mut log) = (PathBound::new(Time::ZERO), SendLog::default());
+        let rate = Rate::from_mbps(1_000);
+        let gap = Bytes(packet) / rate;
+        let packets = Span::from_millis(1).as_nanos() / gap.as_nanos();
+        let (mut now, mut pn, mut most) = (Time::ZERO, 0, Rate::ZERO);
+        for _ in 0..300 {
+            let first_pn = pn;
+            for _ in 0..packets {
+                log.sent(now, pn, Bytes(packet));
+                (now, pn) = (now + gap, pn + 1);
+            }
+            let end_pn = if skips { pn - 2 } else { pn };
+            let (Some(from), Some(until)) = (log.at(first_pn), log.at(end_pn)) else { continue };
+            let sample = Sample {
+                sent: until.1 - from.1,
+                sent_in: until.0.since(from.0),
+                arrived: log.sent_at_most(from, end_pn),
+                arrived_in: Span::from_micros(20),
+                delay: Span::ZERO,
+                first_pn,
+                end_pn,
+            };
+            path.note_proven(now, &sample, &NEAR);
+            most = most.max(path.proven.max(now));
+        }
+        most.as_f64() / rate.as_f64()
+    }
+
+    #[test]
+    fn a_sink_that_leaves_receipts_out_or_hurries_proves_no_more_than_was_sent() {
+        for packet in [200, 1_500] {
+            for skips in [false, true] {
+                let times = ramp_of_a_liar(packet, skips);
+                assert!(times <= 1.6, "packets of {packet}, {skips}: {times:.1} times");
             }
         }
     }
@@ -533,6 +596,7 @@ mod tests {
                 arrived_in: every,
                 delay: Span::ZERO,
                 first_pn: pn,
+                end_pn: pn + 1,
             };
             pn += 1;
             let given =

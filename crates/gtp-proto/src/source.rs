@@ -543,6 +543,7 @@ impl SourceSession {
                 arrived_in,
                 delay: Span::from_micros(f.delay.into()),
                 first_pn: proven.span.start,
+                end_pn: proven.span.end,
             };
             let conditions = self.conditions();
             self.path.note_proven(now, &sample, &conditions);
