@@ -72,8 +72,3 @@ def own(law):
     """The law's own windows, where it is itself."""
     form, least = OWN[law]
     return {every: form(every) for every in EVERY if every >= least}
-
-
-def steepness(law):
-    """The law's own slope. A law without a closed form has that of its arithmetic."""
-    return slope(own(law))

@@ -4,7 +4,7 @@
 //! Where every one loses at once, look after look, while most of the capacity is in use, the host
 //! was said to carry more than it does: then no more is shared out than what came through. That is
 //! tried again from below, slowly. What sessions say of their losses is believed only as far as
-//! all of them agree; who looks, and when, is not known here.
+//! all of them agree; who looks is not known here.
 
 use crate::{Bytes, Rate, Span};
 
@@ -28,8 +28,7 @@ pub struct Strain {
     bad: (u32, Bytes, Span),
 }
 
-/// Time between two looks. Others' traffic is seen within two looks and a half: the reports of
-/// sessions are up to 100 ms old, which a shorter look would take for other traffic.
+/// Time between two looks: what sessions report is up to 100 ms old.
 pub const LOOK: Span = Span::from_millis(250);
 /// A session that lost more than this part of its packets is losing.
 pub const LOSING: f64 = 0.005;

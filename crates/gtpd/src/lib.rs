@@ -20,7 +20,6 @@ mod view;
 mod web;
 
 pub use claim::{Before, Claim, ClaimError};
-pub use gtp_alloc::strain::{LOOK, Strain, Toll};
 pub use hub::{
     ClientId, GRACE_MOST, Hub, HubConfig, Right, SESSIONS_MOST, SESSIONS_OF_ONE, SetError, Who,
 };

@@ -54,7 +54,7 @@ pub struct Warden {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kin {
     Own,
-    Tcp,
+    Other,
 }
 
 /// The time constant of the mean of TCP's rate.
@@ -77,7 +77,7 @@ impl Warden {
             return Err(format!("host {:?} states no capacity_in", follow.host));
         }
         let here = scenario.sessions.iter().enumerate().filter(|(_, s)| s.sink == place);
-        let kin = |protocol| if protocol == Protocol::Gtp { Kin::Own } else { Kin::Tcp };
+        let kin = |protocol| if protocol == Protocol::Gtp { Kin::Own } else { Kin::Other };
         let sessions: Vec<(SessionId, Kin)> =
             here.map(|(k, session)| (SessionId(k as u32), kin(session.protocol))).collect();
         Ok(Warden {
@@ -146,11 +146,11 @@ impl Warden {
 
     /// VIII.1.B: all but the larger of what TCP has, in the mean of a second, and its equal share.
     fn beside_tcp(&mut self, world: &World, span: Span) -> Rate {
-        let bytes: u64 = self.news(world, Kin::Tcp).iter().map(|(_, bytes, _)| bytes.0).sum();
+        let bytes: u64 = self.news(world, Kin::Other).iter().map(|(_, bytes, _)| bytes.0).sum();
         let rate = Bytes(bytes).per(span).as_f64();
         let part = 1.0 - libm::exp(-span.as_secs_f64() / SMOOTHING.as_secs_f64());
         self.smoothed += part * (rate - self.smoothed);
-        let tcp = self.sessions.iter().filter(|(_, kin)| *kin == Kin::Tcp).count();
+        let tcp = self.sessions.iter().filter(|(_, kin)| *kin == Kin::Other).count();
         let share = self.full.as_f64() * tcp as f64 / self.sessions.len().max(1) as f64;
         let left = self.full.as_f64() - self.smoothed.max(share);
         Rate::from_f64(left.max(LEAST * self.full.as_f64()))
