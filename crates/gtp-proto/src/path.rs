@@ -232,8 +232,8 @@ impl PathBound {
     }
 
     /// What a receipt says counts for the ramp, with those right before it that were too short to
-    /// count: both ends may have had so much to tell each other that none is long. A sink that leaves
-    /// receipts out must not make what was sent meanwhile seem to have been sent in no time.
+    /// count: both ends may have had so much to tell each other that none is long. A sink that
+    /// leaves receipts out must not make what was sent meanwhile seem sent in no time.
     pub fn note_proven(&mut self, now: Time, sample: &Sample, given: &Conditions) {
         let whole = match self.proving.take().filter(|begun| begun.end_pn == sample.first_pn) {
             Some(begun) => begun.join(*sample).within_what_was_sent(),
@@ -511,8 +511,8 @@ mod tests {
         }
     }
 
-    /// A source of 1 Gbit/s in packets of so many bytes, and a sink that says of each millisecond's
-    /// that all of it arrived in 20 us; of the packet in between, now and then, nothing that counts.
+    /// A source of 1 Gbit/s in packets of so many bytes, and a sink that says of each
+    /// millisecond's that all of it arrived in 20 us; or skips the last two of each.
     fn ramp_of_a_liar(packet: u64, skips: bool) -> f64 {
         let (mut path, mut log) = (PathBound::new(Time::ZERO), SendLog::default());
         let rate = Rate::from_mbps(1_000);
