@@ -257,10 +257,9 @@ impl Intake {
     }
 
     /// A buffer is filling up, or has, for two looks in a row, by what sessions brought. One that
-    /// is emptying is being helped already; one that was not empty for long is not to stay so.
+    /// is emptying is being helped already.
     fn is_troubled(&self) -> bool {
-        let most = if self.stood_for < LONG { STANDING_MOST } else { DRAINED };
-        let full = |standing: f64| standing > most;
+        let full = |standing: f64| standing > STANDING_MOST;
         self.is_clean()
             && full(self.stood)
             && full(self.standing())
@@ -520,7 +519,7 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_that_stands_is_emptied_though_more_was_taken_in_at_best_than_is_now() {
+    fn a_buffer_that_fills_is_drained_though_more_was_taken_in_at_best_than_is_now() {
         for round_trip in [1, 2, 4, 8] {
             // For 20 ms it took in an eighth more than it ever will again.
             let mut sink = Sink::new();
@@ -531,7 +530,7 @@ mod tests {
             let on_the_way = vec![5_200; round_trip].into();
             let mut host = Buffered { sink, capacity: 5_000, backlog, lost: 0, on_the_way };
             let mut looks = 0;
-            while host.backlog > BUFFER * 3 / 10 {
+            while host.backlog > BUFFER * 36 / 100 {
                 host.run(1);
                 looks += 1;
                 assert!(looks < 60, "{round_trip}: {}", host.backlog);
