@@ -303,7 +303,8 @@ impl Intake {
     }
 
     fn rise(&mut self, now: Time, passed: Span, interval: Span) {
-        let stands = self.is_clean() && self.standing() > EMPTY;
+        let most = if self.search == Search::Over { DRAINED } else { EMPTY };
+        let stands = self.is_clean() && self.standing() > most;
         let shows = now >= self.troubled_at + interval * INTERVALS;
         if self.limit.is_unlimited() || stands || !shows {
             return;
