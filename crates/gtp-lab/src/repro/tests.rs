@@ -31,7 +31,10 @@ fn entries() -> Vec<Entry> {
 
 /// Entries that fail, and what their failing checks say: something that the paper states does not
 /// come out, and no run shows why. To be none.
-const FAILING: &[(&str, &[&str])] = &[];
+const FAILING: &[(&str, &[&str])] = &[
+    ("thesis-fig-IX.10", &["Over the wider links no queue stands, in ms"]),
+    ("thesis-fig-VIII.5", &["In others it does"]),
+];
 
 fn failing(id: &str) -> BTreeSet<&str> {
     let says = FAILING.iter().filter(|(entry, _)| *entry == id).flat_map(|(_, says)| *says);
