@@ -29,6 +29,8 @@ pub struct Link {
     first: u64,
     /// Bytes in the ring behind the packet in service.
     waiting: Bytes,
+    /// The least that waited since this was last asked.
+    least: Bytes,
     /// The last packet's size and how long it is in service: most packets are like the last one.
     service: (Bytes, Span),
     /// Whether the wire is a plain one.
@@ -134,6 +136,7 @@ impl Link {
             ring: Ring::new(),
             first: 0,
             waiting: Bytes::ZERO,
+            least: Bytes::ZERO,
             busy_until: Time::ZERO,
             left_at: Time::ZERO,
             last_at: Time::ZERO,
@@ -146,6 +149,7 @@ impl Link {
     #[inline(always)] // What it returns is large, and whoever calls it takes it apart at once.
     pub fn enqueue(&mut self, now: Time, size: Bytes) -> Verdict {
         let now = self.advance(now);
+        self.least = self.least.min(self.waiting);
         self.stats.offered.add(size);
         if let Some(reason) = self.refusal(size) {
             return self.turn_away(reason, size);
@@ -182,6 +186,15 @@ impl Link {
     pub fn queued(&mut self, now: Time) -> Bytes {
         self.advance(now);
         self.waiting
+    }
+
+    /// The least that waited, without the packet in service, since this was last asked and until
+    /// `now`: what stands in the queue, whenever in between bursts come.
+    pub fn take_least_queued(&mut self, now: Time) -> Bytes {
+        self.advance(now);
+        let least = self.least.min(self.waiting);
+        self.least = self.waiting;
+        least
     }
 
     /// Applies a change at `now`. Whoever holds transits of this link must then ask

@@ -137,6 +137,28 @@ proptest! {
     }
 
     #[test]
+    fn what_stands_is_no_more_than_waits_at_any_time(
+        spec in any_link(), seed: u64, offers in offers(), asked in 0..400_usize,
+    ) {
+        let mut link = Link::new(spec, seed);
+        let mut now = Time::from_nanos(1);
+        let mut least = Bytes::ZERO;
+        for (i, &(gap, size)) in offers.iter().enumerate() {
+            // A queue only falls between two packets.
+            for part in [gap / 2, gap - gap / 2] {
+                now += Span::from_nanos(part);
+                least = least.min(link.queued(now));
+            }
+            if i == asked {
+                prop_assert_eq!(link.take_least_queued(now), least);
+                least = link.queued(now);
+            }
+            link.enqueue(now, Bytes(size));
+        }
+        prop_assert_eq!(link.take_least_queued(now), least);
+    }
+
+    #[test]
     fn the_same_seed_gives_the_same_run(spec in any_link(), seed: u64, offers in offers()) {
         let (one, two) = (run(&spec, seed, &offers), run(&spec, seed, &offers));
         prop_assert_eq!(one.1, two.1);

@@ -162,6 +162,8 @@ pub struct SessionTrace {
 pub struct LinkTrace {
     /// Bytes that wait at the end of each bin.
     pub queue: Vec<Bytes>,
+    /// The least that waited within each bin.
+    pub queue_least: Vec<Bytes>,
     /// Packets dropped in each bin, whatever the reason.
     pub drops: Vec<u64>,
     /// Bytes accepted and carried in each bin.

@@ -265,6 +265,7 @@ impl Made {
         Some(LinkCourse {
             name: name.to_owned(),
             queue: trace.queue.iter().map(|bytes| wait(bytes.0 as f64)).collect(),
+            queue_least: trace.queue_least.iter().map(|bytes| wait(bytes.0 as f64)).collect(),
             drops: trace.drops.clone(),
             offered: stats.offered.packets,
             dropped: (drops.queue.packets, drops.total().packets - drops.queue.packets),

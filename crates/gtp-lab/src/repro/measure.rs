@@ -25,8 +25,9 @@ pub struct Trajectory {
     pub goals: Vec<(f64, Vec<f64>)>,
     /// The largest load of any sink as a part of its capacity, by moment.
     pub load: Steps,
-    /// What waits before the sink that is worst off, in seconds of its link; packets only.
-    pub queue: Steps,
+    /// The least that waits in each bin before the sink that is worst off, in seconds of its link;
+    /// packets only.
+    pub standing: Steps,
     /// Each session's bound by the path, infinite while there is none; packets only.
     pub bounds: Vec<Steps>,
     /// How often each session's timer for lost packets had rung, of rivals that have one; packets
@@ -433,7 +434,7 @@ fn read(reading: &Reading, run: &Trajectory) -> Result<Vec<f64>, String> {
         Reading::PhaseHeld { .. } | Reading::PhaseAtBound { .. } if run.bounds.is_empty() => {
             return nothing("is known of bounds by the path");
         }
-        Reading::PhaseQueue { .. } if run.queue.is_empty() => {
+        Reading::PhaseQueue { .. } if run.standing.is_empty() => {
             return nothing("is known of queues");
         }
         Reading::PhaseHeld { last, band, phases } => {
@@ -446,7 +447,7 @@ fn read(reading: &Reading, run: &Trajectory) -> Result<Vec<f64>, String> {
         }
         Reading::PhaseQueue { last, phases } => {
             let least = |(from, until): (f64, f64)| {
-                within(&run.queue, from, until).fold(f64::INFINITY, f64::min) * 1e3
+                within(&run.standing, from, until).fold(f64::INFINITY, f64::min) * 1e3
             };
             tails(run, *last, *phases).into_iter().map(least).collect()
         }

@@ -144,7 +144,7 @@ fn trajectory(case: &Case, world: &World, sessions: &[SessionId]) -> Trajectory 
         rates,
         goals: judged.goals(),
         load: loads(case, world, bin),
-        queue: queues(case, world, bin),
+        standing: standing(case, world, bin),
         bounds: Vec::new(),
         timeouts: Vec::new(),
         counts: Vec::new(),
@@ -169,12 +169,12 @@ fn nearly_all(steps: &Steps) -> f64 {
     steps.iter().find(|(_, rate)| reached(*rate)).map_or(0.0, |(t, _)| *t)
 }
 
-/// What waits before the sink that is worst off, in seconds of its link.
-fn queues(case: &Case, world: &World, bin: f64) -> Steps {
+/// The least that waits in each bin before the sink that is worst off, in seconds of its link.
+fn standing(case: &Case, world: &World, bin: f64) -> Steps {
     let trace = world.trace();
     // Hosts' links were added first, each with its host.
     let sinks = &trace.links[case.sources..case.nodes.len()];
-    let longest = |i: usize| sinks.iter().map(|link| link.queue[i].0).max().unwrap_or(0);
+    let longest = |i: usize| sinks.iter().map(|link| link.queue_least[i].0).max().unwrap_or(0);
     let seconds = |bytes: u64| bytes as f64 * 8.0 / case.link;
     (0..trace.bins).map(|i| ((i + 1) as f64 * bin, seconds(longest(i)))).collect()
 }

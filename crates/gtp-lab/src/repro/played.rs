@@ -127,7 +127,7 @@ fn trajectory(scenario: &Scenario, watched: Watched, label: &str) -> Trajectory 
         let all = session.size.is_some_and(|size| course.payload >= size.0);
         if all { course.life.1 } else { f64::INFINITY }
     });
-    let queues = outcome.links.iter().map(|link| &link.queue);
+    let queues = outcome.links.iter().map(|link| &link.queue_least);
     let longest = |n: usize| queues.clone().map(|queue| queue[n]).fold(0.0, f64::max);
     Trajectory {
         label: label.to_owned(),
@@ -135,7 +135,7 @@ fn trajectory(scenario: &Scenario, watched: Watched, label: &str) -> Trajectory 
         rates,
         goals: goals(&outcome),
         load: loads(scenario, &trace),
-        queue: (0..trace.bins).map(|n| ((n + 1) as f64 * bin, longest(n))).collect(),
+        standing: (0..trace.bins).map(|n| ((n + 1) as f64 * bin, longest(n))).collect(),
         bounds,
         timeouts,
         counts,

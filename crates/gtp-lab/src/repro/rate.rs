@@ -42,7 +42,7 @@ pub fn run(case: &Case, law: Law) -> Result<Trajectory, String> {
         rates: seen.steps,
         goals: case.goals(),
         load: seen.load,
-        queue: Vec::new(),
+        standing: Vec::new(),
         bounds: Vec::new(),
         timeouts: Vec::new(),
         counts: Vec::new(),

@@ -29,50 +29,18 @@ fn entries() -> Vec<Entry> {
     PAPERS.iter().flat_map(|(paper, _)| of(paper)).collect()
 }
 
-/// Entries that fail, and what their failing checks say: something that the paper states does not
-/// come out, and no run shows why. To be none.
-const FAILING: &[(&str, &[&str])] = &[
-    ("thesis-fig-IX.10", &["Over the wider links no queue stands, in ms"]),
-    ("thesis-fig-VIII.5", &["In others it does"]),
-];
-
-fn failing(id: &str) -> BTreeSet<&str> {
-    let says = FAILING.iter().filter(|(entry, _)| *entry == id).flat_map(|(_, says)| *says);
-    says.copied().collect()
-}
-
-/// Whether an entry breaks in exactly the checks that are named.
-fn breaks_as_named(one: &Judged) -> bool {
-    let named = failing(&one.entry.id);
-    let broken = one.findings.iter().filter(|finding| !finding.fine);
-    let broken: BTreeSet<&str> = broken.map(|finding| &*finding.says).collect();
-    broken == named && (one.verdict == Verdict::Fail) != named.is_empty()
-}
-
 /// The cheap ones; with `GTP_LONG=1` all of them, which takes minutes in an optimised build.
 #[test]
-fn no_entry_fails_but_those_that_are_named() {
+fn no_entry_fails() {
     let long = std::env::var_os("GTP_LONG").is_some_and(|value| value == "1");
     let chosen = entries().into_iter().filter(|entry| long || entry.cost == Cost::Cheap);
     let judged = judge_all(chosen.collect(), pool::cores(), |_| {});
     let wrong: Vec<String> = judged
         .into_iter()
-        .filter(|one| !breaks_as_named(one))
+        .filter(|one| one.verdict == Verdict::Fail)
         .map(|one| report::line(&one))
         .collect();
     assert!(wrong.is_empty(), "{wrong:#?}");
-}
-
-/// A name that stands for two checks, or for none, would hide one.
-#[test]
-fn what_is_named_as_failing_is_one_check_each() {
-    for (id, says) in FAILING {
-        let entry = entries().into_iter().find(|entry| entry.id == *id).expect("an entry");
-        for named in *says {
-            let checks = entry.check.iter().filter(|check| check.says == *named);
-            assert_eq!(checks.count(), 1, "{id}: {named}");
-        }
-    }
 }
 
 /// What the index lists has an entry, and its row names it.

@@ -61,7 +61,9 @@ impl World {
         for (i, &[drops, bytes]) in counters.links.iter().enumerate() {
             let [drops_before, bytes_before] = before(&seen.links, i);
             let series = &mut trace.links[i];
-            series.queue.push(fabric.pipes[i].link.queued(*now));
+            let link = &mut fabric.pipes[i].link;
+            series.queue.push(link.queued(*now));
+            series.queue_least.push(link.take_least_queued(*now));
             // A link that goes down takes back what it had counted as carried.
             series.drops.push(drops.saturating_sub(drops_before));
             series.carried.push(Bytes(bytes.saturating_sub(bytes_before)));
@@ -116,6 +118,7 @@ impl LinkTrace {
     fn zeros(bins: usize) -> LinkTrace {
         LinkTrace {
             queue: vec![Bytes::ZERO; bins],
+            queue_least: vec![Bytes::ZERO; bins],
             drops: vec![0; bins],
             carried: vec![Bytes::ZERO; bins],
         }

@@ -9,7 +9,7 @@ fn run() -> Trajectory {
         rates: vec![vec![(0.0, 0.0), (1.0, 2e6), (3.0, 4e6)], vec![(0.0, 4e6)]],
         goals: vec![(0.0, vec![4e6, 4e6]), (5.0, vec![4e6, 0.0])],
         load: vec![(0.0, 0.5), (1.0, 1.25)],
-        queue: vec![(0.0, 0.004), (4.0, 0.002)],
+        standing: vec![(0.0, 0.004), (4.0, 0.002)],
         bounds: vec![vec![(0.0, f64::INFINITY), (7.0, 2e6)], vec![(0.0, 1e6)]],
         timeouts: vec![vec![(2.0, 1.0), (6.0, 3.0)], Vec::new()],
         counts: vec![(5.0, 90.0, 10.0), (10.0, 160.0, 40.0)],
@@ -141,7 +141,7 @@ fn what_was_not_there_cannot_be_read() {
     let cases = [
         ("what = 'overload'", without(|run| run.load.clear())),
         ("what = 'done'", without(|run| run.done.clear())),
-        ("what = 'phase-queue', last = 1", without(|run| run.queue.clear())),
+        ("what = 'phase-queue', last = 1", without(|run| run.standing.clear())),
         ("what = 'phase-held', last = 1, band = 0", without(|run| run.bounds.clear())),
         ("what = 'phase-at-bound', last = 1, band = 0", without(|run| run.bounds.clear())),
         ("what = 'timeouts', from = 0, until = 9", without(|run| run.timeouts.clear())),
