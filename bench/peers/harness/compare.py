@@ -69,6 +69,9 @@ def arguments(words):
     parser.add_argument("--engines", type=int, metavar="N",
                         help="threads that move data, at both ends of gtp, gtp-4 and gtp-16, "
                              "which are not pinned then")
+    parser.add_argument("--free", action="store_true",
+                        help="pin nobody: the scheduler moves every peer's threads over all "
+                             "processors, as if both ends were one host")
     parser.add_argument("--also", action="append", default=[], metavar="NAME=PATH",
                         help="another build of gtp, as a further peer gtp-NAME")
     args = parser.parse_args(words)
@@ -121,10 +124,10 @@ def main(words):
 def compare(args, path):
     """All cases, all rounds; what is known is written after each round."""
     lane = peers.Lane(args.programs, args.native, args.gtp, engines=args.engines,
-                      directory=str(args.out))
+                      cores=peers.FREE if args.free else peers.PINNED, directory=str(args.out))
     described = machine.described() | {
         "date": datetime.date.today().isoformat(), "rounds": args.rounds,
-        "engines": args.engines}
+        "engines": args.engines, "free": args.free}
     cases = []
     for case in args.cases:
         lane.mtu, offload = CASES[case]

@@ -31,6 +31,10 @@ class Failed(Exception):
     """A run has come to nothing."""
 
 
+# The processor of each end: what a host has beside another one, on this one machine.
+PINNED, FREE = (0, 1), (None, None)
+
+
 @dataclass
 class Lane:
     """Where programs are, and the packet size."""
@@ -40,6 +44,7 @@ class Lane:
     gtp: str
     mtu: int = 1500
     engines: int | None = None  # of both ends of GTP's sessions; none: as many as it takes itself
+    cores: tuple = PINNED  # each end's processor
     directory: str = field(default_factory=tempfile.gettempdir)
 
 
@@ -104,13 +109,10 @@ def pair(program, options, factor, cores, port=5000):
             stop(sender)
 
 
-PINNED, FREE = (0, 1), (None, None)
-
-
 def engines(lane):
     """The option, and the processors: several engines keep several busy."""
     if lane.engines is None:
-        return [], PINNED
+        return [], lane.cores
     return ["--engines", lane.engines], FREE
 
 
@@ -119,7 +121,7 @@ def bare(aead):
         payload = 1400 if lane.mtu < 9000 else 8900
         options = ["--aead", aead, "--payload", payload, "--times", 4]
         factor = figures.ip_factor("bare", lane.mtu, payload)
-        return pair(f"{lane.programs}/bare", options, factor, PINNED)
+        return pair(f"{lane.programs}/bare", options, factor, lane.cores)
 
     return run
 
@@ -127,7 +129,8 @@ def bare(aead):
 def tls(*more):
     def run(lane):
         options = ["--times", 4, "--certificate", f"{lane.directory}/bench-tls.der", *more]
-        return pair(f"{lane.programs}/tls", options, figures.ip_factor("tls", lane.mtu), PINNED)
+        factor = figures.ip_factor("tls", lane.mtu)
+        return pair(f"{lane.programs}/tls", options, factor, lane.cores)
 
     return run
 
@@ -136,7 +139,7 @@ def quic(name, *more):
     def run(lane):
         options = ["--mtu", lane.mtu, "--certificate", f"{lane.directory}/bench-{name}.der", *more]
         factor = figures.ip_factor("quic", lane.mtu)
-        return pair(f"{lane.programs}/{name}", options, factor, PINNED)
+        return pair(f"{lane.programs}/{name}", options, factor, lane.cores)
 
     return run
 
@@ -158,12 +161,13 @@ def stream(name, *more, longest=9000):
 
 def iperf3(law):
     def run(lane):
-        server = start(within(machine.RECEIVER, ["iperf3", "-s", "-1", "--forceflush"], 1))
+        words = ["iperf3", "-s", "-1", "--forceflush"]
+        server = start(within(machine.RECEIVER, words, lane.cores[1]))
         try:
             heard(server, "listening")
             words = ["iperf3", "-c", machine.RECEIVER_IP, "-C", law, "-t", 4, "-l", "1M",
                      "-w", "16M", "-J"]
-            out = finish(start(within(machine.SENDER, words, 0)))
+            out = finish(start(within(machine.SENDER, words, lane.cores[0])))
         finally:
             stop(server)
         return figures.of_iperf3(out, figures.ip_factor("tcp", lane.mtu))
@@ -213,17 +217,18 @@ def quinn_of_five(lane, number):
     options = ["--mtu", lane.mtu, "--bytes", FIFTH,
                "--certificate", f"{lane.directory}/bench-quinn-{number}.der"]
     factor = figures.ip_factor("quic", lane.mtu)
-    return pair(f"{lane.programs}/quinn", options, factor, FREE, 5000 + number)
+    return pair(f"{lane.programs}/quinn", options, factor, lane.cores, 5000 + number)
 
 
 def iperf3_of_five(lane, number):
     port = 5201 + number
-    server = start(within(machine.RECEIVER, ["iperf3", "-s", "-1", "--forceflush", "-p", port]))
+    words = ["iperf3", "-s", "-1", "--forceflush", "-p", port]
+    server = start(within(machine.RECEIVER, words, lane.cores[1]))
     try:
         heard(server, "listening")
         words = ["iperf3", "-c", machine.RECEIVER_IP, "-p", port, "-C", "cubic", "-t", 4,
                  "-l", "1M", "-w", "16M", "-J"]
-        out = finish(start(within(machine.SENDER, words)))
+        out = finish(start(within(machine.SENDER, words, lane.cores[0])))
     finally:
         stop(server)
     return figures.of_iperf3(out, figures.ip_factor("tcp", lane.mtu))
@@ -238,12 +243,12 @@ def gtp_of_five(lane):
             words = [lane.gtp, "bench", "serve", "--listen", where, "--json",
                      "--size", "256MiB", "--times", INCAST_TIMES]
             home = {"GTP_CONFIG_DIR": f"{lane.directory}/gtp-bench-server-{number}"}
-            servers.append(start(within(machine.SENDER, words), home))
+            servers.append(start(within(machine.SENDER, words, lane.cores[0]), home))
             keys.append(json.loads(heard(servers[-1], "listening"))["fingerprint"])
             urls.append(f"gtp://{where}")
         words = [lane.gtp, "bench", "net", *urls, "--json", "--fingerprint", ",".join(keys)]
         home = {"GTP_CONFIG_DIR": f"{lane.directory}/gtp-bench-client"}
-        fetched = finish(start(within(machine.RECEIVER, words), home))
+        fetched = finish(start(within(machine.RECEIVER, words, lane.cores[1]), home))
         served = "".join(heard(server, '"served"') for server in servers)
     finally:
         for server in servers:

@@ -47,6 +47,12 @@ class Words(unittest.TestCase):
         self.assertEqual(peers.engines(lane), (["--engines", 2], (None, None)))
         self.assertEqual(peers.engines(peers.Lane("p", "n", "g")), ([], (0, 1)))
 
+    def test_who_is_free_is_pinned_to_no_processor(self):
+        lane = peers.Lane("p", "n", "g", cores=peers.FREE)
+        self.assertEqual(peers.engines(lane), ([], (None, None)))
+        self.assertEqual(peers.within("far", ["true"], lane.cores[1]),
+                         ["ip", "netns", "exec", "far", "true"])
+
 
 class Answers(unittest.TestCase):
     OUT = '{"bytes":1000000000,"cpu_s":0.5,"seconds":2.1,"verified":null}'
