@@ -1,7 +1,7 @@
 //! All entries together: none is missing, and none fails.
 
 use super::entry::{Cost, Entry, load, parse};
-use super::verdict::{Judged, Verdict, judge};
+use super::verdict::{Verdict, judge};
 use super::{data, judge_all, report};
 use crate::series::Part;
 use crate::verbs::pool;
