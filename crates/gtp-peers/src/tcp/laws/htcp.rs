@@ -9,11 +9,23 @@
 //! | b = RTTmin/RTTmax within [0.5, 0.8] | draft, 3 | `shrink` |
 //! | b = 0.5 if throughput changed by more than 20 % since the last loss | draft, 3 | `shrink` |
 //!
-//! [`HTcp::in_whole_segments`] is Linux's of 2007: it drops the rest of a(t), computes it anew only
-//! when the window has grown, and scales it by the round-trip time over 100 ms, within 0.1 and 2.
+//! [`HTcp::in_whole_segments`] is Linux's of 2007 (2.6.22, `tcp_htcp.c`), which does otherwise in:
 //!
-//! Departure: otherwise that optional scaling is left out, as in the laws' comparison; with 100 ms
-//! it makes no difference.
+//! | rule of Linux | where |
+//! |---|---|
+//! | RTTmin is the least of congestion avoidance, not of the connection | `note_least` |
+//! | t counts from the end of a loss's repair | `observe` |
+//! | a(t) without its rest, computed anew only when the window has grown | `increase`, `grow` |
+//! | a(t) scaled by the round-trip time over 100 ms, within 0.1 and 2, in eighths | `scaled` |
+//! | slow start by one for each acknowledgment, to one beyond the threshold | `slow_start` |
+//!
+//! RTTmin so is no property of the path: where each loss leaves a queue that never empties, it is
+//! what that queue leaves, and b is above 0.5 where the papers' law keeps half.
+//!
+//! Departures: in the draft's form the optional scaling is left out, as in the laws' comparison;
+//! with 100 ms it makes no difference. In Linux's round trips are not smoothed (by an eighth of
+//! each), b is not in 128ths, and the longest of each cycle is taken, where Linux lets that of
+//! before fade by 5 % of what it is above the least, and rise by at most 20 ms at a time.
 
 use gtp_alloc::{Span, Time};
 
@@ -24,7 +36,7 @@ use crate::tcp::law::{AckView, Law, LossView, Phase, Window};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HTcp {
     last_loss: Option<Time>,
-    /// The longest round trip since the last loss, and the least of all.
+    /// The longest round trip since the last loss, and the least of all that count.
     longest: Span,
     least: Span,
     /// Share kept on loss, as chosen at the last one.
@@ -58,11 +70,34 @@ impl HTcp {
         2.0 * (1.0 - kept) * if self.whole.is_some() { self.scaled(libm::floor(a)) } else { a }
     }
 
-    /// Linux's scaling by round-trip time.
+    /// Linux's scaling by round-trip time: whole milliseconds, and the scale in whole eighths.
     fn scaled(&self, a: f64) -> f64 {
-        let rtt = self.least.as_secs_f64();
-        let scale = if rtt > 0.0 { (REFERENCE / rtt).clamp(0.5, 10.0) } else { 1.0 };
-        libm::floor(a / scale).max(1.0)
+        let ms = libm::round(self.least.as_secs_f64() * 1e3);
+        let eighths = if ms > 0.0 { libm::floor(8.0 * REFERENCE_MS / ms) } else { 8.0 };
+        libm::floor(8.0 * a / eighths.clamp(4.0, 80.0)).max(1.0)
+    }
+
+    /// Slow start of either form, and the credit that it leaves.
+    fn slow_start(&self, ack: &AckView, window: &mut Window) -> Option<f64> {
+        if self.whole.is_none() {
+            return window.slow_start(ack.credit);
+        }
+        if window.in_slow_start() {
+            // Linux: appropriate byte counting (RFC 3465) with L = 1.
+            return window.slow_start(ack.credit.min(1.0));
+        }
+        if window.size > window.threshold {
+            return Some(ack.credit);
+        }
+        window.size += 1.0; // Linux: still slow start where both are equal.
+        None
+    }
+
+    /// Linux measures nowhere but in congestion avoidance.
+    fn note_least(&mut self, ack: &AckView) {
+        if let (Some(_), Some(rtt)) = (self.whole, ack.rtt) {
+            self.least = if self.least == Span::ZERO { rtt } else { self.least.min(rtt) };
+        }
     }
 }
 
@@ -73,12 +108,17 @@ impl Law for HTcp {
 
     fn observe(&mut self, ack: &AckView, _window: &mut Window) {
         self.longest = self.longest.max(ack.rtt.unwrap_or_default());
-        self.least = ack.least_rtt;
+        if self.whole.is_none() {
+            self.least = ack.least_rtt;
+        }
         match ack.phase {
             Phase::Opening | Phase::Open => {}
             // What comes in while losses are repaired says nothing of the throughput.
             Phase::Recovery | Phase::Timeout => {
                 (self.arrived, self.since) = (0, Some(ack.now));
+                if self.whole.is_some() {
+                    self.last_loss = Some(ack.now); // Linux: its clock waits for the repair.
+                }
                 return;
             }
         }
@@ -97,7 +137,8 @@ impl Law for HTcp {
     }
 
     fn grow(&mut self, ack: &AckView, window: &mut Window) {
-        if let Some(credit) = window.slow_start(ack.credit) {
+        if let Some(credit) = self.slow_start(ack, window) {
+            self.note_least(ack);
             let increase = self.increase(ack.now);
             match &mut self.whole {
                 None => window.size += credit * increase / window.size,
@@ -115,15 +156,16 @@ impl Law for HTcp {
         let steady = self.last_peak > 0.0
             && libm::fabs(self.peak / self.last_peak - 1.0) <= THROUGHPUT_CHANGE;
         self.kept = if steady && self.longest > Span::ZERO {
-            (loss.least_rtt.as_secs_f64() / self.longest.as_secs_f64()).clamp(0.5, 0.8)
+            (self.least.as_secs_f64() / self.longest.as_secs_f64()).clamp(0.5, 0.8)
         } else {
             0.5
         };
         self.last_peak = self.peak;
         (self.peak, self.measured) = (0.0, 0);
         self.longest = Span::ZERO;
-        self.last_loss = Some(loss.now);
+        // Linux: before its clock begins anew, so that the first segment comes early.
         self.held = self.increase(loss.now);
+        self.last_loss = Some(loss.now);
         match self.whole {
             None => loss.window * self.kept,
             Some(_) => libm::floor(loss.window * self.kept),
@@ -135,14 +177,15 @@ impl Law for HTcp {
 const LINEAR_FOR: f64 = 1.0;
 /// Round trips after a loss whose throughput is taken as it is measured (Linux).
 const FRESH: u64 = 3;
-/// Linux scales to this round-trip time, in seconds.
-const REFERENCE: f64 = 0.1;
+/// Linux scales to this round-trip time, in milliseconds.
+const REFERENCE_MS: f64 = 100.0;
 /// Draft, 3: the change of throughput beyond which the adaptive decrease is not trusted.
 const THROUGHPUT_CHANGE: f64 = 0.2;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tcp::law::Fullness;
 
     #[test]
     fn increase_is_one_for_a_second_and_then_quadratic() {
@@ -161,6 +204,8 @@ mod tests {
         };
         assert_eq!([at(100, 2_000), at(50, 2_000), at(1_000, 2_000)], [11.0, 5.0, 22.0]);
         assert_eq!([at(50, 500), at(5, 2_000)], [1.0, 1.0]);
+        // 8 * 100 / 101 is seven eighths: one millisecond more is a seventh more.
+        assert_eq!(at(101, 2_000), 12.0);
     }
 
     #[test]
@@ -169,6 +214,58 @@ mod tests {
         for (ms, want) in [(500, 0.4), (1_000, 0.4), (2_000, 4.5), (5_000, 18.0)] {
             let found = law.increase(Time::from_nanos(ms * 1_000_000));
             assert!((found - want).abs() < 1e-12, "{ms} ms: {found}");
+        }
+    }
+
+    fn ack(ms: u64, phase: Phase, rtt: u64) -> AckView {
+        AckView {
+            now: Time::from_nanos(ms * 1_000_000),
+            phase,
+            credit: 2.0,
+            acked: 2,
+            arrived: 2,
+            lost: 0,
+            rtt: Some(Span::from_millis(rtt)),
+            smoothed_rtt: Span::from_millis(rtt),
+            least_rtt: Span::from_millis(100),
+            pipe_before: 2,
+            pipe: 0,
+            first: 2,
+            next: 4,
+            fullness: Fullness::Full,
+            delivered: 2,
+            delivery: None,
+        }
+    }
+
+    #[test]
+    fn linux_knows_no_round_trip_of_slow_start() {
+        let mut window = Window::new(100.0, 101.0, f64::INFINITY);
+        let (mut law, mut linux) = (HTcp::default(), HTcp::in_whole_segments(Leftover::Dropped));
+        for (rtt, least) in [(100, 0), (101, 0), (108, 108), (107, 107), (150, 107)] {
+            let ack = ack(0, Phase::Open, rtt);
+            law.observe(&ack, &mut window);
+            linux.observe(&ack, &mut window);
+            linux.grow(&ack, &mut window);
+            let seen = [law.least, linux.least];
+            assert_eq!(seen, [Span::from_millis(100), Span::from_millis(least)], "{rtt} ms");
+        }
+        assert_eq!(window.size, 102.0, "one for each acknowledgment, to one beyond the threshold");
+    }
+
+    #[test]
+    fn the_clock_of_linux_waits_for_the_repair() {
+        for (law, want) in [
+            (HTcp::default(), Time::ZERO),
+            (HTcp::in_whole_segments(Leftover::Dropped), Time::from_nanos(200_000_000)),
+        ] {
+            let mut law = HTcp { last_loss: Some(Time::ZERO), ..law };
+            let mut window = Window::new(100.0, 100.0, f64::INFINITY);
+            for (ms, phase) in [(100, Phase::Recovery), (200, Phase::Recovery), (201, Phase::Open)]
+            {
+                law.observe(&ack(ms, phase, 100), &mut window);
+            }
+            assert_eq!(law.last_loss, Some(want));
         }
     }
 }
