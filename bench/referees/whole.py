@@ -102,7 +102,8 @@ def mean_window(law, every, whole=True, start=100):
             if whole:
                 state["top"] = int(state["top"])
             state["w"] = int(w * kept) if whole else w * kept
-            state["epoch"], state["cut"] = None, now
+            # H-TCP's clock in Linux waits for the repair; its papers' does not.
+            state["epoch"], state["cut"] = None, now + RTT if whole else now
             # The repair: a round trip at the smaller window, without growth.
             step, loss = RTT, loss + every
             acked += state["w"]
