@@ -70,8 +70,8 @@ def arguments(words):
                         help="threads that move data, at both ends of gtp, gtp-4 and gtp-16, "
                              "which are not pinned then")
     parser.add_argument("--free", action="store_true",
-                        help="pin nobody: the scheduler moves every peer's threads over all "
-                             "processors, as if both ends were one host")
+                        help="pin no peer: the scheduler moves all threads over all processors, as "
+                             "on a host that is both ends")
     parser.add_argument("--also", action="append", default=[], metavar="NAME=PATH",
                         help="another build of gtp, as a further peer gtp-NAME")
     args = parser.parse_args(words)
@@ -83,6 +83,9 @@ def arguments(words):
         args.peers = [*args.peers, f"gtp-{name}"]
     if args.engines is not None and not 1 <= args.engines <= 1024:
         parser.error("--engines is from 1 to 1024")
+    always = [peer for peer in args.peers if peer in unstated.UNSTATED | pacing.PACING]
+    if args.free and always:
+        parser.error(f"--free: the ends of {', '.join(always)} are always pinned")
     if not 1 <= args.rounds <= 100 or not 1 <= args.tries <= 100:
         parser.error("--rounds and --tries are from 1 to 100")
     return args
@@ -121,10 +124,15 @@ def main(words):
         compare(args, path)
 
 
+def lane_of(args):
+    cores = peers.FREE if args.free else peers.PINNED
+    return peers.Lane(args.programs, args.native, args.gtp, engines=args.engines, cores=cores,
+                      directory=str(args.out))
+
+
 def compare(args, path):
     """All cases, all rounds; what is known is written after each round."""
-    lane = peers.Lane(args.programs, args.native, args.gtp, engines=args.engines,
-                      cores=peers.FREE if args.free else peers.PINNED, directory=str(args.out))
+    lane = lane_of(args)
     described = machine.described() | {
         "date": datetime.date.today().isoformat(), "rounds": args.rounds,
         "engines": args.engines, "free": args.free}
@@ -133,7 +141,8 @@ def compare(args, path):
         lane.mtu, offload = CASES[case]
         path.set(lane.mtu, offload)
         runs = {peer: [] for peer in args.peers}
-        cases.append((f"MTU {lane.mtu}, offload {offload}", runs))
+        freely = ", nobody pinned" if args.free else ""
+        cases.append((f"MTU {lane.mtu}, offload {offload}{freely}", runs))
         for number in range(args.rounds):
             # Each round begins with another one, so that nobody always follows the same.
             turn = number % len(args.peers)

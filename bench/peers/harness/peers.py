@@ -31,7 +31,7 @@ class Failed(Exception):
     """A run has come to nothing."""
 
 
-# The processor of each end: what a host has beside another one, on this one machine.
+# One processor for each end, as two hosts would have; or none, left to the scheduler.
 PINNED, FREE = (0, 1), (None, None)
 
 

@@ -6,6 +6,7 @@ import pathlib
 import struct
 import tempfile
 import unittest
+import unittest.mock
 
 import compare as command
 import figures
@@ -47,11 +48,25 @@ class Words(unittest.TestCase):
         self.assertEqual(peers.engines(lane), (["--engines", 2], (None, None)))
         self.assertEqual(peers.engines(peers.Lane("p", "n", "g")), ([], (0, 1)))
 
-    def test_who_is_free_is_pinned_to_no_processor(self):
-        lane = peers.Lane("p", "n", "g", cores=peers.FREE)
-        self.assertEqual(peers.engines(lane), ([], (None, None)))
-        self.assertEqual(peers.within("far", ["true"], lane.cores[1]),
-                         ["ip", "netns", "exec", "far", "true"])
+    def test_each_end_is_pinned_unless_nobody_is(self):
+        begun = []
+
+        def refuse(words, *_):
+            begun.append(words)
+            raise peers.Failed("not today")
+
+        names = ["gtp", "bare", "tls", "quinn", "s2n-quic", "iperf3-cubic"]
+        for stated, pinned in ([], True), (["--free"], False):
+            lane = command.lane_of(command.arguments([*PROGRAMS, *stated]))
+            for name in names + command.GROUPS["incast"]:
+                with unittest.mock.patch("peers.start", refuse), self.assertRaises(peers.Failed):
+                    peers.PEERS[name](lane)
+                self.assertEqual("taskset" in begun[-1], pinned, name)
+
+    def test_what_is_always_pinned_is_not_measured_freely(self):
+        for group in ("unstated", "pacing"):
+            with self.assertRaises(SystemExit):
+                command.arguments([*PROGRAMS, "--peers", group, "--free"])
 
 
 class Answers(unittest.TestCase):

@@ -149,6 +149,7 @@ impl Link {
     #[inline(always)] // What it returns is large, and whoever calls it takes it apart at once.
     pub fn enqueue(&mut self, now: Time, size: Bytes) -> Verdict {
         let now = self.advance(now);
+        // A queue only falls between two packets: just before one it is least.
         self.least = self.least.min(self.waiting);
         self.stats.offered.add(size);
         if let Some(reason) = self.refusal(size) {

@@ -86,7 +86,7 @@ pub struct LinkCourse {
     pub name: String,
     /// Time that what waits at each bin's end takes at the link's rate, in seconds.
     pub queue: Vec<f64>,
-    /// The same of the least that waits within each bin.
+    /// The same for the least that waits within each bin.
     pub queue_least: Vec<f64>,
     /// Packets dropped in each bin.
     pub drops: Vec<u64>,

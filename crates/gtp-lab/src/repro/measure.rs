@@ -25,8 +25,8 @@ pub struct Trajectory {
     pub goals: Vec<(f64, Vec<f64>)>,
     /// The largest load of any sink as a part of its capacity, by moment.
     pub load: Steps,
-    /// The least that waits in each bin before the sink that is worst off, in seconds of its link;
-    /// packets only.
+    /// The least that waits before the sink that is worst off in each bin that ends then, in seconds
+    /// of its link; packets only.
     pub standing: Steps,
     /// Each session's bound by the path, infinite while there is none; packets only.
     pub bounds: Vec<Steps>,
@@ -447,7 +447,8 @@ fn read(reading: &Reading, run: &Trajectory) -> Result<Vec<f64>, String> {
         }
         Reading::PhaseQueue { last, phases } => {
             let least = |(from, until): (f64, f64)| {
-                within(&run.standing, from, until).fold(f64::INFINITY, f64::min) * 1e3
+                let bins = run.standing.iter().filter(|(end, _)| *end > from && *end <= until);
+                bins.map(|(_, least)| *least).fold(f64::INFINITY, f64::min) * 1e3
             };
             tails(run, *last, *phases).into_iter().map(least).collect()
         }

@@ -226,8 +226,20 @@ impl Intake {
         }
         self.stood = self.standing();
         self.stood_for = if self.stood > 0.0 { self.stood_for + 1 } else { 0 };
+        self.recover();
         self.begin(now);
         self.news(self.drain(DRAIN + interval * INTERVALS))
+    }
+
+    /// While something stands this process reads as fast as it can: what it takes in then, it keeps
+    /// up with, also where somebody else had its processor when the limit was found. (A limit of
+    /// the beginning rises fast by itself.)
+    fn recover(&mut self) {
+        if self.search != Search::Over || self.stood_for < MEAN_OVER || !self.is_clean() {
+            return;
+        }
+        let lately = self.best_from(self.looks.len().saturating_sub(MEAN_OVER));
+        self.limit = self.limit.max(lately.scale(KEPT));
     }
 
     /// By how much less than the limit is shared out so that the buffer empties within a span;
@@ -609,6 +621,22 @@ mod tests {
         let [first, second, third] = gained;
         assert!((0.05..0.15).contains(&first) && second > 2.0 * first, "{gained:?}");
         assert!(third < 0.95, "doubling in a second is a ramp, not a search: {gained:?}");
+    }
+
+    #[test]
+    fn a_host_that_was_slower_for_a_while_is_at_its_speed_again_once_it_empties_its_buffer() {
+        let mut sink = settled();
+        let before = sink.intake.limit;
+        // Somebody else takes half of the processor, and gives it back.
+        let mut backlog = 0;
+        while sink.intake.limit > before.scale(0.6) {
+            backlog += 1;
+            sink.look(2_500, 0.01 * f64::from(backlog));
+        }
+        for emptier in 1..=MEAN_OVER as u32 {
+            sink.look(5_000, 0.01 * f64::from(backlog - emptier));
+        }
+        assert!(sink.intake.limit >= Rate::from_mbps(5_000).scale(KEPT), "{:?}", sink.intake.limit);
     }
 
     #[test]

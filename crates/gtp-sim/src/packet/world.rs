@@ -439,6 +439,9 @@ impl World {
         }
         self.trace = Trace { bin, start: self.now, ..Trace::default() };
         self.seen = self.counters();
+        for pipe in &mut self.fabric.pipes {
+            pipe.link.take_least_queued(self.now);
+        }
         self.fabric.schedule.wake(self.sampler, self.now + bin);
         Ok(())
     }

@@ -9,7 +9,7 @@ fn run() -> Trajectory {
         rates: vec![vec![(0.0, 0.0), (1.0, 2e6), (3.0, 4e6)], vec![(0.0, 4e6)]],
         goals: vec![(0.0, vec![4e6, 4e6]), (5.0, vec![4e6, 0.0])],
         load: vec![(0.0, 0.5), (1.0, 1.25)],
-        standing: vec![(0.0, 0.004), (4.0, 0.002)],
+        standing: vec![(3.0, 0.001), (4.0, 0.004), (5.0, 0.002), (8.5, 0.003), (10.0, 0.005)],
         bounds: vec![vec![(0.0, f64::INFINITY), (7.0, 2e6)], vec![(0.0, 1e6)]],
         timeouts: vec![vec![(2.0, 1.0), (6.0, 3.0)], Vec::new()],
         counts: vec![(5.0, 90.0, 10.0), (10.0, 160.0, 40.0)],
@@ -95,7 +95,7 @@ fn phases_end_where_somebody_leaves() {
 
 #[test]
 fn what_holds_a_session_back_is_read_in_phases() {
-    assert_eq!(measured("what = 'phase-queue', last = 2"), [2.0, 2.0]);
+    assert_eq!(measured("what = 'phase-queue', last = 2"), [2.0, 3.0]);
     assert_eq!(measured("what = 'phase-queue', last = 2, phases = 'but-last'"), [2.0]);
     assert_eq!(measured("what = 'phase-share', last = 2, phases = 'but-last'"), [1.0, 1.0]);
     let mut short = run();
