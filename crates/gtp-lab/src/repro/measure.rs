@@ -25,8 +25,8 @@ pub struct Trajectory {
     pub goals: Vec<(f64, Vec<f64>)>,
     /// The largest load of any sink as a part of its capacity, by moment.
     pub load: Steps,
-    /// The least that waits before the sink that is worst off in each bin that ends then, in seconds
-    /// of its link; packets only.
+    /// The least that waits before the sink that is worst off in each bin, by the bin's end, in
+    /// seconds of its link; packets only.
     pub standing: Steps,
     /// Each session's bound by the path, infinite while there is none; packets only.
     pub bounds: Vec<Steps>,
@@ -446,11 +446,8 @@ fn read(reading: &Reading, run: &Trajectory) -> Result<Vec<f64>, String> {
             tails.flat_map(|tail| at_bound(run, tail, *band)).collect()
         }
         Reading::PhaseQueue { last, phases } => {
-            let least = |(from, until): (f64, f64)| {
-                let bins = run.standing.iter().filter(|(end, _)| *end > from && *end <= until);
-                bins.map(|(_, least)| *least).fold(f64::INFINITY, f64::min) * 1e3
-            };
-            tails(run, *last, *phases).into_iter().map(least).collect()
+            let tails = tails(run, *last, *phases).into_iter();
+            tails.map(|tail| stands(run, tail) * 1e3).collect()
         }
         Reading::Overload => vec![run.load.iter().map(|(_, x)| *x).fold(0.0, f64::max)],
         Reading::Together { mbps, band, sessions } => {
@@ -524,6 +521,12 @@ pub fn mean(steps: &[(f64, f64)], from: f64, until: f64) -> f64 {
         (since, value) = (*t, *next);
     }
     (area + value * (until - since)) / (until - from)
+}
+
+/// The least that waited in a span, in seconds.
+fn stands(run: &Trajectory, (from, until): (f64, f64)) -> f64 {
+    let bins = run.standing.iter().filter(|(end, _)| *end > from && *end <= until);
+    bins.map(|(_, least)| *least).fold(f64::INFINITY, f64::min)
 }
 
 /// All values that hold at some moment of a span, its end excluded.
