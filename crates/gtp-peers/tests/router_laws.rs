@@ -60,8 +60,6 @@ fn loss(size: f64) -> LossView {
         pipe: size as u64,
         next: 120,
         delivered: 100,
-        smoothed_rtt: RTT,
-        least_rtt: RTT,
     }
 }
 

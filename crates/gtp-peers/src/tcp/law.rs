@@ -112,10 +112,6 @@ pub struct LossView {
     pub next: u64,
     /// Segments known to have arrived so far.
     pub delivered: u64,
-    /// Smoothed and least round-trip time.
-    pub smoothed_rtt: Span,
-    /// See `smoothed_rtt`.
-    pub least_rtt: Span,
 }
 
 /// What a law may write on a segment that leaves.

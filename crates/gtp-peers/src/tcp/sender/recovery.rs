@@ -264,8 +264,6 @@ impl Sender {
             pipe: self.pipe(),
             next: self.board.next(),
             delivered: self.flight.delivered(),
-            smoothed_rtt: self.timer.smoothed(),
-            least_rtt: self.timer.least().unwrap_or_default(),
         }
     }
 }
