@@ -203,19 +203,7 @@ fn beside_ns2(case: &Case, flavour: Flavour, seed: u64) -> Parts {
                 Flavour::HTcp => Box::new(HTcp::in_whole_segments(Leftover::Dropped)),
                 other => other.law(seed),
             };
-            let start = match flavour {
-                Flavour::Bic | Flavour::Cubic => 100.0,
-                Flavour::Reno
-                | Flavour::NewReno
-                | Flavour::Sack
-                | Flavour::HighSpeed
-                | Flavour::Scalable
-                | Flavour::HTcp
-                | Flavour::Vegas
-                | Flavour::Fast
-                | Flavour::Bbr => f64::INFINITY,
-            };
-            let config = SenderConfig { header: Bytes(50), initial_threshold: start, ..common };
+            let config = SenderConfig { header: Bytes(50), ..common };
             let delay = AckDelay::Second { wait: Span::from_millis(100) };
             let receiver = flavour.adapt_receiver(ReceiverConfig { delay, ..receiver });
             (law, flavour.adapt(config), receiver)

@@ -54,13 +54,7 @@ fn leaving(size: f64, rtt: Span) -> Leaving {
 }
 
 fn loss(size: f64) -> LossView {
-    LossView {
-        now: at(0),
-        window: size,
-        pipe: size as u64,
-        next: 120,
-        delivered: 100,
-    }
+    LossView { now: at(0), window: size, pipe: size as u64, next: 120, delivered: 100 }
 }
 
 /// Lets the law read `note` on an acknowledgment.

@@ -14,7 +14,7 @@
 //! growth here counts what the engine credits. Its response is the thesis's relation where beta w
 //! is less than twice S_MAX.
 
-use super::whole::{Counter, Leftover};
+use super::whole::{Counter, Leftover, slow_start};
 use crate::tcp::law::{AckView, Law, LossView, Window};
 
 /// Binary increase.
@@ -90,7 +90,7 @@ impl Law for Bic {
     }
 
     fn grow(&mut self, ack: &AckView, window: &mut Window) {
-        if let Some(credit) = window.slow_start(ack.credit) {
+        if let Some(credit) = slow_start(self.whole.as_ref(), ack, window) {
             let needed = self.needed(libm::floor(window.size));
             match &mut self.whole {
                 None => window.size += credit * self.step(window.size) / window.size,
@@ -100,6 +100,9 @@ impl Law for Bic {
     }
 
     fn shrink(&mut self, loss: &LossView) -> f64 {
+        if let Some(counter) = &mut self.whole {
+            counter.lose();
+        }
         let cut = |x| if self.whole.is_some() { libm::floor(x) } else { x };
         let w = cut(loss.window);
         // Paper, III.C, fast convergence: who lost below his old maximum leaves room for others.

@@ -21,7 +21,7 @@
 
 use gtp_alloc::{Span, Time};
 
-use super::whole::{Counter, Leftover};
+use super::whole::{Counter, Leftover, slow_start};
 use crate::tcp::law::{AckView, Law, LossView, Window};
 
 /// A cubic curve around the window of the last loss.
@@ -80,6 +80,9 @@ impl Cubic {
     fn lose(&mut self, w: f64) -> f64 {
         self.epoch = None;
         self.prior = w;
+        if let Some(counter) = &mut self.whole {
+            counter.lose();
+        }
         // RFC 9438, 4.7: fast convergence.
         self.plateau = if w < self.plateau { w * (1.0 + self.kept) / 2.0 } else { w };
         match self.whole {
@@ -108,7 +111,7 @@ impl Law for Cubic {
     }
 
     fn grow(&mut self, ack: &AckView, window: &mut Window) {
-        let Some(credit) = window.slow_start(ack.credit) else { return };
+        let Some(credit) = slow_start(self.whole.as_ref(), ack, window) else { return };
         if self.epoch.is_none() {
             self.begin(ack.now, window.size);
         }

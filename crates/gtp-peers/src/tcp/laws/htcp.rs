@@ -17,7 +17,8 @@
 //! | t counts from the end of a loss's repair | `observe` |
 //! | a(t) without its rest, computed anew only when the window has grown | `increase`, `grow` |
 //! | a(t) scaled by the round-trip time over 100 ms, within 0.1 and 2, in eighths | `scaled` |
-//! | slow start by one for each acknowledgment, to one beyond the threshold | `slow_start` |
+//! | slow start by one for each acknowledgment, to one beyond the threshold | `whole.rs` |
+//! | a loss empties the counter of acknowledgments | `whole.rs` |
 //!
 //! RTTmin so is no property of the path: where each loss leaves a queue that never empties, it is
 //! what that queue leaves, and b is above 0.5 where the papers' law keeps half.
@@ -29,7 +30,7 @@
 
 use gtp_alloc::{Span, Time};
 
-use super::whole::{Counter, Leftover};
+use super::whole::{Counter, Leftover, slow_start};
 use crate::tcp::law::{AckView, Law, LossView, Phase, Window};
 
 /// Increase that grows with the time since the last loss.
@@ -77,22 +78,6 @@ impl HTcp {
         libm::floor(8.0 * a / eighths.clamp(4.0, 80.0)).max(1.0)
     }
 
-    /// Slow start of either form, and the credit that it leaves.
-    fn slow_start(&self, ack: &AckView, window: &mut Window) -> Option<f64> {
-        if self.whole.is_none() {
-            return window.slow_start(ack.credit);
-        }
-        if window.in_slow_start() {
-            // Linux: appropriate byte counting (RFC 3465) with L = 1.
-            return window.slow_start(ack.credit.min(1.0));
-        }
-        if window.size > window.threshold {
-            return Some(ack.credit);
-        }
-        window.size += 1.0; // Linux: still slow start where both are equal.
-        None
-    }
-
     /// Linux measures nowhere but in congestion avoidance.
     fn note_least(&mut self, ack: &AckView) {
         if let (Some(_), Some(rtt)) = (self.whole, ack.rtt) {
@@ -137,7 +122,7 @@ impl Law for HTcp {
     }
 
     fn grow(&mut self, ack: &AckView, window: &mut Window) {
-        if let Some(credit) = self.slow_start(ack, window) {
+        if let Some(credit) = slow_start(self.whole.as_ref(), ack, window) {
             self.note_least(ack);
             let increase = self.increase(ack.now);
             match &mut self.whole {
@@ -152,6 +137,9 @@ impl Law for HTcp {
     }
 
     fn shrink(&mut self, loss: &LossView) -> f64 {
+        if let Some(counter) = &mut self.whole {
+            counter.lose();
+        }
         // Draft, 3: the adaptive back-off, trusted only while throughput is much the same.
         let steady = self.last_peak > 0.0
             && libm::fabs(self.peak / self.last_peak - 1.0) <= THROUGHPUT_CHANGE;
@@ -184,8 +172,8 @@ const THROUGHPUT_CHANGE: f64 = 0.2;
 
 #[cfg(test)]
 mod tests {
+    use super::super::whole::tests::ack;
     use super::*;
-    use crate::tcp::law::Fullness;
 
     #[test]
     fn increase_is_one_for_a_second_and_then_quadratic() {
@@ -214,27 +202,6 @@ mod tests {
         for (ms, want) in [(500, 0.4), (1_000, 0.4), (2_000, 4.5), (5_000, 18.0)] {
             let found = law.increase(Time::from_nanos(ms * 1_000_000));
             assert!((found - want).abs() < 1e-12, "{ms} ms: {found}");
-        }
-    }
-
-    fn ack(ms: u64, phase: Phase, rtt: u64) -> AckView {
-        AckView {
-            now: Time::from_nanos(ms * 1_000_000),
-            phase,
-            credit: 2.0,
-            acked: 2,
-            arrived: 2,
-            lost: 0,
-            rtt: Some(Span::from_millis(rtt)),
-            smoothed_rtt: Span::from_millis(rtt),
-            least_rtt: Span::from_millis(100),
-            pipe_before: 2,
-            pipe: 0,
-            first: 2,
-            next: 4,
-            fullness: Fullness::Full,
-            delivered: 2,
-            delivery: None,
         }
     }
 
