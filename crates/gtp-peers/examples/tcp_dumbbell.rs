@@ -302,5 +302,6 @@ fn main() -> std::process::ExitCode {
     println!("dropped {}", world.lost(there) - dropped);
     course.print();
     println!("timeouts {}", timeouts(&world) - timeouts_before);
+    println!("timeouts_before {timeouts_before}");
     std::process::ExitCode::SUCCESS
 }
