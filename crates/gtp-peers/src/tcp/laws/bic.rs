@@ -10,9 +10,9 @@
 //!
 //! Constants are Linux's of 2005 (B = 4, S_MAX = 16, beta = 819/1024); the paper has B = 2 and
 //! S_MAX = 32 and beta 0.875. [`Bic::in_whole_segments`] drops every rest, as Linux does, and so
-//! searches more slowly near the maximum. Departure: no delayed-acknowledgment estimate, since
-//! growth here counts what the engine credits. Its response is the thesis's relation where beta w
-//! is less than twice S_MAX.
+//! searches more slowly near the maximum. Departures: no delayed-acknowledgment estimate, since
+//! growth here counts what the engine credits; a timeout leaves the maximum, which Linux forgets.
+//! Its response is the thesis's relation where beta w is less than twice S_MAX.
 
 use super::whole::{Counter, Leftover, slow_start};
 use crate::tcp::law::{AckView, Law, LossView, Window};
