@@ -21,6 +21,8 @@ pub(super) struct Intake {
     room: Bytes,
     /// In so many looks in a row the buffer was never empty.
     stood_for: usize,
+    /// Of a buffer that is not drained: how far it has fallen, and when it last fell.
+    ebb: (f64, Time),
     began: Time,
     /// What happened since `began`.
     look: Look,
@@ -127,6 +129,8 @@ const LIFTED: f64 = 2.0;
 const LEAST: Rate = Rate::from_mbps(10);
 /// Below this a buffer that is never empty may show no more than bookkeeping.
 const DRAINED: f64 = 0.3;
+/// A buffer that is less full by this part falls.
+const FALLS: f64 = 0.01;
 /// What stands above that is emptied within this and [`INTERVALS`] control intervals: it loses what
 /// comes during the next pause, and what waits in it is cold when it is read.
 const DRAIN: Span = Span::from_millis(20);
@@ -149,6 +153,7 @@ impl Intake {
             limit: Rate::UNLIMITED,
             room: Bytes::ZERO,
             stood_for: 0,
+            ebb: (f64::INFINITY, now),
             began: now,
             look: Look::default(),
             standing: f64::INFINITY,
@@ -196,7 +201,7 @@ impl Intake {
         if passed > LOOK * REMEMBERED as u64 {
             // Nothing happened for long, or this process stood still: neither is a rate.
             self.looks.clear();
-            (self.stood, self.stood_for) = (0.0, 0);
+            (self.stood, self.stood_for, self.ebb) = (0.0, 0, (f64::INFINITY, now));
             self.begin(now);
             return None;
         }
@@ -212,13 +217,15 @@ impl Intake {
             told = %self.told,
             search = ?self.search,
         );
-        if self.is_troubled() {
+        let rests = self.rests(now, (DRAIN + interval * INTERVALS) * 2);
+        if rests || self.is_troubled() {
             self.troubled_at = now;
             if self.patient_until <= now {
                 if self.search == Search::Rising {
                     self.search = Search::Over;
                 }
                 self.limit = self.limit.min(self.kept_up_with()).scale(KEPT).max(LEAST);
+                self.ebb = (self.standing(), now);
                 self.patient_until = now + PATIENCE + interval * INTERVALS;
             }
         } else {
@@ -232,10 +239,9 @@ impl Intake {
     }
 
     /// While something stands this process reads as fast as it can: what it takes in then, it keeps
-    /// up with, also where somebody else had its processor when the limit was found. (A limit of
-    /// the beginning rises fast by itself.)
+    /// up with, also where somebody else had its processor when the limit was found.
     fn recover(&mut self) {
-        if self.search != Search::Over || self.stood_for < MEAN_OVER || !self.is_clean() {
+        if self.stood_for < MEAN_OVER || !self.is_clean() {
             return;
         }
         let lately = self.best_from(self.looks.len().saturating_sub(MEAN_OVER));
@@ -276,6 +282,19 @@ impl Intake {
             && full(self.stood)
             && full(self.standing())
             && self.standing() >= self.stood
+    }
+
+    /// A buffer is not drained, and has not fallen for so long, within which it would be empty if
+    /// the limit were right: what is kept back to empty it makes up for a limit that is too high.
+    fn rests(&mut self, now: Time, long: Span) -> bool {
+        let (lowest, _) = self.ebb;
+        let standing = self.standing();
+        if self.limit.is_unlimited() || standing <= DRAINED || !self.is_clean() {
+            self.ebb = (f64::INFINITY, now);
+        } else if standing < lowest - FALLS {
+            self.ebb = (standing, now);
+        }
+        now.since(self.ebb.1) > long
     }
 
     /// Whether what came lately came for sessions: only then is anything done about it.
@@ -491,6 +510,7 @@ mod tests {
         sink: Sink,
         capacity: u64,
         backlog: u64,
+        taken: u64,
         lost: u64,
         on_the_way: VecDeque<u64>,
     }
@@ -504,7 +524,7 @@ mod tests {
             sink.look(capacity / 2, 0.9);
             sink.look(capacity / 2, 0.9);
             let on_the_way = [2 * capacity; 4].into();
-            Buffered { sink, capacity, backlog: BUFFER * 9 / 10, lost: 0, on_the_way }
+            Buffered { sink, capacity, backlog: BUFFER * 9 / 10, taken: 0, lost: 0, on_the_way }
         }
 
         /// The same over a round trip of so many looks.
@@ -524,6 +544,7 @@ mod tests {
                 let there = self.backlog + bytes(came);
                 let taken = there.min(bytes(self.capacity));
                 self.backlog = (there - taken).min(BUFFER);
+                self.taken += taken;
                 self.lost += there - taken - self.backlog;
                 let mbps = taken * 8 / (LOOK.as_nanos() / 1_000);
                 self.sink.look(mbps, self.backlog as f64 / BUFFER as f64);
@@ -541,7 +562,8 @@ mod tests {
             assert!(sink.intake.limit > Rate::from_mbps(5_000));
             let backlog = BUFFER * 6 / 10;
             let on_the_way = vec![5_200; round_trip].into();
-            let mut host = Buffered { sink, capacity: 5_000, backlog, lost: 0, on_the_way };
+            let mut host =
+                Buffered { sink, capacity: 5_000, backlog, taken: 0, lost: 0, on_the_way };
             let mut looks = 0;
             while host.backlog > BUFFER * 36 / 100 {
                 host.run(1);
@@ -556,23 +578,20 @@ mod tests {
     fn what_was_taken_in_as_all_were_starting_is_soon_no_limit_any_more() {
         for capacity in [200, 1_000, 5_000, 10_000] {
             let mut host = Buffered::found_at_half_speed(capacity);
-            while host.backlog > 0 {
-                host.run(1); // What was on its way may be lost.
-            }
-            let (before, begun) = (host.lost, host.sink.now);
-            while host.sink.shared_out() < capacity {
+            host.run(4); // What was on its way may be lost.
+            let (before, begun) = ((host.lost, host.taken), host.sink.now);
+            while host.sink.intake.limit < Rate::from_mbps(capacity).scale(KEPT) {
                 host.run(1);
                 let passed = host.sink.now.since(begun);
-                assert!(passed < Span::from_millis(800), "{capacity}: {:?}", host.sink.limit);
+                assert!(passed < Span::from_millis(100), "{capacity}: {:?}", host.sink.limit);
             }
-            let mut used = 0;
-            for _ in 0..400 {
+            while host.sink.now.since(begun) < Span::from_secs(4) {
                 host.run(1);
-                used += host.sink.shared_out().min(capacity);
             }
-            assert_eq!(host.lost, before, "{capacity}");
-            let share = used as f64 / (400 * capacity) as f64;
-            assert!(share > 0.9, "{capacity}: {share}");
+            let could = Rate::from_mbps(capacity).bytes_in(host.sink.now.since(begun)).0;
+            let share = (host.taken - before.1) as f64 / could as f64;
+            assert_eq!(host.lost, before.0, "{capacity}");
+            assert!(share > 0.95, "{capacity}: {share}");
         }
     }
 
@@ -621,6 +640,35 @@ mod tests {
         let [first, second, third] = gained;
         assert!((0.05..0.15).contains(&first) && second > 2.0 * first, "{gained:?}");
         assert!(third < 0.95, "doubling in a second is a ramp, not a search: {gained:?}");
+    }
+
+    #[test]
+    fn a_buffer_does_not_rest_at_what_is_kept_back_to_empty_it() {
+        for round_trip in [1, 2, 4, 8] {
+            let mut sink = settled();
+            sink.intake.limit = Rate::from_mbps(5_300);
+            let on_the_way = vec![5_300; round_trip].into();
+            let backlog = BUFFER * 4 / 10;
+            let mut host =
+                Buffered { sink, capacity: 5_000, backlog, taken: 0, lost: 0, on_the_way };
+            let begun = host.sink.now;
+            while host.backlog > BUFFER * 3 / 10 {
+                host.run(1);
+                let passed = host.sink.now.since(begun);
+                assert!(passed < Span::from_millis(600), "{round_trip}: {:?}", host.sink.limit);
+            }
+        }
+    }
+
+    #[test]
+    fn a_first_limit_that_a_pause_made_is_forgotten_while_the_buffer_is_emptied() {
+        let mut sink = Sink::new();
+        sink.look(2_500, 0.9);
+        assert!(sink.look(2_500, 0.9) < Rate::from_mbps(2_500));
+        for emptier in 1..=MEAN_OVER as u32 {
+            sink.look(5_000, 0.9 - 0.02 * f64::from(emptier));
+        }
+        assert!(sink.intake.limit >= Rate::from_mbps(5_000).scale(KEPT), "{:?}", sink.intake.limit);
     }
 
     #[test]
