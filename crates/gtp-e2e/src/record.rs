@@ -7,7 +7,7 @@ pub struct Record(pub Vec<(f64, Snapshot)>);
 
 impl Record {
     /// IP bytes that had left route `route` at time `t`, interpolated.
-    fn bytes_at(&self, route: &str, t: f64) -> f64 {
+    pub fn bytes_at(&self, route: &str, t: f64) -> f64 {
         let value = |s: &Snapshot| {
             s.paths
                 .iter()

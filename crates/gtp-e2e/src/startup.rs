@@ -22,8 +22,6 @@ const RATE: f64 = 500e6;
 const REACHED: f64 = 0.95;
 /// Seconds of the transfer.
 const LASTS: f64 = 8.0;
-/// Bytes from the source that may be other things than the file: certificate, names, greetings.
-const BEFORE_DATA: f64 = 12_000.0;
 /// The rate is looked for in steps of this many seconds, as often as links are looked at.
 const STEP: f64 = 0.001;
 
@@ -48,7 +46,8 @@ pub fn run(tools: &Tools, rtt_ms: f64) -> Result<Value> {
     let rtt = rtt_ms / 1e3;
     // It is counted where the way ends, half a round trip after it was sent.
     let called = record.first_data("sink-src0", began, 0.0).context("no call")? - rtt / 2.0;
-    let first = record.first_data(&route(0), began, BEFORE_DATA).context("no data")?;
+    let before = before_data(|route, at| record.bytes_at(route, called + at * rtt));
+    let first = record.first_data(&route(0), began, before).context("no data")?;
     let interval = interval(rtt);
     let rate = |from, to| record.rate(&route(0), from, to);
     let reached = reached_at(rate, (first, first + LASTS / 2.0), interval);
@@ -60,6 +59,16 @@ pub fn run(tools: &Tools, rtt_ms: f64) -> Result<Value> {
         "to_95_percent_ms": to_rate.map(|s| s * 1e3), "to_95_percent_asked_ms": asked_rate * 1e3,
         "to_95_percent_in_time": to_rate.is_some_and(|s| s <= asked_rate),
         "emulator_late_ms": record.lateness(reached.unwrap_or(first)) * 1e3}))
+}
+
+/// Bytes from the source that are none of the file's: what opens the control channel and is said
+/// there, and answers to hellos, which are as long as their questions. `bytes_at` knows what had
+/// left a route by so many round trips after the call. The sink's hellos and first requests get to
+/// the source after three and a half, what the source says to them to the sink after four.
+fn before_data(bytes_at: impl Fn(&str, f64) -> f64) -> f64 {
+    let control = bytes_at(&route(0), 3.75);
+    let hellos = bytes_at("sink-src0", 4.0) - bytes_at("sink-src0", 3.25);
+    control + hellos
 }
 
 /// The control interval of a session that stated none, in seconds: half a round trip, from 10 to
@@ -108,6 +117,18 @@ mod tests {
         let burst_then_rate = mean(move |t| if t < 0.5 { burst(t) } else { RATE });
         assert!(reached_at(burst_then_rate, (0.0, 1.0), 0.02).unwrap() > 0.49);
         assert_eq!(reached_at(mean(burst), (0.0, 1.0), 0.02), None);
+    }
+
+    #[test]
+    fn answers_to_hellos_are_none_of_the_files_bytes() {
+        let sent = |steps: &[(f64, f64)], at: f64| {
+            steps.iter().filter(|(when, _)| *when <= at).map(|(_, bytes)| bytes).sum::<f64>()
+        };
+        let source = [(1.0, 60.0), (2.1, 500.0), (3.2, 400.0), (4.1, 5_500.0 + 1_448.0)];
+        let sink = [(0.5, 60.0), (1.5, 300.0), (2.6, 400.0), (3.6, 5_500.0), (4.6, 90.0)];
+        let bytes_at = |name: &str, at| sent(if name == route(0) { &source } else { &sink }, at);
+        assert_eq!(before_data(bytes_at), 960.0 + 5_500.0);
+        assert!(sent(&source, 4.2) > before_data(bytes_at), "the first packet of the file");
     }
 
     #[test]
