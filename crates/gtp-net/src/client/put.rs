@@ -402,10 +402,7 @@ async fn send_manifest(channel: &mut ControlChannel, manifest: &Manifest) -> Res
         RootKind::File => Box::new(unnamed_file(manifest)),
         RootKind::Dir => Box::new(to_messages(manifest)),
     };
-    for message in messages {
-        channel.send(&message).await?;
-    }
-    Ok(())
+    Ok(channel.send_all(messages).await?)
 }
 
 /// Waits for work of this end, and tells the server meanwhile that it goes on.

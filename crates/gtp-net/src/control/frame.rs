@@ -18,6 +18,9 @@ const READ_BYTES: usize = 16 * 1024;
 /// Memory kept between messages.
 const KEEP_BYTES: usize = 64 * 1024;
 
+/// Messages are written together up to this length, that of a TLS record.
+const TOGETHER_BYTES: usize = 16 * 1024;
+
 /// The receiving side.
 ///
 /// Its memory follows what has really arrived, never what a length claims; its clock runs from
@@ -166,14 +169,39 @@ impl Outbox {
         to: &mut W,
         message: &Message,
     ) -> Result<(), ControlError> {
-        let frame = message.to_frame()?;
+        self.write(to, &message.to_frame()?).await
+    }
+
+    /// Sends messages in few writes: short ones leave together.
+    pub(super) async fn send_all<W: AsyncWrite + Unpin>(
+        &mut self,
+        to: &mut W,
+        messages: impl Iterator<Item = Message>,
+    ) -> Result<(), ControlError> {
+        let mut frames = Vec::new();
+        for message in messages {
+            let frame = message.to_frame()?;
+            if frames.len() + frame.len() > TOGETHER_BYTES && !frames.is_empty() {
+                self.write(to, &frames).await?;
+                frames.clear();
+            }
+            frames.extend_from_slice(&frame);
+        }
+        if frames.is_empty() { Ok(()) } else { self.write(to, &frames).await }
+    }
+
+    async fn write<W: AsyncWrite + Unpin>(
+        &mut self,
+        to: &mut W,
+        frames: &[u8],
+    ) -> Result<(), ControlError> {
         if self.cut_short {
             let why = "an earlier message was not sent to its end";
             return Err(ControlError::Lost(io::Error::other(why)));
         }
         self.cut_short = true;
         let writing = async {
-            to.write_all(&frame).await?;
+            to.write_all(frames).await?;
             to.flush().await
         };
         timeout(FRAME_SPAN, writing)
@@ -187,8 +215,11 @@ impl Outbox {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
     use super::*;
-    use crate::messages::FRAME_MAX;
+    use crate::messages::{FRAME_MAX, Reason};
 
     #[test]
     fn frames_that_came_together_are_taken_off_without_moving_the_rest_each_time() {
@@ -204,5 +235,49 @@ mod tests {
         }
         assert_eq!(inbox.take_message().unwrap(), Some(Message::Keepalive));
         assert!(inbox.arrived.is_empty() && inbox.take_message().unwrap().is_none());
+    }
+
+    /// Counts writes.
+    #[derive(Default)]
+    struct Writes(Vec<Vec<u8>>);
+
+    impl AsyncWrite for Writes {
+        fn poll_write(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+            bytes: &[u8],
+        ) -> Poll<io::Result<usize>> {
+            self.0.push(bytes.to_vec());
+            Poll::Ready(Ok(bytes.len()))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    #[tokio::test]
+    async fn short_messages_leave_together_and_all_in_their_order() {
+        let short = Message::Keepalive;
+        let long = Message::fault(Reason::Other, "a".repeat(200));
+        let (length, longer) = (short.to_frame().unwrap().len(), long.to_frame().unwrap().len());
+        let longs = TOGETHER_BYTES / longer + 1;
+        let all = || (0..longs).map(|_| long.clone()).chain([short.clone()]);
+        let mut writes = Writes::default();
+        Outbox::default().send_all(&mut writes, all()).await.unwrap();
+        let lengths: Vec<usize> = writes.0.iter().map(Vec::len).collect();
+        assert_eq!(lengths, [(longs - 1) * longer, longer + length]);
+        let mut inbox = Inbox::new(FRAME_MAX);
+        inbox.arrived = writes.0.concat();
+        for message in all() {
+            assert_eq!(inbox.take_message().unwrap(), Some(message));
+        }
+        let mut writes = Writes::default();
+        Outbox::default().send_all(&mut writes, [].into_iter()).await.unwrap();
+        assert!(writes.0.is_empty());
     }
 }

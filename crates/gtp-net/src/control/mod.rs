@@ -299,6 +299,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ControlChannel<S> {
         self.outbox.send(&mut self.stream, message).await
     }
 
+    /// Sends messages one after the other, short ones together. As with [`ControlChannel::send`].
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn send_all(
+        &mut self,
+        messages: impl Iterator<Item = Message>,
+    ) -> Result<(), ControlError> {
+        self.outbox.send_all(&mut self.stream, messages).await
+    }
+
     /// Waits for the next message but keepalives. It may be abandoned at any time and called
     /// again.
     ///

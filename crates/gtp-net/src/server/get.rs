@@ -51,9 +51,9 @@ pub(super) async fn serve(
     let object = Some(wire_root(manifest.root_kind));
     let opened = giving.client.opened(shared, number, object, sums);
     let announced = [opened].into_iter().chain(faults).chain(to_messages(&manifest));
-    let verdict = match giving.announce(announced).await {
+    let verdict = match giving.client.channel.send_all(announced).await {
         Ok(()) => giving.run(stop).await,
-        Err(failure) => Err(failure),
+        Err(failure) => Err(failure.into()),
     };
     let wire_bytes = giving.source.progress().wire_bytes;
     giving.source.close();
@@ -82,13 +82,6 @@ struct Giving {
 }
 
 impl Giving {
-    async fn announce(&mut self, all: impl Iterator<Item = Message>) -> Result<(), Failure> {
-        for message in all {
-            self.client.channel.send(&message).await?;
-        }
-        Ok(())
-    }
-
     async fn run(&mut self, stop: &mut watch::Receiver<bool>) -> Result<(), Failure> {
         let mut keepalive = tokio::time::interval(KEEPALIVE_SPAN);
         let mut told = true;

@@ -32,13 +32,11 @@ async fn answer(
     let object = Some(wire_root(manifest.root_kind));
     let session = client.host.new_session_id();
     let opened = client.opened(shared, session, object, (total, 0));
-    client.channel.send(&opened).await?;
-    for page in Pages::new(manifest.entries.iter().map(to_wire)) {
-        client.channel.send(&Message::ListingPage(page)).await?;
-    }
+    let pages = Pages::new(manifest.entries.iter().map(to_wire)).map(Message::ListingPage);
     let content_bytes = manifest.content_bytes();
     let end = Message::ListingEnd(PagesEnd { entries_total: total, content_bytes });
-    client.channel.send(&end).await?;
+    let answer = [opened].into_iter().chain(pages).chain([end]);
+    client.channel.send_all(answer).await?;
     client.channel.close().await;
     Ok(())
 }
