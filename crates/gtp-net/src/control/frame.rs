@@ -18,7 +18,7 @@ const READ_BYTES: usize = 16 * 1024;
 /// Memory kept between messages.
 const KEEP_BYTES: usize = 64 * 1024;
 
-/// Messages are written together up to this length, that of a TLS record.
+/// Messages are written together until they are this long, as long as a TLS record.
 const TOGETHER_BYTES: usize = 16 * 1024;
 
 /// The receiving side.
@@ -176,18 +176,15 @@ impl Outbox {
     pub(super) async fn send_all<W: AsyncWrite + Unpin>(
         &mut self,
         to: &mut W,
-        messages: impl Iterator<Item = Message>,
+        mut messages: impl Iterator<Item = Message>,
     ) -> Result<(), ControlError> {
-        let mut frames = Vec::new();
-        for message in messages {
-            let frame = message.to_frame()?;
-            if frames.len() + frame.len() > TOGETHER_BYTES && !frames.is_empty() {
-                self.write(to, &frames).await?;
-                frames.clear();
+        loop {
+            let frames = next_frames(&mut messages)?;
+            if frames.is_empty() {
+                return Ok(());
             }
-            frames.extend_from_slice(&frame);
+            self.write(to, &frames).await?;
         }
-        if frames.is_empty() { Ok(()) } else { self.write(to, &frames).await }
     }
 
     async fn write<W: AsyncWrite + Unpin>(
@@ -213,11 +210,18 @@ impl Outbox {
     }
 }
 
+/// The frames of the next messages, until they are long enough to be written; none at the end.
+fn next_frames(messages: &mut impl Iterator<Item = Message>) -> Result<Vec<u8>, ControlError> {
+    let mut frames = Vec::new();
+    while frames.len() < TOGETHER_BYTES {
+        let Some(message) = messages.next() else { break };
+        frames.extend_from_slice(&message.to_frame()?);
+    }
+    Ok(frames)
+}
+
 #[cfg(test)]
 mod tests {
-    use std::pin::Pin;
-    use std::task::{Context, Poll};
-
     use super::*;
     use crate::messages::{FRAME_MAX, Reason};
 
@@ -237,47 +241,21 @@ mod tests {
         assert!(inbox.arrived.is_empty() && inbox.take_message().unwrap().is_none());
     }
 
-    /// Counts writes.
-    #[derive(Default)]
-    struct Writes(Vec<Vec<u8>>);
-
-    impl AsyncWrite for Writes {
-        fn poll_write(
-            mut self: Pin<&mut Self>,
-            _: &mut Context<'_>,
-            bytes: &[u8],
-        ) -> Poll<io::Result<usize>> {
-            self.0.push(bytes.to_vec());
-            Poll::Ready(Ok(bytes.len()))
-        }
-
-        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Poll::Ready(Ok(()))
-        }
-
-        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-            Poll::Ready(Ok(()))
-        }
-    }
-
     #[tokio::test]
     async fn short_messages_leave_together_and_all_in_their_order() {
         let short = Message::Keepalive;
         let long = Message::fault(Reason::Other, "a".repeat(200));
         let (length, longer) = (short.to_frame().unwrap().len(), long.to_frame().unwrap().len());
-        let longs = TOGETHER_BYTES / longer + 1;
-        let all = || (0..longs).map(|_| long.clone()).chain([short.clone()]);
-        let mut writes = Writes::default();
-        Outbox::default().send_all(&mut writes, all()).await.unwrap();
-        let lengths: Vec<usize> = writes.0.iter().map(Vec::len).collect();
-        assert_eq!(lengths, [(longs - 1) * longer, longer + length]);
-        let mut inbox = Inbox::new(FRAME_MAX);
-        inbox.arrived = writes.0.concat();
+        let longs = TOGETHER_BYTES.div_ceil(longer);
+        let all = || (0..longs).map(|_| long.clone()).chain([short.clone(), short.clone()]);
+        let mut rest = all();
+        let lengths = [(); 3].map(|()| next_frames(&mut rest).unwrap().len());
+        assert_eq!(lengths, [longs * longer, 2 * length, 0]);
+        let (mut outbox, mut inbox) = (Outbox::default(), Inbox::new(FRAME_MAX));
+        outbox.send_all(&mut inbox.arrived, all()).await.unwrap();
         for message in all() {
             assert_eq!(inbox.take_message().unwrap(), Some(message));
         }
-        let mut writes = Writes::default();
-        Outbox::default().send_all(&mut writes, [].into_iter()).await.unwrap();
-        assert!(writes.0.is_empty());
+        assert!(inbox.arrived.is_empty());
     }
 }
