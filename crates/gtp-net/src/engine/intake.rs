@@ -217,8 +217,9 @@ impl Intake {
             told = %self.told,
             search = ?self.search,
         );
-        let rests = self.rests(now, (DRAIN + interval * INTERVALS) * 2);
-        if rests || self.is_troubled() {
+        self.follow_ebb(now);
+        let empties = DRAIN + interval * INTERVALS;
+        if self.is_troubled() || self.rests(now, empties * 2) {
             self.troubled_at = now;
             if self.patient_until <= now {
                 if self.search == Search::Rising {
@@ -235,7 +236,7 @@ impl Intake {
         self.stood_for = if self.stood > 0.0 { self.stood_for + 1 } else { 0 };
         self.recover();
         self.begin(now);
-        self.news(self.drain(DRAIN + interval * INTERVALS))
+        self.news(self.drain(empties))
     }
 
     /// While something stands this process reads as fast as it can: what it takes in then, it keeps
@@ -284,9 +285,8 @@ impl Intake {
             && self.standing() >= self.stood
     }
 
-    /// A buffer is not drained, and has not fallen for so long, within which it would be empty if
-    /// the limit were right: what is kept back to empty it makes up for a limit that is too high.
-    fn rests(&mut self, now: Time, long: Span) -> bool {
+    /// Notes how far a buffer that is to be drained has fallen.
+    fn follow_ebb(&mut self, now: Time) {
         let (lowest, _) = self.ebb;
         let standing = self.standing();
         if self.limit.is_unlimited() || standing <= DRAINED || !self.is_clean() {
@@ -294,6 +294,11 @@ impl Intake {
         } else if standing < lowest - FALLS {
             self.ebb = (standing, now);
         }
+    }
+
+    /// A buffer is not drained and has not fallen for so long, which is more than a right limit
+    /// needs to empty it: what is kept back for that only makes up for a limit that is too high.
+    fn rests(&self, now: Time, long: Span) -> bool {
         now.since(self.ebb.1) > long
     }
 
