@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use gtp_store::{
-    BLOCK, BlockSink, BlockSource, Entry, Finished, Have, Kind, Lender, Manifest, Mode, Mtime,
-    Pattern, RelPath, RootKind, SinkError, SourceError, SyntheticSource, TRAILER, Value, Window,
-    Written,
+    BLOCK, BlockBuffer, BlockSink, BlockSource, Entry, Finished, Have, Kind, Lender, Manifest,
+    Mode, Mtime, Pattern, RelPath, RootKind, SinkError, SourceError, SyntheticSource, TRAILER,
+    Value, Window, Written, block_buffer,
 };
 
 /// The seed of the content.
@@ -85,9 +85,9 @@ impl Content {
     pub fn make(object: Object) -> Result<Content, String> {
         let mut made = object.made();
         let block = |number| {
-            let mut framed = Vec::new();
+            let mut framed = block_buffer();
             made.load_block(0, number, &mut framed).map_err(|error| error.to_string())?;
-            Ok(Bytes::from(framed))
+            Ok(Bytes::copy_from_slice(&framed))
         };
         let framed = (0..object.blocks()).map(block).collect::<Result<_, String>>()?;
         Ok(Content { object, manifest: object.manifest()?, framed })
@@ -120,7 +120,12 @@ impl BlockSource for MemorySource {
         &self.0.manifest
     }
 
-    fn load_block(&mut self, file: u32, block: u64, out: &mut Vec<u8>) -> Result<(), SourceError> {
+    fn load_block(
+        &mut self,
+        file: u32,
+        block: u64,
+        out: &mut BlockBuffer,
+    ) -> Result<(), SourceError> {
         let framed = self.lend(file, block).ok_or(SourceError::NoSuchBlock { file, block })?;
         out.clear();
         out.extend_from_slice(&framed);
@@ -184,11 +189,11 @@ impl Arrived {
         if room.missing > 0 {
             return Err(format!("{} blocks did not come", room.missing));
         }
-        let (mut made, mut framed) = (room.object.made(), Vec::new());
+        let (mut made, mut framed) = (room.object.made(), block_buffer());
         for (number, block) in room.blocks.iter().enumerate() {
             let loaded = made.load_block(0, number as u64, &mut framed);
             loaded.map_err(|error| error.to_string())?;
-            if framed != *block {
+            if framed[..] != block[..] {
                 return Err(format!("block {number} differs from what was sent"));
             }
         }
@@ -275,12 +280,13 @@ mod tests {
     fn moved(object: Object, spoil: impl Fn(u32, u64, &mut Vec<u8>)) -> Arrived {
         let mut source = MemorySource(Arc::new(Content::make(object).unwrap()));
         let arrived = Arrived::room(object);
-        let (mut sinks, mut framed) = (arrived.sinks(&[1]), Vec::new());
+        let (mut sinks, mut framed) = (arrived.sinks(&[1]), block_buffer());
         for file in 0..object.times {
             for block in 0..object.blocks() {
                 source.load_block(file, block, &mut framed).unwrap();
-                spoil(file, block, &mut framed);
-                sinks[0].take_block(file, block, &mut framed).unwrap();
+                let mut came = framed.to_vec();
+                spoil(file, block, &mut came);
+                sinks[0].take_block(file, block, &mut came).unwrap();
             }
         }
         arrived
@@ -332,7 +338,7 @@ mod tests {
         assert!(sink.write_block(1, 0, &content.framed[0]).is_err());
         let mut source = MemorySource(Arc::new(content));
         for (file, block) in [(1, 0), (0, 1), (0, u64::MAX)] {
-            assert!(source.load_block(file, block, &mut Vec::new()).is_err());
+            assert!(source.load_block(file, block, &mut block_buffer()).is_err());
             assert!(source.lend(file, block).is_none());
         }
     }

@@ -17,8 +17,8 @@ use gtp_net::engine::{
 };
 use gtp_proto::{Role, Weights};
 use gtp_store::{
-    BLOCK, BlockSink, BlockSource, Entry, Finished, Have, Kind, Lender, Manifest, Mode, Mtime,
-    RelPath, RootKind, SinkError, SourceError, TRAILER, Value, Window, Written,
+    BLOCK, BlockBuffer, BlockSink, BlockSource, Entry, Finished, Have, Kind, Lender, Manifest,
+    Mode, Mtime, RelPath, RootKind, SinkError, SourceError, TRAILER, Value, Window, Written,
 };
 
 use crate::callgrind;
@@ -237,7 +237,12 @@ impl BlockSource for Lent {
         &self.manifest
     }
 
-    fn load_block(&mut self, file: u32, block: u64, _: &mut Vec<u8>) -> Result<(), SourceError> {
+    fn load_block(
+        &mut self,
+        file: u32,
+        block: u64,
+        _: &mut BlockBuffer,
+    ) -> Result<(), SourceError> {
         Err(SourceError::NoSuchBlock { file, block })
     }
 

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use divan::Bencher;
 use divan::counter::{BytesCount, ItemsCount};
 use gtp_store::{
-    BLOCK, BlockSink, BlockSource, Destination, DiscardSink, Durability, Existing, Export,
-    FileSink, FileSource, Kind, Manifest, Pattern, RelPath, RootKind, SinkOptions, SyntheticSource,
+    BLOCK, BlockBuffer, BlockSink, BlockSource, Destination, DiscardSink, Durability, Existing,
+    Export, FileSink, FileSource, Kind, Manifest, Pattern, RelPath, RootKind, SinkOptions,
+    SyntheticSource, block_buffer,
 };
 
 const BLOCKS: u64 = 1024;
@@ -24,12 +25,12 @@ fn bench_dir() -> tempfile::TempDir {
 }
 
 /// All blocks of an object, loaded: what a sink is given.
-fn framed(source: &mut dyn BlockSource) -> Vec<(u32, u64, Vec<u8>)> {
+fn framed(source: &mut dyn BlockSource) -> Vec<(u32, u64, BlockBuffer)> {
     let manifest = source.manifest().clone();
     let mut out = Vec::new();
     for (file, entry) in manifest.entries.iter().enumerate() {
         for block in 0..entry.size.div_ceil(BLOCK) {
-            let mut framed = Vec::new();
+            let mut framed = block_buffer();
             source.load_block(file as u32, block, &mut framed).unwrap();
             out.push((file as u32, block, framed));
         }
@@ -42,7 +43,7 @@ fn big() -> SyntheticSource {
     SyntheticSource::file(name, BLOCKS * BLOCK, Pattern::Random { seed: 1 })
 }
 
-fn write_all(sink: &mut dyn BlockSink, manifest: &Manifest, blocks: &[(u32, u64, Vec<u8>)]) {
+fn write_all(sink: &mut dyn BlockSink, manifest: &Manifest, blocks: &[(u32, u64, BlockBuffer)]) {
     for (file, block, framed) in blocks {
         sink.write_block(*file, *block, framed).unwrap();
     }
@@ -57,7 +58,7 @@ fn write_all(sink: &mut dyn BlockSink, manifest: &Manifest, blocks: &[(u32, u64,
 /// Returns the directory, so that removing it is not measured.
 fn write_files(
     manifest: &Arc<Manifest>,
-    blocks: &[(u32, u64, Vec<u8>)],
+    blocks: &[(u32, u64, BlockBuffer)],
     durability: Durability,
 ) -> tempfile::TempDir {
     let dir = bench_dir();
@@ -72,7 +73,7 @@ fn write_files(
 #[divan::bench(sample_count = 5)]
 fn synthetic_load(bencher: Bencher) {
     let mut source = big();
-    let mut out = Vec::new();
+    let mut out = block_buffer();
     bencher.counter(BytesCount::new(BLOCKS * BLOCK)).bench_local(|| {
         for block in 0..BLOCKS {
             source.load_block(0, block, &mut out).unwrap();
@@ -89,7 +90,7 @@ fn file_load(bencher: Bencher) {
         content.extend_from_slice(&framed[..BLOCK as usize]);
     }
     std::fs::write(&path, content).unwrap();
-    let mut out = Vec::new();
+    let mut out = block_buffer();
     bencher.counter(BytesCount::new(BLOCKS * BLOCK)).bench_local(|| {
         let mut source = FileSource::new(Export::open(&path).unwrap().scan(None).unwrap());
         for block in 0..BLOCKS {

@@ -21,8 +21,8 @@ use crate::export::{Scanned, Stamp, beneath_error};
 use crate::hash::{Value, block_value};
 use crate::manifest::Manifest;
 use crate::roots::Roots;
-use crate::row::{BLOCK, blocks_in, content_of};
-use crate::source::{BlockSource, SourceError};
+use crate::row::{BLOCK, TRAILER, blocks_in, content_of};
+use crate::source::{BlockBuffer, BlockSource, SourceError, block_buffer};
 use crate::synthetic::{size_of_file, size_of_root};
 use crate::tree::Tree;
 use crate::walk;
@@ -61,10 +61,12 @@ impl FileSource {
         file: u32,
         size: u64,
         block: u64,
-        out: &mut Vec<u8>,
+        out: &mut BlockBuffer,
     ) -> Result<Value, SourceError> {
         let len = u64::from(content_of(size, block));
         let start = block * BLOCK;
+        // With memory for the trailer behind: growing later would copy all.
+        out.reserve_exact((len as usize + TRAILER).saturating_sub(out.len()));
         out.resize(len as usize, 0);
         let opened = self.opened(file)?;
         if opened.sparse && is_hole(&opened.file, start, len) {
@@ -84,7 +86,7 @@ impl FileSource {
         tree: &mut Tree,
         wanted: &dyn Fn() -> bool,
     ) -> Result<(), SourceError> {
-        let mut content = Vec::new();
+        let mut content = block_buffer();
         for block in 0..blocks_in(size) {
             if tree.there().contains(block) {
                 continue;
@@ -161,7 +163,12 @@ impl BlockSource for FileSource {
         &self.scanned.manifest
     }
 
-    fn load_block(&mut self, file: u32, block: u64, out: &mut Vec<u8>) -> Result<(), SourceError> {
+    fn load_block(
+        &mut self,
+        file: u32,
+        block: u64,
+        out: &mut BlockBuffer,
+    ) -> Result<(), SourceError> {
         let size = size_of_file(&self.scanned.manifest, file, block)?;
         let value = self.read_block(file, size, block, out)?;
         out.extend_from_slice(&value);

@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use gtp_proto::Supplied;
-use gtp_store::{Lender, Row, TRAILER};
+use gtp_store::{BlockBuffer, Lender, Row, TRAILER, block_buffer};
 use gtp_sys::prefetch;
 
 /// Blocks at hand and on their way.
@@ -25,7 +25,7 @@ pub(super) struct Cache {
     supplied: Range<usize>,
     turn: u64,
     /// Buffers to be used again, the one that was touched last at the end.
-    spare: Vec<Vec<u8>>,
+    spare: Vec<BlockBuffer>,
     most: usize,
     lender: Option<Box<dyn Lender>>,
     /// Blocks that the session has come to since the last read-ahead.
@@ -42,7 +42,7 @@ struct Slot {
 
 enum Held {
     Reading,
-    Loaded(Vec<u8>),
+    Loaded(BlockBuffer),
     Lent(Bytes),
 }
 
@@ -63,7 +63,7 @@ pub(super) struct Missing {
     pub file: u32,
     pub block: u64,
     pub first_unit: u64,
-    pub buffer: Vec<u8>,
+    pub buffer: BlockBuffer,
 }
 
 impl Cache {
@@ -188,7 +188,7 @@ impl Cache {
         let (first_unit, end) = (units.start, units.end);
         self.index.insert(first_unit, self.slots.len());
         self.slots.push(Slot { units, used: self.turn, held: Held::Reading });
-        let buffer = self.spare.pop().unwrap_or_default();
+        let buffer = self.spare.pop().unwrap_or_else(block_buffer);
         let missing = Missing { file: place.file, block: place.block, first_unit, buffer };
         Wanted::Missing(missing, end)
     }
@@ -205,12 +205,12 @@ impl Cache {
     }
 
     /// A buffer comes back whose block is not wanted.
-    pub fn take_back(&mut self, buffer: Vec<u8>) {
+    pub fn take_back(&mut self, buffer: BlockBuffer) {
         self.spare.push(buffer);
     }
 
     /// A block was read.
-    pub fn loaded(&mut self, first_unit: u64, content_and_trailer: Vec<u8>) {
+    pub fn loaded(&mut self, first_unit: u64, content_and_trailer: BlockBuffer) {
         match self.index.get(&first_unit) {
             Some(&at) => self.slots[at].held = Held::Loaded(content_and_trailer),
             None => self.spare.push(content_and_trailer),
@@ -277,7 +277,7 @@ mod tests {
         }
         assert!(matches!(cache.want(&row, first(3)), Wanted::NoRoom));
         for block in 0..3 {
-            cache.loaded(first(block), vec![block as u8; BLOCK as usize + 32]);
+            cache.loaded(first(block), framed(block as u8));
         }
         assert_eq!(cache.supply(&row, first(0)), Supplied::Ready(1_400));
         assert_eq!(cache.supply(&row, first(1) - 1), Supplied::Ready(376));
@@ -287,6 +287,13 @@ mod tests {
         assert_eq!(cache.supply(&row, first(2)), Supplied::Ready(1_400));
         assert_eq!(cache.supplied()[0], 2);
         assert_eq!(cache.supply(&row, row.units()), Supplied::NoSuchUnit);
+    }
+
+    /// A block of such bytes, with its trailer.
+    fn framed(byte: u8) -> BlockBuffer {
+        let mut framed = block_buffer();
+        framed.resize(BLOCK as usize + TRAILER, byte);
+        framed
     }
 
     struct Shelf(Bytes);
@@ -329,7 +336,7 @@ mod tests {
             cache.set_most(4);
             assert_eq!(cache.supply(&row, first(1) - 1), Supplied::NotYet);
             let Wanted::Missing(missing, _) = cache.want(&row, 0) else { panic!("{length}") };
-            cache.loaded(missing.first_unit, vec![8; BLOCK as usize + 32]);
+            cache.loaded(missing.first_unit, framed(8));
             assert_eq!(cache.supply(&row, first(1) - 1), Supplied::Ready(376));
         }
     }
@@ -342,7 +349,7 @@ mod tests {
         cache.set_most(8);
         for block in 0..16 {
             assert!(matches!(cache.want(&row, first(block)), Wanted::Missing(..)));
-            cache.loaded(first(block), vec![1; BLOCK as usize + 32]);
+            cache.loaded(first(block), framed(1));
         }
         assert!(matches!(cache.want(&row, first(16)), Wanted::Missing(..)), "it is being read");
         cache.set_most(3);
@@ -350,7 +357,7 @@ mod tests {
         assert_eq!(cache.held(), 3);
         assert_eq!(cache.supply(&row, first(15)), Supplied::Ready(1_400), "the newest are here");
         assert_eq!(cache.supply(&row, first(13)), Supplied::NotYet);
-        cache.loaded(first(16), vec![1; BLOCK as usize + 32]);
+        cache.loaded(first(16), framed(1));
         assert_eq!(cache.supply(&row, first(16)), Supplied::Ready(1_400));
     }
 }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use gtp_proto::FlowId;
-use gtp_store::{Kind, SourceError, Value};
+use gtp_store::{BlockBuffer, Kind, SourceError, Value};
 use tokio::sync::oneshot;
 
 use super::command::{Notice, Notices, Object};
@@ -19,7 +19,7 @@ use super::command::{Notice, Notices, Object};
 /// What a reader is asked.
 pub(super) enum ReadJob {
     /// Load a block into this buffer. Where units are `cut` so long, it begins with this one.
-    Load { file: u32, block: u64, first_unit: u64, cut: u16, buffer: Vec<u8> },
+    Load { file: u32, block: u64, first_unit: u64, cut: u16, buffer: BlockBuffer },
     /// Compute the roots of files.
     Roots(Range<u32>, oneshot::Sender<Result<Vec<Value>, SourceError>>),
 }
@@ -27,7 +27,7 @@ pub(super) enum ReadJob {
 /// What a reader answers to [`ReadJob::Load`].
 pub(super) enum Loaded {
     /// The block that begins with this unit, where units are cut so long.
-    Block { first_unit: u64, cut: u16, content_and_trailer: Vec<u8> },
+    Block { first_unit: u64, cut: u16, content_and_trailer: BlockBuffer },
     /// Reading failed.
     Failed { error: SourceError },
 }
@@ -128,7 +128,7 @@ fn roots(
 mod tests {
     use std::cell::Cell;
 
-    use gtp_store::{BLOCK, Export, FileSource, Pattern, RelPath, SyntheticSource};
+    use gtp_store::{BLOCK, Export, FileSource, Pattern, RelPath, SyntheticSource, block_buffer};
     use gtp_sys::wake::Poller;
 
     use super::*;
@@ -174,7 +174,7 @@ mod tests {
         let (notices_in, heard) = channel();
         let (jobs_in, jobs) = channel();
         for block in 0..3 {
-            let (cut, buffer) = (1_400, Vec::new());
+            let (cut, buffer) = (1_400, block_buffer());
             jobs_in.send(ReadJob::Load { file: 0, block, first_unit: block, cut, buffer }).unwrap();
         }
         let (answer, mut roots) = oneshot::channel();
