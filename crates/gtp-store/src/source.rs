@@ -15,9 +15,9 @@ use crate::name::RelPath;
 
 /// What a block is loaded into. It begins where a cache line does.
 ///
-/// The kernel copies a file's pages by `rep movsb`, for which AMD's processors since Zen 3 take four
-/// times as long where the target lies 1 to 31 bytes further into its page than the source into its
-/// own. What `malloc` gives for a block lies 16 bytes into a page, and a file's bytes begin one.
+/// The kernel copies a file's pages by `rep movsb`, for which AMD's processors since Zen 3 take
+/// four times as long where the target lies 1 to 31 bytes further into its page than the source
+/// into its own. What `malloc` gives for a block lies 16 bytes into a page; a file begins one.
 pub type BlockBuffer = AVec<u8, ConstAlign<LINE>>;
 
 /// Bytes of a cache line.

@@ -4,14 +4,15 @@
 //! sessions of its own; `council` is the agent that engines of one host share, and `mates` what
 //! else they have together. `run` is an engine's loop, and only moves bytes (`naps` says how long
 //! it may rest, `calls` counts); `driver` holds everything that decides, as a plain value without
-//! input or output. Around the driver: `table` (all sessions), `source_side` with
-//! `cache` and `reader`, `sink_side` with `transfer`, `assign`, `suspects`, `assembly`, `writer`
+//! input or output. Around the driver: `table` (all sessions), `source_side` with `cache`,
+//! `ahead` and `reader`, `sink_side` with `transfer`, `assign`, `suspects`, `assembly`, `writer`
 //! and its `backlog`, and `envelope` and `batch` on the way to the wire. `stream` has the sessions
 //! of byte streams. `allotter` asks whoever shares the host's capacity out: an agent here, or the
 //! host's daemon, which `keeper` looks for; to it `details` says what a session is. `unthreaded` is
 //! an engine for counting what a packet costs. Who may move what is decided elsewhere: sessions
 //! come here with their keys.
 
+mod ahead;
 mod allotter;
 mod api;
 mod assembly;

@@ -10,8 +10,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+use gtp_alloc::Span;
 use gtp_proto::FlowId;
 use gtp_store::{BlockBuffer, Kind, SourceError, Value};
+use gtp_sys::Clock;
 use tokio::sync::oneshot;
 
 use super::command::{Notice, Notices, Object};
@@ -26,8 +28,8 @@ pub(super) enum ReadJob {
 
 /// What a reader answers to [`ReadJob::Load`].
 pub(super) enum Loaded {
-    /// The block that begins with this unit, where units are cut so long.
-    Block { first_unit: u64, cut: u16, content_and_trailer: BlockBuffer },
+    /// The block that begins with this unit, where units are cut so long, and how long it took.
+    Block { first_unit: u64, cut: u16, content_and_trailer: BlockBuffer, took: Span },
     /// Reading failed.
     Failed { error: SourceError },
 }
@@ -84,12 +86,17 @@ fn read(
     over: &AtomicBool,
     notices: &Notices,
 ) {
+    let clock = Clock::start();
     for job in jobs {
         match job {
             ReadJob::Load { .. } if over.load(Ordering::Relaxed) => {}
             ReadJob::Load { file, block, first_unit, cut, mut buffer } => {
+                let began = clock.now();
                 let loaded = match object.load_block(file, block, &mut buffer) {
-                    Ok(()) => Loaded::Block { first_unit, cut, content_and_trailer: buffer },
+                    Ok(()) => {
+                        let took = clock.now().since(began);
+                        Loaded::Block { first_unit, cut, content_and_trailer: buffer, took }
+                    }
                     Err(error) => Loaded::Failed { error },
                 };
                 notices.send(Notice::Loaded(flow, loaded));

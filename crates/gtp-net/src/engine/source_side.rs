@@ -12,6 +12,7 @@ use gtp_proto::{Arrival, Discard, Event, SourceConfig, SourceSession, Supplied, 
 use gtp_store::{BLOCK, Manifest, Row, TRAILER};
 use tokio::sync::mpsc::UnboundedSender;
 
+use super::ahead::{self, Ahead, blocks_in};
 use super::api::{SourceEvent, SourceProgress};
 use super::batch::{Batch, Joins};
 use super::cache::{Cache, Wanted, framed_len};
@@ -27,8 +28,7 @@ pub(super) struct SourceSide {
     cache: Cache,
     /// Memory for its blocks.
     memory: Bytes,
-    /// How many blocks are read ahead now.
-    ahead: usize,
+    ahead: Ahead,
     jobs: ReadJobs,
     events: UnboundedSender<SourceEvent>,
     /// Said when everything that is due has been sent.
@@ -50,15 +50,9 @@ pub(super) enum Phase {
     Over,
 }
 
-/// How far ahead of the sending blocks are read at most, for readers that are slow to answer.
-const AHEAD: Span = Span::from_millis(100);
 /// What was sent is kept until a loss of it is asked for again: a round trip, two control intervals
 /// of the sink (half a round trip each, and not below the least), and this.
 const KEPT: Span = Span::from_millis(5);
-/// When the reader keeps up, this part less is read ahead each time: blocks that wait are cold.
-const AHEAD_FALL: usize = 32;
-/// At least this many blocks are read ahead, whatever the rate.
-const AHEAD_LEAST: usize = 32;
 /// Lent blocks that are kept at hand: the one that is being sent and one for repairs.
 const LENT_MOST: usize = 2;
 /// Pieces of requests that one read-ahead looks at: bounds its work when a peer asks for crumbs.
@@ -87,7 +81,7 @@ impl SourceSide {
             row: None,
             cache: Cache::new(new.lender),
             memory: Bytes::ZERO,
-            ahead: AHEAD_LEAST,
+            ahead: Ahead::new(),
             jobs: new.jobs,
             events: new.events,
             last_words: None,
@@ -130,7 +124,8 @@ impl SourceSide {
             Loaded::Block { cut, content_and_trailer, .. } if Some(cut) != self.unit_payload() => {
                 self.cache.take_back(content_and_trailer);
             }
-            Loaded::Block { first_unit, content_and_trailer, .. } => {
+            Loaded::Block { first_unit, content_and_trailer, took, .. } => {
+                self.ahead.handle_loaded(took);
                 if !self.is_whole(first_unit, &content_and_trailer) {
                     return self.lose("a block was read that is not as long as it must be");
                 }
@@ -208,7 +203,7 @@ impl SourceSide {
         let phase = self.phase;
         self.relay_events(); // It may begin to part only now, and has not said so to its peer.
         match phase {
-            Phase::Serving if self.cache.hungry || self.cache.moved_on > AHEAD_LEAST / 8 => {
+            Phase::Serving if self.cache.hungry || self.cache.moved_on > ahead::LEAST / 8 => {
                 self.read_ahead();
             }
             Phase::Serving | Phase::Over => {}
@@ -252,24 +247,15 @@ impl SourceSide {
         }
     }
 
-    /// How many blocks to read ahead now: more each time that one was missed, up to what the rate
-    /// and memory allow; else less and less, so that they are sent while caches hold them.
+    /// How many blocks to read ahead now; makes room for them and for what may be asked for again.
     fn look_ahead(&mut self, hungry: bool) -> usize {
         let rate = self.core.sending_rate().min(Rate::from_mbps(100_000));
-        let reach = (rate.bytes_in(AHEAD).0 / BLOCK) as usize;
         let most = self.blocks_most();
-        // Never so many that blocks make room for others before they are sent.
-        let top = reach.max(AHEAD_LEAST).min((most / 2).max(1));
-        self.ahead = match hungry {
-            true => self.ahead * 2,
-            false => self.ahead - self.ahead / AHEAD_FALL,
-        };
-        self.ahead = self.ahead.clamp(AHEAD_LEAST.min(top), top);
+        let ahead = self.ahead.look(rate, most, hungry);
         let rtt = self.core.rtt();
         let until_asked = rtt + rtt.max(INTERVAL_MIN * 2) + KEPT;
-        let kept = (rate.bytes_in(until_asked).0 / BLOCK) as usize;
-        self.cache.set_most(most.min(2 * self.ahead + kept + 2));
-        self.ahead
+        self.cache.set_most(most.min(ahead + blocks_in(rate, until_asked) + 2));
+        ahead
     }
 
     fn relay_events(&mut self) {
