@@ -124,8 +124,12 @@ const ROWS: &[Row] = &[
         &[(MESSAGES, "ALONE_RATE_LEAST", 1.0), (MESSAGES, "ALONE_RATE_MOST", 1.0)],
     ),
     (
-        "sessions on a control channel; questions queued on it",
-        &[(CONTROL, "SESSIONS_MAX", 1.0), ("gtp-net/src/flows/answer.rs", "QUESTIONS_MAX", 1.0)],
+        "sessions on a control channel; questions queued on it; those without an answer",
+        &[
+            (CONTROL, "SESSIONS_MAX", 1.0),
+            ("gtp-net/src/flows/answer.rs", "QUESTIONS_MAX", 1.0),
+            ("gtp-net/src/flows/questions.rs", "QUESTIONS_OPEN", 1.0),
+        ],
     ),
     ("bad blocks from one source", &[("gtp-net/src/client/get.rs", "BAD_BLOCKS_MAX", 1.0)]),
 ];

@@ -3,7 +3,6 @@
 //! It decides nothing. Orders come in, reports go out, keepalives happen by themselves; when the
 //! orders' sender is gone it says farewell.
 
-use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -15,8 +14,8 @@ use super::connect::{Described, Granted, Units, ask, describe, reach};
 use super::{Endpoint, Terms, Url};
 use crate::control::{ControlChannel, ControlError, KEEPALIVE_SPAN};
 use crate::engine::SessionOpen;
-use crate::flows::Failure;
-use crate::messages::{self, Done, Message, RootsWanted, Verb};
+use crate::flows::{Failure, Questions};
+use crate::messages::{self, Done, Message, Verb};
 
 /// What a line is asked to do.
 #[derive(Debug)]
@@ -136,8 +135,8 @@ async fn tend(
         let sent = tokio::select! {
             order = orders.recv() => match order {
                 Some(Order::AskRoots { first_file, files }) => {
-                    asked.roots.push_back((first_file, files as usize));
-                    channel.send(&Message::RootsWanted(RootsWanted { first_file, files })).await
+                    asked.roots.add([(first_file, files)]);
+                    channel.send_all(asked.roots.due()).await
                 }
                 Some(Order::Done(done)) => {
                     end(channel, Message::Done(done)).await;
@@ -150,7 +149,10 @@ async fn tend(
             },
             message = channel.recv() => match message {
                 Ok(message) => match heard(message, &mut asked) {
-                    Ok(report) => { tell(report); Ok(()) }
+                    Ok(report) => {
+                        tell(report);
+                        channel.send_all(asked.roots.due()).await
+                    }
                     Err(last) => return Some(Report::Ended(last)),
                 },
                 Err(error) => Err(error),
@@ -166,8 +168,8 @@ async fn tend(
 /// What a server may still say.
 #[derive(Default)]
 struct Asked {
-    /// Questions for roots: first file, and how many.
-    roots: VecDeque<(u64, usize)>,
+    /// To the questions for roots.
+    roots: Questions,
     /// Files at which it has failed.
     faults: usize,
 }
@@ -176,7 +178,7 @@ struct Asked {
 fn heard(message: Message, asked: &mut Asked) -> Result<Report, Failure> {
     match message {
         Message::Roots(page) => {
-            if asked.roots.pop_front() != Some((page.first_file, page.roots.0.len())) {
+            if !asked.roots.answered(page.first_file, page.roots.0.len()) {
                 return Err(ControlError::Unexpected("roots that nobody asked for".into()).into());
             }
             Ok(Report::Roots { first_file: page.first_file, roots: page.roots.0 })
@@ -213,8 +215,12 @@ mod tests {
         let page = |first_file, count| {
             Message::Roots(RootsPage { first_file, roots: Roots(vec![[0; 32]; count]) })
         };
-        let asked =
-            |roots: &[(u64, usize)]| Asked { roots: roots.iter().copied().collect(), faults: 0 };
+        let asked = |runs: &[(u64, u32)]| {
+            let mut asked = Asked::default();
+            asked.roots.add(runs.iter().copied());
+            assert_eq!(asked.roots.due().count(), runs.len());
+            asked
+        };
         assert!(heard(page(0, 1), &mut asked(&[])).is_err());
         assert!(heard(page(0, 3), &mut asked(&[(0, 2)])).is_err());
         assert!(heard(page(1, 2), &mut asked(&[(0, 2)])).is_err());

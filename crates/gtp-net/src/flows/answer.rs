@@ -15,9 +15,9 @@ use crate::control::ControlError;
 use crate::engine::SourceHandle;
 use crate::messages::{Message, Roots, RootsPage, RootsWanted};
 
-/// Questions that wait; beyond them the channel is not read. Each takes 16 bytes, and a peer that
-/// asks for a million files in full runs needs 64.
-const QUESTIONS_MAX: usize = 1_024;
+/// Questions that wait; beyond them the channel is not read. Each takes 16 bytes, and a peer has
+/// half as many open at a time.
+pub(super) const QUESTIONS_MAX: usize = 1_024;
 
 /// Bytes that any source can read and hash in a second, however slow its disk.
 const SLOWEST: u64 = 8 << 20;

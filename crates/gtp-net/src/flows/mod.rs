@@ -8,6 +8,7 @@ mod answer;
 mod bundle;
 mod failure;
 mod pages;
+mod questions;
 mod session;
 
 pub use crate::engine::{Alone, Law};
@@ -21,4 +22,5 @@ pub(crate) use failure::{reason_of_sink, reason_of_source};
 pub(crate) use pages::{
     FileIndex, Gathering, root_kind, runs, to_messages, to_wire, unnamed_file, wire_root,
 };
+pub(crate) use questions::Questions;
 pub(crate) use session::{keys, known_law, wire_law};

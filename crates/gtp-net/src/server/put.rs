@@ -24,9 +24,9 @@ use super::{Shared, stopping};
 use crate::control::{ControlError, KEEPALIVE_SPAN, SILENCE_SPAN};
 use crate::engine::{RootPolicy, SessionOpen, TransferEvent, TransferHandle, TransferOpen};
 use crate::flows::{
-    Failure, FailureKind, FileIndex, Gathering, hashing_span, reason_of_sink, runs,
+    Failure, FailureKind, FileIndex, Gathering, Questions, hashing_span, reason_of_sink, runs,
 };
-use crate::messages::{Done, EntryKind, Message, ROOTS_PER_PAGE, Reason, RootsWanted};
+use crate::messages::{Done, EntryKind, Message, ROOTS_PER_PAGE, Reason};
 
 pub(super) async fn serve(
     shared: &Arc<Shared>,
@@ -120,8 +120,8 @@ async fn receive(
     transfer.add_session(session);
     client.channel.send(&Message::Ready).await?;
     let index = FileIndex::of(&manifest);
-    let mut taking =
-        Taking { transfer, manifest, index, waiting, asked: Vec::new(), answer_by: None };
+    let questions = Questions::default();
+    let mut taking = Taking { transfer, manifest, index, waiting, questions, answer_by: None };
     let verdict = taking.run(client, stop).await;
     let wire_bytes = taking.transfer.progress().flows.iter().map(|f| f.wire_bytes).sum();
     if verdict.is_err() {
@@ -193,8 +193,8 @@ struct Taking {
     index: FileIndex,
     /// For each entry, whether it is a file that has no name yet.
     waiting: Vec<bool>,
-    /// Roots that the client still owes: first file and how many.
-    asked: Vec<(u64, u32)>,
+    /// For the roots that the client still owes.
+    questions: Questions,
     /// When it must have said them.
     answer_by: Option<Pin<Box<Sleep>>>,
 }
@@ -210,7 +210,10 @@ impl Taking {
             let channel = &mut client.channel;
             tokio::select! {
                 message = channel.recv() => match message? {
-                    Message::Roots(page) => self.take_roots(page.first_file, &page.roots.0),
+                    Message::Roots(page) => {
+                        self.take_roots(page.first_file, &page.roots.0);
+                        channel.send_all(self.questions.due()).await?;
+                    }
                     Message::Fault(fault) => {
                         let failure = Failure::of_fault(&fault);
                         return Err(Trouble { tell: None, failure, wire_bytes: 0 });
@@ -224,16 +227,11 @@ impl Taking {
                     other => return Err(unexpected(&other)),
                 },
                 event = self.transfer.next_event() => {
-                    if let Some(last) = self.handle(event)? {
-                        channel.send(&last).await?;
-                        if let Message::Done(_) = last {
-                            return Ok(());
-                        }
-                        for (first_file, files) in self.asked.iter().copied().skip(1) {
-                            let more = RootsWanted { first_file, files };
-                            channel.send(&Message::RootsWanted(more)).await?;
-                        }
+                    if let Some(done) = self.handle(event)? {
+                        channel.send(&Message::Done(done)).await?;
+                        return Ok(());
                     }
+                    channel.send_all(self.questions.due()).await?;
                 },
                 () = overdue(&mut self.answer_by) => {
                     let text = "the client does not say the hashes of its files";
@@ -249,8 +247,8 @@ impl Taking {
         }
     }
 
-    /// What follows from an event of the engine: a message to the client, if any.
-    fn handle(&mut self, event: Option<TransferEvent>) -> Result<Option<Message>, Trouble> {
+    /// What follows from an event of the engine; `Some` when all is in place.
+    fn handle(&mut self, event: Option<TransferEvent>) -> Result<Option<Done>, Trouble> {
         let temporary = |why: &str| Failure::new(FailureKind::Temporary, why);
         let Some(event) = event else {
             return Err(Trouble::told(Reason::Other, temporary("the engine has ended")));
@@ -276,40 +274,41 @@ impl Taking {
                 }
                 Ok(None)
             }
-            TransferEvent::AllBlocks => Ok(self.ask_roots()),
+            TransferEvent::AllBlocks => {
+                self.ask_roots();
+                Ok(None)
+            }
             TransferEvent::Fault(error) => Err(Trouble::told(reason_of_sink(&error), error.into())),
-            TransferEvent::Complete(finished) => Ok(Some(Message::Done(Done {
+            TransferEvent::Complete(finished) => Ok(Some(Done {
                 files: finished.files_written,
                 content_bytes: self.manifest.content_bytes(),
-            }))),
+            })),
             TransferEvent::Suspended => {
                 Err(Trouble::told(Reason::Other, temporary("the transfer was suspended")))
             }
         }
     }
 
-    fn ask_roots(&mut self) -> Option<Message> {
+    fn ask_roots(&mut self) {
         let wanted: Vec<u32> =
             (0u32..).zip(&self.waiting).filter(|(_, w)| **w).map(|(n, _)| n).collect();
-        self.asked = runs(&self.index, &wanted, ROOTS_PER_PAGE);
-        let Some(&(first_file, files)) = self.asked.first() else {
+        self.questions.add(runs(&self.index, &wanted, ROOTS_PER_PAGE));
+        if self.questions.is_empty() {
             self.transfer.finish_files(Vec::new());
-            return None;
-        };
+            return;
+        }
         let sizes = wanted.iter().filter_map(|&file| self.manifest.entries.get(file as usize));
         let bytes = sizes.map(|entry| entry.size).fold(0, u64::saturating_add);
         self.answer_by = Some(Box::pin(sleep(SILENCE_SPAN + hashing_span(bytes))));
-        Some(Message::RootsWanted(RootsWanted { first_file, files }))
     }
 
     fn take_roots(&mut self, first_file: u64, roots: &[Value]) {
         let count = u32::try_from(roots.len()).unwrap_or(u32::MAX);
-        let asked = self.asked.iter().position(|&a| a == (first_file, count));
-        let (Some(at), Some(entries)) = (asked, self.index.entries(first_file, count)) else {
+        let Some(entries) = self.index.entries(first_file, count) else { return };
+        if !self.questions.answered(first_file, roots.len()) {
             return;
-        };
-        self.asked.swap_remove(at);
-        if self.asked.is_empty() {
+        }
+        if self.questions.is_empty() {
             self.answer_by = None;
         }
         let expected = entries.iter().zip(roots).map(|(&file, &root)| (file, Some(root)));
@@ -409,3 +408,61 @@ impl Spot {
 }
 
 const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC).union(OFlags::RDONLY);
+
+#[cfg(test)]
+mod tests {
+    use gtp_alloc::{Bytes, Rate};
+    use gtp_store::{BLOCK, DiscardSink, Mode, Mtime};
+
+    use super::*;
+    use crate::engine::{Host, HostConfig};
+
+    /// Photos, each beside a note that is named before it.
+    fn album(photos: u32) -> Arc<Manifest> {
+        let entry = |name: String, size| Entry {
+            path: RelPath::new(&name).unwrap(),
+            kind: Kind::File,
+            size,
+            mode: Mode::new(0o644),
+            mtime: Mtime::new(0, 0).unwrap(),
+        };
+        let pair = |n| [entry(format!("{n:05}.jpg"), 2 * BLOCK), entry(format!("{n:05}.json"), 1)];
+        let entries = (0..photos).flat_map(pair).collect();
+        Arc::new(Manifest { root_kind: RootKind::Dir, entries })
+    }
+
+    #[tokio::test]
+    async fn files_that_are_asked_for_one_by_one_are_not_all_asked_for_before_one_is_answered() {
+        let unlimited = Rate::UNLIMITED;
+        let host = Host::start(HostConfig {
+            capacity_out: unlimited,
+            capacity_in: unlimited,
+            interval: None,
+            memory: Bytes(1 << 20),
+            engines: 1,
+        });
+        let manifest = album(2_000);
+        let mut taking = Taking {
+            transfer: host.unwrap().open_transfer(TransferOpen {
+                sink: Box::new(DiscardSink::new(Arc::clone(&manifest))),
+                manifest: Arc::clone(&manifest),
+                roots: RootPolicy::TrustTrailers,
+            }),
+            index: FileIndex::of(&manifest),
+            waiting: manifest.entries.iter().map(|e| e.size > BLOCK).collect(),
+            manifest,
+            questions: Questions::default(),
+            answer_by: None,
+        };
+        taking.handle(Some(TransferEvent::AllBlocks)).ok().unwrap();
+        let at_first = taking.questions.due().count() as u64;
+        assert!((1..1_000).contains(&at_first), "{at_first}");
+        for photo in 0..2_000 {
+            assert!(taking.answer_by.is_some());
+            taking.take_roots(2 * photo, &[[0; 32]]);
+            let more = u64::from(photo + at_first < 2_000);
+            assert_eq!(taking.questions.due().count() as u64, more, "{photo}");
+        }
+        assert!(taking.answer_by.is_none(), "all are answered");
+    }
+}
