@@ -16,7 +16,7 @@ use crate::engine::{SourceEvent, SourceHandle, SourceOpen};
 use crate::flows::{
     Failure, FailureKind, FileIndex, RootAnswers, reason_of_source, to_messages, wire_root,
 };
-use crate::messages::{self, ENTRIES_MAX, Message, PeerText, Reason};
+use crate::messages::{self, Message, PeerText, Reason};
 
 pub(super) async fn serve(
     shared: &Arc<Shared>,
@@ -27,11 +27,6 @@ pub(super) async fn serve(
         Ok(found) => found,
         Err(ending) => return ending,
     };
-    if scanned.manifest.entries.len() as u64 > ENTRIES_MAX {
-        let text = format!("more than {ENTRIES_MAX} entries");
-        client.channel.refuse(Reason::Limit, text.clone()).await;
-        return Ending::failed(Failure::new(FailureKind::Other, text));
-    }
     let faults: Vec<Message> = scanned.skipped.iter().map(skipped_fault).collect();
     let source = FileSource::new(scanned);
     let manifest = Arc::clone(source.manifest());

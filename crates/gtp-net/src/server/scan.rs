@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use gtp_store::{Scanned, SourceError};
+use gtp_store::{Manifest, Scanned, SourceError};
 use tokio::task::JoinHandle;
 
 use super::Shared;
@@ -17,7 +17,7 @@ use super::budget::{Share, USED_UP};
 use super::session::{Client, Ending};
 use crate::control::SEARCH_SPAN;
 use crate::flows::{Failure, FailureKind, reason_of_source};
-use crate::messages::Message;
+use crate::messages::{CONTENT_MAX, ENTRIES_MAX, Message, PATHS_MAX, Reason};
 
 /// How much of an object is looked up.
 #[derive(Clone, Copy)]
@@ -53,9 +53,29 @@ pub(super) async fn scan(
         })
     };
     match wait(&mut client, search).await {
-        Ok((Ok(scanned), share)) => Ok((client, scanned, share)),
+        Ok((Ok(scanned), share)) => match beyond_limits(&scanned.manifest) {
+            Some(text) => {
+                client.channel.refuse(Reason::Limit, text.clone()).await;
+                Err(Ending::failed(Failure::new(FailureKind::Other, text)))
+            }
+            None => Ok((client, scanned, share)),
+        },
         Ok((Err(error), _)) => Err(refuse(client, error).await),
         Err(failure) => Err(Ending::failed(failure)),
+    }
+}
+
+/// What of a listing no message may say, or no client would take.
+fn beyond_limits(manifest: &Manifest) -> Option<String> {
+    let paths: usize = manifest.entries.iter().map(|entry| entry.path.as_str().len()).sum();
+    if manifest.entries.len() as u64 > ENTRIES_MAX {
+        Some(format!("more than {ENTRIES_MAX} entries"))
+    } else if paths > PATHS_MAX {
+        Some(format!("more than {PATHS_MAX} bytes of names"))
+    } else if manifest.content_bytes() > CONTENT_MAX {
+        Some(format!("more than {CONTENT_MAX} bytes of content"))
+    } else {
+        None
     }
 }
 
@@ -110,10 +130,29 @@ mod tests {
     use std::sync::mpsc;
 
     use gtp_alloc::Bytes;
-    use gtp_store::Export;
+    use gtp_store::{Entry, Export, Kind, Mode, Mtime, RelPath, RootKind};
 
     use super::super::budget::{Budget, Holder};
     use super::*;
+
+    #[test]
+    fn a_listing_beyond_what_messages_may_say_is_known_by_which_limit() {
+        let listing = |count: u64, size| {
+            let entry = |n| Entry {
+                path: RelPath::new(&format!("{n}")).unwrap(),
+                kind: Kind::File,
+                size,
+                mode: Mode::new(0o644),
+                mtime: Mtime::new(0, 0).unwrap(),
+            };
+            Manifest { root_kind: RootKind::Dir, entries: (0..count).map(entry).collect() }
+        };
+        let beyond = |count, size| beyond_limits(&listing(count, size)).unwrap_or_default();
+        assert_eq!(beyond(2, CONTENT_MAX / 2) + &beyond(ENTRIES_MAX, 0), "");
+        assert!(beyond(2, CONTENT_MAX / 2 + 1).ends_with("bytes of content"));
+        assert!(beyond(1, u64::MAX).ends_with("bytes of content"));
+        assert!(beyond(ENTRIES_MAX + 1, 0).ends_with("entries"));
+    }
 
     #[tokio::test]
     async fn a_search_that_nobody_waits_for_ends_at_the_next_entry_and_gives_its_memory_back() {
