@@ -48,7 +48,7 @@ impl Record {
         !looks.is_empty() && looks.windows(2).all(|pair| pair[1].0 - pair[0].0 <= apart)
     }
 
-    /// When the first kilobytes of data have left a route, after `from`.
+    /// When more than these bytes have left a route after `from`.
     pub fn first_data(&self, route: &str, from: f64, bytes: f64) -> Option<f64> {
         let base = self.bytes_at(route, from);
         self.0.iter().map(|(t, _)| *t).find(|&t| t > from && self.bytes_at(route, t) > base + bytes)

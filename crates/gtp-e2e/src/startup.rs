@@ -46,7 +46,8 @@ pub fn run(tools: &Tools, rtt_ms: f64) -> Result<Value> {
     let rtt = rtt_ms / 1e3;
     // It is counted where the way ends, half a round trip after it was sent.
     let called = record.first_data("sink-src0", began, 0.0).context("no call")? - rtt / 2.0;
-    let before = before_data(|route, at| record.bytes_at(route, called + at * rtt));
+    let before = before_data(|route, at| record.bytes_at(route, called + at * rtt))
+        .context("no hello crossed when it should have: the start was late")?;
     let first = record.first_data(&route(0), began, before).context("no data")?;
     let interval = interval(rtt);
     let rate = |from, to| record.rate(&route(0), from, to);
@@ -61,14 +62,20 @@ pub fn run(tools: &Tools, rtt_ms: f64) -> Result<Value> {
         "emulator_late_ms": record.lateness(reached.unwrap_or(first)) * 1e3}))
 }
 
-/// Bytes from the source that are none of the file's: what opens the control channel and is said
-/// there, and answers to hellos, which are as long as their questions. `bytes_at` knows what had
-/// left a route by so many round trips after the call. The sink's hellos and first requests get to
-/// the source after three and a half, what the source says to them to the sink after four.
-fn before_data(bytes_at: impl Fn(&str, f64) -> f64) -> f64 {
-    let control = bytes_at(&route(0), 3.75);
-    let hellos = bytes_at("sink-src0", 4.0) - bytes_at("sink-src0", 3.25);
-    control + hellos
+/// The shortest hello has more: it probes a packet with so many bytes of payload.
+const HELLO_LEAST: f64 = 1_180.0;
+
+/// Bytes from the source since the call that are none of the file's: what opens the control channel
+/// and is said there, and answers to hellos, which are as long as their questions. `bytes_at` knows
+/// what had left a route by so many round trips after the call. The sink's hellos and first
+/// requests get to the source after three and a half, what the source says to them to the sink
+/// after four; the requests count with the hellos, and are shorter than one packet of the file.
+/// `None` if no hello crossed then: what came later would be taken for the file's.
+fn before_data(bytes_at: impl Fn(&str, f64) -> f64) -> Option<f64> {
+    let between = |name: &str, from, to| bytes_at(name, to) - bytes_at(name, from);
+    let control = between(&route(0), 0.0, 3.75);
+    let answers_most = between("sink-src0", 3.25, 4.0);
+    (answers_most >= HELLO_LEAST).then_some(control + answers_most)
 }
 
 /// The control interval of a session that stated none, in seconds: half a round trip, from 10 to
@@ -124,11 +131,15 @@ mod tests {
         let sent = |steps: &[(f64, f64)], at: f64| {
             steps.iter().filter(|(when, _)| *when <= at).map(|(_, bytes)| bytes).sum::<f64>()
         };
-        let source = [(1.0, 60.0), (2.1, 500.0), (3.2, 400.0), (4.1, 5_500.0 + 1_448.0)];
+        let source =
+            [(-1.0, 700.0), (1.0, 60.0), (2.1, 500.0), (3.2, 400.0), (4.1, 5_500.0 + 1_448.0)];
         let sink = [(0.5, 60.0), (1.5, 300.0), (2.6, 400.0), (3.6, 5_500.0), (4.6, 90.0)];
         let bytes_at = |name: &str, at| sent(if name == route(0) { &source } else { &sink }, at);
-        assert_eq!(before_data(bytes_at), 960.0 + 5_500.0);
-        assert!(sent(&source, 4.2) > before_data(bytes_at), "the first packet of the file");
+        assert_eq!(before_data(bytes_at), Some(960.0 + 5_500.0));
+        let came = sent(&source, 4.2) - sent(&source, 0.0);
+        assert!(came > 960.0 + 5_500.0, "the first packet of the file");
+        // Half a round trip later the hellos would not be known for what they are.
+        assert_eq!(before_data(|name, at| bytes_at(name, at - 0.5)), None);
     }
 
     #[test]
