@@ -5,8 +5,8 @@
 //! no more is shared out than what was taken in lately, less a little, so that all its sessions
 //! come down together and in their shares. From there the limit rises until it happens again, or is
 //! no limit any more. The first limit was measured while all were still starting and is too low, so
-//! it rises fast; once trouble has come as it rose, slowly. Pure arithmetic over what the sockets
-//! said.
+//! it rises fast; once trouble has come as it rose, slowly. Of whatever limit, what is taken in
+//! while a buffer stands recovers it at once. Pure arithmetic over what the sockets said.
 
 use std::collections::VecDeque;
 
@@ -21,8 +21,8 @@ pub(super) struct Intake {
     room: Bytes,
     /// In so many looks in a row the buffer was never empty.
     stood_for: usize,
-    /// Of a buffer that is not drained: how far it has fallen, and when it last fell.
-    ebb: (f64, Time),
+    /// Of a buffer that is to be drained.
+    ebb: Ebb,
     began: Time,
     /// What happened since `began`.
     look: Look,
@@ -46,12 +46,41 @@ pub(super) struct Intake {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Search {
     /// It comes from the first trouble, when senders and this process were all just starting, or
-    /// there is none: what was taken in then is a beginning.
+    /// there is none: what was taken in then, or has been since while something stood, is a
+    /// beginning.
     Begun,
     /// It has risen since.
     Rising,
     /// Trouble came as it rose: this is about what this process keeps up with.
     Over,
+}
+
+/// How a buffer that is to be drained falls.
+#[derive(Clone, Copy, Debug)]
+struct Ebb {
+    /// The least part of it that stood.
+    lowest: f64,
+    /// When it fell to that.
+    since: Time,
+}
+
+impl Ebb {
+    /// Nothing is to be drained.
+    fn none(now: Time) -> Ebb {
+        Ebb { lowest: f64::INFINITY, since: now }
+    }
+
+    /// So much of it stands now.
+    fn follow(&mut self, standing: f64, now: Time) {
+        if standing < self.lowest - FALLS {
+            *self = Ebb { lowest: standing, since: now };
+        }
+    }
+
+    /// Whether it has not fallen for so long.
+    fn rests(&self, now: Time, long: Span) -> bool {
+        now.since(self.since) > long
+    }
 }
 
 /// What one look saw.
@@ -134,6 +163,9 @@ const FALLS: f64 = 0.01;
 /// What stands above that is emptied within this and [`INTERVALS`] control intervals: it loses what
 /// comes during the next pause, and what waits in it is cold when it is read.
 const DRAIN: Span = Span::from_millis(20);
+/// A buffer that has not fallen for so many times as long rests, and that is trouble: under a right
+/// limit it would be empty after one, and what is kept back only makes up for one that is too high.
+const RESTS: u64 = 2;
 /// Not more than this part of the limit is kept back for that: what comes stays so much that no
 /// limit seems far above it.
 const DRAIN_MOST: f64 = 0.3;
@@ -153,7 +185,7 @@ impl Intake {
             limit: Rate::UNLIMITED,
             room: Bytes::ZERO,
             stood_for: 0,
-            ebb: (f64::INFINITY, now),
+            ebb: Ebb::none(now),
             began: now,
             look: Look::default(),
             standing: f64::INFINITY,
@@ -201,7 +233,7 @@ impl Intake {
         if passed > LOOK * REMEMBERED as u64 {
             // Nothing happened for long, or this process stood still: neither is a rate.
             self.looks.clear();
-            (self.stood, self.stood_for, self.ebb) = (0.0, 0, (f64::INFINITY, now));
+            (self.stood, self.stood_for, self.ebb) = (0.0, 0, Ebb::none(now));
             self.begin(now);
             return None;
         }
@@ -219,14 +251,14 @@ impl Intake {
         );
         self.follow_ebb(now);
         let empties = DRAIN + interval * INTERVALS;
-        if self.is_troubled() || self.rests(now, empties * 2) {
+        if self.is_troubled() || self.ebb.rests(now, empties * RESTS) {
             self.troubled_at = now;
             if self.patient_until <= now {
                 if self.search == Search::Rising {
                     self.search = Search::Over;
                 }
                 self.limit = self.limit.min(self.kept_up_with()).scale(KEPT).max(LEAST);
-                self.ebb = (self.standing(), now);
+                self.ebb = Ebb { lowest: self.standing(), since: now };
                 self.patient_until = now + PATIENCE + interval * INTERVALS;
             }
         } else {
@@ -287,19 +319,11 @@ impl Intake {
 
     /// Notes how far a buffer that is to be drained has fallen.
     fn follow_ebb(&mut self, now: Time) {
-        let (lowest, _) = self.ebb;
-        let standing = self.standing();
-        if self.limit.is_unlimited() || standing <= DRAINED || !self.is_clean() {
-            self.ebb = (f64::INFINITY, now);
-        } else if standing < lowest - FALLS {
-            self.ebb = (standing, now);
+        if self.limit.is_unlimited() || self.standing() <= DRAINED || !self.is_clean() {
+            self.ebb = Ebb::none(now);
+        } else {
+            self.ebb.follow(self.standing(), now);
         }
-    }
-
-    /// A buffer is not drained and has not fallen for so long, which is more than a right limit
-    /// needs to empty it: what is kept back for that only makes up for a limit that is too high.
-    fn rests(&self, now: Time, long: Span) -> bool {
-        now.since(self.ebb.1) > long
     }
 
     /// Whether what came lately came for sessions: only then is anything done about it.
@@ -523,13 +547,18 @@ mod tests {
     const BUFFER: u64 = 16 << 20;
 
     impl Buffered {
+        /// Its buffer is full to so many percent, and so much is on the way for each of some looks.
+        fn new(sink: Sink, capacity: u64, percent: u64, (mbps, looks): (u64, usize)) -> Buffered {
+            let (backlog, on_the_way) = (BUFFER * percent / 100, vec![mbps; looks].into());
+            Buffered { sink, capacity, backlog, taken: 0, lost: 0, on_the_way }
+        }
+
         /// Sources that could send twice what the sink takes in find it at half of its speed.
         fn found_at_half_speed(capacity: u64) -> Buffered {
             let mut sink = Sink::new();
             sink.look(capacity / 2, 0.9);
             sink.look(capacity / 2, 0.9);
-            let on_the_way = [2 * capacity; 4].into();
-            Buffered { sink, capacity, backlog: BUFFER * 9 / 10, taken: 0, lost: 0, on_the_way }
+            Buffered::new(sink, capacity, 90, (2 * capacity, 4))
         }
 
         /// The same over a round trip of so many looks.
@@ -565,10 +594,7 @@ mod tests {
             (0..MEAN_OVER).for_each(|_| _ = sink.look(5_600, 0.4));
             (0..2).for_each(|_| _ = sink.look(5_000, 0.6));
             assert!(sink.intake.limit > Rate::from_mbps(5_000));
-            let backlog = BUFFER * 6 / 10;
-            let on_the_way = vec![5_200; round_trip].into();
-            let mut host =
-                Buffered { sink, capacity: 5_000, backlog, taken: 0, lost: 0, on_the_way };
+            let mut host = Buffered::new(sink, 5_000, 60, (5_200, round_trip));
             let mut looks = 0;
             while host.backlog > BUFFER * 36 / 100 {
                 host.run(1);
@@ -652,10 +678,7 @@ mod tests {
         for round_trip in [1, 2, 4, 8] {
             let mut sink = settled();
             sink.intake.limit = Rate::from_mbps(5_300);
-            let on_the_way = vec![5_300; round_trip].into();
-            let backlog = BUFFER * 4 / 10;
-            let mut host =
-                Buffered { sink, capacity: 5_000, backlog, taken: 0, lost: 0, on_the_way };
+            let mut host = Buffered::new(sink, 5_000, 40, (5_300, round_trip));
             let begun = host.sink.now;
             while host.backlog > BUFFER * 3 / 10 {
                 host.run(1);
@@ -663,6 +686,19 @@ mod tests {
                 assert!(passed < Span::from_millis(600), "{round_trip}: {:?}", host.sink.limit);
             }
         }
+    }
+
+    #[test]
+    fn a_buffer_rests_when_it_has_not_fallen_for_long_whatever_it_did_between() {
+        let at = |ms: u64| Time::from_nanos(ms * 1_000_000);
+        let long = Span::from_millis(10);
+        let mut ebb = Ebb::none(at(0));
+        ebb.follow(0.5, at(5));
+        ebb.follow(0.6, at(10));
+        ebb.follow(0.5 - FALLS / 2.0, at(12));
+        assert!(!ebb.rests(at(15), long) && ebb.rests(at(16), long));
+        ebb.follow(0.4, at(16));
+        assert!(!ebb.rests(at(26), long) && ebb.rests(at(27), long));
     }
 
     #[test]
