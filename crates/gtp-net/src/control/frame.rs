@@ -172,7 +172,8 @@ impl Outbox {
         self.write(to, &message.to_frame()?).await
     }
 
-    /// Sends messages in few writes: short ones leave together.
+    /// Sends messages in few writes: short ones leave together, or not at all if one of them may
+    /// not be sent.
     pub(super) async fn send_all<W: AsyncWrite + Unpin>(
         &mut self,
         to: &mut W,
@@ -223,7 +224,7 @@ fn next_frames(messages: &mut impl Iterator<Item = Message>) -> Result<Vec<u8>, 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::messages::{FRAME_MAX, Reason};
+    use crate::messages::{FRAME_MAX, Fault, PATH_MAX, PeerText, Reason};
 
     #[test]
     fn frames_that_came_together_are_taken_off_without_moving_the_rest_each_time() {
@@ -257,5 +258,16 @@ mod tests {
             assert_eq!(inbox.take_message().unwrap(), Some(message));
         }
         assert!(inbox.arrived.is_empty());
+    }
+
+    #[tokio::test]
+    async fn what_was_to_leave_with_a_message_that_may_not_be_sent_is_not_sent_either() {
+        let path = Some(vec![b'a'; PATH_MAX + 1]);
+        let fault = Fault { reason: Reason::Other, text: PeerText::new("x"), path };
+        let all = [Message::Keepalive, Message::Fault(fault)].into_iter();
+        let mut sent = Vec::new();
+        let outcome = Outbox::default().send_all(&mut sent, all).await;
+        assert!(matches!(outcome, Err(ControlError::Malformed(_))), "{outcome:?}");
+        assert!(sent.is_empty());
     }
 }

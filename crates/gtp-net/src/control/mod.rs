@@ -3,9 +3,9 @@
 //! The client connects, both ends prove their keys, the client sends [`Open`]; all of that ends
 //! within 5 s or the connection does, so that a stranger can hold little for a short time. After
 //! that either end may send at any time. Receiving may be abandoned and taken up again without
-//! loss; a frame once begun must end in time, however often the caller comes back. This module
-//! moves messages and gives out data keys; what the messages bring about is its caller's part,
-//! and so is how many connections there may be.
+//! loss; a frame once begun must end in time, however often the caller comes back, and so must what
+//! leaves together. This module moves messages and gives out data keys; what the messages bring
+//! about is its caller's part, and so is how many connections there may be.
 
 mod error;
 mod frame;
@@ -55,8 +55,9 @@ pub const SEARCH_SPAN: Duration = Duration::from_secs(1);
 /// entries at a thousand a second take 18 minutes.
 pub const ANSWER_SPAN: Duration = Duration::from_secs(20 * 60);
 
-/// Time from a frame's first byte to its last, in either direction: a page of 1 MiB then needs
-/// 280 kbit/s.
+/// Time from the first byte to the last of a frame that comes, and of the frames that leave
+/// together: a page of 1 MiB, before which others of 16 KiB at most may leave, then needs
+/// 285 kbit/s.
 pub const FRAME_SPAN: Duration = Duration::from_secs(30);
 
 /// Time for a polite end.
@@ -302,7 +303,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ControlChannel<S> {
     /// Sends messages one after the other, short ones together. As with [`ControlChannel::send`].
     ///
     /// # Errors
-    /// As there.
+    /// As there, but the time is for those that leave together, and at [`ControlError::Malformed`]
+    /// those that were to leave with the message are not sent either.
     pub async fn send_all(
         &mut self,
         messages: impl Iterator<Item = Message>,
