@@ -39,7 +39,17 @@ pub struct UdpSocket {
     state: UdpSocketState,
     local: SocketAddr,
     receive_buffer: usize,
+    send_buffer: usize,
     tells_pressure: bool,
+}
+
+/// What to do about buffers of a socket that are smaller than asked for, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BufferAdvice {
+    /// It works, and larger ones are better.
+    Better(String),
+    /// Datagrams are lost at high rates.
+    Needed(String),
 }
 
 /// What became of a batch.
@@ -75,8 +85,9 @@ impl UdpSocket {
         enlarge(&socket);
         // The kernel counts its own bookkeeping too and says twice what it was asked for.
         let receive_buffer = sockopt::socket_recv_buffer_size(&socket)? / 2;
+        let send_buffer = sockopt::socket_send_buffer_size(&socket)? / 2;
         let tells_pressure = crate::pressure::of(&socket).is_ok();
-        Ok(UdpSocket { socket, state, local, receive_buffer, tells_pressure })
+        Ok(UdpSocket { socket, state, local, receive_buffer, send_buffer, tells_pressure })
     }
 
     /// The address that it is bound to.
@@ -102,16 +113,26 @@ impl UdpSocket {
         crate::pressure::of(self)
     }
 
-    /// If the receive buffer is too small for high rates: what to do about it, for people.
-    pub fn buffer_advice(&self) -> Option<String> {
-        (self.receive_buffer < BUFFER_NEEDED).then(|| {
-            format!(
-                "UDP receive buffer is only {} KiB, datagrams may be lost above 1 Gbit/s; \
-                 to allow more: sysctl -w net.core.rmem_max={BUFFER_WANTED} \
-                 net.core.wmem_max={BUFFER_WANTED}",
-                self.receive_buffer / 1024
-            )
-        })
+    /// If the kernel gave less than was asked for: the command that allows as much.
+    pub fn buffer_advice(&self) -> Option<BufferAdvice> {
+        let buffers = [
+            ("receive", "net.core.rmem_max", self.receive_buffer),
+            ("send", "net.core.wmem_max", self.send_buffer),
+        ];
+        let short: Vec<_> = buffers.iter().filter(|(_, _, given)| *given < BUFFER_WANTED).collect();
+        if short.is_empty() {
+            return None;
+        }
+        let given = short.iter().map(|(name, _, given)| format!("{name} {} KiB", given / 1024));
+        let limits = short.iter().map(|(_, limit, _)| format!(" {limit}={BUFFER_WANTED}"));
+        let (given, limits) = (given.collect::<Vec<_>>().join(", "), limits.collect::<String>());
+        let needed = self.receive_buffer < BUFFER_NEEDED;
+        let why = match needed {
+            true => "datagrams may be lost above 1 Gbit/s",
+            false => "larger ones are better above 10 Gbit/s",
+        };
+        let text = format!("UDP buffers: {given}; {why}; to allow more: sysctl -w{limits}");
+        Some(if needed { BufferAdvice::Needed(text) } else { BufferAdvice::Better(text) })
     }
 
     /// How many datagrams of one size [`UdpSocket::send`] takes at once; 1 without offload.
@@ -478,11 +499,30 @@ mod tests {
     }
 
     #[test]
-    fn a_small_receive_buffer_comes_with_the_line_that_mends_it() {
+    fn small_buffers_come_with_the_line_that_mends_them_and_a_warning_where_datagrams_are_lost() {
         let mut socket = loopback();
-        socket.receive_buffer = 208 * 1024;
-        assert!(socket.buffer_advice().unwrap().contains("sysctl -w net.core.rmem_max="));
-        socket.receive_buffer = BUFFER_NEEDED;
-        assert_eq!(socket.buffer_advice(), None);
+        let mut advice = |receive_buffer, send_buffer| {
+            (socket.receive_buffer, socket.send_buffer) = (receive_buffer, send_buffer);
+            let line = |text: String| text.split_once("sysctl").unwrap().1.to_owned();
+            match socket.buffer_advice() {
+                Some(BufferAdvice::Needed(text)) => ("needed", line(text)),
+                Some(BufferAdvice::Better(text)) => ("better", line(text)),
+                None => ("none", String::new()),
+            }
+        };
+        let (small, some, wanted) = (208 * 1024, BUFFER_NEEDED, BUFFER_WANTED);
+        let [receive, send] = ["rmem", "wmem"].map(|name| format!(" net.core.{name}_max=33554432"));
+        assert_eq!(advice(small, small), ("needed", format!(" -w{receive}{send}")));
+        assert_eq!(advice(small, wanted), ("needed", format!(" -w{receive}")));
+        assert_eq!(advice(some, wanted), ("better", format!(" -w{receive}")));
+        assert_eq!(advice(wanted, small), ("better", format!(" -w{send}")));
+        assert_eq!(advice(wanted, wanted).0, "none");
+    }
+
+    #[test]
+    fn what_the_kernel_gave_for_sending_is_known() {
+        let std = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let socket = UdpSocket::from_std(std.try_clone().unwrap()).unwrap();
+        assert_eq!(socket.send_buffer, sockopt::socket_send_buffer_size(&std).unwrap() / 2);
     }
 }

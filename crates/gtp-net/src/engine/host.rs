@@ -19,7 +19,7 @@ use gtp_proto::{Agent, FlowId};
 use gtp_store::{SourceError, Value};
 use gtp_sys::Clock;
 use gtp_sys::steer::{self, ByWord};
-use gtp_sys::udp::UdpSocket;
+use gtp_sys::udp::{BufferAdvice, UdpSocket};
 use gtp_sys::wake::Poller;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::sync::oneshot;
@@ -445,8 +445,10 @@ fn deciders([out, in_]: [Agent; 2], posts: &[Post]) -> Vec<Deciders> {
 
 /// Says what to do about a socket's buffers.
 fn advise(socket: &UdpSocket) {
-    if let Some(advice) = socket.buffer_advice() {
-        tracing::warn!("{advice}");
+    match socket.buffer_advice() {
+        Some(BufferAdvice::Needed(text)) => tracing::warn!("{text}"),
+        Some(BufferAdvice::Better(text)) => tracing::info!("{text}"),
+        None => {}
     }
 }
 
