@@ -42,14 +42,18 @@ def last_object(text):
     raise Unreadable(f"no figures in {text[-200:]!r}")
 
 
-def of_pair(sender, receiver, factor):
-    """The run of two of our own programs, from what each of them printed."""
+def of_pair(sender, receiver, factor, datagram=None):
+    """The run of two of our own programs, from what each of them printed. Where `datagram` is
+    stated, the sender has to say that its full packets were so long to the end: shorter ones are
+    another comparison than the case's."""
     out, into = last_object(sender), last_object(receiver)
     try:
         if into["verified"] is not True:
             raise Unreadable("what arrived is not what was sent")
         if out["bytes"] != into["bytes"] or into["seconds"] <= 0:
             raise Unreadable("the ends do not agree")
+        if datagram and out["payload"] < datagram:
+            raise Unreadable(f"datagrams of {out['payload']} bytes at the end, not {datagram}")
         goodput = into["bytes"] * 8 / into["seconds"]
         gigabytes = into["bytes"] / 1e9
         cpu = out["cpu_s"] / gigabytes, into["cpu_s"] / gigabytes

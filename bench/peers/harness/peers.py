@@ -93,8 +93,8 @@ def stop(process):
     process.communicate()
 
 
-def pair(program, options, factor, cores, port=5000):
-    """Two of our own programs: the receiver first."""
+def pair(program, options, factor, cores, port=5000, datagram=None):
+    """Two of our own programs: the receiver first. `datagram` as `figures.of_pair` has it."""
     where = f"{machine.RECEIVER_IP}:{port}"
     receiver = start(within(machine.RECEIVER, [program, "receive", where, *options], cores[1]))
     sender = None
@@ -102,7 +102,7 @@ def pair(program, options, factor, cores, port=5000):
         heard(receiver, "ready")
         sender = start(within(machine.SENDER, [program, "send", where, *options], cores[0]))
         out = finish(sender)
-        return figures.of_pair(out, finish(receiver), factor)
+        return figures.of_pair(out, finish(receiver), factor, datagram)
     finally:
         stop(receiver)
         if sender:
@@ -135,11 +135,16 @@ def tls(*more):
     return run
 
 
+# Headers of IPv4 and UDP.
+UDP = 28
+
+
 def quic(name, *more):
     def run(lane):
         options = ["--mtu", lane.mtu, "--certificate", f"{lane.directory}/bench-{name}.der", *more]
         factor = figures.ip_factor("quic", lane.mtu)
-        return pair(f"{lane.programs}/{name}", options, factor, lane.cores)
+        return pair(f"{lane.programs}/{name}", options, factor, lane.cores,
+                    datagram=lane.mtu - UDP)
 
     return run
 
@@ -217,7 +222,8 @@ def quinn_of_five(lane, number):
     options = ["--mtu", lane.mtu, "--bytes", FIFTH,
                "--certificate", f"{lane.directory}/bench-quinn-{number}.der"]
     factor = figures.ip_factor("quic", lane.mtu)
-    return pair(f"{lane.programs}/quinn", options, factor, lane.cores, 5000 + number)
+    return pair(f"{lane.programs}/quinn", options, factor, lane.cores, 5000 + number,
+                lane.mtu - UDP)
 
 
 def iperf3_of_five(lane, number):

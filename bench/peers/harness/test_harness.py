@@ -85,6 +85,15 @@ class Answers(unittest.TestCase):
             with self.assertRaises(figures.Unreadable, msg=wrong):
                 figures.of_pair(self.OUT, wrong, 1.0)
 
+    def test_packets_that_became_shorter_than_stated_are_no_run_of_the_case(self):
+        said = lambda payload: self.OUT.replace("{", f'{{"payload":{payload},')
+        self.assertTrue(figures.of_pair(said(8972), self.INTO, 1.0, 8972).checked)
+        for short in (1200, 0):
+            with self.assertRaisesRegex(figures.Unreadable, f"{short} bytes"):
+                figures.of_pair(said(short), self.INTO, 1.0, 8972)
+        with self.assertRaises(figures.Unreadable):
+            figures.of_pair(self.OUT, self.INTO, 1.0, 8972)
+
     def test_gtp_needs_an_end_of_every_session_and_counts_its_process_once(self):
         served = '{"event":"served","cpu_s":1.0}\n{"event":"served","cpu_s":0.9}\n'
         fetched = json.dumps({"verified": True, "sessions": 2, "bytes": 2_000_000_000,

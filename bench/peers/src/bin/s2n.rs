@@ -1,12 +1,16 @@
 //! s2n-quic from memory to memory: one QUIC connection, one stream.
 //!
-//! At its best: windows that never fill, packets as long as the path carries from the start,
-//! segmentation offload (its default), AES-128-GCM by aws-lc.
+//! At its best: windows that never fill, packets as long as the path carries from the start and to
+//! the end, segmentation offload (its default), AES-128-GCM by aws-lc.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
 
 use anyhow::{Context, Result};
 use bytes::Bytes;
 use gtp_bench_peers::{Args, Meter, Role, content, place, room, say_ready, tls, verify};
 use s2n_quic::client::Connect;
+use s2n_quic::provider::event::{ConnectionInfo, ConnectionMeta, Subscriber, events};
 use s2n_quic::provider::io::tokio as io;
 use s2n_quic::provider::{congestion_controller as cc, limits::Limits};
 use s2n_quic::{Client, Connection, Server};
@@ -39,18 +43,35 @@ fn path(args: &Args, bound: std::net::SocketAddr) -> Result<io::Provider> {
         .with_receive_address(bound)?
         .with_max_mtu(mtu)?
         .with_initial_mtu(mtu)?
-        .with_base_mtu(mtu.min(1_500))?
+        // The path is known: a burst of losses is no black hole.
+        .with_base_mtu(mtu)?
         .with_send_buffer_size(BUFFER)?
         .with_recv_buffer_size(BUFFER)?
         .build()?)
+}
+
+/// The longest datagram that the connection sends now.
+#[derive(Clone, Default)]
+struct Longest(Arc<AtomicU16>);
+
+impl Subscriber for Longest {
+    type ConnectionContext = ();
+
+    fn create_connection_context(&mut self, _: &ConnectionMeta, _: &ConnectionInfo) {}
+
+    fn on_mtu_updated(&mut self, (): &mut (), _: &ConnectionMeta, now: &events::MtuUpdated) {
+        self.0.store(now.mtu, Ordering::Relaxed);
+    }
 }
 
 async fn send(args: &Args) -> Result<()> {
     let content = Bytes::from(content(args.bytes()?));
     let tls = tls::client("aws-lc", args.word("certificate", "bench.der"), "bench")?;
     let tls = s2n_quic::provider::tls::rustls::Client::from(tls);
+    let longest = Longest::default();
     let builder = Client::builder()
         .with_tls(tls)?
+        .with_event(longest.clone())?
         .with_io(path(args, "0.0.0.0:0".parse()?)?)?
         .with_limits(limits()?)?;
     let mut client = if args.word("law", "cubic") == "bbr" {
@@ -70,7 +91,8 @@ async fn send(args: &Args) -> Result<()> {
     }
     out.finish()?;
     while back.receive().await?.is_some() {}
-    meter.stop(content.len() as u64 * args.times()?, 0).print(None);
+    let payload = usize::from(longest.0.load(Ordering::Relaxed));
+    meter.stop(content.len() as u64 * args.times()?, payload).print(None);
     connection.close(0_u32.into());
     client.wait_idle().await?;
     Ok(())
