@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use crate::cases::{Sink, Tools, goodput, plan, transfer, with_sources};
@@ -100,40 +100,66 @@ pub fn gtp(tools: &Tools) -> Result<Vec<Value>> {
 }
 
 /// Kernel TCP in nine cells, and the programs of `bench/peers` that are in the directory which
-/// `GTP_PEERS` names, with buffers for two bandwidth-delay products and more.
+/// `GTP_PEERS` names, with buffers for two bandwidth-delay products and more. `GTP_PROTOCOLS` may
+/// name some of them, with commas between; all others are then left out.
 ///
 /// # Errors
-/// As [`gtp`].
+/// As [`gtp`], and if none of those that were named is there.
 pub fn others(_tools: &Tools) -> Result<Vec<Value>> {
     let mut rows = Vec::new();
     let _large = LargeBuffers::of(BUFFER)?;
+    let named = std::env::var("GTP_PROTOCOLS").ok();
+    let wanted = |name: &str| is_among(named.as_deref(), name);
+    let foreigners = foreigners();
     for cell in cells() {
         if !OTHERS.0.contains(&cell.rtt_ms) || !OTHERS.1.contains(&cell.loss_percent) {
             continue;
         }
-        for law in ["cubic", "bbr"] {
-            let mut lab = cell.lab_for_others()?;
-            tcp::listen(&mut lab, 1)?;
-            let began = lab.now();
-            tcp::send(&lab, 0, law, STEADY.1 + 0.5)?.wait()?;
-            rows.push(cell.row(law, &Record(lab.close()?), began, None));
+        for law in ["cubic", "bbr"].into_iter().filter(|law| wanted(law)) {
+            rows.push(of_tcp(cell, law)?);
         }
-        for foreign in foreigners() {
-            let lab = cell.lab_for_others()?;
-            let mut receiver = foreign.start(&lab, "sink", "receive")?;
-            let out = receiver.stdout.take().context("no output")?;
-            BufReader::new(out).read_line(&mut String::new())?; // That it is ready.
-            let began = lab.now();
-            let mut sender = foreign.start(&lab, "src0", "send")?;
-            std::thread::sleep(Duration::from_secs_f64(STEADY.1 + 0.5));
-            for child in [&mut sender, &mut receiver] {
-                let _ = child.kill();
-                child.wait()?;
-            }
-            rows.push(cell.row(&foreign.name, &Record(lab.close()?), began, None));
+        for foreign in foreigners.iter().filter(|foreign| wanted(&foreign.name)) {
+            rows.push(of_foreign(cell, foreign)?);
         }
     }
+    ensure!(!rows.is_empty(), "GTP_PROTOCOLS: none of them is there");
     Ok(rows)
+}
+
+/// Whether a list of names has this one; no list has all.
+fn is_among(named: Option<&str>, name: &str) -> bool {
+    named.is_none_or(|named| named.split(',').any(|one| one == name))
+}
+
+fn of_tcp(cell: Cell, law: &str) -> Result<Value> {
+    let mut lab = cell.lab_for_others()?;
+    tcp::listen(&mut lab, 1)?;
+    let began = lab.now();
+    tcp::send(&lab, 0, law, STEADY.1 + 0.5)?.wait()?;
+    Ok(cell.row(law, &Record(lab.close()?), began, None))
+}
+
+/// A row, which says in `failed` if the sender was gone before its time: its content does not end
+/// within it.
+fn of_foreign(cell: Cell, foreign: &Foreign) -> Result<Value> {
+    let lab = cell.lab_for_others()?;
+    let mut receiver = foreign.start(&lab, "sink", "receive")?;
+    let out = receiver.stdout.take().context("no output")?;
+    BufReader::new(out).read_line(&mut String::new())?; // That it is ready.
+    let began = lab.now();
+    let mut sender = foreign.start(&lab, "src0", "send")?;
+    std::thread::sleep(Duration::from_secs_f64(STEADY.1 + 0.5));
+    let gone = sender.try_wait()?;
+    for child in [&mut sender, &mut receiver] {
+        let _ = child.kill();
+        child.wait()?;
+    }
+    let why = std::fs::read_to_string(foreign.log(&lab, "src0")).unwrap_or_default();
+    let mut row = cell.row(&foreign.name, &Record(lab.close()?), began, None);
+    if let Some(status) = gone {
+        row["failed"] = format!("{status}: {}", why.trim()).into();
+    }
+    Ok(row)
 }
 
 /// A pair of programs: `PROGRAM receive|send ADDRESS:PORT OPTIONS`.
@@ -157,10 +183,13 @@ fn foreigners() -> Vec<Foreign> {
     };
     let certificate = |name: &str| format!("{}", std::env::temp_dir().join(name).display());
     let (quinn, s2n) = (certificate("gtp-grid-quinn.der"), certificate("gtp-grid-s2n.der"));
-    let quic = |file| ["--mtu", "1500", "--bytes", CONTENT, "--certificate", file];
+    let quic =
+        |file, law| ["--mtu", "1500", "--bytes", CONTENT, "--certificate", file, "--law", law];
     let all = [
-        pair("quinn", "release/quinn", &quic(quinn.as_str())),
-        pair("s2n-quic", "release/s2n", &quic(s2n.as_str())),
+        pair("quinn", "release/quinn", &quic(quinn.as_str(), "cubic")),
+        pair("quinn-bbr", "release/quinn", &quic(quinn.as_str(), "bbr")),
+        pair("s2n-quic", "release/s2n", &quic(s2n.as_str(), "cubic")),
+        pair("s2n-quic-bbr", "release/s2n", &quic(s2n.as_str(), "bbr")),
         pair("udt4", "native/udt", &["--mtu", "1500", "--bytes", CONTENT]),
         pair("srt", "native/srt", &["--mtu", "1500", "--bytes", CONTENT]),
     ];
@@ -171,7 +200,25 @@ impl Foreign {
     fn start(&self, lab: &Lab, host: &str, role: &str) -> Result<Child> {
         let mut command = lab.command(host, &self.program);
         command.args([role, &format!("{}:5000", sink_address())]).args(&self.options);
-        let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+        let log = std::fs::File::create(self.log(lab, host))?;
+        let child = command.stdout(Stdio::piped()).stderr(log).spawn();
         child.with_context(|| self.program.display().to_string())
+    }
+
+    /// What its program says on a host when something goes wrong.
+    fn log(&self, lab: &Lab, host: &str) -> PathBuf {
+        lab.dir.path().join(format!("{}-{host}.log", self.name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_of_protocols_has_whole_names_and_no_list_has_all() {
+        assert!(is_among(None, "quinn"));
+        assert!(is_among(Some("srt,quinn-bbr"), "quinn-bbr"));
+        assert!(!is_among(Some("srt,quinn-bbr"), "quinn"));
     }
 }
