@@ -153,7 +153,9 @@ def compare(args, path):
                     f"{run.rate / 1e9:.2f} Gbit/s ({run.elsewhere:.2f} busy elsewhere)")
                 print(f"  round {number + 1} {case} {peer}: {said}", file=sys.stderr)
             write(args.out, described, cases)
-        print(figures.table(cases[-1][0], figures.rows(runs)), "\n", flush=True)
+        title = cases[-1][0]
+        print(figures.table(title, figures.rows(runs), figures.limit(title, runs)), "\n",
+              flush=True)
 
 
 def write(out, described, cases):

@@ -277,6 +277,20 @@ class Medians(unittest.TestCase):
         self.assertIn("0.50 of the best with a rate stated",
                       figures.table("case", figures.rows(runs)))
 
+    def test_the_bare_program_is_a_limit_if_it_comes_near_enough_to_the_kernel(self):
+        runs = {"bare": [run(6e9), run(8e9), None], "iperf3-cubic": [run(10e9)] * 3}
+        for offload, asked, honest in (("on", 0.5, True), ("off", 0.85, False)):
+            case = f"MTU 1500, offload {offload}"
+            got = figures.limit(case, runs)
+            self.assertAlmostEqual(got["bare_by_iperf3"], 0.7)
+            self.assertEqual((got["asked"], got["is_limit"]), (asked, honest))
+            self.assertEqual(figures.as_json({}, [(case, runs)])["cases"][0]["limit"], got)
+            said = figures.table(case, figures.rows(runs), got)
+            self.assertIn("0.70, asked", said)
+            self.assertEqual("no limit" in said, not honest)
+        self.assertIsNone(figures.limit("MTU 1500, offload on", {"bare": [run(6e9)]}))
+        self.assertIsNone(figures.limit(case, {"bare": [None], "iperf3-cubic": [run(1e9)]}))
+
     def test_a_peer_that_failed_is_named_as_such_everywhere(self):
         table = figures.table("case", figures.rows(self.RUNS))
         self.assertRegex(table, "srt +failed in all of 3 rounds")
