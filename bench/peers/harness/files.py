@@ -3,7 +3,9 @@
 Everything is timed from the start of the command until the bytes are flushed (`fsync`), the same
 rule as `dd conv=fsync`, which alone moves nothing over a network and is the limit. The file lies in
 memory at the sender. GTP and the encrypted variants protect what they move; what is in the clear
-says so. Keys are made for a run and forgotten after it.
+says so. Keys are made for a run and forgotten after it. Processor time is that of the command and of
+its server with all their children, by their ends; the flush counts as the receiver's, as who does it
+himself has it in his account.
 """
 
 import contextlib
@@ -11,16 +13,14 @@ import functools
 import json
 import os
 import pathlib
-import subprocess
 import tempfile
 import time
 
 import figures
 import globus
 import machine
-from peers import FILE, Failed, finish, heard, noise_in_memory, start, stop, until_open, within
-
-NOTHING = float("nan")
+from peers import (FILE, Account, Failed, finish, heard, noise_in_memory, start, stop, until_open,
+                   within)
 
 
 def flushed(path):
@@ -31,21 +31,25 @@ def flushed(path):
             raise Failed(f"{path} is not whole")
 
 
-def timed(place, words, environment=None, namespace=machine.RECEIVER, stdout=subprocess.PIPE):
-    """Runs a command that makes `PLACE/noise`, until that is flushed."""
+def timed(place, words, server=None, environment=None, sends=False):
+    """Runs a command that makes `PLACE/noise`, until that is flushed. It takes in what the server
+    sends, or `sends` it."""
     target = os.path.join(place, "noise")
     with contextlib.suppress(FileNotFoundError):
         os.remove(target)
-    begun = time.monotonic()
-    finish(start(within(namespace, words), environment, stdout))
+    account, own = Account(server), time.process_time()
+    finish(start(within(machine.SENDER if sends else machine.RECEIVER, words), environment))
     flushed(target)
-    seconds = time.monotonic() - begun
+    flush = time.process_time() - own
+    seconds, command, served = account.used()
     os.remove(target)
-    goodput = FILE * 8 / seconds
-    return figures.Run(goodput, goodput, NOTHING, NOTHING, False)
+    goodput, gigabytes = FILE * 8 / seconds, FILE / 1e9
+    out, into = (command, served) if sends else (served, command)
+    return figures.Run(goodput, goodput, out / gigabytes, (into + flush) / gigabytes, False)
 
 
 def dd(_lane, place):
+    """One process, whose account stands at the receiver."""
     words = ["dd", f"if={noise_in_memory()}", f"of={place}/noise", "bs=4M", "conv=fsync"]
     return timed(place, words)
 
@@ -59,7 +63,7 @@ def gtp(lane, place):
         key = json.loads(heard(server, "listening"))["fingerprint"]
         words = [lane.gtp, "get", f"gtp://{machine.SENDER_IP}:4811/noise", place,
                  "--fingerprint", key]
-        run = timed(place, words, {"GTP_CONFIG_DIR": f"{lane.directory}/gtp-bench-client"})
+        run = timed(place, words, server, {"GTP_CONFIG_DIR": f"{lane.directory}/gtp-bench-client"})
     finally:
         stop(server)
     run.checked = True
@@ -76,7 +80,7 @@ def rclone(lane, place):
     try:
         until_open(machine.SENDER, machine.SENDER_IP, 8080)
         words = ["rclone", "copy", f":http,url='http://{where}/':noise", place]
-        return timed(place, words, empty)
+        return timed(place, words, server, empty)
     finally:
         stop(server)
 
@@ -105,22 +109,23 @@ def scp(_lane, place):
         words = ["scp", "-q", "-P", 2222, "-i", f"{keys}/user", "-o", "StrictHostKeyChecking=no",
                  "-o", f"UserKnownHostsFile={keys}/known", "-c", "aes128-gcm@openssh.com",
                  f"root@{machine.SENDER_IP}:{noise_in_memory()}", place]
-        return timed(place, words)
+        return timed(place, words, server)
     finally:
         stop(server)
 
 
-def gridftp(*, private):
-    """One stream; in the clear, or with GSI and a private data channel."""
+def gridftp(streams=None, *, private=False):
+    """One stream or several; in the clear, or with GSI and a private data channel."""
 
     def run(_lane, place):
         ends = globus.ends(private)
         serving = start(within(machine.RECEIVER, ends.server), ends.keys)
-        words = [*ends.copy, "-tcp-bs", 16 << 20, "-bs", 4 << 20, f"file://{noise_in_memory()}",
-                 f"{ends.receiver}{place}/noise"]
+        several = ["-p", streams] if streams else []
+        words = [*ends.copy, *several, "-tcp-bs", 16 << 20, "-bs", 4 << 20,
+                 f"file://{noise_in_memory()}", f"{ends.receiver}{place}/noise"]
         try:
             until_open(machine.RECEIVER, machine.RECEIVER_IP, globus.PORT)
-            return timed(place, words, ends.keys, machine.SENDER)
+            return timed(place, words, serving, ends.keys, sends=True)
         finally:
             stop(serving)
 
@@ -130,7 +135,8 @@ def gridftp(*, private):
 MOVERS = {
     "dd": dd,
     "gtp": gtp,
-    "gridftp": gridftp(private=False),
+    "gridftp": gridftp(),
+    "gridftp-4": gridftp(4),
     "gridftp-private": gridftp(private=True),
     "rclone": rclone,
     "scp": scp,

@@ -6,9 +6,11 @@ listen; nothing waits for time to pass.
 
 import atexit
 import concurrent.futures
+import contextlib
 import functools
 import json
 import os
+import pathlib
 import resource
 import signal
 import socket
@@ -21,6 +23,7 @@ from dataclasses import dataclass, field
 import figures
 import globus
 import machine
+from figures import UNKNOWN
 
 GIB = 1 << 30
 FILE = 4 * GIB  # what is moved as a file
@@ -283,20 +286,16 @@ def gridftp(streams, *, private=False):
         server = start(within(machine.RECEIVER, ends.server), ends.keys)
         try:
             until_open(machine.RECEIVER, machine.RECEIVER_IP, globus.PORT)
-            before = resource.getrusage(resource.RUSAGE_CHILDREN)
-            begun = time.monotonic()
+            account = Account(server)
             words = [*ends.copy, "-p", streams, "-tcp-bs", 16 << 20, "-bs", 4 << 20,
                      f"file://{file}", f"{ends.receiver}/dev/null"]
             finish(start(within(machine.SENDER, words), ends.keys))
-            seconds = time.monotonic() - begun
-            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            seconds, sent, received = account.used()
         finally:
             stop(server)
-        used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        goodput = FILE * 8 / seconds
+        goodput, gigabytes = FILE * 8 / seconds, FILE / 1e9
         factor = figures.ip_factor("tcp", lane.mtu)
-        nothing = float("nan")
-        return figures.Run(goodput, goodput * factor, used / (FILE / 1e9), nothing, False)
+        return figures.Run(goodput, goodput * factor, sent / gigabytes, received / gigabytes, False)
 
     return run
 
@@ -314,17 +313,32 @@ def gtp_file(lane):
         words = [lane.gtp, "get", f"gtp://{machine.SENDER_IP}:4811/noise", "-",
                  "--fingerprint", key]
         home = {"GTP_CONFIG_DIR": f"{lane.directory}/gtp-bench-client"}
-        before, served = resource.getrusage(resource.RUSAGE_CHILDREN), cpu_of(server.pid)
-        begun = time.monotonic()
+        account = Account(server)
         finish(start(within(machine.RECEIVER, words), home, stdout=subprocess.DEVNULL))
-        seconds = time.monotonic() - begun
-        after, served = resource.getrusage(resource.RUSAGE_CHILDREN), cpu_of(server.pid) - served
+        seconds, received, sent = account.used()
     finally:
         stop(server)
-    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     goodput, gigabytes = FILE * 8 / seconds, FILE / 1e9
     factor = figures.ip_factor("gtp", lane.mtu, 1400 if lane.mtu < 9000 else 8900)
-    return figures.Run(goodput, goodput * factor, served / gigabytes, used / gigabytes, True)
+    return figures.Run(goodput, goodput * factor, sent / gigabytes, received / gigabytes, True)
+
+
+class Account:
+    """Time and processor time from when it is made, of commands that end and of the server that
+    they talk to, if there is one."""
+
+    def __init__(self, server=None):
+        self.server = server
+        self.begun = self.now()
+
+    def now(self):
+        clock, ended = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
+        served = cpu_of_tree(self.server.pid) if self.server else UNKNOWN
+        return clock, ended.ru_utime + ended.ru_stime, served
+
+    def used(self):
+        """Seconds; processor seconds of the commands; of the server."""
+        return tuple(now - begun for now, begun in zip(self.now(), self.begun))
 
 
 def cpu_of(pid):
@@ -332,6 +346,22 @@ def cpu_of(pid):
     with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stat:
         user, system = stat.read().rpartition(") ")[2].split()[11:13]
     return (int(user) + int(system)) / 100
+
+
+def cpu_of_tree(pid, proc=pathlib.Path("/proc")):
+    """The same of a process with its children and theirs, of those that have ended, too: servers
+    make a process for each who calls."""
+    parent, used = {}, {}
+    for stat in proc.glob("[0-9]*/stat"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            fields = stat.read_text(errors="replace").rpartition(") ")[2].split()
+            one = int(stat.parent.name)
+            parent[one], used[one] = int(fields[1]), sum(map(int, fields[11:15]))
+    tree, more = set(), {pid}
+    while more:
+        tree |= more
+        more = {one for one, of in parent.items() if of in more} - tree
+    return sum(used.get(one, 0) for one in tree) / 100
 
 
 def until_open(namespace, address, port):

@@ -30,6 +30,7 @@ class Words(unittest.TestCase):
         self.assertEqual(args.peers, ["gtp", "gtp-incast", "iperf3-incast", "quinn-incast"])
         args = command.arguments([*PROGRAMS, "--peers", "files"])
         self.assertIn("gridftp-private-disk", args.peers)
+        self.assertIn("gridftp-4-tmpfs", args.peers)
         args = command.arguments([*PROGRAMS, "--peers", "memory"])
         self.assertIn("gridftp-private", args.peers)
 
@@ -234,6 +235,27 @@ class Waiting(unittest.TestCase):
                 self.assertEqual(group.read_text(), "-20")
             self.assertEqual(group.read_text(), "7")
         self.assertEqual(machine.rank("/autogroup-17 nice -3\n"), "-3")
+
+
+class Accounts(unittest.TestCase):
+    def test_a_servers_children_are_its_own_those_that_have_ended_too(self):
+        with tempfile.TemporaryDirectory() as proc:
+            # Number, name, parent; own and ended children's user and system time.
+            for pid, name, parent, *times in ((7, "ftp (x) y", 1, 100, 20, 3, 4),
+                                              (8, "ftp", 7, 50, 0, 0, 0), (9, "z", 8, 0, 7, 0, 1),
+                                              (10, "other", 1, 900, 0, 0, 0)):
+                there = pathlib.Path(proc, str(pid))
+                there.mkdir()
+                rest = " ".join(["0"] * 9 + [str(ticks) for ticks in times] + ["20"])
+                there.joinpath("stat").write_text(f"{pid} ({name}) S {parent} {rest}\n")
+            self.assertEqual(peers.cpu_of_tree(7, pathlib.Path(proc)), 1.85)
+
+    def test_a_commands_time_is_counted_once_it_has_ended(self):
+        account = peers.Account()
+        peers.finish(peers.start(["sh", "-c", "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done"]))
+        seconds, command, server = account.used()
+        self.assertTrue(0 < command <= seconds + 0.02)
+        self.assertTrue(math.isnan(server))
 
 
 class Medians(unittest.TestCase):
