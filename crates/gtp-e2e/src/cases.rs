@@ -115,9 +115,11 @@ pub fn run(name: &str, tools: &Tools) -> Result<Vec<Value>> {
         "three-killed" => Ok(vec![three(tools, Limit::Declared, Some(1))?]),
         "tcp-five" => ["cubic", "bbr"].iter().map(|law| tcp_five(tools, law)).collect(),
         "tcp-loss" => tcp_loss(tools),
-        "grid" => grid::gtp(tools),
-        "grid-others" => grid::others(tools),
-        _ => anyhow::bail!("no case {name}; there are {}", NAMES.join(", ")),
+        _ => match (grid::round_trips("grid", name), grid::round_trips("grid-others", name)) {
+            (Some(round_trips), _) => grid::gtp(tools, &round_trips),
+            (None, Some(round_trips)) => grid::others(&round_trips),
+            (None, None) => anyhow::bail!("no case {name}; there are {}", NAMES.join(", ")),
+        },
     }
 }
 

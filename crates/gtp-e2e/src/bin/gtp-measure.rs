@@ -25,7 +25,7 @@ const REPEATS: usize = 4;
 enum Arguments {
     /// Runs cases.
     Run {
-        /// Their names; none: all.
+        /// Their names; none: all. A grid's may have one of its round trips behind it: `grid-300`.
         cases: Vec<String>,
         /// How often each.
         #[arg(long, default_value_t = 3)]
