@@ -36,6 +36,10 @@ const STEADY: (f64, f64) = (8.0, 16.0);
 const PAYLOAD: f64 = 1_400.0 / 1_477.0;
 /// What a sink says of itself may be this many seconds old: two of its samples.
 const LATE: f64 = 0.2;
+/// Seconds that a program of others may take until its first data.
+const READY: f64 = 20.0;
+/// So many bytes are data, and no handshake.
+const FIRST: f64 = 65_536.0;
 
 /// Bytes of buffer that a socket of the others may have: two bandwidth-delay products and more.
 const BUFFER: u64 = 64 << 20;
@@ -212,15 +216,21 @@ fn of_tcp(cell: Cell, law: &str) -> Result<Value> {
     Ok(cell.row(law, &Record(lab.close()?), began, None))
 }
 
-/// A row, which says in `failed` if the sender was gone before its time: its content does not end
-/// within it.
+/// A row, whose time begins with the first data: a program makes its content before that, and SRT
+/// asks for the round trip. It says in `failed` if the sender was gone before its time: its content
+/// does not end within it.
 fn of_foreign(cell: Cell, foreign: &Foreign) -> Result<Value> {
     let lab = cell.lab_for_others()?;
     let mut receiver = foreign.start(&lab, "sink", "receive")?;
     let out = receiver.stdout.take().context("no output")?;
     BufReader::new(out).read_line(&mut String::new())?; // That it is ready.
-    let began = lab.now();
+    let started = lab.now();
     let mut sender = foreign.start(&lab, "src0", "send")?;
+    let mut began = lab.now();
+    while carried(&lab)? < FIRST && began < started + READY {
+        std::thread::sleep(Duration::from_millis(10));
+        began = lab.now();
+    }
     std::thread::sleep(Duration::from_secs_f64(STEADY.1 + 0.5));
     let gone = sender.try_wait()?;
     for child in [&mut sender, &mut receiver] {
@@ -233,6 +243,11 @@ fn of_foreign(cell: Cell, foreign: &Foreign) -> Result<Value> {
         row["failed"] = format!("{status}: {}", why.trim()).into();
     }
     Ok(row)
+}
+
+/// IP bytes that have crossed the network until now.
+fn carried(lab: &Lab) -> Result<f64> {
+    Ok(Record(vec![(0.0, lab.emulator().stats()?)]).bytes_at(&route(0), 0.0))
 }
 
 /// A pair of programs: `PROGRAM receive|send ADDRESS:PORT OPTIONS`.
