@@ -4,7 +4,7 @@
 //! So as few as will do: more each time that one was missed, as long as that can help. It helps a
 //! reader that waits for a disk now and then, and not one that has too much to do.
 
-use gtp_alloc::{Rate, Span};
+use gtp_alloc::{Bytes, Rate, Span};
 use gtp_store::BLOCK;
 
 /// The number, and what it follows from.
@@ -13,6 +13,8 @@ pub(super) struct Ahead {
     blocks: usize,
     /// The longest that a block took to be read, lately.
     slowest: Span,
+    /// Mean length of the last blocks: small files have short ones.
+    length: Bytes,
 }
 
 /// At least this many, whatever the rate.
@@ -23,36 +25,38 @@ const FALL: usize = 32;
 const SLOWEST: u64 = 2;
 /// ... and no more than is sent in this time.
 const MOST: Span = Span::from_millis(100);
-/// Of the longest that a block took, this part is forgotten with each that took less.
+/// Of the longest that a block took, and of the mean length, this part is forgotten with each.
 const FORGOTTEN: u64 = 32;
 
 impl Ahead {
     /// Nothing was read yet.
     pub fn new() -> Ahead {
-        Ahead { blocks: LEAST, slowest: Span::ZERO }
+        Ahead { blocks: LEAST, slowest: Span::ZERO, length: Bytes(BLOCK) }
     }
 
-    /// A block was read, in so long.
-    pub fn handle_loaded(&mut self, took: Span) {
+    /// A block of this length was read, in so long.
+    pub fn handle_loaded(&mut self, took: Span, length: Bytes) {
         let lately = self.slowest.saturating_sub(self.slowest / FORGOTTEN);
         self.slowest = took.max(lately);
+        let rest = self.length.0 - self.length.0 / FORGOTTEN;
+        self.length = Bytes((rest + length.0 / FORGOTTEN).max(1));
+    }
+
+    /// How many such blocks are sent in a time.
+    pub fn blocks_in(&self, rate: Rate, span: Span) -> usize {
+        (rate.bytes_in(span).0 / self.length.0) as usize
     }
 
     /// How many to read ahead now, at this sending rate and with memory for `most` blocks.
     /// `missed`: one was not there when its turn had come.
     pub fn look(&mut self, rate: Rate, most: usize, missed: bool) -> usize {
-        let useful = LEAST + blocks_in(rate, (self.slowest * SLOWEST).min(MOST));
+        let useful = LEAST + self.blocks_in(rate, (self.slowest * SLOWEST).min(MOST));
         // Never so many that blocks make room for others before they are sent.
         let top = useful.min((most / 2).max(1));
         self.blocks = if missed { self.blocks * 2 } else { self.blocks - self.blocks / FALL };
         self.blocks = self.blocks.clamp(LEAST.min(top), top);
         self.blocks
     }
-}
-
-/// Whole blocks that are sent in a time.
-pub(super) fn blocks_in(rate: Rate, span: Span) -> usize {
-    (rate.bytes_in(span).0 / BLOCK) as usize
 }
 
 #[cfg(test)]
@@ -65,7 +69,7 @@ mod tests {
     fn after_misses(misses: usize, took: Span, most: usize) -> usize {
         let mut ahead = Ahead::new();
         for _ in 0..misses {
-            ahead.handle_loaded(took);
+            ahead.handle_loaded(took, Bytes(BLOCK));
             ahead.look(RATE, most, true);
         }
         ahead.blocks
@@ -80,8 +84,21 @@ mod tests {
     #[test]
     fn blocks_are_there_while_a_disk_seeks() {
         let ahead = after_misses(4, Span::from_millis(20), 10_000);
-        assert!(ahead > blocks_in(RATE, Span::from_millis(20)), "{ahead}");
-        assert!(after_misses(100, Span::from_secs(5), 10_000) <= LEAST + blocks_in(RATE, MOST));
+        let blocks_in = |span| Ahead::new().blocks_in(RATE, span);
+        assert!(ahead > blocks_in(Span::from_millis(20)), "{ahead}");
+        let most = LEAST + blocks_in(MOST);
+        assert!(after_misses(100, Span::from_secs(5), 10_000) <= most);
+    }
+
+    #[test]
+    fn of_small_files_more_are_read_ahead_for_the_same_time() {
+        let (mut ahead, took, length) = (Ahead::new(), Span::from_millis(5), Bytes(10_000));
+        for _ in 0..500 {
+            ahead.handle_loaded(took, length);
+            ahead.look(RATE, 10_000, true);
+        }
+        let files = (RATE.bytes_in(took).0 / length.0) as usize;
+        assert!((files..3 * files).contains(&ahead.blocks), "{} {files}", ahead.blocks);
     }
 
     #[test]
@@ -93,10 +110,10 @@ mod tests {
     #[test]
     fn one_slow_block_is_forgotten() {
         let mut ahead = Ahead::new();
-        ahead.handle_loaded(Span::from_millis(50));
+        ahead.handle_loaded(Span::from_millis(50), Bytes(BLOCK));
         (0..3).for_each(|_| _ = ahead.look(RATE, 10_000, true));
         for _ in 0..500 {
-            ahead.handle_loaded(Span::from_micros(100));
+            ahead.handle_loaded(Span::from_micros(100), Bytes(BLOCK));
             ahead.look(RATE, 10_000, false);
         }
         assert_eq!(ahead.look(RATE, 10_000, true), LEAST);

@@ -12,7 +12,7 @@ use gtp_proto::{Arrival, Discard, Event, SourceConfig, SourceSession, Supplied, 
 use gtp_store::{BLOCK, Manifest, Row, TRAILER};
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::ahead::{self, Ahead, blocks_in};
+use super::ahead::{self, Ahead};
 use super::api::{SourceEvent, SourceProgress};
 use super::batch::{Batch, Joins};
 use super::cache::{Cache, Wanted, framed_len};
@@ -125,7 +125,7 @@ impl SourceSide {
                 self.cache.take_back(content_and_trailer);
             }
             Loaded::Block { first_unit, content_and_trailer, took, .. } => {
-                self.ahead.handle_loaded(took);
+                self.ahead.handle_loaded(took, Bytes(content_and_trailer.len() as u64));
                 if !self.is_whole(first_unit, &content_and_trailer) {
                     return self.lose("a block was read that is not as long as it must be");
                 }
@@ -254,7 +254,8 @@ impl SourceSide {
         let ahead = self.ahead.look(rate, most, hungry);
         let rtt = self.core.rtt();
         let until_asked = rtt + rtt.max(INTERVAL_MIN * 2) + KEPT;
-        self.cache.set_most(most.min(ahead + blocks_in(rate, until_asked) + 2));
+        let kept = self.ahead.blocks_in(rate, until_asked);
+        self.cache.set_most(most.min(ahead + kept + 2));
         ahead
     }
 
