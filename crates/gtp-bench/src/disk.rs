@@ -12,7 +12,7 @@ use std::sync::Arc;
 use gtp_net::flows::Failure;
 use gtp_store::{
     BLOCK, BlockSink, BlockSource, Destination, Export, FileSink, FileSource, Manifest, RootKind,
-    SinkOptions, block_buffer,
+    SinkOptions, new_framed,
 };
 use gtp_sys::Clock;
 
@@ -110,7 +110,7 @@ fn write_store(dir: &Path, content: &Arc<Content>) -> Result<(), Failure> {
     let manifest: Arc<Manifest> = source.manifest().clone();
     let destination = Destination::open(dir, None, RootKind::Dir)?;
     let mut sink = FileSink::open(destination, manifest, SinkOptions::default())?;
-    let mut framed = block_buffer();
+    let mut framed = new_framed();
     for number in 0..content.object().blocks() {
         source.load_block(0, number, &mut framed)?;
         sink.write_block(0, number, &framed)?;
@@ -127,7 +127,7 @@ fn read_store(dir: &Path) -> Result<(), Failure> {
     let scanned = Export::open(dir)?.scan(None)?;
     let mut source = FileSource::new(scanned);
     let manifest = source.manifest().clone();
-    let mut framed = block_buffer();
+    let mut framed = new_framed();
     for (file, entry) in manifest.entries.iter().enumerate() {
         for number in 0..entry.size.div_ceil(BLOCK) {
             source.load_block(file as u32, number, &mut framed)?;

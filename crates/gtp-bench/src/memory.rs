@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use gtp_store::{
-    BLOCK, BlockBuffer, BlockSink, BlockSource, Entry, Finished, Have, Kind, Lender, Manifest,
-    Mode, Mtime, Pattern, RelPath, RootKind, SinkError, SourceError, SyntheticSource, TRAILER,
-    Value, Window, Written, block_buffer,
+    BLOCK, BlockSink, BlockSource, Entry, Finished, Framed, Have, Kind, Lender, Manifest, Mode,
+    Mtime, Pattern, RelPath, RootKind, SinkError, SourceError, SyntheticSource, TRAILER, Value,
+    Window, Written, new_framed,
 };
 
 /// The seed of the content.
@@ -85,7 +85,7 @@ impl Content {
     pub fn make(object: Object) -> Result<Content, String> {
         let mut made = object.made();
         let block = |number| {
-            let mut framed = block_buffer();
+            let mut framed = new_framed();
             made.load_block(0, number, &mut framed).map_err(|error| error.to_string())?;
             Ok(Bytes::copy_from_slice(&framed))
         };
@@ -120,12 +120,7 @@ impl BlockSource for MemorySource {
         &self.0.manifest
     }
 
-    fn load_block(
-        &mut self,
-        file: u32,
-        block: u64,
-        out: &mut BlockBuffer,
-    ) -> Result<(), SourceError> {
+    fn load_block(&mut self, file: u32, block: u64, out: &mut Framed) -> Result<(), SourceError> {
         let framed = self.lend(file, block).ok_or(SourceError::NoSuchBlock { file, block })?;
         out.clear();
         out.extend_from_slice(&framed);
@@ -189,7 +184,7 @@ impl Arrived {
         if room.missing > 0 {
             return Err(format!("{} blocks did not come", room.missing));
         }
-        let (mut made, mut framed) = (room.object.made(), block_buffer());
+        let (mut made, mut framed) = (room.object.made(), new_framed());
         for (number, block) in room.blocks.iter().enumerate() {
             let loaded = made.load_block(0, number as u64, &mut framed);
             loaded.map_err(|error| error.to_string())?;
@@ -280,7 +275,7 @@ mod tests {
     fn moved(object: Object, spoil: impl Fn(u32, u64, &mut Vec<u8>)) -> Arrived {
         let mut source = MemorySource(Arc::new(Content::make(object).unwrap()));
         let arrived = Arrived::room(object);
-        let (mut sinks, mut framed) = (arrived.sinks(&[1]), block_buffer());
+        let (mut sinks, mut framed) = (arrived.sinks(&[1]), new_framed());
         for file in 0..object.times {
             for block in 0..object.blocks() {
                 source.load_block(file, block, &mut framed).unwrap();
@@ -338,7 +333,7 @@ mod tests {
         assert!(sink.write_block(1, 0, &content.framed[0]).is_err());
         let mut source = MemorySource(Arc::new(content));
         for (file, block) in [(1, 0), (0, 1), (0, u64::MAX)] {
-            assert!(source.load_block(file, block, &mut block_buffer()).is_err());
+            assert!(source.load_block(file, block, &mut new_framed()).is_err());
             assert!(source.lend(file, block).is_none());
         }
     }

@@ -8,7 +8,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use bytes::Bytes as Framed;
+use bytes::Bytes as Shared;
 use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_net::crypto::{Suite, TrafficSecret};
 use gtp_net::engine::{
@@ -17,8 +17,8 @@ use gtp_net::engine::{
 };
 use gtp_proto::{Role, Weights};
 use gtp_store::{
-    BLOCK, BlockBuffer, BlockSink, BlockSource, Entry, Finished, Have, Kind, Lender, Manifest,
-    Mode, Mtime, RelPath, RootKind, SinkError, SourceError, TRAILER, Value, Window, Written,
+    BLOCK, BlockSink, BlockSource, Entry, Finished, Framed, Have, Kind, Lender, Manifest, Mode,
+    Mtime, RelPath, RootKind, SinkError, SourceError, TRAILER, Value, Window, Written,
 };
 
 use crate::callgrind;
@@ -207,7 +207,7 @@ fn session(end: End) -> SessionOpen {
 #[derive(Clone)]
 struct Lent {
     manifest: Arc<Manifest>,
-    framed: Framed,
+    framed: Shared,
     blocks: u64,
 }
 
@@ -221,13 +221,13 @@ impl Lent {
             mtime: Mtime::new(0, 0).expect("the epoch"),
         };
         let manifest = Manifest { root_kind: RootKind::File, entries: vec![file] };
-        let framed = Framed::from(vec![7; BLOCK as usize + TRAILER]);
+        let framed = Shared::from(vec![7; BLOCK as usize + TRAILER]);
         Lent { manifest: Arc::new(manifest), framed, blocks }
     }
 }
 
 impl Lender for Lent {
-    fn lend(&self, _: u32, block: u64) -> Option<Framed> {
+    fn lend(&self, _: u32, block: u64) -> Option<Shared> {
         (block < self.blocks).then(|| self.framed.clone())
     }
 }
@@ -237,12 +237,7 @@ impl BlockSource for Lent {
         &self.manifest
     }
 
-    fn load_block(
-        &mut self,
-        file: u32,
-        block: u64,
-        _: &mut BlockBuffer,
-    ) -> Result<(), SourceError> {
+    fn load_block(&mut self, file: u32, block: u64, _: &mut Framed) -> Result<(), SourceError> {
         Err(SourceError::NoSuchBlock { file, block })
     }
 

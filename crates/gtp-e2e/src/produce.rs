@@ -12,9 +12,7 @@ use gtp_net::engine::{Host, HostConfig};
 use gtp_net::flows::{Failure, FailureKind};
 use gtp_net::identity::Identity;
 use gtp_net::trust::HostTrust;
-use gtp_store::{
-    BlockBuffer, BlockSource, Export, FileSource, Manifest, RelPath, SourceError, Value,
-};
+use gtp_store::{BlockSource, Export, FileSource, Framed, Manifest, RelPath, SourceError, Value};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, watch};
 
@@ -104,12 +102,7 @@ impl BlockSource for SlowSource {
         self.inner.manifest()
     }
 
-    fn load_block(
-        &mut self,
-        file: u32,
-        block: u64,
-        out: &mut BlockBuffer,
-    ) -> Result<(), SourceError> {
+    fn load_block(&mut self, file: u32, block: u64, out: &mut Framed) -> Result<(), SourceError> {
         self.inner.load_block(file, block, out)?;
         if let Some((bps, until)) = self.slow
             && Instant::now() < until

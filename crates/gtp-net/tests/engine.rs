@@ -13,7 +13,7 @@ use gtp_alloc::{Bytes, Rate};
 use gtp_net::engine::{HostConfig, SourceEvent, SourceOpen, TransferEvent};
 use gtp_proto::{FlowId, Role};
 use gtp_store::{
-    BLOCK, BlockBuffer, BlockSource, DiscardSink, Fault, OrderedWriterSink, SinkError, SourceError,
+    BLOCK, BlockSource, DiscardSink, Fault, Framed, OrderedWriterSink, SinkError, SourceError,
 };
 
 const MIB: u64 = 1 << 20;
@@ -134,7 +134,7 @@ fn a_bad_block_is_named_and_fetched_elsewhere() {
     let mut transfer = world.transfer(20 * MIB);
     let liar = Twisted {
         inner: synthetic(20 * MIB),
-        twist: |block: u64, out: &mut BlockBuffer| {
+        twist: |block: u64, out: &mut Framed| {
             out[77] ^= u8::from(block % 8 == 3);
             Ok(())
         },
@@ -160,7 +160,7 @@ fn a_good_answer_of_one_alone_to_a_bad_block_of_two_is_held_against_nobody() {
     let size = 256 * 1024;
     let relay = Relay::new(world.receives.addr, world.sends.addr, dying_in_mid_block);
     let mut transfer = world.transfer(size);
-    let spoil = |_: u64, out: &mut BlockBuffer| {
+    let spoil = |_: u64, out: &mut Framed| {
         out[0] ^= 1;
         Ok(())
     };
@@ -203,7 +203,7 @@ fn a_block_that_every_source_sends_wrong_ends_the_transfer() {
     let world = World::new();
     let mut transfer = world.transfer(5 * MIB);
     let liar = || {
-        let twist = |block: u64, out: &mut BlockBuffer| {
+        let twist = |block: u64, out: &mut Framed| {
             out[0] ^= u8::from(block == 7);
             Ok(())
         };
@@ -272,7 +272,7 @@ fn a_source_that_cannot_read_says_so_and_another_session_resumes() {
     let broken = Twisted {
         inner: synthetic(12 * MIB),
         // Beyond what is read before anything is sent.
-        twist: |block: u64, _: &mut BlockBuffer| match block {
+        twist: |block: u64, _: &mut Framed| match block {
             40 => Err(SourceError::NoSuchBlock { file: 0, block }),
             _ => Ok(()),
         },
@@ -378,7 +378,7 @@ fn when_one_of_two_sources_vanishes_the_other_brings_the_rest() {
     let open = relay.open.clone();
     let vanishing = Twisted {
         inner: synthetic(30 * MIB),
-        twist: move |block: u64, _: &mut BlockBuffer| {
+        twist: move |block: u64, _: &mut Framed| {
             if block >= 20 {
                 open.store(false, Ordering::Relaxed);
             }
@@ -404,7 +404,7 @@ fn a_source_that_vanishes_alone_is_lost_and_its_successor_resumes() {
     let open = relay.open.clone();
     let vanishing = Twisted {
         inner: synthetic(8 * MIB),
-        twist: move |block: u64, _: &mut BlockBuffer| {
+        twist: move |block: u64, _: &mut Framed| {
             if block == 15 {
                 open.store(false, Ordering::Relaxed);
             }

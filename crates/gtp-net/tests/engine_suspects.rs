@@ -13,7 +13,7 @@ use common::*;
 use gtp_alloc::Rate;
 use gtp_net::engine::TransferEvent;
 use gtp_proto::FlowId;
-use gtp_store::{BLOCK, BlockBuffer};
+use gtp_store::{BLOCK, Framed};
 
 /// Forwards every datagram, half a round trip later; it ends with the value.
 struct LongPath {
@@ -66,7 +66,7 @@ fn carry(from: &UdpSocket, via: &UdpSocket, to: SocketAddr, ended: &AtomicBool) 
 }
 
 fn spoiling(size: u64) -> Box<dyn gtp_store::BlockSource> {
-    let twist = |_: u64, out: &mut BlockBuffer| {
+    let twist = |_: u64, out: &mut Framed| {
         out[0] ^= 1;
         Ok(())
     };

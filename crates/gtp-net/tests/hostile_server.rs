@@ -21,7 +21,7 @@ use gtp_net::messages::{
 use gtp_net::tls::server_config;
 use gtp_net::trust::HostTrust;
 use gtp_proto::Role;
-use gtp_store::{BlockBuffer, BlockSource, Pattern, RelPath, SourceError, SyntheticSource};
+use gtp_store::{BlockSource, Framed, Pattern, RelPath, SourceError, SyntheticSource};
 use hostile::{Client, Liar, Raw, an_opened, entry, file, framed, host, listing, unchecked};
 use tokio::sync::mpsc;
 
@@ -611,12 +611,7 @@ impl BlockSource for Damaged {
         self.0.manifest()
     }
 
-    fn load_block(
-        &mut self,
-        file: u32,
-        block: u64,
-        out: &mut BlockBuffer,
-    ) -> Result<(), SourceError> {
+    fn load_block(&mut self, file: u32, block: u64, out: &mut Framed) -> Result<(), SourceError> {
         self.0.load_block(file, block, out)?;
         out[9] ^= 1;
         Ok(())

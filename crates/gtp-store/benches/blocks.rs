@@ -7,9 +7,9 @@ use std::sync::Arc;
 use divan::Bencher;
 use divan::counter::{BytesCount, ItemsCount};
 use gtp_store::{
-    BLOCK, BlockBuffer, BlockSink, BlockSource, Destination, DiscardSink, Durability, Existing,
-    Export, FileSink, FileSource, Kind, Manifest, Pattern, RelPath, RootKind, SinkOptions,
-    SyntheticSource, block_buffer,
+    BLOCK, BlockSink, BlockSource, Destination, DiscardSink, Durability, Existing, Export,
+    FileSink, FileSource, Framed, Kind, Manifest, Pattern, RelPath, RootKind, SinkOptions,
+    SyntheticSource, new_framed,
 };
 
 const BLOCKS: u64 = 1024;
@@ -25,12 +25,12 @@ fn bench_dir() -> tempfile::TempDir {
 }
 
 /// All blocks of an object, loaded: what a sink is given.
-fn framed(source: &mut dyn BlockSource) -> Vec<(u32, u64, BlockBuffer)> {
+fn framed(source: &mut dyn BlockSource) -> Vec<(u32, u64, Framed)> {
     let manifest = source.manifest().clone();
     let mut out = Vec::new();
     for (file, entry) in manifest.entries.iter().enumerate() {
         for block in 0..entry.size.div_ceil(BLOCK) {
-            let mut framed = block_buffer();
+            let mut framed = new_framed();
             source.load_block(file as u32, block, &mut framed).unwrap();
             out.push((file as u32, block, framed));
         }
@@ -43,7 +43,7 @@ fn big() -> SyntheticSource {
     SyntheticSource::file(name, BLOCKS * BLOCK, Pattern::Random { seed: 1 })
 }
 
-fn write_all(sink: &mut dyn BlockSink, manifest: &Manifest, blocks: &[(u32, u64, BlockBuffer)]) {
+fn write_all(sink: &mut dyn BlockSink, manifest: &Manifest, blocks: &[(u32, u64, Framed)]) {
     for (file, block, framed) in blocks {
         sink.write_block(*file, *block, framed).unwrap();
     }
@@ -58,7 +58,7 @@ fn write_all(sink: &mut dyn BlockSink, manifest: &Manifest, blocks: &[(u32, u64,
 /// Returns the directory, so that removing it is not measured.
 fn write_files(
     manifest: &Arc<Manifest>,
-    blocks: &[(u32, u64, BlockBuffer)],
+    blocks: &[(u32, u64, Framed)],
     durability: Durability,
 ) -> tempfile::TempDir {
     let dir = bench_dir();
@@ -73,7 +73,7 @@ fn write_files(
 #[divan::bench(sample_count = 5)]
 fn synthetic_load(bencher: Bencher) {
     let mut source = big();
-    let mut out = block_buffer();
+    let mut out = new_framed();
     bencher.counter(BytesCount::new(BLOCKS * BLOCK)).bench_local(|| {
         for block in 0..BLOCKS {
             source.load_block(0, block, &mut out).unwrap();
@@ -90,7 +90,7 @@ fn file_load(bencher: Bencher) {
         content.extend_from_slice(&framed[..BLOCK as usize]);
     }
     std::fs::write(&path, content).unwrap();
-    let mut out = block_buffer();
+    let mut out = new_framed();
     bencher.counter(BytesCount::new(BLOCKS * BLOCK)).bench_local(|| {
         let mut source = FileSource::new(Export::open(&path).unwrap().scan(None).unwrap());
         for block in 0..BLOCKS {

@@ -22,7 +22,7 @@ use crate::hash::{Value, block_value};
 use crate::manifest::Manifest;
 use crate::roots::Roots;
 use crate::row::{BLOCK, TRAILER, blocks_in, content_of};
-use crate::source::{BlockBuffer, BlockSource, SourceError, block_buffer};
+use crate::source::{BlockSource, Framed, SourceError, new_framed};
 use crate::synthetic::{size_of_file, size_of_root};
 use crate::tree::Tree;
 use crate::walk;
@@ -61,7 +61,7 @@ impl FileSource {
         file: u32,
         size: u64,
         block: u64,
-        out: &mut BlockBuffer,
+        out: &mut Framed,
     ) -> Result<Value, SourceError> {
         let len = u64::from(content_of(size, block));
         let start = block * BLOCK;
@@ -86,7 +86,7 @@ impl FileSource {
         tree: &mut Tree,
         wanted: &dyn Fn() -> bool,
     ) -> Result<(), SourceError> {
-        let mut content = block_buffer();
+        let mut content = new_framed();
         for block in 0..blocks_in(size) {
             if tree.there().contains(block) {
                 continue;
@@ -163,12 +163,7 @@ impl BlockSource for FileSource {
         &self.scanned.manifest
     }
 
-    fn load_block(
-        &mut self,
-        file: u32,
-        block: u64,
-        out: &mut BlockBuffer,
-    ) -> Result<(), SourceError> {
+    fn load_block(&mut self, file: u32, block: u64, out: &mut Framed) -> Result<(), SourceError> {
         let size = size_of_file(&self.scanned.manifest, file, block)?;
         let value = self.read_block(file, size, block, out)?;
         out.extend_from_slice(&value);

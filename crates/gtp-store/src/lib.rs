@@ -51,6 +51,6 @@ pub use plain_sinks::{DiscardSink, OrderedWriterSink};
 pub use recheck::Recheck;
 pub use row::{BLOCK, MAX_UNITS, Place, Row, RowError, TRAILER};
 pub use sink::{BlockSink, Fault, Finished, Have, SinkError, Window, Written};
-pub use source::{BlockBuffer, BlockSource, Lender, SourceError, block_buffer};
+pub use source::{BlockSource, Framed, Lender, SourceError, new_framed};
 pub use synthetic::{Pattern, SyntheticSource};
 pub use tree::Tree;

@@ -225,7 +225,7 @@ mod tests {
     use super::*;
     use crate::name::RelPath;
     use crate::row::BLOCK;
-    use crate::source::{BlockSource, block_buffer};
+    use crate::source::{BlockSource, new_framed};
     use crate::synthetic::{Pattern, SyntheticSource};
 
     fn source(blocks: u64) -> SyntheticSource {
@@ -237,7 +237,7 @@ mod tests {
     fn early_blocks_wait_for_their_turn_and_leave_in_order() {
         let mut source = source(5);
         let mut sink = OrderedWriterSink::new(source.manifest().clone(), Vec::new(), 3).unwrap();
-        let mut framed = block_buffer();
+        let mut framed = new_framed();
         for block in [2, 1, 0, 4, 3] {
             source.load_block(0, block, &mut framed).unwrap();
             assert!(!matches!(sink.write_block(0, block, &framed).unwrap(), Written::Bad));
@@ -254,7 +254,7 @@ mod tests {
         let mut source = source(9);
         let mut sink = OrderedWriterSink::new(source.manifest().clone(), Vec::new(), 3).unwrap();
         assert_eq!(sink.window(), Window::Blocks { next: 0, end: 3 });
-        let mut framed = block_buffer();
+        let mut framed = new_framed();
         source.load_block(0, 3, &mut framed).unwrap();
         let refused = sink.write_block(0, 3, &framed);
         assert!(matches!(refused, Err(SinkError::NotWanted { .. })));
@@ -265,7 +265,7 @@ mod tests {
         let mut source = source(1);
         let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
         let mut sink = OrderedWriterSink::new(source.manifest().clone(), full, 3).unwrap();
-        let mut framed = block_buffer();
+        let mut framed = new_framed();
         source.load_block(0, 0, &mut framed).unwrap();
         let error = sink.write_block(0, 0, &framed).unwrap_err();
         assert_eq!(error.fault(), Some(crate::Fault::Full));
@@ -275,7 +275,7 @@ mod tests {
     fn a_discarding_sink_checks_counts_and_compares_roots() {
         let mut source = SyntheticSource::dir(&[3, 0, BLOCK + 1], Pattern::Zeros);
         let mut sink = DiscardSink::new(source.manifest().clone());
-        let mut framed = block_buffer();
+        let mut framed = new_framed();
         source.load_block(2, 1, &mut framed).unwrap();
         framed[0] ^= 1;
         assert_eq!(sink.write_block(2, 1, &framed).unwrap(), Written::Bad);

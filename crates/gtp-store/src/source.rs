@@ -13,18 +13,18 @@ use crate::hash::Value;
 use crate::manifest::{Manifest, ManifestError};
 use crate::name::RelPath;
 
-/// What a block is loaded into. It begins where a cache line does.
+/// A block with its trailer, as it is loaded: it begins where a cache line does.
 ///
 /// The kernel copies a file's pages by `rep movsb`, for which AMD's processors since Zen 3 take
 /// four times as long where the target lies 1 to 31 bytes further into its page than the source
 /// into its own. What `malloc` gives for a block lies 16 bytes into a page; a file begins one.
-pub type BlockBuffer = AVec<u8, ConstAlign<LINE>>;
+pub type Framed = AVec<u8, ConstAlign<LINE>>;
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
 
 /// A buffer that has nothing in it, nor memory.
-pub fn block_buffer() -> BlockBuffer {
+pub fn new_framed() -> Framed {
     AVec::new(LINE)
 }
 
@@ -40,12 +40,7 @@ pub trait BlockSource: Send {
     /// [`SourceError::NoSuchBlock`] for a block outside the object (a peer may ask for any),
     /// [`SourceError::Changed`] when the file is not the one that was listed any more, and what
     /// reading says. `out` is then unspecified.
-    fn load_block(
-        &mut self,
-        file: u32,
-        block: u64,
-        out: &mut BlockBuffer,
-    ) -> Result<(), SourceError>;
+    fn load_block(&mut self, file: u32, block: u64, out: &mut Framed) -> Result<(), SourceError>;
 
     /// The way to blocks that lie in memory already, to be sent from where they lie; `None` where
     /// blocks must be loaded. The default has none.

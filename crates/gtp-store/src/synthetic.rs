@@ -10,7 +10,7 @@ use crate::manifest::{Entry, Kind, Manifest, Mode, Mtime, RootKind};
 use crate::name::RelPath;
 use crate::roots::Roots;
 use crate::row::{BLOCK, blocks_in, content_of};
-use crate::source::{BlockBuffer, BlockSource, SourceError};
+use crate::source::{BlockSource, Framed, SourceError};
 
 /// What synthetic files are filled with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,12 +60,7 @@ impl BlockSource for SyntheticSource {
         &self.manifest
     }
 
-    fn load_block(
-        &mut self,
-        file: u32,
-        block: u64,
-        out: &mut BlockBuffer,
-    ) -> Result<(), SourceError> {
+    fn load_block(&mut self, file: u32, block: u64, out: &mut Framed) -> Result<(), SourceError> {
         let size = size_of_file(&self.manifest, file, block)?;
         out.resize(content_of(size, block) as usize, 0);
         fill(self.pattern, file, block, out);
@@ -148,15 +143,15 @@ const _: () = assert!(BLOCK.is_multiple_of(8), "words of the pattern do not cros
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::block_buffer;
     use crate::hash::{BlockCheck, check_block};
+    use crate::new_framed;
 
     #[test]
     fn synthetic_blocks_verify_and_merge_to_the_root_of_their_bytes() {
         let size = 2 * BLOCK + 777;
         let name = RelPath::new("x").unwrap();
         let mut source = SyntheticSource::file(name, size, Pattern::Random { seed: 7 });
-        let (mut whole, mut framed) = (Vec::new(), block_buffer());
+        let (mut whole, mut framed) = (Vec::new(), new_framed());
         for block in 0..3 {
             source.load_block(0, block, &mut framed).unwrap();
             assert!(matches!(check_block(size, block, &framed), BlockCheck::Good(_)));

@@ -61,7 +61,7 @@ fn parts_of_an_export_are_objects_and_links_in_their_paths_are_not() {
     let one = export.scan(Some(&name("d/e/f"))).unwrap();
     assert_eq!(one.manifest.root_kind, RootKind::File);
     assert_eq!(one.manifest.entries[0].path, name("f"));
-    let mut framed = gtp_store::block_buffer();
+    let mut framed = gtp_store::new_framed();
     FileSource::new(one).load_block(0, 0, &mut framed).unwrap();
     assert_eq!(&framed[..5], b"hello");
     let list = export.list(Some(&name("d"))).unwrap();
@@ -118,7 +118,7 @@ fn a_file_that_is_written_cut_replaced_or_removed_is_reported_as_changed() {
             std::fs::write(&path, vec![1; 3 * BLOCK as usize]).unwrap();
             later(&path);
             let mut source = source(&path);
-            let mut framed = gtp_store::block_buffer();
+            let mut framed = gtp_store::new_framed();
             for block in 0..opened_before {
                 source.load_block(0, block, &mut framed).unwrap();
             }
@@ -135,7 +135,7 @@ fn a_file_that_is_written_cut_replaced_or_removed_is_reported_as_changed() {
 #[test]
 fn blocks_of_any_length_are_loaded_to_where_a_cache_line_begins() {
     let dir = tempfile::tempdir().unwrap();
-    let mut framed = gtp_store::block_buffer();
+    let mut framed = gtp_store::new_framed();
     for size in [1, 5_000, BLOCK as usize - 1, 700, BLOCK as usize] {
         let path = dir.path().join(size.to_string());
         std::fs::write(&path, vec![7; size]).unwrap();
@@ -154,7 +154,7 @@ fn a_hundred_gigabytes_of_hole_give_their_first_and_last_block_at_once() {
     file.set_len(size).unwrap();
     file.write_all_at(b"an island", 50_000_000_000).unwrap();
     let mut source = source(&path);
-    let mut framed = gtp_store::block_buffer();
+    let mut framed = gtp_store::new_framed();
     let last = (size - 1) / BLOCK;
     for block in [0, last, 50_000_000_000 / BLOCK] {
         source.load_block(0, block, &mut framed).unwrap();

@@ -318,7 +318,7 @@ fn object() -> SyntheticSource {
 /// The content of every file of the object, by its final path.
 fn contents_of(source: &mut SyntheticSource) -> BTreeMap<String, Vec<u8>> {
     let manifest = source.manifest().clone();
-    let mut framed = gtp_store::block_buffer();
+    let mut framed = gtp_store::new_framed();
     let mut out = BTreeMap::new();
     for (number, entry) in manifest.entries.iter().enumerate() {
         let mut content = Vec::new();

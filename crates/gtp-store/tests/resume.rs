@@ -33,7 +33,7 @@ fn object() -> SyntheticSource {
 fn expected(source: &mut SyntheticSource) -> Vec<(String, Option<Vec<u8>>)> {
     let manifest = source.manifest().clone();
     let mut out = Vec::new();
-    let mut framed = gtp_store::block_buffer();
+    let mut framed = gtp_store::new_framed();
     for (number, entry) in manifest.entries.iter().enumerate() {
         let mut content = Vec::new();
         for block in 0..entry.size.div_ceil(BLOCK) {
@@ -220,7 +220,7 @@ fn transfer_rest(source: &mut SyntheticSource, there: &mut FileSink, done: &[(u3
 fn bad_blocks_wrong_lengths_and_blocks_that_do_not_exist_leave_no_trace() {
     let (mut source, dest) = (object(), tempfile::tempdir().unwrap());
     let mut there = sink(dest.path(), source.manifest()).unwrap();
-    let mut framed = gtp_store::block_buffer();
+    let mut framed = gtp_store::new_framed();
     source.load_block(1, 3, &mut framed).unwrap();
     assert_eq!(there.write_block(1, 4, &framed).unwrap(), Written::Bad);
     assert_eq!(there.write_block(1, 9, &framed).unwrap(), Written::Bad);

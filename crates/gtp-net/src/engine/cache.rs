@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use gtp_proto::Supplied;
-use gtp_store::{BlockBuffer, Lender, Row, TRAILER, block_buffer};
+use gtp_store::{Framed, Lender, Row, TRAILER, new_framed};
 use gtp_sys::prefetch;
 
 /// Blocks at hand and on their way.
@@ -25,7 +25,7 @@ pub(super) struct Cache {
     supplied: Range<usize>,
     turn: u64,
     /// Buffers to be used again, the one that was touched last at the end.
-    spare: Vec<BlockBuffer>,
+    spare: Vec<Framed>,
     most: usize,
     lender: Option<Box<dyn Lender>>,
     /// Blocks that the session has come to since the last read-ahead.
@@ -42,7 +42,7 @@ struct Slot {
 
 enum Held {
     Reading,
-    Loaded(BlockBuffer),
+    Loaded(Framed),
     Lent(Bytes),
 }
 
@@ -63,7 +63,7 @@ pub(super) struct Missing {
     pub file: u32,
     pub block: u64,
     pub first_unit: u64,
-    pub buffer: BlockBuffer,
+    pub buffer: Framed,
 }
 
 impl Cache {
@@ -188,7 +188,7 @@ impl Cache {
         let (first_unit, end) = (units.start, units.end);
         self.index.insert(first_unit, self.slots.len());
         self.slots.push(Slot { units, used: self.turn, held: Held::Reading });
-        let buffer = self.spare.pop().unwrap_or_else(block_buffer);
+        let buffer = self.spare.pop().unwrap_or_else(new_framed);
         let missing = Missing { file: place.file, block: place.block, first_unit, buffer };
         Wanted::Missing(missing, end)
     }
@@ -205,12 +205,12 @@ impl Cache {
     }
 
     /// A buffer comes back whose block is not wanted.
-    pub fn take_back(&mut self, buffer: BlockBuffer) {
+    pub fn take_back(&mut self, buffer: Framed) {
         self.spare.push(buffer);
     }
 
     /// A block was read.
-    pub fn loaded(&mut self, first_unit: u64, content_and_trailer: BlockBuffer) {
+    pub fn loaded(&mut self, first_unit: u64, content_and_trailer: Framed) {
         match self.index.get(&first_unit) {
             Some(&at) => self.slots[at].held = Held::Loaded(content_and_trailer),
             None => self.spare.push(content_and_trailer),
@@ -290,8 +290,8 @@ mod tests {
     }
 
     /// A block of such bytes, with its trailer.
-    fn framed(byte: u8) -> BlockBuffer {
-        let mut framed = block_buffer();
+    fn framed(byte: u8) -> Framed {
+        let mut framed = new_framed();
         framed.resize(BLOCK as usize + TRAILER, byte);
         framed
     }

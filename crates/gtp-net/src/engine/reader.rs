@@ -12,7 +12,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use gtp_alloc::Span;
 use gtp_proto::FlowId;
-use gtp_store::{BlockBuffer, Kind, SourceError, Value};
+use gtp_store::{Framed, Kind, SourceError, Value};
 use gtp_sys::Clock;
 use tokio::sync::oneshot;
 
@@ -21,7 +21,7 @@ use super::command::{Notice, Notices, Object};
 /// What a reader is asked.
 pub(super) enum ReadJob {
     /// Load a block into this buffer. Where units are `cut` so long, it begins with this one.
-    Load { file: u32, block: u64, first_unit: u64, cut: u16, buffer: BlockBuffer },
+    Load { file: u32, block: u64, first_unit: u64, cut: u16, buffer: Framed },
     /// Compute the roots of files.
     Roots(Range<u32>, oneshot::Sender<Result<Vec<Value>, SourceError>>),
 }
@@ -29,7 +29,7 @@ pub(super) enum ReadJob {
 /// What a reader answers to [`ReadJob::Load`].
 pub(super) enum Loaded {
     /// The block that begins with this unit, where units are cut so long, and how long it took.
-    Block { first_unit: u64, cut: u16, content_and_trailer: BlockBuffer, took: Span },
+    Block { first_unit: u64, cut: u16, content_and_trailer: Framed, took: Span },
     /// Reading failed.
     Failed { error: SourceError },
 }
@@ -135,7 +135,7 @@ fn roots(
 mod tests {
     use std::cell::Cell;
 
-    use gtp_store::{BLOCK, Export, FileSource, Pattern, RelPath, SyntheticSource, block_buffer};
+    use gtp_store::{BLOCK, Export, FileSource, Pattern, RelPath, SyntheticSource, new_framed};
     use gtp_sys::wake::Poller;
 
     use super::*;
@@ -181,7 +181,7 @@ mod tests {
         let (notices_in, heard) = channel();
         let (jobs_in, jobs) = channel();
         for block in 0..3 {
-            let (cut, buffer) = (1_400, block_buffer());
+            let (cut, buffer) = (1_400, new_framed());
             jobs_in.send(ReadJob::Load { file: 0, block, first_unit: block, cut, buffer }).unwrap();
         }
         let (answer, mut roots) = oneshot::channel();

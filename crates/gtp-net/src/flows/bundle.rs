@@ -7,8 +7,8 @@
 use std::sync::Arc;
 
 use gtp_store::{
-    BlockBuffer, BlockSource, Entry, Kind, Manifest, ManifestError, Mode, Mtime, NameError,
-    RelPath, RootKind, SourceError, Value,
+    BlockSource, Entry, Framed, Kind, Manifest, ManifestError, Mode, Mtime, NameError, RelPath,
+    RootKind, SourceError, Value,
 };
 
 /// Sources joined into one directory object.
@@ -86,12 +86,7 @@ impl BlockSource for Bundle {
         &self.manifest
     }
 
-    fn load_block(
-        &mut self,
-        file: u32,
-        block: u64,
-        out: &mut BlockBuffer,
-    ) -> Result<(), SourceError> {
+    fn load_block(&mut self, file: u32, block: u64, out: &mut Framed) -> Result<(), SourceError> {
         let (part, inner) = self.place(file, block)?;
         self.parts[part].load_block(inner, block, out)
     }
@@ -132,7 +127,7 @@ mod tests {
         let paths: Vec<_> =
             bundle.manifest().entries.iter().map(|e| e.path.as_str().to_owned()).collect();
         assert_eq!(paths, ["file", "tree", "tree/00000000", "tree/00000001"]);
-        let mut block = gtp_store::block_buffer();
+        let mut block = gtp_store::new_framed();
         bundle.load_block(3, 0, &mut block).unwrap();
         assert_eq!(block[..6], [0; 6]);
         assert_eq!(block[6..], block_value(6, 0, &[0; 6]));

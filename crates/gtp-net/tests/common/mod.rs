@@ -15,8 +15,8 @@ use gtp_net::engine::{
 };
 use gtp_proto::{FlowId, Role};
 use gtp_store::{
-    BlockBuffer, BlockSink, BlockSource, DiscardSink, Finished, Manifest, Pattern, RelPath,
-    SourceError, SyntheticSource, Value,
+    BlockSink, BlockSource, DiscardSink, Finished, Framed, Manifest, Pattern, RelPath, SourceError,
+    SyntheticSource, Value,
 };
 
 /// Nothing here takes longer than a part of this.
@@ -229,18 +229,13 @@ pub struct Twisted<F> {
 
 impl<F> BlockSource for Twisted<F>
 where
-    F: FnMut(u64, &mut BlockBuffer) -> Result<(), SourceError> + Send,
+    F: FnMut(u64, &mut Framed) -> Result<(), SourceError> + Send,
 {
     fn manifest(&self) -> &Arc<Manifest> {
         self.inner.manifest()
     }
 
-    fn load_block(
-        &mut self,
-        file: u32,
-        block: u64,
-        out: &mut BlockBuffer,
-    ) -> Result<(), SourceError> {
+    fn load_block(&mut self, file: u32, block: u64, out: &mut Framed) -> Result<(), SourceError> {
         self.inner.load_block(file, block, out)?;
         (self.twist)(block, out)
     }

@@ -64,7 +64,7 @@ pub fn copy(
     sink: &mut dyn BlockSink,
     blocks: &[(u32, u64)],
 ) -> Result<(), SinkError> {
-    let mut framed = gtp_store::block_buffer();
+    let mut framed = gtp_store::new_framed();
     for &(file, block) in blocks {
         source.load_block(file, block, &mut framed).unwrap();
         let written = sink.write_block(file, block, &framed)?;
