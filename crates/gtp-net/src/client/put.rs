@@ -10,6 +10,7 @@ use std::sync::Arc;
 use gtp_alloc::{Span, Time};
 use gtp_store::{BlockSource, Export, FileSource, Manifest, RelPath, RootKind};
 use gtp_sys::Clock;
+use tokio::task::{JoinError, JoinHandle};
 
 use super::connect::{Granted, Units, ask, reach};
 use super::progress::{Event, Outcome, Progress, SourceShare};
@@ -161,15 +162,13 @@ impl Attempt {
             ask(channel, &self.endpoint, &self.url, verb, terms, &|| {}).await?;
         let into = self.url.names_directory() || opened.object == Some(EntryKind::Directory);
         let taken = std::mem::replace(objects, Objects::Paths(Vec::new()));
-        let joining = tokio::task::spawn_blocking(move || {
+        let mut joining = tokio::task::spawn_blocking(move || {
             let mut objects = taken;
             let joined = join(&mut objects, into);
             (objects, joined)
         });
-        let (back, joined) = while_alive(&mut channel, joining)
-            .await?
-            .map_err(|e| Failure::new(FailureKind::Other, format!("listing failed: {e}")))?;
-        *objects = back;
+        let waited = while_alive(&mut channel, &mut joining).await;
+        let joined = give_back(objects, joining, waited).await?;
         let Joined { source, skipped } = joined?;
         let manifest = Arc::clone(source.manifest());
         self.tell_start(&manifest, skipped);
@@ -356,6 +355,9 @@ fn join(objects: &mut Objects, into: bool) -> Result<Joined, Failure> {
             paths.iter().map(open).collect::<Result<_, _>>()?
         }
     };
+    if parts.is_empty() {
+        return Err(Failure::new(FailureKind::Usage, "nothing to send was named"));
+    }
     if parts.len() == 1 && !into {
         let (_, source) = parts.remove(0);
         return Ok(Joined { source, skipped });
@@ -420,6 +422,23 @@ async fn while_alive<T>(
     }
 }
 
+/// Gives back what work on another thread was lent, also when the wait for it has failed: the next
+/// attempt needs it.
+async fn give_back<L, T>(
+    lent: &mut L,
+    work: JoinHandle<(L, T)>,
+    waited: Result<Result<(L, T), JoinError>, Failure>,
+) -> Result<T, Failure> {
+    let (done, failure) = match waited {
+        Ok(done) => (done, None),
+        Err(failure) => (work.await, Some(failure)),
+    };
+    let (back, found) =
+        done.map_err(|e| Failure::new(FailureKind::Other, format!("listing failed: {e}")))?;
+    *lent = back;
+    failure.map_or(Ok(found), Err)
+}
+
 /// Waits until the server has prepared the place and listens for datagrams. It may have to read
 /// again what it has of the object.
 async fn await_ready(channel: &mut ControlChannel) -> Result<(), Failure> {
@@ -442,3 +461,28 @@ async fn await_ready(channel: &mut ControlChannel) -> Result<(), Failure> {
 
 /// Time for the server to say why it has ended a session.
 const LAST_WORD_SPAN: std::time::Duration = std::time::Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_to_be_sent_comes_back_when_the_line_breaks_while_it_is_listed() {
+        let mut lent = Vec::new();
+        let (tell, told) = std::sync::mpsc::channel();
+        let work = tokio::task::spawn_blocking(move || (vec!["tree"], told.recv()));
+        let broken = Failure::new(FailureKind::Temporary, "the line broke");
+        tell.send(()).unwrap();
+        let given = give_back(&mut lent, work, Err(broken)).await;
+        assert!(given.is_err_and(|failure| failure.is_temporary()));
+        assert_eq!(lent, ["tree"]);
+    }
+
+    #[test]
+    fn no_objects_at_all_are_refused_also_into_a_directory() {
+        for into in [false, true] {
+            let failure = join(&mut Objects::Paths(Vec::new()), into).err().unwrap();
+            assert_eq!(failure.kind, FailureKind::Usage);
+        }
+    }
+}
