@@ -99,7 +99,7 @@ pub(crate) struct Leftovers {
     /// Content bytes that need not come again.
     pub(crate) resumed_bytes: u64,
     /// Files of which another version was under way.
-    pub(crate) restarted: Vec<RelPath>,
+    pub(crate) restarted: BTreeSet<RelPath>,
     /// Files that are not listed any more.
     pub(crate) orphans: Vec<RelPath>,
 }
@@ -217,7 +217,7 @@ impl<D: Disk> FileSink<D> {
 
     /// Files of which an earlier transfer had begun another version. Its part is kept until the
     /// first block of the new version has verified.
-    pub fn restarted(&self) -> &[RelPath] {
+    pub fn restarted(&self) -> &BTreeSet<RelPath> {
         &self.found.restarted
     }
 

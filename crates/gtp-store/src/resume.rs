@@ -35,7 +35,7 @@ impl<D: Disk> FileSink<D> {
             match next.map_err(|e| self.journal_failed(e))? {
                 None => return Ok(()),
                 Some(Record::File { path, size, mtime }) => {
-                    self.name_file(&mut numbers, path, size, mtime);
+                    self.name_file(&mut numbers, path, size, mtime)?;
                 }
                 Some(Record::Block { number, block, value }) => {
                     self.replay_block(&mut numbers, number, block, value)?;
@@ -44,18 +44,25 @@ impl<D: Disk> FileSink<D> {
         }
     }
 
-    fn name_file(&mut self, numbers: &mut Numbers, path: RelPath, size: u64, mtime: Mtime) {
+    fn name_file(
+        &mut self,
+        numbers: &mut Numbers,
+        path: RelPath,
+        size: u64,
+        mtime: Mtime,
+    ) -> Result<(), SinkError> {
+        self.recheck.go_on()?;
         let number = numbers.files.len() as u32;
         let entries = &self.arrivals.manifest().entries;
         let at = entries.binary_search_by(|entry| entry.path.cmp(&path));
         let Some(file) = at.ok().filter(|&at| entries[at].kind == Kind::File) else {
             numbers.files.push(None);
             self.found.orphans.push(path);
-            return;
+            return Ok(());
         };
         let (entry, file) = (&entries[file], file as u32);
         let same = entry.size == size && entry.mtime == mtime;
-        self.found.restarted.retain(|restarted| *restarted != path);
+        self.found.restarted.remove(&path);
         if let Some(older) = numbers.newest.remove(&file) {
             numbers.files[older as usize] = None;
             self.arrivals.forget(file);
@@ -67,9 +74,10 @@ impl<D: Disk> FileSink<D> {
         } else {
             numbers.files.push(None);
             if !same {
-                self.found.restarted.push(path);
+                self.found.restarted.insert(path);
             }
         }
+        Ok(())
     }
 
     fn replay_block(

@@ -163,7 +163,7 @@ fn a_changed_listing_starts_that_file_afresh_and_destroys_nothing_before_its_fir
     let new = tree(vec![file("a", 3 * BLOCK, 1), file("b", 2 * BLOCK, 2)]);
     let mut source_of_new = SyntheticSource::new(new, Pattern::Random { seed: 1 });
     let sink_of_new = sink(dest.path(), source_of_new.manifest()).unwrap();
-    assert_eq!(sink_of_new.restarted(), [name("b")]);
+    assert_eq!(sink_of_new.restarted(), &[name("b")].into());
     assert_eq!(sink_of_new.have().len(), 1);
     drop(sink_of_new);
     let sink_of_old = sink(dest.path(), source.manifest()).unwrap();
@@ -423,6 +423,25 @@ fn what_an_earlier_transfer_left_is_counted_as_it_is_read_again_and_reading_can_
     let recheck = Arc::new(Recheck::default());
     assert_eq!(open(&recheck).unwrap().resumed_bytes(), 3 * BLOCK);
     assert_eq!(recheck.bytes(), 3 * BLOCK);
+}
+
+#[test]
+fn a_resume_of_which_every_file_has_changed_can_be_stopped() {
+    let dest = tempfile::tempdir().unwrap();
+    let old = SyntheticSource::new(tree(vec![file("a", 2 * BLOCK, 1)]), Pattern::Zeros);
+    let new = SyntheticSource::new(tree(vec![file("a", 2 * BLOCK, 2)]), Pattern::Zeros);
+    let mut source = old;
+    let mut killed = sink(dest.path(), source.manifest()).unwrap();
+    copy(&mut source, &mut killed, &[(0, 0)]).unwrap();
+    killed.checkpoint().unwrap();
+    drop(killed);
+    let stopped = Arc::new(Recheck::default());
+    stopped.stop();
+    let there =
+        Destination::open(dest.path(), Some(&name("obj")), gtp_store::RootKind::Dir).unwrap();
+    let options = SinkOptions::default();
+    let opened = FileSink::open_watched(there, new.manifest().clone(), options, stopped);
+    assert!(matches!(opened, Err(SinkError::Stopped)));
 }
 
 #[test]
