@@ -109,7 +109,8 @@ struct Attempt {
     clock: Clock,
     began: Time,
     moved_at: Time,
-    /// Since then, time in which the server has prepared and nothing could move.
+    /// Since then, time in which the object was listed and the server has prepared, and nothing
+    /// could move.
     excused: Span,
     path_seen: bool,
     /// IP bytes of earlier attempts.
@@ -153,7 +154,7 @@ impl Attempt {
         verdict
     }
 
-    /// Asks the server, lists the object and tells the server what it is.
+    /// Asks the server, and prepares at both ends.
     async fn open(&mut self, objects: &mut Objects) -> Result<Sending, Failure> {
         let verb = Verb::Put { path: self.url.path().to_vec() };
         let channel = reach(&self.endpoint, &self.url, &self.terms).await?;
@@ -161,27 +162,40 @@ impl Attempt {
         let Granted { mut channel, opened, session } =
             ask(channel, &self.endpoint, &self.url, verb, terms, &|| {}).await?;
         let into = self.url.names_directory() || opened.object == Some(EntryKind::Directory);
+        let asked = self.clock.now();
+        let prepared = self.prepare(&mut channel, objects, into).await;
+        self.excused += self.clock.now().since(asked);
+        let source = prepared?;
+        let manifest = Arc::clone(source.manifest());
+        let source = self.endpoint.host().open_source(SourceOpen { session, source });
+        let (index, answers) = (FileIndex::of(&manifest), RootAnswers::default());
+        Ok(Sending { channel, source, index, answers })
+    }
+
+    /// Lists the object, tells the server what it is and waits until the server has made room.
+    async fn prepare(
+        &mut self,
+        channel: &mut ControlChannel,
+        objects: &mut Objects,
+        into: bool,
+    ) -> Result<Box<dyn BlockSource>, Failure> {
         let taken = std::mem::replace(objects, Objects::Paths(Vec::new()));
         let mut joining = tokio::task::spawn_blocking(move || {
             let mut objects = taken;
             let joined = join(&mut objects, into);
             (objects, joined)
         });
-        let waited = while_alive(&mut channel, &mut joining).await;
+        let waited = while_alive(channel, &mut joining).await;
         let joined = give_back(objects, joining, waited).await?;
         let Joined { source, skipped } = joined?;
         let manifest = Arc::clone(source.manifest());
         self.tell_start(&manifest, skipped);
-        send_manifest(&mut channel, &manifest).await?;
-        let asked = self.clock.now();
+        send_manifest(channel, &manifest).await?;
         let most = ANSWER_SPAN + hashing_span(manifest.content_bytes());
-        tokio::time::timeout(most, await_ready(&mut channel))
+        tokio::time::timeout(most, await_ready(channel))
             .await
             .map_err(|_| ControlError::TimedOut("the server to prepare the place"))??;
-        self.excused += self.clock.now().since(asked);
-        let source = self.endpoint.host().open_source(SourceOpen { session, source });
-        let (index, answers) = (FileIndex::of(&manifest), RootAnswers::default());
-        Ok(Sending { channel, source, index, answers })
+        Ok(source)
     }
 
     fn tell_start(&mut self, manifest: &Manifest, skipped: Vec<Failure>) {
