@@ -31,7 +31,10 @@ impl Recheck {
     }
 
     /// Whether to go on.
-    pub(crate) fn go_on(&self) -> Result<(), SinkError> {
+    ///
+    /// # Errors
+    /// [`SinkError::Stopped`].
+    pub fn go_on(&self) -> Result<(), SinkError> {
         if self.stopped.load(Ordering::Relaxed) { Err(SinkError::Stopped) } else { Ok(()) }
     }
 }

@@ -9,12 +9,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use gtp_store::{
-    BlockSink, Destination, Entry, FileSink, Kind, Manifest, RelPath, RootKind, SinkError,
+    BlockSink, Destination, Entry, FileSink, Kind, Manifest, Recheck, RelPath, RootKind, SinkError,
     SinkOptions, Value,
 };
 use rustix::fs::{AtFlags, CWD, FileType, OFlags, openat, statat};
 use rustix::io::Errno;
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tokio::time::{Sleep, sleep};
 
 use super::admission::listing_bytes;
@@ -99,18 +100,12 @@ async fn receive(
     let manifest = gather(client, &spot, &mut share).await?;
     let options = shared.config.sink_options;
     let opening = {
-        let manifest = Arc::clone(&manifest);
-        tokio::task::spawn_blocking(move || spot.open(manifest, options))
+        let (manifest, seat) = (Arc::clone(&manifest), Arc::clone(&client.seat));
+        Opening::begin((seat, share), move |recheck| spot.open(manifest, options, recheck))
     };
     // Reading what is there already takes longer than the client would wait in silence.
-    let sink = match wait_for_sink(client, opening).await? {
-        Ok(Ok(sink)) => sink,
-        Ok(Err(error)) => return Err(Trouble::told(reason_of_sink(&error), error.into())),
-        Err(error) => {
-            let failure = Failure::new(FailureKind::Other, error.to_string());
-            return Err(Trouble::told(Reason::Other, failure));
-        }
-    };
+    let (opened, _held) = wait_for_sink(client, opening, stop).await?;
+    let sink = opened.map_err(|error| Trouble::told(reason_of_sink(&error), error.into()))?;
     // What is kept needs no name, and nobody need hash it.
     let wanted = |(n, e): (u32, &Entry)| e.kind == Kind::File && e.size > 0 && !sink.is_kept(n);
     let waiting = (0u32..).zip(&manifest.entries).map(wanted).collect();
@@ -130,19 +125,68 @@ async fn receive(
     verdict.map(|()| wire_bytes).map_err(|trouble| Trouble { wire_bytes, ..trouble })
 }
 
-type Opening = tokio::task::JoinHandle<Result<Box<dyn BlockSink>, SinkError>>;
+/// The opening of a sink, which reads what is there on a thread of its own. That ends at the next
+/// block when this is dropped, and only then lets go of what it `held`: whoever comes and goes in a
+/// loop meets his own limits.
+struct Opening<T> {
+    job: JoinHandle<T>,
+    recheck: Arc<Recheck>,
+}
 
-async fn wait_for_sink(
+impl<T: Send + 'static> Opening<T> {
+    fn begin<H: Send + 'static>(
+        held: H,
+        open: impl FnOnce(Arc<Recheck>) -> T + Send + 'static,
+    ) -> Opening<(T, H)> {
+        let recheck = Arc::new(Recheck::default());
+        let watched = Arc::clone(&recheck);
+        let job = tokio::task::spawn_blocking(move || (open(watched), held));
+        Opening { job, recheck }
+    }
+}
+
+impl<T> Drop for Opening<T> {
+    fn drop(&mut self) {
+        self.recheck.stop();
+    }
+}
+
+/// Waits for a sink for as long as the client is there.
+async fn wait_for_sink<T>(
     client: &mut Client,
-    mut opening: Opening,
-) -> Result<<Opening as Future>::Output, ControlError> {
+    mut opening: Opening<T>,
+    stop: &mut watch::Receiver<bool>,
+) -> Result<T, Trouble> {
     let mut keepalive = tokio::time::interval(KEEPALIVE_SPAN);
+    let channel = &mut client.channel;
     loop {
         tokio::select! {
-            opened = &mut opening => return Ok(opened),
-            _ = keepalive.tick() => client.channel.send(&Message::Keepalive).await?,
+            opened = &mut opening.job => return opened.map_err(|error| {
+                let failure = Failure::new(FailureKind::Other, error.to_string());
+                Trouble::told(Reason::Other, failure)
+            }),
+            message = channel.recv() => match message? {
+                Message::UnitChoice(_) => {}
+                other => return Err(last_word(other)),
+            },
+            _ = keepalive.tick() => channel.send(&Message::Keepalive).await?,
+            () = stopping(stop) => return Err(stops()),
         }
     }
+}
+
+/// What ends a session when a client says it that has nothing to say.
+fn last_word(message: Message) -> Trouble {
+    let failure = match message {
+        Message::Fault(fault) => Failure::of_fault(&fault),
+        Message::Cancel => Failure::new(FailureKind::Interrupted, "given up by the client"),
+        other => return unexpected(&other),
+    };
+    Trouble { tell: None, failure, wire_bytes: 0 }
+}
+
+fn stops() -> Trouble {
+    Trouble::told(Reason::Stopping, Failure::new(FailureKind::Temporary, "the server stops"))
 }
 
 async fn gather(
@@ -214,17 +258,8 @@ impl Taking {
                         self.take_roots(page.first_file, &page.roots.0);
                         channel.send_all(self.questions.due()).await?;
                     }
-                    Message::Fault(fault) => {
-                        let failure = Failure::of_fault(&fault);
-                        return Err(Trouble { tell: None, failure, wire_bytes: 0 });
-                    }
-                    Message::Cancel => {
-                        let failure =
-                            Failure::new(FailureKind::Interrupted, "given up by the client");
-                        return Err(Trouble { tell: None, failure, wire_bytes: 0 });
-                    }
                     Message::UnitChoice(_) => {}
-                    other => return Err(unexpected(&other)),
+                    other => return Err(last_word(other)),
                 },
                 event = self.transfer.next_event() => {
                     if let Some(done) = self.handle(event)? {
@@ -239,10 +274,7 @@ impl Taking {
                     return Err(Trouble::told(Reason::TimedOut, failure));
                 }
                 _ = keepalive.tick() => channel.send(&Message::Keepalive).await?,
-                () = stopping(stop) => {
-                    let failure = Failure::new(FailureKind::Temporary, "the server stops");
-                    return Err(Trouble::told(Reason::Stopping, failure));
-                }
+                () = stopping(stop) => return Err(stops()),
             }
         }
     }
@@ -388,11 +420,12 @@ impl Spot {
         })
     }
 
-    /// Opens the sink. Blocks.
+    /// Opens the sink. Blocks, as long as it takes to hash what is there or until `recheck` stops it.
     fn open(
         self,
         manifest: Arc<Manifest>,
         options: SinkOptions,
+        recheck: Arc<Recheck>,
     ) -> Result<Box<dyn BlockSink>, SinkError> {
         // The handle by its path: the store then opens the very directory that was walked to.
         let path = PathBuf::from(format!("/proc/self/fd/{}", self.holder.as_raw_fd()));
@@ -403,7 +436,7 @@ impl Spot {
             return Err(SinkError::Unsuitable("a file is where the directory should go".into()));
         }
         let destination = Destination::open(&path, self.name.as_ref(), manifest.root_kind)?;
-        Ok(Box::new(FileSink::open(destination, manifest, options)?))
+        Ok(Box::new(FileSink::open_watched(destination, manifest, options, recheck)?))
     }
 }
 
@@ -411,6 +444,8 @@ const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC).union(OFlags:
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+
     use gtp_alloc::{Bytes, Rate};
     use gtp_store::{BLOCK, DiscardSink, Mode, Mtime};
 
@@ -464,5 +499,20 @@ mod tests {
             assert_eq!(taking.questions.due().count() as u64, more, "{photo}");
         }
         assert!(taking.answer_by.is_none(), "all are answered");
+    }
+
+    #[tokio::test]
+    async fn an_opening_that_nobody_waits_for_is_stopped_and_holds_its_share_to_its_end() {
+        let (go_on, allowed) = mpsc::channel::<()>();
+        let (tell, told) = tokio::sync::oneshot::channel();
+        let share = Arc::new(());
+        let opening = Opening::begin(Arc::clone(&share), move |recheck: Arc<Recheck>| {
+            let _ = allowed.recv();
+            tell.send(recheck.go_on()).unwrap();
+        });
+        drop(opening);
+        assert_eq!(Arc::strong_count(&share), 2);
+        drop(go_on);
+        assert!(matches!(told.await.unwrap(), Err(SinkError::Stopped)));
     }
 }
