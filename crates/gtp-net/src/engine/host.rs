@@ -34,7 +34,7 @@ use super::council::{Council, Decider};
 use super::driver::{self, Deciders};
 use super::keeper::{Keeper, Sharing};
 use super::mates::{Place, session_of};
-use super::reader::{self, ReadJob, ReadJobs};
+use super::reader::{self, Loaded, ReadJob, ReadJobs};
 use super::run::{self, Outfit};
 use super::writer;
 
@@ -231,14 +231,22 @@ impl Host {
         }
     }
 
-    /// Opens a session that sends. It ends when the handle is dropped.
+    /// Opens a session that sends. It ends when the handle is dropped. Should the system give no
+    /// thread to read with, the handle hears of a fault.
     pub fn open_source(&self, open: SourceOpen) -> SourceHandle {
+        self.open_source_with(open, reader::spawn)
+    }
+
+    fn open_source_with(&self, open: SourceOpen, reader: reader::Start) -> SourceHandle {
         let flow = self.name();
         let (events_in, events) = unbounded_channel();
         let progress = Arc::new(Mutex::new(SourceProgress::new(&open.session.label)));
         let manifest = open.source.manifest().clone();
         let lender = open.source.lender();
-        let jobs = reader::spawn(flow, open.source, self.notices().clone());
+        let (jobs, error) = match reader(flow, open.source, self.notices().clone()) {
+            Ok(jobs) => (jobs, None),
+            Err(error) => (ReadJobs::unread(), Some(error)),
+        };
         self.notices().send(Notice::OpenSource(Box::new(NewSource {
             flow,
             session: open.session,
@@ -248,6 +256,11 @@ impl Host {
             events: events_in,
             progress: progress.clone(),
         })));
+        if let Some(source) = error {
+            // The engine knows the session by now.
+            let error = SourceError::Read { path: "the object".into(), source };
+            self.notices().send(Notice::Loaded(flow, Loaded::Failed { error }));
+        }
         SourceHandle { flow, host: self.clone(), events, progress, jobs }
     }
 
@@ -468,4 +481,50 @@ pub fn default_engines() -> usize {
 pub fn default_capacity() -> Rate {
     const SHARE: f64 = 0.9;
     gtp_sys::nic::default_route_speed().map_or(Rate::UNLIMITED, |speed| speed.scale(SHARE))
+}
+
+#[cfg(test)]
+mod tests {
+    use gtp_alloc::Bytes;
+    use gtp_proto::{Role, Weights};
+    use gtp_store::{Pattern, RelPath, SyntheticSource};
+
+    use super::*;
+    use crate::crypto::{Suite, TrafficSecret};
+    use crate::engine::api::SessionKeys;
+    use crate::engine::law::Law;
+
+    #[tokio::test]
+    async fn a_session_whose_reader_gets_no_thread_hears_of_a_fault() {
+        let config = HostConfig {
+            capacity_out: Rate::UNLIMITED,
+            capacity_in: Rate::UNLIMITED,
+            interval: None,
+            memory: Bytes(1 << 20),
+            engines: 1,
+        };
+        let host = Host::start(config).unwrap();
+        let (socket, peer) = host.bind_udp("127.0.0.1:0".parse().unwrap()).unwrap();
+        let secret = || TrafficSecret::new([1; 32]);
+        let session = SessionOpen {
+            socket,
+            peer,
+            local_session: 1,
+            peer_session: 2,
+            keys: SessionKeys { suite: Suite::Aes128Gcm, seal: secret(), open: secret() },
+            role: Role::Responder,
+            law: Law::Grant,
+            weights: Weights { own: 1.0, peer: 1.0 },
+            max_rate: Rate::UNLIMITED,
+            principal: 0,
+            label: String::new(),
+        };
+        let name = RelPath::new("x").unwrap();
+        let source = Box::new(SyntheticSource::file(name, 1, Pattern::Zeros));
+        let open = SourceOpen { session, source };
+        let no_thread = |_, _, _| Err(io::ErrorKind::WouldBlock.into());
+        let mut handle = host.open_source_with(open, no_thread);
+        let said = handle.next_event().await;
+        assert!(matches!(said, Some(SourceEvent::Fault(SourceError::Read { .. }))), "{said:?}");
+    }
 }

@@ -59,19 +59,21 @@ impl ReadJobs {
     }
 }
 
-/// Starts the reader of a session. Should the system give no thread, the session hears of it as a
-/// failure to read.
-pub(super) fn spawn(flow: FlowId, object: Object, notices: Notices) -> ReadJobs {
+/// Starts the reader of a session.
+///
+/// # Errors
+/// When the system gives no thread.
+pub(super) fn spawn(flow: FlowId, object: Object, notices: Notices) -> io::Result<ReadJobs> {
     let (queue, jobs) = channel();
     let over = Arc::new(AtomicBool::new(false));
-    let (own, is_over) = (notices.clone(), Arc::clone(&over));
+    let is_over = Arc::clone(&over);
     let thread = std::thread::Builder::new().name("gtp-reader".into());
-    if let Err(source) = thread.spawn(move || read(flow, object, &jobs, &is_over, &own)) {
-        let error = SourceError::Read { path: "the object".into(), source };
-        notices.send(Notice::Loaded(flow, Loaded::Failed { error }));
-    }
-    ReadJobs { queue, over }
+    thread.spawn(move || read(flow, object, &jobs, &is_over, &notices))?;
+    Ok(ReadJobs { queue, over })
 }
+
+/// How a reader begins.
+pub(super) type Start = fn(FlowId, Object, Notices) -> io::Result<ReadJobs>;
 
 /// The reader has ended, which it does on its own only when it cannot go on.
 pub(super) fn gone() -> SourceError {
