@@ -11,6 +11,7 @@ use common::*;
 
 use gtp_alloc::{Bytes, Rate};
 use gtp_net::engine::{HostConfig, SourceEvent, SourceOpen, TransferEvent};
+use gtp_proto::limits::UNIT_MINIMUM;
 use gtp_proto::{FlowId, Role};
 use gtp_store::{
     BLOCK, BlockSource, DiscardSink, Fault, Framed, OrderedWriterSink, SinkError, SourceError,
@@ -196,6 +197,21 @@ fn a_sink_that_hoped_for_longer_packets_than_pass_gets_all_in_shorter_ones() {
         assert!(events.iter().any(|event| matches!(event, TransferEvent::PathOpen { .. })));
         assert!(!events.iter().any(|event| matches!(event, TransferEvent::BadBlock { .. })));
     }
+}
+
+#[test]
+fn a_sink_that_asks_for_crumbs_is_not_served() {
+    let world = World::new();
+    let transfer = world.transfer(MIB);
+    let ends = world.session_pair(&world.sends, world.receives.addr, world.sends.addr);
+    let (mut here, there) = ends;
+    here.role = Role::Initiator { unit_payloads: vec![UNIT_MINIMUM - 1] };
+    let source = Box::new(synthetic(MIB));
+    let handle = world.sends.host.open_source(SourceOpen { session: there, source });
+    let flow = transfer.handle.add_session(here);
+    let mut source = Outgoing { handle, runtime: world.runtime.clone(), flow };
+    let last = source.last_event();
+    assert!(matches!(&last, Some(SourceEvent::Lost(why)) if why.contains("short")), "{last:?}");
 }
 
 #[test]

@@ -6,7 +6,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gtp_alloc::{Bytes, Rate, Span, Time};
-use gtp_proto::limits::INTERVAL_MIN;
+use gtp_proto::limits::{INTERVAL_MIN, UNIT_MINIMUM};
 use gtp_proto::wire::Header;
 use gtp_proto::{Arrival, Discard, Event, SourceConfig, SourceSession, Supplied, Transmit};
 use gtp_store::{BLOCK, Manifest, Row, TRAILER};
@@ -49,6 +49,9 @@ pub(super) enum Phase {
     /// It can be forgotten.
     Over,
 }
+
+/// Why a session ends whose peer asks for units so short that they cost more than they carry.
+pub(super) const CRUMBS: &str = "the peer broke a rule: it asks for units that are too short";
 
 /// What was sent is kept until a loss of it is asked for again: a round trip, two control intervals
 /// of the sink (half a round trip each, and not below the least), and this.
@@ -277,6 +280,9 @@ impl SourceSide {
     fn cut(&mut self, payload: u16) {
         if self.unit_payload() == Some(payload) {
             return;
+        }
+        if payload < UNIT_MINIMUM {
+            return self.lose(CRUMBS);
         }
         match Row::of(&self.manifest, payload) {
             Ok(row) => {

@@ -6,6 +6,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gtp_alloc::{Bytes, Rate, Time};
+use gtp_proto::limits::UNIT_MINIMUM;
 use gtp_proto::wire::{Header, Kind};
 use gtp_proto::{Arrival, Discard, Event, SourceConfig, SourceSession, Supplied};
 use tokio::sync::mpsc::UnboundedSender;
@@ -14,7 +15,7 @@ use super::{Ended, NewStreamSource, OutPipe, StreamEvent};
 use crate::engine::api::SourceProgress;
 use crate::engine::batch::{Batch, Joins};
 use crate::engine::envelope::Envelope;
-use crate::engine::source_side::{Phase, ratio};
+use crate::engine::source_side::{CRUMBS, Phase, ratio};
 
 /// One direction of a stream, at its source.
 pub(in crate::engine) struct StreamSource {
@@ -155,6 +156,7 @@ impl StreamSource {
             match event {
                 Event::PathOpen { .. } => self.say(StreamEvent::PathOpen),
                 Event::NoPath => self.end(StreamEvent::NoPath),
+                Event::UnitPayload(..UNIT_MINIMUM) => self.lose(CRUMBS),
                 Event::UnitPayload(payload) => self.payload = payload,
                 Event::PeerClosed => self.end(StreamEvent::Closed),
                 Event::TimedOut => self.lose("nothing was heard from the peer for 30 s"),
