@@ -163,13 +163,26 @@ impl Assembly {
         if let Some(block) = block
             && !block.bytes.is_empty()
         {
-            self.recycle(block.bytes);
+            self.spare.push(block.bytes);
         }
     }
 
-    /// A buffer can be used again.
-    pub fn recycle(&mut self, bytes: Vec<u8>) {
-        self.spare.push(bytes);
+    /// A buffer can be used again, unless there are as many as this may have in all.
+    pub fn recycle(&mut self, bytes: Vec<u8>, most: usize) {
+        if self.held() < most {
+            self.spare.push(bytes);
+        }
+    }
+
+    /// Gives back the memory of buffers that nothing is in, beyond so many in all.
+    pub fn give_back_memory(&mut self, most: usize) {
+        self.spare.truncate(most.saturating_sub(self.open.len()));
+        self.spare.shrink_to_fit();
+    }
+
+    /// Blocks' worth of memory that it holds, or is about to.
+    fn held(&self) -> usize {
+        self.open.len() + self.spare.len()
     }
 }
 
@@ -237,6 +250,23 @@ mod tests {
         assert_eq!(assembly.left_unfinished(&missing), blocks[..2]);
         missing.remove_one(blocks[1].start + 7);
         assert_eq!(assembly.left_unfinished(&missing), blocks[..1], "one unit may still come");
+    }
+
+    #[test]
+    fn memory_is_given_back_when_less_is_allowed() {
+        let row = Row::new(&[8 * BLOCK], 1_400).unwrap();
+        let mut assembly = Assembly::default();
+        for block in 0..2 {
+            assembly.open(&row, row.block_units(0, block).unwrap().start);
+        }
+        for _ in 0..8 {
+            assembly.recycle(vec![0; BLOCK as usize], 6);
+        }
+        assert_eq!(assembly.held(), 6);
+        assembly.give_back_memory(3);
+        assert_eq!(assembly.held(), 3);
+        assembly.recycle(vec![0; BLOCK as usize], 3);
+        assert_eq!(assembly.held(), 3);
     }
 
     #[test]

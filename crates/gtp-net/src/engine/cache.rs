@@ -82,7 +82,8 @@ impl Cache {
         self.most = most;
     }
 
-    /// Gives back the memory of what is held beyond that. What is being read is given back later.
+    /// Gives back the memory of what is held beyond that. What is being read stays until the next
+    /// call.
     pub fn give_back(&mut self) {
         while self.slots.len() > self.most && self.evict() {}
         self.spare.truncate(self.most.saturating_sub(self.slots.len()));

@@ -171,6 +171,15 @@ impl Transfer {
     /// Limits what this transfer may hold in memory.
     pub fn set_memory(&mut self, memory: gtp_alloc::Bytes) {
         self.most_blocks = (memory.0 / (BLOCK + TRAILER as u64)).max(2) as usize;
+        let most = self.buffers_most();
+        if let Some(plan) = &mut self.plan {
+            plan.assembly.give_back_memory(most);
+        }
+    }
+
+    /// Buffers that there may be beside those at the writer.
+    fn buffers_most(&self) -> usize {
+        self.most_blocks.saturating_sub(self.writing.len())
     }
 
     /// A session joins.
@@ -317,10 +326,12 @@ impl Transfer {
             Written::Block { first_unit, len, spare, outcome, window } => {
                 self.window = window;
                 self.backlog.written(now, gtp_alloc::Bytes(len as u64));
+                let block = self.writing.remove(&first_unit);
+                let most = self.buffers_most();
                 if let Some(plan) = &mut self.plan {
-                    plan.assembly.recycle(spare);
+                    plan.assembly.recycle(spare, most);
                 }
-                if let Some(block) = self.writing.remove(&first_unit) {
+                if let Some(block) = block {
                     self.handle_outcome(now, block, outcome, table);
                 }
             }
