@@ -368,10 +368,7 @@ impl Transfer {
         if let Some(plan) = &mut self.plan {
             plan.suspects.clear(block.units.start);
         }
-        let mut trailer = TRAILER as u64;
-        for (flow, bytes) in block.brought {
-            // The trailer is not content; it is taken off whoever is named first.
-            let content = bytes.saturating_sub(std::mem::take(&mut trailer));
+        for (flow, content) in without_trailer(block.brought) {
             self.counted.bytes += content;
             if let Some(record) = self.flows.iter_mut().find(|record| record.flow == flow) {
                 record.bytes += content;
@@ -597,6 +594,17 @@ impl Files {
     }
 }
 
+/// What of a block each session brought is content: its trailer is taken off whoever is named
+/// first, and what that one did not bring off the next.
+fn without_trailer(brought: Vec<(FlowId, u64)>) -> impl Iterator<Item = (FlowId, u64)> {
+    let mut trailer = TRAILER as u64;
+    brought.into_iter().map(move |(flow, bytes)| {
+        let off = trailer.min(bytes);
+        trailer -= off;
+        (flow, bytes - off)
+    })
+}
+
 /// The set of one range.
 pub(super) fn only(range: Range<u64>) -> RangeSet {
     let mut set = RangeSet::new();
@@ -608,4 +616,16 @@ fn have_bytes(manifest: &Manifest, have: &Have) -> u64 {
     let size = manifest.entries.get(have.file as usize).map_or(0, |entry| entry.size);
     let end = have.blocks.end.saturating_mul(BLOCK).min(size);
     end.saturating_sub(have.blocks.start.saturating_mul(BLOCK))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trailer_counts_for_nobody_also_where_one_session_brought_only_a_part_of_it() {
+        let brought = vec![(1, 20), (2, 5), (3, 1_400), (4, 1_400)];
+        let content: Vec<_> = without_trailer(brought).collect();
+        assert_eq!(content, [(1, 0), (2, 0), (3, 1_400 - 7), (4, 1_400)]);
+    }
 }
