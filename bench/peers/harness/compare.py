@@ -97,7 +97,8 @@ def own():
 
 
 def measured(peer, lane, tries):
-    """One run, made again while the machine is busy with other things; None if it fails."""
+    """One run, made again while the machine is busy with other things; the quietest of those that
+    did not fail, None if there is none."""
     best = None
     for _ in range(tries):
         busy, mine, begun = machine.busy(), own(), time.monotonic()
@@ -105,7 +106,7 @@ def measured(peer, lane, tries):
             run = PEERS[peer](lane)
         except (peers.Failed, figures.Unreadable) as error:
             print(f"  {peer}: {error}", file=sys.stderr)
-            return None
+            return best
         took = time.monotonic() - begun
         run.elsewhere = max(0.0, (machine.busy() - busy - (own() - mine)) / took)
         if best is None or run.elsewhere < best.elsewhere:

@@ -143,6 +143,13 @@ class Counters(unittest.TestCase):
         self.assertIsNone(unstated.of_device(self.DEVICES, "veth"))
         self.assertEqual(unstated.drops_in_queues("0000ff 0000000a 0\n00 1 0\n"), 11)
 
+    def test_who_has_ended_has_failed(self):
+        ended = peers.start(["true"])
+        with self.assertRaisesRegex(peers.Failed, "No such"):
+            ended.wait()
+            unstated.counters(ended.pid, ended.pid)
+        peers.stop(ended)
+
     def test_a_rate_is_of_what_sockets_took_and_a_loss_of_all_that_was_sent(self):
         after = self.BEFORE | {"seconds": 15.0, "sent": 990_000, "sender_drops": 10_000,
                                "arrived": 1_000_000, "bytes": 1_514_000_000,
@@ -235,6 +242,16 @@ class Waiting(unittest.TestCase):
                 self.assertEqual(group.read_text(), "-20")
             self.assertEqual(group.read_text(), "7")
         self.assertEqual(machine.rank("/autogroup-17 nice -3\n"), "-3")
+
+
+class Repeats(unittest.TestCase):
+    def test_a_run_made_again_in_vain_leaves_the_one_that_was_made(self):
+        first = run(1e9)
+        outcomes = [first, peers.Failed("not today")]
+        with unittest.mock.patch("machine.busy", side_effect=[0.0, 1e6, 1e6]), \
+                unittest.mock.patch.dict(command.PEERS, {
+                    "gtp": unittest.mock.Mock(side_effect=outcomes)}):
+            self.assertIs(command.measured("gtp", None, 3), first)
 
 
 class Accounts(unittest.TestCase):

@@ -61,7 +61,14 @@ def drops_in_queues(softnet_stat):
 
 def counters(sender, receiver):
     """What the kernel has counted in the namespaces of these processes until now; none before
-    they are there."""
+    they are there. A process that has ended has no namespaces any more."""
+    try:
+        return counted(sender, receiver)
+    except OSError as error:
+        raise Failed(f"an end is gone: {error}") from None
+
+
+def counted(sender, receiver):
     read = lambda pid, name: pathlib.Path(f"/proc/{pid}/net/{name}").read_text()
     out = of_device(read(sender, "dev"), "veth-a")
     into = of_device(read(receiver, "dev"), "veth-b")
@@ -100,12 +107,12 @@ def begun(sender, receiver):
     """Waits for the first megabyte; what was counted then."""
     before, end = None, time.monotonic() + PATIENCE
     while time.monotonic() < end:
+        if receiver.poll() is not None:
+            raise Failed(receiver.stderr.read()[-300:])
         now = counters(sender.pid, receiver.pid)
         before = before or now
         if now and now["bytes"] - before["bytes"] > 1e6:
             return now
-        if receiver.poll() is not None:
-            raise Failed(receiver.stderr.read()[-300:])
         time.sleep(0.005)
     raise Failed(f"no data within {PATIENCE} s")
 
