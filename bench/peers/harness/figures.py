@@ -162,19 +162,20 @@ SETTINGS = ("incast", "tmpfs", "disk", "steered", "halved")
 TO_NOWHERE = ("gridftp", "gridftp-4", "gridftp-private")
 
 
-def ours_of(name, runs):
-    """Whom a peer is held against: `gtp`, or GTP in the same setting (`scp-disk`: `gtp-disk`)."""
+def ours_of(name):
+    """Whom a peer is held against, if that was run: `gtp`, or GTP in the same setting (`scp-disk`:
+    `gtp-disk`)."""
     kind, _, setting = name.rpartition("-")
     same = "gtp-file" if name in TO_NOWHERE else f"gtp-{setting}"
     alike = name in TO_NOWHERE or setting in SETTINGS and kind != "gtp"
-    return same if alike and same in runs else "gtp"
+    return same if alike else "gtp"
 
 
 def by_best_stated(name, runs):
     """What GTP reached with nothing stated by the best that it reached with a rate stated in the
     same setting and round: the median of the rounds that have both."""
     of_stated = [of_peer for other, of_peer in runs.items()
-                 if other.startswith("stated-") and ours_of(other, runs) == name]
+                 if other.startswith("stated-") and ours_of(other) == name]
     ratios = []
     for number, run in enumerate(runs[name]):
         best = max((of[number].goodput for of in of_stated if of[number]), default=0)
@@ -220,7 +221,7 @@ def rows(runs):
             row.most = max(run.rate for run in there)
             row.counted = {name: statistics.median(run.counted[name] for run in there)
                            for name in there[0].counted}
-        ours = ours_of(name, runs)
+        ours = ours_of(name)
         if name != ours and ours in runs:
             both = [(o.goodput / t.goodput) for o, t in zip(runs[ours], of_peer) if o and t]
             row.ours_by_theirs = statistics.median(both) if both else None

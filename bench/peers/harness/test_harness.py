@@ -301,6 +301,9 @@ class Medians(unittest.TestCase):
         ratios = {row.name: row.ours_by_theirs for row in figures.rows(runs)}
         self.assertEqual((ratios["scp-disk"], ratios["scp-tmpfs"]), (2.0, 4.0))
         self.assertIsNone(ratios["gtp-disk"])
+        runs = {"gtp": [run(9e9)], "scp-disk": [run(2e9)], "gridftp-private": [run(4e9)]}
+        ratios = {row.name: row.ours_by_theirs for row in figures.rows(runs)}
+        self.assertEqual((ratios["scp-disk"], ratios["gridftp-private"]), (None, None))
         runs = {"gtp": [run(9e9)], "gtp-file": [run(6e9)], "gridftp-private": [run(4e9)]}
         ratios = {row.name: row.ours_by_theirs for row in figures.rows(runs)}
         self.assertEqual((ratios["gridftp-private"], ratios["gtp-file"]), (1.5, 1.5))
