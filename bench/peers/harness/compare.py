@@ -120,6 +120,7 @@ def main(words):
     args = arguments(words)
     if os.geteuid() != 0:
         raise SystemExit("namespaces need root")
+    machine.unwinding()
     args.out.mkdir(parents=True, exist_ok=True)
     with machine.going_first(), machine.Path() as path:
         compare(args, path)

@@ -87,7 +87,7 @@ def rclone(lane, place):
 
 @functools.cache
 def ssh_keys():
-    directory = tempfile.mkdtemp(prefix="gtp-bench-ssh-")
+    directory = machine.directory("gtp-bench-ssh-")
     for name in ("host", "user"):
         machine.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", f"{directory}/{name}")
     public = pathlib.Path(f"{directory}/user.pub").read_text()

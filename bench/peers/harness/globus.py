@@ -3,7 +3,6 @@
 import functools
 import os
 import pathlib
-import tempfile
 from dataclasses import dataclass, field
 
 import machine
@@ -37,7 +36,7 @@ def ends(private):
 @functools.cache
 def grid_keys():
     """An authority of our own and one certificate, which both ends show."""
-    directory = tempfile.mkdtemp(prefix="gtp-bench-gsi-")
+    directory = machine.directory("gtp-bench-gsi-")
     ca, own = "/O=bench/CN=authority", "/O=bench/CN=host"
     make = functools.partial(machine.run, "openssl")
     make("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", ca,

@@ -135,6 +135,7 @@ def main():
     args = parser.parse_args()
     if not 2 <= args.sessions <= 1000 or not 1 <= args.seconds <= 3600:
         parser.error("--sessions is from 2 to 1000, --seconds from 1 to 3600")
+    machine.unwinding()
     print(json.dumps(measured(**vars(args)), indent=1))
 
 

@@ -1,10 +1,14 @@
 """Two network namespaces joined by a veth pair, and the system's limits for the time of a run."""
 
+import atexit
 import contextlib
 import os
 import pathlib
 import platform
+import signal
 import subprocess
+import sys
+import tempfile
 
 SENDER, RECEIVER = "gtpbench-a", "gtpbench-b"
 SENDER_IP, RECEIVER_IP = "10.77.0.1", "10.77.0.2"
@@ -28,6 +32,28 @@ def run(*words):
     if done.returncode != 0:
         raise SystemExit(f"{' '.join(words)}: {done.stderr.strip()}")
     return done.stdout.strip()
+
+
+def unwinding():
+    """Whoever ends this process by a signal ends it in order: what it has started is ended, and
+    what it has changed is put back."""
+    ending = [number for number in (signal.SIGTERM, signal.SIGHUP)
+              if signal.getsignal(number) != signal.SIG_IGN]
+
+    def end(number, _):
+        for each in ending:
+            signal.signal(each, signal.SIG_IGN)
+        sys.exit(128 + number)
+
+    for number in ending:
+        signal.signal(number, end)
+
+
+def directory(prefix, place=None):
+    """A directory that is gone when this process ends."""
+    made = tempfile.TemporaryDirectory(prefix=prefix, dir=place)
+    atexit.register(made.cleanup)
+    return made.name
 
 
 class Path:
@@ -96,8 +122,10 @@ def steer(mask):
 @contextlib.contextmanager
 def going_first(group=pathlib.Path("/proc/self/autogroup")):
     """Puts this process and all that it starts ahead of the machine's other work: programs of
-    others then take only what is left over. Afterwards its group has the rank that it had."""
-    if os.getsid(0) != os.getpid() and os.getpgrp() != os.getpid():
+    others then take only what is left over. Afterwards its group has the rank that it had. Without
+    a terminal it gets a group of its own; with one it stays in the terminal's, whose Ctrl-C would
+    not reach it otherwise."""
+    if not has_terminal() and os.getsid(0) != os.getpid() and os.getpgrp() != os.getpid():
         os.setsid()
     if not group.exists():
         yield
@@ -108,6 +136,15 @@ def going_first(group=pathlib.Path("/proc/self/autogroup")):
         yield
     finally:
         group.write_text(before)
+
+
+def has_terminal():
+    """Whether a terminal controls this process."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
 
 
 def rank(line):

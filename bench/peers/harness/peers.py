@@ -4,7 +4,6 @@ A peer is a function of a `Lane` (where to run) that returns a `Run`. Receivers 
 listen; nothing waits for time to pass.
 """
 
-import atexit
 import concurrent.futures
 import contextlib
 import functools
@@ -268,9 +267,7 @@ def gtp_of_five(lane):
 @functools.cache
 def noise_in_memory():
     """A file that nobody else can have made, gone when this process ends."""
-    directory = tempfile.TemporaryDirectory(prefix="gtp-bench-", dir="/dev/shm")
-    atexit.register(directory.cleanup)
-    file = os.path.join(directory.name, "noise")
+    file = os.path.join(machine.directory("gtp-bench-", "/dev/shm"), "noise")
     with open("/dev/urandom", "rb") as noise, open(file, "wb") as made:
         for _ in range(64):
             made.write(noise.read(FILE // 64))

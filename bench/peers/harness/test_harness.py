@@ -2,8 +2,12 @@
 
 import json
 import math
+import os
 import pathlib
+import signal
 import struct
+import subprocess
+import sys
 import tempfile
 import unittest
 import unittest.mock
@@ -252,6 +256,36 @@ class Repeats(unittest.TestCase):
                 unittest.mock.patch.dict(command.PEERS, {
                     "gtp": unittest.mock.Mock(side_effect=outcomes)}):
             self.assertIs(command.measured("gtp", None, 3), first)
+
+
+class Ends(unittest.TestCase):
+    ENDED = """
+import machine, os, signal, sys
+signal.signal(getattr(signal, sys.argv[1]), signal.SIG_DFL)
+machine.unwinding()
+try:
+    print(machine.directory("gtp-bench-test-"))
+    os.kill(os.getpid(), getattr(signal, sys.argv[1]))
+finally:
+    print("put back")
+"""
+
+    def test_who_is_ended_by_a_signal_puts_back_what_it_changed_and_removes_what_it_made(self):
+        for name in ("SIGTERM", "SIGHUP"):
+            done = subprocess.run([sys.executable, "-c", self.ENDED, name], capture_output=True,
+                                  text=True, cwd=pathlib.Path(__file__).parent)
+            made, put_back = done.stdout.splitlines()
+            self.assertEqual((done.returncode, put_back),
+                             (128 + getattr(signal, name), "put back"))
+            self.assertFalse(os.path.exists(made))
+
+    def test_who_has_a_terminal_keeps_it(self):
+        for terminal in (True, False):
+            made = {"getsid": lambda _: 1, "getpgrp": lambda: 1, "setsid": unittest.mock.Mock()}
+            with unittest.mock.patch.multiple(os, **made), \
+                    unittest.mock.patch("machine.has_terminal", lambda: terminal), \
+                    machine.going_first(pathlib.Path("/nowhere")):
+                self.assertEqual(made["setsid"].called, not terminal)
 
 
 class Accounts(unittest.TestCase):
