@@ -30,22 +30,27 @@ pub fn punctual() -> Punctuality {
         priority: LOWEST_REAL_TIME,
         ..Attributes::new()
     };
-    let short = Attributes { runtime_ns: SHORTEST_SLICE_NS, ..Attributes::new() };
-    if apply(&real_time).is_ok() {
-        Punctuality::RealTime
-    } else if apply(&short).is_ok() {
-        Punctuality::ShortSlices
-    } else {
-        Punctuality::Ordinary
-    }
+    if apply(&real_time).is_ok() { Punctuality::RealTime } else { short_slices() }
 }
 
 /// Makes the calling thread prompt without giving it any privilege: short time slices and sharp
-/// timers. For threads that do real work and must not keep others out.
+/// timers. For threads that do real work and must not keep others out. The rank that a user gave
+/// it stays, and whom a user put into another class than the ordinary ones is left there.
 pub fn prompt() -> Punctuality {
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
-    let short = Attributes { runtime_ns: SHORTEST_SLICE_NS, ..Attributes::new() };
-    if apply(&short).is_ok() { Punctuality::ShortSlices } else { Punctuality::Ordinary }
+    short_slices()
+}
+
+fn short_slices() -> Punctuality {
+    let asked = Attributes::of_this_thread().and_then(|mut own| {
+        if ![libc::SCHED_OTHER, libc::SCHED_BATCH].contains(&(own.policy as libc::c_int)) {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        own.runtime_ns = SHORTEST_SLICE_NS;
+        own.flags |= RESET_ON_FORK;
+        apply(&own)
+    });
+    if asked.is_ok() { Punctuality::ShortSlices } else { Punctuality::Ordinary }
 }
 
 /// The kernel's `struct sched_attr`, first version (linux/sched/types.h).
@@ -75,6 +80,19 @@ impl Attributes {
             period_ns: 0,
         }
     }
+
+    /// What the calling thread has.
+    fn of_this_thread() -> io::Result<Attributes> {
+        let mut own = Attributes::new();
+        let (this_thread, size, no_flags) = (0, own.size, 0);
+        // SAFETY: the call writes `size` bytes at most to the pointer, which are the bytes of the
+        // structure it points to; any bytes are such a structure, and it keeps no pointer.
+        let answer = unsafe {
+            let into = &raw mut own;
+            libc::syscall(libc::SYS_sched_getattr, this_thread, into, size, no_flags)
+        };
+        if answer == 0 { Ok(own) } else { Err(io::Error::last_os_error()) }
+    }
 }
 
 fn apply(attributes: &Attributes) -> io::Result<()> {
@@ -102,5 +120,27 @@ mod tests {
         let got = std::thread::spawn(punctual).join().expect("the thread ends");
         // Which one depends on the machine; that the kernel knows the request does not.
         assert_ne!(got, Punctuality::Ordinary);
+    }
+
+    /// A thread becomes prompt after it was given this policy and rank; those that it has then.
+    fn prompt_after(policy: libc::c_int, nice: i32) -> (Punctuality, u32, i32) {
+        let thread = std::thread::spawn(move || {
+            apply(&Attributes { policy: policy as u32, nice, flags: 0, ..Attributes::new() })
+                .expect("a lower rank needs no privilege");
+            let got = prompt();
+            let now = Attributes::of_this_thread().expect("the kernel knows the request");
+            (got, now.policy, now.nice)
+        });
+        thread.join().expect("the thread ends")
+    }
+
+    #[test]
+    fn a_prompt_thread_keeps_the_rank_and_the_class_that_a_user_gave_it() {
+        for policy in [libc::SCHED_OTHER, libc::SCHED_BATCH] {
+            let expected = (Punctuality::ShortSlices, policy as u32, 7);
+            assert_eq!(prompt_after(policy, 7), expected);
+        }
+        let (got, policy, _) = prompt_after(libc::SCHED_IDLE, 0);
+        assert_eq!((got, policy), (Punctuality::Ordinary, libc::SCHED_IDLE as u32));
     }
 }
