@@ -64,6 +64,13 @@ impl Poller {
         })
     }
 
+    /// A poller that can watch nothing more, as if the kernel had no memory for it.
+    #[cfg(test)]
+    pub(crate) fn exhausted() -> io::Result<Poller> {
+        let no_epoll = eventfd(0, EventfdFlags::CLOEXEC)?;
+        Ok(Poller { epoll: no_epoll, ..Poller::new(Span::ZERO)? })
+    }
+
     /// A waker of this poller.
     pub(crate) fn waker(&self) -> Waker {
         self.waker.clone()

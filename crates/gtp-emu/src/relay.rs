@@ -373,3 +373,35 @@ fn bind_both(listen: SocketAddr) -> io::Result<(UdpPort, TcpListener)> {
 const SWEEP: Span = Span::from_secs(1);
 /// Free ports tried for one that both protocols have.
 const FREE_PORT_TRIES: u32 = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpStream;
+
+    #[test]
+    fn a_connection_that_cannot_be_watched_costs_no_later_one_its_place() {
+        let text = r#"
+            [[link]]
+            name = "both"
+            [[path]]
+            name = "p"
+            listen = "127.0.0.1:0"
+            target = "127.0.0.1:9"
+            up = ["both"]
+            down = ["both"]
+        "#;
+        let (_commander, commands) = mpsc::channel();
+        let mut relay = Relay::open(&NetSpec::parse(text).unwrap(), commands).unwrap();
+        let entrance = relay.listening().unwrap()[0].1;
+        let exhausted = Poller::exhausted().unwrap();
+        let Relay { streams, lanes, poller, start, .. } = &mut relay;
+        let mut arrive = |poller: &Poller| {
+            let client = TcpStream::connect(entrance).unwrap();
+            streams.handle_arrivals(poller, lanes, 0, *start);
+            (client, streams.count(0))
+        };
+        let counts = [&exhausted, &exhausted, poller].map(|poller| arrive(poller).1);
+        assert_eq!(counts, [0, 0, 1]);
+    }
+}

@@ -201,8 +201,9 @@ impl Flows {
             return None;
         }
         let upstream = UdpPort::towards(lanes.lanes[lane].target).ok()?;
-        let slot = self.free.pop().unwrap_or(self.slots.len() as u32);
+        let slot = self.free.last().map_or(self.slots.len() as u32, |slot| *slot);
         poller.add(upstream.socket(), Token::Flow(slot).pack(), EventFlags::IN).ok()?;
+        self.free.pop();
         self.generation = self.generation.wrapping_add(1);
         let flow = Flow {
             lane,

@@ -162,12 +162,12 @@ impl Streams {
                 abort(&client);
                 continue;
             }
-            let slot = self.free.pop().unwrap_or(self.slots.len() as u32);
+            let slot = self.free.last().map_or(self.slots.len() as u32, |slot| *slot);
             if prepare(poller, &client, Token::Stream(slot, Way::Up)).is_err() {
                 abort(&client);
-                self.free.push(slot);
                 continue;
             }
+            self.free.pop();
             self.generation = self.generation.wrapping_add(1);
             let generation = self.generation;
             let (up, down) = (Half::default(), Half::default());
