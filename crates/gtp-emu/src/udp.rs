@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use gtp_alloc::{Span, Time};
 use quinn_udp::{BATCH_SIZE, EcnCodepoint, RecvMeta, Transmit, UdpSocketState};
+use rustix::net::sockopt;
 
 use crate::timing::Lateness;
 
@@ -49,14 +50,11 @@ impl UdpPort {
     /// Binds a socket, with large buffers if the system allows them.
     pub(crate) fn bind(address: SocketAddr) -> io::Result<UdpPort> {
         let socket = UdpSocket::bind(address)?;
-        for bytes in [BUFFER, BUFFER / 4] {
-            let forced = rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, bytes);
-            if forced.is_ok() {
-                break;
-            }
-            let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&socket, bytes);
+        // Beyond the system's limit where this process may; up to it where not.
+        if sockopt::set_socket_recv_buffer_size_force(&socket, BUFFER).is_err() {
+            let _ = sockopt::set_socket_recv_buffer_size(&socket, BUFFER);
         }
-        let _ = rustix::net::sockopt::set_socket_send_buffer_size(&socket, BUFFER / 4);
+        let _ = sockopt::set_socket_send_buffer_size(&socket, BUFFER / 4);
         let state = UdpSocketState::new((&socket).into())?;
         Ok(UdpPort { socket, state })
     }

@@ -55,12 +55,6 @@ impl Poller {
         Waker(self.bell.clone())
     }
 
-    /// Asks the kernel to end the calling thread's waits on time, not up to 50 µs late.
-    pub fn sharpen_timers() {
-        // Where it is refused, waits are only less exact.
-        let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1));
-    }
-
     /// Waits until one of `readable` can be read from, a waker was used, or `timeout` is over
     /// (`None`: never). Sets `ready[i]` for each descriptor that can be read from, or has failed;
     /// `ready` must be as long as `readable`.
