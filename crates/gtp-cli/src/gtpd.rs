@@ -5,6 +5,8 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout)]
 
+mod log;
+
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -15,7 +17,6 @@ use clap::Parser;
 use gtp::{Rate, Span};
 use gtp_emu::units_text;
 use gtpd::{Claim, ClaimError, Daemon, DaemonConfig, HubConfig};
-use tracing_subscriber::EnvFilter;
 
 /// Share this machine's capacity fairly among all its GTP processes.
 #[derive(Debug, Parser)]
@@ -69,8 +70,7 @@ struct Options {
 const GRACE: Span = Span::from_millis(250);
 
 fn main() -> ExitCode {
-    let filter = EnvFilter::try_from_env("GTP_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
+    log::to_stderr().init();
     match run(Options::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -10,6 +10,7 @@ mod bench;
 mod config;
 mod daemon;
 mod demo;
+mod log;
 mod output;
 mod run;
 mod show;
@@ -21,7 +22,7 @@ mod words;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    words::start_log();
+    log::to_stderr().without_time().with_target(false).init();
     match args::parse() {
         Ok(verb) => verbs::run(verb),
         Err(code) => code,

@@ -3,12 +3,10 @@
 //! What people write becomes a typed value here or is refused with a hint, and typed values become
 //! short words. Nothing behind this module sees a number without its unit.
 
-use std::io::IsTerminal;
 use std::time::Duration;
 
 use gtp::{Rate, Span, Value};
 use gtp_emu::units_text;
-use tracing_subscriber::EnvFilter;
 
 /// Reads a rate; a bare number is refused with a hint.
 pub fn rate(text: &str) -> Result<Rate, String> {
@@ -111,20 +109,6 @@ fn scaled(mut number: f64, step: f64, units: &[&str]) -> String {
     }
     let digits = if at == 0 || number >= 100.0 { 0 } else { 1 };
     format!("{number:.digits$} {}", units[at])
-}
-
-/// Diagnostics go to standard error, as `GTP_LOG` wants them.
-pub fn start_log() {
-    let filter = EnvFilter::try_from_env("GTP_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        // It would print its errors where it just failed to print, and panic.
-        .log_internal_errors(false)
-        .with_ansi(std::io::stderr().is_terminal())
-        .without_time()
-        .with_target(false)
-        .init();
 }
 
 #[cfg(test)]

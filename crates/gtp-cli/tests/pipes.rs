@@ -77,6 +77,16 @@ fn a_failure_that_nobody_reads_of_keeps_its_exit_code() {
 }
 
 #[test]
+fn a_daemon_whose_diagnostics_nobody_reads_ends_as_it_would() {
+    let world = World::new();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gtpd"));
+    command.env_clear().env("GTP_LOG", "trace").arg("--socket").arg(world.path("gtpd.sock"));
+    command.args(["--exit-when-idle", "10ms", "--web", "127.0.0.1:0"]);
+    command.stdin(Stdio::null()).stderr(unread());
+    assert_eq!(command.status().unwrap().code(), Some(0));
+}
+
+#[test]
 fn a_transfer_goes_on_when_nobody_reads_of_it() {
     let world = World::new();
     let content = world.export("file", 3_000_000);
