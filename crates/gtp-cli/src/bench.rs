@@ -6,11 +6,13 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::builder::BoolishValueParser;
 use clap::{Args, Subcommand, ValueHint};
-use gtp::{Failure, Fingerprint, Rate, Span, Url};
+use gtp::{Failure, FailureKind, Fingerprint, Rate, Span, Url};
 use gtp_bench::{
     Calls, Capacities, DiskFigures, Ends, Fetch, NetFigures, Serve, Served, Server, Strangers,
 };
@@ -120,13 +122,7 @@ pub fn run(args: BenchArgs) -> Result<ExitCode, Failure> {
     match args.what {
         What::Serve(args) => crate::verbs::runtime()?.block_on(serve(args)),
         What::Net(args) => crate::verbs::runtime()?.block_on(net(args)),
-        What::Disk(args) => {
-            let figures = gtp_bench::measure_disk(&args.dir, args.size)?;
-            let answer =
-                if args.json { disk_json(&figures).to_string() } else { disk_table(&figures) };
-            output::line(answer)?;
-            Ok(ExitCode::SUCCESS)
-        }
+        What::Disk(args) => crate::verbs::runtime()?.block_on(disk(args)),
     }
 }
 
@@ -178,6 +174,28 @@ async fn net(args: NetArgs) -> Result<ExitCode, Failure> {
     };
     let figures = gtp_bench::fetch(&ends(&args.capacity)?, what).await?;
     let answer = if args.json { net_json(&figures).to_string() } else { net_table(&figures) };
+    output::line(answer)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The first signal ends it once its files are removed, the second at once.
+async fn disk(args: DiskArgs) -> Result<ExitCode, Failure> {
+    let mut signals = Signals::take().map_err(crate::verbs::other)?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let (told, json) = (Arc::clone(&stop), args.json);
+    let work = move || gtp_bench::measure_disk(&args.dir, args.size, &told);
+    let mut working = tokio::task::spawn_blocking(work);
+    let figures = loop {
+        tokio::select! {
+            figures = &mut working => break figures.map_err(crate::verbs::other)??,
+            () = signals.next() => {
+                if stop.swap(true, Ordering::Relaxed) {
+                    std::process::exit(i32::from(FailureKind::Interrupted.exit_code()));
+                }
+            }
+        }
+    };
+    let answer = if json { disk_json(&figures).to_string() } else { disk_table(&figures) };
     output::line(answer)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{World, events};
+use common::{World, events, wait_for};
 
 #[test]
 fn strangers_stay_out_until_their_key_is_listed() {
@@ -154,4 +154,20 @@ fn completions_and_manual_pages_are_made() {
     assert!(String::from_utf8_lossy(&output.stdout).contains("_gtp"));
     world.expect(0, &["man", "pages"]);
     assert!(world.path("pages/gtp-get.1").exists());
+}
+
+#[test]
+fn a_disk_that_is_measured_no_further_keeps_nothing_of_it() {
+    let world = World::new();
+    let place = world.path("export");
+    let entries = || std::fs::read_dir(&place).unwrap().count();
+    let command = &mut world.gtp("client", &["bench", "disk", "export", "--size", "64MiB"]);
+    let measuring = command.stderr(std::process::Stdio::piped()).spawn().unwrap();
+    wait_for("its files", || entries() > 0);
+    let pid = rustix::process::Pid::from_child(&measuring);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let output = measuring.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    assert_eq!(entries(), 0);
 }
