@@ -1,8 +1,9 @@
 //! The words of the command line.
 //!
-//! Every option can also come from the environment (`GTP_` and its name in capitals) or from the
-//! user's configuration file, whose values stand in for the built-in defaults here, so that the
-//! one parser decides: flag, then environment, then file, then default.
+//! Most options can also come from the environment (`GTP_` and their name in capitals, as `env`
+//! says) or, but for those that `config` keeps out of it, from the user's configuration file, whose
+//! values stand in for the built-in defaults here, so that the one parser decides: flag, then
+//! environment, then file, then default.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
