@@ -6,7 +6,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 
 use anyhow::{Context, Result};
 use gtp_alloc::fairness::jain_index;
@@ -18,6 +18,7 @@ use crate::lab::{Branch, Lab, Shape, mesh_file, sink_address, source_address};
 use crate::plan::{Plan, Transfer};
 use crate::produce::Produce;
 use crate::record::{Record, route};
+use crate::running::Running;
 use crate::{frames, processes, rivals, startup, tcp};
 
 /// A share counts as reached when it is held this long, in seconds.
@@ -160,7 +161,7 @@ pub(crate) fn serving(
 
 /// A measuring process, with its lines as they came.
 pub(crate) struct Sink {
-    child: Child,
+    process: Running,
     lines: std::thread::JoinHandle<Vec<(f64, Value)>>,
     pub(crate) began: f64,
 }
@@ -178,8 +179,9 @@ impl Sink {
         let path = lab.dir.path().join(format!("{host}.json"));
         std::fs::write(&path, plan)?;
         let mut command = lab.command(host, &tools.own);
-        let mut child = command.arg(role).arg(&path).stdout(Stdio::piped()).spawn()?;
-        let out = child.stdout.take().context("no output")?;
+        command.arg(role).arg(&path).stdout(Stdio::piped());
+        let mut process = Running::start(&format!("{role} of {host}"), &mut command)?;
+        let out = process.child.stdout.take().context("no output")?;
         let (began, origin) = (lab.now(), std::time::Instant::now());
         let lines = std::thread::spawn(move || {
             let lines = BufReader::new(out).lines().map_while(Result::ok);
@@ -188,11 +190,11 @@ impl Sink {
                 .map(|v| (began + origin.elapsed().as_secs_f64(), v))
                 .collect()
         });
-        Ok(Sink { child, lines, began })
+        Ok(Sink { process, lines, began })
     }
 
     pub(crate) fn finish(mut self) -> Result<Vec<(f64, Value)>> {
-        self.child.wait()?;
+        self.process.child.wait()?;
         let lines = self.lines.join();
         let lines = lines.map_err(|_| anyhow::anyhow!("the sink's reader failed"))?;
         if let Some(path) = std::env::var_os("GTP_MEASURE_LINES") {
@@ -295,13 +297,13 @@ fn hidden_cubic(tools: &Tools) -> Result<Value> {
     };
     let (mut lab, prints) = with_sources(&shape, tools, &[])?;
     tcp::listen(&mut lab, 2)?;
-    let mut flow = tcp::send(&lab, 1, "cubic", 30.0)?;
+    let flow = tcp::send(&lab, 1, "cubic", 30.0)?;
     std::thread::sleep(std::time::Duration::from_secs(5));
     let alone = lab.now();
     let sink = Sink::start(&lab, tools, &plan(vec![transfer(0, &prints, 0.0, 24.0)]))?;
     let began = sink.began;
     sink.finish()?;
-    flow.wait()?;
+    flow.finish()?;
     let record = Record(lab.close()?);
     let (from, to) = (began + 5.0, began + 23.0);
     Ok(json!({"case": "hidden-cubic",
@@ -487,9 +489,7 @@ fn bare(tools: &Tools) -> Result<Value> {
     tcp::listen(&mut lab, 5)?;
     let zero = lab.now();
     let flows = (0..5).map(|i| tcp::constant(&lab, i, 126, 12.0)).collect::<Result<Vec<_>>>()?;
-    for mut flow in flows {
-        flow.wait()?;
-    }
+    flows.into_iter().try_for_each(Running::finish)?;
     let record = Record(lab.close()?);
     let (from, to) = (zero + 2.0, zero + 11.0);
     let shares: Vec<_> = (0..5).map(|i| (route(i), record.rate(&route(i), from, to))).collect();
@@ -691,9 +691,7 @@ fn tcp_five(tools: &Tools, law: &str) -> Result<Value> {
     tcp::listen(&mut lab, 5)?;
     let zero = lab.now();
     let flows = (0..5).map(|i| tcp::send(&lab, i, law, 20.0)).collect::<Result<Vec<_>>>()?;
-    for mut flow in flows {
-        flow.wait()?;
-    }
+    flows.into_iter().try_for_each(Running::finish)?;
     let record = Record(lab.close()?);
     let (from, to) = (zero + 5.0, zero + 19.0);
     let rates: Vec<f64> = (0..5).map(|i| record.rate(&route(i), from, to)).collect();
@@ -710,7 +708,7 @@ fn tcp_loss(tools: &Tools) -> Result<Vec<Value>> {
             let mut lab = Lab::open(&one_branch("100ms", loss), &tools.gtp)?;
             tcp::listen(&mut lab, 1)?;
             let zero = lab.now();
-            tcp::send(&lab, 0, law, 10.0)?.wait()?;
+            tcp::send(&lab, 0, law, 10.0)?.finish()?;
             let record = Record(lab.close()?);
             let rate = record.rate(&route(0), zero + 3.0, zero + 9.5);
             rows.push(

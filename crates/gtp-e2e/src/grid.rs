@@ -9,7 +9,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -19,6 +19,7 @@ use crate::cases::{Sink, Tools, goodput, plan, transfer, with_sources};
 use crate::lab::{Branch, Lab, Shape, sink_address};
 use crate::machine::LargeBuffers;
 use crate::record::{Record, route};
+use crate::running::Running;
 use crate::tcp;
 
 /// The bottleneck: the sink's access link.
@@ -208,12 +209,17 @@ fn is_among(named: Option<&str>, name: &str) -> bool {
     named.is_none_or(|named| named.split(',').any(|one| one == name))
 }
 
+/// A row; it says in `failed` if the connection broke.
 fn of_tcp(cell: Cell, law: &str) -> Result<Value> {
     let mut lab = cell.lab_for_others()?;
     tcp::listen(&mut lab, 1)?;
     let began = lab.now();
-    tcp::send(&lab, 0, law, STEADY.1 + 0.5)?.wait()?;
-    Ok(cell.row(law, &Record(lab.close()?), began, None))
+    let ended = tcp::send(&lab, 0, law, STEADY.1 + 0.5)?.finish();
+    let mut row = cell.row(law, &Record(lab.close()?), began, None);
+    if let Err(error) = ended {
+        row["failed"] = format!("{error:#}").into();
+    }
+    Ok(row)
 }
 
 /// A row, whose time begins with the first data: a program makes its content before that, and SRT
@@ -222,7 +228,7 @@ fn of_tcp(cell: Cell, law: &str) -> Result<Value> {
 fn of_foreign(cell: Cell, foreign: &Foreign) -> Result<Value> {
     let lab = cell.lab_for_others()?;
     let mut receiver = foreign.start(&lab, "sink", "receive")?;
-    let out = receiver.stdout.take().context("no output")?;
+    let out = receiver.child.stdout.take().context("no output")?;
     BufReader::new(out).read_line(&mut String::new())?; // That it is ready.
     let started = lab.now();
     let mut sender = foreign.start(&lab, "src0", "send")?;
@@ -232,11 +238,8 @@ fn of_foreign(cell: Cell, foreign: &Foreign) -> Result<Value> {
         began = lab.now();
     }
     std::thread::sleep(Duration::from_secs_f64(STEADY.1 + 0.5));
-    let gone = sender.try_wait()?;
-    for child in [&mut sender, &mut receiver] {
-        let _ = child.kill();
-        child.wait()?;
-    }
+    let gone = sender.child.try_wait()?;
+    drop((sender, receiver));
     let why = std::fs::read_to_string(foreign.log(&lab, "src0")).unwrap_or_default();
     let mut row = cell.row(&foreign.name, &Record(lab.close()?), began, None);
     if let Some(status) = gone {
@@ -285,12 +288,12 @@ fn foreigners() -> Vec<Foreign> {
 }
 
 impl Foreign {
-    fn start(&self, lab: &Lab, host: &str, role: &str) -> Result<Child> {
+    fn start(&self, lab: &Lab, host: &str, role: &str) -> Result<Running> {
         let mut command = lab.command(host, &self.program);
         command.args([role, &format!("{}:5000", sink_address())]).args(&self.options);
         let log = std::fs::File::create(self.log(lab, host))?;
-        let child = command.stdout(Stdio::piped()).stderr(log).spawn();
-        child.with_context(|| self.program.display().to_string())
+        let name = self.program.display().to_string();
+        Running::start(&name, command.stdout(Stdio::piped()).stderr(log))
     }
 
     /// What its program says on a host when something goes wrong.

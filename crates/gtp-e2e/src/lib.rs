@@ -16,6 +16,7 @@ pub mod processes;
 pub mod produce;
 pub mod record;
 pub mod rivals;
+mod running;
 pub mod sockets;
 pub mod startup;
 pub mod tcp;

@@ -6,7 +6,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -18,6 +18,7 @@ use crate::cases::{
 };
 use crate::lab::{Branch, Lab, Shape, mesh_file, sink_address, source_address};
 use crate::record::{Record, route};
+use crate::running::Running;
 use crate::tcp;
 
 /// Two users who are nobody here.
@@ -38,26 +39,6 @@ struct World<'a> {
     lab: Lab,
     tools: &'a Tools,
     data: PathBuf,
-}
-
-/// A process that ends with its case.
-struct Fetch(Child);
-
-impl Fetch {
-    /// Ends a process that must not have ended by itself.
-    fn end(mut self) -> Result<()> {
-        let ended = self.0.try_wait()?;
-        ensure!(ended.is_none(), "a transfer has ended too soon: {ended:?}");
-        Ok(())
-    }
-}
-
-impl Drop for Fetch {
-    fn drop(&mut self) {
-        // It may have ended.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 /// What a process fetches, and as whom.
@@ -145,7 +126,7 @@ impl<'a> World<'a> {
         Ok(path.display().to_string())
     }
 
-    fn fetch(&self, what: &What<'_>) -> Result<Fetch> {
+    fn fetch(&self, what: &What<'_>) -> Result<Running> {
         let (first, more) = what.sources.split_first().context("no source")?;
         let mut command = self.lab.command_as(what.user, what.host, what.name)?;
         command.args(["get", &first.0, "-"]).args(what.options);
@@ -153,7 +134,7 @@ impl<'a> World<'a> {
         command.args(what.sources.iter().flat_map(|(_, key)| ["--fingerprint", key]));
         let log = std::fs::File::create(self.lab.config(&format!("{}.log", what.name)))?;
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-        Ok(Fetch(command.spawn()?))
+        Running::start(&format!("the transfer {}", what.name), &mut command)
     }
 }
 
@@ -172,8 +153,8 @@ fn spread(rates: &[f64]) -> Result<f64> {
 }
 
 /// Ends processes that must all still be at it.
-fn end(processes: impl IntoIterator<Item = Fetch>) -> Result<()> {
-    processes.into_iter().try_for_each(Fetch::end)
+fn end(processes: impl IntoIterator<Item = Running>) -> Result<()> {
+    processes.into_iter().try_for_each(Running::end)
 }
 
 /// Lets what was started run while it is looked at, for a set time; nothing is asserted by that.
@@ -427,10 +408,7 @@ fn beside_tcp(tools: &Tools, reserve: Option<f64>) -> Result<Value> {
     let come = world.lab.now();
     let flows =
         FLOWS.map(|i| tcp::send(&world.lab, i, "cubic", STAY)).collect::<Result<Vec<_>>>()?;
-    for mut flow in flows {
-        let ended = flow.wait()?;
-        ensure!(ended.success(), "iperf3: {ended}");
-    }
+    flows.into_iter().try_for_each(Running::finish)?;
     let gone = world.lab.now();
     sleep(5.0);
     end(processes)?;

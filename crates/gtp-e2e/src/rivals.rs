@@ -101,8 +101,8 @@ impl Table {
         let parallel = |i: usize| self.flows.iter().filter(|&&from| from == i).count();
         let flows = sources.clone().map(|i| tcp::send_narrow(&lab, i, parallel(i), LASTS));
         let mut failed = false;
-        for mut flow in flows.collect::<Result<Vec<_>>>()? {
-            failed |= !flow.wait()?.success();
+        for flow in flows.collect::<Result<Vec<_>>>()? {
+            failed |= flow.finish().is_err();
         }
         let record = Record(lab.close()?);
         let rate = |i| record.rate(&route(i), zero + FROM, zero + TO);

@@ -6,7 +6,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
@@ -14,23 +14,13 @@ use serde_json::{Value, json};
 use crate::cases::{CAPACITY, Tools, one_branch};
 use crate::lab::{Lab, sink_address};
 use crate::record::{Record, route};
+use crate::running::Running;
 
 /// Seconds of each run.
 const SECONDS: &str = "10";
 /// Seconds of a run that are looked at on the link, where bytes are those of IP.
 const STEADY: (f64, f64) = (3.0, 9.5);
 const PORT: &str = "5999";
-
-/// A process that ends with its case.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // It may have ended.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
 
 /// Runs the case; a row for each way.
 ///
@@ -45,8 +35,8 @@ pub fn run(tools: &Tools) -> Result<Vec<Value>> {
     let mut server = under_gtp(&lab, tools, "sink");
     server.arg("--capacity-in").arg(format!("{CAPACITY:.0}bit"));
     server.args(["--", "iperf3", "-s", "-p", PORT, "--forceflush"]);
-    let mut server = Running(server.stdout(Stdio::piped()).spawn()?);
-    let mut lines = BufReader::new(server.0.stdout.take().context("no output")?).lines();
+    let mut server = Running::start("the server", server.stdout(Stdio::piped()))?;
+    let mut lines = BufReader::new(server.child.stdout.take().context("no output")?).lines();
     while !lines.next().context("the server ended")??.contains("listening") {}
     // Nobody reads on; what it prints has room in the pipe.
     let mut rows = Vec::new();

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 
 use crate::lab::{Lab, sink_address};
+use crate::running::Running;
 
 /// Starts iperf3 servers on the sink, one per source.
 ///
@@ -24,39 +25,34 @@ pub fn listen(lab: &mut Lab, sources: usize) -> Result<()> {
 ///
 /// # Errors
 /// If it cannot start.
-pub fn constant(lab: &Lab, i: usize, mbit: u32, seconds: f64) -> Result<std::process::Child> {
+pub(crate) fn constant(lab: &Lab, i: usize, mbit: u32, seconds: f64) -> Result<Running> {
     let port = (5201 + i).to_string();
     let mut command = lab.command(&format!("src{i}"), std::path::Path::new("iperf3"));
     command.args(["-c", &sink_address(), "-p", &port, "-u", "-l", "1400"]);
     command.args(["-b", &format!("{mbit}M"), "-t", &format!("{seconds:.0}")]);
-    Ok(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?)
+    Running::start("iperf3", command.stdout(Stdio::null()).stderr(Stdio::piped()))
 }
 
 /// Runs one connection from source `i` for `seconds` under `law`; returns a handle to wait for.
 ///
 /// # Errors
 /// If it cannot start.
-pub fn send(lab: &Lab, i: usize, law: &str, seconds: f64) -> Result<std::process::Child> {
+pub(crate) fn send(lab: &Lab, i: usize, law: &str, seconds: f64) -> Result<Running> {
     let port = (5201 + i).to_string();
     let mut command = lab.command(&format!("src{i}"), std::path::Path::new("iperf3"));
     command.args(["-c", &sink_address(), "-p", &port, "-C", law]);
     command.args(["-t", &format!("{seconds:.0}")]);
-    Ok(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?)
+    Running::start("iperf3", command.stdout(Stdio::null()).stderr(Stdio::piped()))
 }
 
 /// Runs so many connections from source `i` for `seconds`, each with windows of 32 KiB.
 ///
 /// # Errors
 /// If it cannot start.
-pub fn send_narrow(
-    lab: &Lab,
-    i: usize,
-    parallel: usize,
-    seconds: f64,
-) -> Result<std::process::Child> {
+pub(crate) fn send_narrow(lab: &Lab, i: usize, parallel: usize, seconds: f64) -> Result<Running> {
     let port = (5201 + i).to_string();
     let mut command = lab.command(&format!("src{i}"), std::path::Path::new("iperf3"));
     command.args(["-c", &sink_address(), "-p", &port, "-w", "16K"]); // The kernel doubles it.
     command.args(["-P", &parallel.to_string(), "-t", &format!("{seconds:.0}")]);
-    Ok(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?)
+    Running::start("iperf3", command.stdout(Stdio::null()).stderr(Stdio::piped()))
 }
