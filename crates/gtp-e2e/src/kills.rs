@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 use crate::cases::Tools;
 use crate::lab::{Branch, Lab, Shape, source_address};
 use crate::record::{Record, route};
+use crate::running::Running;
 
 /// Hosts that are fetched from, and processes that fetch.
 const SOURCES: usize = 5;
@@ -137,24 +138,23 @@ pub fn run(tools: &Tools) -> Result<Value> {
     std::thread::sleep(REST);
     let to = lab.now();
     for transfer in &mut transfers {
-        ensure!(transfer.try_wait()?.is_none(), "a transfer ended before the daemons");
+        ensure!(transfer.child.try_wait()?.is_none(), "a transfer ended before the daemons");
     }
     // The rest need not take as long.
     daemon.kill()?;
     daemon = Daemon::start(&lab, &gtpd, 4.0 * CAPACITY)?;
-    for (number, transfer) in transfers.iter_mut().enumerate() {
-        let ended = transfer.wait()?;
-        let said = std::fs::read_to_string(log(&lab, number)).unwrap_or_default();
-        ensure!(ended.success(), "transfer {number}: {ended}: {said}");
+    for (number, transfer) in transfers.into_iter().enumerate() {
+        let said = || std::fs::read_to_string(log(&lab, number)).unwrap_or_default();
+        transfer.finish().with_context(said)?;
     }
     drop(daemon);
     row(&Record(lab.close()?), (began, from, to), back)
 }
 
 /// What those transfers said that have ended already.
-fn ended(lab: &Lab, transfers: &mut [Child]) -> String {
-    let over = |(number, transfer): (usize, &mut Child)| {
-        let status = transfer.try_wait().ok()??;
+fn ended(lab: &Lab, transfers: &mut [Running]) -> String {
+    let over = |(number, transfer): (usize, &mut Running)| {
+        let status = transfer.child.try_wait().ok()??;
         let said = std::fs::read_to_string(log(lab, number)).unwrap_or_default();
         Some(format!("transfer {number}: {status}: {said}"))
     };
@@ -172,14 +172,14 @@ fn fetch(
     prints: &[String],
     number: usize,
     daemon: &Path,
-) -> Result<Child> {
+) -> Result<Running> {
     let source = number % SOURCES;
     let mut command = lab.command("sink", &tools.gtp);
     command.arg("get").arg(format!("gtp://{}/big", source_address(source))).arg("-");
     command.args(["--fingerprint", &prints[source], "--daemon"]).arg(daemon);
     let log = std::fs::File::create(log(lab, number))?;
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-    command.spawn().context("a transfer cannot start")
+    Running::start(&format!("transfer {number}"), &mut command)
 }
 
 fn row(record: &Record, (began, from, to): (f64, f64, f64), mut back: Vec<f64>) -> Result<Value> {
