@@ -300,11 +300,13 @@ impl Lab {
     /// Ends everything; returns the samples.
     ///
     /// # Errors
-    /// If the sampler failed.
+    /// If the sampler failed, or the emulator lost what its links did not drop.
     pub fn close(mut self) -> Result<Vec<(f64, Snapshot)>> {
         self.stop.store(true, Ordering::Relaxed);
         let sampler = self.sampler.take().context("closed once")?;
-        sampler.join().map_err(|_| anyhow::anyhow!("the sampler failed"))
+        let samples = sampler.join().map_err(|_| anyhow::anyhow!("the sampler failed"))?;
+        samples.last().map_or(Ok(()), |(_, last)| carried_all(last))?;
+        Ok(samples)
     }
 }
 
@@ -322,6 +324,14 @@ impl Drop for Lab {
 
 /// Often enough for all that is not counted in milliseconds.
 const EVERY: Duration = Duration::from_millis(10);
+
+/// A network that loses packets by itself is not the one that was to be measured over.
+fn carried_all(counted: &Snapshot) -> Result<()> {
+    let (refused, failed) = (counted.refused_packets, counted.failed_packets);
+    ensure!(refused == 0, "{refused} packets found no room in the emulator");
+    ensure!(failed == 0, "{failed} packets were not taken by a host");
+    Ok(())
+}
 
 fn sample(
     handle: &Handle,
@@ -343,6 +353,14 @@ fn sample(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn packets_that_the_emulator_loses_spoil_what_is_measured_and_those_without_a_route_do_not() {
+        let whole = Snapshot { unrouted_packets: 3, ..Snapshot::default() };
+        assert!(carried_all(&whole).is_ok());
+        assert!(carried_all(&Snapshot { refused_packets: 1, ..whole.clone() }).is_err());
+        assert!(carried_all(&Snapshot { failed_packets: 1, ..whole }).is_err());
+    }
 
     #[test]
     fn two_laboratories_at_once_have_no_namespace_in_common() {

@@ -316,6 +316,7 @@ impl Relay {
             timing_error: self.late.summary(),
             refused_packets: self.lanes.refused,
             failed_packets: self.flows.failed(),
+            unrouted_packets: 0,
         }
     }
 }

@@ -43,6 +43,7 @@ pub(crate) struct Router {
     names: Vec<String>,
     refused: u64,
     failed: u64,
+    unrouted: u64,
     commands: mpsc::Receiver<Command>,
 }
 
@@ -103,6 +104,7 @@ impl Router {
             names: spec.links.iter().map(|link| link.name.clone()).collect(),
             refused: 0,
             failed: 0,
+            unrouted: 0,
             commands,
         })
     }
@@ -155,7 +157,7 @@ impl Router {
                 .and_then(|to| self.by_address.get(&to))
                 .and_then(|to| self.routes.get(&(from, *to)));
             let Some(&route) = route else {
-                self.failed += 1;
+                self.unrouted += 1;
                 continue;
             };
             let size = Bytes(len as u64);
@@ -194,6 +196,7 @@ impl Router {
             timing_error: self.late.summary(),
             refused_packets: self.refused,
             failed_packets: self.failed,
+            unrouted_packets: self.unrouted,
         }
     }
 }

@@ -22,8 +22,10 @@ pub struct Snapshot {
     pub timing_error: TimingError,
     /// Packets refused because the emulator held all that it may.
     pub refused_packets: u64,
-    /// Packets that the system did not take, or that had no route.
+    /// Packets that the system did not take.
     pub failed_packets: u64,
+    /// Packets that the router had no route for, as those by which hosts look for neighbours.
+    pub unrouted_packets: u64,
 }
 
 /// One link. Sizes are of IP packets.

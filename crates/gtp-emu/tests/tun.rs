@@ -155,3 +155,20 @@ fn a_cut_link_stops_everything_and_namespaces_go_away_at_the_end() {
     assert!(!std::path::Path::new("/run/netns").join(&a).exists());
     assert!(!std::path::Path::new("/run/netns").join(&b).exists());
 }
+
+#[test]
+fn packets_without_a_route_are_counted_apart_from_those_that_no_host_takes() {
+    if !root("packets_without_a_route_are_counted_apart_from_those_that_no_host_takes") {
+        return;
+    }
+    let handle = router("stray", "", "");
+    let near = udp(&namespace("stray", "a"), "10.77.0.1:0");
+    near.send_to(b"lost", "10.77.0.9:7003").unwrap();
+    let end = Instant::now() + PATIENCE;
+    while handle.stats().unwrap().unrouted_packets == 0 && Instant::now() < end {
+        thread::yield_now();
+    }
+    let stats = handle.stop().unwrap();
+    assert!(stats.unrouted_packets > 0);
+    assert_eq!((stats.failed_packets, stats.refused_packets), (0, 0));
+}
