@@ -1,4 +1,7 @@
-//! Diagnostics of both commands.
+//! Diagnostics of `gtp` and of `gtpd`, which are no results.
+//!
+//! They go to standard error, and a reader of it that goes away is no failure of the command. What
+//! each line has beside its words is the command's to say.
 
 use std::io::{self, IsTerminal};
 
