@@ -60,6 +60,8 @@ pub(super) struct In {
     pub ring: InRing,
     pub reader: Option<Waker>,
     pub broken: Option<Broken>,
+    /// The engine was rung for room, and has not asked for more since.
+    rung: bool,
     bell: Bell,
 }
 
@@ -172,7 +174,8 @@ impl Drop for Sending<'_> {
 impl InPipe {
     pub fn new(window: u32, delivery: Option<Delivery>, bell: Bell) -> Arc<InPipe> {
         let ring = InRing::new(window, delivery);
-        Arc::new(InPipe(Mutex::new(In { ring, reader: None, broken: None, bell })))
+        let (reader, broken, rung) = (None, None, false);
+        Arc::new(InPipe(Mutex::new(In { ring, reader, broken, rung, bell })))
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, In> {
@@ -223,7 +226,7 @@ impl InPipe {
 
     /// What should be asked for now.
     pub fn ask(&self) -> Option<Range<u64>> {
-        self.lock().ring.ask()
+        self.lock().ask()
     }
 
     /// Bytes that came in order.
@@ -252,12 +255,20 @@ impl In {
         {
             reader.wake();
         }
-        let asked = self.ring.ask();
+        let asked = self.ask();
         Taken { asked, whole: whole.then(|| self.ring.total()) }
     }
 
+    fn ask(&mut self) -> Option<Range<u64>> {
+        self.rung = false;
+        self.ring.ask()
+    }
+
     /// There is room again.
-    pub fn tell_taken(&self) {
+    pub fn tell_taken(&mut self) {
+        if std::mem::replace(&mut self.rung, true) {
+            return;
+        }
         self.bell.notices.send(Notice::Stream(StreamNotice::Taken(self.bell.flow)));
     }
 }
@@ -379,5 +390,39 @@ impl AsyncRead for StreamReader {
         }
         inside.reader = Some(context.waker().clone());
         Poll::Pending
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use gtp_sys::wake::Poller;
+
+    use super::*;
+
+    #[test]
+    fn a_reader_of_small_pieces_rings_once_until_the_engine_has_asked() {
+        let (queue, inbox) = channel();
+        let poller = Poller::new().unwrap();
+        let bell = Bell { notices: Notices::new(queue, poller.waker()), flow: 1 };
+        let pipe = InPipe::new(4, None, bell);
+        pipe.begin(11);
+        assert_eq!(pipe.ask(), Some(0..4));
+        for unit in 0..4 {
+            pipe.take(unit, &[0; 11]).unwrap();
+        }
+        let (_presence, _) = oneshot::channel();
+        let mut reader = StreamReader { pipe: Arc::clone(&pipe), _presence };
+        let mut context = Context::from_waker(Waker::noop());
+        for asked in [4..6, 6..8] {
+            for _ in 0..20 {
+                let mut byte = [0];
+                let mut out = ReadBuf::new(&mut byte);
+                assert!(Pin::new(&mut reader).poll_read(&mut context, &mut out).is_ready());
+            }
+            assert_eq!(inbox.try_iter().count(), 1);
+            assert_eq!(pipe.ask(), Some(asked));
+        }
     }
 }
