@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use gtp_alloc::Bytes;
 use gtp_proto::{FlowId, RangeSet};
 use gtp_store::Row;
 use gtp_sys::prefetch;
@@ -19,6 +20,8 @@ pub(super) struct Assembly {
     /// Where the last unit went: the next one mostly goes there as well.
     recent: usize,
     spare: Vec<Vec<u8>>,
+    /// Bytes of the open blocks with their trailers.
+    bytes: u64,
 }
 
 /// One open block.
@@ -26,6 +29,8 @@ struct Block {
     units: Range<u64>,
     file: u32,
     block: u64,
+    /// With its trailer.
+    length: usize,
     bytes: Vec<u8>,
     /// One bit a unit.
     present: Vec<u64>,
@@ -63,6 +68,11 @@ impl Assembly {
         self.open.len()
     }
 
+    /// How long they are together, with their trailers.
+    pub fn bytes(&self) -> Bytes {
+        Bytes(self.bytes)
+    }
+
     /// The place of the block of `unit`, or the place where it would be.
     #[inline]
     fn find(&self, unit: u64) -> Result<usize, usize> {
@@ -87,10 +97,14 @@ impl Assembly {
         let Some(place) = row.locate(unit) else { return };
         let Some(units) = row.block_units(place.file, place.block) else { return };
         let missing = units.end - units.start;
+        let content = row.block_content(place.file, place.block).unwrap_or(0) as usize;
+        let length = content + gtp_store::TRAILER;
+        self.bytes += length as u64;
         let block = Block {
             units,
             file: place.file,
             block: place.block,
+            length,
             bytes: Vec::new(),
             present: vec![0; missing.div_ceil(64) as usize],
             missing,
@@ -107,7 +121,7 @@ impl Assembly {
         let block = &mut self.open[at];
         if block.bytes.is_empty() {
             let spare = self.spare.pop();
-            block.take_room(row, spare.unwrap_or_default());
+            block.take_room(spare.unwrap_or_default());
         }
         let index = unit - block.units.start;
         let start = (index * u64::from(row.unit_payload())) as usize;
@@ -131,17 +145,28 @@ impl Assembly {
     /// The block at this place has all its units.
     #[inline(never)]
     fn complete(&mut self, at: usize) -> Placed {
-        match self.open.remove(at) {
+        match self.close(at) {
             Some(block) => Placed::Completed(block.whole()),
             None => Placed::NotOpen,
         }
+    }
+
+    fn close(&mut self, at: usize) -> Option<Block> {
+        let block = self.open.remove(at)?;
+        self.bytes -= block.length as u64;
+        Some(block)
     }
 
     /// Nobody is asked for the missing units of `range` any more: blocks of it of which nothing
     /// has arrived need no room.
     pub fn give_back(&mut self, range: Range<u64>) {
         let meets = |units: &Range<u64>| units.start < range.end && range.start < units.end;
-        self.open.retain(|block| !block.brought.is_empty() || !meets(&block.units));
+        let bytes = &mut self.bytes;
+        self.open.retain(|block| {
+            let stays = !block.brought.is_empty() || !meets(&block.units);
+            *bytes -= if stays { 0 } else { block.length as u64 };
+            stays
+        });
     }
 
     /// The blocks of which something has arrived and all the rest is in `missing`.
@@ -159,7 +184,7 @@ impl Assembly {
     /// What has arrived of the block that begins with this unit does not count: it will come anew.
     pub fn forget(&mut self, first: u64) {
         let begins = |&at: &usize| self.open[at].units.start == first;
-        let block = self.find(first).ok().filter(begins).and_then(|at| self.open.remove(at));
+        let block = self.find(first).ok().filter(begins).and_then(|at| self.close(at));
         if let Some(block) = block
             && !block.bytes.is_empty()
         {
@@ -189,10 +214,9 @@ impl Assembly {
 impl Block {
     /// Gets its buffer.
     #[cold]
-    fn take_room(&mut self, row: &Row, spare: Vec<u8>) {
-        let content = row.block_content(self.file, self.block).unwrap_or(0) as usize;
+    fn take_room(&mut self, spare: Vec<u8>) {
         self.bytes = spare;
-        self.bytes.resize(content + gtp_store::TRAILER, 0);
+        self.bytes.resize(self.length, 0);
     }
 
     #[inline]
@@ -250,6 +274,25 @@ mod tests {
         assert_eq!(assembly.left_unfinished(&missing), blocks[..2]);
         missing.remove_one(blocks[1].start + 7);
         assert_eq!(assembly.left_unfinished(&missing), blocks[..1], "one unit may still come");
+    }
+
+    #[test]
+    fn open_blocks_count_by_their_own_lengths() {
+        let row = Row::new(&[1_000, 2_000, BLOCK, 10], 1_400).unwrap();
+        let first = |file| row.block_units(file, 0).unwrap().start;
+        let framed = |content: u64| Bytes(content + TRAILER as u64);
+        let mut assembly = Assembly::default();
+        for file in [0, 1, 1, 2, 3] {
+            assembly.open(&row, first(file));
+        }
+        assert_eq!(assembly.bytes(), Bytes(1_000 + 2_000 + BLOCK + 10 + 4 * TRAILER as u64));
+        let placed = assembly.place(&row, 7, first(0), &[0; 1_000 + TRAILER]);
+        assert!(matches!(placed, Placed::Completed(_)));
+        assembly.place(&row, 7, first(1), &[0; 1_400]);
+        assembly.forget(first(1));
+        assert_eq!(assembly.bytes(), framed(BLOCK) + framed(10));
+        assembly.give_back(first(2)..first(2) + 1);
+        assert_eq!(assembly.bytes(), framed(10));
     }
 
     #[test]

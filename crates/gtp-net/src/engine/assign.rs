@@ -4,10 +4,10 @@
 //! memory and the sink's window; where memory is short they take turns. Sessions that fall silent
 //! or would end late give theirs back.
 
-use gtp_alloc::{Bytes, Span, Time};
+use gtp_alloc::{Span, Time};
 use gtp_proto::group::Member;
 use gtp_proto::{FlowId, Group};
-use gtp_store::{BLOCK, Row, TRAILER, Window};
+use gtp_store::{Row, Window};
 
 use super::api::TransferEvent;
 use super::sink_side::{IDLE_MOST, PATIENCE, SILENCE_MOST, State};
@@ -71,7 +71,7 @@ impl Transfer {
     fn assign(&mut self, now: Time, flow: FlowId, mut wanted: u64, table: &mut Table) -> bool {
         let asked = wanted;
         while wanted > 0 {
-            let writing = self.writing.len();
+            let (writing, waiting) = (self.writing.len(), self.writing_bytes);
             let (most, window) = (self.most_blocks, self.window);
             let Some(plan) = &mut self.plan else { return true };
             let row = &plan.row;
@@ -80,7 +80,8 @@ impl Transfer {
             let Some(range) = plan.group.take(flow, limit, block_end) else { return true };
             let held = plan.assembly.len() + writing;
             // Blocks behind the front were begun before, and waiting for them frees memory.
-            let full = held >= most || self.backlog.is_full(now, blocks(writing), blocks(held));
+            let bytes = waiting + plan.assembly.bytes();
+            let full = held >= most || self.backlog.is_full(now, waiting, bytes);
             if range.start >= plan.front && full {
                 plan.group.give_back(&only(range));
                 self.note_memory_limit(now, held);
@@ -210,11 +211,6 @@ impl Transfer {
             sink.state = State::Dropping;
         }
     }
-}
-
-/// What so many blocks are.
-fn blocks(count: usize) -> Bytes {
-    Bytes(count as u64 * (BLOCK + TRAILER as u64))
 }
 
 /// The first unit that the sink does not take yet.

@@ -8,7 +8,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use gtp_alloc::{Span, Time};
+use gtp_alloc::{Bytes, Span, Time};
 use gtp_proto::{Event, FlowId, Group, LimitedBy, RangeSet};
 use gtp_store::{BLOCK, Have, Manifest, Row, TRAILER, Value, Window};
 use tokio::sync::mpsc::UnboundedSender;
@@ -36,6 +36,8 @@ pub(super) struct Transfer {
     pub(super) most_blocks: usize,
     /// Blocks at the writer, by their first unit.
     pub(super) writing: BTreeMap<u64, InWriting>,
+    /// How long those are together, with their trailers.
+    pub(super) writing_bytes: Bytes,
     pub(super) window: Window,
     /// How much may wait for the writer.
     pub(super) backlog: Backlog,
@@ -93,6 +95,7 @@ pub(super) struct InWriting {
     units: Range<u64>,
     file: u32,
     block: u64,
+    length: Bytes,
     brought: Vec<(FlowId, u64)>,
 }
 
@@ -130,6 +133,7 @@ impl Transfer {
             turn: 0,
             most_blocks: 0,
             writing: BTreeMap::new(),
+            writing_bytes: Bytes::ZERO,
             window,
             backlog: Backlog::new(now),
             writer: None,
@@ -169,7 +173,7 @@ impl Transfer {
     }
 
     /// Limits what this transfer may hold in memory.
-    pub fn set_memory(&mut self, memory: gtp_alloc::Bytes) {
+    pub fn set_memory(&mut self, memory: Bytes) {
         self.most_blocks = (memory.0 / (BLOCK + TRAILER as u64)).max(2) as usize;
         let most = self.buffers_most();
         if let Some(plan) = &mut self.plan {
@@ -315,7 +319,9 @@ impl Transfer {
     fn write(&mut self, whole: Whole) {
         let Whole { units, file, block, bytes, brought } = whole;
         let first_unit = units.start;
-        self.writing.insert(first_unit, InWriting { units, file, block, brought });
+        let length = Bytes(bytes.len() as u64);
+        self.writing.insert(first_unit, InWriting { units, file, block, length, brought });
+        self.writing_bytes += length;
         self.tell_writer(WriteJob::Block { file, block, first_unit, bytes });
     }
 
@@ -325,13 +331,14 @@ impl Transfer {
         match written {
             Written::Block { first_unit, len, spare, outcome, window } => {
                 self.window = window;
-                self.backlog.written(now, gtp_alloc::Bytes(len as u64));
+                self.backlog.written(now, Bytes(len as u64));
                 let block = self.writing.remove(&first_unit);
                 let most = self.buffers_most();
                 if let Some(plan) = &mut self.plan {
                     plan.assembly.recycle(spare, most);
                 }
                 if let Some(block) = block {
+                    self.writing_bytes -= block.length;
                     self.handle_outcome(now, block, outcome, table);
                 }
             }
