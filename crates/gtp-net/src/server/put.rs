@@ -420,7 +420,8 @@ impl Spot {
         })
     }
 
-    /// Opens the sink. Blocks, as long as it takes to hash what is there or until `recheck` stops it.
+    /// Opens the sink. Blocks for as long as it takes to hash what is there, or until `recheck`
+    /// stops it.
     fn open(
         self,
         manifest: Arc<Manifest>,
