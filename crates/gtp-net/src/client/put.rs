@@ -258,6 +258,7 @@ impl Attempt {
                     if answers.is_busy() {
                         // Hashing moves nothing, and is wanted.
                         self.moved_at = self.clock.now();
+                        self.excused = Span::ZERO;
                     }
                     self.look(source)?;
                 }
