@@ -155,8 +155,12 @@ const STEP: f64 = 0.006;
 const CAUTIOUS: u32 = 12;
 /// A step for several round trips at once is at most this part of the bound.
 const STEPS_MOST: f64 = 0.125;
-/// Step of the climb where no capacity is known, besides half a percent.
-const STEP_UNKNOWN: Rate = Rate::from_mbps(2);
+/// Where no capacity is known: so much, which is the same for all, and this part of the bound.
+const STEP_LEAST: Rate = Rate::from_mbps(2);
+const STEP_UNKNOWN: f64 = 0.005;
+/// Far below what both ends would give no step is longer than with this part: a hundredth of a fast
+/// host's rate may be all that the path carries.
+const STEP_FAR: f64 = 0.04;
 /// The bound is lifted when it is this far above what both ends would give.
 const LIFT: f64 = 1.5;
 
@@ -360,10 +364,11 @@ impl PathBound {
 
     fn step(&mut self, now: Time, clean: u32, rounds: u64, given: &Conditions) {
         let doubling = 1u64 << (clean.saturating_sub(CAUTIOUS) / 3).min(6);
+        let at_most = |part| STEP_LEAST.saturating_add(self.bound.scale(part));
         let step = match given.aim {
             // Nobody says what there is to be had.
-            Rate::UNLIMITED => STEP_UNKNOWN.saturating_add(self.bound.scale(0.005)),
-            aim => aim.scale(STEP),
+            Rate::UNLIMITED => at_most(STEP_UNKNOWN),
+            aim => aim.scale(STEP).min(at_most(STEP_FAR)),
         };
         let one = step.scale(doubling as f64);
         let mut step = one.max(one.scale(rounds as f64).min(self.bound.scale(STEPS_MOST)));

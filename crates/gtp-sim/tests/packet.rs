@@ -98,6 +98,28 @@ fn feedback_that_overtakes_feedback_leaves_the_ramp_where_it_is() {
 }
 
 #[test]
+fn a_path_far_slower_than_both_ends_is_climbed_by_steps_that_its_queue_can_hold() {
+    for (path, rtt) in [(20, 20), (100, 1), (100, 20), (500, 60)] {
+        let mut world = World::new(5);
+        let fast = HostSpec { out: mbps(10_000), in_: mbps(10_000), ..HostSpec::default() };
+        let [source, sink] = [(); 2].map(|()| world.add_host(fast.clone()));
+        let queue = mbps(path).bytes_in(Span::from_millis(20));
+        let link = LinkSpec { rate: mbps(path), queue, ..long(rtt) };
+        world.connect_both(source, sink, link).unwrap();
+        let id = world.add_session(SessionSpec::new(source, sink)).unwrap();
+        let [start, end] = [2, 10].map(|at| {
+            world.run_until(s(at));
+            let status = world.session(id).unwrap();
+            (status.lost as f64, status.received_packets as f64)
+        });
+        let (lost, came) = (end.0 - start.0, end.1 - start.1);
+        let full = path as f64 * 1e6 * 8.0 / (8.0 * 1_477.0);
+        assert!(lost < 0.001 * came, "{path} Mbit/s, {rtt} ms: {lost} packets beside {came}");
+        assert!(came > 0.95 * full, "{path} Mbit/s, {rtt} ms: {came} packets of {full}");
+    }
+}
+
+#[test]
 fn five_sources_at_1_to_140_ms_reach_the_max_min_shares_of_one_sink() {
     let sources = [(50, 1), (300, 1), (300, 60), (80, 60), (300, 140)];
     let (mut world, sink, hosts) = star(mbps(500), &sources);
