@@ -44,8 +44,10 @@ pub enum Verb {
     /// Let others fetch from a directory, and perhaps write to it
     Serve(ServeArgs),
     /// Fetch files or directories, each from one or several servers
+    #[command(override_usage = "gtp get [OPTIONS] <URL>... <DEST>")]
     Get(GetArgs),
     /// Send files or directories to a server that runs `serve --writable`
+    #[command(override_usage = "gtp put [OPTIONS] <PATH>... <URL>")]
     Put(PutArgs),
     /// List what a server has at an address
     Ls(LsArgs),
@@ -268,7 +270,7 @@ pub struct GetArgs {
     /// Addresses, then the destination: a file, a directory, or - for standard output. A file
     /// goes into an existing directory under its own name; a directory's content goes into the
     /// destination (into DEST/NAME if that is written with a slash or a dot at its end)
-    #[arg(required = true, num_args = 2.., value_names = ["URL", "DEST"])]
+    #[arg(required = true, value_name = "URL|DEST")]
     pub urls_and_dest: Vec<String>,
     /// A further source of the same object; may be repeated
     #[arg(long, value_name = "URL", env = "GTP_MIRROR", value_delimiter = ',')]
@@ -288,7 +290,7 @@ pub struct GetArgs {
 pub struct PutArgs {
     /// Files and directories, then the address. Several need a directory there: end the address
     /// with a slash
-    #[arg(required = true, num_args = 2.., value_names = ["PATH", "URL"])]
+    #[arg(required = true, value_name = "PATH|URL")]
     pub paths_and_url: Vec<PathBuf>,
     #[command(flatten)]
     pub transfer: TransferArgs,

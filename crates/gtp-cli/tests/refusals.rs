@@ -36,6 +36,19 @@ fn a_server_with_an_unknown_or_changed_key_is_refused() {
 }
 
 #[test]
+fn options_may_stand_between_operands_and_a_lone_operand_is_code_2() {
+    let world = World::new();
+    world.export("a", 10);
+    let server = world.serve("server", &["--public"]);
+    let url = server.url("a");
+    world.expect(0, &["get", &url, "--fingerprint", &server.fingerprint, "out"]);
+    for verb in ["get", "put"] {
+        let output = world.expect(2, &[verb, &url]);
+        assert!(String::from_utf8_lossy(&output.stderr).contains("is needed after"));
+    }
+}
+
+#[test]
 fn what_is_missing_at_the_source_is_code_3() {
     let world = World::new();
     world.export("a", 10);

@@ -14,8 +14,10 @@ use crate::show::Shower;
 
 pub fn run(args: GetArgs) -> Result<ExitCode, Failure> {
     let usage = |text: String| Failure::new(FailureKind::Usage, text);
-    let Some((dest, urls)) = args.urls_and_dest.split_last() else {
-        return Err(usage("an address and a destination are needed".into()));
+    let Some((dest, urls @ [_, ..])) = args.urls_and_dest.split_last() else {
+        return Err(usage(
+            "a destination is needed after the address, as in: gtp get URL .".into(),
+        ));
     };
     let urls: Vec<Url> = urls
         .iter()

@@ -13,8 +13,8 @@ use crate::show::Shower;
 
 pub fn run(args: PutArgs) -> Result<ExitCode, Failure> {
     let usage = |text: String| Failure::new(FailureKind::Usage, text);
-    let Some((url, paths)) = args.paths_and_url.split_last() else {
-        return Err(usage("a path and an address are needed".into()));
+    let Some((url, paths @ [_, ..])) = args.paths_and_url.split_last() else {
+        return Err(usage("an address is needed after the path, as in: gtp put PATH URL".into()));
     };
     let url: Url = url.to_string_lossy().parse().map_err(|e| usage(format!("{e}")))?;
     let common = &args.transfer;
