@@ -28,7 +28,7 @@ const KEY: [u8; 16] = *b"a key that is no";
 
 /// The AEAD, by one of two libraries, or none.
 enum Aead {
-    Ring(ring::aead::LessSafeKey),
+    Ring(Box<ring::aead::LessSafeKey>),
     AwsLc(Box<aws_lc_rs::aead::LessSafeKey>),
     None,
 }
@@ -39,7 +39,7 @@ impl Aead {
             "ring" => {
                 use ring::aead::{AES_128_GCM, LessSafeKey, UnboundKey};
                 let key = UnboundKey::new(&AES_128_GCM, &KEY).ok().context("a key")?;
-                Aead::Ring(LessSafeKey::new(key))
+                Aead::Ring(Box::new(LessSafeKey::new(key)))
             }
             "aws-lc" => {
                 use aws_lc_rs::aead::{AES_128_GCM, LessSafeKey, UnboundKey};
