@@ -154,6 +154,11 @@ impl Asker {
         self.missing.len()
     }
 
+    /// Whether `unit` was assigned and is not here.
+    pub fn is_missing(&self, unit: u64) -> bool {
+        self.missing.contains(unit)
+    }
+
     /// Takes a unit in; false if it was not wanted.
     #[inline]
     pub fn received(&mut self, unit: u64) -> bool {
@@ -178,6 +183,11 @@ impl Asker {
         if self.dropped_at.is_none() && !self.missing.is_empty() {
             self.drop = true;
         }
+    }
+
+    /// Whether a drop was asked for and [`Asker::poll_dropped`] has not answered.
+    pub fn is_dropping(&self) -> bool {
+        self.drop || self.dropped_at.is_some()
     }
 
     /// After an accepted drop: what had not arrived by then.

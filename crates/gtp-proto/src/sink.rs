@@ -7,7 +7,6 @@
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use core::ops::Range;
 
 use gtp_alloc::led::{Came, Counts, SessionLaw};
 use gtp_alloc::{Bytes, Rate, Span, Time};
@@ -29,6 +28,7 @@ use crate::wire::{
     Control, DATA_HEAD_LEN, DataHead, Feedback, HEADER_LEN, Header, Kind, Receipt, Status,
 };
 
+mod asking;
 mod rest;
 
 use rest::YOUNG_INTERVAL;
@@ -181,6 +181,8 @@ pub struct SinkSession {
     /// Receipts that ended before their interval because they were full.
     full_receipts: VecDeque<Receipt>,
     asker: Asker,
+    /// What was assigned and will not come, and the host has not taken back yet.
+    unreturned: RangeSet,
     quick: Option<Quick>,
     started: Time,
     grant: Grant,
@@ -229,6 +231,7 @@ impl SinkSession {
             receipt: ReceiptBuilder::default(),
             full_receipts: VecDeque::new(),
             asker: Asker::new(1),
+            unreturned: RangeSet::new(),
             quick: None,
             started: now,
             grant: Grant {
@@ -279,48 +282,6 @@ impl SinkSession {
         self.quick = Some(Quick::default());
         self.asker.set_repairs(repairs);
         self
-    }
-
-    /// Decides how long units are; must precede [`SinkSession::assign`]. Whatever was asked by
-    /// another length is forgotten, here and at the source.
-    pub fn begin(&mut self, unit_payload: u16) {
-        self.asker = self.asker.begun_anew(unit_payload.max(1));
-    }
-
-    /// How long whole units are, as it was begun with.
-    pub fn unit_payload(&self) -> u16 {
-        self.asker.unit_payload()
-    }
-
-    /// Wants the units of `range` from this source.
-    pub fn assign(&mut self, range: Range<u64>) {
-        self.asker.assign(range);
-    }
-
-    /// Units assigned and not here yet.
-    pub fn outstanding(&self) -> u64 {
-        self.asker.outstanding()
-    }
-
-    /// Units that were lost and are not asked for again: they will not come. Each is told once,
-    /// the lowest first.
-    pub fn poll_given_up(&mut self) -> Option<Range<u64>> {
-        self.asker.poll_given_up()
-    }
-
-    /// Gives up on this source at once; returns what had not arrived.
-    pub fn abandon(&mut self) -> RangeSet {
-        self.asker.abandon()
-    }
-
-    /// Asks the source to forget what it has not sent yet.
-    pub fn ask_drop(&mut self) {
-        self.asker.ask_drop();
-    }
-
-    /// Once the source has forgotten: what will not come from it any more.
-    pub fn poll_dropped(&mut self) -> Option<RangeSet> {
-        self.asker.poll_dropped()
     }
 
     /// Takes in a datagram that opened under the session's key.
@@ -376,9 +337,10 @@ impl SinkSession {
         }
     }
 
-    /// This end is done: it wants nothing more and says so.
+    /// This end is done: it wants nothing more and says so. [`SinkSession::abandon`] returns what
+    /// had not arrived.
     pub fn close(&mut self, now: Time) {
-        self.asker.abandon();
+        self.stop_asking();
         if self.closing_since.is_none() {
             self.closing_since = Some(now);
             self.close_due = true;
@@ -770,7 +732,7 @@ impl SinkSession {
             }
             Some(Outcome::Open { unit_payload }) => {
                 if self.asker.unit_payload() > unit_payload {
-                    self.asker.abandon();
+                    self.stop_asking();
                 }
                 if self.counters.packets == 0 {
                     self.feedback_urgent = true; // The source may not know the round trip yet.

@@ -303,3 +303,39 @@ fn a_sink_whose_factor_of_the_weight_changes_says_so_at_once_and_then_always() {
     victim.sink.handle_grant(Grant { weight: 1.0, ..grant });
     assert_eq!(said(victim.transmit()), [None]);
 }
+
+/// Asks once more for all that a session has not brought, as its host does at its end.
+fn returned(victim: &mut Victim) -> Vec<std::ops::Range<u64>> {
+    victim.sink.abandon().iter().collect()
+}
+
+#[test]
+fn whatever_ends_a_session_all_that_it_has_not_brought_comes_back_to_the_host() {
+    type End = fn(&mut Victim);
+    let ends: [(&str, End); 5] = [
+        ("an echo in data", |victim| assert!(victim.data(2, 1, 5).is_err())),
+        ("an echo in a status", |victim| {
+            assert!(victim.status(Status { grant: 2, ..STATUS }).is_err());
+        }),
+        ("too much", |victim| flood(victim, 8, Span::from_secs(4))),
+        ("silence", |victim| {
+            victim.now += Span::from_secs(31);
+            victim.transmit();
+        }),
+        ("its host", |victim| victim.sink.close(victim.now)),
+    ];
+    for (name, end) in ends {
+        let mut victim = Victim::new(100);
+        victim.data(1, 1, 40).unwrap();
+        end(&mut victim);
+        let more = victim.sink.counters().packets;
+        assert!(more >= 1, "{name}");
+        victim.sink.assign(100..110); // Its host has not heard yet.
+        let back: Vec<_> = returned(&mut victim);
+        // A flood brings unit 0 as well.
+        let first = if name == "too much" { 1 } else { 0 };
+        assert_eq!(back, [first..40, 41..110], "{name}");
+        assert!(returned(&mut victim).is_empty(), "{name}: each unit comes back once");
+        assert!((0..110).all(|unit| !victim.sink.owes(unit)), "{name}");
+    }
+}
