@@ -5,12 +5,15 @@
 //! anew; what the server has it does not ask for again.
 
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use gtp_alloc::{Span, Time};
 use gtp_store::{BlockSource, Export, FileSource, Manifest, RelPath, RootKind};
 use gtp_sys::Clock;
 use tokio::task::{JoinError, JoinHandle};
+use tokio::time::Sleep;
 
 use super::connect::{Granted, Units, ask, reach};
 use super::progress::{Event, Outcome, Progress, SourceShare};
@@ -131,6 +134,34 @@ struct Sending {
     answers: RootAnswers,
 }
 
+/// What an event of the data session means.
+enum Heard {
+    /// The transfer goes on.
+    Goes,
+    /// The data session is over; the server may still say how the transfer ended.
+    Ends(Parting),
+    /// This end cannot go on, and the server is to be told why.
+    Fails(Reason, Failure),
+}
+
+/// A data session that is over, while the server's verdict is awaited.
+struct Parting {
+    /// How the attempt ends if no verdict comes.
+    failure: Failure,
+    until: Pin<Box<Sleep>>,
+}
+
+/// The failure of a data session whose verdict has not come in time; never before that.
+async fn overdue(parting: &mut Option<Parting>) -> Failure {
+    match parting {
+        Some(Parting { failure, until }) => {
+            until.await;
+            failure.clone()
+        }
+        None => std::future::pending().await,
+    }
+}
+
 impl Attempt {
     async fn run(&mut self, objects: &mut Objects) -> Result<Done, Failure> {
         let mut stop = self.monitor.stop.clone();
@@ -216,10 +247,13 @@ impl Attempt {
         self.skipped = skipped;
     }
 
-    /// Answers the server until it says that all is in place.
+    /// Answers the server until it says that all is in place. When the data session ends, the
+    /// server's verdict may still be on its way on the control channel: it is waited for, and it
+    /// decides.
     async fn serve(&mut self, sending: &mut Sending) -> Result<Done, Failure> {
         let mut look = tokio::time::interval(LOOK_SPAN);
         let mut keepalive = tokio::time::interval(KEEPALIVE_SPAN);
+        let mut parting: Option<Parting> = None;
         loop {
             let Sending { channel, source, index, answers } = sending;
             answers.begin(source, index);
@@ -242,18 +276,15 @@ impl Attempt {
                         return Err(error.into());
                     }
                 },
-                event = source.next_event() => match self.heard(event) {
-                    Ok(()) => {}
-                    Err((reason, failure)) => {
-                        // The server may have said why; that is the better word.
-                        let fault = Message::fault(reason, failure.text.clone());
-                        if failure.is_temporary() && reason != Reason::Changed {
-                            return Err(self.last_word(channel).await.unwrap_or(failure));
-                        }
-                        channel.send(&fault).await?;
+                event = source.next_event(), if parting.is_none() => match self.heard(event) {
+                    Heard::Goes => {}
+                    Heard::Ends(end) => parting = Some(end),
+                    Heard::Fails(reason, failure) => {
+                        channel.send(&Message::fault(reason, failure.text.clone())).await?;
                         return Err(failure);
                     }
                 },
+                failure = overdue(&mut parting) => return Err(failure),
                 _ = look.tick() => {
                     if answers.is_busy() {
                         // Hashing moves nothing, and is wanted.
@@ -267,34 +298,28 @@ impl Attempt {
         }
     }
 
-    /// What the server says about an end that the engine has noticed first.
-    async fn last_word(&self, channel: &mut ControlChannel) -> Option<Failure> {
-        let said = tokio::time::timeout(LAST_WORD_SPAN, channel.recv()).await;
-        match said {
-            Ok(Ok(Message::Fault(fault))) => Some(Failure::of_fault(&fault)),
-            Ok(_) | Err(_) => None,
-        }
-    }
-
-    fn heard(&mut self, event: Option<SourceEvent>) -> Result<(), (Reason, Failure)> {
-        let temporary = |text: String| Failure::new(FailureKind::Temporary, text);
+    /// What an event of the data session means for the transfer.
+    fn heard(&mut self, event: Option<SourceEvent>) -> Heard {
+        let ends = |text: String, span| {
+            let failure = Failure::new(FailureKind::Temporary, text);
+            Heard::Ends(Parting { failure, until: Box::pin(tokio::time::sleep(span)) })
+        };
         match event {
             Some(SourceEvent::PathOpen) => {
                 self.path_seen = true;
-                Ok(())
+                Heard::Goes
             }
-            Some(SourceEvent::Closed) => Ok(()),
+            Some(SourceEvent::Closed) => ends("the server ended the session".into(), VERDICT_SPAN),
+            Some(SourceEvent::NoPath) if self.path_seen => {
+                ends(no_path_words(self.url.host()), LAST_WORD_SPAN)
+            }
             Some(SourceEvent::NoPath) => {
                 let text = no_path_words(self.url.host());
-                let kind = match self.path_seen {
-                    true => FailureKind::Temporary,
-                    false => FailureKind::NoUdpPath,
-                };
-                Err((Reason::NoUdpPath, Failure::new(kind, text)))
+                Heard::Fails(Reason::NoUdpPath, Failure::new(FailureKind::NoUdpPath, text))
             }
-            Some(SourceEvent::Fault(error)) => Err((reason_of_source(&error), error.into())),
-            Some(SourceEvent::Lost(why)) => Err((Reason::Other, temporary(why))),
-            None => Err((Reason::Other, temporary("the session has ended".into()))),
+            Some(SourceEvent::Fault(error)) => Heard::Fails(reason_of_source(&error), error.into()),
+            Some(SourceEvent::Lost(why)) => ends(why, LAST_WORD_SPAN),
+            None => ends("the session has ended".into(), LAST_WORD_SPAN),
         }
     }
 
@@ -474,8 +499,12 @@ async fn await_ready(channel: &mut ControlChannel) -> Result<(), Failure> {
     }
 }
 
-/// Time for the server to say why it has ended a session.
-const LAST_WORD_SPAN: std::time::Duration = std::time::Duration::from_secs(2);
+/// How long the server's verdict may take once it has closed the data session in order. It sends
+/// the verdict right after that; on a bad path TCP repeats it a few times.
+const VERDICT_SPAN: Duration = Duration::from_secs(10);
+
+/// The same for a data session that broke: the server may have gone with it.
+const LAST_WORD_SPAN: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests {
