@@ -11,7 +11,9 @@ use std::process::ExitCode;
 use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
 use gtp::{Failure, FailureKind, Rate, Sharing};
-use gtp_share::{Change, HostView, Of, Policy, SessionView, client, places, user_place};
+use gtp_share::{
+    Change, HostView, Of, Policy, SessionView, client, make_user_dir, places, user_place,
+};
 
 use crate::args::HostArgs;
 use crate::{output, words};
@@ -140,7 +142,9 @@ pub fn sharing(args: &HostArgs) -> Option<Sharing> {
 fn starter(args: &HostArgs) -> Option<Vec<OsString>> {
     let program = std::env::current_exe().ok()?.with_file_name("gtpd");
     let mut command: Vec<OsString> = vec![program.into(), "--socket".into()];
-    command.push(user_place()?.into());
+    let made = make_user_dir().and_then(|_| user_place());
+    let place = made.inspect_err(|error| tracing::warn!(%error, "no daemon can be started"));
+    command.push(place.ok()?.into());
     command.extend(["--exit-when-idle".into(), "60s".into()]);
     let capacities = [("--capacity-in", args.capacity_in), ("--capacity-out", args.capacity_out)];
     for (option, rate) in capacities {

@@ -23,7 +23,7 @@ use gtpd::{Claim, ClaimError, Daemon, DaemonConfig, HubConfig};
 #[command(name = "gtpd", version, max_term_width = 100)]
 struct Options {
     /// Where processes find it; for root /run/gtp/gtpd.sock, else gtp/gtpd.sock in
-    /// XDG_RUNTIME_DIR
+    /// XDG_RUNTIME_DIR, /run/user/UID or /tmp/gtp-UID
     #[arg(long, value_name = "PATH", env = "GTPD_SOCKET", conflicts_with = "socket_on_stdin")]
     socket: Option<PathBuf>,
     /// Standard input is the listening socket (systemd's StandardInput=socket)
@@ -86,9 +86,10 @@ fn run(options: Options) -> anyhow::Result<()> {
         let claimed = Claim::from_manager(io::stdin());
         claimed.map_err(plain).context("standard input is no listening socket")?
     } else {
-        let path = options.socket.or_else(default_place).context(
-            "no place for the socket: XDG_RUNTIME_DIR is not set; name one with --socket",
-        )?;
+        let path = match options.socket {
+            Some(path) => path,
+            None => default_place().context("no place for the socket; name one with --socket")?,
+        };
         match Claim::at(&path) {
             Ok(claim) => claim,
             Err(ClaimError::Taken) => bail!("{}: a daemon runs there already", path.display()),
@@ -125,9 +126,15 @@ fn plain(error: ClaimError) -> io::Error {
 }
 
 /// The host's place for root, a user's own for others.
-fn default_place() -> Option<PathBuf> {
-    let root = rustix::process::geteuid().is_root();
-    if root { gtp_share::places().into_iter().next() } else { gtp_share::user_place() }
+fn default_place() -> io::Result<PathBuf> {
+    let of_the_host = gtp_share::places().into_iter().next();
+    match of_the_host.filter(|_| rustix::process::geteuid().is_root()) {
+        Some(place) => Ok(place),
+        None => {
+            gtp_share::make_user_dir()?;
+            gtp_share::user_place()
+        }
+    }
 }
 
 fn rate(text: &str) -> Result<Rate, String> {

@@ -330,6 +330,20 @@ fn a_pump_has_come_and_gone(world: &World) {
 }
 
 #[test]
+fn a_program_without_a_runtime_directory_finds_a_pump_of_its_users_alone() {
+    let world = World::new();
+    let mut command = world.run(&[], &["printenv", "GTP_RUN_SOCKET"]);
+    let ran = command.env_remove("XDG_RUNTIME_DIR").env("GTP_PUMP_IDLE", "1s").output().unwrap();
+    assert!(ran.status.success(), "{}", said(&ran));
+    let place = out(&ran);
+    let uid = rustix::process::geteuid().as_raw();
+    let places = [format!("/run/user/{uid}"), format!("/tmp/gtp-{uid}")];
+    let found = places.iter().find(|dir| place == format!("{dir}/gtp/pump.sock"));
+    let found = std::fs::metadata(found.expect(&place)).unwrap();
+    assert_eq!(std::os::unix::fs::MetadataExt::mode(&found) & 0o777, 0o700);
+}
+
+#[test]
 fn a_pump_stays_as_long_as_programs_that_do_nothing_or_listen() {
     let world = World::new();
     let run = |script: &str| {

@@ -1,20 +1,221 @@
-//! Where the daemon's socket lies.
+//! Where the sockets of a host's daemon, a user's daemon and a user's pump lie.
 //!
-//! A host's own daemon comes first, a user's own second. Both directories belong to whoever runs
-//! the daemon, so that nobody else can stand in for it.
+//! A host's own daemon comes first, a user's own second. Each directory belongs to whoever runs
+//! the daemon, so that nobody else can stand in for it. The user's is the one that the system keeps
+//! for the user. Services, containers, `su` and `cron` have none, or name another user's; then
+//! it is a directory beneath `/tmp`, where any user may have made one of that name first. So what
+//! is found there is used only if it is this user's and closed to all others.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::fs::{DirBuilder, Metadata};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, AtFlags, CWD, accessat};
 
 /// The socket of the daemon of the whole host.
 const SYSTEM: &str = "/run/gtp/gtpd.sock";
+/// The directory of all that is GTP's, within a user's own.
+const OURS: &str = "gtp";
 
 /// Where a daemon may listen, the first to be tried first.
 pub fn places() -> Vec<PathBuf> {
-    std::iter::once(PathBuf::from(SYSTEM)).chain(user_place()).collect()
+    std::iter::once(PathBuf::from(SYSTEM)).chain(user_place().ok()).collect()
 }
 
-/// Where a user's own daemon listens; none without `XDG_RUNTIME_DIR`.
-pub fn user_place() -> Option<PathBuf> {
-    let dir = PathBuf::from(std::env::var_os("XDG_RUNTIME_DIR")?);
-    dir.is_absolute().then(|| dir.join("gtp").join("gtpd.sock"))
+/// Where a user's own daemon listens. Nothing is made.
+///
+/// # Errors
+/// As [`user_dir`].
+pub fn user_place() -> io::Result<PathBuf> {
+    Ok(user_dir()?.join("gtpd.sock"))
+}
+
+/// The directory of this user's sockets: `gtp` in `$XDG_RUNTIME_DIR`, else in `/run/user/UID`,
+/// else in `/tmp/gtp-UID`. It need not be there; [`make_user_dir`] makes it.
+///
+/// # Errors
+/// `PermissionDenied` where `/tmp/gtp-UID` is there and is not this user's alone.
+pub fn user_dir() -> io::Result<PathBuf> {
+    Roots::of_this_process().find()
+}
+
+/// Makes the directory of this user's sockets, unless it is there.
+///
+/// # Errors
+/// As [`user_dir`], and what the system says.
+pub fn make_user_dir() -> io::Result<PathBuf> {
+    Roots::of_this_process().make()
+}
+
+/// What decides where a user's directory is.
+struct Roots {
+    /// What `XDG_RUNTIME_DIR` says.
+    named: Option<OsString>,
+    /// Where the system keeps a directory for each user.
+    users: PathBuf,
+    /// Where anybody may make a directory.
+    shared: PathBuf,
+    /// The user.
+    uid: u32,
+}
+
+impl Roots {
+    fn of_this_process() -> Roots {
+        Roots {
+            named: std::env::var_os("XDG_RUNTIME_DIR"),
+            users: PathBuf::from("/run/user"),
+            shared: PathBuf::from("/tmp"),
+            uid: rustix::process::geteuid().as_raw(),
+        }
+    }
+
+    fn find(&self) -> io::Result<PathBuf> {
+        let named = self.named.as_ref().map(PathBuf::from);
+        if let Some(dir) = named.filter(|dir| dir.is_absolute() && self.is_usable(dir)) {
+            return Ok(dir.join(OURS));
+        }
+        let kept = self.users.join(self.uid.to_string());
+        if kept.metadata().is_ok_and(|found| self.is_private(&found)) {
+            return Ok(kept.join(OURS));
+        }
+        let shared = self.in_shared();
+        match shared.symlink_metadata() {
+            Ok(found) if !self.is_private(&found) => Err(not_private(&shared)),
+            Ok(_) | Err(_) => Ok(shared.join(OURS)),
+        }
+    }
+
+    fn make(&self) -> io::Result<PathBuf> {
+        let dir = self.find()?;
+        let shared = self.in_shared();
+        if dir.starts_with(&shared) {
+            make_private(&shared)?;
+            // Whoever was faster than this process made it.
+            let found = shared.symlink_metadata()?;
+            if !self.is_private(&found) {
+                return Err(not_private(&shared));
+            }
+        }
+        DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
+        Ok(dir)
+    }
+
+    fn in_shared(&self) -> PathBuf {
+        self.shared.join(format!("gtp-{}", self.uid))
+    }
+
+    /// Whether a directory that was named is this user's, or can be made. `su` leaves the name of
+    /// another user's, and containers that of one which is not there.
+    fn is_usable(&self, dir: &Path) -> bool {
+        match dir.metadata() {
+            Ok(found) => found.is_dir() && found.uid() == self.uid && found.mode() & 0o022 == 0,
+            Err(_) => {
+                let above = dir.ancestors().skip(1).find(|above| above.exists());
+                let writable = Access::WRITE_OK | Access::EXEC_OK;
+                above.is_some_and(|above| accessat(CWD, above, writable, AtFlags::EACCESS).is_ok())
+            }
+        }
+    }
+
+    /// Whether something is a directory of this user's, and closed to all others.
+    fn is_private(&self, found: &Metadata) -> bool {
+        found.is_dir() && found.uid() == self.uid && found.mode() & 0o077 == 0
+    }
+}
+
+/// Makes a directory of mode 0700 whatever the mask, unless something of that name is there.
+fn make_private(dir: &Path) -> io::Result<()> {
+    match DirBuilder::new().mode(0o700).create(dir) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+fn not_private(dir: &Path) -> io::Error {
+    let text = format!(
+        "{} is there and is no directory of this user's alone (mode 0700): remove it, or set \
+         XDG_RUNTIME_DIR to a directory that is",
+        dir.display()
+    );
+    io::Error::new(io::ErrorKind::PermissionDenied, text)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    fn roots(top: &Path, named: Option<PathBuf>) -> Roots {
+        let uid = rustix::process::geteuid().as_raw();
+        let (users, shared) = (top.join("run-user"), top.join("tmp"));
+        std::fs::create_dir_all(&shared).unwrap();
+        Roots { named: named.map(Into::into), users, shared, uid }
+    }
+
+    fn mode(dir: &Path, mode: u32) {
+        std::fs::create_dir_all(dir).unwrap();
+        std::fs::set_permissions(dir, Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn without_a_named_directory_the_systems_own_is_used_and_without_that_one_is_made_in_tmp() {
+        let top = tempfile::tempdir().unwrap();
+        let roots = roots(top.path(), None);
+        let made = roots.make().unwrap();
+        let shared = top.path().join(format!("tmp/gtp-{}", roots.uid));
+        assert_eq!(made, shared.join("gtp"));
+        for dir in [&shared, &made] {
+            assert_eq!(dir.metadata().unwrap().mode() & 0o777, 0o700, "{}", dir.display());
+        }
+        assert_eq!(roots.find().unwrap(), made);
+        assert_eq!(roots.make().unwrap(), made, "it may be there");
+        let kept = roots.users.join(roots.uid.to_string());
+        mode(&kept, 0o755);
+        assert_eq!(roots.find().unwrap(), made, "others may enter that one");
+        mode(&kept, 0o700);
+        assert_eq!(roots.find().unwrap(), kept.join("gtp"));
+    }
+
+    #[test]
+    fn a_named_directory_counts_unless_it_is_anothers_or_cannot_be_made() {
+        let top = tempfile::tempdir().unwrap();
+        let named = top.path().join("named/deep");
+        let mut roots = roots(top.path(), Some(named.clone()));
+        assert_eq!(roots.find().unwrap(), named.join("gtp"), "it can be made");
+        assert_eq!(roots.make().unwrap(), named.join("gtp"));
+        let shared = roots.in_shared().join("gtp");
+        mode(&named, 0o777);
+        assert_eq!(roots.find().unwrap(), shared, "anybody can write to that one");
+        roots.named = Some("relative".into());
+        assert_eq!(roots.find().unwrap(), shared);
+        // As `su` leaves it.
+        mode(&named, 0o700);
+        roots.named = Some(named.into());
+        roots.uid += 1;
+        assert_eq!(roots.find().unwrap(), roots.in_shared().join("gtp"));
+    }
+
+    #[test]
+    fn what_others_can_have_made_in_tmp_is_refused_with_words() {
+        let top = tempfile::tempdir().unwrap();
+        let roots = roots(top.path(), None);
+        let (shared, elsewhere) = (roots.in_shared(), top.path().join("elsewhere"));
+        mode(&elsewhere, 0o700);
+        symlink(&elsewhere, &shared).unwrap();
+        for refused in [roots.find(), roots.make()] {
+            let said = refused.unwrap_err().to_string();
+            assert!(said.contains("0700") && said.contains("XDG_RUNTIME_DIR"), "{said}");
+        }
+        assert!(!elsewhere.join("gtp").exists(), "no link is followed");
+        std::fs::remove_file(&shared).unwrap();
+        mode(&shared, 0o750);
+        assert!(roots.find().is_err() && roots.make().is_err());
+        let another = Roots { uid: roots.uid + 1, ..roots };
+        mode(&another.in_shared(), 0o700);
+        assert!(another.find().is_err(), "that one is another user's");
+    }
 }

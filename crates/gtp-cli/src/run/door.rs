@@ -17,6 +17,8 @@ use rustix::net::{
 };
 use tokio::net::{UnixListener, UnixStream};
 
+use super::place;
+
 /// Where a pump is found, as long as this lives.
 pub struct Door {
     path: PathBuf,
@@ -46,10 +48,7 @@ impl Door {
     /// # Errors
     /// `AddrInUse` where a pump listens already; else what the system says.
     pub async fn open(path: &Path) -> io::Result<Door> {
-        use std::os::unix::fs::DirBuilderExt;
-        if let Some(dir) = path.parent() {
-            std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
-        }
+        place::make_dir_of(path)?;
         let lock = take_lock(path).await?;
         if is_there(path) {
             return Err(in_use());

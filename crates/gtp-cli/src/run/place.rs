@@ -1,8 +1,10 @@
 //! Where a user's pump is found.
 //!
-//! In the directory that the system keeps for the user, which nobody else can enter; without one a
-//! place must be named. What runs under `gtp run` already has the pump of that.
+//! It lies in the user's own directory, which nobody else can enter, unless a place is named. What
+//! runs under `gtp run` already has the pump of that.
 
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use gtp::{Failure, FailureKind};
@@ -18,14 +20,23 @@ pub fn socket(named: Option<&Path>) -> Result<PathBuf, Failure> {
     if let Some(above) = std::env::var_os(SOCKET).map(PathBuf::from).filter(|p| p.is_absolute()) {
         return Ok(above);
     }
-    let dir = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    match dir.filter(|dir| dir.is_absolute()) {
-        Some(dir) => Ok(dir.join("gtp").join("pump.sock")),
-        None => {
-            let text = "there is no XDG_RUNTIME_DIR: name a place for the pump with --pump";
-            Err(Failure::new(FailureKind::Usage, text))
-        }
+    let dir = gtp_share::user_dir().map_err(|error| {
+        let text = format!("no place for the pump: {error}; or name one with --pump");
+        Failure::new(FailureKind::Usage, text)
+    })?;
+    Ok(dir.join("pump.sock"))
+}
+
+/// Makes the directory of a pump's socket, for this user alone, unless it is there.
+///
+/// # Errors
+/// What the system says; where the user's own directory would be another's, that.
+pub fn make_dir_of(socket: &Path) -> io::Result<()> {
+    let Some(dir) = socket.parent() else { return Ok(()) };
+    if gtp_share::user_dir().is_ok_and(|own| own == dir) {
+        return gtp_share::make_user_dir().map(|_| ());
     }
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }
 
 /// The library that is put before programs' C library: as named, else beside this program, else
