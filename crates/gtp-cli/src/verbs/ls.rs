@@ -1,7 +1,7 @@
 //! `gtp ls`: what a server has at an address.
 //!
 //! One level only: whoever wants a tree asks again below. Names are escaped for people, and given
-//! as they are to programs.
+//! as they are to programs. What is there and cannot be fetched is listed too, with the reason.
 
 use std::process::ExitCode;
 
@@ -22,6 +22,14 @@ pub fn run(args: LsArgs) -> Result<ExitCode, Failure> {
             output::line(as_json(entry))?;
         } else {
             output::line(as_text(entry))?;
+        }
+    }
+    for failure in &listing.left_out {
+        if args.json {
+            let kind = failure.kind.as_str();
+            output::line(json!({ "event": "skipped", "kind": kind, "message": failure.text }))?;
+        } else {
+            output::line(format_args!("{:>3} {:>10}  {failure} (left out)", "-", "-"))?;
         }
     }
     Ok(ExitCode::SUCCESS)

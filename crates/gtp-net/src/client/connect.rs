@@ -17,7 +17,7 @@ use crate::crypto::Suite;
 use crate::engine::{Law, SessionOpen};
 use crate::flows::{Failure, FailureKind, Gathering, keys, root_kind, wire_law};
 use crate::messages::{
-    self, INTERVAL_US, Message, Open, Opened, Reason, SuiteList, VERSION, Verb, WEIGHT_MILLI,
+    self, INTERVAL_US, Message, Open, Opened, SuiteList, VERSION, Verb, WEIGHT_MILLI,
 };
 
 /// A server that has said yes.
@@ -154,13 +154,7 @@ pub(super) async fn describe(
             }
             Message::Fault(fault) => match &fault.path {
                 Some(path) if skipped.len() < SKIPPED_MAX => {
-                    // Links and devices are never carried; only what should have come is missed.
-                    let kind = match fault.reason == Reason::Other {
-                        true => FailureKind::Other,
-                        false => FailureKind::Partial,
-                    };
-                    let failure = Failure::new(kind, fault.text.to_string());
-                    skipped.push(failure.about(messages::printable(path)));
+                    skipped.push(left_out(path, &fault.text));
                 }
                 Some(_) => {}
                 None => return Err(Failure::of_fault(&fault)),
@@ -172,9 +166,16 @@ pub(super) async fn describe(
     }
 }
 
+/// What a server says about something that is there and will not come. A fault without a name
+/// counts those that it does not name.
+pub(super) fn left_out(path: &[u8], text: &messages::PeerText) -> Failure {
+    let failure = Failure::new(FailureKind::Partial, text.to_string());
+    if path.is_empty() { failure } else { failure.about(messages::printable(path)) }
+}
+
 fn bad_listing(why: impl std::fmt::Display) -> Failure {
     Failure::new(FailureKind::Other, why.to_string())
 }
 
 /// Entries that a server calls skipped and that are remembered; more are dropped.
-const SKIPPED_MAX: usize = 1_000;
+pub(super) const SKIPPED_MAX: usize = 1_000;

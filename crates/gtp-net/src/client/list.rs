@@ -6,7 +6,7 @@
 use gtp_store::{Entry, RootKind};
 use tokio::time::timeout;
 
-use super::connect::{Units, ask, reach};
+use super::connect::{SKIPPED_MAX, Units, ask, left_out, reach};
 use super::{Endpoint, Terms, Url};
 use crate::control::{ANSWER_SPAN, ControlError};
 use crate::flows::{Failure, FailureKind, Gathering, root_kind};
@@ -19,6 +19,8 @@ pub struct Listing {
     pub kind: RootKind,
     /// Its entries, or the file itself; not what lies deeper.
     pub entries: Vec<Entry>,
+    /// What is there too and cannot be fetched, each with the reason; a bounded number.
+    pub left_out: Vec<Failure>,
 }
 
 /// Asks for a listing. A server that is silent, or sends no names, is borne for the patience of
@@ -37,6 +39,7 @@ async fn patiently(endpoint: &Endpoint, url: &Url, terms: &Terms) -> Result<List
     let mut granted = ask(channel, endpoint, url, verb, (terms, Units::Ordinary), &|| {}).await?;
     let kind = granted.opened.object.map_or(RootKind::File, root_kind);
     let mut gathering = Gathering::default();
+    let mut left = Vec::new();
     loop {
         let next = timeout(terms.patience, granted.channel.recv()).await;
         match next.map_err(|_| ControlError::TimedOut("the listing"))?? {
@@ -45,10 +48,14 @@ async fn patiently(endpoint: &Endpoint, url: &Url, terms: &Terms) -> Result<List
                 .map_err(|why| Failure::new(FailureKind::Other, why.to_string()))?,
             Message::ListingEnd(_) => {
                 granted.channel.close().await;
-                return Ok(Listing { kind, entries: gathering.into_entries() });
+                let entries = gathering.into_entries();
+                return Ok(Listing { kind, entries, left_out: left });
             }
-            Message::Fault(fault) if fault.path.is_none() => return Err(Failure::of_fault(&fault)),
-            Message::Fault(_) => {}
+            Message::Fault(fault) => match &fault.path {
+                Some(path) if left.len() < SKIPPED_MAX => left.push(left_out(path, &fault.text)),
+                Some(_) => {}
+                None => return Err(Failure::of_fault(&fault)),
+            },
             other => {
                 return Err(ControlError::Unexpected(format!("message {}", other.name())).into());
             }

@@ -417,8 +417,12 @@ fn open_path(
 ) -> Result<(RelPath, Box<dyn BlockSource>), Failure> {
     let scanned = Export::open(path)?.scan(None)?;
     for left_out in &scanned.skipped {
-        let failure = Failure::new(kind_of_skip(left_out.why), left_out.why.to_string());
+        let failure = Failure::new(FailureKind::Partial, left_out.why.to_string());
         skipped.push(failure.about(&left_out.path));
+    }
+    let more = scanned.skipped_total.saturating_sub(scanned.skipped.len() as u64);
+    if more > 0 {
+        skipped.push(Failure::new(FailureKind::Partial, format!("{more} more")));
     }
     let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let name = real.file_name().unwrap_or_default().as_encoded_bytes();
@@ -427,16 +431,6 @@ fn open_path(
         Failure::new(FailureKind::Usage, format!("{shown}: {why}"))
     })?;
     Ok((name, Box::new(FileSource::new(scanned))))
-}
-
-/// Links and devices are never carried, and their absence is no failure.
-fn kind_of_skip(why: gtp_store::SkipReason) -> FailureKind {
-    match why {
-        gtp_store::SkipReason::Link | gtp_store::SkipReason::Special => FailureKind::Other,
-        gtp_store::SkipReason::Denied
-        | gtp_store::SkipReason::Name(_)
-        | gtp_store::SkipReason::Unreadable => FailureKind::Partial,
-    }
 }
 
 async fn send_manifest(channel: &mut ControlChannel, manifest: &Manifest) -> Result<(), Failure> {

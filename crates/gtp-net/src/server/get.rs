@@ -5,10 +5,10 @@
 
 use std::sync::Arc;
 
-use gtp_store::{BlockSource, FileSource, SkipReason};
+use gtp_store::{BlockSource, FileSource};
 use tokio::sync::watch;
 
-use super::scan::{Extent, scan};
+use super::scan::{Extent, scan, skipped_faults};
 use super::session::{Client, Ending};
 use super::{Shared, stopping};
 use crate::control::{ControlError, KEEPALIVE_SPAN};
@@ -16,7 +16,7 @@ use crate::engine::{SourceEvent, SourceHandle, SourceOpen};
 use crate::flows::{
     Failure, FailureKind, FileIndex, RootAnswers, reason_of_source, to_messages, wire_root,
 };
-use crate::messages::{self, Message, PeerText, Reason};
+use crate::messages::{Message, Reason};
 
 pub(super) async fn serve(
     shared: &Arc<Shared>,
@@ -27,7 +27,7 @@ pub(super) async fn serve(
         Ok(found) => found,
         Err(ending) => return ending,
     };
-    let faults: Vec<Message> = scanned.skipped.iter().map(skipped_fault).collect();
+    let faults: Vec<Message> = skipped_faults(&scanned);
     let source = FileSource::new(scanned);
     let manifest = Arc::clone(source.manifest());
     let session = match client.session(shared) {
@@ -54,18 +54,6 @@ pub(super) async fn serve(
     giving.source.close();
     giving.client.channel.close().await;
     Ending { wire_bytes, failure: verdict.err() }
-}
-
-fn skipped_fault(skipped: &gtp_store::Skipped) -> Message {
-    let reason = match skipped.why {
-        SkipReason::Link | SkipReason::Special => Reason::Other,
-        SkipReason::Denied => Reason::Permission,
-        SkipReason::Name(_) | SkipReason::Unreadable => Reason::Unreadable,
-    };
-    let mut path = skipped.path.clone().into_bytes();
-    path.truncate(messages::PATH_MAX);
-    let text = PeerText::new(skipped.why.to_string());
-    Message::Fault(messages::Fault { reason, text, path: Some(path) })
 }
 
 /// A session that sends.

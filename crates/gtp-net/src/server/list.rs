@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::Shared;
-use super::scan::{Extent, scan};
+use super::scan::{Extent, scan, skipped_faults};
 use super::session::{Client, Ending};
 use crate::flows::{Failure, to_wire, wire_root};
 use crate::messages::{Message, Pages, PagesEnd};
@@ -35,7 +35,8 @@ async fn answer(
     let pages = Pages::new(manifest.entries.iter().map(to_wire)).map(Message::ListingPage);
     let content_bytes = manifest.content_bytes();
     let end = Message::ListingEnd(PagesEnd { entries_total: total, content_bytes });
-    let answer = [opened].into_iter().chain(pages).chain([end]);
+    let faults = skipped_faults(scanned);
+    let answer = [opened].into_iter().chain(faults).chain(pages).chain([end]);
     client.channel.send_all(answer).await?;
     client.channel.close().await;
     Ok(())

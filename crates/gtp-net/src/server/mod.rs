@@ -82,7 +82,6 @@ pub(crate) struct Shared {
     socket: SocketId,
     port: u16,
     tls: Arc<TlsConfig>,
-    export: Export,
     config: ServeConfig,
     guests: Guests,
     listings: Arc<Budget>,
@@ -101,7 +100,8 @@ impl Server {
         config: ServeConfig,
         events: mpsc::UnboundedSender<ServerEvent>,
     ) -> Result<Server, Failure> {
-        let export = Export::open(&config.root)?;
+        // Each session opens it anew; this is to fail early.
+        Export::open(&config.root)?;
         config.admission.load()?;
         let (listener, socket, address) =
             bind_both(&host, config.listen).await.map_err(|error| {
@@ -118,7 +118,6 @@ impl Server {
             socket,
             port: address.port(),
             tls: server_config(identity),
-            export,
             config,
             guests,
             listings,

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use gtp_store::{Manifest, Scanned, SourceError};
+use gtp_store::{Export, Manifest, Scanned, SkipReason, Skipped, SourceError};
 use tokio::task::JoinHandle;
 
 use super::Shared;
@@ -17,7 +17,9 @@ use super::budget::{Share, USED_UP};
 use super::session::{Client, Ending};
 use crate::control::SEARCH_SPAN;
 use crate::flows::{Failure, FailureKind, reason_of_source};
-use crate::messages::{CONTENT_MAX, ENTRIES_MAX, Message, PATHS_MAX, Reason};
+use crate::messages::{
+    CONTENT_MAX, ENTRIES_MAX, Fault, Message, PATH_MAX, PATHS_MAX, PeerText, Reason,
+};
 
 /// How much of an object is looked up.
 #[derive(Clone, Copy)]
@@ -45,10 +47,13 @@ pub(super) async fn scan(
             let _seat = seat;
             let at = path.as_ref();
             let mut room = |path| wanted() && share.take(listing_bytes(path));
-            let scanned = match extent {
-                Extent::Whole => shared.export.scan_within(at, &mut room),
-                Extent::OneLevel => shared.export.list_within(at, &mut room),
-            };
+            let scanned = export(&shared).and_then(|export| {
+                let scanned = match extent {
+                    Extent::Whole => export.scan_within(at, &mut room),
+                    Extent::OneLevel => export.list_within(at, &mut room),
+                };
+                scanned.map_err(Nothing::There)
+            });
             (scanned, share)
         })
     };
@@ -60,9 +65,62 @@ pub(super) async fn scan(
             }
             None => Ok((client, scanned, share)),
         },
-        Ok((Err(error), _)) => Err(refuse(client, error).await),
+        Ok((Err(Nothing::There(error)), _)) => Err(refuse(client, error).await),
+        Ok((Err(Nothing::Exported), _)) => {
+            client.channel.refuse(Reason::Busy, GONE).await;
+            Err(Ending::failed(Failure::new(FailureKind::Temporary, GONE)))
+        }
         Err(failure) => Err(Ending::failed(failure)),
     }
+}
+
+/// Why there is no listing.
+enum Nothing {
+    /// The export itself is not there.
+    Exported,
+    /// The export has no such object, or not one that can be listed.
+    There(SourceError),
+}
+
+/// Opens the export by the path that the operator named, anew for each session: the directory may
+/// have been replaced, or a link that leads to it switched. Running sessions keep theirs.
+fn export(shared: &Shared) -> Result<Export, Nothing> {
+    Export::open(&shared.config.root).map_err(|error| {
+        tracing::warn!(%error, "the export cannot be opened");
+        Nothing::Exported
+    })
+}
+
+/// Said to clients while the export is not there. Its path on the server is not their business.
+const GONE: &str = "what this server exports is not there at present";
+
+/// What a client hears about names that are there and not in the listing: the first by name, the
+/// rest by number.
+pub(super) fn skipped_faults(scanned: &Scanned) -> Vec<Message> {
+    let named = scanned.skipped.iter().take(NAMED_MAX);
+    let mut faults: Vec<Message> = named.map(skipped_fault).collect();
+    let more = scanned.skipped_total.saturating_sub(faults.len() as u64);
+    if more > 0 {
+        let text = PeerText::new(format!("{more} more"));
+        let rest = Fault { reason: Reason::Other, text, path: Some(Vec::new()) };
+        faults.push(Message::Fault(rest));
+    }
+    faults
+}
+
+/// Clients keep a thousand; the last says how many more there are.
+const NAMED_MAX: usize = 999;
+
+fn skipped_fault(skipped: &Skipped) -> Message {
+    let reason = match skipped.why {
+        SkipReason::Link | SkipReason::Special => Reason::Other,
+        SkipReason::Denied => Reason::Permission,
+        SkipReason::Name(_) | SkipReason::Unreadable => Reason::Unreadable,
+    };
+    let mut path = skipped.path.clone().into_bytes();
+    path.truncate(PATH_MAX);
+    let text = PeerText::new(skipped.why.to_string());
+    Message::Fault(Fault { reason, text, path: Some(path) })
 }
 
 /// What of a listing no message may say, or no client would take.
