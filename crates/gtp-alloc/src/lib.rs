@@ -9,6 +9,7 @@
 
 extern crate alloc;
 
+pub mod bucket;
 pub mod endnode;
 pub mod fairness;
 pub mod grant;
@@ -18,4 +19,5 @@ pub mod strain;
 pub mod tree;
 pub mod units;
 
+pub use bucket::Bucket;
 pub use units::{Bytes, Rate, Span, Time};

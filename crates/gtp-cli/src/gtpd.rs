@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout)]
 
+mod lines;
 mod log;
 
 use std::io::{self, Write};
@@ -71,14 +72,18 @@ const GRACE: Span = Span::from_millis(250);
 
 fn main() -> ExitCode {
     log::to_stderr().init();
-    match run(Options::parse()) {
+    let options = Options::parse();
+    let ended = log::never_wait().map_err(anyhow::Error::from).and_then(|()| run(options));
+    let code = match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             // If nobody listens there is nothing to be done.
-            let _ = writeln!(io::stderr(), "gtpd: {error:#}");
+            let _ = log::Errors.write_all(format!("gtpd: {error:#}\n").as_bytes());
             ExitCode::FAILURE
         }
-    }
+    };
+    log::drain();
+    code
 }
 
 fn run(options: Options) -> anyhow::Result<()> {

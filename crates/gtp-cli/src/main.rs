@@ -10,6 +10,7 @@ mod bench;
 mod config;
 mod daemon;
 mod demo;
+mod lines;
 mod log;
 mod output;
 mod run;
@@ -23,8 +24,10 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     log::to_stderr().without_time().with_target(false).init();
-    match args::parse() {
+    let code = match args::parse() {
         Ok(verb) => verbs::run(verb),
         Err(code) => code,
-    }
+    };
+    output::drain();
+    code
 }

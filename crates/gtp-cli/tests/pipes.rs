@@ -1,11 +1,13 @@
-//! Readers of both standard streams that go away.
+//! Readers of both standard streams that go away, or stand still.
 
 mod common;
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 
-use common::World;
+use common::{World, wait_for};
+use rustix::process::{Pid, Signal, kill_process};
 
 /// The writing end of a pipe that nobody reads.
 fn unread() -> Stdio {
@@ -133,4 +135,107 @@ fn a_server_serves_on_when_nobody_reads_of_it() {
         assert_eq!(std::fs::read(world.path(name)).unwrap(), content);
     }
     assert!(server.0.try_wait().unwrap().is_none(), "it ended");
+}
+
+/// A server with both streams piped; where it listens.
+fn piped_server(
+    world: &World,
+    log: &str,
+) -> (Reaped, BufReader<std::process::ChildStdout>, String) {
+    let args = ["serve", "export", "--public", "--json", "--listen", "127.0.0.1:0"];
+    let mut command = world.gtp("server", &args);
+    command.env("GTP_LOG", log).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut server = Reaped(command.spawn().unwrap());
+    let mut out = BufReader::new(server.0.stdout.take().unwrap());
+    let mut first = String::new();
+    out.read_line(&mut first).unwrap();
+    let first: serde_json::Value = serde_json::from_str(&first).unwrap();
+    (server, out, first["addr"].as_str().unwrap().to_owned())
+}
+
+fn signal(server: &Reaped, signal: Signal) {
+    kill_process(Pid::from_child(&server.0), signal).unwrap();
+}
+
+/// Sends what is no TLS, and waits for the end of the connection.
+fn send_garbage(address: &str) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    // The server may have had enough of it already.
+    let _ = stream.write_all(b"GET / HTTP/1.0\r\n\r\n");
+    let _ = stream.read_to_end(&mut Vec::new());
+}
+
+/// What the lines of a server's process hold in memory, in bytes.
+fn resident(server: &Reaped) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.0.id())).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1_024
+}
+
+#[test]
+fn a_server_whose_readers_stand_still_serves_on_in_bounded_memory_and_ends_when_told_to() {
+    let world = World::new();
+    let content = world.export("file", 100_000);
+    // Nobody reads either stream any more: both pipes are full soon.
+    let (mut server, _out, address) = piped_server(&world, "trace");
+    for _ in 0..1_000 {
+        send_garbage(&address);
+    }
+    let before = resident(&server);
+    for _ in 0..3_000 {
+        send_garbage(&address);
+    }
+    let grown = resident(&server).saturating_sub(before);
+    assert!(grown < 4 << 20, "grown by {grown} bytes");
+    let url = format!("gtp://{address}/file");
+    world.expect(0, &["get", &url, "one", "--accept-new"]);
+    assert_eq!(std::fs::read(world.path("one")).unwrap(), content);
+    signal(&server, Signal::TERM);
+    wait_for("the server's end", || server.0.try_wait().unwrap().is_some());
+    assert!(server.0.wait().unwrap().success());
+}
+
+#[test]
+fn a_flood_of_garbage_writes_a_few_lines_and_says_how_many_it_left_out() {
+    let world = World::new();
+    let (mut server, mut out, address) = piped_server(&world, "warn");
+    std::thread::spawn(move || std::io::copy(&mut out, &mut std::io::sink()));
+    let begun = std::time::Instant::now();
+    for _ in 0..2_000 {
+        send_garbage(&address);
+    }
+    let mut errors = BufReader::new(server.0.stderr.take().unwrap());
+    let (mut lines, mut told, mut left_out) = (0, 0, 0);
+    while told + left_out < 2_000 {
+        let mut line = String::new();
+        errors.read_line(&mut line).unwrap();
+        lines += 1;
+        match line.strip_prefix("left out here: ") {
+            Some(rest) => left_out += rest.split(' ').next().unwrap().parse::<u64>().unwrap(),
+            None => told += u64::from(line.contains("refused")),
+        }
+    }
+    let seconds = begun.elapsed().as_secs() + 1;
+    assert!(lines <= 10 * seconds + 10, "{lines} lines in {seconds} s");
+}
+
+#[test]
+fn a_hangup_does_not_end_a_server() {
+    let world = World::new();
+    let content = world.export("file", 1_000);
+    let (mut server, _out, address) = piped_server(&world, "warn");
+    let mut errors = BufReader::new(server.0.stderr.take().unwrap());
+    for _ in 0..2 {
+        signal(&server, Signal::HUP);
+        let mut line = String::new();
+        while !line.starts_with("hangup:") {
+            line.clear();
+            assert!(errors.read_line(&mut line).unwrap() > 0, "the server has ended");
+        }
+    }
+    let url = format!("gtp://{address}/file");
+    world.expect(0, &["get", &url, "one", "--accept-new"]);
+    assert_eq!(std::fs::read(world.path("one")).unwrap(), content);
+    signal(&server, Signal::TERM);
+    assert!(server.0.wait().unwrap().success());
 }

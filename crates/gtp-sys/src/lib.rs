@@ -12,6 +12,7 @@ pub mod peer;
 pub mod prefetch;
 mod pressure;
 pub mod schedule;
+pub mod signals;
 pub mod steer;
 pub mod tun;
 pub mod udp;

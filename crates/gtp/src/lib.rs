@@ -54,7 +54,7 @@ pub use server::{RunningServer, Server};
 pub use stream::{Connect, Listen, Listening};
 pub use transfer::{Stopper, Transfer};
 
-pub use gtp_alloc::{Bytes, Rate, Span, Time};
+pub use gtp_alloc::{Bucket, Bytes, Rate, Span, Time};
 pub use gtp_laws::frames;
 pub use gtp_net::client::{
     BadUrl, DEFAULT_PORT, Event, Listing, Outcome, PATIENCE, Progress, SourceShare, Url,
@@ -63,7 +63,7 @@ pub use gtp_net::engine::{Sharing, default_capacity, default_engines};
 pub use gtp_net::flows::{Alone, Failure, FailureKind, Law, LimitedBy};
 pub use gtp_net::identity::{BadFingerprint, Fingerprint, Identity, IdentityError, config_dir};
 pub use gtp_net::messages::Reason;
-pub use gtp_net::server::{Limits, ServerEvent, SessionId};
+pub use gtp_net::server::{Limits, ServerEvent, SessionId, Whose};
 pub use gtp_net::stream::{
     Caller, Delivery, Frame, FrameReader, FrameStream, FrameWriter, Line, Standing, Stream,
     StreamReader, StreamWriter, WINDOW as STREAM_WINDOW, frame_most,

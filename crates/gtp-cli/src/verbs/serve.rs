@@ -1,19 +1,25 @@
 //! `gtp serve`: lets others fetch from a directory, and perhaps write to it.
 //!
 //! Programs read standard output, whose first line says where it listens; people read standard
-//! error, where every session begins and ends with a line.
+//! error, where sessions begin and end with a line as far as they are few. No reader of either
+//! can hold the server up.
+
+mod ration;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use gtp::{AUTHORIZED_KEYS_FILE, Alone, Failure, RunningServer, Server, ServerEvent};
+use gtp_sys::Clock;
 use serde_json::json;
 
 use crate::args::{OneEnd, ServeArgs};
-use crate::output::aside;
+use crate::output::{self, aside};
 use crate::show::json as out;
-use crate::signals::Signals;
+use crate::signals::{ServerSignals, Wish};
 use crate::words;
+use ration::{LeftOut, Ration, Topic};
 
 pub fn run(args: ServeArgs) -> Result<ExitCode, Failure> {
     let runtime = super::runtime()?;
@@ -21,8 +27,36 @@ pub fn run(args: ServeArgs) -> Result<ExitCode, Failure> {
 }
 
 async fn serve(args: ServeArgs) -> Result<ExitCode, Failure> {
+    output::never_wait().map_err(super::other)?;
     let engines = args.engines.unwrap_or_else(gtp::default_engines);
     let host = super::host(&args.host).engines(engines).start()?;
+    let mut signals = ServerSignals::take().map_err(super::other)?;
+    let mut running = server(&args).start(&host).await?;
+    announce(&args, &running);
+    let mut teller = Teller { json: args.json, clock: Clock::start(), ration: Ration::new() };
+    let mut sum_up = tokio::time::interval(SUM_UP_SPAN);
+    loop {
+        tokio::select! {
+            event = running.next_event() => match event {
+                Some(event) => teller.tell(&event),
+                None => break,
+            },
+            wish = signals.next() => match wish {
+                Wish::Stop => break,
+                Wish::Reload => aside("hangup: the list of keys is read for each client anyway"),
+            },
+            _ = sum_up.tick() => teller.sum_up(),
+        }
+    }
+    let stop_now = async { while signals.next().await != Wish::Stop {} };
+    tokio::select! {
+        () = running.stop() => Ok(ExitCode::SUCCESS),
+        () = stop_now => std::process::exit(130),
+    }
+}
+
+/// The server that the options describe.
+fn server(args: &ServeArgs) -> Server {
     let mut server = Server::export(&args.dir).listen(&args.listen);
     if args.public {
         server = server.public();
@@ -44,22 +78,7 @@ async fn serve(args: ServeArgs) -> Result<ExitCode, Failure> {
             OneEnd::Tsunami => Alone::Tsunami,
         });
     }
-    let mut signals = Signals::take().map_err(super::other)?;
-    let mut running = server.start(&host).await?;
-    announce(&args, &running);
-    loop {
-        tokio::select! {
-            event = running.next_event() => match event {
-                Some(event) => tell(&args, &event),
-                None => break,
-            },
-            () = signals.next() => break,
-        }
-    }
-    tokio::select! {
-        () = running.stop() => Ok(ExitCode::SUCCESS),
-        () = signals.next() => std::process::exit(130),
-    }
+    server
 }
 
 fn announce(args: &ServeArgs, running: &RunningServer) {
@@ -100,28 +119,56 @@ pub(super) fn say_missing(list: &Path) {
     aside(format_args!("no key is listed yet: put what `gtp id` prints elsewhere into {list}"));
 }
 
-fn tell(args: &ServeArgs, event: &ServerEvent) {
-    if args.json {
-        out::line(&as_json(event));
+/// Says what happens at the server.
+struct Teller {
+    json: bool,
+    clock: Clock,
+    ration: Ration,
+}
+
+impl Teller {
+    /// Tells programs of an event, and people if not too much else happens.
+    fn tell(&mut self, event: &ServerEvent) {
+        if self.json {
+            out::line(&as_json(event));
+        }
+        let topic = match event {
+            ServerEvent::TurnedAway { .. } | ServerEvent::Refused { .. } => Topic::Refused,
+            ServerEvent::Started { whose, .. } | ServerEvent::Ended { whose, .. } => {
+                Topic::Session(*whose)
+            }
+        };
+        if self.ration.allows(self.clock.now(), topic) {
+            aside(as_words(event));
+        }
     }
+
+    /// Says how much was left out.
+    fn sum_up(&mut self) {
+        if let Some(LeftOut { refused, sessions }) = self.ration.take_left_out() {
+            aside(format_args!(
+                "left out here: {refused} lines about refused connections, {sessions} about \
+                 sessions that began or ended"
+            ));
+        }
+    }
+}
+
+fn as_words(event: &ServerEvent) -> String {
     match event {
-        ServerEvent::TurnedAway { client, more: 0 } => {
-            aside(format_args!("{client}: too many connections"));
-        }
+        ServerEvent::TurnedAway { client, more: 0 } => format!("{client}: too many connections"),
         ServerEvent::TurnedAway { client, more } => {
-            aside(format_args!("{client}: too many connections, and {more} more before it"));
+            format!("{client}: too many connections, and {more} more before it")
         }
-        ServerEvent::Refused { client, failure } => {
-            aside(format_args!("{client}: refused: {failure}"))
+        ServerEvent::Refused { client, failure } => format!("{client}: refused: {failure}"),
+        ServerEvent::Started { id, client, key, whose: _, verb, path } => {
+            format!("#{id} {client}: {verb} /{path} by {key}")
         }
-        ServerEvent::Started { id, client, key, verb, path } => {
-            aside(format_args!("#{id} {client}: {verb} /{path} by {key}"));
-        }
-        ServerEvent::Ended { id, wire_bytes, failure } => {
+        ServerEvent::Ended { id, whose: _, wire_bytes, failure } => {
             let moved = words::say_bytes(*wire_bytes);
             match failure {
-                None => aside(format_args!("#{id} done, {moved}")),
-                Some(failure) => aside(format_args!("#{id} ended: {failure}; {moved}")),
+                None => format!("#{id} done, {moved}"),
+                Some(failure) => format!("#{id} ended: {failure}; {moved}"),
             }
         }
     }
@@ -137,7 +184,7 @@ fn as_json(event: &ServerEvent) -> serde_json::Value {
             "client": client.to_string(),
             "message": failure.text,
         }),
-        ServerEvent::Started { id, client, key, verb, path } => json!({
+        ServerEvent::Started { id, client, key, whose: _, verb, path } => json!({
             "event": "session",
             "id": id,
             "client": client.to_string(),
@@ -145,7 +192,7 @@ fn as_json(event: &ServerEvent) -> serde_json::Value {
             "verb": verb,
             "path": path,
         }),
-        ServerEvent::Ended { id, wire_bytes, failure } => json!({
+        ServerEvent::Ended { id, whose: _, wire_bytes, failure } => json!({
             "event": "session_end",
             "id": id,
             "wire_bytes": wire_bytes,
@@ -153,3 +200,6 @@ fn as_json(event: &ServerEvent) -> serde_json::Value {
         }),
     }
 }
+
+/// Time between two lines that sum up what was left out.
+const SUM_UP_SPAN: Duration = Duration::from_secs(1);

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gtp_alloc::Bytes;
 
+use super::Whose;
 use crate::identity::Fingerprint;
 use crate::messages::{ENTRIES_MAX, ENTRY_MEMORY, LISTINGS_MEMORY, PATHS_MAX};
 
@@ -23,6 +24,14 @@ pub(crate) enum Holder {
 }
 
 impl Holder {
+    /// Whether this is a key on the list.
+    pub fn whose(&self) -> Whose {
+        match self {
+            Holder::Listed(_) => Whose::Listed,
+            Holder::Strangers => Whose::Stranger,
+        }
+    }
+
     /// A number for sharing rates among clients: of the key, never zero; zero for strangers, whom
     /// their addresses tell apart.
     pub fn principal(&self) -> u64 {

@@ -11,6 +11,15 @@ use crate::identity::Fingerprint;
 /// Numbers a server's sessions, from 1.
 pub type SessionId = u64;
 
+/// Whether a client is on the list of keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    /// Its key is on the list.
+    Listed,
+    /// Its key is not: the server lets anyone read.
+    Stranger,
+}
+
 /// Something that happened at a server.
 #[derive(Clone, Debug)]
 pub enum ServerEvent {
@@ -38,6 +47,8 @@ pub enum ServerEvent {
         client: SocketAddr,
         /// Its key.
         key: Fingerprint,
+        /// Whether that is on the list.
+        whose: Whose,
         /// `get`, `put` or `list`.
         verb: &'static str,
         /// The path asked for, escaped for display.
@@ -47,6 +58,8 @@ pub enum ServerEvent {
     Ended {
         /// Its number.
         id: SessionId,
+        /// Whether its client's key is on the list.
+        whose: Whose,
         /// IP bytes of data packets that it sent or received.
         wire_bytes: u64,
         /// Why, if not because all was done.

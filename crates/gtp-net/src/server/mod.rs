@@ -26,7 +26,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 pub use admission::{Admission, Limits};
-pub use event::{ServerEvent, SessionId};
+pub use event::{ServerEvent, SessionId, Whose};
 
 use crate::control::ControlChannel;
 use crate::engine::{Host, SocketId};

@@ -93,11 +93,12 @@ pub(super) async fn serve(
             return;
         }
     };
-    let id = shared.guests.number();
+    let (id, whose) = (shared.guests.number(), holder.whose());
     shared.tell(ServerEvent::Started {
         id,
         client: remote,
         key,
+        whose,
         verb: word(&open.verb),
         path: printable(open.verb.path()),
     });
@@ -111,7 +112,7 @@ pub(super) async fn serve(
         Verb::Stream { .. } => return, // It was refused.
     };
     let Ending { wire_bytes, failure } = ending;
-    shared.tell(ServerEvent::Ended { id, wire_bytes, failure });
+    shared.tell(ServerEvent::Ended { id, whose, wire_bytes, failure });
 }
 
 /// Whether the client may do what it asks, and on what terms.

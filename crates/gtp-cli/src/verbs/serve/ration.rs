@@ -1,0 +1,104 @@
+//! How many lines about clients a server writes: whoever comes must not fill its log.
+//!
+//! Clients on the list and all others have a ration each, so that strangers do not hide what
+//! listed clients do. What finds no place in it is counted, and said in one line at most once a
+//! second. It knows time as an argument, and not what the lines say.
+
+use gtp::{Bucket, Time, Whose};
+
+/// Lines about strangers: a second, and at once. Together with the others' and the line that sums
+/// up they are fewer than ten a second.
+const OF_STRANGERS: Bucket = Bucket::new(2, 5);
+/// Lines about clients on the list. Those that leave together are told one by one if they are few.
+const OF_LISTED: Bucket = Bucket::new(4, 20);
+
+/// Which lines may be written now.
+pub struct Ration {
+    strangers: Bucket,
+    listed: Bucket,
+    left_out: LeftOut,
+}
+
+/// Lines that were not written, by what they were about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Connections that became no session.
+    pub refused: u64,
+    /// Beginnings and ends of sessions.
+    pub sessions: u64,
+}
+
+/// What a line is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Topic {
+    /// A connection that became no session.
+    Refused,
+    /// The beginning or the end of a session.
+    Session(Whose),
+}
+
+impl Ration {
+    pub fn new() -> Ration {
+        let left_out = LeftOut::default();
+        Ration { strangers: OF_STRANGERS, listed: OF_LISTED, left_out }
+    }
+
+    /// Whether a line may be written; if not it is counted.
+    pub fn allows(&mut self, now: Time, topic: Topic) -> bool {
+        let (bucket, left_out) = match topic {
+            Topic::Refused => (&mut self.strangers, &mut self.left_out.refused),
+            Topic::Session(Whose::Stranger) => (&mut self.strangers, &mut self.left_out.sessions),
+            Topic::Session(Whose::Listed) => (&mut self.listed, &mut self.left_out.sessions),
+        };
+        let allowed = bucket.take(now);
+        *left_out += u64::from(!allowed);
+        allowed
+    }
+
+    /// What was left out since this was asked last.
+    pub fn take_left_out(&mut self) -> Option<LeftOut> {
+        let left_out = std::mem::take(&mut self.left_out);
+        (left_out != LeftOut::default()).then_some(left_out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gtp::Span;
+
+    use super::*;
+
+    #[test]
+    fn a_flood_of_strangers_and_of_listed_clients_writes_under_ten_lines_a_second() {
+        let topics =
+            [Topic::Refused, Topic::Session(Whose::Stranger), Topic::Session(Whose::Listed)];
+        let (mut ration, start, seconds) = (Ration::new(), Time::from_nanos(1), 60);
+        let mut written = 0_u64;
+        let mut summed = LeftOut::default();
+        for ms in 0..seconds * 1_000 {
+            let now = start + Span::from_millis(ms);
+            for topic in topics.iter().cycle().take(9) {
+                written += u64::from(ration.allows(now, *topic));
+            }
+            if ms % 1_000 == 999 {
+                let left_out = ration.take_left_out().unwrap();
+                summed.refused += left_out.refused;
+                summed.sessions += left_out.sessions;
+                written += 1;
+            }
+        }
+        assert!((6 * seconds..10 * seconds).contains(&written), "{written}");
+        let told = written - seconds;
+        assert_eq!(told + summed.refused + summed.sessions, 9 * 1_000 * seconds);
+    }
+
+    #[test]
+    fn strangers_do_not_hide_what_a_listed_client_does() {
+        let (mut ration, now) = (Ration::new(), Time::from_nanos(1));
+        while ration.allows(now, Topic::Refused) {}
+        assert!(!ration.allows(now, Topic::Session(Whose::Stranger)));
+        assert!(ration.allows(now, Topic::Session(Whose::Listed)));
+        assert_eq!(ration.take_left_out(), Some(LeftOut { refused: 1, sessions: 1 }));
+        assert_eq!(ration.take_left_out(), None);
+    }
+}
