@@ -4,6 +4,7 @@
 //! the kernel asks it here, once, behind a narrow safe interface. This crate knows no protocol
 //! and takes no decision.
 
+pub mod address;
 pub mod clock;
 pub mod descriptors;
 pub mod entropy;

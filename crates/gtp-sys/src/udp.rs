@@ -15,6 +15,7 @@ use gtp_alloc::Span;
 use quinn_udp::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 use rustix::net::sockopt;
 
+use crate::address::canonical;
 use crate::clock::{span, unix_time};
 
 /// The most bytes that one call sends: what an IP packet's length field can say, less headers.
@@ -329,8 +330,7 @@ impl ReceiveBatch {
         let metas = self.metas[..self.filled].iter();
         let read_at = self.read_at;
         self.bytes.chunks_exact_mut(RECEIVE_BUFFER).zip(metas).map(move |(bytes, meta)| {
-            let from = SocketAddr::new(meta.addr.ip().to_canonical(), meta.addr.port());
-            let origin = Origin { from, to: meta.dst_ip };
+            let origin = Origin { from: canonical(meta.addr), to: meta.dst_ip };
             let len = meta.len.min(bytes.len());
             let waited =
                 meta.timestamp.map_or(Span::ZERO, |came| span(read_at.saturating_sub(came)));

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use gtp_alloc::Rate;
-use gtp_net::flows::{Alone, Failure, FailureKind};
+use gtp_net::flows::{Alone, Failure};
 use gtp_net::identity::Fingerprint;
 use gtp_net::server::{Admission, Limits, ServeConfig, ServerEvent, Writing};
 use gtp_net::trust::{AUTHORIZED_KEYS_FILE, Strangers};
@@ -99,10 +99,7 @@ impl Server {
     /// # Panics
     /// Outside a tokio runtime.
     pub async fn start(self, host: &Host) -> Result<RunningServer, Failure> {
-        let listen: SocketAddr = self.listen.parse().map_err(|_| {
-            let text = format!("{:?} is no address: expected ADDRESS:PORT", self.listen);
-            Failure::new(FailureKind::Usage, text)
-        })?;
+        let listen = gtp_net::server::listen_address(&self.listen)?;
         let list = || host.config_dir.join(AUTHORIZED_KEYS_FILE);
         let config = ServeConfig {
             root: self.root,

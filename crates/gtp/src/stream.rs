@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use gtp_alloc::{Bytes, Rate};
 use gtp_net::client::Url;
-use gtp_net::flows::{Alone, Failure, FailureKind, Law};
+use gtp_net::flows::{Alone, Failure, Law};
 use gtp_net::identity::Fingerprint;
 use gtp_net::messages::STREAMS_MEMORY;
 use gtp_net::server::{Admission, Limits};
@@ -238,10 +238,7 @@ impl Listen {
     /// # Panics
     /// Outside a tokio runtime.
     pub async fn start(self, host: &Host) -> Result<Listening, Failure> {
-        let listen: SocketAddr = self.at.parse().map_err(|_| {
-            let text = format!("{:?} is no address: expected ADDRESS:PORT", self.at);
-            Failure::new(FailureKind::Usage, text)
-        })?;
+        let listen = gtp_net::server::listen_address(&self.at)?;
         let list = || host.config_dir.join(AUTHORIZED_KEYS_FILE);
         let config = ListenConfig {
             listen,

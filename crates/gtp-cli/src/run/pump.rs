@@ -326,7 +326,8 @@ impl Pump {
         if lock(&self.without).contains(&to.ip()) {
             return Err(Without::Gtp("had no GTP a moment ago".into()));
         }
-        let pump = SocketAddr::new(to.ip(), self.port);
+        let mut pump = to;
+        pump.set_port(self.port);
         let url = format!("gtp://{pump}/tcp/{}", to.port());
         let url = url.parse().map_err(|error| Without::Gtp(format!("{error}")))?;
         let mut connect = Connect::new(url).weight(terms.weight).max_rate(terms.max_rate);
@@ -457,13 +458,13 @@ impl Without {
     fn of(failure: Failure) -> Without {
         match failure.kind {
             FailureKind::Missing
+            | FailureKind::Usage
             | FailureKind::Temporary
             | FailureKind::Unreachable
             | FailureKind::NoUdpPath
             | FailureKind::TimeLimit => Without::Gtp(failure.text),
             FailureKind::Authentication
             | FailureKind::Other
-            | FailureKind::Usage
             | FailureKind::Destination
             | FailureKind::Integrity
             | FailureKind::Partial

@@ -8,6 +8,7 @@ pub mod json;
 mod lines;
 mod trace;
 
+use std::collections::HashMap;
 use std::io::IsTerminal;
 
 use gtp::{Event, Failure, FailureKind, Outcome, Progress, RootKind};
@@ -23,6 +24,8 @@ pub struct Shower {
     json: Option<json::Json>,
     people: People,
     trace: Option<Trace>,
+    /// What is in the way of each source, as people have read it.
+    obstacles: HashMap<String, String>,
 }
 
 /// How people see it.
@@ -50,7 +53,12 @@ impl Shower {
             When::Auto | When::Never => People::Quiet,
         };
         let trace = args.trace.as_deref().map(Trace::create).transpose()?;
-        Ok(Shower { json: args.json.then(json::Json::default), people, trace })
+        Ok(Shower {
+            json: args.json.then(json::Json::default),
+            people,
+            trace,
+            obstacles: HashMap::new(),
+        })
     }
 
     /// A transfer begins.
@@ -68,9 +76,20 @@ impl Shower {
         if let Some(json) = &self.json {
             json.event(event);
         }
+        if self.was_just_said(event) {
+            return;
+        }
         if let Some(text) = for_people(event) {
             self.say(&text);
         }
+    }
+
+    /// Whether people have read of the same source that the same thing is in the way: a server that
+    /// is tried every few seconds is told of once.
+    fn was_just_said(&mut self, event: &Event) -> bool {
+        let Event::Retry { url, failure, .. } = event else { return false };
+        let said = self.obstacles.insert(url.clone(), failure.text.clone());
+        said.is_some_and(|said| said == failure.text)
     }
 
     /// New numbers.
@@ -134,7 +153,8 @@ fn for_people(event: &Event) -> Option<String> {
     match event {
         Event::Started { .. } | Event::FileDone { .. } => None,
         Event::Retry { url, failure, after } => {
-            Some(format!("gtp: {url}: {failure}; again in {:.1} s", after.as_secs_f64()))
+            let pause = after.as_secs_f64();
+            Some(format!("gtp: {url}: {failure}; trying again in {pause:.1} s"))
         }
         Event::Dropped { url, failure } => Some(format!("gtp: goes on without {url}: {failure}")),
         Event::Skipped(failure) => Some(format!("gtp: skipped {failure}")),

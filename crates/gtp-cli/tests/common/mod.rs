@@ -145,6 +145,12 @@ pub fn size_of(path: &Path) -> u64 {
 pub fn tcp_only(to: u16) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
+    pass_tcp(listener, to);
+    port
+}
+
+/// Passes on what comes to a listener to a port over IPv4.
+pub fn pass_tcp(listener: TcpListener, to: u16) {
     std::thread::spawn(move || {
         for near in listener.incoming().map_while(Result::ok) {
             let Ok(far) = TcpStream::connect(("127.0.0.1", to)) else { return };
@@ -154,7 +160,6 @@ pub fn tcp_only(to: u16) -> u16 {
             }
         }
     });
-    port
 }
 
 fn pass(mut from: TcpStream, mut into: TcpStream) {

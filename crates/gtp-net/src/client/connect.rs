@@ -11,8 +11,9 @@ use gtp_proto::{Role, Weights};
 use gtp_store::{Manifest, RootKind};
 use gtp_sys::udp::route_mtu;
 
-use super::{Endpoint, Terms, Url};
-use crate::control::{ControlChannel, ControlError};
+use super::{Endpoint, Terms, Url, no_path_words};
+use crate::control::reach::{dial, resolve};
+use crate::control::{CONNECT_SPAN, ControlChannel, ControlError};
 use crate::crypto::Suite;
 use crate::engine::{Law, SessionOpen};
 use crate::flows::{Failure, FailureKind, Gathering, keys, root_kind, wire_law};
@@ -62,13 +63,27 @@ impl Units {
     }
 }
 
-/// Connects to a server; both ends have proved their keys then.
+/// Connects to a server; both ends have proved their keys then. An IP version on which no datagram
+/// got through before is avoided.
 pub(crate) async fn reach(
     endpoint: &Endpoint,
     url: &Url,
     terms: &Terms,
 ) -> Result<ControlChannel, Failure> {
-    Ok(ControlChannel::connect(url.host(), endpoint.identity(), &terms.trust).await?)
+    let host = url.host();
+    // A patience shorter than this is the user's word on how long to wait.
+    let limit = CONNECT_SPAN.min(terms.patience);
+    let addresses = resolve(host, limit).await?;
+    let addresses = endpoint.families().admit(host, addresses);
+    let avoiding = endpoint.families().is_avoiding(host);
+    let stream = match dial(host, &addresses, limit).await {
+        // The other version answers over TCP, and carries no datagrams.
+        Err(ControlError::Unreachable { .. }) if avoiding => {
+            return Err(Failure::new(FailureKind::NoUdpPath, no_path_words(host)));
+        }
+        dialled => dialled?,
+    };
+    Ok(ControlChannel::client_over(stream, host, endpoint.identity(), &terms.trust).await?)
 }
 
 /// Asks a server for a session. It may look for the object for as long as it shows signs of life,

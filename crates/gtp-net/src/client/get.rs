@@ -4,6 +4,7 @@
 //! The state of a source is one of three: a line is being made, a session runs, it is given up.
 //! The transfer itself outlives all of them: what is missing is asked of whoever comes.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,8 +22,9 @@ use super::progress::{Event, Outcome, Progress};
 use super::roots::RootCheck;
 use super::{
     Endpoint, LOOK_SPAN, Monitor, Terms, Url, back_off, no_path_words, stop_words, stopped,
+    without_datagrams,
 };
-use crate::control::ANSWER_SPAN;
+use crate::control::{ANSWER_SPAN, ControlError, Obstacle};
 use crate::engine::{RootPolicy, TransferEvent, TransferHandle, TransferOpen};
 use crate::flows::{Failure, FailureKind};
 use crate::messages::Done;
@@ -80,6 +82,8 @@ struct Source {
     tries: u32,
     /// Whether a datagram ever came from it.
     path_seen: bool,
+    /// Where its newest session sends from.
+    peer: Option<SocketAddr>,
     bad_blocks: u32,
     /// The task that tends its line.
     line: Option<JoinHandle<()>>,
@@ -134,6 +138,7 @@ impl Gather {
             state: State::Connecting,
             tries: 0,
             path_seen: false,
+            peer: None,
             bad_blocks: 0,
             line: None,
         };
@@ -309,12 +314,21 @@ impl Gather {
 
     /// The server may notice first that no datagram comes; what to do about it is said here.
     fn own_words(&self, number: usize, failure: Failure) -> Failure {
-        let source = &self.sources[number];
-        if failure.kind != FailureKind::NoUdpPath {
-            return failure;
+        match failure.kind == FailureKind::NoUdpPath {
+            true => self.without_path(number),
+            false => failure,
         }
-        let kind = if source.path_seen { FailureKind::Temporary } else { failure.kind };
-        Failure::new(kind, no_path_words(source.url.host()))
+    }
+
+    /// No datagram comes from a source, or gets there.
+    fn without_path(&self, number: usize) -> Failure {
+        let source = &self.sources[number];
+        let host = source.url.host();
+        match source.peer {
+            Some(peer) if !source.path_seen => without_datagrams(&self.endpoint, host, peer),
+            // There was a path, and there may be one again.
+            Some(_) | None => Failure::new(FailureKind::Temporary, no_path_words(host)),
+        }
     }
 
     fn all_gone(&self) -> bool {
@@ -448,6 +462,7 @@ impl Gather {
                 self.skipped.note(failure, &self.monitor);
             }
         }
+        self.sources[number].peer = Some(session.peer);
         let flow = running.transfer.add_session(session);
         self.tally.assign(flow, number);
         if let Some(check) = &mut running.check {
@@ -520,10 +535,8 @@ impl Gather {
 
     fn no_path(&mut self, flow: FlowId) -> Result<(), Failure> {
         let Some(number) = self.live_source(flow) else { return Ok(()) };
-        let source = &self.sources[number];
-        let text = no_path_words(source.url.host());
-        let kind = if source.path_seen { FailureKind::Temporary } else { FailureKind::NoUdpPath };
-        self.source_failed(number, Failure::new(kind, text))
+        let failure = self.without_path(number);
+        self.source_failed(number, failure)
     }
 
     fn bad_block(&mut self, flow: FlowId, file: u32, block: u64) -> Result<(), Failure> {
@@ -592,20 +605,30 @@ impl Gather {
         let elapsed = now.since(self.began);
         self.monitor.progress.send_replace(Progress { elapsed, ..self.tally.progress().clone() });
         let quiet = gtp_sys::clock::duration(now.since(self.moved_at));
-        // Who has never answered gets less patience: the address may be wrong.
-        let met = self.running.is_some() || self.listed.is_some();
-        let patience = if met { self.terms.patience } else { self.terms.patience.min(MEET_SPAN) };
-        if quiet > patience {
-            let failure = self.last_failure.clone().unwrap_or_else(|| {
-                Failure::new(FailureKind::Temporary, "the sources send nothing")
-            });
-            let text = match met {
-                true => format!("no progress for {:.0} s: {failure}", quiet.as_secs_f64()),
-                false => failure.text,
-            };
-            return Err(Failure::new(FailureKind::Temporary, text));
+        if quiet > self.terms.patience {
+            return Err(self.patience_over(quiet));
         }
         Ok(None)
+    }
+
+    /// What is said when nothing has moved for as long as the user wants to wait.
+    fn patience_over(&self, quiet: Duration) -> Failure {
+        let met = self.running.is_some() || self.listed.is_some();
+        match (&self.last_failure, met) {
+            (Some(failure), false) => failure.clone(),
+            (Some(failure), true) => {
+                let text = format!("no progress for {:.0} s: {failure}", quiet.as_secs_f64());
+                Failure::new(FailureKind::Temporary, text)
+            }
+            (None, true) => {
+                let text = format!("the sources send nothing for {:.0} s", quiet.as_secs_f64());
+                Failure::new(FailureKind::Temporary, text)
+            }
+            (None, false) => {
+                let host = self.sources[0].url.host().clone();
+                ControlError::Unreachable { host, why: Obstacle::Silence(quiet) }.into()
+            }
+        }
     }
 
     // --- the end ---
@@ -712,9 +735,6 @@ const REPORTS_AT_ONCE: usize = 256;
 
 /// Time for telling servers that all is over.
 const FAREWELL_SPAN: Duration = Duration::from_secs(1);
-
-/// Patience with servers that have never answered.
-const MEET_SPAN: Duration = Duration::from_secs(10);
 
 /// Time for keeping what is complete.
 const SUSPEND_SPAN: Duration = Duration::from_secs(10);

@@ -5,6 +5,7 @@
 //! engine goes on with the rest. Nothing here prints, and nothing here knows a command line.
 
 pub(crate) mod connect;
+pub(crate) mod families;
 mod get;
 mod link;
 mod list;
@@ -29,8 +30,10 @@ pub use progress::{Event, Outcome, Progress, SourceShare};
 pub use put::{MakeSource, Objects, PutRequest, put};
 pub use url::{BadUrl, DEFAULT_PORT, Url};
 
+use families::{Families, Next};
+
 use crate::engine::{Host, Law, SocketId};
-use crate::flows::FailureKind;
+use crate::flows::{Failure, FailureKind};
 use crate::identity::Identity;
 use crate::trust::{HostAddress, HostTrust};
 
@@ -41,6 +44,7 @@ pub struct Endpoint {
     identity: Identity,
     interval: Option<Span>,
     sockets: Mutex<Sockets>,
+    families: Mutex<Families>,
 }
 
 #[derive(Default)]
@@ -52,7 +56,13 @@ struct Sockets {
 impl Endpoint {
     /// An endpoint on this host with this key. `interval` is what servers are asked for.
     pub fn new(host: Host, identity: Identity, interval: Option<Span>) -> Arc<Endpoint> {
-        Arc::new(Endpoint { host, identity, interval, sockets: Mutex::default() })
+        Arc::new(Endpoint {
+            host,
+            identity,
+            interval,
+            sockets: Mutex::default(),
+            families: Mutex::default(),
+        })
     }
 
     /// The host.
@@ -63,6 +73,20 @@ impl Endpoint {
     /// The key that servers see.
     pub fn identity(&self) -> &Identity {
         &self.identity
+    }
+
+    /// Notes that no datagram reaches this address of a host, or comes from it.
+    pub(crate) fn no_datagrams(&self, host: &HostAddress, peer: SocketAddr) -> Next {
+        self.families().block(host, peer)
+    }
+
+    /// Whether another IP version of the host could be tried if this one carries no datagrams.
+    pub(crate) fn has_choice(&self, host: &HostAddress) -> bool {
+        self.families().has_choice(host)
+    }
+
+    fn families(&self) -> std::sync::MutexGuard<'_, Families> {
+        self.families.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The socket from which peers of this family are reached, opened at first need.
@@ -152,8 +176,24 @@ fn back_off(tries: u32) -> Duration {
     (RETRY_FIRST * 2u32.saturating_pow(tries.min(8))).min(RETRY_LONGEST)
 }
 
+/// What it means that no datagram gets through to a host at this address: another IP version is to
+/// be tried, or there is no UDP path.
+fn without_datagrams(endpoint: &Endpoint, host: &HostAddress, peer: SocketAddr) -> Failure {
+    match endpoint.no_datagrams(host, peer) {
+        Next::OtherFamily => {
+            let (silent, other) = match peer.is_ipv6() {
+                true => ("IPv6", "IPv4"),
+                false => ("IPv4", "IPv6"),
+            };
+            let text = format!("no datagram gets through to {host} over {silent}; trying {other}");
+            Failure::new(FailureKind::Temporary, text)
+        }
+        Next::None => Failure::new(FailureKind::NoUdpPath, no_path_words(host)),
+    }
+}
+
 /// That no datagram gets through, in words that name what to open.
-fn no_path_words(host: &HostAddress) -> String {
+pub(crate) fn no_path_words(host: &HostAddress) -> String {
     let port = host.port();
     format!(
         "no UDP path to {host}: TCP port {port} answers, but no datagram gets through within 5 s. \

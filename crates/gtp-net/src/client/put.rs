@@ -4,6 +4,7 @@
 //! still needs and says when all is in place. A broken line is made anew and the object listed
 //! anew; what the server has it does not ask for again.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use super::connect::{Granted, Units, ask, reach};
 use super::progress::{Event, Outcome, Progress, SourceShare};
 use super::{
     Endpoint, LOOK_SPAN, Monitor, Terms, Url, back_off, no_path_words, stop_words, stopped,
+    without_datagrams,
 };
 use crate::control::{ANSWER_SPAN, ControlChannel, ControlError, KEEPALIVE_SPAN};
 use crate::engine::{SourceEvent, SourceHandle, SourceOpen};
@@ -74,6 +76,7 @@ pub async fn put(
         moved_at: began,
         excused: Span::ZERO,
         path_seen: false,
+        peer: None,
         sent_before: 0,
         proved_before: 0,
         proved: 0,
@@ -89,6 +92,7 @@ pub async fn put(
         };
         tries = if attempt.moved_at > moved { 0 } else { tries + 1 };
         let quiet = attempt.quiet();
+        let failure = attempt.own_words(failure);
         if !failure.is_temporary() || quiet > attempt.terms.patience {
             return Err(failure);
         }
@@ -116,6 +120,8 @@ struct Attempt {
     /// could move.
     excused: Span,
     path_seen: bool,
+    /// Where the newest session sends to.
+    peer: Option<SocketAddr>,
     /// IP bytes of earlier attempts.
     sent_before: u64,
     /// Payload bytes that the server proved to have received in them.
@@ -192,6 +198,7 @@ impl Attempt {
         let terms = (&self.terms, Units::AsThePath);
         let Granted { mut channel, opened, session } =
             ask(channel, &self.endpoint, &self.url, verb, terms, &|| {}).await?;
+        self.peer = Some(session.peer);
         let into = self.url.names_directory() || opened.object == Some(EntryKind::Directory);
         let asked = self.clock.now();
         let prepared = self.prepare(&mut channel, objects, into).await;
@@ -352,6 +359,16 @@ impl Attempt {
             return Err(Failure::new(FailureKind::Temporary, text));
         }
         Ok(())
+    }
+
+    /// Either end may notice that no datagram gets through; what to do about it is said here.
+    fn own_words(&self, failure: Failure) -> Failure {
+        match (failure.kind, self.peer) {
+            (FailureKind::NoUdpPath, Some(peer)) => {
+                without_datagrams(&self.endpoint, self.url.host(), peer)
+            }
+            _ => failure,
+        }
     }
 
     /// How long nothing has moved that could have.

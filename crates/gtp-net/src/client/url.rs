@@ -122,6 +122,10 @@ mod tests {
         let url: Url = "gtp://[::1]".parse().unwrap();
         assert_eq!((url.host().port(), url.path()), (DEFAULT_PORT, &b""[..]));
         assert!(url.names_directory());
+        let url: Url = "gtp://[fe80::1%Va0]/x%20y".parse().unwrap();
+        assert_eq!((url.host().host(), url.host().port()), ("fe80::1%Va0", DEFAULT_PORT));
+        assert_eq!(url.to_string(), "gtp://[fe80::1%Va0]:4810/x y");
+        assert_eq!(url.to_string().parse::<Url>().unwrap().host(), url.host());
         assert_eq!("gtp://h//x".parse::<Url>().unwrap().to_string(), "gtp://h:4810/x");
     }
 

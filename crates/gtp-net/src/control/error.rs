@@ -6,19 +6,28 @@
 use rustls::{AlertDescription, Error as TlsError};
 use tokio::io;
 
+use super::reach::Obstacle;
 use crate::messages::{Malformed, Message, PeerText, Reason};
 use crate::trust::{HostAddress, HostRefused, TrustError};
 
 /// Why a control channel was not made, or ended.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
-    /// The host has no address, or none that answers.
-    #[error("cannot reach {host}: {source}")]
+    /// None of the host's addresses answers, or they cannot be looked up now.
+    #[error("cannot reach {host}: {why}")]
     Unreachable {
         /// The server.
         host: HostAddress,
-        /// What the system says about the last address.
-        source: io::Error,
+        /// What is in the way.
+        why: Obstacle,
+    },
+    /// The address names no host; another try would not change that.
+    #[error("cannot reach {host}: {why}")]
+    NoSuchHost {
+        /// The server.
+        host: HostAddress,
+        /// What is wrong with the name.
+        why: String,
     },
     /// Something took longer than it may.
     #[error("timed out waiting for {0}")]
@@ -82,6 +91,7 @@ impl ControlError {
             | ControlError::KeyRefused
             | ControlError::NotAuthorised(_) => 7,
             ControlError::Refused { reason, .. } => reason.exit_code(),
+            ControlError::NoSuchHost { .. } => 2,
             ControlError::Malformed(_) | ControlError::Unexpected(_) => 1,
         }
     }

@@ -9,6 +9,7 @@
 
 mod error;
 mod frame;
+pub(crate) mod reach;
 #[cfg(test)]
 mod tests;
 
@@ -19,13 +20,14 @@ use std::time::Duration;
 use rustls::ServerConfig;
 use rustls::pki_types::ServerName;
 use tokio::io::{self, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
-use tokio::net::{TcpStream, lookup_host};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
 use zeroize::Zeroizing;
 
 pub use error::ControlError;
 use frame::{Inbox, Outbox};
+pub use reach::{CONNECT_SPAN, Obstacle};
 
 use crate::crypto::{Direction, EXPORTER_LABEL, SECRET_LEN, TrafficSecret, exporter_context};
 use crate::identity::{Fingerprint, Identity};
@@ -36,9 +38,6 @@ use crate::trust::{HostAddress, HostTrust, Standing};
 /// Time from a connection's first byte to the end of the handshake and, at the server, of the
 /// first message. An honest peer needs two round trips.
 pub const OPENING_SPAN: Duration = Duration::from_secs(5);
-
-/// Time for a host's name and the TCP connection to it, all its addresses together.
-pub const CONNECT_SPAN: Duration = Duration::from_secs(10);
 
 /// Silence after which the peer counts as gone. Both ends say something, [`Message::Keepalive`]
 /// at least, every [`KEEPALIVE_SPAN`].
@@ -62,9 +61,6 @@ pub const FRAME_SPAN: Duration = Duration::from_secs(30);
 
 /// Time for a polite end.
 const CLOSE_SPAN: Duration = Duration::from_secs(2);
-
-/// Addresses of a host that are tried.
-const ADDRESSES_MAX: usize = 8;
 
 /// Sessions that may open on one channel: each takes 8 bytes of memory for its life.
 const SESSIONS_MAX: usize = 4096;
@@ -122,9 +118,21 @@ impl ControlChannel<TcpStream> {
         identity: &Identity,
         trust: &Arc<HostTrust>,
     ) -> Result<ControlChannel, ControlError> {
-        let stream = timeout(CONNECT_SPAN, connect_tcp(host))
-            .await
-            .map_err(|_| ControlError::TimedOut("connecting"))??;
+        let addresses = reach::resolve(host, CONNECT_SPAN).await?;
+        let stream = reach::dial(host, &addresses, CONNECT_SPAN).await?;
+        ControlChannel::client_over(stream, host, identity, trust).await
+    }
+
+    /// The client's end over a TCP connection to a server.
+    ///
+    /// # Errors
+    /// As [`ControlChannel::connect`].
+    pub async fn client_over(
+        stream: TcpStream,
+        host: &HostAddress,
+        identity: &Identity,
+        trust: &Arc<HostTrust>,
+    ) -> Result<ControlChannel, ControlError> {
         let ends = Ends::of(&stream)?;
         ControlChannel::client(stream, ends, host, identity, trust).await
     }
@@ -464,24 +472,4 @@ async fn close<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut TlsStream<S>) {
     };
     // Whatever fails here, the channel is at its end.
     let _ = timeout(CLOSE_SPAN, ending).await;
-}
-
-/// The first address of the host that answers.
-async fn connect_tcp(host: &HostAddress) -> Result<TcpStream, ControlError> {
-    let unreachable = |source| ControlError::Unreachable { host: host.clone(), source };
-    let found = lookup_host((host.host(), host.port())).await.map_err(unreachable)?;
-    let addresses: Vec<SocketAddr> = found.take(ADDRESSES_MAX).collect();
-    let mut failure = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    let share = CONNECT_SPAN / u32::try_from(addresses.len().max(1)).unwrap_or(u32::MAX);
-    for address in addresses {
-        match timeout(share, TcpStream::connect(address)).await {
-            Ok(Ok(stream)) => {
-                stream.set_nodelay(true).map_err(unreachable)?;
-                return Ok(stream);
-            }
-            Ok(Err(refused)) => failure = refused,
-            Err(_) => failure = io::ErrorKind::TimedOut.into(),
-        }
-    }
-    Err(unreachable(failure))
 }

@@ -8,6 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use gtp_proto::wire::{HEADER_LEN, Header};
 use gtp_proto::{Link, Role};
+use gtp_sys::address::canonical;
 use gtp_sys::udp::Origin;
 
 use super::api::{SessionOpen, SocketId};
@@ -148,8 +149,4 @@ impl Envelope {
         let tag = self.sealer.seal_in_place(pn, head, body);
         bytes.extend_from_slice(&tag);
     }
-}
-
-fn canonical(addr: SocketAddr) -> SocketAddr {
-    SocketAddr::new(addr.ip().to_canonical(), addr.port())
 }

@@ -139,6 +139,7 @@ impl From<ControlError> for Failure {
     fn from(error: ControlError) -> Failure {
         let kind = match &error {
             ControlError::Unreachable { .. } => FailureKind::Unreachable,
+            ControlError::NoSuchHost { .. } => FailureKind::Usage,
             ControlError::TimedOut(_) | ControlError::Closed | ControlError::Lost(_) => {
                 FailureKind::Temporary
             }

@@ -9,6 +9,7 @@ pub(crate) mod budget;
 mod event;
 mod get;
 mod list;
+mod place;
 mod put;
 mod scan;
 pub(crate) mod session;
@@ -27,6 +28,7 @@ use tokio::task::JoinSet;
 
 pub use admission::{Admission, Limits};
 pub use event::{ServerEvent, SessionId, Whose};
+pub use place::listen_address;
 
 use crate::control::ControlChannel;
 use crate::engine::{Host, SocketId};

@@ -6,11 +6,12 @@
 use super::tend::{Sessions, start};
 use super::{Delivery, Ends, FrameStream, Stream};
 use crate::client::connect::{Granted, Units, ask, reach};
-use crate::client::{Endpoint, Terms, Url};
+use crate::client::families::Next;
+use crate::client::{Endpoint, Terms, Url, no_path_words};
 use crate::control::{ControlError, SILENCE_SPAN};
 use crate::crypto::Suite;
 use crate::engine::SessionOpen;
-use crate::flows::{Failure, keys};
+use crate::flows::{Failure, FailureKind, keys};
 use crate::messages::{Message, STREAM_WINDOW, Verb};
 
 /// Connects to a service of a host, `gtp://host[:port]/service`: proves keys, and returns once the
@@ -42,7 +43,27 @@ pub async fn connect_frames(
     Ok(open(endpoint, url, terms, (window, Some(delivery))).await?.of_frames())
 }
 
+/// Opens a connection. Where the host has addresses of both IP versions, it waits until datagrams
+/// get through, and goes to the other version if they do not.
 async fn open(
+    endpoint: &Endpoint,
+    url: &Url,
+    terms: &Terms,
+    asked: (u32, Option<Delivery>),
+) -> Result<Ends, Failure> {
+    loop {
+        let ends = attempt(endpoint, url, terms, asked).await?;
+        let (host, line) = (url.host(), &ends.line);
+        if !endpoint.has_choice(host) || line.opened().await || !line.standing().no_path {
+            return Ok(ends);
+        }
+        if endpoint.no_datagrams(host, line.remote()) == Next::None {
+            return Err(Failure::new(FailureKind::NoUdpPath, no_path_words(host)));
+        }
+    }
+}
+
+async fn attempt(
     endpoint: &Endpoint,
     url: &Url,
     terms: &Terms,

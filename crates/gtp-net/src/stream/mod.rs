@@ -86,6 +86,8 @@ pub struct Standing {
     pub delivered: bool,
     /// All that the peer wrote is here, and its end.
     pub received: bool,
+    /// It broke because no datagram got through.
+    pub no_path: bool,
     /// Nothing more happens: all is done, or the connection broke.
     pub over: bool,
 }

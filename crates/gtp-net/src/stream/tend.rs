@@ -172,6 +172,8 @@ impl Tended {
                 None => self.step(standing).await,
             };
             if let Err(broken) = stepped {
+                let no_path = broken.why.kind == io::ErrorKind::HostUnreachable;
+                self.standing.send_modify(|now| now.no_path = no_path);
                 self.outgoing.fail(broken.why.clone());
                 self.incoming.fail(broken.why);
                 if let Some(last) = broken.tell

@@ -12,6 +12,7 @@ mod tests;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
+use std::net::Ipv6Addr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -85,18 +86,27 @@ impl HostAddress {
     const HOST_MAX: usize = 253;
 
     /// A host by name or address, an IPv6 address without brackets. Names are taken in lower
-    /// case.
+    /// case, IPv6 addresses in their shortest form. Behind a link-local one stands the interface
+    /// (`fe80::1%eth0`), whose name keeps its case; `%25` before a name means `%` (RFC 6874).
     ///
     /// # Errors
     /// [`BadHostAddress`] if the host is empty, too long or has characters that no host has, or
     /// the port is 0.
     pub fn new(host: &str, port: u16) -> Result<HostAddress, BadHostAddress> {
-        let fits = |c: char| c.is_ascii_alphanumeric() || "-._:%".contains(c);
-        let sane = (1..=Self::HOST_MAX).contains(&host.len()) && host.chars().all(fits);
-        if !sane || port == 0 {
+        let fits = |c: char| c.is_ascii_alphanumeric() || "-._:".contains(c);
+        let (name, link) = match host.split_once('%') {
+            Some((address, link)) => (address, Some(scope(link).ok_or(BadHostAddress)?)),
+            None => (host, None),
+        };
+        let sane = (1..=Self::HOST_MAX).contains(&host.len()) && name.chars().all(fits);
+        if !sane || port == 0 || (link.is_some() && !name.contains(':')) {
             return Err(BadHostAddress);
         }
-        Ok(HostAddress { host: host.to_ascii_lowercase(), port })
+        let name = match name.parse::<Ipv6Addr>() {
+            Ok(address) => address.to_string(),
+            Err(_) => name.to_ascii_lowercase(),
+        };
+        Ok(HostAddress { host: link.map_or(name.clone(), |link| format!("{name}%{link}")), port })
     }
 
     /// Name or address, without brackets.
@@ -108,6 +118,17 @@ impl HostAddress {
     pub fn port(&self) -> u16 {
         self.port
     }
+}
+
+/// The interface behind the `%` of an address. A number that begins with 25 is a number: what would
+/// be left of it is no interface's usual name.
+fn scope(text: &str) -> Option<&str> {
+    let name = match text.strip_prefix("25") {
+        Some(name) if name.contains(|c: char| !c.is_ascii_digit()) => name,
+        Some(_) | None => text,
+    };
+    let fits = |c: char| c.is_ascii_graphic() && !"/[]#%".contains(c);
+    (!name.is_empty() && name.chars().all(fits)).then_some(name)
 }
 
 impl FromStr for HostAddress {

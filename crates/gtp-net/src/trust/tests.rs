@@ -178,6 +178,20 @@ fn host_addresses_read_back_as_they_are_printed() {
     for text in ["a.example:4810", "127.0.0.1:1", "[::1]:65535", "[fe80::1%eth0]:4810"] {
         assert_eq!(host(text).to_string(), text);
     }
+    for (written, meant) in [
+        ("[FE80:0:0::1%Va0]:1", "[fe80::1%Va0]:1"),
+        ("[fe80::1%25va]:1", "[fe80::1%va]:1"),
+        ("[fe80::1%25]:1", "[fe80::1%25]:1"),
+        ("[fe80::1%251]:1", "[fe80::1%251]:1"),
+        ("[fe80::1%va.100@x]:1", "[fe80::1%va.100@x]:1"),
+        ("A.Example:1", "a.example:1"),
+    ] {
+        assert_eq!(host(written).to_string(), meant);
+        assert_eq!(host(&host(written).to_string()), host(written));
+    }
+    for bad in ["[fe80::1%]:1", "[fe80::1%a b]:1", "[fe80::1%a#]:1", "h%eth0:1", "[fe80::1%a/]:1"] {
+        assert_eq!(bad.parse::<HostAddress>(), Err(BadHostAddress), "{bad:?}");
+    }
     for bad in ["", ":1", "h", "h:", "h:0", "h:65536", "h:-1", "a b:1", "h\n:1", "[::1:1", "#:1"] {
         assert_eq!(bad.parse::<HostAddress>(), Err(BadHostAddress), "{bad:?}");
     }
