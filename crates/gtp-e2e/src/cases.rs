@@ -74,6 +74,7 @@ pub const NAMES: &[&str] = &[
     "processes-five-to-five",
     "room-for-tcp",
     "sockets",
+    "churn",
 ];
 
 /// Runs one case once; returns its rows.
@@ -104,6 +105,7 @@ pub fn run(name: &str, tools: &Tools) -> Result<Vec<Value>> {
         "frames-loss" => frames::rows("0.1%", tools),
         "sockets" => crate::sockets::run(tools),
         "daemon-killed" => Ok(vec![crate::kills::run(tools)?]),
+        "churn" => Ok(vec![crate::churn::run(tools)?]),
         "users-in" => Ok(vec![processes::users_in(tools)?]),
         "users-out" => Ok(vec![processes::users_out(tools)?]),
         "weights" => Ok(vec![processes::weights(tools)?]),

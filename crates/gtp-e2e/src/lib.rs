@@ -5,6 +5,7 @@
 //! that no end judges itself. Everything here needs root and iproute2.
 
 pub mod cases;
+pub mod churn;
 pub mod compare;
 pub mod frames;
 pub mod grid;

@@ -1,0 +1,264 @@
+//! A server that is left running while clients come and go and faults are drawn.
+//!
+//! One `gtp serve` and one daemon run on loopback. Clients drawn from a seed fetch and send files,
+//! are killed half-way, say garbage, or hold a connection and say nothing; the daemon is killed and
+//! started again. Every honest transfer must end well with the right content. The server's memory,
+//! descriptors and threads are read once a second, and must not grow from the second quarter of the
+//! run to the last one, nor stay above their first values once all clients have gone.
+
+mod clients;
+mod usage;
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use gtp_link::Rng;
+use serde_json::{Value, json};
+
+use crate::cases::Tools;
+use clients::Client;
+use usage::Usage;
+
+/// Clients that are there at a time.
+const CLIENTS: usize = 12;
+/// Between two looks at the clients.
+const LOOK: Duration = Duration::from_millis(50);
+/// Between two readings of what the server uses.
+const READING: Duration = Duration::from_secs(1);
+/// Between two deaths of the daemon.
+const DAEMON_LIVES: Duration = Duration::from_secs(23);
+/// How long the server may take to give everything back after the last client has gone: twice the
+/// time after which it ends a session that has not said hello.
+const SETTLES: Duration = Duration::from_secs(20);
+/// How long the run lasts unless `GTP_CHURN_MINUTES` says otherwise.
+const MINUTES: f64 = 2.0;
+/// What memory may differ by between two parts of the run: a session's buffers, and what an
+/// allocator keeps of them.
+const MEMORY_NOISE: u64 = 16 << 20;
+
+/// Everything that runs and what it runs on.
+pub(crate) struct World {
+    tools: Tools,
+    directory: tempfile::TempDir,
+    server: Child,
+    daemon: Option<Child>,
+    /// `127.0.0.1:PORT` of the server.
+    address: String,
+    fingerprint: String,
+}
+
+/// Runs the case once; one row.
+///
+/// # Errors
+/// If a process cannot be started or the server ends before it is told to.
+pub fn run(tools: &Tools) -> Result<Value> {
+    let minutes = variable("GTP_CHURN_MINUTES")?.unwrap_or(MINUTES);
+    let seed = variable("GTP_CHURN_SEED")?.unwrap_or(1);
+    let mut world = World::open(tools)?;
+    let mut missed = Vec::new();
+    let ended = world.churn(Duration::from_secs_f64(minutes * 60.0), seed, &mut missed)?;
+    let Ended { started, readings, idle } = ended;
+    let rested = world.rest(&idle)?;
+    judge(&readings, &idle, &rested, &mut missed);
+    let quarters: Vec<Value> = quarters(&readings).iter().map(|usage| usage.to_json()).collect();
+    Ok(json!({"case": "churn", "seed": seed, "minutes": minutes, "clients": started,
+        "idle_before": idle.to_json(), "idle_after": rested.to_json(),
+        "median_of_quarters": quarters, "missed": missed}))
+}
+
+/// What the environment says of a number, if anything.
+fn variable<T: std::str::FromStr>(name: &str) -> Result<Option<T>> {
+    let Ok(said) = std::env::var(name) else { return Ok(None) };
+    let number = said.parse().ok().with_context(|| format!("{name}={said} is not a number"))?;
+    Ok(Some(number))
+}
+
+/// What a run leaves.
+struct Ended {
+    started: usize,
+    /// Once a second.
+    readings: Vec<Usage>,
+    /// Before the first client.
+    idle: Usage,
+}
+
+impl World {
+    fn open(tools: &Tools) -> Result<World> {
+        let directory = tempfile::tempdir()?;
+        let place = |name: &str| directory.path().join(name);
+        std::fs::create_dir_all(place("served"))?;
+        std::fs::create_dir_all(place("config"))?;
+        clients::make_objects(directory.path())?;
+        let command = |program: &str| command(tools, &place("config"), program);
+        let key = command("gtp").arg("id").output()?;
+        ensure!(key.status.success(), "gtp id: {}", String::from_utf8_lossy(&key.stderr));
+        std::fs::write(place("config").join("authorized_keys"), key.stdout)?;
+        let mut serve = command("gtp");
+        serve.arg("serve").arg(place("served")).args(["--public", "--writable", "--json"]);
+        serve.args(["--listen", "127.0.0.1:0", "--daemon"]).arg(place("gtpd.sock"));
+        let log = std::fs::File::create(place("serve.log"))?;
+        // A named daemon has to be there first.
+        let daemon = Some(start_daemon(tools, directory.path())?);
+        let mut server = serve.stdout(Stdio::piped()).stderr(log).spawn()?;
+        let mut line = String::new();
+        BufReader::new(server.stdout.take().context("no output")?).read_line(&mut line)?;
+        let said: Value = serde_json::from_str(&line).context("serve said nothing")?;
+        let word = |name: &str| said[name].as_str().context("serve did not say it").map(Into::into);
+        let (address, fingerprint) = (word("addr")?, word("fingerprint")?);
+        Ok(World { tools: tools.clone(), directory, server, daemon, address, fingerprint })
+    }
+
+    fn place(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn gtp(&self) -> Command {
+        command(&self.tools, &self.place("config"), "gtp")
+    }
+
+    fn usage(&mut self) -> Result<Usage> {
+        let ended = self.server.try_wait()?;
+        let said = || std::fs::read_to_string(self.place("serve.log")).unwrap_or_default();
+        ensure!(ended.is_none(), "the server has ended: {ended:?}: {}", said());
+        Usage::of(self.server.id())
+    }
+
+    /// Clients come and go for so long; what went wrong is added to `missed`.
+    fn churn(&mut self, lasts: Duration, seed: u64, missed: &mut Vec<String>) -> Result<Ended> {
+        let mut rng = Rng::new(seed);
+        let idle = self.usage()?;
+        let began = Instant::now();
+        let (mut read, mut daemon_came) = (began, began);
+        let (mut present, mut started, mut readings) = (Vec::<Client>::new(), 0, Vec::new());
+        while began.elapsed() < lasts || !present.is_empty() {
+            if began.elapsed() < lasts && present.len() < CLIENTS {
+                present.push(Client::draw(self, started, &mut rng)?);
+                started += 1;
+            }
+            if read.elapsed() >= READING && began.elapsed() < lasts {
+                read = Instant::now();
+                readings.push(self.usage()?);
+            }
+            if daemon_came.elapsed() >= DAEMON_LIVES {
+                daemon_came = Instant::now();
+                self.replace_daemon()?;
+            }
+            for client in present.extract_if(.., Client::is_over) {
+                missed.extend(client.verdict(self)?);
+            }
+            std::thread::sleep(LOOK);
+        }
+        Ok(Ended { started, readings, idle })
+    }
+
+    fn replace_daemon(&mut self) -> Result<()> {
+        if let Some(mut daemon) = self.daemon.take() {
+            daemon.kill()?;
+            daemon.wait()?;
+        }
+        self.daemon = Some(start_daemon(&self.tools, self.directory.path())?);
+        Ok(())
+    }
+
+    /// Waits until the server holds no more descriptors and threads than before its first client,
+    /// or until it has had its time.
+    fn rest(&mut self, idle: &Usage) -> Result<Usage> {
+        let began = Instant::now();
+        loop {
+            let usage = self.usage()?;
+            if usage.holds_no_more_than(idle) || began.elapsed() > SETTLES {
+                return Ok(usage);
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        for child in [Some(&mut self.server), self.daemon.as_mut()].into_iter().flatten() {
+            // It may have ended.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// A program of the product with a configuration of its own.
+fn command(tools: &Tools, config: &std::path::Path, program: &str) -> Command {
+    let mut command = Command::new(tools.gtp.with_file_name(program));
+    command.env("GTP_CONFIG_DIR", config).stdin(Stdio::null());
+    command
+}
+
+fn start_daemon(tools: &Tools, directory: &std::path::Path) -> Result<Child> {
+    let socket = directory.join("gtpd.sock");
+    let mut gtpd = command(tools, &directory.join("config"), "gtpd");
+    gtpd.arg("--socket").arg(&socket).args(["--capacity-in", "1Gbit", "--capacity-out", "1Gbit"]);
+    let child = gtpd.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+    let began = Instant::now();
+    while gtp_share::client::sessions(&socket).is_err() {
+        ensure!(began.elapsed() < Duration::from_secs(10), "the daemon does not answer");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(child)
+}
+
+/// The medians of each quarter of the run; nothing of a run without four readings.
+fn quarters(readings: &[Usage]) -> Vec<Usage> {
+    let length = readings.len() / 4;
+    if length == 0 {
+        return Vec::new();
+    }
+    readings.chunks_exact(length).take(4).map(Usage::median).collect()
+}
+
+/// What grew that should not have.
+fn judge(readings: &[Usage], idle: &Usage, rested: &Usage, missed: &mut Vec<String>) {
+    if !rested.holds_no_more_than(idle) {
+        missed.push(format!("after the last client {rested}, before the first {idle}"));
+    }
+    match quarters(readings)[..] {
+        [_, second, _, last] => {
+            if last.memory > second.memory + second.memory / 10 + MEMORY_NOISE {
+                missed.push(format!(
+                    "memory grew: {second} in the second quarter, {last} in the last"
+                ));
+            }
+        }
+        _ => missed.push("too short to be judged".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn used(memory_mib: u64, descriptors: usize) -> Usage {
+        Usage { memory: memory_mib << 20, descriptors, threads: 8 }
+    }
+
+    fn verdict(readings: &[Usage], rested: Usage) -> Vec<String> {
+        let mut missed = Vec::new();
+        judge(readings, &used(10, 12), &rested, &mut missed);
+        missed
+    }
+
+    #[test]
+    fn a_server_that_grows_is_told_from_one_that_warms_up() {
+        let warms: Vec<Usage> = (0..400).map(|s| used(50 + s.min(60), 40)).collect();
+        assert_eq!(verdict(&warms, used(40, 12)), Vec::<String>::new());
+        let leaks: Vec<Usage> = (0..400).map(|s| used(50 + s / 4, 40)).collect();
+        assert_eq!(verdict(&leaks, used(40, 12)).len(), 1);
+    }
+
+    #[test]
+    fn a_descriptor_that_stays_open_is_missed_and_so_is_a_run_too_short_to_tell() {
+        let flat = vec![used(50, 40); 40];
+        assert_eq!(verdict(&flat, used(40, 13)).len(), 1);
+        assert_eq!(verdict(&flat[..3], used(40, 12)), ["too short to be judged"]);
+    }
+}

@@ -1,0 +1,82 @@
+//! What a process uses, as the kernel counts it.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+
+/// One reading.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Usage {
+    /// Resident bytes.
+    pub memory: u64,
+    /// Open descriptors.
+    pub descriptors: usize,
+    /// Threads.
+    pub threads: u64,
+}
+
+impl Usage {
+    /// What the process `id` uses now.
+    ///
+    /// # Errors
+    /// If the process has ended or `/proc` says something else than proc(5).
+    pub fn of(id: u32) -> Result<Usage> {
+        let place = PathBuf::from(format!("/proc/{id}"));
+        let status = std::fs::read_to_string(place.join("status")).context("no such process")?;
+        let descriptors = std::fs::read_dir(place.join("fd"))?.count();
+        let memory = 1024 * field(&status, "VmRSS:")?;
+        Ok(Usage { memory, descriptors, threads: field(&status, "Threads:")? })
+    }
+
+    /// Whether it has no more descriptors and threads than `other`.
+    pub fn holds_no_more_than(&self, other: &Usage) -> bool {
+        self.descriptors <= other.descriptors && self.threads <= other.threads
+    }
+
+    /// The median of each field; `readings` must not be empty.
+    pub fn median(readings: &[Usage]) -> Usage {
+        fn middle<T: Ord + Copy>(readings: &[Usage], field: impl Fn(&Usage) -> T) -> T {
+            let mut values: Vec<T> = readings.iter().map(field).collect();
+            values.sort_unstable();
+            values[values.len() / 2]
+        }
+        Usage {
+            memory: middle(readings, |usage| usage.memory),
+            descriptors: middle(readings, |usage| usage.descriptors),
+            threads: middle(readings, |usage| usage.threads),
+        }
+    }
+
+    pub fn to_json(self) -> Value {
+        json!({"memory_bytes": self.memory, "descriptors": self.descriptors,
+            "threads": self.threads})
+    }
+}
+
+impl fmt::Display for Usage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mib = self.memory as f64 / f64::from(1 << 20);
+        write!(f, "{mib:.1} MiB, {} descriptors, {} threads", self.descriptors, self.threads)
+    }
+}
+
+/// The number behind a name in a process's status.
+fn field(status: &str, name: &str) -> Result<u64> {
+    let value = status.lines().find_map(|line| line.strip_prefix(name)).context("no such field")?;
+    let number = value.split_whitespace().next().context("an empty field")?;
+    number.parse().with_context(|| format!("{name} {number}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_has_memory_descriptors_and_threads_and_one_that_ended_has_none() {
+        let usage = Usage::of(std::process::id()).unwrap();
+        assert!(usage.memory > 0 && usage.descriptors > 0 && usage.threads > 0, "{usage}");
+        assert!(Usage::of(u32::MAX).is_err());
+    }
+}
