@@ -90,6 +90,13 @@ impl Budget {
 }
 
 impl Share {
+    /// Bytes that this holder may take still.
+    pub fn left(&self) -> u64 {
+        let books = self.budget.books();
+        let held = books.held.get(&self.holder).copied().unwrap_or(0);
+        books.left.min(self.budget.part.saturating_sub(held))
+    }
+
     /// Takes `bytes` more; whether they were there, for this holder.
     pub fn take(&mut self, bytes: u64) -> bool {
         let mut books = self.budget.books();

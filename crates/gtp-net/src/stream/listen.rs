@@ -266,13 +266,10 @@ async fn judge(shared: &Arc<Shared>, open: Open, key: Fingerprint) -> Result<Wis
     let unit_payload = open.unit_payload_max.min(UNIT_ETHERNET);
     let holder = holder(&trust, &key);
     let mut memory = shared.memory.share(holder);
-    let mut window = window.min(shared.config.window).max(*STREAM_WINDOW.start());
-    while !memory.take(held(window, unit_payload, delivery)) {
-        window /= 2;
-        if window < *STREAM_WINDOW.start() {
-            return Err(Refusal::new(Reason::Busy, "the host's memory for streams is promised"));
-        }
-    }
+    let wanted = window.min(shared.config.window);
+    let promised = promise(&mut memory, wanted, |window| held(window, unit_payload, delivery));
+    let window = promised
+        .ok_or_else(|| Refusal::new(Reason::Busy, "the host's memory for streams is promised"))?;
     let own = shared.config.interval.and_then(|span| u32::try_from(span.as_micros()).ok());
     let interval = own.or(open.interval_us).unwrap_or(DEFAULT_INTERVAL_US);
     let host = shared.host.least_busy();
@@ -291,6 +288,23 @@ async fn judge(shared: &Arc<Shared>, open: Open, key: Fingerprint) -> Result<Wis
         delivery,
         memory,
     })
+}
+
+/// A caller is promised this part of what is left for its holder at most, so that those who come
+/// after it find room as well: 64 connections of one key, each asking for the usual window, have
+/// from 16,384 units down to 512.
+const PART_OF_LEFT: u64 = 16;
+
+/// The largest window, at most the wanted one and halved as often as need be, for which memory is
+/// promised now; `None` where there is not enough for the smallest.
+fn promise(memory: &mut Share, wanted: u32, held: impl Fn(u32) -> u64) -> Option<u32> {
+    let least = *STREAM_WINDOW.start();
+    let part = memory.left() / PART_OF_LEFT;
+    let mut window = wanted.max(least);
+    while window > least && (held(window) > part || !memory.take(held(window))) {
+        window = (window / 2).max(least);
+    }
+    (window > least || memory.take(held(least))).then_some(window)
 }
 
 /// Bytes that a connection may hold here: its window at either ring, and what waits to be sent. A
@@ -419,6 +433,20 @@ impl Caller {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn as_many_connections_of_one_key_as_are_let_in_find_memory_for_their_windows() {
+        let budget = Budget::new(Bytes(crate::messages::STREAMS_MEMORY));
+        let holder = Holder::Listed(Identity::generate().fingerprint());
+        let mut shares: Vec<Share> =
+            (0..Limits::default().sessions_per_key).map(|_| budget.share(holder)).collect();
+        let held = |window| held(window, 1_408, None);
+        let windows: Vec<_> =
+            shares.iter_mut().map(|share| promise(share, super::super::WINDOW, held)).collect();
+        assert_eq!(windows[0], Some(super::super::WINDOW));
+        assert_eq!(windows.last(), Some(&Some(512)), "{windows:?}");
+        assert!(windows.is_sorted_by(|one, next| one >= next));
+    }
 
     #[test]
     fn what_a_connection_may_hold_counts_what_waits_to_be_sent() {
