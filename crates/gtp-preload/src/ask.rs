@@ -28,7 +28,7 @@ const PATIENCE: Span = Span::from_millis(30_000);
 /// The shortest wait that the kernel is asked for.
 const LEAST_WAIT: Span = Span::from_millis(1);
 /// The version of questions and answers, which the pump's must be as well.
-const VERSION: &str = "v1";
+const VERSION: &str = "v2";
 /// Longest answer.
 const ANSWER_MAX: usize = 1_024;
 /// Descriptors of ours begin here, so that a program's own have the numbers that they would have.
@@ -36,8 +36,10 @@ const DESCRIPTORS: i32 = 512;
 
 /// What becomes of a connection.
 pub enum Answer {
-    /// It is there.
-    Connected(OwnedFd),
+    /// The socket is connected, or under way if it does not block.
+    Connected,
+    /// It was before, and the kernel says that all is well.
+    Done,
     /// The peer has no GTP; why is said.
     Without(String),
     /// It cannot be: the error number, and why.
@@ -118,29 +120,36 @@ fn send(pump: &OwnedFd, question: &str, with: Option<BorrowedFd<'_>>) -> rustix:
     Ok(())
 }
 
-/// Asks for a connection in place of a socket with this number; waits until it is there or cannot
-/// be.
-pub fn connection(place: &str, terms: &str, to: SocketAddr, socket: u64) -> Answer {
-    read(asked(place, &format!("connect {to} socket={socket} {terms}"), None, PATIENCE))
+/// Asks that a socket be connected; waits until it is, is under way or cannot be.
+pub fn connection(place: &str, terms: &str, to: SocketAddr, socket: BorrowedFd<'_>) -> Answer {
+    read(asked(place, &format!("connect {to} {terms}"), Some(socket), PATIENCE))
 }
 
-/// Asks for a connection over TCP within this host, where the kernel lets this process make none.
-pub fn within(place: &str, to: SocketAddr) -> Answer {
-    read(asked(place, &format!("within {to}"), None, PATIENCE))
+/// Asks that a socket be connected over TCP within this host, where the kernel lets this process
+/// connect none.
+pub fn within(place: &str, to: SocketAddr, socket: BorrowedFd<'_>) -> Answer {
+    read(asked(place, &format!("within {to}"), Some(socket), PATIENCE))
+}
+
+/// Asks where a socket with this number is connected to, which another program has connected.
+pub fn peer(place: &str, socket: u64) -> Option<SocketAddr> {
+    let (answer, _) = asked(place, &format!("peer {socket}"), None, TAKEN_IN).ok()?;
+    answer.strip_prefix("ok ")?.parse().ok()
 }
 
 fn read(asked: rustix::io::Result<(String, Option<OwnedFd>)>) -> Answer {
-    let (answer, descriptor) = match asked {
-        Ok(answer) => answer,
+    let answer = match asked {
+        Ok((answer, _)) => answer,
         Err(errno) => return Answer::Without(unanswered(errno)),
     };
-    match (answer.split_once(' ').unwrap_or((&answer, "")), descriptor) {
-        (("ok", _), Some(descriptor)) => Answer::Connected(descriptor),
-        (("no", rest), _) => {
+    match answer.split_once(' ').unwrap_or((&answer, "")) {
+        ("ok", _) => Answer::Connected,
+        ("done", _) => Answer::Done,
+        ("no", rest) => {
             let (number, why) = rest.split_once(' ').unwrap_or((rest, ""));
             Answer::Refused(number.parse().unwrap_or(libc::ECONNREFUSED), why.to_owned())
         }
-        ((_, why), _) => Answer::Without(why.to_owned()),
+        (_, why) => Answer::Without(why.to_owned()),
     }
 }
 
@@ -179,8 +188,8 @@ pub fn stay(place: &str) -> Option<OwnedFd> {
     Some(rustix::io::fcntl_dupfd_cloexec(&open, DESCRIPTORS).unwrap_or(open))
 }
 
-/// Whether an address is one of this host's: what is sent there comes from there.
-pub fn is_of_this_host(ip: IpAddr) -> bool {
+/// The address from which this host sends to another.
+pub fn source_for(ip: IpAddr) -> Option<IpAddr> {
     let family = match ip {
         IpAddr::V4(_) => AddressFamily::INET,
         IpAddr::V6(_) => AddressFamily::INET6,
@@ -190,7 +199,7 @@ pub fn is_of_this_host(ip: IpAddr) -> bool {
         connect(&probe, &SocketAddr::new(ip, 9))?; // Nothing is sent.
         SocketAddr::try_from(getsockname(&probe)?)
     };
-    from().is_ok_and(|from: SocketAddr| from.ip() == ip)
+    from().ok().map(|from| from.ip())
 }
 
 fn receive(pump: &OwnedFd, patience: Span) -> rustix::io::Result<(String, Option<OwnedFd>)> {

@@ -4,15 +4,16 @@
 //! that happened is as if the pump had not answered.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
-use std::mem::{size_of, transmute};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::mem::{MaybeUninit, size_of, transmute};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::OnceLock;
 
 use libc::{sockaddr, socklen_t};
 
-use crate::ask::{Answer, connection, is_of_this_host, listening, stay, tell, within};
+use crate::ask::{Answer, connection, listening, peer, source_for, stay, tell, within};
+use crate::peers;
 
 /// What `gtp run` has said, as it was when the program began: what the program does to its
 /// environment later changes nothing.
@@ -115,76 +116,116 @@ pub fn is_own(socket: &OwnedFd) -> bool {
     got == 0 && found.uid == unsafe { libc::geteuid() }
 }
 
-/// What a descriptor stands for, as long as it is open.
-fn identity(fd: c_int) -> Option<(libc::dev_t, libc::ino_t)> {
-    let mut found = std::mem::MaybeUninit::<libc::stat>::uninit();
+/// The kernel's number of what a descriptor stands for, as long as it is open.
+fn identity(fd: c_int) -> Option<u64> {
+    let mut found = MaybeUninit::<libc::stat>::uninit();
     // SAFETY: `found` has room for what the kernel writes.
     if unsafe { libc::fstat(fd, found.as_mut_ptr()) } != 0 {
         return None;
     }
     // SAFETY: the kernel has filled it.
-    let found = unsafe { found.assume_init() };
-    Some((found.st_dev, found.st_ino))
+    Some(unsafe { found.assume_init() }.st_ino)
 }
 
-/// Whether a descriptor is a stream socket of IP.
-fn is_stream(fd: c_int) -> bool {
+/// The family of a socket of TCP; `None` for all else.
+fn family(fd: c_int) -> Option<c_int> {
     let option = |name| number(fd, libc::SOL_SOCKET, name);
-    option(libc::SO_TYPE) == Some(libc::SOCK_STREAM)
-        && matches!(option(libc::SO_DOMAIN), Some(libc::AF_INET | libc::AF_INET6))
-        && matches!(option(libc::SO_PROTOCOL), Some(0 | libc::IPPROTO_TCP))
+    let is_tcp = option(libc::SO_TYPE) == Some(libc::SOCK_STREAM)
+        && matches!(option(libc::SO_PROTOCOL), Some(0 | libc::IPPROTO_TCP));
+    let family = option(libc::SO_DOMAIN)?;
+    (is_tcp && matches!(family, libc::AF_INET | libc::AF_INET6)).then_some(family)
 }
+
+/// Shortest address of IPv6 that the kernel takes: one without a scope (RFC 2133).
+const V6_LEAST: usize = 24;
 
 /// # Safety
 /// `address` is null or points to `length` readable bytes.
-unsafe fn read_address(address: *const sockaddr, length: socklen_t) -> Option<SocketAddr> {
+unsafe fn read_address(address: *const sockaddr, length: socklen_t) -> Option<(c_int, SocketAddr)> {
     let length = length as usize;
-    if address.is_null() || length < size_of::<libc::sa_family_t>() {
+    let lengths = size_of::<libc::sa_family_t>()..=size_of::<libc::sockaddr_storage>();
+    if address.is_null() || !lengths.contains(&length) {
         return None;
     }
     // SAFETY: at least the family is readable; it is the first field of all.
-    let family = unsafe { address.cast::<libc::sa_family_t>().read_unaligned() };
-    match c_int::from(family) {
+    let family = c_int::from(unsafe { address.cast::<libc::sa_family_t>().read_unaligned() });
+    let mut bytes = [0_u8; size_of::<libc::sockaddr_in6>()];
+    let known = length.min(bytes.len());
+    // SAFETY: so many bytes are readable there, and there is room for them here.
+    unsafe { std::ptr::copy_nonoverlapping(address.cast(), bytes.as_mut_ptr(), known) };
+    match family {
         libc::AF_INET if length >= size_of::<libc::sockaddr_in>() => {
-            // SAFETY: so many bytes are readable, and every pattern of them is a valid value.
-            let v4 = unsafe { address.cast::<libc::sockaddr_in>().read_unaligned() };
+            // SAFETY: there are so many bytes, and every pattern of them is a valid value.
+            let v4 = unsafe { bytes.as_ptr().cast::<libc::sockaddr_in>().read_unaligned() };
             let ip = Ipv4Addr::from_bits(u32::from_be(v4.sin_addr.s_addr));
-            Some(SocketAddr::new(ip.into(), u16::from_be(v4.sin_port)))
+            Some((family, SocketAddr::new(ip.into(), u16::from_be(v4.sin_port))))
         }
-        libc::AF_INET6 if length >= size_of::<libc::sockaddr_in6>() => {
-            // SAFETY: so many bytes are readable, and every pattern of them is a valid value.
-            let v6 = unsafe { address.cast::<libc::sockaddr_in6>().read_unaligned() };
-            let ip = IpAddr::from(Ipv6Addr::from(v6.sin6_addr.s6_addr)).to_canonical();
-            Some(SocketAddr::new(ip, u16::from_be(v6.sin6_port)))
+        libc::AF_INET6 if length >= V6_LEAST => {
+            // SAFETY: there are so many bytes, and every pattern of them is a valid value.
+            let v6 = unsafe { bytes.as_ptr().cast::<libc::sockaddr_in6>().read_unaligned() };
+            let (ip, port) = (Ipv6Addr::from(v6.sin6_addr.s6_addr), u16::from_be(v6.sin6_port));
+            let to = match ip.to_ipv4_mapped() {
+                Some(v4) => SocketAddr::from((v4, port)),
+                None => SocketAddrV6::new(ip, port, 0, v6.sin6_scope_id).into(),
+            };
+            Some((family, to))
         }
         _ => None,
     }
 }
 
-/// Whether an address is within this host.
-fn is_here(to: SocketAddr) -> bool {
-    to.ip().is_loopback() || to.ip().is_unspecified() || is_of_this_host(to.ip())
+/// Writes an address as a socket of this family spells it, as much of it as there is room for.
+///
+/// # Safety
+/// `address` points to `room` writable bytes, and `length` to a length.
+unsafe fn write_address(
+    at: SocketAddr,
+    family: c_int,
+    address: *mut sockaddr,
+    room: socklen_t,
+    length: *mut socklen_t,
+) {
+    let mut v4 = MaybeUninit::<libc::sockaddr_in>::zeroed();
+    let mut v6 = MaybeUninit::<libc::sockaddr_in6>::zeroed();
+    let (from, size): (*const u8, usize) = match (at.ip(), family) {
+        (IpAddr::V4(ip), libc::AF_INET) => {
+            v4.write(libc::sockaddr_in {
+                sin_family: libc::AF_INET as libc::sa_family_t,
+                sin_port: at.port().to_be(),
+                sin_addr: libc::in_addr { s_addr: ip.to_bits().to_be() },
+                sin_zero: [0; 8],
+            });
+            (v4.as_ptr().cast(), size_of::<libc::sockaddr_in>())
+        }
+        (ip, _) => {
+            let (ip, scope) = match (ip, at) {
+                (IpAddr::V6(ip), SocketAddr::V6(v6)) => (ip, v6.scope_id()),
+                (IpAddr::V6(ip), SocketAddr::V4(_)) => (ip, 0),
+                (IpAddr::V4(ip), _) => (ip.to_ipv6_mapped(), 0),
+            };
+            v6.write(libc::sockaddr_in6 {
+                sin6_family: libc::AF_INET6 as libc::sa_family_t,
+                sin6_port: at.port().to_be(),
+                sin6_flowinfo: 0,
+                sin6_addr: libc::in6_addr { s6_addr: ip.octets() },
+                sin6_scope_id: scope,
+            });
+            (v6.as_ptr().cast(), size_of::<libc::sockaddr_in6>())
+        }
+    };
+    let copied = size.min(room as usize);
+    // SAFETY: `size` bytes are readable at `from`, `room` are writable at `address`, as the caller
+    // promises, and `length` is valid.
+    unsafe {
+        std::ptr::copy_nonoverlapping(from, address.cast::<u8>(), copied);
+        length.write_unaligned(size as socklen_t);
+    }
 }
 
-/// What a program may have set before it connected and finds again after, by level and name. That
-/// small writes do not wait is decided by the pump; sizes of buffers are looked at apart.
-const OPTIONS: [(c_int, c_int); 11] = [
-    (libc::SOL_SOCKET, libc::SO_KEEPALIVE),
-    (libc::SOL_SOCKET, libc::SO_LINGER),
-    (libc::SOL_SOCKET, libc::SO_OOBINLINE),
-    (libc::SOL_SOCKET, libc::SO_PRIORITY),
-    (libc::SOL_SOCKET, libc::SO_RCVLOWAT),
-    (libc::SOL_SOCKET, libc::SO_RCVTIMEO),
-    (libc::SOL_SOCKET, libc::SO_SNDTIMEO),
-    (libc::IPPROTO_TCP, libc::TCP_KEEPCNT),
-    (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE),
-    (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL),
-    (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT),
-];
-/// Which buffers have a size that was set, `SO_BUF_LOCK` of the kernel.
-const SIZES_SET: c_int = 72;
-/// The bits of it, and whose they are.
-const SIZES: [(c_int, c_int); 2] = [(1, libc::SO_SNDBUF), (2, libc::SO_RCVBUF)];
+/// Whether an address is within this host.
+fn is_here(to: SocketAddr) -> bool {
+    to.ip().is_loopback() || to.ip().is_unspecified() || source_for(to.ip()) == Some(to.ip())
+}
 
 /// An option's value, 16 bytes at most.
 fn option(fd: c_int, level: c_int, name: c_int) -> Option<([u64; 2], socklen_t)> {
@@ -203,43 +244,11 @@ fn number(fd: c_int, level: c_int, name: c_int) -> Option<c_int> {
     (length as usize == size_of::<c_int>()).then_some(c_int::from_ne_bytes(four))
 }
 
-fn set_option(fd: c_int, (level, name): (c_int, c_int), value: *const c_void, length: socklen_t) {
-    // SAFETY: so many bytes are readable at `value`, as every caller here sees to. What one kernel
-    // does not know is not set.
-    let _ = unsafe { libc::setsockopt(fd, level, name, value, length) };
-}
-
-/// Gives a connection the options that a program has set before.
-fn keep_options(from: c_int, to: &OwnedFd) {
-    let to = to.as_raw_fd();
-    for (level, name) in OPTIONS {
-        if let Some((value, length)) = option(from, level, name) {
-            set_option(to, (level, name), value.as_ptr().cast(), length);
-        }
-    }
-    let set = number(from, libc::SOL_SOCKET, SIZES_SET).unwrap_or(0);
-    for (_, name) in SIZES.into_iter().filter(|(bit, _)| set & bit != 0) {
-        // The kernel keeps twice of what it is told.
-        let size = number(from, libc::SOL_SOCKET, name).unwrap_or(0) / 2;
-        let length = size_of::<c_int>() as socklen_t;
-        set_option(to, (libc::SOL_SOCKET, name), (&raw const size).cast(), length);
-    }
-}
-
-/// Puts a connection in a program's descriptor, with the flags that it had.
-fn replace(fd: c_int, with: &OwnedFd) -> bool {
-    // SAFETY: all of these take numbers only; `fd` is the program's, which it wants connected.
-    unsafe {
-        let status = libc::fcntl(fd, libc::F_GETFL);
-        let flags = libc::fcntl(fd, libc::F_GETFD);
-        if status < 0 || flags < 0 {
-            return false;
-        }
-        keep_options(fd, with);
-        let cloexec = if flags & libc::FD_CLOEXEC != 0 { libc::O_CLOEXEC } else { 0 };
-        let kept = status & (libc::O_NONBLOCK | libc::O_ASYNC);
-        libc::dup3(with.as_raw_fd(), fd, cloexec) >= 0 && libc::fcntl(fd, libc::F_SETFL, kept) >= 0
-    }
+/// Whether a socket is neither connected nor about to be nor listening.
+fn is_free(fd: c_int) -> bool {
+    // SAFETY: the program connects it, and has not come back from that call.
+    let socket = unsafe { BorrowedFd::borrow_raw(fd) };
+    gtp_sys::tcp::is_free(socket).unwrap_or(true)
 }
 
 /// What the pump made of a connection; `None`: it is not for us, or not over GTP.
@@ -247,25 +256,30 @@ fn through_pump(fd: c_int, to: SocketAddr) -> Option<Result<(), c_int>> {
     let settings = settings()?;
     let here = to.port() == 0 || is_here(to);
     let over_gtp = to.port() != 0 && (!here || settings.loopback);
-    if !over_gtp && !settings.only {
+    // One that is connected already is the kernel's to answer for, where that is let.
+    if !settings.only && (!over_gtp || !is_free(fd)) {
         return None;
     }
-    let socket = identity(fd);
+    let identity_before = identity(fd);
+    // SAFETY: the program connects it, and has not come back from that call.
+    let socket = unsafe { BorrowedFd::borrow_raw(fd) };
     let answer = match over_gtp {
-        true => {
-            let number = socket.map_or(0, |(_, number)| number);
-            connection(&settings.socket, &settings.terms, to, number)
-        }
-        false => within(&settings.socket, to),
+        true => connection(&settings.socket, &settings.terms, to, socket),
+        false => within(&settings.socket, to, socket),
     };
-    if identity(fd) != socket {
+    if identity(fd) != identity_before {
         return Some(Err(libc::ECONNABORTED)); // It was closed meanwhile, and may be another's.
     }
     match answer {
-        Answer::Connected(with) if replace(fd, &with) => Some(Ok(())),
-        Answer::Connected(_) => Some(Err(libc::EBADF)),
-        Answer::Refused(number, why) => {
+        Answer::Connected => {
             if over_gtp {
+                peers::note(identity_before?, named(to));
+            }
+            Some(if blocks(fd) { Ok(()) } else { Err(libc::EINPROGRESS) })
+        }
+        Answer::Done => Some(Ok(())),
+        Answer::Refused(number, why) => {
+            if over_gtp && !why.is_empty() {
                 tell(&format!("{to}: {why}"));
             }
             Some(Err(number))
@@ -281,6 +295,155 @@ fn through_pump(fd: c_int, to: SocketAddr) -> Option<Result<(), c_int>> {
     }
 }
 
+/// Why a socket of this family cannot be connected to an address that is spelled in that one, as
+/// the kernel's error.
+fn misfit(fd: c_int, own: c_int, spelled: c_int, to: SocketAddr) -> Option<c_int> {
+    let only_v6 = || number(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) == Some(1);
+    if own != spelled {
+        return Some(if own == libc::AF_INET { libc::EAFNOSUPPORT } else { libc::EINVAL });
+    }
+    (own == libc::AF_INET6 && to.is_ipv4() && only_v6()).then_some(libc::ENETUNREACH)
+}
+
+/// What the kernel calls an address that was asked for.
+fn named(to: SocketAddr) -> SocketAddr {
+    let ip = match to.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        _ => return to,
+    };
+    SocketAddr::new(ip, to.port())
+}
+
+/// Whether calls on a socket wait.
+fn blocks(fd: c_int) -> bool {
+    // SAFETY: it takes numbers only.
+    unsafe { libc::fcntl(fd, libc::F_GETFL) & libc::O_NONBLOCK == 0 }
+}
+
+/// The pump's address. The pump has the same.
+const PUMP: Ipv4Addr = Ipv4Addr::new(127, 71, 84, 80);
+
+/// One of the two calls that say where a socket is.
+///
+/// # Safety
+/// As `getpeername(2)`.
+type Where = unsafe extern "C" fn(c_int, *mut sockaddr, *mut socklen_t) -> c_int;
+
+/// Which of the two.
+#[derive(Clone, Copy)]
+enum End {
+    Peer,
+    Own,
+}
+
+impl End {
+    /// The C library's own call.
+    fn real(self, fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int {
+        let symbol = match self {
+            End::Peer => next(c"getpeername"),
+            End::Own => next(c"getsockname"),
+        };
+        if symbol.is_null() {
+            return -1;
+        }
+        // SAFETY: both of the C library's calls have this type; arguments go on as they came.
+        unsafe { transmute::<*mut c_void, Where>(symbol)(fd, address, length) }
+    }
+
+    /// What the kernel says, with the socket's family.
+    fn kernels(self, fd: c_int) -> Option<(c_int, SocketAddr)> {
+        let mut bytes = [0_u64; 16];
+        let mut length = size_of_val(&bytes) as socklen_t;
+        let address: *mut sockaddr = bytes.as_mut_ptr().cast();
+        if self.real(fd, address, &mut length) != 0 {
+            return None;
+        }
+        // SAFETY: the kernel has written so many bytes.
+        unsafe { read_address(address, length) }
+    }
+}
+
+/// Where a socket that leads to the pump is connected to; `None`: it leads elsewhere.
+fn peer_of(fd: c_int) -> Option<SocketAddr> {
+    let settings = settings()?;
+    let (_, kernels) = End::Peer.kernels(fd)?;
+    let is_v6_loopback = kernels.ip() == Ipv6Addr::LOCALHOST;
+    if kernels.ip() != PUMP && !is_v6_loopback {
+        return None;
+    }
+    let socket = identity(fd)?;
+    if let Some(known) = peers::find(socket) {
+        return Some(known);
+    }
+    // Another program has connected it, and this one was given it or is what that one became.
+    let known = peer(&settings.socket, socket).or(is_v6_loopback.then_some(kernels))?;
+    peers::note(socket, known);
+    Some(known)
+}
+
+/// The own address of a socket that leads to the pump: the one from which this host would send.
+fn own_of(fd: c_int) -> Option<SocketAddr> {
+    let (_, own) = End::Own.kernels(fd)?;
+    if own.ip() != Ipv4Addr::LOCALHOST && own.ip() != Ipv6Addr::LOCALHOST {
+        return None; // It was bound to that one, or does not lead to the pump.
+    }
+    let to = peer_of(fd)?;
+    Some(SocketAddr::new(source_for(to.ip())?, own.port()))
+}
+
+/// # Safety
+/// As the two calls.
+unsafe fn say_where(end: End, fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int {
+    // SAFETY: as the caller promises, where it is not null.
+    let room = if length.is_null() { 0 } else { unsafe { length.read_unaligned() } };
+    let done = end.real(fd, address, length);
+    if done != 0 {
+        return done;
+    }
+    let found = catch_unwind(|| {
+        let family = family(fd)?;
+        let at = match end {
+            End::Peer => peer_of(fd),
+            End::Own => own_of(fd),
+        };
+        Some((family, at?))
+    });
+    if let Ok(Some((family, at))) = found {
+        // SAFETY: the kernel has taken these, so that they are as the caller promises.
+        unsafe { write_address(at, family, address, room, length) };
+    }
+    done
+}
+
+/// As `getpeername(2)`: the address that was asked for.
+///
+/// # Safety
+/// As `getpeername(2)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn getpeername(
+    fd: c_int,
+    address: *mut sockaddr,
+    length: *mut socklen_t,
+) -> c_int {
+    // SAFETY: as the caller promises.
+    unsafe { say_where(End::Peer, fd, address, length) }
+}
+
+/// As `getsockname(2)`: the address from which this host sends to the peer.
+///
+/// # Safety
+/// As `getsockname(2)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn getsockname(
+    fd: c_int,
+    address: *mut sockaddr,
+    length: *mut socklen_t,
+) -> c_int {
+    // SAFETY: as the caller promises.
+    unsafe { say_where(End::Own, fd, address, length) }
+}
+
 /// As `connect(2)`: over GTP, where it is for another host that has it.
 ///
 /// # Safety
@@ -289,9 +452,13 @@ fn through_pump(fd: c_int, to: SocketAddr) -> Option<Result<(), c_int>> {
 pub unsafe extern "C" fn connect(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
     // SAFETY: as the caller promises.
     let to = unsafe { read_address(address, length) };
-    let asked = || match to {
-        Some(to) if is_stream(fd) => through_pump(fd, to),
-        Some(_) | None => None,
+    let asked = || match (to, family(fd)) {
+        (Some((spelled, to)), Some(own)) => match misfit(fd, own, spelled, to) {
+            None => through_pump(fd, to),
+            // The kernel says so, unless it says before that this process may not connect.
+            Some(number) => settings()?.only.then_some(Err(number)),
+        },
+        (Some(_) | None, _) => None,
     };
     match catch_unwind(AssertUnwindSafe(asked)).unwrap_or(None) {
         Some(Ok(())) => 0,
@@ -307,7 +474,7 @@ pub unsafe extern "C" fn connect(fd: c_int, address: *const sockaddr, length: so
 #[unsafe(no_mangle)]
 pub extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
     let done = real_listen(fd, backlog);
-    if done == 0 && is_stream(fd) {
+    if done == 0 && family(fd).is_some() {
         // What went wrong here is no matter of the program, which listens.
         let _ = catch_unwind(|| announce(fd));
     }
@@ -317,15 +484,7 @@ pub extern "C" fn listen(fd: c_int, backlog: c_int) -> c_int {
 /// Tells the pump where a descriptor listens.
 fn announce(fd: c_int) {
     let Some(settings) = settings() else { return };
-    let mut bytes = [0_u64; 16];
-    let mut length = size_of::<libc::sockaddr_storage>() as socklen_t;
-    let address: *mut sockaddr = bytes.as_mut_ptr().cast();
-    // SAFETY: `address` has room for `length` bytes, as long as any address is.
-    if unsafe { libc::getsockname(fd, address, &mut length) } != 0 {
-        return;
-    }
-    // SAFETY: the kernel has written so many bytes.
-    let Some(at) = (unsafe { read_address(address, length) }) else { return };
+    let Some((_, at)) = End::Own.kernels(fd) else { return };
     if at.ip().is_loopback() && !settings.loopback {
         return; // It is for this host alone.
     }

@@ -15,6 +15,7 @@ mod pressure;
 pub mod schedule;
 pub mod signals;
 pub mod steer;
+pub mod tcp;
 pub mod tun;
 pub mod udp;
 pub mod wake;

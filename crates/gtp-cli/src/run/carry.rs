@@ -3,14 +3,15 @@
 //! The socket tells a break from an end as TCP does: a stream that broke resets it, and one that
 //! is reset breaks the stream.
 
+use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
 use gtp::Stream;
 use gtp::carry::{Carried, hear, say};
 use rustix::net::sockopt;
-use tokio::io::AsyncWriteExt;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::io::{AsyncWriteExt, Interest};
+use tokio::net::TcpStream;
 
 /// Carries until both directions have ended and the peer has all.
 pub async fn carry(near: TcpStream, stream: Stream) {
@@ -36,15 +37,31 @@ pub async fn carry(near: TcpStream, stream: Stream) {
     };
     // Either way a break is a break of both.
     let ended = {
-        tokio::pin!(up, down);
-        tokio::select! {
-            said = &mut up => match said {
-                Carried::Broken(_) => said,
-                Carried::Whole | Carried::Left(_) => down.await,
-            },
-            heard = &mut down => match heard {
-                Carried::Broken(_) => heard,
-                Carried::Whole | Carried::Left(_) => up.await,
+        tokio::pin!(down);
+        let up_first = {
+            tokio::pin!(up);
+            tokio::select! {
+                said = &mut up => Ok(said),
+                heard = &mut down => Err(match heard {
+                    Carried::Broken(_) => heard,
+                    // A break shows to whoever says something; others are to hear of it as well.
+                    Carried::Whole | Carried::Left(_) => tokio::select! {
+                        said = &mut up => said,
+                        () = line.over() => Carried::Broken(io::ErrorKind::ConnectionReset.into()),
+                    },
+                }),
+            }
+        };
+        match up_first {
+            Ok(said @ Carried::Broken(_)) | Err(said) => said,
+            Ok(Carried::Whole | Carried::Left(_)) => tokio::select! {
+                heard = &mut down => heard,
+                left = leaves(from.as_ref()) => {
+                    // The peer has what was said before it is told.
+                    line.delivered().await;
+                    line.abort();
+                    left
+                }
             },
         }
     };
@@ -54,6 +71,13 @@ pub async fn carry(near: TcpStream, stream: Stream) {
     // As one: a writing half that is dropped alone says an end first.
     drop(from.reunite(to));
     line.over().await;
+}
+
+/// Waits until a program that has said its end has gone: the kernel answers what is said to it from
+/// then on with a reset.
+async fn leaves(near: &TcpStream) -> Carried {
+    let waited = near.ready(Interest::ERROR).await;
+    Carried::Left(waited.err().unwrap_or_else(|| io::ErrorKind::ConnectionReset.into()))
 }
 
 /// What closing a socket does.
@@ -71,20 +95,4 @@ fn linger(near: &TcpStream, how: Linger) {
     };
     // A socket that is gone needs neither.
     let _ = sockopt::set_socket_linger(near.as_fd(), span);
-}
-
-/// Two ends of a TCP connection within this host: the pump's, and a program's.
-pub async fn pair() -> std::io::Result<(TcpStream, std::net::TcpStream)> {
-    let listener = TcpListener::bind("127.0.0.1:0").await?;
-    let theirs = TcpStream::connect(listener.local_addr()?).await?;
-    loop {
-        let (ours, from) = listener.accept().await?;
-        if from == theirs.local_addr()? {
-            ours.set_nodelay(true)?;
-            theirs.set_nodelay(true)?;
-            let theirs = theirs.into_std()?;
-            theirs.set_nonblocking(false)?;
-            return Ok((ours, theirs));
-        }
-    }
 }

@@ -11,6 +11,7 @@ mod detach;
 mod door;
 mod elf;
 mod fallbacks;
+mod hook;
 mod keeper;
 mod listeners;
 mod place;

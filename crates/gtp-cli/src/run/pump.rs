@@ -5,7 +5,7 @@
 //! called. It ends when no program has been there for a while. One that may itself not connect does
 //! not begin: it must never be restricted by whoever started it.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::ExitCode;
@@ -16,9 +16,10 @@ use gtp::{Caller, Connect, Failure, FailureKind, Host, Listen, Reason, Stream};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 
-use super::carry::{carry, pair};
+use super::carry::carry;
 use super::door::Door;
 use super::fallbacks::{self, Fallbacks};
+use super::hook::{Shown, UnderWay};
 use super::listeners::{Listener, Listeners, live};
 use super::remains::Remains;
 use super::talk::{Heard, Question, Terms, answer, hear};
@@ -33,6 +34,10 @@ const CALL_SPAN: Duration = Duration::from_secs(3);
 const PATH_SPAN: Duration = Duration::from_secs(5);
 /// A host without GTP is not asked again for so long.
 const WITHOUT_SPAN: Duration = Duration::from_secs(30);
+/// A program that was reached over GTP is taken to be there for so long.
+const WITH_SPAN: Duration = Duration::from_secs(600);
+/// Programs of which that is remembered.
+const WITH_MOST: usize = 4_096;
 /// A program that listens answers within this.
 const PROGRAM_SPAN: Duration = Duration::from_secs(5);
 /// A rest after a program could not be taken in, for want of descriptors most likely.
@@ -52,6 +57,10 @@ struct Pump {
     fallbacks: Mutex<Fallbacks>,
     /// Hosts that had no GTP lately.
     without: Mutex<HashSet<IpAddr>>,
+    /// Programs that were reached over GTP lately.
+    with: Mutex<HashSet<SocketAddr>>,
+    /// Where programs' sockets are connected to, by the kernel's number of each.
+    peers: Mutex<HashMap<u64, SocketAddr>>,
     /// As many as there are connections and questions, and one.
     busy: Arc<()>,
 }
@@ -105,7 +114,11 @@ async fn begin(command: &PumpCommand) -> Result<(Door, Remains), Failure> {
 /// Whether this process may connect at all.
 async fn must_be_free() -> Result<(), Failure> {
     let forbidden = rustix::io::Errno::ACCESS.raw_os_error();
-    match pair().await {
+    let tried = async {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+        TcpStream::connect(listener.local_addr()?).await
+    };
+    match tried.await {
         Err(error) if error.raw_os_error() == Some(forbidden) => {
             let text = "no pump can be started beneath `gtp run --require`, where nothing connects \
                 by itself: use the one above (no --pump), or start it outside with \
@@ -143,6 +156,8 @@ async fn serve(command: PumpCommand) -> Result<ExitCode, Failure> {
         remains,
         fallbacks: Mutex::default(),
         without: Mutex::default(),
+        with: Mutex::default(),
+        peers: Mutex::default(),
         busy: Arc::new(()),
     });
     detach::say(detach::READY)?;
@@ -229,9 +244,15 @@ impl Pump {
         };
         match question {
             Question::Connect(to, terms) => {
-                self.connect(&Asker { program: &program, pid }, to, terms).await;
+                self.connect(&Asker { program: &program, pid }, with, to, terms).await;
             }
-            Question::Within(to) => connect_within(&program, to).await,
+            Question::Within(to) => connect_within(&program, with, to).await,
+            Question::Peer(socket) => {
+                let peer = lock(&self.peers).get(&socket).copied();
+                let told = peer.map_or("tcp".to_owned(), |peer| format!("ok {peer}"));
+                // Whoever is gone need not hear it.
+                let _ = answer(&program, &told, None).await;
+            }
             Question::Listen => self.stand_for(&program, with).await,
             Question::Stay => self.let_stay(&program).await,
             Question::Fallbacks => {
@@ -279,34 +300,106 @@ impl Pump {
         };
     }
 
-    /// Connects a program, or says why it must do without.
-    async fn connect(self: &Arc<Pump>, asker: &Asker<'_>, to: SocketAddr, terms: Terms) {
-        let program = asker.program;
-        let told = match self.call(to, &terms).await {
-            Ok(stream) => match pair().await {
-                Ok((ours, theirs)) => {
-                    let told = answer(program, "ok", Some(theirs.into())).await;
-                    if told.is_ok() {
-                        carry(ours, stream).await;
-                    } else {
-                        stream.line().abort();
-                    }
-                    told
-                }
-                Err(error) => {
-                    stream.line().abort();
-                    self.do_without(asker, to, terms.socket, &error.to_string()).await
-                }
-            },
-            Err(Without::Gtp(why)) => self.do_without(asker, to, terms.socket, &why).await,
-            Err(Without::Anything(why)) => {
-                let number = rustix::io::Errno::ACCESS.raw_os_error();
-                answer(program, &format!("no {number} {why}"), None).await
+    /// Connects a program's socket, or says why it must do without.
+    async fn connect(
+        self: &Arc<Pump>,
+        asker: &Asker<'_>,
+        socket: Option<OwnedFd>,
+        to: SocketAddr,
+        terms: Terms,
+    ) {
+        let told = match socket.map(Shown::of) {
+            None | Some(Err(_)) => {
+                answer(asker.program, "tcp no socket of TCP was shown", None).await
             }
+            Some(Ok(shown)) if !shown.is_free() => {
+                answer(asker.program, &result("done", shown.connect_again().await), None).await
+            }
+            Some(Ok(shown)) if !shown.is_of_this_network() => {
+                let why = "the pump is in another network";
+                self.do_without(asker, to, shown.inode, why).await
+            }
+            Some(Ok(shown)) if shown.is_nonblocking && lock(&self.with).contains(&to) => {
+                match UnderWay::begin(shown) {
+                    Ok(under_way) => {
+                        let told = answer(asker.program, "ok", None).await;
+                        self.bring(under_way, to, &terms).await;
+                        told
+                    }
+                    Err((shown, _)) => self.connect_now(asker, shown, to, &terms).await,
+                }
+            }
+            Some(Ok(shown)) => self.connect_now(asker, shown, to, &terms).await,
         };
         if let Err(error) = told {
             tracing::debug!(%error, "a program has gone");
         }
+    }
+
+    /// Connects a socket while its program waits.
+    async fn connect_now(
+        self: &Arc<Pump>,
+        asker: &Asker<'_>,
+        shown: Shown,
+        to: SocketAddr,
+        terms: &Terms,
+    ) -> std::io::Result<()> {
+        let inode = shown.inode;
+        match self.call(to, terms).await {
+            Ok(stream) => match shown.join().await {
+                Ok(near) => {
+                    drop(shown); // It is the program's alone again.
+                    self.note_with(to);
+                    let told = answer(asker.program, "ok", None).await;
+                    self.carry(inode, to, near, stream).await;
+                    told
+                }
+                Err(error) => {
+                    stream.line().abort();
+                    let why = format!("the socket cannot be connected to the pump: {error}");
+                    self.do_without(asker, to, inode, &why).await
+                }
+            },
+            Err(Without::Gtp(why)) => self.do_without(asker, to, inode, &why).await,
+            Err(Without::Anything(why)) => {
+                let number = rustix::io::Errno::ACCESS.raw_os_error();
+                answer(asker.program, &format!("no {number} {why}"), None).await
+            }
+        }
+    }
+
+    /// Connects a socket whose program does not wait. Where there is no GTP any more it is refused,
+    /// and who asks again goes over TCP.
+    async fn bring(self: &Arc<Pump>, under_way: UnderWay, to: SocketAddr, terms: &Terms) {
+        let inode = under_way.inode();
+        lock(&self.peers).insert(inode, to);
+        let stream = match self.call(to, terms).await {
+            Ok(stream) => stream,
+            Err(Without::Gtp(why) | Without::Anything(why)) => {
+                aside(format_args!("{to}: {why}"));
+                lock(&self.with).remove(&to);
+                lock(&self.peers).remove(&inode);
+                return;
+            }
+        };
+        match under_way.arrive().await {
+            Ok(near) => {
+                self.note_with(to);
+                self.carry(inode, to, near, stream).await;
+            }
+            Err(error) => {
+                tracing::debug!(%error, "a program has gone");
+                stream.line().abort();
+                lock(&self.peers).remove(&inode);
+            }
+        }
+    }
+
+    /// Carries until both ends are done; meanwhile it is known where the socket leads.
+    async fn carry(&self, inode: u64, to: SocketAddr, near: TcpStream, stream: Stream) {
+        lock(&self.peers).insert(inode, to);
+        carry(near, stream).await;
+        lock(&self.peers).remove(&inode);
     }
 
     /// Tells a program that there is no GTP, and takes note of it.
@@ -350,6 +443,18 @@ impl Pump {
             }
         };
         Err(failed)
+    }
+
+    /// A program that was reached over GTP is taken to be there for a while.
+    fn note_with(self: &Arc<Pump>, program: SocketAddr) {
+        let mut with = lock(&self.with);
+        if with.len() < WITH_MOST && with.insert(program) {
+            let pump = Arc::clone(self);
+            tokio::spawn(async move {
+                tokio::time::sleep(WITH_SPAN).await;
+                lock(&pump.with).remove(&program);
+            });
+        }
     }
 
     /// A host without GTP is not asked again for a while.
@@ -414,25 +519,35 @@ async fn not_heard(error: &std::io::Error) {
     tokio::time::sleep(ACCEPT_PAUSE).await;
 }
 
-/// Connects a program that may connect nowhere itself to this host, over TCP.
-async fn connect_within(program: &UnixStream, to: SocketAddr) {
+/// Connects the socket of a program that may connect nowhere itself to this host, over TCP.
+async fn connect_within(program: &UnixStream, socket: Option<OwnedFd>, to: SocketAddr) {
     let connected = async {
-        if !is_of_this_host(to.ip()) {
+        let shown = Shown::of(socket.ok_or(rustix::io::Errno::BADF)?)?;
+        if !is_of_this_host(to.ip()) || !shown.is_of_this_network() {
             return Err(rustix::io::Errno::ACCESS.into());
         }
-        let stream = TcpStream::connect(to).await?.into_std()?;
-        stream.set_nonblocking(false)?;
-        Ok::<_, std::io::Error>(stream)
-    };
-    // A program that is gone need not hear how it went.
-    let _ = match connected.await {
-        Ok(stream) => answer(program, "ok", Some(stream.into())).await,
-        Err(error) => {
-            let refused = rustix::io::Errno::CONNREFUSED.raw_os_error();
-            let number = error.raw_os_error().unwrap_or(refused);
-            answer(program, &format!("no {number} {error}"), None).await
+        if !shown.is_free() {
+            return Ok(result("done", shown.connect_again().await));
         }
+        Ok::<_, std::io::Error>(result("ok", shown.connect_within(to).await))
     };
+    let told = connected.await.unwrap_or_else(|error| result("ok", Err(error)));
+    // A program that is gone need not hear how it went.
+    let _ = answer(program, &told, None).await;
+}
+
+/// What a call of the kernel's gave, for a program that made it: one that is under way is as good
+/// as done, since the program knows by itself whether it waits.
+fn result(well: &str, done: std::io::Result<()>) -> String {
+    let under_way = rustix::io::Errno::INPROGRESS.raw_os_error();
+    match done.map_err(|error| error.raw_os_error()) {
+        Ok(()) => well.to_owned(),
+        Err(Some(number)) if number == under_way => well.to_owned(),
+        Err(number) => {
+            let refused = rustix::io::Errno::CONNREFUSED.raw_os_error();
+            format!("no {}", number.unwrap_or(refused))
+        }
+    }
 }
 
 /// Whether an address is this host's: what is sent there comes from there.

@@ -20,10 +20,12 @@ use tokio::net::UnixStream;
 /// What a program asks.
 #[derive(Debug, PartialEq)]
 pub enum Question {
-    /// For a connection.
+    /// That the socket that comes with the question be connected.
     Connect(SocketAddr, Terms),
-    /// For a connection over TCP to this host itself.
+    /// That it be connected over TCP to this host itself.
     Within(SocketAddr),
+    /// Where a socket with this number of the kernel's is connected to.
+    Peer(u64),
     /// That callers be passed on to where it listens: the socket comes with the question.
     Listen,
     /// For something to hold, as long as which a pump stays.
@@ -50,12 +52,10 @@ pub struct Terms {
     pub max_rate: Rate,
     pub keys: Vec<Fingerprint>,
     pub accept_new: bool,
-    /// The kernel's number of the socket in whose place the connection is; zero: not said.
-    pub socket: u64,
 }
 
 /// The version of questions and answers; the library before programs' C library has the same word.
-pub const VERSION: &str = "v1";
+pub const VERSION: &str = "v2";
 
 /// Longest question.
 const QUESTION_MAX: usize = 4_096;
@@ -88,6 +88,7 @@ impl Question {
             "listen" => Question::Listen,
             "fallbacks" => Question::Fallbacks,
             "within" => Question::Within(words.next()?.parse().ok()?),
+            "peer" => Question::Peer(words.next()?.parse().ok()?),
             "connect" => {
                 let to = words.next()?.parse().ok()?;
                 return Some(Question::Connect(to, Terms::parse(words)?));
@@ -100,13 +101,8 @@ impl Question {
 
 impl Terms {
     fn parse<'a>(words: impl Iterator<Item = &'a str>) -> Option<Terms> {
-        let mut terms = Terms {
-            weight: 1.0,
-            max_rate: Rate::UNLIMITED,
-            keys: Vec::new(),
-            accept_new: false,
-            socket: 0,
-        };
+        let mut terms =
+            Terms { weight: 1.0, max_rate: Rate::UNLIMITED, keys: Vec::new(), accept_new: false };
         for word in words {
             match word.split_once('=') {
                 Some(("weight", weight)) => terms.weight = crate::words::weight(weight).ok()?,
@@ -114,7 +110,6 @@ impl Terms {
                 Some(("key", key)) if terms.keys.len() < KEYS_MAX => {
                     terms.keys.push(key.parse().ok()?);
                 }
-                Some(("socket", number)) => terms.socket = number.parse().ok()?,
                 None if word == "accept_new" => terms.accept_new = true,
                 Some(_) | None => return None,
             }
@@ -179,19 +174,19 @@ mod tests {
 
     #[test]
     fn questions_are_read_and_anything_else_is_none() {
-        let text = "connect 10.0.0.2:80 socket=7 weight=2 max_rate=1000 accept_new";
+        let text = "connect 10.0.0.2:80 weight=2 max_rate=1000 accept_new";
         let asked = Question::parse(text);
         let terms = Terms {
             weight: 2.0,
             max_rate: Rate::from_bps(1_000),
             keys: Vec::new(),
             accept_new: true,
-            socket: 7,
         };
         assert_eq!(asked, Some(Question::Connect("10.0.0.2:80".parse().unwrap(), terms)));
         assert_eq!(Question::parse("listen"), Some(Question::Listen));
         let within = Question::Within("127.0.0.1:80".parse().unwrap());
         assert_eq!(Question::parse("within 127.0.0.1:80"), Some(within));
+        assert_eq!(Question::parse("peer 77"), Some(Question::Peer(77)));
         assert_eq!(Question::parse("stay"), Some(Question::Stay));
         assert_eq!(Question::parse("fallbacks"), Some(Question::Fallbacks));
         let bad = [
@@ -202,7 +197,9 @@ mod tests {
             "fallbacks all",
             "connect 1.2.3.4:5 weight=0",
             "connect 1.2.3.4:5 key=x",
-            "connect 1.2.3.4:5 socket=x",
+            "connect 1.2.3.4:5 socket=7",
+            "peer x",
+            "peer 1 2",
             "connect 1.2.3.4:5 other=1",
             "connect 1.2.3.4:5 weight",
             "run 1.2.3.4:5",
@@ -214,11 +211,11 @@ mod tests {
 
     #[test]
     fn a_question_of_another_version_or_of_none_is_answered_in_words() {
-        assert_eq!(Question::read("v1 stay"), Ok(Some(Question::Stay)));
-        assert_eq!(Question::read("v1 dance"), Ok(None));
-        let newer = Question::read("v2 stay a_while").unwrap_err();
-        assert!(newer.contains("v2") && newer.contains(VERSION) && newer.contains("end the pump"));
-        for older in ["stay", "connect 10.0.0.2:80 socket=7", "", "v\u{1b}[2J stay"] {
+        assert_eq!(Question::read("v2 stay"), Ok(Some(Question::Stay)));
+        assert_eq!(Question::read("v2 dance"), Ok(None));
+        let newer = Question::read("v3 stay a_while").unwrap_err();
+        assert!(newer.contains("v3") && newer.contains(VERSION) && newer.contains("end the pump"));
+        for older in ["stay", "connect 10.0.0.2:80 weight=1", "", "v\u{1b}[2J stay"] {
             let said = Question::read(older).unwrap_err();
             assert!(said.contains("no version") && !said.contains('\u{1b}'), "{said}");
         }

@@ -1,0 +1,363 @@
+//! How a program's own socket comes to lead to the pump.
+//!
+//! The program shows the socket that it wants connected, and the pump connects that very one to
+//! itself. So it stays what the program made it: with its options, in every epoll set, under each
+//! of its descriptors and in every process that has it. The pump's end of it has an address that
+//! nothing else of this host uses, by which the library before the program's C library knows it.
+//!
+//! A program that does not want to wait sees its socket under way for as long as the pump needs: it
+//! calls where nobody is taken in. Then the pump calls it in turn, from there, which TCP takes for
+//! one connection (RFC 9293, 3.5: simultaneous open); or nobody is there any more, and it is
+//! refused.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use gtp_sys::tcp;
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, Shutdown, SocketFlags, SocketType, bind, connect, getsockname, ipproto, listen,
+    shutdown, socket_with, sockopt,
+};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
+
+/// The pump's address in its programs' networks. The library has the same.
+const HERE: Ipv4Addr = Ipv4Addr::new(127, 71, 84, 80);
+/// A connection within this host is there within this, or is hindered by a rule of its firewall.
+const HOOK_SPAN: Duration = Duration::from_secs(2);
+
+/// A socket of TCP that a program has shown.
+#[derive(Debug)]
+pub struct Shown {
+    socket: OwnedFd,
+    /// The kernel's number of it.
+    pub inode: u64,
+    is_v6: bool,
+    /// Whether its owner does not want to wait.
+    pub is_nonblocking: bool,
+}
+
+impl Shown {
+    /// What the kernel says of it.
+    ///
+    /// # Errors
+    /// `INVAL` where it is no socket of TCP; else what the kernel says.
+    pub fn of(socket: OwnedFd) -> rustix::io::Result<Shown> {
+        let is_tcp = sockopt::socket_type(&socket)? == SocketType::STREAM
+            && sockopt::socket_protocol(&socket)? == Some(ipproto::TCP);
+        let is_v6 = match sockopt::socket_domain(&socket)? {
+            AddressFamily::INET if is_tcp => false,
+            AddressFamily::INET6 if is_tcp => true,
+            _ => return Err(Errno::INVAL),
+        };
+        let inode = rustix::fs::fstat(&socket)?.st_ino;
+        let is_nonblocking = rustix::fs::fcntl_getfl(&socket)?.contains(OFlags::NONBLOCK);
+        Ok(Shown { socket, inode, is_v6, is_nonblocking })
+    }
+
+    /// Whether it is free to be connected.
+    pub fn is_free(&self) -> bool {
+        tcp::is_free(&self.socket).unwrap_or(false)
+    }
+
+    /// Whether it is in this process's network. Where the kernel does not say, it is believed.
+    pub fn is_of_this_network(&self) -> bool {
+        let own = new(AddressFamily::INET, SocketFlags::CLOEXEC);
+        own.is_ok_and(|own| tcp::network(own) == tcp::network(&self.socket))
+    }
+
+    /// What the kernel says to somebody who connects it although it is not free.
+    ///
+    /// # Errors
+    /// That, mostly.
+    pub async fn connect_again(&self) -> io::Result<()> {
+        // If it is free meanwhile, nobody is at that port.
+        let (socket, nobody) = (self.socket.try_clone()?, SocketAddr::new(HERE.into(), 1));
+        let nobody = self.spelled(nobody);
+        let connecting = tokio::task::spawn_blocking(move || connect(&socket, &nobody));
+        Ok(connecting.await.map_err(io::Error::other)??)
+    }
+
+    /// Connects it to an address of this host.
+    ///
+    /// # Errors
+    /// What the kernel says, for the program.
+    pub async fn connect_within(self, to: SocketAddr) -> io::Result<()> {
+        tcp::let_reach_itself(&self.socket)?;
+        let to = self.spelled(to);
+        let connecting = tokio::task::spawn_blocking(move || connect(&self.socket, &to));
+        Ok(connecting.await.map_err(io::Error::other)??)
+    }
+
+    /// Connects it to the pump; the pump's end.
+    ///
+    /// # Errors
+    /// Where the kernel does not let it, such as one that is bound to another family.
+    pub async fn join(&self) -> io::Result<TcpStream> {
+        tcp::let_reach_itself(&self.socket)?;
+        let mut failed = Errno::ADDRNOTAVAIL.into();
+        for here in self.places() {
+            match self.join_at(here).await {
+                Ok(joined) => return Ok(joined),
+                Err(error) => failed = error,
+            }
+        }
+        Err(failed)
+    }
+
+    async fn join_at(&self, here: IpAddr) -> io::Result<TcpStream> {
+        let listener = TcpListener::bind((here, 0)).await?;
+        let (socket, at) = (self.socket.try_clone()?, self.spelled(listener.local_addr()?));
+        let connecting = tokio::task::spawn_blocking(move || connect(&socket, &at));
+        let joined = timeout(HOOK_SPAN, async {
+            match connecting.await.map_err(io::Error::other)? {
+                Ok(()) | Err(Errno::INPROGRESS) => accept_only(&listener, self.at()?).await,
+                Err(error) => Err(error.into()),
+            }
+        });
+        match joined.await {
+            Ok(joined) => self.joined(joined?),
+            Err(_) => {
+                // Whoever waits in the call above is woken, and the socket is free again.
+                let _ = shutdown(&self.socket, Shutdown::Both);
+                Err(io::ErrorKind::TimedOut.into())
+            }
+        }
+    }
+
+    /// Sets what both ends have from now on.
+    fn joined(&self, near: TcpStream) -> io::Result<TcpStream> {
+        // Whether small writes wait is decided where they leave this host.
+        near.set_nodelay(true)?;
+        sockopt::set_tcp_nodelay(&self.socket, true)?;
+        Ok(near)
+    }
+
+    /// Where it can be connected to: one of IPv6 mostly speaks IPv4 as well.
+    fn places(&self) -> impl Iterator<Item = IpAddr> {
+        let last = self.is_v6.then_some(IpAddr::V6(Ipv6Addr::LOCALHOST));
+        std::iter::once(IpAddr::V4(HERE)).chain(last)
+    }
+
+    /// An address as a socket of this family spells it.
+    fn spelled(&self, at: SocketAddr) -> SocketAddr {
+        match at.ip() {
+            IpAddr::V4(v4) if self.is_v6 => (v4.to_ipv6_mapped(), at.port()).into(),
+            IpAddr::V4(_) | IpAddr::V6(_) => at,
+        }
+    }
+
+    /// Its own address.
+    fn at(&self) -> io::Result<SocketAddr> {
+        let at = SocketAddr::try_from(getsockname(&self.socket)?)?;
+        Ok(SocketAddr::new(at.ip().to_canonical(), at.port()))
+    }
+}
+
+/// Takes in the caller from this address, and nobody else.
+async fn accept_only(listener: &TcpListener, from: SocketAddr) -> io::Result<TcpStream> {
+    loop {
+        let (near, caller) = listener.accept().await?;
+        if caller == from {
+            return Ok(near);
+        }
+    }
+}
+
+fn new(family: AddressFamily, flags: SocketFlags) -> rustix::io::Result<OwnedFd> {
+    socket_with(family, SocketType::STREAM, flags, None)
+}
+
+/// A program's socket that is under way to the pump for as long as this lives.
+#[derive(Debug)]
+pub struct UnderWay {
+    shown: Shown,
+    /// It listens, and takes nobody in.
+    full: OwnedFd,
+    /// What it is full of.
+    _filler: OwnedFd,
+    family: AddressFamily,
+    here: SocketAddr,
+}
+
+impl UnderWay {
+    /// Has a socket that does not block set out.
+    ///
+    /// # Errors
+    /// The socket again, free as before, where the kernel does not let it, and why.
+    pub fn begin(shown: Shown) -> Result<UnderWay, (Shown, io::Error)> {
+        let begun = tcp::let_reach_itself(&shown.socket).and_then(|()| full());
+        let (full, filler, here) = match begun {
+            Ok(begun) => begun,
+            Err(error) => return Err((shown, error)),
+        };
+        match connect(&shown.socket, &shown.spelled(here)) {
+            Err(Errno::INPROGRESS) => {}
+            Ok(()) => return Err((shown, io::ErrorKind::Other.into())),
+            Err(error) => return Err((shown, error.into())),
+        }
+        let family = AddressFamily::INET;
+        Ok(UnderWay { shown, full, _filler: filler, family, here })
+    }
+
+    /// The socket's number.
+    pub fn inode(&self) -> u64 {
+        self.shown.inode
+    }
+
+    /// It arrives: the pump's end.
+    ///
+    /// # Errors
+    /// Where its owner has closed it meanwhile.
+    pub async fn arrive(self) -> io::Result<TcpStream> {
+        let near = new(self.family, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
+        share_port(&near)?;
+        bind(&near, &self.here)?;
+        let from = self.shown.at()?;
+        match connect(&near, &from) {
+            Ok(()) | Err(Errno::INPROGRESS) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let near = TcpStream::from_std(near.into())?;
+        match timeout(HOOK_SPAN, near.writable()).await {
+            Ok(writable) => writable?,
+            Err(_) => return Err(io::ErrorKind::TimedOut.into()),
+        }
+        if let Some(error) = near.take_error()? {
+            return Err(error);
+        }
+        drop(self.full); // Not before: it would be refused there.
+        self.shown.joined(near)
+    }
+}
+
+/// A socket that listens and has no room, what fills it, and where it is.
+fn full() -> io::Result<(OwnedFd, OwnedFd, SocketAddr)> {
+    let full = new(AddressFamily::INET, SocketFlags::CLOEXEC)?;
+    share_port(&full)?;
+    bind(&full, &SocketAddr::from((HERE, 0)))?;
+    listen(&full, 0)?;
+    let here = SocketAddr::try_from(getsockname(&full)?)?;
+    let filler = new(AddressFamily::INET, SocketFlags::CLOEXEC)?;
+    connect(&filler, &here)?;
+    Ok((full, filler, here))
+}
+
+/// Lets several sockets of this user be at one port: one that listens, and one that calls.
+fn share_port(socket: &OwnedFd) -> rustix::io::Result<()> {
+    sockopt::set_socket_reuseaddr(socket, true)?;
+    sockopt::set_socket_reuseport(socket, true)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    fn shown(family: AddressFamily, flags: SocketFlags) -> (OwnedFd, Shown) {
+        let socket = new(family, flags | SocketFlags::CLOEXEC).unwrap();
+        let shown = Shown::of(socket.try_clone().unwrap()).unwrap();
+        assert!(shown.is_free() && shown.is_of_this_network());
+        (socket, shown)
+    }
+
+    fn events(socket: &OwnedFd, wait: Timespec) -> PollFlags {
+        let mut polled = [PollFd::new(socket, PollFlags::IN | PollFlags::OUT)];
+        poll(&mut polled, Some(&wait)).unwrap();
+        polled[0].revents()
+    }
+
+    async fn again(shown: &Shown) -> Option<Errno> {
+        Errno::from_io_error(&shown.connect_again().await.unwrap_err())
+    }
+
+    const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+    const SOON: Timespec = Timespec { tv_sec: 20, tv_nsec: 0 };
+
+    async fn speaks(program: OwnedFd, mut near: TcpStream) {
+        let mut program = std::net::TcpStream::from(program);
+        program.set_nonblocking(false).unwrap();
+        program.write_all(b"there").unwrap();
+        near.write_all(b"back").await.unwrap();
+        let mut heard = [0; 5];
+        near.read_exact(&mut heard).await.unwrap();
+        let mut answered = [0; 4];
+        program.read_exact(&mut answered).unwrap();
+        assert_eq!((&heard, &answered), (b"there", b"back"));
+        drop(program);
+        assert_eq!(near.read(&mut heard).await.unwrap(), 0, "nobody else holds it");
+    }
+
+    #[tokio::test]
+    async fn a_programs_own_socket_leads_to_the_pump() {
+        for family in [AddressFamily::INET, AddressFamily::INET6] {
+            let (program, shown) = shown(family, SocketFlags::empty());
+            let near = shown.join().await.unwrap();
+            assert_eq!(again(&shown).await, Some(Errno::ISCONN));
+            drop(shown);
+            speaks(program, near).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn one_that_speaks_no_ipv4_leads_to_it_as_well() {
+        let (program, shown) = shown(AddressFamily::INET6, SocketFlags::empty());
+        sockopt::set_ipv6_v6only(&program, true).unwrap();
+        let near = shown.join().await.unwrap();
+        drop(shown);
+        speaks(program, near).await;
+    }
+
+    #[tokio::test]
+    async fn one_that_does_not_wait_is_under_way_until_it_arrives() {
+        for family in [AddressFamily::INET, AddressFamily::INET6] {
+            let (program, shown) = shown(family, SocketFlags::NONBLOCK);
+            let under_way = UnderWay::begin(shown).unwrap();
+            assert_eq!(events(&program, NOW), PollFlags::empty());
+            assert_eq!(again(&under_way.shown).await, Some(Errno::ALREADY));
+            let near = under_way.arrive().await.unwrap();
+            assert_eq!(events(&program, SOON), PollFlags::OUT);
+            speaks(program, near).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn one_that_cannot_arrive_is_refused() {
+        let (program, shown) = shown(AddressFamily::INET, SocketFlags::NONBLOCK);
+        let under_way = UnderWay::begin(shown).unwrap();
+        assert_eq!(events(&program, NOW), PollFlags::empty());
+        drop(under_way);
+        assert!(events(&program, SOON).contains(PollFlags::ERR));
+        assert_eq!(sockopt::socket_error(&program).unwrap(), Err(Errno::CONNREFUSED));
+    }
+
+    #[tokio::test]
+    async fn one_that_was_closed_under_way_does_not_arrive() {
+        let (program, shown) = shown(AddressFamily::INET, SocketFlags::NONBLOCK);
+        let under_way = UnderWay::begin(shown).unwrap();
+        drop(program);
+        // The pump holds it as well, so that it is there until the pump has let it go.
+        let mut near = under_way.arrive().await.unwrap();
+        assert_eq!(near.read(&mut [0; 1]).await.unwrap(), 0);
+    }
+
+    #[test]
+    fn what_is_no_socket_of_tcp_is_not_taken() {
+        let others: [OwnedFd; 3] = [
+            std::net::UdpSocket::bind("127.0.0.1:0").unwrap().into(),
+            std::os::unix::net::UnixStream::pair().unwrap().0.into(),
+            std::fs::File::open("/dev/null").unwrap().into(),
+        ];
+        for other in others {
+            assert!(Shown::of(other).is_err());
+        }
+    }
+}

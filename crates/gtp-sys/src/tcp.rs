@@ -1,0 +1,94 @@
+//! What the kernel knows of a TCP socket that another process holds as well.
+//!
+//! A socket that was passed on is one thing with two owners: what one does to it both see. Here is
+//! what must be known of it before it is connected in its owner's place, and the few settings that
+//! would keep it from reaching this host.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+
+/// `SO_NETNS_COOKIE` of Linux 5.14.
+const SO_NETNS_COOKIE: libc::c_int = 71;
+/// `SO_BINDTOIFINDEX` of Linux 5.0.
+const SO_BINDTOIFINDEX: libc::c_int = 62;
+/// `TCP_CLOSE`: neither connected nor about to be, nor listening.
+const TCP_CLOSE: u8 = 7;
+
+/// Whether a socket is free to be connected: it is not connected, about to be or listening.
+///
+/// # Errors
+/// What the kernel says, where it is no socket of TCP.
+pub fn is_free(socket: impl AsFd) -> io::Result<bool> {
+    let (mut state, mut length) = ([0_u8; 1], 1);
+    get(socket, (libc::IPPROTO_TCP, libc::TCP_INFO), &mut state, &mut length)?;
+    Ok(state == [TCP_CLOSE])
+}
+
+/// The kernel's number of the network in which a socket is; `None` where it does not say.
+pub fn network(socket: impl AsFd) -> Option<u64> {
+    let (mut value, mut length) = ([0_u8; 8], 8);
+    get(socket, (libc::SOL_SOCKET, SO_NETNS_COOKIE), &mut value, &mut length).ok()?;
+    (length == 8).then(|| u64::from_ne_bytes(value))
+}
+
+/// Lets a socket reach this host's own addresses: one that was bound to a network device cannot,
+/// and one that opens fast says nothing before its owner writes.
+///
+/// # Errors
+/// What the kernel says; leaving a device needs a right (`CAP_NET_RAW`).
+pub fn let_reach_itself(socket: impl AsFd) -> io::Result<()> {
+    let socket = socket.as_fd();
+    let device = (libc::SOL_SOCKET, SO_BINDTOIFINDEX);
+    for option in [device, (libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT)] {
+        let (mut value, mut length) = ([0_u8; 4], 4);
+        // A kernel that does not know one has not set it.
+        let set = get(socket, option, &mut value, &mut length).is_ok() && value != [0; 4];
+        if set {
+            clear(socket, option)?;
+        }
+    }
+    Ok(())
+}
+
+fn get(
+    socket: impl AsFd,
+    (level, name): (libc::c_int, libc::c_int),
+    value: &mut [u8],
+    length: &mut libc::socklen_t,
+) -> io::Result<()> {
+    let fd = socket.as_fd().as_raw_fd();
+    *length = (*length).min(value.len() as libc::socklen_t);
+    // SAFETY: the descriptor is open for as long as `socket` is borrowed, and the kernel writes at
+    // most `length` bytes, which `value` has.
+    let failed =
+        unsafe { libc::getsockopt(fd, level, name, value.as_mut_ptr().cast(), &mut *length) };
+    if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+fn clear(socket: impl AsFd, (level, name): (libc::c_int, libc::c_int)) -> io::Result<()> {
+    let (fd, none) = (socket.as_fd().as_raw_fd(), [0_u8; 4]);
+    // SAFETY: the descriptor is open for as long as `socket` is borrowed, and the kernel reads four
+    // bytes, which `none` has.
+    let failed = unsafe { libc::setsockopt(fd, level, name, none.as_ptr().cast(), 4) };
+    if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[test]
+    fn a_socket_is_free_until_it_listens_or_is_connected() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).expect("a connection");
+        assert!(!is_free(&listener).unwrap() && !is_free(&stream).unwrap());
+        let kind = (rustix::net::AddressFamily::INET, rustix::net::SocketType::STREAM);
+        let new = rustix::net::socket(kind.0, kind.1, None).unwrap();
+        assert!(is_free(&new).unwrap());
+        assert!(is_free(std::fs::File::open("/dev/null").unwrap()).is_err());
+        assert!(network(&new).is_some_and(|number| network(&stream) == Some(number)));
+        let_reach_itself(&new).unwrap();
+    }
+}
