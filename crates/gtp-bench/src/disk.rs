@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use gtp_net::flows::{Failure, FailureKind};
 use gtp_store::{
-    BLOCK, BlockSink, BlockSource, Destination, Export, FileSink, FileSource, Manifest, RootKind,
+    BLOCK, BlockSink, BlockSource, Destination, Export, FileSink, FileSource, MadeDir, Manifest,
     SinkOptions, new_framed,
 };
 use gtp_sys::Clock;
@@ -104,7 +104,7 @@ fn read_plain(path: &Path, stop: &AtomicBool) -> Result<(), Failure> {
 fn write_store(dir: &Path, content: &Arc<Content>, stop: &AtomicBool) -> Result<(), Failure> {
     let mut source = MemorySource(Arc::clone(content));
     let manifest: Arc<Manifest> = source.manifest().clone();
-    let destination = Destination::open(dir, None, RootKind::Dir)?;
+    let destination = Destination::into(dir, MadeDir::There)?;
     let mut sink = FileSink::open(destination, manifest, SinkOptions::default())?;
     let mut framed = new_framed();
     for number in 0..content.object().blocks() {

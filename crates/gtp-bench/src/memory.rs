@@ -64,7 +64,7 @@ impl Object {
             })
         };
         let entries = (0..self.times).map(entry).collect::<Result<_, String>>()?;
-        Ok(Arc::new(Manifest { root_kind: RootKind::Dir, entries }))
+        Ok(Arc::new(Manifest { root_kind: RootKind::Dir, own: None, entries }))
     }
 
     /// The content's own source, block by block.

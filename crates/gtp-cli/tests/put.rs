@@ -3,17 +3,10 @@
 
 mod common;
 
-use common::{Serving, World, bytes, events};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::process::Stdio;
 
-/// A server that lets the client write, and that the client knows.
-fn writable(world: &World, args: &[&str]) -> Serving {
-    let id = world.expect(0, &["id"]);
-    std::fs::create_dir_all(world.path("server")).unwrap();
-    std::fs::write(world.path("server/authorized_keys"), id.stdout).unwrap();
-    let server = world.serve("server", &[&["--writable"], args].concat());
-    world.expect(0, &["ls", &server.url(""), "--accept-new"]);
-    server
-}
+use common::{World, bytes, events, size_of, wait_for, writable};
 
 #[test]
 fn forty_small_puts_in_a_row_each_need_one_attempt() {
@@ -39,5 +32,124 @@ fn a_put_that_may_not_wait_ends_well_when_its_bytes_are_there() {
         let name = format!("h{size}");
         world.expect(0, &["put", "h", &server.url(&name), "--retry-for", "1s"]);
         assert!(std::fs::read(world.path("export").join(&name)).unwrap() == content);
+    }
+}
+
+#[test]
+fn a_link_arrives_under_the_name_that_was_given_with_the_content_that_it_leads_to() {
+    let world = World::new();
+    let server = writable(&world, &[]);
+    std::fs::create_dir(world.path("t")).unwrap();
+    std::fs::write(world.path("t/f1"), b"content").unwrap();
+    symlink("t/f1", world.path("lf")).unwrap();
+    symlink("t", world.path("ld")).unwrap();
+    let read = |path: &str| std::fs::read(world.path("export").join(path)).unwrap();
+    world.expect(0, &["put", "lf", &server.url("")]);
+    assert_eq!(read("lf"), b"content");
+    world.expect(0, &["put", "ld", "./t/../lf", &server.url("in/")]);
+    assert_eq!((read("in/ld/f1"), read("in/lf")), (b"content".to_vec(), b"content".to_vec()));
+    world.expect(0, &["put", "ld/", &server.url("content")]);
+    world.expect(0, &["put", "t/.", &server.url("dotted/")]);
+    assert_eq!((read("content/f1"), read("dotted/f1")), (b"content".to_vec(), b"content".to_vec()));
+    world.expect(3, &["put", "lf/", &server.url("")]);
+    let mut names: Vec<_> = std::fs::read_dir(world.path("export")).unwrap().flatten().collect();
+    names.sort_by_key(std::fs::DirEntry::file_name);
+    let names: Vec<_> = names.iter().map(|name| name.file_name()).collect();
+    assert_eq!(names, ["content", "dotted", "in", "lf"]);
+}
+
+#[test]
+fn a_private_directory_and_its_time_arrive_whatever_the_words() {
+    let world = World::new();
+    let (server, mode) = (writable(&world, &[]), |mode| PermissionsExt::from_mode(mode));
+    let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_580_000_000);
+    for root in ["", "export/"] {
+        let at = |name: &str| world.path(&format!("{root}{name}"));
+        std::fs::create_dir_all(at("tree/sub")).unwrap();
+        std::fs::write(at("tree/sub/x"), b"x").unwrap();
+        for dir in ["tree/sub", "tree"] {
+            std::fs::set_permissions(at(dir), mode(0o750)).unwrap();
+            std::fs::File::open(at(dir)).unwrap().set_modified(time).unwrap();
+        }
+    }
+    let same = |path: &str| {
+        for dir in [path.to_owned(), format!("{path}/sub")] {
+            let found = world.path(&dir).metadata().unwrap();
+            assert_eq!((found.mode() & 0o777, found.mtime()), (0o750, 1_580_000_000), "{dir}");
+        }
+    };
+    for (put, arrives) in [("in/", "in/tree"), ("t", "t"), ("u/", "u/tree")] {
+        for _ in 0..2 {
+            world.expect(0, &["put", "tree", &server.url(put)]);
+            same(&format!("export/{arrives}"));
+        }
+    }
+    std::fs::create_dir(world.path("dots")).unwrap();
+    for (get, arrives) in [("d", "d"), ("e/", "e/tree"), ("dots/.", "dots/tree")] {
+        for _ in 0..2 {
+            world.expect(0, &["get", &server.url("tree"), get]);
+            same(arrives);
+        }
+    }
+    world.expect(0, &["get", &server.url("tree/"), "content"]);
+    same("content");
+}
+
+#[test]
+fn a_slow_put_into_the_root_keeps_no_other_object_out() {
+    let world = World::new();
+    let server = writable(&world, &[]);
+    for (name, size) in [("slow", 30_000_000), ("other", 1_000)] {
+        std::fs::write(world.path(name), bytes(size, 3)).unwrap();
+    }
+    let slow = ["put", "slow", &server.url(""), "--max-rate", "5Mbit"];
+    let mut putting = world.gtp("client", &slow).stderr(Stdio::null()).spawn().unwrap();
+    wait_for("the slow one", || size_of(&world.path("export/slow.gtp-journal")) > 0);
+    let output = world.expect(0, &["put", "other", &server.url(""), "--json"]);
+    assert!(events(&output).iter().all(|line| line["event"] != "retry"));
+    let again = world.expect(5, &["put", "slow", &server.url(""), "--retry-for", "1s"]);
+    let said = String::from_utf8(again.stderr).unwrap();
+    assert!(said.contains("the server's /slow: another transfer is writing here"), "{said}");
+    putting.kill().unwrap();
+    putting.wait().unwrap();
+}
+
+#[test]
+fn a_directory_goes_on_at_its_first_place_when_the_server_is_restarted() {
+    let world = World::new();
+    let mut server = writable(&world, &[]);
+    std::fs::create_dir(world.path("tree")).unwrap();
+    std::fs::write(world.path("tree/big"), bytes(4_000_000, 8)).unwrap();
+    let put = ["put", "tree", &server.url("t"), "--max-rate", "20Mbit", "--json"];
+    let putting = world.gtp("client", &put).stdout(Stdio::piped()).spawn().unwrap();
+    wait_for("blocks", || size_of(&world.path("export/t/.gtp-journal")) > 200);
+    server.kill();
+    let listen = format!("127.0.0.1:{}", server.port);
+    let _server = world.serve("server", &["--writable", "--listen", &listen]);
+    let output = putting.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0));
+    assert!(events(&output).iter().any(|line| line["event"] == "retry"));
+    let content = std::fs::read(world.path("export/t/big")).unwrap();
+    assert!(content == bytes(4_000_000, 8));
+    assert_eq!(std::fs::read_dir(world.path("export/t")).unwrap().count(), 1);
+}
+
+#[test]
+fn dev_null_takes_everything_and_other_devices_are_refused() {
+    let world = World::new();
+    world.export("a", 600_000);
+    world.export("t/b", 10);
+    let server = world.serve("server", &["--public"]);
+    for path in ["a", "t"] {
+        world.expect(0, &["get", &server.url(path), "/dev/null", "--accept-new"]);
+    }
+    let null = std::fs::metadata("/dev/null").unwrap();
+    assert!(std::os::unix::fs::FileTypeExt::is_char_device(&null.file_type()));
+    let socket = world.path("socket");
+    let _listening = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    for special in ["/dev/zero", socket.to_str().unwrap()] {
+        let output = world.expect(4, &["get", &server.url("a"), special]);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.contains("is a device, pipe or socket"), "{said}");
     }
 }

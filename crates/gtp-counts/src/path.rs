@@ -220,7 +220,7 @@ impl Lent {
             mode: Mode::new(0o644),
             mtime: Mtime::new(0, 0).expect("the epoch"),
         };
-        let manifest = Manifest { root_kind: RootKind::File, entries: vec![file] };
+        let manifest = Manifest { root_kind: RootKind::File, own: None, entries: vec![file] };
         let framed = Shared::from(vec![7; BLOCK as usize + TRAILER]);
         Lent { manifest: Arc::new(manifest), framed, blocks }
     }

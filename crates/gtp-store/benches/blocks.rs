@@ -63,7 +63,7 @@ fn write_files(
 ) -> tempfile::TempDir {
     let dir = bench_dir();
     let name = RelPath::new("object").unwrap();
-    let dest = Destination::open(dir.path(), Some(&name), manifest.root_kind).unwrap();
+    let dest = Destination::beneath(dir.path(), name, manifest.root_kind).unwrap();
     let options = SinkOptions { existing: Existing::Replace, durability };
     let mut sink = FileSink::open(dest, manifest.clone(), options).unwrap();
     write_all(&mut sink, manifest, blocks);

@@ -1,22 +1,18 @@
-//! Where an object goes.
+//! Where an object's files go, once it is decided which directory holds them.
 //!
-//! The rule is that of `cp`: when the destination is a directory, the object goes beneath it
-//! under its own name; otherwise the destination is the object's new name, and the directory that
-//! holds it must exist. An object without a name of its own (all that a server exports) can also
-//! go into an existing directory directly, beside what is there. One addition makes the same
-//! words mean the same place until they have succeeded: a directory that is the new name of an
-//! unfinished transfer, whose journal still lies beside it, is resumed and not gone beneath.
-//!
-//! The directory that holds the object is opened once, links in the user's own words followed.
-//! From there on everything is beneath that handle and no link is followed.
+//! An object goes beneath a directory under one name, or, if it is a directory or a bundle of
+//! objects, straight into one. Either way everything happens beneath one open handle, and no link
+//! is followed from there. What lies in the directory changes nothing about the place, and so an
+//! unfinished transfer is found again by the same words. Which directory and which name a command
+//! means is decided elsewhere.
 
-use std::os::unix::ffi::OsStrExt;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use crate::disk::OsDisk;
-use crate::manifest::RootKind;
+use crate::disk::{MadeDir, OsDisk};
+use crate::manifest::{Manifest, RootKind};
 use crate::name::{JOURNAL_SUFFIX, PART_SUFFIX, RelPath, beside, escaped};
-use crate::sink::{Fault, SinkError};
+use crate::sink::SinkError;
 use crate::walk::split;
 
 /// A place for one object.
@@ -24,6 +20,8 @@ use crate::walk::split;
 pub struct Destination {
     pub(crate) disk: OsDisk,
     pub(crate) names: Names,
+    /// Whether the transfer has made the directory that the handle is.
+    pub(crate) made: MadeDir,
 }
 
 /// The paths of an object's files in its destination, relative to the handle.
@@ -32,51 +30,51 @@ pub(crate) struct Names {
     kind: RootKind,
     /// The object's name there; `None` puts a directory's entries into the handle itself.
     base: Option<RelPath>,
+    journal: String,
+    /// What the journal is of: one name beneath the handle, or `""` for all that goes there.
+    object: String,
     /// The handle's path as the user wrote it, escaped.
     shown: String,
 }
 
 impl Destination {
-    /// Finds the place for an object of this kind. `name` is the object's own name: needed for a
-    /// file, and for a directory that is to go beneath an existing one under its name.
+    /// A place under `name` in the directory `holder`, for an object of this kind. Links in
+    /// `holder` are followed: its user named it.
     ///
     /// # Errors
-    /// [`Fault::Missing`] when the holding directory does not exist, [`Fault::NotADirectory`]
-    /// when something is where a directory should go, [`SinkError::Unsuitable`] for a name that
-    /// is not one valid component, and what opening says.
-    pub fn open(
-        dest: &Path,
-        name: Option<&RelPath>,
-        kind: RootKind,
-    ) -> Result<Destination, SinkError> {
-        let shown = dest.to_string_lossy();
-        if dest.is_dir() && !(kind == RootKind::Dir && is_unfinished(dest)) {
-            let fits = name.is_none_or(|name| name.parent().is_none());
-            if !fits || (kind == RootKind::File && name.is_none()) {
-                let why = format!("{}: the object has no name to go there", escaped(&shown));
-                return Err(SinkError::Unsuitable(why));
-            }
-            return Destination::beneath(dest, name.cloned(), kind);
-        }
-        let in_the_way = dest.symlink_metadata().is_ok_and(|found| !found.is_dir());
-        if in_the_way && kind == RootKind::Dir {
-            return Err(SinkError::refused(&shown, Fault::NotADirectory));
-        }
-        let new_name = dest.file_name().unwrap_or_default().as_bytes();
-        let new_name = RelPath::from_bytes(new_name)
-            .map_err(|why| SinkError::Unsuitable(format!("{}: {why}", escaped(&shown))))?;
-        let holder = dest.parent().filter(|p| !p.as_os_str().is_empty());
-        Destination::beneath(holder.unwrap_or(Path::new(".")), Some(new_name), kind)
+    /// [`crate::Fault::Missing`] when the directory does not exist,
+    /// [`crate::Fault::NotADirectory`] when it is none, and what opening says.
+    pub fn beneath(holder: &Path, name: RelPath, kind: RootKind) -> Result<Destination, SinkError> {
+        let (disk, shown) = open(holder)?;
+        Ok(Destination { disk, names: Names::new(kind, Some(name), &shown), made: MadeDir::There })
     }
 
-    fn beneath(
-        holder: &Path,
-        base: Option<RelPath>,
+    /// A directory that takes the entries of an object directly, beside what is in it. `made`
+    /// says whether it was made for them: such a directory gets the mode of the object.
+    ///
+    /// # Errors
+    /// As [`Destination::beneath`].
+    pub fn into(dir: &Path, made: MadeDir) -> Result<Destination, SinkError> {
+        let (disk, shown) = open(dir)?;
+        Ok(Destination { disk, names: Names::new(RootKind::Dir, None, &shown), made })
+    }
+
+    /// As [`Destination::beneath`], in a directory that is open for reading. `shown` is its path
+    /// as people know it.
+    pub fn beneath_open(
+        holder: OwnedFd,
+        shown: &str,
+        name: RelPath,
         kind: RootKind,
-    ) -> Result<Destination, SinkError> {
-        let shown = holder.to_string_lossy();
-        let disk = OsDisk::beneath(holder).map_err(|e| SinkError::disk(&shown, e))?;
-        Ok(Destination { disk, names: Names::new(kind, base, &shown) })
+    ) -> Destination {
+        let names = Names::new(kind, Some(name), shown);
+        Destination { disk: OsDisk::of(holder), names, made: MadeDir::There }
+    }
+
+    /// As [`Destination::into`], for a directory that is open for reading. `shown` is its path as
+    /// people know it.
+    pub fn into_open(dir: OwnedFd, shown: &str, made: MadeDir) -> Destination {
+        Destination { disk: OsDisk::of(dir), names: Names::new(RootKind::Dir, None, shown), made }
     }
 
     /// The path of the object as the user will find it, escaped for display.
@@ -85,16 +83,42 @@ impl Destination {
     }
 }
 
-/// Whether the journal of a transfer to this very name lies beside a directory.
-fn is_unfinished(dest: &Path) -> bool {
-    let Some(name) = dest.file_name().and_then(|name| name.to_str()) else { return false };
-    let journal = dest.with_file_name(beside(name, JOURNAL_SUFFIX));
-    journal.symlink_metadata().is_ok_and(|found| found.is_file())
+fn open(dir: &Path) -> Result<(OsDisk, String), SinkError> {
+    let shown = dir.to_string_lossy().into_owned();
+    let disk = OsDisk::beneath(dir).map_err(|e| SinkError::disk(&shown, e))?;
+    Ok((disk, shown))
 }
 
 impl Names {
     pub(crate) fn new(kind: RootKind, base: Option<RelPath>, holder: &str) -> Names {
-        Names { kind, base, shown: escaped(holder) }
+        let object = base.as_ref().map_or("", RelPath::as_str).to_owned();
+        let journal = beside(&object, JOURNAL_SUFFIX);
+        Names { kind, base, journal, object, shown: escaped(holder) }
+    }
+
+    /// Gives each bundle of objects a journal of its own, named after the objects, so that others
+    /// can go into the same directory meanwhile. A directory's own content keeps the directory's.
+    pub(crate) fn tell_apart(&mut self, manifest: &Manifest) {
+        if self.base.is_some() || manifest.own.is_some() {
+            return;
+        }
+        let paths = manifest.entries.iter().map(|entry| entry.path.as_str());
+        let mut tops = paths.filter(|path| !path.contains('/'));
+        let name = match (tops.next(), tops.next()) {
+            (None, _) => return,
+            (Some(only), None) => {
+                self.object = only.to_owned();
+                only.to_owned()
+            }
+            (Some(first), Some(second)) => {
+                let mut hasher = blake3::Hasher::new();
+                for name in [first, second].into_iter().chain(tops) {
+                    hasher.update(name.as_bytes()).update(&[0]);
+                }
+                format!(".{}", &hasher.finalize().to_hex()[..BUNDLE_DIGITS])
+            }
+        };
+        self.journal = beside(&name, JOURNAL_SUFFIX);
     }
 
     /// The object itself; `""` when it is the handle.
@@ -121,13 +145,19 @@ impl Names {
     }
 
     /// The journal of the object, always in the handle itself.
-    pub(crate) fn journal_path(&self) -> String {
-        beside(self.root(), JOURNAL_SUFFIX)
+    pub(crate) fn journal_path(&self) -> &str {
+        &self.journal
+    }
+
+    /// What another transfer with the same journal would be writing, as the user knows it.
+    pub(crate) fn shown_object(&self) -> String {
+        self.shown(&self.object)
     }
 
     /// A path as the user knows it, escaped already where it was not written by us.
     pub(crate) fn shown(&self, path: &str) -> String {
         match (self.shown.as_str(), path) {
+            (".", "") => ".".to_owned(),
             (".", path) => escaped(path),
             (holder, "") => holder.to_owned(),
             (holder, path) => format!("{}/{}", holder.trim_end_matches('/'), escaped(path)),
@@ -135,55 +165,81 @@ impl Names {
     }
 }
 
+/// Hexadecimal digits of the hash that names a bundle's journal: 128 bits.
+const BUNDLE_DIGITS: usize = 32;
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::manifest::{Entry, Guise, Kind, Mode, Mtime};
+    use crate::sink::Fault;
 
     fn name(s: &str) -> RelPath {
         RelPath::new(s).unwrap()
     }
 
     #[test]
-    fn an_existing_directory_takes_the_object_beneath_it_and_a_new_name_renames_it() {
+    fn an_object_goes_beneath_a_directory_under_its_name_or_into_it() {
         let dir = tempfile::tempdir().unwrap();
-        let open = |dest: &Path, kind| Destination::open(dest, Some(&name("obj")), kind).unwrap();
-        let beneath = open(dir.path(), RootKind::File);
-        assert_eq!(beneath.names.final_path(&name("obj")), "obj");
-        let renamed = open(&dir.path().join("new"), RootKind::Dir);
-        assert_eq!(renamed.names.final_path(&name("a/b")), "new/a/b");
-        assert_eq!(renamed.names.part_path(&name("a/b")), "new/a/b.gtp-part");
-        assert_eq!(renamed.names.journal_path(), "new.gtp-journal");
-        assert_eq!(renamed.shown(), format!("{}/new", dir.path().display()));
-        let into = Destination::open(dir.path(), None, RootKind::Dir).unwrap();
+        let open = |as_name, kind| Destination::beneath(dir.path(), name(as_name), kind).unwrap();
+        let file = open("obj", RootKind::File);
+        assert_eq!(file.names.final_path(&name("other")), "obj");
+        let tree = open("new", RootKind::Dir);
+        assert_eq!(tree.names.final_path(&name("a/b")), "new/a/b");
+        assert_eq!(tree.names.part_path(&name("a/b")), "new/a/b.gtp-part");
+        assert_eq!(tree.names.journal_path(), "new.gtp-journal");
+        assert_eq!(tree.shown(), format!("{}/new", dir.path().display()));
+        let into = Destination::into(dir.path(), MadeDir::There).unwrap();
         assert_eq!(into.names.final_path(&name("a/b")), "a/b");
         assert_eq!(into.names.journal_path(), ".gtp-journal");
     }
 
     #[test]
-    fn an_unfinished_transfer_to_a_new_name_is_resumed_there_and_a_finished_one_gone_beneath() {
+    fn what_lies_in_a_directory_does_not_change_where_an_object_goes() {
         let dir = tempfile::tempdir().unwrap();
-        let dest = dir.path().join("new");
-        std::fs::create_dir(&dest).unwrap();
         let path = || {
-            let there = Destination::open(&dest, Some(&name("obj")), RootKind::Dir).unwrap();
+            let there = Destination::beneath(dir.path(), name("new"), RootKind::Dir).unwrap();
             there.names.final_path(&name("a"))
         };
-        assert_eq!(path(), "obj/a");
+        assert_eq!(path(), "new/a");
+        std::fs::create_dir(dir.path().join("new")).unwrap();
+        assert_eq!(path(), "new/a");
         std::fs::write(dir.path().join("new.gtp-journal"), b"").unwrap();
         assert_eq!(path(), "new/a");
     }
 
     #[test]
+    fn bundles_of_different_objects_have_different_journals_and_the_same_ones_the_same() {
+        let time = Mtime::new(0, 0).unwrap();
+        let entry = |path: &str| {
+            let kind = if path.contains('.') { Kind::File } else { Kind::Dir };
+            Entry { path: name(path), kind, size: 0, mode: Mode::new(0o700), mtime: time }
+        };
+        let journal = |paths: &[&str], own| {
+            let entries = paths.iter().map(|path| entry(path)).collect();
+            let mut names = Names::new(RootKind::Dir, None, ".");
+            names.tell_apart(&Manifest { root_kind: RootKind::Dir, own, entries });
+            names.journal_path().to_owned()
+        };
+        assert_eq!(journal(&["a.x"], None), "a.x.gtp-journal");
+        assert_eq!(journal(&["t", "t/a.x", "t/b.x"], None), "t.gtp-journal");
+        let both = journal(&["a.x", "t", "t/a.x"], None);
+        assert_eq!(both, journal(&["a.x", "t", "t/b.x"], None));
+        assert_ne!(both, journal(&["a.x", "u"], None));
+        assert_ne!(both, ".gtp-journal");
+        let own = Some(Guise { mode: Mode::new(0o750), mtime: time });
+        assert_eq!(journal(&["a.x", "b.x"], own), ".gtp-journal");
+    }
+
+    #[test]
     fn impossible_destinations_say_why() {
         let dir = tempfile::tempdir().unwrap();
-        let fault = |dest: &Path, kind| Destination::open(dest, None, kind).unwrap_err().fault();
-        let missing = dir.path().join("no/such");
-        assert_eq!(fault(&missing, RootKind::File), Some(Fault::Missing));
+        let fault = |holder: &Path| {
+            Destination::beneath(holder, name("x"), RootKind::File).unwrap_err().fault()
+        };
+        assert_eq!(fault(&dir.path().join("no/such")), Some(Fault::Missing));
         let file = dir.path().join("file");
         std::fs::write(&file, b"x").unwrap();
-        assert_eq!(fault(&file, RootKind::Dir), Some(Fault::NotADirectory));
-        assert_eq!(fault(&file.join("x"), RootKind::File), Some(Fault::NotADirectory));
-        assert_eq!(fault(dir.path(), RootKind::File), None);
-        assert_eq!(fault(&dir.path().join("x.gtp-part"), RootKind::File), None);
+        assert_eq!(fault(&file), Some(Fault::NotADirectory));
     }
 }

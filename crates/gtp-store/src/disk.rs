@@ -12,9 +12,9 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use rustix::fs::{
-    Advice, AtFlags, FallocateFlags, FileType, FlockOperation, OFlags, Stat, Timespec, Timestamps,
-    fadvise, fallocate, fchmod, flock, fstat, fsync, ftruncate, futimens, mkdirat, renameat,
-    statat, syncfs, unlinkat,
+    Advice, AtFlags, Dir, FallocateFlags, FileType, FlockOperation, OFlags, Stat, Timespec,
+    Timestamps, fadvise, fallocate, fchmod, flock, fstat, fsync, ftruncate, futimens, mkdirat,
+    renameat, statat, syncfs, unlinkat,
 };
 use rustix::io::Errno;
 
@@ -101,11 +101,19 @@ pub trait Disk: Send {
     /// What the system says; `NotADirectory` when something else is there.
     fn make_dir(&mut self, path: &str) -> io::Result<MadeDir>;
 
-    /// Gives a directory its final mode and time.
+    /// Gives a directory (`""`: the handle's own) its final time, and its mode if there is one.
     ///
     /// # Errors
     /// What the system says.
-    fn dress_dir(&mut self, path: &str, mode: Mode, mtime: Mtime) -> io::Result<()>;
+    fn dress_dir(&mut self, path: &str, mode: Option<Mode>, mtime: Mtime) -> io::Result<()>;
+
+    /// How many names directly beneath the handle end like this. Looks at a bounded number.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn count_names(&mut self, _suffix: &str) -> io::Result<usize> {
+        Ok(0)
+    }
 
     /// Moves a file to another name, atomically replacing a file there, never a directory.
     ///
@@ -131,6 +139,9 @@ pub trait Disk: Send {
     /// What the system says.
     fn sync_all(&mut self) -> io::Result<()>;
 }
+
+/// Names of a directory that are looked at to count some of them: a few hundredths of a second.
+const NAMES_SEEN: usize = 100_000;
 
 /// What is at a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -242,7 +253,12 @@ impl OsDisk {
         if FileType::from_raw_mode(fstat(&base)?.st_mode) != FileType::Directory {
             return Err(io::ErrorKind::NotADirectory.into());
         }
-        Ok(OsDisk { base, near: None, user: rustix::process::geteuid().as_raw() })
+        Ok(OsDisk::of(base))
+    }
+
+    /// The file system beneath a directory that is open for reading.
+    pub fn of(base: OwnedFd) -> OsDisk {
+        OsDisk { base, near: None, user: rustix::process::geteuid().as_raw() }
     }
 
     /// The directory that holds `path`, and the last component.
@@ -368,10 +384,17 @@ impl Disk for OsDisk {
         }
     }
 
-    fn dress_dir(&mut self, path: &str, mode: Mode, mtime: Mtime) -> io::Result<()> {
+    fn dress_dir(&mut self, path: &str, mode: Option<Mode>, mtime: Mtime) -> io::Result<()> {
         let fd = walk::dir_for_reading(self.base.as_fd(), path)?;
-        fchmod(&fd, rustix::fs::Mode::from_raw_mode(mode.bits()))?;
+        if let Some(mode) = mode {
+            fchmod(&fd, rustix::fs::Mode::from_raw_mode(mode.bits()))?;
+        }
         Ok(futimens(&fd, &times(mtime))?)
+    }
+
+    fn count_names(&mut self, suffix: &str) -> io::Result<usize> {
+        let names = Dir::read_from(&self.base)?.take(NAMES_SEEN).filter_map(Result::ok);
+        Ok(names.filter(|name| name.file_name().to_bytes().ends_with(suffix.as_bytes())).count())
     }
 
     fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {

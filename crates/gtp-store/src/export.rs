@@ -10,10 +10,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use rustix::fs::{Access, AtFlags, Dir, FileType, Stat, accessat, statat};
+use rustix::fs::{Access, AtFlags, Dir, FileType, Stat, accessat, fstat, statat};
 use rustix::io::Errno;
 
-use crate::manifest::{Entry, Kind, MAX_ENTRIES, Manifest, ManifestError, Mode, Mtime, RootKind};
+use crate::manifest::{
+    Entry, Guise, Kind, MAX_ENTRIES, Manifest, ManifestError, Mode, Mtime, RootKind,
+};
 use crate::name::{NameError, RelPath, escaped};
 use crate::source::SourceError;
 use crate::walk;
@@ -210,7 +212,7 @@ fn scan_file(holder: OwnedFd, name: &str, stat: &Stat) -> Result<Scanned, Source
     accessat(&holder, name, Access::READ_OK, AtFlags::empty())
         .map_err(|e| beneath_error(&escaped(name), e))?;
     let entries = vec![entry(path, Kind::File, stat)];
-    let manifest = Manifest { root_kind: RootKind::File, entries };
+    let manifest = Manifest { root_kind: RootKind::File, own: None, entries };
     manifest.validate()?;
     Ok(Scanned {
         manifest: Arc::new(manifest),
@@ -228,6 +230,7 @@ fn scan_dir(
     room: &mut dyn FnMut(usize) -> bool,
 ) -> Result<Scanned, SourceError> {
     let base = walk::dir_for_reading(base.as_fd(), at).map_err(|e| beneath_error(at, e))?;
+    let own = guise(&fstat(&base).map_err(|e| beneath_error(at, e))?);
     let mut scan =
         Scan { base: &base, room, found: Vec::new(), skipped: Vec::new(), skipped_total: 0 };
     let mut left: Vec<Option<RelPath>> = vec![None];
@@ -240,7 +243,7 @@ fn scan_dir(
     let Scan { mut found, skipped, skipped_total, .. } = scan;
     found.sort_unstable_by(|(a, _), (b, _)| a.path.cmp(&b.path));
     let (entries, stamps) = found.into_iter().unzip();
-    let manifest = Manifest { root_kind: RootKind::Dir, entries };
+    let manifest = Manifest { root_kind: RootKind::Dir, own: Some(own), entries };
     manifest.validate()?;
     Ok(Scanned { manifest: Arc::new(manifest), skipped, skipped_total, base, stamps })
 }
@@ -338,10 +341,15 @@ fn entry(path: RelPath, kind: Kind, stat: &Stat) -> Entry {
         Kind::File => stat.st_size as u64,
         Kind::Dir => 0,
     };
+    let Guise { mode, mtime } = guise(stat);
+    Entry { path, kind, size, mode, mtime }
+}
+
+fn guise(stat: &Stat) -> Guise {
     let nanos = u32::try_from(stat.st_mtime_nsec).unwrap_or(0);
     let whole = Mtime::new(stat.st_mtime, 0).expect("zero nanoseconds are below a second");
     let mtime = Mtime::new(stat.st_mtime, nanos).unwrap_or(whole);
-    Entry { path, kind, size, mode: Mode::new(stat.st_mode), mtime }
+    Guise { mode: Mode::new(stat.st_mode), mtime }
 }
 
 fn unreadable(error: Errno) -> SkipReason {

@@ -11,8 +11,7 @@
 //! synced: after a loss of power some blocks are fetched again, none is wrong, because resuming
 //! trusts no record that the file's bytes do not confirm.
 
-use std::collections::{BTreeSet, HashSet};
-use std::io;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use crate::arrivals::{Arrivals, Checked, Progress};
@@ -21,8 +20,8 @@ use crate::disk::{Disk, FoundKind, MadeDir, Opened, OsDisk};
 use crate::hash::{Value, empty_root};
 use crate::journal::Record;
 use crate::log::{Log, LogError, Origin};
-use crate::manifest::{Entry, Kind, Manifest, RootKind};
-use crate::name::RelPath;
+use crate::manifest::{Entry, Guise, Kind, Manifest, RootKind};
+use crate::name::{JOURNAL_SUFFIX, RelPath};
 use crate::parts::Parts;
 use crate::recheck::Recheck;
 use crate::row::{BLOCK, blocks_in, content_of};
@@ -35,6 +34,12 @@ const MAX_GROUP: usize = 16_384;
 
 /// Content of whole small files that waits for their common sync, in bytes.
 const MAX_GROUP_BYTES: u64 = 256 << 20;
+
+/// What the owner of a directory needs to write into it.
+const OWNER: u32 = 0o700;
+
+/// Unfinished transfers in one directory: bounds what peers leave behind that begin and go.
+const MAX_JOURNALS: usize = 1_000;
 
 /// From this many directories or files on, one sync of everything replaces single ones.
 const SYNC_SINGLY: usize = 4;
@@ -88,6 +93,8 @@ pub struct FileSink<D: Disk = OsDisk> {
     ready_bytes: u64,
     /// Directories whose names changed.
     touched: BTreeSet<String>,
+    /// Directories that this transfer makes, or its earlier attempts have made.
+    pub(crate) made: BTreeSet<String>,
     unchanged: u64,
     bytes_written: u64,
     root: Option<Value>,
@@ -130,7 +137,12 @@ impl FileSink<OsDisk> {
         options: SinkOptions,
         recheck: Arc<Recheck>,
     ) -> Result<FileSink, SinkError> {
-        FileSink::start(destination.disk, destination.names, manifest, options, recheck)
+        let Destination { disk, names, made } = destination;
+        let new = match made {
+            MadeDir::New => BTreeSet::from([String::new()]),
+            MadeDir::There => BTreeSet::new(),
+        };
+        FileSink::start((disk, names), new, manifest, options, recheck)
     }
 }
 
@@ -146,25 +158,20 @@ impl<D: Disk> FileSink<D> {
         options: SinkOptions,
     ) -> Result<FileSink<D>, SinkError> {
         let names = Names::new(manifest.root_kind, base, ".");
-        FileSink::start(disk, names, manifest, options, Arc::default())
+        FileSink::start((disk, names), BTreeSet::new(), manifest, options, Arc::default())
     }
 
     fn start(
-        mut disk: D,
-        names: Names,
+        (mut disk, mut names): (D, Names),
+        new: BTreeSet<String>,
         manifest: Arc<Manifest>,
         options: SinkOptions,
         recheck: Arc<Recheck>,
     ) -> Result<FileSink<D>, SinkError> {
         manifest.validate().map_err(|e| SinkError::Unsuitable(e.to_string()))?;
         refuse_occupied(&mut disk, &names, &manifest)?;
-        let log = Log::open(&mut disk, &names.journal_path());
-        let shown = names.shown(&names.journal_path());
-        let log = log.map_err(|error| match error {
-            LogError::InUse => SinkError::refused(&shown, Fault::InUse),
-            LogError::Foreign => SinkError::refused(&shown, Fault::Foreign),
-            LogError::Disk(error) => SinkError::disk(&shown, error),
-        })?;
+        names.tell_apart(&manifest);
+        let log = open_log(&mut disk, &names)?;
         let mut sink = FileSink {
             parts: Parts::new(disk, names, manifest.clone()),
             log,
@@ -177,6 +184,7 @@ impl<D: Disk> FileSink<D> {
             ready: Vec::new(),
             ready_bytes: 0,
             touched: BTreeSet::new(),
+            made: new,
             unchanged: 0,
             bytes_written: 0,
             root: None,
@@ -191,9 +199,10 @@ impl<D: Disk> FileSink<D> {
     }
 
     fn prepare(&mut self, manifest: &Manifest) -> Result<(), SinkError> {
-        let new_dirs = self.make_dirs(manifest)?;
-        self.look_at_files(manifest, &new_dirs)?;
+        let absent = self.absent_dirs(manifest)?;
+        self.look_at_files(manifest, &absent)?;
         self.replay()?;
+        self.make_dirs(absent)?;
         self.list_have();
         Ok(())
     }
@@ -201,12 +210,12 @@ impl<D: Disk> FileSink<D> {
     /// After a refusal, takes away the journal that this transfer itself began.
     fn withdraw(&mut self) {
         match self.log.origin() {
-            Origin::Left => {}
-            Origin::New => {
+            Origin::New if self.touched.is_empty() => {
                 if let Err(error) = self.remove_journal() {
                     tracing::debug!(%error, "an empty journal stays");
                 }
             }
+            Origin::Left | Origin::New => {}
         }
     }
 
@@ -221,42 +230,61 @@ impl<D: Disk> FileSink<D> {
         &self.found.restarted
     }
 
-    /// Makes every directory; returns those that are new.
-    fn make_dirs(&mut self, manifest: &Manifest) -> Result<HashSet<String>, SinkError> {
-        let mut new = HashSet::new();
+    /// The listed directories that are not there yet, in order.
+    fn absent_dirs(&mut self, manifest: &Manifest) -> Result<BTreeSet<String>, SinkError> {
+        let mut absent = BTreeSet::new();
         if manifest.root_kind == RootKind::File {
-            return Ok(new);
+            return Ok(absent);
         }
         let root = self.parts.names.root().to_owned();
         let entries = manifest.entries.iter().filter(|e| e.kind == Kind::Dir);
         let paths = entries.map(|e| self.parts.names.final_path(&e.path)).collect::<Vec<_>>();
         for path in std::iter::once(root).chain(paths).filter(|path| !path.is_empty()) {
-            match self.parts.disk.make_dir(&path) {
-                Ok(MadeDir::There) => {}
-                Ok(MadeDir::New) => {
-                    self.touched.insert(split(&path).0.to_owned());
-                    new.insert(path);
+            if absent.contains(split(&path).0) {
+                absent.insert(path);
+                continue;
+            }
+            let found = self.parts.disk.look(&path).map_err(|e| self.parts.failed(&path, e))?;
+            match found.map(|found| found.kind) {
+                None => drop(absent.insert(path)),
+                Some(FoundKind::Dir) => {}
+                Some(FoundKind::Link) => return Err(self.parts.refused(&path, Fault::Link)),
+                Some(FoundKind::File | FoundKind::Special) => {
+                    return Err(self.parts.refused(&path, Fault::NotADirectory));
                 }
-                Err(error) => return Err(self.no_directory(&path, error)),
             }
         }
-        Ok(new)
+        Ok(absent)
     }
 
-    fn no_directory(&mut self, path: &str, error: io::Error) -> SinkError {
-        match self.parts.disk.look(path) {
-            Ok(Some(found)) if found.kind == FoundKind::Link => {
-                self.parts.refused(path, Fault::Link)
-            }
-            Ok(_) | Err(_) => self.parts.failed(path, error),
+    /// Makes directories, after the journal says so: whoever resumes gives them their modes.
+    fn make_dirs(&mut self, absent: BTreeSet<String>) -> Result<(), SinkError> {
+        let handle = self.made.contains("").then(String::new);
+        for path in handle.iter().chain(&absent) {
+            let record = match RelPath::new(path) {
+                Ok(path) => Record::Dir { path: Some(path) },
+                Err(_) if path.is_empty() => Record::Dir { path: None },
+                Err(_) => continue, // Longer than a journal can say; only its mode would be lost.
+            };
+            self.log.push(&record);
         }
+        self.flush()?;
+        for path in absent {
+            match self.parts.disk.make_dir(&path) {
+                Ok(MadeDir::There) => {}
+                Ok(MadeDir::New) => drop(self.touched.insert(split(&path).0.to_owned())),
+                Err(error) => return Err(self.parts.failed(&path, error)),
+            }
+            self.made.insert(path);
+        }
+        Ok(())
     }
 
     /// Finds what is already under the final names.
     fn look_at_files(
         &mut self,
         manifest: &Manifest,
-        new_dirs: &HashSet<String>,
+        new_dirs: &BTreeSet<String>,
     ) -> Result<(), SinkError> {
         for (number, entry) in manifest.entries.iter().enumerate() {
             if entry.kind == Kind::Dir {
@@ -360,7 +388,7 @@ impl<D: Disk> FileSink<D> {
 
     fn flush(&mut self) -> Result<(), SinkError> {
         let flushed = self.log.flush(&mut self.parts.disk);
-        flushed.map_err(|e| self.parts.failed(&self.parts.names.journal_path(), e))
+        flushed.map_err(|e| self.parts.failed(self.parts.names.journal_path(), e))
     }
 
     /// Makes the waiting small files durable together, then gives them their names.
@@ -421,16 +449,38 @@ impl<D: Disk> FileSink<D> {
         Ok(())
     }
 
-    /// Gives directories their modes and times, the deepest first: a later one changes the time
-    /// of its parent no more, and a mode without search closes nothing that is still needed.
+    /// Gives directories their times, and modes to those that the transfer has made, the deepest
+    /// first: a later one changes the time of its parent no more, and a mode without search closes
+    /// nothing that is still needed.
     fn dress_dirs(&mut self) -> Result<(), SinkError> {
         let manifest = self.arrivals.manifest().clone();
         for entry in manifest.entries.iter().rev().filter(|e| e.kind == Kind::Dir) {
             let path = self.parts.names.final_path(&entry.path);
-            let dressed = self.parts.disk.dress_dir(&path, entry.mode, entry.mtime);
-            dressed.map_err(|e| self.parts.failed(&path, e))?;
+            self.dress_dir(&path, Guise { mode: entry.mode, mtime: entry.mtime })?;
         }
         Ok(())
+    }
+
+    /// The same for the object itself. It may hold the journal, and so comes last.
+    fn dress_root(&mut self) -> Result<(), SinkError> {
+        let Some(own) = self.arrivals.manifest().own else { return Ok(()) };
+        let root = self.parts.names.root().to_owned();
+        self.dress_dir(&root, own)
+    }
+
+    /// Whether a later attempt can still write into every directory that was made, once all have
+    /// their modes.
+    fn made_dirs_stay_open(&self) -> bool {
+        let manifest = self.arrivals.manifest();
+        let dirs = manifest.entries.iter().filter(|e| e.kind == Kind::Dir).map(|e| e.mode);
+        let mut modes = dirs.chain(manifest.own.map(|own| own.mode));
+        self.made.is_empty() || modes.all(|mode| mode.bits() & OWNER == OWNER)
+    }
+
+    fn dress_dir(&mut self, path: &str, guise: Guise) -> Result<(), SinkError> {
+        let mode = self.made.contains(path).then_some(guise.mode);
+        let dressed = self.parts.disk.dress_dir(path, mode, guise.mtime);
+        dressed.map_err(|e| self.parts.failed(path, e))
     }
 
     /// Makes all new names durable.
@@ -447,9 +497,30 @@ impl<D: Disk> FileSink<D> {
     }
 
     fn remove_journal(&mut self) -> Result<(), SinkError> {
-        let path = self.parts.names.journal_path();
+        let path = self.parts.names.journal_path().to_owned();
         self.parts.disk.remove(&path).map_err(|e| self.parts.failed(&path, e))
     }
+}
+
+/// Opens and locks the journal of an object.
+fn open_log<D: Disk>(disk: &mut D, names: &Names) -> Result<Log<D::File>, SinkError> {
+    let path = names.journal_path();
+    let shown = names.shown(path);
+    let failed = |e| SinkError::disk(&shown, e);
+    if disk.look(path).map_err(failed)?.is_none()
+        && disk.count_names(JOURNAL_SUFFIX).map_err(failed)? >= MAX_JOURNALS
+    {
+        let text = format!(
+            "{shown}: {MAX_JOURNALS} unfinished transfers lie there already; finish them, or \
+             remove their *.gtp-journal and *.gtp-part files"
+        );
+        return Err(SinkError::Unsuitable(text));
+    }
+    Log::open(disk, path).map_err(|error| match error {
+        LogError::InUse => SinkError::refused(&names.shown_object(), Fault::InUse),
+        LogError::Foreign => SinkError::refused(&shown, Fault::Foreign),
+        LogError::Disk(error) => SinkError::disk(&shown, error),
+    })
 }
 
 /// Refuses a single file whose name is taken by something else, before anything is touched.
@@ -576,8 +647,9 @@ impl<D: Disk> BlockSink for FileSink<D> {
         self.place_ready()?;
         self.remove_orphans()?;
         self.sync_names()?;
-        self.remove_journal()?;
         self.dress_dirs()?;
+        self.remove_journal()?;
+        self.dress_root()?;
         Ok(Finished {
             files_written: manifest.files() - self.unchanged,
             files_unchanged: self.unchanged,
@@ -591,8 +663,10 @@ impl<D: Disk> BlockSink for FileSink<D> {
         self.place_ready()?;
         self.sync_names()?;
         let left = !self.found.restarted.is_empty() || !self.found.orphans.is_empty();
-        if self.parts.is_empty() && !left {
+        if self.parts.is_empty() && !left && self.made_dirs_stay_open() {
+            self.dress_dirs()?;
             self.remove_journal()?;
+            self.dress_root()?;
         }
         flushed
     }

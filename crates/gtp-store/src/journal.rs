@@ -2,8 +2,9 @@
 //!
 //! One journal per object lies beside the destination. It starts with a header and then only
 //! grows: a record names a file with the size and time that the source listed, and gets the next
-//! number; a record names a block of a numbered file with its BLAKE3 value. Every record carries
-//! a checksum, and reading stops at the first that is torn. A file named again starts anew.
+//! number; a record names a block of a numbered file with its BLAKE3 value; a record names a
+//! directory that the transfer makes. Every record carries a checksum, and reading stops at the
+//! first that is torn. A file named again starts anew.
 //!
 //! The journal is a hint and never believed: whoever resumes hashes every journaled block again.
 //! So neither a power loss that kept the journal and lost the data, nor a hand that edited
@@ -28,9 +29,13 @@ const CHECK: usize = 4;
 
 const KIND_FILE: u8 = 1;
 const KIND_BLOCK: u8 = 2;
+const KIND_DIR: u8 = 3;
 
 /// Kind, size, seconds, nanoseconds, length of the path.
 const FILE_HEAD: usize = 1 + 8 + 8 + 4 + 2;
+
+/// Kind, length of the path.
+const DIR_HEAD: usize = 1 + 2;
 
 /// Kind, number of the file, block, value, checksum.
 const BLOCK_LEN: usize = 1 + 4 + 8 + TRAILER + CHECK;
@@ -58,6 +63,11 @@ pub enum Record {
         block: u64,
         /// Its value.
         value: Value,
+    },
+    /// The transfer makes a directory, which therefore gets its listed mode when all is there.
+    Dir {
+        /// Its path beneath the destination's handle; `None` is the handle's own directory.
+        path: Option<RelPath>,
     },
 }
 
@@ -126,6 +136,7 @@ pub fn decode(bytes: &[u8]) -> Option<(Record, usize)> {
     match *bytes.first()? {
         KIND_FILE => decode_file(bytes),
         KIND_BLOCK => decode_block(bytes),
+        KIND_DIR => decode_dir(bytes),
         _ => None,
     }
 }
@@ -149,6 +160,12 @@ pub fn encode(record: &Record, out: &mut Vec<u8>) {
             out.extend_from_slice(&block.to_le_bytes());
             out.extend_from_slice(value);
         }
+        Record::Dir { path } => {
+            let path = path.as_ref().map_or("", RelPath::as_str).as_bytes();
+            out.push(KIND_DIR);
+            out.extend_from_slice(&(path.len() as u16).to_le_bytes());
+            out.extend_from_slice(path);
+        }
     }
     let check = check(&out[start..]);
     out.extend_from_slice(&check);
@@ -170,6 +187,17 @@ fn decode_block(bytes: &[u8]) -> Option<(Record, usize)> {
     let number = u32::from_le_bytes(field(bytes, 1)?);
     let block = u64::from_le_bytes(field(bytes, 5)?);
     Some((Record::Block { number, block, value: field(bytes, 13)? }, BLOCK_LEN))
+}
+
+fn decode_dir(bytes: &[u8]) -> Option<(Record, usize)> {
+    let path_len = u16::from_le_bytes(field(bytes, 1)?) as usize;
+    let len = DIR_HEAD + path_len + CHECK;
+    checked(bytes, len)?;
+    let path = match &bytes[DIR_HEAD..DIR_HEAD + path_len] {
+        b"" => None,
+        path => Some(RelPath::from_bytes(path).ok()?),
+    };
+    Some((Record::Dir { path }, len))
 }
 
 /// Whether the first `len` bytes are there and end in their checksum.

@@ -44,7 +44,7 @@ pub use file_source::FileSource;
 pub use gtp_ranges::RangeSet;
 pub use hash::{BlockCheck, Value, block_value, check_block, empty_root};
 pub use manifest::{
-    Entry, Kind, MAX_ENTRIES, Manifest, ManifestError, Mode, Mtime, MtimeError, RootKind,
+    Entry, Guise, Kind, MAX_ENTRIES, Manifest, ManifestError, Mode, Mtime, MtimeError, RootKind,
 };
 pub use name::{MAX_COMPONENT, MAX_DEPTH, MAX_PATH, NameError, RelPath, escaped};
 pub use plain_sinks::{DiscardSink, OrderedWriterSink};

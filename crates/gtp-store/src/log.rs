@@ -170,7 +170,7 @@ impl Reader {
         log.end += used as u64;
         match record {
             Record::File { .. } => log.files += 1,
-            Record::Block { .. } => {}
+            Record::Block { .. } | Record::Dir { .. } => {}
         }
         Ok(Some(record))
     }

@@ -20,6 +20,9 @@ const MAX_FILE: u64 = i64::MAX as u64;
 pub struct Manifest {
     /// Whether the object is one file or a directory tree.
     pub root_kind: RootKind,
+    /// Of a directory: its own mode and time. `None` for a file, whose entry has them, and for a
+    /// bundle of several objects, which is no directory at its source.
+    pub own: Option<Guise>,
     /// For a file: one entry, its name as its path. For a directory: everything beneath it.
     pub entries: Vec<Entry>,
 }
@@ -55,6 +58,15 @@ pub enum Kind {
     File,
     /// A directory.
     Dir,
+}
+
+/// What an object looks like beside its content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Guise {
+    /// Permission bits.
+    pub mode: Mode,
+    /// When its content last changed.
+    pub mtime: Mtime,
 }
 
 /// Permission bits, `0o777` at most: set-user, set-group and sticky bits are dropped.
@@ -221,7 +233,7 @@ mod tests {
     }
 
     fn dir(entries: Vec<Entry>) -> Manifest {
-        Manifest { root_kind: RootKind::Dir, entries }
+        Manifest { root_kind: RootKind::Dir, own: None, entries }
     }
 
     #[test]
@@ -267,7 +279,7 @@ mod tests {
 
     #[test]
     fn a_single_file_lists_itself_and_nothing_else() {
-        let file = |entries| Manifest { root_kind: RootKind::File, entries }.validate();
+        let file = |entries| Manifest { root_kind: RootKind::File, own: None, entries }.validate();
         assert_eq!(file(vec![entry("a", Kind::File, 1)]), Ok(()));
         assert_eq!(file(vec![]), Err(ManifestError::NotOneFile));
         assert_eq!(file(vec![entry("a", Kind::Dir, 0)]), Err(ManifestError::NotOneFile));

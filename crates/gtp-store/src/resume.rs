@@ -40,6 +40,10 @@ impl<D: Disk> FileSink<D> {
                 Some(Record::Block { number, block, value }) => {
                     self.replay_block(&mut numbers, number, block, value)?;
                 }
+                Some(Record::Dir { path }) => {
+                    let path = path.as_ref().map_or("", RelPath::as_str);
+                    self.made.insert(path.to_owned());
+                }
             }
         }
     }
@@ -115,6 +119,6 @@ impl<D: Disk> FileSink<D> {
     }
 
     fn journal_failed(&self, error: std::io::Error) -> SinkError {
-        self.parts.failed(&self.parts.names.journal_path(), error)
+        self.parts.failed(self.parts.names.journal_path(), error)
     }
 }

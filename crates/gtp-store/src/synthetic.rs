@@ -35,7 +35,8 @@ pub struct SyntheticSource {
 impl SyntheticSource {
     /// One file with this name and size in bytes.
     pub fn file(name: RelPath, size: u64, pattern: Pattern) -> SyntheticSource {
-        let manifest = Manifest { root_kind: RootKind::File, entries: vec![entry(name, size)] };
+        let manifest =
+            Manifest { root_kind: RootKind::File, own: None, entries: vec![entry(name, size)] };
         SyntheticSource::new(manifest, pattern)
     }
 
@@ -46,7 +47,7 @@ impl SyntheticSource {
             entry(name, size)
         };
         let entries = sizes.iter().enumerate().map(named).collect();
-        SyntheticSource::new(Manifest { root_kind: RootKind::Dir, entries }, pattern)
+        SyntheticSource::new(Manifest { root_kind: RootKind::Dir, own: None, entries }, pattern)
     }
 
     /// The files of any manifest, filled with a pattern.

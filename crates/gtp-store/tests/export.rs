@@ -204,8 +204,8 @@ fn holes_stay_holes() {
     file.set_len(100 * BLOCK + 1).unwrap();
     file.write_all_at(b"an island", 50 * BLOCK).unwrap();
     let mut source = source(&path);
-    let dest = to.path().join("sparse");
-    let mut there = sink(&dest, source.manifest()).unwrap();
+    let dest = to.path().join("obj");
+    let mut there = sink(to.path(), source.manifest()).unwrap();
     transfer(&mut source, &mut there).unwrap();
     assert_eq!(std::fs::read(&dest).unwrap(), std::fs::read(&path).unwrap());
     assert!(dest.metadata().unwrap().blocks() * 512 <= 2 * BLOCK);

@@ -279,7 +279,7 @@ impl Disk for Memory {
         Ok(MadeDir::New)
     }
 
-    fn dress_dir(&mut self, path: &str, _mode: Mode, _mtime: Mtime) -> io::Result<()> {
+    fn dress_dir(&mut self, path: &str, _mode: Option<Mode>, _mtime: Mtime) -> io::Result<()> {
         assert!(self.with(|world| world.dirs.contains(path)), "{path} is a directory");
         Ok(())
     }

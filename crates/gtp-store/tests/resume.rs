@@ -10,8 +10,8 @@ use common::{
     Dice, contents, copy, dir, file, finish, missing, name, single, sink, transfer, tree,
 };
 use gtp_store::{
-    BLOCK, BlockSink, BlockSource, Destination, Durability, Existing, Fault, FileSink, Pattern,
-    Recheck, SinkError, SinkOptions, SyntheticSource, Written,
+    BLOCK, BlockSink, BlockSource, Destination, Durability, Existing, Fault, FileSink, Guise,
+    MadeDir, Mode, Mtime, Pattern, Recheck, SinkError, SinkOptions, SyntheticSource, Written,
 };
 use proptest::prelude::*;
 
@@ -104,9 +104,10 @@ fn an_orderly_end_names_what_is_whole_and_keeps_the_rest() {
 #[test]
 fn a_transfer_that_brought_nothing_leaves_no_journal() {
     let (source, dest) = (object(), tempfile::tempdir().unwrap());
-    let mut stopped = sink(&dest.path().join("new"), source.manifest()).unwrap();
+    let mut stopped = sink(dest.path(), source.manifest()).unwrap();
+    assert!(dest.path().join("obj.gtp-journal").exists());
     stopped.suspend().unwrap();
-    assert!(!dest.path().join("new.gtp-journal").exists());
+    assert!(!dest.path().join("obj.gtp-journal").exists());
 }
 
 #[test]
@@ -253,7 +254,7 @@ fn transfers_whose_destinations_overlap_end_in_an_error_and_not_in_a_mixed_file(
     let mut whole = sink(dest.path(), tree_source.manifest()).unwrap();
     copy(&mut tree_source, &mut whole, &[(0, 0)]).unwrap();
     let inside = dest.path().join("obj");
-    let at = |p: &Path| Destination::open(p, Some(&name("a")), gtp_store::RootKind::File).unwrap();
+    let at = |p: &Path| Destination::beneath(p, name("a"), gtp_store::RootKind::File).unwrap();
     let options = SinkOptions::default();
     let mut one = FileSink::open(at(&inside), one_source.manifest().clone(), options).unwrap();
     let blocked = copy(&mut one_source, &mut one, &[(0, 0)]).unwrap_err();
@@ -329,7 +330,8 @@ fn directories_and_devices_in_the_way_are_not_replaced() {
     std::fs::remove_dir(dest.path().join("obj/x")).unwrap();
     let _socket = std::os::unix::net::UnixListener::bind(dest.path().join("obj/x")).unwrap();
     assert_eq!(fault(sink(dest.path(), &manifest)), Some(Fault::Special));
-    let device = Destination::open("/dev/null".as_ref(), None, gtp_store::RootKind::File).unwrap();
+    let device =
+        Destination::beneath("/dev".as_ref(), name("null"), gtp_store::RootKind::File).unwrap();
     let options = SinkOptions::default();
     let refused = FileSink::open(device, source().manifest().clone(), options);
     assert_eq!(fault(refused), Some(Fault::Special));
@@ -356,7 +358,7 @@ fn an_existing_file_is_replaced_whole_kept_when_unchanged_and_fetched_when_asked
     let object = name("obj");
     let options = SinkOptions { existing: Existing::Replace, durability: Durability::System };
     let kind = gtp_store::RootKind::File;
-    let there = Destination::open(dest.path(), Some(&object), kind).unwrap();
+    let there = Destination::beneath(dest.path(), object, kind).unwrap();
     let mut forced = FileSink::open(there, source.manifest().clone(), options).unwrap();
     assert!(forced.have().is_empty());
     assert_eq!(transfer(&mut source, &mut forced).unwrap().files_written, 1);
@@ -374,7 +376,7 @@ fn a_file_with_the_right_size_and_time_is_kept_only_with_the_right_hash_if_one_i
         let options = SinkOptions { existing, durability: Durability::System };
         let object = name("obj");
         let kind = gtp_store::RootKind::File;
-        let there = Destination::open(dest.path(), Some(&object), kind).unwrap();
+        let there = Destination::beneath(dest.path(), object, kind).unwrap();
         let again = FileSink::open(there, source.manifest().clone(), options).unwrap();
         assert_eq!((again.is_kept(0), again.have().is_empty()), (kept, !kept));
     }
@@ -412,7 +414,7 @@ fn what_an_earlier_transfer_left_is_counted_as_it_is_read_again_and_reading_can_
     drop(first);
     let open = |recheck: &Arc<Recheck>| {
         let kind = gtp_store::RootKind::File;
-        let there = Destination::open(dest.path(), Some(&name("obj")), kind).unwrap();
+        let there = Destination::beneath(dest.path(), name("obj"), kind).unwrap();
         let (manifest, options) = (source.manifest().clone(), SinkOptions::default());
         FileSink::open_watched(there, manifest, options, Arc::clone(recheck))
     };
@@ -437,8 +439,7 @@ fn a_resume_of_which_every_file_has_changed_can_be_stopped() {
     drop(killed);
     let stopped = Arc::new(Recheck::default());
     stopped.stop();
-    let there =
-        Destination::open(dest.path(), Some(&name("obj")), gtp_store::RootKind::Dir).unwrap();
+    let there = Destination::beneath(dest.path(), name("obj"), gtp_store::RootKind::Dir).unwrap();
     let options = SinkOptions::default();
     let opened = FileSink::open_watched(there, new.manifest().clone(), options, stopped);
     assert!(matches!(opened, Err(SinkError::Stopped)));
@@ -459,12 +460,96 @@ fn names_as_long_as_a_name_can_be_have_parts_and_journals() {
     let long = "n".repeat(255);
     let manifest = tree(vec![file(&long, 3 * BLOCK, 1)]);
     let mut source = SyntheticSource::new(manifest, Pattern::Random { seed: 1 });
-    let mut killed = sink(&dest.path().join(&long), source.manifest()).unwrap();
+    let manifest = source.manifest().clone();
+    let open = || {
+        let there = Destination::beneath(dest.path(), name(&long), gtp_store::RootKind::Dir);
+        FileSink::open(there.unwrap(), manifest.clone(), SinkOptions::default()).unwrap()
+    };
+    let mut killed = open();
     copy(&mut source, &mut killed, &[(0, 2)]).unwrap();
     killed.checkpoint().unwrap();
     drop(killed);
-    let mut resumed = sink(&dest.path().join(&long), source.manifest()).unwrap();
+    let mut resumed = open();
     assert_eq!(resumed.have().len(), 1);
     transfer(&mut source, &mut resumed).unwrap();
     assert_eq!(contents(dest.path()).len(), 2);
+}
+
+#[test]
+fn directories_get_mode_and_time_of_the_source_also_when_the_first_attempt_was_killed() {
+    use std::os::unix::fs::MetadataExt;
+    for killed_first in [false, true] {
+        let dest = tempfile::tempdir().unwrap();
+        let mut listed = tree(vec![dir("d", 7), file("d/big", 2 * BLOCK, 1), dir("e", 8)]);
+        let own = Guise { mode: Mode::new(0o710), mtime: Mtime::new(9, 5).unwrap() };
+        listed.own = Some(own);
+        let at = |path: &str| dest.path().join("obj").join(path);
+        let mut source = SyntheticSource::new(listed, Pattern::Random { seed: 4 });
+        if killed_first {
+            let mut killed = sink(dest.path(), source.manifest()).unwrap();
+            copy(&mut source, &mut killed, &[(1, 0)]).unwrap();
+            drop(killed);
+            assert_eq!(at("").metadata().unwrap().mode() & 0o777, 0o700, "private until whole");
+        }
+        let mut there = sink(dest.path(), source.manifest()).unwrap();
+        transfer(&mut source, &mut there).unwrap();
+        for (path, mode, time) in [("", 0o710, 9), ("d", 0o750, 7), ("e", 0o750, 8)] {
+            let found = at(path).metadata().unwrap();
+            assert_eq!((found.mode() & 0o777, found.mtime()), (mode, time), "{path}");
+        }
+    }
+}
+
+#[test]
+fn a_directory_that_was_there_keeps_its_mode() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    let dest = tempfile::tempdir().unwrap();
+    let theirs = dest.path().join("obj/d");
+    std::fs::create_dir_all(&theirs).unwrap();
+    std::fs::set_permissions(&theirs, PermissionsExt::from_mode(0o700)).unwrap();
+    let mut source =
+        SyntheticSource::new(tree(vec![dir("d", 7), file("d/x", 5, 1)]), Pattern::Zeros);
+    let mut there = sink(dest.path(), source.manifest()).unwrap();
+    transfer(&mut source, &mut there).unwrap();
+    let found = theirs.metadata().unwrap();
+    assert_eq!((found.mode() & 0o777, found.mtime()), (0o700, 7));
+}
+
+#[test]
+fn bundles_into_one_directory_go_side_by_side_and_one_bundle_excludes_itself() {
+    let dest = tempfile::tempdir().unwrap();
+    let bundle = |names: &[&str]| {
+        let entries = names.iter().map(|name| file(name, 2 * BLOCK, 1)).collect();
+        SyntheticSource::new(tree(entries), Pattern::Random { seed: 3 })
+    };
+    let open = |source: &SyntheticSource| {
+        let into = Destination::into(dest.path(), MadeDir::There).unwrap();
+        FileSink::open(into, source.manifest().clone(), SinkOptions::default())
+    };
+    let mut sources = [bundle(&["a"]), bundle(&["b"]), bundle(&["c", "d"]), bundle(&["c", "e"])];
+    let mut sinks: Vec<_> = sources.iter().map(|source| open(source).unwrap()).collect();
+    for source in &sources {
+        let refused = open(source).unwrap_err();
+        assert_eq!(refused.fault(), Some(Fault::InUse), "{refused}");
+    }
+    for at in 0..3 {
+        transfer(&mut sources[at], &mut sinks[at]).unwrap();
+    }
+    drop(sinks);
+    let left = std::fs::read_dir(dest.path()).unwrap().count();
+    assert_eq!(left, 5, "four files, and the journal of the last");
+}
+
+#[test]
+fn unfinished_transfers_in_one_directory_are_bounded() {
+    let dest = tempfile::tempdir().unwrap();
+    for number in 0..1_000 {
+        std::fs::write(dest.path().join(format!("{number}.gtp-journal")), b"").unwrap();
+    }
+    let source = SyntheticSource::new(single("x", 5), Pattern::Zeros);
+    let refused = sink(dest.path(), source.manifest()).unwrap_err().to_string();
+    assert!(refused.contains("unfinished transfers"), "{refused}");
+    std::fs::rename(dest.path().join("7.gtp-journal"), dest.path().join("obj.gtp-journal"))
+        .unwrap();
+    assert!(sink(dest.path(), source.manifest()).is_ok(), "one of them goes on");
 }

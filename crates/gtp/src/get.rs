@@ -123,8 +123,10 @@ impl Get {
         self
     }
 
-    /// Puts the object at this path: a file under its own name if that is a directory; a
-    /// directory's content into it.
+    /// Puts the object at this path. With a slash at its end (or `.` or `..`) the path is a
+    /// directory, made if need be, and takes the object under its own name; without one it is the
+    /// object's new name, except that a file goes beneath a directory that is there. A directory
+    /// whose address ends with a slash is its content alone, which goes into the path.
     pub fn to(mut self, path: impl Into<PathBuf>) -> Get {
         self.place = Some(Place::Path { path: path.into(), options: self.options });
         self

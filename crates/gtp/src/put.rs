@@ -27,8 +27,10 @@ pub struct Put {
 }
 
 impl Put {
-    /// Sends files and directories. If the address is a directory there, or ends with a slash,
-    /// they go into it under their names; otherwise it is what a single one will be called.
+    /// Sends files and directories. An address with a slash at its end is a directory, made if need
+    /// be, and takes them under their names; without one it is what a single one will be called,
+    /// except that a file goes beneath a directory that is there. A directory whose path ends with
+    /// a slash is its content alone.
     pub fn new(paths: impl IntoIterator<Item = impl Into<PathBuf>>, url: Url) -> Put {
         let paths = paths.into_iter().map(Into::into).collect();
         Put { objects: Objects::Paths(paths), url, asked: Asked::default() }

@@ -26,8 +26,8 @@ pub fn run(args: GetArgs) -> Result<ExitCode, Failure> {
     if urls.len() > 1 && !args.mirror.is_empty() {
         return Err(usage("--mirror names further sources of one object, not of several".into()));
     }
-    if urls.len() > 1 && !std::path::Path::new(dest).is_dir() {
-        let text = format!("{dest}: several objects need a directory that exists");
+    if urls.len() > 1 && !dest.ends_with('/') && !std::path::Path::new(dest).is_dir() {
+        let text = format!("{dest}: several objects need a directory: end it with a slash");
         return Err(Failure::new(FailureKind::Destination, text));
     }
     let law = control(&args.transfer)?;

@@ -77,6 +77,16 @@ impl World {
     }
 }
 
+/// A server that lets this world's client write, and that the client knows.
+pub fn writable(world: &World, args: &[&str]) -> Serving {
+    let id = world.expect(0, &["id"]);
+    std::fs::create_dir_all(world.path("server")).unwrap();
+    std::fs::write(world.path("server/authorized_keys"), id.stdout).unwrap();
+    let server = world.serve("server", &[&["--writable"], args].concat());
+    world.expect(0, &["ls", &server.url(""), "--accept-new"]);
+    server
+}
+
 impl Serving {
     /// Starts a server with `--json` and waits until it listens.
     pub fn start(mut command: Command) -> Serving {

@@ -14,6 +14,7 @@ mod progress;
 mod put;
 mod roots;
 mod url;
+mod whither;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

@@ -1,21 +1,21 @@
 //! Where a fetched object goes: from the user's words to a sink.
 //!
-//! A file goes into a directory under its own name, or becomes what the destination says. A
-//! directory's content goes into the destination, which is made if need be; into `DEST/NAME`
-//! when the destination is written with a slash or a dot at its end. So the same command, given
-//! again, always means the same place, and resumes.
+//! Which place the words mean is decided by the rule that `put` has too. Here it is found or made,
+//! once for a transfer: whatever its sources do later, it stays.
 
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gtp_store::{
-    BlockSink, Destination, Existing, FileSink, Manifest, OrderedWriterSink, Recheck, RelPath,
-    RootKind, SinkError, SinkOptions, Value,
+    BlockSink, Destination, DiscardSink, Existing, FileSink, MadeDir, Manifest, OrderedWriterSink,
+    Recheck, RelPath, RootKind, SinkError, SinkOptions, Value,
 };
 
 use super::Url;
+use super::whither::{End, Goes, Said, whither};
 use crate::flows::{Failure, FailureKind};
 
 /// Makes a sink for an object, once its listing is known. Called on a thread that may block.
@@ -74,30 +74,107 @@ fn on_disk(
     manifest: &Arc<Manifest>,
     recheck: &Arc<Recheck>,
 ) -> Result<Placed, Failure> {
-    let kind = manifest.root_kind;
-    let own_name = match kind {
-        RootKind::File => Some(own_name(url, manifest)?),
-        RootKind::Dir if into_named(path) && !url.names_directory() => url_name(url)?,
-        RootKind::Dir => None,
-    };
-    let written = path.as_os_str().as_bytes();
-    if written.is_empty() {
+    if path.as_os_str().is_empty() {
         return Err(Failure::new(FailureKind::Usage, "the destination is empty"));
     }
-    if kind == RootKind::File && written.ends_with(b"/") && !path.is_dir() {
-        let text = format!("{}: no such directory", shown(path));
-        return Err(Failure::new(FailureKind::Destination, text));
+    let there = look(path)?;
+    if there == Some(There::Null) {
+        let sink = Box::new(DiscardSink::new(Arc::clone(manifest)));
+        return Ok(Placed { sink, shown: shown(path) });
     }
-    if kind == RootKind::Dir && path.symlink_metadata().is_err() {
-        std::fs::create_dir(path).map_err(|error| {
-            Failure::new(FailureKind::Destination, format!("{}: {error}", shown(path)))
-        })?;
-    }
-    let destination = Destination::open(path, own_name.as_ref(), kind)?;
+    let destination = destination(path, there.and_then(There::kind), url, manifest)?;
     let shown = destination.shown();
     let recheck = Arc::clone(recheck);
     let sink = FileSink::open_watched(destination, Arc::clone(manifest), options, recheck)?;
     Ok(Placed { sink: Box::new(sink), shown })
+}
+
+/// The place that the rule gives the object; directories that it needs are made.
+fn destination(
+    path: &Path,
+    there: Option<RootKind>,
+    url: &Url,
+    manifest: &Manifest,
+) -> Result<Destination, Failure> {
+    let kind = manifest.root_kind;
+    let named = if url.names_directory() { End::Slash } else { End::Name };
+    match (whither(Said::of(kind, named), End::of(path), there), kind) {
+        (Goes::Beneath, _) => {
+            let name = own_name(url, manifest)?;
+            if there.is_none() {
+                make(path, 0o777)?;
+            }
+            Ok(Destination::beneath(path, name, kind)?)
+        }
+        (Goes::Itself, RootKind::File) => {
+            let name = path.file_name().unwrap_or_default().as_bytes();
+            let name = RelPath::from_bytes(name).map_err(|why| {
+                Failure::new(FailureKind::Destination, format!("{}: {why}", shown(path)))
+            })?;
+            let holder = path.parent().filter(|p| !p.as_os_str().is_empty());
+            Ok(Destination::beneath(holder.unwrap_or(Path::new(".")), name, kind)?)
+        }
+        (Goes::Itself, RootKind::Dir) => {
+            if there.is_none() {
+                // A directory that is to get the source's mode is private until it has it.
+                make(path, if manifest.own.is_some() { 0o700 } else { 0o777 })?;
+            }
+            let made = if there.is_none() { MadeDir::New } else { MadeDir::There };
+            Ok(Destination::into(path, made)?)
+        }
+    }
+}
+
+/// What can be at a destination, links followed: the user wrote them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum There {
+    /// A directory, or something else that is no device: a file, or a link that leads nowhere.
+    Object(RootKind),
+    /// The device that drops what it is given.
+    Null,
+}
+
+impl There {
+    fn kind(self) -> Option<RootKind> {
+        match self {
+            There::Object(kind) => Some(kind),
+            There::Null => None,
+        }
+    }
+}
+
+fn look(path: &Path) -> Result<Option<There>, Failure> {
+    let found = match std::fs::metadata(path) {
+        Ok(found) => found,
+        Err(_) if path.symlink_metadata().is_ok() => {
+            return Ok(Some(There::Object(RootKind::File)));
+        }
+        Err(_) => return Ok(None), // Making it says what is wrong, if something is.
+    };
+    if found.is_dir() {
+        return Ok(Some(There::Object(RootKind::Dir)));
+    }
+    let null = std::fs::metadata("/dev/null").map(|null| null.rdev());
+    if found.file_type().is_char_device() && null.is_ok_and(|null| null == found.rdev()) {
+        return Ok(Some(There::Null));
+    }
+    if !found.is_file() {
+        let text =
+            "is a device, pipe or socket, and no destination; write to standard output with -";
+        return Err(Failure::new(FailureKind::Destination, format!("{}: {text}", shown(path))));
+    }
+    Ok(Some(There::Object(RootKind::File)))
+}
+
+fn make(path: &Path, mode: u32) -> Result<(), Failure> {
+    let made = std::fs::DirBuilder::new().mode(mode).create(path);
+    made.map_err(|error| {
+        let text = match error.kind() {
+            std::io::ErrorKind::NotFound => "the directory that should hold it is not there".into(),
+            _ => error.to_string(),
+        };
+        Failure::new(FailureKind::Destination, format!("{}: {text}", shown(path)))
+    })
 }
 
 /// A file's name: the address's, else the server's.
@@ -112,13 +189,6 @@ fn own_name(url: &Url, manifest: &Manifest) -> Result<RelPath, Failure> {
 fn url_name(url: &Url) -> Result<Option<RelPath>, Failure> {
     let named = url.name().map(RelPath::new).transpose();
     named.map_err(|why| Failure::new(FailureKind::Usage, format!("{url}: {why}")))
-}
-
-/// Whether a directory is to appear under its own name beneath this one.
-fn into_named(path: &Path) -> bool {
-    let text = path.as_os_str().as_bytes();
-    path.is_dir()
-        && (text.ends_with(b"/") || text == b"." || text.ends_with(b"/.") || text == b"..")
 }
 
 fn shown(path: &Path) -> String {

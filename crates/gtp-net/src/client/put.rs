@@ -5,19 +5,19 @@
 //! anew; what the server has it does not ask for again.
 
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use gtp_alloc::{Span, Time};
-use gtp_store::{BlockSource, Export, FileSource, Manifest, RelPath, RootKind};
+use gtp_store::{BlockSource, Manifest, RootKind};
 use gtp_sys::Clock;
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::Sleep;
 
 use super::connect::{Granted, Units, ask, reach};
 use super::progress::{Event, Outcome, Progress, SourceShare};
+use super::whither::End;
 use super::{
     Endpoint, LOOK_SPAN, Monitor, Terms, Url, back_off, no_path_words, stop_words, stopped,
     without_datagrams,
@@ -25,28 +25,22 @@ use super::{
 use crate::control::{ANSWER_SPAN, ControlChannel, ControlError, KEEPALIVE_SPAN};
 use crate::engine::{SourceEvent, SourceHandle, SourceOpen};
 use crate::flows::{
-    Bundle, Failure, FailureKind, FileIndex, RootAnswers, hashing_span, reason_of_source,
+    Failure, FailureKind, FileIndex, RootAnswers, hashing_span, reason_of_source, root_kind,
     to_messages, unnamed_file,
 };
-use crate::messages::{Done, EntryKind, Message, Reason, Verb};
+use crate::messages::{Done, Message, Reason, Verb};
+use parcel::{Aim, Parcel, pack};
+pub use parcel::{MakeSource, Objects};
 
-/// Opens a source; called again for each attempt, on a thread that may block.
-pub type MakeSource = Box<dyn FnMut() -> Result<Box<dyn BlockSource>, Failure> + Send>;
-
-/// What is sent.
-pub enum Objects {
-    /// Files and directories of the file system.
-    Paths(Vec<PathBuf>),
-    /// Something else, under this name.
-    Made(RelPath, MakeSource),
-}
+mod parcel;
 
 /// What to send, whither.
 pub struct PutRequest {
     /// The object.
     pub objects: Objects,
-    /// The server and the path there. A directory there takes the objects beneath it; what is no
-    /// directory, or not there yet, is what a single object will be called.
+    /// The server and the path there. With a slash at its end it is a directory, which is made if
+    /// need be, and takes the objects beneath it; without one it is what a single object will be
+    /// called, except that a file goes beneath a directory that is there.
     pub url: Url,
     /// On what terms.
     pub terms: Terms,
@@ -81,6 +75,7 @@ pub async fn put(
         proved_before: 0,
         proved: 0,
         started: false,
+        there: None,
         skipped: Vec::new(),
     };
     let mut tries = 0;
@@ -129,6 +124,8 @@ struct Attempt {
     /// The same with this attempt's.
     proved: u64,
     started: bool,
+    /// What the first attempt found at the destination.
+    there: Option<Option<RootKind>>,
     skipped: Vec<Failure>,
 }
 
@@ -199,9 +196,12 @@ impl Attempt {
         let Granted { mut channel, opened, session } =
             ask(channel, &self.endpoint, &self.url, verb, terms, &|| {}).await?;
         self.peer = Some(session.peer);
-        let into = self.url.names_directory() || opened.object == Some(EntryKind::Directory);
+        let end = if self.url.names_directory() { End::Slash } else { End::Name };
+        // What is there when the command begins decides, and what attempts leave there does not.
+        let there = *self.there.get_or_insert(opened.object.map(root_kind));
+        let aim = Aim { end, there };
         let asked = self.clock.now();
-        let prepared = self.prepare(&mut channel, objects, into).await;
+        let prepared = self.prepare(&mut channel, objects, aim).await;
         self.excused += self.clock.now().since(asked);
         let source = prepared?;
         let manifest = Arc::clone(source.manifest());
@@ -215,17 +215,17 @@ impl Attempt {
         &mut self,
         channel: &mut ControlChannel,
         objects: &mut Objects,
-        into: bool,
+        aim: Aim,
     ) -> Result<Box<dyn BlockSource>, Failure> {
         let taken = std::mem::replace(objects, Objects::Paths(Vec::new()));
-        let mut joining = tokio::task::spawn_blocking(move || {
+        let mut packing = tokio::task::spawn_blocking(move || {
             let mut objects = taken;
-            let joined = join(&mut objects, into);
-            (objects, joined)
+            let packed = pack(&mut objects, aim);
+            (objects, packed)
         });
-        let waited = while_alive(channel, &mut joining).await;
-        let joined = give_back(objects, joining, waited).await?;
-        let Joined { source, skipped } = joined?;
+        let waited = while_alive(channel, &mut packing).await;
+        let packed = give_back(objects, packing, waited).await?;
+        let Parcel { source, skipped } = packed?;
         let manifest = Arc::clone(source.manifest());
         self.tell_start(&manifest, skipped);
         send_manifest(channel, &manifest).await?;
@@ -396,60 +396,6 @@ impl Attempt {
     }
 }
 
-/// What is sent, as one object.
-struct Joined {
-    source: Box<dyn BlockSource>,
-    skipped: Vec<Failure>,
-}
-
-/// Lists what is to be sent. `into` says that the server has a directory to put it into.
-fn join(objects: &mut Objects, into: bool) -> Result<Joined, Failure> {
-    let mut skipped = Vec::new();
-    let mut parts: Vec<(RelPath, Box<dyn BlockSource>)> = match objects {
-        Objects::Made(name, make) => vec![(name.clone(), make()?)],
-        Objects::Paths(paths) => {
-            let open = |path: &PathBuf| open_path(path, &mut skipped);
-            paths.iter().map(open).collect::<Result<_, _>>()?
-        }
-    };
-    if parts.is_empty() {
-        return Err(Failure::new(FailureKind::Usage, "nothing to send was named"));
-    }
-    if parts.len() == 1 && !into {
-        let (_, source) = parts.remove(0);
-        return Ok(Joined { source, skipped });
-    }
-    if !into {
-        let text = "several objects need a directory: end the address with a slash";
-        return Err(Failure::new(FailureKind::Usage, text));
-    }
-    let bundle = Bundle::new(parts);
-    let bundle = bundle.map_err(|why| Failure::new(FailureKind::Usage, why.to_string()))?;
-    Ok(Joined { source: Box::new(bundle), skipped })
-}
-
-fn open_path(
-    path: &Path,
-    skipped: &mut Vec<Failure>,
-) -> Result<(RelPath, Box<dyn BlockSource>), Failure> {
-    let scanned = Export::open(path)?.scan(None)?;
-    for left_out in &scanned.skipped {
-        let failure = Failure::new(FailureKind::Partial, left_out.why.to_string());
-        skipped.push(failure.about(&left_out.path));
-    }
-    let more = scanned.skipped_total.saturating_sub(scanned.skipped.len() as u64);
-    if more > 0 {
-        skipped.push(Failure::new(FailureKind::Partial, format!("{more} more")));
-    }
-    let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let name = real.file_name().unwrap_or_default().as_encoded_bytes();
-    let name = RelPath::from_bytes(name).map_err(|why| {
-        let shown = gtp_store::escaped(&path.to_string_lossy());
-        Failure::new(FailureKind::Usage, format!("{shown}: {why}"))
-    })?;
-    Ok((name, Box::new(FileSource::new(scanned))))
-}
-
 async fn send_manifest(channel: &mut ControlChannel, manifest: &Manifest) -> Result<(), Failure> {
     let messages: Box<dyn Iterator<Item = Message> + Send + '_> = match manifest.root_kind {
         RootKind::File => Box::new(unnamed_file(manifest)),
@@ -531,13 +477,5 @@ mod tests {
         let given = give_back(&mut lent, work, Err(broken)).await;
         assert!(given.is_err_and(|failure| failure.is_temporary()));
         assert_eq!(lent, ["tree"]);
-    }
-
-    #[test]
-    fn no_objects_at_all_are_refused_also_into_a_directory() {
-        for into in [false, true] {
-            let failure = join(&mut Objects::Paths(Vec::new()), into).err().unwrap();
-            assert_eq!(failure.kind, FailureKind::Usage);
-        }
     }
 }

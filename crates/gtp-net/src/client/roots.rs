@@ -193,7 +193,7 @@ mod tests {
         let (mode, mtime) = (Mode::new(0o644), Mtime::new(0, 0).unwrap());
         let path = RelPath::new("x").unwrap();
         let entries = vec![Entry { path, kind: Kind::File, size: 640 << 20, mode, mtime }];
-        let manifest = Manifest { root_kind: RootKind::File, entries };
+        let manifest = Manifest { root_kind: RootKind::File, own: None, entries };
         RootCheck::new(&manifest, vec![0], Time::ZERO, PATIENCE)
     }
 

@@ -1,14 +1,15 @@
 //! Several objects as one: what `put` sends when it is given more than one path.
 //!
-//! Each object gets a name, beneath which its entries appear; a file's entry is the name itself.
-//! The joined listing is sorted like any other, and a table leads from its entries back to the
-//! parts. It knows nothing of where the parts come from.
+//! Each object has a name, beneath which its entries appear, or none: then its entries stand beside
+//! the other objects. A file's entry is the name itself. The joined listing is sorted like any
+//! other, and a table leads from its entries back to the parts. What cannot travel under its new
+//! name is left out and said so. It knows nothing of where the parts come from.
 
 use std::sync::Arc;
 
 use gtp_store::{
-    BlockSource, Entry, Framed, Kind, Manifest, ManifestError, Mode, Mtime, NameError, RelPath,
-    RootKind, SourceError, Value,
+    BlockSource, Entry, Framed, Guise, Kind, Manifest, ManifestError, Mode, Mtime, NameError,
+    RelPath, RootKind, SourceError, Value, escaped,
 };
 
 /// Sources joined into one directory object.
@@ -17,6 +18,15 @@ pub struct Bundle {
     manifest: Arc<Manifest>,
     /// For each entry its part and its place there; `None` for directories that stand for a part.
     places: Vec<Option<(usize, u32)>>,
+    skipped: Vec<(String, NameError)>,
+}
+
+/// One of the objects that are joined.
+pub struct Part {
+    /// Under which name; `None` puts a directory's entries beside the other parts.
+    pub name: Option<RelPath>,
+    /// Where its blocks come from.
+    pub source: Box<dyn BlockSource>,
 }
 
 /// An entry of the whole, with its part and its place there.
@@ -25,30 +35,34 @@ type Row = (Entry, Option<(usize, u32)>);
 /// Why sources cannot be joined.
 #[derive(Debug, thiserror::Error)]
 pub enum BundleError {
-    /// A name came out that cannot travel.
-    #[error("{0}")]
-    Name(#[from] NameError),
     /// Two parts have the same name, or there are too many entries.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
 }
 
 impl Bundle {
-    /// Joins these sources, each under its name.
+    /// Joins these sources. Directories of one path become one.
     ///
     /// # Errors
-    /// When two names collide or the whole breaks a limit of manifests.
-    pub fn new(named: Vec<(RelPath, Box<dyn BlockSource>)>) -> Result<Bundle, BundleError> {
-        let mut rows: Vec<Row> = Vec::new();
-        for (part, (name, source)) in named.iter().enumerate() {
-            rows.extend(entries_of(part, name, source.manifest())?);
+    /// When a file's name collides with another or the whole breaks a limit of manifests.
+    pub fn new(parts: Vec<Part>) -> Result<Bundle, BundleError> {
+        let (mut rows, mut skipped): (Vec<Row>, Vec<_>) = (Vec::new(), Vec::new());
+        for (number, Part { name, source }) in parts.iter().enumerate() {
+            rows.extend(entries_of(number, name.as_ref(), source.manifest(), &mut skipped));
         }
         rows.sort_by(|(a, _), (b, _)| a.path.cmp(&b.path));
+        let is_dir = |row: &Row| row.0.kind == Kind::Dir;
+        rows.dedup_by(|b, a| a.0.path == b.0.path && is_dir(a) && is_dir(b));
         let (entries, places) = rows.into_iter().unzip();
-        let manifest = Manifest { root_kind: RootKind::Dir, entries };
+        let manifest = Manifest { root_kind: RootKind::Dir, own: None, entries };
         manifest.validate()?;
-        let parts = named.into_iter().map(|(_, source)| source).collect();
-        Ok(Bundle { parts, manifest: Arc::new(manifest), places })
+        let parts = parts.into_iter().map(|part| part.source).collect();
+        Ok(Bundle { parts, manifest: Arc::new(manifest), places, skipped })
+    }
+
+    /// What cannot travel under its new name, escaped for display, and why.
+    pub fn skipped(&self) -> &[(String, NameError)] {
+        &self.skipped
     }
 
     fn place(&self, file: u32, block: u64) -> Result<(usize, u32), SourceError> {
@@ -57,27 +71,37 @@ impl Bundle {
     }
 }
 
-fn entries_of(part: usize, name: &RelPath, manifest: &Manifest) -> Result<Vec<Row>, BundleError> {
+fn entries_of(
+    part: usize,
+    name: Option<&RelPath>,
+    manifest: &Manifest,
+    skipped: &mut Vec<(String, NameError)>,
+) -> Vec<Row> {
     let numbered = manifest.entries.iter().zip(0u32..);
-    match manifest.root_kind {
-        RootKind::File => {
-            let renamed = |entry: &Entry| Entry { path: name.clone(), ..entry.clone() };
-            Ok(numbered.map(|(entry, n)| (renamed(entry), Some((part, n)))).collect())
-        }
-        RootKind::Dir => {
-            let mut rows = vec![(directory(name), None)];
-            for (entry, n) in numbered {
-                let path = RelPath::new(&format!("{}/{}", name.as_str(), entry.path.as_str()))?;
-                rows.push((Entry { path, ..entry.clone() }, Some((part, n))));
-            }
-            Ok(rows)
+    let Some(name) = name else {
+        return numbered.map(|(entry, n)| (entry.clone(), Some((part, n)))).collect();
+    };
+    if manifest.root_kind == RootKind::File {
+        let renamed = |entry: &Entry| Entry { path: name.clone(), ..entry.clone() };
+        return numbered.map(|(entry, n)| (renamed(entry), Some((part, n)))).collect();
+    }
+    let mut rows = vec![(directory(name, manifest), None)];
+    for (entry, n) in numbered {
+        let full = format!("{}/{}", name.as_str(), entry.path.as_str());
+        match RelPath::new(&full) {
+            Ok(path) => rows.push((Entry { path, ..entry.clone() }, Some((part, n)))),
+            Err(why) => skipped.push((escaped(&full), why)),
         }
     }
+    rows
 }
 
-/// A directory that stands for a whole part. Its own time and mode were not listed.
-fn directory(name: &RelPath) -> Entry {
-    let (mode, mtime) = (Mode::new(0o755), NOT_LISTED);
+/// A directory that stands for a whole part. A part that does not say its own mode and time is
+/// private and as new as the newest that is in it.
+fn directory(name: &RelPath, manifest: &Manifest) -> Entry {
+    let newest = || manifest.entries.iter().map(|entry| entry.mtime).max();
+    let unsaid = || Guise { mode: Mode::new(0o700), mtime: newest().unwrap_or(NOT_LISTED) };
+    let Guise { mode, mtime } = manifest.own.unwrap_or_else(unsaid);
     Entry { path: name.clone(), kind: Kind::Dir, size: 0, mode, mtime }
 }
 
@@ -119,11 +143,9 @@ mod tests {
     fn parts_appear_beneath_their_names_and_give_their_own_blocks() {
         let file = SyntheticSource::file(name("x"), 10, Pattern::Random { seed: 1 });
         let dir = SyntheticSource::dir(&[5, 6], Pattern::Zeros);
-        let mut bundle = Bundle::new(vec![
-            (name("tree"), Box::new(dir) as Box<dyn BlockSource>),
-            (name("file"), Box::new(file)),
-        ])
-        .unwrap();
+        let tree = Part { name: Some(name("tree")), source: Box::new(dir) };
+        let file = Part { name: Some(name("file")), source: Box::new(file) };
+        let mut bundle = Bundle::new(vec![tree, file]).unwrap();
         let paths: Vec<_> =
             bundle.manifest().entries.iter().map(|e| e.path.as_str().to_owned()).collect();
         assert_eq!(paths, ["file", "tree", "tree/00000000", "tree/00000001"]);
@@ -138,7 +160,7 @@ mod tests {
     fn two_parts_of_one_name_are_refused() {
         let part = || {
             let file = SyntheticSource::file(name("x"), 1, Pattern::Zeros);
-            (name("same"), Box::new(file) as Box<dyn BlockSource>)
+            Part { name: Some(name("same")), source: Box::new(file) as Box<dyn BlockSource> }
         };
         assert!(Bundle::new(vec![part(), part()]).is_err());
     }

@@ -12,7 +12,7 @@ mod questions;
 mod session;
 
 pub use crate::engine::{Alone, Law};
-pub use bundle::{Bundle, BundleError};
+pub use bundle::{Bundle, BundleError, Part};
 pub use failure::{Failure, FailureKind};
 pub use gtp_proto::LimitedBy;
 pub use pages::BadListing;

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use gtp_store::{Entry, Kind, Manifest, Mode, Mtime, RelPath, RootKind};
+use gtp_store::{Entry, Guise, Kind, Manifest, Mode, Mtime, RelPath, RootKind};
 
 use crate::messages::{
     self, ENTRIES_MAX, EntryKind, Message, PATHS_MAX, Page, Pages, PagesEnd, printable,
@@ -16,9 +16,18 @@ use crate::messages::{
 #[error("the listing is refused: {0}")]
 pub struct BadListing(String);
 
-/// The messages that carry a manifest: pages, then the end.
+/// The messages that carry a manifest: pages, then the end. A directory's own mode and time come
+/// first, in an entry without a name, which is not counted.
 pub(crate) fn to_messages(manifest: &Manifest) -> impl Iterator<Item = Message> + '_ {
-    let entries = manifest.entries.iter().map(to_wire);
+    let own = manifest.own.map(|Guise { mode, mtime }| messages::Entry {
+        path: Vec::new(),
+        kind: EntryKind::Directory,
+        size: 0,
+        mode: mode.bits(),
+        mtime_s: mtime.secs(),
+        mtime_ns: mtime.nanos(),
+    });
+    let entries = own.into_iter().chain(manifest.entries.iter().map(to_wire));
     let end = PagesEnd {
         entries_total: manifest.entries.len() as u64,
         content_bytes: manifest.content_bytes(),
@@ -76,27 +85,32 @@ fn wire_kind(kind: Kind) -> EntryKind {
 pub(crate) struct Gathering {
     entries: Vec<Entry>,
     path_bytes: usize,
+    own: Option<Guise>,
     own_name: Option<RelPath>,
     unnamed: usize,
 }
 
 impl Gathering {
-    /// Takes an entry without a name as the object itself, and gives it this one.
+    /// Takes a file without a name as the object itself, and gives it this one.
     pub(crate) fn named(own_name: Option<RelPath>) -> Gathering {
         Gathering { own_name, ..Gathering::default() }
     }
 
-    /// What the object is: one entry without a name is a file, all else is a directory.
+    /// What the object is: one file without a name is a file, all else is a directory.
     pub(crate) fn kind(&self) -> RootKind {
         if self.unnamed > 0 { RootKind::File } else { RootKind::Dir }
     }
 
     /// Takes a page in.
     pub(crate) fn page(&mut self, page: Page) -> Result<(), BadListing> {
-        if (self.entries.len() + page.entries.len()) as u64 > ENTRIES_MAX {
-            return Err(BadListing(format!("more than {ENTRIES_MAX} entries")));
-        }
         for mut entry in page.entries {
+            if entry.path.is_empty() && entry.kind == EntryKind::Directory {
+                self.take_own(&entry)?;
+                continue;
+            }
+            if self.entries.len() as u64 == ENTRIES_MAX {
+                return Err(BadListing(format!("more than {ENTRIES_MAX} entries")));
+            }
             if let (b"", Some(name)) = (&entry.path[..], &self.own_name) {
                 entry.path = name.as_str().as_bytes().to_vec();
                 self.unnamed += 1;
@@ -110,9 +124,25 @@ impl Gathering {
         Ok(())
     }
 
+    /// The object itself, a directory: it comes first, and once.
+    fn take_own(&mut self, entry: &messages::Entry) -> Result<(), BadListing> {
+        if self.own.is_some() || !self.entries.is_empty() || entry.size != 0 {
+            return Err(BadListing(
+                "the directory itself is not listed first, once and empty".into(),
+            ));
+        }
+        let mtime = Mtime::new(entry.mtime_s, entry.mtime_ns);
+        let mtime = mtime.map_err(|why| BadListing(why.to_string()))?;
+        self.own = Some(Guise { mode: Mode::new(entry.mode), mtime });
+        Ok(())
+    }
+
     /// Everything is there: checks it as a whole.
     pub(crate) fn end(self, end: &PagesEnd, kind: RootKind) -> Result<Arc<Manifest>, BadListing> {
-        let manifest = Manifest { root_kind: kind, entries: self.entries };
+        if kind == RootKind::File && self.own.is_some() {
+            return Err(BadListing("it is of a file and names a directory".into()));
+        }
+        let manifest = Manifest { root_kind: kind, own: self.own, entries: self.entries };
         manifest.validate().map_err(|why| BadListing(why.to_string()))?;
         let honest = end.entries_total == manifest.entries.len() as u64
             && end.content_bytes == manifest.content_bytes();
@@ -202,7 +232,8 @@ mod tests {
             entry("d/c", Kind::File, 9),
             entry("e", Kind::File, 1),
         ];
-        Manifest { root_kind: RootKind::Dir, entries }
+        let own = Some(Guise { mode: Mode::new(0o750), mtime: Mtime::new(5, 6).unwrap() });
+        Manifest { root_kind: RootKind::Dir, own, entries }
     }
 
     #[test]
@@ -234,6 +265,16 @@ mod tests {
         gathering.page(Page { entries }).unwrap();
         let lie = PagesEnd { entries_total: 5, content_bytes: 14 };
         assert!(gathering.end(&lie, RootKind::Dir).is_err());
+    }
+
+    #[test]
+    fn a_directory_says_its_own_mode_once_and_before_all_else() {
+        let own = || to_messages(&manifest()).next();
+        let Some(Message::ManifestPage(page)) = own() else { panic!("a page comes first") };
+        let (itself, other) = (page.entries[0].clone(), page.entries[1].clone());
+        for entries in [vec![itself.clone(), itself.clone()], vec![other, itself]] {
+            assert!(Gathering::default().page(Page { entries }).is_err());
+        }
     }
 
     #[test]

@@ -3,16 +3,16 @@
 //! The client's names are hostile until proved otherwise: the place is walked to component by
 //! component without following a link, and everything after that happens beneath that handle.
 
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use gtp_store::{
-    BlockSink, Destination, Entry, FileSink, Kind, Manifest, Recheck, RelPath, RootKind, SinkError,
-    SinkOptions, Value,
+    BlockSink, Destination, Entry, FileSink, Kind, MadeDir, Manifest, Recheck, RelPath, RootKind,
+    SinkError, SinkOptions, Value,
 };
-use rustix::fs::{AtFlags, CWD, FileType, OFlags, openat, statat};
+use rustix::fs::{AtFlags, CWD, FileType, OFlags, mkdirat, openat, statat};
 use rustix::io::Errno;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -26,6 +26,7 @@ use crate::control::{ControlError, KEEPALIVE_SPAN, SILENCE_SPAN};
 use crate::engine::{RootPolicy, SessionOpen, TransferEvent, TransferHandle, TransferOpen};
 use crate::flows::{
     Failure, FailureKind, FileIndex, Gathering, Questions, hashing_span, reason_of_sink, runs,
+    wire_root,
 };
 use crate::messages::{Done, EntryKind, Message, ROOTS_PER_PAGE, Reason};
 
@@ -197,7 +198,9 @@ async fn gather(
     let refused = |why: crate::flows::BadListing| {
         Trouble::told(Reason::Limit, Failure::new(FailureKind::Other, why.to_string()))
     };
-    let mut gathering = Gathering::named(spot.name.clone());
+    // What is all that is exported has no name; a file that is to replace it is refused later.
+    let name = spot.name.clone().or_else(|| RelPath::new("export").ok());
+    let mut gathering = Gathering::named(name);
     loop {
         match client.channel.recv().await? {
             Message::ManifestPage(page) => {
@@ -368,9 +371,11 @@ async fn overdue(at: &mut Option<Pin<Box<Sleep>>>) {
 
 /// A place beneath the export, found without following a link.
 struct Spot {
-    /// The directory that holds it, or that it is.
+    /// The directory that holds it.
     holder: OwnedFd,
-    /// Its name in the holder; `None` if the holder is what the client named.
+    /// The holder's path as clients know it.
+    shown: String,
+    /// Its name in the holder; `None` if it is all that is exported.
     name: Option<RelPath>,
     there: Option<RootKind>,
 }
@@ -378,46 +383,43 @@ struct Spot {
 impl Spot {
     /// Walks to a path. Blocks.
     fn find(root: &Path, path: Option<&RelPath>) -> Result<Spot, Failure> {
-        let shown = path.map_or_else(|| "/".into(), ToString::to_string);
         let failed = |errno: Errno| {
-            let text = match errno {
-                Errno::NOENT => "no such directory".into(),
-                Errno::LOOP | Errno::NOTDIR => "not a directory".into(),
-                other => std::io::Error::from(other).to_string(),
-            };
-            Failure::new(FailureKind::Destination, format!("{shown}: {text}"))
+            let path = path.map_or("", RelPath::as_str);
+            Failure::new(FailureKind::Destination, format!("{}: {}", shown(path), words(errno)))
         };
         let mut holder = openat(CWD, root, DIRECTORY, rustix::fs::Mode::empty()).map_err(failed)?;
         let Some(path) = path else {
-            return Ok(Spot { holder, name: None, there: Some(RootKind::Dir) });
+            return Ok(Spot { holder, shown: shown(""), name: None, there: Some(RootKind::Dir) });
         };
-        let down = |from: &OwnedFd, name: &str| {
-            openat(from.as_fd(), name, DIRECTORY | OFlags::NOFOLLOW, rustix::fs::Mode::empty())
-        };
-        for component in path.parent().into_iter().flat_map(|p| p.split('/')) {
+        let parent = path.parent().unwrap_or_default();
+        for component in parent.split('/').filter(|component| !component.is_empty()) {
             holder = down(&holder, component).map_err(failed)?;
         }
-        let name = path.file_name();
-        let there = match statat(&holder, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) if FileType::from_raw_mode(stat.st_mode) == FileType::Directory => {
-                let holder = down(&holder, name).map_err(failed)?;
-                return Ok(Spot { holder, name: None, there: Some(RootKind::Dir) });
-            }
-            Ok(_) => Some(RootKind::File),
+        let there = match statat(&holder, path.file_name(), AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => Some(match FileType::from_raw_mode(stat.st_mode) {
+                FileType::Directory => RootKind::Dir,
+                _ => RootKind::File,
+            }),
             Err(Errno::NOENT) => None,
             Err(errno) => return Err(failed(errno)),
         };
-        let own = RelPath::new(name)
-            .map_err(|why| Failure::new(FailureKind::Destination, format!("{shown}: {why}")))?;
-        Ok(Spot { holder, name: Some(own), there })
+        let own = RelPath::new(path.file_name()).map_err(|why| {
+            Failure::new(FailureKind::Destination, format!("{}: {why}", shown(path.as_str())))
+        })?;
+        Ok(Spot { holder, shown: shown(parent), name: Some(own), there })
     }
 
     /// What is there, for the client.
     fn object(&self) -> Option<EntryKind> {
-        self.there.map(|kind| match kind {
-            RootKind::File => EntryKind::File,
-            RootKind::Dir => EntryKind::Directory,
-        })
+        self.there.map(wire_root)
+    }
+
+    /// Its path as clients know it.
+    fn path(&self) -> String {
+        match &self.name {
+            Some(name) => format!("{}/{name}", self.shown.trim_end_matches('/')),
+            None => self.shown.clone(),
+        }
     }
 
     /// Opens the sink. Blocks for as long as it takes to hash what is there, or until `recheck`
@@ -428,17 +430,62 @@ impl Spot {
         options: SinkOptions,
         recheck: Arc<Recheck>,
     ) -> Result<Box<dyn BlockSink>, SinkError> {
-        // The handle by its path: the store then opens the very directory that was walked to.
-        let path = PathBuf::from(format!("/proc/self/fd/{}", self.holder.as_raw_fd()));
-        if self.name.is_some()
-            && manifest.root_kind == RootKind::Dir
-            && self.there == Some(RootKind::File)
-        {
-            return Err(SinkError::Unsuitable("a file is where the directory should go".into()));
-        }
-        let destination = Destination::open(&path, self.name.as_ref(), manifest.root_kind)?;
+        let destination = self.destination(&manifest)?;
         Ok(Box::new(FileSink::open_watched(destination, manifest, options, recheck)?))
     }
+
+    /// The place for an object: a file under this name, or the directory of this name, which is
+    /// made if it is not there.
+    fn destination(self, manifest: &Manifest) -> Result<Destination, SinkError> {
+        let path = self.path();
+        let unsuitable = |why: &str| SinkError::Unsuitable(format!("{path}: {why}"));
+        let failed = |errno| unsuitable(&words(errno));
+        match (manifest.root_kind, self.name, self.there) {
+            (RootKind::File, Some(name), Some(RootKind::File) | None) => {
+                Ok(Destination::beneath_open(self.holder, &self.shown, name, RootKind::File))
+            }
+            (RootKind::File, _, _) => Err(unsuitable("is a directory")),
+            (RootKind::Dir, None, _) => {
+                Ok(Destination::into_open(self.holder, &path, MadeDir::There))
+            }
+            (RootKind::Dir, Some(_), Some(RootKind::File)) => {
+                Err(unsuitable("a directory goes there, and it is none"))
+            }
+            (RootKind::Dir, Some(name), Some(RootKind::Dir)) => {
+                let dir = down(&self.holder, name.as_str()).map_err(failed)?;
+                Ok(Destination::into_open(dir, &path, MadeDir::There))
+            }
+            (RootKind::Dir, Some(name), None) => {
+                // A directory that is to get the client's mode is private until it has it.
+                let mode = if manifest.own.is_some() { 0o700 } else { 0o777 };
+                let mode = rustix::fs::Mode::from_raw_mode(mode);
+                let made = match mkdirat(&self.holder, name.as_str(), mode) {
+                    Ok(()) => MadeDir::New,
+                    Err(Errno::EXIST) => MadeDir::There,
+                    Err(errno) => return Err(failed(errno)),
+                };
+                let dir = down(&self.holder, name.as_str()).map_err(failed)?;
+                Ok(Destination::into_open(dir, &path, made))
+            }
+        }
+    }
+}
+
+/// A path beneath the export as clients know it. It says whose it is.
+fn shown(path: &str) -> String {
+    format!("the server's /{}", gtp_store::escaped(path))
+}
+
+fn words(errno: Errno) -> String {
+    match errno {
+        Errno::NOENT => "no such directory".into(),
+        Errno::LOOP | Errno::NOTDIR => "not a directory".into(),
+        other => std::io::Error::from(other).to_string(),
+    }
+}
+
+fn down(from: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {
+    openat(from.as_fd(), name, DIRECTORY | OFlags::NOFOLLOW, rustix::fs::Mode::empty())
 }
 
 const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC).union(OFlags::RDONLY);
@@ -464,7 +511,7 @@ mod tests {
         };
         let pair = |n| [entry(format!("{n:05}.jpg"), 2 * BLOCK), entry(format!("{n:05}.json"), 1)];
         let entries = (0..photos).flat_map(pair).collect();
-        Arc::new(Manifest { root_kind: RootKind::Dir, entries })
+        Arc::new(Manifest { root_kind: RootKind::Dir, own: None, entries })
     }
 
     #[tokio::test]

@@ -203,7 +203,11 @@ mod tests {
                 mode: Mode::new(0o644),
                 mtime: Mtime::new(0, 0).unwrap(),
             };
-            Manifest { root_kind: RootKind::Dir, entries: (0..count).map(entry).collect() }
+            Manifest {
+                root_kind: RootKind::Dir,
+                own: None,
+                entries: (0..count).map(entry).collect(),
+            }
         };
         let beyond = |count, size| beyond_limits(&listing(count, size)).unwrap_or_default();
         assert_eq!(beyond(2, CONTENT_MAX / 2) + &beyond(ENTRIES_MAX, 0), "");

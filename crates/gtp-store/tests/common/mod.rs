@@ -29,12 +29,12 @@ pub fn dir(path: &str, secs: i64) -> Entry {
 /// A tree of these entries.
 pub fn tree(mut entries: Vec<Entry>) -> Manifest {
     entries.sort_by(|a, b| a.path.cmp(&b.path));
-    Manifest { root_kind: RootKind::Dir, entries }
+    Manifest { root_kind: RootKind::Dir, own: None, entries }
 }
 
 /// A listing of one file.
 pub fn single(path: &str, size: u64) -> Manifest {
-    Manifest { root_kind: RootKind::File, entries: vec![file(path, size, 1_000)] }
+    Manifest { root_kind: RootKind::File, own: None, entries: vec![file(path, size, 1_000)] }
 }
 
 /// A source of all that is at `path`.
@@ -45,7 +45,7 @@ pub fn source(path: &Path) -> FileSource {
 /// A sink for an object named `obj` at `dest`.
 pub fn sink(dest: &Path, manifest: &Arc<Manifest>) -> Result<FileSink, SinkError> {
     let object = name("obj");
-    let destination = Destination::open(dest, Some(&object), manifest.root_kind)?;
+    let destination = Destination::beneath(dest, object, manifest.root_kind)?;
     FileSink::open(destination, manifest.clone(), SinkOptions::default())
 }
 

@@ -1,0 +1,186 @@
+//! What `put` sends: the user's paths as one object.
+//!
+//! Each path is one part, under the name that the user gave it, wherever links lead. What cannot
+//! be sent is left out and said so. Where the parts go has been decided before.
+
+use std::path::{Path, PathBuf};
+
+use gtp_store::{BlockSource, Export, FileSource, RelPath, RootKind};
+
+use crate::client::whither::{End, Goes, Said, whither};
+use crate::flows::{Bundle, Failure, FailureKind, Part};
+
+/// Opens a source; called again for each attempt, on a thread that may block.
+pub type MakeSource = Box<dyn FnMut() -> Result<Box<dyn BlockSource>, Failure> + Send>;
+
+/// What is sent.
+pub enum Objects {
+    /// Files and directories of the file system.
+    Paths(Vec<PathBuf>),
+    /// Something else, under this name.
+    Made(RelPath, MakeSource),
+}
+
+/// What is sent, as one object.
+pub(super) struct Parcel {
+    pub source: Box<dyn BlockSource>,
+    pub skipped: Vec<Failure>,
+}
+
+/// The destination, as the command and the first attempt see it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Aim {
+    pub end: End,
+    pub there: Option<RootKind>,
+}
+
+/// A part, and how it is named.
+struct Item {
+    said: Said,
+    /// `None` where the path has no name, as `.` and `/` have none.
+    name: Option<RelPath>,
+    source: Box<dyn BlockSource>,
+}
+
+/// Lists what is to be sent. Blocks.
+pub(super) fn pack(objects: &mut Objects, aim: Aim) -> Result<Parcel, Failure> {
+    let mut skipped = Vec::new();
+    let mut items: Vec<Item> = match objects {
+        Objects::Made(name, make) => {
+            let source = make()?;
+            let said = Said::of(source.manifest().root_kind, End::Name);
+            vec![Item { said, name: Some(name.clone()), source }]
+        }
+        Objects::Paths(paths) => {
+            let open = |path: &PathBuf| open_path(path, &mut skipped);
+            paths.iter().map(open).collect::<Result<_, _>>()?
+        }
+    };
+    if items.is_empty() {
+        return Err(Failure::new(FailureKind::Usage, "nothing to send was named"));
+    }
+    if items.len() == 1 && whither(items[0].said, aim.end, aim.there) == Goes::Itself {
+        return Ok(Parcel { source: items.remove(0).source, skipped });
+    }
+    if items.len() > 1 && aim.end == End::Name && aim.there != Some(RootKind::Dir) {
+        let text = "several objects need a directory: end the address with a slash";
+        return Err(Failure::new(FailureKind::Usage, text));
+    }
+    let bundle = Bundle::new(items.into_iter().map(Item::part).collect());
+    let bundle = bundle.map_err(|why| Failure::new(FailureKind::Usage, why.to_string()))?;
+    for (path, why) in bundle.skipped() {
+        skipped.push(Failure::new(FailureKind::Partial, why.to_string()).about(path));
+    }
+    Ok(Parcel { source: Box::new(bundle), skipped })
+}
+
+impl Item {
+    fn part(self) -> Part {
+        let name = match self.said {
+            Said::Content => None,
+            Said::File | Said::Directory => self.name,
+        };
+        Part { name, source: self.source }
+    }
+}
+
+fn open_path(path: &Path, skipped: &mut Vec<Failure>) -> Result<Item, Failure> {
+    let end = End::of(path);
+    let shown = || gtp_store::escaped(&path.to_string_lossy());
+    if end == End::Slash && std::fs::metadata(path).is_err_and(|e| is_no_directory(&e)) {
+        let text = format!("{}: is not a directory, as the slash at its end says", shown());
+        return Err(Failure::new(FailureKind::Missing, text));
+    }
+    let scanned = Export::open(path)?.scan(None)?;
+    for left_out in &scanned.skipped {
+        let failure = Failure::new(FailureKind::Partial, left_out.why.to_string());
+        skipped.push(failure.about(&left_out.path));
+    }
+    let more = scanned.skipped_total.saturating_sub(scanned.skipped.len() as u64);
+    if more > 0 {
+        skipped.push(Failure::new(FailureKind::Partial, format!("{more} more")));
+    }
+    let said = Said::of(scanned.manifest.root_kind, end);
+    let name =
+        match (said, path.file_name()) {
+            (Said::Content, _) | (Said::File | Said::Directory, None) => None,
+            (Said::File | Said::Directory, Some(name)) => {
+                let name = RelPath::from_bytes(name.as_encoded_bytes());
+                Some(name.map_err(|why| {
+                    Failure::new(FailureKind::Usage, format!("{}: {why}", shown()))
+                })?)
+            }
+        };
+    Ok(Item { said, name, source: Box::new(FileSource::new(scanned)) })
+}
+
+fn is_no_directory(error: &std::io::Error) -> bool {
+    error.kind() == std::io::ErrorKind::NotADirectory
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HERE: Aim = Aim { end: End::Slash, there: Some(RootKind::Dir) };
+    const NEW: Aim = Aim { end: End::Name, there: None };
+
+    fn paths(paths: &[PathBuf]) -> Objects {
+        Objects::Paths(paths.to_vec())
+    }
+
+    fn sent(objects: &[PathBuf], aim: Aim) -> Vec<String> {
+        let parcel = pack(&mut paths(objects), aim).ok().unwrap();
+        let entries = &parcel.source.manifest().entries;
+        entries.iter().map(|entry| entry.path.as_str().to_owned()).collect()
+    }
+
+    #[test]
+    fn no_objects_at_all_are_refused_also_into_a_directory() {
+        for aim in [HERE, NEW] {
+            let failure = pack(&mut paths(&[]), aim).err().unwrap();
+            assert_eq!(failure.kind, FailureKind::Usage);
+        }
+    }
+
+    #[test]
+    fn an_object_has_the_name_that_it_was_given_wherever_links_lead() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        std::fs::create_dir(at("tree")).unwrap();
+        std::fs::write(at("tree/f1"), b"content").unwrap();
+        std::os::unix::fs::symlink("tree/f1", at("lf")).unwrap();
+        std::os::unix::fs::symlink("tree", at("ld")).unwrap();
+        for (object, arrives) in [
+            ("lf", &["lf"][..]),
+            ("tree/f1", &["f1"]),
+            ("tree/../lf", &["lf"]),
+            ("ld", &["ld", "ld/f1"]),
+            ("tree", &["tree", "tree/f1"]),
+            ("ld/", &["f1"]),
+            ("tree/", &["f1"]),
+            ("tree/.", &["f1"]),
+            ("tree/../tree/", &["f1"]),
+        ] {
+            assert_eq!(sent(&[at(object)], HERE), arrives, "{object}");
+        }
+        assert_eq!(sent(&[at("ld"), at("lf")], HERE), ["ld", "ld/f1", "lf"]);
+        assert_eq!(sent(&[at("ld")], NEW), ["f1"], "under the name of the destination");
+        let refused = pack(&mut paths(&[at("lf/")]), HERE).err().unwrap();
+        assert_eq!(refused.kind, FailureKind::Missing);
+    }
+
+    #[test]
+    fn a_path_that_is_too_deep_under_its_new_name_is_left_out_by_name_and_the_rest_is_sent() {
+        let dir = tempfile::tempdir().unwrap();
+        let deep = dir.path().join("t").join("d/".repeat(254));
+        std::fs::create_dir_all(&deep).unwrap();
+        std::fs::write(deep.join("bottom"), b"x").unwrap();
+        std::fs::write(dir.path().join("t/top"), b"x").unwrap();
+        let parcel = pack(&mut paths(&[dir.path().join("t")]), HERE).ok().unwrap();
+        assert_eq!(parcel.source.manifest().entries.last().unwrap().path.as_str(), "t/top");
+        let [left_out] = &parcel.skipped[..] else { panic!("{:?}", parcel.skipped) };
+        assert_eq!(left_out.kind, FailureKind::Partial);
+        assert!(left_out.text.contains("d/d/bottom: "), "{left_out}");
+    }
+}

@@ -1,0 +1,121 @@
+//! Which place a command means: the one rule for `get` and `put`.
+//!
+//! A slash at the end of a destination (or a dot, as in `.` and `..`) says that the object goes
+//! beneath it, under its own name. Without one the destination is the object's new name. A
+//! directory that is named with a slash as the source stands for its content alone. So the same
+//! words mean the same place however often they are said; what lies at the destination decides
+//! only that a file does not replace a directory, but goes beneath it.
+
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use gtp_store::RootKind;
+
+/// What a command names as its source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Said {
+    /// A file.
+    File,
+    /// A directory, by its name.
+    Directory,
+    /// A directory's content: the name ends in a slash.
+    Content,
+}
+
+/// How a destination is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// It ends in a slash, or in `.` or `..`.
+    Slash,
+    /// It ends in a name.
+    Name,
+}
+
+/// Where an object goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Goes {
+    /// Beneath the destination, a directory, under its own name.
+    Beneath,
+    /// To the destination itself: the file, or the directory that gets its entries.
+    Itself,
+}
+
+impl Said {
+    /// What is named, if it is of this kind and named with such an end.
+    pub fn of(kind: RootKind, end: End) -> Said {
+        match (kind, end) {
+            (RootKind::File, _) => Said::File,
+            (RootKind::Dir, End::Name) => Said::Directory,
+            (RootKind::Dir, End::Slash) => Said::Content,
+        }
+    }
+}
+
+impl End {
+    /// How this path ends.
+    pub fn of(path: &Path) -> End {
+        let last = path.as_os_str().as_bytes().rsplit(|&b| b == b'/').next();
+        match last {
+            Some(b"" | b"." | b"..") | None => End::Slash,
+            Some(_) => End::Name,
+        }
+    }
+}
+
+/// Where an object goes, named so, by a destination that is written so; `there` is what is at the
+/// destination, as the first attempt finds it.
+pub(super) fn whither(said: Said, destination: End, there: Option<RootKind>) -> Goes {
+    match (said, destination, there) {
+        (Said::Content, _, _) => Goes::Itself,
+        (Said::File | Said::Directory, End::Slash, _) => Goes::Beneath,
+        (Said::Directory, End::Name, _) => Goes::Itself,
+        (Said::File, End::Name, Some(RootKind::Dir)) => Goes::Beneath,
+        (Said::File, End::Name, Some(RootKind::File) | None) => Goes::Itself,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ENDS: [End; 2] = [End::Slash, End::Name];
+    const SAID: [Said; 3] = [Said::File, Said::Directory, Said::Content];
+
+    /// What is at the destination when an object of this kind has gone there.
+    fn after(said: Said, goes: Goes) -> RootKind {
+        match (said, goes) {
+            (Said::File, Goes::Itself) => RootKind::File,
+            (_, Goes::Beneath) | (Said::Directory | Said::Content, _) => RootKind::Dir,
+        }
+    }
+
+    #[test]
+    fn the_same_words_mean_the_same_place_once_they_have_been_followed() {
+        for (said, end) in SAID.iter().flat_map(|&said| ENDS.map(|end| (said, end))) {
+            for there in [None, Some(RootKind::File), Some(RootKind::Dir)] {
+                let first = whither(said, end, there);
+                let second = whither(said, end, Some(after(said, first)));
+                assert_eq!(first, second, "{said:?} {end:?} {there:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn only_where_a_file_goes_depends_on_what_is_there() {
+        for (said, end) in SAID.iter().flat_map(|&said| ENDS.map(|end| (said, end))) {
+            let absent = whither(said, end, None);
+            let present = whither(said, end, Some(RootKind::Dir));
+            assert_eq!(absent != present, said == Said::File && end == End::Name, "{said:?}");
+        }
+    }
+
+    #[test]
+    fn dots_at_the_end_count_as_a_slash() {
+        for text in ["/", "d/", "d//", ".", "..", "d/.", "d/..", "../", ""] {
+            assert_eq!(End::of(Path::new(text)), End::Slash, "{text}");
+        }
+        for text in ["d", "d/e", "...", ".d", "d.", "../d"] {
+            assert_eq!(End::of(Path::new(text)), End::Name, "{text}");
+        }
+    }
+}
