@@ -382,7 +382,7 @@ async fn a_server_of_files_has_no_streams_and_says_so() {
         interval: None,
         sink_options: SinkOptions::default(),
     };
-    let (events, _heard) = tokio::sync::mpsc::unbounded_channel();
+    let (events, _heard) = tokio::sync::mpsc::channel(16);
     let server = Server::bind(host(), &identity, config, events).await.unwrap();
     let url = format!("gtp://{}/talk", server.address()).parse().unwrap();
     let (_stop, stopped) = tokio::sync::watch::channel(false);

@@ -1,9 +1,35 @@
-//! Descriptors that a process was started with and did not ask for.
+//! Descriptors: how many a process may have open, and those that it was started with.
 //!
-//! A process that goes on in the background must not hold open what whoever started it had open: a
+//! A process may have few open by habit and many by right; who serves others uses its right. A
+//! process that goes on in the background must not hold open what whoever started it had open: a
 //! pipe of a shell would never end, and a lock never be free.
 
 use std::io;
+
+use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Lets this process have as many descriptors open as it may, and says how many that is.
+///
+/// Programs that it starts get the same; one that uses `select` must not be among them.
+pub fn raise_limit() -> u64 {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    // What cannot be raised stays as it is, which `limit` says.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+    limit()
+}
+
+/// How many descriptors this process may have open at present.
+pub fn limit() -> u64 {
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+/// Whether an error says that no more descriptors are to be had just now, in this process or on
+/// this machine: a little later there may be.
+pub fn are_used_up(error: &io::Error) -> bool {
+    let errno = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(errno, Some(Errno::MFILE | Errno::NFILE))
+}
 
 /// Lets no descriptor of this process but the standard three pass on to a program that it starts.
 /// What is open stays open here.
@@ -29,6 +55,13 @@ mod tests {
     use std::os::fd::AsRawFd;
 
     use super::*;
+
+    #[test]
+    fn the_limit_rises_to_what_is_allowed_and_no_further() {
+        let allowed = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
+        assert_eq!(raise_limit(), allowed);
+        assert_eq!(limit(), allowed);
+    }
 
     #[test]
     fn what_could_pass_on_does_not_any_more_and_is_open_still() {

@@ -5,14 +5,15 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use gtp_alloc::Rate;
 use gtp_net::flows::{Alone, Failure};
 use gtp_net::identity::Fingerprint;
-use gtp_net::server::{Admission, Limits, ServeConfig, ServerEvent, Writing};
+use gtp_net::server::{Admission, EVENTS, Limits, ServeConfig, ServerEvent, Writing};
 use gtp_net::trust::{AUTHORIZED_KEYS_FILE, Strangers};
 use gtp_store::SinkOptions;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
 
 use crate::host::Host;
@@ -64,8 +65,8 @@ impl Server {
         self
     }
 
-    /// The list of keys, in place of the one in the host's configuration directory. It is read
-    /// anew for each client.
+    /// The list of keys, in place of the one in the host's configuration directory. It is looked
+    /// at for each client. Sessions of a key that is taken off it end within two seconds.
     pub fn authorized_keys(mut self, path: impl Into<PathBuf>) -> Server {
         self.keys = Some(path.into());
         self
@@ -115,13 +116,14 @@ impl Server {
             interval: host.interval,
             sink_options: SinkOptions::default(),
         };
-        let (events_in, events) = mpsc::unbounded_channel();
+        let (events_in, events) = mpsc::channel(EVENTS);
         let (engine, identity) = (host.endpoint.host().clone(), host.endpoint.identity());
         let server = gtp_net::server::Server::bind(engine, identity, config, events_in).await?;
         let (address, fingerprint) = (server.address(), server.fingerprint());
+        let reload = server.reload();
         let (stop, stopped) = watch::channel(false);
         let task = tokio::spawn(server.run(stopped));
-        Ok(RunningServer { address, fingerprint, events, stop, task })
+        Ok(RunningServer { address, fingerprint, events, reload, stop, task })
     }
 }
 
@@ -130,7 +132,8 @@ impl Server {
 pub struct RunningServer {
     address: SocketAddr,
     fingerprint: Fingerprint,
-    events: mpsc::UnboundedReceiver<ServerEvent>,
+    events: mpsc::Receiver<ServerEvent>,
+    reload: Arc<Notify>,
     stop: watch::Sender<bool>,
     task: JoinHandle<()>,
 }
@@ -149,6 +152,13 @@ impl RunningServer {
     /// The next event; `None` when the server has ended. Safe to cancel.
     pub async fn next_event(&mut self) -> Option<ServerEvent> {
         self.events.recv().await
+    }
+
+    /// Has the list of keys read now. Sessions of keys that are not on it any more end, and all
+    /// others go on; [`ServerEvent::KeysRead`] or [`ServerEvent::KeysUnreadable`] says how it went.
+    /// The server looks at the list for each client and twice a second anyway.
+    pub fn reload(&self) {
+        self.reload.notify_one();
     }
 
     /// Tells clients that it stops, keeps what they sent, and waits for that, 5 s at most.

@@ -43,7 +43,7 @@ async fn serve(args: ServeArgs) -> Result<ExitCode, Failure> {
             },
             wish = signals.next() => match wish {
                 Wish::Stop => break,
-                Wish::Reload => aside("hangup: the list of keys is read for each client anyway"),
+                Wish::Reload => running.reload(),
             },
             _ = sum_up.tick() => teller.sum_up(),
         }
@@ -137,6 +137,9 @@ impl Teller {
             ServerEvent::Started { whose, .. } | ServerEvent::Ended { whose, .. } => {
                 Topic::Session(*whose)
             }
+            ServerEvent::KeysRead { .. }
+            | ServerEvent::KeysUnreadable { .. }
+            | ServerEvent::Missed { .. } => return aside(as_words(event)),
         };
         if self.ration.allows(self.clock.now(), topic) {
             aside(as_words(event));
@@ -161,6 +164,13 @@ fn as_words(event: &ServerEvent) -> String {
             format!("{client}: too many connections, and {more} more before it")
         }
         ServerEvent::Refused { client, failure } => format!("{client}: refused: {failure}"),
+        ServerEvent::KeysRead { keys } => {
+            format!("hangup: the list of keys was read again, it has {keys} lines")
+        }
+        ServerEvent::KeysUnreadable { failure } => {
+            format!("hangup: nobody new is let in, because the list is of no use: {failure}")
+        }
+        ServerEvent::Missed { count } => format!("{count} events were not told"),
         ServerEvent::Started { id, client, key, whose: _, verb, path } => {
             format!("#{id} {client}: {verb} /{path} by {key}")
         }
@@ -179,6 +189,11 @@ fn as_json(event: &ServerEvent) -> serde_json::Value {
         ServerEvent::TurnedAway { client, more } => {
             json!({ "event": "turned_away", "client": client.to_string(), "more": more })
         }
+        ServerEvent::KeysRead { keys } => json!({ "event": "keys_read", "keys": keys }),
+        ServerEvent::KeysUnreadable { failure } => {
+            json!({ "event": "keys_unreadable", "message": failure.text })
+        }
+        ServerEvent::Missed { count } => json!({ "event": "missing", "lines": count }),
         ServerEvent::Refused { client, failure } => json!({
             "event": "refused",
             "client": client.to_string(),

@@ -23,14 +23,29 @@ pub enum Whose {
 /// Something that happened at a server.
 #[derive(Clone, Debug)]
 pub enum ServerEvent {
-    /// Too many connections; this one was closed unheard. Told at most once a minute of an
-    /// address of IPv4 or a /64 prefix of IPv6.
+    /// Too many connections; this one made room before it had proved a key. Told at most once a
+    /// minute of an address of IPv4 or a /64 prefix of IPv6.
     TurnedAway {
         /// Whence it came.
         client: SocketAddr,
         /// How many were turned away before it and not told: from there, and from neighbourhoods
         /// that were forgotten since, of which 1,024 are told apart.
         more: u64,
+    },
+    /// The list of keys was read again, because somebody wished it.
+    KeysRead {
+        /// Lines with a key.
+        keys: usize,
+    },
+    /// The list of keys cannot be used: sessions go on, and nobody new is let in.
+    KeysUnreadable {
+        /// Why not.
+        failure: Failure,
+    },
+    /// Events that nobody took in time.
+    Missed {
+        /// How many.
+        count: u64,
     },
     /// A connection that did not become a session.
     Refused {

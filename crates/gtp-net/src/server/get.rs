@@ -4,26 +4,28 @@
 //! It keeps no state of the transfer, so a client that comes back starts a session like any other.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use gtp_store::{BlockSource, FileSource};
-use tokio::sync::watch;
+use gtp_store::{BlockSource, FileSource, Manifest};
+use gtp_sys::Clock;
 
 use super::scan::{Extent, scan, skipped_faults};
 use super::session::{Client, Ending};
-use super::{Shared, stopping};
-use crate::control::{ControlError, KEEPALIVE_SPAN};
+use super::{Shared, Stop};
+use crate::control::{ControlChannel, ControlError, KEEPALIVE_SPAN};
 use crate::engine::{SourceEvent, SourceHandle, SourceOpen};
 use crate::flows::{
     Failure, FailureKind, FileIndex, RootAnswers, reason_of_source, to_messages, wire_root,
 };
 use crate::messages::{Message, Reason};
 
-pub(super) async fn serve(
-    shared: &Arc<Shared>,
-    client: Client,
-    stop: &mut watch::Receiver<bool>,
-) -> Ending {
-    let (mut client, scanned, _share) = match scan(shared, client, Extent::Whole).await {
+pub(super) async fn serve(shared: &Arc<Shared>, client: Client, stop: &mut Stop) -> Ending {
+    let scanning = scan(shared, client, Extent::Whole);
+    let scanned = tokio::select! {
+        scanned = scanning => scanned,
+        why = stop.told() => return Ending::failed(why.failure()),
+    };
+    let (mut client, scanned, _share) = match scanned {
         Ok(found) => found,
         Err(ending) => return ending,
     };
@@ -45,9 +47,10 @@ pub(super) async fn serve(
     let sums = (manifest.entries.len() as u64, manifest.content_bytes());
     let object = Some(wire_root(manifest.root_kind));
     let opened = giving.client.opened(shared, number, object, sums);
+    let wait = hello_span(&manifest);
     let announced = [opened].into_iter().chain(faults).chain(to_messages(&manifest));
     let verdict = match giving.client.channel.send_all(announced).await {
-        Ok(()) => giving.run(stop).await,
+        Ok(()) => giving.run(wait, shared.host.clock(), stop).await,
         Err(failure) => Err(failure.into()),
     };
     let wire_bytes = giving.source.progress().wire_bytes;
@@ -65,9 +68,16 @@ struct Giving {
 }
 
 impl Giving {
-    async fn run(&mut self, stop: &mut watch::Receiver<bool>) -> Result<(), Failure> {
+    async fn run(
+        &mut self,
+        hello_within: Duration,
+        clock: Clock,
+        stop: &mut Stop,
+    ) -> Result<(), Failure> {
         let mut keepalive = tokio::time::interval(KEEPALIVE_SPAN);
-        let mut told = true;
+        let mut look = tokio::time::interval(LOOK_SPAN);
+        let mut hello = std::pin::pin!(tokio::time::sleep(hello_within));
+        let (mut told, mut greeted, mut work) = (true, false, 0);
         loop {
             self.answers.begin(&self.source, &self.index);
             let channel = &mut self.client.channel;
@@ -97,14 +107,11 @@ impl Giving {
                     }
                 },
                 event = self.source.next_event(), if told => match event {
-                    Some(SourceEvent::PathOpen | SourceEvent::Closed) => {}
+                    Some(SourceEvent::PathOpen) => greeted = true,
+                    Some(SourceEvent::Closed) => {}
                     // The client hears of a dead path by itself, and of the end of a session.
                     None => told = false,
-                    Some(SourceEvent::NoPath) => {
-                        let text = "no datagram came from the client";
-                        channel.send(&Message::fault(Reason::NoUdpPath, text)).await?;
-                        return Err(Failure::new(FailureKind::NoUdpPath, text));
-                    }
+                    Some(SourceEvent::NoPath) => return no_path(channel).await,
                     Some(SourceEvent::Fault(error)) => {
                         let fault = Message::fault(reason_of_source(&error), error.to_string());
                         channel.send(&fault).await?;
@@ -116,12 +123,41 @@ impl Giving {
                     }
                 },
                 _ = keepalive.tick() => channel.send(&Message::Keepalive).await?,
-                () = stopping(stop) => {
-                    let text = "the server stops";
-                    channel.send(&Message::fault(Reason::Stopping, text)).await?;
-                    return Err(Failure::new(FailureKind::Temporary, text));
+                _ = look.tick() => {
+                    work += u64::from(self.answers.is_busy());
+                    let had = self.source.progress().wire_bytes + work;
+                    self.client.seat.note(had, clock.now());
+                }
+                () = &mut hello, if !greeted => return no_path(channel).await,
+                why = stop.told() => {
+                    let failure = why.failure();
+                    channel.send(&Message::fault(why.reason(), failure.text.clone())).await?;
+                    return Err(failure);
                 }
             }
         }
     }
 }
+
+/// Ends a session whose client has sent no datagram.
+async fn no_path(channel: &mut ControlChannel) -> Result<(), Failure> {
+    let text = "no datagram came from the client";
+    channel.send(&Message::fault(Reason::NoUdpPath, text)).await?;
+    Err(Failure::new(FailureKind::NoUdpPath, text))
+}
+
+/// Time for a client's first datagram: it has the listing by then, at the least rate that a
+/// control channel may have, and speaks at once.
+fn hello_span(manifest: &Manifest) -> Duration {
+    let listing: u64 = manifest.entries.iter().map(|e| 64 + e.path.as_str().len() as u64).sum();
+    HELLO_SPAN + Duration::from_secs(listing / SLOWEST)
+}
+
+/// Time for a client's first datagram once it knows of its session.
+const HELLO_SPAN: Duration = Duration::from_secs(10);
+
+/// Bytes in a second that any control channel brings: a page of 1 MiB in 30 s.
+const SLOWEST: u64 = 35_000;
+
+/// Time between two looks at whether a client gets anything.
+const LOOK_SPAN: Duration = Duration::from_secs(1);

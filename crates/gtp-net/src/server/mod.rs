@@ -8,22 +8,27 @@ pub(crate) mod admission;
 pub(crate) mod budget;
 mod event;
 mod get;
+pub(crate) mod guests;
+pub(crate) mod house;
+pub(crate) mod keys;
 mod list;
 mod place;
 mod put;
 mod scan;
 pub(crate) mod session;
+mod turned_away;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use gtp_alloc::{Rate, Span};
+use gtp_alloc::{Bucket, Rate, Span};
 use gtp_store::{Export, SinkOptions};
 use rustls::ServerConfig as TlsConfig;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
 
 pub use admission::{Admission, Limits};
@@ -35,8 +40,9 @@ use crate::engine::{Host, SocketId};
 use crate::flows::{Alone, Failure, FailureKind};
 use crate::identity::{Fingerprint, Identity};
 use crate::tls::server_config;
-use admission::Guests;
 use budget::Budget;
+use guests::{Guests, Leave, Seat};
+use keys::{Keys, Overseen, oversee};
 
 /// Whether clients may write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +82,7 @@ pub struct Server {
     address: SocketAddr,
     shared: Arc<Shared>,
     fingerprint: Fingerprint,
+    reload: Arc<Notify>,
 }
 
 /// What all sessions of a server share.
@@ -85,10 +92,33 @@ pub(crate) struct Shared {
     port: u16,
     tls: Arc<TlsConfig>,
     config: ServeConfig,
-    guests: Guests,
+    guests: Arc<Guests>,
+    keys: Arc<Keys>,
     listings: Arc<Budget>,
-    events: mpsc::UnboundedSender<ServerEvent>,
+    events: mpsc::Sender<ServerEvent>,
+    /// Events that nobody has taken in time.
+    missed: AtomicU64,
 }
+
+/// What ends a client's session from outside.
+pub(crate) struct Stop {
+    server: watch::Receiver<bool>,
+    seat: Arc<Seat>,
+}
+
+impl Stop {
+    /// Waits until the session must end. Safe to cancel.
+    pub async fn told(&mut self) -> Leave {
+        tokio::select! {
+            () = stopping(&mut self.server) => Leave::Stopping,
+            why = self.seat.told() => why,
+        }
+    }
+}
+
+/// Events that wait for whoever runs the server; more are counted and told as
+/// [`ServerEvent::Missed`].
+pub const EVENTS: usize = 1_024;
 
 impl Server {
     /// Opens the export and both sockets on this host.
@@ -100,7 +130,7 @@ impl Server {
         host: Host,
         identity: &Identity,
         config: ServeConfig,
-        events: mpsc::UnboundedSender<ServerEvent>,
+        events: mpsc::Sender<ServerEvent>,
     ) -> Result<Server, Failure> {
         // Each session opens it anew; this is to fail early.
         Export::open(&config.root)?;
@@ -113,7 +143,9 @@ impl Server {
                 );
                 Failure::new(FailureKind::Other, text)
             })?;
-        let guests = Guests::new(config.limits);
+        let limits = config.limits.within(gtp_sys::descriptors::limit());
+        let guests = Arc::new(Guests::new(limits));
+        let keys = Arc::new(Keys::new(config.admission.clone()));
         let listings = Budget::new(config.limits.listings);
         let shared = Shared {
             host,
@@ -122,11 +154,13 @@ impl Server {
             tls: server_config(identity),
             config,
             guests,
+            keys,
             listings,
             events,
+            missed: AtomicU64::new(0),
         };
-        let shared = Arc::new(shared);
-        Ok(Server { listener, address, shared, fingerprint: identity.fingerprint() })
+        let (shared, reload) = (Arc::new(shared), Arc::default());
+        Ok(Server { listener, address, shared, fingerprint: identity.fingerprint(), reload })
     }
 
     /// The address that it listens on.
@@ -139,11 +173,18 @@ impl Server {
         self.fingerprint
     }
 
+    /// Whoever notifies this has the server read its list of keys again.
+    pub fn reload(&self) -> Arc<Notify> {
+        Arc::clone(&self.reload)
+    }
+
     /// Serves until `stop` becomes true or its sender is gone; then clients are told, and what
     /// they sent is kept.
     pub async fn run(self, mut stop: watch::Receiver<bool>) {
         let mut sessions = JoinSet::new();
         let told = stop.clone();
+        tokio::spawn(self.overseeing(stop.clone()));
+        let mut complaints = ACCEPT_COMPLAINTS;
         loop {
             tokio::select! {
                 accepted = self.listener.accept() => match accepted {
@@ -152,7 +193,9 @@ impl Server {
                     }
                     // Out of descriptors: those who are here go on, and leave in time.
                     Err(error) => {
-                        tracing::warn!(%error, "a connection could not be accepted");
+                        if complaints.take(self.shared.host.clock().now()) {
+                            tracing::warn!(%error, "a connection could not be accepted");
+                        }
                         tokio::time::sleep(ACCEPT_PAUSE).await;
                     }
                 },
@@ -166,25 +209,45 @@ impl Server {
         let _ = tokio::time::timeout(FAREWELL_SPAN, ending).await;
     }
 
+    /// Looks after those who are here.
+    fn overseeing(&self, stop: watch::Receiver<bool>) -> impl Future<Output = ()> + use<> {
+        let shared = Arc::clone(&self.shared);
+        let (keys, guests) = (Arc::clone(&shared.keys), Arc::clone(&shared.guests));
+        oversee(keys, guests, Arc::clone(&self.reload), stop, move |overseen| match overseen {
+            Overseen::Read(keys) => shared.tell(ServerEvent::KeysRead { keys }),
+            Overseen::Unreadable(failure) => shared.tell(ServerEvent::KeysUnreadable { failure }),
+            Overseen::Tick => {
+                shared.guests.wake_dozing(shared.host.clock().now());
+                shared.tell_missed();
+            }
+        })
+    }
+
     fn admit(
         &self,
         sessions: &mut JoinSet<()>,
         stream: TcpStream,
         from: SocketAddr,
-        stop: watch::Receiver<bool>,
+        server: watch::Receiver<bool>,
     ) {
         let shared = Arc::clone(&self.shared);
-        let Some(seat) = shared.guests.seat(from.ip()) else {
+        let (seat, evicted) = shared.guests.arrive(from);
+        if let Some(client) = evicted
             // To answer a flood would feed it.
-            if let Some(more) = shared.guests.turned_away(from.ip(), shared.host.clock().now()) {
-                shared.tell(ServerEvent::TurnedAway { client: from, more });
-            }
-            return;
-        };
+            && let Some(more) = shared.guests.turned_away(client, shared.host.clock().now())
+        {
+            shared.tell(ServerEvent::TurnedAway { client, more });
+        }
         sessions.spawn(async move {
-            let _seat = seat;
-            match ControlChannel::accept(stream, &shared.tls).await {
-                Ok((channel, open)) => session::serve(shared, channel, open, stop).await,
+            let met = tokio::select! {
+                met = ControlChannel::accept(stream, &shared.tls) => met,
+                _ = seat.told() => return,
+            };
+            match met {
+                Ok((channel, open)) => {
+                    let stop = Stop { server, seat: Arc::new(seat) };
+                    session::serve(shared, channel, open, stop).await;
+                }
                 Err(error) => {
                     let failure = Failure::from(error);
                     shared.tell(ServerEvent::Refused { client: from, failure });
@@ -196,8 +259,20 @@ impl Server {
 
 impl Shared {
     fn tell(&self, event: ServerEvent) {
-        // Nobody need listen.
-        let _ = self.events.send(event);
+        match self.events.try_send(event) {
+            // Nobody need listen.
+            Ok(()) | Err(mpsc::error::TrySendError::Closed(_)) => {}
+            Err(mpsc::error::TrySendError::Full(_)) => {
+                self.missed.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn tell_missed(&self) {
+        let count = self.missed.swap(0, Ordering::Relaxed);
+        if count > 0 && self.events.try_send(ServerEvent::Missed { count }).is_err() {
+            self.missed.fetch_add(count, Ordering::Relaxed);
+        }
     }
 }
 
@@ -246,6 +321,9 @@ const PORT_TRIES: u32 = 16;
 
 /// Pause when no connection can be accepted.
 pub(crate) const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
+
+/// Complaints that no connection can be accepted: one now and then.
+pub(crate) const ACCEPT_COMPLAINTS: Bucket = Bucket::new(1, 2);
 
 /// Time for all sessions to end when the server stops.
 const FAREWELL_SPAN: std::time::Duration = std::time::Duration::from_secs(5);

@@ -14,14 +14,14 @@ use gtp_store::{
 };
 use rustix::fs::{AtFlags, CWD, FileType, OFlags, mkdirat, openat, statat};
 use rustix::io::Errno;
-use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Sleep, sleep};
 
 use super::admission::listing_bytes;
 use super::budget::{Share, USED_UP};
+use super::guests::Leave;
 use super::session::{Client, Ending};
-use super::{Shared, stopping};
+use super::{Shared, Stop};
 use crate::control::{ControlError, KEEPALIVE_SPAN, SILENCE_SPAN};
 use crate::engine::{RootPolicy, SessionOpen, TransferEvent, TransferHandle, TransferOpen};
 use crate::flows::{
@@ -30,11 +30,7 @@ use crate::flows::{
 };
 use crate::messages::{Done, EntryKind, Message, ROOTS_PER_PAGE, Reason};
 
-pub(super) async fn serve(
-    shared: &Arc<Shared>,
-    mut client: Client,
-    stop: &mut watch::Receiver<bool>,
-) -> Ending {
+pub(super) async fn serve(shared: &Arc<Shared>, mut client: Client, stop: &mut Stop) -> Ending {
     let finding = {
         let (root, path) = (shared.config.root.clone(), client.path.clone());
         tokio::task::spawn_blocking(move || Spot::find(&root, path.as_ref()))
@@ -94,11 +90,14 @@ async fn receive(
     spot: Spot,
     session: SessionOpen,
     opened: Message,
-    stop: &mut watch::Receiver<bool>,
+    stop: &mut Stop,
 ) -> Result<u64, Trouble> {
     client.channel.send(&opened).await?;
     let mut share = shared.listings.share(client.holder);
-    let manifest = gather(client, &spot, &mut share).await?;
+    let manifest = tokio::select! {
+        gathered = gather(client, &spot, &mut share) => gathered?,
+        why = stop.told() => return Err(must_leave(why)),
+    };
     let options = shared.config.sink_options;
     let opening = {
         let (manifest, seat) = (Arc::clone(&manifest), Arc::clone(&client.seat));
@@ -156,7 +155,7 @@ impl<T> Drop for Opening<T> {
 async fn wait_for_sink<T>(
     client: &mut Client,
     mut opening: Opening<T>,
-    stop: &mut watch::Receiver<bool>,
+    stop: &mut Stop,
 ) -> Result<T, Trouble> {
     let mut keepalive = tokio::time::interval(KEEPALIVE_SPAN);
     let channel = &mut client.channel;
@@ -171,7 +170,7 @@ async fn wait_for_sink<T>(
                 other => return Err(last_word(other)),
             },
             _ = keepalive.tick() => channel.send(&Message::Keepalive).await?,
-            () = stopping(stop) => return Err(stops()),
+            why = stop.told() => return Err(must_leave(why)),
         }
     }
 }
@@ -186,8 +185,8 @@ fn last_word(message: Message) -> Trouble {
     Trouble { tell: None, failure, wire_bytes: 0 }
 }
 
-fn stops() -> Trouble {
-    Trouble::told(Reason::Stopping, Failure::new(FailureKind::Temporary, "the server stops"))
+fn must_leave(why: Leave) -> Trouble {
+    Trouble::told(why.reason(), why.failure())
 }
 
 async fn gather(
@@ -247,11 +246,7 @@ struct Taking {
 }
 
 impl Taking {
-    async fn run(
-        &mut self,
-        client: &mut Client,
-        stop: &mut watch::Receiver<bool>,
-    ) -> Result<(), Trouble> {
+    async fn run(&mut self, client: &mut Client, stop: &mut Stop) -> Result<(), Trouble> {
         let mut keepalive = tokio::time::interval(KEEPALIVE_SPAN);
         loop {
             let channel = &mut client.channel;
@@ -277,7 +272,7 @@ impl Taking {
                     return Err(Trouble::told(Reason::TimedOut, failure));
                 }
                 _ = keepalive.tick() => channel.send(&Message::Keepalive).await?,
-                () = stopping(stop) => return Err(stops()),
+                why = stop.told() => return Err(must_leave(why)),
             }
         }
     }

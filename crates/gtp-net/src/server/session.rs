@@ -8,11 +8,12 @@ use std::sync::Arc;
 use gtp_proto::limits::UNIT_JUMBO;
 use gtp_proto::{Role, Weights};
 use gtp_store::RelPath;
-use tokio::sync::watch;
 
-use super::admission::{Seat, holder, weight};
+use super::admission::{holder, weight};
 use super::budget::Holder;
-use super::{ServerEvent, Shared, Writing, get, list, put};
+use super::guests::Seat;
+use super::house::{Full, Right};
+use super::{ServerEvent, Shared, Stop, Writing, get, list, put};
 use crate::control::ControlChannel;
 use crate::crypto::Suite;
 use crate::engine::{Host, SessionOpen};
@@ -77,14 +78,15 @@ pub(super) async fn serve(
     shared: Arc<Shared>,
     channel: ControlChannel,
     open: Open,
-    mut stop: watch::Receiver<bool>,
+    mut stop: Stop,
 ) {
     let (remote, key) = (channel.ends().remote, channel.peer());
-    let judged = match shared.guests.session(key) {
-        None => Err(Refusal::new(Reason::Busy, "too many sessions of this key")),
-        Some(seat) => judge(&shared, &open, key).await.map(|judged| (judged, Arc::new(seat))),
-    };
-    let (Judged { path, suite, weight_milli, holder }, seat) = match judged {
+    let judged = judge(&shared, &open, key).await.and_then(|judged| {
+        let right = right(&open.verb);
+        let entered = stop.seat.enter((key, judged.holder, right), shared.host.clock().now());
+        entered.map(|()| judged).map_err(no_room)
+    });
+    let Judged { path, suite, weight_milli, holder } = match judged {
         Ok(judged) => judged,
         Err(Refusal { reason, text }) => {
             let failure = Failure::new(FailureKind::Authentication, text.clone());
@@ -104,29 +106,47 @@ pub(super) async fn serve(
     });
     let verb = open.verb.clone();
     let host = shared.host.least_busy();
+    let seat = Arc::clone(&stop.seat);
     let client = Client { host, channel, open, path, suite, weight_milli, holder, seat };
     let ending = match verb {
         Verb::Get { .. } => get::serve(&shared, client, &mut stop).await,
         Verb::Put { .. } => put::serve(&shared, client, &mut stop).await,
-        Verb::List { .. } => list::serve(&shared, client).await,
+        Verb::List { .. } => tokio::select! {
+            ending = list::serve(&shared, client) => ending,
+            why = stop.told() => Ending::failed(why.failure()),
+        },
         Verb::Stream { .. } => return, // It was refused.
     };
     let Ending { wire_bytes, failure } = ending;
     shared.tell(ServerEvent::Ended { id, whose, wire_bytes, failure });
 }
 
+/// What a client must be allowed for this.
+fn right(verb: &Verb) -> Right {
+    match verb {
+        Verb::Get { .. } | Verb::List { .. } => Right::Read,
+        Verb::Put { .. } => Right::Write,
+        Verb::Stream { .. } => Right::Both,
+    }
+}
+
+/// Says that there is no room.
+pub(crate) fn no_room(full: Full) -> Refusal {
+    let text = match full {
+        Full::House => "too many clients: try again later",
+        Full::Neighbourhood => "too many clients from this address: try again later",
+        Full::Key => "too many sessions of this key",
+        Full::Gone => "too many connections: try again later",
+    };
+    Refusal::new(Reason::Busy, text)
+}
+
 /// Whether the client may do what it asks, and on what terms.
 async fn judge(shared: &Arc<Shared>, open: &Open, key: Fingerprint) -> Result<Judged, Refusal> {
-    let admission = shared.config.admission.clone();
-    let trust = tokio::task::spawn_blocking(move || admission.load()).await;
-    let trust = match trust {
-        Ok(Ok(trust)) => trust,
-        Ok(Err(failure)) => {
-            tracing::error!(%failure, "nobody is let in");
-            return Err(Refusal::new(Reason::Other, "the server cannot read its list of keys"));
-        }
-        Err(_) => return Err(Refusal::new(Reason::Other, "the server has failed")),
-    };
+    let trust = shared.keys.look().await.map_err(|failure| {
+        tracing::error!(%failure, "nobody is let in");
+        Refusal::new(Reason::Other, "the server cannot use its list of keys")
+    })?;
     let access = trust.access(&key);
     let allowed = match open.verb {
         Verb::Get { .. } | Verb::List { .. } => access.read,

@@ -26,10 +26,13 @@ use crate::identity::{Fingerprint, Identity};
 use crate::messages::{
     Connected, INTERVAL_US, Message, Open, Opened, Reason, STREAM_WINDOW, VERSION, Verb, printable,
 };
-use crate::server::admission::{Guests, Seat, holder, weight};
+use crate::server::admission::{holder, weight};
 use crate::server::budget::{Budget, Holder, Share};
-use crate::server::session::{DEFAULT_INTERVAL_US, Refusal, common_suite, not_allowed};
-use crate::server::{ACCEPT_PAUSE, Admission, Limits, bind_both, stopping};
+use crate::server::guests::{Guests, Seat};
+use crate::server::house::Right;
+use crate::server::keys::{Keys, oversee};
+use crate::server::session::{DEFAULT_INTERVAL_US, Refusal, common_suite, no_room, not_allowed};
+use crate::server::{ACCEPT_COMPLAINTS, ACCEPT_PAUSE, Admission, Limits, bind_both, stopping};
 use crate::tls::server_config;
 
 /// Who may connect.
@@ -93,7 +96,7 @@ pub struct Caller {
     channel: ControlChannel,
     shared: Arc<Shared>,
     wish: Wish,
-    seats: [Seat; 2],
+    seat: Seat,
 }
 
 /// What a caller wants, as far as it is granted.
@@ -121,7 +124,8 @@ struct Shared {
     port: u16,
     tls: Arc<TlsConfig>,
     config: ListenConfig,
-    guests: Guests,
+    guests: Arc<Guests>,
+    keys: Arc<Keys>,
     memory: Arc<Budget>,
 }
 
@@ -142,12 +146,14 @@ impl StreamListener {
             let text = format!("cannot listen on {}: {error}", config.listen);
             Failure::new(FailureKind::Other, text)
         })?;
+        let limits = config.limits.within(gtp_sys::descriptors::limit());
         let shared = Arc::new(Shared {
             host,
             socket,
             port: address.port(),
             tls: server_config(identity),
-            guests: Guests::new(config.limits),
+            guests: Arc::new(Guests::new(limits)),
+            keys: Arc::new(Keys::new(config.admission.clone())),
             memory: Budget::new(config.memory),
             config,
         });
@@ -175,17 +181,20 @@ async fn listen(
     mut stop: watch::Receiver<bool>,
 ) {
     let mut openings = JoinSet::new();
+    let (keys, guests) = (Arc::clone(&shared.keys), Arc::clone(&shared.guests));
+    tokio::spawn(oversee(keys, guests, Arc::default(), stop.clone(), |_| {}));
+    let mut complaints = ACCEPT_COMPLAINTS;
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok((stream, from)) => {
-                    // To answer a flood would feed it.
-                    if let Some(seat) = shared.guests.seat(from.ip()) {
-                        openings.spawn(meet(Arc::clone(&shared), stream, seat, waiting.clone()));
-                    }
+                    let (seat, _) = shared.guests.arrive(from);
+                    openings.spawn(meet(Arc::clone(&shared), stream, seat, waiting.clone()));
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "a connection could not be accepted");
+                    if complaints.take(shared.host.clock().now()) {
+                        tracing::warn!(%error, "a connection could not be accepted");
+                    }
                     tokio::time::sleep(ACCEPT_PAUSE).await;
                 }
             },
@@ -197,7 +206,11 @@ async fn listen(
 
 /// Hears what somebody wants, and passes him on.
 async fn meet(shared: Arc<Shared>, stream: TcpStream, seat: Seat, waiting: mpsc::Sender<Caller>) {
-    let (mut channel, open) = match ControlChannel::accept(stream, &shared.tls).await {
+    let met = tokio::select! {
+        met = ControlChannel::accept(stream, &shared.tls) => met,
+        _ = seat.told() => return,
+    };
+    let (mut channel, open) = match met {
         Ok(met) => met,
         Err(error) => {
             tracing::debug!(%error, "no session");
@@ -205,11 +218,15 @@ async fn meet(shared: Arc<Shared>, stream: TcpStream, seat: Seat, waiting: mpsc:
         }
     };
     let key = channel.peer();
-    let judged = match shared.guests.session(key) {
-        None => Err(Refusal::new(Reason::Busy, "too many sessions of this key")),
-        Some(own) => judge(&shared, open, key).await.map(|wish| (wish, own)),
+    let right = match shared.config.callers {
+        Callers::Listed => Right::Both,
+        Callers::Anyone => Right::None,
     };
-    let (wish, own) = match judged {
+    let judged = judge(&shared, open, key).await.and_then(|wish| {
+        let entered = seat.enter((key, wish.holder, right), shared.host.clock().now());
+        entered.map(|()| wish).map_err(no_room)
+    });
+    let wish = match judged {
         Ok(judged) => judged,
         Err(Refusal { reason, text }) => return channel.refuse(reason, text).await,
     };
@@ -217,7 +234,7 @@ async fn meet(shared: Arc<Shared>, stream: TcpStream, seat: Seat, waiting: mpsc:
     if channel.send(&opened).await.is_err() {
         return;
     }
-    let caller = Caller { channel, shared, wish, seats: [seat, own] };
+    let caller = Caller { channel, shared, wish, seat };
     if let Err(mpsc::error::TrySendError::Full(caller)) = waiting.try_send(caller) {
         caller.refuse(Reason::Busy, "too many connections wait here").await;
     }
@@ -225,11 +242,11 @@ async fn meet(shared: Arc<Shared>, stream: TcpStream, seat: Seat, waiting: mpsc:
 
 /// Whether somebody may connect, and on what terms.
 async fn judge(shared: &Arc<Shared>, open: Open, key: Fingerprint) -> Result<Wish, Refusal> {
-    let admission = shared.config.admission.clone();
-    let trust = tokio::task::spawn_blocking(move || admission.load()).await;
-    let Ok(Ok(trust)) = trust else {
-        return Err(Refusal::new(Reason::Other, "the host cannot read its list of keys"));
-    };
+    let trust = shared
+        .keys
+        .look()
+        .await
+        .map_err(|_| Refusal::new(Reason::Other, "the host cannot use its list of keys"))?;
     let listed = trust.keys.access(&key);
     match known_law(open.law).alone() {
         None => {}
@@ -412,13 +429,13 @@ impl Caller {
     }
 
     fn open(self) -> Result<Ends, Failure> {
-        let Caller { mut channel, shared, wish, seats } = self;
+        let Caller { mut channel, shared, wish, seat } = self;
         let hears = wish.session(&shared, &mut channel, wish.up)?;
         let says = wish.session(&shared, &mut channel, wish.down)?;
         let (down_session, window, delivery) = (wish.down.0, wish.window, wish.delivery);
         let greeting = Some(Message::Connected(Connected { down_session, window, delivery }));
         let sessions = Sessions { says, hears, window, delivery, greeting };
-        let held = Held::new(seats, wish.memory);
+        let held = Held::new(seat, shared.host.clock(), wish.memory);
         Ok(start(&wish.host, channel, sessions, Some(held)))
     }
 

@@ -8,6 +8,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gtp_sys::Clock;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::{Interval, interval, timeout};
 
@@ -16,8 +17,8 @@ use crate::control::{ControlChannel, ControlError, KEEPALIVE_SPAN};
 use crate::engine::{Broken, Host, Incoming, Outgoing, SessionOpen, StreamEvent};
 use crate::flows::{Failure, FailureKind};
 use crate::messages::{Done, Ended, Message, Reason};
-use crate::server::admission::Seat;
 use crate::server::budget::Share;
+use crate::server::guests::{Leave, Seat};
 
 /// What the engine is asked for.
 pub(super) struct Sessions {
@@ -41,6 +42,9 @@ const LINGER_BYTES: u64 = 64 << 10;
 const LOOK_SPAN: Duration = Duration::from_millis(100);
 /// What the peer says about an end that the engine has noticed first comes within this.
 const LAST_WORD_SPAN: Duration = Duration::from_secs(1);
+
+/// Between two notes that something moves.
+const NOTE_SPAN: Duration = Duration::from_secs(1);
 
 /// Opens both sessions, and tends the connection in a task of its own, which keeps `held` until it
 /// is over.
@@ -71,8 +75,9 @@ pub(super) fn start(
         told_end: false,
         heard_end: false,
         paths: 0,
-        _held: held,
+        held,
         look: look(),
+        note: interval(NOTE_SPAN),
         keepalive: interval(KEEPALIVE_SPAN),
     };
     tokio::spawn(tended.run());
@@ -104,19 +109,31 @@ struct Tended {
     heard_end: bool,
     /// Paths that are open, of two.
     paths: u32,
-    _held: Option<Held>,
+    held: Option<Held>,
     look: Interval,
+    note: Interval,
     keepalive: Interval,
 }
 
 /// Places and memory that a connection has at its host until it is over.
-pub(super) struct Held(#[expect(dead_code, reason = "kept, and given back by its drop")] Kept);
-
-type Kept = ([Seat; 2], Share);
+pub(super) struct Held {
+    seat: Seat,
+    clock: Clock,
+    #[expect(dead_code, reason = "kept, and given back by its drop")]
+    memory: Share,
+}
 
 impl Held {
-    pub fn new(seats: [Seat; 2], memory: Share) -> Held {
-        Held((seats, memory))
+    pub fn new(seat: Seat, clock: Clock, memory: Share) -> Held {
+        Held { seat, clock, memory }
+    }
+}
+
+/// Waits until a caller must leave; whoever called has no place to lose.
+async fn told(held: &Option<Held>) -> Leave {
+    match held {
+        Some(held) => held.seat.told().await,
+        None => std::future::pending().await,
     }
 }
 
@@ -214,8 +231,21 @@ impl Tended {
             }
             _ = self.look.tick(), if gone => self.check_left()?,
             _ = self.keepalive.tick() => self.channel.send(&Message::Keepalive).await?,
+            _ = self.note.tick(), if self.held.is_some() => self.note(),
+            why = told(&self.held) => {
+                let kind = kind_of(why.failure().kind);
+                return Err(Break::told(kind, why.reason(), why.failure().text));
+            }
         }
         Ok(())
+    }
+
+    /// Shows that something moves here, if it does.
+    fn note(&self) {
+        let heard = self.incoming.progress().map_or(0, |progress| progress.bytes);
+        if let Some(held) = &self.held {
+            held.seat.note(heard + self.outgoing.progress().wire_bytes, held.clock.now());
+        }
     }
 
     fn hear(&mut self, message: Message, standing: Standing) -> Result<(), Break> {

@@ -42,7 +42,7 @@ impl Access {
 }
 
 /// The list of client keys.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuthorizedKeys {
     keys: Vec<(Fingerprint, Access)>,
 }
@@ -65,6 +65,11 @@ impl AuthorizedKeys {
         lines.fold(Access::NONE, |access, (_, more)| access.and(*more))
     }
 
+    /// How many lines there are with a key.
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
     /// Whether nobody is listed.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
@@ -81,7 +86,7 @@ pub enum Strangers {
 }
 
 /// What a server believes about clients.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientTrust {
     /// The list.
     pub keys: AuthorizedKeys,

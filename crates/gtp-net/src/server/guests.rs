@@ -1,0 +1,214 @@
+//! Places that guests hold, and the bell that tells a guest to leave.
+//!
+//! A place is a value: it is given back when that is dropped. What the house decides reaches the
+//! guest's task through its bell. Who may come at all is decided elsewhere.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use gtp_alloc::Time;
+use tokio::sync::watch;
+
+use super::SessionId;
+use super::admission::Limits;
+use super::budget::Holder;
+use super::house::{Full, Guest, GuestId, House, Neighbourhood, Right};
+use super::turned_away::TurnedAway;
+use crate::flows::{Failure, FailureKind};
+use crate::identity::Fingerprint;
+use crate::messages::Reason;
+
+/// Why a guest must leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leave {
+    /// The server stops.
+    Stopping,
+    /// Somebody else gets its place.
+    MakeRoom,
+    /// It is a stranger that does nothing.
+    Dozing,
+    /// Its key may not do any more what it does.
+    Revoked,
+}
+
+impl Leave {
+    /// What the client is told.
+    pub fn reason(self) -> Reason {
+        match self {
+            Leave::Stopping => Reason::Stopping,
+            Leave::MakeRoom => Reason::Busy,
+            Leave::Dozing => Reason::TimedOut,
+            Leave::Revoked => Reason::NotAuthorised,
+        }
+    }
+
+    /// The same in words, and as a failure.
+    pub fn failure(self) -> Failure {
+        let (kind, text) = match self {
+            Leave::Stopping => (FailureKind::Temporary, "the server stops"),
+            Leave::MakeRoom => (FailureKind::Temporary, "the server is busy: try again later"),
+            Leave::Dozing => (FailureKind::Temporary, "nothing moved for a minute"),
+            Leave::Revoked => (
+                FailureKind::Authentication,
+                "the key was taken off the server's `authorized_keys`",
+            ),
+        };
+        Failure::new(kind, text)
+    }
+}
+
+/// Who is here.
+pub(crate) struct Guests {
+    present: Arc<Mutex<Present>>,
+    sessions: AtomicU64,
+    turned_away: Mutex<TurnedAway>,
+}
+
+struct Present {
+    house: House,
+    bells: HashMap<GuestId, (watch::Sender<Option<Leave>>, SocketAddr)>,
+}
+
+/// A place that a guest has until this is dropped.
+pub(crate) struct Seat {
+    id: GuestId,
+    present: Arc<Mutex<Present>>,
+    bell: watch::Receiver<Option<Leave>>,
+}
+
+impl Guests {
+    pub fn new(limits: Limits) -> Guests {
+        let present = Present { house: House::new(limits), bells: HashMap::new() };
+        let present = Arc::new(Mutex::new(present));
+        Guests { present, sessions: AtomicU64::new(1), turned_away: Mutex::default() }
+    }
+
+    /// A place on the porch, and whence somebody came who had to leave it.
+    pub fn arrive(&self, from: SocketAddr) -> (Seat, Option<SocketAddr>) {
+        let mut present = lock(&self.present);
+        let (id, evicted) = present.house.arrive(Neighbourhood::of(from.ip()));
+        let evicted = evicted.and_then(|id| present.ring(id, Leave::MakeRoom));
+        let (ring, bell) = watch::channel(None);
+        present.bells.insert(id, (ring, from));
+        (Seat { id, present: Arc::clone(&self.present), bell }, evicted)
+    }
+
+    /// Somebody was turned away; says whether that is to be told now, with how many were not told
+    /// before: of its neighbourhood, and of those that are forgotten since.
+    pub fn turned_away(&self, from: SocketAddr, now: Time) -> Option<u64> {
+        self.turned_away.lock().unwrap_or_else(PoisonError::into_inner).note(from.ip(), now)
+    }
+
+    /// A number for a session.
+    pub fn number(&self) -> SessionId {
+        self.sessions.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Sends strangers away that do nothing.
+    pub fn wake_dozing(&self, now: Time) {
+        let mut present = lock(&self.present);
+        for id in present.house.dozing(now) {
+            present.ring(id, Leave::Dozing);
+        }
+    }
+
+    /// Sends those away for whom there is a reason.
+    pub fn send_away(&self, why: impl Fn(&Guest) -> Option<Leave>) {
+        let mut present = lock(&self.present);
+        for (id, why) in present.house.ask(why) {
+            present.ring(id, why);
+        }
+    }
+
+    /// Whether nobody is here.
+    pub fn are_gone(&self) -> bool {
+        lock(&self.present).house.is_empty()
+    }
+}
+
+impl Present {
+    /// Tells a guest to leave; whence it came.
+    fn ring(&mut self, id: GuestId, why: Leave) -> Option<SocketAddr> {
+        let (bell, from) = self.bells.get(&id)?;
+        // Who is told twice leaves for the first reason.
+        bell.send_if_modified(|told| {
+            let first = told.is_none();
+            told.get_or_insert(why);
+            first
+        });
+        Some(*from)
+    }
+}
+
+impl Seat {
+    /// A room for the guest, who has proved this key.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn enter(&self, who: (Fingerprint, Holder, Right), now: Time) -> Result<(), Full> {
+        let mut present = lock(&self.present);
+        if let Some(evicted) = present.house.admit(self.id, who, now)? {
+            present.ring(evicted, Leave::MakeRoom);
+        }
+        Ok(())
+    }
+
+    /// The guest has had this much by now: whoever has no more each time does nothing.
+    pub fn note(&self, had: u64, now: Time) {
+        lock(&self.present).house.note(self.id, had, now);
+    }
+
+    /// Waits until the guest must leave. Safe to cancel.
+    pub async fn told(&self) -> Leave {
+        let mut bell = self.bell.clone();
+        let told = bell.wait_for(Option::is_some).await.ok().and_then(|told| *told);
+        match told {
+            Some(why) => why,
+            // The bell hangs for as long as the place is held.
+            None => std::future::pending().await,
+        }
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut present = lock(&self.present);
+        present.house.leave(self.id);
+        present.bells.remove(&self.id);
+    }
+}
+
+fn lock(present: &Mutex<Present>) -> MutexGuard<'_, Present> {
+    present.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::identity::Identity;
+
+    #[tokio::test]
+    async fn whoever_must_leave_hears_why_and_a_dropped_place_is_free_again() {
+        let limits = Limits { unproved: 1, connections: 2, ..Limits::default() };
+        let guests = Guests::new(limits);
+        let from = |port| SocketAddr::from(([127, 0, 0, 1], port));
+        let (first, evicted) = guests.arrive(from(1));
+        assert!(evicted.is_none());
+        let (second, evicted) = guests.arrive(from(2));
+        assert_eq!((evicted, first.told().await), (Some(from(1)), Leave::MakeRoom));
+        let key = Identity::generate().fingerprint();
+        assert_eq!(first.enter((key, Holder::Strangers, Right::Read), Time::ZERO), Err(Full::Gone));
+        second.enter((key, Holder::Strangers, Right::Read), Time::ZERO).unwrap();
+        guests.send_away(|guest| (guest.key == key).then_some(Leave::Revoked));
+        assert_eq!(second.told().await, Leave::Revoked);
+        let (third, _) = guests.arrive(from(3));
+        assert_eq!(
+            third.enter((key, Holder::Strangers, Right::Read), Time::ZERO),
+            Err(Full::House)
+        );
+        drop(second);
+        third.enter((key, Holder::Strangers, Right::Read), Time::ZERO).unwrap();
+    }
+}

@@ -1,0 +1,414 @@
+//! Who has a place, and who gives it up for somebody else. Decisions only.
+//!
+//! Whoever has connected and not yet proved a key waits on the porch; the porch is never full,
+//! because the oldest there of whoever has most there makes room. Whoever has said what it wants
+//! gets a room. Strangers have half of the rooms at most, and one neighbourhood of them a part of
+//! that; one that does nothing makes room for a listed client, and for a stranger from where there
+//! are fewer. It knows time as an argument, and nothing of connections.
+
+use std::collections::{BTreeMap, HashMap};
+use std::net::{IpAddr, Ipv4Addr};
+
+use gtp_alloc::{Span, Time};
+
+use super::admission::Limits;
+use super::budget::Holder;
+use crate::identity::Fingerprint;
+use crate::trust::Access;
+
+/// Numbers guests in the order in which they come.
+pub(crate) type GuestId = u64;
+
+/// What one customer of a network has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Neighbourhood {
+    /// An address of IPv4.
+    Address(Ipv4Addr),
+    /// A /64 prefix of IPv6.
+    Prefix([u16; 4]),
+    /// All that are not told apart.
+    Others,
+}
+
+impl Neighbourhood {
+    pub fn of(address: IpAddr) -> Neighbourhood {
+        match address.to_canonical() {
+            IpAddr::V4(v4) => Neighbourhood::Address(v4),
+            IpAddr::V6(v6) => {
+                let [a, b, c, d, ..] = v6.segments();
+                Neighbourhood::Prefix([a, b, c, d])
+            }
+        }
+    }
+}
+
+/// A guest whose key is proved.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Guest {
+    pub from: Neighbourhood,
+    pub key: Fingerprint,
+    pub holder: Holder,
+    pub right: Right,
+}
+
+/// What a guest needs to be allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Right {
+    /// It lists or gets.
+    Read,
+    /// It puts.
+    Write,
+    /// It calls, and says and hears something.
+    Both,
+    /// It calls where anybody may.
+    None,
+}
+
+impl Right {
+    /// Whether this access allows it.
+    pub fn within(self, access: Access) -> bool {
+        match self {
+            Right::Read => access.read,
+            Right::Write => access.write,
+            Right::Both => access.read && access.write,
+            Right::None => true,
+        }
+    }
+}
+
+/// Why there is no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Full {
+    /// All rooms are taken, or all that strangers may have.
+    House,
+    /// The client's neighbourhood has all that it may have.
+    Neighbourhood,
+    /// The client's key has all that it may have.
+    Key,
+    /// The client had to leave before it said what it wants.
+    Gone,
+}
+
+/// Guests by where they are.
+pub(crate) struct House {
+    limits: Limits,
+    porch: BTreeMap<GuestId, Neighbourhood>,
+    rooms: HashMap<GuestId, Room>,
+    last: GuestId,
+}
+
+struct Room {
+    guest: Guest,
+    /// How much it has had, in whatever unit is told; a change is a sign of life.
+    had: u64,
+    /// Since when that has not changed.
+    since: Time,
+}
+
+/// A stranger that did nothing for so long makes room for others.
+const IDLE_SPAN: Span = Span::from_secs(2);
+
+/// A stranger that does nothing for so long is sent away: an honest one that was held up comes
+/// again, and a get that waits for its own disk asks for something within that.
+pub(crate) const DOZING_SPAN: Span = Span::from_secs(60);
+
+impl House {
+    pub fn new(limits: Limits) -> House {
+        House { limits, porch: BTreeMap::new(), rooms: HashMap::new(), last: 0 }
+    }
+
+    /// A connection comes; who has to leave the porch for it, if anybody.
+    pub fn arrive(&mut self, from: Neighbourhood) -> (GuestId, Option<GuestId>) {
+        let mut counts: HashMap<Neighbourhood, usize> = HashMap::new();
+        for &there in self.porch.values() {
+            *counts.entry(there).or_default() += 1;
+        }
+        let here = counts.get(&from).copied().unwrap_or(0);
+        let crowd = if here >= self.limits.unproved_per_address {
+            here
+        } else if self.porch.len() >= self.limits.unproved {
+            counts.values().copied().max().unwrap_or(0)
+        } else {
+            usize::MAX
+        };
+        let own = here >= self.limits.unproved_per_address;
+        let makes_room = |whence: &Neighbourhood| {
+            counts.get(whence) == Some(&crowd) && (!own || *whence == from)
+        };
+        let oldest = self.porch.iter().find(|(_, whence)| makes_room(whence));
+        let evicted = oldest.map(|(&id, _)| id);
+        if let Some(id) = evicted {
+            self.porch.remove(&id);
+        }
+        self.last += 1;
+        self.porch.insert(self.last, from);
+        (self.last, evicted)
+    }
+
+    /// A guest on the porch has proved its key and wants a room; who has to leave for it, if
+    /// anybody.
+    pub fn admit(
+        &mut self,
+        id: GuestId,
+        (key, holder, right): (Fingerprint, Holder, Right),
+        now: Time,
+    ) -> Result<Option<GuestId>, Full> {
+        let Some(&from) = self.porch.get(&id) else { return Err(Full::Gone) };
+        let guest = Guest { from, key, holder, right };
+        let evicted = match holder {
+            Holder::Listed(_) => self.for_listed(&guest, now)?,
+            Holder::Strangers => self.for_stranger(&guest, now)?,
+        };
+        if let Some(id) = evicted {
+            self.rooms.remove(&id);
+        }
+        self.porch.remove(&id);
+        self.rooms.insert(id, Room { guest, had: 0, since: now });
+        Ok(evicted)
+    }
+
+    fn for_listed(&self, guest: &Guest, now: Time) -> Result<Option<GuestId>, Full> {
+        self.check_key(guest)?;
+        if self.rooms.len() < self.limits.connections {
+            return Ok(None);
+        }
+        self.idle(now, |_| true).map(Some).ok_or(Full::House)
+    }
+
+    fn for_stranger(&self, guest: &Guest, now: Time) -> Result<Option<GuestId>, Full> {
+        self.check_key(guest)?;
+        let mut counts: HashMap<Neighbourhood, usize> = HashMap::new();
+        for room in self.strangers() {
+            *counts.entry(room.guest.from).or_default() += 1;
+        }
+        let here = counts.get(&guest.from).copied().unwrap_or(0);
+        if here >= self.limits.connections_per_address {
+            let own = |from: Neighbourhood| from == guest.from;
+            return self.idle(now, own).map(Some).ok_or(Full::Neighbourhood);
+        }
+        let strangers: usize = counts.values().sum();
+        let most = (self.limits.connections / 2).max(1);
+        if strangers < most && self.rooms.len() < self.limits.connections {
+            return Ok(None);
+        }
+        let crowded = |from: Neighbourhood| counts.get(&from).is_some_and(|&n| n > here + 1);
+        self.idle(now, crowded).map(Some).ok_or(Full::House)
+    }
+
+    fn check_key(&self, guest: &Guest) -> Result<(), Full> {
+        let own = self.rooms.values().filter(|room| room.guest.key == guest.key).count();
+        if own < self.limits.sessions_per_key { Ok(()) } else { Err(Full::Key) }
+    }
+
+    fn strangers(&self) -> impl Iterator<Item = &Room> {
+        self.rooms.values().filter(|room| room.guest.holder == Holder::Strangers)
+    }
+
+    /// The stranger that has done nothing for longest, among those from where is said.
+    fn idle(&self, now: Time, from: impl Fn(Neighbourhood) -> bool) -> Option<GuestId> {
+        let idle = self.rooms.iter().filter(|(_, room)| {
+            room.guest.holder == Holder::Strangers
+                && from(room.guest.from)
+                && now.since(room.since) >= IDLE_SPAN
+        });
+        idle.min_by_key(|(id, room)| (room.since, **id)).map(|(&id, _)| id)
+    }
+
+    /// A guest has had this much by now.
+    pub fn note(&mut self, id: GuestId, had: u64, now: Time) {
+        if let Some(room) = self.rooms.get_mut(&id)
+            && room.had != had
+        {
+            (room.had, room.since) = (had, now);
+        }
+    }
+
+    /// Strangers that have done nothing for longer than a server waits.
+    pub fn dozing(&self, now: Time) -> Vec<GuestId> {
+        let dozing = self.rooms.iter().filter(|(_, room)| {
+            room.guest.holder == Holder::Strangers && now.since(room.since) >= DOZING_SPAN
+        });
+        dozing.map(|(&id, _)| id).collect()
+    }
+
+    /// Guests in rooms for whom there is an answer, and that.
+    pub fn ask<T>(&self, answer: impl Fn(&Guest) -> Option<T>) -> Vec<(GuestId, T)> {
+        let answers = self.rooms.iter().map(|(&id, room)| (id, answer(&room.guest)));
+        answers.filter_map(|(id, answer)| Some((id, answer?))).collect()
+    }
+
+    /// Whether nobody is here.
+    pub fn is_empty(&self) -> bool {
+        self.porch.is_empty() && self.rooms.is_empty()
+    }
+
+    /// A guest is gone.
+    pub fn leave(&mut self, id: GuestId) {
+        self.porch.remove(&id);
+        self.rooms.remove(&id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::identity::Identity;
+
+    const START: Time = Time::from_nanos(1_000_000_000);
+
+    fn at(seconds: u64) -> Time {
+        START + Span::from_secs(seconds)
+    }
+
+    fn from(last: u8) -> Neighbourhood {
+        Neighbourhood::Address(Ipv4Addr::new(127, 0, 0, last))
+    }
+
+    fn key() -> Fingerprint {
+        Identity::generate().fingerprint()
+    }
+
+    fn limits(connections: usize, connections_per_address: usize) -> Limits {
+        Limits { connections, connections_per_address, ..Limits::default() }
+    }
+
+    /// Comes and asks for a room at once.
+    fn come(
+        house: &mut House,
+        whence: Neighbourhood,
+        who: (Fingerprint, Holder, Right),
+        now: Time,
+    ) -> Result<(GuestId, Option<GuestId>), Full> {
+        let (id, _) = house.arrive(whence);
+        let admitted = house.admit(id, who, now).map(|evicted| (id, evicted));
+        if admitted.is_err() {
+            house.leave(id);
+        }
+        admitted
+    }
+
+    fn stranger() -> (Fingerprint, Holder, Right) {
+        (key(), Holder::Strangers, Right::Read)
+    }
+
+    fn listed() -> (Fingerprint, Holder, Right) {
+        let key = key();
+        (key, Holder::Listed(key), Right::Read)
+    }
+
+    #[test]
+    fn silent_connections_push_out_their_like_and_never_somebody_who_has_just_come() {
+        let mut house = House::new(Limits::default());
+        let mut friends = Vec::new();
+        // Eight addresses at 140 a second each, and a friend every tenth of a second.
+        for tick in 0..8 * 140 * 60_u64 {
+            let (_, evicted) = house.arrive(from((tick % 8) as u8));
+            assert!(!evicted.is_some_and(|id| friends.contains(&id)), "at {tick}");
+            if tick.is_multiple_of(112) {
+                // It takes its time: two seconds.
+                friends.push(house.arrive(from(99)).0);
+                if friends.len() > 20 {
+                    house.leave(friends.remove(0));
+                }
+            }
+            assert!(house.porch.len() <= Limits::default().unproved);
+        }
+    }
+
+    #[test]
+    fn a_porch_full_of_as_many_addresses_keeps_whoever_came_last_for_longest() {
+        let mut house = House::new(Limits { unproved: 100, ..Limits::default() });
+        let prefix = |n: u16| Neighbourhood::Prefix([1, 2, 3, n]);
+        for n in 0..100 {
+            assert_eq!(house.arrive(prefix(n)).1, None);
+        }
+        let (friend, _) = house.arrive(from(1));
+        for n in 100..190 {
+            assert_ne!(house.arrive(prefix(n)).1, Some(friend), "{n}");
+        }
+    }
+
+    #[test]
+    fn strangers_have_half_of_the_rooms_and_listed_clients_the_rest() {
+        let mut house = House::new(limits(8, 64));
+        for n in 0..4 {
+            come(&mut house, from(n), stranger(), at(0)).unwrap();
+        }
+        assert_eq!(come(&mut house, from(9), stranger(), at(1)), Err(Full::House));
+        for n in 0..4 {
+            assert_eq!(come(&mut house, from(n), listed(), at(1)).unwrap().1, None);
+        }
+        assert_eq!(come(&mut house, from(9), listed(), at(1)), Err(Full::House));
+    }
+
+    #[test]
+    fn an_idle_stranger_makes_room_for_a_listed_client_and_a_busy_one_does_not() {
+        let mut house = House::new(limits(2, 64));
+        let (busy, _) = come(&mut house, from(1), stranger(), at(0)).unwrap();
+        come(&mut house, from(1), listed(), at(0)).unwrap();
+        house.note(busy, 1_000, at(4));
+        assert_eq!(come(&mut house, from(2), listed(), at(5)), Err(Full::House));
+        house.note(busy, 1_000, at(7));
+        let (_, evicted) = come(&mut house, from(2), listed(), at(7)).unwrap();
+        assert_eq!(evicted, Some(busy));
+    }
+
+    #[test]
+    fn a_stranger_takes_the_room_of_an_idle_one_from_where_there_are_more() {
+        let mut house = House::new(limits(8, 64));
+        let first = come(&mut house, from(1), stranger(), at(0)).unwrap().0;
+        for _ in 0..3 {
+            come(&mut house, from(1), stranger(), at(1)).unwrap();
+        }
+        assert_eq!(come(&mut house, from(1), stranger(), at(9)), Err(Full::House));
+        let (second, evicted) = come(&mut house, from(2), stranger(), at(9)).unwrap();
+        assert_eq!(evicted, Some(first));
+        // Now there are three and one: one more makes it even, and then nobody gives way.
+        let (_, evicted) = come(&mut house, from(2), stranger(), at(9)).unwrap();
+        assert!(evicted.is_some_and(|id| id != second));
+        assert_eq!(come(&mut house, from(2), stranger(), at(19)), Err(Full::House));
+    }
+
+    #[test]
+    fn one_neighbourhood_and_one_key_have_their_number_of_rooms() {
+        let mut house = House::new(Limits { sessions_per_key: 3, ..limits(100, 2) });
+        for _ in 0..2 {
+            come(&mut house, from(1), stranger(), at(0)).unwrap();
+        }
+        assert_eq!(come(&mut house, from(1), stranger(), at(1)), Err(Full::Neighbourhood));
+        come(&mut house, from(2), stranger(), at(1)).unwrap();
+        let friend = listed();
+        for _ in 0..3 {
+            come(&mut house, from(1), friend, at(1)).unwrap();
+        }
+        assert_eq!(come(&mut house, from(3), friend, at(1)), Err(Full::Key));
+    }
+
+    #[test]
+    fn a_stranger_dozes_off_when_it_has_had_nothing_for_a_minute() {
+        let mut house = House::new(limits(8, 8));
+        let (idle, _) = come(&mut house, from(1), stranger(), at(0)).unwrap();
+        let (busy, _) = come(&mut house, from(1), stranger(), at(0)).unwrap();
+        come(&mut house, from(1), listed(), at(0)).unwrap();
+        house.note(busy, 1, at(30));
+        assert!(house.dozing(at(59)).is_empty());
+        assert_eq!(house.dozing(at(60)), [idle]);
+    }
+
+    #[test]
+    fn who_left_the_porch_gets_no_room() {
+        let mut house = House::new(Limits { unproved: 1, ..Limits::default() });
+        let (first, _) = house.arrive(from(1));
+        let (_, evicted) = house.arrive(from(2));
+        assert_eq!(evicted, Some(first));
+        assert_eq!(house.admit(first, listed(), at(0)), Err(Full::Gone));
+    }
+
+    #[test]
+    fn both_spellings_of_an_address_and_all_addresses_of_a_prefix_are_one_neighbourhood() {
+        let of = |text: &str| Neighbourhood::of(text.parse().unwrap());
+        assert_eq!(of("10.0.0.1"), of("::ffff:10.0.0.1"));
+        assert_eq!(of("2001:db8:1:2::1"), of("2001:db8:1:2:ffff::9"));
+        assert_ne!(of("2001:db8:1:2::1"), of("2001:db8:1:3::1"));
+    }
+}

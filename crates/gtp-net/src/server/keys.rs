@@ -1,0 +1,230 @@
+//! The list of keys as it stands now, and whose keys were taken off it.
+//!
+//! The file is looked at for every client and twice a second, and read when it has changed. A key
+//! that two looks in succession miss is revoked: an editor may empty the file for a moment. When
+//! the operator says that the list has changed, one look is enough.
+
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use gtp_alloc::{Span, Time};
+use gtp_sys::Clock;
+use tokio::sync::{Notify, watch};
+
+use super::admission::{Admission, holder};
+use super::budget::Holder;
+use super::guests::{Guests, Leave};
+use super::house::Guest;
+use super::stopping;
+use crate::flows::{Failure, FailureKind};
+use crate::trust::ClientTrust;
+
+/// Time between two looks: a key that is taken off the list is revoked after two of them.
+const LOOK_SPAN: Duration = Duration::from_millis(500);
+
+/// File systems count time in steps. A file that was read within such a step of its change may
+/// have changed again since, and looks the same.
+const STEP_SPAN: Span = Span::from_millis(100);
+
+/// The list, read when it changes.
+pub(crate) struct Keys {
+    admission: Admission,
+    clock: Clock,
+    known: Mutex<Option<Known>>,
+}
+
+#[derive(Clone)]
+struct Known {
+    stamp: Option<Stamp>,
+    trust: Arc<ClientTrust>,
+    /// When this stamp was seen first, and when the list was read last.
+    seen: Time,
+    read: Time,
+}
+
+/// What changes when a file does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp([i64; 5], [u64; 2]);
+
+impl Stamp {
+    /// Nothing for a file that is not there.
+    fn of(path: &Path) -> Option<Stamp> {
+        let meta: Metadata = std::fs::metadata(path).ok()?;
+        let times = [meta.mtime(), meta.mtime_nsec(), meta.ctime(), meta.ctime_nsec()];
+        let [mtime, mtime_ns, ctime, ctime_ns] = times;
+        let size = i64::try_from(meta.size()).unwrap_or(i64::MAX);
+        Some(Stamp([size, mtime, mtime_ns, ctime, ctime_ns], [meta.dev(), meta.ino()]))
+    }
+}
+
+impl Keys {
+    pub fn new(admission: Admission) -> Keys {
+        Keys { admission, clock: Clock::start(), known: Mutex::new(None) }
+    }
+
+    /// The decision as it stands now. Blocks.
+    ///
+    /// # Errors
+    /// When the list cannot be used.
+    pub fn now(&self) -> Result<Arc<ClientTrust>, Failure> {
+        let path = match &self.admission {
+            Admission::Fixed(_) => None,
+            Admission::File { path, .. } => Some(path),
+        };
+        let (now, stamp) = (self.clock.now(), path.and_then(|path| Stamp::of(path)));
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let same = known.filter(|known| known.stamp == stamp);
+        if let Some(known) = &same
+            && (path.is_none() || known.read.since(known.seen) >= STEP_SPAN)
+        {
+            return Ok(Arc::clone(&known.trust));
+        }
+        let read = Arc::new(self.admission.load()?);
+        let (seen, trust) = match same {
+            Some(known) if *known.trust == *read => (known.seen, known.trust),
+            Some(known) => (known.seen, read),
+            None => (now, read),
+        };
+        let known = Known { stamp, trust: Arc::clone(&trust), seen, read: now };
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some(known);
+        Ok(trust)
+    }
+
+    /// As [`Keys::now`], on a thread that may block.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn look(self: &Arc<Keys>) -> Result<Arc<ClientTrust>, Failure> {
+        let keys = Arc::clone(self);
+        let looked = tokio::task::spawn_blocking(move || keys.now()).await;
+        looked.unwrap_or_else(|e| Err(Failure::new(FailureKind::Other, e.to_string())))
+    }
+}
+
+/// Whether a guest must leave under this list, and why.
+fn judge(trust: &ClientTrust, guest: &Guest) -> Option<Leave> {
+    let access = trust.access(&guest.key);
+    if !guest.right.within(access) {
+        return Some(Leave::Revoked);
+    }
+    // It may come again, as the stranger that it is now.
+    let listed = guest.holder != Holder::Strangers;
+    (listed && holder(trust, &guest.key) == Holder::Strangers).then_some(Leave::MakeRoom)
+}
+
+/// Which list counts for those who are here.
+#[derive(Default)]
+struct Revision {
+    seen: Option<Arc<ClientTrust>>,
+    applied: Option<Arc<ClientTrust>>,
+}
+
+/// How sure a look is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Look {
+    /// It may have met a list that is just being written.
+    Passing,
+    /// The operator says that the list is as it should be.
+    Asked,
+}
+
+impl Revision {
+    /// Takes a look in; the list that counts from now on, if it is another one than before.
+    fn take(&mut self, trust: &Arc<ClientTrust>, look: Look) -> Option<Arc<ClientTrust>> {
+        let is = |of: &Option<Arc<ClientTrust>>| of.as_ref().is_some_and(|of| **of == **trust);
+        let counts = look == Look::Asked || is(&self.seen);
+        self.seen = Some(Arc::clone(trust));
+        if !counts || is(&self.applied) {
+            return None;
+        }
+        self.applied = Some(Arc::clone(trust));
+        Some(Arc::clone(trust))
+    }
+}
+
+/// What an overseer tells of.
+pub(crate) enum Overseen {
+    /// The operator had the list read again: so many keys are on it.
+    Read(usize),
+    /// The same, and the list cannot be used: those who are here stay, and nobody new is let in.
+    Unreadable(Failure),
+    /// Half a second has passed.
+    Tick,
+}
+
+/// Looks after the guests of a server until `stop` and all of them are gone: who is not on the
+/// list any more is sent away. `reload` has the list read now.
+pub(crate) async fn oversee(
+    keys: Arc<Keys>,
+    guests: Arc<Guests>,
+    reload: Arc<Notify>,
+    mut stop: watch::Receiver<bool>,
+    mut tell: impl FnMut(Overseen),
+) {
+    let mut revision = Revision::default();
+    let mut tick = tokio::time::interval(LOOK_SPAN);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut stops = false;
+    while !(stops && guests.are_gone()) {
+        let look = tokio::select! {
+            _ = tick.tick() => Look::Passing,
+            () = reload.notified() => Look::Asked,
+            () = stopping(&mut stop), if !stops => {
+                stops = true;
+                continue;
+            }
+        };
+        let looked = keys.look().await;
+        if let Ok(trust) = &looked
+            && let Some(trust) = revision.take(trust, look)
+        {
+            guests.send_away(|guest| judge(&trust, guest));
+        }
+        tell(match (look, looked) {
+            (Look::Passing, _) => Overseen::Tick,
+            (Look::Asked, Ok(trust)) => Overseen::Read(trust.keys.len()),
+            (Look::Asked, Err(failure)) => Overseen::Unreadable(failure),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::identity::Identity;
+    use crate::trust::Strangers;
+
+    #[test]
+    fn a_list_is_read_when_it_has_changed_and_also_when_that_may_not_show() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("keys");
+        let admission = Admission::File { path: path.clone(), strangers: Strangers::Refused };
+        let keys = Keys::new(admission);
+        assert_eq!(keys.now().unwrap().keys.len(), 0, "no file is an empty list");
+        let identities = [Identity::generate(), Identity::generate()];
+        for identity in &identities {
+            let key = identity.fingerprint();
+            // The same length, perhaps within one step of the file system's clock.
+            std::fs::write(&path, format!("{key}\n")).unwrap();
+            assert!(keys.now().unwrap().access(&key).read);
+        }
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(keys.now().unwrap().keys.len(), 0);
+    }
+
+    #[test]
+    fn an_emptied_list_counts_at_the_second_look_or_when_the_operator_asks() {
+        let trust = |strangers| Arc::new(ClientTrust { keys: Default::default(), strangers });
+        let (some, other) = (trust(Strangers::MayRead), trust(Strangers::Refused));
+        let mut revision = Revision::default();
+        let mut passing = |trust| revision.take(trust, Look::Passing).is_some();
+        assert_eq!([&some, &some, &some].map(&mut passing), [false, true, false]);
+        assert_eq!([&other, &some, &some].map(&mut passing), [false, false, false]);
+        assert_eq!([&other, &other, &other].map(&mut passing), [false, true, false]);
+        assert!(revision.take(&some, Look::Asked).is_some());
+        assert!(revision.take(&some, Look::Asked).is_none());
+    }
+}

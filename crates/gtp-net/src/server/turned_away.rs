@@ -1,0 +1,105 @@
+//! Whose being turned away is told, and when, so that a flood does not fill a log.
+//!
+//! Each neighbourhood is told of once a minute with the number of those in between; there is room
+//! for so many, and beyond them all others count as one. Nobody is lost: who is not told now is
+//! counted with the next. It knows time as an argument.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use gtp_alloc::{Span, Time};
+
+use super::house::Neighbourhood;
+
+/// Whose being turned away was told when, so that a flood does not fill a log.
+#[derive(Default)]
+pub(super) struct TurnedAway {
+    told: HashMap<Neighbourhood, Told>,
+    /// Those turned away from neighbourhoods that are forgotten, and not told.
+    forgotten: u64,
+}
+
+struct Told {
+    at: Option<Time>,
+    /// Those turned away since.
+    more: u64,
+}
+
+/// Time between two words on the same neighbourhood.
+const TELL_SPAN: Span = Span::from_secs(60);
+
+/// Neighbourhoods that are told apart: 64 KiB. Beyond them all others count as one.
+const NEIGHBOURHOODS: usize = 1_024;
+
+impl TurnedAway {
+    /// Notes one; says whether it is to be told now, with how many were not told before.
+    pub fn note(&mut self, from: IpAddr, now: Time) -> Option<u64> {
+        let mut whose = Neighbourhood::of(from);
+        if self.told.len() >= NEIGHBOURHOODS && !self.told.contains_key(&whose) {
+            self.forget(now);
+            if self.told.len() >= NEIGHBOURHOODS {
+                whose = Neighbourhood::Others;
+            }
+        }
+        let told = self.told.entry(whose).or_insert(Told { at: None, more: 0 });
+        if told.at.is_some_and(|at| now.since(at) < TELL_SPAN) {
+            told.more += 1;
+            return None;
+        }
+        told.at = Some(now);
+        Some(std::mem::take(&mut told.more) + std::mem::take(&mut self.forgotten))
+    }
+
+    /// Makes room; who was not told is told with the next.
+    fn forget(&mut self, now: Time) {
+        let forgotten = &mut self.forgotten;
+        self.told.retain(|_, told| {
+            let recent = told.at.is_some_and(|at| now.since(at) < TELL_SPAN);
+            if !recent {
+                *forgotten += told.more;
+            }
+            recent
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv6Addr;
+
+    use super::*;
+
+    #[test]
+    fn a_flood_is_told_once_a_minute_for_each_neighbourhood_with_its_number() {
+        let mut turned_away = TurnedAway::default();
+        let (start, minute) = (Time::ZERO, Span::from_secs(60));
+        let from = |n: u64| IpAddr::V6(Ipv6Addr::from(0x2001_0db8_u128 << 96 | u128::from(n)));
+        assert_eq!(turned_away.note(from(0), start), Some(0));
+        for n in 1..100 {
+            assert_eq!(turned_away.note(from(n), start), None);
+        }
+        assert_eq!(turned_away.note("10.0.0.1".parse().unwrap(), start), Some(0));
+        assert_eq!(turned_away.note(from(100), start + minute), Some(99));
+        assert_eq!(turned_away.note(from(101), start + minute), None);
+        let prefix = |n: u32| IpAddr::V6(Ipv6Addr::from(u128::from(n) << 64));
+        let told = (1..100_000).filter(|&n| turned_away.note(prefix(n), start + minute).is_some());
+        assert!(told.count() <= NEIGHBOURHOODS);
+        assert!(turned_away.told.len() <= NEIGHBOURHOODS + 1);
+    }
+
+    #[test]
+    fn nobody_who_was_turned_away_is_lost_when_neighbourhoods_are_forgotten() {
+        let mut turned_away = TurnedAway::default();
+        let (start, minute) = (Time::ZERO, Span::from_secs(60));
+        let prefix = |n: u32| IpAddr::V6(Ipv6Addr::from(u128::from(n) << 64));
+        for n in 0..1_024 {
+            assert_eq!(turned_away.note(prefix(n), start), Some(0));
+            assert_eq!(turned_away.note(prefix(n), start), None);
+        }
+        // The prefix of zeros, where the loopback address is, is not one of all others.
+        assert_eq!(turned_away.note(prefix(2_000), start), Some(0));
+        assert_eq!(turned_away.note(prefix(2_001), start), None);
+        assert_eq!(turned_away.note(prefix(2_001), start + minute), Some(1_024 + 1));
+        assert_eq!(turned_away.note(prefix(2_002), start + minute), Some(0));
+    }
+}
