@@ -153,3 +153,25 @@ fn dev_null_takes_everything_and_other_devices_are_refused() {
         assert!(said.contains("is a device, pipe or socket"), "{said}");
     }
 }
+
+#[test]
+fn what_was_there_before_is_not_counted_as_sent() {
+    let world = World::new();
+    let server = writable(&world, &[]);
+    std::fs::create_dir(world.path("t")).unwrap();
+    for (name, size) in [("t/a", 5_000_000), ("t/b", 1_000), ("t/empty", 0)] {
+        std::fs::write(world.path(name), bytes(size, 4)).unwrap();
+    }
+    let put = |resumed: u64, unchanged: u64, written: u64| {
+        let output = world.expect(0, &["put", "t", &server.url(""), "--json"]);
+        let done = events(&output).pop().unwrap();
+        let number = |key: &str| done[key].as_u64().unwrap();
+        assert_eq!(number("bytes"), 5_001_000);
+        assert_eq!((number("resumed_bytes"), number("files_unchanged")), (resumed, unchanged));
+        assert_eq!((number("files_written"), number("goodput") == 0), (written, written == 0));
+    };
+    put(0, 0, 3);
+    put(5_001_000, 3, 0);
+    std::fs::write(world.path("t/b"), bytes(1_000, 6)).unwrap();
+    put(5_000_000, 2, 1);
+}

@@ -12,7 +12,7 @@ use gtp_net::client::{Endpoint, Terms, Url};
 use gtp_net::engine::{Host, HostConfig, Law};
 use gtp_net::flows::FailureKind;
 use gtp_net::identity::Identity;
-use gtp_net::messages::{Connected, Done, EntryKind, Message, Opened, Reason};
+use gtp_net::messages::{Connected, Done, EntryKind, Message, Opened, Ready, Reason};
 use gtp_net::server::{Admission, Limits, ServeConfig, Server, Writing};
 use gtp_net::stream::{Callers, Carries, ListenConfig, Stream, StreamListener, WINDOW, connect};
 use gtp_net::trust::{HostTrust, Strangers};
@@ -355,7 +355,7 @@ async fn a_liar_ends_a_connection_with_an_error_and_never_with_an_end() {
     let done = |content_bytes| Message::Done(Done { files: 0, content_bytes });
     let cases: [(&[Message], &str); 6] = [
         (&[connected(WINDOW + 1)], "not on offer"),
-        (&[Message::Ready], "Ready"),
+        (&[Message::Ready(Ready { resumed_bytes: 0, files_unchanged: 0 })], "Ready"),
         (&[connected(WINDOW), done(4)], "Done"),
         (&[connected(WINDOW), done(0)], "Done"),
         (&[connected(WINDOW), connected(WINDOW)], "Connected"),

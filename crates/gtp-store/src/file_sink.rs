@@ -556,7 +556,9 @@ impl<D: Disk> BlockSink for FileSink<D> {
     }
 
     fn is_kept(&self, file: u32) -> bool {
-        self.arrivals.progress(file) == Progress::Settled
+        // An empty file needs no block, and may yet have to be made.
+        let settled = self.arrivals.progress(file) == Progress::Settled;
+        settled && self.empty.binary_search(&file).is_err()
     }
 
     fn window(&self) -> Window {

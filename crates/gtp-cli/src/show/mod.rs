@@ -176,7 +176,7 @@ fn summary(outcome: &Outcome) -> String {
         outcome.progress.loss_ratio() * 100.0
     );
     if outcome.resumed_bytes > 0 {
-        text += &format!("; {} were here already", words::say_bytes(outcome.resumed_bytes));
+        text += &format!("; {} were there already", words::say_bytes(outcome.resumed_bytes));
     }
     if let Some(hash) = &outcome.blake3 {
         text += &format!("\nBLAKE3 {}", words::hex(hash));

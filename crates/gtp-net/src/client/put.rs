@@ -28,7 +28,7 @@ use crate::flows::{
     Failure, FailureKind, FileIndex, RootAnswers, hashing_span, reason_of_source, root_kind,
     to_messages, unnamed_file,
 };
-use crate::messages::{Done, Message, Reason, Verb};
+use crate::messages::{Done, Message, Ready, Reason, Verb};
 use parcel::{Aim, Parcel, pack};
 pub use parcel::{MakeSource, Objects};
 
@@ -76,6 +76,8 @@ pub async fn put(
         proved: 0,
         started: false,
         there: None,
+        before: None,
+        there_now: 0,
         skipped: Vec::new(),
     };
     let mut tries = 0;
@@ -126,6 +128,10 @@ struct Attempt {
     started: bool,
     /// What the first attempt found at the destination.
     there: Option<Option<RootKind>>,
+    /// What the server had of the object before the first attempt.
+    before: Option<Ready>,
+    /// Content bytes that it had before this one.
+    there_now: u64,
     skipped: Vec<Failure>,
 }
 
@@ -230,10 +236,19 @@ impl Attempt {
         self.tell_start(&manifest, skipped);
         send_manifest(channel, &manifest).await?;
         let most = ANSWER_SPAN + hashing_span(manifest.content_bytes());
-        tokio::time::timeout(most, await_ready(channel))
+        let ready = tokio::time::timeout(most, await_ready(channel))
             .await
             .map_err(|_| ControlError::TimedOut("the server to prepare the place"))??;
+        self.take_ready(ready);
         Ok(source)
+    }
+
+    /// What the server has before this attempt. What it had before the first does not count as
+    /// sent.
+    fn take_ready(&mut self, ready: Ready) {
+        let before = self.before.get_or_insert_with(|| ready.clone());
+        self.progress.resumed_bytes = before.resumed_bytes.min(self.progress.total);
+        self.there_now = ready.resumed_bytes;
     }
 
     fn tell_start(&mut self, manifest: &Manifest, skipped: Vec<Failure>) {
@@ -343,14 +358,15 @@ impl Attempt {
         }
         share.wire_bytes = wire_bytes;
         // What came twice counts twice there.
-        share.bytes = proved.min(self.progress.total);
+        let there = self.there_now.saturating_add(numbers.proved_bytes).min(self.progress.total);
+        self.progress.bytes = self.progress.bytes.max(there);
+        share.bytes = self.progress.bytes.saturating_sub(self.progress.resumed_bytes);
         share.rate = numbers.rate;
         share.granted = numbers.granted;
         share.limited_by = numbers.limited_by;
         share.loss_ratio = numbers.loss_ratio;
         share.rtt = numbers.rtt;
         share.alive = true;
-        self.progress.bytes = share.bytes;
         self.progress.elapsed = now.since(self.began);
         self.monitor.progress.send_replace(self.progress.clone());
         let quiet = self.quiet();
@@ -380,15 +396,15 @@ impl Attempt {
         self.progress.bytes = done.content_bytes;
         self.progress.elapsed = self.clock.now().since(self.began);
         if let Some(share) = self.progress.sources.first_mut() {
-            share.bytes = done.content_bytes;
+            share.bytes = done.content_bytes.saturating_sub(self.progress.resumed_bytes);
         }
         self.monitor.progress.send_replace(self.progress.clone());
         Outcome {
             bytes: done.content_bytes,
-            resumed_bytes: 0,
+            resumed_bytes: self.progress.resumed_bytes,
             elapsed: self.progress.elapsed,
             files_written: done.files,
-            files_unchanged: 0,
+            files_unchanged: self.before.as_ref().map_or(0, |before| before.files_unchanged),
             blake3: None,
             progress: self.progress.clone(),
             skipped: std::mem::take(&mut self.skipped),
@@ -438,12 +454,12 @@ async fn give_back<L, T>(
 
 /// Waits until the server has prepared the place and listens for datagrams. It may have to read
 /// again what it has of the object.
-async fn await_ready(channel: &mut ControlChannel) -> Result<(), Failure> {
+async fn await_ready(channel: &mut ControlChannel) -> Result<Ready, Failure> {
     let mut keepalive = tokio::time::interval(KEEPALIVE_SPAN);
     loop {
         tokio::select! {
             message = channel.recv() => return match message? {
-                Message::Ready => Ok(()),
+                Message::Ready(ready) => Ok(ready),
                 Message::Fault(fault) => Err(Failure::of_fault(&fault)),
                 Message::Cancel => Err(ControlError::Closed.into()),
                 other => {

@@ -180,6 +180,19 @@ pub struct Done {
     pub content_bytes: u64,
 }
 
+/// Server to client, after a put's manifest: the place is prepared and the session waits for the
+/// client's first datagram.
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+#[cbor(map)]
+pub struct Ready {
+    /// Content bytes that are there already and need not be sent.
+    #[n(0)]
+    pub resumed_bytes: u64,
+    /// Files that are there already, whole and under their names.
+    #[n(1)]
+    pub files_unchanged: u64,
+}
+
 /// Server to client, after [`Opened`] for a stream: what it leads to is there.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 #[cbor(map)]
@@ -255,9 +268,8 @@ pub enum Message {
     ListingPage(Page),
     /// The end of a listing; see [`PagesEnd`].
     ListingEnd(PagesEnd),
-    /// Server to client, after a put's manifest: the place is prepared and the session waits for
-    /// the client's first datagram.
-    Ready,
+    /// See [`Ready`].
+    Ready(Ready),
     /// See [`Connected`].
     Connected(Connected),
     /// See [`Ended`].
@@ -360,7 +372,7 @@ messages! {
     12 Keepalive FRAME_MAX;
     13 ListingPage PAGE_FRAME_MAX (Page);
     14 ListingEnd FRAME_MAX (PagesEnd);
-    15 Ready FRAME_MAX;
+    15 Ready FRAME_MAX (Ready);
     16 Connected FRAME_MAX (Connected);
     17 Ended FRAME_MAX (Ended);
 }
@@ -446,7 +458,11 @@ impl Message {
                 within(*units, 0..=STREAM_UNITS_MOST, "number of units")?;
                 within(*frames, 0..=*units, "number of frames")
             }
-            Message::Cancel | Message::Keepalive | Message::Ready => Ok(()),
+            Message::Ready(Ready { resumed_bytes, files_unchanged }) => {
+                within(*resumed_bytes, 0..=CONTENT_MAX, "size of what is there")?;
+                within(*files_unchanged, 0..=ENTRIES_MAX, "number of files")
+            }
+            Message::Cancel | Message::Keepalive => Ok(()),
         }
     }
 }

@@ -137,7 +137,10 @@ fn message() -> impl Strategy<Value = Message> {
             .prop_map(|(reason, text, path)| Message::Fault(Fault { reason, text, path })),
         Just(Message::Cancel),
         Just(Message::Keepalive),
-        Just(Message::Ready),
+        end().prop_map(|e| Message::Ready(Ready {
+            resumed_bytes: e.content_bytes,
+            files_unchanged: e.entries_total
+        })),
         (any::<u32>(), STREAM_WINDOW, delivery()).prop_map(|(down_session, window, delivery)| {
             Message::Connected(Connected { down_session, window, delivery })
         }),

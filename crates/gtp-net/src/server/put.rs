@@ -9,8 +9,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use gtp_store::{
-    BlockSink, Destination, Entry, FileSink, Kind, MadeDir, Manifest, Recheck, RelPath, RootKind,
-    SinkError, SinkOptions, Value,
+    BLOCK, BlockSink, Destination, Entry, FileSink, Kind, MadeDir, Manifest, Recheck, RelPath,
+    RootKind, SinkError, SinkOptions, Value,
 };
 use rustix::fs::{AtFlags, CWD, FileType, OFlags, mkdirat, openat, statat};
 use rustix::io::Errno;
@@ -28,7 +28,7 @@ use crate::flows::{
     Failure, FailureKind, FileIndex, Gathering, Questions, hashing_span, reason_of_sink, runs,
     wire_root,
 };
-use crate::messages::{Done, EntryKind, Message, ROOTS_PER_PAGE, Reason};
+use crate::messages::{Done, EntryKind, Message, ROOTS_PER_PAGE, Ready, Reason};
 
 pub(super) async fn serve(shared: &Arc<Shared>, mut client: Client, stop: &mut Stop) -> Ending {
     let finding = {
@@ -106,6 +106,7 @@ async fn receive(
     // Reading what is there already takes longer than the client would wait in silence.
     let (opened, _held) = wait_for_sink(client, opening, stop).await?;
     let sink = opened.map_err(|error| Trouble::told(reason_of_sink(&error), error.into()))?;
+    let ready = Message::Ready(what_is_there(&*sink, &manifest));
     // What is kept needs no name, and nobody need hash it.
     let wanted = |(n, e): (u32, &Entry)| e.kind == Kind::File && e.size > 0 && !sink.is_kept(n);
     let waiting = (0u32..).zip(&manifest.entries).map(wanted).collect();
@@ -113,7 +114,7 @@ async fn receive(
         TransferOpen { sink, manifest: Arc::clone(&manifest), roots: RootPolicy::TrustTrailers };
     let transfer = client.host.open_transfer(open);
     transfer.add_session(session);
-    client.channel.send(&Message::Ready).await?;
+    client.channel.send(&ready).await?;
     let index = FileIndex::of(&manifest);
     let questions = Questions::default();
     let mut taking = Taking { transfer, manifest, index, waiting, questions, answer_by: None };
@@ -123,6 +124,18 @@ async fn receive(
         taking.suspend().await;
     }
     verdict.map(|()| wire_bytes).map_err(|trouble| Trouble { wire_bytes, ..trouble })
+}
+
+/// What the client need not send.
+fn what_is_there(sink: &dyn BlockSink, manifest: &Manifest) -> Ready {
+    let bytes = sink.have().iter().filter_map(|have| {
+        let size = manifest.entries.get(have.file as usize)?.size;
+        let end = have.blocks.end.saturating_mul(BLOCK).min(size);
+        Some(end.saturating_sub(have.blocks.start.saturating_mul(BLOCK)))
+    });
+    let files = (0u32..).zip(&manifest.entries).filter(|(_, entry)| entry.kind == Kind::File);
+    let unchanged = files.filter(|&(number, _)| sink.is_kept(number)).count();
+    Ready { resumed_bytes: bytes.sum(), files_unchanged: unchanged as u64 }
 }
 
 /// The opening of a sink, which reads what is there on a thread of its own. That ends at the next
@@ -490,7 +503,7 @@ mod tests {
     use std::sync::mpsc;
 
     use gtp_alloc::{Bytes, Rate};
-    use gtp_store::{BLOCK, DiscardSink, Mode, Mtime};
+    use gtp_store::{DiscardSink, Mode, Mtime};
 
     use super::*;
     use crate::engine::{Host, HostConfig};
