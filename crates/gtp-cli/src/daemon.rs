@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
-use gtp::{Failure, FailureKind, Rate, Sharing};
+use gtp::{Bond, Failure, FailureKind, Rate, Sharing};
 use gtp_share::{
     Change, HostView, Of, Policy, SessionView, client, make_user_dir, places, user_place,
 };
@@ -128,13 +128,13 @@ pub fn sharing(args: &HostArgs) -> Option<Sharing> {
     if own && matches!(which, Which::Auto | Which::At(_)) {
         tracing::warn!("where a daemon runs its capacities count, and this process's own do not");
     }
-    let (places, start) = match which {
+    let (places, bond, start) = match which {
         Which::Off => return None,
-        Which::Auto => (places(), None),
-        Which::Start => (places(), starter(args)),
-        Which::At(path) => (vec![path], None),
+        Which::Auto => (places(), Bond::Found, None),
+        Which::Start => (places(), Bond::Found, starter(args)),
+        Which::At(path) => (vec![path], Bond::Named, None),
     };
-    Some(Sharing { places, program, start })
+    Some(Sharing { places, bond, program, start })
 }
 
 /// The command that starts a daemon of the user's: the program beside this one, with the
@@ -260,8 +260,9 @@ fn first_of<T>(
     if let Some(text) = trouble {
         return Err(Failure::new(FailureKind::Other, text));
     }
-    let text = "no daemon runs here: each process allocates for itself. Start one with `gtpd`, or \
-                let transfers start one with --daemon start";
+    let text = "no daemon runs here: each process allocates for itself, or keeps to its part of \
+                what a daemon shared out that has just gone, or that it was told to use. Start \
+                one with `gtpd`, or let transfers start one with --daemon start";
     Err(Failure::new(FailureKind::Temporary, text))
 }
 

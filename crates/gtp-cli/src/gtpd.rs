@@ -17,7 +17,8 @@ use anyhow::{Context, bail};
 use clap::Parser;
 use gtp::{Rate, Span};
 use gtp_emu::units_text;
-use gtpd::{Claim, ClaimError, Daemon, DaemonConfig, HubConfig};
+use gtpd::{Claim, ClaimError, Commander, Daemon, DaemonConfig, HubConfig, Order};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Share this machine's capacity fairly among all its GTP processes.
 #[derive(Debug, Parser)]
@@ -119,8 +120,65 @@ fn run(options: Options) -> anyhow::Result<()> {
         interface: options.interface,
         reserve: options.reserve.unwrap_or(Rate::ZERO),
     };
+    let given = [options.capacity_out, options.capacity_in];
     let daemon = Daemon::new(claim, &config).context("--metrics or --web")?;
-    Ok(daemon.run()?)
+    let (commander, orders) = gtpd::orders()?;
+    let signals = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let listening = {
+        let _inside = signals.enter();
+        Signals::take()?
+    };
+    let thread = std::thread::Builder::new().name("gtpd-signals".into());
+    thread.spawn(move || signals.block_on(listening.pass_on(commander, given)))?;
+    Ok(daemon.obeying(orders).run()?)
+}
+
+/// The signals that the daemon obeys.
+struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    hang_up: Signal,
+}
+
+impl Signals {
+    /// Takes them over from their default.
+    fn take() -> io::Result<Signals> {
+        Ok(Signals {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hang_up: signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// Passes them on as orders, where these capacities were given, out and in.
+    async fn pass_on(mut self, mut commander: Commander, given: [Option<Rate>; 2]) {
+        loop {
+            tokio::select! {
+                _ = self.interrupt.recv() => break,
+                _ = self.terminate.recv() => break,
+                _ = self.hang_up.recv() => {
+                    let [out, in_] = read_again(given);
+                    commander.give(Order::Capacities { out, in_ });
+                }
+            }
+        }
+        commander.give(Order::End);
+    }
+}
+
+/// What can be read again while the daemon runs: the network card's speed, where no capacity was
+/// given.
+fn read_again(given: [Option<Rate>; 2]) -> [Rate; 2] {
+    let now = given.map(|rate| rate.unwrap_or_else(gtp::default_capacity));
+    let said = |rate: Rate| match rate.is_unlimited() {
+        true => "unlimited".to_owned(),
+        false => format!("{:.1} Mbit/s", rate.as_f64() / 1e6),
+    };
+    let [out, in_] = now.map(said);
+    tracing::warn!(
+        "hang-up: the capacities are {out} out and {in_} in; the options of the start stay in force"
+    );
+    now
 }
 
 fn plain(error: ClaimError) -> io::Error {

@@ -312,16 +312,12 @@ fn clients_of_a_server_share_equally_by_their_keys_whichever_engine_has_them_and
 fn a_daemon_that_comes_while_a_server_gives_is_found_by_each_of_its_engines() {
     let world = World::new();
     let content = world.export("big", 30_000_000);
-    let socket = world.path("run/gtpd.sock");
-    let place = socket.display().to_string();
-    let args = ["--public", "--daemon", &place, "--engines", "2", "--capacity-out", "60Mbit"];
-    let server = world.serve("server", &args);
-    let fetch = |to: &str| {
-        let mut command = world.gtp("client", &["get", &server.url("big"), to, "--daemon", "off"]);
-        command.args(["--fingerprint", &server.fingerprint]);
-        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
-    };
-    let children = [fetch("one"), fetch("two")];
+    let mut command = world.gtp("server", &["serve", "export", "--json", "--public"]);
+    command.args(["--listen", "127.0.0.1:0", "--engines", "2", "--capacity-out", "60Mbit"]);
+    command.args(["--daemon", "auto"]).env("XDG_RUNTIME_DIR", world.path("run"));
+    let server = common::Serving::start(command);
+    let children = [fetch(&world, &server, "one"), fetch(&world, &server, "two")];
+    let socket = world.path("run/gtp/gtpd.sock");
     let daemon = Daemon::start(&socket, &["--capacity-out", "120Mbit"]);
     wait_for("a half each", || all_near(&daemon.measured(), 2, CAPACITY / 2.0, 0.05));
     let (host, _) = gtp_share::client::sessions(&daemon.socket).unwrap();
@@ -330,6 +326,136 @@ fn a_daemon_that_comes_while_a_server_gives_is_found_by_each_of_its_engines() {
         done(child);
         assert_eq!(std::fs::read(world.path(name)).unwrap(), content);
     }
+}
+
+/// A `get` of `big` by a client that takes part in no daemon.
+fn fetch(world: &World, server: &common::Serving, to: &str) -> Child {
+    let mut command = world.gtp("client", &["get", &server.url("big"), to, "--daemon", "off"]);
+    command.args(["--json", "--fingerprint", &server.fingerprint]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// A server that finds its daemon where daemons of users are.
+fn serve_and_find(world: &World) -> common::Serving {
+    let mut command = world.gtp("server", &["serve", "export", "--json", "--public"]);
+    command.args(["--listen", "127.0.0.1:0", "--engines", "1", "--daemon", "auto"]);
+    command.args(["--capacity-out", "400Mbit"]).env("XDG_RUNTIME_DIR", world.path("run"));
+    common::Serving::start(command)
+}
+
+#[test]
+fn a_server_that_outlives_its_daemon_serves_however_that_ended() {
+    use rustix::process::{Pid, Signal, kill_process};
+    for signal in [Signal::TERM, Signal::INT, Signal::KILL] {
+        let world = World::new();
+        let content = world.export("big", 4_000_000);
+        let server = serve_and_find(&world);
+        let socket = world.path("run/gtp/gtpd.sock");
+        let mut daemon = Daemon::start(&socket, &["--capacity-out", "120Mbit"]);
+        let joined = || gtp_share::client::sessions(&socket).is_ok_and(|(h, _)| h.processes == 1);
+        wait_for("a server that has joined", joined);
+        kill_process(Pid::from_child(&daemon.child), signal).unwrap();
+        daemon.child.wait().unwrap();
+        let began = std::time::Instant::now();
+        done(fetch(&world, &server, "one"));
+        let took = began.elapsed();
+        assert_eq!(std::fs::read(world.path("one")).unwrap(), content);
+        assert!(took.as_secs_f64() < 5.0, "{signal:?}: 32 Mbit took {took:?}");
+    }
+}
+
+#[test]
+fn a_transfer_that_runs_when_its_servers_daemon_ends_goes_on_with_the_part_and_then_with_all() {
+    let world = World::new();
+    world.export("big", 60_000_000);
+    let server = serve_and_find(&world);
+    let socket = world.path("run/gtp/gtpd.sock");
+    let mut daemon = Daemon::start(&socket, &["--capacity-out", "20Mbit"]);
+    let joined = || gtp_share::client::sessions(&socket).is_ok_and(|(h, _)| h.processes == 1);
+    wait_for("a server that has joined", joined);
+    let mut child = fetch(&world, &server, "one");
+    wait_for("all of it", || all_near(&daemon.measured(), 1, 20e6, 0.05));
+    daemon.kill();
+    let ended = std::time::Instant::now();
+    // So much more than the daemon shared out is only to be had alone.
+    let output = std::io::BufReader::new(child.stdout.take().unwrap());
+    let rates = std::io::BufRead::lines(output).map_while(Result::ok).filter_map(|line| {
+        let event: Value = serde_json::from_str(&line).ok()?;
+        event["rate"].as_f64()
+    });
+    let fast = rates.into_iter().find(|&rate| rate > 150e6);
+    assert!(fast.is_some(), "it never was alone again");
+    let took = ended.elapsed().as_secs_f64();
+    assert!((2.5..8.0).contains(&took), "alone again after {took} s");
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn a_daemon_that_was_named_and_is_not_there_is_not_ignored() {
+    let world = World::new();
+    world.export("big", 1_000);
+    let nowhere = world.path("none.sock").display().to_string();
+    let args = ["serve", "export", "--public", "--listen", "127.0.0.1:0", "--daemon", &nowhere];
+    let output = world.run("server", &args);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(5), "{said}");
+    assert!(said.contains("no daemon runs at") && said.contains("gtpd --socket"), "{said}");
+}
+
+#[test]
+fn a_daemon_of_another_version_is_refused_where_it_was_named_and_left_where_it_was_found() {
+    let world = World::new();
+    let content = world.export("big", 300_000);
+    std::fs::create_dir_all(world.path("run/gtp")).unwrap();
+    let place = world.path("run/gtp/gtpd.sock");
+    let listener = gtp_share::Listener::bind(&place).unwrap();
+    std::thread::spawn(move || {
+        let mut kept = Vec::new();
+        loop {
+            match listener.accept() {
+                Ok(Some(connection)) => {
+                    connection.wait(None).unwrap();
+                    let answer = br#"{"attached":{"version":1,"slots":1}}"#;
+                    connection.send(answer, &[]).unwrap();
+                    kept.push(connection);
+                }
+                Ok(None) => std::thread::yield_now(),
+                Err(_) => return,
+            }
+        }
+    });
+    let named = place.display().to_string();
+    let server = world.serve("server", &["--public", "--daemon", "off"]);
+    let url = server.url("big");
+    let args = ["get", &url, "one", "--fingerprint", &server.fingerprint, "--daemon", &named];
+    let output = world.expect(7, &args);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("start the daemon anew"), "{said}");
+    let mut command = world.gtp("client", &["get", &url, "one", "--daemon", "auto"]);
+    command.args(["--fingerprint", &server.fingerprint]);
+    command.env("XDG_RUNTIME_DIR", world.path("run"));
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let output = done(child);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("allocates for itself"), "{said}");
+    assert_eq!(std::fs::read(world.path("one")).unwrap(), content);
+}
+
+#[test]
+fn a_daemon_that_is_hung_up_on_goes_on_and_says_what_it_read_again() {
+    use rustix::process::{Pid, Signal, kill_process};
+    let world = World::new();
+    let socket = world.path("run/gtpd.sock");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gtpd"));
+    let said = world.path("said");
+    command.env_clear().arg("--socket").arg(&socket).args(["--capacity-in", "120Mbit"]);
+    command.stdin(Stdio::null()).stderr(std::fs::File::create(&said).unwrap());
+    let daemon = Daemon { child: command.spawn().unwrap(), socket };
+    wait_for("a daemon", || gtp_share::client::sessions(&daemon.socket).is_ok());
+    kill_process(Pid::from_child(&daemon.child), Signal::HUP).unwrap();
+    wait_for("a word of it", || std::fs::read_to_string(&said).unwrap().contains("hang-up"));
+    let (host, _) = gtp_share::client::sessions(&daemon.socket).unwrap();
+    assert_eq!(host.capacity_in, Some(120_000_000));
 }
 
 /// Needs root, to be two users; without it there is one, and nothing to be seen.

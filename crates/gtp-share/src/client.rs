@@ -4,6 +4,7 @@
 //! a connection of their own each. Waits are bounded, so that a daemon that stands still
 //! holds up no program.
 
+use std::fmt::{self, Display, Formatter};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
@@ -51,12 +52,46 @@ pub enum Past {
     Orphaned,
 }
 
+/// Why a process has no place with a daemon.
+#[derive(Debug)]
+pub enum Missed {
+    /// Nobody listens there.
+    Absent(io::Error),
+    /// A daemon is there and says that it has no room now.
+    Full(String),
+    /// Somebody listens and has not answered: the daemon hangs, too many wait at its socket, or
+    /// this process or the machine lacks a descriptor.
+    Silent(io::Error),
+    /// The daemon there is of another version.
+    OtherVersion(String),
+    /// Whoever listens there is not to be believed, or may not be reached.
+    Barred(io::Error),
+}
+
+impl Display for Missed {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Missed::Absent(e) | Missed::Silent(e) | Missed::Barred(e) => e.fmt(f),
+            Missed::Full(why) | Missed::OtherVersion(why) => f.write_str(why),
+        }
+    }
+}
+
+impl From<io::Error> for Missed {
+    fn from(error: io::Error) -> Missed {
+        match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => Missed::Absent(error),
+            io::ErrorKind::PermissionDenied => Missed::Barred(error),
+            _ => Missed::Silent(error),
+        }
+    }
+}
+
 /// Attaches this process, with room for `slots` sessions, to the daemon at `path`.
 ///
 /// # Errors
-/// `NotFound` or `ConnectionRefused` when there is none; `PermissionDenied` when the one there is
-/// not to be believed; else in words.
-pub fn attach(path: &Path, slots: u32, program: &str, past: Past) -> io::Result<Attachment> {
+/// [`Missed`].
+pub fn attach(path: &Path, slots: u32, program: &str, past: Past) -> Result<Attachment, Missed> {
     let connection = connect(path)?;
     let program = program.chars().take(PROGRAM_MOST).collect();
     let again = past == Past::Orphaned;
@@ -65,9 +100,17 @@ pub fn attach(path: &Path, slots: u32, program: &str, past: Past) -> io::Result<
         (Answer::Attached { version: VERSION, slots }, fds) => {
             let [reports, grants]: [OwnedFd; 2] =
                 fds.try_into().map_err(|_| io::Error::other("pages are missing"))?;
-            Attachment::open([&reports, &grants], slots, connection)
+            Ok(Attachment::open([&reports, &grants], slots, connection)?)
         }
-        (other, _) => Err(unexpected(other)),
+        (Answer::Attached { version, .. }, _) => {
+            Err(Missed::OtherVersion(versions_differ(version, VERSION)))
+        }
+        // A daemon refuses to attach a process of another version, and no other.
+        (Answer::Refused { why }, _) => Err(Missed::OtherVersion(why)),
+        (Answer::Busy { why }, _) => Err(Missed::Full(why)),
+        (other @ (Answer::Sessions { .. } | Answer::Done { .. }), _) => {
+            Err(unexpected(other).into())
+        }
     }
 }
 
@@ -201,7 +244,7 @@ fn read_list(connection: &Connection, bytes: u64) -> io::Result<(HostView, Vec<S
 
 fn unexpected(answer: Answer) -> io::Error {
     match answer {
-        Answer::Refused { why } => io::Error::other(why),
+        Answer::Refused { why } | Answer::Busy { why } => io::Error::other(why),
         Answer::Attached { version, .. } if version != VERSION => {
             io::Error::other(versions_differ(version, VERSION))
         }
@@ -220,7 +263,7 @@ mod tests {
     use crate::socket::Listener;
 
     /// What a program hears that attaches to a daemon which answers this to whatever it asks.
-    fn heard(answer: &'static [u8]) -> String {
+    fn heard(answer: &'static [u8]) -> Missed {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("s");
         let listener = Listener::bind(&path).unwrap();
@@ -233,16 +276,40 @@ mod tests {
         };
         assert!(connection.wait(None).unwrap());
         connection.send(answer, &[]).unwrap();
-        program.join().unwrap().unwrap_err().to_string()
+        program.join().unwrap().unwrap_err()
     }
 
     #[test]
     fn a_daemon_of_another_version_is_left_with_clear_words() {
+        let heard = |answer| match heard(answer) {
+            Missed::OtherVersion(why) => why,
+            other => panic!("{other:?}"),
+        };
         let older = heard(br#"{"attached":{"version":3,"slots":1}}"#);
         assert!(older.contains("version 3") && older.contains("start the daemon anew"), "{older}");
         let newer = heard(br#"{"attached":{"version":9,"slots":1}}"#);
         assert!(newer.contains("version 9") && newer.contains("start the program anew"), "{newer}");
-        let refuses = heard(br#"{"refused":{"why":"this daemon speaks version 3, not 4"}}"#);
-        assert_eq!(refuses, "this daemon speaks version 3, not 4");
+        let refuses = heard(br#"{"refused":{"why":"this daemon speaks version 3, not 5"}}"#);
+        assert_eq!(refuses, "this daemon speaks version 3, not 5");
+    }
+
+    #[test]
+    fn a_daemon_that_is_full_is_not_one_that_is_absent() {
+        let full = heard(br#"{"busy":{"why":"too many processes"}}"#);
+        assert!(matches!(&full, Missed::Full(why) if why == "too many processes"), "{full:?}");
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("s");
+        let absent = attach(&path, 1, "test", Past::None).unwrap_err();
+        assert!(matches!(absent, Missed::Absent(_)), "{absent:?}");
+        let listener = Listener::bind(&path).unwrap();
+        let mut waiting = Vec::new();
+        let crowded = loop {
+            match Connection::open(&path) {
+                Ok(connection) => waiting.push(connection),
+                Err(error) => break Missed::from(error),
+            }
+        };
+        assert!(matches!(crowded, Missed::Silent(_)), "{crowded:?}");
+        drop(listener);
     }
 }

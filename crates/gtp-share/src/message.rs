@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 /// Version of messages and pages. Daemon and programs must agree on it.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 /// Bytes of a message at most.
 pub const MESSAGE_MOST: usize = 4_096;
 /// Bytes of a packet of a list at most.
@@ -140,6 +140,11 @@ pub enum Answer {
         /// What should be known of it.
         note: Option<String>,
     },
+    /// There is no room now; asking again later may help.
+    Busy {
+        /// What there is too much of.
+        why: String,
+    },
     /// It is not.
     Refused {
         /// Why, and what to do.
@@ -221,11 +226,11 @@ mod tests {
     fn a_program_of_another_version_is_told_so_whatever_else_its_request_says() {
         let older = br#"{"attach":{"version":3,"slots":4096,"program":"gtp get"}}"#;
         let said = Request::read(older).unwrap_err();
-        assert!(said.contains("version 4") && said.contains("version 3"), "{said}");
+        assert!(said.contains("version 5") && said.contains("version 3"), "{said}");
         assert!(said.contains("start the program anew"), "{said}");
         let newer = br#"{"attach":{"version":9,"colour":"red"}}"#;
         assert!(Request::read(newer).unwrap_err().contains("start the daemon anew"));
-        let unknown = br#"{"dance":{"version":4}}"#;
+        let unknown = br#"{"dance":{"version":5}}"#;
         assert!(Request::read(unknown).unwrap_err().starts_with("not a request"));
         assert!(Request::read(b"!").unwrap_err().starts_with("not a request"));
         let own = Request::Sessions { version: VERSION };

@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use gtp_alloc::Rate;
 
 use crate::layout::{
-    GRANTED_WORDS, Granted, HEAD_WORDS, LIVE_WORDS, MAGIC, POSTED_WORDS, Posted, SLOTS_MOST, Update,
+    GRANTED_WORDS, Granted, HEAD_WORDS, LIVE_WORDS, MAGIC, POSTED_WORDS, Posted, SLOTS_MOST, Side,
+    Update,
 };
 use crate::map::{Access, Mapping, Theirs};
 use crate::words;
@@ -50,6 +51,9 @@ const REPORTS_USED: usize = 2;
 const GRANTS_CAPACITY_OUT: usize = 1;
 const GRANTS_CAPACITY_IN: usize = 2;
 const GRANTS_BEAT: usize = 3;
+const GRANTS_FALLBACK_OUT: usize = 4;
+const GRANTS_FALLBACK_IN: usize = 5;
+const GRANTS_ENDED: usize = 6;
 
 impl ReportsWriter {
     /// The page as the process maps it.
@@ -162,6 +166,16 @@ impl GrantsWriter {
         self.0.word(GRANTS_CAPACITY_IN).store(in_.as_bps(), Ordering::Relaxed);
     }
 
+    /// Tells the process what it may use in one direction if the daemon goes.
+    pub fn set_fallback(&self, side: Side, rate: Rate) {
+        self.0.word(fallback_word(side)).store(rate.as_bps(), Ordering::Relaxed);
+    }
+
+    /// Tells the process that the daemon ends in order.
+    pub fn end(&self) {
+        self.0.word(GRANTS_ENDED).store(1, Ordering::Relaxed);
+    }
+
     /// Says that the daemon is at work.
     pub fn beat(&self) {
         advance(self.0.word(GRANTS_BEAT));
@@ -188,9 +202,28 @@ impl GrantsReader {
         (rate(GRANTS_CAPACITY_OUT), rate(GRANTS_CAPACITY_IN))
     }
 
+    /// What the process may use in one direction if the daemon goes; `None` if this daemon has
+    /// not said it yet.
+    pub fn fallback(&self, side: Side) -> Option<Rate> {
+        Some(Rate::from_bps(self.0.load(fallback_word(side)))).filter(|&rate| rate > Rate::ZERO)
+    }
+
+    /// Whether the daemon has ended in order.
+    pub fn has_ended(&self) -> bool {
+        self.0.load(GRANTS_ENDED) != 0
+    }
+
     /// The grant in a slot.
     pub fn read(&self, slot: u32) -> Found<Granted> {
         self.0.read::<{ GRANTED_WORDS - 1 }, _>(slot, Granted::decode)
+    }
+}
+
+/// The word of the grants' head that has the fallback of one direction.
+fn fallback_word(side: Side) -> usize {
+    match side {
+        Side::Source => GRANTS_FALLBACK_OUT,
+        Side::Sink => GRANTS_FALLBACK_IN,
     }
 }
 

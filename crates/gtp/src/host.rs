@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_net::client::{Endpoint, Listing, Terms, Url};
-use gtp_net::engine::{self, HostConfig, Sharing};
+use gtp_net::engine::{self, HostConfig, Missed, Sharing, StartError};
 use gtp_net::flows::{Failure, FailureKind};
 use gtp_net::identity::{Fingerprint, Identity, config_dir};
 
@@ -138,7 +138,8 @@ impl HostBuilder {
     }
 
     /// Shares the machine's capacity with other processes through its daemon. Where there is one,
-    /// its capacity counts in place of this host's own.
+    /// its capacity counts in place of this host's own. A host whose daemon was named does not
+    /// start without it, and never runs without a limit from it.
     pub fn share(mut self, sharing: Sharing) -> HostBuilder {
         self.sharing = Some(sharing);
         self
@@ -153,7 +154,8 @@ impl HostBuilder {
     /// Starts the engine; makes the key if there is none.
     ///
     /// # Errors
-    /// When there is no place for a key, it cannot be used, or the system gives no thread.
+    /// When there is no place for a key, it cannot be used, the system gives no thread, or a daemon
+    /// that was named does not take this host in within five seconds.
     pub fn start(self) -> Result<Host, Failure> {
         let other = |text: String| Failure::new(FailureKind::Other, text);
         let dir = match self.config_dir {
@@ -168,11 +170,24 @@ impl HostBuilder {
         let interval = self.config.interval;
         let started = match self.sharing {
             Some(sharing) => engine::Host::start_shared(self.config, sharing),
-            None => engine::Host::start(self.config),
+            None => engine::Host::start(self.config).map_err(StartError::System),
         };
-        let host = started.map_err(|e| other(format!("the engine cannot start: {e}")))?;
+        let host = started.map_err(|error| Failure::new(kind(&error), error.to_string()))?;
         let endpoint = Endpoint::new(host, identity, interval);
         Ok(Host { endpoint, config_dir: dir, interval })
+    }
+}
+
+/// What a host that does not start has failed by. A daemon that is not there yet, or has no room
+/// now, may be had later.
+fn kind(error: &StartError) -> FailureKind {
+    match error {
+        StartError::System(_) => FailureKind::Other,
+        StartError::Daemon { why, .. } => match why {
+            Missed::Absent(_) | Missed::Full(_) | Missed::Silent(_) => FailureKind::Temporary,
+            Missed::OtherVersion(_) => FailureKind::Authentication,
+            Missed::Barred(_) => FailureKind::Destination,
+        },
     }
 }
 

@@ -1,26 +1,27 @@
 //! The daemon's place: one socket, one daemon, and whether another was there before.
 //!
-//! A lock beside the socket says who the daemon is; it goes with the process, however that ends. A
-//! socket that is found without its daemon means that one has died, and that its processes may be
-//! on their way back with what it had granted; the lock's file says how many these are. A socket
-//! from the system's manager may mean the same, and nobody knows how many.
+//! A lock beside the socket says who the daemon is; it goes with the process, however that ends.
+//! The lock's file says how many processes the last daemon had: they may be on their way back with
+//! what it had granted. A socket from the system's manager may mean the same, and nobody knows how
+//! many. Nothing here trusts what others could have put into the directory.
 
 use std::fs::{DirBuilder, File, Permissions};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, FileExt, FileTypeExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use gtp_share::Listener;
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
 use rustix::io::Errno;
+use rustix::process::umask;
 
 /// Whether there may be processes that another daemon has granted something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Before {
-    /// None has been here, or it ended well.
+    /// None has been here, or it left nobody.
     Nobody,
-    /// One has died that so many processes were to come back to.
+    /// One has ended or died, and so many processes are to come back.
     Left(usize),
     /// One has died, or nobody knows.
     Perhaps,
@@ -56,23 +57,10 @@ impl Claim {
     /// # Errors
     /// [`ClaimError`].
     pub fn at(path: &Path) -> Result<Claim, ClaimError> {
-        if let Some(dir) = path.parent()
-            && !dir.exists()
-        {
-            let mode = if rustix::process::geteuid().is_root() { 0o755 } else { 0o700 };
-            DirBuilder::new().recursive(true).mode(mode).create(dir)?;
-            // Whatever the mask of the shell from which it is run.
-            std::fs::set_permissions(dir, Permissions::from_mode(mode))?;
-        }
-        let lock = File::options()
-            .create(true)
-            .truncate(false)
-            .read(true)
-            .write(true)
-            .mode(0o600)
-            .open(path.with_extension("lock"))?;
-        // Whoever may open it may lock it, and keep every daemon from beginning.
-        lock.set_permissions(Permissions::from_mode(0o600))?;
+        let dir = path.parent().filter(|dir| *dir != Path::new("")).unwrap_or(Path::new("."));
+        make_dir(dir)?;
+        check_dir(dir)?;
+        let lock = open_lock(&path.with_extension("lock"))?;
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(Errno::WOULDBLOCK) => return Err(ClaimError::Taken),
@@ -87,11 +75,15 @@ impl Claim {
                 let text = format!("{}: is there and is no socket", path.display());
                 return Err(io::Error::new(io::ErrorKind::AlreadyExists, text).into());
             }
-            Err(_) => Before::Nobody,
+            // One that ended in order may have left processes, too.
+            Err(_) => match noted(&lock) {
+                None | Some(0) => Before::Nobody,
+                Some(processes) => Before::Left(processes),
+            },
         };
-        let listener = Listener::bind(path)?;
-        // Who may come is decided by the directory; who comes is known by the kernel.
-        std::fs::set_permissions(path, Permissions::from_mode(0o666))?;
+        // Who may come is decided by the directory; who comes is known by the kernel. A mode set
+        // afterwards could reach what somebody put in the socket's place.
+        let listener = with_mask(0o111, || Listener::bind(path))?;
         Ok(Claim { listener, before, held: Some((path.to_owned(), lock)) })
     }
 
@@ -122,6 +114,71 @@ impl Claim {
             tracing::warn!("{}: {error}", path.with_extension("lock").display());
         }
     }
+}
+
+/// Makes the directory if it is not there: for this user alone, or for everybody to enter if this
+/// is root.
+fn make_dir(dir: &Path) -> io::Result<()> {
+    if dir.exists() {
+        return Ok(());
+    }
+    let mode = if rustix::process::geteuid().is_root() { 0o755 } else { 0o700 };
+    with_mask(0, || DirBuilder::new().recursive(true).mode(mode).create(dir))
+}
+
+/// Whoever owns the directory, or may write to it, can put a socket of its own in place of this
+/// daemon's.
+fn check_dir(dir: &Path) -> io::Result<()> {
+    let found = std::fs::metadata(dir)?;
+    let own = rustix::process::geteuid().as_raw();
+    let refuse = |why: &str| {
+        let text = format!(
+            "{}: {why}, and could replace the socket: use a directory of this user's",
+            dir.display()
+        );
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
+    };
+    if found.uid() != 0 && found.uid() != own {
+        return refuse(&format!("user {} owns this directory", found.uid()));
+    }
+    let (others_write, sticky) = (found.mode() & 0o002 != 0, found.mode() & 0o1000 != 0);
+    if others_write && !sticky {
+        return refuse("everybody may write to this directory");
+    }
+    Ok(())
+}
+
+/// Opens the lock's file, or makes it. What somebody else put there, a link above all, is left
+/// alone.
+fn open_lock(path: &Path) -> io::Result<File> {
+    let refuse = |why: &str| {
+        let text = format!("{}: {why}: remove it", path.display());
+        io::Error::new(io::ErrorKind::PermissionDenied, text)
+    };
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let opened = open(path, flags | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR);
+    let lock = File::from(opened.map_err(|error| match error {
+        Errno::LOOP => refuse("the lock's file is a symbolic link"),
+        error => error.into(),
+    })?);
+    let found = lock.metadata()?;
+    if !found.is_file() || found.nlink() != 1 {
+        return Err(refuse("the lock's file is no plain file of one name"));
+    }
+    if found.uid() != rustix::process::geteuid().as_raw() {
+        return Err(refuse(&format!("the lock's file belongs to user {}", found.uid())));
+    }
+    // Whoever may open it may lock it, and keep every daemon from beginning.
+    lock.set_permissions(Permissions::from_mode(0o600))?;
+    Ok(lock)
+}
+
+/// Makes something while new files get no mode bits of `mask`, whatever the shell's mask is.
+fn with_mask<T>(mask: u32, make: impl FnOnce() -> T) -> T {
+    let before = umask(Mode::from_raw_mode(mask));
+    let made = make();
+    umask(before);
+    made
 }
 
 /// Characters of a note.
@@ -168,7 +225,55 @@ mod tests {
         died.note(7);
         died.held = None;
         drop(died);
-        assert_eq!(Claim::at(&path).unwrap().before(), Before::Left(7));
+        let ended = Claim::at(&path).unwrap();
+        assert_eq!(ended.before(), Before::Left(7));
+        drop(ended); // In order, and nobody has left it since.
+        let idle = Claim::at(&path).unwrap();
+        assert_eq!(idle.before(), Before::Left(7));
+        idle.note(0);
+        drop(idle);
+        assert_eq!(Claim::at(&path).unwrap().before(), Before::Nobody);
+    }
+
+    #[test]
+    fn a_lock_that_somebody_else_laid_out_is_left_alone() {
+        use std::os::unix::fs::symlink;
+        let dir = tempfile::tempdir().unwrap();
+        let (path, lock) = (dir.path().join("gtpd.sock"), dir.path().join("gtpd.lock"));
+        let precious = dir.path().join("precious");
+        std::fs::write(&precious, "kept").unwrap();
+        std::fs::set_permissions(&precious, Permissions::from_mode(0o644)).unwrap();
+        let lay: [&dyn Fn(); 3] = [
+            &|| symlink(&precious, &lock).unwrap(),
+            &|| std::fs::hard_link(&precious, &lock).unwrap(),
+            &|| std::fs::create_dir(&lock).unwrap(),
+        ];
+        for lay in lay {
+            lay();
+            assert!(matches!(Claim::at(&path), Err(ClaimError::Io(_))));
+            let found = std::fs::metadata(&precious).unwrap();
+            assert_eq!((found.permissions().mode() & 0o777, found.len()), (0o644, 4));
+            std::fs::remove_file(&lock).or_else(|_| std::fs::remove_dir(&lock)).unwrap();
+        }
+        symlink(dir.path().join("new"), &lock).unwrap();
+        assert!(matches!(Claim::at(&path), Err(ClaimError::Io(_))));
+        assert!(!dir.path().join("new").exists(), "nothing is made through a link");
+    }
+
+    #[test]
+    fn a_directory_to_which_everybody_may_write_is_no_place_unless_it_is_sticky() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = dir.path().join("open");
+        std::fs::create_dir(&open).unwrap();
+        let claim = |mode| {
+            std::fs::set_permissions(&open, Permissions::from_mode(mode)).unwrap();
+            Claim::at(&open.join("gtpd.sock"))
+        };
+        assert!(matches!(claim(0o777), Err(ClaimError::Io(_))));
+        let claimed = claim(0o1777).unwrap();
+        let socket = std::fs::metadata(open.join("gtpd.sock")).unwrap();
+        assert_eq!(socket.permissions().mode() & 0o777, 0o666);
+        drop(claimed);
     }
 
     #[test]

@@ -17,6 +17,7 @@ use gtp_share::client::Past;
 use gtp_share::{Change, GrantsWriter, Of, ReportsReader, SLOTS_MOST, Side};
 
 use crate::desk::Desk;
+use crate::fallback::{self, Joined};
 use crate::limits::{Bounds, Given, TransferId};
 use crate::names::Names;
 use crate::seats::{Allowance, Pulse, Seat, Seats, Tolled};
@@ -91,6 +92,8 @@ pub struct Hub {
     looked: Time,
     /// Someone has news that was not looked at yet.
     woken: bool,
+    /// What processes may use without a daemon has to be promised anew.
+    unpromised: bool,
     begin: Time,
     /// Nothing is given out before, whoever is back.
     begin_at_first: Time,
@@ -111,6 +114,8 @@ pub(crate) struct Client {
     reports: ReportsReader,
     pub grants: GrantsWriter,
     pulse: Pulse,
+    /// What it may use without a daemon, out and in; zero while nothing was promised.
+    promised: [Rate; 2],
 }
 
 /// Sessions of all processes at most: 32 MiB of seats.
@@ -158,6 +163,7 @@ impl Hub {
             full: [config.capacity_out, config.capacity_in],
             looked: now,
             woken: false,
+            unpromised: false,
             begin: now + config.grace,
             begin_at_first: now + config.grace,
             begin_at_last: at_last(now, config.grace),
@@ -189,7 +195,9 @@ impl Hub {
         let (grants, grants_fd) = GrantsWriter::create(slots)?;
         grants.set_capacity(self.out.agent.capacity(), self.in_.agent.capacity());
         let (seats, past, pulse) = (Seats::default(), Past::None, Pulse::new(now));
-        self.clients.insert(id, Client { who, past, seats, reports, grants, pulse });
+        let promised = [Rate::ZERO; 2];
+        self.clients.insert(id, Client { who, past, seats, reports, grants, pulse, promised });
+        self.unpromised = true;
         Ok(([reports_fd, grants_fd], slots))
     }
 
@@ -227,6 +235,7 @@ impl Hub {
     /// A process is gone: its shares are the others' from the next tick on.
     pub fn detach(&mut self, now: Time, id: ClientId) {
         let Some(client) = self.clients.remove(&id) else { return };
+        self.unpromised = true;
         client.seats.iter().for_each(|(_, seat)| self.names.take_back(seat.flow));
         if client.seats.iter().next().is_some() {
             self.out.stale = true;
@@ -265,6 +274,43 @@ impl Hub {
         self.out.set_capacity(out);
         self.in_.set_capacity(in_);
         self.clients.values().for_each(|client| client.grants.set_capacity(out, in_));
+        self.unpromised = true;
+    }
+
+    /// The host has these capacities from now on, out and in.
+    pub fn set_full(&mut self, full: [Rate; 2]) {
+        self.full = full;
+        self.set_capacity(full[0], full[1]);
+    }
+
+    /// Tells every process that the daemon ends in order.
+    pub fn end(&self) {
+        self.clients.values().for_each(|client| client.grants.end());
+    }
+
+    /// Promises each process its part of the capacity, for when the daemon goes. While processes
+    /// of a daemon before this one may still come, what that one promised stands.
+    fn promise(&mut self, now: Time) {
+        if !self.unpromised || self.is_waiting(now) {
+            return;
+        }
+        self.unpromised = false;
+        let joined = self.clients.values().map(|c| Joined { uid: c.who.uid, pid: c.who.pid });
+        let joined: Vec<Joined> = joined.collect();
+        let (out, in_) = self.capacity();
+        let parts = [out, in_].map(|capacity| fallback::parts(capacity, &joined, &self.users));
+        // A kill between two writes finds the sum within the capacity.
+        for lowering in [true, false] {
+            for (at, side) in [Side::Source, Side::Sink].into_iter().enumerate() {
+                for (client, &part) in self.clients.values_mut().zip(&parts[at]) {
+                    let before = client.promised[at];
+                    if part != before && (part < before) == lowering {
+                        client.grants.set_fallback(side, part);
+                        client.promised[at] = part;
+                    }
+                }
+            }
+        }
     }
 
     /// Bytes that all sessions have ever sent, and received, by what they say and no more than the
@@ -385,7 +431,7 @@ impl Hub {
     /// When to tick next; never while there are no sessions, nor news of any.
     pub fn poll_timeout(&self) -> Time {
         if !self.woken && self.out.is_empty() && self.in_.is_empty() {
-            return Time::MAX;
+            return if self.unpromised { self.begin } else { Time::MAX };
         }
         self.out.agent.poll_timeout().min(self.in_.agent.poll_timeout()).max(self.begin)
     }
@@ -395,6 +441,7 @@ impl Hub {
     pub fn tick(&mut self, now: Time, news: &mut Vec<ClientId>) {
         news.clear();
         self.look_who_is_back(now);
+        self.promise(now);
         if self.poll_timeout() > now {
             return;
         }

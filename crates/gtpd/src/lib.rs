@@ -2,16 +2,18 @@
 //!
 //! It hosts the same agents as a single process does, and gives them the reports of every process's
 //! sessions, each with a weight that does not grow with their number. It moves no data and knows
-//! no peer; if it ends, sessions go on without rising until there is another.
+//! no peer; if it ends, each process keeps to its part of the capacity.
 #![forbid(unsafe_code)]
 
 mod claim;
 mod desk;
+pub mod fallback;
 mod http;
 mod hub;
 mod limits;
 mod metrics;
 mod names;
+mod orders;
 mod parts;
 mod room;
 mod seats;
@@ -23,5 +25,6 @@ pub use claim::{Before, Claim, ClaimError};
 pub use hub::{
     ClientId, GRACE_MOST, Hub, HubConfig, Right, SESSIONS_MOST, SESSIONS_OF_ONE, SetError, Who,
 };
+pub use orders::{Commander, Order, Orders, orders};
 pub use room::Room;
 pub use server::{Daemon, DaemonConfig};

@@ -25,6 +25,7 @@ use crate::claim::{Before, Claim};
 use crate::http::{Pages, Work};
 use crate::hub::{ClientId, Hub, HubConfig, Right, SetError, Who};
 use crate::metrics::NUMBERS;
+use crate::orders::{Order, Orders};
 use crate::room::Room;
 use crate::view::Lists;
 use crate::web::LIVE;
@@ -69,6 +70,8 @@ pub struct Daemon {
     news: Vec<ClientId>,
     idle_end: Option<Span>,
     idle_since: Time,
+    orders: Option<Orders>,
+    reserve: Rate,
 }
 
 /// One connection.
@@ -89,6 +92,13 @@ struct Sending {
     text: Rc<Vec<u8>>,
     at: usize,
     began: Time,
+}
+
+/// What comes of orders.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Course {
+    GoesOn,
+    Ends,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,10 +173,19 @@ impl Daemon {
             news: Vec::new(),
             idle_end: config.idle_end,
             idle_since: now,
+            orders: None,
+            reserve: config.reserve,
         })
     }
 
-    /// Runs until nobody has been there for the time that was said.
+    /// The same daemon, which obeys these orders.
+    #[must_use]
+    pub fn obeying(self, orders: Orders) -> Daemon {
+        Daemon { orders: Some(orders), ..self }
+    }
+
+    /// Runs until it is ordered to end, or nobody has been there for the time that was said. Either
+    /// way all processes are told that it ends in order.
     ///
     /// # Errors
     /// When the system refuses to wait.
@@ -179,6 +198,10 @@ impl Daemon {
             let began = self.clock.now();
             self.wait(began, rest)?;
             let now = self.clock.now();
+            if self.obey() == Course::Ends || self.is_alone_too_long(now) {
+                self.hub.end();
+                return Ok(());
+            }
             self.beat(now);
             self.accept(now);
             self.listen(now);
@@ -196,15 +219,27 @@ impl Daemon {
             for pages in &mut self.pages {
                 pages.serve(now, &self.hub, self.work);
             }
-            if self.is_alone_too_long(now) {
-                return Ok(());
-            }
             let cost = self.clock.now().since(now);
             self.work.turns += 1;
             self.work.spent += cost;
             let most = if self.hub.is_waiting(now) { REST_WAITING } else { REST_MOST };
             rest = (cost * REST_TIMES).clamp(REST_LEAST, most);
         }
+    }
+
+    /// Does what it was ordered.
+    fn obey(&mut self) -> Course {
+        while let Some(order) = self.orders.as_mut().and_then(Orders::next) {
+            match order {
+                Order::End => return Course::Ends,
+                Order::Capacities { out, in_ } => {
+                    let full = [out, in_];
+                    self.beside.set_full(full, self.reserve);
+                    self.hub.set_full(full.map(|rate| rate.saturating_sub(self.reserve)));
+                }
+            }
+        }
+        Course::GoesOn
     }
 
     /// Leaves word for a next daemon of how many processes are here.
@@ -246,6 +281,8 @@ impl Daemon {
             PollFd::from_borrowed_fd(guest.connection.as_fd(), what)
         }));
         let guests = fds.len() - 1;
+        let orders = self.orders.iter();
+        fds.extend(orders.map(|o| PollFd::from_borrowed_fd(o.as_fd(), PollFlags::IN)));
         fds.extend(self.pages.iter().flat_map(Pages::fds));
         let span = until.since(self.clock.now());
         let timeout = (until != Time::MAX).then(|| timespec(span));
@@ -478,6 +515,12 @@ impl Beside {
             strains: [Strain::default(), Strain::default()],
             looked: now,
         }
+    }
+
+    /// The machine has these capacities from now on, less what is reserved.
+    fn set_full(&mut self, full: [Rate; 2], reserve: Rate) {
+        self.rooms = full.map(|full| Room::new(full, reserve));
+        self.strains = [Strain::default(), Strain::default()];
     }
 
     fn poll_timeout(&self, hub: &Hub) -> Time {

@@ -560,6 +560,8 @@ fn a_daemon_without_sessions_sleeps_until_it_is_rung() {
     let mut hub = Hub::new(START, &config(100));
     assert_eq!(hub.poll_timeout(), Time::MAX);
     let mut one = Process::attach(&mut hub, START, 1, 1);
+    assert_eq!(hub.poll_timeout(), START, "it is to be promised its part");
+    hub.tick(START, &mut Vec::new());
     assert_eq!(hub.poll_timeout(), Time::MAX);
     hub.wake(START);
     hub.tick(START, &mut Vec::new());

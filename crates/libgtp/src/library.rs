@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use gtp_stream::{Connect, Failure, Host, Line, Listen, Listening, Rate, Sharing, Stream};
+use gtp_stream::{Bond, Connect, Failure, Host, Line, Listen, Listening, Rate, Sharing, Stream};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
@@ -74,7 +74,8 @@ impl Library {
             .enable_all()
             .build()?;
         let program = std::env::args().next().unwrap_or_default();
-        let sharing = Sharing { places: gtp_share::places(), program, start: None };
+        let (places, bond) = (gtp_share::places(), Bond::Found);
+        let sharing = Sharing { places, bond, program, start: None };
         let host = Host::builder().share(sharing).start().map_err(|failure| failed(&failure))?;
         Ok(Library {
             runtime,

@@ -1,15 +1,16 @@
 //! Who shares the host's capacity out in one direction: an agent here, or the machine's daemon.
 //!
-//! It is asked as an agent is asked. A process that never had a daemon has its own agent, and
-//! nothing else happens. One that has a daemon posts its reports, and passes on what it finds
-//! granted. One that has lost its daemon raises nothing: each session goes on at what it had,
-//! falling slowly; the next daemon is told what is outstanding before it grants anything.
+//! It is asked as an agent is asked. A process under a daemon posts its reports and passes on what
+//! it finds granted; in every other standing its own agent decides, within the bound that the
+//! standing sets. What is outstanding goes along in both directions: the agent takes over what the
+//! daemon has granted, and the next daemon is told of it before it grants anything.
 //!
 //! Where one end decides alone, its law is asked as well as the daemon, and the least counts.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use gtp_alloc::grant::{Claim, shares};
 use gtp_alloc::{Rate, Span, Time};
 use gtp_proto::agent::Side as AgentSide;
 use gtp_proto::limits::{GRANTS_OUTSTANDING, INTERVAL_MAX, INTERVAL_MIN, RECOMPUTE_MIN};
@@ -19,43 +20,57 @@ use gtp_share::{Found, Outstanding, Posted, Side};
 
 use super::council::Decider;
 use super::details::Details;
-use super::keeper::DaemonNews;
+use super::keeper::{DaemonNews, Why};
+use super::standing::{Bond, Event, Standing};
 
 /// One direction's allotter.
 pub(super) struct Allotter {
     agent: Decider,
-    /// Once there was a daemon.
+    standing: Standing,
+    /// The bound that the agent was told last.
+    bound: Option<Rate>,
+    /// When time alone changes it.
+    due: Time,
+    /// While there is a daemon.
     daemon: Option<Box<Daemon>>,
-    /// Under a daemon: sessions over which one end decides alone, as this agent sees them...
+    /// What this agent granted last, for a daemon to begin with.
+    last: Vec<(FlowId, Grant)>,
+    /// Sessions over which one end decides alone, as this agent sees them under a daemon.
     alone: Vec<(FlowId, Report)>,
-    /// ... what it says of them...
+    /// What it says of them.
     granted: Vec<(FlowId, Grant)>,
-    /// ... and all sessions as the daemon is to see them.
+    /// All sessions as the daemon is to see them.
     told: Vec<(FlowId, Report)>,
 }
 
-/// What is known once there was a daemon.
+/// What is known while there is a daemon.
 struct Daemon {
-    attachment: Option<Arc<Attachment>>,
+    attachment: Arc<Attachment>,
     side: Side,
     flows: BTreeMap<FlowId, Flow>,
+    /// What sessions had when the daemon came that have not been seen since.
+    before: BTreeMap<FlowId, Grant>,
     details: Vec<Details>,
     /// Slots of this direction that are free, on the page there is.
     free: Vec<u32>,
     interval: Span,
     next: Time,
     last: Time,
+    came: Time,
     /// Something happened here that the daemon should not hear of late.
     ring: bool,
-    fall_due: Time,
 }
 
 /// One session.
 struct Flow {
     slot: Option<u32>,
     grant: Grant,
-    /// What its daemon granted last, of which what is left falls.
-    held: Rate,
+    /// This daemon has granted it something.
+    answered: bool,
+    /// The number that its source had been told when the daemon came.
+    base: u32,
+    /// The least of what both who decide have said, where one end decides alone.
+    least: Rate,
     /// Grants that may still be arriving, oldest first; at a sink.
     issued: VecDeque<(u32, Rate)>,
     /// What both who decide had said when the source was told a number, oldest first; where one end
@@ -73,17 +88,24 @@ struct Said {
     word: u32,
 }
 
-/// Without a daemon rates fall by this part...
-const FALL: f64 = 0.1;
-/// ... this often, which halves them in 1.3 s...
-const FALL_EVERY: Span = Span::from_millis(200);
-/// ... to this part of what they were: enough for no session to be given up.
-const FALL_MOST: f64 = 0.125;
+/// A session that the daemon has not granted anything for so long lets go of what it had: the
+/// daemon has no room for it. A daemon that waits for others grants after 750 ms.
+const ANSWER_MOST: Span = Span::from_secs(2);
 
 impl Allotter {
     /// This agent decides until there is a daemon.
     pub fn new(agent: Decider) -> Allotter {
-        Allotter { agent, daemon: None, alone: Vec::new(), granted: Vec::new(), told: Vec::new() }
+        Allotter {
+            agent,
+            standing: Standing::NEW,
+            bound: None,
+            due: Time::MAX,
+            daemon: None,
+            last: Vec::new(),
+            alone: Vec::new(),
+            granted: Vec::new(),
+            told: Vec::new(),
+        }
     }
 
     /// The control interval in force.
@@ -102,7 +124,7 @@ impl Allotter {
         self.agent.set_limit(limit);
     }
 
-    /// Whether this process's own agent decides: it has never had a daemon.
+    /// Whether this process's own agent decides.
     pub fn decides(&self) -> bool {
         self.daemon.is_none()
     }
@@ -129,7 +151,7 @@ impl Allotter {
     /// When to tick next.
     pub fn poll_timeout(&self) -> Time {
         match &self.daemon {
-            None => self.agent.poll_timeout(),
+            None => self.agent.poll_timeout().min(self.due),
             Some(daemon) if self.alone.is_empty() => daemon.next,
             Some(daemon) => daemon.next.min(self.agent.poll_timeout()),
         }
@@ -145,28 +167,78 @@ impl Allotter {
 
     /// Where to put each session's details, in the order of reports, if they are of use.
     pub fn wants_details(&mut self) -> Option<&mut Vec<Details>> {
-        let daemon = self.daemon.as_mut()?;
-        daemon.attachment.as_ref()?;
-        Some(&mut daemon.details)
+        Some(&mut self.daemon.as_mut()?.details)
     }
 
-    /// The daemon has come, gone or granted.
+    /// The daemon has come, gone or granted, or was looked for in vain.
     pub fn handle_news(&mut self, now: Time, news: &DaemonNews) {
-        match (news, &mut self.daemon) {
-            (DaemonNews::Found(found), daemon) => {
-                let side = self.agent.side();
-                let daemon = daemon.get_or_insert_with(|| Box::new(Daemon::new(now, side)));
-                daemon.attach(now, found);
-            }
+        match news {
+            DaemonNews::Found(found) => self.join(now, found),
+            DaemonNews::Rang => self.daemon.iter_mut().for_each(|daemon| daemon.hurry(now)),
+            DaemonNews::Lost(bond) => self.lose(now, *bond),
             // What this host has is the daemon's to share out from now on.
-            (DaemonNews::Elsewhere, none @ None) => {
-                let daemon = none.insert(Box::new(Daemon::new(now, self.agent.side())));
-                daemon.detach(now);
+            DaemonNews::Elsewhere => {
+                let granted = sum(self.last.iter().map(|(_, grant)| grant.rate));
+                self.stand(now, Bond::Named, Event::Elsewhere { granted });
             }
-            (DaemonNews::Elsewhere, Some(_)) => {}
-            (DaemonNews::Rang, Some(daemon)) => daemon.hurry(now),
-            (DaemonNews::Lost, Some(daemon)) => daemon.detach(now),
-            (DaemonNews::Rang | DaemonNews::Lost, None) => {}
+            DaemonNews::Missed(bond, why) => {
+                let event = match why {
+                    Why::Absent => Event::Absent,
+                    Why::Silent => Event::Silent,
+                    Why::Full => Event::Full,
+                    Why::OtherVersion => Event::OtherVersion,
+                };
+                self.stand(now, *bond, event);
+            }
+        }
+    }
+
+    fn join(&mut self, now: Time, found: &Arc<Attachment>) {
+        let side = self.agent.side();
+        match &mut self.daemon {
+            // One that is there anew, though its end was not seen.
+            Some(daemon) => daemon.attach(now, found),
+            none @ None => {
+                let mut daemon = Box::new(Daemon::new(now, side, found));
+                daemon.before = self.last.drain(..).collect();
+                *none = Some(daemon);
+            }
+        }
+        self.stand(now, Bond::Named, Event::Joined);
+    }
+
+    /// What the daemon had granted is this agent's from now on.
+    fn lose(&mut self, now: Time, bond: Bond) {
+        let Some(daemon) = self.daemon.take() else { return };
+        self.last.clear();
+        for (&id, flow) in &daemon.flows {
+            let told = flow.told();
+            self.last.push((id, told));
+            if daemon.side == Side::Sink {
+                let committed = flow.outstanding().committed;
+                let held = Outstanding { number: told.number, rate: told.rate, committed };
+                self.agent.adopt(now, id, held);
+            }
+        }
+        let granted = sum(daemon.flows.values().map(|flow| flow.grant.rate));
+        let promised = daemon.attachment.grants.fallback(daemon.side);
+        self.stand(now, bond, Event::Lost { promised, granted });
+    }
+
+    fn stand(&mut self, now: Time, bond: Bond, event: Event) {
+        self.standing = self.standing.handle(now, bond, event);
+        self.heed(now);
+        self.wake(now);
+    }
+
+    /// Tells the agent the bound that holds now.
+    fn heed(&mut self, now: Time) {
+        self.standing = self.standing.at(now);
+        self.due = self.standing.poll_timeout(now);
+        let bound = self.standing.bound(now);
+        if self.bound != bound {
+            self.bound = bound;
+            self.agent.set_part(bound);
         }
     }
 
@@ -177,8 +249,21 @@ impl Allotter {
         reports: &[(FlowId, Report)],
         grants: &mut Vec<(FlowId, Grant)>,
     ) {
+        if self.due <= now {
+            self.heed(now);
+        }
         match &mut self.daemon {
-            None => self.agent.tick(now, reports, grants),
+            None => {
+                let reports = match self.bound {
+                    Some(bound) if reports.iter().any(|(_, report)| report.law.is_alone()) => {
+                        within(bound, reports, &mut self.told);
+                        &self.told
+                    }
+                    Some(_) | None => reports,
+                };
+                self.agent.tick(now, reports, grants);
+                self.last.clone_from(grants);
+            }
             Some(daemon) => {
                 daemon.seat(&self.agent, reports);
                 self.told.clear();
@@ -223,22 +308,25 @@ impl Allotter {
 }
 
 impl Daemon {
-    fn new(now: Time, side: AgentSide) -> Daemon {
-        Daemon {
-            attachment: None,
+    fn new(now: Time, side: AgentSide, found: &Arc<Attachment>) -> Daemon {
+        let mut daemon = Daemon {
+            attachment: found.clone(),
             side: match side {
                 AgentSide::Source => Side::Source,
                 AgentSide::Sink => Side::Sink,
             },
             flows: BTreeMap::new(),
+            before: BTreeMap::new(),
             details: Vec::new(),
             free: Vec::new(),
             interval: INTERVAL_MIN,
             next: now,
             last: now,
+            came: now,
             ring: true,
-            fall_due: Time::MAX,
-        }
+        };
+        daemon.attach(now, found);
+        daemon
     }
 
     /// New pages: every session takes a slot anew. One direction has the even ones, the other the
@@ -250,20 +338,11 @@ impl Daemon {
         };
         self.free = (first..found.reports.slots()).step_by(2).collect();
         self.free.reverse();
-        self.flows.values_mut().for_each(|flow| flow.slot = None);
-        self.attachment = Some(found.clone());
-        self.ring = true;
-        self.next = now;
-    }
-
-    fn detach(&mut self, now: Time) {
-        self.attachment = None;
         for flow in self.flows.values_mut() {
-            flow.slot = None;
-            flow.held = flow.grant.rate;
+            (flow.slot, flow.answered) = (None, false);
         }
-        self.fall_due = now + FALL_EVERY;
-        self.hurry(now);
+        self.attachment = found.clone();
+        (self.ring, self.next, self.came) = (true, now, now);
     }
 
     fn hurry(&mut self, now: Time) {
@@ -274,17 +353,17 @@ impl Daemon {
     fn seat(&mut self, agent: &Decider, reports: &[(FlowId, Report)]) {
         self.forget(reports);
         for (id, report) in reports {
-            self.flows.entry(*id).or_insert_with(|| Flow::new(agent, *id, report));
+            let had = self.before.get(id).copied();
+            self.flows.entry(*id).or_insert_with(|| Flow::new(agent, *id, report, had));
         }
+        self.before.clear();
     }
 
     fn tick(&mut self, now: Time, reports: &[(FlowId, Report)], grants: &mut Vec<(FlowId, Grant)>) {
         grants.clear();
         self.last = now;
-        match self.attachment.clone() {
-            Some(pages) => self.pass_on(&pages, reports),
-            None => self.fall(now, reports),
-        }
+        let pages = self.attachment.clone();
+        self.pass_on(now, &pages, reports);
         self.details.clear();
         self.next = now + self.interval;
         let known = |(id, _): &(FlowId, Report)| Some((*id, self.flows.get(id)?.grant));
@@ -307,7 +386,7 @@ impl Daemon {
         let (pages, free) = (&self.attachment, &mut self.free);
         self.flows.retain(|id, flow| {
             let stays = present.contains(id);
-            if let (false, Some(slot), Some(pages)) = (stays, flow.slot, pages) {
+            if let (false, Some(slot)) = (stays, flow.slot) {
                 pages.reports.clear(slot);
                 free.push(slot);
             }
@@ -316,12 +395,16 @@ impl Daemon {
     }
 
     /// Posts reports and reads grants.
-    fn pass_on(&mut self, pages: &Attachment, reports: &[(FlowId, Report)]) {
+    fn pass_on(&mut self, now: Time, pages: &Attachment, reports: &[(FlowId, Report)]) {
+        let late = now.since(self.came) > ANSWER_MOST;
         for ((id, report), details) in reports.iter().zip(&self.details) {
             let Some(flow) = self.flows.get_mut(id) else { continue };
             flow.heard(report.echoed);
             if flow.slot.is_none() {
                 flow.slot = self.free.pop();
+            }
+            if late && !flow.answered {
+                flow.let_go(self.side);
             }
             let Some(slot) = flow.slot else { continue }; // It waits for one.
             pages.reports.post(slot, &posted(*id, self.side, report, details, flow.outstanding()));
@@ -337,24 +420,12 @@ impl Daemon {
             pages.ring();
         }
     }
-
-    /// Nobody grants: what there was falls.
-    fn fall(&mut self, now: Time, reports: &[(FlowId, Report)]) {
-        let due = self.fall_due <= now;
-        if due {
-            self.fall_due = now + FALL_EVERY;
-        }
-        for (id, report) in reports {
-            let Some(flow) = self.flows.get_mut(id) else { continue };
-            flow.heard(report.echoed);
-            flow.fall(self.side, report.phase, due);
-        }
-    }
 }
 
 impl Flow {
-    /// A session as its own agent left it; of a new one there is nothing.
-    fn new(agent: &Decider, id: FlowId, report: &Report) -> Flow {
+    /// A session as its own agent left it, with what that granted it last; of a new one there is
+    /// nothing.
+    fn new(agent: &Decider, id: FlowId, report: &Report, had: Option<Grant>) -> Flow {
         let (number, rate, committed) = agent.outstanding(id);
         let mut issued = VecDeque::new();
         if committed > rate {
@@ -363,11 +434,21 @@ impl Flow {
         if number > 0 {
             issued.push_back((number, rate));
         }
+        // At a source nothing is outstanding, and it goes on at its target.
+        let rate = if number > 0 { rate } else { had.map_or(Rate::ZERO, |grant| grant.rate) };
         let (weight, interval) = (report.weight, INTERVAL_MIN);
         let grant = Grant { number, rate, offer: rate, weight, interval };
         let begin = Said { number, own: number, word: number };
         let said = report.law.is_alone().then_some(begin).into_iter().collect();
-        Flow { slot: None, grant, held: rate, issued, said }
+        Flow { slot: None, grant, answered: false, base: number, least: rate, issued, said }
+    }
+
+    /// What its source was told last.
+    fn told(&self) -> Grant {
+        match self.said.back() {
+            None => self.grant,
+            Some(said) => Grant { number: said.number, rate: self.least, ..self.grant },
+        }
     }
 
     /// What its law and the daemon had said of the session under the number that its source has
@@ -383,7 +464,7 @@ impl Flow {
 
     /// The least of both, under a number that counts up with either's.
     fn least(&mut self, own: &Grant, word: &Grant) -> Grant {
-        let number = own.number.saturating_add(word.number);
+        let number = own.number.saturating_add(word.number.saturating_sub(self.base));
         if self.said.back().is_none_or(|last| last.number < number) {
             if self.said.len() >= GRANTS_OUTSTANDING {
                 // An echo of it then counts as one of what was before it.
@@ -392,6 +473,7 @@ impl Flow {
             self.said.push_back(Said { number, own: own.number, word: word.number });
         }
         let (rate, offer) = (own.rate.min(word.rate), own.offer.min(word.offer));
+        self.least = rate;
         Grant { number, rate, offer, weight: word.weight, interval: own.interval }
     }
 
@@ -411,6 +493,7 @@ impl Flow {
     /// The daemon grants. Numbers never go back.
     fn take(&mut self, grant: Grant) {
         if grant.number >= self.grant.number {
+            self.answered = true;
             self.set(grant);
         }
     }
@@ -428,24 +511,43 @@ impl Flow {
         self.grant = grant;
     }
 
-    /// One step down, if it is `due`; a session that is closing lets go at once.
-    fn fall(&mut self, side: Side, phase: Phase, due: bool) {
-        let least = self.held.scale(FALL_MOST);
-        let rate = match phase {
-            Phase::Closing => Rate::ZERO,
-            Phase::Open if due => self.grant.rate.scale(1.0 - FALL).max(least),
-            Phase::Open => self.grant.rate,
-        };
-        if rate == self.grant.rate {
+    /// Lets go of what it had.
+    fn let_go(&mut self, side: Side) {
+        if self.grant.rate == Rate::ZERO {
             return;
         }
         let number = match side {
             Side::Source => self.grant.number,
             Side::Sink => self.grant.number.saturating_add(1),
         };
-        let offer = self.grant.offer.min(rate);
-        self.set(Grant { number, rate, offer, ..self.grant });
+        self.set(Grant { number, rate: Rate::ZERO, offer: Rate::ZERO, ..self.grant });
     }
+}
+
+/// The reports, where sessions over which one end decides alone want no more than their shares of
+/// `bound`: an agent holds them to nothing else.
+fn within(bound: Rate, reports: &[(FlowId, Report)], told: &mut Vec<(FlowId, Report)>) {
+    let claim = |(_, report): &(FlowId, Report)| {
+        let wanted = match report.phase {
+            Phase::Open => report.peer_offer.min(report.demand),
+            Phase::Closing => Rate::ZERO,
+        };
+        Claim { weight: report.weight * report.peer_weight, bound: wanted.as_f64() }
+    };
+    let claims: Vec<Claim> = reports.iter().map(claim).collect();
+    let mut parts = Vec::new();
+    shares(bound.as_f64(), &claims, &mut parts);
+    told.clear();
+    told.extend_from_slice(reports);
+    for ((_, report), part) in told.iter_mut().zip(parts) {
+        if report.law.is_alone() {
+            report.demand = report.demand.min(Rate::from_f64(part.target));
+        }
+    }
+}
+
+fn sum(rates: impl Iterator<Item = Rate>) -> Rate {
+    rates.fold(Rate::ZERO, Rate::saturating_add)
 }
 
 fn posted(id: FlowId, side: Side, report: &Report, details: &Details, held: Outstanding) -> Posted {
@@ -473,6 +575,8 @@ mod world;
 
 #[cfg(test)]
 mod tests {
+    use super::super::standing::{ORPHAN_WAIT, SETTLE};
+    use super::world::{Session, World};
     use super::*;
     use gtp_proto::agent::{Agent, AgentConfig};
 
@@ -494,44 +598,104 @@ mod tests {
         }
     }
 
-    /// An allotter whose own agent has granted 80 Mbit/s to session 1, and that then had a daemon
-    /// for a moment.
-    fn orphaned(side: AgentSide) -> Allotter {
-        let capacity = Rate::from_mbps(80);
-        let config = AgentConfig { side, capacity, interval: Some(Span::from_millis(20)) };
-        let mut allotter = Allotter::new(Decider::own(Agent::new(START, config)));
-        allotter.tick(START, &[(1, report(Phase::Open, 0))], &mut Vec::new());
-        let mut daemon = Daemon::new(START, side);
-        daemon.flows.insert(1, Flow::new(&allotter.agent, 1, &report(Phase::Open, 0)));
-        if side == AgentSide::Source {
-            let (rate, interval) = (capacity, FALL_EVERY);
-            let granted = Grant { number: 0, rate, offer: rate, weight: 1.0, interval };
-            daemon.flows.get_mut(&1).unwrap().take(granted);
+    /// A world with a daemon of 100 Mbit/s and two processes of one session each at this end.
+    fn shared(side: AgentSide) -> World {
+        let mut world = World::new();
+        world.daemon(&caps::config());
+        for _ in 0..2 {
+            let process = world.process(side, 7, OWN);
+            world.processes[process].sessions.push(Session::new(1, Law::Grant, Rate::UNLIMITED));
+            world.attach(process);
         }
-        daemon.detach(START);
-        allotter.daemon = Some(Box::new(daemon));
-        allotter
+        world.run(Span::from_secs(1));
+        assert_eq!(mbps(&world), [50, 50]);
+        world
+    }
+
+    const OWN: Rate = Rate::from_mbps(80);
+
+    fn mbps(world: &World) -> Vec<u64> {
+        world.processes.iter().map(|process| (process.rate() / 1e6).round() as u64).collect()
     }
 
     #[test]
-    fn without_its_daemon_a_session_falls_to_an_eighth_and_a_new_one_waits() {
+    fn without_its_daemon_a_process_shares_its_part_among_old_sessions_and_new_ones() {
+        for (side, bond) in [
+            (AgentSide::Source, Bond::Found),
+            (AgentSide::Sink, Bond::Found),
+            (AgentSide::Sink, Bond::Named),
+        ] {
+            let mut world = shared(side);
+            world.bond = bond;
+            world.kill();
+            let new = Session::new(2, Law::Grant, Rate::UNLIMITED);
+            world.processes[0].sessions.push(new);
+            world.run(Span::from_millis(500));
+            let rates: Vec<f64> =
+                world.processes[0].sessions.iter().map(|s| s.rate().as_f64()).collect();
+            assert!(rates.iter().all(|rate| (rate - 25e6).abs() < 1e5), "{side:?}: {rates:?}");
+            assert_eq!(mbps(&world), [50, 50], "{side:?}");
+            world.run(ORPHAN_WAIT);
+            let alone = match bond {
+                Bond::Found => [80, 80],
+                Bond::Named => [50, 50],
+            };
+            assert_eq!(mbps(&world), alone, "{side:?} {bond:?}");
+        }
+    }
+
+    #[test]
+    fn a_process_that_had_no_session_when_its_daemon_went_serves_the_next_one() {
         for side in [AgentSide::Source, AgentSide::Sink] {
-            let mut allotter = orphaned(side);
-            let (mut now, mut last) = (START, (0, Rate::from_mbps(80)));
-            let mut grants = Vec::new();
-            for _ in 0..500 {
-                let reports = [(1, report(Phase::Open, 0)), (2, report(Phase::Open, 0))];
-                allotter.wake(now);
-                allotter.tick(now, &reports, &mut grants);
-                let (old, new) = (grants[0].1, grants[1].1);
-                assert!(old.rate <= last.1 && old.offer <= Rate::from_mbps(80));
-                let renumbered = side == AgentSide::Sink && old.rate < last.1;
-                assert!(last.0 == 0 || old.number == last.0 + u32::from(renumbered));
-                assert_eq!((new.rate, new.number), (Rate::ZERO, 0));
-                last = (old.number, old.rate);
-                now += Span::from_millis(20);
-            }
-            assert_eq!(last.1, Rate::from_mbps(10), "{side:?}");
+            let mut world = shared(side);
+            let sessions = std::mem::take(&mut world.processes[0].sessions);
+            drop(sessions);
+            world.run(Span::from_secs(1));
+            assert_eq!(mbps(&world), [0, 100]);
+            world.bond = Bond::Named;
+            world.kill();
+            let new = Session::new(2, Law::Grant, Rate::UNLIMITED);
+            world.processes[0].sessions.push(new);
+            world.moved.clear();
+            world.run(SETTLE + Span::from_millis(100));
+            assert_eq!(mbps(&world), [50, 50], "{side:?}");
+            let most = world.moved.iter().fold(0.0, |most: f64, moved| most.max(*moved));
+            assert!(most <= 100.01e3, "{side:?}: {most} bits in a millisecond");
+        }
+    }
+
+    #[test]
+    fn a_process_that_a_full_daemon_does_not_take_in_keeps_to_the_allowance() {
+        let mut world = World::new();
+        let process = world.process(AgentSide::Sink, 7, OWN);
+        world.processes[process].sessions.push(Session::new(1, Law::Grant, Rate::UNLIMITED));
+        world.run(Span::from_secs(1));
+        assert_eq!(mbps(&world), [80]);
+        let mut told = |why| {
+            let missed = DaemonNews::Missed(Bond::Found, why);
+            world.processes[process].allotter.handle_news(world.now, &missed);
+            world.run(ORPHAN_WAIT + Span::from_secs(1));
+            mbps(&world)
+        };
+        assert_eq!(told(Why::Full), [1]);
+        assert_eq!(told(Why::Silent), [80], "one that does not answer for long is none");
+        assert_eq!(told(Why::Absent), [80]);
+    }
+
+    #[test]
+    fn what_a_session_had_when_its_daemon_came_it_keeps_until_that_answers_or_has_no_room() {
+        for side in [AgentSide::Source, AgentSide::Sink] {
+            let mut world = World::new();
+            let process = world.process(side, 7, OWN);
+            world.processes[process].sessions.push(Session::new(1, Law::Grant, Rate::UNLIMITED));
+            world.run(Span::from_secs(1));
+            world.daemon(&caps::config());
+            world.attach(process);
+            world.hub_stands_still = true;
+            world.run(Span::from_secs(1));
+            assert_eq!(mbps(&world), [80], "{side:?}");
+            world.run(ANSWER_MOST);
+            assert_eq!(mbps(&world), [0], "{side:?}");
         }
     }
 
@@ -545,48 +709,46 @@ mod tests {
         allotter.tick(START, &[(1, report(Phase::Open, 0))], &mut grants);
         assert_eq!(grants[0].1.rate, capacity);
         allotter.handle_news(START, &DaemonNews::Elsewhere);
-        assert!(!allotter.decides());
+        allotter.set_capacity(Rate::from_mbps(800));
         let reports = [(1, report(Phase::Open, 1)), (2, report(Phase::Open, 0))];
-        allotter.tick(START + FALL_EVERY, &reports, &mut grants);
-        assert_eq!(grants[0].1.rate, Rate::from_mbps(72));
-        assert_eq!(grants[1].1.rate, Rate::ZERO);
+        allotter.tick(START + Span::from_millis(20), &reports, &mut grants);
+        let all = sum(grants.iter().map(|(_, grant)| grant.rate));
+        assert!(all <= capacity, "{all}");
     }
 
     #[test]
     fn without_its_daemon_a_session_that_closes_lets_go_at_once() {
-        let mut allotter = orphaned(AgentSide::Sink);
-        let mut grants = Vec::new();
-        allotter.tick(START, &[(1, report(Phase::Closing, 1))], &mut grants);
-        assert_eq!((grants[0].1.rate, grants[0].1.number), (Rate::ZERO, 2));
-    }
-
-    #[test]
-    fn the_next_daemon_hears_the_largest_rate_that_may_be_arriving_until_it_is_echoed() {
-        let mut allotter = orphaned(AgentSide::Sink);
-        let now = START + FALL_EVERY;
-        let grants = &mut Vec::new();
-        allotter.tick(now, &[(1, report(Phase::Open, 1))], grants);
-        let flow = |allotter: &Allotter| allotter.daemon.as_ref().unwrap().flows[&1].outstanding();
-        let (rate, committed) = (Rate::from_mbps(72), Rate::from_mbps(80));
-        assert_eq!(flow(&allotter), Outstanding { number: 2, rate, committed });
-        allotter.tick(now, &[(1, report(Phase::Open, 2))], grants);
-        assert_eq!(flow(&allotter), Outstanding { number: 2, rate, committed: rate });
+        let mut world = shared(AgentSide::Sink);
+        world.kill();
+        let (now, grants) = (world.now, &mut Vec::new());
+        let allotter = &mut world.processes[0].allotter;
+        let number = allotter.last[0].1.number;
+        allotter.tick(now, &[(1, report(Phase::Closing, number))], grants);
+        assert_eq!((grants[0].1.rate, grants[0].1.number), (Rate::ZERO, number + 1));
     }
 
     #[test]
     fn an_older_grant_is_not_taken() {
-        let mut allotter = orphaned(AgentSide::Sink);
-        let flow = allotter.daemon.as_mut().unwrap().flows.get_mut(&1).unwrap();
+        let (agent, mut grants) = (Agent::new(START, config(AgentSide::Sink)), Vec::new());
+        let mut decider = Decider::own(agent);
+        decider.tick(START, &[(1, report(Phase::Open, 0))], &mut grants);
+        let mut flow = Flow::new(&decider, 1, &report(Phase::Open, 0), None);
         let grant = Grant { number: 0, rate: Rate::UNLIMITED, ..flow.grant };
         flow.take(grant);
-        assert_eq!(flow.grant.rate, Rate::from_mbps(80));
+        assert_eq!(flow.grant.rate, OWN);
+        assert_eq!(flow.outstanding().number, 1);
+    }
+
+    fn config(side: AgentSide) -> AgentConfig {
+        AgentConfig { side, capacity: OWN, interval: Some(Span::from_millis(20)) }
     }
 
     #[test]
     fn it_ticks_once_more_after_the_last_session_and_then_rests() {
-        let mut allotter = orphaned(AgentSide::Sink);
+        let mut world = shared(AgentSide::Sink);
+        let allotter = &mut world.processes[0].allotter;
         assert!(allotter.is_posting());
-        allotter.tick(START, &[], &mut Vec::new());
+        allotter.tick(world.now, &[], &mut Vec::new());
         assert!(!allotter.is_posting());
     }
 }

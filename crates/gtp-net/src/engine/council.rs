@@ -17,12 +17,14 @@ use gtp_alloc::{Rate, Span, Time};
 use gtp_proto::agent::{Agent, Side};
 use gtp_proto::limits::RECOMPUTE_MIN;
 use gtp_proto::{FlowId, Grant, Phase, Report};
+use gtp_share::Outstanding;
 use gtp_sys::wake::Waker;
 
 /// Who decides for an engine.
 pub(super) enum Decider {
-    /// An agent of its own, with the capacity and the limit of which it is told.
-    Own { agent: Box<Agent>, capacity: Rate, limit: Rate },
+    /// An agent of its own, with the capacity, the part in its place and the limit of which it is
+    /// told.
+    Own { agent: Box<Agent>, capacity: Rate, part: Option<Rate>, limit: Rate },
     /// All engines' together.
     Common(Seat),
 }
@@ -38,6 +40,8 @@ pub(super) struct Seat {
     woken: bool,
     /// Reports of it lie there, or count still.
     laid: bool,
+    /// Sessions that the agent takes over with the next reports.
+    adopted: Vec<(FlowId, Outstanding)>,
 }
 
 /// The common agent of one direction.
@@ -80,6 +84,9 @@ struct Slot {
     unheard: bool,
     /// What its engine keeps up with, if it has found a limit.
     limit: Option<Rate>,
+    /// What its engine may use in place of the host's capacity, if it has lost a daemon or waits
+    /// for one.
+    part: Option<Rate>,
 }
 
 impl Council {
@@ -102,6 +109,7 @@ impl Council {
             last: Time::ZERO,
             woken: false,
             laid: false,
+            adopted: Vec::new(),
         };
         (0..council.seats.len()).map(at).collect()
     }
@@ -139,8 +147,8 @@ impl Drop for AtBoard<'_> {
 impl Decider {
     /// An agent of one's own.
     pub fn own(agent: Agent) -> Decider {
-        let (capacity, limit) = (agent.capacity(), Rate::UNLIMITED);
-        Decider::Own { agent: Box::new(agent), capacity, limit }
+        let (capacity, part, limit) = (agent.capacity(), None, Rate::UNLIMITED);
+        Decider::Own { agent: Box::new(agent), capacity, part, limit }
     }
 
     /// Which end its sessions are at.
@@ -164,9 +172,9 @@ impl Decider {
     /// Changes the capacity that is shared out.
     pub fn set_capacity(&mut self, rate: Rate) {
         match self {
-            Decider::Own { agent, capacity, limit } => {
+            Decider::Own { agent, capacity, part, limit } => {
                 *capacity = rate;
-                agent.set_capacity(rate.min(*limit));
+                agent.set_capacity(part.unwrap_or(rate).min(*limit));
             }
             Decider::Common(seat) => {
                 // Every engine passes it on.
@@ -182,9 +190,9 @@ impl Decider {
     /// Changes what this engine keeps up with.
     pub fn set_limit(&mut self, rate: Rate) {
         match self {
-            Decider::Own { agent, capacity, limit } => {
+            Decider::Own { agent, capacity, part, limit } => {
                 *limit = rate;
-                agent.set_capacity(rate.min(*capacity));
+                agent.set_capacity(rate.min(part.unwrap_or(*capacity)));
             }
             Decider::Common(seat) => {
                 let mut at = seat.council.board();
@@ -193,6 +201,35 @@ impl Decider {
                 drop(at);
                 seat.wake(Time::ZERO);
             }
+        }
+    }
+
+    /// Puts a part in place of the capacity, or lifts it. Of a host with several engines the parts
+    /// of all that have one are shared out together.
+    pub fn set_part(&mut self, rate: Option<Rate>) {
+        match self {
+            Decider::Own { agent, capacity, part, limit } => {
+                *part = rate;
+                agent.set_capacity(rate.unwrap_or(*capacity).min(*limit));
+            }
+            Decider::Common(seat) => {
+                let mut at = seat.council.board();
+                at.board.slots[seat.place].part = rate;
+                at.board.agent.wake(Time::ZERO);
+                drop(at);
+                seat.wake(Time::ZERO);
+            }
+        }
+    }
+
+    /// Takes over a session from a daemon, as [`Agent::adopt`]; its report comes with the next
+    /// tick.
+    pub fn adopt(&mut self, now: Time, id: FlowId, held: Outstanding) {
+        match self {
+            Decider::Own { agent, .. } => {
+                agent.adopt(now, id, held.number, held.rate, held.committed);
+            }
+            Decider::Common(seat) => seat.adopted.push((id, held)),
         }
     }
 
@@ -279,6 +316,9 @@ impl Seat {
         slot.unheard |= reports.is_empty() && !slot.reports.is_empty();
         slot.reports.clear();
         slot.reports.extend_from_slice(reports);
+        for (id, held) in self.adopted.drain(..) {
+            board.agent.adopt(now, id, held.number, held.rate, held.committed);
+        }
         if std::mem::take(&mut self.woken) {
             board.agent.wake(now);
         }
@@ -310,7 +350,7 @@ impl Board {
 
     /// Has the agent decide over all that lies here.
     fn decide(&mut self, now: Time) {
-        let capacity = self.capacity.min(self.limit());
+        let capacity = self.part().unwrap_or(self.capacity).min(self.limit());
         if self.agent.capacity() != capacity {
             self.agent.set_capacity(capacity);
         }
@@ -343,6 +383,11 @@ impl Board {
         let busy = self.slots.iter().filter(|slot| !slot.reports.is_empty());
         let limits = busy.map(|slot| slot.limit.unwrap_or(Rate::UNLIMITED));
         limits.reduce(Rate::saturating_add).unwrap_or(Rate::UNLIMITED)
+    }
+
+    /// What all engines that have a part may use together.
+    fn part(&self) -> Option<Rate> {
+        self.slots.iter().filter_map(|slot| slot.part).reduce(Rate::saturating_add)
     }
 
     /// What was last granted to sessions with these reports, in their order.

@@ -32,7 +32,7 @@ use super::calls::{Calls, Counters};
 use super::command::{NewSource, NewTransfer, Notice, Notices, TransferId};
 use super::council::{Council, Decider};
 use super::driver::{self, Deciders};
-use super::keeper::{Keeper, Sharing};
+use super::keeper::{Keeper, Sharing, StartError};
 use super::mates::{Place, session_of};
 use super::reader::{self, Loaded, ReadJob, ReadJobs};
 use super::run::{self, Outfit};
@@ -109,20 +109,23 @@ impl Host {
     /// # Errors
     /// When the system gives no thread or no descriptor.
     pub fn start(config: HostConfig) -> io::Result<Host> {
-        Host::launch(config, None)
+        Host::launch(config, |_| Ok(Vec::new()))
     }
 
-    /// The same, sharing the machine's capacity with other processes through its daemon: while
-    /// there is one, its capacity counts and not this host's own. Without one the host allocates
-    /// for itself, and says so in its log.
+    /// Starts a host that shares the machine's capacity with other processes through its daemon:
+    /// while there is one, its capacity counts and not this host's own. Where there is none the
+    /// host allocates for itself, unless the daemon was named: then it does not start.
     ///
     /// # Errors
-    /// As [`Host::start`].
-    pub fn start_shared(config: HostConfig, sharing: Sharing) -> io::Result<Host> {
-        Host::launch(config, Some(sharing))
+    /// [`StartError`].
+    pub fn start_shared(config: HostConfig, sharing: Sharing) -> Result<Host, StartError> {
+        Host::launch(config, |boxes| Keeper::start(sharing, boxes))
     }
 
-    fn launch(config: HostConfig, sharing: Option<Sharing>) -> io::Result<Host> {
+    fn launch<E: From<io::Error>>(
+        config: HostConfig,
+        keep: impl FnOnce(Vec<Notices>) -> Result<Vec<Keeper>, E>,
+    ) -> Result<Host, E> {
         let clock = Clock::start();
         let posts = (0..config.engines.max(1)).map(|_| Post::new());
         let posts = posts.collect::<io::Result<Vec<Post>>>()?;
@@ -138,7 +141,7 @@ impl Host {
             engines.push(Engine::new(own, counted, run::spawn(outfit)?));
         }
         let boxes = engines.iter().map(|engine| engine.notices.clone()).collect();
-        let keepers = sharing.map(|sharing| Keeper::start(sharing, boxes)).transpose()?;
+        let keepers = keep(boxes)?;
         let shared = Arc::new(Shared {
             engines,
             turn: AtomicUsize::new(0),
@@ -148,7 +151,7 @@ impl Host {
             capacity_in: Mutex::new(config.capacity_in),
             clock,
             drops,
-            _keepers: keepers.unwrap_or_default(),
+            _keepers: keepers,
         });
         Ok(Host { shared, engine: 0, _chosen: None })
     }

@@ -1,10 +1,12 @@
 //! Looks for the machine's daemon, and tells engines when it comes, goes or rings.
 //!
-//! A thread of its own, because waiting is all it does. The first look is taken before the host
-//! starts, so that a process beside a daemon never allocates for itself. To the daemon each engine
-//! of a host is what a process is: the first one's keeper looks for it, and once that has found it
-//! the others attach as well. It decides nothing about rates.
+//! It has a thread of its own, because waiting is all it does. The first look is taken before the
+//! host starts, so that a process beside a daemon never allocates for itself, and one whose daemon
+//! was named starts with it or not at all. To the daemon each engine of a host is what a process
+//! is: the first one's keeper looks for it, and once that has found it the others attach as well.
+//! What follows for rates is decided in `standing`.
 
+use std::fmt::{self, Display, Formatter};
 use std::io;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -12,21 +14,72 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use gtp_share::SLOTS_MOST;
-use gtp_share::client::{Attachment, Past, Rung, attach};
+use gtp_alloc::{Rate, Time};
+use gtp_share::client::{Attachment, Missed, Past, Rung, attach};
+use gtp_share::{SLOTS_MOST, Side};
+use gtp_sys::Clock;
 
 use super::command::{Notice, Notices};
+use super::standing::{ALLOWANCE, Bond, ORPHAN_WAIT};
 
 /// How a host finds the daemon of its machine.
 #[derive(Clone, Debug)]
 pub struct Sharing {
     /// Sockets to try, in this order.
     pub places: Vec<PathBuf>,
+    /// Whether the user named the daemon. A host whose daemon was named does not start without it.
+    pub bond: Bond,
     /// What this process is, for people.
     pub program: String,
     /// A program that starts a daemon at the last place, with its arguments; it is run when no
     /// daemon answers.
     pub start: Option<Vec<std::ffi::OsString>>,
+}
+
+/// Why a host does not start.
+#[derive(Debug)]
+pub enum StartError {
+    /// The system gives no thread or no descriptor.
+    System(io::Error),
+    /// The daemon that was named does not take this process in.
+    Daemon {
+        /// Where it should be.
+        place: PathBuf,
+        /// Why not.
+        why: Missed,
+    },
+}
+
+impl Display for StartError {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            StartError::System(error) => write!(f, "the engine cannot start: {error}"),
+            StartError::Daemon { place, why } => {
+                let place = place.display();
+                match why {
+                    Missed::Absent(_) => write!(
+                        f,
+                        "no daemon runs at {place}: start one with `gtpd --socket {place}`, or \
+                         leave --daemon out to use one only if there is one"
+                    ),
+                    Missed::Full(why) => write!(f, "the daemon at {place} has no room: {why}"),
+                    Missed::Silent(why) => {
+                        write!(f, "the daemon at {place} does not answer: {why}")
+                    }
+                    Missed::OtherVersion(why) => write!(f, "{place}: {why}"),
+                    Missed::Barred(why) => write!(f, "the daemon at {place} is barred: {why}"),
+                }
+            }
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+impl From<io::Error> for StartError {
+    fn from(error: io::Error) -> StartError {
+        StartError::System(error)
+    }
 }
 
 /// What the engine hears of the daemon.
@@ -39,7 +92,33 @@ pub(super) enum DaemonNews {
     /// It has new grants.
     Rang,
     /// It is gone.
-    Lost,
+    Lost(Bond),
+    /// It was looked for in vain.
+    Missed(Bond, Why),
+}
+
+/// Why a look was in vain, as far as rates depend on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Why {
+    /// There is none that this process could use.
+    Absent,
+    /// The one there is of another version.
+    OtherVersion,
+    /// Somebody listens and does not answer.
+    Silent,
+    /// It is full.
+    Full,
+}
+
+impl Why {
+    fn of(missed: &Missed) -> Why {
+        match missed {
+            Missed::Absent(_) | Missed::Barred(_) => Why::Absent,
+            Missed::OtherVersion(_) => Why::OtherVersion,
+            Missed::Silent(_) => Why::Silent,
+            Missed::Full(_) => Why::Full,
+        }
+    }
 }
 
 /// The thread that looks; it ends some time after this is dropped.
@@ -59,14 +138,23 @@ struct Lookout {
     word: Arc<Word>,
     /// It looks for the first engine, and starts daemons if that is wanted.
     leads: bool,
+    clock: Clock,
 }
 
-/// A daemon that was there may soon be again: looked for this often.
+/// A daemon that was there may soon be again: for [`SOON`] it is looked for this often.
 const AGAIN: Duration = Duration::from_millis(50);
+const SOON: u32 = 200;
+/// Later it is looked for this often, so that all are fair again within a second.
+const LATER: Duration = Duration::from_millis(250);
 /// One that never was is looked for this often.
 const SELDOM: Duration = Duration::from_secs(2);
 /// One that was lost is started anew at the first look and at every so manieth: once a second.
 const STARTS: u32 = 20;
+/// A daemon that was named is waited for at the start for so many looks: five seconds, or ten
+/// where somebody listens and takes two seconds for each not to answer.
+const NAMED_LOOKS: u32 = 100;
+/// See [`NAMED_LOOKS`].
+const NAMED_SILENT: u32 = 5;
 /// The thread looks this often whether it should end, and whether the daemon is at work.
 const WAIT_MS: u32 = 500;
 /// A daemon that gave no sign of life in so many waits in a row, two seconds, counts as gone. It is
@@ -77,28 +165,23 @@ impl Keeper {
     /// Takes the first look for each engine, and starts the threads.
     ///
     /// # Errors
-    /// When the system gives no thread.
-    pub fn start(sharing: Sharing, engines: Vec<Notices>) -> io::Result<Vec<Keeper>> {
-        let word = Arc::new(Word::default());
+    /// When the system gives no thread, or the daemon was named and is not to be had.
+    pub fn start(sharing: Sharing, engines: Vec<Notices>) -> Result<Vec<Keeper>, StartError> {
+        let (word, clock) = (Arc::new(Word::default()), Clock::start());
         let lookout = |(number, notices)| {
             let (sharing, word) = (sharing.clone(), word.clone());
-            Lookout { sharing, notices, word, leads: number == 0 }
+            Lookout { sharing, notices, word, leads: number == 0, clock }
         };
         engines.into_iter().enumerate().map(lookout).map(Keeper::begin).collect()
     }
 
-    fn begin(lookout: Lookout) -> io::Result<Keeper> {
-        let mut refusals = Refusals::default();
-        let first = lookout.first_look(&mut refusals);
-        if let Some(found) = &first {
-            lookout.tell(DaemonNews::Found(found.clone()));
-        } else if lookout.leads {
-            tracing::info!("no daemon: this process allocates for itself");
-        }
+    fn begin(lookout: Lookout) -> Result<Keeper, StartError> {
+        let mut search = Search::new();
+        lookout.first_look(&mut search)?;
         let over = Arc::new(AtomicBool::new(false));
         let keeper = Keeper(over.clone());
         let thread = std::thread::Builder::new().name("gtp-daemon".into());
-        thread.spawn(move || keep(&lookout, (first, refusals), &over))?;
+        thread.spawn(move || keep(&lookout, search, &over))?;
         Ok(keeper)
     }
 }
@@ -128,6 +211,38 @@ impl Word {
     }
 }
 
+/// What one engine's keeper knows.
+struct Search {
+    found: Option<Arc<Attachment>>,
+    past: Past,
+    /// Looks in vain since the daemon was there last.
+    looks: u32,
+    /// What the engine was told of the last of them.
+    told: Option<Why>,
+    /// What people were told of it.
+    refusals: Refusals,
+    /// When a process whose daemon has gone is alone again, until that is said.
+    alone: Option<Time>,
+    /// The other engines of this process have found one.
+    hopes: bool,
+    pulse: Pulse,
+}
+
+impl Search {
+    fn new() -> Search {
+        Search {
+            found: None,
+            past: Past::None,
+            looks: 0,
+            told: None,
+            refusals: Refusals::default(),
+            alone: None,
+            hopes: false,
+            pulse: Pulse::default(),
+        }
+    }
+}
+
 impl Lookout {
     fn tell(&self, news: DaemonNews) {
         if self.leads && matches!(news, DaemonNews::Found(_)) {
@@ -136,22 +251,120 @@ impl Lookout {
         self.notices.send(Notice::Daemon(news));
     }
 
-    fn first_look(&self, refusals: &mut Refusals) -> Option<Arc<Attachment>> {
+    /// The look before the host starts.
+    ///
+    /// # Errors
+    /// When the daemon was named and is not to be had.
+    fn first_look(&self, search: &mut Search) -> Result<(), StartError> {
         if !self.leads && !self.word.is_out() {
-            return None;
+            return Ok(());
         }
-        look(&self.sharing, Past::None, refusals).or_else(|| {
-            self.sharing.start.as_ref().filter(|_| self.leads)?;
+        let mut looked = look(&self.sharing, Past::None);
+        if self.leads && looked.is_err() && self.sharing.start.is_some() {
             start_daemon(&self.sharing);
-            look_for_a_while(&self.sharing, refusals)
-        })
+            looked = look_for_a_while(&self.sharing);
+        }
+        match (looked, self.sharing.bond) {
+            (Ok(found), _) => self.found(search, found),
+            (Err((_, why)), Bond::Named) if self.leads => {
+                let found = self.insist(why)?;
+                self.found(search, found);
+            }
+            (Err(missed), Bond::Found | Bond::Named) => self.missed(search, missed),
+        }
+        if self.leads && search.found.is_none() && search.told == Some(Why::Absent) {
+            tracing::info!("no daemon: this process allocates for itself");
+        }
+        Ok(())
+    }
+
+    /// Waits for a daemon that was named, for a while.
+    ///
+    /// # Errors
+    /// Why it is not to be had.
+    fn insist(&self, mut why: Missed) -> Result<Arc<Attachment>, StartError> {
+        let place = || self.sharing.places.last().cloned().unwrap_or_default();
+        let mut silent = 0;
+        for look_number in 0..NAMED_LOOKS {
+            match why {
+                Missed::OtherVersion(_) | Missed::Barred(_) => break,
+                Missed::Silent(_) if silent >= NAMED_SILENT => break,
+                Missed::Silent(_) => silent += 1,
+                Missed::Absent(_) | Missed::Full(_) => {}
+            }
+            if look_number == 0 {
+                tracing::warn!("{}: {why}; waiting for the daemon", place().display());
+            }
+            std::thread::sleep(AGAIN);
+            match look(&self.sharing, Past::None) {
+                Ok(found) => return Ok(found),
+                Err((_, now)) => why = now,
+            }
+        }
+        Err(StartError::Daemon { place: place(), why })
+    }
+
+    fn found(&self, search: &mut Search, found: Arc<Attachment>) {
+        let again = search.past == Past::Orphaned;
+        self.tell(DaemonNews::Found(found.clone()));
+        let (refusals, hopes) = (Refusals::default(), search.hopes);
+        let (past, found) = (Past::Orphaned, Some(found));
+        *search = Search { found, past, refusals, hopes, ..Search::new() };
+        match again {
+            true if self.leads => tracing::warn!("the daemon is back: it shares the capacity out"),
+            false if self.leads => {
+                tracing::info!("this process shares capacity through the daemon");
+            }
+            true | false => {}
+        }
+    }
+
+    fn missed(&self, search: &mut Search, (place, missed): (PathBuf, Missed)) {
+        let why = Why::of(&missed);
+        search.looks = search.looks.saturating_add(1);
+        if search.told != Some(why) {
+            search.told = Some(why);
+            self.tell(DaemonNews::Missed(self.sharing.bond, why));
+        }
+        if !matches!(missed, Missed::Absent(_)) {
+            let what = format!("{}: {missed}", place.display());
+            if search.refusals.note(what.clone()) {
+                tracing::warn!("{what}; {}", meanwhile(search.past, why, self.sharing.bond));
+            }
+        }
+        if search.alone.is_some_and(|alone| alone <= self.clock.now()) && why != Why::Full {
+            search.alone = None;
+            if self.leads {
+                tracing::warn!("the daemon is not back: this process allocates for itself");
+            }
+        }
+    }
+
+    fn lost(&self, search: &mut Search, lost: &Attachment) {
+        self.tell(DaemonNews::Lost(self.sharing.bond));
+        (search.found, search.looks, search.told) = (None, 0, None);
+        search.alone = (self.sharing.bond == Bond::Found).then(|| self.clock.now() + ORPHAN_WAIT);
+        if !self.leads {
+            return;
+        }
+        let how = if lost.grants.has_ended() { "has ended" } else { "is gone" };
+        let [out, in_] = [Side::Source, Side::Sink].map(|side| said(lost.grants.fallback(side)));
+        let until = match self.sharing.bond {
+            Bond::Found => format!("for {} s", ORPHAN_WAIT.as_secs_f64()),
+            Bond::Named => "until it is back".to_owned(),
+        };
+        tracing::warn!(
+            "the daemon {how}: this process keeps to its part of the capacity ({out} out, {in_} \
+             in) {until}"
+        );
     }
 
     /// Waits for the time to look for a daemon that this engine has not, or has not any more.
     /// `false`: it is not yet.
-    fn wait(&self, past: Past, hopes: &mut bool) -> bool {
-        if past == Past::Orphaned || *hopes {
-            std::thread::sleep(AGAIN);
+    fn wait(&self, search: &mut Search) -> bool {
+        let near = matches!(search.told, Some(Why::Full | Why::Silent));
+        if search.past == Past::Orphaned || search.hopes || near {
+            std::thread::sleep(if search.looks < SOON { AGAIN } else { LATER });
             return true;
         }
         if self.leads {
@@ -159,58 +372,47 @@ impl Lookout {
             return true;
         }
         self.word.wait(SELDOM);
-        *hopes = self.word.is_out();
-        if *hopes {
+        search.hopes = self.word.is_out();
+        if search.hopes {
             self.tell(DaemonNews::Elsewhere);
         }
-        *hopes
+        search.hopes
     }
 }
 
-fn keep(
-    lookout: &Lookout,
-    (first, mut refusals): (Option<Arc<Attachment>>, Refusals),
-    over: &AtomicBool,
-) {
-    let Lookout { sharing, leads, .. } = lookout;
-    let mut past = if first.is_some() { Past::Orphaned } else { Past::None };
-    let mut found = first;
-    let (mut looks, mut hopes) = (0_u32, false);
-    let mut pulse = Pulse::default();
+fn keep(lookout: &Lookout, mut search: Search, over: &AtomicBool) {
     while !over.load(Ordering::Relaxed) {
-        let Some(daemon) = &found else {
-            if !lookout.wait(past, &mut hopes) {
+        let Some(daemon) = search.found.clone() else {
+            if !lookout.wait(&mut search) {
                 continue;
             }
-            found = look(sharing, past, &mut refusals);
-            looks = looks.wrapping_add(1);
-            match &found {
-                Some(daemon) => {
-                    (past, looks, pulse) = (Past::Orphaned, 0, Pulse::default());
-                    if *leads {
-                        tracing::info!("this process shares capacity through the daemon");
+            match look(&lookout.sharing, search.past) {
+                Ok(found) => lookout.found(&mut search, found),
+                Err(missed) => {
+                    lookout.missed(&mut search, missed);
+                    let starts = search.past == Past::Orphaned && search.looks % STARTS == 1;
+                    if lookout.leads && starts {
+                        start_daemon(&lookout.sharing);
                     }
-                    lookout.tell(DaemonNews::Found(daemon.clone()));
                 }
-                None if *leads && past == Past::Orphaned && looks % STARTS == 1 => {
-                    start_daemon(sharing);
-                }
-                None => {}
             }
             continue;
         };
         let rung = daemon.wait(Some(WAIT_MS));
-        match (rung, pulse.feel(rung, daemon.grants.beats())) {
+        match (rung, search.pulse.feel(rung, daemon.grants.beats())) {
             (Rung::Yes, _) => lookout.tell(DaemonNews::Rang),
             (Rung::No, Health::Good) => {}
-            (Rung::Gone, _) | (Rung::No, Health::Hangs) => {
-                if *leads {
-                    tracing::warn!("the daemon is gone: rates fall slowly until it is back");
-                }
-                found = None;
-                lookout.tell(DaemonNews::Lost);
-            }
+            (Rung::Gone, _) | (Rung::No, Health::Hangs) => lookout.lost(&mut search, &daemon),
         }
+    }
+}
+
+/// A promise in words.
+fn said(rate: Option<Rate>) -> String {
+    match rate {
+        None => "as before".to_owned(),
+        Some(rate) if rate.is_unlimited() => "unlimited".to_owned(),
+        Some(rate) => format!("{:.1} Mbit/s", rate.as_f64() / 1e6),
     }
 }
 
@@ -257,41 +459,65 @@ impl Refusals {
     }
 }
 
-/// Attaches to the first daemon that answers.
-fn look(sharing: &Sharing, past: Past, refusals: &mut Refusals) -> Option<Arc<Attachment>> {
-    let attach = |place| attach(place, SLOTS_MOST, &sharing.program, past);
-    sharing.places.iter().find_map(|place| match attach(place) {
-        Ok(found) => Some(Arc::new(found)),
-        Err(error) => {
-            match error.kind() {
-                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {}
-                _ => {
-                    let what = format!("{}: {error}", place.display());
-                    if refusals.note(what.clone()) {
-                        tracing::warn!("{what}; {}", meanwhile(past));
-                    }
-                }
-            }
-            None
+/// Attaches to the first daemon that takes this process in; else the reason that says most of a
+/// daemon that is there.
+fn look(sharing: &Sharing, past: Past) -> Result<Arc<Attachment>, (PathBuf, Missed)> {
+    let mut most = None;
+    for place in &sharing.places {
+        let missed = match attach(place, SLOTS_MOST, &sharing.program, past) {
+            Ok(found) => return Ok(Arc::new(found)),
+            Err(missed) => missed,
+        };
+        // A place that is barred says more to people than one where nobody is.
+        let weight = |missed: &Missed| (Why::of(missed), !matches!(missed, Missed::Absent(_)));
+        if most.as_ref().is_none_or(|(_, before)| weight(before) < weight(&missed)) {
+            most = Some((place.clone(), missed));
         }
-    })
+    }
+    let nowhere = || (PathBuf::new(), Missed::Absent(io::ErrorKind::NotFound.into()));
+    Err(most.unwrap_or_else(nowhere))
 }
 
 /// What a process does that no daemon takes.
-fn meanwhile(past: Past) -> &'static str {
-    match past {
-        Past::None => "this process allocates for itself",
-        Past::Orphaned => "rates only fall until one takes it, or the program is started anew",
+fn meanwhile(past: Past, why: Why, bond: Bond) -> String {
+    match (why, past, bond) {
+        (Why::Full, _, _) => format!(
+            "until it has room this process keeps to {} in each direction",
+            said(Some(ALLOWANCE))
+        ),
+        (Why::Silent, Past::None, Bond::Found) => format!(
+            "this process keeps to {} in each direction, and allocates for itself if there is no \
+             answer within {} s",
+            said(Some(ALLOWANCE)),
+            ORPHAN_WAIT.as_secs_f64()
+        ),
+        (Why::OtherVersion, Past::Orphaned, _) => format!(
+            "this process keeps to {} in each direction{}",
+            said(Some(ALLOWANCE)),
+            if bond == Bond::Found { " and is soon alone" } else { "" },
+        ),
+        (Why::Silent | Why::Absent | Why::OtherVersion, _, Bond::Named)
+        | (Why::Silent, Past::Orphaned, Bond::Found) => {
+            "this process asks again and keeps to what it may use".to_owned()
+        }
+        (Why::Absent | Why::OtherVersion, _, Bond::Found) => {
+            "this process allocates for itself".to_owned()
+        }
     }
 }
 
 /// A daemon that was just started needs a moment.
-fn look_for_a_while(sharing: &Sharing, refusals: &mut Refusals) -> Option<Arc<Attachment>> {
+fn look_for_a_while(sharing: &Sharing) -> Result<Arc<Attachment>, (PathBuf, Missed)> {
     const LOOKS: u32 = 40;
-    (0..LOOKS).find_map(|_| {
+    let mut looked = look(sharing, Past::None);
+    for _ in 0..LOOKS {
+        if looked.is_ok() {
+            break;
+        }
         std::thread::sleep(AGAIN);
-        look(sharing, Past::None, refusals)
-    })
+        looked = look(sharing, Past::None);
+    }
+    looked
 }
 
 /// Starts a daemon, if that is wanted. Of several that are started at once, one stays.

@@ -8,8 +8,8 @@
 //! `ahead` and `reader`, `sink_side` with `transfer`, `assign`, `suspects`, `assembly`, `writer`
 //! and its `backlog`, and `envelope` and `batch` on the way to the wire. `stream` has the sessions
 //! of byte streams. `allotter` asks whoever shares the host's capacity out: an agent here, or the
-//! host's daemon, which `keeper` looks for; to it `details` says what a session is. `unthreaded` is
-//! an engine for counting what a packet costs. Who may move what is decided elsewhere: sessions
+//! host's daemon, which `keeper` looks for (`standing` says what follows where it is not there); to
+//! it `details` says what a session is. `unthreaded` is an engine for counting what a packet costs. Who may move what is decided elsewhere: sessions
 //! come here with their keys.
 
 mod ahead;
@@ -36,6 +36,7 @@ mod reader;
 mod run;
 mod sink_side;
 mod source_side;
+mod standing;
 mod stream;
 mod suspects;
 mod table;
@@ -46,9 +47,11 @@ mod writer;
 
 pub use api::*;
 pub use calls::Calls;
+pub use gtp_share::client::Missed;
 pub use host::{Host, SourceHandle, TransferHandle, default_capacity, default_engines};
-pub use keeper::Sharing;
+pub use keeper::{Sharing, StartError};
 pub use law::{Alone, Law};
+pub use standing::Bond;
 pub use stream::{
     Broken, Ended, Frame, FrameReader, FrameWriter, FramesIn, FramesOut, Heard, Incoming, Outgoing,
     Reading, Spoken, StreamEvent, StreamReader, StreamWriter, Units, Writing, frame_most,

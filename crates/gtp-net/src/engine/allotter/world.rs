@@ -19,6 +19,7 @@ use gtpd::{Hub, HubConfig, Who};
 use super::super::council::Decider;
 use super::super::details::Details;
 use super::super::keeper::DaemonNews;
+use super::super::standing::Bond;
 use super::Allotter;
 
 pub(super) const RTT: Span = Span::from_millis(20);
@@ -60,6 +61,10 @@ pub(super) struct World {
     pub processes: Vec<Process>,
     /// What arrived, or was sent, in each step, in bits.
     pub moved: Vec<f64>,
+    /// How its processes came to their daemon.
+    pub bond: Bond,
+    /// The daemon does nothing.
+    pub hub_stands_still: bool,
     listener: Listener,
     dir: tempfile::TempDir,
 }
@@ -166,7 +171,8 @@ impl World {
         let dir = tempfile::tempdir().unwrap();
         let listener = Listener::bind(&dir.path().join("s")).unwrap();
         let (now, processes, moved) = (Time::from_nanos(1_000_000_000), Vec::new(), Vec::new());
-        World { now, hub: None, processes, moved, listener, dir }
+        let (bond, hub_stands_still) = (Bond::Found, false);
+        World { now, hub: None, processes, moved, bond, hub_stands_still, listener, dir }
     }
 
     /// A process of this user, with a capacity of its own that counts until it finds a daemon.
@@ -196,7 +202,7 @@ impl World {
         self.hub = None;
         for process in self.processes.iter_mut().filter(|process| process.far.is_some()) {
             process.far = None;
-            process.allotter.handle_news(self.now, &DaemonNews::Lost);
+            process.allotter.handle_news(self.now, &DaemonNews::Lost(self.bond));
         }
     }
 
@@ -225,7 +231,7 @@ impl World {
         self.now += STEP;
         self.processes.iter_mut().for_each(|process| process.step(self.now));
         self.moved.push(self.rate() * STEP.as_secs_f64());
-        let Some(hub) = &mut self.hub else { return };
+        let Some(hub) = self.hub.as_mut().filter(|_| !self.hub_stands_still) else { return };
         let mut buffer = [0; 8];
         for far in self.processes.iter().filter_map(|process| process.far.as_ref()) {
             while let Ok(Incoming::Message(..)) = far.receive(&mut buffer) {

@@ -1,0 +1,203 @@
+//! How a process stands with its daemon, and the bound on its rates that follows from it.
+//!
+//! The one idea: a process never stands still because an optional service has gone, and never
+//! ignores one that was named. While a daemon lives it decides. A process that has lost it keeps
+//! to the part that the daemon promised it; if the daemon was only found, it has its own capacity
+//! again after [`ORPHAN_WAIT`]. A daemon that has no room is not absent: the process keeps to an
+//! allowance and asks again. Time is an argument; sockets, pages and sessions are unknown here.
+//! docs/DAEMON.md has the same states on one page.
+
+use gtp_alloc::{Rate, Span, Time};
+
+/// How a process came to its daemon.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Bond {
+    /// It looked where daemons usually are. Without one it has its own capacity.
+    #[default]
+    Found,
+    /// It was told which one to use. It never runs without a limit from it.
+    Named,
+}
+
+/// One direction of a process.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Standing {
+    /// Its own capacity counts.
+    Alone {
+        /// Somebody listened and did not answer for [`ORPHAN_WAIT`]: that is no longer news.
+        unanswered: bool,
+    },
+    /// A daemon is there and has not taken this process in: the rates together stay within `most`.
+    Waiting {
+        most: Rate,
+        /// When silence counts as absence; never while the daemon says itself that it is full.
+        until: Option<Time>,
+    },
+    /// The daemon decides.
+    Joined {
+        /// What an earlier daemon promised.
+        before: Option<Rate>,
+    },
+    /// The daemon has gone.
+    Orphaned {
+        /// The daemon's promise.
+        part: Rate,
+        /// What was granted when it went: no more until `settled`, since others may still have
+        /// what they have to let go.
+        granted: Rate,
+        settled: Time,
+        /// When its own capacity counts again; never if the daemon was named.
+        until: Option<Time>,
+    },
+}
+
+/// What happens to it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Event {
+    /// A daemon has taken it in.
+    Joined,
+    /// The daemon has gone, and had promised and granted this.
+    Lost { promised: Option<Rate>, granted: Rate },
+    /// Other engines of this process have joined a daemon; this one was granted so much.
+    Elsewhere { granted: Rate },
+    /// A daemon is there and says that it is full.
+    Full,
+    /// Somebody listens and does not answer.
+    Silent,
+    /// The daemon there is of another version, and perhaps has processes of its own.
+    OtherVersion,
+    /// There is no daemon that this process could use.
+    Absent,
+}
+
+/// Without a daemon that was found, a process keeps for so long to what that daemon promised. A
+/// daemon that hangs is missed after two seconds, so a process is alone five seconds after the
+/// last sign of life at the latest.
+pub(super) const ORPHAN_WAIT: Span = Span::from_secs(3);
+/// Before a process takes what it was promised beyond what it was granted, all others have come
+/// down to what they were promised: a source obeys what it is told, or stops after a second of
+/// silence (`gtp_proto::limits::SILENCE_STOP`).
+pub(super) const SETTLE: Span = Span::from_secs(1);
+/// What a process may use that a daemon has not taken in yet, in each direction: enough for no
+/// session to be given up, and little beside what a daemon shares out.
+pub(super) const ALLOWANCE: Rate = Rate::from_mbps(1);
+
+impl Standing {
+    /// A process that has not looked for a daemon yet.
+    pub const NEW: Standing = Standing::Alone { unanswered: false };
+
+    /// The most that all sessions of this direction may have together; `None` where its own
+    /// capacity counts, or the daemon's word.
+    pub fn bound(&self, now: Time) -> Option<Rate> {
+        match *self {
+            Standing::Alone { .. } | Standing::Joined { .. } => None,
+            Standing::Waiting { most, .. } => Some(most),
+            Standing::Orphaned { part, granted, settled, .. } if now < settled => {
+                Some(part.min(granted))
+            }
+            Standing::Orphaned { part, .. } => Some(part),
+        }
+    }
+
+    /// When time alone changes the bound next.
+    pub fn poll_timeout(&self, now: Time) -> Time {
+        match *self {
+            Standing::Alone { .. } | Standing::Joined { .. } => Time::MAX,
+            Standing::Waiting { until, .. } => until.unwrap_or(Time::MAX),
+            Standing::Orphaned { settled, .. } if now < settled => settled,
+            Standing::Orphaned { until, .. } => until.unwrap_or(Time::MAX),
+        }
+    }
+
+    /// As it is at `now`, if nothing has happened.
+    #[must_use]
+    pub fn at(self, now: Time) -> Standing {
+        match self {
+            Standing::Waiting { until: Some(until), .. } if until <= now => {
+                Standing::Alone { unanswered: true }
+            }
+            Standing::Orphaned { until: Some(until), .. } if until <= now => Standing::NEW,
+            Standing::Alone { .. }
+            | Standing::Joined { .. }
+            | Standing::Waiting { .. }
+            | Standing::Orphaned { .. } => self,
+        }
+    }
+
+    /// As it is after this.
+    #[must_use]
+    pub fn handle(self, now: Time, bond: Bond, event: Event) -> Standing {
+        let until = match bond {
+            Bond::Found => Some(now + ORPHAN_WAIT),
+            Bond::Named => None,
+        };
+        let most = ALLOWANCE;
+        match (self.at(now), event) {
+            (Standing::Orphaned { part, .. }, Event::Joined) => {
+                Standing::Joined { before: Some(part) }
+            }
+            (Standing::Joined { before }, Event::Joined) => Standing::Joined { before },
+            (Standing::Alone { .. } | Standing::Waiting { .. }, Event::Joined) => {
+                Standing::Joined { before: None }
+            }
+            (Standing::Joined { before }, Event::Lost { promised, granted }) => {
+                let part = promised.or(before).unwrap_or(most);
+                Standing::Orphaned { part, granted, settled: now + SETTLE, until }
+            }
+            (Standing::Alone { .. }, Event::Elsewhere { granted }) => {
+                let part = granted.max(most);
+                Standing::Orphaned { part, granted, settled: now, until: None }
+            }
+            (Standing::Alone { .. }, Event::Full) => Standing::Waiting { most, until: None },
+            // A named daemon was there before the first session: this is a mistake of nobody.
+            (Standing::Alone { unanswered: false }, Event::Silent) => {
+                Standing::Waiting { most, until }
+            }
+            (Standing::Alone { unanswered: true }, Event::Silent) => self,
+            (Standing::Alone { .. }, Event::Absent | Event::OtherVersion) => Standing::NEW,
+            (Standing::Waiting { most, .. }, Event::Full) => {
+                Standing::Waiting { most, until: None }
+            }
+            (Standing::Waiting { most, until: before }, Event::Silent) => {
+                Standing::Waiting { most, until: before.or(until) }
+            }
+            (Standing::Waiting { most, .. }, Event::Absent) => match bond {
+                Bond::Found => Standing::NEW,
+                Bond::Named => Standing::Waiting { most, until: None },
+            },
+            (Standing::Waiting { most, until: None }, Event::OtherVersion) => match bond {
+                Bond::Found => Standing::NEW,
+                Bond::Named => Standing::Waiting { most, until: None },
+            },
+            (Standing::Waiting { most, until }, Event::OtherVersion) => {
+                Standing::Waiting { most, until }
+            }
+            // Others share what there is meanwhile.
+            (Standing::Orphaned { part, .. }, Event::Full) => {
+                Standing::Waiting { most: part.min(most), until: None }
+            }
+            (Standing::Orphaned { part, until: before, .. }, Event::OtherVersion) => {
+                Standing::Waiting { most: part.min(most), until: before.or(until) }
+            }
+            (
+                Standing::Orphaned { part, granted, settled, until: before },
+                Event::Silent | Event::Absent,
+            ) => Standing::Orphaned { part, granted, settled, until: before.or(until) },
+            (
+                Standing::Alone { .. } | Standing::Waiting { .. } | Standing::Orphaned { .. },
+                Event::Lost { .. },
+            )
+            | (
+                Standing::Waiting { .. } | Standing::Joined { .. } | Standing::Orphaned { .. },
+                Event::Elsewhere { .. },
+            )
+            | (
+                Standing::Joined { .. },
+                Event::Full | Event::Silent | Event::OtherVersion | Event::Absent,
+            ) => self.at(now),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
