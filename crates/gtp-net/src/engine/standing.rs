@@ -127,74 +127,97 @@ impl Standing {
     /// As it is after this.
     #[must_use]
     pub fn handle(self, now: Time, bond: Bond, event: Event) -> Standing {
+        let before = self.at(now);
         let until = match bond {
             Bond::Found => Some(now + ORPHAN_WAIT),
             Bond::Named => None,
         };
-        let most = ALLOWANCE;
-        match (self.at(now), event) {
-            (Standing::Orphaned { part, .. }, Event::Joined) => {
-                Standing::Joined { before: Some(part) }
+        match event {
+            Event::Joined => Standing::Joined { before: before.promise() },
+            Event::Lost { promised, granted } => match before {
+                Standing::Joined { before } => {
+                    let part = promised.or(before).unwrap_or(ALLOWANCE);
+                    Standing::Orphaned { part, granted, settled: now + SETTLE, until }
+                }
+                Standing::Alone { .. } | Standing::Waiting { .. } | Standing::Orphaned { .. } => {
+                    before
+                }
+            },
+            Event::Elsewhere { granted } => match before {
+                Standing::Alone { .. } => {
+                    let part = granted.max(ALLOWANCE);
+                    Standing::Orphaned { part, granted, settled: now, until: None }
+                }
+                Standing::Waiting { .. } | Standing::Joined { .. } | Standing::Orphaned { .. } => {
+                    before
+                }
+            },
+            Event::Full => before.beside_a_full_one(),
+            Event::Silent => before.unanswered(until),
+            Event::OtherVersion => before.beside_another_version(until, bond),
+            Event::Absent => before.without_any(now, until),
+        }
+    }
+
+    /// What a daemon has promised that has gone since.
+    fn promise(self) -> Option<Rate> {
+        match self {
+            Standing::Orphaned { part, .. } => Some(part),
+            Standing::Joined { before } => before,
+            Standing::Alone { .. } | Standing::Waiting { .. } => None,
+        }
+    }
+
+    /// The daemon shares the capacity out among others.
+    fn beside_a_full_one(self) -> Standing {
+        match self {
+            Standing::Alone { .. } => Standing::Waiting { most: ALLOWANCE, until: None },
+            Standing::Waiting { most, .. } => Standing::Waiting { most, until: None },
+            Standing::Orphaned { part, .. } => {
+                Standing::Waiting { most: part.min(ALLOWANCE), until: None }
             }
-            (Standing::Joined { before }, Event::Joined) => Standing::Joined { before },
-            (Standing::Alone { .. } | Standing::Waiting { .. }, Event::Joined) => {
-                Standing::Joined { before: None }
-            }
-            (Standing::Joined { before }, Event::Lost { promised, granted }) => {
-                let part = promised.or(before).unwrap_or(most);
-                Standing::Orphaned { part, granted, settled: now + SETTLE, until }
-            }
-            (Standing::Alone { .. }, Event::Elsewhere { granted }) => {
-                let part = granted.max(most);
-                Standing::Orphaned { part, granted, settled: now, until: None }
-            }
-            (Standing::Alone { .. }, Event::Full) => Standing::Waiting { most, until: None },
-            // A named daemon was there before the first session: this is a mistake of nobody.
-            (Standing::Alone { unanswered: false }, Event::Silent) => {
-                Standing::Waiting { most, until }
-            }
-            (Standing::Alone { unanswered: true }, Event::Silent) => self,
-            (Standing::Alone { .. }, Event::Absent | Event::OtherVersion) => Standing::NEW,
-            (Standing::Waiting { most, .. }, Event::Full) => {
-                Standing::Waiting { most, until: None }
-            }
-            (Standing::Waiting { most, until: before }, Event::Silent) => {
+            Standing::Joined { .. } => self,
+        }
+    }
+
+    fn unanswered(self, until: Option<Time>) -> Standing {
+        match self {
+            Standing::Alone { unanswered: false } => Standing::Waiting { most: ALLOWANCE, until },
+            Standing::Waiting { most, until: before } => {
                 Standing::Waiting { most, until: before.or(until) }
             }
-            (Standing::Waiting { most, .. }, Event::Absent) => match bond {
-                Bond::Found => Standing::NEW,
-                Bond::Named => Standing::Waiting { most, until: None },
-            },
-            (Standing::Waiting { most, until: None }, Event::OtherVersion) => match bond {
-                Bond::Found => Standing::NEW,
-                Bond::Named => Standing::Waiting { most, until: None },
-            },
-            (Standing::Waiting { most, until }, Event::OtherVersion) => {
-                Standing::Waiting { most, until }
+            Standing::Orphaned { part, granted, settled, until: before } => {
+                Standing::Orphaned { part, granted, settled, until: before.or(until) }
             }
-            // Others share what there is meanwhile.
-            (Standing::Orphaned { part, .. }, Event::Full) => {
-                Standing::Waiting { most: part.min(most), until: None }
+            Standing::Alone { unanswered: true } | Standing::Joined { .. } => self,
+        }
+    }
+
+    /// A daemon of another version may share out what the last one promised.
+    fn beside_another_version(self, until: Option<Time>, bond: Bond) -> Standing {
+        match (self, bond) {
+            (Standing::Orphaned { part, until: before, .. }, _) => {
+                Standing::Waiting { most: part.min(ALLOWANCE), until: before.or(until) }
             }
-            (Standing::Orphaned { part, until: before, .. }, Event::OtherVersion) => {
-                Standing::Waiting { most: part.min(most), until: before.or(until) }
+            (Standing::Waiting { until: Some(_), .. } | Standing::Joined { .. }, _) => self,
+            (Standing::Waiting { until: None, .. }, Bond::Named) => self,
+            (Standing::Waiting { until: None, .. }, Bond::Found) | (Standing::Alone { .. }, _) => {
+                Standing::NEW
             }
-            (
-                Standing::Orphaned { part, granted, settled, until: before },
-                Event::Silent | Event::Absent,
-            ) => Standing::Orphaned { part, granted, settled, until: before.or(until) },
-            (
-                Standing::Alone { .. } | Standing::Waiting { .. } | Standing::Orphaned { .. },
-                Event::Lost { .. },
-            )
-            | (
-                Standing::Waiting { .. } | Standing::Joined { .. } | Standing::Orphaned { .. },
-                Event::Elsewhere { .. },
-            )
-            | (
-                Standing::Joined { .. },
-                Event::Full | Event::Silent | Event::OtherVersion | Event::Absent,
-            ) => self.at(now),
+        }
+    }
+
+    /// Others may still have what a daemon promised them: nobody is alone at once.
+    fn without_any(self, now: Time, until: Option<Time>) -> Standing {
+        match self {
+            Standing::Alone { .. } => Standing::NEW,
+            Standing::Waiting { most, .. } => {
+                Standing::Orphaned { part: most, granted: most, settled: now, until }
+            }
+            Standing::Orphaned { part, granted, settled, until: before } => {
+                Standing::Orphaned { part, granted, settled, until: before.or(until) }
+            }
+            Standing::Joined { .. } => self,
         }
     }
 }

@@ -80,6 +80,8 @@ struct Model {
     left: usize,
     /// Until then some process comes down from what one brought that had been alone.
     unsettled: Time,
+    /// When there was a daemon last.
+    absent: Time,
     /// Processes that find their daemon run beside those whose daemon was named.
     finders: bool,
 }
@@ -271,6 +273,9 @@ impl Model {
     fn check(&mut self, seed: u64) {
         let now = self.now;
         let (mut sum, mut most_of_all) = (Rate::ZERO, CAPACITY);
+        if self.daemon.is_some() {
+            self.absent = now;
+        }
         for at in 0..self.processes.len() {
             let process = &mut self.processes[at];
             let most = process.most(now);
@@ -292,9 +297,10 @@ impl Model {
             let stands = now.since(process.since) > SETTLE && most == Rate::ZERO;
             assert!(!stands, "stands still: {process:?}: {}", told());
             let orphan = matches!(process.standing, Standing::Orphaned { .. });
-            let late = now.since(process.since) > ORPHAN_WAIT + STEP;
+            let absent = now.since(self.absent) > ORPHAN_WAIT + STEP;
+            let late = absent && now.since(process.since) > ORPHAN_WAIT + STEP;
             let found = process.bond == Bond::Found;
-            assert!(!(orphan && late && found), "not alone: {process:?}: {}", told());
+            assert!(!(found && late && orphan), "not alone: {process:?}: {}", told());
             assert!(process.moving <= OWN.max(CAPACITY), "{process:?}: {}", told());
             if process.brings {
                 self.unsettled = now + SETTLE;
@@ -316,7 +322,8 @@ fn in_any_order_of_deaths_and_joins_rates_stay_within_their_bound_and_nobody_sta
         let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
         let now = Time::from_nanos(1_000_000_000);
         let (processes, unsettled, finders) = (Vec::new(), Time::ZERO, seed % 2 == 0);
-        let mut model = Model { now, processes, daemon: None, left: 0, unsettled, finders };
+        let (daemon, left, absent) = (None, 0, now);
+        let mut model = Model { now, processes, daemon, left, unsettled, absent, finders };
         for _ in 0..600 {
             model.now += STEP;
             let now = model.now;
@@ -365,7 +372,8 @@ fn a_daemon_that_is_full_or_silent_is_not_absent() {
     assert_eq!(alone.bound(over), None);
     assert_eq!(alone.handle(over, Bond::Found, Event::Silent), alone, "it stays so");
     let absent = full.handle(later, Bond::Found, Event::Absent);
-    assert_eq!(absent, Standing::NEW);
+    assert_eq!(absent.bound(later), Some(ALLOWANCE), "others may still be orphans");
+    assert_eq!(absent.at(later + ORPHAN_WAIT), Standing::NEW);
 }
 
 #[test]
