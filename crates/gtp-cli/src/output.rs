@@ -1,15 +1,20 @@
-//! Standard output and standard error, and what happens when nobody reads them any more.
+//! Standard output and standard error, and what happens when they cannot be written.
 //!
 //! A reader that goes away (`gtp ls | head -1`) is no failure: what is left to say is not said, and
-//! the command ends as it would have ended. Nothing else in this crate writes to either stream,
-//! because the standard macros panic there. A server's lines go through queues, so that a reader
-//! that stands still does not hold it up.
+//! the command ends as it would have ended. Output that is lost for another reason (standard output
+//! is closed, its disk is full) makes the command fail, at its end if it does something else as
+//! well. Nothing else in this crate writes to either stream, because the standard macros panic
+//! there. A server's lines go through queues, so that a reader that stands still does not hold it
+//! up.
 
 use std::fmt::Display;
+use std::fs::File;
 use std::io::{self, ErrorKind, Write};
+use std::os::fd::AsFd;
 use std::sync::OnceLock;
 
 use gtp::{Failure, FailureKind};
+use gtp_sys::stdio::{Stream, was_given};
 
 use crate::lines::Lines;
 use crate::log;
@@ -17,7 +22,7 @@ use crate::log;
 /// Writes one line of result to standard output, at once.
 ///
 /// # Errors
-/// When it could not be written although somebody reads: a full disk, for example.
+/// When it could not be written although somebody reads: a full disk, or no standard output.
 pub fn line(text: impl Display) -> Result<(), Failure> {
     if let Some(queue) = RESULTS.get() {
         queue.push(format!("{text}\n").as_bytes());
@@ -52,26 +57,83 @@ pub fn drain() {
 /// # Errors
 /// As [`line`].
 pub fn text_as_it_is(text: impl Display) -> Result<(), Failure> {
-    result(to(io::stdout().lock(), &text.to_string()))
+    let text = text.to_string();
+    // The lock keeps the lines of several threads apart.
+    let _turn = io::stdout().lock();
+    result(out().and_then(|out| (&*out).write_all(text.as_bytes())))
 }
+
+/// Writes one line of result beside a job that goes on whether or not this is possible. What is
+/// lost is told by [`lost`].
+pub fn line_beside(text: impl Display) {
+    if let Err(failure) = line(text) {
+        // Only the first is told.
+        let _ = LOST.set(failure);
+    }
+}
+
+/// Why output that was written by [`line_beside`] is lost, if it is.
+pub fn lost() -> Option<Failure> {
+    LOST.get().cloned()
+}
+
+static LOST: OnceLock<Failure> = OnceLock::new();
 
 /// Writes one line for people to standard error. If that fails there is nobody to tell.
 pub fn aside(text: impl Display) {
     let _ = to(log::Errors, &format!("{text}\n"));
 }
 
-/// Standard output as the place that fetched data go to: there a reader that goes away is a
-/// failure, and errors say where they come from.
-pub struct Data;
+/// Standard output as the place that data go to: there a reader that goes away is a failure, and
+/// errors say where they come from.
+pub struct Data(File);
+
+impl Data {
+    /// Standard output, if there is one.
+    ///
+    /// # Errors
+    /// [`FailureKind::Destination`] when it is closed.
+    pub fn open() -> Result<Data, Failure> {
+        let out = out().and_then(|out| out.try_clone()).map_err(named);
+        out.map(Data).map_err(|e| Failure::new(FailureKind::Destination, e.to_string()))
+    }
+
+    /// The same as a file, for asynchronous writing.
+    pub fn into_file(self) -> File {
+        self.0
+    }
+}
 
 impl Write for Data {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        io::stdout().write(bytes).map_err(named)
+        self.0.write(bytes).map_err(named)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        io::stdout().flush().map_err(named)
+        Ok(())
     }
+}
+
+/// Whether there is a standard input to read data from.
+///
+/// # Errors
+/// [`FailureKind::Missing`] when it is closed.
+pub fn check_input() -> Result<(), Failure> {
+    if was_given(Stream::In) {
+        return Ok(());
+    }
+    Err(Failure::new(FailureKind::Missing, "standard input is closed"))
+}
+
+/// Standard output without the standard library's buffer, which hides errors of a descriptor that
+/// cannot be written.
+fn out() -> io::Result<&'static File> {
+    static OUT: OnceLock<Option<File>> = OnceLock::new();
+    let out = OUT.get_or_init(|| {
+        let there = was_given(Stream::Out);
+        there.then(|| io::stdout().as_fd().try_clone_to_owned().ok().map(File::from)).flatten()
+    });
+    out.as_ref().ok_or_else(|| io::Error::other("it is closed"))
 }
 
 fn named(error: io::Error) -> io::Error {

@@ -14,6 +14,7 @@ pub mod prefetch;
 mod pressure;
 pub mod schedule;
 pub mod signals;
+pub mod stdio;
 pub mod steer;
 pub mod tcp;
 pub mod tun;

@@ -129,8 +129,7 @@ pub fn failed(failure: &Failure) {
 
 /// Writes one line at once, so that a reader of a pipe sees it now.
 pub fn line(value: &Value) {
-    // What is told here is told beside a job that goes on, whoever listens.
-    let _ = output::line(value);
+    output::line_beside(value);
 }
 
 /// A source's numbers; the trace writes the same.

@@ -30,6 +30,10 @@ pub fn run(args: GetArgs) -> Result<ExitCode, Failure> {
         let text = format!("{dest}: several objects need a directory: end it with a slash");
         return Err(Failure::new(FailureKind::Destination, text));
     }
+    if dest == "-" {
+        // Before anybody is asked for anything.
+        output::Data::open()?;
+    }
     let law = control(&args.transfer)?;
     let runtime = super::runtime()?;
     let mut ends = Ends::default();
@@ -40,7 +44,7 @@ pub fn run(args: GetArgs) -> Result<ExitCode, Failure> {
         for url in urls {
             let dest =
                 if several { format!("{}/", dest.trim_end_matches('/')) } else { dest.clone() };
-            let transfer = describe(&args, url, &dest, law).start(&host);
+            let transfer = describe(&args, url, &dest, law).and_then(|get| get.start(&host));
             let ended = match transfer {
                 Ok(transfer) => watch(transfer, &args.transfer, &mut shower).await,
                 Err(failure) => Err(failure),
@@ -54,13 +58,13 @@ pub fn run(args: GetArgs) -> Result<ExitCode, Failure> {
     Ok(ends.code())
 }
 
-fn describe(args: &GetArgs, url: Url, dest: &str, law: Law) -> Get {
+fn describe(args: &GetArgs, url: Url, dest: &str, law: Law) -> Result<Get, Failure> {
     let mut get = Get::new(url);
     for mirror in &args.mirror {
         get = get.mirror(mirror.clone());
     }
     get = match dest {
-        "-" => get.to_writer(output::Data),
+        "-" => get.to_writer(output::Data::open()?),
         path => get.to(path),
     };
     if args.replace {
@@ -79,5 +83,5 @@ fn describe(args: &GetArgs, url: Url, dest: &str, law: Law) -> Get {
     if let Some(rate) = common.max_rate {
         get = get.max_rate(rate);
     }
-    get.control(law).weight(common.weight).patience(common.retry_for)
+    Ok(get.control(law).weight(common.weight).patience(common.retry_for))
 }

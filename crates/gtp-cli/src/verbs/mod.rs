@@ -68,6 +68,14 @@ pub fn say_failure(failure: &Failure) {
     output::aside(format_args!("gtp: {failure}"));
 }
 
+/// The code of a command that has done its work. Output that could not be written beside it makes
+/// it fail.
+pub fn done() -> ExitCode {
+    let Some(failure) = output::lost() else { return ExitCode::SUCCESS };
+    say_failure(&failure);
+    ExitCode::from(failure.exit_code())
+}
+
 /// A failure of this process's own surroundings.
 pub fn other(error: impl std::fmt::Display) -> Failure {
     Failure::new(FailureKind::Other, error.to_string())

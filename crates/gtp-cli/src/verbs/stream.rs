@@ -16,7 +16,7 @@ use super::frames::{Paced, Watched};
 use super::serve::{missing_list, say_missing};
 use super::transfer::agreed;
 use crate::args::{Agreed, StreamArgs, StreamControl, Way};
-use crate::output::aside;
+use crate::output::{Data, aside};
 use crate::signals::Signals;
 
 pub fn run(args: StreamArgs) -> Result<ExitCode, Failure> {
@@ -34,6 +34,11 @@ pub fn run(args: StreamArgs) -> Result<ExitCode, Failure> {
 }
 
 async fn carry(args: &StreamArgs) -> Result<(), Failure> {
+    // Before anybody is called, or called to.
+    match args.way {
+        Way::Send => crate::output::check_input()?,
+        Way::Receive => drop(Data::open()?),
+    }
     let host = super::host(&args.host).start()?;
     let line = match args.frames.filter(|_| args.unreliable) {
         Some(size) => carry_frames(args, &host, size).await?,
@@ -72,9 +77,9 @@ async fn carry_bytes(args: &StreamArgs, host: &Host) -> Result<Line, Failure> {
         Way::Receive => {
             writer.finish();
             match args.frames {
-                None => ended(hear(reader, &mut tokio::io::stdout()).await)?,
+                None => ended(hear(reader, &mut output()?).await)?,
                 Some(size) => {
-                    let mut watched = Watched::new(tokio::io::stdout(), host, size);
+                    let mut watched = Watched::new(output()?, host, size);
                     let heard = hear(reader, &mut watched).await;
                     watched.tell(args.frame_report.as_deref())?;
                     ended(heard)?;
@@ -108,13 +113,18 @@ async fn carry_frames(args: &StreamArgs, host: &Host, size: u64) -> Result<Line,
         }
         Way::Receive => {
             writer.finish();
-            let mut watched = Watched::new(tokio::io::stdout(), host, size);
+            let mut watched = Watched::new(output()?, host, size);
             let heard = hear_frames(reader, &mut watched, Watched::note_lost).await;
             watched.tell(args.frame_report.as_deref())?;
             ended(heard)?;
         }
     }
     Ok(line)
+}
+
+/// Standard output, for asynchronous writing.
+fn output() -> Result<tokio::fs::File, Failure> {
+    Ok(tokio::fs::File::from_std(Data::open()?.into_file()))
 }
 
 /// What became of one direction.

@@ -116,6 +116,9 @@ impl Ends {
 
     /// The exit code of all of them.
     pub fn code(&self) -> ExitCode {
+        if self.first.is_none() && self.partial == 0 {
+            return super::done();
+        }
         ExitCode::from(match &self.first {
             Some(failure) if self.done == 0 => failure.exit_code(),
             Some(failure) => match failure.kind {
@@ -131,8 +134,7 @@ impl Ends {
                 | FailureKind::NoUdpPath
                 | FailureKind::Partial => FailureKind::Partial.exit_code(),
             },
-            None if self.partial > 0 => FailureKind::Partial.exit_code(),
-            None => 0,
+            None => FailureKind::Partial.exit_code(),
         })
     }
 }
