@@ -58,7 +58,7 @@ fn an_empty_object_and_tiny_files_need_no_care() {
     let sink = Box::new(DiscardSink::new(manifest.clone()));
     let mut transfer = world.transfer_into(sink, manifest);
     let _source = world.source_of(tree(), &transfer);
-    let mut done = Vec::new();
+    let (mut done, mut named) = (Vec::new(), Vec::new());
     loop {
         match transfer.next().expect("events go on to the end") {
             TransferEvent::FileDone { file, root } => done.push((file, root.is_some())),
@@ -69,12 +69,55 @@ fn an_empty_object_and_tiny_files_need_no_care() {
                 assert_eq!(finished.bytes_written, sizes.iter().sum::<u64>());
                 break;
             }
+            TransferEvent::FileNamed { file, .. } => named.push(file),
             TransferEvent::PathOpen { .. } => {}
             other => panic!("unexpected: {other:?}"),
         }
     }
+    named.sort_unstable();
+    assert_eq!(named, [1, 2, 4, 5, 6, 7, 8]);
     done.sort_unstable();
     assert_eq!(done, [1, 2, 4, 5, 6, 7, 8].map(|file| (file, true)));
+}
+
+#[test]
+fn a_file_that_one_source_loses_comes_from_another_and_one_that_all_lose_is_given_up() {
+    let sizes = [5, 3 * BLOCK, 17, 2_000];
+    for honest in [true, false] {
+        let world = World::new();
+        let tree = || gtp_store::SyntheticSource::dir(&sizes, gtp_store::Pattern::Zeros);
+        let manifest = tree().manifest().clone();
+        let path = manifest.entries[1].path.clone();
+        let sink = Box::new(DiscardSink::new(manifest.clone()));
+        let mut transfer = world.transfer_into(sink, manifest);
+        // Only the long file has a second block.
+        let losing = |loses: bool, path: gtp_store::RelPath| Twisted {
+            inner: tree(),
+            twist: move |block: u64, _: &mut Framed| match block {
+                1 if loses => Err(SourceError::Changed { path: path.clone() }),
+                _ => Ok(()),
+            },
+        };
+        let _first = world.source_of(Box::new(losing(true, path.clone())), &transfer);
+        let _second = world.source_of(Box::new(losing(!honest, path)), &transfer);
+        let mut given_up = Vec::new();
+        let finished = loop {
+            match transfer.next().expect("events go on to the end") {
+                TransferEvent::GivenUp { file, why: None } => given_up.push(file),
+                TransferEvent::AllBlocks if honest => {
+                    transfer.handle.finish_files(vec![(1, None)]);
+                }
+                TransferEvent::Complete(finished) => break finished,
+                TransferEvent::PathOpen { .. }
+                | TransferEvent::FileDone { .. }
+                | TransferEvent::FileNamed { .. }
+                | TransferEvent::AllBlocks => {}
+                other => panic!("unexpected: {other:?}"),
+            }
+        };
+        let expected = if honest { (4, vec![]) } else { (3, vec![1]) };
+        assert_eq!((finished.files_written, given_up), expected);
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::hash::{BlockCheck, Value, check_block, empty_root};
-use crate::manifest::{Entry, Manifest};
+use crate::manifest::{Entry, Kind, Manifest};
 use crate::name::escaped;
 use crate::row::{TRAILER, blocks_in};
 use crate::sink::{SinkError, Written};
@@ -30,6 +30,8 @@ pub(crate) enum Progress {
     Settled,
     /// Finished.
     Finished,
+    /// It will not be whole: its source or this destination cannot.
+    GivenUp,
 }
 
 /// What the check of a block found.
@@ -69,7 +71,7 @@ impl Arrivals {
     pub(crate) fn is_open(&self, file: u32) -> bool {
         match self.progress(file) {
             Progress::Open => true,
-            Progress::Settled | Progress::Finished => false,
+            Progress::Settled | Progress::Finished | Progress::GivenUp => false,
         }
     }
 
@@ -90,6 +92,7 @@ impl Arrivals {
         }
         Ok(match check_block(size, block, framed) {
             BlockCheck::Good(value) => Checked::Keep(value, &framed[..framed.len() - TRAILER]),
+            BlockCheck::Lost => Checked::Over(Written::Lost),
             BlockCheck::Bad | BlockCheck::WrongLength => Checked::Over(Written::Bad),
         })
     }
@@ -141,6 +144,26 @@ impl Arrivals {
     pub(crate) fn finished(&mut self, file: u32) {
         self.trees.remove(&file);
         self.set(file, Progress::Finished);
+    }
+
+    /// Gives an entry up, whatever is there of it; says how many of its blocks were missing.
+    /// `None`: it was given up before.
+    pub(crate) fn give_up(&mut self, file: u32) -> Option<u64> {
+        match self.progress(file) {
+            Progress::GivenUp => None,
+            Progress::Open | Progress::Settled | Progress::Finished => {
+                let missing = if self.is_open(file) { self.missing(file) } else { 0 };
+                self.trees.remove(&file);
+                self.set(file, Progress::GivenUp);
+                Some(missing)
+            }
+        }
+    }
+
+    /// How many files were given up.
+    pub(crate) fn given_up(&self) -> u64 {
+        let lost = |(p, e): &(&Progress, &Entry)| **p == Progress::GivenUp && e.kind == Kind::File;
+        self.files.iter().zip(&self.manifest.entries).filter(lost).count() as u64
     }
 
     /// The first file that is not finished, as an error.

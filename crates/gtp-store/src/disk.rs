@@ -2,22 +2,27 @@
 //!
 //! The list is short on purpose: a test stands in for the file system, records every call, and
 //! replays them with un-synced ones lost. Paths are relative to one directory handle and made of
-//! valid components; no call follows a symbolic link in any of them.
+//! valid components; no call follows a symbolic link in any of them. The real one goes on where a
+//! call is refused that data do not need, and says so once.
 
+use std::cmp::Ordering;
 use std::fs::File;
 use std::io;
 use std::ops::Deref;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::OnceLock;
 
 use rustix::fs::{
-    Advice, AtFlags, Dir, FallocateFlags, FileType, FlockOperation, OFlags, Stat, Timespec,
-    Timestamps, fadvise, fallocate, fchmod, flock, fstat, fsync, ftruncate, futimens, mkdirat,
-    renameat, statat, syncfs, unlinkat,
+    Advice, AtFlags, Dir, FallocateFlags, FileType, FlockOperation, OFlags, RenameFlags, Stat,
+    Timespec, Timestamps, fadvise, fallocate, fchmod, flock, fstat, fsync, ftruncate, futimens,
+    linkat, mkdirat, renameat, renameat_with, statat, syncfs, unlinkat, utimensat,
 };
 use rustix::io::Errno;
 
+use crate::abilities::{Ability, Lacks, is_refusal};
+use crate::lent::{self, Lent};
 use crate::manifest::{Mode, Mtime};
 use crate::walk;
 
@@ -43,6 +48,26 @@ pub trait Disk: Send {
     /// # Errors
     /// What the system says.
     fn open(&mut self, path: &str) -> io::Result<Opened<Self::File>>;
+
+    /// As [`Disk::open`], of a whole file that is only read. The default opens it as that does.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn open_to_read(&mut self, path: &str) -> io::Result<Opened<Self::File>> {
+        self.open(path)
+    }
+
+    /// Allows this directory, which is the object's, and those beneath it to be made writable for
+    /// the time of the transfer where they are not. The default cannot.
+    fn may_lend(&mut self, _dir: &str) {}
+
+    /// The transfer is over: gives lent permissions back. The default has lent none.
+    fn settle(&mut self) {}
+
+    /// One sentence about what the destination was found to be unable to do, told once.
+    fn warning(&mut self) -> Option<String> {
+        None
+    }
 
     /// Which file a handle is, wherever its name went.
     ///
@@ -205,13 +230,6 @@ pub enum MadeDir {
 #[derive(Debug)]
 pub struct LockedFile(File);
 
-impl LockedFile {
-    fn lock(file: File) -> Result<LockedFile, Errno> {
-        flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-        Ok(LockedFile(file))
-    }
-}
-
 impl Deref for LockedFile {
     type Target = File;
 
@@ -241,6 +259,8 @@ pub struct OsDisk {
     /// The directory that was used last: entries come sorted, so it is used again.
     near: Option<(String, OwnedFd)>,
     user: u32,
+    lacks: Lacks,
+    lent: Lent,
 }
 
 impl OsDisk {
@@ -258,7 +278,8 @@ impl OsDisk {
 
     /// The file system beneath a directory that is open for reading.
     pub fn of(base: OwnedFd) -> OsDisk {
-        OsDisk { base, near: None, user: rustix::process::geteuid().as_raw() }
+        let user = rustix::process::geteuid().as_raw();
+        OsDisk { base, near: None, user, lacks: Lacks::default(), lent: Lent::default() }
     }
 
     /// The directory that holds `path`, and the last component.
@@ -277,8 +298,40 @@ impl OsDisk {
 
     fn open_here(&mut self, path: &str, flags: OFlags) -> Result<File, Errno> {
         let mode = rustix::fs::Mode::from_raw_mode(0o600);
-        let (holder, name) = self.holder(path)?;
-        walk::open(holder.as_fd(), name, flags, mode).map(File::from)
+        self.permitted(path, |disk| {
+            let (holder, name) = disk.holder(path)?;
+            walk::open(holder.as_fd(), name, flags, mode).map(File::from)
+        })
+    }
+
+    /// Does something with `path`. If permission is denied, lends to the directories on the way
+    /// what their owner lacks and tries once more.
+    fn permitted<T>(
+        &mut self,
+        path: &str,
+        work: impl Fn(&mut OsDisk) -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
+        match work(self) {
+            Err(Errno::ACCESS) if self.lent.lend(self.base.as_fd(), self.user, path) => work(self),
+            done => done,
+        }
+    }
+
+    /// Locks a file, where files can be locked.
+    fn lock(&mut self, file: File) -> Result<LockedFile, Errno> {
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => return Err(Errno::WOULDBLOCK),
+            Err(error) => self.lacks.excuse(Ability::Locks, error)?,
+        }
+        Ok(LockedFile(file))
+    }
+
+    fn excuse(&mut self, ability: Ability, done: Result<(), Errno>) -> io::Result<()> {
+        match done {
+            Ok(()) => Ok(()),
+            Err(error) => Ok(self.lacks.excuse(ability, error)?),
+        }
     }
 }
 
@@ -286,8 +339,11 @@ impl Disk for OsDisk {
     type File = LockedFile;
 
     fn look(&mut self, path: &str) -> io::Result<Option<Found>> {
-        let (holder, name) = self.holder(path)?;
-        match statat(holder, name, AtFlags::SYMLINK_NOFOLLOW) {
+        let stat = self.permitted(path, |disk| {
+            let (holder, name) = disk.holder(path)?;
+            statat(holder, name, AtFlags::SYMLINK_NOFOLLOW)
+        });
+        match stat {
             Ok(stat) => Ok(Some(found(&stat))),
             Err(Errno::NOENT) => Ok(None),
             Err(error) => Err(error.into()),
@@ -296,7 +352,7 @@ impl Disk for OsDisk {
 
     fn create(&mut self, path: &str) -> io::Result<LockedFile> {
         let file = self.open_here(path, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)?;
-        Ok(LockedFile::lock(file)?)
+        Ok(self.lock(file)?)
     }
 
     fn open(&mut self, path: &str) -> io::Result<Opened<LockedFile>> {
@@ -313,11 +369,32 @@ impl Disk for OsDisk {
         if !regular || stat.st_nlink != 1 || stat.st_uid != self.user {
             return Ok(Opened::Foreign);
         }
-        match LockedFile::lock(file) {
+        match self.lock(file) {
             Ok(file) => Ok(Opened::Ours(file)),
             Err(Errno::WOULDBLOCK) => Ok(Opened::Locked),
             Err(error) => Err(error.into()),
         }
+    }
+
+    fn open_to_read(&mut self, path: &str) -> io::Result<Opened<LockedFile>> {
+        match self.open_here(path, OFlags::RDONLY) {
+            Ok(file) => Ok(Opened::Ours(LockedFile(file))),
+            Err(Errno::NOENT) => Ok(Opened::Absent),
+            Err(Errno::LOOP | Errno::NXIO | Errno::ISDIR | Errno::ACCESS) => Ok(Opened::Foreign),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn may_lend(&mut self, dir: &str) {
+        self.lent.allow(dir);
+    }
+
+    fn settle(&mut self) {
+        self.lent.give_back(self.base.as_fd());
+    }
+
+    fn warning(&mut self) -> Option<String> {
+        self.lacks.warning()
     }
 
     fn identity(&mut self, file: &LockedFile) -> io::Result<Identity> {
@@ -341,15 +418,21 @@ impl Disk for OsDisk {
         let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         match fallocate(file, punch, offset, len) {
             Ok(()) => Ok(()),
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
-                file.write_all_at(&vec![0; len as usize], offset)
-            }
-            Err(error) => Err(error.into()),
+            // Whatever it has against holes: if zeros cannot be written either, that says why.
+            Err(_) => file.write_all_at(&vec![0; len as usize], offset),
         }
     }
 
     fn set_len(&mut self, file: &LockedFile, len: u64) -> io::Result<()> {
-        Ok(ftruncate(file, len)?)
+        match ftruncate(file, len) {
+            Err(error) if is_refusal(error) => match len.cmp(&(fstat(file)?.st_size as u64)) {
+                // One byte at the end makes a file as long.
+                Ordering::Greater => file.write_all_at(&[0], len - 1),
+                Ordering::Equal => Ok(()),
+                Ordering::Less => Err(error.into()),
+            },
+            done => Ok(done?),
+        }
     }
 
     /// The advice that these pages are not needed starts their writing; pages on their way to
@@ -361,19 +444,25 @@ impl Disk for OsDisk {
     }
 
     fn dress(&mut self, file: &LockedFile, mode: Mode, mtime: Mtime) -> io::Result<()> {
-        fchmod(file, rustix::fs::Mode::from_raw_mode(mode.bits()))?;
-        Ok(futimens(file, &times(mtime))?)
+        let mode = rustix::fs::Mode::from_raw_mode(mode.bits() & !umask());
+        let changed = fchmod(file, mode);
+        self.excuse(Ability::Modes, changed)?;
+        self.excuse(Ability::Times, futimens(file, &times(mtime)))
     }
 
     fn sync(&mut self, file: &LockedFile) -> io::Result<()> {
-        Ok(fsync(file)?)
+        self.excuse(Ability::Syncing, fsync(file))
     }
 
     fn make_dir(&mut self, path: &str) -> io::Result<MadeDir> {
-        let (holder, name) = self.holder(path)?;
-        match mkdirat(holder, name, rustix::fs::Mode::from_raw_mode(0o700)) {
+        let made = self.permitted(path, |disk| {
+            let (holder, name) = disk.holder(path)?;
+            mkdirat(holder, name, rustix::fs::Mode::from_raw_mode(0o700))
+        });
+        match made {
             Ok(()) => Ok(MadeDir::New),
             Err(Errno::EXIST) => {
+                let (holder, name) = self.holder(path)?;
                 let stat = statat(holder, name, AtFlags::SYMLINK_NOFOLLOW)?;
                 match FileType::from_raw_mode(stat.st_mode) {
                     FileType::Directory => Ok(MadeDir::There),
@@ -385,11 +474,21 @@ impl Disk for OsDisk {
     }
 
     fn dress_dir(&mut self, path: &str, mode: Option<Mode>, mtime: Mtime) -> io::Result<()> {
-        let fd = walk::dir_for_reading(self.base.as_fd(), path)?;
+        let dated = self.permitted(path, |disk| {
+            let times = times(mtime);
+            if path.is_empty() {
+                return futimens(&disk.base, &times);
+            }
+            let (holder, name) = disk.holder(path)?;
+            utimensat(holder, name, &times, AtFlags::SYMLINK_NOFOLLOW)
+        });
+        self.excuse(Ability::Times, dated)?;
         if let Some(mode) = mode {
-            fchmod(&fd, rustix::fs::Mode::from_raw_mode(mode.bits()))?;
+            let changed = lent::set_mode(self.base.as_fd(), path, mode.bits() & !umask());
+            self.excuse(Ability::Modes, changed)?;
+            self.lent.forget(path);
         }
-        Ok(futimens(&fd, &times(mtime))?)
+        Ok(())
     }
 
     fn count_names(&mut self, suffix: &str) -> io::Result<usize> {
@@ -400,22 +499,75 @@ impl Disk for OsDisk {
     fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
         let (_, to_name) = walk::split(to);
         assert_eq!(walk::split(from).0, walk::split(to).0, "files keep their directory");
-        let (holder, from_name) = self.holder(from)?;
-        Ok(renameat(holder, from_name, holder, to_name)?)
+        let renamed = self.permitted(from, |disk| {
+            let (holder, from_name) = disk.holder(from)?;
+            match renameat(holder, from_name, holder, to_name) {
+                Err(error) if is_refusal(error) || error == Errno::EXIST => {
+                    rename_otherwise(holder.as_fd(), from_name, to_name).map_err(|_| error)
+                }
+                done => done,
+            }
+        });
+        Ok(renamed?)
     }
 
     fn remove(&mut self, path: &str) -> io::Result<()> {
-        let (holder, name) = self.holder(path)?;
-        Ok(unlinkat(holder, name, AtFlags::empty())?)
+        Ok(self.permitted(path, |disk| {
+            let (holder, name) = disk.holder(path)?;
+            unlinkat(holder, name, AtFlags::empty())
+        })?)
     }
 
     fn sync_dir(&mut self, path: &str) -> io::Result<()> {
-        Ok(fsync(walk::dir_for_reading(self.base.as_fd(), path)?)?)
+        // Lent to as if something beneath it were opened.
+        let inside = if path.is_empty() { String::new() } else { format!("{path}/.") };
+        let synced = self.permitted(&inside, |disk| {
+            walk::dir_for_reading(disk.base.as_fd(), path).and_then(fsync)
+        });
+        self.excuse(Ability::Syncing, synced)
     }
 
     fn sync_all(&mut self) -> io::Result<()> {
-        Ok(syncfs(&self.base)?)
+        match syncfs(&self.base) {
+            Err(error) if is_refusal(error) => {
+                // All file systems of the host: more than is needed, and no error to read.
+                rustix::fs::sync();
+                Ok(())
+            }
+            done => Ok(done?),
+        }
     }
+}
+
+/// Renames where the ordinary call is refused, or does not replace: by its newer form, or by a
+/// second link. Nobody sees the name empty unless the file system cannot replace at all.
+fn rename_otherwise(holder: BorrowedFd<'_>, from: &str, to: &str) -> Result<(), Errno> {
+    if renameat_with(holder, from, holder, to, RenameFlags::empty()).is_ok() {
+        return Ok(());
+    }
+    if let Ok(stat) = statat(holder, to, AtFlags::SYMLINK_NOFOLLOW) {
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Err(Errno::EXIST);
+        }
+        // Only where the part can get the name: else what was there would be lost.
+        let spare = format!("{from}~");
+        linkat(holder, from, holder, &spare, AtFlags::empty())?;
+        unlinkat(holder, &spare, AtFlags::empty())?;
+        unlinkat(holder, to, AtFlags::empty())?;
+    }
+    linkat(holder, from, holder, to, AtFlags::empty())?;
+    unlinkat(holder, from, AtFlags::empty())
+}
+
+/// The bits that this process takes from the mode of everything it makes. Asking for them means
+/// setting them; for that moment all are taken.
+fn umask() -> u32 {
+    static UMASK: OnceLock<u32> = OnceLock::new();
+    *UMASK.get_or_init(|| {
+        let mask = rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o777));
+        rustix::process::umask(mask);
+        mask.as_raw_mode() & 0o777
+    })
 }
 
 fn found(stat: &Stat) -> Found {

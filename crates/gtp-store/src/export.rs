@@ -10,9 +10,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use rustix::fs::{Access, AtFlags, Dir, FileType, Stat, accessat, fstat, statat};
+use rustix::fs::{Access, AtFlags, Dir, FileType, OFlags, Stat, accessat, fstat, statat};
 use rustix::io::Errno;
 
+use crate::abilities::is_refusal;
 use crate::manifest::{
     Entry, Guise, Kind, MAX_ENTRIES, Manifest, ManifestError, Mode, Mtime, RootKind,
 };
@@ -85,6 +86,19 @@ pub(crate) struct Stamp {
 }
 
 impl Stamp {
+    /// Whether a file that was `listed` so may still have the same content up to the listed length:
+    /// it is the same one, and has only become longer or got another mode or name.
+    pub(crate) fn may_continue(&self, listed: &Stamp) -> bool {
+        let same = (self.device, self.inode) == (listed.device, listed.inode);
+        let kept = self.size == listed.size && self.mtime == listed.mtime;
+        same && (kept || self.size > listed.size)
+    }
+
+    /// Whether the file was written since it was `listed` so.
+    pub(crate) fn was_written(&self, listed: &Stamp) -> bool {
+        (self.size, self.mtime) != (listed.size, listed.mtime)
+    }
+
     pub(crate) fn of(stat: &Stat) -> Stamp {
         Stamp {
             device: stat.st_dev,
@@ -209,8 +223,7 @@ enum Depth {
 
 fn scan_file(holder: OwnedFd, name: &str, stat: &Stat) -> Result<Scanned, SourceError> {
     let path = RelPath::new(name).map_err(|_| SourceError::Missing { path: escaped(name) })?;
-    accessat(&holder, name, Access::READ_OK, AtFlags::empty())
-        .map_err(|e| beneath_error(&escaped(name), e))?;
+    may_read(&holder, name.as_bytes()).map_err(|e| beneath_error(&escaped(name), e))?;
     let entries = vec![entry(path, Kind::File, stat)];
     let manifest = Manifest { root_kind: RootKind::File, own: None, entries };
     manifest.validate()?;
@@ -306,7 +319,7 @@ impl Scan<'_> {
             _ => return self.pass(&full, SkipReason::Special),
         };
         if kind == Kind::File
-            && let Err(error) = accessat(fd, name, Access::READ_OK, AtFlags::empty())
+            && let Err(error) = may_read(fd, name)
         {
             return self.pass(&full, unreadable(error));
         }
@@ -350,6 +363,17 @@ fn guise(stat: &Stat) -> Guise {
     let whole = Mtime::new(stat.st_mtime, 0).expect("zero nanoseconds are below a second");
     let mtime = Mtime::new(stat.st_mtime, nanos).unwrap_or(whole);
     Guise { mode: Mode::new(stat.st_mode), mtime }
+}
+
+/// Whether this process may read a file. Where nobody answers that, reading it will tell.
+fn may_read(holder: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
+    match accessat(holder, name, Access::READ_OK, AtFlags::empty()) {
+        // Some sandboxes refuse the question in these words; opening the file is a true answer.
+        Err(error) if is_refusal(error) => {
+            walk::open_bytes(holder.as_fd(), name, OFlags::RDONLY).map(drop)
+        }
+        answered => answered,
+    }
 }
 
 fn unreadable(error: Errno) -> SkipReason {

@@ -25,7 +25,7 @@ use crate::name::{JOURNAL_SUFFIX, RelPath};
 use crate::parts::Parts;
 use crate::recheck::Recheck;
 use crate::row::{BLOCK, blocks_in, content_of};
-use crate::sink::{BlockSink, Fault, Finished, Have, SinkError, Window, Written};
+use crate::sink::{BlockSink, Fault, Finished, Have, Refused, SinkError, Window, Written};
 use crate::walk::split;
 
 /// Whole small files that wait for their common sync: bounds what a loss of power costs, and
@@ -91,6 +91,10 @@ pub struct FileSink<D: Disk = OsDisk> {
     /// Whole small files that wait for their common sync.
     ready: Vec<u32>,
     ready_bytes: u64,
+    /// Small and empty files that got their names and have not been asked for yet.
+    named: Vec<u32>,
+    /// Entries that this destination refuses, not asked for yet.
+    pub(crate) refused: Vec<Refused>,
     /// Directories whose names changed.
     touched: BTreeSet<String>,
     /// Directories that this transfer makes, or its earlier attempts have made.
@@ -171,6 +175,9 @@ impl<D: Disk> FileSink<D> {
         manifest.validate().map_err(|e| SinkError::Unsuitable(e.to_string()))?;
         refuse_occupied(&mut disk, &names, &manifest)?;
         names.tell_apart(&manifest);
+        if manifest.root_kind == RootKind::Dir {
+            disk.may_lend(names.root());
+        }
         let log = open_log(&mut disk, &names)?;
         let mut sink = FileSink {
             parts: Parts::new(disk, names, manifest.clone()),
@@ -183,6 +190,8 @@ impl<D: Disk> FileSink<D> {
             empty: Vec::new(),
             ready: Vec::new(),
             ready_bytes: 0,
+            named: Vec::new(),
+            refused: Vec::new(),
             touched: BTreeSet::new(),
             made: new,
             unchanged: 0,
@@ -193,12 +202,14 @@ impl<D: Disk> FileSink<D> {
             Ok(()) => Ok(sink),
             Err(error) => {
                 sink.withdraw();
+                sink.parts.disk.settle();
                 Err(error)
             }
         }
     }
 
     fn prepare(&mut self, manifest: &Manifest) -> Result<(), SinkError> {
+        self.refuse_twins(manifest)?;
         let absent = self.absent_dirs(manifest)?;
         self.look_at_files(manifest, &absent)?;
         self.replay()?;
@@ -237,24 +248,37 @@ impl<D: Disk> FileSink<D> {
             return Ok(absent);
         }
         let root = self.parts.names.root().to_owned();
-        let entries = manifest.entries.iter().filter(|e| e.kind == Kind::Dir);
-        let paths = entries.map(|e| self.parts.names.final_path(&e.path)).collect::<Vec<_>>();
-        for path in std::iter::once(root).chain(paths).filter(|path| !path.is_empty()) {
-            if absent.contains(split(&path).0) {
-                absent.insert(path);
+        if !root.is_empty() && self.is_absent(&root, &absent)? {
+            absent.insert(root);
+        }
+        for (entry, number) in manifest.entries.iter().zip(0u32..) {
+            if entry.kind != Kind::Dir {
                 continue;
             }
-            let found = self.parts.disk.look(&path).map_err(|e| self.parts.failed(&path, e))?;
-            match found.map(|found| found.kind) {
-                None => drop(absent.insert(path)),
-                Some(FoundKind::Dir) => {}
-                Some(FoundKind::Link) => return Err(self.parts.refused(&path, Fault::Link)),
-                Some(FoundKind::File | FoundKind::Special) => {
-                    return Err(self.parts.refused(&path, Fault::NotADirectory));
-                }
+            let path = self.parts.names.final_path(&entry.path);
+            match self.is_absent(&path, &absent) {
+                Ok(true) => drop(absent.insert(path)),
+                Ok(false) => {}
+                Err(error) => self.refuse(number, error)?,
             }
         }
         Ok(absent)
+    }
+
+    /// Whether a directory is to be made at `path`, when these are not there either.
+    fn is_absent(&mut self, path: &str, absent: &BTreeSet<String>) -> Result<bool, SinkError> {
+        if absent.contains(split(path).0) {
+            return Ok(true);
+        }
+        let found = self.parts.disk.look(path).map_err(|e| self.parts.failed(path, e))?;
+        match found.map(|found| found.kind) {
+            None => Ok(true),
+            Some(FoundKind::Dir) => Ok(false),
+            Some(FoundKind::Link) => Err(self.parts.refused(path, Fault::Link)),
+            Some(FoundKind::File | FoundKind::Special) => {
+                Err(self.parts.refused(path, Fault::NotADirectory))
+            }
+        }
     }
 
     /// Makes directories, after the journal says so: whoever resumes gives them their modes.
@@ -273,7 +297,11 @@ impl<D: Disk> FileSink<D> {
             match self.parts.disk.make_dir(&path) {
                 Ok(MadeDir::There) => {}
                 Ok(MadeDir::New) => drop(self.touched.insert(split(&path).0.to_owned())),
-                Err(error) => return Err(self.parts.failed(&path, error)),
+                Err(error) => {
+                    let error = self.parts.failed(&path, error);
+                    self.refuse_dir(&path, error)?;
+                    continue;
+                }
             }
             self.made.insert(path);
         }
@@ -287,13 +315,24 @@ impl<D: Disk> FileSink<D> {
         new_dirs: &BTreeSet<String>,
     ) -> Result<(), SinkError> {
         for (number, entry) in manifest.entries.iter().enumerate() {
-            if entry.kind == Kind::Dir {
+            let number = number as u32;
+            if entry.kind == Kind::Dir || self.arrivals.progress(number) == Progress::GivenUp {
                 continue;
             }
-            let number = number as u32;
             let path = self.parts.names.final_path(&entry.path);
             let fresh = new_dirs.contains(split(&path).0);
-            if !fresh && self.is_unchanged(&path, entry)? {
+            let unchanged = match fresh {
+                true => Ok(false),
+                false => self.is_unchanged(&path, entry),
+            };
+            let unchanged = match unchanged {
+                Ok(unchanged) => unchanged,
+                Err(error) => {
+                    self.refuse(number, error)?;
+                    continue;
+                }
+            };
+            if unchanged {
                 self.arrivals.set(number, Progress::Settled);
                 self.unchanged += 1;
                 if entry.size > 0 {
@@ -323,7 +362,7 @@ impl<D: Disk> FileSink<D> {
 
     /// The hash of a file that is there; `None` if it cannot be told.
     fn hash_of(&mut self, path: &str, size: u64) -> Result<Option<Value>, SinkError> {
-        let Ok(Opened::Ours(file)) = self.parts.disk.open(path) else { return Ok(None) };
+        let Ok(Opened::Ours(file)) = self.parts.disk.open_to_read(path) else { return Ok(None) };
         let mut hasher = blake3::Hasher::new();
         let mut buffer = Vec::new();
         for block in 0..blocks_in(size) {
@@ -361,8 +400,11 @@ impl<D: Disk> FileSink<D> {
                 Err(SinkError::RootMismatch { path, expected, got })
             }
             None => {
-                let text = "is there and cannot be read to be checked";
-                Err(SinkError::Unsuitable(format!("{}: {text}", self.parts.names.shown(&path))))
+                // What is there stays, and nobody vouches for it.
+                let error = self.parts.refused(&path, Fault::Unread);
+                self.refuse(file, error)?;
+                self.unchanged -= u64::from(entry.size > 0);
+                Ok(())
             }
         }
     }
@@ -407,11 +449,27 @@ impl<D: Disk> FileSink<D> {
             Durability::Synced => self.sync_all()?,
         }
         while let Some(&file) = self.ready.last() {
-            self.place(file)?;
+            match self.place(file) {
+                Ok(()) => self.named.push(file),
+                Err(error) => self.refuse(file, error)?,
+            }
             self.ready.pop();
         }
         self.ready_bytes = 0;
         Ok(())
+    }
+
+    fn keep_for_later(&mut self) -> Result<(), SinkError> {
+        let flushed = self.flush();
+        self.place_ready()?;
+        self.sync_names()?;
+        let left = !self.found.restarted.is_empty() || !self.found.orphans.is_empty();
+        if self.parts.is_empty() && !left && self.made_dirs_stay_open() {
+            self.dress_dirs()?;
+            self.remove_journal()?;
+            self.dress_root()?;
+        }
+        flushed
     }
 
     fn place(&mut self, file: u32) -> Result<(), SinkError> {
@@ -427,13 +485,47 @@ impl<D: Disk> FileSink<D> {
 
     fn create_empty(&mut self) -> Result<(), SinkError> {
         while let Some(&file) = self.empty.last() {
-            self.begin(file)?;
-            self.parts.dress(file)?;
-            self.parts.close(file);
-            self.ready.push(file);
+            match self.begin(file).and_then(|_| self.parts.dress(file)) {
+                Ok(()) => {
+                    self.parts.close(file);
+                    self.ready.push(file);
+                }
+                Err(error) => self.refuse(file, error)?,
+            }
             self.empty.pop();
         }
         Ok(())
+    }
+
+    /// Keeps a block that was checked.
+    fn keep(
+        &mut self,
+        (file, block): (u32, u64),
+        value: Value,
+        content: &[u8],
+    ) -> Result<Written, SinkError> {
+        let number = match self.parts.number(file) {
+            Some(number) => number,
+            None => self.begin(file)?,
+        };
+        self.parts.write(file, block, content)?;
+        if blocks_in(self.arrivals.entry(file).size) == 1 {
+            self.parts.dress(file)?;
+            self.parts.close(file);
+        }
+        self.log.push(&Record::Block { number, block, value });
+        self.bytes_written += content.len() as u64;
+        Ok(self.arrivals.note(file, block, value))
+    }
+
+    /// Makes a file of several blocks durable and gives it its name.
+    fn place_large(&mut self, file: u32) -> Result<(), SinkError> {
+        self.parts.dress(file)?;
+        match self.options.durability {
+            Durability::Synced => self.parts.sync(file)?,
+            Durability::System => {}
+        }
+        self.place(file)
     }
 
     /// Removes the parts of files that are not listed any more.
@@ -454,9 +546,16 @@ impl<D: Disk> FileSink<D> {
     /// nothing that is still needed.
     fn dress_dirs(&mut self) -> Result<(), SinkError> {
         let manifest = self.arrivals.manifest().clone();
-        for entry in manifest.entries.iter().rev().filter(|e| e.kind == Kind::Dir) {
+        for (number, entry) in manifest.entries.iter().enumerate().rev() {
+            let number = number as u32;
+            if entry.kind != Kind::Dir || self.arrivals.progress(number) == Progress::GivenUp {
+                continue;
+            }
             let path = self.parts.names.final_path(&entry.path);
-            self.dress_dir(&path, Guise { mode: entry.mode, mtime: entry.mtime })?;
+            let guise = Guise { mode: entry.mode, mtime: entry.mtime };
+            if let Err(error) = self.dress_dir(&path, guise) {
+                self.refuse(number, error)?;
+            }
         }
         Ok(())
     }
@@ -575,18 +674,13 @@ impl<D: Disk> BlockSink for FileSink<D> {
             Checked::Over(written) => return Ok(written),
             Checked::Keep(value, content) => (value, content),
         };
-        let number = match self.parts.number(file) {
-            Some(number) => number,
-            None => self.begin(file)?,
+        let written = match self.keep((file, block), value, content) {
+            Ok(written) => written,
+            Err(error) => {
+                self.refuse(file, error)?;
+                Written::Duplicate
+            }
         };
-        self.parts.write(file, block, content)?;
-        if blocks_in(self.arrivals.entry(file).size) == 1 {
-            self.parts.dress(file)?;
-            self.parts.close(file);
-        }
-        self.log.push(&Record::Block { number, block, value });
-        self.bytes_written += content.len() as u64;
-        let written = self.arrivals.note(file, block, value);
         if self.log.is_full() {
             self.flush()?;
         }
@@ -604,7 +698,7 @@ impl<D: Disk> BlockSink for FileSink<D> {
     ) -> Result<Option<Value>, SinkError> {
         match self.arrivals.progress(file) {
             Progress::Settled => return self.check_kept(file, expected).map(|()| None),
-            Progress::Finished => return Ok(None),
+            Progress::Finished | Progress::GivenUp => return Ok(None),
             Progress::Open => {}
         }
         let root = match self.arrivals.root(file, expected) {
@@ -619,13 +713,9 @@ impl<D: Disk> BlockSink for FileSink<D> {
         if blocks_in(self.arrivals.entry(file).size) == 1 {
             self.ready.push(file);
             self.ready_bytes += self.arrivals.entry(file).size;
-        } else {
-            self.parts.dress(file)?;
-            match self.options.durability {
-                Durability::Synced => self.parts.sync(file)?,
-                Durability::System => {}
-            }
-            self.place(file)?;
+        } else if let Err(error) = self.place_large(file) {
+            self.refuse(file, error)?;
+            return Ok(None);
         }
         self.arrivals.finished(file);
         if self.arrivals.manifest().root_kind == RootKind::File {
@@ -636,6 +726,35 @@ impl<D: Disk> BlockSink for FileSink<D> {
             self.place_ready()?;
         }
         Ok(Some(root))
+    }
+
+    fn give_up(&mut self, file: u32) -> Result<Option<u64>, SinkError> {
+        if self.arrivals.manifest().root_kind == RootKind::File {
+            let path = self.parts.names.shown(&self.parts.final_path(file));
+            let text = format!("{path}: the source cannot give it any more");
+            return Err(SinkError::Unsuitable(text));
+        }
+        match self.arrivals.progress(file) {
+            Progress::Settled | Progress::Finished | Progress::GivenUp => return Ok(None),
+            Progress::Open => {}
+        }
+        let missing = self.arrivals.give_up(file);
+        if missing.is_some() {
+            self.drop_part(file);
+        }
+        Ok(missing)
+    }
+
+    fn take_refused(&mut self) -> Vec<Refused> {
+        std::mem::take(&mut self.refused)
+    }
+
+    fn is_named_later(&self, file: u32) -> bool {
+        self.ready.last() == Some(&file) || self.named.contains(&file)
+    }
+
+    fn take_named(&mut self) -> Vec<u32> {
+        std::mem::take(&mut self.named)
     }
 
     fn finish(&mut self) -> Result<Finished, SinkError> {
@@ -652,8 +771,9 @@ impl<D: Disk> BlockSink for FileSink<D> {
         self.dress_dirs()?;
         self.remove_journal()?;
         self.dress_root()?;
+        self.parts.disk.settle();
         Ok(Finished {
-            files_written: manifest.files() - self.unchanged,
+            files_written: manifest.files() - self.unchanged - self.arrivals.given_up(),
             files_unchanged: self.unchanged,
             bytes_written: self.bytes_written,
             root: self.root,
@@ -661,15 +781,12 @@ impl<D: Disk> BlockSink for FileSink<D> {
     }
 
     fn suspend(&mut self) -> Result<(), SinkError> {
-        let flushed = self.flush();
-        self.place_ready()?;
-        self.sync_names()?;
-        let left = !self.found.restarted.is_empty() || !self.found.orphans.is_empty();
-        if self.parts.is_empty() && !left && self.made_dirs_stay_open() {
-            self.dress_dirs()?;
-            self.remove_journal()?;
-            self.dress_root()?;
-        }
-        flushed
+        let kept = self.keep_for_later();
+        self.parts.disk.settle();
+        kept
+    }
+
+    fn take_warning(&mut self) -> Option<String> {
+        self.parts.disk.warning()
     }
 }

@@ -3,12 +3,17 @@
 //! A block is read when it is asked for, hashed as it is read, and nothing is read before. The
 //! file must still be the one that was listed: its stamp (device, inode, size, times of content
 //! and of inode) is compared when it is opened and after every read, so bytes of a file that was
-//! written in between are not sent as if they were its old content. The price of counting the
-//! inode's time is that changing its mode or links also counts as a change.
+//! written in between are not sent as if they were its old content.
+//!
+//! One change is borne: a file that has only become longer, as logs do, is given up to the length
+//! that was listed. Then each block is read twice, and a file of several blocks once more as a
+//! whole when its root is asked for, so that what was sent is what the file held at one moment. A
+//! new mode or name of a file is borne in the same way. Every other change ends the file.
 //!
 //! A block that lies wholly in a hole is not read: its zeros are only hashed (its value depends
 //! on its offset, so there is no one value of a zero block).
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
@@ -40,6 +45,9 @@ pub struct FileSource {
     /// Most recently used last.
     open: Vec<OpenFile>,
     roots: Roots,
+    /// Files that were found longer than listed; each is told once.
+    grown: BTreeSet<u32>,
+    remarks: Vec<(u32, SourceError)>,
 }
 
 #[derive(Debug)]
@@ -50,10 +58,28 @@ struct OpenFile {
     sparse: bool,
 }
 
+/// What has become of a file since it was listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// Nothing.
+    AsListed,
+    /// It has become longer, or has another mode or name.
+    Moved,
+}
+
+/// How often a block of a file that is being written is read until two readings agree.
+const READINGS: usize = 3;
+
 impl FileSource {
     /// A source of what a scan found. Opens nothing yet.
     pub fn new(scanned: Scanned) -> FileSource {
-        FileSource { scanned, open: Vec::new(), roots: Roots::default() }
+        FileSource {
+            scanned,
+            open: Vec::new(),
+            roots: Roots::default(),
+            grown: BTreeSet::new(),
+            remarks: Vec::new(),
+        }
     }
 
     fn read_block(
@@ -63,19 +89,64 @@ impl FileSource {
         block: u64,
         out: &mut Framed,
     ) -> Result<Value, SourceError> {
-        let len = u64::from(content_of(size, block));
-        let start = block * BLOCK;
+        let len = content_of(size, block) as usize;
         // With memory for the trailer behind: growing later would copy all.
-        out.reserve_exact((len as usize + TRAILER).saturating_sub(out.len()));
-        out.resize(len as usize, 0);
+        out.reserve_exact((len + TRAILER).saturating_sub(out.len()));
+        out.resize(len, 0);
+        self.read_once(file, block, out)?;
+        if self.state(file)? == State::Moved {
+            self.read_until_stable(file, block, out)?;
+            if blocks_in(size) == 1 {
+                self.note_grown(file)?;
+            }
+        }
+        Ok(block_value(size, block, out))
+    }
+
+    fn read_once(&mut self, file: u32, block: u64, out: &mut [u8]) -> Result<(), SourceError> {
+        let (start, len) = (block * BLOCK, out.len() as u64);
         let opened = self.opened(file)?;
         if opened.sparse && is_hole(&opened.file, start, len) {
             out.fill(0);
         } else if let Err(error) = opened.file.read_exact_at(out, start) {
             return Err(self.read_failed(file, error));
         }
-        self.check_unchanged(file)?;
-        Ok(block_value(size, block, out))
+        Ok(())
+    }
+
+    /// Reads a block of a file that is being written again, until it has come out the same twice.
+    fn read_until_stable(
+        &mut self,
+        file: u32,
+        block: u64,
+        out: &mut [u8],
+    ) -> Result<(), SourceError> {
+        let mut again = vec![0; out.len()];
+        for _ in 0..READINGS {
+            self.read_once(file, block, &mut again)?;
+            self.state(file)?;
+            if out == &again[..] {
+                return Ok(());
+            }
+            out.copy_from_slice(&again);
+        }
+        Err(self.changed(file))
+    }
+
+    /// Remembers to say that a file has become longer.
+    fn note_grown(&mut self, file: u32) -> Result<(), SourceError> {
+        let stat = fstat(&self.opened(file)?.file);
+        let path = self.scanned.manifest.entries[file as usize].path.clone();
+        let stat = stat.map_err(|e| beneath_error(&path.to_string(), e))?;
+        let written = Stamp::of(&stat).was_written(&self.scanned.stamps[file as usize]);
+        if written && self.grown.insert(file) {
+            self.remarks.push((file, SourceError::Grew { path }));
+        }
+        Ok(())
+    }
+
+    fn changed(&self, file: u32) -> SourceError {
+        SourceError::Changed { path: self.scanned.manifest.entries[file as usize].path.clone() }
     }
 
     /// Reads the blocks that the tree of a file lacks, as long as somebody wants them.
@@ -127,7 +198,8 @@ impl FileSource {
         let base = self.scanned.base.as_fd();
         let fd = walk::open(base, path.as_str(), OFlags::RDONLY, Mode::empty()).map_err(failed)?;
         let stat = fstat(&fd).map_err(failed)?;
-        if Stamp::of(&stat) != self.scanned.stamps[number as usize] {
+        let (stamp, listed) = (Stamp::of(&stat), &self.scanned.stamps[number as usize]);
+        if stamp != *listed && !stamp.may_continue(listed) {
             return Err(SourceError::Changed { path: path.clone() });
         }
         let size = stat.st_size as u64;
@@ -139,14 +211,34 @@ impl FileSource {
     }
 
     /// Compares the file's stamp, through the handle that was just read.
-    fn check_unchanged(&self, file: u32) -> Result<(), SourceError> {
+    fn state(&self, file: u32) -> Result<State, SourceError> {
         let path = &self.scanned.manifest.entries[file as usize].path;
         let opened = self.open.last().expect("a file was just read");
-        match fstat(&opened.file) {
-            Ok(stat) if Stamp::of(&stat) == self.scanned.stamps[file as usize] => Ok(()),
-            Ok(_) => Err(SourceError::Changed { path: path.clone() }),
-            Err(error) => Err(beneath_error(&path.to_string(), error)),
+        let stat = fstat(&opened.file).map_err(|e| beneath_error(&path.to_string(), e))?;
+        let (stamp, listed) = (Stamp::of(&stat), &self.scanned.stamps[file as usize]);
+        if stamp == *listed {
+            Ok(State::AsListed)
+        } else if stamp.may_continue(listed) {
+            Ok(State::Moved)
+        } else {
+            Err(SourceError::Changed { path: path.clone() })
         }
+    }
+
+    /// Reads all of a file that is being written once more: its root must be that of what was sent.
+    fn check_again(
+        &mut self,
+        file: u32,
+        size: u64,
+        root: Option<Value>,
+        wanted: &dyn Fn() -> bool,
+    ) -> Result<(), SourceError> {
+        let mut fresh = Tree::new(size);
+        self.read_missing(file, size, &mut fresh, wanted)?;
+        if fresh.root() != root {
+            return Err(self.changed(file));
+        }
+        self.note_grown(file)
     }
 
     fn read_failed(&self, file: u32, source: std::io::Error) -> SourceError {
@@ -171,6 +263,10 @@ impl BlockSource for FileSource {
         Ok(())
     }
 
+    fn take_remarks(&mut self) -> Vec<(u32, SourceError)> {
+        std::mem::take(&mut self.remarks)
+    }
+
     fn file_root_while(
         &mut self,
         file: u32,
@@ -185,7 +281,9 @@ impl BlockSource for FileSource {
         if size > 0 {
             // Blocks sent long ago count for the root only if the file is still the same.
             self.opened(file)?;
-            self.check_unchanged(file)?;
+            if self.state(file)? == State::Moved {
+                self.check_again(file, size, root, wanted)?;
+            }
         }
         Ok(root.expect("every block was inserted"))
     }

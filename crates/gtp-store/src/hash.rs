@@ -23,9 +23,16 @@ pub enum BlockCheck {
     Good(Value),
     /// The content and its trailer disagree.
     Bad,
+    /// The trailer is [`LOST`]: the source cannot give this block.
+    Lost,
     /// The length is not that of this block with its trailer, or there is no such block.
     WrongLength,
 }
+
+/// The trailer of a block that its source cannot give, because the file has changed or cannot be
+/// read any more. No content has this value: that would be a preimage of BLAKE3. In place of a
+/// file's root it says the same of the whole file.
+pub const LOST: Value = [0; TRAILER];
 
 /// The value of the content of block `block` of a file of `file_size` bytes.
 ///
@@ -53,6 +60,9 @@ pub fn check_block(file_size: u64, block: u64, content_and_trailer: &[u8]) -> Bl
         return BlockCheck::WrongLength;
     }
     let (content, trailer) = content_and_trailer.split_at(content_len);
+    if trailer == LOST {
+        return BlockCheck::Lost;
+    }
     let value = block_value(file_size, block, content);
     if value == trailer { BlockCheck::Good(value) } else { BlockCheck::Bad }
 }
@@ -84,5 +94,7 @@ mod tests {
         assert_eq!(check_block(size, 0, &framed[1..]), BlockCheck::WrongLength);
         framed[70_000] ^= 1;
         assert_eq!(check_block(size, 0, &framed), BlockCheck::Bad);
+        framed[BLOCK as usize..].fill(0);
+        assert_eq!(check_block(size, 0, &framed), BlockCheck::Lost);
     }
 }

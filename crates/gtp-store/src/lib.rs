@@ -13,6 +13,7 @@
 //! `Send` and block in system calls on whatever worker the caller gives them.
 #![forbid(unsafe_code)]
 
+mod abilities;
 mod arrivals;
 mod destination;
 mod disk;
@@ -21,6 +22,8 @@ mod file_sink;
 mod file_source;
 mod hash;
 pub mod journal;
+mod left_out;
+mod lent;
 mod log;
 mod manifest;
 mod name;
@@ -36,13 +39,14 @@ mod synthetic;
 mod tree;
 mod walk;
 
+pub use abilities::is_refused;
 pub use destination::Destination;
 pub use disk::{Disk, Found, FoundKind, Identity, LockedFile, MadeDir, Opened, OsDisk};
 pub use export::{Export, MAX_SKIPPED, Scanned, SkipReason, Skipped};
 pub use file_sink::{Durability, Existing, FileSink, SinkOptions};
 pub use file_source::FileSource;
 pub use gtp_ranges::RangeSet;
-pub use hash::{BlockCheck, Value, block_value, check_block, empty_root};
+pub use hash::{BlockCheck, LOST, Value, block_value, check_block, empty_root};
 pub use manifest::{
     Entry, Guise, Kind, MAX_ENTRIES, Manifest, ManifestError, Mode, Mtime, MtimeError, RootKind,
 };
@@ -50,7 +54,7 @@ pub use name::{MAX_COMPONENT, MAX_DEPTH, MAX_PATH, NameError, RelPath, escaped};
 pub use plain_sinks::{DiscardSink, OrderedWriterSink};
 pub use recheck::Recheck;
 pub use row::{BLOCK, MAX_UNITS, Place, Row, RowError, TRAILER};
-pub use sink::{BlockSink, Fault, Finished, Have, SinkError, Window, Written};
+pub use sink::{BlockSink, Fault, Finished, Have, Refused, SinkError, Window, Written};
 pub use source::{BlockSource, Framed, Lender, SourceError, new_framed};
 pub use synthetic::{Pattern, SyntheticSource};
 pub use tree::Tree;

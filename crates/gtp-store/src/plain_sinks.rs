@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use crate::arrivals::{Arrivals, Checked};
+use crate::arrivals::{Arrivals, Checked, Progress};
 use crate::hash::{Value, empty_root};
 use crate::manifest::{Manifest, RootKind};
 use crate::row::blocks_in;
@@ -61,6 +61,13 @@ impl BlockSink for DiscardSink {
         expected: Option<Value>,
     ) -> Result<Option<Value>, SinkError> {
         finish_in_memory(&mut self.arrivals, &mut self.root, file, expected)
+    }
+
+    fn give_up(&mut self, file: u32) -> Result<Option<u64>, SinkError> {
+        match self.arrivals.progress(file) {
+            Progress::Open => Ok(self.arrivals.give_up(file)),
+            Progress::Settled | Progress::Finished | Progress::GivenUp => Ok(None),
+        }
     }
 
     fn finish(&mut self) -> Result<Finished, SinkError> {
@@ -217,7 +224,8 @@ fn finished_in_memory(
     let manifest = arrivals.manifest();
     let empty_file = manifest.root_kind == RootKind::File && manifest.content_bytes() == 0;
     let root = root.or_else(|| empty_file.then(empty_root));
-    Ok(Finished { files_written: manifest.files(), files_unchanged: 0, bytes_written, root })
+    let files_written = manifest.files() - arrivals.given_up();
+    Ok(Finished { files_written, files_unchanged: 0, bytes_written, root })
 }
 
 #[cfg(test)]

@@ -99,7 +99,14 @@ impl<D: Disk> FileSink<D> {
         }
         self.recheck.go_on()?;
         let size = self.arrivals.entry(file).size;
-        let verified = self.parts.verify(file, number, block, &value)?;
+        let verified = match self.parts.verify(file, number, block, &value) {
+            Ok(verified) => verified,
+            Err(error) => {
+                self.refuse(file, error)?;
+                numbers.files[number as usize] = None;
+                return Ok(());
+            }
+        };
         if block < blocks_in(size) {
             self.recheck.count(u64::from(content_of(size, block)));
         }

@@ -6,6 +6,8 @@
 use std::io;
 use std::ops::Range;
 
+use rustix::io::Errno;
+
 use crate::hash::Value;
 use crate::name::escaped;
 
@@ -77,6 +79,41 @@ pub trait BlockSink: Send {
         expected: Option<Value>,
     ) -> Result<Option<Value>, SinkError>;
 
+    /// Gives up a file that the source cannot give: what is here of it is dropped, and the object
+    /// ends without it. Returns how many of its blocks were missing; `None` when it has ended
+    /// already. The default cannot do without a file.
+    ///
+    /// # Errors
+    /// [`SinkError::Unsuitable`] where the object is nothing without the file, and when the
+    /// destination fails.
+    fn give_up(&mut self, _file: u32) -> Result<Option<u64>, SinkError> {
+        Err(SinkError::Unsuitable("the source cannot give a file that is needed".into()))
+    }
+
+    /// Entries that this destination has refused since the last call, while it takes the others.
+    /// The default refuses none.
+    fn take_refused(&mut self) -> Vec<Refused> {
+        Vec::new()
+    }
+
+    /// Whether this file, for which [`BlockSink::finish_file`] has just returned, gets its name
+    /// later, together with others. The default names files at once.
+    fn is_named_later(&self, _file: u32) -> bool {
+        false
+    }
+
+    /// Files that have got their names since the last call, of those that were to get them later,
+    /// and empty ones. The default has none.
+    fn take_named(&mut self) -> Vec<u32> {
+        Vec::new()
+    }
+
+    /// One sentence about what the destination was found to be unable to do beside holding data,
+    /// once. The default can do everything.
+    fn take_warning(&mut self) -> Option<String> {
+        None
+    }
+
     /// Ends the object: directories, empty files, durability, and no trace of the transfer left.
     ///
     /// # Errors
@@ -115,6 +152,17 @@ pub enum Window {
     },
 }
 
+/// An entry that a destination refuses: it is left out, and the others are written.
+#[derive(Debug)]
+pub struct Refused {
+    /// Place in the manifest.
+    pub file: u32,
+    /// How many of its blocks had not been kept.
+    pub missing: u64,
+    /// Why.
+    pub error: SinkError,
+}
+
 /// What became of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Written {
@@ -124,6 +172,8 @@ pub enum Written {
     Completed,
     /// It was there already; nothing was done, not even a check.
     Duplicate,
+    /// Its source says that it cannot give it ([`LOST`](crate::LOST)).
+    Lost,
     /// Content and trailer disagree, or the length is wrong: fetch it again, elsewhere.
     Bad,
 }
@@ -131,7 +181,8 @@ pub enum Written {
 /// What a whole transfer left behind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finished {
-    /// Files that have their content from this transfer or from one that it resumed.
+    /// Files that have their content from this transfer or from one that it resumed. Those that
+    /// were given up or refused do not count.
     pub files_written: u64,
     /// Files that were there already with the same size and time, and were not fetched.
     pub files_unchanged: u64,
@@ -162,6 +213,11 @@ pub enum Fault {
     Special,
     /// The part file or journal there is not ours: a link, another owner's, or of another kind.
     Foreign,
+    /// Another name of the object differs from it in case only, and the file system does not tell
+    /// them apart.
+    Twin,
+    /// What is there should be compared, and cannot be read.
+    Unread,
     /// Another transfer is writing this destination.
     InUse,
     /// The file is larger than the file system, or a limit of the process, allows.
@@ -233,6 +289,43 @@ impl SinkError {
         }
     }
 
+    /// What is the matter, without the path, which may be known under another name elsewhere.
+    pub fn words(&self) -> String {
+        match self {
+            SinkError::Destination { fault, source, .. } => describe(*fault, source),
+            SinkError::RootMismatch { .. }
+            | SinkError::Incomplete { .. }
+            | SinkError::NotWanted { .. }
+            | SinkError::Stopped
+            | SinkError::Unsuitable(_) => self.to_string(),
+        }
+    }
+
+    /// Whether another entry of the same tree may still be written: an obstacle at a name, and not
+    /// a disk that is full, read-only or broken.
+    pub(crate) fn concerns_one_entry(&self) -> bool {
+        let SinkError::Destination { fault, source, .. } = self else { return false };
+        match fault {
+            Fault::Denied
+            | Fault::Missing
+            | Fault::NotADirectory
+            | Fault::IsADirectory
+            | Fault::Link
+            | Fault::Special
+            | Fault::Foreign
+            | Fault::Twin
+            | Fault::Unread
+            | Fault::TooLarge
+            | Fault::NameTooLong => true,
+            Fault::Full | Fault::ReadOnly | Fault::InUse => false,
+            Fault::Other => source.as_ref().and_then(io::Error::raw_os_error).is_some_and(|code| {
+                // Names that the file system cannot hold, and files that are in use there.
+                let at_one_name = [Errno::INVAL, Errno::ILSEQ, Errno::BUSY, Errno::TXTBSY];
+                at_one_name.contains(&Errno::from_raw_os_error(code))
+            }),
+        }
+    }
+
     pub(crate) fn disk(path: &str, source: io::Error) -> SinkError {
         let fault = Fault::of(&source);
         SinkError::Destination { path: escaped(path), fault, source: Some(source) }
@@ -271,6 +364,8 @@ impl Fault {
             Fault::Link => "a symbolic link is in the way",
             Fault::Special => "a device, pipe or socket is in the way",
             Fault::Foreign => "is not a file of ours and is left alone",
+            Fault::Twin => "another name differs in case only, which is the same name here",
+            Fault::Unread => "is there and cannot be read to be checked",
             Fault::InUse => "another transfer is writing here",
             Fault::TooLarge => "the file is too large here",
             Fault::NameTooLong => "the name is too long here",

@@ -48,6 +48,12 @@ pub trait BlockSource: Send {
         None
     }
 
+    /// What there is to say, since the last call, of files that are delivered nevertheless, by
+    /// their places in the manifest: [`SourceError::Grew`]. The default has nothing to say.
+    fn take_remarks(&mut self) -> Vec<(u32, SourceError)> {
+        Vec::new()
+    }
+
     /// The BLAKE3 hash of a whole file. Blocks that were loaded cost nothing more; others are
     /// read now, so this may take as long as reading the file.
     ///
@@ -104,6 +110,13 @@ pub enum SourceError {
         /// The file, relative to the object.
         path: RelPath,
     },
+    /// The file was written or became longer since it was listed, and what was listed of it is
+    /// delivered as it was when it was read. Said beside a delivery, never instead of one.
+    #[error("{path}: changed while being sent; delivered as listed")]
+    Grew {
+        /// The file, relative to the object.
+        path: RelPath,
+    },
     /// No such block in this object: the request was wrong.
     #[error("no block {block} in file {file}")]
     NoSuchBlock {
@@ -129,4 +142,23 @@ pub enum SourceError {
         /// What the system said.
         source: io::Error,
     },
+}
+
+impl SourceError {
+    /// What is the matter, without the path.
+    pub fn words(&self) -> String {
+        let all = self.to_string();
+        let path = match self {
+            SourceError::Missing { path }
+            | SourceError::Denied { path }
+            | SourceError::Special { path }
+            | SourceError::Read { path, .. } => path.clone(),
+            SourceError::Changed { path } | SourceError::Grew { path } => path.to_string(),
+            SourceError::NoSuchBlock { .. }
+            | SourceError::NoRoom
+            | SourceError::Unwanted
+            | SourceError::Listing(_) => return all,
+        };
+        all.strip_prefix(&format!("{path}: ")).map_or(all.clone(), str::to_owned)
+    }
 }

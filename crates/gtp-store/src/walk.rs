@@ -44,6 +44,15 @@ pub(crate) fn open(
     openat(dir_handle(base, parent)?, name, flags | CAREFUL, mode)
 }
 
+/// Opens a file directly in `dir`, whatever bytes its name has.
+pub(crate) fn open_bytes(
+    dir: BorrowedFd<'_>,
+    name: &[u8],
+    flags: OFlags,
+) -> Result<OwnedFd, Errno> {
+    openat(dir, name, flags | CAREFUL, Mode::empty())
+}
+
 /// The directory part and the last component of a path; the first is empty if there is none.
 pub(crate) fn split(path: &str) -> (&str, &str) {
     path.rsplit_once('/').unwrap_or(("", path))

@@ -52,6 +52,7 @@ impl Json {
                 "kind": failure.kind.as_str(),
                 "message": failure.text,
             }),
+            Event::Warning(text) => json!({ "event": "warning", "message": text }),
             Event::BadBlock { url, path, block } => json!({
                 "event": "bad_block",
                 "url": url,

@@ -157,6 +157,7 @@ fn for_people(event: &Event) -> Option<String> {
             Some(format!("gtp: {url}: {failure}; trying again in {pause:.1} s"))
         }
         Event::Dropped { url, failure } => Some(format!("gtp: goes on without {url}: {failure}")),
+        Event::Warning(text) => Some(format!("gtp: {text}")),
         Event::Skipped(failure) => Some(format!("gtp: skipped {failure}")),
         Event::BadBlock { url, path, block } => {
             Some(format!("gtp: {url} sent block {block} of {path} damaged; it is fetched anew"))

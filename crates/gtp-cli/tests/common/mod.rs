@@ -89,11 +89,19 @@ pub fn writable(world: &World, args: &[&str]) -> Serving {
 
 impl Serving {
     /// Starts a server with `--json` and waits until it listens.
-    pub fn start(mut command: Command) -> Serving {
+    pub fn start(command: Command) -> Serving {
+        Serving::start_after(command)
+    }
+
+    /// The same for one that another program becomes after it has said something.
+    pub fn start_after(mut command: Command) -> Serving {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut first = String::new();
         let mut out = BufReader::new(child.stdout.take().unwrap());
-        out.read_line(&mut first).unwrap();
+        while !first.starts_with('{') {
+            first.clear();
+            assert!(out.read_line(&mut first).unwrap() > 0, "it ended before it listened");
+        }
         // Keeps the pipe open, and empty.
         std::thread::spawn(move || std::io::copy(&mut out, &mut std::io::sink()));
         let first: Value = serde_json::from_str(&first).unwrap();

@@ -98,6 +98,8 @@ struct Running {
     /// Entries that were there under their names and are kept: no source is asked about them.
     kept: Vec<bool>,
     check: Option<RootCheck>,
+    /// Content bytes of files that will not come.
+    lost_bytes: u64,
 }
 
 struct Gather {
@@ -260,7 +262,10 @@ impl Gather {
                     State::Connecting | State::Gone(_) => {}
                 }
             }
-            Report::FileFault(failure) => self.skipped.note(failure, &self.monitor),
+            Report::Remark(failure) => self.skipped.note(failure, &self.monitor),
+            Report::FileLost { path, failure } => {
+                self.skipped.hear(path, failure, &self.monitor);
+            }
             Report::Roots { first_file, roots } => {
                 if let Some(check) = self.running.as_mut().and_then(|r| r.check.as_mut()) {
                     check.answer(number, first_file, &roots);
@@ -408,7 +413,8 @@ impl Gather {
             bytes: manifest.content_bytes(),
         });
         self.moved_at = self.clock.now();
-        self.running = Some(Running { transfer, manifest, unfinished, kept, check: None });
+        self.running =
+            Some(Running { transfer, manifest, unfinished, kept, check: None, lost_bytes: 0 });
         Ok(())
     }
 
@@ -515,9 +521,12 @@ impl Gather {
             TransferEvent::Unobtainable { flow, file, block } => {
                 return Err(self.unobtainable(flow, file, block));
             }
-            TransferEvent::FileDone { file, root } => self.file_done(file, root),
+            TransferEvent::FileDone { file, .. } => self.file_over(file),
+            TransferEvent::FileNamed { file, root } => self.file_named(file, root),
+            TransferEvent::GivenUp { file, why } => self.given_up(file, why),
             TransferEvent::AllBlocks => self.all_blocks()?,
             TransferEvent::Fault(error) => return Err(self.sink_failure(error)),
+            TransferEvent::Warning(text) => self.monitor.tell(Event::Warning(text)),
             TransferEvent::Stalled => {}
             TransferEvent::Complete(finished) => return Ok(Some(finished)),
             TransferEvent::Suspended => {
@@ -566,11 +575,30 @@ impl Gather {
         self.running.as_ref().map(|r| path_of(&r.manifest, file)).unwrap_or_default()
     }
 
-    fn file_done(&mut self, file: u32, root: Option<Value>) {
+    /// A file needs nothing more.
+    fn file_over(&mut self, file: u32) {
         let Some(running) = &mut self.running else { return };
         if let Some(unfinished) = running.unfinished.get_mut(file as usize) {
             *unfinished = false;
         }
+    }
+
+    fn given_up(&mut self, file: u32, why: Option<gtp_store::SinkError>) {
+        self.file_over(file);
+        let Some(running) = &mut self.running else { return };
+        let Some(entry) = running.manifest.entries.get(file as usize) else { return };
+        running.lost_bytes += entry.size;
+        match why {
+            Some(error) => {
+                let failure = Failure::new(FailureKind::Partial, error.to_string());
+                self.skipped.note(failure, &self.monitor);
+            }
+            None => self.skipped.lose(&entry.path, &self.monitor),
+        }
+    }
+
+    fn file_named(&mut self, file: u32, root: Option<Value>) {
+        let Some(running) = &self.running else { return };
         let Some(entry) = running.manifest.entries.get(file as usize) else { return };
         let path = entry.path.as_str().to_owned();
         self.monitor.tell(Event::FileDone { path, bytes: entry.size, blake3: root });
@@ -637,7 +665,7 @@ impl Gather {
         let (mut bytes, mut root) = (0, finished.root);
         if let Some(running) = &self.running {
             self.tally.update(&running.transfer.progress(), &mut self.sources);
-            bytes = running.manifest.content_bytes();
+            bytes = running.manifest.content_bytes().saturating_sub(running.lost_bytes);
             if running.manifest.root_kind == RootKind::File && bytes == 0 {
                 root = Some(gtp_store::empty_root());
             }
@@ -661,7 +689,7 @@ impl Gather {
             files_unchanged: finished.files_unchanged,
             blake3: root,
             progress,
-            skipped: std::mem::take(&mut self.skipped).into_list(),
+            skipped: std::mem::take(&mut self.skipped).into_list(&self.monitor),
         }
     }
 

@@ -10,12 +10,12 @@ use gtp_alloc::{Span, Time};
 use gtp_store::Value;
 use tokio::sync::mpsc;
 
-use super::connect::{Described, Granted, Units, ask, describe, reach};
+use super::connect::{Described, Granted, Units, ask, describe, left_out, reach};
 use super::{Endpoint, Terms, Url};
 use crate::control::{ControlChannel, ControlError, KEEPALIVE_SPAN};
 use crate::engine::SessionOpen;
 use crate::flows::{Failure, Questions};
-use crate::messages::{self, Done, Message, Verb};
+use crate::messages::{Done, Message, Reason, Verb};
 
 /// What a line is asked to do.
 #[derive(Debug)]
@@ -38,8 +38,10 @@ pub(super) enum Report {
     Refused(Failure),
     /// Roots, as asked for, in order.
     Roots { first_file: u64, roots: Vec<Value> },
-    /// One file of the object fails.
-    FileFault(Failure),
+    /// The server cannot give this file any more.
+    FileLost { path: Vec<u8>, failure: Failure },
+    /// There is something to say of a file that comes nevertheless.
+    Remark(Failure),
     /// The line is gone.
     Ended(Failure),
 }
@@ -191,7 +193,9 @@ fn heard(message: Message, asked: &mut Asked) -> Result<Report, Failure> {
                 let text = format!("faults of more than {FAULTS_MAX} files");
                 return Err(ControlError::Unexpected(text).into());
             }
-            Ok(Report::FileFault(failure.about(messages::printable(path))))
+            let (path, failure) = (path.clone(), left_out(path, &fault.text));
+            let remark = fault.reason == Reason::Other;
+            Ok(if remark { Report::Remark(failure) } else { Report::FileLost { path, failure } })
         }
         Message::Cancel => Err(ControlError::Closed.into()),
         other => Err(ControlError::Unexpected(format!("message {}", other.name())).into()),
@@ -238,7 +242,7 @@ mod tests {
             let text = PeerText::new("gone");
             heard(Message::Fault(Fault { reason: Reason::Other, text, path }), &mut asked)
         };
-        assert!((0..FAULTS_MAX).all(|_| matches!(fault(), Ok(Report::FileFault(_)))));
+        assert!((0..FAULTS_MAX).all(|_| matches!(fault(), Ok(Report::Remark(_)))));
         assert!(fault().is_err_and(|failure| failure.text.contains("faults")));
     }
 

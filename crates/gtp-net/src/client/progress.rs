@@ -41,6 +41,8 @@ pub enum Event {
     },
     /// Something at the source will not come.
     Skipped(Failure),
+    /// The destination cannot do something that data do not need, in a sentence.
+    Warning(String),
     /// A block failed its check and is fetched anew.
     BadBlock {
         /// The source that sent it.

@@ -15,7 +15,7 @@ use gtp_sys::Clock;
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::Sleep;
 
-use super::connect::{Granted, Units, ask, reach};
+use super::connect::{Granted, Units, ask, left_out, reach};
 use super::progress::{Event, Outcome, Progress, SourceShare};
 use super::whither::End;
 use super::{
@@ -79,6 +79,8 @@ pub async fn put(
         before: None,
         there_now: 0,
         skipped: Vec::new(),
+        failed: Vec::new(),
+        failed_more: 0,
     };
     let mut tries = 0;
     loop {
@@ -132,7 +134,12 @@ struct Attempt {
     before: Option<Ready>,
     /// Content bytes that it had before this one.
     there_now: u64,
+    /// What is left out of the object.
     skipped: Vec<Failure>,
+    /// What has failed of it in the present attempt.
+    failed: Vec<Failure>,
+    /// How much more.
+    failed_more: usize,
 }
 
 /// One session that sends.
@@ -173,6 +180,8 @@ async fn overdue(parting: &mut Option<Parting>) -> Failure {
 
 impl Attempt {
     async fn run(&mut self, objects: &mut Objects) -> Result<Done, Failure> {
+        self.failed.clear();
+        self.failed_more = 0;
         let mut stop = self.monitor.stop.clone();
         let opening = tokio::select! {
             opened = self.open(objects) => opened?,
@@ -283,7 +292,10 @@ impl Attempt {
                 message = channel.recv(), if answers.has_room() => match message? {
                     Message::Done(done) => return Ok(done),
                     Message::RootsWanted(wanted) => answers.ask(wanted, source, index)?,
-                    Message::Fault(fault) => return Err(Failure::of_fault(&fault)),
+                    Message::Fault(fault) => match &fault.path {
+                        Some(path) => self.leave_out(left_out(path, &fault.text))?,
+                        None => return Err(Failure::of_fault(&fault)),
+                    },
                     Message::Cancel => return Err(ControlError::Closed.into()),
                     other => {
                         let text = format!("message {}", other.name());
@@ -320,6 +332,21 @@ impl Attempt {
         }
     }
 
+    /// A file is left out, by this end or by the server.
+    fn leave_out(&mut self, failure: Failure) -> Result<(), Failure> {
+        if self.failed.len() < FAILED_MAX {
+            self.monitor.tell(Event::Skipped(failure.clone()));
+            self.failed.push(failure);
+            return Ok(());
+        }
+        self.failed_more += 1;
+        if self.failed_more > FAILED_MAX {
+            let text = format!("faults of more than {} files", 2 * FAILED_MAX);
+            return Err(ControlError::Unexpected(text).into());
+        }
+        Ok(())
+    }
+
     /// What an event of the data session means for the transfer.
     fn heard(&mut self, event: Option<SourceEvent>) -> Heard {
         let ends = |text: String, span| {
@@ -342,6 +369,13 @@ impl Attempt {
             Some(SourceEvent::Fault(error)) => Heard::Fails(reason_of_source(&error), error.into()),
             Some(SourceEvent::Lost(why)) => ends(why, LAST_WORD_SPAN),
             None => ends("the session has ended".into(), LAST_WORD_SPAN),
+            Some(SourceEvent::FileFault { path, error }) => {
+                let failure = Failure::new(FailureKind::Partial, error.words()).about(path);
+                match self.leave_out(failure) {
+                    Ok(()) => Heard::Goes,
+                    Err(failure) => Heard::Fails(Reason::Limit, failure),
+                }
+            }
         }
     }
 
@@ -392,6 +426,17 @@ impl Attempt {
         gtp_sys::clock::duration(self.clock.now().since(self.moved_at + self.excused))
     }
 
+    /// What was left out, from the beginning and in the last attempt.
+    fn all_left_out(&mut self) -> Vec<Failure> {
+        let mut all = std::mem::take(&mut self.skipped);
+        all.append(&mut self.failed);
+        if self.failed_more > 0 {
+            let text = format!("{} more", self.failed_more);
+            all.push(Failure::new(FailureKind::Partial, text));
+        }
+        all
+    }
+
     fn outcome(&mut self, done: &Done) -> Outcome {
         self.progress.bytes = done.content_bytes;
         self.progress.elapsed = self.clock.now().since(self.began);
@@ -407,7 +452,7 @@ impl Attempt {
             files_unchanged: self.before.as_ref().map_or(0, |before| before.files_unchanged),
             blake3: None,
             progress: self.progress.clone(),
-            skipped: std::mem::take(&mut self.skipped),
+            skipped: self.all_left_out(),
         }
     }
 }
@@ -478,6 +523,9 @@ const VERDICT_SPAN: Duration = Duration::from_secs(10);
 
 /// The same for a data session that broke: the server may have gone with it.
 const LAST_WORD_SPAN: Duration = Duration::from_secs(2);
+
+/// Files that fail during a transfer and are remembered by name; as many more are counted.
+const FAILED_MAX: usize = 1_000;
 
 #[cfg(test)]
 mod tests {

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use gtp_alloc::Time;
-use gtp_store::{Manifest, Value};
+use gtp_store::{LOST, Manifest, Value};
 use gtp_sys::clock::duration;
 
 use super::link::Order;
@@ -154,7 +154,9 @@ impl RootCheck {
         let Some(own) = self.asked.get(&source).filter(|a| self.is_whole(a)) else { return };
         let other = self.asked.iter().find(|(n, a)| **n != source && self.is_whole(a));
         let Some((&first, other)) = other else { return };
-        let differs = own.said.iter().find(|(file, root)| other.said.get(file) != Some(root));
+        let differs = own.said.iter().find(|(file, root)| {
+            other.said.get(file).is_none_or(|said| said != *root && *said != LOST && **root != LOST)
+        });
         if let (Some((&file, _)), None) = (differs, &self.disagreement) {
             self.disagreement = Some(Disagreement { file, sources: (first, source) });
         }
@@ -175,7 +177,14 @@ impl RootCheck {
         }
         let first = self.asked.values().next()?;
         let whole = self.asked.values().all(|a| self.is_whole(a));
-        whole.then(|| Ok(first.said.iter().map(|(&file, &root)| (file, Some(root))).collect()))
+        // Who cannot give a file any more has no say about it.
+        let root_of = |file: &u32, said: Value| {
+            let all = self.asked.values().filter_map(|a| a.said.get(file));
+            all.copied().find(|&root| root != LOST).unwrap_or(said)
+        };
+        whole.then(|| {
+            Ok(first.said.iter().map(|(file, &root)| (*file, Some(root_of(file, root)))).collect())
+        })
     }
 }
 

@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use gtp_alloc::{Bytes, Rate, Span};
 use gtp_proto::{FlowId, LimitedBy, Role, Weights};
-use gtp_store::{BlockSink, BlockSource, Finished, Manifest, SinkError, SourceError, Value};
+use gtp_store::{
+    BlockSink, BlockSource, Finished, Manifest, RelPath, SinkError, SourceError, Value,
+};
 
 use super::law::Law;
 use crate::crypto::{Suite, TrafficSecret};
@@ -89,6 +91,14 @@ pub enum SourceEvent {
     PathOpen,
     /// No datagram came in time.
     NoPath,
+    /// A file of a tree cannot be given any more, and the sink hears so; or it grew while it was
+    /// being sent. The session goes on.
+    FileFault {
+        /// The file, relative to the object.
+        path: RelPath,
+        /// What is the matter.
+        error: SourceError,
+    },
     /// The sink is done with the session; all is well.
     Closed,
     /// Reading failed; the session has ended.
@@ -156,17 +166,33 @@ pub enum TransferEvent {
         /// The block.
         block: u64,
     },
-    /// A file has its final name.
+    /// A file is whole and checked. It has its name, or gets it together with others.
     FileDone {
         /// The file's place in the manifest.
         file: u32,
         /// Its BLAKE3 hash; `None` when it was there before, complete under its name.
         root: Option<Value>,
     },
+    /// A file has its final name.
+    FileNamed {
+        /// The file's place in the manifest.
+        file: u32,
+        /// Its BLAKE3 hash; `None` when it was there before, complete under its name.
+        root: Option<Value>,
+    },
+    /// An entry of a tree will not come; the transfer goes on without it.
+    GivenUp {
+        /// The entry's place in the manifest.
+        file: u32,
+        /// What the destination has against it; `None` if no source can give it.
+        why: Option<SinkError>,
+    },
     /// Every block is here and good; files that wait need [`super::TransferHandle::finish_files`].
     AllBlocks,
     /// The destination failed. The transfer has ended; what is complete is kept for a resume.
     Fault(SinkError),
+    /// The destination cannot do something that data do not need, in a sentence.
+    Warning(String),
     /// No session is left that could bring what is missing. The transfer goes on when one is
     /// added.
     Stalled,

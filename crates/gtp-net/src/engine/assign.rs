@@ -105,6 +105,7 @@ impl Transfer {
             self.collect_dropped(now, table);
             self.check_tail(now, interval, table);
             self.check_stalled(table);
+            self.check_lost(table);
             self.check_spoilt(now, table);
         }
         self.top_up(now, interval, table);

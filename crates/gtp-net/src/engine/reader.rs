@@ -4,6 +4,7 @@
 //! it is told to, in that order, and computes roots. What nobody waits for any more it leaves at
 //! the next block. It ends when nobody can give it work.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use gtp_alloc::Span;
 use gtp_proto::FlowId;
-use gtp_store::{Framed, Kind, SourceError, Value};
+use gtp_store::{BLOCK, Framed, Kind, LOST, RelPath, RootKind, SourceError, TRAILER, Value};
 use gtp_sys::Clock;
 use tokio::sync::oneshot;
 
@@ -30,6 +31,8 @@ pub(super) enum ReadJob {
 pub(super) enum Loaded {
     /// The block that begins with this unit, where units are cut so long, and how long it took.
     Block { first_unit: u64, cut: u16, content_and_trailer: Framed, took: Span },
+    /// A file cannot be given any more, or was given although it grew.
+    FileFault { path: RelPath, error: SourceError },
     /// Reading failed.
     Failed { error: SourceError },
 }
@@ -83,28 +86,31 @@ pub(super) fn gone() -> SourceError {
 
 fn read(
     flow: FlowId,
-    mut object: Object,
+    object: Object,
     jobs: &Receiver<ReadJob>,
     over: &AtomicBool,
     notices: &Notices,
 ) {
     let clock = Clock::start();
+    let mut reading = Reading::of(object);
     for job in jobs {
         match job {
             ReadJob::Load { .. } if over.load(Ordering::Relaxed) => {}
             ReadJob::Load { file, block, first_unit, cut, mut buffer } => {
                 let began = clock.now();
-                let loaded = match object.load_block(file, block, &mut buffer) {
+                let loaded = match reading.load(file, block, &mut buffer) {
                     Ok(()) => {
                         let took = clock.now().since(began);
                         Loaded::Block { first_unit, cut, content_and_trailer: buffer, took }
                     }
                     Err(error) => Loaded::Failed { error },
                 };
+                reading.tell(flow, notices);
                 notices.send(Notice::Loaded(flow, loaded));
             }
             ReadJob::Roots(files, answer) => {
-                let values = roots(&mut object, files, &|| !answer.is_closed());
+                let values = reading.roots(files, &|| !answer.is_closed());
+                reading.tell(flow, notices);
                 // Whoever asked may have gone; then nobody misses the answer.
                 let _ = answer.send(values);
             }
@@ -112,32 +118,117 @@ fn read(
     }
 }
 
-/// The roots of `files`, as long as somebody waits for them.
-fn roots(
-    object: &mut Object,
-    files: Range<u32>,
-    wanted: &dyn Fn() -> bool,
-) -> Result<Vec<Value>, SourceError> {
-    let manifest = object.manifest().clone();
-    let mut values = Vec::new();
-    for file in files {
-        if !wanted() {
-            return Err(SourceError::Unwanted);
-        }
-        let kind = manifest.entries.get(file as usize).map(|entry| entry.kind);
-        values.push(match kind {
-            Some(Kind::Dir) => [0; 32],
-            Some(Kind::File) | None => object.file_root_while(file, wanted)?,
-        });
+/// An object that is read, and which of its files cannot be given any more.
+struct Reading {
+    object: Object,
+    /// Whether the object is worth sending without one of its files.
+    several: bool,
+    lost: BTreeSet<u32>,
+    /// Not told yet.
+    faults: Vec<(u32, SourceError)>,
+    told: usize,
+}
+
+/// Files of which a sink hears by name that they cannot be given; of more it hears by their blocks.
+const FAULTS_TOLD: usize = 900;
+
+impl Reading {
+    fn of(object: Object) -> Reading {
+        let manifest = object.manifest();
+        let files = manifest.entries.iter().filter(|entry| entry.size > 0).take(2).count();
+        let several = manifest.root_kind == RootKind::Dir && files > 1;
+        Reading { object, several, lost: BTreeSet::new(), faults: Vec::new(), told: 0 }
     }
-    Ok(values)
+
+    /// Loads a block; of a file of a tree that cannot be given, what says so in its place.
+    fn load(&mut self, file: u32, block: u64, out: &mut Framed) -> Result<(), SourceError> {
+        if !self.lost.contains(&file) {
+            match self.object.load_block(file, block, out) {
+                Ok(()) => return Ok(()),
+                Err(error) => self.lose(file, error)?,
+            }
+        }
+        let size = self.object.manifest().entries.get(file as usize).map_or(0, |e| e.size);
+        let content = size.saturating_sub(block * BLOCK).min(BLOCK) as usize;
+        out.clear();
+        out.resize(content + TRAILER, 0);
+        out[content..].copy_from_slice(&LOST);
+        Ok(())
+    }
+
+    /// Notes that a file cannot be given; an error that concerns more than a file comes back.
+    fn lose(&mut self, file: u32, error: SourceError) -> Result<(), SourceError> {
+        let of_one_file = match error {
+            SourceError::Missing { .. }
+            | SourceError::Denied { .. }
+            | SourceError::Special { .. }
+            | SourceError::Changed { .. }
+            | SourceError::Grew { .. }
+            | SourceError::Read { .. } => true,
+            SourceError::NoSuchBlock { .. }
+            | SourceError::NoRoom
+            | SourceError::Unwanted
+            | SourceError::Listing(_) => false,
+        };
+        if !self.several || !of_one_file {
+            return Err(error);
+        }
+        if self.lost.insert(file) {
+            self.faults.push((file, error));
+        }
+        Ok(())
+    }
+
+    /// The roots of `files`, as long as somebody waits for them; zeros for directories and for
+    /// files that cannot be given.
+    fn roots(
+        &mut self,
+        files: Range<u32>,
+        wanted: &dyn Fn() -> bool,
+    ) -> Result<Vec<Value>, SourceError> {
+        let manifest = self.object.manifest().clone();
+        let mut values = Vec::new();
+        for file in files {
+            if !wanted() {
+                return Err(SourceError::Unwanted);
+            }
+            let kind = manifest.entries.get(file as usize).map(|entry| entry.kind);
+            let dir = kind == Some(Kind::Dir);
+            let value = if dir || self.lost.contains(&file) {
+                LOST
+            } else {
+                match self.object.file_root_while(file, wanted) {
+                    Ok(value) => value,
+                    Err(error) => {
+                        self.lose(file, error)?;
+                        LOST
+                    }
+                }
+            };
+            values.push(value);
+        }
+        Ok(values)
+    }
+
+    /// Tells which files have turned out to be lost, or to have grown.
+    fn tell(&mut self, flow: FlowId, notices: &Notices) {
+        self.faults.extend(self.object.take_remarks());
+        for (file, error) in self.faults.drain(..) {
+            let Some(entry) = self.object.manifest().entries.get(file as usize) else { continue };
+            self.told += 1;
+            if self.told <= FAULTS_TOLD {
+                let path = entry.path.clone();
+                notices.send(Notice::Loaded(flow, Loaded::FileFault { path, error }));
+            }
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
 
-    use gtp_store::{BLOCK, Export, FileSource, Pattern, RelPath, SyntheticSource, new_framed};
+    use gtp_store::{Export, FileSource, Pattern, SyntheticSource, new_framed};
     use gtp_sys::wake::Poller;
 
     use super::*;
@@ -149,12 +240,12 @@ mod tests {
             std::fs::write(dir.path().join(name), name).unwrap();
         }
         let scanned = Export::open(dir.path()).unwrap().scan(None).unwrap();
-        let mut object: Object = Box::new(FileSource::new(scanned));
-        let all = object.manifest().entries.len() as u32;
-        assert_eq!(roots(&mut object, 0..all, &|| true).unwrap().len(), all as usize);
+        let mut object = Reading::of(Box::new(FileSource::new(scanned)));
+        let all = object.object.manifest().entries.len() as u32;
+        assert_eq!(object.roots(0..all, &|| true).unwrap().len(), all as usize);
         let looks = Cell::new(0);
         let stays = || looks.replace(looks.get() + 1) < 2;
-        assert!(matches!(roots(&mut object, 0..all, &stays), Err(SourceError::Unwanted)));
+        assert!(matches!(object.roots(0..all, &stays), Err(SourceError::Unwanted)));
         assert_eq!(looks.get(), 3);
     }
 
@@ -164,13 +255,13 @@ mod tests {
         let content: Vec<u8> = (0..9 * BLOCK + 5).map(|at| (at % 251) as u8).collect();
         std::fs::write(dir.path().join("large"), &content).unwrap();
         let scanned = Export::open(dir.path()).unwrap().scan(None).unwrap();
-        let mut object: Object = Box::new(FileSource::new(scanned));
+        let mut object = Reading::of(Box::new(FileSource::new(scanned)));
         let looks = Cell::new(0);
         let stays = || looks.replace(looks.get() + 1) < 4;
-        assert!(matches!(roots(&mut object, 0..1, &stays), Err(SourceError::Unwanted)));
+        assert!(matches!(object.roots(0..1, &stays), Err(SourceError::Unwanted)));
         assert_eq!(looks.get(), 5, "one look before the file, and one before each block");
         looks.set(-6);
-        let whole = roots(&mut object, 0..1, &stays).unwrap();
+        let whole = object.roots(0..1, &stays).unwrap();
         assert_eq!(whole, [*blake3::hash(&content).as_bytes()]);
         assert_eq!(looks.get(), -6 + 1 + 7, "the three blocks read before were not read again");
     }

@@ -138,6 +138,7 @@ impl SourceSide {
                 }
                 self.core.handle_supply(now);
             }
+            Loaded::FileFault { path, error } => self.say(SourceEvent::FileFault { path, error }),
             Loaded::Failed { error } => self.end(SourceEvent::Fault(error)),
         }
     }

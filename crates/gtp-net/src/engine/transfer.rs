@@ -3,14 +3,14 @@
 //! Units that arrive become blocks, blocks go to the writer, and what the writer says decides what
 //! is asked for again and from whom. Which session is asked for what next is in `assign`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gtp_alloc::{Bytes, Span, Time};
 use gtp_proto::{Event, FlowId, Group, LimitedBy, RangeSet};
-use gtp_store::{BLOCK, Have, Manifest, Row, TRAILER, Value, Window};
+use gtp_store::{BLOCK, Have, Manifest, Row, SinkError, TRAILER, Value, Window};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::api::{FlowProgress, RootPolicy, TransferEvent, TransferProgress};
@@ -44,6 +44,10 @@ pub(super) struct Transfer {
     writer: Option<WriteJobs>,
     blocks_left: u64,
     files: Files,
+    /// Files that will not come.
+    given_up: BTreeSet<u32>,
+    /// Blocks that a source without others was asked for once more although they came damaged.
+    second_chances: BTreeSet<u64>,
     counted: TransferProgress,
     /// Memory was the limit until then.
     pub(super) disk_limited_until: Time,
@@ -80,6 +84,10 @@ pub(super) struct Plan {
     pub suspects: Suspects,
     /// No unit from here on was ever asked for.
     pub front: u64,
+    /// Units of files that were given up.
+    pub dropped: RangeSet,
+    /// Blocks that some source cannot give, by their first unit, and their files.
+    pub lost: BTreeMap<u64, u32>,
 }
 
 /// One session of the transfer, also after its end.
@@ -109,6 +117,9 @@ struct Files {
 
 /// How long a moment in which memory was the limit is remembered.
 const LIMIT_SHOWN: Span = Span::from_millis(200);
+/// Damaged blocks that the only source may be asked for again: files of which a part was sent
+/// before they changed and the rest after. More are damage.
+const SECOND_CHANCES: usize = 64;
 
 impl Transfer {
     /// A transfer and its writer. Should the system give no thread, its handle hears of a fault.
@@ -125,6 +136,8 @@ impl Transfer {
         let total = manifest.content_bytes();
         let mut begun = Transfer {
             files: Files::of(&manifest),
+            given_up: BTreeSet::new(),
+            second_chances: BTreeSet::new(),
             manifest,
             roots,
             have,
@@ -240,7 +253,12 @@ impl Transfer {
     fn begin(&mut self, now: Time, flow: FlowId, payload: u16, table: &mut Table) -> bool {
         if self.plan.is_none() {
             match Plan::new(&self.manifest, payload, &self.have) {
-                Ok(plan) => self.plan = Some(plan),
+                Ok(mut plan) => {
+                    for &file in &self.given_up {
+                        plan.drop_file(&self.manifest, file);
+                    }
+                    self.plan = Some(plan);
+                }
                 Err(error) => {
                     self.lose(now, flow, &error.to_string(), table);
                     return false;
@@ -348,6 +366,11 @@ impl Transfer {
                 }
                 self.check_all_files();
             }
+            Written::Named { file, root } => {
+                self.outbox.push(TransferEvent::FileNamed { file, root });
+            }
+            Written::GivenUp { file, missing, why } => self.handle_given_up(file, missing, why),
+            Written::Warning(text) => self.outbox.push(TransferEvent::Warning(text)),
             Written::Finished(finished) => {
                 self.over(now, table, TransferEvent::Complete(finished));
             }
@@ -369,11 +392,13 @@ impl Transfer {
         let completed = match outcome {
             gtp_store::Written::Duplicate => return,
             gtp_store::Written::Bad => return self.handle_bad(now, block, table),
+            gtp_store::Written::Lost => return self.handle_lost(block, table),
             gtp_store::Written::Good => false,
             gtp_store::Written::Completed => true,
         };
         if let Some(plan) = &mut self.plan {
             plan.suspects.clear(block.units.start);
+            plan.lost.remove(&block.units.start);
         }
         for (flow, content) in without_trailer(block.brought) {
             self.counted.bytes += content;
@@ -388,6 +413,59 @@ impl Transfer {
         self.check_all_blocks();
     }
 
+    /// A source says that it cannot give a block. Another may; if there is none, the transfer goes
+    /// on without the file.
+    fn handle_lost(&mut self, lost: InWriting, table: &Table) {
+        let Some(plan) = &mut self.plan else { return };
+        let [(flow, _)] = lost.brought[..] else {
+            // Parts of it came from elsewhere: it is asked of one of them alone.
+            let parties = lost.brought.iter().map(|&(flow, _)| flow);
+            plan.suspects.accuse(lost.units, parties);
+            return;
+        };
+        let first = lost.units.start;
+        let others = live(&self.flows, table).filter(|&id| id != flow);
+        let possible = others.into_iter().any(|id| !plan.group.is_barred(id, first));
+        plan.suspects.clear(first);
+        if possible {
+            plan.group.refetch(lost.units, flow);
+            plan.lost.insert(first, lost.file);
+        } else if self.given_up.insert(lost.file) {
+            self.tell_writer(WriteJob::GiveUp(lost.file));
+        }
+    }
+
+    /// Gives up files with a block that none of the sources that are left can give.
+    pub(super) fn check_lost(&mut self, table: &Table) {
+        let Some(plan) = self.plan.as_mut().filter(|plan| !plan.lost.is_empty()) else { return };
+        let left: Vec<FlowId> = live(&self.flows, table).collect();
+        let unasked = &plan.group;
+        plan.lost.retain(|&first, file| {
+            let refused = left.iter().all(|&flow| unasked.is_barred(flow, first));
+            let hopeless = refused && !left.is_empty() && !self.writing.contains_key(&first);
+            if hopeless
+                && self.given_up.insert(*file)
+                && let Some(writer) = &self.writer
+            {
+                writer.send(WriteJob::GiveUp(*file));
+            }
+            !hopeless
+        });
+    }
+
+    /// The writer does without an entry: what is missing of it need not come.
+    fn handle_given_up(&mut self, file: u32, missing: u64, why: Option<SinkError>) {
+        self.given_up.insert(file);
+        if let Some(plan) = &mut self.plan {
+            plan.drop_file(&self.manifest, file);
+        }
+        self.blocks_left = self.blocks_left.saturating_sub(missing);
+        self.files.finished(file);
+        self.outbox.push(TransferEvent::GivenUp { file, why });
+        self.check_all_blocks();
+        self.check_all_files();
+    }
+
     /// A block failed its check. Brought by one source alone, it is known who lied; by several, it
     /// is asked of one of them alone.
     fn handle_bad(&mut self, now: Time, bad: InWriting, table: &mut Table) {
@@ -398,6 +476,17 @@ impl Transfer {
             return;
         };
         let first = bad.units.start;
+        let mut others = live(&self.flows, table).filter(|&id| id != flow);
+        let alone = others.all(|id| plan.group.is_barred(id, first));
+        drop(others);
+        // A file that changed between two sendings of a block looks like damage once.
+        let again = self.second_chances.len() < SECOND_CHANCES && self.second_chances.insert(first);
+        if alone && again {
+            let (file, block) = (bad.file, bad.block);
+            plan.group.give_back(&only(bad.units));
+            self.outbox.push(TransferEvent::BadBlock { flow, file, block });
+            return;
+        }
         plan.suspects.convict(first, flow);
         plan.group.refetch(bad.units, flow);
         let (file, block) = (bad.file, bad.block);
@@ -433,6 +522,7 @@ impl Transfer {
     pub(super) fn take_back(&mut self, by: FlowId, missing: &RangeSet) {
         let Some(plan) = &mut self.plan else { return };
         let mut missing = missing.clone();
+        plan.remove_dropped(&mut missing);
         for first in plan.suspects.keep_back(&mut missing, by) {
             plan.assembly.forget(first);
         }
@@ -577,7 +667,36 @@ impl Plan {
             group.have(row.blocks_units(part.file, part.blocks.clone()));
         }
         let (assembly, suspects) = (Assembly::default(), Suspects::default());
-        Ok(Plan { row, group, assembly, suspects, front: 0 })
+        Ok(Plan {
+            row,
+            group,
+            assembly,
+            suspects,
+            front: 0,
+            dropped: RangeSet::new(),
+            lost: BTreeMap::new(),
+        })
+    }
+
+    /// Takes units of files that were given up out of a set.
+    fn remove_dropped(&self, units: &mut RangeSet) {
+        if self.dropped.is_empty() {
+            return;
+        }
+        let unwanted = units.iter().flat_map(|range| self.dropped.within(range));
+        for range in unwanted.collect::<Vec<_>>() {
+            units.remove(range);
+        }
+    }
+
+    /// Nothing more of this file is wanted.
+    fn drop_file(&mut self, manifest: &Manifest, file: u32) {
+        let blocks = manifest.entries.get(file as usize).map_or(0, |e| e.size.div_ceil(BLOCK));
+        if blocks > 0 {
+            let units = self.row.blocks_units(file, 0..blocks);
+            self.group.have(units.clone());
+            self.dropped.insert(units);
+        }
     }
 }
 

@@ -5,12 +5,13 @@
 //! any more, it keeps for a resume what can be kept, and ends.
 
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use gtp_alloc::{Span, Time};
-use gtp_store::{BlockSink, Finished, SinkError, Value, Window};
+use gtp_store::{BlockSink, Finished, LOST, Refused, SinkError, Value, Window, empty_root};
 use gtp_sys::Clock;
 
 use super::command::{Notice, Notices, TransferId};
@@ -19,6 +20,8 @@ use super::command::{Notice, Notices, TransferId};
 pub(super) enum WriteJob {
     /// Check and keep a block.
     Block { file: u32, block: u64, first_unit: u64, bytes: Vec<u8> },
+    /// Do without this file, which no source can give.
+    GiveUp(u32),
     /// Finish these files.
     Files(Vec<(u32, Option<Value>)>),
     /// Finish the object.
@@ -39,6 +42,13 @@ pub(super) enum Written {
     },
     /// A file is finished. No root: it needed nothing.
     File { file: u32, root: Option<Value> },
+    /// A file has its name.
+    Named { file: u32, root: Option<Value> },
+    /// An entry will not come; so many of its blocks were missing. The destination refuses it, or
+    /// no source can give it.
+    GivenUp { file: u32, missing: u64, why: Option<SinkError> },
+    /// The destination cannot do everything that it should, beside holding data.
+    Warning(String),
     /// The object is finished. The writer has ended.
     Finished(Finished),
     /// The writer has ended, as asked.
@@ -119,6 +129,8 @@ pub(super) struct Writer {
     notices: Notices,
     clock: Clock,
     dirty_since: Option<Time>,
+    /// Roots of finished files that have no name yet.
+    unnamed: HashMap<u32, Option<Value>>,
 }
 
 /// Whether the writer goes on.
@@ -129,7 +141,11 @@ enum Next {
 
 impl Writer {
     fn new(transfer: TransferId, sink: Box<dyn BlockSink>, notices: Notices) -> Writer {
-        Writer { transfer, sink, notices, clock: Clock::start(), dirty_since: None }
+        let unnamed = HashMap::new();
+        let clock = Clock::start();
+        let mut writer = Writer { transfer, sink, notices, clock, dirty_since: None, unnamed };
+        writer.tell_refused();
+        writer
     }
 
     fn run(mut self, jobs: &Receiver<WriteJob>) {
@@ -161,6 +177,7 @@ impl Writer {
     fn fail(&mut self, error: SinkError) {
         // The failure itself is what matters; suspending is best effort.
         let _ = self.sink.suspend();
+        self.tell_named();
         self.answer(Written::Failed(error));
     }
 
@@ -169,28 +186,77 @@ impl Writer {
             WriteJob::Block { file, block, first_unit, mut bytes } => {
                 let len = bytes.len();
                 let outcome = self.sink.take_block(file, block, &mut bytes)?;
+                self.tell_refused();
                 self.dirty_since.get_or_insert_with(|| self.clock.now());
                 let window = self.sink.window();
                 self.answer(Written::Block { first_unit, len, spare: bytes, outcome, window });
             }
             WriteJob::Files(files) => {
                 for (file, expected) in files {
-                    let root = self.sink.finish_file(file, expected)?;
-                    self.answer(Written::File { file, root });
+                    self.finish_file(file, expected)?;
                 }
             }
+            WriteJob::GiveUp(file) => self.give_up(file)?,
             WriteJob::Finish => {
                 let finished = self.sink.finish()?;
+                self.tell_refused();
+                self.tell_named();
                 self.answer(Written::Finished(finished));
                 return Ok(Next::End);
             }
             WriteJob::Suspend => {
                 self.sink.suspend()?;
+                self.tell_named();
                 self.answer(Written::Suspended);
                 return Ok(Next::End);
             }
         }
         Ok(Next::Job)
+    }
+
+    fn finish_file(&mut self, file: u32, expected: Option<Value>) -> Result<(), SinkError> {
+        if expected == Some(LOST) {
+            return self.give_up(file);
+        }
+        let root = self.sink.finish_file(file, expected)?;
+        self.answer(Written::File { file, root });
+        if self.sink.is_named_later(file) {
+            self.unnamed.insert(file, root);
+        } else if !self.tell_refused().contains(&file) {
+            self.answer(Written::Named { file, root });
+        }
+        self.tell_named();
+        Ok(())
+    }
+
+    fn give_up(&mut self, file: u32) -> Result<(), SinkError> {
+        if let Some(missing) = self.sink.give_up(file)? {
+            self.answer(Written::GivenUp { file, missing, why: None });
+        }
+        Ok(())
+    }
+
+    /// Tells what the destination refuses; says which entries those are.
+    fn tell_refused(&mut self) -> Vec<u32> {
+        let refused = self.sink.take_refused();
+        let files = refused.iter().map(|refused| refused.file).collect();
+        for Refused { file, missing, error } in refused {
+            self.unnamed.remove(&file);
+            self.answer(Written::GivenUp { file, missing, why: Some(error) });
+        }
+        files
+    }
+
+    /// Tells which files have got their names, and what the destination cannot do.
+    fn tell_named(&mut self) {
+        if let Some(text) = self.sink.take_warning() {
+            self.answer(Written::Warning(text));
+        }
+        for file in self.sink.take_named() {
+            // Nobody waits for an empty file to be finished.
+            let root = self.unnamed.remove(&file).unwrap_or_else(|| Some(empty_root()));
+            self.answer(Written::Named { file, root });
+        }
     }
 
     fn checkpoint_if_due(&mut self) -> Result<(), SinkError> {

@@ -115,6 +115,18 @@ impl BlockSource for Bundle {
         self.parts[part].load_block(inner, block, out)
     }
 
+    fn take_remarks(&mut self) -> Vec<(u32, SourceError)> {
+        let mut all = Vec::new();
+        for (part, source) in self.parts.iter_mut().enumerate() {
+            for (inner, remark) in source.take_remarks() {
+                let place = Some((part, inner));
+                let file = (0u32..).zip(&self.places).find(|(_, at)| **at == place);
+                all.extend(file.map(|(file, _)| (file, remark)));
+            }
+        }
+        all
+    }
+
     fn file_root_while(
         &mut self,
         file: u32,

@@ -180,6 +180,7 @@ impl From<SourceError> for Failure {
         let kind = match &error {
             SourceError::Missing { .. } => FailureKind::Missing,
             SourceError::Denied { .. } => FailureKind::Destination,
+            SourceError::Grew { .. } => FailureKind::Partial,
             SourceError::Changed { .. } | SourceError::NoRoom => FailureKind::Temporary,
             SourceError::Unwanted => FailureKind::Interrupted,
             SourceError::Special { .. }
@@ -197,6 +198,7 @@ pub(crate) fn reason_of_source(error: &SourceError) -> Reason {
         SourceError::Missing { .. } => Reason::Missing,
         SourceError::Denied { .. } => Reason::Permission,
         SourceError::Changed { .. } => Reason::Changed,
+        SourceError::Grew { .. } => Reason::Other,
         SourceError::NoSuchBlock { .. } => Reason::Unexpected,
         SourceError::Listing(_) => Reason::Limit,
         SourceError::NoRoom => Reason::Busy,
@@ -220,6 +222,8 @@ pub(crate) fn reason_of_sink(error: &SinkError) -> Reason {
             | gtp_store::Fault::Link
             | gtp_store::Fault::Special
             | gtp_store::Fault::Foreign
+            | gtp_store::Fault::Twin
+            | gtp_store::Fault::Unread
             | gtp_store::Fault::TooLarge
             | gtp_store::Fault::NameTooLong
             | gtp_store::Fault::Other => Reason::Destination,

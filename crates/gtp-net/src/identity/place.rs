@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use gtp_store::is_refused;
 use rustix::fs::{CWD, FlockOperation, OFlags, RenameFlags, flock, renameat_with};
 
 /// The environment names no directory for configuration.
@@ -58,20 +59,21 @@ pub(crate) fn open_to_read(path: &Path) -> io::Result<File> {
 pub(crate) fn write_new(path: &Path, content: &[u8]) -> io::Result<()> {
     let draft = Draft::write(path, content)?;
     match renameat_with(CWD, &draft.path, CWD, path, RenameFlags::NOREPLACE) {
+        Ok(()) => {}
         // File systems without that flag have hard links, which are as exclusive.
-        Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOSYS) => {
+        Err(error) if is_refused(&error.into()) => {
             std::fs::hard_link(&draft.path, path)?;
         }
-        renamed => renamed?,
+        Err(error) => return Err(error.into()),
     }
-    sync_dir_of(path)
+    synced(sync_dir_of(path))
 }
 
 /// Puts a file of mode 0600 with this content in the place of what was there, at once.
 pub(crate) fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     let draft = Draft::write(path, content)?;
     std::fs::rename(&draft.path, path)?;
-    sync_dir_of(path)
+    synced(sync_dir_of(path))
 }
 
 /// Holds the lock beside `path` until the returned file is dropped. Waits for other holders.
@@ -80,7 +82,14 @@ pub(crate) fn lock(path: &Path) -> io::Result<File> {
     name.push(".lock");
     let file =
         OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(name)?;
-    flock(&file, FlockOperation::LockExclusive)?;
+    match flock(&file, FlockOperation::LockExclusive) {
+        Ok(()) => {}
+        // Without locks two processes that change a list at one moment lose one of the changes.
+        Err(error) if is_refused(&error.into()) || error == rustix::io::Errno::NOLCK => {
+            tracing::debug!(%error, "no locks here");
+        }
+        Err(error) => return Err(error.into()),
+    }
     Ok(file)
 }
 
@@ -103,7 +112,7 @@ impl Draft {
                     let mut file = opened?;
                     let draft = Draft { path };
                     file.write_all(content)?;
-                    file.sync_all()?;
+                    synced(file.sync_all())?;
                     return Ok(draft);
                 }
             }
@@ -116,6 +125,14 @@ impl Drop for Draft {
     fn drop(&mut self) {
         // After a rename nothing is there any more, which is as good.
         let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Takes a file system or a sandbox that does not sync for one that has done so.
+fn synced(done: io::Result<()>) -> io::Result<()> {
+    match done {
+        Err(error) if is_refused(&error) => Ok(()),
+        done => done,
     }
 }
 

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use gtp_store::{BlockSource, FileSource, Manifest};
+use gtp_store::{BlockSource, FileSource, Manifest, RelPath, SourceError};
 use gtp_sys::Clock;
 
 use super::scan::{Extent, scan, skipped_faults};
@@ -17,7 +17,7 @@ use crate::engine::{SourceEvent, SourceHandle, SourceOpen};
 use crate::flows::{
     Failure, FailureKind, FileIndex, RootAnswers, reason_of_source, to_messages, wire_root,
 };
-use crate::messages::{Message, Reason};
+use crate::messages::{Fault, Message, PeerText, Reason};
 
 pub(super) async fn serve(shared: &Arc<Shared>, client: Client, stop: &mut Stop) -> Ending {
     let scanning = scan(shared, client, Extent::Whole);
@@ -57,6 +57,20 @@ pub(super) async fn serve(shared: &Arc<Shared>, client: Client, stop: &mut Stop)
     giving.source.close();
     giving.client.channel.close().await;
     Ending { wire_bytes, failure: verdict.err() }
+}
+
+/// Tells the client that the object cannot be read, and ends the session for that.
+async fn cannot_read(channel: &mut ControlChannel, error: SourceError) -> Result<(), Failure> {
+    let fault = Message::fault(reason_of_source(&error), error.to_string());
+    channel.send(&fault).await?;
+    Err(error.into())
+}
+
+/// What the client hears of a file that cannot be given, or that grew while it was.
+fn file_fault(path: &RelPath, error: &SourceError) -> Message {
+    let path = Some(path.as_str().as_bytes().to_vec());
+    let text = PeerText::new(error.words());
+    Message::Fault(Fault { reason: reason_of_source(error), text, path })
 }
 
 /// A session that sends.
@@ -100,23 +114,18 @@ impl Giving {
                 },
                 answer = self.answers.next() => match answer {
                     Ok(roots) => channel.send(&roots).await?,
-                    Err(error) => {
-                        let fault = Message::fault(reason_of_source(&error), error.to_string());
-                        channel.send(&fault).await?;
-                        return Err(error.into());
-                    }
+                    Err(error) => return cannot_read(channel, error).await,
                 },
                 event = self.source.next_event(), if told => match event {
                     Some(SourceEvent::PathOpen) => greeted = true,
                     Some(SourceEvent::Closed) => {}
+                    Some(SourceEvent::FileFault { path, error }) => {
+                        channel.send(&file_fault(&path, &error)).await?;
+                    }
                     // The client hears of a dead path by itself, and of the end of a session.
                     None => told = false,
                     Some(SourceEvent::NoPath) => return no_path(channel).await,
-                    Some(SourceEvent::Fault(error)) => {
-                        let fault = Message::fault(reason_of_source(&error), error.to_string());
-                        channel.send(&fault).await?;
-                        return Err(error.into());
-                    }
+                    Some(SourceEvent::Fault(error)) => return cannot_read(channel, error).await,
                     Some(SourceEvent::Lost(why)) => {
                         channel.send(&Message::fault(Reason::TimedOut, why.clone())).await?;
                         return Err(Failure::new(FailureKind::Temporary, why));

@@ -28,7 +28,7 @@ use crate::flows::{
     Failure, FailureKind, FileIndex, Gathering, Questions, hashing_span, reason_of_sink, runs,
     wire_root,
 };
-use crate::messages::{Done, EntryKind, Message, ROOTS_PER_PAGE, Ready, Reason};
+use crate::messages::{Done, EntryKind, Fault, Message, PeerText, ROOTS_PER_PAGE, Ready, Reason};
 
 pub(super) async fn serve(shared: &Arc<Shared>, mut client: Client, stop: &mut Stop) -> Ending {
     let finding = {
@@ -117,7 +117,17 @@ async fn receive(
     client.channel.send(&ready).await?;
     let index = FileIndex::of(&manifest);
     let questions = Questions::default();
-    let mut taking = Taking { transfer, manifest, index, waiting, questions, answer_by: None };
+    let mut taking = Taking {
+        transfer,
+        manifest,
+        index,
+        waiting,
+        questions,
+        answer_by: None,
+        refused: Vec::new(),
+        refused_total: 0,
+        lost_bytes: 0,
+    };
     let verdict = taking.run(client, stop).await;
     let wire_bytes = taking.transfer.progress().flows.iter().map(|f| f.wire_bytes).sum();
     if verdict.is_err() {
@@ -256,6 +266,12 @@ struct Taking {
     questions: Questions,
     /// When it must have said them.
     answer_by: Option<Pin<Box<Sleep>>>,
+    /// What the client is to hear of entries that cannot be written here.
+    refused: Vec<Message>,
+    /// How many there were.
+    refused_total: usize,
+    /// Content bytes of files that will not be here.
+    lost_bytes: u64,
 }
 
 impl Taking {
@@ -273,7 +289,9 @@ impl Taking {
                     other => return Err(last_word(other)),
                 },
                 event = self.transfer.next_event() => {
-                    if let Some(done) = self.handle(event)? {
+                    let done = self.handle(event)?;
+                    channel.send_all(self.refused.drain(..)).await?;
+                    if let Some(done) = done {
                         channel.send(&Message::Done(done)).await?;
                         return Ok(());
                     }
@@ -317,6 +335,15 @@ impl Taking {
                 }
                 Ok(None)
             }
+            TransferEvent::FileNamed { .. } => Ok(None),
+            TransferEvent::Warning(text) => {
+                tracing::warn!("{text}");
+                Ok(None)
+            }
+            TransferEvent::GivenUp { file, why } => {
+                self.give_up(file, why);
+                Ok(None)
+            }
             TransferEvent::AllBlocks => {
                 self.ask_roots();
                 Ok(None)
@@ -324,11 +351,27 @@ impl Taking {
             TransferEvent::Fault(error) => Err(Trouble::told(reason_of_sink(&error), error.into())),
             TransferEvent::Complete(finished) => Ok(Some(Done {
                 files: finished.files_written,
-                content_bytes: self.manifest.content_bytes(),
+                content_bytes: self.manifest.content_bytes().saturating_sub(self.lost_bytes),
             })),
             TransferEvent::Suspended => {
                 Err(Trouble::told(Reason::Other, temporary("the transfer was suspended")))
             }
+        }
+    }
+
+    /// An entry will not be here. If that is for this end's reasons, the client hears of it.
+    fn give_up(&mut self, file: u32, why: Option<SinkError>) {
+        if let Some(waiting) = self.waiting.get_mut(file as usize) {
+            *waiting = false;
+        }
+        let Some(entry) = self.manifest.entries.get(file as usize) else { return };
+        self.lost_bytes += entry.size;
+        let Some(error) = why else { return };
+        self.refused_total += 1;
+        if self.refused_total <= REFUSED_TOLD {
+            let path = Some(entry.path.as_str().as_bytes().to_vec());
+            let text = PeerText::new(error.words());
+            self.refused.push(Message::Fault(Fault { reason: reason_of_sink(&error), text, path }));
         }
     }
 
@@ -496,6 +539,9 @@ fn down(from: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {
     openat(from.as_fd(), name, DIRECTORY | OFlags::NOFOLLOW, rustix::fs::Mode::empty())
 }
 
+/// Entries that cannot be written and that a client hears of by name.
+const REFUSED_TOLD: usize = 900;
+
 const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::CLOEXEC).union(OFlags::RDONLY);
 
 #[cfg(test)]
@@ -544,6 +590,9 @@ mod tests {
             manifest,
             questions: Questions::default(),
             answer_by: None,
+            refused: Vec::new(),
+            refused_total: 0,
+            lost_bytes: 0,
         };
         taking.handle(Some(TransferEvent::AllBlocks)).ok().unwrap();
         let at_first = taking.questions.due().count() as u64;

@@ -3,14 +3,23 @@
 //! A source can name faults for as long as it likes; memory and the user's screen must not follow.
 //! Whether a fault matters is decided elsewhere.
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use gtp_store::RelPath;
+
 use crate::client::Monitor;
 use crate::client::progress::Event;
 use crate::flows::{Failure, FailureKind};
+use crate::messages::printable;
 
 /// The faults of single files.
 #[derive(Default)]
 pub(super) struct Skipped {
     named: Vec<Failure>,
+    /// Why sources say that they cannot give files, as long as the files may come from others.
+    said: BTreeMap<Vec<u8>, Failure>,
+    /// Files that will not come, and of which no source has said why.
+    unsaid: BTreeSet<Vec<u8>>,
     /// How many more there were.
     more: u64,
     /// Whether one of those should have come.
@@ -36,8 +45,32 @@ impl Skipped {
         }
     }
 
+    /// A source says why it cannot give a file.
+    pub fn hear(&mut self, path: Vec<u8>, failure: Failure, monitor: &Monitor) {
+        if self.unsaid.remove(&path) {
+            self.note(failure, monitor);
+        } else if self.said.len() < NAMED_MAX {
+            self.said.insert(path, failure);
+        }
+    }
+
+    /// No source can give a file. Why may be said already, or be on its way.
+    pub fn lose(&mut self, path: &RelPath, monitor: &Monitor) {
+        let path = path.as_str().as_bytes();
+        match self.said.remove(path) {
+            Some(failure) => self.note(failure, monitor),
+            None => {
+                self.unsaid.insert(path.to_vec());
+            }
+        }
+    }
+
     /// All of them; those beyond the bound in one.
-    pub fn into_list(self) -> Vec<Failure> {
+    pub fn into_list(mut self, monitor: &Monitor) -> Vec<Failure> {
+        for path in std::mem::take(&mut self.unsaid) {
+            let failure = Failure::new(FailureKind::Partial, "the source cannot give it any more");
+            self.note(failure.about(printable(&path)), monitor);
+        }
         let mut all = self.named;
         if self.more > 0 {
             let kind = if self.missed { FailureKind::Partial } else { FailureKind::Other };
@@ -64,7 +97,7 @@ mod tests {
             let kind = if n == 1_999 { FailureKind::Partial } else { FailureKind::Other };
             skipped.note(Failure::new(kind, n.to_string()), &monitor);
         }
-        let list = skipped.into_list();
+        let list = skipped.into_list(&monitor);
         assert_eq!(list.len(), NAMED_MAX + 1);
         let last = list.last().unwrap();
         assert_eq!((last.kind, last.text.as_str()), (FailureKind::Partial, "1000 more"));

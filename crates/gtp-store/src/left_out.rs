@@ -1,0 +1,73 @@
+//! Entries of a tree that a destination does not take: an obstacle at a name, a directory of
+//! somebody else's, a name that the file system cannot hold. Such an entry is left out and said to
+//! be, and the others are written. What concerns the destination as a whole ends the transfer.
+
+use std::collections::HashSet;
+
+use crate::disk::Disk;
+use crate::file_sink::FileSink;
+use crate::manifest::{Entry, Kind, Manifest, RootKind};
+use crate::sink::{Fault, Refused, SinkError};
+
+impl<D: Disk> FileSink<D> {
+    /// Leaves out an entry that this destination does not take. An error that concerns more than
+    /// one entry of a tree comes back.
+    pub(crate) fn refuse(&mut self, file: u32, error: SinkError) -> Result<(), SinkError> {
+        let tree = self.arrivals.manifest().root_kind == RootKind::Dir;
+        if !tree || !error.concerns_one_entry() {
+            return Err(error);
+        }
+        if let Some(missing) = self.arrivals.give_up(file) {
+            self.drop_part(file);
+            self.refused.push(Refused { file, missing, error });
+        }
+        Ok(())
+    }
+
+    /// Leaves out files whose names differ from an earlier one in case only, where that is the same
+    /// name: the later would take the place of the earlier.
+    pub(crate) fn refuse_twins(&mut self, manifest: &Manifest) -> Result<(), SinkError> {
+        let files = manifest.entries.iter().filter(|entry| entry.kind == Kind::File).count();
+        if files < 2 || !self.folds_case()? {
+            return Ok(());
+        }
+        let mut seen = HashSet::new();
+        for (entry, number) in manifest.entries.iter().zip(0u32..) {
+            if !seen.insert(entry.path.as_str().to_lowercase()) && entry.kind == Kind::File {
+                let path = self.parts.names.final_path(&entry.path);
+                let error = self.parts.refused(&path, Fault::Twin);
+                self.refuse(number, error)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the journal, which is there, is found by its name in the other case as well.
+    fn folds_case(&mut self) -> Result<bool, SinkError> {
+        let path = self.parts.names.journal_path().to_owned();
+        let other = path.to_ascii_uppercase();
+        let disk = &mut self.parts.disk;
+        let both = disk.look(&path).and_then(|own| Ok((own, disk.look(&other)?)));
+        let (own, other) = both.map_err(|e| self.parts.failed(&path, e))?;
+        Ok(own.zip(other).is_some_and(|(own, other)| own.identity == other.identity))
+    }
+
+    /// Leaves out a directory of the object by its path.
+    pub(crate) fn refuse_dir(&mut self, path: &str, error: SinkError) -> Result<(), SinkError> {
+        let manifest = self.arrivals.manifest().clone();
+        let is = |entry: &Entry| self.parts.names.final_path(&entry.path) == path;
+        match manifest.entries.iter().position(is) {
+            Some(number) => self.refuse(number as u32, error),
+            None => Err(error),
+        }
+    }
+
+    /// Removes what is here of a file that will not be whole.
+    pub(crate) fn drop_part(&mut self, file: u32) {
+        if self.parts.number(file).is_some()
+            && let Err(error) = self.parts.discard(file)
+        {
+            tracing::debug!(%error, "a part file stays");
+        }
+    }
+}
