@@ -21,6 +21,7 @@ use rustix::net::SocketFlags;
 
 use crate::fault::{Errno, reason};
 use crate::library::{Library, Setting, Waits};
+use crate::socket::Family;
 
 /// The library of the process that made it.
 static LIBRARY: AtomicPtr<Library> = AtomicPtr::new(ptr::null_mut());
@@ -286,16 +287,18 @@ unsafe fn write_address(address: SocketAddr, out: *mut sockaddr, room: *mut sock
 pub extern "C" fn g_socket(domain: c_int, kind: c_int, _protocol: c_int) -> c_int {
     call(|| {
         let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-        if domain != libc::AF_INET && domain != libc::AF_INET6 {
-            return Err(Errno(libc::EAFNOSUPPORT));
-        }
+        let family = match domain {
+            libc::AF_INET => Family::V4,
+            libc::AF_INET6 => Family::V6,
+            _ => return Err(Errno(libc::EAFNOSUPPORT)),
+        };
         if kind & !flags != libc::SOCK_STREAM {
             return Err(Errno(libc::EPROTONOSUPPORT));
         }
         let mut wanted = SocketFlags::empty();
         wanted.set(SocketFlags::NONBLOCK, kind & libc::SOCK_NONBLOCK != 0);
         wanted.set(SocketFlags::CLOEXEC, kind & libc::SOCK_CLOEXEC != 0);
-        ensured()?.socket(wanted)
+        ensured()?.socket(family, wanted)
     })
 }
 

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 use std::io::{IoSlice, IoSliceMut};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -23,7 +23,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::fault::{Errno, keep_reason, of_failure};
 use crate::pump::{adopt, carry};
-use crate::socket::{Socket, State, Terms};
+use crate::socket::{Family, Socket, State, Terms};
 
 /// A rest after a caller could not be taken in.
 const ADMIT_PAUSE: Duration = Duration::from_millis(100);
@@ -93,10 +93,10 @@ impl Library {
     }
 
     /// A new socket.
-    pub fn socket(&self, flags: SocketFlags) -> Result<RawFd, Errno> {
+    pub fn socket(&self, family: Family, flags: SocketFlags) -> Result<RawFd, Errno> {
         let (near, far) = pair(flags)?;
         let fd = near.into_raw_fd();
-        self.adopt(fd, Arc::new(Socket::new(State::Fresh { far, bound: None })));
+        self.adopt(fd, Arc::new(Socket::new(family, State::Fresh { far, bound: None })));
         Ok(fd)
     }
 
@@ -112,7 +112,11 @@ impl Library {
 
     /// Says where a socket shall listen.
     pub fn bind(&self, fd: RawFd, at: SocketAddr) -> Result<(), Errno> {
-        match &mut *lock(&self.find(fd)?.state) {
+        let socket = self.find(fd)?;
+        if !socket.family.takes(at) {
+            return Err(Errno(libc::EAFNOSUPPORT));
+        }
+        match &mut *lock(&socket.state) {
             State::Fresh { bound, .. } if bound.is_none() => *bound = Some(at),
             State::Fresh { .. } | State::Busy | State::Listening { .. } => {
                 return Err(Errno(libc::EINVAL));
@@ -126,6 +130,9 @@ impl Library {
     /// connection did not come about can be connected again.
     pub fn connect(&'static self, fd: RawFd, to: SocketAddr, waits: Waits) -> Result<(), Errno> {
         let socket = self.find(fd)?;
+        if !socket.family.takes(to) {
+            return Err(Errno(libc::EAFNOSUPPORT));
+        }
         let (far, bound) = take_fresh(&socket)?;
         socket.take_broken(); // That was another connection's.
         let guard = self.runtime.enter();
@@ -178,12 +185,12 @@ impl Library {
         let kind = (AddressFamily::UNIX, SocketType::SEQPACKET);
         let (near, far) = socketpair(kind.0, kind.1, SocketFlags::CLOEXEC, None)?;
         *lock(&socket.state) = State::Listening { at: listening.address() };
-        self.runtime.spawn(self.admit(listening, far));
+        self.runtime.spawn(self.admit(socket.family, listening, far));
         Ok(near)
     }
 
     /// Passes callers on, until nobody accepts any more.
-    async fn admit(&'static self, mut listening: Listening, far: OwnedFd) {
+    async fn admit(&'static self, family: Family, mut listening: Listening, far: OwnedFd) {
         let Ok(far) = adopt(far) else { return };
         loop {
             let caller = tokio::select! {
@@ -191,8 +198,10 @@ impl Library {
                 _ = far.readable() => return, // Nothing is ever sent that way but the end.
             };
             let Some(caller) = caller else { return };
+            let local = caller.local();
             let Ok(stream) = caller.accept() else { continue };
-            match self.pass_on(&far, stream).await {
+            let connected = State::Connected { peer: stream.line().remote(), local: Some(local) };
+            match self.pass_on(&far, stream, Socket::new(family, connected)).await {
                 Ok(()) => {}
                 Err(Errno(libc::EPIPE | libc::ECONNRESET | libc::ENOTCONN)) => return,
                 // No descriptors, most likely: this caller is turned away, others are not.
@@ -202,13 +211,16 @@ impl Library {
     }
 
     /// Gives a connection a descriptor, and sends that to whoever accepts.
-    async fn pass_on(&'static self, to: &UnixStream, stream: Stream) -> Result<(), Errno> {
+    async fn pass_on(
+        &'static self,
+        to: &UnixStream,
+        stream: Stream,
+        socket: Socket,
+    ) -> Result<(), Errno> {
         let (near, far) = pair(SocketFlags::CLOEXEC)?;
         let far = adopt(far)?;
-        let line = stream.line().clone();
-        let remote = line.remote();
-        self.remember(line);
-        let socket = Arc::new(Socket::new(State::Connected { peer: remote }));
+        self.remember(stream.line().clone());
+        let socket = Arc::new(socket);
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
         lock(&self.arrived).insert(number, Arc::clone(&socket));
         tokio::spawn(carry(far, stream, socket));
@@ -243,13 +255,16 @@ impl Library {
 
     /// The address that a socket listens on, or will.
     pub fn local(&self, fd: RawFd) -> Result<SocketAddr, Errno> {
-        Ok(match &*lock(&self.find(fd)?.state) {
+        let socket = self.find(fd)?;
+        let at = match &*lock(&socket.state) {
             State::Listening { at } => *at,
             State::Fresh { bound: Some(at), .. } => *at,
-            State::Fresh { bound: None, .. } | State::Busy | State::Connected { .. } => {
-                SocketAddr::from(([0; 4], 0))
-            }
-        })
+            State::Connected { local: Some(at), .. } => *at,
+            State::Fresh { bound: None, .. }
+            | State::Busy
+            | State::Connected { local: None, .. } => SocketAddr::from(([0; 4], 0)),
+        };
+        Ok(socket.family.spelled(at))
     }
 
     /// Sets an option.
@@ -380,7 +395,7 @@ async fn connecting(
     match connected {
         Ok(stream) => {
             library.remember(stream.line().clone());
-            become_of(&socket, held, &far, State::Connected { peer: to });
+            become_of(&socket, held, &far, State::Connected { peer: to, local: None });
             // Whoever did not wait does not listen.
             let _ = told.send(Ok(()));
             carry(far, stream, socket).await;
@@ -407,6 +422,10 @@ fn become_of(socket: &Socket, held: Option<Held>, far: &UnixStream, now: State) 
 /// A connection on the terms of a socket and of the environment.
 fn describe(to: SocketAddr, terms: Terms) -> Result<Connect, Failure> {
     let usage = |text: String| Failure::new(gtp_stream::FailureKind::Usage, text);
+    let to = match to.ip().to_canonical() {
+        v4 @ IpAddr::V4(_) => SocketAddr::new(v4, to.port()),
+        IpAddr::V6(_) => to,
+    };
     let url = format!("gtp://{to}/").parse().map_err(|error| usage(format!("{error}")))?;
     let mut connect = Connect::new(url).max_rate(terms.max_rate).weight(terms.weight);
     if let Some(window) = terms.window {
@@ -442,7 +461,7 @@ fn take_fresh(socket: &Socket) -> Result<(OwnedFd, Option<SocketAddr>), Errno> {
 
 fn peer_of(socket: &Socket) -> Result<SocketAddr, Errno> {
     match &*lock(&socket.state) {
-        State::Connected { peer } => Ok(*peer),
+        State::Connected { peer, .. } => Ok(socket.family.spelled(*peer)),
         State::Fresh { .. } | State::Busy | State::Listening { .. } => Err(Errno(libc::ENOTCONN)),
     }
 }

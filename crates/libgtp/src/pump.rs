@@ -27,7 +27,13 @@ pub async fn carry(far: UnixStream, stream: Stream, socket: Arc<Socket>) {
     let (reader, writer, line) = stream.into_split();
     let (mut from, mut to) = far.into_split();
     let up = async {
-        match say(&mut from, writer).await {
+        let said = tokio::select! {
+            biased;
+            said = say(&mut from, writer) => said,
+            // A break shows to whoever says something; others are to hear of it as well.
+            () = line.over() => Carried::Broken(io::ErrorKind::ConnectionReset.into()),
+        };
+        match said {
             Carried::Whole => {}
             Carried::Left(_) => line.abort(),
             Carried::Broken(error) => {

@@ -208,6 +208,17 @@ fn a_socket_whose_connection_was_refused_can_be_connected_again() {
 }
 
 #[test]
+fn addresses_are_spelled_in_a_sockets_family_and_a_break_shows_to_one_that_says_nothing() {
+    World::each(|world| {
+        let program = world.compile("names", &source("tests/names.c"), Gtp::Linked);
+        let out = world.command(&program, "both").output().unwrap();
+        let (said, failed) = (out.stdout, String::from_utf8_lossy(&out.stderr));
+        assert_eq!((String::from_utf8_lossy(&said), failed), ("named\n".into(), "".into()));
+        assert!(out.status.success());
+    });
+}
+
+#[test]
 fn what_was_printed_is_delivered_when_a_program_ends_and_no_reader_holds_the_end_up() {
     World::each(|world| {
         let program = world.compile("ends", &source("tests/ends.c"), Gtp::Linked);
