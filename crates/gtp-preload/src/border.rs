@@ -377,7 +377,7 @@ fn peer_of(fd: c_int) -> Option<SocketAddr> {
         return Some(known);
     }
     // Another program has connected it, and this one was given it or is what that one became.
-    let known = peer(&settings.socket, socket).or(is_v6_loopback.then_some(kernels))?;
+    let known = peer(&settings.socket, socket)?;
     peers::note(socket, known);
     Some(known)
 }
@@ -466,7 +466,12 @@ pub unsafe extern "C" fn connect(fd: c_int, address: *const sockaddr, length: so
             set_errno(number);
             -1
         }
-        None => real_connect(fd, address, length),
+        None => {
+            if let Some(socket) = identity(fd) {
+                peers::forget(socket); // It may have led to the pump before.
+            }
+            real_connect(fd, address, length)
+        }
     }
 }
 

@@ -40,6 +40,13 @@ pub fn note(socket: u64, to: SocketAddr) {
     place.socket.store(socket, Ordering::SeqCst);
 }
 
+/// Forgets where a socket was connected to.
+pub fn forget(socket: u64) {
+    let its = &place(socket).socket;
+    // Where the place is another's, there is nothing to forget.
+    let _ = its.compare_exchange(socket, 0, Ordering::SeqCst, Ordering::SeqCst);
+}
+
 /// Where a socket is connected to, if that is known here.
 pub fn find(socket: u64) -> Option<SocketAddr> {
     let place = place(socket);

@@ -5,13 +5,16 @@
 
 use std::io;
 use std::os::fd::AsFd;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use gtp::Stream;
 use gtp::carry::{Carried, hear, say};
 use rustix::net::sockopt;
-use tokio::io::{AsyncWriteExt, Interest};
+use tokio::io::{AsyncRead, AsyncWriteExt, Interest, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::net::tcp::OwnedReadHalf;
 
 /// Carries until both directions have ended and the peer has all.
 pub async fn carry(near: TcpStream, stream: Stream) {
@@ -19,9 +22,11 @@ pub async fn carry(near: TcpStream, stream: Stream) {
     // Until all is well its closing resets, also when this process is killed: a program must not
     // take that for an end.
     linger(&near, Linger::Reset);
-    let (mut from, mut to) = near.into_split();
+    // Streams have no urgent bytes: they come where they were written, as all others.
+    let _ = sockopt::set_socket_oobinline(&near, true);
+    let (from, mut to) = near.into_split();
     let up = async {
-        let said = say(&mut from, writer).await;
+        let said = say(Drained(&from), writer).await;
         if let Carried::Left(_) = said {
             line.abort();
         }
@@ -71,6 +76,31 @@ pub async fn carry(near: TcpStream, stream: Stream) {
     // As one: a writing half that is dropped alone says an end first.
     drop(from.reunite(to));
     line.over().await;
+}
+
+/// A socket that is read until it has nothing more. Its own reader takes a short read for the last
+/// one, and would wait then: but the kernel stops short of an urgent byte as well.
+struct Drained<'a>(&'a OwnedReadHalf);
+
+impl AsyncRead for Drained<'_> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let socket: &TcpStream = self.0.as_ref();
+        loop {
+            std::task::ready!(socket.poll_read_ready(context))?;
+            match socket.try_read(into.initialize_unfilled()) {
+                Ok(count) => {
+                    into.advance(count);
+                    return Poll::Ready(Ok(()));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    }
 }
 
 /// Waits until a program that has said its end has gone: the kernel answers what is said to it from
