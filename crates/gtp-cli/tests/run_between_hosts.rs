@@ -282,3 +282,72 @@ fn rsync_fetches_from_its_daemon_and_gives_it_over_gtp() {
         assert!(std::fs::read(path("given") + "/" + name).unwrap() == speech(length, 57 + length));
     }
 }
+
+/// Gives back all that it hears, to any number of callers.
+const ECHOES: &str = "
+import socketserver
+class Echo(socketserver.BaseRequestHandler):
+    def handle(self):
+        while said := self.request.recv(65536):
+            self.request.sendall(said)
+class Server(socketserver.ThreadingTCPServer):
+    request_queue_size, daemon_threads = 100, True
+server = Server(('0.0.0.0', 0), Echo)
+print(server.server_address[1])
+server.serve_forever()
+";
+
+/// Has so many connections at once, and speaks over each.
+const MANY: &str = "
+import socket
+peers = [socket.create_connection(('HOST', PORT)) for _ in range(64)]
+for number, peer in enumerate(peers):
+    peer.sendall(b'%03d' % number)
+print([peer.recv(3, socket.MSG_WAITALL) for peer in peers] == [b'%03d' % n for n in range(64)])
+print({peer.getpeername() for peer in peers}, {peer.getsockname()[0] for peer in peers})
+";
+
+/// Connects without blocking, with an event loop that knows the socket before.
+const LOOPS: &str = "
+import errno, select, socket
+under_way = 0
+for number in range(12):
+    peer, told = socket.socket(), select.epoll()
+    peer.setblocking(False)
+    told.register(peer, select.EPOLLIN | select.EPOLLOUT | select.EPOLLET)
+    told.poll(0)
+    assert peer.connect_ex(('HOST', PORT)) == errno.EINPROGRESS
+    known = told.poll(0)
+    under_way += not known
+    events = known or told.poll(60)
+    assert events == [(peer.fileno(), select.EPOLLOUT)], events
+    assert peer.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0
+    peer.sendall(b'word')
+    events = told.poll(60)
+    assert events[0][1] & select.EPOLLIN, events
+    assert peer.recv(4) == b'word'
+print('under way' if under_way else 'none was under way')
+";
+
+#[test]
+fn as_many_connections_as_the_limits_allow_are_over_gtp_at_once_and_name_the_other_host() {
+    if !is_root() {
+        return;
+    }
+    let world = World::new();
+    let mut server = world.run("b", &[], &["python3", "-u", "-c", ECHOES]);
+    let mut server = Running(server.stdout(Stdio::piped()).spawn().unwrap());
+    let mut port = String::new();
+    BufReader::new(server.0.stdout.take().unwrap()).read_line(&mut port).unwrap();
+    let ask = |script: &str| {
+        let script = script.replace("HOST", address("b")).replace("PORT", port.trim());
+        let ran = world.run("a", &["--require"], &["python3", "-c", &script]).output().unwrap();
+        assert!(ran.status.success(), "{}", said(&ran));
+        assert_eq!(said(&ran), "");
+        String::from_utf8(ran.stdout).unwrap()
+    };
+    let (own, other) = (address("a"), address("b"));
+    let names = format!("{{('{other}', {})}} {{'{own}'}}", port.trim());
+    assert_eq!(ask(MANY), format!("True\n{names}\n"));
+    assert_eq!(ask(LOOPS), "under way\n");
+}
