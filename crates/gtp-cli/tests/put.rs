@@ -175,3 +175,21 @@ fn what_was_there_before_is_not_counted_as_sent() {
     std::fs::write(world.path("t/b"), bytes(1_000, 6)).unwrap();
     put(5_000_000, 2, 1);
 }
+
+#[test]
+fn a_slash_behind_a_file_is_refused_by_both_and_a_second_get_of_an_object_is_temporary() {
+    let world = World::new();
+    let server = writable(&world, &[]);
+    world.export("f", 3_000_000);
+    world.expect(3, &["put", "export/f/", &server.url("g")]);
+    world.expect(3, &["get", &server.url("f/"), "g"]);
+    assert!(!world.path("g").exists() && !world.path("export/g").exists());
+    let slow = ["get", &server.url("f"), "out", "--max-rate", "5Mbit"];
+    let mut getting = world.gtp("client", &slow).stderr(Stdio::null()).spawn().unwrap();
+    wait_for("the slow one", || size_of(&world.path("out.gtp-journal")) > 0);
+    let output = world.expect(5, &["get", &server.url("f"), "out"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("out: another transfer is writing here"), "{said}");
+    getting.kill().unwrap();
+    getting.wait().unwrap();
+}

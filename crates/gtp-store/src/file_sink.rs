@@ -12,6 +12,7 @@
 //! trusts no record that the file's bytes do not confirm.
 
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::sync::Arc;
 
 use crate::arrivals::{Arrivals, Checked, Progress};
@@ -291,6 +292,9 @@ impl<D: Disk> FileSink<D> {
                 Err(_) => continue, // Longer than a journal can say; only its mode would be lost.
             };
             self.log.push(&record);
+            if self.log.is_full() {
+                self.flush()?;
+            }
         }
         self.flush()?;
         for path in absent {
@@ -578,8 +582,14 @@ impl<D: Disk> FileSink<D> {
 
     fn dress_dir(&mut self, path: &str, guise: Guise) -> Result<(), SinkError> {
         let mode = self.made.contains(path).then_some(guise.mode);
-        let dressed = self.parts.disk.dress_dir(path, mode, guise.mtime);
-        dressed.map_err(|e| self.parts.failed(path, e))
+        match self.parts.disk.dress_dir(path, mode, guise.mtime) {
+            // It was there, it is somebody else's, and its time is all that is not to be had.
+            Err(error) if mode.is_none() && error.kind() == ErrorKind::PermissionDenied => {
+                tracing::debug!(path, %error, "a directory keeps its time");
+                Ok(())
+            }
+            dressed => dressed.map_err(|e| self.parts.failed(path, e)),
+        }
     }
 
     /// Makes all new names durable.
@@ -618,7 +628,7 @@ fn open_log<D: Disk>(disk: &mut D, names: &Names) -> Result<Log<D::File>, SinkEr
     Log::open(disk, path).map_err(|error| match error {
         LogError::InUse => SinkError::refused(&names.shown_object(), Fault::InUse),
         LogError::Foreign => SinkError::refused(&shown, Fault::Foreign),
-        LogError::Disk(error) => SinkError::disk(&shown, error),
+        LogError::Disk(error) => SinkError::disk(&names.shown_object(), error),
     })
 }
 

@@ -9,7 +9,8 @@ use std::process::Command;
 
 use common::{copy, file, finish, missing, sink, transfer, tree};
 use gtp_store::{
-    BLOCK, BlockSink, BlockSource, Export, Fault, Pattern, SinkError, SkipReason, SyntheticSource,
+    BLOCK, BlockSink, BlockSource, Destination, Export, Fault, FileSink, MadeDir, Pattern,
+    SinkError, SinkOptions, SkipReason, SyntheticSource,
 };
 use rustix::process::Uid;
 
@@ -180,4 +181,24 @@ fn unreadable_files_and_directories_of_a_source_are_listed_as_skipped() {
     skipped.sort_by_key(|(path, _)| *path);
     assert_eq!(skipped, [("closed", SkipReason::Denied), ("secret", SkipReason::Denied)]);
     open_to_all(&at("closed"), 0o755);
+}
+
+#[test]
+fn a_directory_of_another_user_takes_a_tree_and_keeps_its_mode() {
+    let dir = tempfile::tempdir().unwrap();
+    let dest = open_to_all(dir.path(), 0o777);
+    let mut listed = tree(vec![file("x", 9, 1)]);
+    listed.own = Some(gtp_store::Guise {
+        mode: gtp_store::Mode::new(0o700),
+        mtime: gtp_store::Mtime::new(7, 0).unwrap(),
+    });
+    let mut source = SyntheticSource::new(listed, Pattern::Random { seed: 4 });
+    as_nobody(|| {
+        let into = Destination::into(&dest, MadeDir::There).unwrap();
+        let options = SinkOptions::default();
+        let mut there = FileSink::open(into, source.manifest().clone(), options).unwrap();
+        transfer(&mut source, &mut there).unwrap();
+    });
+    assert_eq!(dest.join("x").metadata().unwrap().len(), 9);
+    assert_eq!(dest.metadata().unwrap().permissions().mode() & 0o777, 0o777);
 }

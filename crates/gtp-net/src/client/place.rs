@@ -77,6 +77,10 @@ fn on_disk(
     if path.as_os_str().is_empty() {
         return Err(Failure::new(FailureKind::Usage, "the destination is empty"));
     }
+    if manifest.root_kind == RootKind::File && url.names_directory() && !url.path().is_empty() {
+        let text = format!("{url}: is not a directory, as the slash at its end says");
+        return Err(Failure::new(FailureKind::Missing, text));
+    }
     let there = look(path)?;
     if there == Some(There::Null) {
         let sink = Box::new(DiscardSink::new(Arc::clone(manifest)));

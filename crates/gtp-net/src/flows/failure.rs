@@ -166,6 +166,7 @@ impl From<ControlError> for Failure {
 impl From<SinkError> for Failure {
     fn from(error: SinkError) -> Failure {
         let kind = match &error {
+            SinkError::Destination { fault: gtp_store::Fault::InUse, .. } => FailureKind::Temporary,
             SinkError::Destination { .. } | SinkError::Unsuitable(_) => FailureKind::Destination,
             SinkError::RootMismatch { .. } => FailureKind::Integrity,
             SinkError::Stopped => FailureKind::Interrupted,
