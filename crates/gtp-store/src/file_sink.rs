@@ -20,9 +20,9 @@ use crate::destination::{Destination, Names};
 use crate::disk::{Disk, FoundKind, MadeDir, Opened, OsDisk};
 use crate::hash::{Value, empty_root};
 use crate::journal::Record;
-use crate::log::{Log, LogError, Origin};
+use crate::log::{Log, Origin};
 use crate::manifest::{Entry, Guise, Kind, Manifest, RootKind};
-use crate::name::{JOURNAL_SUFFIX, RelPath};
+use crate::name::RelPath;
 use crate::parts::Parts;
 use crate::recheck::Recheck;
 use crate::row::{BLOCK, blocks_in, content_of};
@@ -38,9 +38,6 @@ const MAX_GROUP_BYTES: u64 = 256 << 20;
 
 /// What the owner of a directory needs to write into it.
 const OWNER: u32 = 0o700;
-
-/// Unfinished transfers in one directory: bounds what peers leave behind that begin and go.
-const MAX_JOURNALS: usize = 1_000;
 
 /// From this many directories or files on, one sync of everything replaces single ones.
 const SYNC_SINGLY: usize = 4;
@@ -179,7 +176,7 @@ impl<D: Disk> FileSink<D> {
         if manifest.root_kind == RootKind::Dir {
             disk.may_lend(names.root());
         }
-        let log = open_log(&mut disk, &names)?;
+        let log = Log::of(&mut disk, &names)?;
         let mut sink = FileSink {
             parts: Parts::new(disk, names, manifest.clone()),
             log,
@@ -609,27 +606,6 @@ impl<D: Disk> FileSink<D> {
         let path = self.parts.names.journal_path().to_owned();
         self.parts.disk.remove(&path).map_err(|e| self.parts.failed(&path, e))
     }
-}
-
-/// Opens and locks the journal of an object.
-fn open_log<D: Disk>(disk: &mut D, names: &Names) -> Result<Log<D::File>, SinkError> {
-    let path = names.journal_path();
-    let shown = names.shown(path);
-    let failed = |e| SinkError::disk(&shown, e);
-    if disk.look(path).map_err(failed)?.is_none()
-        && disk.count_names(JOURNAL_SUFFIX).map_err(failed)? >= MAX_JOURNALS
-    {
-        let text = format!(
-            "{shown}: {MAX_JOURNALS} unfinished transfers lie there already; finish them, or \
-             remove their *.gtp-journal and *.gtp-part files"
-        );
-        return Err(SinkError::Unsuitable(text));
-    }
-    Log::open(disk, path).map_err(|error| match error {
-        LogError::InUse => SinkError::refused(&names.shown_object(), Fault::InUse),
-        LogError::Foreign => SinkError::refused(&shown, Fault::Foreign),
-        LogError::Disk(error) => SinkError::disk(&names.shown_object(), error),
-    })
 }
 
 /// Refuses a single file whose name is taken by something else, before anything is touched.

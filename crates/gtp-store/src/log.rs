@@ -4,10 +4,13 @@
 
 use std::io;
 
+use crate::destination::Names;
 use crate::disk::{Disk, Opened};
 use crate::journal::{
     HEADER_LEN, Header, MAX_RECORD, Record, decode, encode, header, parse_header,
 };
+use crate::name::JOURNAL_SUFFIX;
+use crate::sink::{Fault, SinkError};
 
 /// Records wait in memory up to this many bytes between two flushes: about 1,300 blocks.
 const MAX_BUFFER: usize = 64 * 1024;
@@ -17,6 +20,9 @@ const READ: usize = 256 * 1024;
 
 /// How often opening is tried again when another transfer removes its journal meanwhile.
 const TRIES: usize = 8;
+
+/// Unfinished transfers in one directory: bounds what peers leave behind that begin and go.
+const MAX_JOURNALS: usize = 1_000;
 
 /// An open journal. Records are appended only after what they speak of was written.
 #[derive(Debug)]
@@ -41,7 +47,7 @@ pub(crate) enum Origin {
 
 /// Why a journal is not usable.
 #[derive(Debug)]
-pub(crate) enum LogError {
+enum LogError {
     /// Another transfer holds it.
     InUse,
     /// What is there is not a journal of ours.
@@ -57,8 +63,29 @@ impl From<io::Error> for LogError {
 }
 
 impl<F: Send> Log<F> {
+    /// Opens and locks the journal of the object of these names.
+    pub(crate) fn of<D: Disk<File = F>>(disk: &mut D, names: &Names) -> Result<Log<F>, SinkError> {
+        let path = names.journal_path();
+        let shown = names.shown(path);
+        let failed = |e| SinkError::disk(&shown, e);
+        if disk.look(path).map_err(failed)?.is_none()
+            && disk.count_names(JOURNAL_SUFFIX).map_err(failed)? >= MAX_JOURNALS
+        {
+            let text = format!(
+                "{shown}: {MAX_JOURNALS} unfinished transfers lie there already; finish them, or \
+                 remove their *.gtp-journal and *.gtp-part files"
+            );
+            return Err(SinkError::Unsuitable(text));
+        }
+        Log::open(disk, path).map_err(|error| match error {
+            LogError::InUse => SinkError::refused(&names.shown_object(), Fault::InUse),
+            LogError::Foreign => SinkError::refused(&shown, Fault::Foreign),
+            LogError::Disk(error) => SinkError::disk(&names.shown_object(), error),
+        })
+    }
+
     /// Opens the journal at `path`, new or left by an earlier transfer, and locks it.
-    pub(crate) fn open<D: Disk<File = F>>(disk: &mut D, path: &str) -> Result<Log<F>, LogError> {
+    fn open<D: Disk<File = F>>(disk: &mut D, path: &str) -> Result<Log<F>, LogError> {
         for _ in 0..TRIES {
             let file = match disk.open(path)? {
                 Opened::Ours(file) => file,
