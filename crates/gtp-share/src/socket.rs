@@ -44,8 +44,9 @@ pub enum Incoming {
     End,
 }
 
-/// Connections that may wait to be taken.
-const BACKLOG: i32 = 128;
+/// Connections that may wait to be taken; the kernel takes `net.core.somaxconn` if that is less,
+/// 4,096 unless it was changed.
+const BACKLOG: i32 = 4_096;
 /// Descriptors taken with one message: the two pages.
 const DESCRIPTORS: usize = 2;
 

@@ -1,9 +1,9 @@
 //! Pages for whoever asks on a loopback address: as much of HTTP as that needs.
 //!
 //! A page is made at most ten times a second, however many ask. Nothing can be changed here. A
-//! reader that is slow, or says too much, is dropped; nothing here can make the daemon wait. A
-//! browser that was led here under another name is turned away, so that no page from elsewhere
-//! reads what is here.
+//! reader that is slow, or says too much, is dropped, and the oldest makes room for the next: no
+//! reader can make the daemon or another reader wait. A browser that was led here under another
+//! name is turned away, so that no page from elsewhere reads what is here.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
@@ -70,11 +70,16 @@ struct Answer {
     at: usize,
 }
 
-/// Readers at a time.
-const READERS: usize = 8;
+/// Readers at a time. One that asks at once, as programs do, is answered when it is taken in; even
+/// at 10,000 others a second one that needs 20 ms is.
+const READERS: usize = 256;
+/// Connections taken in a turn, as many as wait at most.
+const COMERS: usize = 1_024;
 /// Bytes of a request: browsers send the cookies of all that was ever on this host.
 const ASKED_MOST: usize = 16_384;
-/// A reader is gone after this.
+/// A reader that has not asked after this is gone.
+const ASKING: Span = Span::from_secs(1);
+/// One that has not read the answer after this is gone.
 const PATIENCE: Span = Span::from_secs(5);
 /// A page is as good as new for so long.
 const FRESH: Span = Span::from_millis(100);
@@ -91,6 +96,8 @@ impl Pages {
         }
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
+        // More may wait than the library lets.
+        rustix::net::listen(&listener, COMERS as i32)?;
         let listening = listener.local_addr()?;
         tracing::info!("http://{listening}{}", pages.first().map_or("", |page| page.path));
         Ok(Pages { listener, pages, readers: Vec::new(), kept: BTreeMap::new() })
@@ -105,11 +112,10 @@ impl Pages {
         self.listener.local_addr()
     }
 
-    /// What to wait for: readers, and others while there is room for them.
+    /// What to wait for: readers, and others.
     pub fn fds(&self) -> impl Iterator<Item = PollFd<'_>> {
-        let room = self.readers.len() < READERS;
-        let comers = room.then(|| PollFd::from_borrowed_fd(self.listener.as_fd(), PollFlags::IN));
-        comers.into_iter().chain(self.readers.iter().map(|reader| {
+        let comers = PollFd::from_borrowed_fd(self.listener.as_fd(), PollFlags::IN);
+        std::iter::once(comers).chain(self.readers.iter().map(|reader| {
             let what = if reader.answer.is_some() { PollFlags::OUT } else { PollFlags::IN };
             PollFd::from_borrowed_fd(reader.stream.as_fd(), what)
         }))
@@ -117,31 +123,43 @@ impl Pages {
 
     /// When the first of its readers has had his time.
     pub fn poll_timeout(&self) -> Time {
-        self.readers.iter().map(|reader| reader.came + PATIENCE).min().unwrap_or(Time::MAX)
+        self.readers.iter().map(Reader::ends).min().unwrap_or(Time::MAX)
     }
 
     /// Takes in who has come, and answers who has asked.
     pub fn serve(&mut self, now: Time, hub: &Hub, work: Work) {
-        while self.readers.len() < READERS
-            && let Ok((stream, _)) = self.listener.accept()
-        {
-            if stream.set_nonblocking(true).is_ok() {
-                self.readers.push(Reader { stream, came: now, asked: Vec::new(), answer: None });
-            }
-        }
-        let Pages { readers, kept, pages, .. } = self;
+        let Pages { listener, readers, kept, pages } = self;
         kept.retain(|_, kept| now.since(kept.made) < FRESH);
         let mut text = |page: &'static Page| {
             let make = || Kept { made: now, text: Rc::new((page.text)(hub, work)) };
             kept.entry(page.path).or_insert_with(make).text.clone()
         };
         readers.retain_mut(|reader| {
-            now.since(reader.came) < PATIENCE && reader.go_on(pages, &mut text).unwrap_or(false)
+            now < reader.ends() && reader.go_on(pages, &mut text).unwrap_or(false)
         });
+        for _ in 0..COMERS {
+            let Ok((stream, _)) = listener.accept() else { break };
+            if stream.set_nonblocking(true).is_err() {
+                continue;
+            }
+            let mut reader = Reader { stream, came: now, asked: Vec::new(), answer: None };
+            if !reader.go_on(pages, &mut text).unwrap_or(false) {
+                continue;
+            }
+            if readers.len() >= READERS {
+                readers.remove(0);
+            }
+            readers.push(reader);
+        }
     }
 }
 
 impl Reader {
+    /// When its time is over.
+    fn ends(&self) -> Time {
+        self.came + if self.answer.is_some() { PATIENCE } else { ASKING }
+    }
+
     /// As far as it goes without waiting; `false`: it is done.
     fn go_on(
         &mut self,
@@ -339,6 +357,26 @@ pub(crate) mod tests {
             asked(&mut pages(), b"GET /turns HTTP/1.1\r\nHost: a.example\r\n\r\n")
                 .starts_with("HTTP/1.1 403")
         );
+    }
+
+    #[test]
+    fn readers_that_say_nothing_keep_nobody_from_the_page() {
+        let mut pages = pages();
+        let address = pages.address().unwrap();
+        let mut slow = Vec::new();
+        for round in 0..4 {
+            for _ in 0..READERS / 2 {
+                let mut stream = TcpStream::connect(address).unwrap();
+                stream.write_all(b"GET /turns HT").unwrap();
+                slow.push(stream);
+            }
+            let page = asked(&mut pages, b"GET /turns HTTP/1.1\r\n\r\n");
+            assert!(page.starts_with("HTTP/1.1 200 OK"), "round {round}: {page}");
+            assert!(pages.readers.len() <= READERS);
+        }
+        let hub = hub();
+        pages.serve(Time::ZERO + ASKING, &hub, Work::default());
+        assert!(pages.readers.is_empty(), "who has not asked within a second is gone");
     }
 
     #[test]

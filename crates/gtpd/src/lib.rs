@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod claim;
+mod comers;
 mod desk;
 pub mod fallback;
 mod http;

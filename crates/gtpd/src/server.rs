@@ -13,6 +13,7 @@ use std::rc::Rc;
 
 use gtp_alloc::strain::{LOOK, Strain};
 use gtp_alloc::{Bytes, Rate, Span, Time};
+use gtp_share::client::Past;
 use gtp_share::{
     Answer, BELL, Connection, Incoming, LIST_PACKET, MESSAGE_MOST, Request, Side, VERSION,
     printable,
@@ -22,6 +23,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use crate::claim::{Before, Claim};
+use crate::comers::{Comers, Spare};
 use crate::http::{Pages, Work};
 use crate::hub::{ClientId, Hub, HubConfig, Right, SetError, Who};
 use crate::metrics::NUMBERS;
@@ -62,6 +64,10 @@ pub struct Daemon {
     /// The last sign of life.
     beaten: Time,
     guests: BTreeMap<ClientId, Guest>,
+    comers: Comers,
+    spare: Spare,
+    /// More wait to be taken than a turn takes.
+    crowded: bool,
     next: ClientId,
     /// Processes that a next daemon was told to expect.
     noted: Option<usize>,
@@ -108,7 +114,7 @@ enum State {
     Over,
 }
 
-/// Connections at most, of all and of one user: 1.3 MiB of pages each, if all of it is used.
+/// Processes at most, of all and of one user: 1.3 MiB of pages each, if all of it is used.
 const GUESTS_MOST: usize = 2_048;
 const GUESTS_OF_ONE: usize = 256;
 /// Messages taken of one connection a turn.
@@ -124,14 +130,16 @@ const REST_LEAST: Span = Span::from_millis(1);
 const REST_TIMES: u64 = 16;
 /// ... while a turn takes no more than 6 ms; nobody waits longer for the next than this.
 const REST_MOST: Span = Span::from_millis(100);
-/// While all come back from another daemon, which is soon over, rests are no longer than this.
+/// While all come back from another daemon, which is soon over, or very many come at once, rests
+/// are no longer than this.
 const REST_WAITING: Span = Span::from_millis(5);
 /// How often it gives a sign of life, looks at connections that only ask, and whether it is alone.
 const UPKEEP: Span = Span::from_millis(500);
 /// After so long without one it has stood still; processes leave it after two seconds.
 const STOOD_STILL: Span = Span::from_millis(1_500);
-/// Connections taken in a turn: who comes and goes without end keeps it from nothing else.
-const COMERS: usize = 64;
+/// Connections taken in a turn, as many as wait at most: who comes and goes without end keeps
+/// others neither from coming in nor from being heard.
+const COMERS: usize = 4_096;
 
 impl Daemon {
     /// A daemon at a place.
@@ -168,6 +176,9 @@ impl Daemon {
             grace: config.hub.grace,
             beaten: now,
             guests: BTreeMap::new(),
+            comers: Comers::default(),
+            spare: Spare::new(),
+            crowded: false,
             next: 1,
             fed: 0,
             news: Vec::new(),
@@ -222,7 +233,8 @@ impl Daemon {
             let cost = self.clock.now().since(now);
             self.work.turns += 1;
             self.work.spent += cost;
-            let most = if self.hub.is_waiting(now) { REST_WAITING } else { REST_MOST };
+            let soon = self.hub.is_waiting(now) || self.crowded;
+            let most = if soon { REST_WAITING } else { REST_MOST };
             rest = (cost * REST_TIMES).clamp(REST_LEAST, most);
         }
     }
@@ -297,27 +309,64 @@ impl Daemon {
         Ok(())
     }
 
-    /// Takes in who has come.
+    /// Takes in all who have come, and hears each at once: who says what it wants is not among
+    /// those that are let go because they say nothing.
     fn accept(&mut self, now: Time) {
         for _ in 0..COMERS {
-            let connection = match self.claim.listener().accept() {
-                Ok(Some(connection)) => connection,
-                Ok(None) => return,
-                Err(error) => {
-                    tracing::warn!("nobody can come in: {error}");
+            match self.claim.listener().accept() {
+                Ok(Some(connection)) => self.admit(now, connection),
+                Ok(None) => {
+                    self.crowded = false;
                     return;
                 }
-            };
-            let uid = connection.peer().uid;
-            let same = self.guests.values().filter(|g| g.connection.peer().uid == uid).count();
-            if self.guests.len() >= GUESTS_MOST || same >= GUESTS_OF_ONE {
-                continue; // Dropped: it sees the end of the connection.
+                Err(error) => {
+                    self.crowded = true;
+                    self.spare.turn_away(self.claim.listener(), &error);
+                    return;
+                }
             }
-            let guest =
-                Guest { connection, state: State::Asking, came: now, ready: true, list: None };
-            self.guests.insert(self.next, guest);
-            self.next += 1;
         }
+        self.crowded = true;
+    }
+
+    fn admit(&mut self, now: Time, connection: Connection) {
+        let (id, uid) = (self.next, connection.peer().uid);
+        self.next += 1;
+        let guest = Guest { connection, state: State::Asking, came: now, ready: false, list: None };
+        self.guests.insert(id, guest);
+        let oldest = self.comers.came(uid, id);
+        for _ in 0..MESSAGES {
+            if !self.hear(now, id) {
+                break;
+            }
+        }
+        if let Some(oldest) = oldest.filter(|oldest| self.comers.is_asking(uid, *oldest)) {
+            self.say(oldest, &busy("too many connections of this user ask for nothing"));
+            self.let_go(now, oldest);
+        }
+        if self.guests.get(&id).is_some_and(|guest| guest.state == State::Over) {
+            self.let_go(now, id);
+        }
+    }
+
+    fn let_go(&mut self, now: Time, id: ClientId) {
+        if let Some(guest) = self.guests.remove(&id) {
+            self.comers.left(guest.connection.peer().uid, id);
+            self.hub.detach(now, id);
+        }
+    }
+
+    /// Why a process of this user cannot be taken in now.
+    fn is_full(&mut self, now: Time, uid: u32) -> Option<&'static str> {
+        let attached = || self.guests.values().filter(|guest| guest.state == State::Attached);
+        if attached().count() >= GUESTS_MOST {
+            return Some("this daemon has as many processes as it takes");
+        }
+        if attached().filter(|guest| guest.connection.peer().uid == uid).count() >= GUESTS_OF_ONE {
+            return Some("this user has as many processes here as one may have");
+        }
+        let often = !self.comers.may_attach(now, uid);
+        often.then_some("processes of this user come too often")
     }
 
     /// Hears those who have said something, and lets go of those who have ended.
@@ -341,8 +390,7 @@ impl Daemon {
         let gone: Vec<ClientId> =
             self.guests.iter().filter(|(_, g)| over(g)).map(|(id, _)| *id).collect();
         for id in gone {
-            self.guests.remove(&id);
-            self.hub.detach(now, id);
+            self.let_go(now, id);
         }
     }
 
@@ -409,17 +457,8 @@ impl Daemon {
                 }
                 let program = printable(&program).chars().take(64).collect();
                 let who = Who { uid: peer.uid, pid: peer.pid, program };
-                let (fds, slots) =
-                    self.hub.attach(now, id, who, slots).map_err(|e| e.to_string())?;
-                if again {
-                    self.hub.came_back(now, id);
-                }
-                guest.state = State::Attached;
-                let answer = encode(&Answer::Attached { version: VERSION, slots });
-                let sent = guest.connection.send(&answer, &[fds[0].as_fd(), fds[1].as_fd()]);
-                if sent.is_err() {
-                    guest.state = State::Over;
-                }
+                let past = if again { Past::Orphaned } else { Past::None };
+                self.attach(now, id, (who, slots), past);
             }
             Request::Sessions { .. } => {
                 let right = right(peer.uid);
@@ -437,6 +476,26 @@ impl Daemon {
             }
         }
         Ok(())
+    }
+
+    /// Takes a process in, or tells it that there is no room.
+    fn attach(&mut self, now: Time, id: ClientId, (who, slots): (Who, u32), past: Past) {
+        let uid = who.uid;
+        if let Some(why) = self.is_full(now, uid) {
+            return self.say(id, &busy(why));
+        }
+        let (fds, slots) = match self.hub.attach(now, id, who, slots) {
+            Ok(pages) => pages,
+            Err(error) => return self.say(id, &busy(&format!("no pages are to be had: {error}"))),
+        };
+        self.comers.left(uid, id);
+        if past == Past::Orphaned {
+            self.hub.came_back(now, id);
+        }
+        let Some(guest) = self.guests.get_mut(&id) else { return };
+        let answer = encode(&Answer::Attached { version: VERSION, slots });
+        let sent = guest.connection.send(&answer, &[fds[0].as_fd(), fds[1].as_fd()]);
+        guest.state = if sent.is_ok() { State::Attached } else { State::Over };
     }
 
     /// What is to be said where more is guaranteed than there is.
@@ -574,6 +633,10 @@ fn words(error: SetError, session: u32) -> String {
     }
 }
 
+fn busy(why: &str) -> Answer {
+    Answer::Busy { why: why.to_owned() }
+}
+
 fn encode(answer: &Answer) -> Vec<u8> {
     // Strings and numbers: there is nothing that could fail.
     serde_json::to_vec(answer).unwrap_or_default()
@@ -640,14 +703,54 @@ mod tests {
     }
 
     #[test]
-    fn of_many_that_come_at_once_a_turn_takes_so_many() {
+    fn in_a_flood_of_connections_each_process_that_says_what_it_wants_is_taken_in() {
         let dir = tempfile::tempdir().unwrap();
         let (mut daemon, path) = daemon(&dir);
-        let all: Vec<Connection> = (0..100).map(|_| Connection::open(&path).unwrap()).collect();
+        let request = Request::Attach {
+            version: VERSION,
+            slots: 1,
+            program: "test".to_owned(),
+            again: false,
+        };
+        let request = serde_json::to_vec(&request).unwrap();
+        let (mut flood, mut honest) = (Vec::new(), Vec::new());
+        for _ in 0..20 {
+            flood.extend((0..50).map(|_| Connection::open(&path).unwrap()));
+            let one = Connection::open(&path).unwrap();
+            one.send(&request, &[]).unwrap();
+            honest.push(one);
+        }
         daemon.accept(Time::ZERO);
-        assert_eq!(daemon.guests.len(), COMERS);
-        daemon.accept(Time::ZERO);
-        assert_eq!(daemon.guests.len(), all.len());
+        assert!(!daemon.crowded, "nobody waits any more");
+        let mut buffer = [0; MESSAGE_MOST];
+        for one in &honest {
+            let Incoming::Message(length, fds) = one.receive(&mut buffer).unwrap() else {
+                panic!("no answer");
+            };
+            let answer = serde_json::from_slice(&buffer[..length]).unwrap();
+            assert!(matches!(answer, Answer::Attached { .. }) && fds.len() == 2, "{answer:?}");
+        }
+        assert_eq!(daemon.guests.len(), honest.len() + crate::comers::ASKING_OF_ONE);
+        let Incoming::Message(length, _) = flood[0].receive(&mut buffer).unwrap() else {
+            panic!("the first of the flood was let go without a word");
+        };
+        let answer = serde_json::from_slice(&buffer[..length]).unwrap();
+        assert!(matches!(answer, Answer::Busy { .. }), "{answer:?}");
+    }
+
+    #[test]
+    fn a_user_whose_processes_come_and_go_without_end_is_told_to_wait() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut daemon, _) = daemon(&dir);
+        let uid = rustix::process::geteuid().as_raw();
+        let refused = |daemon: &mut Daemon, now| {
+            (0..2_000).filter(|_| daemon.is_full(now, uid).is_some()).count()
+        };
+        let begin = Time::from_nanos(1_000_000_000);
+        let often = refused(&mut daemon, begin);
+        assert!((1_000..2_000).contains(&often), "{often}");
+        assert!(daemon.is_full(begin, uid + 1).is_none(), "others come in");
+        assert!(daemon.is_full(begin + Span::from_secs(1), uid).is_none(), "and so does it later");
     }
 
     fn posted(wire_bytes: u64) -> Posted {

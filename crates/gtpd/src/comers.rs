@@ -1,0 +1,118 @@
+//! Who comes to the daemon's socket, user by user, and what there is for them.
+//!
+//! Nobody keeps others out: of each user so many connections may be here that have not said what
+//! they want, the oldest is let go for the next, and processes come in at a bounded rate. One
+//! descriptor is kept back, so that there is a word also for those for whom there is no other. What
+//! is said over a connection is not known here.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fs::File;
+use std::io;
+
+use gtp_alloc::{Span, Time};
+use gtp_share::{Answer, Listener};
+
+use crate::hub::ClientId;
+
+/// Connections of one user that have not attached: people who look at lists are few.
+pub(crate) const ASKING_OF_ONE: usize = 32;
+/// Processes of one user that come in at once, and in a second: as many as it may have here, and as
+/// many as start in a second on a busy machine. Making the pages of one takes a tenth of a
+/// millisecond.
+const AT_ONCE: u32 = 256;
+const EACH: Span = Span::from_millis(10);
+/// Connections that are turned away in a turn for want of descriptors.
+const TURNED_AWAY: usize = 64;
+
+/// All users' comers.
+#[derive(Debug, Default)]
+pub(crate) struct Comers {
+    users: BTreeMap<u32, Comer>,
+}
+
+/// One user's.
+#[derive(Debug)]
+struct Comer {
+    /// Connections that have not attached, the oldest first.
+    asking: VecDeque<ClientId>,
+    /// Processes that may come in now, and when that was counted.
+    room: u32,
+    counted: Time,
+}
+
+impl Comers {
+    /// A connection has come; the one that has to go for it, if there are too many.
+    pub fn came(&mut self, uid: u32, id: ClientId) -> Option<ClientId> {
+        let user = self.user(uid);
+        user.asking.push_back(id);
+        if user.asking.len() > ASKING_OF_ONE { user.asking.front().copied() } else { None }
+    }
+
+    /// Whether a connection has neither attached nor gone.
+    pub fn is_asking(&self, uid: u32, id: ClientId) -> bool {
+        let user = self.users.get(&uid);
+        user.is_some_and(|user| user.asking.len() > ASKING_OF_ONE && user.asking.contains(&id))
+    }
+
+    /// A connection has attached or gone.
+    pub fn left(&mut self, uid: u32, id: ClientId) {
+        if let Some(user) = self.users.get_mut(&uid) {
+            user.asking.retain(|asking| *asking != id);
+        }
+    }
+
+    /// Whether one more process of this user may come in now.
+    pub fn may_attach(&mut self, now: Time, uid: u32) -> bool {
+        let user = self.user(uid);
+        let more = now.since(user.counted).as_nanos() / EACH.as_nanos();
+        if more > 0 {
+            user.counted = now;
+            user.room = AT_ONCE.min(user.room.saturating_add(more.min(u64::from(AT_ONCE)) as u32));
+        }
+        let may = user.room > 0;
+        user.room = user.room.saturating_sub(1);
+        may
+    }
+
+    fn user(&mut self, uid: u32) -> &mut Comer {
+        let new = || Comer { asking: VecDeque::new(), room: AT_ONCE, counted: Time::ZERO };
+        self.users.entry(uid).or_insert_with(new)
+    }
+}
+
+/// A descriptor kept back for those for whom there is no other.
+#[derive(Debug)]
+pub(crate) struct Spare {
+    kept: Option<File>,
+    /// That descriptors are short has been said.
+    told: bool,
+}
+
+impl Spare {
+    /// One of as many as the system lets this process have.
+    pub fn new() -> Spare {
+        gtp_sys::descriptors::raise_limit();
+        Spare { kept: reserve(), told: false }
+    }
+
+    /// Tells some of those who wait that there is no room, where the listener failed by `error`.
+    pub fn turn_away(&mut self, listener: &Listener, error: &io::Error) {
+        if !self.told {
+            tracing::warn!("nobody can come in: {error}; they are told to wait");
+            self.told = true;
+        }
+        let answer = Answer::Busy { why: format!("the daemon is short of descriptors: {error}") };
+        let answer = serde_json::to_vec(&answer).unwrap_or_default();
+        for _ in 0..TURNED_AWAY {
+            self.kept = None;
+            let Ok(Some(connection)) = listener.accept() else { break };
+            // Whoever does not hear it sees the end of the connection.
+            let _ = connection.send(&answer, &[]);
+        }
+        self.kept = reserve();
+    }
+}
+
+fn reserve() -> Option<File> {
+    File::open("/dev/null").ok()
+}
