@@ -439,7 +439,9 @@ impl SourceSession {
         } else if self.path.bound() <= rate {
             LimitedBy::Path
         } else if self.heard.rate <= rate {
-            LimitedBy::Sink
+            // A sink grants no more than it is offered, and has more where this end offers less.
+            let offers_less = self.told_offer < self.heard.offer;
+            if offers_less { LimitedBy::Source } else { LimitedBy::Sink }
         } else if self.target.rate <= rate {
             LimitedBy::Source
         } else {

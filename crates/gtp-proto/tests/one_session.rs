@@ -5,7 +5,7 @@ mod world;
 
 use gtp_alloc::{Rate, Span};
 use gtp_link::{Chance, Change, LinkSpec};
-use gtp_proto::{Event, Law};
+use gtp_proto::{Event, Law, LimitedBy};
 use world::{FlowSpec, World};
 
 fn mbit(rate: f64) -> f64 {
@@ -56,6 +56,22 @@ fn a_lone_session_reaches_its_grant_within_six_round_trips_and_two_intervals() {
     let reached = first + 6.0 * 0.060 + 2.0 * 0.030;
     assert!(mbit(world.rate(flow, reached, reached + 0.05)) > 0.95 * 630.0);
     assert!(mbit(world.rate(flow, 1.0, 2.0)) > 0.99 * 630.0);
+}
+
+#[test]
+fn both_ends_name_the_same_end_that_limits_a_session() {
+    for (out, in_, limit) in [(100, 630, LimitedBy::Source), (630, 100, LimitedBy::Sink)] {
+        let mut world = World::new();
+        let link = || LinkSpec { delay: Span::from_millis(10), ..LinkSpec::default() };
+        let (down, up) = (vec![world.link(link())], vec![world.link(link())]);
+        let source = world.host(Rate::from_mbps(out), Rate::UNLIMITED, None);
+        let sink = world.host(Rate::UNLIMITED, Rate::from_mbps(in_), None);
+        let (law, weight, max_rate, units) = (Law::Grant, 1.0, Rate::UNLIMITED, 1 << 40);
+        let flow = world.flow(FlowSpec { source, sink, down, up, law, weight, max_rate, units });
+        world.run_for(Span::from_secs(2));
+        let flow = &world.flows[flow];
+        assert_eq!((flow.source.limited_by(), flow.sink.limited_by()), (limit, limit));
+    }
 }
 
 #[test]

@@ -420,6 +420,12 @@ impl Hub {
         Err(SetError::NoSuchSession)
     }
 
+    /// Brings all weights up to date.
+    pub(crate) fn weigh_all(&mut self) {
+        self.weigh(Side::Source);
+        self.weigh(Side::Sink);
+    }
+
     /// What a session has been granted.
     pub(crate) fn granted(&self, seat: &Seat) -> Option<Grant> {
         match seat.posted.side {
@@ -575,12 +581,15 @@ impl Hub {
     }
 
     /// Gives every session of a direction its weight among all of them. A transfer has the mean
-    /// weight of its sessions, so that their number gains it nothing.
+    /// weight of its sessions, so that their number gains it nothing. A client that is served has
+    /// the mean of the weights that were set here for its sessions, one where none was: what it
+    /// asks for itself does not count against other clients.
     fn weigh(&mut self, side: Side) {
         let mut nodes: Vec<Node> = Vec::new();
         let mut users: BTreeMap<u32, usize> = BTreeMap::new();
         let mut principals: BTreeMap<(usize, u64), usize> = BTreeMap::new();
         let mut transfers: BTreeMap<(usize, ClientId, u64), (usize, f64, f64)> = BTreeMap::new();
+        let mut served: BTreeMap<usize, (f64, f64)> = BTreeMap::new();
         let mut leaves = Vec::new();
         self.forget_transfers();
         for (&id, client) in &self.clients {
@@ -600,8 +609,15 @@ impl Hub {
                     .entry((principal, id, seat.posted.transfer))
                     .or_insert_with(|| (below(Some(principal), 1.0, normal), 0.0, 0.0));
                 (*sum, *count) = (*sum + seat.weight, *count + 1.0);
+                if seat.posted.principal != 0 {
+                    let (sum, count) = served.entry(principal).or_default();
+                    (*sum, *count) = (*sum + seat.set_weight.unwrap_or(1.0), *count + 1.0);
+                }
                 leaves.push(below(Some(*transfer), seat.weight, seat.policy));
             }
+        }
+        for (principal, (sum, count)) in served {
+            nodes[principal].weight = sum / count;
         }
         for (transfer, sum, count) in transfers.into_values() {
             nodes[transfer].weight = sum / count;

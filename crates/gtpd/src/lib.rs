@@ -8,6 +8,7 @@
 mod claim;
 mod comers;
 mod desk;
+mod effect;
 pub mod fallback;
 mod http;
 mod hub;

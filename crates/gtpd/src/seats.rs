@@ -27,6 +27,8 @@ pub(crate) struct Seat {
     pub posted: Posted,
     /// Weight within its transfer.
     pub weight: f64,
+    /// Weight that was set here.
+    pub set_weight: Option<f64>,
     /// Weight among all sessions of its direction.
     pub flat: f64,
     /// A limit that was set here.
@@ -170,6 +172,7 @@ impl Seat {
             place: usize::MAX,
             posted,
             weight: posted.report.weight,
+            set_weight: None,
             flat: posted.report.weight,
             max_rate: Rate::UNLIMITED,
             policy: Policy::Normal,
@@ -204,6 +207,7 @@ impl Seat {
     /// Does what was set.
     pub fn change(&mut self, change: Change) {
         self.weight = change.weight.unwrap_or(self.weight);
+        self.set_weight = change.weight.or(self.set_weight);
         self.max_rate = match change.max_rate {
             None => self.max_rate,
             Some(0) => Rate::UNLIMITED,

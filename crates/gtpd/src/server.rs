@@ -470,8 +470,10 @@ impl Daemon {
             Request::Set { session, change, .. } => {
                 let right = right(peer.uid);
                 let promises = change.guarantee.is_some();
+                let had = self.hub.has(session);
                 self.hub.set(now, right, session, change).map_err(|error| words(error, session))?;
-                let note = if promises { self.over_promised() } else { None };
+                let promised = if promises { self.over_promised() } else { None };
+                let note = promised.or_else(|| self.hub.effect(session, change, had));
                 self.say(id, &Answer::Done { note });
             }
         }
@@ -660,7 +662,7 @@ fn timespec(span: Span) -> Timespec {
 mod tests {
     use super::*;
     use gtp_proto::{Law, LimitedBy, Phase, Report};
-    use gtp_share::{GrantsReader, Label, Outstanding, Posted, ReportsWriter, Side};
+    use gtp_share::{Change, GrantsReader, Label, Outstanding, Posted, ReportsWriter, Side};
 
     const CAPACITY: Rate = Rate::from_mbps(1_000);
 
@@ -736,6 +738,41 @@ mod tests {
         };
         let answer = serde_json::from_slice(&buffer[..length]).unwrap();
         assert!(matches!(answer, Answer::Busy { .. }), "{answer:?}");
+    }
+
+    #[test]
+    fn a_change_says_what_came_of_it_and_why_nothing_did() {
+        let dir = tempfile::tempdir().unwrap();
+        let (mut daemon, _) = daemon(&dir);
+        let begin = Time::ZERO + Span::from_secs(1_000);
+        let (page, _) = attach(&mut daemon.hub, begin, 1);
+        let weight = |w| Change { weight: Some(w), ..Change::default() };
+        let set = |hub: &mut Hub, change: Change| {
+            let session = hub.sessions_for(Right::Anybodys)[0].session;
+            let had = hub.has(session);
+            hub.set(begin, Right::Anybodys, session, change).unwrap();
+            hub.effect(session, change, had).unwrap_or_default()
+        };
+        page.post(0, &posted(0));
+        daemon.hub.wake(begin);
+        daemon.hub.tick(begin, &mut Vec::new());
+        let alone = set(&mut daemon.hub, weight(2.0));
+        assert!(alone.contains("the only session that this host receives"), "{alone}");
+        page.post(1, &Posted { id: 2, transfer: 1, ..posted(0) });
+        daemon.hub.wake(begin + Span::from_millis(100));
+        daemon.hub.tick(begin + Span::from_millis(100), &mut Vec::new());
+        let more = set(&mut daemon.hub, weight(3.0));
+        assert!(more.contains("is 75.0 %, and was 66.7 %"), "{more}");
+        let (other, _) = attach(&mut daemon.hub, begin, 2);
+        page.clear(1);
+        other.post(0, &posted(0));
+        daemon.hub.wake(begin + Span::from_millis(200));
+        daemon.hub.tick(begin + Span::from_millis(200), &mut Vec::new());
+        let same = set(&mut daemon.hub, weight(9.0));
+        assert!(same.contains("its part stays"), "{same}");
+        let limit = Change { max_rate: Some(1_000_000), ..Change::default() };
+        let less = set(&mut daemon.hub, limit);
+        assert!(less.contains("less than its new limit"), "{less}");
     }
 
     #[test]

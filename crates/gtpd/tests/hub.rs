@@ -218,6 +218,24 @@ fn a_transfer_has_the_mean_weight_of_its_sessions_among_its_users_transfers_only
 }
 
 #[test]
+fn a_weight_that_is_set_for_a_served_session_counts_between_clients_and_one_they_bring_does_not() {
+    let mut hub = Hub::new(START, &config(120));
+    let mut server = Process::attach(&mut hub, START, 1, 7);
+    server.open(Side::Sink, 1, 2);
+    for (client, session) in server.sessions.iter_mut().enumerate() {
+        session.principal = client as u64 + 1;
+        session.transfer = client as u64;
+        session.report.weight = 1.0 + 8.0 * client as f64;
+    }
+    let now = run(&mut hub, START, 20, &mut [&mut server], 120.0);
+    assert!(near(server.rates()[0], 60.0), "{:?}", server.rates());
+    let first = hub.sessions_for(Right::Of(7))[0].session;
+    assert_eq!(hub.set(now, Right::Of(7), first, weight(3.0)), Ok(()));
+    run(&mut hub, now, 30, &mut [&mut server], 120.0);
+    assert!(near(server.rates()[0], 90.0), "{:?}", server.rates());
+}
+
+#[test]
 fn the_other_ends_factor_lessens_a_session_and_never_raises_it_above_its_part_here() {
     let mut hub = Hub::new(START, &config(120));
     let mut one = Process::attach(&mut hub, START, 1, 7);
