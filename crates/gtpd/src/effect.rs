@@ -42,8 +42,8 @@ impl Hub {
             ));
         } else if change.weight.is_some() && (part - had.part).abs() < 1e-9 {
             said.push(
-                "its part stays: its weight counts among the transfers and clients of its user, and \
-                 there is no other"
+                "its part stays: its weight counts among the transfers and clients of its user, \
+                 and there is no other"
                     .to_owned(),
             );
         } else if change.weight.is_some() || change.policy.is_some() {
