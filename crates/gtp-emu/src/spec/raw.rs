@@ -47,7 +47,7 @@ struct RawLink {
     rate: Option<Text<Rate>>,
     delay: Option<Text<Span>>,
     queue: Option<Spanned<Text<Queue>>>,
-    mtu: Option<Text<Bytes>>,
+    mtu: Option<Spanned<Text<Bytes>>>,
     jitter: Option<Text<Span>>,
     #[serde(default)]
     jitter_order: RawOrder,
@@ -325,7 +325,7 @@ fn named_link(
             rate,
             delay: raw.delay.map_or(Span::ZERO, |d| d.0),
             queue,
-            mtu: raw.mtu.map(|m| m.0),
+            mtu: raw.mtu.map(|mtu| link_mtu(mtu, at)).transpose()?,
             jitter: Jitter { span: raw.jitter.map_or(Span::ZERO, |j| j.0), order },
             loss: raw.loss.map_or(Chance::NEVER, |l| l.0),
             burst,
@@ -336,6 +336,18 @@ fn named_link(
         seed: raw.seed.unwrap_or(seed.wrapping_mul(1_000_003).wrapping_add(number)),
         changes,
     })
+}
+
+fn link_mtu(
+    mtu: Spanned<Text<Bytes>>,
+    at: &dyn Fn(usize, String) -> SpecError,
+) -> Result<Bytes, SpecError> {
+    let place = mtu.span().start;
+    let bytes = mtu.into_inner().0;
+    if (LEAST_LINK_MTU..=u64::from(u16::MAX)).contains(&bytes.0) {
+        return Ok(bytes);
+    }
+    Err(at(place, format!("a link's MTU is from {LEAST_LINK_MTU}B to 65535B")))
 }
 
 fn change(raw: RawChange) -> (Span, Change) {
@@ -452,6 +464,8 @@ impl Names {
 const USUAL_QUEUE: Span = Span::from_millis(100);
 /// Ethernet's.
 const USUAL_MTU: u16 = 1_500;
+/// What IPv4 lets a link carry at least (RFC 791).
+const LEAST_LINK_MTU: u64 = 68;
 /// What every IPv4 host must take (RFC 791).
 const LEAST_MTU: u16 = 576;
 
@@ -545,6 +559,8 @@ mod tests {
             ("\"10.0.0.2/24\"", "\"10.0.0.2/33\"", "prefix"),
             ("namespace = \"dst\"", "namespace = \"../x\"", "namespace"),
             ("state = \"down\"", "state = \"off\"", "down"),
+            ("mtu = \"1500B\"", "mtu = \"0B\"", "from 68B"),
+            ("mtu = \"1500B\"", "mtu = \"65536B\"", "to 65535B"),
         ];
         for (from, to, expected) in cases {
             let said = refusal(from, to);

@@ -218,7 +218,7 @@ fn scenario(tree: &Node, overrides: Overrides) -> Result<Scenario, Complaint> {
     }
     let seed = top.integer("seed", 0..=i64::MAX)?.unwrap_or(1) as u64;
     let seed = overrides.seed.unwrap_or(seed);
-    let interval = top.quantity("interval")?;
+    let interval = top.interval("interval")?;
     let params = params(&mut top)?;
     let output = output(&mut top, duration)?;
     let mut lots = Lots::new(seed);

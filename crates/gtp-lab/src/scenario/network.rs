@@ -5,6 +5,7 @@
 //! hosts, switches, and the nodes that a link joins. Keys that only the emulator needs (addresses,
 //! namespaces, sockets) are known and without effect.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use gtp_alloc::{Bytes, Rate, Span};
@@ -79,12 +80,13 @@ impl Network {
         let count = table.integer("count", 1..=NODES_MAX as i64)?;
         let out: Option<Drawn<Rate>> = Drawn::read(&mut table, "capacity_out")?;
         let in_: Option<Drawn<Rate>> = Drawn::read(&mut table, "capacity_in")?;
-        let interval: Option<Span> = table.quantity("interval")?;
-        let coalesce: Option<Span> = table.quantity("coalesce")?;
+        let interval = table.interval("interval")?;
+        let coalesce = table.delay("coalesce")?;
         let skew: Option<Skew> = table.quantity("clock_skew")?;
-        for of_the_emulator in ["namespace", "address", "mtu"] {
+        for of_the_emulator in ["namespace", "address"] {
             table.node(of_the_emulator);
         }
+        table.within("mtu", HOST_MTU, "a size from 576B to 65535B")?;
         table.finish()?;
         for number in 1..=count.unwrap_or(1) {
             let each = match count {
@@ -236,21 +238,22 @@ fn link_spec(table: &mut Table<'_>) -> Read<LinkSpec> {
         Some(QueueSize::Bytes(bytes)) => bytes,
         Some(QueueSize::Span(_)) if rate.is_unlimited() => {
             let message = "a queue given as a time needs the link's rate";
-            return Err(Complaint::new(&place, message));
+            let misspelt = table.misspelt("rate");
+            return Err(misspelt.unwrap_or_else(|| Complaint::new(&place, message)));
         }
         Some(QueueSize::Span(span)) => rate.bytes_in(span),
     };
     let jitter = Jitter {
-        span: table.quantity("jitter")?.unwrap_or(Span::ZERO),
+        span: table.delay("jitter")?.unwrap_or(Span::ZERO),
         order: table
             .choice("jitter_order", &[("kept", Order::Kept), ("free", Order::Free)])?
             .unwrap_or(Order::Kept),
     };
     Ok(LinkSpec {
         rate,
-        delay: table.quantity("delay")?.unwrap_or(Span::ZERO),
+        delay: table.delay("delay")?.unwrap_or(Span::ZERO),
         queue,
-        mtu: table.quantity("mtu")?,
+        mtu: table.within("mtu", LINK_MTU, "a size from 68B to 65535B")?,
         jitter,
         loss: table.quantity("loss")?.unwrap_or(Chance::NEVER),
         burst: table.table("burst")?.map(burst).transpose()?,
@@ -262,6 +265,10 @@ fn link_spec(table: &mut Table<'_>) -> Read<LinkSpec> {
 
 /// The queue of a link that has a rate and states none, as in the network file.
 const USUAL_QUEUE: Span = Span::from_millis(100);
+/// What IPv4 lets a link carry at least (RFC 791), and the longest packet.
+const LINK_MTU: RangeInclusive<Bytes> = Bytes(68)..=Bytes(65_535);
+/// What every IPv4 host must take, and the same.
+const HOST_MTU: RangeInclusive<Bytes> = Bytes(576)..=Bytes(65_535);
 /// Words for a link's state.
 pub const STATES: [(&str, LinkState); 2] = [("up", LinkState::Up), ("down", LinkState::Down)];
 
@@ -277,7 +284,7 @@ fn burst(mut table: Table<'_>) -> Read<Burst> {
 fn reorder(mut table: Table<'_>) -> Read<Reorder> {
     let chance = table.quantity("chance")?;
     let chance = chance.ok_or_else(|| table.lacks("chance", "a share such as 1%"))?;
-    let extra = table.quantity("extra")?;
+    let extra = table.delay("extra")?;
     let extra = extra.ok_or_else(|| table.lacks("extra", "a time such as 3ms"))?;
     table.finish()?;
     Ok(Reorder { chance, extra })
@@ -288,7 +295,7 @@ fn link_change(mut table: Table<'_>) -> Read<(Span, Change)> {
     let at = at.ok_or_else(|| table.lacks("at", "a time such as 10s"))?;
     let change = Change {
         rate: table.quantity("rate")?,
-        delay: table.quantity("delay")?,
+        delay: table.delay("delay")?,
         queue: table.quantity("queue")?,
         loss: table.quantity("loss")?,
         state: table.choice("state", &STATES)?,

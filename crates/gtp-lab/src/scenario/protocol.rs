@@ -331,7 +331,7 @@ pub fn router(table: &mut Table<'_>, queue: Bytes) -> Read<Option<RouterEntry>> 
     let kind = table.choice("router", &kinds)?;
     let capacity: Option<Rate> = table.quantity("router_capacity")?;
     let (min, max) = (table.quantity("red_min")?, table.quantity("red_max")?);
-    let interval: Option<Span> = table.quantity("meter_interval")?;
+    let interval = table.interval("meter_interval")?;
     if capacity.is_some() && !matches!(kind, Some(Kind::XcpNode | Kind::Slice)) {
         let message = "`router_capacity` is of router = \"xcp-node\" and \"slice\"";
         return Err(Complaint::new(table.place(), message));

@@ -6,6 +6,8 @@
 
 use std::ops::RangeInclusive;
 
+use gtp_alloc::Span;
+
 use super::tree::{Complaint, Node, Place, Truth, Value};
 use super::units::Quantity;
 
@@ -59,9 +61,24 @@ impl<'a> Table<'a> {
         self.entries.iter().find(|entry| entry.key == key).map(|entry| &entry.node)
     }
 
-    /// A complaint about this table as a whole.
+    /// A complaint about this table as a whole; about the key that is written like the missing one
+    /// if there is one that nobody knows so far.
     pub fn lacks(&self, key: &str, expected: &str) -> Complaint {
-        Complaint::new(self.place, format!("{} has no `{key}`: expected {expected}", self.what))
+        self.misspelt(key).unwrap_or_else(|| {
+            Complaint::new(self.place, format!("{} has no `{key}`: expected {expected}", self.what))
+        })
+    }
+
+    /// The complaint that a key stands here which looks like the missing `key` and has not been
+    /// asked for.
+    pub fn misspelt(&self, key: &str) -> Option<Complaint> {
+        let unknown = |e: &&super::tree::Entry| {
+            !self.asked.contains(&e.key.as_str()) && nearest(&e.key, &[key]).is_some()
+        };
+        let entry = self.entries.iter().find(unknown)?;
+        let (wrote, what) = (&entry.key, &self.what);
+        let message = format!("unknown key `{wrote}` in {what}: did you mean `{key}`?");
+        Some(Complaint::new(&entry.place, message))
     }
 
     /// A text.
@@ -105,6 +122,40 @@ impl<'a> Table<'a> {
     /// If it is something else.
     pub fn quantity<T: Quantity>(&mut self, key: &'static str) -> Read<Option<T>> {
         self.node(key).map(|node| quantity(node, key)).transpose()
+    }
+
+    /// A number with a unit within bounds, which `expected` says in words.
+    ///
+    /// # Errors
+    /// If it is something else, or outside.
+    pub fn within<T: Quantity + PartialOrd>(
+        &mut self,
+        key: &'static str,
+        bounds: RangeInclusive<T>,
+        expected: &str,
+    ) -> Read<Option<T>> {
+        let Some(node) = self.node(key) else { return Ok(None) };
+        let value = quantity(node, key)?;
+        if bounds.contains(&value) {
+            return Ok(Some(value));
+        }
+        Err(wrong(node, key, &node.value, expected))
+    }
+
+    /// A control interval.
+    ///
+    /// # Errors
+    /// If it is something else, or too short or long to be simulated.
+    pub fn interval(&mut self, key: &'static str) -> Read<Option<Span>> {
+        self.within(key, INTERVAL_LEAST..=INTERVAL_MOST, "a time from 100us to 1min")
+    }
+
+    /// A time that something takes, from nothing on.
+    ///
+    /// # Errors
+    /// If it is something else, or longer than anything takes.
+    pub fn delay(&mut self, key: &'static str) -> Read<Option<Span>> {
+        self.within(key, Span::ZERO..=DELAY_MOST, "a time of at most 1h")
     }
 
     /// A whole number within bounds.
@@ -241,6 +292,12 @@ fn text(node: &Node, key: &str, expected: &str) -> Read<At<String>> {
     }
 }
 
+/// A shorter interval has a host do more than packets: at none at all no time would pass.
+const INTERVAL_LEAST: Span = Span::from_micros(100);
+/// A longer one controls nothing.
+const INTERVAL_MOST: Span = Span::from_secs(60);
+/// The way to Jupiter and its queue.
+const DELAY_MOST: Span = Span::from_secs(3_600);
 /// Longest text of a key.
 const TEXT_MAX: usize = 4_096;
 

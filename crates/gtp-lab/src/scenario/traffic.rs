@@ -498,7 +498,7 @@ fn fault(
             })
         }
         Fault::Coalesce => {
-            let span: Option<Span> = table.quantity("coalesce")?;
+            let span = table.delay("coalesce")?;
             let span = span.ok_or_else(|| table.lacks("coalesce", Span::EXPECTED))?;
             each_host(table, network, |n, node| {
                 let usual = match &node.kind {
@@ -541,7 +541,7 @@ fn link_fault(
             (Change { rate: Some(rate), ..none }, back)
         }
         Fault::LinkDelay => {
-            let delay: Option<Span> = table.quantity("delay")?;
+            let delay = table.delay("delay")?;
             let delay = delay.ok_or_else(|| table.lacks("delay", Span::EXPECTED))?;
             let back = |l: &LinkEntry| Change { delay: Some(l.spec.delay), ..Change::default() };
             (Change { delay: Some(delay), ..none }, back)
