@@ -340,7 +340,9 @@ impl PathBound {
         let overloaded = (v.queued && v.follows < FOLLOWS) || v.follows < POLICED;
         if !v.queued && !overloaded {
             self.foreign_hold = FOREIGN_HOLD;
-            self.step(now, clean + 1, v.rounds, given);
+            // A slow session's sample is of several rounds, and all of them were clean.
+            let rounds = u32::try_from(v.rounds).unwrap_or(u32::MAX).max(1);
+            self.step(now, clean.saturating_add(rounds), v.rounds, given);
             return;
         }
         if !overloaded && now < self.tolerate_until {
