@@ -17,6 +17,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod agent;
+pub mod claims;
 mod demand;
 mod excess;
 pub mod group;

@@ -12,6 +12,7 @@ use gtp_alloc::led::{Came, Counts, SessionLaw};
 use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_ranges::RangeSet;
 
+use crate::claims::{CLAIM_RESTING, Peer, Usage};
 use crate::excess::Excess;
 use crate::handshake::{Handshake, HelloOut, Outcome, Role};
 use crate::limits::{INTERVAL_MIN, RAMP_FACTOR, RECEIPTS_WAITING, SESSION_TIMEOUT, SILENCE_STOP};
@@ -200,6 +201,8 @@ pub struct SinkSession {
     measured: StreamMeter,
     received: Meter,
     excess: Excess,
+    usage: Usage,
+    source: Peer,
     feedback_due: Time,
     feedback_urgent: bool,
     /// When this end last asked for something, or the source's offer moved; the start before that.
@@ -254,6 +257,8 @@ impl SinkSession {
             measured: StreamMeter::new(now),
             received: Meter::new(now),
             excess: Excess::new(now),
+            usage: Usage::new(now),
+            source: Peer::Unheard,
             feedback_due: now,
             feedback_urgent: false,
             asked_at: now,
@@ -301,7 +306,7 @@ impl SinkSession {
         if self.silence(came.read) >= SILENCE_STOP {
             self.note_news(came.read);
         }
-        self.last_datagram = came.read;
+        (self.last_datagram, self.source) = (came.read, Peer::Heard);
         let handled = self.handle_control(came, header.pn, control);
         self.end_full_receipt(); // Whatever it was, its number may have left a gap.
         self.relay_handshake(came.read);
@@ -374,18 +379,27 @@ impl SinkSession {
             law: self.config.law,
             phase: if self.closing_since.is_some() { Phase::Closing } else { Phase::Open },
             peer_offer: offer,
-            demand: match self.config.law {
-                Law::Grant | Law::EndNode { .. } | Law::SourceAlone | Law::SinkAlone => {
-                    self.config.max_rate
-                }
-                Law::SessionAlone => self.config.max_rate.min(self.wish()),
-            },
+            demand: self.claim(now),
             measured: self.measured.rate(),
             echoed: self.echo.accepted,
             rtt: self.rtt.smoothed(),
             counts: Counts { received: self.counters.packets, lost: self.counters.lost },
             packet: self.packet_bytes(),
         }
+    }
+
+    /// What this end claims of its host for the source, whatever that offers.
+    fn claim(&self, now: Time) -> Rate {
+        if !self.source.may_claim(&self.config.role, self.silence(now)) {
+            return Rate::ZERO;
+        }
+        let own = match self.config.law {
+            Law::Grant if self.is_resting(now) => CLAIM_RESTING.min(self.usage.bound()),
+            Law::Grant => self.usage.bound(),
+            Law::EndNode { .. } | Law::SourceAlone | Law::SinkAlone => Rate::UNLIMITED,
+            Law::SessionAlone => self.wish(),
+        };
+        own.min(self.config.max_rate)
     }
 
     /// The next datagram to send at `now`, written to `head`.
@@ -500,7 +514,7 @@ impl SinkSession {
         let now = came.read;
         let gap = pn > self.arrivals.upcoming();
         self.arrivals.accept(pn)?;
-        self.last_datagram = now;
+        (self.last_datagram, self.source) = (now, Peer::Heard);
         let bytes = self.config.link.wire_bytes(HEADER_LEN + body.len());
         if self.receipt.covers(pn) {
             // Else it was measured as missing.
@@ -509,6 +523,7 @@ impl SinkSession {
         self.note(came, pn, data.proof, bytes, data.sent_at, data.grant)?;
         self.received.add(bytes);
         self.excess.received(bytes);
+        self.usage.came(bytes);
         self.counters.packets += 1;
         self.counters.bytes += bytes.0;
         self.asker.handle_data(data.request, data.unit);
@@ -670,6 +685,7 @@ impl SinkSession {
         let (receipt, missing) = self.receipt.finish(&self.arrivals);
         self.measured.add_missing(received, packets, &receipt.gaps);
         self.counters.lost += missing;
+        self.usage.lost(Bytes(missing.saturating_mul(self.packet_bytes().0)));
         receipt
     }
 
@@ -680,6 +696,8 @@ impl SinkSession {
         };
         self.measured.roll(now, self.grant.interval);
         self.check_excess(now);
+        let trip = self.rtt.smoothed() + self.grant.interval * 2;
+        self.usage.roll(now, self.grant.rate, trip);
         let (echo_at, echo_hold) = match self.heard_at {
             Some((at, sent_at)) => (sent_at, now.since(at).as_micros() as u32),
             None => (0, 0),

@@ -11,6 +11,7 @@ use core::ops::ControlFlow;
 use gtp_alloc::led::{Counts, Next, SourceLaw};
 use gtp_alloc::{Bytes, Rate, Span, Time};
 
+use crate::claims;
 use crate::demand::{Demand, Lack};
 use crate::handshake::{Handshake, HelloOut, Outcome, Role};
 use crate::limits::{
@@ -319,11 +320,7 @@ impl SourceSession {
                     Rate::UNLIMITED
                 }
             },
-            demand: if now.since(self.heard.at) >= SILENCE_STOP {
-                Rate::ZERO
-            } else {
-                self.claim(now)
-            },
+            demand: self.claim(now),
             measured: self.sent_meter.rate(),
             echoed: 0,
             rtt: self.rtt.smoothed(),
@@ -513,10 +510,24 @@ impl SourceSession {
         Ok(())
     }
 
-    /// What this end claims of its host.
+    /// What this end claims of its host: nothing before the sink has granted anything, and no
+    /// longer than its lease lasts.
     fn claim(&mut self, now: Time) -> Rate {
+        if self.heard.pn.is_none() {
+            return Rate::ZERO;
+        }
+        let mut wanted = self.wants_of_host(now);
+        if self.is_resting(now) {
+            wanted = wanted.min(claims::CLAIM_RESTING);
+        }
+        lease(wanted, now.since(self.heard.at), &self.heard)
+    }
+
+    fn wants_of_host(&mut self, now: Time) -> Rate {
         match self.config.law {
-            Law::Grant | Law::EndNode { .. } => self.prospect(now),
+            Law::Grant | Law::EndNode { .. } => {
+                self.prospect(now).min(claims::of_granted(self.heard.rate))
+            }
             // What its law wants of what it is granted.
             Law::SourceAlone => self.decided().min(self.heard.rate).min(self.wanted(now)),
             Law::SinkAlone => self.heard.rate.min(self.wanted(now)),

@@ -415,7 +415,9 @@ impl Driver {
                 self.in_.agent.wake(now);
                 self.echo_due = self.echo_due.min(now + ECHO);
             }
-            Kind::Hello | Kind::HelloAck | Kind::Request | Kind::Close => {}
+            // A sink claims nothing before it has heard its source.
+            Kind::Hello | Kind::HelloAck => self.in_.agent.wake(now),
+            Kind::Request | Kind::Close => {}
         }
         self.relay_events(now, index);
     }

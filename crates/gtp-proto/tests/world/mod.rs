@@ -65,6 +65,19 @@ pub struct Flow {
     pub wanted: Option<u64>,
     /// How long units are, as the sink and as the source know it.
     pub units: [u16; 2],
+    /// What one end makes of what it should say.
+    pub lie: Option<Lie>,
+}
+
+/// Sees each datagram that an end of a flow sends, at this time and towards the sink or not, and
+/// may change it; `false`: it says nothing instead.
+pub type Lie = Box<dyn FnMut(Time, Towards, &mut Vec<u8>) -> bool>;
+
+/// Which end a datagram goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Towards {
+    Source,
+    Sink,
 }
 
 /// Of what an eager sink wants every seventh unit is short, the first too.
@@ -75,6 +88,12 @@ fn length(wanted: Option<u64>, number: u64, unit: u16) -> u16 {
 impl Flow {
     fn length(&self, number: u64, unit: u16) -> u16 {
         length(self.wanted, number, unit)
+    }
+
+    /// What an end makes of what it should say; `false`: nothing.
+    fn says(&mut self, now: Time, to_sink: bool, bytes: &mut Vec<u8>) -> bool {
+        let towards = if to_sink { Towards::Sink } else { Towards::Source };
+        self.lie.as_mut().is_none_or(|lie| lie(now, towards, bytes))
     }
 
     /// A reader reads on, and its sink asks for as much.
@@ -215,7 +234,24 @@ impl World {
         f
     }
 
-    /// The same, its ends deciding by these laws.
+    /// The same, but its source opens the path, as where something is put.
+    pub fn put_flow(&mut self, spec: FlowSpec) -> usize {
+        let (law, units) = (spec.law, spec.units);
+        let f = self.flow(spec);
+        let link = Link { peer_session: 1, ip_overhead: IP };
+        let (weights, max_rate) = (Weights::ONE, Rate::UNLIMITED);
+        let role = Role::Initiator { unit_payloads: vec![UNIT] };
+        let config = SourceConfig { role, link, law, weights, max_rate, proof_key: [9; 16] };
+        let flow = &mut self.flows[f];
+        flow.source = SourceSession::new(self.now, config);
+        let config = SinkConfig { role: Role::Responder, link, law, weights, max_rate };
+        flow.sink = SinkSession::new(self.now, config);
+        flow.sink.begin(UNIT);
+        flow.sink.assign(0..units);
+        f
+    }
+
+    /// The same as [`World::flow`], its ends deciding by these laws.
     pub fn flow_by(
         &mut self,
         spec: FlowSpec,
@@ -273,6 +309,7 @@ impl World {
             silent_feedback: false,
             wanted: None,
             units: [UNIT; 2],
+            lie: None,
         });
         let (s, d) = (spec.source, spec.sink);
         self.hosts[s].out.wake(self.now);
@@ -404,7 +441,8 @@ impl World {
         };
         if let Err(why) = outcome {
             flow.discards += 1;
-            assert!(!matches!(why, Discard::Violation(_)), "{why:?}");
+            let honest = flow.lie.is_none();
+            assert!(!honest || !matches!(why, Discard::Violation(_)), "{why:?}");
         }
     }
 
@@ -496,7 +534,10 @@ impl World {
             flow.alive = false;
         }
         self.head = head;
-        for (to_sink, bytes) in out {
+        for (to_sink, mut bytes) in out {
+            if !self.flows[f].says(now, to_sink, &mut bytes) {
+                continue;
+            }
             self.sent += 1;
             self.seq += 1;
             self.queue.push(Reverse(Packet {

@@ -1,0 +1,176 @@
+//! What a session may claim of its host, before and after its peer has proved anything.
+//!
+//! An agent takes every claim at its word: what one session may have, another may not. So a claim
+//! never rests on a peer's words alone. Nobody claims anything for a peer that has not been heard
+//! (but for a sink that asks a source of its own choice at once), nor for one that fell silent. A
+//! source claims little more than its sink grants; a sink claims little more than its source sends,
+//! once that has left a grant unused for a while. Offers are no claims and stay as they are, so
+//! both ends still find their shares. `docs/CLAIMS.md` has the arithmetic. Nothing here knows
+//! datagrams or hosts.
+
+use gtp_alloc::{Bytes, Rate, Span, Time};
+
+use crate::handshake::Role;
+use crate::limits::{DEMAND_FLOOR, SILENCE_STOP};
+use crate::meter::WindowedMax;
+
+/// A source claims at most this many times what its sink grants. More than one, so that a grant
+/// that rises finds the source's host ready.
+pub const CLAIM_OVER_GRANT: f64 = 4.0;
+/// A sink claims nothing for a source that has been silent for so long: five of the longest
+/// control intervals. (A source's claim ends with the lease of its grant.)
+pub const CLAIM_SILENCE: Span = Span::from_millis(500);
+/// A sink whose source leaves its grant unused claims this many times what comes, and
+/// [`DEMAND_FLOOR`]: never less than an honest source claims that is short of data.
+pub const CLAIM_OVER_USE: f64 = 2.0;
+/// For so long, or four round trips, the source must have left it unused.
+pub const CLAIM_TERM: Span = Span::from_millis(600);
+/// A source that uses what it is granted under such a bound has it raised by this ...
+pub const CLAIM_GROWS: f64 = 2.0;
+/// ... after so long, or a round trip and two intervals.
+pub const CLAIM_GROWTH_TERM: Span = Span::from_millis(100);
+/// What either end of a session claims over which nothing moves: enough for what its ends tell
+/// each other ten times a second, and for the first packets after the rest.
+pub const CLAIM_RESTING: Rate = Rate::from_bps(250_000);
+
+/// What a source may claim at most whose sink grants this.
+pub(crate) fn of_granted(granted: Rate) -> Rate {
+    granted.scale(CLAIM_OVER_GRANT)
+}
+
+/// Whether a peer has been heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Peer {
+    /// No authentic datagram has come from it.
+    Unheard,
+    /// At least one has.
+    Heard,
+}
+
+impl Peer {
+    /// Whether a sink may claim anything for a source that has been silent for so long, since the
+    /// session's start if it was never heard.
+    pub fn may_claim(self, role: &Role, silence: Span) -> bool {
+        match (self, role) {
+            (Peer::Heard, _) => silence <= CLAIM_SILENCE,
+            // Its first grant travels with its first hello.
+            (Peer::Unheard, Role::Eager { .. }) => silence <= SILENCE_STOP,
+            (Peer::Unheard, Role::Initiator { .. } | Role::Responder) => false,
+        }
+    }
+}
+
+/// Whether a source uses what its sink grants it, and what the sink may claim for it.
+///
+/// What came in one term is held against the mean grant of this term or of the one before it,
+/// whichever is less: a grant that rises is not used yet, and one that falls was used before.
+#[derive(Debug)]
+pub(crate) struct Usage {
+    /// When the present term began.
+    since: Time,
+    came: Bytes,
+    /// What is known to be lost; it counts no more than what came, so that numbers left out do not
+    /// pass for packets sent.
+    lost: Bytes,
+    /// What the grants of this term allowed, up to when they were last looked at.
+    allowed: Bytes,
+    looked_at: Time,
+    /// The grant in force since then.
+    granted: Rate,
+    /// The mean grant of the term before.
+    before: Rate,
+    /// What was used in the terms of late.
+    of_late: WindowedMax,
+    bound: Rate,
+    /// When the bound was last what limited the grant.
+    limited_at: Time,
+    /// How often a bound was lifted that had to be set again, since the source last used its grant.
+    relapses: u32,
+}
+
+impl Usage {
+    pub fn new(now: Time) -> Usage {
+        Usage {
+            since: now,
+            came: Bytes::ZERO,
+            lost: Bytes::ZERO,
+            allowed: Bytes::ZERO,
+            looked_at: now,
+            granted: Rate::ZERO,
+            before: Rate::ZERO,
+            of_late: WindowedMax::new(now, CLAIM_TERM),
+            bound: Rate::UNLIMITED,
+            limited_at: now,
+            relapses: 0,
+        }
+    }
+
+    /// Data packets of `bytes` on the wire came.
+    #[inline]
+    pub fn came(&mut self, bytes: Bytes) {
+        self.came += bytes;
+    }
+
+    /// Packets of `bytes` are missing.
+    pub fn lost(&mut self, bytes: Bytes) {
+        self.lost += bytes;
+    }
+
+    /// What the sink may claim at most; unlimited while the source uses what it is granted.
+    pub fn bound(&self) -> Rate {
+        self.bound
+    }
+
+    /// Looks at what came and, if a term is over, judges it; from now on `granted` is in force. A
+    /// grant shows in what comes after about `trip`.
+    pub fn roll(&mut self, now: Time, granted: Rate, trip: Span) {
+        self.allowed += self.granted.bytes_in(now.since(self.looked_at));
+        (self.looked_at, self.granted) = (now, granted);
+        if granted.scale(TOUCHES) >= self.bound {
+            self.limited_at = now;
+        }
+        let whole = CLAIM_TERM.max(trip * 4);
+        let term = if self.bound.is_unlimited() { whole } else { CLAIM_GROWTH_TERM.max(trip) };
+        let elapsed = now.since(self.since);
+        if elapsed < term {
+            return;
+        }
+        let used = (self.came + self.lost.min(self.came)).per(elapsed);
+        self.of_late.set_window(whole);
+        self.of_late.add(now, used);
+        let mean = self.allowed.per(elapsed);
+        self.judge(now, used, mean.min(self.before));
+        (self.since, self.before) = (now, mean);
+        (self.came, self.lost, self.allowed) = (Bytes::ZERO, Bytes::ZERO, Bytes::ZERO);
+    }
+
+    /// `used` of `allowed` were used in a term.
+    fn judge(&mut self, now: Time, used: Rate, allowed: Rate) {
+        let most = self.of_late.max(now).scale(CLAIM_OVER_USE).saturating_add(DEMAND_FLOOR);
+        let uses = allowed > Rate::ZERO && used.scale(USES) >= allowed;
+        if self.bound.is_unlimited() {
+            if most < allowed && !self.granted.is_unlimited() {
+                (self.bound, self.limited_at) = (most, now);
+            }
+        } else if uses && self.bound > self.granted.scale(FREED) {
+            (self.bound, self.relapses) = (Rate::UNLIMITED, 0);
+        } else if uses {
+            self.bound = self.bound.scale(CLAIM_GROWS);
+        } else if now.since(self.limited_at) >= CLAIM_TERM * (1 << self.relapses) {
+            // The source asks for no more by itself, as one does that is short of data.
+            self.bound = Rate::UNLIMITED;
+            self.relapses = (self.relapses + 1).min(RELAPSES_MOST);
+        } else {
+            self.bound = most;
+        }
+    }
+}
+
+/// A source uses its grant if it sends the part of it that is one by this.
+const USES: f64 = 1.5;
+/// A bound this far above what is granted bounds nothing.
+const FREED: f64 = 4.0;
+/// A grant limits if so many times it reach the bound.
+const TOUCHES: f64 = 1.01;
+/// Each time that a bound is lifted in vain, the next one holds twice as long, up to 38 s.
+const RELAPSES_MOST: u32 = 6;
