@@ -42,3 +42,17 @@ fn worlds_do_not_depend_on_the_number_of_threads() {
     };
     assert_eq!(run("1"), run("3"));
 }
+
+/// Worlds of slow sessions that lost their rates to a strike of heavy loss and did not have them
+/// back in time: a clean sample counted for one round trip, however many it was of.
+const SLOW_CLIMBS: [&str; 3] = ["628", "505429", "510413"];
+
+#[test]
+fn slow_sessions_have_their_rates_back_six_seconds_after_heavy_loss_has_ended() {
+    for seed in SLOW_CLIMBS {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gtp-lab"));
+        let output = command.args(["universe", "--worlds", "1", "--seed", seed]).output();
+        let output = output.expect("gtp-lab runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    }
+}
