@@ -5,6 +5,7 @@
 //! values stand in for the built-in defaults here, so that the one parser decides: flag, then
 //! environment, then file, then default.
 
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -437,11 +438,30 @@ pub fn parse() -> Result<Verb, ExitCode> {
         Cli::from_arg_matches(&m)
     });
     parsed.map(|cli| cli.verb).map_err(|error| {
-        // A closed pipe is all that can go wrong here.
+        if !error.use_stderr() {
+            return shown(&error);
+        }
+        // If standard error cannot be written there is nobody to tell.
         let _ = error.print();
         if let Some(variable) = config::blamed_variable(&error) {
             output::aside(format_args!("The value comes from the environment: {variable}."));
         }
-        ExitCode::from(if error.use_stderr() { 2 } else { 0 })
+        ExitCode::from(2)
     })
+}
+
+/// Shows what was asked for: help, or the version.
+fn shown(asked: &clap::Error) -> ExitCode {
+    let text = asked.render();
+    let text = match std::io::stdout().is_terminal() {
+        true => text.ansi().to_string(),
+        false => text.to_string(),
+    };
+    match output::text_as_it_is(text) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            output::aside(format_args!("gtp: {failure}"));
+            ExitCode::from(failure.exit_code())
+        }
+    }
 }

@@ -215,7 +215,13 @@ fn data_that_standard_output_does_not_take_are_a_failure_and_no_success() {
     };
     let refusing = ["exec \"$@\" >&-", "exec \"$@\" > /dev/full", "exec \"$@\" 1< /dev/null"];
     for script in refusing {
-        for args in [&["get", &url, "-"][..], &["ls", &url], &["ls", &url, "--json"], &["id"]] {
+        for args in [
+            &["get", &url, "-"][..],
+            &["ls", &url],
+            &["ls", &url, "--json"],
+            &["id"],
+            &["--version"],
+        ] {
             let (code, said) = run(script, args);
             assert_eq!(code, Some(4), "{script} {args:?}: {said}");
             let why = said.contains("standard output") || said.contains("no space");

@@ -349,10 +349,13 @@ impl Taking {
                 Ok(None)
             }
             TransferEvent::Fault(error) => Err(Trouble::told(reason_of_sink(&error), error.into())),
-            TransferEvent::Complete(finished) => Ok(Some(Done {
-                files: finished.files_written,
-                content_bytes: self.manifest.content_bytes().saturating_sub(self.lost_bytes),
-            })),
+            TransferEvent::Complete(finished) => {
+                self.count_refused();
+                Ok(Some(Done {
+                    files: finished.files_written,
+                    content_bytes: self.manifest.content_bytes().saturating_sub(self.lost_bytes),
+                }))
+            }
             TransferEvent::Suspended => {
                 Err(Trouble::told(Reason::Other, temporary("the transfer was suspended")))
             }
@@ -372,6 +375,16 @@ impl Taking {
             let path = Some(entry.path.as_str().as_bytes().to_vec());
             let text = PeerText::new(error.words());
             self.refused.push(Message::Fault(Fault { reason: reason_of_sink(&error), text, path }));
+        }
+    }
+
+    /// Says how many more entries there were than the client has heard of by name.
+    fn count_refused(&mut self) {
+        let more = self.refused_total.saturating_sub(REFUSED_TOLD);
+        if more > 0 {
+            let text = PeerText::new(format!("{more} more cannot be written there"));
+            let fault = Fault { reason: Reason::Destination, text, path: Some(Vec::new()) };
+            self.refused.push(Message::Fault(fault));
         }
     }
 
@@ -549,7 +562,7 @@ mod tests {
     use std::sync::mpsc;
 
     use gtp_alloc::{Bytes, Rate};
-    use gtp_store::{DiscardSink, Mode, Mtime};
+    use gtp_store::{DiscardSink, Finished, Mode, Mtime};
 
     use super::*;
     use crate::engine::{Host, HostConfig};
@@ -568,8 +581,8 @@ mod tests {
         Arc::new(Manifest { root_kind: RootKind::Dir, own: None, entries })
     }
 
-    #[tokio::test]
-    async fn files_that_are_asked_for_one_by_one_are_not_all_asked_for_before_one_is_answered() {
+    /// A session that receives this and discards it.
+    fn taking(manifest: Arc<Manifest>) -> Taking {
         let unlimited = Rate::UNLIMITED;
         let host = Host::start(HostConfig {
             capacity_out: unlimited,
@@ -578,8 +591,7 @@ mod tests {
             memory: Bytes(1 << 20),
             engines: 1,
         });
-        let manifest = album(2_000);
-        let mut taking = Taking {
+        Taking {
             transfer: host.unwrap().open_transfer(TransferOpen {
                 sink: Box::new(DiscardSink::new(Arc::clone(&manifest))),
                 manifest: Arc::clone(&manifest),
@@ -593,7 +605,12 @@ mod tests {
             refused: Vec::new(),
             refused_total: 0,
             lost_bytes: 0,
-        };
+        }
+    }
+
+    #[tokio::test]
+    async fn files_that_are_asked_for_one_by_one_are_not_all_asked_for_before_one_is_answered() {
+        let mut taking = taking(album(2_000));
         taking.handle(Some(TransferEvent::AllBlocks)).ok().unwrap();
         let at_first = taking.questions.due().count() as u64;
         assert!((1..1_000).contains(&at_first), "{at_first}");
@@ -604,6 +621,22 @@ mod tests {
             assert_eq!(taking.questions.due().count() as u64, more, "{photo}");
         }
         assert!(taking.answer_by.is_none(), "all are answered");
+    }
+
+    #[tokio::test]
+    async fn entries_that_cannot_be_written_are_named_to_the_client_up_to_a_bound_and_counted() {
+        let mut taking = taking(album(600));
+        for file in 0..1_200 {
+            let why = Some(SinkError::Stopped);
+            taking.handle(Some(TransferEvent::GivenUp { file, why })).ok().unwrap();
+        }
+        let finished =
+            Finished { files_written: 0, files_unchanged: 0, bytes_written: 0, root: None };
+        let done = taking.handle(Some(TransferEvent::Complete(finished))).ok().unwrap().unwrap();
+        assert_eq!((done.files, done.content_bytes), (0, 0));
+        assert_eq!(taking.refused.len(), 901);
+        let Some(Message::Fault(last)) = taking.refused.last() else { panic!("no fault") };
+        assert!(last.text.to_string().contains("300 more"), "{}", last.text);
     }
 
     #[tokio::test]
