@@ -21,8 +21,9 @@ pub(crate) const ASKING_OF_ONE: usize = 32;
 /// millisecond.
 const AT_ONCE: u32 = 256;
 const EACH: Span = Span::from_millis(10);
-/// Connections that are turned away in a turn for want of descriptors.
-const TURNED_AWAY: usize = 64;
+/// Connections that are turned away in a turn for want of descriptors: as many as wait at most, so
+/// that everybody hears of it.
+const TURNED_AWAY: usize = 4_096;
 
 /// All users' comers.
 #[derive(Debug, Default)]
