@@ -132,7 +132,7 @@ async fn serve(args: ServeArgs) -> Result<ExitCode, Failure> {
     let server = Server::bind(ends(&args.capacity)?, what).await?;
     let (address, fingerprint) = (server.address(), server.fingerprint());
     if args.json {
-        output::line(json!({
+        output::json(json!({
             "event": "listening",
             "addr": address.to_string(),
             "fingerprint": fingerprint.to_string(),
@@ -152,7 +152,7 @@ async fn serve(args: ServeArgs) -> Result<ExitCode, Failure> {
 
 fn tell(args: &ServeArgs, served: &Served) -> Result<(), Failure> {
     if args.json {
-        return output::line(served_json(served));
+        return output::json(served_json(served));
     }
     let (moved, how) = (words::say_bytes(served.wire_bytes), ending(served));
     let (client, cpu) = (served.client, served.cpu_s);
@@ -173,8 +173,10 @@ async fn net(args: NetArgs) -> Result<ExitCode, Failure> {
         size_most: args.size_most,
     };
     let figures = gtp_bench::fetch(&ends(&args.capacity)?, what).await?;
-    let answer = if args.json { net_json(&figures).to_string() } else { net_table(&figures) };
-    output::line(answer)?;
+    match args.json {
+        true => output::json(net_json(&figures))?,
+        false => output::line(net_table(&figures))?,
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -195,8 +197,10 @@ async fn disk(args: DiskArgs) -> Result<ExitCode, Failure> {
             }
         }
     };
-    let answer = if json { disk_json(&figures).to_string() } else { disk_table(&figures) };
-    output::line(answer)?;
+    match json {
+        true => output::json(disk_json(&figures))?,
+        false => output::line(disk_table(&figures))?,
+    }
     Ok(ExitCode::SUCCESS)
 }
 

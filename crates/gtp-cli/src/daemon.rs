@@ -175,7 +175,7 @@ pub fn sessions(args: &SessionsArgs) -> Result<ExitCode, Failure> {
     }
     let fallbacks = fallbacks.unwrap_or_default();
     if args.json {
-        fallbacks.iter().try_for_each(|one| output::line(json(one)?))?;
+        fallbacks.iter().try_for_each(|one| output::json(json(one)?))?;
     } else {
         crate::run::table(&fallbacks).into_iter().try_for_each(output::line)?;
     }
@@ -190,8 +190,8 @@ fn say_sessions(
     if !args.json {
         return table(host, sessions).into_iter().try_for_each(output::line);
     }
-    output::line(json(host)?)?;
-    sessions.iter().try_for_each(|session| output::line(json(session)?))
+    output::json(json(host)?)?;
+    sessions.iter().try_for_each(|session| output::json(json(session)?))
 }
 
 /// `gtp set`.
@@ -275,13 +275,13 @@ pub fn table(host: &HostView, sessions: &[SessionView]) -> Vec<String> {
     let rate =
         |bps: Option<u64>| bps.map_or("-".to_owned(), |bps| words::say_rate(Rate::from_bps(bps)));
     let mut lines = vec![format!(
-        "out {} of {}, in {} of {}; {} processes, {} sessions",
+        "out {} of {}, in {} of {}; {}, {}",
         words::say_rate(Rate::from_bps(host.used_out)),
         rate(host.capacity_out),
         words::say_rate(Rate::from_bps(host.used_in)),
         rate(host.capacity_in),
-        host.processes,
-        host.sessions,
+        words::count(host.processes.into(), "process"),
+        words::count(host.sessions.into(), "session"),
     )];
     let capacities = [host.capacity_out, host.capacity_in].into_iter().flatten();
     if let Some(least) = capacities.min().filter(|&least| least < host.guaranteed) {

@@ -30,7 +30,9 @@ pub fn to_stderr() -> SubscriberBuilder<DefaultFields, Format, EnvFilter, fn() -
 /// # Errors
 /// When the system gives no thread.
 pub fn never_wait() -> io::Result<()> {
-    let missing = |count| format!("{count} lines are missing here: nobody read them in time\n");
+    let missing = |lines| {
+        format!("not shown here: {}, which nobody read in time\n", gtp_text::count(lines, "line"))
+    };
     // Who asks twice has it already.
     let _ = QUEUE.set(Lines::to(io::stderr(), missing)?);
     Ok(())

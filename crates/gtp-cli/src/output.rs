@@ -19,11 +19,13 @@ use gtp_sys::stdio::{Stream, was_given};
 use crate::lines::Lines;
 use crate::log;
 
-/// Writes one line of result to standard output, at once.
+/// Writes one line of result to standard output, at once; what hides or commands a terminal in it
+/// is escaped.
 ///
 /// # Errors
 /// When it could not be written although somebody reads: a full disk, or no standard output.
 pub fn line(text: impl Display) -> Result<(), Failure> {
+    let text = gtp_text::of_lines(&text.to_string());
     if let Some(queue) = RESULTS.get() {
         queue.push(format!("{text}\n").as_bytes());
         return Ok(());
@@ -52,6 +54,15 @@ pub fn drain() {
     log::drain();
 }
 
+/// Writes one JSON object a line to standard output, at once. Characters that a terminal would obey
+/// or hide are escaped within its strings, which mean the same to a program.
+///
+/// # Errors
+/// As [`line`].
+pub fn json(value: impl Display) -> Result<(), Failure> {
+    line(gtp_text::escape_json(&value.to_string()))
+}
+
 /// Writes text of result to standard output as it is, at once.
 ///
 /// # Errors
@@ -63,10 +74,10 @@ pub fn text_as_it_is(text: impl Display) -> Result<(), Failure> {
     result(out().and_then(|out| (&*out).write_all(text.as_bytes())))
 }
 
-/// Writes one line of result beside a job that goes on whether or not this is possible. What is
+/// Writes one JSON object a line beside a job that goes on whether or not this is possible. What is
 /// lost is told by [`lost`].
 pub fn line_beside(text: impl Display) {
-    if let Err(failure) = line(text) {
+    if let Err(failure) = json(text) {
         // Only the first is told.
         let _ = LOST.set(failure);
     }
@@ -79,9 +90,11 @@ pub fn lost() -> Option<Failure> {
 
 static LOST: OnceLock<Failure> = OnceLock::new();
 
-/// Writes one line for people to standard error. If that fails there is nobody to tell.
+/// Writes one line for people to standard error, escaped like [`line`]. If that fails there is
+/// nobody to tell.
 pub fn aside(text: impl Display) {
-    let _ = to(log::Errors, &format!("{text}\n"));
+    let shown = gtp_text::of_lines(&text.to_string());
+    let _ = to(log::Errors, &format!("{shown}\n"));
 }
 
 /// Standard output as the place that data go to: there a reader that goes away is a failure, and

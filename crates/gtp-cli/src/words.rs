@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use gtp::{Rate, Span, Value};
 use gtp_emu::units_text;
+pub use gtp_text::count;
+use gtp_text::{Unit, scaled};
 
 /// Reads a rate; a bare number is refused with a hint.
 pub fn rate(text: &str) -> Result<Rate, String> {
@@ -84,12 +86,12 @@ pub fn say_rate(rate: Rate) -> String {
     if rate.is_unlimited() {
         return "unlimited".into();
     }
-    scaled(rate.as_f64(), 1000.0, &["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"])
+    scaled(rate.as_f64(), Unit::BitPerSecond)
 }
 
 /// A size for people.
 pub fn say_bytes(bytes: u64) -> String {
-    scaled(bytes as f64, 1024.0, &["B", "KiB", "MiB", "GiB", "TiB", "PiB"])
+    scaled(bytes as f64, Unit::Byte)
 }
 
 /// A length of time for people.
@@ -100,16 +102,6 @@ pub fn say_seconds(seconds: f64) -> String {
         60..3600 => format!("{}:{:02} min", whole / 60, whole % 60),
         3600.. => format!("{}:{:02} h", whole / 3600, whole % 3600 / 60),
     }
-}
-
-fn scaled(mut number: f64, step: f64, units: &[&str]) -> String {
-    let mut at = 0;
-    while number >= step && at + 1 < units.len() {
-        number /= step;
-        at += 1;
-    }
-    let digits = if at == 0 || number >= 100.0 { 0 } else { 1 };
-    format!("{number:.digits$} {}", units[at])
 }
 
 #[cfg(test)]

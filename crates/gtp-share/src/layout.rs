@@ -129,14 +129,7 @@ impl Label {
 
 /// A text from elsewhere as far as it can be shown: what is no printable character becomes `?`.
 pub fn printable(text: &str) -> String {
-    text.chars().map(|c| if is_plain(c) { c } else { '?' }).collect()
-}
-
-/// Whether a character may go to a terminal: no controls, and none that turn the writing round.
-fn is_plain(c: char) -> bool {
-    let turns = matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
-        | '\u{2060}'..='\u{206f}' | '\u{feff}');
-    !c.is_control() && !turns
+    gtp_text::replaced(text)
 }
 
 impl Posted {
@@ -471,7 +464,7 @@ mod tests {
                 prop_assert!((PEER_WEIGHT_LEAST..=WEIGHT_MOST).contains(&peer_weight));
                 prop_assert!(posted.report.rtt <= RTT_MOST);
                 prop_assert!(posted.held.committed >= posted.held.rate);
-                prop_assert!(posted.label.printable().chars().all(is_plain));
+                prop_assert!(posted.label.printable().chars().all(gtp_text::is_plain));
             } else {
                 prop_assert!(!codes);
             }

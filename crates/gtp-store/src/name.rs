@@ -146,28 +146,9 @@ impl fmt::Debug for RelPath {
     }
 }
 
-/// A name as it may be printed: control characters and those that reorder or hide text appear
-/// as `\u{…}`, a backslash is doubled.
+/// A name as it may be printed: see [`gtp_text::of_text`].
 pub fn escaped(name: &str) -> String {
-    let mut out = String::with_capacity(name.len());
-    for c in name.chars() {
-        if c == '\\' {
-            out.push_str("\\\\");
-        } else if c.is_control() || misleads(c) {
-            out.extend(c.escape_unicode());
-        } else {
-            out.push(c);
-        }
-    }
-    out
-}
-
-/// Whether a character changes how its neighbours are shown: line separators, marks and
-/// overrides of direction, zero-width characters, tags.
-fn misleads(c: char) -> bool {
-    matches!(c,
-        '\u{061c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-        | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e007f}')
+    gtp_text::of_text(name)
 }
 
 fn check_component(component: &str) -> Result<(), NameError> {
@@ -255,7 +236,7 @@ mod tests {
     fn display_shows_no_character_that_misleads() {
         let path = RelPath::new("a\u{202e}gpj.exe\\").unwrap();
         assert_eq!(path.to_string(), "a\\u{202e}gpj.exe\\\\");
-        assert_eq!(escaped("\x1b[31m\n"), "\\u{1b}[31m\\u{a}");
+        assert_eq!(escaped("\x1b[31m\n"), "\\u{1b}[31m\\n");
     }
 
     #[test]

@@ -253,7 +253,7 @@ pub enum SinkError {
         got: Value,
     },
     /// The caller wanted to finish while blocks are missing.
-    #[error("{path}: {missing} blocks are missing")]
+    #[error("{path}: still missing: {}", gtp_text::count(*missing, "block"))]
     Incomplete {
         /// Escaped for display.
         path: String,

@@ -26,9 +26,10 @@ enum Outside {
 }
 
 /// The architecture, bottom up.
-const LAYERS: [Layer; 23] = [
+const LAYERS: [Layer; 24] = [
     pure("gtp-alloc", &[], &["libm"]),
     pure("gtp-ranges", &[], &[]),
+    pure("gtp-text", &[], &["icu_properties"]),
     pure("gtp-proto", &["gtp-alloc", "gtp-ranges"], &["libm", "siphasher"]),
     pure("gtp-link", &["gtp-alloc"], &["libm"]),
     pure("gtp-laws", &["gtp-alloc"], &["libm"]),
@@ -37,10 +38,13 @@ const LAYERS: [Layer; 23] = [
     open("gtp-sim", &["gtp-alloc", "gtp-proto", "gtp-link", "gtp-peers"]),
     open("gtp-sys", &["gtp-alloc"]),
     open("gtp-emu", &["gtp-alloc", "gtp-link", "gtp-sys"]),
-    open("gtp-store", &["gtp-alloc", "gtp-ranges"]),
-    open("gtp-share", &["gtp-alloc", "gtp-proto", "gtp-sys"]),
+    open("gtp-store", &["gtp-alloc", "gtp-ranges", "gtp-text"]),
+    open("gtp-share", &["gtp-alloc", "gtp-proto", "gtp-sys", "gtp-text"]),
     open("gtpd", &["gtp-alloc", "gtp-proto", "gtp-share", "gtp-sys"]),
-    open("gtp-net", &["gtp-alloc", "gtp-laws", "gtp-proto", "gtp-share", "gtp-sys", "gtp-store"]),
+    open(
+        "gtp-net",
+        &["gtp-alloc", "gtp-laws", "gtp-proto", "gtp-share", "gtp-sys", "gtp-store", "gtp-text"],
+    ),
     open("gtp", &["gtp-alloc", "gtp-laws", "gtp-net", "gtp-store"]),
     open("libgtp", &["gtp", "gtp-share"]),
     open("gtp-preload", &["gtp-alloc", "gtp-sys"]),
@@ -69,10 +73,14 @@ const LAYERS: [Layer; 23] = [
             "gtp-preload",
             "gtp-share",
             "gtp-sys",
+            "gtp-text",
             "gtpd",
         ],
     ),
-    open("gtp-lab", &["gtp-alloc", "gtp-proto", "gtp-link", "gtp-path", "gtp-peers", "gtp-sim"]),
+    open(
+        "gtp-lab",
+        &["gtp-alloc", "gtp-proto", "gtp-link", "gtp-path", "gtp-peers", "gtp-sim", "gtp-text"],
+    ),
     open(
         "gtp-e2e",
         &[

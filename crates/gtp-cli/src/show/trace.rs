@@ -32,7 +32,7 @@ impl Trace {
             let mut sample = json::source(share);
             sample["seconds"] = json!(seconds);
             // A full disk costs the trace, not the transfer.
-            let _ = writeln!(self.out, "{sample}");
+            let _ = writeln!(self.out, "{}", gtp_text::escape_json(&sample.to_string()));
         }
     }
 

@@ -51,12 +51,12 @@ pub fn run(args: EmulateArgs) -> Result<ExitCode, Failure> {
         Progress::Stats { snapshot, interval } => {
             let text = if args.json { snapshot.to_json() } else { interval.to_json() };
             // Whether anybody reads counters changes nothing for the packets.
-            let _ = output::line(text);
+            let _ = output::json(text);
         }
     };
     let last = gtp_emu::run(&spec, options, &stop, tell).map_err(super::other)?;
     if args.json {
-        output::line(last.to_json())?;
+        output::json(last.to_json())?;
     }
     Ok(ExitCode::SUCCESS)
 }

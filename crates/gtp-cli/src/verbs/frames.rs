@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Interval;
 
 use crate::output::aside;
-use crate::words::say_bytes;
+use crate::words::{count, say_bytes};
 
 /// Frames that are noted at most: 16 MB of times.
 const FRAMES_MOST: usize = 1 << 20;
@@ -54,11 +54,11 @@ impl<'a, W> Watched<'a, W> {
     /// When the file cannot be written.
     pub fn tell(&self, report: Option<&Path>) -> Result<(), Failure> {
         let intervals = self.frames.intervals(0);
-        let count = self.frames.times().len();
+        let frames = count(self.frames.times().len() as u64, "frame");
         match Evenness::of(&intervals) {
-            None => aside(format_args!("{count} frames of {}", say_bytes(self.size))),
+            None => aside(format_args!("{frames} of {}", say_bytes(self.size))),
             Some(even) => aside(format_args!(
-                "{count} frames of {}, one each {}; off by {} (median), {} (99th percentile), {} \
+                "{frames} of {}, one each {}; off by {} (median), {} (99th percentile), {} \
                  (most)",
                 say_bytes(self.size),
                 millis(even.interval),
@@ -68,8 +68,8 @@ impl<'a, W> Watched<'a, W> {
             )),
         }
         if self.lost > 0 {
-            let gaps = self.gaps.len();
-            aside(format_args!("{} frames did not come, in {gaps} gaps", self.lost));
+            let (lost, gaps) = (count(self.lost, "frame"), count(self.gaps.len() as u64, "gap"));
+            aside(format_args!("{lost} did not come, in {gaps}"));
         }
         let Some(path) = report else { return Ok(()) };
         let text = format!("{}\n", self.to_json(&intervals));

@@ -17,7 +17,7 @@ pub fn run(args: IdArgs) -> Result<ExitCode, Failure> {
         .map_err(|e| Failure::new(FailureKind::Authentication, e.to_string()))?;
     let fingerprint = identity.fingerprint().to_string();
     if args.json {
-        output::line(json!({ "event": "id", "fingerprint": fingerprint }))?;
+        output::json(json!({ "event": "id", "fingerprint": fingerprint }))?;
     } else {
         output::line(fingerprint)?;
     }

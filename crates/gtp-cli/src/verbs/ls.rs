@@ -19,7 +19,7 @@ pub fn run(args: LsArgs) -> Result<ExitCode, Failure> {
     let listing = runtime.block_on(host.list(&args.url, &args.trust.fingerprint, accept_new))?;
     for entry in &listing.entries {
         if args.json {
-            output::line(as_json(entry))?;
+            output::json(as_json(entry))?;
         } else {
             output::line(as_text(entry))?;
         }
@@ -27,7 +27,7 @@ pub fn run(args: LsArgs) -> Result<ExitCode, Failure> {
     for failure in &listing.left_out {
         if args.json {
             let kind = failure.kind.as_str();
-            output::line(json!({ "event": "skipped", "kind": kind, "message": failure.text }))?;
+            output::json(json!({ "event": "skipped", "kind": kind, "message": failure.text }))?;
         } else {
             output::line(format_args!("{:>3} {:>10}  {failure} (left out)", "-", "-"))?;
         }

@@ -30,7 +30,7 @@ pub fn run(args: ConfigArgs) -> Result<ExitCode, Failure> {
         if args.json {
             let line =
                 json!({ "event": "setting", "name": name, "value": value, "origin": origin });
-            output::line(line)?;
+            output::json(line)?;
         } else {
             let value = value.as_deref().unwrap_or("-");
             output::line(format_args!("{name:width$}  {value}  ({origin})"))?;

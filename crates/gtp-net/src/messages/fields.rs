@@ -420,7 +420,7 @@ impl<'b, C> Decode<'b, C> for Reason {
 }
 
 /// A text for people, perhaps from a peer. It can be had only by `Display`, which makes it
-/// harmless to a terminal.
+/// harmless to a terminal and leaves names in it that the peer has escaped as they are.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(transparent)]
 pub struct PeerText(#[n(0)] pub(super) String);
@@ -441,25 +441,12 @@ impl PeerText {
 
 impl fmt::Display for PeerText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&printable(self.0.as_bytes()))
+        f.write_str(&gtp_text::of_message(&self.0))
     }
 }
 
-/// Bytes from outside as a text that is harmless to a terminal: control characters, characters
-/// that turn the direction of writing or cannot be seen, and bytes that are no UTF-8 appear as
-/// `\n`, `\u{202e}` or `\xff`. Paths are shown by it too.
+/// Bytes from outside as a text that is harmless to a terminal: see [`gtp_text::of_bytes`]. Paths
+/// are shown by it too.
 pub fn printable(bytes: &[u8]) -> String {
-    let mut shown = String::with_capacity(bytes.len());
-    for chunk in bytes.utf8_chunks() {
-        for c in chunk.valid().chars() {
-            match c {
-                '\'' | '"' => shown.push(c),
-                other => shown.extend(other.escape_debug()),
-            }
-        }
-        for byte in chunk.invalid() {
-            shown.push_str(&format!("\\x{byte:02x}"));
-        }
-    }
-    shown
+    gtp_text::of_bytes(bytes)
 }
