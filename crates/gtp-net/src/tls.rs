@@ -17,6 +17,7 @@ use rustls::crypto::{CryptoProvider, ring, verify_tls13_signature_with_raw_key};
 use rustls::pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{AlwaysResolvesServerRawPublicKeys, NoServerSessionStorage};
+use rustls::time_provider::TimeProvider;
 use rustls::version::TLS13;
 use rustls::{
     CertificateError, ClientConfig, CommonState, DigitallySignedStruct, DistinguishedName, Error,
@@ -37,7 +38,7 @@ const ED25519_KEY_LEN: usize = 32;
 
 /// TLS of a server with this identity.
 pub fn server_config(identity: &Identity) -> Arc<ServerConfig> {
-    let mut config = ServerConfig::builder_with_provider(provider())
+    let mut config = ServerConfig::builder_with_details(provider(), Arc::new(WallClock))
         .with_protocol_versions(&[&TLS13])
         .expect("the provider has suites for TLS 1.3")
         .with_client_cert_verifier(Arc::new(AnyProvedKey))
@@ -64,7 +65,7 @@ pub(crate) fn client_config(
         refused: Mutex::new(None),
     });
     let for_tls: Arc<dyn ServerCertVerifier> = Arc::<HostVerifier>::clone(&verifier);
-    let mut config = ClientConfig::builder_with_provider(provider())
+    let mut config = ClientConfig::builder_with_details(provider(), Arc::new(WallClock))
         .with_protocol_versions(&[&TLS13])
         .expect("the provider has suites for TLS 1.3")
         .dangerous()
@@ -83,6 +84,18 @@ pub(crate) fn client_config(
 pub(crate) fn peer_fingerprint(connection: &CommonState) -> Option<Fingerprint> {
     let raw = connection.peer_certificates()?.first()?;
     Some(Fingerprint::of_public_key(raw))
+}
+
+/// The wall clock for TLS. The library's own one panics on a machine whose clock is before 1970, as
+/// that of a machine without a battery is until somebody sets it. Nothing here depends on the time:
+/// raw keys do not expire.
+#[derive(Debug)]
+struct WallClock;
+
+impl TimeProvider for WallClock {
+    fn current_time(&self) -> Option<UnixTime> {
+        Some(UnixTime::since_unix_epoch(gtp_sys::clock::unix_time()))
+    }
 }
 
 fn provider() -> Arc<CryptoProvider> {

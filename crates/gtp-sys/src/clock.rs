@@ -30,11 +30,15 @@ impl Clock {
     }
 }
 
-/// The wall clock: the time since the start of 1970 (UTC), zero if the machine believes to live
-/// before it. It may jump; use it for records and file times only, and for what the kernel notes by
-/// it, within bounds.
+/// The wall clock: the time since the start of 1970 (UTC), zero on a machine whose clock is before
+/// it. It may jump; use it for records and file times only, and for what the kernel notes by it,
+/// within bounds.
 pub fn unix_time() -> Duration {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO)
+    since_1970(SystemTime::now())
+}
+
+fn since_1970(time: SystemTime) -> Duration {
+    time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO)
 }
 
 /// The wall clock in whole seconds since the start of 1970 (UTC); see [`unix_time`].
@@ -62,6 +66,13 @@ mod tests {
         let inside = std::thread::spawn(|| Clock::start().now()).join().expect("the thread ends");
         let after = Clock::start().now();
         assert!(before <= inside && inside <= after);
+    }
+
+    #[test]
+    fn a_time_before_1970_counts_as_its_start() {
+        let second = Duration::from_secs(1);
+        assert_eq!(since_1970(SystemTime::UNIX_EPOCH - second), Duration::ZERO);
+        assert_eq!(since_1970(SystemTime::UNIX_EPOCH + second), second);
     }
 
     #[test]
