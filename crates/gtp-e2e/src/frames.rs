@@ -129,7 +129,7 @@ fn by_tcp(tools: &Tools, loss: &str, law: &str) -> Result<Vec<f64>> {
 /// If it cannot listen, or reading fails.
 pub fn receive() -> Result<()> {
     let listener = TcpListener::bind((sink_address().as_str(), PORT))?;
-    println!("listening");
+    gtp_lab::say!("listening");
     let (mut stream, _) = listener.accept()?;
     let began = Instant::now();
     let mut frames = Frames::of(FRAME);
@@ -143,7 +143,7 @@ pub fn receive() -> Result<()> {
         frames.note(Time::from_nanos(began.elapsed().as_nanos() as u64), read);
     }
     let at: Vec<f64> = frames.times().iter().map(|t| t.as_nanos() as f64 / 1e9).collect();
-    println!("{}", json!(at));
+    gtp_lab::say!("{}", json!(at));
     Ok(())
 }
 

@@ -225,7 +225,7 @@ fn row(record: &Record, (began, from, to): (f64, f64, f64), mut back: Vec<f64>) 
         "most_before_of_capacity": before / CAPACITY,
         "mean_before_of_capacity": sum(began, from) / CAPACITY,
         "mean_of_capacity": sum(from, to) / CAPACITY,
-        "fair_again_s_median": back[back.len() / 2],
+        "fair_again_s_median": gtp_lab::series::median(&back),
         "fair_again_s_95th": back[back.len() * 95 / 100],
         "fair_again_s_longest": last,
         "fair_again_s_longest_by_ms_away": by_absence,

@@ -4,4 +4,5 @@
 //! here knows scenarios or engines: those are the command's.
 
 pub mod figures;
+pub mod output;
 pub mod series;

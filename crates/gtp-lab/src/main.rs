@@ -53,7 +53,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(refusal) => {
-            eprintln!("gtp-lab: {refusal}");
+            gtp_lab::aside!("gtp-lab: {refusal}");
             refusal.exit_code()
         }
     }

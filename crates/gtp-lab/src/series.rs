@@ -4,6 +4,16 @@
 //! its results into these, and `figures` turns these into HTML and SVG. Values are in the unit that
 //! the axis states (Mbit/s, not bit/s), so that what is written is what is drawn.
 
+/// The median of ascending values: the middle one, or the mean of the middle two. `None` of none.
+pub fn median(ascending: &[f64]) -> Option<f64> {
+    let (lower, upper) = (ascending.len().checked_sub(1)? / 2, ascending.len() / 2);
+    match (ascending[lower], ascending[upper]) {
+        // Also where both are infinite, which have no mean.
+        (low, high) if low == high => Some(low),
+        (low, high) => Some(low + (high - low) / 2.0),
+    }
+}
+
 /// How a curve is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Style {
@@ -224,5 +234,25 @@ impl Page {
             Part::Figure(figure) => Some(figure),
             Part::Heading(_) | Part::Text(_) | Part::Listing(_) | Part::Table(_) => None,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_of_two_lies_between_them() {
+        for (ascending, middle) in [
+            (&[] as &[f64], None),
+            (&[3.0], Some(3.0)),
+            (&[1.0, 2.0], Some(1.5)),
+            (&[1.0, 2.0, 9.0], Some(2.0)),
+            (&[1.0, 2.0, 4.0, 9.0], Some(3.0)),
+            (&[1.0, f64::INFINITY], Some(f64::INFINITY)),
+            (&[f64::INFINITY; 2], Some(f64::INFINITY)),
+        ] {
+            assert_eq!(median(ascending), middle);
+        }
     }
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use crate::scenario::number_of;
-use crate::series::{Axis, Cell, Figure, Page, Part, Series, Table, Tile};
+use crate::series::{Axis, Cell, Figure, Page, Part, Series, Table, Tile, median};
 use crate::verbs::sweep::{MEASURES, Point, used};
 
 /// The page of a sweep; `source` is the scenario's text.
@@ -57,7 +57,7 @@ pub fn shown(value: f64) -> String {
 }
 
 fn counted(n: usize, word: &str) -> String {
-    format!("{n} {word}{}", if n == 1 { "" } else { "s" })
+    gtp_text::count(n as u64, word)
 }
 
 fn tiles(points: &[Point]) -> Vec<Tile> {
@@ -66,9 +66,9 @@ fn tiles(points: &[Point]) -> Vec<Tile> {
         let mut values: Vec<f64> =
             points.iter().map(|p| p.measures[measure]).filter(|v| v.is_finite()).collect();
         values.sort_by(f64::total_cmp);
-        if let Some(median) = values.get(values.len() / 2) {
+        if let Some(median) = median(&values) {
             let text = format!("median over all runs: {}", label(measure));
-            tiles.push(Tile { value: shown(*median).into(), text });
+            tiles.push(Tile { value: shown(median).into(), text });
         }
     }
     tiles
@@ -149,7 +149,8 @@ fn gathered(mut points: Vec<(f64, f64)>) -> Gathered {
     let (mut middle, mut band) = (Vec::new(), Vec::new());
     for group in points.chunk_by(|a, b| a.0 == b.0) {
         let x = group[0].0;
-        middle.push((x, group[group.len() / 2].1));
+        let values: Vec<f64> = group.iter().map(|(_, value)| *value).collect();
+        middle.extend(median(&values).map(|middle| (x, middle)));
         band.push((x, group[0].1, group[group.len() - 1].1));
     }
     (middle, band)

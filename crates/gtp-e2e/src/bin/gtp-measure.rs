@@ -118,7 +118,7 @@ fn compare(names: Vec<String>, queue: &str, law: LawName, out: &Path) -> Result<
         let scenario = Scenario::named(&name, queue, law)?;
         let runs = Runs::of(&tools, &scenario).context(name)?;
         let numbers = runs.to_json(&scenario)?;
-        println!("{numbers}");
+        gtp_lab::say!("{numbers}");
         let stem = scenario.stem();
         let page = runs.page(&scenario)?;
         let mut written = gtp_lab::figures::write(&page, out, &stem)
@@ -126,7 +126,7 @@ fn compare(names: Vec<String>, queue: &str, law: LawName, out: &Path) -> Result<
         written.push(out.join(format!("{stem}.json")));
         std::fs::write(&written[written.len() - 1], format!("{numbers}\n"))?;
         for path in written {
-            eprintln!("wrote {}", path.display());
+            gtp_lab::aside!("wrote {}", path.display());
         }
     }
     Ok(())
@@ -139,7 +139,7 @@ fn run(cases: Vec<String>, runs: usize, most_stolen: f64) -> Result<()> {
         let mut counted: Vec<Vec<Value>> = Vec::new();
         for _ in 0..runs.saturating_mul(REPEATS) {
             let (rows, stolen) = once(&name, &tools).context(name.clone())?;
-            rows.iter().for_each(|row| println!("{row}"));
+            rows.iter().for_each(|row| gtp_lab::say!("{row}"));
             if stolen <= most_stolen {
                 counted.push(rows);
             }
@@ -150,7 +150,7 @@ fn run(cases: Vec<String>, runs: usize, most_stolen: f64) -> Result<()> {
         ensure!(!counted.is_empty(), "{name}: too much time was stolen in every run; try later");
         for i in 0..counted[0].len() {
             let row: Vec<Value> = counted.iter().filter_map(|rows| rows.get(i).cloned()).collect();
-            println!("median of {} {}", row.len(), median(&row));
+            gtp_lab::say!("median of {} {}", row.len(), median(&row));
         }
         let missed = counted.iter().flatten().filter_map(|row| row["missed"].as_array()).flatten();
         missed_all.extend(missed.map(|what| format!("{name}: {what}")));
@@ -189,7 +189,11 @@ fn median(rows: &[Value]) -> Value {
         }
         let late = |v: &Value| v.as_f64().unwrap_or(f64::INFINITY);
         values.sort_by(|a, b| late(a).total_cmp(&late(b)));
-        values.swap_remove(values.len() / 2)
+        let numbers: Vec<f64> = values.iter().map(late).collect();
+        match (values.len() % 2, gtp_lab::series::median(&numbers)) {
+            (0, Some(median)) if median.is_finite() => median.into(),
+            _ => values.swap_remove(values.len() / 2),
+        }
     };
     fields.into_iter().map(|(key, values)| (key, middle(values))).collect()
 }

@@ -6,7 +6,7 @@
 use super::text::{judged, last_share, percent, rate, span};
 use crate::course::{Course, Judged, Outcome, Phase};
 use crate::scenario::model::Scenario;
-use crate::series::{Axis, Cell, Figure, Page, Part, Series, Style, Table, Tile, Tone};
+use crate::series::{Axis, Cell, Figure, Page, Part, Series, Style, Table, Tile, Tone, median};
 
 /// The page of a run; `source` is the scenario's text.
 pub fn page(scenario: &Scenario, outcome: &Outcome, source: &str) -> Page {
@@ -88,8 +88,8 @@ fn tiles(scenario: &Scenario, outcome: &Outcome) -> Vec<Tile> {
         ),
         format!("phases that ended with every session within {tolerance} of its share"),
     )];
-    if let (Some(median), Some(longest)) = (times.get(times.len() / 2), times.last()) {
-        tiles.push(tile(span(*median).into(), "median time until then".into()));
+    if let (Some(median), Some(longest)) = (median(&times), times.last()) {
+        tiles.push(tile(span(median).into(), "median time until then".into()));
         tiles.push(tile(span(*longest).into(), "longest time until then".into()));
     }
     let worst = judged.iter().map(|p| p.jain).fold(f64::INFINITY, f64::min);

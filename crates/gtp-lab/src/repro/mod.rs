@@ -93,7 +93,7 @@ pub fn run(arguments: &Repro) -> Result<(), Refusal> {
     if arguments.list {
         entries.iter().for_each(|entry| {
             let (kind, cost) = (entry.kind.word(), entry.cost.word());
-            println!("{:<28} {kind:<8} {cost:<6} {}", entry.id, entry.title);
+            gtp_lab::say!("{:<28} {kind:<8} {cost:<6} {}", entry.id, entry.title);
         });
         return Ok(());
     }
@@ -101,15 +101,18 @@ pub fn run(arguments: &Repro) -> Result<(), Refusal> {
         verbs::make(folder)?;
     }
     let threads = arguments.threads.unwrap_or_else(pool::cores);
-    let judged = judge_all(entries, threads, |one| println!("{}", report::line(one)));
-    println!("{}", report::totals(&judged));
+    let judged = judge_all(entries, threads, |one| gtp_lab::say!("{}", report::line(one)));
+    gtp_lab::say!("{}", report::totals(&judged));
     if let Some(folder) = &arguments.out {
         let page = compose(&judged, &chapters, arguments.ids.is_empty())?;
         write(&judged, &page, &arguments.paper, folder)?;
     }
     match report::count(&judged, Verdict::Fail) {
         0 => Ok(()),
-        failed => Err(Refusal::Other(format!("{failed} of {} entries fail", judged.len()))),
+        failed => {
+            let all = gtp_text::count(judged.len() as u64, "entry");
+            Err(Refusal::Other(format!("{failed} of {all} failed")))
+        }
     }
 }
 
@@ -133,14 +136,14 @@ fn summarise(arguments: &Repro) -> Result<(), Refusal> {
     let written = figures::write(&page, folder, "summary").map_err(|e| {
         Refusal::Other(format!("cannot write the page into {}: {e}", folder.display()))
     })?;
-    written.iter().for_each(|path| println!("page: {}", path.display()));
+    written.iter().for_each(|path| gtp_lab::say!("page: {}", path.display()));
     Ok(())
 }
 
 /// Runs all protocols, prints a line of each, and makes the page.
 fn side_by_side() -> Result<Page, Refusal> {
-    println!("{:<18} {:>13} {:>13} {:>13} {:>13}", "", "efficient", "fair", "loss", "RTT");
-    summary::run(summary::USUAL, |line| println!("{line}"))
+    gtp_lab::say!("{:<18} {:>13} {:>13} {:>13} {:>13}", "", "efficient", "fair", "loss", "RTT");
+    summary::run(summary::USUAL, |line| gtp_lab::say!("{line}"))
 }
 
 /// The entries that were asked for, of each paper.
@@ -205,7 +208,7 @@ fn write(judged: &[Judged], page: &Page, paper: &str, folder: &Path) -> Result<(
     for (ending, text) in files {
         std::fs::write(folder.join(format!("{paper}{ending}")), text).map_err(failed)?;
     }
-    println!("report: {}", folder.join(format!("{paper}.html")).display());
+    gtp_lab::say!("report: {}", folder.join(format!("{paper}.html")).display());
     Ok(())
 }
 

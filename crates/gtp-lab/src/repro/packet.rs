@@ -117,6 +117,11 @@ fn build(case: &Case, law: Law, world: &mut World) -> Result<Vec<SessionId>, Bui
     Ok(sessions)
 }
 
+/// The part that is lost of what was sent: 0 to 1, also where something was lost more than once.
+fn part(lost: u64, sent: u64) -> f64 {
+    lost as f64 / (sent.max(lost) as f64).max(1.0)
+}
+
 fn trajectory(case: &Case, world: &World, sessions: &[SessionId]) -> Trajectory {
     let trace = world.trace();
     let bin = trace.bin.as_secs_f64();
@@ -150,8 +155,8 @@ fn trajectory(case: &Case, world: &World, sessions: &[SessionId]) -> Trajectory 
         counts: Vec::new(),
         shared: Vec::new(),
         done,
-        lost: lost as f64 / (sent as f64).max(1.0),
-        losses: status.iter().map(|s| s.lost as f64 / (s.sent_packets as f64).max(1.0)).collect(),
+        lost: part(lost, sent),
+        losses: status.iter().map(|s| part(s.lost, s.sent_packets)).collect(),
         longest: case.longest(),
         unexplained: f64::NAN,
         capacity: case.capacity,

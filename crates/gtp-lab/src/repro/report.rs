@@ -56,7 +56,7 @@ pub fn totals(judged: &[Judged]) -> String {
         0 => String::new(),
         some => format!(" ({some} are of a real program and judged in the simulator)"),
     };
-    format!("{} entries: {}{modelled}", judged.len(), each.join(", "))
+    format!("{}: {}{modelled}", gtp_text::count(judged.len() as u64, "entry"), each.join(", "))
 }
 
 /// Where an entry that is of a real program is run for real.

@@ -7,6 +7,7 @@
 use super::compute::{Computed, compute};
 use super::criterion::{holds, number, words};
 use super::entry::{Check, Entry, Kind, Whose};
+use crate::series::median;
 
 /// What is to be thought of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -140,7 +141,8 @@ pub fn list(numbers: &[f64]) -> String {
     let mut sorted = numbers.to_vec();
     sorted.sort_by(f64::total_cmp);
     let (n, last) = (sorted.len(), sorted.len() - 1);
-    let [low, mid, high] = [sorted[0], sorted[last / 2], sorted[last]].map(number);
+    let middle = median(&sorted).unwrap_or(f64::NAN);
+    let [low, mid, high] = [sorted[0], middle, sorted[last]].map(number);
     format!("{n} numbers, {low} … {high}, median {mid}")
 }
 

@@ -48,12 +48,12 @@ pub fn check(scenario: &Scenario) -> Result<(), Refusal> {
     if let Some(place) = course::divergence(scenario)? {
         return Err(Refusal::Other(format!("two runs of the same scenario part at {place}")));
     }
-    println!("two runs took the same course");
+    gtp_lab::say!("two runs took the same course");
     match scenario.level {
         model::Level::Rate => Ok(()),
         model::Level::Packet => match course::verified(scenario)? {
             Replayed::Lawful(said) => {
-                println!("{said}");
+                gtp_lab::say!("{said}");
                 Ok(())
             }
             Replayed::TooLong(why) => Err(Refusal::Input(why)),

@@ -59,9 +59,9 @@ pub fn run(arguments: &Run) -> Result<(), Refusal> {
     let outcome = course::run(&scenario, &mut |done| bar.set_position((done * 1e3) as u64))?;
     bar.finish_and_clear();
     if arguments.json {
-        println!("{}", report::json(&scenario, &outcome));
+        gtp_lab::say!("{}", report::json(&scenario, &outcome));
     } else {
-        print!("{}", report::summary(&scenario, &outcome));
+        gtp_lab::output::text(report::summary(&scenario, &outcome));
     }
     if !arguments.dry {
         let stem = stem(&arguments.file);
@@ -74,7 +74,7 @@ pub fn run(arguments: &Run) -> Result<(), Refusal> {
         let data = report::write(&scenario, &outcome, &formats, &arguments.out, &stem);
         written.extend(data.map_err(failed)?);
         for path in written {
-            eprintln!("wrote {}", path.display());
+            gtp_lab::aside!("wrote {}", path.display());
         }
     }
     if arguments.check { super::replay::check(&scenario) } else { Ok(()) }

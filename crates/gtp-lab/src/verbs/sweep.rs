@@ -15,6 +15,7 @@ use crate::figures;
 use crate::refusal::Refusal;
 use crate::report;
 use crate::scenario::{Document, Overrides, Swept};
+use crate::series::median;
 use crate::sweep_page;
 
 /// Arguments of `gtp-lab sweep`.
@@ -79,10 +80,10 @@ pub fn run(arguments: &Sweep) -> Result<(), Refusal> {
     let keys: Vec<&str> = swept.keys.iter().map(|key| key.path.as_str()).collect();
     if arguments.json {
         for point in &points {
-            println!("{}", object(&keys, point));
+            gtp_lab::say!("{}", object(&keys, point));
         }
     } else {
-        print!("{}", table(&keys, &points));
+        gtp_lab::output::text(table(&keys, &points));
     }
     let failed = |e| super::unwritten(&arguments.out, &e);
     let stem = format!("{}-sweep", stem(&arguments.file));
@@ -93,7 +94,7 @@ pub fn run(arguments: &Sweep) -> Result<(), Refusal> {
     fs::write(&csv, sweep_page::csv(&keys, &points)).map_err(failed)?;
     written.push(csv);
     for path in written {
-        eprintln!("wrote {}", path.display());
+        gtp_lab::aside!("wrote {}", path.display());
     }
     Ok(())
 }
@@ -126,7 +127,7 @@ fn measures(outcome: &Outcome) -> [f64; MEASURES.len()] {
     let all = arrived + lost;
     [
         100.0 * times.len() as f64 / judged.len() as f64,
-        times.get(times.len() / 2).copied().unwrap_or(f64::NAN),
+        median(&times).unwrap_or(f64::NAN),
         times.last().copied().unwrap_or(f64::NAN),
         least(&mut judged.iter().map(|p| p.jain)),
         100.0 * most(&mut judged.iter().map(|p| p.worst)),

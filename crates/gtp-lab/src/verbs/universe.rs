@@ -126,10 +126,13 @@ pub fn run(arguments: &Universe) -> Result<(), Refusal> {
             shares.count(&world);
             hash = hash.rotate_left(1) ^ world.hash;
             for failure in &world.failures {
-                println!("world {}: {failure}", world.seed);
+                gtp_lab::say!("world {}: {failure}", world.seed);
             }
             if !world.failures.is_empty() {
-                println!("  again: gtp-lab universe --seed {} --worlds 1 --verbose", world.seed);
+                gtp_lab::say!(
+                    "  again: gtp-lab universe --seed {} --worlds 1 --verbose",
+                    world.seed
+                );
                 failed.push(world.seed);
             }
         }
@@ -137,17 +140,19 @@ pub fn run(arguments: &Universe) -> Result<(), Refusal> {
         bar.set_position(done);
     }
     bar.finish_and_clear();
-    println!(
-        "{worlds} worlds from seed {}, {packets} data packets, hash {hash:016x}: {} failed",
+    gtp_lab::say!(
+        "{} from seed {}, {packets} data packets, hash {hash:016x}: {} failed",
+        gtp_text::count(worlds, "world"),
         arguments.seed,
         failed.len()
     );
-    println!("{shares}");
+    gtp_lab::say!("{shares}");
     match failed.first() {
         None => Ok(()),
         Some(first) => Err(Refusal::Other(format!(
-            "{} of {worlds} worlds failed, first {first}",
-            failed.len()
+            "{} of {} failed, first {first}",
+            failed.len(),
+            gtp_text::count(worlds, "world"),
         ))),
     }
 }
@@ -171,12 +176,12 @@ fn look(seed: u64, arguments: &Universe) -> Seen {
     let (packets, hash) = outcome.as_ref().map_or((0, 0), |o| (o.packets.0, o.hash));
     if let Some(outcome) = &outcome {
         if arguments.verbose {
-            println!("{scenario:#?}\n");
-            print!("{}", report::summary(&scenario, outcome));
+            gtp_lab::say!("{scenario:#?}\n");
+            gtp_lab::output::text(report::summary(&scenario, outcome));
             for course in &outcome.sessions {
                 let name = &scenario.sessions[course.number].name;
                 let (grant, path) = (course.bounds.0 / 1e6, course.bounds.1 / 1e6);
-                println!(
+                gtp_lab::say!(
                     "{name}: last grant {grant:.3} Mbit/s, bound by the path {path:.3} Mbit/s"
                 );
             }
