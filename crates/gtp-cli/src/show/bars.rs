@@ -3,10 +3,10 @@
 //! The screen holds two kinds of lines: what moves is drawn anew, what is said stays above it. The
 //! time that remains follows the pace of the last seconds. It knows numbers, not transfers.
 
-use gtp::{Progress, SourceShare};
+use gtp::Progress;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
-use crate::words;
+use super::fit::{Pace, Whole, source_line, whole_line};
 
 /// The lines on the terminal.
 pub struct Bars {
@@ -17,17 +17,22 @@ pub struct Bars {
     recent: Vec<u64>,
 }
 
+/// A line that shows what it is told.
+fn add_line(screen: &MultiProgress) -> ProgressBar {
+    let line = screen.add(ProgressBar::new_spinner());
+    if let Ok(style) = ProgressStyle::with_template("{msg}") {
+        line.set_style(style);
+    }
+    line
+}
+
 /// Looks that the remaining time is judged by: five seconds.
 const RECENT: usize = 50;
 
 impl Bars {
     pub fn new() -> Bars {
         let screen = MultiProgress::new();
-        let total = screen.add(ProgressBar::new(0));
-        let style = "{bar:30} {percent:>3} % {bytes} of {total_bytes}  {msg}";
-        if let Ok(style) = ProgressStyle::with_template(style) {
-            total.set_style(style);
-        }
+        let total = add_line(&screen);
         Bars { screen, total, sources: Vec::new(), recent: Vec::new() }
     }
 
@@ -35,27 +40,21 @@ impl Bars {
         if progress.total == 0 {
             return;
         }
-        self.total.set_length(progress.total);
+        let columns = usize::from(console::Term::stderr().size().1);
+        let total = progress.total;
         if super::is_rechecking(progress) {
-            self.total.set_position(progress.rechecked);
-            self.total.set_message("reading again what is here");
+            let whole = Whole { bytes: progress.rechecked, total, pace: Pace::Rechecking };
+            self.total.set_message(whole_line(&whole, columns));
             return;
         }
-        self.total.set_position(progress.bytes);
-        let left = match self.seconds_left(progress) {
-            Some(seconds) => format!(", {} left", words::say_seconds(seconds)),
-            None => String::new(),
-        };
-        self.total.set_message(format!("{}{left}", words::say_rate(progress.rate())));
+        let pace = Pace::Moving(progress.rate(), self.seconds_left(progress));
+        let whole = Whole { bytes: progress.bytes, total, pace };
+        self.total.set_message(whole_line(&whole, columns));
         while self.sources.len() < progress.sources.len() {
-            let bar = self.screen.add(ProgressBar::new_spinner());
-            if let Ok(style) = ProgressStyle::with_template("  {msg}") {
-                bar.set_style(style);
-            }
-            self.sources.push(bar);
+            self.sources.push(add_line(&self.screen));
         }
         for (bar, share) in self.sources.iter().zip(&progress.sources) {
-            bar.set_message(source_line(share));
+            bar.set_message(source_line(share, columns));
         }
     }
 
@@ -86,19 +85,4 @@ impl Bars {
         }
         *self = Bars::new();
     }
-}
-
-fn source_line(share: &SourceShare) -> String {
-    if !share.alive {
-        return format!("{}  not connected", share.url);
-    }
-    format!(
-        "{}  {} of {} granted, limited by {}, loss {:.2} %, {:.0} ms",
-        share.url,
-        words::say_rate(share.rate),
-        words::say_rate(share.granted),
-        share.limited_by.as_str(),
-        100.0 * share.loss_ratio,
-        share.rtt.as_secs_f64() * 1000.0
-    )
 }

@@ -4,6 +4,7 @@
 //! people. Three showers hear the same events; each takes what it wants.
 
 mod bars;
+mod fit;
 pub mod json;
 mod lines;
 mod trace;
@@ -142,7 +143,7 @@ impl Shower {
 
     fn say(&self, text: &str) {
         match &self.people {
-            People::Bars(bars) => bars.say(text),
+            People::Bars(bars) => bars.say(&gtp_text::of_lines(text)),
             People::Lines(_) | People::Quiet => output::aside(text),
         }
     }

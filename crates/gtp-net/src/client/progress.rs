@@ -144,14 +144,7 @@ impl Progress {
 
     /// Data packets lost of those sent, all sources together.
     pub fn loss_ratio(&self) -> f64 {
-        let (mut sent, mut lost) = (0.0, 0.0);
-        for source in &self.sources {
-            // What arrived is the part that was not lost.
-            let all = source.wire_bytes as f64 / (1.0 - source.loss_ratio.min(0.99));
-            sent += all;
-            lost += all * source.loss_ratio;
-        }
-        if sent > 0.0 { lost / sent } else { 0.0 }
+        mean_loss(self.sources.iter().map(|source| (source.wire_bytes, source.loss_ratio)))
     }
 
     /// Payload bytes that came more than once.
@@ -163,6 +156,22 @@ impl Progress {
         self.sources.iter().filter(|s| s.alive)
     }
 }
+
+/// The loss of several sessions together, from 0 to 1: of each the bytes that arrived and its own
+/// loss ratio. What arrived is the part that was not lost.
+pub(super) fn mean_loss(sessions: impl Iterator<Item = (u64, f64)>) -> f64 {
+    let (mut sent, mut lost) = (0.0, 0.0);
+    for (arrived, ratio) in sessions {
+        let ratio = if ratio.is_nan() { 0.0 } else { ratio.clamp(0.0, 1.0) };
+        let all = arrived as f64 / (1.0 - ratio.min(LOSS_COUNTED));
+        sent += all;
+        lost += all * ratio;
+    }
+    if sent > 0.0 { (lost / sent).min(1.0) } else { 0.0 }
+}
+
+/// A session that loses more than this, of which next to nothing arrives, counts as losing this.
+const LOSS_COUNTED: f64 = 0.99;
 
 /// What a finished transfer has done.
 #[derive(Clone, Debug)]
@@ -183,4 +192,30 @@ pub struct Outcome {
     pub progress: Progress,
     /// What was there but did not come.
     pub skipped: Vec<Failure>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn the_loss_of_any_sessions_lies_between_none_and_all(
+            sessions in proptest::collection::vec((any::<u64>(), any::<f64>()), 0..9)
+        ) {
+            let loss = mean_loss(sessions.into_iter());
+            prop_assert!((0.0..=1.0).contains(&loss), "{}", loss);
+        }
+
+        #[test]
+        fn the_loss_of_several_lies_between_theirs(
+            sessions in proptest::collection::vec((1u64..1 << 50, 0.0..0.99f64), 1..9)
+        ) {
+            let least = sessions.iter().map(|s| s.1).fold(1.0, f64::min);
+            let most = sessions.iter().map(|s| s.1).fold(0.0, f64::max);
+            let loss = mean_loss(sessions.into_iter());
+            prop_assert!((least - 1e-9..=most + 1e-9).contains(&loss), "{}", loss);
+        }
+    }
 }

@@ -13,7 +13,7 @@ use super::batch::{Batch, Joins};
 use super::command::TransferId;
 use super::envelope::Envelope;
 use super::law::Law;
-use super::source_side::ratio;
+use super::source_side::loss_ratio;
 
 /// One session that receives.
 pub(super) struct SinkSide {
@@ -187,7 +187,7 @@ impl SinkSide {
             rate: self.core.received_rate(),
             granted: self.core.granted(),
             limited_by: limit.unwrap_or_else(|| self.core.limited_by()),
-            loss_ratio: ratio(counters.lost, counters.lost + counters.packets),
+            loss_ratio: loss_ratio(counters.lost, counters.packets),
             rtt: self.core.rtt(),
             wire_bytes: counters.bytes,
             duplicate_bytes: counters.duplicate_bytes,

@@ -311,7 +311,6 @@ impl SourceSide {
     /// Shows how the session is doing.
     pub fn publish(&self) {
         let counters = self.core.counters();
-        let covered = counters.delivered + counters.lost;
         // Of each packet this part is payload; the last of a block is shorter.
         let payload = self.unit_payload().unwrap_or(0);
         let packet = self.core.packet_bytes().0.max(1);
@@ -325,13 +324,13 @@ impl SourceSide {
             granted: self.core.granted(),
             limited_by: self.core.limited_by(),
             rtt: self.core.rtt(),
-            loss_ratio: ratio(counters.lost, covered),
+            loss_ratio: loss_ratio(counters.lost, counters.delivered),
         };
         *self.progress.lock().unwrap_or_else(PoisonError::into_inner) = progress;
     }
 }
 
-/// A part of a whole, zero of nothing.
-pub(super) fn ratio(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+/// The part that is lost of the packets whose fate is known: from 0 to 1, and 0 of none.
+pub(super) fn loss_ratio(lost: u64, arrived: u64) -> f64 {
+    if lost == 0 { 0.0 } else { lost as f64 / (lost as f64 + arrived as f64) }
 }

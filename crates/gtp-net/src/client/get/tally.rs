@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use gtp_proto::FlowId;
 
 use super::Source;
-use crate::client::progress::{Progress, SourceShare};
+use crate::client::progress::{Progress, SourceShare, mean_loss};
 use crate::engine::TransferProgress;
 
 /// The numbers of a transfer, per source.
@@ -49,7 +49,7 @@ impl Tally {
         for share in shares.iter_mut() {
             *share = SourceShare::new(std::mem::take(&mut share.url));
         }
-        let mut sent: Vec<(f64, f64)> = vec![(0.0, 0.0); shares.len()];
+        let mut sent: Vec<Vec<(u64, f64)>> = vec![Vec::new(); shares.len()];
         for flow in &numbers.flows {
             let Some(&number) = self.flows.get(&flow.flow) else { continue };
             let (Some(share), Some(sent)) = (shares.get_mut(number), sent.get_mut(number)) else {
@@ -58,9 +58,7 @@ impl Tally {
             share.bytes += flow.bytes;
             share.wire_bytes += flow.wire_bytes;
             share.duplicate_bytes += flow.duplicate_bytes;
-            let all = flow.wire_bytes as f64 / (1.0 - flow.loss_ratio.min(0.99));
-            sent.0 += all;
-            sent.1 += all * flow.loss_ratio;
+            sent.push((flow.wire_bytes, flow.loss_ratio));
             if flow.alive {
                 share.rate = flow.rate;
                 share.granted = flow.granted;
@@ -69,8 +67,8 @@ impl Tally {
                 share.alive = true;
             }
         }
-        for (share, (all, lost)) in shares.iter_mut().zip(sent) {
-            share.loss_ratio = if all > 0.0 { lost / all } else { 0.0 };
+        for (share, sessions) in shares.iter_mut().zip(sent) {
+            share.loss_ratio = mean_loss(sessions.into_iter());
         }
         let moved = numbers.bytes > before;
         for ((share, old), source) in shares.iter().zip(old).zip(sources) {

@@ -16,7 +16,7 @@ use super::{Ended, InPipe, NewStreamSink, StreamEvent};
 use crate::engine::api::FlowProgress;
 use crate::engine::batch::{Batch, Joins};
 use crate::engine::envelope::Envelope;
-use crate::engine::source_side::ratio;
+use crate::engine::source_side::loss_ratio;
 
 /// One direction of a stream, at its sink.
 pub(in crate::engine) struct StreamSink {
@@ -247,7 +247,7 @@ impl StreamSink {
             rate: self.core.received_rate(),
             granted: self.core.granted(),
             limited_by: self.core.limited_by(),
-            loss_ratio: ratio(counters.lost, counters.lost + counters.packets),
+            loss_ratio: loss_ratio(counters.lost, counters.packets),
             rtt: self.core.rtt(),
             wire_bytes: counters.bytes,
             duplicate_bytes: counters.duplicate_bytes,

@@ -15,7 +15,7 @@ use super::{Ended, NewStreamSource, OutPipe, StreamEvent};
 use crate::engine::api::SourceProgress;
 use crate::engine::batch::{Batch, Joins};
 use crate::engine::envelope::Envelope;
-use crate::engine::source_side::{CRUMBS, Phase, ratio};
+use crate::engine::source_side::{CRUMBS, Phase, loss_ratio};
 
 /// One direction of a stream, at its source.
 pub(in crate::engine) struct StreamSource {
@@ -190,7 +190,7 @@ impl StreamSource {
             granted: self.core.granted(),
             limited_by: self.core.limited_by(),
             rtt: self.core.rtt(),
-            loss_ratio: ratio(counters.lost, counters.delivered + counters.lost),
+            loss_ratio: loss_ratio(counters.lost, counters.delivered),
         };
         *self.progress.lock().unwrap_or_else(PoisonError::into_inner) = progress;
     }

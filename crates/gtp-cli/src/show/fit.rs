@@ -1,0 +1,178 @@
+//! Lines for terminals of any width: what matters less is left out, and no word is broken.
+//!
+//! A line is written in several forms, from the longest to the shortest; the first one that fits is
+//! shown. Only where even the shortest does not fit is it cut, with a mark. Texts and numbers go
+//! in, a line comes out: nothing here knows a terminal.
+
+use console::measure_text_width;
+use gtp::{Rate, SourceShare};
+
+use crate::words::{say_bytes, say_rate, say_seconds};
+
+/// How a whole transfer is doing.
+pub struct Whole {
+    /// Bytes in place.
+    pub bytes: u64,
+    /// Bytes in all.
+    pub total: u64,
+    /// How it moves, or what goes on instead.
+    pub pace: Pace,
+}
+
+/// How a transfer moves.
+pub enum Pace {
+    /// At this rate, to its end in so many seconds.
+    Moving(Rate, Option<f64>),
+    /// What is here is read again.
+    Rechecking,
+}
+
+/// Widest bar, in columns.
+const BAR_MOST: usize = 30;
+/// A narrower bar says nothing.
+const BAR_LEAST: usize = 10;
+
+/// The line of a whole transfer in so many columns.
+pub fn whole_line(whole: &Whole, columns: usize) -> String {
+    let part = whole.bytes as f64 / whole.total.max(1) as f64;
+    let percent = format!("{:>3.0} %", 100.0 * part.clamp(0.0, 1.0));
+    let of = format!("{} of {}", say_bytes(whole.bytes), say_bytes(whole.total));
+    let forms = match &whole.pace {
+        Pace::Rechecking => vec![
+            format!("{percent}  {of}  reading again what is here"),
+            format!("{percent}  reading again what is here"),
+            format!("{percent}  reading again"),
+        ],
+        Pace::Moving(rate, left) => {
+            let rate = say_rate(*rate);
+            let left = left.map_or(String::new(), |left| format!(", {} left", say_seconds(left)));
+            vec![
+                format!("{percent}  {of}  {rate}{left}"),
+                format!("{percent}  {rate}{left}"),
+                format!("{percent}  {rate}"),
+            ]
+        }
+    };
+    let line = first_that_fits(forms.into_iter().chain([percent]), columns);
+    let spare = columns.saturating_sub(measure_text_width(&line) + 1).min(BAR_MOST);
+    if spare < BAR_LEAST {
+        return line;
+    }
+    let full = ((spare as f64 * part.clamp(0.0, 1.0)) as usize).min(spare);
+    format!("{}{} {line}", "█".repeat(full), "░".repeat(spare - full))
+}
+
+/// The line of one source in so many columns.
+pub fn source_line(share: &SourceShare, columns: usize) -> String {
+    // The last part of an address tells sources apart less well than all of it, and still does.
+    let short = share.url.rsplit_once("://").map_or(share.url.as_str(), |(_, rest)| rest);
+    let host = short.split('/').next().unwrap_or(short);
+    let names = [share.url.as_str(), short, host];
+    let line = |name: &str, rest: &str| format!("  {name}  {rest}");
+    if !share.alive {
+        let forms = names.map(|name| line(name, "not connected"));
+        return first_that_fits(forms.into_iter().chain(["  not connected".into()]), columns);
+    }
+    let (rate, granted) = (say_rate(share.rate), say_rate(share.granted));
+    let (by, loss) = (share.limited_by.as_str(), 100.0 * share.loss_ratio);
+    let ms = share.rtt.as_secs_f64() * 1000.0;
+    let rests = [
+        format!("{rate} of {granted} granted, limited by {by}, loss {loss:.2} %, {ms:.0} ms"),
+        format!("{rate} of {granted} granted, limited by {by}"),
+        format!("{rate}, limited by {by}"),
+    ];
+    let mut forms: Vec<String> = rests.iter().map(|rest| line(names[0], rest)).collect();
+    forms.extend(names[1..].iter().map(|name| line(name, &rests[2])));
+    forms.extend([format!("  {}", rests[2]), line(host, &rate), format!("  {rate}")]);
+    first_that_fits(forms, columns)
+}
+
+/// The first form that fits, else the last one, cut.
+fn first_that_fits(forms: impl IntoIterator<Item = String>, columns: usize) -> String {
+    let mut last = String::new();
+    for form in forms {
+        if measure_text_width(&form) <= columns {
+            return form;
+        }
+        last = form;
+    }
+    while measure_text_width(&last) >= columns.max(1) && last.pop().is_some() {}
+    if columns > 0 { format!("{last}…") } else { String::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gtp::Span;
+
+    fn whole() -> Whole {
+        let pace = Pace::Moving(Rate::from_mbps(633), Some(754.0));
+        Whole { bytes: 1_234_567_890, total: 9_876_543_210, pace }
+    }
+
+    fn share(url: &str) -> SourceShare {
+        SourceShare {
+            url: url.into(),
+            bytes: 1,
+            wire_bytes: 1,
+            duplicate_bytes: 0,
+            rate: Rate::from_mbps(317),
+            granted: Rate::from_mbps(333),
+            limited_by: gtp::LimitedBy::Source,
+            loss_ratio: 0.0123,
+            rtt: Span::from_millis(42),
+            alive: true,
+        }
+    }
+
+    /// Every word of a line, so that a broken one is noticed.
+    fn words(line: &str) -> Vec<&str> {
+        line.split(' ').filter(|word| !word.is_empty() && !word.starts_with(['█', '░'])).collect()
+    }
+
+    #[test]
+    fn no_width_breaks_a_word_or_is_exceeded() {
+        let shares = [
+            share("gtp://a.example:4810/run42.h5"),
+            share("gtp://[2001:db8:1:2:3:4:5:6]:4810/a/very/long/path/to/some/file.h5"),
+            SourceShare { alive: false, ..share("gtp://a.example:4810/run42.h5") },
+        ];
+        let rechecking = Whole { pace: Pace::Rechecking, ..whole() };
+        for columns in 0..=200 {
+            let mut lines = vec![(whole_line(&whole(), columns), whole_line(&whole(), 500))];
+            lines.push((whole_line(&rechecking, columns), whole_line(&rechecking, 500)));
+            for share in &shares {
+                lines.push((source_line(share, columns), source_line(share, 500)));
+            }
+            for (line, all) in lines {
+                assert!(measure_text_width(&line) <= columns, "{columns}: {line:?}");
+                // Narrower than the shortest form there is nothing to be had but a cut one.
+                if columns < 20 {
+                    continue;
+                }
+                let comma = |word: &str| word.trim_end_matches(',').to_owned();
+                let known: Vec<String> = words(&all).into_iter().map(comma).collect();
+                for word in words(&line).into_iter().map(comma) {
+                    let part_of_url = all.contains(&format!("{word}/")) || word.contains(':');
+                    assert!(
+                        known.contains(&word) || part_of_url,
+                        "{columns}: {word:?} of {line:?}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_narrow_terminal_shows_rates_with_their_units() {
+        assert_eq!(whole_line(&whole(), 20), " 12 %  633 Mbit/s");
+        assert_eq!(whole_line(&whole(), 40), " 12 %  633 Mbit/s, 12:34 min left");
+        let all = whole_line(&whole(), 60);
+        assert!(all.contains(" 12 %  1.1 GiB of 9.2 GiB  633 Mbit/s, 12:34 min left"), "{all}");
+        let line = source_line(&share("gtp://a.example:4810/run42.h5"), 60);
+        assert_eq!(line, "  a.example:4810/run42.h5  317 Mbit/s, limited by source");
+        let line = source_line(&share("gtp://a.example:4810/run42.h5"), 40);
+        assert_eq!(line, "  317 Mbit/s, limited by source");
+        assert_eq!(source_line(&share("gtp://a.example:4810/run42.h5"), 20), "  317 Mbit/s");
+    }
+}
