@@ -148,6 +148,11 @@ impl Demand {
         self.limited
     }
 
+    /// What was lacking when the pacer last waited.
+    pub fn lacked(&self) -> Lack {
+        self.lacked
+    }
+
     /// What the session may claim at `now`.
     pub fn claim(&mut self, now: Time) -> Rate {
         if !self.limited {

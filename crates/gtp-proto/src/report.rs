@@ -128,6 +128,15 @@ pub enum LimitedBy {
     Disk,
 }
 
+/// Whether a rate is as good as at its user's limit. Grants are spread over intervals, so that a
+/// rate may stand a little below what it is bound by.
+pub(crate) fn reaches(rate: Rate, limit: Rate) -> bool {
+    !limit.is_unlimited() && rate >= limit.scale(AS_GOOD_AS)
+}
+
+/// See [`reaches`]: 2 %.
+const AS_GOOD_AS: f64 = 0.98;
+
 impl LimitedBy {
     /// From its place in the list above.
     pub(crate) const fn from_byte(byte: u8) -> Option<LimitedBy> {

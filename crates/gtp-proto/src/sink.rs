@@ -19,7 +19,7 @@ use crate::limits::{INTERVAL_MIN, RAMP_FACTOR, RECEIPTS_WAITING, SESSION_TIMEOUT
 use crate::meter::{Meter, RttMeter, StreamMeter};
 use crate::path::first_rate;
 use crate::receipt::{Arrivals, ReceiptBuilder};
-use crate::report::{Grant, Law, LimitedBy, Phase, Report};
+use crate::report::{Grant, Law, LimitedBy, Phase, Report, reaches};
 use crate::requests::{Asker, Progress, Repairs};
 use crate::session::{
     Arrival, Discard, Event, Link, Numbering, Transmit, Wake, earliest, wire_span,
@@ -495,6 +495,10 @@ impl SinkSession {
     pub fn limited_by(&self) -> LimitedBy {
         let offered = self.peer.as_ref().map_or(Rate::UNLIMITED, |status| status.offer);
         match &self.peer {
+            // The source has more, and this host would grant more: its user wants no more.
+            Some(_) if reaches(offered.min(self.grant.rate), self.config.max_rate) => {
+                LimitedBy::Demand
+            }
             Some(status) if offered < self.grant.offer => match status.limited_by {
                 // The source sees our grant as the sink's limit, but it follows its own offer.
                 LimitedBy::Sink => LimitedBy::Source,

@@ -23,7 +23,7 @@ use crate::pacer::Pacer;
 use crate::path::{Conditions, PathBound, Sample, SendLog};
 use crate::proof::ProofKey;
 use crate::receipt::{Arrivals, Proven, ReceiptVerifier};
-use crate::report::{Grant, Law, LimitedBy, Phase, Report};
+use crate::report::{Grant, Law, Phase, Report};
 use crate::requests::{Answerer, Class, Left};
 use crate::session::{
     Arrival, Discard, Event, Link, Numbering, Transmit, Unit, Wake, earliest, wire_span,
@@ -424,26 +424,6 @@ impl SourceSession {
     /// Counters since the start.
     pub fn counters(&self) -> SourceCounters {
         self.counters
-    }
-
-    /// What keeps this session from sending faster.
-    pub fn limited_by(&self) -> LimitedBy {
-        let rate = self.pacer.rate();
-        if self.demand.is_limited() {
-            LimitedBy::Demand
-        } else if self.config.law == Law::SourceAlone {
-            LimitedBy::Source
-        } else if self.path.bound() <= rate {
-            LimitedBy::Path
-        } else if self.heard.rate <= rate {
-            // A sink grants no more than it is offered, and has more where this end offers less.
-            let offers_less = self.told_offer < self.heard.offer;
-            if offers_less { LimitedBy::Source } else { LimitedBy::Sink }
-        } else if self.target.rate <= rate {
-            LimitedBy::Source
-        } else {
-            LimitedBy::Path
-        }
     }
 
     fn handle_feedback(&mut self, came: Arrival, pn: u64, f: Feedback) -> Result<(), Discard> {

@@ -1,12 +1,14 @@
-//! What bounds a source's rate at its own end.
+//! What bounds a source's rate, and what binds it now.
 //!
-//! The ramp after what was proven, the path, the application and its user's limit. What both ends
-//! allot is none of them.
+//! At its own end: the ramp after what was proven, the path, the application and its user's limit.
+//! What both ends allot is none of them, and is looked at only to say what limits the session.
 
 use gtp_alloc::{Rate, Time};
 
 use super::SourceSession;
+use crate::demand::Lack;
 use crate::limits::RAMP_FACTOR;
+use crate::report::{Law, LimitedBy, reaches};
 
 impl SourceSession {
     /// Everything that limits this session here but the allocation.
@@ -44,4 +46,40 @@ impl SourceSession {
         }
         self.ramp(now).scale(ahead).min(self.config.max_rate)
     }
+
+    /// What keeps this session from sending faster.
+    pub fn limited_by(&self) -> LimitedBy {
+        let rate = self.pacer.rate();
+        if self.demand.is_limited() {
+            match self.demand.lacked() {
+                Lack::Data => LimitedBy::Demand,
+                // A sink asks for no more than its destination takes.
+                Lack::Requests => LimitedBy::Disk,
+            }
+        } else if reaches(rate, self.config.max_rate) {
+            LimitedBy::Demand
+        } else if self.config.law == Law::SourceAlone {
+            LimitedBy::Source
+        } else if self.path.bound() <= rate {
+            LimitedBy::Path
+        } else if self.heard.rate <= rate && self.is_spared(rate) {
+            LimitedBy::Demand
+        } else if self.heard.rate <= rate {
+            LimitedBy::Sink
+        } else if self.target.rate <= rate {
+            LimitedBy::Source
+        } else {
+            LimitedBy::Path
+        }
+    }
+
+    /// Whether both hosts have more for this session than this rate: then the sink's user wants no
+    /// more.
+    fn is_spared(&self, rate: Rate) -> bool {
+        let spared = rate.scale(SPARED);
+        self.heard.offer > spared && self.target.offer > spared
+    }
 }
+
+/// An offer above the rate by this factor is more than the noise of grants: 5 %.
+const SPARED: f64 = 1.05;
