@@ -6,7 +6,7 @@ use gtp_alloc::{Rate, Span};
 use gtp_link::LinkSpec;
 use gtp_proto::report::LimitedBy;
 use gtp_proto::{Law, Link, Role, SourceConfig, SourceSession, Weights};
-use world::{FlowSpec, World};
+use world::{FlowSpec, READ_AHEAD, World};
 
 /// Capacities of the source and of the sink.
 struct Hosts(Rate, Rate);
@@ -15,6 +15,11 @@ struct Hosts(Rate, Rate);
 struct Limits(Rate, Rate);
 
 fn one(hosts: Hosts, limits: Limits, narrow: Option<Rate>) -> (World, usize) {
+    with_units(1 << 40, hosts, limits, narrow)
+}
+
+/// A session whose sink asks for so many units at first.
+fn with_units(units: u64, hosts: Hosts, limits: Limits, narrow: Option<Rate>) -> (World, usize) {
     let mut world = World::new();
     let half = Span::from_millis(10);
     let there = world.link(LinkSpec { delay: half, ..LinkSpec::default() });
@@ -34,7 +39,7 @@ fn one(hosts: Hosts, limits: Limits, narrow: Option<Rate>) -> (World, usize) {
         law: Law::Grant,
         weight: 1.0,
         max_rate: limits.1,
-        units: 1 << 40,
+        units,
     });
     let config = SourceConfig {
         role: Role::Responder,
@@ -94,7 +99,7 @@ fn a_link_narrower_than_both_hosts_is_the_path_at_both_ends() {
 #[test]
 fn a_slow_reader_is_the_disk_and_a_slow_writer_is_demand_at_both_ends() {
     let wide = Rate::from_mbps(500);
-    let mut reads = one(Hosts(wide, wide), Limits(NONE, NONE), None);
+    let mut reads = with_units(READ_AHEAD, Hosts(wide, wide), Limits(NONE, NONE), None);
     reads.0.flows[reads.1].reader = 30e6;
     both_say(reads, LimitedBy::Disk);
     let mut writes = one(Hosts(wide, wide), Limits(NONE, NONE), None);

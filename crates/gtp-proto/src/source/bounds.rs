@@ -62,22 +62,27 @@ impl SourceSession {
             LimitedBy::Source
         } else if self.path.bound() <= rate {
             LimitedBy::Path
-        } else if self.heard.rate <= rate && self.is_spared(rate) {
-            LimitedBy::Demand
-        } else if self.heard.rate <= rate {
-            LimitedBy::Sink
-        } else if self.target.rate <= rate {
-            LimitedBy::Source
-        } else {
+        } else if self.heard.rate.min(self.target.rate) > rate {
+            // The ramp: the path has not shown yet that it carries more.
             LimitedBy::Path
+        } else {
+            self.narrower_host(rate)
         }
     }
 
-    /// Whether both hosts have more for this session than this rate: then the sink's user wants no
-    /// more.
-    fn is_spared(&self, rate: Rate) -> bool {
+    /// Which host allots no more than this rate. Each end's grant follows the other's offer, so
+    /// that both grants are as low as the lower offer; what tells them apart is which end could
+    /// have more.
+    fn narrower_host(&self, rate: Rate) -> LimitedBy {
         let spared = rate.scale(SPARED);
-        self.heard.offer > spared && self.target.offer > spared
+        match (self.target.offer > spared, self.heard.offer > spared) {
+            (false, true) => LimitedBy::Source,
+            (true | false, false) => LimitedBy::Sink,
+            // Both have more. What is found of the path moves around what it carries; else the
+            // sink's user wants no more.
+            (true, true) if self.path.bound() <= rate.scale(2.0) => LimitedBy::Path,
+            (true, true) => LimitedBy::Demand,
+        }
     }
 }
 
