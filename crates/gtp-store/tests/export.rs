@@ -30,7 +30,7 @@ fn a_tree_is_listed_in_order_and_what_cannot_travel_is_said() {
     assert_eq!(scanned.manifest.validate(), Ok(()));
     let mut skipped: Vec<_> = scanned.skipped.iter().map(|s| s.path.as_str()).collect();
     skipped.sort_unstable();
-    assert_eq!(skipped, ["b/linkdir", "evil\\u{a}", "link", "socket", "x.gtp-part"]);
+    assert_eq!(skipped, ["b/linkdir", "evil\\n", "link", "socket", "x.gtp-part"]);
     assert!(scanned.skipped.iter().any(|s| s.why == SkipReason::Link));
     assert_eq!(scanned.skipped_total, 5);
 }
