@@ -154,7 +154,7 @@ fn every_command_of_readme_has_the_same_result_when_it_is_run_again() {
     }
     assert!(fetched >= 6 && served >= 3, "{fetched} and {served}: {commands:?}");
     let arrived = world.files();
-    for path in ["work/run42.h5", "work/run42/deeper/x", "B/run42.h5", "B/notes/today"] {
+    for path in ["work/run42.h5", "work/run42/deeper/x", "B/run42.h5", "B/today"] {
         assert!(arrived.contains_key(&world.world.path(path)), "{path}: {:?}", arrived.keys());
     }
 }
