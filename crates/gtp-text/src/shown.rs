@@ -20,18 +20,18 @@ pub fn is_plain(c: char) -> bool {
     if c.is_ascii() {
         return !c.is_ascii_control();
     }
-    let shows = match GeneralCategory::for_char(c) {
+    let hides = matches!(
+        GeneralCategory::for_char(c),
         GeneralCategory::Control
-        | GeneralCategory::Format
-        | GeneralCategory::LineSeparator
-        | GeneralCategory::ParagraphSeparator
-        | GeneralCategory::SpaceSeparator
-        | GeneralCategory::PrivateUse
-        | GeneralCategory::Surrogate
-        | GeneralCategory::Unassigned => false,
-        _ => true,
-    };
-    shows && !DefaultIgnorableCodePoint::for_char(c) && !BidiControl::for_char(c) && c != BLANK
+            | GeneralCategory::Format
+            | GeneralCategory::LineSeparator
+            | GeneralCategory::ParagraphSeparator
+            | GeneralCategory::SpaceSeparator
+            | GeneralCategory::PrivateUse
+            | GeneralCategory::Surrogate
+            | GeneralCategory::Unassigned
+    );
+    !hides && !DefaultIgnorableCodePoint::for_char(c) && !BidiControl::for_char(c) && c != BLANK
 }
 
 /// The Braille pattern without dots: a symbol by its category, and nothing to the eye.
