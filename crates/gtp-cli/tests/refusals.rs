@@ -184,3 +184,37 @@ fn a_disk_that_is_measured_no_further_keeps_nothing_of_it() {
     assert_eq!(output.status.code(), Some(130), "{said}");
     assert_eq!(entries(), 0);
 }
+
+#[test]
+fn lists_and_keys_that_others_may_change_are_refused_with_the_command_that_mends_it() {
+    use std::os::unix::fs::PermissionsExt;
+    let world = World::new();
+    world.export("a", 10);
+    let set = |path: &std::path::Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let refused = |command: &mut std::process::Command| {
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(7), "{said}");
+        assert!(said.contains("chmod go-w"), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+    };
+    let server = world.serve("server", &["--public"]);
+    let url = server.url("a");
+    world.expect(0, &["get", &url, "out", "--accept-new"]);
+    let client = world.path("client");
+    let known = client.join("known_hosts");
+    set(&known, 0o666);
+    refused(&mut world.gtp("client", &["get", &url, "again"]));
+    set(&known, 0o600);
+    set(&client, 0o777);
+    refused(&mut world.gtp("client", &["get", &url, "again"]));
+    refused(&mut world.gtp("client", &["put", "out", &url]));
+    set(&client, 0o700);
+    world.expect(0, &["get", &url, "again"]);
+    let list = world.path("server").join("authorized_keys");
+    std::fs::write(&list, "").unwrap();
+    set(&list, 0o622);
+    refused(&mut world.gtp("server", &["serve", "export", "--listen", "127.0.0.1:0"]));
+}

@@ -155,7 +155,8 @@ impl From<TrustError> for ControlError {
     fn from(error: TrustError) -> ControlError {
         match error {
             TrustError::Refused(refused) => ControlError::Host(refused),
-            other @ (TrustError::File { .. } | TrustError::Line { .. }) => {
+            other
+            @ (TrustError::File { .. } | TrustError::Exposed(_) | TrustError::Line { .. }) => {
                 ControlError::Trust(Box::new(other))
             }
         }

@@ -5,6 +5,7 @@
 //! makes, keeps and names the key; `tls` proves that it is held.
 
 mod fingerprint;
+pub(crate) mod guard;
 pub(crate) mod place;
 #[cfg(test)]
 mod tests;
@@ -24,6 +25,7 @@ use rustls::sign::{CertifiedKey, SigningKey};
 use zeroize::Zeroizing;
 
 pub use fingerprint::{BadFingerprint, Fingerprint};
+pub use guard::Exposed;
 pub use place::{NoConfigDir, config_dir};
 
 /// Name of the key's file in the configuration directory.
@@ -69,6 +71,9 @@ pub enum IdentityError {
         /// Its permission bits.
         mode: u32,
     },
+    /// Somebody else may put another key there.
+    #[error(transparent)]
+    Exposed(#[from] Exposed),
     /// The file does not hold an Ed25519 key.
     #[error(
         "the identity file {path} holds no Ed25519 key in PKCS #8 form; move it away to get a \
@@ -124,6 +129,7 @@ impl Identity {
         if mode & OTHERS != 0 {
             return Err(IdentityError::OpenToOthers { path: path.to_owned(), mode });
         }
+        guard::check(path)?;
         let not_a_key = || IdentityError::NotAKey { path: path.to_owned() };
         if metadata.size() > FILE_MAX {
             return Err(not_a_key());

@@ -20,6 +20,7 @@ use super::guests::{Guests, Leave};
 use super::house::Guest;
 use super::stopping;
 use crate::flows::{Failure, FailureKind};
+use crate::identity::guard;
 use crate::trust::ClientTrust;
 
 /// Time between two looks: a key that is taken off the list is revoked after two of them.
@@ -76,6 +77,11 @@ impl Keys {
         };
         let (now, stamp) = (self.clock.now(), path.and_then(|path| Stamp::of(path)));
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(path) = path {
+            // The file may be the same, and a directory above it open to others by now.
+            guard::check(path)
+                .map_err(|e| Failure::new(FailureKind::Authentication, e.to_string()))?;
+        }
         let same = known.filter(|known| known.stamp == stamp);
         if let Some(known) = &same
             && (path.is_none() || known.read.since(known.seen) >= STEP_SPAN)

@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use super::{LineError, TrustError, parse_lines, read_list};
-use crate::identity::Fingerprint;
+use crate::identity::{Fingerprint, guard};
 
 /// Name of the file in the configuration directory.
 pub const AUTHORIZED_KEYS_FILE: &str = "authorized_keys";
@@ -51,8 +51,10 @@ impl AuthorizedKeys {
     /// Reads the list; a file that is not there is an empty list.
     ///
     /// # Errors
-    /// [`TrustError::File`], [`TrustError::Line`].
+    /// [`TrustError::Exposed`] if anybody but this user may change it, [`TrustError::File`],
+    /// [`TrustError::Line`].
     pub fn load(path: &Path) -> Result<AuthorizedKeys, TrustError> {
+        guard::check(path)?;
         let failed = |source| TrustError::File { path: path.to_owned(), source };
         let text = read_list(path).map_err(failed)?;
         let keys = parse_lines(path, &text, |_, words| parse_line(words))?;

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{HostAddress, LineError, TrustError, parse_lines, read_list};
-use crate::identity::{Fingerprint, place};
+use crate::identity::{Fingerprint, guard, place};
 
 /// Name of the file in the configuration directory.
 pub const KNOWN_HOSTS_FILE: &str = "known_hosts";
@@ -81,8 +81,10 @@ impl KnownHosts {
     /// Reads the list; a file that is not there is an empty list.
     ///
     /// # Errors
-    /// [`TrustError::File`], [`TrustError::Line`].
+    /// [`TrustError::Exposed`] if anybody but this user may change it, [`TrustError::File`],
+    /// [`TrustError::Line`].
     pub fn load(path: &Path) -> Result<KnownHosts, TrustError> {
+        guard::check(path)?;
         let text = read_list(path).map_err(|e| file_error(path, e))?;
         let hosts = parse_lines(path, &text, parse_line)?;
         Ok(KnownHosts { path: path.to_owned(), hosts })

@@ -21,7 +21,7 @@ pub use known_hosts::{
     HostRefused, HostTrust, KNOWN_HOSTS_FILE, KnownHosts, Standing, UnknownHosts,
 };
 
-use crate::identity::place;
+use crate::identity::{Exposed, place};
 
 /// Longest list that is read: some 40,000 lines.
 const FILE_MAX: u64 = 4 * 1024 * 1024;
@@ -37,6 +37,9 @@ pub enum TrustError {
         /// What the system says.
         source: io::Error,
     },
+    /// Somebody else may change the list.
+    #[error(transparent)]
+    Exposed(#[from] Exposed),
     /// A line makes no sense.
     #[error("{path}, line {line}: {why}", path = path.display())]
     Line {
