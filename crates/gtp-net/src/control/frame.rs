@@ -6,6 +6,8 @@
 use std::fmt;
 use std::pin::Pin;
 
+use gtp_alloc::{Bucket, Span};
+use gtp_sys::{Clock, clock};
 use tokio::io::{self, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Sleep, sleep, timeout};
 
@@ -33,7 +35,16 @@ pub(super) struct Inbox {
     taken: usize,
     frame_max: usize,
     patience: Option<Patience>,
+    /// Messages that cost the peer nothing, against how many may come.
+    idle_words: Bucket,
+    clock: Clock,
+    /// Nothing is taken off before this is over: there were too many of them.
+    rest: Option<Pin<Box<Sleep>>>,
 }
+
+/// Idle words that are heard in a second, and at once. An honest peer says a keepalive in a second
+/// at most, and chooses its units a few times; a flood waits in the peer's own memory.
+const IDLE_WORDS: Bucket = Bucket::new(10, 100);
 
 struct Patience {
     end: Pin<Box<Sleep>>,
@@ -42,7 +53,9 @@ struct Patience {
 
 impl Inbox {
     pub(super) fn new(frame_max: usize) -> Inbox {
-        Inbox { arrived: Vec::new(), taken: 0, frame_max, patience: None }
+        let (idle_words, clock) = (IDLE_WORDS, Clock::start());
+        let arrived = Vec::new();
+        Inbox { arrived, taken: 0, frame_max, patience: None, idle_words, clock, rest: None }
     }
 
     pub(super) fn set_frame_max(&mut self, frame_max: usize) {
@@ -73,11 +86,25 @@ impl Inbox {
         from: &mut R,
     ) -> Result<Message, ControlError> {
         loop {
+            if let Some(rest) = &mut self.rest {
+                rest.await;
+                self.rest = None;
+            }
             match self.take_message()? {
-                Some(message) => return Ok(message),
+                Some(message) => {
+                    if matches!(message, Message::Keepalive | Message::UnitChoice(_)) {
+                        self.count_idle_word();
+                    }
+                    return Ok(message);
+                }
                 None => self.read_more(from).await?,
             }
         }
+    }
+
+    fn count_idle_word(&mut self) {
+        let wait = self.idle_words.debit(self.clock.now(), 1);
+        self.rest = (wait > Span::ZERO).then(|| Box::pin(sleep(clock::duration(wait))));
     }
 
     /// Takes a whole frame off, if there is one. Its length and type are judged as soon as they
@@ -240,6 +267,28 @@ mod tests {
         }
         assert_eq!(inbox.take_message().unwrap(), Some(Message::Keepalive));
         assert!(inbox.arrived.is_empty() && inbox.take_message().unwrap().is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn keepalives_beyond_their_number_wait_and_so_does_what_is_behind_them() {
+        let mut inbox = Inbox::new(FRAME_MAX);
+        for _ in 0..102 {
+            inbox.arrived.extend_from_slice(&Message::Keepalive.to_frame().unwrap());
+        }
+        inbox.arrived.extend_from_slice(&Message::Cancel.to_frame().unwrap());
+        let begun = tokio::time::Instant::now();
+        let mut nobody = io::empty();
+        for _ in 0..100 {
+            assert_eq!(inbox.next_sign(&mut nobody).await.unwrap(), Message::Keepalive);
+        }
+        assert!(begun.elapsed().is_zero(), "so many may come at once");
+        // Waiting may be abandoned and taken up again.
+        let short = timeout(std::time::Duration::from_millis(50), inbox.next(&mut nobody)).await;
+        assert!(short.is_err());
+        assert_eq!(inbox.next(&mut nobody).await.unwrap(), Message::Cancel);
+        // The words' clock is the real one: rests of one, two and three tenths of a second.
+        let ms = begun.elapsed().as_millis();
+        assert!((100..=600).contains(&ms), "{ms}");
     }
 
     #[tokio::test]
