@@ -76,7 +76,7 @@ pub enum SkipReason {
 
 /// The identity and state of a file: as long as all of it stays, so does the content. Times come
 /// from the file system, whose clock may tick only every few milliseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Stamp {
     device: u64,
     inode: u64,
@@ -107,6 +107,17 @@ impl Stamp {
             mtime: (stat.st_mtime, stat.st_mtime_nsec),
             ctime: (stat.st_ctime, stat.st_ctime_nsec),
         }
+    }
+
+    /// When content or inode changed last, in seconds of the wall clock.
+    pub(crate) fn changed(&self) -> i64 {
+        self.mtime.0.max(self.ctime.0)
+    }
+
+    /// One that differs by this alone.
+    #[cfg(test)]
+    pub(crate) fn of_size(size: u64) -> Stamp {
+        Stamp { device: 1, inode: 1, size, mtime: (0, 0), ctime: (0, 0) }
     }
 }
 

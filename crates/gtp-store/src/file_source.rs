@@ -18,12 +18,15 @@ use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::fs::{Advice, Mode, OFlags, SeekFrom, fadvise, fstat, seek};
 use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 
 use crate::export::{Scanned, Stamp, beneath_error};
 use crate::hash::{Value, block_value};
+use crate::known_roots::KnownRoots;
 use crate::manifest::Manifest;
 use crate::roots::Roots;
 use crate::row::{BLOCK, TRAILER, blocks_in, content_of};
@@ -35,8 +38,35 @@ use crate::walk;
 /// The most files that one source keeps open.
 const MAX_OPEN: usize = 32;
 
+/// Files that all sources of this process keep open beyond the one that each reads from.
+static KEPT: AtomicUsize = AtomicUsize::new(0);
+
+/// Most of them: a part of the descriptors that the process may have open.
+fn kept_most() -> usize {
+    let open = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    usize::try_from(open).unwrap_or(usize::MAX) / 4
+}
+
 /// Bytes that one unit of a file's allocation count stands for (`st_blocks`).
 const ALLOCATION_UNIT: u64 = 512;
+
+/// The right to keep one more file open.
+#[derive(Debug)]
+struct Keeping;
+
+impl Keeping {
+    fn take() -> Option<Keeping> {
+        let before = KEPT.fetch_add(1, Ordering::Relaxed);
+        // Dropping it counts it out again.
+        Some(Keeping).filter(|_| before < kept_most())
+    }
+}
+
+impl Drop for Keeping {
+    fn drop(&mut self) {
+        KEPT.fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 /// Serves the files of one listing.
 #[derive(Debug)]
@@ -48,6 +78,7 @@ pub struct FileSource {
     /// Files that were found longer than listed; each is told once.
     grown: BTreeSet<u32>,
     remarks: Vec<(u32, SourceError)>,
+    known: Option<Arc<KnownRoots>>,
 }
 
 #[derive(Debug)]
@@ -56,6 +87,8 @@ struct OpenFile {
     file: File,
     /// Whether less is allocated than the size says: then holes are looked for.
     sparse: bool,
+    /// It may stay open while others are read.
+    keeping: Option<Keeping>,
 }
 
 /// What has become of a file since it was listed.
@@ -79,7 +112,14 @@ impl FileSource {
             roots: Roots::default(),
             grown: BTreeSet::new(),
             remarks: Vec::new(),
+            known: None,
         }
+    }
+
+    /// The same, with hashes of whole files in common with other sources.
+    #[must_use]
+    pub fn with_known_roots(self, known: Arc<KnownRoots>) -> FileSource {
+        FileSource { known: Some(known), ..self }
     }
 
     fn read_block(
@@ -176,10 +216,14 @@ impl FileSource {
         match self.open.iter().position(|open| open.number == file) {
             Some(at) => self.open[at..].rotate_left(1),
             None => {
-                let opened = self.open_file(file)?;
+                self.open.retain_mut(|open| {
+                    open.keeping = open.keeping.take().or_else(Keeping::take);
+                    open.keeping.is_some()
+                });
                 if self.open.len() == MAX_OPEN {
                     self.open.remove(0);
                 }
+                let opened = self.open_file(file)?;
                 self.open.push(opened);
             }
         }
@@ -207,7 +251,7 @@ impl FileSource {
             tracing::trace!(%path, "the file system takes no advice");
         }
         let sparse = (stat.st_blocks as u64).saturating_mul(ALLOCATION_UNIT) < size;
-        Ok(OpenFile { number, file: fd.into(), sparse })
+        Ok(OpenFile { number, file: fd.into(), sparse, keeping: None })
     }
 
     /// Compares the file's stamp, through the handle that was just read.
@@ -273,6 +317,14 @@ impl BlockSource for FileSource {
         wanted: &dyn Fn() -> bool,
     ) -> Result<Value, SourceError> {
         let size = size_of_root(&self.scanned.manifest, file)?;
+        let stamp = self.scanned.stamps[file as usize];
+        if let Some(root) = self.known.as_ref().and_then(|known| known.get(&stamp)) {
+            // It is that file's as long as it still has this stamp.
+            self.opened(file)?;
+            if self.state(file)? == State::AsListed {
+                return Ok(root);
+            }
+        }
         let mut tree = self.roots.take(file, size);
         let read = self.read_missing(file, size, &mut tree, wanted);
         let root = tree.root();
@@ -281,8 +333,13 @@ impl BlockSource for FileSource {
         if size > 0 {
             // Blocks sent long ago count for the root only if the file is still the same.
             self.opened(file)?;
-            if self.state(file)? == State::Moved {
-                self.check_again(file, size, root, wanted)?;
+            match self.state(file)? {
+                State::Moved => self.check_again(file, size, root, wanted)?,
+                State::AsListed => {
+                    if let (Some(known), Some(root)) = (&self.known, root) {
+                        known.note(stamp, root);
+                    }
+                }
             }
         }
         Ok(root.expect("every block was inserted"))

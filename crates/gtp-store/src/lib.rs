@@ -22,6 +22,7 @@ mod file_sink;
 mod file_source;
 mod hash;
 pub mod journal;
+mod known_roots;
 mod left_out;
 mod lent;
 mod log;
@@ -47,6 +48,7 @@ pub use file_sink::{Durability, Existing, FileSink, SinkOptions};
 pub use file_source::FileSource;
 pub use gtp_ranges::RangeSet;
 pub use hash::{BlockCheck, LOST, Value, block_value, check_block, empty_root};
+pub use known_roots::KnownRoots;
 pub use manifest::{
     Entry, Guise, Kind, MAX_ENTRIES, Manifest, ManifestError, Mode, Mtime, MtimeError, RootKind,
 };

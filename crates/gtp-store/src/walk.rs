@@ -6,13 +6,42 @@
 //! newer `openat2`.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
-use rustix::fs::{Mode, OFlags, openat};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
+use rustix::path::Arg;
 
 /// Flags of every open: never a link, never waiting for a pipe's other end, never inherited.
 const CAREFUL: OFlags =
     OFlags::NOFOLLOW.union(OFlags::CLOEXEC).union(OFlags::NOCTTY).union(OFlags::NONBLOCK);
+
+/// Opens, and waits where descriptors are used up: others give theirs back, and a worker that
+/// waits for them does better than one that fails.
+fn openat(
+    base: BorrowedFd<'_>,
+    name: impl Arg + Copy,
+    flags: OFlags,
+    mode: Mode,
+) -> Result<OwnedFd, Errno> {
+    patiently(PATIENCE, || rustix::fs::openat(base, name, flags, mode))
+}
+
+/// Tries as often as may be while descriptors are used up, with a pause between.
+fn patiently<T>(tries: u32, mut open: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    for _ in 1..tries {
+        match open() {
+            Err(Errno::MFILE | Errno::NFILE) => std::thread::sleep(PAUSE),
+            opened => return opened,
+        }
+    }
+    open()
+}
+
+/// Between two tries.
+const PAUSE: Duration = Duration::from_millis(20);
+/// Tries to get a descriptor: two seconds.
+const PATIENCE: u32 = 100;
 
 /// Opens the directory at `path` as a handle for further opening; `""` is the base itself.
 pub(crate) fn dir_handle(base: BorrowedFd<'_>, path: &str) -> Result<OwnedFd, Errno> {
@@ -27,7 +56,7 @@ pub(crate) fn dir_for_reading(base: BorrowedFd<'_>, path: &str) -> Result<OwnedF
     if parent.is_empty() {
         return openat(base, last, flags, Mode::empty());
     }
-    openat(dir_handle(base, parent)?, last, flags, Mode::empty())
+    openat(dir_handle(base, parent)?.as_fd(), last, flags, Mode::empty())
 }
 
 /// Opens something that is not to be a directory at `path`.
@@ -41,7 +70,7 @@ pub(crate) fn open(
     if parent.is_empty() {
         return openat(base, name, flags | CAREFUL, mode);
     }
-    openat(dir_handle(base, parent)?, name, flags | CAREFUL, mode)
+    openat(dir_handle(base, parent)?.as_fd(), name, flags | CAREFUL, mode)
 }
 
 /// Opens a file directly in `dir`, whatever bytes its name has.
@@ -67,4 +96,26 @@ fn walk_dir(base: BorrowedFd<'_>, path: &str, how: OFlags) -> Result<OwnedFd, Er
         at = Some(openat(from, component, flags, Mode::empty())?);
     }
     Ok(at.expect("a split has at least one part"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lack_of_descriptors_is_waited_for_and_no_other_failure_is() {
+        let mut tries = 0;
+        let opened = patiently(5, || {
+            tries += 1;
+            if tries < 3 { Err(Errno::MFILE) } else { Ok(tries) }
+        });
+        assert_eq!(opened, Ok(3));
+        assert_eq!(patiently(2, || Err::<(), _>(Errno::NFILE)), Err(Errno::NFILE));
+        let mut asked = 0;
+        let refused = patiently(5, || {
+            asked += 1;
+            Err::<(), _>(Errno::ACCESS)
+        });
+        assert_eq!((refused, asked), (Err(Errno::ACCESS), 1));
+    }
 }

@@ -30,6 +30,7 @@ mod host;
 mod intake;
 mod keeper;
 mod law;
+mod loads;
 mod mates;
 mod naps;
 mod reader;
@@ -42,6 +43,7 @@ mod suspects;
 mod table;
 mod timing;
 mod transfer;
+mod turns;
 mod unthreaded;
 mod writer;
 

@@ -4,6 +4,7 @@
 //! it is told to, in that order, and computes roots. What nobody waits for any more it leaves at
 //! the next block. It ends when nobody can give it work.
 
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::io;
 use std::ops::Range;
@@ -15,9 +16,11 @@ use gtp_alloc::Span;
 use gtp_proto::FlowId;
 use gtp_store::{BLOCK, Framed, Kind, LOST, RelPath, RootKind, SourceError, TRAILER, Value};
 use gtp_sys::Clock;
+use gtp_sys::descriptors::are_used_up;
 use tokio::sync::oneshot;
 
 use super::command::{Notice, Notices, Object};
+use super::turns::HASHING;
 
 /// What a reader is asked.
 pub(super) enum ReadJob {
@@ -118,6 +121,9 @@ fn read(
     }
 }
 
+/// Blocks that are hashed before another session's turn: some milliseconds' work.
+const BLOCKS_A_TURN: u32 = 8;
+
 /// An object that is read, and which of its files cannot be given any more.
 struct Reading {
     object: Object,
@@ -163,8 +169,9 @@ impl Reading {
             | SourceError::Denied { .. }
             | SourceError::Special { .. }
             | SourceError::Changed { .. }
-            | SourceError::Grew { .. }
-            | SourceError::Read { .. } => true,
+            | SourceError::Grew { .. } => true,
+            // Where descriptors are used up it is not the file's fault.
+            SourceError::Read { ref source, .. } => !are_used_up(source),
             SourceError::NoSuchBlock { .. }
             | SourceError::NoRoom
             | SourceError::Unwanted
@@ -187,6 +194,15 @@ impl Reading {
         wanted: &dyn Fn() -> bool,
     ) -> Result<Vec<Value>, SourceError> {
         let manifest = self.object.manifest().clone();
+        // Whether it is wanted is asked before each file and block: a time to let others in.
+        let (turn, looks) = (RefCell::new(None), Cell::new(0));
+        let wanted = &|| {
+            if looks.replace(looks.get() + 1) % BLOCKS_A_TURN == 0 {
+                drop(turn.take());
+                turn.replace(Some(HASHING.take()));
+            }
+            wanted()
+        };
         let mut values = Vec::new();
         for file in files {
             if !wanted() {
@@ -226,8 +242,6 @@ impl Reading {
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
-
     use gtp_store::{Export, FileSource, Pattern, SyntheticSource, new_framed};
     use gtp_sys::wake::Poller;
 

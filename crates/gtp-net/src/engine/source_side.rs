@@ -18,6 +18,7 @@ use super::batch::{Batch, Joins};
 use super::cache::{Cache, Wanted, framed_len};
 use super::command::NewSource;
 use super::envelope::Envelope;
+use super::loads::Loads;
 use super::reader::{Loaded, ReadJob, ReadJobs};
 
 /// One session that sends.
@@ -29,6 +30,9 @@ pub(super) struct SourceSide {
     /// Memory for its blocks.
     memory: Bytes,
     ahead: Ahead,
+    loads: Loads,
+    /// When it was last told the time.
+    now: Time,
     jobs: ReadJobs,
     events: UnboundedSender<SourceEvent>,
     /// Said when everything that is due has been sent.
@@ -85,6 +89,8 @@ impl SourceSide {
             cache: Cache::new(new.lender),
             memory: Bytes::ZERO,
             ahead: Ahead::new(),
+            loads: Loads::default(),
+            now,
             jobs: new.jobs,
             events: new.events,
             last_words: None,
@@ -113,6 +119,7 @@ impl SourceSide {
         header: Header,
         body: &[u8],
     ) -> Result<(), Discard> {
+        self.now = came.read;
         let handled = self.core.handle_datagram(came, header, body);
         self.relay_events();
         if handled.is_ok() && header.kind == gtp_proto::wire::Kind::Request {
@@ -123,6 +130,7 @@ impl SourceSide {
 
     /// The reader answered.
     pub fn handle_loaded(&mut self, now: Time, loaded: Loaded) {
+        self.now = now;
         match loaded {
             Loaded::Block { cut, content_and_trailer, .. } if Some(cut) != self.unit_payload() => {
                 self.cache.take_back(content_and_trailer);
@@ -174,6 +182,7 @@ impl SourceSide {
 
     /// Adds what is due to `batch`. `false`: that was all.
     pub fn poll_batch(&mut self, now: Time, envelope: &mut Envelope, batch: &mut Batch) -> bool {
+        self.now = now;
         while batch.has_room() {
             let Some(transmit) = self.poll_core(now) else {
                 self.poll_done();
@@ -228,11 +237,17 @@ impl SourceSide {
             return;
         }
         let mut blocks = self.look_ahead(hungry);
+        let rate = self.core.sending_rate();
         let Some(row) = &self.row else { return };
         for range in self.core.upcoming().take(PIECES_SEEN) {
             let mut unit = range.start;
             while unit < range.end {
                 if blocks == 0 {
+                    return;
+                }
+                if !self.loads.have_room(self.now) {
+                    // The peer speaks ten times a second at least; then it is looked at again.
+                    self.cache.hungry = hungry;
                     return;
                 }
                 blocks -= 1;
@@ -242,6 +257,8 @@ impl SourceSide {
                         let (file, block, first_unit) =
                             (missing.file, missing.block, missing.first_unit);
                         let (cut, buffer) = (row.unit_payload(), missing.buffer);
+                        let length = framed_len(row, file, block).unwrap_or(0) as u64;
+                        self.loads.take(self.now, Bytes(length), rate);
                         self.jobs.send(ReadJob::Load { file, block, first_unit, cut, buffer });
                         unit = end;
                     }

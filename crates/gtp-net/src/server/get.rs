@@ -30,7 +30,7 @@ pub(super) async fn serve(shared: &Arc<Shared>, client: Client, stop: &mut Stop)
         Err(ending) => return ending,
     };
     let faults: Vec<Message> = skipped_faults(&scanned);
-    let source = FileSource::new(scanned);
+    let source = FileSource::new(scanned).with_known_roots(Arc::clone(&shared.roots));
     let manifest = Arc::clone(source.manifest());
     let session = match client.session(shared) {
         Ok(session) => session,

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gtp_alloc::{Bucket, Rate, Span};
-use gtp_store::{Export, SinkOptions};
+use gtp_store::{Export, KnownRoots, SinkOptions};
 use rustls::ServerConfig as TlsConfig;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, mpsc, watch};
@@ -95,6 +95,7 @@ pub(crate) struct Shared {
     guests: Arc<Guests>,
     keys: Arc<Keys>,
     listings: Arc<Budget>,
+    roots: Arc<KnownRoots>,
     events: mpsc::Sender<ServerEvent>,
     /// Events that nobody has taken in time.
     missed: AtomicU64,
@@ -156,6 +157,7 @@ impl Server {
             guests,
             keys,
             listings,
+            roots: Arc::new(KnownRoots::new(ROOTS_KEPT, has_settled)),
             events,
             missed: AtomicU64::new(0),
         };
@@ -274,6 +276,16 @@ impl Shared {
             self.missed.fetch_add(count, Ordering::Relaxed);
         }
     }
+}
+
+/// Hashes of files that are kept for those who ask next: 6 MB, twice that at most.
+const ROOTS_KEPT: usize = 65_536;
+
+/// Whether a change at this time is over for so long that the next one shows. File systems' clocks
+/// tick every few milliseconds; those of other machines may differ by some seconds.
+fn has_settled(changed: i64) -> bool {
+    let now = i64::try_from(gtp_sys::clock::unix_seconds()).unwrap_or(i64::MAX);
+    now.saturating_sub(changed) > 10
 }
 
 /// Waits until the server is to stop, or nobody could say so any more.
