@@ -74,6 +74,7 @@ const GRACE: Span = Span::from_millis(250);
 fn main() -> ExitCode {
     log::to_stderr().init();
     let options = Options::parse();
+    gtp_sys::descriptors::raise_limit();
     let ended = log::never_wait().map_err(anyhow::Error::from).and_then(|()| run(options));
     let code = match ended {
         Ok(()) => ExitCode::SUCCESS,

@@ -32,6 +32,10 @@ pub fn run(verb: Verb) -> ExitCode {
         Verb::Serve(crate::args::ServeArgs { json: true, .. })
             | Verb::Ls(crate::args::LsArgs { json: true, .. })
     );
+    // What `run` starts gets the limit that it was started with: programs may use `select`.
+    if !matches!(verb, Verb::Run(_)) {
+        gtp_sys::descriptors::raise_limit();
+    }
     let ended = match verb {
         Verb::Serve(args) => serve::run(args),
         Verb::Get(args) => get::run(args),

