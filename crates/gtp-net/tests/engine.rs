@@ -395,19 +395,28 @@ fn an_ordered_sink_with_a_small_window_gets_every_byte_in_order() {
 }
 
 #[test]
-fn another_root_than_expected_is_a_fault() {
+fn another_root_than_expected_is_told_and_all_of_the_file_can_come_anew() {
     let world = World::new();
     let mut transfer = world.transfer(2 * MIB);
     let _source = world.source(2 * MIB, &transfer);
+    let mut told = false;
     loop {
         match transfer.next() {
             Some(TransferEvent::AllBlocks) => {
-                transfer.handle.finish_files(vec![(0, Some([9; 32]))]);
+                let expected = if told { None } else { Some([9; 32]) };
+                transfer.handle.finish_files(vec![(0, expected)]);
             }
-            Some(TransferEvent::Fault(SinkError::RootMismatch { expected, .. })) => {
-                return assert_eq!(expected, [9; 32]);
+            Some(TransferEvent::WrongRoot { file: 0, doubtful: false, error }) => {
+                let wrong = matches!(error, SinkError::RootMismatch { expected, .. }
+                    if expected == [9; 32]);
+                assert!(wrong && !std::mem::replace(&mut told, true));
+                transfer.handle.begin_anew(0);
             }
-            Some(TransferEvent::PathOpen { .. }) => {}
+            Some(TransferEvent::Complete(finished)) => {
+                assert_eq!(finished.bytes_written, 4 * MIB, "it came twice");
+                return assert!(told);
+            }
+            Some(TransferEvent::PathOpen { .. } | TransferEvent::FileDone { .. }) => {}
             other => panic!("unexpected: {other:?}"),
         }
     }
@@ -420,7 +429,7 @@ fn a_source_of_another_length_breaks_a_rule_and_is_lost() {
     let source = world.source(2 * MIB - 1, &transfer);
     let events = transfer.until(|event| matches!(event, TransferEvent::Stalled));
     let named = |event: &TransferEvent| match event {
-        TransferEvent::Lost { flow, why } => *flow == source.flow && why.contains("length"),
+        TransferEvent::Lost { flow, why, .. } => *flow == source.flow && why.contains("length"),
         _ => false,
     };
     assert!(events.iter().any(named), "{events:?}");

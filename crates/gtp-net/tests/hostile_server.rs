@@ -519,12 +519,19 @@ enum Says {
 
 /// Gives an honest file to whoever comes, and says this of its hash.
 async fn give_and_say(liar: &Liar, says: Says) {
+    give_of(liar, says, 5, 2 * MIB).await;
+}
+
+/// The same with the content that a seed stands for, listed with this size.
+async fn give_of(liar: &Liar, says: Says, seed: u64, claimed: u64) {
     let host = host();
     let mut leaves = matches!(says, Says::TheTruthInTheEnd);
     let (socket, _) = host.bind_udp(liar.address()).unwrap();
     loop {
-        let honest = Box::new(synthetic(2 * MIB));
-        let Giver { mut channel, source } = give(&host, liar, socket, honest, 2 * MIB).await;
+        let pattern = Pattern::Random { seed };
+        let content = SyntheticSource::file(RelPath::new("x").unwrap(), 2 * MIB, pattern);
+        let giver = give(&host, liar, socket, Box::new(content), claimed).await;
+        let Giver { mut channel, source } = giver;
         while let Ok(message) = channel.recv().await {
             if let Message::RootsWanted(wanted) = message {
                 let mut roots = source.roots(0..1).await.unwrap();
@@ -588,6 +595,82 @@ async fn a_lie_said_first_does_not_decide_while_another_source_comes_back_to_ans
     assert_eq!(failure.kind, FailureKind::Integrity, "{failure}");
     assert!(failure.text.contains(both), "{failure}");
     assert!(!client.path("out").exists());
+}
+
+/// Fetches from three, of which the first gives, says and lists as told and the others are honest;
+/// returns what was heard of the first and of the whole.
+async fn one_against_two(says: Says, seed: u64, claimed: u64) -> (Vec<Failure>, Vec<Event>) {
+    let mut client = Client::new();
+    client.patience = hostile::PATIENCE;
+    let [odd, a, b] = [Liar::new().await, Liar::new().await, Liar::new().await];
+    let keys = [&odd, &a, &b].map(|one| one.identity.fingerprint()).to_vec();
+    let terms = Terms { trust: Arc::new(HostTrust::Pinned(keys)), ..client.terms(&odd.identity) };
+    let sources = vec![odd.url("x"), a.url("x"), b.url("x")];
+    let (events, mut heard) = mpsc::unbounded_channel();
+    tokio::select! {
+        ended = client.get_all(sources, terms, events) => ended.unwrap(),
+        () = give_of(&odd, says, seed, claimed) => unreachable!("it gives for ever"),
+        () = give_and_say(&a, Says::TheTruth) => unreachable!("it gives for ever"),
+        () = give_and_say(&b, Says::TheTruth) => unreachable!("it gives for ever"),
+    };
+    let whole = std::fs::read(client.path("out")).unwrap();
+    let root = synthetic(2 * MIB).file_root(0).unwrap();
+    assert_eq!(*blake3::hash(&whole).as_bytes(), root);
+    let events: Vec<Event> = std::iter::from_fn(|| heard.try_recv().ok()).collect();
+    let dropped = events.iter().filter_map(|event| match event {
+        Event::Dropped { url, failure } => {
+            assert_eq!(*url, odd.url("x").to_string(), "{failure}");
+            Some(failure.clone())
+        }
+        _ => None,
+    });
+    (dropped.collect(), events)
+}
+
+#[tokio::test]
+async fn one_of_three_that_lies_about_the_hash_changes_nothing() {
+    let (dropped, _) = one_against_two(Says::ALie, 5, 2 * MIB).await;
+    assert!(dropped.iter().all(|failure| failure.exit_code() == 6), "{dropped:?}");
+}
+
+#[tokio::test]
+async fn one_of_three_that_never_says_its_hash_keeps_nobody_waiting() {
+    let began = Instant::now();
+    one_against_two(Says::Nothing, 5, 2 * MIB).await;
+    assert!(began.elapsed() < hostile::PATIENCE / 2);
+}
+
+#[tokio::test]
+async fn content_that_one_of_three_mixes_in_is_fetched_anew_from_the_others() {
+    let (_, events) = one_against_two(Says::TheTruth, 6, 2 * MIB).await;
+    let done = |event: &&Event| matches!(event, Event::FileDone { .. });
+    assert_eq!(events.iter().filter(done).count(), 1);
+}
+
+#[tokio::test]
+async fn one_of_three_that_lists_another_size_is_given_up_by_name() {
+    let (dropped, _) = one_against_two(Says::TheTruth, 5, 3 * MIB).await;
+    let [failure] = &dropped[..] else { panic!("{dropped:?}") };
+    assert!(failure.text.contains("does not hold the same object as most"), "{failure}");
+}
+
+#[tokio::test]
+async fn what_another_object_of_the_same_name_size_and_time_left_is_fetched_anew() {
+    let client = Client::new();
+    let (foreign, honest) = (Liar::new().await, Liar::new().await);
+    let failure = tokio::select! {
+        ended = client.get(foreign.url("x"), &foreign.identity) => ended.unwrap_err(),
+        () = give_of(&foreign, Says::Nothing, 6, 2 * MIB) => unreachable!("it gives for ever"),
+    };
+    assert_eq!(failure.exit_code(), 5, "its part stays: {failure}");
+    let outcome = tokio::select! {
+        ended = client.get(honest.url("x"), &honest.identity) => ended.unwrap(),
+        () = give_and_say(&honest, Says::TheTruth) => unreachable!("it gives for ever"),
+    };
+    assert_eq!((outcome.bytes, outcome.resumed_bytes), (2 * MIB, 0));
+    let whole = std::fs::read(client.path("out")).unwrap();
+    assert_eq!(outcome.blake3, Some(*blake3::hash(&whole).as_bytes()));
+    assert_eq!(outcome.blake3, Some(synthetic(2 * MIB).file_root(0).unwrap()));
 }
 
 #[tokio::test]

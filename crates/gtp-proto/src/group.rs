@@ -2,9 +2,9 @@
 //!
 //! Units that nobody was asked for lie in a pool. Each session takes blocks from it whenever it
 //! has less outstanding than its rate will bring in a short horizon, so work is split by rate
-//! without anybody planning it, and all sources end together. When the pool is empty and one
-//! source would still be busy for long, it is asked to let go of what it has not sent, so that no
-//! unit is ever asked of two sources at once.
+//! without anybody planning it, and all sources end together. When an idle source finds nothing in
+//! the pool and another would still be busy for long, that one is asked to let go of what it has
+//! not sent, so that no unit is ever wanted of two sources at once.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -45,7 +45,7 @@ const SLACK: Span = Span::from_millis(80);
 /// Nobody is asked for less than this much at a time, whatever his rate.
 const LEAST_OUTSTANDING: u64 = 256;
 /// A source that would be busy for this much longer than others are idle gives its work back.
-const TAIL_PATIENCE: Span = Span::from_millis(400);
+pub const TAIL_PATIENCE: Span = Span::from_millis(400);
 
 impl Group {
     /// A group that wants `units`.
@@ -56,6 +56,11 @@ impl Group {
     /// The units of `range` are here already, or not wanted.
     pub fn have(&mut self, range: Range<u64>) {
         self.pool.remove(range);
+    }
+
+    /// Whether nobody is asked for `unit`, and it is wanted.
+    pub fn is_free(&self, unit: u64) -> bool {
+        self.pool.contains(unit)
     }
 
     /// Units that nobody is asked for.
@@ -122,10 +127,10 @@ impl Group {
         wanted.saturating_sub(member.outstanding)
     }
 
-    /// At the tail: a source that should give its work back because others are idle.
-    pub fn overloaded(&self, members: &[Member], packet: Bytes) -> Option<FlowId> {
-        let idle = members.iter().any(|m| m.outstanding == 0);
-        if !self.pool.is_empty() || !idle {
+    /// The source that would be busy longest, if that is long after others are idle. Only for
+    /// when an idle source finds nothing to do: while there is work to hand out nobody is late.
+    pub fn overloaded(members: &[Member], packet: Bytes) -> Option<FlowId> {
+        if members.iter().all(|m| m.outstanding > 0) {
             return None;
         }
         let busy_for = |m: &Member| Bytes(m.outstanding * packet.0) / m.received;

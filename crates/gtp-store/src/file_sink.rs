@@ -743,6 +743,11 @@ impl<D: Disk> BlockSink for FileSink<D> {
         std::mem::take(&mut self.named)
     }
 
+    /// A part that proved wrong is gone; a user's own file stays as it is.
+    fn begins_anew(&self, file: u32) -> bool {
+        self.arrivals.progress(file) == Progress::Open
+    }
+
     fn finish(&mut self) -> Result<Finished, SinkError> {
         self.arrivals.all_finished()?;
         let manifest = self.arrivals.manifest().clone();

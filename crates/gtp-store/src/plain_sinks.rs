@@ -60,7 +60,15 @@ impl BlockSink for DiscardSink {
         file: u32,
         expected: Option<Value>,
     ) -> Result<Option<Value>, SinkError> {
-        finish_in_memory(&mut self.arrivals, &mut self.root, file, expected)
+        let finished = finish_in_memory(&mut self.arrivals, &mut self.root, file, expected);
+        if matches!(finished, Err(SinkError::RootMismatch { .. })) {
+            self.arrivals.forget(file);
+        }
+        finished
+    }
+
+    fn begins_anew(&self, file: u32) -> bool {
+        self.arrivals.is_open(file)
     }
 
     fn give_up(&mut self, file: u32) -> Result<Option<u64>, SinkError> {

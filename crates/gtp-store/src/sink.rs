@@ -114,6 +114,12 @@ pub trait BlockSink: Send {
         None
     }
 
+    /// Whether the blocks of a file can come anew after [`SinkError::RootMismatch`]. The default:
+    /// they cannot, for example because they were passed on.
+    fn begins_anew(&self, _file: u32) -> bool {
+        false
+    }
+
     /// Ends the object: directories, empty files, durability, and no trace of the transfer left.
     ///
     /// # Errors

@@ -59,6 +59,10 @@ impl Json {
                 "path": path,
                 "block": block,
             }),
+            Event::Renewed { path } => json!({
+                "event": "renewed",
+                "path": path,
+            }),
             Event::FileDone { path, bytes, blake3 } => json!({
                 "event": "file_done",
                 "path": path,

@@ -160,6 +160,9 @@ fn for_people(event: &Event) -> Option<String> {
         Event::Dropped { url, failure } => Some(format!("gtp: goes on without {url}: {failure}")),
         Event::Warning(text) => Some(format!("gtp: {text}")),
         Event::Skipped(failure) => Some(format!("gtp: skipped {failure}")),
+        Event::Renewed { path } => Some(format!(
+            "gtp: {path}: what was here before is of another file; all of it is fetched anew"
+        )),
         Event::BadBlock { url, path, block } => {
             Some(format!("gtp: {url} sent block {block} of {path} damaged; it is fetched anew"))
         }

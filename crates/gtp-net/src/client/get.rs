@@ -4,13 +4,14 @@
 //! The state of a source is one of three: a line is being made, a session runs, it is given up.
 //! The transfer itself outlives all of them: what is missing is asked of whoever comes.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use gtp_alloc::Time;
 use gtp_proto::FlowId;
-use gtp_store::{Finished, Kind, Manifest, Recheck, RootKind, Value};
+use gtp_store::{Finished, Kind, Manifest, Recheck, RootKind, SinkError, Value};
 use gtp_sys::Clock;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -25,13 +26,16 @@ use super::{
     without_datagrams,
 };
 use crate::control::{ANSWER_SPAN, ControlError, Obstacle};
-use crate::engine::{RootPolicy, TransferEvent, TransferHandle, TransferOpen};
+use crate::engine::{Blame, RootPolicy, TransferEvent, TransferHandle, TransferOpen};
 use crate::flows::{Failure, FailureKind};
 use crate::messages::Done;
+use object::same_object;
 use skipped::Skipped;
 use tally::Tally;
 
+mod conduct;
 mod hashes;
+mod object;
 mod skipped;
 mod tally;
 
@@ -85,6 +89,11 @@ struct Source {
     /// Where its newest session sends from.
     peer: Option<SocketAddr>,
     bad_blocks: u32,
+    /// Rules that it broke.
+    breaches: u32,
+    /// Whether it has shown the object that is being fetched, or another one.
+    admitted: bool,
+    differs: bool,
     /// The task that tends its line.
     line: Option<JoinHandle<()>>,
 }
@@ -100,6 +109,10 @@ struct Running {
     check: Option<RootCheck>,
     /// Content bytes of files that will not come.
     lost_bytes: u64,
+    /// Files that were begun anew because their blocks were not the file.
+    renewed: BTreeSet<u32>,
+    /// A file that is not what the user says it is, until it is known who differs.
+    wrong: Option<(u32, SinkError)>,
 }
 
 struct Gather {
@@ -142,6 +155,9 @@ impl Gather {
             path_seen: false,
             peer: None,
             bad_blocks: 0,
+            breaches: 0,
+            admitted: false,
+            differs: false,
             line: None,
         };
         let tally = Tally::new(sources.iter().map(Url::to_string));
@@ -288,35 +304,6 @@ impl Gather {
         Ok(())
     }
 
-    /// A source is lost or refuses: tries again what may be temporary, gives up the rest.
-    fn source_failed(&mut self, number: usize, failure: Failure) -> Result<(), Failure> {
-        if let Some(check) = self.running.as_mut().and_then(|r| r.check.as_mut()) {
-            check.forget(number);
-        }
-        let several = self.sources.len() > 1;
-        let source = &mut self.sources[number];
-        let url = source.url.to_string();
-        let named = if several { failure.clone().about(&url) } else { failure.clone() };
-        self.last_failure = Some(named.clone());
-        if failure.is_temporary() {
-            let pause = back_off(source.tries);
-            source.tries += 1;
-            let after = gtp_alloc::Span::from_nanos(pause.as_nanos() as u64);
-            self.monitor.tell(Event::Retry { url, failure, after });
-            self.connect(number, pause);
-        } else {
-            // A key that does not fit is never passed over: somebody may be in between.
-            let fatal = failure.kind == FailureKind::Authentication;
-            source.state = State::Gone(named.clone());
-            if fatal || self.all_gone() {
-                return Err(self.first_failure().unwrap_or(named));
-            }
-            self.monitor.tell(Event::Dropped { url, failure });
-        }
-        // Whoever is left may have answered everything already.
-        self.judge_roots()
-    }
-
     /// The server may notice first that no datagram comes; what to do about it is said here.
     fn own_words(&self, number: usize, failure: Failure) -> Failure {
         match failure.kind == FailureKind::NoUdpPath {
@@ -336,32 +323,12 @@ impl Gather {
         }
     }
 
-    fn all_gone(&self) -> bool {
-        self.sources.iter().all(|s| matches!(s.state, State::Gone(_)))
-    }
-
-    fn first_failure(&self) -> Option<Failure> {
-        let mut gone = self.sources.iter().filter_map(|s| match &s.state {
-            State::Gone(failure) => Some(failure),
-            State::Connecting | State::Parked(_) | State::Live { .. } => None,
-        });
-        let first = gone.next().cloned();
-        gone.find(|f| f.kind == FailureKind::Authentication).cloned().or(first)
-    }
-
     // --- the start ---
 
     /// Starts the transfer when its object is known, and adds sources that have become ready.
     async fn begin_if_ready(&mut self) -> Result<(), Failure> {
         if self.running.is_none() {
-            let first = self.sources.iter().position(|s| matches!(s.state, State::Parked(_)));
-            let Some(first) = first else { return Ok(()) };
-            // The first address decides name and time, so it gets a moment of advance.
-            let waited = self.parked_at.map(|at| self.clock.now().since(at));
-            let named_pending = matches!(self.sources[0].state, State::Connecting);
-            if named_pending && waited.is_some_and(|w| gtp_sys::clock::duration(w) < FIRST_SPAN) {
-                return Ok(());
-            }
+            let Some(first) = self.leader() else { return Ok(()) };
             self.begin(first).await?;
         }
         for number in 0..self.sources.len() {
@@ -413,8 +380,16 @@ impl Gather {
             bytes: manifest.content_bytes(),
         });
         self.moved_at = self.clock.now();
-        self.running =
-            Some(Running { transfer, manifest, unfinished, kept, check: None, lost_bytes: 0 });
+        self.running = Some(Running {
+            transfer,
+            manifest,
+            unfinished,
+            kept,
+            check: None,
+            lost_bytes: 0,
+            renewed: BTreeSet::new(),
+            wrong: None,
+        });
         Ok(())
     }
 
@@ -461,8 +436,9 @@ impl Gather {
         let State::Parked(ready) = state else { return Ok(()) };
         let Ready { session, described, orders } = *ready;
         if !same_object(&running.manifest, &described.manifest) {
-            return Err(self.different_object(number));
+            return self.shows_another(number);
         }
+        self.sources[number].admitted = true;
         for failure in described.skipped {
             if !self.skipped.contains(&failure) {
                 self.skipped.note(failure, &self.monitor);
@@ -481,21 +457,6 @@ impl Gather {
         Ok(())
     }
 
-    fn different_object(&self, number: usize) -> Failure {
-        let url = &self.sources[number].url;
-        if self.sources[number].path_seen || self.sources.len() == 1 {
-            let text = format!("{url} changed while it was being fetched");
-            return Failure::new(FailureKind::Temporary, text);
-        }
-        let other =
-            self.sources.iter().enumerate().find(|(n, s)| {
-                *n != number && matches!(s.state, State::Live { .. } | State::Gone(_))
-            });
-        let other = other.map_or(&self.sources[0].url, |(_, s)| &s.url);
-        let text = format!("{url} and {other} do not hold the same object: names or sizes differ");
-        Failure::new(FailureKind::Integrity, text)
-    }
-
     // --- the transfer ---
 
     fn handle_transfer(
@@ -512,10 +473,15 @@ impl Gather {
                 }
             }
             TransferEvent::NoPath { flow } => self.no_path(flow)?,
-            TransferEvent::Lost { flow, why } => {
-                if let Some(number) = self.live_source(flow) {
+            TransferEvent::Lost { flow, blame, why } => match (self.live_source(flow), blame) {
+                (Some(number), Blame::Source) => self.source_broke(number, why)?,
+                (Some(number), Blame::Nobody) => {
                     self.source_failed(number, Failure::new(FailureKind::Temporary, why))?;
                 }
+                (None, _) => {}
+            },
+            TransferEvent::WrongRoot { file, doubtful, error } => {
+                self.wrong_root(file, doubtful, error)?;
             }
             TransferEvent::BadBlock { flow, file, block } => self.bad_block(flow, file, block)?,
             TransferEvent::Unobtainable { flow, file, block } => {
@@ -555,13 +521,11 @@ impl Gather {
         self.sources[number].bad_blocks += 1;
         let gone = |s: &Source| matches!(s.state, State::Gone(_));
         let alone = self.sources.iter().filter(|s| !gone(s)).count() == 1;
-        let Some(running) = &self.running else { return Ok(()) };
         if alone || self.sources[number].bad_blocks <= BAD_BLOCKS_MAX {
             return Ok(());
         }
-        running.transfer.remove_session(flow);
         let text = format!("it sends damaged blocks of {path}");
-        self.source_failed(number, Failure::new(FailureKind::Integrity, text))
+        self.give_up(number, Failure::new(FailureKind::Integrity, text))
     }
 
     fn unobtainable(&self, flow: FlowId, file: u32, block: u64) -> Failure {
@@ -742,21 +706,9 @@ async fn next_event(running: &mut Option<Running>) -> Option<TransferEvent> {
     }
 }
 
-/// A file may have another name at another server; a directory's names count.
-fn same_object(a: &Manifest, b: &Manifest) -> bool {
-    match (a.root_kind, b.root_kind) {
-        (RootKind::File, RootKind::File) => a.content_bytes() == b.content_bytes(),
-        (RootKind::Dir, RootKind::Dir) => a.same_content_layout(b),
-        (RootKind::File, RootKind::Dir) | (RootKind::Dir, RootKind::File) => false,
-    }
-}
-
 fn path_of(manifest: &Manifest, file: u32) -> String {
     manifest.entries.get(file as usize).map(|e| e.path.to_string()).unwrap_or_default()
 }
-
-/// How long the first address may take when another is ready.
-const FIRST_SPAN: Duration = Duration::from_secs(1);
 
 /// Reports that are heard before an event of the engine: several for each of many sources.
 const REPORTS_AT_ONCE: usize = 256;

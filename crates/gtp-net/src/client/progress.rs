@@ -52,6 +52,12 @@ pub enum Event {
         /// The block.
         block: u64,
     },
+    /// The blocks of a file are each good, and together another file: some came from an earlier
+    /// transfer or a source that is gone. All of it is fetched anew.
+    Renewed {
+        /// The file in the object.
+        path: String,
+    },
     /// A file is whole and has its name.
     FileDone {
         /// The file in the object.

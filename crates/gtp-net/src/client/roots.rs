@@ -1,10 +1,11 @@
 //! The last question: do all sources mean the same bytes?
 //!
 //! Blocks were checked one by one against what their source said of them. At the end every live
-//! source is asked for the hashes of the files that wait; they must agree with each other before
-//! any of those files gets its name (and the sink compares them with what it merged). A source that
-//! does not answer in time has no say: it can delay the end, and cannot prevent it. Nor can a quick
-//! answer shorten the others' time, unless a second one agrees with it.
+//! source is asked for the hashes of the files that wait; the sink compares what they agree on with
+//! what it merged before any of those files gets its name. What most of three or more say holds
+//! against the others; two that differ decide nothing. A source that does not answer in time has no
+//! say: it can delay the end, and cannot prevent it. Nor can a quick answer shorten the others'
+//! time, unless a second one agrees with it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,8 +24,10 @@ pub(super) struct RootCheck {
     /// Entries of the files in question, ascending.
     wanted: Vec<u32>,
     asked: BTreeMap<usize, Asked>,
-    /// The first two that were found to differ.
-    disagreement: Option<Disagreement>,
+    /// How many sources the user named.
+    sources: usize,
+    /// The hash that the user gave for the only file: it decides.
+    given: Option<Value>,
     began: Time,
     patience: Duration,
     /// Time that hashing the files in question may take.
@@ -48,10 +51,27 @@ const VOICES: usize = 2;
 const TURNS: u32 = 2;
 
 /// How long a source whose line is being made may take to be asked when there is only one voice.
-const BACK_SPAN: Duration = Duration::from_secs(10);
+const BACK_SPAN: Duration = Duration::from_secs(3);
+
+/// From this many sources on there can be a majority against one.
+const SOURCES_THAT_VOTE: usize = 3;
 
 /// What files must be, by their places in the manifest.
 pub(super) type Expected = Vec<(u32, Option<Value>)>;
+
+/// What follows from the answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// The files must be this.
+    Agreed {
+        /// Their hashes.
+        roots: Expected,
+        /// Sources that say otherwise.
+        against: Vec<usize>,
+    },
+    /// Nobody can tell who is right.
+    Open(Disagreement),
+}
 
 /// Two sources that mean different bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,17 +90,47 @@ impl RootCheck {
         wanted: Vec<u32>,
         began: Time,
         patience: Duration,
+        sources: usize,
     ) -> RootCheck {
         let size = |&file: &u32| manifest.entries.get(file as usize).map_or(0, |e| e.size);
         let hashing = hashing_span(wanted.iter().map(size).fold(0, u64::saturating_add));
         let index = FileIndex::of(manifest);
-        let (asked, disagreement) = (BTreeMap::new(), None);
-        RootCheck { index, wanted, asked, disagreement, began, patience, hashing }
+        let (asked, given) = (BTreeMap::new(), None);
+        RootCheck { index, wanted, asked, sources, given, began, patience, hashing }
     }
 
-    /// How many sources have answered everything.
+    /// The same where the user said what the only file must be; then the question is who differs.
+    #[must_use]
+    pub fn decided_by(mut self, given: Option<Value>) -> RootCheck {
+        self.given = given;
+        self
+    }
+
+    /// The sources that have answered everything.
+    fn voters(&self) -> impl Iterator<Item = (usize, &Asked)> {
+        self.asked.iter().filter(|(_, a)| self.is_whole(a)).map(|(&number, a)| (number, a))
+    }
+
+    /// Those of them that say the same as the largest number do; of equals, the first.
+    fn majority(&self) -> Vec<usize> {
+        let like = |asked: &Asked| {
+            let same = self.voters().filter(|(_, other)| differing(asked, other).is_none());
+            same.map(|(number, _)| number).collect::<Vec<_>>()
+        };
+        let mut best = Vec::new();
+        for (_, asked) in self.voters() {
+            let alike = like(asked);
+            if alike.len() > best.len() {
+                best = alike;
+            }
+        }
+        best
+    }
+
+    /// How many sources have answered everything and agree, if no other says otherwise.
     fn voices(&self) -> usize {
-        self.asked.values().filter(|a| self.is_whole(a)).count()
+        let agree = self.majority().len();
+        if agree == self.voters().count() { agree } else { agree.min(1) }
     }
 
     fn is_whole(&self, asked: &Asked) -> bool {
@@ -137,28 +187,11 @@ impl RootCheck {
         else {
             return;
         };
-        let before = asked.said.len();
         for (&entry, &root) in entries.iter().zip(roots) {
             if self.wanted.binary_search(&entry).is_ok() {
                 // What was said once stays said.
                 asked.said.entry(entry).or_insert(root);
             }
-        }
-        if before < self.wanted.len() {
-            self.compare(source);
-        }
-    }
-
-    /// Holds a source that has just answered everything against one that did so earlier.
-    fn compare(&mut self, source: usize) {
-        let Some(own) = self.asked.get(&source).filter(|a| self.is_whole(a)) else { return };
-        let other = self.asked.iter().find(|(n, a)| **n != source && self.is_whole(a));
-        let Some((&first, other)) = other else { return };
-        let differs = own.said.iter().find(|(file, root)| {
-            other.said.get(file).is_none_or(|said| said != *root && *said != LOST && **root != LOST)
-        });
-        if let (Some((&file, _)), None) = (differs, &self.disagreement) {
-            self.disagreement = Some(Disagreement { file, sources: (first, source) });
         }
     }
 
@@ -169,22 +202,66 @@ impl RootCheck {
         }
     }
 
-    /// What the files must be, once everybody who was asked has answered; or who disagrees, as
-    /// soon as that is known.
-    pub fn verdict(&self) -> Option<Result<Expected, Disagreement>> {
-        if let Some(disagreement) = &self.disagreement {
-            return Some(Err(disagreement.clone()));
+    /// What follows, once it is certain: when everybody who was asked has answered, or when no
+    /// further answer can change it.
+    pub fn verdict(&self) -> Option<Verdict> {
+        if let Some(given) = self.given {
+            return self.verdict_by(given);
         }
-        let first = self.asked.values().next()?;
-        let whole = self.asked.values().all(|a| self.is_whole(a));
-        // Who cannot give a file any more has no say about it.
-        let root_of = |file: &u32, said: Value| {
-            let all = self.asked.values().filter_map(|a| a.said.get(file));
-            all.copied().find(|&root| root != LOST).unwrap_or(said)
-        };
-        whole.then(|| {
-            Ok(first.said.iter().map(|(file, &root)| (*file, Some(root_of(file, root)))).collect())
-        })
+        let most = self.majority();
+        let against: Vec<usize> =
+            self.voters().map(|(n, _)| n).filter(|n| !most.contains(n)).collect();
+        let first = self.asked.get(most.first()?)?;
+        let all_said = self.asked.values().all(|a| self.is_whole(a));
+        let votes = self.sources >= SOURCES_THAT_VOTE;
+        let certain = votes && most.len() * 2 > self.sources;
+        let outvoted = votes && most.len() > against.len() && most.len() > 1;
+        if certain || all_said && (against.is_empty() || outvoted) {
+            // Who cannot give a file any more has no say about it.
+            let root_of = |file: &u32, said: Value| {
+                let all = most.iter().filter_map(|n| self.asked.get(n)?.said.get(file));
+                all.copied().find(|&root| root != LOST).unwrap_or(said)
+            };
+            let said = first.said.iter();
+            let roots = said.map(|(file, &root)| (*file, Some(root_of(file, root)))).collect();
+            return Some(Verdict::Agreed { roots, against });
+        }
+        let other = *against.first()?;
+        if votes && !all_said {
+            return None; // A third may decide.
+        }
+        let file = differing(first, self.asked.get(&other)?)?;
+        let sources = (most[0].min(other), most[0].max(other));
+        Some(Verdict::Open(Disagreement { file, sources }))
+    }
+
+    fn verdict_by(&self, given: Value) -> Option<Verdict> {
+        if self.asked.is_empty() || !self.asked.values().all(|a| self.is_whole(a)) {
+            return None;
+        }
+        let differs =
+            |asked: &Asked| asked.said.values().any(|&root| root != given && root != LOST);
+        let against = self.voters().filter(|(_, asked)| differs(asked)).map(|(n, _)| n).collect();
+        let roots = self.wanted.iter().map(|&file| (file, Some(given))).collect();
+        Some(Verdict::Agreed { roots, against })
+    }
+}
+
+/// The first file about which two sources disagree; one that a source has lost is none.
+fn differing(a: &Asked, b: &Asked) -> Option<u32> {
+    let differs = |file: &u32, root: &Value| {
+        b.said.get(file).is_none_or(|said| said != root && *said != LOST && *root != LOST)
+    };
+    a.said.iter().find(|(file, root)| differs(file, root)).map(|(&file, _)| file)
+}
+
+impl Verdict {
+    /// Whether a source that comes back may have something to say against it, or for it.
+    pub fn may_change(&self, sources: usize) -> bool {
+        match self {
+            Verdict::Agreed { against, .. } => against.is_empty(),
+            Verdict::Open(_) => sources >= SOURCES_THAT_VOTE,
+        }
     }
 }
 
@@ -199,11 +276,32 @@ mod tests {
 
     /// One file that takes 80 s to hash at the slowest, and 10 s in haste.
     fn check() -> RootCheck {
+        check_of(2)
+    }
+
+    fn check_of(sources: usize) -> RootCheck {
         let (mode, mtime) = (Mode::new(0o644), Mtime::new(0, 0).unwrap());
         let path = RelPath::new("x").unwrap();
         let entries = vec![Entry { path, kind: Kind::File, size: 640 << 20, mode, mtime }];
         let manifest = Manifest { root_kind: RootKind::File, own: None, entries };
-        RootCheck::new(&manifest, vec![0], Time::ZERO, PATIENCE)
+        RootCheck::new(&manifest, vec![0], Time::ZERO, PATIENCE, sources)
+    }
+
+    fn agreed(root: [Value; 1], against: &[usize]) -> Option<Verdict> {
+        let roots = vec![(0, Some(root[0]))];
+        Some(Verdict::Agreed { roots, against: against.to_vec() })
+    }
+
+    /// Everybody has answered so.
+    fn answered(answers: &[[Value; 1]]) -> RootCheck {
+        let mut check = check_of(answers.len());
+        for source in 0..answers.len() {
+            check.orders(source, at(0));
+        }
+        for (source, root) in answers.iter().enumerate() {
+            check.answer(source, 0, root);
+        }
+        check
     }
 
     fn at(seconds: u64) -> Time {
@@ -224,7 +322,7 @@ mod tests {
         assert!(check.dismiss_late(at(139)).is_empty());
         check.answer(1, 0, &TRUE);
         let disagreement = Disagreement { file: 0, sources: (0, 1) };
-        assert_eq!(check.verdict(), Some(Err(disagreement)));
+        assert_eq!(check.verdict(), Some(Verdict::Open(disagreement)));
     }
 
     #[test]
@@ -234,32 +332,71 @@ mod tests {
         check.orders(1, at(0));
         check.answer(0, 0, &TRUE);
         assert_eq!(check.dismiss_late(at(141)), [1]);
-        assert_eq!(check.verdict(), Some(Ok(vec![(0, Some(TRUE[0]))])));
+        assert_eq!(check.verdict(), agreed(TRUE, &[]));
     }
 
     #[test]
-    fn two_agreeing_voices_wait_less_for_a_third() {
-        let mut check = check();
-        for source in 0..3 {
+    fn two_agreeing_voices_wait_less_for_a_third_and_a_fourth() {
+        let mut check = check_of(4);
+        for source in 0..4 {
             check.orders(source, at(0));
         }
         check.answer(0, 0, &TRUE);
         check.answer(2, 0, &TRUE);
         assert!(check.dismiss_late(at(69)).is_empty());
         assert!(check.verdict().is_none());
-        assert_eq!(check.dismiss_late(at(71)), [1]);
-        assert_eq!(check.verdict(), Some(Ok(vec![(0, Some(TRUE[0]))])));
+        assert_eq!(check.dismiss_late(at(71)), [1, 3]);
+        assert_eq!(check.verdict(), agreed(TRUE, &[]));
     }
 
     #[test]
-    fn a_disagreement_is_known_before_the_last_has_answered() {
-        let mut check = check();
+    fn most_of_all_sources_named_need_not_wait_for_the_rest() {
+        let mut check = check_of(3);
+        for source in 0..3 {
+            check.orders(source, at(0));
+        }
+        check.answer(1, 0, &TRUE);
+        assert!(check.verdict().is_none());
+        check.answer(2, 0, &TRUE);
+        assert_eq!(check.verdict(), agreed(TRUE, &[]));
+    }
+
+    #[test]
+    fn most_of_three_sources_or_more_decide_and_who_differs_is_named() {
+        assert_eq!(answered(&[FALSE, TRUE, TRUE]).verdict(), agreed(TRUE, &[0]));
+        assert_eq!(answered(&[TRUE, FALSE, TRUE, TRUE]).verdict(), agreed(TRUE, &[1]));
+        let other = [[3; 32]];
+        let five = [FALSE, TRUE, TRUE, other, TRUE];
+        assert_eq!(answered(&five).verdict(), agreed(TRUE, &[0, 3]));
+        let open: [&[_]; 4] = [
+            &[TRUE, FALSE],
+            &[TRUE, FALSE, other],
+            &[TRUE, FALSE, FALSE, TRUE],
+            &[TRUE, TRUE, FALSE, other],
+        ];
+        for open in open {
+            assert!(matches!(answered(open).verdict(), Some(Verdict::Open(_))), "{open:?}");
+        }
+    }
+
+    #[test]
+    fn a_third_answer_is_awaited_where_two_of_three_differ() {
+        let mut check = check_of(3);
         for source in 0..3 {
             check.orders(source, at(0));
         }
         check.answer(0, 0, &TRUE);
         check.answer(1, 0, &FALSE);
-        assert!(matches!(check.verdict(), Some(Err(_))));
+        assert!(check.verdict().is_none());
+        assert!(check.dismiss_late(at(139)).is_empty(), "two that differ shorten nobody's time");
+        check.answer(2, 0, &TRUE);
+        assert_eq!(check.verdict(), agreed(TRUE, &[1]));
+    }
+
+    #[test]
+    fn the_users_hash_decides_against_any_number() {
+        let check = answered(&[FALSE, TRUE, FALSE]).decided_by(Some(TRUE[0]));
+        assert_eq!(check.verdict(), agreed(TRUE, &[0, 2]));
     }
 
     #[test]
@@ -284,7 +421,7 @@ mod tests {
         check.forget(0);
         assert!(check.orders(0, at(1)).is_empty());
         check.answer(0, 0, &FALSE);
-        assert_eq!(check.verdict(), Some(Ok(vec![(0, Some(TRUE[0]))])));
+        assert_eq!(check.verdict(), agreed(TRUE, &[]));
     }
 
     #[test]
@@ -294,7 +431,7 @@ mod tests {
             check.orders(source, at(0));
         }
         check.answer(0, 0, &TRUE);
-        assert!(check.waits_for_lost(at(9)) && !check.waits_for_lost(at(10)));
+        assert!(check.waits_for_lost(at(2)) && !check.waits_for_lost(at(3)));
         check.answer(1, 0, &TRUE);
         assert!(!check.waits_for_lost(at(0)));
     }

@@ -144,6 +144,8 @@ pub enum TransferEvent {
     Lost {
         /// The session.
         flow: FlowId,
+        /// Whether the source itself is to blame.
+        blame: Blame,
         /// Why, for people.
         why: String,
     },
@@ -187,6 +189,18 @@ pub enum TransferEvent {
         /// What the destination has against it; `None` if no source can give it.
         why: Option<SinkError>,
     },
+    /// The blocks of a file are each good and together not the file that was expected. They are
+    /// dropped. The handle either begins the file anew ([`super::TransferHandle::begin_anew`]) or
+    /// suspends the transfer.
+    WrongRoot {
+        /// The file's place in the manifest.
+        file: u32,
+        /// Whether some of its blocks came from an earlier transfer, or from sessions that have
+        /// ended: then those that are left may bring the right ones.
+        doubtful: bool,
+        /// What was expected and what it is.
+        error: SinkError,
+    },
     /// Every block is here and good; files that wait need [`super::TransferHandle::finish_files`].
     AllBlocks,
     /// The destination failed. The transfer has ended; what is complete is kept for a resume.
@@ -200,6 +214,15 @@ pub enum TransferEvent {
     Complete(Finished),
     /// Cancelled as asked; what is complete is kept for a resume. Nothing follows.
     Suspended,
+}
+
+/// Who is to blame for the end of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blame {
+    /// Nobody, as far as is known: it left, or the network failed.
+    Nobody,
+    /// The source broke a rule that an honest one keeps.
+    Source,
 }
 
 /// How one session of a transfer is doing.

@@ -91,6 +91,15 @@ impl Assembly {
         before.ok_or(next)
     }
 
+    /// Whether `unit` is in place.
+    #[cfg(test)]
+    pub fn holds(&self, unit: u64) -> bool {
+        let Ok(at) = self.search(unit) else { return false };
+        let block = &self.open[at];
+        let index = unit - block.units.start;
+        block.present[(index / 64) as usize] & (1 << (index % 64)) != 0
+    }
+
     /// Opens the block of `unit` if it is not.
     pub fn open(&mut self, row: &Row, unit: u64) {
         let Err(at) = self.find(unit) else { return };

@@ -9,10 +9,10 @@ use gtp_proto::group::Member;
 use gtp_proto::{FlowId, Group};
 use gtp_store::{Row, Window};
 
-use super::api::TransferEvent;
-use super::sink_side::{IDLE_MOST, PATIENCE, SILENCE_MOST, State};
+use super::api::{Blame, TransferEvent};
+use super::sink_side::{IDLE_MOST, PATIENCE, SILENCE_MOST, SinkSide, State};
 use super::table::Table;
-use super::transfer::{Phase, Transfer, live, only};
+use super::transfer::{Phase, Transfer, broke, live, only};
 
 /// A session is given more work when it wants this part of what it has: small requests cost as
 /// much as large ones.
@@ -30,25 +30,67 @@ impl Transfer {
             return;
         }
         self.ask_suspects(now, table);
+        self.starved = false;
         let mut refused = None;
-        for at in (self.turn..self.flows.len()).chain(0..self.turn) {
+        let order = (self.turn..self.flows.len()).chain(0..self.turn);
+        // Who lost its work lately gets what the others leave.
+        let first = order.clone().map(|at| (at, Record::Clean));
+        for (at, record) in first.chain(order.map(|at| (at, Record::Struck))) {
             let flow = self.flows[at].flow;
-            let Some(plan) = &self.plan else { return };
-            let Some(sink) = table.sink(flow) else { continue };
-            if sink.state != State::Live {
-                continue;
-            }
-            let member = sink.worker(interval);
-            let packet = sink.packet(plan.row.unit_payload());
-            let wanted = Group::appetite(&member, packet);
-            let asks = wanted * REFILL >= member.outstanding && wanted > 0;
-            if asks && !self.assign(now, flow, wanted, table) {
+            let ready = |sink: &SinkSide| {
+                sink.state == State::Live && !sink.pauses(now) && Record::of(sink) == record
+            };
+            if table.sink(flow).is_some_and(ready)
+                && self.refill(now, flow, interval, table) == Got::NoMemory
+            {
                 refused = refused.or(Some(at));
             }
         }
+        self.wake_one(now, interval, table);
         // Whoever comes first may take all memory that is free, and want as much again for what it
         // brings: so next comes first who got nothing.
         self.turn = refused.unwrap_or(self.turn);
+    }
+
+    /// Where nobody works, one that pauses is better than none: the one with the fewest strikes.
+    fn wake_one(&mut self, now: Time, interval: Span, table: &mut Table) {
+        let sinks = live(&self.flows, table).filter_map(|flow| table.sink(flow));
+        let mut pausing = Vec::new();
+        for sink in sinks.filter(|sink| sink.state == State::Live) {
+            if sink.core.outstanding() > 0 {
+                return;
+            }
+            if sink.pauses(now) {
+                pausing.push((sink.strikes(), sink.flow));
+            }
+        }
+        pausing.sort_unstable();
+        let mut gets_some =
+            |&(_, flow): &(u32, FlowId)| self.refill(now, flow, interval, table) == Got::Work;
+        // Who may not have what is left is passed over.
+        let _ = pausing.iter().find(|&one| gets_some(one));
+    }
+
+    /// Gives one session as much work as it wants, if that is enough to ask for.
+    fn refill(&mut self, now: Time, flow: FlowId, interval: Span, table: &mut Table) -> Got {
+        let (Some(plan), Some(sink)) = (&self.plan, table.sink(flow)) else { return Got::Nothing };
+        let member = sink.worker(interval);
+        let wanted = Group::appetite(&member, sink.packet(plan.row.unit_payload()));
+        if wanted == 0 || wanted * REFILL < member.outstanding {
+            return Got::Enough;
+        }
+        if let Some(sink) = table.sink_mut(now, flow) {
+            sink.note_done();
+        }
+        let got = self.assign(now, flow, wanted, table);
+        let others_hold_all = match got {
+            Got::Work | Got::Enough => false,
+            Got::Nothing => true,
+            Got::NoMemory => self.writing.is_empty(),
+        };
+        let at_hand = || table.sink(flow).is_some_and(|sink| sink.is_at_hand(now));
+        self.starved |= others_hold_all && member.outstanding == 0 && at_hand();
+        got
     }
 
     /// Asks one session alone for each block that several had brought and that was bad.
@@ -62,22 +104,22 @@ impl Transfer {
             let Some(units) = plan.suspects.ask(now, first, flow) else { continue };
             plan.assembly.open(&plan.row, first);
             if let Some(sink) = table.sink_mut(now, flow) {
-                sink.core.assign(units);
+                sink.assign(now, units);
             }
         }
     }
 
-    /// Gives one session work for so many units, or fewer. `false`: it got none for want of memory.
-    fn assign(&mut self, now: Time, flow: FlowId, mut wanted: u64, table: &mut Table) -> bool {
-        let asked = wanted;
+    /// Gives one session work for so many units, or fewer.
+    fn assign(&mut self, now: Time, flow: FlowId, mut wanted: u64, table: &mut Table) -> Got {
+        let mut got = Got::Nothing;
         while wanted > 0 {
             let (writing, waiting) = (self.writing.len(), self.writing_bytes);
             let (most, window) = (self.most_blocks, self.window);
-            let Some(plan) = &mut self.plan else { return true };
+            let Some(plan) = &mut self.plan else { return got };
             let row = &plan.row;
             let limit = unit_limit(row, window);
             let block_end = |unit| row.block_of(unit).map_or(unit + 1, |units| units.end);
-            let Some(range) = plan.group.take(flow, limit, block_end) else { return true };
+            let Some(range) = plan.group.take(flow, limit, block_end) else { return got };
             let held = plan.assembly.len() + writing;
             // Blocks behind the front were begun before, and waiting for them frees memory.
             let bytes = waiting + plan.assembly.bytes();
@@ -85,20 +127,24 @@ impl Transfer {
             if range.start >= plan.front && full {
                 plan.group.give_back(&only(range));
                 self.note_memory_limit(now, held);
-                return wanted < asked;
+                return if got == Got::Work { got } else { Got::NoMemory };
             }
             plan.assembly.open(row, range.start);
             plan.front = plan.front.max(range.end);
             wanted = wanted.saturating_sub(range.end - range.start);
             if let Some(sink) = table.sink_mut(now, flow) {
-                sink.core.assign(range);
+                sink.assign(now, range);
+                got = Got::Work;
             }
         }
-        true
+        got
     }
 
     /// The regular look: silence, work given back, the tail.
     pub fn upkeep(&mut self, now: Time, interval: Span, table: &mut Table) {
+        if self.phase == Phase::Finishing {
+            self.check_witnesses(now, table);
+        }
         if self.phase == Phase::Moving {
             self.check_silence(now, table);
             self.check_idle(now, table);
@@ -109,6 +155,22 @@ impl Transfer {
             self.check_spoilt(now, table);
         }
         self.top_up(now, interval, table);
+    }
+
+    /// All blocks are here and sources are asked for hashes: one that is not heard while others are
+    /// keeps nobody waiting. A source at rest speaks ten times a second.
+    fn check_witnesses(&mut self, now: Time, table: &mut Table) {
+        let silence = |flow| table.sink(flow).map(|sink| (flow, sink.core.silence(now)));
+        let all: Vec<_> = live(&self.flows, table).filter_map(silence).collect();
+        if all.iter().all(|&(_, silence)| silence >= PATIENCE) {
+            return;
+        }
+        for (flow, _) in all.into_iter().filter(|&(_, silence)| silence >= PATIENCE) {
+            if self.part(now, flow, table) {
+                let (blame, why) = (Blame::Nobody, "nothing was heard for 2 s".to_owned());
+                self.outbox.push(TransferEvent::Lost { flow, blame, why });
+            }
+        }
     }
 
     fn check_silence(&mut self, now: Time, table: &mut Table) {
@@ -122,12 +184,17 @@ impl Transfer {
                 continue;
             }
             if silence >= SILENCE_MOST {
-                self.lose(now, flow, "nothing was heard for 10 s", table);
+                self.lose(now, flow, (Blame::Nobody, "nothing was heard for 10 s"), table);
             } else if silence >= PATIENCE && anyone && heard(state) {
-                let missing = table.sink_mut(now, flow).map(|sink| sink.fall_silent());
-                self.take_back(flow, &missing.unwrap_or_default());
+                self.pass_on_work(now, flow, table);
             }
         }
+    }
+
+    /// What this session owes is asked of others.
+    fn pass_on_work(&mut self, now: Time, flow: FlowId, table: &mut Table) {
+        let missing = table.sink_mut(now, flow).map(|sink| sink.fall_silent(now));
+        self.take_back(flow, &missing.unwrap_or_default());
     }
 
     /// A source that talks and brings nothing must not hold up the others.
@@ -144,7 +211,8 @@ impl Transfer {
             }
         }
         for flow in idle.into_iter().filter(|_| anyone) {
-            self.lose(now, flow, "it sends nothing that was asked for", table);
+            let why = broke("it sends nothing that was asked for");
+            self.lose(now, flow, (Blame::Source, &why), table);
         }
     }
 
@@ -152,14 +220,8 @@ impl Transfer {
     fn collect_dropped(&mut self, now: Time, table: &mut Table) {
         let flows: Vec<FlowId> = live(&self.flows, table).collect();
         for flow in flows {
-            let Some(sink) = table.sink_mut(now, flow) else { continue };
-            let back = match sink.state {
-                State::Dropping => sink.core.poll_dropped(),
-                State::Silent if sink.core.silence(now) < PATIENCE => sink.core.poll_dropped(),
-                State::Silent | State::Opening | State::Live | State::Parting => None,
-            };
+            let back = table.sink_mut(now, flow).and_then(|sink| sink.poll_dropped(now));
             if let Some(missing) = back {
-                sink.state = State::Live;
                 self.take_back(flow, &missing);
             }
         }
@@ -190,28 +252,72 @@ impl Transfer {
         }
     }
 
-    /// At the end of an object: a session that would be busy long after the others lets go. Not
-    /// so one that is asked for a block alone, all of which would have to come anew.
+    /// While a session has nothing to do because others hold all that is missing: who would be
+    /// busy long after it lets go, and who is not heard or does not let go loses its work at once.
     fn check_tail(&mut self, now: Time, interval: Span, table: &mut Table) {
+        let Some(payload) = self.plan.as_ref().map(|plan| plan.row.unit_payload()) else { return };
+        for at in 0..self.flows.len() {
+            if let Some(sink) = table.sink_to_look_at(self.flows[at].flow) {
+                sink.look_at_pace(now, sink.packet(payload));
+            }
+        }
+        if !self.starved {
+            return;
+        }
+        let waiting = |&flow: &FlowId| table.sink(flow).is_some_and(|s| s.keeps_waiting(now));
+        let waited_for: Vec<FlowId> = live(&self.flows, table).filter(waiting).collect();
+        for flow in waited_for {
+            self.pass_on_work(now, flow, table);
+        }
         let Some(plan) = &self.plan else { return };
         let mut packet = None;
+        // Not so one that is asked for a block alone, all of which would have to come anew, nor
+        // one that has just begun: nobody knows yet how fast it will be.
         let members: Vec<Member> = live(&self.flows, table)
             .filter_map(|flow| table.sink(flow))
             .filter(|sink| sink.state == State::Live)
             .filter(|sink| !plan.suspects.is_spared(sink.flow, now))
+            .filter(|sink| sink.core.outstanding() == 0 || sink.has_had_time(now))
             .map(|sink| {
                 packet = Some(sink.packet(plan.row.unit_payload()));
-                sink.member(interval)
+                sink.debtor(interval)
             })
             .collect();
         let Some(packet) = packet else { return };
-        if let Some(late) = plan.group.overloaded(&members, packet)
+        if let Some(late) = Group::overloaded(&members, packet)
             && let Some(sink) = table.sink_mut(now, late)
         {
-            sink.core.ask_drop();
-            sink.state = State::Dropping;
+            match sink.answers_soon() {
+                true => sink.ask_drop(now),
+                false => self.pass_on_work(now, late, table),
+            }
         }
     }
+}
+
+/// Whether others had to take over the work of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Record {
+    Clean,
+    Struck,
+}
+
+impl Record {
+    fn of(sink: &SinkSide) -> Record {
+        if sink.strikes() == 0 { Record::Clean } else { Record::Struck }
+    }
+}
+
+/// What a session got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Got {
+    Work,
+    /// Nothing, for it has enough.
+    Enough,
+    /// Nothing is left that it may be asked for now.
+    Nothing,
+    /// Nothing: there is no room for it until blocks that are under way are whole and written.
+    NoMemory,
 }
 
 /// The first unit that the sink does not take yet.

@@ -35,6 +35,8 @@ pub(super) enum Notice {
     AddSession(TransferId, FlowId, Box<SessionOpen>),
     RemoveSession(TransferId, FlowId),
     FinishFiles(TransferId, Vec<(u32, Option<Value>)>),
+    /// A file whose root was wrong is to come anew.
+    BeginAnew(TransferId, u32),
     Suspend(TransferId),
     SetCapacity {
         out: Option<Rate>,

@@ -18,7 +18,7 @@ use gtp_proto::{Arrival, Discard, FlowId, Grant, Report};
 use gtp_sys::udp::Origin;
 
 use super::allotter::Allotter;
-use super::api::{Drops, HostConfig, SessionOpen, SocketId};
+use super::api::{Blame, Drops, HostConfig, SessionOpen, SocketId};
 use super::batch::Batch;
 use super::command::{NewSource, Notice, Notices, TransferId};
 use super::council::Decider;
@@ -29,7 +29,7 @@ use super::sink_side::SinkSide;
 use super::source_side::SourceSide;
 use super::stream::{StreamNotice, StreamSink, StreamSource};
 use super::table::{Session, Side, Table};
-use super::transfer::{self, Transfer};
+use super::transfer::{self, Transfer, broke};
 
 /// Everything that a host runs.
 pub(super) struct Driver {
@@ -68,6 +68,8 @@ struct Direction {
     resting: bool,
 }
 
+/// Anybody can forge what does not open, so no source is to blame for it.
+const FORGED: &str = "too many forged datagrams";
 /// Silence, ends and tails are looked for this often.
 const UPKEEP: Span = Span::from_millis(20);
 /// Progress is shown this often.
@@ -142,6 +144,12 @@ impl Driver {
             Notice::FinishFiles(id, expected) => {
                 if let Some(transfer) = self.transfers.get_mut(&id) {
                     transfer.finish_files(expected);
+                }
+            }
+            Notice::BeginAnew(id, file) => {
+                if let Some(transfer) = self.transfers.get_mut(&id) {
+                    transfer.begin_anew(file);
+                    self.in_.agent.wake(now);
                 }
             }
             Notice::Suspend(id) => {
@@ -296,7 +304,7 @@ impl Driver {
                 return match refusal {
                     Refusal::Stranger => count(&self.drops.unknown),
                     Refusal::Forged => count(&self.drops.forged),
-                    Refusal::Exhausted => self.lose(now, index, "too many forged datagrams"),
+                    Refusal::Exhausted => self.lose(now, index, Blame::Nobody, FORGED),
                 };
             }
         };
@@ -308,7 +316,7 @@ impl Driver {
                     let transfer = self.transfers.get_mut(&sink.transfer);
                     let placed = transfer.map(|t| t.handle_unit(flow, number, payload));
                     if let Some(Err(why)) = placed {
-                        self.lose(now, index, why);
+                        self.lose(now, index, Blame::Source, &broke(why));
                     }
                     Ok(())
                 }
@@ -437,7 +445,7 @@ impl Driver {
     }
 
     /// Ends a session because of its peer.
-    fn lose(&mut self, now: Time, index: usize, why: &str) {
+    fn lose(&mut self, now: Time, index: usize, blame: Blame, why: &str) {
         let Some(session) = self.table.get_mut(index) else { return };
         let flow = session.flow;
         match &mut session.side {
@@ -447,7 +455,8 @@ impl Driver {
             Side::Sink(sink) => {
                 let id = sink.transfer;
                 if let Some(transfer) = self.transfers.get_mut(&id) {
-                    transfer.lose(now, flow, why, &mut self.table);
+                    transfer.lose(now, flow, (blame, why), &mut self.table);
+                    self.in_.agent.wake(now);
                 }
             }
         }
@@ -627,6 +636,22 @@ impl Driver {
         self.table.sources_mut().for_each(|source| source.set_memory(part));
         let part = self.place.share(Users::Transfers, self.transfers.len());
         self.transfers.values_mut().for_each(|transfer| transfer.set_memory(part));
+    }
+}
+
+#[cfg(test)]
+impl Driver {
+    /// All its sessions.
+    pub fn table(&self) -> &Table {
+        &self.table
+    }
+
+    /// Whether each unit of a transfer is in exactly one place.
+    ///
+    /// # Errors
+    /// The first that is not, in words.
+    pub fn account(&self, id: TransferId) -> Result<(), String> {
+        self.transfers.get(&id).map_or(Ok(()), |transfer| transfer.account(&self.table))
     }
 }
 

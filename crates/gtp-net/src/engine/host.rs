@@ -417,6 +417,11 @@ impl TransferHandle {
         self.send(Notice::FinishFiles(self.transfer, expected));
     }
 
+    /// Fetches a file anew, all of it, after [`TransferEvent::WrongRoot`].
+    pub fn begin_anew(&self, file: u32) {
+        self.send(Notice::BeginAnew(self.transfer, file));
+    }
+
     /// Ends the transfer; what is complete is kept for a resume.
     pub fn suspend(&self) {
         self.send(Notice::Suspend(self.transfer));

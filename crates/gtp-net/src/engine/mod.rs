@@ -5,15 +5,16 @@
 //! else they have together. `run` is an engine's loop, and only moves bytes (`naps` says how long
 //! it may rest, `calls` counts); `driver` holds everything that decides, as a plain value without
 //! input or output. Around the driver: `table` (all sessions), `source_side` with `cache`,
-//! `ahead` and `reader`, `sink_side` with `transfer`, `assign`, `suspects`, `assembly`, `writer`
-//! and its `backlog`, and `envelope` and `batch` on the way to the wire. `stream` has the sessions
-//! of byte streams. `allotter` asks whoever shares the host's capacity out: an agent here, or the
-//! host's daemon, which `keeper` looks for (`standing` says what follows where it is not there); to
-//! it `details` says what a session is. `unthreaded` is an engine for counting what a packet costs.
-//! Who may move what is decided elsewhere: sessions come here with their keys.
+//! `ahead` and `reader`, `sink_side` with `transfer`, `assign`, `suspects`, `anew`, `assembly`,
+//! `writer` and its `backlog`, and `envelope` and `batch` on the way to the wire. `stream` has the
+//! sessions of byte streams. `allotter` asks whoever shares the host's capacity out: an agent here,
+//! or the host's daemon, which `keeper` looks for (`standing` says what follows where it is not
+//! there); to it `details` says what a session is. `unthreaded` is an engine for counting what a
+//! packet costs. Who may move what is decided elsewhere: sessions come here with their keys.
 
 mod ahead;
 mod allotter;
+mod anew;
 mod api;
 mod assembly;
 mod assign;
@@ -45,6 +46,8 @@ mod timing;
 mod transfer;
 mod turns;
 mod unthreaded;
+#[cfg(test)]
+mod worlds;
 mod writer;
 
 pub use api::*;

@@ -3,8 +3,11 @@
 //! It asks and is brought; what it brings belongs to a transfer, which alone knows the other
 //! sessions and the object.
 
-use gtp_alloc::{Bytes, Span, Time};
-use gtp_proto::group::Member;
+use std::ops::Range;
+
+use gtp_alloc::{Bytes, Rate, Span, Time};
+use gtp_proto::group::{Member, TAIL_PATIENCE};
+use gtp_proto::limits::INTERVAL_MAX;
 use gtp_proto::wire::{DATA_OVERHEAD, TAG_LEN};
 use gtp_proto::{FlowId, LimitedBy, Link, RangeSet, SinkConfig, SinkSession};
 
@@ -22,6 +25,12 @@ pub(super) struct SinkSide {
     pub transfer: TransferId,
     pub state: State,
     idle: Idle,
+    /// When it was last asked to let go of its work.
+    drop_asked: Time,
+    /// When it was last given work after it had none.
+    began: Time,
+    pace: Pace,
+    strikes: Strikes,
     law: Law,
     label: String,
     link: Link,
@@ -37,7 +46,7 @@ pub(super) enum State {
     Live,
     /// It was asked to let go of its work, and is asked for nothing until it has.
     Dropping,
-    /// Nothing was heard of it for a while; its work is given to others.
+    /// It was not heard for a while, or did not let go of its work: others have got that.
     Silent,
     /// It is ending: it wants nothing, but what was granted may still be under way.
     Parting,
@@ -48,6 +57,11 @@ pub(super) const PATIENCE: Span = Span::from_secs(2);
 /// Silent for this long: lost.
 pub(super) const SILENCE_MOST: Span = Span::from_secs(10);
 
+/// Silent for this long and a round trip while others have nothing to do: others get its work. A
+/// source speaks once in each of its intervals, which is three times in this span.
+const TAIL_SILENCE: Span = Span::from_millis(300);
+/// Round trips up to this are waited for at the end of a transfer: that of a satellite.
+const RTT_AWAITED: Span = Span::from_millis(700);
 /// Talking, and bringing nothing that was asked for, for this long: lost, if others are better.
 pub(super) const IDLE_MOST: Span = Span::from_secs(10);
 
@@ -67,6 +81,48 @@ impl Idle {
             *self = Idle { useful, since: now };
         }
         now.since(self.since)
+    }
+}
+
+/// How fast what is wanted comes, over the last span of a quarter of a second or more.
+struct Pace {
+    since: Time,
+    useful: u64,
+    rate: Option<Rate>,
+}
+
+const PACE_SPAN: Span = Span::from_millis(250);
+
+impl Pace {
+    fn look(&mut self, now: Time, useful: u64, packet: Bytes) {
+        let span = now.since(self.since);
+        if span >= PACE_SPAN {
+            let bits = (useful.saturating_sub(self.useful) * packet.0 * 8) as f64;
+            let rate = Some(Rate::from_f64(bits / span.as_secs_f64()));
+            *self = Pace { since: now, useful, rate };
+        }
+    }
+}
+
+/// How often in a row others got the work of a session, and what follows: it pauses, twice as long
+/// each time, while there is a better one. Else it could take the last units again and again.
+#[derive(Debug, Default)]
+struct Strikes {
+    in_a_row: u32,
+    until: Time,
+    /// It was asked for something since.
+    works: bool,
+}
+
+/// The first pause; doubled eight times at most, to a minute.
+const PAUSE_FIRST: Span = Span::from_millis(250);
+const PAUSE_DOUBLINGS: u32 = 8;
+
+impl Strikes {
+    fn add(&mut self, now: Time) {
+        self.until = now + PAUSE_FIRST * (1 << self.in_a_row.min(PAUSE_DOUBLINGS));
+        self.in_a_row = self.in_a_row.saturating_add(1);
+        self.works = false;
     }
 }
 
@@ -91,6 +147,10 @@ impl SinkSide {
             transfer,
             state: State::Opening,
             idle: Idle { useful: 0, since: now },
+            drop_asked: now,
+            began: now,
+            pace: Pace { since: now, useful: 0, rate: None },
+            strikes: Strikes::default(),
             law: open.law,
             label: open.label,
             link: envelope.link(),
@@ -130,6 +190,19 @@ impl SinkSide {
         }
     }
 
+    /// The same for who asks when it will be done: what was not wanted does not count.
+    pub fn debtor(&self, interval: Span) -> Member {
+        let member = self.member(interval);
+        let useful = self.pace.rate.unwrap_or(Rate::UNLIMITED);
+        let rtt = member.rtt.min(RTT_AWAITED);
+        Member { received: member.received.min(useful), rtt, ..member }
+    }
+
+    /// Whether the answer to a drop is worth waiting for.
+    pub fn answers_soon(&self) -> bool {
+        self.core.rtt() <= RTT_AWAITED
+    }
+
     /// The same for who gives it work: a source that begins at a known rate is asked for as much,
     /// and one that is asked before a round trip is known, for what it may send in the first.
     pub fn worker(&self, interval: Span) -> Member {
@@ -155,11 +228,95 @@ impl SinkSide {
         missing
     }
 
-    /// It is not relied on until it is heard again: returns what it has not brought.
-    pub fn fall_silent(&mut self) -> RangeSet {
+    /// Asks it to let go of its work; it gets no more until it has.
+    pub fn ask_drop(&mut self, now: Time) {
+        self.core.ask_drop();
+        self.state = State::Dropping;
+        self.drop_asked = now;
+        self.strikes.add(now);
+    }
+
+    /// It is not relied on until it is heard and has let go of its work: returns what it has not
+    /// brought. Others may be asked for that at once; what it still sends of it is not taken.
+    pub fn fall_silent(&mut self, now: Time) -> RangeSet {
         self.core.ask_drop();
         self.state = State::Silent;
+        self.strikes.add(now);
         self.core.abandon()
+    }
+
+    /// Whether it keeps others waiting who have nothing to do: it owes something, and is not heard
+    /// or does not let go of it.
+    pub fn keeps_waiting(&self, now: Time) -> bool {
+        let mute = self.core.silence(now) >= self.tail_silence();
+        match self.state {
+            State::Live => mute && self.core.outstanding() > 0,
+            // A status answers at once.
+            State::Dropping => {
+                let patience = self.core.rtt().min(RTT_AWAITED) * 2 + INTERVAL_MAX * 2;
+                mute || now.since(self.drop_asked) >= patience
+            }
+            State::Opening | State::Silent | State::Parting => false,
+        }
+    }
+
+    /// Whether it was heard so lately that it can help others out.
+    pub fn is_at_hand(&self, now: Time) -> bool {
+        self.state == State::Live && self.core.silence(now) < self.tail_silence()
+    }
+
+    fn tail_silence(&self) -> Span {
+        self.core.rtt().min(RTT_AWAITED) + TAIL_SILENCE
+    }
+
+    /// Wants these units from it.
+    pub fn assign(&mut self, now: Time, range: Range<u64>) {
+        if self.core.outstanding() == 0 {
+            self.began = now;
+            self.pace = Pace { since: now, useful: self.useful(), rate: None };
+        }
+        self.core.assign(range);
+        self.strikes.works = true;
+    }
+
+    /// Whether it has had work for long enough for its rate to show.
+    pub fn has_had_time(&self, now: Time) -> bool {
+        now.since(self.began) >= self.patience()
+    }
+
+    /// How long it may take to do what it was asked to, beyond what its rate explains.
+    fn patience(&self) -> Span {
+        self.core.rtt().min(RTT_AWAITED) * 2 + INTERVAL_MAX * 2 + TAIL_PATIENCE
+    }
+
+    /// How often in a row others got its work before it was done.
+    pub fn strikes(&self) -> u32 {
+        self.strikes.in_a_row
+    }
+
+    /// Whether it is asked for nothing now because others got its work.
+    pub fn pauses(&self, now: Time) -> bool {
+        now < self.strikes.until
+    }
+
+    /// It is about to be asked for more.
+    pub fn note_done(&mut self) {
+        if self.strikes.works && self.core.outstanding() == 0 {
+            self.strikes = Strikes::default();
+        }
+    }
+
+    /// Once it has let go of its work: what will not come any more. It can be asked again then.
+    pub fn poll_dropped(&mut self, now: Time) -> Option<RangeSet> {
+        let back = match self.state {
+            State::Dropping => self.core.poll_dropped(),
+            State::Silent if self.core.silence(now) >= PATIENCE => None,
+            State::Silent if self.core.is_dropping() => self.core.poll_dropped(),
+            State::Silent => Some(RangeSet::new()),
+            State::Opening | State::Live | State::Parting => None,
+        }?;
+        self.state = State::Live;
+        Some(back)
     }
 
     /// How long it has owed something, and could have sent it, without bringing any of it.
@@ -167,13 +324,24 @@ impl SinkSide {
         let owes = match self.state {
             State::Live => self.core.outstanding() > 0,
             State::Dropping => true,
-            State::Opening | State::Silent | State::Parting => false,
+            // It talks, and does not let go.
+            State::Silent => self.core.silence(now) < PATIENCE,
+            State::Opening | State::Parting => false,
         };
         // A few units must be possible at the rate that this host grants.
         let possible = self.core.granted().bytes_in(IDLE_MOST) >= IDLE_LEAST;
+        self.idle.look(now, self.useful(), owes && possible)
+    }
+
+    /// Units that were wanted and came.
+    fn useful(&self) -> u64 {
         let counters = self.core.counters();
-        let useful = counters.packets.saturating_sub(counters.duplicates);
-        self.idle.look(now, useful, owes && possible)
+        counters.packets.saturating_sub(counters.duplicates)
+    }
+
+    /// Looks how fast what is wanted comes.
+    pub fn look_at_pace(&mut self, now: Time, packet: Bytes) {
+        self.pace.look(now, self.useful(), packet);
     }
 
     /// How it is doing: `bytes` of what it brought verified, and `limit` limits it, if that is
@@ -199,6 +367,17 @@ impl SinkSide {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn whoever_has_its_work_taken_again_and_again_pauses_longer_each_time_up_to_a_minute() {
+        let mut strikes = Strikes::default();
+        let mut pause = || {
+            strikes.add(Time::ZERO);
+            strikes.until.since(Time::ZERO).as_millis()
+        };
+        assert_eq!([pause(), pause(), pause()], [250, 500, 1_000]);
+        assert_eq!((0..20).map(|_| pause()).last(), Some(64_000));
+    }
 
     #[test]
     fn only_wanted_units_or_owing_nothing_end_idleness() {

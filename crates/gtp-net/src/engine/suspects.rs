@@ -80,6 +80,13 @@ impl Suspects {
         unasked.map(|(&first, _)| first).collect()
     }
 
+    /// Whether nobody is asked for the suspected block of `unit`.
+    #[cfg(test)]
+    pub fn is_free(&self, unit: u64) -> bool {
+        let free = |block: &Suspect| block.asked.is_none() && block.units.contains(&unit);
+        self.blocks.values().any(free)
+    }
+
     /// Which of `candidates` is asked for a block: of those that gave the fewest back, whoever is
     /// doubted most.
     pub fn choose(&self, candidates: impl Iterator<Item = FlowId>) -> Option<FlowId> {

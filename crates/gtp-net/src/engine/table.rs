@@ -109,6 +109,14 @@ impl Table {
         }
     }
 
+    /// The receiving session of this name, which need not be polled for what is done to it.
+    pub fn sink_to_look_at(&mut self, flow: FlowId) -> Option<&mut SinkSide> {
+        match &mut self.slots[*self.by_flow.get(&flow)?].as_mut()?.side {
+            Side::Sink(sink) => Some(sink),
+            Side::Source(_) | Side::StreamSource(_) | Side::StreamSink(_) => None,
+        }
+    }
+
     /// The receiving session of this name, to be looked at only.
     pub fn sink(&self, flow: FlowId) -> Option<&SinkSide> {
         match &self.slots[*self.by_flow.get(&flow)?].as_ref()?.side {

@@ -13,7 +13,7 @@ use gtp_proto::{Event, FlowId, Group, LimitedBy, RangeSet};
 use gtp_store::{BLOCK, Have, Manifest, Row, SinkError, TRAILER, Value, Window};
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::api::{FlowProgress, RootPolicy, TransferEvent, TransferProgress};
+use super::api::{Blame, FlowProgress, RootPolicy, TransferEvent, TransferProgress};
 use super::assembly::{Assembly, Placed, Whole};
 use super::backlog::Backlog;
 use super::command::{NewTransfer, Notices};
@@ -24,9 +24,9 @@ use super::writer::{WriteJob, WriteJobs, Written};
 
 /// One object on its way.
 pub(super) struct Transfer {
-    manifest: Arc<Manifest>,
+    pub(super) manifest: Arc<Manifest>,
     roots: RootPolicy,
-    have: Vec<Have>,
+    pub(super) have: Vec<Have>,
     /// Decided when the first path is open.
     pub(super) plan: Option<Plan>,
     pub(super) flows: Vec<Flow>,
@@ -42,18 +42,20 @@ pub(super) struct Transfer {
     /// How much may wait for the writer.
     pub(super) backlog: Backlog,
     writer: Option<WriteJobs>,
-    blocks_left: u64,
+    pub(super) blocks_left: u64,
     files: Files,
     /// Files that will not come.
-    given_up: BTreeSet<u32>,
+    pub(super) given_up: BTreeSet<u32>,
     /// Blocks that a source without others was asked for once more although they came damaged.
     second_chances: BTreeSet<u64>,
-    counted: TransferProgress,
+    pub(super) counted: TransferProgress,
     /// Memory was the limit until then.
     pub(super) disk_limited_until: Time,
     /// Something changed that may mean new work for the sessions.
     pub dirty: bool,
-    stalled: bool,
+    pub(super) stalled: bool,
+    /// At the last look a session had nothing to do because others hold what is missing.
+    pub(super) starved: bool,
     /// Since when every source there is has spoilt some block that is wanted.
     pub(super) hopeless_since: Option<Time>,
     pub phase: Phase,
@@ -93,7 +95,7 @@ pub(super) struct Plan {
 /// One session of the transfer, also after its end.
 pub(super) struct Flow {
     pub flow: FlowId,
-    bytes: u64,
+    pub(super) bytes: u64,
     /// Its last progress, once it is gone.
     past: Option<FlowProgress>,
 }
@@ -160,6 +162,7 @@ impl Transfer {
             disk_limited_until: Time::ZERO,
             dirty: false,
             stalled: false,
+            starved: false,
             hopeless_since: None,
             phase: Phase::Moving,
             outbox: Vec::new(),
@@ -207,11 +210,15 @@ impl Transfer {
 
     /// A session could not even begin.
     pub fn refuse(&mut self, flow: FlowId, why: &str) {
-        self.outbox.push(TransferEvent::Lost { flow, why: why.to_owned() });
+        let blame = Blame::Nobody;
+        self.outbox.push(TransferEvent::Lost { flow, blame, why: why.to_owned() });
     }
 
     /// Something happened to a session.
     pub fn handle_event(&mut self, now: Time, flow: FlowId, event: Event, table: &mut Table) {
+        let mut lose = |transfer: &mut Transfer, why: (Blame, &str)| {
+            transfer.lose(now, flow, why, table);
+        };
         match event {
             Event::PathPresumed { unit_payload } => {
                 self.unmake_plan(unit_payload, table);
@@ -228,12 +235,10 @@ impl Transfer {
                     self.outbox.push(TransferEvent::NoPath { flow });
                 }
             }
-            Event::PeerClosed => self.lose(now, flow, "the source closed the session", table),
-            Event::TimedOut => self.lose(now, flow, "nothing was heard for 30 s", table),
-            Event::Spent => self.lose(now, flow, "its request numbers are used up", table),
-            Event::Violated(why) => {
-                self.lose(now, flow, &format!("the source broke a rule: {why}"), table);
-            }
+            Event::PeerClosed => lose(self, (Blame::Nobody, "the source closed the session")),
+            Event::TimedOut => lose(self, (Blame::Nobody, "nothing was heard for 30 s")),
+            Event::Spent => lose(self, (Blame::Nobody, "its request numbers are used up")),
+            Event::Violated(why) => lose(self, (Blame::Source, &broke(why))),
             Event::UnitPayload(_) => {} // Sources hear that, sinks say it.
         }
     }
@@ -260,7 +265,7 @@ impl Transfer {
                     self.plan = Some(plan);
                 }
                 Err(error) => {
-                    self.lose(now, flow, &error.to_string(), table);
+                    self.lose(now, flow, (Blame::Nobody, &error.to_string()), table);
                     return false;
                 }
             }
@@ -270,7 +275,7 @@ impl Transfer {
         };
         if payload < chosen {
             let why = format!("its path carries units of {payload} bytes, not of {chosen}");
-            self.lose(now, flow, &why, table);
+            self.lose(now, flow, (Blame::Nobody, &why), table);
             return false;
         }
         let Some(sink) = table.sink_mut(now, flow) else { return false };
@@ -371,6 +376,7 @@ impl Transfer {
             }
             Written::GivenUp { file, missing, why } => self.handle_given_up(file, missing, why),
             Written::Warning(text) => self.outbox.push(TransferEvent::Warning(text)),
+            Written::WrongRoot { file, error } => self.wrong_root(file, error, table),
             Written::Finished(finished) => {
                 self.over(now, table, TransferEvent::Complete(finished));
             }
@@ -500,10 +506,16 @@ impl Transfer {
     }
 
     /// Ends a session because of the peer or the network.
-    pub fn lose(&mut self, now: Time, flow: FlowId, why: &str, table: &mut Table) {
+    pub fn lose(
+        &mut self,
+        now: Time,
+        flow: FlowId,
+        (blame, why): (Blame, &str),
+        table: &mut Table,
+    ) {
         let moving = self.phase == Phase::Moving;
         if self.part(now, flow, table) && moving {
-            self.outbox.push(TransferEvent::Lost { flow, why: why.to_owned() });
+            self.outbox.push(TransferEvent::Lost { flow, blame, why: why.to_owned() });
         }
     }
 
@@ -649,6 +661,52 @@ impl Transfer {
     }
 }
 
+#[cfg(test)]
+impl Transfer {
+    /// Whether each unit is in exactly one place: asked of a session that lives, free, or here.
+    ///
+    /// # Errors
+    /// The first that is not, in words.
+    pub fn account(&self, table: &Table) -> Result<(), String> {
+        let Some(plan) = &self.plan else { return Ok(()) };
+        if self.phase != Phase::Moving {
+            return Ok(());
+        }
+        let sinks: Vec<_> = live(&self.flows, table).filter_map(|flow| table.sink(flow)).collect();
+        let (mut unit, mut missing) = (0, 0);
+        while let Some(units) = plan.row.block_of(unit) {
+            unit = units.end;
+            let mut accounted = 0;
+            for unit in units.clone() {
+                let owed = sinks.iter().filter(|sink| sink.core.owes(unit)).count();
+                let free = [plan.group.is_free(unit), plan.suspects.is_free(unit)];
+                let here = [plan.assembly.holds(unit), self.is_written(unit)];
+                let places = owed + free.into_iter().chain(here).filter(|&is| is).count();
+                if places > 1 {
+                    return Err(format!("unit {unit}: asked {owed}, free {free:?}, here {here:?}"));
+                }
+                accounted += places as u64;
+            }
+            // A block that is done is nowhere.
+            if accounted > 0 {
+                missing += 1;
+                if accounted < units.end - units.start {
+                    return Err(format!("only {accounted} units of {units:?} are anywhere"));
+                }
+            }
+        }
+        if missing == self.blocks_left {
+            Ok(())
+        } else {
+            Err(format!("{} blocks are wanted, {missing} are anywhere", self.blocks_left))
+        }
+    }
+
+    fn is_written(&self, unit: u64) -> bool {
+        self.writing.values().any(|block| block.units.contains(&unit))
+    }
+}
+
 /// Sessions that can be asked for something.
 pub(super) fn live<'a>(flows: &'a [Flow], table: &'a Table) -> impl Iterator<Item = FlowId> + 'a {
     flows.iter().map(|record| record.flow).filter(|&flow| {
@@ -731,6 +789,11 @@ fn without_trailer(brought: Vec<(FlowId, u64)>) -> impl Iterator<Item = (FlowId,
     })
 }
 
+/// That a source broke this rule, for people.
+pub(super) fn broke(rule: &str) -> String {
+    format!("the source broke a rule: {rule}")
+}
+
 /// The set of one range.
 pub(super) fn only(range: Range<u64>) -> RangeSet {
     let mut set = RangeSet::new();
@@ -738,7 +801,7 @@ pub(super) fn only(range: Range<u64>) -> RangeSet {
     set
 }
 
-fn have_bytes(manifest: &Manifest, have: &Have) -> u64 {
+pub(super) fn have_bytes(manifest: &Manifest, have: &Have) -> u64 {
     let size = manifest.entries.get(have.file as usize).map_or(0, |entry| entry.size);
     let end = have.blocks.end.saturating_mul(BLOCK).min(size);
     end.saturating_sub(have.blocks.start.saturating_mul(BLOCK))

@@ -49,6 +49,8 @@ pub(super) enum Written {
     GivenUp { file: u32, missing: u64, why: Option<SinkError> },
     /// The destination cannot do everything that it should, beside holding data.
     Warning(String),
+    /// The blocks of a file are each good and together not the file; the sink has dropped them.
+    WrongRoot { file: u32, error: SinkError },
     /// The object is finished. The writer has ended.
     Finished(Finished),
     /// The writer has ended, as asked.
@@ -218,7 +220,14 @@ impl Writer {
         if expected == Some(LOST) {
             return self.give_up(file);
         }
-        let root = self.sink.finish_file(file, expected)?;
+        let root = match self.sink.finish_file(file, expected) {
+            Ok(root) => root,
+            Err(error @ SinkError::RootMismatch { .. }) if self.sink.begins_anew(file) => {
+                self.answer(Written::WrongRoot { file, error });
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
         self.answer(Written::File { file, root });
         if self.sink.is_named_later(file) {
             self.unnamed.insert(file, root);

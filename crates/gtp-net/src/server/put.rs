@@ -3,6 +3,7 @@
 //! The client's names are hostile until proved otherwise: the place is walked to component by
 //! component without following a link, and everything after that happens beneath that handle.
 
+use std::collections::BTreeSet;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::pin::Pin;
@@ -122,6 +123,7 @@ async fn receive(
         manifest,
         index,
         waiting,
+        renewed: BTreeSet::new(),
         questions,
         answer_by: None,
         refused: Vec::new(),
@@ -262,6 +264,8 @@ struct Taking {
     index: FileIndex,
     /// For each entry, whether it is a file that has no name yet.
     waiting: Vec<bool>,
+    /// Files that were begun anew because what was left of them is of another file.
+    renewed: BTreeSet<u32>,
     /// For the roots that the client still owes.
     questions: Questions,
     /// When it must have said them.
@@ -325,6 +329,14 @@ impl Taking {
                 Err(Trouble::told(Reason::TimedOut, temporary(&why)))
             }
             TransferEvent::BadBlock { .. } => Ok(None),
+            TransferEvent::WrongRoot { file, doubtful, error } => {
+                // What another client left under the same name may be of another file.
+                if !doubtful || !self.renewed.insert(file) {
+                    return Err(Trouble::told(reason_of_sink(&error), error.into()));
+                }
+                self.transfer.begin_anew(file);
+                Ok(None)
+            }
             TransferEvent::Unobtainable { .. } => {
                 let failure = Failure::new(FailureKind::Integrity, "a block came damaged");
                 Err(Trouble::told(Reason::Integrity, failure))
@@ -600,6 +612,7 @@ mod tests {
             index: FileIndex::of(&manifest),
             waiting: manifest.entries.iter().map(|e| e.size > BLOCK).collect(),
             manifest,
+            renewed: BTreeSet::new(),
             questions: Questions::default(),
             answer_by: None,
             refused: Vec::new(),

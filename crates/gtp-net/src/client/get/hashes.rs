@@ -3,8 +3,10 @@
 //! When to wait for whom is the question's own business; here its answers become files with names,
 //! a failure, or a source given up. Nobody loses his say unless the user hears of it.
 
+use gtp_store::SinkError;
+
 use super::{Event, Failure, FailureKind, Gather, RootCheck, Source, State, path_of};
-use crate::client::roots::Disagreement;
+use crate::client::roots::{Disagreement, Expected, Verdict};
 
 impl Gather {
     /// Every block is here: finishes what needs no question and asks about the rest.
@@ -25,8 +27,19 @@ impl Gather {
         if wanted.is_empty() {
             return Ok(());
         }
+        self.ask_roots(wanted);
+        Ok(())
+    }
+
+    /// Asks every source that is there for the hashes of these files.
+    fn ask_roots(&mut self, wanted: Vec<u32>) {
+        let Some(running) = &mut self.running else { return };
         let now = self.clock.now();
-        let mut check = RootCheck::new(&running.manifest, wanted, now, self.terms.patience);
+        let all = self.sources.len();
+        let mut check = RootCheck::new(&running.manifest, wanted, now, self.terms.patience, all);
+        if let Some((_, SinkError::RootMismatch { expected, .. })) = &running.wrong {
+            check = check.decided_by(Some(*expected));
+        }
         for (number, source) in self.sources.iter().enumerate() {
             if let State::Live { orders, .. } = &source.state {
                 for order in check.orders(number, now) {
@@ -36,7 +49,40 @@ impl Gather {
             }
         }
         running.check = Some(check);
+    }
+
+    /// A file's blocks are each good, and together they are another file. Where some came from
+    /// elsewhere than the sources that are left, those are asked for all of it, once.
+    pub(super) fn wrong_root(
+        &mut self,
+        file: u32,
+        doubtful: bool,
+        error: SinkError,
+    ) -> Result<(), Failure> {
+        let Some(running) = &mut self.running else { return Ok(()) };
+        let live = self.sources.iter().filter(|s| matches!(s.state, State::Live { .. })).count();
+        if running.renewed.contains(&file) {
+            return Err(self.sink_failure(error));
+        }
+        if doubtful {
+            self.renew(file);
+            return Ok(());
+        }
+        if live < 2 {
+            return Err(self.sink_failure(error));
+        }
+        // The hash is decided; their own words say who differs from it.
+        running.wrong = Some((file, error));
+        self.ask_roots(vec![file]);
         Ok(())
+    }
+
+    fn renew(&mut self, file: u32) {
+        let path = self.path_of(file);
+        let Some(running) = &mut self.running else { return };
+        running.renewed.insert(file);
+        running.transfer.begin_anew(file);
+        self.monitor.tell(Event::Renewed { path });
     }
 
     pub(super) fn judge_roots(&mut self) -> Result<(), Failure> {
@@ -49,22 +95,24 @@ impl Gather {
         let unsaid: Vec<&Source> =
             self.sources.iter().enumerate().filter(unsaid).map(|(_, s)| s).collect();
         // Who has taken part, or is about to, is worth a moment; who never answered is not.
-        let may_come = unsaid.iter().any(|s| s.path_seen || s.tries == 0);
-        if verdict.is_ok() && may_come && check.waits_for_lost(self.clock.now()) {
+        let may_come = unsaid.iter().any(|s| s.breaches == 0 && s.tries <= u32::from(s.path_seen));
+        if may_come
+            && verdict.may_change(self.sources.len())
+            && check.waits_for_lost(self.clock.now())
+        {
             return Ok(());
         }
         match verdict {
-            Ok(roots) => {
+            Verdict::Agreed { roots, against } => {
                 for source in unsaid {
                     let url = source.url.to_string();
                     let failure = Failure::new(FailureKind::Temporary, UNSAID);
                     self.monitor.tell(Event::Dropped { url, failure });
                 }
                 running.check = None;
-                running.transfer.finish_files(roots);
-                Ok(())
+                self.conclude(roots, against)
             }
-            Err(Disagreement { file, sources: (a, b) }) => {
+            Verdict::Open(Disagreement { file, sources: (a, b) }) => {
                 let path = path_of(&running.manifest, file);
                 let (a, b) = (&self.sources[a].url, &self.sources[b].url);
                 let text = format!(
@@ -74,6 +122,27 @@ impl Gather {
                 Err(Failure::new(FailureKind::Integrity, text))
             }
         }
+    }
+
+    /// The hashes are known: who says others is given up, and the files are finished by them, or
+    /// begun anew if that one's blocks have spoilt one already.
+    fn conclude(&mut self, roots: Expected, against: Vec<usize>) -> Result<(), Failure> {
+        let wrong = self.running.as_mut().and_then(|running| running.wrong.take());
+        let text = match self.expected {
+            Some(_) => "its content does not have the given hash",
+            None => "it does not hold the same content as most of the others",
+        };
+        let nobody = against.is_empty();
+        for number in against {
+            self.give_up(number, Failure::new(FailureKind::Integrity, text))?;
+        }
+        match (wrong, &self.running) {
+            (Some((_, error)), _) if nobody => return Err(self.sink_failure(error)),
+            (Some((file, _)), _) => self.renew(file),
+            (None, Some(running)) => running.transfer.finish_files(roots),
+            (None, None) => {}
+        }
+        Ok(())
     }
 
     /// Sources that do not say their hashes in time have no say; if nobody says them, it fails.

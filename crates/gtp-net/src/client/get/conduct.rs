@@ -1,0 +1,125 @@
+//! How sources that fail are treated: tried again, made to wait, or given up.
+//!
+//! What may be temporary is tried again soon. A source that broke a rule waits much longer, and is
+//! given up at its third breach, whatever it has brought in between: an honest one breaks none, and
+//! each new session costs the others the time until its next breach. Nobody is given up in silence.
+
+use std::time::Duration;
+
+use gtp_alloc::Span;
+
+use super::{Event, Failure, FailureKind, Gather, State, back_off};
+
+/// Breaches at which a source is given up for the rest of the transfer.
+const BREACHES_MAX: u32 = 3;
+
+/// The pause after the first breach; each further one is four times as long.
+const BREACH_PAUSE: Duration = Duration::from_secs(5);
+
+/// The pause after this many breaches, counted from 1; `None`: there is no next time.
+fn penalty(breaches: u32) -> Option<Duration> {
+    (breaches < BREACHES_MAX).then(|| BREACH_PAUSE * 4u32.pow(breaches.saturating_sub(1)))
+}
+
+impl Gather {
+    /// A source is lost or refuses: tries again what may be temporary, gives up the rest.
+    pub(super) fn source_failed(&mut self, number: usize, failure: Failure) -> Result<(), Failure> {
+        if !failure.is_temporary() {
+            return self.give_up(number, failure);
+        }
+        let pause = back_off(self.sources[number].tries);
+        self.try_again(number, failure, pause)
+    }
+
+    /// A source broke a rule that an honest one keeps.
+    pub(super) fn source_broke(&mut self, number: usize, why: String) -> Result<(), Failure> {
+        let source = &mut self.sources[number];
+        source.breaches += 1;
+        match penalty(source.breaches) {
+            Some(pause) => self.try_again(number, Failure::new(FailureKind::Temporary, why), pause),
+            None => {
+                let text = format!("{why}, for the {BREACHES_MAX}rd time");
+                self.give_up(number, Failure::new(FailureKind::Other, text))
+            }
+        }
+    }
+
+    fn try_again(
+        &mut self,
+        number: usize,
+        failure: Failure,
+        pause: Duration,
+    ) -> Result<(), Failure> {
+        self.note_failure(number, &failure);
+        let source = &mut self.sources[number];
+        source.tries += 1;
+        let url = source.url.to_string();
+        let after = Span::from_nanos(pause.as_nanos() as u64);
+        self.monitor.tell(Event::Retry { url, failure, after });
+        self.connect(number, pause);
+        self.judge_roots()
+    }
+
+    /// The transfer goes on without this source, if there is another.
+    pub(super) fn give_up(&mut self, number: usize, failure: Failure) -> Result<(), Failure> {
+        let named = self.note_failure(number, &failure);
+        // A key that does not fit is never passed over: somebody may be in between.
+        let fatal = failure.kind == FailureKind::Authentication;
+        // Without the sender of its orders its line says farewell by itself.
+        let state = std::mem::replace(&mut self.sources[number].state, State::Gone(named.clone()));
+        if let (State::Live { flow, .. }, Some(running)) = (state, &self.running) {
+            running.transfer.remove_session(flow);
+        }
+        if fatal || self.all_gone() {
+            return Err(self.all_failures().unwrap_or(named));
+        }
+        let url = self.sources[number].url.to_string();
+        self.monitor.tell(Event::Dropped { url, failure });
+        // Whoever is left may have answered everything already.
+        self.judge_roots()
+    }
+
+    /// Remembers why a source failed; returns that with its name, if there are several.
+    fn note_failure(&mut self, number: usize, failure: &Failure) -> Failure {
+        if let Some(check) = self.running.as_mut().and_then(|r| r.check.as_mut()) {
+            check.forget(number);
+        }
+        let named = match self.sources.len() {
+            1 => failure.clone(),
+            _ => failure.clone().about(&self.sources[number].url),
+        };
+        self.last_failure = Some(named.clone());
+        named
+    }
+
+    pub(super) fn all_gone(&self) -> bool {
+        self.sources.iter().all(|s| matches!(s.state, State::Gone(_)))
+    }
+
+    /// Why every source is given up, each named; where a key does not fit, that alone.
+    fn all_failures(&self) -> Option<Failure> {
+        let gone = self.sources.iter().filter_map(|s| match &s.state {
+            State::Gone(failure) => Some(failure),
+            State::Connecting | State::Parked(_) | State::Live { .. } => None,
+        });
+        let failures: Vec<&Failure> = gone.collect();
+        let key = failures.iter().find(|f| f.kind == FailureKind::Authentication);
+        if let Some(&key) = key {
+            return Some(key.clone());
+        }
+        let first = *failures.first()?;
+        let texts: Vec<&str> = failures.iter().map(|f| f.text.as_str()).collect();
+        Some(Failure::new(first.kind, texts.join("; ")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_breaks_rules_waits_longer_each_time_and_has_no_fourth_session() {
+        let seconds = |breaches| penalty(breaches).map(|pause| pause.as_secs());
+        assert_eq!([1, 2, 3, 4].map(seconds), [Some(5), Some(20), None, None]);
+    }
+}

@@ -1,0 +1,49 @@
+//! A file that must come once more: its blocks are each good, and together they are another file.
+//!
+//! That happens where blocks of two different files were mixed: by an earlier transfer of another
+//! object under the same name, or by a source that differs from the others. Nobody can tell from
+//! the blocks which are wrong, so all of the file is asked for again. Whether that can help is for
+//! whoever holds the handle to decide; here it is only said what speaks for it.
+
+use gtp_alloc::Bytes;
+use gtp_store::{BLOCK, SinkError};
+
+use super::api::TransferEvent;
+use super::table::Table;
+use super::transfer::{Phase, Transfer, have_bytes, live, only};
+
+impl Transfer {
+    /// The writer has found that a file is not what it must be.
+    pub(super) fn wrong_root(&mut self, file: u32, error: SinkError, table: &Table) {
+        let resumed = self.have.iter().any(|have| have.file == file);
+        let left: Vec<_> = live(&self.flows, table).collect();
+        let departed = self.flows.iter().any(|of| of.bytes > 0 && !left.contains(&of.flow));
+        let doubtful = resumed || departed;
+        self.outbox.push(TransferEvent::WrongRoot { file, doubtful, error });
+    }
+
+    /// All blocks of a file that the sink has dropped are wanted once more.
+    pub fn begin_anew(&mut self, file: u32) {
+        let size = self.manifest.entries.get(file as usize).map_or(0, |entry| entry.size);
+        let blocks = size.div_ceil(BLOCK);
+        let ended = !matches!(self.phase, Phase::Moving | Phase::Finishing);
+        if ended || blocks == 0 || self.given_up.contains(&file) {
+            return;
+        }
+        let resumed = self.have.iter().filter(|have| have.file == file);
+        let resumed: u64 = resumed.map(|have| have_bytes(&self.manifest, have)).sum();
+        self.have.retain(|have| have.file != file);
+        self.counted.resumed_bytes = self.counted.resumed_bytes.saturating_sub(resumed);
+        self.counted.bytes = self.counted.bytes.saturating_sub(Bytes(size).0);
+        self.blocks_left += blocks;
+        if let Some(plan) = &mut self.plan {
+            let units = plan.row.blocks_units(file, 0..blocks);
+            // What is behind the front needs no room; these blocks do.
+            plan.front = plan.front.min(units.start);
+            plan.group.give_back(&only(units));
+        }
+        self.phase = Phase::Moving;
+        self.stalled = false;
+        self.dirty = true;
+    }
+}
