@@ -171,7 +171,7 @@ const BUNDLE_DIGITS: usize = 32;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::manifest::{Entry, Guise, Kind, Mode, Mtime};
+    use crate::manifest::{Attributes, Entry, Kind, Mode, Mtime};
     use crate::sink::Fault;
 
     fn name(s: &str) -> RelPath {
@@ -227,7 +227,7 @@ mod tests {
         assert_eq!(both, journal(&["a.x", "t", "t/b.x"], None));
         assert_ne!(both, journal(&["a.x", "u"], None));
         assert_ne!(both, ".gtp-journal");
-        let own = Some(Guise { mode: Mode::new(0o750), mtime: time });
+        let own = Some(Attributes { mode: Mode::new(0o750), mtime: time });
         assert_eq!(journal(&["a.x", "b.x"], own), ".gtp-journal");
     }
 

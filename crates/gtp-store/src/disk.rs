@@ -130,7 +130,12 @@ pub trait Disk: Send {
     ///
     /// # Errors
     /// What the system says.
-    fn dress_dir(&mut self, path: &str, mode: Option<Mode>, mtime: Mtime) -> io::Result<()>;
+    fn set_dir_attributes(
+        &mut self,
+        path: &str,
+        mode: Option<Mode>,
+        mtime: Mtime,
+    ) -> io::Result<()>;
 
     /// How many names directly beneath the handle end like this. Looks at a bounded number.
     ///
@@ -473,7 +478,12 @@ impl Disk for OsDisk {
         }
     }
 
-    fn dress_dir(&mut self, path: &str, mode: Option<Mode>, mtime: Mtime) -> io::Result<()> {
+    fn set_dir_attributes(
+        &mut self,
+        path: &str,
+        mode: Option<Mode>,
+        mtime: Mtime,
+    ) -> io::Result<()> {
         let dated = self.permitted(path, |disk| {
             let times = times(mtime);
             if path.is_empty() {

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 
 use crate::abilities::is_refusal;
 use crate::manifest::{
-    Entry, Guise, Kind, MAX_ENTRIES, Manifest, ManifestError, Mode, Mtime, RootKind,
+    Attributes, Entry, Kind, MAX_ENTRIES, Manifest, ManifestError, Mode, Mtime, RootKind,
 };
 use crate::name::{NameError, RelPath, escaped};
 use crate::source::SourceError;
@@ -254,7 +254,7 @@ fn scan_dir(
     room: &mut dyn FnMut(usize) -> bool,
 ) -> Result<Scanned, SourceError> {
     let base = walk::dir_for_reading(base.as_fd(), at).map_err(|e| beneath_error(at, e))?;
-    let own = guise(&fstat(&base).map_err(|e| beneath_error(at, e))?);
+    let own = attributes(&fstat(&base).map_err(|e| beneath_error(at, e))?);
     let mut scan =
         Scan { base: &base, room, found: Vec::new(), skipped: Vec::new(), skipped_total: 0 };
     let mut left: Vec<Option<RelPath>> = vec![None];
@@ -365,15 +365,15 @@ fn entry(path: RelPath, kind: Kind, stat: &Stat) -> Entry {
         Kind::File => stat.st_size as u64,
         Kind::Dir => 0,
     };
-    let Guise { mode, mtime } = guise(stat);
+    let Attributes { mode, mtime } = attributes(stat);
     Entry { path, kind, size, mode, mtime }
 }
 
-fn guise(stat: &Stat) -> Guise {
+fn attributes(stat: &Stat) -> Attributes {
     let nanos = u32::try_from(stat.st_mtime_nsec).unwrap_or(0);
     let whole = Mtime::new(stat.st_mtime, 0).expect("zero nanoseconds are below a second");
     let mtime = Mtime::new(stat.st_mtime, nanos).unwrap_or(whole);
-    Guise { mode: Mode::new(stat.st_mode), mtime }
+    Attributes { mode: Mode::new(stat.st_mode), mtime }
 }
 
 /// Whether this process may read a file. Where nobody answers that, reading it will tell.

@@ -21,7 +21,7 @@ use crate::disk::{Disk, FoundKind, MadeDir, Opened, OsDisk};
 use crate::hash::{Value, empty_root};
 use crate::journal::Record;
 use crate::log::{Log, Origin};
-use crate::manifest::{Entry, Guise, Kind, Manifest, RootKind};
+use crate::manifest::{Attributes, Entry, Kind, Manifest, RootKind};
 use crate::name::RelPath;
 use crate::parts::Parts;
 use crate::recheck::Recheck;
@@ -466,7 +466,7 @@ impl<D: Disk> FileSink<D> {
         self.sync_names()?;
         let left = !self.found.restarted.is_empty() || !self.found.orphans.is_empty();
         if self.parts.is_empty() && !left && self.made_dirs_stay_open() {
-            self.dress_dirs()?;
+            self.set_dir_attributess()?;
             self.remove_journal()?;
             self.dress_root()?;
         }
@@ -545,7 +545,7 @@ impl<D: Disk> FileSink<D> {
     /// Gives directories their times, and modes to those that the transfer has made, the deepest
     /// first: a later one changes the time of its parent no more, and a mode without search closes
     /// nothing that is still needed.
-    fn dress_dirs(&mut self) -> Result<(), SinkError> {
+    fn set_dir_attributess(&mut self) -> Result<(), SinkError> {
         let manifest = self.arrivals.manifest().clone();
         for (number, entry) in manifest.entries.iter().enumerate().rev() {
             let number = number as u32;
@@ -553,8 +553,8 @@ impl<D: Disk> FileSink<D> {
                 continue;
             }
             let path = self.parts.names.final_path(&entry.path);
-            let guise = Guise { mode: entry.mode, mtime: entry.mtime };
-            if let Err(error) = self.dress_dir(&path, guise) {
+            let attributes = Attributes { mode: entry.mode, mtime: entry.mtime };
+            if let Err(error) = self.set_dir_attributes(&path, attributes) {
                 self.refuse(number, error)?;
             }
         }
@@ -565,7 +565,7 @@ impl<D: Disk> FileSink<D> {
     fn dress_root(&mut self) -> Result<(), SinkError> {
         let Some(own) = self.arrivals.manifest().own else { return Ok(()) };
         let root = self.parts.names.root().to_owned();
-        self.dress_dir(&root, own)
+        self.set_dir_attributes(&root, own)
     }
 
     /// Whether a later attempt can still write into every directory that was made, once all have
@@ -577,9 +577,9 @@ impl<D: Disk> FileSink<D> {
         self.made.is_empty() || modes.all(|mode| mode.bits() & OWNER == OWNER)
     }
 
-    fn dress_dir(&mut self, path: &str, guise: Guise) -> Result<(), SinkError> {
-        let mode = self.made.contains(path).then_some(guise.mode);
-        match self.parts.disk.dress_dir(path, mode, guise.mtime) {
+    fn set_dir_attributes(&mut self, path: &str, attributes: Attributes) -> Result<(), SinkError> {
+        let mode = self.made.contains(path).then_some(attributes.mode);
+        match self.parts.disk.set_dir_attributes(path, mode, attributes.mtime) {
             // It was there, it is somebody else's, and its time is all that is not to be had.
             Err(error) if mode.is_none() && error.kind() == ErrorKind::PermissionDenied => {
                 tracing::debug!(path, %error, "a directory keeps its time");
@@ -759,7 +759,7 @@ impl<D: Disk> BlockSink for FileSink<D> {
         self.place_ready()?;
         self.remove_orphans()?;
         self.sync_names()?;
-        self.dress_dirs()?;
+        self.set_dir_attributess()?;
         self.remove_journal()?;
         self.dress_root()?;
         self.parts.disk.settle();

@@ -50,7 +50,8 @@ pub use gtp_ranges::RangeSet;
 pub use hash::{BlockCheck, LOST, Value, block_value, check_block, empty_root};
 pub use known_roots::KnownRoots;
 pub use manifest::{
-    Entry, Guise, Kind, MAX_ENTRIES, Manifest, ManifestError, Mode, Mtime, MtimeError, RootKind,
+    Attributes, Entry, Kind, MAX_ENTRIES, Manifest, ManifestError, Mode, Mtime, MtimeError,
+    RootKind,
 };
 pub use name::{MAX_COMPONENT, MAX_DEPTH, MAX_PATH, NameError, RelPath, escaped};
 pub use plain_sinks::{DiscardSink, OrderedWriterSink};

@@ -22,7 +22,7 @@ pub struct Manifest {
     pub root_kind: RootKind,
     /// Of a directory: its own mode and time. `None` for a file, whose entry has them, and for a
     /// bundle of several objects, which is no directory at its source.
-    pub own: Option<Guise>,
+    pub own: Option<Attributes>,
     /// For a file: one entry, its name as its path. For a directory: everything beneath it.
     pub entries: Vec<Entry>,
 }
@@ -62,7 +62,7 @@ pub enum Kind {
 
 /// What an object looks like beside its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Guise {
+pub struct Attributes {
     /// Permission bits.
     pub mode: Mode,
     /// When its content last changed.

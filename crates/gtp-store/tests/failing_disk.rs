@@ -188,7 +188,7 @@ fn a_directory_of_another_user_takes_a_tree_and_keeps_its_mode() {
     let dir = tempfile::tempdir().unwrap();
     let dest = open_to_all(dir.path(), 0o777);
     let mut listed = tree(vec![file("x", 9, 1)]);
-    listed.own = Some(gtp_store::Guise {
+    listed.own = Some(gtp_store::Attributes {
         mode: gtp_store::Mode::new(0o700),
         mtime: gtp_store::Mtime::new(7, 0).unwrap(),
     });

@@ -75,8 +75,13 @@ impl Disk for Folding {
         self.0.make_dir(&fold(path))
     }
 
-    fn dress_dir(&mut self, path: &str, mode: Option<Mode>, mtime: Mtime) -> io::Result<()> {
-        self.0.dress_dir(&fold(path), mode, mtime)
+    fn set_dir_attributes(
+        &mut self,
+        path: &str,
+        mode: Option<Mode>,
+        mtime: Mtime,
+    ) -> io::Result<()> {
+        self.0.set_dir_attributes(&fold(path), mode, mtime)
     }
 
     fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {

@@ -279,7 +279,12 @@ impl Disk for Memory {
         Ok(MadeDir::New)
     }
 
-    fn dress_dir(&mut self, path: &str, _mode: Option<Mode>, _mtime: Mtime) -> io::Result<()> {
+    fn set_dir_attributes(
+        &mut self,
+        path: &str,
+        _mode: Option<Mode>,
+        _mtime: Mtime,
+    ) -> io::Result<()> {
         assert!(self.with(|world| world.dirs.contains(path)), "{path} is a directory");
         Ok(())
     }

@@ -10,8 +10,8 @@ use common::{
     Dice, contents, copy, dir, file, finish, missing, name, single, sink, transfer, tree,
 };
 use gtp_store::{
-    BLOCK, BlockSink, BlockSource, Destination, Durability, Existing, Fault, FileSink, Guise, Kind,
-    MadeDir, Mode, Mtime, Pattern, Recheck, SinkError, SinkOptions, SyntheticSource, Written,
+    Attributes, BLOCK, BlockSink, BlockSource, Destination, Durability, Existing, Fault, FileSink,
+    Kind, MadeDir, Mode, Mtime, Pattern, Recheck, SinkError, SinkOptions, SyntheticSource, Written,
     new_framed,
 };
 use proptest::prelude::*;
@@ -509,7 +509,7 @@ fn directories_get_mode_and_time_of_the_source_also_when_the_first_attempt_was_k
     for killed_first in [false, true] {
         let dest = tempfile::tempdir().unwrap();
         let mut listed = tree(vec![dir("d", 7), file("d/big", 2 * BLOCK, 1), dir("e", 8)]);
-        let own = Guise { mode: Mode::new(0o710), mtime: Mtime::new(9, 5).unwrap() };
+        let own = Attributes { mode: Mode::new(0o710), mtime: Mtime::new(9, 5).unwrap() };
         listed.own = Some(own);
         let at = |path: &str| dest.path().join("obj").join(path);
         let mut source = SyntheticSource::new(listed, Pattern::Random { seed: 4 });

@@ -20,7 +20,7 @@ use crate::host::{AcceptNew, Host};
 use crate::transfer::Transfer;
 use crate::trust::Trust;
 
-/// Describes what to fetch, whence and whither.
+/// Describes what to fetch, from where, and to where.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {

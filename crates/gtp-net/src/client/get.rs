@@ -39,7 +39,7 @@ mod object;
 mod skipped;
 mod tally;
 
-/// What to fetch, whence, and whither.
+/// What to fetch, from where, and to where.
 pub struct GetRequest {
     /// Addresses of the same object, at least one.
     pub sources: Vec<Url>,

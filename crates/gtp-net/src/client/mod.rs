@@ -10,11 +10,11 @@ mod get;
 mod link;
 mod list;
 mod place;
+mod placement;
 mod progress;
 mod put;
 mod roots;
 mod url;
-mod whither;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

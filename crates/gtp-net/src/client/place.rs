@@ -15,7 +15,7 @@ use gtp_store::{
 };
 
 use super::Url;
-use super::whither::{End, Goes, Said, whither};
+use super::placement::{End, Placement, SourceName, placement};
 use crate::flows::{Failure, FailureKind};
 
 /// Makes a sink for an object, once its listing is known. Called on a thread that may block.
@@ -102,15 +102,15 @@ fn destination(
 ) -> Result<Destination, Failure> {
     let kind = manifest.root_kind;
     let named = if url.names_directory() { End::Slash } else { End::Name };
-    match (whither(Said::of(kind, named), End::of(path), there), kind) {
-        (Goes::Beneath, _) => {
+    match (placement(SourceName::of(kind, named), End::of(path), there), kind) {
+        (Placement::Beneath, _) => {
             let name = own_name(url, manifest)?;
             if there.is_none() {
                 make(path, 0o777)?;
             }
             Ok(Destination::beneath(path, name, kind)?)
         }
-        (Goes::Itself, RootKind::File) => {
+        (Placement::Itself, RootKind::File) => {
             let name = path.file_name().unwrap_or_default().as_bytes();
             let name = RelPath::from_bytes(name).map_err(|why| {
                 Failure::new(FailureKind::Destination, format!("{}: {why}", shown(path)))
@@ -118,7 +118,7 @@ fn destination(
             let holder = path.parent().filter(|p| !p.as_os_str().is_empty());
             Ok(Destination::beneath(holder.unwrap_or(Path::new(".")), name, kind)?)
         }
-        (Goes::Itself, RootKind::Dir) => {
+        (Placement::Itself, RootKind::Dir) => {
             if there.is_none() {
                 // A directory that is to get the source's mode is private until it has it.
                 make(path, if manifest.own.is_some() { 0o700 } else { 0o777 })?;

@@ -16,8 +16,8 @@ use tokio::task::{JoinError, JoinHandle};
 use tokio::time::Sleep;
 
 use super::connect::{Granted, Units, ask, left_out, reach};
+use super::placement::End;
 use super::progress::{Event, Outcome, Progress, SourceShare};
-use super::whither::End;
 use super::{
     Endpoint, LOOK_SPAN, Monitor, Terms, Url, back_off, no_path_words, stop_words, stopped,
     without_datagrams,
@@ -34,7 +34,7 @@ pub use parcel::{MakeSource, Objects};
 
 mod parcel;
 
-/// What to send, whither.
+/// What to send and where to.
 pub struct PutRequest {
     /// The object.
     pub objects: Objects,
@@ -153,7 +153,7 @@ struct Sending {
 /// What an event of the data session means.
 enum Heard {
     /// The transfer goes on.
-    Goes,
+    Placement,
     /// The data session is over; the server may still say how the transfer ended.
     Ends(Parting),
     /// This end cannot go on, and the server is to be told why.
@@ -311,7 +311,7 @@ impl Attempt {
                     }
                 },
                 event = source.next_event(), if parting.is_none() => match self.heard(event) {
-                    Heard::Goes => {}
+                    Heard::Placement => {}
                     Heard::Ends(end) => parting = Some(end),
                     Heard::Fails(reason, failure) => {
                         channel.send(&Message::fault(reason, failure.text.clone())).await?;
@@ -356,7 +356,7 @@ impl Attempt {
         match event {
             Some(SourceEvent::PathOpen) => {
                 self.path_seen = true;
-                Heard::Goes
+                Heard::Placement
             }
             Some(SourceEvent::Closed) => ends("the server ended the session".into(), VERDICT_SPAN),
             Some(SourceEvent::NoPath) if self.path_seen => {
@@ -372,7 +372,7 @@ impl Attempt {
             Some(SourceEvent::FileFault { path, error }) => {
                 let failure = Failure::new(FailureKind::Partial, error.words()).about(path);
                 match self.leave_out(failure) {
-                    Ok(()) => Heard::Goes,
+                    Ok(()) => Heard::Placement,
                     Err(failure) => Heard::Fails(Reason::Limit, failure),
                 }
             }

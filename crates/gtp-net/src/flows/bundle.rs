@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use gtp_store::{
-    BlockSource, Entry, Framed, Guise, Kind, Manifest, ManifestError, Mode, Mtime, NameError,
+    Attributes, BlockSource, Entry, Framed, Kind, Manifest, ManifestError, Mode, Mtime, NameError,
     RelPath, RootKind, SourceError, Value, escaped,
 };
 
@@ -100,8 +100,8 @@ fn entries_of(
 /// private and as new as the newest that is in it.
 fn directory(name: &RelPath, manifest: &Manifest) -> Entry {
     let newest = || manifest.entries.iter().map(|entry| entry.mtime).max();
-    let unsaid = || Guise { mode: Mode::new(0o700), mtime: newest().unwrap_or(NOT_LISTED) };
-    let Guise { mode, mtime } = manifest.own.unwrap_or_else(unsaid);
+    let unsaid = || Attributes { mode: Mode::new(0o700), mtime: newest().unwrap_or(NOT_LISTED) };
+    let Attributes { mode, mtime } = manifest.own.unwrap_or_else(unsaid);
     Entry { path: name.clone(), kind: Kind::Dir, size: 0, mode, mtime }
 }
 

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use gtp_store::{Entry, Guise, Kind, Manifest, Mode, Mtime, RelPath, RootKind};
+use gtp_store::{Attributes, Entry, Kind, Manifest, Mode, Mtime, RelPath, RootKind};
 
 use crate::messages::{
     self, ENTRIES_MAX, EntryKind, Message, PATHS_MAX, Page, Pages, PagesEnd, printable,
@@ -19,7 +19,7 @@ pub struct BadListing(String);
 /// The messages that carry a manifest: pages, then the end. A directory's own mode and time come
 /// first, in an entry without a name, which is not counted.
 pub(crate) fn to_messages(manifest: &Manifest) -> impl Iterator<Item = Message> + '_ {
-    let own = manifest.own.map(|Guise { mode, mtime }| messages::Entry {
+    let own = manifest.own.map(|Attributes { mode, mtime }| messages::Entry {
         path: Vec::new(),
         kind: EntryKind::Directory,
         size: 0,
@@ -85,7 +85,7 @@ fn wire_kind(kind: Kind) -> EntryKind {
 pub(crate) struct Gathering {
     entries: Vec<Entry>,
     path_bytes: usize,
-    own: Option<Guise>,
+    own: Option<Attributes>,
     own_name: Option<RelPath>,
     unnamed: usize,
 }
@@ -133,7 +133,7 @@ impl Gathering {
         }
         let mtime = Mtime::new(entry.mtime_s, entry.mtime_ns);
         let mtime = mtime.map_err(|why| BadListing(why.to_string()))?;
-        self.own = Some(Guise { mode: Mode::new(entry.mode), mtime });
+        self.own = Some(Attributes { mode: Mode::new(entry.mode), mtime });
         Ok(())
     }
 
@@ -232,7 +232,7 @@ mod tests {
             entry("d/c", Kind::File, 9),
             entry("e", Kind::File, 1),
         ];
-        let own = Some(Guise { mode: Mode::new(0o750), mtime: Mtime::new(5, 6).unwrap() });
+        let own = Some(Attributes { mode: Mode::new(0o750), mtime: Mtime::new(5, 6).unwrap() });
         Manifest { root_kind: RootKind::Dir, own, entries }
     }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use gtp_store::{BlockSource, Export, FileSource, RelPath, RootKind};
 
-use crate::client::whither::{End, Goes, Said, whither};
+use crate::client::placement::{End, Placement, SourceName, placement};
 use crate::flows::{Bundle, Failure, FailureKind, Part};
 
 /// Opens a source; called again for each attempt, on a thread that may block.
@@ -36,7 +36,7 @@ pub(super) struct Aim {
 
 /// A part, and how it is named.
 struct Item {
-    said: Said,
+    said: SourceName,
     /// `None` where the path has no name, as `.` and `/` have none.
     name: Option<RelPath>,
     source: Box<dyn BlockSource>,
@@ -48,7 +48,7 @@ pub(super) fn pack(objects: &mut Objects, aim: Aim) -> Result<Parcel, Failure> {
     let mut items: Vec<Item> = match objects {
         Objects::Made(name, make) => {
             let source = make()?;
-            let said = Said::of(source.manifest().root_kind, End::Name);
+            let said = SourceName::of(source.manifest().root_kind, End::Name);
             vec![Item { said, name: Some(name.clone()), source }]
         }
         Objects::Paths(paths) => {
@@ -59,7 +59,7 @@ pub(super) fn pack(objects: &mut Objects, aim: Aim) -> Result<Parcel, Failure> {
     if items.is_empty() {
         return Err(Failure::new(FailureKind::Usage, "nothing to send was named"));
     }
-    if items.len() == 1 && whither(items[0].said, aim.end, aim.there) == Goes::Itself {
+    if items.len() == 1 && placement(items[0].said, aim.end, aim.there) == Placement::Itself {
         return Ok(Parcel { source: items.remove(0).source, skipped });
     }
     if items.len() > 1 && aim.end == End::Name && aim.there != Some(RootKind::Dir) {
@@ -77,8 +77,8 @@ pub(super) fn pack(objects: &mut Objects, aim: Aim) -> Result<Parcel, Failure> {
 impl Item {
     fn part(self) -> Part {
         let name = match self.said {
-            Said::Content => None,
-            Said::File | Said::Directory => self.name,
+            SourceName::Content => None,
+            SourceName::File | SourceName::Directory => self.name,
         };
         Part { name, source: self.source }
     }
@@ -100,11 +100,11 @@ fn open_path(path: &Path, skipped: &mut Vec<Failure>) -> Result<Item, Failure> {
     if more > 0 {
         skipped.push(Failure::new(FailureKind::Partial, format!("{more} more")));
     }
-    let said = Said::of(scanned.manifest.root_kind, end);
+    let said = SourceName::of(scanned.manifest.root_kind, end);
     let name =
         match (said, path.file_name()) {
-            (Said::Content, _) | (Said::File | Said::Directory, None) => None,
-            (Said::File | Said::Directory, Some(name)) => {
+            (SourceName::Content, _) | (SourceName::File | SourceName::Directory, None) => None,
+            (SourceName::File | SourceName::Directory, Some(name)) => {
                 let name = RelPath::from_bytes(name.as_encoded_bytes());
                 Some(name.map_err(|why| {
                     Failure::new(FailureKind::Usage, format!("{}: {why}", shown()))

@@ -13,7 +13,7 @@ use gtp_store::RootKind;
 
 /// What a command names as its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Said {
+pub(super) enum SourceName {
     /// A file.
     File,
     /// A directory, by its name.
@@ -33,20 +33,20 @@ pub(super) enum End {
 
 /// Where an object goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Goes {
+pub(super) enum Placement {
     /// Beneath the destination, a directory, under its own name.
     Beneath,
     /// To the destination itself: the file, or the directory that gets its entries.
     Itself,
 }
 
-impl Said {
+impl SourceName {
     /// What is named, if it is of this kind and named with such an end.
-    pub fn of(kind: RootKind, end: End) -> Said {
+    pub fn of(kind: RootKind, end: End) -> SourceName {
         match (kind, end) {
-            (RootKind::File, _) => Said::File,
-            (RootKind::Dir, End::Name) => Said::Directory,
-            (RootKind::Dir, End::Slash) => Said::Content,
+            (RootKind::File, _) => SourceName::File,
+            (RootKind::Dir, End::Name) => SourceName::Directory,
+            (RootKind::Dir, End::Slash) => SourceName::Content,
         }
     }
 }
@@ -64,13 +64,13 @@ impl End {
 
 /// Where an object goes, named so, by a destination that is written so; `there` is what is at the
 /// destination, as the first attempt finds it.
-pub(super) fn whither(said: Said, destination: End, there: Option<RootKind>) -> Goes {
+pub(super) fn placement(said: SourceName, destination: End, there: Option<RootKind>) -> Placement {
     match (said, destination, there) {
-        (Said::Content, _, _) => Goes::Itself,
-        (Said::File | Said::Directory, End::Slash, _) => Goes::Beneath,
-        (Said::Directory, End::Name, _) => Goes::Itself,
-        (Said::File, End::Name, Some(RootKind::Dir)) => Goes::Beneath,
-        (Said::File, End::Name, Some(RootKind::File) | None) => Goes::Itself,
+        (SourceName::Content, _, _) => Placement::Itself,
+        (SourceName::File | SourceName::Directory, End::Slash, _) => Placement::Beneath,
+        (SourceName::Directory, End::Name, _) => Placement::Itself,
+        (SourceName::File, End::Name, Some(RootKind::Dir)) => Placement::Beneath,
+        (SourceName::File, End::Name, Some(RootKind::File) | None) => Placement::Itself,
     }
 }
 
@@ -79,13 +79,15 @@ mod tests {
     use super::*;
 
     const ENDS: [End; 2] = [End::Slash, End::Name];
-    const SAID: [Said; 3] = [Said::File, Said::Directory, Said::Content];
+    const SAID: [SourceName; 3] = [SourceName::File, SourceName::Directory, SourceName::Content];
 
     /// What is at the destination when an object of this kind has gone there.
-    fn after(said: Said, goes: Goes) -> RootKind {
+    fn after(said: SourceName, goes: Placement) -> RootKind {
         match (said, goes) {
-            (Said::File, Goes::Itself) => RootKind::File,
-            (_, Goes::Beneath) | (Said::Directory | Said::Content, _) => RootKind::Dir,
+            (SourceName::File, Placement::Itself) => RootKind::File,
+            (_, Placement::Beneath) | (SourceName::Directory | SourceName::Content, _) => {
+                RootKind::Dir
+            }
         }
     }
 
@@ -93,8 +95,8 @@ mod tests {
     fn the_same_words_mean_the_same_place_once_they_have_been_followed() {
         for (said, end) in SAID.iter().flat_map(|&said| ENDS.map(|end| (said, end))) {
             for there in [None, Some(RootKind::File), Some(RootKind::Dir)] {
-                let first = whither(said, end, there);
-                let second = whither(said, end, Some(after(said, first)));
+                let first = placement(said, end, there);
+                let second = placement(said, end, Some(after(said, first)));
                 assert_eq!(first, second, "{said:?} {end:?} {there:?}");
             }
         }
@@ -103,9 +105,9 @@ mod tests {
     #[test]
     fn only_where_a_file_goes_depends_on_what_is_there() {
         for (said, end) in SAID.iter().flat_map(|&said| ENDS.map(|end| (said, end))) {
-            let absent = whither(said, end, None);
-            let present = whither(said, end, Some(RootKind::Dir));
-            assert_eq!(absent != present, said == Said::File && end == End::Name, "{said:?}");
+            let absent = placement(said, end, None);
+            let present = placement(said, end, Some(RootKind::Dir));
+            assert_eq!(absent != present, said == SourceName::File && end == End::Name, "{said:?}");
         }
     }
 
