@@ -97,7 +97,7 @@ pub fn manifest(bytes: &[u8]) {
         entries.push(Entry { path, kind, size, mode: Mode::new(0o644), mtime });
     }
     let root_kind = if bytes.len().is_multiple_of(2) { RootKind::Dir } else { RootKind::File };
-    let manifest = Manifest { root_kind, entries };
+    let manifest = Manifest { root_kind, own: None, entries };
     if manifest.validate().is_err() {
         return;
     }
