@@ -416,7 +416,11 @@ fn another_root_than_expected_is_told_and_all_of_the_file_can_come_anew() {
                 assert_eq!(finished.bytes_written, 4 * MIB, "it came twice");
                 return assert!(told);
             }
-            Some(TransferEvent::PathOpen { .. } | TransferEvent::FileDone { .. }) => {}
+            Some(
+                TransferEvent::PathOpen { .. }
+                | TransferEvent::FileDone { .. }
+                | TransferEvent::FileNamed { .. },
+            ) => {}
             other => panic!("unexpected: {other:?}"),
         }
     }
