@@ -65,6 +65,7 @@ pub fn measure_disk(dir: &Path, bytes: u64, stop: &AtomicBool) -> Result<DiskFig
     let plain_write = timed(&mut || write_plain(&plain, &content, stop))?;
     let plain_read = timed(&mut || read_plain(&plain, stop))?;
     fs::remove_file(&plain).map_err(other)?;
+    fs::create_dir(&kept).map_err(other)?;
     let store_write = timed(&mut || write_store(&kept, &content, stop))?;
     let store_read = timed(&mut || read_store(&kept, stop))?;
     Ok(DiskFigures { bytes, plain_write, store_write, plain_read, store_read })

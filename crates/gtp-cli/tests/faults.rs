@@ -58,9 +58,11 @@ fn a_source_rewritten_with_the_same_size_never_arrives_as_a_mixture() {
     let world = World::new();
     let new = bytes(12_000_000, 78);
     let (server, output) = disturbed(&world, |source| fs::write(source, &new).unwrap());
+    // Whether a retry begins anew with the new content depends on how far the first attempt was.
     let code = output.status.code();
-    assert!([Some(5), Some(6)].contains(&code), "{code:?}: {}", said(&output));
-    assert!(!said(&output).is_empty() && !world.path("out").exists());
+    assert!([Some(0), Some(5), Some(6)].contains(&code), "{code:?}: {}", said(&output));
+    assert!(!said(&output).is_empty(), "what happened is said");
+    assert_eq!(world.path("out").exists(), code == Some(0));
     world.expect(0, &["get", &server.url("a"), "out"]);
     assert!(fs::read(world.path("out")).unwrap() == new);
 }

@@ -98,11 +98,30 @@ const ROWS: &[Row] = &[
         &[("gtp-net/src/client/link.rs", "FAULTS_MAX", 1.0)],
     ),
     (
-        "connections",
+        "connections whose client has proved no key or said nothing",
+        &[
+            (ADMISSION, "unproved", 1.0),
+            (ADMISSION, "unproved_per_address", 1.0),
+            (CONTROL, "OPENING_SPAN", 1.0),
+        ],
+    ),
+    (
+        "clients",
         &[
             (ADMISSION, "connections", 1.0),
+            // Strangers may be half of them.
+            (ADMISSION, "connections", 0.5),
             (ADMISSION, "connections_per_address", 1.0),
             (ADMISSION, "sessions_per_key", 1.0),
+        ],
+    ),
+    (
+        "time from the listing to the first datagram of a client that fetches; without anything \
+         sent to a stranger",
+        &[
+            ("gtp-net/src/server/get.rs", "HELLO_SPAN", 1.0),
+            ("gtp-net/src/server/get.rs", "SLOWEST", 1e-3),
+            ("gtp-net/src/server/house.rs", "DOZING_SPAN", 1.0),
         ],
     ),
     ("search before `Opened`", &[(CONTROL, "ANSWER_SPAN", 1.0)]),

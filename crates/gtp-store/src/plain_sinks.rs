@@ -304,11 +304,15 @@ mod tests {
         assert_eq!(sink.write_block(2, 0, &framed).unwrap(), Written::Duplicate);
         let wrong = sink.finish_file(0, Some([0; 32]));
         assert!(matches!(wrong, Err(SinkError::RootMismatch { .. })));
+        assert!(matches!(sink.finish_file(0, None), Err(SinkError::Incomplete { .. })));
+        assert!(sink.begins_anew(0), "its blocks are dropped");
+        source.load_block(0, 0, &mut framed).unwrap();
+        assert_eq!(sink.write_block(0, 0, &framed).unwrap(), Written::Completed);
         assert!(matches!(sink.finish(), Err(SinkError::Incomplete { .. })));
         for file in 0..3 {
             sink.finish_file(file, None).unwrap();
         }
         let done = sink.finish().unwrap();
-        assert_eq!((done.files_written, done.bytes_written), (3, BLOCK + 4));
+        assert_eq!((done.files_written, done.bytes_written), (3, BLOCK + 4 + 3), "3 came twice");
     }
 }
