@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
 use std::io;
 
-use gtp_alloc::{Span, Time};
+use gtp_alloc::{Bucket, Time};
 use gtp_share::{Answer, Listener};
 
 use crate::hub::ClientId;
@@ -20,7 +20,11 @@ pub(crate) const ASKING_OF_ONE: usize = 32;
 /// many as start in a second on a busy machine. Making the pages of one takes a tenth of a
 /// millisecond.
 const AT_ONCE: u32 = 256;
-const EACH: Span = Span::from_millis(10);
+const A_SECOND: u32 = 100;
+/// Changes of one user at once, and in a second: more than people and scripts
+/// make. Each has all weights worked out twice, which takes milliseconds when the daemon is full.
+const SETS_AT_ONCE: u32 = 16;
+const SETS_A_SECOND: u32 = 10;
 /// Connections that are turned away in a turn for want of descriptors: as many as wait at most, so
 /// that everybody hears of it.
 const TURNED_AWAY: usize = 4_096;
@@ -36,9 +40,8 @@ pub(crate) struct Comers {
 struct Comer {
     /// Connections that have not attached, the oldest first.
     asking: VecDeque<ClientId>,
-    /// Processes that may come in now, and when that was counted.
-    room: u32,
-    counted: Time,
+    attaches: Bucket,
+    sets: Bucket,
 }
 
 impl Comers {
@@ -64,19 +67,20 @@ impl Comers {
 
     /// Whether one more process of this user may come in now.
     pub fn may_attach(&mut self, now: Time, uid: u32) -> bool {
-        let user = self.user(uid);
-        let more = now.since(user.counted).as_nanos() / EACH.as_nanos();
-        if more > 0 {
-            user.counted = now;
-            user.room = AT_ONCE.min(user.room.saturating_add(more.min(u64::from(AT_ONCE)) as u32));
-        }
-        let may = user.room > 0;
-        user.room = user.room.saturating_sub(1);
-        may
+        self.user(uid).attaches.take(now)
+    }
+
+    /// Whether this user may change one more session now.
+    pub fn may_set(&mut self, now: Time, uid: u32) -> bool {
+        self.user(uid).sets.take(now)
     }
 
     fn user(&mut self, uid: u32) -> &mut Comer {
-        let new = || Comer { asking: VecDeque::new(), room: AT_ONCE, counted: Time::ZERO };
+        let new = || Comer {
+            asking: VecDeque::new(),
+            attaches: Bucket::new(A_SECOND, AT_ONCE),
+            sets: Bucket::new(SETS_A_SECOND, SETS_AT_ONCE),
+        };
         self.users.entry(uid).or_insert_with(new)
     }
 }
@@ -116,4 +120,21 @@ impl Spare {
 
 fn reserve() -> Option<File> {
     File::open("/dev/null").ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use gtp_alloc::Span;
+
+    use super::*;
+
+    #[test]
+    fn changes_of_one_user_come_at_a_bounded_rate_and_hinder_no_other_user() {
+        let mut comers = Comers::default();
+        let start = Time::ZERO + Span::from_secs(1);
+        let mut made = |now, uid| (0..1_000).filter(|_| comers.may_set(now, uid)).count();
+        assert_eq!(made(start, 7), 16);
+        assert_eq!(made(start, 8), 16);
+        assert_eq!(made(start + Span::from_secs(1), 7), 10);
+    }
 }

@@ -387,25 +387,12 @@ impl Hub {
         session: FlowId,
         change: Change,
     ) -> Result<(), SetError> {
-        let range = 1.0 / tree::WEIGHT_MOST..=tree::WEIGHT_MOST;
-        if change.weight.is_some_and(|w| !range.contains(&w)) {
-            return Err(SetError::BadWeight);
-        }
+        self.may_set(right, session, change)?;
         for (&id, client) in &mut self.clients {
             let found = client.seats.iter_mut().find(|(_, seat)| seat.flow == session);
             let Some((_, seat)) = found else { continue };
-            if right != Right::Anybodys && right != Right::Of(client.who.uid) {
-                return Err(SetError::NotYours);
-            }
             match change.of {
-                Of::Session if change.guarantee.is_some() => return Err(SetError::NotOfThese),
                 Of::Session => seat.change(change),
-                Of::Transfer if change.weight.is_some() || change.policy.is_some() => {
-                    return Err(SetError::NotOfThese);
-                }
-                Of::Transfer if change.guarantee.is_some() && right != Right::Anybodys => {
-                    return Err(SetError::NotForUsers);
-                }
                 Of::Transfer => {
                     let id = seat.transfer(id);
                     let given = changed(self.bounds.of(id), change);
@@ -420,10 +407,44 @@ impl Hub {
         Err(SetError::NoSuchSession)
     }
 
-    /// Brings all weights up to date.
+    /// Whether this right allows this change of this session.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(crate) fn may_set(
+        &self,
+        right: Right,
+        session: FlowId,
+        change: Change,
+    ) -> Result<(), SetError> {
+        let range = 1.0 / tree::WEIGHT_MOST..=tree::WEIGHT_MOST;
+        if change.weight.is_some_and(|w| !range.contains(&w)) {
+            return Err(SetError::BadWeight);
+        }
+        let has = |client: &&Client| client.seats.iter().any(|(_, seat)| seat.flow == session);
+        let client = self.clients.values().find(has).ok_or(SetError::NoSuchSession)?;
+        if right != Right::Anybodys && right != Right::Of(client.who.uid) {
+            return Err(SetError::NotYours);
+        }
+        match change.of {
+            Of::Session if change.guarantee.is_some() => Err(SetError::NotOfThese),
+            Of::Transfer if change.weight.is_some() || change.policy.is_some() => {
+                Err(SetError::NotOfThese)
+            }
+            Of::Transfer if change.guarantee.is_some() && right != Right::Anybodys => {
+                Err(SetError::NotForUsers)
+            }
+            Of::Session | Of::Transfer => Ok(()),
+        }
+    }
+
+    /// Brings all weights up to date, where anything has changed since they were.
     pub(crate) fn weigh_all(&mut self) {
-        self.weigh(Side::Source);
-        self.weigh(Side::Sink);
+        for side in [Side::Source, Side::Sink] {
+            if self.desk(side).stale {
+                self.weigh(side);
+            }
+        }
     }
 
     /// What a session has been granted.

@@ -469,9 +469,14 @@ impl Daemon {
             }
             Request::Set { session, change, .. } => {
                 let right = right(peer.uid);
+                if !self.comers.may_set(now, peer.uid) {
+                    return Err(SETS_TOO_OFTEN.to_owned());
+                }
                 let promises = change.guarantee.is_some();
+                let said = |error| words(error, session);
+                self.hub.may_set(right, session, change).map_err(said)?;
                 let had = self.hub.has(session);
-                self.hub.set(now, right, session, change).map_err(|error| words(error, session))?;
+                self.hub.set(now, right, session, change).map_err(said)?;
                 let promised = if promises { self.over_promised() } else { None };
                 let note = promised.or_else(|| self.hub.effect(session, change, had));
                 self.say(id, &Answer::Done { note });
@@ -618,6 +623,9 @@ fn right(uid: u32) -> Right {
     let own = rustix::process::geteuid().as_raw();
     if uid == 0 || uid == own { Right::Anybodys } else { Right::Of(uid) }
 }
+
+/// Said to a user whose changes would keep the daemon from its work.
+const SETS_TOO_OFTEN: &str = "this user changes sessions too often: wait a second and try again";
 
 fn words(error: SetError, session: u32) -> String {
     match error {
