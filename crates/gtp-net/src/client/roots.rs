@@ -111,17 +111,21 @@ impl RootCheck {
         self.asked.iter().filter(|(_, a)| self.is_whole(a)).map(|(&number, a)| (number, a))
     }
 
-    /// Those of them that say the same as the largest number do; of equals, the first.
+    /// The largest set of them in which no two disagree; of equals, the first that is found. A
+    /// source that has lost a file agrees with everybody about it, so those who agree with one
+    /// source need not agree with each other: each that joins is held against all that are there.
     fn majority(&self) -> Vec<usize> {
-        let like = |asked: &Asked| {
-            let same = self.voters().filter(|(_, other)| differing(asked, other).is_none());
-            same.map(|(number, _)| number).collect::<Vec<_>>()
-        };
         let mut best = Vec::new();
-        for (_, asked) in self.voters() {
-            let alike = like(asked);
+        for (number, asked) in self.voters() {
+            let mut alike = vec![(number, asked)];
+            for (other, said) in self.voters().filter(|(other, _)| *other != number) {
+                if alike.iter().all(|(_, there)| differing(there, said).is_none()) {
+                    alike.push((other, said));
+                }
+            }
             if alike.len() > best.len() {
-                best = alike;
+                best = alike.into_iter().map(|(number, _)| number).collect();
+                best.sort_unstable();
             }
         }
         best
@@ -211,28 +215,55 @@ impl RootCheck {
         let most = self.majority();
         let against: Vec<usize> =
             self.voters().map(|(n, _)| n).filter(|n| !most.contains(n)).collect();
-        let first = self.asked.get(most.first()?)?;
+        if most.is_empty() {
+            return None;
+        }
         let all_said = self.asked.values().all(|a| self.is_whole(a));
         let votes = self.sources >= SOURCES_THAT_VOTE;
-        let certain = votes && most.len() * 2 > self.sources;
-        let outvoted = votes && most.len() > against.len() && most.len() > 1;
+        let certain = votes && self.wanted.iter().all(|file| self.is_certain(*file, &most));
+        let outvoted = votes && self.wanted.iter().all(|file| self.is_outvoted(*file, &most));
         if certain || all_said && (against.is_empty() || outvoted) {
-            // Who cannot give a file any more has no say about it.
-            let root_of = |file: &u32, said: Value| {
-                let all = most.iter().filter_map(|n| self.asked.get(n)?.said.get(file));
-                all.copied().find(|&root| root != LOST).unwrap_or(said)
-            };
-            let said = first.said.iter();
-            let roots = said.map(|(file, &root)| (*file, Some(root_of(file, root)))).collect();
-            return Some(Verdict::Agreed { roots, against });
+            let roots = self.wanted.iter().map(|&file| (file, Some(self.root_of(file, &most))));
+            return Some(Verdict::Agreed { roots: roots.collect(), against });
         }
-        let other = *against.first()?;
         if votes && !all_said {
             return None; // A third may decide.
         }
-        let file = differing(first, self.asked.get(&other)?)?;
-        let sources = (most[0].min(other), most[0].max(other));
-        Some(Verdict::Open(Disagreement { file, sources }))
+        let mut pairs = most.iter().flat_map(|&a| against.iter().map(move |&b| (a, b)));
+        let (a, b, file) = pairs.find_map(|(a, b)| {
+            let file = differing(self.asked.get(&a)?, self.asked.get(&b)?)?;
+            Some((a, b, file))
+        })?;
+        Some(Verdict::Open(Disagreement { file, sources: (a.min(b), a.max(b)) }))
+    }
+
+    /// What these sources, no two of which disagree, say of a file. One that has lost it has no
+    /// say; if all have, it is lost.
+    fn root_of(&self, file: u32, most: &[usize]) -> Value {
+        let said = most.iter().filter_map(|number| self.asked.get(number)?.said.get(&file));
+        said.copied().find(|&root| root != LOST).unwrap_or(LOST)
+    }
+
+    /// How many sources say what these say of a file, and how many say something else. Those that
+    /// have lost it count on neither side.
+    fn sides(&self, file: u32, most: &[usize]) -> (usize, usize) {
+        let root = self.root_of(file, most);
+        let said = self.voters().filter_map(|(_, asked)| asked.said.get(&file));
+        said.filter(|&&said| said != LOST).fold((0, 0), |(with, against), &said| {
+            if said == root { (with + 1, against) } else { (with, against + 1) }
+        })
+    }
+
+    /// Whether more than half of all sources say what these say of a file.
+    fn is_certain(&self, file: u32, most: &[usize]) -> bool {
+        self.sides(file, most).0 * 2 > self.sources
+    }
+
+    /// Whether nobody says otherwise of a file, or at least two say what these say and fewer say
+    /// something else.
+    fn is_outvoted(&self, file: u32, most: &[usize]) -> bool {
+        let (with, against) = self.sides(file, most);
+        against == 0 || with > against && with > 1
     }
 
     fn verdict_by(&self, given: Value) -> Option<Verdict> {
@@ -377,6 +408,25 @@ mod tests {
         for open in open {
             assert!(matches!(answered(open).verdict(), Some(Verdict::Open(_))), "{open:?}");
         }
+    }
+
+    #[test]
+    fn a_source_that_has_lost_a_file_lends_its_voice_to_neither_side() {
+        let lost = [LOST];
+        for open in [
+            [FALSE, lost, TRUE],
+            [FALSE, TRUE, lost],
+            [TRUE, lost, FALSE],
+            [TRUE, FALSE, lost],
+            [lost, FALSE, TRUE],
+            [lost, TRUE, FALSE],
+        ] {
+            let verdict = answered(&open).verdict();
+            assert!(matches!(verdict, Some(Verdict::Open(_))), "{open:?}: {verdict:?}");
+        }
+        assert_eq!(answered(&[FALSE, lost, TRUE, TRUE]).verdict(), agreed(TRUE, &[0]));
+        assert_eq!(answered(&[lost, TRUE, lost]).verdict(), agreed(TRUE, &[]));
+        assert_eq!(answered(&[lost, lost, lost]).verdict(), agreed(lost, &[]));
     }
 
     #[test]

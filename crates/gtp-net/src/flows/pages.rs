@@ -112,6 +112,9 @@ impl Gathering {
                 return Err(BadListing(format!("more than {ENTRIES_MAX} entries")));
             }
             if let (b"", Some(name)) = (&entry.path[..], &self.own_name) {
+                if self.unnamed > 0 {
+                    return Err(BadListing("more than one entry has no name".into()));
+                }
                 entry.path = name.as_str().as_bytes().to_vec();
                 self.unnamed += 1;
             }
@@ -265,6 +268,21 @@ mod tests {
         gathering.page(Page { entries }).unwrap();
         let lie = PagesEnd { entries_total: 5, content_bytes: 14 };
         assert!(gathering.end(&lie, RootKind::Dir).is_err());
+    }
+
+    #[test]
+    fn a_second_entry_without_a_name_is_refused_before_it_takes_memory() {
+        let unnamed = messages::Entry {
+            path: Vec::new(),
+            kind: EntryKind::File,
+            size: 0,
+            mode: 0o644,
+            mtime_s: 0,
+            mtime_ns: 0,
+        };
+        let mut gathering = Gathering::named(Some(RelPath::new("x").unwrap()));
+        gathering.page(Page { entries: vec![unnamed.clone()] }).unwrap();
+        assert!(gathering.page(Page { entries: vec![unnamed] }).is_err());
     }
 
     #[test]
