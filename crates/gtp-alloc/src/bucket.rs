@@ -1,17 +1,17 @@
-//! How often something may happen: so many times a second, and a few more at once.
+//! A rate limit for events: a number a second, and a burst at once.
 //!
 //! One moment is all that is kept: when the next one would be due if all came evenly (the generic
-//! cell rate algorithm, ITU-T I.371). What comes earlier than that by more than the burst allows
-//! is one too many. It knows no clock, and not what it counts.
+//! cell rate algorithm, ITU-T I.371). An event that comes earlier than that by more than the
+//! burst allows is one too many. Time is an argument, and what is counted is unknown here.
 
 use crate::{Span, Time};
 
-/// Counts what comes against what may come.
+/// Counts events against the number that may come.
 #[derive(Clone, Copy, Debug)]
 pub struct Bucket {
-    /// Time that one takes.
+    /// The time that one event takes.
     each: Span,
-    /// How far ahead of its time one may come.
+    /// How far ahead of its due time an event may come.
     early: Span,
     /// When the next one is due.
     due: Time,
@@ -27,7 +27,7 @@ impl Bucket {
         Bucket { each: Span::from_nanos(each), early: Span::from_nanos(early), due: Time::ZERO }
     }
 
-    /// Counts one that comes at `now`, unless it is one too many; says whether it was counted.
+    /// Counts an event at `now`, unless it is one too many; returns whether it was counted.
     pub fn take(&mut self, now: Time) -> bool {
         let due = self.due.max(now);
         if due.since(now) > self.early {
@@ -37,8 +37,8 @@ impl Bucket {
         true
     }
 
-    /// Counts `count` that must come; says how long whoever causes them has to wait before the
-    /// next.
+    /// Counts `count` events that cannot be refused; returns how long their cause must wait before
+    /// the next.
     pub fn debit(&mut self, now: Time, count: u64) -> Span {
         let due = self.due.max(now);
         self.due = due + self.each * count;

@@ -1,8 +1,8 @@
 //! Lines that wait to be written by a thread of their own.
 //!
-//! A server must not wait for whoever reads what it says: a pipe that nobody empties would stop
-//! it. Lines wait here up to a bound in bytes; more are dropped, and how many they were is said as
-//! soon as somebody reads again. It does not know what the lines are about.
+//! A server must not wait for the reader of its output: a pipe that is not emptied would stop it.
+//! Lines wait here up to a bound in bytes; further ones are dropped, and their number is reported
+//! when the reader goes on. What the lines are about is unknown here.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -12,7 +12,7 @@ use std::time::Duration;
 /// Bytes of lines that wait at most; a pipe takes 64 KiB besides.
 const WAITING_MOST: usize = 256 * 1024;
 
-/// A longer line is cut; nothing that a server says comes near.
+/// Longest line, in bytes; a longer one is cut. Nothing that a server says comes near.
 const LINE_MOST: usize = 16 * 1024;
 
 /// The way to the thread that writes.
@@ -70,7 +70,7 @@ impl Lines {
     pub fn drain(&self, patience: Duration) {
         let waiting = self.shared.lock();
         let busy = |waiting: &mut Waiting| waiting.writing || !waiting.lines.is_empty();
-        // Whether it is written or time is up makes no difference to who ends.
+        // Whether it is written or time is up makes no difference to a process that ends.
         drop(self.shared.changed.wait_timeout_while(waiting, patience, busy));
     }
 }
@@ -101,7 +101,7 @@ impl Shared {
 fn write(shared: &Shared, mut out: impl Write, missing: fn(u64) -> String) {
     loop {
         let (line, dropped) = shared.next();
-        // A reader that is gone is nobody to tell of it.
+        // If the reader is gone, there is no one to tell.
         let _ = out.write_all(&line);
         if dropped > 0 {
             let _ = out.write_all(missing(dropped).as_bytes());

@@ -25,15 +25,14 @@ pub fn to_stderr() -> SubscriberBuilder<DefaultFields, Format, EnvFilter, fn() -
         .with_ansi(io::stderr().is_terminal())
 }
 
-/// Lines for standard error wait in a queue from now on, and whoever writes them does not.
+/// From now on lines for standard error wait in a queue, and their writers do not wait.
 ///
 /// # Errors
 /// When the system gives no thread.
 pub fn never_wait() -> io::Result<()> {
-    let missing = |lines| {
-        format!("not shown here: {}, which nobody read in time\n", gtp_text::count(lines, "line"))
-    };
-    // Who asks twice has it already.
+    let missing =
+        |lines| format!("not shown here: {} not read in time\n", gtp_text::count(lines, "line"));
+    // A second call finds it set.
     let _ = QUEUE.set(Lines::to(io::stderr(), missing)?);
     Ok(())
 }
@@ -64,5 +63,5 @@ impl Write for Errors {
 
 static QUEUE: OnceLock<Lines> = OnceLock::new();
 
-/// A reader that is there takes what waits in much less; one that is not must not keep a process.
+/// A live reader takes what waits in much less time; a stopped one must not keep the process.
 pub const DRAIN_SPAN: Duration = Duration::from_secs(1);

@@ -1,11 +1,11 @@
 //! Standard output and standard error, and what happens when they cannot be written.
 //!
-//! A reader that goes away (`gtp ls | head -1`) is no failure: what is left to say is not said, and
-//! the command ends as it would have ended. Output that is lost for another reason (standard output
-//! is closed, its disk is full) makes the command fail, at its end if it does something else as
-//! well. Nothing else in this crate writes to either stream, because the standard macros panic
-//! there. A server's lines go through queues, so that a reader that stands still does not hold it
-//! up.
+//! A reader that goes away (`gtp ls | head -1`) is no failure: the rest of the output is dropped,
+//! and the command ends as it would have ended. Output that is lost for another reason
+//! (standard output is closed, its disk is full) makes the command fail, at its end if it does
+//! something else as well. Nothing else in this crate writes to either stream, because the standard
+//! macros panic there. A server's lines go through queues, so that a stopped reader does not hold
+//! it up.
 
 use std::fmt::Display;
 use std::fs::File;
@@ -23,7 +23,8 @@ use crate::log;
 /// is escaped.
 ///
 /// # Errors
-/// When it could not be written although somebody reads: a full disk, or no standard output.
+/// When it could not be written for another reason than a missing reader: a full disk, or no
+/// standard output.
 pub fn line(text: impl Display) -> Result<(), Failure> {
     let text = gtp_text::of_lines(&text.to_string());
     if let Some(queue) = RESULTS.get() {
@@ -33,15 +34,15 @@ pub fn line(text: impl Display) -> Result<(), Failure> {
     text_as_it_is(format_args!("{text}\n"))
 }
 
-/// From now on nobody who writes a line waits for its reader. What a reader is too slow for is
-/// dropped, and counted where it is missing.
+/// From now on no writer of a line waits for its reader. Lines that the reader is too slow for are
+/// dropped, and counted where they are missing.
 ///
 /// # Errors
 /// When the system gives no thread.
 pub fn never_wait() -> io::Result<()> {
     log::never_wait()?;
     let missing = |count| format!("{{\"event\":\"missing\",\"lines\":{count}}}\n");
-    // Who asks twice has it already.
+    // A second call finds it set.
     let _ = RESULTS.set(Lines::to(io::stdout(), missing)?);
     Ok(())
 }
@@ -91,7 +92,7 @@ pub fn lost() -> Option<Failure> {
 static LOST: OnceLock<Failure> = OnceLock::new();
 
 /// Writes one line for people to standard error, escaped like [`line`]. If that fails there is
-/// nobody to tell.
+/// no one to tell.
 pub fn aside(text: impl Display) {
     let shown = gtp_text::of_lines(&text.to_string());
     let _ = to(log::Errors, &format!("{shown}\n"));

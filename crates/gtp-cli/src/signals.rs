@@ -2,7 +2,7 @@
 //!
 //! Interrupt and termination mean the same here. A hangup stops a command as they do, unless it
 //! was started to ignore hangups (`nohup`); a server stops only if its terminal is gone, and
-//! otherwise looks again at what it reads. What a clean stop is, is decided by the verb that waits.
+//! otherwise looks again at what it reads. The verb that waits decides what a clean stop is.
 
 use std::fs::File;
 use std::io;
@@ -114,8 +114,8 @@ impl ServerSignals {
     }
 }
 
-/// A terminal that goes away takes with it what was started in it and hears of it; whoever else
-/// sends a hangup wants lists read again.
+/// A hangup stops a server whose terminal has gone, unless the server ignores hangups. Any other
+/// hangup is a request to read the lists again.
 fn of_hangup(start: Start, terminal: Terminal) -> Wish {
     match (start.hangup, start.terminal, terminal) {
         (Hangup::Heard, Terminal::There, Terminal::None) => Wish::Stop,

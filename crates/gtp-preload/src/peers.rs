@@ -1,15 +1,16 @@
-//! Where this program's sockets are connected to, in the program's eyes.
+//! The peers of this program's sockets as the program should see them.
 //!
-//! In the kernel's they are connected to the pump. The kernel's number of a socket names it, so
-//! that duplicates of its descriptor and forked processes find the same. The table has a fixed size
-//! and no lock, since a signal or a fork may come at any moment: what it has lost, the pump knows.
+//! For the kernel the sockets are connected to the pump. The key is the kernel's number of a
+//! socket, so that duplicates of its descriptor and forked processes find the same entry. The table
+//! has a fixed size and no lock, since a signal or a fork may come at any moment; the pump knows
+//! what it has lost.
 
 use std::net::{Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Places in the table. A newer socket takes an older one's place.
 const PLACES: usize = 1_024;
-/// In place of a number: somebody writes there.
+/// In place of a number: the entry is being written.
 const WRITTEN: u64 = u64::MAX;
 
 struct Place {

@@ -1,12 +1,12 @@
-//! What a session may claim of its host, before and after its peer has proved anything.
+//! What a session may claim of its host, before and after its peer proves anything.
 //!
-//! An agent takes every claim at its word: what one session may have, another may not. So a claim
-//! never rests on a peer's words alone. Nobody claims anything for a peer that has not been heard
-//! (but for a sink that asks a source of its own choice at once), nor for one that fell silent. A
-//! source claims little more than its sink grants; a sink claims little more than its source sends,
-//! once that has left a grant unused for a while. Offers are no claims and stay as they are, so
-//! both ends still find their shares. `docs/CLAIMS.md` has the arithmetic. Nothing here knows
-//! datagrams or hosts.
+//! An agent believes every claim, and what one session may have, another may not. So a claim never
+//! rests on a peer's words alone. A session claims nothing for a peer that has not been heard, nor
+//! for one that fell silent; the exception is a sink that asks a source of its own choice at once.
+//! A source claims little more than its sink grants. Once a source has left its grant unused for a
+//! while, the sink claims little more than the source sends. Offers are not claims and do not
+//! change, so both ends still find their shares. `docs/CLAIMS.md` has the arithmetic. Datagrams
+//! and hosts are unknown here.
 
 use gtp_alloc::{Bytes, Rate, Span, Time};
 
@@ -14,26 +14,26 @@ use crate::handshake::Role;
 use crate::limits::{DEMAND_FLOOR, SILENCE_STOP};
 use crate::meter::WindowedMax;
 
-/// A source claims at most this many times what its sink grants. More than one, so that a grant
-/// that rises finds the source's host ready.
+/// A source claims at most this many times what its sink grants. The factor is above one, so that
+/// a rising grant finds the source's host ready.
 pub const CLAIM_OVER_GRANT: f64 = 4.0;
-/// A sink claims nothing for a source that has been silent for so long: five of the longest
+/// A sink claims nothing for a source that has been silent for this long: five of the longest
 /// control intervals. (A source's claim ends with the lease of its grant.)
 pub const CLAIM_SILENCE: Span = Span::from_millis(500);
-/// A sink whose source leaves its grant unused claims this many times what comes, and
+/// If its source leaves the grant unused, a sink claims this many times what arrives plus
 /// [`DEMAND_FLOOR`]: never less than an honest source claims that is short of data.
 pub const CLAIM_OVER_USE: f64 = 2.0;
-/// For so long, or four round trips, the source must have left it unused.
+/// How long the source must have left its grant unused, if four round trips are not longer.
 pub const CLAIM_TERM: Span = Span::from_millis(600);
-/// A source that uses what it is granted under such a bound has it raised by this ...
+/// A bound grows by this factor each time that its source uses the grant throughout a term.
 pub const CLAIM_GROWS: f64 = 2.0;
-/// ... after so long, or a round trip and two intervals.
+/// The length of such a term, if a round trip and two intervals are not longer.
 pub const CLAIM_GROWTH_TERM: Span = Span::from_millis(100);
-/// What either end of a session claims over which nothing moves: enough for what its ends tell
-/// each other ten times a second, and for the first packets after the rest.
+/// What either end claims for a session over which nothing moves: enough for the messages of its
+/// ends ten times a second, and for the first packets after the rest.
 pub const CLAIM_RESTING: Rate = Rate::from_bps(250_000);
 
-/// What a source may claim at most whose sink grants this.
+/// The most that a source may claim whose sink grants this.
 pub(crate) fn of_granted(granted: Rate) -> Rate {
     granted.scale(CLAIM_OVER_GRANT)
 }
@@ -48,8 +48,8 @@ pub(crate) enum Peer {
 }
 
 impl Peer {
-    /// Whether a sink may claim anything for a source that has been silent for so long, since the
-    /// session's start if it was never heard.
+    /// Whether a sink may claim anything for a source that has been silent for this long (since the
+    /// session's start if it was never heard).
     pub fn may_claim(self, role: &Role, silence: Span) -> bool {
         match (self, role) {
             (Peer::Heard, _) => silence <= CLAIM_SILENCE,
@@ -62,15 +62,15 @@ impl Peer {
 
 /// Whether a source uses what its sink grants it, and what the sink may claim for it.
 ///
-/// What came in one term is held against the mean grant of this term or of the one before it,
-/// whichever is less: a grant that rises is not used yet, and one that falls was used before.
+/// What arrived in one term is compared with the mean grant of this term or of the one before,
+/// whichever is less: a rising grant is not used yet, and a falling one was used before.
 #[derive(Debug)]
 pub(crate) struct Usage {
     /// When the present term began.
     since: Time,
     came: Bytes,
-    /// What is known to be lost; it counts no more than what came, so that numbers left out do not
-    /// pass for packets sent.
+    /// What is known to be lost. It counts for no more than what came, so that a source cannot pass
+    /// skipped packet numbers off as packets sent.
     lost: Bytes,
     /// What the grants of this term allowed, up to when they were last looked at.
     allowed: Bytes,
@@ -79,12 +79,12 @@ pub(crate) struct Usage {
     granted: Rate,
     /// The mean grant of the term before.
     before: Rate,
-    /// What was used in the terms of late.
+    /// What was used in recent terms.
     of_late: WindowedMax,
     bound: Rate,
     /// When the bound was last what limited the grant.
     limited_at: Time,
-    /// How often a bound was lifted that had to be set again, since the source last used its grant.
+    /// How often a bound was lifted in vain since the source last used its grant.
     relapses: u32,
 }
 
@@ -166,11 +166,11 @@ impl Usage {
     }
 }
 
-/// A source uses its grant if it sends the part of it that is one by this.
+/// A source uses its grant if this many times what it sends reaches the grant.
 const USES: f64 = 1.5;
-/// A bound this far above what is granted bounds nothing.
+/// A bound that exceeds this many times the grant limits nothing.
 const FREED: f64 = 4.0;
-/// A grant limits if so many times it reach the bound.
+/// A bound limits the grant if this many times the grant reaches it.
 const TOUCHES: f64 = 1.01;
 /// Each time that a bound is lifted in vain, the next one holds twice as long, up to 38 s.
 const RELAPSES_MOST: u32 = 6;

@@ -58,7 +58,7 @@ impl Group {
         self.pool.remove(range);
     }
 
-    /// Whether nobody is asked for `unit`, and it is wanted.
+    /// Whether `unit` is wanted and no source is asked for it.
     pub fn is_free(&self, unit: u64) -> bool {
         self.pool.contains(unit)
     }
@@ -127,8 +127,8 @@ impl Group {
         wanted.saturating_sub(member.outstanding)
     }
 
-    /// The source that would be busy longest, if that is long after others are idle. Only for
-    /// when an idle source finds nothing to do: while there is work to hand out nobody is late.
+    /// The source that would be busy longest, if that is long after others are idle. Call this only
+    /// when an idle source finds nothing to do: while there is work to hand out, no source is late.
     pub fn overloaded(members: &[Member], packet: Bytes) -> Option<FlowId> {
         if members.iter().all(|m| m.outstanding > 0) {
             return None;

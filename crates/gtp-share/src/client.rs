@@ -52,19 +52,19 @@ pub enum Past {
     Orphaned,
 }
 
-/// Why a process has no place with a daemon.
+/// Why no daemon has accepted a process.
 #[derive(Debug)]
 pub enum Missed {
-    /// Nobody listens there.
+    /// No daemon listens there.
     Absent(io::Error),
     /// A daemon is there and says that it has no room now.
     Full(String),
-    /// Somebody listens and has not answered: the daemon hangs, too many wait at its socket, or
+    /// A daemon listens and has not answered: it hangs, too many wait at its socket, or
     /// this process or the machine lacks a descriptor.
     Silent(io::Error),
-    /// The daemon there is of another version.
+    /// The daemon there has another version.
     OtherVersion(String),
-    /// Whoever listens there is not to be believed, or may not be reached.
+    /// The listener there is not trusted, or this process may not connect to it.
     Barred(io::Error),
 }
 

@@ -1,10 +1,11 @@
 //! Where the sockets of a host's daemon, a user's daemon and a user's pump lie.
 //!
-//! A host's own daemon comes first, a user's own second. Each directory belongs to whoever runs
-//! the daemon, so that nobody else can stand in for it. The user's is the one that the system keeps
-//! for the user. Services, containers, `su` and `cron` have none, or name another user's; then
-//! it is a directory beneath `/tmp`, where any user may have made one of that name first. So what
-//! is found there is used only if it is this user's and closed to all others.
+//! The host's daemon comes first, the user's second. Each directory belongs to the user that runs
+//! the daemon, so that no other user can impersonate it. A user's sockets are in the runtime
+//! directory that the system keeps for the user. Services, containers, `su` and `cron` have none,
+//! or name another user's; then they are in a directory beneath `/tmp`, where any user may have
+//! made one of that name first. So it is used only if it belongs to this user and is closed to all
+//! others.
 
 use std::ffi::OsString;
 use std::fs::{DirBuilder, Metadata};
@@ -36,7 +37,7 @@ pub fn user_place() -> io::Result<PathBuf> {
 /// else in `/tmp/gtp-UID`. It need not be there; [`make_user_dir`] makes it.
 ///
 /// # Errors
-/// `PermissionDenied` where `/tmp/gtp-UID` is there and is not this user's alone.
+/// `PermissionDenied` if `/tmp/gtp-UID` exists and other users own it or can enter it.
 pub fn user_dir() -> io::Result<PathBuf> {
     Roots::of_this_process().find()
 }
@@ -44,7 +45,7 @@ pub fn user_dir() -> io::Result<PathBuf> {
 /// Makes the directory of this user's sockets, unless it is there.
 ///
 /// # Errors
-/// As [`user_dir`], and what the system says.
+/// As [`user_dir`], and the system's error.
 pub fn make_user_dir() -> io::Result<PathBuf> {
     Roots::of_this_process().make()
 }

@@ -1,8 +1,8 @@
 //! What a file system can do beside holding data.
 //!
-//! Locks, modes, times and syncing are refused by some file systems and by some sandboxes, each
-//! with an error of its own taste. Data arrive without them, so a refusal is noted, told once for
-//! the whole destination, and not fatal. An error that may mean lost data is never excused.
+//! Some file systems and sandboxes refuse locks, modes, times or syncing, each with an error of its
+//! own. Data arrive without them, so a refusal is noted, reported once for the whole destination,
+//! and not fatal. An error that may mean lost data is never excused.
 //!
 //! This is a record and a table: it makes no call and knows no path.
 
@@ -25,7 +25,7 @@ pub(crate) enum Ability {
 }
 
 impl Ability {
-    /// What follows for the user where this is missing.
+    /// What its lack means for the user.
     fn words(self) -> &'static str {
         match self {
             Ability::Locks => "takes no locks (do not run two transfers into it at once)",
@@ -63,7 +63,7 @@ impl Lacks {
         Ok(())
     }
 
-    /// One sentence about all that is missing, the first time that something is.
+    /// One sentence about everything that is missing; `None` after the first time.
     pub(crate) fn warning(&mut self) -> Option<String> {
         if self.found.is_empty() || std::mem::replace(&mut self.told, true) {
             return None;
@@ -89,8 +89,8 @@ pub(crate) fn is_refusal(error: Errno) -> bool {
     refusals.contains(&error)
 }
 
-/// As [`is_refusal`], of an error that the standard library has wrapped: whether a call that is
-/// only a kindness may be done without.
+/// As [`is_refusal`], of an error that the standard library has wrapped: whether a call that
+/// data do not need may be skipped.
 pub fn is_refused(error: &io::Error) -> bool {
     error.raw_os_error().is_some_and(|code| is_refusal(Errno::from_raw_os_error(code)))
 }

@@ -376,7 +376,7 @@ fn attributes(stat: &Stat) -> Attributes {
     Attributes { mode: Mode::new(stat.st_mode), mtime }
 }
 
-/// Whether this process may read a file. Where nobody answers that, reading it will tell.
+/// Whether this process may read a file. Where the system does not say, opening the file tells.
 fn may_read(holder: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
     match accessat(holder, name, Access::READ_OK, AtFlags::empty()) {
         // Some sandboxes refuse the question in these words; opening the file is a true answer.

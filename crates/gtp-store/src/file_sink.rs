@@ -279,7 +279,7 @@ impl<D: Disk> FileSink<D> {
         }
     }
 
-    /// Makes directories, after the journal says so: whoever resumes gives them their modes.
+    /// Makes directories after the journal names them, so that a resumed transfer sets their modes.
     fn make_dirs(&mut self, absent: BTreeSet<String>) -> Result<(), SinkError> {
         let handle = self.made.contains("").then(String::new);
         for path in handle.iter().chain(&absent) {
@@ -401,7 +401,7 @@ impl<D: Disk> FileSink<D> {
                 Err(SinkError::RootMismatch { path, expected, got })
             }
             None => {
-                // What is there stays, and nobody vouches for it.
+                // What is there stays, without any claim about its content.
                 let error = self.parts.refused(&path, Fault::Unread);
                 self.refuse(file, error)?;
                 self.unchanged -= u64::from(entry.size > 0);
@@ -580,7 +580,7 @@ impl<D: Disk> FileSink<D> {
     fn set_dir_attributes(&mut self, path: &str, attributes: Attributes) -> Result<(), SinkError> {
         let mode = self.made.contains(path).then_some(attributes.mode);
         match self.parts.disk.set_dir_attributes(path, mode, attributes.mtime) {
-            // It was there, it is somebody else's, and its time is all that is not to be had.
+            // It existed and belongs to another user; only its time cannot be set.
             Err(error) if mode.is_none() && error.kind() == ErrorKind::PermissionDenied => {
                 tracing::debug!(path, %error, "a directory keeps its time");
                 Ok(())

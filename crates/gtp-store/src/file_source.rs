@@ -5,10 +5,10 @@
 //! and of inode) is compared when it is opened and after every read, so bytes of a file that was
 //! written in between are not sent as if they were its old content.
 //!
-//! One change is borne: a file that has only become longer, as logs do, is given up to the length
-//! that was listed. Then each block is read twice, and a file of several blocks once more as a
-//! whole when its root is asked for, so that what was sent is what the file held at one moment. A
-//! new mode or name of a file is borne in the same way. Every other change ends the file.
+//! One change is tolerated: a file that has only grown, as logs do, is sent up to the length that
+//! was listed. Then each block is read twice, and a file of several blocks once more as a whole
+//! when its root is requested, so that what was sent is what the file held at one moment. A new
+//! mode or name of a file is tolerated in the same way. Every other change makes the file lost.
 //!
 //! A block that lies wholly in a hole is not read: its zeros are only hashed (its value depends
 //! on its offset, so there is no one value of a zero block).
@@ -91,7 +91,7 @@ struct OpenFile {
     keeping: Option<Keeping>,
 }
 
-/// What has become of a file since it was listed.
+/// How a file has changed since it was listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     /// Nothing.
@@ -116,7 +116,7 @@ impl FileSource {
         }
     }
 
-    /// The same, with hashes of whole files in common with other sources.
+    /// The same, sharing the hashes of whole files with other sources.
     #[must_use]
     pub fn with_known_roots(self, known: Arc<KnownRoots>) -> FileSource {
         FileSource { known: Some(known), ..self }

@@ -1,9 +1,9 @@
 //! Hashes of whole files that were computed before, for all sources of a process.
 //!
-//! A hash costs as much as reading the file, and anybody who may read can ask for it. So it is
-//! kept by the file's stamp, which changes when the content does. A file that has just changed may
-//! change again without showing it, because a file system's clock ticks slowly: its hash is not
-//! kept. When that has settled is for the caller to say, who knows the time.
+//! A hash costs as much as reading the file, and every client that may read can ask for it. So it
+//! is cached under the file's stamp, which changes with the content. The hash of a file that has
+//! just changed is not cached: a file system's clock ticks slowly, so the file may change again and
+//! keep its stamp. The caller knows the time and says when a change has settled.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -27,8 +27,8 @@ struct Known {
 
 impl KnownRoots {
     /// Keeps at least the last `most` hashes and at most twice as many, of 88 bytes each.
-    /// `settled` says of a time of change, in seconds of the wall clock, whether it is over long
-    /// enough for the next change to show.
+    /// `settled` says whether a time of change, in seconds of the wall clock, is old enough for the
+    /// next change to show.
     pub fn new(most: usize, settled: fn(i64) -> bool) -> KnownRoots {
         KnownRoots { most: most.max(1), settled, known: Mutex::default() }
     }

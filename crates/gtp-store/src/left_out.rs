@@ -1,6 +1,6 @@
-//! Entries of a tree that a destination does not take: an obstacle at a name, a directory of
-//! somebody else's, a name that the file system cannot hold. Such an entry is left out and said to
-//! be, and the others are written. What concerns the destination as a whole ends the transfer.
+//! Entries of a tree that a destination does not take: an obstacle at a name, another user's
+//! directory, a name that the file system cannot hold. Such an entry is left out and reported, and
+//! the others are written. An error that concerns the destination as a whole ends the transfer.
 
 use std::collections::HashSet;
 
@@ -24,8 +24,8 @@ impl<D: Disk> FileSink<D> {
         Ok(())
     }
 
-    /// Leaves out files whose names differ from an earlier one in case only, where that is the same
-    /// name: the later would take the place of the earlier.
+    /// On a file system that ignores case: leaves out files whose names differ from an earlier one
+    /// in case only, because the later file would replace the earlier.
     pub(crate) fn refuse_twins(&mut self, manifest: &Manifest) -> Result<(), SinkError> {
         let files = manifest.entries.iter().filter(|entry| entry.kind == Kind::File).count();
         if files < 2 || !self.folds_case()? {
@@ -62,7 +62,7 @@ impl<D: Disk> FileSink<D> {
         }
     }
 
-    /// Removes what is here of a file that will not be whole.
+    /// Removes the parts of a file that will not be complete.
     pub(crate) fn drop_part(&mut self, file: u32) {
         if self.parts.number(file).is_some()
             && let Err(error) = self.parts.discard(file)

@@ -1,10 +1,10 @@
-//! Owner's bits that directories lack and that are lent to them while a transfer writes beneath.
+//! Lends directories the owner's permission bits that they lack while a transfer writes there.
 //!
 //! A tree may hold directories that are read-only even to their owner, and the second transfer into
-//! it finds them so. A directory of our own that lacks one of its owner's bits gets them when a
-//! call beneath it is refused, and gets its own mode back at the end. Only directories of the
-//! object are lent to, never one that holds it, whose mode is its user's decision. Directories of
-//! others, and what a privileged user may do anyway, are left alone.
+//! it finds them so. If a call beneath a directory of this user is refused for want of the
+//! owner's bits, the directory gets them, and its own mode again at the end. Only directories of
+//! the object are changed, never one that holds it: that mode is the user's decision. Directories
+//! of other users, and what a privileged user may do anyway, are left alone.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
@@ -31,8 +31,8 @@ impl Lent {
         self.beneath = Some(beneath.to_owned());
     }
 
-    /// Lends to the directories on the way to `path` whatever their owner lacks; says whether that
-    /// changed anything.
+    /// Lends the directories on the way to `path` the bits that their owner lacks; returns whether
+    /// that changed anything.
     pub(crate) fn lend(&mut self, base: BorrowedFd<'_>, user: u32, path: &str) -> bool {
         let Some(beneath) = self.beneath.clone() else { return false };
         let mut any = false;
@@ -58,7 +58,7 @@ impl Lent {
         Ok(true)
     }
 
-    /// A directory has got its final mode: nothing is to be given back.
+    /// Notes that a directory has its final mode, so that nothing is to be given back.
     pub(crate) fn forget(&mut self, dir: &str) {
         self.loans.retain(|(lent, _)| lent != dir);
     }

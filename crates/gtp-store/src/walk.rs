@@ -16,8 +16,8 @@ use rustix::path::Arg;
 const CAREFUL: OFlags =
     OFlags::NOFOLLOW.union(OFlags::CLOEXEC).union(OFlags::NOCTTY).union(OFlags::NONBLOCK);
 
-/// Opens, and waits where descriptors are used up: others give theirs back, and a worker that
-/// waits for them does better than one that fails.
+/// Opens a file, and waits if descriptors are used up: others give theirs back, and waiting for
+/// them is better than failing.
 fn openat(
     base: BorrowedFd<'_>,
     name: impl Arg + Copy,
@@ -27,7 +27,7 @@ fn openat(
     patiently(PATIENCE, || rustix::fs::openat(base, name, flags, mode))
 }
 
-/// Tries as often as may be while descriptors are used up, with a pause between.
+/// Retries a bounded number of times while descriptors are used up, with a pause between.
 fn patiently<T>(tries: u32, mut open: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     for _ in 1..tries {
         match open() {

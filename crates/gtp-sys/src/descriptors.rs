@@ -1,17 +1,17 @@
 //! Descriptors: how many a process may have open, and those that it was started with.
 //!
-//! A process may have few open by habit and many by right; who serves others uses its right. A
-//! process that goes on in the background must not hold open what whoever started it had open: a
-//! pipe of a shell would never end, and a lock never be free.
+//! The soft limit is low by habit and the hard limit is high; a process that serves others raises
+//! the first to the second. A process that goes on in the background must not hold open what its
+//! parent had open: a pipe of a shell would never end, and a lock would never be free.
 
 use std::io;
 
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Lets this process have as many descriptors open as it may, and says how many that is.
+/// Raises this process's limit of open descriptors to the maximum, and returns it.
 ///
-/// Programs that it starts get the same; one that uses `select` must not be among them.
+/// Programs that it starts inherit the limit; none of them may use `select`.
 pub fn raise_limit() -> u64 {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     // What cannot be raised stays as it is, which `limit` says.
@@ -24,8 +24,8 @@ pub fn limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// Whether an error says that no more descriptors are to be had just now, in this process or on
-/// this machine: a little later there may be.
+/// Whether an error says that this process or this machine is out of descriptors, which may be over
+/// a little later.
 pub fn are_used_up(error: &io::Error) -> bool {
     let errno = error.raw_os_error().map(Errno::from_raw_os_error);
     matches!(errno, Some(Errno::MFILE | Errno::NFILE))

@@ -1,15 +1,15 @@
 //! What this process was started to do about signals.
 //!
-//! Whoever starts a process may have it ignore a signal, and the process should know before it
-//! takes that signal over. Nothing is changed here, and what follows from it is not known.
+//! The parent of a process may have it ignore a signal, and the process should know before it
+//! handles that signal. Nothing is changed here.
 
 use std::io;
 
-/// Whether this process ignores the signal that says that its terminal is gone, as `nohup` has
-/// the programs do that it starts.
+/// Whether this process ignores SIGHUP, the signal that its terminal is gone, as programs under
+/// `nohup` do.
 ///
 /// # Errors
-/// What the system says, which for this signal it has no reason to.
+/// The system's error; for this signal none is expected.
 pub fn hangup_is_ignored() -> io::Result<bool> {
     // SAFETY: an all-zero sigaction is a valid value to be overwritten.
     let mut now: libc::sigaction = unsafe { std::mem::zeroed() };

@@ -1,9 +1,9 @@
 //! Which of the three standard streams a process was started with.
 //!
 //! The Rust runtime opens `/dev/null` in place of a standard stream that is closed, so that what is
-//! opened later cannot take its number. From then on nobody can tell a closed stream from one that
-//! the user sent to `/dev/null`, and what is written to it is lost without an error. So the look is
-//! taken before the runtime begins, when the program is loaded.
+//! opened later cannot take its number. From then on a closed stream looks like one that the
+//! user sent to `/dev/null`, and what is written to it is lost without an error. So this module
+//! looks before the runtime begins, when the program is loaded.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 

@@ -1,8 +1,8 @@
 //! What the kernel knows of a TCP socket that another process holds as well.
 //!
-//! A socket that was passed on is one thing with two owners: what one does to it both see. Here is
-//! what must be known of it before it is connected in its owner's place, and the few settings that
-//! would keep it from reaching this host.
+//! A socket that was passed on has two owners, and both see what either does to it. This module
+//! reads what must be known before the socket is connected on its owner's behalf, and clears the
+//! few settings that would keep it from reaching this host.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -14,7 +14,7 @@ const SO_BINDTOIFINDEX: libc::c_int = 62;
 /// `TCP_CLOSE`: neither connected nor about to be, nor listening.
 const TCP_CLOSE: u8 = 7;
 
-/// Whether a socket is free to be connected: it is not connected, about to be or listening.
+/// Whether a socket is free to be connected: neither connected, nor connecting, nor listening.
 ///
 /// # Errors
 /// What the kernel says, where it is no socket of TCP.
@@ -24,15 +24,15 @@ pub fn is_free(socket: impl AsFd) -> io::Result<bool> {
     Ok(state == [TCP_CLOSE])
 }
 
-/// The kernel's number of the network in which a socket is; `None` where it does not say.
+/// The kernel's number of a socket's network namespace; `None` where the kernel does not say.
 pub fn network(socket: impl AsFd) -> Option<u64> {
     let (mut value, mut length) = ([0_u8; 8], 8);
     get(socket, (libc::SOL_SOCKET, SO_NETNS_COOKIE), &mut value, &mut length).ok()?;
     (length == 8).then(|| u64::from_ne_bytes(value))
 }
 
-/// Lets a socket reach this host's own addresses: one that was bound to a network device cannot,
-/// and one that opens fast says nothing before its owner writes.
+/// Lets a socket reach this host's own addresses: a socket that is bound to a device cannot, and
+/// one with fast open sends nothing before its owner writes.
 ///
 /// # Errors
 /// What the kernel says; leaving a device needs a right (`CAP_NET_RAW`).

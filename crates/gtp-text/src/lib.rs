@@ -1,4 +1,4 @@
-//! Texts for people: what may be shown, numbers in few characters, words in the right number.
+//! Text for people: safe to show, with short numbers and the right singular or plural.
 //!
 //! Names and messages come from peers, disks and users, and end up on terminals, in logs and in
 //! JSON. One table, Unicode's own, says which characters cannot be seen or turn the writing round;

@@ -19,11 +19,11 @@ use rustix::process::umask;
 /// Whether there may be processes that another daemon has granted something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Before {
-    /// None has been here, or it left nobody.
+    /// There was none, or it had no processes left.
     Nobody,
-    /// One has ended or died, and so many processes are to come back.
+    /// One has ended or died; this many processes are to come back.
     Left(usize),
-    /// One has died, or nobody knows.
+    /// One may have died; its number of processes is unknown.
     Perhaps,
 }
 
@@ -143,7 +143,7 @@ fn check_dir(dir: &Path) -> io::Result<()> {
     }
     let (others_write, sticky) = (found.mode() & 0o002 != 0, found.mode() & 0o1000 != 0);
     if others_write && !sticky {
-        return refuse("everybody may write to this directory");
+        return refuse("every user may write to this directory");
     }
     Ok(())
 }
@@ -158,15 +158,15 @@ fn open_lock(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let opened = open(path, flags | OFlags::CLOEXEC, Mode::RUSR | Mode::WUSR);
     let lock = File::from(opened.map_err(|error| match error {
-        Errno::LOOP => refuse("the lock's file is a symbolic link"),
+        Errno::LOOP => refuse("the lock file is a symbolic link"),
         error => error.into(),
     })?);
     let found = lock.metadata()?;
     if !found.is_file() || found.nlink() != 1 {
-        return Err(refuse("the lock's file is no plain file of one name"));
+        return Err(refuse("the lock file is not a plain file with one name"));
     }
     if found.uid() != rustix::process::geteuid().as_raw() {
-        return Err(refuse(&format!("the lock's file belongs to user {}", found.uid())));
+        return Err(refuse(&format!("the lock file belongs to user {}", found.uid())));
     }
     // Whoever may open it may lock it, and keep every daemon from beginning.
     lock.set_permissions(Permissions::from_mode(0o600))?;

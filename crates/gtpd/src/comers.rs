@@ -1,9 +1,9 @@
-//! Who comes to the daemon's socket, user by user, and what there is for them.
+//! Limits on connections to the daemon's socket, user by user.
 //!
-//! Nobody keeps others out: of each user so many connections may be here that have not said what
-//! they want, the oldest is let go for the next, and processes come in at a bounded rate. One
-//! descriptor is kept back, so that there is a word also for those for whom there is no other. What
-//! is said over a connection is not known here.
+//! No user can keep others out. Each user may have a bounded number of connections that have not
+//! said what they want; the oldest is closed for the next one. Processes are accepted at a bounded
+//! rate. One descriptor is kept in reserve, so that a connection can be refused in words when there
+//! is no other. What is said over a connection is unknown here.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
@@ -14,19 +14,19 @@ use gtp_share::{Answer, Listener};
 
 use crate::hub::ClientId;
 
-/// Connections of one user that have not attached: people who look at lists are few.
+/// Most connections of one user that have not attached: few people look at lists at a time.
 pub(crate) const ASKING_OF_ONE: usize = 32;
-/// Processes of one user that come in at once, and in a second: as many as it may have here, and as
-/// many as start in a second on a busy machine. Making the pages of one takes a tenth of a
-/// millisecond.
+/// Processes of one user that are accepted at once, and in a second: as many as a user may have
+/// here, and as many as start in a second on a busy machine. Making the pages of one process takes
+/// a tenth of a millisecond.
 const AT_ONCE: u32 = 256;
 const A_SECOND: u32 = 100;
 /// Changes of one user at once, and in a second: more than people and scripts
 /// make. Each has all weights worked out twice, which takes milliseconds when the daemon is full.
 const SETS_AT_ONCE: u32 = 16;
 const SETS_A_SECOND: u32 = 10;
-/// Connections that are turned away in a turn for want of descriptors: as many as wait at most, so
-/// that everybody hears of it.
+/// Connections that are refused in one turn for want of descriptors: as many as can wait, so that
+/// every one gets an answer.
 const TURNED_AWAY: usize = 4_096;
 
 /// All users' comers.
@@ -45,7 +45,7 @@ struct Comer {
 }
 
 impl Comers {
-    /// A connection has come; the one that has to go for it, if there are too many.
+    /// Notes a new connection; returns the one that has to go for it, if there are too many.
     pub fn came(&mut self, uid: u32, id: ClientId) -> Option<ClientId> {
         let user = self.user(uid);
         user.asking.push_back(id);
@@ -58,14 +58,14 @@ impl Comers {
         user.is_some_and(|user| user.asking.len() > ASKING_OF_ONE && user.asking.contains(&id))
     }
 
-    /// A connection has attached or gone.
+    /// Notes that a connection has attached or gone.
     pub fn left(&mut self, uid: u32, id: ClientId) {
         if let Some(user) = self.users.get_mut(&uid) {
             user.asking.retain(|asking| *asking != id);
         }
     }
 
-    /// Whether one more process of this user may come in now.
+    /// Whether one more process of this user is accepted now.
     pub fn may_attach(&mut self, now: Time, uid: u32) -> bool {
         self.user(uid).attaches.take(now)
     }
@@ -85,25 +85,25 @@ impl Comers {
     }
 }
 
-/// A descriptor kept back for those for whom there is no other.
+/// A descriptor in reserve, to refuse connections when there is no other.
 #[derive(Debug)]
 pub(crate) struct Spare {
     kept: Option<File>,
-    /// That descriptors are short has been said.
+    /// Whether the shortage of descriptors has been reported.
     told: bool,
 }
 
 impl Spare {
-    /// One of as many as the system lets this process have.
+    /// Raises the limit of descriptors to the maximum and reserves one.
     pub fn new() -> Spare {
         gtp_sys::descriptors::raise_limit();
         Spare { kept: reserve(), told: false }
     }
 
-    /// Tells some of those who wait that there is no room, where the listener failed by `error`.
+    /// Tells some of the waiting connections that there is no room; the listener failed by `error`.
     pub fn turn_away(&mut self, listener: &Listener, error: &io::Error) {
         if !self.told {
-            tracing::warn!("nobody can come in: {error}; they are told to wait");
+            tracing::warn!("no process can be accepted: {error}; all are told to wait");
             self.told = true;
         }
         let answer = Answer::Busy { why: format!("the daemon is short of descriptors: {error}") };
@@ -111,7 +111,7 @@ impl Spare {
         for _ in 0..TURNED_AWAY {
             self.kept = None;
             let Ok(Some(connection)) = listener.accept() else { break };
-            // Whoever does not hear it sees the end of the connection.
+            // A peer that misses the answer sees the end of the connection.
             let _ = connection.send(&answer, &[]);
         }
         self.kept = reserve();

@@ -1,7 +1,7 @@
-//! What came of a change by `gtp set`, in words for whoever made it.
+//! The effect of a change by `gtp set`, in words for the user who made it.
 //!
-//! A change that can have no effect is no error, but people should hear of it and of the reason.
-//! Here is only what is said; what is changed, [`crate::hub`] knows.
+//! A change that can have no effect is not an error, but the user should learn the reason. This
+//! module only words the effect; [`crate::hub`] makes the change.
 
 use gtp_alloc::Rate;
 use gtp_proto::{FlowId, LimitedBy};
@@ -13,7 +13,7 @@ use crate::seats::Seat;
 /// What a session had before a change.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Had {
-    /// Its part of the weights of its direction.
+    /// Its share of the weights of its direction.
     part: f64,
 }
 
@@ -25,7 +25,7 @@ impl Hub {
         Had { part }
     }
 
-    /// What came of a change of this session.
+    /// The effect of a change of this session, in words.
     pub(crate) fn effect(&mut self, session: FlowId, change: Change, had: Had) -> Option<String> {
         self.weigh_all();
         let (part, others) = self.part(session)?;
@@ -62,7 +62,7 @@ impl Hub {
         seats.map(|(_, seat)| seat).find(|seat| seat.flow == session)
     }
 
-    /// A session's part of the weights of its direction, and how many others are there.
+    /// A session's share of the weights of its direction, and the number of other sessions there.
     fn part(&self, session: FlowId) -> Option<(f64, usize)> {
         let seat = self.seat(session)?;
         let seats = self.clients.values().flat_map(|client| client.seats.iter());
@@ -73,7 +73,7 @@ impl Hub {
     }
 }
 
-/// Why a session does not follow a change now.
+/// Why a change of this session has no effect now.
 fn limits(seat: &Seat, change: Change) -> Option<String> {
     let moved = seat.posted.report.measured;
     if let (Of::Session, Some(most @ 1..)) = (change.of, change.max_rate)

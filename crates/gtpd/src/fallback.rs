@@ -1,4 +1,4 @@
-//! What each process may use if the daemon goes: its part of the capacity among those joined.
+//! What each process may use if the daemon goes: its part of the capacity among joined processes.
 //!
 //! The parts are promised while the daemon lives, because it may be killed at any time. Users
 //! share by their weights, a user's processes equally, and the connections of one process equally,
@@ -14,12 +14,12 @@ use gtp_alloc::Rate;
 pub struct Joined {
     /// The user of the process.
     pub uid: u32,
-    /// The number of the process; zero where nobody knows it, and then it counts as one alone.
+    /// The process id; zero if it is unknown, in which case the connection counts as a process.
     pub pid: i32,
 }
 
-/// Parts of `capacity` in the order of `joined`, where users have these weights, or one. Their sum
-/// is at most the capacity; each is unlimited where the capacity is.
+/// Parts of `capacity` in the order of `joined`; a user without a weight has weight 1. The sum of
+/// the parts is at most the capacity. If the capacity is unlimited, so is each part.
 pub fn parts(capacity: Rate, joined: &[Joined], weights: &BTreeMap<u32, f64>) -> Vec<Rate> {
     if capacity.is_unlimited() {
         return vec![Rate::UNLIMITED; joined.len()];
@@ -40,7 +40,7 @@ pub fn parts(capacity: Rate, joined: &[Joined], weights: &BTreeMap<u32, f64>) ->
     joined.iter().enumerate().map(part).collect()
 }
 
-/// The process of a connection; one whose number nobody knows is named by its place.
+/// The process of a connection; one with an unknown id is named by its place in the list.
 fn process(at: usize, one: Joined) -> (i32, usize) {
     if one.pid == 0 { (0, at + 1) } else { (one.pid, 0) }
 }

@@ -70,16 +70,16 @@ struct Answer {
     at: usize,
 }
 
-/// Readers at a time. One that asks at once, as programs do, is answered when it is taken in; even
-/// at 10,000 others a second one that needs 20 ms is.
+/// Readers at a time. A reader that asks at once, as programs do, is answered when it is accepted;
+/// even beside 10,000 others a second, one that needs 20 ms is answered.
 const READERS: usize = 256;
 /// Connections taken in a turn, as many as wait at most.
 const COMERS: usize = 1_024;
 /// Bytes of a request: browsers send the cookies of all that was ever on this host.
 const ASKED_MOST: usize = 16_384;
-/// A reader that has not asked after this is gone.
+/// A reader that has not asked within this time is dropped.
 const ASKING: Span = Span::from_secs(1);
-/// One that has not read the answer after this is gone.
+/// A reader that has not read the answer within this time is dropped.
 const PATIENCE: Span = Span::from_secs(5);
 /// A page is as good as new for so long.
 const FRESH: Span = Span::from_millis(100);

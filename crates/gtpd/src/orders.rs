@@ -1,7 +1,7 @@
-//! What a running daemon is told from outside its loop: to end, or that its capacities changed.
+//! Orders to a running daemon from outside its loop: to end, or to use other capacities.
 //!
 //! Orders come from another thread, which waits for signals. A byte on a socket pair ends the
-//! loop's wait, and a queue has the order itself. What a signal means is not known here.
+//! loop's wait, and a queue holds the order itself. What a signal means is unknown here.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -13,9 +13,9 @@ use gtp_alloc::Rate;
 /// An order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// To end, and to tell all processes so.
+    /// To end, and to tell all processes.
     End,
-    /// The machine has these capacities from now on.
+    /// To use these capacities from now on.
     Capacities {
         /// For what it sends.
         out: Rate,

@@ -130,15 +130,14 @@ const REST_LEAST: Span = Span::from_millis(1);
 const REST_TIMES: u64 = 16;
 /// ... while a turn takes no more than 6 ms; nobody waits longer for the next than this.
 const REST_MOST: Span = Span::from_millis(100);
-/// While all come back from another daemon, which is soon over, or very many come at once, rests
-/// are no longer than this.
+/// The longest rest while processes come back from an earlier daemon, or very many come at once.
 const REST_WAITING: Span = Span::from_millis(5);
 /// How often it gives a sign of life, looks at connections that only ask, and whether it is alone.
 const UPKEEP: Span = Span::from_millis(500);
 /// After so long without one it has stood still; processes leave it after two seconds.
 const STOOD_STILL: Span = Span::from_millis(1_500);
-/// Connections taken in a turn, as many as wait at most: who comes and goes without end keeps
-/// others neither from coming in nor from being heard.
+/// Connections accepted in one turn: as many as can wait, so that a peer that connects without end
+/// cannot keep others from being accepted or heard.
 const COMERS: usize = 4_096;
 
 impl Daemon {
@@ -195,8 +194,8 @@ impl Daemon {
         Daemon { orders: Some(orders), ..self }
     }
 
-    /// Runs until it is ordered to end, or nobody has been there for the time that was said. Either
-    /// way all processes are told that it ends in order.
+    /// Runs until it is ordered to end, or has had no process for its idle time. Either way it
+    /// tells all processes that it shuts down cleanly.
     ///
     /// # Errors
     /// When the system refuses to wait.
@@ -309,8 +308,8 @@ impl Daemon {
         Ok(())
     }
 
-    /// Takes in all who have come, and hears each at once: who says what it wants is not among
-    /// those that are let go because they say nothing.
+    /// Accepts all waiting connections and reads each at once, so that one that has said what it
+    /// wants is not closed as a silent one.
     fn accept(&mut self, now: Time) {
         for _ in 0..COMERS {
             match self.claim.listener().accept() {
@@ -356,17 +355,17 @@ impl Daemon {
         }
     }
 
-    /// Why a process of this user cannot be taken in now.
+    /// Why a process of this user cannot be accepted now.
     fn is_full(&mut self, now: Time, uid: u32) -> Option<&'static str> {
         let attached = || self.guests.values().filter(|guest| guest.state == State::Attached);
         if attached().count() >= GUESTS_MOST {
-            return Some("this daemon has as many processes as it takes");
+            return Some("this daemon has as many processes as it can take");
         }
         if attached().filter(|guest| guest.connection.peer().uid == uid).count() >= GUESTS_OF_ONE {
-            return Some("this user has as many processes here as one may have");
+            return Some("this user has as many processes here as allowed");
         }
         let often = !self.comers.may_attach(now, uid);
-        often.then_some("processes of this user come too often")
+        often.then_some("this user's processes connect too often")
     }
 
     /// Hears those who have said something, and lets go of those who have ended.
@@ -485,7 +484,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// Takes a process in, or tells it that there is no room.
+    /// Accepts a process, or tells it that there is no room.
     fn attach(&mut self, now: Time, id: ClientId, (who, slots): (Who, u32), past: Past) {
         let uid = who.uid;
         if let Some(why) = self.is_full(now, uid) {
@@ -493,7 +492,7 @@ impl Daemon {
         }
         let (fds, slots) = match self.hub.attach(now, id, who, slots) {
             Ok(pages) => pages,
-            Err(error) => return self.say(id, &busy(&format!("no pages are to be had: {error}"))),
+            Err(error) => return self.say(id, &busy(&format!("no pages can be made: {error}"))),
         };
         self.comers.left(uid, id);
         if past == Past::Orphaned {

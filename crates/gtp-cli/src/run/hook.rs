@@ -1,14 +1,14 @@
-//! How a program's own socket comes to lead to the pump.
+//! Connects a program's own socket to the pump.
 //!
-//! The program shows the socket that it wants connected, and the pump connects that very one to
-//! itself. So it stays what the program made it: with its options, in every epoll set, under each
-//! of its descriptors and in every process that has it. The pump's end of it has an address that
-//! nothing else of this host uses, by which the library before the program's C library knows it.
+//! The program passes the socket that it wants connected, and the pump connects that same socket to
+//! itself. So the socket stays as the program made it: with its options, in every epoll set, under
+//! each of its descriptors and in every process that has it. The pump's end has an address that
+//! nothing else on this host uses, by which the preloaded library recognises it.
 //!
-//! A program that does not want to wait sees its socket under way for as long as the pump needs: it
-//! calls where nobody is taken in. Then the pump calls it in turn, from there, which TCP takes for
-//! one connection (RFC 9293, 3.5: simultaneous open); or nobody is there any more, and it is
-//! refused.
+//! A non-blocking socket stays in progress for as long as the pump needs: it connects to a listener
+//! with a full queue. To complete the connection, the pump connects from that address to the
+//! socket, which TCP takes for one connection (RFC 9293, 3.5: simultaneous open). To refuse it, the
+//! pump closes the listener.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -27,25 +27,25 @@ use tokio::time::timeout;
 
 /// The pump's address in its programs' networks. The library has the same.
 const HERE: Ipv4Addr = Ipv4Addr::new(127, 71, 84, 80);
-/// A connection within this host is there within this, or is hindered by a rule of its firewall.
+/// Time for a connection within this host; if it takes longer, a firewall rule blocks it.
 const HOOK_SPAN: Duration = Duration::from_secs(2);
 
-/// A socket of TCP that a program has shown.
+/// A TCP socket that a program has passed to the pump.
 #[derive(Debug)]
 pub struct Shown {
     socket: OwnedFd,
-    /// The kernel's number of it.
+    /// The kernel's number of the socket.
     pub inode: u64,
     is_v6: bool,
-    /// Whether its owner does not want to wait.
+    /// Whether the socket is non-blocking.
     pub is_nonblocking: bool,
 }
 
 impl Shown {
-    /// What the kernel says of it.
+    /// Reads the socket's state from the kernel.
     ///
     /// # Errors
-    /// `INVAL` where it is no socket of TCP; else what the kernel says.
+    /// `INVAL` if it is not a TCP socket; else the kernel's error.
     pub fn of(socket: OwnedFd) -> rustix::io::Result<Shown> {
         let is_tcp = sockopt::socket_type(&socket)? == SocketType::STREAM
             && sockopt::socket_protocol(&socket)? == Some(ipproto::TCP);
@@ -64,16 +64,16 @@ impl Shown {
         tcp::is_free(&self.socket).unwrap_or(false)
     }
 
-    /// Whether it is in this process's network. Where the kernel does not say, it is believed.
+    /// Whether it is in this process's network namespace; true where the kernel does not say.
     pub fn is_of_this_network(&self) -> bool {
         let own = new(AddressFamily::INET, SocketFlags::CLOEXEC);
         own.is_ok_and(|own| tcp::network(own) == tcp::network(&self.socket))
     }
 
-    /// What the kernel says to somebody who connects it although it is not free.
+    /// The kernel's answer to a `connect` on this socket, which is not free.
     ///
     /// # Errors
-    /// That, mostly.
+    /// That answer, mostly.
     pub async fn connect_again(&self) -> io::Result<()> {
         // If it is free meanwhile, nobody is at that port.
         let (socket, nobody) = (self.socket.try_clone()?, SocketAddr::new(HERE.into(), 1));
@@ -85,7 +85,7 @@ impl Shown {
     /// Connects it to an address of this host.
     ///
     /// # Errors
-    /// What the kernel says, for the program.
+    /// The kernel's error, for the program.
     pub async fn connect_within(self, to: SocketAddr) -> io::Result<()> {
         tcp::let_reach_itself(&self.socket)?;
         let to = self.spelled(to);
@@ -93,10 +93,10 @@ impl Shown {
         Ok(connecting.await.map_err(io::Error::other)??)
     }
 
-    /// Connects it to the pump; the pump's end.
+    /// Connects it to the pump; returns the pump's end.
     ///
     /// # Errors
-    /// Where the kernel does not let it, such as one that is bound to another family.
+    /// When the kernel refuses, for example for a socket that is bound to another family.
     pub async fn join(&self) -> io::Result<TcpStream> {
         tcp::let_reach_itself(&self.socket)?;
         let mut failed = Errno::ADDRNOTAVAIL.into();
@@ -137,13 +137,13 @@ impl Shown {
         Ok(near)
     }
 
-    /// Where it can be connected to: one of IPv6 mostly speaks IPv4 as well.
+    /// Where it can be connected to: most IPv6 sockets speak IPv4 as well.
     fn places(&self) -> impl Iterator<Item = IpAddr> {
         let last = self.is_v6.then_some(IpAddr::V6(Ipv6Addr::LOCALHOST));
         std::iter::once(IpAddr::V4(HERE)).chain(last)
     }
 
-    /// An address as a socket of this family spells it.
+    /// An address in the form of this socket's family.
     fn spelled(&self, at: SocketAddr) -> SocketAddr {
         match at.ip() {
             IpAddr::V4(v4) if self.is_v6 => (v4.to_ipv6_mapped(), at.port()).into(),
@@ -158,7 +158,7 @@ impl Shown {
     }
 }
 
-/// Takes in the caller from this address, and nobody else.
+/// Accepts the caller from this address, and no other.
 async fn accept_only(listener: &TcpListener, from: SocketAddr) -> io::Result<TcpStream> {
     loop {
         let (near, caller) = listener.accept().await?;
@@ -176,19 +176,19 @@ fn new(family: AddressFamily, flags: SocketFlags) -> rustix::io::Result<OwnedFd>
 #[derive(Debug)]
 pub struct UnderWay {
     shown: Shown,
-    /// It listens, and takes nobody in.
+    /// It listens and never accepts.
     full: OwnedFd,
-    /// What it is full of.
+    /// The connection that fills its queue.
     _filler: OwnedFd,
     family: AddressFamily,
     here: SocketAddr,
 }
 
 impl UnderWay {
-    /// Has a socket that does not block set out.
+    /// Starts the connection of a non-blocking socket.
     ///
     /// # Errors
-    /// The socket again, free as before, where the kernel does not let it, and why.
+    /// If the kernel refuses: the socket, free as before, and the reason.
     pub fn begin(shown: Shown) -> Result<UnderWay, (Shown, io::Error)> {
         let begun = tcp::let_reach_itself(&shown.socket).and_then(|()| full());
         let (full, filler, here) = match begun {
@@ -209,10 +209,10 @@ impl UnderWay {
         self.shown.inode
     }
 
-    /// It arrives: the pump's end.
+    /// Completes the connection; returns the pump's end.
     ///
     /// # Errors
-    /// Where its owner has closed it meanwhile.
+    /// When its owner has closed it meanwhile.
     pub async fn arrive(self) -> io::Result<TcpStream> {
         let near = new(self.family, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
         share_port(&near)?;
@@ -235,7 +235,7 @@ impl UnderWay {
     }
 }
 
-/// A socket that listens and has no room, what fills it, and where it is.
+/// A listener with a full queue, the connection that fills it, and its address.
 fn full() -> io::Result<(OwnedFd, OwnedFd, SocketAddr)> {
     let full = new(AddressFamily::INET, SocketFlags::CLOEXEC)?;
     share_port(&full)?;
@@ -247,7 +247,7 @@ fn full() -> io::Result<(OwnedFd, OwnedFd, SocketAddr)> {
     Ok((full, filler, here))
 }
 
-/// Lets several sockets of this user be at one port: one that listens, and one that calls.
+/// Lets two sockets of this user share a port: one that listens, and one that connects.
 fn share_port(socket: &OwnedFd) -> rustix::io::Result<()> {
     sockopt::set_socket_reuseaddr(socket, true)?;
     sockopt::set_socket_reuseport(socket, true)

@@ -1,7 +1,7 @@
 //! Where a user's pump is found.
 //!
-//! It lies in the user's own directory, which nobody else can enter, unless a place is named. What
-//! runs under `gtp run` already has the pump of that.
+//! Unless a place is named, the pump's socket is in the user's own directory, which no other user
+//! can enter. A program under `gtp run` uses the pump of that `gtp run`.
 
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
@@ -30,7 +30,7 @@ pub fn socket(named: Option<&Path>) -> Result<PathBuf, Failure> {
 /// Makes the directory of a pump's socket, for this user alone, unless it is there.
 ///
 /// # Errors
-/// What the system says; where the user's own directory would be another's, that.
+/// The system's error, or that the user's own directory belongs to another user.
 pub fn make_dir_of(socket: &Path) -> io::Result<()> {
     let Some(dir) = socket.parent() else { return Ok(()) };
     if gtp_share::user_dir().is_ok_and(|own| own == dir) {

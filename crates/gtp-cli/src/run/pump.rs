@@ -300,7 +300,7 @@ impl Pump {
         };
     }
 
-    /// Connects a program's socket, or says why it must do without.
+    /// Connects a program's socket, or returns why that is not possible.
     async fn connect(
         self: &Arc<Pump>,
         asker: &Asker<'_>,
@@ -368,8 +368,8 @@ impl Pump {
         }
     }
 
-    /// Connects a socket whose program does not wait. Where there is no GTP any more it is refused,
-    /// and who asks again goes over TCP.
+    /// Connects a socket whose program does not wait. If GTP is no longer there, the connection is
+    /// refused, and the next attempt goes over TCP.
     async fn bring(self: &Arc<Pump>, under_way: UnderWay, to: SocketAddr, terms: &Terms) {
         let inode = under_way.inode();
         lock(&self.peers).insert(inode, to);
@@ -479,7 +479,7 @@ impl Pump {
         }
     }
 
-    /// Passes a caller on to the program that listens where he wants to go.
+    /// Passes a caller on to the program that listens on the service it asked for.
     async fn pass_on(self: Arc<Pump>, caller: Caller) {
         let _busy = Arc::clone(&self.busy);
         let (from, shown) = (caller.remote(), caller.shown_service());
@@ -536,8 +536,8 @@ async fn connect_within(program: &UnixStream, socket: Option<OwnedFd>, to: Socke
     let _ = answer(program, &told, None).await;
 }
 
-/// What a call of the kernel's gave, for a program that made it: one that is under way is as good
-/// as done, since the program knows by itself whether it waits.
+/// The result of a system call, for the program that made it. A connection in progress counts as
+/// done, since the program knows by itself whether it waits.
 fn result(well: &str, done: std::io::Result<()>) -> String {
     let under_way = rustix::io::Errno::INPROGRESS.raw_os_error();
     match done.map_err(|error| error.raw_os_error()) {

@@ -161,7 +161,7 @@ fn for_people(event: &Event) -> Option<String> {
         Event::Warning(text) => Some(format!("gtp: {text}")),
         Event::Skipped(failure) => Some(format!("gtp: skipped {failure}")),
         Event::Renewed { path } => Some(format!(
-            "gtp: {path}: what was here before is of another file; all of it is fetched anew"
+            "gtp: {path}: the parts from before belong to another file; all of it is fetched again"
         )),
         Event::BadBlock { url, path, block } => {
             Some(format!("gtp: {url} sent block {block} of {path} damaged; it is fetched anew"))

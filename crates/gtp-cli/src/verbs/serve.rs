@@ -1,8 +1,8 @@
 //! `gtp serve`: lets others fetch from a directory, and perhaps write to it.
 //!
 //! Programs read standard output, whose first line says where it listens; people read standard
-//! error, where sessions begin and end with a line as far as they are few. No reader of either
-//! can hold the server up.
+//! error, with a line for each begin and end of a session as long as these are few. A reader of
+//! either stream cannot hold the server up.
 
 mod ration;
 
@@ -165,12 +165,12 @@ fn as_words(event: &ServerEvent) -> String {
         }
         ServerEvent::Refused { client, failure } => format!("{client}: refused: {failure}"),
         ServerEvent::KeysRead { keys } => {
-            format!("hangup: the list of keys was read again, it has {keys} lines")
+            format!("hangup: the list of keys was read again; it has {keys} lines")
         }
         ServerEvent::KeysUnreadable { failure } => {
-            format!("hangup: nobody new is let in, because the list is of no use: {failure}")
+            format!("hangup: new clients are refused, as the list cannot be used: {failure}")
         }
-        ServerEvent::Missed { count } => format!("{count} events were not told"),
+        ServerEvent::Missed { count } => format!("{count} events were not reported"),
         ServerEvent::Started { id, client, key, whose: _, verb, path } => {
             format!("#{id} {client}: {verb} /{path} by {key}")
         }

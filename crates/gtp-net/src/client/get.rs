@@ -109,9 +109,9 @@ struct Running {
     check: Option<RootCheck>,
     /// Content bytes of files that will not come.
     lost_bytes: u64,
-    /// Files that were begun anew because their blocks were not the file.
+    /// Files that were fetched again because their blocks had the wrong hash.
     renewed: BTreeSet<u32>,
-    /// A file that is not what the user says it is, until it is known who differs.
+    /// A file that does not have the user's hash, until it is known which sources differ.
     wrong: Option<(u32, SinkError)>,
 }
 

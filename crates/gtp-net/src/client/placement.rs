@@ -2,9 +2,9 @@
 //!
 //! A slash at the end of a destination (or a dot, as in `.` and `..`) says that the object goes
 //! beneath it, under its own name. Without one the destination is the object's new name. A
-//! directory that is named with a slash as the source stands for its content alone. So the same
-//! words mean the same place however often they are said; what lies at the destination decides
-//! only that a file does not replace a directory, but goes beneath it.
+//! source directory that ends in a slash stands for its content alone. So the same command always
+//! means the same place. What lies at the destination matters in one case only: a file goes beneath
+//! a directory and never replaces it.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -41,7 +41,7 @@ pub(super) enum Placement {
 }
 
 impl SourceName {
-    /// What is named, if it is of this kind and named with such an end.
+    /// What the command names, if it is of this kind and its path ends so.
     pub fn of(kind: RootKind, end: End) -> SourceName {
         match (kind, end) {
             (RootKind::File, _) => SourceName::File,
@@ -62,8 +62,8 @@ impl End {
     }
 }
 
-/// Where an object goes, named so, by a destination that is written so; `there` is what is at the
-/// destination, as the first attempt finds it.
+/// Where an object goes, by its name and by how the destination is written; `there` is what the
+/// first attempt finds at the destination.
 pub(super) fn placement(said: SourceName, destination: End, there: Option<RootKind>) -> Placement {
     match (said, destination, there) {
         (SourceName::Content, _, _) => Placement::Itself,

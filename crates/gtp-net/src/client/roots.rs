@@ -2,8 +2,8 @@
 //!
 //! Blocks were checked one by one against what their source said of them. At the end every live
 //! source is asked for the hashes of the files that wait; the sink compares what they agree on with
-//! what it merged before any of those files gets its name. What most of three or more say holds
-//! against the others; two that differ decide nothing. A source that does not answer in time has no
+//! what it merged before any of those files gets its name. With three or more sources the
+//! majority decides; two that differ decide nothing. A source that does not answer in time has no
 //! say: it can delay the end, and cannot prevent it. Nor can a quick answer shorten the others'
 //! time, unless a second one agrees with it.
 
@@ -69,7 +69,7 @@ pub(super) enum Verdict {
         /// Sources that say otherwise.
         against: Vec<usize>,
     },
-    /// Nobody can tell who is right.
+    /// It cannot be told which sources are right.
     Open(Disagreement),
 }
 
@@ -99,7 +99,7 @@ impl RootCheck {
         RootCheck { index, wanted, asked, sources, given, began, patience, hashing }
     }
 
-    /// The same where the user said what the only file must be; then the question is who differs.
+    /// The same when the user gave the hash of the only file; the question is then which differ.
     #[must_use]
     pub fn decided_by(mut self, given: Option<Value>) -> RootCheck {
         self.given = given;
@@ -206,8 +206,8 @@ impl RootCheck {
         }
     }
 
-    /// What follows, once it is certain: when everybody who was asked has answered, or when no
-    /// further answer can change it.
+    /// What follows, once it is certain: when every source that was asked has answered, or when no
+    /// further answer can change the result.
     pub fn verdict(&self) -> Option<Verdict> {
         if let Some(given) = self.given {
             return self.verdict_by(given);
@@ -278,7 +278,7 @@ impl RootCheck {
     }
 }
 
-/// The first file about which two sources disagree; one that a source has lost is none.
+/// The first file about which two sources disagree; a file that a source has lost does not count.
 fn differing(a: &Asked, b: &Asked) -> Option<u32> {
     let differs = |file: &u32, root: &Value| {
         b.said.get(file).is_none_or(|said| said != root && *said != LOST && *root != LOST)

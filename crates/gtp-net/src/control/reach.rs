@@ -33,13 +33,13 @@ const STAGGER_SPAN: Duration = Duration::from_millis(250);
 /// What stands between this machine and a server. Its text is for people and names no error number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Obstacle {
-    /// The host answers, and says that nobody listens on the port.
+    /// The host answers that no program listens on the port.
     Refused,
     /// Nothing came back within this time.
     Silence(Duration),
     /// The resolver failed, and may succeed later.
     Resolver(String),
-    /// Something that the system calls by this number.
+    /// Another error of the system, by its number.
     System(Errno),
     /// Something else.
     Other(String),
@@ -84,7 +84,7 @@ impl fmt::Display for Obstacle {
     }
 }
 
-/// What an error number of `connect` means to somebody who wants to reach a host.
+/// What an error number of `connect` says about reaching a host.
 fn words_of(errno: Errno) -> String {
     let known = match errno {
         Errno::CONNREFUSED => "the connection was refused; is `gtp serve` running there?",

@@ -1,9 +1,9 @@
-//! A file that must come once more: its blocks are each good, and together they are another file.
+//! Fetches a file again whose blocks are each valid but together have the wrong hash.
 //!
-//! That happens where blocks of two different files were mixed: by an earlier transfer of another
-//! object under the same name, or by a source that differs from the others. Nobody can tell from
-//! the blocks which are wrong, so all of the file is asked for again. Whether that can help is for
-//! whoever holds the handle to decide; here it is only said what speaks for it.
+//! That happens when blocks of two different files were mixed: by an earlier transfer of another
+//! object under the same name, or by a source that differs from the others. The blocks do not show
+//! which of them are wrong, so the whole file is requested again. The holder of the handle decides
+//! whether that can help; this module only reports what speaks for it.
 
 use gtp_alloc::Bytes;
 use gtp_store::{BLOCK, SinkError};

@@ -52,7 +52,7 @@ impl Transfer {
         self.turn = refused.unwrap_or(self.turn);
     }
 
-    /// Where nobody works, one that pauses is better than none: the one with the fewest strikes.
+    /// If no session works, one that pauses is better than none: the one with the fewest strikes.
     fn wake_one(&mut self, now: Time, interval: Span, table: &mut Table) {
         let sinks = live(&self.flows, table).filter_map(|flow| table.sink(flow));
         let mut pausing = Vec::new();
@@ -252,8 +252,8 @@ impl Transfer {
         }
     }
 
-    /// While a session has nothing to do because others hold all that is missing: who would be
-    /// busy long after it lets go, and who is not heard or does not let go loses its work at once.
+    /// While a session is idle because others hold all missing units: takes work back from one that
+    /// would be busy for long, and at once from one that is silent or does not let go of it.
     fn check_tail(&mut self, now: Time, interval: Span, table: &mut Table) {
         let Some(payload) = self.plan.as_ref().map(|plan| plan.row.unit_payload()) else { return };
         for at in 0..self.flows.len() {
@@ -272,7 +272,7 @@ impl Transfer {
         let Some(plan) = &self.plan else { return };
         let mut packet = None;
         // Not so one that is asked for a block alone, all of which would have to come anew, nor
-        // one that has just begun: nobody knows yet how fast it will be.
+        // one that has just begun: its rate is not known yet.
         let members: Vec<Member> = live(&self.flows, table)
             .filter_map(|flow| table.sink(flow))
             .filter(|sink| sink.state == State::Live)

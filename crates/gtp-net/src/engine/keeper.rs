@@ -41,7 +41,7 @@ pub struct Sharing {
 pub enum StartError {
     /// The system gives no thread or no descriptor.
     System(io::Error),
-    /// The daemon that was named does not take this process in.
+    /// The named daemon does not accept this process.
     Daemon {
         /// Where it should be.
         place: PathBuf,
@@ -67,7 +67,9 @@ impl Display for StartError {
                         write!(f, "the daemon at {place} does not answer: {why}")
                     }
                     Missed::OtherVersion(why) => write!(f, "{place}: {why}"),
-                    Missed::Barred(why) => write!(f, "the daemon at {place} is barred: {why}"),
+                    Missed::Barred(why) => {
+                        write!(f, "the daemon at {place} may not be used: {why}")
+                    }
                 }
             }
         }
@@ -93,18 +95,18 @@ pub(super) enum DaemonNews {
     Rang,
     /// It is gone.
     Lost(Bond),
-    /// It was looked for in vain.
+    /// It was not found.
     Missed(Bond, Why),
 }
 
-/// Why a look was in vain, as far as rates depend on it.
+/// Why no daemon was found, as far as rates depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Why {
     /// There is none that this process could use.
     Absent,
-    /// The one there is of another version.
+    /// It has another version.
     OtherVersion,
-    /// Somebody listens and does not answer.
+    /// It listens and does not answer.
     Silent,
     /// It is full.
     Full,
@@ -141,17 +143,17 @@ struct Lookout {
     clock: Clock,
 }
 
-/// A daemon that was there may soon be again: for [`SOON`] it is looked for this often.
+/// The pause between the first [`SOON`] looks for a daemon that has gone.
 const AGAIN: Duration = Duration::from_millis(50);
 const SOON: u32 = 200;
-/// Later it is looked for this often, so that all are fair again within a second.
+/// The pause between later looks: short enough that shares are fair again within a second.
 const LATER: Duration = Duration::from_millis(250);
-/// One that never was is looked for this often.
+/// The pause between looks for a daemon that never was there.
 const SELDOM: Duration = Duration::from_secs(2);
-/// One that was lost is started anew at the first look and at every so manieth: once a second.
+/// A lost daemon is started again at the first look and then at every 20th: once a second.
 const STARTS: u32 = 20;
-/// A daemon that was named is waited for at the start for so many looks: five seconds, or ten
-/// where somebody listens and takes two seconds for each not to answer.
+/// How many looks a process takes for a named daemon at its start: five seconds, or ten if a
+/// daemon listens and does not answer, which takes two seconds for each look.
 const NAMED_LOOKS: u32 = 100;
 /// See [`NAMED_LOOKS`].
 const NAMED_SILENT: u32 = 5;

@@ -1,13 +1,13 @@
 //! How much a session may have read from the disk: what it may send, and a little more.
 //!
-//! A peer that asks for one unit of each block has a block read for each. That is charged like
-//! sending: reading keeps to the rate at which the session may send, with some seconds' worth
-//! ahead. A peer that takes what was read never meets this limit. It knows time and rate as
-//! arguments, and nothing of blocks.
+//! A peer that asks for one unit of each block makes the source read a whole block for each unit.
+//! So reading is charged like sending: it keeps to the rate at which the session may send, some
+//! seconds ahead. A peer that takes what was read never meets this limit. Time and rate are
+//! arguments; blocks are unknown here.
 
 use gtp_alloc::{Bytes, Rate, Span, Time};
 
-/// Reading against sending.
+/// Limits what is read to what may be sent.
 #[derive(Debug, Default)]
 pub(super) struct Loads {
     /// When all that was read would have been read at its rate.
@@ -16,9 +16,9 @@ pub(super) struct Loads {
 
 /// Reading may be faster than sending by this part: blocks that were sent and lost are read again.
 const MORE: f64 = 1.25;
-/// A rate that is not known yet, or very small, counts as this: a session must be able to begin.
+/// An unknown or very small rate counts as this, so that a session can begin.
 const LEAST: Rate = Rate::from_mbps(10);
-/// What may be read at once, in time at that rate: the sending catches up.
+/// How far reading may run ahead of sending, in time at that rate.
 const AHEAD: Span = Span::from_secs(4);
 
 impl Loads {
@@ -27,7 +27,7 @@ impl Loads {
         self.due.since(now) < AHEAD
     }
 
-    /// So much is read at `now` for a session that may send at this rate.
+    /// Notes that this much is read at `now` for a session that may send at this rate.
     pub fn take(&mut self, now: Time, length: Bytes, rate: Rate) {
         let rate = rate.max(LEAST).scale(MORE);
         self.due = self.due.max(now) + length / rate;

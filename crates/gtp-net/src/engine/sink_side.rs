@@ -46,7 +46,7 @@ pub(super) enum State {
     Live,
     /// It was asked to let go of its work, and is asked for nothing until it has.
     Dropping,
-    /// It was not heard for a while, or did not let go of its work: others have got that.
+    /// It was silent or did not let go of its work, so others have taken the work over.
     Silent,
     /// It is ending: it wants nothing, but what was granted may still be under way.
     Parting,
@@ -57,10 +57,10 @@ pub(super) const PATIENCE: Span = Span::from_secs(2);
 /// Silent for this long: lost.
 pub(super) const SILENCE_MOST: Span = Span::from_secs(10);
 
-/// Silent for this long and a round trip while others have nothing to do: others get its work. A
-/// source speaks once in each of its intervals, which is three times in this span.
+/// While others are idle, they take over the work of a session that is silent for this long and a
+/// round trip. A source speaks once in each of its intervals, which is three times in this span.
 const TAIL_SILENCE: Span = Span::from_millis(300);
-/// Round trips up to this are waited for at the end of a transfer: that of a satellite.
+/// The longest round trip that is waited for at the end of a transfer: that of a satellite.
 const RTT_AWAITED: Span = Span::from_millis(700);
 /// Talking, and bringing nothing that was asked for, for this long: lost, if others are better.
 pub(super) const IDLE_MOST: Span = Span::from_secs(10);
@@ -84,7 +84,7 @@ impl Idle {
     }
 }
 
-/// How fast what is wanted comes, over the last span of a quarter of a second or more.
+/// The rate of wanted units, over the last quarter of a second or more.
 struct Pace {
     since: Time,
     useful: u64,
@@ -104,8 +104,8 @@ impl Pace {
     }
 }
 
-/// How often in a row others got the work of a session, and what follows: it pauses, twice as long
-/// each time, while there is a better one. Else it could take the last units again and again.
+/// How often in a row others took over a session's work. The session then pauses, twice as long
+/// each time, while there is a better one. Otherwise it could take the last units again and again.
 #[derive(Debug, Default)]
 struct Strikes {
     in_a_row: u32,
@@ -190,7 +190,7 @@ impl SinkSide {
         }
     }
 
-    /// The same for who asks when it will be done: what was not wanted does not count.
+    /// The same for estimating when it will be done: unwanted units do not count.
     pub fn debtor(&self, interval: Span) -> Member {
         let member = self.member(interval);
         let useful = self.pace.rate.unwrap_or(Rate::UNLIMITED);
@@ -236,8 +236,8 @@ impl SinkSide {
         self.strikes.add(now);
     }
 
-    /// It is not relied on until it is heard and has let go of its work: returns what it has not
-    /// brought. Others may be asked for that at once; what it still sends of it is not taken.
+    /// Takes its work away, until it is heard and has let go of the work. Returns the units that it
+    /// has not brought: others may be asked for them at once, and what it still sends is discarded.
     pub fn fall_silent(&mut self, now: Time) -> RangeSet {
         self.core.ask_drop();
         self.state = State::Silent;
@@ -245,8 +245,8 @@ impl SinkSide {
         self.core.abandon()
     }
 
-    /// Whether it keeps others waiting who have nothing to do: it owes something, and is not heard
-    /// or does not let go of it.
+    /// Whether it keeps idle sessions waiting: it owes units, and is silent or does not let go of
+    /// them.
     pub fn keeps_waiting(&self, now: Time) -> bool {
         let mute = self.core.silence(now) >= self.tail_silence();
         match self.state {
@@ -339,7 +339,7 @@ impl SinkSide {
         counters.packets.saturating_sub(counters.duplicates)
     }
 
-    /// Looks how fast what is wanted comes.
+    /// Measures the rate of wanted units.
     pub fn look_at_pace(&mut self, now: Time, packet: Bytes) {
         self.pace.look(now, self.useful(), packet);
     }

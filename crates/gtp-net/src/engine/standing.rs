@@ -1,11 +1,11 @@
-//! How a process stands with its daemon, and the bound on its rates that follows from it.
+//! The state of a process towards its daemon, and the bound on its rates that follows.
 //!
-//! The one idea: a process never stands still because an optional service has gone, and never
-//! ignores one that was named. While a daemon lives it decides. A process that has lost it keeps
-//! to the part that the daemon promised it; if the daemon was only found, it has its own capacity
-//! again after [`ORPHAN_WAIT`]. A daemon that has no room is not absent: the process keeps to an
-//! allowance and asks again. Time is an argument; sockets, pages and sessions are unknown here.
-//! docs/DAEMON.md has the same states on one page.
+//! The one idea: a process never stalls because an optional service has gone, and never ignores a
+//! daemon that was named. While a daemon lives, it decides. A process that has lost its daemon
+//! keeps to the part that the daemon promised it; if the daemon was only found, the process has its
+//! own capacity again after [`ORPHAN_WAIT`]. A daemon without room is not absent: the process keeps
+//! to an allowance and asks again. Time is an argument; sockets, pages and sessions are unknown
+//! here. docs/DAEMON.md lists the same states.
 
 use gtp_alloc::{Rate, Span, Time};
 
@@ -24,13 +24,13 @@ pub enum Bond {
 pub(super) enum Standing {
     /// Its own capacity counts.
     Alone {
-        /// Somebody listened and did not answer for [`ORPHAN_WAIT`]: that is no longer news.
+        /// A daemon listened and did not answer for [`ORPHAN_WAIT`], which was already reported.
         unanswered: bool,
     },
-    /// A daemon is there and has not taken this process in: the rates together stay within `most`.
+    /// A daemon is there and has not accepted this process: all rates together stay within `most`.
     Waiting {
         most: Rate,
-        /// When silence counts as absence; never while the daemon says itself that it is full.
+        /// When silence counts as absence; `None` while the daemon says that it is full.
         until: Option<Time>,
     },
     /// The daemon decides.
@@ -42,8 +42,8 @@ pub(super) enum Standing {
     Orphaned {
         /// The daemon's promise.
         part: Rate,
-        /// What was granted when it went: no more until `settled`, since others may still have
-        /// what they have to let go.
+        /// What was granted when it went. Until `settled` this is the limit too, since other
+        /// processes may not have come down yet.
         granted: Rate,
         settled: Time,
         /// When its own capacity counts again; never if the daemon was named.
@@ -54,15 +54,15 @@ pub(super) enum Standing {
 /// What happens to it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Event {
-    /// A daemon has taken it in.
+    /// A daemon has accepted it.
     Joined,
-    /// The daemon has gone, and had promised and granted this.
+    /// The daemon has gone; it had promised and granted this.
     Lost { promised: Option<Rate>, granted: Rate },
-    /// Other engines of this process have joined a daemon; this one was granted so much.
+    /// Other engines of this process have joined a daemon; this one had been granted this much.
     Elsewhere { granted: Rate },
     /// A daemon is there and says that it is full.
     Full,
-    /// Somebody listens and does not answer.
+    /// A daemon listens and does not answer.
     Silent,
     /// The daemon there is of another version, and perhaps has processes of its own.
     OtherVersion,
@@ -70,16 +70,16 @@ pub(super) enum Event {
     Absent,
 }
 
-/// Without a daemon that was found, a process keeps for so long to what that daemon promised. A
-/// daemon that hangs is missed after two seconds, so a process is alone five seconds after the
-/// last sign of life at the latest.
+/// How long a process keeps to the promise of a found daemon that has gone. A daemon that hangs
+/// counts as gone after two seconds, so a process is alone at the latest five seconds after the
+/// last sign of life.
 pub(super) const ORPHAN_WAIT: Span = Span::from_secs(3);
-/// Before a process takes what it was promised beyond what it was granted, all others have come
-/// down to what they were promised: a source obeys what it is told, or stops after a second of
-/// silence (`gtp_proto::limits::SILENCE_STOP`).
+/// How long an orphan waits before it uses more of its promise than it was granted. By then all
+/// other processes have come down to their promises: a source obeys what it is told, or stops
+/// after a second of silence (`gtp_proto::limits::SILENCE_STOP`).
 pub(super) const SETTLE: Span = Span::from_secs(1);
-/// What a process may use that a daemon has not taken in yet, in each direction: enough for no
-/// session to be given up, and little beside what a daemon shares out.
+/// What a process may use in each direction while a daemon has not accepted it: enough to keep
+/// every session alive, and little beside what a daemon shares out.
 pub(super) const ALLOWANCE: Rate = Rate::from_mbps(1);
 
 impl Standing {
@@ -109,7 +109,7 @@ impl Standing {
         }
     }
 
-    /// As it is at `now`, if nothing has happened.
+    /// The state at `now`, if nothing has happened.
     #[must_use]
     pub fn at(self, now: Time) -> Standing {
         match self {
@@ -124,7 +124,7 @@ impl Standing {
         }
     }
 
-    /// As it is after this.
+    /// The state after this event.
     #[must_use]
     pub fn handle(self, now: Time, bond: Bond, event: Event) -> Standing {
         let before = self.at(now);
@@ -207,7 +207,7 @@ impl Standing {
         }
     }
 
-    /// Others may still have what a daemon promised them: nobody is alone at once.
+    /// Others may still use what a daemon promised them, so no process is alone at once.
     fn without_any(self, now: Time, until: Option<Time>) -> Standing {
         match self {
             Standing::Alone { .. } => Standing::NEW,

@@ -1,20 +1,20 @@
-//! Turns for work that can wait: few of its threads at a time, in the order in which they came.
+//! Turns for work that can wait: few threads work at a time, in the order in which they came.
 //!
-//! Hashing whole files for a hundred clients would otherwise take every processor from those who
-//! move data. Whoever works gives its turn up now and then and takes a place at the end, so that
-//! one long job does not hold up many short ones. What the work is, is not known here.
+//! Otherwise hashing whole files for a hundred clients would take every processor from the engines.
+//! A working thread gives up its turn now and then and queues again, so that one long job does not
+//! hold up many short ones. What the work is, is unknown here.
 
 use std::collections::VecDeque;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 
-/// Turns of this process's hashing: one in four processors, one at least.
+/// The turns of this process's hashing: one for every four processors, at least one.
 pub(super) static HASHING: LazyLock<Turns> = LazyLock::new(|| {
     let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     Turns::new(processors.div_ceil(4))
 });
 
-/// So many at a time.
+/// A queue for a fixed number of turns.
 pub(super) struct Turns {
     queue: Mutex<Queue>,
 }
@@ -30,7 +30,7 @@ struct Bell {
     changed: Condvar,
 }
 
-/// The right to work until this is dropped.
+/// A turn: the right to work until this is dropped.
 pub(super) struct Turn<'a>(&'a Turns);
 
 impl Turns {

@@ -47,7 +47,7 @@ pub(super) enum Written {
     /// An entry will not come; so many of its blocks were missing. The destination refuses it, or
     /// no source can give it.
     GivenUp { file: u32, missing: u64, why: Option<SinkError> },
-    /// The destination cannot do everything that it should, beside holding data.
+    /// The destination holds data but cannot do everything else that it should.
     Warning(String),
     /// The blocks of a file are each good and together not the file; the sink has dropped them.
     WrongRoot { file: u32, error: SinkError },

@@ -1,9 +1,9 @@
-//! Whether anybody but this user can change a file that decides over trust.
+//! Whether another user can change a file that decides whom this user trusts.
 //!
-//! Whoever may write a file, or a directory on the way to it, decides what is in it. So the file,
-//! its directory and all further ones up to the user's home must belong to this user or to root,
-//! and nobody else may write there; a directory in which each may remove only what is its own (the
-//! sticky bit) will do. What the file says is not known here.
+//! A user who may write a file, or a directory on the way to it, controls its content. So the file,
+//! its directory and all directories above it up to the user's home must belong to this user or to
+//! root, and no other user may write there. A directory in which each user may remove only their
+//! own files (the sticky bit) is acceptable. What the file says is unknown here.
 
 use std::fs::Metadata;
 use std::io;
@@ -17,7 +17,7 @@ const WRITABLE: u32 = 0o022;
 /// In a directory with this bit only the owner of a file may replace it.
 const STICKY: u32 = 0o1000;
 
-/// Somebody else may change what is there.
+/// Another user may change what is there.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Exposed {
     /// Group or world may write.
@@ -48,8 +48,8 @@ pub enum Exposed {
     },
 }
 
-/// Looks at a file, its directory, and the ones above as far as they are in the user's home. What
-/// is not there is nobody's; links are followed, so that what counts is where they lead.
+/// Checks a file, its directory, and the directories above it within the user's home. What does not
+/// exist passes; links are followed, so their targets count.
 ///
 /// # Errors
 /// What is exposed, the file first.
@@ -59,7 +59,7 @@ pub(crate) fn check(path: &Path) -> Result<(), Exposed> {
 }
 
 fn check_within(path: &Path, home: Option<&Path>, own: u32) -> Result<(), Exposed> {
-    // A file that is not there yet may be made by whoever may write its directory.
+    // A file that does not exist yet can be made by any user who may write its directory.
     let real = path.canonicalize().or_else(|_| real_place(path));
     let Ok(real) = real else { return Ok(()) };
     let home = home.and_then(|home| home.canonicalize().ok());
@@ -75,7 +75,7 @@ fn check_within(path: &Path, home: Option<&Path>, own: u32) -> Result<(), Expose
     Ok(())
 }
 
-/// Where a file will be that is not there.
+/// Where a file that does not exist yet will be.
 fn real_place(path: &Path) -> io::Result<PathBuf> {
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
     let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;

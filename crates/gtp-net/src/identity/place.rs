@@ -128,7 +128,7 @@ impl Drop for Draft {
     }
 }
 
-/// Takes a file system or a sandbox that does not sync for one that has done so.
+/// Treats a refusal to sync, by a file system or a sandbox, as success.
 fn synced(done: io::Result<()>) -> io::Result<()> {
     match done {
         Err(error) if is_refused(&error) => Ok(()),

@@ -1,7 +1,7 @@
-//! Who may come, how many, and how much each may take.
+//! Which clients may come, how many, and how much each may take.
 //!
-//! What is said here is what the operator wants, and what the system has for it. Whether there is
-//! a place is another question, which the house answers.
+//! This module states what the operator wants and what the system can give. Whether a place is free
+//! is decided in `house`.
 
 use std::path::PathBuf;
 
@@ -66,23 +66,23 @@ pub(crate) fn holder(trust: &ClientTrust, key: &Fingerprint) -> Holder {
 /// How many may come.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections that have connected and not yet said what they want, each for five seconds at
-    /// most. One more makes the oldest leave of the address that has most of them.
+    /// Connections that have not yet said what they want, each for five seconds at most. When one
+    /// more comes, the oldest of the address that has most of them is closed.
     pub unproved: usize,
-    /// The same from one address of IPv4, or from one /64 prefix of IPv6, of which anybody may
-    /// have all addresses.
+    /// The same from one address of IPv4, or from one /64 prefix of IPv6, of which one customer
+    /// may have all addresses.
     pub unproved_per_address: usize,
     /// Clients in all, each with a connection and a session: each holds a TLS session and, at
-    /// most, one page of a megabyte. Strangers have half of them at most, and make room for a
-    /// listed client when they do nothing.
+    /// most, one page of a megabyte. Strangers hold at most half of them; an idle stranger makes
+    /// room for a listed client.
     pub connections: usize,
     /// Strangers from one address of IPv4, or from one /64 prefix of IPv6.
     pub connections_per_address: usize,
     /// Sessions of one key.
     pub sessions_per_key: usize,
     /// Memory for the listings of all sessions together, 384 bytes and the path for each entry.
-    /// One key of the list, and all keys that are not on it together, get at most a quarter. Who
-    /// finds it used up is told to come again later.
+    /// One key of the list, and all keys that are not on it together, get at most a quarter. A
+    /// client that finds it used up is told to come again later.
     pub listings: Bytes,
 }
 
@@ -108,7 +108,7 @@ const OWN_DESCRIPTORS: usize = 64;
 const OF_A_CLIENT: usize = 5;
 
 impl Limits {
-    /// The same, or fewer, so that a process that may have `descriptors` open has enough for all.
+    /// These limits, lowered as far as a process that may have `descriptors` open needs.
     pub fn within(self, descriptors: u64) -> Limits {
         let descriptors = usize::try_from(descriptors).unwrap_or(usize::MAX);
         let unproved = self.unproved.min(descriptors / 8).max(1);
@@ -118,8 +118,8 @@ impl Limits {
     }
 }
 
-/// The memory, in bytes, that one entry with a path of this length is taken to need; a name that
-/// is passed over has none.
+/// The memory, in bytes, that one entry with a path of this length is assumed to need; a name
+/// that is left out needs none.
 pub(crate) fn listing_bytes(path: usize) -> u64 {
     if path == 0 { 0 } else { ENTRY_MEMORY + path as u64 }
 }

@@ -32,17 +32,17 @@ pub enum ServerEvent {
         /// that were forgotten since, of which 1,024 are told apart.
         more: u64,
     },
-    /// The list of keys was read again, because somebody wished it.
+    /// The list of keys was read again, at the operator's request.
     KeysRead {
         /// Lines with a key.
         keys: usize,
     },
-    /// The list of keys cannot be used: sessions go on, and nobody new is let in.
+    /// The list of keys cannot be used: sessions go on, and no new client is admitted.
     KeysUnreadable {
         /// Why not.
         failure: Failure,
     },
-    /// Events that nobody took in time.
+    /// Events that were dropped because they were not taken in time.
     Missed {
         /// How many.
         count: u64,

@@ -155,8 +155,8 @@ async fn no_path(channel: &mut ControlChannel) -> Result<(), Failure> {
     Err(Failure::new(FailureKind::NoUdpPath, text))
 }
 
-/// Time for a client's first datagram: it has the listing by then, at the least rate that a
-/// control channel may have, and speaks at once.
+/// Time for a client's first datagram: enough for the listing at the lowest rate that a control
+/// channel may have; the client then speaks at once.
 fn hello_span(manifest: &Manifest) -> Duration {
     let listing: u64 = manifest.entries.iter().map(|e| 64 + e.path.as_str().len() as u64).sum();
     HELLO_SPAN + Duration::from_secs(listing / SLOWEST)
@@ -165,7 +165,7 @@ fn hello_span(manifest: &Manifest) -> Duration {
 /// Time for a client's first datagram once it knows of its session.
 const HELLO_SPAN: Duration = Duration::from_secs(10);
 
-/// Bytes in a second that any control channel brings: a page of 1 MiB in 30 s.
+/// The lowest rate of a control channel, in bytes a second: a page of 1 MiB in 30 s.
 const SLOWEST: u64 = 35_000;
 
 /// Time between two looks at whether a client gets anything.

@@ -1,7 +1,7 @@
 //! Places that guests hold, and the bell that tells a guest to leave.
 //!
-//! A place is a value: it is given back when that is dropped. What the house decides reaches the
-//! guest's task through its bell. Who may come at all is decided elsewhere.
+//! A place is a value, and dropping it gives the place back. The bell carries the decisions of
+//! [`House`] to the guest's task. Which clients may come at all is decided elsewhere.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -25,11 +25,11 @@ use crate::messages::Reason;
 pub(crate) enum Leave {
     /// The server stops.
     Stopping,
-    /// Somebody else gets its place.
+    /// Another client gets its place.
     MakeRoom,
-    /// It is a stranger that does nothing.
+    /// It is an idle stranger.
     Dozing,
-    /// Its key may not do any more what it does.
+    /// Its key no longer has the right to do what it does.
     Revoked,
 }
 
@@ -59,7 +59,7 @@ impl Leave {
     }
 }
 
-/// Who is here.
+/// The guests of a server.
 pub(crate) struct Guests {
     present: Arc<Mutex<Present>>,
     sessions: AtomicU64,
@@ -85,7 +85,7 @@ impl Guests {
         Guests { present, sessions: AtomicU64::new(1), turned_away: Mutex::default() }
     }
 
-    /// A place on the porch, and whence somebody came who had to leave it.
+    /// Takes a place on the porch; also returns the address of the guest that had to leave, if any.
     pub fn arrive(&self, from: SocketAddr) -> (Seat, Option<SocketAddr>) {
         let mut present = lock(&self.present);
         let (id, evicted) = present.house.arrive(Neighbourhood::of(from.ip()));
@@ -95,18 +95,18 @@ impl Guests {
         (Seat { id, present: Arc::clone(&self.present), bell }, evicted)
     }
 
-    /// Somebody was turned away; says whether that is to be told now, with how many were not told
-    /// before: of its neighbourhood, and of those that are forgotten since.
+    /// Notes that a client was turned away. Returns `Some` if that is to be reported now, with the
+    /// number of unreported ones before it, of its neighbourhood and of forgotten ones.
     pub fn turned_away(&self, from: SocketAddr, now: Time) -> Option<u64> {
         self.turned_away.lock().unwrap_or_else(PoisonError::into_inner).note(from.ip(), now)
     }
 
-    /// A number for a session.
+    /// A fresh session id.
     pub fn number(&self) -> SessionId {
         self.sessions.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Sends strangers away that do nothing.
+    /// Sends idle strangers away.
     pub fn wake_dozing(&self, now: Time) {
         let mut present = lock(&self.present);
         for id in present.house.dozing(now) {
@@ -114,7 +114,7 @@ impl Guests {
         }
     }
 
-    /// Sends those away for whom there is a reason.
+    /// Sends away each guest for which `why` gives a reason.
     pub fn send_away(&self, why: impl Fn(&Guest) -> Option<Leave>) {
         let mut present = lock(&self.present);
         for (id, why) in present.house.ask(why) {
@@ -122,17 +122,17 @@ impl Guests {
         }
     }
 
-    /// Whether nobody is here.
+    /// Whether all guests are gone.
     pub fn are_gone(&self) -> bool {
         lock(&self.present).house.is_empty()
     }
 }
 
 impl Present {
-    /// Tells a guest to leave; whence it came.
+    /// Tells a guest to leave; returns the address it came from.
     fn ring(&mut self, id: GuestId, why: Leave) -> Option<SocketAddr> {
         let (bell, from) = self.bells.get(&id)?;
-        // Who is told twice leaves for the first reason.
+        // A guest that is told twice leaves for the first reason.
         bell.send_if_modified(|told| {
             let first = told.is_none();
             told.get_or_insert(why);
@@ -143,10 +143,10 @@ impl Present {
 }
 
 impl Seat {
-    /// A room for the guest, who has proved this key.
+    /// Takes a room for the guest, which has proved this key.
     ///
     /// # Errors
-    /// When there is none.
+    /// When there is no room.
     pub fn enter(&self, who: (Fingerprint, Holder, Right), now: Time) -> Result<(), Full> {
         let mut present = lock(&self.present);
         if let Some(evicted) = present.house.admit(self.id, who, now)? {
@@ -155,7 +155,7 @@ impl Seat {
         Ok(())
     }
 
-    /// The guest has had this much by now: whoever has no more each time does nothing.
+    /// Records how much the guest has received so far; a guest whose number never grows is idle.
     pub fn note(&self, had: u64, now: Time) {
         lock(&self.present).house.note(self.id, had, now);
     }

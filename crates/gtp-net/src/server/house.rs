@@ -1,10 +1,10 @@
-//! Who has a place, and who gives it up for somebody else. Decisions only.
+//! Which clients have a place, and which give theirs up for others. Decisions only.
 //!
-//! Whoever has connected and not yet proved a key waits on the porch; the porch is never full,
-//! because the oldest there of whoever has most there makes room. Whoever has said what it wants
-//! gets a room. Strangers have half of the rooms at most, and one neighbourhood of them a part of
-//! that; one that does nothing makes room for a listed client, and for a stranger from where there
-//! are fewer. It knows time as an argument, and nothing of connections.
+//! A connection without a proved key waits on the porch. The porch is never full: the oldest
+//! connection of the neighbourhood that has most there makes room. A client with a proved key that
+//! has said what it wants gets a room. Strangers hold at most half of the rooms, and one
+//! neighbourhood a part of that. An idle stranger makes room for a listed client, and for a
+//! stranger from a neighbourhood with fewer. Time is an argument; connections are unknown here.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv4Addr};
@@ -19,14 +19,14 @@ use crate::trust::Access;
 /// Numbers guests in the order in which they come.
 pub(crate) type GuestId = u64;
 
-/// What one customer of a network has.
+/// The addresses that one customer of a network typically has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Neighbourhood {
     /// An address of IPv4.
     Address(Ipv4Addr),
     /// A /64 prefix of IPv6.
     Prefix([u16; 4]),
-    /// All that are not told apart.
+    /// All neighbourhoods that are not told apart.
     Others,
 }
 
@@ -58,9 +58,9 @@ pub(crate) enum Right {
     Read,
     /// It puts.
     Write,
-    /// It calls, and says and hears something.
+    /// It opens a stream, and sends and receives data.
     Both,
-    /// It calls where anybody may.
+    /// It opens a stream to a service that is open to all.
     None,
 }
 
@@ -99,17 +99,17 @@ pub(crate) struct House {
 
 struct Room {
     guest: Guest,
-    /// How much it has had, in whatever unit is told; a change is a sign of life.
+    /// How much it has received, in the caller's unit; a change is a sign of life.
     had: u64,
-    /// Since when that has not changed.
+    /// When that last changed.
     since: Time,
 }
 
-/// A stranger that did nothing for so long makes room for others.
+/// A stranger that was idle for this long makes room for others.
 const IDLE_SPAN: Span = Span::from_secs(2);
 
-/// A stranger that does nothing for so long is sent away: an honest one that was held up comes
-/// again, and a get that waits for its own disk asks for something within that.
+/// A stranger that is idle for this long is sent away. An honest client that was held up comes
+/// again, and a get that waits for its own disk asks for something within this time.
 pub(crate) const DOZING_SPAN: Span = Span::from_secs(60);
 
 impl House {
@@ -117,7 +117,7 @@ impl House {
         House { limits, porch: BTreeMap::new(), rooms: HashMap::new(), last: 0 }
     }
 
-    /// A connection comes; who has to leave the porch for it, if anybody.
+    /// A connection arrives. Returns the guest that must leave the porch for it, if any.
     pub fn arrive(&mut self, from: Neighbourhood) -> (GuestId, Option<GuestId>) {
         let mut counts: HashMap<Neighbourhood, usize> = HashMap::new();
         for &there in self.porch.values() {
@@ -145,8 +145,8 @@ impl House {
         (self.last, evicted)
     }
 
-    /// A guest on the porch has proved its key and wants a room; who has to leave for it, if
-    /// anybody.
+    /// A guest on the porch has proved its key and wants a room. Returns the guest that must leave
+    /// for it, if any.
     pub fn admit(
         &mut self,
         id: GuestId,
@@ -204,7 +204,7 @@ impl House {
         self.rooms.values().filter(|room| room.guest.holder == Holder::Strangers)
     }
 
-    /// The stranger that has done nothing for longest, among those from where is said.
+    /// The stranger that has been idle for longest, among the neighbourhoods that `from` accepts.
     fn idle(&self, now: Time, from: impl Fn(Neighbourhood) -> bool) -> Option<GuestId> {
         let idle = self.rooms.iter().filter(|(_, room)| {
             room.guest.holder == Holder::Strangers
@@ -214,7 +214,7 @@ impl House {
         idle.min_by_key(|(id, room)| (room.since, **id)).map(|(&id, _)| id)
     }
 
-    /// A guest has had this much by now.
+    /// Records how much a guest has received so far.
     pub fn note(&mut self, id: GuestId, had: u64, now: Time) {
         if let Some(room) = self.rooms.get_mut(&id)
             && room.had != had
@@ -223,7 +223,7 @@ impl House {
         }
     }
 
-    /// Strangers that have done nothing for longer than a server waits.
+    /// Strangers that have been idle for longer than [`DOZING_SPAN`].
     pub fn dozing(&self, now: Time) -> Vec<GuestId> {
         let dozing = self.rooms.iter().filter(|(_, room)| {
             room.guest.holder == Holder::Strangers && now.since(room.since) >= DOZING_SPAN
@@ -231,13 +231,13 @@ impl House {
         dozing.map(|(&id, _)| id).collect()
     }
 
-    /// Guests in rooms for whom there is an answer, and that.
+    /// The guests in rooms for which `answer` returns something, each with that.
     pub fn ask<T>(&self, answer: impl Fn(&Guest) -> Option<T>) -> Vec<(GuestId, T)> {
         let answers = self.rooms.iter().map(|(&id, room)| (id, answer(&room.guest)));
         answers.filter_map(|(id, answer)| Some((id, answer?))).collect()
     }
 
-    /// Whether nobody is here.
+    /// Whether there are no guests.
     pub fn is_empty(&self) -> bool {
         self.porch.is_empty() && self.rooms.is_empty()
     }

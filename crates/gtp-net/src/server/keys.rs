@@ -1,8 +1,8 @@
-//! The list of keys as it stands now, and whose keys were taken off it.
+//! The list of keys as it stands now, and the sessions whose keys were removed from it.
 //!
-//! The file is looked at for every client and twice a second, and read when it has changed. A key
-//! that two looks in succession miss is revoked: an editor may empty the file for a moment. When
-//! the operator says that the list has changed, one look is enough.
+//! The server checks the file for every client and twice a second, and reads it when it has
+//! changed. A key is revoked when two checks in a row miss it: an editor may empty the file for a
+//! moment. When the operator says that the list has changed, one check is enough.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
@@ -23,11 +23,11 @@ use crate::flows::{Failure, FailureKind};
 use crate::identity::guard;
 use crate::trust::ClientTrust;
 
-/// Time between two looks: a key that is taken off the list is revoked after two of them.
+/// Time between two checks: a key that was removed from the list is revoked after two of them.
 const LOOK_SPAN: Duration = Duration::from_millis(500);
 
-/// File systems count time in steps. A file that was read within such a step of its change may
-/// have changed again since, and looks the same.
+/// File systems count time in steps. A file that was read within one step after a change may have
+/// changed again since and still look the same.
 const STEP_SPAN: Span = Span::from_millis(100);
 
 /// The list, read when it changes.
@@ -51,7 +51,7 @@ struct Known {
 struct Stamp([i64; 5], [u64; 2]);
 
 impl Stamp {
-    /// Nothing for a file that is not there.
+    /// `None` for a file that does not exist.
     fn of(path: &Path) -> Option<Stamp> {
         let meta: Metadata = std::fs::metadata(path).ok()?;
         let times = [meta.mtime(), meta.mtime_nsec(), meta.ctime(), meta.ctime_nsec()];
@@ -121,7 +121,7 @@ fn judge(trust: &ClientTrust, guest: &Guest) -> Option<Leave> {
     (listed && holder(trust, &guest.key) == Holder::Strangers).then_some(Leave::MakeRoom)
 }
 
-/// Which list counts for those who are here.
+/// The list that counts for the present guests.
 #[derive(Default)]
 struct Revision {
     seen: Option<Arc<ClientTrust>>,
@@ -131,14 +131,14 @@ struct Revision {
 /// How sure a look is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Look {
-    /// It may have met a list that is just being written.
+    /// It may have read a list that was just being written.
     Passing,
     /// The operator says that the list is as it should be.
     Asked,
 }
 
 impl Revision {
-    /// Takes a look in; the list that counts from now on, if it is another one than before.
+    /// Takes a list that was just read; returns the list that counts from now on, if it changed.
     fn take(&mut self, trust: &Arc<ClientTrust>, look: Look) -> Option<Arc<ClientTrust>> {
         let is = |of: &Option<Arc<ClientTrust>>| of.as_ref().is_some_and(|of| **of == **trust);
         let counts = look == Look::Asked || is(&self.seen);
@@ -151,18 +151,18 @@ impl Revision {
     }
 }
 
-/// What an overseer tells of.
+/// What [`oversee`] reports.
 pub(crate) enum Overseen {
-    /// The operator had the list read again: so many keys are on it.
+    /// The operator had the list read again; it has this many keys.
     Read(usize),
-    /// The same, and the list cannot be used: those who are here stay, and nobody new is let in.
+    /// The same, but the list cannot be used: guests stay, and no new client is admitted.
     Unreadable(Failure),
     /// Half a second has passed.
     Tick,
 }
 
-/// Looks after the guests of a server until `stop` and all of them are gone: who is not on the
-/// list any more is sent away. `reload` has the list read now.
+/// Sends away guests whose keys are no longer on the list, until `stop` is set and all guests are
+/// gone. `reload` makes it read the list now.
 pub(crate) async fn oversee(
     keys: Arc<Keys>,
     guests: Arc<Guests>,

@@ -97,7 +97,7 @@ pub(crate) struct Shared {
     listings: Arc<Budget>,
     roots: Arc<KnownRoots>,
     events: mpsc::Sender<ServerEvent>,
-    /// Events that nobody has taken in time.
+    /// Events that were dropped because they were not taken in time.
     missed: AtomicU64,
 }
 
@@ -117,7 +117,7 @@ impl Stop {
     }
 }
 
-/// Events that wait for whoever runs the server; more are counted and told as
+/// Events that wait for the server's caller; further ones are counted and reported as
 /// [`ServerEvent::Missed`].
 pub const EVENTS: usize = 1_024;
 
@@ -175,7 +175,7 @@ impl Server {
         self.fingerprint
     }
 
-    /// Whoever notifies this has the server read its list of keys again.
+    /// A notification here makes the server read its list of keys again.
     pub fn reload(&self) -> Arc<Notify> {
         Arc::clone(&self.reload)
     }
@@ -211,7 +211,7 @@ impl Server {
         let _ = tokio::time::timeout(FAREWELL_SPAN, ending).await;
     }
 
-    /// Looks after those who are here.
+    /// Watches the guests and the list of keys.
     fn overseeing(&self, stop: watch::Receiver<bool>) -> impl Future<Output = ()> + use<> {
         let shared = Arc::clone(&self.shared);
         let (keys, guests) = (Arc::clone(&shared.keys), Arc::clone(&shared.guests));
@@ -278,10 +278,10 @@ impl Shared {
     }
 }
 
-/// Hashes of files that are kept for those who ask next: 6 MB, twice that at most.
+/// Hashes of files that are cached for later requests: 6 MB, at most twice that.
 const ROOTS_KEPT: usize = 65_536;
 
-/// Whether a change at this time is over for so long that the next one shows. File systems' clocks
+/// Whether a change at this time is old enough for the next one to show. File systems' clocks
 /// tick every few milliseconds; those of other machines may differ by some seconds.
 fn has_settled(changed: i64) -> bool {
     let now = i64::try_from(gtp_sys::clock::unix_seconds()).unwrap_or(i64::MAX);

@@ -138,7 +138,7 @@ async fn receive(
     verdict.map(|()| wire_bytes).map_err(|trouble| Trouble { wire_bytes, ..trouble })
 }
 
-/// What the client need not send.
+/// What the server already has, so that the client need not send it.
 fn what_is_there(sink: &dyn BlockSink, manifest: &Manifest) -> Ready {
     let bytes = sink.have().iter().filter_map(|have| {
         let size = manifest.entries.get(have.file as usize)?.size;

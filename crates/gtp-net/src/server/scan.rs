@@ -76,9 +76,9 @@ pub(super) async fn scan(
 
 /// Why there is no listing.
 enum Nothing {
-    /// The export itself is not there.
+    /// The export itself does not exist.
     Exported,
-    /// The export has no such object, or not one that can be listed.
+    /// The export has no such object, or the object cannot be listed.
     There(SourceError),
 }
 
@@ -91,10 +91,10 @@ fn export(shared: &Shared) -> Result<Export, Nothing> {
     })
 }
 
-/// Said to clients while the export is not there. Its path on the server is not their business.
+/// What clients are told while the export does not exist; they do not learn its path.
 const GONE: &str = "what this server exports is not there at present";
 
-/// What a client hears about names that are there and not in the listing: the first by name, the
+/// What a client is told about names that exist and are not in the listing: the first by name, the
 /// rest by number.
 pub(super) fn skipped_faults(scanned: &Scanned) -> Vec<Message> {
     let named = scanned.skipped.iter().take(NAMED_MAX);

@@ -1,8 +1,8 @@
-//! Whose being turned away is told, and when, so that a flood does not fill a log.
+//! Decides which refused connections are reported, so that a flood does not fill a log.
 //!
-//! Each neighbourhood is told of once a minute with the number of those in between; there is room
-//! for so many, and beyond them all others count as one. Nobody is lost: who is not told now is
-//! counted with the next. It knows time as an argument.
+//! Each neighbourhood is reported once a minute, with the number of refusals in between. The table
+//! has a fixed size; all neighbourhoods beyond it count as one. Every refusal is counted: one that
+//! is not reported now is part of the next report. Time is an argument.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -11,28 +11,28 @@ use gtp_alloc::{Span, Time};
 
 use super::house::Neighbourhood;
 
-/// Whose being turned away was told when, so that a flood does not fill a log.
+/// When refusals of each neighbourhood were last reported.
 #[derive(Default)]
 pub(super) struct TurnedAway {
     told: HashMap<Neighbourhood, Told>,
-    /// Those turned away from neighbourhoods that are forgotten, and not told.
+    /// Unreported refusals of forgotten neighbourhoods.
     forgotten: u64,
 }
 
 struct Told {
     at: Option<Time>,
-    /// Those turned away since.
+    /// Refusals since then.
     more: u64,
 }
 
-/// Time between two words on the same neighbourhood.
+/// Time between two reports on the same neighbourhood.
 const TELL_SPAN: Span = Span::from_secs(60);
 
 /// Neighbourhoods that are told apart: 64 KiB. Beyond them all others count as one.
 const NEIGHBOURHOODS: usize = 1_024;
 
 impl TurnedAway {
-    /// Notes one; says whether it is to be told now, with how many were not told before.
+    /// Notes a refusal. If it is to be reported now, returns the number of unreported ones before.
     pub fn note(&mut self, from: IpAddr, now: Time) -> Option<u64> {
         let mut whose = Neighbourhood::of(from);
         if self.told.len() >= NEIGHBOURHOODS && !self.told.contains_key(&whose) {
@@ -50,7 +50,7 @@ impl TurnedAway {
         Some(std::mem::take(&mut told.more) + std::mem::take(&mut self.forgotten))
     }
 
-    /// Makes room; who was not told is told with the next.
+    /// Makes room in the table; unreported refusals count with the next report.
     fn forget(&mut self, now: Time) {
         let forgotten = &mut self.forgotten;
         self.told.retain(|_, told| {

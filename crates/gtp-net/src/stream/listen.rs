@@ -307,8 +307,8 @@ async fn judge(shared: &Arc<Shared>, open: Open, key: Fingerprint) -> Result<Wis
     })
 }
 
-/// A caller is promised this part of what is left for its holder at most, so that those who come
-/// after it find room as well: 64 connections of one key, each asking for the usual window, have
+/// A caller is promised at most this part of what is left for its holder, so that later callers
+/// find room as well: 64 connections of one key, each asking for the usual window, have
 /// from 16,384 units down to 512.
 const PART_OF_LEFT: u64 = 16;
 

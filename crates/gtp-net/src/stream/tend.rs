@@ -43,7 +43,7 @@ const LOOK_SPAN: Duration = Duration::from_millis(100);
 /// What the peer says about an end that the engine has noticed first comes within this.
 const LAST_WORD_SPAN: Duration = Duration::from_secs(1);
 
-/// Between two notes that something moves.
+/// The time between two notes that data move.
 const NOTE_SPAN: Duration = Duration::from_secs(1);
 
 /// Opens both sessions, and tends the connection in a task of its own, which keeps `held` until it
@@ -129,7 +129,7 @@ impl Held {
     }
 }
 
-/// Waits until a caller must leave; whoever called has no place to lose.
+/// Waits until a caller must leave. The calling end holds no place, so it waits for ever.
 async fn told(held: &Option<Held>) -> Leave {
     match held {
         Some(held) => held.seat.told().await,

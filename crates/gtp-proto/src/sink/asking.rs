@@ -1,8 +1,9 @@
 //! What a host asks of a source, and what comes back to the host.
 //!
-//! Every unit that the host assigns leaves the session in exactly one way: it arrives, it is told
-//! as given up, or the host takes it back. A session that ends, for whatever reason, holds what is
-//! left until then; a unit that nobody held would never be asked for again. It knows no rates.
+//! Every unit that the host assigns leaves the session in exactly one way: it arrives, the session
+//! reports it as given up, or the host takes it back. A session that has ended still holds its
+//! units until then; a unit that no session holds would never be requested again. Rates are unknown
+//! here.
 
 use core::ops::Range;
 
@@ -52,7 +53,7 @@ impl SinkSession {
     }
 
     /// Wants nothing more. What was assigned stays here until the host takes it back: a unit that
-    /// nobody holds would be asked of nobody.
+    /// no session holds would never be requested.
     pub(super) fn stop_asking(&mut self) {
         for range in self.asker.abandon().iter() {
             self.unreturned.insert(range);

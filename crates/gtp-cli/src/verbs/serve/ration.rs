@@ -1,13 +1,13 @@
-//! How many lines about clients a server writes: whoever comes must not fill its log.
+//! How many lines about clients a server writes: no client may fill its log.
 //!
 //! Clients on the list and all others have a ration each, so that strangers do not hide what
-//! listed clients do. What finds no place in it is counted, and said in one line at most once a
-//! second. It knows time as an argument, and not what the lines say.
+//! listed clients do. Lines beyond it are counted and summed up in one line, at most once a
+//! second. Time is an argument; what the lines say is unknown here.
 
 use gtp::{Bucket, Time, Whose};
 
-/// Lines about strangers: a second, and at once. Together with the others' and the line that sums
-/// up they are fewer than ten a second.
+/// Lines about strangers: a second, and at once. Together with lines about listed clients and the
+/// summary they are fewer than ten a second.
 const OF_STRANGERS: Bucket = Bucket::new(2, 5);
 /// Lines about clients on the list. Those that leave together are told one by one if they are few.
 const OF_LISTED: Bucket = Bucket::new(4, 20);

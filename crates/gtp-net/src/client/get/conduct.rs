@@ -1,8 +1,9 @@
 //! How sources that fail are treated: tried again, made to wait, or given up.
 //!
-//! What may be temporary is tried again soon. A source that broke a rule waits much longer, and is
-//! given up at its third breach, whatever it has brought in between: an honest one breaks none, and
-//! each new session costs the others the time until its next breach. Nobody is given up in silence.
+//! A failure that may be temporary is retried soon. A source that broke a rule waits much longer,
+//! and is given up at its third breach, whatever it has brought in between: an honest source breaks
+//! no rule, and each new session costs the others the time until its next breach. Every source that
+//! is given up is reported.
 
 use std::time::Duration;
 
@@ -16,13 +17,13 @@ const BREACHES_MAX: u32 = 3;
 /// The pause after the first breach; each further one is four times as long.
 const BREACH_PAUSE: Duration = Duration::from_secs(5);
 
-/// The pause after this many breaches, counted from 1; `None`: there is no next time.
+/// The pause after this many breaches, counted from 1; `None` means no further attempt.
 fn penalty(breaches: u32) -> Option<Duration> {
     (breaches < BREACHES_MAX).then(|| BREACH_PAUSE * 4u32.pow(breaches.saturating_sub(1)))
 }
 
 impl Gather {
-    /// A source is lost or refuses: tries again what may be temporary, gives up the rest.
+    /// A source is lost or refuses: retries it if that may be temporary, else gives it up.
     pub(super) fn source_failed(&mut self, number: usize, failure: Failure) -> Result<(), Failure> {
         if !failure.is_temporary() {
             return self.give_up(number, failure);
@@ -63,7 +64,7 @@ impl Gather {
     /// The transfer goes on without this source, if there is another.
     pub(super) fn give_up(&mut self, number: usize, failure: Failure) -> Result<(), Failure> {
         let named = self.note_failure(number, &failure);
-        // A key that does not fit is never passed over: somebody may be in between.
+        // A key that does not fit is never passed over: an attacker may be in between.
         let fatal = failure.kind == FailureKind::Authentication;
         // Without the sender of its orders its line says farewell by itself.
         let state = std::mem::replace(&mut self.sources[number].state, State::Gone(named.clone()));
@@ -75,7 +76,7 @@ impl Gather {
         }
         let url = self.sources[number].url.to_string();
         self.monitor.tell(Event::Dropped { url, failure });
-        // Whoever is left may have answered everything already.
+        // The sources that are left may have answered everything already.
         self.judge_roots()
     }
 
@@ -96,7 +97,7 @@ impl Gather {
         self.sources.iter().all(|s| matches!(s.state, State::Gone(_)))
     }
 
-    /// Why every source is given up, each named; where a key does not fit, that alone.
+    /// Why every source is given up, each named; if a key does not fit, that reason alone.
     fn all_failures(&self) -> Option<Failure> {
         let gone = self.sources.iter().filter_map(|s| match &s.state {
             State::Gone(failure) => Some(failure),

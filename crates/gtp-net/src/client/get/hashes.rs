@@ -124,8 +124,8 @@ impl Gather {
         }
     }
 
-    /// The hashes are known: who says others is given up, and the files are finished by them, or
-    /// begun anew if that one's blocks have spoilt one already.
+    /// The hashes are known: gives up the sources that differ, and finishes the files, or fetches a
+    /// file again if blocks of such a source have spoilt it.
     fn conclude(&mut self, roots: Expected, against: Vec<usize>) -> Result<(), Failure> {
         let wrong = self.running.as_mut().and_then(|running| running.wrong.take());
         let text = match self.expected {

@@ -1,8 +1,8 @@
 //! Whether all sources show the same object, and which one it is if they do not.
 //!
-//! The listing of the first source named decides names and times, so it gets a moment of advance.
-//! With three sources or more, the one that most of them show is fetched, and who shows another is
-//! given up by name. With two that differ nobody can tell, and the transfer fails.
+//! The listing of the first source decides names and times, so it gets a short head start. With
+//! three or more sources, the object that most of them show is fetched; sources that show another
+//! are given up and named. If two sources differ, neither can be believed, and the transfer fails.
 
 use std::time::Duration;
 
@@ -69,7 +69,7 @@ impl Gather {
     }
 
     /// How many sources show the object that is being fetched, and how many others were seen to
-    /// show another. Who was just found out counts in neither.
+    /// show another. The source that was just found to differ counts in neither.
     fn votes(&self) -> (usize, usize) {
         let Some(running) = &self.running else { return (0, 0) };
         let shows = |source: &Source| match &source.state {

@@ -1,7 +1,7 @@
 //! What `put` sends: the user's paths as one object.
 //!
-//! Each path is one part, under the name that the user gave it, wherever links lead. What cannot
-//! be sent is left out and said so. Where the parts go has been decided before.
+//! Each path is one part, under the name that the user gave; links are followed. What cannot be
+//! sent is left out and reported. Where the parts go has been decided before.
 
 use std::path::{Path, PathBuf};
 
