@@ -1,6 +1,6 @@
 //! The clients of a churning server: what each does, and how it must end.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::{TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
@@ -39,7 +39,7 @@ enum Kind {
 /// What an honest client does.
 enum Doing {
     Gets { object: String, into: PathBuf },
-    Puts,
+    Puts { object: &'static str, inbox: String },
 }
 
 /// Makes what is served.
@@ -85,33 +85,43 @@ impl Client {
     }
 
     /// Ends it; what it should have done and did not.
-    pub fn verdict(self, world: &World) -> Result<Option<String>> {
-        match self.kind {
-            Kind::Holds { .. } => Ok(None),
-            Kind::Killed { mut child, .. } => {
-                child.kill()?;
-                child.wait()?;
-                forget(&world.place(&format!("client{}", self.number)))?;
-                Ok(None)
-            }
-            Kind::Honest { mut child, doing } => {
-                let ended = child.try_wait()?;
-                if ended.is_none() {
-                    child.kill()?;
+    pub fn verdict(mut self, world: &World) -> Result<Option<String>> {
+        let place = world.place(&format!("client{}", self.number));
+        let Kind::Honest { child, doing } = &mut self.kind else {
+            // A client that is killed may leave what it had begun to fetch.
+            drop(self);
+            forget(&place)?;
+            return Ok(None);
+        };
+        let what = match child.try_wait()? {
+            None => Some("took too long".to_owned()),
+            Some(status) if !status.success() => Some(status.to_string()),
+            Some(_) => match doing {
+                Doing::Gets { object, into } => differs(world, object, &into.join(&object))?,
+                Doing::Puts { object, inbox } => {
+                    differs(world, object, &world.place("served").join(inbox))?
                 }
-                let said = child.wait_with_output()?;
-                let words = String::from_utf8_lossy(&said.stderr);
-                let what = match (ended, &doing) {
-                    (None, _) => Some("took too long".to_owned()),
-                    (Some(status), _) if !status.success() => Some(status.to_string()),
-                    (Some(_), Doing::Gets { object, into }) => differs(world, object, into)?,
-                    (Some(_), Doing::Puts) => None,
-                };
-                if let Doing::Gets { into, .. } = &doing {
-                    forget(into)?;
-                }
-                Ok(what.map(|what| format!("client {}: {what}: {}", self.number, words.trim())))
+            },
+        };
+        child.kill()?;
+        let mut words = String::new();
+        if let Some(stderr) = &mut child.stderr {
+            stderr.read_to_string(&mut words)?;
+        }
+        forget(&place)?;
+        Ok(what.map(|what| format!("client {}: {what}: {}", self.number, words.trim())))
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        match &mut self.kind {
+            Kind::Honest { child, .. } | Kind::Killed { child, .. } => {
+                // It may have ended.
+                let _ = child.kill();
+                let _ = child.wait();
             }
+            Kind::Holds { .. } => {}
         }
     }
 }
@@ -147,7 +157,7 @@ fn puts(world: &World, number: usize, rng: &mut Rng) -> Result<Kind> {
     let (object, _) = OBJECTS[rng.below(2) as usize];
     let inbox = format!("inbox-{}", number % INBOXES);
     let child = put(world, object, &inbox)?;
-    Ok(Kind::Honest { child, doing: Doing::Puts })
+    Ok(Kind::Honest { child, doing: Doing::Puts { object, inbox } })
 }
 
 fn killed(world: &World, number: usize, rng: &mut Rng) -> Result<Kind> {
@@ -187,20 +197,19 @@ fn babbles(world: &World, rng: &mut Rng) -> Result<Kind> {
     Ok(Kind::Holds { _line: None, until: Duration::ZERO })
 }
 
-/// How what was fetched differs from what is served.
-fn differs(world: &World, object: &str, into: &Path) -> Result<Option<String>> {
+/// How what arrived at a place differs from the object that is served.
+fn differs(world: &World, object: &str, arrived: &Path) -> Result<Option<String>> {
     let served = world.place("served").join(object);
-    let fetched = into.join(object);
     let same = |a: &Path, b: &Path| -> Result<bool> {
         Ok(std::fs::read(a)? == std::fs::read(b).with_context(|| b.display().to_string())?)
     };
     if !served.is_dir() {
-        return Ok((!same(&served, &fetched)?).then(|| format!("{object} has other content")));
+        return Ok((!same(&served, arrived)?).then(|| format!("{object} has other content")));
     }
     let files = std::fs::read_dir(&served)?.collect::<Result<Vec<_>, _>>()?;
     ensure!(files.len() == TREE, "the tree that is served has changed");
     for file in files {
-        if !same(&file.path(), &fetched.join(file.file_name()))? {
+        if !same(&file.path(), &arrived.join(file.file_name()))? {
             return Ok(Some(format!("{} has other content", file.path().display())));
         }
     }

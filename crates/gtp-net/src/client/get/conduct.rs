@@ -39,7 +39,7 @@ impl Gather {
         match penalty(source.breaches) {
             Some(pause) => self.try_again(number, Failure::new(FailureKind::Temporary, why), pause),
             None => {
-                let text = format!("{why}, for the {BREACHES_MAX}rd time");
+                let text = format!("{why}; it broke {BREACHES_MAX} rules");
                 self.give_up(number, Failure::new(FailureKind::Other, text))
             }
         }
