@@ -1,10 +1,10 @@
 //! A server that is left running while clients come and go and faults are drawn.
 //!
 //! One `gtp serve` and one daemon run on loopback. Clients drawn from a seed fetch and send files,
-//! are killed half-way, say garbage, or hold a connection and say nothing; the daemon is killed and
-//! started again. Every honest transfer must end well with the right content. The server's memory is
-//! read once a second and must not grow from the second quarter of the run to the last one. Its
-//! descriptors and threads must be back at their first values once all clients have gone.
+//! are killed half-way, say garbage, or hold a connection and say nothing; the daemon is killed
+//! and started again. Every honest transfer must end well with the right content. The server's
+//! memory is read once a second and must not grow from the second quarter of the run to the last.
+//! Its descriptors and threads must be back at their first values once all clients have gone.
 
 mod clients;
 mod usage;
