@@ -9,6 +9,7 @@ use std::sync::Arc;
 use crate::arrivals::{Arrivals, Checked, Progress};
 use crate::hash::{Value, empty_root};
 use crate::manifest::{Manifest, RootKind};
+use crate::name::escaped;
 use crate::row::blocks_in;
 use crate::sink::{BlockSink, Finished, Have, SinkError, Window, Written};
 
@@ -72,6 +73,11 @@ impl BlockSink for DiscardSink {
     }
 
     fn give_up(&mut self, file: u32) -> Result<Option<u64>, SinkError> {
+        if self.arrivals.manifest().root_kind == RootKind::File {
+            let path = escaped(self.arrivals.entry(0).path.as_str());
+            let text = format!("{path}: the source cannot give it any more");
+            return Err(SinkError::Unsuitable(text));
+        }
         match self.arrivals.progress(file) {
             Progress::Open => Ok(self.arrivals.give_up(file)),
             Progress::Settled | Progress::Finished | Progress::GivenUp => Ok(None),
@@ -285,6 +291,13 @@ mod tests {
         source.load_block(0, 0, &mut framed).unwrap();
         let error = sink.write_block(0, 0, &framed).unwrap_err();
         assert_eq!(error.fault(), Some(crate::Fault::Full));
+    }
+
+    #[test]
+    fn a_discarding_sink_does_not_give_up_the_only_file_of_an_object() {
+        let mut sink = DiscardSink::new(source(2).manifest().clone());
+        assert!(matches!(sink.give_up(0), Err(SinkError::Unsuitable(_))));
+        assert!(matches!(sink.finish(), Err(SinkError::Incomplete { .. })));
     }
 
     #[test]
