@@ -12,7 +12,7 @@ use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
 use gtp::{Bond, Failure, FailureKind, Rate, Sharing};
 use gtp_share::{
-    Change, HostView, Of, Policy, SessionView, client, make_user_dir, places, user_place,
+    Change, HostView, Of, Places, Policy, SessionView, client, make_user_dir, places, user_place,
 };
 
 use crate::args::HostArgs;
@@ -130,9 +130,9 @@ pub fn sharing(args: &HostArgs) -> Option<Sharing> {
     }
     let (places, bond, start) = match which {
         Which::Off => return None,
-        Which::Auto => (places(), Bond::Found, None),
-        Which::Start => (places(), Bond::Found, starter(args)),
-        Which::At(path) => (vec![path], Bond::Named, None),
+        Which::Auto => (Places::Usual, Bond::Found, None),
+        Which::Start => (Places::Usual, Bond::Found, starter(args)),
+        Which::At(path) => (Places::Named(path), Bond::Named, None),
     };
     Some(Sharing { places, bond, program, start })
 }

@@ -534,3 +534,36 @@ fn without_a_daemon_the_list_says_so() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("no daemon runs here"));
     let _: Vec<Value> = common::events(&output);
 }
+
+#[test]
+fn whoever_made_a_users_own_place_first_is_not_believed_there() {
+    // Where root is required, to be somebody else is a failure.
+    if !rustix::process::geteuid().is_root() {
+        assert!(std::env::var("GTP_REQUIRE_ROOT").as_deref() != Ok("1"), "this test needs root");
+        return eprintln!("skipped: needs root");
+    }
+    let world = World::new();
+    let place = world.path("run/gtp/gtpd.sock");
+    let dir = place.parent().unwrap();
+    std::fs::create_dir_all(dir).unwrap();
+    std::os::unix::fs::chown(dir, Some(65_534), None).unwrap();
+    // The kernel notes who listens.
+    let text = "import os, socket, sys
+s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+s.bind(sys.argv[1])
+os.setuid(65534)
+s.listen()
+print('here', flush=True)
+sys.stdin.read()";
+    let mut other = Command::new("python3");
+    other.args(["-c", text]).arg(&place).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut other = other.spawn().unwrap();
+    let mut here = [0; 4];
+    std::io::Read::read_exact(other.stdout.as_mut().unwrap(), &mut here).unwrap();
+    let mut ask = world.gtp("client", &["sessions"]);
+    let asked = ask.env("XDG_RUNTIME_DIR", world.path("run")).output().unwrap();
+    let said = String::from_utf8_lossy(&asked.stderr);
+    assert!(said.contains("user 65534, who is not trusted here"), "{said}");
+    drop(other.stdin.take());
+    other.wait().unwrap();
+}

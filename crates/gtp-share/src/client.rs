@@ -15,6 +15,7 @@ use crate::message::{
     versions_differ,
 };
 use crate::page::{GrantsReader, ReportsWriter};
+use crate::place::is_users_own;
 use crate::socket::{Connection, Incoming};
 
 /// A process's place with the daemon.
@@ -187,18 +188,24 @@ impl Attachment {
     }
 }
 
-/// Connects to a daemon that may be believed: root's, one's own, or that of whoever owns the
-/// directory of its socket.
+/// Connects to a daemon that may be believed; see [`is_believed`].
 fn connect(path: &Path) -> io::Result<Connection> {
     let connection = Connection::open(path)?;
     let owner = connection.peer().uid;
     let own = rustix::process::geteuid().as_raw();
     let dir = path.parent().and_then(|dir| std::fs::metadata(dir).ok()).map(|dir| dir.uid());
-    if owner == 0 || owner == own || Some(owner) == dir {
+    if is_believed(owner, own, dir.filter(|_| !is_users_own(path))) {
         return Ok(connection);
     }
     let text = format!("{}: belongs to user {owner}, who is not trusted here", path.display());
     Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
+}
+
+/// Whether a daemon of user `owner` may be believed by user `own`: it is root's or `own`'s. At the
+/// host's place, or at one that somebody named, it may also be the user's who owns the directory.
+/// At a user's own place that says nothing: anybody can make a directory of that name in `/tmp`.
+fn is_believed(owner: u32, own: u32, dir: Option<u32>) -> bool {
+    owner == 0 || owner == own || Some(owner) == dir
 }
 
 /// One question and its answer.

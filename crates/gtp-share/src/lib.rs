@@ -24,5 +24,5 @@ pub use message::{
     VERSION,
 };
 pub use page::{Found, GrantsReader, GrantsWriter, ReportsReader, ReportsWriter};
-pub use place::{make_user_dir, places, user_dir, user_place};
+pub use place::{Places, check_socket_dir, make_user_dir, places, user_dir, user_place};
 pub use socket::{Connection, Incoming, Listener};

@@ -12,6 +12,7 @@ use std::fs::{DirBuilder, Metadata};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 
@@ -20,7 +21,27 @@ const SYSTEM: &str = "/run/gtp/gtpd.sock";
 /// The directory of all that is GTP's, within a user's own.
 const OURS: &str = "gtp";
 
-/// Where a daemon may listen, the first to be tried first.
+/// Which daemon a process looks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Places {
+    /// The host's, else the user's own.
+    Usual,
+    /// The one at this socket, which somebody named.
+    Named(PathBuf),
+}
+
+impl Places {
+    /// The sockets to try now, in this order. The answer changes with the directories of this host,
+    /// so each look asks again: what was absent may since have been made by another user.
+    pub fn now(&self) -> Vec<PathBuf> {
+        match self {
+            Places::Usual => places(),
+            Places::Named(path) => vec![path.clone()],
+        }
+    }
+}
+
+/// Where a daemon may listen now, the first to be tried first.
 pub fn places() -> Vec<PathBuf> {
     std::iter::once(PathBuf::from(SYSTEM)).chain(user_place().ok()).collect()
 }
@@ -50,6 +71,40 @@ pub fn make_user_dir() -> io::Result<PathBuf> {
     Roots::of_this_process().make()
 }
 
+/// Whether a socket is in one of the directories where a user's own daemon may listen, whoever has
+/// made that directory. Only this user or root is believed there.
+pub(crate) fn is_users_own(socket: &Path) -> bool {
+    socket != Path::new(SYSTEM) && Roots::of_this_process().has(socket)
+}
+
+/// Checks that nobody else can replace a socket in a directory: root or this user owns it, and
+/// nobody else may write to it, unless it is sticky.
+///
+/// # Errors
+/// `PermissionDenied`, in words for people; else what the system says.
+pub fn check_socket_dir(dir: &Path) -> io::Result<()> {
+    let found = std::fs::metadata(dir)?;
+    let own = rustix::process::geteuid().as_raw();
+    let refuse = |why: &str| {
+        let text = format!(
+            "{}: {why}, and could replace the socket: use a directory of this user's",
+            dir.display()
+        );
+        Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
+    };
+    if found.uid() != 0 && found.uid() != own {
+        return refuse(&format!("user {} owns this directory", found.uid()));
+    }
+    if found.mode() & 0o1000 != 0 {
+        return Ok(());
+    }
+    match (found.mode() & 0o002 != 0, found.mode() & 0o020 != 0) {
+        (true, _) => refuse("every user may write to this directory"),
+        (false, true) => refuse("a group may write to this directory"),
+        (false, false) => Ok(()),
+    }
+}
+
 /// What decides where a user's directory is.
 struct Roots {
     /// What `XDG_RUNTIME_DIR` says.
@@ -64,8 +119,10 @@ struct Roots {
 
 impl Roots {
     fn of_this_process() -> Roots {
+        // It is read once: a program's threads may change its environment at any time.
+        static NAMED: OnceLock<Option<OsString>> = OnceLock::new();
         Roots {
-            named: std::env::var_os("XDG_RUNTIME_DIR"),
+            named: NAMED.get_or_init(|| std::env::var_os("XDG_RUNTIME_DIR")).clone(),
             users: PathBuf::from("/run/user"),
             shared: PathBuf::from("/tmp"),
             uid: rustix::process::geteuid().as_raw(),
@@ -100,7 +157,27 @@ impl Roots {
             }
         }
         DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
+        self.check_made(&dir)?;
         Ok(dir)
+    }
+
+    /// Looks again at a directory that is there now: another user may have been faster and have
+    /// made it, or the one above it.
+    fn check_made(&self, dir: &Path) -> io::Result<()> {
+        for made in dir.parent().into_iter().chain([dir]) {
+            if !self.is_closed(&made.metadata()?) {
+                return Err(not_private(made));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a socket is in one of the directories that [`find`](Roots::find) may give.
+    fn has(&self, socket: &Path) -> bool {
+        let named = self.named.as_ref().map(PathBuf::from).filter(|dir| dir.is_absolute());
+        let mut tops =
+            named.into_iter().chain([self.users.join(self.uid.to_string()), self.in_shared()]);
+        tops.any(|top| socket.parent() == Some(top.join(OURS).as_path()))
     }
 
     fn in_shared(&self) -> PathBuf {
@@ -111,13 +188,18 @@ impl Roots {
     /// another user's, and containers that of one which is not there.
     fn is_usable(&self, dir: &Path) -> bool {
         match dir.metadata() {
-            Ok(found) => found.is_dir() && found.uid() == self.uid && found.mode() & 0o022 == 0,
+            Ok(found) => self.is_closed(&found),
             Err(_) => {
                 let above = dir.ancestors().skip(1).find(|above| above.exists());
                 let writable = Access::WRITE_OK | Access::EXEC_OK;
                 above.is_some_and(|above| accessat(CWD, above, writable, AtFlags::EACCESS).is_ok())
             }
         }
+    }
+
+    /// Whether something is a directory of this user's to which nobody else may write.
+    fn is_closed(&self, found: &Metadata) -> bool {
+        found.is_dir() && found.uid() == self.uid && found.mode() & 0o022 == 0
     }
 
     /// Whether something is a directory of this user's, and closed to all others.
@@ -218,5 +300,46 @@ mod tests {
         let another = Roots { uid: roots.uid + 1, ..roots };
         mode(&another.in_shared(), 0o700);
         assert!(another.find().is_err(), "that one is another user's");
+    }
+
+    #[test]
+    fn a_directory_that_another_made_meanwhile_is_no_place_for_a_socket() {
+        let top = tempfile::tempdir().unwrap();
+        let named = top.path().join("named");
+        let roots = roots(top.path(), Some(named.clone()));
+        let dir = roots.make().unwrap();
+        roots.check_made(&dir).unwrap();
+        // The kernel makes nothing where something is, so this is what a faster one leaves.
+        mode(&dir, 0o770);
+        assert!(roots.make().is_err(), "others may write to it");
+        mode(&dir, 0o700);
+        mode(&named, 0o770);
+        assert!(roots.check_made(&dir).is_err(), "others may replace it");
+        let another = Roots { uid: roots.uid + 1, ..roots };
+        assert!(another.check_made(&dir).is_err(), "it is another user's");
+    }
+
+    #[test]
+    fn a_users_own_places_are_known_whether_or_not_they_are_there() {
+        let top = tempfile::tempdir().unwrap();
+        let roots = roots(top.path(), Some(top.path().join("named")));
+        let kept = roots.users.join(roots.uid.to_string());
+        for own in [top.path().join("named"), kept, roots.in_shared()] {
+            assert!(roots.has(&own.join("gtp/gtpd.sock")), "{}", own.display());
+        }
+        assert!(!roots.has(Path::new(SYSTEM)) && !roots.has(&top.path().join("gtpd.sock")));
+        let uid = roots.uid;
+        assert!(is_users_own(Path::new(&format!("/tmp/gtp-{uid}/gtp/gtpd.sock"))));
+        assert!(!is_users_own(Path::new(SYSTEM)));
+    }
+
+    #[test]
+    fn a_socket_is_not_put_where_a_group_or_everybody_may_replace_it() {
+        let top = tempfile::tempdir().unwrap();
+        let dir = top.path();
+        for (bits, fits) in [(0o755, true), (0o775, false), (0o757, false), (0o1777, true)] {
+            mode(dir, bits);
+            assert_eq!(check_socket_dir(dir).is_ok(), fits, "{bits:o}");
+        }
     }
 }

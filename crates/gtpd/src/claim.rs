@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, FileExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use gtp_share::Listener;
+use gtp_share::{Listener, check_socket_dir};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
 use rustix::io::Errno;
 use rustix::process::umask;
@@ -59,7 +59,7 @@ impl Claim {
     pub fn at(path: &Path) -> Result<Claim, ClaimError> {
         let dir = path.parent().filter(|dir| *dir != Path::new("")).unwrap_or(Path::new("."));
         make_dir(dir)?;
-        check_dir(dir)?;
+        check_socket_dir(dir)?;
         let lock = open_lock(&path.with_extension("lock"))?;
         match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
@@ -124,28 +124,6 @@ fn make_dir(dir: &Path) -> io::Result<()> {
     }
     let mode = if rustix::process::geteuid().is_root() { 0o755 } else { 0o700 };
     with_mask(0, || DirBuilder::new().recursive(true).mode(mode).create(dir))
-}
-
-/// Whoever owns the directory, or may write to it, can put a socket of its own in place of this
-/// daemon's.
-fn check_dir(dir: &Path) -> io::Result<()> {
-    let found = std::fs::metadata(dir)?;
-    let own = rustix::process::geteuid().as_raw();
-    let refuse = |why: &str| {
-        let text = format!(
-            "{}: {why}, and could replace the socket: use a directory of this user's",
-            dir.display()
-        );
-        Err(io::Error::new(io::ErrorKind::PermissionDenied, text))
-    };
-    if found.uid() != 0 && found.uid() != own {
-        return refuse(&format!("user {} owns this directory", found.uid()));
-    }
-    let (others_write, sticky) = (found.mode() & 0o002 != 0, found.mode() & 0o1000 != 0);
-    if others_write && !sticky {
-        return refuse("every user may write to this directory");
-    }
-    Ok(())
 }
 
 /// Opens the lock's file, or makes it. What somebody else put there, a link above all, is left
@@ -261,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_to_which_everybody_may_write_is_no_place_unless_it_is_sticky() {
+    fn a_directory_to_which_others_may_write_is_no_place_unless_it_is_sticky() {
         let dir = tempfile::tempdir().unwrap();
         let open = dir.path().join("open");
         std::fs::create_dir(&open).unwrap();
@@ -269,7 +247,9 @@ mod tests {
             std::fs::set_permissions(&open, Permissions::from_mode(mode)).unwrap();
             Claim::at(&open.join("gtpd.sock"))
         };
-        assert!(matches!(claim(0o777), Err(ClaimError::Io(_))));
+        for mode in [0o777, 0o775] {
+            assert!(matches!(claim(mode), Err(ClaimError::Io(_))), "{mode:o}");
+        }
         let claimed = claim(0o1777).unwrap();
         let socket = std::fs::metadata(open.join("gtpd.sock")).unwrap();
         assert_eq!(socket.permissions().mode() & 0o777, 0o666);

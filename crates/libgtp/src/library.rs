@@ -74,7 +74,7 @@ impl Library {
             .enable_all()
             .build()?;
         let program = std::env::args().next().unwrap_or_default();
-        let (places, bond) = (gtp_share::places(), Bond::Found);
+        let (places, bond) = (gtp_share::Places::Usual, Bond::Found);
         let sharing = Sharing { places, bond, program, start: None };
         let host = Host::builder().share(sharing).start().map_err(|failure| failed(&failure))?;
         Ok(Library {

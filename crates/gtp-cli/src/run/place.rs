@@ -30,13 +30,16 @@ pub fn socket(named: Option<&Path>) -> Result<PathBuf, Failure> {
 /// Makes the directory of a pump's socket, for this user alone, unless it is there.
 ///
 /// # Errors
-/// The system's error, or that the user's own directory belongs to another user.
+/// The system's error; `PermissionDenied` where another user can replace the socket.
 pub fn make_dir_of(socket: &Path) -> io::Result<()> {
     let Some(dir) = socket.parent() else { return Ok(()) };
     if gtp_share::user_dir().is_ok_and(|own| own == dir) {
         return gtp_share::make_user_dir().map(|_| ());
     }
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
+    let dir = if dir.as_os_str().is_empty() { Path::new(".") } else { dir };
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
+    // Another user may have been faster, or may write to one that was there.
+    gtp_share::check_socket_dir(dir)
 }
 
 /// The library that is put before programs' C library: as named, else beside this program, else

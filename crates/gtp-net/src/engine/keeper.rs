@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use gtp_alloc::{Rate, Time};
 use gtp_share::client::{Attachment, Missed, Past, Rung, attach};
-use gtp_share::{SLOTS_MOST, Side};
+use gtp_share::{Places, SLOTS_MOST, Side};
 use gtp_sys::Clock;
 
 use super::command::{Notice, Notices};
@@ -25,8 +25,8 @@ use super::standing::{ALLOWANCE, Bond, ORPHAN_WAIT};
 /// How a host finds the daemon of its machine.
 #[derive(Clone, Debug)]
 pub struct Sharing {
-    /// Sockets to try, in this order.
-    pub places: Vec<PathBuf>,
+    /// Where to look. What that means is found out anew at each look.
+    pub places: Places,
     /// Whether the user named the daemon. A host whose daemon was named does not start without it.
     pub bond: Bond,
     /// What this process is, for people.
@@ -285,7 +285,7 @@ impl Lookout {
     /// # Errors
     /// Why it is not to be had.
     fn insist(&self, mut why: Missed) -> Result<Arc<Attachment>, StartError> {
-        let place = || self.sharing.places.last().cloned().unwrap_or_default();
+        let place = || self.sharing.places.now().pop().unwrap_or_default();
         let mut silent = 0;
         for look_number in 0..NAMED_LOOKS {
             match why {
@@ -465,15 +465,15 @@ impl Refusals {
 /// daemon that is there.
 fn look(sharing: &Sharing, past: Past) -> Result<Arc<Attachment>, (PathBuf, Missed)> {
     let mut most = None;
-    for place in &sharing.places {
-        let missed = match attach(place, SLOTS_MOST, &sharing.program, past) {
+    for place in sharing.places.now() {
+        let missed = match attach(&place, SLOTS_MOST, &sharing.program, past) {
             Ok(found) => return Ok(Arc::new(found)),
             Err(missed) => missed,
         };
         // A place that is barred says more to people than one where nobody is.
         let weight = |missed: &Missed| (Why::of(missed), !matches!(missed, Missed::Absent(_)));
         if most.as_ref().is_none_or(|(_, before)| weight(before) < weight(&missed)) {
-            most = Some((place.clone(), missed));
+            most = Some((place, missed));
         }
     }
     let nowhere = || (PathBuf::new(), Missed::Absent(io::ErrorKind::NotFound.into()));

@@ -52,6 +52,7 @@ mod writer;
 
 pub use api::*;
 pub use calls::Calls;
+pub use gtp_share::Places;
 pub use gtp_share::client::Missed;
 pub use host::{Host, SourceHandle, TransferHandle, default_capacity, default_engines};
 pub use keeper::{Sharing, StartError};
