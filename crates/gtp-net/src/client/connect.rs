@@ -74,11 +74,12 @@ pub(crate) async fn reach(
     // A patience shorter than this is the user's word on how long to wait.
     let limit = CONNECT_SPAN.min(terms.patience);
     let addresses = resolve(host, limit).await?;
-    let addresses = endpoint.families().admit(host, addresses);
+    let addresses = endpoint.families().admit(host, addresses, endpoint.host().clock().now());
     let avoiding = endpoint.families().is_avoiding(host);
     let stream = match dial(host, &addresses, limit).await {
         // The other version answers over TCP, and carries no datagrams.
         Err(ControlError::Unreachable { .. }) if avoiding => {
+            endpoint.families().clear(host);
             return Err(Failure::new(FailureKind::NoUdpPath, no_path_words(host)));
         }
         dialled => dialled?,

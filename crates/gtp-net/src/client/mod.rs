@@ -78,7 +78,7 @@ impl Endpoint {
 
     /// Notes that no datagram reaches this address of a host, or comes from it.
     pub(crate) fn no_datagrams(&self, host: &HostAddress, peer: SocketAddr) -> Next {
-        self.families().block(host, peer)
+        self.families().block(host, peer, self.host.clock().now())
     }
 
     /// Whether another IP version of the host could be tried if this one carries no datagrams.

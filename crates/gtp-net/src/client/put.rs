@@ -182,6 +182,8 @@ impl Attempt {
     async fn run(&mut self, objects: &mut Objects) -> Result<Done, Failure> {
         self.failed.clear();
         self.failed_more = 0;
+        // An attempt that gets no session says itself what it failed by.
+        self.peer = None;
         let mut stop = self.monitor.stop.clone();
         let opening = tokio::select! {
             opened = self.open(objects) => opened?,
