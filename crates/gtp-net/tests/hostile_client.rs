@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use gtp_alloc::{Bytes, Rate};
 use gtp_net::control::{ControlChannel, ControlError, Ends};
 use gtp_net::crypto::Suite;
+use gtp_net::flows::FailureKind;
 use gtp_net::identity::Identity;
 use gtp_net::messages::{
     Entry, EntryKind, Law, Message, Open, Opened, Page, PagesEnd, Reason, RootsWanted, SuiteList,
@@ -94,9 +95,18 @@ impl World {
         identity: &Identity,
         verb: Verb,
     ) -> Result<(ControlChannel, Opened), ControlError> {
+        self.ask_over(self.dial(from).await, identity, verb).await
+    }
+
+    /// As [`World::ask`], over this connection.
+    async fn ask_over(
+        &self,
+        stream: TcpStream,
+        identity: &Identity,
+        verb: Verb,
+    ) -> Result<(ControlChannel, Opened), ControlError> {
         let trust = Arc::new(HostTrust::Pinned(vec![self.identity.fingerprint()]));
         let address: HostAddress = self.address.to_string().parse().unwrap();
-        let stream = self.dial(from).await;
         let ends =
             Ends { local: stream.local_addr().unwrap(), remote: stream.peer_addr().unwrap() };
         let mut channel = ControlChannel::client(stream, ends, &address, identity, &trust).await?;
@@ -588,4 +598,30 @@ async fn a_list_that_is_read_again_on_demand_counts_at_once_and_touches_no_other
     assert_eq!(read, 1);
     let end = tokio::time::timeout(Duration::from_secs(1), end_of(&mut stays)).await;
     assert!(end.is_err(), "{end:?}");
+}
+
+#[tokio::test]
+async fn a_client_that_stops_reading_its_listing_is_sent_away_within_two_seconds() {
+    let mut world = World::with(Writing::Refused, Limits::default(), Strangers::Refused).await;
+    // A listing of 8 MB, more than the kernel holds for a client that does not read.
+    let deep = ["a", "b", "c", "d"].map(|name| name.repeat(240)).iter().collect::<PathBuf>();
+    let deep = world.dir.path().join("export").join(deep);
+    std::fs::create_dir_all(&deep).unwrap();
+    for number in 0..8_000 {
+        std::fs::File::create(deep.join(number.to_string())).unwrap();
+    }
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4_096).unwrap();
+    let stream = socket.connect(world.address).await.unwrap();
+    let asked = world.ask_over(stream, &world.friend, get(b"")).await;
+    let (_unread, _) = asked.unwrap();
+    let begun = Instant::now();
+    world.list(&[]);
+    let failure = loop {
+        if let ServerEvent::Ended { failure, .. } = world.events.recv().await.unwrap() {
+            break failure.unwrap();
+        }
+    };
+    assert_eq!(failure.kind, FailureKind::Authentication, "{failure}");
+    assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
 }

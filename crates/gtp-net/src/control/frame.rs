@@ -191,6 +191,11 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
+    /// Whether a message was given up before its end.
+    pub(super) fn is_cut_short(&self) -> bool {
+        self.cut_short
+    }
+
     pub(super) async fn send<W: AsyncWrite + Unpin>(
         &mut self,
         to: &mut W,

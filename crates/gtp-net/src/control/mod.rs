@@ -412,7 +412,17 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ControlChannel<S> {
     /// Ends the channel so that the peer gets all that was sent: TCP would throw it away if
     /// something unread lay here. Takes 2 s at most.
     pub async fn close(mut self) {
-        close(&mut self.stream).await;
+        // Nothing can follow a message that was cut short.
+        if !self.outbox.is_cut_short() {
+            close(&mut self.stream).await;
+        }
+    }
+
+    /// Tells the peer in 2 s at most that the session ends, and why. A peer that has not taken an
+    /// earlier message to its end is told nothing.
+    pub async fn dismiss(&mut self, reason: Reason, text: impl Into<String>) {
+        // The session ends whether the peer hears of it or not.
+        let _ = timeout(CLOSE_SPAN, self.send(&Message::fault(reason, text))).await;
     }
 
     /// Both halves on their own, for two tasks. Secrets must be exported before.

@@ -49,12 +49,21 @@ pub(super) async fn serve(shared: &Arc<Shared>, client: Client, stop: &mut Stop)
     let opened = giving.client.opened(shared, number, object, sums);
     let wait = hello_span(&manifest);
     let announced = [opened].into_iter().chain(faults).chain(to_messages(&manifest));
-    let verdict = match giving.client.channel.send_all(announced).await {
-        Ok(()) => giving.run(wait, shared.host.clock(), stop).await,
-        Err(failure) => Err(failure.into()),
+    // Also while something is being sent: the client may read slowly, or not at all.
+    let verdict = tokio::select! {
+        verdict = giving.give(announced, wait, shared.host.clock()) => Ok(verdict),
+        why = stop.told() => Err(why),
     };
     let wire_bytes = giving.source.progress().wire_bytes;
     giving.source.close();
+    let verdict = match verdict {
+        Ok(verdict) => verdict,
+        Err(why) => {
+            let failure = why.failure();
+            giving.client.channel.dismiss(why.reason(), failure.text.clone()).await;
+            Err(failure)
+        }
+    };
     giving.client.channel.close().await;
     Ending { wire_bytes, failure: verdict.err() }
 }
@@ -82,12 +91,24 @@ struct Giving {
 }
 
 impl Giving {
-    async fn run(
+    /// Announces the object, and gives it until the client is done.
+    async fn give(
         &mut self,
+        announced: impl Iterator<Item = Message>,
         hello_within: Duration,
         clock: Clock,
-        stop: &mut Stop,
     ) -> Result<(), Failure> {
+        let seat = Arc::clone(&self.client.seat);
+        let mut sent = 0;
+        let announced = announced.inspect(|_| {
+            sent += 1;
+            seat.note(sent, clock.now());
+        });
+        self.client.channel.send_all(announced).await?;
+        self.run(hello_within, clock).await
+    }
+
+    async fn run(&mut self, hello_within: Duration, clock: Clock) -> Result<(), Failure> {
         let mut keepalive = tokio::time::interval(KEEPALIVE_SPAN);
         let mut look = tokio::time::interval(LOOK_SPAN);
         let mut hello = std::pin::pin!(tokio::time::sleep(hello_within));
@@ -138,11 +159,6 @@ impl Giving {
                     self.client.seat.note(had, clock.now());
                 }
                 () = &mut hello, if !greeted => return no_path(channel).await,
-                why = stop.told() => {
-                    let failure = why.failure();
-                    channel.send(&Message::fault(why.reason(), failure.text.clone())).await?;
-                    return Err(failure);
-                }
             }
         }
     }

@@ -36,7 +36,12 @@ async fn answer(
     let content_bytes = manifest.content_bytes();
     let end = Message::ListingEnd(PagesEnd { entries_total: total, content_bytes });
     let faults = skipped_faults(scanned);
-    let answer = [opened].into_iter().chain(faults).chain(pages).chain([end]);
+    let (seat, clock) = (Arc::clone(&client.seat), shared.host.clock());
+    let mut sent = 0;
+    let answer = [opened].into_iter().chain(faults).chain(pages).chain([end]).inspect(|_| {
+        sent += 1;
+        seat.note(sent, clock.now());
+    });
     client.channel.send_all(answer).await?;
     client.channel.close().await;
     Ok(())

@@ -20,7 +20,7 @@ use tokio::time::{Sleep, sleep};
 
 use super::admission::listing_bytes;
 use super::budget::{Share, USED_UP};
-use super::guests::Leave;
+use super::guests::{Leave, Seat};
 use super::session::{Client, Ending};
 use super::{Shared, Stop};
 use crate::control::{ControlError, KEEPALIVE_SPAN, SILENCE_SPAN};
@@ -56,9 +56,8 @@ pub(super) async fn serve(shared: &Arc<Shared>, mut client: Client, stop: &mut S
             Ending { wire_bytes, failure: None }
         }
         Err(Trouble { tell, failure, wire_bytes }) => {
-            if let Some(reason) = tell
-                && client.channel.send(&Message::fault(reason, failure.text.clone())).await.is_ok()
-            {
+            if let Some(reason) = tell {
+                client.channel.dismiss(reason, failure.text.clone()).await;
                 client.channel.close().await;
             }
             Ending { wire_bytes, failure: Some(failure) }
@@ -93,19 +92,41 @@ async fn receive(
     opened: Message,
     stop: &mut Stop,
 ) -> Result<u64, Trouble> {
-    client.channel.send(&opened).await?;
-    let mut share = shared.listings.share(client.holder);
-    let manifest = tokio::select! {
-        gathered = gather(client, &spot, &mut share) => gathered?,
+    // Also while something is being sent: the client may read slowly, or not at all.
+    let (mut taking, _held) = tokio::select! {
+        begun = begin(shared, client, spot, session, opened) => begun?,
         why = stop.told() => return Err(must_leave(why)),
     };
+    let verdict = tokio::select! {
+        verdict = taking.run(client) => verdict,
+        why = stop.told() => Err(must_leave(why)),
+    };
+    let wire_bytes = taking.transfer.progress().flows.iter().map(|f| f.wire_bytes).sum();
+    if verdict.is_err() {
+        taking.suspend().await;
+    }
+    verdict.map(|()| wire_bytes).map_err(|trouble| Trouble { wire_bytes, ..trouble })
+}
+
+/// Takes the object's listing and opens sink and transfer for it; what the listing holds comes
+/// along.
+async fn begin(
+    shared: &Arc<Shared>,
+    client: &mut Client,
+    spot: Spot,
+    session: SessionOpen,
+    opened: Message,
+) -> Result<(Taking, (Arc<Seat>, Share)), Trouble> {
+    client.channel.send(&opened).await?;
+    let mut share = shared.listings.share(client.holder);
+    let manifest = gather(client, &spot, &mut share).await?;
     let options = shared.config.sink_options;
     let opening = {
         let (manifest, seat) = (Arc::clone(&manifest), Arc::clone(&client.seat));
         Opening::begin((seat, share), move |recheck| spot.open(manifest, options, recheck))
     };
     // Reading what is there already takes longer than the client would wait in silence.
-    let (opened, _held) = wait_for_sink(client, opening, stop).await?;
+    let (opened, held) = wait_for_sink(client, opening).await?;
     let sink = opened.map_err(|error| Trouble::told(reason_of_sink(&error), error.into()))?;
     let ready = Message::Ready(what_is_there(&*sink, &manifest));
     // What is kept needs no name, and nobody need hash it.
@@ -118,7 +139,7 @@ async fn receive(
     client.channel.send(&ready).await?;
     let index = FileIndex::of(&manifest);
     let questions = Questions::default();
-    let mut taking = Taking {
+    let taking = Taking {
         transfer,
         manifest,
         index,
@@ -130,12 +151,7 @@ async fn receive(
         refused_total: 0,
         lost_bytes: 0,
     };
-    let verdict = taking.run(client, stop).await;
-    let wire_bytes = taking.transfer.progress().flows.iter().map(|f| f.wire_bytes).sum();
-    if verdict.is_err() {
-        taking.suspend().await;
-    }
-    verdict.map(|()| wire_bytes).map_err(|trouble| Trouble { wire_bytes, ..trouble })
+    Ok((taking, held))
 }
 
 /// What the server already has, so that the client need not send it.
@@ -177,11 +193,7 @@ impl<T> Drop for Opening<T> {
 }
 
 /// Waits for a sink for as long as the client is there.
-async fn wait_for_sink<T>(
-    client: &mut Client,
-    mut opening: Opening<T>,
-    stop: &mut Stop,
-) -> Result<T, Trouble> {
+async fn wait_for_sink<T>(client: &mut Client, mut opening: Opening<T>) -> Result<T, Trouble> {
     let mut keepalive = tokio::time::interval(KEEPALIVE_SPAN);
     let channel = &mut client.channel;
     loop {
@@ -195,7 +207,6 @@ async fn wait_for_sink<T>(
                 other => return Err(last_word(other)),
             },
             _ = keepalive.tick() => channel.send(&Message::Keepalive).await?,
-            why = stop.told() => return Err(must_leave(why)),
         }
     }
 }
@@ -279,7 +290,7 @@ struct Taking {
 }
 
 impl Taking {
-    async fn run(&mut self, client: &mut Client, stop: &mut Stop) -> Result<(), Trouble> {
+    async fn run(&mut self, client: &mut Client) -> Result<(), Trouble> {
         let mut keepalive = tokio::time::interval(KEEPALIVE_SPAN);
         loop {
             let channel = &mut client.channel;
@@ -307,7 +318,6 @@ impl Taking {
                     return Err(Trouble::told(Reason::TimedOut, failure));
                 }
                 _ = keepalive.tick() => channel.send(&Message::Keepalive).await?,
-                why = stop.told() => return Err(must_leave(why)),
             }
         }
     }

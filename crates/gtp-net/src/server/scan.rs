@@ -6,7 +6,7 @@
 //! own limits, not others'.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use gtp_store::{Export, Manifest, Scanned, SkipReason, Skipped, SourceError};
 use tokio::task::JoinHandle;
@@ -14,6 +14,7 @@ use tokio::task::JoinHandle;
 use super::Shared;
 use super::admission::listing_bytes;
 use super::budget::{Share, USED_UP};
+use super::guests::Seat;
 use super::session::{Client, Ending};
 use crate::control::SEARCH_SPAN;
 use crate::flows::{Failure, FailureKind, reason_of_source};
@@ -40,13 +41,18 @@ pub(super) async fn scan(
     mut client: Client,
     extent: Extent,
 ) -> Result<(Client, Scanned, Share), Ending> {
+    let walked = Arc::new(AtomicU64::new(0));
     let search = {
         let (shared, path) = (Arc::clone(shared), client.path.clone());
         let (seat, mut share) = (Arc::clone(&client.seat), shared.listings.share(client.holder));
+        let walked = Arc::clone(&walked);
         Search::begin(move |wanted| {
             let _seat = seat;
             let at = path.as_ref();
-            let mut room = |path| wanted() && share.take(listing_bytes(path));
+            let mut room = |path| {
+                walked.fetch_add(1, Ordering::Relaxed);
+                wanted() && share.take(listing_bytes(path))
+            };
             let scanned = export(&shared).and_then(|export| {
                 let scanned = match extent {
                     Extent::Whole => export.scan_within(at, &mut room),
@@ -57,7 +63,9 @@ pub(super) async fn scan(
             (scanned, share)
         })
     };
-    match wait(&mut client, search).await {
+    let clock = shared.host.clock();
+    let note = |seat: &Seat| seat.note(walked.load(Ordering::Relaxed), clock.now());
+    match wait(&mut client, search, note).await {
         Ok((Ok(scanned), share)) => match beyond_limits(&scanned.manifest) {
             Some(text) => {
                 client.channel.refuse(Reason::Limit, text.clone()).await;
@@ -148,7 +156,12 @@ async fn refuse(client: Client, error: SourceError) -> Ending {
 }
 
 /// A large tree takes longer than a client would wait in silence.
-async fn wait<T>(client: &mut Client, mut search: Search<T>) -> Result<T, Failure> {
+/// What it has walked through is `note`d as a sign of life.
+async fn wait<T>(
+    client: &mut Client,
+    mut search: Search<T>,
+    note: impl Fn(&Seat),
+) -> Result<T, Failure> {
     let mut keepalive = tokio::time::interval(SEARCH_SPAN);
     keepalive.reset();
     loop {
@@ -156,7 +169,10 @@ async fn wait<T>(client: &mut Client, mut search: Search<T>) -> Result<T, Failur
             found = &mut search.job => {
                 return found.map_err(|e| Failure::new(FailureKind::Other, e.to_string()));
             }
-            _ = keepalive.tick() => client.channel.send(&Message::Keepalive).await?,
+            _ = keepalive.tick() => {
+                note(&client.seat);
+                client.channel.send(&Message::Keepalive).await?;
+            }
         }
     }
 }
