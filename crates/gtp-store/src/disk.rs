@@ -340,6 +340,13 @@ impl OsDisk {
     }
 }
 
+/// However a transfer ends, nobody's directory keeps bits that were only lent.
+impl Drop for OsDisk {
+    fn drop(&mut self) {
+        self.settle();
+    }
+}
+
 impl Disk for OsDisk {
     type File = LockedFile;
 
@@ -601,6 +608,9 @@ fn times(mtime: Mtime) -> Timestamps {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
@@ -612,5 +622,20 @@ mod tests {
         let _inherited = held.try_clone().unwrap();
         drop(held);
         assert!(matches!(disk.open("journal").unwrap(), Opened::Ours(_)));
+    }
+
+    #[test]
+    fn a_disk_that_is_dropped_gives_back_what_it_lent() {
+        let dir = tempfile::tempdir().unwrap();
+        let closed = dir.path().join("closed");
+        let mode = || std::fs::metadata(&closed).unwrap().permissions().mode() & 0o777;
+        std::fs::create_dir(&closed).unwrap();
+        std::fs::set_permissions(&closed, Permissions::from_mode(0o555)).unwrap();
+        let mut disk = OsDisk::beneath(dir.path()).unwrap();
+        disk.may_lend("closed");
+        assert!(disk.lent.lend(disk.base.as_fd(), disk.user, "closed/file"));
+        assert_eq!(mode(), 0o755);
+        drop(disk);
+        assert_eq!(mode(), 0o555);
     }
 }
