@@ -465,12 +465,29 @@ impl<D: Disk> FileSink<D> {
         self.place_ready()?;
         self.sync_names()?;
         let left = !self.found.restarted.is_empty() || !self.found.orphans.is_empty();
-        if self.parts.is_empty() && !left && self.made_dirs_stay_open() {
-            self.set_dir_attributess()?;
+        if !self.parts.is_empty() || left {
+            return flushed;
+        }
+        let whole = self.arrivals.all_finished().is_ok() && self.empty.is_empty();
+        // A first attempt that brought nothing leaves empty directories, which hide nothing.
+        let nothing = self.log.origin() == Origin::New && self.bytes_written == 0;
+        if (whole || nothing) && self.made_dirs_stay_open() {
+            self.conclude()?;
+        } else if self.made.is_empty() {
+            // Nothing that a later attempt would have to know.
             self.remove_journal()?;
-            self.dress_root()?;
         }
         flushed
+    }
+
+    /// Gives directories their attributes, then removes the journal.
+    fn conclude(&mut self) -> Result<(), SinkError> {
+        self.set_dir_attributess()?;
+        // As long as the journal is there, a later attempt can still do this. Removing it may
+        // change the time of the object's directory, so that is set once more.
+        self.dress_root()?;
+        self.remove_journal()?;
+        self.dress_root()
     }
 
     fn place(&mut self, file: u32) -> Result<(), SinkError> {
@@ -561,7 +578,7 @@ impl<D: Disk> FileSink<D> {
         Ok(())
     }
 
-    /// The same for the object itself. It may hold the journal, and so comes last.
+    /// The same for the object itself, which may hold the journal.
     fn dress_root(&mut self) -> Result<(), SinkError> {
         let Some(own) = self.arrivals.manifest().own else { return Ok(()) };
         let root = self.parts.names.root().to_owned();
@@ -759,9 +776,7 @@ impl<D: Disk> BlockSink for FileSink<D> {
         self.place_ready()?;
         self.remove_orphans()?;
         self.sync_names()?;
-        self.set_dir_attributess()?;
-        self.remove_journal()?;
-        self.dress_root()?;
+        self.conclude()?;
         self.parts.disk.settle();
         Ok(Finished {
             files_written: manifest.files() - self.unchanged - self.arrivals.given_up(),

@@ -112,6 +112,28 @@ fn a_transfer_that_brought_nothing_leaves_no_journal() {
 }
 
 #[test]
+fn a_tree_that_lacks_files_stays_private_and_its_resume_gives_it_its_modes() {
+    use std::os::unix::fs::MetadataExt;
+    let dest = tempfile::tempdir().unwrap();
+    let entries = vec![dir("d", 1), file("d/a", 9, 1), file("d/b", 9, 1)];
+    let mut source = SyntheticSource::new(tree(entries), Pattern::Random { seed: 4 });
+    let manifest = source.manifest().clone();
+    let mode = || dest.path().join("obj/d").metadata().unwrap().mode() & 0o777;
+    let mut stopped = sink(dest.path(), &manifest).unwrap();
+    copy(&mut source, &mut stopped, &[(1, 0)]).unwrap();
+    stopped.finish_file(1, None).unwrap();
+    stopped.suspend().unwrap();
+    drop(stopped);
+    assert!(dest.path().join("obj/d/a").exists());
+    assert_eq!(mode(), 0o700);
+    let mut resumed = sink(dest.path(), &manifest).unwrap();
+    let rest = missing(&manifest, &resumed);
+    copy(&mut source, &mut resumed, &rest).unwrap();
+    finish(&mut source, &mut resumed).unwrap();
+    assert_eq!(mode(), manifest.entries[0].mode.bits());
+}
+
+#[test]
 fn journaled_blocks_whose_bytes_were_damaged_are_fetched_again() {
     use std::os::unix::fs::FileExt;
     let (mut source, dest) = (object(), tempfile::tempdir().unwrap());
