@@ -562,12 +562,21 @@ fn rename_otherwise(holder: BorrowedFd<'_>, from: &str, to: &str) -> Result<(), 
     if renameat_with(holder, from, holder, to, RenameFlags::empty()).is_ok() {
         return Ok(());
     }
+    replace_by_link(holder, from, to)
+}
+
+fn replace_by_link(holder: BorrowedFd<'_>, from: &str, to: &str) -> Result<(), Errno> {
     if let Ok(stat) = statat(holder, to, AtFlags::SYMLINK_NOFOLLOW) {
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
             return Err(Errno::EXIST);
         }
         // Only where the part can get the name: else what was there would be lost.
         let spare = format!("{from}~");
+        // A process that was killed here has left its own.
+        match unlinkat(holder, &spare, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(error) => return Err(error),
+        }
         linkat(holder, from, holder, &spare, AtFlags::empty())?;
         unlinkat(holder, &spare, AtFlags::empty())?;
         unlinkat(holder, to, AtFlags::empty())?;
@@ -622,6 +631,19 @@ mod tests {
         let _inherited = held.try_clone().unwrap();
         drop(held);
         assert!(matches!(disk.open("journal").unwrap(), Opened::Ours(_)));
+    }
+
+    #[test]
+    fn a_stale_spare_link_does_not_keep_a_file_from_its_name() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["x.part", "x.part~", "x"] {
+            std::fs::write(dir.path().join(name), name).unwrap();
+        }
+        let holder = File::open(dir.path()).unwrap();
+        let part = "x.part";
+        replace_by_link(holder.as_fd(), part, "x").unwrap();
+        assert_eq!(std::fs::read(dir.path().join("x")).unwrap(), part.as_bytes());
+        assert_eq!(dir.path().read_dir().unwrap().count(), 1);
     }
 
     #[test]

@@ -452,7 +452,7 @@ impl<D: Disk> FileSink<D> {
         while let Some(&file) = self.ready.last() {
             match self.place(file) {
                 Ok(()) => self.named.push(file),
-                Err(error) => self.refuse(file, error)?,
+                Err(error) => self.refuse_whole(file, error)?,
             }
             self.ready.pop();
         }
@@ -717,7 +717,7 @@ impl<D: Disk> BlockSink for FileSink<D> {
             self.ready.push(file);
             self.ready_bytes += self.arrivals.entry(file).size;
         } else if let Err(error) = self.place_large(file) {
-            self.refuse(file, error)?;
+            self.refuse_whole(file, error)?;
             return Ok(None);
         }
         self.arrivals.finished(file);

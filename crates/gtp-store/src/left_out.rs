@@ -24,6 +24,19 @@ impl<D: Disk> FileSink<D> {
         Ok(())
     }
 
+    /// Leaves out a file that is whole and did not get its name. Its part goes only if something
+    /// still has that name: a rename that failed half-way may have left the part as the only copy.
+    pub(crate) fn refuse_whole(&mut self, file: u32, error: SinkError) -> Result<(), SinkError> {
+        if self.arrivals.manifest().root_kind == RootKind::File {
+            return Err(error);
+        }
+        let path = self.parts.final_path(file);
+        if error.concerns_one_entry() && !matches!(self.parts.disk.look(&path), Ok(Some(_))) {
+            self.parts.forget(file);
+        }
+        self.refuse(file, error)
+    }
+
     /// On a file system that ignores case: leaves out files whose names differ from an earlier one
     /// in case only, because the later file would replace the earlier.
     pub(crate) fn refuse_twins(&mut self, manifest: &Manifest) -> Result<(), SinkError> {
