@@ -198,6 +198,7 @@ fn a_directory_of_another_user_takes_a_tree_and_keeps_its_mode() {
         let options = SinkOptions::default();
         let mut there = FileSink::open(into, source.manifest().clone(), options).unwrap();
         transfer(&mut source, &mut there).unwrap();
+        assert_eq!(there.take_warning(), None, "the file system lacks nothing");
     });
     assert_eq!(dest.join("x").metadata().unwrap().len(), 9);
     assert_eq!(dest.metadata().unwrap().permissions().mode() & 0o777, 0o777);
