@@ -59,6 +59,11 @@ impl Destination {
         Ok(Destination { disk, names: Names::new(RootKind::Dir, None, &shown), made })
     }
 
+    /// Whether the directory itself was made for the object.
+    pub fn made(&self) -> MadeDir {
+        self.made
+    }
+
     /// As [`Destination::beneath`], in a directory that is open for reading. `shown` is its path
     /// as people know it.
     pub fn beneath_open(

@@ -89,8 +89,14 @@ fn on_disk(
     let destination = destination(path, there.and_then(There::kind), url, manifest)?;
     let shown = destination.shown();
     let recheck = Arc::clone(recheck);
-    let sink = FileSink::open_watched(destination, Arc::clone(manifest), options, recheck)?;
-    Ok(Placed { sink: Box::new(sink), shown })
+    let sink = FileSink::open_watched(destination, Arc::clone(manifest), options, recheck);
+    if sink.is_err() && there.is_none() && manifest.root_kind == RootKind::Dir {
+        // Nothing says that this transfer made the directory, unless a journal is in it.
+        if let Err(error) = std::fs::remove_dir(path) {
+            tracing::debug!(path = %shown, %error, "a directory that was made stays");
+        }
+    }
+    Ok(Placed { sink: Box::new(sink?), shown })
 }
 
 /// The place that the rule gives the object; directories that it needs are made.
@@ -201,3 +207,28 @@ fn shown(path: &Path) -> String {
 
 /// Blocks that a stream holds until their turn: 64 MiB.
 const EARLY_BLOCKS: u64 = 256;
+
+#[cfg(test)]
+mod tests {
+    use gtp_store::{Attributes, Entry, Kind, Mode, Mtime};
+
+    use super::*;
+
+    #[test]
+    fn a_directory_made_for_an_object_that_cannot_be_opened_goes_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("new");
+        let (mode, mtime) = (Mode::new(0o755), Mtime::new(0, 0).unwrap());
+        let twice =
+            Entry { path: RelPath::new("a").unwrap(), kind: Kind::File, size: 1, mode, mtime };
+        let manifest = Arc::new(Manifest {
+            root_kind: RootKind::Dir,
+            own: Some(Attributes { mode, mtime }),
+            entries: vec![twice.clone(), twice],
+        });
+        let url = "gtp://host/object".parse().unwrap();
+        let options = SinkOptions::default();
+        assert!(on_disk(&path, options, &url, &manifest, &Arc::default()).is_err());
+        assert!(!path.exists());
+    }
+}

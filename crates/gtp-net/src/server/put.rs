@@ -13,7 +13,7 @@ use gtp_store::{
     BLOCK, BlockSink, Destination, Entry, FileSink, Kind, MadeDir, Manifest, Recheck, RelPath,
     RootKind, SinkError, SinkOptions, Value,
 };
-use rustix::fs::{AtFlags, CWD, FileType, OFlags, mkdirat, openat, statat};
+use rustix::fs::{AtFlags, CWD, FileType, OFlags, mkdirat, openat, statat, unlinkat};
 use rustix::io::Errno;
 use tokio::task::JoinHandle;
 use tokio::time::{Sleep, sleep};
@@ -516,8 +516,17 @@ impl Spot {
         options: SinkOptions,
         recheck: Arc<Recheck>,
     ) -> Result<Box<dyn BlockSink>, SinkError> {
+        let place = self.holder.try_clone().ok().zip(self.name.clone());
         let destination = self.destination(&manifest)?;
-        Ok(Box::new(FileSink::open_watched(destination, manifest, options, recheck)?))
+        let new = Some(()).filter(|()| destination.made() == MadeDir::New).and(place);
+        let sink = FileSink::open_watched(destination, manifest, options, recheck);
+        if let (Err(_), Some((holder, name))) = (&sink, new) {
+            // Nothing says that this transfer made the directory, unless a journal is in it.
+            if let Err(error) = unlinkat(&holder, name.as_str(), AtFlags::REMOVEDIR) {
+                tracing::debug!(%name, %error, "a directory that was made stays");
+            }
+        }
+        Ok(Box::new(sink?))
     }
 
     /// The place for an object: a file under this name, or the directory of this name, which is
