@@ -31,28 +31,50 @@ pub fn network(socket: impl AsFd) -> Option<u64> {
     (length == 8).then(|| u64::from_ne_bytes(value))
 }
 
-/// Lets a socket reach this host's own addresses: a socket that is bound to a device cannot, and
-/// one with fast open sends nothing before its owner writes.
+/// Options of a socket's that were cleared, with the values that they had.
+#[derive(Debug)]
+#[must_use]
+pub struct Cleared(Vec<(Name, [u8; 4])>);
+
+/// An option's level and name.
+type Name = (libc::c_int, libc::c_int);
+
+impl Cleared {
+    /// Sets them again, for a socket that did not come to reach this host after all.
+    pub fn restore(self, socket: impl AsFd) {
+        for (option, value) in self.0 {
+            // What cannot be set again stays cleared: whoever clears it has the right to set it.
+            let _ = set(&socket, option, value);
+        }
+    }
+}
+
+/// Lets a socket reach this host's own addresses: one that was bound to a network device cannot,
+/// and one that opens fast says nothing before its owner writes. Returns what that has cleared.
 ///
 /// # Errors
-/// What the kernel says; leaving a device needs a right (`CAP_NET_RAW`).
-pub fn let_reach_itself(socket: impl AsFd) -> io::Result<()> {
-    let socket = socket.as_fd();
+/// What the kernel says; leaving a device needs a right (`CAP_NET_RAW`). Nothing is cleared then.
+pub fn let_reach_itself(socket: impl AsFd) -> io::Result<Cleared> {
     let device = (libc::SOL_SOCKET, SO_BINDTOIFINDEX);
+    let mut cleared = Cleared(Vec::new());
     for option in [device, (libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT)] {
         let (mut value, mut length) = ([0_u8; 4], 4);
         // A kernel that does not know one has not set it.
-        let set = get(socket, option, &mut value, &mut length).is_ok() && value != [0; 4];
-        if set {
-            clear(socket, option)?;
+        if get(&socket, option, &mut value, &mut length).is_err() || value == [0; 4] {
+            continue;
         }
+        if let Err(error) = set(&socket, option, [0; 4]) {
+            cleared.restore(&socket);
+            return Err(error);
+        }
+        cleared.0.push((option, value));
     }
-    Ok(())
+    Ok(cleared)
 }
 
 fn get(
     socket: impl AsFd,
-    (level, name): (libc::c_int, libc::c_int),
+    (level, name): Name,
     value: &mut [u8],
     length: &mut libc::socklen_t,
 ) -> io::Result<()> {
@@ -65,11 +87,11 @@ fn get(
     if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-fn clear(socket: impl AsFd, (level, name): (libc::c_int, libc::c_int)) -> io::Result<()> {
-    let (fd, none) = (socket.as_fd().as_raw_fd(), [0_u8; 4]);
+fn set(socket: impl AsFd, (level, name): Name, value: [u8; 4]) -> io::Result<()> {
+    let fd = socket.as_fd().as_raw_fd();
     // SAFETY: the descriptor is open for as long as `socket` is borrowed, and the kernel reads four
-    // bytes, which `none` has.
-    let failed = unsafe { libc::setsockopt(fd, level, name, none.as_ptr().cast(), 4) };
+    // bytes, which `value` has.
+    let failed = unsafe { libc::setsockopt(fd, level, name, value.as_ptr().cast(), 4) };
     if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
@@ -89,6 +111,23 @@ mod tests {
         assert!(is_free(&new).unwrap());
         assert!(is_free(std::fs::File::open("/dev/null").unwrap()).is_err());
         assert!(network(&new).is_some_and(|number| network(&stream) == Some(number)));
-        let_reach_itself(&new).unwrap();
+        let_reach_itself(&new).unwrap().restore(&new);
+    }
+
+    #[test]
+    fn what_was_cleared_of_a_socket_comes_back() {
+        let kind = (rustix::net::AddressFamily::INET, rustix::net::SocketType::STREAM);
+        let socket = rustix::net::socket(kind.0, kind.1, None).unwrap();
+        let fast = (libc::IPPROTO_TCP, libc::TCP_FASTOPEN_CONNECT);
+        let is_set = || {
+            let (mut value, mut length) = ([0_u8; 4], 4);
+            get(&socket, fast, &mut value, &mut length).unwrap();
+            value != [0; 4]
+        };
+        set(&socket, fast, 1_u32.to_ne_bytes()).unwrap();
+        let cleared = let_reach_itself(&socket).unwrap();
+        assert!(!is_set());
+        cleared.restore(&socket);
+        assert!(is_set());
     }
 }

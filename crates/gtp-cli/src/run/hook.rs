@@ -82,15 +82,26 @@ impl Shown {
         Ok(connecting.await.map_err(io::Error::other)??)
     }
 
-    /// Connects it to an address of this host.
+    /// Connects it to an address of this host, within `most`: the program waits meanwhile.
     ///
     /// # Errors
-    /// The kernel's error, for the program.
-    pub async fn connect_within(self, to: SocketAddr) -> io::Result<()> {
-        tcp::let_reach_itself(&self.socket)?;
-        let to = self.spelled(to);
-        let connecting = tokio::task::spawn_blocking(move || connect(&self.socket, &to));
-        Ok(connecting.await.map_err(io::Error::other)??)
+    /// What the kernel says, for the program; `TIMEDOUT` where nobody has answered.
+    pub async fn connect_within(self, to: SocketAddr, most: Duration) -> io::Result<()> {
+        let cleared = tcp::let_reach_itself(&self.socket)?;
+        let (socket, to) = (self.socket.try_clone()?, self.spelled(to));
+        let connecting = tokio::task::spawn_blocking(move || connect(&socket, &to));
+        let connected = match timeout(most, connecting).await {
+            Ok(connected) => connected.map_err(io::Error::other)?,
+            Err(_) => {
+                // The call above is woken, and the socket is free again.
+                let _ = shutdown(&self.socket, Shutdown::Both);
+                Err(Errno::TIMEDOUT)
+            }
+        };
+        if !matches!(connected, Ok(()) | Err(Errno::INPROGRESS)) {
+            cleared.restore(&self.socket);
+        }
+        Ok(connected?)
     }
 
     /// Connects it to the pump; returns the pump's end.
@@ -98,7 +109,7 @@ impl Shown {
     /// # Errors
     /// When the kernel refuses, for example for a socket that is bound to another family.
     pub async fn join(&self) -> io::Result<TcpStream> {
-        tcp::let_reach_itself(&self.socket)?;
+        let cleared = tcp::let_reach_itself(&self.socket)?;
         let mut failed = Errno::ADDRNOTAVAIL.into();
         for here in self.places() {
             match self.join_at(here).await {
@@ -106,6 +117,8 @@ impl Shown {
                 Err(error) => failed = error,
             }
         }
+        // It goes over TCP as its program made it.
+        cleared.restore(&self.socket);
         Err(failed)
     }
 
@@ -190,16 +203,23 @@ impl UnderWay {
     /// # Errors
     /// If the kernel refuses: the socket, free as before, and the reason.
     pub fn begin(shown: Shown) -> Result<UnderWay, (Shown, io::Error)> {
-        let begun = tcp::let_reach_itself(&shown.socket).and_then(|()| full());
-        let (full, filler, here) = match begun {
-            Ok(begun) => begun,
+        let cleared = match tcp::let_reach_itself(&shown.socket) {
+            Ok(cleared) => cleared,
             Err(error) => return Err((shown, error)),
         };
-        match connect(&shown.socket, &shown.spelled(here)) {
-            Err(Errno::INPROGRESS) => {}
-            Ok(()) => return Err((shown, io::ErrorKind::Other.into())),
-            Err(error) => return Err((shown, error.into())),
-        }
+        let begun =
+            full().and_then(|begun| match connect(&shown.socket, &shown.spelled(begun.2)) {
+                Err(Errno::INPROGRESS) => Ok(begun),
+                Ok(()) => Err(io::ErrorKind::Other.into()),
+                Err(error) => Err(error.into()),
+            });
+        let (full, filler, here) = match begun {
+            Ok(begun) => begun,
+            Err(error) => {
+                cleared.restore(&shown.socket);
+                return Err((shown, error));
+            }
+        };
         let family = AddressFamily::INET;
         Ok(UnderWay { shown, full, _filler: filler, family, here })
     }
@@ -347,6 +367,16 @@ mod tests {
         // The pump holds it as well, so that it is there until the pump has let it go.
         let mut near = under_way.arrive().await.unwrap();
         assert_eq!(near.read(&mut [0; 1]).await.unwrap(), 0);
+    }
+
+    #[tokio::test]
+    async fn one_that_nobody_answers_within_this_host_is_given_up_and_is_as_before() {
+        let (full, _filler, here) = full().unwrap();
+        let (program, shown) = shown(AddressFamily::INET, SocketFlags::empty());
+        let gone = shown.connect_within(here, Duration::from_millis(20)).await.unwrap_err();
+        assert_eq!(Errno::from_io_error(&gone), Some(Errno::TIMEDOUT));
+        assert!(tcp::is_free(&program).unwrap());
+        drop(full);
     }
 
     #[test]

@@ -40,6 +40,8 @@ const WITH_SPAN: Duration = Duration::from_secs(600);
 const WITH_MOST: usize = 4_096;
 /// A program that listens answers within this.
 const PROGRAM_SPAN: Duration = Duration::from_secs(5);
+/// A connection within this host is made within this, less than the program waits for its answer.
+const WITHIN_SPAN: Duration = Duration::from_secs(20);
 /// A rest after a program could not be taken in, for want of descriptors most likely.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Idleness is looked for this often.
@@ -319,7 +321,7 @@ impl Pump {
                 let why = "the pump is in another network";
                 self.do_without(asker, to, shown.inode, why).await
             }
-            Some(Ok(shown)) if shown.is_nonblocking && lock(&self.with).contains(&to) => {
+            Some(Ok(shown)) if shown.is_nonblocking && self.is_with(to) => {
                 match UnderWay::begin(shown) {
                     Ok(under_way) => {
                         let told = answer(asker.program, "ok", None).await;
@@ -457,6 +459,12 @@ impl Pump {
         }
     }
 
+    /// Whether a program is taken to be there, and its host to have GTP. A socket that sets out for
+    /// any other would be refused, where it is to go over TCP.
+    fn is_with(&self, to: SocketAddr) -> bool {
+        lock(&self.with).contains(&to) && !lock(&self.without).contains(&to.ip())
+    }
+
     /// A host without GTP is not asked again for a while.
     fn note_without(self: &Arc<Pump>, host: IpAddr) {
         if lock(&self.without).insert(host) {
@@ -529,7 +537,7 @@ async fn connect_within(program: &UnixStream, socket: Option<OwnedFd>, to: Socke
         if !shown.is_free() {
             return Ok(result("done", shown.connect_again().await));
         }
-        Ok::<_, std::io::Error>(result("ok", shown.connect_within(to).await))
+        Ok::<_, std::io::Error>(result("ok", shown.connect_within(to, WITHIN_SPAN).await))
     };
     let told = connected.await.unwrap_or_else(|error| result("ok", Err(error)));
     // A program that is gone need not hear how it went.
