@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use common::{Serving, World, bytes};
 
-/// The command with a wall clock of 1969; clocks that measure go as ever.
+/// The command with a wall clock of 1969; monotonic clocks are left alone.
 fn before_1970(command: &Command) -> Command {
     let mut faked = Command::new("faketime");
     faked.args(["--exclude-monotonic", "1969-06-01 12:00:00"]);

@@ -1,7 +1,7 @@
 //! Where `get` and `put` put things: README's table, found by trying every case of it.
 //!
 //! Each case is run twice, and again with its first attempt killed. Every run must end with the
-//! same exit code and leave the same files, and no trace of itself.
+//! same exit code and leave the same files, without part files or journals.
 
 mod common;
 
