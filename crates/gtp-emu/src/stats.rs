@@ -55,6 +55,8 @@ pub struct LinkRow {
     pub dropped_down: u64,
     /// Packets too large.
     pub dropped_mtu: u64,
+    /// Packets for which the policer had too few tokens.
+    pub dropped_policer: u64,
     /// Most bytes that waited.
     pub queue_max_bytes: u64,
     /// Mean bytes that waited, over the whole time.
@@ -159,7 +161,9 @@ pub struct IntervalRow {
 impl IntervalRow {
     fn between(new: &LinkRow, old: &LinkRow, seconds: f64) -> IntervalRow {
         let rate = |new: u64, old: u64| new.saturating_sub(old) as f64 * 8.0 / seconds;
-        let other = |row: &LinkRow| row.dropped_loss + row.dropped_down + row.dropped_mtu;
+        let other = |row: &LinkRow| {
+            row.dropped_loss + row.dropped_down + row.dropped_mtu + row.dropped_policer
+        };
         IntervalRow {
             name: new.name.clone(),
             offered_bps: rate(new.offered_bytes, old.offered_bytes),
@@ -204,6 +208,7 @@ fn link_row(link: &Link, name: &str, elapsed: Span) -> LinkRow {
         dropped_loss: stats.drops.loss.packets,
         dropped_down: stats.drops.down.packets,
         dropped_mtu: stats.drops.mtu.packets,
+        dropped_policer: stats.drops.policer.packets,
         queue_max_bytes: stats.queue_max.0,
         queue_mean_bytes: stats.queue_mean(elapsed).0,
         queue_byte_seconds: stats.byte_nanos as f64 / 1e9,

@@ -11,6 +11,7 @@
 use gtp_alloc::{Bytes, Span, Time};
 
 use crate::loss::Loss;
+use crate::policer::Tokens;
 use crate::ring::Ring;
 use crate::rng::{Chance, Rng, hashed};
 use crate::spec::{Change, LinkSpec, LinkState, Order};
@@ -23,6 +24,8 @@ pub struct Link {
     rng: Rng,
     wander_seed: u64,
     loss: Loss,
+    /// The policer's bucket.
+    tokens: Option<Tokens>,
     /// Accepted and not yet left; the first is in service, the others wait.
     ring: Ring<Queued>,
     /// Serial number of the ring's first.
@@ -69,6 +72,8 @@ pub enum Reason {
     Down,
     /// Larger than the link carries.
     Mtu,
+    /// The policer had too few tokens.
+    Policer,
 }
 
 /// A packet's passage over a link.
@@ -128,6 +133,7 @@ impl Link {
         let wander_seed = rng.next_u64();
         Link {
             loss: Loss::new(spec.loss, spec.burst),
+            tokens: spec.policer.map(Tokens::new),
             service: (Bytes::ZERO, Span::ZERO),
             plain: Plain::of(&spec),
             spec,
@@ -152,7 +158,7 @@ impl Link {
         // A queue only falls between two packets: just before one it is least.
         self.least = self.least.min(self.waiting);
         self.stats.offered.add(size);
-        if let Some(reason) = self.refusal(size) {
+        if let Some(reason) = self.refusal(now, size) {
             return self.turn_away(reason, size);
         }
         let start = self.busy_until.max(now);
@@ -289,12 +295,17 @@ impl Link {
     /// The queue's discipline: whether a packet is turned away. (Drop-tail; an active discipline
     /// such as RED would decide here.)
     #[inline]
-    fn refusal(&self, size: Bytes) -> Option<Reason> {
+    fn refusal(&mut self, now: Time, size: Bytes) -> Option<Reason> {
         if self.spec.state == LinkState::Down {
             return Some(Reason::Down);
         }
         if self.spec.mtu.is_some_and(|mtu| size > mtu) {
             return Some(Reason::Mtu);
+        }
+        if let Some(tokens) = &mut self.tokens
+            && !tokens.pass(now, size)
+        {
+            return Some(Reason::Policer);
         }
         let full = !self.ring.is_empty() && self.waiting + size > self.spec.queue;
         full.then_some(Reason::Queue)
@@ -432,6 +443,7 @@ impl Link {
             Reason::Loss => drops.loss.add(size),
             Reason::Down => drops.down.add(size),
             Reason::Mtu => drops.mtu.add(size),
+            Reason::Policer => drops.policer.add(size),
         }
         Verdict::Drop(reason)
     }

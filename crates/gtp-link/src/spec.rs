@@ -20,6 +20,8 @@ pub struct LinkSpec {
     pub queue: Bytes,
     /// The largest packet carried; larger ones are dropped. `None`: any size.
     pub mtu: Option<Bytes>,
+    /// Drops what exceeds a rate and a burst, before the queue. `None`: nothing does.
+    pub policer: Option<Policer>,
     /// Delay on top of `delay` that varies.
     pub jitter: Jitter,
     /// Chance that a packet, having crossed the queue, is lost, independently of the others.
@@ -41,6 +43,7 @@ impl Default for LinkSpec {
             delay: Span::ZERO,
             queue: Bytes(u64::MAX),
             mtu: None,
+            policer: None,
             jitter: Jitter::default(),
             loss: Chance::NEVER,
             burst: None,
@@ -49,6 +52,15 @@ impl Default for LinkSpec {
             state: LinkState::Up,
         }
     }
+}
+
+/// A token bucket in front of a link's queue: a packet for which it lacks tokens is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policer {
+    /// Bits per second that pass for as long as one likes.
+    pub rate: Rate,
+    /// Bytes that pass at once after a rest. A packet larger than this never passes.
+    pub bucket: Bytes,
 }
 
 /// Delay that varies between nought and `span`.

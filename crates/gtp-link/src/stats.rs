@@ -39,12 +39,14 @@ pub struct Drops {
     pub down: Count,
     /// Larger than the link carries.
     pub mtu: Count,
+    /// The policer had too few tokens.
+    pub policer: Count,
 }
 
 impl Drops {
     /// All of them.
     pub fn total(&self) -> Count {
-        let all = [self.queue, self.loss, self.down, self.mtu];
+        let all = [self.queue, self.loss, self.down, self.mtu, self.policer];
         all.iter().fold(Count::default(), |sum, d| Count {
             packets: sum.packets + d.packets,
             bytes: sum.bytes + d.bytes,

@@ -2,8 +2,8 @@
 
 use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_link::{
-    Burst, Chance, Change, Jitter, Link, LinkSpec, LinkState, Network, Order, Outcome, Reorder,
-    Transit, Verdict,
+    Burst, Chance, Change, Jitter, Link, LinkSpec, LinkState, Network, Order, Outcome, Policer,
+    Reorder, Transit, Verdict,
 };
 use proptest::prelude::*;
 
@@ -38,11 +38,17 @@ fn orderly() -> impl Strategy<Value = LinkSpec> {
 
 /// Links that may do anything.
 fn any_link() -> impl Strategy<Value = LinkSpec> {
-    (orderly(), 0..500_000_000_u32, 0..5_000_000_u64, any::<bool>()).prop_map(
-        |(spec, chance, extra, free)| {
+    let policer = prop::option::of((1..2_000_u64, 0..60_000_u64));
+    (orderly(), 0..500_000_000_u32, 0..5_000_000_u64, any::<bool>(), policer).prop_map(
+        |(spec, chance, extra, free, policer)| {
             let order = if free { Order::Free } else { Order::Kept };
             let chance = Chance::from_billionths(chance);
+            let policer = policer.map(|(mbps, bucket)| Policer {
+                rate: Rate::from_mbps(mbps),
+                bucket: Bytes(bucket),
+            });
             LinkSpec {
+                policer,
                 jitter: Jitter { order, ..spec.jitter },
                 reorder: Reorder { chance, extra: Span::from_nanos(extra) },
                 ..spec

@@ -2,7 +2,7 @@
 //! violation is named by its rule.
 
 use gtp_alloc::{Bytes, Rate, Span, Time};
-use gtp_link::{Chance, Change, LinkSpec, Reason};
+use gtp_link::{Chance, Change, LinkSpec, Policer, Reason};
 use gtp_sim::packet::{Action, BackgroundSpec, HostSpec, Pattern, World};
 use gtp_sim::trace::{Fate, PacketTrace, Record, What};
 use gtp_sim::verify::{Rule, verify};
@@ -253,4 +253,31 @@ fn a_trace_that_was_cut_or_goes_back_in_time_is_not_believed() {
         },
     );
     assert!(rules.contains(&Rule::Complete), "{rules:?}");
+}
+
+#[test]
+fn a_policer_that_drops_too_much_or_too_little_breaks_the_rule_of_drops() {
+    let mut world = World::new(4);
+    let [a, b] = [(); 2].map(|()| world.add_host(HostSpec::default()));
+    let policer = Policer { rate: Rate::from_mbps(8), bucket: Bytes(5_000) };
+    world.connect(a, b, LinkSpec { policer: Some(policer), ..LinkSpec::default() }).unwrap();
+    world.trace_packets(1 << 20);
+    let pattern = Pattern::Poisson { mean: Rate::from_mbps(12) };
+    world.add_background(BackgroundSpec::new(a, b, pattern)).unwrap();
+    world.run_until(END);
+    world.verify().unwrap();
+    let (honest, under_way) = (world.packet_trace().clone(), world.packets_under_way().0);
+    let policed = |r: &Record| r.what == What::Dropped(Reason::Policer);
+    assert!(honest.records.iter().filter(|r| policed(r)).count() > 20);
+    // A larger bucket would not have dropped, a smaller one would have dropped more.
+    for bucket in [9_000, 1_500] {
+        let mut trace = honest.clone();
+        let policer = Policer { bucket: Bytes(bucket), ..policer };
+        trace.links.iter_mut().for_each(|change| change.spec.policer = Some(policer));
+        let breaches = verify(&trace, END, under_way).unwrap_err();
+        assert!(breaches.iter().all(|breach| breach.rule == Rule::Drop), "{breaches:?}");
+    }
+    let mut trace = honest;
+    trace.links.iter_mut().for_each(|change| change.spec.policer = None);
+    assert_eq!(verify(&trace, END, under_way).unwrap_err()[0].rule, Rule::Drop);
 }

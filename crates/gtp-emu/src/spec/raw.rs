@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 use std::net::{IpAddr, SocketAddr};
 
 use gtp_alloc::{Bytes, Rate, Span};
-use gtp_link::{Burst, Chance, Change, Jitter, LinkSpec, LinkState, Order, Reorder};
+use gtp_link::{Burst, Chance, Change, Jitter, LinkSpec, LinkState, Order, Policer, Reorder};
 use serde::{Deserialize, Deserializer, de};
 use toml::Spanned;
 
@@ -48,6 +48,7 @@ struct RawLink {
     delay: Option<Text<Span>>,
     queue: Option<Spanned<Text<Queue>>>,
     mtu: Option<Spanned<Text<Bytes>>>,
+    policer: Option<RawPolicer>,
     jitter: Option<Text<Span>>,
     #[serde(default)]
     jitter_order: RawOrder,
@@ -60,6 +61,13 @@ struct RawLink {
     seed: Option<u64>,
     #[serde(default)]
     change: Vec<RawChange>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawPolicer {
+    rate: Text<Rate>,
+    bucket: Spanned<Text<Queue>>,
 }
 
 #[derive(Deserialize)]
@@ -326,6 +334,7 @@ fn named_link(
             delay: raw.delay.map_or(Span::ZERO, |d| d.0),
             queue,
             mtu: raw.mtu.map(|mtu| link_mtu(mtu, at)).transpose()?,
+            policer: raw.policer.map(|p| policer(p, at)).transpose()?,
             jitter: Jitter { span: raw.jitter.map_or(Span::ZERO, |j| j.0), order },
             loss: raw.loss.map_or(Chance::NEVER, |l| l.0),
             burst,
@@ -348,6 +357,22 @@ fn link_mtu(
         return Ok(bytes);
     }
     Err(at(place, format!("a link's MTU is from {LEAST_LINK_MTU}B to 65535B")))
+}
+
+fn policer(raw: RawPolicer, at: &dyn Fn(usize, String) -> SpecError) -> Result<Policer, SpecError> {
+    let (rate, place) = (raw.rate.0, raw.bucket.span().start);
+    let bucket = match raw.bucket.into_inner().0 {
+        Queue::Bytes(bytes) => bytes,
+        Queue::Span(span) => rate.bytes_in(span),
+    };
+    if bucket < BUCKET_LEAST {
+        let (bucket, least) = (bucket.0, BUCKET_LEAST.0);
+        let message = format!(
+            "a bucket of {bucket} bytes lets no full packet pass: it takes {least} at least"
+        );
+        return Err(at(place, message));
+    }
+    Ok(Policer { rate, bucket })
 }
 
 fn change(raw: RawChange) -> (Span, Change) {
@@ -464,6 +489,8 @@ impl Names {
 const USUAL_QUEUE: Span = Span::from_millis(100);
 /// Ethernet's.
 const USUAL_MTU: u16 = 1_500;
+/// What a policer's bucket must hold: a packet of Ethernet.
+const BUCKET_LEAST: Bytes = Bytes(1_500);
 /// What IPv4 lets a link carry at least (RFC 791).
 const LEAST_LINK_MTU: u64 = 68;
 /// What every IPv4 host must take (RFC 791).
@@ -489,6 +516,7 @@ mod tests {
         duplicate = "0.01%"
         reorder = { chance = "1%", extra = "3ms" }
         mtu = "1500B"
+        policer = { rate = "100Mbit", bucket = "10ms" }
         [[link.change]]
         at = "2s"
         rate = "300Mbit"
@@ -532,6 +560,8 @@ mod tests {
         assert_eq!(access.spec.rate, Rate::from_mbps(700));
         assert_eq!(access.spec.queue, Bytes(8_750_000));
         assert_eq!(access.spec.burst.map(|b| b.loss), Some(Chance::ALWAYS));
+        let policer = Policer { rate: Rate::from_mbps(100), bucket: Bytes(125_000) };
+        assert_eq!(access.spec.policer, Some(policer));
         assert_eq!(access.changes[1], (Span::from_secs(5), Change::DOWN));
         assert!(spec.links[1].spec.rate.is_unlimited());
         assert_eq!(spec.paths[0].down, [1, 0]);
@@ -561,6 +591,8 @@ mod tests {
             ("state = \"down\"", "state = \"off\"", "down"),
             ("mtu = \"1500B\"", "mtu = \"0B\"", "from 68B"),
             ("mtu = \"1500B\"", "mtu = \"65536B\"", "to 65535B"),
+            ("bucket = \"10ms\"", "bucket = \"1499B\"", "no full packet"),
+            ("bucket = \"10ms\"", "buckets = \"10ms\"", "bucket"),
         ];
         for (from, to, expected) in cases {
             let said = refusal(from, to);

@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use gtp_alloc::{Bytes, Rate, Span};
-use gtp_link::{Burst, Chance, Change, Jitter, LinkSpec, LinkState, Order, Reorder};
+use gtp_link::{Burst, Chance, Change, Jitter, LinkSpec, LinkState, Order, Policer, Reorder};
 
 use super::drawn::{Drawn, Lots};
 use super::model::{Event, HostEntry, LinkEntry, NodeEntry, NodeKind, PathEntry, RouteEntry};
@@ -254,6 +254,7 @@ fn link_spec(table: &mut Table<'_>) -> Read<LinkSpec> {
         delay: table.delay("delay")?.unwrap_or(Span::ZERO),
         queue,
         mtu: table.within("mtu", LINK_MTU, "a size from 68B to 65535B")?,
+        policer: table.table("policer")?.map(policer).transpose()?,
         jitter,
         loss: table.quantity("loss")?.unwrap_or(Chance::NEVER),
         burst: table.table("burst")?.map(burst).transpose()?,
@@ -271,6 +272,29 @@ const LINK_MTU: RangeInclusive<Bytes> = Bytes(68)..=Bytes(65_535);
 const HOST_MTU: RangeInclusive<Bytes> = Bytes(576)..=Bytes(65_535);
 /// Words for a link's state.
 pub const STATES: [(&str, LinkState); 2] = [("up", LinkState::Up), ("down", LinkState::Down)];
+
+fn policer(mut table: Table<'_>) -> Read<Policer> {
+    let rate: Option<Rate> = table.quantity("rate")?;
+    let rate = rate.ok_or_else(|| table.lacks("rate", "a rate such as 100Mbit"))?;
+    let place = table.place().clone();
+    let bucket = match table.quantity("bucket")? {
+        None => return Err(table.lacks("bucket", "a size such as 8MB or a time such as 100ms")),
+        Some(QueueSize::Bytes(bytes)) => bytes,
+        Some(QueueSize::Span(span)) => rate.bytes_in(span),
+    };
+    if bucket < BUCKET_LEAST {
+        let message = format!(
+            "a bucket of {} bytes lets no full packet pass: it takes {} at least",
+            bucket.0, BUCKET_LEAST.0
+        );
+        return Err(Complaint::new(&place, message));
+    }
+    table.finish()?;
+    Ok(Policer { rate, bucket })
+}
+
+/// A packet of Ethernet.
+const BUCKET_LEAST: Bytes = Bytes(1_500);
 
 fn burst(mut table: Table<'_>) -> Read<Burst> {
     let chance = "a share such as 1%";

@@ -3,6 +3,7 @@
 use super::*;
 use crate::scenario::model::{Event, NodeKind, Reach};
 use gtp_alloc::{Bytes, Rate};
+use gtp_link::Policer;
 use proptest::prelude::*;
 
 const GOOD: &str = r#"
@@ -48,6 +49,7 @@ queue = "20ms"
 loss = "0.1%"
 burst = { enter = "0.1%", leave = "25%" }
 reorder = { chance = "1%", extra = "3ms" }
+policer = { rate = "100Mbit", bucket = "10ms" }
 [[link.change]]
 at = "2s"
 rate = "300Mbit"
@@ -141,6 +143,8 @@ fn a_good_file_is_read_whole() {
     assert_eq!(links, ["core", "core-back", "wire"]);
     assert_eq!(scenario.links[1].ends, Some((2, 3)));
     assert_eq!(scenario.links[0].spec.queue, Bytes(1_750_000));
+    let policer = Policer { rate: Rate::from_mbps(100), bucket: Bytes(125_000) };
+    assert_eq!(scenario.links[0].spec.policer, Some(policer));
     assert_eq!(scenario.routes.len(), 4);
     let sessions: Vec<_> = scenario.sessions.iter().map(|s| s.name.as_str()).collect();
     assert_eq!(sessions, ["a1", "a2", "b1", "b2", "b3", "c"]);
@@ -238,6 +242,9 @@ fn misspelt_keys_that_are_missed_and_numbers_that_cannot_be_meant_are_refused() 
         ("duration = \"10s\"", "duraton = \"10s\"", "did you mean `duration`?"),
         ("delay = \"10ms\"", "delay = \"10ms\"\nmtu = \"0B\"", "a size from 68B to 65535B"),
         ("delay = \"10ms\"", "delay = \"10ms\"\nmtu = \"64KiB\"", "a size from 68B to 65535B"),
+        ("bucket = \"10ms\"", "bucket = \"119us\"", "lets no full packet pass"),
+        ("bucket = \"10ms\"", "bucket = \"1499B\"", "1500 at least"),
+        (", bucket = \"10ms\"", "", "[policer] has no `bucket`"),
         ("delay = \"10ms\"", "delay = \"2h\"", "a time of at most 1h"),
         ("interval = \"50ms\"", "interval = \"0s\"", "a time from 100us to 1min"),
         ("interval = \"50ms\"", "interval = \"1ns\"", "a time from 100us to 1min"),

@@ -262,7 +262,7 @@ impl Fabric {
         let lost = match reason {
             // It uses the queue and the rate like any other.
             Reason::Loss => self.pipes[hop as usize].link.newest(),
-            Reason::Queue | Reason::Down | Reason::Mtu => None,
+            Reason::Queue | Reason::Down | Reason::Mtu | Reason::Policer => None,
         };
         if let Some(Transit { leave, .. }) = lost {
             self.record(now, What::Accepted { leave, fate: Fate::Lost }, hop, id);

@@ -39,6 +39,14 @@ pub(super) struct Replay {
     unsure_until: Time,
     /// Where in the queue the next packet waits that a change moves.
     next_moved: usize,
+    bucket: Bucket,
+}
+
+/// What passed a policer: tokens spent beyond those that came in since, in the parts of [`BYTE`].
+#[derive(Default)]
+struct Bucket {
+    owed: u128,
+    at: Time,
 }
 
 #[derive(Clone, Copy)]
@@ -110,6 +118,7 @@ impl Replay {
         if self.spec.mtu.is_some_and(|mtu| record.size > mtu) {
             breaches.push((Rule::Drop, format!("{:?} are too long for the link", record.size)));
         }
+        breaches.extend(self.police(record, Passage::Passed));
         if self.is_full(record.size) {
             let text = format!(
                 "{:?} wait and {:?} come to a queue of {:?}",
@@ -198,6 +207,14 @@ impl Replay {
 
     pub fn dropped(&mut self, record: &Record, reason: Reason) -> Vec<Breach> {
         let mut breaches = self.depart(record.at);
+        match reason {
+            Reason::Queue => breaches.extend(self.police(record, Passage::Passed)),
+            Reason::Policer => {
+                breaches.extend(self.police(record, Passage::Dropped));
+                return breaches;
+            }
+            Reason::Loss | Reason::Down | Reason::Mtu => {}
+        }
         let why = match reason {
             Reason::Queue if !self.is_full(record.size) && record.at >= self.unsure_until => {
                 format!("{:?} wait and {:?} have room", self.waiting(), record.size)
@@ -209,7 +226,7 @@ impl Replay {
             Reason::Mtu if self.spec.mtu.is_none_or(|mtu| record.size <= mtu) => {
                 format!("{:?} are not too long", record.size)
             }
-            Reason::Queue | Reason::Loss | Reason::Down | Reason::Mtu => {
+            Reason::Queue | Reason::Loss | Reason::Down | Reason::Mtu | Reason::Policer => {
                 let was_here = reason == Reason::Down && self.wire.remove(&record.packet).is_some();
                 if was_here && !self.cut.remove(&record.packet) {
                     let text = format!("packet {} had left the queue", record.packet);
@@ -338,6 +355,32 @@ impl Replay {
         !wanders && self.spec.reorder.chance == Chance::NEVER
     }
 
+    /// Whether a packet could pass the policer, or be dropped by it, at its time.
+    fn police(&mut self, record: &Record, passage: Passage) -> Option<Breach> {
+        let Some(policer) = self.spec.policer else {
+            let text = "a link without a policer dropped a packet by one".to_owned();
+            return (passage == Passage::Dropped).then_some((Rule::Drop, text));
+        };
+        let span = u128::from(record.at.since(self.bucket.at).as_nanos());
+        let came = u128::from(policer.rate.as_bps()) * span;
+        let owed = self.bucket.owed.saturating_sub(came);
+        self.bucket = Bucket { owed, at: record.at };
+        let fits = owed + u128::from(record.size.0) * BYTE <= u128::from(policer.bucket.0) * BYTE;
+        match (passage, fits) {
+            (Passage::Passed, true) => self.bucket.owed += u128::from(record.size.0) * BYTE,
+            (Passage::Dropped, false) => {}
+            (Passage::Passed, false) => {
+                let text = format!("{:?} passed a policer without tokens", record.size);
+                return Some((Rule::Drop, text));
+            }
+            (Passage::Dropped, true) => {
+                let text = format!("a policer with tokens dropped {:?}", record.size);
+                return Some((Rule::Drop, text));
+            }
+        }
+        None
+    }
+
     fn is_full(&self, size: Bytes) -> bool {
         !self.queue.is_empty() && self.waiting() + size > self.spec.queue
     }
@@ -346,6 +389,13 @@ impl Replay {
     fn waiting(&self) -> Bytes {
         self.held - self.queue.front().map_or(Bytes::ZERO, |in_service| in_service.size)
     }
+}
+
+/// What a policer did with a packet.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Passage {
+    Passed,
+    Dropped,
 }
 
 /// A byte in bits times nanoseconds over seconds.

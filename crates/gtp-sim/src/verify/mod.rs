@@ -208,7 +208,7 @@ impl Judge {
         let from = match reason {
             Reason::Loss => Place::LostOn(record.place),
             Reason::Down if self.place(record.packet) == on => on,
-            Reason::Down | Reason::Queue | Reason::Mtu => Place::Between,
+            Reason::Down | Reason::Queue | Reason::Mtu | Reason::Policer => Place::Between,
         };
         self.go(record, from, Place::Ended);
         self.summary.dropped += 1;
