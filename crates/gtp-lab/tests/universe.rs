@@ -56,3 +56,18 @@ fn slow_sessions_have_their_rates_back_six_seconds_after_heavy_loss_has_ended() 
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     }
 }
+
+/// Worlds of the end-node law with jitter on the way back. The sink speaks twice in a moment, the
+/// second word overtakes the first, and the source fell to the first step of its ramp because it
+/// threw the receipts of first words away.
+const TURNED_ROUND: [&str; 3] = ["505967", "509011", "511577"];
+
+#[test]
+fn sessions_whose_feedback_is_turned_round_have_their_shares() {
+    for seed in TURNED_ROUND {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gtp-lab"));
+        let output = command.args(["universe", "--worlds", "1", "--seed", seed]).output();
+        let output = output.expect("gtp-lab runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    }
+}

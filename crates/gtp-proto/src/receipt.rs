@@ -143,6 +143,10 @@ pub(crate) struct Proven {
     pub bytes: Bytes,
 }
 
+/// Pieces of what no receipt was about that are remembered: of 32 feedbacks that follow one another
+/// every other may be late.
+const MISSED_PIECES: usize = 16;
+
 /// Verifies receipts at the source.
 #[derive(Debug)]
 pub(crate) struct ReceiptVerifier {
@@ -150,9 +154,9 @@ pub(crate) struct ReceiptVerifier {
     /// The proofs that packets carry now.
     sending: Eight,
     next: u64,
-    /// What no receipt was about when the last one began beyond `next`: the one before it was lost,
-    /// or overtaken.
-    missed: Range<u64>,
+    /// Numbers below `next` that no receipt was about: it was lost, or others overtook it. The
+    /// highest few pieces.
+    missed: RangeSet,
     /// Packet numbers of datagrams that carry no proof: the few of opening and closing.
     plain: RangeSet,
 }
@@ -163,14 +167,9 @@ impl ReceiptVerifier {
             sending: Eight::of(&key, 0),
             key,
             next: 0,
-            missed: 0..0,
+            missed: RangeSet::new(),
             plain: RangeSet::new(),
         }
-    }
-
-    /// One above the last packet number that a verified receipt was about.
-    pub fn next(&self) -> u64 {
-        self.next
     }
 
     /// The proof that packet `pn` carries.
@@ -188,41 +187,46 @@ impl ReceiptVerifier {
     }
 
     /// Checks `receipt` against what was sent: packet numbers below `sent`, none longer than
-    /// `longest`. A receipt for what an earlier one covered proves nothing (`None`).
+    /// `longest`. Receipts may come in any order, since a network may turn them round, but each
+    /// number is proven once: a receipt about one that an earlier receipt covered proves nothing
+    /// (`None`).
     pub fn verify(
         &mut self,
         receipt: &Receipt,
         sent: u64,
         longest: Bytes,
     ) -> Result<Option<Proven>, Discard> {
-        if receipt.span.end > sent {
+        let span = receipt.span.clone();
+        if span.end > sent {
             return Err(Discard::Violation("a receipt for packets that were never sent"));
         }
-        if receipt.span.start < self.next || receipt.span.is_empty() {
+        let new = span.start >= self.next;
+        if span.is_empty() || !new && !self.has_missed(&span) {
             return Ok(None);
         }
         let proven = self.prove(receipt, longest)?;
-        self.missed = self.next..receipt.span.start;
-        self.next = receipt.span.end;
-        self.plain.remove(0..self.missed.start);
-        self.plain.remove(self.missed.end..self.next);
+        self.plain.remove(span.clone());
+        if new {
+            self.missed.insert(self.next..span.start);
+            self.next = span.end;
+            self.forget_oldest();
+        } else {
+            self.missed.remove(span);
+        }
         Ok(Some(proven))
     }
 
-    /// The same for a receipt that the last one overtook: it is about all that lies before that one
-    /// and that no other was about.
-    pub fn verify_overtaken(
-        &mut self,
-        receipt: &Receipt,
-        longest: Bytes,
-    ) -> Result<Option<Proven>, Discard> {
-        if receipt.span.is_empty() || receipt.span != self.missed {
-            return Ok(None);
+    /// Whether no receipt was about any number of `span`, as far as is remembered.
+    fn has_missed(&self, span: &Range<u64>) -> bool {
+        self.missed.within(span.clone()).next().is_some_and(|piece| piece == *span)
+    }
+
+    fn forget_oldest(&mut self) {
+        while self.missed.pieces() > MISSED_PIECES {
+            let Some(oldest) = self.missed.iter().next() else { return };
+            self.plain.remove(oldest.clone());
+            self.missed.remove(oldest);
         }
-        let proven = self.prove(receipt, longest)?;
-        self.missed = self.next..self.next;
-        self.plain.remove(0..self.next);
-        Ok(Some(proven))
     }
 
     fn prove(&self, receipt: &Receipt, longest: Bytes) -> Result<Proven, Discard> {

@@ -18,7 +18,7 @@ use crate::limits::{
     INTERVAL_MAX, INTERVAL_MIN, LEASE_MIN, RAMP_FACTOR, SESSION_TIMEOUT, SILENCE_STOP,
     UNIT_ETHERNET,
 };
-use crate::meter::{RttMeter, StreamMeter, wire_gap};
+use crate::meter::{RttMeter, StreamMeter};
 use crate::pacer::Pacer;
 use crate::path::{Conditions, PathBound, Sample, SendLog};
 use crate::proof::ProofKey;
@@ -35,6 +35,9 @@ mod asked;
 mod bounds;
 mod rest;
 mod supplied;
+mod told;
+
+use told::{Since, Timed, Told, Word};
 
 /// What a source needs to know at the start.
 #[derive(Clone, Debug)]
@@ -105,9 +108,6 @@ struct Heard {
     rate: Rate,
     offer: Rate,
     interval: Span,
-    arrived_at: Option<u32>,
-    /// The same of the receipt before the last one, where one in between is missing.
-    arrived_before: Option<u32>,
 }
 
 /// The source's end of a session.
@@ -120,6 +120,7 @@ pub struct SourceSession {
     handshake: Handshake,
     arrivals: Arrivals,
     receipts: ReceiptVerifier,
+    told: Told,
     answerer: Answerer,
     moves: Moves,
     unit_payload: Option<u16>,
@@ -178,6 +179,7 @@ impl SourceSession {
             handshake: Handshake::new(now, config.role.clone().patient()),
             arrivals: Arrivals::default(),
             receipts: ReceiptVerifier::new(ProofKey::new(config.proof_key)),
+            told: Told::default(),
             answerer: Answerer::default(),
             moves: Moves::Object,
             unit_payload: None,
@@ -208,8 +210,6 @@ impl SourceSession {
                 rate: Rate::ZERO,
                 offer: Rate::UNLIMITED,
                 interval: INTERVAL_MIN,
-                arrived_at: None,
-                arrived_before: None,
             },
             last_datagram: now,
             status_due: now,
@@ -428,30 +428,41 @@ impl SourceSession {
 
     fn handle_feedback(&mut self, came: Arrival, pn: u64, f: Feedback) -> Result<(), Discard> {
         let now = came.read;
-        if self.heard.pn.is_some_and(|newest| pn < newest) {
-            return self.handle_overtaken(now, &f);
-        }
-        if f.grant < self.heard.grant {
-            return Err(self.violation("a grant number went back"));
-        }
-        if f.echo_at != 0 || f.echo_hold != 0 {
-            self.rtt.add(now, wire_span(came.at, f.echo_at, f.echo_hold));
+        let overtaken = self.heard.pn.is_some_and(|newest| pn < newest);
+        if !overtaken {
+            if f.grant < self.heard.grant {
+                return Err(self.violation("a grant number went back"));
+            }
+            if f.echo_at != 0 || f.echo_hold != 0 {
+                self.rtt.add(now, wire_span(came.at, f.echo_at, f.echo_hold));
+            }
         }
         let packet = self.packet_bytes();
-        let follows_last = f.receipt.span.start == self.receipts.next();
         let proven = match self.receipts.verify(&f.receipt, self.numbering.upcoming(), packet) {
             Ok(proven) => proven,
             Err(Discard::Violation(why)) => return Err(self.violation(why)),
             Err(other) => return Err(other),
         };
-        let arrived_in = self.heard.arrived_at.map(|before| wire_gap(before, f.receipt.arrived_at));
+        if !overtaken {
+            self.hear(came, pn, &f);
+        } else if proven.is_none() {
+            return Err(Discard::Stale); // It says nothing new but what arrived.
+        }
+        if let Some(proven) = proven {
+            self.take_proof(now, &f, proven);
+        }
+        Ok(())
+    }
+
+    /// The newest feedback is the sink's word.
+    fn hear(&mut self, came: Arrival, pn: u64, f: &Feedback) {
         if f.grant > self.heard.grant {
             self.status_urgent = true;
         }
         self.weight.hear(f.weight);
-        self.note_news(now, f.rate);
+        self.note_news(came.read, f.rate);
         self.heard = Heard {
-            at: now,
+            at: came.read,
             came_at: came.at,
             pn: Some(pn),
             sent_at: f.sent_at,
@@ -459,35 +470,7 @@ impl SourceSession {
             rate: f.rate,
             offer: f.offer,
             interval: Span::from_micros(f.interval.into()).clamp(INTERVAL_MIN, INTERVAL_MAX),
-            arrived_at: self.heard.arrived_at,
-            arrived_before: self.heard.arrived_before,
         };
-        let Some(proven) = proven else { return Ok(()) };
-        // Where nothing with a proof arrived, there is no time of arrival either.
-        let any = f.receipt.bytes != 0 || f.receipt.sum != 0;
-        // After a lost receipt, the time since the last one is not this one's alone. If it was
-        // overtaken and is still to come, its time counts from there.
-        self.heard.arrived_before = self.heard.arrived_at.filter(|_| !follows_last);
-        self.heard.arrived_at = any.then_some(f.receipt.arrived_at);
-        let arrived_in = arrived_in.filter(|_| any && follows_last);
-        self.take_proof(now, &f, proven, arrived_in);
-        Ok(())
-    }
-
-    /// Feedback that a newer one overtook says nothing new but what arrived.
-    fn handle_overtaken(&mut self, now: Time, f: &Feedback) -> Result<(), Discard> {
-        let packet = self.packet_bytes();
-        let proven = match self.receipts.verify_overtaken(&f.receipt, packet) {
-            Ok(Some(proven)) => proven,
-            Ok(None) => return Err(Discard::Stale),
-            Err(Discard::Violation(why)) => return Err(self.violation(why)),
-            Err(other) => return Err(other),
-        };
-        let any = f.receipt.bytes != 0 || f.receipt.sum != 0;
-        let before = self.heard.arrived_before.take().filter(|_| any);
-        let arrived_in = before.map(|before| wire_gap(before, f.receipt.arrived_at));
-        self.take_proof(now, f, proven, arrived_in);
-        Ok(())
     }
 
     /// What this end claims of its host: nothing before the sink has granted anything, and no
@@ -515,34 +498,50 @@ impl SourceSession {
         }
     }
 
-    /// Counts what is proven, and if the time in which it arrived is known, tells the path.
-    fn take_proof(&mut self, now: Time, f: &Feedback, proven: Proven, arrived_in: Option<Span>) {
+    /// Counts what is proven, and where the time in which it arrived is known, tells the path.
+    fn take_proof(&mut self, now: Time, f: &Feedback, proven: Proven) {
         if proven.span.start < self.begun_at {
             return; // Packets that were too long for the path say nothing of what it carries.
         }
         self.counters.delivered += proven.packets;
         self.counters.lost += proven.span.end - proven.span.start - proven.packets;
-        let from = self.log.at(proven.span.start);
-        let until = self.log.at(proven.span.end);
         // A receipt counts whole packets; what was sent may have been shorter.
+        let from = self.log.at(proven.span.start);
         let at_most = |from| proven.bytes.min(self.log.sent_at_most(from, proven.span.end));
         let arrived = from.map_or(Bytes::ZERO, at_most);
         self.counters.delivered_bytes += arrived.0;
-        if let (Some(from), Some(until), Some(arrived_in)) = (from, until, arrived_in) {
-            let sample = Sample {
-                sent: until.1 - from.1,
-                sent_in: until.0.since(from.0),
-                arrived,
-                arrived_in,
-                delay: Span::from_micros(f.delay.into()),
-                first_pn: proven.span.start,
-                end_pn: proven.span.end,
-            };
-            let conditions = self.conditions();
-            self.path.note_proven(now, &sample, &conditions);
-            if !self.config.law.is_alone() {
-                self.path.handle_sample(now, sample, &conditions);
-            } // Else whoever decides sees the path's losses.
+        // Where nothing with a proof arrived, there is no time of arrival either.
+        let any = f.receipt.bytes != 0 || f.receipt.sum != 0;
+        let arrived_at = any.then_some(f.receipt.arrived_at);
+        let delay = Span::from_micros(f.delay.into());
+        for timed in self.told.add(Word { span: proven.span, arrived, arrived_at, delay }) {
+            self.tell_path(now, timed);
+        }
+    }
+
+    fn tell_path(&mut self, now: Time, timed: Timed) {
+        let Timed { span, arrived, arrived_in, delay, since } = timed;
+        let (Some(from), Some(until)) = (self.log.at(span.start), self.log.at(span.end)) else {
+            return;
+        };
+        let sample = Sample {
+            sent: until.1 - from.1,
+            sent_in: until.0.since(from.0),
+            arrived,
+            arrived_in,
+            delay,
+            first_pn: span.start,
+            end_pn: span.end,
+        };
+        let conditions = self.conditions();
+        self.path.note_proven(now, &sample, &conditions);
+        let shows_losses = match since {
+            Since::LastReceipt => true,
+            Since::EarlierReceipt => false,
+        };
+        // Where one end decides alone, its law sees the path's losses.
+        if shows_losses && !self.config.law.is_alone() {
+            self.path.handle_sample(now, sample, &conditions);
         }
     }
 

@@ -56,36 +56,65 @@ fn is_violation(outcome: &Result<Option<Proven>, Discard>) -> bool {
     matches!(outcome, Err(Discard::Violation(_)))
 }
 
-#[test]
-fn a_receipt_that_was_overtaken_is_proved_once_as_a_whole_and_before_the_next_one() {
-    let mut source = verifier();
-    let tags: Vec<u16> = (0..40).map(|pn| source.tag(pn)).collect();
+/// Ten receipts of ten packets each, number 13 being lost.
+fn ten_receipts(source: &mut ReceiptVerifier) -> Vec<Receipt> {
     let mut sink = Sink::default();
-    for pn in (0..40).filter(|pn| *pn != 13) {
-        sink.take(pn, Some(tags[pn as usize])).unwrap();
+    for pn in (0..100).filter(|pn| *pn != 13) {
+        sink.take(pn, Some(source.tag(pn))).unwrap();
         if pn % 10 == 9 {
             sink.end();
         }
     }
-    let [first, second, third, fourth] = &sink.receipts[..] else { panic!("four receipts") };
-    assert!(source.verify(first, 40, LONGEST).unwrap().is_some());
-    assert_eq!(source.verify_overtaken(second, LONGEST), Ok(None), "nothing overtook it");
-    assert!(source.verify(third, 40, LONGEST).unwrap().is_some());
-    let mut forged = second.clone();
+    sink.receipts
+}
+
+#[test]
+fn receipts_are_proved_once_each_in_whatever_order_they_come() {
+    let mut source = verifier();
+    let receipts = ten_receipts(&mut source);
+    for n in [0, 2, 5, 4, 1, 9, 8, 3, 7, 6] {
+        let proven = source.verify(&receipts[n], 100, LONGEST).unwrap().expect("a proof");
+        let packets = if n == 1 { 9 } else { 10 };
+        assert_eq!((proven.span, proven.packets), (receipts[n].span.clone(), packets));
+        assert_eq!(source.verify(&receipts[n], 100, LONGEST), Ok(None), "{n} once");
+    }
+    assert!(source.missed.is_empty() && source.next == 100);
+}
+
+#[test]
+fn an_empty_receipt_takes_no_other_ones_place() {
+    let mut source = verifier();
+    let receipts = ten_receipts(&mut source);
+    source.verify(&receipts[0], 100, LONGEST).unwrap().expect("a proof");
+    let empty = Receipt { span: 20..20, gaps: Vec::new(), sum: 0, bytes: 0, arrived_at: 0 };
+    assert_eq!(source.verify(&empty, 100, LONGEST), Ok(None));
+    source.verify(&receipts[1], 100, LONGEST).unwrap().expect("a proof");
+}
+
+#[test]
+fn an_overtaken_receipt_is_held_to_its_proof() {
+    let mut source = verifier();
+    let receipts = ten_receipts(&mut source);
+    source.verify(&receipts[3], 100, LONGEST).unwrap().expect("a proof");
+    let mut forged = receipts[1].clone();
     forged.sum = forged.sum.wrapping_add(1);
-    assert!(is_violation(&source.verify_overtaken(&forged, LONGEST)));
-    let mut part = second.clone();
-    part.span.start += 1;
-    assert_eq!(source.verify_overtaken(&part, LONGEST), Ok(None));
-    let proven = source.verify_overtaken(second, LONGEST).unwrap().expect("a proof");
-    assert_eq!((proven.span, proven.packets, proven.bytes), (10..20, 9, Bytes(9 * LONGEST.0)));
-    assert_eq!(source.verify_overtaken(second, LONGEST), Ok(None), "once");
-    assert!(source.verify(fourth, 40, LONGEST).unwrap().is_some());
-    let mut late = verifier();
-    late.verify(first, 40, LONGEST).unwrap();
-    late.verify(third, 40, LONGEST).unwrap();
-    late.verify(fourth, 40, LONGEST).unwrap();
-    assert_eq!(late.verify_overtaken(second, LONGEST), Ok(None), "another has come since");
+    assert!(is_violation(&source.verify(&forged, 100, LONGEST)));
+    let mut wide = receipts[2].clone();
+    wide.span.end += 1;
+    assert_eq!(source.verify(&wide, 100, LONGEST), Ok(None), "30 is proven");
+}
+
+#[test]
+fn what_is_remembered_of_missed_receipts_is_bounded() {
+    let mut source = verifier();
+    for n in 0..1_000u64 {
+        let pn = 2 * n + 1;
+        let sum = u32::from(source.tag(pn));
+        let receipt =
+            Receipt { span: pn..pn + 1, gaps: Vec::new(), sum, bytes: 100, arrived_at: 0 };
+        source.verify(&receipt, 10_000, LONGEST).unwrap().expect("a proof");
+        assert!(source.missed.pieces() <= MISSED_PIECES);
+    }
 }
 
 #[test]
