@@ -4,10 +4,11 @@ use gtp_alloc::{Rate, Span, Time};
 use gtp_proto::source::SourceConfig;
 use gtp_proto::wire::{HEADER_LEN, Header, Kind};
 use gtp_proto::{
-    Event, Grant, Law, Link, Role, SinkConfig, SinkSession, SourceSession, Supplied, Weights,
+    Event, Grant, Law, Link, Revision, Role, SinkConfig, SinkSession, SourceSession, Supplied,
+    Weights,
 };
 
-const LINK: Link = Link { peer_session: 1, ip_overhead: 28 };
+const LINK: Link = Link { peer_session: 1, ip_overhead: 28, revision: Revision::NEWEST };
 const RATE: Rate = Rate::from_mbps(20);
 const KINDS: [Kind; 7] = [
     Kind::Data,

@@ -20,8 +20,8 @@ use gtp_net::flows::Failure;
 use gtp_net::identity::Fingerprint;
 use gtp_net::messages::{Done, Law as WireLaw, Message, Open, SuiteList, VERSION, Verb};
 use gtp_net::trust::{HostAddress, HostTrust};
-use gtp_proto::Role;
 use gtp_proto::limits::{UNIT_ETHERNET, UNIT_JUMBO, UNIT_MINIMUM};
+use gtp_proto::{Revision, Role};
 
 use crate::cpu::cpu_seconds;
 use crate::memory::{Arrived, MemorySink, Object};
@@ -145,6 +145,7 @@ async fn line(
         local_session: client_session,
         peer_session: opened.server_session,
         keys: SessionKeys { suite, seal: secrets.send, open: secrets.receive },
+        revision: Revision::NEWEST,
         role: Role::Initiator {
             unit_payloads: unit_payloads.filter(|&unit| unit <= opened.unit_payload).collect(),
         },

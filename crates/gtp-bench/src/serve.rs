@@ -15,8 +15,8 @@ use gtp_net::flows::{Failure, FailureKind};
 use gtp_net::identity::{Fingerprint, Identity};
 use gtp_net::messages::{EntryKind, Message, Open, Opened, Reason, VERSION, Verb};
 use gtp_net::tls;
-use gtp_proto::Role;
 use gtp_proto::limits::UNIT_JUMBO;
+use gtp_proto::{Revision, Role};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, mpsc};
 
@@ -177,6 +177,7 @@ fn session(
         local_session: number,
         peer_session: open.client_session,
         keys: SessionKeys { suite, seal: secrets.send, open: secrets.receive },
+        revision: Revision::NEWEST,
         role: Role::Responder,
         law: Law::Grant,
         weights: gtp_proto::Weights::ONE,

@@ -158,6 +158,7 @@ fn feedbacks() -> Box<dyn FnMut()> {
         delay: 0,
         receipt,
         weight: None,
+        delay_most: None,
     };
     let control = Control::Feedback(feedback);
     let mut out = Vec::with_capacity(2_048);

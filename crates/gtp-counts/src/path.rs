@@ -15,7 +15,7 @@ use gtp_net::engine::{
     HostConfig, Law, RootPolicy, SessionKeys, SessionOpen, SocketId, SourceOpen, TransferOpen,
     Unthreaded,
 };
-use gtp_proto::{Role, Weights};
+use gtp_proto::{Revision, Role, Weights};
 use gtp_store::{
     BLOCK, BlockSink, BlockSource, Entry, Finished, Framed, Have, Kind, Lender, Manifest, Mode,
     Mtime, RelPath, RootKind, SinkError, SourceError, TRAILER, Value, Window, Written,
@@ -191,6 +191,7 @@ fn session(end: End) -> SessionOpen {
         local_session: end as u32,
         peer_session: end.other() as u32,
         keys: SessionKeys { suite: Suite::Aes128Gcm, seal: secret(end), open: secret(end.other()) },
+        revision: Revision::NEWEST,
         role: match end {
             End::Sender => Role::Responder,
             End::Receiver => Role::Initiator { unit_payloads: vec![UNIT] },

@@ -12,7 +12,7 @@ use gtp_net::engine::{
     Host, HostConfig, Law, RootPolicy, SessionKeys, SessionOpen, SourceHandle, SourceOpen,
     TransferEvent, TransferHandle, TransferOpen,
 };
-use gtp_proto::Role;
+use gtp_proto::{Revision, Role};
 use gtp_store::{BlockSource, DiscardSink, Pattern, RelPath, SyntheticSource};
 
 type Failure = Box<dyn Error + Send + Sync>;
@@ -73,6 +73,7 @@ fn session(sends: &Host, receives: &Host) -> Result<(SessionOpen, SessionOpen), 
             seal: TrafficSecret::new([seal; 32]),
             open: TrafficSecret::new([open; 32]),
         },
+        revision: Revision::NEWEST,
         role,
         law: Law::Grant,
         weights: gtp_proto::Weights::ONE,

@@ -20,7 +20,7 @@ use gtp_net::messages::{
 };
 use gtp_net::tls::server_config;
 use gtp_net::trust::HostTrust;
-use gtp_proto::Role;
+use gtp_proto::{Revision, Role};
 use gtp_store::{BlockSource, Framed, Pattern, RelPath, SourceError, SyntheticSource};
 use hostile::{Client, Liar, Raw, an_opened, entry, file, framed, host, listing, unchecked};
 use tokio::sync::mpsc;
@@ -445,6 +445,7 @@ async fn give(
         local_session: number,
         peer_session: open.client_session,
         keys: SessionKeys { suite, seal: secrets.send, open: secrets.receive },
+        revision: Revision::NEWEST,
         role: Role::Responder,
         law: Law::Grant,
         weights: gtp_proto::Weights::ONE,

@@ -46,3 +46,4 @@ pub use session::{Arrival, Discard, Event, Link, Transmit, Unit, Wake};
 pub use sink::{SinkConfig, SinkSession};
 pub use source::{SourceConfig, SourceSession, Supplied, Supply};
 pub use weight::Weights;
+pub use wire::Revision;

@@ -5,15 +5,17 @@
 
 use gtp_alloc::{Bytes, Span, Time};
 
-use crate::wire::{Header, Kind, TAG_LEN, WireError};
+use crate::wire::{Header, Kind, Revision, TAG_LEN, WireError};
 
-/// What a session knows of the path to its peer before anything is measured.
+/// What a session knows of its peer and of the path there before anything is measured.
 #[derive(Clone, Copy, Debug)]
 pub struct Link {
     /// Session number that datagrams to the peer carry.
     pub peer_session: u32,
     /// Bytes of UDP and IP around a datagram: 28 for IPv4, 48 for IPv6.
     pub ip_overhead: u16,
+    /// What the peer understands.
+    pub revision: Revision,
 }
 
 impl Link {

@@ -4,6 +4,8 @@
 //! both. Everything is big-endian. `docs/PROTOCOL.md` is the specification; this file is its only
 //! implementation. It knows sizes and field order and nothing of what the fields are for.
 
+mod fields;
+
 use alloc::vec::Vec;
 use core::cmp::Ordering;
 use core::ops::Range;
@@ -12,6 +14,9 @@ use gtp_alloc::Rate;
 
 use crate::limits::{GAPS_PER_FEEDBACK, LOSS_MAP_BYTES, MAX_UNITS, RANGES_PER_REQUEST};
 use crate::report::LimitedBy;
+
+use fields::Fields;
+pub use fields::Revision;
 
 /// Bytes of the header.
 pub const HEADER_LEN: usize = 13;
@@ -246,6 +251,9 @@ pub struct Feedback {
     /// The sink's factor of the session's weight, where it is not what the opening said: positive
     /// and finite.
     pub weight: Option<f32>,
+    /// Greatest queueing delay in the interval, measured as `delay` is, in microseconds; absent
+    /// where the sink does not say it. Only for peers of [`Revision::Second`] or later.
+    pub delay_most: Option<u32>,
 }
 
 /// Which packet numbers arrived, with proof.
@@ -407,7 +415,7 @@ fn encode_status(s: &Status, out: &mut Vec<u8>) {
 }
 
 fn decode_status(r: &mut Reader<'_>) -> Result<Status, WireError> {
-    Ok(Status {
+    let status = Status {
         proof: r.u16()?,
         sent_at: r.u32()?,
         grant: r.u32()?,
@@ -418,10 +426,17 @@ fn decode_status(r: &mut Reader<'_>) -> Result<Status, WireError> {
         echo_at: r.u32()?,
         echo_hold: r.u32()?,
         limited_by: LimitedBy::from_byte(r.u8()?).ok_or(WireError::BadField)?,
-        // Its six bytes come before the weight's four.
-        work_unit: if matches!(r.0.len(), 6 | 10) { Some(r.u48()?) } else { None },
+        // Its six bytes come before the weight's four. Where fields follow, both are there.
+        work_unit: match r.0.len() {
+            0..=5 => None,
+            6..=10 => Some(r.u48()?),
+            11.. => Some(r.u48()?).filter(|&unit| unit != NO_UNIT),
+        },
         weight: r.weight()?,
-    })
+    };
+    let mut fields = Fields::new(r);
+    while fields.next()?.is_some() {} // None is known yet.
+    Ok(status)
 }
 
 fn encode_feedback(f: &Feedback, out: &mut Vec<u8>) {
@@ -443,11 +458,13 @@ fn encode_feedback(f: &Feedback, out: &mut Vec<u8>) {
         out.extend_from_slice(&((gap.start - receipt.span.start) as u32).to_be_bytes());
         out.extend_from_slice(&((gap.end - gap.start) as u32).to_be_bytes());
     }
-    put_weight(out, f.weight);
+    let Some(delay_most) = f.delay_most else { return put_weight(out, f.weight) };
+    put_weight(out, Some(f.weight.unwrap_or(UNCHANGED)));
+    fields::put(out, fields::DELAY_MOST, &delay_most.to_be_bytes());
 }
 
 fn decode_feedback(r: &mut Reader<'_>) -> Result<Feedback, WireError> {
-    Ok(Feedback {
+    let mut feedback = Feedback {
         sent_at: r.u32()?,
         grant: r.u32()?,
         rate: Rate::from_bps(r.u64()?),
@@ -458,7 +475,15 @@ fn decode_feedback(r: &mut Reader<'_>) -> Result<Feedback, WireError> {
         delay: r.u32()?,
         receipt: decode_receipt(r)?,
         weight: r.weight()?,
-    })
+        delay_most: None,
+    };
+    let mut fields = Fields::new(r);
+    while let Some((tag, mut value)) = fields.next()? {
+        if tag == fields::DELAY_MOST {
+            feedback.delay_most = Some(value.u32()?);
+        }
+    }
+    Ok(feedback)
 }
 
 fn decode_receipt(r: &mut Reader<'_>) -> Result<Receipt, WireError> {
@@ -579,7 +604,12 @@ fn put_u48(out: &mut Vec<u8>, value: u64) {
     out.extend_from_slice(&value.to_be_bytes()[2..]);
 }
 
-/// A factor of the weight ends the datagram, or nothing does.
+/// The weight of a body in which fields follow it, where it is what the opening said.
+const UNCHANGED: f32 = 0.0;
+/// The work unit of a status in which fields follow it, where there is none.
+const NO_UNIT: u64 = MAX_UNITS - 1;
+
+/// A factor of the weight ends the fixed part of a body, or nothing does.
 fn put_weight(out: &mut Vec<u8>, weight: Option<f32>) {
     out.extend(weight.into_iter().flat_map(f32::to_be_bytes));
 }
@@ -639,6 +669,10 @@ impl Reader<'_> {
             return Ok(None);
         }
         let weight = self.take().map(f32::from_be_bytes)?;
+        let followed = !self.0.is_empty();
+        if followed && weight.to_bits() == UNCHANGED.to_bits() {
+            return Ok(None);
+        }
         let means_something = weight.is_normal() && weight > 0.0;
         if means_something { Ok(Some(weight)) } else { Err(WireError::BadField) }
     }

@@ -4,7 +4,7 @@ use gtp_alloc::{Rate, Span, Time};
 use gtp_proto::source::SourceConfig;
 use gtp_proto::wire::{Control, Header, Hello, Kind};
 use gtp_proto::{
-    Grant, Law, Link, Role, SinkConfig, SinkSession, SourceSession, Supplied, Weights,
+    Grant, Law, Link, Revision, Role, SinkConfig, SinkSession, SourceSession, Supplied, Weights,
 };
 use proptest::prelude::*;
 
@@ -17,7 +17,7 @@ const KINDS: [Kind; 7] = [
     Kind::Status,
     Kind::Close,
 ];
-const LINK: Link = Link { peer_session: 1, ip_overhead: 28 };
+const LINK: Link = Link { peer_session: 1, ip_overhead: 28, revision: Revision::NEWEST };
 const RATE: Rate = Rate::from_mbps(50);
 
 #[derive(Clone, Debug)]

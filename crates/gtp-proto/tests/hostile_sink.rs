@@ -5,7 +5,9 @@ use gtp_proto::source::SourceConfig;
 use gtp_proto::wire::{
     Control, DataHead, Feedback, HEADER_LEN, Header, Hello, Kind, Receipt, Request, TAG_LEN, Wanted,
 };
-use gtp_proto::{Discard, Event, Grant, Law, Link, Role, SourceSession, Supplied, Weights};
+use gtp_proto::{
+    Discard, Event, Grant, Law, Link, Revision, Role, SourceSession, Supplied, Weights,
+};
 
 const START: Time = Time::from_nanos(1_000_000_000);
 const UNIT: u16 = 1_400;
@@ -39,7 +41,7 @@ struct Attack {
 
 impl Attack {
     fn new(lie: Lie, carries: u64) -> Attack {
-        let link = Link { peer_session: 1, ip_overhead: 28 };
+        let link = Link { peer_session: 1, ip_overhead: 28, revision: Revision::NEWEST };
         let (law, max_rate) = (Law::Grant, Rate::UNLIMITED);
         let (role, proof_key) = (Role::Responder, [5; 16]);
         let config = SourceConfig { role, link, law, weights: Weights::ONE, max_rate, proof_key };
@@ -122,6 +124,7 @@ impl Attack {
             delay: 0,
             receipt,
             weight: None,
+            delay_most: None,
         }))
     }
 
@@ -301,7 +304,7 @@ fn a_flood_of_hellos_is_answered_with_no_more_bytes_than_it_brings() {
 
 #[test]
 fn units_longer_than_the_path_was_opened_for_end_the_session() {
-    let link = Link { peer_session: 1, ip_overhead: 28 };
+    let link = Link { peer_session: 1, ip_overhead: 28, revision: Revision::NEWEST };
     let (law, role) = (Law::Grant, Role::Responder);
     for (probed, asked, passes) in [
         (1_400, 1_400, true),

@@ -5,7 +5,9 @@ use gtp_proto::limits::{PN_AHEAD, RTT_MOST};
 use gtp_proto::report::LimitedBy;
 use gtp_proto::sink::Received;
 use gtp_proto::wire::{Control, DataHead, Header, Hello, Kind, Status, Wanted};
-use gtp_proto::{Discard, Event, Grant, Law, Link, Phase, Role, SinkConfig, SinkSession, Weights};
+use gtp_proto::{
+    Discard, Event, Grant, Law, Link, Phase, Revision, Role, SinkConfig, SinkSession, Weights,
+};
 
 const START: Time = Time::from_nanos(1_000_000_000);
 const UNIT: u16 = 1_400;
@@ -22,7 +24,7 @@ impl Victim {
     }
 
     fn under(law: Law, units: u64) -> Victim {
-        let link = Link { peer_session: 1, ip_overhead: 28 };
+        let link = Link { peer_session: 1, ip_overhead: 28, revision: Revision::NEWEST };
         let role = Role::Responder;
         let config =
             SinkConfig { role, link, law, weights: Weights::ONE, max_rate: Rate::UNLIMITED };

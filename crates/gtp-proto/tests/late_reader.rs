@@ -4,8 +4,8 @@ use gtp_alloc::{Rate, Span, Time};
 use gtp_proto::report::LimitedBy;
 use gtp_proto::wire::{Control, Feedback, Header, Hello, Receipt, Status};
 use gtp_proto::{
-    Arrival, Grant, Law, Link, Role, SinkConfig, SinkSession, SourceConfig, SourceSession,
-    Supplied, Weights,
+    Arrival, Grant, Law, Link, Revision, Role, SinkConfig, SinkSession, SourceConfig,
+    SourceSession, Supplied, Weights,
 };
 
 const START: Time = Time::from_nanos(1_000_000_000);
@@ -19,10 +19,10 @@ struct Sink {
 }
 
 impl Sink {
-    fn new() -> Sink {
+    fn new(revision: Revision) -> Sink {
         let config = SinkConfig {
             role: Role::Responder,
-            link: Link { peer_session: 1, ip_overhead: 28 },
+            link: Link { peer_session: 1, ip_overhead: 28, revision },
             law: Law::Grant,
             weights: Weights::ONE,
             max_rate: Rate::UNLIMITED,
@@ -82,7 +82,7 @@ fn status(sent: Time) -> Control {
 
 #[test]
 fn what_waited_to_be_read_shows_as_no_queue_and_its_time_of_arrival_is_the_true_one() {
-    let (mut sink, mut told) = (Sink::new(), 0);
+    let (mut sink, mut told) = (Sink::new(Revision::NEWEST), 0);
     for turn in 1..60 {
         let sent = START + EVERY * turn;
         let came = sent + ONE_WAY;
@@ -102,7 +102,7 @@ fn what_waited_to_be_read_shows_as_no_queue_and_its_time_of_arrival_is_the_true_
 
 #[test]
 fn what_comes_of_a_burst_after_a_feedback_shows_the_queue_that_it_showed_before() {
-    let mut sink = Sink::new();
+    let mut sink = Sink::new(Revision::NEWEST);
     let queue = Span::from_millis(7);
     let sent = [START, START + EVERY * 2, START + EVERY * 2];
     let waits = [Span::ZERO, queue, queue];
@@ -114,6 +114,20 @@ fn what_comes_of_a_burst_after_a_feedback_shows_the_queue_that_it_showed_before(
         sink.session.handle_grant(grant);
         let feedback = sink.feedback(came).expect("a new grant is told at once");
         assert_eq!(Span::from_micros(feedback.delay.into()), waits, "{number}");
+    }
+}
+
+#[test]
+fn feedback_names_the_greatest_delay_to_a_peer_that_understands_it() {
+    for (revision, said) in [(Revision::First, None), (Revision::Second, Some(9_000))] {
+        let mut sink = Sink::new(revision);
+        let delays = [0, 2, 9, 4].map(Span::from_millis);
+        for (turn, queue) in (1..).zip(delays) {
+            let sent = START + Span::from_millis(turn);
+            sink.hear((sent + ONE_WAY + queue).into(), &status(sent));
+        }
+        let feedback = sink.feedback(START + EVERY * 2).expect("an interval has passed");
+        assert_eq!((feedback.delay, feedback.delay_most), (0, said), "{revision:?}");
     }
 }
 
@@ -134,7 +148,7 @@ fn said_by(source: &mut SourceSession, now: Time) -> Option<Status> {
 fn a_source_that_reads_late_takes_the_wait_off_the_round_trip_that_its_sink_measures() {
     let config = SourceConfig {
         role: Role::Responder,
-        link: Link { peer_session: 1, ip_overhead: 28 },
+        link: Link { peer_session: 1, ip_overhead: 28, revision: Revision::NEWEST },
         law: Law::Grant,
         weights: Weights::ONE,
         max_rate: Rate::UNLIMITED,
@@ -165,6 +179,7 @@ fn a_source_that_reads_late_takes_the_wait_off_the_round_trip_that_its_sink_meas
         delay: 0,
         receipt: Receipt { span: 0..0, gaps: Vec::new(), sum: 0, bytes: 0, arrived_at: 0 },
         weight: None,
+        delay_most: None,
     });
     hear(&mut source, Arrival { at: came, read }, &feedback);
     let status = said_by(&mut source, read).expect("a new grant is answered at once");

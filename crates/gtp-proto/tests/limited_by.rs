@@ -5,7 +5,7 @@ mod world;
 use gtp_alloc::{Rate, Span};
 use gtp_link::LinkSpec;
 use gtp_proto::report::LimitedBy;
-use gtp_proto::{Law, Link, Role, SourceConfig, SourceSession, Weights};
+use gtp_proto::{Law, Link, Revision, Role, SourceConfig, SourceSession, Weights};
 use world::{FlowSpec, READ_AHEAD, World};
 
 /// Capacities of the source and of the sink.
@@ -43,7 +43,7 @@ fn with_units(units: u64, hosts: Hosts, limits: Limits, narrow: Option<Rate>) ->
     });
     let config = SourceConfig {
         role: Role::Responder,
-        link: Link { peer_session: 1, ip_overhead: 28 },
+        link: Link { peer_session: 1, ip_overhead: 28, revision: Revision::NEWEST },
         law: Law::Grant,
         weights: Weights::ONE,
         max_rate: limits.0,

@@ -114,6 +114,7 @@ pub(crate) async fn ask(
         local_session: client_session,
         peer_session: opened.server_session,
         keys: keys(suite, secrets),
+        revision: channel.revision(),
         role: units.role(opened.unit_payload, terms.law),
         law: terms.law,
         weights: Weights { own: f64::from(opened.weight_milli) / 1000.0, peer: 1.0 },

@@ -17,6 +17,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use gtp_proto::Revision;
 use rustls::ServerConfig;
 use rustls::pki_types::ServerName;
 use tokio::io::{self, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
@@ -65,9 +66,6 @@ const CLOSE_SPAN: Duration = Duration::from_secs(2);
 /// Sessions that may open on one channel: each takes 8 bytes of memory for its life.
 const SESSIONS_MAX: usize = 4096;
 
-/// The oldest revision of the messages that this version understands.
-const OLDEST_VERSION: u32 = 1;
-
 /// The addresses of a channel's two ends. UDP from the remote IP address counts as validated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ends {
@@ -95,6 +93,7 @@ pub struct ControlChannel<S = TcpStream> {
     outbox: Outbox,
     peer: Fingerprint,
     ends: Ends,
+    revision: Revision,
     sessions: Vec<(u32, u32)>,
 }
 
@@ -218,16 +217,19 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ControlChannel<S> {
         let peer = tls::peer_fingerprint(connection)
             .ok_or_else(|| ControlError::NotGtp("the peer has shown no key".into()))?;
         let (inbox, outbox) = (Inbox::new(frame_max), Outbox::default());
-        Ok(ControlChannel { stream, inbox, outbox, peer, ends, sessions: Vec::new() })
+        let (revision, sessions) = (Revision::NEWEST, Vec::new());
+        Ok(ControlChannel { stream, inbox, outbox, peer, ends, revision, sessions })
     }
 
     async fn await_open(mut self) -> Result<(ControlChannel<S>, Open), ControlError> {
         let (reason, failure) = match self.recv().await {
-            Ok(Message::Open(open)) if open.version >= OLDEST_VERSION => return Ok((self, open)),
-            Ok(Message::Open(open)) => {
-                let text = format!("revision {} of gtp/1 is too old", open.version);
-                (Reason::Version, ControlError::Version(text))
-            }
+            Ok(Message::Open(open)) => match Revision::agreed(open.version) {
+                Some(revision) => {
+                    self.revision = revision;
+                    return Ok((self, open));
+                }
+                None => (Reason::Version, too_old(open.version)),
+            },
             Ok(other) => (Reason::Unexpected, ControlError::unexpected(&other)),
             Err(failure @ ControlError::Malformed(_)) => (Reason::Unexpected, failure),
             Err(failure) => return Err(failure),
@@ -258,7 +260,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ControlChannel<S> {
         heard: &(dyn Fn() + Sync),
     ) -> Result<Opened, ControlError> {
         let (suites, unit_max) = (open.suites.clone(), open.unit_payload_max);
-        let (weight_max, law) = (open.weight_milli, open.law);
+        let (weight_max, law, newest) = (open.weight_milli, open.law, open.version);
         self.send(&Message::Open(open)).await?;
         let answer = async {
             loop {
@@ -278,13 +280,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ControlChannel<S> {
             }
             other => return Err(ControlError::unexpected(&other)),
         };
-        if opened.version < OLDEST_VERSION {
-            return Err(ControlError::Version(format!(
-                "revision {} of gtp/1 is too old, this is {VERSION}",
-                opened.version
-            )));
-        }
-        if !suites.0.contains(&opened.suite)
+        self.revision = Revision::agreed(opened.version).ok_or_else(|| too_old(opened.version))?;
+        if opened.version > newest
+            || !suites.0.contains(&opened.suite)
             || opened.unit_payload > unit_max
             || opened.weight_milli > weight_max
         {
@@ -372,6 +370,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ControlChannel<S> {
         };
         exported.map(|_| ()).map_err(|e| ControlError::Lost(io::Error::other(e)))?;
         Ok(secret)
+    }
+
+    /// The revision of the messages that both ends use; before the opening, this end's newest.
+    pub fn revision(&self) -> Revision {
+        self.revision
     }
 
     /// The traffic secrets of the session with these ids, once.
@@ -471,6 +474,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ControlReceiver<S> {
     pub async fn recv(&mut self) -> Result<Message, ControlError> {
         self.inbox.next(&mut self.stream).await
     }
+}
+
+fn too_old(version: u32) -> ControlError {
+    let oldest = Revision::First.number();
+    ControlError::Version(format!(
+        "the peer speaks revision {version} of gtp/1 and this program {oldest} to {VERSION}: \
+         update GTP at the other end"
+    ))
 }
 
 async fn close<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut TlsStream<S>) {

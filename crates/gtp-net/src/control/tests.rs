@@ -162,6 +162,9 @@ async fn the_answer_to_open_is_checked_against_the_question() {
         (|o| o.suite = 77, false),
         (|o| o.unit_payload = 1401, false),
         (|o| o.weight_milli = 1_001, false),
+        (|o| o.version = VERSION + 1, false),
+        (|o| o.version = 1, true),
+        (|o| o.version = 0, false),
         (|o| o.weight_milli = 1, true),
     ] {
         let (mut near, mut far) = pair_in_memory().await;
@@ -173,6 +176,30 @@ async fn the_answer_to_open_is_checked_against_the_question() {
         };
         let (opened, ()) = tokio::join!(near.open(an_open()), answering);
         assert_eq!(opened.is_ok(), fits);
+    }
+}
+
+#[tokio::test]
+async fn both_ends_use_the_older_of_their_revisions() {
+    for (theirs, expected) in
+        [(1, Revision::First), (VERSION, Revision::NEWEST), (VERSION + 1, Revision::NEWEST)]
+    {
+        let (server, client) = (Identity::generate(), Identity::generate());
+        let (host, accepting) = accept_once(tls::server_config(&server)).await;
+        let connecting = async {
+            let trust = pinned(&server);
+            let mut channel = ControlChannel::connect(&host, &client, &trust).await.unwrap();
+            let opened = channel.open(Open { version: theirs, ..an_open() }).await.unwrap();
+            (opened.version, channel.revision())
+        };
+        let answering = async {
+            let (mut channel, _) = accepting.await.unwrap();
+            let version = channel.revision().number();
+            channel.send(&Message::Opened(Opened { version, ..an_opened() })).await.unwrap();
+            channel.revision()
+        };
+        let ((said, near), far) = tokio::join!(connecting, answering);
+        assert_eq!((said, near, far), (expected.number(), expected, expected));
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gtp_alloc::{Bytes, Rate, Span};
-use gtp_proto::{FlowId, LimitedBy, Role, Weights};
+use gtp_proto::{FlowId, LimitedBy, Revision, Role, Weights};
 use gtp_store::{
     BlockSink, BlockSource, Finished, Manifest, RelPath, SinkError, SourceError, Value,
 };
@@ -61,6 +61,8 @@ pub struct SessionOpen {
     pub peer_session: u32,
     /// Its keys.
     pub keys: SessionKeys,
+    /// What the peer understands of datagrams.
+    pub revision: Revision,
     /// Which end opens the path.
     pub role: Role,
     /// Who decides its rate.

@@ -7,7 +7,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use gtp_proto::wire::{HEADER_LEN, Header};
-use gtp_proto::{Link, Role};
+use gtp_proto::{Link, Revision, Role};
 use gtp_sys::address::canonical;
 use gtp_sys::udp::Origin;
 
@@ -24,6 +24,7 @@ pub(super) struct Envelope {
     local: Option<IpAddr>,
     learns: Learns,
     principal: u64,
+    revision: Revision,
     sealer: Sealer,
     opener: Opener,
     newest: Option<u64>,
@@ -73,6 +74,7 @@ impl Envelope {
                 Role::Responder => Learns::Port,
             },
             principal: open.principal,
+            revision: open.revision,
             sealer: Sealer::new(keys.suite, keys.seal.clone()),
             opener: Opener::new(keys.suite, keys.open.clone()),
             newest: None,
@@ -95,7 +97,7 @@ impl Envelope {
             SocketAddr::V4(_) => 28,
             SocketAddr::V6(_) => 48,
         };
-        Link { peer_session: self.peer_session, ip_overhead }
+        Link { peer_session: self.peer_session, ip_overhead, revision: self.revision }
     }
 
     /// Where to send, once that is known.

@@ -494,7 +494,7 @@ pub fn default_capacity() -> Rate {
 #[cfg(test)]
 mod tests {
     use gtp_alloc::Bytes;
-    use gtp_proto::{Role, Weights};
+    use gtp_proto::{Revision, Role, Weights};
     use gtp_store::{Pattern, RelPath, SyntheticSource};
 
     use super::*;
@@ -520,6 +520,7 @@ mod tests {
             local_session: 1,
             peer_session: 2,
             keys: SessionKeys { suite: Suite::Aes128Gcm, seal: secret(), open: secret() },
+            revision: Revision::NEWEST,
             role: Role::Responder,
             law: Law::Grant,
             weights: Weights { own: 1.0, peer: 1.0 },

@@ -15,6 +15,7 @@ mod limits;
 #[cfg(test)]
 mod tests;
 
+use gtp_proto::Revision;
 use minicbor::{Decode, Encode};
 
 pub use fields::{
@@ -22,15 +23,15 @@ pub use fields::{
 };
 pub use limits::*;
 
-/// Revision of the messages within ALPN `gtp/1`. A server refuses a client with an older one
-/// than it can serve; a newer client must get along with the older server's fields.
-pub const VERSION: u32 = 1;
+/// Newest revision of the messages within ALPN `gtp/1` that this end speaks. Each end names its
+/// own in [`Open`]; both then use the older of the two, which the server names in [`Opened`].
+pub const VERSION: u32 = Revision::NEWEST.number();
 
 /// Client to server, the first message: asks for a session.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 #[cbor(map)]
 pub struct Open {
-    /// [`VERSION`] of the client.
+    /// [`VERSION`] of the client, the newest revision that it speaks.
     #[n(0)]
     pub version: u32,
     /// What is to be done, and to which path.
@@ -62,7 +63,7 @@ pub struct Open {
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 #[cbor(map)]
 pub struct Opened {
-    /// [`VERSION`] of the server.
+    /// The revision of the session: the older of what the two ends speak.
     #[n(0)]
     pub version: u32,
     /// The session id that datagrams to the server must carry.

@@ -19,9 +19,7 @@ use crate::crypto::Suite;
 use crate::engine::{Host, SessionOpen};
 use crate::flows::{Alone, Failure, FailureKind, Law, keys, known_law};
 use crate::identity::Fingerprint;
-use crate::messages::{
-    EntryKind, INTERVAL_US, Message, Open, Opened, Reason, VERSION, Verb, printable,
-};
+use crate::messages::{EntryKind, INTERVAL_US, Message, Open, Opened, Reason, Verb, printable};
 
 /// A refusal, for the client; the server hears of it as a failure.
 pub(crate) struct Refusal {
@@ -232,6 +230,7 @@ impl Client {
             local_session: server_session,
             peer_session: self.open.client_session,
             keys: keys(self.suite, secrets),
+            revision: self.channel.revision(),
             role: Role::Responder,
             law: known_law(self.open.law),
             // What the client asked for is his end's; a tree here makes it less.
@@ -253,7 +252,7 @@ impl Client {
         let own = shared.config.interval.and_then(|span| u32::try_from(span.as_micros()).ok());
         let interval = own.or(self.open.interval_us).unwrap_or(DEFAULT_INTERVAL_US);
         Message::Opened(Opened {
-            version: VERSION,
+            version: self.channel.revision().number(),
             server_session: session,
             suite: self.suite.code(),
             unit_payload: self.open.unit_payload_max.min(UNIT_JUMBO),

@@ -96,6 +96,7 @@ async fn attempt(
         local_session: down_session,
         peer_session: connected.down_session,
         keys: keys(suite, secrets),
+        revision: up.revision,
         role: up.role.clone(),
         label: up.label.clone(),
         ..up

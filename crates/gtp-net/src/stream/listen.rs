@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use gtp_alloc::{Bytes, Rate, Span};
 use gtp_proto::limits::UNIT_ETHERNET;
-use gtp_proto::{Role, Weights};
+use gtp_proto::{Revision, Role, Weights};
 use rustls::ServerConfig as TlsConfig;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
@@ -24,7 +24,7 @@ use crate::engine::{FramesOut, Host, SessionOpen, SocketId, Spoken, frame_most};
 use crate::flows::{Alone, Failure, FailureKind, keys, known_law};
 use crate::identity::{Fingerprint, Identity};
 use crate::messages::{
-    Connected, INTERVAL_US, Message, Open, Opened, Reason, STREAM_WINDOW, VERSION, Verb, printable,
+    Connected, INTERVAL_US, Message, Open, Opened, Reason, STREAM_WINDOW, Verb, printable,
 };
 use crate::server::admission::{holder, weight};
 use crate::server::budget::{Budget, Holder, Share};
@@ -230,7 +230,7 @@ async fn meet(shared: Arc<Shared>, stream: TcpStream, seat: Seat, waiting: mpsc:
         Ok(judged) => judged,
         Err(Refusal { reason, text }) => return channel.refuse(reason, text).await,
     };
-    let opened = opened(&shared, &wish);
+    let opened = opened(&shared, &wish, channel.revision());
     if channel.send(&opened).await.is_err() {
         return;
     }
@@ -334,9 +334,9 @@ fn held(window: u32, unit_payload: u16, delivery: Option<Delivery>) -> u64 {
     }
 }
 
-fn opened(shared: &Shared, wish: &Wish) -> Message {
+fn opened(shared: &Shared, wish: &Wish, revision: Revision) -> Message {
     Message::Opened(Opened {
-        version: VERSION,
+        version: revision.number(),
         server_session: wish.up.0,
         suite: wish.suite.code(),
         unit_payload: wish.unit_payload,
@@ -365,6 +365,7 @@ impl Wish {
             local_session: own,
             peer_session: peer,
             keys: keys(self.suite, channel.data_secrets(own, peer)?),
+            revision: channel.revision(),
             role: Role::Responder,
             law: known_law(self.law),
             weights: Weights { own: 1.0, peer: f64::from(self.weight_milli) / 1000.0 },

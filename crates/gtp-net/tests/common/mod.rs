@@ -13,7 +13,7 @@ use gtp_net::engine::{
     Host, HostConfig, Law, RootPolicy, SessionKeys, SessionOpen, SocketId, SourceEvent,
     SourceHandle, SourceOpen, TransferEvent, TransferHandle, TransferOpen,
 };
-use gtp_proto::{FlowId, Role};
+use gtp_proto::{FlowId, Revision, Role};
 use gtp_store::{
     BlockSink, BlockSource, DiscardSink, Finished, Framed, Manifest, Pattern, RelPath, SourceError,
     SyntheticSource, Value,
@@ -137,6 +137,7 @@ impl World {
             local_session,
             peer_session,
             keys,
+            revision: Revision::NEWEST,
             role,
             law: Law::Grant,
             weights: gtp_proto::Weights::ONE,

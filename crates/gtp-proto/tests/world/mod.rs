@@ -13,7 +13,7 @@ use gtp_link::{Link as Wire, LinkSpec, Verdict};
 use gtp_proto::sink::Received;
 use gtp_proto::wire::{HEADER_LEN, Header, TAG_LEN};
 use gtp_proto::{
-    Agent, AgentConfig, Discard, Event, Grant, Law, Link, Report, Role, Side, SinkConfig,
+    Agent, AgentConfig, Discard, Event, Grant, Law, Link, Report, Revision, Role, Side, SinkConfig,
     SinkSession, SourceConfig, SourceSession, Supplied, Weights,
 };
 
@@ -223,7 +223,7 @@ impl World {
         let f = self.flow(spec);
         let config = SinkConfig {
             role: Role::Eager { unit_payloads },
-            link: Link { peer_session: 1, ip_overhead: IP },
+            link: Link { peer_session: 1, ip_overhead: IP, revision: Revision::NEWEST },
             law,
             weights: Weights::ONE,
             max_rate,
@@ -238,7 +238,7 @@ impl World {
     pub fn put_flow(&mut self, spec: FlowSpec) -> usize {
         let (law, units) = (spec.law, spec.units);
         let f = self.flow(spec);
-        let link = Link { peer_session: 1, ip_overhead: IP };
+        let link = Link { peer_session: 1, ip_overhead: IP, revision: Revision::NEWEST };
         let (weights, max_rate) = (Weights::ONE, Rate::UNLIMITED);
         let role = Role::Initiator { unit_payloads: vec![UNIT] };
         let config = SourceConfig { role, link, law, weights, max_rate, proof_key: [9; 16] };
@@ -258,7 +258,7 @@ impl World {
         own: Option<Box<dyn SourceLaw>>,
         sinks: Option<Box<dyn SessionLaw>>,
     ) -> usize {
-        let link = Link { peer_session: 1, ip_overhead: IP };
+        let link = Link { peer_session: 1, ip_overhead: IP, revision: Revision::NEWEST };
         let mut source = SourceSession::new(
             self.now,
             SourceConfig {

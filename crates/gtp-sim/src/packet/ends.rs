@@ -8,8 +8,8 @@ use gtp_alloc::{Bytes, Span, Time};
 use gtp_proto::sink::Received;
 use gtp_proto::wire::{Header, Kind};
 use gtp_proto::{
-    Arrival, Discard, Event, Link, Role, SinkConfig, SinkSession, SourceConfig, SourceSession,
-    Supplied, Transmit, Weights,
+    Arrival, Discard, Event, Link, Revision, Role, SinkConfig, SinkSession, SourceConfig,
+    SourceSession, Supplied, Transmit, Weights,
 };
 
 use super::app::{Reader, Supplier};
@@ -118,7 +118,7 @@ pub(crate) struct Moment {
 }
 
 fn link(session: u32) -> Link {
-    Link { peer_session: session, ip_overhead: IP_OVERHEAD }
+    Link { peer_session: session, ip_overhead: IP_OVERHEAD, revision: Revision::NEWEST }
 }
 
 /// The bytes on links of a datagram with a head of `head` bytes and a unit of `payload`.

@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Waker};
 
 use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_proto::wire::{Header, Kind};
-use gtp_proto::{LimitedBy, Role, Weights};
+use gtp_proto::{LimitedBy, Revision, Role, Weights};
 use gtp_sys::udp::Origin;
 use gtp_sys::wake::Poller;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -138,6 +138,7 @@ fn session(end: usize) -> SessionOpen {
             seal: secret(end as u8),
             open: secret(1 - end as u8),
         },
+        revision: Revision::NEWEST,
         role: match end {
             0 => Role::Responder,
             _ => Role::Initiator { unit_payloads: vec![PAYLOAD as u16] },

@@ -14,7 +14,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 
 use gtp_alloc::{Bytes, Rate, Span, Time};
-use gtp_proto::{Arrival, FlowId, Role, Weights};
+use gtp_proto::{Arrival, FlowId, Revision, Role, Weights};
 use gtp_store::{BlockSource, DiscardSink};
 use gtp_sys::udp::Origin;
 use gtp_sys::wake::Poller;
@@ -353,6 +353,7 @@ fn session_pair(flow: FlowId) -> [SessionOpen; 2] {
             seal: TrafficSecret::new([seal; 32]),
             open: TrafficSecret::new([open; 32]),
         },
+        revision: Revision::NEWEST,
         role,
         law: Law::Grant,
         weights: Weights::ONE,

@@ -1,0 +1,79 @@
+//! Optional fields behind the fixed part of a control body.
+//!
+//! Feedback and status have a fixed layout that ends with the weight. What later revisions add
+//! follows as fields with a tag, a length and a value, in the order of their tags. A reader skips
+//! each tag that it does not know, and the end of each value that is longer than it expects, so a
+//! newer peer can say more without being misunderstood. A writer adds fields only for a peer that
+//! reads them ([`Revision::Second`]). The module knows tags and lengths, not what values are for.
+
+use alloc::vec::Vec;
+
+use super::{Reader, WireError};
+
+/// Which revision of the messages both ends of a session speak.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Revision {
+    /// Control bodies end with the weight.
+    First = 1,
+    /// Optional fields may follow the weight.
+    #[default]
+    Second = 2,
+}
+
+impl Revision {
+    /// The newest revision.
+    pub const NEWEST: Revision = Revision::Second;
+
+    /// The revision that an end of this revision uses with a peer whose newest one has this
+    /// number: the older of the two. `None` if the peer's is older than all that are known.
+    pub const fn agreed(theirs: u32) -> Option<Revision> {
+        match theirs {
+            0 => None,
+            1 => Some(Revision::First),
+            2.. => Some(Revision::Second),
+        }
+    }
+
+    /// Its number in messages.
+    pub const fn number(self) -> u32 {
+        self as u32
+    }
+}
+
+/// Greatest queueing delay of an interval, in microseconds.
+pub(super) const DELAY_MOST: u8 = 1;
+
+/// Appends a field.
+pub(super) fn put(out: &mut Vec<u8>, tag: u8, value: &[u8]) {
+    debug_assert!(value.len() <= usize::from(u8::MAX), "a length of one byte");
+    out.push(tag);
+    out.push(value.len() as u8);
+    out.extend_from_slice(value);
+}
+
+/// The fields of a body, one after the other.
+pub(super) struct Fields<'r, 'a> {
+    reader: &'r mut Reader<'a>,
+    least: u8,
+}
+
+impl<'r, 'a> Fields<'r, 'a> {
+    pub fn new(reader: &'r mut Reader<'a>) -> Fields<'r, 'a> {
+        Fields { reader, least: 0 }
+    }
+
+    /// The next field's tag and value; `None` after the last.
+    pub fn next(&mut self) -> Result<Option<(u8, Reader<'a>)>, WireError> {
+        if self.reader.0.is_empty() {
+            return Ok(None);
+        }
+        let (tag, len) = (self.reader.u8()?, usize::from(self.reader.u8()?));
+        if tag <= self.least {
+            return Err(WireError::BadField);
+        }
+        self.least = tag;
+        let (value, rest) = self.reader.0.split_at_checked(len).ok_or(WireError::Truncated)?;
+        self.reader.0 = rest;
+        Ok(Some((tag, Reader(value))))
+    }
+}
