@@ -41,6 +41,22 @@ pub fn prompt() -> Punctuality {
     short_slices()
 }
 
+/// Gives the calling thread a lower priority than the process's other threads, for good: an
+/// unprivileged thread cannot raise it again. Threads that it starts inherit it. A thread that is
+/// already of a lower class, or that the system does not let change, stays as it is.
+pub fn background() {
+    let asked = Attributes::of_this_thread().and_then(|mut own| {
+        if ![libc::SCHED_OTHER, libc::SCHED_BATCH].contains(&(own.policy as libc::c_int)) {
+            return Ok(());
+        }
+        own.policy = libc::SCHED_BATCH as u32;
+        own.nice = (own.nice + BEHIND).min(LOWEST_RANK);
+        apply(&own)
+    });
+    // Without it the thread competes with others as equals do.
+    drop(asked);
+}
+
 fn short_slices() -> Punctuality {
     let asked = Attributes::of_this_thread().and_then(|mut own| {
         if ![libc::SCHED_OTHER, libc::SCHED_BATCH].contains(&(own.policy as libc::c_int)) {
@@ -106,6 +122,11 @@ fn apply(attributes: &Attributes) -> io::Result<()> {
 
 /// Real-time threads among themselves are none of our business: the lowest is enough.
 const LOWEST_REAL_TIME: u32 = 1;
+/// By how much a background thread is nicer: it gets a tenth of an ordinary thread's share of a
+/// processor (sched(7)). With less it would stand still on a machine that has other work.
+const BEHIND: i32 = 10;
+/// The highest nice value.
+const LOWEST_RANK: i32 = 19;
 /// The kernel's least.
 const SHORTEST_SLICE_NS: u64 = 100_000;
 /// `SCHED_FLAG_RESET_ON_FORK` (linux/sched.h).
@@ -120,6 +141,20 @@ mod tests {
         let got = std::thread::spawn(punctual).join().expect("the thread ends");
         // Which one depends on the machine; that the kernel knows the request does not.
         assert_ne!(got, Punctuality::Ordinary);
+    }
+
+    #[test]
+    fn a_background_thread_ranks_behind_the_others_and_they_stay_as_they_are() {
+        let before = Attributes::of_this_thread().expect("the kernel knows the request");
+        let thread = std::thread::spawn(|| {
+            background();
+            let own = Attributes::of_this_thread().expect("the kernel knows the request");
+            (own.policy as libc::c_int, own.nice)
+        });
+        let expected = (libc::SCHED_BATCH, (before.nice + 10).min(19));
+        assert_eq!(thread.join().expect("the thread ends"), expected);
+        let after = Attributes::of_this_thread().expect("the kernel knows the request");
+        assert_eq!((after.policy, after.nice), (before.policy, before.nice));
     }
 
     /// A thread becomes prompt after it was given this policy and rank; those that it has then.

@@ -36,6 +36,7 @@ use super::keeper::{Keeper, Sharing, StartError};
 use super::mates::{Place, session_of};
 use super::reader::{self, Loaded, ReadJob, ReadJobs};
 use super::run::{self, Outfit};
+use super::turns::Party;
 use super::writer;
 
 /// One host: its sockets, its capacity in both directions, and the engines that serve them. Clones
@@ -246,7 +247,8 @@ impl Host {
         let progress = Arc::new(Mutex::new(SourceProgress::new(&open.session.label)));
         let manifest = open.source.manifest().clone();
         let lender = open.source.lender();
-        let (jobs, error) = match reader(flow, open.source, self.notices().clone()) {
+        let party = Party::of(open.session.principal, open.session.peer.ip());
+        let (jobs, error) = match reader(flow, open.source, party, self.notices().clone()) {
             Ok(jobs) => (jobs, None),
             Err(error) => (ReadJobs::unread(), Some(error)),
         };
@@ -531,7 +533,7 @@ mod tests {
         let name = RelPath::new("x").unwrap();
         let source = Box::new(SyntheticSource::file(name, 1, Pattern::Zeros));
         let open = SourceOpen { session, source };
-        let no_thread = |_, _, _| Err(io::ErrorKind::WouldBlock.into());
+        let no_thread = |_, _, _, _| Err(io::ErrorKind::WouldBlock.into());
         let mut handle = host.open_source_with(open, no_thread);
         let said = handle.next_event().await;
         assert!(matches!(said, Some(SourceEvent::Fault(SourceError::Read { .. }))), "{said:?}");

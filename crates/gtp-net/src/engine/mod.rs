@@ -35,6 +35,7 @@ mod loads;
 mod mates;
 mod naps;
 mod reader;
+mod rows;
 mod run;
 mod sink_side;
 mod source_side;
@@ -44,7 +45,7 @@ mod suspects;
 mod table;
 mod timing;
 mod transfer;
-mod turns;
+pub(crate) mod turns;
 mod unthreaded;
 #[cfg(test)]
 mod worlds;

@@ -1,8 +1,9 @@
 //! The worker that reads a source session's object.
 //!
 //! One thread per session owns the [`BlockSource`](gtp_store::BlockSource), loads the blocks that
-//! it is told to, in that order, and computes roots. What nobody waits for any more it leaves at
-//! the next block. It ends when nobody can give it work.
+//! it is told to, in that order, and computes roots. Roots for which files must be read again are
+//! computed on a thread of low priority, in turns with other clients. What nobody waits for any
+//! more it leaves at the next block. It ends when nobody can give it work.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -20,7 +21,7 @@ use gtp_sys::descriptors::are_used_up;
 use tokio::sync::oneshot;
 
 use super::command::{Notice, Notices, Object};
-use super::turns::HASHING;
+use super::turns::{CHORES, Party};
 
 /// What a reader is asked.
 pub(super) enum ReadJob {
@@ -69,17 +70,22 @@ impl ReadJobs {
 ///
 /// # Errors
 /// When the system gives no thread.
-pub(super) fn spawn(flow: FlowId, object: Object, notices: Notices) -> io::Result<ReadJobs> {
+pub(super) fn spawn(
+    flow: FlowId,
+    object: Object,
+    party: Party,
+    notices: Notices,
+) -> io::Result<ReadJobs> {
     let (queue, jobs) = channel();
     let over = Arc::new(AtomicBool::new(false));
     let is_over = Arc::clone(&over);
     let thread = std::thread::Builder::new().name("gtp-reader".into());
-    thread.spawn(move || read(flow, object, &jobs, &is_over, &notices))?;
+    thread.spawn(move || read(flow, Reading::of(object, party), &jobs, &is_over, &notices))?;
     Ok(ReadJobs { queue, over })
 }
 
 /// How a reader begins.
-pub(super) type Start = fn(FlowId, Object, Notices) -> io::Result<ReadJobs>;
+pub(super) type Start = fn(FlowId, Object, Party, Notices) -> io::Result<ReadJobs>;
 
 /// The reader has ended, which it does on its own only when it cannot go on.
 pub(super) fn gone() -> SourceError {
@@ -89,13 +95,12 @@ pub(super) fn gone() -> SourceError {
 
 fn read(
     flow: FlowId,
-    object: Object,
+    mut reading: Reading,
     jobs: &Receiver<ReadJob>,
     over: &AtomicBool,
     notices: &Notices,
 ) {
     let clock = Clock::start();
-    let mut reading = Reading::of(object);
     for job in jobs {
         match job {
             ReadJob::Load { .. } if over.load(Ordering::Relaxed) => {}
@@ -124,9 +129,14 @@ fn read(
 /// Blocks that are hashed before another session's turn: some milliseconds' work.
 const BLOCKS_A_TURN: u32 = 8;
 
+/// Roots of one question that are given without a turn, if no file must be read for them.
+const ROOTS_AT_ONCE: u32 = 64;
+
 /// An object that is read, and which of its files cannot be given any more.
 struct Reading {
     object: Object,
+    /// For whom it is read.
+    party: Party,
     /// Whether the object is worth sending without one of its files.
     several: bool,
     lost: BTreeSet<u32>,
@@ -139,11 +149,11 @@ struct Reading {
 const FAULTS_TOLD: usize = 900;
 
 impl Reading {
-    fn of(object: Object) -> Reading {
+    fn of(object: Object, party: Party) -> Reading {
         let manifest = object.manifest();
         let files = manifest.entries.iter().filter(|entry| entry.size > 0).take(2).count();
         let several = manifest.root_kind == RootKind::Dir && files > 1;
-        Reading { object, several, lost: BTreeSet::new(), faults: Vec::new(), told: 0 }
+        Reading { object, party, several, lost: BTreeSet::new(), faults: Vec::new(), told: 0 }
     }
 
     /// Loads a block; of a file of a tree that cannot be given, what says so in its place.
@@ -191,24 +201,65 @@ impl Reading {
     fn roots(
         &mut self,
         files: Range<u32>,
+        wanted: &(dyn Fn() -> bool + Sync),
+    ) -> Result<Vec<Value>, SourceError> {
+        let mut values = Vec::new();
+        // Blocks that were sent have been hashed already, and their roots cost little.
+        let few = files.start..files.end.min(files.start.saturating_add(ROOTS_AT_ONCE));
+        match self.add_roots(few, &mut values, &|| false) {
+            Ok(()) | Err(SourceError::Unwanted) => {}
+            Err(error) => return Err(error),
+        }
+        let rest = files.start + values.len() as u32..files.end;
+        if rest.is_empty() {
+            return Ok(values);
+        }
+        std::thread::scope(|scope| {
+            let hasher = std::thread::Builder::new().name("gtp-hasher".into());
+            let reading = &mut *self;
+            let hashing = hasher.spawn_scoped(scope, move || {
+                gtp_sys::schedule::background();
+                reading.hash(rest, values, wanted)
+            });
+            // The system may have no thread to give: the peer then hears that reading failed.
+            let hashed = hashing.map(|thread| thread.join()).map_err(no_thread)?;
+            hashed.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+
+    /// Adds the roots of `files`, in turns with others.
+    fn hash(
+        &mut self,
+        files: Range<u32>,
+        mut values: Vec<Value>,
         wanted: &dyn Fn() -> bool,
     ) -> Result<Vec<Value>, SourceError> {
-        let manifest = self.object.manifest().clone();
+        let (turn, looks) = (RefCell::new(CHORES.take(self.party)), Cell::new(0));
         // Whether it is wanted is asked before each file and block: a time to let others in.
-        let (turn, looks) = (RefCell::new(None), Cell::new(0));
         let wanted = &|| {
-            if looks.replace(looks.get() + 1) % BLOCKS_A_TURN == 0 {
-                drop(turn.take());
-                turn.replace(Some(HASHING.take()));
+            looks.set(looks.get() + 1);
+            if looks.get() % BLOCKS_A_TURN == 0 {
+                turn.borrow_mut().offer();
             }
             wanted()
         };
-        let mut values = Vec::new();
         for file in files {
             if !wanted() {
                 return Err(SourceError::Unwanted);
             }
-            let kind = manifest.entries.get(file as usize).map(|entry| entry.kind);
+            self.add_roots(file..file + 1, &mut values, wanted)?;
+        }
+        Ok(values)
+    }
+
+    fn add_roots(
+        &mut self,
+        files: Range<u32>,
+        values: &mut Vec<Value>,
+        wanted: &dyn Fn() -> bool,
+    ) -> Result<(), SourceError> {
+        for file in files {
+            let kind = self.object.manifest().entries.get(file as usize).map(|entry| entry.kind);
             let dir = kind == Some(Kind::Dir);
             let value = if dir || self.lost.contains(&file) {
                 LOST
@@ -223,7 +274,7 @@ impl Reading {
             };
             values.push(value);
         }
-        Ok(values)
+        Ok(())
     }
 
     /// Tells which files have turned out to be lost, or to have grown.
@@ -240,12 +291,23 @@ impl Reading {
     }
 }
 
+fn no_thread(source: io::Error) -> SourceError {
+    SourceError::Read { path: "the object".into(), source }
+}
+
 #[cfg(test)]
 mod tests {
-    use gtp_store::{Export, FileSource, Pattern, SyntheticSource, new_framed};
+    use std::sync::Mutex;
+    use std::sync::atomic::AtomicI32;
+
+    use gtp_store::{BlockSource, Export, FileSource, Pattern, SyntheticSource, new_framed};
     use gtp_sys::wake::Poller;
 
     use super::*;
+
+    fn reading(object: impl BlockSource + 'static) -> Reading {
+        Reading::of(Box::new(object), Party::Listed(1))
+    }
 
     #[test]
     fn hashing_stops_at_the_next_file_when_nobody_waits() {
@@ -254,13 +316,13 @@ mod tests {
             std::fs::write(dir.path().join(name), name).unwrap();
         }
         let scanned = Export::open(dir.path()).unwrap().scan(None).unwrap();
-        let mut object = Reading::of(Box::new(FileSource::new(scanned)));
+        let mut object = reading(FileSource::new(scanned));
         let all = object.object.manifest().entries.len() as u32;
-        assert_eq!(object.roots(0..all, &|| true).unwrap().len(), all as usize);
-        let looks = Cell::new(0);
-        let stays = || looks.replace(looks.get() + 1) < 2;
+        let looks = AtomicI32::new(0);
+        let stays = || looks.fetch_add(1, Ordering::Relaxed) < 2;
         assert!(matches!(object.roots(0..all, &stays), Err(SourceError::Unwanted)));
-        assert_eq!(looks.get(), 3);
+        assert_eq!(looks.load(Ordering::Relaxed), 3);
+        assert_eq!(object.roots(0..all, &|| true).unwrap().len(), all as usize);
     }
 
     #[test]
@@ -269,15 +331,45 @@ mod tests {
         let content: Vec<u8> = (0..9 * BLOCK + 5).map(|at| (at % 251) as u8).collect();
         std::fs::write(dir.path().join("large"), &content).unwrap();
         let scanned = Export::open(dir.path()).unwrap().scan(None).unwrap();
-        let mut object = Reading::of(Box::new(FileSource::new(scanned)));
-        let looks = Cell::new(0);
-        let stays = || looks.replace(looks.get() + 1) < 4;
+        let mut object = reading(FileSource::new(scanned));
+        let looks = AtomicI32::new(0);
+        let stays = || looks.fetch_add(1, Ordering::Relaxed) < 4;
         assert!(matches!(object.roots(0..1, &stays), Err(SourceError::Unwanted)));
-        assert_eq!(looks.get(), 5, "one look before the file, and one before each block");
-        looks.set(-6);
+        assert_eq!(
+            looks.load(Ordering::Relaxed),
+            5,
+            "one look before the file, and one before each block"
+        );
+        looks.store(-6, Ordering::Relaxed);
         let whole = object.roots(0..1, &stays).unwrap();
         assert_eq!(whole, [*blake3::hash(&content).as_bytes()]);
-        assert_eq!(looks.get(), -6 + 1 + 7, "the three blocks read before were not read again");
+        assert_eq!(
+            looks.load(Ordering::Relaxed),
+            -6 + 1 + 7,
+            "the three blocks read before were not read again"
+        );
+    }
+
+    #[test]
+    fn files_are_read_for_their_roots_on_a_thread_of_low_priority_and_known_roots_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in 0..100 {
+            std::fs::write(dir.path().join(name.to_string()), "some").unwrap();
+        }
+        let scanned = Export::open(dir.path()).unwrap().scan(None).unwrap();
+        let mut object = reading(FileSource::new(scanned));
+        let threads = Mutex::new(BTreeSet::new());
+        let wanted = || {
+            threads.lock().unwrap().insert(std::thread::current().name().map(str::to_owned));
+            true
+        };
+        object.roots(0..100, &wanted).unwrap();
+        let hasher = BTreeSet::from([Some("gtp-hasher".to_owned())]);
+        assert_eq!(std::mem::take(&mut *threads.lock().unwrap()), hasher);
+        object.roots(10..10 + ROOTS_AT_ONCE, &wanted).unwrap();
+        assert!(threads.lock().unwrap().is_empty(), "nothing was read");
+        object.roots(0..100, &wanted).unwrap();
+        assert_eq!(*threads.lock().unwrap(), hasher, "a long answer takes turns");
     }
 
     #[test]
@@ -295,7 +387,7 @@ mod tests {
         jobs_in.send(ReadJob::Roots(0..1, answer)).unwrap();
         drop(jobs_in);
         let notices = Notices::new(notices_in, poller.waker());
-        read(1, Box::new(source), &jobs, &AtomicBool::new(true), &notices);
+        read(1, reading(source), &jobs, &AtomicBool::new(true), &notices);
         drop(notices);
         assert!(heard.recv().is_err(), "no block was loaded");
         assert_eq!(roots.try_recv().unwrap().unwrap().len(), 1, "roots may still be asked for");

@@ -20,12 +20,13 @@ use super::command::NewSource;
 use super::envelope::Envelope;
 use super::loads::Loads;
 use super::reader::{Loaded, ReadJob, ReadJobs};
+use super::rows;
 
 /// One session that sends.
 pub(super) struct SourceSide {
     pub core: SourceSession,
     manifest: Arc<Manifest>,
-    row: Option<Row>,
+    row: Option<Arc<Row>>,
     cache: Cache,
     /// Memory for its blocks.
     memory: Bytes,
@@ -153,7 +154,7 @@ impl SourceSide {
 
     /// How long units are, once that is known.
     fn unit_payload(&self) -> Option<u16> {
-        self.row.as_ref().map(Row::unit_payload)
+        self.row.as_ref().map(|row| row.unit_payload())
     }
 
     /// Whether what was read is all of the block that begins with a unit.
@@ -302,7 +303,7 @@ impl SourceSide {
         if payload < UNIT_MINIMUM {
             return self.lose(CRUMBS);
         }
-        match Row::of(&self.manifest, payload) {
+        match rows::of(&self.manifest, payload) {
             Ok(row) => {
                 self.row = Some(row);
                 self.cache.forget();

@@ -1,27 +1,69 @@
-//! Turns for work that can wait: few threads work at a time, in the order in which they came.
+//! Turns for work that can wait: few threads work at a time, and clients take turns.
 //!
-//! Otherwise hashing whole files for a hundred clients would take every processor from the engines.
-//! A working thread gives up its turn now and then and queues again, so that one long job does not
-//! hold up many short ones. What the work is, is unknown here.
+//! Otherwise hashing files and walking through trees for a hundred clients would take every
+//! processor from the engines. A worker offers its turn to others every few milliseconds. The next
+//! turn goes to the client that has had fewest, however many sessions it has. Listed clients come
+//! before strangers, who get a small part of the turns while listed clients wait. What the work is,
+//! is unknown here.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 
-/// The turns of this process's hashing: one for every four processors, at least one.
-pub(super) static HASHING: LazyLock<Turns> = LazyLock::new(|| {
+/// The turns of this process: one for every four processors, at least one.
+pub(crate) static CHORES: LazyLock<Turns> = LazyLock::new(|| {
     let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     Turns::new(processors.div_ceil(4))
 });
 
+/// Turns that listed clients get, while strangers wait too, before a stranger gets one: 97 %.
+const LISTED_IN_A_ROW: u32 = 31;
+
+/// For whom a worker works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Party {
+    /// A listed client, by the number of its key.
+    Listed(u64),
+    /// All strangers of an IPv4 address, or of a /64 prefix of IPv6.
+    Strangers(u64),
+}
+
+impl Party {
+    /// The party of a client: a principal of zero is a stranger's.
+    pub fn of(principal: u64, address: IpAddr) -> Party {
+        match (principal, address.to_canonical()) {
+            (0, IpAddr::V4(v4)) => Party::Strangers(u64::from(v4.to_bits())),
+            (0, IpAddr::V6(v6)) => Party::Strangers((v6.to_bits() >> 64) as u64),
+            (key, _) => Party::Listed(key),
+        }
+    }
+}
+
 /// A queue for a fixed number of turns.
-pub(super) struct Turns {
+pub(crate) struct Turns {
     queue: Mutex<Queue>,
 }
 
+#[derive(Default)]
 struct Queue {
     free: usize,
-    waiting: VecDeque<Arc<Bell>>,
+    listed: Lane,
+    strangers: Lane,
+    /// Turns of listed clients since a stranger had one, while strangers waited.
+    listed_in_a_row: u32,
+}
+
+/// The parties of one kind.
+#[derive(Default)]
+struct Lane {
+    /// In the order in which they came.
+    waiting: Vec<(Party, Arc<Bell>)>,
+    /// Turns of each party that waits, or has had more than a party that comes now would begin
+    /// with: one more than `level`, so that new parties queue behind those that wait.
+    had: HashMap<Party, u64>,
+    /// What the party that got the latest turn had had before.
+    level: u64,
 }
 
 #[derive(Default)]
@@ -31,30 +73,29 @@ struct Bell {
 }
 
 /// A turn: the right to work until this is dropped.
-pub(super) struct Turn<'a>(&'a Turns);
+pub(crate) struct Turn<'a> {
+    turns: &'a Turns,
+    party: Party,
+}
 
 impl Turns {
     pub fn new(width: usize) -> Turns {
-        Turns { queue: Mutex::new(Queue { free: width, waiting: VecDeque::new() }) }
+        Turns { queue: Mutex::new(Queue { free: width, ..Queue::default() }) }
     }
 
     /// Waits for a turn.
-    pub fn take(&self) -> Turn<'_> {
+    pub fn take(&self, party: Party) -> Turn<'_> {
         let bell = {
             let mut queue = self.queue();
             if queue.free > 0 {
                 queue.free -= 1;
-                return Turn(self);
+                queue.lane(party).count(party);
+                return Turn { turns: self, party };
             }
-            let bell = Arc::new(Bell::default());
-            queue.waiting.push_back(Arc::clone(&bell));
-            bell
+            queue.lane(party).wait(party)
         };
-        let mut rung = bell.rung.lock().unwrap_or_else(PoisonError::into_inner);
-        while !*rung {
-            rung = bell.changed.wait(rung).unwrap_or_else(PoisonError::into_inner);
-        }
-        Turn(self)
+        bell.wait();
+        Turn { turns: self, party }
     }
 
     fn queue(&self) -> MutexGuard<'_, Queue> {
@@ -62,16 +103,91 @@ impl Turns {
     }
 }
 
+impl Turn<'_> {
+    /// Lets those work first who are due before this turn's party.
+    pub fn offer(&mut self) {
+        let bell = {
+            let mut queue = self.turns.queue();
+            let own = queue.lane(self.party).wait(self.party);
+            queue.pass_on();
+            own
+        };
+        bell.wait();
+    }
+}
+
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        let mut queue = self.0.queue();
-        match queue.waiting.pop_front() {
-            // The turn passes on.
-            Some(next) => {
-                *next.rung.lock().unwrap_or_else(PoisonError::into_inner) = true;
-                next.changed.notify_one();
-            }
-            None => queue.free += 1,
+        self.turns.queue().pass_on();
+    }
+}
+
+impl Queue {
+    fn lane(&mut self, party: Party) -> &mut Lane {
+        match party {
+            Party::Listed(_) => &mut self.listed,
+            Party::Strangers(_) => &mut self.strangers,
+        }
+    }
+
+    /// Gives a turn that has become free to whoever is due, if anybody waits.
+    fn pass_on(&mut self) {
+        let strangers_wait = !self.strangers.waiting.is_empty();
+        let strangers_due = strangers_wait && self.listed_in_a_row >= LISTED_IN_A_ROW;
+        if !strangers_due && let Some(bell) = self.listed.next() {
+            self.listed_in_a_row = if strangers_wait { self.listed_in_a_row + 1 } else { 0 };
+            return bell.ring();
+        }
+        self.listed_in_a_row = 0;
+        match self.strangers.next() {
+            Some(bell) => bell.ring(),
+            None => self.free += 1,
+        }
+    }
+}
+
+impl Lane {
+    fn wait(&mut self, party: Party) -> Arc<Bell> {
+        let bell = Arc::new(Bell::default());
+        self.had.insert(party, self.had(party));
+        self.waiting.push((party, Arc::clone(&bell)));
+        bell
+    }
+
+    /// Takes out whoever is due: of the party that has had fewest turns, who came first.
+    fn next(&mut self) -> Option<Arc<Bell>> {
+        let waiting = self.waiting.iter().enumerate();
+        let due = waiting.min_by_key(|(at, (party, _))| (self.had(*party), *at));
+        let (party, bell) = self.waiting.remove(due?.0);
+        self.count(party);
+        Some(bell)
+    }
+
+    fn had(&self, party: Party) -> u64 {
+        self.had.get(&party).copied().unwrap_or(self.level + 1)
+    }
+
+    /// A turn begins.
+    fn count(&mut self, party: Party) {
+        let had = self.had(party);
+        self.level = self.level.max(had);
+        self.had.insert(party, had + 1);
+        let Lane { waiting, had, level } = self;
+        let waiting: HashSet<Party> = waiting.iter().map(|(party, _)| *party).collect();
+        had.retain(|party, had| *had > *level + 1 || waiting.contains(party));
+    }
+}
+
+impl Bell {
+    fn ring(&self) {
+        *self.rung.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.changed.notify_one();
+    }
+
+    fn wait(&self) {
+        let mut rung = self.rung.lock().unwrap_or_else(PoisonError::into_inner);
+        while !*rung {
+            rung = self.changed.wait(rung).unwrap_or_else(PoisonError::into_inner);
         }
     }
 }
@@ -79,6 +195,7 @@ impl Drop for Turn<'_> {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::mpsc::channel;
 
     use super::*;
 
@@ -87,40 +204,113 @@ mod tests {
         let turns = Turns::new(2);
         let (now, most, done) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
         std::thread::scope(|scope| {
-            for _ in 0..16 {
-                scope.spawn(|| {
+            for n in 0..16 {
+                let (turns, now, most, done) = (&turns, &now, &most, &done);
+                let party = if n % 2 == 0 { Party::Listed(n % 3) } else { Party::Strangers(n % 5) };
+                scope.spawn(move || {
                     for _ in 0..100 {
-                        let _turn = turns.take();
-                        most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-                        std::thread::yield_now();
-                        now.fetch_sub(1, Ordering::SeqCst);
-                        done.fetch_add(1, Ordering::SeqCst);
+                        let mut turn = turns.take(party);
+                        for _ in 0..2 {
+                            let working = now.fetch_add(1, Ordering::SeqCst) + 1;
+                            most.fetch_max(working, Ordering::SeqCst);
+                            std::thread::yield_now();
+                            now.fetch_sub(1, Ordering::SeqCst);
+                            done.fetch_add(1, Ordering::SeqCst);
+                            turn.offer();
+                        }
                     }
                 });
             }
         });
-        assert_eq!((done.into_inner(), most.into_inner()), (1_600, 2));
+        assert_eq!((done.into_inner(), most.into_inner()), (3_200, 2));
         assert_eq!(turns.queue().free, 2);
     }
 
+    /// Workers of these parties, each with more to do than there are turns: how many of the first
+    /// `turns` each gets.
+    fn share_out(parties: &[Party], turns: usize) -> Vec<usize> {
+        let mut queue = Queue::default();
+        let mut bells: Vec<_> = parties.iter().map(|&p| queue.lane(p).wait(p)).collect();
+        let mut got = vec![0; parties.len()];
+        for _ in 0..turns {
+            queue.pass_on();
+            let rung = |bell: &Arc<Bell>| *bell.rung.lock().unwrap();
+            let who = bells.iter().position(rung).unwrap();
+            got[who] += 1;
+            bells[who] = queue.lane(parties[who]).wait(parties[who]);
+        }
+        assert_eq!(queue.free, 0);
+        got
+    }
+
     #[test]
-    fn turns_come_in_the_order_in_which_they_were_asked_for() {
+    fn clients_get_as_many_turns_each_however_many_sessions_they_have() {
+        let [one, other] = [1, 2].map(Party::Listed);
+        let mut parties = vec![one; 32];
+        parties.push(other);
+        let got = share_out(&parties, 640);
+        assert_eq!(got[32], 320);
+        assert!(got[..32].iter().all(|&turns| turns == 10), "{got:?}");
+    }
+
+    #[test]
+    fn strangers_slow_a_listed_client_down_by_a_thirtieth_at_most_and_are_not_starved() {
+        let mut parties: Vec<_> = (0..64).map(Party::Strangers).collect();
+        parties.push(Party::Listed(1));
+        let got = share_out(&parties, 6_400);
+        assert_eq!(got[64], 6_200);
+        assert!(got[..64].iter().all(|turns| (3..=4).contains(turns)), "{got:?}");
+        assert_eq!(share_out(&parties[..64], 640), [10; 64], "alone they have all");
+    }
+
+    #[test]
+    fn clients_that_come_anew_neither_make_up_for_lost_time_nor_starve_those_who_wait() {
+        let mut queue = Queue::default();
+        let busy = Party::Listed(0);
+        for _ in 0..1_000 {
+            queue.listed.wait(busy);
+            queue.pass_on();
+        }
+        let waits = queue.listed.wait(busy);
+        for key in 1..10_000 {
+            queue.listed.wait(Party::Listed(key));
+            queue.listed.wait(Party::Listed(key));
+            queue.pass_on();
+            assert!(key < 3 || *waits.rung.lock().unwrap(), "{key}");
+        }
+        queue.listed.waiting.truncate(3);
+        queue.pass_on();
+        assert!(queue.listed.had.len() <= 3, "{:?}", queue.listed.had);
+    }
+
+    #[test]
+    fn turns_of_one_client_come_in_the_order_in_which_they_were_asked_for() {
         let turns = Turns::new(1);
-        let order = Mutex::new(Vec::new());
+        let (tell, told) = channel();
         std::thread::scope(|scope| {
-            let first = turns.take();
+            let first = turns.take(Party::Listed(1));
             for n in 0..5 {
-                let (turns, order) = (&turns, &order);
+                let (turns, tell) = (&turns, tell.clone());
                 scope.spawn(move || {
-                    let _turn = turns.take();
-                    order.lock().unwrap().push(n);
+                    let _turn = turns.take(Party::Listed(1));
+                    tell.send(n).unwrap();
                 });
-                while turns.queue().waiting.len() <= n {
+                while turns.queue().listed.waiting.len() <= n {
                     std::thread::yield_now();
                 }
             }
             drop(first);
         });
-        assert_eq!(order.into_inner().unwrap(), [0, 1, 2, 3, 4]);
+        assert_eq!(told.try_iter().collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn a_stranger_is_known_by_its_address_and_a_listed_client_by_its_key() {
+        let of = |principal, address: &str| Party::of(principal, address.parse().unwrap());
+        assert_eq!(of(0, "10.0.0.1"), of(0, "::ffff:10.0.0.1"));
+        assert_eq!(of(0, "2001:db8:1:2::1"), of(0, "2001:db8:1:2:ffff::9"));
+        assert_ne!(of(0, "2001:db8:1:2::1"), of(0, "2001:db8:1:3::1"));
+        assert_eq!(of(7, "10.0.0.1"), of(7, "10.0.0.2"));
+        assert_ne!(of(7, "10.0.0.1"), of(0, "10.0.0.1"));
     }
 }
