@@ -10,13 +10,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use rustix::fs::{Access, AtFlags, Dir, FileType, OFlags, Stat, accessat, fstat, statat};
+use rustix::fs::{AtFlags, FileType, Stat, statat};
 use rustix::io::Errno;
 
-use crate::abilities::is_refusal;
-use crate::manifest::{
-    Attributes, Entry, Kind, MAX_ENTRIES, Manifest, ManifestError, Mode, Mtime, RootKind,
-};
+use crate::gathering::Gathering;
+use crate::lister::{Depth, Lister};
+use crate::manifest::{Attributes, Entry, Kind, Manifest, Mode, Mtime, RootKind};
 use crate::name::{NameError, RelPath, escaped};
 use crate::source::SourceError;
 use crate::walk;
@@ -43,6 +42,8 @@ pub struct Scanned {
     pub skipped_total: u64,
     pub(crate) base: OwnedFd,
     pub(crate) stamps: Vec<Stamp>,
+    /// It is as an earlier listing says; then it has no entries of its own.
+    pub(crate) is_unchanged: bool,
 }
 
 /// Something that was not listed.
@@ -157,22 +158,32 @@ impl Export {
     ///
     /// # Errors
     /// [`SourceError::Missing`] also when a component of `at` is a link;
-    /// [`SourceError::Listing`] past [`MAX_ENTRIES`].
+    /// [`SourceError::Listing`] past [`MAX_ENTRIES`](crate::MAX_ENTRIES).
     pub fn scan(&self, at: Option<&RelPath>) -> Result<Scanned, SourceError> {
-        self.scan_within(at, &mut |_| true)
+        let lister = self.lister(at, Depth::All, usize::MAX)?;
+        Gathering::of(lister, None).run(&mut |_| true)
     }
 
     /// As [`Export::scan`] within a budget: `room` is told the length of each path before its entry
-    /// is kept, and 0 for each name that is skipped; when it says no the listing ends.
+    /// is kept, and 0 now and then; when it says no the listing ends. Where the object is still
+    /// what an earlier listing says, the result is that one, and nothing more is kept.
+    /// About `names_most` names are held besides, of 50 bytes each.
     ///
     /// # Errors
     /// As there; [`SourceError::NoRoom`] when the budget is used up.
-    pub fn scan_within(
+    pub fn scan_like(
         &self,
         at: Option<&RelPath>,
+        earlier: Option<&Arc<Scanned>>,
+        names_most: usize,
         room: &mut dyn FnMut(usize) -> bool,
-    ) -> Result<Scanned, SourceError> {
-        self.look(at, Depth::All, room)
+    ) -> Result<Arc<Scanned>, SourceError> {
+        let lister = self.lister(at, Depth::All, names_most)?;
+        let scanned = Gathering::of(lister, earlier).run(room)?;
+        Ok(match earlier {
+            Some(earlier) if scanned.is_unchanged => Arc::clone(earlier),
+            Some(_) | None => Arc::new(scanned),
+        })
     }
 
     /// The entries of the directory at `at` and not what is beneath them; for a file, itself.
@@ -180,29 +191,23 @@ impl Export {
     /// # Errors
     /// As [`Export::scan`].
     pub fn list(&self, at: Option<&RelPath>) -> Result<Scanned, SourceError> {
-        self.list_within(at, &mut |_| true)
+        let lister = self.lister(at, Depth::One, usize::MAX)?;
+        Gathering::of(lister, None).run(&mut |_| true)
     }
 
-    /// As [`Export::list`] within a budget, as [`Export::scan_within`].
+    /// Begins to list the object at `at`. Of the names in it about `names_most` are held at a time;
+    /// a directory with more is read several times.
     ///
     /// # Errors
-    /// As there.
-    pub fn list_within(
-        &self,
-        at: Option<&RelPath>,
-        room: &mut dyn FnMut(usize) -> bool,
-    ) -> Result<Scanned, SourceError> {
-        self.look(at, Depth::One, room)
-    }
-
-    fn look(
+    /// As [`Export::scan`].
+    pub fn lister(
         &self,
         at: Option<&RelPath>,
         depth: Depth,
-        room: &mut dyn FnMut(usize) -> bool,
-    ) -> Result<Scanned, SourceError> {
+        names_most: usize,
+    ) -> Result<Lister, SourceError> {
         let at = match (&self.only, at) {
-            (None, None) => return scan_dir(&self.base, "", depth, room),
+            (None, None) => return Lister::of_dir(&self.base, "", depth, names_most),
             (Some(only), None) => only,
             (None, Some(at)) => at,
             (Some(only), Some(at)) if at == only => only,
@@ -215,152 +220,15 @@ impl Export {
         let stat = statat(&holder, name, AtFlags::SYMLINK_NOFOLLOW);
         let stat = stat.map_err(|e| beneath_error(&shown, e))?;
         match FileType::from_raw_mode(stat.st_mode) {
-            FileType::Directory => scan_dir(&self.base, at.as_str(), depth, room),
-            FileType::RegularFile => scan_file(holder, name, &stat),
+            FileType::Directory => Lister::of_dir(&self.base, at.as_str(), depth, names_most),
+            FileType::RegularFile => Ok(Lister::of_file(holder, name)),
             FileType::Symlink => Err(SourceError::Missing { path: shown }),
             _ => Err(SourceError::Special { path: shown }),
         }
     }
 }
 
-/// How far a listing goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Depth {
-    /// The directory itself.
-    One,
-    /// Everything beneath it.
-    All,
-}
-
-fn scan_file(holder: OwnedFd, name: &str, stat: &Stat) -> Result<Scanned, SourceError> {
-    let path = RelPath::new(name).map_err(|_| SourceError::Missing { path: escaped(name) })?;
-    may_read(&holder, name.as_bytes()).map_err(|e| beneath_error(&escaped(name), e))?;
-    let entries = vec![entry(path, Kind::File, stat)];
-    let manifest = Manifest { root_kind: RootKind::File, own: None, entries };
-    manifest.validate()?;
-    Ok(Scanned {
-        manifest: Arc::new(manifest),
-        skipped: Vec::new(),
-        skipped_total: 0,
-        base: holder,
-        stamps: vec![Stamp::of(stat)],
-    })
-}
-
-fn scan_dir(
-    base: &OwnedFd,
-    at: &str,
-    depth: Depth,
-    room: &mut dyn FnMut(usize) -> bool,
-) -> Result<Scanned, SourceError> {
-    let base = walk::dir_for_reading(base.as_fd(), at).map_err(|e| beneath_error(at, e))?;
-    let own = attributes(&fstat(&base).map_err(|e| beneath_error(at, e))?);
-    let mut scan =
-        Scan { base: &base, room, found: Vec::new(), skipped: Vec::new(), skipped_total: 0 };
-    let mut left: Vec<Option<RelPath>> = vec![None];
-    while let Some(dir) = left.pop() {
-        let subdirs = scan.directory(dir.as_ref())?;
-        if depth == Depth::All {
-            left.extend(subdirs.into_iter().map(Some));
-        }
-    }
-    let Scan { mut found, skipped, skipped_total, .. } = scan;
-    found.sort_unstable_by(|(a, _), (b, _)| a.path.cmp(&b.path));
-    let (entries, stamps) = found.into_iter().unzip();
-    let manifest = Manifest { root_kind: RootKind::Dir, own: Some(own), entries };
-    manifest.validate()?;
-    Ok(Scanned { manifest: Arc::new(manifest), skipped, skipped_total, base, stamps })
-}
-
-/// A listing under way.
-struct Scan<'a> {
-    base: &'a OwnedFd,
-    room: &'a mut dyn FnMut(usize) -> bool,
-    found: Vec<(Entry, Stamp)>,
-    skipped: Vec<Skipped>,
-    skipped_total: u64,
-}
-
-impl Scan<'_> {
-    /// Lists one directory; returns the directories in it.
-    fn directory(&mut self, dir: Option<&RelPath>) -> Result<Vec<RelPath>, SourceError> {
-        let at = dir.map_or("", RelPath::as_str);
-        let mut subdirs = Vec::new();
-        let opened = walk::dir_for_reading(self.base.as_fd(), at);
-        let reader = opened.and_then(|fd| Ok((Dir::read_from(&fd)?, fd)));
-        let (reader, fd) = match (reader, dir) {
-            (Ok(both), _) => both,
-            (Err(error), None) => return Err(beneath_error(".", error)),
-            (Err(error), Some(_)) => {
-                self.skip(at.as_bytes(), unreadable(error));
-                return Ok(subdirs);
-            }
-        };
-        for item in reader {
-            let Ok(item) = item else {
-                self.skip(at.as_bytes(), SkipReason::Unreadable);
-                break;
-            };
-            let name = item.file_name().to_bytes();
-            if name == b"." || name == b".." {
-                continue;
-            }
-            if let Some(subdir) = self.one(&fd, at, name)? {
-                subdirs.push(subdir);
-            }
-        }
-        Ok(subdirs)
-    }
-
-    /// Lists one name; returns it if it is a directory.
-    fn one(&mut self, fd: &OwnedFd, at: &str, name: &[u8]) -> Result<Option<RelPath>, SourceError> {
-        let full = if at.is_empty() { name.to_vec() } else { [at.as_bytes(), b"/", name].concat() };
-        let path = match RelPath::from_bytes(&full) {
-            Ok(path) => path,
-            Err(why) => return self.pass(&full, SkipReason::Name(why)),
-        };
-        let stat = match statat(fd, name, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(stat) => stat,
-            Err(error) => return self.pass(&full, unreadable(error)),
-        };
-        let kind = match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => Kind::File,
-            FileType::Directory => Kind::Dir,
-            FileType::Symlink => return self.pass(&full, SkipReason::Link),
-            _ => return self.pass(&full, SkipReason::Special),
-        };
-        if kind == Kind::File
-            && let Err(error) = may_read(fd, name)
-        {
-            return self.pass(&full, unreadable(error));
-        }
-        if self.found.len() == MAX_ENTRIES {
-            return Err(ManifestError::TooMany(MAX_ENTRIES + 1).into());
-        }
-        if !(self.room)(full.len()) {
-            return Err(SourceError::NoRoom);
-        }
-        self.found.push((entry(path.clone(), kind, &stat), Stamp::of(&stat)));
-        Ok((kind == Kind::Dir).then_some(path))
-    }
-
-    /// Passes over a name; fails when the caller wants no more.
-    fn pass(&mut self, path: &[u8], why: SkipReason) -> Result<Option<RelPath>, SourceError> {
-        self.skip(path, why);
-        if (self.room)(0) { Ok(None) } else { Err(SourceError::NoRoom) }
-    }
-
-    fn skip(&mut self, path: &[u8], why: SkipReason) {
-        self.skipped_total += 1;
-        if self.skipped.len() < MAX_SKIPPED {
-            let path = escaped(&String::from_utf8_lossy(path));
-            tracing::debug!(%path, %why, "skipped");
-            self.skipped.push(Skipped { path, why });
-        }
-    }
-}
-
-fn entry(path: RelPath, kind: Kind, stat: &Stat) -> Entry {
+pub(crate) fn entry(path: RelPath, kind: Kind, stat: &Stat) -> Entry {
     let size = match kind {
         Kind::File => stat.st_size as u64,
         Kind::Dir => 0,
@@ -369,30 +237,11 @@ fn entry(path: RelPath, kind: Kind, stat: &Stat) -> Entry {
     Entry { path, kind, size, mode, mtime }
 }
 
-fn attributes(stat: &Stat) -> Attributes {
+pub(crate) fn attributes(stat: &Stat) -> Attributes {
     let nanos = u32::try_from(stat.st_mtime_nsec).unwrap_or(0);
     let whole = Mtime::new(stat.st_mtime, 0).expect("zero nanoseconds are below a second");
     let mtime = Mtime::new(stat.st_mtime, nanos).unwrap_or(whole);
     Attributes { mode: Mode::new(stat.st_mode), mtime }
-}
-
-/// Whether this process may read a file. Where the system does not say, opening the file tells.
-fn may_read(holder: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
-    match accessat(holder, name, Access::READ_OK, AtFlags::empty()) {
-        // Some sandboxes refuse the question in these words; opening the file is a true answer.
-        Err(error) if is_refusal(error) => {
-            walk::open_bytes(holder.as_fd(), name, OFlags::RDONLY).map(drop)
-        }
-        answered => answered,
-    }
-}
-
-fn unreadable(error: Errno) -> SkipReason {
-    if error == Errno::ACCESS || error == Errno::PERM {
-        SkipReason::Denied
-    } else {
-        SkipReason::Unreadable
-    }
 }
 
 /// An error of an access beneath the handle: a link on the way looks like nothing is there.

@@ -71,7 +71,7 @@ impl Drop for Keeping {
 /// Serves the files of one listing.
 #[derive(Debug)]
 pub struct FileSource {
-    scanned: Scanned,
+    scanned: Arc<Scanned>,
     /// Most recently used last.
     open: Vec<OpenFile>,
     roots: Roots,
@@ -104,10 +104,10 @@ enum State {
 const READINGS: usize = 3;
 
 impl FileSource {
-    /// A source of what a scan found. Opens nothing yet.
-    pub fn new(scanned: Scanned) -> FileSource {
+    /// A source of what a scan found, which several may share. Opens nothing yet.
+    pub fn new(scanned: impl Into<Arc<Scanned>>) -> FileSource {
         FileSource {
-            scanned,
+            scanned: scanned.into(),
             open: Vec::new(),
             roots: Roots::default(),
             grown: BTreeSet::new(),

@@ -20,11 +20,13 @@ mod disk;
 mod export;
 mod file_sink;
 mod file_source;
+mod gathering;
 mod hash;
 pub mod journal;
 mod known_roots;
 mod left_out;
 mod lent;
+mod lister;
 mod log;
 mod manifest;
 mod name;
@@ -49,6 +51,7 @@ pub use file_source::FileSource;
 pub use gtp_ranges::RangeSet;
 pub use hash::{BlockCheck, LOST, Value, block_value, check_block, empty_root};
 pub use known_roots::KnownRoots;
+pub use lister::{Depth, Lister, Step};
 pub use manifest::{
     Attributes, Entry, Kind, MAX_ENTRIES, Manifest, ManifestError, Mode, Mtime, MtimeError,
     RootKind,

@@ -42,7 +42,8 @@ fn a_directory_of_links_is_left_as_soon_as_nobody_wants_its_listing() {
         symlink("nowhere", dir.path().join(n.to_string())).unwrap();
     }
     let mut asked = Vec::new();
-    let scanned = Export::open(dir.path()).unwrap().scan_within(None, &mut |path| {
+    let export = Export::open(dir.path()).unwrap();
+    let scanned = export.scan_like(None, None, usize::MAX, &mut |path| {
         asked.push(path);
         asked.len() < 3
     });

@@ -1,0 +1,421 @@
+//! Lists an object entry by entry, in the order of a manifest, in bounded memory.
+//!
+//! The order is that of whole paths, so a directory's content does not follow its name at once:
+//! `a-b` comes before `a/c`. Each open directory has its names sorted, and a stack of those whose
+//! content is due later. Of a directory with very many names only the next ones are kept; when they
+//! are used up, the directory is read again for those behind them. The tree may change meanwhile:
+//! no entry comes twice or out of order, and what went away is skipped and said so. Who wants the
+//! entries, and how fast, is unknown here.
+
+use std::collections::BinaryHeap;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{Access, AtFlags, FileType, OFlags, RawDir, accessat, fstat, statat};
+use rustix::io::Errno;
+
+use crate::abilities::is_refusal;
+use crate::export::{SkipReason, Skipped, Stamp, attributes, beneath_error, entry};
+use crate::manifest::{Attributes, Entry, Kind, MAX_ENTRIES, ManifestError, RootKind};
+use crate::name::{RelPath, escaped};
+use crate::source::SourceError;
+use crate::walk;
+
+/// How far a listing goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Depth {
+    /// The directory's own names.
+    One,
+    /// Everything beneath it.
+    All,
+}
+
+/// What one step of a [`Lister`] brings.
+#[derive(Debug)]
+pub enum Step {
+    /// The next entry.
+    Entry(Entry),
+    /// A name that is there and is not listed.
+    Skipped(Skipped),
+    /// Nothing yet: a part of a directory was read.
+    Nothing,
+}
+
+/// Lists one object.
+#[derive(Debug)]
+pub struct Lister {
+    kind: RootKind,
+    /// The directory that is listed, or the one that holds the file.
+    base: OwnedFd,
+    own: Option<Attributes>,
+    depth: Depth,
+    /// Names kept at a time.
+    names_most: usize,
+    /// The directories on the way to the present one, outermost first.
+    dirs: Vec<Dir>,
+    /// The present directory, while it is open.
+    open: Option<OwnedFd>,
+    entries: usize,
+    /// The stamp of the latest entry.
+    stamp: Option<Stamp>,
+}
+
+/// A directory that is being listed.
+#[derive(Debug)]
+struct Dir {
+    /// Beneath the base; empty for the base itself.
+    path: String,
+    identity: (u64, u64),
+    /// The next names, last first.
+    names: Vec<Box<[u8]>>,
+    /// Reading under way.
+    reading: Option<Reading>,
+    /// The last name that was kept, if there are more behind it.
+    more_after: Option<Box<[u8]>>,
+    /// Directories in it whose content is due, the next one last. Each of them begins with the one
+    /// before it, so the order is that of a stack.
+    due: Vec<Box<[u8]>>,
+}
+
+/// A pass through a directory that keeps its next names.
+#[derive(Debug, Default)]
+struct Reading {
+    after: Option<Box<[u8]>>,
+    least: BinaryHeap<Box<[u8]>>,
+    has_more: bool,
+}
+
+/// Names of a directory that are kept at a time, at least.
+const NAMES_LEAST: usize = 64;
+
+/// Bytes of names that one step reads.
+const READ_BYTES: usize = 16 * 1024;
+
+impl Lister {
+    /// A listing of the directory at `at` beneath `base`. Of names, about `names_most` are kept at
+    /// a time, each some 50 bytes.
+    pub(crate) fn of_dir(
+        base: &OwnedFd,
+        at: &str,
+        depth: Depth,
+        names_most: usize,
+    ) -> Result<Lister, SourceError> {
+        let failed = |error| beneath_error(if at.is_empty() { "." } else { at }, error);
+        let base = walk::dir_for_reading(base.as_fd(), at).map_err(failed)?;
+        let stat = fstat(&base).map_err(failed)?;
+        let mut lister = Lister {
+            kind: RootKind::Dir,
+            base,
+            own: Some(attributes(&stat)),
+            depth,
+            names_most: names_most.max(NAMES_LEAST),
+            dirs: Vec::new(),
+            open: None,
+            entries: 0,
+            stamp: None,
+        };
+        let opened = walk::dir_for_reading(lister.base.as_fd(), "").map_err(failed)?;
+        lister.enter(String::new(), opened).map_err(failed)?;
+        Ok(lister)
+    }
+
+    /// A listing of the file `name` in the directory `base`.
+    pub(crate) fn of_file(base: OwnedFd, name: &str) -> Lister {
+        let dir = Dir {
+            path: String::new(),
+            identity: (0, 0),
+            names: vec![name.as_bytes().into()],
+            reading: None,
+            more_after: None,
+            due: Vec::new(),
+        };
+        Lister {
+            kind: RootKind::File,
+            base,
+            own: None,
+            depth: Depth::One,
+            names_most: NAMES_LEAST,
+            dirs: vec![dir],
+            open: None,
+            entries: 0,
+            stamp: None,
+        }
+    }
+
+    /// Whether a file or a directory is listed.
+    pub fn kind(&self) -> RootKind {
+        self.kind
+    }
+
+    /// The directory's own mode and time; `None` for a file.
+    pub fn own(&self) -> Option<Attributes> {
+        self.own
+    }
+
+    /// Gives back what is open, for a pause.
+    pub fn rest(&mut self) {
+        if self.dirs.last().is_some_and(|dir| dir.reading.is_none()) {
+            self.open = None;
+        }
+    }
+
+    /// Takes one step; `None` at the end. A step takes some microseconds, or as long as the file
+    /// system needs.
+    ///
+    /// # Errors
+    /// [`SourceError::Listing`] past [`MAX_ENTRIES`]; for a file, what hinders reading it.
+    pub fn step(&mut self) -> Option<Result<Step, SourceError>> {
+        if self.kind == RootKind::File {
+            let name = self.dirs.pop()?.names.pop()?;
+            return Some(self.file(&name));
+        }
+        let dir = self.dirs.last_mut()?;
+        if dir.reading.is_some() {
+            return Some(Ok(self.read_on()));
+        }
+        if dir.names.is_empty() && dir.more_after.is_some() {
+            dir.reading = Some(Reading { after: dir.more_after.take(), ..Reading::default() });
+            return Some(Ok(self.reopen().unwrap_or(Step::Nothing)));
+        }
+        if let Some(name) = dir.next_due() {
+            let path = join(&dir.path, &name);
+            return Some(Ok(self.descend(&path)));
+        }
+        match dir.names.pop() {
+            Some(name) => Some(self.name(name)),
+            None => {
+                self.dirs.pop();
+                self.open = None;
+                Some(Ok(Step::Nothing))
+            }
+        }
+    }
+
+    /// The next entry with the state of its file; skipped names and pauses go to `meanwhile`, which
+    /// says whether to go on.
+    pub(crate) fn next_entry(
+        &mut self,
+        meanwhile: &mut dyn FnMut(Step) -> bool,
+    ) -> Option<Result<(Entry, Stamp), SourceError>> {
+        loop {
+            match self.step()? {
+                Ok(Step::Entry(entry)) => {
+                    // It is set with each entry.
+                    let stamp = self.stamp.take()?;
+                    return Some(Ok((entry, stamp)));
+                }
+                Ok(step @ (Step::Skipped(_) | Step::Nothing)) => {
+                    if !meanwhile(step) {
+                        return Some(Err(SourceError::NoRoom));
+                    }
+                }
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+
+    pub(crate) fn into_base(self) -> OwnedFd {
+        self.base
+    }
+
+    pub(crate) fn base(&self) -> &OwnedFd {
+        &self.base
+    }
+
+    fn file(&mut self, name: &[u8]) -> Result<Step, SourceError> {
+        let shown = escaped(&String::from_utf8_lossy(name));
+        let failed = |error| beneath_error(&shown, error);
+        let path = RelPath::from_bytes(name);
+        let path = path.map_err(|_| SourceError::Missing { path: shown.clone() })?;
+        let stat = statat(&self.base, name, AtFlags::SYMLINK_NOFOLLOW).map_err(failed)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+            return Err(SourceError::Missing { path: shown });
+        }
+        may_read(&self.base, name).map_err(failed)?;
+        self.stamp = Some(Stamp::of(&stat));
+        Ok(Step::Entry(entry(path, Kind::File, &stat)))
+    }
+
+    /// Begins with a directory that has just been opened.
+    fn enter(&mut self, path: String, opened: OwnedFd) -> Result<(), Errno> {
+        let stat = fstat(&opened)?;
+        let identity = (stat.st_dev, stat.st_ino);
+        let reading = Some(Reading::default());
+        let (names, due) = (Vec::new(), Vec::new());
+        self.dirs.push(Dir { path, identity, names, reading, more_after: None, due });
+        self.open = Some(opened);
+        Ok(())
+    }
+
+    fn descend(&mut self, path: &str) -> Step {
+        self.open = None;
+        let opened = walk::dir_for_reading(self.base.as_fd(), path);
+        match opened.and_then(|opened| self.enter(path.to_owned(), opened)) {
+            Ok(()) => Step::Nothing,
+            Err(error) => Step::Skipped(skipped(path.as_bytes(), unreadable(error))),
+        }
+    }
+
+    /// Opens the present directory again, if it is still the same; otherwise what is left of it is
+    /// skipped.
+    fn reopen(&mut self) -> Option<Step> {
+        let dir = self.dirs.last_mut()?;
+        let opened = walk::dir_for_reading(self.base.as_fd(), &dir.path).and_then(|opened| {
+            let stat = fstat(&opened)?;
+            let same = (stat.st_dev, stat.st_ino) == dir.identity;
+            if same { Ok(opened) } else { Err(Errno::NOENT) }
+        });
+        match opened {
+            Ok(opened) => {
+                self.open = Some(opened);
+                None
+            }
+            Err(error) => {
+                (dir.reading, dir.more_after) = (None, None);
+                dir.names.clear();
+                Some(Step::Skipped(skipped(dir.path.as_bytes(), unreadable(error))))
+            }
+        }
+    }
+
+    /// Reads a part of the present directory.
+    fn read_on(&mut self) -> Step {
+        let held: usize = self.dirs.iter().map(|dir| dir.names.len()).sum();
+        let most = self.names_most.saturating_sub(held).max(NAMES_LEAST);
+        let (Some(dir), Some(open)) = (self.dirs.last_mut(), &self.open) else {
+            return Step::Nothing;
+        };
+        let Some(reading) = &mut dir.reading else { return Step::Nothing };
+        let mut buffer = [MaybeUninit::uninit(); READ_BYTES];
+        let mut names = RawDir::new(open, &mut buffer);
+        let ended = loop {
+            match names.next() {
+                Some(Ok(item)) => reading.consider(item.file_name().to_bytes(), most),
+                Some(Err(_)) => break Some(SkipReason::Unreadable),
+                None => break None,
+            }
+            if names.is_buffer_empty() {
+                return Step::Nothing;
+            }
+        };
+        dir.take(most);
+        match ended {
+            Some(why) => Step::Skipped(skipped(dir.path.as_bytes(), why)),
+            None => Step::Nothing,
+        }
+    }
+
+    /// Lists one name of the present directory.
+    fn name(&mut self, name: Box<[u8]>) -> Result<Step, SourceError> {
+        if self.open.is_none()
+            && let Some(gone) = self.reopen()
+        {
+            return Ok(gone);
+        }
+        let (Some(dir), Some(open)) = (self.dirs.last_mut(), &self.open) else {
+            return Ok(Step::Nothing);
+        };
+        let full = match dir.path.is_empty() {
+            true => name.to_vec(),
+            false => [dir.path.as_bytes(), b"/", &name].concat(),
+        };
+        let skip = |why| Ok(Step::Skipped(skipped(&full, why)));
+        let path = match RelPath::from_bytes(&full) {
+            Ok(path) => path,
+            Err(why) => return skip(SkipReason::Name(why)),
+        };
+        let stat = match statat(open, &*name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => stat,
+            Err(error) => return skip(unreadable(error)),
+        };
+        let kind = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => Kind::File,
+            FileType::Directory => Kind::Dir,
+            FileType::Symlink => return skip(SkipReason::Link),
+            _ => return skip(SkipReason::Special),
+        };
+        if kind == Kind::File
+            && let Err(error) = may_read(open, &name)
+        {
+            return skip(unreadable(error));
+        }
+        if self.entries == MAX_ENTRIES {
+            return Err(ManifestError::TooMany(MAX_ENTRIES + 1).into());
+        }
+        self.entries += 1;
+        self.stamp = Some(Stamp::of(&stat));
+        if kind == Kind::Dir && self.depth == Depth::All {
+            dir.due.push(name);
+        }
+        Ok(Step::Entry(entry(path, kind, &stat)))
+    }
+}
+
+impl Dir {
+    /// The next directory whose content comes before the next name, if there is one.
+    fn next_due(&mut self) -> Option<Box<[u8]>> {
+        let due = self.due.last()?;
+        let content = due.iter().chain(b"/");
+        let comes_first = self.names.last().is_none_or(|name| content.lt(name.iter()));
+        if comes_first { self.due.pop() } else { None }
+    }
+
+    /// Takes over what was read.
+    fn take(&mut self, most: usize) {
+        let Some(Reading { least, has_more, .. }) = self.reading.take() else { return };
+        let mut names = least.into_sorted_vec();
+        // A name that was changed while the directory was read may have come twice.
+        names.dedup();
+        self.more_after = names.last().filter(|_| has_more && most > 0).cloned();
+        names.reverse();
+        self.names = names;
+    }
+}
+
+impl Reading {
+    /// Keeps a name if it is among the next `most`.
+    fn consider(&mut self, name: &[u8], most: usize) {
+        let before = self.after.as_ref().is_some_and(|after| name <= &**after);
+        if name == b"." || name == b".." || before {
+            return;
+        }
+        if self.least.len() >= most {
+            self.has_more = true;
+            if self.least.peek().is_none_or(|last| name >= &**last) {
+                return;
+            }
+            self.least.pop();
+        }
+        self.least.push(name.into());
+    }
+}
+
+fn join(dir: &str, name: &[u8]) -> String {
+    let name = String::from_utf8_lossy(name);
+    if dir.is_empty() { name.into_owned() } else { format!("{dir}/{name}") }
+}
+
+fn skipped(path: &[u8], why: SkipReason) -> Skipped {
+    let path = escaped(&String::from_utf8_lossy(path));
+    tracing::debug!(%path, %why, "skipped");
+    Skipped { path, why }
+}
+
+/// Whether this process may read a file. Where the system does not say, opening the file tells.
+fn may_read(holder: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
+    match accessat(holder, name, Access::READ_OK, AtFlags::empty()) {
+        // Some sandboxes refuse the question in these words; opening the file is a true answer.
+        Err(error) if is_refusal(error) => {
+            walk::open_bytes(holder.as_fd(), name, OFlags::RDONLY).map(drop)
+        }
+        answered => answered,
+    }
+}
+
+fn unreadable(error: Errno) -> SkipReason {
+    if error == Errno::ACCESS || error == Errno::PERM {
+        SkipReason::Denied
+    } else {
+        SkipReason::Unreadable
+    }
+}

@@ -1,0 +1,220 @@
+//! Listing an object entry by entry, in bounded memory, and sharing listings that are alike.
+
+mod common;
+
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+use std::sync::Arc;
+
+use common::name;
+use gtp_store::{Depth, Export, Lister, SkipReason, SourceError, Step};
+use proptest::prelude::*;
+
+/// What a listing with these many names at a time brings: paths, and what it skipped. `between` is
+/// called before each step.
+fn listed(mut lister: Lister, mut between: impl FnMut(usize)) -> (Vec<String>, Vec<String>) {
+    let (mut paths, mut skipped) = (Vec::new(), Vec::new());
+    loop {
+        between(paths.len());
+        lister.rest();
+        match lister.step() {
+            None => return (paths, skipped),
+            Some(Ok(Step::Entry(entry))) => paths.push(entry.path.to_string()),
+            Some(Ok(Step::Skipped(name))) => skipped.push(name.path),
+            Some(Ok(Step::Nothing)) => {}
+            Some(Err(error)) => panic!("{error}"),
+        }
+    }
+}
+
+/// All that is beneath a directory, by the bytes of the paths.
+fn all_beneath(dir: &Path) -> Vec<String> {
+    let mut left = vec![dir.to_path_buf()];
+    let mut all = Vec::new();
+    while let Some(at) = left.pop() {
+        for item in std::fs::read_dir(at).unwrap() {
+            let path = item.unwrap().path();
+            all.push(path.strip_prefix(dir).unwrap().to_str().unwrap().to_owned());
+            if path.is_dir() {
+                left.push(path);
+            }
+        }
+    }
+    all.sort_unstable();
+    all
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    /// Names of characters around the separator, in directories of which some are too large to be
+    /// kept whole.
+    #[test]
+    fn entries_come_in_the_order_of_manifests_however_few_names_are_kept(
+        tree in prop::collection::vec("[ab!.0~-]{1,3}(/[ab!0-]{1,2}){0,4}", 0..200),
+        large in prop::collection::vec("[ab!.0~-]{4}", 0..200),
+    ) {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |path: &str| dir.path().join(path);
+        for path in tree.iter().filter(|path| !path.split('/').any(|name| name.starts_with('.'))) {
+            let (holder, name) = path.rsplit_once('/').unwrap_or(("", path));
+            // A file may be in the way of a directory, and the reverse.
+            if std::fs::create_dir_all(at(holder)).is_ok() && !at(path).exists() {
+                std::fs::write(at(holder).join(name), b"x").unwrap();
+            }
+        }
+        let holders = ["a", "a/b", ""];
+        for (n, name) in large.iter().enumerate() {
+            let _ = std::fs::write(at(holders[n % 3]).join(name), b"x");
+        }
+        let export = Export::open(dir.path()).unwrap();
+        let expected = all_beneath(dir.path());
+        for names_most in [0, 100, usize::MAX] {
+            let lister = export.lister(None, Depth::All, names_most).unwrap();
+            prop_assert_eq!(&listed(lister, |_| {}).0, &expected, "{} names", names_most);
+        }
+        let level: Vec<_> = expected.iter().filter(|path| !path.contains('/')).cloned().collect();
+        let lister = export.lister(None, Depth::One, 0).unwrap();
+        prop_assert_eq!(listed(lister, |_| {}).0, level);
+    }
+}
+
+#[test]
+fn a_tree_that_changes_while_it_is_listed_has_no_entry_twice_and_keeps_what_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |n: usize| dir.path().join(format!("{n:04}"));
+    for n in 0..1_000 {
+        std::fs::write(at(n), b"x").unwrap();
+    }
+    std::fs::create_dir_all(dir.path().join("gone/deep")).unwrap();
+    std::fs::create_dir_all(dir.path().join("other")).unwrap();
+    let export = Export::open(dir.path()).unwrap();
+    let lister = export.lister(None, Depth::All, 0).unwrap();
+    let mut before = 0;
+    let (paths, skipped) = listed(lister, |listed| {
+        if listed == before {
+            return;
+        }
+        before = listed;
+        // Odd ones go, before or after they are listed; even ones are replaced.
+        let n = (listed * 389) % 1_000;
+        if n % 2 == 1 {
+            let _ = std::fs::remove_file(at(n));
+        } else {
+            std::fs::write(dir.path().join("~new"), b"y").unwrap();
+            std::fs::rename(dir.path().join("~new"), at(n)).unwrap();
+        }
+        if listed == 500 {
+            std::fs::write(dir.path().join("zz-late"), b"z").unwrap();
+            std::fs::remove_dir_all(dir.path().join("gone")).unwrap();
+        }
+    });
+    assert!(paths.is_sorted() && paths.windows(2).all(|pair| pair[0] != pair[1]));
+    let even = paths.iter().filter(|path| path.parse().is_ok_and(|n: usize| n.is_multiple_of(2)));
+    assert_eq!(even.count(), 500);
+    assert!(paths.contains(&"other".into()) && paths.contains(&"zz-late".into()), "{paths:?}");
+    assert!(!paths.iter().any(|path| path.starts_with("gone/")));
+    // What vanished between being read and being looked at is named.
+    assert!(skipped.iter().all(|path| path == "gone" || path.parse::<usize>().is_ok()));
+}
+
+#[test]
+fn a_directory_that_is_replaced_by_another_while_it_is_listed_is_left_and_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let inner = dir.path().join("inner");
+    std::fs::create_dir(&inner).unwrap();
+    for n in 0..10 {
+        std::fs::write(inner.join(n.to_string()), b"x").unwrap();
+    }
+    let export = Export::open(dir.path()).unwrap();
+    let lister = export.lister(None, Depth::All, 0).unwrap();
+    let mut is_replaced = false;
+    let (paths, skipped) = listed(lister, |listed| {
+        if listed == 3 && !std::mem::replace(&mut is_replaced, true) {
+            std::fs::rename(&inner, dir.path().join("moved")).unwrap();
+            std::fs::create_dir(&inner).unwrap();
+            std::fs::write(inner.join("5"), b"other").unwrap();
+        }
+    });
+    assert_eq!(paths, ["inner", "inner/0", "inner/1"]);
+    assert_eq!(skipped, ["inner"]);
+}
+
+#[test]
+fn a_listing_like_an_earlier_one_is_that_one_and_takes_no_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    for n in 0..100 {
+        std::fs::create_dir_all(dir.path().join(format!("d{}", n % 7))).unwrap();
+        std::fs::write(dir.path().join(format!("d{}/{n}", n % 7)), b"x").unwrap();
+    }
+    symlink("nowhere", dir.path().join("link")).unwrap();
+    let export = Export::open(dir.path()).unwrap();
+    let taken = |earlier: Option<&Arc<_>>| {
+        let mut taken = 0;
+        let mut room = |bytes| {
+            taken += bytes;
+            true
+        };
+        let scanned = export.scan_like(None, earlier, 64, &mut room).unwrap();
+        (scanned, taken)
+    };
+    let (first, took) = taken(None);
+    let paths: usize = first.manifest.entries.iter().map(|e| e.path.as_str().len()).sum();
+    assert_eq!((first.manifest.entries.len(), took), (107, paths));
+    let (second, took) = taken(Some(&first));
+    assert!(Arc::ptr_eq(&first, &second) && took == 0);
+    // Any change makes a listing of its own, in which all is as it would be without the first.
+    let changes: [&dyn Fn(); 4] = [
+        &|| std::fs::write(dir.path().join("d3/3"), b"longer").unwrap(),
+        &|| std::fs::remove_file(dir.path().join("d6/97")).unwrap(),
+        &|| symlink("nowhere", dir.path().join("d0/another")).unwrap(),
+        &|| {
+            let mode = std::fs::Permissions::from_mode(0o700);
+            std::fs::set_permissions(dir.path(), mode).unwrap();
+        },
+    ];
+    let mut earlier = second;
+    for (n, change) in changes.iter().enumerate() {
+        change();
+        let (scanned, _) = taken(Some(&earlier));
+        assert!(!Arc::ptr_eq(&earlier, &scanned), "change {n}");
+        let fresh = export.scan(None).unwrap();
+        assert_eq!(scanned.manifest, fresh.manifest, "change {n}");
+        assert_eq!(
+            (&scanned.skipped, scanned.skipped_total),
+            (&fresh.skipped, fresh.skipped_total)
+        );
+        earlier = scanned;
+    }
+}
+
+#[test]
+fn a_shared_listing_that_finds_no_room_ends_where_it_first_differs() {
+    let dir = tempfile::tempdir().unwrap();
+    for n in 0..9 {
+        std::fs::write(dir.path().join(n.to_string()), b"x").unwrap();
+    }
+    let export = Export::open(dir.path()).unwrap();
+    let first = export.scan_like(None, None, 64, &mut |_| true).unwrap();
+    std::fs::write(dir.path().join("8"), b"yy").unwrap();
+    let error = export.scan_like(None, Some(&first), 64, &mut |bytes| bytes == 0).unwrap_err();
+    assert!(matches!(error, SourceError::NoRoom));
+}
+
+#[test]
+fn a_file_is_listed_as_itself_and_odd_things_are_refused_at_the_beginning() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("f"), b"hello").unwrap();
+    symlink("f", dir.path().join("link")).unwrap();
+    let export = Export::open(dir.path()).unwrap();
+    let lister = export.lister(Some(&name("f")), Depth::All, 0).unwrap();
+    assert_eq!(lister.own(), None);
+    assert_eq!(listed(lister, |_| {}), (vec!["f".to_owned()], vec![]));
+    for gone in ["link", "nothing", "f/x"] {
+        let error = export.lister(Some(&name(gone)), Depth::One, 0).unwrap_err();
+        assert!(matches!(error, SourceError::Missing { .. }), "{gone}: {error}");
+    }
+    let lister = export.lister(None, Depth::One, 0).unwrap();
+    assert_eq!(listed(lister, |_| {}), (vec!["f".to_owned()], vec!["link".to_owned()]));
+    assert!(export.list(None).unwrap().skipped.iter().all(|name| name.why == SkipReason::Link));
+}
