@@ -441,34 +441,39 @@ async fn listings_of_one_key_have_a_quarter_of_the_memory_and_free_it_when_they_
     // The export has three entries that travel; two listings of it fit into a quarter, not three.
     let limits = Limits { listings: Bytes(4 * 2 * (3 * 384 + 16)), ..Limits::default() };
     let world = World::new(Writing::Allowed, limits).await;
-    let first = world.ask(&world.friend, get(b"")).await.unwrap();
-    let _second = world.ask(&world.friend, get(b"")).await.unwrap();
-    let verbs = [get(b""), Verb::List { path: Vec::new() }];
-    let full = async |who: &Identity| {
-        for verb in verbs.clone() {
-            match world.ask(who, verb).await.map(|(_, opened)| opened) {
-                Err(refused @ ControlError::Refused { reason: Reason::Busy, .. }) => {
-                    assert!(refused.is_temporary());
-                    assert!(refused.to_string().contains("memory for listings"), "{refused}");
-                }
-                other => panic!("{other:?}"),
-            }
+    // A listing of a tree that has changed is another one.
+    let changes = std::cell::Cell::new(0);
+    let ask = async |who: &Identity| {
+        changes.set(changes.get() + 1);
+        let change = vec![b'x'; changes.get()];
+        std::fs::write(world.dir.path().join("export/a"), change).unwrap();
+        world.ask(who, get(b"")).await
+    };
+    let first = ask(&world.friend).await.unwrap();
+    let _second = ask(&world.friend).await.unwrap();
+    let full = async |who: &Identity| match ask(who).await.map(|(_, opened)| opened) {
+        Err(refused @ ControlError::Refused { reason: Reason::Busy, .. }) => {
+            assert!(refused.is_temporary());
+            assert!(refused.to_string().contains("memory for listings"), "{refused}");
         }
+        other => panic!("{other:?}"),
     };
     full(&world.friend).await;
     match put_listing(&world, b"new", vec![file(b"x"), file(b"y")]).await {
         Some(Message::Fault(fault)) => assert_eq!(fault.reason, Reason::Busy, "{fault:?}"),
         other => panic!("{other:?}"),
     }
+    // One level is told while it is walked through and takes no share.
+    world.ask(&world.friend, Verb::List { path: Vec::new() }).await.unwrap();
     // Strangers have a part of their own, one for all of them.
     let mut strangers = Vec::new();
     for _ in 0..2 {
-        strangers.push(world.ask(&Identity::generate(), get(b"")).await.unwrap());
+        strangers.push(ask(&Identity::generate()).await.unwrap());
     }
     full(&Identity::generate()).await;
     drop(first);
     let begun = Instant::now();
-    while world.ask(&world.friend, get(b"")).await.is_err() {
+    while ask(&world.friend).await.is_err() {
         assert!(begun.elapsed() < hostile::PATIENCE, "its memory is never free again");
     }
 }

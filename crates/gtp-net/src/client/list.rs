@@ -1,15 +1,15 @@
 //! Lists what a server has at a path. No datagram is sent.
 //!
-//! The server shows one level of a directory, or the file itself. The entries are held to the rules
-//! of manifests, so a hostile name never reaches a terminal.
+//! The server shows one level of a directory, or the file itself, while it walks through it. The
+//! entries are held to the rules of manifests, so a hostile name never reaches a terminal.
 
 use gtp_store::{Entry, RootKind};
 use tokio::time::timeout;
 
 use super::connect::{SKIPPED_MAX, Units, ask, left_out, reach};
 use super::{Endpoint, Terms, Url};
-use crate::control::{ANSWER_SPAN, ControlError};
-use crate::flows::{Failure, FailureKind, Gathering, root_kind};
+use crate::control::{ANSWER_SPAN, ControlChannel, ControlError};
+use crate::flows::{BadListing, Failure, FailureKind, Gathering, root_kind};
 use crate::messages::{Message, Verb};
 
 /// What is at a path.
@@ -23,8 +23,8 @@ pub struct Listing {
     pub left_out: Vec<Failure>,
 }
 
-/// Asks for a listing. A server that is silent, or sends no names, is borne for the patience of
-/// `terms`.
+/// Asks for a listing. A server that is silent is borne for the patience of `terms`, and one that
+/// says that it looks and sends no names, for ten times as long.
 ///
 /// # Errors
 /// [`Failure`].
@@ -41,14 +41,12 @@ async fn patiently(endpoint: &Endpoint, url: &Url, terms: &Terms) -> Result<List
     let mut gathering = Gathering::default();
     let mut left = Vec::new();
     loop {
-        let next = timeout(terms.patience, granted.channel.recv()).await;
-        match next.map_err(|_| ControlError::TimedOut("the listing"))?? {
-            Message::ListingPage(page) => gathering
-                .page(page)
-                .map_err(|why| Failure::new(FailureKind::Other, why.to_string()))?,
-            Message::ListingEnd(_) => {
+        let next = timeout(terms.patience * LOOKING, next_word(&mut granted.channel, terms));
+        match next.await.map_err(|_| ControlError::TimedOut("the listing"))?? {
+            Message::ListingPage(page) => gathering.page(page).map_err(bad)?,
+            Message::ListingEnd(end) => {
                 granted.channel.close().await;
-                let entries = gathering.into_entries();
+                let entries = gathering.end_of_listing(&end).map_err(bad)?;
                 return Ok(Listing { kind, entries, left_out: left });
             }
             Message::Fault(fault) => match &fault.path {
@@ -61,4 +59,23 @@ async fn patiently(endpoint: &Endpoint, url: &Url, terms: &Terms) -> Result<List
             }
         }
     }
+}
+
+/// The next message but keepalives. A server that says that it looks may take longer than one that
+/// says nothing.
+async fn next_word(channel: &mut ControlChannel, terms: &Terms) -> Result<Message, ControlError> {
+    loop {
+        let sign = timeout(terms.patience, channel.sign()).await;
+        match sign.map_err(|_| ControlError::TimedOut("the listing"))?? {
+            Message::Keepalive => {}
+            message => return Ok(message),
+        }
+    }
+}
+
+/// How many times the patience a server may look for the next names: ten minutes by default.
+const LOOKING: u32 = 10;
+
+fn bad(why: BadListing) -> Failure {
+    Failure::new(FailureKind::Other, why.to_string())
 }

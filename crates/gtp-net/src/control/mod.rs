@@ -329,6 +329,14 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ControlChannel<S> {
         self.inbox.next(&mut self.stream).await
     }
 
+    /// As [`ControlChannel::recv`], keepalives too.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn sign(&mut self) -> Result<Message, ControlError> {
+        self.inbox.next_sign(&mut self.stream).await
+    }
+
     /// Lets the peer send pages. A server calls it for a client that may put; a client's channel
     /// is so from the start.
     pub fn allow_pages(&mut self) {

@@ -155,9 +155,12 @@ impl Gathering {
         Ok(Arc::new(manifest))
     }
 
-    /// The entries gathered, for a listing that is only shown.
-    pub(crate) fn into_entries(self) -> Vec<Entry> {
-        self.entries
+    /// The entries gathered, for a listing that is only shown. All must have come.
+    pub(crate) fn end_of_listing(self, end: &PagesEnd) -> Result<Vec<Entry>, BadListing> {
+        if end.entries_total != self.entries.len() as u64 {
+            return Err(BadListing("it is not as long as announced".into()));
+        }
+        Ok(self.entries)
     }
 }
 

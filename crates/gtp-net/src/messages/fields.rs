@@ -264,8 +264,8 @@ impl<I: Iterator<Item = Entry>> Iterator for Pages<I> {
 
     fn next(&mut self) -> Option<super::Page> {
         let mut page = vec![self.entries.next()?];
-        let mut room = (PAGE_FRAME_MAX - 64).saturating_sub(page[0].page_bytes());
-        while page.len() < ENTRIES_PER_PAGE {
+        let mut room = PAGE_BYTES_SENT.saturating_sub(page[0].page_bytes());
+        while page.len() < ENTRIES_SENT {
             let Some(entry) = self.entries.next_if(|e| e.page_bytes() <= room) else { break };
             room -= entry.page_bytes();
             page.push(entry);
@@ -273,6 +273,13 @@ impl<I: Iterator<Item = Entry>> Iterator for Pages<I> {
         Some(super::Page { entries: page })
     }
 }
+
+/// Entries of a page that is sent. It is fewer than a peer takes: a page waits in memory for a peer
+/// that reads slowly, and larger ones save nothing.
+const ENTRIES_SENT: usize = 512;
+/// Bytes of a page that is sent, unless its only entry is longer.
+const PAGE_BYTES_SENT: usize = 64 * 1024;
+const _: () = assert!(ENTRIES_SENT <= ENTRIES_PER_PAGE && PAGE_BYTES_SENT < PAGE_FRAME_MAX - 64);
 
 /// Decodes a list of entries without believing its stated length: memory grows with the entries
 /// that are really there, up to the bound.

@@ -12,7 +12,7 @@ use crate::identity::Fingerprint;
 pub type SessionId = u64;
 
 /// Whether a client is on the list of keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Whose {
     /// Its key is on the list.
     Listed,

@@ -9,28 +9,28 @@ use std::time::Duration;
 use gtp_store::{BlockSource, FileSource, Manifest, RelPath, SourceError};
 use gtp_sys::Clock;
 
-use super::scan::{Extent, scan, skipped_faults};
+use super::scan::{scan, skipped_faults};
 use super::session::{Client, Ending};
+use super::walks::Listing;
 use super::{Shared, Stop};
 use crate::control::{ControlChannel, ControlError, KEEPALIVE_SPAN};
 use crate::engine::{SourceEvent, SourceHandle, SourceOpen};
-use crate::flows::{
-    Failure, FailureKind, FileIndex, RootAnswers, reason_of_source, to_messages, wire_root,
-};
+use crate::flows::{Failure, FailureKind, RootAnswers, reason_of_source, to_messages, wire_root};
 use crate::messages::{Fault, Message, PeerText, Reason};
 
 pub(super) async fn serve(shared: &Arc<Shared>, client: Client, stop: &mut Stop) -> Ending {
-    let scanning = scan(shared, client, Extent::Whole);
+    let scanning = scan(shared, client);
     let scanned = tokio::select! {
         scanned = scanning => scanned,
         why = stop.told() => return Ending::failed(why.failure()),
     };
-    let (mut client, scanned, _share) = match scanned {
+    let (mut client, listing) = match scanned {
         Ok(found) => found,
         Err(ending) => return ending,
     };
-    let faults: Vec<Message> = skipped_faults(&scanned);
-    let source = FileSource::new(scanned).with_known_roots(Arc::clone(&shared.roots));
+    let faults: Vec<Message> = skipped_faults(&listing.scanned);
+    let source = FileSource::new(Arc::clone(&listing.scanned));
+    let source = source.with_known_roots(Arc::clone(&shared.roots));
     let manifest = Arc::clone(source.manifest());
     let session = match client.session(shared) {
         Ok(session) => session,
@@ -40,7 +40,7 @@ pub(super) async fn serve(shared: &Arc<Shared>, client: Client, stop: &mut Stop)
     let open = SourceOpen { session, source: Box::new(source) };
     let mut giving = Giving {
         source: client.host.open_source(open),
-        index: FileIndex::of(&manifest),
+        listing,
         answers: RootAnswers::default(),
         client,
     };
@@ -85,7 +85,7 @@ fn file_fault(path: &RelPath, error: &SourceError) -> Message {
 /// A session that sends.
 struct Giving {
     source: SourceHandle,
-    index: FileIndex,
+    listing: Arc<Listing>,
     answers: RootAnswers,
     client: Client,
 }
@@ -114,7 +114,7 @@ impl Giving {
         let mut hello = std::pin::pin!(tokio::time::sleep(hello_within));
         let (mut told, mut greeted, mut work) = (true, false, 0);
         loop {
-            self.answers.begin(&self.source, &self.index);
+            self.answers.begin(&self.source, &self.listing.index);
             let channel = &mut self.client.channel;
             tokio::select! {
                 message = channel.recv(), if self.answers.has_room() => match message? {
@@ -124,7 +124,7 @@ impl Giving {
                         return Err(Failure::new(FailureKind::Interrupted, text));
                     }
                     Message::RootsWanted(wanted) => {
-                        self.answers.ask(wanted, &self.source, &self.index)?;
+                        self.answers.ask(wanted, &self.source, &self.listing.index)?;
                     }
                     Message::UnitChoice(_) => {}
                     Message::Fault(fault) => return Err(Failure::of_fault(&fault)),

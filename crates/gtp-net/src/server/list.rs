@@ -1,48 +1,213 @@
 //! Answers `list`: the names at a path, without a session for data.
 //!
-//! A listing is cheap for both ends: one level of names, no content, no key for datagrams. It needs
-//! the same permission as reading.
+//! The listing goes out while the directory is walked through, some entries at a time, and the
+//! walk waits for a client that reads slowly. So it takes the same memory however long it is. It
+//! needs the same permission as reading.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
+
+use gtp_store::{Depth, RelPath, SourceError, Step};
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use super::Shared;
-use super::scan::{Extent, scan, skipped_faults};
+use super::scan::{NAMED_MAX, refuse, skipped_fault, skipped_more, wait};
 use super::session::{Client, Ending};
+use super::walks::{self, Asker, Nothing, Pace, Walks, beyond};
 use crate::flows::{Failure, to_wire, wire_root};
-use crate::messages::{Message, Pages, PagesEnd};
+use crate::messages::{Entry, EntryKind, Message, Page, PagesEnd};
 
-pub(super) async fn serve(shared: &Arc<Shared>, client: Client) -> Ending {
-    let (client, scanned, _share) = match scan(shared, client, Extent::OneLevel).await {
-        Ok(found) => found,
-        Err(ending) => return ending,
+pub(super) async fn serve(shared: &Arc<Shared>, mut client: Client) -> Ending {
+    let mut parts = Parts::begin(&shared.walks, client.path.clone(), client.asker());
+    let first = match parts.next(&mut client, shared).await {
+        Ok(first) => first,
+        Err(failure) => return Ending::failed(failure),
     };
-    match answer(shared, client, &scanned).await {
-        Ok(()) => Ending::default(),
-        Err(failure) => Ending::failed(failure),
-    }
+    let answered = match first {
+        Part::Begun(object) => answer(shared, client, object, parts).await,
+        Part::Failed(nothing) => return refuse(client, &nothing).await,
+        Part::Said(_) | Part::Ended(_) => unreachable!("a listing begins with its object"),
+    };
+    Ending { failure: answered.err(), ..Ending::default() }
 }
 
+/// Sends the listing as it comes.
 async fn answer(
     shared: &Shared,
     mut client: Client,
-    scanned: &gtp_store::Scanned,
+    object: EntryKind,
+    mut parts: Parts,
 ) -> Result<(), Failure> {
-    let manifest = &scanned.manifest;
-    let total = manifest.entries.len() as u64;
-    let object = Some(wire_root(manifest.root_kind));
     let session = client.host.new_session_id();
-    let opened = client.opened(shared, session, object, (total, 0));
-    let pages = Pages::new(manifest.entries.iter().map(to_wire)).map(Message::ListingPage);
-    let content_bytes = manifest.content_bytes();
-    let end = Message::ListingEnd(PagesEnd { entries_total: total, content_bytes });
-    let faults = skipped_faults(scanned);
-    let (seat, clock) = (Arc::clone(&client.seat), shared.host.clock());
-    let mut sent = 0;
-    let answer = [opened].into_iter().chain(faults).chain(pages).chain([end]).inspect(|_| {
-        sent += 1;
-        seat.note(sent, clock.now());
-    });
-    client.channel.send_all(answer).await?;
+    // How many entries there are is known at the end.
+    let opened = client.opened(shared, session, Some(object), (0, 0));
+    client.channel.send(&opened).await?;
+    let (last, ending) = loop {
+        match parts.next(&mut client, shared).await? {
+            Part::Begun(_) => unreachable!("a listing begins once"),
+            Part::Said(messages) => client.channel.send_all(messages.into_iter()).await?,
+            Part::Ended(end) => break (Message::ListingEnd(end), Ok(())),
+            Part::Failed(Nothing { reason, text, failure, .. }) => {
+                break (Message::fault(reason, text), Err(failure));
+            }
+        }
+    };
+    client.channel.send(&last).await?;
     client.channel.close().await;
-    Ok(())
+    ending
+}
+
+/// A part of a listing. They come in this order.
+enum Part {
+    Begun(EntryKind),
+    /// Pages, and names that are left out.
+    Said(Vec<Message>),
+    Ended(PagesEnd),
+    /// It ends here, perhaps in the middle.
+    Failed(Nothing),
+}
+
+/// A listing under way: one part waits for the client, and the next one waits for that.
+struct Parts {
+    from: Receiver<Part>,
+    /// Steps of the walk, and parts sent: signs that the client's place is used.
+    progress: Arc<AtomicU64>,
+}
+
+impl Parts {
+    fn begin(walks: &Arc<Walks>, path: Option<RelPath>, asker: Asker) -> Parts {
+        let (to, from) = channel(1);
+        let progress = Arc::new(AtomicU64::new(0));
+        let (walks, walked) = (Arc::clone(walks), Arc::clone(&progress));
+        // Without a thread nothing comes.
+        let _ = walks::spawn(move || {
+            let _seat = asker.seat;
+            let mut telling = Telling::of(to, Pace::begin(asker.party), walked);
+            let last = match telling.walk(&walks, path.as_ref()) {
+                Ok(end) => Part::Ended(end),
+                Err(nothing) => Part::Failed(nothing),
+            };
+            telling.give(last);
+        });
+        Parts { from, progress }
+    }
+
+    async fn next(&mut self, client: &mut Client, shared: &Shared) -> Result<Part, Failure> {
+        let progress = &self.progress;
+        let part = wait(client, shared, self.from.recv(), || progress.load(Relaxed)).await?;
+        client.seat.note(progress.fetch_add(1, Relaxed), shared.host.clock().now());
+        Ok(part.unwrap_or_else(|| Part::Failed(Nothing::broken_off())))
+    }
+}
+
+/// Entries in a page: a client that does not read costs some tens of kilobytes.
+const PAGE_ENTRIES: usize = 256;
+/// Bytes of paths in a page, after which it is full.
+const PAGE_PATHS: usize = 32 * 1024;
+/// Names that are left out and told together.
+const TOLD_TOGETHER: usize = 64;
+
+/// Walks through one level and tells what is there.
+struct Telling {
+    to: Sender<Part>,
+    pace: Pace,
+    walked: Arc<AtomicU64>,
+    page: Vec<Entry>,
+    page_paths: usize,
+    left_out: Vec<Message>,
+    named: usize,
+    unnamed: u64,
+    paths: usize,
+    sums: PagesEnd,
+}
+
+impl Telling {
+    fn of(to: Sender<Part>, pace: Pace, walked: Arc<AtomicU64>) -> Telling {
+        Telling {
+            to,
+            pace,
+            walked,
+            page: Vec::new(),
+            page_paths: 0,
+            left_out: Vec::new(),
+            named: 0,
+            unnamed: 0,
+            paths: 0,
+            sums: PagesEnd { entries_total: 0, content_bytes: 0 },
+        }
+    }
+
+    fn walk(&mut self, walks: &Walks, path: Option<&RelPath>) -> Result<PagesEnd, Nothing> {
+        let names = walks.names();
+        let lister = walks.export()?.lister(path, Depth::One, names.count());
+        let mut lister = lister.map_err(Nothing::there)?;
+        self.give(Part::Begun(wire_root(lister.kind())));
+        while let Some(step) = lister.step() {
+            match step.map_err(Nothing::there)? {
+                Step::Entry(entry) => self.take(to_wire(&entry))?,
+                Step::Skipped(name) if self.named < NAMED_MAX => {
+                    self.named += 1;
+                    self.left_out.push(skipped_fault(&name));
+                }
+                Step::Skipped(_) => self.unnamed += 1,
+                Step::Nothing => {}
+            }
+            if self.is_full() {
+                lister.rest();
+                self.say();
+            }
+            if self.to.is_closed() {
+                return Err(Nothing::there(SourceError::Unwanted));
+            }
+            self.walked.fetch_add(1, Relaxed);
+            self.pace.step();
+        }
+        self.left_out.extend(skipped_more(self.unnamed));
+        self.say();
+        Ok(self.sums.clone())
+    }
+
+    fn take(&mut self, entry: Entry) -> Result<(), Nothing> {
+        self.page_paths += entry.path.len();
+        self.paths += entry.path.len();
+        self.sums.entries_total += 1;
+        self.sums.content_bytes = self.sums.content_bytes.saturating_add(entry.size);
+        self.page.push(entry);
+        let PagesEnd { entries_total, content_bytes } = self.sums;
+        beyond(entries_total, self.paths, content_bytes).map_or(Ok(()), |text| {
+            self.page.clear();
+            Err(Nothing::beyond(text))
+        })
+    }
+
+    fn is_full(&self) -> bool {
+        self.page.len() >= PAGE_ENTRIES
+            || self.page_paths >= PAGE_PATHS
+            || self.left_out.len() >= TOLD_TOGETHER
+    }
+
+    /// Gives what there is.
+    fn say(&mut self) {
+        let mut messages = std::mem::take(&mut self.left_out);
+        let entries = std::mem::take(&mut self.page);
+        self.page_paths = 0;
+        if !entries.is_empty() {
+            messages.push(Message::ListingPage(Page { entries }));
+        }
+        if !messages.is_empty() {
+            self.give(Part::Said(messages));
+        }
+    }
+
+    /// Gives a part, if need be when the client has taken the one before. Others have their turns
+    /// meanwhile.
+    fn give(&mut self, part: Part) {
+        if let Err(TrySendError::Full(part)) = self.to.try_send(part) {
+            self.pace.rest();
+            // If the client is gone, the walk ends soon.
+            let _ = self.to.blocking_send(part);
+        }
+    }
 }

@@ -17,10 +17,11 @@ mod put;
 mod scan;
 pub(crate) mod session;
 mod turned_away;
+mod walks;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -43,6 +44,7 @@ use crate::tls::server_config;
 use budget::Budget;
 use guests::{Guests, Leave, Seat};
 use keys::{Keys, Overseen, oversee};
+use walks::{Nothing, Walks};
 
 /// Whether clients may write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,7 +96,7 @@ pub(crate) struct Shared {
     config: ServeConfig,
     guests: Arc<Guests>,
     keys: Arc<Keys>,
-    listings: Arc<Budget>,
+    walks: Arc<Walks>,
     roots: Arc<KnownRoots>,
     events: mpsc::Sender<ServerEvent>,
     /// Events that were dropped because they were not taken in time.
@@ -147,7 +149,8 @@ impl Server {
         let limits = config.limits.within(gtp_sys::descriptors::limit());
         let guests = Arc::new(Guests::new(limits));
         let keys = Arc::new(Keys::new(config.admission.clone()));
-        let listings = Budget::new(config.limits.listings);
+        let root = config.root.clone();
+        let walks = Walks::new(Budget::new(config.limits.listings), move || open_export(&root));
         let shared = Shared {
             host,
             socket,
@@ -156,7 +159,7 @@ impl Server {
             config,
             guests,
             keys,
-            listings,
+            walks,
             roots: Arc::new(KnownRoots::new(ROOTS_KEPT, has_settled)),
             events,
             missed: AtomicU64::new(0),
@@ -276,6 +279,15 @@ impl Shared {
             self.missed.fetch_add(count, Ordering::Relaxed);
         }
     }
+}
+
+/// Opens the export by the path that the operator named, anew for each walk: the directory may have
+/// been replaced, or a link that leads to it switched. Running sessions keep theirs.
+fn open_export(root: &Path) -> Result<Export, Nothing> {
+    Export::open(root).map_err(|error| {
+        tracing::warn!(%error, "the export cannot be opened");
+        Nothing::exported()
+    })
 }
 
 /// Hashes of files that are cached for later requests: 6 MB, at most twice that.

@@ -118,7 +118,7 @@ async fn begin(
     opened: Message,
 ) -> Result<(Taking, (Arc<Seat>, Share)), Trouble> {
     client.channel.send(&opened).await?;
-    let mut share = shared.listings.share(client.holder);
+    let mut share = shared.walks.share(client.holder);
     let manifest = gather(client, &spot, &mut share).await?;
     let options = shared.config.sink_options;
     let opening = {

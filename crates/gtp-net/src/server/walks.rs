@@ -1,0 +1,528 @@
+//! Walks through exported objects, on threads of low priority, in turns with other clients.
+//!
+//! Whole listings are shared: all who ask for the same object before a walk begins get its result,
+//! and a walk that finds the object unchanged gives out the listing that is there already. So many
+//! clients of one tree take the memory of one. A walk reads the tree after all who get its result
+//! have asked. It ends at the next entry when nobody waits for it any more.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use gtp_store::{Export, Manifest, RelPath, Scanned, SourceError};
+use tokio::sync::watch;
+
+use super::Whose;
+use super::admission::listing_bytes;
+use super::budget::{Budget, Holder, Share, USED_UP};
+use super::guests::Seat;
+use crate::engine::turns::{CHORES, Party, Turn};
+use crate::flows::{Failure, FailureKind, FileIndex, reason_of_source};
+use crate::messages::{CONTENT_MAX, ENTRIES_MAX, PATHS_MAX, Reason};
+
+/// For whom an object is looked up.
+#[derive(Clone)]
+pub(super) struct Asker {
+    pub holder: Holder,
+    pub party: Party,
+    /// A client that is gone keeps its place until the walk for it has ended.
+    pub seat: Arc<Seat>,
+}
+
+/// A whole object as clients see it, and the memory that it takes.
+pub(super) struct Listing {
+    pub scanned: Arc<Scanned>,
+    pub index: FileIndex,
+    _share: Share,
+}
+
+/// Why there is no listing.
+#[derive(Clone, Debug)]
+pub(super) struct Nothing {
+    /// What the client is told.
+    pub reason: Reason,
+    pub text: String,
+    /// What the server hears.
+    pub failure: Failure,
+    /// Whose memory was used up, if it was that.
+    pub used_up: Option<Holder>,
+}
+
+impl Nothing {
+    /// That the export has no such object, or that it cannot be listed.
+    pub fn there(error: SourceError) -> Nothing {
+        let reason = reason_of_source(&error);
+        let text = match &error {
+            SourceError::NoRoom => USED_UP.into(),
+            other => other.to_string(),
+        };
+        Nothing { reason, text, failure: error.into(), used_up: None }
+    }
+
+    /// That the listing is longer than messages may say, or than a client would take.
+    pub fn beyond(text: String) -> Nothing {
+        let failure = Failure::new(FailureKind::Other, text.clone());
+        Nothing { reason: Reason::Limit, text, failure, used_up: None }
+    }
+
+    fn for_now(text: &str) -> Nothing {
+        let failure = Failure::new(FailureKind::Temporary, text);
+        Nothing { reason: Reason::Busy, text: text.into(), failure, used_up: None }
+    }
+
+    /// That the export itself is not there. The client does not learn its path.
+    pub fn exported() -> Nothing {
+        Nothing::for_now("what this server exports is not there at present")
+    }
+
+    /// That the walk could not begin, or broke off.
+    pub fn broken_off() -> Nothing {
+        Nothing::for_now("the server could not look for it; try again later")
+    }
+}
+
+type Outcome = Result<Arc<Listing>, Arc<Nothing>>;
+
+/// The walks of a server.
+pub(super) struct Walks {
+    open: Box<dyn Fn() -> Result<Export, Nothing> + Send + Sync>,
+    budget: Arc<Budget>,
+    names: Arc<Names>,
+    /// Objects through which somebody walks, or is about to; for each the walk after that.
+    lanes: Mutex<HashMap<Lane, Option<Batch>>>,
+    /// Listings that somebody uses.
+    latest: Mutex<HashMap<Option<RelPath>, Weak<Listing>>>,
+}
+
+/// Walks for strangers are apart, as they may have to wait for their turns.
+type Lane = (Option<RelPath>, Whose);
+
+/// Clients that get the result of one walk.
+struct Batch {
+    /// Who asked first: its turns and its memory are used.
+    asker: Asker,
+    walked: Arc<AtomicU64>,
+    outcome: watch::Sender<Option<Outcome>>,
+}
+
+/// A client's part in a walk.
+pub(super) struct Waiting {
+    walked: Arc<AtomicU64>,
+    outcome: watch::Receiver<Option<Outcome>>,
+}
+
+impl Batch {
+    fn of(asker: Asker) -> Batch {
+        Batch { asker, walked: Arc::default(), outcome: watch::Sender::new(None) }
+    }
+
+    fn join(&self) -> Waiting {
+        Waiting { walked: Arc::clone(&self.walked), outcome: self.outcome.subscribe() }
+    }
+}
+
+impl Waiting {
+    /// The steps of the walk.
+    pub fn walked(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.walked)
+    }
+
+    /// Waits for the result. Safe to cancel.
+    pub async fn outcome(&mut self) -> Outcome {
+        match self.outcome.wait_for(Option::is_some).await {
+            Ok(outcome) => outcome.clone().unwrap_or_else(|| Err(broken_off())),
+            // The walker is gone without a word.
+            Err(_) => Err(broken_off()),
+        }
+    }
+}
+
+fn broken_off() -> Arc<Nothing> {
+    Arc::new(Nothing::broken_off())
+}
+
+impl Walks {
+    /// `open` opens the export, anew for each walk.
+    pub fn new(
+        budget: Arc<Budget>,
+        open: impl Fn() -> Result<Export, Nothing> + Send + Sync + 'static,
+    ) -> Arc<Walks> {
+        let (lanes, latest) = (Mutex::default(), Mutex::default());
+        Arc::new(Walks { open: Box::new(open), budget, names: Arc::default(), lanes, latest })
+    }
+
+    /// Asks for the whole listing of the object at `path`.
+    pub fn ask(self: &Arc<Walks>, path: Option<RelPath>, asker: Asker) -> Waiting {
+        let lane = (path, asker.holder.whose());
+        let mut lanes = self.lanes();
+        if let Some(next) = lanes.get_mut(&lane) {
+            return next.get_or_insert_with(|| Batch::of(asker)).join();
+        }
+        let batch = Batch::of(asker);
+        let waiting = batch.join();
+        let walker = Walker { walks: Arc::clone(self), lane: Some(lane.clone()) };
+        lanes.insert(lane, Some(batch));
+        drop(lanes);
+        // Without a thread the walker is dropped, and all who wait hear of it.
+        let _ = spawn(move || walker.run());
+        waiting
+    }
+
+    /// Memory for listings that come from this client.
+    pub fn share(&self, holder: Holder) -> Share {
+        self.budget.share(holder)
+    }
+
+    /// Opens the export.
+    pub fn export(&self) -> Result<Export, Nothing> {
+        (self.open)()
+    }
+
+    /// A part of the memory for names that are still to be looked at.
+    pub fn names(&self) -> NamesShare {
+        self.names.take()
+    }
+
+    fn lanes(&self) -> MutexGuard<'_, HashMap<Lane, Option<Batch>>> {
+        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn latest(&self) -> MutexGuard<'_, HashMap<Option<RelPath>, Weak<Listing>>> {
+        self.latest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn walk(&self, path: Option<&RelPath>, batch: &Batch) -> Result<Arc<Listing>, Nothing> {
+        let holder = batch.asker.holder;
+        let (names, mut share) = (self.names(), self.budget.share(holder));
+        let mut pace = Pace::begin(batch.asker.party);
+        let mut room = |path| {
+            batch.walked.fetch_add(1, Ordering::Relaxed);
+            pace.step();
+            batch.outcome.receiver_count() > 0 && share.take(listing_bytes(path))
+        };
+        let export = self.export()?;
+        let earlier = self.latest().get(&path.cloned()).and_then(Weak::upgrade);
+        let known = earlier.as_ref().map(|earlier| &earlier.scanned);
+        let scanned = export.scan_like(path, known, names.count(), &mut room).map_err(|error| {
+            let used_up = matches!(error, SourceError::NoRoom).then_some(holder);
+            Nothing { used_up, ..Nothing::there(error) }
+        })?;
+        if let Some(earlier) = earlier.filter(|e| Arc::ptr_eq(&e.scanned, &scanned)) {
+            return Ok(earlier);
+        }
+        if let Some(text) = beyond_limits(&scanned.manifest) {
+            return Err(Nothing::beyond(text));
+        }
+        let index = FileIndex::of(&scanned.manifest);
+        let listing = Arc::new(Listing { scanned, index, _share: share });
+        let mut latest = self.latest();
+        latest.retain(|_, listing| listing.strong_count() > 0);
+        latest.insert(path.cloned(), Arc::downgrade(&listing));
+        Ok(listing)
+    }
+}
+
+/// Walks for one lane for as long as somebody asks.
+struct Walker {
+    walks: Arc<Walks>,
+    /// `None` when the lane has ended.
+    lane: Option<Lane>,
+}
+
+impl Walker {
+    fn run(mut self) {
+        while let Some((path, batch)) = self.next() {
+            let outcome = self.walks.walk(path.as_ref(), &batch).map_err(Arc::new);
+            batch.outcome.send_replace(Some(outcome));
+        }
+    }
+
+    /// The next walk that somebody waits for; without one the lane ends.
+    fn next(&mut self) -> Option<(Option<RelPath>, Batch)> {
+        let lane = self.lane.take()?;
+        let mut lanes = self.walks.lanes();
+        let next = lanes.get_mut(&lane).and_then(Option::take);
+        let Some(batch) = next.filter(|batch| batch.outcome.receiver_count() > 0) else {
+            lanes.remove(&lane);
+            return None;
+        };
+        let path = lane.0.clone();
+        self.lane = Some(lane);
+        Some((path, batch))
+    }
+}
+
+impl Drop for Walker {
+    fn drop(&mut self) {
+        // There was no thread, or it panicked: whoever waits in the lane hears that nobody walks.
+        if let Some(lane) = self.lane.take() {
+            self.walks.lanes().remove(&lane);
+        }
+    }
+}
+
+/// Starts a thread that walks: it must not hold the transfers up.
+///
+/// # Errors
+/// When the system gives no thread.
+pub(super) fn spawn(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let thread = std::thread::Builder::new().name("gtp-walker".into()).stack_size(STACK);
+    let thread = thread.spawn(move || {
+        gtp_sys::schedule::background();
+        work();
+    });
+    thread.map(drop)
+}
+
+/// A walker's stack: it reads names into 16 KiB of it.
+const STACK: usize = 512 * 1024;
+
+/// A walker's turns: it offers its turn to others every few milliseconds.
+pub(super) struct Pace {
+    party: Party,
+    turn: Option<Turn<'static>>,
+    steps: u32,
+}
+
+/// Steps before others have their turns: each takes some microseconds.
+const STEPS_A_TURN: u32 = 512;
+
+impl Pace {
+    /// Waits for the first turn.
+    pub fn begin(party: Party) -> Pace {
+        Pace { party, turn: Some(CHORES.take(party)), steps: 0 }
+    }
+
+    /// Called before each step.
+    pub fn step(&mut self) {
+        self.steps += 1;
+        match &mut self.turn {
+            Some(turn) if self.steps.is_multiple_of(STEPS_A_TURN) => turn.offer(),
+            Some(_) => {}
+            None => self.turn = Some(CHORES.take(self.party)),
+        }
+    }
+
+    /// Gives the turn up until the next step.
+    pub fn rest(&mut self) {
+        self.turn = None;
+    }
+}
+
+/// What of a listing no message may say, or no client would take.
+fn beyond_limits(manifest: &Manifest) -> Option<String> {
+    let paths: usize = manifest.entries.iter().map(|entry| entry.path.as_str().len()).sum();
+    beyond(manifest.entries.len() as u64, paths, manifest.content_bytes())
+}
+
+/// The same of a listing with so many entries, bytes of paths and bytes of content.
+pub(super) fn beyond(entries: u64, paths: usize, content: u64) -> Option<String> {
+    if entries > ENTRIES_MAX {
+        Some(format!("more than {ENTRIES_MAX} entries"))
+    } else if paths > PATHS_MAX {
+        Some(format!("more than {PATHS_MAX} bytes of names"))
+    } else if content > CONTENT_MAX {
+        Some(format!("more than {CONTENT_MAX} bytes of content"))
+    } else {
+        None
+    }
+}
+
+/// Names that all walks together may hold beyond the least of each: 12 MB.
+const NAMES_ALL: usize = 240_000;
+/// Names that a walk may always hold: 100 KB. A directory with more is read several times.
+const NAMES_EACH: usize = 2_048;
+
+/// How many names walks hold while they look at what they name.
+#[derive(Default)]
+pub(super) struct Names {
+    taken: AtomicUsize,
+}
+
+/// The names that one walk may hold.
+pub(super) struct NamesShare {
+    names: Arc<Names>,
+    extra: usize,
+}
+
+impl Names {
+    /// Half of what is left, so that one walk of a large directory leaves something to others.
+    fn take(self: &Arc<Names>) -> NamesShare {
+        let half = |taken: usize| NAMES_ALL.saturating_sub(taken) / 2;
+        let taking = |taken| Some(taken + half(taken));
+        let before = self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, taking);
+        let extra = half(before.unwrap_or(NAMES_ALL));
+        NamesShare { names: Arc::clone(self), extra }
+    }
+}
+
+impl NamesShare {
+    pub fn count(&self) -> usize {
+        NAMES_EACH + self.extra
+    }
+}
+
+impl Drop for NamesShare {
+    fn drop(&mut self) {
+        self.names.taken.fetch_sub(self.extra, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+    use std::path::Path;
+    use std::sync::mpsc;
+
+    use gtp_alloc::Bytes;
+    use gtp_store::{Entry, Kind, Mode, Mtime, RootKind};
+
+    use super::super::admission::Limits;
+    use super::super::guests::Guests;
+    use super::*;
+    use crate::identity::Identity;
+
+    fn seat() -> Arc<Seat> {
+        let guests = Guests::new(Limits::default());
+        Arc::new(guests.arrive(SocketAddr::from(([127, 0, 0, 1], 1))).0)
+    }
+
+    fn stranger() -> Asker {
+        Asker { holder: Holder::Strangers, party: Party::Strangers(1), seat: seat() }
+    }
+
+    fn listed() -> Asker {
+        let holder = Holder::Listed(Identity::generate().fingerprint());
+        Asker { holder, party: Party::Listed(holder.principal()), seat: seat() }
+    }
+
+    /// Walks through a directory, each of which begins when it is let.
+    fn gated(dir: &Path, memory: u64) -> (Arc<Walks>, mpsc::Receiver<()>, mpsc::Sender<()>) {
+        let (began, begins) = mpsc::channel();
+        let (go_on, gate) = mpsc::channel();
+        let (dir, gate) = (dir.to_owned(), Mutex::new(gate));
+        let walks = Walks::new(Budget::new(Bytes(memory)), move || {
+            began.send(()).unwrap();
+            gate.lock().unwrap().recv().unwrap();
+            Export::open(&dir).map_err(Nothing::there)
+        });
+        (walks, begins, go_on)
+    }
+
+    fn tree(files: usize) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        for n in 0..files {
+            std::fs::write(dir.path().join(n.to_string()), "x").unwrap();
+        }
+        dir
+    }
+
+    #[test]
+    fn a_listing_beyond_what_messages_may_say_is_known_by_which_limit() {
+        let listing = |count: u64, size| {
+            let entry = |n| Entry {
+                path: RelPath::new(&format!("{n}")).unwrap(),
+                kind: Kind::File,
+                size,
+                mode: Mode::new(0o644),
+                mtime: Mtime::new(0, 0).unwrap(),
+            };
+            Manifest {
+                root_kind: RootKind::Dir,
+                own: None,
+                entries: (0..count).map(entry).collect(),
+            }
+        };
+        let beyond = |count, size| beyond_limits(&listing(count, size)).unwrap_or_default();
+        assert_eq!(beyond(2, CONTENT_MAX / 2) + &beyond(ENTRIES_MAX, 0), "");
+        assert!(beyond(2, CONTENT_MAX / 2 + 1).ends_with("bytes of content"));
+        assert!(beyond(1, u64::MAX).ends_with("bytes of content"));
+        assert!(beyond(ENTRIES_MAX + 1, 0).ends_with("entries"));
+    }
+
+    #[tokio::test]
+    async fn whoever_asks_before_a_walk_begins_gets_its_result_and_later_ones_the_next() {
+        let dir = tree(10);
+        let (walks, begins, go_on) = gated(dir.path(), 1 << 30);
+        let mut first = walks.ask(None, stranger());
+        begins.recv().unwrap();
+        let mut others: Vec<_> = (0..9).map(|_| walks.ask(None, stranger())).collect();
+        // It is there when they ask, and the walk under way may have passed it.
+        std::fs::write(dir.path().join("new"), "x").unwrap();
+        let mut last = walks.ask(None, stranger());
+        for _ in 0..2 {
+            go_on.send(()).unwrap();
+        }
+        first.outcome().await.unwrap();
+        let shared = last.outcome().await.unwrap();
+        assert_eq!(shared.scanned.manifest.entries.len(), 11);
+        for other in &mut others {
+            assert!(Arc::ptr_eq(&shared, &other.outcome().await.unwrap()));
+        }
+        assert_eq!(begins.try_iter().count(), 1, "two walks for eleven clients");
+    }
+
+    #[tokio::test]
+    async fn a_walk_that_finds_nothing_changed_gives_out_the_listing_that_is_there() {
+        let dir = tree(10);
+        let (walks, _begins, go_on) = gated(dir.path(), 4 * listing_bytes(1) * 10);
+        for _ in 0..4 {
+            go_on.send(()).unwrap();
+        }
+        let first = walks.ask(None, stranger()).outcome().await.unwrap();
+        let again = walks.ask(None, listed()).outcome().await.unwrap();
+        assert!(Arc::ptr_eq(&first, &again), "it needs no memory of its own");
+        std::fs::write(dir.path().join("3"), "longer").unwrap();
+        let changed = walks.ask(None, stranger()).outcome().await;
+        assert_eq!(changed.err().unwrap().used_up, Some(Holder::Strangers));
+        drop((first, again));
+        let changed = walks.ask(None, stranger()).outcome().await.unwrap();
+        assert_eq!(changed.scanned.manifest.entries[3].size, 6);
+    }
+
+    #[tokio::test]
+    async fn a_walk_that_nobody_waits_for_ends_and_gives_its_memory_and_its_place_back() {
+        let dir = tree(2_000);
+        let (walks, begins, go_on) = gated(dir.path(), 1 << 30);
+        let asker = stranger();
+        let seat = Arc::downgrade(&asker.seat);
+        let waiting = walks.ask(None, asker);
+        begins.recv().unwrap();
+        let walked = waiting.walked();
+        drop(waiting);
+        assert!(seat.upgrade().is_some(), "the walk goes on");
+        go_on.send(()).unwrap();
+        while seat.upgrade().is_some() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(walked.load(Ordering::Relaxed), 1);
+        assert!(walks.lanes().is_empty());
+        assert!(walks.share(Holder::Strangers).take(1 << 28));
+    }
+
+    #[tokio::test]
+    async fn a_walker_that_panics_leaves_nobody_waiting_and_the_next_one_walks() {
+        let dir = tree(1);
+        let path = dir.path().to_owned();
+        let panics = std::sync::atomic::AtomicBool::new(true);
+        let walks = Walks::new(Budget::new(Bytes(1 << 20)), move || {
+            assert!(!panics.swap(false, Ordering::Relaxed), "as the test wants");
+            Export::open(&path).map_err(Nothing::there)
+        });
+        let failed = walks.ask(None, stranger()).outcome().await.err().unwrap();
+        assert_eq!(failed.reason, Reason::Busy);
+        assert!(walks.ask(None, stranger()).outcome().await.is_ok());
+    }
+
+    #[test]
+    fn names_of_all_walks_together_are_bounded_and_each_has_some() {
+        let names: Arc<Names> = Arc::default();
+        let shares: Vec<NamesShare> = (0..512).map(|_| names.take()).collect();
+        let extra: usize = shares.iter().map(|share| share.extra).sum();
+        assert!(extra <= NAMES_ALL && shares[0].extra == NAMES_ALL / 2);
+        assert!(shares.iter().all(|share| share.count() >= NAMES_EACH));
+        drop(shares);
+        assert_eq!(names.taken.load(Ordering::Relaxed), 0);
+    }
+}
