@@ -19,6 +19,7 @@ extern crate std;
 pub mod agent;
 pub mod claims;
 mod demand;
+pub mod direction;
 mod excess;
 pub mod group;
 pub mod handshake;
@@ -37,6 +38,7 @@ mod weight;
 pub mod wire;
 
 pub use agent::{Agent, AgentConfig, Side};
+pub use direction::{Activity, Direction};
 pub use group::Group;
 pub use gtp_ranges::RangeSet;
 pub use handshake::Role;

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use gtp_alloc::grant::{Claim, shares};
 use gtp_alloc::{Rate, Span, Time};
 use gtp_proto::agent::Side as AgentSide;
+use gtp_proto::direction::Allot;
 use gtp_proto::limits::{GRANTS_OUTSTANDING, INTERVAL_MAX, INTERVAL_MIN, RECOMPUTE_MIN};
 use gtp_proto::{FlowId, Grant, Law, Phase, Report};
 use gtp_share::client::Attachment;
@@ -92,6 +93,27 @@ struct Said {
 /// daemon has no room for it. A daemon that waits for others grants after 750 ms.
 const ANSWER_MOST: Span = Span::from_secs(2);
 
+impl Allot for Allotter {
+    fn poll_timeout(&self) -> Time {
+        match &self.daemon {
+            None => self.agent.poll_timeout().min(self.due),
+            Some(daemon) if self.alone.is_empty() => daemon.next,
+            Some(daemon) => daemon.next.min(self.agent.poll_timeout()),
+        }
+    }
+
+    fn tick(&mut self, now: Time, reports: &[(FlowId, Report)], grants: &mut Vec<(FlowId, Grant)>) {
+        self.share_out(now, reports, grants);
+    }
+
+    fn rest(&mut self, until: Time) {
+        match &mut self.daemon {
+            None => self.agent.rest(until),
+            Some(daemon) => daemon.next = daemon.next.max(until),
+        }
+    }
+}
+
 impl Allotter {
     /// This agent decides until there is a daemon.
     pub fn new(agent: Decider) -> Allotter {
@@ -137,23 +159,6 @@ impl Allotter {
                 daemon.ring = true;
                 daemon.hurry(now);
             }
-        }
-    }
-
-    /// Nothing happens for now: the next tick may wait until then, unless it is woken.
-    pub fn rest(&mut self, until: Time) {
-        match &mut self.daemon {
-            None => self.agent.rest(until),
-            Some(daemon) => daemon.next = daemon.next.max(until),
-        }
-    }
-
-    /// When to tick next.
-    pub fn poll_timeout(&self) -> Time {
-        match &self.daemon {
-            None => self.agent.poll_timeout().min(self.due),
-            Some(daemon) if self.alone.is_empty() => daemon.next,
-            Some(daemon) => daemon.next.min(self.agent.poll_timeout()),
         }
     }
 
@@ -243,7 +248,7 @@ impl Allotter {
     }
 
     /// As [`gtp_proto::Agent::tick`].
-    pub fn tick(
+    fn share_out(
         &mut self,
         now: Time,
         reports: &[(FlowId, Report)],

@@ -11,10 +11,11 @@ use std::sync::atomic::Ordering;
 use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_laws::gtp2004;
 use gtp_proto::agent::{Agent, AgentConfig, Side as AgentSide};
+use gtp_proto::direction::Allot as _;
 use gtp_proto::limits::INTERVAL_MAX;
 use gtp_proto::sink::Received;
 use gtp_proto::wire::{Header, Kind};
-use gtp_proto::{Arrival, Discard, FlowId, Grant, Report};
+use gtp_proto::{Arrival, Direction, Discard, FlowId};
 use gtp_sys::udp::Origin;
 
 use super::allotter::Allotter;
@@ -36,8 +37,8 @@ pub(super) struct Driver {
     config: HostConfig,
     table: Table,
     transfers: BTreeMap<TransferId, Transfer>,
-    out: Direction,
-    in_: Direction,
+    out: Direction<Allotter>,
+    in_: Direction<Allotter>,
     /// A grant may have been heard of by then.
     echo_due: Time,
     upkeep_due: Time,
@@ -54,18 +55,6 @@ pub(super) struct Driver {
 pub(super) struct Deciders {
     pub out: Decider,
     pub in_: Decider,
-}
-
-/// The agent of one direction, with room for its work.
-struct Direction {
-    agent: Allotter,
-    reports: Vec<(FlowId, Report)>,
-    grants: Vec<(FlowId, Grant)>,
-    slots: Vec<usize>,
-    /// Some grant has not been heard of by its source.
-    unheard: bool,
-    /// All its sessions rest, and so does its agent.
-    resting: bool,
 }
 
 /// Anybody can forge what does not open, so no source is to blame for it.
@@ -93,17 +82,10 @@ impl Driver {
         notices: Notices,
         drops: Arc<Drops>,
     ) -> Driver {
-        let direction = |decider| Direction {
-            agent: Allotter::new(decider),
-            reports: Vec::new(),
-            grants: Vec::new(),
-            slots: Vec::new(),
-            unheard: false,
-            resting: false,
-        };
+        let direction = |side, decider| Direction::new(side, Allotter::new(decider));
         Driver {
-            out: direction(deciders.out),
-            in_: direction(deciders.in_),
+            out: direction(AgentSide::Source, deciders.out),
+            in_: direction(AgentSide::Sink, deciders.in_),
             config,
             table: Table::default(),
             transfers: BTreeMap::new(),
@@ -352,7 +334,7 @@ impl Driver {
     /// Whether what this process keeps up with bounds what is shared out: its own agent decides,
     /// and there is a session that receives.
     pub fn heeds_intake(&self) -> bool {
-        self.in_.agent.decides() && !self.in_.reports.is_empty()
+        self.in_.agent.decides() && !self.in_.is_empty()
     }
 
     /// Datagrams so far that no session's key opened, or that came again.
@@ -372,7 +354,7 @@ impl Driver {
 
     /// An agent at rest wakes with the first of its sessions over which something moves.
     fn stir(&mut self, now: Time, index: usize) {
-        if !(self.out.resting || self.in_.resting) || self.rests(now, index) {
+        if !(self.out.is_resting() || self.in_.is_resting()) || self.rests(now, index) {
             return;
         }
         let Some(session) = self.table.get_mut(index) else { return };
@@ -380,7 +362,7 @@ impl Driver {
             AgentSide::Source => &mut self.out,
             AgentSide::Sink => &mut self.in_,
         };
-        if std::mem::take(&mut direction.resting) {
+        if direction.end_rest() {
             direction.agent.wake(now);
             self.look_soon(now);
         }
@@ -398,7 +380,7 @@ impl Driver {
 
     /// A grant that a source has yet to say it heard may be in its next datagram.
     fn await_echo(&mut self, now: Time) {
-        if self.in_.unheard {
+        if self.in_.is_unheard() {
             self.echo_due = self.echo_due.min(now + ECHO);
         }
     }
@@ -466,13 +448,13 @@ impl Driver {
     pub fn handle_timeout(&mut self, now: Time) {
         if self.echo_due <= now {
             self.echo_due = Time::MAX;
-            if self.in_.unheard {
+            if self.in_.is_unheard() {
                 self.in_.agent.wake(now);
             }
         }
         let was_quiet = self.is_quiet();
-        self.out.tick(now, &mut self.table, AgentSide::Source);
-        self.in_.tick(now, &mut self.table, AgentSide::Sink);
+        tick(&mut self.out, now, &mut self.table);
+        tick(&mut self.in_, now, &mut self.table);
         if was_quiet && !self.is_quiet() {
             self.look_soon(now);
         }
@@ -664,44 +646,21 @@ pub(super) fn agents(now: Time, config: HostConfig) -> [Agent; 2] {
     [agent(AgentSide::Source, config.capacity_out), in_]
 }
 
-impl Direction {
-    /// At the last tick nothing moved over any session, or there was none.
-    fn is_quiet(&self) -> bool {
-        self.resting || self.reports.is_empty()
+/// Has the agent of one direction decide, if it is time, and its sessions hear what.
+fn tick(direction: &mut Direction<Allotter>, now: Time, table: &mut Table) {
+    let side = direction.side();
+    let Some(mut round) = direction.poll_round(now) else { return };
+    for (index, session) in table.iter_mut().filter(|(_, session)| session.direction() == side) {
+        round.add(index, session.flow, session.report(now), session.activity(now));
+        if let Some(details) = round.agent().wants_details() {
+            details.push(session.details());
+        }
     }
-
-    /// Copies reports to the agent and grants to the sessions, if it is time.
-    fn tick(&mut self, now: Time, table: &mut Table, side: AgentSide) {
-        if self.agent.poll_timeout() > now {
-            return;
+    for (index, grant) in round.decide() {
+        if let Some(session) = table.get_mut(index) {
+            session.handle_grant(now, grant);
         }
-        self.reports.clear();
-        self.slots.clear();
-        let mut resting = true;
-        for (index, session) in table.iter_mut() {
-            if session.direction() == side {
-                resting &= session.is_resting(now);
-                self.reports.push((session.flow, session.report(now)));
-                self.slots.push(index);
-                if let Some(details) = self.agent.wants_details() {
-                    details.push(session.details());
-                }
-            }
-        }
-        // Where no session is, none can wake: who asks whether one does is spared the work.
-        self.resting = resting && !self.reports.is_empty();
-        self.agent.tick(now, &self.reports, &mut self.grants);
-        let issued = self.grants.iter().zip(&self.reports);
-        self.unheard = issued.into_iter().any(|((_, g), (_, r))| r.echoed < g.number);
-        if self.is_quiet() {
-            self.agent.rest(now + INTERVAL_MAX);
-        }
-        for (index, (_, grant)) in self.slots.iter().zip(&self.grants) {
-            if let Some(session) = table.get_mut(*index) {
-                session.handle_grant(now, *grant);
-            }
-            table.touch(now, *index);
-        }
+        table.touch(now, index);
     }
 }
 

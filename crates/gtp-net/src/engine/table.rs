@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use gtp_alloc::{Span, Time};
-use gtp_proto::{FlowId, Grant, Report, Side as AgentSide};
+use gtp_proto::{Activity, FlowId, Grant, Report, Side as AgentSide};
 
 use super::batch::Batch;
 use super::envelope::Envelope;
@@ -203,6 +203,11 @@ impl Session {
             Side::StreamSink(sink) => sink.core.poll_timeout(),
         };
         next.map_or(Time::MAX, |(at, _)| at.max(now + LEAST_SLEEP))
+    }
+
+    /// Whether anything has moved over it lately.
+    pub fn activity(&self, now: Time) -> Activity {
+        if self.is_resting(now) { Activity::Resting } else { Activity::Busy }
     }
 
     /// Whether nothing has moved over it for some time.

@@ -13,8 +13,8 @@ use gtp_link::{Link as Wire, LinkSpec, Verdict};
 use gtp_proto::sink::Received;
 use gtp_proto::wire::{HEADER_LEN, Header, TAG_LEN};
 use gtp_proto::{
-    Agent, AgentConfig, Discard, Event, Grant, Law, Link, Report, Revision, Role, Side, SinkConfig,
-    SinkSession, SourceConfig, SourceSession, Supplied, Weights,
+    Activity, Agent, AgentConfig, Direction, Discard, Event, Law, Link, Revision, Role, Side,
+    SinkConfig, SinkSession, SourceConfig, SourceSession, Supplied, Weights,
 };
 
 pub const IP: u16 = 28;
@@ -30,8 +30,14 @@ pub const BIN: Span = Span::from_millis(10);
 pub const START: Time = Time::from_nanos(1_000_000_000);
 
 pub struct Host {
-    pub out: Agent,
-    pub inn: Agent,
+    pub out: Direction,
+    pub inn: Direction,
+}
+
+impl Host {
+    fn of(out: Agent, inn: Agent) -> Host {
+        Host { out: Direction::new(Side::Source, out), inn: Direction::new(Side::Sink, inn) }
+    }
 }
 
 pub struct Flow {
@@ -198,7 +204,7 @@ impl World {
     pub fn host(&mut self, out: Rate, inn: Rate, interval: Option<Span>) -> usize {
         let agent =
             |side, capacity| Agent::new(Time::ZERO, AgentConfig { side, capacity, interval });
-        self.hosts.push(Host { out: agent(Side::Source, out), inn: agent(Side::Sink, inn) });
+        self.hosts.push(Host::of(agent(Side::Source, out), agent(Side::Sink, inn)));
         self.hosts.len() - 1
     }
 
@@ -207,7 +213,7 @@ impl World {
         let config = |side, capacity| AgentConfig { side, capacity, interval: None };
         let out = Agent::new(Time::ZERO, config(Side::Source, Rate::UNLIMITED));
         let inn = Agent::new(Time::ZERO, config(Side::Sink, inn)).deciding_by(law);
-        self.hosts.push(Host { out, inn });
+        self.hosts.push(Host::of(out, inn));
         self.hosts.len() - 1
     }
 
@@ -312,8 +318,8 @@ impl World {
             lie: None,
         });
         let (s, d) = (spec.source, spec.sink);
-        self.hosts[s].out.wake(self.now);
-        self.hosts[d].inn.wake(self.now);
+        self.hosts[s].out.agent.wake(self.now);
+        self.hosts[d].inn.agent.wake(self.now);
         self.flows.len() - 1
     }
 
@@ -321,7 +327,7 @@ impl World {
         let now = self.now;
         self.flows[flow].sink.close(now);
         let host = self.flows[flow].sink_host;
-        self.hosts[host].inn.wake(now);
+        self.hosts[host].inn.agent.wake(now);
     }
 
     pub fn run_for(&mut self, span: Span) {
@@ -364,7 +370,7 @@ impl World {
     fn next_time(&self) -> Time {
         let mut next = self.queue.peek().map_or(Time::MAX, |Reverse(p)| p.at);
         for host in &self.hosts {
-            next = next.min(host.out.poll_timeout()).min(host.inn.poll_timeout());
+            next = next.min(host.out.agent.poll_timeout()).min(host.inn.agent.poll_timeout());
         }
         for flow in self.flows.iter().filter(|f| f.alive) {
             for timeout in [flow.source.poll_timeout(), flow.sink.poll_timeout()] {
@@ -429,14 +435,14 @@ impl World {
                 }
                 flow.bins[bin] += (packet.bytes.len() + TAG_LEN) as u64 + u64::from(IP);
             }
-            self.hosts[flow.sink_host].inn.wake(now);
+            self.hosts[flow.sink_host].inn.agent.wake(now);
             outcome.map(|_| ())
         } else {
             if flow.silent_feedback {
                 return;
             }
             let outcome = flow.source.handle_datagram(now.into(), header, body);
-            self.hosts[flow.source_host].out.wake(now);
+            self.hosts[flow.source_host].out.agent.wake(now);
             outcome
         };
         if let Err(why) = outcome {
@@ -457,29 +463,25 @@ impl World {
 
     fn tick(&mut self, h: usize) {
         let now = self.now;
-        let mut grants: Vec<(u32, Grant)> = Vec::new();
-        if self.hosts[h].out.poll_timeout() <= now {
-            let mut reports: Vec<(u32, Report)> = Vec::new();
+        let Host { out, inn } = &mut self.hosts[h];
+        if let Some(mut round) = out.poll_round(now) {
             for (f, flow) in self.flows.iter_mut().enumerate() {
                 if flow.source_host == h && flow.alive {
-                    reports.push((f as u32, flow.source.report(now)));
+                    round.add(f, f as u32, flow.source.report(now), Activity::Busy);
                 }
             }
-            self.hosts[h].out.tick(now, &reports, &mut grants);
-            for (f, grant) in &grants {
-                self.flows[*f as usize].source.handle_grant(now, *grant);
+            for (f, grant) in round.decide() {
+                self.flows[f].source.handle_grant(now, grant);
             }
         }
-        if self.hosts[h].inn.poll_timeout() <= now {
-            let mut reports: Vec<(u32, Report)> = Vec::new();
+        if let Some(mut round) = inn.poll_round(now) {
             for (f, flow) in self.flows.iter_mut().enumerate() {
                 if flow.sink_host == h && flow.alive {
-                    reports.push((f as u32, flow.sink.report(now)));
+                    round.add(f, f as u32, flow.sink.report(now), Activity::Busy);
                 }
             }
-            self.hosts[h].inn.tick(now, &reports, &mut grants);
-            for (f, grant) in &grants {
-                self.flows[*f as usize].sink.handle_grant(*grant);
+            for (f, grant) in round.decide() {
+                self.flows[f].sink.handle_grant(grant);
             }
         }
     }

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use gtp_alloc::{Bytes, Span, Time};
-use gtp_proto::{Agent, AgentConfig, Arrival, FlowId, Grant, Report, Side};
+use gtp_proto::{Activity, Agent, AgentConfig, Arrival, Direction, Side};
 
 use super::clock::Clock;
 use super::ends::Moment;
@@ -24,8 +24,8 @@ pub(crate) struct Host {
     /// Wakes the network card: a batch is complete, or a pause is over.
     pub card: ActorId,
     pub clock: Clock,
-    pub out: Direction,
-    pub in_: Direction,
+    pub out: Lane,
+    pub in_: Lane,
     pub agents: AgentState,
     /// Times below are the host's own.
     pub echo_due: Time,
@@ -50,17 +50,12 @@ pub(crate) struct Inbox {
     pub room: Bytes,
 }
 
-/// The agent of one direction, with room for its work.
+/// One direction of a host, and the ends that it serves.
 #[derive(Debug)]
-pub(crate) struct Direction {
-    pub agent: Agent,
-    side: Side,
-    /// The ends that it serves.
+pub(crate) struct Lane {
+    pub direction: Direction,
+    /// Which of the world's ends these are.
     pub ends: Vec<u32>,
-    reports: Vec<(FlowId, Report)>,
-    grants: Vec<(FlowId, Grant)>,
-    /// Some grant has not been heard of by its source.
-    pub unheard: bool,
 }
 
 /// Silence, ends and tails are looked for this often.
@@ -77,21 +72,17 @@ impl Host {
         [actor, card]: [ActorId; 2],
     ) -> Host {
         let local = clock.shows(now);
-        let direction = |side, capacity| Direction {
-            agent: Agent::new(local, AgentConfig { side, capacity, interval: spec.interval }),
-            side,
-            ends: Vec::new(),
-            reports: Vec::new(),
-            grants: Vec::new(),
-            unheard: false,
+        let lane = |side, capacity| {
+            let agent = Agent::new(local, AgentConfig { side, capacity, interval: spec.interval });
+            Lane { direction: Direction::new(side, agent), ends: Vec::new() }
         };
         Host {
             node,
             actor,
             card,
             clock,
-            out: direction(Side::Source, spec.out),
-            in_: direction(Side::Sink, spec.in_),
+            out: lane(Side::Source, spec.out),
+            in_: lane(Side::Sink, spec.in_),
             agents: AgentState::Running,
             echo_due: Time::MAX,
             upkeep_due: local,
@@ -136,15 +127,15 @@ impl Host {
     /// When anything may be due, in its own time.
     #[inline]
     fn earliest(&self) -> Time {
-        let agents = self.out.agent.poll_timeout().min(self.in_.agent.poll_timeout());
+        let agents = self.out.poll_timeout().min(self.in_.poll_timeout());
         agents.min(self.echo_due).min(self.upkeep_due)
     }
 
     fn do_due(&mut self, now: Moment, ends: &mut [End]) {
         if self.echo_due <= now.local {
             self.echo_due = Time::MAX;
-            if self.in_.unheard {
-                self.in_.agent.wake(now.local);
+            if self.in_.direction.is_unheard() {
+                self.in_.wake(now.local);
             }
         }
         if self.agents == AgentState::Running {
@@ -180,11 +171,11 @@ impl Host {
 
     /// Lets go of ends that are not open any more.
     pub fn forget_closed(&mut self, now: Moment, ends: &[End]) {
-        for direction in [&mut self.out, &mut self.in_] {
-            let before = direction.ends.len();
-            direction.ends.retain(|&index| ends[index as usize].open);
-            if direction.ends.len() < before {
-                direction.agent.wake(now.local);
+        for lane in [&mut self.out, &mut self.in_] {
+            let before = lane.ends.len();
+            lane.ends.retain(|&index| ends[index as usize].open);
+            if lane.ends.len() < before {
+                lane.wake(now.local);
             }
         }
     }
@@ -196,40 +187,44 @@ impl Host {
             return Time::MAX;
         }
         let agents = match self.agents {
-            AgentState::Running => self.out.agent.poll_timeout().min(self.in_.agent.poll_timeout()),
+            AgentState::Running => self.out.poll_timeout().min(self.in_.poll_timeout()),
             AgentState::Dead => Time::MAX,
         };
         agents.min(self.upkeep_due).min(self.echo_due)
     }
 }
 
-impl Direction {
-    /// Copies reports to the agent and grants to the sessions, if it is time.
+impl Lane {
+    /// Wakes the agent.
+    pub fn wake(&mut self, now: Time) {
+        self.direction.agent.wake(now);
+    }
+
+    fn poll_timeout(&self) -> Time {
+        self.direction.agent.poll_timeout()
+    }
+
+    /// Has the agent decide, if it is time, and the sessions hear what.
     fn tick(&mut self, now: Moment, ends: &mut [End], touched: &mut Vec<u32>) {
-        if self.agent.poll_timeout() > now.local {
-            return;
-        }
-        self.reports.clear();
+        let side = self.direction.side();
+        let Some(mut round) = self.direction.poll_round(now.local) else { return };
         for &index in &self.ends {
-            let report = match (&mut ends[index as usize].role, self.side) {
+            let report = match (&mut ends[index as usize].role, side) {
                 (Role::Source(source), Side::Source) => source.core.report(now.local),
                 (Role::Sink(sink), Side::Sink) => sink.core.report(now.local),
                 (Role::Source(_) | Role::Sink(_), _)
                 | (Role::Waiting | Role::Background(_) | Role::Peer(_), _) => continue,
             };
-            self.reports.push((index, report));
+            round.add(index as usize, index, report, Activity::Busy);
         }
-        self.agent.tick(now.local, &self.reports, &mut self.grants);
-        let mut issued = self.grants.iter().zip(&self.reports);
-        self.unheard = issued.any(|((_, grant), (_, report))| report.echoed < grant.number);
-        for &(index, grant) in &self.grants {
-            let end = &mut ends[index as usize];
+        for (place, grant) in round.decide() {
+            let end = &mut ends[place];
             match &mut end.role {
                 Role::Source(source) => source.core.handle_grant(now.local, grant),
                 Role::Sink(sink) => sink.core.handle_grant(grant),
                 Role::Waiting | Role::Background(_) | Role::Peer(_) => {}
             }
-            end.touch(index, touched);
+            end.touch(place as u32, touched);
         }
     }
 }

@@ -207,7 +207,7 @@ impl World {
         let host = &mut self.hosts[end.host as usize];
         match kind {
             Kind::Data => {
-                let unheard = host.in_.unheard;
+                let unheard = host.in_.direction.is_unheard();
                 if unheard {
                     host.echo_due = host.echo_due.min(now.local + ECHO);
                 }
@@ -217,12 +217,12 @@ impl World {
                     return;
                 }
             }
-            Kind::Feedback => host.out.agent.wake(now.local),
+            Kind::Feedback => host.out.wake(now.local),
             Kind::Status => {
-                host.in_.agent.wake(now.local);
+                host.in_.wake(now.local);
                 host.echo_due = host.echo_due.min(now.local + ECHO);
             }
-            Kind::Hello | Kind::HelloAck | Kind::Close => host.in_.agent.wake(now.local),
+            Kind::Hello | Kind::HelloAck | Kind::Close => host.in_.wake(now.local),
             Kind::Request => {}
         }
         end.touch(index, &mut host.touched);
@@ -369,8 +369,8 @@ impl World {
                 fabric.schedule.wake(host.card, host.paused_until);
             }),
             Action::Capacity { host, out, in_ } => self.with_host(host, |host, _| {
-                out.into_iter().for_each(|rate| host.out.agent.set_capacity(rate));
-                in_.into_iter().for_each(|rate| host.in_.agent.set_capacity(rate));
+                out.into_iter().for_each(|rate| host.out.direction.agent.set_capacity(rate));
+                in_.into_iter().for_each(|rate| host.in_.direction.agent.set_capacity(rate));
             }),
             Action::Agents(node, state) => self.with_host(node, |host, _| host.agents = state),
             Action::Drift(node, ppb) => self.drift(node, ppb),
@@ -456,11 +456,11 @@ impl World {
         match &role {
             Role::Source(_) => {
                 host.out.ends.push(index);
-                host.out.agent.wake(local);
+                host.out.wake(local);
             }
             Role::Sink(_) => {
                 host.in_.ends.push(index);
-                host.in_.agent.wake(local);
+                host.in_.wake(local);
             }
             Role::Background(_) | Role::Waiting | Role::Peer(_) => {}
         }
@@ -490,7 +490,7 @@ impl World {
         let now = host.moment(self.now);
         let Role::Sink(sink) = &mut end.role else { return };
         sink.end(now, Standing::Stopped);
-        host.in_.agent.wake(now.local);
+        host.in_.wake(now.local);
         end.touch(index, &mut host.touched);
         self.mark(host_index);
     }

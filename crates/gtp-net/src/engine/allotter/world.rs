@@ -10,6 +10,7 @@ use gtp_alloc::led::Counts;
 use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_laws::gtp2004;
 use gtp_proto::agent::{AgentConfig, Side as AgentSide};
+use gtp_proto::direction::Allot as _;
 use gtp_proto::limits::RECOMPUTE_MIN;
 use gtp_proto::{Agent, Grant, Law, LimitedBy, Phase, Report};
 use gtp_share::client::{Attachment, Past};

@@ -1,0 +1,149 @@
+//! One direction of a host: its agent, and the round of reports and grants.
+//!
+//! Every host runs the same round, whether it has sockets, is simulated or stands in a test: when
+//! its agent is due, each session of this direction reports, the agent shares out the capacity, and
+//! each session hears its grant. A host keeps its sessions where it likes and gives each a place,
+//! by which it finds the session again. The module knows no sessions, packets or sockets.
+
+use alloc::vec::Vec;
+
+use gtp_alloc::Time;
+
+use crate::agent::{Agent, Side};
+use crate::limits::INTERVAL_MAX;
+use crate::report::{FlowId, Grant, Report};
+
+/// Shares out a host's capacity in one direction: its own agent, or one that follows another's.
+pub trait Allot {
+    /// When the next round is due.
+    fn poll_timeout(&self) -> Time;
+
+    /// Takes all sessions' reports and writes a grant for each to `grants`, in the same order.
+    fn tick(&mut self, now: Time, reports: &[(FlowId, Report)], grants: &mut Vec<(FlowId, Grant)>);
+
+    /// Nothing happens for now: the next round may wait until then, unless something wakes it.
+    fn rest(&mut self, until: Time);
+}
+
+impl Allot for Agent {
+    fn poll_timeout(&self) -> Time {
+        self.poll_timeout()
+    }
+
+    fn tick(&mut self, now: Time, reports: &[(FlowId, Report)], grants: &mut Vec<(FlowId, Grant)>) {
+        self.tick(now, reports, grants);
+    }
+
+    fn rest(&mut self, until: Time) {
+        self.rest(until);
+    }
+}
+
+/// The agent of one direction, with room for its work.
+#[derive(Debug)]
+pub struct Direction<A = Agent> {
+    /// Who decides.
+    pub agent: A,
+    side: Side,
+    reports: Vec<(FlowId, Report)>,
+    places: Vec<usize>,
+    grants: Vec<(FlowId, Grant)>,
+    unheard: bool,
+    resting: bool,
+}
+
+/// Whether anything has moved over a session lately.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Activity {
+    /// Something moves, or may at any time.
+    Busy,
+    /// Nothing has moved for some time.
+    Resting,
+}
+
+/// A round that is due: the host adds each session's report, then the agent decides.
+#[derive(Debug)]
+pub struct Round<'d, A> {
+    direction: &'d mut Direction<A>,
+    now: Time,
+}
+
+impl<A: Allot> Direction<A> {
+    /// A direction in which `agent` decides over sessions at this end of theirs.
+    pub fn new(side: Side, agent: A) -> Direction<A> {
+        let (reports, places, grants) = (Vec::new(), Vec::new(), Vec::new());
+        Direction { agent, side, reports, places, grants, unheard: false, resting: false }
+    }
+
+    /// Which end of its sessions this host is.
+    pub fn side(&self) -> Side {
+        self.side
+    }
+
+    /// Begins a round if one is due at `now`.
+    pub fn poll_round(&mut self, now: Time) -> Option<Round<'_, A>> {
+        if self.agent.poll_timeout() > now {
+            return None;
+        }
+        self.reports.clear();
+        self.places.clear();
+        self.resting = true;
+        Some(Round { direction: self, now })
+    }
+
+    /// Whether some grant of the last round has not been heard of by its source, as far as the
+    /// sessions had reported.
+    pub fn is_unheard(&self) -> bool {
+        self.unheard
+    }
+
+    /// Whether no session took part in the last round.
+    pub fn is_empty(&self) -> bool {
+        self.reports.is_empty()
+    }
+
+    /// Whether in the last round nothing moved over any session, or there was none.
+    pub fn is_quiet(&self) -> bool {
+        self.is_empty() || self.resting
+    }
+
+    /// Ends the rest of a direction all of whose sessions rested in the last round. `false`: it did
+    /// not rest. A direction without sessions has none that could end its rest.
+    pub fn end_rest(&mut self) -> bool {
+        let rested = self.is_resting();
+        self.resting = false;
+        rested
+    }
+
+    /// Whether all sessions of the last round rested, and there was one.
+    pub fn is_resting(&self) -> bool {
+        self.resting && !self.is_empty()
+    }
+}
+
+impl<'d, A: Allot> Round<'d, A> {
+    /// Adds a session of this direction, which the host keeps at `place`.
+    pub fn add(&mut self, place: usize, id: FlowId, report: Report, activity: Activity) {
+        self.direction.reports.push((id, report));
+        self.direction.places.push(place);
+        self.direction.resting &= activity == Activity::Resting;
+    }
+
+    /// Who decides.
+    pub fn agent(&mut self) -> &mut A {
+        &mut self.direction.agent
+    }
+
+    /// The agent decides: each session's place and its grant, in the order in which they reported.
+    pub fn decide(self) -> impl Iterator<Item = (usize, Grant)> + use<'d, A> {
+        let Round { direction, now } = self;
+        direction.agent.tick(now, &direction.reports, &mut direction.grants);
+        let mut issued = direction.grants.iter().zip(&direction.reports);
+        direction.unheard = issued.any(|((_, grant), (_, report))| report.echoed < grant.number);
+        if direction.is_quiet() {
+            direction.agent.rest(now + INTERVAL_MAX);
+        }
+        let grants = direction.grants.iter().map(|(_, grant)| *grant);
+        direction.places.iter().copied().zip(grants)
+    }
+}
