@@ -213,7 +213,7 @@ fn quarters(readings: &[Usage]) -> Vec<Usage> {
     if length == 0 {
         return Vec::new();
     }
-    readings.chunks_exact(length).take(4).map(Usage::median).collect()
+    readings.chunks_exact(length).take(4).filter_map(Usage::median).collect()
 }
 
 /// What grew that should not have.

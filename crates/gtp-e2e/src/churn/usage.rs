@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
+use gtp_lab::series::median;
 use serde_json::{Value, json};
 
 /// One reading.
@@ -35,18 +36,18 @@ impl Usage {
         self.descriptors <= other.descriptors && self.threads <= other.threads
     }
 
-    /// The median of each field; `readings` must not be empty.
-    pub fn median(readings: &[Usage]) -> Usage {
-        fn middle<T: Ord + Copy>(readings: &[Usage], field: impl Fn(&Usage) -> T) -> T {
-            let mut values: Vec<T> = readings.iter().map(field).collect();
-            values.sort_unstable();
-            values[values.len() / 2]
-        }
-        Usage {
-            memory: middle(readings, |usage| usage.memory),
-            descriptors: middle(readings, |usage| usage.descriptors),
-            threads: middle(readings, |usage| usage.threads),
-        }
+    /// The median of each field, rounded; `None` of no readings.
+    pub fn median(readings: &[Usage]) -> Option<Usage> {
+        let middle = |field: fn(&Usage) -> u64| {
+            let mut values: Vec<f64> = readings.iter().map(|usage| field(usage) as f64).collect();
+            values.sort_by(f64::total_cmp);
+            median(&values).map(|middle| middle.round() as u64)
+        };
+        Some(Usage {
+            memory: middle(|usage| usage.memory)?,
+            descriptors: middle(|usage| usage.descriptors as u64)? as usize,
+            threads: middle(|usage| usage.threads)?,
+        })
     }
 
     pub fn to_json(self) -> Value {
@@ -72,6 +73,13 @@ fn field(status: &str, name: &str) -> Result<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_median_of_two_readings_lies_between_them() {
+        let of = |memory| Usage { memory, descriptors: 3, threads: 1 };
+        assert_eq!(Usage::median(&[of(9), of(5)]), Some(of(7)));
+        assert_eq!(Usage::median(&[]), None);
+    }
 
     #[test]
     fn this_process_has_memory_descriptors_and_threads_and_one_that_ended_has_none() {

@@ -7,12 +7,12 @@
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
 use gtp_alloc::{Span, Time};
 use gtp_sys::Clock;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, oneshot, watch};
 
 use super::admission::{Admission, holder};
 use super::budget::Holder;
@@ -103,10 +103,48 @@ impl Keys {
     ///
     /// # Errors
     /// As there.
-    pub async fn look(self: &Arc<Keys>) -> Result<Arc<ClientTrust>, Failure> {
+    pub async fn look(self: &Arc<Keys>) -> Looked {
+        if let Admission::Fixed(_) = self.admission {
+            return self.now();
+        }
         let keys = Arc::clone(self);
         let looked = tokio::task::spawn_blocking(move || keys.now()).await;
         looked.unwrap_or_else(|e| Err(Failure::new(FailureKind::Other, e.to_string())))
+    }
+}
+
+/// The list, or why it cannot be used.
+type Looked = Result<Arc<ClientTrust>, Failure>;
+
+/// The thread that makes the regular checks; it ends with this value.
+///
+/// The runtime's pool would do, but its idle threads take turns, and each ends only after ten
+/// seconds without work. Two checks a second would keep up to twenty of them for good.
+struct Watcher {
+    asks: mpsc::Sender<oneshot::Sender<Looked>>,
+}
+
+impl Watcher {
+    /// # Errors
+    /// If the system gives no thread.
+    fn start(keys: Arc<Keys>) -> std::io::Result<Watcher> {
+        let (asks, asked) = mpsc::channel::<oneshot::Sender<Looked>>();
+        let answer = move || {
+            for answer in asked {
+                // Whoever asked may have gone.
+                let _ = answer.send(keys.now());
+            }
+        };
+        std::thread::Builder::new().name("gtp-keys".into()).spawn(answer)?;
+        Ok(Watcher { asks })
+    }
+
+    async fn look(&self) -> Looked {
+        let (answer, answered) = oneshot::channel();
+        // If the thread has ended, the answer fails.
+        let _ = self.asks.send(answer);
+        let ended = |_| Failure::new(FailureKind::Other, "the list of keys is no longer watched");
+        answered.await.unwrap_or_else(|e| Err(ended(e)))
     }
 }
 
@@ -171,6 +209,11 @@ pub(crate) async fn oversee(
     mut tell: impl FnMut(Overseen),
 ) {
     let mut revision = Revision::default();
+    let watcher = match keys.admission {
+        Admission::Fixed(_) => None,
+        // Without a thread of its own, the runtime's threads do.
+        Admission::File { .. } => Watcher::start(Arc::clone(&keys)).ok(),
+    };
     let mut tick = tokio::time::interval(LOOK_SPAN);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut stops = false;
@@ -183,7 +226,10 @@ pub(crate) async fn oversee(
                 continue;
             }
         };
-        let looked = keys.look().await;
+        let looked = match &watcher {
+            Some(watcher) => watcher.look().await,
+            None => keys.look().await,
+        };
         if let Ok(trust) = &looked
             && let Some(trust) = revision.take(trust, look)
         {
@@ -219,6 +265,29 @@ mod tests {
         }
         std::fs::remove_file(&path).unwrap();
         assert_eq!(keys.now().unwrap().keys.len(), 0);
+    }
+
+    #[test]
+    fn regular_checks_keep_no_thread_of_the_pool() {
+        use std::sync::atomic::{AtomicUsize, Ordering};
+        let started = Arc::new(AtomicUsize::new(0));
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        let counted = Arc::clone(&started);
+        builder.on_thread_start(move || drop(counted.fetch_add(1, Ordering::Relaxed)));
+        let runtime = builder.enable_time().start_paused(true).build().unwrap();
+        let path = tempfile::tempdir().unwrap().path().join("keys");
+        let keys = Arc::new(Keys::new(Admission::File { path, strangers: Strangers::Refused }));
+        let (stop, stopped) = watch::channel(false);
+        let mut ticks = 0;
+        let tell = move |_| {
+            ticks += 1;
+            if ticks == 20 {
+                let _ = stop.send(true);
+            }
+        };
+        let guests = Arc::new(Guests::new(Default::default()));
+        runtime.block_on(oversee(keys, guests, Arc::default(), stopped, tell));
+        assert_eq!(started.load(Ordering::Relaxed), 0);
     }
 
     #[test]
