@@ -75,6 +75,7 @@ pub const NAMES: &[&str] = &[
     "room-for-tcp",
     "sockets",
     "churn",
+    "neighbours",
 ];
 
 /// Runs one case once; returns its rows.
@@ -106,6 +107,7 @@ pub fn run(name: &str, tools: &Tools) -> Result<Vec<Value>> {
         "sockets" => crate::sockets::run(tools),
         "daemon-killed" => Ok(vec![crate::kills::run(tools)?]),
         "churn" => Ok(vec![crate::churn::run(tools)?]),
+        name if name.starts_with("neighbours") => crate::neighbours::run(name, tools),
         "users-in" => Ok(vec![processes::users_in(tools)?]),
         "users-out" => Ok(vec![processes::users_out(tools)?]),
         "weights" => Ok(vec![processes::weights(tools)?]),

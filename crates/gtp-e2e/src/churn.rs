@@ -7,7 +7,6 @@
 //! Its descriptors and threads must be back at their first values once all clients have gone.
 
 mod clients;
-mod usage;
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -19,8 +18,8 @@ use gtp_link::Rng;
 use serde_json::{Value, json};
 
 use crate::cases::Tools;
+use crate::usage::Usage;
 use clients::Client;
-use usage::Usage;
 
 /// Clients that are there at a time.
 const CLIENTS: usize = 12;

@@ -2,7 +2,8 @@
 //!
 //! The emulator's router joins network namespaces over modelled links; the product's own binaries
 //! run inside them. What is measured is read off the emulated links, which know nothing of GTP, so
-//! that no end judges itself. Everything here needs root and iproute2.
+//! that no end judges itself. This needs root and iproute2. What clients and attackers do to a
+//! server is measured over loopback.
 
 pub mod cases;
 pub mod churn;
@@ -12,6 +13,7 @@ pub mod grid;
 pub mod kills;
 pub mod lab;
 pub mod machine;
+pub mod neighbours;
 pub mod plan;
 pub mod processes;
 pub mod produce;
@@ -21,3 +23,4 @@ mod running;
 pub mod sockets;
 pub mod startup;
 pub mod tcp;
+mod usage;

@@ -105,8 +105,9 @@ const LAYERS: [Layer; 24] = [
 ];
 
 /// Crates of which the first one's tests run the second: both ends of the pages that a process and
-/// its host's daemon share, held against each other in virtual time.
-const TESTED_TOGETHER: [(&str, &str); 1] = [("gtp-net", "gtpd")];
+/// its host's daemon share, held against each other in virtual time; and the binaries under the
+/// attackers of the measurements.
+const TESTED_TOGETHER: [(&str, &str); 2] = [("gtp-net", "gtpd"), ("gtp-cli", "gtp-e2e")];
 
 const fn pure(
     name: &'static str,

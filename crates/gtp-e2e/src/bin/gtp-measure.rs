@@ -25,7 +25,8 @@ const REPEATS: usize = 4;
 enum Arguments {
     /// Runs cases.
     Run {
-        /// Their names; none: all. A grid's may have one of its round trips behind it: `grid-300`.
+        /// Their names; none: all. A grid's may have one of its round trips behind it: `grid-300`;
+        /// `neighbours` may have a kind of attacker: `neighbours-flood`.
         cases: Vec<String>,
         /// How often each.
         #[arg(long, default_value_t = 3)]
@@ -53,6 +54,11 @@ enum Arguments {
     Sink {
         /// What to do.
         plan: PathBuf,
+    },
+    /// The attackers' process of a case; it ends when it is killed.
+    Attack {
+        /// What to do.
+        plan: String,
     },
     /// The receiving process of frames over TCP.
     FramesIn,
@@ -84,6 +90,10 @@ fn main() -> Result<()> {
             run(cases, runs, most)
         }
         Arguments::Compare { cases, queue, law, out } => compare(cases, &queue, law, &out),
+        Arguments::Attack { plan } => {
+            let plan = serde_json::from_str(&plan)?;
+            tokio::runtime::Runtime::new()?.block_on(gtp_e2e::neighbours::attack(plan))
+        }
         Arguments::FramesIn => gtp_e2e::frames::receive(),
         Arguments::FramesOut { law } => gtp_e2e::frames::send(&law),
         Arguments::Sink { plan } => {

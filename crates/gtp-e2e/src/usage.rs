@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 /// One reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Usage {
+pub(crate) struct Usage {
     /// Resident bytes.
     pub memory: u64,
     /// Open descriptors.

@@ -1,0 +1,173 @@
+//! A client whose session is real and whose word is not.
+//!
+//! Keys, hellos, receipts and requests are the core's own. What the client grants its source, and
+//! how much it asks for, is a [`Lie`] instead of an agent's decision: so it holds a place among the
+//! server's sessions that it does not use.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use gtp_alloc::{Rate, Span, Time};
+use gtp_net::control::ControlChannel;
+use gtp_net::crypto::{Opener, Sealer, Suite, TAG_LEN};
+use gtp_net::messages::Opened;
+use gtp_proto::sink::Received;
+use gtp_proto::wire::{HEADER_LEN, Header};
+use gtp_proto::{Event, Grant, Law, Link, Role, SinkConfig, SinkSession, Weights};
+use gtp_sys::Clock;
+use tokio::net::UdpSocket;
+
+/// What a liar grants and asks for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lie {
+    /// Its grant.
+    pub rate: Rate,
+    /// What it says it could grant.
+    pub offer: Rate,
+    /// Units that it asks for, each time.
+    pub units: u64,
+    /// Time between two requests.
+    pub every: Span,
+}
+
+/// The control interval that it states.
+const INTERVAL: Span = Span::from_millis(10);
+/// It looks at its session at least so often.
+const LOOK: Duration = Duration::from_millis(50);
+/// Longest datagram that is read.
+const DATAGRAM_MOST: usize = 2_048;
+/// IP and UDP headers of version 4.
+const IP_OVERHEAD: u16 = 28;
+
+/// One session.
+pub(super) struct Liar<'a> {
+    core: SinkSession,
+    sealer: Sealer,
+    opener: Opener,
+    socket: UdpSocket,
+    clock: Clock,
+    lie: Lie,
+    /// The first unit that it has not asked for, and when it asks again; nothing before the path
+    /// is open.
+    next: Option<(u64, Time)>,
+    /// IP bytes that all attackers received.
+    moved: &'a AtomicU64,
+}
+
+impl<'a> Liar<'a> {
+    /// A session of a channel that has just been opened, from this address.
+    ///
+    /// # Errors
+    /// If the keys or the socket are not to be had.
+    pub async fn new(
+        channel: &mut ControlChannel,
+        opened: &Opened,
+        client_session: u32,
+        (from, lie, moved): (SocketAddr, Lie, &'a AtomicU64),
+    ) -> Result<Liar<'a>> {
+        let suite = Suite::from_code(opened.suite).context("an unknown cipher")?;
+        let secrets = channel.data_secrets(opened.server_session, client_session)?;
+        let clock = Clock::start();
+        let socket = UdpSocket::bind((from.ip(), 0)).await?;
+        socket.connect(channel.ends().remote).await?;
+        let config = SinkConfig {
+            role: Role::Initiator { unit_payloads: vec![opened.unit_payload] },
+            link: Link { peer_session: opened.server_session, ip_overhead: IP_OVERHEAD },
+            law: Law::Grant,
+            weights: Weights { own: 1.0, peer: 1.0 },
+            max_rate: Rate::UNLIMITED,
+        };
+        Ok(Liar {
+            core: SinkSession::new(clock.now(), config),
+            sealer: Sealer::new(suite, secrets.send),
+            opener: Opener::new(suite, secrets.receive),
+            socket,
+            clock,
+            lie,
+            next: None,
+            moved,
+        })
+    }
+
+    /// Goes on until the session ends.
+    pub async fn run(mut self) -> Result<()> {
+        let mut datagram = [0; DATAGRAM_MOST];
+        while self.look() {
+            self.send();
+            let wait = tokio::time::timeout(self.pause(), self.socket.recv(&mut datagram)).await;
+            if let Ok(length) = wait {
+                self.take(&mut datagram[..length?]);
+            }
+        }
+        Ok(())
+    }
+
+    /// Lies where it is time; `false` after the session's end.
+    fn look(&mut self) -> bool {
+        let now = self.clock.now();
+        while let Some(event) = self.core.poll_event() {
+            match event {
+                Event::PathOpen { unit_payload } => {
+                    self.core.begin(unit_payload);
+                    let Lie { rate, offer, .. } = self.lie;
+                    let grant = Grant { number: 1, rate, offer, weight: 1.0, interval: INTERVAL };
+                    self.core.handle_grant(grant);
+                    self.next = Some((0, now));
+                }
+                Event::PathPresumed { .. } | Event::UnitPayload(_) => {}
+                Event::NoPath
+                | Event::PeerClosed
+                | Event::TimedOut
+                | Event::Spent
+                | Event::Violated(_) => return false,
+            }
+        }
+        if let Some((first, at)) = self.next.filter(|&(_, at)| at <= now)
+            && self.lie.units > 0
+        {
+            self.core.assign(first..first + self.lie.units);
+            self.next = Some((first + self.lie.units, at + self.lie.every));
+        }
+        // A host asks for reports, which settle what the source has echoed.
+        let _ = self.core.report(now);
+        true
+    }
+
+    fn send(&mut self) {
+        let now = self.clock.now();
+        let mut datagram = Vec::with_capacity(DATAGRAM_MOST);
+        while let Some(transmit) = self.core.poll_transmit(now, &mut datagram) {
+            let (head, body) = datagram.split_at_mut(HEADER_LEN);
+            let tag = self.sealer.seal_in_place(transmit.pn, head, body);
+            datagram.extend_from_slice(&tag);
+            // A full buffer loses it as a path would, and so does a server that has gone.
+            let _ = self.socket.try_send(&datagram);
+            datagram.clear();
+        }
+    }
+
+    fn pause(&self) -> Duration {
+        let due = self.core.poll_timeout().map_or(Time::MAX, |(at, _)| at);
+        Duration::from_nanos(due.since(self.clock.now()).as_nanos()).min(LOOK)
+    }
+
+    /// Takes in a datagram. What does not open is dropped.
+    fn take(&mut self, datagram: &mut [u8]) {
+        let Ok(header) = Header::decode(datagram) else { return };
+        if datagram.len() < HEADER_LEN + TAG_LEN {
+            return;
+        }
+        let bytes = datagram.len() as u64 + u64::from(IP_OVERHEAD);
+        let (head, sealed) = datagram.split_at_mut(HEADER_LEN);
+        let Ok(body) = self.opener.open_in_place(header.pn, head, sealed) else { return };
+        let now = self.clock.now();
+        match self.core.handle_datagram(now.into(), header, body) {
+            Ok(Received::Unit { .. }) | Err(_) => {
+                self.moved.fetch_add(bytes, Ordering::Relaxed);
+            }
+            Ok(Received::Control) => {}
+        }
+    }
+}

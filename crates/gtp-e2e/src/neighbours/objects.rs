@@ -1,0 +1,35 @@
+//! What a besieged server serves: names and sizes. Large files are holes and take no space.
+
+use std::fs::File;
+use std::path::Path;
+
+use anyhow::Result;
+
+/// A file without an end that anyone reaches.
+pub(super) const BIG: &str = "big";
+/// A small one, for those who only want to come in.
+pub(super) const SMALL: &str = "small";
+/// A directory with many names.
+pub(super) const LISTED: &str = "listed";
+const LISTED_FILES: usize = 20_000;
+/// A directory of files to hash.
+pub(super) const HASHED: &str = "hashed";
+pub(super) const HASHED_FILES: usize = 2_048;
+const HASHED_BYTES: u64 = 16 << 20;
+const BIG_BYTES: u64 = 100 << 30;
+
+/// Makes all of it.
+pub(super) fn make(served: &Path) -> Result<()> {
+    for directory in [LISTED, HASHED] {
+        std::fs::create_dir_all(served.join(directory))?;
+    }
+    File::create(served.join(BIG))?.set_len(BIG_BYTES)?;
+    std::fs::write(served.join(SMALL), "small")?;
+    for number in 0..LISTED_FILES {
+        File::create(served.join(LISTED).join(format!("a file with the number {number}")))?;
+    }
+    for number in 0..HASHED_FILES {
+        File::create(served.join(HASHED).join(number.to_string()))?.set_len(HASHED_BYTES)?;
+    }
+    Ok(())
+}
