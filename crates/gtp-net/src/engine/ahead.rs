@@ -17,8 +17,15 @@ pub(super) struct Ahead {
     length: Bytes,
 }
 
-/// At least this many, whatever the rate.
-pub(super) const LEAST: usize = 32;
+/// At least this many, if the rate is not low...
+const LEAST: usize = 32;
+/// ... and no more of them than are sent in this time, so that a session that sends little does not
+/// hold much memory...
+const LEAST_SPAN: Span = Span::from_secs(1);
+/// ... but the block that is being sent and the next one.
+const LEAST_OF_ALL: usize = 2;
+/// The reader is asked again when the session has come this part further.
+const AGAIN: usize = 8;
 /// When none was missed, this part less each time.
 const FALL: usize = 32;
 /// Beyond the least, what is sent while so many of the slowest blocks are read...
@@ -50,12 +57,18 @@ impl Ahead {
     /// How many to read ahead now, at this sending rate and with memory for `most` blocks.
     /// `missed`: one was not there when its turn had come.
     pub fn look(&mut self, rate: Rate, most: usize, missed: bool) -> usize {
-        let useful = LEAST + self.blocks_in(rate, (self.slowest * SLOWEST).min(MOST));
+        let least = self.blocks_in(rate, LEAST_SPAN).clamp(LEAST_OF_ALL, LEAST);
+        let useful = least + self.blocks_in(rate, (self.slowest * SLOWEST).min(MOST));
         // Never so many that blocks make room for others before they are sent.
         let top = useful.min((most / 2).max(1));
         self.blocks = if missed { self.blocks * 2 } else { self.blocks - self.blocks / FALL };
-        self.blocks = self.blocks.clamp(LEAST.min(top), top);
+        self.blocks = self.blocks.clamp(least.min(top), top);
         self.blocks
+    }
+
+    /// Whether it is time to read on, when the session has come so many blocks further.
+    pub fn is_due(&self, moved_on: usize) -> bool {
+        moved_on > self.blocks.min(LEAST) / AGAIN
     }
 }
 
@@ -99,6 +112,17 @@ mod tests {
         }
         let files = (RATE.bytes_in(took).0 / length.0) as usize;
         assert!((files..3 * files).contains(&ahead.blocks), "{} {files}", ahead.blocks);
+    }
+
+    #[test]
+    fn a_session_that_sends_a_trickle_holds_the_next_block_and_no_more() {
+        let mut ahead = Ahead::new();
+        for _ in 0..100 {
+            ahead.handle_loaded(Span::from_millis(50), Bytes(BLOCK));
+            assert_eq!(ahead.look(Rate::from_bps(12_000), 10_000, true), LEAST_OF_ALL);
+            assert!(ahead.is_due(1), "the one after the next is read when its turn comes near");
+        }
+        assert_eq!(ahead.look(RATE, 10_000, false), LEAST, "the rate has grown");
     }
 
     #[test]

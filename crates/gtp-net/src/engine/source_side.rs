@@ -12,7 +12,7 @@ use gtp_proto::{Arrival, Discard, Event, SourceConfig, SourceSession, Supplied, 
 use gtp_store::{BLOCK, Manifest, Row, TRAILER};
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::ahead::{self, Ahead};
+use super::ahead::Ahead;
 use super::api::{SourceEvent, SourceProgress};
 use super::batch::{Batch, Joins};
 use super::cache::{Cache, Wanted, framed_len};
@@ -217,7 +217,7 @@ impl SourceSide {
         let phase = self.phase;
         self.relay_events(); // It may begin to part only now, and has not said so to its peer.
         match phase {
-            Phase::Serving if self.cache.hungry || self.cache.moved_on > ahead::LEAST / 8 => {
+            Phase::Serving if self.cache.hungry || self.ahead.is_due(self.cache.moved_on) => {
                 self.read_ahead();
             }
             Phase::Serving | Phase::Over => {}
