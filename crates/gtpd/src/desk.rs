@@ -24,6 +24,10 @@ pub(crate) struct Desk {
     /// Whose sessions have limits together, by their places in the row.
     pub users: Vec<User>,
     reports: Vec<(FlowId, Report)>,
+    /// The same while nobody may be granted more than it has.
+    lessened: Vec<(FlowId, Report)>,
+    /// What each had before anything was granted here.
+    had: Vec<Rate>,
     /// Where each comes from.
     places: Vec<Place>,
     /// What stands on the grants pages, if anything does.
@@ -33,6 +37,16 @@ pub(crate) struct Desk {
     grants: Vec<(FlowId, Grant)>,
     shares: Vec<Share>,
     claims: Vec<Claim>,
+}
+
+/// What may be granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Granting {
+    /// What each is to have.
+    All,
+    /// Less than a session has, if that is more than its share of the capacity among those that are
+    /// here; more of them may still come.
+    Less,
 }
 
 /// Where a session's pages are.
@@ -51,6 +65,8 @@ impl Desk {
             stale: false,
             users: Vec::new(),
             reports: Vec::new(),
+            lessened: Vec::new(),
+            had: Vec::new(),
             places: Vec::new(),
             written: Vec::new(),
             before: Vec::new(),
@@ -75,6 +91,7 @@ impl Desk {
     pub fn begin(&mut self) {
         self.stale = false;
         self.reports.clear();
+        self.had.clear();
         self.places.clear();
         std::mem::swap(&mut self.written, &mut self.before);
         self.written.clear();
@@ -86,6 +103,7 @@ impl Desk {
         let newest = written.map_or(seat.posted.held.number, |grant| grant.number);
         seat.place = self.reports.len();
         self.reports.push((seat.flow, seat.report(awake, self.agent.capacity(), newest)));
+        self.had.push(seat.had());
         self.places.push(Place { client, slot, id: seat.posted.id });
         self.written.push(written);
     }
@@ -104,29 +122,52 @@ impl Desk {
         {
             let newest = written.as_ref().map_or(seat.posted.held.number, |grant| grant.number);
             seat.refresh(report, awake, self.agent.capacity(), newest);
+            self.had[seat.place] = seat.had();
         }
+    }
+
+    /// What a session has, as far as is known here.
+    fn has(&self, at: usize) -> Rate {
+        self.written[at].map_or(self.had[at], |grant| grant.rate)
     }
 
     /// Lets the agent decide; within limits, if there are any.
-    pub fn decide(&mut self, now: Time) {
+    pub fn decide(&mut self, now: Time, granting: Granting) {
+        self.lessened.clear();
+        if granting == Granting::Less {
+            for (at, &(id, report)) in self.reports.iter().enumerate() {
+                let demand = report.demand.min(self.has(at));
+                self.lessened.push((id, Report { demand, ..report }));
+            }
+        }
+        let reports = match granting {
+            Granting::All => &self.reports,
+            Granting::Less => &self.lessened,
+        };
         if self.users.is_empty() {
-            self.agent.tick(now, &self.reports, &mut self.grants);
+            self.agent.tick(now, reports, &mut self.grants);
             return;
         }
         self.claims.clear();
-        self.claims.extend(self.reports.iter().map(|(_, report)| claim(report)));
+        self.claims.extend(reports.iter().map(|(_, report)| claim(report)));
         let capacity = self.agent.capacity().as_f64();
         divide(capacity, &self.claims, &self.users, &mut self.shares);
-        self.agent.tick_shared(now, &self.reports, &self.shares, &mut self.grants);
+        self.agent.tick_shared(now, reports, &self.shares, &mut self.grants);
     }
 
     /// Writes grants that have changed; `news` hears of their processes.
-    pub fn write(&mut self, clients: &BTreeMap<ClientId, Client>, news: &mut Vec<ClientId>) {
+    pub fn write(
+        &mut self,
+        granting: Granting,
+        clients: &BTreeMap<ClientId, Client>,
+        news: &mut Vec<ClientId>,
+    ) {
         let mut owners = clients.iter();
         let mut owner = owners.next();
-        let answers = self.places.iter().zip(&self.grants).zip(&mut self.written);
-        for ((place, &(_, grant)), written) in answers {
-            if *written == Some(grant) {
+        for (at, (place, &(_, grant))) in self.places.iter().zip(&self.grants).enumerate() {
+            let has = self.has(at);
+            if self.written[at] == Some(grant) || (granting == Granting::Less && grant.rate >= has)
+            {
                 continue;
             }
             while owner.is_some_and(|(owner, _)| *owner < place.client) {
@@ -136,7 +177,7 @@ impl Desk {
                 continue;
             };
             client.grants.grant(place.slot, &Granted { id: place.id, grant });
-            *written = Some(grant);
+            self.written[at] = Some(grant);
             if news.last() != Some(&place.client) {
                 news.push(place.client);
             }

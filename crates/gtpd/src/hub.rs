@@ -16,7 +16,7 @@ use gtp_proto::{Agent, AgentConfig, FlowId, Grant};
 use gtp_share::client::Past;
 use gtp_share::{Change, GrantsWriter, Of, ReportsReader, SLOTS_MOST, Side};
 
-use crate::desk::Desk;
+use crate::desk::{Desk, Granting};
 use crate::fallback::{self, Joined};
 use crate::limits::{Bounds, Given, TransferId};
 use crate::names::Names;
@@ -34,9 +34,10 @@ pub struct HubConfig {
     pub capacity_in: Rate,
     /// A fixed control interval, or half the median round-trip time.
     pub interval: Option<Span>,
-    /// Nothing is granted for so long after the start: until then the processes of a daemon that
-    /// died hand over what it had granted. As long as they come, and until all are there whose
-    /// number is known ([`Hub::wait_for`]), it lasts longer, up to [`GRACE_MOST`].
+    /// Nobody is granted more than it has for so long after the start: until then the processes of
+    /// a daemon that died hand over what it had granted. As long as they come, and until all are
+    /// there whose number is known ([`Hub::wait_for`]), it lasts longer, up to [`GRACE_MOST`].
+    /// Those that hold more together than there is, because they were alone, are granted less.
     pub grace: Span,
     /// Weights of users, where not one.
     pub users: BTreeMap<u32, f64>,
@@ -95,7 +96,7 @@ pub struct Hub {
     /// What processes may use without a daemon has to be promised anew.
     unpromised: bool,
     begin: Time,
-    /// Nothing is given out before, whoever is back.
+    /// Nobody is granted more than it has before, whoever is back.
     begin_at_first: Time,
     /// Nobody is waited for after this.
     begin_at_last: Time,
@@ -172,8 +173,8 @@ impl Hub {
         }
     }
 
-    /// So many processes of a daemon before this one are to come back: nothing is granted until
-    /// all have, or [`GRACE_MOST`] is over.
+    /// So many processes of a daemon before this one are to come back: nobody is granted more than
+    /// it has until all have, or [`GRACE_MOST`] is over.
     pub fn wait_for(&mut self, processes: usize) {
         self.expected = Some(processes);
         self.begin = self.begin_at_last;
@@ -256,8 +257,8 @@ impl Hub {
         self.clients.values().for_each(|client| client.grants.beat());
     }
 
-    /// The daemon stood still for so long that its processes may have left it: for `grace` nothing
-    /// is granted, and what they say that they hold is believed as at the start.
+    /// The daemon stood still for so long that its processes may have left it: for `grace` nobody
+    /// is granted more than it has, and what they say that they hold is believed as at the start.
     pub fn begin_again(&mut self, now: Time, grace: Span) {
         self.begin = now + grace;
         self.begin_at_first = self.begin;
@@ -460,7 +461,7 @@ impl Hub {
         if !self.woken && self.out.is_empty() && self.in_.is_empty() {
             return if self.unpromised { self.begin } else { Time::MAX };
         }
-        self.out.agent.poll_timeout().min(self.in_.agent.poll_timeout()).max(self.begin)
+        self.out.agent.poll_timeout().min(self.in_.agent.poll_timeout())
     }
 
     /// Reads all pages and writes grants, as far as it is time; names in `news` the processes
@@ -474,6 +475,7 @@ impl Hub {
         }
         self.woken = false;
         self.read(now);
+        let granting = if self.is_waiting(now) { Granting::Less } else { Granting::All };
         for side in [Side::Source, Side::Sink] {
             if self.desk(side).agent.poll_timeout() > now {
                 continue;
@@ -487,8 +489,8 @@ impl Hub {
                 Side::Source => out,
                 Side::Sink => in_,
             };
-            desk.decide(now);
-            desk.write(clients, news);
+            desk.decide(now, granting);
+            desk.write(granting, clients, news);
         }
     }
 

@@ -181,6 +181,15 @@ impl Seat {
         }
     }
 
+    /// What it says that it had been granted before there was this daemon; at a source, what it
+    /// sends.
+    pub fn had(&self) -> Rate {
+        match self.posted.side {
+            Side::Source => self.posted.report.measured,
+            Side::Sink => self.posted.held.rate,
+        }
+    }
+
     /// The transfer that it is part of, in the process of that name.
     pub fn transfer(&self, client: ClientId) -> TransferId {
         let Posted { principal, transfer, .. } = self.posted;

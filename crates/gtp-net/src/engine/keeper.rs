@@ -146,8 +146,8 @@ struct Lookout {
 /// The pause between the first [`SOON`] looks for a daemon that has gone.
 const AGAIN: Duration = Duration::from_millis(50);
 const SOON: u32 = 200;
-/// The pause between later looks: short enough that shares are fair again within a second.
-const LATER: Duration = Duration::from_millis(250);
+/// The pause between later looks: until a process sees the next daemon it uses its own capacity.
+const LATER: Duration = Duration::from_millis(100);
 /// The pause between looks for a daemon that never was there.
 const SELDOM: Duration = Duration::from_secs(2);
 /// A lost daemon is started again at the first look and then at every 20th: once a second.

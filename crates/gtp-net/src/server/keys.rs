@@ -273,7 +273,9 @@ mod tests {
         let started = Arc::new(AtomicUsize::new(0));
         let mut builder = tokio::runtime::Builder::new_current_thread();
         let counted = Arc::clone(&started);
-        builder.on_thread_start(move || drop(counted.fetch_add(1, Ordering::Relaxed)));
+        builder.on_thread_start(move || {
+            counted.fetch_add(1, Ordering::Relaxed);
+        });
         let runtime = builder.enable_time().start_paused(true).build().unwrap();
         let path = tempfile::tempdir().unwrap().path().join("keys");
         let keys = Arc::new(Keys::new(Admission::File { path, strangers: Strangers::Refused }));

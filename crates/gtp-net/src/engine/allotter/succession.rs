@@ -159,3 +159,51 @@ fn who_ended_with_the_daemon_is_not_waited_for_long() {
     assert!(most_in_a_second(&world.moved) <= 1.01);
     assert!(world.rate() / CAPACITY.as_f64() > 0.99);
 }
+
+/// Four processes that were alone, each with a capacity of its own as large as the next daemon's,
+/// find that daemon one after the other; a fifth ended with the last daemon and never comes.
+fn alone_and_back(side: AgentSide, word: Word) {
+    const ALONE: usize = 4;
+    const NEXT: Span = Span::from_millis(40);
+    let mut world = World::new();
+    world.daemon(&config(Span::ZERO));
+    for sessions in 1..=ALONE as u32 {
+        let process = world.process(side, 7, CAPACITY);
+        let all = (1..=sessions).map(|id| Session::new(id, Law::Grant, Rate::UNLIMITED));
+        world.processes[process].sessions.extend(all);
+        world.attach(process);
+    }
+    world.run(Span::from_secs(2));
+    world.kill();
+    world.run(Span::from_secs(4));
+    assert!(world.rate() > 3.9 * CAPACITY.as_f64(), "they are alone: {}", world.rate());
+    let begin = world.now;
+    let hub = world.daemon(&config(Span::from_millis(250)));
+    if word == Word::Left {
+        hub.wait_for(ALONE + 1);
+    }
+    for process in 0..ALONE {
+        world.attach(process);
+        world.run(NEXT);
+    }
+    // The last of them has been told by now.
+    while world.now.since(begin) < Span::from_secs(1) {
+        let part = world.rate() / CAPACITY.as_f64();
+        assert!(part <= 1.01, "{side:?}, {word:?}: {part} after {:?}", world.now.since(begin));
+        world.run(Span::from_millis(1));
+    }
+    let each = CAPACITY.as_f64() / ALONE as f64;
+    for process in &world.processes {
+        let rate = process.rate();
+        assert!((rate - each).abs() <= 0.05 * each, "{side:?}, {word:?}: {rate} of {each}");
+    }
+}
+
+#[test]
+fn who_was_alone_is_within_the_capacity_as_soon_as_a_daemon_is_back_and_equal_within_a_second() {
+    for side in [AgentSide::Sink, AgentSide::Source] {
+        for word in [Word::Left, Word::None] {
+            alone_and_back(side, word);
+        }
+    }
+}
