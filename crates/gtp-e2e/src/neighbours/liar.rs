@@ -72,9 +72,10 @@ impl<'a> Liar<'a> {
         let clock = Clock::start();
         let socket = UdpSocket::bind((from.ip(), 0)).await?;
         socket.connect(channel.ends().remote).await?;
+        let (peer_session, revision) = (opened.server_session, channel.revision());
         let config = SinkConfig {
             role: Role::Initiator { unit_payloads: vec![opened.unit_payload] },
-            link: Link { peer_session: opened.server_session, ip_overhead: IP_OVERHEAD },
+            link: Link { peer_session, ip_overhead: IP_OVERHEAD, revision },
             law: Law::Grant,
             weights: Weights { own: 1.0, peer: 1.0 },
             max_rate: Rate::UNLIMITED,
