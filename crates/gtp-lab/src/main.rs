@@ -4,6 +4,7 @@
 //! of its own, which reads, computes through the library crates and writes.
 
 mod course;
+mod grid;
 mod maxmin;
 mod refusal;
 mod report;
@@ -33,6 +34,8 @@ enum Verb {
     Sweep(verbs::sweep::Sweep),
     /// Run random worlds with random faults; everything must come right once these have ended.
     Universe(verbs::universe::Universe),
+    /// Judge GTP on a grid of paths that nobody reserved, beside what CUBIC and BBR get there.
+    Grid(verbs::grid::Grid),
     /// Run a scenario twice: it must take the same course, and a lawful one.
     Replay(verbs::replay::Replay),
     /// Print the exact max-min fair rates of a network of sessions.
@@ -46,6 +49,7 @@ fn main() -> ExitCode {
         Verb::Run(arguments) => verbs::run::run(&arguments),
         Verb::Sweep(arguments) => verbs::sweep::run(&arguments),
         Verb::Universe(arguments) => verbs::universe::run(&arguments),
+        Verb::Grid(arguments) => verbs::grid::run(&arguments),
         Verb::Replay(arguments) => verbs::replay::run(&arguments),
         Verb::Maxmin(arguments) => maxmin::run(&arguments),
         Verb::Repro(arguments) => repro::run(&arguments),

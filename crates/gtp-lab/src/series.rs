@@ -199,6 +199,37 @@ pub struct Tile {
     pub text: String,
 }
 
+/// A matrix of small pictures.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Matrix {
+    /// Headings above the columns' own, each over so many of them.
+    pub groups: Vec<(String, usize)>,
+    /// Column headings.
+    pub columns: Vec<String>,
+    /// Rows by name, as wide as the columns; `None` where there is nothing.
+    pub rows: Vec<(String, Vec<Option<Square>>)>,
+}
+
+/// One square of a matrix.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Square {
+    /// How it is to be taken.
+    pub tone: Tone,
+    /// What is said of it, in lines.
+    pub text: String,
+    /// Its pictures, one below the other.
+    pub pictures: Vec<Picture>,
+}
+
+/// Some curves in few points.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Picture {
+    /// Whose they are.
+    pub name: String,
+    /// Values in thousandths of what fills the height; the last curve is in front.
+    pub curves: Vec<Vec<u16>>,
+}
+
 /// A piece of a page.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Part {
@@ -212,6 +243,8 @@ pub enum Part {
     Figure(Figure),
     /// A table.
     Table(Table),
+    /// A matrix of small pictures.
+    Matrix(Matrix),
 }
 
 /// One page: everything about one run, one sweep or one report.
@@ -232,7 +265,11 @@ impl Page {
     pub fn figures(&self) -> impl Iterator<Item = &Figure> {
         self.parts.iter().filter_map(|part| match part {
             Part::Figure(figure) => Some(figure),
-            Part::Heading(_) | Part::Text(_) | Part::Listing(_) | Part::Table(_) => None,
+            Part::Heading(_)
+            | Part::Text(_)
+            | Part::Listing(_)
+            | Part::Table(_)
+            | Part::Matrix(_) => None,
         })
     }
 }

@@ -90,6 +90,8 @@ pub struct LinkCourse {
     pub queue_least: Vec<f64>,
     /// Packets dropped in each bin.
     pub drops: Vec<u64>,
+    /// Bytes carried in each bin.
+    pub carried: Vec<u64>,
     /// Packets offered.
     pub offered: u64,
     /// Packets dropped for lack of room, and lost on the wire or while it was down.

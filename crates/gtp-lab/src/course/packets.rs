@@ -267,6 +267,7 @@ impl Made {
             queue: trace.queue.iter().map(|bytes| wait(bytes.0 as f64)).collect(),
             queue_least: trace.queue_least.iter().map(|bytes| wait(bytes.0 as f64)).collect(),
             drops: trace.drops.clone(),
+            carried: trace.carried.iter().map(|bytes| bytes.0).collect(),
             offered: stats.offered.packets,
             dropped: (drops.queue.packets, drops.total().packets - drops.queue.packets),
             busy: seconds(stats.busy) / seconds(scenario.duration),

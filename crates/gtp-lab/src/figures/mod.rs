@@ -5,6 +5,7 @@
 //! a switch between light and dark. The same page gives the same bytes on every machine.
 
 mod draw;
+mod matrix;
 mod page;
 mod scale;
 mod thin;

@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 
 use super::draw::{self, Medium};
 use super::escaped;
+use super::matrix::matrix;
 use super::thin::thinned;
 use crate::series::{Figure, Page, Part, Scale, Series, Style, Table, Tone};
 use serde::Serialize;
@@ -38,6 +39,7 @@ pub fn html(page: &Page) -> String {
             }
             Part::Figure(shown) => figure(&mut html, shown, points.clamp(200, 2_000)),
             Part::Table(shown) => table(&mut html, shown),
+            Part::Matrix(shown) => matrix(&mut html, shown),
         }
     }
     let _ = write!(html, "<script>\n{SCRIPT}</script>\n</body>\n</html>\n");

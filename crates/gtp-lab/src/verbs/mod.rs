@@ -3,6 +3,7 @@
 //! They know files, terminals and threads, which nothing below them does; what is printed to
 //! standard output is the result, everything else goes to standard error.
 
+pub mod grid;
 pub(crate) mod pool;
 pub mod replay;
 pub mod run;

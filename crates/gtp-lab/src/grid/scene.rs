@@ -1,0 +1,230 @@
+//! A scene: flows between pairs of hosts that share one bottleneck, as a scenario.
+//!
+//! Link 0 is the bottleneck, on the way forth. Each pair of hosts has a wire of its own behind it
+//! and one back; both have half of the pair's round-trip time. What a test wants beside that it
+//! changes in the scene before it becomes a scenario. Flows of ours come before the others, so that
+//! a run is read off by their number.
+
+use gtp_alloc::endnode::Params;
+use gtp_alloc::{Bytes, Rate, Span};
+use gtp_link::{Change, LinkSpec};
+use gtp_peers::tcp::Flavour;
+
+use super::{Cell, Who};
+use crate::scenario::model::{
+    Event, HostEntry, LawName, Level, LinkEntry, NodeEntry, NodeKind, Output, Reach, RouteEntry,
+    Scenario, SessionEntry,
+};
+use crate::scenario::protocol::{Delayed, Protocol, WindowLaw, Windowed};
+
+/// What is played; see the module's head.
+#[derive(Clone, Debug)]
+pub struct Scene {
+    /// How long.
+    pub seconds: f64,
+    /// What is drawn follows from it.
+    pub seed: u64,
+    /// What each host states as its capacities.
+    pub ends: Rate,
+    /// The bottleneck.
+    pub core: LinkSpec,
+    /// What each wire behind the bottleneck has besides its delay.
+    pub forth: LinkSpec,
+    /// How many of the flows, from the first, are GTP's or in its place.
+    pub ours: usize,
+    /// The flows.
+    pub flows: Vec<Flow>,
+    /// What happens to the links, in seconds.
+    pub changes: Vec<(f64, Place, Change)>,
+}
+
+/// A link of a scene.
+#[derive(Clone, Copy, Debug)]
+pub enum Place {
+    /// The bottleneck.
+    Core,
+    /// All wires behind it.
+    Forth,
+    /// All wires back.
+    Back,
+}
+
+/// One flow.
+#[derive(Clone, Copy, Debug)]
+pub struct Flow {
+    /// What it speaks.
+    pub protocol: Protocol,
+    /// Which pair of hosts it joins.
+    pub pair: usize,
+    /// Its pair's round-trip time; all flows of a pair state the same.
+    pub rtt: Span,
+    /// When it begins, in seconds.
+    pub start: f64,
+    /// When it is stopped.
+    pub stop: Option<f64>,
+    /// What it moves.
+    pub size: Option<Bytes>,
+}
+
+impl Flow {
+    /// A flow without end.
+    pub fn new(protocol: Protocol, pair: usize, rtt: Span, start: f64) -> Flow {
+        Flow { protocol, pair, rtt, start, stop: None, size: None }
+    }
+}
+
+/// TCP of this flavour as hosts have it.
+pub fn tcp(flavour: Flavour) -> Protocol {
+    Protocol::Window(Windowed {
+        law: WindowLaw::Tcp(flavour),
+        connections: 1,
+        window: None,
+        delayed: Delayed::Yes,
+        initial_window: 10,
+        slow_start_limit: None,
+        threshold: None,
+    })
+}
+
+/// What somebody speaks.
+pub fn protocol(who: Who) -> Protocol {
+    match who {
+        Who::Gtp => Protocol::Gtp,
+        Who::Cubic => tcp(Flavour::Cubic),
+        Who::Bbr => tcp(Flavour::Bbr),
+    }
+}
+
+/// The bottleneck's own part of the delay: the switch is near the sources.
+const NEAR: Span = Span::from_micros(100);
+/// Time between two points of a curve.
+const EVERY: Span = Span::from_millis(20);
+
+impl Scene {
+    /// Flows over a cell, of which the first `ours` are GTP's or in its place.
+    pub fn new(cell: Cell, start: u64, seconds: f64, ours: usize, flows: Vec<Flow>) -> Scene {
+        let core =
+            LinkSpec { rate: cell.rate(), delay: NEAR, queue: cell.room(), ..LinkSpec::default() };
+        Scene {
+            seconds,
+            seed: start + 1,
+            ends: Rate::from_mbps(10_000),
+            core,
+            forth: LinkSpec::default(),
+            ours,
+            flows,
+            changes: Vec::new(),
+        }
+    }
+
+    /// One flow alone.
+    pub fn alone(cell: Cell, start: u64, who: Who, seconds: f64) -> Scene {
+        let flow = Flow::new(protocol(who), 0, cell.rtt(), 0.0);
+        Scene::new(cell, start, seconds, 1, vec![flow])
+    }
+
+    /// The scenario.
+    pub fn scenario(&self, title: String) -> Scenario {
+        let pairs = self.flows.iter().map(|flow| flow.pair + 1).max().unwrap_or(0);
+        Scenario {
+            title,
+            about: String::new(),
+            level: Level::Packet,
+            duration: span(self.seconds),
+            seed: self.seed,
+            law: LawName::Grant,
+            params: Params::DEFAULT,
+            interval: None,
+            links: self.links(pairs),
+            nodes: (0..pairs).flat_map(|pair| self.hosts(pair)).collect(),
+            routes: (0..pairs).flat_map(routes).collect(),
+            paths: Vec::new(),
+            sessions: self.flows.iter().enumerate().map(|(k, flow)| session(k, flow)).collect(),
+            backgrounds: Vec::new(),
+            events: self.events(pairs),
+            output: Output { every: EVERY, curves: 12, tolerance: 0.05 },
+        }
+    }
+
+    fn links(&self, pairs: usize) -> Vec<LinkEntry> {
+        let rtts = (0..pairs).map(|pair| {
+            let of_pair = self.flows.iter().find(|flow| flow.pair == pair);
+            of_pair.map_or(Span::ZERO, |flow| flow.rtt)
+        });
+        let mut links = vec![entry("core".to_owned(), self.core.clone(), 1)];
+        for (pair, rtt) in rtts.enumerate() {
+            let half = rtt / 2;
+            let forth =
+                LinkSpec { delay: half.saturating_sub(self.core.delay), ..self.forth.clone() };
+            let back = LinkSpec { delay: half, ..LinkSpec::default() };
+            links.push(entry(format!("forth{pair}"), forth, 2 + 2 * pair as u64));
+            links.push(entry(format!("back{pair}"), back, 3 + 2 * pair as u64));
+        }
+        links
+    }
+
+    fn hosts(&self, pair: usize) -> [NodeEntry; 2] {
+        ["a", "b"].map(|end| {
+            let host = HostEntry {
+                capacity_out: self.ends,
+                capacity_in: self.ends,
+                interval: None,
+                coalesce: Span::ZERO,
+                skew_ppb: 0,
+            };
+            NodeEntry { name: format!("{end}{pair}"), kind: NodeKind::Host(host) }
+        })
+    }
+
+    fn events(&self, pairs: usize) -> Vec<(Span, Event)> {
+        let mut events = Vec::new();
+        for &(at, place, change) in &self.changes {
+            let links: Vec<usize> = match place {
+                Place::Core => vec![0],
+                Place::Forth => (0..pairs).map(|pair| 1 + 2 * pair).collect(),
+                Place::Back => (0..pairs).map(|pair| 2 + 2 * pair).collect(),
+            };
+            events.extend(links.into_iter().map(|link| (span(at), Event::Link(link, change))));
+        }
+        events.sort_by_key(|(at, _)| *at);
+        events
+    }
+}
+
+fn entry(name: String, spec: LinkSpec, seed: u64) -> LinkEntry {
+    LinkEntry { name, spec, seed, ends: None, router: None }
+}
+
+fn routes(pair: usize) -> [RouteEntry; 2] {
+    let (source, sink) = (2 * pair, 2 * pair + 1);
+    [
+        RouteEntry { from: source, to: sink, links: vec![0, 1 + 2 * pair].into() },
+        RouteEntry { from: sink, to: source, links: vec![2 + 2 * pair].into() },
+    ]
+}
+
+fn session(k: usize, flow: &Flow) -> SessionEntry {
+    SessionEntry {
+        name: format!("s{k}"),
+        source: 2 * flow.pair,
+        sink: 2 * flow.pair + 1,
+        start: span(flow.start),
+        stop: flow.stop.map(span),
+        size: flow.size,
+        demand: Vec::new(),
+        weight: 1.0,
+        reach: Reach::Routes,
+        unit: UNIT,
+        protocol: flow.protocol,
+        wire: Span::ZERO,
+        relays: None,
+    }
+}
+
+/// Payload of a packet.
+const UNIT: u16 = 1_400;
+
+/// Seconds as a span.
+pub fn span(seconds: f64) -> Span {
+    Span::from_secs_f64(seconds)
+}
