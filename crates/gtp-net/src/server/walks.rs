@@ -161,7 +161,7 @@ impl Walks {
         }
         let batch = Batch::of(asker);
         let waiting = batch.join();
-        let walker = Walker { walks: Arc::clone(self), lane: Some(lane.clone()) };
+        let walker = Walker { walks: Arc::clone(self), lane: Some(lane.clone()), batch: None };
         lanes.insert(lane, Some(batch));
         drop(lanes);
         // Without a thread the walker is dropped, and all who wait hear of it.
@@ -228,13 +228,18 @@ struct Walker {
     walks: Arc<Walks>,
     /// `None` when the lane has ended.
     lane: Option<Lane>,
+    /// What is being walked. Should that panic, the lane goes first: whoever hears of it and asks
+    /// again must not be put into a lane that nobody walks.
+    batch: Option<Batch>,
 }
 
 impl Walker {
     fn run(mut self) {
         while let Some((path, batch)) = self.next() {
-            let outcome = self.walks.walk(path.as_ref(), &batch).map_err(Arc::new);
+            let batch = self.batch.insert(batch);
+            let outcome = self.walks.walk(path.as_ref(), batch).map_err(Arc::new);
             batch.outcome.send_replace(Some(outcome));
+            self.batch = None;
         }
     }
 
