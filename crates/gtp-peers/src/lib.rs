@@ -25,6 +25,7 @@
 //! | AECP, continuous | AECP 3, 4 | `aecp/fluid.rs`, `theory.rs` | AECP theorems, eq. 16, 43 |
 //! | common advertised rate | thesis II.5.E | `advertised.rs` | thesis table II.2 |
 //! | RED | Floyd and Jacobson 1993 | `red.rs` | none: beside drop-tail |
+//! | PIE | RFC 8033 | `pie.rs` | none: beside drop-tail |
 //! | web and CBR traffic | AECP 6.2 | `background.rs` | AECP 8, table 1 |
 //! | rate meter, slices, central max-min | EyeQ 2013; none | `anchors.rs` | none: anchors |
 //! | explicit grants by links | PERC 2015 | `anchors/perc.rs` | none: an anchor |
@@ -50,6 +51,7 @@ pub mod background;
 mod draw;
 mod endpoint;
 mod packet;
+pub mod pie;
 pub mod red;
 mod routed;
 mod router;

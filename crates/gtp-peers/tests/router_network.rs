@@ -8,7 +8,7 @@ use gtp_peers::background::{Pattern, Sink, Source};
 use gtp_peers::tcp::laws::Reno;
 use gtp_peers::tcp::{AckDelay, Law, Opening, Receiver, ReceiverConfig, Sender, SenderConfig};
 use gtp_peers::xcp::equilibrium;
-use gtp_peers::{Routed, aecp, red, vcp, xcp};
+use gtp_peers::{Routed, aecp, pie, red, vcp, xcp};
 
 /// Headers and payload of AECP's packets: 1,000 bytes on the wire (6).
 const MSS: Bytes = Bytes(960);
@@ -393,4 +393,14 @@ fn red_keeps_less_waiting_than_drop_tail_at_the_same_use() {
     let (tail_queue, tail_use) = eight_flows(None);
     assert!(red_queue < 0.5 * tail_queue, "{red_queue} against {tail_queue}");
     assert!(red_use > 0.95 * tail_use, "{red_use} against {tail_use}");
+}
+
+#[test]
+fn pie_keeps_the_delay_near_its_reference_at_the_same_use() {
+    let pie = pie::Queue::new(pie::Config::default(), 3);
+    let (pie_queue, pie_use) = eight_flows(Some(Box::new(pie)));
+    let (tail_queue, tail_use) = eight_flows(None);
+    // 15 ms at 50 Mbit/s are 94 kB.
+    assert!((40_000.0..140_000.0).contains(&pie_queue), "{pie_queue}, {tail_queue} without it");
+    assert!(pie_use > 0.95 * tail_use, "{pie_use} against {tail_use}");
 }

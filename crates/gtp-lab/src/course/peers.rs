@@ -17,7 +17,7 @@ use gtp_peers::tcp::{
     AckDelay, HEADER, Law, ParallelReceiver, ParallelSender, Proxy, Receiver, ReceiverConfig,
     Sender, SenderConfig, Side,
 };
-use gtp_peers::{advertised, aecp, anchors, red, vcp, xcp};
+use gtp_peers::{advertised, aecp, anchors, pie, red, vcp, xcp};
 use gtp_sim::packet::{PeerEnds, PeerRouter};
 
 use crate::scenario::model::{LinkEntry, NodeKind, Scenario, SessionEntry};
@@ -241,6 +241,10 @@ pub fn router(scenario: &Scenario, link: &LinkEntry) -> Option<PeerRouter> {
         RouterEntry::Red { min, max } => {
             let seed = link.seed ^ scenario.seed.rotate_left(32);
             Box::new(red::Queue::new(red::Config::new(min, max), seed))
+        }
+        RouterEntry::Pie => {
+            let seed = link.seed ^ scenario.seed.rotate_left(32);
+            Box::new(pie::Queue::new(pie::Config::default(), seed))
         }
         RouterEntry::Advertised => Box::new(advertised::Switch::new()),
         RouterEntry::Meter(interval) => Box::new(anchors::Meter::new(interval)),

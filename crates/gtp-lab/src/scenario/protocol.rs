@@ -288,6 +288,8 @@ pub enum RouterEntry {
         /// A tenth is dropped at it.
         max: Bytes,
     },
+    /// PIE with the values of its RFC.
+    Pie,
     /// A switch that advertises a rate.
     Advertised,
     /// A receiver's meter, with its interval.
@@ -306,6 +308,7 @@ enum Kind {
     Vcp,
     Aecp,
     Red,
+    Pie,
     Advertised,
     Meter,
     Slice,
@@ -323,6 +326,7 @@ pub fn router(table: &mut Table<'_>, queue: Bytes) -> Read<Option<RouterEntry>> 
         ("vcp", Kind::Vcp),
         ("aecp", Kind::Aecp),
         ("red", Kind::Red),
+        ("pie", Kind::Pie),
         ("advertised", Kind::Advertised),
         ("meter", Kind::Meter),
         ("slice", Kind::Slice),
@@ -354,6 +358,7 @@ pub fn router(table: &mut Table<'_>, queue: Bytes) -> Read<Option<RouterEntry>> 
             min: min.unwrap_or(Bytes(queue.0 / 6)),
             max: max.unwrap_or(Bytes(queue.0 / 2)),
         },
+        Kind::Pie => RouterEntry::Pie,
         Kind::Advertised => RouterEntry::Advertised,
         Kind::Meter => RouterEntry::Meter(interval.unwrap_or(METERED_EVERY)),
         Kind::Slice => RouterEntry::Slice(capacity.unwrap_or(Rate::ZERO)),
