@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::Mutex;
 
-use common::{Serving, World, bytes, events};
+use common::{Serving, World, bytes, events, require_root};
 use seccompiler::{SeccompAction, SeccompFilter};
 
 fn said(output: &Output) -> String {
@@ -20,16 +20,6 @@ fn said(output: &Output) -> String {
 
 fn is_root() -> bool {
     rustix::process::geteuid().is_root()
-}
-
-/// Whether this is root. Where root is required, to be somebody else is a failure.
-fn require_root() -> bool {
-    let root = is_root();
-    if !root {
-        assert!(std::env::var("GTP_REQUIRE_ROOT").as_deref() != Ok("1"), "this test needs root");
-        eprintln!("skipped: needs root");
-    }
-    root
 }
 
 /// A user without rights.

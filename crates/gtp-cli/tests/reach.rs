@@ -10,7 +10,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Serving, World, bytes, events, tcp_only};
+use common::{Serving, World, bytes, events, require_root, tcp_only};
 
 /// A port where nobody listens.
 fn free_port() -> u16 {
@@ -132,14 +132,6 @@ fn an_address_that_names_no_host_ends_every_verb_at_once() {
             assert!(text.contains(told) && !text.contains("again in"), "{words:?}: {text}");
         }
     }
-}
-
-/// `false` without root, which fails where it may not.
-fn require_root() -> bool {
-    let is_root = rustix::process::geteuid().is_root();
-    let must = std::env::var_os("GTP_REQUIRE_ROOT").is_some_and(|value| value == "1");
-    assert!(is_root || !must, "this test needs root");
-    is_root
 }
 
 /// Two network namespaces with one link between them, gone when dropped.

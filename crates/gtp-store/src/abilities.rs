@@ -59,8 +59,13 @@ impl Lacks {
             return Err(error);
         }
         tracing::debug!(?ability, %error, "the destination refuses a call");
-        self.found.insert(ability);
+        self.note(ability);
         Ok(())
+    }
+
+    /// Notes that the destination lacks something, although it refused nothing.
+    pub(crate) fn note(&mut self, ability: Ability) {
+        self.found.insert(ability);
     }
 
     /// One sentence about everything that is missing; `None` after the first time.

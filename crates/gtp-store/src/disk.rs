@@ -24,6 +24,8 @@ use rustix::io::Errno;
 use crate::abilities::{Ability, Lacks, is_refusal};
 use crate::lent::{self, Lent};
 use crate::manifest::{Mode, Mtime};
+use crate::numbering::{Numbering, Numberings};
+use crate::time_step::COARSEST_S;
 use crate::walk;
 
 /// The operations of a destination.
@@ -60,6 +62,21 @@ pub trait Disk: Send {
     /// Allows this directory, which is the object's, and those beneath it to be made writable for
     /// the time of the transfer where they are not. The default cannot.
     fn may_lend(&mut self, _dir: &str) {}
+
+    /// The mode of a directory of the object to which this disk may have to lend permissions, so
+    /// that it can be noted first. The default lends to none.
+    fn lacking(&mut self, _dir: &str) -> Option<u32> {
+        None
+    }
+
+    /// What is lent now: directories and the modes that they had. The default has lent none.
+    fn loans(&self) -> Vec<(String, u32)> {
+        Vec::new()
+    }
+
+    /// Takes over a loan to a directory that an earlier transfer noted, if it was not given back.
+    /// The default has no use for it.
+    fn owe(&mut self, _dir: &str, _mode: u32) {}
 
     /// The transfer is over: gives lent permissions back. The default has lent none.
     fn settle(&mut self) {}
@@ -170,6 +187,9 @@ pub trait Disk: Send {
     fn sync_all(&mut self) -> io::Result<()>;
 }
 
+/// The bits of a mode that are compared with what was asked for.
+const PERMISSIONS: u32 = 0o777;
+
 /// Names of a directory that are looked at to count some of them: a few hundredths of a second.
 const NAMES_SEEN: usize = 100_000;
 
@@ -199,7 +219,8 @@ pub enum FoundKind {
     Special,
 }
 
-/// A file's identity on this host: device and inode.
+/// A file's identity on this host: device and inode. Where the file system makes inode numbers
+/// up, all its files have the same one: there it says only that the file is on this file system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Identity {
     /// Number of the device.
@@ -266,6 +287,7 @@ pub struct OsDisk {
     user: u32,
     lacks: Lacks,
     lent: Lent,
+    numberings: Numberings,
 }
 
 impl OsDisk {
@@ -284,7 +306,14 @@ impl OsDisk {
     /// The file system beneath a directory that is open for reading.
     pub fn of(base: OwnedFd) -> OsDisk {
         let user = rustix::process::geteuid().as_raw();
-        OsDisk { base, near: None, user, lacks: Lacks::default(), lent: Lent::default() }
+        OsDisk {
+            base,
+            near: None,
+            user,
+            lacks: Lacks::default(),
+            lent: Lent::default(),
+            numberings: Numberings::default(),
+        }
     }
 
     /// The directory that holds `path`, and the last component.
@@ -356,7 +385,16 @@ impl Disk for OsDisk {
             statat(holder, name, AtFlags::SYMLINK_NOFOLLOW)
         });
         match stat {
-            Ok(stat) => Ok(Some(found(&stat))),
+            Ok(stat) => {
+                let numbering = match self.numberings.known(stat.st_dev) {
+                    Some(numbering) => numbering,
+                    None => {
+                        let near = self.holder(path)?.0.try_clone()?;
+                        self.numberings.learn(stat.st_dev, near)
+                    }
+                };
+                Ok(Some(found(&stat, numbering)))
+            }
             Err(Errno::NOENT) => Ok(None),
             Err(error) => Err(error.into()),
         }
@@ -401,6 +439,28 @@ impl Disk for OsDisk {
         self.lent.allow(dir);
     }
 
+    fn lacking(&mut self, dir: &str) -> Option<u32> {
+        if !self.lent.covers(dir) {
+            return None;
+        }
+        let stat = if dir.is_empty() {
+            fstat(&self.base)
+        } else {
+            self.holder(dir)
+                .and_then(|(holder, name)| statat(holder, name, AtFlags::SYMLINK_NOFOLLOW))
+        };
+        let stat = stat.ok().filter(|stat| stat.st_uid == self.user)?;
+        lent::lacks_bits(stat.st_mode)
+    }
+
+    fn loans(&self) -> Vec<(String, u32)> {
+        self.lent.loans().to_vec()
+    }
+
+    fn owe(&mut self, dir: &str, mode: u32) {
+        self.lent.owe(self.base.as_fd(), self.user, dir, mode);
+    }
+
     fn settle(&mut self) {
         self.lent.give_back(self.base.as_fd());
     }
@@ -411,7 +471,8 @@ impl Disk for OsDisk {
 
     fn identity(&mut self, file: &LockedFile) -> io::Result<Identity> {
         let stat = fstat(file)?;
-        Ok(Identity { device: stat.st_dev, inode: stat.st_ino })
+        let numbering = self.numberings.learn(stat.st_dev, file);
+        Ok(Identity { device: stat.st_dev, inode: numbering.number(&stat) })
     }
 
     fn len(&mut self, file: &LockedFile) -> io::Result<u64> {
@@ -456,10 +517,19 @@ impl Disk for OsDisk {
     }
 
     fn dress(&mut self, file: &LockedFile, mode: Mode, mtime: Mtime) -> io::Result<()> {
-        let mode = rustix::fs::Mode::from_raw_mode(mode.bits() & !umask());
-        let changed = fchmod(file, mode);
+        let bits = mode.bits() & !umask();
+        let changed = fchmod(file, rustix::fs::Mode::from_raw_mode(bits));
         self.excuse(Ability::Modes, changed)?;
-        self.excuse(Ability::Times, futimens(file, &times(mtime)))
+        self.excuse(Ability::Times, futimens(file, &times(mtime)))?;
+        // Some file systems agree to everything and keep nothing.
+        let stat = fstat(file)?;
+        if stat.st_mode & PERMISSIONS != bits & PERMISSIONS {
+            self.lacks.note(Ability::Modes);
+        }
+        if stat.st_mtime.abs_diff(mtime.secs()) > COARSEST_S {
+            self.lacks.note(Ability::Times);
+        }
+        Ok(())
     }
 
     fn sync(&mut self, file: &LockedFile) -> io::Result<()> {
@@ -600,7 +670,7 @@ fn umask() -> u32 {
     })
 }
 
-fn found(stat: &Stat) -> Found {
+fn found(stat: &Stat, numbering: Numbering) -> Found {
     let kind = match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => FoundKind::File,
         FileType::Directory => FoundKind::Dir,
@@ -609,13 +679,14 @@ fn found(stat: &Stat) -> Found {
     };
     let nanos = u32::try_from(stat.st_mtime_nsec).unwrap_or(0).min(999_999_999);
     let mtime = Mtime::new(stat.st_mtime, nanos).expect("nanoseconds were cut to a second");
-    let identity = Identity { device: stat.st_dev, inode: stat.st_ino };
+    let identity = Identity { device: stat.st_dev, inode: numbering.number(stat) };
     Found { kind, identity, size: stat.st_size as u64, mtime }
 }
 
+/// Both times: file systems built on version 2 of libfuse ignore a change of one alone.
 fn times(mtime: Mtime) -> Timestamps {
     let mtime = Timespec { tv_sec: mtime.secs(), tv_nsec: mtime.nanos().into() };
-    let last_access = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
+    let last_access = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW };
     Timestamps { last_access, last_modification: mtime }
 }
 

@@ -17,6 +17,7 @@ use crate::gathering::Gathering;
 use crate::lister::{Depth, Lister};
 use crate::manifest::{Attributes, Entry, Kind, Manifest, Mode, Mtime, RootKind};
 use crate::name::{NameError, RelPath, escaped};
+use crate::numbering::{Numbering, UNTOLD};
 use crate::source::SourceError;
 use crate::walk;
 
@@ -76,7 +77,7 @@ pub enum SkipReason {
 }
 
 /// The identity and state of a file: as long as all of it stays, so does the content. Times come
-/// from the file system, whose clock may tick only every few milliseconds.
+/// from the file system, whose clock may tick only every few milliseconds, or every two seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Stamp {
     device: u64,
@@ -100,19 +101,37 @@ impl Stamp {
         (self.size, self.mtime) != (listed.size, listed.mtime)
     }
 
-    pub(crate) fn of(stat: &Stat) -> Stamp {
+    /// The stamp of a file on a file system with this numbering.
+    pub(crate) fn of(stat: &Stat, numbering: Numbering) -> Stamp {
         Stamp {
             device: stat.st_dev,
-            inode: stat.st_ino,
+            inode: numbering.number(stat),
             size: stat.st_size as u64,
             mtime: (stat.st_mtime, stat.st_mtime_nsec),
             ctime: (stat.st_ctime, stat.st_ctime_nsec),
         }
     }
 
+    /// The stamp of a file as it is now, to be compared with the one that was `listed`.
+    pub(crate) fn beside(stat: &Stat, listed: &Stamp) -> Stamp {
+        let numbering = if listed.names_a_file() { Numbering::Lasting } else { Numbering::Passing };
+        Stamp::of(stat, numbering)
+    }
+
+    /// Whether no other file can have the same stamp.
+    pub(crate) fn names_a_file(&self) -> bool {
+        self.inode != UNTOLD
+    }
+
     /// When content or inode changed last, in seconds of the wall clock.
     pub(crate) fn changed(&self) -> i64 {
         self.mtime.0.max(self.ctime.0)
+    }
+
+    /// When content or inode changed last by the inode's own time, which nobody can set, in seconds
+    /// of the wall clock.
+    pub(crate) fn inode_changed(&self) -> i64 {
+        self.ctime.0
     }
 
     /// One that differs by this alone.

@@ -12,7 +12,6 @@
 //! trusts no record that the file's bytes do not confirm.
 
 use std::collections::BTreeSet;
-use std::io::ErrorKind;
 use std::sync::Arc;
 
 use crate::arrivals::{Arrivals, Checked, Progress};
@@ -21,12 +20,13 @@ use crate::disk::{Disk, FoundKind, MadeDir, Opened, OsDisk};
 use crate::hash::{Value, empty_root};
 use crate::journal::Record;
 use crate::log::{Log, Origin};
-use crate::manifest::{Attributes, Entry, Kind, Manifest, RootKind};
+use crate::manifest::{Entry, Kind, Manifest, Mtime, RootKind};
 use crate::name::RelPath;
 use crate::parts::Parts;
 use crate::recheck::Recheck;
 use crate::row::{BLOCK, blocks_in, content_of};
 use crate::sink::{BlockSink, Fault, Finished, Have, Refused, SinkError, Window, Written};
+use crate::time_step::{COARSEST_S, TimeStep};
 use crate::walk::split;
 
 /// Whole small files that wait for their common sync: bounds what a loss of power costs, and
@@ -35,9 +35,6 @@ const MAX_GROUP: usize = 16_384;
 
 /// Content of whole small files that waits for their common sync, in bytes.
 const MAX_GROUP_BYTES: u64 = 256 << 20;
-
-/// What the owner of a directory needs to write into it.
-const OWNER: u32 = 0o700;
 
 /// From this many directories or files on, one sync of everything replaces single ones.
 const SYNC_SINGLY: usize = 4;
@@ -94,9 +91,13 @@ pub struct FileSink<D: Disk = OsDisk> {
     /// Entries that this destination refuses, not asked for yet.
     pub(crate) refused: Vec<Refused>,
     /// Directories whose names changed.
-    touched: BTreeSet<String>,
+    pub(crate) touched: BTreeSet<String>,
     /// Directories that this transfer makes, or its earlier attempts have made.
     pub(crate) made: BTreeSet<String>,
+    /// Whether the end of the journal was looked for.
+    pub(crate) end_known: bool,
+    /// How coarse the destination's times are, once that mattered.
+    time_step: Option<TimeStep>,
     unchanged: u64,
     bytes_written: u64,
     root: Option<Value>,
@@ -192,6 +193,8 @@ impl<D: Disk> FileSink<D> {
             refused: Vec::new(),
             touched: BTreeSet::new(),
             made: new,
+            end_known: false,
+            time_step: None,
             unchanged: 0,
             bytes_written: 0,
             root: None,
@@ -207,6 +210,9 @@ impl<D: Disk> FileSink<D> {
     }
 
     fn prepare(&mut self, manifest: &Manifest) -> Result<(), SinkError> {
+        for (dir, mode) in self.parts.disk.loans() {
+            self.note_loan(&dir, mode)?;
+        }
         self.refuse_twins(manifest)?;
         let absent = self.absent_dirs(manifest)?;
         self.look_at_files(manifest, &absent)?;
@@ -237,76 +243,6 @@ impl<D: Disk> FileSink<D> {
     /// first block of the new version has verified.
     pub fn restarted(&self) -> &BTreeSet<RelPath> {
         &self.found.restarted
-    }
-
-    /// The listed directories that are not there yet, in order.
-    fn absent_dirs(&mut self, manifest: &Manifest) -> Result<BTreeSet<String>, SinkError> {
-        let mut absent = BTreeSet::new();
-        if manifest.root_kind == RootKind::File {
-            return Ok(absent);
-        }
-        let root = self.parts.names.root().to_owned();
-        if !root.is_empty() && self.is_absent(&root, &absent)? {
-            absent.insert(root);
-        }
-        for (entry, number) in manifest.entries.iter().zip(0u32..) {
-            if entry.kind != Kind::Dir {
-                continue;
-            }
-            let path = self.parts.names.final_path(&entry.path);
-            match self.is_absent(&path, &absent) {
-                Ok(true) => drop(absent.insert(path)),
-                Ok(false) => {}
-                Err(error) => self.refuse(number, error)?,
-            }
-        }
-        Ok(absent)
-    }
-
-    /// Whether a directory is to be made at `path`, when these are not there either.
-    fn is_absent(&mut self, path: &str, absent: &BTreeSet<String>) -> Result<bool, SinkError> {
-        if absent.contains(split(path).0) {
-            return Ok(true);
-        }
-        let found = self.parts.disk.look(path).map_err(|e| self.parts.failed(path, e))?;
-        match found.map(|found| found.kind) {
-            None => Ok(true),
-            Some(FoundKind::Dir) => Ok(false),
-            Some(FoundKind::Link) => Err(self.parts.refused(path, Fault::Link)),
-            Some(FoundKind::File | FoundKind::Special) => {
-                Err(self.parts.refused(path, Fault::NotADirectory))
-            }
-        }
-    }
-
-    /// Makes directories after the journal names them, so that a resumed transfer sets their modes.
-    fn make_dirs(&mut self, absent: BTreeSet<String>) -> Result<(), SinkError> {
-        let handle = self.made.contains("").then(String::new);
-        for path in handle.iter().chain(&absent) {
-            let record = match RelPath::new(path) {
-                Ok(path) => Record::Dir { path: Some(path) },
-                Err(_) if path.is_empty() => Record::Dir { path: None },
-                Err(_) => continue, // Longer than a journal can say; only its mode would be lost.
-            };
-            self.log.push(&record);
-            if self.log.is_full() {
-                self.flush()?;
-            }
-        }
-        self.flush()?;
-        for path in absent {
-            match self.parts.disk.make_dir(&path) {
-                Ok(MadeDir::There) => {}
-                Ok(MadeDir::New) => drop(self.touched.insert(split(&path).0.to_owned())),
-                Err(error) => {
-                    let error = self.parts.failed(&path, error);
-                    self.refuse_dir(&path, error)?;
-                    continue;
-                }
-            }
-            self.made.insert(path);
-        }
-        Ok(())
     }
 
     /// Finds what is already under the final names.
@@ -353,12 +289,30 @@ impl<D: Disk> FileSink<D> {
         if let Some(fault) = in_the_way(found.kind) {
             return Err(self.parts.refused(path, fault));
         }
-        let alike = found.size == entry.size && found.mtime == entry.mtime;
+        let alike = found.size == entry.size && self.is_time_of(found.mtime, entry.mtime)?;
         Ok(match self.options.existing {
             Existing::SkipUnchanged => alike,
             Existing::SkipIf(value) => alike && self.hash_of(path, entry.size)? == Some(value),
             Existing::Replace => false,
         })
+    }
+
+    /// Whether a file that was given the time `listed` has the time `found`: the same one, or what
+    /// this file system makes of it, since many keep times in coarser steps.
+    fn is_time_of(&mut self, found: Mtime, listed: Mtime) -> Result<bool, SinkError> {
+        if found == listed || found.secs().abs_diff(listed.secs()) > COARSEST_S {
+            return Ok(found == listed);
+        }
+        let step = match self.time_step {
+            Some(step) => step,
+            None => {
+                let (log, disk) = (&self.log, &mut self.parts.disk);
+                let path = self.parts.names.journal_path();
+                let step = log.time_step(disk, path).map_err(|e| SinkError::disk(path, e))?;
+                *self.time_step.insert(step)
+            }
+        };
+        Ok(step.of(listed) == found)
     }
 
     /// The hash of a file that is there; `None` if it cannot be told.
@@ -429,7 +383,7 @@ impl<D: Disk> FileSink<D> {
         Ok(number)
     }
 
-    fn flush(&mut self) -> Result<(), SinkError> {
+    pub(crate) fn flush(&mut self) -> Result<(), SinkError> {
         let flushed = self.log.flush(&mut self.parts.disk);
         flushed.map_err(|e| self.parts.failed(self.parts.names.journal_path(), e))
     }
@@ -482,7 +436,7 @@ impl<D: Disk> FileSink<D> {
 
     /// Gives directories their attributes, then removes the journal.
     fn conclude(&mut self) -> Result<(), SinkError> {
-        self.set_dir_attributess()?;
+        self.dress_dirs()?;
         // As long as the journal is there, a later attempt can still do this. Removing it may
         // change the time of the object's directory, so that is set once more.
         self.dress_root()?;
@@ -559,53 +513,6 @@ impl<D: Disk> FileSink<D> {
         Ok(())
     }
 
-    /// Gives directories their times, and modes to those that the transfer has made, the deepest
-    /// first: a later one changes the time of its parent no more, and a mode without search closes
-    /// nothing that is still needed.
-    fn set_dir_attributess(&mut self) -> Result<(), SinkError> {
-        let manifest = self.arrivals.manifest().clone();
-        for (number, entry) in manifest.entries.iter().enumerate().rev() {
-            let number = number as u32;
-            if entry.kind != Kind::Dir || self.arrivals.progress(number) == Progress::GivenUp {
-                continue;
-            }
-            let path = self.parts.names.final_path(&entry.path);
-            let attributes = Attributes { mode: entry.mode, mtime: entry.mtime };
-            if let Err(error) = self.set_dir_attributes(&path, attributes) {
-                self.refuse(number, error)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// The same for the object itself, which may hold the journal.
-    fn dress_root(&mut self) -> Result<(), SinkError> {
-        let Some(own) = self.arrivals.manifest().own else { return Ok(()) };
-        let root = self.parts.names.root().to_owned();
-        self.set_dir_attributes(&root, own)
-    }
-
-    /// Whether a later attempt can still write into every directory that was made, once all have
-    /// their modes.
-    fn made_dirs_stay_open(&self) -> bool {
-        let manifest = self.arrivals.manifest();
-        let dirs = manifest.entries.iter().filter(|e| e.kind == Kind::Dir).map(|e| e.mode);
-        let mut modes = dirs.chain(manifest.own.map(|own| own.mode));
-        self.made.is_empty() || modes.all(|mode| mode.bits() & OWNER == OWNER)
-    }
-
-    fn set_dir_attributes(&mut self, path: &str, attributes: Attributes) -> Result<(), SinkError> {
-        let mode = self.made.contains(path).then_some(attributes.mode);
-        match self.parts.disk.set_dir_attributes(path, mode, attributes.mtime) {
-            // It existed and belongs to another user; only its time cannot be set.
-            Err(error) if mode.is_none() && error.kind() == ErrorKind::PermissionDenied => {
-                tracing::debug!(path, %error, "a directory keeps its time");
-                Ok(())
-            }
-            dressed => dressed.map_err(|e| self.parts.failed(path, e)),
-        }
-    }
-
     /// Makes all new names durable.
     fn sync_names(&mut self) -> Result<(), SinkError> {
         match self.options.durability {
@@ -620,6 +527,8 @@ impl<D: Disk> FileSink<D> {
     }
 
     fn remove_journal(&mut self) -> Result<(), SinkError> {
+        // The journal knows what is lent, so it goes after all is given back.
+        self.parts.disk.settle();
         let path = self.parts.names.journal_path().to_owned();
         self.parts.disk.remove(&path).map_err(|e| self.parts.failed(&path, e))
     }

@@ -7,13 +7,17 @@
 //!
 //! One change is tolerated: a file that has only grown, as logs do, is sent up to the length that
 //! was listed. Then each block is read twice, and a file of several blocks once more as a whole
-//! when its root is requested, so that what was sent is what the file held at one moment. A new
-//! mode or name of a file is tolerated in the same way. Every other change makes the file lost.
+//! when its root is requested. Every block is then read a second time after all have been read for
+//! the first time, and if all are alike, the file held them all at the moment between. A new mode
+//! or name of a file is tolerated in the same way. Every other change makes the file lost.
+//!
+//! A stamp shows no change that follows another one within a step of the file system's clock. So
+//! blocks that were read too soon after the last change are read a second time as well.
 //!
 //! A block that lies wholly in a hole is not read: its zeros are only hashed (its value depends
 //! on its offset, so there is no one value of a zero block).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
@@ -79,6 +83,12 @@ pub struct FileSource {
     grown: BTreeSet<u32>,
     remarks: Vec<(u32, SourceError)>,
     known: Option<Arc<KnownRoots>>,
+    /// Whether a time of change is old enough for the next change to show. `None`: it always is.
+    settled: Option<fn(i64) -> bool>,
+    /// Blocks that were read before the last change of their file had settled, by file and block.
+    early: BTreeMap<(u32, u64), Value>,
+    /// Files of which more blocks were read early than are remembered.
+    wholly_early: BTreeSet<u32>,
 }
 
 #[derive(Debug)]
@@ -90,6 +100,9 @@ struct OpenFile {
     /// It may stay open while others are read.
     keeping: Option<Keeping>,
 }
+
+/// The most blocks remembered that were read early: 16 GB of content in 6 MB.
+const MAX_EARLY: usize = 1 << 16;
 
 /// How a file has changed since it was listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,7 +126,17 @@ impl FileSource {
             grown: BTreeSet::new(),
             remarks: Vec::new(),
             known: None,
+            settled: None,
+            early: BTreeMap::new(),
+            wholly_early: BTreeSet::new(),
         }
+    }
+
+    /// The same, with a way to tell whether a time of change, in seconds of the wall clock, is old
+    /// enough for the next change to show in a file's times. Without it every time is.
+    #[must_use]
+    pub fn with_settling(self, settled: fn(i64) -> bool) -> FileSource {
+        FileSource { settled: Some(settled), ..self }
     }
 
     /// The same, sharing the hashes of whole files with other sources.
@@ -134,13 +157,61 @@ impl FileSource {
         out.reserve_exact((len + TRAILER).saturating_sub(out.len()));
         out.resize(len, 0);
         self.read_once(file, block, out)?;
-        if self.state(file)? == State::Moved {
+        let state = self.state(file)?;
+        let (early, alone) = (self.is_early(file), blocks_in(size) == 1);
+        if state == State::Moved || (early && alone) {
             self.read_until_stable(file, block, out)?;
-            if blocks_in(size) == 1 {
-                self.note_grown(file)?;
+        }
+        if state == State::Moved && alone {
+            self.note_grown(file)?;
+        }
+        let value = block_value(size, block, out);
+        if early && !alone {
+            self.note_early(file, block, value);
+        }
+        Ok(value)
+    }
+
+    fn note_early(&mut self, file: u32, block: u64, value: Value) {
+        if self.early.len() < MAX_EARLY {
+            self.early.entry((file, block)).or_insert(value);
+        } else {
+            self.wholly_early.insert(file);
+        }
+    }
+
+    /// Whether the next change of a file might not show in its times.
+    fn is_early(&self, file: u32) -> bool {
+        let listed = &self.scanned.stamps[file as usize];
+        self.settled.is_some_and(|settled| !settled(listed.inode_changed()))
+    }
+
+    /// Reads again what was read before the last change of a file had settled; all of the file if
+    /// that was not counted any more.
+    fn check_early(
+        &mut self,
+        file: u32,
+        size: u64,
+        root: Option<Value>,
+        wanted: &dyn Fn() -> bool,
+    ) -> Result<(), SourceError> {
+        if self.wholly_early.contains(&file) {
+            return self.check_again(file, size, root, wanted);
+        }
+        let mut early = self.early.split_off(&(file, 0));
+        let mut others = early.split_off(&(file.saturating_add(1), 0));
+        self.early.append(&mut others);
+        let mut content = new_framed();
+        for ((_, block), value) in early {
+            if !wanted() {
+                self.wholly_early.insert(file);
+                return Err(SourceError::Unwanted);
+            }
+            if self.read_block(file, size, block, &mut content)? != value {
+                return Err(self.changed(file));
             }
         }
-        Ok(block_value(size, block, out))
+        Ok(())
     }
 
     fn read_once(&mut self, file: u32, block: u64, out: &mut [u8]) -> Result<(), SourceError> {
@@ -178,7 +249,8 @@ impl FileSource {
         let stat = fstat(&self.opened(file)?.file);
         let path = self.scanned.manifest.entries[file as usize].path.clone();
         let stat = stat.map_err(|e| beneath_error(&path.to_string(), e))?;
-        let written = Stamp::of(&stat).was_written(&self.scanned.stamps[file as usize]);
+        let listed = &self.scanned.stamps[file as usize];
+        let written = Stamp::beside(&stat, listed).was_written(listed);
         if written && self.grown.insert(file) {
             self.remarks.push((file, SourceError::Grew { path }));
         }
@@ -242,7 +314,8 @@ impl FileSource {
         let base = self.scanned.base.as_fd();
         let fd = walk::open(base, path.as_str(), OFlags::RDONLY, Mode::empty()).map_err(failed)?;
         let stat = fstat(&fd).map_err(failed)?;
-        let (stamp, listed) = (Stamp::of(&stat), &self.scanned.stamps[number as usize]);
+        let listed = &self.scanned.stamps[number as usize];
+        let stamp = Stamp::beside(&stat, listed);
         if stamp != *listed && !stamp.may_continue(listed) {
             return Err(SourceError::Changed { path: path.clone() });
         }
@@ -259,7 +332,8 @@ impl FileSource {
         let path = &self.scanned.manifest.entries[file as usize].path;
         let opened = self.open.last().expect("a file was just read");
         let stat = fstat(&opened.file).map_err(|e| beneath_error(&path.to_string(), e))?;
-        let (stamp, listed) = (Stamp::of(&stat), &self.scanned.stamps[file as usize]);
+        let listed = &self.scanned.stamps[file as usize];
+        let stamp = Stamp::beside(&stat, listed);
         if stamp == *listed {
             Ok(State::AsListed)
         } else if stamp.may_continue(listed) {
@@ -336,6 +410,7 @@ impl BlockSource for FileSource {
             match self.state(file)? {
                 State::Moved => self.check_again(file, size, root, wanted)?,
                 State::AsListed => {
+                    self.check_early(file, size, root, wanted)?;
                     if let (Some(known), Some(root)) = (&self.known, root) {
                         known.note(stamp, root);
                     }
@@ -351,5 +426,35 @@ fn is_hole(file: &File, start: u64, len: u64) -> bool {
     match seek(file, SeekFrom::Data(start)) {
         Ok(next_data) => next_data >= start + len,
         Err(error) => error == Errno::NXIO,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt;
+
+    use super::*;
+    use crate::export::Export;
+    use crate::numbering::Numbering;
+
+    /// A file system whose clock has not ticked between two changes shows the second one nowhere.
+    #[test]
+    fn a_change_that_no_time_shows_is_found_if_reading_began_right_after_the_last_one() {
+        for (settled, found) in [(false, true), (true, false)] {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("f");
+            std::fs::write(&path, vec![1; 2 * BLOCK as usize]).unwrap();
+            let scanned = Export::open(&path).unwrap().scan(None).unwrap();
+            let settling: fn(i64) -> bool = if settled { |_| true } else { |_| false };
+            let mut source = FileSource::new(scanned).with_settling(settling);
+            source.load_block(0, 0, &mut new_framed()).unwrap();
+            let file = File::options().write(true).open(&path).unwrap();
+            file.write_all_at(b"other", 5).unwrap();
+            let scanned = Arc::get_mut(&mut source.scanned).unwrap();
+            scanned.stamps[0] = Stamp::of(&fstat(&file).unwrap(), Numbering::Lasting);
+            source.load_block(0, 1, &mut new_framed()).unwrap();
+            let root = source.file_root(0);
+            assert_eq!(matches!(root, Err(SourceError::Changed { .. })), found, "{root:?}");
+        }
     }
 }

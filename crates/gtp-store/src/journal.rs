@@ -3,8 +3,9 @@
 //! One journal per object lies beside the destination. It starts with a header and then only
 //! grows: a record names a file with the size and time that the source listed, and gets the next
 //! number; a record names a block of a numbered file with its BLAKE3 value; a record names a
-//! directory that the transfer makes. Every record carries a checksum, and reading stops at the
-//! first that is torn. A file named again starts anew.
+//! directory that the transfer makes; a record names a directory that may become writable for the
+//! time of the transfer, with its own mode. Every record carries a checksum, and reading stops at
+//! the first that is torn. A file named again starts anew.
 //!
 //! The journal is a hint and never believed: whoever resumes hashes every journaled block again.
 //! So neither a power loss that kept the journal and lost the data, nor a hand that edited
@@ -30,12 +31,16 @@ const CHECK: usize = 4;
 const KIND_FILE: u8 = 1;
 const KIND_BLOCK: u8 = 2;
 const KIND_DIR: u8 = 3;
+const KIND_LOAN: u8 = 4;
 
 /// Kind, size, seconds, nanoseconds, length of the path.
 const FILE_HEAD: usize = 1 + 8 + 8 + 4 + 2;
 
 /// Kind, length of the path.
 const DIR_HEAD: usize = 1 + 2;
+
+/// Kind, mode, length of the path.
+const LOAN_HEAD: usize = 1 + 4 + 2;
 
 /// Kind, number of the file, block, value, checksum.
 const BLOCK_LEN: usize = 1 + 4 + 8 + TRAILER + CHECK;
@@ -68,6 +73,14 @@ pub enum Record {
     Dir {
         /// Its path beneath the destination's handle; `None` is the handle's own directory.
         path: Option<RelPath>,
+    },
+    /// A directory that was there lacks permissions of its owner, and may be given them until the
+    /// transfer ends.
+    Loan {
+        /// Its path, as that of a directory that is made.
+        path: Option<RelPath>,
+        /// The mode that it had, and gets back.
+        mode: u32,
     },
 }
 
@@ -137,6 +150,7 @@ pub fn decode(bytes: &[u8]) -> Option<(Record, usize)> {
         KIND_FILE => decode_file(bytes),
         KIND_BLOCK => decode_block(bytes),
         KIND_DIR => decode_dir(bytes),
+        KIND_LOAN => decode_loan(bytes),
         _ => None,
     }
 }
@@ -161,10 +175,13 @@ pub fn encode(record: &Record, out: &mut Vec<u8>) {
             out.extend_from_slice(value);
         }
         Record::Dir { path } => {
-            let path = path.as_ref().map_or("", RelPath::as_str).as_bytes();
             out.push(KIND_DIR);
-            out.extend_from_slice(&(path.len() as u16).to_le_bytes());
-            out.extend_from_slice(path);
+            encode_dir_path(path.as_ref(), out);
+        }
+        Record::Loan { path, mode } => {
+            out.push(KIND_LOAN);
+            out.extend_from_slice(&mode.to_le_bytes());
+            encode_dir_path(path.as_ref(), out);
         }
     }
     let check = check(&out[start..]);
@@ -190,14 +207,32 @@ fn decode_block(bytes: &[u8]) -> Option<(Record, usize)> {
 }
 
 fn decode_dir(bytes: &[u8]) -> Option<(Record, usize)> {
-    let path_len = u16::from_le_bytes(field(bytes, 1)?) as usize;
-    let len = DIR_HEAD + path_len + CHECK;
+    let (path, len) = decode_dir_path(bytes, DIR_HEAD)?;
+    Some((Record::Dir { path }, len))
+}
+
+fn decode_loan(bytes: &[u8]) -> Option<(Record, usize)> {
+    let (path, len) = decode_dir_path(bytes, LOAN_HEAD)?;
+    Some((Record::Loan { path, mode: u32::from_le_bytes(field(bytes, 1)?) }, len))
+}
+
+/// Appends the length of a directory's path and the path; `None` is the handle's own directory.
+fn encode_dir_path(path: Option<&RelPath>, out: &mut Vec<u8>) {
+    let path = path.map_or("", RelPath::as_str).as_bytes();
+    out.extend_from_slice(&(path.len() as u16).to_le_bytes());
+    out.extend_from_slice(path);
+}
+
+/// The path that ends a record with a head of this length, and the length of the record.
+fn decode_dir_path(bytes: &[u8], head: usize) -> Option<(Option<RelPath>, usize)> {
+    let path_len = u16::from_le_bytes(field(bytes, head - 2)?) as usize;
+    let len = head + path_len + CHECK;
     checked(bytes, len)?;
-    let path = match &bytes[DIR_HEAD..DIR_HEAD + path_len] {
+    let path = match &bytes[head..head + path_len] {
         b"" => None,
         path => Some(RelPath::from_bytes(path).ok()?),
     };
-    Some((Record::Dir { path }, len))
+    Some((path, len))
 }
 
 /// Whether the first `len` bytes are there and end in their checksum.
@@ -229,6 +264,8 @@ mod tests {
             Record::File { path: RelPath::new("a/é").unwrap(), size: 600_000, mtime },
             Record::Block { number: 0, block: 2, value: [9; 32] },
             Record::Block { number: 0, block: u64::MAX, value: [8; 32] },
+            Record::Dir { path: None },
+            Record::Loan { path: Some(RelPath::new("a").unwrap()), mode: 0o1555 },
         ];
         let mut bytes = header().to_vec();
         for record in &records {

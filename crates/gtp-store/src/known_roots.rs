@@ -34,6 +34,9 @@ impl KnownRoots {
     }
 
     pub(crate) fn get(&self, stamp: &Stamp) -> Option<Value> {
+        if !stamp.names_a_file() {
+            return None;
+        }
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let found = known.young.get(stamp).or_else(|| known.old.get(stamp)).copied()?;
         known.put(self.most, *stamp, found);
@@ -41,7 +44,7 @@ impl KnownRoots {
     }
 
     pub(crate) fn note(&self, stamp: Stamp, root: Value) {
-        if (self.settled)(stamp.changed()) {
+        if stamp.names_a_file() && (self.settled)(stamp.changed()) {
             let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
             known.put(self.most, stamp, root);
         }

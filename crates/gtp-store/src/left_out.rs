@@ -8,6 +8,7 @@ use crate::disk::Disk;
 use crate::file_sink::FileSink;
 use crate::manifest::{Entry, Kind, Manifest, RootKind};
 use crate::sink::{Fault, Refused, SinkError};
+use crate::walk::split;
 
 impl<D: Disk> FileSink<D> {
     /// Leaves out an entry that this destination does not take. An error that concerns more than
@@ -37,32 +38,45 @@ impl<D: Disk> FileSink<D> {
         self.refuse(file, error)
     }
 
-    /// On a file system that ignores case: leaves out files whose names differ from an earlier one
-    /// in case only, because the later file would replace the earlier.
+    /// On a file system that ignores case: leaves out entries whose names an earlier one has
+    /// already. A later file would replace the earlier one, and the content of a later directory
+    /// would mix with that of the earlier one.
     pub(crate) fn refuse_twins(&mut self, manifest: &Manifest) -> Result<(), SinkError> {
-        let files = manifest.entries.iter().filter(|entry| entry.kind == Kind::File).count();
-        if files < 2 || !self.folds_case()? {
+        if manifest.entries.len() < 2 || !self.folds_case()? {
             return Ok(());
         }
         let mut seen = HashSet::new();
+        let mut closed: HashSet<&str> = HashSet::new();
         for (entry, number) in manifest.entries.iter().zip(0u32..) {
-            if !seen.insert(entry.path.as_str().to_lowercase()) && entry.kind == Kind::File {
-                let path = self.parts.names.final_path(&entry.path);
-                let error = self.parts.refused(&path, Fault::Twin);
-                self.refuse(number, error)?;
+            let within = closed.contains(split(entry.path.as_str()).0);
+            if !within && seen.insert(folded(entry.path.as_str())) {
+                continue;
             }
+            if entry.kind == Kind::Dir {
+                closed.insert(entry.path.as_str());
+            }
+            let path = self.parts.names.final_path(&entry.path);
+            let error = self.parts.refused(&path, Fault::Twin);
+            self.refuse(number, error)?;
         }
         Ok(())
     }
 
-    /// Whether the journal, which is there, is found by its name in the other case as well.
+    /// Whether the journal, which is there, is found by its name in the other case as well, and
+    /// is not a file of that other name.
     fn folds_case(&mut self) -> Result<bool, SinkError> {
         let path = self.parts.names.journal_path().to_owned();
         let other = path.to_ascii_uppercase();
         let disk = &mut self.parts.disk;
         let both = disk.look(&path).and_then(|own| Ok((own, disk.look(&other)?)));
-        let (own, other) = both.map_err(|e| self.parts.failed(&path, e))?;
-        Ok(own.zip(other).is_some_and(|(own, other)| own.identity == other.identity))
+        let (own, found) = both.map_err(|e| self.parts.failed(&path, e))?;
+        // The same file, as far as the file system can tell files from each other.
+        let one = own.zip(found).is_some_and(|(own, found)| own.identity == found.identity);
+        if !one {
+            return Ok(false);
+        }
+        let listed = self.parts.disk.count_names(&other);
+        Ok(listed.map_err(|e| self.parts.failed(&path, e))? == 0)
     }
 
     /// Leaves out a directory of the object by its path.
@@ -83,4 +97,11 @@ impl<D: Disk> FileSink<D> {
             tracing::debug!(%error, "a part file stays");
         }
     }
+}
+
+/// A name as file systems see it that ignore case. Those of Windows drop dots and spaces at the end
+/// of a component as well.
+fn folded(path: &str) -> String {
+    let components = path.split('/').map(|part| part.trim_end_matches(['.', ' ']).to_lowercase());
+    components.collect::<Vec<_>>().join("/")
 }

@@ -21,7 +21,7 @@ const OWNER: u32 = 0o700;
 pub(crate) struct Lent {
     /// The object's directory; `None` lends nothing.
     beneath: Option<String>,
-    /// Paths and the modes that they had, in the order of lending.
+    /// Paths and the modes that they had. They are given back from the deepest up.
     loans: Vec<(String, u32)>,
 }
 
@@ -34,18 +34,38 @@ impl Lent {
     /// Lends the directories on the way to `path` the bits that their owner lacks; returns whether
     /// that changed anything.
     pub(crate) fn lend(&mut self, base: BorrowedFd<'_>, user: u32, path: &str) -> bool {
-        let Some(beneath) = self.beneath.clone() else { return false };
         let mut any = false;
         let dirs = path.match_indices('/').map(|(at, _)| &path[..at]);
         for dir in std::iter::once("").chain(dirs) {
-            let inside = beneath.is_empty()
-                || dir == beneath
-                || dir.strip_prefix(&beneath).is_some_and(|rest| rest.starts_with('/'));
-            if inside {
+            if self.covers(dir) {
                 any |= self.lend_one(base, user, dir).unwrap_or(false);
             }
         }
         any
+    }
+
+    /// Remembers a loan of an earlier transfer that did not live to give it back. A directory that
+    /// has got another mode since then keeps it.
+    pub(crate) fn owe(&mut self, base: BorrowedFd<'_>, user: u32, dir: &str, mode: u32) {
+        let still_lent = look(base, dir).is_ok_and(|now| now == (mode | OWNER, user));
+        let known = self.loans.iter().any(|(lent, _)| lent == dir);
+        if mode & OWNER != OWNER && self.covers(dir) && still_lent && !known {
+            self.loans.push((dir.to_owned(), mode));
+        }
+    }
+
+    /// What is lent now: paths, and the modes that they had.
+    pub(crate) fn loans(&self) -> &[(String, u32)] {
+        &self.loans
+    }
+
+    /// Whether a directory is one of the object's, to which bits may be lent.
+    pub(crate) fn covers(&self, dir: &str) -> bool {
+        self.beneath.as_deref().is_some_and(|beneath| {
+            beneath.is_empty()
+                || dir == beneath
+                || dir.strip_prefix(beneath).is_some_and(|rest| rest.starts_with('/'))
+        })
     }
 
     fn lend_one(&mut self, base: BorrowedFd<'_>, user: u32, dir: &str) -> Result<bool, Errno> {
@@ -65,6 +85,8 @@ impl Lent {
 
     /// Gives all directories the modes that they had, the deepest first.
     pub(crate) fn give_back(&mut self, base: BorrowedFd<'_>) {
+        // A path sorts after those of the directories that hold it.
+        self.loans.sort_unstable();
         while let Some((dir, mode)) = self.loans.pop() {
             match set_mode(base, &dir, mode) {
                 Ok(()) | Err(Errno::NOENT) => {}
@@ -72,6 +94,11 @@ impl Lent {
             }
         }
     }
+}
+
+/// The permissions of a directory, if some of its owner's are missing.
+pub(crate) fn lacks_bits(mode: u32) -> Option<u32> {
+    (mode & OWNER != OWNER).then_some(mode & 0o7777)
 }
 
 /// The permission bits of a directory, and its owner.
@@ -143,6 +170,27 @@ mod tests {
         assert!(!lent.lend(base.as_fd(), user + 1, "holder/object/sub/file"), "another's");
         for name in ["holder", "holder/object", "holder/object/sub"] {
             fs::set_permissions(path(name), Permissions::from_mode(0o755)).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_loan_of_a_process_that_was_killed_is_given_back_unless_the_mode_was_changed_since() {
+        let dir = tempfile::tempdir().unwrap();
+        let mode = || fs::metadata(dir.path().join("d")).unwrap().mode() & 0o777;
+        let set = |bits| {
+            fs::set_permissions(dir.path().join("d"), Permissions::from_mode(bits)).unwrap();
+        };
+        fs::create_dir(dir.path().join("d")).unwrap();
+        let base = OwnedFd::from(File::open(dir.path()).unwrap());
+        let user = rustix::process::geteuid().as_raw();
+        for (now, then) in [(0o755, 0o555), (0o700, 0o700), (0o555, 0o555)] {
+            set(now);
+            let mut lent = Lent::default();
+            lent.allow("d");
+            lent.owe(base.as_fd(), user, "d", 0o555);
+            lent.owe(base.as_fd(), user, "", 0o555);
+            lent.give_back(base.as_fd());
+            assert_eq!(mode(), then);
         }
     }
 }

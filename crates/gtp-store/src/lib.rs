@@ -16,6 +16,7 @@
 mod abilities;
 mod arrivals;
 mod destination;
+mod directories;
 mod disk;
 mod export;
 mod file_sink;
@@ -30,6 +31,7 @@ mod lister;
 mod log;
 mod manifest;
 mod name;
+mod numbering;
 mod parts;
 mod plain_sinks;
 mod recheck;
@@ -39,6 +41,7 @@ mod row;
 mod sink;
 mod source;
 mod synthetic;
+mod time_step;
 mod tree;
 mod walk;
 

@@ -18,6 +18,7 @@ use crate::abilities::is_refusal;
 use crate::export::{SkipReason, Skipped, Stamp, attributes, beneath_error, entry};
 use crate::manifest::{Attributes, Entry, Kind, MAX_ENTRIES, ManifestError, RootKind};
 use crate::name::{RelPath, escaped};
+use crate::numbering::Numbering;
 use crate::source::SourceError;
 use crate::walk;
 
@@ -65,7 +66,10 @@ pub struct Lister {
 struct Dir {
     /// Beneath the base; empty for the base itself.
     path: String,
+    /// Its device and number.
     identity: (u64, u64),
+    /// What the numbers of its file system are worth.
+    numbering: Numbering,
     /// The next names, last first.
     names: Vec<Box<[u8]>>,
     /// Reading under way.
@@ -124,6 +128,7 @@ impl Lister {
         let dir = Dir {
             path: String::new(),
             identity: (0, 0),
+            numbering: Numbering::Lasting,
             names: vec![name.as_bytes().into()],
             reading: None,
             more_after: None,
@@ -232,17 +237,18 @@ impl Lister {
             return Err(SourceError::Missing { path: shown });
         }
         may_read(&self.base, name).map_err(failed)?;
-        self.stamp = Some(Stamp::of(&stat));
+        self.stamp = Some(Stamp::of(&stat, Numbering::of(&self.base)));
         Ok(Step::Entry(entry(path, Kind::File, &stat)))
     }
 
     /// Begins with a directory that has just been opened.
     fn enter(&mut self, path: String, opened: OwnedFd) -> Result<(), Errno> {
         let stat = fstat(&opened)?;
-        let identity = (stat.st_dev, stat.st_ino);
+        let numbering = Numbering::of(&opened);
+        let identity = (stat.st_dev, numbering.number(&stat));
         let reading = Some(Reading::default());
         let (names, due) = (Vec::new(), Vec::new());
-        self.dirs.push(Dir { path, identity, names, reading, more_after: None, due });
+        self.dirs.push(Dir { path, identity, numbering, names, reading, more_after: None, due });
         self.open = Some(opened);
         Ok(())
     }
@@ -262,7 +268,7 @@ impl Lister {
         let dir = self.dirs.last_mut()?;
         let opened = walk::dir_for_reading(self.base.as_fd(), &dir.path).and_then(|opened| {
             let stat = fstat(&opened)?;
-            let same = (stat.st_dev, stat.st_ino) == dir.identity;
+            let same = (stat.st_dev, dir.numbering.number(&stat)) == dir.identity;
             if same { Ok(opened) } else { Err(Errno::NOENT) }
         });
         match opened {
@@ -343,7 +349,7 @@ impl Lister {
             return Err(ManifestError::TooMany(MAX_ENTRIES + 1).into());
         }
         self.entries += 1;
-        self.stamp = Some(Stamp::of(&stat));
+        self.stamp = Some(Stamp::of(&stat, dir.numbering));
         if kind == Kind::Dir && self.depth == Depth::All {
             dir.due.push(name);
         }

@@ -9,11 +9,16 @@ use crate::disk::{Disk, Opened};
 use crate::journal::{
     HEADER_LEN, Header, MAX_RECORD, Record, decode, encode, header, parse_header,
 };
+use crate::manifest::Mode;
 use crate::name::JOURNAL_SUFFIX;
 use crate::sink::{Fault, SinkError};
+use crate::time_step::TimeStep;
 
 /// Records wait in memory up to this many bytes between two flushes: about 1,300 blocks.
 const MAX_BUFFER: usize = 64 * 1024;
+
+/// The permissions of a journal: its owner's alone.
+const PRIVATE: Mode = Mode::new(0o600);
 
 /// How much of a journal is read at once.
 const READ: usize = 256 * 1024;
@@ -127,9 +132,30 @@ impl<F: Send> Log<F> {
         self.origin
     }
 
-    /// All records of earlier transfers, read piece by piece. Appending is allowed only after
+    /// The steps in which the destination keeps times, found by giving the journal, whose own time
+    /// tells nothing, a time and looking at what became of it.
+    pub(crate) fn time_step<D: Disk<File = F>>(
+        &self,
+        disk: &mut D,
+        path: &str,
+    ) -> io::Result<TimeStep> {
+        let Some(set) = TimeStep::probe() else { return Ok(TimeStep::EXACT) };
+        disk.dress(&self.file, PRIVATE, set)?;
+        Ok(disk.look(path)?.map_or(TimeStep::EXACT, |found| TimeStep::between(set, found.mtime)))
+    }
+
+    /// Finds where the next record goes, so that records can be appended before those of earlier
+    /// transfers are used.
+    pub(crate) fn find_end<D: Disk<File = F>>(&mut self, disk: &mut D) -> io::Result<()> {
+        let mut reader = self.reader(disk)?;
+        while reader.next(disk, self)?.is_some() {}
+        Ok(())
+    }
+
+    /// All records, from the first on, read piece by piece. Appending is allowed only after
     /// [`Reader::next`] has returned `None`.
-    pub(crate) fn reader<D: Disk<File = F>>(&self, disk: &mut D) -> io::Result<Reader> {
+    pub(crate) fn reader<D: Disk<File = F>>(&mut self, disk: &mut D) -> io::Result<Reader> {
+        (self.end, self.files) = (HEADER_LEN as u64, 0);
         Ok(Reader { len: disk.len(&self.file)?, read_to: self.end, held: Vec::new(), at: 0 })
     }
 
@@ -197,7 +223,7 @@ impl Reader {
         log.end += used as u64;
         match record {
             Record::File { .. } => log.files += 1,
-            Record::Block { .. } | Record::Dir { .. } => {}
+            Record::Block { .. } | Record::Dir { .. } | Record::Loan { .. } => {}
         }
         Ok(Some(record))
     }

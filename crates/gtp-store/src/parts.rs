@@ -9,12 +9,15 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
 
+use rustix::io::Errno;
+
 use crate::destination::Names;
-use crate::disk::{Disk, Identity, Opened};
+use crate::disk::{Disk, FoundKind, Identity, Opened};
 use crate::hash::{Value, block_value};
 use crate::manifest::{Entry, Manifest, Mode};
 use crate::row::{BLOCK, blocks_in, content_of};
 use crate::sink::{Fault, SinkError};
+use crate::walk::split;
 
 /// The most part files kept open.
 const MAX_OPEN: usize = 64;
@@ -76,7 +79,7 @@ impl<D: Disk> Parts<D> {
             }
             other => other,
         };
-        let handle = handle.map_err(|e| self.failed(&path, e))?;
+        let handle = handle.map_err(|e| self.not_created(file, &path, e))?;
         let size = self.entry(file).size;
         if blocks_in(size) > 1
             && let Err(error) = self.disk.set_len(&handle, size)
@@ -168,7 +171,11 @@ impl<D: Disk> Parts<D> {
         let (part, path) = (self.part_path(file), self.final_path(file));
         let found = self.disk.look(&part).map_err(|e| self.failed(&part, e))?;
         let known = self.known.get(&file).map(|part| part.identity);
-        if found.map(|found| found.identity) != known {
+        // The length tells as well, where the file system numbers no files.
+        let size = self.entry(file).size;
+        if known.is_none()
+            || found.is_none_or(|found| Some(found.identity) != known || found.size != size)
+        {
             return Err(self.refused(&part, Fault::InUse));
         }
         let (mode, mtime) = (self.entry(file).mode, self.entry(file).mtime);
@@ -230,6 +237,27 @@ impl<D: Disk> Parts<D> {
 
     fn entry(&self, file: u32) -> &Entry {
         &self.manifest.entries[file as usize]
+    }
+
+    /// Why a part could not be created. A file system that has no such names says so, or says that
+    /// something is not there although the directory is.
+    fn not_created(&mut self, file: u32, part: &str, error: io::Error) -> SinkError {
+        let holder = split(part).0.to_owned();
+        let refuses_name = match error.raw_os_error().map(Errno::from_raw_os_error) {
+            Some(Errno::INVAL | Errno::ILSEQ) => true,
+            Some(Errno::NOENT) => holder.is_empty() || self.is_dir(&holder),
+            Some(_) | None => false,
+        };
+        if refuses_name {
+            self.refused(&self.final_path(file), Fault::Unnameable)
+        } else {
+            self.failed(part, error)
+        }
+    }
+
+    fn is_dir(&mut self, path: &str) -> bool {
+        let found = self.disk.look(path).ok().flatten();
+        found.is_some_and(|found| found.kind == FoundKind::Dir)
     }
 
     /// The place in `open` of a known part, opened again if it was closed.

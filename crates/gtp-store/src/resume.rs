@@ -44,6 +44,10 @@ impl<D: Disk> FileSink<D> {
                     let path = path.as_ref().map_or("", RelPath::as_str);
                     self.made.insert(path.to_owned());
                 }
+                Some(Record::Loan { path, mode }) => {
+                    let path = path.as_ref().map_or("", RelPath::as_str);
+                    self.parts.disk.owe(path, mode);
+                }
             }
         }
     }

@@ -9,7 +9,7 @@ use std::ops::Range;
 use rustix::io::Errno;
 
 use crate::hash::Value;
-use crate::name::escaped;
+use crate::name::{PART_SUFFIX, escaped};
 
 /// Takes the blocks of one object in any order and keeps what verifies.
 ///
@@ -219,8 +219,8 @@ pub enum Fault {
     Special,
     /// The part file or journal there is not ours: a link, another owner's, or of another kind.
     Foreign,
-    /// Another name of the object differs from it in case only, and the file system does not tell
-    /// them apart.
+    /// Another name of the object, or of a directory on the way, differs from it in case only (or
+    /// in dots and spaces at the end), and the file system does not tell them apart.
     Twin,
     /// What is there should be compared, and cannot be read.
     Unread,
@@ -230,6 +230,8 @@ pub enum Fault {
     TooLarge,
     /// The name is too long for the file system.
     NameTooLong,
+    /// The file system has no such names, for example because of a character.
+    Unnameable,
     /// Anything else.
     Other,
 }
@@ -298,6 +300,12 @@ impl SinkError {
     /// What is the matter, without the path, which may be known under another name elsewhere.
     pub fn words(&self) -> String {
         match self {
+            // The path is said without the ending that tells what is in the way.
+            SinkError::Destination { path, fault: Fault::Foreign, .. }
+                if path.ends_with(PART_SUFFIX) =>
+            {
+                format!("what is in the place of its {PART_SUFFIX} is not ours and is left alone")
+            }
             SinkError::Destination { fault, source, .. } => describe(*fault, source),
             SinkError::RootMismatch { .. }
             | SinkError::Incomplete { .. }
@@ -322,10 +330,11 @@ impl SinkError {
             | Fault::Twin
             | Fault::Unread
             | Fault::TooLarge
-            | Fault::NameTooLong => true,
+            | Fault::NameTooLong
+            | Fault::Unnameable => true,
             Fault::Full | Fault::ReadOnly | Fault::InUse => false,
             Fault::Other => source.as_ref().and_then(io::Error::raw_os_error).is_some_and(|code| {
-                // Names that the file system cannot hold, and files that are in use there.
+                // Files that are in use there.
                 let at_one_name = [Errno::INVAL, Errno::ILSEQ, Errno::BUSY, Errno::TXTBSY];
                 at_one_name.contains(&Errno::from_raw_os_error(code))
             }),
@@ -370,11 +379,12 @@ impl Fault {
             Fault::Link => "a symbolic link is in the way",
             Fault::Special => "a device, pipe or socket is in the way",
             Fault::Foreign => "is not a file of ours and is left alone",
-            Fault::Twin => "another name differs in case only, which is the same name here",
+            Fault::Twin => "this file system takes another name of the same tree for the same name",
             Fault::Unread => "is there and cannot be read to be checked",
             Fault::InUse => "another transfer is writing here",
             Fault::TooLarge => "the file is too large here",
             Fault::NameTooLong => "the name is too long here",
+            Fault::Unnameable => "the file system does not take this name",
             Fault::Other => "failed",
         }
     }

@@ -5,7 +5,7 @@ mod common;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::time::{Duration, SystemTime};
 
-use common::{contents, name, sink, source, transfer};
+use common::{Dice, contents, name, sink, source, transfer};
 use gtp_store::{
     BLOCK, BlockCheck, BlockSource, Export, FileSource, Kind, RootKind, SkipReason, SourceError,
     TRAILER, check_block,
@@ -246,4 +246,90 @@ fn holes_stay_holes() {
     transfer(&mut source, &mut there).unwrap();
     assert_eq!(std::fs::read(&dest).unwrap(), std::fs::read(&path).unwrap());
     assert!(dest.metadata().unwrap().blocks() * 512 <= 2 * BLOCK);
+}
+
+/// A file that somebody else writes: each write makes a content that existed.
+struct Written {
+    file: std::fs::File,
+    contents: Vec<Vec<u8>>,
+    dice: Dice,
+}
+
+impl Written {
+    fn write(&mut self, at: u64, len: u64) {
+        let fill: Vec<u8> = (0..len).map(|_| self.dice.below(256) as u8).collect();
+        self.file.write_all_at(&fill, at).unwrap();
+        let mut content = self.contents.last().unwrap().clone();
+        content.resize(content.len().max((at + len) as usize), 0);
+        content[at as usize..(at + len) as usize].copy_from_slice(&fill);
+        self.contents.push(content);
+    }
+
+    fn cut(&mut self, len: u64) {
+        self.file.set_len(len).unwrap();
+        let mut content = self.contents.last().unwrap().clone();
+        content.truncate(len as usize);
+        self.contents.push(content);
+    }
+
+    /// Leaves the file alone mostly; else appends, writes over a part, or writes it anew.
+    fn happen(&mut self, appends_only: bool) {
+        let len = self.contents.last().unwrap().len() as u64;
+        match self.dice.below(if appends_only { 16 } else { 24 }) {
+            0..15 => {}
+            15 => self.write(len, 100),
+            16..20 => {
+                let at = self.dice.below(len);
+                self.write(at, 3.min(len - at));
+            }
+            20..23 => {
+                self.cut(0);
+                self.write(0, len / 2);
+                self.write(len / 2, len - len / 2);
+            }
+            _ => self.cut(len / 2),
+        }
+    }
+}
+
+/// What a source vouches for by its root is content that the file held at one moment, whatever was
+/// done to the file between and during its readings, and however coarse the file's times are.
+#[test]
+fn a_root_is_never_given_for_a_mixture_of_contents() {
+    let mut given = [0, 0];
+    for seed in 1..=600 {
+        let appends_only = seed % 2 == 0;
+        let mut dice = Dice(seed * 0x9e37_79b9);
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        let size = (dice.below(3) * BLOCK + 1 + dice.below(BLOCK)) as usize;
+        std::fs::write(&path, vec![1; size]).unwrap();
+        let mut source = source(&path).with_settling(|_| false);
+        let file = std::fs::File::options().write(true).open(&path).unwrap();
+        let written = Written { file, contents: vec![vec![1; size]], dice };
+        let written = std::cell::RefCell::new(written);
+        let happen = || written.borrow_mut().happen(appends_only);
+        let mut sent = Vec::new();
+        let mut framed = gtp_store::new_framed();
+        for block in 0..(size as u64).div_ceil(BLOCK) {
+            happen();
+            match source.load_block(0, block, &mut framed) {
+                Ok(()) => sent.extend_from_slice(&framed[..framed.len() - 32]),
+                Err(_) => break,
+            }
+        }
+        happen();
+        let root = source.file_root_while(0, &|| {
+            happen();
+            true
+        });
+        if sent.len() < size || root.ok() != Some(*blake3::hash(&sent).as_bytes()) {
+            continue;
+        }
+        given[usize::from(appends_only)] += 1;
+        let contents = &written.borrow().contents;
+        let existed = contents.iter().any(|content| content.starts_with(&sent));
+        assert!(existed, "a mixture of {} contents from seed {seed}", contents.len());
+    }
+    assert!(given[0] > 50 && given[1] > 200, "roots were given: {given:?}");
 }

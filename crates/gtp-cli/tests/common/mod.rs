@@ -129,6 +129,16 @@ impl Drop for Serving {
     }
 }
 
+/// Whether this is root. Where root is required, to be somebody else is a failure.
+pub fn require_root() -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        assert!(std::env::var("GTP_REQUIRE_ROOT").as_deref() != Ok("1"), "this test needs root");
+        eprintln!("skipped: needs root");
+    }
+    root
+}
+
 /// Bytes that do not repeat.
 pub fn bytes(size: usize, seed: u64) -> Vec<u8> {
     let mut hasher = blake3::Hasher::new();

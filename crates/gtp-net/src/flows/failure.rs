@@ -234,6 +234,7 @@ pub(crate) fn reason_of_sink(error: &SinkError) -> Reason {
             | gtp_store::Fault::Unread
             | gtp_store::Fault::TooLarge
             | gtp_store::Fault::NameTooLong
+            | gtp_store::Fault::Unnameable
             | gtp_store::Fault::Other => Reason::Destination,
         },
         SinkError::RootMismatch { .. } => Reason::Integrity,

@@ -10,6 +10,7 @@ mod failure;
 mod pages;
 mod questions;
 mod session;
+mod settling;
 
 pub use crate::engine::{Alone, Law};
 pub use bundle::{Bundle, BundleError, Part};
@@ -24,3 +25,4 @@ pub(crate) use pages::{
 };
 pub(crate) use questions::Questions;
 pub(crate) use session::{keys, known_law, wire_law};
+pub(crate) use settling::{has_settled, next_change_shows};

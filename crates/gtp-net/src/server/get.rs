@@ -15,7 +15,9 @@ use super::walks::Listing;
 use super::{Shared, Stop};
 use crate::control::{ControlChannel, ControlError, KEEPALIVE_SPAN};
 use crate::engine::{SourceEvent, SourceHandle, SourceOpen};
-use crate::flows::{Failure, FailureKind, RootAnswers, reason_of_source, to_messages, wire_root};
+use crate::flows::{
+    Failure, FailureKind, RootAnswers, next_change_shows, reason_of_source, to_messages, wire_root,
+};
 use crate::messages::{Fault, Message, PeerText, Reason};
 
 pub(super) async fn serve(shared: &Arc<Shared>, client: Client, stop: &mut Stop) -> Ending {
@@ -29,7 +31,7 @@ pub(super) async fn serve(shared: &Arc<Shared>, client: Client, stop: &mut Stop)
         Err(ending) => return ending,
     };
     let faults: Vec<Message> = skipped_faults(&listing.scanned);
-    let source = FileSource::new(Arc::clone(&listing.scanned));
+    let source = FileSource::new(Arc::clone(&listing.scanned)).with_settling(next_change_shows);
     let source = source.with_known_roots(Arc::clone(&shared.roots));
     let manifest = Arc::clone(source.manifest());
     let session = match client.session(shared) {

@@ -38,7 +38,7 @@ pub use place::listen_address;
 
 use crate::control::ControlChannel;
 use crate::engine::{Host, SocketId};
-use crate::flows::{Alone, Failure, FailureKind};
+use crate::flows::{Alone, Failure, FailureKind, has_settled};
 use crate::identity::{Fingerprint, Identity};
 use crate::tls::server_config;
 use budget::Budget;
@@ -292,13 +292,6 @@ fn open_export(root: &Path) -> Result<Export, Nothing> {
 
 /// Hashes of files that are cached for later requests: 6 MB, at most twice that.
 const ROOTS_KEPT: usize = 65_536;
-
-/// Whether a change at this time is old enough for the next one to show. File systems' clocks
-/// tick every few milliseconds; those of other machines may differ by some seconds.
-fn has_settled(changed: i64) -> bool {
-    let now = i64::try_from(gtp_sys::clock::unix_seconds()).unwrap_or(i64::MAX);
-    now.saturating_sub(changed) > 10
-}
 
 /// Waits until the server is to stop, or nobody could say so any more.
 pub(crate) async fn stopping(stop: &mut watch::Receiver<bool>) {

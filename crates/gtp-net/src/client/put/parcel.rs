@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use gtp_store::{BlockSource, Export, FileSource, RelPath, RootKind};
 
 use crate::client::placement::{End, Placement, SourceName, placement};
-use crate::flows::{Bundle, Failure, FailureKind, Part};
+use crate::flows::{Bundle, Failure, FailureKind, Part, next_change_shows};
 
 /// Opens a source; called again for each attempt, on a thread that may block.
 pub type MakeSource = Box<dyn FnMut() -> Result<Box<dyn BlockSource>, Failure> + Send>;
@@ -111,7 +111,8 @@ fn open_path(path: &Path, skipped: &mut Vec<Failure>) -> Result<Item, Failure> {
                 })?)
             }
         };
-    Ok(Item { said, name, source: Box::new(FileSource::new(scanned)) })
+    let source = FileSource::new(scanned).with_settling(next_change_shows);
+    Ok(Item { said, name, source: Box::new(source) })
 }
 
 fn is_no_directory(error: &std::io::Error) -> bool {

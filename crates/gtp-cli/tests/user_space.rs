@@ -1,0 +1,193 @@
+//! File systems in user space as destinations and sources: they ignore calls without a word, number
+//! files anew, count time in coarse steps and take two names for one. What arrives is complete all
+//! the same, what cannot arrive is named, and the same command does nothing the second time.
+//!
+//! Mounting needs root; without it these tests say that they were skipped.
+
+mod common;
+
+use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, SystemTime};
+
+use common::{World, events, require_root, size_of, wait_for};
+
+/// A mounted file system, gone when dropped.
+struct Mount(PathBuf);
+
+impl Mount {
+    /// Runs a program that mounts something at `at`, the last of its arguments.
+    fn by(program: &str, args: &[&str], at: PathBuf) -> Mount {
+        fs::create_dir(&at).unwrap();
+        let mounted = Command::new(program).args(args).arg(&at).output();
+        let mounted = mounted.unwrap_or_else(|e| panic!("{program} (scripts/setup test): {e}"));
+        let said = String::from_utf8_lossy(&mounted.stderr);
+        assert!(mounted.status.success(), "{program}: {said}");
+        Mount(at)
+    }
+
+    /// One that ignores case, and permissions, and counts in steps of a tenth of a microsecond.
+    fn ntfs(world: &World) -> Mount {
+        let image = world.path("image");
+        File::create(&image).unwrap().set_len(32 << 20).unwrap();
+        let made = Command::new("mkntfs").args(["-F", "-Q", "-q"]).arg(&image).output().unwrap();
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        let args = ["-o", "ignore_case", image.to_str().unwrap()];
+        Mount::by("lowntfs-3g", &args, world.path("disk"))
+    }
+
+    /// One that numbers files anew whenever the kernel has forgotten them.
+    fn merged(world: &World) -> Mount {
+        fs::create_dir(world.path("branch")).unwrap();
+        let branch = world.path("branch");
+        Mount::by("mergerfs", &[branch.to_str().unwrap()], world.path("disk"))
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        // Lazily: a server that a failed test leaves may still have something open there.
+        if !Command::new("umount").arg("-l").arg(&self.0).status().is_ok_and(|s| s.success()) {
+            eprintln!("{} stays mounted", self.0.display());
+        }
+    }
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The summary of a command that was run with `--json`.
+fn done(output: &Output) -> (u64, u64) {
+    let done = events(output).into_iter().find(|event| event["event"] == "done").unwrap();
+    (done["files_written"].as_u64().unwrap(), done["files_unchanged"].as_u64().unwrap())
+}
+
+/// A tree of some files with a time in the past that needs all its digits.
+fn export(world: &World, names: &[&str]) {
+    for name in names {
+        world.export(&format!("tree/{name}"), 3_000 + name.len());
+        let file = File::options().write(true).open(world.path("export/tree").join(name)).unwrap();
+        let time = SystemTime::UNIX_EPOCH + Duration::new(1_577_836_801, 123_456_789);
+        file.set_modified(time).unwrap();
+    }
+}
+
+#[test]
+fn a_file_system_that_ignores_a_change_of_one_time_keeps_both() {
+    if !require_root() {
+        return;
+    }
+    let world = World::new();
+    fs::create_dir(world.path("below")).unwrap();
+    let _disk = Mount::by("bindfs", &[world.path("below").to_str().unwrap()], world.path("disk"));
+    export(&world, &["a", "b", "d/c"]);
+    let server = world.serve("server", &["--public"]);
+    let url = server.url("tree");
+    let args = ["get", &url, "disk/out", "--json", "--accept-new"];
+    assert_eq!(done(&world.expect(0, &args)), (3, 0));
+    assert_eq!(fs::metadata(world.path("disk/out/d/c")).unwrap().mtime(), 1_577_836_801);
+    assert_eq!(done(&world.expect(0, &args)), (0, 3));
+}
+
+#[test]
+fn coarse_times_are_known_again_and_lost_permissions_are_said() {
+    if !require_root() {
+        return;
+    }
+    let world = World::new();
+    let _disk = Mount::ntfs(&world);
+    export(&world, &["a", "b", "d/c"]);
+    let server = world.serve("server", &["--public"]);
+    let url = server.url("tree");
+    let args = ["get", &url, "disk/out", "--json", "--accept-new"];
+    let first = world.expect(0, &args);
+    assert_eq!(done(&first), (3, 0));
+    assert!(String::from_utf8_lossy(&first.stdout).contains("keeps no permissions"));
+    assert_eq!(fs::metadata(world.path("disk/out/a")).unwrap().mtime_nsec(), 123_456_700);
+    assert_eq!(done(&world.expect(0, &args)), (0, 3));
+    let newer = File::options().write(true).open(world.path("export/tree/a")).unwrap();
+    newer.set_modified(SystemTime::UNIX_EPOCH + Duration::new(1_577_836_801, 123_456_600)).unwrap();
+    assert_eq!(done(&world.expect(0, &args)), (1, 2), "one step earlier is another time");
+}
+
+#[test]
+fn names_that_are_one_name_at_the_destination_are_left_out_with_all_beneath_them() {
+    if !require_root() {
+        return;
+    }
+    let world = World::new();
+    let _disk = Mount::ntfs(&world);
+    export(&world, &["Dir/f", "dir/f", "dir/g", "Same", "same", "z"]);
+    let server = world.serve("server", &["--public"]);
+    let output = world.expect(12, &["get", &server.url("tree"), "disk/out", "--accept-new"]);
+    for left_out in ["out/dir:", "out/dir/f:", "out/dir/g:", "out/same:"] {
+        assert!(said(&output).contains(left_out), "{left_out} in {}", said(&output));
+    }
+    let read = |name: &str| fs::read(world.path(name)).unwrap();
+    for name in ["Dir/f", "Same", "z"] {
+        assert!(
+            read(&format!("disk/out/{name}")) == read(&format!("export/tree/{name}")),
+            "{name}"
+        );
+    }
+    assert!(!world.path("disk/out/dir/g").exists(), "nothing was mixed into the other directory");
+}
+
+/// Makes the kernel forget the files that nobody has open.
+fn forget_files() {
+    fs::write("/proc/sys/vm/drop_caches", "2").unwrap();
+}
+
+#[test]
+fn files_that_get_other_numbers_meanwhile_are_still_the_same_files() {
+    if !require_root() {
+        return;
+    }
+    let world = World::new();
+    let _disk = Mount::merged(&world);
+    for n in 0..200 {
+        world.export(&format!("tree/{n}"), 20_000);
+    }
+    let mut copy = Command::new("cp");
+    copy.args(["-r", "export/tree", "disk/tree"]).current_dir(world.path(""));
+    assert!(copy.status().unwrap().success());
+    let number = || fs::metadata(world.path("disk/tree/7")).unwrap().ino();
+    let before = number();
+    forget_files();
+    assert_ne!(before, number(), "this file system does not do what the test is about");
+    let plain = world.serve("server", &["--public", "--max-rate", "40Mbit"]);
+    let merged = world.serve_dir("server", "disk", &["--public", "--max-rate", "40Mbit"]);
+    for (server, to) in [(&plain, "disk/out"), (&merged, "out")] {
+        let url = server.url("tree");
+        let args = ["get", &url, to, "--accept-new"];
+        let get = world.gtp("client", &args).stderr(Stdio::piped()).spawn().unwrap();
+        wait_for("data", || size_of(&world.path(&format!("{to}/.gtp-journal"))) > 800);
+        forget_files();
+        let output = get.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+        assert_eq!(fs::read_dir(world.path(to)).unwrap().count(), 200);
+    }
+}
+
+#[test]
+fn a_name_that_the_file_system_does_not_take_is_said_to_be_that() {
+    if !require_root() {
+        return;
+    }
+    let world = World::new();
+    let image = world.path("image");
+    File::create(&image).unwrap().set_len(32 << 20).unwrap();
+    let made = Command::new("mkntfs").args(["-F", "-Q", "-q"]).arg(&image).output().unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    let args = ["-o", "windows_names", image.to_str().unwrap()];
+    let _disk = Mount::by("ntfs-3g", &args, world.path("disk"));
+    export(&world, &["a", "what?"]);
+    let server = world.serve("server", &["--public"]);
+    let output = world.expect(12, &["get", &server.url("tree"), "disk/out", "--accept-new"]);
+    let words = "out/what?: the file system does not take this name";
+    assert!(said(&output).contains(words), "{}", said(&output));
+    assert_eq!(size_of(&world.path("disk/out/a")), 3_001);
+}

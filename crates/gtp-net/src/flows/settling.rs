@@ -1,0 +1,27 @@
+//! When a change of a file is old enough for the next one to show in the file's times.
+//!
+//! File systems' clocks tick every few milliseconds, some every second or two, and those of other
+//! machines may be ahead or behind. Until the clock ticks, a file can change and look the same.
+
+/// The coarsest steps of a local file system's times, in seconds: those of FAT.
+const STEP_S: i64 = 2;
+
+/// By how many seconds the clock of a machine that serves files to this one may differ, beside the
+/// steps: what is cached for long allows for it.
+const SKEW_S: i64 = 8;
+
+/// Whether a change after one at this time, in seconds of the wall clock, shows on a file system
+/// that goes by this machine's clock.
+pub(crate) fn next_change_shows(changed: i64) -> bool {
+    age(changed) > STEP_S
+}
+
+/// The same on any file system, for what is remembered beyond a session.
+pub(crate) fn has_settled(changed: i64) -> bool {
+    age(changed) > STEP_S + SKEW_S
+}
+
+fn age(changed: i64) -> i64 {
+    let now = i64::try_from(gtp_sys::clock::unix_seconds()).unwrap_or(i64::MAX);
+    now.saturating_sub(changed)
+}
