@@ -4,7 +4,7 @@
 //! The state of a source is one of three: a line is being made, a session runs, it is given up.
 //! The transfer itself outlives all of them: what is missing is asked of whoever comes.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -109,8 +109,8 @@ struct Running {
     check: Option<RootCheck>,
     /// Content bytes of files that will not come.
     lost_bytes: u64,
-    /// Files that were fetched again because their blocks had the wrong hash.
-    renewed: BTreeSet<u32>,
+    /// Files that were fetched again because their blocks had the wrong hash, and how often.
+    renewed: BTreeMap<u32, u32>,
     /// A file that does not have the user's hash, until it is known which sources differ.
     wrong: Option<(u32, SinkError)>,
 }
@@ -387,7 +387,7 @@ impl Gather {
             kept,
             check: None,
             lost_bytes: 0,
-            renewed: BTreeSet::new(),
+            renewed: BTreeMap::new(),
             wrong: None,
         });
         Ok(())

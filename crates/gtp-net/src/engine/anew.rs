@@ -1,7 +1,8 @@
 //! Fetches a file again whose blocks are each valid but together have the wrong hash.
 //!
 //! That happens when blocks of two different files were mixed: by an earlier transfer of another
-//! object under the same name, or by a source that differs from the others. The blocks do not show
+//! object under the same name, by a source that differs from the others, or by one whose file was
+//! rewritten meanwhile. The blocks do not show
 //! which of them are wrong, so the whole file is requested again. The holder of the handle decides
 //! whether that can help; this module only reports what speaks for it.
 
@@ -17,8 +18,10 @@ impl Transfer {
     pub(super) fn wrong_root(&mut self, file: u32, error: SinkError, table: &Table) {
         let resumed = self.have.iter().any(|have| have.file == file);
         let left: Vec<_> = live(&self.flows, table).collect();
-        let departed = self.flows.iter().any(|of| of.bytes > 0 && !left.contains(&of.flow));
-        let doubtful = resumed || departed;
+        let gone = self.flows.iter().filter(|of| of.bytes > 0 && !left.contains(&of.flow)).count();
+        // Those that had gone when it began anew have brought nothing since.
+        let before = self.gone.insert(file, gone).unwrap_or(0);
+        let doubtful = resumed || gone > before;
         self.outbox.push(TransferEvent::WrongRoot { file, doubtful, error });
     }
 

@@ -46,6 +46,8 @@ pub(super) struct Transfer {
     files: Files,
     /// Files that will not come.
     pub(super) given_up: BTreeSet<u32>,
+    /// Sessions that had brought something and gone when a file had the wrong hash last.
+    pub(super) gone: BTreeMap<u32, usize>,
     /// Blocks that a source without others was asked for once more although they came damaged.
     second_chances: BTreeSet<u64>,
     pub(super) counted: TransferProgress,
@@ -139,6 +141,7 @@ impl Transfer {
         let mut begun = Transfer {
             files: Files::of(&manifest),
             given_up: BTreeSet::new(),
+            gone: BTreeMap::new(),
             second_chances: BTreeSet::new(),
             manifest,
             roots,

@@ -8,6 +8,9 @@ use gtp_store::SinkError;
 use super::{Event, Failure, FailureKind, Gather, RootCheck, Source, State, path_of};
 use crate::client::roots::{Disagreement, Expected, Verdict};
 
+/// A file is fetched again as a whole so often, if it is another one each time.
+const RENEWALS_MOST: u32 = 3;
+
 impl Gather {
     /// Every block is here: finishes what needs no question and asks about the rest.
     pub(super) fn all_blocks(&mut self) -> Result<(), Failure> {
@@ -52,7 +55,8 @@ impl Gather {
     }
 
     /// A file's blocks are each good, and together they are another file. Where some came from
-    /// elsewhere than the sources that are left, those are asked for all of it, once.
+    /// elsewhere than the sources that are left, those are asked for all of it. A file that is
+    /// rewritten all the time is given up: that is no damage.
     pub(super) fn wrong_root(
         &mut self,
         file: u32,
@@ -61,12 +65,17 @@ impl Gather {
     ) -> Result<(), Failure> {
         let Some(running) = &mut self.running else { return Ok(()) };
         let live = self.sources.iter().filter(|s| matches!(s.state, State::Live { .. })).count();
-        if running.renewed.contains(&file) {
-            return Err(self.sink_failure(error));
+        let renewals = running.renewed.get(&file).copied().unwrap_or(0);
+        if doubtful && renewals == RENEWALS_MOST {
+            let text = format!("changed {} times while being fetched", renewals + 1);
+            return Err(Failure::new(FailureKind::Temporary, text).about(self.path_of(file)));
         }
         if doubtful {
             self.renew(file);
             return Ok(());
+        }
+        if renewals > 0 {
+            return Err(self.sink_failure(error));
         }
         if live < 2 {
             return Err(self.sink_failure(error));
@@ -80,7 +89,7 @@ impl Gather {
     fn renew(&mut self, file: u32) {
         let path = self.path_of(file);
         let Some(running) = &mut self.running else { return };
-        running.renewed.insert(file);
+        *running.renewed.entry(file).or_default() += 1;
         running.transfer.begin_anew(file);
         self.monitor.tell(Event::Renewed { path });
     }
