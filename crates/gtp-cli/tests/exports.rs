@@ -93,3 +93,18 @@ fn an_export_that_is_switched_or_removed_under_a_running_server_is_noticed_at_th
     fs::write(world.path("current/file"), "third").unwrap();
     fetch(0, "third");
 }
+
+#[test]
+fn a_put_to_an_export_that_was_removed_says_so_and_arrives_once_it_is_back() {
+    let world = World::new();
+    let server = common::writable(&world, &[]);
+    fs::write(world.path("mine"), "content").unwrap();
+    fs::rename(world.path("export"), world.path("away")).unwrap();
+    for to in ["", "new", "dir/new"] {
+        let put = world.expect(5, &["put", "mine", &server.url(to), "--retry-for", "1s"]);
+        assert!(said(&put).contains("not there at present"), "{to}: {}", said(&put));
+    }
+    fs::rename(world.path("away"), world.path("export")).unwrap();
+    world.expect(0, &["put", "mine", &server.url("")]);
+    assert_eq!(fs::read(world.path("export/mine")).unwrap(), b"content");
+}

@@ -22,6 +22,7 @@ use super::admission::listing_bytes;
 use super::budget::{Share, USED_UP};
 use super::guests::{Leave, Seat};
 use super::session::{Client, Ending};
+use super::walks::GONE;
 use super::{Shared, Stop};
 use crate::control::{ControlError, KEEPALIVE_SPAN, SILENCE_SPAN};
 use crate::engine::{RootPolicy, SessionOpen, TransferEvent, TransferHandle, TransferOpen};
@@ -39,7 +40,9 @@ pub(super) async fn serve(shared: &Arc<Shared>, mut client: Client, stop: &mut S
     let spot = match finding.await {
         Ok(Ok(spot)) => spot,
         Ok(Err(failure)) => {
-            client.channel.refuse(Reason::Destination, failure.text.clone()).await;
+            let absent = failure.kind == FailureKind::Temporary;
+            let reason = if absent { Reason::Busy } else { Reason::Destination };
+            client.channel.refuse(reason, failure.text.clone()).await;
             return Ending::failed(failure);
         }
         Err(_) => return Ending::default(),
@@ -473,7 +476,11 @@ impl Spot {
             let path = path.map_or("", RelPath::as_str);
             Failure::new(FailureKind::Destination, format!("{}: {}", shown(path), words(errno)))
         };
-        let mut holder = openat(CWD, root, DIRECTORY, rustix::fs::Mode::empty()).map_err(failed)?;
+        let opened = openat(CWD, root, DIRECTORY, rustix::fs::Mode::empty());
+        let mut holder = opened.map_err(|error| {
+            tracing::warn!(%error, "the export cannot be opened");
+            Failure::new(FailureKind::Temporary, GONE)
+        })?;
         let Some(path) = path else {
             return Ok(Spot { holder, shown: shown(""), name: None, there: Some(RootKind::Dir) });
         };

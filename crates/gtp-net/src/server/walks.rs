@@ -21,6 +21,9 @@ use crate::engine::turns::{CHORES, Party, Turn};
 use crate::flows::{Failure, FailureKind, FileIndex, reason_of_source};
 use crate::messages::{CONTENT_MAX, ENTRIES_MAX, PATHS_MAX, Reason};
 
+/// What clients are told while the export does not exist; they do not learn its path.
+pub(super) const GONE: &str = "what this server exports is not there at present";
+
 /// For whom an object is looked up.
 #[derive(Clone)]
 pub(super) struct Asker {
@@ -73,7 +76,7 @@ impl Nothing {
 
     /// That the export itself is not there. The client does not learn its path.
     pub fn exported() -> Nothing {
-        Nothing::for_now("what this server exports is not there at present")
+        Nothing::for_now(GONE)
     }
 
     /// That the walk could not begin, or broke off.
