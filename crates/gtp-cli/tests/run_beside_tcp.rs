@@ -37,6 +37,11 @@ fn listed() -> BTreeSet<String> {
     cases
 }
 
+/// The library that is put before others, where cargo has put it.
+fn preload() -> PathBuf {
+    std::env::current_exe().unwrap().with_file_name("libgtp_preload.so")
+}
+
 fn python() -> Command {
     // The program itself: what `python3` names may be a chain of scripts.
     let names = ["-c", "import sys; print(sys.executable)"];
@@ -57,7 +62,7 @@ fn compiled(dir: &Path) -> Command {
 
 /// The same command under `gtp run`, with a pump of its own; nothing of it goes over TCP.
 fn under_gtp_run(dir: &Path, plain: &Command) -> Command {
-    let preload: PathBuf = std::env::current_exe().unwrap().with_file_name("libgtp_preload.so");
+    let preload = preload();
     let mut gtp = Command::new(env!("CARGO_BIN_EXE_gtp"));
     gtp.args(["run", "--require", "--"]).arg(plain.get_program()).args(plain.get_args());
     gtp.env("GTP_CONFIG_DIR", dir.join("config")).env("GTP_PUMP", dir.join("pump.sock"));
@@ -89,4 +94,50 @@ fn programs_see_the_kernels_own_sockets_but_for_what_the_document_lists() {
     let less: Vec<_> = listed.iter().filter(|case| !differ.contains_key(*case)).collect();
     assert!(less.is_empty(), "these are listed and do not differ: {less:#?}");
     assert!(count >= CASES_LEAST, "{count} cases");
+}
+
+/// Connects within the host over IPv6, and asks five times where that leads.
+const ASKS_FIVE_TIMES: &str = "
+import socket
+heard = socket.create_server(('::1', 0), family=socket.AF_INET6)
+client = socket.create_connection(heard.getsockname()[:2])
+print({client.getpeername()[:2] == heard.getsockname()[:2] for _ in range(5)})
+";
+
+#[test]
+fn where_a_connection_within_the_host_leads_is_asked_of_the_pump_once() {
+    use rustix::net::{
+        AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketType, accept, bind, listen,
+        recv, send, socket,
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("counts.sock");
+    let counts = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+    bind(&counts, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+    listen(&counts, 8).unwrap();
+    // A pump that has connected nothing; it ends when nothing is asked any more.
+    let pump = std::thread::spawn(move || {
+        let mut asked = Vec::new();
+        loop {
+            let program = accept(&counts).unwrap();
+            let mut question = [0; 200];
+            let (count, _) = recv(&program, &mut question[..], RecvFlags::empty()).unwrap();
+            let question = String::from_utf8_lossy(&question[..count]).into_owned();
+            if question == "over" {
+                return asked;
+            }
+            send(&program, b"tcp", SendFlags::NOSIGNAL).unwrap();
+            asked.push(question);
+        }
+    });
+    let mut command = Command::new(python().get_program());
+    command.env("LD_PRELOAD", preload()).env("GTP_RUN_SOCKET", &path);
+    let ran = command.args(["-c", ASKS_FIVE_TIMES]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&ran.stdout), "{True}\n", "{ran:?}");
+    let over = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+    rustix::net::connect(&over, &SocketAddrUnix::new(&path).unwrap()).unwrap();
+    send(&over, b"over", SendFlags::NOSIGNAL).unwrap();
+    let asked = pump.join().unwrap();
+    let peers = asked.iter().filter(|question| question.contains(" peer ")).count();
+    assert_eq!(peers, 1, "{asked:?}");
 }

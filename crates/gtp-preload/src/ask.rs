@@ -3,7 +3,8 @@
 //! One connection per question, a line each way over a socket that keeps messages apart. The
 //! system calls are made directly and not through the C library, whose calls are ours.
 
-use std::io::{IoSlice, IoSliceMut, Write};
+use std::fmt::Arguments;
+use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -12,6 +13,7 @@ use std::time::Duration;
 use gtp_alloc::{Span, Time};
 use gtp_sys::Clock;
 use gtp_sys::clock::duration;
+use gtp_sys::pump::VERSION;
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -19,7 +21,8 @@ use rustix::net::{
     recvmsg, sendmsg, socket_with, sockopt, sockopt::Timeout,
 };
 
-use crate::border::is_own;
+use crate::border::{is_own, write_error};
+use crate::line::Line;
 
 /// A pump takes a program in within this, or hangs: more than a hundred wait before it.
 const TAKEN_IN: Span = Span::from_millis(2_000);
@@ -27,10 +30,10 @@ const TAKEN_IN: Span = Span::from_millis(2_000);
 const PATIENCE: Span = Span::from_millis(30_000);
 /// The shortest wait that the kernel is asked for.
 const LEAST_WAIT: Span = Span::from_millis(1);
-/// The version of questions and answers, which the pump's must be as well.
-const VERSION: &str = "v2";
 /// Longest answer.
 const ANSWER_MAX: usize = 1_024;
+/// Most pieces of a question.
+const PIECES: usize = 6;
 /// Descriptors of ours begin here, so that a program's own have the numbers that they would have.
 const DESCRIPTORS: i32 = 512;
 
@@ -41,9 +44,9 @@ pub enum Answer {
     /// It was before, and the kernel says that all is well.
     Done,
     /// The peer has no GTP; why is said.
-    Without(String),
+    Without(Line),
     /// It cannot be: the error number, and why.
-    Refused(i32, String),
+    Refused(i32, Line),
 }
 
 /// Until when something is waited for, whatever signals come meanwhile.
@@ -90,14 +93,13 @@ fn pump(place: &str) -> rustix::io::Result<OwnedFd> {
 /// Asks, perhaps with a descriptor, and waits for the answer so long.
 fn asked(
     place: &str,
-    question: &str,
+    question: &[&str],
     with: Option<BorrowedFd<'_>>,
     patience: Span,
-) -> rustix::io::Result<(String, Option<OwnedFd>)> {
-    let question = format!("{VERSION} {question}");
+) -> rustix::io::Result<(Line, Option<OwnedFd>)> {
     let ask = || {
         let pump = pump(place)?;
-        send(&pump, &question, with)?;
+        send(&pump, question, with)?;
         receive(&pump, patience)
     };
     match ask() {
@@ -107,83 +109,109 @@ fn asked(
     }
 }
 
-fn send(pump: &OwnedFd, question: &str, with: Option<BorrowedFd<'_>>) -> rustix::io::Result<()> {
+/// Sends a question, given as its words with what stands between them: [`PIECES`] at most.
+fn send(pump: &OwnedFd, question: &[&str], with: Option<BorrowedFd<'_>>) -> rustix::io::Result<()> {
+    let mut pieces = [IoSlice::new(&[]); PIECES];
+    let all = [VERSION, " "].into_iter().chain(question.iter().copied());
+    for (piece, text) in pieces.iter_mut().zip(all) {
+        *piece = IoSlice::new(text.as_bytes());
+    }
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    let with: Vec<BorrowedFd<'_>> = with.into_iter().collect();
-    if !with.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(&with)) {
+    let with = with.as_slice();
+    if !with.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(with)) {
         return Err(Errno::NOBUFS);
     }
     // There is room for one question in any socket.
     let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-    sendmsg(pump, &[IoSlice::new(question.as_bytes())], &mut ancillary, flags)?;
+    sendmsg(pump, &pieces, &mut ancillary, flags)?;
     Ok(())
 }
 
 /// Asks that a socket be connected; waits until it is, is under way or cannot be.
 pub fn connection(place: &str, terms: &str, to: SocketAddr, socket: BorrowedFd<'_>) -> Answer {
-    read(asked(place, &format!("connect {to} {terms}"), Some(socket), PATIENCE))
+    let to = Line::of(format_args!("{to}"));
+    read(asked(place, &["connect ", to.text(), " ", terms], Some(socket), PATIENCE))
 }
 
 /// Asks that a socket be connected over TCP within this host, where the kernel lets this process
 /// connect none.
 pub fn within(place: &str, to: SocketAddr, socket: BorrowedFd<'_>) -> Answer {
-    read(asked(place, &format!("within {to}"), Some(socket), PATIENCE))
+    let to = Line::of(format_args!("{to}"));
+    read(asked(place, &["within ", to.text()], Some(socket), PATIENCE))
 }
 
-/// Asks where a socket with this number is connected to, which another program has connected.
-pub fn peer(place: &str, socket: u64) -> Option<SocketAddr> {
-    let (answer, _) = asked(place, &format!("peer {socket}"), None, TAKEN_IN).ok()?;
-    answer.strip_prefix("ok ")?.parse().ok()
+/// Asks where a socket with this number is connected to, which another program may have connected.
+/// `Some(None)`: not by way of the pump. `None`: there was no answer.
+pub fn peer(place: &str, socket: u64) -> Option<Option<SocketAddr>> {
+    let socket = Line::of(format_args!("{socket}"));
+    let (answer, _) = asked(place, &["peer ", socket.text()], None, TAKEN_IN).ok()?;
+    match answer.text() {
+        "tcp" => Some(None),
+        answer => answer.strip_prefix("ok ")?.parse().ok().map(Some),
+    }
 }
 
-fn read(asked: rustix::io::Result<(String, Option<OwnedFd>)>) -> Answer {
+fn read(asked: rustix::io::Result<(Line, Option<OwnedFd>)>) -> Answer {
     let answer = match asked {
         Ok((answer, _)) => answer,
         Err(errno) => return Answer::Without(unanswered(errno)),
     };
-    match answer.split_once(' ').unwrap_or((&answer, "")) {
+    let answer = answer.text();
+    match answer.split_once(' ').unwrap_or((answer, "")) {
         ("ok", _) => Answer::Connected,
         ("done", _) => Answer::Done,
         ("no", rest) => {
             let (number, why) = rest.split_once(' ').unwrap_or((rest, ""));
-            Answer::Refused(number.parse().unwrap_or(libc::ECONNREFUSED), why.to_owned())
+            let number = number.parse().unwrap_or(libc::ECONNREFUSED);
+            Answer::Refused(number, Line::of(format_args!("{why}")))
         }
-        (_, why) => Answer::Without(why.to_owned()),
+        (_, why) => Answer::Without(Line::of(format_args!("{why}"))),
     }
 }
 
 /// Why there is no answer, in words.
-fn unanswered(errno: Errno) -> String {
-    match errno {
+fn unanswered(errno: Errno) -> Line {
+    // The system's own words need memory.
+    let why = match errno {
         // It was there, and went without a word, twice: one that did not understand.
         Errno::CONNRESET | Errno::PIPE => {
-            "the pump went without an answer; if it is of another version, end it and start the \
-             program anew"
-                .to_owned()
+            return Line::of(format_args!(
+                "the pump went without an answer; if it is of another version, end it and start \
+                 the program anew"
+            ));
         }
-        errno => format!("the pump does not answer: {errno}"),
-    }
+        Errno::TIMEDOUT => "it takes too long",
+        Errno::NOENT | Errno::CONNREFUSED => "none is there",
+        Errno::ACCESS => "permission denied",
+        Errno::MFILE | Errno::NFILE => "too many open files",
+        errno => {
+            let number = errno.raw_os_error();
+            return Line::of(format_args!("the pump does not answer: error {number}"));
+        }
+    };
+    Line::of(format_args!("the pump does not answer: {why}"))
 }
 
 /// Says that somebody listens, and shows the socket; the pump sees itself where and how long.
-///
-/// # Errors
-/// Why nobody will be passed on, in words.
-pub fn listening(place: &str, socket: BorrowedFd<'_>) -> Result<(), String> {
+/// Returns why nobody will be passed on, in words; `None`: callers will be.
+pub fn listening(place: &str, socket: BorrowedFd<'_>) -> Option<Line> {
     // A pump that hangs is shown nothing: unread, it would be open, and its port taken, for as long
     // as that pump is there.
-    let answers = asked(place, "stay", None, PATIENCE);
-    match answers.and_then(|_| asked(place, "listen", Some(socket), PATIENCE)) {
-        Ok((answer, _)) if answer.starts_with("ok") => Ok(()),
-        Ok((answer, _)) => Err(answer.strip_prefix("tcp ").unwrap_or(&answer).to_owned()),
-        Err(errno) => Err(unanswered(errno)),
+    let answers = asked(place, &["stay"], None, PATIENCE);
+    match answers.and_then(|_| asked(place, &["listen"], Some(socket), PATIENCE)) {
+        Ok((answer, _)) if answer.text().starts_with("ok") => None,
+        Ok((answer, _)) => {
+            let why = answer.text();
+            Some(Line::of(format_args!("{}", why.strip_prefix("tcp ").unwrap_or(why))))
+        }
+        Err(errno) => Some(unanswered(errno)),
     }
 }
 
 /// Says that this program is there: a pump stays as long as what is returned is open anywhere.
 pub fn stay(place: &str) -> Option<OwnedFd> {
-    let (_, open) = asked(place, "stay", None, TAKEN_IN).ok()?;
+    let (_, open) = asked(place, &["stay"], None, TAKEN_IN).ok()?;
     let open = open?;
     Some(rustix::io::fcntl_dupfd_cloexec(&open, DESCRIPTORS).unwrap_or(open))
 }
@@ -202,7 +230,7 @@ pub fn source_for(ip: IpAddr) -> Option<IpAddr> {
     from().ok().map(|from| from.ip())
 }
 
-fn receive(pump: &OwnedFd, patience: Span) -> rustix::io::Result<(String, Option<OwnedFd>)> {
+fn receive(pump: &OwnedFd, patience: Span) -> rustix::io::Result<(Line, Option<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut answer = [0; ANSWER_MAX];
@@ -221,12 +249,11 @@ fn receive(pump: &OwnedFd, patience: Span) -> rustix::io::Result<(String, Option
         RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
         _ => None,
     });
-    let text = String::from_utf8_lossy(&answer[..received.bytes.min(ANSWER_MAX)]).into_owned();
-    Ok((text, descriptor))
+    let text = std::str::from_utf8(&answer[..received.bytes.min(ANSWER_MAX)]).unwrap_or("");
+    Ok((Line::of(format_args!("{text}")), descriptor))
 }
 
-/// Tells whoever looks at the program's standard error.
-pub fn tell(text: &str) {
-    // A program without a standard error has nobody to be told.
-    let _ = writeln!(std::io::stderr(), "gtp run: {text}");
+/// Tells whoever looks at the program's standard error, as one piece.
+pub fn tell(text: Arguments<'_>) {
+    write_error(Line::of(format_args!("gtp run: {text}\n")).text());
 }

@@ -8,8 +8,11 @@ use std::mem::{MaybeUninit, size_of, transmute};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::null_mut;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
+use gtp_sys::pump;
 use libc::{sockaddr, socklen_t};
 
 use crate::ask::{Answer, connection, listening, peer, source_for, stay, tell, within};
@@ -45,6 +48,9 @@ fn settings() -> Option<&'static Settings> {
 extern "C" fn begin() {
     // What went wrong here shows where a connection is asked for.
     let _ = catch_unwind(|| {
+        for call in Call::ALL {
+            call.real();
+        }
         if let Some(open) = settings().and_then(|settings| stay(&settings.socket)) {
             let _ = open.into_raw_fd(); // It is open as long as the program lives.
         }
@@ -63,14 +69,45 @@ type Connect = unsafe extern "C" fn(c_int, *const sockaddr, socklen_t) -> c_int;
 /// As `listen(2)`.
 type Listen = unsafe extern "C" fn(c_int, c_int) -> c_int;
 
-/// The C library's own call of this name.
-fn next(name: &CStr) -> *mut c_void {
-    // SAFETY: the name ends with a zero; looking a symbol up changes nothing.
-    unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) }
+/// The C library's own calls, which are looked up once: that takes a lock.
+static REAL: [AtomicPtr<c_void>; 4] = [const { AtomicPtr::new(null_mut()) }; 4];
+
+/// Calls that stand before the C library's.
+#[derive(Clone, Copy)]
+enum Call {
+    Connect,
+    Listen,
+    PeerName,
+    OwnName,
+}
+
+impl Call {
+    const ALL: [Call; 4] = [Call::Connect, Call::Listen, Call::PeerName, Call::OwnName];
+
+    fn name(self) -> &'static CStr {
+        match self {
+            Call::Connect => c"connect",
+            Call::Listen => c"listen",
+            Call::PeerName => c"getpeername",
+            Call::OwnName => c"getsockname",
+        }
+    }
+
+    /// The C library's own; null if it has none.
+    fn real(self) -> *mut c_void {
+        let known = REAL[self as usize].load(Ordering::Acquire);
+        if !known.is_null() {
+            return known;
+        }
+        // SAFETY: the name ends with a zero; looking a symbol up changes nothing.
+        let found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name().as_ptr()) };
+        REAL[self as usize].store(found, Ordering::Release);
+        found
+    }
 }
 
 fn real_connect(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
-    let symbol = next(c"connect");
+    let symbol = Call::Connect.real();
     if symbol.is_null() {
         return -1;
     }
@@ -79,7 +116,7 @@ fn real_connect(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int
 }
 
 fn real_listen(fd: c_int, backlog: c_int) -> c_int {
-    let symbol = next(c"listen");
+    let symbol = Call::Listen.real();
     if symbol.is_null() {
         return -1;
     }
@@ -96,6 +133,12 @@ fn variable(name: &CStr) -> Option<String> {
     }
     // SAFETY: not null, so a string that ends with a zero.
     unsafe { CStr::from_ptr(value) }.to_str().ok().map(str::to_owned)
+}
+
+/// Writes to the program's standard error. One that is full or closed has nobody to be told.
+pub fn write_error(text: &str) {
+    // SAFETY: so many bytes are readable there.
+    let _ = unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
 }
 
 fn set_errno(number: c_int) {
@@ -273,23 +316,23 @@ fn through_pump(fd: c_int, to: SocketAddr) -> Option<Result<(), c_int>> {
     match answer {
         Answer::Connected => {
             if over_gtp {
-                peers::note(identity_before?, named(to));
+                peers::note(identity_before?, Some(named(to)));
             }
             Some(if blocks(fd) { Ok(()) } else { Err(libc::EINPROGRESS) })
         }
         Answer::Done => Some(Ok(())),
         Answer::Refused(number, why) => {
-            if over_gtp && !why.is_empty() {
-                tell(&format!("{to}: {why}"));
+            if over_gtp && !why.text().is_empty() {
+                tell(format_args!("{to}: {why}"));
             }
             Some(Err(number))
         }
         Answer::Without(why) if settings.only => {
-            tell(&format!("{to}: {why}; refused, since only GTP will do"));
+            tell(format_args!("{to}: {why}; refused, since only GTP will do"));
             Some(Err(libc::ECONNREFUSED))
         }
         Answer::Without(why) => {
-            tell(&format!("{to}: {why}; over TCP"));
+            tell(format_args!("{to}: {why}; over TCP"));
             None
         }
     }
@@ -321,9 +364,6 @@ fn blocks(fd: c_int) -> bool {
     unsafe { libc::fcntl(fd, libc::F_GETFL) & libc::O_NONBLOCK == 0 }
 }
 
-/// The pump's address. The pump has the same.
-const PUMP: Ipv4Addr = Ipv4Addr::new(127, 71, 84, 80);
-
 /// One of the two calls that say where a socket is.
 ///
 /// # Safety
@@ -341,8 +381,8 @@ impl End {
     /// The C library's own call.
     fn real(self, fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int {
         let symbol = match self {
-            End::Peer => next(c"getpeername"),
-            End::Own => next(c"getsockname"),
+            End::Peer => Call::PeerName.real(),
+            End::Own => Call::OwnName.real(),
         };
         if symbol.is_null() {
             return -1;
@@ -369,17 +409,18 @@ fn peer_of(fd: c_int) -> Option<SocketAddr> {
     let settings = settings()?;
     let (_, kernels) = End::Peer.kernels(fd)?;
     let is_v6_loopback = kernels.ip() == Ipv6Addr::LOCALHOST;
-    if kernels.ip() != PUMP && !is_v6_loopback {
+    if kernels.ip() != pump::ADDRESS && !is_v6_loopback {
         return None;
     }
     let socket = identity(fd)?;
     if let Some(known) = peers::find(socket) {
-        return Some(known);
+        return known;
     }
-    // Another program has connected it, and this one was given it or is what that one became.
+    // Another program has connected it, and this one was given it or is what that one became. Or it
+    // leads to a program of this host, and the pump need not be asked again.
     let known = peer(&settings.socket, socket)?;
     peers::note(socket, known);
-    Some(known)
+    known
 }
 
 /// The own address of a socket that leads to the pump: the one from which this host would send.
@@ -495,7 +536,7 @@ fn announce(fd: c_int) {
     }
     // SAFETY: the program has just made it listen, and has not come back from that call.
     let socket = unsafe { BorrowedFd::borrow_raw(fd) };
-    if let Err(why) = listening(&settings.socket, socket) {
-        tell(&format!("{at}: {why}; over TCP only"));
+    if let Some(why) = listening(&settings.socket, socket) {
+        tell(format_args!("{at}: {why}; over TCP only"));
     }
 }

@@ -8,10 +8,13 @@
 //! without, unless it was said that only GTP will do. No key and no session is ever in the
 //! program's memory.
 //!
-//! `border` holds all that touches the C library; `ask` is what is said to the pump.
+//! `border` holds all that touches the C library; `ask` is what is said to the pump. Both are
+//! called where a signal or a fork has stopped everything else: once a program has begun, they
+//! take no lock and no memory.
 #![deny(unsafe_code)]
 
 mod ask;
 #[allow(unsafe_code)]
 mod border;
+mod line;
 mod peers;

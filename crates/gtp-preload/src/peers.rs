@@ -13,6 +13,9 @@ const PLACES: usize = 1_024;
 /// In place of a number: the entry is being written.
 const WRITTEN: u64 = u64::MAX;
 
+/// In place of an address: the socket does not lead to the pump. No port and scope are this.
+const ELSEWHERE: [u64; 3] = [u64::MAX; 3];
+
 struct Place {
     /// The socket's number; zero: none.
     socket: AtomicU64,
@@ -29,13 +32,13 @@ fn place(socket: u64) -> &'static Place {
     &TABLE[(socket % PLACES as u64) as usize]
 }
 
-/// Takes note of where a socket is connected to.
-pub fn note(socket: u64, to: SocketAddr) {
+/// Takes note of where a socket is connected to; `None`: not by way of the pump.
+pub fn note(socket: u64, to: Option<SocketAddr>) {
     let place = place(socket);
     if place.socket.swap(WRITTEN, Ordering::SeqCst) == WRITTEN {
         return; // Another thread writes there, and the place is its socket's.
     }
-    for (word, value) in place.words.iter().zip(words(to)) {
+    for (word, value) in place.words.iter().zip(to.map_or(ELSEWHERE, words)) {
         word.store(value, Ordering::SeqCst);
     }
     place.socket.store(socket, Ordering::SeqCst);
@@ -48,13 +51,14 @@ pub fn forget(socket: u64) {
     let _ = its.compare_exchange(socket, 0, Ordering::SeqCst, Ordering::SeqCst);
 }
 
-/// Where a socket is connected to, if that is known here.
-pub fn find(socket: u64) -> Option<SocketAddr> {
+/// Where a socket is connected to, if that is known here; `Some(None)`: not by way of the pump.
+pub fn find(socket: u64) -> Option<Option<SocketAddr>> {
     let place = place(socket);
     let is_its = || place.socket.load(Ordering::SeqCst) == socket;
     let before = is_its();
     let [high, low, rest] = [0, 1, 2].map(|at: usize| place.words[at].load(Ordering::SeqCst));
-    (before && is_its()).then(|| address(high, low, rest))
+    let known = [high, low, rest];
+    (before && is_its()).then(|| (known != ELSEWHERE).then(|| address(high, low, rest)))
 }
 
 fn words(to: SocketAddr) -> [u64; 3] {

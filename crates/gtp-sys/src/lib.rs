@@ -12,6 +12,7 @@ pub mod nic;
 pub mod peer;
 pub mod prefetch;
 mod pressure;
+pub mod pump;
 pub mod schedule;
 pub mod signals;
 pub mod stdio;

@@ -13,11 +13,11 @@ use gtp::{Failure, FailureKind};
 use gtp_alloc::{Span, Time};
 use gtp_share::{Incoming, printable};
 use gtp_sys::Clock;
+use gtp_sys::pump::VERSION;
 use serde::{Deserialize, Serialize};
 
 use super::listeners::connected;
 use super::place;
-use super::talk::VERSION;
 use crate::words::say_seconds;
 
 /// One of them, as it is shown.

@@ -11,10 +11,11 @@
 //! pump closes the listener.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
+use gtp_sys::pump::ADDRESS as HERE;
 use gtp_sys::tcp;
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -25,8 +26,8 @@ use rustix::net::{
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
-/// The pump's address in its programs' networks. The library has the same.
-const HERE: Ipv4Addr = Ipv4Addr::new(127, 71, 84, 80);
+use super::listeners;
+
 /// Time for a connection within this host; if it takes longer, a firewall rule blocks it.
 const HOOK_SPAN: Duration = Duration::from_secs(2);
 
@@ -185,10 +186,14 @@ fn new(family: AddressFamily, flags: SocketFlags) -> rustix::io::Result<OwnedFd>
     socket_with(family, SocketType::STREAM, flags, None)
 }
 
-/// A program's socket that is under way to the pump for as long as this lives.
+/// A program's socket that is under way to the pump for as long as this lives. The pump does not
+/// hold the socket itself: if its program closes it, it is closed, and leaves its epoll sets.
 #[derive(Debug)]
 pub struct UnderWay {
-    shown: Shown,
+    /// The kernel's number of the program's socket.
+    inode: u64,
+    /// The socket's own address.
+    from: SocketAddr,
     /// It listens and never accepts.
     full: OwnedFd,
     /// The connection that fills its queue.
@@ -207,13 +212,17 @@ impl UnderWay {
             Ok(cleared) => cleared,
             Err(error) => return Err((shown, error)),
         };
-        let begun =
-            full().and_then(|begun| match connect(&shown.socket, &shown.spelled(begun.2)) {
-                Err(Errno::INPROGRESS) => Ok(begun),
-                Ok(()) => Err(io::ErrorKind::Other.into()),
-                Err(error) => Err(error.into()),
-            });
-        let (full, filler, here) = match begun {
+        let begun = full().and_then(|begun| {
+            match connect(&shown.socket, &shown.spelled(begun.2)) {
+                Err(Errno::INPROGRESS) => {}
+                Ok(()) => return Err(io::ErrorKind::Other.into()),
+                Err(error) => return Err(error.into()),
+            }
+            // Whether small writes wait is decided where they leave this host.
+            sockopt::set_tcp_nodelay(&shown.socket, true)?;
+            Ok((begun, shown.at()?))
+        });
+        let ((full, filler, here), from) = match begun {
             Ok(begun) => begun,
             Err(error) => {
                 cleared.restore(&shown.socket);
@@ -221,12 +230,12 @@ impl UnderWay {
             }
         };
         let family = AddressFamily::INET;
-        Ok(UnderWay { shown, full, _filler: filler, family, here })
+        Ok(UnderWay { inode: shown.inode, from, full, _filler: filler, family, here })
     }
 
     /// The socket's number.
     pub fn inode(&self) -> u64 {
-        self.shown.inode
+        self.inode
     }
 
     /// Completes the connection; returns the pump's end.
@@ -234,11 +243,14 @@ impl UnderWay {
     /// # Errors
     /// When its owner has closed it meanwhile.
     pub async fn arrive(self) -> io::Result<TcpStream> {
+        // Its port may be another program's by now.
+        if !listeners::asks(self.inode)? {
+            return Err(io::ErrorKind::NotConnected.into());
+        }
         let near = new(self.family, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
         share_port(&near)?;
         bind(&near, &self.here)?;
-        let from = self.shown.at()?;
-        match connect(&near, &from) {
+        match connect(&near, &self.from) {
             Ok(()) | Err(Errno::INPROGRESS) => {}
             Err(error) => return Err(error.into()),
         }
@@ -251,7 +263,8 @@ impl UnderWay {
             return Err(error);
         }
         drop(self.full); // Not before: it would be refused there.
-        self.shown.joined(near)
+        near.set_nodelay(true)?;
+        Ok(near)
     }
 }
 
@@ -277,7 +290,7 @@ fn share_port(socket: &OwnedFd) -> rustix::io::Result<()> {
 mod tests {
     use std::io::{Read, Write};
 
-    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
@@ -342,7 +355,9 @@ mod tests {
             let (program, shown) = shown(family, SocketFlags::NONBLOCK);
             let under_way = UnderWay::begin(shown).unwrap();
             assert_eq!(events(&program, NOW), PollFlags::empty());
-            assert_eq!(again(&under_way.shown).await, Some(Errno::ALREADY));
+            let second = Shown::of(program.try_clone().unwrap()).unwrap();
+            assert_eq!(again(&second).await, Some(Errno::ALREADY));
+            drop(second);
             let near = under_way.arrive().await.unwrap();
             assert_eq!(events(&program, SOON), PollFlags::OUT);
             speaks(program, near).await;
@@ -364,9 +379,25 @@ mod tests {
         let (program, shown) = shown(AddressFamily::INET, SocketFlags::NONBLOCK);
         let under_way = UnderWay::begin(shown).unwrap();
         drop(program);
-        // The pump holds it as well, so that it is there until the pump has let it go.
-        let mut near = under_way.arrive().await.unwrap();
-        assert_eq!(near.read(&mut [0; 1]).await.unwrap(), 0);
+        let gone = under_way.arrive().await.unwrap_err();
+        assert_eq!(gone.kind(), io::ErrorKind::NotConnected);
+    }
+
+    #[tokio::test]
+    async fn one_that_was_closed_under_way_leaves_its_epoll_set_and_its_port_is_not_taken_for_it() {
+        let (program, shown) = shown(AddressFamily::INET, SocketFlags::NONBLOCK);
+        let set = epoll::create(epoll::CreateFlags::CLOEXEC).unwrap();
+        let flags = epoll::EventFlags::OUT | epoll::EventFlags::IN;
+        epoll::add(&set, &program, epoll::EventData::new_u64(1), flags).unwrap();
+        let under_way = UnderWay::begin(shown).unwrap();
+        drop(program);
+        // Another program takes the port and would be called in its place.
+        let other = TcpListener::bind(under_way.from).await.unwrap();
+        assert!(under_way.arrive().await.is_err());
+        let mut events = [epoll::Event { flags, data: epoll::EventData::new_u64(0) }; 2];
+        assert_eq!(epoll::wait(&set, &mut events, Some(&NOW)).unwrap(), 0, "it is closed");
+        let called = timeout(Duration::ZERO, other.accept()).await;
+        assert!(called.is_err(), "nobody has called the other program");
     }
 
     #[tokio::test]

@@ -147,6 +147,16 @@ pub fn connected() -> io::Result<HashSet<u64>> {
     Ok(tables()?.iter().flat_map(|table| rows(table.as_bytes())).filter_map(connected).collect())
 }
 
+/// Whether a socket of TCP in this process's network is still there and has asked for a connection
+/// that is not made yet.
+///
+/// # Errors
+/// As [`live`].
+pub fn asks(socket: u64) -> io::Result<bool> {
+    let its = |(state, inode): (String, u64)| inode == socket && state == ASKS;
+    Ok(tables()?.iter().flat_map(|table| rows(table.as_bytes())).any(its))
+}
+
 /// The kernel's tables. A family that it does not have has no sockets.
 fn tables() -> io::Result<Vec<String>> {
     let read = |table: &str| match std::fs::read_to_string(table) {
@@ -161,6 +171,9 @@ const LISTEN: &str = "0A";
 /// Established, asked for, and those of which one end has said all: ours (both FIN_WAIT) or the
 /// other (CLOSE_WAIT). What no program holds any more has no number.
 const CONNECTED: [&str; 5] = ["01", "02", "04", "05", "08"];
+
+/// A connection was asked for and not answered yet (SYN_SENT).
+const ASKS: &str = "02";
 
 /// A table's rows: each socket's state and number.
 fn rows(table: impl BufRead) -> impl Iterator<Item = (String, u64)> {

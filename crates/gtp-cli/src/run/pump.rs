@@ -324,6 +324,8 @@ impl Pump {
             Some(Ok(shown)) if shown.is_nonblocking && self.is_with(to) => {
                 match UnderWay::begin(shown) {
                     Ok(under_way) => {
+                        // Known before the program can ask.
+                        lock(&self.peers).insert(under_way.inode(), to);
                         let told = answer(asker.program, "ok", None).await;
                         self.bring(under_way, to, &terms).await;
                         told
@@ -352,6 +354,8 @@ impl Pump {
                 Ok(near) => {
                     drop(shown); // It is the program's alone again.
                     self.note_with(to);
+                    // Known before the program can ask.
+                    lock(&self.peers).insert(inode, to);
                     let told = answer(asker.program, "ok", None).await;
                     self.carry(inode, to, near, stream).await;
                     told
@@ -374,7 +378,6 @@ impl Pump {
     /// refused, and the next attempt goes over TCP.
     async fn bring(self: &Arc<Pump>, under_way: UnderWay, to: SocketAddr, terms: &Terms) {
         let inode = under_way.inode();
-        lock(&self.peers).insert(inode, to);
         let stream = match self.call(to, terms).await {
             Ok(stream) => stream,
             Err(Without::Gtp(why) | Without::Anything(why)) => {

@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use gtp::{Fingerprint, Rate};
+use gtp_sys::pump::VERSION;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
@@ -53,9 +54,6 @@ pub struct Terms {
     pub keys: Vec<Fingerprint>,
     pub accept_new: bool,
 }
-
-/// The version of questions and answers; the library before programs' C library has the same word.
-pub const VERSION: &str = "v2";
 
 /// Longest question.
 const QUESTION_MAX: usize = 4_096;

@@ -11,12 +11,14 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/select.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
@@ -26,6 +28,26 @@
 #include <unistd.h>
 
 #define say(...) printf(__VA_ARGS__)
+
+/* All memory of this process is asked for here, so that a case can see whether some was. */
+extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t);
+extern void *__libc_realloc(void *, size_t);
+static volatile int asked;
+void *malloc(size_t size)
+{
+    asked++;
+    return __libc_malloc(size);
+}
+void *calloc(size_t count, size_t size)
+{
+    asked++;
+    return __libc_calloc(count, size);
+}
+void *realloc(void *old, size_t size)
+{
+    asked++;
+    return __libc_realloc(old, size);
+}
 
 static void late(int signal)
 {
@@ -598,6 +620,142 @@ static void datagrams_are_the_kernels(void)
     close(one), close(other);
 }
 
+/* In a handler of a signal, which may have come while the program itself asked for memory. */
+static struct sockaddr_in called, nobody;
+static int outcomes[5], asked_in_handler;
+static void connects(int signal)
+{
+    (void)signal;
+    int before = asked, client = socket(AF_INET, SOCK_STREAM, 0);
+    struct sockaddr_in at;
+    socklen_t length = sizeof at;
+    outcomes[0] = calls(&called, client);
+    outcomes[1] = getpeername(client, (struct sockaddr *)&at, &length) || at.sin_port != called.sin_port;
+    length = sizeof at;
+    outcomes[2] = getsockname(client, (struct sockaddr *)&at, &length);
+    close(client);
+    client = socket(AF_INET, SOCK_STREAM, 0);
+    outcomes[3] = calls(&nobody, client);
+    close(client);
+    client = socket(AF_INET, SOCK_STREAM, 0);
+    outcomes[4] = listen(client, 1);
+    close(client);
+    asked_in_handler = asked - before;
+}
+
+static void connects_in_a_signal_handler_without_asking_for_memory(void)
+{
+    int heard = listens(&called), closed = listens(&nobody);
+    close(closed);
+    signal(SIGUSR1, connects);
+    raise(SIGUSR1);
+    for (int which = 0; which < 5; which++)
+        say("%d ", outcomes[which]);
+    say("%d times", asked_in_handler);
+    close(heard);
+}
+
+static void epoll_forgets_one_that_is_closed_while_it_connects(void)
+{
+    struct ends ends = both();
+    int set = epoll_create1(0), client = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
+    struct epoll_event event = {.events = EPOLLOUT | EPOLLIN}, found;
+    epoll_ctl(set, EPOLL_CTL_ADD, client, &event);
+    say("%s ", calls(&ends.at, client) && errno != EINPROGRESS ? error_of(-1) : "fine");
+    close(client);
+    say("%d", epoll_wait(set, &found, 1, 500));
+    close(set), done(ends);
+}
+
+static void sent_without_a_copy(void)
+{
+    struct ends ends = both();
+    int yes = 1;
+    say("%s ", error_of(setsockopt(ends.client, SOL_SOCKET, SO_ZEROCOPY, &yes, sizeof yes)));
+    say("%zd ", send(ends.client, "mine", 4, MSG_ZEROCOPY));
+    say("%s ", word_of(ends.accepted, 4));
+    char room[128];
+    struct msghdr told = {.msg_control = room, .msg_controllen = sizeof room};
+    say("%d ", (wait_for(ends.client, 0) & POLLERR) != 0);
+    say("%zd", recvmsg(ends.client, &told, MSG_ERRQUEUE));
+    done(ends);
+}
+
+static void a_number_that_select_does_not_take(void)
+{
+    struct ends ends = both();
+    struct rlimit most;
+    getrlimit(RLIMIT_NOFILE, &most);
+    most.rlim_cur = most.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &most);
+    int low = socket(AF_INET, SOCK_STREAM, 0), client = fcntl(low, F_DUPFD_CLOEXEC, 1100);
+    close(low);
+    if (client < 0) {
+        say("%s", error_of(-1));
+    } else {
+        say("%s ", error_of(calls(&ends.at, client)));
+        int accepted = accept(ends.heard, NULL, NULL);
+        say("%zd ", send(client, "high", 4, 0));
+        say("%s", word_of(accepted, 4));
+        close(accepted), close(client);
+    }
+    done(ends);
+}
+
+static void put_in_the_place_of_another_by_dup3(void)
+{
+    struct ends ends = both();
+    int place = socket(AF_INET, SOCK_STREAM, 0);
+    say("%d ", dup3(ends.client, place, O_CLOEXEC) == place);
+    close(ends.client);
+    struct sockaddr_in at;
+    socklen_t length = sizeof at;
+    getpeername(place, (struct sockaddr *)&at, &length);
+    say("%d %d ", at.sin_port == ends.at.sin_port, fcntl(place, F_GETFD));
+    say("%zd ", send(place, "word", 4, 0));
+    say("%s", word_of(ends.accepted, 4));
+    ends.client = place;
+    done(ends);
+}
+
+static void the_peer_as_an_option(void)
+{
+    struct ends ends = both();
+    struct sockaddr_in at = {0};
+    socklen_t length = sizeof at;
+    say("%s ", error_of(getsockopt(ends.client, SOL_SOCKET, SO_PEERNAME, &at, &length)));
+    say("%d", at.sin_port == ends.at.sin_port);
+    done(ends);
+}
+
+static void lingers_for_nothing(void)
+{
+    struct ends ends = both();
+    struct linger now = {1, 0};
+    setsockopt(ends.client, SOL_SOCKET, SO_LINGER, &now, sizeof now);
+    close(ends.client);
+    say("%d ", (wait_for(ends.accepted, POLLIN | POLLRDHUP) & (POLLERR | POLLHUP)) != 0);
+    char byte;
+    say("%s", error_of((int)recv(ends.accepted, &byte, 1, 0)));
+    ends.client = -1;
+    done(ends);
+}
+
+static void by_posix_spawn(void)
+{
+    struct ends ends = both();
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, ends.client, 1);
+    char *words[] = {"echo", "spawned", NULL};
+    pid_t child;
+    say("%d ", posix_spawnp(&child, "echo", &actions, NULL, words, environ));
+    waitpid(child, NULL, 0);
+    say("%.7s", word_of(ends.accepted, 8));
+    posix_spawn_file_actions_destroy(&actions);
+    done(ends);
+}
+
 #define CASE(name) {#name, name}
 static const struct { const char *name; void (*run)(void); } cases[] = {
     CASE(address_is_cut_to_its_room), CASE(address_without_room_or_length),
@@ -613,6 +771,10 @@ static const struct { const char *name; void (*run)(void); } cases[] = {
     CASE(a_number_is_used_again), CASE(by_vfork_and_exec), CASE(by_names_of_the_libraries),
     CASE(streams_of_c), CASE(hearing_is_interrupted), CASE(fast_open_by_sendto),
     CASE(a_socket_of_multipath_tcp), CASE(datagrams_are_the_kernels),
+    CASE(connects_in_a_signal_handler_without_asking_for_memory),
+    CASE(epoll_forgets_one_that_is_closed_while_it_connects), CASE(sent_without_a_copy),
+    CASE(a_number_that_select_does_not_take), CASE(put_in_the_place_of_another_by_dup3),
+    CASE(the_peer_as_an_option), CASE(lingers_for_nothing), CASE(by_posix_spawn),
 };
 
 /* Each case has a process of its own, so that one that hangs or crashes ends alone. */
