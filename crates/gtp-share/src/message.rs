@@ -206,9 +206,10 @@ pub struct SessionView {
     pub peer_offer: Option<u64>,
     /// What it is granted here.
     pub granted: Option<u64>,
-    /// Its measured rate.
+    /// Its measured rate: the mean of half a second.
     pub measured: u64,
-    /// What keeps it from going faster: `source`, `sink`, `demand`, `path` or `disk`.
+    /// What keeps it from going faster: `source`, `sink`, `demand`, `path` or `disk`, the
+    /// destination's, which for a session that goes out is another host's.
     pub limited_by: String,
     /// Data packets lost of those sent.
     pub loss_ratio: f64,

@@ -86,7 +86,8 @@ fn limits(seat: &Seat, change: Change) -> Option<String> {
     let why = match seat.posted.limited_by {
         LimitedBy::Demand => "it has no more to send, or a limit of its own",
         LimitedBy::Path => "its path carries no more",
-        LimitedBy::Disk => "its disk takes no more",
+        LimitedBy::Disk if seat.posted.side == Side::Source => "the other end's disk takes no more",
+        LimitedBy::Disk => "the disk of this host takes no more",
         LimitedBy::Source | LimitedBy::Sink => return None,
     };
     Some(format!("{why}, so that a greater weight brings it nothing now"))

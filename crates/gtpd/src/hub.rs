@@ -20,6 +20,7 @@ use crate::desk::{Desk, Granting};
 use crate::fallback::{self, Joined};
 use crate::limits::{Bounds, Given, TransferId};
 use crate::names::Names;
+use crate::pace::Paces;
 use crate::seats::{Allowance, Pulse, Seat, Seats, Tolled};
 
 /// Names an attached process.
@@ -103,6 +104,8 @@ pub struct Hub {
     /// Processes of a daemon before this one that are to come back, if their number is known.
     expected: Option<usize>,
     believe_until: Time,
+    /// When the rates that are shown change.
+    paces: Paces,
 }
 
 /// One attached process.
@@ -170,6 +173,7 @@ impl Hub {
             begin_at_last: at_last(now, config.grace),
             expected: None,
             believe_until: now + config.grace + BELIEF,
+            paces: Paces::new(now),
         }
     }
 
@@ -551,6 +555,10 @@ impl Hub {
             }
         }
         self.believe(now, said);
+        if self.paces.end(now) {
+            let seats = self.clients.values_mut().flat_map(|client| client.seats.iter_mut());
+            seats.for_each(|(_, seat)| seat.pace.close());
+        }
     }
 
     /// Puts the reports of a direction in one row anew.

@@ -16,6 +16,7 @@ mod limits;
 mod metrics;
 mod names;
 mod orders;
+mod pace;
 mod parts;
 mod room;
 mod seats;

@@ -13,6 +13,7 @@ use gtp_share::{Change, Found, GrantsWriter, Posted, ReportsReader, Side, Update
 use crate::hub::ClientId;
 use crate::limits::TransferId;
 use crate::names::Names;
+use crate::pace::Pace;
 
 /// One session.
 #[derive(Clone, Debug)]
@@ -35,6 +36,8 @@ pub(crate) struct Seat {
     pub max_rate: Rate,
     /// When it gets something.
     pub policy: Policy,
+    /// Its rate as it is shown.
+    pub pace: Pace,
     /// Packets and bytes when tolls were taken last.
     tolled: Tolled,
     /// Bytes when it was asked last what it moved.
@@ -110,6 +113,7 @@ impl Seats {
                     Found::Torn => continue,
                     Found::Record(Update::Done) => {
                         seat.seen = sequence;
+                        seat.pace.add(seat.posted.report.measured);
                         changes.count(seat.posted.side, before, seat.posted.wire_bytes);
                         heard(seat);
                         continue;
@@ -176,6 +180,7 @@ impl Seat {
             flat: posted.report.weight,
             max_rate: Rate::UNLIMITED,
             policy: Policy::Normal,
+            pace: Pace::default(),
             tolled: Tolled::of(&posted),
             told: posted.wire_bytes,
         }
@@ -194,6 +199,11 @@ impl Seat {
     pub fn transfer(&self, client: ClientId) -> TransferId {
         let Posted { principal, transfer, .. } = self.posted;
         TransferId { client, principal, transfer }
+    }
+
+    /// Its rate for people: the mean of half a second; at first, what it reported last.
+    pub fn rate(&self) -> Rate {
+        self.pace.mean().unwrap_or(self.posted.report.measured)
     }
 
     /// What became of its packets since this was asked last.

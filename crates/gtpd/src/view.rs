@@ -83,7 +83,7 @@ impl Hub {
         let seats = || self.clients.values().flat_map(|client| client.seats.iter());
         let used = |side| {
             let here = seats().filter(|(_, seat)| seat.posted.side == side);
-            here.fold(0, |sum: u64, (_, s)| sum.saturating_add(s.posted.report.measured.as_bps()))
+            here.fold(0, |sum: u64, (_, seat)| sum.saturating_add(seat.rate().as_bps()))
         };
         HostView {
             capacity_out: limited(out),
@@ -109,7 +109,7 @@ impl Hub {
         let all = self.clients.iter().map(|(&id, client)| (id, client));
         let seats = all.flat_map(|client| client.1.seats.iter().map(of(client)));
         let mut seats: Vec<((ClientId, &Client), &Seat)> = seats.collect();
-        seats.sort_unstable_by_key(|(_, seat)| (Reverse(seat.posted.report.measured), seat.flow));
+        seats.sort_unstable_by_key(|(_, seat)| (Reverse(seat.rate()), seat.flow));
         let shown = seats.into_iter().take(most);
         shown.map(|(client, seat)| self.view(client, seat, Right::Anybodys)).collect()
     }
@@ -150,12 +150,18 @@ fn view(
         demand: limited(report.demand),
         peer_offer: limited(report.peer_offer),
         granted: limited(granted),
-        measured: report.measured.as_bps(),
+        measured: seat.rate().as_bps(),
         limited_by: posted.limited_by.as_str().to_owned(),
-        loss_ratio: posted.lost as f64 / posted.lost.saturating_add(posted.packets).max(1) as f64,
+        loss_ratio: loss_ratio(posted.lost, posted.packets),
         rtt_us: report.rtt.as_micros(),
         wire_bytes: posted.wire_bytes,
     }
+}
+
+/// The part that was lost of the packets whose fate is known: from 0 to 1, and 0 of none. A process
+/// may report any numbers.
+fn loss_ratio(lost: u64, arrived: u64) -> f64 {
+    if lost == 0 { 0.0 } else { lost as f64 / (lost as f64 + arrived as f64) }
 }
 
 fn limited(rate: Rate) -> Option<u64> {

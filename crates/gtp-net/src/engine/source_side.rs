@@ -352,3 +352,21 @@ impl SourceSide {
 pub(super) fn loss_ratio(lost: u64, arrived: u64) -> f64 {
     if lost == 0 { 0.0 } else { lost as f64 / (lost as f64 + arrived as f64) }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn the_loss_of_a_session_lies_between_none_and_all(
+            lost in any::<u64>(), arrived in any::<u64>(),
+        ) {
+            let loss = loss_ratio(lost, arrived);
+            prop_assert!((0.0..=1.0).contains(&loss), "{}", loss);
+            prop_assert_eq!(loss_ratio(0, arrived), 0.0);
+        }
+    }
+}
