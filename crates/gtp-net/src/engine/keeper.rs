@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use gtp_alloc::{Rate, Time};
+use gtp_alloc::{Rate, Span, Time};
 use gtp_share::client::{Attachment, Missed, Past, Rung, attach};
 use gtp_share::{Places, SLOTS_MOST, Side};
 use gtp_sys::Clock;
@@ -152,11 +152,9 @@ const LATER: Duration = Duration::from_millis(100);
 const SELDOM: Duration = Duration::from_secs(2);
 /// A lost daemon is started again at the first look and then at every 20th: once a second.
 const STARTS: u32 = 20;
-/// How many looks a process takes for a named daemon at its start: five seconds, or ten if a
-/// daemon listens and does not answer, which takes two seconds for each look.
-const NAMED_LOOKS: u32 = 100;
-/// See [`NAMED_LOOKS`].
-const NAMED_SILENT: u32 = 5;
+/// How long a process looks for a named daemon at its start. The last look begins within this; if
+/// a daemon listens and does not answer, that look takes two seconds more.
+const NAMED_WAIT: Span = Span::from_secs(5);
 /// The thread looks this often whether it should end, and whether the daemon is at work.
 const WAIT_MS: u32 = 500;
 /// A daemon that gave no sign of life in so many waits in a row, two seconds, counts as gone. It is
@@ -261,6 +259,7 @@ impl Lookout {
         if !self.leads && !self.word.is_out() {
             return Ok(());
         }
+        let end = self.clock.now() + NAMED_WAIT;
         let mut looked = look(&self.sharing, Past::None);
         if self.leads && looked.is_err() && self.sharing.start.is_some() {
             start_daemon(&self.sharing);
@@ -269,7 +268,7 @@ impl Lookout {
         match (looked, self.sharing.bond) {
             (Ok(found), _) => self.found(search, found),
             (Err((_, why)), Bond::Named) if self.leads => {
-                let found = self.insist(why)?;
+                let found = self.insist(why, end)?;
                 self.found(search, found);
             }
             (Err(missed), Bond::Found | Bond::Named) => self.missed(search, missed),
@@ -280,21 +279,19 @@ impl Lookout {
         Ok(())
     }
 
-    /// Waits for a daemon that was named, for a while.
+    /// Looks for a daemon that was named again and again, until `end`.
     ///
     /// # Errors
     /// Why it is not to be had.
-    fn insist(&self, mut why: Missed) -> Result<Arc<Attachment>, StartError> {
+    fn insist(&self, mut why: Missed, end: Time) -> Result<Arc<Attachment>, StartError> {
         let place = || self.sharing.places.now().pop().unwrap_or_default();
-        let mut silent = 0;
-        for look_number in 0..NAMED_LOOKS {
+        let mut said = false;
+        while self.clock.now() < end {
             match why {
                 Missed::OtherVersion(_) | Missed::Barred(_) => break,
-                Missed::Silent(_) if silent >= NAMED_SILENT => break,
-                Missed::Silent(_) => silent += 1,
-                Missed::Absent(_) | Missed::Full(_) => {}
+                Missed::Silent(_) | Missed::Absent(_) | Missed::Full(_) => {}
             }
-            if look_number == 0 {
+            if !std::mem::replace(&mut said, true) {
                 tracing::warn!("{}: {why}; waiting for the daemon", place().display());
             }
             std::thread::sleep(AGAIN);
