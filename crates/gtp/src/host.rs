@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_net::client::{Endpoint, Listing, Terms, Url};
-use gtp_net::engine::{self, HostConfig, Missed, Sharing, StartError};
+use gtp_net::engine::{self, HostConfig, Missed, Sharing, Stands, StartError};
 use gtp_net::flows::{Failure, FailureKind};
 use gtp_net::identity::{Fingerprint, Identity, config_dir};
 
@@ -59,6 +59,11 @@ impl Host {
     /// The time by the clock of this host's engine.
     pub fn now(&self) -> Time {
         self.endpoint.host().clock().now()
+    }
+
+    /// What this process is to the machine's daemon now.
+    pub fn stands(&self) -> Stands {
+        self.endpoint.host().stands()
     }
 
     /// Where this host keeps its key and its lists.

@@ -59,7 +59,7 @@ pub use gtp_laws::frames;
 pub use gtp_net::client::{
     BadUrl, DEFAULT_PORT, Event, Listing, Outcome, PATIENCE, Progress, SourceShare, Url,
 };
-pub use gtp_net::engine::{Bond, Sharing, default_capacity, default_engines};
+pub use gtp_net::engine::{Bond, Sharing, Stands, default_capacity, default_engines};
 pub use gtp_net::flows::{Alone, Failure, FailureKind, Law, LimitedBy};
 pub use gtp_net::identity::{BadFingerprint, Fingerprint, Identity, IdentityError, config_dir};
 pub use gtp_net::messages::Reason;

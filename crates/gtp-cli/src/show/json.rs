@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use gtp::{Event, Failure, Outcome, Progress, Rate, SourceShare};
+use gtp::{Event, Failure, Outcome, Progress, Rate, SourceShare, Stands};
 use serde_json::{Value, json};
 
 use super::kind_word;
@@ -15,6 +15,20 @@ use crate::{output, words};
 pub struct Json {
     looks: u32,
     bytes: u64,
+    pub standing: Standing,
+}
+
+/// What a process was to the machine's daemon when it was looked at last: alone, at first.
+#[derive(Default)]
+pub struct Standing(Stands);
+
+impl Standing {
+    /// Prints a line if that has changed.
+    pub fn look(&mut self, now: Stands) {
+        if std::mem::replace(&mut self.0, now) != now {
+            line(&json!({ "event": "daemon", "standing": now.as_str() }));
+        }
+    }
 }
 
 /// Every fifth look, twice a second.
@@ -22,7 +36,7 @@ const LOOKS_PER_LINE: u32 = 5;
 
 impl Json {
     pub fn begin(&mut self) {
-        *self = Json::default();
+        *self = Json { standing: std::mem::take(&mut self.standing), ..Json::default() };
     }
 
     pub fn event(&self, event: &Event) {

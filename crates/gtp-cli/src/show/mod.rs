@@ -12,7 +12,7 @@ mod trace;
 use std::collections::HashMap;
 use std::io::IsTerminal;
 
-use gtp::{Event, Failure, FailureKind, Outcome, Progress, RootKind};
+use gtp::{Event, Failure, FailureKind, Outcome, Progress, RootKind, Stands};
 
 use crate::args::{TransferArgs, When};
 use crate::{output, words};
@@ -91,6 +91,13 @@ impl Shower {
         let Event::Retry { url, failure, .. } = event else { return false };
         let said = self.obstacles.insert(url.clone(), failure.text.clone());
         said.is_some_and(|said| said == failure.text)
+    }
+
+    /// What this process is to the machine's daemon. People read of changes in the log.
+    pub fn stands(&mut self, stands: Stands) {
+        if let Some(json) = &mut self.json {
+            json.standing.look(stands);
+        }
     }
 
     /// New numbers.

@@ -46,7 +46,7 @@ pub fn run(args: GetArgs) -> Result<ExitCode, Failure> {
                 if several { format!("{}/", dest.trim_end_matches('/')) } else { dest.clone() };
             let transfer = describe(&args, url, &dest, law).and_then(|get| get.start(&host));
             let ended = match transfer {
-                Ok(transfer) => watch(transfer, &args.transfer, &mut shower).await,
+                Ok(transfer) => watch(&host, transfer, &args.transfer, &mut shower).await,
                 Err(failure) => Err(failure),
             };
             if !ends.take(ended, &mut shower) {

@@ -36,7 +36,7 @@ pub fn run(args: PutArgs) -> Result<ExitCode, Failure> {
     let mut shower = Shower::new(common, false)?;
     runtime.block_on(async {
         let host = super::host(&common.host).start()?;
-        let ended = watch(put.start(&host)?, common, &mut shower).await;
+        let ended = watch(&host, put.start(&host)?, common, &mut shower).await;
         ends.take(ended, &mut shower);
         Ok::<_, Failure>(())
     })?;

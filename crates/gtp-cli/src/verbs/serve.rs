@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use gtp::{AUTHORIZED_KEYS_FILE, Alone, Failure, RunningServer, Server, ServerEvent};
+use gtp::{AUTHORIZED_KEYS_FILE, Alone, Failure, RunningServer, Server, ServerEvent, Stands};
 use gtp_sys::Clock;
 use serde_json::json;
 
@@ -33,7 +33,8 @@ async fn serve(args: ServeArgs) -> Result<ExitCode, Failure> {
     let mut signals = ServerSignals::take().map_err(super::other)?;
     let mut running = server(&args).start(&host).await?;
     announce(&args, &running);
-    let mut teller = Teller { json: args.json, clock: Clock::start(), ration: Ration::new() };
+    let (clock, ration, standing) = (Clock::start(), Ration::new(), out::Standing::default());
+    let mut teller = Teller { json: args.json, clock, ration, standing };
     let mut sum_up = tokio::time::interval(SUM_UP_SPAN);
     loop {
         tokio::select! {
@@ -45,7 +46,10 @@ async fn serve(args: ServeArgs) -> Result<ExitCode, Failure> {
                 Wish::Stop => break,
                 Wish::Reload => running.reload(),
             },
-            _ = sum_up.tick() => teller.sum_up(),
+            _ = sum_up.tick() => {
+                teller.stands(host.stands());
+                teller.sum_up();
+            }
         }
     }
     let stop_now = async { while signals.next().await != Wish::Stop {} };
@@ -124,6 +128,7 @@ struct Teller {
     json: bool,
     clock: Clock,
     ration: Ration,
+    standing: out::Standing,
 }
 
 impl Teller {
@@ -143,6 +148,13 @@ impl Teller {
         };
         if self.ration.allows(self.clock.now(), topic) {
             aside(as_words(event));
+        }
+    }
+
+    /// Tells programs what this server is to the machine's daemon; people read it in the log.
+    fn stands(&mut self, stands: Stands) {
+        if self.json {
+            self.standing.look(stands);
         }
     }
 

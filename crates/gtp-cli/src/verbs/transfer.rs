@@ -6,7 +6,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use gtp::{Failure, FailureKind, Law, Outcome, Transfer};
+use gtp::{Failure, FailureKind, Host, Law, Outcome, Transfer};
 
 use crate::args::{Agreed, Control, TransferArgs};
 use crate::show::Shower;
@@ -45,6 +45,7 @@ pub fn control(args: &TransferArgs) -> Result<Law, Failure> {
 
 /// Shows a transfer until its end; obeys signals and the time limit.
 pub async fn watch(
+    host: &Host,
     mut transfer: Transfer,
     args: &TransferArgs,
     shower: &mut Shower,
@@ -78,7 +79,10 @@ pub async fn watch(
                 over = true;
                 stopper.stop(FailureKind::TimeLimit);
             }
-            _ = look.tick() => shower.progress(&transfer.progress()),
+            _ = look.tick() => {
+                shower.stands(host.stands());
+                shower.progress(&transfer.progress());
+            }
         }
     }
     let ended = transfer.wait().await;

@@ -22,7 +22,7 @@ use gtp_share::{Found, Outstanding, Posted, Side};
 use super::council::Decider;
 use super::details::Details;
 use super::keeper::{DaemonNews, Why};
-use super::standing::{Bond, Event, Standing};
+use super::standing::{Bond, Event, Standing, Stands};
 
 /// One direction's allotter.
 pub(super) struct Allotter {
@@ -128,6 +128,11 @@ impl Allotter {
             granted: Vec::new(),
             told: Vec::new(),
         }
+    }
+
+    /// What this process is to the daemon at `now`.
+    pub fn stands(&self, now: Time) -> Stands {
+        self.standing.at(now).stands()
     }
 
     /// The control interval in force.

@@ -28,6 +28,7 @@ use super::intake::Junk;
 use super::mates::{Place, Stray, Users};
 use super::sink_side::SinkSide;
 use super::source_side::SourceSide;
+use super::standing::Stands;
 use super::stream::{StreamNotice, StreamSink, StreamSource};
 use super::table::{Session, Side, Table};
 use super::transfer::{self, Transfer, broke};
@@ -98,6 +99,11 @@ impl Driver {
             place,
             leaving: false,
         }
+    }
+
+    /// What this engine is to the machine's daemon.
+    pub fn stands(&self, now: Time) -> Stands {
+        self.out.agent.stands(now)
     }
 
     /// Another thread wants something, or a worker has answered.

@@ -36,6 +36,7 @@ use super::keeper::{Keeper, Sharing, StartError};
 use super::mates::{Place, session_of};
 use super::reader::{self, Loaded, ReadJob, ReadJobs};
 use super::run::{self, Outfit};
+use super::standing::{Shown, Stands};
 use super::turns::Party;
 use super::writer;
 
@@ -69,6 +70,7 @@ struct Shared {
 /// One engine's thread, from outside.
 struct Engine {
     notices: Notices,
+    shown: Arc<Shown>,
     calls: Arc<Counters>,
     /// How many have chosen it.
     chosen: Arc<AtomicUsize>,
@@ -138,8 +140,11 @@ impl Host {
             let Post { poller, inbox, notices } = post;
             let (own, calls) = (notices.clone(), Arc::new(Counters::default()));
             let (drops, counted) = (drops.clone(), calls.clone());
-            let outfit = Outfit { config, poller, inbox, notices, place, deciders, drops, calls };
-            engines.push(Engine::new(own, counted, run::spawn(outfit)?));
+            let shown = Arc::new(Shown::default());
+            let seen = shown.clone();
+            let outfit =
+                Outfit { config, poller, inbox, notices, place, deciders, drops, calls, shown };
+            engines.push(Engine::new(own, counted, seen, run::spawn(outfit)?));
         }
         let boxes = engines.iter().map(|engine| engine.notices.clone()).collect();
         let keepers = keep(boxes)?;
@@ -155,6 +160,11 @@ impl Host {
             _keepers: keepers,
         });
         Ok(Host { shared, engine: 0, _chosen: None })
+    }
+
+    /// What this process is to the machine's daemon; of several engines, the first one's.
+    pub fn stands(&self) -> Stands {
+        self.shared.engines.first().map_or(Stands::Alone, |engine| engine.shown.get())
     }
 
     /// The same host at that of its engines which fewest have chosen and still hold.
@@ -441,8 +451,13 @@ impl Drop for TransferHandle {
 }
 
 impl Engine {
-    fn new(notices: Notices, calls: Arc<Counters>, thread: JoinHandle<()>) -> Engine {
-        Engine { notices, calls, chosen: Arc::default(), thread }
+    fn new(
+        notices: Notices,
+        calls: Arc<Counters>,
+        shown: Arc<Shown>,
+        thread: JoinHandle<()>,
+    ) -> Engine {
+        Engine { notices, calls, shown, chosen: Arc::default(), thread }
     }
 }
 

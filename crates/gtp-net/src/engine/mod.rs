@@ -58,7 +58,7 @@ pub use gtp_share::client::Missed;
 pub use host::{Host, SourceHandle, TransferHandle, default_capacity, default_engines};
 pub use keeper::{Sharing, StartError};
 pub use law::{Alone, Law};
-pub use standing::Bond;
+pub use standing::{Bond, Stands};
 pub use stream::{
     Broken, Ended, Frame, FrameReader, FrameWriter, FramesIn, FramesOut, Heard, Incoming, Outgoing,
     Reading, Spoken, StreamEvent, StreamReader, StreamWriter, Units, Writing, frame_most,

@@ -24,6 +24,7 @@ use super::envelope::Destination;
 use super::intake::Intake;
 use super::mates::Place;
 use super::naps::Naps;
+use super::standing::Shown;
 use super::timing::Timing;
 
 struct Engine {
@@ -43,6 +44,7 @@ struct Engine {
     leave_by: Time,
     drops: Arc<Drops>,
     calls: Arc<Counters>,
+    shown: Arc<Shown>,
 }
 
 /// When so much was received from a socket sending gets its turn: after two full reads of 380 KiB,
@@ -73,6 +75,7 @@ pub(super) struct Outfit {
     pub deciders: Deciders,
     pub drops: Arc<Drops>,
     pub calls: Arc<Counters>,
+    pub shown: Arc<Shown>,
 }
 
 /// Starts the thread.
@@ -80,7 +83,7 @@ pub(super) struct Outfit {
 /// # Errors
 /// When the system gives no thread.
 pub(super) fn spawn(outfit: Outfit) -> io::Result<JoinHandle<()>> {
-    let Outfit { config, poller, inbox, notices, place, deciders, drops, calls } = outfit;
+    let Outfit { config, poller, inbox, notices, place, deciders, drops, calls, shown } = outfit;
     let thread = std::thread::Builder::new().name("gtp-engine".into());
     thread.spawn(move || {
         let punctuality = gtp_sys::schedule::prompt();
@@ -105,6 +108,7 @@ pub(super) fn spawn(outfit: Outfit) -> io::Result<JoinHandle<()>> {
             leave_by: Time::MAX,
             drops,
             calls,
+            shown,
         };
         engine.run();
     })
@@ -121,6 +125,7 @@ impl Engine {
             let now = self.clock.now();
             self.look_at_intake(now);
             self.driver.handle_timeout(now);
+            self.shown.set(self.driver.stands(now));
             let now = self.send();
             self.driver.flush_events(now);
             if self.driver.has_left() || self.leave_by <= now {

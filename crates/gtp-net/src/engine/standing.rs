@@ -7,6 +7,8 @@
 //! to an allowance and asks again. Time is an argument; sockets, pages and sessions are unknown
 //! here. docs/DAEMON.md lists the same states.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use gtp_alloc::{Rate, Span, Time};
 
 /// How a process came to its daemon.
@@ -17,6 +19,50 @@ pub enum Bond {
     Found,
     /// It was told which one to use. It never runs without a limit from it.
     Named,
+}
+
+/// What a process is to the machine's daemon, in a word.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stands {
+    /// Its own capacity counts.
+    #[default]
+    Alone,
+    /// A daemon is there and has not accepted it.
+    Waiting,
+    /// The daemon decides.
+    Joined,
+    /// The daemon has gone.
+    Orphaned,
+}
+
+impl Stands {
+    const ALL: [Stands; 4] = [Stands::Alone, Stands::Waiting, Stands::Joined, Stands::Orphaned];
+
+    /// The word of docs/DAEMON.md.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Stands::Alone => "alone",
+            Stands::Waiting => "waiting",
+            Stands::Joined => "joined",
+            Stands::Orphaned => "orphaned",
+        }
+    }
+}
+
+/// Where other threads read what an engine stands as.
+#[derive(Debug, Default)]
+pub(super) struct Shown(AtomicUsize);
+
+impl Shown {
+    /// Shows this.
+    pub fn set(&self, stands: Stands) {
+        self.0.store(stands as usize, Ordering::Relaxed);
+    }
+
+    /// What is shown.
+    pub fn get(&self) -> Stands {
+        Stands::ALL.get(self.0.load(Ordering::Relaxed)).copied().unwrap_or_default()
+    }
 }
 
 /// One direction of a process.
@@ -85,6 +131,16 @@ pub(super) const ALLOWANCE: Rate = Rate::from_mbps(1);
 impl Standing {
     /// A process that has not looked for a daemon yet.
     pub const NEW: Standing = Standing::Alone { unanswered: false };
+
+    /// It in a word.
+    pub fn stands(&self) -> Stands {
+        match self {
+            Standing::Alone { .. } => Stands::Alone,
+            Standing::Waiting { .. } => Stands::Waiting,
+            Standing::Joined { .. } => Stands::Joined,
+            Standing::Orphaned { .. } => Stands::Orphaned,
+        }
+    }
 
     /// The most that all sessions of this direction may have together; `None` where its own
     /// capacity counts, or the daemon's word.
