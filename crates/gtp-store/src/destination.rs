@@ -15,6 +15,10 @@ use crate::name::{JOURNAL_SUFFIX, PART_SUFFIX, RelPath, beside, escaped};
 use crate::sink::SinkError;
 use crate::walk::split;
 
+/// The mode with which a directory is made for an object: its owner's alone. The sticky bit, which
+/// means nothing there, tells the next transfer that this one did not live to note what it made.
+pub const UNFINISHED_DIR: u32 = 0o1700;
+
 /// A place for one object.
 #[derive(Debug)]
 pub struct Destination {
@@ -50,12 +54,14 @@ impl Destination {
     }
 
     /// A directory that takes the entries of an object directly, beside what is in it. `made`
-    /// says whether it was made for them: such a directory gets the mode of the object.
+    /// says whether it was made for them: such a directory gets the mode of the object. One that
+    /// has [`UNFINISHED_DIR`] for its mode was made for them by an earlier transfer.
     ///
     /// # Errors
     /// As [`Destination::beneath`].
     pub fn into(dir: &Path, made: MadeDir) -> Result<Destination, SinkError> {
         let (disk, shown) = open(dir)?;
+        let made = disk.whoever_made(made);
         Ok(Destination { disk, names: Names::new(RootKind::Dir, None, &shown), made })
     }
 
@@ -79,7 +85,9 @@ impl Destination {
     /// As [`Destination::into`], for a directory that is open for reading. `shown` is its path as
     /// people know it.
     pub fn into_open(dir: OwnedFd, shown: &str, made: MadeDir) -> Destination {
-        Destination { disk: OsDisk::of(dir), names: Names::new(RootKind::Dir, None, shown), made }
+        let disk = OsDisk::of(dir);
+        let made = disk.whoever_made(made);
+        Destination { disk, names: Names::new(RootKind::Dir, None, shown), made }
     }
 
     /// The path of the object as the user will find it, escaped for display.
@@ -234,6 +242,17 @@ mod tests {
         assert_ne!(both, ".gtp-journal");
         let own = Some(Attributes { mode: Mode::new(0o750), mtime: time });
         assert_eq!(journal(&["a.x", "b.x"], own), ".gtp-journal");
+    }
+
+    #[test]
+    fn a_directory_that_a_killed_transfer_made_counts_as_made_and_a_users_own_does_not() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().unwrap();
+        for (mode, made) in [(UNFINISHED_DIR, MadeDir::New), (0o700, MadeDir::There)] {
+            std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(mode)).unwrap();
+            let into = Destination::into(dir.path(), MadeDir::There).unwrap();
+            assert_eq!(into.made(), made, "{mode:o}");
+        }
     }
 
     #[test]

@@ -22,6 +22,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use crate::abilities::{Ability, Lacks, is_refusal};
+use crate::destination::UNFINISHED_DIR;
 use crate::lent::{self, Lent};
 use crate::manifest::{Mode, Mtime};
 use crate::numbering::{Numbering, Numberings};
@@ -314,6 +315,13 @@ impl OsDisk {
             lent: Lent::default(),
             numberings: Numberings::default(),
         }
+    }
+
+    /// Whether the directory itself was made for a transfer, which may have been an earlier one.
+    pub(crate) fn whoever_made(&self, made: MadeDir) -> MadeDir {
+        let unfinished =
+            |stat: Stat| stat.st_uid == self.user && stat.st_mode & 0o7777 == UNFINISHED_DIR;
+        if fstat(&self.base).is_ok_and(unfinished) { MadeDir::New } else { made }
     }
 
     /// The directory that holds `path`, and the last component.

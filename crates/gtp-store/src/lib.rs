@@ -46,7 +46,7 @@ mod tree;
 mod walk;
 
 pub use abilities::is_refused;
-pub use destination::Destination;
+pub use destination::{Destination, UNFINISHED_DIR};
 pub use disk::{Disk, Found, FoundKind, Identity, LockedFile, MadeDir, Opened, OsDisk};
 pub use export::{Export, MAX_SKIPPED, Scanned, SkipReason, Skipped};
 pub use file_sink::{Durability, Existing, FileSink, SinkOptions};

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use gtp_store::{
     BlockSink, Destination, DiscardSink, Existing, FileSink, MadeDir, Manifest, OrderedWriterSink,
-    Recheck, RelPath, RootKind, SinkError, SinkOptions, Value,
+    Recheck, RelPath, RootKind, SinkError, SinkOptions, UNFINISHED_DIR, Value,
 };
 
 use super::Url;
@@ -127,7 +127,7 @@ fn destination(
         (Placement::Itself, RootKind::Dir) => {
             if there.is_none() {
                 // A directory that is to get the source's mode is private until it has it.
-                make(path, if manifest.own.is_some() { 0o700 } else { 0o777 })?;
+                make(path, if manifest.own.is_some() { UNFINISHED_DIR } else { 0o777 })?;
             }
             let made = if there.is_none() { MadeDir::New } else { MadeDir::There };
             Ok(Destination::into(path, made)?)

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use gtp_store::{
     BLOCK, BlockSink, Destination, Entry, FileSink, Kind, MadeDir, Manifest, Recheck, RelPath,
-    RootKind, SinkError, SinkOptions, Value,
+    RootKind, SinkError, SinkOptions, UNFINISHED_DIR, Value,
 };
 use rustix::fs::{AtFlags, CWD, FileType, OFlags, mkdirat, openat, statat, unlinkat};
 use rustix::io::Errno;
@@ -559,7 +559,7 @@ impl Spot {
             }
             (RootKind::Dir, Some(name), None) => {
                 // A directory that is to get the client's mode is private until it has it.
-                let mode = if manifest.own.is_some() { 0o700 } else { 0o777 };
+                let mode = if manifest.own.is_some() { UNFINISHED_DIR } else { 0o777 };
                 let mode = rustix::fs::Mode::from_raw_mode(mode);
                 let made = match mkdirat(&self.holder, name.as_str(), mode) {
                     Ok(()) => MadeDir::New,
