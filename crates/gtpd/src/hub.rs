@@ -556,8 +556,15 @@ impl Hub {
         }
         self.believe(now, said);
         if self.paces.end(now) {
-            let seats = self.clients.values_mut().flat_map(|client| client.seats.iter_mut());
-            seats.for_each(|(_, seat)| seat.pace.close());
+            let Hub { clients, out, in_, .. } = self;
+            for (_, seat) in clients.values_mut().flat_map(|client| client.seats.iter_mut()) {
+                let desk = match seat.posted.side {
+                    Side::Source => &*out,
+                    Side::Sink => &*in_,
+                };
+                let grant = desk.granted(seat).map_or(Rate::ZERO, |grant| grant.rate);
+                seat.pace.close(grant);
+            }
         }
     }
 

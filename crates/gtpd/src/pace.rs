@@ -2,13 +2,17 @@
 //!
 //! A session reports its rate of each control interval, of some milliseconds. Packets leave and
 //! arrive in bursts, so that one interval may hold more than was granted for it and the next less.
-//! What is shared out follows each report. What people see is the mean of half a second: that stays
-//! within the grant, but for a grant that has come down meanwhile.
+//! What is shared out follows each report. What people see is the mean of half a second: that
+//! stays within the grant. A mean from before the grant came down tells nothing of the grant of
+//! now, so then the last report is shown.
 
 use gtp_alloc::{Rate, Span, Time};
 
 /// Reports of this long are one rate: `gtp top` looks twice a second.
 const SPAN: Span = Span::from_millis(500);
+
+/// A grant that has come down by less than this part is the same one.
+const AS_GOOD_AS: f64 = 0.98;
 
 /// The mean of a session's reports.
 #[derive(Clone, Copy, Debug, Default)]
@@ -17,6 +21,8 @@ pub(crate) struct Pace {
     sum: u64,
     count: u64,
     mean: Option<Rate>,
+    /// The grant when the last span ended.
+    grant: Rate,
 }
 
 impl Pace {
@@ -27,16 +33,21 @@ impl Pace {
         self.count += 1;
     }
 
-    /// Ends a span: what was reported in it is the rate from now on.
-    pub fn close(&mut self) {
-        if let Some(mean) = self.sum.checked_div(self.count) {
-            *self = Pace { mean: Some(Rate::from_bps(mean)), ..Pace::default() };
-        }
+    /// Ends a span, with this grant: what was reported in it is the rate from now on.
+    pub fn close(&mut self, grant: Rate) {
+        let Some(mean) = self.sum.checked_div(self.count) else { return };
+        let mean = (!self.has_fallen(grant)).then(|| Rate::from_bps(mean));
+        *self = Pace { mean, grant, ..Pace::default() };
     }
 
-    /// The rate to show; none before the first span has ended.
-    pub fn mean(&self) -> Option<Rate> {
-        self.mean
+    /// The rate to show under this grant; none before the first span has ended, nor before the
+    /// first since the grant has come down.
+    pub fn mean(&self, grant: Rate) -> Option<Rate> {
+        self.mean.filter(|_| !self.has_fallen(grant))
+    }
+
+    fn has_fallen(&self, grant: Rate) -> bool {
+        grant < self.grant.scale(AS_GOOD_AS)
     }
 }
 
@@ -66,18 +77,33 @@ mod tests {
 
     #[test]
     fn bursts_around_a_grant_show_as_the_grant_and_never_as_more() {
-        let mut pace = Pace::default();
-        assert_eq!(pace.mean(), None);
+        let (mut pace, grant) = (Pace::default(), Rate::from_mbps(100));
+        assert_eq!(pace.mean(grant), None);
         for burst in [130, 70].into_iter().cycle().take(100) {
             pace.add(Rate::from_mbps(burst));
         }
-        pace.close();
-        assert_eq!(pace.mean(), Some(Rate::from_mbps(100)));
-        pace.close();
-        assert_eq!(pace.mean(), Some(Rate::from_mbps(100)), "nothing new was reported");
+        pace.close(grant);
+        assert_eq!(pace.mean(grant), Some(grant));
+        pace.close(grant);
+        assert_eq!(pace.mean(grant), Some(grant), "nothing new was reported");
         pace.add(Rate::from_mbps(40));
-        pace.close();
-        assert_eq!(pace.mean(), Some(Rate::from_mbps(40)), "what was before does not count");
+        pace.close(grant);
+        assert_eq!(pace.mean(grant), Some(Rate::from_mbps(40)), "what was before does not count");
+    }
+
+    #[test]
+    fn a_mean_from_before_the_grant_came_down_is_not_shown() {
+        let (mut pace, [high, low]) = (Pace::default(), [100, 50].map(Rate::from_mbps));
+        pace.add(high);
+        pace.close(high);
+        assert_eq!(pace.mean(low), None);
+        pace.add(high);
+        pace.close(low);
+        assert_eq!(pace.mean(low), None, "a part of that span was before");
+        pace.add(low);
+        pace.close(low);
+        assert_eq!(pace.mean(low), Some(low));
+        assert_eq!(pace.mean(high), Some(low), "a grant that has risen changes nothing");
     }
 
     #[test]

@@ -201,9 +201,10 @@ impl Seat {
         TransferId { client, principal, transfer }
     }
 
-    /// Its rate for people: the mean of half a second; at first, what it reported last.
-    pub fn rate(&self) -> Rate {
-        self.pace.mean().unwrap_or(self.posted.report.measured)
+    /// Its rate for people under this grant: the mean of half a second; at first, and when the
+    /// grant has just come down, what it reported last.
+    pub fn rate(&self, grant: Rate) -> Rate {
+        self.pace.mean(grant).unwrap_or(self.posted.report.measured)
     }
 
     /// What became of its packets since this was asked last.

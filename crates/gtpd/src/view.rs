@@ -83,7 +83,7 @@ impl Hub {
         let seats = || self.clients.values().flat_map(|client| client.seats.iter());
         let used = |side| {
             let here = seats().filter(|(_, seat)| seat.posted.side == side);
-            here.fold(0, |sum: u64, (_, seat)| sum.saturating_add(seat.rate().as_bps()))
+            here.fold(0, |sum: u64, (_, seat)| sum.saturating_add(self.rate(seat).as_bps()))
         };
         HostView {
             capacity_out: limited(out),
@@ -109,9 +109,14 @@ impl Hub {
         let all = self.clients.iter().map(|(&id, client)| (id, client));
         let seats = all.flat_map(|client| client.1.seats.iter().map(of(client)));
         let mut seats: Vec<((ClientId, &Client), &Seat)> = seats.collect();
-        seats.sort_unstable_by_key(|(_, seat)| (Reverse(seat.rate()), seat.flow));
+        seats.sort_unstable_by_key(|(_, seat)| (Reverse(self.rate(seat)), seat.flow));
         let shown = seats.into_iter().take(most);
         shown.map(|(client, seat)| self.view(client, seat, Right::Anybodys)).collect()
+    }
+
+    /// A session's rate for people.
+    fn rate(&self, seat: &Seat) -> Rate {
+        seat.rate(self.granted(seat).map_or(Rate::ZERO, |grant| grant.rate))
     }
 
     fn view(&self, (id, client): (ClientId, &Client), seat: &Seat, right: Right) -> SessionView {
@@ -150,7 +155,7 @@ fn view(
         demand: limited(report.demand),
         peer_offer: limited(report.peer_offer),
         granted: limited(granted),
-        measured: seat.rate().as_bps(),
+        measured: seat.rate(granted).as_bps(),
         limited_by: posted.limited_by.as_str().to_owned(),
         loss_ratio: loss_ratio(posted.lost, posted.packets),
         rtt_us: report.rtt.as_micros(),
