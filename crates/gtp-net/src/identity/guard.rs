@@ -2,13 +2,16 @@
 //!
 //! A user who may write a file, or a directory on the way to it, controls its content. So the file,
 //! its directory and all directories above it up to the user's home must belong to this user or to
-//! root, and no other user may write there. A directory in which each user may remove only their
-//! own files (the sticky bit) is acceptable. What the file says is unknown here.
+//! root, and no other user may write there. The same holds for symbolic links on the way and for
+//! the directories that hold them: whoever can replace a link decides where it leads. A directory
+//! in which each user may remove only their own files (the sticky bit) is acceptable. Subordinate
+//! user ids are other users: what runs under them in a container may not decide whom its user
+//! trusts. What the file says is unknown here.
 
-use std::fs::Metadata;
+use std::ffi::OsString;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use rustix::process::geteuid;
 
@@ -48,8 +51,9 @@ pub enum Exposed {
     },
 }
 
-/// Checks a file, its directory, and the directories above it within the user's home. What does not
-/// exist passes; links are followed, so their targets count.
+/// Checks a file, its directory, and the directories above it within the user's home; for each link
+/// on the way, the link, the directory that holds it, and those above that within the home. What
+/// does not exist passes.
 ///
 /// # Errors
 /// What is exposed, the file first.
@@ -59,30 +63,86 @@ pub(crate) fn check(path: &Path) -> Result<(), Exposed> {
 }
 
 fn check_within(path: &Path, home: Option<&Path>, own: u32) -> Result<(), Exposed> {
-    // A file that does not exist yet can be made by any user who may write its directory.
-    let real = path.canonicalize().or_else(|_| real_place(path));
-    let Ok(real) = real else { return Ok(()) };
+    let Ok(Way { end, links }) = Way::to(path) else { return Ok(()) };
     let home = home.and_then(|home| home.canonicalize().ok());
-    let inside = |dir: &Path| home.as_ref().is_some_and(|home| dir.starts_with(home));
-    for (above, place) in real.ancestors().enumerate() {
-        if above > 1 && !inside(place) {
-            break;
+    judge(&end, own)?;
+    check_dirs(end.parent().unwrap_or(&end), home.as_deref(), own)?;
+    for link in links {
+        let owner = std::fs::symlink_metadata(&link).map(|meta| meta.uid());
+        if let Some(uid) = owner.ok().filter(|&uid| uid != own && uid != 0) {
+            return Err(Exposed::Foreign { path: link, uid, own });
         }
-        if let Ok(meta) = std::fs::metadata(place) {
-            judge(place, &meta, own)?;
+        if let Some(holder) = link.parent() {
+            check_dirs(holder, home.as_deref(), own)?;
         }
     }
     Ok(())
 }
 
-/// Where a file that does not exist yet will be.
-fn real_place(path: &Path) -> io::Result<PathBuf> {
-    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
-    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
-    Ok(dir.unwrap_or(Path::new(".")).canonicalize()?.join(name))
+/// Checks a directory, and those above it within the home.
+fn check_dirs(dir: &Path, home: Option<&Path>, own: u32) -> Result<(), Exposed> {
+    let inside = |dir: &Path| home.is_some_and(|home| dir.starts_with(home));
+    let dirs = dir.ancestors().enumerate();
+    let counted = dirs.take_while(|(above, dir)| *above == 0 || inside(dir));
+    counted.map(|(_, dir)| dir).try_for_each(|dir| judge(dir, own))
 }
 
-fn judge(path: &Path, meta: &Metadata, own: u32) -> Result<(), Exposed> {
+/// How a path is resolved.
+struct Way {
+    /// Where it leads, without links. A file that does not exist yet can be made there.
+    end: PathBuf,
+    /// The links on the way.
+    links: Vec<PathBuf>,
+}
+
+/// Links that the kernel follows in one path (path_resolution(7)).
+const LINKS_MOST: usize = 40;
+
+impl Way {
+    fn to(path: &Path) -> io::Result<Way> {
+        let mut left = parts(path);
+        if path.is_relative() {
+            left.extend(parts(&std::env::current_dir()?));
+        }
+        let mut way = Way { end: PathBuf::from("/"), links: Vec::new() };
+        while let Some(part) = left.pop() {
+            if part == ".." {
+                way.end.pop();
+                continue;
+            }
+            let next = way.end.join(&part);
+            let Ok(target) = std::fs::read_link(&next) else {
+                way.end = next;
+                continue;
+            };
+            if way.links.len() == LINKS_MOST {
+                return Err(io::ErrorKind::InvalidInput.into());
+            }
+            if target.is_absolute() {
+                way.end = PathBuf::from("/");
+            }
+            left.extend(parts(&target));
+            way.links.push(next);
+        }
+        Ok(way)
+    }
+}
+
+/// The components of a path without its root, the first one last.
+fn parts(path: &Path) -> Vec<OsString> {
+    let parts = path.components().filter_map(|part| match part {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some("..".into()),
+        Component::Prefix(_) | Component::RootDir | Component::CurDir => None,
+    });
+    let mut parts: Vec<OsString> = parts.collect();
+    parts.reverse();
+    parts
+}
+
+/// Checks one file or directory.
+fn judge(path: &Path, own: u32) -> Result<(), Exposed> {
+    let Ok(meta) = std::fs::symlink_metadata(path) else { return Ok(()) };
     let (uid, mode) = (meta.uid(), meta.mode() & 0o7777);
     if uid != own && uid != 0 {
         return Err(Exposed::Foreign { path: path.to_owned(), uid, own });
@@ -150,6 +210,49 @@ mod tests {
             assert!(matches!(other, Err(Exposed::Foreign { .. })), "{other:?}");
         }
         assert_eq!(check_within(&file, None, owner), Ok(()));
+    }
+
+    #[test]
+    fn whoever_can_replace_a_link_on_the_way_exposes_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let top = dir.path().canonicalize().unwrap();
+        let own = geteuid().as_raw();
+        let link = |target: &str, link: &str| {
+            fs::create_dir_all(top.join(link).parent().unwrap()).unwrap();
+            std::os::unix::fs::symlink(target, top.join(link)).unwrap();
+        };
+        fs::create_dir_all(top.join("real/gtp")).unwrap();
+        fs::write(top.join("real/gtp/list"), "").unwrap();
+        // A directory on the way is a link, behind another one; and the file is a link.
+        link("../b/config", "a/config");
+        link("../real/../real", "b/config");
+        link("gtp/list", "real/list");
+        let exposed = |path: &str| check_within(&top.join(path), None, own);
+        for path in ["a/config/gtp/list", "a/config/list", "a/config/gtp/none", "a/../b/config/x"] {
+            assert_eq!(exposed(path), Ok(()), "{path}");
+        }
+        for (holder, path) in [
+            ("a", "a/config/gtp/list"),
+            ("b", "a/config/gtp/list"),
+            ("b", "a/config/gtp/none"),
+            ("real", "a/config/list"),
+            ("real/gtp", "a/config/list"),
+        ] {
+            set_mode(&top.join(holder), 0o777);
+            let expected = Exposed::Writable { path: top.join(holder), mode: 0o777 };
+            assert_eq!(exposed(path), Err(expected), "{path}");
+            set_mode(&top.join(holder), 0o1777);
+            assert_eq!(exposed(path), Ok(()), "{path}: nobody else can replace the link");
+            set_mode(&top.join(holder), 0o755);
+        }
+        // Not even the owner's place for links is trusted if it is a subordinate user's.
+        if own == 0 {
+            std::os::unix::fs::lchown(top.join("a/config"), Some(100_000), None).unwrap();
+            let expected = Exposed::Foreign { path: top.join("a/config"), uid: 100_000, own };
+            assert_eq!(exposed("a/config/gtp/list"), Err(expected));
+        }
+        link("loop", "loop");
+        assert_eq!(exposed("loop/list"), Ok(()), "it leads nowhere");
     }
 
     #[test]
