@@ -127,8 +127,7 @@ pub(crate) async fn resolve(
 ) -> Result<Vec<SocketAddr>, ControlError> {
     let unreachable = |why| ControlError::Unreachable { host: host.clone(), why };
     let asked = host.clone();
-    let asking = tokio::task::spawn_blocking(move || look_up(&asked));
-    let found = match timeout(limit, asking).await {
+    let found = match timeout(limit, apart(move || look_up(&asked))).await {
         Ok(Ok(found)) => found,
         Ok(Err(broken)) => return Err(unreachable(Obstacle::Other(broken.to_string()))),
         Err(_) => return Err(unreachable(Obstacle::Resolver("the resolver is silent".into()))),
@@ -170,6 +169,17 @@ fn of_lookup(host: &HostAddress, error: LookupError) -> ControlError {
         }
     };
     ControlError::Unreachable { host: host.clone(), why: Obstacle::Resolver(why) }
+}
+
+/// Does work that blocks on a thread that nobody waits for: a resolver that is silent for minutes
+/// would otherwise hold up the end of the runtime, and so of the process.
+async fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
+    let (tell, told) = tokio::sync::oneshot::channel();
+    std::thread::Builder::new().name("gtp-resolver".into()).spawn(move || {
+        // Whoever asked may have given up.
+        let _ = tell.send(work());
+    })?;
+    told.await.map_err(|_| io::Error::other("the resolver broke off"))
 }
 
 fn no_such_host(host: &HostAddress) -> ControlError {
@@ -278,6 +288,18 @@ mod tests {
         }
         let refused = Obstacle::of_connect(&io::Error::from(Errno::CONNREFUSED)).to_string();
         assert!(refused.contains("is `gtp serve` running there?"), "{refused}");
+    }
+
+    #[test]
+    fn a_silent_resolver_does_not_hold_up_the_end_of_whoever_asked() {
+        let (end, silence) = std::sync::mpsc::channel::<()>();
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+        let asking =
+            async { timeout(Duration::from_millis(1), apart(move || silence.recv())).await };
+        assert!(runtime.block_on(asking).is_err(), "it is given up");
+        // This waits for all that runs on the runtime's own threads.
+        drop(runtime);
+        assert!(end.send(()).is_ok(), "the resolver was still silent");
     }
 
     #[test]
