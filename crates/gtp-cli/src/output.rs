@@ -42,8 +42,14 @@ pub fn line(text: impl Display) -> Result<(), Failure> {
 pub fn never_wait() -> io::Result<()> {
     log::never_wait()?;
     let missing = |count| format!("{{\"event\":\"missing\",\"lines\":{count}}}\n");
-    // A second call finds it set.
-    let _ = RESULTS.set(Lines::to(io::stdout(), missing)?);
+    // Without standard output each line fails, and is remembered as lost.
+    if let Ok(out) = out() {
+        // A second call finds it set.
+        let _ = RESULTS.set(Lines::to(out, missing, |error| {
+            // Only the first is told.
+            let _ = LOST.set(lost_by(error));
+        })?);
+    }
     Ok(())
 }
 
@@ -84,7 +90,7 @@ pub fn line_beside(text: impl Display) {
     }
 }
 
-/// Why output that was written by [`line_beside`] is lost, if it is.
+/// Why output that was written by [`line_beside`], or that waited in a queue, is lost, if it is.
 pub fn lost() -> Option<Failure> {
     LOST.get().cloned()
 }
@@ -167,6 +173,10 @@ fn result(written: io::Result<()>) -> Result<(), Failure> {
     match written {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        Err(error) => Err(Failure::new(FailureKind::Destination, named(error).to_string())),
+        Err(error) => Err(lost_by(error)),
     }
+}
+
+fn lost_by(error: io::Error) -> Failure {
+    Failure::new(FailureKind::Destination, named(error).to_string())
 }
