@@ -54,7 +54,10 @@ async fn serve(args: ServeArgs) -> Result<ExitCode, Failure> {
     }
     let stop_now = async { while signals.next().await != Wish::Stop {} };
     tokio::select! {
-        () = running.stop() => Ok(ExitCode::SUCCESS),
+        () = running.stop() => {
+            output::drain();
+            Ok(super::done())
+        }
         () = stop_now => std::process::exit(130),
     }
 }
@@ -144,6 +147,7 @@ impl Teller {
             }
             ServerEvent::KeysRead { .. }
             | ServerEvent::KeysUnreadable { .. }
+            | ServerEvent::KeysUsable { .. }
             | ServerEvent::Missed { .. } => return aside(as_words(event)),
         };
         if self.ration.allows(self.clock.now(), topic) {
@@ -180,7 +184,13 @@ fn as_words(event: &ServerEvent) -> String {
             format!("hangup: the list of keys was read again; it has {keys} lines")
         }
         ServerEvent::KeysUnreadable { failure } => {
-            format!("hangup: new clients are refused, as the list cannot be used: {failure}")
+            format!(
+                "the list of keys cannot be used: new clients are refused, and sessions of \
+                 listed clients end in five minutes: {failure}"
+            )
+        }
+        ServerEvent::KeysUsable { keys } => {
+            format!("the list of keys can be used again; it has {keys} lines")
         }
         ServerEvent::Missed { count } => format!("{count} events were not reported"),
         ServerEvent::Started { id, client, key, whose: _, verb, path } => {
@@ -205,6 +215,7 @@ fn as_json(event: &ServerEvent) -> serde_json::Value {
         ServerEvent::KeysUnreadable { failure } => {
             json!({ "event": "keys_unreadable", "message": failure.text })
         }
+        ServerEvent::KeysUsable { keys } => json!({ "event": "keys_usable", "keys": keys }),
         ServerEvent::Missed { count } => json!({ "event": "missing", "lines": count }),
         ServerEvent::Refused { client, failure } => json!({
             "event": "refused",

@@ -37,10 +37,17 @@ pub enum ServerEvent {
         /// Lines with a key.
         keys: usize,
     },
-    /// The list of keys cannot be used: sessions go on, and no new client is admitted.
+    /// The list of keys cannot be used: no new client is admitted, and sessions of listed clients
+    /// end five minutes later. Told once, and again when the reason changes or at the operator's
+    /// request.
     KeysUnreadable {
         /// Why not.
         failure: Failure,
+    },
+    /// The list of keys can be used again.
+    KeysUsable {
+        /// Lines with a key.
+        keys: usize,
     },
     /// Events that were dropped because they were not taken in time.
     Missed {

@@ -9,6 +9,7 @@ use std::time::Duration;
 use gtp_store::{BlockSource, FileSource, Manifest, RelPath, SourceError};
 use gtp_sys::Clock;
 
+use super::guests::Leave;
 use super::scan::{scan, skipped_faults};
 use super::session::{Client, Ending};
 use super::walks::Listing;
@@ -58,17 +59,36 @@ pub(super) async fn serve(shared: &Arc<Shared>, client: Client, stop: &mut Stop)
     };
     let wire_bytes = giving.source.progress().wire_bytes;
     giving.source.close();
-    let verdict = match verdict {
-        Ok(verdict) => verdict,
+    let channel = giving.client.channel;
+    let failure = match verdict {
+        Ok(verdict) => {
+            channel.close().await;
+            verdict.err()
+        }
         Err(why) => {
-            let failure = why.failure();
-            giving.client.channel.dismiss(why.reason(), failure.text.clone()).await;
-            Err(failure)
+            say_farewell(channel, why).await;
+            Some(why.failure())
         }
     };
-    giving.client.channel.close().await;
-    Ending { wire_bytes, failure: verdict.err() }
+    Ending { wire_bytes, failure }
 }
+
+/// Tells a client that it must leave. Whoever waits for its place does not wait for its manners.
+async fn say_farewell(mut channel: ControlChannel, why: Leave) {
+    let telling = channel.dismiss(why.reason(), why.failure().text);
+    match why {
+        Leave::MakeRoom => {
+            let _ = tokio::time::timeout(HURRY_SPAN, telling).await;
+        }
+        Leave::Stopping | Leave::Dozing | Leave::Revoked | Leave::Blind => {
+            telling.await;
+            channel.close().await;
+        }
+    }
+}
+
+/// Time to tell a client that another one gets its place: a part of what the other one waits.
+const HURRY_SPAN: Duration = Duration::from_millis(250);
 
 /// Tells the client that the object cannot be read, and ends the session for that.
 async fn cannot_read(channel: &mut ControlChannel, error: SourceError) -> Result<(), Failure> {

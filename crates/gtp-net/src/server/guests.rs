@@ -7,9 +7,11 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use gtp_alloc::Time;
 use tokio::sync::watch;
+use tokio::time::timeout;
 
 use super::SessionId;
 use super::admission::Limits;
@@ -31,6 +33,8 @@ pub(crate) enum Leave {
     Dozing,
     /// Its key no longer has the right to do what it does.
     Revoked,
+    /// The list of keys has not been usable for long.
+    Blind,
 }
 
 impl Leave {
@@ -41,6 +45,7 @@ impl Leave {
             Leave::MakeRoom => Reason::Busy,
             Leave::Dozing => Reason::TimedOut,
             Leave::Revoked => Reason::NotAuthorised,
+            Leave::Blind => Reason::Busy,
         }
     }
 
@@ -54,6 +59,7 @@ impl Leave {
                 FailureKind::Authentication,
                 "the key was taken off the server's `authorized_keys`",
             ),
+            Leave::Blind => (FailureKind::Temporary, "the server cannot use its list of keys"),
         };
         Failure::new(kind, text)
     }
@@ -69,7 +75,15 @@ pub(crate) struct Guests {
 struct Present {
     house: House,
     bells: HashMap<GuestId, (watch::Sender<Option<Leave>>, SocketAddr)>,
+    /// Changes when somebody is gone.
+    gone: watch::Sender<()>,
 }
+
+/// Time for a guest to go that gave its place to another. It is told within a part of this.
+const GOING_SPAN: Duration = Duration::from_secs(1);
+
+/// Guests that may be on their way out when another one arrives.
+const LEAVING_MOST: usize = 16;
 
 /// A place that a guest has until this is dropped.
 pub(crate) struct Seat {
@@ -80,7 +94,8 @@ pub(crate) struct Seat {
 
 impl Guests {
     pub fn new(limits: Limits) -> Guests {
-        let present = Present { house: House::new(limits), bells: HashMap::new() };
+        let (house, gone) = (House::new(limits), watch::Sender::new(()));
+        let present = Present { house, bells: HashMap::new(), gone };
         let present = Arc::new(Mutex::new(present));
         Guests { present, sessions: AtomicU64::new(1), turned_away: Mutex::default() }
     }
@@ -93,6 +108,12 @@ impl Guests {
         let (ring, bell) = watch::channel(None);
         present.bells.insert(id, (ring, from));
         (Seat { id, present: Arc::clone(&self.present), bell }, evicted)
+    }
+
+    /// Waits until few guests are on their way out: a flood of arrivals waits in the kernel for those
+    /// that it drives out. Safe to cancel.
+    pub async fn settled(&self) {
+        wait_until(&self.present, |house| house.leaving() <= LEAVING_MOST).await;
     }
 
     /// Notes that a client was turned away. Returns `Some` if that is to be reported now, with the
@@ -143,16 +164,30 @@ impl Present {
 }
 
 impl Seat {
-    /// Takes a room for the guest, which has proved this key.
+    /// Takes a room for the guest, which has proved this key. If another guest must leave for it,
+    /// waits until that one is gone.
     ///
     /// # Errors
     /// When there is no room.
-    pub fn enter(&self, who: (Fingerprint, Holder, Right), now: Time) -> Result<(), Full> {
+    pub async fn enter(&self, who: (Fingerprint, Holder, Right), now: Time) -> Result<(), Full> {
+        let evicted = {
+            let mut present = lock(&self.present);
+            let evicted = present.house.admit(self.id, who, now)?;
+            if let Some(id) = evicted {
+                present.ring(id, Leave::MakeRoom);
+            }
+            evicted
+        };
+        let Some(id) = evicted else { return Ok(()) };
+        let gone = wait_until(&self.present, |house| !house.is_leaving(id));
+        timeout(GOING_SPAN, gone).await.map_err(|_| Full::House)
+    }
+
+    /// The guest's connection is gone, though somebody may still work for it.
+    pub fn is_gone(&self) {
         let mut present = lock(&self.present);
-        if let Some(evicted) = present.house.admit(self.id, who, now)? {
-            present.ring(evicted, Leave::MakeRoom);
-        }
-        Ok(())
+        present.house.is_gone(self.id);
+        present.gone.send_replace(());
     }
 
     /// Records how much the guest has received so far; a guest whose number never grows is idle.
@@ -177,6 +212,16 @@ impl Drop for Seat {
         let mut present = lock(&self.present);
         present.house.leave(self.id);
         present.bells.remove(&self.id);
+        present.gone.send_replace(());
+    }
+}
+
+/// Waits for something that comes about when guests go. Safe to cancel.
+async fn wait_until(present: &Mutex<Present>, is_so: impl Fn(&House) -> bool) {
+    let mut gone = lock(present).gone.subscribe();
+    while !is_so(&lock(present).house) {
+        // The sender lives for as long as the guests do.
+        let _ = gone.changed().await;
     }
 }
 
@@ -199,16 +244,55 @@ mod tests {
         let (second, evicted) = guests.arrive(from(2));
         assert_eq!((evicted, first.told().await), (Some(from(1)), Leave::MakeRoom));
         let key = Identity::generate().fingerprint();
-        assert_eq!(first.enter((key, Holder::Strangers, Right::Read), Time::ZERO), Err(Full::Gone));
-        second.enter((key, Holder::Strangers, Right::Read), Time::ZERO).unwrap();
+        let stranger = (key, Holder::Strangers, Right::Read);
+        assert_eq!(first.enter(stranger, Time::ZERO).await, Err(Full::Gone));
+        second.enter(stranger, Time::ZERO).await.unwrap();
         guests.send_away(|guest| (guest.key == key).then_some(Leave::Revoked));
         assert_eq!(second.told().await, Leave::Revoked);
         let (third, _) = guests.arrive(from(3));
-        assert_eq!(
-            third.enter((key, Holder::Strangers, Right::Read), Time::ZERO),
-            Err(Full::House)
-        );
+        assert_eq!(third.enter(stranger, Time::ZERO).await, Err(Full::House));
         drop(second);
-        third.enter((key, Holder::Strangers, Right::Read), Time::ZERO).unwrap();
+        third.enter(stranger, Time::ZERO).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_place_that_was_given_away_is_used_when_its_guest_is_gone_and_not_before() {
+        let limits = Limits { unproved: 4, connections: 1, ..Limits::default() };
+        let guests = Guests::new(limits);
+        let arrive = || guests.arrive(SocketAddr::from(([127, 0, 0, 1], 1))).0;
+        let (idle, friend) = (arrive(), arrive());
+        let key = Identity::generate().fingerprint();
+        idle.enter((key, Holder::Strangers, Right::Read), Time::ZERO).await.unwrap();
+        let later = Time::ZERO + gtp_alloc::Span::from_secs(9);
+        let listed = (key, Holder::Listed(key), Right::Read);
+        let mut entering = Box::pin(friend.enter(listed, later));
+        let is_in = std::future::poll_fn(|context| {
+            std::task::Poll::Ready(entering.as_mut().poll(context).is_ready())
+        });
+        assert!(!is_in.await, "both would hold the only place");
+        assert_eq!(idle.told().await, Leave::MakeRoom);
+        // Its walk may hold on to the place that it had.
+        idle.is_gone();
+        assert_eq!(entering.await, Ok(()));
+        drop((idle, friend));
+        assert!(guests.are_gone());
+    }
+
+    #[tokio::test]
+    async fn a_flood_of_arrivals_waits_for_those_that_it_drives_out() {
+        let guests = Guests::new(Limits { unproved: 1, ..Limits::default() });
+        let from = |port| SocketAddr::from(([127, 0, 0, 1], port));
+        let mut seats = Vec::new();
+        for port in 0..2 + LEAVING_MOST as u16 {
+            guests.settled().await;
+            seats.push(guests.arrive(from(port)).0);
+        }
+        let mut settled = Box::pin(guests.settled());
+        let is_settled = std::future::poll_fn(|context| {
+            std::task::Poll::Ready(settled.as_mut().poll(context).is_ready())
+        });
+        assert!(!is_settled.await);
+        drop(seats.remove(0));
+        settled.await;
     }
 }

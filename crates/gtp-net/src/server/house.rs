@@ -6,7 +6,7 @@
 //! neighbourhood a part of that. An idle stranger makes room for a listed client, and for a
 //! stranger from a neighbourhood with fewer. Time is an argument; connections are unknown here.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::net::{IpAddr, Ipv4Addr};
 
 use gtp_alloc::{Span, Time};
@@ -94,6 +94,8 @@ pub(crate) struct House {
     limits: Limits,
     porch: BTreeMap<GuestId, Neighbourhood>,
     rooms: HashMap<GuestId, Room>,
+    /// Guests that gave their places to others and are not gone yet.
+    leaving: HashSet<GuestId>,
     last: GuestId,
 }
 
@@ -114,7 +116,8 @@ pub(crate) const DOZING_SPAN: Span = Span::from_secs(60);
 
 impl House {
     pub fn new(limits: Limits) -> House {
-        House { limits, porch: BTreeMap::new(), rooms: HashMap::new(), last: 0 }
+        let (porch, rooms, leaving) = (BTreeMap::new(), HashMap::new(), HashSet::new());
+        House { limits, porch, rooms, leaving, last: 0 }
     }
 
     /// A connection arrives. Returns the guest that must leave the porch for it, if any.
@@ -139,6 +142,7 @@ impl House {
         let evicted = oldest.map(|(&id, _)| id);
         if let Some(id) = evicted {
             self.porch.remove(&id);
+            self.leaving.insert(id);
         }
         self.last += 1;
         self.porch.insert(self.last, from);
@@ -146,7 +150,7 @@ impl House {
     }
 
     /// A guest on the porch has proved its key and wants a room. Returns the guest that must leave
-    /// for it, if any.
+    /// for it, if any; the room can be used when that guest is gone.
     pub fn admit(
         &mut self,
         id: GuestId,
@@ -161,6 +165,7 @@ impl House {
         };
         if let Some(id) = evicted {
             self.rooms.remove(&id);
+            self.leaving.insert(id);
         }
         self.porch.remove(&id);
         self.rooms.insert(id, Room { guest, had: 0, since: now });
@@ -246,6 +251,23 @@ impl House {
     pub fn leave(&mut self, id: GuestId) {
         self.porch.remove(&id);
         self.rooms.remove(&id);
+        self.leaving.remove(&id);
+    }
+
+    /// A guest's connection is gone. What works for it may hold its place a little longer, unless
+    /// another guest has it.
+    pub fn is_gone(&mut self, id: GuestId) {
+        self.leaving.remove(&id);
+    }
+
+    /// Whether a guest gave its place to another and is not gone yet.
+    pub fn is_leaving(&self, id: GuestId) -> bool {
+        self.leaving.contains(&id)
+    }
+
+    /// How many such guests there are.
+    pub fn leaving(&self) -> usize {
+        self.leaving.len()
     }
 }
 

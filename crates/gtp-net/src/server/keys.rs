@@ -2,7 +2,9 @@
 //!
 //! The server checks the file for every client and twice a second, and reads it when it has
 //! changed. A key is revoked when two checks in a row miss it: an editor may empty the file for a
-//! moment. When the operator says that the list has changed, one check is enough.
+//! moment. When the operator says that the list has changed, one check is enough. While the list
+//! cannot be used nobody is admitted, which is reported once; sessions go on for some minutes and
+//! end then, as nobody knows whether they may.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
@@ -16,11 +18,13 @@ use tokio::sync::{Notify, oneshot, watch};
 
 use super::admission::{Admission, holder};
 use super::budget::Holder;
-use super::guests::{Guests, Leave};
-use super::house::Guest;
+use super::guests::{Guests, Leave, Seat};
+use super::house::{Guest, Right};
+use super::session::{Refusal, no_room};
 use super::stopping;
 use crate::flows::{Failure, FailureKind};
-use crate::identity::guard;
+use crate::identity::{Fingerprint, guard};
+use crate::messages::Reason;
 use crate::trust::ClientTrust;
 
 /// Time between two checks: a key that was removed from the list is revoked after two of them.
@@ -29,6 +33,10 @@ const LOOK_SPAN: Duration = Duration::from_millis(500);
 /// File systems count time in steps. A file that was read within one step after a change may have
 /// changed again since and still look the same.
 const STEP_SPAN: Span = Span::from_millis(100);
+
+/// Time for which sessions go on while the list cannot be used: enough to mend a typing error or to
+/// wait for a file server that starts again.
+const BLIND_SPAN: Span = Span::from_secs(5 * 60);
 
 /// The list, read when it changes.
 pub(crate) struct Keys {
@@ -159,6 +167,44 @@ fn judge(trust: &ClientTrust, guest: &Guest) -> Option<Leave> {
     (listed && holder(trust, &guest.key) == Holder::Strangers).then_some(Leave::MakeRoom)
 }
 
+/// Whether a guest must leave because the list cannot be used: not if its right is everybody's.
+fn judge_blindly(guest: &Guest) -> Option<Leave> {
+    match (guest.holder, guest.right) {
+        (Holder::Strangers, _) | (Holder::Listed(_), Right::None) => None,
+        (Holder::Listed(_), Right::Read | Right::Write | Right::Both) => Some(Leave::Blind),
+    }
+}
+
+/// Admits a guest with a proved key, if `judge` and the list allow it. The list may change between
+/// the judgement and the guest's entry, when nobody looks at that guest yet, so it is judged again
+/// behind the door.
+///
+/// # Errors
+/// The refusal.
+pub(crate) async fn admit<T>(
+    keys: &Arc<Keys>,
+    seat: &Seat,
+    key: Fingerprint,
+    right: Right,
+    judge: impl FnOnce(&ClientTrust) -> Result<T, Refusal>,
+) -> Result<T, Refusal> {
+    let unusable = |failure: Failure| {
+        // The overseer reports it.
+        tracing::debug!(%failure, "nobody is let in");
+        Refusal::new(Reason::Other, "the server cannot use its list of keys")
+    };
+    let trust = keys.look().await.map_err(unusable)?;
+    let judged = judge(&trust)?;
+    let holder = holder(&trust, &key);
+    seat.enter((key, holder, right), keys.clock.now()).await.map_err(no_room)?;
+    let trust = keys.look().await.map_err(unusable)?;
+    if right.within(trust.access(&key)) && self::holder(&trust, &key) == holder {
+        Ok(judged)
+    } else {
+        Err(Refusal::new(Reason::NotAuthorised, "the server's list of keys has just changed"))
+    }
+}
+
 /// The list that counts for the present guests.
 #[derive(Default)]
 struct Revision {
@@ -190,13 +236,52 @@ impl Revision {
 }
 
 /// What [`oversee`] reports.
+#[derive(Debug)]
 pub(crate) enum Overseen {
     /// The operator had the list read again; it has this many keys.
     Read(usize),
-    /// The same, but the list cannot be used: guests stay, and no new client is admitted.
+    /// The list cannot be used, or not for another reason than before: guests stay for now, and no
+    /// new client is admitted.
     Unreadable(Failure),
+    /// The list can be used again; it has this many keys.
+    Back(usize),
     /// Half a second has passed.
     Tick,
+}
+
+/// How long the list has not been usable.
+#[derive(Default)]
+struct Blindness {
+    since: Option<Time>,
+    why: String,
+    is_told: bool,
+}
+
+impl Blindness {
+    /// Takes a look at the list; returns what to report of it.
+    fn take(&mut self, looked: &Looked, look: Look, now: Time) -> Option<Overseen> {
+        match (looked, look) {
+            (Ok(trust), _) => {
+                let was_told = std::mem::take(self).is_told;
+                let keys = trust.keys.len();
+                match look {
+                    Look::Asked => Some(Overseen::Read(keys)),
+                    Look::Passing => was_told.then_some(Overseen::Back(keys)),
+                }
+            }
+            (Err(failure), _) => {
+                self.since.get_or_insert(now);
+                let is_new = !self.is_told || self.why != failure.text;
+                (self.is_told, self.why) = (true, failure.text.clone());
+                (is_new || look == Look::Asked).then(|| Overseen::Unreadable(failure.clone()))
+            }
+        }
+    }
+
+    /// Whether this lasts so long that nobody may go on.
+    fn is_too_long(&self, now: Time) -> bool {
+        self.since.is_some_and(|since| now.since(since) >= BLIND_SPAN)
+    }
 }
 
 /// Sends away guests whose keys are no longer on the list, until `stop` is set and all guests are
@@ -208,7 +293,7 @@ pub(crate) async fn oversee(
     mut stop: watch::Receiver<bool>,
     mut tell: impl FnMut(Overseen),
 ) {
-    let mut revision = Revision::default();
+    let (mut revision, mut blindness) = (Revision::default(), Blindness::default());
     let watcher = match keys.admission {
         Admission::Fixed(_) => None,
         // Without a thread of its own, the runtime's threads do.
@@ -235,16 +320,23 @@ pub(crate) async fn oversee(
         {
             guests.send_away(|guest| judge(&trust, guest));
         }
-        tell(match (look, looked) {
-            (Look::Passing, _) => Overseen::Tick,
-            (Look::Asked, Ok(trust)) => Overseen::Read(trust.keys.len()),
-            (Look::Asked, Err(failure)) => Overseen::Unreadable(failure),
-        });
+        let now = keys.clock.now();
+        if let Some(report) = blindness.take(&looked, look, now) {
+            tell(report);
+        }
+        if blindness.is_too_long(now) {
+            guests.send_away(judge_blindly);
+        }
+        if look == Look::Passing {
+            tell(Overseen::Tick);
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::admission::Limits;
+    use super::super::house::Neighbourhood;
     use super::*;
     use crate::identity::Identity;
     use crate::trust::Strangers;
@@ -303,5 +395,74 @@ mod tests {
         assert_eq!([&other, &other, &other].map(&mut passing), [false, true, false]);
         assert!(revision.take(&some, Look::Asked).is_some());
         assert!(revision.take(&some, Look::Asked).is_none());
+    }
+
+    /// A guest that asks to be let in while the list changes as told.
+    async fn let_in(
+        keys: &Arc<Keys>,
+        guests: &Guests,
+        key: Fingerprint,
+        right: Right,
+        change: impl FnOnce(),
+    ) -> Result<Seat, Reason> {
+        let (seat, _) = guests.arrive("127.0.0.1:1".parse().unwrap());
+        let admitted = admit(keys, &seat, key, right, |_| {
+            change();
+            Ok(())
+        });
+        admitted.await.map(|()| seat).map_err(|refusal| refusal.reason)
+    }
+
+    #[tokio::test]
+    async fn a_key_that_is_removed_while_its_client_enters_does_not_stay() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("keys");
+        let admission = Admission::File { path: path.clone(), strangers: Strangers::Refused };
+        let (keys, guests) = (Arc::new(Keys::new(admission)), Guests::new(Limits::default()));
+        let key = Identity::generate().fingerprint();
+        let list = |text: String| std::fs::write(&path, text).unwrap();
+        list(format!("{key}\n"));
+        let stays = let_in(&keys, &guests, key, Right::Write, || ()).await;
+        let removed = let_in(&keys, &guests, key, Right::Write, || list(String::new())).await;
+        assert_eq!(removed.err(), Some(Reason::NotAuthorised));
+        list(format!("{key}\n"));
+        let less = || list(format!("{key} read\n"));
+        let less = let_in(&keys, &guests, key, Right::Write, less).await;
+        assert_eq!(less.err(), Some(Reason::NotAuthorised));
+        drop(stays.unwrap());
+        assert!(guests.are_gone(), "whoever was refused gave its room back");
+    }
+
+    #[test]
+    fn a_list_that_cannot_be_used_is_reported_once_and_its_sessions_end_after_some_minutes() {
+        let trust =
+            Arc::new(ClientTrust { keys: Default::default(), strangers: Strangers::Refused });
+        let failed = |why: &str| Err(Failure::new(FailureKind::Authentication, why));
+        let at = |seconds| Time::from_nanos(1) + Span::from_secs(seconds);
+        let mut blindness = Blindness::default();
+        let mut told = Vec::new();
+        let looks = [Ok(trust.clone()), failed("a"), failed("a"), failed("b"), Ok(trust.clone())];
+        for (second, looked) in (0..).zip(looks.iter().chain([&Ok(trust.clone())])) {
+            let report = blindness.take(looked, Look::Passing, at(second));
+            told.push(report.map(|report| format!("{report:?}")).unwrap_or_default());
+        }
+        let begins = ["", "Unreadable", "", "Unreadable", "Back(0)", ""];
+        assert!(
+            told.iter().zip(begins).all(|(t, b)| t.starts_with(b) && b.is_empty() == t.is_empty())
+        );
+        for second in 10..10 + 300 {
+            blindness.take(&failed("c"), Look::Passing, at(second));
+            assert!(!blindness.is_too_long(at(second)), "{second}");
+        }
+        assert!(blindness.is_too_long(at(310)));
+        blindness.take(&Ok(trust), Look::Passing, at(311));
+        assert!(!blindness.is_too_long(at(10_000)), "it can be used again");
+        let key = Identity::generate().fingerprint();
+        let guest = |holder, right| {
+            let from = Neighbourhood::Others;
+            judge_blindly(&Guest { from, key, holder, right })
+        };
+        assert_eq!(guest(Holder::Listed(key), Right::Read), Some(Leave::Blind));
+        assert_eq!(guest(Holder::Strangers, Right::Read), None, "it may read without the list");
     }
 }

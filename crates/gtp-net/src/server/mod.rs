@@ -21,12 +21,13 @@ mod walks;
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use gtp_alloc::{Bucket, Rate, Span};
 use gtp_store::{Export, KnownRoots, SinkOptions};
+use gtp_sys::Clock;
 use rustls::ServerConfig as TlsConfig;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, mpsc, watch};
@@ -149,8 +150,12 @@ impl Server {
         let limits = config.limits.within(gtp_sys::descriptors::limit());
         let guests = Arc::new(Guests::new(limits));
         let keys = Arc::new(Keys::new(config.admission.clone()));
-        let root = config.root.clone();
-        let walks = Walks::new(Budget::new(config.limits.listings), move || open_export(&root));
+        let exported = Exported {
+            root: config.root.clone(),
+            clock: host.clock(),
+            complaints: Mutex::new(COMPLAINTS),
+        };
+        let walks = Walks::new(Budget::new(config.limits.listings), move || exported.open());
         let shared = Shared {
             host,
             socket,
@@ -189,10 +194,14 @@ impl Server {
         let mut sessions = JoinSet::new();
         let told = stop.clone();
         tokio::spawn(self.overseeing(stop.clone()));
-        let mut complaints = ACCEPT_COMPLAINTS;
+        let mut complaints = COMPLAINTS;
         loop {
+            let arrivals = async {
+                self.shared.guests.settled().await;
+                self.listener.accept().await
+            };
             tokio::select! {
-                accepted = self.listener.accept() => match accepted {
+                accepted = arrivals => match accepted {
                     Ok((stream, from)) => {
                         self.admit(&mut sessions, stream, from, told.clone());
                     }
@@ -221,6 +230,7 @@ impl Server {
         oversee(keys, guests, Arc::clone(&self.reload), stop, move |overseen| match overseen {
             Overseen::Read(keys) => shared.tell(ServerEvent::KeysRead { keys }),
             Overseen::Unreadable(failure) => shared.tell(ServerEvent::KeysUnreadable { failure }),
+            Overseen::Back(keys) => shared.tell(ServerEvent::KeysUsable { keys }),
             Overseen::Tick => {
                 shared.guests.wake_dozing(shared.host.clock().now());
                 shared.tell_missed();
@@ -250,8 +260,10 @@ impl Server {
             };
             match met {
                 Ok((channel, open)) => {
-                    let stop = Stop { server, seat: Arc::new(seat) };
+                    let seat = Arc::new(seat);
+                    let stop = Stop { server, seat: Arc::clone(&seat) };
                     session::serve(shared, channel, open, stop).await;
+                    seat.is_gone();
                 }
                 Err(error) => {
                     let failure = Failure::from(error);
@@ -283,11 +295,22 @@ impl Shared {
 
 /// Opens the export by the path that the operator named, anew for each walk: the directory may have
 /// been replaced, or a link that leads to it switched. Running sessions keep theirs.
-fn open_export(root: &Path) -> Result<Export, Nothing> {
-    Export::open(root).map_err(|error| {
-        tracing::warn!(%error, "the export cannot be opened");
-        Nothing::exported()
-    })
+struct Exported {
+    root: PathBuf,
+    clock: Clock,
+    complaints: Mutex<Bucket>,
+}
+
+impl Exported {
+    fn open(&self) -> Result<Export, Nothing> {
+        Export::open(&self.root).map_err(|error| {
+            let mut complaints = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
+            if complaints.take(self.clock.now()) {
+                tracing::warn!(%error, "the export cannot be opened");
+            }
+            Nothing::exported()
+        })
+    }
 }
 
 /// Hashes of files that are cached for later requests: 6 MB, at most twice that.
@@ -339,8 +362,9 @@ const PORT_TRIES: u32 = 16;
 /// Pause when no connection can be accepted.
 pub(crate) const ACCEPT_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
 
-/// Complaints that no connection can be accepted: one now and then.
-pub(crate) const ACCEPT_COMPLAINTS: Bucket = Bucket::new(1, 2);
+/// Complaints of one kind that clients can cause, such as that no connection can be accepted: one
+/// now and then.
+pub(crate) const COMPLAINTS: Bucket = Bucket::new(1, 2);
 
 /// Time for all sessions to end when the server stops.
 const FAREWELL_SPAN: std::time::Duration = std::time::Duration::from_secs(5);

@@ -13,6 +13,7 @@ use super::admission::{holder, weight};
 use super::budget::Holder;
 use super::guests::Seat;
 use super::house::{Full, Right};
+use super::keys::admit;
 use super::{ServerEvent, Shared, Stop, Writing, get, list, put};
 use crate::control::ControlChannel;
 use crate::crypto::Suite;
@@ -20,6 +21,7 @@ use crate::engine::{Host, SessionOpen};
 use crate::flows::{Alone, Failure, FailureKind, Law, keys, known_law};
 use crate::identity::Fingerprint;
 use crate::messages::{EntryKind, INTERVAL_US, Message, Open, Opened, Reason, Verb, printable};
+use crate::trust::ClientTrust;
 
 /// A refusal, for the client; the server hears of it as a failure.
 pub(crate) struct Refusal {
@@ -79,11 +81,10 @@ pub(super) async fn serve(
     mut stop: Stop,
 ) {
     let (remote, key) = (channel.ends().remote, channel.peer());
-    let judged = judge(&shared, &open, key).await.and_then(|judged| {
-        let right = right(&open.verb);
-        let entered = stop.seat.enter((key, judged.holder, right), shared.host.clock().now());
-        entered.map(|()| judged).map_err(no_room)
+    let judged = admit(&shared.keys, &stop.seat, key, right(&open.verb), |trust| {
+        judge(&shared, trust, &open, key)
     });
+    let judged = judged.await;
     let Judged { path, suite, weight_milli, holder } = match judged {
         Ok(judged) => judged,
         Err(Refusal { reason, text }) => {
@@ -140,11 +141,12 @@ pub(crate) fn no_room(full: Full) -> Refusal {
 }
 
 /// Whether the client may do what it asks, and on what terms.
-async fn judge(shared: &Arc<Shared>, open: &Open, key: Fingerprint) -> Result<Judged, Refusal> {
-    let trust = shared.keys.look().await.map_err(|failure| {
-        tracing::error!(%failure, "nobody is let in");
-        Refusal::new(Reason::Other, "the server cannot use its list of keys")
-    })?;
+fn judge(
+    shared: &Shared,
+    trust: &ClientTrust,
+    open: &Open,
+    key: Fingerprint,
+) -> Result<Judged, Refusal> {
     let access = trust.access(&key);
     let allowed = match open.verb {
         Verb::Get { .. } | Verb::List { .. } => access.read,
@@ -171,8 +173,8 @@ async fn judge(shared: &Arc<Shared>, open: &Open, key: Fingerprint) -> Result<Ju
             Refusal::new(Reason::Missing, format!("{}: {why}", printable(bytes)))
         })?),
     };
-    let weight_milli = weight(&trust, &key, open.weight_milli);
-    Ok(Judged { path, suite, weight_milli, holder: holder(&trust, &key) })
+    let weight_milli = weight(trust, &key, open.weight_milli);
+    Ok(Judged { path, suite, weight_milli, holder: holder(trust, &key) })
 }
 
 /// Whether the server takes part in the control law that the client asks for.

@@ -30,10 +30,11 @@ use crate::server::admission::{holder, weight};
 use crate::server::budget::{Budget, Holder, Share};
 use crate::server::guests::{Guests, Seat};
 use crate::server::house::Right;
-use crate::server::keys::{Keys, oversee};
-use crate::server::session::{DEFAULT_INTERVAL_US, Refusal, common_suite, no_room, not_allowed};
-use crate::server::{ACCEPT_COMPLAINTS, ACCEPT_PAUSE, Admission, Limits, bind_both, stopping};
+use crate::server::keys::{Keys, Overseen, admit, oversee};
+use crate::server::session::{DEFAULT_INTERVAL_US, Refusal, common_suite, not_allowed};
+use crate::server::{ACCEPT_PAUSE, Admission, COMPLAINTS, Limits, bind_both, stopping};
 use crate::tls::server_config;
+use crate::trust::ClientTrust;
 
 /// Who may connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -182,8 +183,8 @@ async fn listen(
 ) {
     let mut openings = JoinSet::new();
     let (keys, guests) = (Arc::clone(&shared.keys), Arc::clone(&shared.guests));
-    tokio::spawn(oversee(keys, guests, Arc::default(), stop.clone(), |_| {}));
-    let mut complaints = ACCEPT_COMPLAINTS;
+    tokio::spawn(oversee(keys, guests, Arc::default(), stop.clone(), log_overseen));
+    let mut complaints = COMPLAINTS;
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
@@ -222,11 +223,8 @@ async fn meet(shared: Arc<Shared>, stream: TcpStream, seat: Seat, waiting: mpsc:
         Callers::Listed => Right::Both,
         Callers::Anyone => Right::None,
     };
-    let judged = judge(&shared, open, key).await.and_then(|wish| {
-        let entered = seat.enter((key, wish.holder, right), shared.host.clock().now());
-        entered.map(|()| wish).map_err(no_room)
-    });
-    let wish = match judged {
+    let judged = admit(&shared.keys, &seat, key, right, |trust| judge(&shared, trust, open, key));
+    let wish = match judged.await {
         Ok(judged) => judged,
         Err(Refusal { reason, text }) => return channel.refuse(reason, text).await,
     };
@@ -240,13 +238,24 @@ async fn meet(shared: Arc<Shared>, stream: TcpStream, seat: Seat, waiting: mpsc:
     }
 }
 
+/// Streams have no events of their own: what matters of the list of keys goes to the log.
+fn log_overseen(overseen: Overseen) {
+    match overseen {
+        Overseen::Unreadable(failure) => {
+            tracing::warn!(%failure, "callers are refused, as the list of keys cannot be used");
+        }
+        Overseen::Back(keys) => tracing::warn!(keys, "the list of keys can be used again"),
+        Overseen::Read(_) | Overseen::Tick => {}
+    }
+}
+
 /// Whether somebody may connect, and on what terms.
-async fn judge(shared: &Arc<Shared>, open: Open, key: Fingerprint) -> Result<Wish, Refusal> {
-    let trust = shared
-        .keys
-        .look()
-        .await
-        .map_err(|_| Refusal::new(Reason::Other, "the host cannot use its list of keys"))?;
+fn judge(
+    shared: &Shared,
+    trust: &ClientTrust,
+    open: Open,
+    key: Fingerprint,
+) -> Result<Wish, Refusal> {
     let listed = trust.keys.access(&key);
     match known_law(open.law).alone() {
         None => {}
@@ -281,7 +290,7 @@ async fn judge(shared: &Arc<Shared>, open: Open, key: Fingerprint) -> Result<Wis
         return Err(Refusal::new(Reason::NotAuthorised, text));
     }
     let unit_payload = open.unit_payload_max.min(UNIT_ETHERNET);
-    let holder = holder(&trust, &key);
+    let holder = holder(trust, &key);
     let mut memory = shared.memory.share(holder);
     let wanted = window.min(shared.config.window);
     let promised = promise(&mut memory, wanted, |window| held(window, unit_payload, delivery));
@@ -297,7 +306,7 @@ async fn judge(shared: &Arc<Shared>, open: Open, key: Fingerprint) -> Result<Wis
         host,
         law: open.law,
         suite,
-        weight_milli: weight(&trust, &key, open.weight_milli),
+        weight_milli: weight(trust, &key, open.weight_milli),
         holder,
         unit_payload,
         interval_us: interval.clamp(*INTERVAL_US.start(), *INTERVAL_US.end()),
