@@ -280,7 +280,7 @@ async fn an_answer_that_was_not_on_offer_is_refused() {
         (|o| o.interval_us = 0, "out of range"),
         (|o| o.entries_total = u64::MAX, "out of range"),
         (|o| o.content_bytes = u64::MAX, "out of range"),
-        (|o| o.version = 0, "too old"),
+        (|o| o.version = 0, "no common version"),
     ];
     let client = Client::new();
     for (change, why) in changes {
@@ -291,7 +291,7 @@ async fn an_answer_that_was_not_on_offer_is_refused() {
         })
         .await;
         assert!(failure.text.contains(why), "{failure}, not {why}");
-        let version = why == "too old";
+        let version = why == "no common version";
         assert_eq!(failure.exit_code(), if version { 7 } else { 1 }, "{failure}");
     }
     assert!(client.is_untouched());
