@@ -519,7 +519,7 @@ async fn hammer(server: SocketAddr, from: u8) {
     }
 }
 
-/// A stranger at this address that holds as many sessions as it gets, for as long as somebody waits.
+/// A stranger at this address that holds as many sessions as it gets, while somebody waits.
 async fn occupy(world: Arc<World>, from: u8, held: Arc<AtomicUsize>) {
     let mut sessions = VecDeque::new();
     loop {

@@ -110,8 +110,8 @@ impl Guests {
         (Seat { id, present: Arc::clone(&self.present), bell }, evicted)
     }
 
-    /// Waits until few guests are on their way out: a flood of arrivals waits in the kernel for those
-    /// that it drives out. Safe to cancel.
+    /// Waits until few guests are on their way out: a flood of arrivals waits in the kernel for
+    /// those that it drives out. Safe to cancel.
     pub async fn settled(&self) {
         wait_until(&self.present, |house| house.leaving() <= LEAVING_MOST).await;
     }
