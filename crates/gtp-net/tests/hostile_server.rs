@@ -631,12 +631,19 @@ async fn one_against_two(says: Says, seed: u64, claimed: u64) -> (Vec<Failure>, 
 
 #[tokio::test]
 async fn one_of_three_that_lies_about_the_hash_is_named_and_changes_nothing() {
-    let (dropped, events) = one_against_two(Says::ALie, 5, 2 * MIB).await;
-    let [failure] = &dropped[..] else { panic!("{dropped:?}") };
-    assert_eq!(failure.exit_code(), 6, "{failure}");
-    let done = |event: &&Event| matches!(event, Event::FileDone { .. });
-    assert_eq!(events.iter().filter(done).count(), 1);
-    assert!(!events.iter().any(|event| matches!(event, Event::Renewed { .. })), "{events:?}");
+    // Two that agree may end the transfer before the third is heard.
+    for _ in 0..20 {
+        let (dropped, events) = one_against_two(Says::ALie, 5, 2 * MIB).await;
+        let done = |event: &&Event| matches!(event, Event::FileDone { .. });
+        assert_eq!(events.iter().filter(done).count(), 1);
+        assert!(!events.iter().any(|event| matches!(event, Event::Renewed { .. })), "{events:?}");
+        match &dropped[..] {
+            [] => {}
+            [failure] => return assert_eq!(failure.exit_code(), 6, "{failure}"),
+            [_, _, ..] => panic!("{dropped:?}"),
+        }
+    }
+    panic!("the lie was never heard");
 }
 
 #[tokio::test]
