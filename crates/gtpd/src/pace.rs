@@ -2,8 +2,8 @@
 //!
 //! A session reports its rate of each control interval, of some milliseconds. Packets leave and
 //! arrive in bursts, so that one interval may hold more than was granted for it and the next less.
-//! What is shared out follows each report. What people see is the mean of half a second: that
-//! stays within the grant. A mean from before the grant came down tells nothing of the grant of
+//! What is shared out follows each report. What people see is the mean of half a second's reports,
+//! in which bursts even out. A mean from before the grant came down tells nothing of the grant of
 //! now, so then the last report is shown.
 
 use gtp_alloc::{Rate, Span, Time};
