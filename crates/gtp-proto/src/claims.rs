@@ -60,6 +60,22 @@ impl Peer {
     }
 }
 
+/// Whether a sink waits for what it has asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Awaits {
+    Units,
+    Nothing,
+}
+
+/// What a sink claims for its source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Claims {
+    /// What the bound allows.
+    Bound,
+    /// Less, since the source is silent or at rest. That it is granted less then is not its wish.
+    LessThanBound,
+}
+
 /// Whether a source uses what its sink grants it, and what the sink may claim for it.
 ///
 /// What arrived in one term is compared with the mean grant of this term or of the one before,
@@ -75,8 +91,9 @@ pub(crate) struct Usage {
     /// What the grants of this term allowed, up to when they were last looked at.
     allowed: Bytes,
     looked_at: Time,
-    /// The grant in force since then.
+    /// The grant in force since then, and whether the sink waited for something.
     granted: Rate,
+    awaits: Awaits,
     /// The mean grant of the term before.
     before: Rate,
     /// What was used in recent terms.
@@ -97,6 +114,7 @@ impl Usage {
             allowed: Bytes::ZERO,
             looked_at: now,
             granted: Rate::ZERO,
+            awaits: Awaits::Nothing,
             before: Rate::ZERO,
             of_late: WindowedMax::new(now, CLAIM_TERM),
             bound: Rate::UNLIMITED,
@@ -121,12 +139,17 @@ impl Usage {
         self.bound
     }
 
-    /// Looks at what came and, if a term is over, judges it; from now on `granted` is in force. A
-    /// grant shows in what comes after about `trip`.
-    pub fn roll(&mut self, now: Time, granted: Rate, trip: Span) {
-        self.allowed += self.granted.bytes_in(now.since(self.looked_at));
-        (self.looked_at, self.granted) = (now, granted);
-        if granted.scale(TOUCHES) >= self.bound {
+    /// Looks at what came and, if a term is over, judges it; from now on `granted` is in force, and
+    /// the sink `awaits` what it asked for. A grant shows in what comes after about `trip`. A
+    /// source that is asked for nothing cannot use its grant, so that time does not count.
+    pub fn roll(&mut self, now: Time, granted: Rate, awaits: Awaits, claims: Claims, trip: Span) {
+        match self.awaits {
+            Awaits::Units => self.allowed += self.granted.bytes_in(now.since(self.looked_at)),
+            Awaits::Nothing if self.allowed == Bytes::ZERO => self.since = now,
+            Awaits::Nothing => {}
+        }
+        (self.looked_at, self.granted, self.awaits) = (now, granted, awaits);
+        if granted.scale(TOUCHES) >= self.bound || claims == Claims::LessThanBound {
             self.limited_at = now;
         }
         let whole = CLAIM_TERM.max(trip * 4);

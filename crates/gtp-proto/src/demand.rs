@@ -92,6 +92,17 @@ impl Demand {
         true
     }
 
+    /// The sink has asked for so many bytes, and had asked for nothing until `now`. If that lasted
+    /// so long that nothing is remembered of what it took, what brings this within as long is
+    /// claimed: a sink whose disk is slow asks again sooner.
+    pub fn asked(&mut self, now: Time, wanted: Bytes) {
+        self.roll(now);
+        let rested = self.waiting_since.is_some_and(|since| now.since(since) >= DEMAND_HOLD);
+        if self.limited && rested && self.lacked == Lack::Requests {
+            self.claim.add(now, wanted.per(DEMAND_HOLD));
+        }
+    }
+
     fn double(&mut self, now: Time) {
         self.last_wait = now;
         self.doublings += 1;

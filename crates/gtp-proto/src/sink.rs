@@ -12,7 +12,7 @@ use gtp_alloc::led::{Came, Counts, SessionLaw};
 use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_ranges::RangeSet;
 
-use crate::claims::{CLAIM_RESTING, Peer, Usage};
+use crate::claims::{Awaits, CLAIM_RESTING, Claims, Peer, Usage};
 use crate::excess::Excess;
 use crate::handshake::{Handshake, HelloOut, Outcome, Role};
 use crate::limits::{INTERVAL_MIN, RAMP_FACTOR, RECEIPTS_WAITING, SESSION_TIMEOUT, SILENCE_STOP};
@@ -705,7 +705,13 @@ impl SinkSession {
         self.measured.roll(now, self.grant.interval);
         self.check_excess(now);
         let trip = self.rtt.smoothed() + self.grant.interval * 2;
-        self.usage.roll(now, self.grant.rate, trip);
+        let awaits = if self.asker.outstanding() > 0 { Awaits::Units } else { Awaits::Nothing };
+        let claims = if self.claim(now) < self.usage.bound().min(self.config.max_rate) {
+            Claims::LessThanBound
+        } else {
+            Claims::Bound
+        };
+        self.usage.roll(now, self.grant.rate, awaits, claims, trip);
         let (echo_at, echo_hold) = match self.heard_at {
             Some((at, sent_at)) => (sent_at, now.since(at).as_micros() as u32),
             None => (0, 0),

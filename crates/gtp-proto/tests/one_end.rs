@@ -4,7 +4,7 @@
 mod world;
 
 use gtp_alloc::led::SourceLaw;
-use gtp_alloc::{Rate, Span};
+use gtp_alloc::{Bytes, Rate, Span};
 use gtp_laws::gtp2004;
 use gtp_laws::lambdastream::{Listener, Trains};
 use gtp_laws::rbudp::Fixed;
@@ -12,6 +12,7 @@ use gtp_laws::sabul::Sabul;
 use gtp_laws::tsunami::Tsunami;
 use gtp_link::{Chance, Change, LinkSpec};
 use gtp_proto::Law;
+use gtp_proto::limits::RECOMPUTE_MIN;
 use world::{FlowSpec, World};
 
 const ENDLESS: u64 = 1 << 40;
@@ -293,8 +294,14 @@ fn lambdastream_stays_within_what_its_sink_s_host_receives_but_for_its_trains() 
 #[test]
 fn a_sink_that_decides_for_its_session_grants_its_first_rate_at_once() {
     let mut world = lambdastream(50);
-    // The round trip after which the sink has heard of its source, and may say anything.
-    world.run_for(Span::from_millis(42));
+    // A sink claims nothing before its source was heard (docs/CLAIMS.md): that takes the round trip
+    // of a hello and its answer, four packets each way on the links. The agent ticks at once then,
+    // or after its pause if it has just done so.
+    let packets = (Bytes(1_500) / Rate::from_mbps(200)) * 8;
+    let (trip, heard) = (Span::from_millis(40), packets + RECOMPUTE_MIN);
+    world.run_for(trip);
+    assert_eq!(world.flows[0].sink.granted(), Rate::ZERO);
+    world.run_for(heard);
     assert_eq!(world.flows[0].sink.granted(), Rate::from_mbps(50));
     world.run_for(Span::from_millis(220));
     assert!(world.flows[0].payload > 0);

@@ -4,15 +4,16 @@
 //! memory and the sink's window; where memory is short they take turns. Sessions that fall silent
 //! or would end late give theirs back.
 
-use gtp_alloc::{Span, Time};
+use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_proto::group::Member;
 use gtp_proto::{FlowId, Group};
 use gtp_store::{Row, Window};
 
 use super::api::{Blame, TransferEvent};
 use super::sink_side::{IDLE_MOST, PATIENCE, SILENCE_MOST, SinkSide, State};
+use super::suspects::GRACE_MOST;
 use super::table::Table;
-use super::transfer::{Phase, Transfer, broke, live, only};
+use super::transfer::{Phase, Plan, Transfer, broke, live, only};
 
 /// A session is given more work when it wants this part of what it has: small requests cost as
 /// much as large ones.
@@ -41,6 +42,7 @@ impl Transfer {
                 sink.state == State::Live && !sink.pauses(now) && Record::of(sink) == record
             };
             if table.sink(flow).is_some_and(ready)
+                && (record == Record::Clean || self.may_try(now, flow, table))
                 && self.refill(now, flow, interval, table) == Got::NoMemory
             {
                 refused = refused.or(Some(at));
@@ -50,6 +52,19 @@ impl Transfer {
         // Whoever comes first may take all memory that is free, and want as much again for what it
         // brings: so next comes first who got nothing.
         self.turn = refused.unwrap_or(self.turn);
+    }
+
+    /// Whether a session that lost its work lately may have some again: only while the others have
+    /// more to do than can be taken back from it meanwhile. Else all would wait for it in the end.
+    fn may_try(&self, now: Time, flow: FlowId, table: &Table) -> bool {
+        let (Some(plan), Some(struck)) = (&self.plan, table.sink(flow)) else { return false };
+        let others = live(&self.flows, table).filter_map(|flow| table.sink(flow)).filter(|sink| {
+            sink.state == State::Live && Record::of(sink) == Record::Clean && !sink.pauses(now)
+        });
+        let rate = others.fold(Rate::ZERO, |sum, sink| sum.saturating_add(sink.useful_rate()));
+        let packet = struck.packet(plan.row.unit_payload());
+        let left = Bytes(plan.group.unassigned().saturating_mul(packet.0));
+        rate == Rate::ZERO || left / rate > struck.patience()
     }
 
     /// If no session works, one that pauses is better than none: the one with the fewest strikes.
@@ -97,11 +112,22 @@ impl Transfer {
     fn ask_suspects(&mut self, now: Time, table: &mut Table) {
         let Some(plan) = &mut self.plan else { return };
         for first in plan.suspects.unasked() {
-            let able = live(&self.flows, table)
-                .filter(|&flow| table.sink(flow).is_some_and(|sink| sink.state == State::Live))
-                .filter(|&flow| !plan.group.is_barred(flow, first));
-            let Some(flow) = plan.suspects.choose(able) else { continue };
-            let Some(units) = plan.suspects.ask(now, first, flow) else { continue };
+            let able = || {
+                live(&self.flows, table)
+                    .filter_map(|flow| table.sink(flow))
+                    .filter(|sink| sink.state == State::Live)
+                    .filter(|sink| !plan.group.is_barred(sink.flow, first))
+            };
+            // Whoever brings nothing would keep the block for long.
+            let brings = able().filter(|sink| !sink.is_given_up()).map(|sink| sink.flow);
+            let chosen = plan.suspects.choose(brings);
+            let anyone = || plan.suspects.choose(able().map(|sink| sink.flow));
+            let Some(flow) = chosen.or_else(anyone) else { continue };
+            let Some(units) = plan.suspects.units(first) else { continue };
+            let payload = plan.row.unit_payload();
+            let grace = |sink: &SinkSide| sink.grace(units.end - units.start, payload);
+            let grace = table.sink(flow).map_or(GRACE_MOST, grace);
+            let Some(units) = plan.suspects.ask(now, first, (flow, grace)) else { continue };
             plan.assembly.open(&plan.row, first);
             if let Some(sink) = table.sink_mut(now, flow) {
                 sink.assign(now, units);
@@ -197,17 +223,28 @@ impl Transfer {
         self.take_back(flow, &missing.unwrap_or_default());
     }
 
-    /// A source that talks and brings nothing must not hold up the others.
+    /// A source that talks and brings nothing must not hold up the others: what it owes is taken
+    /// back while they have other work, and after ten seconds of it the session ends.
     fn check_idle(&mut self, now: Time, table: &mut Table) {
         let flows: Vec<FlowId> = live(&self.flows, table).collect();
-        let mut idle = Vec::new();
+        let (mut idle, mut stuck) = (Vec::new(), Vec::new());
         let mut anyone = false;
         for flow in flows {
             let Some(sink) = table.sink_mut(now, flow) else { continue };
             if sink.idle(now) >= IDLE_MOST {
                 idle.push(flow);
+            } else if sink.is_stuck(now) {
+                stuck.push(flow);
             } else if sink.state == State::Live && sink.core.silence(now) < PATIENCE {
                 anyone = true;
+            }
+        }
+        for flow in stuck.into_iter().filter(|_| anyone) {
+            let spared = |plan: &Plan| plan.suspects.is_spared(flow, now);
+            if let (Some(sink), false) =
+                (table.sink_mut(now, flow), self.plan.as_ref().is_some_and(spared))
+            {
+                sink.give_up(now);
             }
         }
         for flow in idle.into_iter().filter(|_| anyone) {

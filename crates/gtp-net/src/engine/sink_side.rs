@@ -65,22 +65,70 @@ const RTT_AWAITED: Span = Span::from_millis(700);
 /// Talking, and bringing nothing that was asked for, for this long: lost, if others are better.
 pub(super) const IDLE_MOST: Span = Span::from_secs(10);
 
+/// Talking, and bringing nothing that was asked for, for this long beyond what its path explains:
+/// its work is asked of others. A disk that wakes up or a host that swaps may take as long.
+const STUCK: Span = Span::from_millis(500);
+
 /// What a source must be allowed to send in that time before it is blamed.
 const IDLE_LEAST: Bytes = Bytes(65_536);
 
-/// Since when a session owes something and has brought nothing that is wanted.
-struct Idle {
+/// What a session has brought in all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Brought {
+    packets: u64,
+    /// Units that were wanted.
     useful: u64,
-    since: Time,
+}
+
+/// One packet in so many must be wanted, or a source does not bring what it is asked for. After a
+/// drop some are not that were under way.
+const WANTED_LEAST: u64 = 8;
+
+impl Brought {
+    /// Whether something that counts has come since.
+    fn is_more_than(self, before: Brought) -> bool {
+        let useful = self.useful - before.useful;
+        useful > 0 && useful * WANTED_LEAST >= self.packets - before.packets
+    }
+}
+
+/// How long a session has owed something and brought nothing that is wanted.
+struct Idle {
+    brought: Brought,
+    /// When it was last looked at.
+    looked: Time,
+    /// Since it brought something.
+    owed: Span,
+    /// Since it brought something, or owed nothing.
+    stuck: Span,
+    /// It was stuck, what it owed was taken back, and it has brought nothing since.
+    taken: bool,
 }
 
 impl Idle {
-    /// How long it has owed without bringing, when it has brought `useful` units in all.
-    fn look(&mut self, now: Time, useful: u64, owes: bool) -> Span {
-        if !owes || useful != self.useful {
-            *self = Idle { useful, since: now };
+    fn new(now: Time) -> Idle {
+        Idle {
+            brought: Brought::default(),
+            looked: now,
+            owed: Span::ZERO,
+            stuck: Span::ZERO,
+            taken: false,
         }
-        now.since(self.since)
+    }
+
+    /// How long it has owed without bringing, when it has `brought` so much in all. Times in
+    /// which it owes nothing do not count, but for those after what it owed was taken back.
+    fn look(&mut self, now: Time, brought: Brought, owes: bool) -> Span {
+        let span = now.since(core::mem::replace(&mut self.looked, now));
+        if brought.is_more_than(self.brought) {
+            *self = Idle { brought, ..Idle::new(now) };
+        } else if owes {
+            (self.owed, self.stuck) = (self.owed + span, self.stuck + span);
+        } else {
+            self.owed += if self.taken { span } else { Span::ZERO };
+            self.stuck = Span::ZERO;
+        }
+        self.owed
     }
 }
 
@@ -146,7 +194,7 @@ impl SinkSide {
             flow,
             transfer,
             state: State::Opening,
-            idle: Idle { useful: 0, since: now },
+            idle: Idle::new(now),
             drop_asked: now,
             began: now,
             pace: Pace { since: now, useful: 0, rate: None },
@@ -193,9 +241,8 @@ impl SinkSide {
     /// The same for estimating when it will be done: unwanted units do not count.
     pub fn debtor(&self, interval: Span) -> Member {
         let member = self.member(interval);
-        let useful = self.pace.rate.unwrap_or(Rate::UNLIMITED);
         let rtt = member.rtt.min(RTT_AWAITED);
-        Member { received: member.received.min(useful), rtt, ..member }
+        Member { received: self.useful_rate(), rtt, ..member }
     }
 
     /// Whether the answer to a drop is worth waiting for.
@@ -226,6 +273,17 @@ impl SinkSide {
         self.core.close(now);
         self.state = State::Parting;
         missing
+    }
+
+    /// Whether its work was taken because it was stuck, and it has brought nothing since.
+    pub fn is_given_up(&self) -> bool {
+        self.idle.taken
+    }
+
+    /// It is stuck: others get its work.
+    pub fn give_up(&mut self, now: Time) {
+        self.idle.taken = true;
+        self.ask_drop(now);
     }
 
     /// Asks it to let go of its work; it gets no more until it has.
@@ -285,7 +343,7 @@ impl SinkSide {
     }
 
     /// How long it may take to do what it was asked to, beyond what its rate explains.
-    fn patience(&self) -> Span {
+    pub fn patience(&self) -> Span {
         self.core.rtt().min(RTT_AWAITED) * 2 + INTERVAL_MAX * 2 + TAIL_PATIENCE
     }
 
@@ -330,7 +388,27 @@ impl SinkSide {
         };
         // A few units must be possible at the rate that this host grants.
         let possible = self.core.granted().bytes_in(IDLE_MOST) >= IDLE_LEAST;
-        self.idle.look(now, self.useful(), owes && possible)
+        let (packets, useful) = (self.core.counters().packets, self.useful());
+        self.idle.look(now, Brought { packets, useful }, owes && possible)
+    }
+
+    /// Whether it talks, owes units, and has brought none of them for longer than its path and a
+    /// busy host explain.
+    pub fn is_stuck(&self, now: Time) -> bool {
+        self.state == State::Live
+            && self.has_had_time(now)
+            && self.idle.stuck >= STUCK + self.patience()
+    }
+
+    /// The rate of what it brings that is wanted.
+    pub fn useful_rate(&self) -> Rate {
+        self.core.received_rate().min(self.pace.rate.unwrap_or(Rate::UNLIMITED))
+    }
+
+    /// How long it may take for so many units, asked for alone: twice what they take at its grant.
+    pub fn grace(&self, units: u64, payload: u16) -> Span {
+        let bytes = Bytes(self.packet(payload).0.saturating_mul(units));
+        bytes / self.core.granted() * 2 + self.patience()
     }
 
     /// Units that were wanted and came.
@@ -380,14 +458,26 @@ mod tests {
     }
 
     #[test]
-    fn only_wanted_units_or_owing_nothing_end_idleness() {
+    fn only_wanted_units_end_idleness_and_it_grows_while_units_are_owed_or_were_taken_back() {
         let at = |seconds| Time::ZERO + Span::from_secs(seconds);
-        let mut idle = Idle { useful: 0, since: at(0) };
-        assert_eq!(idle.look(at(4), 0, true), Span::from_secs(4));
-        assert_eq!(idle.look(at(10), 0, true), IDLE_MOST);
-        assert_eq!(idle.look(at(11), 1, true), Span::ZERO);
-        assert_eq!(idle.look(at(15), 1, true), Span::from_secs(4));
-        assert_eq!(idle.look(at(16), 1, false), Span::ZERO);
-        assert_eq!(idle.look(at(18), 1, true), Span::from_secs(2));
+        let units = |useful| Brought { packets: useful, useful };
+        let mut idle = Idle::new(at(0));
+        assert_eq!(idle.look(at(4), units(0), true), Span::from_secs(4));
+        assert_eq!(idle.look(at(10), units(0), true), IDLE_MOST);
+        assert_eq!(idle.look(at(11), units(1), true), Span::ZERO);
+        assert_eq!(idle.look(at(15), units(1), true), Span::from_secs(4));
+        assert_eq!(idle.look(at(16), units(1), false), Span::from_secs(4));
+        assert_eq!(idle.stuck, Span::ZERO);
+        assert_eq!(idle.look(at(18), units(1), true), Span::from_secs(6));
+        assert_eq!(idle.stuck, Span::from_secs(2));
+        idle.taken = true;
+        assert_eq!(idle.look(at(20), units(1), false), Span::from_secs(8));
+        assert_eq!(idle.look(at(21), units(2), false), Span::ZERO);
+        assert_eq!(idle.look(at(30), units(2), false), Span::ZERO);
+        // A few of many packets are no answer to what was asked.
+        let few = Brought { packets: 102, useful: 4 };
+        assert_eq!(idle.look(at(32), few, true), Span::from_secs(2));
+        let more = Brought { packets: 110, useful: 16 };
+        assert_eq!(idle.look(at(33), more, true), Span::ZERO);
     }
 }

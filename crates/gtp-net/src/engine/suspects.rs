@@ -41,11 +41,13 @@ struct Suspect {
 struct Asked {
     of: FlowId,
     since: Time,
+    /// How long it may take before it counts as late. It doubles with each try, so that some try is
+    /// long enough for anybody.
+    grace: Span,
 }
 
-/// How long a session may take over a block that it alone was asked for before it counts as late:
-/// a block at 1 Mbit/s. It doubles with each try, so that some try is long enough for anybody.
-const GRACE: Span = Span::from_secs(2);
+/// Nobody is given longer at the first try: a block at 1 Mbit/s.
+pub(super) const GRACE_MOST: Span = Span::from_secs(2);
 /// More doublings than this would be longer than any transfer.
 const DOUBLINGS_MOST: u32 = 16;
 
@@ -95,10 +97,21 @@ impl Suspects {
             .min_by_key(|&flow| (of(&self.returned, flow), Reverse(of(&self.doubts, flow)), flow))
     }
 
-    /// This session is asked for all of a block from `now` on; returns its units.
-    pub fn ask(&mut self, now: Time, first: u64, flow: FlowId) -> Option<Range<u64>> {
+    /// The block that begins with this unit, if it is suspected.
+    pub fn units(&self, first: u64) -> Option<Range<u64>> {
+        self.blocks.get(&first).map(|block| block.units.clone())
+    }
+
+    /// This session is asked for all of a block from `now` on, and may take this long at the first
+    /// try; returns its units.
+    pub fn ask(
+        &mut self,
+        now: Time,
+        first: u64,
+        (flow, grace): (FlowId, Span),
+    ) -> Option<Range<u64>> {
         let block = self.blocks.get_mut(&first)?;
-        block.asked = Some(Asked { of: flow, since: now });
+        block.asked = Some(Asked { of: flow, since: now, grace: grace.min(GRACE_MOST) });
         Some(block.units.clone())
     }
 
@@ -106,8 +119,9 @@ impl Suspects {
     /// brought of it would be lost.
     pub fn is_spared(&self, flow: FlowId, now: Time) -> bool {
         self.blocks.values().any(|block| {
-            let grace = GRACE * (1 << block.tries.min(DOUBLINGS_MOST));
-            block.asked.is_some_and(|asked| asked.of == flow && now.since(asked.since) < grace)
+            let tries = 1 << block.tries.min(DOUBLINGS_MOST);
+            let late = |asked: Asked| now.since(asked.since) >= asked.grace * tries;
+            block.asked.is_some_and(|asked| asked.of == flow && !late(asked))
         })
     }
 
@@ -170,14 +184,14 @@ mod tests {
         assert_eq!(suspects.choose([1, 2, 3].into_iter()), Some(2));
         assert_eq!(suspects.choose([1, 3].into_iter()), Some(1));
         assert_eq!(suspects.choose([].into_iter()), None);
-        assert_eq!(suspects.ask(Time::ZERO, 0, 2), Some(0..10));
+        assert_eq!(suspects.ask(Time::ZERO, 0, (2, GRACE_MOST)), Some(0..10));
         assert_eq!(suspects.unasked(), [10]);
     }
 
     #[test]
     fn a_good_answer_of_one_who_knows_that_it_is_tested_changes_no_doubt() {
         let mut suspects = accused(&[(0..10, &[1, 2]), (10..20, &[2, 3])]);
-        suspects.ask(Time::ZERO, 0, 2);
+        suspects.ask(Time::ZERO, 0, (2, GRACE_MOST));
         suspects.clear(0);
         assert_eq!(suspects.choose([1, 2, 3].into_iter()), Some(2));
         assert!([1, 2, 3].into_iter().all(|flow| suspects.is_doubted(flow)));
@@ -188,7 +202,7 @@ mod tests {
     #[test]
     fn a_spoilt_block_is_remembered_until_it_is_good() {
         let mut suspects = accused(&[(0..10, &[1, 2])]);
-        suspects.ask(Time::ZERO, 0, 2);
+        suspects.ask(Time::ZERO, 0, (2, GRACE_MOST));
         suspects.convict(0, 2);
         assert_eq!(suspects.spoilt().collect::<Vec<_>>(), [(0, 2)]);
         assert!(suspects.unasked().is_empty());
@@ -199,7 +213,7 @@ mod tests {
     #[test]
     fn what_comes_back_of_a_suspected_block_does_not_go_into_the_pool() {
         let mut suspects = accused(&[(10..20, &[1, 2])]);
-        suspects.ask(Time::ZERO, 10, 1);
+        suspects.ask(Time::ZERO, 10, (1, GRACE_MOST));
         let mut missing = RangeSet::from_iter([5..13, 18..30]);
         assert_eq!(suspects.keep_back(&mut missing, 1), [10]);
         assert_eq!(missing.iter().collect::<Vec<_>>(), [5..10, 20..30]);
@@ -210,7 +224,7 @@ mod tests {
     #[test]
     fn who_gave_a_suspected_block_back_is_asked_last() {
         let mut suspects = accused(&[(0..10, &[1, 2]), (10..20, &[1, 2])]);
-        suspects.ask(Time::ZERO, 0, 1);
+        suspects.ask(Time::ZERO, 0, (1, GRACE_MOST));
         suspects.keep_back(&mut only(4..10), 1);
         assert_eq!(suspects.choose([1, 2, 3].into_iter()), Some(2));
         suspects.put_aside(20..30, 2);
@@ -224,12 +238,12 @@ mod tests {
         let at = |seconds| Time::ZERO + Span::from_secs(seconds);
         let mut suspects = accused(&[(0..10, &[1, 2])]);
         assert!(!suspects.is_spared(1, at(0)));
-        suspects.ask(at(0), 0, 1);
+        suspects.ask(at(0), 0, (1, GRACE_MOST));
         assert!(suspects.is_spared(1, at(1)) && !suspects.is_spared(2, at(1)));
         assert!(!suspects.is_spared(1, at(2)));
         suspects.keep_back(&mut only(4..10), 1);
         assert!(!suspects.is_spared(1, at(2)), "nobody is asked");
-        suspects.ask(at(10), 0, 2);
+        suspects.ask(at(10), 0, (2, GRACE_MOST));
         assert!(suspects.is_spared(2, at(13)) && !suspects.is_spared(2, at(14)));
     }
 }

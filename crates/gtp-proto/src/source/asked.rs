@@ -4,7 +4,7 @@
 //! the word of a sink that had presumed too much, and to one that has said too little not all is
 //! sent at once. Nothing here sends.
 
-use gtp_alloc::{Span, Time};
+use gtp_alloc::{Bytes, Span, Time};
 
 use super::{Moves, SourceSession};
 use crate::limits::REQUEST_WINDOW;
@@ -30,12 +30,23 @@ impl SourceSession {
             // One from before the sink began anew, or one that has overtaken its word of that.
             Some(_) => return Err(Discard::Early),
         }
+        let idle = self.answerer.peek().is_none();
         if self.answerer.handle_request(request) {
             self.status_urgent = true;
             self.starved = false;
+            if idle && self.moves == Moves::Object {
+                self.note_demand(now);
+            }
             self.asked_at = now;
         }
         Ok(())
+    }
+
+    /// What the sink has asked for was asked for just now: nothing was left before.
+    fn note_demand(&mut self, now: Time) {
+        let units: u64 = self.answerer.upcoming().map(|range| range.end - range.start).sum();
+        let bytes = self.packet_bytes().0.saturating_mul(units);
+        self.demand.asked(now, Bytes(bytes));
     }
 
     fn set_unit(&mut self, payload: u16) {
