@@ -10,6 +10,8 @@ const WIRE: &str = "gtp-proto/src/wire.rs";
 const MESSAGES: &str = "gtp-net/src/messages/limits.rs";
 const CONTROL: &str = "gtp-net/src/control/mod.rs";
 const ADMISSION: &str = "gtp-net/src/server/admission.rs";
+const WALKS: &str = "gtp-net/src/server/walks.rs";
+const LIST: &str = "gtp-net/src/server/list.rs";
 const NAME: &str = "gtp-store/src/name.rs";
 
 /// Each row with its constants, in the order of its numbers; a factor turns the constant's unit
@@ -85,7 +87,13 @@ const ROWS: &[Row] = &[
         "entries; paths of a manifest",
         &[(MESSAGES, "ENTRIES_MAX", 1.0), (MESSAGES, "PATHS_MAX", 1.0)],
     ),
-    ("memory for listings, all sessions of a server", &[(MESSAGES, "LISTINGS_MEMORY", 1.0)]),
+    ("memory for manifests, all sessions of a server", &[(MESSAGES, "LISTINGS_MEMORY", 1.0)]),
+    (
+        "names that one listing or walk holds; all of them beyond that",
+        &[(WALKS, "NAMES_EACH", 1.0), (WALKS, "NAMES_ALL", 1.0)],
+    ),
+    // One page is being made, one waits and one is being sent.
+    ("entries that wait for a client which lists", &[(LIST, "PAGE_ENTRIES", 3.0)]),
     (
         "listings of one listed key; of all strangers together: one part in",
         &[
