@@ -107,6 +107,14 @@ impl<A: Allot> Direction<A> {
         self.is_empty() || self.resting
     }
 
+    /// Lets the agent rest for a while if nothing moved in the last round, or there was no session.
+    /// A host whose turns cost it something calls this after a round.
+    pub fn rest_if_quiet(&mut self, now: Time) {
+        if self.is_quiet() {
+            self.agent.rest(now + INTERVAL_MAX);
+        }
+    }
+
     /// Ends the rest of a direction all of whose sessions rested in the last round. `false`: it did
     /// not rest. A direction without sessions has none that could end its rest.
     pub fn end_rest(&mut self) -> bool {
@@ -140,9 +148,6 @@ impl<'d, A: Allot> Round<'d, A> {
         direction.agent.tick(now, &direction.reports, &mut direction.grants);
         let mut issued = direction.grants.iter().zip(&direction.reports);
         direction.unheard = issued.any(|((_, grant), (_, report))| report.echoed < grant.number);
-        if direction.is_quiet() {
-            direction.agent.rest(now + INTERVAL_MAX);
-        }
         let grants = direction.grants.iter().map(|(_, grant)| *grant);
         direction.places.iter().copied().zip(grants)
     }

@@ -26,7 +26,7 @@ use crate::session::{
 };
 use crate::weight::{SharedWeight, Weights};
 use crate::wire::{
-    Control, DATA_HEAD_LEN, DataHead, Feedback, HEADER_LEN, Header, Kind, Receipt, Revision, Status,
+    Control, DATA_HEAD_LEN, DataHead, Feedback, HEADER_LEN, Header, Kind, Receipt, Status,
 };
 
 mod asking;
@@ -85,8 +85,7 @@ struct Delay {
     origin: Option<u32>,
     least: [i32; 2],
     turned: Time,
-    /// Least and greatest of the interval.
-    in_interval: Option<(i32, i32)>,
+    in_interval: Option<i32>,
 }
 
 const DELAY_WINDOW: Span = Span::from_secs(10);
@@ -101,15 +100,12 @@ impl Delay {
             self.turned = now;
         }
         self.least[0] = self.least[0].min(sample);
-        let (least, most) = self.in_interval.unwrap_or((sample, sample));
-        self.in_interval = Some((least.min(sample), most.max(sample)));
+        self.in_interval = Some(self.in_interval.map_or(sample, |least| least.min(sample)));
     }
 
-    /// Least and greatest queueing delay since the last call, in microseconds.
-    fn take_interval(&mut self) -> (u32, u32) {
-        let base = self.least[0].min(self.least[1]);
-        let above = |sample: i32| sample.wrapping_sub(base).max(0) as u32;
-        self.in_interval.take().map_or((0, 0), |(least, most)| (above(least), above(most)))
+    fn take_interval(&mut self) -> u32 {
+        let least = self.least[0].min(self.least[1]);
+        self.in_interval.take().map_or(0, |d| d.wrapping_sub(least).max(0) as u32)
     }
 }
 
@@ -717,8 +713,6 @@ impl SinkSession {
             None => (0, 0),
         };
         let interval = self.pause(now);
-        let (delay, delay_most) = self.delay.take_interval();
-        let says_more = self.config.link.revision >= Revision::Second;
         self.noted = None;
         self.feedback_urgent = false;
         self.feedback_due = now + interval;
@@ -731,10 +725,10 @@ impl SinkSession {
             interval: interval.as_micros() as u32,
             echo_at,
             echo_hold,
-            delay,
+            delay: self.delay.take_interval(),
             receipt,
             weight: self.weight.said(),
-            delay_most: says_more.then_some(delay_most),
+            delay_most: None, // No source judges by it yet.
         };
         self.control(&Control::Feedback(feedback), head)
     }

@@ -19,10 +19,10 @@ struct Sink {
 }
 
 impl Sink {
-    fn new(revision: Revision) -> Sink {
+    fn new() -> Sink {
         let config = SinkConfig {
             role: Role::Responder,
-            link: Link { peer_session: 1, ip_overhead: 28, revision },
+            link: Link { peer_session: 1, ip_overhead: 28, revision: Revision::NEWEST },
             law: Law::Grant,
             weights: Weights::ONE,
             max_rate: Rate::UNLIMITED,
@@ -82,7 +82,7 @@ fn status(sent: Time) -> Control {
 
 #[test]
 fn what_waited_to_be_read_shows_as_no_queue_and_its_time_of_arrival_is_the_true_one() {
-    let (mut sink, mut told) = (Sink::new(Revision::NEWEST), 0);
+    let (mut sink, mut told) = (Sink::new(), 0);
     for turn in 1..60 {
         let sent = START + EVERY * turn;
         let came = sent + ONE_WAY;
@@ -102,7 +102,7 @@ fn what_waited_to_be_read_shows_as_no_queue_and_its_time_of_arrival_is_the_true_
 
 #[test]
 fn what_comes_of_a_burst_after_a_feedback_shows_the_queue_that_it_showed_before() {
-    let mut sink = Sink::new(Revision::NEWEST);
+    let mut sink = Sink::new();
     let queue = Span::from_millis(7);
     let sent = [START, START + EVERY * 2, START + EVERY * 2];
     let waits = [Span::ZERO, queue, queue];
@@ -114,20 +114,6 @@ fn what_comes_of_a_burst_after_a_feedback_shows_the_queue_that_it_showed_before(
         sink.session.handle_grant(grant);
         let feedback = sink.feedback(came).expect("a new grant is told at once");
         assert_eq!(Span::from_micros(feedback.delay.into()), waits, "{number}");
-    }
-}
-
-#[test]
-fn feedback_names_the_greatest_delay_to_a_peer_that_understands_it() {
-    for (revision, said) in [(Revision::First, None), (Revision::Second, Some(9_000))] {
-        let mut sink = Sink::new(revision);
-        let delays = [0, 2, 9, 4].map(Span::from_millis);
-        for (turn, queue) in (1..).zip(delays) {
-            let sent = START + Span::from_millis(turn);
-            sink.hear((sent + ONE_WAY + queue).into(), &status(sent));
-        }
-        let feedback = sink.feedback(START + EVERY * 2).expect("an interval has passed");
-        assert_eq!((feedback.delay, feedback.delay_most), (0, said), "{revision:?}");
     }
 }
 

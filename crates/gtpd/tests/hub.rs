@@ -517,7 +517,7 @@ fn a_new_daemon_raises_nobody_before_all_have_handed_over_what_they_hold() {
     hold(&mut two, 80, 90);
     two.post();
     let now = START + grace;
-    assert_eq!(hub.poll_timeout(), now);
+    assert!(hub.poll_timeout() <= now, "those that hold too much are lowered before");
     hub.tick(now, &mut news);
     assert_eq!(one.rates(), [10.0], "90 of 100 may still be arriving");
     assert_eq!(two.rates(), [50.0]);

@@ -668,6 +668,7 @@ fn tick(direction: &mut Direction<Allotter>, now: Time, table: &mut Table) {
         }
         table.touch(now, index);
     }
+    direction.rest_if_quiet(now);
 }
 
 fn count(counter: &std::sync::atomic::AtomicU64) {
