@@ -9,8 +9,8 @@ const DOCUMENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/SOCKETS.
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/sockets");
 /// Around the list of differences in that document: a table, whose first column names cases.
 const LIST: [&str; 2] = ["<!-- differences -->", "<!-- end of differences -->"];
-/// Fewer cases than this were found by mistake.
-const CASES_LEAST: usize = 200;
+/// docs/SOCKETS.md gives this number; if fewer run, a file of cases was missed.
+const CASES_LEAST: usize = 230;
 
 /// Outcomes by case.
 type Outcomes = BTreeMap<String, String>;
@@ -47,15 +47,18 @@ fn python() -> Command {
     let names = ["-c", "import sys; print(sys.executable)"];
     let said = Command::new("python3").args(names).output().unwrap().stdout;
     let mut python = Command::new(String::from_utf8(said).unwrap().trim());
-    python.arg(Path::new(SOURCES).join("cases.py"));
+    python.arg(Path::new(SOURCES).join("python/cases.py"));
     python
 }
 
 fn compiled(dir: &Path) -> Command {
     let program = dir.join("cases");
-    let source = Path::new(SOURCES).join("cases.c");
+    let files = std::fs::read_dir(Path::new(SOURCES).join("c")).unwrap();
+    let sources = files
+        .map(|file| file.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|end| end == "c"));
     let options = ["-Wall", "-Werror", "-pthread", "-o"];
-    let cc = Command::new("cc").args(options).args([&program, &source]).output().unwrap();
+    let cc = Command::new("cc").args(options).arg(&program).args(sources).output().unwrap();
     assert!(cc.status.success(), "{}", String::from_utf8_lossy(&cc.stderr));
     Command::new(program)
 }
