@@ -4,20 +4,17 @@
 //! process a turn, drops answers that are not read, sends lists as they are read, and rests after
 //! each turn for many times what the turn took, as far as that is not too long.
 
+mod beside;
+mod guest;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
-use std::path::PathBuf;
-use std::rc::Rc;
 
-use gtp_alloc::strain::{LOOK, Strain};
-use gtp_alloc::{Bytes, Rate, Span, Time};
+use gtp_alloc::{Rate, Span, Time};
 use gtp_share::client::Past;
-use gtp_share::{
-    Answer, BELL, Connection, Incoming, LIST_PACKET, MESSAGE_MOST, Request, Side, VERSION,
-    printable,
-};
+use gtp_share::{Answer, BELL, Connection, Incoming, MESSAGE_MOST, Request, VERSION, printable};
 use gtp_sys::Clock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -28,9 +25,10 @@ use crate::http::{Pages, Work};
 use crate::hub::{ClientId, Hub, HubConfig, Right, SetError, Who};
 use crate::metrics::NUMBERS;
 use crate::orders::{Order, Orders};
-use crate::room::Room;
 use crate::view::Lists;
 use crate::web::LIVE;
+use beside::Beside;
+use guest::{Guest, Sending, State};
 
 /// What a daemon is told at its start.
 #[derive(Clone, Debug)]
@@ -80,38 +78,11 @@ pub struct Daemon {
     reserve: Rate,
 }
 
-/// One connection.
-#[derive(Debug)]
-struct Guest {
-    connection: Connection,
-    state: State,
-    came: Time,
-    /// Something is there to be read, or its list can go on, or it has ended.
-    ready: bool,
-    /// Until all of it is sent nothing else is heard.
-    list: Option<Sending>,
-}
-
-/// A list on its way.
-#[derive(Debug)]
-struct Sending {
-    text: Rc<Vec<u8>>,
-    at: usize,
-    began: Time,
-}
-
 /// What comes of orders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Course {
     GoesOn,
     Ends,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Asking,
-    Attached,
-    Over,
 }
 
 /// Processes at most, of all and of one user: 1.3 MiB of pages each, if all of it is used.
@@ -535,88 +506,6 @@ impl Daemon {
     }
 }
 
-impl Guest {
-    /// Sends of its list what the other end takes, `most` packets at most; says how many.
-    fn feed(&mut self, most: usize) -> usize {
-        let Some(Sending { text, at, .. }) = &mut self.list else { return 0 };
-        let mut parts = text[*at..].chunks(LIST_PACKET);
-        for sent in 0..most {
-            let Some(part) = parts.next() else {
-                self.list = None;
-                return sent;
-            };
-            match self.connection.send(part, &[]) {
-                Ok(()) => *at += part.len(),
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return sent,
-                Err(_) => {
-                    self.state = State::Over;
-                    return sent;
-                }
-            }
-        }
-        most
-    }
-}
-
-/// The capacities beside what else goes over an interface, and after what all sessions lose.
-#[derive(Debug)]
-struct Beside {
-    counters: Option<[PathBuf; 2]>,
-    rooms: [Room; 2],
-    strains: [Strain; 2],
-    looked: Time,
-}
-
-impl Beside {
-    fn new(now: Time, config: &DaemonConfig) -> Beside {
-        let counter = |interface: &String, name: &str| {
-            PathBuf::from("/sys/class/net").join(interface).join("statistics").join(name)
-        };
-        let both = |i| [counter(i, "tx_bytes"), counter(i, "rx_bytes")];
-        Beside {
-            counters: config.interface.as_ref().map(both),
-            rooms: [config.hub.capacity_out, config.hub.capacity_in]
-                .map(|full| Room::new(full, config.reserve)),
-            strains: [Strain::default(), Strain::default()],
-            looked: now,
-        }
-    }
-
-    /// The machine has these capacities from now on, less what is reserved.
-    fn set_full(&mut self, full: [Rate; 2], reserve: Rate) {
-        self.rooms = full.map(|full| Room::new(full, reserve));
-        self.strains = [Strain::default(), Strain::default()];
-    }
-
-    fn poll_timeout(&self, hub: &Hub) -> Time {
-        let of_use = hub.poll_timeout() != Time::MAX;
-        if of_use { self.looked + LOOK } else { Time::MAX }
-    }
-
-    fn look(&mut self, now: Time, hub: &mut Hub) {
-        if self.poll_timeout(hub) > now {
-            return;
-        }
-        let span = now.since(self.looked);
-        self.looked = now;
-        let (out, in_) = hub.moved();
-        let mut capacities = [Rate::ZERO; 2];
-        let said = hub.said(span);
-        let (own, sides) = ([out, in_], [Side::Source, Side::Sink]);
-        for (i, room) in self.rooms.iter_mut().enumerate() {
-            // Without a counter nothing is known of others.
-            let counter = self.counters.as_ref().map(|counters| &counters[i]);
-            let all = counter.and_then(|path| std::fs::read_to_string(path).ok());
-            let capacity = match all.and_then(|text| text.trim().parse().ok()) {
-                Some(all) => room.look(span, Bytes(all), own[i], said),
-                None => room.capacity(),
-            };
-            capacities[i] = self.strains[i].look(capacity, span, hub.toll(sides[i], span));
-        }
-        hub.set_capacity(capacities[0], capacities[1]);
-    }
-}
-
 /// Root and the daemon's own user may see and change everything.
 fn right(uid: u32) -> Right {
     let own = rustix::process::geteuid().as_raw();
@@ -666,275 +555,4 @@ fn timespec(span: Span) -> Timespec {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use gtp_proto::{Law, LimitedBy, Phase, Report};
-    use gtp_share::{Change, GrantsReader, Label, Outstanding, Posted, ReportsWriter, Side};
-
-    const CAPACITY: Rate = Rate::from_mbps(1_000);
-
-    fn config() -> DaemonConfig {
-        DaemonConfig {
-            hub: HubConfig {
-                capacity_out: CAPACITY,
-                capacity_in: CAPACITY,
-                interval: Some(Span::from_millis(20)),
-                grace: Span::from_millis(250),
-                users: BTreeMap::new(),
-                most: BTreeMap::new(),
-                least: BTreeMap::new(),
-            },
-            idle_end: None,
-            metrics: None,
-            web: None,
-            interface: None,
-            reserve: Rate::ZERO,
-        }
-    }
-
-    fn daemon(dir: &tempfile::TempDir) -> (Daemon, PathBuf) {
-        let path = dir.path().join("gtpd.sock");
-        (Daemon::new(Claim::at(&path).unwrap(), &config()).unwrap(), path)
-    }
-
-    #[test]
-    fn a_programs_name_turns_no_writing_round() {
-        let dir = tempfile::tempdir().unwrap();
-        let (mut daemon, path) = daemon(&dir);
-        let connection = Connection::open(&path).unwrap();
-        let program = "a\u{202e}b\u{1b}[2J".to_owned();
-        let request = Request::Attach { version: VERSION, slots: 1, program, again: false };
-        connection.send(&serde_json::to_vec(&request).unwrap(), &[]).unwrap();
-        daemon.accept(Time::ZERO);
-        daemon.listen(Time::ZERO);
-        let names: Vec<&str> = daemon.hub.clients.values().map(|c| &*c.who.program).collect();
-        assert_eq!(names, ["a?b?[2J"]);
-    }
-
-    #[test]
-    fn in_a_flood_of_connections_each_process_that_says_what_it_wants_is_taken_in() {
-        let dir = tempfile::tempdir().unwrap();
-        let (mut daemon, path) = daemon(&dir);
-        let request = Request::Attach {
-            version: VERSION,
-            slots: 1,
-            program: "test".to_owned(),
-            again: false,
-        };
-        let request = serde_json::to_vec(&request).unwrap();
-        let (mut flood, mut honest) = (Vec::new(), Vec::new());
-        for _ in 0..20 {
-            flood.extend((0..50).map(|_| Connection::open(&path).unwrap()));
-            let one = Connection::open(&path).unwrap();
-            one.send(&request, &[]).unwrap();
-            honest.push(one);
-        }
-        daemon.accept(Time::ZERO);
-        assert!(!daemon.crowded, "nobody waits any more");
-        let mut buffer = [0; MESSAGE_MOST];
-        for one in &honest {
-            let Incoming::Message(length, fds) = one.receive(&mut buffer).unwrap() else {
-                panic!("no answer");
-            };
-            let answer = serde_json::from_slice(&buffer[..length]).unwrap();
-            assert!(matches!(answer, Answer::Attached { .. }) && fds.len() == 2, "{answer:?}");
-        }
-        assert_eq!(daemon.guests.len(), honest.len() + crate::comers::ASKING_OF_ONE);
-        let Incoming::Message(length, _) = flood[0].receive(&mut buffer).unwrap() else {
-            panic!("the first of the flood was let go without a word");
-        };
-        let answer = serde_json::from_slice(&buffer[..length]).unwrap();
-        assert!(matches!(answer, Answer::Busy { .. }), "{answer:?}");
-    }
-
-    #[test]
-    fn a_change_says_what_came_of_it_and_why_nothing_did() {
-        let dir = tempfile::tempdir().unwrap();
-        let (mut daemon, _) = daemon(&dir);
-        let begin = Time::ZERO + Span::from_secs(1_000);
-        let (page, _) = attach(&mut daemon.hub, begin, 1);
-        let weight = |w| Change { weight: Some(w), ..Change::default() };
-        let set = |hub: &mut Hub, change: Change| {
-            let session = hub.sessions_for(Right::Anybodys)[0].session;
-            let had = hub.has(session);
-            hub.set(begin, Right::Anybodys, session, change).unwrap();
-            hub.effect(session, change, had).unwrap_or_default()
-        };
-        page.post(0, &posted(0));
-        daemon.hub.wake(begin);
-        daemon.hub.tick(begin, &mut Vec::new());
-        let alone = set(&mut daemon.hub, weight(2.0));
-        assert!(alone.contains("the only session that this host receives"), "{alone}");
-        page.post(1, &Posted { id: 2, transfer: 1, ..posted(0) });
-        daemon.hub.wake(begin + Span::from_millis(100));
-        daemon.hub.tick(begin + Span::from_millis(100), &mut Vec::new());
-        let more = set(&mut daemon.hub, weight(3.0));
-        assert!(more.contains("is 75.0 %, and was 66.7 %"), "{more}");
-        let (other, _) = attach(&mut daemon.hub, begin, 2);
-        page.clear(1);
-        other.post(0, &posted(0));
-        daemon.hub.wake(begin + Span::from_millis(200));
-        daemon.hub.tick(begin + Span::from_millis(200), &mut Vec::new());
-        let same = set(&mut daemon.hub, weight(9.0));
-        assert!(same.contains("its part stays"), "{same}");
-        let limit = Change { max_rate: Some(1_000_000), ..Change::default() };
-        let less = set(&mut daemon.hub, limit);
-        assert!(less.contains("less than its new limit"), "{less}");
-    }
-
-    #[test]
-    fn a_user_whose_processes_come_and_go_without_end_is_told_to_wait() {
-        let dir = tempfile::tempdir().unwrap();
-        let (mut daemon, _) = daemon(&dir);
-        let uid = rustix::process::geteuid().as_raw();
-        let refused = |daemon: &mut Daemon, now| {
-            (0..2_000).filter(|_| daemon.is_full(now, uid).is_some()).count()
-        };
-        let begin = Time::from_nanos(1_000_000_000);
-        let often = refused(&mut daemon, begin);
-        assert!((1_000..2_000).contains(&often), "{often}");
-        assert!(daemon.is_full(begin, uid + 1).is_none(), "others come in");
-        assert!(daemon.is_full(begin + Span::from_secs(1), uid).is_none(), "and so does it later");
-    }
-
-    fn posted(wire_bytes: u64) -> Posted {
-        Posted {
-            id: 1,
-            side: Side::Sink,
-            report: Report {
-                weight: 1.0,
-                peer_weight: 1.0,
-                law: Law::Grant,
-                phase: Phase::Open,
-                peer_offer: Rate::UNLIMITED,
-                demand: Rate::UNLIMITED,
-                measured: Rate::ZERO,
-                echoed: 0,
-                rtt: Span::from_millis(20),
-                counts: Default::default(),
-                packet: Default::default(),
-            },
-            principal: 0,
-            transfer: 0,
-            held: Outstanding::default(),
-            limited_by: LimitedBy::Sink,
-            packets: 0,
-            lost: 0,
-            wire_bytes,
-            label: Label::new("session"),
-        }
-    }
-
-    fn attach(hub: &mut Hub, now: Time, id: ClientId) -> (ReportsWriter, GrantsReader) {
-        let who = Who { uid: id as u32, pid: 1, program: "test".into() };
-        let ([reports, grants], slots) = hub.attach(now, id, who, 4).unwrap();
-        (ReportsWriter::open(reports, slots).unwrap(), GrantsReader::open(grants, slots).unwrap())
-    }
-
-    /// Connections that have asked for the list.
-    fn askers(
-        daemon: &mut Daemon,
-        path: &std::path::Path,
-        now: Time,
-        count: usize,
-    ) -> Vec<Connection> {
-        let request = serde_json::to_vec(&Request::Sessions { version: VERSION }).unwrap();
-        let open = || {
-            let connection = Connection::open(path).unwrap();
-            connection.send(&request, &[]).unwrap();
-            connection
-        };
-        let all = (0..count).map(|_| open()).collect();
-        daemon.accept(now);
-        daemon.listen(now);
-        all
-    }
-
-    /// A daemon whose list is longer than a connection takes at once.
-    fn with_a_long_list(dir: &tempfile::TempDir) -> (Daemon, PathBuf, u32) {
-        const SESSIONS: u32 = 4_096;
-        let (mut daemon, path) = daemon(dir);
-        let who = Who { uid: 1, pid: 1, program: "test".into() };
-        let ([reports, _], slots) = daemon.hub.attach(Time::ZERO, 1 << 40, who, SESSIONS).unwrap();
-        let page = ReportsWriter::open(reports, slots).unwrap();
-        (0..SESSIONS).for_each(|slot| page.post(slot, &posted(0)));
-        // Long after the daemon's own clock, however slow the machine is.
-        let begin = Time::ZERO + Span::from_secs(1_000);
-        daemon.hub.wake(begin);
-        daemon.hub.tick(begin, &mut Vec::new());
-        (daemon, path, SESSIONS)
-    }
-
-    #[test]
-    fn a_list_comes_without_descriptors_beside_readers_that_do_not_read() {
-        let dir = tempfile::tempdir().unwrap();
-        let (mut daemon, path, sessions) = with_a_long_list(&dir);
-        let lazy = askers(&mut daemon, &path, Time::ZERO, 20);
-        let mut buffer = [0; MESSAGE_MOST];
-        let Incoming::Message(length, fds) = lazy[0].receive(&mut buffer).unwrap() else {
-            panic!("no answer");
-        };
-        let answer = serde_json::from_slice(&buffer[..length]).unwrap();
-        assert!(matches!(answer, Answer::Sessions { .. }) && fds.is_empty());
-        let reading = {
-            let path = path.clone();
-            std::thread::spawn(move || gtp_share::client::sessions(&path))
-        };
-        while !reading.is_finished() {
-            daemon.accept(Time::ZERO);
-            daemon.guests.values_mut().for_each(|guest| guest.ready = true);
-            daemon.listen(Time::ZERO);
-            std::thread::yield_now();
-        }
-        let (host, listed) = reading.join().unwrap().unwrap();
-        assert_eq!((host.sessions, listed.len()), (sessions, sessions as usize));
-        daemon.listen(Time::ZERO + ASKING_MOST + Span::from_secs(1));
-        assert!(daemon.guests.is_empty(), "who does not read is let go");
-    }
-
-    #[test]
-    fn lists_that_nobody_reads_are_few() {
-        let dir = tempfile::tempdir().unwrap();
-        let (mut daemon, path, _) = with_a_long_list(&dir);
-        let mut buffer = [0; MESSAGE_MOST];
-        let mut refused = 0;
-        let mut all = Vec::new();
-        for round in 0..10 {
-            let now = Time::ZERO + Span::from_millis(200) * round;
-            let asker = askers(&mut daemon, &path, now, 1).remove(0);
-            let Incoming::Message(length, _) = asker.receive(&mut buffer).unwrap() else {
-                panic!("no answer");
-            };
-            let answer = serde_json::from_slice(&buffer[..length]).unwrap();
-            refused += u32::from(matches!(answer, Answer::Refused { .. }));
-            all.push(asker);
-        }
-        assert_eq!(refused, 6, "four are kept");
-    }
-
-    #[test]
-    fn a_process_that_says_to_have_moved_everything_takes_nothing_off_the_capacity() {
-        let dir = tempfile::tempdir().unwrap();
-        let counters = ["tx", "rx"].map(|name| dir.path().join(name));
-        let mut now = Time::from_nanos(1_000_000_000);
-        let config = DaemonConfig { interface: Some("given".into()), ..config() };
-        let mut beside = Beside::new(now, &config);
-        beside.counters = Some(counters.clone());
-        let mut hub = Hub::new(now, &HubConfig { grace: Span::ZERO, ..config.hub });
-        let (liar, _) = attach(&mut hub, now, 1);
-        let (honest, _) = attach(&mut hub, now, 2);
-        for look in 0..20_u64 {
-            let moved = Rate::from_mbps(900).bytes_in(LOOK).0 * look;
-            for counter in &counters {
-                std::fs::write(counter, format!("{moved}\n")).unwrap();
-            }
-            honest.post(0, &posted(moved));
-            liar.post(0, &posted(if look % 2 == 0 { 0 } else { u64::MAX }));
-            hub.wake(now);
-            hub.tick(now, &mut Vec::new());
-            beside.look(now, &mut hub);
-            assert_eq!(hub.capacity().1, CAPACITY, "look {look}");
-            now += LOOK;
-        }
-    }
-}
+mod tests;

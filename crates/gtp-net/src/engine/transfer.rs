@@ -1,7 +1,11 @@
 //! One object that is being received, from whichever sessions bring it.
 //!
 //! Units that arrive become blocks, blocks go to the writer, and what the writer says decides what
-//! is asked for again and from whom. Which session is asked for what next is in `assign`.
+//! is asked for again and from whom: `outcomes` has that, and `plan` how the object is cut. Which
+//! session is asked for what next is in `assign`.
+
+mod outcomes;
+mod plan;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -9,18 +13,19 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gtp_alloc::{Bytes, Span, Time};
-use gtp_proto::{Event, FlowId, Group, LimitedBy, RangeSet};
-use gtp_store::{BLOCK, Have, Manifest, Row, SinkError, TRAILER, Value, Window};
+use gtp_proto::{Event, FlowId, LimitedBy, RangeSet};
+use gtp_store::{BLOCK, Have, Manifest, SinkError, TRAILER, Value, Window};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::api::{Blame, FlowProgress, RootPolicy, TransferEvent, TransferProgress};
-use super::assembly::{Assembly, Placed, Whole};
+use super::assembly::{Placed, Whole};
 use super::backlog::Backlog;
 use super::command::{NewTransfer, Notices};
 use super::sink_side::State;
-use super::suspects::Suspects;
 use super::table::Table;
 use super::writer::{WriteJob, WriteJobs, Written};
+pub(super) use outcomes::InWriting;
+pub(super) use plan::Plan;
 
 /// One object on its way.
 pub(super) struct Transfer {
@@ -79,36 +84,12 @@ pub(super) enum Phase {
     Over,
 }
 
-/// How an object is cut, and what of it is on its way.
-pub(super) struct Plan {
-    pub row: Row,
-    pub group: Group,
-    pub assembly: Assembly,
-    /// Blocks that are asked of one session alone.
-    pub suspects: Suspects,
-    /// No unit from here on was ever asked for.
-    pub front: u64,
-    /// Units of files that were given up.
-    pub dropped: RangeSet,
-    /// Blocks that some source cannot give, by their first unit, and their files.
-    pub lost: BTreeMap<u64, u32>,
-}
-
 /// One session of the transfer, also after its end.
 pub(super) struct Flow {
     pub flow: FlowId,
     pub(super) bytes: u64,
     /// Its last progress, once it is gone.
     past: Option<FlowProgress>,
-}
-
-/// What is remembered of a block at the writer.
-pub(super) struct InWriting {
-    units: Range<u64>,
-    file: u32,
-    block: u64,
-    length: Bytes,
-    brought: Vec<(FlowId, u64)>,
 }
 
 /// Which files still have to be finished.
@@ -121,10 +102,6 @@ struct Files {
 
 /// How long a moment in which memory was the limit is remembered.
 const LIMIT_SHOWN: Span = Span::from_millis(200);
-/// Damaged blocks that the only source may be asked for again: files of which a part was sent
-/// before they changed and the rest after. More are damage.
-const SECOND_CHANCES: usize = 64;
-
 impl Transfer {
     /// A transfer and its writer. Should the system give no thread, its handle hears of a fault.
     pub fn start(now: Time, new: NewTransfer, notices: Notices) -> Transfer {
@@ -391,77 +368,6 @@ impl Transfer {
         }
     }
 
-    fn handle_outcome(
-        &mut self,
-        now: Time,
-        block: InWriting,
-        outcome: gtp_store::Written,
-        table: &mut Table,
-    ) {
-        let completed = match outcome {
-            gtp_store::Written::Duplicate => return,
-            gtp_store::Written::Bad => return self.handle_bad(now, block, table),
-            gtp_store::Written::Lost => return self.handle_lost(block, table),
-            gtp_store::Written::Good => false,
-            gtp_store::Written::Completed => true,
-        };
-        if let Some(plan) = &mut self.plan {
-            plan.suspects.clear(block.units.start);
-            plan.lost.remove(&block.units.start);
-        }
-        for (flow, content) in without_trailer(block.brought) {
-            self.counted.bytes += content;
-            if let Some(record) = self.flows.iter_mut().find(|record| record.flow == flow) {
-                record.bytes += content;
-            }
-        }
-        self.blocks_left = self.blocks_left.saturating_sub(1);
-        if completed && self.is_trusted(block.file) {
-            self.tell_writer(WriteJob::Files(vec![(block.file, None)]));
-        }
-        self.check_all_blocks();
-    }
-
-    /// A source says that it cannot give a block. Another may; if there is none, the transfer goes
-    /// on without the file.
-    fn handle_lost(&mut self, lost: InWriting, table: &Table) {
-        let Some(plan) = &mut self.plan else { return };
-        let [(flow, _)] = lost.brought[..] else {
-            // Parts of it came from elsewhere: it is asked of one of them alone.
-            let parties = lost.brought.iter().map(|&(flow, _)| flow);
-            plan.suspects.accuse(lost.units, parties);
-            return;
-        };
-        let first = lost.units.start;
-        let others = live(&self.flows, table).filter(|&id| id != flow);
-        let possible = others.into_iter().any(|id| !plan.group.is_barred(id, first));
-        plan.suspects.clear(first);
-        if possible {
-            plan.group.refetch(lost.units, flow);
-            plan.lost.insert(first, lost.file);
-        } else if self.given_up.insert(lost.file) {
-            self.tell_writer(WriteJob::GiveUp(lost.file));
-        }
-    }
-
-    /// Gives up files with a block that none of the sources that are left can give.
-    pub(super) fn check_lost(&mut self, table: &Table) {
-        let Some(plan) = self.plan.as_mut().filter(|plan| !plan.lost.is_empty()) else { return };
-        let left: Vec<FlowId> = live(&self.flows, table).collect();
-        let unasked = &plan.group;
-        plan.lost.retain(|&first, file| {
-            let refused = left.iter().all(|&flow| unasked.is_barred(flow, first));
-            let hopeless = refused && !left.is_empty() && !self.writing.contains_key(&first);
-            if hopeless
-                && self.given_up.insert(*file)
-                && let Some(writer) = &self.writer
-            {
-                writer.send(WriteJob::GiveUp(*file));
-            }
-            !hopeless
-        });
-    }
-
     /// The writer does without an entry: what is missing of it need not come.
     fn handle_given_up(&mut self, file: u32, missing: u64, why: Option<SinkError>) {
         self.given_up.insert(file);
@@ -473,39 +379,6 @@ impl Transfer {
         self.outbox.push(TransferEvent::GivenUp { file, why });
         self.check_all_blocks();
         self.check_all_files();
-    }
-
-    /// A block failed its check. Brought by one source alone, it is known who lied; by several, it
-    /// is asked of one of them alone.
-    fn handle_bad(&mut self, now: Time, bad: InWriting, table: &mut Table) {
-        let Some(plan) = &mut self.plan else { return };
-        let [(flow, _)] = bad.brought[..] else {
-            let parties = bad.brought.iter().map(|&(flow, _)| flow);
-            plan.suspects.accuse(bad.units, parties);
-            return;
-        };
-        let first = bad.units.start;
-        let mut others = live(&self.flows, table).filter(|&id| id != flow);
-        let alone = others.all(|id| plan.group.is_barred(id, first));
-        drop(others);
-        // A file that changed between two sendings of a block looks like damage once.
-        let again = self.second_chances.len() < SECOND_CHANCES && self.second_chances.insert(first);
-        if alone && again {
-            let (file, block) = (bad.file, bad.block);
-            plan.group.give_back(&only(bad.units));
-            self.outbox.push(TransferEvent::BadBlock { flow, file, block });
-            return;
-        }
-        plan.suspects.convict(first, flow);
-        plan.group.refetch(bad.units, flow);
-        let (file, block) = (bad.file, bad.block);
-        self.outbox.push(TransferEvent::BadBlock { flow, file, block });
-        let mut left = live(&self.flows, table).filter(|&id| !plan.group.is_barred(id, first));
-        if left.next().is_none() {
-            self.outbox.push(TransferEvent::Unobtainable { flow, file, block });
-            drop(left);
-            self.stop(now, table);
-        }
     }
 
     /// Ends a session because of the peer or the network.
@@ -720,47 +593,6 @@ pub(super) fn live<'a>(flows: &'a [Flow], table: &'a Table) -> impl Iterator<Ite
     })
 }
 
-impl Plan {
-    fn new(manifest: &Manifest, payload: u16, have: &[Have]) -> Result<Plan, gtp_store::RowError> {
-        let row = Row::of(manifest, payload)?;
-        let mut group = Group::new(0..row.units());
-        for part in have {
-            group.have(row.blocks_units(part.file, part.blocks.clone()));
-        }
-        let (assembly, suspects) = (Assembly::default(), Suspects::default());
-        Ok(Plan {
-            row,
-            group,
-            assembly,
-            suspects,
-            front: 0,
-            dropped: RangeSet::new(),
-            lost: BTreeMap::new(),
-        })
-    }
-
-    /// Takes units of files that were given up out of a set.
-    fn remove_dropped(&self, units: &mut RangeSet) {
-        if self.dropped.is_empty() {
-            return;
-        }
-        let unwanted = units.iter().flat_map(|range| self.dropped.within(range));
-        for range in unwanted.collect::<Vec<_>>() {
-            units.remove(range);
-        }
-    }
-
-    /// Nothing more of this file is wanted.
-    fn drop_file(&mut self, manifest: &Manifest, file: u32) {
-        let blocks = manifest.entries.get(file as usize).map_or(0, |e| e.size.div_ceil(BLOCK));
-        if blocks > 0 {
-            let units = self.row.blocks_units(file, 0..blocks);
-            self.group.have(units.clone());
-            self.dropped.insert(units);
-        }
-    }
-}
-
 impl Files {
     fn of(manifest: &Manifest) -> Files {
         let open: Vec<bool> = manifest.entries.iter().map(|entry| entry.size > 0).collect();
@@ -781,17 +613,6 @@ impl Files {
     }
 }
 
-/// What of a block each session brought is content: its trailer is taken off whoever is named
-/// first, and what that one did not bring off the next.
-fn without_trailer(brought: Vec<(FlowId, u64)>) -> impl Iterator<Item = (FlowId, u64)> {
-    let mut trailer = TRAILER as u64;
-    brought.into_iter().map(move |(flow, bytes)| {
-        let off = trailer.min(bytes);
-        trailer -= off;
-        (flow, bytes - off)
-    })
-}
-
 /// That a source broke this rule, for people.
 pub(super) fn broke(rule: &str) -> String {
     format!("the source broke a rule: {rule}")
@@ -808,16 +629,4 @@ pub(super) fn have_bytes(manifest: &Manifest, have: &Have) -> u64 {
     let size = manifest.entries.get(have.file as usize).map_or(0, |entry| entry.size);
     let end = have.blocks.end.saturating_mul(BLOCK).min(size);
     end.saturating_sub(have.blocks.start.saturating_mul(BLOCK))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_trailer_counts_for_nobody_also_where_one_session_brought_only_a_part_of_it() {
-        let brought = vec![(1, 20), (2, 5), (3, 1_400), (4, 1_400)];
-        let content: Vec<_> = without_trailer(brought).collect();
-        assert_eq!(content, [(1, 0), (2, 0), (3, 1_400 - 7), (4, 1_400)]);
-    }
 }

@@ -1,0 +1,61 @@
+//! One connection to the daemon: what it has become, and the list on its way to it.
+//!
+//! A list is sent in packets, as many as the other end takes, so that a reader that is slow holds
+//! nobody up. This module must not know the hub, nor what a request means.
+
+use std::io;
+use std::rc::Rc;
+
+use gtp_alloc::Time;
+use gtp_share::{Connection, LIST_PACKET};
+
+/// One connection.
+#[derive(Debug)]
+pub(super) struct Guest {
+    pub connection: Connection,
+    pub state: State,
+    pub came: Time,
+    /// Something is there to be read, or its list can go on, or it has ended.
+    pub ready: bool,
+    /// Until all of it is sent nothing else is heard.
+    pub list: Option<Sending>,
+}
+
+/// A list on its way.
+#[derive(Debug)]
+pub(super) struct Sending {
+    pub text: Rc<Vec<u8>>,
+    pub at: usize,
+    pub began: Time,
+}
+
+/// What a connection has become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Asking,
+    Attached,
+    Over,
+}
+
+impl Guest {
+    /// Sends of its list what the other end takes, `most` packets at most; says how many.
+    pub(super) fn feed(&mut self, most: usize) -> usize {
+        let Some(Sending { text, at, .. }) = &mut self.list else { return 0 };
+        let mut parts = text[*at..].chunks(LIST_PACKET);
+        for sent in 0..most {
+            let Some(part) = parts.next() else {
+                self.list = None;
+                return sent;
+            };
+            match self.connection.send(part, &[]) {
+                Ok(()) => *at += part.len(),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return sent,
+                Err(_) => {
+                    self.state = State::Over;
+                    return sent;
+                }
+            }
+        }
+        most
+    }
+}
