@@ -196,51 +196,56 @@ fn a_slash_behind_a_file_is_refused_by_both_and_a_second_get_of_an_object_is_tem
     getting.wait().unwrap();
 }
 
-/// Puts something that is not this server's where a part would be.
-type Plant = fn(&Path);
-
-/// What the server's user did not make is left alone, and the sender hears of it; of the server's
-/// own leftovers, those of another object are replaced.
-#[test]
-fn a_put_leaves_others_files_in_the_place_of_a_part_alone_and_replaces_its_own_leftovers() {
-    let plants: [(&str, Plant); 4] = [
-        ("a link", |part| symlink("victim", part).unwrap()),
-        ("a second name", |part| fs::hard_link(part.with_file_name("victim"), part).unwrap()),
-        ("a directory", |part| fs::create_dir(part).unwrap()),
-        ("another's file", |part| {
-            fs::write(part, "theirs").unwrap();
-            std::os::unix::fs::chown(part, Some(65_534), None).unwrap();
-        }),
-    ];
-    for (what, plant) in plants {
-        if what == "another's file" && !require_root() {
-            continue;
-        }
-        let world = World::new();
-        let server = writable(&world, &[]);
-        fs::write(world.path("export/victim"), "victim").unwrap();
-        fs::create_dir(world.path("tree")).unwrap();
-        for name in ["tree/f", "tree/other", "f"] {
-            fs::write(world.path(name), "content").unwrap();
-        }
-        let part = world.path("export/f.gtp-part");
-        plant(&part);
-        let kind = || fs::symlink_metadata(&part).unwrap().file_type();
-        let before = kind();
-        let words = "f: what is in the place of its .gtp-part is not ours";
-        let output = world.expect(12, &["put", "f", &server.url("")]);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(said.contains(words), "{what}: {said}");
-        fs::create_dir(world.path("export/tree")).unwrap();
-        fs::write(world.path("export/tree/victim"), "victim").unwrap();
-        plant(&world.path("export/tree/f.gtp-part"));
-        let output = world.expect(12, &["put", "tree", &server.url("")]);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(said.contains(words), "{what}: {said}");
-        assert_eq!(fs::read(world.path("export/tree/other")).unwrap(), b"content");
-        assert_eq!(fs::read(world.path("export/victim")).unwrap(), b"victim");
-        assert!(kind() == before && !world.path("export/f").exists(), "{what}");
+/// Plants something where a put would make its part: it is left alone, and the sender is told.
+fn plant_is_left_alone(what: &str, plant: fn(&Path)) {
+    let world = World::new();
+    let server = writable(&world, &[]);
+    fs::write(world.path("export/victim"), "victim").unwrap();
+    fs::create_dir(world.path("tree")).unwrap();
+    for name in ["tree/f", "tree/other", "f"] {
+        fs::write(world.path(name), "content").unwrap();
     }
+    let part = world.path("export/f.gtp-part");
+    plant(&part);
+    let kind = || fs::symlink_metadata(&part).unwrap().file_type();
+    let before = kind();
+    let words = "f: what is in the place of its .gtp-part is not ours";
+    let output = world.expect(12, &["put", "f", &server.url("")]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains(words), "{what}: {said}");
+    fs::create_dir(world.path("export/tree")).unwrap();
+    fs::write(world.path("export/tree/victim"), "victim").unwrap();
+    plant(&world.path("export/tree/f.gtp-part"));
+    let output = world.expect(12, &["put", "tree", &server.url("")]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains(words), "{what}: {said}");
+    assert_eq!(fs::read(world.path("export/tree/other")).unwrap(), b"content");
+    assert_eq!(fs::read(world.path("export/victim")).unwrap(), b"victim");
+    assert!(kind() == before && !world.path("export/f").exists(), "{what}");
+}
+
+#[test]
+fn a_put_leaves_links_and_directories_in_the_place_of_a_part_alone() {
+    plant_is_left_alone("a link", |part| symlink("victim", part).unwrap());
+    plant_is_left_alone("a second name", |part| {
+        fs::hard_link(part.with_file_name("victim"), part).unwrap();
+    });
+    plant_is_left_alone("a directory", |part| fs::create_dir(part).unwrap());
+}
+
+#[test]
+fn a_put_leaves_another_users_file_in_the_place_of_a_part_alone() {
+    if !require_root() {
+        return;
+    }
+    plant_is_left_alone("another's file", |part| {
+        fs::write(part, "theirs").unwrap();
+        std::os::unix::fs::chown(part, Some(65_534), None).unwrap();
+    });
+}
+
+#[test]
+fn a_put_replaces_its_own_leftovers_of_another_object() {
     let world = World::new();
     let server = writable(&world, &[]);
     fs::write(world.path("f"), "content").unwrap();

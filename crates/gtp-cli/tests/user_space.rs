@@ -28,17 +28,22 @@ impl Mount {
         Mount(at)
     }
 
-    /// One that ignores case, and permissions, and counts in steps of a tenth of a microsecond.
+    /// A file system that ignores case and permissions, and counts in steps of a tenth of a
+    /// microsecond.
     fn ntfs(world: &World) -> Mount {
+        Mount::new_ntfs(world, "lowntfs-3g", "ignore_case")
+    }
+
+    /// An empty NTFS of 32 MiB, which `program` mounts with this option.
+    fn new_ntfs(world: &World, program: &str, option: &str) -> Mount {
         let image = world.path("image");
         File::create(&image).unwrap().set_len(32 << 20).unwrap();
         let made = Command::new("mkntfs").args(["-F", "-Q", "-q"]).arg(&image).output().unwrap();
         assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-        let args = ["-o", "ignore_case", image.to_str().unwrap()];
-        Mount::by("lowntfs-3g", &args, world.path("disk"))
+        Mount::by(program, &["-o", option, image.to_str().unwrap()], world.path("disk"))
     }
 
-    /// One that numbers files anew whenever the kernel has forgotten them.
+    /// A file system that numbers files anew whenever the kernel has forgotten them.
     fn merged(world: &World) -> Mount {
         fs::create_dir(world.path("branch")).unwrap();
         let branch = world.path("branch");
@@ -178,12 +183,7 @@ fn a_name_that_the_file_system_does_not_take_is_said_to_be_that() {
         return;
     }
     let world = World::new();
-    let image = world.path("image");
-    File::create(&image).unwrap().set_len(32 << 20).unwrap();
-    let made = Command::new("mkntfs").args(["-F", "-Q", "-q"]).arg(&image).output().unwrap();
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    let args = ["-o", "windows_names", image.to_str().unwrap()];
-    let _disk = Mount::by("ntfs-3g", &args, world.path("disk"));
+    let _disk = Mount::new_ntfs(&world, "ntfs-3g", "windows_names");
     export(&world, &["a", "what?"]);
     let server = world.serve("server", &["--public"]);
     let output = world.expect(12, &["get", &server.url("tree"), "disk/out", "--accept-new"]);

@@ -382,25 +382,29 @@ fn the_last_units_of_the_longest_row_fit_a_map() {
     assert_eq!(ask(map(0b0101_0111)), Err(WireError::BadField));
 }
 
+/// Feedback that says nothing but this receipt.
+fn bare_feedback(receipt: Receipt) -> Feedback {
+    Feedback {
+        sent_at: 0,
+        grant: 0,
+        rate: Rate::ZERO,
+        offer: Rate::ZERO,
+        interval: 0,
+        echo_at: 0,
+        echo_hold: 0,
+        delay: 0,
+        receipt,
+        weight: None,
+        delay_most: None,
+    }
+}
+
 #[test]
 fn receipts_out_of_order_or_out_of_their_span_are_refused() {
     let whole = Receipt { span: 100..200, gaps: vec![], sum: 0, bytes: 0, arrived_at: 0 };
     let refused = |gaps: Vec<Range<u64>>| {
         let receipt = Receipt { gaps, ..whole.clone() };
-        let feedback = Feedback {
-            sent_at: 0,
-            grant: 0,
-            rate: Rate::ZERO,
-            offer: Rate::ZERO,
-            interval: 0,
-            echo_at: 0,
-            echo_hold: 0,
-            delay: 0,
-            receipt,
-            weight: None,
-            delay_most: None,
-        };
-        let body = encoded(&Control::Feedback(feedback));
+        let body = encoded(&Control::Feedback(bare_feedback(receipt)));
         Control::decode(Kind::Feedback, &body) == Err(WireError::BadField)
     };
     assert!(!refused(vec![100..101, 199..200]));
@@ -415,20 +419,7 @@ fn receipts_out_of_order_or_out_of_their_span_are_refused() {
 
 #[test]
 fn optional_fields_that_are_short_or_out_of_order_are_refused() {
-    let receipt = Receipt::default();
-    let feedback = Feedback {
-        sent_at: 0,
-        grant: 0,
-        rate: Rate::ZERO,
-        offer: Rate::ZERO,
-        interval: 0,
-        echo_at: 0,
-        echo_hold: 0,
-        delay: 0,
-        receipt,
-        weight: Some(1.0),
-        delay_most: None,
-    };
+    let feedback = Feedback { weight: Some(1.0), ..bare_feedback(Receipt::default()) };
     let plain = encoded(&Control::Feedback(feedback));
     let decoded = |fields: &[u8]| {
         let body = [&plain, fields].concat();
