@@ -57,14 +57,14 @@ fn slow_sessions_have_their_rates_back_six_seconds_after_heavy_loss_has_ended() 
     }
 }
 
-/// Worlds of the end-node law with jitter on the way back. The sink speaks twice in a moment, the
-/// second word overtakes the first, and the source fell to the first step of its ramp because it
-/// threw the receipts of first words away.
-const TURNED_ROUND: [&str; 3] = ["505967", "509011", "511577"];
+/// Worlds of the end-node law with jitter on the way back. A sink sends two feedbacks within a
+/// millisecond or two, and the second overtakes the first. A source that ignored the receipt of the
+/// one that comes late would fall to the first step of its ramp.
+const REORDERED: [&str; 3] = ["505967", "509011", "511577"];
 
 #[test]
-fn sessions_whose_feedback_is_turned_round_have_their_shares() {
-    for seed in TURNED_ROUND {
+fn sessions_whose_feedback_is_reordered_have_their_shares() {
+    for seed in REORDERED {
         let mut command = Command::new(env!("CARGO_BIN_EXE_gtp-lab"));
         let output = command.args(["universe", "--worlds", "1", "--seed", seed]).output();
         let output = output.expect("gtp-lab runs");

@@ -2,9 +2,9 @@
 //!
 //! Tokens are bits. They come in at the policer's rate and fill a bucket of a fixed size; a packet
 //! passes if the bucket holds as many tokens as the packet has bits, and takes them out. Nothing
-//! ever waits, so a sender sees no delay before a loss. This is the "two rate" meter of RFC 2698
-//! with one rate and one bucket. The arithmetic is exact: a token is counted in 10⁻⁹ parts, so
-//! that no rate and no time rounds.
+//! ever waits, so a sender sees no delay before a loss. This is the single-rate meter of RFC 2697
+//! with an excess burst size of zero: green packets pass, red ones are dropped. The arithmetic is
+//! exact: a token is counted in 10⁻⁹ parts, so that no rate and no time rounds.
 
 use gtp_alloc::{Bytes, Time};
 

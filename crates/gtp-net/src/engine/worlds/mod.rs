@@ -452,10 +452,9 @@ fn compare_all(seeds: std::ops::Range<u64>) -> Vec<Outcome> {
 /// A breach costs at most this times what the honest two take alone.
 const ASKED: f64 = 1.1;
 
-/// Breaches that cost more in a short transfer, with the worst ratio seen in 2,000 worlds while
-/// such a source kept its work to the end and got more near the end, and others began again at
-/// 1 Mbit/s after a rest. Since that was mended one world of the first 210 is above [`ASKED`] (88,
-/// `Unasked`, 1.113); the 2,000 were not measured again. A world worse than its entry fails.
+/// Breaches that may cost more than [`ASKED`] in a short transfer, each with the ratio above which
+/// a world fails. The bounds are loose: of the first 210 worlds one is above [`ASKED`] (88,
+/// `Unasked`, 1.113), and no others have been measured.
 const MISSES: [(Breach, f64); 5] = [
     (Breach::Unasked, 1.43),
     (Breach::Late, 1.33),
