@@ -27,18 +27,18 @@ use crate::messages::Reason;
 pub(crate) enum Leave {
     /// The server stops.
     Stopping,
-    /// Another client gets its place.
+    /// Its place goes to another client.
     MakeRoom,
-    /// It is an idle stranger.
+    /// It is a stranger for whom nothing has moved for a minute.
     Dozing,
     /// Its key no longer has the right to do what it does.
     Revoked,
-    /// The list of keys has not been usable for long.
+    /// The server has not been able to use its list of keys for too long.
     Blind,
 }
 
 impl Leave {
-    /// What the client is told.
+    /// The reason that the client is told.
     pub fn reason(self) -> Reason {
         match self {
             Leave::Stopping => Reason::Stopping,
@@ -49,7 +49,7 @@ impl Leave {
         }
     }
 
-    /// The same in words, and as a failure.
+    /// The failure that the server reports, with the text that the client is told.
     pub fn failure(self) -> Failure {
         let (kind, text) = match self {
             Leave::Stopping => (FailureKind::Temporary, "the server stops"),
@@ -65,7 +65,7 @@ impl Leave {
     }
 }
 
-/// The guests of a server.
+/// All guests that a server has at present, and the clients that it turned away.
 pub(crate) struct Guests {
     present: Arc<Mutex<Present>>,
     sessions: AtomicU64,
@@ -75,17 +75,18 @@ pub(crate) struct Guests {
 struct Present {
     house: House,
     bells: HashMap<GuestId, (watch::Sender<Option<Leave>>, SocketAddr)>,
-    /// Changes when somebody is gone.
+    /// Its value changes whenever a guest leaves.
     gone: watch::Sender<()>,
 }
 
-/// Time for a guest to go that gave its place to another. It is told within a part of this.
+/// How long a client waits for the guest whose place it gets. That guest is told to leave within a
+/// quarter of this time.
 const GOING_SPAN: Duration = Duration::from_secs(1);
 
-/// Guests that may be on their way out when another one arrives.
+/// The server accepts no client while more guests than this are leaving.
 const LEAVING_MOST: usize = 16;
 
-/// A place that a guest has until this is dropped.
+/// A guest's place, which it holds until this value is dropped.
 pub(crate) struct Seat {
     id: GuestId,
     present: Arc<Mutex<Present>>,
@@ -110,19 +111,19 @@ impl Guests {
         (Seat { id, present: Arc::clone(&self.present), bell }, evicted)
     }
 
-    /// Waits until few guests are on their way out: a flood of arrivals waits in the kernel for
-    /// those that it drives out. Safe to cancel.
+    /// Waits until few guests are leaving, so that a flood of arrivals waits in the kernel for the
+    /// guests that it displaces. Safe to cancel.
     pub async fn settled(&self) {
         wait_until(&self.present, |house| house.leaving() <= LEAVING_MOST).await;
     }
 
-    /// Notes that a client was turned away. Returns `Some` if that is to be reported now, with the
-    /// number of unreported ones before it, of its neighbourhood and of forgotten ones.
+    /// Notes that a client was turned away. Returns `None` if that is not to be reported now, else
+    /// how many clients of its neighbourhood and of forgotten ones have gone unreported.
     pub fn turned_away(&self, from: SocketAddr, now: Time) -> Option<u64> {
         self.turned_away.lock().unwrap_or_else(PoisonError::into_inner).note(from.ip(), now)
     }
 
-    /// A fresh session id.
+    /// Returns a session id that no other session of this server has.
     pub fn number(&self) -> SessionId {
         self.sessions.fetch_add(1, Ordering::Relaxed)
     }
@@ -164,11 +165,11 @@ impl Present {
 }
 
 impl Seat {
-    /// Takes a room for the guest, which has proved this key. If another guest must leave for it,
-    /// waits until that one is gone.
+    /// Gives a room to the guest, which has proved this key. If another guest must leave for it,
+    /// waits until that guest is gone.
     ///
     /// # Errors
-    /// When there is no room.
+    /// If there is no room.
     pub async fn enter(&self, who: (Fingerprint, Holder, Right), now: Time) -> Result<(), Full> {
         let evicted = {
             let mut present = lock(&self.present);
@@ -183,7 +184,7 @@ impl Seat {
         timeout(GOING_SPAN, gone).await.map_err(|_| Full::House)
     }
 
-    /// The guest's connection is gone, though somebody may still work for it.
+    /// Notes that the guest's connection is gone, though work for it may go on.
     pub fn is_gone(&self) {
         let mut present = lock(&self.present);
         present.house.is_gone(self.id);
@@ -201,7 +202,7 @@ impl Seat {
         let told = bell.wait_for(Option::is_some).await.ok().and_then(|told| *told);
         match told {
             Some(why) => why,
-            // The bell hangs for as long as the place is held.
+            // The sender of the bell lives as long as the place is held.
             None => std::future::pending().await,
         }
     }
@@ -216,11 +217,11 @@ impl Drop for Seat {
     }
 }
 
-/// Waits for something that comes about when guests go. Safe to cancel.
+/// Waits until the house, which changes when guests leave, is as `is_so` says. Safe to cancel.
 async fn wait_until(present: &Mutex<Present>, is_so: impl Fn(&House) -> bool) {
     let mut gone = lock(present).gone.subscribe();
     while !is_so(&lock(present).house) {
-        // The sender lives for as long as the guests do.
+        // This cannot fail: the sender lives as long as the guests.
         let _ = gone.changed().await;
     }
 }
@@ -235,7 +236,7 @@ mod tests {
     use crate::identity::Identity;
 
     #[tokio::test]
-    async fn whoever_must_leave_hears_why_and_a_dropped_place_is_free_again() {
+    async fn a_guest_that_must_leave_is_told_why_and_a_dropped_place_is_free_again() {
         let limits = Limits { unproved: 1, connections: 2, ..Limits::default() };
         let guests = Guests::new(limits);
         let from = |port| SocketAddr::from(([127, 0, 0, 1], port));
@@ -271,7 +272,7 @@ mod tests {
         });
         assert!(!is_in.await, "both would hold the only place");
         assert_eq!(idle.told().await, Leave::MakeRoom);
-        // Its walk may hold on to the place that it had.
+        // A walk for it may still hold the place that it had.
         idle.is_gone();
         assert_eq!(entering.await, Ok(()));
         drop((idle, friend));
@@ -279,7 +280,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_flood_of_arrivals_waits_for_those_that_it_drives_out() {
+    async fn a_flood_of_arrivals_waits_for_the_guests_that_it_displaces() {
         let guests = Guests::new(Limits { unproved: 1, ..Limits::default() });
         let from = |port| SocketAddr::from(([127, 0, 0, 1], port));
         let mut seats = Vec::new();

@@ -3,8 +3,8 @@
 //! The server checks the file for every client and twice a second, and reads it when it has
 //! changed. A key is revoked when two checks in a row miss it: an editor may empty the file for a
 //! moment. When the operator says that the list has changed, one check is enough. While the list
-//! cannot be used nobody is admitted, which is reported once; sessions go on for some minutes and
-//! end then, as nobody knows whether they may.
+//! cannot be used, the server admits no client and reports that once. Sessions go on for some
+//! minutes and then end, because the server cannot know whether they are still allowed.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
@@ -30,15 +30,15 @@ use crate::trust::ClientTrust;
 /// Time between two checks: a key that was removed from the list is revoked after two of them.
 const LOOK_SPAN: Duration = Duration::from_millis(500);
 
-/// File systems count time in steps. A file that was read within one step after a change may have
-/// changed again since and still look the same.
+/// The longest step in which a file system is taken to count time. A file that was read within one
+/// step after a change may have changed again since and still look the same.
 const STEP_SPAN: Span = Span::from_millis(100);
 
-/// Time for which sessions go on while the list cannot be used: enough to mend a typing error or to
-/// wait for a file server that starts again.
+/// How long sessions go on while the list cannot be used. It is enough to correct a typing error or
+/// to wait for a file server that restarts.
 const BLIND_SPAN: Span = Span::from_secs(5 * 60);
 
-/// The list, read when it changes.
+/// The list of keys, which is read again when its file changes.
 pub(crate) struct Keys {
     admission: Admission,
     clock: Clock,
@@ -49,17 +49,17 @@ pub(crate) struct Keys {
 struct Known {
     stamp: Option<Stamp>,
     trust: Arc<ClientTrust>,
-    /// When this stamp was seen first, and when the list was read last.
+    /// When this stamp was first seen; `read` is when the list was last read.
     seen: Time,
     read: Time,
 }
 
-/// What changes when a file does.
+/// Properties of a file that change when the file does: size, times, device and inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp([i64; 5], [u64; 2]);
 
 impl Stamp {
-    /// `None` for a file that does not exist.
+    /// Returns the stamp of a file, or `None` if it does not exist.
     fn of(path: &Path) -> Option<Stamp> {
         let meta: Metadata = std::fs::metadata(path).ok()?;
         let times = [meta.mtime(), meta.mtime_nsec(), meta.ctime(), meta.ctime_nsec()];
@@ -74,10 +74,10 @@ impl Keys {
         Keys { admission, clock: Clock::start(), known: Mutex::new(None) }
     }
 
-    /// The decision as it stands now. Blocks.
+    /// Returns the list as it stands now. Blocks while it reads the file.
     ///
     /// # Errors
-    /// When the list cannot be used.
+    /// If the list cannot be used.
     pub fn now(&self) -> Result<Arc<ClientTrust>, Failure> {
         let path = match &self.admission {
             Admission::Fixed(_) => None,
@@ -86,7 +86,7 @@ impl Keys {
         let (now, stamp) = (self.clock.now(), path.and_then(|path| Stamp::of(path)));
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).clone();
         if let Some(path) = path {
-            // The file may be the same, and a directory above it open to others by now.
+            // The file may be unchanged while a directory above it has been opened to others.
             guard::check(path)
                 .map_err(|e| Failure::new(FailureKind::Authentication, e.to_string()))?;
         }
@@ -107,10 +107,10 @@ impl Keys {
         Ok(trust)
     }
 
-    /// As [`Keys::now`], on a thread that may block.
+    /// Returns the list as it stands now; [`Keys::now`] runs on a thread that may block.
     ///
     /// # Errors
-    /// As there.
+    /// If the list cannot be used.
     pub async fn look(self: &Arc<Keys>) -> Looked {
         if let Admission::Fixed(_) = self.admission {
             return self.now();
@@ -121,7 +121,7 @@ impl Keys {
     }
 }
 
-/// The list, or why it cannot be used.
+/// The list that a check found, or why it cannot be used.
 type Looked = Result<Arc<ClientTrust>, Failure>;
 
 /// The thread that makes the regular checks; it ends with this value.
@@ -133,13 +133,15 @@ struct Watcher {
 }
 
 impl Watcher {
+    /// Starts the thread.
+    ///
     /// # Errors
     /// If the system gives no thread.
     fn start(keys: Arc<Keys>) -> std::io::Result<Watcher> {
         let (asks, asked) = mpsc::channel::<oneshot::Sender<Looked>>();
         let answer = move || {
             for answer in asked {
-                // Whoever asked may have gone.
+                // The task that asked may have ended.
                 let _ = answer.send(keys.now());
             }
         };
@@ -149,25 +151,26 @@ impl Watcher {
 
     async fn look(&self) -> Looked {
         let (answer, answered) = oneshot::channel();
-        // If the thread has ended, the answer fails.
+        // If the thread has ended, waiting for the answer fails below.
         let _ = self.asks.send(answer);
         let ended = |_| Failure::new(FailureKind::Other, "the list of keys is no longer watched");
         answered.await.unwrap_or_else(|e| Err(ended(e)))
     }
 }
 
-/// Whether a guest must leave under this list, and why.
+/// Returns why a guest must leave under this list, or `None` if it may stay.
 fn judge(trust: &ClientTrust, guest: &Guest) -> Option<Leave> {
     let access = trust.access(&guest.key);
     if !guest.right.within(access) {
         return Some(Leave::Revoked);
     }
-    // It may come again, as the stranger that it is now.
+    // It may connect again, as the stranger that it is now.
     let listed = guest.holder != Holder::Strangers;
     (listed && holder(trust, &guest.key) == Holder::Strangers).then_some(Leave::MakeRoom)
 }
 
-/// Whether a guest must leave because the list cannot be used: not if its right is everybody's.
+/// Returns why a guest must leave once the list has been unusable for too long. A guest whose right
+/// is everyone's may stay.
 fn judge_blindly(guest: &Guest) -> Option<Leave> {
     match (guest.holder, guest.right) {
         (Holder::Strangers, _) | (Holder::Listed(_), Right::None) => None,
@@ -176,11 +179,11 @@ fn judge_blindly(guest: &Guest) -> Option<Leave> {
 }
 
 /// Admits a guest with a proved key, if `judge` and the list allow it. The list may change between
-/// the judgement and the guest's entry, when nobody looks at that guest yet, so it is judged again
-/// behind the door.
+/// the judgement and the guest's entry, when [`oversee`] does not see that guest yet, so the guest
+/// is judged again after it has entered.
 ///
 /// # Errors
-/// The refusal.
+/// The refusal that the client is told.
 pub(crate) async fn admit<T>(
     keys: &Arc<Keys>,
     seat: &Seat,
@@ -189,7 +192,7 @@ pub(crate) async fn admit<T>(
     judge: impl FnOnce(&ClientTrust) -> Result<T, Refusal>,
 ) -> Result<T, Refusal> {
     let unusable = |failure: Failure| {
-        // The overseer reports it.
+        // `oversee` reports it.
         tracing::debug!(%failure, "nobody is let in");
         Refusal::new(Reason::Other, "the server cannot use its list of keys")
     };
@@ -205,24 +208,24 @@ pub(crate) async fn admit<T>(
     }
 }
 
-/// The list that counts for the present guests.
+/// The list by which present guests are judged, and the one that the last check saw.
 #[derive(Default)]
 struct Revision {
     seen: Option<Arc<ClientTrust>>,
     applied: Option<Arc<ClientTrust>>,
 }
 
-/// How sure a look is.
+/// How far a check of the list can be relied on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Look {
-    /// It may have read a list that was just being written.
+    /// The check may have read a file that was being written.
     Passing,
     /// The operator says that the list is as it should be.
     Asked,
 }
 
 impl Revision {
-    /// Takes a list that was just read; returns the list that counts from now on, if it changed.
+    /// Takes a list that was just read. Returns the list that applies from now on, if it changed.
     fn take(&mut self, trust: &Arc<ClientTrust>, look: Look) -> Option<Arc<ClientTrust>> {
         let is = |of: &Option<Arc<ClientTrust>>| of.as_ref().is_some_and(|of| **of == **trust);
         let counts = look == Look::Asked || is(&self.seen);
@@ -235,13 +238,13 @@ impl Revision {
     }
 }
 
-/// What [`oversee`] reports.
+/// What [`oversee`] reports to the server.
 #[derive(Debug)]
 pub(crate) enum Overseen {
-    /// The operator had the list read again; it has this many keys.
+    /// The operator asked for the list to be read again; it has this many keys.
     Read(usize),
-    /// The list cannot be used, or not for another reason than before: guests stay for now, and no
-    /// new client is admitted.
+    /// The list cannot be used, for this new reason: guests stay for now, and no new client is
+    /// admitted.
     Unreadable(Failure),
     /// The list can be used again; it has this many keys.
     Back(usize),
@@ -249,7 +252,7 @@ pub(crate) enum Overseen {
     Tick,
 }
 
-/// How long the list has not been usable.
+/// Since when the list cannot be used, and what was reported of that.
 #[derive(Default)]
 struct Blindness {
     since: Option<Time>,
@@ -258,7 +261,7 @@ struct Blindness {
 }
 
 impl Blindness {
-    /// Takes a look at the list; returns what to report of it.
+    /// Takes the result of a check. Returns what is to be reported of it.
     fn take(&mut self, looked: &Looked, look: Look, now: Time) -> Option<Overseen> {
         match (looked, look) {
             (Ok(trust), _) => {
@@ -278,14 +281,14 @@ impl Blindness {
         }
     }
 
-    /// Whether this lasts so long that nobody may go on.
+    /// Whether the list has been unusable for so long that sessions must end.
     fn is_too_long(&self, now: Time) -> bool {
         self.since.is_some_and(|since| now.since(since) >= BLIND_SPAN)
     }
 }
 
 /// Sends away guests whose keys are no longer on the list, until `stop` is set and all guests are
-/// gone. `reload` makes it read the list now.
+/// gone. A notification of `reload` makes it read the list at once.
 pub(crate) async fn oversee(
     keys: Arc<Keys>,
     guests: Arc<Guests>,
@@ -296,7 +299,7 @@ pub(crate) async fn oversee(
     let (mut revision, mut blindness) = (Revision::default(), Blindness::default());
     let watcher = match keys.admission {
         Admission::Fixed(_) => None,
-        // Without a thread of its own, the runtime's threads do.
+        // If the system gives no thread, the runtime's threads make the checks.
         Admission::File { .. } => Watcher::start(Arc::clone(&keys)).ok(),
     };
     let mut tick = tokio::time::interval(LOOK_SPAN);
@@ -397,7 +400,7 @@ mod tests {
         assert!(revision.take(&some, Look::Asked).is_none());
     }
 
-    /// A guest that asks to be let in while the list changes as told.
+    /// Lets a guest enter while `change` changes the list.
     async fn let_in(
         keys: &Arc<Keys>,
         guests: &Guests,

@@ -1,9 +1,10 @@
 //! Walks through exported objects, on threads of low priority, in turns with other clients.
 //!
-//! Whole listings are shared: all who ask for the same object before a walk begins get its result,
-//! and a walk that finds the object unchanged gives out the listing that is there already. So many
-//! clients of one tree take the memory of one. A walk reads the tree after all who get its result
-//! have asked. It ends at the next entry when nobody waits for it any more.
+//! Whole listings are shared: all clients that ask for the same object before a walk begins get its
+//! result, and a walk that finds the object unchanged returns the listing that exists already. Many
+//! clients of one tree therefore take the memory of one. A walk begins only after all clients that
+//! get its result have asked, so none gets an older state. It ends at the next entry once no client
+//! waits for it. This module must not know how a listing is sent.
 
 use std::collections::HashMap;
 use std::io;
@@ -21,15 +22,15 @@ use crate::engine::turns::{CHORES, Party, Turn};
 use crate::flows::{Failure, FailureKind, FileIndex, reason_of_source};
 use crate::messages::{CONTENT_MAX, ENTRIES_MAX, PATHS_MAX, Reason};
 
-/// What clients are told while the export does not exist; they do not learn its path.
+/// The text that clients are told while the export does not exist. It does not give the path.
 pub(super) const GONE: &str = "what this server exports is not there at present";
 
-/// For whom an object is looked up.
+/// The client for which an object is looked up.
 #[derive(Clone)]
 pub(super) struct Asker {
     pub holder: Holder,
     pub party: Party,
-    /// A client that is gone keeps its place until the walk for it has ended.
+    /// The client's place, which is held until the walk has ended even if the client is gone.
     pub seat: Arc<Seat>,
 }
 
@@ -43,17 +44,17 @@ pub(super) struct Listing {
 /// Why there is no listing.
 #[derive(Clone, Debug)]
 pub(super) struct Nothing {
-    /// What the client is told.
+    /// The reason that the client is told; `text` says it in words.
     pub reason: Reason,
     pub text: String,
-    /// What the server hears.
+    /// The failure that the server reports.
     pub failure: Failure,
-    /// Whose memory was used up, if it was that.
+    /// Whose memory was used up, if that is why.
     pub used_up: Option<Holder>,
 }
 
 impl Nothing {
-    /// That the export has no such object, or that it cannot be listed.
+    /// The answer if the export has no such object, or if it cannot be listed.
     pub fn there(error: SourceError) -> Nothing {
         let reason = reason_of_source(&error);
         let text = match &error {
@@ -63,7 +64,7 @@ impl Nothing {
         Nothing { reason, text, failure: error.into(), used_up: None }
     }
 
-    /// That the listing is longer than messages may say, or than a client would take.
+    /// The answer if the listing exceeds a limit of the messages, or what a client accepts.
     pub fn beyond(text: String) -> Nothing {
         let failure = Failure::new(FailureKind::Other, text.clone());
         Nothing { reason: Reason::Limit, text, failure, used_up: None }
@@ -74,12 +75,12 @@ impl Nothing {
         Nothing { reason: Reason::Busy, text: text.into(), failure, used_up: None }
     }
 
-    /// That the export itself is not there. The client does not learn its path.
+    /// The answer if the export itself does not exist. It does not give the path.
     pub fn exported() -> Nothing {
         Nothing::for_now(GONE)
     }
 
-    /// That the walk could not begin, or broke off.
+    /// The answer if the walk could not begin, or broke off.
     pub fn broken_off() -> Nothing {
         Nothing::for_now("the server could not look for it; try again later")
     }
@@ -87,29 +88,30 @@ impl Nothing {
 
 type Outcome = Result<Arc<Listing>, Arc<Nothing>>;
 
-/// The walks of a server.
+/// All walks of a server, and the listings that they made.
 pub(super) struct Walks {
     open: Box<dyn Fn() -> Result<Export, Nothing> + Send + Sync>,
     budget: Arc<Budget>,
     names: Arc<Names>,
-    /// Objects through which somebody walks, or is about to; for each the walk after that.
+    /// The lanes that have a walker; each with the batch that it walks for next, if there is one.
     lanes: Mutex<HashMap<Lane, Option<Batch>>>,
-    /// Listings that somebody uses.
+    /// The newest listing of each object, as long as a client uses it.
     latest: Mutex<HashMap<Option<RelPath>, Weak<Listing>>>,
 }
 
-/// Walks for strangers are apart, as they may have to wait for their turns.
+/// What walks are kept apart by: the object, and whether strangers ask, because walks for strangers
+/// may have to wait for their turns.
 type Lane = (Option<RelPath>, Whose);
 
 /// Clients that get the result of one walk.
 struct Batch {
-    /// Who asked first: its turns and its memory are used.
+    /// The client that asked first, whose turns and memory the walk uses.
     asker: Asker,
     walked: Arc<AtomicU64>,
     outcome: watch::Sender<Option<Outcome>>,
 }
 
-/// A client's part in a walk.
+/// A client's claim to the result of a walk.
 pub(super) struct Waiting {
     walked: Arc<AtomicU64>,
     outcome: watch::Receiver<Option<Outcome>>,
@@ -126,7 +128,7 @@ impl Batch {
 }
 
 impl Waiting {
-    /// The steps of the walk.
+    /// Returns the count of the walk's steps, which grows as the walk goes on.
     pub fn walked(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.walked)
     }
@@ -135,7 +137,7 @@ impl Waiting {
     pub async fn outcome(&mut self) -> Outcome {
         match self.outcome.wait_for(Option::is_some).await {
             Ok(outcome) => outcome.clone().unwrap_or_else(|| Err(broken_off())),
-            // The walker is gone without a word.
+            // The walker ended without a result.
             Err(_) => Err(broken_off()),
         }
     }
@@ -146,7 +148,7 @@ fn broken_off() -> Arc<Nothing> {
 }
 
 impl Walks {
-    /// `open` opens the export, anew for each walk.
+    /// Makes the walks of a server. `open` opens the export anew for each walk.
     pub fn new(
         budget: Arc<Budget>,
         open: impl Fn() -> Result<Export, Nothing> + Send + Sync + 'static,
@@ -167,22 +169,25 @@ impl Walks {
         let walker = Walker { walks: Arc::clone(self), lane: Some(lane.clone()), batch: None };
         lanes.insert(lane, Some(batch));
         drop(lanes);
-        // Without a thread the walker is dropped, and all who wait hear of it.
+        // If there is no thread, the walker is dropped, which tells all clients that wait.
         let _ = spawn(move || walker.run());
         waiting
     }
 
-    /// Memory for listings that come from this client.
+    /// Returns the share of memory for listings that this client asks for.
     pub fn share(&self, holder: Holder) -> Share {
         self.budget.share(holder)
     }
 
     /// Opens the export.
+    ///
+    /// # Errors
+    /// If it cannot be opened, with what the client is told.
     pub fn export(&self) -> Result<Export, Nothing> {
         (self.open)()
     }
 
-    /// A part of the memory for names that are still to be looked at.
+    /// Returns a share of the names that all walks together may hold.
     pub fn names(&self) -> NamesShare {
         self.names.take()
     }
@@ -226,13 +231,13 @@ impl Walks {
     }
 }
 
-/// Walks for one lane for as long as somebody asks.
+/// Walks for one lane as long as clients ask.
 struct Walker {
     walks: Arc<Walks>,
-    /// `None` when the lane has ended.
+    /// The lane, or `None` once it has ended.
     lane: Option<Lane>,
-    /// What is being walked. Should that panic, the lane goes first: whoever hears of it and asks
-    /// again must not be put into a lane that nobody walks.
+    /// The batch for which it walks. If the walk panics, the lane is dropped before the batch: a
+    /// client that is told and asks again must not be put into a lane without a walker.
     batch: Option<Batch>,
 }
 
@@ -246,7 +251,7 @@ impl Walker {
         }
     }
 
-    /// The next walk that somebody waits for; without one the lane ends.
+    /// Returns the next batch for which a client waits. If there is none, the lane ends.
     fn next(&mut self) -> Option<(Option<RelPath>, Batch)> {
         let lane = self.lane.take()?;
         let mut lanes = self.walks.lanes();
@@ -263,17 +268,17 @@ impl Walker {
 
 impl Drop for Walker {
     fn drop(&mut self) {
-        // There was no thread, or it panicked: whoever waits in the lane hears that nobody walks.
+        // There was no thread, or it panicked: clients that wait in the lane must be told.
         if let Some(lane) = self.lane.take() {
             self.walks.lanes().remove(&lane);
         }
     }
 }
 
-/// Starts a thread that walks: it must not hold the transfers up.
+/// Starts a thread for a walk, at a low priority so that it does not delay transfers.
 ///
 /// # Errors
-/// When the system gives no thread.
+/// If the system gives no thread.
 pub(super) fn spawn(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let thread = std::thread::Builder::new().name("gtp-walker".into()).stack_size(STACK);
     let thread = thread.spawn(move || {
@@ -283,17 +288,17 @@ pub(super) fn spawn(work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     thread.map(drop)
 }
 
-/// A walker's stack: it reads names into 16 KiB of it.
+/// Bytes of a walker's stack, of which names that it reads take 16 KiB.
 const STACK: usize = 512 * 1024;
 
-/// A walker's turns: it offers its turn to others every few milliseconds.
+/// A walker's turns, which it offers to others every few milliseconds.
 pub(super) struct Pace {
     party: Party,
     turn: Option<Turn<'static>>,
     steps: u32,
 }
 
-/// Steps before others have their turns: each takes some microseconds.
+/// Steps after which a walker offers its turn to others. A step takes some microseconds.
 const STEPS_A_TURN: u32 = 512;
 
 impl Pace {
@@ -302,7 +307,7 @@ impl Pace {
         Pace { party, turn: Some(CHORES.take(party)), steps: 0 }
     }
 
-    /// Called before each step.
+    /// Counts a step that is about to be taken, and waits for a turn if it is due.
     pub fn step(&mut self) {
         self.steps += 1;
         match &mut self.turn {
@@ -318,13 +323,14 @@ impl Pace {
     }
 }
 
-/// What of a listing no message may say, or no client would take.
+/// Returns which limit of the messages, or of what a client accepts, a listing exceeds.
 fn beyond_limits(manifest: &Manifest) -> Option<String> {
     let paths: usize = manifest.entries.iter().map(|entry| entry.path.as_str().len()).sum();
     beyond(manifest.entries.len() as u64, paths, manifest.content_bytes())
 }
 
-/// The same of a listing with so many entries, bytes of paths and bytes of content.
+/// Returns which of these limits is exceeded by a listing with so many entries, bytes of paths and
+/// bytes of content.
 pub(super) fn beyond(entries: u64, paths: usize, content: u64) -> Option<String> {
     if entries > ENTRIES_MAX {
         Some(format!("more than {ENTRIES_MAX} entries"))
@@ -337,12 +343,12 @@ pub(super) fn beyond(entries: u64, paths: usize, content: u64) -> Option<String>
     }
 }
 
-/// Names that all walks together may hold beyond the least of each: 12 MB.
+/// Names that all walks together may hold beyond [`NAMES_EACH`] of each: about 12 MB.
 const NAMES_ALL: usize = 240_000;
-/// Names that a walk may always hold: 100 KB. A directory with more is read several times.
+/// Names that each walk may always hold: about 100 KB. A directory with more is read several times.
 const NAMES_EACH: usize = 2_048;
 
-/// How many names walks hold while they look at what they name.
+/// The count of names that all walks hold beyond [`NAMES_EACH`] of each.
 #[derive(Default)]
 pub(super) struct Names {
     taken: AtomicUsize,
@@ -355,7 +361,7 @@ pub(super) struct NamesShare {
 }
 
 impl Names {
-    /// Half of what is left, so that one walk of a large directory leaves something to others.
+    /// Takes half of what is left, so that a walk of a large directory leaves some for others.
     fn take(self: &Arc<Names>) -> NamesShare {
         let half = |taken: usize| NAMES_ALL.saturating_sub(taken) / 2;
         let taking = |taken| Some(taken + half(taken));
