@@ -2,8 +2,8 @@
 //!
 //! Every host runs the same round, whether it has sockets, is simulated or stands in a test: when
 //! its agent is due, each session of this direction reports, the agent shares out the capacity, and
-//! each session hears its grant. A host keeps its sessions where it likes and gives each a place,
-//! by which it finds the session again. The module knows no sessions, packets or sockets.
+//! each session gets its grant. A host keeps its sessions where it likes and gives each a place, by
+//! which it finds the session again. This module must not know sessions, packets or sockets.
 
 use alloc::vec::Vec;
 
@@ -13,15 +13,17 @@ use crate::agent::{Agent, Side};
 use crate::limits::INTERVAL_MAX;
 use crate::report::{FlowId, Grant, Report};
 
-/// Shares out a host's capacity in one direction: its own agent, or one that follows another's.
+/// Whatever shares out a host's capacity in one direction: the host's own agent, or one that passes
+/// on what another agent decides.
 pub trait Allot {
-    /// When the next round is due.
+    /// Returns when the next round is due.
     fn poll_timeout(&self) -> Time;
 
     /// Takes all sessions' reports and writes a grant for each to `grants`, in the same order.
     fn tick(&mut self, now: Time, reports: &[(FlowId, Report)], grants: &mut Vec<(FlowId, Grant)>);
 
-    /// Nothing happens for now: the next round may wait until then, unless something wakes it.
+    /// Notes that nothing happens for now: unless something ends the rest, the next round may wait
+    /// until `until`.
     fn rest(&mut self, until: Time);
 }
 
@@ -39,10 +41,10 @@ impl Allot for Agent {
     }
 }
 
-/// The agent of one direction, with room for its work.
+/// The agent of one direction, with the buffers that a round needs.
 #[derive(Debug)]
 pub struct Direction<A = Agent> {
-    /// Who decides.
+    /// The agent that decides.
     pub agent: A,
     side: Side,
     reports: Vec<(FlowId, Report)>,
@@ -61,7 +63,7 @@ pub enum Activity {
     Resting,
 }
 
-/// A round that is due: the host adds each session's report, then the agent decides.
+/// A round that is due. The host adds each session's report, and then the agent decides.
 #[derive(Debug)]
 pub struct Round<'d, A> {
     direction: &'d mut Direction<A>,
@@ -69,18 +71,18 @@ pub struct Round<'d, A> {
 }
 
 impl<A: Allot> Direction<A> {
-    /// A direction in which `agent` decides over sessions at this end of theirs.
+    /// Makes a direction in which `agent` decides about sessions whose `side` is at this host.
     pub fn new(side: Side, agent: A) -> Direction<A> {
         let (reports, places, grants) = (Vec::new(), Vec::new(), Vec::new());
         Direction { agent, side, reports, places, grants, unheard: false, resting: false }
     }
 
-    /// Which end of its sessions this host is.
+    /// Returns which end of its sessions this host is.
     pub fn side(&self) -> Side {
         self.side
     }
 
-    /// Begins a round if one is due at `now`.
+    /// Begins a round and returns it, if one is due at `now`.
     pub fn poll_round(&mut self, now: Time) -> Option<Round<'_, A>> {
         if self.agent.poll_timeout() > now {
             return None;
@@ -91,8 +93,8 @@ impl<A: Allot> Direction<A> {
         Some(Round { direction: self, now })
     }
 
-    /// Whether some grant of the last round has not been heard of by its source, as far as the
-    /// sessions had reported.
+    /// Whether a source has not yet echoed its session's grant of the last round, by the sessions'
+    /// reports.
     pub fn is_unheard(&self) -> bool {
         self.unheard
     }
@@ -102,28 +104,30 @@ impl<A: Allot> Direction<A> {
         self.reports.is_empty()
     }
 
-    /// Whether in the last round nothing moved over any session, or there was none.
+    /// Whether nothing moved over any session of the last round. It is true if there was no
+    /// session.
     pub fn is_quiet(&self) -> bool {
         self.is_empty() || self.resting
     }
 
-    /// Lets the agent rest for a while if nothing moved in the last round, or there was no session.
-    /// A host whose turns cost it something calls this after a round.
+    /// Lets the agent rest for [`INTERVAL_MAX`] if nothing moved in the last round, or there was no
+    /// session. A host to which rounds cost something calls this after a round.
     pub fn rest_if_quiet(&mut self, now: Time) {
         if self.is_quiet() {
             self.agent.rest(now + INTERVAL_MAX);
         }
     }
 
-    /// Ends the rest of a direction all of whose sessions rested in the last round. `false`: it did
-    /// not rest. A direction without sessions has none that could end its rest.
+    /// Ends the rest of a direction all of whose sessions rested in the last round. Returns whether
+    /// it rested. A direction without sessions returns `false`, because no session can end its
+    /// rest.
     pub fn end_rest(&mut self) -> bool {
         let rested = self.is_resting();
         self.resting = false;
         rested
     }
 
-    /// Whether all sessions of the last round rested, and there was one.
+    /// Whether all sessions of the last round rested. It is false if there was no session.
     pub fn is_resting(&self) -> bool {
         self.resting && !self.is_empty()
     }
@@ -137,12 +141,13 @@ impl<'d, A: Allot> Round<'d, A> {
         self.direction.resting &= activity == Activity::Resting;
     }
 
-    /// Who decides.
+    /// Returns the agent that decides.
     pub fn agent(&mut self) -> &mut A {
         &mut self.direction.agent
     }
 
-    /// The agent decides: each session's place and its grant, in the order in which they reported.
+    /// Lets the agent decide. Returns each session's place and its grant, in the order in which the
+    /// sessions reported.
     pub fn decide(self) -> impl Iterator<Item = (usize, Grant)> + use<'d, A> {
         let Round { direction, now } = self;
         direction.agent.tick(now, &direction.reports, &mut direction.grants);

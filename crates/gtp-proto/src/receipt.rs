@@ -1,6 +1,8 @@
 //! Which packet numbers arrived: replay protection at the receiver of any datagram, receipts from
 //! sink to source, and their verification.
-//! A receipt is believed by its proof alone.
+//!
+//! A source believes a receipt only for its proof. This module must not know what a source does
+//! with what is proven.
 
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -135,16 +137,16 @@ impl ReceiptBuilder {
 /// What a verified receipt proves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Proven {
-    /// The packet numbers that it is about.
+    /// The packet numbers that the receipt covers.
     pub span: core::ops::Range<u64>,
-    /// How many of them arrived.
+    /// How many of these packets arrived.
     pub packets: u64,
     /// IP bytes that arrived.
     pub bytes: Bytes,
 }
 
-/// Pieces of what no receipt was about that are remembered: of 32 feedbacks that follow one another
-/// every other may be late.
+/// Ranges of packet numbers without a receipt that a source remembers. Of 32 feedbacks in a row,
+/// every other one may come late.
 const MISSED_PIECES: usize = 16;
 
 /// Verifies receipts at the source.
@@ -154,8 +156,8 @@ pub(crate) struct ReceiptVerifier {
     /// The proofs that packets carry now.
     sending: Eight,
     next: u64,
-    /// Numbers below `next` that no receipt was about: it was lost, or others overtook it. The
-    /// highest few pieces.
+    /// Packet numbers below `next` that no receipt has covered, because it was lost or overtaken.
+    /// Only the highest ranges are kept.
     missed: RangeSet,
     /// Packet numbers of datagrams that carry no proof: the few of opening and closing.
     plain: RangeSet,
@@ -187,9 +189,9 @@ impl ReceiptVerifier {
     }
 
     /// Checks `receipt` against what was sent: packet numbers below `sent`, none longer than
-    /// `longest`. Receipts may come in any order, since a network may turn them round, but each
-    /// number is proven once: a receipt about one that an earlier receipt covered proves nothing
-    /// (`None`).
+    /// `longest`. Receipts may come in any order, because networks reorder packets, but each packet
+    /// number is proven once: a receipt that covers one which an earlier receipt covered proves
+    /// nothing, and `None` is returned.
     pub fn verify(
         &mut self,
         receipt: &Receipt,
@@ -216,7 +218,7 @@ impl ReceiptVerifier {
         Ok(Some(proven))
     }
 
-    /// Whether no receipt was about any number of `span`, as far as is remembered.
+    /// Whether the numbers of `span` are remembered as exactly one range without a receipt.
     fn has_missed(&self, span: &Range<u64>) -> bool {
         self.missed.within(span.clone()).next().is_some_and(|piece| piece == *span)
     }

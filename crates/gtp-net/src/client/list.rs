@@ -1,7 +1,8 @@
 //! Lists what a server has at a path. No datagram is sent.
 //!
-//! The server shows one level of a directory, or the file itself, while it walks through it. The
-//! entries are held to the rules of manifests, so a hostile name never reaches a terminal.
+//! The server sends the entries of one level of a directory, or of a file, as it finds them. They
+//! must obey the rules of manifests, so a hostile name never reaches a terminal. This module must
+//! not know how a listing is shown.
 
 use gtp_store::{Entry, RootKind};
 use tokio::time::timeout;
@@ -23,11 +24,11 @@ pub struct Listing {
     pub left_out: Vec<Failure>,
 }
 
-/// Asks for a listing. A server that is silent is borne for the patience of `terms`, and one that
-/// says that it looks and sends no names, for ten times as long.
+/// Asks for a listing. The client waits for a silent server as long as the patience of `terms`. It
+/// waits ten times as long for a server that sends keepalives and no names.
 ///
 /// # Errors
-/// [`Failure`].
+/// A [`Failure`] if the server does not answer in time, refuses, or breaks a rule.
 pub async fn list(endpoint: &Endpoint, url: &Url, terms: &Terms) -> Result<Listing, Failure> {
     let late = |_| Failure::from(ControlError::TimedOut("the listing"));
     timeout(ANSWER_SPAN, patiently(endpoint, url, terms)).await.map_err(late)?
@@ -61,8 +62,8 @@ async fn patiently(endpoint: &Endpoint, url: &Url, terms: &Terms) -> Result<List
     }
 }
 
-/// The next message but keepalives. A server that says that it looks may take longer than one that
-/// says nothing.
+/// Returns the next message that is not a keepalive. Each keepalive restarts the patience, so a
+/// server that sends them may take longer than a silent one.
 async fn next_word(channel: &mut ControlChannel, terms: &Terms) -> Result<Message, ControlError> {
     loop {
         let sign = timeout(terms.patience, channel.sign()).await;
@@ -73,7 +74,7 @@ async fn next_word(channel: &mut ControlChannel, terms: &Terms) -> Result<Messag
     }
 }
 
-/// How many times the patience a server may look for the next names: ten minutes by default.
+/// A server may look for the next names for the patience times this: ten minutes by default.
 const LOOKING: u32 = 10;
 
 fn bad(why: BadListing) -> Failure {

@@ -329,10 +329,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ControlChannel<S> {
         self.inbox.next(&mut self.stream).await
     }
 
-    /// As [`ControlChannel::recv`], keepalives too.
+    /// Returns the next message, which may be a keepalive; [`ControlChannel::recv`] skips those.
     ///
     /// # Errors
-    /// As there.
+    /// The same as for [`ControlChannel::recv`].
     pub async fn sign(&mut self) -> Result<Message, ControlError> {
         self.inbox.next_sign(&mut self.stream).await
     }
@@ -380,7 +380,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ControlChannel<S> {
         Ok(secret)
     }
 
-    /// The revision of the messages that both ends use; before the opening, this end's newest.
+    /// Returns the revision of the messages that both ends use. Before the opening it is this end's
+    /// newest.
     pub fn revision(&self) -> Revision {
         self.revision
     }
@@ -429,10 +430,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ControlChannel<S> {
         }
     }
 
-    /// Tells the peer in 2 s at most that the session ends, and why. A peer that has not taken an
-    /// earlier message to its end is told nothing.
+    /// Tells the peer that the session ends, and why; this takes at most 2 s. A peer that has read
+    /// only a part of an earlier message is told nothing.
     pub async fn dismiss(&mut self, reason: Reason, text: impl Into<String>) {
-        // The session ends whether the peer hears of it or not.
+        // The session ends even if the peer cannot be told.
         let _ = timeout(CLOSE_SPAN, self.send(&Message::fault(reason, text))).await;
     }
 

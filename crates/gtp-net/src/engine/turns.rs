@@ -3,34 +3,35 @@
 //! Otherwise hashing files and walking through trees for a hundred clients would take every
 //! processor from the engines. A worker offers its turn to others every few milliseconds. The next
 //! turn goes to the client that has had fewest, however many sessions it has. Listed clients come
-//! before strangers, who get a small part of the turns while listed clients wait. What the work is,
-//! is unknown here.
+//! before strangers, which get a small part of the turns while listed clients wait. This module
+//! must not know what the work is.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::num::NonZeroUsize;
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 
-/// The turns of this process: one for every four processors, at least one.
+/// The turns of this process. There is one for every four processors, and at least one.
 pub(crate) static CHORES: LazyLock<Turns> = LazyLock::new(|| {
     let processors = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
     Turns::new(processors.div_ceil(4))
 });
 
-/// Turns that listed clients get, while strangers wait too, before a stranger gets one: 97 %.
+/// Turns that listed clients get before a stranger gets one, while both wait. It leaves 3 % of the
+/// turns to strangers.
 const LISTED_IN_A_ROW: u32 = 31;
 
-/// For whom a worker works.
+/// The client for which a worker works, as far as turns are shared out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Party {
-    /// A listed client, by the number of its key.
+    /// A listed client, with the number of its key.
     Listed(u64),
-    /// All strangers of an IPv4 address, or of a /64 prefix of IPv6.
+    /// All strangers of one IPv4 address, or of one /64 prefix of IPv6.
     Strangers(u64),
 }
 
 impl Party {
-    /// The party of a client: a principal of zero is a stranger's.
+    /// Returns the party of a client. A principal of zero means a stranger.
     pub fn of(principal: u64, address: IpAddr) -> Party {
         match (principal, address.to_canonical()) {
             (0, IpAddr::V4(v4)) => Party::Strangers(u64::from(v4.to_bits())),
@@ -40,7 +41,7 @@ impl Party {
     }
 }
 
-/// A queue for a fixed number of turns.
+/// A fixed number of turns, and the queue of workers that wait for one.
 pub(crate) struct Turns {
     queue: Mutex<Queue>,
 }
@@ -50,19 +51,20 @@ struct Queue {
     free: usize,
     listed: Lane,
     strangers: Lane,
-    /// Turns of listed clients since a stranger had one, while strangers waited.
+    /// Turns that listed clients have had in a row while strangers waited.
     listed_in_a_row: u32,
 }
 
-/// The parties of one kind.
+/// The parties of one kind, listed clients or strangers.
 #[derive(Default)]
 struct Lane {
-    /// In the order in which they came.
+    /// Workers that wait, in the order in which they came.
     waiting: Vec<(Party, Arc<Bell>)>,
-    /// Turns of each party that waits, or has had more than a party that comes now would begin
-    /// with: one more than `level`, so that new parties queue behind those that wait.
+    /// Turns that each party has had. A new party begins with one more than `level`, so that it
+    /// queues behind those that wait. A party that has had no more than that, and does not wait, is
+    /// forgotten.
     had: HashMap<Party, u64>,
-    /// What the party that got the latest turn had had before.
+    /// Turns that the party with the latest turn had had before it.
     level: u64,
 }
 
@@ -72,7 +74,7 @@ struct Bell {
     changed: Condvar,
 }
 
-/// A turn: the right to work until this is dropped.
+/// A turn, which is the right to work until this value is dropped.
 pub(crate) struct Turn<'a> {
     turns: &'a Turns,
     party: Party,
@@ -104,7 +106,7 @@ impl Turns {
 }
 
 impl Turn<'_> {
-    /// Lets those work first who are due before this turn's party.
+    /// Gives the turn up to parties that are due earlier, and waits for it to come back.
     pub fn offer(&mut self) {
         let bell = {
             let mut queue = self.turns.queue();
@@ -130,7 +132,7 @@ impl Queue {
         }
     }
 
-    /// Gives a turn that has become free to whoever is due, if anybody waits.
+    /// Gives a turn that has become free to the worker that is due, if one waits.
     fn pass_on(&mut self) {
         let strangers_wait = !self.strangers.waiting.is_empty();
         let strangers_due = strangers_wait && self.listed_in_a_row >= LISTED_IN_A_ROW;
@@ -154,7 +156,7 @@ impl Lane {
         bell
     }
 
-    /// Takes out whoever is due: of the party that has had fewest turns, who came first.
+    /// Takes out the worker that is due: the first of the party that has had fewest turns.
     fn next(&mut self) -> Option<Arc<Bell>> {
         let waiting = self.waiting.iter().enumerate();
         let due = waiting.min_by_key(|(at, (party, _))| (self.had(*party), *at));
@@ -167,7 +169,7 @@ impl Lane {
         self.had.get(&party).copied().unwrap_or(self.level + 1)
     }
 
-    /// A turn begins.
+    /// Counts a turn that begins for `party`.
     fn count(&mut self, party: Party) {
         let had = self.had(party);
         self.level = self.level.max(had);
@@ -226,8 +228,8 @@ mod tests {
         assert_eq!(turns.queue().free, 2);
     }
 
-    /// Workers of these parties, each with more to do than there are turns: how many of the first
-    /// `turns` each gets.
+    /// Returns how many of the first `turns` each of these parties gets, if each has more work than
+    /// that.
     fn share_out(parties: &[Party], turns: usize) -> Vec<usize> {
         let mut queue = Queue::default();
         let mut bells: Vec<_> = parties.iter().map(|&p| queue.lane(p).wait(p)).collect();
@@ -264,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_that_come_anew_neither_make_up_for_lost_time_nor_starve_those_who_wait() {
+    fn clients_that_come_back_neither_make_up_for_lost_time_nor_starve_those_that_wait() {
         let mut queue = Queue::default();
         let busy = Party::Listed(0);
         for _ in 0..1_000 {

@@ -52,7 +52,7 @@ pub(super) async fn serve(shared: &Arc<Shared>, client: Client, stop: &mut Stop)
     let opened = giving.client.opened(shared, number, object, sums);
     let wait = hello_span(&manifest);
     let announced = [opened].into_iter().chain(faults).chain(to_messages(&manifest));
-    // Also while something is being sent: the client may read slowly, or not at all.
+    // The guest may be told to leave at any time, because its client may read slowly or not at all.
     let verdict = tokio::select! {
         verdict = giving.give(announced, wait, shared.host.clock()) => Ok(verdict),
         why = stop.told() => Err(why),
@@ -73,7 +73,8 @@ pub(super) async fn serve(shared: &Arc<Shared>, client: Client, stop: &mut Stop)
     Ending { wire_bytes, failure }
 }
 
-/// Tells a client that it must leave. Whoever waits for its place does not wait for its manners.
+/// Tells a client that it must leave. A client that waits for its place waits at most
+/// [`HURRY_SPAN`] for that.
 async fn say_farewell(mut channel: ControlChannel, why: Leave) {
     let telling = channel.dismiss(why.reason(), why.failure().text);
     match why {
@@ -87,7 +88,8 @@ async fn say_farewell(mut channel: ControlChannel, why: Leave) {
     }
 }
 
-/// Time to tell a client that another one gets its place: a part of what the other one waits.
+/// How long telling a client that another one gets its place may take. It is a part of the time for
+/// which the other one waits.
 const HURRY_SPAN: Duration = Duration::from_millis(250);
 
 /// Tells the client that the object cannot be read, and ends the session for that.
@@ -113,7 +115,7 @@ struct Giving {
 }
 
 impl Giving {
-    /// Announces the object, and gives it until the client is done.
+    /// Announces the object, then serves the session until the client is done.
     async fn give(
         &mut self,
         announced: impl Iterator<Item = Message>,
@@ -193,8 +195,8 @@ async fn no_path(channel: &mut ControlChannel) -> Result<(), Failure> {
     Err(Failure::new(FailureKind::NoUdpPath, text))
 }
 
-/// Time for a client's first datagram: enough for the listing at the lowest rate that a control
-/// channel may have; the client then speaks at once.
+/// Returns how long a client may take to send its first datagram. It does so at once after the
+/// listing, which may come at the lowest rate of a control channel.
 fn hello_span(manifest: &Manifest) -> Duration {
     let listing: u64 = manifest.entries.iter().map(|e| 64 + e.path.as_str().len() as u64).sum();
     HELLO_SPAN + Duration::from_secs(listing / SLOWEST)
@@ -203,7 +205,7 @@ fn hello_span(manifest: &Manifest) -> Duration {
 /// Time for a client's first datagram once it knows of its session.
 const HELLO_SPAN: Duration = Duration::from_secs(10);
 
-/// The lowest rate of a control channel, in bytes a second: a page of 1 MiB in 30 s.
+/// The lowest rate of a control channel, in bytes per second: a page of 1 MiB in 30 s.
 const SLOWEST: u64 = 35_000;
 
 /// Time between two looks at whether a client gets anything.

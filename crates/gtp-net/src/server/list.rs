@@ -1,8 +1,9 @@
 //! Answers `list`: the names at a path, without a session for data.
 //!
-//! The listing goes out while the directory is walked through, some entries at a time, and the
-//! walk waits for a client that reads slowly. So it takes the same memory however long it is. It
-//! needs the same permission as reading.
+//! The listing is sent while the server walks through the directory, some entries at a time, and
+//! the walk waits for a client that reads slowly. A listing therefore takes the same memory however
+//! long it is. It needs the same permission as reading. This module must not know which walks go on
+//! beside it.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -33,7 +34,7 @@ pub(super) async fn serve(shared: &Arc<Shared>, mut client: Client) -> Ending {
     Ending { failure: answered.err(), ..Ending::default() }
 }
 
-/// Sends the listing as it comes.
+/// Sends the parts of a listing as the walk finds them.
 async fn answer(
     shared: &Shared,
     mut client: Client,
@@ -41,7 +42,7 @@ async fn answer(
     mut parts: Parts,
 ) -> Result<(), Failure> {
     let session = client.host.new_session_id();
-    // How many entries there are is known at the end.
+    // The number of entries is known only at the end.
     let opened = client.opened(shared, session, Some(object), (0, 0));
     client.channel.send(&opened).await?;
     let (last, ending) = loop {
@@ -59,20 +60,22 @@ async fn answer(
     ending
 }
 
-/// A part of a listing. They come in this order.
+/// A part of a listing. Parts come in the order of the variants.
 enum Part {
+    /// What the object is.
     Begun(EntryKind),
-    /// Pages, and names that are left out.
+    /// Pages, and names that are left out, as messages for the client.
     Said(Vec<Message>),
+    /// The end of a whole listing, with its sums.
     Ended(PagesEnd),
-    /// It ends here, perhaps in the middle.
+    /// The end of a listing that failed, perhaps in the middle.
     Failed(Nothing),
 }
 
-/// A listing under way: one part waits for the client, and the next one waits for that.
+/// A listing under way. One part waits for the client, and the walk waits with the next one.
 struct Parts {
     from: Receiver<Part>,
-    /// Steps of the walk, and parts sent: signs that the client's place is used.
+    /// The number of steps of the walk and of parts sent, which shows that the place is in use.
     progress: Arc<AtomicU64>,
 }
 
@@ -81,7 +84,7 @@ impl Parts {
         let (to, from) = channel(1);
         let progress = Arc::new(AtomicU64::new(0));
         let (walks, walked) = (Arc::clone(walks), Arc::clone(&progress));
-        // Without a thread nothing comes.
+        // If there is no thread, the channel closes, which `next` reports.
         let _ = walks::spawn(move || {
             let _seat = asker.seat;
             let mut telling = Telling::of(to, Pace::begin(asker.party), walked);
@@ -102,14 +105,14 @@ impl Parts {
     }
 }
 
-/// Entries in a page: a client that does not read costs some tens of kilobytes.
+/// Entries in a page, so that a client that does not read costs some tens of kilobytes.
 const PAGE_ENTRIES: usize = 256;
-/// Bytes of paths in a page, after which it is full.
+/// A page is full after this many bytes of paths.
 const PAGE_PATHS: usize = 32 * 1024;
-/// Names that are left out and told together.
+/// Names that are left out and sent together.
 const TOLD_TOGETHER: usize = 64;
 
-/// Walks through one level and tells what is there.
+/// Walks through one level and gives what is there to a client, in parts.
 struct Telling {
     to: Sender<Part>,
     pace: Pace,
@@ -188,7 +191,7 @@ impl Telling {
             || self.left_out.len() >= TOLD_TOGETHER
     }
 
-    /// Gives what there is.
+    /// Gives the page and the names left out so far.
     fn say(&mut self) {
         let mut messages = std::mem::take(&mut self.left_out);
         let entries = std::mem::take(&mut self.page);
@@ -201,8 +204,8 @@ impl Telling {
         }
     }
 
-    /// Gives a part, if need be when the client has taken the one before. Others have their turns
-    /// meanwhile.
+    /// Gives a part to the client. If the client has not taken the one before, this waits until it
+    /// has, and others have their turns meanwhile.
     fn give(&mut self, part: Part) {
         if let Err(TrySendError::Full(part)) = self.to.try_send(part) {
             self.pace.rest();

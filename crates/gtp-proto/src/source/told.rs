@@ -1,11 +1,11 @@
-//! What the newest receipts told: in how much time what they prove arrived.
+//! The newest receipts, and the time in which the packets of each arrived.
 //!
-//! A receipt names the time at which its last packet arrived, so it takes two of them that lie side
-//! by side to know how long the packets of the second one took. Networks lose feedback and turn it
-//! round, and a sink often speaks twice in a moment. So the few newest receipts are kept in the
-//! order of the packets that they are about, and a receipt that closes a gap gives the one after it
-//! its time as well. Over a gap there is only a lower bound: all that the gap hides counts as lost.
-//! Proofs and rates are not known here.
+//! A receipt names the time at which its last packet arrived, so it takes two adjacent receipts to
+//! know how long the packets of the second one took. Networks lose and reorder feedback, and a sink
+//! often sends two within a millisecond. The few newest receipts are therefore kept in the order of
+//! their packet numbers, and a receipt that closes a gap also gives the one after it its time. Over
+//! a gap there is only a lower bound: whatever the gap hides counts as lost. This module must not
+//! know proofs or rates.
 
 use alloc::collections::VecDeque;
 use core::ops::Range;
@@ -14,40 +14,40 @@ use gtp_alloc::{Bytes, Span};
 
 use crate::meter::wire_gap;
 
-/// What one receipt proves.
+/// What one receipt proves, and when its packets arrived.
 #[derive(Clone, Debug)]
 pub(super) struct Word {
-    /// The packet numbers that it is about.
+    /// The packet numbers that the receipt covers.
     pub span: Range<u64>,
-    /// IP bytes of data among them that arrived.
+    /// IP bytes of data that arrived with these packets.
     pub arrived: Bytes,
-    /// When the last of them did, by the sink's clock, if any did.
+    /// When the last packet arrived, by the sink's clock in microseconds, if any did.
     pub arrived_at: Option<u32>,
-    /// The path's least delay above its usual one meanwhile.
+    /// The path's least delay above its usual one while they arrived.
     pub delay: Span,
 }
 
-/// Since when time is counted.
+/// The receipt from which the time of another one is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Since {
-    /// Since the receipt right before.
+    /// The receipt directly before it.
     LastReceipt,
-    /// Since one before a gap: not all that arrived meanwhile is counted.
+    /// A receipt before a gap, so that not everything that arrived meanwhile is counted.
     EarlierReceipt,
 }
 
-/// What arrived in a known time.
+/// Packets that arrived in a known time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Timed {
-    /// The packet numbers sent meanwhile, those of a gap included.
+    /// Their numbers, including those of a gap.
     pub span: Range<u64>,
     /// IP bytes of data that are proven to have arrived.
     pub arrived: Bytes,
-    /// The time in which they did.
+    /// The time in which these bytes arrived.
     pub arrived_in: Span,
-    /// See [`Word::delay`].
+    /// The least delay, as in [`Word::delay`].
     pub delay: Span,
-    /// Whether there is a gap.
+    /// From which receipt the time is counted.
     pub since: Since,
 }
 
@@ -57,12 +57,12 @@ pub(super) struct Told {
     words: VecDeque<Word>,
 }
 
-/// Receipts that are kept: what is further apart is not side by side soon.
+/// Receipts that are kept. Receipts further apart do not become adjacent soon.
 const KEPT: usize = 8;
 
 impl Told {
-    /// Takes in a receipt about numbers that no other was about. Gives the times that are known
-    /// now: its own, and that of the receipt right after it if it was here before.
+    /// Takes in a receipt whose packet numbers no other receipt covers. Returns the times that
+    /// become known: its own, and that of the receipt directly after it, if that came earlier.
     pub fn add(&mut self, word: Word) -> impl Iterator<Item = Timed> + use<> {
         let place = self.words.partition_point(|kept| kept.span.start < word.span.start);
         let before = self.words.range(..place).rev().find(|kept| kept.arrived_at.is_some());
@@ -77,7 +77,7 @@ impl Told {
     }
 }
 
-/// In what time that of `word` arrived, counted from `before`.
+/// Returns the time in which the packets of `word` arrived, counted from the receipt `before`.
 fn timed(before: &Word, word: &Word) -> Option<Timed> {
     let arrived_in = wire_gap(before.arrived_at?, word.arrived_at?);
     let (arrived, delay) = (word.arrived, word.delay);
@@ -92,7 +92,8 @@ mod tests {
 
     use super::*;
 
-    /// A receipt of ten packets each 100 bytes long, the last of which came at their number.
+    /// Returns a receipt of ten packets of 100 bytes, the last of which arrived at a time that
+    /// equals its number.
     fn word(tens: u64) -> Word {
         let span = tens * 10..tens * 10 + 10;
         let arrived_at = Some(span.end as u32);

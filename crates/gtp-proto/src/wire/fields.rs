@@ -4,28 +4,29 @@
 //! follows as fields with a tag, a length and a value, in the order of their tags. A reader skips
 //! each tag that it does not know, and the end of each value that is longer than it expects, so a
 //! newer peer can say more without being misunderstood. A writer adds fields only for a peer that
-//! reads them ([`Revision::Second`]). The module knows tags and lengths, not what values are for.
+//! reads them ([`Revision::Second`]). This module must not know what a value means, only tags and
+//! lengths.
 
 use alloc::vec::Vec;
 
 use super::{Reader, WireError};
 
-/// Which revision of the messages both ends of a session speak.
+/// The revision of the messages that both ends of a session use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Revision {
-    /// Control bodies end with the weight.
+    /// The first revision, in which control bodies end with the weight.
     First = 1,
-    /// Optional fields may follow the weight.
+    /// The second revision, in which optional fields may follow the weight.
     #[default]
     Second = 2,
 }
 
 impl Revision {
-    /// The newest revision.
+    /// The newest revision that this implementation knows.
     pub const NEWEST: Revision = Revision::Second;
 
-    /// The revision that an end of this revision uses with a peer whose newest one has this
-    /// number: the older of the two. `None` if the peer's is older than all that are known.
+    /// Returns the revision to use with a peer whose newest one has this number: the older of the
+    /// two. Returns `None` if the peer's is older than all that are known.
     pub const fn agreed(theirs: u32) -> Option<Revision> {
         match theirs {
             0 => None,
@@ -34,16 +35,16 @@ impl Revision {
         }
     }
 
-    /// Its number in messages.
+    /// Returns the number by which messages name this revision.
     pub const fn number(self) -> u32 {
         self as u32
     }
 }
 
-/// Greatest queueing delay of an interval, in microseconds.
+/// The tag of the greatest queueing delay of an interval, in microseconds.
 pub(super) const DELAY_MOST: u8 = 1;
 
-/// Appends a field.
+/// Appends a field of at most 255 bytes.
 pub(super) fn put(out: &mut Vec<u8>, tag: u8, value: &[u8]) {
     debug_assert!(value.len() <= usize::from(u8::MAX), "a length of one byte");
     out.push(tag);
@@ -62,7 +63,10 @@ impl<'r, 'a> Fields<'r, 'a> {
         Fields { reader, least: 0 }
     }
 
-    /// The next field's tag and value; `None` after the last.
+    /// Returns the next field's tag and value, or `None` after the last.
+    ///
+    /// # Errors
+    /// If the field is cut short, or its tag does not follow the one before.
     pub fn next(&mut self) -> Result<Option<(u8, Reader<'a>)>, WireError> {
         if self.reader.0.is_empty() {
             return Ok(None);

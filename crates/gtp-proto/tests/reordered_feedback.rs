@@ -1,4 +1,4 @@
-//! Feedback that a network turns round: it proves what it proves in whatever order it comes.
+//! Feedback that a network reorders. Each receipt proves the same in whatever order it comes.
 
 use gtp_alloc::{Rate, Span};
 use gtp_link::LinkSpec;
@@ -9,8 +9,8 @@ mod world;
 
 use world::{FlowSpec, Lie, Towards, World};
 
-/// Turns each three feedbacks round. Each is at most five control intervals late, so that no lease
-/// ends meanwhile.
+/// Reverses the order of every three feedbacks. Each is at most five control intervals late, so
+/// that no lease ends meanwhile.
 fn by_threes_from_the_end() -> Lie {
     let mut held: Vec<Vec<u8>> = Vec::new();
     let mut late: Vec<Vec<u8>> = Vec::new();
@@ -31,7 +31,7 @@ fn by_threes_from_the_end() -> Lie {
 }
 
 #[test]
-fn a_session_whose_feedback_is_turned_round_keeps_its_rate() {
+fn a_session_whose_feedback_is_reordered_keeps_its_rate() {
     for law in [Law::Grant, Law::EndNode { alpha: 0.1, beta: 0.2 }] {
         let mut world = World::new();
         let rate = Rate::from_mbps(100);
