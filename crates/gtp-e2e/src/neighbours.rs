@@ -1,10 +1,11 @@
 //! What attackers cost an honest neighbour.
 //!
-//! A public server with a stated capacity sends an honest listed client a file without end. Then
-//! 1, 8 and 64 attackers of a kind come, each with a key and an address of its own. What counts is
-//! what the neighbour still receives, how much memory and how many lines of log the server takes
-//! for the attackers, and how soon listed clients come in meanwhile. The attackers' process has the
-//! lowest priority, because attackers have machines of their own.
+//! A public server with a stated capacity sends a file without end to an honest listed client, the
+//! neighbour. Then 1, 8 and 64 attackers of one kind come, each with a key and an address of its
+//! own. The case measures what the neighbour still receives, how much memory and how many lines of
+//! log the server spends on the attackers, and how soon listed clients get in meanwhile. The
+//! attackers' process has the lowest priority, because real attackers have machines of their own.
+//! This module must not know how an attack is made; that is in `attackers` and `liar`.
 
 mod attackers;
 mod house;
@@ -29,32 +30,36 @@ pub use attackers::{Attack, KINDS, Kind};
 pub use house::Under;
 use house::{House, Neighbour};
 
-/// Attackers at a time, in turn.
+/// The numbers of attackers with which each kind is tried, in order.
 const ATTACKERS: [usize; 3] = [1, 8, 64];
-/// Before anything is measured; how long the neighbour is alone; how long it is attacked.
+/// Time for the server to settle before anything is measured.
 const SETTLES: Duration = Duration::from_secs(2);
+/// How long the neighbour is measured alone.
 const ALONE: Duration = Duration::from_secs(4);
-/// Between an attack's begin and its measuring: the lines that a server may write at once are out.
+/// Time between the begin of an attack and its measurement, in which the server writes the lines
+/// that it may write at once.
 const BURSTS: Duration = Duration::from_secs(5);
+/// How long the neighbour is measured under attack.
 const ATTACKED: Duration = Duration::from_secs(6);
-/// Between two readings of what the server uses.
+/// Time between two readings of what the server uses.
 const LOOK: Duration = Duration::from_millis(100);
-/// Between two listed clients that come in.
+/// Time between two visits of listed clients.
 const NEXT_VISIT: Duration = Duration::from_millis(200);
-/// The neighbour keeps this part of its share, and this where files are listed and hashed for
-/// others.
+/// The part of its share that the neighbour must keep.
 const SHARE: f64 = 0.99;
+/// The part of its share that it must keep while the server lists and hashes files for attackers.
 const SHARE_BESIDE_WORK: f64 = 0.95;
-/// What the server may take for attackers.
+/// Bytes of memory that the server may take for attackers.
 pub const MEMORY_MOST: u64 = 64 << 20;
-/// Lines a second that it may write.
+/// Lines of log per second that the server may write.
 pub const LINES_MOST: f64 = 10.0;
-/// A listed client is in within this time, 99 of 100 times.
+/// Time within which a listed client must get in, in the part [`ENTERING`] of all visits.
 const ENTERED: Duration = Duration::from_secs(2);
+/// The part of visits that must succeed within [`ENTERED`].
 const ENTERING: f64 = 0.99;
 
-/// Attacks as planned, and says twice a second how many bytes of data came of it, until it is
-/// killed.
+/// Attacks as planned until the process is killed. Four times a second it prints how many bytes of
+/// data the attackers have received.
 ///
 /// # Errors
 /// If an attacker cannot begin.
@@ -70,8 +75,8 @@ pub async fn attack(plan: Attack) -> Result<()> {
     tokio::select! { ended = attackers::run(plan, moved) => ended, () = tell => Ok(()) }
 }
 
-/// Runs the case, or one kind of attacker of it: `neighbours-flood`. A row for each kind, number
-/// of attackers, and way to share the capacity out.
+/// Runs the case with all kinds of attackers, or with one, as `neighbours-flood` does. Returns a
+/// row for each kind, number of attackers, and way to share the capacity out.
 ///
 /// # Errors
 /// If there is no such kind, or a process cannot be started or ends.
@@ -90,7 +95,7 @@ pub fn run(name: &str, tools: &Tools) -> Result<Vec<Value>> {
     Ok(rows)
 }
 
-/// One kind, in each number.
+/// Tries one kind of attackers in each number, and returns a row for each.
 fn besiege(tools: &Tools, under: Under, (name, kind): (&str, Kind)) -> Result<Vec<Value>> {
     let mut house = House::open(tools, under)?;
     let neighbour = Neighbour::start(&house)?;
@@ -119,7 +124,7 @@ fn besiege(tools: &Tools, under: Under, (name, kind): (&str, Kind)) -> Result<Ve
     Ok(seen.into_iter().map(row).collect())
 }
 
-/// What the neighbour receives alone, bit/s.
+/// Measures what the neighbour receives without attackers, in bit/s.
 fn alone(neighbour: &Neighbour) -> Result<f64> {
     let from = Instant::now();
     std::thread::sleep(ALONE);
@@ -128,16 +133,18 @@ fn alone(neighbour: &Neighbour) -> Result<f64> {
 
 /// What was seen during an attack.
 struct Seen {
-    /// What the neighbour received, and the attackers, bit/s.
+    /// The rate of what the neighbour received, in bit/s.
     neighbour: f64,
+    /// The rate of what all attackers received together, in bit/s.
     attackers: f64,
-    /// The most memory of the server.
+    /// The most memory that the server had, in bytes.
     memory: u64,
+    /// Lines of log that the server wrote per second.
     lines: f64,
     visits: Visits,
 }
 
-/// Listed clients that came.
+/// The visits of listed clients.
 #[derive(Default)]
 struct Visits {
     all: usize,
@@ -188,7 +195,7 @@ fn attacked(
 
 impl Seen {
     fn to_json(&self, alone: f64, idle: u64, part: f64) -> Value {
-        // What attackers move is theirs, as far as it is less than an equal part.
+        // What attackers receive counts as their share and not as the neighbour's loss.
         let share = (alone - self.attackers).max(1.0);
         let (kept, memory) = (self.neighbour / share, self.memory.saturating_sub(idle));
         let Visits { all, in_time, slowest } = self.visits;
@@ -207,7 +214,7 @@ impl Seen {
     }
 }
 
-/// Listed clients that come in one after the other, and leave.
+/// A thread in which listed clients come in, one after another, and leave.
 struct Visitor {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Result<Visits>>,
@@ -254,18 +261,19 @@ impl Visitor {
 /// What a server did under a short attack.
 #[derive(Debug)]
 pub struct Held {
-    /// What it took beyond what it had at first, at most, in bytes.
+    /// The most memory that it took beyond what it had at first, in bytes.
     pub memory: u64,
-    /// Lines that it wrote for people.
+    /// Lines of log that it wrote.
     pub lines: usize,
-    /// How long all took.
+    /// How long the attack lasted.
     pub lasted: Duration,
-    /// Listed clients that came, and that got in.
+    /// How many listed clients came, and how many of them got in within time.
     pub visits: (usize, usize),
 }
 
-/// Attacks a server from threads of this process while an honest client fetches a file of so many
-/// bytes, and until some listed clients have come in. It must not be asked for rates.
+/// Attacks a server from threads of this process while an honest client fetches a file of `bytes`
+/// bytes. The rates under such an attack mean nothing, because the attackers take the client's
+/// processor time.
 ///
 /// # Errors
 /// If a process cannot be started, the honest client does not finish, or has other content.

@@ -1,9 +1,10 @@
-//! The directories of an object: which are made, which are lent permissions, and what each gets at
-//! the end.
+//! The directories of an object: which of them are made, which are made writable for the transfer,
+//! and which modes and times they get at its end.
 //!
-//! A directory that the transfer makes is its owner's alone until all is there, and then gets the
-//! mode of its source. The journal names it before it is made, and names what is lent before it is
-//! lent, so that the next attempt sets every mode that this one could not.
+//! Only its owner may use a directory that the transfer makes until all content is there; then it
+//! gets the mode of its source. The journal names the directory before it is made, and each mode
+//! before it is changed, so that the next attempt can set every mode that this one did not. This
+//! module must not know blocks.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -17,11 +18,14 @@ use crate::name::RelPath;
 use crate::sink::{Fault, SinkError};
 use crate::walk::split;
 
-/// What the owner of a directory needs to write into it.
+/// The permissions that the owner of a directory needs to write into it.
 const OWNER: u32 = 0o700;
 
 impl<D: Disk> FileSink<D> {
-    /// The listed directories that are not there yet, in order.
+    /// Returns the directories of the object that do not exist yet, in order.
+    ///
+    /// # Errors
+    /// If the destination cannot be read, or the journal cannot be written.
     pub(crate) fn absent_dirs(
         &mut self,
         manifest: &Manifest,
@@ -50,8 +54,8 @@ impl<D: Disk> FileSink<D> {
         Ok(absent)
     }
 
-    /// Notes the mode of a directory before its permissions may have to be lent, so that it gets
-    /// them back even if this process is killed meanwhile.
+    /// Notes in the journal the mode of a directory that may have to be made writable, so that it
+    /// gets this mode back even if this process is killed meanwhile.
     fn note_lacking(&mut self, dir: &str) -> Result<(), SinkError> {
         match self.parts.disk.lacking(dir) {
             Some(mode) => self.note_loan(dir, mode),
@@ -64,7 +68,7 @@ impl<D: Disk> FileSink<D> {
             let found = self.log.find_end(&mut self.parts.disk);
             found.map_err(|e| self.parts.failed(self.parts.names.journal_path(), e))?;
         }
-        // A path that is longer than a journal can say cannot be noted.
+        // A path that is too long for the journal cannot be noted.
         let path = RelPath::new(dir).ok();
         if path.is_some() || dir.is_empty() {
             self.log.push(&Record::Loan { path, mode });
@@ -72,7 +76,10 @@ impl<D: Disk> FileSink<D> {
         self.flush()
     }
 
-    /// Whether a directory is to be made at `path`, when these are not there either.
+    /// Returns whether a directory must be made at `path`, if those in `absent` must be made too.
+    ///
+    /// # Errors
+    /// If something that is not a directory stands there, or the destination cannot be read.
     fn is_absent(&mut self, path: &str, absent: &BTreeSet<String>) -> Result<bool, SinkError> {
         if absent.contains(split(path).0) {
             return Ok(true);
@@ -88,14 +95,19 @@ impl<D: Disk> FileSink<D> {
         }
     }
 
-    /// Makes directories after the journal names them, so that a resumed transfer sets their modes.
+    /// Makes directories, after naming them in the journal so that a resumed transfer can set their
+    /// modes.
+    ///
+    /// # Errors
+    /// If one cannot be made and the transfer cannot go on without it, or the journal cannot be
+    /// written.
     pub(crate) fn make_dirs(&mut self, absent: BTreeSet<String>) -> Result<(), SinkError> {
         let handle = self.made.contains("").then(String::new);
         for path in handle.iter().chain(&absent) {
             let record = match RelPath::new(path) {
                 Ok(path) => Record::Dir { path: Some(path) },
                 Err(_) if path.is_empty() => Record::Dir { path: None },
-                Err(_) => continue, // Longer than a journal can say; only its mode would be lost.
+                Err(_) => continue, // It is too long for the journal; only its mode may be lost.
             };
             self.log.push(&record);
             if self.log.is_full() {
@@ -118,9 +130,12 @@ impl<D: Disk> FileSink<D> {
         Ok(())
     }
 
-    /// Gives directories their times, and modes to those that the transfer has made, the deepest
-    /// first: a later one changes the time of its parent no more, and a mode without search closes
-    /// nothing that is still needed.
+    /// Sets the times of all directories and the modes of those that the transfer has made. The
+    /// deepest come first, so that no change in a directory follows the setting of its time, and no
+    /// mode closes a directory beneath which something is still to be set.
+    ///
+    /// # Errors
+    /// If one cannot be set and the transfer cannot go on without it.
     pub(crate) fn dress_dirs(&mut self) -> Result<(), SinkError> {
         let manifest = self.arrivals.manifest().clone();
         for (number, entry) in manifest.entries.iter().enumerate().rev() {
@@ -137,15 +152,19 @@ impl<D: Disk> FileSink<D> {
         Ok(())
     }
 
-    /// The same for the object itself, which may hold the journal.
+    /// Sets the time of the object's own directory, and its mode if the transfer has made it. It
+    /// comes last, because this directory may hold the journal.
+    ///
+    /// # Errors
+    /// If either cannot be set.
     pub(crate) fn dress_root(&mut self) -> Result<(), SinkError> {
         let Some(own) = self.arrivals.manifest().own else { return Ok(()) };
         let root = self.parts.names.root().to_owned();
         self.set_dir_attributes(&root, own)
     }
 
-    /// Whether a later attempt can still write into every directory that was made, once all have
-    /// their modes.
+    /// Returns whether a later attempt could still write into every directory that this transfer
+    /// has made, after all modes are set.
     pub(crate) fn made_dirs_stay_open(&self) -> bool {
         let manifest = self.arrivals.manifest();
         let dirs = manifest.entries.iter().filter(|e| e.kind == Kind::Dir).map(|e| e.mode);
@@ -156,7 +175,7 @@ impl<D: Disk> FileSink<D> {
     fn set_dir_attributes(&mut self, path: &str, attributes: Attributes) -> Result<(), SinkError> {
         let mode = self.made.contains(path).then_some(attributes.mode);
         match self.parts.disk.set_dir_attributes(path, mode, attributes.mtime) {
-            // It existed and belongs to another user; only its time cannot be set.
+            // The directory existed and belongs to another user. Only its time cannot be set.
             Err(error) if mode.is_none() && error.kind() == ErrorKind::PermissionDenied => {
                 tracing::debug!(path, %error, "a directory keeps its time");
                 Ok(())

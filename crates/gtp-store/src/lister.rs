@@ -1,11 +1,11 @@
 //! Lists an object entry by entry, in the order of a manifest, in bounded memory.
 //!
 //! The order is that of whole paths, so a directory's content does not follow its name at once:
-//! `a-b` comes before `a/c`. Each open directory has its names sorted, and a stack of those whose
-//! content is due later. Of a directory with very many names only the next ones are kept; when they
-//! are used up, the directory is read again for those behind them. The tree may change meanwhile:
-//! no entry comes twice or out of order, and what went away is skipped and said so. Who wants the
-//! entries, and how fast, is unknown here.
+//! `a-b` comes before `a/c`. Each open directory has its names sorted, and a stack of the
+//! directories in it whose content is due later. Of a directory with very many names only the next
+//! ones are kept; when they are used up, the directory is read again for the names after them. The
+//! tree may change meanwhile: no entry comes twice or out of order, and names that are gone are
+//! reported as skipped. This module must not know who wants the entries, nor how fast.
 
 use std::collections::BinaryHeap;
 use std::mem::MaybeUninit;
@@ -25,24 +25,24 @@ use crate::walk;
 /// How far a listing goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Depth {
-    /// The directory's own names.
+    /// The listing holds the names in the directory itself.
     One,
-    /// Everything beneath it.
+    /// The listing holds everything beneath the directory.
     All,
 }
 
-/// What one step of a [`Lister`] brings.
+/// What one step of a [`Lister`] finds.
 #[derive(Debug)]
 pub enum Step {
-    /// The next entry.
+    /// The next entry of the listing.
     Entry(Entry),
-    /// A name that is there and is not listed.
+    /// A name that exists and is left out of the listing.
     Skipped(Skipped),
-    /// Nothing yet: a part of a directory was read.
+    /// Nothing yet, because the step read a part of a directory.
     Nothing,
 }
 
-/// Lists one object.
+/// A listing of one object, which is taken step by step.
 #[derive(Debug)]
 pub struct Lister {
     kind: RootKind,
@@ -50,7 +50,7 @@ pub struct Lister {
     base: OwnedFd,
     own: Option<Attributes>,
     depth: Depth,
-    /// Names kept at a time.
+    /// Names that are kept at a time, of all directories together.
     names_most: usize,
     /// The directories on the way to the present one, outermost first.
     dirs: Vec<Dir>,
@@ -64,24 +64,24 @@ pub struct Lister {
 /// A directory that is being listed.
 #[derive(Debug)]
 struct Dir {
-    /// Beneath the base; empty for the base itself.
+    /// Its path beneath the base, which is empty for the base itself.
     path: String,
-    /// Its device and number.
+    /// Its device and inode number, by which it is known again.
     identity: (u64, u64),
-    /// What the numbers of its file system are worth.
+    /// Whether inode numbers of its file system identify files.
     numbering: Numbering,
-    /// The next names, last first.
+    /// The next names, in reverse order.
     names: Vec<Box<[u8]>>,
-    /// Reading under way.
+    /// The pass through the directory that is under way, if there is one.
     reading: Option<Reading>,
-    /// The last name that was kept, if there are more behind it.
+    /// The last name that was kept, if there are more after it.
     more_after: Option<Box<[u8]>>,
-    /// Directories in it whose content is due, the next one last. Each of them begins with the one
-    /// before it, so the order is that of a stack.
+    /// Directories in it whose content is due, the next one last. The name of each begins with the
+    /// name of the one before it, so they form a stack.
     due: Vec<Box<[u8]>>,
 }
 
-/// A pass through a directory that keeps its next names.
+/// A pass through a directory, which keeps the names that are next in order.
 #[derive(Debug, Default)]
 struct Reading {
     after: Option<Box<[u8]>>,
@@ -89,15 +89,18 @@ struct Reading {
     has_more: bool,
 }
 
-/// Names of a directory that are kept at a time, at least.
+/// The least number of names of a directory that are kept at a time.
 const NAMES_LEAST: usize = 64;
 
-/// Bytes of names that one step reads.
+/// The size in bytes of the buffer into which one step reads names.
 const READ_BYTES: usize = 16 * 1024;
 
 impl Lister {
-    /// A listing of the directory at `at` beneath `base`. Of names, about `names_most` are kept at
-    /// a time, each some 50 bytes.
+    /// Begins a listing of the directory at `at` beneath `base`. It keeps about `names_most` names
+    /// at a time, each of some 50 bytes.
+    ///
+    /// # Errors
+    /// If the directory cannot be opened.
     pub(crate) fn of_dir(
         base: &OwnedFd,
         at: &str,
@@ -123,7 +126,7 @@ impl Lister {
         Ok(lister)
     }
 
-    /// A listing of the file `name` in the directory `base`.
+    /// Begins a listing of the file `name` in the directory `base`.
     pub(crate) fn of_file(base: OwnedFd, name: &str) -> Lister {
         let dir = Dir {
             path: String::new(),
@@ -147,28 +150,29 @@ impl Lister {
         }
     }
 
-    /// Whether a file or a directory is listed.
+    /// Returns whether a file or a directory is listed.
     pub fn kind(&self) -> RootKind {
         self.kind
     }
 
-    /// The directory's own mode and time; `None` for a file.
+    /// Returns the directory's own mode and time, or `None` for a file.
     pub fn own(&self) -> Option<Attributes> {
         self.own
     }
 
-    /// Gives back what is open, for a pause.
+    /// Closes the present directory for a pause. The next step opens it again.
     pub fn rest(&mut self) {
         if self.dirs.last().is_some_and(|dir| dir.reading.is_none()) {
             self.open = None;
         }
     }
 
-    /// Takes one step; `None` at the end. A step takes some microseconds, or as long as the file
-    /// system needs.
+    /// Takes one step and returns what it found, or `None` at the end. A step takes some
+    /// microseconds, or as long as the file system needs.
     ///
     /// # Errors
-    /// [`SourceError::Listing`] past [`MAX_ENTRIES`]; for a file, what hinders reading it.
+    /// [`SourceError::Listing`] if there are more than [`MAX_ENTRIES`] entries. If a file is listed
+    /// and cannot be read, why not.
     pub fn step(&mut self) -> Option<Result<Step, SourceError>> {
         if self.kind == RootKind::File {
             let name = self.dirs.pop()?.names.pop()?;
@@ -196,8 +200,12 @@ impl Lister {
         }
     }
 
-    /// The next entry with the state of its file; skipped names and pauses go to `meanwhile`, which
-    /// says whether to go on.
+    /// Returns the next entry with the state of its file, or `None` at the end. Other steps go to
+    /// `meanwhile`, which returns whether to go on.
+    ///
+    /// # Errors
+    /// [`SourceError::NoRoom`] if `meanwhile` returned `false`, and whatever [`Lister::step`]
+    /// returns.
     pub(crate) fn next_entry(
         &mut self,
         meanwhile: &mut dyn FnMut(Step) -> bool,
@@ -205,7 +213,7 @@ impl Lister {
         loop {
             match self.step()? {
                 Ok(Step::Entry(entry)) => {
-                    // It is set with each entry.
+                    // Each entry sets it.
                     let stamp = self.stamp.take()?;
                     return Some(Ok((entry, stamp)));
                 }
@@ -241,7 +249,7 @@ impl Lister {
         Ok(Step::Entry(entry(path, Kind::File, &stat)))
     }
 
-    /// Begins with a directory that has just been opened.
+    /// Begins the listing of a directory that has just been opened.
     fn enter(&mut self, path: String, opened: OwnedFd) -> Result<(), Errno> {
         let stat = fstat(&opened)?;
         let numbering = Numbering::of(&opened);
@@ -262,8 +270,8 @@ impl Lister {
         }
     }
 
-    /// Opens the present directory again, if it is still the same; otherwise what is left of it is
-    /// skipped.
+    /// Opens the present directory again. If it is no longer the same one, returns the step that
+    /// skips what is left of it.
     fn reopen(&mut self) -> Option<Step> {
         let dir = self.dirs.last_mut()?;
         let opened = walk::dir_for_reading(self.base.as_fd(), &dir.path).and_then(|opened| {
@@ -358,7 +366,7 @@ impl Lister {
 }
 
 impl Dir {
-    /// The next directory whose content comes before the next name, if there is one.
+    /// Takes out the next directory whose content comes before the next name, if there is one.
     fn next_due(&mut self) -> Option<Box<[u8]>> {
         let due = self.due.last()?;
         let content = due.iter().chain(b"/");
@@ -366,11 +374,11 @@ impl Dir {
         if comes_first { self.due.pop() } else { None }
     }
 
-    /// Takes over what was read.
+    /// Ends a pass and takes over the names that it kept.
     fn take(&mut self, most: usize) {
         let Some(Reading { least, has_more, .. }) = self.reading.take() else { return };
         let mut names = least.into_sorted_vec();
-        // A name that was changed while the directory was read may have come twice.
+        // The system may report a name twice if it was changed while the directory was read.
         names.dedup();
         self.more_after = names.last().filter(|_| has_more && most > 0).cloned();
         names.reverse();
@@ -379,7 +387,7 @@ impl Dir {
 }
 
 impl Reading {
-    /// Keeps a name if it is among the next `most`.
+    /// Keeps a name if it is among the next `most` in order.
     fn consider(&mut self, name: &[u8], most: usize) {
         let before = self.after.as_ref().is_some_and(|after| name <= &**after);
         if name == b"." || name == b".." || before {
@@ -407,10 +415,14 @@ fn skipped(path: &[u8], why: SkipReason) -> Skipped {
     Skipped { path, why }
 }
 
-/// Whether this process may read a file. Where the system does not say, opening the file tells.
+/// Checks that this process may read a file, by opening it if the system does not answer.
+///
+/// # Errors
+/// Why it may not.
 fn may_read(holder: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
     match accessat(holder, name, Access::READ_OK, AtFlags::empty()) {
-        // Some sandboxes refuse the question in these words; opening the file is a true answer.
+        // Some sandboxes refuse the question itself with these errors, which say nothing of the
+        // file.
         Err(error) if is_refusal(error) => {
             walk::open_bytes(holder.as_fd(), name, OFlags::RDONLY).map(drop)
         }

@@ -1,8 +1,9 @@
 //! The attackers: what each kind does, again and again, until it is ended.
 //!
 //! Every attacker has a key of its own that the server does not know, and an address of its own in
-//! 127.0.0.0/8. All that is said by the book is said by the product's own code. The rate of each
-//! attack is stated, so that a run takes as much of another machine.
+//! 127.0.0.0/8. Whatever an attacker does as the protocol asks, the product's own code does. The
+//! rate of each attack is fixed, so that it is the same on every machine. This module must not know
+//! how the server is measured.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -27,7 +28,7 @@ use tokio::task::JoinSet;
 use super::liar::{Liar, Lie};
 use super::objects::{BIG, HASHED, HASHED_FILES, LISTED};
 
-/// What an attacker does.
+/// A kind of attacker, which says what it does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
@@ -41,13 +42,13 @@ pub enum Kind {
     Lazy,
     /// Sends 500 datagrams a second: random bytes, and hellos in the right format.
     Flood,
-    /// Lists a directory of 20,000 files, one time after the other.
+    /// Lists a directory of 20,000 files, again and again.
     List,
-    /// Asks for the hashes of files of 16 MiB, one file after the other.
+    /// Asks for the hashes of files of 16 MiB, one file after another.
     Hash,
     /// Sends keep-alives as fast as the server reads them.
     KeepAlive,
-    /// Connects over TCP twenty times a second and says random bytes; sends as many datagrams.
+    /// Connects over TCP twenty times a second and sends random bytes; sends as many datagrams.
     Garbage,
 }
 
@@ -64,25 +65,25 @@ pub const KINDS: [(&str, Kind); 9] = [
     ("garbage", Kind::Garbage),
 ];
 
-/// Whom to attack, how, and with how many.
+/// The plan of an attack.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Attack {
-    /// What each does.
+    /// The kind of its attackers.
     pub kind: Kind,
-    /// How many there are.
+    /// The number of attackers.
     pub attackers: usize,
-    /// The server.
+    /// The address of the server.
     pub server: SocketAddr,
-    /// Its key.
+    /// The fingerprint of the server's key.
     pub fingerprint: String,
 }
 
-/// A pause after whatever did not come to pass.
+/// How long an attacker waits after an attempt that failed.
 const AGAIN: Duration = Duration::from_millis(250);
-/// Connections that one attacker holds at a time and says nothing over.
+/// Idle connections that one attacker holds at a time.
 const HELD: usize = 4;
 
-/// One attacker.
+/// One attacker with its key and address.
 struct Attacker {
     kind: Kind,
     server: SocketAddr,
@@ -96,7 +97,7 @@ struct Attacker {
 /// Attacks without end; adds the IP bytes of data that arrive to `moved`.
 ///
 /// # Errors
-/// If the key does not parse or an attacker fails, which it does not for what a server says.
+/// If the key does not parse, or an attacker fails for a reason that is not the server's answer.
 pub async fn run(attack: Attack, moved: Arc<AtomicU64>) -> Result<()> {
     let fingerprint: Fingerprint = attack.fingerprint.parse()?;
     let mut all = JoinSet::new();
@@ -118,7 +119,7 @@ pub async fn run(attack: Attack, moved: Arc<AtomicU64>) -> Result<()> {
     Ok(())
 }
 
-/// The address of an attacker, none of which is 127.0.0.1.
+/// Returns the address of an attacker. None of them is 127.0.0.1.
 fn address(number: usize) -> IpAddr {
     Ipv4Addr::new(127, 0, 1 + (number / 250) as u8, 1 + (number % 250) as u8).into()
 }
@@ -241,7 +242,7 @@ impl Attacker {
             due.tick().await;
             for number in 0..5 {
                 let datagram = if number % 2 == 0 { self.noise(1_200) } else { self.hello() };
-                // What finds no room in a buffer is lost, as anywhere.
+                // A datagram that finds no room in the buffer is lost, as it may be on any path.
                 let _ = socket.try_send_to(&datagram, self.server);
             }
         }
@@ -270,7 +271,7 @@ impl Attacker {
         std::iter::repeat_with(|| rng.next_u64().to_le_bytes()).flatten().take(length).collect()
     }
 
-    /// A hello of a session that nobody has, in the right format.
+    /// Returns a hello in the right format, of a session that does not exist.
     fn hello(&mut self) -> Vec<u8> {
         let (session, pn) = (self.rng.next_u64() as u32, self.rng.below(1_000));
         let mut datagram = Vec::new();
@@ -280,10 +281,10 @@ impl Attacker {
     }
 }
 
-/// Opens a session over a connection, by the book.
+/// Opens a session over a connection, as the protocol asks.
 ///
 /// # Errors
-/// What the server says, or that it is gone.
+/// If the server refuses, or is gone.
 pub(super) async fn open(
     stream: TcpStream,
     server: SocketAddr,
@@ -308,7 +309,10 @@ pub(super) async fn open(
     Ok((channel, opened))
 }
 
-/// Hears a server out.
+/// Reads a server's messages and ignores them.
+///
+/// # Errors
+/// How the connection ended, which it does in the end.
 async fn hear(channel: &mut ControlChannel) -> Result<(), ControlError> {
     loop {
         channel.recv().await?;

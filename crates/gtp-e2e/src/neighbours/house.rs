@@ -1,4 +1,6 @@
 //! The server, its daemon and the honest client, as processes over loopback.
+//!
+//! Each process ends with the value that stands for it. This module must not know attackers.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -15,30 +17,30 @@ use super::objects;
 use crate::cases::Tools;
 use crate::usage::Usage;
 
-/// What the host may send.
+/// The capacity that the host states for sending.
 pub(super) const CAPACITY: &str = "100Mbit";
 
-/// Who shares the capacity out.
+/// Which process shares the capacity out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Under {
-    /// The server itself.
+    /// The server does it itself.
     Serve,
-    /// A daemon.
+    /// A daemon does it for the server.
     Gtpd,
 }
 
-/// A process that is killed with this value.
+/// A process that is killed when this value is dropped.
 struct Kept(Child);
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        // It may have ended.
+        // The process may have ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// A server at work.
+/// A running server, and its daemon if there is one.
 pub(super) struct House {
     tools: Tools,
     directory: tempfile::TempDir,
@@ -46,7 +48,7 @@ pub(super) struct House {
     _daemon: Option<Kept>,
     pub address: SocketAddr,
     pub fingerprint: Fingerprint,
-    /// A client that is on the server's list.
+    /// The key of a client that is on the server's list.
     pub friend: Identity,
 }
 
@@ -80,7 +82,7 @@ impl House {
         let mut said = BufReader::new(server.0.stdout.take().context("no output")?);
         let mut line = String::new();
         said.read_line(&mut line)?;
-        // Programs are told of every session; what they are told is not the log.
+        // What the server writes for programs, a line for each session, is not its log.
         std::thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
         let line: Value = serde_json::from_str(&line).context("serve said nothing")?;
         let word = |name: &str| line[name].as_str().context("serve did not say it");
@@ -89,14 +91,20 @@ impl House {
         Ok(House { tools, directory, server, _daemon, address, fingerprint, friend })
     }
 
-    /// What the server uses now.
+    /// Returns what the server uses now.
+    ///
+    /// # Errors
+    /// If the server has ended.
     pub fn usage(&mut self) -> Result<Usage> {
         let ended = self.server.0.try_wait()?;
         ensure!(ended.is_none(), "the server has ended: {ended:?}: {}", self.log()?);
         Usage::of(self.server.0.id())
     }
 
-    /// All that it has said to people.
+    /// Returns the server's log, which is what it has written for people.
+    ///
+    /// # Errors
+    /// If the log cannot be read.
     pub fn log(&self) -> Result<String> {
         Ok(std::fs::read_to_string(self.place("serve.log"))?)
     }
@@ -105,7 +113,7 @@ impl House {
         self.directory.path().join(name)
     }
 
-    /// `gtp get` of an object by the honest client.
+    /// Returns the command by which the honest client fetches an object.
     pub fn get(&self, object: &str, to: &Path) -> Command {
         let mut command = command(&self.tools, &self.place("neighbour"), "gtp");
         command.arg("get").arg(format!("gtp://{}/{object}", self.address)).arg(to);
@@ -127,17 +135,18 @@ fn start_daemon(tools: &Tools, config: &Path, socket: &Path) -> Result<Kept> {
     Ok(daemon)
 }
 
-/// A program of the product with a configuration of its own.
+/// Returns the command for a program of the product with a configuration of its own.
 fn command(tools: &Tools, config: &Path, program: &str) -> Command {
     let mut command = Command::new(tools.gtp.with_file_name(program));
     command.env("GTP_CONFIG_DIR", config).stdin(Stdio::null());
     command
 }
 
-/// What a transfer had received: when it said so, its own seconds, and IP bytes.
+/// The progress that a transfer reported: when it was read, the transfer's own time in seconds, and
+/// the IP bytes received until then.
 type Received = Arc<Mutex<Vec<(Instant, f64, f64)>>>;
 
-/// The honest client's transfer, which goes on for as long as this value lives.
+/// The honest client's transfer, which goes on as long as this value lives.
 pub(super) struct Neighbour {
     _process: Kept,
     received: Received,
@@ -163,10 +172,10 @@ impl Neighbour {
         Ok(Neighbour { _process: process, received })
     }
 
-    /// Its rate between these times, bit/s.
+    /// Returns the rate of the transfer between these times, in bit/s.
     ///
     /// # Errors
-    /// If it said too little.
+    /// If it reported progress less than twice in that time.
     pub fn rate(&self, from: Instant, to: Instant) -> Result<f64> {
         let told = self.received.lock().unwrap_or_else(PoisonError::into_inner);
         let within: Vec<_> = told.iter().filter(|(at, ..)| (from..=to).contains(at)).collect();

@@ -1,8 +1,8 @@
-//! A client whose session is real and whose word is not.
+//! A client with a real session that makes false grants and requests.
 //!
-//! Keys, hellos, receipts and requests are the core's own. What the client grants its source, and
-//! how much it asks for, is a [`Lie`] instead of an agent's decision: so it holds a place among the
-//! server's sessions that it does not use.
+//! Keys, hellos, receipts and requests come from the core. A [`Lie`] instead of an agent decides
+//! what the client grants its source and how much it asks for, so that it holds a place among the
+//! server's sessions without using it. This module must not know how many such clients there are.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,26 +22,26 @@ use tokio::net::UdpSocket;
 /// What a liar grants and asks for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lie {
-    /// Its grant.
+    /// The rate that it grants its source.
     pub rate: Rate,
-    /// What it says it could grant.
+    /// The rate that it claims it could grant.
     pub offer: Rate,
-    /// Units that it asks for, each time.
+    /// The number of units in each request.
     pub units: u64,
-    /// Time between two requests.
+    /// The time between two requests.
     pub every: Span,
 }
 
-/// The control interval that it states.
+/// The control interval that a liar states.
 const INTERVAL: Span = Span::from_millis(10);
-/// It looks at its session at least so often.
+/// The longest time between two looks of a liar at its session.
 const LOOK: Duration = Duration::from_millis(50);
-/// Longest datagram that is read.
+/// Bytes of the longest datagram that is read.
 const DATAGRAM_MOST: usize = 2_048;
-/// IP and UDP headers of version 4.
+/// Bytes of the headers of IPv4 and UDP.
 const IP_OVERHEAD: u16 = 28;
 
-/// One session.
+/// A liar's session.
 pub(super) struct Liar<'a> {
     core: SinkSession,
     sealer: Sealer,
@@ -49,18 +49,18 @@ pub(super) struct Liar<'a> {
     socket: UdpSocket,
     clock: Clock,
     lie: Lie,
-    /// The first unit that it has not asked for, and when it asks again; nothing before the path
-    /// is open.
+    /// The first unit that it has not asked for, and when it asks again. It is `None` before the
+    /// path is open.
     next: Option<(u64, Time)>,
-    /// IP bytes that all attackers received.
+    /// IP bytes that all attackers have received together.
     moved: &'a AtomicU64,
 }
 
 impl<'a> Liar<'a> {
-    /// A session of a channel that has just been opened, from this address.
+    /// Begins a session that has just been opened over `channel`, from this address.
     ///
     /// # Errors
-    /// If the keys or the socket are not to be had.
+    /// If the keys cannot be exported, or the socket cannot be made.
     pub async fn new(
         channel: &mut ControlChannel,
         opened: &Opened,
@@ -92,7 +92,10 @@ impl<'a> Liar<'a> {
         })
     }
 
-    /// Goes on until the session ends.
+    /// Lies until the session ends.
+    ///
+    /// # Errors
+    /// If the socket fails.
     pub async fn run(mut self) -> Result<()> {
         let mut datagram = [0; DATAGRAM_MOST];
         while self.look() {
@@ -105,7 +108,7 @@ impl<'a> Liar<'a> {
         Ok(())
     }
 
-    /// Lies where it is time; `false` after the session's end.
+    /// Sends whatever lies are due. Returns `false` after the session's end.
     fn look(&mut self) -> bool {
         let now = self.clock.now();
         while let Some(event) = self.core.poll_event() {
@@ -131,7 +134,7 @@ impl<'a> Liar<'a> {
             self.core.assign(first..first + self.lie.units);
             self.next = Some((first + self.lie.units, at + self.lie.every));
         }
-        // A host asks for reports, which settle what the source has echoed.
+        // Like a host's agent, it takes the report, which settles what the source has echoed.
         let _ = self.core.report(now);
         true
     }
@@ -143,7 +146,7 @@ impl<'a> Liar<'a> {
             let (head, body) = datagram.split_at_mut(HEADER_LEN);
             let tag = self.sealer.seal_in_place(transmit.pn, head, body);
             datagram.extend_from_slice(&tag);
-            // A full buffer loses it as a path would, and so does a server that has gone.
+            // A datagram is lost if the buffer is full or the server is gone.
             let _ = self.socket.try_send(&datagram);
             datagram.clear();
         }
@@ -154,7 +157,7 @@ impl<'a> Liar<'a> {
         Duration::from_nanos(due.since(self.clock.now()).as_nanos()).min(LOOK)
     }
 
-    /// Takes in a datagram. What does not open is dropped.
+    /// Takes in a datagram, and drops it if it does not open.
     fn take(&mut self, datagram: &mut [u8]) {
         let Ok(header) = Header::decode(datagram) else { return };
         if datagram.len() < HEADER_LEN + TAG_LEN {

@@ -1,24 +1,29 @@
-//! What a besieged server serves: names and sizes. Large files are holes and take no space.
+//! The objects that the server serves in the case of neighbours: names and sizes.
+//!
+//! Large files are holes and take no space on the disk. This module must not know who fetches them.
 
 use std::fs::File;
 use std::path::Path;
 
 use anyhow::Result;
 
-/// A file without an end that anyone reaches.
+/// The name of a file that is too long to be fetched whole.
 pub(super) const BIG: &str = "big";
-/// A small one, for those who only want to come in.
+/// The name of a small file, for clients that only open a session.
 pub(super) const SMALL: &str = "small";
-/// A directory with many names.
+/// The name of a directory with many files.
 pub(super) const LISTED: &str = "listed";
 const LISTED_FILES: usize = 20_000;
-/// A directory of files to hash.
+/// The name of a directory of files to hash.
 pub(super) const HASHED: &str = "hashed";
 pub(super) const HASHED_FILES: usize = 2_048;
 const HASHED_BYTES: u64 = 16 << 20;
 const BIG_BYTES: u64 = 100 << 30;
 
-/// Makes all of it.
+/// Makes all objects in the directory `served`.
+///
+/// # Errors
+/// If the disk refuses one.
 pub(super) fn make(served: &Path) -> Result<()> {
     for directory in [LISTED, HASHED] {
         std::fs::create_dir_all(served.join(directory))?;
