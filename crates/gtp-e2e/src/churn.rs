@@ -8,9 +8,8 @@
 
 mod clients;
 
-use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -18,6 +17,8 @@ use gtp_link::Rng;
 use serde_json::{Value, json};
 
 use crate::cases::Tools;
+use crate::product::{self, Server, program};
+use crate::running::Running;
 use crate::usage::Usage;
 use clients::Client;
 
@@ -42,11 +43,8 @@ const MEMORY_NOISE: u64 = 16 << 20;
 pub(crate) struct World {
     tools: Tools,
     directory: tempfile::TempDir,
-    server: Child,
-    daemon: Option<Child>,
-    /// `127.0.0.1:PORT` of the server.
-    address: String,
-    fingerprint: String,
+    server: Server,
+    daemon: Option<Running>,
 }
 
 /// Runs the case once; one row.
@@ -91,23 +89,17 @@ impl World {
         std::fs::create_dir_all(place("served"))?;
         std::fs::create_dir_all(place("config"))?;
         clients::make_objects(directory.path())?;
-        let command = |program: &str| command(tools, &place("config"), program);
+        let command = |name: &str| program(tools, &place("config"), name);
         let key = command("gtp").arg("id").output()?;
         ensure!(key.status.success(), "gtp id: {}", String::from_utf8_lossy(&key.stderr));
         std::fs::write(place("config").join("authorized_keys"), key.stdout)?;
         let mut serve = command("gtp");
         serve.arg("serve").arg(place("served")).args(["--public", "--writable", "--json"]);
         serve.args(["--listen", "127.0.0.1:0", "--daemon"]).arg(place("gtpd.sock"));
-        let log = std::fs::File::create(place("serve.log"))?;
         // A named daemon has to be there first.
-        let daemon = Some(start_daemon(tools, directory.path())?);
-        let mut server = serve.stdout(Stdio::piped()).stderr(log).spawn()?;
-        let mut line = String::new();
-        BufReader::new(server.stdout.take().context("no output")?).read_line(&mut line)?;
-        let said: Value = serde_json::from_str(&line).context("serve said nothing")?;
-        let word = |name: &str| said[name].as_str().context("serve did not say it").map(Into::into);
-        let (address, fingerprint) = (word("addr")?, word("fingerprint")?);
-        Ok(World { tools: tools.clone(), directory, server, daemon, address, fingerprint })
+        let daemon = Some(daemon(tools, directory.path())?);
+        let server = Server::start(serve, place("serve.log"))?;
+        Ok(World { tools: tools.clone(), directory, server, daemon })
     }
 
     fn place(&self, name: &str) -> PathBuf {
@@ -115,20 +107,13 @@ impl World {
     }
 
     fn gtp(&self) -> Command {
-        command(&self.tools, &self.place("config"), "gtp")
-    }
-
-    fn usage(&mut self) -> Result<Usage> {
-        let ended = self.server.try_wait()?;
-        let said = || std::fs::read_to_string(self.place("serve.log")).unwrap_or_default();
-        ensure!(ended.is_none(), "the server has ended: {ended:?}: {}", said());
-        Usage::of(self.server.id())
+        program(&self.tools, &self.place("config"), "gtp")
     }
 
     /// Clients come and go for so long; what went wrong is added to `missed`.
     fn churn(&mut self, lasts: Duration, seed: u64, missed: &mut Vec<String>) -> Result<Ended> {
         let mut rng = Rng::new(seed);
-        let idle = self.usage()?;
+        let idle = self.server.usage()?;
         let began = Instant::now();
         let (mut read, mut daemon_came) = (began, began);
         let (mut present, mut started, mut readings) = (Vec::<Client>::new(), 0, Vec::new());
@@ -139,7 +124,7 @@ impl World {
             }
             if read.elapsed() >= READING && began.elapsed() < lasts {
                 read = Instant::now();
-                readings.push(self.usage()?);
+                readings.push(self.server.usage()?);
             }
             if daemon_came.elapsed() >= DAEMON_LIVES {
                 daemon_came = Instant::now();
@@ -148,17 +133,14 @@ impl World {
             for client in present.extract_if(.., Client::is_over) {
                 missed.extend(client.verdict(self)?);
             }
-            std::thread::sleep(LOOK);
+            product::pass(LOOK);
         }
         Ok(Ended { started, readings, idle })
     }
 
     fn replace_daemon(&mut self) -> Result<()> {
-        if let Some(mut daemon) = self.daemon.take() {
-            daemon.kill()?;
-            daemon.wait()?;
-        }
-        self.daemon = Some(start_daemon(&self.tools, self.directory.path())?);
+        self.daemon = None; // The one before must be gone.
+        self.daemon = Some(daemon(&self.tools, self.directory.path())?);
         Ok(())
     }
 
@@ -167,43 +149,19 @@ impl World {
     fn rest(&mut self, idle: &Usage) -> Result<Usage> {
         let began = Instant::now();
         loop {
-            let usage = self.usage()?;
+            let usage = self.server.usage()?;
             if usage.holds_no_more_than(idle) || began.elapsed() > SETTLES {
                 return Ok(usage);
             }
-            std::thread::sleep(LOOK);
+            product::pass(LOOK);
         }
     }
 }
 
-impl Drop for World {
-    fn drop(&mut self) {
-        for child in [Some(&mut self.server), self.daemon.as_mut()].into_iter().flatten() {
-            // It may have ended.
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
-/// A program of the product with a configuration of its own.
-fn command(tools: &Tools, config: &std::path::Path, program: &str) -> Command {
-    let mut command = Command::new(tools.gtp.with_file_name(program));
-    command.env("GTP_CONFIG_DIR", config).stdin(Stdio::null());
-    command
-}
-
-fn start_daemon(tools: &Tools, directory: &std::path::Path) -> Result<Child> {
+fn daemon(tools: &Tools, directory: &Path) -> Result<Running> {
     let socket = directory.join("gtpd.sock");
-    let mut gtpd = command(tools, &directory.join("config"), "gtpd");
-    gtpd.arg("--socket").arg(&socket).args(["--capacity-in", "1Gbit", "--capacity-out", "1Gbit"]);
-    let child = gtpd.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
-    let began = Instant::now();
-    while gtp_share::client::sessions(&socket).is_err() {
-        ensure!(began.elapsed() < Duration::from_secs(10), "the daemon does not answer");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    Ok(child)
+    let options = ["--capacity-in", "1Gbit", "--capacity-out", "1Gbit"];
+    product::start_daemon(tools, &directory.join("config"), &socket, &options)
 }
 
 /// The medians of each quarter of the run; nothing of a run without four readings.

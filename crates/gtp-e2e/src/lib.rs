@@ -17,6 +17,7 @@ pub mod neighbours;
 pub mod plan;
 pub mod processes;
 pub mod produce;
+mod product;
 pub mod record;
 pub mod rivals;
 mod running;

@@ -23,8 +23,10 @@ use anyhow::{Context, Result, ensure};
 use gtp_net::messages::Verb;
 use gtp_net::trust::HostTrust;
 use serde_json::{Value, json};
+use tokio::time::MissedTickBehavior;
 
 use crate::cases::Tools;
+use crate::product;
 use crate::running::Running;
 pub use attackers::{Attack, KINDS, Kind};
 pub use house::Under;
@@ -43,7 +45,9 @@ const BURSTS: Duration = Duration::from_secs(5);
 const ATTACKED: Duration = Duration::from_secs(6);
 /// Time between two readings of what the server uses.
 const LOOK: Duration = Duration::from_millis(100);
-/// Time between two visits of listed clients.
+/// The time between two reports of the attackers.
+const TOLD: Duration = Duration::from_millis(250);
+/// The least time between the arrivals of two listed clients.
 const NEXT_VISIT: Duration = Duration::from_millis(200);
 /// The part of its share that the neighbour must keep.
 const SHARE: f64 = 0.99;
@@ -67,8 +71,9 @@ pub async fn attack(plan: Attack) -> Result<()> {
     let moved = Arc::new(AtomicU64::new(0));
     let told = Arc::clone(&moved);
     let tell = async move {
+        let mut due = tokio::time::interval(TOLD);
         loop {
-            tokio::time::sleep(Duration::from_millis(250)).await;
+            due.tick().await;
             gtp_lab::say!("{}", told.load(Ordering::Relaxed));
         }
     };
@@ -99,13 +104,13 @@ pub fn run(name: &str, tools: &Tools) -> Result<Vec<Value>> {
 fn besiege(tools: &Tools, under: Under, (name, kind): (&str, Kind)) -> Result<Vec<Value>> {
     let mut house = House::open(tools, under)?;
     let neighbour = Neighbour::start(&house)?;
-    std::thread::sleep(SETTLES);
-    let idle = house.usage()?;
+    product::pass(SETTLES);
+    let idle = house.server.usage()?;
     let before = alone(&neighbour)?;
     let mut seen = Vec::new();
     for attackers in ATTACKERS {
         seen.push((attackers, attacked(tools, &mut house, &neighbour, (kind, attackers))?));
-        std::thread::sleep(SETTLES);
+        product::pass(SETTLES);
     }
     let alone = f64::midpoint(before, alone(&neighbour)?);
     let row = |(attackers, seen): (usize, Seen)| {
@@ -127,7 +132,7 @@ fn besiege(tools: &Tools, under: Under, (name, kind): (&str, Kind)) -> Result<Ve
 /// Measures what the neighbour receives without attackers, in bit/s.
 fn alone(neighbour: &Neighbour) -> Result<f64> {
     let from = Instant::now();
-    std::thread::sleep(ALONE);
+    product::pass(ALONE);
     neighbour.rate(from, Instant::now())
 }
 
@@ -173,20 +178,20 @@ fn attacked(
         }
     });
     let visits = Visitor::start(house);
-    std::thread::sleep(BURSTS);
+    product::pass(BURSTS);
     let (lines, had, from) =
-        (house.log()?.lines().count(), moved.load(Ordering::Relaxed), Instant::now());
+        (house.server.log()?.lines().count(), moved.load(Ordering::Relaxed), Instant::now());
     let mut memory = 0;
     while from.elapsed() < ATTACKED {
-        memory = memory.max(house.usage()?.memory);
-        std::thread::sleep(LOOK);
+        memory = memory.max(house.server.usage()?.memory);
+        product::pass(LOOK);
     }
     let (to, seconds) = (Instant::now(), from.elapsed().as_secs_f64());
     let seen = Seen {
         neighbour: neighbour.rate(from, to)?,
         attackers: (moved.load(Ordering::Relaxed) - had) as f64 * 8.0 / seconds,
         memory,
-        lines: (house.log()?.lines().count() - lines) as f64 / seconds,
+        lines: (house.server.log()?.lines().count() - lines) as f64 / seconds,
         visits: visits.finish()?,
     };
     attack.end()?;
@@ -228,7 +233,10 @@ impl Visitor {
         let trust = Arc::new(HostTrust::Pinned(vec![house.fingerprint]));
         let visit = async move {
             let mut visits = Visits::default();
+            let mut due = tokio::time::interval(NEXT_VISIT);
+            due.set_missed_tick_behavior(MissedTickBehavior::Delay);
             while !stopped.load(Ordering::Relaxed) {
+                due.tick().await;
                 let began = Instant::now();
                 let came = async {
                     let stream = tokio::net::TcpStream::connect(server).await?;
@@ -241,7 +249,6 @@ impl Visitor {
                 visits.all += 1;
                 visits.in_time += usize::from(matches!(came, Ok(Ok(()))) && took <= ENTERED);
                 visits.slowest = visits.slowest.max(took);
-                tokio::time::sleep(NEXT_VISIT).await;
             }
             visits
         };
@@ -281,7 +288,7 @@ pub fn hold(tools: &Tools, kind: Kind, attackers: usize, bytes: usize) -> Result
     let mut house = House::open(tools, Under::Serve)?;
     let content: Vec<u8> = (0..bytes).map(|at| (at / 251 + at) as u8).collect();
     std::fs::write(house.place("served/honest"), &content)?;
-    let (idle, written) = (house.usage()?.memory, house.log()?.lines().count());
+    let (idle, written) = (house.server.usage()?.memory, house.server.log()?.lines().count());
     let (server, fingerprint) = (house.address, house.fingerprint.to_string());
     let plan = Attack { kind, attackers, server, fingerprint };
     let mut builder = tokio::runtime::Builder::new_multi_thread();
@@ -294,8 +301,8 @@ pub fn hold(tools: &Tools, kind: Kind, attackers: usize, bytes: usize) -> Result
     let mut client = Running::start("the honest client", &mut command)?;
     let mut memory = 0;
     while client.child.try_wait()?.is_none() {
-        memory = memory.max(house.usage()?.memory);
-        std::thread::sleep(LOOK);
+        memory = memory.max(house.server.usage()?.memory);
+        product::pass(LOOK);
     }
     client.finish()?;
     ensure!(std::fs::read(&to)? == content, "the honest client received something else");
@@ -304,7 +311,7 @@ pub fn hold(tools: &Tools, kind: Kind, attackers: usize, bytes: usize) -> Result
     runtime.shutdown_background();
     Ok(Held {
         memory: memory.saturating_sub(idle),
-        lines: house.log()?.lines().count() - written,
+        lines: house.server.log()?.lines().count() - written,
         lasted: began.elapsed(),
         visits: (visits.all, visits.in_time),
     })

@@ -17,6 +17,7 @@ use crate::cases::{
     CAPACITY, FIVE, HOLD, MESH_CAPACITY, PAIRS, Tools, five, in_mbit, weighted_optimum,
 };
 use crate::lab::{Branch, Lab, Shape, mesh_file, sink_address, source_address};
+use crate::product;
 use crate::record::{Record, route};
 use crate::running::Running;
 use crate::tcp;
@@ -87,13 +88,7 @@ impl<'a> World<'a> {
         let gtpd = self.tools.gtp.with_file_name("gtpd").display().to_string();
         let name = socket.display().to_string();
         self.lab.start(host, &gtpd, &[&["--socket", &name], options].concat())?;
-        for _ in 0..100 {
-            if gtp_share::client::sessions(&socket).is_ok() {
-                return Ok(());
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        anyhow::bail!("the daemon of {host} does not answer")
+        product::await_daemon(&socket)
     }
 
     /// Starts a server of source `i`, without a daemon.

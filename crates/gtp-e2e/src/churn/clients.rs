@@ -127,7 +127,7 @@ impl Drop for Client {
 }
 
 fn url(world: &World, path: &str) -> String {
-    format!("gtp://{}/{path}", world.address)
+    format!("gtp://{}/{path}", world.server.address)
 }
 
 fn gets(world: &World, number: usize, rng: &mut Rng) -> Result<Kind> {
@@ -139,7 +139,9 @@ fn gets(world: &World, number: usize, rng: &mut Rng) -> Result<Kind> {
     std::fs::create_dir(&into)?;
     let mut command = world.gtp();
     command.arg("get").arg(url(world, &object)).arg(into.join(&object));
-    command.args(["--fingerprint", &world.fingerprint, "--daemon"]).arg(world.place("gtpd.sock"));
+    command
+        .args(["--fingerprint", &world.server.fingerprint, "--daemon"])
+        .arg(world.place("gtpd.sock"));
     let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
     Ok(Kind::Honest { child, doing: Doing::Gets { object, into } })
 }
@@ -147,7 +149,9 @@ fn gets(world: &World, number: usize, rng: &mut Rng) -> Result<Kind> {
 fn put(world: &World, object: &str, inbox: &str) -> Result<Child> {
     let mut command = world.gtp();
     command.arg("put").arg(world.place("served").join(object)).arg(url(world, inbox));
-    command.args(["--fingerprint", &world.fingerprint, "--daemon"]).arg(world.place("gtpd.sock"));
+    command
+        .args(["--fingerprint", &world.server.fingerprint, "--daemon"])
+        .arg(world.place("gtpd.sock"));
     Ok(command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?)
 }
 
@@ -169,7 +173,7 @@ fn killed(world: &World, number: usize, rng: &mut Rng) -> Result<Kind> {
         std::fs::create_dir(&into)?;
         let mut command = world.gtp();
         command.arg("get").arg(url(world, "large")).arg(&into);
-        command.args(["--fingerprint", &world.fingerprint, "--daemon", "off"]);
+        command.args(["--fingerprint", &world.server.fingerprint, "--daemon", "off"]);
         command.args(["--max-rate", "20Mbit"]);
         command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?
     };
@@ -179,7 +183,7 @@ fn killed(world: &World, number: usize, rng: &mut Rng) -> Result<Kind> {
 fn holds(world: &World, rng: &mut Rng) -> Result<Kind> {
     let until = Duration::from_millis(rng.below(8_000));
     // A server that has enough of strangers may refuse.
-    let mut line = TcpStream::connect(&world.address).ok();
+    let mut line = TcpStream::connect(&world.server.address).ok();
     if let Some(line) = &mut line {
         let words: Vec<u8> = (0..rng.below(600)).map(|_| rng.next_u64() as u8).collect();
         let _ = line.write_all(&words);
@@ -192,7 +196,7 @@ fn babbles(world: &World, rng: &mut Rng) -> Result<Kind> {
     for _ in 0..rng.below(2_000) {
         let words: Vec<u8> = (0..rng.below(1_400)).map(|_| rng.next_u64() as u8).collect();
         // A full buffer drops what the server would drop.
-        let _ = socket.send_to(&words, &world.address);
+        let _ = socket.send_to(&words, &world.server.address);
     }
     Ok(Kind::Holds { _line: None, until: Duration::ZERO })
 }

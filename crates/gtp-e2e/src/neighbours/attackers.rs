@@ -24,6 +24,7 @@ use serde::{Deserialize, Serialize};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpSocket, TcpStream, UdpSocket};
 use tokio::task::JoinSet;
+use tokio::time::{Interval, MissedTickBehavior};
 
 use super::liar::{Liar, Lie};
 use super::objects::{BIG, HASHED, HASHED_FILES, LISTED};
@@ -78,7 +79,7 @@ pub struct Attack {
     pub fingerprint: String,
 }
 
-/// How long an attacker waits after an attempt that failed.
+/// The least time between two attempts of an attacker that the server turns away.
 const AGAIN: Duration = Duration::from_millis(250);
 /// Idle connections that one attacker holds at a time.
 const HELD: usize = 4;
@@ -130,16 +131,21 @@ impl Attacker {
             Kind::Leave => self.leave().await,
             Kind::Flood => self.flood().await,
             Kind::Garbage => self.babble().await,
-            Kind::Squat | Kind::Trickle | Kind::Lazy => loop {
-                // The server may end a session, and a flood of them may find no room.
-                let _ = self.lie().await;
-                tokio::time::sleep(AGAIN).await;
-            },
-            Kind::List | Kind::Hash | Kind::KeepAlive => loop {
-                if self.ask().await.is_err() {
-                    tokio::time::sleep(AGAIN).await;
+            Kind::Squat | Kind::Trickle | Kind::Lazy => {
+                let mut due = attempts();
+                loop {
+                    due.tick().await;
+                    // The server may end a session, and a flood of them may find no room.
+                    let _ = self.lie().await;
                 }
-            },
+            }
+            Kind::List | Kind::Hash | Kind::KeepAlive => {
+                let mut due = attempts();
+                loop {
+                    due.tick().await;
+                    while self.ask().await.is_ok() {}
+                }
+            }
         }
     }
 
@@ -200,7 +206,7 @@ impl Attacker {
         match self.kind {
             Kind::List => {
                 let (mut channel, _, _) = self.open(Verb::List { path: LISTED.into() }).await?;
-                while !matches!(channel.recv().await?, Message::ManifestEnd(_)) {}
+                while !matches!(channel.recv().await?, Message::ListingEnd(_)) {}
                 Ok(())
             }
             Kind::Hash => {
@@ -279,6 +285,13 @@ impl Attacker {
         datagram.extend(self.noise(1_200));
         datagram
     }
+}
+
+/// The times at which an attacker may try again.
+fn attempts() -> Interval {
+    let mut due = tokio::time::interval(AGAIN);
+    due.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    due
 }
 
 /// Opens a session over a connection, as the protocol asks.
