@@ -15,17 +15,16 @@ use std::time::{Duration, Instant};
 
 use gtp_alloc::{Bytes, Rate};
 use gtp_net::control::{ControlChannel, ControlError, Ends};
-use gtp_net::crypto::Suite;
 use gtp_net::flows::FailureKind;
 use gtp_net::identity::Identity;
 use gtp_net::messages::{
     Entry, EntryKind, Law, Message, Open, Opened, Page, PagesEnd, Reason, RootsWanted, SuiteList,
-    VERSION, Verb,
+    Verb,
 };
 use gtp_net::server::{Admission, EVENTS, Limits, ServeConfig, Server, ServerEvent, Writing};
 use gtp_net::trust::{HostAddress, HostTrust, Strangers};
 use gtp_store::SinkOptions;
-use hostile::{Client, entry, file, host, tree, unchecked};
+use hostile::{Client, an_open, entry, file, host, tree, unchecked};
 use raw_client::RawClient;
 use tempfile::TempDir;
 use tokio::net::{TcpSocket, TcpStream};
@@ -149,19 +148,6 @@ impl World {
 
     fn files(&self) -> Vec<(PathBuf, Option<Vec<u8>>)> {
         tree(self.dir.path())
-    }
-}
-
-fn an_open(verb: Verb) -> Open {
-    Open {
-        version: VERSION,
-        verb,
-        suites: SuiteList(Suite::by_preference().map(Suite::code).to_vec()),
-        law: Law::Grant,
-        weight_milli: 1_000,
-        unit_payload_max: 1_400,
-        client_session: 9,
-        interval_us: None,
     }
 }
 

@@ -13,13 +13,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use gtp_alloc::Rate;
 use gtp_net::control::{ControlChannel, ControlError, Ends};
-use gtp_net::crypto::Suite;
 use gtp_net::identity::Identity;
-use gtp_net::messages::{Law, Message, Open, Opened, Reason, SuiteList, VERSION, Verb};
+use gtp_net::messages::{Message, Opened, Reason, Verb};
 use gtp_net::server::{Admission, EVENTS, Limits, ServeConfig, Server, Writing};
 use gtp_net::trust::{AuthorizedKeys, ClientTrust, HostAddress, HostTrust, Strangers};
 use gtp_store::SinkOptions;
-use hostile::host;
+use hostile::{an_open, host};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use tokio::net::TcpSocket;
 use tokio::sync::{Barrier, mpsc, watch};
@@ -126,19 +125,6 @@ impl World {
         let mut channel = channel.await.unwrap();
         let opened = channel.open(an_open(verb)).await;
         (channel, opened)
-    }
-}
-
-fn an_open(verb: Verb) -> Open {
-    Open {
-        version: VERSION,
-        verb,
-        suites: SuiteList(Suite::by_preference().map(Suite::code).to_vec()),
-        law: Law::Grant,
-        weight_milli: 1_000,
-        unit_payload_max: 1_400,
-        client_session: 9,
-        interval_us: None,
     }
 }
 

@@ -1,13 +1,14 @@
 //! A process that writes random words to its page at full speed harms itself alone.
 
+mod posted;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use gtp_alloc::{Rate, Span, Time};
-use gtp_proto::{Law, LimitedBy, Phase, Report};
-use gtp_share::{Found, GrantsReader, Label, Outstanding, Posted, ReportsWriter, Side};
+use gtp_share::{Found, GrantsReader, ReportsWriter};
 use gtpd::{Hub, HubConfig, Who};
 
 /// A generator that does not repeat soon (xorshift).
@@ -43,35 +44,6 @@ fn scribble(page: &ReportsWriter, stop: &AtomicBool) -> u64 {
     writes
 }
 
-/// A session that wants all it can get.
-fn honest_session() -> Posted {
-    Posted {
-        id: 1,
-        side: Side::Sink,
-        report: Report {
-            weight: 1.0,
-            peer_weight: 1.0,
-            law: Law::Grant,
-            phase: Phase::Open,
-            peer_offer: Rate::UNLIMITED,
-            demand: Rate::UNLIMITED,
-            measured: Rate::ZERO,
-            echoed: 0,
-            rtt: Span::from_millis(20),
-            counts: Default::default(),
-            packet: Default::default(),
-        },
-        principal: 0,
-        transfer: 0,
-        held: Outstanding::default(),
-        limited_by: LimitedBy::Sink,
-        packets: 0,
-        lost: 0,
-        wire_bytes: 0,
-        label: Label::new("honest"),
-    }
-}
-
 /// Three seconds; with `GTP_LONG=1` a minute.
 #[test]
 fn others_keep_their_half_beside_a_user_who_writes_at_random() {
@@ -96,7 +68,7 @@ fn others_keep_their_half_beside_a_user_who_writes_at_random() {
     };
     let (liar, _) = attach(&mut hub, 1, 1);
     let (honest, grants) = attach(&mut hub, 2, 2);
-    let mut posted = honest_session();
+    let mut posted = posted::session();
     let stop = Arc::new(AtomicBool::new(false));
     let liar = Arc::new(liar);
     let writer = {

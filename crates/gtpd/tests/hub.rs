@@ -1,12 +1,12 @@
 //! The daemon's decisions, with processes that are pages: shares, departures, successions, liars.
 
+mod posted;
+
 use std::collections::BTreeMap;
 
 use gtp_alloc::{Bytes, Rate, Span, Time};
-use gtp_proto::{Law, LimitedBy, Phase, Report};
 use gtp_share::{
-    Change, Found, Granted, GrantsReader, Label, Of, Outstanding, Policy, Posted, ReportsWriter,
-    Side,
+    Change, Found, Granted, GrantsReader, Of, Outstanding, Policy, Posted, ReportsWriter, Side,
 };
 use gtpd::{ClientId, Hub, HubConfig, Right, SetError, Who};
 
@@ -53,31 +53,7 @@ impl Process {
     fn open(&mut self, side: Side, transfer: u64, count: usize) {
         for _ in 0..count {
             let id = self.sessions.len() as u32 + 1;
-            self.sessions.push(Posted {
-                id,
-                side,
-                report: Report {
-                    weight: 1.0,
-                    peer_weight: 1.0,
-                    law: Law::Grant,
-                    phase: Phase::Open,
-                    peer_offer: Rate::UNLIMITED,
-                    demand: Rate::UNLIMITED,
-                    measured: Rate::ZERO,
-                    echoed: 0,
-                    rtt: Span::from_millis(20),
-                    counts: Default::default(),
-                    packet: Default::default(),
-                },
-                principal: 0,
-                transfer,
-                held: Outstanding::default(),
-                limited_by: LimitedBy::Sink,
-                packets: 0,
-                lost: 0,
-                wire_bytes: 0,
-                label: Label::new("session"),
-            });
+            self.sessions.push(Posted { id, side, transfer, ..posted::session() });
         }
     }
 

@@ -10,11 +10,13 @@ use gtp_alloc::{Bytes, Rate};
 use gtp_net::client::{
     self, Endpoint, Event, GetRequest, Monitor, Outcome, Place, Progress, Terms, Url,
 };
+use gtp_net::crypto::Suite;
 use gtp_net::engine::{Host, HostConfig};
 use gtp_net::flows::{Failure, Law};
 use gtp_net::identity::Identity;
 use gtp_net::messages::{
-    CONTENT_MAX, Entry, EntryKind, LENGTH_BYTES, Message, Open, Opened, Page, PagesEnd, VERSION,
+    CONTENT_MAX, Entry, EntryKind, LENGTH_BYTES, Message, Open, Opened, Page, PagesEnd, SuiteList,
+    VERSION, Verb,
 };
 use gtp_net::tls::server_config;
 use gtp_net::trust::HostTrust;
@@ -114,6 +116,20 @@ pub fn framed(kind: u8, body: &[u8]) -> Vec<u8> {
     frame.push(kind);
     frame.extend_from_slice(body);
     frame
+}
+
+/// Returns what an ordinary client asks for to open a session.
+pub fn an_open(verb: Verb) -> Open {
+    Open {
+        version: VERSION,
+        verb,
+        suites: SuiteList(Suite::by_preference().map(Suite::code).to_vec()),
+        law: gtp_net::messages::Law::Grant,
+        weight_milli: 1_000,
+        unit_payload_max: 1_400,
+        client_session: 9,
+        interval_us: None,
+    }
 }
 
 /// An honest answer to a client.

@@ -2,11 +2,14 @@
 //!
 //! A test calls the loop's steps itself. It must not depend on how fast the machine is.
 
+#[path = "../../tests/posted/mod.rs"]
+mod shared;
+
 use std::path::PathBuf;
 
 use super::*;
-use gtp_proto::{Law, LimitedBy, Phase, Report};
-use gtp_share::{Change, GrantsReader, Label, Outstanding, Posted, ReportsWriter, Side};
+
+use gtp_share::{Change, GrantsReader, Posted, ReportsWriter};
 
 pub(super) const CAPACITY: Rate = Rate::from_mbps(1_000);
 
@@ -131,31 +134,7 @@ fn a_user_whose_processes_come_and_go_without_end_is_told_to_wait() {
 }
 
 pub(super) fn posted(wire_bytes: u64) -> Posted {
-    Posted {
-        id: 1,
-        side: Side::Sink,
-        report: Report {
-            weight: 1.0,
-            peer_weight: 1.0,
-            law: Law::Grant,
-            phase: Phase::Open,
-            peer_offer: Rate::UNLIMITED,
-            demand: Rate::UNLIMITED,
-            measured: Rate::ZERO,
-            echoed: 0,
-            rtt: Span::from_millis(20),
-            counts: Default::default(),
-            packet: Default::default(),
-        },
-        principal: 0,
-        transfer: 0,
-        held: Outstanding::default(),
-        limited_by: LimitedBy::Sink,
-        packets: 0,
-        lost: 0,
-        wire_bytes,
-        label: Label::new("session"),
-    }
+    Posted { wire_bytes, ..shared::session() }
 }
 
 pub(super) fn attach(hub: &mut Hub, now: Time, id: ClientId) -> (ReportsWriter, GrantsReader) {
