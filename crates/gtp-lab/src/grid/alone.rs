@@ -3,15 +3,18 @@
 //! A queue shorter than a bandwidth-delay product cannot always be kept busy without loss, so a
 //! little less use is asked for there.
 
-use super::{Cell, Claim, Figures, Measure, Scene, Seen, Test, Who, named, value, worst_of};
+use super::claim::{figure, least, most, scaled};
+use super::{Cell, Claim, Figures, Scene, Seen, Test, Who, named, starts};
 
-/// The test.
+/// GTP has the path to itself.
 struct Alone;
 
-/// Seconds of a run, of which the first are the start's.
+/// A run lasts this long, in seconds.
 const SECONDS: f64 = 30.0;
+/// The start has passed after so many seconds, and what follows is judged.
 const SETTLED: f64 = 10.0;
 
+/// Returns the test of this module.
 pub fn tests() -> Vec<Box<dyn Test>> {
     vec![Box::new(Alone)]
 }
@@ -25,19 +28,8 @@ impl Test for Alone {
         "Alone for 30 s; the last 20 s are judged."
     }
 
-    fn covers(&self, _: Cell) -> bool {
-        true
-    }
-
-    fn measure(&self) -> Measure {
-        Measure::Absolute
-    }
-
     fn scene(&self, cell: Cell, start: u64, who: Who) -> Scene {
-        let mut scene = Scene::alone(cell, start, who, SECONDS);
-        // Nothing is drawn on such a path: what differs is when the session begins.
-        scene.flows[0].start = 0.137 * start as f64;
-        scene
+        Scene::alone(cell, start, who, SECONDS, starts::alone(start))
     }
 
     fn figures(&self, _: Cell, _: u64, seen: &Seen<'_>) -> Figures {
@@ -51,16 +43,14 @@ impl Test for Alone {
     fn claims(&self, cell: Cell, ours: &[Figures], _: &[Figures]) -> Vec<Claim> {
         let queue = f64::max(15.0, 0.25 * cell.rtt_ms as f64);
         vec![
-            worst_of(ours.iter().map(|run| Claim::least("use", value(run, "use"), use_of(cell)))),
-            worst_of(ours.iter().map(|run| Claim::most("loss", value(run, "loss"), 0.001))),
-            worst_of(
-                ours.iter().map(|run| Claim::most("queue, ms", 1e3 * value(run, "queue"), queue)),
-            ),
+            least("use", ours, figure("use"), use_of(cell)),
+            most("loss", ours, figure("loss"), 0.001),
+            most("queue, ms", ours, scaled("queue", 1e3), queue),
         ]
     }
 }
 
-/// The part of a path that a session alone must use.
+/// Returns the part of a path's rate that a session alone must use.
 pub fn use_of(cell: Cell) -> f64 {
     if cell.is_shallow() { 0.93 } else { 0.96 }
 }

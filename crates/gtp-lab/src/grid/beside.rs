@@ -6,12 +6,11 @@
 
 use gtp_peers::tcp::Flavour;
 
+use super::claim::{fair_shares, figure, least, mean_of, most, value};
 use super::scene::{Flow, protocol, tcp};
-use super::{
-    Cell, Claim, Figures, Measure, Scene, Seen, Test, Who, mean_of, named, value, worst_of,
-};
+use super::{Cell, Claim, Figures, Measure, Scene, Seen, Test, Who, named, starts};
 
-/// Beside some rivals.
+/// GTP shares the path with some rivals of one kind.
 struct Beside {
     name: String,
     about: String,
@@ -20,22 +19,25 @@ struct Beside {
     order: Order,
 }
 
-/// Who is first.
+/// The order in which GTP and its rivals begin.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Order {
+    /// The rivals are there, and GTP joins them.
     Joins,
+    /// GTP is there, and the rivals join it.
     First,
 }
 
-/// When those who come later come, from the first start; the other starts follow by steps.
+/// Whoever comes later begins at this second of the first start.
 const JOINS: f64 = 3.0;
-const STEP: f64 = 0.7;
-/// Seconds of a run, of which the last are judged.
+/// A run lasts this long, in seconds.
 const SECONDS: f64 = 66.0;
+/// The last seconds of a run, so many, are judged.
 const JUDGED: f64 = 50.0;
-/// Rivals begin this much apart.
+/// Rivals begin this many seconds apart.
 const APART: f64 = 0.1;
 
+/// Returns the tests of this module: each kind and number of rivals, in both orders.
 pub fn tests() -> Vec<Box<dyn Test>> {
     let mut tests: Vec<Box<dyn Test>> = Vec::new();
     for (rival, word) in [(Flavour::Cubic, "cubic"), (Flavour::Sack, "reno")] {
@@ -52,12 +54,6 @@ pub fn tests() -> Vec<Box<dyn Test>> {
     tests
 }
 
-impl Beside {
-    fn late(start: u64) -> f64 {
-        JOINS + STEP * start as f64
-    }
-}
-
 impl Test for Beside {
     fn name(&self) -> &str {
         &self.name
@@ -67,16 +63,12 @@ impl Test for Beside {
         &self.about
     }
 
-    fn covers(&self, _: Cell) -> bool {
-        true
-    }
-
     fn measure(&self) -> Measure {
         Measure::Cubic
     }
 
     fn scene(&self, cell: Cell, start: u64, who: Who) -> Scene {
-        let late = Beside::late(start);
+        let late = starts::stepped(JOINS, start);
         let (ours, theirs) = match self.order {
             Order::Joins => (late, 0.0),
             Order::First => (0.0, late),
@@ -95,13 +87,13 @@ impl Test for Beside {
         let ours = seen.mean(0, from, to);
         let all = (ours + rivals * self.rivals as f64) / (1 + self.rivals) as f64;
         let cubics = if self.rival == Flavour::Cubic { all } else { ours };
-        let all_there = Beside::late(start) + APART * self.rivals as f64;
+        let all_there = starts::stepped(JOINS, start) + APART * self.rivals as f64;
         named([
             ("ours", ours),
             ("rival", rivals),
             ("cubics", cubics),
             ("loss", seen.loss(from, to)),
-            ("least", least(seen, all_there + SPARED)),
+            ("least", least_part(seen, all_there + SPARED)),
         ])
     }
 
@@ -110,32 +102,23 @@ impl Test for Beside {
         let left = mean_of(cubic, "rival");
         let loss = f64::max(2.0 * mean_of(cubic, "loss"), LOSS_LEAST);
         // Where CUBICs starve each other, nobody else need do better.
-        let least = cubic.iter().map(|run| value(run, "least")).fold(STARVED, f64::min);
-        vec![
-            worst_of(ours.iter().map(|run| Claim::least("share", value(run, "ours") / one, 0.5))),
-            worst_of(
-                ours.iter().map(|run| Claim::most("share taken", value(run, "ours") / one, 2.0)),
-            ),
-            worst_of(
-                ours.iter().map(|run| Claim::least("rival keeps", value(run, "rival") / left, 0.5)),
-            ),
-            worst_of(ours.iter().map(|run| Claim::most("loss", value(run, "loss"), loss))),
-            worst_of(
-                ours.iter().map(|run| Claim::least("least of 10 s", value(run, "least"), least)),
-            ),
-        ]
+        let starved = cubic.iter().map(|run| value(run, "least")).fold(STARVED, f64::min);
+        let mut claims = fair_shares(ours, one, left);
+        claims.push(most("loss", ours, figure("loss"), loss));
+        claims.push(least("least of 10 s", ours, figure("least"), starved));
+        claims
     }
 }
 
-/// Losses that count as none.
+/// A part of lost packets up to this counts as no loss.
 const LOSS_LEAST: f64 = 0.001;
 /// The part of a fair share that nobody may fall below over ten seconds.
 const STARVED: f64 = 0.1;
-/// Seconds after the last has joined in which that is not asked for.
+/// For so many seconds after the last has joined, anybody may.
 const SPARED: f64 = 5.0;
 
-/// The least part of a fair share that anybody had over ten seconds, from a time on.
-fn least(seen: &Seen<'_>, from: f64) -> f64 {
+/// Returns the least part of a fair share that anybody had over any ten seconds from `from` on.
+fn least_part(seen: &Seen<'_>, from: f64) -> f64 {
     let sessions = seen.others().end;
     let fair = seen.rate / sessions as f64;
     let windows = (seen.end() - from - 10.0).max(0.0) as usize;

@@ -6,10 +6,9 @@
 use gtp_alloc::{Rate, Span};
 use gtp_link::{Chance, Change};
 
+use super::claim::{figure, least, most};
 use super::scene::{Flow, Place, protocol};
-use super::{
-    Cell, Claim, Figures, Measure, PACKET, Scene, Seen, Test, Who, named, value, worst_of,
-};
+use super::{Cell, Claim, Figures, PACKET, Scene, Seen, Test, Who, named, starts};
 
 /// A session alone on a path that changes.
 struct Changes {
@@ -18,36 +17,40 @@ struct Changes {
     what: What,
 }
 
-/// What changes.
+/// What happens to the path.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum What {
     /// The rate is three tenths for a while.
     Step,
     /// The round-trip time goes from 20 to 80 ms and back.
     Reroute,
-    /// So many per cent of all packets are lost on the way forth.
+    /// The way forth loses so many per cent of all packets.
     Heavy(u32),
     /// All feedback is lost.
     Deaf,
 }
 
-/// When it changes, from the first start, and when it changes back.
+/// The path changes at this second of the first start.
 const CHANGES: f64 = 10.0;
-const STEP: f64 = 0.7;
+/// It changes back after so many seconds.
 const LASTS: f64 = 12.0;
-/// Seconds of a run after the change back.
+/// A run goes on for so many seconds after the change back.
 const AFTER: f64 = 14.0;
 
-/// The part of the rate that is left by a step.
+/// This part of the rate is left by a step.
 const LEFT: f64 = 0.3;
-/// Seconds after a step in which losses count to it.
+/// Losses count to a step for so many seconds.
 const SETTLES: f64 = 5.0;
-/// Seconds in which a new way is to be used.
+/// A new way must be used after so many seconds.
 const REROUTED: f64 = 3.0;
-/// Seconds until the guard against heavy loss stands, and until nothing is sent without feedback.
+/// The guard against heavy loss must stand after so many seconds.
 const GUARDED: f64 = 3.0;
+/// After so many seconds and a round trip without feedback, hardly anything may be sent.
 const SILENT: f64 = 1.0;
+/// So many packets in a round trip count as hardly anything.
+const PROBES: f64 = 4.0;
 
+/// Returns the tests of this module.
 pub fn tests() -> Vec<Box<dyn Test>> {
     let changes = |name, about, what| -> Box<dyn Test> { Box::new(Changes { name, about, what }) };
     vec![
@@ -63,10 +66,6 @@ pub fn tests() -> Vec<Box<dyn Test>> {
     ]
 }
 
-fn at(start: u64) -> f64 {
-    CHANGES + STEP * start as f64
-}
-
 impl Changes {
     fn rtt(&self, cell: Cell) -> Span {
         match self.what {
@@ -75,7 +74,7 @@ impl Changes {
         }
     }
 
-    /// The link that changes, how, and how it changes back.
+    /// Returns the link that changes, how it changes, and how it changes back.
     fn change(&self, cell: Cell) -> (Place, Change, Change) {
         let rate = |rate: Rate| Change { rate: Some(rate), ..Change::default() };
         let loss = |loss| Change { loss: Some(loss), ..Change::default() };
@@ -106,21 +105,19 @@ impl Test for Changes {
         self.what != What::Reroute || cell.rtt_ms == 40
     }
 
-    fn measure(&self) -> Measure {
-        Measure::Absolute
-    }
-
     fn scene(&self, cell: Cell, start: u64, who: Who) -> Scene {
         let flow = Flow::new(protocol(who), 0, self.rtt(cell), 0.0);
-        let mut scene = Scene::new(cell, start, at(start) + LASTS + AFTER, 1, vec![flow]);
+        let at = starts::stepped(CHANGES, start);
+        let mut scene = Scene::new(cell, start, at + LASTS + AFTER, 1, vec![flow]);
         let (place, change, back) = self.change(cell);
         scene.core.queue = cell.room_at(self.rtt(cell));
-        scene.changes = vec![(at(start), place, change), (at(start) + LASTS, place, back)];
+        scene.changes = vec![(at, place, change), (at + LASTS, place, back)];
         scene
     }
 
     fn figures(&self, cell: Cell, start: u64, seen: &Seen<'_>) -> Figures {
-        let (from, back) = (at(start), at(start) + LASTS);
+        let from = starts::stepped(CHANGES, start);
+        let back = from + LASTS;
         let rtt = self.rtt(cell).as_secs_f64();
         match self.what {
             What::Step => named([
@@ -140,24 +137,21 @@ impl Test for Changes {
     }
 
     fn claims(&self, cell: Cell, ours: &[Figures], _: &[Figures]) -> Vec<Claim> {
-        let worst = |claim: &dyn Fn(&Figures) -> Claim| worst_of(ours.iter().map(claim));
         match self.what {
             What::Step => {
                 let gap = (1.0 - LEFT) * cell.rate().as_f64() / 8.0 * 2.0 * cell.rtt_s();
                 let limit = (cell.room().0 as f64 + gap) / PACKET as f64;
                 vec![
-                    worst(&|run| Claim::most("packets lost", value(run, "lost"), limit)),
-                    worst(&|run| Claim::most("rise, s", value(run, "ninety"), 1.5)),
+                    most("packets lost", ours, figure("lost"), limit),
+                    most("rise, s", ours, figure("ninety"), 1.5),
                 ]
             }
             What::Reroute => vec![
-                worst(&|run| Claim::least("use of the longer way", value(run, "longer"), 0.9)),
-                worst(&|run| Claim::least("use of the way back", value(run, "back"), 0.9)),
+                least("use of the longer way", ours, figure("longer"), 0.9),
+                least("use of the way back", ours, figure("back"), 0.9),
             ],
-            What::Heavy(_) => {
-                vec![worst(&|run| Claim::most("packets a round trip", value(run, "sent"), 4.0))]
-            }
-            What::Deaf => vec![worst(&|run| Claim::most("packets sent", value(run, "sent"), 4.0))],
+            What::Heavy(_) => vec![most("packets a round trip", ours, figure("sent"), PROBES)],
+            What::Deaf => vec![most("packets sent", ours, figure("sent"), PROBES)],
         }
     }
 }

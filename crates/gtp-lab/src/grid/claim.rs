@@ -6,41 +6,43 @@
 
 use std::fmt;
 
+use super::Figures;
+
 /// On which side of the limit a value must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sense {
-    /// At most the limit.
+    /// It must be at most the limit.
     Most,
-    /// At least the limit.
+    /// It must be at least the limit.
     Least,
 }
 
-/// One claim.
+/// A claim about what was measured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Claim {
-    /// What is claimed, in a word or two.
+    /// A word or two for what is claimed.
     pub name: &'static str,
-    /// What was measured, in the worst run.
+    /// The value that was measured in the worst run.
     pub value: f64,
-    /// What is allowed or asked for.
+    /// The limit that it is held against.
     pub limit: f64,
-    /// Which of both.
+    /// The side of the limit on which it must be.
     pub sense: Sense,
 }
 
 impl Claim {
-    /// A value that must not exceed a limit above zero.
+    /// Claims that a value does not exceed a limit above zero.
     pub fn most(name: &'static str, value: f64, limit: f64) -> Claim {
         Claim { name, value, limit, sense: Sense::Most }
     }
 
-    /// A value that must reach a limit.
+    /// Claims that a value reaches a limit.
     pub fn least(name: &'static str, value: f64, limit: f64) -> Claim {
         Claim { name, value, limit, sense: Sense::Least }
     }
 
-    /// By what factor it is missed; 1 or less where it holds. What could not be measured is
-    /// missed without end.
+    /// Returns the factor by which it is missed, 1 or less where it holds. It is infinite if
+    /// nothing was measured.
     pub fn miss(&self) -> f64 {
         let factor = match self.sense {
             Sense::Most => self.value / self.limit,
@@ -49,7 +51,7 @@ impl Claim {
         if factor.is_nan() { f64::INFINITY } else { factor }
     }
 
-    /// Whether it holds.
+    /// Tells whether it holds.
     pub fn holds(&self) -> bool {
         self.miss() <= 1.0
     }
@@ -66,7 +68,66 @@ impl fmt::Display for Claim {
     }
 }
 
-/// The worst of some claims of the same name: one for each run.
+/// Claims that a figure reaches a limit in all runs. The worst run counts.
+///
+/// # Panics
+/// If there is no run.
+pub fn least(
+    name: &'static str,
+    runs: &[Figures],
+    figure: impl Fn(&Figures) -> f64,
+    limit: f64,
+) -> Claim {
+    worst_of(runs.iter().map(|run| Claim::least(name, figure(run), limit)))
+}
+
+/// Claims that a figure does not exceed a limit above zero in any run. The worst run counts.
+///
+/// # Panics
+/// If there is no run.
+pub fn most(
+    name: &'static str,
+    runs: &[Figures],
+    figure: impl Fn(&Figures) -> f64,
+    limit: f64,
+) -> Claim {
+    worst_of(runs.iter().map(|run| Claim::most(name, figure(run), limit)))
+}
+
+/// Claims that `ours` is within a factor of two of what one CUBIC has, and that `rival` keeps at
+/// least half of what a CUBIC leaves it.
+///
+/// # Panics
+/// If there is no run.
+pub fn fair_shares(runs: &[Figures], one: f64, left: f64) -> Vec<Claim> {
+    vec![
+        least("share", runs, scaled("ours", 1.0 / one), 0.5),
+        most("share taken", runs, scaled("ours", 1.0 / one), 2.0),
+        least("rival keeps", runs, scaled("rival", 1.0 / left), 0.5),
+    ]
+}
+
+/// Returns a reader of a figure by its name.
+pub fn figure(name: &'static str) -> impl Fn(&Figures) -> f64 {
+    scaled(name, 1.0)
+}
+
+/// Returns a reader of a figure by its name, times a factor.
+pub fn scaled(name: &'static str, factor: f64) -> impl Fn(&Figures) -> f64 {
+    move |run| factor * value(run, name)
+}
+
+/// Returns a figure of a run. It is not a number if the run has none of this name.
+pub fn value(run: &Figures, name: &str) -> f64 {
+    run.get(name).copied().unwrap_or(f64::NAN)
+}
+
+/// Returns the mean of a figure over runs. It is not a number if there is no run.
+pub fn mean_of(runs: &[Figures], name: &str) -> f64 {
+    runs.iter().map(|run| value(run, name)).sum::<f64>() / runs.len() as f64
+}
+
+/// Returns the worst of some claims of the same name, one for each run.
 ///
 /// # Panics
 /// If there is none.
@@ -75,7 +136,7 @@ pub fn worst_of(claims: impl IntoIterator<Item = Claim>) -> Claim {
     worst.expect("a claim is made of one run at least")
 }
 
-/// A number with three digits.
+/// Writes a number with three digits.
 pub fn short(value: f64) -> String {
     if !value.is_finite() {
         return "none".to_owned();

@@ -5,25 +5,27 @@
 
 use gtp_peers::tcp::Flavour;
 
+use super::claim::{fair_shares, mean_of};
 use super::scene::{Flow, protocol, tcp};
-use super::{
-    Cell, Claim, Figures, Measure, Scene, Seen, Test, Who, mean_of, named, value, worst_of,
-};
+use super::{Cell, Claim, Figures, Measure, Scene, Seen, Test, Who, named, starts};
 
-/// So many sessions of one pair of hosts.
+/// A number of sessions of one pair of hosts share the path with a CUBIC.
 struct Group {
     name: String,
     about: String,
     sessions: usize,
 }
 
-/// When the first joins from the first start, how far apart they are, and what is judged.
+/// The first session begins at this second of the first start.
 const JOINS: f64 = 3.0;
-const STEP: f64 = 0.7;
+/// Sessions begin this many seconds apart.
 const APART: f64 = 0.05;
+/// A run lasts this long, in seconds.
 const SECONDS: f64 = 46.0;
+/// The last seconds of a run, so many, are judged.
 const JUDGED: f64 = 30.0;
 
+/// Returns the tests of this module.
 pub fn tests() -> Vec<Box<dyn Test>> {
     let group = |sessions: usize| -> Box<dyn Test> {
         Box::new(Group {
@@ -44,10 +46,6 @@ impl Test for Group {
         &self.about
     }
 
-    fn covers(&self, _: Cell) -> bool {
-        true
-    }
-
     fn measure(&self) -> Measure {
         Measure::Cubic
     }
@@ -57,7 +55,7 @@ impl Test for Group {
             Who::Gtp => self.sessions,
             Who::Cubic | Who::Bbr => 1,
         };
-        let begins = |n: usize| JOINS + STEP * start as f64 + APART * n as f64;
+        let begins = |n: usize| starts::stepped(JOINS, start) + APART * n as f64;
         let flow = |n| Flow::new(protocol(who), 0, cell.rtt(), begins(n));
         let mut flows: Vec<Flow> = (0..sessions).map(flow).collect();
         flows.push(Flow::new(tcp(Flavour::Cubic), 1, cell.rtt(), 0.0));
@@ -76,14 +74,6 @@ impl Test for Group {
     fn claims(&self, _: Cell, ours: &[Figures], cubic: &[Figures]) -> Vec<Claim> {
         let left = mean_of(cubic, "rival");
         let one = (mean_of(cubic, "ours") + left) / 2.0;
-        vec![
-            worst_of(ours.iter().map(|run| Claim::least("share", value(run, "ours") / one, 0.5))),
-            worst_of(
-                ours.iter().map(|run| Claim::most("share taken", value(run, "ours") / one, 2.0)),
-            ),
-            worst_of(
-                ours.iter().map(|run| Claim::least("rival keeps", value(run, "rival") / left, 0.5)),
-            ),
-        ]
+        fair_shares(ours, one, left)
     }
 }

@@ -5,26 +5,25 @@
 
 use gtp_peers::tcp::Flavour;
 
+use super::claim::{figure, least, most, scaled};
 use super::scene::{Flow, protocol, tcp};
-use super::{Cell, Claim, Figures, Measure, Scene, Seen, Test, Who, named, value, worst_of};
+use super::{Cell, Claim, Figures, Scene, Seen, Test, Who, named, starts};
 
-/// The test.
+/// A CUBIC leaves, and GTP stays.
 struct Leaves;
 
-/// When the session joins, when the CUBIC leaves from the first start, and what is judged from
-/// how long after that on.
+/// GTP joins the CUBIC at this second.
 const JOINS: f64 = 3.0;
+/// The CUBIC leaves at this second of the first start.
 const LEAVES: f64 = 20.0;
-const STEP: f64 = 0.7;
+/// So many seconds after that, its queue must be gone and its part taken.
 const WITHIN: f64 = 10.0;
+/// So many seconds from then on are judged.
 const JUDGED: f64 = 5.0;
 
+/// Returns the test of this module.
 pub fn tests() -> Vec<Box<dyn Test>> {
     vec![Box::new(Leaves)]
-}
-
-fn left(start: u64) -> f64 {
-    LEAVES + STEP * start as f64
 }
 
 impl Test for Leaves {
@@ -36,23 +35,16 @@ impl Test for Leaves {
         "A CUBIC leaves after 20 s; from 10 to 15 s later there is no queue and full use."
     }
 
-    fn covers(&self, _: Cell) -> bool {
-        true
-    }
-
-    fn measure(&self) -> Measure {
-        Measure::Absolute
-    }
-
     fn scene(&self, cell: Cell, start: u64, who: Who) -> Scene {
         let rival = Flow::new(tcp(Flavour::Cubic), 1, cell.rtt(), 0.0);
-        let rival = Flow { stop: Some(left(start)), ..rival };
+        let left = starts::stepped(LEAVES, start);
+        let rival = Flow { stop: Some(left), ..rival };
         let flows = vec![Flow::new(protocol(who), 0, cell.rtt(), JOINS), rival];
-        Scene::new(cell, start, left(start) + WITHIN + JUDGED, 1, flows)
+        Scene::new(cell, start, left + WITHIN + JUDGED, 1, flows)
     }
 
     fn figures(&self, _: Cell, start: u64, seen: &Seen<'_>) -> Figures {
-        let from = left(start) + WITHIN;
+        let from = starts::stepped(LEAVES, start) + WITHIN;
         named([
             ("use", seen.used(from, from + JUDGED)),
             ("queue", seen.queue_mean(from, from + JUDGED)),
@@ -60,10 +52,9 @@ impl Test for Leaves {
     }
 
     fn claims(&self, _: Cell, ours: &[Figures], _: &[Figures]) -> Vec<Claim> {
-        let queue = |run: &Figures| Claim::most("queue, ms", 1e3 * value(run, "queue"), 15.0);
         vec![
-            worst_of(ours.iter().map(queue)),
-            worst_of(ours.iter().map(|run| Claim::least("use", value(run, "use"), 0.9))),
+            most("queue, ms", ours, scaled("queue", 1e3), 15.0),
+            least("use", ours, figure("use"), 0.9),
         ]
     }
 }

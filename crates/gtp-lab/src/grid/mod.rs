@@ -20,6 +20,7 @@ mod policed;
 mod scene;
 mod short;
 mod start;
+mod starts;
 pub mod store;
 mod strangers;
 
@@ -31,7 +32,7 @@ use gtp_peers::tcp::Flavour;
 
 use crate::refusal::Refusal;
 
-pub use claim::{Claim, worst_of};
+pub use claim::Claim;
 pub use look::{Curves, Seen, run};
 pub use scene::Scene;
 
@@ -47,10 +48,10 @@ pub enum Who {
 }
 
 impl Who {
-    /// All, in the order in which they are shown.
+    /// All of them, in the order in which they are shown.
     pub const ALL: [Who; 3] = [Who::Gtp, Who::Cubic, Who::Bbr];
 
-    /// The word for it.
+    /// Returns the word for it.
     pub const fn name(self) -> &'static str {
         match self {
             Who::Gtp => "gtp",
@@ -60,24 +61,24 @@ impl Who {
     }
 }
 
-/// The room before the bottleneck.
+/// The length of the bottleneck's queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Queue {
-    /// Ten packets.
+    /// Ten packets may wait.
     Ten,
-    /// A quarter of the bandwidth-delay product.
+    /// A quarter of the bandwidth-delay product may wait.
     Quarter,
-    /// The bandwidth-delay product.
+    /// The bandwidth-delay product may wait.
     One,
-    /// Four of them.
+    /// Four times the bandwidth-delay product may wait.
     Four,
 }
 
 impl Queue {
-    /// All, from the shortest to the longest.
+    /// All of them, from the shortest to the longest.
     pub const ALL: [Queue; 4] = [Queue::Ten, Queue::Quarter, Queue::One, Queue::Four];
 
-    /// The word for it.
+    /// Returns the word for it.
     pub const fn name(self) -> &'static str {
         match self {
             Queue::Ten => "10p",
@@ -88,46 +89,46 @@ impl Queue {
     }
 }
 
-/// A bottleneck.
+/// A bottleneck, on which tests are played.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cell {
     /// Its rate in Mbit/s.
     pub mbps: u64,
     /// The round-trip time over it in milliseconds.
     pub rtt_ms: u64,
-    /// The room before it.
+    /// The length of its queue.
     pub queue: Queue,
 }
 
-/// Rates of the grid in Mbit/s.
+/// The rates of the grid, in Mbit/s.
 pub const RATES: [u64; 4] = [20, 100, 500, 1_000];
-/// Round-trip times of the grid in milliseconds.
+/// The round-trip times of the grid, in milliseconds.
 pub const RTTS: [u64; 4] = [10, 40, 100, 200];
 
 impl Cell {
-    /// All cells: by rate, then round-trip time, then queue.
+    /// Returns all cells, by rate, then round-trip time, then queue.
     pub fn all() -> Vec<Cell> {
         let pairs = RATES.into_iter().flat_map(|mbps| RTTS.map(|rtt_ms| (mbps, rtt_ms)));
         let cell = |(mbps, rtt_ms)| Queue::ALL.map(|queue| Cell { mbps, rtt_ms, queue });
         pairs.flat_map(cell).collect()
     }
 
-    /// Its rate.
+    /// Returns its rate.
     pub fn rate(self) -> Rate {
         Rate::from_mbps(self.mbps)
     }
 
-    /// Its round-trip time.
+    /// Returns its round-trip time.
     pub fn rtt(self) -> Span {
         Span::from_millis(self.rtt_ms)
     }
 
-    /// Its round-trip time in seconds.
+    /// Returns its round-trip time in seconds.
     pub fn rtt_s(self) -> f64 {
         self.rtt().as_secs_f64()
     }
 
-    /// Bytes that may wait, for a bandwidth-delay product at a round-trip time of `rtt`.
+    /// Returns how many bytes may wait if the bandwidth-delay product is that of `rtt`.
     pub fn room_at(self, rtt: Span) -> Bytes {
         let product = self.rate().bytes_in(rtt).0;
         let bytes = match self.queue {
@@ -139,17 +140,17 @@ impl Cell {
         Bytes(bytes.max(2 * PACKET))
     }
 
-    /// Bytes that may wait.
+    /// Returns how many bytes may wait.
     pub fn room(self) -> Bytes {
         self.room_at(self.rtt())
     }
 
-    /// Whether its queue is too short to fill the path without loss.
+    /// Tells whether its queue is too short to fill the path without loss.
     pub fn is_shallow(self) -> bool {
         matches!(self.queue, Queue::Ten | Queue::Quarter)
     }
 
-    /// Reads what [`Cell`]'s `Display` writes, such as `100/40/0.25`.
+    /// Reads a cell as `Display` writes it, such as `100/40/0.25`. `None`: there is no such cell.
     pub fn read(text: &str) -> Option<Cell> {
         Cell::all().into_iter().find(|cell| cell.to_string() == text)
     }
@@ -161,40 +162,44 @@ impl fmt::Display for Cell {
     }
 }
 
-/// A full packet on a link, in bytes.
+/// The size of a full packet on a link, in bytes.
 pub const PACKET: u64 = 1_500;
 
-/// What was measured of one run, by name.
+/// The figures that were read off one run, by name.
 pub type Figures = BTreeMap<String, f64>;
 
 /// How many starts of a rival a test needs to be judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
-    /// Its claims are about GTP alone: a rival is shown once.
+    /// Its claims are about GTP alone. A rival is shown once.
     Absolute,
-    /// Its claims compare with a CUBIC in GTP's place.
+    /// Its claims compare GTP with a CUBIC in its place, which is played from all starts.
     Cubic,
 }
 
-/// Something that is played on cells and judged.
+/// A test, which is played on cells and judged.
 pub trait Test: Send + Sync {
-    /// Its name on the command line.
+    /// Returns its name on the command line.
     fn name(&self) -> &str;
-    /// What it plays, in a sentence.
+    /// Returns a sentence that says what it plays.
     fn about(&self) -> &str;
-    /// Whether it is played on a cell.
-    fn covers(&self, cell: Cell) -> bool;
-    /// Against what its claims are held.
-    fn measure(&self) -> Measure;
-    /// What is played on a cell from the start of this number.
+    /// Tells whether it is played on a cell. Without it, it is played on all.
+    fn covers(&self, _cell: Cell) -> bool {
+        true
+    }
+    /// Returns what its claims are held against. Without it, they are about GTP alone.
+    fn measure(&self) -> Measure {
+        Measure::Absolute
+    }
+    /// Returns what is played on a cell from the start of this number, counted from 0.
     fn scene(&self, cell: Cell, start: u64, who: Who) -> Scene;
-    /// What is read off such a run.
+    /// Reads the figures off a run of such a scene.
     fn figures(&self, cell: Cell, start: u64, seen: &Seen<'_>) -> Figures;
-    /// What must hold, by the runs of all starts and those of a CUBIC in GTP's place.
+    /// Returns what must hold, by the runs of all starts and those of a CUBIC in GTP's place.
     fn claims(&self, cell: Cell, ours: &[Figures], cubic: &[Figures]) -> Vec<Claim>;
 }
 
-/// All tests, in the order in which they are run and shown.
+/// Returns all tests, in the order in which they are shown.
 pub fn tests() -> Vec<Box<dyn Test>> {
     let mut tests: Vec<Box<dyn Test>> = Vec::new();
     tests.extend(alone::tests());
@@ -210,10 +215,10 @@ pub fn tests() -> Vec<Box<dyn Test>> {
     tests
 }
 
-/// What changes when the rivals' laws or the links do: the hash of a short run of each.
+/// Returns the hash of a short run of each rival. It changes when the rivals' laws or the links do.
 ///
 /// # Errors
-/// If it cannot be run.
+/// If that cannot be run.
 pub fn rivals() -> Result<u64, Refusal> {
     let cell = Cell { mbps: 20, rtt_ms: 40, queue: Queue::Quarter };
     let mut flows = Vec::new();
@@ -224,22 +229,7 @@ pub fn rivals() -> Result<u64, Refusal> {
     Ok(run(&scene, "rivals".to_owned(), &mut |_| {})?.hash)
 }
 
-/// A measured value; not a number where a run has none.
-fn value(figures: &Figures, name: &str) -> f64 {
-    figures.get(name).copied().unwrap_or(f64::NAN)
-}
-
-/// The values of all runs.
-fn values(runs: &[Figures], name: &str) -> Vec<f64> {
-    runs.iter().map(|figures| value(figures, name)).collect()
-}
-
-/// Their mean; not a number of none.
-fn mean_of(runs: &[Figures], name: &str) -> f64 {
-    values(runs, name).iter().sum::<f64>() / runs.len() as f64
-}
-
-/// Figures by name.
+/// Puts figures together by their names.
 fn named<const N: usize>(figures: [(&str, f64); N]) -> Figures {
     figures.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }

@@ -7,16 +7,17 @@ use gtp_alloc::Span;
 use gtp_link::{Chance, Jitter, LinkSpec, Order};
 
 use super::alone::use_of;
-use super::{Cell, Claim, Figures, Measure, Scene, Seen, Test, Who, named, value, worst_of};
+use super::claim::{figure, least, most};
+use super::{Cell, Claim, Figures, Scene, Seen, Test, Who, named, starts};
 
-/// A path with some noise behind the bottleneck.
+/// GTP alone on a path with some noise behind the bottleneck.
 struct Noisy {
     name: &'static str,
     about: &'static str,
     noise: Noise,
 }
 
-/// What it does.
+/// What the noise does.
 #[derive(Clone, Copy)]
 enum Noise {
     /// It loses packets, of a hundred thousand.
@@ -25,12 +26,14 @@ enum Noise {
     Delays(Order),
 }
 
-/// Seconds of a run, of which the first are the start's.
+/// A run lasts this long, in seconds.
 const SECONDS: f64 = 30.0;
+/// The start has passed after so many seconds, and what follows is judged.
 const SETTLED: f64 = 10.0;
-/// What jitter adds at most.
+/// Jitter adds this much at most.
 const JITTER: Span = Span::from_millis(5);
 
+/// Returns the tests of this module.
 pub fn tests() -> Vec<Box<dyn Test>> {
     let noisy = |name, about, noise| -> Box<dyn Test> { Box::new(Noisy { name, about, noise }) };
     vec![
@@ -60,22 +63,13 @@ impl Test for Noisy {
         self.about
     }
 
-    fn covers(&self, _: Cell) -> bool {
-        true
-    }
-
-    fn measure(&self) -> Measure {
-        Measure::Absolute
-    }
-
     fn scene(&self, cell: Cell, start: u64, who: Who) -> Scene {
-        let mut scene = Scene::alone(cell, start, who, SECONDS);
+        let mut scene = Scene::alone(cell, start, who, SECONDS, starts::alone(start));
         let wire = LinkSpec::default();
         scene.forth = match self.noise {
             Noise::Loses(of) => LinkSpec { loss: Chance::from_billionths(of * 10_000), ..wire },
             Noise::Delays(order) => LinkSpec { jitter: Jitter { span: JITTER, order }, ..wire },
         };
-        scene.flows[0].start = 0.137 * start as f64;
         scene
     }
 
@@ -84,16 +78,12 @@ impl Test for Noisy {
     }
 
     fn claims(&self, cell: Cell, ours: &[Figures], _: &[Figures]) -> Vec<Claim> {
-        let least = match self.noise {
-            Noise::Loses(of) => 0.95 * (1.0 - f64::from(of) / 1e5),
-            Noise::Delays(_) => use_of(cell),
-        };
-        let used = worst_of(ours.iter().map(|run| Claim::least("use", value(run, "use"), least)));
-        let loss =
-            || worst_of(ours.iter().map(|run| Claim::most("loss", value(run, "loss"), 0.001)));
+        let used = |limit| least("use", ours, figure("use"), limit);
         match self.noise {
-            Noise::Loses(_) => vec![used],
-            Noise::Delays(_) => vec![used, loss()],
+            Noise::Loses(of) => vec![used(0.95 * (1.0 - f64::from(of) / 1e5))],
+            Noise::Delays(_) => {
+                vec![used(use_of(cell)), most("loss", ours, figure("loss"), 0.001)]
+            }
         }
     }
 }

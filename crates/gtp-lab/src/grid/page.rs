@@ -10,28 +10,29 @@ use gtp_lab::series::{Cell as Text, Matrix, Page, Part, Picture, Square, Table, 
 use super::misses::Standing;
 use super::{Cell, Claim, Curves, Queue, RATES, RTTS, Who};
 
-/// What is shown of one test.
+/// A test as the page shows it.
 pub struct Shown {
     /// Its name.
     pub name: String,
-    /// What it plays.
+    /// A sentence that says what it plays.
     pub about: String,
-    /// What is known of its cells.
+    /// The cells on which it was played.
     pub cells: Vec<Judged>,
 }
 
-/// One test on one cell.
+/// A test on one cell, judged.
 pub struct Judged {
-    /// The cell.
+    /// The cell on which it was played.
     pub cell: Cell,
     /// Its claims and how each stands.
     pub claims: Vec<(Claim, Standing)>,
-    /// A course of everybody who was played.
+    /// The course of a run of everybody who was played.
     pub pictures: Vec<(Who, Curves)>,
 }
 
 impl Judged {
-    /// How it is to be taken: all hold, what fails is known, or something is new or worse.
+    /// Returns its colour: good if all claims hold, odd if every miss is known, bad if one is new
+    /// or worse than known.
     pub fn tone(&self) -> Tone {
         if self.claims.iter().any(|(_, standing)| standing.fails()) {
             Tone::Bad
@@ -43,7 +44,7 @@ impl Judged {
     }
 }
 
-/// The page.
+/// Makes the page of all tests.
 pub fn page(title: &str, shown: &[Shown]) -> Page {
     let mut parts = vec![Part::Table(overview(shown))];
     for test in shown.iter().filter(|test| !test.cells.is_empty()) {
@@ -158,7 +159,7 @@ fn misses(test: &Shown) -> Table {
     Table { title: "Misses".to_owned(), head, rows, note: String::new() }
 }
 
-/// How a claim stands, in words.
+/// Says in words how a claim stands.
 pub fn word(standing: Standing) -> &'static str {
     match standing {
         Standing::Holds => "holds",

@@ -6,19 +6,22 @@
 use gtp_alloc::{Bytes, Rate, Span};
 use gtp_link::{LinkSpec, Policer};
 
-use super::{Cell, Claim, Figures, Measure, Queue, Scene, Seen, Test, Who, named, value, worst_of};
+use super::claim::{figure, least, most};
+use super::{Cell, Claim, Figures, Queue, Scene, Seen, Test, Who, named, starts};
 
-/// A policer with a bucket of a length.
+/// GTP alone behind a policer, whose bucket its rate fills in a given time.
 struct Policed {
     name: String,
     about: String,
     bucket: Span,
 }
 
-/// Seconds of a run; from when on a session must have found the rate.
+/// A run lasts this long after the session's start, in seconds.
 const SECONDS: f64 = 20.0;
+/// A session must have found the rate so many seconds after its start.
 const FOUND: f64 = 3.0;
 
+/// Returns the tests of this module.
 pub fn tests() -> Vec<Box<dyn Test>> {
     let policed = |ms: u64| -> Box<dyn Test> {
         Box::new(Policed {
@@ -43,21 +46,18 @@ impl Test for Policed {
         cell.queue == Queue::One
     }
 
-    fn measure(&self) -> Measure {
-        Measure::Absolute
-    }
-
     fn scene(&self, cell: Cell, start: u64, who: Who) -> Scene {
-        let mut scene = Scene::alone(cell, start, who, SECONDS + begins(start));
+        let begins = starts::alone(start);
+        let mut scene = Scene::alone(cell, start, who, SECONDS + begins, begins);
         let policer = Policer { rate: cell.rate(), bucket: cell.rate().bytes_in(self.bucket) };
         let (rate, queue) = (Rate::UNLIMITED, Bytes(u64::MAX));
         scene.core = LinkSpec { rate, queue, policer: Some(policer), ..scene.core };
-        scene.flows[0].start = begins(start);
         scene
     }
 
     fn figures(&self, _: Cell, start: u64, seen: &Seen<'_>) -> Figures {
-        let (begins, found) = (begins(start), begins(start) + FOUND);
+        let begins = starts::alone(start);
+        let found = begins + FOUND;
         named([
             ("first", seen.loss(begins, found)),
             ("loss", seen.loss(found, seen.end())),
@@ -67,13 +67,9 @@ impl Test for Policed {
 
     fn claims(&self, _: Cell, ours: &[Figures], _: &[Figures]) -> Vec<Claim> {
         vec![
-            worst_of(ours.iter().map(|run| Claim::most("loss first", value(run, "first"), 0.05))),
-            worst_of(ours.iter().map(|run| Claim::most("loss", value(run, "loss"), 0.01))),
-            worst_of(ours.iter().map(|run| Claim::least("use", value(run, "use"), 0.9))),
+            most("loss first", ours, figure("first"), 0.05),
+            most("loss", ours, figure("loss"), 0.01),
+            least("use", ours, figure("use"), 0.9),
         ]
     }
-}
-
-fn begins(start: u64) -> f64 {
-    0.137 * start as f64
 }

@@ -17,63 +17,63 @@ use crate::scenario::model::{
 };
 use crate::scenario::protocol::{Delayed, Protocol, WindowLaw, Windowed};
 
-/// What is played; see the module's head.
+/// A scene: what is played, for how long, and on what; see the module's head.
 #[derive(Clone, Debug)]
 pub struct Scene {
-    /// How long.
+    /// How long it lasts, in seconds.
     pub seconds: f64,
-    /// What is drawn follows from it.
+    /// The seed, which all that is drawn follows from.
     pub seed: u64,
-    /// What each host states as its capacities.
+    /// The capacity that each host states for both directions.
     pub ends: Rate,
-    /// The bottleneck.
+    /// The bottleneck's parameters.
     pub core: LinkSpec,
-    /// What each wire behind the bottleneck has besides its delay.
+    /// What each wire behind the bottleneck does besides delaying.
     pub forth: LinkSpec,
-    /// How many of the flows, from the first, are GTP's or in its place.
+    /// How many of the flows, from the first on, are GTP's or in its place.
     pub ours: usize,
-    /// The flows.
+    /// The flows, those of ours first.
     pub flows: Vec<Flow>,
-    /// What happens to the links, in seconds.
+    /// What happens to the links: when, in seconds, to which, and what.
     pub changes: Vec<(f64, Place, Change)>,
 }
 
 /// A link of a scene.
 #[derive(Clone, Copy, Debug)]
 pub enum Place {
-    /// The bottleneck.
+    /// The bottleneck itself.
     Core,
-    /// All wires behind it.
+    /// All wires behind the bottleneck.
     Forth,
-    /// All wires back.
+    /// All wires on the way back.
     Back,
 }
 
-/// One flow.
+/// One flow of a scene.
 #[derive(Clone, Copy, Debug)]
 pub struct Flow {
-    /// What it speaks.
+    /// The protocol that it speaks.
     pub protocol: Protocol,
-    /// Which pair of hosts it joins.
+    /// The number of the pair of hosts that it joins.
     pub pair: usize,
-    /// Its pair's round-trip time; all flows of a pair state the same.
+    /// The round-trip time of its pair. All flows of a pair state the same.
     pub rtt: Span,
     /// When it begins, in seconds.
     pub start: f64,
-    /// When it is stopped.
+    /// When it is stopped, in seconds. `None`: never.
     pub stop: Option<f64>,
-    /// What it moves.
+    /// How much it moves. `None`: it has no end.
     pub size: Option<Bytes>,
 }
 
 impl Flow {
-    /// A flow without end.
+    /// Makes a flow without end.
     pub fn new(protocol: Protocol, pair: usize, rtt: Span, start: f64) -> Flow {
         Flow { protocol, pair, rtt, start, stop: None, size: None }
     }
 }
 
-/// TCP of this flavour as hosts have it.
+/// Returns a TCP of this flavour, set up as hosts have it.
 pub fn tcp(flavour: Flavour) -> Protocol {
     Protocol::Window(Windowed {
         law: WindowLaw::Tcp(flavour),
@@ -86,7 +86,7 @@ pub fn tcp(flavour: Flavour) -> Protocol {
     })
 }
 
-/// What somebody speaks.
+/// Returns the protocol of whoever is in GTP's place.
 pub fn protocol(who: Who) -> Protocol {
     match who {
         Who::Gtp => Protocol::Gtp,
@@ -95,13 +95,13 @@ pub fn protocol(who: Who) -> Protocol {
     }
 }
 
-/// The bottleneck's own part of the delay: the switch is near the sources.
+/// The bottleneck's own part of the delay. It is short: the switch is near the sources.
 const NEAR: Span = Span::from_micros(100);
-/// Time between two points of a curve.
+/// The time between two points of a curve.
 const EVERY: Span = Span::from_millis(20);
 
 impl Scene {
-    /// Flows over a cell, of which the first `ours` are GTP's or in its place.
+    /// Makes a scene of flows over a cell. The first `ours` are GTP's or in its place.
     pub fn new(cell: Cell, start: u64, seconds: f64, ours: usize, flows: Vec<Flow>) -> Scene {
         let core =
             LinkSpec { rate: cell.rate(), delay: NEAR, queue: cell.room(), ..LinkSpec::default() };
@@ -117,13 +117,13 @@ impl Scene {
         }
     }
 
-    /// One flow alone.
-    pub fn alone(cell: Cell, start: u64, who: Who, seconds: f64) -> Scene {
-        let flow = Flow::new(protocol(who), 0, cell.rtt(), 0.0);
+    /// Makes a scene of one flow, which begins at `begins` seconds.
+    pub fn alone(cell: Cell, start: u64, who: Who, seconds: f64, begins: f64) -> Scene {
+        let flow = Flow::new(protocol(who), 0, cell.rtt(), begins);
         Scene::new(cell, start, seconds, 1, vec![flow])
     }
 
-    /// The scenario.
+    /// Returns the scene as a scenario.
     pub fn scenario(&self, title: String) -> Scenario {
         let pairs = self.flows.iter().map(|flow| flow.pair + 1).max().unwrap_or(0);
         Scenario {
@@ -221,10 +221,10 @@ fn session(k: usize, flow: &Flow) -> SessionEntry {
     }
 }
 
-/// Payload of a packet.
+/// The payload of a packet, in bytes.
 const UNIT: u16 = 1_400;
 
-/// Seconds as a span.
+/// Turns seconds into a span.
 pub fn span(seconds: f64) -> Span {
     Span::from_secs_f64(seconds)
 }

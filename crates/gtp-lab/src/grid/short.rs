@@ -6,24 +6,27 @@
 use gtp_alloc::Bytes;
 use gtp_peers::tcp::Flavour;
 
+use super::claim::{mean_of, most, scaled};
 use super::scene::{Flow, protocol, tcp};
-use super::{
-    Cell, Claim, Figures, Measure, Scene, Seen, Test, Who, mean_of, named, value, worst_of,
-};
+use super::{Cell, Claim, Figures, Measure, Scene, Seen, Test, Who, named};
 
-/// The test.
+/// Short CUBICs begin one after another beside GTP.
 struct Short;
 
-/// When the first short flow begins from the first start, how many follow, how far apart.
+/// The first short flow begins at this second of the first start.
 const FIRST: f64 = 10.0;
+/// It begins so many seconds later at each further start: starts lie between two short flows.
 const STEP: f64 = 0.07;
+/// So many short flows begin.
 const FLOWS: usize = 100;
+/// Short flows begin this many seconds apart.
 const APART: f64 = 0.2;
-/// What each moves.
+/// Each short flow moves so many bytes.
 const SIZE: Bytes = Bytes(100_000);
-/// Seconds of a run.
+/// A run lasts this long, in seconds.
 const SECONDS: f64 = 36.0;
 
+/// Returns the test of this module.
 pub fn tests() -> Vec<Box<dyn Test>> {
     vec![Box::new(Short)]
 }
@@ -35,10 +38,6 @@ impl Test for Short {
 
     fn about(&self) -> &str {
         "CUBICs of 100 kB begin each 200 ms: how long they take, on average."
-    }
-
-    fn covers(&self, _: Cell) -> bool {
-        true
     }
 
     fn measure(&self) -> Measure {
@@ -62,7 +61,6 @@ impl Test for Short {
 
     fn claims(&self, _: Cell, ours: &[Figures], cubic: &[Figures]) -> Vec<Claim> {
         let beside = mean_of(cubic, "mean");
-        let claim = |run: &Figures| Claim::most("completion", value(run, "mean") / beside, 1.3);
-        vec![worst_of(ours.iter().map(claim))]
+        vec![most("completion", ours, scaled("mean", 1.0 / beside), 1.3)]
     }
 }

@@ -6,12 +6,11 @@
 use gtp_alloc::Rate;
 use gtp_peers::tcp::Flavour;
 
+use super::claim::{value, worst_of};
 use super::scene::{Flow, protocol, tcp};
-use super::{
-    Cell, Claim, Figures, Measure, PACKET, Scene, Seen, Test, Who, named, value, worst_of,
-};
+use super::{Cell, Claim, Figures, PACKET, Scene, Seen, Test, Who, named, starts};
 
-/// Starts of hosts of one capacity.
+/// GTP starts between hosts of a capacity.
 struct Start {
     name: &'static str,
     about: &'static str,
@@ -19,19 +18,21 @@ struct Start {
     company: Company,
 }
 
-/// Who is on the path before.
+/// Who is on the path before GTP starts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Company {
+    /// GTP is alone.
     Nobody,
+    /// A CUBIC is there.
     Cubic,
 }
 
-/// Seconds that are judged.
+/// So many seconds from GTP's start on are judged.
 const JUDGED: f64 = 4.0;
-/// When the session begins beside a CUBIC, from the first start; the others follow by steps.
+/// Beside a CUBIC, GTP begins at this second of the first start.
 const JOINS: f64 = 6.0;
-const STEP: f64 = 0.7;
 
+/// Returns the tests of this module.
 pub fn tests() -> Vec<Box<dyn Test>> {
     let (ten, one) = (Rate::from_mbps(10_000), Rate::from_mbps(1_000));
     let start = |name, about, ends, company| -> Box<dyn Test> {
@@ -58,8 +59,8 @@ pub fn tests() -> Vec<Box<dyn Test>> {
 impl Start {
     fn begins(&self, start: u64) -> f64 {
         match self.company {
-            Company::Nobody => 0.137 * start as f64,
-            Company::Cubic => JOINS + STEP * start as f64,
+            Company::Nobody => starts::alone(start),
+            Company::Cubic => starts::stepped(JOINS, start),
         }
     }
 }
@@ -71,14 +72,6 @@ impl Test for Start {
 
     fn about(&self) -> &str {
         self.about
-    }
-
-    fn covers(&self, _: Cell) -> bool {
-        true
-    }
-
-    fn measure(&self) -> Measure {
-        Measure::Absolute
     }
 
     fn scene(&self, cell: Cell, start: u64, who: Who) -> Scene {

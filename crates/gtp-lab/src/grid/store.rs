@@ -16,16 +16,16 @@ use serde::{Deserialize, Serialize};
 
 use super::{Curves, Figures};
 
-/// What came of one run.
+/// What is kept of one run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Result {
-    /// What was measured.
+    /// The figures that were read off it.
     pub figures: Figures,
-    /// Its course, for a picture.
+    /// Its course as a small picture shows it.
     pub curves: Curves,
 }
 
-/// A line of the file. What is no number is `null` there.
+/// A line of the file. A figure that is not a number is `null` there.
 #[derive(Serialize, Deserialize)]
 struct Row {
     run: String,
@@ -34,17 +34,17 @@ struct Row {
     curves: Curves,
 }
 
-/// The file and what it holds.
+/// The file of kept runs, with what it holds.
 pub struct Store {
     rows: Mutex<HashMap<String, (String, Result)>>,
     file: Mutex<File>,
 }
 
 impl Store {
-    /// Opens a file, which is made if it does not exist, and reads it.
+    /// Opens a file and reads it. It is made if it does not exist.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     pub fn open(path: &Path) -> io::Result<Store> {
         let mut file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
         let text = io::read_to_string(&mut file)?;
@@ -60,16 +60,16 @@ impl Store {
         Ok(Store { rows: Mutex::new(rows), file: Mutex::new(file) })
     }
 
-    /// The result of a run, if it is there under this stamp.
+    /// Returns the result of a run, if it is there under this stamp.
     pub fn get(&self, run: &str, stamp: &str) -> Option<Result> {
         let rows = self.rows.lock().unwrap_or_else(PoisonError::into_inner);
         rows.get(run).filter(|(of, _)| of == stamp).map(|(_, result)| result.clone())
     }
 
-    /// Keeps a result.
+    /// Keeps the result of a run under a stamp.
     ///
     /// # Errors
-    /// What the system says.
+    /// The error of the system.
     pub fn put(&self, run: &str, stamp: &str, result: Result) -> io::Result<()> {
         let number =
             |(name, value): (&String, &f64)| (name.clone(), value.is_finite().then_some(*value));
@@ -87,7 +87,7 @@ impl Store {
     }
 }
 
-/// A hash of bytes for stamps.
+/// Returns a hash of bytes, for stamps.
 pub fn hash(bytes: &[u8]) -> u64 {
     let mut hash = RunHash::new(0);
     hash.mix_bytes(bytes);

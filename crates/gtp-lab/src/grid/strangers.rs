@@ -6,25 +6,26 @@
 use gtp_alloc::Span;
 use gtp_alloc::fairness::jain_index;
 
+use super::claim::{figure, least, most, value};
 use super::scene::{Flow, protocol};
-use super::{Cell, Claim, Figures, Measure, Scene, Seen, Test, Who, named, value, worst_of};
+use super::{Cell, Claim, Figures, Scene, Seen, Test, Who, named, starts};
 
-/// So many strangers with equal round-trip times.
+/// A number of strangers with equal round-trip times share the path.
 struct Equal {
     name: &'static str,
     about: &'static str,
     flows: usize,
 }
 
-/// Two with unlike ones.
+/// Two strangers with unlike round-trip times share the path.
 struct Unlike;
 
-/// When the last begins from the first start; the others follow by steps.
+/// The last stranger begins at this second of the first start.
 const LAST: f64 = 5.0;
-const STEP: f64 = 0.7;
-/// Seconds that are judged once they are to be equal.
+/// So many seconds are judged once shares must be right.
 const JUDGED: f64 = 20.0;
 
+/// Returns the tests of this module.
 pub fn tests() -> Vec<Box<dyn Test>> {
     let two = "A stranger joins one: equal after 50 round trips and from then on.";
     let eight = "Eight strangers, a second apart: equal after 50 round trips and from then on.";
@@ -35,15 +36,9 @@ pub fn tests() -> Vec<Box<dyn Test>> {
     ]
 }
 
-/// When strangers are to be equal after the last has begun.
+/// Returns how many seconds after the last has begun strangers must be equal.
 fn settles(cell: Cell) -> f64 {
     f64::max(2.0, 50.0 * cell.rtt_s())
-}
-
-impl Equal {
-    fn last(&self, start: u64) -> f64 {
-        LAST + STEP * start as f64
-    }
 }
 
 impl Test for Equal {
@@ -55,16 +50,8 @@ impl Test for Equal {
         self.about
     }
 
-    fn covers(&self, _: Cell) -> bool {
-        true
-    }
-
-    fn measure(&self) -> Measure {
-        Measure::Absolute
-    }
-
     fn scene(&self, cell: Cell, start: u64, who: Who) -> Scene {
-        let last = self.last(start);
+        let last = starts::stepped(LAST, start);
         let begins = |n: usize| last * n as f64 / (self.flows - 1) as f64;
         let flow = |n| Flow::new(protocol(who), n, cell.rtt(), begins(n));
         let flows = (0..self.flows).map(flow).collect();
@@ -72,7 +59,7 @@ impl Test for Equal {
     }
 
     fn figures(&self, cell: Cell, start: u64, seen: &Seen<'_>) -> Figures {
-        let from = self.last(start) + settles(cell);
+        let from = starts::stepped(LAST, start) + settles(cell);
         // Long enough that no single round trip counts.
         let at_first = from + f64::max(1.0, 10.0 * cell.rtt_s());
         let jain = |to: f64| {
@@ -84,8 +71,8 @@ impl Test for Equal {
 
     fn claims(&self, _: Cell, ours: &[Figures], _: &[Figures]) -> Vec<Claim> {
         vec![
-            worst_of(ours.iter().map(|run| Claim::least("Jain first", value(run, "first"), 0.95))),
-            worst_of(ours.iter().map(|run| Claim::least("Jain", value(run, "mean"), 0.99))),
+            least("Jain first", ours, figure("first"), 0.95),
+            least("Jain", ours, figure("mean"), 0.99),
         ]
     }
 }
@@ -104,12 +91,8 @@ impl Test for Unlike {
         cell.rtt_ms == 40
     }
 
-    fn measure(&self) -> Measure {
-        Measure::Absolute
-    }
-
     fn scene(&self, cell: Cell, start: u64, who: Who) -> Scene {
-        let last = LAST + STEP * start as f64;
+        let last = starts::stepped(LAST, start);
         let rtts = [10, 100].map(Span::from_millis);
         let begins = if start.is_multiple_of(2) { [0.0, last] } else { [last, 0.0] };
         let flow = |n: usize| Flow::new(protocol(who), n, rtts[n], begins[n]);
@@ -124,8 +107,8 @@ impl Test for Unlike {
     fn claims(&self, _: Cell, ours: &[Figures], _: &[Figures]) -> Vec<Claim> {
         let ratio = |run: &Figures| {
             let (near, far) = (value(run, "near"), value(run, "far"));
-            Claim::most("ratio", near.max(far) / near.min(far), 3.0)
+            near.max(far) / near.min(far)
         };
-        vec![worst_of(ours.iter().map(ratio))]
+        vec![most("ratio", ours, ratio, 3.0)]
     }
 }
