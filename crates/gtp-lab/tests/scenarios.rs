@@ -286,17 +286,22 @@ fn what_belongs_to_tcp_is_refused_without_it_and_tcp_is_refused_without_queues()
     assert!(router("router = \"xpc\"").contains("did you mean \"xcp\""));
     assert!(router("router = \"xcp\"\nrouter_capacity = \"5Mbit\"").contains("xcp-node"));
     assert!(router("router = \"xcp\"\nred_min = \"5KB\"").contains("red"));
+    let policed = "policer = { rate = \"5Mbit\", bucket = \"10KB\" }\nrouter = \"codel\"";
+    assert!(router(policed).contains("policer"), "{}", router(policed));
 }
 
 /// Each rival alone on a link of 20 Mbit/s and 20 ms with the router that it asks, all in one run:
 /// name, router, what else its session says, and what part of the link it has at least.
-const RIVALS: [(&str, &str, &str, f64); 16] = [
+const RIVALS: [(&str, &str, &str, f64); 19] = [
     ("xcp", "xcp", "", 0.95),
     // These two begin with a packet and take most of the time to rise.
     ("vcp", "vcp", "", 0.4),
     ("aecp", "aecp", "", 0.6),
     ("sack", "red", "", 0.7),
     ("cubic", "pie", "", 0.8),
+    ("cubic", "codel", "", 0.8),
+    ("cubic", "fq-codel", "", 0.8),
+    ("cubic", "dualpi2", "", 0.8),
     ("rbudp", "", "rate = \"18Mbit\"", 0.89),
     ("tsunami", "", "rate = \"18Mbit\"", 0.89),
     ("tsunami-fixed", "", "rate = \"18Mbit\"", 0.89),
@@ -312,8 +317,8 @@ const RIVALS: [(&str, &str, &str, f64); 16] = [
 
 #[test]
 fn every_rival_moves_data_over_the_link_with_the_router_that_it_asks() {
-    let mut text = "duration = \"20s\"\n[[host]]\nname = \"src\"\ncount = 16\n\
-                    [[host]]\nname = \"dst\"\ncount = 16\n"
+    let mut text = "duration = \"20s\"\n[[host]]\nname = \"src\"\ncount = 19\n\
+                    [[host]]\nname = \"dst\"\ncount = 19\n"
         .to_owned();
     for (n, (protocol, router, more, _)) in RIVALS.into_iter().enumerate() {
         let n = n + 1;

@@ -14,6 +14,7 @@ extern crate alloc;
 
 mod link;
 mod loss;
+pub mod managed;
 mod network;
 mod policer;
 mod ring;

@@ -22,7 +22,7 @@ use super::ways::{Links, Way, find};
 use super::{Course, LinkCourse, Outcome, Progress, Replayed, Warden, Watched, seconds};
 use crate::refusal::Refusal;
 use crate::scenario::model::{self, Event, LawName, NodeKind, Scenario};
-use crate::scenario::protocol::Protocol;
+use crate::scenario::protocol::{Protocol, RouterEntry};
 
 /// A world made from a scenario.
 struct Made {
@@ -151,6 +151,10 @@ impl Made {
                 let added = world.add_router(id, router);
                 added.map_err(|e| unfit(&format!("link {:?}", link.name), e))?;
             }
+            if let Some(RouterEntry::Managed(kind)) = link.router {
+                let added = world.add_managed(id, kind, seed);
+                added.map_err(|e| unfit(&format!("link {:?}", link.name), e))?;
+            }
         }
         let nodes: Vec<NodeId> =
             scenario.nodes.iter().map(|n| node(&mut world, scenario, n)).collect();
@@ -271,7 +275,7 @@ impl Made {
             offered: stats.offered.packets,
             dropped: (drops.queue.packets, drops.total().packets - drops.queue.packets),
             busy: seconds(stats.busy) / seconds(scenario.duration),
-            wait_max: seconds(stats.wait_max),
+            wait_max: seconds(self.world.longest_wait(LinkId(n))),
         })
     }
 }

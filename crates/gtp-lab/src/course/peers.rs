@@ -230,7 +230,7 @@ fn seed(session: &SessionEntry) -> u64 {
     session.start.as_nanos() ^ (session.source as u64) << 32
 }
 
-/// What stands at a link's queue.
+/// What stands at a link's queue. A managed queue is no controller, but stands in its place.
 pub fn router(scenario: &Scenario, link: &LinkEntry) -> Option<PeerRouter> {
     let router: PeerRouter = match link.router? {
         RouterEntry::Xcp => Box::new(xcp::Queue::new()),
@@ -246,6 +246,7 @@ pub fn router(scenario: &Scenario, link: &LinkEntry) -> Option<PeerRouter> {
             let seed = link.seed ^ scenario.seed.rotate_left(32);
             Box::new(pie::Queue::new(pie::Config::default(), seed))
         }
+        RouterEntry::Managed(_) => return None,
         RouterEntry::Advertised => Box::new(advertised::Switch::new()),
         RouterEntry::Meter(interval) => Box::new(anchors::Meter::new(interval)),
         RouterEntry::Slice(cap) => Box::new(anchors::Slice::new(cap)),

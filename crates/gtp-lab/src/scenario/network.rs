@@ -14,7 +14,7 @@ use gtp_link::{Burst, Chance, Change, Jitter, LinkSpec, LinkState, Order, Police
 use super::drawn::{Drawn, Lots};
 use super::model::{Event, HostEntry, LinkEntry, NodeEntry, NodeKind, PathEntry, RouteEntry};
 use super::names::Names;
-use super::protocol::router;
+use super::protocol::{RouterEntry, router};
 use super::read::{At, Table};
 use super::tree::{Complaint, Truth};
 use super::units::{QueueSize, Skew};
@@ -119,6 +119,10 @@ impl Network {
         let name = table.needed("name", "a name")?;
         let spec = link_spec(&mut table)?;
         let router = router(&mut table, spec.queue)?;
+        if spec.policer.is_some() && matches!(router, Some(RouterEntry::Managed(_))) {
+            let message = "a policer is of links with a queue of their own: make it another link";
+            return Err(Complaint::new(table.place(), message));
+        }
         let own_seed = table.integer("seed", 0..=i64::MAX)?;
         let from = table.text("from", "the name of a host or switch")?;
         let to = table.text("to", "the name of a host or switch")?;

@@ -5,6 +5,7 @@
 //! are made is known elsewhere.
 
 use gtp_alloc::{Bytes, Rate, Span};
+use gtp_link::managed;
 use gtp_peers::Routed;
 use gtp_peers::tcp::{CONNECTIONS_MAX, Flavour};
 
@@ -290,6 +291,8 @@ pub enum RouterEntry {
     },
     /// PIE with the values of its RFC.
     Pie,
+    /// A managed queue with the values of its RFC, in the place of the link's own.
+    Managed(managed::Kind),
     /// A switch that advertises a rate.
     Advertised,
     /// A receiver's meter, with its interval.
@@ -309,6 +312,7 @@ enum Kind {
     Aecp,
     Red,
     Pie,
+    Managed(managed::Kind),
     Advertised,
     Meter,
     Slice,
@@ -327,6 +331,9 @@ pub fn router(table: &mut Table<'_>, queue: Bytes) -> Read<Option<RouterEntry>> 
         ("aecp", Kind::Aecp),
         ("red", Kind::Red),
         ("pie", Kind::Pie),
+        ("codel", Kind::Managed(managed::Kind::Codel)),
+        ("fq-codel", Kind::Managed(managed::Kind::FqCodel)),
+        ("dualpi2", Kind::Managed(managed::Kind::DualPi2)),
         ("advertised", Kind::Advertised),
         ("meter", Kind::Meter),
         ("slice", Kind::Slice),
@@ -359,6 +366,7 @@ pub fn router(table: &mut Table<'_>, queue: Bytes) -> Read<Option<RouterEntry>> 
             max: max.unwrap_or(Bytes(queue.0 / 2)),
         },
         Kind::Pie => RouterEntry::Pie,
+        Kind::Managed(kind) => RouterEntry::Managed(kind),
         Kind::Advertised => RouterEntry::Advertised,
         Kind::Meter => RouterEntry::Meter(interval.unwrap_or(METERED_EVERY)),
         Kind::Slice => RouterEntry::Slice(capacity.unwrap_or(Rate::ZERO)),

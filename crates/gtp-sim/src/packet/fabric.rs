@@ -13,6 +13,7 @@ use gtp_peers::Packet as Foreign;
 
 use super::flights::{Flight, Flights, Packet, Turn};
 use super::gate::{Gate, Offered};
+use super::managed::ManagedQueue;
 use super::parcel::{Parcel, ParcelId, Parcels};
 use super::schedule::{Key, Schedule};
 use crate::hash::RunHash;
@@ -35,8 +36,17 @@ pub(crate) struct Pipe {
     ahead: Span,
     /// The turn of the last packet that it accepted.
     last: Turn,
-    /// The controller at its queue, if it has one.
-    pub gate: Option<u32>,
+    /// What is in front of it, if anything is.
+    pub control: Option<Control>,
+}
+
+/// What is in front of a link, by its number.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Control {
+    /// A controller, which sees what the link's own queue takes and sends.
+    Gate(u32),
+    /// A managed queue in the place of the link's own.
+    Managed(u32),
 }
 
 /// Where a route begins in the table of routes.
@@ -55,6 +65,7 @@ pub(crate) struct Fabric {
     pub hash: RunHash,
     pub recorder: Recorder,
     pub gates: Vec<Gate>,
+    pub managed: Vec<ManagedQueue>,
     /// Routes, one after another: links, then [`END`].
     hops: Vec<u32>,
     /// Packets sent, copies on the way included: the newest name.
@@ -75,6 +86,7 @@ impl Fabric {
             hash: RunHash::new(seed),
             recorder: Recorder::default(),
             gates: Vec::new(),
+            managed: Vec::new(),
             hops: Vec::new(),
             named: 0,
             taken_in: 0,
@@ -91,7 +103,7 @@ impl Fabric {
             intake: Time::MAX,
             ahead: Span::ZERO,
             last: (Time::ZERO, 0),
-            gate: None,
+            control: None,
         });
         self.look_ahead(link);
         LinkId(link as usize)
@@ -217,8 +229,11 @@ impl Fabric {
         }
         let packet = Packet { hop: packet.hop + 1, ..packet };
         let pipe = &self.pipes[hop as usize];
-        if let Some(gate) = pipe.gate {
-            self.enter(turn.0, gate, packet);
+        if let Some(control) = pipe.control {
+            match control {
+                Control::Gate(gate) => self.enter(turn.0, gate, packet),
+                Control::Managed(place) => self.queue_up(turn.0, place, packet),
+            }
             return None;
         }
         if pipe.intake < Time::MAX {
@@ -332,8 +347,10 @@ impl Fabric {
         }
         self.look_ahead(index);
         self.pipes[link.0].book(index, &mut self.schedule);
-        if let Some(gate) = self.pipes[link.0].gate {
-            self.change_gate(now, gate);
+        match self.pipes[link.0].control {
+            Some(Control::Gate(gate)) => self.change_gate(now, gate),
+            Some(Control::Managed(place)) => self.serve_managed(now, place),
+            None => {}
         }
     }
 
@@ -342,7 +359,7 @@ impl Fabric {
         let pipe = &mut self.pipes[link as usize];
         let spec = pipe.link.spec();
         // Copies are named when they are made, so they are made at their time.
-        let by_events = pipe.gate.is_some()
+        let by_events = pipe.control.is_some()
             || self.recorder.is_on()
             || spec.duplicate != Chance::NEVER
             || spec.delay < AHEAD_LEAST;
@@ -358,6 +375,15 @@ impl Fabric {
         let pipe = &mut self.pipes[link as usize];
         pipe.await_intake();
         pipe.book(link, &mut self.schedule);
+    }
+
+    /// Packets that what is in front of a link turned away; the link never saw them.
+    pub fn turned_away(&self, pipe: &Pipe) -> u64 {
+        match pipe.control {
+            Some(Control::Gate(gate)) => self.gates[gate as usize].refused,
+            Some(Control::Managed(place)) => self.managed[place as usize].dropped,
+            None => 0,
+        }
     }
 
     /// Notes what happened to a packet, if anybody wants to know.

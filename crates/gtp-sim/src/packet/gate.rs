@@ -13,7 +13,7 @@ use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_link::{Link, LinkId, Transit};
 use gtp_peers::{Admission, Body, Note, Packet, Router};
 
-use super::fabric::Fabric;
+use super::fabric::{Control, Fabric};
 use super::flights;
 use super::parcel::{ParcelId, Parcels};
 use super::schedule::{ActorId, Key};
@@ -105,7 +105,7 @@ impl Fabric {
         let actor = self.schedule.add_actor();
         let gate = self.gates.len() as u32;
         let pipe = &mut self.pipes[link.0];
-        pipe.gate = Some(gate);
+        pipe.control = Some(Control::Gate(gate));
         let rate = pipe.link.spec().rate;
         self.gates.push(Gate::new(now, link.0 as u32, router, rate, actor));
         self.look_ahead(link.0 as u32);

@@ -14,6 +14,7 @@ mod fabric;
 mod flights;
 mod gate;
 mod host;
+mod managed;
 mod parcel;
 mod peers;
 mod route;

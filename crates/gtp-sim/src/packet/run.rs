@@ -71,6 +71,7 @@ impl World {
             Actor::Card(node) => self.hand_over(node),
             Actor::Script => self.follow_script(key.turn()),
             Actor::Gate(gate) => self.fabric.open_gate(self.now, gate),
+            Actor::Managed(place) => self.fabric.serve_managed(self.now, place),
             Actor::Sampler => {
                 self.fabric.schedule.clear(self.sampler);
                 self.fabric.take_in_all(key.turn());

@@ -5,6 +5,7 @@
 
 use gtp_alloc::{Bytes, Rate, Span};
 
+use super::fabric::{Control, Fabric, Pipe};
 use super::world::{Role, World};
 use crate::trace::{BINS_MOST, LinkTrace, SessionTrace, Trace};
 
@@ -33,7 +34,7 @@ impl World {
             });
         let links = self.fabric.pipes.iter().map(|pipe| {
             let stats = pipe.link.stats();
-            let refused = pipe.gate.map_or(0, |gate| self.fabric.gates[gate as usize].refused);
+            let refused = self.fabric.turned_away(pipe);
             [stats.drops.total().packets + refused, stats.carried.bytes.0]
         });
         Seen {
@@ -61,9 +62,17 @@ impl World {
         for (i, &[drops, bytes]) in counters.links.iter().enumerate() {
             let [drops_before, bytes_before] = before(&seen.links, i);
             let series = &mut trace.links[i];
-            let link = &mut fabric.pipes[i].link;
-            series.queue.push(link.queued(*now));
-            series.queue_least.push(link.take_least_queued(*now));
+            let Fabric { pipes, managed, .. } = fabric;
+            let Pipe { link, control, .. } = &mut pipes[i];
+            let (queue, least) = match *control {
+                Some(Control::Managed(place)) => {
+                    let managed = &mut managed[place as usize];
+                    (managed.bytes(), managed.take_least())
+                }
+                Some(Control::Gate(_)) | None => (link.queued(*now), link.take_least_queued(*now)),
+            };
+            series.queue.push(queue);
+            series.queue_least.push(least);
             // A link that goes down takes back what it had counted as carried.
             series.drops.push(drops.saturating_sub(drops_before));
             series.carried.push(Bytes(bytes.saturating_sub(bytes_before)));

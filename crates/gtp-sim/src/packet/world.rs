@@ -6,12 +6,12 @@
 use std::collections::BTreeMap;
 
 use gtp_alloc::{Bytes, Rate, Span, Time};
-use gtp_link::{Link, LinkId, LinkSpec, Rng};
+use gtp_link::{Link, LinkId, LinkSpec, Rng, managed};
 
 use super::background::{self, Generator};
 use super::clock::{Clock, DRIFT_MOST};
 use super::ends::{SinkEnd, SourceEnd, Standing};
-use super::fabric::{Fabric, Route};
+use super::fabric::{Control, Fabric, Route};
 use super::gate::PeerRouter;
 use super::host::Host;
 use super::peers::{self, Peer, PeerEnds};
@@ -69,6 +69,8 @@ pub enum Actor {
     End(u32),
     /// A controller at a link: a packet leaves the queue, or its own time has come.
     Gate(u32),
+    /// A managed queue in front of a link.
+    Managed(u32),
     /// The script of actions.
     Script,
     /// The trace ends a bin.
@@ -271,11 +273,32 @@ impl World {
     /// When there is no such link, or it has a controller.
     pub fn add_router(&mut self, link: LinkId, router: PeerRouter) -> Result<(), BuildError> {
         let pipe = self.fabric.pipes.get(link.0).ok_or(BuildError::NoSuchLink(link))?;
-        if pipe.gate.is_some() {
+        if pipe.control.is_some() {
             return Err(BuildError::OutOfRange("a link has one controller at most"));
         }
         let gate = self.fabric.add_gate(self.now, link, router);
         self.actors.push(Actor::Gate(gate));
+        Ok(())
+    }
+
+    /// Puts a managed queue in the place of a link's own, from now on. It holds what the link's own
+    /// may hold, takes each session for a flow, and drops what it would mark. The queues in which
+    /// flows share a place follow from `seed`. A policer of the link sees what leaves the queue.
+    ///
+    /// # Errors
+    /// When there is no such link, or it has a controller.
+    pub fn add_managed(
+        &mut self,
+        link: LinkId,
+        kind: managed::Kind,
+        seed: u64,
+    ) -> Result<(), BuildError> {
+        let pipe = self.fabric.pipes.get(link.0).ok_or(BuildError::NoSuchLink(link))?;
+        if pipe.control.is_some() {
+            return Err(BuildError::OutOfRange("a link has one controller at most"));
+        }
+        let place = self.fabric.add_managed(link, kind, seed);
+        self.actors.push(Actor::Managed(place));
         Ok(())
     }
 
@@ -512,10 +535,19 @@ impl World {
         self.fabric.pipes.get(id.0).map(|pipe| &pipe.link)
     }
 
-    /// Packets that the controller at a link turned away; the link never saw them.
+    /// Packets that the controller or the managed queue at a link turned away; the link never saw
+    /// them.
     pub fn turned_away(&self, id: LinkId) -> u64 {
-        let gate = self.fabric.pipes.get(id.0).and_then(|pipe| pipe.gate);
-        gate.map_or(0, |gate| self.fabric.gates[gate as usize].refused)
+        self.fabric.pipes.get(id.0).map_or(0, |pipe| self.fabric.turned_away(pipe))
+    }
+
+    /// The longest that a packet has waited for a link; zero if there is no such link.
+    pub fn longest_wait(&self, id: LinkId) -> Span {
+        let Some(pipe) = self.fabric.pipes.get(id.0) else { return Span::ZERO };
+        match pipe.control {
+            Some(Control::Managed(place)) => self.fabric.managed[place as usize].wait_max,
+            Some(Control::Gate(_)) | None => pipe.link.stats().wait_max,
+        }
     }
 
     /// Number of links.
