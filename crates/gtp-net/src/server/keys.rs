@@ -6,33 +6,27 @@
 //! cannot be used, the server admits no client and reports that once. Sessions go on for some
 //! minutes and then end, because the server cannot know whether they are still allowed.
 
-use std::fs::Metadata;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::Arc;
 use std::time::Duration;
 
 use gtp_alloc::{Span, Time};
 use gtp_sys::Clock;
-use tokio::sync::{Notify, oneshot, watch};
+use tokio::sync::{Notify, watch};
 
 use super::admission::{Admission, holder};
 use super::budget::Holder;
 use super::guests::{Guests, Leave, Seat};
 use super::house::{Guest, Right};
+use super::key_file::{KeyFile, Looked, Watcher};
 use super::session::{Refusal, no_room};
 use super::stopping;
 use crate::flows::{Failure, FailureKind};
-use crate::identity::{Fingerprint, guard};
+use crate::identity::Fingerprint;
 use crate::messages::Reason;
 use crate::trust::ClientTrust;
 
 /// Time between two checks: a key that was removed from the list is revoked after two of them.
 const LOOK_SPAN: Duration = Duration::from_millis(500);
-
-/// The longest step in which a file system is taken to count time. A file that was read within one
-/// step after a change may have changed again since and still look the same.
-const STEP_SPAN: Span = Span::from_millis(100);
 
 /// How long sessions go on while the list cannot be used. It is enough to correct a typing error or
 /// to wait for a file server that restarts.
@@ -40,121 +34,45 @@ const BLIND_SPAN: Span = Span::from_secs(5 * 60);
 
 /// The list of keys, which is read again when its file changes.
 pub(crate) struct Keys {
-    admission: Admission,
     clock: Clock,
-    known: Mutex<Option<Known>>,
+    list: List,
 }
 
-#[derive(Clone)]
-struct Known {
-    stamp: Option<Stamp>,
-    trust: Arc<ClientTrust>,
-    /// When this stamp was first seen; `read` is when the list was last read.
-    seen: Time,
-    read: Time,
-}
-
-/// Properties of a file that change when the file does: size, times, device and inode.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stamp([i64; 5], [u64; 2]);
-
-impl Stamp {
-    /// Returns the stamp of a file, or `None` if it does not exist.
-    fn of(path: &Path) -> Option<Stamp> {
-        let meta: Metadata = std::fs::metadata(path).ok()?;
-        let times = [meta.mtime(), meta.mtime_nsec(), meta.ctime(), meta.ctime_nsec()];
-        let [mtime, mtime_ns, ctime, ctime_ns] = times;
-        let size = i64::try_from(meta.size()).unwrap_or(i64::MAX);
-        Some(Stamp([size, mtime, mtime_ns, ctime, ctime_ns], [meta.dev(), meta.ino()]))
-    }
+/// Where the list comes from.
+enum List {
+    Fixed(Arc<ClientTrust>),
+    /// A thread that reads the file.
+    File(Watcher),
 }
 
 impl Keys {
-    pub fn new(admission: Admission) -> Keys {
-        Keys { admission, clock: Clock::start(), known: Mutex::new(None) }
-    }
-
-    /// Returns the list as it stands now. Blocks while it reads the file.
-    ///
-    /// # Errors
-    /// If the list cannot be used.
-    pub fn now(&self) -> Result<Arc<ClientTrust>, Failure> {
-        let path = match &self.admission {
-            Admission::Fixed(_) => None,
-            Admission::File { path, .. } => Some(path),
-        };
-        let (now, stamp) = (self.clock.now(), path.and_then(|path| Stamp::of(path)));
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some(path) = path {
-            // The file may be unchanged while a directory above it has been opened to others.
-            guard::check(path)
-                .map_err(|e| Failure::new(FailureKind::Authentication, e.to_string()))?;
-        }
-        let same = known.filter(|known| known.stamp == stamp);
-        if let Some(known) = &same
-            && (path.is_none() || known.read.since(known.seen) >= STEP_SPAN)
-        {
-            return Ok(Arc::clone(&known.trust));
-        }
-        let read = Arc::new(self.admission.load()?);
-        let (seen, trust) = match same {
-            Some(known) if *known.trust == *read => (known.seen, known.trust),
-            Some(known) => (known.seen, read),
-            None => (now, read),
-        };
-        let known = Known { stamp, trust: Arc::clone(&trust), seen, read: now };
-        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = Some(known);
-        Ok(trust)
-    }
-
-    /// Returns the list as it stands now; [`Keys::now`] runs on a thread that may block.
-    ///
-    /// # Errors
-    /// If the list cannot be used.
-    pub async fn look(self: &Arc<Keys>) -> Looked {
-        if let Admission::Fixed(_) = self.admission {
-            return self.now();
-        }
-        let keys = Arc::clone(self);
-        let looked = tokio::task::spawn_blocking(move || keys.now()).await;
-        looked.unwrap_or_else(|e| Err(Failure::new(FailureKind::Other, e.to_string())))
-    }
-}
-
-/// The list that a check found, or why it cannot be used.
-type Looked = Result<Arc<ClientTrust>, Failure>;
-
-/// The thread that makes the regular checks; it ends with this value.
-///
-/// The runtime's pool would do, but its idle threads take turns, and each ends only after ten
-/// seconds without work. Two checks a second would keep up to twenty of them for good.
-struct Watcher {
-    asks: mpsc::Sender<oneshot::Sender<Looked>>,
-}
-
-impl Watcher {
-    /// Starts the thread.
+    /// Takes the list that the operator named, and starts the thread that reads it.
     ///
     /// # Errors
     /// If the system gives no thread.
-    fn start(keys: Arc<Keys>) -> std::io::Result<Watcher> {
-        let (asks, asked) = mpsc::channel::<oneshot::Sender<Looked>>();
-        let answer = move || {
-            for answer in asked {
-                // The task that asked may have ended.
-                let _ = answer.send(keys.now());
+    pub fn new(admission: Admission) -> Result<Keys, Failure> {
+        let clock = Clock::start();
+        let list = match admission {
+            Admission::Fixed(trust) => List::Fixed(Arc::new(trust)),
+            Admission::File { path, strangers } => {
+                let mut file = KeyFile::new(path, strangers, clock);
+                let watcher = Watcher::start(move || file.now());
+                let failed = |e: std::io::Error| Failure::new(FailureKind::Other, e.to_string());
+                List::File(watcher.map_err(failed)?)
             }
         };
-        std::thread::Builder::new().name("gtp-keys".into()).spawn(answer)?;
-        Ok(Watcher { asks })
+        Ok(Keys { clock, list })
     }
 
-    async fn look(&self) -> Looked {
-        let (answer, answered) = oneshot::channel();
-        // If the thread has ended, waiting for the answer fails below.
-        let _ = self.asks.send(answer);
-        let ended = |_| Failure::new(FailureKind::Other, "the list of keys is no longer watched");
-        answered.await.unwrap_or_else(|e| Err(ended(e)))
+    /// Returns the list as it stands now. This takes two seconds at most.
+    ///
+    /// # Errors
+    /// If the list cannot be used.
+    pub async fn look(&self) -> Looked {
+        match &self.list {
+            List::Fixed(trust) => Ok(Arc::clone(trust)),
+            List::File(watcher) => watcher.look().await,
+        }
     }
 }
 
@@ -297,11 +215,6 @@ pub(crate) async fn oversee(
     mut tell: impl FnMut(Overseen),
 ) {
     let (mut revision, mut blindness) = (Revision::default(), Blindness::default());
-    let watcher = match keys.admission {
-        Admission::Fixed(_) => None,
-        // If the system gives no thread, the runtime's threads make the checks.
-        Admission::File { .. } => Watcher::start(Arc::clone(&keys)).ok(),
-    };
     let mut tick = tokio::time::interval(LOOK_SPAN);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut stops = false;
@@ -314,10 +227,7 @@ pub(crate) async fn oversee(
                 continue;
             }
         };
-        let looked = match &watcher {
-            Some(watcher) => watcher.look().await,
-            None => keys.look().await,
-        };
+        let looked = keys.look().await;
         if let Ok(trust) = &looked
             && let Some(trust) = revision.take(trust, look)
         {
@@ -345,24 +255,6 @@ mod tests {
     use crate::trust::Strangers;
 
     #[test]
-    fn a_list_is_read_when_it_has_changed_and_also_when_that_may_not_show() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("keys");
-        let admission = Admission::File { path: path.clone(), strangers: Strangers::Refused };
-        let keys = Keys::new(admission);
-        assert_eq!(keys.now().unwrap().keys.len(), 0, "no file is an empty list");
-        let identities = [Identity::generate(), Identity::generate()];
-        for identity in &identities {
-            let key = identity.fingerprint();
-            // The same length, perhaps within one step of the file system's clock.
-            std::fs::write(&path, format!("{key}\n")).unwrap();
-            assert!(keys.now().unwrap().access(&key).read);
-        }
-        std::fs::remove_file(&path).unwrap();
-        assert_eq!(keys.now().unwrap().keys.len(), 0);
-    }
-
-    #[test]
     fn regular_checks_keep_no_thread_of_the_pool() {
         use std::sync::atomic::{AtomicUsize, Ordering};
         let started = Arc::new(AtomicUsize::new(0));
@@ -373,7 +265,8 @@ mod tests {
         });
         let runtime = builder.enable_time().start_paused(true).build().unwrap();
         let path = tempfile::tempdir().unwrap().path().join("keys");
-        let keys = Arc::new(Keys::new(Admission::File { path, strangers: Strangers::Refused }));
+        let admission = Admission::File { path, strangers: Strangers::Refused };
+        let keys = Arc::new(Keys::new(admission).unwrap());
         let (stop, stopped) = watch::channel(false);
         let mut ticks = 0;
         let tell = move |_| {
@@ -400,6 +293,39 @@ mod tests {
         assert!(revision.take(&some, Look::Asked).is_none());
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_list_whose_file_system_hangs_is_unusable_and_the_overseer_goes_on() {
+        let (_hung, gate) = std::sync::mpsc::channel::<()>();
+        let watcher = Watcher::start(move || {
+            // Its other end is there as long as the test.
+            let _ = gate.recv();
+            Err(Failure::new(FailureKind::Other, "the test has ended"))
+        });
+        let list = List::File(watcher.unwrap());
+        let keys = Arc::new(Keys { clock: Clock::start(), list });
+        let guests = Arc::new(Guests::new(Limits::default()));
+        let (stop, stopped) = watch::channel(false);
+        let (told, mut heard) = tokio::sync::mpsc::unbounded_channel();
+        let tell = move |overseen| drop(told.send(overseen));
+        tokio::spawn(oversee(
+            Arc::clone(&keys),
+            Arc::clone(&guests),
+            Arc::default(),
+            stopped,
+            tell,
+        ));
+        let start = tokio::time::Instant::now();
+        let key = Identity::generate().fingerprint();
+        let refused = let_in(&keys, &guests, key, Right::Read, || ()).await;
+        assert_eq!(refused.err(), Some(Reason::Other));
+        assert!(matches!(heard.recv().await, Some(Overseen::Unreadable(_))));
+        for _ in 0..10 {
+            assert!(matches!(heard.recv().await, Some(Overseen::Tick)), "it is reported once");
+        }
+        assert!(start.elapsed() < Duration::from_secs(30));
+        drop(stop);
+    }
+
     /// Lets a guest enter while `change` changes the list.
     async fn let_in(
         keys: &Arc<Keys>,
@@ -421,7 +347,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("keys");
         let admission = Admission::File { path: path.clone(), strangers: Strangers::Refused };
-        let (keys, guests) = (Arc::new(Keys::new(admission)), Guests::new(Limits::default()));
+        let keys = Arc::new(Keys::new(admission).unwrap());
+        let guests = Guests::new(Limits::default());
         let key = Identity::generate().fingerprint();
         let list = |text: String| std::fs::write(&path, text).unwrap();
         list(format!("{key}\n"));

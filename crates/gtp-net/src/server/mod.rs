@@ -10,6 +10,7 @@ mod event;
 mod get;
 pub(crate) mod guests;
 pub(crate) mod house;
+mod key_file;
 pub(crate) mod keys;
 mod list;
 mod place;
@@ -149,7 +150,7 @@ impl Server {
             })?;
         let limits = config.limits.within(gtp_sys::descriptors::limit());
         let guests = Arc::new(Guests::new(limits));
-        let keys = Arc::new(Keys::new(config.admission.clone()));
+        let keys = Arc::new(Keys::new(config.admission.clone())?);
         let exported = Exported {
             root: config.root.clone(),
             clock: host.clock(),

@@ -154,7 +154,7 @@ impl StreamListener {
             port: address.port(),
             tls: server_config(identity),
             guests: Arc::new(Guests::new(limits)),
-            keys: Arc::new(Keys::new(config.admission.clone())),
+            keys: Arc::new(Keys::new(config.admission.clone())?),
             memory: Budget::new(config.memory),
             config,
         });
