@@ -488,6 +488,24 @@ async fn a_flood_of_silent_connections_makes_room_for_whoever_speaks_and_is_told
     assert!(again <= 1, "a flood of 2,000 was told {again} more times");
 }
 
+#[tokio::test]
+async fn refused_clients_that_stay_connected_keep_nobody_waiting() {
+    let limits = Limits { unproved: 16, unproved_per_address: 16, ..Limits::default() };
+    let world = World::with(Writing::Refused, limits, Strangers::Refused).await;
+    let (stranger, mut staying) = (Identity::generate(), Vec::new());
+    let begun = Instant::now();
+    for _ in 0..200 {
+        let mut channel = world.connect(&stranger).await.unwrap();
+        let refused = channel.open(an_open(get(b"a"))).await.unwrap_err();
+        assert!(matches!(refused, ControlError::NotAuthorised(_)), "{refused:?}");
+        // The server waits two seconds for each to close the connection, if it has room.
+        staying.push(channel);
+    }
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    let listed = world.ask(&world.friend, get(b"a")).await;
+    assert!(listed.is_ok());
+}
+
 /// Silent connections from this address, one after the other for as long as somebody waits.
 async fn hammer(server: SocketAddr, from: u8) {
     let mut held = VecDeque::new();

@@ -9,7 +9,7 @@ use std::time::Duration;
 use gtp_store::{BlockSource, FileSource, Manifest, RelPath, SourceError};
 use gtp_sys::Clock;
 
-use super::guests::Leave;
+use super::guests::{Leave, Seat};
 use super::scan::{scan, skipped_faults};
 use super::session::{Client, Ending};
 use super::walks::Listing;
@@ -59,14 +59,14 @@ pub(super) async fn serve(shared: &Arc<Shared>, client: Client, stop: &mut Stop)
     };
     let wire_bytes = giving.source.progress().wire_bytes;
     giving.source.close();
-    let channel = giving.client.channel;
+    let Client { channel, seat, .. } = giving.client;
     let failure = match verdict {
         Ok(verdict) => {
-            channel.close().await;
+            seat.linger(channel.close()).await;
             verdict.err()
         }
         Err(why) => {
-            say_farewell(channel, why).await;
+            say_farewell(channel, &seat, why).await;
             Some(why.failure())
         }
     };
@@ -75,15 +75,18 @@ pub(super) async fn serve(shared: &Arc<Shared>, client: Client, stop: &mut Stop)
 
 /// Tells a client that it must leave. A client that waits for its place waits at most
 /// [`HURRY_SPAN`] for that.
-async fn say_farewell(mut channel: ControlChannel, why: Leave) {
-    let telling = channel.dismiss(why.reason(), why.failure().text);
+async fn say_farewell(mut channel: ControlChannel, seat: &Seat, why: Leave) {
+    let (reason, text) = (why.reason(), why.failure().text);
     match why {
         Leave::MakeRoom => {
-            let _ = tokio::time::timeout(HURRY_SPAN, telling).await;
+            let _ = tokio::time::timeout(HURRY_SPAN, channel.dismiss(reason, text)).await;
         }
         Leave::Stopping | Leave::Dozing | Leave::Revoked | Leave::Blind => {
-            telling.await;
-            channel.close().await;
+            let telling = async {
+                channel.dismiss(reason, text).await;
+                channel.close().await;
+            };
+            seat.linger(telling).await;
         }
     }
 }

@@ -154,11 +154,14 @@ impl Present {
     /// Tells a guest to leave; returns the address it came from.
     fn ring(&mut self, id: GuestId, why: Leave) -> Option<SocketAddr> {
         let (bell, from) = self.bells.get(&id)?;
-        // A guest that is told twice leaves for the first reason.
+        // A guest that is told twice leaves for the first reason, and at once if its place is
+        // needed.
         bell.send_if_modified(|told| {
-            let first = told.is_none();
-            told.get_or_insert(why);
-            first
+            let counts = told.is_none() || (why == Leave::MakeRoom && *told != Some(why));
+            if counts {
+                *told = Some(why);
+            }
+            counts
         });
         Some(*from)
     }
@@ -204,6 +207,19 @@ impl Seat {
             Some(why) => why,
             // The sender of the bell lives as long as the place is held.
             None => std::future::pending().await,
+        }
+    }
+
+    /// Does what follows once a session has ended, such as waiting until the client has read the
+    /// last message. Breaks it off when another client needs the place.
+    pub async fn linger(&self, parting: impl Future<Output = ()>) {
+        let mut bell = self.bell.clone();
+        tokio::select! {
+            biased;
+            // First, so that what the socket takes at once is said in any case.
+            () = parting => {}
+            // An error means that nobody can need the place any more.
+            Ok(_) = bell.wait_for(|told| *told == Some(Leave::MakeRoom)) => {}
         }
     }
 }
@@ -277,6 +293,25 @@ mod tests {
         assert_eq!(entering.await, Ok(()));
         drop((idle, friend));
         assert!(guests.are_gone());
+    }
+
+    #[tokio::test]
+    async fn a_guest_that_leaves_for_any_reason_stops_lingering_when_its_place_is_needed() {
+        let guests = Guests::new(Limits { connections: 1, ..Limits::default() });
+        let arrive = || guests.arrive(SocketAddr::from(([127, 0, 0, 1], 1))).0;
+        let (dozing, friend) = (arrive(), arrive());
+        let key = Identity::generate().fingerprint();
+        dozing.enter((key, Holder::Strangers, Right::Read), Time::ZERO).await.unwrap();
+        let later = Time::ZERO + gtp_alloc::Span::from_secs(61);
+        guests.wake_dozing(later);
+        assert_eq!(dozing.told().await, Leave::Dozing);
+        let lingering = async {
+            dozing.linger(std::future::pending()).await;
+            dozing.is_gone();
+        };
+        let listed = (key, Holder::Listed(key), Right::Read);
+        let ((), entered) = tokio::join!(lingering, friend.enter(listed, later));
+        assert_eq!(entered, Ok(()));
     }
 
     #[tokio::test]

@@ -42,7 +42,7 @@ pub(super) async fn serve(shared: &Arc<Shared>, mut client: Client, stop: &mut S
         Ok(Err(failure)) => {
             let absent = failure.kind == FailureKind::Temporary;
             let reason = if absent { Reason::Busy } else { Reason::Destination };
-            client.channel.refuse(reason, failure.text.clone()).await;
+            client.seat.linger(client.channel.refuse(reason, failure.text.clone())).await;
             return Ending::failed(failure);
         }
         Err(_) => return Ending::default(),
@@ -55,13 +55,17 @@ pub(super) async fn serve(shared: &Arc<Shared>, mut client: Client, stop: &mut S
     let opened = client.opened(shared, session.local_session, spot.object(), (0, 0));
     match receive(shared, &mut client, spot, session, opened, stop).await {
         Ok(wire_bytes) => {
-            client.channel.close().await;
+            client.seat.linger(client.channel.close()).await;
             Ending { wire_bytes, failure: None }
         }
         Err(Trouble { tell, failure, wire_bytes }) => {
             if let Some(reason) = tell {
-                client.channel.dismiss(reason, failure.text.clone()).await;
-                client.channel.close().await;
+                let Client { mut channel, seat, .. } = client;
+                let telling = async {
+                    channel.dismiss(reason, failure.text.clone()).await;
+                    channel.close().await;
+                };
+                seat.linger(telling).await;
             }
             Ending { wire_bytes, failure: Some(failure) }
         }

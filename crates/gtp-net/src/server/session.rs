@@ -84,13 +84,16 @@ pub(super) async fn serve(
     let judged = admit(&shared.keys, &stop.seat, key, right(&open.verb), |trust| {
         judge(&shared, trust, &open, key)
     });
-    let judged = judged.await;
+    let judged = tokio::select! {
+        judged = judged => judged,
+        why = stop.seat.told() => Err(Refusal::new(why.reason(), why.failure().text)),
+    };
     let Judged { path, suite, weight_milli, holder } = match judged {
         Ok(judged) => judged,
         Err(Refusal { reason, text }) => {
             let failure = Failure::new(FailureKind::Authentication, text.clone());
             shared.tell(ServerEvent::Refused { client: remote, failure });
-            channel.refuse(reason, text).await;
+            stop.seat.linger(channel.refuse(reason, text)).await;
             return;
         }
     };
