@@ -25,16 +25,20 @@ pub(super) async fn scan(
     shared: &Arc<Shared>,
     mut client: Client,
 ) -> Result<(Client, Arc<Listing>), Ending> {
+    let mut waiting = shared.walks.ask(client.path.clone(), client.asker());
     loop {
-        let mut waiting = shared.walks.ask(client.path.clone(), client.asker());
         let walked = waiting.walked();
         let progress = || walked.load(Ordering::Relaxed);
         let found = wait(&mut client, shared, waiting.outcome(), progress).await;
         match found.map_err(Ending::failed)? {
             Ok(listing) => return Ok((client, listing)),
-            // The walk was on the account of another client that came at the same time.
-            Err(nothing) if nothing.used_up.is_some_and(|other| other != client.holder) => {}
-            Err(nothing) => return Err(refuse(client, &nothing).await),
+            Err(nothing) => {
+                let (path, asker) = (client.path.clone(), client.asker());
+                match shared.walks.ask_again(&nothing, path, asker) {
+                    Some(again) => waiting = again,
+                    None => return Err(refuse(client, &nothing).await),
+                }
+            }
         }
     }
 }

@@ -99,9 +99,19 @@ pub(super) struct Walks {
     latest: Mutex<HashMap<Option<RelPath>, Weak<Listing>>>,
 }
 
-/// What walks are kept apart by: the object, and whether strangers ask, because walks for strangers
-/// may have to wait for their turns.
-type Lane = (Option<RelPath>, Whose);
+/// What walks are kept apart by: the object, and who asks.
+type Lane = (Option<RelPath>, Company);
+
+/// The clients that may share a walk.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Company {
+    /// All that are on the list, or all that are not, because walks for strangers may have to wait
+    /// for their turns.
+    All(Whose),
+    /// One holder alone, after a walk on another's account failed for want of memory. That one may
+    /// ask again and again, and nobody else must wait for it.
+    Only(Holder),
+}
 
 /// Clients that get the result of one walk.
 struct Batch {
@@ -159,7 +169,24 @@ impl Walks {
 
     /// Asks for the whole listing of the object at `path`.
     pub fn ask(self: &Arc<Walks>, path: Option<RelPath>, asker: Asker) -> Waiting {
-        let lane = (path, asker.holder.whose());
+        let company = Company::All(asker.holder.whose());
+        self.ask_in((path, company), asker)
+    }
+
+    /// Asks again if this client got nothing because the memory of another one, whose walk it
+    /// shared, is used up. Then the walk is on the client's own account.
+    pub fn ask_again(
+        self: &Arc<Walks>,
+        nothing: &Nothing,
+        path: Option<RelPath>,
+        asker: Asker,
+    ) -> Option<Waiting> {
+        let holder = asker.holder;
+        let foreign = nothing.used_up.is_some_and(|other| other != holder);
+        foreign.then(|| self.ask_in((path, Company::Only(holder)), asker))
+    }
+
+    fn ask_in(self: &Arc<Walks>, lane: Lane, asker: Asker) -> Waiting {
         let mut lanes = self.lanes();
         if let Some(next) = lanes.get_mut(&lane) {
             return next.get_or_insert_with(|| Batch::of(asker)).join();
@@ -496,6 +523,34 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn whose_memory_is_used_up_keeps_nobody_else_from_a_walk() {
+        let dir = tree(10);
+        let (walks, begins, go_on) = gated(dir.path(), 4 * listing_bytes(1) * 10);
+        let (full, other) = (listed(), listed());
+        let mut taken = walks.share(full.holder);
+        assert!(taken.take(1));
+        let mut first = walks.ask(None, full.clone());
+        begins.recv().unwrap();
+        // It asks before the other, and again as soon as it hears that there is no room.
+        let mut second = walks.ask(None, full.clone());
+        let mut waiting = walks.ask(None, other.clone());
+        for _ in 0..2 {
+            go_on.send(()).unwrap();
+        }
+        let failed = |outcome: Outcome| outcome.err().unwrap();
+        assert_eq!(failed(first.outcome().await).used_up, Some(full.holder));
+        let nothing = failed(second.outcome().await);
+        assert!(walks.ask_again(&nothing, None, full.clone()).is_none(), "it is told");
+        let nothing = failed(waiting.outcome().await);
+        let _third = walks.ask(None, full.clone());
+        let mut waiting = walks.ask_again(&nothing, None, other).unwrap();
+        for _ in 0..2 {
+            go_on.send(()).unwrap();
+        }
+        assert!(waiting.outcome().await.is_ok());
+    }
+
+    #[tokio::test]
     async fn a_walk_that_nobody_waits_for_ends_and_gives_its_memory_and_its_place_back() {
         let dir = tree(2_000);
         let (walks, begins, go_on) = gated(dir.path(), 1 << 30);
@@ -507,11 +562,11 @@ mod tests {
         drop(waiting);
         assert!(seat.upgrade().is_some(), "the walk goes on");
         go_on.send(()).unwrap();
-        while seat.upgrade().is_some() {
+        // The lane ends right after its last walk.
+        while seat.upgrade().is_some() || !walks.lanes().is_empty() {
             tokio::task::yield_now().await;
         }
         assert_eq!(walked.load(Ordering::Relaxed), 1);
-        assert!(walks.lanes().is_empty());
         assert!(walks.share(Holder::Strangers).take(1 << 28));
     }
 
