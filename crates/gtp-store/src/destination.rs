@@ -248,7 +248,14 @@ mod tests {
     fn a_directory_that_a_killed_transfer_made_counts_as_made_and_a_users_own_does_not() {
         use std::os::unix::fs::PermissionsExt;
         let dir = tempfile::tempdir().unwrap();
-        for (mode, made) in [(UNFINISHED_DIR, MadeDir::New), (0o700, MadeDir::There)] {
+        let under_set_group = UNFINISHED_DIR | 0o2000;
+        let cases = [
+            (UNFINISHED_DIR, MadeDir::New),
+            (under_set_group, MadeDir::New),
+            (0o700, MadeDir::There),
+            (0o2700, MadeDir::There),
+        ];
+        for (mode, made) in cases {
             std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(mode)).unwrap();
             let into = Destination::into(dir.path(), MadeDir::There).unwrap();
             assert_eq!(into.made(), made, "{mode:o}");

@@ -291,6 +291,9 @@ pub struct OsDisk {
     numberings: Numberings,
 }
 
+/// The set-group bit of a directory: what is made in it gets its group, and directories this bit.
+const SET_GROUP: u32 = 0o2000;
+
 impl OsDisk {
     /// The file system beneath `dir`. Links in `dir` itself are followed: its user named it.
     ///
@@ -319,8 +322,9 @@ impl OsDisk {
 
     /// Whether the directory itself was made for a transfer, which may have been an earlier one.
     pub(crate) fn whoever_made(&self, made: MadeDir) -> MadeDir {
-        let unfinished =
-            |stat: Stat| stat.st_uid == self.user && stat.st_mode & 0o7777 == UNFINISHED_DIR;
+        // Beneath a directory with the set-group bit, a new one has that bit as well.
+        let mode = |stat: &Stat| stat.st_mode & 0o7777 & !SET_GROUP;
+        let unfinished = |stat: Stat| stat.st_uid == self.user && mode(&stat) == UNFINISHED_DIR;
         if fstat(&self.base).is_ok_and(unfinished) { MadeDir::New } else { made }
     }
 
