@@ -7,6 +7,7 @@
 //! reads no files and knows no threads.
 
 mod alone;
+mod aqm;
 mod beside;
 mod changes;
 mod claim;
@@ -205,6 +206,7 @@ pub fn tests() -> Vec<Box<dyn Test>> {
     tests.extend(alone::tests());
     tests.extend(start::tests());
     tests.extend(beside::tests());
+    tests.extend(aqm::tests());
     tests.extend(policed::tests());
     tests.extend(leaves::tests());
     tests.extend(strangers::tests());

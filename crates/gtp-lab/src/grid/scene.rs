@@ -15,7 +15,7 @@ use crate::scenario::model::{
     Event, HostEntry, LawName, Level, LinkEntry, NodeEntry, NodeKind, Output, Reach, RouteEntry,
     Scenario, SessionEntry,
 };
-use crate::scenario::protocol::{Delayed, Protocol, WindowLaw, Windowed};
+use crate::scenario::protocol::{Delayed, Protocol, RouterEntry, WindowLaw, Windowed};
 
 /// A scene: what is played, for how long, and on what; see the module's head.
 #[derive(Clone, Debug)]
@@ -28,6 +28,8 @@ pub struct Scene {
     pub ends: Rate,
     /// The bottleneck's parameters.
     pub core: LinkSpec,
+    /// What controls the bottleneck's queue. `None`: nothing does.
+    pub router: Option<RouterEntry>,
     /// What each wire behind the bottleneck does besides delaying.
     pub forth: LinkSpec,
     /// How many of the flows, from the first on, are GTP's or in its place.
@@ -110,6 +112,7 @@ impl Scene {
             seed: start + 1,
             ends: Rate::from_mbps(10_000),
             core,
+            router: None,
             forth: LinkSpec::default(),
             ours,
             flows,
@@ -151,7 +154,8 @@ impl Scene {
             let of_pair = self.flows.iter().find(|flow| flow.pair == pair);
             of_pair.map_or(Span::ZERO, |flow| flow.rtt)
         });
-        let mut links = vec![entry("core".to_owned(), self.core.clone(), 1)];
+        let core = entry("core".to_owned(), self.core.clone(), 1);
+        let mut links = vec![LinkEntry { router: self.router, ..core }];
         for (pair, rtt) in rtts.enumerate() {
             let half = rtt / 2;
             let forth =
