@@ -49,7 +49,8 @@ impl Role {
 const RETRY_FIRST: Span = Span::from_millis(150);
 /// The longest gap: a path that comes back within the initiator's patience must still be found.
 const RETRY_MOST: Span = Span::from_secs(1);
-/// How long a shorter answer waits for a longer one to overtake it, as a share of the round trip.
+/// How long a shorter answer waits for a longer one to overtake it, as a share of the round trip;
+/// the shortest waits for a round trip more, as the longer ones are asked for once more.
 const SETTLE_DIVISOR: u64 = 4;
 const SETTLE_LEAST: Span = Span::from_millis(2);
 /// Each size is sent twice a round: a single random loss must not shrink a whole transfer's units.
@@ -59,8 +60,8 @@ const COPIES: usize = 2;
 enum State {
     /// Initiator: hellos are due.
     Trying { round_at: Time, retry: Span, pending: Vec<u16> },
-    /// Initiator: an answer came, a longer one may follow.
-    Settling { until: Time, best: u16 },
+    /// Initiator: an answer came, a longer one may follow, to hellos that are due again if any are.
+    Settling { until: Time, best: u16, pending: Vec<u16> },
     /// Responder: nothing heard yet.
     Waiting,
     /// Datagrams flow.
@@ -187,13 +188,25 @@ impl Handshake {
             State::Settling { best, .. } => best.max(ack.unit_payload),
             State::Waiting | State::Open | State::Failed => return,
         };
-        if Some(&best) == self.candidates.first() {
+        if best == self.wished() {
             self.open(best);
-        } else if !matches!(self.state, State::Settling { .. }) {
-            let settle = (rtt / SETTLE_DIVISOR).max(SETTLE_LEAST);
-            self.state = State::Settling { until: now + settle, best };
-        } else if let State::Settling { best: kept, .. } = &mut self.state {
-            *kept = best;
+            return;
+        }
+        let settled = now + (rtt / SETTLE_DIVISOR).max(SETTLE_LEAST);
+        match &mut self.state {
+            State::Settling { best: kept, .. } if *kept == best => {}
+            // What was asked for again is not waited for once a longer one than the shortest came.
+            State::Settling { best: kept, until, .. } => {
+                (*kept, *until) = (best, settled.min(*until));
+            }
+            State::Trying { .. } if self.candidates.iter().all(|&c| c >= best) => {
+                let pending = longer(&self.candidates, best);
+                self.state = State::Settling { until: settled + rtt, best, pending };
+            }
+            State::Trying { .. } => {
+                self.state = State::Settling { until: settled, best, pending: Vec::new() };
+            }
+            State::Waiting | State::Open | State::Failed => {}
         }
     }
 
@@ -203,6 +216,11 @@ impl Handshake {
             return Some(HelloOut::Ack(hello));
         }
         self.advance(now);
+        if let State::Settling { pending, .. } = &mut self.state
+            && let Some(unit_payload) = pending.pop()
+        {
+            return Some(HelloOut::Hello(Hello { sent_at: now.as_wire_micros(), unit_payload }));
+        }
         if let State::Trying { round_at, retry, pending } = &mut self.state
             && *round_at <= now
         {
@@ -232,6 +250,7 @@ impl Handshake {
         }
         match &self.state {
             State::Trying { round_at, .. } => Some((*round_at).min(self.deadline)),
+            State::Settling { pending, .. } if !pending.is_empty() => Some(Time::ZERO),
             State::Settling { until, .. } => Some(*until),
             State::Waiting | State::Open | State::Failed => None,
         }
@@ -239,7 +258,7 @@ impl Handshake {
 
     fn advance(&mut self, now: Time) {
         match self.state {
-            State::Settling { until, best } if until <= now => self.open(best),
+            State::Settling { until, best, .. } if until <= now => self.open(best),
             State::Trying { .. } if self.deadline <= now => {
                 self.state = State::Failed;
                 self.outcome = Some(Outcome::NoPath);
@@ -269,6 +288,14 @@ pub(crate) enum HelloOut {
 fn round(candidates: &[u16]) -> Vec<u16> {
     let mut sizes: Vec<u16> = candidates.iter().flat_map(|&c| [c; COPIES]).collect();
     sizes.sort_unstable();
+    sizes
+}
+
+/// One round of hellos longer than what was answered. Longer ones may have come before the
+/// responder knew of the session: then the shortest alone is answered, though all of them pass.
+fn longer(candidates: &[u16], answered: u16) -> Vec<u16> {
+    let mut sizes = round(candidates);
+    sizes.retain(|&size| size > answered);
     sizes
 }
 

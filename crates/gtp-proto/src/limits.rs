@@ -49,8 +49,8 @@ pub const SESSION_TIMEOUT: Span = Span::from_secs(30);
 /// No answer on UDP within this time: there is no UDP path.
 pub const HANDSHAKE_TIMEOUT: Span = Span::from_millis(4_500);
 
-/// Hellos that one end answers in a session's life: six rounds of three sizes, each twice, are
-/// 36; the rest is for copies made on the way.
+/// Hellos that one end answers in a session's life: six rounds of three sizes, each twice,
+/// and two sizes once more are 40; the rest is for copies made on the way.
 pub const HELLOS_ANSWERED: u32 = 256;
 /// Longest round-trip time believed: what a peer says of it prolongs leases here.
 pub const RTT_MOST: Span = Span::from_secs(2);
