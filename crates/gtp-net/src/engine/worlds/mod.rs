@@ -453,15 +453,9 @@ fn compare_all(seeds: std::ops::Range<u64>) -> Vec<Outcome> {
 const ASKED: f64 = 1.1;
 
 /// Breaches that may cost more than [`ASKED`] in a short transfer, each with the ratio above which
-/// a world fails. The bounds are loose: of the first 210 worlds one is above [`ASKED`] (88,
-/// `Unasked`, 1.113), and no others have been measured.
-const MISSES: [(Breach, f64); 5] = [
-    (Breach::Unasked, 1.43),
-    (Breach::Late, 1.33),
-    (Breach::NoData, 1.20),
-    (Breach::Trickle, 1.14),
-    (Breach::NoDrop, 1.12),
-];
+/// a world fails: of 2,000 worlds the worst (1831) has 1.306. All other breaches stay below
+/// [`ASKED`] in all of them.
+const MISSES: [(Breach, f64); 1] = [(Breach::Unasked, 1.307)];
 
 fn most(breach: Breach) -> f64 {
     MISSES.iter().find(|(missed, _)| *missed == breach).map_or(ASKED, |(_, ratio)| *ratio)
