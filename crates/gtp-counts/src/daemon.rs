@@ -74,6 +74,8 @@ fn posted(slot: u32, round: u64) -> Posted {
             phase: Phase::Open,
             peer_offer: Rate::UNLIMITED,
             demand: Rate::from_bps(1_000_000 + said * 7_919 % 3_000_000),
+            firm: Rate::UNLIMITED,
+            party: 0,
             measured: Rate::from_mbps(1),
             echoed: u32::MAX,
             rtt: INTERVAL,

@@ -19,6 +19,7 @@ use crate::limits::{
     SILENCE_STOP,
 };
 use crate::report::{FlowId, Grant, Law, Phase, Report};
+use crate::room::{self, is_shared};
 
 /// Which end of its sessions an agent is at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -341,13 +342,14 @@ impl Agent {
             }
             (Side::Source, _) => r.demand,
         };
-        let mut steps = None;
-        let claims: Vec<Claim> = reports
+        let (mut steps, mut room) = (None, false);
+        let mut claims: Vec<Claim> = reports
             .iter()
             .map(|(_, r)| {
                 if let Law::EndNode { alpha, beta } = r.law {
                     steps = steps.or(Some((alpha, beta)));
                 }
+                room |= is_shared(r);
                 let bound = match (r.phase, r.law) {
                     (Phase::Closing, _) => Rate::ZERO,
                     (Phase::Open, Law::Grant) => r.peer_offer.min(r.demand),
@@ -359,6 +361,9 @@ impl Agent {
                 Claim { weight: r.weight * r.peer_weight, bound: bound.as_f64() }
             })
             .collect();
+        if room {
+            room::share(self.config.capacity, reports, &mut claims);
+        }
         let mut out = Vec::new();
         shares(self.config.capacity.as_f64(), &claims, &mut out);
         (out, steps.map_or_else(Vec::new, |steps| self.expected(steps, reports)))

@@ -11,7 +11,7 @@
 use gtp_alloc::{Bytes, Rate, Span, Time};
 
 use crate::handshake::Role;
-use crate::limits::{DEMAND_FLOOR, SILENCE_STOP};
+use crate::limits::{DEMAND_ALPHA, DEMAND_FLOOR, SILENCE_STOP};
 use crate::meter::WindowedMax;
 
 /// A source claims at most this many times what its sink grants. The factor is above one, so that
@@ -72,7 +72,8 @@ pub(crate) enum Awaits {
 pub(crate) enum Claims {
     /// What the bound allows.
     Bound,
-    /// Less, since the source is silent or at rest. That it is granted less then is not its wish.
+    /// Less, since the source is silent or at rest, or others want its room. That it is granted
+    /// less then is not its wish.
     LessThanBound,
 }
 
@@ -88,6 +89,8 @@ pub(crate) struct Usage {
     /// What is known to be lost. It counts for no more than what came, so that a source cannot pass
     /// skipped packet numbers off as packets sent.
     lost: Bytes,
+    /// What statuses took: a source may send data and statuses at the rate of its grant.
+    said: Bytes,
     /// What the grants of this term allowed, up to when they were last looked at.
     allowed: Bytes,
     looked_at: Time,
@@ -99,6 +102,10 @@ pub(crate) struct Usage {
     /// What was used in recent terms.
     of_late: WindowedMax,
     bound: Rate,
+    /// What the source uses, with a tenth to grow; unlimited while it uses what it is granted.
+    firm: Rate,
+    /// What the source says beside what it sends.
+    says: Rate,
     /// When the bound was last what limited the grant.
     limited_at: Time,
     /// How often a bound was lifted in vain since the source last used its grant.
@@ -111,6 +118,7 @@ impl Usage {
             since: now,
             came: Bytes::ZERO,
             lost: Bytes::ZERO,
+            said: Bytes::ZERO,
             allowed: Bytes::ZERO,
             looked_at: now,
             granted: Rate::ZERO,
@@ -118,6 +126,8 @@ impl Usage {
             before: Rate::ZERO,
             of_late: WindowedMax::new(now, CLAIM_TERM),
             bound: Rate::UNLIMITED,
+            firm: Rate::UNLIMITED,
+            says: Rate::ZERO,
             limited_at: now,
             relapses: 0,
         }
@@ -134,9 +144,26 @@ impl Usage {
         self.lost += bytes;
     }
 
+    /// A status of `bytes` on the wire came.
+    pub fn said(&mut self, bytes: Bytes) {
+        self.said += bytes;
+    }
+
     /// What the sink may claim at most; unlimited while the source uses what it is granted.
     pub fn bound(&self) -> Rate {
         self.bound
+    }
+
+    /// What of the claim is more than room to grow, for a source that offers this.
+    pub fn firm(&self, offer: Rate) -> Rate {
+        let more = self.firm.scale(WANTS_MORE).saturating_add(DEMAND_FLOOR.scale(WANTS_MORE));
+        if offer.min(self.bound) > more { Rate::UNLIMITED } else { self.firm }
+    }
+
+    /// Whether a source that offers this is granted less than both that and the bound, since others
+    /// want what would be its room to grow.
+    pub fn is_granted_less(&self, offer: Rate) -> bool {
+        !self.firm.is_unlimited() && self.granted.scale(TOUCHES) < offer.min(self.bound)
     }
 
     /// Looks at what came and, if a term is over, judges it; from now on `granted` is in force, and
@@ -162,9 +189,12 @@ impl Usage {
         self.of_late.set_window(whole);
         self.of_late.add(now, used);
         let mean = self.allowed.per(elapsed);
-        self.judge(now, used, mean.min(self.before));
+        let allowed = mean.min(self.before);
+        self.judge(now, used, allowed);
+        self.judge_all(now, used, self.said.min(self.came).per(elapsed), allowed);
         (self.since, self.before) = (now, mean);
-        (self.came, self.lost, self.allowed) = (Bytes::ZERO, Bytes::ZERO, Bytes::ZERO);
+        (self.came, self.lost) = (Bytes::ZERO, Bytes::ZERO);
+        (self.said, self.allowed) = (Bytes::ZERO, Bytes::ZERO);
     }
 
     /// `used` of `allowed` were used in a term.
@@ -187,10 +217,31 @@ impl Usage {
             self.bound = most;
         }
     }
+
+    /// Whether the source could send more than it does: then what it sends of late, with what it
+    /// says and a tenth to grow, is what the sink claims for sure.
+    fn judge_all(&mut self, now: Time, used: Rate, said: Rate, allowed: Rate) {
+        // A source says more while its grants and its offers change.
+        self.says = said.max(self.says.scale(SAYS_STILL));
+        let sends = self.of_late.max(now).saturating_add(self.says);
+        if used.saturating_add(said).scale(USES_ALL) >= allowed {
+            self.firm = Rate::UNLIMITED;
+        } else if used.scale(USES) < allowed || !self.firm.is_unlimited() {
+            self.firm = sends.scale(1.0 + DEMAND_ALPHA);
+        }
+    }
 }
 
 /// A source uses its grant if this many times what it sends reaches the grant.
 const USES: f64 = 1.5;
+/// A source uses all of its grant if this many times what it sends reaches the grant: more than one
+/// that is short of data, which is granted a tenth more than it sends.
+const USES_ALL: f64 = 1.01;
+/// What a source says is remembered by this part from term to term.
+const SAYS_STILL: f64 = 0.95;
+/// A source that offers more than this many times what it sends of late, and than what is claimed
+/// after two doublings where an application is short of data, wants more.
+const WANTS_MORE: f64 = 4.4;
 /// A bound that exceeds this many times the grant limits nothing.
 const FREED: f64 = 4.0;
 /// A bound limits the grant if this many times the grant reaches it.

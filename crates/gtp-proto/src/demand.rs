@@ -18,6 +18,8 @@ const WINDOW: Span = Span::from_millis(200);
 const SATED: Span = Span::from_millis(100);
 /// ... and after so many doublings the application is not the limit any more.
 const DOUBLINGS: u32 = 4;
+/// What an application supplies that has just begun to, twice this after the first doubling.
+const STIRS: Rate = Rate::from_bps(125_000);
 /// A window in which the pacer waited for more than this part of the time was limited.
 const WAITED: f64 = 0.05;
 
@@ -46,6 +48,13 @@ pub(crate) enum Lack {
     Data,
     /// The sink: it has asked for nothing more.
     Requests,
+}
+
+/// Whether the sink has asked for anything that was not sent yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    Nothing,
+    Something,
 }
 
 impl Demand {
@@ -157,6 +166,25 @@ impl Demand {
     /// Whether the application is what limits the session.
     pub fn is_limited(&self) -> bool {
         self.limited
+    }
+
+    /// What of the claim at `now` the application supplies, with a tenth to grow; unlimited if the
+    /// application is not the limit. Without a wait it doubles later than the claim does: one that
+    /// supplies ten times a second must not look like one that always has something.
+    pub fn supplied(&mut self, now: Time, asked: Asked) -> Rate {
+        if !self.limited {
+            return Rate::UNLIMITED;
+        }
+        let supplied = self.claim.max(now).saturating_sub(DEMAND_FLOOR);
+        if self.waiting_since.is_some() || asked == Asked::Nothing {
+            return supplied;
+        }
+        let sated = now.since(self.last_wait).as_nanos() / SATED.as_nanos();
+        let doublings = u64::from(self.doublings) + sated;
+        match doublings.saturating_sub(1).min(DOUBLINGS.into()) as u32 {
+            0 => supplied,
+            more => supplied.max(STIRS).scale(f64::from(1 << more)),
+        }
     }
 
     /// What was lacking when the pacer last waited.

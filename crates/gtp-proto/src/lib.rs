@@ -31,6 +31,7 @@ pub mod proof;
 pub mod receipt;
 pub mod report;
 pub mod requests;
+pub mod room;
 pub mod session;
 pub mod sink;
 pub mod source;

@@ -86,6 +86,12 @@ pub struct Report {
     pub peer_offer: Rate,
     /// What this session can use, given its demand and everything else that limits it here.
     pub demand: Rate,
+    /// What of the demand is more than room to grow; all of it where this is not less. Sessions of
+    /// one party hold little room together while others want it ([`crate::room`]).
+    pub firm: Rate,
+    /// On whose behalf the session runs, for sharing room; zero for the host's own user, whose
+    /// sessions share none. The host fills it in.
+    pub party: u64,
     /// Average sending rate over the last control interval (at a sink: received and lost).
     pub measured: Rate,
     /// At a sink: the newest grant number that its source has been heard to obey.

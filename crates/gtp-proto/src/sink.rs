@@ -26,7 +26,8 @@ use crate::session::{
 };
 use crate::weight::{SharedWeight, Weights};
 use crate::wire::{
-    Control, DATA_HEAD_LEN, DataHead, Feedback, HEADER_LEN, Header, Kind, Receipt, Status,
+    Control, DATA_HEAD_LEN, DataHead, Feedback, HEADER_LEN, Header, Kind, Receipt, STATUS_LEN,
+    Status,
 };
 
 mod asking;
@@ -322,7 +323,10 @@ impl SinkSession {
                 self.rtt.add(now, rtt);
                 self.handshake.handle_ack(now, hello, rtt);
             }
-            Control::Status(status) => self.handle_status(came, pn, status)?,
+            Control::Status(status) => {
+                self.usage.said(self.config.link.wire_bytes(STATUS_LEN));
+                self.handle_status(came, pn, status)?;
+            }
             Control::Close => {
                 self.peer_closed.get_or_insert(now);
                 self.events.push(Event::PeerClosed);
@@ -380,6 +384,8 @@ impl SinkSession {
             phase: if self.closing_since.is_some() { Phase::Closing } else { Phase::Open },
             peer_offer: offer,
             demand: self.claim(now),
+            firm: self.firm(now, offer),
+            party: 0,
             measured: self.measured.rate(),
             echoed: self.echo.accepted,
             rtt: self.rtt.smoothed(),
@@ -400,6 +406,17 @@ impl SinkSession {
             Law::SessionAlone => self.wish(),
         };
         own.min(self.config.max_rate)
+    }
+
+    /// What of the claim is more than room to grow.
+    fn firm(&self, now: Time, offer: Rate) -> Rate {
+        match self.config.law {
+            Law::Grant if self.is_resting(now) => Rate::ZERO,
+            Law::Grant => self.usage.firm(offer),
+            Law::EndNode { .. } | Law::SourceAlone | Law::SinkAlone | Law::SessionAlone => {
+                Rate::UNLIMITED
+            }
+        }
     }
 
     /// The next datagram to send at `now`, written to `head`.
@@ -702,7 +719,9 @@ impl SinkSession {
         self.check_excess(now);
         let trip = self.rtt.smoothed() + self.grant.interval * 2;
         let awaits = if self.asker.outstanding() > 0 { Awaits::Units } else { Awaits::Nothing };
-        let claims = if self.claim(now) < self.usage.bound().min(self.config.max_rate) {
+        let offer = self.peer.as_ref().map_or(Rate::ZERO, |status| status.offer);
+        let less = self.usage.is_granted_less(offer);
+        let claims = if less || self.claim(now) < self.usage.bound().min(self.config.max_rate) {
             Claims::LessThanBound
         } else {
             Claims::Bound

@@ -11,7 +11,6 @@ use core::ops::ControlFlow;
 use gtp_alloc::led::{Counts, Next, SourceLaw};
 use gtp_alloc::{Bytes, Rate, Span, Time};
 
-use crate::claims;
 use crate::demand::{Demand, Lack};
 use crate::handshake::{Handshake, HelloOut, Outcome, Role};
 use crate::limits::{
@@ -33,6 +32,7 @@ use crate::wire::{Control, DATA_HEAD_LEN, DataHead, Feedback, HEADER_LEN, Header
 
 mod asked;
 mod bounds;
+mod claim;
 mod rest;
 mod supplied;
 mod told;
@@ -309,6 +309,7 @@ impl SourceSession {
 
     /// What the agent of this host should know.
     pub fn report(&mut self, now: Time) -> Report {
+        let (demand, firm) = self.claim(now);
         Report {
             weight: self.config.weights.own,
             peer_weight: self.weight.peer(),
@@ -320,7 +321,9 @@ impl SourceSession {
                     Rate::UNLIMITED
                 }
             },
-            demand: self.claim(now),
+            demand,
+            firm,
+            party: 0,
             measured: self.sent_meter.rate(),
             echoed: 0,
             rtt: self.rtt.smoothed(),
@@ -471,31 +474,6 @@ impl SourceSession {
             offer: f.offer,
             interval: Span::from_micros(f.interval.into()).clamp(INTERVAL_MIN, INTERVAL_MAX),
         };
-    }
-
-    /// What this end claims of its host: nothing before the sink has granted anything, and no
-    /// longer than its lease lasts.
-    fn claim(&mut self, now: Time) -> Rate {
-        if self.heard.pn.is_none() {
-            return Rate::ZERO;
-        }
-        let mut wanted = self.wants_of_host(now);
-        if self.is_resting(now) {
-            wanted = wanted.min(claims::CLAIM_RESTING);
-        }
-        lease(wanted, now.since(self.heard.at), &self.heard)
-    }
-
-    fn wants_of_host(&mut self, now: Time) -> Rate {
-        match self.config.law {
-            Law::Grant | Law::EndNode { .. } => {
-                self.prospect(now).min(claims::of_granted(self.heard.rate))
-            }
-            // What its law wants of what it is granted.
-            Law::SourceAlone => self.decided().min(self.heard.rate).min(self.wanted(now)),
-            Law::SinkAlone => self.heard.rate.min(self.wanted(now)),
-            Law::SessionAlone => self.config.max_rate,
-        }
     }
 
     /// Counts what is proven, and where the time in which it arrived is known, tells the path.

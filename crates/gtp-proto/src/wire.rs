@@ -24,6 +24,9 @@ pub const HEADER_LEN: usize = 13;
 pub const DATA_HEAD_LEN: usize = 20;
 /// Bytes of the authentication tag that the host appends.
 pub const TAG_LEN: usize = 16;
+/// Bytes of header and body of a status that says all it may: 39, six of a unit and four of a
+/// weight.
+pub const STATUS_LEN: usize = HEADER_LEN + 49;
 /// What a data packet adds to its unit's bytes, without UDP and IP.
 pub const DATA_OVERHEAD: usize = HEADER_LEN + DATA_HEAD_LEN + TAG_LEN;
 /// Longest body of a datagram that is neither data nor hello: with all around it, it fits into

@@ -18,6 +18,8 @@ fn report(weight: f64, demand: Rate) -> Report {
         phase: Phase::Open,
         peer_offer: Rate::UNLIMITED,
         demand,
+        firm: Rate::UNLIMITED,
+        party: 0,
         measured: Rate::ZERO,
         echoed: 0,
         rtt: Span::from_millis(20),

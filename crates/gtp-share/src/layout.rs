@@ -34,6 +34,9 @@ pub struct Outstanding {
     pub committed: Rate,
 }
 
+/// The bit of [`Posted::principal`] that tells keys on a server's list from addresses of strangers.
+pub const KEYS: u64 = 1 << 63;
+
 /// Bytes of a label.
 pub const LABEL_BYTES: usize = 8 * LABEL_WORDS;
 
@@ -155,7 +158,8 @@ impl Posted {
         words[1] = self.report.peer_offer.as_bps();
         words[2] = self.report.demand.as_bps();
         words[3] = self.report.measured.as_bps();
-        words[4] = self.report.rtt.as_nanos();
+        let rtt = self.report.rtt.min(RTT_MOST).as_nanos();
+        words[4] = rtt | (self.report.firm.as_bps() >> FIRM_BITS).min(FIRM_ALL) << 32;
         words[5] = u64::from(self.report.echoed) | u64::from(self.held.number) << 32;
         words[6] = self.report.peer_weight.to_bits();
         words[7] = self.lost;
@@ -202,6 +206,8 @@ impl Posted {
                 phase: live.phase,
                 peer_offer: live.peer_offer,
                 demand: live.demand,
+                firm: live.firm,
+                party: 0,
                 measured: live.measured,
                 echoed: live.echoed,
                 rtt: live.rtt,
@@ -235,6 +241,7 @@ impl Posted {
         report.phase = live.phase;
         report.peer_offer = live.peer_offer;
         report.demand = live.demand;
+        report.firm = live.firm;
         report.measured = live.measured;
         report.rtt = live.rtt;
         report.echoed = live.echoed;
@@ -255,6 +262,7 @@ struct Live {
     limited_by: LimitedBy,
     peer_offer: Rate,
     demand: Rate,
+    firm: Rate,
     measured: Rate,
     rtt: Span,
     echoed: u32,
@@ -292,7 +300,11 @@ impl Live {
             peer_offer: Rate::from_bps(words[1]),
             demand: Rate::from_bps(words[2]),
             measured: Rate::from_bps(words[3]),
-            rtt: Span::from_nanos(words[4]).min(RTT_MOST),
+            firm: match words[4] >> 32 {
+                FIRM_ALL => Rate::UNLIMITED,
+                some => Rate::from_bps(some << FIRM_BITS),
+            },
+            rtt: Span::from_nanos(words[4] & 0xffff_ffff).min(RTT_MOST),
             echoed: words[5] as u32,
             peer_weight: if peer_weight >= PEER_WEIGHT_LEAST {
                 peer_weight.min(WEIGHT_MOST)
@@ -306,6 +318,10 @@ impl Live {
     }
 }
 
+/// What is no room to grow is posted in units of so many bits: 1,024 bit/s.
+const FIRM_BITS: u32 = 10;
+/// And so if it is more than 32 bits hold, as where all of the demand is.
+const FIRM_ALL: u64 = 0xffff_ffff;
 /// Codes of laws.
 const LAWS: core::ops::RangeInclusive<u8> = 1..=5;
 /// Limits in the order of their codes, from 1.
@@ -372,6 +388,8 @@ mod tests {
                 phase: Phase::Closing,
                 peer_offer: Rate::UNLIMITED,
                 demand: Rate::from_mbps(3),
+                firm: Rate::from_bps(1_000 << FIRM_BITS),
+                party: 0,
                 measured: Rate::from_mbps(2),
                 echoed: 5,
                 rtt: Span::from_millis(50),
@@ -417,6 +435,7 @@ mod tests {
             peer_weight: 0.5,
             peer_offer: Rate::from_mbps(9),
             demand: Rate::from_mbps(8),
+            firm: Rate::UNLIMITED,
             measured: Rate::from_mbps(7),
             rtt: Span::from_millis(3),
             echoed: 6,

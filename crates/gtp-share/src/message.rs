@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 /// Version of messages and pages. Daemon and programs must agree on it.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 /// Bytes of a message at most.
 pub const MESSAGE_MOST: usize = 4_096;
 /// Bytes of a packet of a list at most.
@@ -227,11 +227,11 @@ mod tests {
     fn a_program_of_another_version_is_told_so_whatever_else_its_request_says() {
         let older = br#"{"attach":{"version":3,"slots":4096,"program":"gtp get"}}"#;
         let said = Request::read(older).unwrap_err();
-        assert!(said.contains("version 5") && said.contains("version 3"), "{said}");
+        assert!(said.contains("version 6") && said.contains("version 3"), "{said}");
         assert!(said.contains("start the program anew"), "{said}");
         let newer = br#"{"attach":{"version":9,"colour":"red"}}"#;
         assert!(Request::read(newer).unwrap_err().contains("start the daemon anew"));
-        let unknown = br#"{"dance":{"version":5}}"#;
+        let unknown = br#"{"dance":{"version":6}}"#;
         assert!(Request::read(unknown).unwrap_err().starts_with("not a request"));
         assert!(Request::read(b"!").unwrap_err().starts_with("not a request"));
         let own = Request::Sessions { version: VERSION };

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use gtp_alloc::grant::{Claim, Share};
 use gtp_alloc::{Rate, Time};
-use gtp_proto::{Agent, FlowId, Grant, Phase, Report};
+use gtp_proto::{Agent, FlowId, Grant, Report, room};
 use gtp_share::Granted;
 
 use crate::hub::{Client, ClientId};
@@ -98,11 +98,17 @@ impl Desk {
     }
 
     /// Puts a session at the row's end.
-    pub fn seat(&mut self, (client, slot): (ClientId, u32), seat: &mut Seat, awake: Awake) {
+    pub fn seat(
+        &mut self,
+        (client, slot): (ClientId, u32),
+        uid: u32,
+        seat: &mut Seat,
+        awake: Awake,
+    ) {
         let written = self.before.get(seat.place).copied().flatten();
         let newest = written.map_or(seat.posted.held.number, |grant| grant.number);
         seat.place = self.reports.len();
-        self.reports.push((seat.flow, seat.report(awake, self.agent.capacity(), newest)));
+        self.reports.push((seat.flow, seat.report(uid, awake, self.agent.capacity(), newest)));
         self.had.push(seat.had());
         self.places.push(Place { client, slot, id: seat.posted.id });
         self.written.push(written);
@@ -149,9 +155,12 @@ impl Desk {
             return;
         }
         self.claims.clear();
-        self.claims.extend(reports.iter().map(|(_, report)| claim(report)));
-        let capacity = self.agent.capacity().as_f64();
-        divide(capacity, &self.claims, &self.users, &mut self.shares);
+        self.claims.extend(reports.iter().map(|(_, report)| room::claim(report)));
+        let capacity = self.agent.capacity();
+        if reports.iter().any(|(_, report)| room::is_shared(report)) {
+            room::share(capacity, reports, &mut self.claims);
+        }
+        divide(capacity.as_f64(), &self.claims, &self.users, &mut self.shares);
         self.agent.tick_shared(now, reports, &self.shares, &mut self.grants);
     }
 
@@ -183,13 +192,4 @@ impl Desk {
             }
         }
     }
-}
-
-/// What a session asks of its host.
-fn claim(report: &Report) -> Claim {
-    let bound = match report.phase {
-        Phase::Open => report.peer_offer.min(report.demand),
-        Phase::Closing => Rate::ZERO,
-    };
-    Claim { weight: report.weight * report.peer_weight, bound: bound.as_f64() }
 }

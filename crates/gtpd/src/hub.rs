@@ -580,7 +580,7 @@ impl Hub {
         for (&id, client) in clients.iter_mut() {
             let (uid, awake) = (client.who.uid, client.pulse.awake);
             for (slot, seat) in client.seats.iter_mut().filter(|(_, s)| s.posted.side == side) {
-                desk.seat((id, slot), seat, awake);
+                desk.seat((id, slot), uid, seat, awake);
                 if !bounds.is_empty() {
                     owners.push((uid, seat.transfer(id)));
                 }

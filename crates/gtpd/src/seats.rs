@@ -7,8 +7,9 @@
 use gtp_alloc::tree::Policy;
 use gtp_alloc::{Rate, Time};
 use gtp_proto::limits::{ALONE_GROWS, ALONE_LEAST, DEMAND_ALPHA, DEMAND_FLOOR};
+use gtp_proto::room::STRANGERS;
 use gtp_proto::{FlowId, Law, Report};
-use gtp_share::{Change, Found, GrantsWriter, Posted, ReportsReader, Side, Update};
+use gtp_share::{Change, Found, GrantsWriter, KEYS, Posted, ReportsReader, Side, Update};
 
 use crate::hub::ClientId;
 use crate::limits::TransferId;
@@ -242,8 +243,9 @@ impl Seat {
 
     /// What the agent of `capacity` is told, where the newest grant has the number `newest`.
     /// `Awake::No`: its process does not run, so it can use nothing.
-    pub fn report(&self, awake: Awake, capacity: Rate, newest: u32) -> Report {
-        let mut report = Report { law: Law::Grant, ..self.posted.report };
+    pub fn report(&self, uid: u32, awake: Awake, capacity: Rate, newest: u32) -> Report {
+        let party = self.party(uid);
+        let mut report = Report { law: Law::Grant, party, ..self.posted.report };
         report.weight = self.own_weight();
         self.refresh(&mut report, awake, capacity, newest);
         report
@@ -264,10 +266,22 @@ impl Seat {
         report.phase = said.phase;
         report.peer_offer = said.peer_offer;
         report.demand = self.demand(capacity).min(most);
+        report.firm = said.firm;
         report.measured = said.measured;
         // Nobody has obeyed what was not granted yet.
         report.echoed = said.echoed.min(newest);
         report.rtt = said.rtt;
+    }
+
+    /// With whom it shares room to grow: its client, or all strangers of its user. Another user's
+    /// process cannot name the same number, but by a chance of one in 2^64.
+    fn party(&self, uid: u32) -> u64 {
+        let party = match self.posted.principal {
+            0 => return 0,
+            key if key & KEYS != 0 => key,
+            _ => STRANGERS,
+        };
+        (u64::from(uid) << 32 | u64::from(uid)).wrapping_mul(GOLDEN).wrapping_add(party)
     }
 
     /// This end's factor of the session's weight.
@@ -300,6 +314,9 @@ impl Seat {
         }
     }
 }
+
+/// Spreads users' numbers over all numbers: 2^64 over the golden ratio, odd.
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Packets of a session that arrived, those that did not, and IP bytes that moved.
 #[derive(Clone, Copy, Debug)]

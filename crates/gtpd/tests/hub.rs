@@ -212,6 +212,31 @@ fn a_weight_that_is_set_for_a_served_session_counts_between_clients_and_one_they
 }
 
 #[test]
+fn strangers_of_one_server_share_one_room_and_a_listed_client_keeps_its_own() {
+    const KEY: u64 = gtp_share::KEYS | 5;
+    let most = BTreeMap::from([(9, Rate::from_mbps(1_000))]);
+    for (side, most) in [(Side::Source, BTreeMap::new()), (Side::Sink, most)] {
+        let mut hub = Hub::new(START, &HubConfig { most, ..config(100) });
+        let mut server = Process::attach(&mut hub, START, 1, 7);
+        server.open(side, 1, 34);
+        for (client, session) in server.sessions.iter_mut().enumerate() {
+            (session.principal, session.transfer) = (client as u64, client as u64);
+            if client > 0 {
+                session.report.demand = Rate::from_mbps(2);
+                session.report.firm = Rate::from_mbps(1);
+            }
+        }
+        (server.sessions[0].principal, server.sessions[33].principal) = (KEY + 1, KEY);
+        run(&mut hub, START, 40, &mut [&mut server], 100.0);
+        let rates = server.rates();
+        let part = 100.0 / 256.0;
+        assert!(near(rates[0], 100.0 - 33.0 - 2.0 * part), "{side:?}: {rates:?}");
+        assert!(near(rates[33], 1.0 + part), "{side:?}: {rates:?}");
+        assert!(near(rates[1], 1.0 + part / 32.0), "{side:?}: {rates:?}");
+    }
+}
+
+#[test]
 fn the_other_ends_factor_lessens_a_session_and_never_raises_it_above_its_part_here() {
     let mut hub = Hub::new(START, &config(120));
     let mut one = Process::attach(&mut hub, START, 1, 7);

@@ -600,6 +600,8 @@ mod tests {
             phase,
             peer_offer: Rate::UNLIMITED,
             demand: Rate::UNLIMITED,
+            firm: Rate::UNLIMITED,
+            party: 0,
             measured: Rate::ZERO,
             echoed,
             rtt: Span::from_millis(20),

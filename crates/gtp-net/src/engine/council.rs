@@ -16,7 +16,7 @@ use gtp_alloc::grant::{Claim, shares};
 use gtp_alloc::{Rate, Span, Time};
 use gtp_proto::agent::{Agent, Side};
 use gtp_proto::limits::RECOMPUTE_MIN;
-use gtp_proto::{FlowId, Grant, Phase, Report};
+use gtp_proto::{FlowId, Grant, Report, room};
 use gtp_share::Outstanding;
 use gtp_sys::wake::Waker;
 
@@ -417,16 +417,10 @@ impl Board {
 /// Sessions of an engine that keeps up with `limit` want no more than their shares of it, and are
 /// offered no more than it could give.
 fn bound(limit: Rate, reports: &mut [(FlowId, Report)], offers: &mut [Rate]) {
-    let claims: Vec<Claim> = reports
-        .iter()
-        .map(|(_, report)| {
-            let bound = match report.phase {
-                Phase::Open => report.peer_offer.min(report.demand),
-                Phase::Closing => Rate::ZERO,
-            };
-            Claim { weight: report.weight * report.peer_weight, bound: bound.as_f64() }
-        })
-        .collect();
+    let mut claims: Vec<Claim> = reports.iter().map(|(_, report)| room::claim(report)).collect();
+    if reports.iter().any(|(_, report)| room::is_shared(report)) {
+        room::share(limit, reports, &mut claims);
+    }
     let mut parts = Vec::new();
     shares(limit.as_f64(), &claims, &mut parts);
     for (((_, report), offer), part) in reports.iter_mut().zip(offers).zip(parts) {

@@ -6,6 +6,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use gtp_proto::room::STRANGERS;
 use gtp_proto::wire::{HEADER_LEN, Header};
 use gtp_proto::{Link, Revision, Role};
 use gtp_sys::address::canonical;
@@ -89,6 +90,16 @@ impl Envelope {
     /// The number of the client's key, if there is one.
     pub fn principal(&self) -> u64 {
         self.principal
+    }
+
+    /// With whom the session shares room to grow: the client's key if it is on the list, else all
+    /// strangers; nobody where this host does not serve.
+    pub fn party(&self) -> u64 {
+        match (self.principal, self.learns) {
+            (0, Learns::Nothing) => 0,
+            (0, Learns::Port | Learns::NewPort) => STRANGERS,
+            (key, _) => key,
+        }
     }
 
     /// What the core needs to know of the path.

@@ -222,12 +222,13 @@ impl Session {
 
     /// What its agent should know.
     pub fn report(&mut self, now: Time) -> Report {
-        match &mut self.side {
+        let report = match &mut self.side {
             Side::Source(source) => source.core.report(now),
             Side::Sink(sink) => sink.core.report(now),
             Side::StreamSource(source) => source.core.report(now),
             Side::StreamSink(sink) => sink.core.report(now),
-        }
+        };
+        Report { party: self.envelope.party(), ..report }
     }
 
     /// Its agent has decided.

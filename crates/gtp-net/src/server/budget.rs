@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use gtp_alloc::Bytes;
+use gtp_share::KEYS;
 
 use super::Whose;
 use crate::identity::Fingerprint;
@@ -35,7 +36,6 @@ impl Holder {
     /// A number for sharing rates among clients: of the key, never zero; zero for strangers, whom
     /// their addresses tell apart.
     pub fn principal(&self) -> u64 {
-        const KEYS: u64 = 1 << 63;
         match self {
             Holder::Listed(key) => {
                 let bytes = key.as_bytes().iter().take(8);

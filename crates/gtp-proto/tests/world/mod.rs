@@ -13,15 +13,15 @@ use gtp_link::{Link as Wire, LinkSpec, Verdict};
 use gtp_proto::sink::Received;
 use gtp_proto::wire::{HEADER_LEN, Header, TAG_LEN};
 use gtp_proto::{
-    Activity, Agent, AgentConfig, Direction, Discard, Event, Law, Link, Revision, Role, Side,
-    SinkConfig, SinkSession, SourceConfig, SourceSession, Supplied, Weights,
+    Activity, Agent, AgentConfig, Direction, Discard, Event, Law, Link, Report, Revision, Role,
+    Side, SinkConfig, SinkSession, SourceConfig, SourceSession, Supplied, Weights,
 };
 
 pub const IP: u16 = 28;
 pub const UNIT: u16 = 1_400;
 /// Bytes that an application is ahead of its source at most, as streams over sockets let it be.
 const UNSENT_MOST: u64 = 2 << 20;
-/// Units that a sink asks for beyond what its application has read.
+/// Units that a sink asks for beyond what its application has read, if nothing else is said.
 pub const READ_AHEAD: u64 = 750;
 /// Length of one bin of a flow's record.
 pub const BIN: Span = Span::from_millis(10);
@@ -50,6 +50,8 @@ pub struct Flow {
     pub up: Vec<usize>,
     /// IP bytes of data that arrived in each bin.
     pub bins: Vec<u64>,
+    /// IP bytes of all datagrams that left for the sink, statuses and all.
+    pub left: u64,
     pub payload: u64,
     pub first_data: Option<Time>,
     /// Units below this may be supplied.
@@ -57,8 +59,9 @@ pub struct Flow {
     /// Rate of the producer, in payload bits per second; infinite if it is never short.
     pub producer: f64,
     /// Rate at which the sink's application reads, in payload bits per second; its sink asks for
-    /// [`READ_AHEAD`] beyond that, in halves. Infinite if it asks for all at once.
+    /// `ahead` units beyond that, in halves. Infinite if it asks for all at once.
     pub reader: f64,
+    pub ahead: u64,
     /// Units that a sink with a reader has asked for.
     pub asked: u64,
     /// Chance that a datagram back to the source is lost.
@@ -67,6 +70,8 @@ pub struct Flow {
     pub events: Vec<Event>,
     pub discards: u64,
     pub silent_feedback: bool,
+    /// With whom it shares room at the hosts of both its ends.
+    pub party: u64,
     /// Of an eager sink: the units that it wants once it knows how long they are.
     pub wanted: Option<u64>,
     /// How long units are, as the sink and as the source know it.
@@ -99,7 +104,11 @@ impl Flow {
     /// What an end makes of what it should say; `false`: nothing.
     fn says(&mut self, now: Time, to_sink: bool, bytes: &mut Vec<u8>) -> bool {
         let towards = if to_sink { Towards::Sink } else { Towards::Source };
-        self.lie.as_mut().is_none_or(|lie| lie(now, towards, bytes))
+        let says = self.lie.as_mut().is_none_or(|lie| lie(now, towards, bytes));
+        if says && to_sink {
+            self.left += (bytes.len() + TAG_LEN) as u64 + u64::from(IP);
+        }
+        says
     }
 
     /// A reader reads on, and its sink asks for as much.
@@ -108,8 +117,8 @@ impl Flow {
             return;
         }
         let read = (self.reader * now.since(self.started).as_secs_f64() / 8.0) as u64;
-        let wanted = read.min(self.payload) / u64::from(UNIT) + READ_AHEAD;
-        if wanted >= self.asked + READ_AHEAD / 2 {
+        let wanted = read.min(self.payload) / u64::from(UNIT) + self.ahead;
+        if wanted >= self.asked + self.ahead / 2 {
             self.sink.assign(self.asked..wanted);
             self.asked = wanted;
         }
@@ -302,11 +311,14 @@ impl World {
             down: spec.down,
             up: spec.up,
             bins: Vec::new(),
+            left: 0,
             payload: 0,
             first_data: None,
             produced: 0.0,
             producer: f64::INFINITY,
             reader: f64::INFINITY,
+            ahead: READ_AHEAD,
+            party: 0,
             asked: spec.units,
             started: self.now,
             alive: true,
@@ -467,7 +479,8 @@ impl World {
         if let Some(mut round) = out.poll_round(now) {
             for (f, flow) in self.flows.iter_mut().enumerate() {
                 if flow.source_host == h && flow.alive {
-                    round.add(f, f as u32, flow.source.report(now), Activity::Busy);
+                    let report = Report { party: flow.party, ..flow.source.report(now) };
+                    round.add(f, f as u32, report, Activity::Busy);
                 }
             }
             for (f, grant) in round.decide() {
@@ -477,7 +490,8 @@ impl World {
         if let Some(mut round) = inn.poll_round(now) {
             for (f, flow) in self.flows.iter_mut().enumerate() {
                 if flow.sink_host == h && flow.alive {
-                    round.add(f, f as u32, flow.sink.report(now), Activity::Busy);
+                    let report = Report { party: flow.party, ..flow.sink.report(now) };
+                    round.add(f, f as u32, report, Activity::Busy);
                 }
             }
             for (f, grant) in round.decide() {

@@ -438,6 +438,8 @@ fn report(c: &Common, law: gtp_proto::Law, weight: f64, measured: u64) -> Report
         phase: Phase::Open,
         peer_offer: Rate::from_bps(c.peer_offer),
         demand: Rate::UNLIMITED,
+        firm: Rate::UNLIMITED,
+        party: 0,
         measured: Rate::from_bps(measured),
         echoed: 0,
         rtt: Span::from_nanos(2 * u64::from(c.half_rtt)),

@@ -18,6 +18,8 @@ pub fn session() -> Posted {
             phase: Phase::Open,
             peer_offer: Rate::UNLIMITED,
             demand: Rate::UNLIMITED,
+            firm: Rate::UNLIMITED,
+            party: 0,
             measured: Rate::ZERO,
             echoed: 0,
             rtt: Span::from_millis(20),

@@ -117,6 +117,8 @@ impl Session {
             phase: Phase::Open,
             peer_offer: Rate::UNLIMITED,
             demand: Rate::UNLIMITED,
+            firm: Rate::UNLIMITED,
+            party: 0,
             measured: self.rate(),
             echoed: self.obeyed.0,
             rtt: RTT,

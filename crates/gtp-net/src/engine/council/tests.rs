@@ -1,8 +1,8 @@
 //! Engines that share one capacity, in virtual time: what they agree on, and how soon.
 
-use gtp_proto::Law;
 use gtp_proto::agent::AgentConfig;
 use gtp_proto::limits::RECOMPUTE_MIN;
+use gtp_proto::{Law, Phase};
 use gtp_sys::wake::Poller;
 use proptest::prelude::*;
 
@@ -104,6 +104,8 @@ fn report(session: &Session) -> Report {
         phase: Phase::Open,
         peer_offer: Rate::UNLIMITED,
         demand: Rate::from_f64(session.wants),
+        firm: Rate::UNLIMITED,
+        party: 0,
         measured: Rate::ZERO,
         echoed: session.echoed,
         rtt: Span::from_millis(20),

@@ -1,0 +1,57 @@
+//! What a source claims of its host, and how much of that it is sure to use.
+//!
+//! It claims nothing before its sink grants anything, and no longer than the lease of the grant
+//! lasts. What it claims above its grant, or above what its application supplies, is only room to
+//! grow. This module must not know other sessions.
+
+use gtp_alloc::{Rate, Time};
+
+use super::{SourceSession, lease};
+use crate::claims;
+use crate::demand::Asked;
+use crate::limits::DEMAND_ALPHA;
+use crate::report::Law;
+use crate::wire::STATUS_LEN;
+
+impl SourceSession {
+    /// Returns what this end claims, and what of that is more than room to grow.
+    pub(super) fn claim(&mut self, now: Time) -> (Rate, Rate) {
+        if self.heard.pn.is_none() {
+            return (Rate::ZERO, Rate::UNLIMITED);
+        }
+        let (mut wanted, mut firm) = (self.wants_of_host(now), self.firm(now));
+        if self.is_resting(now) {
+            (wanted, firm) = (wanted.min(claims::CLAIM_RESTING), Rate::ZERO);
+        }
+        (lease(wanted, now.since(self.heard.at), &self.heard), firm)
+    }
+
+    fn wants_of_host(&mut self, now: Time) -> Rate {
+        match self.config.law {
+            Law::Grant | Law::EndNode { .. } => {
+                self.prospect(now).min(claims::of_granted(self.heard.rate))
+            }
+            // What its law wants of what it is granted.
+            Law::SourceAlone => self.decided().min(self.heard.rate).min(self.wanted(now)),
+            Law::SinkAlone => self.heard.rate.min(self.wanted(now)),
+            Law::SessionAlone => self.config.max_rate,
+        }
+    }
+
+    /// Returns what the grant in force and the application use, with a tenth to grow. A greater
+    /// grant that comes counts at once. What an application supplies leaves beside statuses, which
+    /// take no more than half of a rate.
+    fn firm(&mut self, now: Time) -> Rate {
+        if self.config.law != Law::Grant {
+            return Rate::UNLIMITED;
+        }
+        let granted = self.heard.rate.scale(1.0 + DEMAND_ALPHA);
+        if !self.demand.is_limited() {
+            return granted;
+        }
+        let asked = if self.answerer.peek().is_none() { Asked::Nothing } else { Asked::Something };
+        let supplied = self.demand.supplied(now, asked);
+        let said = self.config.link.wire_bytes(STATUS_LEN).per(self.target.interval);
+        granted.min(supplied.saturating_add(said.min(supplied)))
+    }
+}
