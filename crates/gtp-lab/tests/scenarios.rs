@@ -292,7 +292,7 @@ fn what_belongs_to_tcp_is_refused_without_it_and_tcp_is_refused_without_queues()
 
 /// Each rival alone on a link of 20 Mbit/s and 20 ms with the router that it asks, all in one run:
 /// name, router, what else its session says, and what part of the link it has at least.
-const RIVALS: [(&str, &str, &str, f64); 19] = [
+const RIVALS: [(&str, &str, &str, f64); 20] = [
     ("xcp", "xcp", "", 0.95),
     // These two begin with a packet and take most of the time to rise.
     ("vcp", "vcp", "", 0.4),
@@ -302,6 +302,7 @@ const RIVALS: [(&str, &str, &str, f64); 19] = [
     ("cubic", "codel", "", 0.8),
     ("cubic", "fq-codel", "", 0.8),
     ("cubic", "dualpi2", "", 0.8),
+    ("cubic-hystart", "", "", 0.9),
     ("rbudp", "", "rate = \"18Mbit\"", 0.89),
     ("tsunami", "", "rate = \"18Mbit\"", 0.89),
     ("tsunami-fixed", "", "rate = \"18Mbit\"", 0.89),
@@ -317,8 +318,8 @@ const RIVALS: [(&str, &str, &str, f64); 19] = [
 
 #[test]
 fn every_rival_moves_data_over_the_link_with_the_router_that_it_asks() {
-    let mut text = "duration = \"20s\"\n[[host]]\nname = \"src\"\ncount = 19\n\
-                    [[host]]\nname = \"dst\"\ncount = 19\n"
+    let mut text = "duration = \"20s\"\n[[host]]\nname = \"src\"\ncount = 20\n\
+                    [[host]]\nname = \"dst\"\ncount = 20\n"
         .to_owned();
     for (n, (protocol, router, more, _)) in RIVALS.into_iter().enumerate() {
         let n = n + 1;

@@ -190,6 +190,7 @@ fn beside_ns2(case: &Case, flavour: Flavour, seed: u64) -> Parts {
         | Flavour::Vegas
         | Flavour::Fast
         | Flavour::Cubic
+        | Flavour::CubicHyStart
         | Flavour::Bbr => {
             // ns-2 runs Linux's code of 2007 for these: timestamps, delayed acknowledgments, and
             // some parameters that later versions and the RFC changed.

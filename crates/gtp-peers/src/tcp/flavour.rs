@@ -36,13 +36,15 @@ pub enum Flavour {
     Fast,
     /// RFC 9438.
     Cubic,
+    /// RFC 9438 with the slow start of RFC 9406.
+    CubicHyStart,
     /// BBR, version 1.
     Bbr,
 }
 
 impl Flavour {
     /// All of them, in the order of the tables.
-    pub const ALL: [Flavour; 11] = [
+    pub const ALL: [Flavour; 12] = [
         Flavour::Reno,
         Flavour::NewReno,
         Flavour::Sack,
@@ -53,6 +55,7 @@ impl Flavour {
         Flavour::Vegas,
         Flavour::Fast,
         Flavour::Cubic,
+        Flavour::CubicHyStart,
         Flavour::Bbr,
     ];
 
@@ -69,6 +72,7 @@ impl Flavour {
             Flavour::Vegas => "vegas",
             Flavour::Fast => "fast",
             Flavour::Cubic => "cubic",
+            Flavour::CubicHyStart => "cubic-hystart",
             Flavour::Bbr => "bbr",
         }
     }
@@ -89,6 +93,7 @@ impl Flavour {
             Flavour::Vegas => Box::<Vegas>::default(),
             Flavour::Fast => Box::<Fast>::default(),
             Flavour::Cubic => Box::<Cubic>::default(),
+            Flavour::CubicHyStart => Box::new(Cubic::default().with_hystart()),
             Flavour::Bbr => Box::new(Bbr::new(seed)),
         }
     }
@@ -106,6 +111,7 @@ impl Flavour {
             | Flavour::Vegas
             | Flavour::Fast
             | Flavour::Cubic
+            | Flavour::CubicHyStart
             | Flavour::Bbr => (Recovery::Sack, Repeats::Watched),
         };
         SenderConfig { recovery, repeats, ..config }

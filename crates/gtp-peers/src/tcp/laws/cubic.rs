@@ -15,12 +15,13 @@
 //! count are whole numbers, and the standard's window is left out. It is there to stand opposite
 //! them.
 //!
-//! Departures: slow start is the standard's (4.10 recommends HyStart++, which is another law's
-//! business); time in which the sender was limited by something else is not taken out of t
+//! Departures: slow start is the standard's unless [`Cubic::with_hystart`] is asked for (4.10
+//! recommends it); time in which the sender was limited by something else is not taken out of t
 //! (4.2 asks for it) except after an idle time.
 
 use gtp_alloc::{Span, Time};
 
+use super::hystart::HyStart;
 use super::whole::{Counter, Leftover, slow_start};
 use crate::tcp::law::{AckView, Law, LossView, Window};
 
@@ -40,6 +41,8 @@ pub struct Cubic {
     prior: f64,
     /// If it counts in whole segments.
     whole: Option<Counter>,
+    /// What watches the first slow start, if anything does.
+    watch: Option<HyStart>,
 }
 
 impl Default for Cubic {
@@ -53,12 +56,17 @@ impl Cubic {
     /// (S. Ha, I. Rhee, L. Xu, 2008).
     pub fn keeping(kept: f64) -> Cubic {
         let [plateau, k, estimate, prior] = [0.0; 4];
-        Cubic { kept, plateau, epoch: None, k, estimate, prior, whole: None }
+        Cubic { kept, plateau, epoch: None, k, estimate, prior, whole: None, watch: None }
     }
 
     /// The same, computed in whole segments.
     pub fn in_whole_segments(self, leftover: Leftover) -> Cubic {
         Cubic { whole: Some(Counter::new(leftover)), ..self }
+    }
+
+    /// The same with HyStart++ in its first slow start, as Section 4.10 recommends.
+    pub fn with_hystart(self) -> Cubic {
+        Cubic { watch: Some(HyStart::default()), ..self }
     }
 
     fn begin(&mut self, now: Time, w: f64) {
@@ -111,6 +119,11 @@ impl Law for Cubic {
     }
 
     fn grow(&mut self, ack: &AckView, window: &mut Window) {
+        let credit = match &mut self.watch {
+            Some(watch) => watch.credit(ack, window),
+            None => ack.credit,
+        };
+        let ack = &AckView { credit, ..*ack };
         let Some(credit) = slow_start(self.whole.as_ref(), ack, window) else { return };
         if self.epoch.is_none() {
             self.begin(ack.now, window.size);

@@ -9,6 +9,7 @@ mod cubic;
 mod fast;
 pub mod highspeed;
 mod htcp;
+mod hystart;
 mod reno;
 mod scalable;
 mod vegas;
