@@ -7,6 +7,7 @@
 
 mod lines;
 mod log;
+mod patient;
 
 use std::io::{self, Write};
 use std::net::SocketAddr;

@@ -144,9 +144,11 @@ fn write(
         if let Err((cut, error)) = written {
             lost += u64::from(!text.is_empty());
             is_torn |= cut;
-            // If the reader is gone, there is no one to tell.
-            if error.kind() != io::ErrorKind::BrokenPipe {
-                failed(error);
+            match error.kind() {
+                // If the reader is gone, there is no one to tell. One that has stopped reads later
+                // how many lines it missed.
+                io::ErrorKind::BrokenPipe | io::ErrorKind::WouldBlock => {}
+                _ => failed(error),
             }
         }
     }

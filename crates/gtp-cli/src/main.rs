@@ -13,6 +13,7 @@ mod demo;
 mod lines;
 mod log;
 mod output;
+mod patient;
 mod run;
 mod show;
 mod signals;

@@ -18,6 +18,7 @@ use gtp_sys::stdio::{Stream, was_given};
 
 use crate::lines::Lines;
 use crate::log;
+use crate::patient::Patient;
 
 /// Writes one line of result to standard output, at once; what hides or commands a terminal in it
 /// is escaped.
@@ -45,7 +46,7 @@ pub fn never_wait() -> io::Result<()> {
     // Without standard output each line fails, and is remembered as lost.
     if let Ok(out) = out() {
         // A second call finds it set.
-        let _ = RESULTS.set(Lines::to(out, missing, |error| {
+        let _ = RESULTS.set(Lines::to(Patient(out), missing, |error| {
             // Only the first is told.
             let _ = LOST.set(lost_by(error));
         })?);
@@ -78,7 +79,7 @@ pub fn text_as_it_is(text: impl Display) -> Result<(), Failure> {
     let text = text.to_string();
     // The lock keeps the lines of several threads apart.
     let _turn = io::stdout().lock();
-    result(out().and_then(|out| (&*out).write_all(text.as_bytes())))
+    result(out().and_then(|out| Patient(out).write_all(text.as_bytes())))
 }
 
 /// Writes one JSON object a line beside a job that goes on whether or not this is possible. What is
@@ -126,7 +127,7 @@ impl Data {
 
 impl Write for Data {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.write(bytes).map_err(named)
+        Patient(&self.0).write(bytes).map_err(named)
     }
 
     fn flush(&mut self) -> io::Result<()> {
