@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-use common::{World, wait_for};
+use common::{World, require_root, wait_for};
 use serde_json::Value;
 
 /// A running `gtpd`.
@@ -233,7 +233,7 @@ fn fetch_as(
 /// Needs root, to be two users; without it there is one, and nothing to be seen.
 #[test]
 fn a_users_guarantee_comes_before_what_others_want() {
-    if !rustix::process::geteuid().is_root() {
+    if !require_root() {
         return;
     }
     let world = World::new();
@@ -509,7 +509,7 @@ fn a_daemon_that_is_hung_up_on_goes_on_and_says_what_it_read_again() {
 /// Needs root, to be two users; without it there is one, and nothing to be seen.
 #[test]
 fn users_share_equally_however_many_processes_they_run() {
-    if !rustix::process::geteuid().is_root() {
+    if !require_root() {
         return;
     }
     let world = World::new();
@@ -585,10 +585,8 @@ fn without_a_daemon_the_list_says_so() {
 
 #[test]
 fn whoever_made_a_users_own_place_first_is_not_believed_there() {
-    // Where root is required, to be somebody else is a failure.
-    if !rustix::process::geteuid().is_root() {
-        assert!(std::env::var("GTP_REQUIRE_ROOT").as_deref() != Ok("1"), "this test needs root");
-        return eprintln!("skipped: needs root");
+    if !require_root() {
+        return;
     }
     let world = World::new();
     let place = world.path("run/gtp/gtpd.sock");

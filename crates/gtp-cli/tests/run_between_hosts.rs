@@ -1,12 +1,15 @@
 //! `gtp run` between two hosts with a lossy path between them: each has a pump of its own. Needs
 //! root; without it the test says that it was skipped, or fails where GTP_REQUIRE_ROOT=1 is set.
 
+mod common;
+
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use common::require_root;
 use gtp_emu::{Emulator, Handle, NetSpec};
 use tempfile::TempDir;
 
@@ -41,16 +44,6 @@ impl Drop for World {
 
 fn namespace(host: &str, number: u32) -> String {
     format!("gtp-run-{host}-{}-{number}", std::process::id())
-}
-
-/// Whether this test can run; where it must, it fails.
-fn is_root() -> bool {
-    let root = rustix::process::geteuid().is_root();
-    if !root {
-        assert!(std::env::var("GTP_REQUIRE_ROOT").as_deref() != Ok("1"), "this test needs root");
-        println!("skipped: it needs root");
-    }
-    root
 }
 
 fn address(host: &str) -> &'static str {
@@ -145,7 +138,7 @@ fn speech(length: u32, seed: u32) -> Vec<u8> {
 
 #[test]
 fn curl_fetches_over_gtp_where_both_have_it_and_over_tcp_where_one_has_not() {
-    if !is_root() {
+    if !require_root() {
         return;
     }
     let world = World::new();
@@ -177,7 +170,7 @@ fn curl_fetches_over_gtp_where_both_have_it_and_over_tcp_where_one_has_not() {
 
 #[test]
 fn the_hosts_own_address_is_reached_as_it_is_and_a_pump_that_is_busy_is_asked_again() {
-    if !is_root() {
+    if !require_root() {
         return;
     }
     let world = World::new();
@@ -216,7 +209,7 @@ while True:
 
 #[test]
 fn netcat_says_and_hears_everything_over_gtp() {
-    if !is_root() {
+    if !require_root() {
         return;
     }
     let world = World::new();
@@ -240,7 +233,7 @@ fn netcat_says_and_hears_everything_over_gtp() {
 
 #[test]
 fn rsync_fetches_from_its_daemon_and_gives_it_over_gtp() {
-    if !is_root() {
+    if !require_root() {
         return;
     }
     let world = World::new();
@@ -331,7 +324,7 @@ print('under way' if under_way else 'none was under way')
 
 #[test]
 fn as_many_connections_as_the_limits_allow_are_over_gtp_at_once_and_name_the_other_host() {
-    if !is_root() {
+    if !require_root() {
         return;
     }
     let world = World::new();
