@@ -209,15 +209,22 @@ fn plant_is_left_alone(what: &str, plant: fn(&Path)) {
     plant(&part);
     let kind = || fs::symlink_metadata(&part).unwrap().file_type();
     let before = kind();
-    let words = "f: what is in the place of its .gtp-part is not ours";
-    let output = world.expect(12, &["put", "f", &server.url("")]);
+    let output = world.expect(4, &["put", "f", &server.url("")]);
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains(words), "{what}: {said}");
+    let alone = "f.gtp-part: is not a file of ours and is left alone";
+    assert!(said.contains(alone), "{what}: {said}");
+    // A get of one file ends likewise.
+    fs::create_dir(world.path("got")).unwrap();
+    fs::write(world.path("got/victim"), "victim").unwrap();
+    fs::write(world.path("export/g"), "content").unwrap();
+    plant(&world.path("got/g.gtp-part"));
+    world.expect(4, &["get", &server.url("g"), "got/"]);
     fs::create_dir(world.path("export/tree")).unwrap();
     fs::write(world.path("export/tree/victim"), "victim").unwrap();
     plant(&world.path("export/tree/f.gtp-part"));
     let output = world.expect(12, &["put", "tree", &server.url("")]);
     let said = String::from_utf8_lossy(&output.stderr);
+    let words = "f: what is in the place of its .gtp-part is not ours";
     assert!(said.contains(words), "{what}: {said}");
     assert_eq!(fs::read(world.path("export/tree/other")).unwrap(), b"content");
     assert_eq!(fs::read(world.path("export/victim")).unwrap(), b"victim");

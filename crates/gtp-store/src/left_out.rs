@@ -10,12 +10,21 @@ use crate::manifest::{Entry, Kind, Manifest, RootKind};
 use crate::sink::{Fault, Refused, SinkError};
 use crate::walk::split;
 
+/// Whether the object is one file, under its own name or another: what keeps it from its place is a
+/// failure of the whole transfer.
+fn is_one_file(manifest: &Manifest) -> bool {
+    match (manifest.root_kind, &manifest.own, &manifest.entries[..]) {
+        (RootKind::File, _, _) => true,
+        (RootKind::Dir, None, [only]) => only.kind == Kind::File,
+        (RootKind::Dir, _, _) => false,
+    }
+}
+
 impl<D: Disk> FileSink<D> {
     /// Leaves out an entry that this destination does not take. An error that concerns more than
     /// one entry of a tree comes back.
     pub(crate) fn refuse(&mut self, file: u32, error: SinkError) -> Result<(), SinkError> {
-        let tree = self.arrivals.manifest().root_kind == RootKind::Dir;
-        if !tree || !error.concerns_one_entry() {
+        if is_one_file(self.arrivals.manifest()) || !error.concerns_one_entry() {
             return Err(error);
         }
         if let Some(missing) = self.arrivals.give_up(file) {
@@ -28,7 +37,7 @@ impl<D: Disk> FileSink<D> {
     /// Leaves out a file that is whole and did not get its name. Its part goes only if something
     /// still has that name: a rename that failed half-way may have left the part as the only copy.
     pub(crate) fn refuse_whole(&mut self, file: u32, error: SinkError) -> Result<(), SinkError> {
-        if self.arrivals.manifest().root_kind == RootKind::File {
+        if is_one_file(self.arrivals.manifest()) {
             return Err(error);
         }
         let path = self.parts.final_path(file);
