@@ -260,7 +260,7 @@ impl WindowedMax {
     }
 }
 
-/// Round-trip times: smoothed, and the smallest of the last ten seconds.
+/// Round-trip times: smoothed, and the smallest of the last minute.
 #[derive(Clone, Debug, Default)]
 pub struct RttMeter {
     smoothed: Span,
@@ -269,7 +269,9 @@ pub struct RttMeter {
     window_start: Time,
 }
 
-const RTT_WINDOW: Span = Span::from_secs(10);
+/// A rival that fills a queue empties it now and then, but seldom within ten seconds. With a
+/// shorter memory its queue would count as part of the path.
+const RTT_WINDOW: Span = Span::from_secs(60);
 
 impl RttMeter {
     /// Takes in one sample; more than [`RTT_MOST`] counts as that.
@@ -298,7 +300,7 @@ impl RttMeter {
         self.smoothed
     }
 
-    /// The smallest sample of the last ten to twenty seconds; zero while unknown.
+    /// The smallest sample of the last one to two minutes; zero while unknown.
     pub fn least(&self) -> Span {
         self.least.min(self.previous_least)
     }

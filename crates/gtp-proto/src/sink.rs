@@ -79,7 +79,7 @@ pub struct SinkCounters {
     pub duplicate_bytes: u64,
 }
 
-/// One-way delay above the smallest one of the last ten to twenty seconds, in microseconds. The
+/// One-way delay above the smallest one of the last one to two minutes, in microseconds. The
 /// two clocks need not agree; only differences are used.
 #[derive(Debug, Default)]
 struct Delay {
@@ -89,7 +89,7 @@ struct Delay {
     in_interval: Option<i32>,
 }
 
-const DELAY_WINDOW: Span = Span::from_secs(10);
+const DELAY_WINDOW: Span = Span::from_secs(60);
 
 impl Delay {
     fn add(&mut self, now: Time, sent_at: u32) {

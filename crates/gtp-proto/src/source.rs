@@ -492,13 +492,14 @@ impl SourceSession {
         let any = f.receipt.bytes != 0 || f.receipt.sum != 0;
         let arrived_at = any.then_some(f.receipt.arrived_at);
         let delay = Span::from_micros(f.delay.into());
-        for timed in self.told.add(Word { span: proven.span, arrived, arrived_at, delay }) {
+        let lost = proven.span.end - proven.span.start - proven.packets;
+        for timed in self.told.add(Word { span: proven.span, arrived, lost, arrived_at, delay }) {
             self.tell_path(now, timed);
         }
     }
 
     fn tell_path(&mut self, now: Time, timed: Timed) {
-        let Timed { span, arrived, arrived_in, delay, since } = timed;
+        let Timed { span, arrived, lost, arrived_in, delay, since } = timed;
         let (Some(from), Some(until)) = (self.log.at(span.start), self.log.at(span.end)) else {
             return;
         };
@@ -510,6 +511,7 @@ impl SourceSession {
             delay,
             first_pn: span.start,
             end_pn: span.end,
+            lost,
         };
         let conditions = self.conditions();
         self.path.note_proven(now, &sample, &conditions);
@@ -527,8 +529,10 @@ impl SourceSession {
         Conditions {
             // Not the grant, which follows our own bound: what both ends would give without it.
             aim: self.target.offer.min(self.heard.offer).min(self.config.max_rate),
+            granted: self.allowed(),
             rtt: self.rtt.smoothed(),
             rtt_least: self.rtt.least(),
+            interval: self.heard.interval,
             next_pn: self.numbering.upcoming(),
         }
     }

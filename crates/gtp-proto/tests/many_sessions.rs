@@ -225,9 +225,10 @@ fn first_second(little_ms: u64) -> f64 {
 #[test]
 fn an_application_that_had_said_little_is_brought_about_as_fast_as_a_new_session() {
     let (new, soon, later) = (first_second(0), first_second(300), first_second(2_000));
-    // A new session opens its path first, an older one is fed back to less often.
+    // A new session opens its path first, an older one is fed back to less often. Trains need up to
+    // six round trips of 60 ms until the rate is reached.
     let all = format!("{new:.0}, {soon:.0} and {later:.0} Mbit/s");
-    assert!(soon > 450.0 && later > 0.8 * new && new > 400.0, "{all}");
+    assert!(soon > 400.0 && later > 0.8 * new && new > 400.0, "{all}");
 }
 
 #[test]

@@ -11,6 +11,8 @@ use crate::report::Law;
 
 /// A young session is fed back to more often, so that it ramps up quickly.
 const YOUTH: Span = Span::from_secs(1);
+/// Over a long path a session is young for so many round trips.
+const YOUTH_ROUNDS: u64 = 12;
 /// Its interval: each step of the ramp costs a round trip and about twice this.
 pub(super) const YOUNG_INTERVAL: Span = Span::from_millis(5);
 /// The same before it is known that anybody hears it.
@@ -30,7 +32,7 @@ impl SinkSession {
         self.resting = self.is_resting(now);
         match now.since(self.started) {
             _ if self.handshake.is_presumed() => PRESUMED_INTERVAL,
-            age if age < YOUTH => YOUNG_INTERVAL,
+            age if age < YOUTH.max(self.rtt.smoothed() * YOUTH_ROUNDS) => YOUNG_INTERVAL,
             _ if self.resting => self.grant.interval.max(INTERVAL_MAX),
             _ => self.grant.interval,
         }

@@ -13,8 +13,17 @@ use crate::report::{Law, LimitedBy, reaches};
 impl SourceSession {
     /// Everything that limits this session here but the allocation.
     pub(super) fn ceiling(&mut self, now: Time) -> Rate {
-        let ramp = self.ramp(now);
-        self.demand_and_path(now).min(ramp)
+        let (granted, next_pn) = (self.allowed(), self.numbering.upcoming());
+        let pace = match self.config.law.is_alone() {
+            true => self.ramp(now),
+            false => self.path.pace(now, self.rtt.smoothed(), granted, next_pn),
+        };
+        self.demand_and_path(now).min(pace)
+    }
+
+    /// What both ends allow.
+    pub(super) fn allowed(&self) -> Rate {
+        self.target.rate.min(self.heard.rate)
     }
 
     /// The same a round trip from now: the ramp's next step is asked for before it is taken, else

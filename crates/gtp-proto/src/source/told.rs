@@ -21,6 +21,8 @@ pub(super) struct Word {
     pub span: Range<u64>,
     /// IP bytes of data that arrived with these packets.
     pub arrived: Bytes,
+    /// How many of these packets are missing.
+    pub lost: u64,
     /// When the last packet arrived, by the sink's clock in microseconds, if any did.
     pub arrived_at: Option<u32>,
     /// The path's least delay above its usual one while they arrived.
@@ -43,6 +45,8 @@ pub(super) struct Timed {
     pub span: Range<u64>,
     /// IP bytes of data that are proven to have arrived.
     pub arrived: Bytes,
+    /// How many of these packets are missing; those of a gap do not count.
+    pub lost: u64,
     /// The time in which these bytes arrived.
     pub arrived_in: Span,
     /// The least delay, as in [`Word::delay`].
@@ -80,10 +84,10 @@ impl Told {
 /// Returns the time in which the packets of `word` arrived, counted from the receipt `before`.
 fn timed(before: &Word, word: &Word) -> Option<Timed> {
     let arrived_in = wire_gap(before.arrived_at?, word.arrived_at?);
-    let (arrived, delay) = (word.arrived, word.delay);
+    let (arrived, lost, delay) = (word.arrived, word.lost, word.delay);
     let (start, end) = (before.span.end, word.span.end);
     let since = if start == word.span.start { Since::LastReceipt } else { Since::EarlierReceipt };
-    Some(Timed { span: start..end, arrived, arrived_in, delay, since })
+    Some(Timed { span: start..end, arrived, lost, arrived_in, delay, since })
 }
 
 #[cfg(test)]
@@ -97,7 +101,7 @@ mod tests {
     fn word(tens: u64) -> Word {
         let span = tens * 10..tens * 10 + 10;
         let arrived_at = Some(span.end as u32);
-        Word { span, arrived: Bytes(1_000), arrived_at, delay: Span::ZERO }
+        Word { span, arrived: Bytes(1_000), lost: 0, arrived_at, delay: Span::ZERO }
     }
 
     fn add(told: &mut Told, tens: u64) -> Vec<(Range<u64>, u64, Since)> {

@@ -1,0 +1,137 @@
+//! Competing: what a TCP would send, beside others that keep the queue full.
+//!
+//! From time to time it is asked again whose queue it is: a rival may have left, and two sessions
+//! that both compete would keep a queue for nobody.
+
+use gtp_alloc::{Rate, Span, Time};
+
+use super::measures::{RANDOM_MOST, Verdict};
+use super::sample::Conditions;
+use super::window::Window;
+use super::{LIFT, PathBound, State};
+
+/// The first wait between two questions, and the longest.
+const ASK_EVERY: Span = Span::from_secs(4);
+const ASK_EVERY_MOST: Span = Span::from_secs(16);
+/// A shorter queue may be gone by chance.
+const ASKABLE: Span = Span::from_millis(20);
+/// Without queue and loss for so long, there is nobody to compete with.
+const CALM: Span = Span::from_secs(1);
+const CALM_ROUNDS: u64 = 16;
+/// Losses at less than this part of the rate at which they seemed to begin are chance after all.
+const FAR_BELOW: f64 = 0.75;
+
+/// A session that competes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Compete {
+    window: Window,
+    asked_at: Time,
+    ask_every: Span,
+    calm_since: Option<Time>,
+    /// The rate at which losses were found to begin, if that is why it competes.
+    limit: Option<Rate>,
+}
+
+impl PathBound {
+    /// Begins to compete with `window` over a path of `rtt` with its queue.
+    pub(super) fn compete_with(
+        &mut self,
+        now: Time,
+        window: Window,
+        rtt: Span,
+        given: &Conditions,
+    ) {
+        self.begin_competing(now, window, rtt, None, given);
+    }
+
+    /// The same, because losses begin at the rate `limit`.
+    pub(super) fn begin_competing(
+        &mut self,
+        now: Time,
+        window: Window,
+        rtt: Span,
+        limit: Option<Rate>,
+        given: &Conditions,
+    ) {
+        let (asked_at, ask_every, calm_since) = (now, ASK_EVERY, None);
+        self.state = State::Compete(Compete { window, asked_at, ask_every, calm_since, limit });
+        self.set_bound(window.rate(rtt), given);
+    }
+
+    /// The rival is still there.
+    pub(super) fn go_on_competing(&mut self, now: Time, back: Compete, given: &Conditions) {
+        let ask_every = (back.ask_every * 3 / 2).min(ASK_EVERY_MOST);
+        self.state = State::Compete(Compete { asked_at: now, ask_every, ..back });
+        self.set_bound(back.window.rate(given.rtt), given);
+    }
+
+    /// A sample while it competes; `fresh` if it shows the path after the last cut.
+    pub(super) fn compete(
+        &mut self,
+        mut compete: Compete,
+        now: Time,
+        v: &Verdict,
+        fresh: bool,
+        given: &Conditions,
+    ) {
+        let rtt = given.rtt_least + v.delay;
+        if self.is_calm(&mut compete, now, v, given) {
+            self.shares.unsettle();
+            self.resume(v.carried.min(self.bound), given);
+            return;
+        }
+        if v.excess && fresh {
+            if self.is_chance(&compete, now, v) {
+                self.measures.note_random(v.loss());
+                self.lift(given);
+                return;
+            }
+            compete.window.handle_loss(now);
+            self.changed_pn = given.next_pn;
+        } else if !v.excess {
+            compete.window.handle_arrived(now, v.arrived, rtt);
+        }
+        compete.window.keep_to(Rate::from_f64(LIFT * given.aim.as_f64()), rtt);
+        self.bound = self.floored(compete.window.rate(rtt), given.rtt);
+        if compete.is_to_ask(now, v) {
+            self.ask(
+                now,
+                &Verdict { carried: self.bound.min(v.carried), ..*v },
+                Some(compete),
+                given,
+            );
+        } else {
+            self.state = State::Compete(compete);
+        }
+    }
+
+    /// Whether a queue has stayed away for so long that it is not worth competing for.
+    fn is_calm(&self, compete: &mut Compete, now: Time, v: &Verdict, given: &Conditions) -> bool {
+        if v.queued || v.excess {
+            compete.calm_since = None;
+            compete.limit = compete.limit.filter(|_| !v.queued);
+            return false;
+        }
+        let since = *compete.calm_since.get_or_insert(now);
+        let long = now.since(since) > (given.rtt * CALM_ROUNDS).max(CALM);
+        long && compete.window.is_beyond()
+    }
+
+    /// Whether losses come far below the rate at which they seemed to begin, and without a queue.
+    fn is_chance(&mut self, compete: &Compete, now: Time, v: &Verdict) -> bool {
+        let below = |limit: Rate| v.carried < limit.scale(FAR_BELOW);
+        let random = compete.limit.is_some_and(below) && v.loss() < RANDOM_MOST;
+        random && !self.measures.had_queue(now)
+    }
+}
+
+impl Compete {
+    /// Whether it is time to ask whose queue it is: after a cut, which asks less of a session, or
+    /// when there was none for long.
+    fn is_to_ask(&self, now: Time, v: &Verdict) -> bool {
+        let cut_at = self.window.cut_at();
+        let waits = if cut_at == now { self.ask_every } else { self.ask_every * 2 };
+        let apart = cut_at == now || now.since(cut_at) >= self.ask_every;
+        v.delay > ASKABLE && apart && now.since(self.asked_at) >= waits
+    }
+}

@@ -1,0 +1,174 @@
+//! What is usual on a path, and whether a sample is out of the ordinary.
+//!
+//! Usual are the noise of its delays and its random loss. Both are learnt only from samples without
+//! a queue. A sample is judged against them: a queue is a delay that noise does not explain, an
+//! excess a loss that chance does not explain.
+
+use gtp_alloc::{Rate, Span, Time};
+
+use super::sample::{Conditions, SAMPLE_MIN, Sample};
+use crate::meter::WindowedMax;
+
+/// Queueing delay below which a queue is not thought to be there. It is the same for every
+/// round-trip time: with a threshold that grew with it, the longer of two sessions would take the
+/// queue of the shorter one.
+const DELAY_FLOOR: Span = Span::from_millis(5);
+/// The threshold lies above the floor by this multiple of the mean delay without a queue.
+const NOISE: f64 = 1.5;
+/// The most by which the threshold lies above the floor, in seconds.
+const NOISE_MOST: f64 = 0.020;
+/// How fast the noise is learnt.
+const NOISE_LEARN: f64 = 0.05;
+/// How fast the usual loss is learnt once there are many samples.
+const LEARN: f64 = 0.02;
+/// What arrives is said to follow what is sent down to this part of it, random loss apart.
+const FOLLOWS: f64 = 0.96;
+/// Two standard deviations of one rate, and of the difference of two, in mean distances.
+const OF_ONE: f64 = 2.5;
+const OF_TWO: f64 = 3.5;
+/// Loss this much above the usual may be a limit of the path; less is not worth a question.
+pub(super) const ODD: f64 = 0.02;
+/// More loss than this is never called random: a path that drops four packets of ten serves nobody.
+pub(super) const RANDOM_MOST: f64 = 0.4;
+/// The longest delay is remembered for so long: losses within this time are losses of a queue.
+const DEEP_WINDOW: Span = Span::from_secs(8);
+
+/// A sample, judged.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Verdict {
+    /// What the path carried, as a sending rate: random loss is added back.
+    pub carried: Rate,
+    /// What arrived of what was sent, by rates, random loss apart.
+    pub follows: f64,
+    /// The least queueing delay.
+    pub delay: Span,
+    /// Whether there is a queue.
+    pub queued: bool,
+    /// Round trips that it was sent for: several where 32 packets take long.
+    pub rounds: u32,
+    /// Packets, and how many of them were lost.
+    pub packets: u64,
+    /// See `packets`.
+    pub lost: u64,
+    /// Whether chance does not explain the loss.
+    pub excess: bool,
+    /// Bytes that arrived.
+    pub arrived: f64,
+}
+
+impl Verdict {
+    /// The part that was lost.
+    pub fn loss(&self) -> f64 {
+        self.lost as f64 / self.packets as f64
+    }
+}
+
+/// What is usual on a path.
+#[derive(Debug)]
+pub(super) struct Measures {
+    /// What usually arrives of what is sent when there is no queue: one less random loss.
+    usual: f64,
+    learnt: f64,
+    /// Loss that a test has shown to be random.
+    random: f64,
+    /// Mean delay, in seconds, of samples without a queue.
+    noise: f64,
+    /// Mean distance of what arrives from what is sent, as a part, in samples without a queue.
+    scatter: f64,
+    /// The longest delay of late, in nanoseconds.
+    deep: WindowedMax,
+}
+
+impl Measures {
+    pub fn new(now: Time) -> Measures {
+        let deep = WindowedMax::new(now, DEEP_WINDOW);
+        Measures { usual: 1.0, learnt: 0.0, random: 0.0, noise: 0.0, scatter: 0.0, deep }
+    }
+
+    /// The part that usually arrives.
+    pub fn usual(&self) -> f64 {
+        self.usual
+    }
+
+    /// The delay above which there is a queue.
+    pub fn threshold(&self) -> Span {
+        DELAY_FLOOR + Span::from_secs_f64((NOISE * self.noise).min(NOISE_MOST))
+    }
+
+    /// The part by which two measured rates may differ although nothing has changed.
+    pub fn scatter(&self) -> f64 {
+        OF_TWO * self.scatter
+    }
+
+    /// Whether too little arrives of what is sent, by more than rates scatter.
+    pub fn falls_behind(&self, v: &Verdict) -> bool {
+        v.queued && v.follows < FOLLOWS - OF_ONE * self.scatter
+    }
+
+    /// Whether there was a queue within the last seconds.
+    pub fn had_queue(&mut self, now: Time) -> bool {
+        Span::from_nanos(self.deep.max(now).as_bps()) > self.threshold()
+    }
+
+    /// Whether chance does not explain that `lost` of `packets` are missing.
+    pub fn is_excess(&self, packets: u64, lost: u64) -> bool {
+        let expected = (1.0 - self.usual) * packets as f64;
+        lost as f64 > 1.2 * expected + 3.0 * libm::sqrt(expected) + 1.0
+    }
+
+    /// Whether a loss is so large that it should be asked whether it is random.
+    pub fn is_odd(&self, v: &Verdict) -> bool {
+        v.excess && v.loss() > 1.0 - self.usual + ODD && v.loss() > 1.5 * self.random
+    }
+
+    /// Notes that `loss` is random.
+    pub fn note_random(&mut self, loss: f64) {
+        let loss = loss.min(RANDOM_MOST);
+        self.random = self.random.max(loss);
+        (self.usual, self.learnt) = (1.0 - loss, self.learnt.max(4.0));
+    }
+
+    /// Judges a sample, and learns from it what is usual if `learns`.
+    pub fn weigh(
+        &mut self,
+        now: Time,
+        sample: &Sample,
+        given: &Conditions,
+        learns: bool,
+    ) -> Verdict {
+        self.deep.add(now, Rate::from_bps(sample.delay.as_nanos()));
+        let ratio = sample.proven().as_f64() / sample.sent.per(sample.sent_in).as_f64().max(1.0);
+        let queued = sample.delay > self.threshold();
+        let (packets, lost) = (sample.packets(), sample.lost);
+        let excess = self.is_excess(packets, lost);
+        if sample.delay < self.threshold() / 2 && ratio > 0.97 * self.usual {
+            self.noise += NOISE_LEARN * (sample.delay.as_secs_f64() - self.noise);
+            let apart = libm::fabs(ratio / self.usual - 1.0);
+            self.scatter += NOISE_LEARN * (apart - self.scatter);
+        }
+        let kept = 1.0 - lost as f64 / packets as f64;
+        if learns && sample.delay < self.threshold() / 2 {
+            self.learn(kept);
+        }
+        let rounds = sample.sent_in.as_nanos() / given.rtt.max(SAMPLE_MIN).as_nanos();
+        Verdict {
+            carried: Rate::from_f64(sample.proven().as_f64() / self.usual),
+            follows: ratio / self.usual,
+            delay: sample.delay,
+            queued,
+            rounds: u32::try_from(rounds).unwrap_or(u32::MAX),
+            packets,
+            lost,
+            excess,
+            arrived: sample.arrived.0 as f64,
+        }
+    }
+
+    /// Learns that the part `kept` arrived, unless so much was lost that it may be a limit's doing.
+    fn learn(&mut self, kept: f64) {
+        if kept > self.usual - ODD || 1.0 - kept <= 1.5 * self.random {
+            self.learnt += 1.0;
+            self.usual += (1.0 / self.learnt).max(LEARN) * (kept - self.usual);
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! What receipts say of a path, gathered until it is enough to judge by.
+//!
+//! A receipt covers a few milliseconds, too little to tell an overload from a burst or from chance.
+//! This module must not know what is made of a sample.
+
+use gtp_alloc::{Bytes, Rate, Span};
+
+/// What one receipt, or several together, say of the path.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sample {
+    /// Bytes sent, and the time they took to leave.
+    pub sent: Bytes,
+    /// See `sent`.
+    pub sent_in: Span,
+    /// Bytes that arrived, and the time they took to arrive.
+    pub arrived: Bytes,
+    /// See `arrived`.
+    pub arrived_in: Span,
+    /// Smallest queueing delay.
+    pub delay: Span,
+    /// Packet number with which the sample starts.
+    pub first_pn: u64,
+    /// The first one after it.
+    pub end_pn: u64,
+    /// How many of these packets are missing.
+    pub lost: u64,
+}
+
+/// How a session wants to use the path, and what it knows of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Conditions {
+    /// What it would send if the path did not limit it.
+    pub aim: Rate,
+    /// What both ends allow it now.
+    pub granted: Rate,
+    /// Round-trip times: smoothed and least.
+    pub rtt: Span,
+    /// See `rtt`.
+    pub rtt_least: Span,
+    /// The time between two receipts.
+    pub interval: Span,
+    /// Next packet number to be sent.
+    pub next_pn: u64,
+}
+
+impl Sample {
+    /// The rate at which the sample's bytes are proven to arrive. The time of arrival is only the
+    /// sink's word; that they cannot all have come faster than they left is not.
+    pub fn proven(&self) -> Rate {
+        self.arrived.per(self.arrived_in.max(self.sent_in))
+    }
+
+    /// How many packets it is about, lost ones among them.
+    pub fn packets(&self) -> u64 {
+        self.end_pn.saturating_sub(self.first_pn).max(self.lost).max(1)
+    }
+
+    /// This one and the next, as one.
+    pub fn join(self, next: Sample) -> Sample {
+        Sample {
+            sent: self.sent + next.sent,
+            sent_in: self.sent_in + next.sent_in,
+            arrived: self.arrived + next.arrived,
+            arrived_in: self.arrived_in + next.arrived_in,
+            delay: self.delay.min(next.delay),
+            first_pn: self.first_pn,
+            end_pn: next.end_pn,
+            lost: self.lost.saturating_add(next.lost),
+        }
+    }
+
+    /// The same sample without arrivals beyond what was sent: of short packets each receipt may
+    /// claim a little more.
+    pub fn within_what_was_sent(self) -> Sample {
+        Sample { arrived: self.arrived.min(self.sent), ..self }
+    }
+}
+
+/// A sample this long evens out bursts and wake-ups.
+pub(super) const SAMPLE_MIN: Span = Span::from_millis(25);
+/// 32 packets of this length tell an overload from chance: of five packets two are often lost.
+const SAMPLE_BYTES: Bytes = Bytes(32 * 1_500);
+
+/// Joins what receipts say until it is long enough.
+#[derive(Debug, Default)]
+pub(super) struct Gathering(Option<Sample>);
+
+impl Gathering {
+    /// Adds a receipt's sample and returns a whole one, if there is one now. Nothing before packet
+    /// `changed_pn` shows the path as it is since the last change of the rate.
+    pub fn add(&mut self, sample: Sample, changed_pn: u64) -> Option<Sample> {
+        let whole = match self.0.take() {
+            Some(begun) if !outdates(&sample, &begun, changed_pn) => begun.join(sample),
+            Some(_) | None => sample,
+        };
+        let short = whole.sent_in < SAMPLE_MIN || whole.arrived_in < SAMPLE_MIN / 2;
+        if short || whole.sent < SAMPLE_BYTES {
+            self.0 = Some(whole);
+            return None;
+        }
+        Some(whole)
+    }
+}
+
+/// Whether `begun` is better not waited for: it shows the path as it was before the last change,
+/// `sample` as it is, and so few packets are sent that a whole sample takes long.
+fn outdates(sample: &Sample, begun: &Sample, changed_pn: u64) -> bool {
+    let slow = begun.sent_in >= SAMPLE_MIN;
+    slow && begun.first_pn < changed_pn && sample.first_pn >= changed_pn
+}

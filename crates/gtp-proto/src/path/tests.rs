@@ -1,0 +1,211 @@
+//! A bottleneck as a fluid, sinks that lie, and what the path bound makes of them.
+
+use std::collections::VecDeque;
+
+use super::*;
+
+/// A link of `rate` in the path with a queue, as receipts show it a round trip later.
+struct Fluid {
+    rate: Rate,
+    rtt: Span,
+    queue: Bytes,
+    arrived: Bytes,
+    pn: u64,
+    on_the_way: VecDeque<Sample>,
+}
+
+/// Packets of 100 bytes.
+fn packets_in(sent: Bytes) -> u64 {
+    (sent.0 / 100).max(1)
+}
+
+const TICK: Span = Span::from_millis(25);
+
+impl Fluid {
+    fn new(rate: Rate, rtt: Span) -> Fluid {
+        let on_the_way = VecDeque::new();
+        let (queue, arrived) = (Bytes::ZERO, Bytes::ZERO);
+        Fluid { rate, rtt, queue, arrived, pn: 0, on_the_way }
+    }
+
+    /// A tick at `now` at what the path permits of `aim`.
+    fn run(&mut self, now: Time, path: &mut PathBound, aim: Rate) {
+        let (sent, carries) = (path.bound().min(aim).bytes_in(TICK), self.rate.bytes_in(TICK));
+        let before = self.queue;
+        let arrived = Bytes((before + sent).0.min(carries.0));
+        self.queue = before + sent - arrived;
+        self.arrived += arrived;
+        let delay = |queue: Bytes| queue / self.rate;
+        self.on_the_way.push_back(Sample {
+            sent,
+            sent_in: TICK,
+            arrived,
+            arrived_in: TICK,
+            delay: delay(Bytes(before.0.min(self.queue.0))),
+            first_pn: self.pn,
+            end_pn: self.pn + packets_in(sent),
+            lost: 0,
+        });
+        self.pn += packets_in(sent);
+        if self.on_the_way.len() as u64 > self.rtt.as_nanos() / TICK.as_nanos()
+            && let Some(sample) = self.on_the_way.pop_front()
+        {
+            let (rtt, rtt_least, next_pn, interval) = (self.rtt, self.rtt, self.pn, TICK);
+            path.handle_sample(
+                now,
+                sample,
+                &Conditions { aim, granted: aim, rtt, rtt_least, interval, next_pn },
+            );
+        }
+    }
+}
+
+/// Between hosts that are near.
+const NEAR: Conditions = Conditions {
+    aim: Rate::UNLIMITED,
+    granted: Rate::UNLIMITED,
+    rtt: Span::from_micros(60),
+    rtt_least: Span::from_micros(60),
+    interval: Span::from_millis(10),
+    next_pn: 0,
+};
+
+#[test]
+fn the_ramp_rises_however_short_the_receipts_are() {
+    for span in [Span::from_micros(300), Span::from_millis(1), Span::from_millis(10)] {
+        let (mut path, mut now, mut pn) = (PathBound::new(Time::ZERO), Time::ZERO, 0);
+        let first = path.ramp(now, NEAR.rtt);
+        while path.ramp(now, NEAR.rtt) < first.scale(100.0) {
+            let sent = path.ramp(now, NEAR.rtt).bytes_in(span);
+            now += span;
+            let sample = Sample {
+                sent,
+                sent_in: span,
+                arrived: sent,
+                arrived_in: span,
+                delay: Span::ZERO,
+                first_pn: pn,
+                end_pn: pn + 10,
+                lost: 0,
+            };
+            pn += 10;
+            path.note_proven(now, &sample, &NEAR);
+            assert!(now < Time::ZERO + Span::from_millis(50), "{span:?}");
+        }
+    }
+}
+
+/// A source of 1 Gbit/s in packets of so many bytes, and a sink that says of each
+/// millisecond's that all of it arrived in 20 us; or skips the last two of each.
+fn ramp_of_a_liar(packet: u64, skips: bool) -> f64 {
+    let (mut path, mut log) = (PathBound::new(Time::ZERO), SendLog::default());
+    let rate = Rate::from_mbps(1_000);
+    let gap = Bytes(packet) / rate;
+    let packets = Span::from_millis(1).as_nanos() / gap.as_nanos();
+    let (mut now, mut pn, mut most) = (Time::ZERO, 0, Rate::ZERO);
+    for _ in 0..300 {
+        let first_pn = pn;
+        for _ in 0..packets {
+            log.sent(now, pn, Bytes(packet));
+            (now, pn) = (now + gap, pn + 1);
+        }
+        let end_pn = if skips { pn - 2 } else { pn };
+        let (Some(from), Some(until)) = (log.at(first_pn), log.at(end_pn)) else { continue };
+        let sample = Sample {
+            sent: until.1 - from.1,
+            sent_in: until.0.since(from.0),
+            arrived: log.sent_at_most(from, end_pn),
+            arrived_in: Span::from_micros(20),
+            delay: Span::ZERO,
+            first_pn,
+            end_pn,
+            lost: 0,
+        };
+        path.note_proven(now, &sample, &NEAR);
+        most = most.max(path.proven.max(now));
+    }
+    most.as_f64() / rate.as_f64()
+}
+
+#[test]
+fn a_sink_that_leaves_receipts_out_or_hurries_proves_no_more_than_was_sent() {
+    for packet in [200, 1_500] {
+        for skips in [false, true] {
+            let times = ramp_of_a_liar(packet, skips);
+            assert!(times <= 1.6, "packets of {packet}, {skips}: {times:.1} times");
+        }
+    }
+}
+
+#[test]
+fn a_link_in_the_path_is_used_to_97_percent_with_no_standing_queue_at_any_round_trip() {
+    for rtt in [2, 27, 60, 140, 300] {
+        let mut path = PathBound::new(Time::ZERO);
+        let mut fluid = Fluid::new(Rate::from_mbps(300), Span::from_millis(rtt));
+        // The longest time for which the queue was never shorter than 10 ms.
+        let (mut now, mut emptied, mut stood) = (Time::ZERO, Time::ZERO, Span::ZERO);
+        let mut run = |seconds: u64| {
+            let begun = fluid.arrived;
+            (emptied, stood) = (now, Span::ZERO);
+            for _ in 0..seconds * 40 {
+                now += TICK;
+                fluid.run(now, &mut path, Rate::from_mbps(630));
+                if fluid.queue / fluid.rate <= Span::from_millis(10) {
+                    emptied = now;
+                }
+                stood = stood.max(now.since(emptied));
+            }
+            (fluid.arrived - begun).per(Span::from_secs(seconds)).as_f64()
+        };
+        run(3);
+        let used = run(30) / 300e6;
+        assert!(used >= 0.97, "{rtt} ms: {used:.3}");
+        let often = Span::from_millis(8 * rtt + 200);
+        assert!(stood <= often, "{rtt} ms: a queue stands for {stood:?}");
+    }
+}
+
+#[test]
+fn a_slow_session_regains_its_rate_once_a_policer_is_gone() {
+    let rtt = Span::from_millis(27);
+    let every = Span::from_millis(13);
+    let mut path = PathBound::new(Time::ZERO);
+    let (mut now, mut pn) = (Time::ZERO, 0);
+    let mut run = |path: &mut PathBound, rate: Rate, arrives: u64| {
+        now += every;
+        let sent = rate.bytes_in(every);
+        let sample = Sample {
+            sent,
+            sent_in: every,
+            arrived: Bytes(sent.0 * arrives / 100),
+            arrived_in: every,
+            delay: Span::ZERO,
+            first_pn: pn,
+            end_pn: pn + packets_in(sent),
+            lost: packets_in(sent) * (100 - arrives) / 100,
+        };
+        pn += packets_in(sent);
+        let given = Conditions {
+            aim: Rate::from_mbps(4),
+            granted: Rate::from_mbps(4),
+            rtt,
+            rtt_least: rtt,
+            interval: every,
+            next_pn: pn + 2,
+        };
+        path.handle_sample(now, sample, &given);
+        now
+    };
+    let sends = Rate::from_bps(1_500_000);
+    while path.bound().is_unlimited() {
+        run(&mut path, sends, 45);
+    }
+    let policed = run(&mut path, sends, 45);
+    assert!(path.bound() <= sends);
+    let mut free = policed;
+    while path.bound() < Rate::from_mbps(4) {
+        let bound = path.bound();
+        free = run(&mut path, bound, 100);
+    }
+    assert!(free.since(policed) < Span::from_secs(5), "{:?}", free.since(policed));
+}
