@@ -368,7 +368,9 @@ fn hard_links_and_strange_files_under_our_names_are_left_alone() {
 #[test]
 fn directories_and_devices_in_the_way_are_not_replaced() {
     let source = || SyntheticSource::new(single("x", 5), Pattern::Zeros);
-    let manifest = Arc::new(tree(vec![file("x", 5, 1)]));
+    // In a tree of several files one may be left out; a tree of one file is that file's transfer.
+    let manifest = Arc::new(tree(vec![file("x", 5, 1), file("y", 5, 1)]));
+    let alone = Arc::new(tree(vec![file("x", 5, 1)]));
     let dest = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(dest.path().join("obj/x")).unwrap();
     let fault = |result: Result<FileSink, SinkError>| result.unwrap_err().fault();
@@ -377,6 +379,7 @@ fn directories_and_devices_in_the_way_are_not_replaced() {
         all.first().and_then(|one| one.error.fault())
     };
     assert_eq!(refused(sink(dest.path(), &manifest)), Some(Fault::IsADirectory));
+    assert_eq!(fault(sink(dest.path(), &alone)), Some(Fault::IsADirectory));
     std::fs::remove_dir(dest.path().join("obj/x")).unwrap();
     let _socket = std::os::unix::net::UnixListener::bind(dest.path().join("obj/x")).unwrap();
     assert_eq!(refused(sink(dest.path(), &manifest)), Some(Fault::Special));
