@@ -176,7 +176,11 @@ impl Library {
         if std::env::var_os("GTP_PUBLIC").is_some_and(|value| value == "1") {
             listen = listen.anyone();
         }
-        let started = self.runtime.block_on(listen.start(&self.host));
+        let started = {
+            // The listener starts threads of its own from this one.
+            let _unheard = crate::border::Unheard::begin();
+            self.runtime.block_on(listen.start(&self.host))
+        };
         let listening = started.map_err(|failure| {
             keep_reason(&failure.text);
             // An address that is not to be had is nearly always one in use.
