@@ -4,13 +4,16 @@
 
 mod common;
 
-use std::fs;
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::os::unix::fs::{FileExt, PermissionsExt, chown, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::mpsc::{Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use common::{Serving, World, bytes, events, require_root, size_of, wait_for};
 
@@ -61,37 +64,75 @@ fn a_source_rewritten_with_the_same_size_never_arrives_as_a_mixture() {
     assert!(fs::read(world.path("out")).unwrap() == new);
 }
 
-/// Writes a file anew while it is fetched, and again whenever all of it is fetched again, `most`
-/// times in all. Returns the exit code, the last content, and what arrived.
-fn rewritten_whenever_it_is_fetched_again(most: usize) -> (Option<i32>, Vec<u8>, Option<Vec<u8>>) {
-    let world = World::new();
-    world.export("a", 12_000_000);
-    let server = world.serve("server", &["--public", "--max-rate", "40Mbit"]);
-    let url = server.url("a");
-    let args = ["get", &url, "out", "--accept-new", "--json"];
+/// A file whose content a thread changes everywhere, several times in the least time that a fetch
+/// of 12 MB at 40 Mbit/s takes; its length stays.
+struct Restless {
+    rests: Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Restless {
+    fn new(path: PathBuf) -> Restless {
+        let (rests, told) = channel();
+        let thread = thread::spawn(move || {
+            let file = File::options().write(true).open(path).unwrap();
+            let size = file.metadata().unwrap().len();
+            for round in 0u64.. {
+                for at in (0..size).step_by(65_536) {
+                    file.write_all_at(&round.to_le_bytes(), at).unwrap();
+                }
+                if told.recv_timeout(Duration::from_millis(700)).is_ok() {
+                    return;
+                }
+            }
+        });
+        Restless { rests, thread }
+    }
+
+    /// Returns when the last change is made.
+    fn rest(self) {
+        self.rests.send(()).unwrap();
+        self.thread.join().unwrap();
+    }
+}
+
+/// Fetches a file that changes until all of it has been fetched anew `most` times. Returns the exit
+/// code, and how often it was fetched anew.
+fn fetched_while_restless(world: &World, url: &str, most: usize) -> (Option<i32>, usize) {
+    let mut source = Some(Restless::new(world.path("export/a")));
+    let args = ["get", url, "out", "--accept-new", "--json"];
     let mut get = world.gtp("client", &args).stdout(Stdio::piped()).spawn().unwrap();
-    wait_for("data", || size_of(&world.path("out.gtp-journal")) > 400);
-    let mut content = bytes(12_000_000, 100);
-    fs::write(world.path("export/a"), &content).unwrap();
-    let mut times = 1;
+    let mut renewals = 0;
     for line in BufReader::new(get.stdout.take().unwrap()).lines() {
-        if line.unwrap().contains("\"renewed\"") && times < most {
-            times += 1;
-            content = bytes(12_000_000, 100 + times as u64);
-            fs::write(world.path("export/a"), &content).unwrap();
+        renewals += usize::from(line.unwrap().contains("\"renewed\""));
+        if renewals >= most {
+            source.take().into_iter().for_each(Restless::rest);
         }
     }
-    let code = get.wait().unwrap().code();
-    (code, content, fs::read(world.path("out")).ok())
+    source.into_iter().for_each(Restless::rest);
+    (get.wait().unwrap().code(), renewals)
 }
 
 #[test]
-fn a_source_that_is_rewritten_twice_arrives_as_it_was_last_and_one_that_never_rests_is_code_5() {
-    let (code, last, arrived) = rewritten_whenever_it_is_fetched_again(2);
-    assert_eq!(code, Some(0));
-    assert!(arrived == Some(last), "what arrived is the last content");
-    let (code, _, arrived) = rewritten_whenever_it_is_fetched_again(usize::MAX);
-    assert_eq!((code, arrived.is_some()), (Some(5), false));
+fn a_source_that_comes_to_rest_arrives_as_it_was_last_and_one_that_never_rests_is_code_5() {
+    for most in [1, usize::MAX] {
+        let world = World::new();
+        world.export("a", 12_000_000);
+        let server = world.serve("server", &["--public", "--max-rate", "40Mbit"]);
+        let (code, renewals) = fetched_while_restless(&world, &server.url("a"), most);
+        // A machine on which no try gets anywhere, or on which the test reads late that all is
+        // fetched anew, lets the source rest too late.
+        let codes = match renewals {
+            1 | 2 if most == 1 => [0, 0],
+            3 if most == 1 => [0, 5],
+            _ => [5, 5],
+        };
+        assert!(codes.map(Some).contains(&code), "{most}: {renewals}, {code:?}");
+        assert_eq!(world.path("out").exists(), code == Some(0));
+        world.expect(0, &["get", &server.url("a"), "out"]);
+        let read = |name: &str| fs::read(world.path(name)).unwrap();
+        assert!(read("out") == read("export/a"), "what arrives is the last content");
+    }
 }
 
 #[test]
