@@ -3,7 +3,7 @@
 //! A pump remembers the last ones for `gtp sessions`, and how they stand is what the kernel says of
 //! the program's socket. A program's word about itself is never more than something to show.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -16,8 +16,8 @@ use gtp_sys::Clock;
 use gtp_sys::pump::VERSION;
 use serde::{Deserialize, Serialize};
 
-use super::listeners::connected;
 use super::place;
+use super::sockets::Connected;
 use crate::words::say_seconds;
 
 /// One of them, as it is shown.
@@ -100,30 +100,26 @@ impl Fallbacks {
 
     /// All that are there and those that were lately, the oldest first: after a line that says so,
     /// one of JSON each.
-    pub fn lines(&mut self) -> String {
+    pub fn lines(&mut self, connected: &Connected) -> String {
         let now = self.clock.now();
-        let connected = match connected() {
-            Ok(connected) => connected,
-            Err(error) => return format!("tcp it cannot be seen which are there: {error}"),
-        };
-        self.look(&connected, now);
-        let shown = self.shown(&connected, now);
+        self.look(connected, now);
+        let shown = self.shown(connected, now);
         // What is made of words and numbers is JSON.
         let lines = shown.filter_map(|one| Some(serde_json::to_string(&one).ok()? + "\n"));
         std::iter::once("ok\n".to_owned()).chain(lines).collect()
     }
 
-    /// Looks which are there.
-    pub fn look_again(&mut self) {
-        // What cannot be seen now is seen the next time.
-        if !self.last.is_empty()
-            && let Ok(connected) = connected()
-        {
-            self.look(&connected, self.clock.now());
-        }
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.last.is_empty()
     }
 
-    fn look(&mut self, connected: &HashSet<u64>, now: Time) {
+    /// Looks which are there.
+    pub fn look_again(&mut self, connected: &Connected) {
+        self.look(connected, self.clock.now());
+    }
+
+    fn look(&mut self, connected: &Connected, now: Time) {
         for known in &mut self.last {
             if known.is_open(connected) {
                 known.seen = now;
@@ -133,7 +129,7 @@ impl Fallbacks {
 
     fn shown<'a>(
         &'a self,
-        connected: &'a HashSet<u64>,
+        connected: &'a Connected,
         now: Time,
     ) -> impl Iterator<Item = Fallback> + 'a {
         let shown = move |known: &Known| {
@@ -154,8 +150,8 @@ impl Fallbacks {
 }
 
 impl Known {
-    fn is_open(&self, connected: &HashSet<u64>) -> bool {
-        self.socket != 0 && connected.contains(&self.socket)
+    fn is_open(&self, connected: &Connected) -> bool {
+        self.socket != 0 && connected.has(self.socket)
     }
 }
 
@@ -246,15 +242,14 @@ mod tests {
         all.add(own, to(1), 7, "has no GTP");
         all.add(own, to(2), 0, &"x".repeat(10_000));
         let now = all.clock.now();
-        let shown =
-            |connected: &HashSet<u64>, at: Time| all.shown(connected, at).collect::<Vec<_>>();
-        let both = shown(&HashSet::from([7]), now);
+        let shown = |connected: &Connected, at: Time| all.shown(connected, at).collect::<Vec<_>>();
+        let both = shown(&Connected::of([7]), now);
         assert_eq!(both.iter().map(|one| one.open).collect::<Vec<_>>(), [true, false]);
         assert!(!both[0].program.is_empty() && both[1].why.len() == WHY_MOST);
         let later = now + SHOWN + Span::from_millis(5_000);
-        let left = shown(&HashSet::from([7]), later);
+        let left = shown(&Connected::of([7]), later);
         assert!(matches!(&left[..], [one] if one.to == to(1) && one.age_s >= 604));
-        assert_eq!(shown(&HashSet::new(), later), []);
+        assert_eq!(shown(&Connected::default(), later), []);
     }
 
     #[test]
@@ -262,8 +257,8 @@ mod tests {
         let mut all = Fallbacks::default();
         all.add(1, to(1), 7, "has no GTP");
         let ended = all.clock.now() + SHOWN + SHOWN;
-        all.look(&HashSet::from([7]), ended);
-        let (none, later) = (HashSet::new(), ended + Span::from_millis(1_000));
+        all.look(&Connected::of([7]), ended);
+        let (none, later) = (Connected::default(), ended + Span::from_millis(1_000));
         all.look(&none, later);
         let left: Vec<_> = all.shown(&none, later).collect();
         assert!(matches!(&left[..], [one] if !one.open && one.age_s >= 1_200), "{left:?}");
@@ -275,7 +270,7 @@ mod tests {
         let mut all = Fallbacks::default();
         let why = "\u{1}\"\u{1f980}".repeat(999);
         (0..=MOST as u16).for_each(|port| all.add(i32::MAX, to(port), 0, &why));
-        let lines = all.lines();
+        let lines = all.lines(&Connected::default());
         assert!(lines.len() < LIST_MOST, "{}", lines.len());
         let read: Vec<Fallback> =
             lines.lines().skip(1).map(|line| serde_json::from_str(line).unwrap()).collect();

@@ -26,7 +26,7 @@ use rustix::net::{
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
-use super::listeners;
+use super::sockets::{Connected, Readings};
 
 /// Time for a connection within this host; if it takes longer, a firewall rule blocks it.
 const HOOK_SPAN: Duration = Duration::from_secs(2);
@@ -242,9 +242,9 @@ impl UnderWay {
     ///
     /// # Errors
     /// When its owner has closed it meanwhile.
-    pub async fn arrive(self) -> io::Result<TcpStream> {
+    pub async fn arrive(self, sockets: &Readings<Connected>) -> io::Result<TcpStream> {
         // Its port may be another program's by now.
-        if !listeners::asks(self.inode)? {
+        if !sockets.anew().await?.said.asks(self.inode) {
             return Err(io::ErrorKind::NotConnected.into());
         }
         let near = new(self.family, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
@@ -358,7 +358,7 @@ mod tests {
             let second = Shown::of(program.try_clone().unwrap()).unwrap();
             assert_eq!(again(&second).await, Some(Errno::ALREADY));
             drop(second);
-            let near = under_way.arrive().await.unwrap();
+            let near = under_way.arrive(&Readings::of_connected()).await.unwrap();
             assert_eq!(events(&program, SOON), PollFlags::OUT);
             speaks(program, near).await;
         }
@@ -379,7 +379,7 @@ mod tests {
         let (program, shown) = shown(AddressFamily::INET, SocketFlags::NONBLOCK);
         let under_way = UnderWay::begin(shown).unwrap();
         drop(program);
-        let gone = under_way.arrive().await.unwrap_err();
+        let gone = under_way.arrive(&Readings::of_connected()).await.unwrap_err();
         assert_eq!(gone.kind(), io::ErrorKind::NotConnected);
     }
 
@@ -393,7 +393,7 @@ mod tests {
         drop(program);
         // Another program takes the port and would be called in its place.
         let other = TcpListener::bind(under_way.from).await.unwrap();
-        assert!(under_way.arrive().await.is_err());
+        assert!(under_way.arrive(&Readings::of_connected()).await.is_err());
         let mut events = [epoll::Event { flags, data: epoll::EventData::new_u64(0) }; 2];
         assert_eq!(epoll::wait(&set, &mut events, Some(&NOW)).unwrap(), 0, "it is closed");
         let called = timeout(Duration::ZERO, other.accept()).await;

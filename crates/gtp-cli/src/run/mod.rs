@@ -18,6 +18,7 @@ mod place;
 mod program;
 mod pump;
 mod remains;
+mod sockets;
 mod talk;
 
 use std::ffi::OsString;

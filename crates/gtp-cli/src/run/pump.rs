@@ -20,8 +20,9 @@ use super::carry::carry;
 use super::door::Door;
 use super::fallbacks::{self, Fallbacks};
 use super::hook::{Shown, UnderWay};
-use super::listeners::{Listener, Listeners, live};
+use super::listeners::{Listener, Listeners};
 use super::remains::Remains;
+use super::sockets::{Connected, Listening, Reading, Readings};
 use super::talk::{Heard, Question, Terms, answer, hear};
 use super::{PORT, PumpCommand, detach, keeper, place};
 use crate::output::aside;
@@ -44,7 +45,7 @@ const PROGRAM_SPAN: Duration = Duration::from_secs(5);
 const WITHIN_SPAN: Duration = Duration::from_secs(20);
 /// A rest after a program could not be taken in, for want of descriptors most likely.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Idleness is looked for this often.
+/// Idleness is looked for this often, and which programs listen still.
 const LOOK_SPAN: Duration = Duration::from_secs(1);
 
 struct Pump {
@@ -53,7 +54,10 @@ struct Pump {
     port: u16,
     /// Where programs listen.
     listening: Mutex<Listeners>,
-    /// The same for the pump after this one, and the programs.
+    /// What the kernel says of sockets that listen, and of those that are connected.
+    listeners: Readings<Listening>,
+    connected: Readings<Connected>,
+    /// Where programs listen, for the pump after this one, and the programs.
     remains: Remains,
     /// What was to be over GTP and is not.
     fallbacks: Mutex<Fallbacks>,
@@ -149,12 +153,17 @@ async fn serve(command: PumpCommand) -> Result<ExitCode, Failure> {
         _ => port_of(&args.listen),
     };
     let mut listening = Listeners::of(remains.listeners());
-    listening.look();
+    let listeners = Readings::of_listening();
+    if let Ok(live) = listeners.anew().await {
+        listening.keep(&live);
+    }
     remains.note_only(listening.all());
     let pump = Arc::new(Pump {
         host,
         port,
         listening: Mutex::new(listening),
+        listeners,
+        connected: Readings::of_connected(),
         remains,
         fallbacks: Mutex::default(),
         without: Mutex::default(),
@@ -217,19 +226,36 @@ impl Pump {
                         }
                     }
                 }
-                _ = tend.tick() => lock(&self.fallbacks).look_again(),
+                _ = tend.tick() => drop(tokio::spawn(Arc::clone(self).look_at_fallbacks())),
                 () = signals.next() => return Ok(()),
             }
         }
     }
 
-    /// Whether there are programs, connections or questions, or sockets on which programs listen.
-    fn is_busy(&self) -> bool {
-        let mut listening = lock(&self.listening);
-        if !listening.is_empty() {
-            listening.look();
+    /// Whether there are programs, connections or questions, or sockets on which programs listen,
+    /// as far as is known. What is known of sockets is as old as the last look.
+    fn is_busy(self: &Arc<Pump>) -> bool {
+        let listens = !lock(&self.listening).is_empty();
+        if listens {
+            tokio::spawn(Arc::clone(self).look_at_listeners());
         }
-        Arc::strong_count(&self.busy) > 1 || !listening.is_empty() || self.remains.has_programs()
+        Arc::strong_count(&self.busy) > 1 || listens || self.remains.has_programs()
+    }
+
+    /// Keeps those that listen still, as far as that can be seen now.
+    async fn look_at_listeners(self: Arc<Pump>) {
+        if let Ok(live) = self.listeners.anew().await {
+            lock(&self.listening).keep(&live);
+        }
+    }
+
+    /// Looks which of what goes over TCP is there. What cannot be seen now is seen the next time.
+    async fn look_at_fallbacks(self: Arc<Pump>) {
+        if !lock(&self.fallbacks).is_empty()
+            && let Ok(connected) = self.connected.anew().await
+        {
+            lock(&self.fallbacks).look_again(&connected.said);
+        }
     }
 
     /// Answers one program's question.
@@ -258,7 +284,10 @@ impl Pump {
             Question::Listen => self.stand_for(&program, with).await,
             Question::Stay => self.let_stay(&program).await,
             Question::Fallbacks => {
-                let all = lock(&self.fallbacks).lines();
+                let all = match self.connected.anew().await {
+                    Ok(connected) => lock(&self.fallbacks).lines(&connected.said),
+                    Err(error) => format!("tcp it cannot be seen which are there: {error}"),
+                };
                 // Whoever is gone need not hear it.
                 let _ = answer(&program, &all, None).await;
             }
@@ -269,24 +298,28 @@ impl Pump {
     async fn stand_for(&self, program: &UnixStream, socket: Option<OwnedFd>) {
         let told = match socket.map(Listener::of) {
             None | Some(Err(_)) => "tcp no socket of TCP that listens was shown",
-            Some(Ok(listener)) => match live().is_ok_and(|live| live.contains(&listener.inode)) {
-                false => "tcp the pump is in another network",
-                true if !self.remember(listener) => "tcp the pump stands for too many",
-                true => "ok",
+            Some(Ok(listener)) => match self.listeners.anew().await {
+                Ok(live) if live.said.contains(&listener.inode) => {
+                    match self.remember(listener, &live) {
+                        true => "ok",
+                        false => "tcp the pump stands for too many",
+                    }
+                }
+                Ok(_) | Err(_) => "tcp the pump is in another network",
             },
         };
         // A program that is gone need not hear it.
         let _ = answer(program, told, None).await;
     }
 
-    /// Takes note of a listener. `false`: there are too many.
-    fn remember(&self, listener: Listener) -> bool {
+    /// Takes note of a listener that was there. `false`: there are too many.
+    fn remember(&self, listener: Listener, live: &Reading<Listening>) -> bool {
         let mut listening = lock(&self.listening);
         if listening.is_full() || self.remains.are_many() {
-            listening.look();
+            listening.keep(live);
             self.remains.note_only(listening.all());
         }
-        let added = listening.add(listener);
+        let added = listening.add(listener, live.begun);
         if added {
             self.remains.note(&listener);
         }
@@ -387,7 +420,7 @@ impl Pump {
                 return;
             }
         };
-        match under_way.arrive().await {
+        match under_way.arrive(&self.connected).await {
             Ok(near) => {
                 self.note_with(to);
                 self.carry(inode, to, near, stream).await;
@@ -494,7 +527,7 @@ impl Pump {
     async fn pass_on(self: Arc<Pump>, caller: Caller) {
         let _busy = Arc::clone(&self.busy);
         let (from, shown) = (caller.remote(), caller.shown_service());
-        let Some(at) = self.find(caller.service(), caller.local().ip()) else {
+        let Some(at) = self.find(caller.service(), caller.local().ip()).await else {
             let text = format!("no program under gtp run listens at {shown} here");
             return caller.refuse(Reason::Missing, text).await;
         };
@@ -515,10 +548,13 @@ impl Pump {
 
     /// Where the program of a service listens: at the address that was called, on which or on all
     /// of which it listens. It must not take a caller from elsewhere for one of this host.
-    fn find(&self, service: &[u8], called: IpAddr) -> Option<SocketAddr> {
+    async fn find(&self, service: &[u8], called: IpAddr) -> Option<SocketAddr> {
         let port = std::str::from_utf8(service).ok()?.strip_prefix("tcp/")?.parse().ok()?;
+        let live = self.listeners.anew().await;
         let mut listening = lock(&self.listening);
-        listening.look();
+        if let Ok(live) = live {
+            listening.keep(&live);
+        }
         listening.takes(called, port).then(|| SocketAddr::new(called.to_canonical(), port))
     }
 }
