@@ -13,6 +13,7 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, FileType, Stat, statat};
 use rustix::io::Errno;
 
+use crate::dir_names::NamesHeld;
 use crate::gathering::Gathering;
 use crate::lister::{Depth, Lister};
 use crate::manifest::{Attributes, Entry, Kind, Manifest, Mode, Mtime, RootKind};
@@ -186,7 +187,7 @@ impl Export {
     /// As [`Export::scan`] within a budget: `room` is told the length of each path before its entry
     /// is kept, and 0 now and then; when it says no the listing ends. Where the object is still
     /// what an earlier listing says, the result is that one, and nothing more is kept.
-    /// About `names_most` names are held besides, of 50 bytes each.
+    /// So many names are held besides.
     ///
     /// # Errors
     /// As there; [`SourceError::NoRoom`] when the budget is used up.
@@ -194,10 +195,10 @@ impl Export {
         &self,
         at: Option<&RelPath>,
         earlier: Option<&Arc<Scanned>>,
-        names_most: usize,
+        names: impl Into<NamesHeld>,
         room: &mut dyn FnMut(usize) -> bool,
     ) -> Result<Arc<Scanned>, SourceError> {
-        let lister = self.lister(at, Depth::All, names_most)?;
+        let lister = self.lister(at, Depth::All, names)?;
         let scanned = Gathering::of(lister, earlier).run(room)?;
         Ok(match earlier {
             Some(earlier) if scanned.is_unchanged => Arc::clone(earlier),
@@ -214,8 +215,7 @@ impl Export {
         Gathering::of(lister, None).run(&mut |_| true)
     }
 
-    /// Begins to list the object at `at`. Of the names in it about `names_most` are held at a time;
-    /// a directory with more is read several times.
+    /// Begins to list the object at `at`, of whose names so many are held at a time.
     ///
     /// # Errors
     /// As [`Export::scan`].
@@ -223,10 +223,11 @@ impl Export {
         &self,
         at: Option<&RelPath>,
         depth: Depth,
-        names_most: usize,
+        names: impl Into<NamesHeld>,
     ) -> Result<Lister, SourceError> {
+        let names = names.into();
         let at = match (&self.only, at) {
-            (None, None) => return Lister::of_dir(&self.base, "", depth, names_most),
+            (None, None) => return Lister::of_dir(&self.base, "", depth, names),
             (Some(only), None) => only,
             (None, Some(at)) => at,
             (Some(only), Some(at)) if at == only => only,
@@ -239,7 +240,7 @@ impl Export {
         let stat = statat(&holder, name, AtFlags::SYMLINK_NOFOLLOW);
         let stat = stat.map_err(|e| beneath_error(&shown, e))?;
         match FileType::from_raw_mode(stat.st_mode) {
-            FileType::Directory => Lister::of_dir(&self.base, at.as_str(), depth, names_most),
+            FileType::Directory => Lister::of_dir(&self.base, at.as_str(), depth, names),
             FileType::RegularFile => Ok(Lister::of_file(holder, name)),
             FileType::Symlink => Err(SourceError::Missing { path: shown }),
             _ => Err(SourceError::Special { path: shown }),

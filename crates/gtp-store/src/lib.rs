@@ -16,6 +16,7 @@
 mod abilities;
 mod arrivals;
 mod destination;
+mod dir_names;
 mod directories;
 mod disk;
 mod export;
@@ -47,6 +48,7 @@ mod walk;
 
 pub use abilities::is_refused;
 pub use destination::{Destination, UNFINISHED_DIR};
+pub use dir_names::{Granted, NamesHeld, SharedNames};
 pub use disk::{Disk, Found, FoundKind, Identity, LockedFile, MadeDir, Opened, OsDisk};
 pub use export::{Export, MAX_SKIPPED, Scanned, SkipReason, Skipped};
 pub use file_sink::{Durability, Existing, FileSink, SinkOptions};

@@ -2,8 +2,9 @@
 //!
 //! The order is that of whole paths, so a directory's content does not follow its name at once:
 //! `a-b` comes before `a/c`. Each open directory has its names sorted, and a stack of the
-//! directories in it whose content is due later. Of a directory with very many names only the next
-//! ones are kept; when they are used up, the directory is read again for the names after them. The
+//! directories in it whose content is due later. Of a directory with very many names all are kept
+//! where listings share them; elsewhere only the next ones are kept, and when they are used up, the
+//! directory is read again for the names after them. The
 //! tree may change meanwhile: no entry comes twice or out of order, and names that are gone are
 //! reported as skipped. This module must not know who wants the entries, nor how fast.
 
@@ -11,10 +12,13 @@ use std::collections::BinaryHeap;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 
-use rustix::fs::{Access, AtFlags, FileType, OFlags, RawDir, accessat, fstat, statat};
+use rustix::fs::{
+    Access, AtFlags, FileType, OFlags, RawDir, SeekFrom, Stat, accessat, fstat, seek, statat,
+};
 use rustix::io::Errno;
 
 use crate::abilities::is_refusal;
+use crate::dir_names::{Collecting, NamesHeld, Upcoming};
 use crate::export::{SkipReason, Skipped, Stamp, attributes, beneath_error, entry};
 use crate::manifest::{Attributes, Entry, Kind, MAX_ENTRIES, ManifestError, RootKind};
 use crate::name::{RelPath, escaped};
@@ -50,8 +54,8 @@ pub struct Lister {
     base: OwnedFd,
     own: Option<Attributes>,
     depth: Depth,
-    /// Names that are kept at a time, of all directories together.
-    names_most: usize,
+    /// What it may keep of names.
+    held: NamesHeld,
     /// The directories on the way to the present one, outermost first.
     dirs: Vec<Dir>,
     /// The present directory, while it is open.
@@ -70,10 +74,12 @@ struct Dir {
     identity: (u64, u64),
     /// Whether inode numbers of its file system identify files.
     numbering: Numbering,
-    /// The next names, in reverse order.
-    names: Vec<Box<[u8]>>,
+    /// The next names.
+    names: Upcoming,
     /// The pass through the directory that is under way, if there is one.
     reading: Option<Reading>,
+    /// The pass that takes over all names, if that is under way.
+    collecting: Option<Collecting>,
     /// The last name that was kept, if there are more after it.
     more_after: Option<Box<[u8]>>,
     /// Directories in it whose content is due, the next one last. The name of each begins with the
@@ -87,6 +93,8 @@ struct Reading {
     after: Option<Box<[u8]>>,
     least: BinaryHeap<Box<[u8]>>,
     has_more: bool,
+    /// All names that the pass has met, and their bytes.
+    met: (usize, usize),
 }
 
 /// The least number of names of a directory that are kept at a time.
@@ -96,8 +104,7 @@ const NAMES_LEAST: usize = 64;
 const READ_BYTES: usize = 16 * 1024;
 
 impl Lister {
-    /// Begins a listing of the directory at `at` beneath `base`. It keeps about `names_most` names
-    /// at a time, each of some 50 bytes.
+    /// Begins a listing of the directory at `at` beneath `base`, which keeps so many names.
     ///
     /// # Errors
     /// If the directory cannot be opened.
@@ -105,7 +112,7 @@ impl Lister {
         base: &OwnedFd,
         at: &str,
         depth: Depth,
-        names_most: usize,
+        held: NamesHeld,
     ) -> Result<Lister, SourceError> {
         let failed = |error| beneath_error(if at.is_empty() { "." } else { at }, error);
         let base = walk::dir_for_reading(base.as_fd(), at).map_err(failed)?;
@@ -115,7 +122,7 @@ impl Lister {
             base,
             own: Some(attributes(&stat)),
             depth,
-            names_most: names_most.max(NAMES_LEAST),
+            held: NamesHeld { most: held.most.max(NAMES_LEAST), ..held },
             dirs: Vec::new(),
             open: None,
             entries: 0,
@@ -132,8 +139,9 @@ impl Lister {
             path: String::new(),
             identity: (0, 0),
             numbering: Numbering::Lasting,
-            names: vec![name.as_bytes().into()],
+            names: Upcoming::Own(vec![name.as_bytes().into()]),
             reading: None,
+            collecting: None,
             more_after: None,
             due: Vec::new(),
         };
@@ -142,7 +150,7 @@ impl Lister {
             base,
             own: None,
             depth: Depth::One,
-            names_most: NAMES_LEAST,
+            held: NamesHeld::from(NAMES_LEAST),
             dirs: vec![dir],
             open: None,
             entries: 0,
@@ -162,7 +170,7 @@ impl Lister {
 
     /// Closes the present directory for a pause. The next step opens it again.
     pub fn rest(&mut self) {
-        if self.dirs.last().is_some_and(|dir| dir.reading.is_none()) {
+        if self.dirs.last().is_some_and(|dir| !dir.is_being_read()) {
             self.open = None;
         }
     }
@@ -179,10 +187,10 @@ impl Lister {
             return Some(self.file(&name));
         }
         let dir = self.dirs.last_mut()?;
-        if dir.reading.is_some() {
+        if dir.is_being_read() {
             return Some(Ok(self.read_on()));
         }
-        if dir.names.is_empty() && dir.more_after.is_some() {
+        if dir.names.peek().is_none() && dir.more_after.is_some() {
             dir.reading = Some(Reading { after: dir.more_after.take(), ..Reading::default() });
             return Some(Ok(self.reopen().unwrap_or(Step::Nothing)));
         }
@@ -254,9 +262,21 @@ impl Lister {
         let stat = fstat(&opened)?;
         let numbering = Numbering::of(&opened);
         let identity = (stat.st_dev, numbering.number(&stat));
-        let reading = Some(Reading::default());
-        let (names, due) = (Vec::new(), Vec::new());
-        self.dirs.push(Dir { path, identity, numbering, names, reading, more_after: None, due });
+        let shared = self.held.sharing.as_ref();
+        let shared = shared.and_then(|sharing| sharing.find(&Stamp::of(&stat, numbering)));
+        let reading = shared.is_none().then(Reading::default);
+        let names = shared.map_or(Upcoming::none(), |names| Upcoming::Shared(names, 0));
+        let (collecting, more_after, due) = (None, None, Vec::new());
+        self.dirs.push(Dir {
+            path,
+            identity,
+            numbering,
+            names,
+            reading,
+            collecting,
+            more_after,
+            due,
+        });
         self.open = Some(opened);
         Ok(())
     }
@@ -286,7 +306,7 @@ impl Lister {
             }
             Err(error) => {
                 (dir.reading, dir.more_after) = (None, None);
-                dir.names.clear();
+                dir.names = Upcoming::none();
                 Some(Step::Skipped(skipped(dir.path.as_bytes(), unreadable(error))))
             }
         }
@@ -294,17 +314,16 @@ impl Lister {
 
     /// Reads a part of the present directory.
     fn read_on(&mut self) -> Step {
-        let held: usize = self.dirs.iter().map(|dir| dir.names.len()).sum();
-        let most = self.names_most.saturating_sub(held).max(NAMES_LEAST);
+        let held: usize = self.dirs.iter().map(|dir| dir.names.own()).sum();
+        let most = self.held.most.saturating_sub(held).max(NAMES_LEAST);
         let (Some(dir), Some(open)) = (self.dirs.last_mut(), &self.open) else {
             return Step::Nothing;
         };
-        let Some(reading) = &mut dir.reading else { return Step::Nothing };
         let mut buffer = [MaybeUninit::uninit(); READ_BYTES];
         let mut names = RawDir::new(open, &mut buffer);
         let ended = loop {
             match names.next() {
-                Some(Ok(item)) => reading.consider(item.file_name().to_bytes(), most),
+                Some(Ok(item)) => dir.consider(item.file_name().to_bytes(), most),
                 Some(Err(_)) => break Some(SkipReason::Unreadable),
                 None => break None,
             }
@@ -312,10 +331,38 @@ impl Lister {
                 return Step::Nothing;
             }
         };
+        if let Some(why) = ended {
+            dir.take(most);
+            dir.collecting = None;
+            return Step::Skipped(skipped(dir.path.as_bytes(), why));
+        }
+        self.end_pass(most);
+        Step::Nothing
+    }
+
+    /// Ends a pass through the present directory. If the first one has met too many names to be
+    /// kept, this begins the one that takes over all of them.
+    fn end_pass(&mut self, most: usize) {
+        let granted: usize = self.dirs.iter().map(|dir| dir.names.granted()).sum();
+        let (Some(dir), Some(open)) = (self.dirs.last_mut(), &self.open) else { return };
+        let met = dir.reading.as_ref().filter(|reading| reading.is_first()).map(|first| first.met);
         dir.take(most);
-        match ended {
-            Some(why) => Step::Skipped(skipped(dir.path.as_bytes(), why)),
-            None => Step::Nothing,
+        let Some(sharing) = &mut self.held.sharing else { return };
+        // What cannot be looked at now is read again, name by name.
+        let Ok(stamp) = fstat(open).map(|stat: Stat| Stamp::of(&stat, dir.numbering)) else {
+            dir.collecting = None;
+            return;
+        };
+        if let Some(collected) = dir.collecting.take() {
+            dir.names = Upcoming::Shared(sharing.share(collected, &stamp), 0);
+            dir.more_after = None;
+        } else if let Some(met) = met.filter(|_| dir.more_after.is_some()) {
+            if let Some(names) = sharing.find(&stamp) {
+                dir.names = Upcoming::Shared(names, 0);
+                dir.more_after = None;
+            } else if seek(open, SeekFrom::Start(0)).is_ok() {
+                dir.collecting = sharing.collect(stamp, met, granted);
+            }
         }
     }
 
@@ -370,8 +417,27 @@ impl Dir {
     fn next_due(&mut self) -> Option<Box<[u8]>> {
         let due = self.due.last()?;
         let content = due.iter().chain(b"/");
-        let comes_first = self.names.last().is_none_or(|name| content.lt(name.iter()));
+        let comes_first = self.names.peek().is_none_or(|name| content.lt(name.iter()));
         if comes_first { self.due.pop() } else { None }
+    }
+
+    /// Whether a pass through it is under way.
+    fn is_being_read(&self) -> bool {
+        self.reading.is_some() || self.collecting.is_some()
+    }
+
+    /// Takes note of a name that a pass has met.
+    fn consider(&mut self, name: &[u8], most: usize) {
+        if name == b"." || name == b".." {
+            return;
+        }
+        if let Some(reading) = &mut self.reading {
+            reading.consider(name, most);
+        }
+        // If it has grown beyond its memory, the names that are kept have to do.
+        if self.collecting.as_mut().is_some_and(|collecting| !collecting.add(name)) {
+            self.collecting = None;
+        }
     }
 
     /// Ends a pass and takes over the names that it kept.
@@ -382,15 +448,20 @@ impl Dir {
         names.dedup();
         self.more_after = names.last().filter(|_| has_more && most > 0).cloned();
         names.reverse();
-        self.names = names;
+        self.names = Upcoming::Own(names);
     }
 }
 
 impl Reading {
+    /// Whether it is the first pass through its directory.
+    fn is_first(&self) -> bool {
+        self.after.is_none()
+    }
+
     /// Keeps a name if it is among the next `most` in order.
     fn consider(&mut self, name: &[u8], most: usize) {
-        let before = self.after.as_ref().is_some_and(|after| name <= &**after);
-        if name == b"." || name == b".." || before {
+        self.met = (self.met.0 + 1, self.met.1 + name.len());
+        if self.after.as_ref().is_some_and(|after| name <= &**after) {
             return;
         }
         if self.least.len() >= most {

@@ -2,12 +2,17 @@
 
 mod common;
 
+use std::fs::File;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::SystemTime;
 
 use common::name;
-use gtp_store::{Depth, Export, Lister, SkipReason, SourceError, Step};
+use gtp_store::{
+    Depth, Export, Granted, Lister, NamesHeld, SharedNames, SkipReason, SourceError, Step,
+};
 use proptest::prelude::*;
 
 /// What a listing with these many names at a time brings: paths, and what it skipped. `between` is
@@ -72,6 +77,11 @@ proptest! {
         for names_most in [0, 100, usize::MAX] {
             let lister = export.lister(None, Depth::All, names_most).unwrap();
             prop_assert_eq!(&listed(lister, |_| {}).0, &expected, "{} names", names_most);
+            let shared = SharedNames::new(|_| true);
+            let granted = |_| Some(Box::new(()) as Granted);
+            let names = NamesHeld::from(names_most).sharing(&shared, 1 << 20, granted);
+            let lister = export.lister(None, Depth::All, names).unwrap();
+            prop_assert_eq!(&listed(lister, |_| {}).0, &expected, "{} names shared", names_most);
         }
         let level: Vec<_> = expected.iter().filter(|path| !path.contains('/')).cloned().collect();
         let lister = export.lister(None, Depth::One, 0).unwrap();
@@ -217,4 +227,57 @@ fn a_file_is_listed_as_itself_and_odd_things_are_refused_at_the_beginning() {
     let lister = export.lister(None, Depth::One, 0).unwrap();
     assert_eq!(listed(lister, |_| {}), (vec!["f".to_owned()], vec!["link".to_owned()]));
     assert!(export.list(None).unwrap().skipped.iter().all(|name| name.why == SkipReason::Link));
+}
+
+/// Memory for all names is asked for once for each time that they are read.
+#[test]
+fn a_large_directory_is_read_once_for_all_who_list_it_and_anew_when_it_has_changed() {
+    let dir = tempfile::tempdir().unwrap();
+    let make = |n: usize| std::fs::write(dir.path().join(format!("{n:05}")), b"x").unwrap();
+    (0..1_000).for_each(make);
+    // The next change shows, however soon it comes.
+    File::open(dir.path()).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
+    let export = Export::open(dir.path()).unwrap();
+    let grants = Arc::new(AtomicUsize::new(0));
+    let begin = |settled: &Arc<SharedNames>| {
+        let grants = Arc::clone(&grants);
+        let names = NamesHeld::from(64).sharing(settled, 1 << 20, move |_| {
+            grants.fetch_add(1, Ordering::Relaxed);
+            Some(Box::new(()) as Granted)
+        });
+        let mut lister = export.lister(None, Depth::One, names).unwrap();
+        while !matches!(lister.step(), Some(Ok(Step::Entry(_)))) {}
+        lister
+    };
+    let rest = |lister| listed(lister, |_| {}).0.len();
+    let settled = SharedNames::new(|_| true);
+    let first = begin(&settled);
+    let others: Vec<_> = (0..9).map(|_| begin(&settled)).collect();
+    assert_eq!(grants.load(Ordering::Relaxed), 1, "one took memory for all");
+    assert!(others.into_iter().all(|other| rest(other) == 999));
+    make(1_000);
+    let later = begin(&settled);
+    assert_eq!((rest(later), rest(first)), (1_000, 999));
+    assert_eq!(grants.load(Ordering::Relaxed), 2);
+    // Its time may stay what it is at the next change.
+    let unsettled = SharedNames::new(|_| false);
+    let both = [begin(&unsettled), begin(&unsettled)];
+    assert_eq!(grants.load(Ordering::Relaxed), 4);
+    assert!(both.into_iter().all(|lister| rest(lister) == 1_000));
+}
+
+#[test]
+fn a_large_directory_for_whose_names_there_is_no_memory_is_listed_all_the_same() {
+    let dir = tempfile::tempdir().unwrap();
+    for n in 0..1_000 {
+        std::fs::write(dir.path().join(format!("{n:05}")), b"x").unwrap();
+    }
+    let export = Export::open(dir.path()).unwrap();
+    let shared = SharedNames::new(|_| true);
+    let expected = all_beneath(dir.path());
+    let none = NamesHeld::from(64).sharing(&shared, 1 << 20, |_| None);
+    assert_eq!(listed(export.lister(None, Depth::One, none).unwrap(), |_| {}).0, expected);
+    let asked = |_: usize| unreachable!("it asks for no more than it may");
+    let few = NamesHeld::from(64).sharing(&shared, 1_000, asked);
+    assert_eq!(listed(export.lister(None, Depth::One, few).unwrap(), |_| {}).0, expected);
 }

@@ -71,7 +71,11 @@ pub(crate) const USED_UP: &str =
 
 /// One holder may take the whole divided by this.
 const PARTS: u64 = 4;
-const _: () = assert!(ENTRIES_MAX * ENTRY_MEMORY + PATHS_MAX as u64 <= LISTINGS_MEMORY / PARTS);
+const _: () = assert!(LONGEST + NAMES_MEMORY as u64 <= LISTINGS_MEMORY / PARTS);
+/// What the longest listing takes.
+const LONGEST: u64 = ENTRIES_MAX * ENTRY_MEMORY + PATHS_MAX as u64;
+/// What the names of large directories may take at a time, for one walk.
+pub(crate) const NAMES_MEMORY: usize = 64 << 20;
 
 impl Budget {
     pub fn new(whole: Bytes) -> Arc<Budget> {

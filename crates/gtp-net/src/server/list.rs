@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use gtp_store::{Depth, RelPath, SourceError, Step};
+use gtp_store::{Depth, NamesHeld, RelPath, SourceError, Step};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
@@ -88,7 +88,8 @@ impl Parts {
         let _ = walks::spawn(move || {
             let _seat = asker.seat;
             let mut telling = Telling::of(to, Pace::begin(asker.party), walked);
-            let last = match telling.walk(&walks, path.as_ref()) {
+            let names = walks.names(asker.holder);
+            let last = match telling.walk(&walks, path.as_ref(), names) {
                 Ok(end) => Part::Ended(end),
                 Err(nothing) => Part::Failed(nothing),
             };
@@ -142,9 +143,13 @@ impl Telling {
         }
     }
 
-    fn walk(&mut self, walks: &Walks, path: Option<&RelPath>) -> Result<PagesEnd, Nothing> {
-        let names = walks.names();
-        let lister = walks.export()?.lister(path, Depth::One, names.count());
+    fn walk(
+        &mut self,
+        walks: &Walks,
+        path: Option<&RelPath>,
+        names: NamesHeld,
+    ) -> Result<PagesEnd, Nothing> {
+        let lister = walks.export()?.lister(path, Depth::One, names);
         let mut lister = lister.map_err(Nothing::there)?;
         self.give(Part::Begun(wire_root(lister.kind())));
         while let Some(step) = lister.step() {

@@ -8,18 +8,18 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use gtp_store::{Export, Manifest, RelPath, Scanned, SourceError};
+use gtp_store::{Export, Granted, Manifest, NamesHeld, RelPath, Scanned, SharedNames, SourceError};
 use tokio::sync::watch;
 
 use super::Whose;
 use super::admission::listing_bytes;
-use super::budget::{Budget, Holder, Share, USED_UP};
+use super::budget::{Budget, Holder, NAMES_MEMORY, Share, USED_UP};
 use super::guests::Seat;
 use crate::engine::turns::{CHORES, Party, Turn};
-use crate::flows::{Failure, FailureKind, FileIndex, reason_of_source};
+use crate::flows::{Failure, FailureKind, FileIndex, has_settled, reason_of_source};
 use crate::messages::{CONTENT_MAX, ENTRIES_MAX, PATHS_MAX, Reason};
 
 /// The text that clients are told while the export does not exist. It does not give the path.
@@ -92,7 +92,8 @@ type Outcome = Result<Arc<Listing>, Arc<Nothing>>;
 pub(super) struct Walks {
     open: Box<dyn Fn() -> Result<Export, Nothing> + Send + Sync>,
     budget: Arc<Budget>,
-    names: Arc<Names>,
+    /// The names of large directories that are being listed now.
+    names: Arc<SharedNames>,
     /// The lanes that have a walker; each with the batch that it walks for next, if there is one.
     lanes: Mutex<HashMap<Lane, Option<Batch>>>,
     /// The newest listing of each object, as long as a client uses it.
@@ -164,7 +165,8 @@ impl Walks {
         open: impl Fn() -> Result<Export, Nothing> + Send + Sync + 'static,
     ) -> Arc<Walks> {
         let (lanes, latest) = (Mutex::default(), Mutex::default());
-        Arc::new(Walks { open: Box::new(open), budget, names: Arc::default(), lanes, latest })
+        let names = SharedNames::new(has_settled);
+        Arc::new(Walks { open: Box::new(open), budget, names, lanes, latest })
     }
 
     /// Asks for the whole listing of the object at `path`.
@@ -214,9 +216,14 @@ impl Walks {
         (self.open)()
     }
 
-    /// Returns a share of the names that all walks together may hold.
-    pub fn names(&self) -> NamesShare {
-        self.names.take()
+    /// Returns what a walk for this client may hold of names. Those of a large directory are shared
+    /// with other walks, and count as memory of the client that had them read.
+    pub fn names(&self, holder: Holder) -> NamesHeld {
+        let budget = Arc::clone(&self.budget);
+        NamesHeld::from(NAMES_EACH).sharing(&self.names, NAMES_MEMORY, move |bytes| {
+            let mut share = budget.share(holder);
+            share.take(bytes as u64).then(|| Box::new(share) as Granted)
+        })
     }
 
     fn lanes(&self) -> MutexGuard<'_, HashMap<Lane, Option<Batch>>> {
@@ -229,7 +236,7 @@ impl Walks {
 
     fn walk(&self, path: Option<&RelPath>, batch: &Batch) -> Result<Arc<Listing>, Nothing> {
         let holder = batch.asker.holder;
-        let (names, mut share) = (self.names(), self.budget.share(holder));
+        let (names, mut share) = (self.names(holder), self.budget.share(holder));
         let mut pace = Pace::begin(batch.asker.party);
         let mut room = |path| {
             batch.walked.fetch_add(1, Ordering::Relaxed);
@@ -239,7 +246,7 @@ impl Walks {
         let export = self.export()?;
         let earlier = self.latest().get(&path.cloned()).and_then(Weak::upgrade);
         let known = earlier.as_ref().map(|earlier| &earlier.scanned);
-        let scanned = export.scan_like(path, known, names.count(), &mut room).map_err(|error| {
+        let scanned = export.scan_like(path, known, names, &mut room).map_err(|error| {
             let used_up = matches!(error, SourceError::NoRoom).then_some(holder);
             Nothing { used_up, ..Nothing::there(error) }
         })?;
@@ -370,45 +377,9 @@ pub(super) fn beyond(entries: u64, paths: usize, content: u64) -> Option<String>
     }
 }
 
-/// Names that all walks together may hold beyond [`NAMES_EACH`] of each: about 12 MB.
-const NAMES_ALL: usize = 240_000;
-/// Names that each walk may always hold: about 100 KB. A directory with more is read several times.
+/// Names that each walk may always hold: about 100 KB. Of a directory with more, all names are read
+/// into memory that counts, and where that is used up, it is read several times.
 const NAMES_EACH: usize = 2_048;
-
-/// The count of names that all walks hold beyond [`NAMES_EACH`] of each.
-#[derive(Default)]
-pub(super) struct Names {
-    taken: AtomicUsize,
-}
-
-/// The names that one walk may hold.
-pub(super) struct NamesShare {
-    names: Arc<Names>,
-    extra: usize,
-}
-
-impl Names {
-    /// Takes half of what is left, so that a walk of a large directory leaves some for others.
-    fn take(self: &Arc<Names>) -> NamesShare {
-        let half = |taken: usize| NAMES_ALL.saturating_sub(taken) / 2;
-        let taking = |taken| Some(taken + half(taken));
-        let before = self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, taking);
-        let extra = half(before.unwrap_or(NAMES_ALL));
-        NamesShare { names: Arc::clone(self), extra }
-    }
-}
-
-impl NamesShare {
-    pub fn count(&self) -> usize {
-        NAMES_EACH + self.extra
-    }
-}
-
-impl Drop for NamesShare {
-    fn drop(&mut self) {
-        self.names.taken.fetch_sub(self.extra, Ordering::Relaxed);
-    }
-}
 
 #[cfg(test)]
 mod tests {
@@ -582,16 +553,5 @@ mod tests {
         let failed = walks.ask(None, stranger()).outcome().await.err().unwrap();
         assert_eq!(failed.reason, Reason::Busy);
         assert!(walks.ask(None, stranger()).outcome().await.is_ok());
-    }
-
-    #[test]
-    fn names_of_all_walks_together_are_bounded_and_each_has_some() {
-        let names: Arc<Names> = Arc::default();
-        let shares: Vec<NamesShare> = (0..512).map(|_| names.take()).collect();
-        let extra: usize = shares.iter().map(|share| share.extra).sum();
-        assert!(extra <= NAMES_ALL && shares[0].extra == NAMES_ALL / 2);
-        assert!(shares.iter().all(|share| share.count() >= NAMES_EACH));
-        drop(shares);
-        assert_eq!(names.taken.load(Ordering::Relaxed), 0);
     }
 }

@@ -1,0 +1,234 @@
+//! The names in directories, sorted, which several listings may share.
+//!
+//! A directory with very many names would otherwise be read again by each listing for every few
+//! thousand of them. As long as one listing holds the names of a directory, another one that finds
+//! it with the same identity and times takes them over; a directory that has changed has other
+//! times and is read anew. Names of a directory that changed a moment ago are not shared, since its
+//! times may stay the same at the next change. Whose memory the names take is unknown here.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use crate::export::Stamp;
+
+/// The names of directories that are being listed now.
+pub struct SharedNames {
+    settled: fn(i64) -> bool,
+    known: Mutex<HashMap<Stamp, Weak<Sorted>>>,
+}
+
+/// Memory that was granted; it is given back when this is dropped.
+pub type Granted = Box<dyn Any + Send + Sync>;
+
+/// How many names a listing may hold.
+pub struct NamesHeld {
+    /// Names at a time, of all its directories together, each of some 50 bytes.
+    pub(crate) most: usize,
+    /// Where it shares the names of directories with more, and finds memory for them.
+    pub(crate) sharing: Option<Sharing>,
+}
+
+pub(crate) struct Sharing {
+    with: Arc<SharedNames>,
+    /// Bytes for names that this listing may ask for.
+    most: usize,
+    grant: Box<dyn FnMut(usize) -> Option<Granted> + Send>,
+}
+
+impl From<usize> for NamesHeld {
+    /// So many names at a time. A directory with more is read several times.
+    fn from(most: usize) -> NamesHeld {
+        NamesHeld { most, sharing: None }
+    }
+}
+
+impl NamesHeld {
+    /// Shares the names of directories with more than it holds, as long as `grant` gives the bytes
+    /// for them, and no more of these than `bytes` at a time. Without memory such a directory is
+    /// read several times.
+    pub fn sharing(
+        self,
+        with: &Arc<SharedNames>,
+        bytes: usize,
+        grant: impl FnMut(usize) -> Option<Granted> + Send + 'static,
+    ) -> NamesHeld {
+        let sharing = Sharing { with: Arc::clone(with), most: bytes, grant: Box::new(grant) };
+        NamesHeld { sharing: Some(sharing), ..self }
+    }
+}
+
+impl fmt::Debug for NamesHeld {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NamesHeld").field("most", &self.most).finish_non_exhaustive()
+    }
+}
+
+impl SharedNames {
+    /// Shares nothing yet. `settled` says whether a time of change, in seconds of the wall clock,
+    /// is old enough for the next change to show by another time.
+    pub fn new(settled: fn(i64) -> bool) -> Arc<SharedNames> {
+        Arc::new(SharedNames { settled, known: Mutex::default() })
+    }
+
+    fn known(&self) -> MutexGuard<'_, HashMap<Stamp, Weak<Sorted>>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Sharing {
+    /// The names of a directory with this stamp, if another listing holds them.
+    pub(crate) fn find(&self, stamp: &Stamp) -> Option<Arc<Sorted>> {
+        self.with.known().get(stamp).and_then(Weak::upgrade)
+    }
+
+    /// Begins to collect so many names of a directory with this stamp, of so many bytes together,
+    /// beside the bytes that this listing holds.
+    pub(crate) fn collect(
+        &mut self,
+        stamp: Stamp,
+        (names, bytes): (usize, usize),
+        held: usize,
+    ) -> Option<Collecting> {
+        u32::try_from(bytes).ok()?;
+        let all = names.checked_mul(size_of::<Span>())?.checked_add(bytes)?;
+        if held.checked_add(all)? > self.most {
+            return None;
+        }
+        let granted = (self.grant)(all)?;
+        let spans = Vec::with_capacity(names);
+        Some(Collecting { stamp, bytes: Vec::with_capacity(bytes), spans, granted })
+    }
+
+    /// Sorts what was collected of a directory, which has this stamp now, and shares it if that is
+    /// safe.
+    pub(crate) fn share(&self, collected: Collecting, stamp: &Stamp) -> Arc<Sorted> {
+        let lasts = collected.stamp == *stamp
+            && stamp.names_a_file()
+            && (self.with.settled)(stamp.changed());
+        let sorted = Arc::new(Sorted::of(collected));
+        if lasts {
+            let mut known = self.with.known();
+            known.retain(|_, names| names.strong_count() > 0);
+            known.insert(*stamp, Arc::downgrade(&sorted));
+        }
+        sorted
+    }
+}
+
+/// Where a name begins, and its length.
+type Span = (u32, u16);
+
+/// Names that are being collected, in memory that was granted for them.
+pub(crate) struct Collecting {
+    stamp: Stamp,
+    bytes: Vec<u8>,
+    spans: Vec<Span>,
+    granted: Granted,
+}
+
+impl Collecting {
+    /// Adds a name. Returns `false` if there is no room for it.
+    pub(crate) fn add(&mut self, name: &[u8]) -> bool {
+        let fits = self.bytes.len() + name.len() <= self.bytes.capacity()
+            && self.spans.len() < self.spans.capacity();
+        let (Ok(at), Ok(length)) = (u32::try_from(self.bytes.len()), u16::try_from(name.len()))
+        else {
+            return false;
+        };
+        if fits {
+            self.bytes.extend_from_slice(name);
+            self.spans.push((at, length));
+        }
+        fits
+    }
+}
+
+impl fmt::Debug for Collecting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Collecting").field("names", &self.spans.len()).finish_non_exhaustive()
+    }
+}
+
+/// All names of a directory in order.
+pub(crate) struct Sorted {
+    bytes: Vec<u8>,
+    spans: Vec<Span>,
+    _granted: Granted,
+}
+
+impl Sorted {
+    fn of(collected: Collecting) -> Sorted {
+        let Collecting { bytes, mut spans, granted, .. } = collected;
+        spans.sort_unstable_by_key(|span| name_at(&bytes, *span));
+        // The system may report a name twice if it was changed while the directory was read.
+        spans.dedup_by_key(|span| name_at(&bytes, *span));
+        Sorted { bytes, spans, _granted: granted }
+    }
+
+    fn name(&self, at: usize) -> Option<&[u8]> {
+        self.spans.get(at).map(|span| name_at(&self.bytes, *span))
+    }
+}
+
+fn name_at(bytes: &[u8], (at, length): Span) -> &[u8] {
+    &bytes[at as usize..][..usize::from(length)]
+}
+
+impl fmt::Debug for Sorted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sorted").field("names", &self.spans.len()).finish_non_exhaustive()
+    }
+}
+
+/// The next names of a directory.
+#[derive(Debug)]
+pub(crate) enum Upcoming {
+    /// Names of the listing's own, in reverse order.
+    Own(Vec<Box<[u8]>>),
+    /// All names, from this one on.
+    Shared(Arc<Sorted>, usize),
+}
+
+impl Upcoming {
+    pub(crate) fn none() -> Upcoming {
+        Upcoming::Own(Vec::new())
+    }
+
+    pub(crate) fn peek(&self) -> Option<&[u8]> {
+        match self {
+            Upcoming::Own(names) => names.last().map(|name| &**name),
+            Upcoming::Shared(names, at) => names.name(*at),
+        }
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Box<[u8]>> {
+        match self {
+            Upcoming::Own(names) => names.pop(),
+            Upcoming::Shared(names, at) => {
+                let name = names.name(*at)?.into();
+                *at += 1;
+                Some(name)
+            }
+        }
+    }
+
+    /// The names of the listing's own.
+    pub(crate) fn own(&self) -> usize {
+        match self {
+            Upcoming::Own(names) => names.len(),
+            Upcoming::Shared(..) => 0,
+        }
+    }
+
+    /// The bytes of memory that was granted.
+    pub(crate) fn granted(&self) -> usize {
+        match self {
+            Upcoming::Own(_) => 0,
+            Upcoming::Shared(names, _) => {
+                names.bytes.capacity() + names.spans.capacity() * size_of::<Span>()
+            }
+        }
+    }
+}
