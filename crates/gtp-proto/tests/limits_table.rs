@@ -10,6 +10,7 @@ const WIRE: &str = "gtp-proto/src/wire.rs";
 const MESSAGES: &str = "gtp-net/src/messages/limits.rs";
 const CONTROL: &str = "gtp-net/src/control/mod.rs";
 const ADMISSION: &str = "gtp-net/src/server/admission.rs";
+const BUDGET: &str = "gtp-net/src/server/budget.rs";
 const WALKS: &str = "gtp-net/src/server/walks.rs";
 const LIST: &str = "gtp-net/src/server/list.rs";
 const NAME: &str = "gtp-store/src/name.rs";
@@ -89,8 +90,8 @@ const ROWS: &[Row] = &[
     ),
     ("memory for manifests, all sessions of a server", &[(MESSAGES, "LISTINGS_MEMORY", 1.0)]),
     (
-        "names that one listing or walk holds; all of them beyond that",
-        &[(WALKS, "NAMES_EACH", 1.0), (WALKS, "NAMES_ALL", 1.0)],
+        "names that one listing or walk holds; bytes of those beyond that",
+        &[(WALKS, "NAMES_EACH", 1.0), (BUDGET, "NAMES_MEMORY", 1.0)],
     ),
     // One page is being made, one waits and one is being sent.
     ("entries that wait for a client which lists", &[(LIST, "PAGE_ENTRIES", 3.0)]),
