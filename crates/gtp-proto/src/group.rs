@@ -63,6 +63,11 @@ impl Group {
         self.pool.contains(unit)
     }
 
+    /// Units of `range` that are wanted and that no source is asked for.
+    pub fn free_in(&self, range: Range<u64>) -> u64 {
+        self.pool.within(range).map(|free| free.end - free.start).sum()
+    }
+
     /// Units that nobody is asked for.
     pub fn unassigned(&self) -> u64 {
         self.pool.len()

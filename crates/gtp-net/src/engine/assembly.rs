@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use gtp_alloc::Bytes;
-use gtp_proto::{FlowId, RangeSet};
+use gtp_proto::{FlowId, Group, RangeSet};
 use gtp_store::Row;
 use gtp_sys::prefetch;
 
@@ -178,16 +178,16 @@ impl Assembly {
         });
     }
 
-    /// The blocks of which something has arrived and all the rest is in `missing`.
-    pub fn left_unfinished(&self, missing: &RangeSet) -> Vec<Range<u64>> {
-        let back = |units: &Range<u64>| -> u64 {
-            missing.within(units.clone()).map(|range| range.end - range.start).sum()
+    /// The blocks of which something has arrived, and of whose rest some is in `missing` and nobody
+    /// else is asked for any.
+    pub fn left_unfinished(&self, missing: &RangeSet, group: &Group) -> Vec<Range<u64>> {
+        let left = |block: &&Block| {
+            let units = || block.units.clone();
+            let back: u64 = missing.within(units()).map(|range| range.end - range.start).sum();
+            let brought = !block.brought.is_empty();
+            brought && back > 0 && back + group.free_in(units()) == block.missing
         };
-        let unfinished = self
-            .open
-            .iter()
-            .filter(|block| !block.brought.is_empty() && back(&block.units) == block.missing);
-        unfinished.map(|block| block.units.clone()).collect()
+        self.open.iter().filter(left).map(|block| block.units.clone()).collect()
     }
 
     /// What has arrived of the block that begins with this unit does not count: it will come anew.
@@ -280,9 +280,16 @@ mod tests {
         let mut missing = RangeSet::new();
         missing.insert(blocks[0].start + 1..blocks[2].end);
         missing.remove_one(blocks[1].start);
-        assert_eq!(assembly.left_unfinished(&missing), blocks[..2]);
+        assert_eq!(assembly.left_unfinished(&missing, &Group::default()), blocks[..2]);
         missing.remove_one(blocks[1].start + 7);
-        assert_eq!(assembly.left_unfinished(&missing), blocks[..1], "one unit may still come");
+        let mut group = Group::default();
+        let left = assembly.left_unfinished(&missing, &group);
+        assert_eq!(left, blocks[..1], "one unit may still come");
+        let mut free = RangeSet::new();
+        free.insert(blocks[1].start + 7..blocks[1].start + 8);
+        group.give_back(&free);
+        let left = assembly.left_unfinished(&missing, &group);
+        assert_eq!(left, blocks[..2], "that unit was given back before");
     }
 
     #[test]

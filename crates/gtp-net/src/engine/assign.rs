@@ -42,7 +42,7 @@ impl Transfer {
                 sink.state == State::Live && !sink.pauses(now) && Record::of(sink) == record
             };
             if table.sink(flow).is_some_and(ready)
-                && (record == Record::Clean || self.may_try(now, flow, table))
+                && (record == Record::Clean || self.may_try(now, flow, interval, table))
                 && self.refill(now, flow, interval, table) == Got::NoMemory
             {
                 refused = refused.or(Some(at));
@@ -55,16 +55,20 @@ impl Transfer {
     }
 
     /// Whether a session that lost its work lately may have some again: only while the others have
-    /// more to do than can be taken back from it meanwhile. Else all would wait for it in the end.
-    fn may_try(&self, now: Time, flow: FlowId, table: &Table) -> bool {
+    /// more to do than it takes this one to bring what it would be asked for, or to have that taken
+    /// back. Else all would wait for it in the end.
+    fn may_try(&self, now: Time, flow: FlowId, interval: Span, table: &Table) -> bool {
         let (Some(plan), Some(struck)) = (&self.plan, table.sink(flow)) else { return false };
         let others = live(&self.flows, table).filter_map(|flow| table.sink(flow)).filter(|sink| {
             sink.state == State::Live && Record::of(sink) == Record::Clean && !sink.pauses(now)
         });
         let rate = others.fold(Rate::ZERO, |sum, sink| sum.saturating_add(sink.useful_rate()));
         let packet = struck.packet(plan.row.unit_payload());
-        let left = Bytes(plan.group.unassigned().saturating_mul(packet.0));
-        rate == Rate::ZERO || left / rate > struck.patience()
+        let bytes = |units: u64| Bytes(units.saturating_mul(packet.0));
+        let left = bytes(plan.group.unassigned());
+        let member = struck.worker(interval);
+        let brings = bytes(Group::appetite(&member, packet)) / member.granted;
+        rate == Rate::ZERO || left / rate > struck.patience() + brings
     }
 
     /// If no session works, one that pauses is better than none: the one with the fewest strikes.
@@ -118,11 +122,14 @@ impl Transfer {
                     .filter(|sink| sink.state == State::Live)
                     .filter(|sink| !plan.group.is_barred(sink.flow, first))
             };
-            // Whoever brings nothing would keep the block for long.
-            let brings = able().filter(|sink| !sink.is_given_up()).map(|sink| sink.flow);
-            let chosen = plan.suspects.choose(brings);
+            // Whoever brings nothing would keep the block for long, and so would one whose work
+            // others had to take over.
+            let brings = || able().filter(|sink| !sink.is_given_up());
+            let keeps_up = brings().filter(|sink| Record::of(sink) == Record::Clean);
+            let chosen = plan.suspects.choose(keeps_up.map(|sink| sink.flow));
+            let slow = || plan.suspects.choose(brings().map(|sink| sink.flow));
             let anyone = || plan.suspects.choose(able().map(|sink| sink.flow));
-            let Some(flow) = chosen.or_else(anyone) else { continue };
+            let Some(flow) = chosen.or_else(slow).or_else(anyone) else { continue };
             let Some(units) = plan.suspects.units(first) else { continue };
             let payload = plan.row.unit_payload();
             let grace = |sink: &SinkSide| sink.grace(units.end - units.start, payload);

@@ -60,7 +60,12 @@ impl Suspects {
         self.ask_alone(units);
     }
 
-    /// Whether this session was party to a bad block.
+    /// This session may spoil blocks, since its source has broken a rule before.
+    pub fn doubt(&mut self, flow: FlowId) {
+        self.doubts.entry(flow).or_insert(1);
+    }
+
+    /// Whether this session was party to a bad block, or may spoil one.
     pub fn is_doubted(&self, flow: FlowId) -> bool {
         self.doubts.contains_key(&flow)
     }
@@ -89,12 +94,19 @@ impl Suspects {
         self.blocks.values().any(free)
     }
 
-    /// Which of `candidates` is asked for a block: of those that gave the fewest back, whoever is
-    /// doubted most.
+    /// Which of `candidates` is asked for a block: of those that gave the fewest back, and are
+    /// asked for the fewest now, whoever is doubted most.
     pub fn choose(&self, candidates: impl Iterator<Item = FlowId>) -> Option<FlowId> {
         let of = |counts: &BTreeMap<FlowId, u32>, flow| counts.get(&flow).copied().unwrap_or(0);
+        let doubts = |flow| Reverse(of(&self.doubts, flow));
         candidates
-            .min_by_key(|&flow| (of(&self.returned, flow), Reverse(of(&self.doubts, flow)), flow))
+            .min_by_key(|&flow| (of(&self.returned, flow), self.asked_of(flow), doubts(flow), flow))
+    }
+
+    /// For how many blocks this session is asked alone.
+    fn asked_of(&self, flow: FlowId) -> usize {
+        let of = |block: &&Suspect| block.asked.is_some_and(|asked| asked.of == flow);
+        self.blocks.values().filter(of).count()
     }
 
     /// The block that begins with this unit, if it is suspected.
@@ -186,6 +198,25 @@ mod tests {
         assert_eq!(suspects.choose([].into_iter()), None);
         assert_eq!(suspects.ask(Time::ZERO, 0, (2, GRACE_MOST)), Some(0..10));
         assert_eq!(suspects.unasked(), [10]);
+    }
+
+    #[test]
+    fn a_session_is_doubted_that_was_party_to_a_bad_block_or_may_spoil_one() {
+        let mut suspects = accused(&[(0..10, &[1, 1, 2])]);
+        [2, 3].into_iter().for_each(|flow| suspects.doubt(flow));
+        assert_eq!([1, 2, 3, 4].map(|flow| suspects.is_doubted(flow)), [true, true, true, false]);
+        assert_eq!(suspects.choose([3, 2, 1].into_iter()), Some(1), "nothing is forgotten");
+    }
+
+    #[test]
+    fn several_blocks_are_asked_of_several_sessions_so_that_none_waits_for_another() {
+        let mut suspects = accused(&[(0..10, &[1, 2]), (10..20, &[1, 2]), (20..30, &[1, 3])]);
+        let mut ask = |first| {
+            let flow = suspects.choose([1, 2, 3].into_iter()).unwrap();
+            suspects.ask(Time::ZERO, first, (flow, GRACE_MOST));
+            flow
+        };
+        assert_eq!([ask(0), ask(10), ask(20)], [1, 2, 3], "the most doubted one first");
     }
 
     #[test]

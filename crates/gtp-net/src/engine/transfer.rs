@@ -51,6 +51,9 @@ pub(super) struct Transfer {
     files: Files,
     /// Files that will not come.
     pub(super) given_up: BTreeSet<u32>,
+    /// Sources, by their labels, that have broken a rule. A session that one of them begins anew is
+    /// doubted from the beginning.
+    broke: BTreeSet<String>,
     /// Sessions that had brought something and gone when a file had the wrong hash last.
     pub(super) gone: BTreeMap<u32, usize>,
     /// Blocks that a source without others was asked for once more although they came damaged.
@@ -118,6 +121,7 @@ impl Transfer {
         let mut begun = Transfer {
             files: Files::of(&manifest),
             given_up: BTreeSet::new(),
+            broke: BTreeSet::new(),
             gone: BTreeMap::new(),
             second_chances: BTreeSet::new(),
             manifest,
@@ -268,6 +272,11 @@ impl Transfer {
         }
         sink.core.begin(chosen);
         sink.state = State::Live;
+        if let Some(plan) = &mut self.plan
+            && self.broke.contains(sink.label())
+        {
+            plan.suspects.doubt(flow);
+        }
         self.dirty = true;
         true
     }
@@ -390,6 +399,11 @@ impl Transfer {
         table: &mut Table,
     ) {
         let moving = self.phase == Phase::Moving;
+        if blame == Blame::Source
+            && let Some(sink) = table.sink(flow)
+        {
+            self.broke.insert(sink.label().to_owned());
+        }
         if self.part(now, flow, table) && moving {
             self.outbox.push(TransferEvent::Lost { flow, blame, why: why.to_owned() });
         }
@@ -415,8 +429,9 @@ impl Transfer {
             plan.assembly.forget(first);
         }
         if plan.suspects.is_doubted(by) {
-            for units in plan.assembly.left_unfinished(&missing) {
+            for units in plan.assembly.left_unfinished(&missing, &plan.group) {
                 missing.remove(units.clone());
+                plan.group.have(units.clone());
                 plan.assembly.forget(units.start);
                 plan.suspects.put_aside(units, by);
             }
