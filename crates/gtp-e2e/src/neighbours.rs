@@ -51,6 +51,10 @@ const TOLD: Duration = Duration::from_millis(250);
 const NEXT_VISIT: Duration = Duration::from_millis(200);
 /// The part of its share that the neighbour must keep.
 const SHARE: f64 = 0.99;
+/// What sessions of strangers may hold for each bit that is sent to them, and their common room as
+/// a part of the capacity (docs/CLAIMS.md).
+const CLAIMED: f64 = 1.0 + gtp_proto::limits::DEMAND_ALPHA;
+const ROOM: f64 = gtp_proto::room::ROOM_PART;
 /// The part of its share that it must keep while the server lists and hashes files for attackers.
 const SHARE_BESIDE_WORK: f64 = 0.95;
 /// Bytes of memory that the server may take for attackers.
@@ -62,8 +66,8 @@ const ENTERED: Duration = Duration::from_secs(2);
 /// The part of visits that must succeed within [`ENTERED`].
 const ENTERING: f64 = 0.99;
 
-/// Attacks as planned until the process is killed. Four times a second it prints how many bytes of
-/// data the attackers have received.
+/// Attacks as planned until the process is killed. Four times a second it prints how many bytes the
+/// attackers have received, statuses and all.
 ///
 /// # Errors
 /// If an attacker cannot begin.
@@ -114,12 +118,14 @@ fn besiege(tools: &Tools, under: Under, (name, kind): (&str, Kind)) -> Result<Ve
     }
     let alone = f64::midpoint(before, alone(&neighbour)?);
     let row = |(attackers, seen): (usize, Seen)| {
-        let part = match kind {
-            Kind::List | Kind::Hash => SHARE_BESIDE_WORK,
-            Kind::Leave | Kind::Squat | Kind::Trickle | Kind::Lazy => SHARE,
-            Kind::Flood | Kind::KeepAlive | Kind::Garbage => SHARE,
+        let (held, part) = match kind {
+            Kind::List | Kind::Hash => (seen.attackers, SHARE_BESIDE_WORK),
+            Kind::Squat | Kind::Trickle | Kind::Lazy => {
+                (seen.attackers * CLAIMED + alone * ROOM, SHARE)
+            }
+            Kind::Leave | Kind::Flood | Kind::KeepAlive | Kind::Garbage => (seen.attackers, SHARE),
         };
-        let mut row = seen.to_json(alone, idle.memory, part);
+        let mut row = seen.to_json(alone, alone - held, (idle.memory, part));
         row["case"] = "neighbours".into();
         row["attackers"] = attackers.into();
         row["kind"] = name.into();
@@ -140,7 +146,7 @@ fn alone(neighbour: &Neighbour) -> Result<f64> {
 struct Seen {
     /// The rate of what the neighbour received, in bit/s.
     neighbour: f64,
-    /// The rate of what all attackers received together, in bit/s.
+    /// The rate of what all attackers received together, statuses and all, in bit/s.
     attackers: f64,
     /// The most memory that the server had, in bytes.
     memory: u64,
@@ -199,9 +205,10 @@ fn attacked(
 }
 
 impl Seen {
-    fn to_json(&self, alone: f64, idle: u64, part: f64) -> Value {
-        // What attackers receive counts as their share and not as the neighbour's loss.
-        let share = (alone - self.attackers).max(1.0);
+    /// Returns the row of a neighbour that had a rate `alone` and has this share now, of which it
+    /// must keep a `part`. What attackers may hold is no part of the share.
+    fn to_json(&self, alone: f64, share: f64, (idle, part): (u64, f64)) -> Value {
+        let share = share.max(1.0);
         let (kept, memory) = (self.neighbour / share, self.memory.saturating_sub(idle));
         let Visits { all, in_time, slowest } = self.visits;
         let mut missed = Vec::new();
@@ -211,7 +218,8 @@ impl Seen {
         must(self.lines <= LINES_MOST, format!("{:.1} lines a second", self.lines));
         let entering = in_time as f64 >= ENTERING * all as f64 && all > 0;
         must(entering, format!("{in_time} of {all} listed clients were in in time"));
-        json!({"alone_Mbit": alone / 1e6, "neighbour_Mbit": self.neighbour / 1e6,
+        json!({"alone_Mbit": alone / 1e6, "share_Mbit": share / 1e6,
+            "neighbour_Mbit": self.neighbour / 1e6,
             "attackers_Mbit": self.attackers / 1e6, "kept": kept,
             "memory_MiB": memory as f64 / 1_048_576.0, "lines_per_s": self.lines,
             "visits": all, "visits_in_time": in_time,

@@ -15,8 +15,8 @@ use gtp_alloc::led::{Arriving, SinkLaw};
 use gtp_alloc::{Rate, Span, Time};
 
 use crate::limits::{
-    ALONE_GROWS, ALONE_LEAST, GRANTS_OUTSTANDING, INTERVAL_MAX, INTERVAL_MIN, RECOMPUTE_MIN,
-    SILENCE_STOP,
+    ALONE_GROWS, ALONE_LEAST, GRANTS_OUTSTANDING, INTERVAL_MAX, INTERVAL_MIN, LEASE_MIN,
+    RECOMPUTE_MIN, SILENCE_STOP,
 };
 use crate::report::{FlowId, Grant, Law, Phase, Report};
 use crate::room::{self, is_shared};
@@ -272,11 +272,9 @@ impl Agent {
     ) {
         let seated = self.flows.iter_mut().zip(reports).zip(shares);
         let held = seated.map(|((flow, (_, report)), share)| {
-            // As long as a source that hears nothing may go on sending, and its packets travel.
-            let lease = SILENCE_STOP + report.rtt;
-            flow.release(now, report.echoed, lease);
+            flow.release(now, report.echoed, report.rtt);
             let newest = flow.newest;
-            let committed = flow.committed();
+            let committed = flow.arriving(now, report.rtt);
             match report.law.is_alone() {
                 false => Held { target: share.target, committed, newest },
                 // Nobody holds it to its share; it takes what it is seen to take.
@@ -388,9 +386,26 @@ impl Agent {
     }
 }
 
+impl Issued {
+    /// What of it may still be arriving over a path with this round trip: what a source may send
+    /// that has not heard of a newer one, at the latest, with the longest interval that it may
+    /// have been told (see `lease` of a source). Its packets travel meanwhile.
+    fn arriving(&self, now: Time, rtt: Span) -> f64 {
+        let unheard = now.since(self.superseded).saturating_sub(rtt);
+        let whole = LEASE_MIN.max(INTERVAL_MAX * 4);
+        if unheard <= whole {
+            return self.rate;
+        }
+        let over = unheard.saturating_sub(whole).as_nanos() / INTERVAL_MAX.as_nanos();
+        // A source stops long before so many halvings.
+        self.rate / (2_u64 << over.min(61)) as f64
+    }
+}
+
 impl Flow {
     /// Forgets grants that the source has let go of, and those whose lease is over.
-    fn release(&mut self, now: Time, echoed: u32, lease: Span) {
+    fn release(&mut self, now: Time, echoed: u32, rtt: Span) {
+        let lease = SILENCE_STOP + rtt;
         let gone = |old: &&Issued| old.number < echoed || now.since(old.superseded) > lease;
         match self.before.iter().take_while(gone).count() {
             0 => {}
@@ -399,9 +414,14 @@ impl Flow {
         }
     }
 
-    /// The largest rate that may still be arriving.
+    /// The largest rate that may still be arriving, if no lease were over.
     fn committed(&self) -> f64 {
         self.before.iter().fold(self.newest, |most, grant| grant.rate.max(most))
+    }
+
+    /// The largest rate that may still be arriving over a path with this round trip.
+    fn arriving(&self, now: Time, rtt: Span) -> f64 {
+        self.before.iter().fold(self.newest, |most, grant| grant.arriving(now, rtt).max(most))
     }
 
     fn issue(&mut self, now: Time, rate: f64) {

@@ -20,6 +20,14 @@ const SATED: Span = Span::from_millis(100);
 const DOUBLINGS: u32 = 4;
 /// What an application supplies that has just begun to, twice this after the first doubling.
 const STIRS: Rate = Rate::from_bps(125_000);
+/// What a sink that asks for little at a time takes in the long run is its mean over so many
+/// windows: its requests come when its host finds the time.
+const MEAN_WINDOWS: usize = 5;
+/// What was asked for and not sent is much if it is so many bytes, which a sink that takes all it
+/// can get exceeds at any rate...
+pub(crate) const MUCH: Bytes = Bytes(64 * 1_500);
+/// ... and takes long if it is not sent within this time.
+const LATE: Span = Span::from_secs(2);
 /// A window in which the pacer waited for more than this part of the time was limited.
 const WAITED: f64 = 0.05;
 
@@ -39,6 +47,8 @@ pub(crate) struct Demand {
     doublings: u32,
     limited: bool,
     claim: WindowedMax,
+    /// What was sent in each of the last windows, and how long it was.
+    sent: [(Bytes, Span); MEAN_WINDOWS],
 }
 
 /// What a pacer waits for that would let a datagram go.
@@ -48,13 +58,6 @@ pub(crate) enum Lack {
     Data,
     /// The sink: it has asked for nothing more.
     Requests,
-}
-
-/// Whether the sink has asked for anything that was not sent yet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
-    Nothing,
-    Something,
 }
 
 impl Demand {
@@ -70,12 +73,14 @@ impl Demand {
             doublings: 0,
             limited: false,
             claim: WindowedMax::new(now, DEMAND_HOLD),
+            sent: [(Bytes::ZERO, Span::ZERO); MEAN_WINDOWS],
         }
     }
 
-    /// `bytes` were there to be sent at `now`.
+    /// `bytes` were there to be sent at `now`, and this is left of what the sink has asked for, as
+    /// far as it is less than [`MUCH`].
     #[inline]
-    pub fn sent(&mut self, now: Time, bytes: Bytes) {
+    pub fn sent(&mut self, now: Time, bytes: Bytes, left: impl FnOnce() -> Bytes) {
         self.roll(now);
         if let Some(since) = self.waiting_since {
             self.waiting_since = None;
@@ -84,8 +89,31 @@ impl Demand {
         }
         self.bytes += bytes;
         if self.limited && now.since(self.last_wait) >= SATED {
-            self.double(now);
+            match self.claim(now) < self.useful(left()) {
+                true => self.double(now),
+                false => self.last_wait = now,
+            }
         }
+    }
+
+    /// What it is useful to claim for a sink that has asked for so much more. One that asks for
+    /// little at a time, late and then for several times at once, gets its mean, or what brings
+    /// all of it soon where the mean would take long.
+    fn useful(&self, left: Bytes) -> Rate {
+        if left >= MUCH || self.lacked == Lack::Data {
+            Rate::UNLIMITED
+        } else if left > self.mean().bytes_in(LATE) {
+            left.per(WINDOW)
+        } else {
+            self.mean().scale(1.0 + DEMAND_ALPHA)
+        }
+    }
+
+    /// What was sent in the last windows.
+    fn mean(&self) -> Rate {
+        let add = |(bytes, span), &(b, s): &(Bytes, Span)| (bytes + b, span + s);
+        let (bytes, span) = self.sent.iter().fold((Bytes::ZERO, Span::ZERO), add);
+        bytes.per(span)
     }
 
     /// So many bytes wait to be sent at `now` that may be: where the application was silent until
@@ -158,6 +186,8 @@ impl Demand {
             }
             self.claim.add(now, rate.scale(1.0 + DEMAND_ALPHA).saturating_add(DEMAND_FLOOR));
         }
+        self.sent.rotate_right(1);
+        self.sent[0] = (self.bytes, elapsed);
         self.window_start = now;
         self.bytes = Bytes::ZERO;
         (self.waited, self.unused) = (Span::ZERO, Rate::ZERO);
@@ -168,22 +198,25 @@ impl Demand {
         self.limited
     }
 
-    /// What of the claim at `now` the application supplies, with a tenth to grow; unlimited if the
-    /// application is not the limit. Without a wait it doubles later than the claim does: one that
-    /// supplies ten times a second must not look like one that always has something.
-    pub fn supplied(&mut self, now: Time, asked: Asked) -> Rate {
+    /// What of the claim at `now` the application supplies, with a tenth to grow, where this is
+    /// left of what the sink has asked for; unlimited if the application is not the limit. Without
+    /// a wait it doubles later than the claim does: one that supplies ten times a second must not
+    /// look like one that always has something. For a sink that asks for little at a time the mean
+    /// counts.
+    pub fn supplied(&mut self, now: Time, left: Bytes) -> Rate {
         if !self.limited {
             return Rate::UNLIMITED;
         }
         let supplied = self.claim.max(now).saturating_sub(DEMAND_FLOOR);
-        if self.waiting_since.is_some() || asked == Asked::Nothing {
-            return supplied;
+        let useful = self.useful(left);
+        if self.waiting_since.is_some() || left == Bytes::ZERO {
+            return supplied.min(useful);
         }
         let sated = now.since(self.last_wait).as_nanos() / SATED.as_nanos();
         let doublings = u64::from(self.doublings) + sated;
         match doublings.saturating_sub(1).min(DOUBLINGS.into()) as u32 {
-            0 => supplied,
-            more => supplied.max(STIRS).scale(f64::from(1 << more)),
+            0 => supplied.min(useful),
+            more => supplied.max(STIRS).scale(f64::from(1 << more)).min(useful),
         }
     }
 

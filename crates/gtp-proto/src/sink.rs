@@ -12,7 +12,7 @@ use gtp_alloc::led::{Came, Counts, SessionLaw};
 use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_ranges::RangeSet;
 
-use crate::claims::{Awaits, CLAIM_RESTING, Claims, Peer, Usage};
+use crate::claims::{Peer, Usage};
 use crate::excess::Excess;
 use crate::handshake::{Handshake, HelloOut, Outcome, Role};
 use crate::limits::{INTERVAL_MIN, RAMP_FACTOR, RECEIPTS_WAITING, SESSION_TIMEOUT, SILENCE_STOP};
@@ -31,6 +31,7 @@ use crate::wire::{
 };
 
 mod asking;
+mod claim;
 mod rest;
 
 use rest::YOUNG_INTERVAL;
@@ -307,7 +308,7 @@ impl SinkSession {
         if self.silence(came.read) >= SILENCE_STOP {
             self.note_news(came.read);
         }
-        (self.last_datagram, self.source) = (came.read, Peer::Heard);
+        self.hear_source(came.read);
         let handled = self.handle_control(came, header.pn, control);
         self.end_full_receipt(); // Whatever it was, its number may have left a gap.
         self.relay_handshake(came.read);
@@ -391,31 +392,6 @@ impl SinkSession {
             rtt: self.rtt.smoothed(),
             counts: Counts { received: self.counters.packets, lost: self.counters.lost },
             packet: self.packet_bytes(),
-        }
-    }
-
-    /// What this end claims of its host for the source, whatever that offers.
-    fn claim(&self, now: Time) -> Rate {
-        if !self.source.may_claim(&self.config.role, self.silence(now)) {
-            return Rate::ZERO;
-        }
-        let own = match self.config.law {
-            Law::Grant if self.is_resting(now) => CLAIM_RESTING.min(self.usage.bound()),
-            Law::Grant => self.usage.bound(),
-            Law::EndNode { .. } | Law::SourceAlone | Law::SinkAlone => Rate::UNLIMITED,
-            Law::SessionAlone => self.wish(),
-        };
-        own.min(self.config.max_rate)
-    }
-
-    /// What of the claim is more than room to grow.
-    fn firm(&self, now: Time, offer: Rate) -> Rate {
-        match self.config.law {
-            Law::Grant if self.is_resting(now) => Rate::ZERO,
-            Law::Grant => self.usage.firm(offer),
-            Law::EndNode { .. } | Law::SourceAlone | Law::SinkAlone | Law::SessionAlone => {
-                Rate::UNLIMITED
-            }
         }
     }
 
@@ -535,7 +511,7 @@ impl SinkSession {
         let now = came.read;
         let gap = pn > self.arrivals.upcoming();
         self.arrivals.accept(pn)?;
-        (self.last_datagram, self.source) = (now, Peer::Heard);
+        self.hear_source(now);
         let bytes = self.config.link.wire_bytes(HEADER_LEN + body.len());
         if self.receipt.covers(pn) {
             // Else it was measured as missing.
@@ -717,16 +693,7 @@ impl SinkSession {
         };
         self.measured.roll(now, self.grant.interval);
         self.check_excess(now);
-        let trip = self.rtt.smoothed() + self.grant.interval * 2;
-        let awaits = if self.asker.outstanding() > 0 { Awaits::Units } else { Awaits::Nothing };
-        let offer = self.peer.as_ref().map_or(Rate::ZERO, |status| status.offer);
-        let less = self.usage.is_granted_less(offer);
-        let claims = if less || self.claim(now) < self.usage.bound().min(self.config.max_rate) {
-            Claims::LessThanBound
-        } else {
-            Claims::Bound
-        };
-        self.usage.roll(now, self.grant.rate, awaits, claims, trip);
+        self.look_at_usage(now);
         let (echo_at, echo_hold) = match self.heard_at {
             Some((at, sent_at)) => (sent_at, now.since(at).as_micros() as u32),
             None => (0, 0),

@@ -595,7 +595,8 @@ impl SourceSession {
         self.pacer.sent(now, bytes);
         self.sent_meter.add(now, pn, now.as_wire_micros(), bytes);
         self.log.sent(now, pn, bytes);
-        self.demand.sent(now, bytes);
+        let (answerer, packet) = (&self.answerer, self.packet_bytes());
+        self.demand.sent(now, bytes, || claim::left(answerer, packet));
         self.counters.packets += 1;
         self.counters.bytes += bytes.0;
         if self.resting {

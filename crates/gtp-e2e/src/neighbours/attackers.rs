@@ -95,7 +95,7 @@ struct Attacker {
     moved: Arc<AtomicU64>,
 }
 
-/// Attacks without end; adds the IP bytes of data that arrive to `moved`.
+/// Attacks without end; adds the IP bytes of data and statuses that arrive to `moved`.
 ///
 /// # Errors
 /// If the key does not parse, or an attacker fails for a reason that is not the server's answer.

@@ -13,7 +13,6 @@ use gtp_alloc::{Rate, Span, Time};
 use gtp_net::control::ControlChannel;
 use gtp_net::crypto::{Opener, Sealer, Suite, TAG_LEN};
 use gtp_net::messages::Opened;
-use gtp_proto::sink::Received;
 use gtp_proto::wire::{HEADER_LEN, Header};
 use gtp_proto::{Event, Grant, Law, Link, Role, SinkConfig, SinkSession, Weights};
 use gtp_sys::Clock;
@@ -52,7 +51,7 @@ pub(super) struct Liar<'a> {
     /// The first unit that it has not asked for, and when it asks again. It is `None` before the
     /// path is open.
     next: Option<(u64, Time)>,
-    /// IP bytes that all attackers have received together.
+    /// IP bytes that all attackers have received together, statuses and all.
     moved: &'a AtomicU64,
 }
 
@@ -167,11 +166,8 @@ impl<'a> Liar<'a> {
         let (head, sealed) = datagram.split_at_mut(HEADER_LEN);
         let Ok(body) = self.opener.open_in_place(header.pn, head, sealed) else { return };
         let now = self.clock.now();
-        match self.core.handle_datagram(now.into(), header, body) {
-            Ok(Received::Unit { .. }) | Err(_) => {
-                self.moved.fetch_add(bytes, Ordering::Relaxed);
-            }
-            Ok(Received::Control) => {}
-        }
+        self.moved.fetch_add(bytes, Ordering::Relaxed);
+        // What it says counts as well, whatever becomes of it here.
+        let _ = self.core.handle_datagram(now.into(), header, body);
     }
 }

@@ -13,7 +13,7 @@ const ALLOWED: Rate = Rate::from_mbps(600);
 fn produce(demand: &mut Demand, from: Time, ms: u64, gap_us: u64, waits: Waits) -> Time {
     let mut now = from;
     while now.since(from) < Span::from_millis(ms) {
-        demand.sent(now, PACKET);
+        demand.sent(now, PACKET, || MUCH);
         if matches!(waits, Waits::Yes) {
             demand.wait(now + Span::from_micros(1), ALLOWED, Lack::Data);
         }
@@ -103,7 +103,7 @@ fn part_sent(bps: f64, granted_at_first: f64) -> f64 {
                 demand.wait(now, ALLOWED, Lack::Data);
                 break;
             }
-            demand.sent(now, PACKET);
+            demand.sent(now, PACKET, || MUCH);
             (credit, ready) = (credit - PACKET.0 as f64, ready - PACKET.0 as f64);
             sent += if turn >= 30_000 { PACKET.0 } else { 0 };
         }
@@ -186,7 +186,7 @@ fn a_claim_for_what_waits_doubles_as_others_do_until_it_is_for_everything() {
         // Something more has come to wait before the next step.
         let doublings = now.since(start).as_nanos() / SATED.as_nanos();
         demand.backlog(now, Bytes(200_000 << doublings.min(3)));
-        demand.sent(now, PACKET);
+        demand.sent(now, PACKET, || MUCH);
         let claim = demand.claim(now).as_f64();
         let most = 16e6 * f64::from(2_u32 << doublings.min(4));
         assert!(demand.is_limited() && claim <= most, "{claim} after {doublings}");
@@ -202,4 +202,37 @@ fn a_claim_for_what_waits_doubles_as_others_do_until_it_is_for_everything() {
     demand.roll(now + WINDOW + WINDOW);
     assert!(demand.is_limited());
     assert!(demand.claim(now + WINDOW + WINDOW) <= ALLOWED.scale(1.2));
+}
+
+/// What one supplies whose sink asks for four packets ten times a second, or for as many in all
+/// when it finds the time: at most the `late`st of so many times.
+fn supplied_to_a_lazy_sink(late: u64) -> Rate {
+    let mut demand = Demand::new(Time::ZERO);
+    let (mut now, mut left, mut most) = (Time::ZERO, 0, Rate::ZERO);
+    for tenth in 0..60_u64 {
+        left += if (tenth + 1).is_multiple_of(late) { 4 * late } else { 0 };
+        for _ in 0..10 {
+            now += Span::from_millis(10);
+            let asked = Bytes(PACKET.0 * left);
+            if left == 0 {
+                demand.wait(now, Rate::from_mbps(1), Lack::Requests);
+            } else {
+                left -= 1;
+                demand.sent(now, PACKET, || asked);
+            }
+            let supplied = demand.supplied(now, asked);
+            most = if tenth >= 20 { most.max(supplied) } else { Rate::ZERO };
+        }
+    }
+    most
+}
+
+#[test]
+fn a_sink_that_asks_for_little_at_a_time_is_supplied_with_its_mean_however_late_it_asks() {
+    let mean = Bytes(PACKET.0 * 40).per(Span::from_secs(1));
+    for late in 1..=5 {
+        let supplied = supplied_to_a_lazy_sink(late).as_f64();
+        let most = mean.as_f64() * 1.1 * 1.41;
+        assert!(supplied <= most, "{late}: {supplied} of {most}");
+    }
 }

@@ -4,13 +4,14 @@
 //! lasts. What it claims above its grant, or above what its application supplies, is only room to
 //! grow. This module must not know other sessions.
 
-use gtp_alloc::{Rate, Time};
+use gtp_alloc::{Bytes, Rate, Time};
 
 use super::{SourceSession, lease};
 use crate::claims;
-use crate::demand::Asked;
+use crate::demand::MUCH;
 use crate::limits::DEMAND_ALPHA;
 use crate::report::Law;
+use crate::requests::Answerer;
 use crate::wire::STATUS_LEN;
 
 impl SourceSession {
@@ -49,9 +50,21 @@ impl SourceSession {
         if !self.demand.is_limited() {
             return granted;
         }
-        let asked = if self.answerer.peek().is_none() { Asked::Nothing } else { Asked::Something };
-        let supplied = self.demand.supplied(now, asked);
+        let supplied = self.demand.supplied(now, left(&self.answerer, self.packet_bytes()));
         let said = self.config.link.wire_bytes(STATUS_LEN).per(self.target.interval);
         granted.min(supplied.saturating_add(said.min(supplied)))
     }
+}
+
+/// Returns what the sink has asked for and was not sent, in packets of so many bytes, as far as it
+/// is less than [`MUCH`].
+pub(super) fn left(answerer: &Answerer, packet: Bytes) -> Bytes {
+    let mut bytes = Bytes::ZERO;
+    for units in answerer.upcoming() {
+        bytes += Bytes((units.end - units.start).min(MUCH.0) * packet.0);
+        if bytes >= MUCH {
+            break;
+        }
+    }
+    bytes
 }

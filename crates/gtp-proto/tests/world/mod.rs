@@ -9,7 +9,7 @@ use std::collections::BinaryHeap;
 
 use gtp_alloc::led::{SessionLaw, SinkLaw, SourceLaw};
 use gtp_alloc::{Bytes, Rate, Span, Time};
-use gtp_link::{Link as Wire, LinkSpec, Verdict};
+use gtp_link::{Link as Wire, LinkSpec, Rng, Verdict};
 use gtp_proto::sink::Received;
 use gtp_proto::wire::{HEADER_LEN, Header, TAG_LEN};
 use gtp_proto::{
@@ -62,6 +62,12 @@ pub struct Flow {
     /// `ahead` units beyond that, in halves. Infinite if it asks for all at once.
     pub reader: f64,
     pub ahead: u64,
+    /// The longest time for which the reader sleeps between two looks, drawn anew each time: its
+    /// host has much else to do. Such a reader asks by the clock alone. Zero if it looks whenever
+    /// anything happens.
+    pub naps: Span,
+    pub wakes: Time,
+    dice: Rng,
     /// Units that a sink with a reader has asked for.
     pub asked: u64,
     /// Chance that a datagram back to the source is lost.
@@ -113,11 +119,17 @@ impl Flow {
 
     /// A reader reads on, and its sink asks for as much.
     fn read(&mut self, now: Time) {
-        if !self.reader.is_finite() {
+        if !self.reader.is_finite() || now < self.wakes {
             return;
         }
-        let read = (self.reader * now.since(self.started).as_secs_f64() / 8.0) as u64;
-        let wanted = read.min(self.payload) / u64::from(UNIT) + self.ahead;
+        if self.naps > Span::ZERO {
+            self.wakes = now + Span::from_nanos(self.dice.below(self.naps.as_nanos()));
+        }
+        let mut read = (self.reader * now.since(self.started).as_secs_f64() / 8.0) as u64;
+        if self.naps == Span::ZERO {
+            read = read.min(self.payload);
+        }
+        let wanted = read / u64::from(UNIT) + self.ahead;
         if wanted >= self.asked + self.ahead / 2 {
             self.sink.assign(self.asked..wanted);
             self.asked = wanted;
@@ -318,6 +330,9 @@ impl World {
             producer: f64::INFINITY,
             reader: f64::INFINITY,
             ahead: READ_AHEAD,
+            naps: Span::ZERO,
+            wakes: Time::ZERO,
+            dice: Rng::new(self.flows.len() as u64),
             party: 0,
             asked: spec.units,
             started: self.now,
