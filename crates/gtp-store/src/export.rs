@@ -185,7 +185,8 @@ impl Export {
     }
 
     /// As [`Export::scan`] within a budget: `room` is told the length of each path before its entry
-    /// is kept, and 0 now and then; when it says no the listing ends. Where the object is still
+    /// or, for one that is left out, its name is kept, and 0 now and then; when it says no the
+    /// listing ends. Where the object is still
     /// what an earlier listing says, the result is that one, and nothing more is kept.
     /// So many names are held besides.
     ///

@@ -170,7 +170,7 @@ fn a_listing_like_an_earlier_one_is_that_one_and_takes_no_memory() {
     };
     let (first, took) = taken(None);
     let paths: usize = first.manifest.entries.iter().map(|e| e.path.as_str().len()).sum();
-    assert_eq!((first.manifest.entries.len(), took), (107, paths));
+    assert_eq!((first.manifest.entries.len(), took), (107, paths + "link".len()));
     let (second, took) = taken(Some(&first));
     assert!(Arc::ptr_eq(&first, &second) && took == 0);
     // Any change makes a listing of its own, in which all is as it would be without the first.
@@ -280,4 +280,32 @@ fn a_large_directory_for_whose_names_there_is_no_memory_is_listed_all_the_same()
     let asked = |_: usize| unreachable!("it asks for no more than it may");
     let few = NamesHeld::from(64).sharing(&shared, 1_000, asked);
     assert_eq!(listed(export.lister(None, Depth::One, few).unwrap(), |_| {}).0, expected);
+}
+
+#[test]
+fn names_that_are_left_out_take_memory_that_counts_up_to_a_thousand_of_them() {
+    let dir = tempfile::tempdir().unwrap();
+    for n in 0..1_203 {
+        symlink("nowhere", dir.path().join(format!("{n:04}"))).unwrap();
+    }
+    let export = Export::open(dir.path()).unwrap();
+    let scan = |earlier, most| {
+        let (mut kept, mut bytes) = (0, 0);
+        let scanned = export.scan_like(None, earlier, 64, &mut |path| {
+            kept += usize::from(path > 0);
+            bytes += path;
+            kept <= most
+        });
+        scanned.map(|scanned| (scanned, kept, bytes))
+    };
+    let (first, kept, bytes) = scan(None, 1_000).unwrap();
+    assert_eq!((kept, bytes), (1_000, 4_000));
+    assert_eq!((first.skipped.len(), first.skipped_total), (1_000, 1_203));
+    assert!(matches!(scan(None, 999), Err(SourceError::NoRoom)));
+    let (again, kept, _) = scan(Some(&first), 0).unwrap();
+    assert!(Arc::ptr_eq(&again, &first) && kept == 0, "what is the same takes none");
+    std::fs::remove_file(dir.path().join("0500")).unwrap();
+    let (later, kept, _) = scan(Some(&first), 1_000).unwrap();
+    assert_eq!((kept, later.skipped_total), (1_000, 1_202));
+    assert!(later.skipped.iter().all(|name| name.path != "0500"));
 }

@@ -118,8 +118,8 @@ impl Limits {
     }
 }
 
-/// The memory, in bytes, that one entry with a path of this length is assumed to need; a name
-/// that is left out needs none.
+/// The memory, in bytes, that one entry or one name that is left out is assumed to need, with a
+/// path of this length; nothing is kept where that is 0.
 pub(crate) fn listing_bytes(path: usize) -> u64 {
     if path == 0 { 0 } else { ENTRY_MEMORY + path as u64 }
 }
