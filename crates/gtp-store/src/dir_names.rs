@@ -3,11 +3,12 @@
 //! A directory with very many names would otherwise be read again by each listing for every few
 //! thousand of them. As long as one listing holds the names of a directory, another one that finds
 //! it with the same identity and times takes them over; a directory that has changed has other
-//! times and is read anew. Names of a directory that changed a moment ago are not shared, since its
-//! times may stay the same at the next change. Whose memory the names take is unknown here.
+//! times and is read anew. While one listing collects the names of a directory, others go on with
+//! few at a time. Names of a directory that changed a moment ago are not shared, since its times
+//! may stay the same at the next change. Whose memory the names take is unknown here.
 
 use std::any::Any;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -17,6 +18,8 @@ use crate::export::Stamp;
 pub struct SharedNames {
     settled: fn(i64) -> bool,
     known: Mutex<HashMap<Stamp, Weak<Sorted>>>,
+    /// The directories whose names are being collected for all.
+    collected: Mutex<HashSet<Stamp>>,
 }
 
 /// Memory that was granted; it is given back when this is dropped.
@@ -69,11 +72,20 @@ impl SharedNames {
     /// Shares nothing yet. `settled` says whether a time of change, in seconds of the wall clock,
     /// is old enough for the next change to show by another time.
     pub fn new(settled: fn(i64) -> bool) -> Arc<SharedNames> {
-        Arc::new(SharedNames { settled, known: Mutex::default() })
+        Arc::new(SharedNames { settled, known: Mutex::default(), collected: Mutex::default() })
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<Stamp, Weak<Sorted>>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn collected(&self) -> MutexGuard<'_, HashSet<Stamp>> {
+        self.collected.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a directory with this stamp always has these names.
+    fn lasts(&self, stamp: &Stamp) -> bool {
+        stamp.names_a_file() && (self.settled)(stamp.changed())
     }
 }
 
@@ -96,19 +108,22 @@ impl Sharing {
         if held.checked_add(all)? > self.most {
             return None;
         }
+        let for_all = match self.with.lasts(&stamp) {
+            true => Some(ForAll::begin(&self.with, stamp)?),
+            false => None,
+        };
         let granted = (self.grant)(all)?;
         let spans = Vec::with_capacity(names);
-        Some(Collecting { stamp, bytes: Vec::with_capacity(bytes), spans, granted })
+        Some(Collecting { bytes: Vec::with_capacity(bytes), spans, granted, for_all })
     }
 
     /// Sorts what was collected of a directory, which has this stamp now, and shares it if that is
     /// safe.
-    pub(crate) fn share(&self, collected: Collecting, stamp: &Stamp) -> Arc<Sorted> {
-        let lasts = collected.stamp == *stamp
-            && stamp.names_a_file()
-            && (self.with.settled)(stamp.changed());
+    pub(crate) fn share(&self, mut collected: Collecting, stamp: &Stamp) -> Arc<Sorted> {
+        // Others may begin to collect when this is known.
+        let for_all = collected.for_all.take().filter(|for_all| for_all.stamp == *stamp);
         let sorted = Arc::new(Sorted::of(collected));
-        if lasts {
+        if for_all.is_some() {
             let mut known = self.with.known();
             known.retain(|_, names| names.strong_count() > 0);
             known.insert(*stamp, Arc::downgrade(&sorted));
@@ -117,15 +132,35 @@ impl Sharing {
     }
 }
 
+/// The only collecting of a directory's names for all, as long as it goes on.
+struct ForAll {
+    with: Arc<SharedNames>,
+    stamp: Stamp,
+}
+
+impl ForAll {
+    /// Begins it, unless one goes on.
+    fn begin(with: &Arc<SharedNames>, stamp: Stamp) -> Option<ForAll> {
+        let is_first = with.collected().insert(stamp);
+        is_first.then(|| ForAll { with: Arc::clone(with), stamp })
+    }
+}
+
+impl Drop for ForAll {
+    fn drop(&mut self) {
+        self.with.collected().remove(&self.stamp);
+    }
+}
+
 /// Where a name begins, and its length.
 type Span = (u32, u16);
 
 /// Names that are being collected, in memory that was granted for them.
 pub(crate) struct Collecting {
-    stamp: Stamp,
     bytes: Vec<u8>,
     spans: Vec<Span>,
     granted: Granted,
+    for_all: Option<ForAll>,
 }
 
 impl Collecting {
@@ -165,6 +200,11 @@ impl Sorted {
         // The system may report a name twice if it was changed while the directory was read.
         spans.dedup_by_key(|span| name_at(&bytes, *span));
         Sorted { bytes, spans, _granted: granted }
+    }
+
+    /// The place of the first name after this one.
+    pub(crate) fn after(&self, name: &[u8]) -> usize {
+        self.spans.partition_point(|span| name_at(&self.bytes, *span) <= name)
     }
 
     fn name(&self, at: usize) -> Option<&[u8]> {

@@ -191,8 +191,7 @@ impl Lister {
             return Some(Ok(self.read_on()));
         }
         if dir.names.peek().is_none() && dir.more_after.is_some() {
-            dir.reading = Some(Reading { after: dir.more_after.take(), ..Reading::default() });
-            return Some(Ok(self.reopen().unwrap_or(Step::Nothing)));
+            return Some(Ok(self.reopen().unwrap_or_else(|| self.more())));
         }
         if let Some(name) = dir.next_due() {
             let path = join(&dir.path, &name);
@@ -310,6 +309,25 @@ impl Lister {
                 Some(Step::Skipped(skipped(dir.path.as_bytes(), unreadable(error))))
             }
         }
+    }
+
+    /// Begins to read the present directory, which has just been opened, for its next names; or
+    /// takes them from a listing that has collected all of them meanwhile.
+    fn more(&mut self) -> Step {
+        let (Some(dir), Some(open)) = (self.dirs.last_mut(), &self.open) else {
+            return Step::Nothing;
+        };
+        let Some(after) = dir.more_after.take() else { return Step::Nothing };
+        let stamp = fstat(open).map(|stat| Stamp::of(&stat, dir.numbering)).ok();
+        let shared = stamp.zip(self.held.sharing.as_ref());
+        match shared.and_then(|(stamp, sharing)| sharing.find(&stamp)) {
+            Some(names) => {
+                let next = names.after(&after);
+                dir.names = Upcoming::Shared(names, next);
+            }
+            None => dir.reading = Some(Reading { after: Some(after), ..Reading::default() }),
+        }
+        Step::Nothing
     }
 
     /// Reads a part of the present directory.

@@ -267,6 +267,38 @@ fn a_large_directory_is_read_once_for_all_who_list_it_and_anew_when_it_has_chang
 }
 
 #[test]
+fn of_many_who_begin_to_list_a_large_directory_at_once_one_collects_the_names_for_all() {
+    let dir = tempfile::tempdir().unwrap();
+    for n in 0..3_000 {
+        std::fs::write(dir.path().join(format!("{n:05}")), b"x").unwrap();
+    }
+    let export = Export::open(dir.path()).unwrap();
+    let grants = Arc::new(AtomicUsize::new(0));
+    let shared = SharedNames::new(|_| true);
+    let begin = |_| {
+        let grants = Arc::clone(&grants);
+        let names = NamesHeld::from(64).sharing(&shared, 1 << 20, move |_| {
+            grants.fetch_add(1, Ordering::Relaxed);
+            Some(Box::new(()) as Granted)
+        });
+        export.lister(None, Depth::One, names).unwrap()
+    };
+    let mut listers: Vec<Lister> = (0..8).map(begin).collect();
+    let mut listed = vec![Vec::new(); 8];
+    // Step by step in turns.
+    while listed.iter().any(|names| names.len() < 3_000) {
+        for (lister, names) in listers.iter_mut().zip(&mut listed) {
+            if let Some(Ok(Step::Entry(entry))) = lister.step() {
+                names.push(entry.path.to_string());
+            }
+        }
+    }
+    let expected = all_beneath(dir.path());
+    assert!(listed.iter().all(|names| *names == expected));
+    assert_eq!(grants.load(Ordering::Relaxed), 1, "one took memory for all");
+}
+
+#[test]
 fn a_large_directory_for_whose_names_there_is_no_memory_is_listed_all_the_same() {
     let dir = tempfile::tempdir().unwrap();
     for n in 0..1_000 {
