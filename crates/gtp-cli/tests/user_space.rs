@@ -12,6 +12,8 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, SystemTime};
 
+use rustix::process::Signal;
+
 use common::{World, events, require_root, size_of, wait_for};
 
 /// A mounted file system, gone when dropped.
@@ -77,6 +79,58 @@ fn export(world: &World, names: &[&str]) {
         let file = File::options().write(true).open(world.path("export/tree").join(name)).unwrap();
         let time = SystemTime::UNIX_EPOCH + Duration::new(1_577_836_801, 123_456_789);
         file.set_modified(time).unwrap();
+    }
+}
+
+/// A file system whose process is stopped: whoever asks it waits until it goes on.
+struct Hung {
+    process: std::process::Child,
+    at: PathBuf,
+}
+
+impl Hung {
+    /// Shows what is in `below` at `at`, and stops.
+    fn mount(below: PathBuf, at: PathBuf) -> Hung {
+        fs::create_dir(&at).unwrap();
+        let process = Command::new("bindfs").arg("-f").args([&below, &at]).spawn().unwrap();
+        let hung = Hung { process, at };
+        let dir = fs::metadata(&below).unwrap();
+        wait_for("the mount", || fs::metadata(&hung.at).is_ok_and(|at| at.dev() != dir.dev()));
+        hung.signal(Signal::STOP);
+        hung
+    }
+
+    fn signal(&self, signal: Signal) {
+        let process = rustix::process::Pid::from_child(&self.process);
+        rustix::process::kill_process(process, signal).unwrap();
+    }
+}
+
+impl Drop for Hung {
+    fn drop(&mut self) {
+        self.signal(Signal::CONT);
+        let _ = Command::new("umount").arg("-l").arg(&self.at).status();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn a_server_whose_list_of_keys_is_on_a_file_system_that_hangs_says_so_and_does_not_start() {
+    if !require_root() {
+        return;
+    }
+    let world = World::new();
+    fs::create_dir(world.path("below")).unwrap();
+    fs::write(world.path("below/keys"), "").unwrap();
+    let _hung = Hung::mount(world.path("below"), world.path("disk"));
+    for verb in [&["serve", "export"][..], &["stream", "receive"]] {
+        let more = ["--authorized-keys", "disk/keys", "--listen", "127.0.0.1:0"];
+        let mut server = world.gtp("server", &[verb, &more].concat());
+        let mut server = server.stderr(Stdio::piped()).spawn().unwrap();
+        wait_for("its end", || server.try_wait().unwrap().is_some());
+        let output = server.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(5), "{}", said(&output));
+        assert!(said(&output).contains("disk/keys: the list of keys could not be read"));
     }
 }
 

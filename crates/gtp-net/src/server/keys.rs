@@ -64,6 +64,25 @@ impl Keys {
         Ok(Keys { clock, list })
     }
 
+    /// Takes the list as [`Keys::new`] does, and reads it for the first time. This takes two
+    /// seconds at most, also where the file system does not answer.
+    ///
+    /// # Errors
+    /// If the list cannot be used, or there is no thread.
+    pub async fn read(admission: Admission) -> Result<Keys, Failure> {
+        let path = match &admission {
+            Admission::File { path, .. } => path.display().to_string(),
+            Admission::Fixed(_) => String::new(),
+        };
+        let keys = Keys::new(admission)?;
+        match keys.look().await {
+            Ok(_) => Ok(keys),
+            // It took too long; other failures name the file.
+            Err(late) if late.kind == FailureKind::Temporary => Err(late.about(path)),
+            Err(failure) => Err(failure),
+        }
+    }
+
     /// Returns the list as it stands now. This takes two seconds at most.
     ///
     /// # Errors

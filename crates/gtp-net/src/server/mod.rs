@@ -139,7 +139,7 @@ impl Server {
     ) -> Result<Server, Failure> {
         // Each session opens it anew; this is to fail early.
         Export::open(&config.root)?;
-        config.admission.load()?;
+        let keys = Arc::new(Keys::read(config.admission.clone()).await?);
         let (listener, socket, address) =
             bind_both(&host, config.listen).await.map_err(|error| {
                 let text = format!(
@@ -150,7 +150,6 @@ impl Server {
             })?;
         let limits = config.limits.within(gtp_sys::descriptors::limit());
         let guests = Arc::new(Guests::new(limits));
-        let keys = Arc::new(Keys::new(config.admission.clone())?);
         let exported = Exported {
             root: config.root.clone(),
             clock: host.clock(),

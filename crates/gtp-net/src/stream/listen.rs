@@ -141,7 +141,7 @@ impl StreamListener {
         identity: &Identity,
         config: ListenConfig,
     ) -> Result<StreamListener, Failure> {
-        config.admission.load()?;
+        let keys = Arc::new(Keys::read(config.admission.clone()).await?);
         let bound = bind_both(&host, config.listen).await;
         let (listener, socket, address) = bound.map_err(|error| {
             let text = format!("cannot listen on {}: {error}", config.listen);
@@ -154,7 +154,7 @@ impl StreamListener {
             port: address.port(),
             tls: server_config(identity),
             guests: Arc::new(Guests::new(limits)),
-            keys: Arc::new(Keys::new(config.admission.clone())?),
+            keys,
             memory: Budget::new(config.memory),
             config,
         });
