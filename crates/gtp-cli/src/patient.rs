@@ -41,7 +41,7 @@ fn write_within(out: &mut (impl Write + AsFd), bytes: &[u8], tries: u32) -> io::
 }
 
 /// Waits until there is room, for a second at most.
-fn wait(out: &impl AsFd) {
+pub fn wait(out: &impl AsFd) {
     let second = Timespec { tv_sec: 1, tv_nsec: 0 };
     // If it fails, the next attempt to write says why.
     let _ = poll(&mut [PollFd::new(out, PollFlags::OUT)], Some(&second));

@@ -15,6 +15,7 @@ mod serve;
 mod settings;
 mod stream;
 mod transfer;
+mod unhurried;
 
 use std::process::ExitCode;
 

@@ -15,6 +15,7 @@ use gtp::{
 use super::frames::{Paced, Watched};
 use super::serve::{missing_list, say_missing};
 use super::transfer::agreed;
+use super::unhurried::Unhurried;
 use crate::args::{Agreed, StreamArgs, StreamControl, Way};
 use crate::output::{Data, aside};
 use crate::signals::Signals;
@@ -123,8 +124,8 @@ async fn carry_frames(args: &StreamArgs, host: &Host, size: u64) -> Result<Line,
 }
 
 /// Standard output, for asynchronous writing.
-fn output() -> Result<tokio::fs::File, Failure> {
-    Ok(tokio::fs::File::from_std(Data::open()?.into_file()))
+fn output() -> Result<Unhurried, Failure> {
+    Ok(Unhurried::to(Data::open()?.into_file()))
 }
 
 /// What became of one direction.
