@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gtp_alloc::{Bytes, Rate, Span, Time};
-use gtp_net::client::{Endpoint, Listing, Terms, Url};
+use gtp_net::client::{Endpoint, Listed, Listing, Terms, Url};
 use gtp_net::engine::{self, HostConfig, Missed, Sharing, Stands, StartError};
 use gtp_net::flows::{Failure, FailureKind};
 use gtp_net::identity::{Fingerprint, Identity, config_dir};
+use gtp_store::RootKind;
 
 use crate::trust::Trust;
 
@@ -89,6 +90,23 @@ impl Host {
         let trust = Trust { pinned: fingerprints.to_vec(), accept_new };
         let terms = Terms::new(trust.load(&self.config_dir)?);
         gtp_net::client::list(&self.endpoint, url, &terms).await
+    }
+
+    /// Lists as [`Host::list`] does, and hands each part on as it comes: nothing is kept. Returns
+    /// whether there is a file or a directory.
+    ///
+    /// # Errors
+    /// [`Failure`], perhaps after a part of the listing.
+    pub async fn list_each(
+        &self,
+        url: &Url,
+        fingerprints: &[Fingerprint],
+        accept_new: AcceptNew,
+        each: impl FnMut(Listed),
+    ) -> Result<RootKind, Failure> {
+        let trust = Trust { pinned: fingerprints.to_vec(), accept_new };
+        let terms = Terms::new(trust.load(&self.config_dir)?);
+        gtp_net::client::list_each(&self.endpoint, url, &terms, each).await
     }
 }
 

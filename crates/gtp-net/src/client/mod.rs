@@ -25,7 +25,7 @@ use gtp_alloc::{Rate, Span};
 use tokio::sync::{mpsc, watch};
 
 pub use get::{GetRequest, get};
-pub use list::{Listing, list};
+pub use list::{Listed, Listing, list, list_each};
 pub use place::{MakeSink, Place};
 pub use progress::{Event, Outcome, Progress, SourceShare};
 pub use put::{MakeSource, Objects, PutRequest, put};

@@ -21,7 +21,7 @@ pub use pages::BadListing;
 pub(crate) use answer::{RootAnswers, hashing_span};
 pub(crate) use failure::{reason_of_sink, reason_of_source};
 pub(crate) use pages::{
-    FileIndex, Gathering, root_kind, runs, to_messages, to_wire, unnamed_file, wire_root,
+    FileIndex, Gathering, Passing, root_kind, runs, to_messages, to_wire, unnamed_file, wire_root,
 };
 pub(crate) use questions::Questions;
 pub(crate) use session::{keys, known_law, wire_law};

@@ -154,13 +154,35 @@ impl Gathering {
         }
         Ok(Arc::new(manifest))
     }
+}
 
-    /// The entries gathered, for a listing that is only shown. All must have come.
-    pub(crate) fn end_of_listing(self, end: &PagesEnd) -> Result<Vec<Entry>, BadListing> {
-        if end.entries_total != self.entries.len() as u64 {
+/// Checks the pages of a listing that is only shown, and keeps nothing of them.
+#[derive(Debug, Default)]
+pub(crate) struct Passing {
+    entries: u64,
+    path_bytes: usize,
+}
+
+impl Passing {
+    /// Returns the entries of a page.
+    pub(crate) fn page(&mut self, page: Page) -> Result<Vec<Entry>, BadListing> {
+        self.entries += page.entries.len() as u64;
+        if self.entries > ENTRIES_MAX {
+            return Err(BadListing(format!("more than {ENTRIES_MAX} entries")));
+        }
+        self.path_bytes += page.entries.iter().map(|entry| entry.path.len()).sum::<usize>();
+        if self.path_bytes > PATHS_MAX {
+            return Err(BadListing(format!("more than {PATHS_MAX} bytes of names")));
+        }
+        page.entries.iter().map(from_wire).collect()
+    }
+
+    /// Checks at the end that all entries have come.
+    pub(crate) fn end(&self, end: &PagesEnd) -> Result<(), BadListing> {
+        if end.entries_total != self.entries {
             return Err(BadListing("it is not as long as announced".into()));
         }
-        Ok(self.entries)
+        Ok(())
     }
 }
 
