@@ -238,10 +238,16 @@ fn a_name_that_the_file_system_does_not_take_is_said_to_be_that() {
     }
     let world = World::new();
     let _disk = Mount::new_ntfs(&world, "ntfs-3g", "windows_names");
-    export(&world, &["a", "what?"]);
+    // With `.gtp-part` behind it, a name with a dot at its end is taken until it is whole.
+    export(&world, &["a", "what?", "dot.", "dir./b"]);
     let server = world.serve("server", &["--public"]);
     let output = world.expect(12, &["get", &server.url("tree"), "disk/out", "--accept-new"]);
-    let words = "out/what?: the file system does not take this name";
-    assert!(said(&output).contains(words), "{}", said(&output));
+    for name in ["what?", "dot.", "dir."] {
+        let words = format!("out/{name}: the file system does not take this name");
+        assert_eq!(said(&output).matches(&words).count(), 1, "{name}: {}", said(&output));
+    }
     assert_eq!(size_of(&world.path("disk/out/a")), 3_001);
+    assert_eq!(fs::read_dir(world.path("disk/out")).unwrap().count(), 1, "no part is left");
+    let output = world.expect(4, &["get", &server.url("tree/dot."), "disk/"]);
+    assert!(said(&output).contains("dot.: the file system does not take"), "{}", said(&output));
 }

@@ -120,7 +120,7 @@ impl<D: Disk> FileSink<D> {
                 Ok(MadeDir::There) => {}
                 Ok(MadeDir::New) => drop(self.touched.insert(split(&path).0.to_owned())),
                 Err(error) => {
-                    let error = self.parts.failed(&path, error);
+                    let error = self.parts.not_named(&path, error);
                     self.refuse_dir(&path, error)?;
                     continue;
                 }

@@ -35,13 +35,18 @@ impl<D: Disk> FileSink<D> {
     }
 
     /// Leaves out a file that is whole and did not get its name. Its part goes only if something
-    /// still has that name: a rename that failed half-way may have left the part as the only copy.
+    /// still has that name, or nothing can have it: a rename that failed half-way may have left the
+    /// part as the only copy.
     pub(crate) fn refuse_whole(&mut self, file: u32, error: SinkError) -> Result<(), SinkError> {
         if is_one_file(self.arrivals.manifest()) {
             return Err(error);
         }
         let path = self.parts.final_path(file);
-        if error.concerns_one_entry() && !matches!(self.parts.disk.look(&path), Ok(Some(_))) {
+        let never = error.fault() == Some(Fault::Unnameable);
+        if error.concerns_one_entry()
+            && !never
+            && !matches!(self.parts.disk.look(&path), Ok(Some(_)))
+        {
             self.parts.forget(file);
         }
         self.refuse(file, error)

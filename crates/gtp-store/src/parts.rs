@@ -181,7 +181,7 @@ impl<D: Disk> Parts<D> {
         let (mode, mtime) = (self.entry(file).mode, self.entry(file).mtime);
         let closing = mode != openable(mode);
         let at = if closing { Some(self.handle(file)?) } else { None };
-        self.disk.rename(&part, &path).map_err(|e| self.failed(&path, e))?;
+        self.disk.rename(&part, &path).map_err(|e| self.not_named(&path, e))?;
         if let Some(at) = at {
             let dressed = self.disk.dress(&self.open[at].1, mode, mtime);
             dressed.map_err(|e| self.failed(&path, e))?;
@@ -237,6 +237,15 @@ impl<D: Disk> Parts<D> {
 
     fn entry(&self, file: u32) -> &Entry {
         &self.manifest.entries[file as usize]
+    }
+
+    /// Why something could not get this name. A file system may take a part's name, which ends
+    /// otherwise, and not that of the file: one that ends in a dot, for example.
+    pub(crate) fn not_named(&self, path: &str, error: io::Error) -> SinkError {
+        match error.raw_os_error().map(Errno::from_raw_os_error) {
+            Some(Errno::INVAL | Errno::ILSEQ) => self.refused(path, Fault::Unnameable),
+            Some(_) | None => self.failed(path, error),
+        }
     }
 
     /// Why a part could not be created. A file system that has no such names says so, or says that
