@@ -71,8 +71,7 @@ fn a_hidden_bottleneck_is_found_and_shared() {
         // Nobody told anybody of the link: a tenth is what its sessions may miss.
         let (wanted, got) = (phase["wanted"].as_f64(), phase["got"].as_f64());
         assert!(got > wanted.map(|w| 0.9 * w) && got <= wanted, "{phase}");
-        // Strangers drift towards equal shares: after six seconds an eighth is left between them.
-        assert!(phase["jain"].as_f64() > Some(0.98), "{phase}");
+        assert!(phase["jain"].as_f64() > Some(0.99), "{phase}");
     }
 }
 

@@ -28,8 +28,10 @@ pub(super) struct Compete {
     asked_at: Time,
     ask_every: Span,
     calm_since: Option<Time>,
-    /// The rate at which losses were found to begin, if that is why it competes.
-    limit: Option<Rate>,
+    /// The rate at which it began to compete.
+    began: Rate,
+    /// Whether losses were found to begin at that rate, and that is why it competes.
+    limit: bool,
 }
 
 impl PathBound {
@@ -41,20 +43,21 @@ impl PathBound {
         rtt: Span,
         given: &Conditions,
     ) {
-        self.begin_competing(now, window, rtt, None, given);
+        self.begin_competing(now, window, rtt, false, given);
     }
 
-    /// The same, because losses begin at the rate `limit`.
+    /// The same; `limit` if it does because losses were found to begin at the window's rate.
     pub(super) fn begin_competing(
         &mut self,
         now: Time,
         window: Window,
         rtt: Span,
-        limit: Option<Rate>,
+        limit: bool,
         given: &Conditions,
     ) {
-        let (asked_at, ask_every, calm_since) = (now, ASK_EVERY, None);
-        self.state = State::Compete(Compete { window, asked_at, ask_every, calm_since, limit });
+        let (asked_at, ask_every, calm_since, began) = (now, ASK_EVERY, None, window.rate(rtt));
+        let compete = Compete { window, asked_at, ask_every, calm_since, began, limit };
+        self.state = State::Compete(compete);
         self.set_bound(window.rate(rtt), given);
     }
 
@@ -81,9 +84,13 @@ impl PathBound {
             return;
         }
         if v.excess && fresh {
-            if self.is_chance(&compete, now, v) {
-                self.measures.note_random(v.loss());
-                self.lift(given);
+            if self.may_be_chance(&compete, now, v) {
+                if compete.limit {
+                    self.measures.note_random(v.loss(), v.packets);
+                    self.lift(given);
+                } else {
+                    self.probe(now, v, v.loss(), given);
+                }
                 return;
             }
             compete.window.handle_loss(now);
@@ -109,7 +116,7 @@ impl PathBound {
     fn is_calm(&self, compete: &mut Compete, now: Time, v: &Verdict, given: &Conditions) -> bool {
         if v.queued || v.excess {
             compete.calm_since = None;
-            compete.limit = compete.limit.filter(|_| !v.queued);
+            compete.limit &= !v.queued;
             return false;
         }
         let since = *compete.calm_since.get_or_insert(now);
@@ -117,11 +124,10 @@ impl PathBound {
         long && compete.window.is_beyond()
     }
 
-    /// Whether losses come far below the rate at which they seemed to begin, and without a queue.
-    fn is_chance(&mut self, compete: &Compete, now: Time, v: &Verdict) -> bool {
-        let below = |limit: Rate| v.carried < limit.scale(FAR_BELOW);
-        let random = compete.limit.is_some_and(below) && v.loss() < RANDOM_MOST;
-        random && !self.measures.had_queue(now)
+    /// Whether losses come far below the rate at which they led to competing, and without a queue.
+    fn may_be_chance(&mut self, compete: &Compete, now: Time, v: &Verdict) -> bool {
+        let below = v.carried < compete.began.scale(FAR_BELOW);
+        below && v.loss() < RANDOM_MOST && !self.measures.had_queue(now)
     }
 }
 

@@ -24,17 +24,21 @@ const STEPS_MOST: f64 = 0.125;
 const STEP_SLOW: Rate = Rate::from_mbps(3);
 /// So many round trips without a queue lead back to where the last one was met; after them steps
 /// double every third round trip.
-const CAUTIOUS: u32 = 12;
+const CAUTIOUS: u32 = 8;
 /// Between these parts of the rate at which the last queue was met, steps do not double.
 const NEAR: (f64, f64) = (0.8, 1.1);
-/// A queue cuts the rate to this part of what arrives, while shares move and once they settled.
+/// A queue cuts the rate to this part of what arrives, while shares move far, while they drift, and
+/// once they have settled.
 const CUT_MOVING: f64 = 0.7;
+const CUT_DRIFTING: f64 = 0.85;
 const CUT_SETTLED: f64 = 0.95;
 /// After so many cuts in a row at one rate shares count as settled.
 const SETTLES: u32 = 2;
 /// What arrives at successive cuts may change by this part in a settled share, beyond what measured
 /// rates scatter by.
 const MOVES: f64 = 0.01;
+/// The same in a share that drifts.
+const DRIFTS: f64 = 0.04;
 /// One queue is cut for once in so long: others may hear of it later.
 const COALESCE: Span = Span::from_millis(100);
 /// From sample to sample a queue that a cut empties becomes shorter by this at least.
@@ -69,6 +73,8 @@ pub(super) struct Cruise {
 pub(super) struct Shares {
     /// Cuts in a row at one rate.
     alike: u32,
+    /// Whether the last two cuts were at about one rate.
+    drifts: bool,
     /// What was carried at the last cut, falls since in a row, and what there was before them.
     at_cut: f64,
     falls: u32,
@@ -88,14 +94,24 @@ impl Default for Shares {
         let (falls, fell_from) = (0, 0.0);
         let [cut_at, rival_until, doubts_until] = [Time::ZERO; 3];
         let lost_at = None;
-        Shares { alike, at_cut, falls, fell_from, cut_at, rival_until, doubts_until, lost_at }
+        Shares {
+            alike,
+            drifts: false,
+            at_cut,
+            falls,
+            fell_from,
+            cut_at,
+            rival_until,
+            doubts_until,
+            lost_at,
+        }
     }
 }
 
 impl Shares {
     /// Shares move: somebody came or went.
     pub fn unsettle(&mut self) {
-        self.alike = 0;
+        (self.alike, self.drifts) = (0, false);
     }
 
     /// A start has met the path's end at this rate.
@@ -107,6 +123,7 @@ impl Shares {
     /// what was ours is being taken.
     fn note_cut(&mut self, now: Time, carried: f64, scatter: f64) -> bool {
         let moves = MOVES + scatter;
+        self.drifts = (carried / self.at_cut - 1.0).abs() < DRIFTS + scatter;
         let falls = carried < self.at_cut * (1.0 - moves);
         let rises = carried > self.at_cut * (1.0 + moves);
         self.alike = if falls || rises { 0 } else { self.alike + 1 };
@@ -122,6 +139,15 @@ impl Shares {
         }
         (self.at_cut, self.cut_at) = (carried, now);
         self.falls >= FALLS && carried < TAKEN * self.fell_from
+    }
+
+    /// The part of the rate that a cut leaves.
+    fn cut(&self) -> f64 {
+        match self.drifts {
+            _ if self.are_settled() => CUT_SETTLED,
+            true => CUT_DRIFTING,
+            false => CUT_MOVING,
+        }
     }
 
     /// Whether shares do not move any more.
@@ -149,7 +175,7 @@ impl Shares {
 impl PathBound {
     /// A sample of the present rate, in cruise.
     pub(super) fn cruise(&mut self, cruise: Cruise, now: Time, v: &Verdict, given: &Conditions) {
-        if v.excess && self.answer_loss(now, v, given) {
+        if (v.excess || v.odd.is_some()) && self.answer_loss(now, v, given) {
             return;
         }
         if !v.queued {
@@ -192,7 +218,7 @@ impl PathBound {
             return;
         }
         let level = v.carried.min(self.bound);
-        if self.shares.note_cut(now, level.as_f64(), self.measures.scatter()) {
+        if self.shares.note_cut(now, level.as_f64(), self.measures.scatter(v.packets)) {
             self.shares.falls = 0;
             if now < self.shares.rival_until.max(self.shares.doubts_until) {
                 self.meet_rival(now, level, given);
@@ -202,7 +228,7 @@ impl PathBound {
             }
             return;
         }
-        let cut = if self.shares.are_settled() { CUT_SETTLED } else { CUT_MOVING };
+        let cut = self.shares.cut();
         self.state = State::Cruise(Cruise { clean: 0, cuts: cuts + 1, queue: None });
         self.set_bound(level.scale(cut), given);
     }

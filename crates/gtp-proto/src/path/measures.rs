@@ -19,8 +19,24 @@ const NOISE: f64 = 1.5;
 const NOISE_MOST: f64 = 0.020;
 /// How fast the noise is learnt.
 const NOISE_LEARN: f64 = 0.05;
-/// How fast the usual loss is learnt once there are many samples.
-const LEARN: f64 = 0.02;
+/// How fast the usual loss is learnt once there are many counts.
+const LEARN: f64 = 0.015;
+/// A count has this number of packets at least: of few packets a single loss looks like many.
+const COUNT: u64 = 48;
+/// A count whose loss seems odd goes on until this number is lost: fewer may be chance, and networks
+/// reorder, so that a late packet counts as lost.
+const LOST_LEAST: u64 = 4;
+/// A loss is one to ask about after this number of odd counts in a row: one alone may hold a host's
+/// hiccup, or a burst of random losses.
+const CONVINCED: u32 = 3;
+/// What was lost is called a lot only over this number of packets.
+const MANY: u64 = 128;
+/// More than this part is random only if a test has shown it: what rivals lose could creep in.
+const LEARN_MOST: f64 = 0.05;
+/// What is believed at first has the weight of so many packets.
+const BELIEVED: f64 = 512.0;
+/// Before anything is learnt it is believed that up to one packet in so many may be lost at random.
+const BELIEVED_LOSS: f64 = 64.0;
 /// What arrives is said to follow what is sent down to this part of it, random loss apart.
 const FOLLOWS: f64 = 0.96;
 /// Two standard deviations of one rate, and of the difference of two, in mean distances.
@@ -52,6 +68,8 @@ pub(super) struct Verdict {
     pub lost: u64,
     /// Whether chance does not explain the loss.
     pub excess: bool,
+    /// The loss of all counts in a row that were odd, if this sample makes it one to ask about.
+    pub odd: Option<f64>,
     /// Bytes that arrived.
     pub arrived: f64,
 }
@@ -63,12 +81,31 @@ impl Verdict {
     }
 }
 
+/// Packets without a queue, and how many of them were lost.
+#[derive(Clone, Copy, Debug, Default)]
+struct Count {
+    packets: u64,
+    lost: u64,
+    /// Whether some delay among them is nearly a queue's: then it does not show what is usual.
+    doubtful: bool,
+}
+
+/// Counts in a row whose loss was odd, together, and the present one.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    odd: Count,
+    times: u32,
+    present: Count,
+}
+
 /// What is usual on a path.
 #[derive(Debug)]
 pub(super) struct Measures {
     /// What usually arrives of what is sent when there is no queue: one less random loss.
     usual: f64,
-    learnt: f64,
+    /// The number of packets from which that was learnt.
+    known: f64,
+    counts: Counts,
     /// Loss that a test has shown to be random.
     random: f64,
     /// Mean delay, in seconds, of samples without a queue.
@@ -82,7 +119,8 @@ pub(super) struct Measures {
 impl Measures {
     pub fn new(now: Time) -> Measures {
         let deep = WindowedMax::new(now, DEEP_WINDOW);
-        Measures { usual: 1.0, learnt: 0.0, random: 0.0, noise: 0.0, scatter: 0.0, deep }
+        let (usual, known, counts) = (1.0, 0.0, Counts::default());
+        Measures { usual, known, counts, random: 0.0, noise: 0.0, scatter: 0.0, deep }
     }
 
     /// The part that usually arrives.
@@ -95,9 +133,11 @@ impl Measures {
         DELAY_FLOOR + Span::from_secs_f64((NOISE * self.noise).min(NOISE_MOST))
     }
 
-    /// The part by which two measured rates may differ although nothing has changed.
-    pub fn scatter(&self) -> f64 {
-        OF_TWO * self.scatter
+    /// The part by which two measured rates may differ although nothing has changed, each over
+    /// `packets`.
+    pub fn scatter(&self, packets: u64) -> f64 {
+        let chance = libm::sqrt(2.0 * (1.0 - self.usual) / packets as f64);
+        OF_TWO * self.scatter + 2.0 * chance
     }
 
     /// Whether too little arrives of what is sent, by more than rates scatter.
@@ -112,20 +152,31 @@ impl Measures {
 
     /// Whether chance does not explain that `lost` of `packets` are missing.
     pub fn is_excess(&self, packets: u64, lost: u64) -> bool {
-        let expected = (1.0 - self.usual) * packets as f64;
-        lost as f64 > 1.2 * expected + 3.0 * libm::sqrt(expected) + 1.0
+        let known = (1.0 - self.usual) * self.known;
+        let usual = (known + BELIEVED / BELIEVED_LOSS) / (self.known + BELIEVED);
+        is_beyond_chance(packets, lost, usual)
     }
 
     /// Whether a loss is so large that it should be asked whether it is random.
     pub fn is_odd(&self, v: &Verdict) -> bool {
-        v.excess && v.loss() > 1.0 - self.usual + ODD && v.loss() > 1.5 * self.random
+        v.excess && self.asks_about(v.loss())
     }
 
-    /// Notes that `loss` is random.
-    pub fn note_random(&mut self, loss: f64) {
+    fn asks_about(&self, loss: f64) -> bool {
+        loss > 1.0 - self.usual + ODD && loss > 1.5 * self.random
+    }
+
+    /// The loss of the odd counts so far and the present one, if they have many packets.
+    pub fn odd_so_far(&self) -> Option<f64> {
+        let both = self.counts.odd.and(self.counts.present);
+        (both.packets >= MANY).then(|| both.loss())
+    }
+
+    /// Notes that `loss` is random, which `packets` have shown.
+    pub fn note_random(&mut self, loss: f64, packets: u64) {
         let loss = loss.min(RANDOM_MOST);
         self.random = self.random.max(loss);
-        (self.usual, self.learnt) = (1.0 - loss, self.learnt.max(4.0));
+        (self.usual, self.known) = (1.0 - loss, self.known.max(packets as f64));
     }
 
     /// Judges a sample, and learns from it what is usual if `learns`.
@@ -140,16 +191,24 @@ impl Measures {
         let ratio = sample.proven().as_f64() / sample.sent.per(sample.sent_in).as_f64().max(1.0);
         let queued = sample.delay > self.threshold();
         let (packets, lost) = (sample.packets(), sample.lost);
-        let excess = self.is_excess(packets, lost);
+        // Whoever competes heeds each loss that it does not know to be random: a TCP does.
+        let excess = if learns {
+            self.is_excess(packets, lost)
+        } else {
+            is_beyond_chance(packets, lost, 1.0 - self.usual)
+        };
         if sample.delay < self.threshold() / 2 && ratio > 0.97 * self.usual {
             self.noise += NOISE_LEARN * (sample.delay.as_secs_f64() - self.noise);
             let apart = libm::fabs(ratio / self.usual - 1.0);
             self.scatter += NOISE_LEARN * (apart - self.scatter);
         }
-        let kept = 1.0 - lost as f64 / packets as f64;
-        if learns && sample.delay < self.threshold() / 2 {
-            self.learn(kept);
-        }
+        let odd = if learns && !queued {
+            let doubtful = sample.delay > self.threshold() / 2;
+            self.count(Count { packets, lost, doubtful })
+        } else {
+            self.counts = Counts::default();
+            None
+        };
         let rounds = sample.sent_in.as_nanos() / given.rtt.max(SAMPLE_MIN).as_nanos();
         Verdict {
             carried: Rate::from_f64(sample.proven().as_f64() / self.usual),
@@ -160,15 +219,63 @@ impl Measures {
             packets,
             lost,
             excess,
+            odd,
             arrived: sample.arrived.0 as f64,
         }
     }
 
-    /// Learns that the part `kept` arrived, unless so much was lost that it may be a limit's doing.
-    fn learn(&mut self, kept: f64) {
-        if kept > self.usual - ODD || 1.0 - kept <= 1.5 * self.random {
-            self.learnt += 1.0;
-            self.usual += (1.0 / self.learnt).max(LEARN) * (kept - self.usual);
+    /// Counts a sample without a queue. A count teaches what is usual, unless so much of it was lost
+    /// that it may be a limit's doing. The loss comes back if that happens time and again.
+    fn count(&mut self, sample: Count) -> Option<f64> {
+        let Counts { odd, times, present } = self.counts;
+        let present = present.and(sample);
+        let is_odd =
+            self.is_excess(present.packets, present.lost) && self.asks_about(present.loss());
+        if present.packets < COUNT || is_odd && present.lost < LOST_LEAST {
+            self.counts.present = present;
+            return None;
         }
+        self.counts = Counts::default();
+        if !is_odd {
+            self.learn(present);
+            return None;
+        }
+        let (odd, times) = (odd.and(present), times + 1);
+        if times >= CONVINCED {
+            return Some(odd.loss());
+        }
+        self.counts = Counts { odd, times, ..Counts::default() };
+        None
+    }
+
+    fn learn(&mut self, count: Count) {
+        if count.doubtful {
+            return;
+        }
+        self.known += count.packets as f64;
+        let share = (count.packets as f64 / (self.known + BELIEVED)).max(LEARN);
+        let least = 1.0 - self.random.max(LEARN_MOST);
+        self.usual = (self.usual + share * (1.0 - count.loss() - self.usual)).max(least);
+    }
+}
+
+/// Whether more than chance explains that `lost` of `packets` are missing, where the part `usual` is
+/// lost at random.
+fn is_beyond_chance(packets: u64, lost: u64, usual: f64) -> bool {
+    let expected = usual * packets as f64;
+    lost as f64 > 1.2 * expected + 3.0 * libm::sqrt(expected) + 1.0
+}
+
+impl Count {
+    fn and(self, next: Count) -> Count {
+        Count {
+            packets: self.packets + next.packets,
+            lost: self.lost + next.lost,
+            doubtful: self.doubtful || next.doubtful,
+        }
+    }
+
+    fn loss(&self) -> f64 {
+        self.lost as f64 / self.packets.max(1) as f64
     }
 }

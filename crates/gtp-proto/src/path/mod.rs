@@ -28,7 +28,7 @@ use compete::Compete;
 use cruise::{Cruise, Shares};
 use guard::{Guard, Held};
 use measures::Measures;
-use probe::{Limit, OddLosses, Probe};
+use probe::{Limit, Probe};
 use sample::Gathering;
 use start::Start;
 
@@ -86,7 +86,6 @@ pub(crate) struct PathBound {
     measures: Measures,
     shares: Shares,
     guard: Guard,
-    odd: OddLosses,
     limit: Option<Limit>,
     gathering: Gathering,
     /// What was proven since the ramp last heard of it.
@@ -105,7 +104,6 @@ impl PathBound {
             measures: Measures::new(now),
             shares: Shares::default(),
             guard: Guard::new(now),
-            odd: OddLosses::default(),
             limit: None,
             gathering: Gathering::default(),
             proving: None,

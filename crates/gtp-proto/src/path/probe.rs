@@ -11,10 +11,6 @@ use super::sample::Conditions;
 use super::window::Window;
 use super::{PathBound, State};
 
-/// A test begins after this number of samples in a row whose losses chance does not explain.
-const CONVINCED: u32 = 3;
-/// Packets that must be lost in these samples. Networks reorder, and a late packet counts as lost.
-const LOST_LEAST: u64 = 12;
 /// The part of the arriving rate that a session sends during the test.
 const PROBES_AT: f64 = 0.75;
 /// The test lasts for two round trips and this time at least.
@@ -36,18 +32,8 @@ const AGREES_WITHIN: Span = Span::from_secs(10);
 const BELOW: f64 = 0.95;
 /// If more than this part is lost, the path carries only what arrives, whatever the reason.
 const MUCH: f64 = 0.2;
-/// Packets over which that part is counted.
-const MUCH_PACKETS: u64 = 128;
 /// The part of the arriving rate that is sent at once after such a loss.
 const STEPS_DOWN: f64 = 0.85;
-
-/// Odd losses in a row.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct OddLosses {
-    samples: u32,
-    packets: u64,
-    lost: u64,
-}
 
 /// A test that is under way.
 #[derive(Clone, Copy, Debug)]
@@ -61,6 +47,8 @@ pub(super) struct Probe {
     lost: u64,
     /// Whether there was a bound before it.
     bounded: bool,
+    /// Whether the session competed before it.
+    competed: bool,
 }
 
 /// The rate at which losses were last found to begin.
@@ -74,20 +62,15 @@ impl PathBound {
     /// A loss without a queue that chance does not explain. Returns whether there is one, over
     /// which nothing climbs.
     pub(super) fn answer_odd_loss(&mut self, now: Time, v: &Verdict, given: &Conditions) -> bool {
-        if v.queued || !self.measures.is_odd(v) {
-            self.odd = OddLosses::default();
-            return false;
-        }
-        let OddLosses { samples, packets, lost } = self.odd;
-        let (samples, packets, lost) = (samples + 1, packets + v.packets, lost + v.lost);
-        self.odd = OddLosses { samples, packets, lost };
-        if samples >= CONVINCED && lost >= LOST_LEAST {
-            self.odd = OddLosses::default();
-            self.probe(now, v, lost as f64 / packets as f64, given);
+        if let Some(loss) = v.odd {
+            self.probe(now, v, loss, given);
             return true;
         }
-        let much = lost as f64 / packets as f64 > 1.0 - self.measures.usual() + MUCH;
-        if much && packets >= MUCH_PACKETS {
+        if v.queued || !self.measures.is_odd(v) {
+            return false;
+        }
+        let most = 1.0 - self.measures.usual() + MUCH;
+        if self.measures.odd_so_far().is_some_and(|loss| loss > most) {
             self.step_down(now, v, given);
         }
         true
@@ -102,10 +85,12 @@ impl PathBound {
         }
     }
 
-    fn probe(&mut self, now: Time, v: &Verdict, loss: f64, given: &Conditions) {
+    pub(super) fn probe(&mut self, now: Time, v: &Verdict, loss: f64, given: &Conditions) {
         let until = now + given.rtt * 2 + LASTS;
         let (level, bounded) = (v.carried, !self.bound.is_unlimited());
-        self.state = State::Probe(Probe { until, level, loss, packets: 0, lost: 0, bounded });
+        let competed = matches!(self.state, State::Compete(_));
+        self.state =
+            State::Probe(Probe { until, level, loss, packets: 0, lost: 0, bounded, competed });
         self.set_bound(level.scale(PROBES_AT), given);
     }
 
@@ -123,7 +108,7 @@ impl PathBound {
         let shown = packets as f64 * probe.loss >= SHOWN;
         let vanished = shown && left < was * VANISHED;
         if !vanished {
-            self.measures.note_random(lost as f64 / packets as f64);
+            self.measures.note_random(lost as f64 / packets as f64, packets);
         }
         let known = self.limit.filter(|_| vanished);
         let agrees = known.is_some_and(|known| known.agrees(now, probe.level));
@@ -133,8 +118,8 @@ impl PathBound {
         if agrees {
             let rtt = given.rtt_least;
             let window = Window::young(now, probe.level, rtt).at_limit().cut_to(now, BELOW);
-            self.begin_competing(now, window, rtt, Some(probe.level), given);
-        } else if vanished && probe.bounded {
+            self.begin_competing(now, window, rtt, true, given);
+        } else if vanished && probe.bounded || probe.competed {
             self.resume(probe.level, given);
         } else {
             // Whatever made it think that the path had an end may have been chance.

@@ -18,6 +18,9 @@ const BETA: f64 = 0.7;
 const BETA_SETTLED: f64 = 0.92;
 /// After this number of cuts in a row at one window, nobody else is there.
 const SETTLES: u32 = 3;
+/// After such a cut the window stays as it is for so long: where nobody else is, each attempt to
+/// get more costs a few packets and brings nothing.
+const HOLDS: Span = Span::from_millis(1_500);
 /// Two windows are one if they differ by less than this part.
 const MOVES: f64 = 0.02;
 /// Growth over a round trip before the first loss, as a part of the window. Slow start doubles it;
@@ -36,6 +39,8 @@ pub(super) struct Window {
     /// Seconds from the last cut until the window is `w_max` again.
     k: f64,
     cut_at: Time,
+    /// Until then it does not grow.
+    held_until: Time,
     /// No loss was seen yet.
     young: bool,
     /// The window at the last cut, and how often in a row it was about that.
@@ -46,7 +51,8 @@ impl Window {
     /// A window that was not cut yet and holds what `rate` sends over `rtt`.
     pub fn young(now: Time, rate: Rate, rtt: Span) -> Window {
         let w = (rate.as_f64() / 8.0 * rtt.as_secs_f64()).max(LEAST * SEGMENT);
-        Window { w, w_max: w, w_est: w, k: 0.0, cut_at: now, young: true, at_cut: (w, 0) }
+        let (w_max, w_est, at_cut) = (w, w, (w, 0));
+        Window { w, w_max, w_est, k: 0.0, cut_at: now, held_until: now, young: true, at_cut }
     }
 
     /// The same if it is known that losses begin here, and nobody else was seen.
@@ -58,7 +64,7 @@ impl Window {
     pub fn cut_to(self, now: Time, part: f64) -> Window {
         let w = (self.w * part).max(LEAST * SEGMENT);
         let k = libm::cbrt((self.w_max - w).max(0.0) / SEGMENT / C);
-        Window { w, w_est: w, k, cut_at: now, young: false, ..self }
+        Window { w, w_est: w, k, cut_at: now, held_until: now, young: false, ..self }
     }
 
     /// A loss at `now`.
@@ -71,6 +77,9 @@ impl Window {
         let yields = self.w < self.w_max && !settled;
         self.w_max = if yields { self.w * (1.0 + BETA) / 2.0 } else { self.w };
         *self = self.cut_to(now, if settled { BETA_SETTLED } else { BETA });
+        if settled {
+            self.held_until = now + HOLDS;
+        }
     }
 
     /// `arrived` bytes came without loss, over a path of `rtt` with its queue.
@@ -80,7 +89,10 @@ impl Window {
             self.w += YOUNG * part * self.w;
             return;
         }
-        let t = now.since(self.cut_at).as_secs_f64() + rtt.as_secs_f64() - self.k;
+        if now < self.held_until {
+            return;
+        }
+        let t = now.since(self.held_until).as_secs_f64() + rtt.as_secs_f64() - self.k;
         let curve = C * t * t * t * SEGMENT + self.w_max;
         // Alpha of RFC 9438, section 4.3.
         let alpha = if self.w_est < self.w_max { 3.0 * (1.0 - BETA) / (1.0 + BETA) } else { 1.0 };
@@ -99,7 +111,7 @@ impl Window {
     /// Whether it has grown beyond what it was before its last cut: what the path carries has not
     /// been found.
     pub fn is_beyond(&self) -> bool {
-        self.young || self.w > 1.1 * self.w_max
+        self.young || self.w > 1.1 * self.at_cut.0
     }
 
     /// When it was cut last.
