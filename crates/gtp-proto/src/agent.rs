@@ -141,6 +141,11 @@ impl Agent {
         self.next_tick = self.next_tick.max(until);
     }
 
+    /// The next tick should not be later than `until`.
+    pub fn hurry(&mut self, until: Time) {
+        self.next_tick = self.next_tick.min(until);
+    }
+
     /// Takes over a session from another agent of this host: `number` and `rate` are those of the
     /// newest grant that it had, and up to `committed` may still be arriving. What is outstanding
     /// counts as this agent's own grants do, and their numbers go on.

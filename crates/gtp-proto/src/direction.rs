@@ -10,7 +10,8 @@ use alloc::vec::Vec;
 use gtp_alloc::Time;
 
 use crate::agent::{Agent, Side};
-use crate::limits::INTERVAL_MAX;
+use crate::limits::{INTERVAL_MAX, RECOMPUTE_MIN};
+use crate::path::PathGroups;
 use crate::report::{FlowId, Grant, Report};
 
 /// Whatever shares out a host's capacity in one direction: the host's own agent, or one that passes
@@ -25,6 +26,9 @@ pub trait Allot {
     /// Notes that nothing happens for now: unless something ends the rest, the next round may wait
     /// until `until`.
     fn rest(&mut self, until: Time);
+
+    /// Notes that the next round should not be later than `until`.
+    fn hurry(&mut self, until: Time);
 }
 
 impl Allot for Agent {
@@ -39,6 +43,10 @@ impl Allot for Agent {
     fn rest(&mut self, until: Time) {
         self.rest(until);
     }
+
+    fn hurry(&mut self, until: Time) {
+        self.hurry(until);
+    }
 }
 
 /// The agent of one direction, with the buffers that a round needs.
@@ -47,6 +55,7 @@ pub struct Direction<A = Agent> {
     /// The agent that decides.
     pub agent: A,
     side: Side,
+    paths: PathGroups,
     reports: Vec<(FlowId, Report)>,
     places: Vec<usize>,
     grants: Vec<(FlowId, Grant)>,
@@ -74,7 +83,8 @@ impl<A: Allot> Direction<A> {
     /// Makes a direction in which `agent` decides about sessions whose `side` is at this host.
     pub fn new(side: Side, agent: A) -> Direction<A> {
         let (reports, places, grants) = (Vec::new(), Vec::new(), Vec::new());
-        Direction { agent, side, reports, places, grants, unheard: false, resting: false }
+        let paths = PathGroups::default();
+        Direction { agent, side, paths, reports, places, grants, unheard: false, resting: false }
     }
 
     /// Returns which end of its sessions this host is.
@@ -134,6 +144,12 @@ impl<A: Allot> Direction<A> {
 }
 
 impl<'d, A: Allot> Round<'d, A> {
+    /// Returns the path groups. At a source's end the host shows them every session twice before
+    /// the sessions report ([`PathGroups::visit`], [`PathGroups::tell`]).
+    pub fn paths(&mut self) -> &mut PathGroups {
+        &mut self.direction.paths
+    }
+
     /// Adds a session of this direction, which the host keeps at `place`.
     pub fn add(&mut self, place: usize, id: FlowId, report: Report, activity: Activity) {
         self.direction.reports.push((id, report));
@@ -151,6 +167,9 @@ impl<'d, A: Allot> Round<'d, A> {
     pub fn decide(self) -> impl Iterator<Item = (usize, Grant)> + use<'d, A> {
         let Round { direction, now } = self;
         direction.agent.tick(now, &direction.reports, &mut direction.grants);
+        if let Some(due) = direction.paths.poll_timeout() {
+            direction.agent.hurry(due.max(now + RECOMPUTE_MIN));
+        }
         let mut issued = direction.grants.iter().zip(&direction.reports);
         direction.unheard = issued.any(|((_, grant), (_, report))| report.echoed < grant.number);
         let grants = direction.grants.iter().map(|(_, grant)| *grant);

@@ -43,6 +43,7 @@ pub use direction::{Activity, Direction};
 pub use group::Group;
 pub use gtp_ranges::RangeSet;
 pub use handshake::Role;
+pub use path::{PathGroups, PathName};
 pub use report::{FlowId, Grant, Law, LimitedBy, Phase, Report};
 pub use requests::Repairs;
 pub use session::{Arrival, Discard, Event, Link, Transmit, Unit, Wake};

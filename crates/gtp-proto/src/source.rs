@@ -19,7 +19,7 @@ use crate::limits::{
 };
 use crate::meter::{RttMeter, StreamMeter};
 use crate::pacer::Pacer;
-use crate::path::{Conditions, PathBound, Sample, SendLog};
+use crate::path::{Conditions, Path, Sample, SendLog, Shows};
 use crate::proof::ProofKey;
 use crate::receipt::{Arrivals, Proven, ReceiptVerifier};
 use crate::report::{Grant, Law, Phase, Report};
@@ -33,6 +33,7 @@ use crate::wire::{Control, DATA_HEAD_LEN, DataHead, Feedback, HEADER_LEN, Header
 mod asked;
 mod bounds;
 mod claim;
+mod path;
 mod rest;
 mod supplied;
 mod told;
@@ -129,7 +130,9 @@ pub struct SourceSession {
     /// The first packet number after that.
     begun_at: u64,
     pacer: Pacer,
-    path: PathBound,
+    path: Path,
+    /// When a receipt last said something of the path.
+    path_heard_at: Option<Time>,
     log: SendLog,
     rtt: RttMeter,
     sent_meter: StreamMeter,
@@ -186,7 +189,8 @@ impl SourceSession {
             begun_anew: false,
             begun_at: 0,
             pacer: Pacer::new(now),
-            path: PathBound::new(now),
+            path: Path::new(now),
+            path_heard_at: None,
             log: SendLog::default(),
             rtt: RttMeter::default(),
             sent_meter: StreamMeter::new(now),
@@ -514,15 +518,14 @@ impl SourceSession {
             lost,
         };
         let conditions = self.conditions();
-        self.path.note_proven(now, &sample, &conditions);
-        let shows_losses = match since {
-            Since::LastReceipt => true,
-            Since::EarlierReceipt => false,
+        let shows = match since {
+            // Where one end decides alone, its law sees the path's losses.
+            Since::LastReceipt if !self.config.law.is_alone() => Shows::Losses,
+            Since::LastReceipt | Since::EarlierReceipt => Shows::Arrivals,
         };
-        // Where one end decides alone, its law sees the path's losses.
-        if shows_losses && !self.config.law.is_alone() {
-            self.path.handle_sample(now, sample, &conditions);
-        }
+        self.path_heard_at = Some(now);
+        let said = self.log.said_in(sample.first_pn, sample.end_pn);
+        self.path.hear(now, sample.with_said(said), shows, &conditions);
     }
 
     fn conditions(&self) -> Conditions {
@@ -692,6 +695,9 @@ impl SourceSession {
             },
         };
         let transmit = self.control(Control::Status(status), head);
+        if let Path::Shared(_) = self.path {
+            self.log.said(now, transmit.pn, self.config.link.wire_bytes(head.len()));
+        }
         if self.config.law == Law::Grant {
             // Slow sessions say much beside what they move, and a grant is for both.
             self.pacer.said(now, self.config.link.wire_bytes(head.len()));

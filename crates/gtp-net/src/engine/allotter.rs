@@ -112,6 +112,13 @@ impl Allot for Allotter {
             Some(daemon) => daemon.next = daemon.next.max(until),
         }
     }
+
+    fn hurry(&mut self, until: Time) {
+        match &mut self.daemon {
+            None => self.agent.hurry(until),
+            Some(daemon) => daemon.next = daemon.next.min(until),
+        }
+    }
 }
 
 impl Allotter {

@@ -249,6 +249,14 @@ impl Decider {
         }
     }
 
+    /// As [`Agent::hurry`], for this engine's own round.
+    pub fn hurry(&mut self, until: Time) {
+        match self {
+            Decider::Own { agent, .. } => agent.hurry(until),
+            Decider::Common(seat) => seat.due = seat.due.min(until),
+        }
+    }
+
     /// As [`Agent::outstanding`].
     pub fn outstanding(&self, id: FlowId) -> (u32, Rate, Rate) {
         match self {

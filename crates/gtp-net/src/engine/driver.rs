@@ -12,6 +12,7 @@ use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_laws::gtp2004;
 use gtp_proto::agent::{Agent, AgentConfig, Side as AgentSide};
 use gtp_proto::direction::Allot as _;
+use gtp_proto::direction::Round;
 use gtp_proto::limits::INTERVAL_MAX;
 use gtp_proto::sink::Received;
 use gtp_proto::wire::{Header, Kind};
@@ -656,7 +657,14 @@ pub(super) fn agents(now: Time, config: HostConfig) -> [Agent; 2] {
 fn tick(direction: &mut Direction<Allotter>, now: Time, table: &mut Table) {
     let side = direction.side();
     let Some(mut round) = direction.poll_round(now) else { return };
+    if side == AgentSide::Source {
+        share_paths(&mut round, now, table);
+    }
     for (index, session) in table.iter_mut().filter(|(_, session)| session.direction() == side) {
+        let flow = session.flow;
+        if let Some((name, source)) = session.over_path() {
+            round.paths().tell(now, flow, name, source);
+        }
         round.add(index, session.flow, session.report(now), session.activity(now));
         if let Some(details) = round.agent().wants_details() {
             details.push(session.details());
@@ -669,6 +677,17 @@ fn tick(direction: &mut Direction<Allotter>, now: Time, table: &mut Table) {
         table.touch(now, index);
     }
     direction.rest_if_quiet(now);
+}
+
+/// Has the sessions of each path group share what their path carries.
+fn share_paths(round: &mut Round<'_, Allotter>, now: Time, table: &mut Table) {
+    for (_, session) in table.iter_mut() {
+        let flow = session.flow;
+        if let Some((name, source)) = session.over_path() {
+            round.paths().visit(now, flow, name, source);
+        }
+    }
+    round.paths().share_out(now);
 }
 
 fn count(counter: &std::sync::atomic::AtomicU64) {

@@ -8,7 +8,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use gtp_proto::room::STRANGERS;
 use gtp_proto::wire::{HEADER_LEN, Header};
-use gtp_proto::{Link, Revision, Role};
+use gtp_proto::{Link, PathName, Revision, Role};
 use gtp_sys::address::canonical;
 use gtp_sys::udp::Origin;
 
@@ -102,6 +102,20 @@ impl Envelope {
         }
     }
 
+    /// The name of the path to the peer, once it is known; none for a client without a key, whose
+    /// sessions share their path with nobody. Of a client the address and the key count, since
+    /// ports change. A server is one whose address and port this host has chosen.
+    pub fn path_name(&self) -> Option<PathName> {
+        let mut key = [0; 32];
+        match (self.learns, self.principal) {
+            (Learns::Nothing, _) => key[..2].copy_from_slice(&self.peer.port().to_le_bytes()),
+            (Learns::Port, _) | (Learns::NewPort, 0) => return None,
+            (Learns::NewPort, number) => key[2..10].copy_from_slice(&number.to_le_bytes()),
+        }
+        let local = self.local.map_or([0; 16], octets);
+        Some(PathName::new(local, octets(self.peer.ip()), key))
+    }
+
     /// What the core needs to know of the path.
     pub fn link(&self) -> Link {
         let ip_overhead = match self.peer {
@@ -161,5 +175,13 @@ impl Envelope {
         let (head, body) = bytes[start..].split_at_mut(HEADER_LEN);
         let tag = self.sealer.seal_in_place(pn, head, body);
         bytes.extend_from_slice(&tag);
+    }
+}
+
+/// An address as a path's name has it.
+fn octets(address: IpAddr) -> [u8; 16] {
+    match address {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+        IpAddr::V6(v6) => v6.octets(),
     }
 }

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use gtp_alloc::{Span, Time};
-use gtp_proto::{Activity, FlowId, Grant, Report, Side as AgentSide};
+use gtp_proto::{Activity, FlowId, Grant, PathName, Report, Side as AgentSide, SourceSession};
 
 use super::batch::Batch;
 use super::envelope::Envelope;
@@ -203,6 +203,17 @@ impl Session {
             Side::StreamSink(sink) => sink.core.poll_timeout(),
         };
         next.map_or(Time::MAX, |(at, _)| at.max(now + LEAST_SLEEP))
+    }
+
+    /// The session that sends, with the name of its path; nothing if it receives, or shares its
+    /// path with nobody.
+    pub fn over_path(&mut self) -> Option<(PathName, &mut SourceSession)> {
+        let name = self.envelope.path_name()?;
+        match &mut self.side {
+            Side::Source(source) => Some((name, &mut source.core)),
+            Side::StreamSource(source) => Some((name, &mut source.core)),
+            Side::Sink(_) | Side::StreamSink(_) => None,
+        }
     }
 
     /// Whether anything has moved over it lately.

@@ -16,6 +16,7 @@ pub(crate) struct SendLog {
     /// When the next mark is made.
     due: Time,
     sent: Bytes,
+    said: Bytes,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +24,7 @@ struct Mark {
     pn: u64,
     at: Time,
     sent: Bytes,
+    said: Bytes,
 }
 
 const MARK_EVERY: Span = Span::from_millis(1);
@@ -37,11 +39,18 @@ impl SendLog {
         self.sent += bytes;
     }
 
+    /// Notes that packet `pn` left at `now`, which is a status of `bytes`. These are not among the
+    /// bytes sent; what sessions of one path say beside what they send is counted by itself.
+    pub fn said(&mut self, now: Time, pn: u64, bytes: Bytes) {
+        self.sent(now, pn, Bytes::ZERO);
+        self.said += bytes;
+    }
+
     fn mark(&mut self, now: Time, pn: u64) {
         if self.marks.len() == CHECKPOINTS {
             self.marks.pop_front();
         }
-        self.marks.push_back(Mark { pn, at: now, sent: self.sent });
+        self.marks.push_back(Mark { pn, at: now, sent: self.sent, said: self.said });
         self.due = now + MARK_EVERY;
     }
 
@@ -49,6 +58,13 @@ impl SendLog {
     pub fn at(&self, pn: u64) -> Option<(Time, Bytes)> {
         let i = self.marks.partition_point(|m| m.pn <= pn);
         self.marks.get(i.checked_sub(1)?).map(|m| (m.at, m.sent))
+    }
+
+    /// Bytes of statuses from packet `start` until before packet `end`, by the nearest marks.
+    pub fn said_in(&self, start: u64, end: u64) -> Bytes {
+        let at = |pn| self.marks.partition_point(|m| m.pn <= pn).checked_sub(1);
+        let said = |pn| at(pn).map_or(Bytes::ZERO, |i| self.marks[i].said);
+        said(end) - said(start)
     }
 
     /// Bytes sent from `from`, an answer of [`SendLog::at`], until before packet `end`; at most

@@ -11,12 +11,19 @@
 mod ask;
 mod compete;
 mod cruise;
+mod group;
+mod groups;
 mod guard;
 mod log;
 mod measures;
+mod member;
+mod name;
+mod party;
 mod probe;
 mod sample;
+mod standing;
 mod start;
+mod sum;
 mod window;
 
 use gtp_alloc::{Bytes, Rate, Span, Time};
@@ -32,8 +39,12 @@ use probe::{Limit, Probe};
 use sample::Gathering;
 use start::Start;
 
+pub use groups::PathGroups;
 pub(crate) use log::SendLog;
+pub(crate) use member::{Facts, Keeps, Path, PathShare, Piece, Shows};
+pub use name::PathName;
 pub(crate) use sample::{Conditions, Sample};
+pub use standing::{Queue, Standing};
 
 /// The packets of the first round trip are counted as if they were this long, whatever the unit:
 /// before anything is proven, a jumbo path gets no more bytes than an ordinary one.

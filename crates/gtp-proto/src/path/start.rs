@@ -90,6 +90,15 @@ impl PathBound {
         if near { granted } else { first_rate(rtt).max(sends.scale(BASE)) }
     }
 
+    /// When the train that leaves now, if one does, has left.
+    pub(super) fn train_ends(&self) -> Option<Time> {
+        match self.state {
+            State::Start(Start { train: Train::Leaves(until), .. }) => Some(until),
+            State::Start(_) | State::Cruise(_) | State::Ask(_) => None,
+            State::Compete(_) | State::Probe(_) | State::Held(_) => None,
+        }
+    }
+
     /// A receipt in a start: judges the last train, and sends the next one off.
     pub(super) fn explore(&mut self, now: Time, sample: &Sample, given: &Conditions) {
         let State::Start(mut start) = self.state else { return };

@@ -8,7 +8,7 @@ use gtp_alloc::{Bytes, Span, Time};
 
 use super::{Moves, SourceSession};
 use crate::limits::REQUEST_WINDOW;
-use crate::path::{INITIAL, PathBound};
+use crate::path::{INITIAL, Path};
 use crate::session::{Discard, Event};
 use crate::wire::{Request, Wanted};
 
@@ -65,7 +65,9 @@ impl SourceSession {
         }
         self.answerer.begin_anew(request.number);
         self.begun_at = self.numbering.upcoming();
-        self.path = PathBound::new(now);
+        if let Path::Own(_) = self.path {
+            self.path = Path::new(now);
+        }
         self.status_urgent = true;
         self.set_unit(request.unit_payload);
         Ok(())

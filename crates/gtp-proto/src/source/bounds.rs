@@ -8,15 +8,17 @@ use gtp_alloc::{Rate, Time};
 use super::SourceSession;
 use crate::demand::Lack;
 use crate::limits::RAMP_FACTOR;
+use crate::path::Path;
 use crate::report::{Law, LimitedBy, reaches};
 
 impl SourceSession {
     /// Everything that limits this session here but the allocation.
     pub(super) fn ceiling(&mut self, now: Time) -> Rate {
         let (granted, next_pn) = (self.allowed(), self.numbering.upcoming());
-        let pace = match self.config.law.is_alone() {
-            true => self.ramp(now),
-            false => self.path.pace(now, self.rtt.smoothed(), granted, next_pn),
+        let pace = match &mut self.path {
+            Path::Own(_) if self.config.law.is_alone() => self.ramp(now),
+            Path::Own(machine) => machine.pace(now, self.rtt.smoothed(), granted, next_pn),
+            Path::Shared(member) => return member.sends(now).min(self.wanted(now)),
         };
         self.demand_and_path(now).min(pace)
     }
@@ -29,15 +31,23 @@ impl SourceSession {
     /// The same a round trip from now: the ramp's next step is asked for before it is taken, else
     /// every step would wait for a grant of its own.
     pub(super) fn prospect(&mut self, now: Time) -> Rate {
-        let ramp = self.ramp(now).scale(RAMP_FACTOR);
-        self.demand_and_path(now).min(ramp)
+        match &self.path {
+            Path::Own(_) => {
+                let ramp = self.ramp(now).scale(RAMP_FACTOR);
+                self.demand_and_path(now).min(ramp)
+            }
+            Path::Shared(member) => member.offer().min(self.wanted(now)),
+        }
     }
 
     pub(super) fn ramp(&mut self, now: Time) -> Rate {
-        self.path.ramp(now, self.rtt.smoothed())
+        match &mut self.path {
+            Path::Own(machine) => machine.ramp(now, self.rtt.smoothed()),
+            Path::Shared(member) => member.offer(),
+        }
     }
 
-    pub(super) fn demand_and_path(&mut self, now: Time) -> Rate {
+    fn demand_and_path(&mut self, now: Time) -> Rate {
         self.wanted(now).min(self.path.bound())
     }
 

@@ -42,7 +42,7 @@ impl SourceSession {
     /// Returns what the grant in force and the application use, with a tenth to grow. A greater
     /// grant that comes counts at once. What an application supplies leaves beside statuses, which
     /// take no more than half of a rate.
-    fn firm(&mut self, now: Time) -> Rate {
+    pub(super) fn firm(&mut self, now: Time) -> Rate {
         if self.config.law != Law::Grant {
             return Rate::UNLIMITED;
         }

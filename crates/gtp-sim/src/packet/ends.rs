@@ -8,7 +8,7 @@ use gtp_alloc::{Bytes, Span, Time};
 use gtp_proto::sink::Received;
 use gtp_proto::wire::{Header, Kind};
 use gtp_proto::{
-    Arrival, Discard, Event, Link, Revision, Role, SinkConfig, SinkSession, SourceConfig,
+    Arrival, Discard, Event, Link, PathName, Revision, Role, SinkConfig, SinkSession, SourceConfig,
     SourceSession, Supplied, Transmit, Weights,
 };
 
@@ -77,6 +77,7 @@ impl Row {
 #[derive(Debug)]
 pub(crate) struct SourceEnd {
     pub core: SourceSession,
+    pub path: PathName,
     row: Row,
     supplier: Supplier,
     pub phase: Phase,
@@ -127,7 +128,13 @@ pub(crate) fn wire_size(head: usize, payload: u16) -> Bytes {
 }
 
 impl SourceEnd {
-    pub fn new(now: Moment, spec: &SessionSpec, session: u32, proof_key: [u8; 16]) -> SourceEnd {
+    pub fn new(
+        now: Moment,
+        spec: &SessionSpec,
+        session: u32,
+        proof_key: [u8; 16],
+        path: PathName,
+    ) -> SourceEnd {
         let config = SourceConfig {
             role: Role::Responder,
             link: link(session),
@@ -138,6 +145,7 @@ impl SourceEnd {
         };
         SourceEnd {
             core: SourceSession::new(now.local, config),
+            path,
             row: Row::new(spec),
             supplier: Supplier::new(now.world, &spec.supply, spec.unit, spec.ready),
             phase: Phase::Serving,

@@ -117,10 +117,14 @@ impl Fabric {
         Route(start)
     }
 
+    /// The links of a route.
+    pub fn links_of(&self, route: Route) -> impl Iterator<Item = u32> + '_ {
+        self.hops[route.0 as usize..].iter().copied().take_while(|&hop| hop != END)
+    }
+
     /// Propagation delays of a route as they are now.
     pub fn route_delay(&self, route: Route) -> Span {
-        let links = self.hops[route.0 as usize..].iter().take_while(|&&hop| hop != END);
-        let delays = links.map(|&hop| self.pipes[hop as usize].link.spec().delay);
+        let delays = self.links_of(route).map(|hop| self.pipes[hop as usize].link.spec().delay);
         delays.fold(Span::ZERO, |sum, delay| sum + delay)
     }
 

@@ -209,8 +209,17 @@ impl Lane {
         let side = self.direction.side();
         let Some(mut round) = self.direction.poll_round(now.local) else { return };
         for &index in &self.ends {
+            if let Role::Source(source) = &mut ends[index as usize].role {
+                round.paths().visit(now.local, index, source.path, &mut source.core);
+            }
+        }
+        round.paths().share_out(now.local);
+        for &index in &self.ends {
             let report = match (&mut ends[index as usize].role, side) {
-                (Role::Source(source), Side::Source) => source.core.report(now.local),
+                (Role::Source(source), Side::Source) => {
+                    round.paths().tell(now.local, index, source.path, &mut source.core);
+                    source.core.report(now.local)
+                }
                 (Role::Sink(sink), Side::Sink) => sink.core.report(now.local),
                 (Role::Source(_) | Role::Sink(_), _)
                 | (Role::Waiting | Role::Background(_) | Role::Peer(_), _) => continue,

@@ -426,7 +426,8 @@ impl World {
         }
         let session = &self.sessions[id.0 as usize];
         let now = |end: u32| self.hosts[self.ends[end as usize].host as usize].moment(self.now);
-        let source_end = SourceEnd::new(now(source), &session.spec, name, session.proof_key);
+        let (spec, proof_key, path) = (&session.spec, session.proof_key, session.path);
+        let source_end = SourceEnd::new(now(source), spec, name, proof_key, path);
         let sink_end = SinkEnd::new(now(sink), &session.spec, name);
         self.serve_end(source, Role::Source(Box::new(source_end)));
         self.serve_end(sink, Role::Sink(Box::new(sink_end)));

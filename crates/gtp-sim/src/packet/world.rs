@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_link::{Link, LinkId, LinkSpec, Rng, managed};
+use gtp_proto::PathName;
 
 use super::background::{self, Generator};
 use super::clock::{Clock, DRIFT_MOST};
@@ -38,6 +39,8 @@ pub struct World {
     pub(super) hosts: Vec<Host>,
     pub(super) ends: Vec<End>,
     pub(super) sessions: Vec<Session>,
+    /// The links of each way that a session takes, with a number for it.
+    ways: BTreeMap<Vec<u32>, u32>,
     /// Ends of rivals that are one machine's.
     pub(super) ties: Vec<(u32, u32)>,
     pub(super) backgrounds: Vec<Background>,
@@ -127,6 +130,7 @@ pub(crate) struct Session {
     pub source: u32,
     pub sink: u32,
     pub proof_key: [u8; 16],
+    pub path: PathName,
     /// A rival's ends, until it starts.
     pub peers: Option<PeerEnds>,
 }
@@ -221,6 +225,7 @@ impl World {
             hosts: Vec::new(),
             ends: Vec::new(),
             sessions: Vec::new(),
+            ways: BTreeMap::new(),
             ties: Vec::new(),
             backgrounds: Vec::new(),
             script: BTreeMap::new(),
@@ -399,7 +404,8 @@ impl World {
         if let Some(stop) = spec.stop {
             self.plan(stop.max(spec.start), Step::Act(Action::Stop(id)));
         }
-        self.sessions.push(Session { spec, source, sink, proof_key, peers });
+        let path = self.path_name(&spec, down);
+        self.sessions.push(Session { spec, source, sink, proof_key, path, peers });
         Ok(id)
     }
 
@@ -642,6 +648,21 @@ impl World {
             return Err(BuildError::NoSuchLink(missing));
         }
         Ok(self.fabric.add_route(&links))
+    }
+
+    /// Names the path of a session: its hosts, and the links from one to the other. A host that
+    /// has several ways to another one has an address for each.
+    fn path_name(&mut self, spec: &SessionSpec, down: Route) -> PathName {
+        let links: Vec<u32> = self.fabric.links_of(down).collect();
+        let next = self.ways.len() as u32;
+        let way = *self.ways.entry(links).or_insert(next);
+        let place = |node: NodeId, way: u32| {
+            let mut address = [0; 16];
+            address[..4].copy_from_slice(&node.0.to_le_bytes());
+            address[4..8].copy_from_slice(&way.to_le_bytes());
+            address
+        };
+        PathName::new(place(spec.source, way), place(spec.sink, way), [0; 32])
     }
 
     fn add_ends(

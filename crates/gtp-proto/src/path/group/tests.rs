@@ -1,0 +1,177 @@
+//! Sessions of a group, as their group sees them.
+
+use std::vec::Vec;
+
+use gtp_alloc::Bytes;
+
+use super::*;
+
+const INTERVAL: Span = Span::from_millis(20);
+const PACKET: u64 = 1_500;
+
+fn at(ms: u64) -> Time {
+    Time::ZERO + Span::from_millis(ms)
+}
+
+fn mbps(rate: u64) -> Rate {
+    Rate::from_mbps(rate)
+}
+
+/// A session that has sent so many packets, with what its last receipt said.
+struct Member {
+    pn: u64,
+    weight: f64,
+    claim: Rate,
+    firm: Rate,
+    rtt_least: Span,
+    whole: Option<Piece>,
+}
+
+impl Member {
+    fn greedy() -> Member {
+        let (claim, firm) = (Rate::UNLIMITED, Rate::UNLIMITED);
+        let rtt_least = Span::from_millis(40);
+        Member { pn: 1_000, weight: 1.0, claim, firm, rtt_least, whole: None }
+    }
+
+    /// Sends so many packets, of which `lost` are missing, and hears of them at once.
+    fn send(&mut self, packets: u64, lost: u64, delay: Span) {
+        let first_pn = self.pn;
+        self.pn += packets;
+        let sample = Sample {
+            sent: Bytes(packets * PACKET),
+            sent_in: INTERVAL,
+            arrived: Bytes((packets - lost) * PACKET),
+            arrived_in: INTERVAL,
+            delay,
+            first_pn,
+            end_pn: self.pn,
+            lost,
+        };
+        self.whole = Some(Piece { sample, packets });
+    }
+
+    fn facts(&self) -> Facts {
+        let given = Conditions {
+            aim: mbps(10_000),
+            granted: mbps(10_000),
+            rtt: self.rtt_least,
+            rtt_least: self.rtt_least,
+            interval: INTERVAL,
+            next_pn: self.pn,
+        };
+        let Member { weight, claim, firm, .. } = *self;
+        let (heard_at, machine) = (Some(Time::ZERO), Keeps::Session);
+        Facts { weight, claim, firm, given, heard_at, machine }
+    }
+}
+
+/// A round at `now` with these sessions.
+fn round(group: &mut Group, now: Time, members: &mut [Member]) {
+    for (id, member) in members.iter_mut().enumerate() {
+        let pieces = [member.whole.take(), None];
+        group.visit(now, id as FlowId, member.facts(), pieces);
+    }
+    assert!(group.share_out(now));
+}
+
+/// A group of these sessions, the first of which has given its machine.
+fn begun(members: &mut [Member]) -> Group {
+    let mut group = Group::default();
+    round(&mut group, at(0), members);
+    let keeper = (0..members.len() as FlowId).find(|&id| group.wants_machine(id)).unwrap();
+    group.take_machine(at(0), keeper, Box::new(PathBound::new(at(0))));
+    group
+}
+
+/// What a node of this capacity gives each session.
+fn targets(group: &Group, capacity: Rate) -> Vec<f64> {
+    group.shares(capacity).iter().map(|share| (share.target / 1e4).round() / 100.0).collect()
+}
+
+#[test]
+fn one_session_keeps_its_machine_and_of_two_one_gives_it() {
+    let mut group = Group::default();
+    round(&mut group, at(0), &mut [Member::greedy()]);
+    assert!(!group.wants_machine(0) && !group.is_shared());
+    let mut two = [Member::greedy(), Member::greedy()];
+    round(&mut group, at(10), &mut two);
+    let wanted: Vec<_> = (0..2).filter(|&id| group.wants_machine(id)).collect();
+    assert_eq!(wanted.len(), 1);
+}
+
+#[test]
+fn rates_and_losses_of_all_sessions_add_up_and_the_least_delay_counts() {
+    let mut members = [Member::greedy(), Member::greedy(), Member::greedy()];
+    let mut group = begun(&mut members);
+    let delays = [9, 7, 8].map(Span::from_millis);
+    // The first word of a session that has just begun to send may tell of a pause.
+    for now in [20, 40] {
+        for (member, delay) in members.iter_mut().zip(delays) {
+            member.send(10, 1, delay);
+        }
+        for (id, member) in members.iter_mut().enumerate() {
+            let pieces = [member.whole.take(), None];
+            group.visit(at(now), id as FlowId, member.facts(), pieces);
+        }
+        group.given(at(now));
+    }
+    let sample = group.sum(at(40), |party| &mut party.whole).unwrap();
+    let rate = Bytes(30 * PACKET).per(INTERVAL);
+    assert_eq!(sample.sent.per(sample.sent_in), rate);
+    assert_eq!((sample.packets(), sample.lost), (30, 3));
+    assert_eq!(sample.delay, Span::from_millis(7));
+    assert_eq!(sample.end_pn, members[0].pn + 40, "numbers add up from where each came in");
+}
+
+#[test]
+fn a_session_that_came_while_there_was_a_queue_does_not_hide_it() {
+    let mut members = [Member::greedy(), Member::greedy()];
+    members[1].rtt_least = Span::from_millis(70);
+    let mut group = begun(&mut members);
+    for now in [20, 40] {
+        members[0].send(10, 0, Span::from_millis(35));
+        members[1].send(10, 0, Span::ZERO);
+        for (id, member) in members.iter_mut().enumerate() {
+            let pieces = [member.whole.take(), None];
+            group.visit(at(now), id as FlowId, member.facts(), pieces);
+        }
+        group.given(at(now));
+    }
+    let sample = group.sum(at(40), |party| &mut party.whole).unwrap();
+    assert_eq!(sample.delay, Span::from_millis(30), "the queue that it took for the path");
+}
+
+#[test]
+fn a_bound_is_shared_by_weights_and_what_one_cannot_use_goes_to_the_others() {
+    let mut members = [Member::greedy(), Member::greedy(), Member::greedy()];
+    members[1].weight = 2.0;
+    (members[2].claim, members[2].firm) = (mbps(10), mbps(10));
+    let group = begun(&mut members);
+    assert_eq!(targets(&group, mbps(100)), [30.0, 60.0, 10.0]);
+    assert_eq!(targets(&group, mbps(20)), [5.0, 10.0, 5.0]);
+}
+
+#[test]
+fn idle_sessions_hold_a_64th_together_and_are_offered_their_share() {
+    let mut members: Vec<Member> = (0..8).map(|_| Member::greedy()).collect();
+    for idle in &mut members[1..] {
+        (idle.claim, idle.firm) = (mbps(5), Rate::ZERO);
+    }
+    let group = begun(&mut members);
+    let shares = group.shares(mbps(64));
+    assert!(shares[0].target >= 63e6 - 1.0, "{}", shares[0].target);
+    assert!(shares[7].offer >= 8e6, "{}", shares[7].offer);
+}
+
+#[test]
+fn packets_of_a_session_that_has_left_stay_counted() {
+    let mut members = [Member::greedy(), Member::greedy(), Member::greedy()];
+    let mut group = begun(&mut members);
+    round(&mut group, at(10), &mut members);
+    members[2].send(500, 0, Span::ZERO);
+    round(&mut group, at(20), &mut members);
+    let before = group.given(at(20)).next_pn;
+    round(&mut group, at(30), &mut members[..2]);
+    assert_eq!(group.given(at(30)).next_pn, before);
+}
