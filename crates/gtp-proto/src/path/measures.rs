@@ -23,8 +23,8 @@ const NOISE_LEARN: f64 = 0.05;
 const LEARN: f64 = 0.015;
 /// A count has this number of packets at least: of few packets a single loss looks like many.
 const COUNT: u64 = 48;
-/// A count whose loss seems odd goes on until this number is lost: fewer may be chance, and networks
-/// reorder, so that a late packet counts as lost.
+/// A count whose loss seems odd goes on until this number is lost: fewer may be chance, and where
+/// networks reorder a late packet counts as lost.
 const LOST_LEAST: u64 = 4;
 /// A loss is one to ask about after this number of odd counts in a row: one alone may hold a host's
 /// hiccup, or a burst of random losses.
@@ -224,8 +224,8 @@ impl Measures {
         }
     }
 
-    /// Counts a sample without a queue. A count teaches what is usual, unless so much of it was lost
-    /// that it may be a limit's doing. The loss comes back if that happens time and again.
+    /// Counts a sample without a queue. A count teaches what is usual, unless so much of it was
+    /// lost that it may be a limit's doing. The loss comes back if that happens time and again.
     fn count(&mut self, sample: Count) -> Option<f64> {
         let Counts { odd, times, present } = self.counts;
         let present = present.and(sample);
@@ -259,8 +259,8 @@ impl Measures {
     }
 }
 
-/// Whether more than chance explains that `lost` of `packets` are missing, where the part `usual` is
-/// lost at random.
+/// Whether more than chance explains that `lost` of `packets` are missing, where the part `usual`
+/// is lost at random.
 fn is_beyond_chance(packets: u64, lost: u64, usual: f64) -> bool {
     let expected = usual * packets as f64;
     lost as f64 > 1.2 * expected + 3.0 * libm::sqrt(expected) + 1.0
