@@ -279,3 +279,46 @@ impl Count {
         self.lost as f64 / self.packets.max(1) as f64
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Counts `samples` of 40 packets, of which every `nth` packet is lost; returns the first loss
+    /// that is to be asked about.
+    fn lose_every(measures: &mut Measures, nth: u64, samples: u64) -> Option<f64> {
+        let lost_before = |packet: u64| packet / nth;
+        (0..samples).find_map(|sample| {
+            let lost = lost_before(40 * (sample + 1)) - lost_before(40 * sample);
+            measures.count(Count { packets: 40, lost, doubtful: false })
+        })
+    }
+
+    #[test]
+    fn a_twentieth_lost_at_a_slow_rate_is_learnt_or_asked_about_within_a_thousand_packets() {
+        let mut measures = Measures::new(Time::ZERO);
+        let asked = lose_every(&mut measures, 20, 25);
+        assert!(asked.is_some() || measures.usual() < 0.97, "{}", measures.usual());
+    }
+
+    #[test]
+    fn a_single_burst_of_losses_is_not_asked_about_and_does_not_become_usual() {
+        let mut measures = Measures::new(Time::ZERO);
+        assert_eq!(lose_every(&mut measures, u64::MAX, 50), None);
+        let burst = Count { packets: 289, lost: 280, doubtful: false };
+        assert_eq!(measures.count(burst), None);
+        assert_eq!(lose_every(&mut measures, u64::MAX, 50), None);
+        assert!(measures.usual() > 0.999, "{}", measures.usual());
+    }
+
+    #[test]
+    fn losses_that_creep_up_do_not_become_usual_beyond_a_twentieth_without_a_test() {
+        let mut measures = Measures::new(Time::ZERO);
+        for nth in [100, 50, 33, 25, 20, 16, 14, 12, 11, 10] {
+            lose_every(&mut measures, nth, 500);
+        }
+        assert!(measures.usual() >= 1.0 - LEARN_MOST, "{}", measures.usual());
+        measures.note_random(0.1, 500);
+        assert!((measures.usual() - 0.9).abs() < 1e-9);
+    }
+}
