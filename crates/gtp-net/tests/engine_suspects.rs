@@ -86,7 +86,8 @@ fn named(events: &[TransferEvent]) -> Vec<FlowId> {
 fn a_slow_source_that_spoils_is_named_over_a_long_path_and_the_other_brings_all() {
     let world = World::with(Rate::from_mbps(2), Rate::UNLIMITED);
     let other = End::new(host_config(Rate::from_mbps(20), Rate::UNLIMITED));
-    let (sink, size) = (world.receives.addr, 4 * BLOCK);
+    // So much that the slow source brings a block before the other has brought all.
+    let (sink, size) = (world.receives.addr, 24 * BLOCK);
     let paths = [LongPath::new(sink, world.sends.addr), LongPath::new(sink, other.addr)];
     let mut transfer = world.transfer(size);
     let liar = spoiling(size);

@@ -425,8 +425,9 @@ async fn a_key_has_its_number_of_sessions_and_no_more() {
 
 #[tokio::test]
 async fn listings_of_one_key_have_a_quarter_of_the_memory_and_free_it_when_they_end() {
-    // The export has three entries that travel; two listings of it fit into a quarter, not three.
-    let limits = Limits { listings: Bytes(4 * 2 * (3 * 384 + 16)), ..Limits::default() };
+    // A listing keeps three entries and the names of two links that it leaves out. Two listings fit
+    // into a quarter, not three.
+    let limits = Limits { listings: Bytes(4 * 2 * (5 * 384 + 32)), ..Limits::default() };
     let world = World::new(Writing::Allowed, limits).await;
     // A listing of a tree that has changed is another one.
     let changes = std::cell::Cell::new(0);
