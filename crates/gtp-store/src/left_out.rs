@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use crate::disk::Disk;
 use crate::file_sink::FileSink;
 use crate::manifest::{Entry, Kind, Manifest, RootKind};
+use crate::parts::may_mean_the_name;
 use crate::sink::{Fault, Refused, SinkError};
 use crate::walk::split;
 
@@ -35,18 +36,20 @@ impl<D: Disk> FileSink<D> {
     }
 
     /// Leaves out a file that is whole and did not get its name. Its part goes only if something
-    /// still has that name, or nothing can have it: a rename that failed half-way may have left the
-    /// part as the only copy.
+    /// still has that name, or the file system can give that name to nothing: a rename that failed
+    /// half-way, or for a reason that nobody knows, may have left the part as the only copy.
     pub(crate) fn refuse_whole(&mut self, file: u32, error: SinkError) -> Result<(), SinkError> {
         if is_one_file(self.arrivals.manifest()) {
             return Err(error);
         }
         let path = self.parts.final_path(file);
         let never = error.fault() == Some(Fault::Unnameable);
-        if error.concerns_one_entry()
-            && !never
-            && !matches!(self.parts.disk.look(&path), Ok(Some(_)))
-        {
+        let unclear = matches!(
+            &error,
+            SinkError::Destination { source: Some(source), .. } if may_mean_the_name(source)
+        );
+        let goes = never || !unclear && matches!(self.parts.disk.look(&path), Ok(Some(_)));
+        if error.concerns_one_entry() && !goes {
             self.parts.forget(file);
         }
         self.refuse(file, error)

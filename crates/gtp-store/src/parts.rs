@@ -181,7 +181,7 @@ impl<D: Disk> Parts<D> {
         let (mode, mtime) = (self.entry(file).mode, self.entry(file).mtime);
         let closing = mode != openable(mode);
         let at = if closing { Some(self.handle(file)?) } else { None };
-        self.disk.rename(&part, &path).map_err(|e| self.not_named(&path, e))?;
+        self.disk.rename(&part, &path).map_err(|e| self.not_renamed(&part, &path, e))?;
         if let Some(at) = at {
             let dressed = self.disk.dress(&self.open[at].1, mode, mtime);
             dressed.map_err(|e| self.failed(&path, e))?;
@@ -239,12 +239,38 @@ impl<D: Disk> Parts<D> {
         &self.manifest.entries[file as usize]
     }
 
-    /// Why something could not get this name. A file system may take a part's name, which ends
-    /// otherwise, and not that of the file: one that ends in a dot, for example.
+    /// Returns why a part could not get its file's name. A file system may take a part's name,
+    /// which ends otherwise, and not that of the file: one that ends in a dot, for example. File
+    /// systems in user space and on networks give the same errors for other reasons, so the name
+    /// is tried.
+    fn not_renamed(&mut self, part: &str, path: &str, error: io::Error) -> SinkError {
+        match may_mean_the_name(&error) && self.is_impossible(path, part, &error) {
+            true => self.refused(path, Fault::Unnameable),
+            false => self.failed(path, error),
+        }
+    }
+
+    /// Returns whether the name of `path` alone is at fault: an empty file of that name cannot be
+    /// created either, with the same error, while one of another name beside `part` can.
+    fn is_impossible(&mut self, path: &str, part: &str, error: &io::Error) -> bool {
+        let same = |other: io::Error| other.raw_os_error() == error.raw_os_error();
+        self.try_name(path).is_err_and(same) && self.try_name(&format!("{part}~")).is_ok()
+    }
+
+    /// Creates an empty file where nothing is, and removes it.
+    fn try_name(&mut self, path: &str) -> io::Result<()> {
+        drop(self.disk.create(path)?);
+        if let Err(error) = self.disk.remove(path) {
+            tracing::debug!(%error, "an empty file stays");
+        }
+        Ok(())
+    }
+
+    /// Returns why a directory could not get this name.
     pub(crate) fn not_named(&self, path: &str, error: io::Error) -> SinkError {
-        match error.raw_os_error().map(Errno::from_raw_os_error) {
-            Some(Errno::INVAL | Errno::ILSEQ) => self.refused(path, Fault::Unnameable),
-            Some(_) | None => self.failed(path, error),
+        match may_mean_the_name(&error) {
+            true => self.refused(path, Fault::Unnameable),
+            false => self.failed(path, error),
         }
     }
 
@@ -252,11 +278,9 @@ impl<D: Disk> Parts<D> {
     /// something is not there although the directory is.
     fn not_created(&mut self, file: u32, part: &str, error: io::Error) -> SinkError {
         let holder = split(part).0.to_owned();
-        let refuses_name = match error.raw_os_error().map(Errno::from_raw_os_error) {
-            Some(Errno::INVAL | Errno::ILSEQ) => true,
-            Some(Errno::NOENT) => holder.is_empty() || self.is_dir(&holder),
-            Some(_) | None => false,
-        };
+        let is_absent = error.raw_os_error() == Some(Errno::NOENT.raw_os_error());
+        let refuses_name =
+            may_mean_the_name(&error) || is_absent && (holder.is_empty() || self.is_dir(&holder));
         if refuses_name {
             self.refused(&self.final_path(file), Fault::Unnameable)
         } else {
@@ -311,6 +335,12 @@ impl<D: Disk> Parts<D> {
         self.open.push((file, handle));
         self.open.len() - 1
     }
+}
+
+/// Whether the system may have said that it has no such name.
+pub(crate) fn may_mean_the_name(error: &io::Error) -> bool {
+    let error = error.raw_os_error().map(Errno::from_raw_os_error);
+    matches!(error, Some(Errno::INVAL | Errno::ILSEQ))
 }
 
 /// A mode with which its owner can read and write.

@@ -1,115 +1,20 @@
 //! A destination whose names fold case: what would take another file's place is refused by name.
 
+#[path = "common/altered.rs"]
+mod altered;
 mod common;
 
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use altered::Altered;
 use common::{dir, file, tree};
-use gtp_store::{
-    BlockSink, Disk, Entry, Fault, FileSink, Found, Identity, MadeDir, Mode, Mtime, Opened, OsDisk,
-    SinkOptions, Written, block_value,
-};
-
-/// The real file system, in which all names are small.
-struct Folding(OsDisk);
-
-fn fold(path: &str) -> String {
-    path.to_lowercase()
-}
-
-type Handle = <OsDisk as Disk>::File;
-
-impl Disk for Folding {
-    type File = Handle;
-
-    fn look(&mut self, path: &str) -> io::Result<Option<Found>> {
-        self.0.look(&fold(path))
-    }
-
-    fn count_names(&mut self, suffix: &str) -> io::Result<usize> {
-        self.0.count_names(suffix)
-    }
-
-    fn create(&mut self, path: &str) -> io::Result<Handle> {
-        self.0.create(&fold(path))
-    }
-
-    fn open(&mut self, path: &str) -> io::Result<Opened<Handle>> {
-        self.0.open(&fold(path))
-    }
-
-    fn identity(&mut self, file: &Handle) -> io::Result<Identity> {
-        self.0.identity(file)
-    }
-
-    fn len(&mut self, file: &Handle) -> io::Result<u64> {
-        self.0.len(file)
-    }
-
-    fn read_at(&mut self, file: &Handle, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        self.0.read_at(file, offset, out)
-    }
-
-    fn write_at(&mut self, file: &Handle, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.0.write_at(file, offset, bytes)
-    }
-
-    fn clear(&mut self, file: &Handle, offset: u64, len: u64) -> io::Result<()> {
-        self.0.clear(file, offset, len)
-    }
-
-    fn set_len(&mut self, file: &Handle, len: u64) -> io::Result<()> {
-        self.0.set_len(file, len)
-    }
-
-    fn start_writing(&mut self, file: &Handle, offset: u64, len: u64) {
-        self.0.start_writing(file, offset, len);
-    }
-
-    fn dress(&mut self, file: &Handle, mode: Mode, mtime: Mtime) -> io::Result<()> {
-        self.0.dress(file, mode, mtime)
-    }
-
-    fn sync(&mut self, file: &Handle) -> io::Result<()> {
-        self.0.sync(file)
-    }
-
-    fn make_dir(&mut self, path: &str) -> io::Result<MadeDir> {
-        self.0.make_dir(&fold(path))
-    }
-
-    fn set_dir_attributes(
-        &mut self,
-        path: &str,
-        mode: Option<Mode>,
-        mtime: Mtime,
-    ) -> io::Result<()> {
-        self.0.set_dir_attributes(&fold(path), mode, mtime)
-    }
-
-    fn rename(&mut self, from: &str, to: &str) -> io::Result<()> {
-        self.0.rename(&fold(from), &fold(to))
-    }
-
-    fn remove(&mut self, path: &str) -> io::Result<()> {
-        self.0.remove(&fold(path))
-    }
-
-    fn sync_dir(&mut self, path: &str) -> io::Result<()> {
-        self.0.sync_dir(&fold(path))
-    }
-
-    fn sync_all(&mut self) -> io::Result<()> {
-        self.0.sync_all()
-    }
-}
+use gtp_store::{BlockSink, Entry, Fault, FileSink, SinkOptions, Written, block_value};
 
 /// Opens a sink for a tree of these entries on such a disk; which it refuses, and why.
-fn sink(dir: &Path, entries: Vec<Entry>) -> (FileSink<Folding>, Vec<(String, Option<Fault>)>) {
+fn sink(dir: &Path, entries: Vec<Entry>) -> (FileSink<Altered>, Vec<(String, Option<Fault>)>) {
     let listing = Arc::new(tree(entries));
-    let disk = Folding(OsDisk::beneath(dir).unwrap());
+    let disk = Altered { stored: str::to_lowercase, ..Altered::beneath(dir) };
     let mut sink = FileSink::on_disk(disk, None, listing.clone(), SinkOptions::default()).unwrap();
     let path = |number: u32| listing.entries[number as usize].path.as_str().to_owned();
     let refused = sink.take_refused().into_iter();
@@ -118,7 +23,7 @@ fn sink(dir: &Path, entries: Vec<Entry>) -> (FileSink<Folding>, Vec<(String, Opt
 }
 
 /// Offers a file of ten bytes; whether it is taken.
-fn offer(sink: &mut FileSink<Folding>, number: u32) -> bool {
+fn offer(sink: &mut FileSink<Altered>, number: u32) -> bool {
     let mut framed = vec![number as u8; 10];
     framed.extend_from_slice(&block_value(10, 0, &framed));
     let written = sink.write_block(number, 0, &framed).unwrap();
