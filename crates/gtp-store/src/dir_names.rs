@@ -5,7 +5,11 @@
 //! it with the same identity and times takes them over; a directory that has changed has other
 //! times and is read anew. While one listing collects the names of a directory, others go on with
 //! few at a time. Names of a directory that changed a moment ago are not shared, since its times
-//! may stay the same at the next change. Whose memory the names take is unknown here.
+//! may stay the same at the next change.
+//!
+//! Names that are shared count once for each account whose listings hold them, and for an account
+//! no longer than a listing of its own lasts: nobody prolongs what another pays for. What an
+//! account is, and how much memory it has, is unknown here.
 
 use std::any::Any;
 use std::collections::{HashMap, HashSet};
@@ -22,7 +26,7 @@ pub struct SharedNames {
     collected: Mutex<HashSet<Stamp>>,
 }
 
-/// Memory that was granted; it is given back when this is dropped.
+/// Memory that was granted. It is given back when this is dropped.
 pub type Granted = Box<dyn Any + Send + Sync>;
 
 /// How many names a listing may hold.
@@ -35,9 +39,17 @@ pub struct NamesHeld {
 
 pub(crate) struct Sharing {
     with: Arc<SharedNames>,
-    /// Bytes for names that this listing may ask for.
-    most: usize,
+    claim: Claim,
     grant: Box<dyn FnMut(usize) -> Option<Granted> + Send>,
+}
+
+/// A claim says what a listing may ask for, to share the names of directories.
+#[derive(Debug, Clone, Copy)]
+pub struct Claim {
+    /// Names count on the account with this number.
+    pub account: u64,
+    /// The listing may hold shared names of so many bytes at a time.
+    pub bytes: usize,
 }
 
 impl From<usize> for NamesHeld {
@@ -49,15 +61,15 @@ impl From<usize> for NamesHeld {
 
 impl NamesHeld {
     /// Shares the names of directories with more than it holds, as long as `grant` gives the bytes
-    /// for them, and no more of these than `bytes` at a time. Without memory such a directory is
-    /// read several times.
+    /// for them, which it is asked for once for all listings of the account that hold the same
+    /// names. Without memory such a directory is read several times.
     pub fn sharing(
         self,
         with: &Arc<SharedNames>,
-        bytes: usize,
+        claim: Claim,
         grant: impl FnMut(usize) -> Option<Granted> + Send + 'static,
     ) -> NamesHeld {
-        let sharing = Sharing { with: Arc::clone(with), most: bytes, grant: Box::new(grant) };
+        let sharing = Sharing { with: Arc::clone(with), claim, grant: Box::new(grant) };
         NamesHeld { sharing: Some(sharing), ..self }
     }
 }
@@ -90,9 +102,23 @@ impl SharedNames {
 }
 
 impl Sharing {
-    /// The names of a directory with this stamp, if another listing holds them.
-    pub(crate) fn find(&self, stamp: &Stamp) -> Option<Arc<Sorted>> {
-        self.with.known().get(stamp).and_then(Weak::upgrade)
+    /// Takes over the names of a directory with this stamp, beside the bytes that this listing
+    /// holds, if another one holds them and there is memory on the account of this one.
+    pub(crate) fn find(&mut self, stamp: &Stamp, held: usize) -> Option<Taken> {
+        let names = self.with.known().get(stamp).and_then(Weak::upgrade)?;
+        let bytes = names.size();
+        if held.checked_add(bytes)? > self.claim.bytes {
+            return None;
+        }
+        let mut paid = names.paid();
+        let granted = match paid.get(&self.claim.account).and_then(Weak::upgrade) {
+            Some(granted) => granted,
+            None => Arc::new((self.grant)(bytes)?),
+        };
+        paid.retain(|_, granted| granted.strong_count() > 0);
+        paid.insert(self.claim.account, Arc::downgrade(&granted));
+        drop(paid);
+        Some(Taken { names, _granted: granted })
     }
 
     /// Begins to collect so many names of a directory with this stamp, of so many bytes together,
@@ -105,7 +131,7 @@ impl Sharing {
     ) -> Option<Collecting> {
         u32::try_from(bytes).ok()?;
         let all = names.checked_mul(size_of::<Span>())?.checked_add(bytes)?;
-        if held.checked_add(all)? > self.most {
+        if held.checked_add(all)? > self.claim.bytes {
             return None;
         }
         let for_all = match self.with.lasts(&stamp) {
@@ -119,16 +145,18 @@ impl Sharing {
 
     /// Sorts what was collected of a directory, which has this stamp now, and shares it if that is
     /// safe.
-    pub(crate) fn share(&self, mut collected: Collecting, stamp: &Stamp) -> Arc<Sorted> {
+    pub(crate) fn share(&self, mut collected: Collecting, stamp: &Stamp) -> Taken {
         // Others may begin to collect when this is known.
         let for_all = collected.for_all.take().filter(|for_all| for_all.stamp == *stamp);
-        let sorted = Arc::new(Sorted::of(collected));
+        let (sorted, granted) = Sorted::of(collected);
+        let taken = Taken { names: Arc::new(sorted), _granted: Arc::new(granted) };
+        taken.names.paid().insert(self.claim.account, Arc::downgrade(&taken._granted));
         if for_all.is_some() {
             let mut known = self.with.known();
             known.retain(|_, names| names.strong_count() > 0);
-            known.insert(*stamp, Arc::downgrade(&sorted));
+            known.insert(*stamp, Arc::downgrade(&taken.names));
         }
-        sorted
+        taken
     }
 }
 
@@ -190,20 +218,30 @@ impl fmt::Debug for Collecting {
 pub(crate) struct Sorted {
     bytes: Vec<u8>,
     spans: Vec<Span>,
-    _granted: Granted,
+    /// The memory for them that each account has given to its listings.
+    paid: Mutex<HashMap<u64, Weak<Granted>>>,
 }
 
 impl Sorted {
-    fn of(collected: Collecting) -> Sorted {
+    fn of(collected: Collecting) -> (Sorted, Granted) {
         let Collecting { bytes, mut spans, granted, .. } = collected;
         spans.sort_unstable_by_key(|span| name_at(&bytes, *span));
         // The system may report a name twice if it was changed while the directory was read.
         spans.dedup_by_key(|span| name_at(&bytes, *span));
-        Sorted { bytes, spans, _granted: granted }
+        (Sorted { bytes, spans, paid: Mutex::default() }, granted)
+    }
+
+    fn paid(&self) -> MutexGuard<'_, HashMap<u64, Weak<Granted>>> {
+        self.paid.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The bytes of memory that it takes.
+    fn size(&self) -> usize {
+        self.bytes.capacity() + self.spans.capacity() * size_of::<Span>()
     }
 
     /// The place of the first name after this one.
-    pub(crate) fn after(&self, name: &[u8]) -> usize {
+    fn after(&self, name: &[u8]) -> usize {
         self.spans.partition_point(|span| name_at(&self.bytes, *span) <= name)
     }
 
@@ -222,13 +260,29 @@ impl fmt::Debug for Sorted {
     }
 }
 
+/// The names of a directory, and the memory for them on the account of the listing that holds
+/// them. That is given back last.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    names: Arc<Sorted>,
+    _granted: Arc<Granted>,
+}
+
+impl Taken {
+    /// The names after this one, or all.
+    pub(crate) fn after(self, name: Option<&[u8]>) -> Upcoming {
+        let at = name.map_or(0, |name| self.names.after(name));
+        Upcoming::Shared(self, at)
+    }
+}
+
 /// The next names of a directory.
 #[derive(Debug)]
 pub(crate) enum Upcoming {
     /// Names of the listing's own, in reverse order.
     Own(Vec<Box<[u8]>>),
     /// All names, from this one on.
-    Shared(Arc<Sorted>, usize),
+    Shared(Taken, usize),
 }
 
 impl Upcoming {
@@ -239,15 +293,15 @@ impl Upcoming {
     pub(crate) fn peek(&self) -> Option<&[u8]> {
         match self {
             Upcoming::Own(names) => names.last().map(|name| &**name),
-            Upcoming::Shared(names, at) => names.name(*at),
+            Upcoming::Shared(taken, at) => taken.names.name(*at),
         }
     }
 
     pub(crate) fn pop(&mut self) -> Option<Box<[u8]>> {
         match self {
             Upcoming::Own(names) => names.pop(),
-            Upcoming::Shared(names, at) => {
-                let name = names.name(*at)?.into();
+            Upcoming::Shared(taken, at) => {
+                let name = taken.names.name(*at)?.into();
                 *at += 1;
                 Some(name)
             }
@@ -266,9 +320,7 @@ impl Upcoming {
     pub(crate) fn granted(&self) -> usize {
         match self {
             Upcoming::Own(_) => 0,
-            Upcoming::Shared(names, _) => {
-                names.bytes.capacity() + names.spans.capacity() * size_of::<Span>()
-            }
+            Upcoming::Shared(taken, _) => taken.names.size(),
         }
     }
 }

@@ -48,7 +48,7 @@ mod walk;
 
 pub use abilities::is_refused;
 pub use destination::{Destination, UNFINISHED_DIR};
-pub use dir_names::{Granted, NamesHeld, SharedNames};
+pub use dir_names::{Claim, Granted, NamesHeld, SharedNames};
 pub use disk::{Disk, Found, FoundKind, Identity, LockedFile, MadeDir, Opened, OsDisk};
 pub use export::{Export, MAX_SKIPPED, Scanned, SkipReason, Skipped};
 pub use file_sink::{Durability, Existing, FileSink, SinkOptions};

@@ -261,10 +261,11 @@ impl Lister {
         let stat = fstat(&opened)?;
         let numbering = Numbering::of(&opened);
         let identity = (stat.st_dev, numbering.number(&stat));
-        let shared = self.held.sharing.as_ref();
-        let shared = shared.and_then(|sharing| sharing.find(&Stamp::of(&stat, numbering)));
+        let granted = self.granted();
+        let shared = self.held.sharing.as_mut();
+        let shared = shared.and_then(|sharing| sharing.find(&Stamp::of(&stat, numbering), granted));
         let reading = shared.is_none().then(Reading::default);
-        let names = shared.map_or(Upcoming::none(), |names| Upcoming::Shared(names, 0));
+        let names = shared.map_or(Upcoming::none(), |taken| taken.after(None));
         let (collecting, more_after, due) = (None, None, Vec::new());
         self.dirs.push(Dir {
             path,
@@ -278,6 +279,11 @@ impl Lister {
         });
         self.open = Some(opened);
         Ok(())
+    }
+
+    /// The bytes of shared names that it holds.
+    fn granted(&self) -> usize {
+        self.dirs.iter().map(|dir| dir.names.granted()).sum()
     }
 
     fn descend(&mut self, path: &str) -> Step {
@@ -314,17 +320,15 @@ impl Lister {
     /// Begins to read the present directory, which has just been opened, for its next names; or
     /// takes them from a listing that has collected all of them meanwhile.
     fn more(&mut self) -> Step {
+        let granted = self.granted();
         let (Some(dir), Some(open)) = (self.dirs.last_mut(), &self.open) else {
             return Step::Nothing;
         };
         let Some(after) = dir.more_after.take() else { return Step::Nothing };
         let stamp = fstat(open).map(|stat| Stamp::of(&stat, dir.numbering)).ok();
-        let shared = stamp.zip(self.held.sharing.as_ref());
-        match shared.and_then(|(stamp, sharing)| sharing.find(&stamp)) {
-            Some(names) => {
-                let next = names.after(&after);
-                dir.names = Upcoming::Shared(names, next);
-            }
+        let shared = stamp.zip(self.held.sharing.as_mut());
+        match shared.and_then(|(stamp, sharing)| sharing.find(&stamp, granted)) {
+            Some(taken) => dir.names = taken.after(Some(&after)),
             None => dir.reading = Some(Reading { after: Some(after), ..Reading::default() }),
         }
         Step::Nothing
@@ -361,7 +365,7 @@ impl Lister {
     /// Ends a pass through the present directory. If the first one has met too many names to be
     /// kept, this begins the one that takes over all of them.
     fn end_pass(&mut self, most: usize) {
-        let granted: usize = self.dirs.iter().map(|dir| dir.names.granted()).sum();
+        let granted = self.granted();
         let (Some(dir), Some(open)) = (self.dirs.last_mut(), &self.open) else { return };
         let met = dir.reading.as_ref().filter(|reading| reading.is_first()).map(|first| first.met);
         dir.take(most);
@@ -372,11 +376,11 @@ impl Lister {
             return;
         };
         if let Some(collected) = dir.collecting.take() {
-            dir.names = Upcoming::Shared(sharing.share(collected, &stamp), 0);
+            dir.names = sharing.share(collected, &stamp).after(None);
             dir.more_after = None;
         } else if let Some(met) = met.filter(|_| dir.more_after.is_some()) {
-            if let Some(names) = sharing.find(&stamp) {
-                dir.names = Upcoming::Shared(names, 0);
+            if let Some(taken) = sharing.find(&stamp, granted) {
+                dir.names = taken.after(None);
                 dir.more_after = None;
             } else if seek(open, SeekFrom::Start(0)).is_ok() {
                 dir.collecting = sharing.collect(stamp, met, granted);

@@ -11,7 +11,7 @@ use std::time::SystemTime;
 
 use common::name;
 use gtp_store::{
-    Depth, Export, Granted, Lister, NamesHeld, SharedNames, SkipReason, SourceError, Step,
+    Claim, Depth, Export, Granted, Lister, NamesHeld, SharedNames, SkipReason, SourceError, Step,
 };
 use proptest::prelude::*;
 
@@ -49,6 +49,11 @@ fn all_beneath(dir: &Path) -> Vec<String> {
     all
 }
 
+/// What a listing on this account may ask for in these tests.
+fn claim(account: u64) -> Claim {
+    Claim { account, bytes: 1 << 20 }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
@@ -79,7 +84,7 @@ proptest! {
             prop_assert_eq!(&listed(lister, |_| {}).0, &expected, "{} names", names_most);
             let shared = SharedNames::new(|_| true);
             let granted = |_| Some(Box::new(()) as Granted);
-            let names = NamesHeld::from(names_most).sharing(&shared, 1 << 20, granted);
+            let names = NamesHeld::from(names_most).sharing(&shared, claim(1), granted);
             let lister = export.lister(None, Depth::All, names).unwrap();
             prop_assert_eq!(&listed(lister, |_| {}).0, &expected, "{} names shared", names_most);
         }
@@ -241,7 +246,7 @@ fn a_large_directory_is_read_once_for_all_who_list_it_and_anew_when_it_has_chang
     let grants = Arc::new(AtomicUsize::new(0));
     let begin = |settled: &Arc<SharedNames>| {
         let grants = Arc::clone(&grants);
-        let names = NamesHeld::from(64).sharing(settled, 1 << 20, move |_| {
+        let names = NamesHeld::from(64).sharing(settled, claim(1), move |_| {
             grants.fetch_add(1, Ordering::Relaxed);
             Some(Box::new(()) as Granted)
         });
@@ -267,6 +272,40 @@ fn a_large_directory_is_read_once_for_all_who_list_it_and_anew_when_it_has_chang
 }
 
 #[test]
+fn names_count_once_for_each_account_and_not_beyond_its_own_listings() {
+    let dir = tempfile::tempdir().unwrap();
+    for n in 0..1_000 {
+        std::fs::write(dir.path().join(format!("{n:05}")), b"x").unwrap();
+    }
+    let export = Export::open(dir.path()).unwrap();
+    let shared = SharedNames::new(|_| true);
+    let held = [(); 2].map(|()| Arc::new(()));
+    let begin = |account: usize| {
+        let held = Arc::clone(&held[account]);
+        let grant = move |_| Some(Box::new(Arc::clone(&held)) as Granted);
+        let names = NamesHeld::from(64).sharing(&shared, claim(account as u64), grant);
+        let mut lister = export.lister(None, Depth::One, names).unwrap();
+        while !matches!(lister.step(), Some(Ok(Step::Entry(_)))) {}
+        lister
+    };
+    // A listing holds what gives it memory as well.
+    let grants =
+        |listings: [usize; 2]| [0, 1].map(|n| Arc::strong_count(&held[n]) - 1 - listings[n]);
+    let first = begin(0);
+    assert_eq!(grants([1, 0]), [1, 0]);
+    let (second, third) = (begin(1), begin(1));
+    assert_eq!(grants([1, 2]), [1, 1]);
+    drop(first);
+    assert_eq!(grants([0, 2]), [0, 1], "others who hold the names prolong nothing");
+    let fourth = begin(0);
+    assert_eq!(grants([1, 2]), [1, 1]);
+    drop((second, third));
+    assert_eq!(grants([1, 0]), [1, 0]);
+    assert_eq!(listed(fourth, |_| {}).0.len(), 999);
+    assert_eq!(grants([0, 0]), [0, 0]);
+}
+
+#[test]
 fn of_many_who_begin_to_list_a_large_directory_at_once_one_collects_the_names_for_all() {
     let dir = tempfile::tempdir().unwrap();
     for n in 0..3_000 {
@@ -277,7 +316,7 @@ fn of_many_who_begin_to_list_a_large_directory_at_once_one_collects_the_names_fo
     let shared = SharedNames::new(|_| true);
     let begin = |_| {
         let grants = Arc::clone(&grants);
-        let names = NamesHeld::from(64).sharing(&shared, 1 << 20, move |_| {
+        let names = NamesHeld::from(64).sharing(&shared, claim(1), move |_| {
             grants.fetch_add(1, Ordering::Relaxed);
             Some(Box::new(()) as Granted)
         });
@@ -307,10 +346,11 @@ fn a_large_directory_for_whose_names_there_is_no_memory_is_listed_all_the_same()
     let export = Export::open(dir.path()).unwrap();
     let shared = SharedNames::new(|_| true);
     let expected = all_beneath(dir.path());
-    let none = NamesHeld::from(64).sharing(&shared, 1 << 20, |_| None);
+    let none = NamesHeld::from(64).sharing(&shared, claim(1), |_| None);
     assert_eq!(listed(export.lister(None, Depth::One, none).unwrap(), |_| {}).0, expected);
     let asked = |_: usize| unreachable!("it asks for no more than it may");
-    let few = NamesHeld::from(64).sharing(&shared, 1_000, asked);
+    let few = Claim { bytes: 1_000, ..claim(1) };
+    let few = NamesHeld::from(64).sharing(&shared, few, asked);
     assert_eq!(listed(export.lister(None, Depth::One, few).unwrap(), |_| {}).0, expected);
 }
 

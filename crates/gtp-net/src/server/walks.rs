@@ -11,7 +11,9 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use gtp_store::{Export, Granted, Manifest, NamesHeld, RelPath, Scanned, SharedNames, SourceError};
+use gtp_store::{
+    Claim, Export, Granted, Manifest, NamesHeld, RelPath, Scanned, SharedNames, SourceError,
+};
 use tokio::sync::watch;
 
 use super::Whose;
@@ -217,10 +219,11 @@ impl Walks {
     }
 
     /// Returns what a walk for this client may hold of names. Those of a large directory are shared
-    /// with other walks, and count as memory of the client that had them read.
+    /// with other walks, and count once as memory of each holder whose walks hold them.
     pub fn names(&self, holder: Holder) -> NamesHeld {
         let budget = Arc::clone(&self.budget);
-        NamesHeld::from(NAMES_EACH).sharing(&self.names, NAMES_MEMORY, move |bytes| {
+        let claim = Claim { account: holder.principal(), bytes: NAMES_MEMORY };
+        NamesHeld::from(NAMES_EACH).sharing(&self.names, claim, move |bytes| {
             let mut share = budget.share(holder);
             share.take(bytes as u64).then(|| Box::new(share) as Granted)
         })
@@ -388,7 +391,7 @@ mod tests {
     use std::sync::mpsc;
 
     use gtp_alloc::Bytes;
-    use gtp_store::{Entry, Kind, Mode, Mtime, RootKind};
+    use gtp_store::{Depth, Entry, Kind, Mode, Mtime, RootKind, Step};
 
     use super::super::admission::Limits;
     use super::super::guests::Guests;
@@ -519,6 +522,28 @@ mod tests {
             go_on.send(()).unwrap();
         }
         assert!(waiting.outcome().await.is_ok());
+    }
+
+    #[test]
+    fn a_slow_stranger_does_not_prolong_what_a_listed_client_paid_for_names() {
+        let dir = tree(NAMES_EACH + 100);
+        let mut walks = Walks::new(Budget::new(Bytes(1 << 30)), || Err(Nothing::exported()));
+        Arc::get_mut(&mut walks).unwrap().names = SharedNames::new(|_| true);
+        let export = Export::open(dir.path()).unwrap();
+        let begin = |holder| {
+            let mut lister = export.lister(None, Depth::One, walks.names(holder)).unwrap();
+            while !matches!(lister.step(), Some(Ok(Step::Entry(_)))) {}
+            lister
+        };
+        let listed = listed().holder;
+        let left = |holder| walks.share(holder).left();
+        let (all, first, slow) = (left(listed), begin(listed), begin(Holder::Strangers));
+        assert!(left(listed) < all && left(listed) == left(Holder::Strangers));
+        drop(first);
+        assert_eq!(left(listed), all);
+        assert!(left(Holder::Strangers) < all, "it pays for itself");
+        drop(slow);
+        assert_eq!(left(Holder::Strangers), all);
     }
 
     #[tokio::test]
