@@ -18,7 +18,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use crate::abilities::is_refusal;
-use crate::dir_names::{Collecting, NamesHeld, Upcoming};
+use crate::dir_names::{Collecting, NamesHeld, Taken, Upcoming};
 use crate::export::{SkipReason, Skipped, Stamp, attributes, beneath_error, entry};
 use crate::manifest::{Attributes, Entry, Kind, MAX_ENTRIES, ManifestError, RootKind};
 use crate::name::{RelPath, escaped};
@@ -78,8 +78,9 @@ struct Dir {
     names: Upcoming,
     /// The pass through the directory that is under way, if there is one.
     reading: Option<Reading>,
-    /// The pass that takes over all names, if that is under way.
-    collecting: Option<Collecting>,
+    /// The pass that takes over all names, if that is under way, and the last name that was listed
+    /// before it.
+    collecting: Option<(Collecting, Option<Box<[u8]>>)>,
     /// The last name that was kept, if there are more after it.
     more_after: Option<Box<[u8]>>,
     /// Directories in it whose content is due, the next one last. The name of each begins with the
@@ -328,7 +329,7 @@ impl Lister {
         let stamp = fstat(open).map(|stat| Stamp::of(&stat, dir.numbering)).ok();
         let shared = stamp.zip(self.held.sharing.as_mut());
         match shared.and_then(|(stamp, sharing)| sharing.find(&stamp, granted)) {
-            Some(taken) => dir.names = taken.after(Some(&after)),
+            Some(taken) => dir.go_on_with(taken, Some(&after)),
             None => dir.reading = Some(Reading { after: Some(after), ..Reading::default() }),
         }
         Step::Nothing
@@ -362,28 +363,26 @@ impl Lister {
         Step::Nothing
     }
 
-    /// Ends a pass through the present directory. If the first one has met too many names to be
-    /// kept, this begins the one that takes over all of them.
+    /// Ends a pass through the present directory. If it has met too many names to be kept, this
+    /// begins one that takes over all of them, as soon as there is memory for that.
     fn end_pass(&mut self, most: usize) {
         let granted = self.granted();
         let (Some(dir), Some(open)) = (self.dirs.last_mut(), &self.open) else { return };
-        let met = dir.reading.as_ref().filter(|reading| reading.is_first()).map(|first| first.met);
-        dir.take(most);
+        let pass = dir.take(most);
         let Some(sharing) = &mut self.held.sharing else { return };
         // What cannot be looked at now is read again, name by name.
         let Ok(stamp) = fstat(open).map(|stat: Stat| Stamp::of(&stat, dir.numbering)) else {
             dir.collecting = None;
             return;
         };
-        if let Some(collected) = dir.collecting.take() {
-            dir.names = sharing.share(collected, &stamp).after(None);
-            dir.more_after = None;
-        } else if let Some(met) = met.filter(|_| dir.more_after.is_some()) {
+        if let Some((collected, after)) = dir.collecting.take() {
+            dir.go_on_with(sharing.share(collected, &stamp), after.as_deref());
+        } else if let Some(Pass { after, met }) = pass.filter(|_| dir.more_after.is_some()) {
             if let Some(taken) = sharing.find(&stamp, granted) {
-                dir.names = taken.after(None);
-                dir.more_after = None;
+                dir.go_on_with(taken, after.as_deref());
             } else if seek(open, SeekFrom::Start(0)).is_ok() {
-                dir.collecting = sharing.collect(stamp, met, granted);
+                let collecting = sharing.collect(stamp, met, granted);
+                dir.collecting = collecting.map(|collecting| (collecting, after));
             }
         }
     }
@@ -457,29 +456,39 @@ impl Dir {
             reading.consider(name, most);
         }
         // If it has grown beyond its memory, the names that are kept have to do.
-        if self.collecting.as_mut().is_some_and(|collecting| !collecting.add(name)) {
+        if self.collecting.as_mut().is_some_and(|(collecting, _)| !collecting.add(name)) {
             self.collecting = None;
         }
     }
 
-    /// Ends a pass and takes over the names that it kept.
-    fn take(&mut self, most: usize) {
-        let Some(Reading { least, has_more, .. }) = self.reading.take() else { return };
+    /// Ends a pass, if one is under way that keeps the next names, and takes these over.
+    fn take(&mut self, most: usize) -> Option<Pass> {
+        let Reading { after, least, has_more, met } = self.reading.take()?;
         let mut names = least.into_sorted_vec();
         // The system may report a name twice if it was changed while the directory was read.
         names.dedup();
         self.more_after = names.last().filter(|_| has_more && most > 0).cloned();
         names.reverse();
         self.names = Upcoming::Own(names);
+        Some(Pass { after, met })
+    }
+
+    /// Goes on with those of all names that come after this one.
+    fn go_on_with(&mut self, taken: Taken, after: Option<&[u8]>) {
+        self.names = taken.after(after);
+        self.more_after = None;
     }
 }
 
-impl Reading {
-    /// Whether it is the first pass through its directory.
-    fn is_first(&self) -> bool {
-        self.after.is_none()
-    }
+/// What is known of a pass that has ended.
+struct Pass {
+    /// The last name that was listed before it.
+    after: Option<Box<[u8]>>,
+    /// All names that it met, and their bytes.
+    met: (usize, usize),
+}
 
+impl Reading {
     /// Keeps a name if it is among the next `most` in order.
     fn consider(&mut self, name: &[u8], most: usize) {
         self.met = (self.met.0 + 1, self.met.1 + name.len());

@@ -354,6 +354,35 @@ fn a_large_directory_for_whose_names_there_is_no_memory_is_listed_all_the_same()
     assert_eq!(listed(export.lister(None, Depth::One, few).unwrap(), |_| {}).0, expected);
 }
 
+/// The memory of others comes back meanwhile, or those who collected the names fail.
+#[test]
+fn a_listing_that_finds_no_memory_at_first_asks_again_with_each_pass() {
+    let dir = tempfile::tempdir().unwrap();
+    for n in 0..3_000 {
+        std::fs::write(dir.path().join(format!("{n:05}")), b"x").unwrap();
+    }
+    let export = Export::open(dir.path()).unwrap();
+    let expected = all_beneath(dir.path());
+    let steps = |refused: usize| {
+        let shared = SharedNames::new(|_| true);
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&asked);
+        let names = NamesHeld::from(64).sharing(&shared, claim(1), move |_| {
+            let refuses = counted.fetch_add(1, Ordering::Relaxed) < refused;
+            (!refuses).then(|| Box::new(()) as Granted)
+        });
+        let mut steps = 0;
+        let lister = export.lister(None, Depth::One, names).unwrap();
+        assert_eq!(listed(lister, |_| steps += 1).0, expected);
+        (asked.load(Ordering::Relaxed), steps)
+    };
+    let (one, two, never) = (steps(0), steps(2), steps(usize::MAX));
+    assert_eq!((one.0, two.0), (1, 3));
+    // A pass for each 64 names costs several steps.
+    assert_eq!(never.0, 3_000 / 64, "it asks after each pass that leaves names over");
+    assert!(two.1 - one.1 < (never.1 - one.1) / 8, "{one:?} {two:?} {never:?}");
+}
+
 #[test]
 fn names_that_are_left_out_take_memory_that_counts_up_to_a_thousand_of_them() {
     let dir = tempfile::tempdir().unwrap();
