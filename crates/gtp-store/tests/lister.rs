@@ -54,6 +54,30 @@ fn claim(account: u64) -> Claim {
     Claim { account, bytes: 1 << 20 }
 }
 
+/// A listing of the whole directory that holds 64 names and shares more. It counts in `asked` how
+/// often it wants memory, which it does not get before it was `refused` so often.
+fn sharing(
+    export: &Export,
+    shared: &Arc<SharedNames>,
+    (asked, refused): (&Arc<AtomicUsize>, usize),
+) -> Lister {
+    let asked = Arc::clone(asked);
+    let names = NamesHeld::from(64).sharing(shared, claim(1), move |_| {
+        let is_refused = asked.fetch_add(1, Ordering::Relaxed) < refused;
+        (!is_refused).then(|| Box::new(()) as Granted)
+    });
+    export.lister(None, Depth::One, names).unwrap()
+}
+
+/// A directory with so many files.
+fn numbered(files: usize) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for n in 0..files {
+        std::fs::write(dir.path().join(format!("{n:05}")), b"x").unwrap();
+    }
+    dir
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
@@ -237,20 +261,13 @@ fn a_file_is_listed_as_itself_and_odd_things_are_refused_at_the_beginning() {
 /// Memory for all names is asked for once for each time that they are read.
 #[test]
 fn a_large_directory_is_read_once_for_all_who_list_it_and_anew_when_it_has_changed() {
-    let dir = tempfile::tempdir().unwrap();
-    let make = |n: usize| std::fs::write(dir.path().join(format!("{n:05}")), b"x").unwrap();
-    (0..1_000).for_each(make);
+    let dir = numbered(1_000);
     // The next change shows, however soon it comes.
     File::open(dir.path()).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
     let export = Export::open(dir.path()).unwrap();
     let grants = Arc::new(AtomicUsize::new(0));
     let begin = |settled: &Arc<SharedNames>| {
-        let grants = Arc::clone(&grants);
-        let names = NamesHeld::from(64).sharing(settled, claim(1), move |_| {
-            grants.fetch_add(1, Ordering::Relaxed);
-            Some(Box::new(()) as Granted)
-        });
-        let mut lister = export.lister(None, Depth::One, names).unwrap();
+        let mut lister = sharing(&export, settled, (&grants, 0));
         while !matches!(lister.step(), Some(Ok(Step::Entry(_)))) {}
         lister
     };
@@ -260,7 +277,7 @@ fn a_large_directory_is_read_once_for_all_who_list_it_and_anew_when_it_has_chang
     let others: Vec<_> = (0..9).map(|_| begin(&settled)).collect();
     assert_eq!(grants.load(Ordering::Relaxed), 1, "one took memory for all");
     assert!(others.into_iter().all(|other| rest(other) == 999));
-    make(1_000);
+    std::fs::write(dir.path().join("01000"), b"x").unwrap();
     let later = begin(&settled);
     assert_eq!((rest(later), rest(first)), (1_000, 999));
     assert_eq!(grants.load(Ordering::Relaxed), 2);
@@ -273,10 +290,7 @@ fn a_large_directory_is_read_once_for_all_who_list_it_and_anew_when_it_has_chang
 
 #[test]
 fn names_count_once_for_each_account_and_not_beyond_its_own_listings() {
-    let dir = tempfile::tempdir().unwrap();
-    for n in 0..1_000 {
-        std::fs::write(dir.path().join(format!("{n:05}")), b"x").unwrap();
-    }
+    let dir = numbered(1_000);
     let export = Export::open(dir.path()).unwrap();
     let shared = SharedNames::new(|_| true);
     let held = [(); 2].map(|()| Arc::new(()));
@@ -307,21 +321,11 @@ fn names_count_once_for_each_account_and_not_beyond_its_own_listings() {
 
 #[test]
 fn of_many_who_begin_to_list_a_large_directory_at_once_one_collects_the_names_for_all() {
-    let dir = tempfile::tempdir().unwrap();
-    for n in 0..3_000 {
-        std::fs::write(dir.path().join(format!("{n:05}")), b"x").unwrap();
-    }
+    let dir = numbered(3_000);
     let export = Export::open(dir.path()).unwrap();
     let grants = Arc::new(AtomicUsize::new(0));
     let shared = SharedNames::new(|_| true);
-    let begin = |_| {
-        let grants = Arc::clone(&grants);
-        let names = NamesHeld::from(64).sharing(&shared, claim(1), move |_| {
-            grants.fetch_add(1, Ordering::Relaxed);
-            Some(Box::new(()) as Granted)
-        });
-        export.lister(None, Depth::One, names).unwrap()
-    };
+    let begin = |_| sharing(&export, &shared, (&grants, 0));
     let mut listers: Vec<Lister> = (0..8).map(begin).collect();
     let mut listed = vec![Vec::new(); 8];
     // Step by step in turns.
@@ -339,10 +343,7 @@ fn of_many_who_begin_to_list_a_large_directory_at_once_one_collects_the_names_fo
 
 #[test]
 fn a_large_directory_for_whose_names_there_is_no_memory_is_listed_all_the_same() {
-    let dir = tempfile::tempdir().unwrap();
-    for n in 0..1_000 {
-        std::fs::write(dir.path().join(format!("{n:05}")), b"x").unwrap();
-    }
+    let dir = numbered(1_000);
     let export = Export::open(dir.path()).unwrap();
     let shared = SharedNames::new(|_| true);
     let expected = all_beneath(dir.path());
@@ -357,22 +358,13 @@ fn a_large_directory_for_whose_names_there_is_no_memory_is_listed_all_the_same()
 /// The memory of others comes back meanwhile, or those who collected the names fail.
 #[test]
 fn a_listing_that_finds_no_memory_at_first_asks_again_with_each_pass() {
-    let dir = tempfile::tempdir().unwrap();
-    for n in 0..3_000 {
-        std::fs::write(dir.path().join(format!("{n:05}")), b"x").unwrap();
-    }
+    let dir = numbered(3_000);
     let export = Export::open(dir.path()).unwrap();
     let expected = all_beneath(dir.path());
     let steps = |refused: usize| {
         let shared = SharedNames::new(|_| true);
         let asked = Arc::new(AtomicUsize::new(0));
-        let counted = Arc::clone(&asked);
-        let names = NamesHeld::from(64).sharing(&shared, claim(1), move |_| {
-            let refuses = counted.fetch_add(1, Ordering::Relaxed) < refused;
-            (!refuses).then(|| Box::new(()) as Granted)
-        });
-        let mut steps = 0;
-        let lister = export.lister(None, Depth::One, names).unwrap();
+        let (lister, mut steps) = (sharing(&export, &shared, (&asked, refused)), 0);
         assert_eq!(listed(lister, |_| steps += 1).0, expected);
         (asked.load(Ordering::Relaxed), steps)
     };
