@@ -53,7 +53,7 @@ pub struct Claim {
 }
 
 impl From<usize> for NamesHeld {
-    /// So many names at a time. A directory with more is read several times.
+    /// A listing holds so many names at a time. It reads a directory with more several times.
     fn from(most: usize) -> NamesHeld {
         NamesHeld { most, sharing: None }
     }

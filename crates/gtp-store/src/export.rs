@@ -185,13 +185,13 @@ impl Export {
     }
 
     /// As [`Export::scan`] within a budget: `room` is told the length of each path before its entry
-    /// or, for one that is left out, its name is kept, and 0 now and then; when it says no the
-    /// listing ends. Where the object is still
-    /// what an earlier listing says, the result is that one, and nothing more is kept.
-    /// So many names are held besides.
+    /// or, for one that is left out, its name is kept, and 0 now and then. When it says no the
+    /// listing ends. Where the object is still what an earlier listing says, the result is that
+    /// one, and nothing more is kept. `names` says how many names it may hold, and with whom it
+    /// shares them.
     ///
     /// # Errors
-    /// As there; [`SourceError::NoRoom`] when the budget is used up.
+    /// As [`Export::scan`], and [`SourceError::NoRoom`] when the budget is used up.
     pub fn scan_like(
         &self,
         at: Option<&RelPath>,
@@ -216,7 +216,8 @@ impl Export {
         Gathering::of(lister, None).run(&mut |_| true)
     }
 
-    /// Begins to list the object at `at`, of whose names so many are held at a time.
+    /// Begins to list the object at `at`. `names` says how many names it may hold, and with whom it
+    /// shares them.
     ///
     /// # Errors
     /// As [`Export::scan`].

@@ -105,7 +105,8 @@ const NAMES_LEAST: usize = 64;
 const READ_BYTES: usize = 16 * 1024;
 
 impl Lister {
-    /// Begins a listing of the directory at `at` beneath `base`, which keeps so many names.
+    /// Begins a listing of the directory at `at` beneath `base`. `held` says how many names it may
+    /// hold, and with whom it shares them.
     ///
     /// # Errors
     /// If the directory cannot be opened.
