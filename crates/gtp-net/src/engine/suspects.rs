@@ -9,7 +9,7 @@
 //! sockets nor rates.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use gtp_alloc::{Span, Time};
@@ -20,6 +20,11 @@ use gtp_proto::{FlowId, RangeSet};
 pub(super) struct Suspects {
     /// By their first unit.
     blocks: BTreeMap<u64, Suspect>,
+    /// Those of them that nobody is asked for.
+    unasked: BTreeSet<u64>,
+    /// Those of them that each session is asked for. A source that spoils blocks decides how many
+    /// there are, so nobody looks through all of them for one block or one session.
+    asked: BTreeMap<FlowId, BTreeSet<u64>>,
     /// Bad blocks that each session had brought a part of.
     doubts: BTreeMap<FlowId, u32>,
     /// Blocks asked of it alone that each session has given back unfinished.
@@ -78,13 +83,20 @@ impl Suspects {
     }
 
     fn ask_alone(&mut self, units: Range<u64>) {
+        self.remove(units.start);
+        self.unasked.insert(units.start);
         self.blocks.insert(units.start, Suspect { units, asked: None, tries: 0 });
+    }
+
+    fn remove(&mut self, first: u64) {
+        self.unasked.remove(&first);
+        let asked = self.blocks.remove(&first).and_then(|block| block.asked);
+        asked.inspect(|asked| take_out(&mut self.asked, asked.of, first));
     }
 
     /// The first units of blocks that nobody is asked for.
     pub fn unasked(&self) -> Vec<u64> {
-        let unasked = self.blocks.iter().filter(|(_, block)| block.asked.is_none());
-        unasked.map(|(&first, _)| first).collect()
+        self.unasked.iter().copied().collect()
     }
 
     /// Whether nobody is asked for the suspected block of `unit`.
@@ -105,8 +117,7 @@ impl Suspects {
 
     /// For how many blocks this session is asked alone.
     fn asked_of(&self, flow: FlowId) -> usize {
-        let of = |block: &&Suspect| block.asked.is_some_and(|asked| asked.of == flow);
-        self.blocks.values().filter(of).count()
+        self.asked.get(&flow).map_or(0, BTreeSet::len)
     }
 
     /// The block that begins with this unit, if it is suspected.
@@ -123,18 +134,19 @@ impl Suspects {
         (flow, grace): (FlowId, Span),
     ) -> Option<Range<u64>> {
         let block = self.blocks.get_mut(&first)?;
-        block.asked = Some(Asked { of: flow, since: now, grace: grace.min(GRACE_MOST) });
+        let asked = Asked { of: flow, since: now, grace: grace.min(GRACE_MOST) };
+        let before = block.asked.replace(asked);
+        before.inspect(|before| take_out(&mut self.asked, before.of, first));
+        self.asked.entry(flow).or_default().insert(first);
+        self.unasked.remove(&first);
         Some(block.units.clone())
     }
 
     /// Whether this session must be let finish a block that it was asked for alone: what it has
     /// brought of it would be lost.
     pub fn is_spared(&self, flow: FlowId, now: Time) -> bool {
-        self.blocks.values().any(|block| {
-            let tries = 1 << block.tries.min(DOUBLINGS_MOST);
-            let late = |asked: Asked| now.since(asked.since) >= asked.grace * tries;
-            block.asked.is_some_and(|asked| asked.of == flow && !late(asked))
-        })
+        let mut blocks = self.asked.get(&flow).into_iter().flatten();
+        blocks.any(|first| self.blocks.get(first).is_some_and(|block| !block.is_late(now)))
     }
 
     /// Takes the units of suspected blocks out of those that come back from `by`, which was asked
@@ -143,7 +155,9 @@ impl Suspects {
         let mut anew = Vec::new();
         for (&first, block) in &mut self.blocks {
             if missing.remove(block.units.clone()) > 0 {
-                block.asked = None;
+                let asked = block.asked.take();
+                asked.inspect(|asked| take_out(&mut self.asked, asked.of, first));
+                self.unasked.insert(first);
                 block.tries = block.tries.saturating_add(1);
                 *self.returned.entry(by).or_default() += 1;
                 anew.push(first);
@@ -154,13 +168,13 @@ impl Suspects {
 
     /// A block is good.
     pub fn clear(&mut self, first: u64) {
-        self.blocks.remove(&first);
+        self.remove(first);
         self.spoilt.remove(&first);
     }
 
     /// A block was bad that `by` alone had brought: its guilt is known.
     pub fn convict(&mut self, first: u64, by: FlowId) {
-        self.blocks.remove(&first);
+        self.remove(first);
         self.spoilt.insert(first, by);
     }
 
@@ -171,9 +185,67 @@ impl Suspects {
     }
 }
 
+impl Suspect {
+    /// Whether the session that is asked for it has had all the time for it.
+    fn is_late(&self, now: Time) -> bool {
+        let tries = 1 << self.tries.min(DOUBLINGS_MOST);
+        self.asked.is_none_or(|asked| now.since(asked.since) >= asked.grace * tries)
+    }
+}
+
+/// This session is no longer asked for a block.
+fn take_out(asked: &mut BTreeMap<FlowId, BTreeSet<u64>>, of: FlowId, first: u64) {
+    if let Some(blocks) = asked.get_mut(&of) {
+        blocks.remove(&first);
+        if blocks.is_empty() {
+            asked.remove(&of);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    /// Each step is a verb, a block, and a session.
+    fn apply(suspects: &mut Suspects, (verb, block, flow): (u8, u64, FlowId)) {
+        let units = 10 * block..10 * block + 10;
+        let first = units.start;
+        match verb {
+            0 => suspects.accuse(units, [flow, flow + 1].into_iter()),
+            1 => suspects.put_aside(units, flow),
+            2 | 3 => drop(suspects.ask(Time::ZERO, first, (flow, GRACE_MOST))),
+            4 => drop(suspects.keep_back(&mut only(first + 5..first + 15), flow)),
+            5 => suspects.clear(first),
+            _ => suspects.convict(first, flow),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn each_session_s_blocks_are_those_that_a_look_through_all_of_them_finds(
+            steps in prop::collection::vec((0u8..7, 0u64..8, 1u32..5), 0..100),
+        ) {
+            let mut suspects = Suspects::default();
+            for step in steps {
+                apply(&mut suspects, step);
+                for flow in 0..7 {
+                    let of = |block: &Suspect| block.asked.is_some_and(|asked| asked.of == flow);
+                    let all = suspects.blocks.iter().filter(|(_, block)| of(block));
+                    let found: BTreeSet<u64> = all.map(|(&first, _)| first).collect();
+                    let kept = suspects.asked.get(&flow).cloned();
+                    prop_assert_eq!(kept.unwrap_or_default(), found, "session {}", flow);
+                }
+                let unasked = suspects.blocks.iter().filter(|(_, block)| block.asked.is_none());
+                let unasked: Vec<u64> = unasked.map(|(&first, _)| first).collect();
+                prop_assert_eq!(suspects.unasked(), unasked);
+                let is_empty = suspects.asked.values().any(BTreeSet::is_empty);
+                prop_assert!(!is_empty, "nothing is kept of sessions that are asked for nothing");
+            }
+        }
+    }
 
     fn accused(blocks: &[(Range<u64>, &[FlowId])]) -> Suspects {
         let mut suspects = Suspects::default();
