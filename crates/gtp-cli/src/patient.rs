@@ -2,23 +2,24 @@
 //!
 //! Such a descriptor is often inherited: another process that holds the same pipe or terminal has
 //! set it so. When its reader is slow, writing fails there with `EAGAIN`, and nothing is lost. So
-//! this waits until there is room, for a bounded time.
+//! this waits until there is room, for as long as its caller says.
 
 use std::io::{self, ErrorKind, Write};
 use std::os::fd::AsFd;
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 
-/// How often a write is tried, with a second between. A reader that takes nothing for a minute has
-/// stopped.
-const TRIES: u32 = 60;
+/// A reader that takes nothing in so many tries, with a second between, has stopped.
+const A_MINUTE: Option<u32> = Some(60);
 
-/// A writer that waits until its descriptor takes something.
+/// A writer that waits until its descriptor takes something, for a minute at most.
 pub struct Patient<W>(pub W);
 
 impl<W: Write + AsFd> Write for Patient<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        write_within(&mut self.0, bytes, TRIES)
+        write_within(&mut self.0, bytes, A_MINUTE)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -26,39 +27,50 @@ impl<W: Write + AsFd> Write for Patient<W> {
     }
 }
 
-/// Writes a part of `bytes`, and tries `tries` times.
+/// Writes a part of `bytes`, and tries `tries` times, with a second between at most; for ever
+/// without a number.
 ///
 /// # Errors
 /// [`ErrorKind::WouldBlock`] if there was no room all the time; what else writing says.
-fn write_within(out: &mut (impl Write + AsFd), bytes: &[u8], tries: u32) -> io::Result<usize> {
-    for _ in 0..tries {
+pub fn write_within(
+    out: &mut (impl Write + AsFd),
+    bytes: &[u8],
+    tries: Option<u32>,
+) -> io::Result<usize> {
+    let mut tried = 0;
+    while tries.is_none_or(|tries| tried < tries) {
         match out.write(bytes) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => wait(out),
             written => return written,
         }
+        tried = tried.saturating_add(1);
     }
     Err(ErrorKind::WouldBlock.into())
 }
 
-/// Waits until there is room, for a second at most.
-pub fn wait(out: &impl AsFd) {
+/// Waits until there is room, for a second at most. Where the kernel cannot tell, it is a second.
+fn wait(out: &impl AsFd) {
     let second = Timespec { tv_sec: 1, tv_nsec: 0 };
-    // If it fails, the next attempt to write says why.
-    let _ = poll(&mut [PollFd::new(out, PollFlags::OUT)], Some(&second));
+    match poll(&mut [PollFd::new(out, PollFlags::OUT)], Some(&second)) {
+        Ok(_) | Err(Errno::INTR) => {}
+        Err(_) => std::thread::sleep(Duration::from_secs(1)),
+    }
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use std::fs::File;
     use std::io::Read;
     use std::os::fd::OwnedFd;
 
+    use gtp_sys::Clock;
     use rustix::fs::{OFlags, fcntl_setfl};
+    use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 
     use super::*;
 
     /// The ends of a pipe: the one to read from, and the one to write to, which does not block.
-    fn pipe() -> (File, File) {
+    pub fn pipe() -> (File, File) {
         let (near, far) = std::io::pipe().unwrap();
         fcntl_setfl(&far, OFlags::NONBLOCK).unwrap();
         (File::from(OwnedFd::from(near)), File::from(OwnedFd::from(far)))
@@ -83,10 +95,33 @@ mod tests {
     fn a_reader_that_takes_nothing_is_waited_for_as_long_as_is_said_and_one_that_is_gone_not() {
         let (near, mut far) = pipe();
         while far.write(&[0; 4_096]).is_ok() {}
-        let late = write_within(&mut far, b"x", 2).unwrap_err();
+        let late = write_within(&mut far, b"x", Some(2)).unwrap_err();
         assert_eq!(late.kind(), ErrorKind::WouldBlock);
         drop(near);
-        let gone = write_within(&mut far, b"x", TRIES).unwrap_err();
+        let gone = write_within(&mut far, b"x", A_MINUTE).unwrap_err();
         assert_eq!(gone.kind(), ErrorKind::BrokenPipe);
+    }
+
+    /// Lets nobody on this thread see whether a descriptor is ready.
+    fn refuse_to_poll() {
+        let rules = [libc::SYS_poll, libc::SYS_ppoll].map(|call| (call, Vec::new())).into();
+        let refused = SeccompAction::Errno(u32::try_from(libc::ENOMEM).unwrap());
+        let arch = std::env::consts::ARCH.try_into().unwrap();
+        let filter = SeccompFilter::new(rules, SeccompAction::Allow, refused, arch).unwrap();
+        let program: BpfProgram = filter.try_into().unwrap();
+        seccompiler::apply_filter(&program).unwrap();
+    }
+
+    #[test]
+    fn where_it_cannot_be_seen_whether_there_is_room_a_second_passes_between_two_tries() {
+        let (_unread, mut far) = pipe();
+        while far.write(&[0; 4_096]).is_ok() {}
+        let clock = Clock::start();
+        let blind = std::thread::spawn(move || {
+            refuse_to_poll();
+            write_within(&mut far, b"x", Some(2)).unwrap_err().kind()
+        });
+        assert_eq!(blind.join().unwrap(), ErrorKind::WouldBlock);
+        assert!(clock.now() >= gtp_alloc::Time::ZERO + gtp_alloc::Span::from_secs(2));
     }
 }

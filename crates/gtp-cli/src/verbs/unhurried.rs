@@ -4,7 +4,7 @@
 //! `EAGAIN` while its reader is slow. It is waited for here as one that blocks would be.
 
 use std::fs::File;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, Write};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -12,10 +12,11 @@ use std::task::{Context, Poll, ready};
 use tokio::io::AsyncWrite;
 use tokio::task::JoinHandle;
 
-use crate::patient::wait;
+use crate::patient::write_within;
 
 /// An asynchronous writer that waits until its descriptor takes all, on a thread for what blocks.
-/// Bytes are written when the next ones come or the writer is flushed.
+/// Writing begins there at once. The next bytes, and a flush, wait until it is done, and return
+/// its error.
 pub struct Unhurried {
     file: Arc<File>,
     writing: Option<JoinHandle<io::Result<()>>>,
@@ -43,7 +44,7 @@ impl AsyncWrite for Unhurried {
     ) -> Poll<io::Result<usize>> {
         ready!(self.poll_written(context))?;
         let (file, all) = (Arc::clone(&self.file), bytes.to_vec());
-        self.writing = Some(tokio::task::spawn_blocking(move || write_all(&file, &all)));
+        self.writing = Some(tokio::task::spawn_blocking(move || Endless(&file).write_all(&all)));
         Poll::Ready(Ok(bytes.len()))
     }
 
@@ -56,35 +57,25 @@ impl AsyncWrite for Unhurried {
     }
 }
 
-/// Writes all of `bytes`, however long its reader takes.
-fn write_all(mut file: &File, mut bytes: &[u8]) -> io::Result<()> {
-    while !bytes.is_empty() {
-        match file.write(bytes) {
-            Ok(0) => return Err(ErrorKind::WriteZero.into()),
-            Ok(count) => bytes = &bytes[count..],
-            Err(error) if error.kind() == ErrorKind::WouldBlock => wait(&file),
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
+/// Writes with as many tries as its reader needs.
+struct Endless<'a>(&'a File);
+
+impl Write for Endless<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        write_within(&mut self.0, bytes, None)
     }
-    Ok(())
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read;
-    use std::os::fd::OwnedFd;
-
-    use rustix::fs::{OFlags, fcntl_setfl};
+    use std::io::{ErrorKind, Read};
 
     use super::*;
-
-    /// The ends of a pipe: the one to read from, and the one to write to, which does not block.
-    fn pipe() -> (File, File) {
-        let (near, far) = std::io::pipe().unwrap();
-        fcntl_setfl(&far, OFlags::NONBLOCK).unwrap();
-        (File::from(OwnedFd::from(near)), File::from(OwnedFd::from(far)))
-    }
+    use crate::patient::tests::pipe;
 
     #[tokio::test]
     async fn a_stream_is_written_whole_to_a_pipe_that_does_not_block_or_fails_in_words() {
