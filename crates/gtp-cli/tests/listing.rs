@@ -51,3 +51,25 @@ fn names_are_printed_before_the_last_of_them_have_come() {
         assert!(ls.wait().unwrap().success());
     }
 }
+
+#[test]
+fn a_listing_that_breaks_off_names_what_was_left_out_until_then() {
+    let world = World::new();
+    for n in 0..900 {
+        let link = world.path(&format!("export/{n:0200}"));
+        std::os::unix::fs::symlink("nowhere", link).unwrap();
+    }
+    let server = world.serve("server", &["--public"]);
+    for json in [&["--json"][..], &[]] {
+        let (tell, told) = channel();
+        let port = stand_before(server.port, 40_000, told);
+        drop(tell); // The rest never comes.
+        let url = format!("gtp://127.0.0.1:{port}/");
+        let broken = world.run("client", &[&["ls", &url, "--accept-new"][..], json].concat());
+        let said = String::from_utf8(broken.stdout).unwrap();
+        let mark = if json.is_empty() { "(left out)" } else { "\"skipped\"" };
+        let count = said.lines().filter(|line| line.contains(mark)).count();
+        assert!(count > 0 && count < 900, "{count} named");
+        assert!(!broken.status.success());
+    }
+}

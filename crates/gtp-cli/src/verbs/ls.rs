@@ -3,7 +3,8 @@
 //! One level only: whoever wants a tree asks again below. Names are escaped for people, and given
 //! as they are to programs. Each is printed as it comes, so a long listing takes little memory.
 //! What a reader that stops has not taken waits here, because the server would give up waiting.
-//! What is there and cannot be fetched is listed at the end, with the reason.
+//! What is there and cannot be fetched is listed at the end, with the reason. A listing that fails
+//! has printed what came before.
 
 use std::collections::VecDeque;
 use std::process::ExitCode;
@@ -24,13 +25,14 @@ pub fn run(args: LsArgs) -> Result<ExitCode, Failure> {
     let accept_new = if args.trust.accept_new { AcceptNew::Yes } else { AcceptNew::No };
     let (url, trust) = (args.url, args.trust);
     let parts = Arc::new(Backlog::new(PATIENCE));
-    let come = Ending(Arc::clone(&parts));
+    let (come, printed) = (Ending(Arc::clone(&parts)), Printing(parts));
     let listing = runtime.spawn(async move {
-        let each = |part| come.0.push(part);
+        // While one part waits for the reader, this thread's other tasks go on elsewhere.
+        let each = |part| tokio::task::block_in_place(|| come.0.push(part));
         host.list_each(&url, &trust.fingerprint, accept_new, each).await
     });
     let mut left_out = Vec::new();
-    while let Some(part) = parts.next() {
+    while let Some(part) = printed.0.next() {
         match part {
             Listed::Entries(entries) => {
                 entries.iter().try_for_each(|entry| say_entry(entry, args.json))?;
@@ -38,8 +40,9 @@ pub fn run(args: LsArgs) -> Result<ExitCode, Failure> {
             Listed::LeftOut(failure) => left_out.push(failure),
         }
     }
-    runtime.block_on(listing).map_err(super::other)??;
+    let ended = runtime.block_on(listing).map_err(super::other);
     left_out.iter().try_for_each(|failure| say_left_out(failure, args.json))?;
+    ended??;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -52,6 +55,8 @@ struct Backlog {
 struct Waiting {
     parts: VecDeque<Listed>,
     has_ended: bool,
+    /// Nobody prints any more.
+    is_closed: bool,
     /// How long the server may be kept waiting by one part, and by all that are still to come.
     patience: (Span, Span),
 }
@@ -64,7 +69,8 @@ const PATIENCE: (Span, Span) = (Span::from_secs(5), Span::from_secs(60));
 
 impl Backlog {
     fn new(patience: (Span, Span)) -> Backlog {
-        let waiting = Waiting { parts: VecDeque::new(), has_ended: false, patience };
+        let (has_ended, is_closed) = (false, false);
+        let waiting = Waiting { parts: VecDeque::new(), has_ended, is_closed, patience };
         Backlog { state: Mutex::new(waiting), changed: Condvar::new() }
     }
 
@@ -73,12 +79,12 @@ impl Backlog {
     }
 
     /// Adds a part. If too many wait, this waits until they are fewer, but not for a reader that
-    /// seems to have stopped.
+    /// seems to have stopped. Once nobody prints any more, parts are dropped.
     fn push(&self, part: Listed) {
         let (waiting, clock) = (self.lock(), Clock::start());
         let ((one, all), begun) = (waiting.patience, clock.now());
         let most = Duration::from_nanos(one.min(all).as_nanos());
-        let is_full = |waiting: &mut Waiting| waiting.parts.len() >= PARTS;
+        let is_full = |waiting: &mut Waiting| !waiting.is_closed && waiting.parts.len() >= PARTS;
         let waited = self.changed.wait_timeout_while(waiting, most, is_full);
         let (mut waiting, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
         let waited = clock.now().since(begun);
@@ -86,7 +92,9 @@ impl Backlog {
             true => Span::ZERO,
             false => all.saturating_sub(waited),
         };
-        waiting.parts.push_back(part);
+        if !waiting.is_closed {
+            waiting.parts.push_back(part);
+        }
         self.changed.notify_all();
     }
 
@@ -106,6 +114,17 @@ struct Ending(Arc<Backlog>);
 impl Drop for Ending {
     fn drop(&mut self) {
         self.0.lock().has_ended = true;
+        self.0.changed.notify_all();
+    }
+}
+
+/// Says when it is dropped that nobody prints any more: whoever adds parts waits no longer.
+struct Printing(Arc<Backlog>);
+
+impl Drop for Printing {
+    fn drop(&mut self) {
+        let mut waiting = self.0.lock();
+        (waiting.is_closed, waiting.parts) = (true, VecDeque::new());
         self.0.changed.notify_all();
     }
 }
@@ -174,5 +193,24 @@ mod tests {
         (0..1_000).for_each(|_| stopped.push(part()));
         assert_eq!(stopped.lock().parts.len(), 1_000);
         assert_eq!(stopped.lock().patience.1, Span::ZERO);
+    }
+
+    #[test]
+    fn a_part_waits_no_longer_when_nobody_prints_any_more_and_is_dropped() {
+        let part = || Listed::Entries(Vec::new());
+        let hour = Span::from_secs(3_600);
+        let backlog = Arc::new(Backlog::new((hour, hour)));
+        let printed = Printing(Arc::clone(&backlog));
+        let (come, (tell, told)) = (Arc::clone(&backlog), std::sync::mpsc::channel());
+        let writing = std::thread::spawn(move || {
+            for n in 0..=2 * PARTS {
+                tell.send(n).unwrap();
+                come.push(part());
+            }
+        });
+        while told.recv().unwrap() < PARTS {}
+        drop(printed); // The next part waits, or is about to.
+        writing.join().unwrap();
+        assert!(backlog.lock().parts.is_empty());
     }
 }
