@@ -1,4 +1,4 @@
-//! The names in directories, sorted, which several listings may share.
+//! The names in directories, in order, which several listings may share.
 //!
 //! A directory with very many names would otherwise be read again by each listing for every few
 //! thousand of them. As long as one listing holds the names of a directory, another one that finds
@@ -10,10 +10,15 @@
 //! Names that are shared count once for each account whose listings hold them, and for an account
 //! no longer than a listing of its own lasts: nobody prolongs what another pays for. What an
 //! account is, and how much memory it has, is unknown here.
+//!
+//! They are sorted in runs of a few thousand, each as soon as it is collected, and each listing
+//! merges the runs as it goes. So no step sorts a whole directory, whatever its size.
 
 use std::any::Any;
+use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::export::Stamp;
@@ -21,7 +26,7 @@ use crate::export::Stamp;
 /// The names of directories that are being listed now.
 pub struct SharedNames {
     settled: fn(i64) -> bool,
-    known: Mutex<HashMap<Stamp, Weak<Sorted>>>,
+    known: Mutex<HashMap<Stamp, Weak<Runs>>>,
     /// The directories whose names are being collected for all.
     collected: Mutex<HashSet<Stamp>>,
 }
@@ -87,7 +92,7 @@ impl SharedNames {
         Arc::new(SharedNames { settled, known: Mutex::default(), collected: Mutex::default() })
     }
 
-    fn known(&self) -> MutexGuard<'_, HashMap<Stamp, Weak<Sorted>>> {
+    fn known(&self) -> MutexGuard<'_, HashMap<Stamp, Weak<Runs>>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -143,13 +148,13 @@ impl Sharing {
         Some(Collecting { bytes: Vec::with_capacity(bytes), spans, granted, for_all })
     }
 
-    /// Sorts what was collected of a directory, which has this stamp now, and shares it if that is
-    /// safe.
+    /// Takes over what was collected of a directory, which has this stamp now, and shares it if
+    /// that is safe.
     pub(crate) fn share(&self, mut collected: Collecting, stamp: &Stamp) -> Taken {
         // Others may begin to collect when this is known.
         let for_all = collected.for_all.take().filter(|for_all| for_all.stamp == *stamp);
-        let (sorted, granted) = Sorted::of(collected);
-        let taken = Taken { names: Arc::new(sorted), _granted: Arc::new(granted) };
+        let (runs, granted) = Runs::of(collected);
+        let taken = Taken { names: Arc::new(runs), _granted: Arc::new(granted) };
         taken.names.paid().insert(self.claim.account, Arc::downgrade(&taken._granted));
         if for_all.is_some() {
             let mut known = self.with.known();
@@ -203,8 +208,17 @@ impl Collecting {
         if fits {
             self.bytes.extend_from_slice(name);
             self.spans.push((at, length));
+            if self.spans.len().is_multiple_of(RUN) {
+                self.sort_last();
+            }
         }
         fits
+    }
+
+    /// Sorts the last run.
+    fn sort_last(&mut self) {
+        let begin = self.spans.len().saturating_sub(1) / RUN * RUN;
+        self.spans[begin..].sort_unstable_by_key(|span| name_at(&self.bytes, *span));
     }
 }
 
@@ -214,21 +228,22 @@ impl fmt::Debug for Collecting {
     }
 }
 
-/// All names of a directory in order.
-pub(crate) struct Sorted {
+/// All names of a directory in runs, each of which is in order.
+pub(crate) struct Runs {
     bytes: Vec<u8>,
     spans: Vec<Span>,
     /// The memory for them that each account has given to its listings.
     paid: Mutex<HashMap<u64, Weak<Granted>>>,
 }
 
-impl Sorted {
-    fn of(collected: Collecting) -> (Sorted, Granted) {
-        let Collecting { bytes, mut spans, granted, .. } = collected;
-        spans.sort_unstable_by_key(|span| name_at(&bytes, *span));
-        // The system may report a name twice if it was changed while the directory was read.
-        spans.dedup_by_key(|span| name_at(&bytes, *span));
-        (Sorted { bytes, spans, paid: Mutex::default() }, granted)
+/// Names in a run: so many are sorted at once, within a millisecond.
+const RUN: usize = 4_096;
+
+impl Runs {
+    fn of(mut collected: Collecting) -> (Runs, Granted) {
+        collected.sort_last();
+        let Collecting { bytes, spans, granted, .. } = collected;
+        (Runs { bytes, spans, paid: Mutex::default() }, granted)
     }
 
     fn paid(&self) -> MutexGuard<'_, HashMap<u64, Weak<Granted>>> {
@@ -240,13 +255,43 @@ impl Sorted {
         self.bytes.capacity() + self.spans.capacity() * size_of::<Span>()
     }
 
-    /// The place of the first name after this one.
-    fn after(&self, name: &[u8]) -> usize {
-        self.spans.partition_point(|span| name_at(&self.bytes, *span) <= name)
+    /// What each run holds after this name, or all of it. The run with the next name is the last.
+    fn after(&self, name: Option<&[u8]>) -> Vec<Range<usize>> {
+        let mut left = Vec::new();
+        for (run, begin) in self.spans.chunks(RUN).zip((0..).step_by(RUN)) {
+            let is_done =
+                |span: &Span| name.is_some_and(|name| name_at(&self.bytes, *span) <= name);
+            let rest = begin + run.partition_point(is_done)..begin + run.len();
+            if !rest.is_empty() {
+                left.push(rest);
+            }
+        }
+        left.sort_unstable_by_key(|rest| Reverse(self.name(rest.start)));
+        left
     }
 
     fn name(&self, at: usize) -> Option<&[u8]> {
         self.spans.get(at).map(|span| name_at(&self.bytes, *span))
+    }
+
+    fn next(&self, left: &[Range<usize>]) -> Option<&[u8]> {
+        self.name(left.last()?.start)
+    }
+
+    /// Takes the next name from the runs.
+    fn take(&self, left: &mut Vec<Range<usize>>) -> Option<&[u8]> {
+        let name = self.next(left)?;
+        // The system may report a name twice if it was changed while the directory was read.
+        while self.next(left) == Some(name) {
+            let mut rest = left.pop()?;
+            rest.start += 1;
+            if !rest.is_empty() {
+                let next = self.name(rest.start);
+                let place = left.partition_point(|other| self.name(other.start) > next);
+                left.insert(place, rest);
+            }
+        }
+        Some(name)
     }
 }
 
@@ -254,9 +299,9 @@ fn name_at(bytes: &[u8], (at, length): Span) -> &[u8] {
     &bytes[at as usize..][..usize::from(length)]
 }
 
-impl fmt::Debug for Sorted {
+impl fmt::Debug for Runs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sorted").field("names", &self.spans.len()).finish_non_exhaustive()
+        f.debug_struct("Runs").field("names", &self.spans.len()).finish_non_exhaustive()
     }
 }
 
@@ -264,15 +309,15 @@ impl fmt::Debug for Sorted {
 /// them. That is given back last.
 #[derive(Debug)]
 pub(crate) struct Taken {
-    names: Arc<Sorted>,
+    names: Arc<Runs>,
     _granted: Arc<Granted>,
 }
 
 impl Taken {
     /// The names after this one, or all.
     pub(crate) fn after(self, name: Option<&[u8]>) -> Upcoming {
-        let at = name.map_or(0, |name| self.names.after(name));
-        Upcoming::Shared(self, at)
+        let left = self.names.after(name);
+        Upcoming::Shared(self, left)
     }
 }
 
@@ -281,8 +326,8 @@ impl Taken {
 pub(crate) enum Upcoming {
     /// Names of the listing's own, in reverse order.
     Own(Vec<Box<[u8]>>),
-    /// All names, from this one on.
-    Shared(Taken, usize),
+    /// All names, and what is left of each run.
+    Shared(Taken, Vec<Range<usize>>),
 }
 
 impl Upcoming {
@@ -293,18 +338,14 @@ impl Upcoming {
     pub(crate) fn peek(&self) -> Option<&[u8]> {
         match self {
             Upcoming::Own(names) => names.last().map(|name| &**name),
-            Upcoming::Shared(taken, at) => taken.names.name(*at),
+            Upcoming::Shared(taken, left) => taken.names.next(left),
         }
     }
 
     pub(crate) fn pop(&mut self) -> Option<Box<[u8]>> {
         match self {
             Upcoming::Own(names) => names.pop(),
-            Upcoming::Shared(taken, at) => {
-                let name = taken.names.name(*at)?.into();
-                *at += 1;
-                Some(name)
-            }
+            Upcoming::Shared(taken, left) => taken.names.take(left).map(Box::from),
         }
     }
 
@@ -321,6 +362,47 @@ impl Upcoming {
         match self {
             Upcoming::Own(_) => 0,
             Upcoming::Shared(taken, _) => taken.names.size(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn taken(names: &[String]) -> Taken {
+        let bytes = names.iter().map(String::len).sum();
+        let (bytes, spans) = (Vec::with_capacity(bytes), Vec::with_capacity(names.len()));
+        let mut collecting = Collecting { bytes, spans, granted: Box::new(()), for_all: None };
+        assert!(names.iter().all(|name| collecting.add(name.as_bytes())));
+        assert!(!collecting.add(b"x"), "there is room for no more");
+        let (runs, granted) = Runs::of(collecting);
+        Taken { names: Arc::new(runs), _granted: Arc::new(granted) }
+    }
+
+    fn all(mut names: Upcoming) -> Vec<String> {
+        let mut all = Vec::new();
+        while let Some(next) = names.peek().map(<[u8]>::to_vec) {
+            assert_eq!(names.pop().as_deref(), Some(&*next));
+            all.push(String::from_utf8(next).unwrap());
+        }
+        assert_eq!(names.pop(), None);
+        all
+    }
+
+    #[test]
+    fn names_of_many_runs_come_in_order_and_once_from_any_name_on() {
+        for count in [0, 1, RUN - 1, RUN, RUN + 1, 3 * RUN + 5] {
+            // A step that has no divisor in common with any of the numbers.
+            let scrambled = |n: usize| format!("{:06}", n * 7_919 % count);
+            let mut names: Vec<String> = (0..count).map(scrambled).collect();
+            names.extend((0..count.min(9)).map(scrambled));
+            let sorted: Vec<String> = (0..count).map(|n| format!("{n:06}")).collect();
+            assert_eq!(all(taken(&names).after(None)), sorted);
+            for after in (0..count).step_by(1 + count / 7) {
+                let rest = all(taken(&names).after(Some(sorted[after].as_bytes())));
+                assert_eq!(rest, sorted[after + 1..]);
+            }
         }
     }
 }

@@ -69,6 +69,12 @@ fn sharing(
     export.lister(None, Depth::One, names).unwrap()
 }
 
+/// The listing after its first entry.
+fn begun(mut lister: Lister) -> Lister {
+    while !matches!(lister.step(), Some(Ok(Step::Entry(_)))) {}
+    lister
+}
+
 /// A directory with so many files.
 fn numbered(files: usize) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
@@ -266,11 +272,7 @@ fn a_large_directory_is_read_once_for_all_who_list_it_and_anew_when_it_has_chang
     File::open(dir.path()).unwrap().set_modified(SystemTime::UNIX_EPOCH).unwrap();
     let export = Export::open(dir.path()).unwrap();
     let grants = Arc::new(AtomicUsize::new(0));
-    let begin = |settled: &Arc<SharedNames>| {
-        let mut lister = sharing(&export, settled, (&grants, 0));
-        while !matches!(lister.step(), Some(Ok(Step::Entry(_)))) {}
-        lister
-    };
+    let begin = |settled| begun(sharing(&export, settled, (&grants, 0)));
     let rest = |lister| listed(lister, |_| {}).0.len();
     let settled = SharedNames::new(|_| true);
     let first = begin(&settled);
@@ -298,9 +300,7 @@ fn names_count_once_for_each_account_and_not_beyond_its_own_listings() {
         let held = Arc::clone(&held[account]);
         let grant = move |_| Some(Box::new(Arc::clone(&held)) as Granted);
         let names = NamesHeld::from(64).sharing(&shared, claim(account as u64), grant);
-        let mut lister = export.lister(None, Depth::One, names).unwrap();
-        while !matches!(lister.step(), Some(Ok(Step::Entry(_)))) {}
-        lister
+        begun(export.lister(None, Depth::One, names).unwrap())
     };
     // A listing holds what gives it memory as well.
     let grants =
