@@ -305,7 +305,8 @@ impl Pump {
                         false => "tcp the pump stands for too many",
                     }
                 }
-                Ok(_) | Err(_) => "tcp the pump is in another network",
+                Ok(_) => "tcp the pump is in another network",
+                Err(error) => &format!("tcp it cannot be seen which sockets listen: {error}"),
             },
         };
         // A program that is gone need not hear it.

@@ -2,8 +2,9 @@
 //!
 //! The tables are as long as the network has sockets, and the kernel writes them anew for each
 //! reader. So a thread of its own reads them, one reading at a time, and all who ask during a
-//! reading share the next one. An answer is never older than its asker says: the reading has begun
-//! after that time. The tables are read piece by piece and only as far as they are needed.
+//! reading share the next one, even if it fails. An answer is never older than its asker says: the
+//! reading has begun after that time. The tables are read piece by piece and only as far as they
+//! are needed.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -19,7 +20,7 @@ use tokio::sync::Mutex;
 pub struct Readings<T> {
     clock: Clock,
     read: fn() -> io::Result<T>,
-    last: Mutex<Option<Reading<T>>>,
+    last: Mutex<Option<Attempt<T>>>,
 }
 
 /// What they said.
@@ -31,9 +32,19 @@ pub struct Reading<T> {
     pub said: Arc<T>,
 }
 
-impl<T> Clone for Reading<T> {
-    fn clone(&self) -> Reading<T> {
-        Reading { begun: self.begun, said: Arc::clone(&self.said) }
+/// A reading that succeeded or failed.
+#[derive(Debug)]
+struct Attempt<T> {
+    begun: Time,
+    said: Result<Arc<T>, Arc<io::Error>>,
+}
+
+impl<T> Attempt<T> {
+    fn outcome(&self) -> io::Result<Reading<T>> {
+        match &self.said {
+            Ok(said) => Ok(Reading { begun: self.begun, said: Arc::clone(said) }),
+            Err(error) => Err(io::Error::new(error.kind(), Arc::clone(error))),
+        }
     }
 }
 
@@ -45,17 +56,17 @@ impl<T: Send + Sync + 'static> Readings<T> {
     /// A reading that is begun after this is called.
     ///
     /// # Errors
-    /// When the kernel's tables cannot be read now, for want of descriptors for example. Nothing is
-    /// known then, and nobody may be forgotten for it.
+    /// When the kernel's tables cannot be read or understood now, for want of descriptors for
+    /// example. Nothing is known then, and nobody may be forgotten for it.
     pub async fn anew(&self) -> io::Result<Reading<T>> {
         let asked = self.clock.now();
         let mut last = self.last.lock().await;
         if let Some(last) = last.as_ref().filter(|last| last.begun >= asked) {
-            return Ok(last.clone());
+            return last.outcome();
         }
         let (begun, read) = (self.clock.now(), self.read);
-        let said = tokio::task::spawn_blocking(read).await.map_err(io::Error::other)??;
-        Ok(last.insert(Reading { begun, said: Arc::new(said) }).clone())
+        let read = tokio::task::spawn_blocking(read).await.map_err(io::Error::other).flatten();
+        last.insert(Attempt { begun, said: read.map(Arc::new).map_err(Arc::new) }).outcome()
     }
 }
 
@@ -131,15 +142,17 @@ const PIECE: usize = 16 << 10;
 /// States of the kernel's, as it prints them.
 const LISTEN: &str = "0A";
 /// Established, asked for, and those of which one end has said all: ours (both FIN_WAIT) or the
-/// other (CLOSE_WAIT). What no program holds any more has no number.
+/// other (CLOSE_WAIT).
 const CONNECTED: [&str; 5] = ["01", "02", "04", "05", "08"];
 /// A connection was asked for and not answered yet (SYN_SENT).
 const ASKS: &str = "02";
+/// The number of all sockets that no program holds any more.
+const NOBODY_S: u64 = 0;
 
 fn add_listening(table: impl BufRead, all: &mut Listening) -> io::Result<()> {
     each_row(table, |state, socket| {
         let listens = state == LISTEN;
-        if listens {
+        if listens && socket != NOBODY_S {
             all.insert(socket);
         }
         listens
@@ -148,17 +161,20 @@ fn add_listening(table: impl BufRead, all: &mut Listening) -> io::Result<()> {
 
 fn add_connected(table: impl BufRead, all: &mut Connected) -> io::Result<()> {
     each_row(table, |state, socket| {
-        if CONNECTED.contains(&state) && socket != 0 {
+        if CONNECTED.contains(&state) && socket != NOBODY_S {
             all.all.insert(socket);
-        }
-        if state == ASKS {
-            all.asking.insert(socket);
+            if state == ASKS {
+                all.asking.insert(socket);
+            }
         }
         true
     })
 }
 
-/// Hands on each row's state and socket, as long as `row` wants more and rows can be understood.
+/// Hands on each row's state and socket, as long as `row` wants more.
+///
+/// # Errors
+/// If the table cannot be read, or a row is none: who knows which sockets it hides.
 fn each_row(mut table: impl BufRead, mut row: impl FnMut(&str, u64) -> bool) -> io::Result<()> {
     let mut line = String::new();
     table.read_line(&mut line)?; // The heads of the columns.
@@ -168,8 +184,10 @@ fn each_row(mut table: impl BufRead, mut row: impl FnMut(&str, u64) -> bool) -> 
             return Ok(());
         }
         let mut words = line.split_ascii_whitespace();
-        let (Some(state), Some(socket)) = (words.nth(3), words.nth(5)) else { return Ok(()) };
-        if !row(state, socket.parse().unwrap_or(0)) {
+        let (state, socket) = (words.nth(3), words.nth(5).and_then(|socket| socket.parse().ok()));
+        let strange = || io::Error::new(io::ErrorKind::InvalidData, "a row of sockets is strange");
+        let (state, socket) = state.zip(socket).ok_or_else(strange)?;
+        if !row(state, socket) {
             return Ok(());
         }
     }
@@ -185,7 +203,7 @@ mod tests {
     const TABLE: &str = "head\n 0: 0100007F:0050 00000000:0000 0A 0:0 0:0 0 0 0 77 1\n \
         1: 0100007F:0050 0100007F:0051 01 0:0 0:0 0 0 0 78 1\n \
         2: 0100007F:0050 0100007F:0052 02 0:0 0:0 0 0 0 79 1\n \
-        3: 0100007F:0050 0100007F:0053 06 0:0 0:0 0 0 0 0 1\n 4: nonsense\n";
+        3: 0100007F:0050 0100007F:0053 06 0:0 0:0 0 0 0 0 1\n";
 
     #[test]
     fn the_kernel_names_sockets_that_listen_and_no_others() {
@@ -206,6 +224,25 @@ mod tests {
         assert_eq!(listening, HashSet::from([77]));
         assert_eq!(connected.all, HashSet::from([78, 79]));
         assert!(connected.asks(79) && !connected.asks(78) && !connected.has(77));
+    }
+
+    #[test]
+    fn sockets_that_nobody_holds_match_none() {
+        let table = "head\n 0: 0100007F:0050 00000000:0000 0A 0:0 0:0 0 0 0 0 1\n \
+            1: 0100007F:0050 0100007F:0052 02 0:0 0:0 0 0 0 0 1\n";
+        let (mut listening, mut connected) = (Listening::new(), Connected::default());
+        add_listening(table.as_bytes(), &mut listening).unwrap();
+        add_connected(table.as_bytes(), &mut connected).unwrap();
+        assert_eq!((listening, connected), Default::default());
+    }
+
+    #[test]
+    fn a_row_that_is_none_is_no_end_of_the_table() {
+        for none in ["nonsense\n", "\n", " 4: 0100007F:0050 0:0 01 0:0 0:0 0 0 0 x 1\n", " 4: 01"] {
+            let table = format!("{TABLE}{none}");
+            let error = add_connected(table.as_bytes(), &mut Connected::default()).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{none}");
+        }
     }
 
     /// The rest of a table that must not be read.
@@ -240,45 +277,76 @@ mod tests {
         assert!(!connected().unwrap().has(inode));
     }
 
-    /// Counts readings, and waits until [`GO`] is true.
-    fn slow() -> io::Result<usize> {
-        drop(GATE.wait_while(GO.lock().unwrap(), |go| !*go).unwrap());
-        Ok(READ.fetch_add(1, Ordering::SeqCst))
+    /// What a test's readings do.
+    struct Table {
+        is_free: StdMutex<bool>,
+        freed: Condvar,
+        asked: AtomicUsize,
+        read: AtomicUsize,
     }
 
-    static GO: StdMutex<bool> = StdMutex::new(false);
-    static GATE: Condvar = Condvar::new();
-    static ASKED: AtomicUsize = AtomicUsize::new(0);
-    static READ: AtomicUsize = AtomicUsize::new(0);
+    impl Table {
+        const fn new() -> Table {
+            let (asked, read) = (AtomicUsize::new(0), AtomicUsize::new(0));
+            Table { is_free: StdMutex::new(false), freed: Condvar::new(), asked, read }
+        }
+
+        /// Waits until the table is free, and returns how often it was read before.
+        fn read(&self) -> usize {
+            drop(self.freed.wait_while(self.is_free.lock().unwrap(), |free| !*free).unwrap());
+            self.read.fetch_add(1, Ordering::SeqCst)
+        }
+
+        /// One asks, and fifty more while it is being read for that one; what each is told.
+        async fn asked_by_many(
+            &'static self,
+            readings: Readings<usize>,
+        ) -> Vec<Result<usize, String>> {
+            let readings = Arc::new(readings);
+            let ask = || {
+                let readings = Arc::clone(&readings);
+                tokio::spawn(async move {
+                    let asked = readings.clock.now();
+                    self.asked.fetch_add(1, Ordering::SeqCst);
+                    let reading = readings.anew().await.map_err(|error| error.to_string())?;
+                    assert!(reading.begun >= asked, "an answer is no older than its question");
+                    Ok(*reading.said)
+                })
+            };
+            let mut all = vec![ask()];
+            while self.asked.load(Ordering::SeqCst) < 1 {
+                tokio::task::yield_now().await;
+            }
+            all.extend((0..50).map(|_| ask()));
+            while self.asked.load(Ordering::SeqCst) < 51 {
+                tokio::task::yield_now().await;
+            }
+            assert!(!all[0].is_finished(), "all else goes on while it is read");
+            *self.is_free.lock().unwrap() = true;
+            self.freed.notify_all();
+            let mut told = Vec::new();
+            for one in all {
+                told.push(one.await.unwrap());
+            }
+            told
+        }
+    }
 
     /// On a runtime of one thread, where a reading of its own would stop everything.
     #[tokio::test]
     async fn while_a_table_is_read_all_else_goes_on_and_who_asks_meanwhile_shares_the_next() {
-        let readings = Arc::new(Readings::by(slow));
-        let ask = || {
-            let readings = Arc::clone(&readings);
-            tokio::spawn(async move {
-                let asked = readings.clock.now();
-                ASKED.fetch_add(1, Ordering::SeqCst);
-                let reading = readings.anew().await.unwrap();
-                assert!(reading.begun >= asked, "an answer is no older than its question");
-                *reading.said
-            })
-        };
-        let first = ask();
-        while ASKED.load(Ordering::SeqCst) < 1 {
-            tokio::task::yield_now().await;
-        }
-        let others: Vec<_> = (0..50).map(|_| ask()).collect();
-        while ASKED.load(Ordering::SeqCst) < 51 {
-            tokio::task::yield_now().await;
-        }
-        assert!(!first.is_finished(), "this test goes on while it is read");
-        *GO.lock().unwrap() = true;
-        GATE.notify_all();
-        assert_eq!(first.await.unwrap(), 0);
-        for other in others {
-            assert_eq!(other.await.unwrap(), 1, "one reading serves all");
-        }
+        static TABLE: Table = Table::new();
+        let told = TABLE.asked_by_many(Readings::by(|| Ok(TABLE.read()))).await;
+        assert_eq!(told[0], Ok(0));
+        assert!(told[1..].iter().all(|told| *told == Ok(1)), "one reading serves all");
+    }
+
+    #[tokio::test]
+    async fn a_reading_that_fails_is_shared_as_well() {
+        static TABLE: Table = Table::new();
+        let fail = || Err(io::Error::other(TABLE.read().to_string()));
+        let told = TABLE.asked_by_many(Readings::by(fail)).await;
+        assert_eq!(told[0], Err("0".to_owned()));
+        assert!(told[1..].iter().all(|told| *told == Err("1".to_owned())), "one serves all");
     }
 }
