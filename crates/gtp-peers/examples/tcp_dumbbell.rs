@@ -191,7 +191,8 @@ fn beside_ns2(case: &Case, flavour: Flavour, seed: u64) -> Parts {
         | Flavour::Fast
         | Flavour::Cubic
         | Flavour::CubicHyStart
-        | Flavour::Bbr => {
+        | Flavour::Bbr
+        | Flavour::Bbr3 => {
             // ns-2 runs Linux's code of 2007 for these: timestamps, delayed acknowledgments, and
             // some parameters that later versions and the RFC changed.
             let law: Box<dyn Law> = match flavour {

@@ -160,14 +160,16 @@ impl Board {
 
     /// RFC 6675, IsLost(): what has `threshold` arrived segments above it is lost, and a repeated
     /// segment too once that many sent after it have arrived, if repeats are watched.
+    ///
+    /// `each` is called for what is newly lost.
     #[inline]
-    pub(crate) fn find_lost(&mut self, threshold: u64) {
+    pub(crate) fn find_lost(&mut self, threshold: u64, each: impl FnMut(u64)) {
         if self.arrived_count >= threshold {
-            self.find_below(threshold);
+            self.find_below(threshold, each);
         }
     }
 
-    fn find_below(&mut self, threshold: u64) {
+    fn find_below(&mut self, threshold: u64, mut each: impl FnMut(u64)) {
         let mut edge = self.top;
         for _ in 0..threshold {
             match self.arrived.last_below(edge) {
@@ -175,27 +177,29 @@ impl Board {
                 None => return,
             }
         }
-        self.raise_edge(edge);
-        self.find_lost_repeats(edge);
+        self.raise_edge(edge, &mut each);
+        self.find_lost_repeats(edge, each);
     }
 
     /// What is below `edge` and has not arrived is lost.
-    pub(crate) fn raise_edge(&mut self, edge: u64) {
+    fn raise_edge(&mut self, edge: u64, mut each: impl FnMut(u64)) {
         for (index, mask) in words(self.edge..edge) {
-            self.lost_count += u64::from((mask & !self.arrived.word(index)).count_ones());
+            let missing = mask & !self.arrived.word(index);
+            self.lost_count += u64::from(missing.count_ones());
+            members(index, missing).for_each(&mut each);
         }
         self.edge = self.edge.max(edge);
     }
 
     /// The first segment is lost, even if it was repeated before.
-    pub(crate) fn lose_first(&mut self) {
-        self.raise_edge(self.first + 1);
+    pub(crate) fn lose_first(&mut self, each: impl FnMut(u64)) {
+        self.raise_edge(self.first + 1, each);
         self.forget_repeat(self.first);
     }
 
     /// All that has not arrived is lost, repeated or not (a timeout).
-    pub(crate) fn lose_all(&mut self) {
-        self.raise_edge(self.next);
+    pub(crate) fn lose_all(&mut self, each: impl FnMut(u64)) {
+        self.raise_edge(self.next, each);
         self.repeated.clear();
         self.repeated_count = 0;
         self.repeats.clear();
@@ -233,7 +237,7 @@ impl Board {
         }
     }
 
-    fn find_lost_repeats(&mut self, edge: u64) {
+    fn find_lost_repeats(&mut self, edge: u64, mut each: impl FnMut(u64)) {
         while let Some(&(n, next_then)) = self.repeats.front() {
             let settled = n < self.first || self.arrived.has(n);
             if !settled && next_then > edge {
@@ -242,6 +246,7 @@ impl Board {
             self.repeats.pop_front();
             if !settled {
                 self.forget_repeat(n);
+                each(n);
             }
         }
     }
@@ -292,10 +297,10 @@ mod tests {
         let mut board = sent(10);
         board.acknowledge(2, |_| {});
         board.take_block(3..5, |_| {});
-        board.find_lost(3);
+        board.find_lost(3, |_| {});
         assert_eq!((board.lost(), board.pipe()), (0, 6));
         board.take_block(3..6, |_| {});
-        board.find_lost(3);
+        board.find_lost(3, |_| {});
         assert_eq!((board.lost(), board.pipe()), (1, 4));
         assert_eq!(board.next_lost(), Some(2));
         board.send_again(2);
@@ -306,19 +311,19 @@ mod tests {
     fn a_lost_repeat_is_found_by_what_was_sent_after_it() {
         let mut board = sent(10);
         board.take_block(1..4, |_| {});
-        board.find_lost(3);
+        board.find_lost(3, |_| {});
         board.send_again(0);
         (0..3).for_each(|_| {
             board.send_new();
         });
         board.take_block(4..10, |_| {});
-        board.find_lost(3);
+        board.find_lost(3, |_| {});
         assert_eq!(board.next_lost(), None, "all that arrived was sent before the repeat");
         board.take_block(10..12, |_| {});
-        board.find_lost(3);
+        board.find_lost(3, |_| {});
         assert_eq!(board.next_lost(), None, "the third one above is needed");
         board.take_block(10..13, |_| {});
-        board.find_lost(3);
+        board.find_lost(3, |_| {});
         assert_eq!(board.next_lost(), Some(0));
     }
 
@@ -371,7 +376,7 @@ mod tests {
                         board.take_block(start..end, |_| {});
                         board.remember([start..end, 0..0, 0..0]);
                         (start..end).for_each(|n| plain.arrived[n as usize] = true);
-                        board.find_lost(3);
+                        board.find_lost(3, |_| {});
                         plain.find_lost();
                     }
                     _ => if let Some(n) = board.next_lost() {

@@ -9,7 +9,7 @@ use gtp_alloc::Time;
 
 use super::board::Repeats;
 use super::law::Law;
-use super::laws::{Bbr, Bic, Cubic, Fast, HTcp, HighSpeed, Reno, Scalable, Vegas};
+use super::laws::{Bbr, Bbr3, Bic, Cubic, Fast, HTcp, HighSpeed, Reno, Scalable, Vegas};
 use super::receiver::{Blocks, Receiver, ReceiverConfig};
 use super::sender::{Recovery, Sender, SenderConfig};
 
@@ -40,11 +40,13 @@ pub enum Flavour {
     CubicHyStart,
     /// BBR, version 1.
     Bbr,
+    /// BBR, version 3.
+    Bbr3,
 }
 
 impl Flavour {
     /// All of them, in the order of the tables.
-    pub const ALL: [Flavour; 12] = [
+    pub const ALL: [Flavour; 13] = [
         Flavour::Reno,
         Flavour::NewReno,
         Flavour::Sack,
@@ -57,6 +59,7 @@ impl Flavour {
         Flavour::Cubic,
         Flavour::CubicHyStart,
         Flavour::Bbr,
+        Flavour::Bbr3,
     ];
 
     /// The name in scenario files and tables.
@@ -74,6 +77,7 @@ impl Flavour {
             Flavour::Cubic => "cubic",
             Flavour::CubicHyStart => "cubic-hystart",
             Flavour::Bbr => "bbr",
+            Flavour::Bbr3 => "bbr3",
         }
     }
 
@@ -95,6 +99,7 @@ impl Flavour {
             Flavour::Cubic => Box::<Cubic>::default(),
             Flavour::CubicHyStart => Box::new(Cubic::default().with_hystart()),
             Flavour::Bbr => Box::new(Bbr::new(seed)),
+            Flavour::Bbr3 => Box::new(Bbr3::new(seed)),
         }
     }
 
@@ -112,7 +117,8 @@ impl Flavour {
             | Flavour::Fast
             | Flavour::Cubic
             | Flavour::CubicHyStart
-            | Flavour::Bbr => (Recovery::Sack, Repeats::Watched),
+            | Flavour::Bbr
+            | Flavour::Bbr3 => (Recovery::Sack, Repeats::Watched),
         };
         SenderConfig { recovery, repeats, ..config }
     }

@@ -7,7 +7,7 @@ use alloc::collections::VecDeque;
 
 use gtp_alloc::{Span, Time};
 
-use super::law::{Delivery, Fullness};
+use super::law::{Delivery, Fullness, LostView};
 
 /// Records of the segments that are out, and the connection's delivery so far.
 #[derive(Clone, Debug)]
@@ -17,6 +17,8 @@ pub(crate) struct Flight {
     /// Segments delivered so far (C.delivered), and when the last of them was (C.delivered_time).
     delivered: u64,
     delivered_at: Time,
+    /// Segments marked as lost so far, each as often as it was (C.lost).
+    lost: u64,
     /// When the first segment of the current sample was sent (C.first_sent_time).
     first_sent: Time,
     /// Until this many are delivered, samples come from a time of slack (C.app_limited).
@@ -29,6 +31,9 @@ struct Record {
     first_sent: Time,
     delivered_at: Time,
     delivered: u64,
+    /// Segments on the path with it (P.tx_in_flight), and lost before it (P.lost).
+    in_flight: u64,
+    lost: u64,
     fullness: Fullness,
     times: Times,
 }
@@ -56,6 +61,7 @@ impl Flight {
             records: VecDeque::new(),
             delivered: 0,
             delivered_at: now,
+            lost: 0,
             first_sent: now,
             slack_until: 0,
         }
@@ -78,6 +84,8 @@ impl Flight {
             first_sent: self.first_sent,
             delivered_at: self.delivered_at,
             delivered: self.delivered,
+            in_flight: pipe + 1,
+            lost: self.lost,
             fullness: if slack { Fullness::Slack } else { Fullness::Full },
             times: Times::Once,
         };
@@ -111,6 +119,20 @@ impl Flight {
         if (record.delivered, record.at) >= newest {
             harvest.newest = Some(*record);
         }
+    }
+
+    /// Segment `n` is marked as lost.
+    pub(crate) fn lose(&mut self, now: Time, n: u64) -> Option<LostView> {
+        self.lost += 1;
+        let record = self.records.get(n.checked_sub(self.first)? as usize)?;
+        Some(LostView {
+            now,
+            number: n,
+            in_flight: record.in_flight,
+            lost: self.lost - record.lost,
+            fullness: record.fullness,
+            delivered: self.delivered,
+        })
     }
 
     /// Forgets the segments below `first`.
@@ -147,6 +169,8 @@ impl Flight {
             segments: self.delivered - record.delivered,
             interval,
             delivered_then: record.delivered,
+            in_flight: record.in_flight,
+            lost: self.lost - record.lost,
             fullness: record.fullness,
         })
     }

@@ -94,8 +94,29 @@ pub struct Delivery {
     pub interval: Span,
     /// Segments delivered when the sampled segment was sent.
     pub delivered_then: u64,
+    /// Segments on the path when the sampled segment was sent, itself included.
+    pub in_flight: u64,
+    /// Segments marked as lost since then.
+    pub lost: u64,
     /// Whether the application was what limited sending then.
     pub fullness: Fullness,
+}
+
+/// What a law is told of one segment that is marked as lost.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LostView {
+    /// Now.
+    pub now: Time,
+    /// The segment's number.
+    pub number: u64,
+    /// Segments on the path when it was last sent, itself included.
+    pub in_flight: u64,
+    /// Segments marked as lost since it was last sent, itself included.
+    pub lost: u64,
+    /// Whether the application was what limited sending then.
+    pub fullness: Fullness,
+    /// Segments known to have arrived so far.
+    pub delivered: u64,
 }
 
 /// What a loss tells a law.
@@ -149,6 +170,9 @@ pub trait Law: fmt::Debug + Send {
 
     /// A round trip has passed: all that was out at the last call has been acknowledged.
     fn handle_round(&mut self, _ack: &AckView, _window: &mut Window) {}
+
+    /// A segment is marked as lost, before the acknowledgment that showed it is worked in.
+    fn handle_lost(&mut self, _lost: &LostView, _window: &mut Window) {}
 
     /// Fast recovery begins. By default the window becomes the new threshold (RFC 6675, 5).
     fn handle_loss(&mut self, loss: &LossView, window: &mut Window) {

@@ -20,7 +20,7 @@ mod timer;
 
 pub use board::Repeats;
 pub use flavour::Flavour;
-pub use law::{AckView, Delivery, Fullness, Law, Leaving, LossView, Phase, Window};
+pub use law::{AckView, Delivery, Fullness, Law, Leaving, LossView, LostView, Phase, Window};
 pub use parallel::{CONNECTIONS_MAX, ParallelReceiver, ParallelSender};
 pub use proxy::{Direction, Proxy, Side, direction};
 pub use receiver::{AckDelay, Blocks, Receiver, ReceiverConfig};

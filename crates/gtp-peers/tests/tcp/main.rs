@@ -1,5 +1,6 @@
 //! The TCP engine over modelled paths: traces, responses to loss, properties, fairness.
 
+mod bbr;
 mod bench;
 mod properties;
 mod responses;

@@ -148,7 +148,9 @@ impl Bbr {
 
     /// Whether the propagation time was not confirmed for ten seconds.
     fn update_propagation(&mut self, ack: &AckView) -> Mark {
-        let expired = ack.now > self.propagation_at + PROPAGATION_KEPT;
+        // What was never measured does not expire: a connection may begin late.
+        let expired =
+            self.propagation.is_some() && ack.now > self.propagation_at + PROPAGATION_KEPT;
         if let Some(rtt) = ack.rtt
             && (expired || self.propagation.is_none_or(|least| rtt <= least))
         {

@@ -4,6 +4,7 @@
 //! recovery goes with which law is bound in `flavour.rs`.
 
 mod bbr;
+mod bbr3;
 mod bic;
 mod cubic;
 mod fast;
@@ -16,6 +17,7 @@ mod vegas;
 mod whole;
 
 pub use bbr::Bbr;
+pub use bbr3::Bbr3;
 pub use bic::Bic;
 pub use cubic::Cubic;
 pub use fast::Fast;

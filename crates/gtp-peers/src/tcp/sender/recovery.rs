@@ -9,6 +9,7 @@ use gtp_alloc::Time;
 
 use super::{Counting, Recovery, Sender, Timing, Urgent};
 use crate::Note;
+use crate::tcp::board::Board;
 use crate::tcp::flight::Harvest;
 use crate::tcp::law::{AckView, Fullness, LossView, Phase};
 use crate::tcp::segment::Ack;
@@ -81,7 +82,7 @@ impl Sender {
             self.law.handle_timeout(&loss, &mut self.window);
         }
         self.phase = Phase::Timeout;
-        self.board.lose_all();
+        self.mark_lost(now, |board, each| board.lose_all(each));
         self.duplicates = 0;
         self.partials = 0;
         self.recover = self.board.next();
@@ -98,9 +99,19 @@ impl Sender {
                 board.take_block(block.clone(), |n| flight.arrive(now, n, &mut harvest));
             }
             board.remember(ack.blocks.clone());
-            board.find_lost(THRESHOLD);
+            self.mark_lost(now, |board, each| board.find_lost(THRESHOLD, each));
         }
         harvest
+    }
+
+    /// Tells the law of each segment that `find` marks as lost.
+    fn mark_lost(&mut self, now: Time, find: impl FnOnce(&mut Board, &mut dyn FnMut(u64))) {
+        let Sender { board, flight, law, window, .. } = self;
+        find(board, &mut |n| {
+            if let Some(lost) = flight.lose(now, n) {
+                law.handle_lost(&lost, window);
+            }
+        });
     }
 
     /// Without blocks, a duplicate says that some segment has left the path.
@@ -136,7 +147,7 @@ impl Sender {
                     Recovery::Reno => self.finish(now),
                     Recovery::NewReno => {
                         self.partials += 1;
-                        self.board.lose_first();
+                        self.mark_lost(now, |board, each| board.lose_first(each));
                         self.urgent = Urgent::Repeat;
                     }
                     Recovery::Sack => {}
@@ -178,9 +189,9 @@ impl Sender {
             Recovery::Sack => self.recover = self.board.next(),
             Recovery::NewReno => {
                 self.recover = self.board.next();
-                self.board.lose_first();
+                self.mark_lost(now, |board, each| board.lose_first(each));
             }
-            Recovery::Reno => self.board.lose_first(),
+            Recovery::Reno => self.mark_lost(now, |board, each| board.lose_first(each)),
         }
     }
 
