@@ -65,7 +65,8 @@ impl<T: Send + Sync + 'static> Readings<T> {
             return last.outcome();
         }
         let (begun, read) = (self.clock.now(), self.read);
-        let read = tokio::task::spawn_blocking(read).await.map_err(io::Error::other).flatten();
+        let read = tokio::task::spawn_blocking(read).await.map_err(io::Error::other);
+        let read = read.and_then(|read| read);
         last.insert(Attempt { begun, said: read.map(Arc::new).map_err(Arc::new) }).outcome()
     }
 }
