@@ -90,7 +90,7 @@ const ROWS: &[Row] = &[
     ),
     ("memory for manifests, all sessions of a server", &[(MESSAGES, "LISTINGS_MEMORY", 1.0)]),
     (
-        "names that one listing or walk holds; bytes of those beyond that",
+        "names that one listing or walk holds by itself; bytes of shared names that it holds",
         &[(WALKS, "NAMES_EACH", 1.0), (BUDGET, "NAMES_MEMORY", 1.0)],
     ),
     // One page is being made, one waits and one is being sent.

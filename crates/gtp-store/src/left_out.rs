@@ -11,8 +11,8 @@ use crate::parts::may_mean_the_name;
 use crate::sink::{Fault, Refused, SinkError};
 use crate::walk::split;
 
-/// Whether the object is one file, under its own name or another: what keeps it from its place is a
-/// failure of the whole transfer.
+/// Returns whether the object is one file, under its own name or another. If such a file cannot
+/// have its place, the whole transfer fails.
 fn is_one_file(manifest: &Manifest) -> bool {
     match (manifest.root_kind, &manifest.own, &manifest.entries[..]) {
         (RootKind::File, _, _) => true,

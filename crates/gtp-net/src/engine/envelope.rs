@@ -102,9 +102,9 @@ impl Envelope {
         }
     }
 
-    /// The name of the path to the peer, once it is known; none for a client without a key, whose
-    /// sessions share their path with nobody. Of a client the address and the key count, since
-    /// ports change. A server is one whose address and port this host has chosen.
+    /// The name of the path to the peer, once it is known. A client whose key is not on the list
+    /// has none: its sessions share their path with nobody. Of a client the address and the key
+    /// count, since ports change. A server is one whose address and port this host has chosen.
     pub fn path_name(&self) -> Option<PathName> {
         let mut key = [0; 32];
         match (self.learns, self.principal) {

@@ -80,10 +80,10 @@ pub struct Limits {
     pub connections_per_address: usize,
     /// Sessions of one key.
     pub sessions_per_key: usize,
-    /// Memory for the listings of all sessions together, 384 bytes and the path for each entry and
-    /// each name that is left out, and the names of large directories as long as they are held.
-    /// One key of the list, and all keys that are not on it together, get at most a quarter. A
-    /// client that finds it used up is told to come again later.
+    /// Memory for the listings of all sessions together: 384 bytes and the path for each entry and
+    /// for each of the first thousand names that are left out, and the names of large directories
+    /// while they are held. One key of the list, and all keys that are not on it together, get at
+    /// most a quarter. A client that finds it used up is told to come again later.
     pub listings: Bytes,
 }
 
@@ -119,8 +119,8 @@ impl Limits {
     }
 }
 
-/// Returns the memory, in bytes, that one entry or one name that is left out is assumed to need,
-/// with a path of this length. A length of 0 means that nothing is kept.
+/// Returns the memory, in bytes, that an entry, or a name that is left out, is assumed to need if
+/// its path has this length. A length of 0 stands for a step that keeps nothing.
 pub(crate) fn listing_bytes(path: usize) -> u64 {
     if path == 0 { 0 } else { ENTRY_MEMORY + path as u64 }
 }
