@@ -192,7 +192,9 @@ fn beside_ns2(case: &Case, flavour: Flavour, seed: u64) -> Parts {
         | Flavour::Cubic
         | Flavour::CubicHyStart
         | Flavour::Bbr
-        | Flavour::Bbr3 => {
+        | Flavour::Bbr3
+        | Flavour::Ledbat
+        | Flavour::Copa => {
             // ns-2 runs Linux's code of 2007 for these: timestamps, delayed acknowledgments, and
             // some parameters that later versions and the RFC changed.
             let law: Box<dyn Law> = match flavour {

@@ -18,6 +18,8 @@
 //! | Vegas, FAST | Brakmo 1995; Jin 2004; thesis II.5.C | `tcp/laws/` | none: named |
 //! | CUBIC, BBR | RFC 9438, 9406; draft-cardwell 00 | `tcp/laws/` | none: today's |
 //! | BBR, version 3 | draft-ietf-ccwg-bbr-06 | `tcp/laws/bbr3/` | none: today's |
+//! | LEDBAT++ | draft-irtf-iccrg-ledbat-plus-plus | `tcp/laws/ledbat.rs` | none: today's |
+//! | Copa | Arun 2018 | `tcp/laws/copa.rs` | none: today's |
 //! | parallel TCP, split proxy | thesis II.5.B | `tcp/parallel.rs`, `proxy.rs` | thesis II.5.B |
 //! | XCP | Katabi 2002; thesis II.5.E | `xcp/queue.rs`, `xcp/law.rs` | AECP 6 to 8, 10, table 1 |
 //! | endpointXCP | thesis VIII.2.A | `xcp/node.rs` | thesis VIII.8 to 11, 13, table VIII.3 |

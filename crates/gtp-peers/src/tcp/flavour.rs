@@ -9,7 +9,9 @@ use gtp_alloc::Time;
 
 use super::board::Repeats;
 use super::law::Law;
-use super::laws::{Bbr, Bbr3, Bic, Cubic, Fast, HTcp, HighSpeed, Reno, Scalable, Vegas};
+use super::laws::{
+    Bbr, Bbr3, Bic, Copa, Cubic, Fast, HTcp, HighSpeed, Ledbat, Reno, Scalable, Vegas,
+};
 use super::receiver::{Blocks, Receiver, ReceiverConfig};
 use super::sender::{Recovery, Sender, SenderConfig};
 
@@ -42,11 +44,15 @@ pub enum Flavour {
     Bbr,
     /// BBR, version 3.
     Bbr3,
+    /// LEDBAT++.
+    Ledbat,
+    /// Copa.
+    Copa,
 }
 
 impl Flavour {
     /// All of them, in the order of the tables.
-    pub const ALL: [Flavour; 13] = [
+    pub const ALL: [Flavour; 15] = [
         Flavour::Reno,
         Flavour::NewReno,
         Flavour::Sack,
@@ -60,6 +66,8 @@ impl Flavour {
         Flavour::CubicHyStart,
         Flavour::Bbr,
         Flavour::Bbr3,
+        Flavour::Ledbat,
+        Flavour::Copa,
     ];
 
     /// The name in scenario files and tables.
@@ -78,6 +86,8 @@ impl Flavour {
             Flavour::CubicHyStart => "cubic-hystart",
             Flavour::Bbr => "bbr",
             Flavour::Bbr3 => "bbr3",
+            Flavour::Ledbat => "ledbat++",
+            Flavour::Copa => "copa",
         }
     }
 
@@ -100,6 +110,8 @@ impl Flavour {
             Flavour::CubicHyStart => Box::new(Cubic::default().with_hystart()),
             Flavour::Bbr => Box::new(Bbr::new(seed)),
             Flavour::Bbr3 => Box::new(Bbr3::new(seed)),
+            Flavour::Ledbat => Box::<Ledbat>::default(),
+            Flavour::Copa => Box::<Copa>::default(),
         }
     }
 
@@ -118,7 +130,9 @@ impl Flavour {
             | Flavour::Cubic
             | Flavour::CubicHyStart
             | Flavour::Bbr
-            | Flavour::Bbr3 => (Recovery::Sack, Repeats::Watched),
+            | Flavour::Bbr3
+            | Flavour::Ledbat
+            | Flavour::Copa => (Recovery::Sack, Repeats::Watched),
         };
         SenderConfig { recovery, repeats, ..config }
     }

@@ -2,6 +2,7 @@
 
 mod bbr;
 mod bench;
+mod delay;
 mod properties;
 mod responses;
 mod several;
