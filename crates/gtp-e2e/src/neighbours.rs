@@ -8,9 +8,9 @@
 //! This module must not know how an attack is made; that is in `attackers` and `liar`.
 
 mod attackers;
-mod house;
 mod liar;
 mod objects;
+mod testbed;
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -29,8 +29,8 @@ use crate::cases::Tools;
 use crate::product;
 use crate::running::Running;
 pub use attackers::{Attack, KINDS, Kind};
-pub use house::Under;
-use house::{House, Neighbour};
+pub use testbed::Under;
+use testbed::{Neighbour, Testbed};
 
 /// The numbers of attackers with which each kind is tried, in order.
 const ATTACKERS: [usize; 3] = [1, 8, 64];
@@ -98,22 +98,22 @@ pub fn run(name: &str, tools: &Tools) -> Result<Vec<Value>> {
     let mut rows = Vec::new();
     for under in [Under::Serve, Under::Gtpd] {
         for (name, kind) in &kinds {
-            rows.extend(besiege(tools, under, (name, *kind))?);
+            rows.extend(measure(tools, under, (name, *kind))?);
         }
     }
     Ok(rows)
 }
 
 /// Tries one kind of attackers in each number, and returns a row for each.
-fn besiege(tools: &Tools, under: Under, (name, kind): (&str, Kind)) -> Result<Vec<Value>> {
-    let mut house = House::open(tools, under)?;
-    let neighbour = Neighbour::start(&house)?;
+fn measure(tools: &Tools, under: Under, (name, kind): (&str, Kind)) -> Result<Vec<Value>> {
+    let mut testbed = Testbed::open(tools, under)?;
+    let neighbour = Neighbour::start(&testbed)?;
     product::pass(SETTLES);
-    let idle = house.server.usage()?;
+    let idle = testbed.server.usage()?;
     let before = alone(&neighbour)?;
     let mut seen = Vec::new();
     for attackers in ATTACKERS {
-        seen.push((attackers, attacked(tools, &mut house, &neighbour, (kind, attackers))?));
+        seen.push((attackers, attacked(tools, &mut testbed, &neighbour, (kind, attackers))?));
         product::pass(SETTLES);
     }
     let alone = f64::midpoint(before, alone(&neighbour)?);
@@ -165,11 +165,11 @@ struct Visits {
 
 fn attacked(
     tools: &Tools,
-    house: &mut House,
+    testbed: &mut Testbed,
     neighbour: &Neighbour,
     (kind, attackers): (Kind, usize),
 ) -> Result<Seen> {
-    let (server, fingerprint) = (house.address, house.fingerprint.to_string());
+    let (server, fingerprint) = (testbed.address, testbed.fingerprint.to_string());
     let plan = serde_json::to_string(&Attack { kind, attackers, server, fingerprint })?;
     let mut command = Command::new("nice");
     command.args(["-n", "19"]).arg(&tools.own).arg("attack").arg(plan);
@@ -183,13 +183,13 @@ fn attacked(
             told.store(line.parse().unwrap_or(0), Ordering::Relaxed);
         }
     });
-    let visits = Visitor::start(house);
+    let visits = Visitor::start(testbed);
     product::pass(BURSTS);
     let (lines, had, from) =
-        (house.server.log()?.lines().count(), moved.load(Ordering::Relaxed), Instant::now());
+        (testbed.server.log()?.lines().count(), moved.load(Ordering::Relaxed), Instant::now());
     let mut memory = 0;
     while from.elapsed() < ATTACKED {
-        memory = memory.max(house.server.usage()?.memory);
+        memory = memory.max(testbed.server.usage()?.memory);
         product::pass(LOOK);
     }
     let (to, seconds) = (Instant::now(), from.elapsed().as_secs_f64());
@@ -197,7 +197,7 @@ fn attacked(
         neighbour: neighbour.rate(from, to)?,
         attackers: (moved.load(Ordering::Relaxed) - had) as f64 * 8.0 / seconds,
         memory,
-        lines: (house.server.log()?.lines().count() - lines) as f64 / seconds,
+        lines: (testbed.server.log()?.lines().count() - lines) as f64 / seconds,
         visits: visits.finish()?,
     };
     attack.end()?;
@@ -234,11 +234,11 @@ struct Visitor {
 }
 
 impl Visitor {
-    fn start(house: &House) -> Visitor {
+    fn start(testbed: &Testbed) -> Visitor {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
-        let (server, friend) = (house.address, house.friend.clone());
-        let trust = Arc::new(HostTrust::Pinned(vec![house.fingerprint]));
+        let (server, friend) = (testbed.address, testbed.friend.clone());
+        let trust = Arc::new(HostTrust::Pinned(vec![testbed.fingerprint]));
         let visit = async move {
             let mut visits = Visits::default();
             let mut due = tokio::time::interval(NEXT_VISIT);
@@ -293,23 +293,23 @@ pub struct Held {
 /// # Errors
 /// If a process cannot be started, the honest client does not finish, or has other content.
 pub fn hold(tools: &Tools, kind: Kind, attackers: usize, bytes: usize) -> Result<Held> {
-    let mut house = House::open(tools, Under::Serve)?;
+    let mut testbed = Testbed::open(tools, Under::Serve)?;
     let content: Vec<u8> = (0..bytes).map(|at| (at / 251 + at) as u8).collect();
-    std::fs::write(house.place("served/honest"), &content)?;
-    let (idle, written) = (house.server.usage()?.memory, house.server.log()?.lines().count());
-    let (server, fingerprint) = (house.address, house.fingerprint.to_string());
+    std::fs::write(testbed.place("served/honest"), &content)?;
+    let (idle, written) = (testbed.server.usage()?.memory, testbed.server.log()?.lines().count());
+    let (server, fingerprint) = (testbed.address, testbed.fingerprint.to_string());
     let plan = Attack { kind, attackers, server, fingerprint };
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     let runtime = builder.worker_threads(1).enable_all().build()?;
     let attack = runtime.spawn(attackers::run(plan, Arc::default()));
-    let (began, visits) = (Instant::now(), Visitor::start(&house));
-    let to = house.place("honest");
-    let mut command = house.get("honest", &to);
+    let (began, visits) = (Instant::now(), Visitor::start(&testbed));
+    let to = testbed.place("honest");
+    let mut command = testbed.get("honest", &to);
     command.stdout(Stdio::null()).stderr(Stdio::piped());
     let mut client = Running::start("the honest client", &mut command)?;
     let mut memory = 0;
     while client.child.try_wait()?.is_none() {
-        memory = memory.max(house.server.usage()?.memory);
+        memory = memory.max(testbed.server.usage()?.memory);
         product::pass(LOOK);
     }
     client.finish()?;
@@ -319,7 +319,7 @@ pub fn hold(tools: &Tools, kind: Kind, attackers: usize, bytes: usize) -> Result
     runtime.shutdown_background();
     Ok(Held {
         memory: memory.saturating_sub(idle),
-        lines: house.server.log()?.lines().count() - written,
+        lines: testbed.server.log()?.lines().count() - written,
         lasted: began.elapsed(),
         visits: (visits.all, visits.in_time),
     })

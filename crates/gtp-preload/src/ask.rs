@@ -103,7 +103,7 @@ fn asked(
         receive(&pump, patience)
     };
     match ask() {
-        // It ended meanwhile. Whoever keeps it has its door still open, and starts it again.
+        // It ended meanwhile. Whoever keeps it has its socket still open, and starts it again.
         Err(Errno::CONNRESET | Errno::PIPE) => ask(),
         answered => answered,
     }

@@ -130,7 +130,7 @@ const ROWS: &[Row] = &[
         &[
             ("gtp-net/src/server/get.rs", "HELLO_SPAN", 1.0),
             ("gtp-net/src/server/get.rs", "SLOWEST", 1e-3),
-            ("gtp-net/src/server/house.rs", "DOZING_SPAN", 1.0),
+            ("gtp-net/src/server/occupancy.rs", "DOZING_SPAN", 1.0),
         ],
     ),
     ("search before `Opened`", &[(CONTROL, "ANSWER_SPAN", 1.0)]),

@@ -5,7 +5,7 @@
 //! each turn for many times what the turn took, as far as that is not too long.
 
 mod beside;
-mod guest;
+mod caller;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -28,7 +28,7 @@ use crate::orders::{Order, Orders};
 use crate::view::Lists;
 use crate::web::LIVE;
 use beside::Beside;
-use guest::{Guest, Sending, State};
+use caller::{Caller, Sending, State};
 
 /// What a daemon is told at its start.
 #[derive(Clone, Debug)]
@@ -61,7 +61,7 @@ pub struct Daemon {
     grace: Span,
     /// The last sign of life.
     beaten: Time,
-    guests: BTreeMap<ClientId, Guest>,
+    callers: BTreeMap<ClientId, Caller>,
     comers: Comers,
     spare: Spare,
     /// More wait to be taken than a turn takes.
@@ -86,8 +86,8 @@ enum Course {
 }
 
 /// Processes at most, of all and of one user: 1.3 MiB of pages each, if all of it is used.
-const GUESTS_MOST: usize = 2_048;
-const GUESTS_OF_ONE: usize = 256;
+const CALLERS_MOST: usize = 2_048;
+const CALLERS_OF_ONE: usize = 256;
 /// Messages taken of one connection a turn.
 const MESSAGES: usize = 4;
 /// Packets of lists sent in a turn, to all and to one.
@@ -145,7 +145,7 @@ impl Daemon {
             work: Work::default(),
             grace: config.hub.grace,
             beaten: now,
-            guests: BTreeMap::new(),
+            callers: BTreeMap::new(),
             comers: Comers::default(),
             spare: Spare::new(),
             crowded: false,
@@ -191,9 +191,9 @@ impl Daemon {
             let mut news = std::mem::take(&mut self.news);
             self.hub.tick(now, &mut news);
             for id in &news {
-                if let Some(guest) = self.guests.get(id) {
+                if let Some(caller) = self.callers.get(id) {
                     // If its bell is full it has been rung; if it is gone, the next look says so.
-                    let _ = guest.connection.send(BELL, &[]);
+                    let _ = caller.connection.send(BELL, &[]);
                 }
             }
             self.news = news;
@@ -240,7 +240,7 @@ impl Daemon {
             return;
         }
         self.beaten = now;
-        if silent >= STOOD_STILL && !self.guests.is_empty() {
+        if silent >= STOOD_STILL && !self.callers.is_empty() {
             tracing::warn!("stood still for {:.1} s", silent.as_secs_f64());
             self.hub.begin_again(now, self.grace);
         }
@@ -251,18 +251,18 @@ impl Daemon {
     fn wait(&mut self, began: Time, rest: Span) -> io::Result<()> {
         sleep(rest)?;
         let until = self.hub.poll_timeout();
-        let needs_upkeep = !self.guests.is_empty() || self.idle_end.is_some();
+        let needs_upkeep = !self.callers.is_empty() || self.idle_end.is_some();
         let upkeep =
             if needs_upkeep { (self.beaten + UPKEEP).max(began + rest) } else { Time::MAX };
         let upkeep = upkeep.min(self.beside.poll_timeout(&self.hub));
         let pages = self.pages.iter().map(Pages::poll_timeout).min().unwrap_or(Time::MAX);
         let until = until.min(upkeep).min(pages);
         let mut fds = vec![PollFd::from_borrowed_fd(self.claim.listener().as_fd(), PollFlags::IN)];
-        fds.extend(self.guests.values().map(|guest| {
-            let what = if guest.list.is_some() { PollFlags::OUT } else { PollFlags::IN };
-            PollFd::from_borrowed_fd(guest.connection.as_fd(), what)
+        fds.extend(self.callers.values().map(|caller| {
+            let what = if caller.list.is_some() { PollFlags::OUT } else { PollFlags::IN };
+            PollFd::from_borrowed_fd(caller.connection.as_fd(), what)
         }));
-        let guests = fds.len() - 1;
+        let callers = fds.len() - 1;
         let orders = self.orders.iter();
         fds.extend(orders.map(|o| PollFd::from_borrowed_fd(o.as_fd(), PollFlags::IN)));
         fds.extend(self.pages.iter().flat_map(Pages::fds));
@@ -272,9 +272,9 @@ impl Daemon {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        let ready: Vec<bool> = fds[1..=guests].iter().map(|fd| !fd.revents().is_empty()).collect();
-        for (guest, ready) in self.guests.values_mut().zip(ready) {
-            guest.ready = ready;
+        let ready: Vec<bool> = fds[1..=callers].iter().map(|fd| !fd.revents().is_empty()).collect();
+        for (caller, ready) in self.callers.values_mut().zip(ready) {
+            caller.ready = ready;
         }
         Ok(())
     }
@@ -302,8 +302,9 @@ impl Daemon {
     fn admit(&mut self, now: Time, connection: Connection) {
         let (id, uid) = (self.next, connection.peer().uid);
         self.next += 1;
-        let guest = Guest { connection, state: State::Asking, came: now, ready: false, list: None };
-        self.guests.insert(id, guest);
+        let caller =
+            Caller { connection, state: State::Asking, came: now, ready: false, list: None };
+        self.callers.insert(id, caller);
         let oldest = self.comers.came(uid, id);
         for _ in 0..MESSAGES {
             if !self.hear(now, id) {
@@ -314,25 +315,26 @@ impl Daemon {
             self.say(oldest, &busy("too many connections of this user ask for nothing"));
             self.let_go(now, oldest);
         }
-        if self.guests.get(&id).is_some_and(|guest| guest.state == State::Over) {
+        if self.callers.get(&id).is_some_and(|caller| caller.state == State::Over) {
             self.let_go(now, id);
         }
     }
 
     fn let_go(&mut self, now: Time, id: ClientId) {
-        if let Some(guest) = self.guests.remove(&id) {
-            self.comers.left(guest.connection.peer().uid, id);
+        if let Some(caller) = self.callers.remove(&id) {
+            self.comers.left(caller.connection.peer().uid, id);
             self.hub.detach(now, id);
         }
     }
 
     /// Why a process of this user cannot be accepted now.
     fn is_full(&mut self, now: Time, uid: u32) -> Option<&'static str> {
-        let attached = || self.guests.values().filter(|guest| guest.state == State::Attached);
-        if attached().count() >= GUESTS_MOST {
+        let attached = || self.callers.values().filter(|caller| caller.state == State::Attached);
+        if attached().count() >= CALLERS_MOST {
             return Some("this daemon has as many processes as it can take");
         }
-        if attached().filter(|guest| guest.connection.peer().uid == uid).count() >= GUESTS_OF_ONE {
+        if attached().filter(|caller| caller.connection.peer().uid == uid).count() >= CALLERS_OF_ONE
+        {
             return Some("this user has as many processes here as allowed");
         }
         let often = !self.comers.may_attach(now, uid);
@@ -342,7 +344,7 @@ impl Daemon {
     /// Hears those who have said something, and lets go of those who have ended.
     fn listen(&mut self, now: Time) {
         let ready: Vec<ClientId> =
-            self.guests.iter().filter(|(_, g)| g.ready).map(|(id, _)| *id).collect();
+            self.callers.iter().filter(|(_, caller)| caller.ready).map(|(id, _)| *id).collect();
         for id in ready {
             for _ in 0..MESSAGES {
                 if !self.hear(now, id) {
@@ -351,14 +353,14 @@ impl Daemon {
             }
         }
         self.feed();
-        let over = |guest: &Guest| {
+        let over = |caller: &Caller| {
             let late = |since: Time| now.since(since) > ASKING_MOST;
-            let slow = guest.state == State::Asking && late(guest.came)
-                || guest.list.as_ref().is_some_and(|list| late(list.began));
-            guest.state == State::Over || slow
+            let slow = caller.state == State::Asking && late(caller.came)
+                || caller.list.as_ref().is_some_and(|list| late(list.began));
+            caller.state == State::Over || slow
         };
         let gone: Vec<ClientId> =
-            self.guests.iter().filter(|(_, g)| over(g)).map(|(id, _)| *id).collect();
+            self.callers.iter().filter(|(_, caller)| over(caller)).map(|(id, _)| *id).collect();
         for id in gone {
             self.let_go(now, id);
         }
@@ -368,9 +370,9 @@ impl Daemon {
     fn feed(&mut self) {
         let from = self.fed;
         let (before, after): (Vec<ClientId>, Vec<ClientId>) = self
-            .guests
+            .callers
             .iter()
-            .filter(|(_, guest)| guest.ready && guest.list.is_some())
+            .filter(|(_, caller)| caller.ready && caller.list.is_some())
             .map(|(id, _)| *id)
             .partition(|id| *id <= from);
         let mut left = PACKETS;
@@ -378,29 +380,29 @@ impl Daemon {
             if left == 0 {
                 return;
             }
-            let Some(guest) = self.guests.get_mut(&id) else { continue };
-            left -= guest.feed(left.min(PACKETS_OF_ONE));
+            let Some(caller) = self.callers.get_mut(&id) else { continue };
+            left -= caller.feed(left.min(PACKETS_OF_ONE));
             self.fed = id;
         }
     }
 
     /// Takes one message; `false`: there is none.
     fn hear(&mut self, now: Time, id: ClientId) -> bool {
-        let Some(guest) = self.guests.get_mut(&id) else { return false };
-        if guest.list.is_some() {
+        let Some(caller) = self.callers.get_mut(&id) else { return false };
+        if caller.list.is_some() {
             return false;
         }
         let mut buffer = [0; MESSAGE_MOST];
-        let length = match guest.connection.receive(&mut buffer) {
+        let length = match caller.connection.receive(&mut buffer) {
             Ok(Incoming::Message(length, _)) => length,
             Ok(Incoming::Nothing) => return false,
             Ok(Incoming::End) | Err(_) => {
-                guest.state = State::Over;
+                caller.state = State::Over;
                 return false;
             }
         };
         if &buffer[..length] == BELL {
-            if guest.state == State::Attached {
+            if caller.state == State::Attached {
                 self.hub.wake(now);
             }
             return true;
@@ -418,11 +420,11 @@ impl Daemon {
     /// # Errors
     /// Why not, in words.
     fn answer(&mut self, now: Time, id: ClientId, request: Request) -> Result<(), String> {
-        let Some(guest) = self.guests.get_mut(&id) else { return Ok(()) };
-        let peer = guest.connection.peer();
+        let Some(caller) = self.callers.get_mut(&id) else { return Ok(()) };
+        let peer = caller.connection.peer();
         match request {
             Request::Attach { slots, program, again, .. } => {
-                if guest.state == State::Attached {
+                if caller.state == State::Attached {
                     return Err("attached already".to_owned());
                 }
                 let program = printable(&program).chars().take(64).collect();
@@ -434,7 +436,7 @@ impl Daemon {
                 let right = right(peer.uid);
                 let text = self.lists.list(now, &self.hub, right).map_err(|e| e.to_string())?;
                 let bytes = text.len() as u64;
-                guest.list = Some(Sending { text, at: 0, began: now });
+                caller.list = Some(Sending { text, at: 0, began: now });
                 self.say(id, &Answer::Sessions { bytes });
             }
             Request::Set { session, change, .. } => {
@@ -469,10 +471,10 @@ impl Daemon {
         if past == Past::Orphaned {
             self.hub.came_back(now, id);
         }
-        let Some(guest) = self.guests.get_mut(&id) else { return };
+        let Some(caller) = self.callers.get_mut(&id) else { return };
         let answer = encode(&Answer::Attached { version: VERSION, slots });
-        let sent = guest.connection.send(&answer, &[fds[0].as_fd(), fds[1].as_fd()]);
-        guest.state = if sent.is_ok() { State::Attached } else { State::Over };
+        let sent = caller.connection.send(&answer, &[fds[0].as_fd(), fds[1].as_fd()]);
+        caller.state = if sent.is_ok() { State::Attached } else { State::Over };
     }
 
     /// What is to be said where more is guaranteed than there is.
@@ -491,15 +493,15 @@ impl Daemon {
     }
 
     fn say(&mut self, id: ClientId, answer: &Answer) {
-        if let Some(guest) = self.guests.get_mut(&id)
-            && guest.connection.send(&encode(answer), &[]).is_err()
+        if let Some(caller) = self.callers.get_mut(&id)
+            && caller.connection.send(&encode(answer), &[]).is_err()
         {
-            guest.state = State::Over;
+            caller.state = State::Over;
         }
     }
 
     fn is_alone_too_long(&mut self, now: Time) -> bool {
-        if !self.guests.is_empty() {
+        if !self.callers.is_empty() {
             self.idle_since = now;
         }
         self.idle_end.is_some_and(|span| now.since(self.idle_since) > span)

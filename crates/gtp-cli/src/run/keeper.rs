@@ -1,6 +1,6 @@
 //! Who keeps a pump: starts it, and starts it again where it is killed or breaks.
 //!
-//! What must outlive a pump is held here: the door, at which programs wait meanwhile and are
+//! What must outlive a pump is held here: the endpoint, at which programs wait meanwhile and are
 //! refused by nobody, its lock, and what remains. A keeper has no keys, no sessions and no network,
 //! and does nothing but wait; who tells it to end tells its pump. Programs themselves start no
 //! pump: they may be beneath a ban, another root, other limits or another user, and have children
@@ -18,7 +18,7 @@ use gtp_sys::Clock;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::door::{self, Door};
+use super::endpoint::{self, Endpoint};
 use super::remains::Remains;
 use super::{PumpArgs, detach, place};
 use crate::output::aside;
@@ -32,7 +32,7 @@ const QUICK_MOST: u32 = 5;
 
 /// What a pump is started with.
 struct Keeper {
-    door: OwnedFd,
+    endpoint: OwnedFd,
     remains: String,
 }
 
@@ -40,10 +40,10 @@ struct Keeper {
 pub fn keep(args: &PumpArgs) -> Result<ExitCode, Failure> {
     detach::leave_session();
     let socket = place::socket(args.socket.as_deref())?;
-    let door = {
+    let endpoint = {
         let runtime = crate::verbs::runtime()?;
-        match runtime.block_on(async { Door::open(&socket).await?.hand_over() }) {
-            Ok(door) => door,
+        match runtime.block_on(async { Endpoint::open(&socket).await?.hand_over() }) {
+            Ok(endpoint) => endpoint,
             Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
                 return detach::say(detach::THERE).map(|()| ExitCode::SUCCESS);
             }
@@ -52,15 +52,15 @@ pub fn keep(args: &PumpArgs) -> Result<ExitCode, Failure> {
             }
         }
     };
-    let (door, lock) = door;
+    let (endpoint, lock) = endpoint;
     let remains = Remains::new().map_err(other)?;
-    let keeper = Keeper { door, remains: remains.pass_on().map_err(other)? };
+    let keeper = Keeper { endpoint, remains: remains.pass_on().map_err(other)? };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let ended = runtime.map_err(other)?.block_on(async {
         let mut told_here = ToldHere::take().map_err(other)?;
         keep_on(|| keeper.start(), async || told_here.next().await).await
     });
-    door::forget(&socket);
+    endpoint::forget(&socket);
     drop(lock); // The name was this one's until here.
     ended
 }
@@ -95,7 +95,7 @@ impl Keeper {
         command.arg0("gtp");
         let rest = std::env::args_os().skip(1).filter(|word| word != OsStr::new("--detached"));
         command.args(rest).args(["--kept", &self.remains]).stdout(Stdio::piped());
-        command.stdin(self.door.try_clone().map_err(other)?);
+        command.stdin(self.endpoint.try_clone().map_err(other)?);
         command.spawn().map_err(other)
     }
 }

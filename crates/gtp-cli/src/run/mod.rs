@@ -8,8 +8,8 @@
 
 mod carry;
 mod detach;
-mod door;
 mod elf;
+mod endpoint;
 mod fallbacks;
 mod hook;
 mod keeper;

@@ -16,7 +16,7 @@ use gtp::{Failure, FailureKind};
 
 use super::detach;
 use super::elf::{self, Program};
-use super::{PumpArgs, RunArgs, door, place};
+use super::{PumpArgs, RunArgs, endpoint, place};
 use crate::output::aside;
 use crate::verbs::other;
 
@@ -35,7 +35,7 @@ pub fn run(args: RunArgs) -> Result<ExitCode, Failure> {
     }
     let socket = place::socket(args.pump.socket.as_deref())?;
     let socket = std::path::absolute(socket).map_err(other)?;
-    if !door::is_there(&socket) {
+    if !endpoint::is_there(&socket) {
         start_pump(&args.pump, &socket)?;
     }
     let mut libraries = OsString::from(preload);

@@ -17,7 +17,7 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 
 use super::carry::carry;
-use super::door::Door;
+use super::endpoint::Endpoint;
 use super::fallbacks::{self, Fallbacks};
 use super::hook::{Shown, UnderWay};
 use super::listeners::{Listener, Listeners};
@@ -97,24 +97,24 @@ pub fn run(command: PumpCommand) -> Result<ExitCode, Failure> {
     runtime.block_on(serve(command))
 }
 
-/// What a pump begins with: its door, and what remains of the one before it.
-async fn begin(command: &PumpCommand) -> Result<(Door, Remains), Failure> {
+/// What a pump begins with: its endpoint, and what remains of the one before it.
+async fn begin(command: &PumpCommand) -> Result<(Endpoint, Remains), Failure> {
     let socket = place::socket(command.pump.socket.as_deref())?;
-    let door = match command.kept {
-        None => Door::open(&socket).await,
+    let endpoint = match command.kept {
+        None => Endpoint::open(&socket).await,
         // Its standard input.
         Some(_) => {
             let open = std::io::stdin().as_fd().try_clone_to_owned();
-            open.and_then(|open| Door::of_keeper(&socket, open))
+            open.and_then(|open| Endpoint::of_keeper(&socket, open))
         }
     };
-    let door =
-        door.map_err(|error| other(format!("cannot listen at {}: {error}", socket.display())))?;
+    let endpoint = endpoint
+        .map_err(|error| other(format!("cannot listen at {}: {error}", socket.display())))?;
     let remains = match &command.kept {
         None => Remains::new(),
         Some(word) => Remains::adopt(word),
     };
-    Ok((door, remains.map_err(other)?))
+    Ok((endpoint, remains.map_err(other)?))
 }
 
 /// Whether this process may connect at all.
@@ -137,7 +137,7 @@ async fn must_be_free() -> Result<(), Failure> {
 
 async fn serve(command: PumpCommand) -> Result<ExitCode, Failure> {
     must_be_free().await?;
-    let (mut door, remains) = begin(&command).await?;
+    let (mut endpoint, remains) = begin(&command).await?;
     let args = command.pump;
     let host = crate::verbs::host(&args.host).start()?;
     let mut listen = Listen::new().at(&args.listen);
@@ -172,9 +172,9 @@ async fn serve(command: PumpCommand) -> Result<ExitCode, Failure> {
         busy: Arc::new(()),
     });
     detach::say(detach::READY)?;
-    pump.work(&mut door, &mut callers, args.exit_when_idle).await?;
+    pump.work(&mut endpoint, &mut callers, args.exit_when_idle).await?;
     // What is left is a file that leads nowhere; a new pump finds that out.
-    let _ = door.close();
+    let _ = endpoint.close();
     Ok(ExitCode::SUCCESS)
 }
 
@@ -187,7 +187,7 @@ impl Pump {
     /// Works until it has been idle for so long, or is stopped.
     async fn work(
         self: &Arc<Pump>,
-        door: &mut Door,
+        endpoint: &mut Endpoint,
         callers: &mut gtp::Listening,
         most_idle: Duration,
     ) -> Result<(), Failure> {
@@ -198,7 +198,7 @@ impl Pump {
         let mut idle = Duration::ZERO;
         loop {
             tokio::select! {
-                program = door.next() => match program {
+                program = endpoint.next() => match program {
                     Ok(program) => {
                         idle = Duration::ZERO;
                         look.reset(); // The next look is a whole span from now.
@@ -218,7 +218,7 @@ impl Pump {
                     idle = if self.is_busy() { Duration::ZERO } else { idle + LOOK_SPAN };
                     if idle >= most_idle {
                         idle = Duration::ZERO;
-                        match door.close() {
+                        match endpoint.close() {
                             Ok(None) => return Ok(()),
                             Ok(Some(late)) => drop(tokio::spawn(Arc::clone(self).attend(late))),
                             // He is heard as soon as he can be.

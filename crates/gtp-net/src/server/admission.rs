@@ -1,7 +1,7 @@
 //! Which clients may come, how many, and how much each may take.
 //!
 //! This module states what the operator wants and what the system can give. Whether a place is free
-//! is decided in `house`.
+//! is decided in `occupancy`.
 
 use std::path::PathBuf;
 

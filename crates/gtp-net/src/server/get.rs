@@ -9,7 +9,7 @@ use std::time::Duration;
 use gtp_store::{BlockSource, FileSource, Manifest, RelPath, SourceError};
 use gtp_sys::Clock;
 
-use super::guests::{Leave, Seat};
+use super::clients::{Leave, Seat};
 use super::scan::{scan, skipped_faults};
 use super::session::{Client, Ending};
 use super::walks::Listing;
@@ -52,7 +52,7 @@ pub(super) async fn serve(shared: &Arc<Shared>, client: Client, stop: &mut Stop)
     let opened = giving.client.opened(shared, number, object, sums);
     let wait = hello_span(&manifest);
     let announced = [opened].into_iter().chain(faults).chain(to_messages(&manifest));
-    // The guest may be told to leave at any time, because its client may read slowly or not at all.
+    // It may be told to leave at any time, because it may read slowly or not at all.
     let verdict = tokio::select! {
         verdict = giving.give(announced, wait, shared.host.clock()) => Ok(verdict),
         why = stop.told() => Err(why),

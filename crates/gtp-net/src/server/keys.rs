@@ -15,9 +15,9 @@ use tokio::sync::{Notify, watch};
 
 use super::admission::{Admission, holder};
 use super::budget::Holder;
-use super::guests::{Guests, Leave, Seat};
-use super::house::{Guest, Right};
+use super::clients::{Clients, Leave, Seat};
 use super::key_file::{KeyFile, Looked, Watcher};
+use super::occupancy::{Admitted, Right};
 use super::session::{Refusal, no_room};
 use super::stopping;
 use crate::flows::{Failure, FailureKind};
@@ -95,29 +95,29 @@ impl Keys {
     }
 }
 
-/// Returns why a guest must leave under this list, or `None` if it may stay.
-fn judge(trust: &ClientTrust, guest: &Guest) -> Option<Leave> {
-    let access = trust.access(&guest.key);
-    if !guest.right.within(access) {
+/// Returns why a client must leave under this list, or `None` if it may stay.
+fn judge(trust: &ClientTrust, client: &Admitted) -> Option<Leave> {
+    let access = trust.access(&client.key);
+    if !client.right.within(access) {
         return Some(Leave::Revoked);
     }
     // It may connect again, as the stranger that it is now.
-    let listed = guest.holder != Holder::Strangers;
-    (listed && holder(trust, &guest.key) == Holder::Strangers).then_some(Leave::MakeRoom)
+    let listed = client.holder != Holder::Strangers;
+    (listed && holder(trust, &client.key) == Holder::Strangers).then_some(Leave::MakeRoom)
 }
 
-/// Returns why a guest must leave once the list has been unusable for too long. A guest whose right
-/// is everyone's may stay.
-fn judge_blindly(guest: &Guest) -> Option<Leave> {
-    match (guest.holder, guest.right) {
+/// Returns why a client must leave once the list has been unusable for too long. A client whose
+/// right is everyone's may stay.
+fn judge_blindly(client: &Admitted) -> Option<Leave> {
+    match (client.holder, client.right) {
         (Holder::Strangers, _) | (Holder::Listed(_), Right::None) => None,
         (Holder::Listed(_), Right::Read | Right::Write | Right::Both) => Some(Leave::Blind),
     }
 }
 
-/// Admits a guest with a proved key, if `judge` and the list allow it. The list may change between
-/// the judgement and the guest's entry, when [`oversee`] does not see that guest yet, so the guest
-/// is judged again after it has entered.
+/// Admits a client with a proved key, if `judge` and the list allow it. The list may change between
+/// the judgement and the client's entry, when [`oversee`] does not see that client yet, so the
+/// client is judged again after it has entered.
 ///
 /// # Errors
 /// The refusal that the client is told.
@@ -145,7 +145,7 @@ pub(crate) async fn admit<T>(
     }
 }
 
-/// The list by which present guests are judged, and the one that the last check saw.
+/// The list by which present clients are judged, and the one that the last check saw.
 #[derive(Default)]
 struct Revision {
     seen: Option<Arc<ClientTrust>>,
@@ -180,7 +180,7 @@ impl Revision {
 pub(crate) enum Overseen {
     /// The operator asked for the list to be read again; it has this many keys.
     Read(usize),
-    /// The list cannot be used, for this new reason: guests stay for now, and no new client is
+    /// The list cannot be used, for this new reason: clients stay for now, and no new client is
     /// admitted.
     Unreadable(Failure),
     /// The list can be used again; it has this many keys.
@@ -224,11 +224,11 @@ impl Blindness {
     }
 }
 
-/// Sends away guests whose keys are no longer on the list, until `stop` is set and all guests are
+/// Sends away clients whose keys are no longer on the list, until `stop` is set and all clients are
 /// gone. A notification of `reload` makes it read the list at once.
 pub(crate) async fn oversee(
     keys: Arc<Keys>,
-    guests: Arc<Guests>,
+    clients: Arc<Clients>,
     reload: Arc<Notify>,
     mut stop: watch::Receiver<bool>,
     mut tell: impl FnMut(Overseen),
@@ -237,7 +237,7 @@ pub(crate) async fn oversee(
     let mut tick = tokio::time::interval(LOOK_SPAN);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut stops = false;
-    while !(stops && guests.are_gone()) {
+    while !(stops && clients.are_gone()) {
         let look = tokio::select! {
             _ = tick.tick() => Look::Passing,
             () = reload.notified() => Look::Asked,
@@ -250,14 +250,14 @@ pub(crate) async fn oversee(
         if let Ok(trust) = &looked
             && let Some(trust) = revision.take(trust, look)
         {
-            guests.send_away(|guest| judge(&trust, guest));
+            clients.send_away(|client| judge(&trust, client));
         }
         let now = keys.clock.now();
         if let Some(report) = blindness.take(&looked, look, now) {
             tell(report);
         }
         if blindness.is_too_long(now) {
-            guests.send_away(judge_blindly);
+            clients.send_away(judge_blindly);
         }
         if look == Look::Passing {
             tell(Overseen::Tick);
@@ -268,7 +268,7 @@ pub(crate) async fn oversee(
 #[cfg(test)]
 mod tests {
     use super::super::admission::Limits;
-    use super::super::house::Neighbourhood;
+    use super::super::occupancy::Neighbourhood;
     use super::*;
     use crate::identity::Identity;
     use crate::trust::Strangers;
@@ -294,8 +294,8 @@ mod tests {
                 let _ = stop.send(true);
             }
         };
-        let guests = Arc::new(Guests::new(Default::default()));
-        runtime.block_on(oversee(keys, guests, Arc::default(), stopped, tell));
+        let clients = Arc::new(Clients::new(Default::default()));
+        runtime.block_on(oversee(keys, clients, Arc::default(), stopped, tell));
         assert_eq!(started.load(Ordering::Relaxed), 0);
     }
 
@@ -322,20 +322,20 @@ mod tests {
         });
         let list = List::File(watcher.unwrap());
         let keys = Arc::new(Keys { clock: Clock::start(), list });
-        let guests = Arc::new(Guests::new(Limits::default()));
+        let clients = Arc::new(Clients::new(Limits::default()));
         let (stop, stopped) = watch::channel(false);
         let (told, mut heard) = tokio::sync::mpsc::unbounded_channel();
         let tell = move |overseen| drop(told.send(overseen));
         tokio::spawn(oversee(
             Arc::clone(&keys),
-            Arc::clone(&guests),
+            Arc::clone(&clients),
             Arc::default(),
             stopped,
             tell,
         ));
         let start = tokio::time::Instant::now();
         let key = Identity::generate().fingerprint();
-        let refused = let_in(&keys, &guests, key, Right::Read, || ()).await;
+        let refused = let_in(&keys, &clients, key, Right::Read, || ()).await;
         assert_eq!(refused.err(), Some(Reason::Other));
         assert!(matches!(heard.recv().await, Some(Overseen::Unreadable(_))));
         for _ in 0..10 {
@@ -345,15 +345,15 @@ mod tests {
         drop(stop);
     }
 
-    /// Lets a guest enter while `change` changes the list.
+    /// Lets a client enter while `change` changes the list.
     async fn let_in(
         keys: &Arc<Keys>,
-        guests: &Guests,
+        clients: &Clients,
         key: Fingerprint,
         right: Right,
         change: impl FnOnce(),
     ) -> Result<Seat, Reason> {
-        let (seat, _) = guests.arrive("127.0.0.1:1".parse().unwrap());
+        let (seat, _) = clients.arrive("127.0.0.1:1".parse().unwrap());
         let admitted = admit(keys, &seat, key, right, |_| {
             change();
             Ok(())
@@ -367,19 +367,19 @@ mod tests {
         let path = dir.path().join("keys");
         let admission = Admission::File { path: path.clone(), strangers: Strangers::Refused };
         let keys = Arc::new(Keys::new(admission).unwrap());
-        let guests = Guests::new(Limits::default());
+        let clients = Clients::new(Limits::default());
         let key = Identity::generate().fingerprint();
         let list = |text: String| std::fs::write(&path, text).unwrap();
         list(format!("{key}\n"));
-        let stays = let_in(&keys, &guests, key, Right::Write, || ()).await;
-        let removed = let_in(&keys, &guests, key, Right::Write, || list(String::new())).await;
+        let stays = let_in(&keys, &clients, key, Right::Write, || ()).await;
+        let removed = let_in(&keys, &clients, key, Right::Write, || list(String::new())).await;
         assert_eq!(removed.err(), Some(Reason::NotAuthorised));
         list(format!("{key}\n"));
         let less = || list(format!("{key} read\n"));
-        let less = let_in(&keys, &guests, key, Right::Write, less).await;
+        let less = let_in(&keys, &clients, key, Right::Write, less).await;
         assert_eq!(less.err(), Some(Reason::NotAuthorised));
         drop(stays.unwrap());
-        assert!(guests.are_gone(), "whoever was refused gave its room back");
+        assert!(clients.are_gone(), "whoever was refused gave its place back");
     }
 
     #[test]
@@ -407,11 +407,11 @@ mod tests {
         blindness.take(&Ok(trust), Look::Passing, at(311));
         assert!(!blindness.is_too_long(at(10_000)), "it can be used again");
         let key = Identity::generate().fingerprint();
-        let guest = |holder, right| {
+        let client = |holder, right| {
             let from = Neighbourhood::Others;
-            judge_blindly(&Guest { from, key, holder, right })
+            judge_blindly(&Admitted { from, key, holder, right })
         };
-        assert_eq!(guest(Holder::Listed(key), Right::Read), Some(Leave::Blind));
-        assert_eq!(guest(Holder::Strangers, Right::Read), None, "it may read without the list");
+        assert_eq!(client(Holder::Listed(key), Right::Read), Some(Leave::Blind));
+        assert_eq!(client(Holder::Strangers, Right::Read), None, "it may read without the list");
     }
 }

@@ -6,13 +6,13 @@
 
 pub(crate) mod admission;
 pub(crate) mod budget;
+pub(crate) mod clients;
 mod event;
 mod get;
-pub(crate) mod guests;
-pub(crate) mod house;
 mod key_file;
 pub(crate) mod keys;
 mod list;
+pub(crate) mod occupancy;
 mod place;
 mod put;
 mod scan;
@@ -44,7 +44,7 @@ use crate::flows::{Alone, Failure, FailureKind, has_settled};
 use crate::identity::{Fingerprint, Identity};
 use crate::tls::server_config;
 use budget::Budget;
-use guests::{Guests, Leave, Seat};
+use clients::{Clients, Leave, Seat};
 use keys::{Keys, Overseen, oversee};
 use walks::{Nothing, Walks};
 
@@ -96,7 +96,7 @@ pub(crate) struct Shared {
     port: u16,
     tls: Arc<TlsConfig>,
     config: ServeConfig,
-    guests: Arc<Guests>,
+    clients: Arc<Clients>,
     keys: Arc<Keys>,
     walks: Arc<Walks>,
     roots: Arc<KnownRoots>,
@@ -149,7 +149,7 @@ impl Server {
                 Failure::new(FailureKind::Other, text)
             })?;
         let limits = config.limits.within(gtp_sys::descriptors::limit());
-        let guests = Arc::new(Guests::new(limits));
+        let clients = Arc::new(Clients::new(limits));
         let exported = Exported {
             root: config.root.clone(),
             clock: host.clock(),
@@ -162,7 +162,7 @@ impl Server {
             port: address.port(),
             tls: server_config(identity),
             config,
-            guests,
+            clients,
             keys,
             walks,
             roots: Arc::new(KnownRoots::new(ROOTS_KEPT, has_settled)),
@@ -197,7 +197,7 @@ impl Server {
         let mut complaints = COMPLAINTS;
         loop {
             let arrivals = async {
-                self.shared.guests.settled().await;
+                self.shared.clients.settled().await;
                 self.listener.accept().await
             };
             tokio::select! {
@@ -223,16 +223,16 @@ impl Server {
         let _ = tokio::time::timeout(FAREWELL_SPAN, ending).await;
     }
 
-    /// Watches the guests and the list of keys.
+    /// Watches the clients and the list of keys.
     fn overseeing(&self, stop: watch::Receiver<bool>) -> impl Future<Output = ()> + use<> {
         let shared = Arc::clone(&self.shared);
-        let (keys, guests) = (Arc::clone(&shared.keys), Arc::clone(&shared.guests));
-        oversee(keys, guests, Arc::clone(&self.reload), stop, move |overseen| match overseen {
+        let (keys, clients) = (Arc::clone(&shared.keys), Arc::clone(&shared.clients));
+        oversee(keys, clients, Arc::clone(&self.reload), stop, move |overseen| match overseen {
             Overseen::Read(keys) => shared.tell(ServerEvent::KeysRead { keys }),
             Overseen::Unreadable(failure) => shared.tell(ServerEvent::KeysUnreadable { failure }),
             Overseen::Back(keys) => shared.tell(ServerEvent::KeysUsable { keys }),
             Overseen::Tick => {
-                shared.guests.wake_dozing(shared.host.clock().now());
+                shared.clients.wake_dozing(shared.host.clock().now());
                 shared.tell_missed();
             }
         })
@@ -246,10 +246,10 @@ impl Server {
         server: watch::Receiver<bool>,
     ) {
         let shared = Arc::clone(&self.shared);
-        let (seat, evicted) = shared.guests.arrive(from);
+        let (seat, evicted) = shared.clients.arrive(from);
         if let Some(client) = evicted
             // To answer a flood would feed it.
-            && let Some(more) = shared.guests.turned_away(client, shared.host.clock().now())
+            && let Some(more) = shared.clients.turned_away(client, shared.host.clock().now())
         {
             shared.tell(ServerEvent::TurnedAway { client, more });
         }

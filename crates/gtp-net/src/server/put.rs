@@ -20,7 +20,7 @@ use tokio::time::{Sleep, sleep};
 
 use super::admission::listing_bytes;
 use super::budget::{Share, USED_UP};
-use super::guests::{Leave, Seat};
+use super::clients::{Leave, Seat};
 use super::session::{Client, Ending};
 use super::walks::GONE;
 use super::{Shared, Stop};

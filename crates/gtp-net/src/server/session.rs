@@ -11,9 +11,9 @@ use gtp_store::RelPath;
 
 use super::admission::{holder, weight};
 use super::budget::Holder;
-use super::guests::Seat;
-use super::house::{Full, Right};
+use super::clients::Seat;
 use super::keys::admit;
+use super::occupancy::{Full, Right};
 use super::{ServerEvent, Shared, Stop, Writing, get, list, put};
 use crate::control::ControlChannel;
 use crate::crypto::Suite;
@@ -97,7 +97,7 @@ pub(super) async fn serve(
             return;
         }
     };
-    let (id, whose) = (shared.guests.number(), holder.whose());
+    let (id, whose) = (shared.clients.number(), holder.whose());
     shared.tell(ServerEvent::Started {
         id,
         client: remote,
@@ -135,7 +135,7 @@ fn right(verb: &Verb) -> Right {
 /// Says that there is no room.
 pub(crate) fn no_room(full: Full) -> Refusal {
     let text = match full {
-        Full::House => "too many clients: try again later",
+        Full::Server => "too many clients: try again later",
         Full::Neighbourhood => "too many clients from this address: try again later",
         Full::Key => "too many sessions of this key",
         Full::Gone => "too many connections: try again later",

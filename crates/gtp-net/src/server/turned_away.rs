@@ -9,7 +9,7 @@ use std::net::IpAddr;
 
 use gtp_alloc::{Span, Time};
 
-use super::house::Neighbourhood;
+use super::occupancy::Neighbourhood;
 
 /// When refusals of each neighbourhood were last reported.
 #[derive(Default)]

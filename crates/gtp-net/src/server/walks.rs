@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use super::Whose;
 use super::admission::listing_bytes;
 use super::budget::{Budget, Holder, NAMES_MEMORY, Share, USED_UP};
-use super::guests::Seat;
+use super::clients::Seat;
 use crate::engine::turns::{CHORES, Party, Turn};
 use crate::flows::{Failure, FailureKind, FileIndex, has_settled, reason_of_source};
 use crate::messages::{CONTENT_MAX, ENTRIES_MAX, PATHS_MAX, Reason};
@@ -394,13 +394,13 @@ mod tests {
     use gtp_store::{Depth, Entry, Kind, Mode, Mtime, RootKind, Step};
 
     use super::super::admission::Limits;
-    use super::super::guests::Guests;
+    use super::super::clients::Clients;
     use super::*;
     use crate::identity::Identity;
 
     fn seat() -> Arc<Seat> {
-        let guests = Guests::new(Limits::default());
-        Arc::new(guests.arrive(SocketAddr::from(([127, 0, 0, 1], 1))).0)
+        let clients = Clients::new(Limits::default());
+        Arc::new(clients.arrive(SocketAddr::from(([127, 0, 0, 1], 1))).0)
     }
 
     fn stranger() -> Asker {

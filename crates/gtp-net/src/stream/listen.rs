@@ -28,9 +28,9 @@ use crate::messages::{
 };
 use crate::server::admission::{holder, weight};
 use crate::server::budget::{Budget, Holder, Share};
-use crate::server::guests::{Guests, Seat};
-use crate::server::house::Right;
+use crate::server::clients::{Clients, Seat};
 use crate::server::keys::{Keys, Overseen, admit, oversee};
+use crate::server::occupancy::Right;
 use crate::server::session::{DEFAULT_INTERVAL_US, Refusal, common_suite, not_allowed};
 use crate::server::{ACCEPT_PAUSE, Admission, COMPLAINTS, Limits, bind_both, stopping};
 use crate::tls::server_config;
@@ -125,7 +125,7 @@ struct Shared {
     port: u16,
     tls: Arc<TlsConfig>,
     config: ListenConfig,
-    guests: Arc<Guests>,
+    clients: Arc<Clients>,
     keys: Arc<Keys>,
     memory: Arc<Budget>,
 }
@@ -153,7 +153,7 @@ impl StreamListener {
             socket,
             port: address.port(),
             tls: server_config(identity),
-            guests: Arc::new(Guests::new(limits)),
+            clients: Arc::new(Clients::new(limits)),
             keys,
             memory: Budget::new(config.memory),
             config,
@@ -182,14 +182,14 @@ async fn listen(
     mut stop: watch::Receiver<bool>,
 ) {
     let mut openings = JoinSet::new();
-    let (keys, guests) = (Arc::clone(&shared.keys), Arc::clone(&shared.guests));
-    tokio::spawn(oversee(keys, guests, Arc::default(), stop.clone(), log_overseen));
+    let (keys, clients) = (Arc::clone(&shared.keys), Arc::clone(&shared.clients));
+    tokio::spawn(oversee(keys, clients, Arc::default(), stop.clone(), log_overseen));
     let mut complaints = COMPLAINTS;
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok((stream, from)) => {
-                    let (seat, _) = shared.guests.arrive(from);
+                    let (seat, _) = shared.clients.arrive(from);
                     openings.spawn(meet(Arc::clone(&shared), stream, seat, waiting.clone()));
                 }
                 Err(error) => {

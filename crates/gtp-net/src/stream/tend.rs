@@ -18,7 +18,7 @@ use crate::engine::{Broken, Host, Incoming, Outgoing, SessionOpen, StreamEvent};
 use crate::flows::{Failure, FailureKind};
 use crate::messages::{Done, Ended, Message, Reason};
 use crate::server::budget::Share;
-use crate::server::guests::{Leave, Seat};
+use crate::server::clients::{Leave, Seat};
 
 /// What the engine is asked for.
 pub(super) struct Sessions {

@@ -75,7 +75,7 @@ fn in_a_flood_of_connections_each_process_that_says_what_it_wants_is_taken_in() 
         let answer = serde_json::from_slice(&buffer[..length]).unwrap();
         assert!(matches!(answer, Answer::Attached { .. }) && fds.len() == 2, "{answer:?}");
     }
-    assert_eq!(daemon.guests.len(), honest.len() + crate::comers::ASKING_OF_ONE);
+    assert_eq!(daemon.callers.len(), honest.len() + crate::comers::ASKING_OF_ONE);
     let Incoming::Message(length, _) = flood[0].receive(&mut buffer).unwrap() else {
         panic!("the first of the flood was let go without a word");
     };
@@ -189,14 +189,14 @@ fn a_list_comes_without_descriptors_beside_readers_that_do_not_read() {
     };
     while !reading.is_finished() {
         daemon.accept(Time::ZERO);
-        daemon.guests.values_mut().for_each(|guest| guest.ready = true);
+        daemon.callers.values_mut().for_each(|caller| caller.ready = true);
         daemon.listen(Time::ZERO);
         std::thread::yield_now();
     }
     let (host, listed) = reading.join().unwrap().unwrap();
     assert_eq!((host.sessions, listed.len()), (sessions, sessions as usize));
     daemon.listen(Time::ZERO + ASKING_MOST + Span::from_secs(1));
-    assert!(daemon.guests.is_empty(), "who does not read is let go");
+    assert!(daemon.callers.is_empty(), "who does not read is let go");
 }
 
 #[test]

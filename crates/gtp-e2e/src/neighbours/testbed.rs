@@ -31,7 +31,7 @@ pub enum Under {
 }
 
 /// A running server, and its daemon if there is one.
-pub(super) struct House {
+pub(super) struct Testbed {
     tools: Tools,
     directory: tempfile::TempDir,
     pub server: Server,
@@ -42,8 +42,8 @@ pub(super) struct House {
     pub friend: Identity,
 }
 
-impl House {
-    pub fn open(tools: &Tools, under: Under) -> Result<House> {
+impl Testbed {
+    pub fn open(tools: &Tools, under: Under) -> Result<Testbed> {
         let directory = tempfile::tempdir()?;
         let place = |name: &str| directory.path().join(name);
         objects::make(&place("served"))?;
@@ -71,7 +71,7 @@ impl House {
         let server = Server::start(serve, place("serve.log"))?;
         let (address, fingerprint) = (server.address.parse()?, server.fingerprint.parse()?);
         let (tools, _daemon) = (tools.clone(), daemon);
-        Ok(House { tools, directory, server, _daemon, address, fingerprint, friend })
+        Ok(Testbed { tools, directory, server, _daemon, address, fingerprint, friend })
     }
 
     pub fn place(&self, name: &str) -> PathBuf {
@@ -99,8 +99,8 @@ pub(super) struct Neighbour {
 }
 
 impl Neighbour {
-    pub fn start(house: &House) -> Result<Neighbour> {
-        let mut command = house.get(objects::BIG, Path::new("/dev/null"));
+    pub fn start(testbed: &Testbed) -> Result<Neighbour> {
+        let mut command = testbed.get(objects::BIG, Path::new("/dev/null"));
         command.stdout(Stdio::piped()).stderr(Stdio::null());
         let mut process = Running::start("the neighbour", &mut command)?;
         let lines = BufReader::new(process.child.stdout.take().context("no output")?).lines();

@@ -20,7 +20,7 @@ use tokio::net::{UnixListener, UnixStream};
 use super::place;
 
 /// Where a pump is found, as long as this lives.
-pub struct Door {
+pub struct Endpoint {
     path: PathBuf,
     listener: UnixListener,
     /// None where a keeper has it.
@@ -42,30 +42,30 @@ pub fn is_there(path: &Path) -> bool {
     gtp_share::Connection::open(path).is_ok_and(|pump| pump.peer().uid == own)
 }
 
-impl Door {
+impl Endpoint {
     /// Listens there, in a directory that is made if it is not there, for this user alone.
     ///
     /// # Errors
     /// `AddrInUse` where a pump listens already; else what the system says.
-    pub async fn open(path: &Path) -> io::Result<Door> {
+    pub async fn open(path: &Path) -> io::Result<Endpoint> {
         place::make_dir_of(path)?;
         let lock = take_lock(path).await?;
         if is_there(path) {
             return Err(in_use());
         }
-        Ok(Door { listener: listen_at(path)?, path: path.to_owned(), lock: Some(lock) })
+        Ok(Endpoint { listener: listen_at(path)?, path: path.to_owned(), lock: Some(lock) })
     }
 
-    /// The door of this process's keeper, which stands `open` already. Where the pump before this
-    /// one was killed as it closed it, it is found again.
+    /// The endpoint of this process's keeper, which is `open` already. If the pump before this one
+    /// was killed as it closed it, it is found again.
     ///
     /// # Errors
     /// Where it is none.
-    pub fn of_keeper(path: &Path, open: OwnedFd) -> io::Result<Door> {
+    pub fn of_keeper(path: &Path, open: OwnedFd) -> io::Result<Endpoint> {
         // Mostly none was left aside.
         let _ = renameat_with(CWD, beside(path, CLOSING), CWD, path, RenameFlags::NOREPLACE);
         let listener = UnixListener::from_std(open.into())?;
-        Ok(Door { listener, path: path.to_owned(), lock: None })
+        Ok(Endpoint { listener, path: path.to_owned(), lock: None })
     }
 
     /// The socket and its lock, for another process to have as well: the lock passes on to whatever
@@ -127,7 +127,7 @@ impl Door {
     }
 }
 
-/// Removes the name of a door that was closed.
+/// Removes the name of an endpoint that was closed.
 pub fn forget(path: &Path) {
     // A file that leads nowhere does no harm.
     let _ = std::fs::remove_file(beside(path, CLOSING));
@@ -182,31 +182,31 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_door_that_somebody_comes_to_while_it_is_closed_is_open_again() {
+    async fn an_endpoint_that_somebody_comes_to_while_it_is_closed_is_open_again() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("run").join("s");
-        let mut door = Door::open(&path).await.unwrap();
+        let mut endpoint = Endpoint::open(&path).await.unwrap();
         let late = gtp_share::Connection::open(&path).unwrap();
-        assert!(door.close().unwrap().is_some() && is_there(&path));
+        assert!(endpoint.close().unwrap().is_some() && is_there(&path));
         drop(late);
-        while let Some(program) = door.close().unwrap() {
+        while let Some(program) = endpoint.close().unwrap() {
             drop(program); // The look above.
         }
         assert!(!path.exists());
     }
 
     #[tokio::test]
-    async fn a_door_stays_open_where_it_cannot_be_seen_who_has_come() {
+    async fn an_endpoint_stays_open_where_it_cannot_be_seen_who_has_come() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("s");
-        let mut door = Door::open(&path).await.unwrap();
+        let mut endpoint = Endpoint::open(&path).await.unwrap();
         for trouble in [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM] {
-            let closed = door.close_unless(|_| Err(trouble));
+            let closed = endpoint.close_unless(|_| Err(trouble));
             assert_eq!(closed.unwrap_err().raw_os_error(), Some(trouble.raw_os_error()));
             assert!(is_there(&path));
         }
         let come = std::cell::Cell::new(3);
-        let closed = door.close_unless(|_| match come.replace(come.get() - 1) {
+        let closed = endpoint.close_unless(|_| match come.replace(come.get() - 1) {
             0 => Err(Errno::AGAIN),
             _ => Err(Errno::CONNABORTED),
         });
@@ -214,43 +214,43 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_door_that_was_handed_over_keeps_programs_waiting_and_others_out() {
+    async fn an_endpoint_that_was_handed_over_keeps_programs_waiting_and_others_out() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("s");
-        let (kept, lock) = Door::open(&path).await.unwrap().hand_over().unwrap();
+        let (kept, lock) = Endpoint::open(&path).await.unwrap().hand_over().unwrap();
         let waits = gtp_share::Connection::open(&path).unwrap();
-        assert!(Door::open(&path).await.is_err(), "there is one already");
+        assert!(Endpoint::open(&path).await.is_err(), "there is one already");
         drop((waits, kept, lock));
-        Door::open(&path).await.unwrap();
+        Endpoint::open(&path).await.unwrap();
     }
 
     #[tokio::test]
-    async fn a_door_whose_pump_was_killed_as_it_closed_it_is_found_by_way_of_the_next() {
+    async fn an_endpoint_whose_pump_was_killed_as_it_closed_it_is_found_by_way_of_the_next() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("s");
-        let (kept, _lock) = Door::open(&path).await.unwrap().hand_over().unwrap();
-        let mut killed = Door::of_keeper(&path, kept.try_clone().unwrap()).unwrap();
+        let (kept, _lock) = Endpoint::open(&path).await.unwrap().hand_over().unwrap();
+        let mut killed = Endpoint::of_keeper(&path, kept.try_clone().unwrap()).unwrap();
         assert!(killed.close().unwrap().is_none() && !is_there(&path));
-        let _next = Door::of_keeper(&path, kept.try_clone().unwrap()).unwrap();
+        let _next = Endpoint::of_keeper(&path, kept.try_clone().unwrap()).unwrap();
         assert!(is_there(&path) && !beside(&path, CLOSING).exists());
         std::fs::write(beside(&path, CLOSING), "old").unwrap();
-        let _third = Door::of_keeper(&path, kept).unwrap();
+        let _third = Endpoint::of_keeper(&path, kept).unwrap();
         assert!(is_there(&path), "what is there stays");
         forget(&path);
         assert!(is_there(&path) && !beside(&path, CLOSING).exists());
     }
 
     #[tokio::test]
-    async fn of_many_that_come_at_once_one_has_the_door_and_the_next_after_it() {
+    async fn of_many_that_come_at_once_one_has_the_endpoint_and_the_next_after_it() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("s");
         let (first, second, third) =
-            tokio::join!(Door::open(&path), Door::open(&path), Door::open(&path));
-        let mut doors: Vec<_> = [first, second, third].into_iter().flatten().collect();
-        assert_eq!(doors.len(), 1);
+            tokio::join!(Endpoint::open(&path), Endpoint::open(&path), Endpoint::open(&path));
+        let mut endpoints: Vec<_> = [first, second, third].into_iter().flatten().collect();
+        assert_eq!(endpoints.len(), 1);
         assert!(is_there(&path));
-        doors.clear();
+        endpoints.clear();
         assert!(!is_there(&path) && path.exists(), "as one leaves it that was killed");
-        Door::open(&path).await.unwrap();
+        Endpoint::open(&path).await.unwrap();
     }
 }

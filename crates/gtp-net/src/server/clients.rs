@@ -1,7 +1,7 @@
-//! Places that guests hold, and the bell that tells a guest to leave.
+//! Places that clients hold, and the bell that tells a client to leave.
 //!
 //! A place is a value, and dropping it gives the place back. The bell carries the decisions of
-//! [`House`] to the guest's task. Which clients may come at all is decided elsewhere.
+//! [`Occupancy`] to the client's task. Which clients may come at all is decided elsewhere.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -16,13 +16,13 @@ use tokio::time::timeout;
 use super::SessionId;
 use super::admission::Limits;
 use super::budget::Holder;
-use super::house::{Full, Guest, GuestId, House, Neighbourhood, Right};
+use super::occupancy::{Admitted, ClientId, Full, Neighbourhood, Occupancy, Right};
 use super::turned_away::TurnedAway;
 use crate::flows::{Failure, FailureKind};
 use crate::identity::Fingerprint;
 use crate::messages::Reason;
 
-/// Why a guest must leave.
+/// Why a client must leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leave {
     /// The server stops.
@@ -65,56 +65,56 @@ impl Leave {
     }
 }
 
-/// All guests that a server has at present, and the clients that it turned away.
-pub(crate) struct Guests {
+/// All clients that a server has at present, and those that it turned away.
+pub(crate) struct Clients {
     present: Arc<Mutex<Present>>,
     sessions: AtomicU64,
     turned_away: Mutex<TurnedAway>,
 }
 
 struct Present {
-    house: House,
-    bells: HashMap<GuestId, (watch::Sender<Option<Leave>>, SocketAddr)>,
-    /// Its value changes whenever a guest leaves.
+    occupancy: Occupancy,
+    bells: HashMap<ClientId, (watch::Sender<Option<Leave>>, SocketAddr)>,
+    /// Its value changes whenever a client leaves.
     gone: watch::Sender<()>,
 }
 
-/// How long a client waits for the guest whose place it gets. That guest is told to leave within a
+/// How long a client waits for the one whose place it gets. That one is told to leave within a
 /// quarter of this time.
 const GOING_SPAN: Duration = Duration::from_secs(1);
 
-/// The server accepts no client while more guests than this are leaving.
+/// The server accepts no client while more clients than this are leaving.
 const LEAVING_MOST: usize = 16;
 
-/// A guest's place, which it holds until this value is dropped.
+/// A client's place, which it holds until this value is dropped.
 pub(crate) struct Seat {
-    id: GuestId,
+    id: ClientId,
     present: Arc<Mutex<Present>>,
     bell: watch::Receiver<Option<Leave>>,
 }
 
-impl Guests {
-    pub fn new(limits: Limits) -> Guests {
-        let (house, gone) = (House::new(limits), watch::Sender::new(()));
-        let present = Present { house, bells: HashMap::new(), gone };
+impl Clients {
+    pub fn new(limits: Limits) -> Clients {
+        let (occupancy, gone) = (Occupancy::new(limits), watch::Sender::new(()));
+        let present = Present { occupancy, bells: HashMap::new(), gone };
         let present = Arc::new(Mutex::new(present));
-        Guests { present, sessions: AtomicU64::new(1), turned_away: Mutex::default() }
+        Clients { present, sessions: AtomicU64::new(1), turned_away: Mutex::default() }
     }
 
-    /// Takes a place on the porch; also returns the address of the guest that had to leave, if any.
+    /// Takes a place in the pool; also returns the address of the client that had to leave, if any.
     pub fn arrive(&self, from: SocketAddr) -> (Seat, Option<SocketAddr>) {
         let mut present = lock(&self.present);
-        let (id, evicted) = present.house.arrive(Neighbourhood::of(from.ip()));
+        let (id, evicted) = present.occupancy.arrive(Neighbourhood::of(from.ip()));
         let evicted = evicted.and_then(|id| present.ring(id, Leave::MakeRoom));
         let (ring, bell) = watch::channel(None);
         present.bells.insert(id, (ring, from));
         (Seat { id, present: Arc::clone(&self.present), bell }, evicted)
     }
 
-    /// Waits until few guests are leaving, so that a flood of arrivals waits in the kernel for the
-    /// guests that it displaces. Safe to cancel.
+    /// Waits until few clients are leaving, so that a flood of arrivals waits in the kernel for the
+    /// clients that it displaces. Safe to cancel.
     pub async fn settled(&self) {
-        wait_until(&self.present, |house| house.leaving() <= LEAVING_MOST).await;
+        wait_until(&self.present, |occupancy| occupancy.leaving() <= LEAVING_MOST).await;
     }
 
     /// Notes that a client was turned away. Returns `None` if that is not to be reported now, else
@@ -131,30 +131,30 @@ impl Guests {
     /// Sends idle strangers away.
     pub fn wake_dozing(&self, now: Time) {
         let mut present = lock(&self.present);
-        for id in present.house.dozing(now) {
+        for id in present.occupancy.dozing(now) {
             present.ring(id, Leave::Dozing);
         }
     }
 
-    /// Sends away each guest for which `why` gives a reason.
-    pub fn send_away(&self, why: impl Fn(&Guest) -> Option<Leave>) {
+    /// Sends away each client for which `why` gives a reason.
+    pub fn send_away(&self, why: impl Fn(&Admitted) -> Option<Leave>) {
         let mut present = lock(&self.present);
-        for (id, why) in present.house.ask(why) {
+        for (id, why) in present.occupancy.ask(why) {
             present.ring(id, why);
         }
     }
 
-    /// Whether all guests are gone.
+    /// Whether all clients are gone.
     pub fn are_gone(&self) -> bool {
-        lock(&self.present).house.is_empty()
+        lock(&self.present).occupancy.is_empty()
     }
 }
 
 impl Present {
-    /// Tells a guest to leave; returns the address it came from.
-    fn ring(&mut self, id: GuestId, why: Leave) -> Option<SocketAddr> {
+    /// Tells a client to leave; returns the address it came from.
+    fn ring(&mut self, id: ClientId, why: Leave) -> Option<SocketAddr> {
         let (bell, from) = self.bells.get(&id)?;
-        // A guest that is told twice leaves for the first reason, and at once if its place is
+        // A client that is told twice leaves for the first reason, and at once if its place is
         // needed.
         bell.send_if_modified(|told| {
             let counts = told.is_none() || (why == Leave::MakeRoom && *told != Some(why));
@@ -168,38 +168,38 @@ impl Present {
 }
 
 impl Seat {
-    /// Gives a room to the guest, which has proved this key. If another guest must leave for it,
-    /// waits until that guest is gone.
+    /// Admits the client, which has proved this key. If another client must leave for it,
+    /// waits until that client is gone.
     ///
     /// # Errors
     /// If there is no room.
     pub async fn enter(&self, who: (Fingerprint, Holder, Right), now: Time) -> Result<(), Full> {
         let evicted = {
             let mut present = lock(&self.present);
-            let evicted = present.house.admit(self.id, who, now)?;
+            let evicted = present.occupancy.admit(self.id, who, now)?;
             if let Some(id) = evicted {
                 present.ring(id, Leave::MakeRoom);
             }
             evicted
         };
         let Some(id) = evicted else { return Ok(()) };
-        let gone = wait_until(&self.present, |house| !house.is_leaving(id));
-        timeout(GOING_SPAN, gone).await.map_err(|_| Full::House)
+        let gone = wait_until(&self.present, |occupancy| !occupancy.is_leaving(id));
+        timeout(GOING_SPAN, gone).await.map_err(|_| Full::Server)
     }
 
-    /// Notes that the guest's connection is gone, though work for it may go on.
+    /// Notes that the client's connection is gone, though work for it may go on.
     pub fn is_gone(&self) {
         let mut present = lock(&self.present);
-        present.house.is_gone(self.id);
+        present.occupancy.is_gone(self.id);
         present.gone.send_replace(());
     }
 
-    /// Records how much the guest has received so far; a guest whose number never grows is idle.
+    /// Records how much the client has received so far; a client whose number never grows is idle.
     pub fn note(&self, had: u64, now: Time) {
-        lock(&self.present).house.note(self.id, had, now);
+        lock(&self.present).occupancy.note(self.id, had, now);
     }
 
-    /// Waits until the guest must leave. Safe to cancel.
+    /// Waits until the client must leave. Safe to cancel.
     pub async fn told(&self) -> Leave {
         let mut bell = self.bell.clone();
         let told = bell.wait_for(Option::is_some).await.ok().and_then(|told| *told);
@@ -227,17 +227,17 @@ impl Seat {
 impl Drop for Seat {
     fn drop(&mut self) {
         let mut present = lock(&self.present);
-        present.house.leave(self.id);
+        present.occupancy.leave(self.id);
         present.bells.remove(&self.id);
         present.gone.send_replace(());
     }
 }
 
-/// Waits until the house, which changes when guests leave, is as `is_so` says. Safe to cancel.
-async fn wait_until(present: &Mutex<Present>, is_so: impl Fn(&House) -> bool) {
+/// Waits until the occupancy, which changes when clients leave, is so. Safe to cancel.
+async fn wait_until(present: &Mutex<Present>, is_so: impl Fn(&Occupancy) -> bool) {
     let mut gone = lock(present).gone.subscribe();
-    while !is_so(&lock(present).house) {
-        // This cannot fail: the sender lives as long as the guests.
+    while !is_so(&lock(present).occupancy) {
+        // This cannot fail: the sender lives as long as the clients.
         let _ = gone.changed().await;
     }
 }
@@ -252,31 +252,31 @@ mod tests {
     use crate::identity::Identity;
 
     #[tokio::test]
-    async fn a_guest_that_must_leave_is_told_why_and_a_dropped_place_is_free_again() {
+    async fn a_client_that_must_leave_is_told_why_and_a_dropped_place_is_free_again() {
         let limits = Limits { unproved: 1, connections: 2, ..Limits::default() };
-        let guests = Guests::new(limits);
+        let clients = Clients::new(limits);
         let from = |port| SocketAddr::from(([127, 0, 0, 1], port));
-        let (first, evicted) = guests.arrive(from(1));
+        let (first, evicted) = clients.arrive(from(1));
         assert!(evicted.is_none());
-        let (second, evicted) = guests.arrive(from(2));
+        let (second, evicted) = clients.arrive(from(2));
         assert_eq!((evicted, first.told().await), (Some(from(1)), Leave::MakeRoom));
         let key = Identity::generate().fingerprint();
         let stranger = (key, Holder::Strangers, Right::Read);
         assert_eq!(first.enter(stranger, Time::ZERO).await, Err(Full::Gone));
         second.enter(stranger, Time::ZERO).await.unwrap();
-        guests.send_away(|guest| (guest.key == key).then_some(Leave::Revoked));
+        clients.send_away(|client| (client.key == key).then_some(Leave::Revoked));
         assert_eq!(second.told().await, Leave::Revoked);
-        let (third, _) = guests.arrive(from(3));
-        assert_eq!(third.enter(stranger, Time::ZERO).await, Err(Full::House));
+        let (third, _) = clients.arrive(from(3));
+        assert_eq!(third.enter(stranger, Time::ZERO).await, Err(Full::Server));
         drop(second);
         third.enter(stranger, Time::ZERO).await.unwrap();
     }
 
     #[tokio::test]
-    async fn a_place_that_was_given_away_is_used_when_its_guest_is_gone_and_not_before() {
+    async fn a_place_that_was_given_away_is_used_when_its_client_is_gone_and_not_before() {
         let limits = Limits { unproved: 4, connections: 1, ..Limits::default() };
-        let guests = Guests::new(limits);
-        let arrive = || guests.arrive(SocketAddr::from(([127, 0, 0, 1], 1))).0;
+        let clients = Clients::new(limits);
+        let arrive = || clients.arrive(SocketAddr::from(([127, 0, 0, 1], 1))).0;
         let (idle, friend) = (arrive(), arrive());
         let key = Identity::generate().fingerprint();
         idle.enter((key, Holder::Strangers, Right::Read), Time::ZERO).await.unwrap();
@@ -292,18 +292,18 @@ mod tests {
         idle.is_gone();
         assert_eq!(entering.await, Ok(()));
         drop((idle, friend));
-        assert!(guests.are_gone());
+        assert!(clients.are_gone());
     }
 
     #[tokio::test]
-    async fn a_guest_that_leaves_for_any_reason_stops_lingering_when_its_place_is_needed() {
-        let guests = Guests::new(Limits { connections: 1, ..Limits::default() });
-        let arrive = || guests.arrive(SocketAddr::from(([127, 0, 0, 1], 1))).0;
+    async fn a_client_that_leaves_for_any_reason_stops_lingering_when_its_place_is_needed() {
+        let clients = Clients::new(Limits { connections: 1, ..Limits::default() });
+        let arrive = || clients.arrive(SocketAddr::from(([127, 0, 0, 1], 1))).0;
         let (dozing, friend) = (arrive(), arrive());
         let key = Identity::generate().fingerprint();
         dozing.enter((key, Holder::Strangers, Right::Read), Time::ZERO).await.unwrap();
         let later = Time::ZERO + gtp_alloc::Span::from_secs(61);
-        guests.wake_dozing(later);
+        clients.wake_dozing(later);
         assert_eq!(dozing.told().await, Leave::Dozing);
         let lingering = async {
             dozing.linger(std::future::pending()).await;
@@ -315,15 +315,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_flood_of_arrivals_waits_for_the_guests_that_it_displaces() {
-        let guests = Guests::new(Limits { unproved: 1, ..Limits::default() });
+    async fn a_flood_of_arrivals_waits_for_the_clients_that_it_displaces() {
+        let clients = Clients::new(Limits { unproved: 1, ..Limits::default() });
         let from = |port| SocketAddr::from(([127, 0, 0, 1], port));
         let mut seats = Vec::new();
         for port in 0..2 + LEAVING_MOST as u16 {
-            guests.settled().await;
-            seats.push(guests.arrive(from(port)).0);
+            clients.settled().await;
+            seats.push(clients.arrive(from(port)).0);
         }
-        let mut settled = Box::pin(guests.settled());
+        let mut settled = Box::pin(clients.settled());
         let is_settled = std::future::poll_fn(|context| {
             std::task::Poll::Ready(settled.as_mut().poll(context).is_ready())
         });

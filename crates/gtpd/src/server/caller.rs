@@ -11,7 +11,7 @@ use gtp_share::{Connection, LIST_PACKET};
 
 /// One connection.
 #[derive(Debug)]
-pub(super) struct Guest {
+pub(super) struct Caller {
     pub connection: Connection,
     pub state: State,
     pub came: Time,
@@ -37,7 +37,7 @@ pub(super) enum State {
     Over,
 }
 
-impl Guest {
+impl Caller {
     /// Sends of its list what the other end takes, `most` packets at most; says how many.
     pub(super) fn feed(&mut self, most: usize) -> usize {
         let Some(Sending { text, at, .. }) = &mut self.list else { return 0 };
