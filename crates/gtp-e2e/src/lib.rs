@@ -12,6 +12,7 @@ pub mod frames;
 pub mod grid;
 pub mod kills;
 pub mod lab;
+pub mod lives;
 pub mod machine;
 pub mod neighbours;
 pub mod plan;
