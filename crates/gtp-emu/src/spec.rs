@@ -5,11 +5,12 @@
 
 mod raw;
 
+use std::io::Read as _;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use gtp_alloc::{Bytes, Span};
-use gtp_link::{Change, LinkSpec};
+use gtp_link::{Change, LinkSpec, Trace};
 
 /// A whole network file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -147,15 +148,16 @@ impl NetSpec {
     /// If it cannot be read, or is refused.
     pub fn read(path: &Path) -> Result<NetSpec, SpecError> {
         let failed = |source| SpecError::Read { path: path.to_path_buf(), source };
-        NetSpec::parse(&std::fs::read_to_string(path).map_err(failed)?)
+        let text = std::fs::read_to_string(path).map_err(failed)?;
+        raw::parse(&text, &|name| trace(&path.with_file_name(name)))
     }
 
-    /// Reads a network from its text.
+    /// Reads a network from its text, which can name no trace.
     ///
     /// # Errors
     /// If it is refused.
     pub fn parse(text: &str) -> Result<NetSpec, SpecError> {
-        raw::parse(text)
+        raw::parse(text, &|_| Err("only a network that is a file can name a trace".to_owned()))
     }
 
     /// The place of the link of this name.
@@ -167,4 +169,17 @@ impl NetSpec {
     pub fn path(&self, name: &str) -> Option<usize> {
         self.paths.iter().position(|path| path.name == name)
     }
+}
+
+/// Reads the file of a trace, or says why not.
+fn trace(path: &Path) -> Result<Trace, String> {
+    let name = path.display();
+    let file = std::fs::File::open(path).map_err(|e| format!("cannot read {name}: {e}"))?;
+    let mut text = String::new();
+    let read = file.take(Trace::FILE_MAX + 1).read_to_string(&mut text);
+    read.map_err(|e| format!("cannot read {name}: {e}"))?;
+    if text.len() as u64 > Trace::FILE_MAX {
+        return Err(format!("{name} is larger than {} MiB", Trace::FILE_MAX >> 20));
+    }
+    Trace::read(&text).map_err(|e| format!("{name}: {e}"))
 }

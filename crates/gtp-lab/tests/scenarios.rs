@@ -207,6 +207,25 @@ fn a_replay_takes_the_same_course_and_a_lawful_one() {
 }
 
 #[test]
+fn a_link_with_a_trace_carries_it_lawfully_and_a_broken_trace_is_named_by_its_line() {
+    let (dir, file) = two();
+    let text = std::fs::read_to_string(&file).expect("written");
+    std::fs::write(&file, text.replace("rate = \"30Mbit\"", "trace = \"cell\"")).expect("written");
+    // Two opportunities in each third millisecond: 8 Mbit/s.
+    std::fs::write(dir.path().join("cell"), "3\n3\n").expect("written");
+    let output = lab(&["replay", &file]);
+    assert!(output.status.success() && said(&output).contains("all lawful"), "{}", said(&output));
+    let output = lab(&["run", &file, "--dry", "--json"]);
+    let summary: serde_json::Value = serde_json::from_slice(&output.stdout).expect("an object");
+    assert!(summary["phases"].is_array(), "{summary}");
+    std::fs::write(dir.path().join("cell"), "3\n2\n").expect("written");
+    let output = lab(&["run", &file]);
+    assert_eq!(output.status.code(), Some(2));
+    let words = said(&output);
+    assert!(words.contains("two.toml:11:") && words.contains("line 2 of the trace"), "{words}");
+}
+
+#[test]
 fn refusals_have_the_exit_codes_that_are_documented() {
     let (dir, file) = two();
     let code = |arguments: &[&str]| lab(arguments).status.code();

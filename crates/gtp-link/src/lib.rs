@@ -21,6 +21,7 @@ mod ring;
 mod rng;
 mod spec;
 mod stats;
+mod trace;
 mod wire;
 
 pub use link::{Link, Reason, Transit, Verdict};
@@ -30,4 +31,5 @@ pub use ring::Ring;
 pub use rng::{Chance, Rng};
 pub use spec::{Burst, Change, Jitter, LinkSpec, LinkState, Order, Policer, Reorder};
 pub use stats::{Count, Drops, LinkStats};
+pub use trace::{Trace, TraceError};
 pub use wire::Wire;

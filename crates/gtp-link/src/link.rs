@@ -16,6 +16,7 @@ use crate::ring::Ring;
 use crate::rng::{Chance, Rng, hashed};
 use crate::spec::{Change, LinkSpec, LinkState, Order};
 use crate::stats::LinkStats;
+use crate::trace::Track;
 
 /// A link in one direction; see the module's head.
 #[derive(Clone, Debug)]
@@ -26,6 +27,8 @@ pub struct Link {
     loss: Loss,
     /// The policer's bucket.
     tokens: Option<Tokens>,
+    /// How far its trace has come.
+    track: Option<Track>,
     /// Accepted and not yet left; the first is in service, the others wait.
     ring: Ring<Queued>,
     /// Serial number of the ring's first.
@@ -134,6 +137,7 @@ impl Link {
         Link {
             loss: Loss::new(spec.loss, spec.burst),
             tokens: spec.policer.map(Tokens::new),
+            track: spec.trace.clone().map(Track::new),
             service: (Bytes::ZERO, Span::ZERO),
             plain: Plain::of(&spec),
             spec,
@@ -162,7 +166,7 @@ impl Link {
             return self.turn_away(reason, size);
         }
         let start = self.busy_until.max(now);
-        let leave = start + self.service_time(size);
+        let leave = self.departure(start, size);
         self.busy_until = leave;
         self.count_service(now, start, leave, size);
 
@@ -209,7 +213,9 @@ impl Link {
     pub fn change(&mut self, now: Time, change: Change) {
         let now = self.advance(now);
         let old_rate = self.spec.rate;
-        self.spec.rate = change.rate.unwrap_or(old_rate);
+        if self.track.is_none() {
+            self.spec.rate = change.rate.unwrap_or(old_rate);
+        }
         self.spec.delay = change.delay.unwrap_or(self.spec.delay);
         self.spec.queue = change.queue.unwrap_or(self.spec.queue);
         self.spec.state = change.state.unwrap_or(self.spec.state);
@@ -281,6 +287,22 @@ impl Link {
             self.waiting -= in_service.map_or(Bytes::ZERO, |next| next.size);
         }
         self.clock
+    }
+
+    /// When a packet of `size` leaves that is in service from `start` on.
+    #[inline]
+    fn departure(&mut self, start: Time, size: Bytes) -> Time {
+        if self.track.is_some() {
+            return self.opportunity(start, size);
+        }
+        start + self.service_time(size)
+    }
+
+    #[inline(never)]
+    fn opportunity(&mut self, start: Time, size: Bytes) -> Time {
+        let leave = self.track.as_mut().map_or(start, |track| track.serve(start, size));
+        self.service = (size, leave.since(start));
+        leave
     }
 
     /// How long a packet of `size` is in service.
@@ -391,6 +413,9 @@ impl Link {
         self.waiting = Bytes::ZERO;
         self.busy_until = now;
         self.last_at = self.left_at;
+        if let Some(track) = &mut self.track {
+            track.cut();
+        }
     }
 
     /// Departures of what is in the ring, from `now` on at the new rate. Of the packet in service

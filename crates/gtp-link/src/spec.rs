@@ -6,6 +6,7 @@
 use gtp_alloc::{Bytes, Rate, Span};
 
 use crate::rng::Chance;
+use crate::trace::Trace;
 
 /// The parameters of one direction of a link. `Default` is a perfect wire: no limit, no delay, no
 /// loss.
@@ -13,6 +14,9 @@ use crate::rng::Chance;
 pub struct LinkSpec {
     /// Bits per second at which packets leave the queue.
     pub rate: Rate,
+    /// Times at which packets leave the queue instead. Where there is one, `rate` is what it has on
+    /// average, for whoever asks for the link's capacity, and has no other effect.
+    pub trace: Option<Trace>,
     /// Propagation delay, from a packet's last bit leaving to its last bit arriving.
     pub delay: Span,
     /// Bytes that may wait behind the packet in service. A packet that would make it more is
@@ -40,6 +44,7 @@ impl Default for LinkSpec {
     fn default() -> LinkSpec {
         LinkSpec {
             rate: Rate::UNLIMITED,
+            trace: None,
             delay: Span::ZERO,
             queue: Bytes(u64::MAX),
             mtu: None,
@@ -120,7 +125,7 @@ pub enum LinkState {
 /// New values for some of a link's parameters; `None` keeps the old one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Change {
-    /// New rate, at once for what waits too.
+    /// New rate, at once for what waits too; none for a link with a trace.
     pub rate: Option<Rate>,
     /// New delay, for what has not yet left the queue.
     pub delay: Option<Span>,

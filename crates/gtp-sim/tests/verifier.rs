@@ -2,7 +2,7 @@
 //! violation is named by its rule.
 
 use gtp_alloc::{Bytes, Rate, Span, Time};
-use gtp_link::{Chance, Change, LinkSpec, Policer, Reason};
+use gtp_link::{Chance, Change, LinkSpec, Policer, Reason, Trace};
 use gtp_sim::packet::{Action, BackgroundSpec, HostSpec, Pattern, World};
 use gtp_sim::trace::{Fate, PacketTrace, Record, What};
 use gtp_sim::verify::{Rule, verify};
@@ -39,6 +39,47 @@ fn honest() -> (PacketTrace, usize) {
     world.run_until(END);
     world.verify().unwrap();
     (world.packet_trace().clone(), world.packets_under_way().0)
+}
+
+/// Two flows over a link whose capacity is a trace, and how many bytes they left it with.
+fn traced() -> (PacketTrace, usize) {
+    let mut world = World::new(4);
+    let [a, b] = [(); 2].map(|()| world.add_host(HostSpec::default()));
+    let trace = Trace::read("3\n3\n4\n9\n9\n9\n14\n").expect("a trace");
+    let rate = trace.mean_rate();
+    let queue = Bytes(20_000);
+    let spec = LinkSpec { rate, trace: Some(trace), queue, ..LinkSpec::default() };
+    world.connect(a, b, spec).unwrap();
+    world.trace_packets(1 << 20);
+    for packet in [1_200, 300] {
+        let pattern = Pattern::Poisson { mean: Rate::from_mbps(4) };
+        let flow = BackgroundSpec { packet: Bytes(packet), ..BackgroundSpec::new(a, b, pattern) };
+        world.add_background(flow).unwrap();
+    }
+    world.run_until(END);
+    world.verify().unwrap();
+    (world.packet_trace().clone(), world.packets_under_way().0)
+}
+
+#[test]
+fn a_link_with_a_trace_is_lawful_and_one_that_leaves_between_opportunities_is_not() {
+    let (trace, under_way) = traced();
+    let full = trace.records.iter().filter(|r| r.what == What::Dropped(Reason::Queue)).count();
+    assert!(full > 10, "more comes than the trace carries");
+    let accepted = |r: &Record| matches!(r.what, What::Accepted { .. });
+    let places: Vec<usize> =
+        (0..trace.records.len()).filter(|&i| accepted(&trace.records[i])).collect();
+    let breaks = |nanos: i64, rule: Rule| {
+        places[..60].iter().any(|&place| {
+            let mut trace = trace.clone();
+            if let What::Accepted { leave, .. } = &mut trace.records[place].what {
+                *leave = Time::from_nanos(leave.as_nanos().saturating_add_signed(nanos));
+            }
+            let breaches = verify(&trace, END, under_way).unwrap_err();
+            breaches.iter().any(|breach| breach.rule == rule)
+        })
+    };
+    assert!(breaks(-1, Rule::Rate) && breaks(6_000_000, Rule::Late));
 }
 
 /// The rules that `spoil` breaks, given the trace and the numbers of records that fit.

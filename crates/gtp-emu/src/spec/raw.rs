@@ -9,7 +9,9 @@ use std::marker::PhantomData;
 use std::net::{IpAddr, SocketAddr};
 
 use gtp_alloc::{Bytes, Rate, Span};
-use gtp_link::{Burst, Chance, Change, Jitter, LinkSpec, LinkState, Order, Policer, Reorder};
+use gtp_link::{
+    Burst, Chance, Change, Jitter, LinkSpec, LinkState, Order, Policer, Reorder, Trace,
+};
 use serde::{Deserialize, Deserializer, de};
 use toml::Spanned;
 
@@ -45,6 +47,7 @@ struct RawEmulator {
 struct RawLink {
     name: Spanned<String>,
     rate: Option<Text<Rate>>,
+    trace: Option<Spanned<String>>,
     delay: Option<Text<Span>>,
     queue: Option<Spanned<Text<Queue>>>,
     mtu: Option<Spanned<Text<Bytes>>>,
@@ -246,8 +249,11 @@ impl<T: FromText> de::Visitor<'_> for TextVisitor<T> {
     }
 }
 
+/// Makes a trace of its name, or says why not.
+type Traces<'a> = &'a dyn Fn(&str) -> Result<Trace, String>;
+
 /// Reads a network from its text.
-pub(super) fn parse(text: &str) -> Result<NetSpec, SpecError> {
+pub(super) fn parse(text: &str, traces: Traces<'_>) -> Result<NetSpec, SpecError> {
     let file: RawFile = toml::from_str(text).map_err(Box::new)?;
     let at = |place: usize, message: String| SpecError::Sense {
         line: 1 + text.bytes().take(place).filter(|&b| b == b'\n').count(),
@@ -258,7 +264,7 @@ pub(super) fn parse(text: &str) -> Result<NetSpec, SpecError> {
     Names::new("path", file.path.iter().map(|p| &p.name), &at)?;
     let host_names = Names::new("host", file.host.iter().map(|h| &h.name), &at)?;
     let numbered = file.link.into_iter().zip(0..);
-    let links = numbered.map(|(link, n)| named_link(link, emulator.seed, n, &at));
+    let links = numbered.map(|(link, n)| named_link(link, emulator.seed, n, traces, &at));
     let paths = file.path.into_iter().map(|path| {
         Ok(PathSpec {
             name: path.name.into_inner(),
@@ -300,9 +306,20 @@ fn named_link(
     raw: RawLink,
     seed: u64,
     number: u64,
+    traces: Traces<'_>,
     at: &dyn Fn(usize, String) -> SpecError,
 ) -> Result<NamedLink, SpecError> {
+    let trace = raw.trace.as_ref().map(|name| {
+        let traced = raw.rate.is_some() || raw.change.iter().any(|change| change.rate.is_some());
+        let refused = |why| at(name.span().start, why);
+        if traced {
+            return Err(refused("a link has a rate or a trace".to_owned()));
+        }
+        traces(name.get_ref()).map_err(refused)
+    });
+    let trace = trace.transpose()?;
     let rate = raw.rate.map_or(Rate::UNLIMITED, |r| r.0);
+    let rate = trace.as_ref().map_or(rate, Trace::mean_rate);
     let queue = match raw.queue {
         None if rate.is_unlimited() => Bytes(u64::MAX),
         None => rate.bytes_in(USUAL_QUEUE),
@@ -331,6 +348,7 @@ fn named_link(
         name: raw.name.into_inner(),
         spec: LinkSpec {
             rate,
+            trace,
             delay: raw.delay.map_or(Span::ZERO, |d| d.0),
             queue,
             mtu: raw.mtu.map(|mtu| link_mtu(mtu, at)).transpose()?,
@@ -600,6 +618,37 @@ mod tests {
             let line = format!("line {}", before.matches('\n').count() + 1);
             assert!(said.contains(&line) && said.contains(expected), "{from} -> {to}: {said}");
         }
+    }
+
+    #[test]
+    fn a_trace_is_read_beside_its_network_and_refused_by_the_line_of_its_name() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let write = |name: &str, text: &str| {
+            std::fs::write(folder.path().join(name), text).expect("written");
+        };
+        let network = |link: &str| {
+            write("net.toml", &format!("[[link]]\nname = \"a\"\n{link}\n"));
+            NetSpec::read(&folder.path().join("net.toml"))
+        };
+        write("good", "1\n1\n2\n");
+        write("bad", "1\nx\n");
+        let spec = network("trace = \"good\"\nqueue = \"1s\"").expect("good");
+        let link = &spec.links[0].spec;
+        assert_eq!(link.rate, Rate::from_bps(3 * 1_504 * 8 * 500));
+        assert_eq!(link.queue, Bytes(3 * 1_504 * 500));
+        assert!(link.trace.is_some());
+        let cases = [
+            ("trace = \"bad\"", "line 2 of the trace"),
+            ("trace = \"none\"", "cannot read"),
+            ("trace = \"good\"\nrate = \"1Mbit\"", "a rate or a trace"),
+            ("trace = \"good\"\nchange = [{ at = \"1s\", rate = \"1Mbit\" }]", "or a trace"),
+        ];
+        for (link, expected) in cases {
+            let said = network(link).expect_err("refused").to_string();
+            assert!(said.contains("line 3") && said.contains(expected), "{link}: {said}");
+        }
+        let said = NetSpec::parse("[[link]]\nname = \"a\"\ntrace = \"good\"").expect_err("refused");
+        assert!(said.to_string().contains("only a network that is a file"), "{said}");
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod network;
 pub mod protocol;
 mod read;
 mod sweep;
+mod traces;
 mod traffic;
 mod tree;
 mod units;
@@ -27,6 +28,7 @@ use drawn::Lots;
 use model::{LawName, Level, Output, Scenario};
 use network::Network;
 use read::Table;
+use traces::Traces;
 use tree::{Complaint, Entry, Files, Node, Truth, Value};
 
 pub use sweep::{Case, Swept};
@@ -36,6 +38,7 @@ pub use sweep::{Case, Swept};
 pub struct Document {
     files: Files,
     tree: Node,
+    traces: Traces,
 }
 
 /// What the command line says in place of the file.
@@ -64,18 +67,22 @@ impl Document {
     /// If a file is missing, too large or no TOML.
     pub fn open(path: &Path) -> Result<Document, Refusal> {
         let mut files = Files::default();
-        let file = files.add(path.display().to_string(), text(path)?);
+        let file = files.add(path.display().to_string(), text(path, FILE_MAX)?);
+        let mut paths = vec![path.to_path_buf()];
         let refuse = |files: &Files, c: Complaint| Refusal::Input(files.explain(&c));
         let mut tree = files.tree(file).map_err(|c| refuse(&files, c))?;
         if let Some(included) = included(&tree, path).map_err(|c| refuse(&files, c))? {
-            let file = files.add(included.display().to_string(), text(&included)?);
+            let file = files.add(included.display().to_string(), text(&included, FILE_MAX)?);
             let network = files.tree(file).map_err(|c| refuse(&files, c))?;
             join(&mut tree, network);
+            paths.push(included);
         }
-        Ok(Document { files, tree })
+        let traces = Traces::open(&tree, &paths).map_err(|c| refuse(&files, c))?;
+        Ok(Document { files, tree, traces })
     }
 
-    /// Reads a scenario from a text that is shown under this name; it can name no network file.
+    /// Reads a scenario from a text that is shown under this name; it can name no network file
+    /// and no trace.
     ///
     /// # Errors
     /// If it is no TOML.
@@ -83,7 +90,7 @@ impl Document {
         let mut files = Files::default();
         let file = files.add(name.to_owned(), text.to_owned());
         match files.tree(file) {
-            Ok(tree) => Ok(Document { files, tree }),
+            Ok(tree) => Ok(Document { files, tree, traces: Traces::default() }),
             Err(complaint) => Err(Refusal::Input(files.explain(&complaint))),
         }
     }
@@ -145,11 +152,11 @@ impl Document {
     }
 
     fn read(&self, tree: &Node, overrides: Overrides) -> Result<Scenario, Complaint> {
-        scenario(tree, overrides)
+        scenario(tree, &self.traces, overrides)
     }
 }
 
-fn text(path: &Path) -> Result<String, Refusal> {
+fn text(path: &Path, most: u64) -> Result<String, Refusal> {
     let name = path.display();
     let failed = |e: std::io::Error| {
         let why = format!("cannot read {name}: {e}");
@@ -160,13 +167,12 @@ fn text(path: &Path) -> Result<String, Refusal> {
     };
     let mut bytes = Vec::new();
     let file = fs::File::open(path).map_err(failed)?;
-    file.take(FILE_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
-    if bytes.len() as u64 > FILE_MAX {
-        return Err(Refusal::Input(format!("{name}: larger than 16 MiB, so it is no scenario")));
+    file.take(most + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > most {
+        let mib = most >> 20;
+        return Err(Refusal::Input(format!("{name}: larger than {mib} MiB, so it is none")));
     }
-    String::from_utf8(bytes).map_err(|_| {
-        Refusal::Input(format!("{name}: not text in UTF-8: a scenario is a TOML file"))
-    })
+    String::from_utf8(bytes).map_err(|_| Refusal::Input(format!("{name}: not text in UTF-8")))
 }
 
 /// The network file that a scenario names, beside the scenario.
@@ -201,7 +207,7 @@ fn join(tree: &mut Node, network: Node) {
     }
 }
 
-fn scenario(tree: &Node, overrides: Overrides) -> Result<Scenario, Complaint> {
+fn scenario(tree: &Node, traces: &Traces, overrides: Overrides) -> Result<Scenario, Complaint> {
     let mut top = Table::of(tree, "the scenario")?;
     for read_elsewhere in ["sweep", "network"] {
         top.node(read_elsewhere);
@@ -223,7 +229,7 @@ fn scenario(tree: &Node, overrides: Overrides) -> Result<Scenario, Complaint> {
     let output = output(&mut top, duration)?;
     let mut lots = Lots::new(seed);
     let mut network = Network::default();
-    network.read(&mut top, &mut lots)?;
+    network.read(&mut top, traces, &mut lots)?;
     let sessions = traffic::sessions(&mut top, &network, &mut lots)?;
     let backgrounds = traffic::backgrounds(&mut top, &network)?;
     let faults = traffic::faults(&mut top, &network)?;

@@ -9,13 +9,16 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use gtp_alloc::{Bytes, Rate, Span};
-use gtp_link::{Burst, Chance, Change, Jitter, LinkSpec, LinkState, Order, Policer, Reorder};
+use gtp_link::{
+    Burst, Chance, Change, Jitter, LinkSpec, LinkState, Order, Policer, Reorder, Trace,
+};
 
 use super::drawn::{Drawn, Lots};
 use super::model::{Event, HostEntry, LinkEntry, NodeEntry, NodeKind, PathEntry, RouteEntry};
 use super::names::Names;
 use super::protocol::{RouterEntry, router};
 use super::read::{At, Table};
+use super::traces::Traces;
 use super::tree::{Complaint, Truth};
 use super::units::{QueueSize, Skew};
 
@@ -53,7 +56,7 @@ impl Network {
     ///
     /// # Errors
     /// What does not fit.
-    pub fn read(&mut self, top: &mut Table<'_>, lots: &mut Lots) -> Read<()> {
+    pub fn read(&mut self, top: &mut Table<'_>, traces: &Traces, lots: &mut Lots) -> Read<()> {
         let seed = emulator_seed(top)?;
         for table in top.tables("host")? {
             self.host(table, lots)?;
@@ -64,7 +67,7 @@ impl Network {
             table.finish()?;
         }
         for table in top.tables("link")? {
-            self.link(table, seed)?;
+            self.link(table, traces, seed)?;
         }
         for table in top.tables("route")? {
             self.route(table)?;
@@ -115,9 +118,9 @@ impl Network {
         Ok(())
     }
 
-    fn link(&mut self, mut table: Table<'_>, seed: u64) -> Read<()> {
+    fn link(&mut self, mut table: Table<'_>, traces: &Traces, seed: u64) -> Read<()> {
         let name = table.needed("name", "a name")?;
-        let spec = link_spec(&mut table)?;
+        let spec = link_spec(&mut table, traces)?;
         let router = router(&mut table, spec.queue)?;
         if spec.policer.is_some() && matches!(router, Some(RouterEntry::Managed(_))) {
             let message = "a policer is of links with a queue of their own: make it another link";
@@ -149,7 +152,12 @@ impl Network {
             places.push(self.add_link(&name, &back, &spec, own_seed, seed, ends)?);
         }
         for table in changes {
+            let place = table.place().clone();
             let (at, change) = link_change(table)?;
+            if spec.trace.is_some() && change.rate.is_some() {
+                let message = "the rate of a link with a trace is the trace's";
+                return Err(Complaint::new(&place, message));
+            }
             self.events.extend(places.iter().map(|&link| (at, Event::Link(link, change))));
         }
         Ok(())
@@ -233,9 +241,14 @@ fn emulator_seed(top: &mut Table<'_>) -> Read<u64> {
     Ok(seed.unwrap_or(1) as u64)
 }
 
-fn link_spec(table: &mut Table<'_>) -> Read<LinkSpec> {
-    let rate: Rate = table.quantity("rate")?.unwrap_or(Rate::UNLIMITED);
+fn link_spec(table: &mut Table<'_>, traces: &Traces) -> Read<LinkSpec> {
+    let rate: Option<Rate> = table.quantity("rate")?;
     let place = table.place().clone();
+    let trace = trace(table, traces)?;
+    if rate.is_some() && trace.is_some() {
+        return Err(Complaint::new(&place, "a link has a rate or a trace"));
+    }
+    let rate = trace.as_ref().map(Trace::mean_rate).or(rate).unwrap_or(Rate::UNLIMITED);
     let queue = match table.quantity("queue")? {
         None if rate.is_unlimited() => Bytes(u64::MAX),
         None => rate.bytes_in(USUAL_QUEUE),
@@ -255,6 +268,7 @@ fn link_spec(table: &mut Table<'_>) -> Read<LinkSpec> {
     };
     Ok(LinkSpec {
         rate,
+        trace,
         delay: table.delay("delay")?.unwrap_or(Span::ZERO),
         queue,
         mtu: table.within("mtu", LINK_MTU, "a size from 68B to 65535B")?,
@@ -266,6 +280,20 @@ fn link_spec(table: &mut Table<'_>) -> Read<LinkSpec> {
         reorder: table.table("reorder")?.map(reorder).transpose()?.unwrap_or_default(),
         state: table.choice("state", &STATES)?.unwrap_or(LinkState::Up),
     })
+}
+
+/// The trace that a link names, which was read with the file.
+fn trace(table: &mut Table<'_>, traces: &Traces) -> Read<Option<Trace>> {
+    let Some(name) = table.text("trace", "the name of a file of a trace")? else {
+        return Ok(None);
+    };
+    match traces.get(name.place.file, &name.value) {
+        Some(trace) => Ok(Some(trace.clone())),
+        None => {
+            let message = "a trace is named in a file, and not swept";
+            Err(Complaint::new(&name.place, message))
+        }
+    }
 }
 
 /// The queue of a link that has a rate and states none, as in the network file.

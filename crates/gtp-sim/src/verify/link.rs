@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use gtp_alloc::{Bytes, Rate, Span, Time};
-use gtp_link::{Chance, LinkSpec, LinkState, Order, Reason};
+use gtp_link::{Chance, LinkSpec, LinkState, Order, Reason, Trace};
 
 use super::Rule;
 use crate::trace::{Fate, Record};
@@ -303,11 +303,20 @@ impl Replay {
             }
             old = rate;
         }
+        if self.spec.trace.is_some() {
+            // What an opportunity at its start has left is not known here.
+            start += Span::from_nanos(1);
+        }
         start < leave && self.carried(start, last) >= needed + rounded
     }
 
     /// What can be sent in that time, in bits times nanoseconds over seconds.
     fn carried(&self, from: Time, to: Time) -> u128 {
+        if let Some(trace) = &self.spec.trace {
+            let after = trace.before(to + Span::from_nanos(1));
+            let opportunities = after.saturating_sub(trace.before(from));
+            return u128::from(opportunities) * u128::from(Trace::OPPORTUNITY.0) * BYTE;
+        }
         let mut sum = 0u128;
         for (since, until, rate) in self.stretches(from, to) {
             let since = since.max(from);

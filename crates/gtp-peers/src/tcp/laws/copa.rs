@@ -7,8 +7,8 @@
 //! |---|---|---|
 //! | delay: the least round trip of half a smoothed one, less that of 10 s | 2.1 | `measure` |
 //! | target rate 1 / (delta delay), rate: window / standing round trip | 2.1 | `is_below_target` |
-//! | each segment moves the window by v / (delta window) towards the target | 2.1 | `observe` |
 //! | a segment moves the window by v / (delta window) to the target | 2.1 | `observe` |
+//! | v doubles from the third round trip in a direction, a turn resets it | 2.1 | `handle_round` |
 //! | slow start doubles until the rate exceeds the target | 2.1 | `observe` |
 //! | paced at twice the rate | 2.1 | `pacing_rate` |
 //! | nearly empty: a delay below a tenth of the range of four round trips | 2.2 | `choose_mode` |
