@@ -5,14 +5,14 @@
 //! | ECN bits choose the queue: ECT(1) and marked packets go to that of low latency | 2.3 |
 //! | a PI controller moves p' by the longer wait and its change, each 15 ms | A.1 |
 //! | the classic queue drops or marks by p'², the other one marks by k p', k = 2 | 2.1, A.1 |
-//! | a packet of low latency that waited for 800 µs or longer is marked; one alone is not | A.1 |
+//! | a packet of low latency is marked by a ramp from 800 to 1,200 µs of waiting | A.1 |
+//! | one of low latency that is alone is marked by k p' only | A.1 |
 //! | if k p' is 1, there is overload: packets of low latency are dropped too, by p'² | A.2 |
 //! | the queue of low latency comes first, but the classic one has a sixteenth | 4.2.2, A.1 |
 //!
 //! The one idea: a classic sender's rate falls with the root of what it loses, that of the others
 //! with the marks themselves; with a square between them, both get the same. What is lost is not
-//! drawn: probabilities add up to one loss or mark after another, as in A.1 (`recur`). The marks
-//! begin at a step; the ramp of A.1 is 0 long.
+//! drawn: probabilities add up to one loss or mark after another, as in A.1 (`recur`).
 
 use alloc::vec::Vec;
 
@@ -33,8 +33,10 @@ const ALPHA: f64 = 0.1 * 0.015 / (RTT_MAX * RTT_MAX);
 const BETA: f64 = 0.3 / RTT_MAX;
 /// `k`: the coupling factor (2.1, A.1).
 const COUPLING: f64 = 2.0;
-/// `minTh`: a packet of low latency that has waited so long is marked (A.1).
-const STEP: Span = Span::from_micros(800);
+/// `minTh`: packets of low latency that have waited longer are marked now and then (A.1).
+const RAMP_FROM: Span = Span::from_micros(800);
+/// `range`: those that have waited so much longer are all marked (A.1).
+const RAMP: Span = Span::from_micros(400);
 /// `p_Cmax`: from this chance on, the classic queue drops what it would mark (A.2): 1 / k².
 const CLASSIC_MOST: f64 = 1.0 / (COUPLING * COUPLING);
 /// The classic queue's part of the link while both hold packets, as one in so many (A.1).
@@ -144,9 +146,8 @@ impl<T> Queue<T> {
             return Err(packet);
         }
         // One packet alone is no queue.
-        let native = wait >= STEP && !self.low.fifo.is_empty();
-        let chance = if native { 1.0 } else { coupled.min(1.0) };
-        if self.low.recurs(chance) {
+        let native = if self.low.fifo.is_empty() { 0.0 } else { ramp(wait) };
+        if self.low.recurs(native.max(coupled.min(1.0))) {
             packet.mark();
         }
         Ok(packet)
@@ -192,6 +193,12 @@ impl<T> Queue<T> {
     pub fn bytes(&self) -> Bytes {
         self.classic.fifo.bytes() + self.low.fifo.bytes()
     }
+}
+
+/// `laqm` of A.1: the chance by which a packet of low latency that has waited so long is marked.
+fn ramp(wait: Span) -> f64 {
+    let beyond = wait.saturating_sub(RAMP_FROM);
+    (beyond.as_secs_f64() / RAMP.as_secs_f64()).min(1.0)
 }
 
 #[cfg(test)]
@@ -241,13 +248,18 @@ mod tests {
     }
 
     #[test]
-    fn low_latency_packets_are_marked_at_a_step_but_never_one_alone_rfc_9332_a_1() {
-        let just = Time::ZERO + Span::from_micros(799);
-        let step = Time::ZERO + Span::from_micros(800);
-        assert_eq!(marked_and_dropped(Ecn::LowLatency, 0.0, 100, just), (0, 0));
+    fn low_latency_packets_are_marked_by_a_ramp_but_never_one_alone_rfc_9332_a_1() {
+        let waited = |micros| {
+            let now = Time::ZERO + Span::from_micros(micros);
+            marked_and_dropped(Ecn::LowLatency, 0.0, 101, now)
+        };
         // The sum of chances has to exceed one, so that the first packet passes, and the last one
         // is alone.
-        assert_eq!(marked_and_dropped(Ecn::LowLatency, 0.0, 100, step), (98, 0));
+        let found = [800, 900, 1_000, 1_100, 1_200, 9_000].map(waited);
+        assert_eq!(found, [(0, 0), (24, 0), (49, 0), (74, 0), (99, 0), (99, 0)]);
+        // The greater of both chances counts: 0.5 of the ramp, and 0.6 of the controller.
+        let half = Time::ZERO + Span::from_micros(1_000);
+        assert_eq!(marked_and_dropped(Ecn::LowLatency, 0.3, 1_001, half), (600, 0));
         assert_eq!(marked_and_dropped(Ecn::Classic, 0.0, 100, at(10)), (0, 0));
     }
 
