@@ -14,8 +14,8 @@ use crate::trace::Trace;
 pub struct LinkSpec {
     /// Bits per second at which packets leave the queue.
     pub rate: Rate,
-    /// Times at which packets leave the queue instead. Where there is one, `rate` is what it has on
-    /// average, for whoever asks for the link's capacity, and has no other effect.
+    /// Times at which packets leave the queue instead. Where there is one, `rate` is what the link
+    /// is taken for by whoever asks for its capacity, and has no other effect.
     pub trace: Option<Trace>,
     /// Propagation delay, from a packet's last bit leaving to its last bit arriving.
     pub delay: Span,

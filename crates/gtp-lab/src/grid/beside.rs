@@ -2,7 +2,8 @@
 //! such a CUBIC would leave them.
 //!
 //! The measure is the same run with a CUBIC in GTP's place. One CUBIC's share is the mean over
-//! all CUBICs of these runs; beside Reno that is the one in GTP's place.
+//! all CUBICs of these runs; beside others that is the one in GTP's place. Beside a BBR only that
+//! share is claimed: what a BBR leaves is its own doing.
 
 use gtp_peers::tcp::Flavour;
 
@@ -40,8 +41,14 @@ const APART: f64 = 0.1;
 /// Returns the tests of this module: each kind and number of rivals, in both orders.
 pub fn tests() -> Vec<Box<dyn Test>> {
     let mut tests: Vec<Box<dyn Test>> = Vec::new();
-    for (rival, word) in [(Flavour::Cubic, "cubic"), (Flavour::Sack, "reno")] {
-        for rivals in [1, 4, 16] {
+    let kinds: [(Flavour, &str, &[usize]); 4] = [
+        (Flavour::Cubic, "cubic", &[1, 4, 16]),
+        (Flavour::Sack, "reno", &[1, 4, 16]),
+        (Flavour::Bbr, "bbr", &[1]),
+        (Flavour::Bbr3, "bbr3", &[1]),
+    ];
+    for (rival, word, numbers) in kinds {
+        for &rivals in numbers {
             for (order, short, long) in
                 [(Order::Joins, "joins", "joins"), (Order::First, "first", "is there before")]
             {
@@ -104,12 +111,18 @@ impl Test for Beside {
         // Where CUBICs starve each other, nobody else need do better.
         let starved = cubic.iter().map(|run| value(run, "least")).fold(STARVED, f64::min);
         let mut claims = fair_shares(ours, one, left);
+        if matches!(self.rival, Flavour::Bbr | Flavour::Bbr3) {
+            claims.truncate(SHARES);
+            return claims;
+        }
         claims.push(most("loss", ours, figure("loss"), loss));
         claims.push(least("least of 10 s", ours, figure("least"), starved));
         claims
     }
 }
 
+/// The first two of the claims of fair shares are about GTP's own.
+const SHARES: usize = 2;
 /// A part of lost packets up to this counts as no loss.
 const LOSS_LEAST: f64 = 0.001;
 /// The part of a fair share that nobody may fall below over ten seconds.

@@ -53,7 +53,7 @@ impl Test for Group {
     fn scene(&self, cell: Cell, start: u64, who: Who) -> Scene {
         let sessions = match who {
             Who::Gtp => self.sessions,
-            Who::Cubic | Who::Bbr => 1,
+            Who::Cubic | Who::Bbr | Who::Bbr3 => 1,
         };
         let begins = |n: usize| starts::stepped(JOINS, start) + APART * n as f64;
         let flow = |n| Flow::new(protocol(who), 0, cell.rtt(), begins(n));

@@ -2,9 +2,9 @@
 //!
 //! A cell is a bottleneck: a rate, a round-trip time and a queue. A test plays something on it (GTP
 //! alone, beside CUBIC, behind a policer), from five starts, and claims what must hold; the worst
-//! of the five counts. The same runs with a CUBIC and a BBR in GTP's place are the measure where
-//! a claim compares, and stand beside it in the page. This module knows cells and tests; it
-//! reads no files and knows no threads.
+//! of the five counts. The same runs with a CUBIC in GTP's place are the measure where a claim
+//! compares; these and those with BBRs of both versions stand beside it in the page. This module
+//! knows cells and tests; it reads no files and knows no threads.
 
 mod alone;
 mod aqm;
@@ -24,6 +24,7 @@ mod start;
 mod starts;
 pub mod store;
 mod strangers;
+mod traced;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -46,11 +47,13 @@ pub enum Who {
     Cubic,
     /// TCP with BBR, version 1.
     Bbr,
+    /// TCP with BBR, version 3.
+    Bbr3,
 }
 
 impl Who {
     /// All of them, in the order in which they are shown.
-    pub const ALL: [Who; 3] = [Who::Gtp, Who::Cubic, Who::Bbr];
+    pub const ALL: [Who; 4] = [Who::Gtp, Who::Cubic, Who::Bbr, Who::Bbr3];
 
     /// Returns the word for it.
     pub const fn name(self) -> &'static str {
@@ -58,6 +61,7 @@ impl Who {
             Who::Gtp => "gtp",
             Who::Cubic => "cubic",
             Who::Bbr => "bbr",
+            Who::Bbr3 => "bbr3",
         }
     }
 }
@@ -213,6 +217,7 @@ pub fn tests() -> Vec<Box<dyn Test>> {
     tests.extend(group::tests());
     tests.extend(noisy::tests());
     tests.extend(changes::tests());
+    tests.extend(traced::tests());
     tests.extend(short::tests());
     tests
 }
@@ -224,7 +229,8 @@ pub fn tests() -> Vec<Box<dyn Test>> {
 pub fn rivals() -> Result<u64, Refusal> {
     let cell = Cell { mbps: 20, rtt_ms: 40, queue: Queue::Quarter };
     let mut flows = Vec::new();
-    for (n, flavour) in [Flavour::Cubic, Flavour::Sack, Flavour::Bbr].into_iter().enumerate() {
+    let flavours = [Flavour::Cubic, Flavour::Sack, Flavour::Bbr, Flavour::Bbr3];
+    for (n, flavour) in flavours.into_iter().enumerate() {
         flows.push(scene::Flow::new(scene::tcp(flavour), n, cell.rtt(), 0.1 * n as f64));
     }
     let scene = Scene::new(cell, 0, 5.0, 0, flows);

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use gtp_lab::series::{Cell as Text, Matrix, Page, Part, Picture, Square, Table, Tile, Tone};
 
 use super::misses::Standing;
-use super::{Cell, Claim, Curves, Queue, RATES, RTTS, Who};
+use super::{Cell, Claim, Curves, Queue, RATES, RTTS, Who, claim};
 
 /// A test as the page shows it.
 pub struct Shown {
@@ -26,11 +26,25 @@ pub struct Judged {
     pub cell: Cell,
     /// Its claims and how each stands.
     pub claims: Vec<(Claim, Standing)>,
+    /// The same claims of others in GTP's place; none if they were not played.
+    pub beside: [(Who, Vec<Claim>); 2],
     /// The course of a run of everybody who was played.
     pub pictures: Vec<(Who, Curves)>,
 }
 
+/// Whose figures stand beside GTP's.
+pub const BESIDE: [Who; 2] = [Who::Cubic, Who::Bbr3];
+
 impl Judged {
+    /// Returns what somebody else has in GTP's place, as each of [`BESIDE`], of the claim of this
+    /// name.
+    fn beside(&self, name: &str) -> [String; 2] {
+        self.beside.each_ref().map(|(_, claims)| {
+            let claim = claims.iter().find(|claim| claim.name == name);
+            claim.map_or_else(|| "-".to_owned(), |claim| claim::short(claim.value))
+        })
+    }
+
     /// Returns its colour: good if all claims hold, odd if every miss is known, bad if one is new
     /// or worse than known.
     pub fn tone(&self) -> Tone {
@@ -60,10 +74,11 @@ pub fn page(title: &str, shown: &[Shown]) -> Page {
 }
 
 const LEAD: &str = "Each square is a bottleneck: its rate, round-trip time and queue (ten \
-    packets, or parts of a bandwidth-delay product). Its pictures show, from above, GTP, a CUBIC \
-    and a BBR in GTP's place: what was played in that place, and pale what all others had \
-    together, over time, up to the bottleneck's rate. Point at a square to read its claims. The \
-    worst of all starts counts; a picture is of the first.";
+    packets, or parts of a bandwidth-delay product). Its pictures show, from above, GTP, and in \
+    GTP's place a CUBIC and a BBR of version 1 and of version 3: what was played in that place, \
+    and pale what all others had together, over time, up to the bottleneck's rate. Point at a \
+    square to read its claims, and what a CUBIC and a BBR of version 3 have there. The worst of \
+    all starts counts; a picture is of the first.";
 
 fn count(test: &Shown, tone: Tone) -> usize {
     test.cells.iter().filter(|judged| judged.tone() == tone).count()
@@ -134,7 +149,8 @@ fn matrix(test: &Shown) -> Matrix {
 fn square(judged: &Judged) -> Square {
     let mut text = judged.cell.to_string();
     for (claim, standing) in &judged.claims {
-        let _ = write!(text, "\n{claim}: {}", word(*standing));
+        let [cubic, bbr3] = judged.beside(claim.name);
+        let _ = write!(text, "\n{claim}: {}; cubic {cubic}, bbr3 {bbr3}", word(*standing));
     }
     let picture = |(who, curves): &(Who, Curves)| Picture {
         name: who.name().to_owned(),
@@ -148,14 +164,17 @@ fn misses(test: &Shown) -> Table {
     for judged in &test.cells {
         for (claim, standing) in judged.claims.iter().filter(|(claim, _)| !claim.holds()) {
             let tone = if standing.fails() { Tone::Bad } else { Tone::Odd };
+            let [cubic, bbr3] = judged.beside(claim.name);
             rows.push(vec![
                 judged.cell.to_string().into(),
                 claim.to_string().into(),
+                cubic.into(),
+                bbr3.into(),
                 Text::toned(word(*standing), tone),
             ]);
         }
     }
-    let head = ["cell", "claim", "standing"].map(str::to_owned).into();
+    let head = ["cell", "claim", "cubic", "bbr3", "standing"].map(str::to_owned).into();
     Table { title: "Misses".to_owned(), head, rows, note: String::new() }
 }
 

@@ -94,6 +94,7 @@ pub fn protocol(who: Who) -> Protocol {
         Who::Gtp => Protocol::Gtp,
         Who::Cubic => tcp(Flavour::Cubic),
         Who::Bbr => tcp(Flavour::Bbr),
+        Who::Bbr3 => tcp(Flavour::Bbr3),
     }
 }
 

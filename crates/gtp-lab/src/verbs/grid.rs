@@ -228,12 +228,13 @@ fn known(arguments: &Grid) -> Result<Misses, Refusal> {
 /// Whom a station needs, and from how many starts.
 fn places(station: Station<'_>, arguments: &Grid) -> Vec<(Who, u64)> {
     let all = arguments.starts;
-    match (station.test.measure(), arguments.bare) {
-        (Measure::Cubic, true) => vec![(Who::Gtp, all), (Who::Cubic, all)],
-        (Measure::Cubic, false) => vec![(Who::Gtp, all), (Who::Cubic, all), (Who::Bbr, 1)],
-        (Measure::Absolute, true) => vec![(Who::Gtp, all)],
-        (Measure::Absolute, false) => vec![(Who::Gtp, all), (Who::Cubic, 1), (Who::Bbr, 1)],
-    }
+    let cubic = match (station.test.measure(), arguments.bare) {
+        (Measure::Cubic, _) => all,
+        (Measure::Absolute, true) => 0,
+        (Measure::Absolute, false) => 1,
+    };
+    let shown = if arguments.bare { 0 } else { 1 };
+    vec![(Who::Gtp, all), (Who::Cubic, cubic), (Who::Bbr, shown), (Who::Bbr3, shown)]
 }
 
 /// Runs what is not kept yet.
@@ -289,7 +290,7 @@ impl Stamps {
         let scene = test.scene(cell, job.start, job.who).scenario(job.name());
         let by = match job.who {
             Who::Gtp => self.program,
-            Who::Cubic | Who::Bbr => self.rivals,
+            Who::Cubic | Who::Bbr | Who::Bbr3 => self.rivals,
         };
         let scene = store::hash(format!("{scene:?}").as_bytes());
         format!("{:016x}", scene ^ by.rotate_left(1) ^ READING)
@@ -310,12 +311,18 @@ fn shown(
             let jobs = (0..arguments.starts).map(|start| Job { station, start, who });
             jobs.filter_map(kept).map(|result| result.figures).collect()
         };
-        let claims = station.test.claims(station.cell, &runs(Who::Gtp), &runs(Who::Cubic));
+        let cubics = runs(Who::Cubic);
+        let claims_of = |who| match runs(who).as_slice() {
+            [] => Vec::new(),
+            some => station.test.claims(station.cell, some, &cubics),
+        };
+        let claims = claims_of(Who::Gtp);
         let standing = |claim: &Claim| misses.standing(station.test.name(), station.cell, claim);
         let picture = |who| kept(Job { station, start: 0, who }).map(|kept| (who, kept.curves));
         Judged {
             cell: station.cell,
             claims: claims.into_iter().map(|claim| (claim.clone(), standing(&claim))).collect(),
+            beside: page::BESIDE.map(|who| (who, claims_of(who))),
             pictures: Who::ALL.into_iter().filter_map(picture).collect(),
         }
     };

@@ -1,7 +1,7 @@
 //! What the two versions of BBR do on a path, alone and beside others.
 
 use gtp_alloc::{Bytes, Rate, Span};
-use gtp_link::{Chance, LinkSpec};
+use gtp_link::{Chance, LinkSpec, Trace};
 use gtp_path::{START, World, bdp, bottleneck, wire};
 use gtp_peers::tcp::{Flavour, ReceiverConfig, SenderConfig};
 
@@ -81,5 +81,27 @@ fn both_start_up_at_once_however_late_they_begin() {
         bed.world.run_for(Span::from_millis(20_750));
         let soon = bed.world.goodput(flow, 20.5, 20.75) / 50e6 / PAYLOAD;
         assert!(soon > 0.8, "{flavour:?} {soon}");
+    }
+}
+
+/// Draft-ietf-ccwg-bbr-06, appendix A, asks for both of version 3.
+#[test]
+fn both_find_a_bandwidth_that_grows_tenfold_and_one_that_falls_tenfold() {
+    let (low, high, rtt) = (Rate::from_mbps(10), Rate::from_mbps(100), Span::from_millis(40));
+    for flavour in BOTH {
+        let mut world = World::new();
+        let trace = Trace::of_rates(&[(low, Span::from_secs(21)), (high, Span::from_secs(20))]);
+        let spec = LinkSpec {
+            trace: Some(trace.expect("a trace")),
+            ..bottleneck(high, rtt / 2, bdp(low, rtt))
+        };
+        let (there, back) = (world.link(spec), world.link(wire(rtt / 2)));
+        let sender = Box::new(flavour.sender(START, SenderConfig::default(), 1));
+        let receiver = Box::new(flavour.receiver(ReceiverConfig::default()));
+        let flow = world.flow(Span::ZERO, sender, receiver, &[there], &[back]);
+        world.run_for(Span::from_secs(60));
+        let used = |rate: Rate, from, to| world.goodput(flow, from, to) / rate.as_f64() / PAYLOAD;
+        let found = [used(low, 10.0, 20.0), used(high, 30.0, 40.0), used(low, 50.0, 60.0)];
+        assert!(found.iter().all(|used| *used > 0.85), "{flavour:?} {found:?}");
     }
 }
