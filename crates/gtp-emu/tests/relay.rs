@@ -82,6 +82,40 @@ fn a_datagram_and_its_answer_take_the_delay_of_both_directions() {
 }
 
 #[test]
+fn datagrams_over_a_trace_leave_at_its_opportunities() {
+    let target = udp_socket();
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::write(folder.path().join("slow"), "60\n").expect("a trace");
+    let address = target.local_addr().unwrap();
+    let network = format!(
+        r#"
+        link = [{{ name = "up", trace = "slow", queue = "100KB" }}]
+        [[path]]
+        name = "p"
+        listen = "127.0.0.1:0"
+        target = "{address}"
+        up = ["up"]
+        down = []
+        "#
+    );
+    let file = folder.path().join("net.toml");
+    std::fs::write(&file, network).expect("a network");
+    let spec = NetSpec::read(&file).expect("a good file");
+    let handle = Emulator::relay(&spec).expect("the relay starts");
+    let client = udp_socket();
+    client.connect(entrance(&handle)).unwrap();
+    let start = Instant::now();
+    (0..4_u8).for_each(|n| assert_eq!(client.send(&[n; 1_400]).unwrap(), 1_400));
+    let mut buffer = [0; 2_000];
+    for n in 0..4 {
+        assert_eq!(target.recv(&mut buffer).unwrap(), 1_400);
+        assert_eq!(buffer[0], n);
+    }
+    // Three opportunities, 60 ms apart, lie between the first and the last.
+    assert!(start.elapsed() >= Duration::from_millis(180), "{:?}", start.elapsed());
+}
+
+#[test]
 fn clients_of_one_path_get_their_own_answers() {
     let target = udp_socket();
     let handle = relay(target.local_addr().unwrap(), "", "");
