@@ -131,7 +131,10 @@ pub(crate) async fn admit<T>(
     let unusable = |failure: Failure| {
         // `oversee` reports it.
         tracing::debug!(%failure, "nobody is let in");
-        Refusal::new(Reason::Other, "the server cannot use its list of keys")
+        // A file system that did not answer in time may answer the next time.
+        let is_late = failure.kind == FailureKind::Temporary;
+        let reason = if is_late { Reason::Busy } else { Reason::Other };
+        Refusal::new(reason, "the server cannot use its list of keys")
     };
     let trust = keys.look().await.map_err(unusable)?;
     let judged = judge(&trust)?;
@@ -336,7 +339,7 @@ mod tests {
         let start = tokio::time::Instant::now();
         let key = Identity::generate().fingerprint();
         let refused = let_in(&keys, &clients, key, Right::Read, || ()).await;
-        assert_eq!(refused.err(), Some(Reason::Other));
+        assert_eq!(refused.err(), Some(Reason::Busy), "it comes again");
         assert!(matches!(heard.recv().await, Some(Overseen::Unreadable(_))));
         for _ in 0..10 {
             assert!(matches!(heard.recv().await, Some(Overseen::Tick)), "it is reported once");
