@@ -200,22 +200,39 @@ impl Usage {
     /// it has more is no reason to keep from others what it did not use before: it begins with a
     /// few times that, or where that is long ago from the beginning, and gets more as it uses more.
     /// A source that has nothing to send is not silent. Where the path has become longer by as
-    /// much as the `silence` lasted, what is granted now shows as much later.
+    /// much as the `silence` lasted, what is granted now shows as much later, but not for longer
+    /// than a second: a source could hold a share meanwhile that it does not use.
     pub fn returned(&mut self, now: Time, silence: Span) {
         if silence > SILENCE_STOP {
             self.pulse = Pulse::new(now);
         }
         self.begin_again(now);
-        self.shows_at = now + silence;
+        self.shows_at = now + silence.min(SILENCE_STOP);
         self.relapses = (self.relapses + 1).min(RELAPSES_MOST);
+        self.begin_term(now, Rate::ZERO);
+    }
+
+    /// The source hears its sink again after it has heard nothing for longer than a lease, so it
+    /// could not use what it was granted. A bound from then is lifted to what one after a silence
+    /// would be. One who only says so gains no more than that, and not twice by what came before.
+    pub fn hears_again(&mut self, now: Time) {
+        if self.again() <= self.bound {
+            return;
+        }
+        (self.bound, self.limited_at) = (self.again(), now);
+        self.pulse = Pulse::new(now);
         self.begin_term(now, Rate::ZERO);
     }
 
     /// From now on a few times what came at once of late is claimed at most.
     fn begin_again(&mut self, now: Time) {
-        let peak = core::mem::replace(&mut self.pulse, Pulse::new(now)).peak;
-        let again = peak.scale(CLAIM_AHEAD).saturating_add(DEMAND_FLOOR);
-        (self.bound, self.limited_at) = (self.bound.min(again), now);
+        (self.bound, self.limited_at) = (self.bound.min(self.again()), now);
+        self.pulse = Pulse::new(now);
+    }
+
+    /// A few times what came at once of late.
+    fn again(&self) -> Rate {
+        self.pulse.peak.scale(CLAIM_AHEAD).saturating_add(DEMAND_FLOOR)
     }
 
     /// Data packets of `bytes` on the wire came.

@@ -578,6 +578,7 @@ impl SinkSession {
         if self.peer.as_ref().is_some_and(|before| before.offer != status.offer) {
             self.note_news(now);
         }
+        self.note_hearing(now, &status);
         self.peer = Some(status);
         if self.asker.is_tail_open() {
             self.settle_due = self.settle_due.min(now + self.echo.guard);

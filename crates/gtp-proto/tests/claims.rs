@@ -235,6 +235,45 @@ fn a_source_that_falls_silent_again_and_again_holds_what_it_may_have_after_a_sil
 }
 
 #[test]
+fn a_source_that_heard_nothing_for_a_while_has_most_of_its_share_again_within_six_round_trips() {
+    for deaf in [700, 1_100, 1_500].map(Span::from_millis) {
+        let mut star = Star::new(Common::Receives);
+        let flow = star.join();
+        let (from, to) = (START + Span::from_secs(3), START + Span::from_secs(3) + deaf);
+        star.world.flows[flow].lie = Some(Box::new(move |now, to_whom, _| {
+            to_whom == Towards::Sink || now < from || now > to
+        }));
+        star.run(6.0);
+        let back = 3.0 + deaf.as_secs_f64() + 6.0 * RTT.as_secs_f64();
+        let rate = star.world.rate(flow, back, back + 0.2) / 1e6;
+        println!("{deaf:?}: {rate:.2}");
+        assert!(rate > 0.88 * CAPACITY / 1e6, "{deaf:?}: {rate}");
+    }
+}
+
+#[test]
+fn a_source_that_says_again_and_again_that_it_hears_nothing_holds_a_megabit_beyond_what_it_moves() {
+    let mut star = Star::new(Common::Receives);
+    let honest = star.join();
+    let liar = star.join();
+    star.world.flows[liar].producer = 100e3;
+    star.world.flows[liar].lie = Some(Box::new(|now, to, bytes| {
+        if to == Towards::Sink
+            && let Some((header, Control::Status(mut status))) = control(bytes)
+        {
+            status.offer = Rate::UNLIMITED;
+            status.echo_hold += if now.as_nanos() / 100_000_000 % 2 == 0 { 300_000 } else { 0 };
+            say(bytes, header, &Control::Status(status));
+        }
+        true
+    }));
+    star.run(12.0);
+    let least = star.least(honest, 4.0, 12.0);
+    println!("beside one that hears now and then: {least:.2}");
+    assert!(least >= 0.99 * (CAPACITY / 1e6 - 1.0 - 4.0 * 0.1), "{least}");
+}
+
+#[test]
 fn one_packet_that_wakes_a_session_at_rest_is_no_reason_to_grant_it_a_share() {
     for seconds in [1.2, 1.7, 2.5] {
         let bps = f64::from(UNIT) * 8.0 / seconds;

@@ -3,11 +3,13 @@
 //! It claims for a source that is heard, and no more than the source's use of its grants has earned
 //! (`claims`). This module must not know other sessions.
 
-use gtp_alloc::{Rate, Time};
+use gtp_alloc::{Rate, Span, Time};
 
 use super::SinkSession;
 use crate::claims::{Awaits, CLAIM_RESTING, CLAIM_SILENCE, Claims, Peer, Trip};
+use crate::limits::LEASE_MIN;
 use crate::report::Law;
+use crate::wire::Status;
 
 impl SinkSession {
     /// What this end claims of its host for the source, whatever that offers.
@@ -43,6 +45,15 @@ impl SinkSession {
             self.usage.returned(now, silence);
         }
         (self.last_datagram, self.source) = (now, Peer::Heard);
+    }
+
+    /// The source says how long it has heard nothing. If that was longer than a lease, and it hears
+    /// again, what it did not use meanwhile says nothing of what it would use.
+    pub(super) fn note_hearing(&mut self, now: Time, status: &Status) {
+        let deaf = |status: &Status| Span::from_micros(status.echo_hold.into()) > LEASE_MIN;
+        if self.peer.as_ref().is_some_and(deaf) && !deaf(status) {
+            self.usage.hears_again(now);
+        }
     }
 
     /// Looks at what the source has made of its grants.
