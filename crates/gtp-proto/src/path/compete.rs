@@ -6,6 +6,7 @@
 use gtp_alloc::{Rate, Span, Time};
 
 use super::measures::{RANDOM_MOST, Verdict};
+use super::probe::BELOW;
 use super::sample::Conditions;
 use super::window::Window;
 use super::{LIFT, PathBound, State};
@@ -18,6 +19,8 @@ const ASKABLE: Span = Span::from_millis(20);
 /// Without queue and loss for so long, there is nobody to compete with.
 const CALM: Span = Span::from_secs(1);
 const CALM_ROUNDS: u64 = 16;
+/// A session that began to compete below a limit is beyond it at this many times its first rate.
+const BEYOND: f64 = 1.0 / BELOW;
 /// Losses at less than this part of the rate at which they seemed to begin are chance after all.
 const FAR_BELOW: f64 = 0.75;
 
@@ -32,6 +35,10 @@ pub(super) struct Compete {
     began: Rate,
     /// Whether losses were found to begin at that rate, and that is why it competes.
     limit: bool,
+    /// Packets since then without a queue, and how many of them were lost.
+    packets: u64,
+    /// See `packets`.
+    lost: u64,
 }
 
 impl PathBound {
@@ -56,7 +63,9 @@ impl PathBound {
         given: &Conditions,
     ) {
         let (asked_at, ask_every, calm_since, began) = (now, ASK_EVERY, None, window.rate(rtt));
-        let compete = Compete { window, asked_at, ask_every, calm_since, began, limit };
+        let (packets, lost) = (0, 0);
+        let compete =
+            Compete { window, asked_at, ask_every, calm_since, began, limit, packets, lost };
         self.state = State::Compete(compete);
         self.set_bound(window.rate(rtt), given);
     }
@@ -78,6 +87,9 @@ impl PathBound {
         given: &Conditions,
     ) {
         let rtt = given.rtt_least + v.delay;
+        if !v.queued {
+            (compete.packets, compete.lost) = (compete.packets + v.packets, compete.lost + v.lost);
+        }
         if self.is_calm(&mut compete, now, v, given) {
             self.shares.unsettle();
             self.resume(v.carried.min(self.bound), given);
@@ -86,7 +98,8 @@ impl PathBound {
         if v.excess && fresh {
             if self.may_be_chance(&compete, now, v) {
                 if compete.limit {
-                    self.measures.note_random(v.loss(), v.packets);
+                    let loss = compete.lost as f64 / compete.packets.max(1) as f64;
+                    self.measures.note_random(loss, compete.packets);
                     self.lift(given);
                 } else {
                     self.probe(now, v, v.loss(), given);
@@ -121,7 +134,8 @@ impl PathBound {
         }
         let since = *compete.calm_since.get_or_insert(now);
         let long = now.since(since) > (given.rtt * CALM_ROUNDS).max(CALM);
-        long && compete.window.is_beyond()
+        let beyond_limit = compete.limit && v.carried > compete.began.scale(BEYOND);
+        long && (beyond_limit || compete.window.is_beyond())
     }
 
     /// Whether losses come far below the rate at which they led to competing, and without a queue.

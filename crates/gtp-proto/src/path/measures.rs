@@ -29,6 +29,12 @@ const LOST_LEAST: u64 = 4;
 /// A loss is one to ask about after this number of odd counts in a row: one alone may hold a host's
 /// hiccup, or a burst of random losses.
 const CONVINCED: u32 = 3;
+/// So many packets must be lost in these counts together. Random losses that come in bursts make a
+/// few counts in a row odd now and then; mild losses leave time to count more.
+const CONVINCING: u64 = 24;
+/// A sample without loss contradicts odd counts before it by which it would hold this number of
+/// losses or more: those were a burst of random losses.
+const MISSED: f64 = 4.0;
 /// What was lost is called a lot only over this number of packets.
 const MANY: u64 = 128;
 /// More than this part is random only if a test has shown it: what rivals lose could creep in.
@@ -227,6 +233,7 @@ impl Measures {
     /// Counts a sample without a queue. A count teaches what is usual, unless so much of it was
     /// lost that it may be a limit's doing. The loss comes back if that happens time and again.
     fn count(&mut self, sample: Count) -> Option<f64> {
+        self.counts = self.counts.unless_contradicted(&sample);
         let Counts { odd, times, present } = self.counts;
         let present = present.and(sample);
         let is_odd =
@@ -241,7 +248,7 @@ impl Measures {
             return None;
         }
         let (odd, times) = (odd.and(present), times + 1);
-        if times >= CONVINCED {
+        if times >= CONVINCED && odd.lost >= CONVINCING {
             return Some(odd.loss());
         }
         self.counts = Counts { odd, times, ..Counts::default() };
@@ -264,6 +271,18 @@ impl Measures {
 fn is_beyond_chance(packets: u64, lost: u64, usual: f64) -> bool {
     let expected = usual * packets as f64;
     lost as f64 > 1.2 * expected + 3.0 * libm::sqrt(expected) + 1.0
+}
+
+impl Counts {
+    /// The same, or none if they were odd and `sample` shows that the loss does not go on.
+    fn unless_contradicted(self, sample: &Count) -> Counts {
+        let missed = self.odd.and(self.present).loss() * sample.packets as f64;
+        if self.times > 0 && sample.lost == 0 && missed >= MISSED {
+            Counts::default()
+        } else {
+            self
+        }
+    }
 }
 
 impl Count {
@@ -309,6 +328,16 @@ mod tests {
         assert_eq!(measures.count(burst), None);
         assert_eq!(lose_every(&mut measures, u64::MAX, 50), None);
         assert!(measures.usual() > 0.999, "{}", measures.usual());
+    }
+
+    #[test]
+    fn bursts_with_a_sample_without_loss_between_them_are_not_asked_about() {
+        let mut measures = Measures::new(Time::ZERO);
+        assert_eq!(lose_every(&mut measures, 300, 50), None);
+        for (packets, lost) in [(55, 5), (40, 17), (62, 0), (66, 8), (63, 0)] {
+            let asked = measures.count(Count { packets, lost, doubtful: false });
+            assert_eq!(asked, None, "{lost} of {packets}");
+        }
     }
 
     #[test]

@@ -29,7 +29,7 @@ const VANISHED: f64 = 1.0 / 3.0;
 const AGREES: f64 = 0.125;
 const AGREES_WITHIN: Span = Span::from_secs(10);
 /// The part of a limit that is sent once it is known.
-const BELOW: f64 = 0.95;
+pub(super) const BELOW: f64 = 0.95;
 /// If more than this part is lost, the path carries only what arrives, whatever the reason.
 const MUCH: f64 = 0.2;
 /// The part of the arriving rate that is sent at once after such a loss.
@@ -115,11 +115,13 @@ impl PathBound {
         if vanished {
             self.limit = Some(Limit { rate: probe.level, at: now });
         }
+        // A session that competed knows an end of the path, whatever its losses are.
+        let goes_on = probe.competed || (vanished && probe.bounded);
         if agrees {
             let rtt = given.rtt_least;
             let window = Window::young(now, probe.level, rtt).at_limit().cut_to(now, BELOW);
             self.begin_competing(now, window, rtt, true, given);
-        } else if vanished && probe.bounded || probe.competed {
+        } else if goes_on {
             self.resume(probe.level, given);
         } else {
             // Whatever made it think that the path had an end may have been chance.
