@@ -28,7 +28,9 @@ pub(super) struct Group {
     /// Sessions that were there in this round, and in the last one.
     here: u32,
     were: u32,
-    /// A session of this group came from another one.
+    /// Whether in this round, and in the last one, a session was there that kept no machine, while
+    /// there was none here: it came from another group.
+    orphans: bool,
     orphaned: bool,
     parties: BTreeMap<FlowId, Party>,
     /// Packets that sessions which have left had sent.
@@ -39,7 +41,7 @@ pub(super) struct Group {
     ahead: Rate,
 }
 
-/// Of a path that was not heard of for so long nothing is known.
+/// What is known of a path is forgotten after so long without a receipt.
 const REMEMBERS: Span = Span::from_secs(60);
 /// All that sessions claim beside what they use is at most this part of what the path carries,
 /// while others of the group want it.
@@ -48,32 +50,28 @@ const ROOM_PART: f64 = 1.0 / 64.0;
 impl Group {
     /// Whether it has several sessions, or had.
     pub fn is_shared(&self) -> bool {
-        self.machine.is_some() || self.were > 1 || self.orphaned
+        self.machine.is_some() || self.were > 1 || self.orphans || self.orphaned
     }
 
-    /// A session is there in this round, the machine of which it goes by is kept there.
+    /// Counts a session of this round; `machine` says who keeps the machine that it goes by.
     pub fn count(&mut self, machine: Keeps) {
         self.here += 1;
-        self.orphaned |= machine == Keeps::Group;
+        self.orphans |= machine == Keeps::Group && self.machine.is_none();
     }
 
     /// A session that is there in this round, with what its receipts said since the last one.
     pub fn visit(&mut self, now: Time, id: FlowId, facts: Facts, pieces: [Option<Piece>; 2]) {
+        self.count(facts.machine);
         let party = self.parties.entry(id).or_insert_with(|| Party::new(facts));
         (party.facts, party.present) = (facts, true);
-        self.here += 1;
         party.hear(now, pieces);
-        if facts.machine == Keeps::Group && self.machine.is_none() {
-            // It comes from another group: it is called otherwise now.
-            (self.machine, self.summed_at) = (Some(Box::new(PathBound::new(now))), now);
-            self.orphaned = false;
-        }
     }
 
     /// Ends a round: forgets sessions that are gone, tells the machine what was said and works out
     /// all shares. Returns whether a session is left.
     pub fn share_out(&mut self, now: Time) -> bool {
         (self.were, self.here) = (self.here, 0);
+        self.orphaned = core::mem::take(&mut self.orphans);
         if !self.is_shared() {
             self.parties.clear();
             return self.were > 0;
@@ -84,12 +82,25 @@ impl Group {
             *left += if stays { 0 } else { party.sent() };
             stays
         });
-        if let Some(mut machine) = self.machine.take() {
-            self.tell_machine(now, &mut machine);
-            self.tell_parties(now, &mut machine);
+        if let Some(mut machine) = self.machine.take().or_else(|| self.replace_machine(now)) {
+            let given = self.given(now);
+            self.tell_machine(now, &mut machine, &given);
+            self.tell_parties(now, &mut machine, &given);
             self.machine = Some(machine);
         }
         self.were > 0
+    }
+
+    /// A machine for sessions that all come from other groups, because the path is called otherwise
+    /// now. It goes on from what one of them could have: to change an address frees nobody.
+    fn replace_machine(&mut self, now: Time) -> Option<Box<PathBound>> {
+        let orphans = |party: &Party| party.facts.machine == Keeps::Group;
+        if self.parties.is_empty() || !self.parties.values().all(orphans) {
+            return None;
+        }
+        self.summed_at = now;
+        let bound = self.parties.values().map(|party| party.facts.bound).min()?;
+        Some(Box::new(PathBound::bounded(now, bound)))
     }
 
     /// Whether the session `id` is to give its machine to the group: where two have met, the one
@@ -102,7 +113,9 @@ impl Group {
             let given = &party.facts.given;
             (party.facts.heard_at.is_some(), given.next_pn, core::cmp::Reverse(*id))
         };
-        let most = self.parties.iter().max_by_key(|&(id, party)| knows((id, party)));
+        let has = |party: &Party| party.facts.machine == Keeps::Session;
+        let all = self.parties.iter().filter(|(_, party)| has(party));
+        let most = all.max_by_key(|&(id, party)| knows((id, party)));
         most.is_some_and(|(most, _)| *most == id)
     }
 
@@ -128,11 +141,10 @@ impl Group {
         }
     }
 
-    fn tell_machine(&mut self, now: Time, machine: &mut PathBound) {
+    fn tell_machine(&mut self, now: Time, machine: &mut PathBound, given: &Conditions) {
         if now.since(self.summed_at) > REMEMBERS {
-            *machine = PathBound::new(now);
+            (*machine, self.summed_at) = (PathBound::new(now), now);
         }
-        let given = self.given(now);
         let waits = self.parties.values().any(|party| party.is_awaited(now));
         let patience = given.interval + INTERVAL_MIN;
         if waits && now.since(self.summed_at) < patience {
@@ -142,13 +154,13 @@ impl Group {
             self.summed_at = now;
             // Once losses are known, what is only known to have arrived says no more.
             self.parties.values_mut().for_each(|party| party.partial = None);
-            machine.note_proven(now, &sample, &given);
-            machine.handle_sample(now, sample, &given);
+            machine.note_proven(now, &sample, given);
+            machine.handle_sample(now, sample, given);
         } else if now.since(self.summed_at) >= patience
             && let Some(sample) = self.sum(now, |party| &mut party.partial)
         {
             self.summed_at = now;
-            machine.note_proven(now, &sample, &given);
+            machine.note_proven(now, &sample, given);
         }
     }
 
@@ -187,9 +199,14 @@ impl Group {
     ) -> Option<Sample> {
         let base = self.rtt.least();
         let mut sum = Sum::default();
-        for party in self.parties.values_mut().filter(|party| party.is_active(now)) {
+        for party in self.parties.values_mut() {
             let over = party.facts.given.rtt_least.saturating_sub(base);
-            sum.add(piece(party).as_ref(), over);
+            let (is_active, rates) = (party.is_active(now), party.rates);
+            match piece(party) {
+                Some(piece) => sum.add(piece, over),
+                None if is_active => sum.add_silent(rates),
+                None => {}
+            }
         }
         let heard: u64 = self.parties.values().map(Party::heard).sum();
         let sample = sum.sample(self.left + heard)?;
@@ -198,8 +215,7 @@ impl Group {
     }
 
     /// Shares out what the machine lets through.
-    fn tell_parties(&mut self, now: Time, machine: &mut PathBound) {
-        let given = self.given(now);
+    fn tell_parties(&mut self, now: Time, machine: &mut PathBound, given: &Conditions) {
         let bound = machine.bound();
         let sends = machine.pace(now, given.rtt, given.granted, given.next_pn).min(bound);
         if !machine.is_testing() {
@@ -208,12 +224,16 @@ impl Group {
         let ahead = self.ahead.max(sends);
         let sessions = u32::try_from(self.parties.len()).unwrap_or(u32::MAX);
         let standing = Standing { sessions, ..machine.standing() };
+        let is_bounded = !bound.is_unlimited();
         let [sends, ahead, bound] = [sends, ahead, bound].map(|node| self.shares(node));
         for (i, party) in self.parties.values_mut().enumerate() {
             party.share = Some(PathShare {
                 sends: Rate::from_f64(sends[i].target),
                 offer: Rate::from_f64(ahead[i].offer),
-                bound: Rate::from_f64(bound[i].offer),
+                bound: match is_bounded {
+                    true => Rate::from_f64(bound[i].offer),
+                    false => Rate::UNLIMITED,
+                },
                 standing,
             });
         }

@@ -56,6 +56,8 @@ pub(crate) struct Facts {
     pub heard_at: Option<Time>,
     /// Who keeps the machine that the session goes by.
     pub machine: Keeps,
+    /// What it could have of the path's bound so far; unlimited while there is none.
+    pub bound: Rate,
 }
 
 /// Who keeps a machine.

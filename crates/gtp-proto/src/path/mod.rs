@@ -88,7 +88,7 @@ enum State {
     Held(Held),
 }
 
-/// The ramp and the path bound of one session.
+/// The ramp and the path bound of one session, or of one path group.
 #[derive(Debug)]
 pub(crate) struct PathBound {
     state: State,
@@ -120,6 +120,15 @@ impl PathBound {
             proving: None,
             changed_pn: 0,
         }
+    }
+
+    /// A path of which only this bound is known.
+    fn bounded(now: Time, bound: Rate) -> PathBound {
+        let new = PathBound::new(now);
+        if bound.is_unlimited() {
+            return new;
+        }
+        PathBound { state: State::Cruise(Cruise::default()), bound, ..new }
     }
 
     /// The rate that the path is believed to carry; unlimited while no bottleneck was seen.

@@ -1,8 +1,8 @@
 //! What a path group is called.
 //!
 //! Sessions with one name share a path, and what one sink says of it counts for all of them. So a
-//! name holds what a peer cannot choose as it likes: the addresses that its packets really come
-//! from and go to, and the key that it has proven to have.
+//! name holds what tells peers apart: the addresses of both ends, and at a server the listed key
+//! of the client, at a client the server's port.
 
 /// The name of a path group; see the module's head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -37,6 +37,7 @@ impl SourceSession {
             given: self.conditions(),
             heard_at: self.path_heard_at,
             machine: self.path.machine(),
+            bound: self.path.bound(),
         }
     }
 
