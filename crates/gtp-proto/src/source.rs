@@ -537,6 +537,7 @@ impl SourceSession {
             rtt_least: self.rtt.least(),
             interval: self.heard.interval,
             next_pn: self.numbering.upcoming(),
+            idles: self.demand.is_limited(),
         }
     }
 

@@ -187,6 +187,7 @@ impl Group {
             rtt_least: self.rtt.least(),
             interval,
             next_pn: self.left + sent,
+            idles: self.parties.values().all(|party| party.facts.given.idles),
         }
     }
 

@@ -41,6 +41,8 @@ pub(crate) struct Conditions {
     pub interval: Span,
     /// Next packet number to be sent.
     pub next_pn: u64,
+    /// Whether its application leaves it waiting.
+    pub idles: bool,
 }
 
 impl Sample {

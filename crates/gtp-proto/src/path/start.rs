@@ -113,8 +113,8 @@ impl PathBound {
             self.state = State::Start(rest);
             return;
         }
-        // What hosts do not allow to grow says nothing of the path.
-        let could_grow = given.granted >= start.before.scale(GROWS);
+        // What hosts do not allow to grow, or have no more of, says nothing of the path.
+        let could_grow = !given.idles && given.granted >= start.before.scale(GROWS);
         let grew = proven >= start.before.scale(GROWS);
         let found = stands || start.is_judged(sample) && start.met && could_grow && !grew;
         if found {

@@ -54,7 +54,7 @@ impl Fluid {
             path.handle_sample(
                 now,
                 sample,
-                &Conditions { aim, granted: aim, rtt, rtt_least, interval, next_pn },
+                &Conditions { aim, granted: aim, rtt, rtt_least, interval, next_pn, idles: false },
             );
         }
     }
@@ -68,6 +68,7 @@ const NEAR: Conditions = Conditions {
     rtt_least: Span::from_micros(60),
     interval: Span::from_millis(10),
     next_pn: 0,
+    idles: false,
 };
 
 #[test]
@@ -192,6 +193,7 @@ fn a_slow_session_regains_its_rate_once_a_policer_is_gone() {
             rtt_least: rtt,
             interval: every,
             next_pn: pn + 2,
+            idles: false,
         };
         path.handle_sample(now, sample, &given);
         now
@@ -208,4 +210,42 @@ fn a_slow_session_regains_its_rate_once_a_policer_is_gone() {
         free = run(&mut path, bound, 100);
     }
     assert!(free.since(policed) < Span::from_secs(5), "{:?}", free.since(policed));
+}
+
+/// Whether losses that come with each train end the start of a session that sends at one pace,
+/// because its application leaves it waiting or because the path carries no more.
+fn start_ends(idles: bool) -> bool {
+    let (mut path, mut now, mut pn) = (PathBound::new(Time::ZERO), Time::ZERO, 0);
+    for n in 0..200 {
+        now += TICK;
+        let given =
+            Conditions { interval: TICK, rtt: TICK, rtt_least: TICK, next_pn: pn, idles, ..NEAR };
+        path.pace(now, TICK, given.granted, pn);
+        let sent = Rate::from_mbps(2).bytes_in(TICK);
+        let end_pn = pn + packets_in(sent);
+        let lost = if n % 8 == 7 { 12 } else { 0 };
+        let arrived = Bytes(sent.0 - lost * 100);
+        let sample = Sample {
+            sent,
+            sent_in: TICK,
+            arrived,
+            arrived_in: TICK,
+            delay: Span::ZERO,
+            first_pn: pn,
+            end_pn,
+            lost,
+        };
+        pn = end_pn;
+        path.note_proven(now, &sample, &given);
+        if !path.bound().is_unlimited() {
+            return true;
+        }
+    }
+    false
+}
+
+#[test]
+fn a_train_that_the_application_does_not_fill_does_not_end_the_start() {
+    assert!(start_ends(false));
+    assert!(!start_ends(true));
 }

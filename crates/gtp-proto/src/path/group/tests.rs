@@ -67,6 +67,7 @@ impl Member {
             rtt_least: self.rtt_least,
             interval: INTERVAL,
             next_pn: self.pn,
+            idles: false,
         };
         let Member { weight, claim, firm, machine, bound, .. } = *self;
         Facts { weight, claim, firm, given, heard_at: Some(Time::ZERO), machine, bound }
