@@ -419,7 +419,7 @@ impl Flow {
         }
     }
 
-    /// The largest rate that may still be arriving, if no lease were over.
+    /// The largest rate granted that the source has not let go of.
     fn committed(&self) -> f64 {
         self.before.iter().fold(self.newest, |most, grant| grant.rate.max(most))
     }

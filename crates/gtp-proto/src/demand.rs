@@ -14,19 +14,20 @@ use crate::meter::WindowedMax;
 
 /// Long enough to average over blocks that arrive one by one.
 const WINDOW: Span = Span::from_millis(200);
-/// Without a single wait for this long the claim doubles...
+/// Without a single wait for this long the claim doubles.
 const SATED: Span = Span::from_millis(100);
-/// ... and after so many doublings the application is not the limit any more.
+/// After this number of doublings the application is not the limit any more.
 const DOUBLINGS: u32 = 4;
 /// What an application supplies that has just begun to, twice this after the first doubling.
 const STIRS: Rate = Rate::from_bps(125_000);
-/// What a sink that asks for little at a time takes in the long run is its mean over so many
-/// windows: its requests come when its host finds the time.
+/// The demand of a sink that asks for little at a time is its mean over this number of windows,
+/// because its requests come when its host finds the time.
 const MEAN_WINDOWS: usize = 5;
-/// What was asked for and not sent is much if it is so many bytes, which a sink that takes all it
-/// can get exceeds at any rate...
+/// The least that a sink has asked for and not yet been sent when it takes all that it can get, at
+/// any rate.
 pub(crate) const MUCH: Bytes = Bytes(64 * 1_500);
-/// ... and takes long if it is not sent within this time.
+/// A sink wants more than it is sent if all that it has asked for would take longer than this at
+/// the mean rate.
 const LATE: Span = Span::from_secs(2);
 /// A window in which the pacer waited for more than this part of the time was limited.
 const WAITED: f64 = 0.05;

@@ -18,8 +18,8 @@ const BETA: f64 = 0.7;
 const BETA_SETTLED: f64 = 0.92;
 /// After this number of cuts in a row at one window, nobody else is there.
 const SETTLES: u32 = 3;
-/// After such a cut the window stays as it is for so long: where nobody else is, each attempt to
-/// get more costs a few packets and brings nothing.
+/// After a cut at which windows have settled, the window stays as it is for so long. Where nobody
+/// else is, each attempt to get more costs a few packets and brings nothing.
 const HOLDS: Span = Span::from_millis(1_500);
 /// Two windows are one if they differ by less than this part.
 const MOVES: f64 = 0.02;
