@@ -12,7 +12,8 @@ use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
 use gtp::{Bond, Failure, FailureKind, Rate, Sharing};
 use gtp_share::{
-    Change, HostView, Of, Places, Policy, SessionView, client, make_user_dir, places, user_place,
+    Change, HostView, Of, PathView, Places, Policy, SessionView, client, make_user_dir, places,
+    user_place,
 };
 
 use crate::args::HostArgs;
@@ -294,16 +295,17 @@ pub fn table(host: &HostView, sessions: &[SessionView]) -> Vec<String> {
     if sessions.is_empty() {
         return lines;
     }
-    let cells = |cells: [&str; 12]| {
-        let [id, uid, pid, way, w, demand, granted, measured, limit, loss, rtt, label] = cells;
+    let cells = |cells: [&str; 13]| {
+        let [id, uid, pid, way, w, demand, granted, measured, limit, loss, rtt, path, label] =
+            cells;
         format!(
             "{id:>6} {uid:>6} {pid:>7} {way:3} {w:>7} {demand:>12} {granted:>12} {measured:>12} \
-             {limit:6} {loss:>7} {rtt:>8} {label}"
+             {limit:6} {loss:>7} {rtt:>8} {path:29} {label}"
         )
     };
     lines.push(cells([
         "ID", "USER", "PID", "WAY", "WEIGHT", "DEMAND", "GRANTED", "MEASURED", "LIMIT", "LOSS",
-        "RTT", "SESSION",
+        "RTT", "PATH", "SESSION",
     ]));
     lines.extend(sessions.iter().map(|s| {
         cells([
@@ -318,15 +320,49 @@ pub fn table(host: &HostView, sessions: &[SessionView]) -> Vec<String> {
             &s.limited_by,
             &format!("{:.2}%", s.loss_ratio * 100.0),
             &format!("{:.1}ms", s.rtt_us as f64 / 1e3),
+            &say_path(s.path.as_ref()),
             &format!("{} ({})", s.label, s.program),
         ])
     }));
     lines
 }
 
+/// What the path of a session carries, for how many sessions, and what is done about it.
+pub fn say_path(path: Option<&PathView>) -> String {
+    let Some(path) = path else { return "-".to_owned() };
+    let shared = match path.sessions {
+        0 | 1 => String::new(),
+        many => format!(" for {many}"),
+    };
+    match path.carries {
+        Some(bps) => {
+            let carries = words::say_rate(Rate::from_bps(bps));
+            format!("#{} {carries}{shared}, {}", path.group, path.state)
+        }
+        None => format!("#{} no end seen{shared}", path.group),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_is_told_by_what_it_carries_for_whom_and_what_is_done() {
+        let mut path = PathView {
+            group: 3,
+            sessions: 1,
+            state: "compete".into(),
+            carries: Some(48_000_000),
+            queue: "another's".into(),
+        };
+        assert_eq!(say_path(Some(&path)), "#3 48.0 Mbit/s, compete");
+        path.sessions = 2;
+        assert_eq!(say_path(Some(&path)), "#3 48.0 Mbit/s for 2, compete");
+        path.carries = None;
+        assert_eq!(say_path(Some(&path)), "#3 no end seen for 2");
+        assert_eq!(say_path(None), "-");
+    }
 
     #[test]
     fn a_daemon_is_a_word_or_a_path() {

@@ -170,9 +170,9 @@ impl Screen {
     fn draw_table(&self, frame: &mut Frame<'_>, area: Rect) {
         let titles = [
             "ID", "USER", "PID", "WAY", "WEIGHT", "DEMAND", "GRANTED", "MEASURED", "LIMIT", "LOSS",
-            "RTT", "SESSION",
+            "RTT", "PATH", "SESSION",
         ];
-        let widths = [6, 6, 8, 4, 8, 13, 13, 13, 7, 8, 9];
+        let widths = [6, 6, 8, 4, 8, 13, 13, 13, 7, 8, 9, 30];
         let widths = widths.map(Constraint::Length).into_iter().chain([Constraint::Min(10)]);
         let rows = self.sessions.iter().skip(self.first).map(|s| {
             Row::new([
@@ -187,6 +187,7 @@ impl Screen {
                 s.limited_by.clone(),
                 format!("{:.2}%", s.loss_ratio * 100.0),
                 format!("{:.1}ms", s.rtt_us as f64 / 1e3),
+                crate::daemon::say_path(s.path.as_ref()),
                 format!("{} ({})", s.label, s.program),
             ])
         });
@@ -233,6 +234,7 @@ mod tests {
             granted: Some(2 * measured),
             measured,
             limited_by: "sink".into(),
+            path: None,
             loss_ratio: 0.01,
             rtt_us: 50_300,
             wire_bytes: 1,

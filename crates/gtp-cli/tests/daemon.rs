@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 use common::{World, require_root, wait_for};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// A running `gtpd`.
 struct Daemon {
@@ -306,6 +306,42 @@ fn clients_of_a_server_share_equally_by_their_keys_whichever_engine_has_them_and
         assert_eq!(std::fs::read(world.path(name)).unwrap(), content);
     }
     wait_for("an empty list", || daemon.sessions().is_empty());
+}
+
+#[test]
+fn sessions_of_one_client_share_a_path_and_the_list_says_so() {
+    let world = World::new();
+    world.export("big", 30_000_000);
+    let ids = ["a", "b"].map(|end| world.run(end, &["id"]).stdout);
+    std::fs::create_dir_all(world.path("server")).unwrap();
+    std::fs::write(world.path("server/authorized_keys"), ids.concat()).unwrap();
+    let daemon = Daemon::start(&world.path("run/gtpd.sock"), &["--capacity-out", "60Mbit"]);
+    let args = daemon.args();
+    let server = world.serve("server", &[&args[0], &args[1], "--engines", "1"]);
+    let fetch = |end: &str, to: &str| {
+        let mut command = world.gtp(end, &["get", &server.url("big"), to, "--daemon", "off"]);
+        command.args(["--fingerprint", &server.fingerprint]);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let children = [fetch("a", "one"), fetch("a", "two"), fetch("b", "three")];
+    wait_for("two sessions on one path, and one on another", || {
+        let sessions = daemon.sessions();
+        let mut paths: Vec<_> = sessions.iter().filter_map(|s| s.path.as_ref()).collect();
+        paths.sort_by_key(|path| path.sessions);
+        paths.len() == 3
+            && paths.iter().map(|path| path.sessions).eq([1, 2, 2])
+            && paths[1].group == paths[2].group
+            && paths[0].group != paths[1].group
+    });
+    let listed = world.expect(0, &["sessions", "--json", &args[0], &args[1]]);
+    let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
+    let path = &listed["sessions"][0]["path"];
+    assert_eq!((&path["state"], &path["queue"]), (&json!("start"), &json!("none")), "{listed}");
+    let table = world.expect(0, &["sessions", &args[0], &args[1]]);
+    assert!(String::from_utf8_lossy(&table.stdout).contains("no end seen for 2"));
+    for child in children {
+        done(child);
+    }
 }
 
 #[test]

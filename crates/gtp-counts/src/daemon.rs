@@ -86,6 +86,7 @@ fn posted(slot: u32, round: u64) -> Posted {
         transfer: u64::from(slot) / 4,
         held: Outstanding::default(),
         limited_by: LimitedBy::Sink,
+        path: None,
         packets: 0,
         lost: 0,
         wire_bytes: said,

@@ -133,6 +133,7 @@ pub struct SourceSession {
     path: Path,
     /// When a receipt last said something of the path.
     path_heard_at: Option<Time>,
+    path_group: u16,
     log: SendLog,
     rtt: RttMeter,
     sent_meter: StreamMeter,
@@ -191,6 +192,7 @@ impl SourceSession {
             pacer: Pacer::new(now),
             path: Path::new(now),
             path_heard_at: None,
+            path_group: 0,
             log: SendLog::default(),
             rtt: RttMeter::default(),
             sent_meter: StreamMeter::new(now),

@@ -10,6 +10,7 @@ use gtp_alloc::led::Counts;
 use gtp_alloc::tree::WEIGHT_MOST;
 use gtp_alloc::{Bytes, Rate, Span};
 use gtp_proto::limits::{PEER_WEIGHT_LEAST, RTT_MOST};
+use gtp_proto::path::{Mode, Queue, Standing};
 use gtp_proto::{Grant, Law, LimitedBy, Phase, Report};
 
 use crate::message::VERSION;
@@ -62,6 +63,8 @@ pub struct Posted {
     pub held: Outstanding,
     /// What keeps it from going faster.
     pub limited_by: LimitedBy,
+    /// How its path stands, if it sends.
+    pub path: Option<Standing>,
     /// Data packets that arrived since its start, as far as this end knows.
     pub packets: u64,
     /// Those that did not.
@@ -99,7 +102,7 @@ pub(crate) const HEAD_WORDS: usize = 64;
 /// Words of a report's slot, its sequence word first.
 pub(crate) const POSTED_WORDS: usize = 32;
 /// Of them, those that change, after the sequence word.
-pub(crate) const LIVE_WORDS: usize = 10;
+pub(crate) const LIVE_WORDS: usize = 11;
 /// Words of a grant's slot, its sequence word first.
 pub(crate) const GRANTED_WORDS: usize = 8;
 /// Words of a report's label.
@@ -165,13 +168,14 @@ impl Posted {
         words[7] = self.lost;
         words[8] = self.wire_bytes;
         words[9] = self.packets;
-        words[10] = self.report.weight.to_bits();
-        words[11] = alpha.to_bits();
-        words[12] = beta.to_bits();
-        words[13] = self.held.rate.as_bps();
-        words[14] = self.held.committed.as_bps();
-        words[15] = self.principal;
-        words[16] = self.transfer;
+        words[10] = self.path.map_or(0, path_word);
+        words[11] = self.report.weight.to_bits();
+        words[12] = alpha.to_bits();
+        words[13] = beta.to_bits();
+        words[14] = self.held.rate.as_bps();
+        words[15] = self.held.committed.as_bps();
+        words[16] = self.principal;
+        words[17] = self.transfer;
         for (word, bytes) in words[LABEL_AT..].iter_mut().zip(self.label.0.as_chunks().0) {
             *word = u64::from_le_bytes(*bytes);
         }
@@ -183,7 +187,7 @@ impl Posted {
         let live = Live::decode(words.first_chunk()?)?;
         let law = match law_code(words[0]) {
             1 => Law::Grant,
-            2 => Law::EndNode { alpha: f64::from_bits(words[11]), beta: f64::from_bits(words[12]) },
+            2 => Law::EndNode { alpha: f64::from_bits(words[12]), beta: f64::from_bits(words[13]) },
             3 => Law::SourceAlone,
             4 => Law::SinkAlone,
             5 => Law::SessionAlone,
@@ -193,7 +197,7 @@ impl Posted {
         for (bytes, word) in label.as_chunks_mut().0.iter_mut().zip(&words[LABEL_AT..]) {
             *bytes = word.to_le_bytes();
         }
-        let weight = f64::from_bits(words[10]);
+        let weight = f64::from_bits(words[11]);
         let least = 1.0 / WEIGHT_MOST;
         Some(Posted {
             id: live.id,
@@ -215,14 +219,15 @@ impl Posted {
                 counts: Counts::default(),
                 packet: Bytes::ZERO,
             },
-            principal: words[15],
-            transfer: words[16],
+            principal: words[16],
+            transfer: words[17],
             held: Outstanding {
                 number: (words[5] >> 32) as u32,
-                rate: Rate::from_bps(words[13]),
-                committed: Rate::from_bps(words[14].max(words[13])),
+                rate: Rate::from_bps(words[14]),
+                committed: Rate::from_bps(words[15].max(words[14])),
             },
             limited_by: live.limited_by,
+            path: live.path,
             packets: live.packets,
             lost: live.lost,
             wire_bytes: live.wire_bytes,
@@ -247,6 +252,7 @@ impl Posted {
         report.echoed = live.echoed;
         report.peer_weight = live.peer_weight;
         self.limited_by = live.limited_by;
+        self.path = live.path;
         self.packets = live.packets;
         self.lost = live.lost;
         self.wire_bytes = live.wire_bytes;
@@ -260,6 +266,7 @@ struct Live {
     side: Side,
     phase: Phase,
     limited_by: LimitedBy,
+    path: Option<Standing>,
     peer_offer: Rate,
     demand: Rate,
     firm: Rate,
@@ -297,6 +304,7 @@ impl Live {
             side,
             phase,
             limited_by: *LIMITS.get(limit)?,
+            path: path_of(words[10]),
             peer_offer: Rate::from_bps(words[1]),
             demand: Rate::from_bps(words[2]),
             measured: Rate::from_bps(words[3]),
@@ -318,10 +326,38 @@ impl Live {
     }
 }
 
-/// What is no room to grow is posted in units of so many bits: 1,024 bit/s.
+/// Rates that need not be exact are posted in units of so many bits: 1,024 bit/s.
 const FIRM_BITS: u32 = 10;
-/// And so if it is more than 32 bits hold, as where all of the demand is.
+/// And so if it is more than 32 bits hold, as where all of the demand is no room to grow.
 const FIRM_ALL: u64 = 0xffff_ffff;
+/// Sessions of one path are not counted beyond this.
+const PATH_SESSIONS: u64 = 0x3ff;
+
+/// How a path stands, in one word.
+fn path_word(path: Standing) -> u64 {
+    let code = |at: Option<usize>| at.map_or(0, |at| at as u64);
+    let mode = code(Mode::ALL.iter().position(|&mode| mode == path.mode)) + 1;
+    let queue = code(Queue::ALL.iter().position(|&queue| queue == path.queue));
+    let sessions = u64::from(path.sessions).min(PATH_SESSIONS);
+    let carries = (path.carries.as_bps() >> FIRM_BITS).min(FIRM_ALL);
+    mode | queue << 4 | sessions << 6 | u64::from(path.group) << 16 | carries << 32
+}
+
+/// What this word says of a path, if it says anything.
+#[inline(always)]
+fn path_of(word: u64) -> Option<Standing> {
+    Some(Standing {
+        group: (word >> 16) as u16,
+        sessions: (word >> 6 & PATH_SESSIONS) as u32,
+        mode: *Mode::ALL.get(((word & 0xf) as usize).checked_sub(1)?)?,
+        carries: match word >> 32 {
+            FIRM_ALL => Rate::UNLIMITED,
+            some => Rate::from_bps(some << FIRM_BITS),
+        },
+        queue: *Queue::ALL.get((word >> 4 & 3) as usize)?,
+    })
+}
+
 /// Codes of laws.
 const LAWS: core::ops::RangeInclusive<u8> = 1..=5;
 /// Limits in the order of their codes, from 1.
@@ -404,6 +440,7 @@ mod tests {
                 committed: Rate::from_mbps(4),
             },
             limited_by: LimitedBy::Disk,
+            path: None,
             packets: 1 << 33,
             lost: 1_000,
             wire_bytes: 1 << 40,
@@ -441,8 +478,15 @@ mod tests {
             echoed: 6,
             ..first.report
         };
+        let path = Some(Standing {
+            group: 700,
+            sessions: 64,
+            mode: Mode::Guard,
+            carries: Rate::from_bps(5 << FIRM_BITS),
+            queue: Queue::Another,
+        });
         let (limited_by, packets, lost, wire_bytes) = (LimitedBy::Path, 1, 2, 3);
-        let next = Posted { report, limited_by, packets, lost, wire_bytes, ..first };
+        let next = Posted { report, limited_by, path, packets, lost, wire_bytes, ..first };
         let words = next.encode();
         let mut known = first;
         assert_eq!(known.update(words.first_chunk().unwrap()), Update::Done);

@@ -6,10 +6,11 @@
 
 use std::collections::BTreeMap;
 
+use gtp_proto::path::Standing;
 use serde::{Deserialize, Serialize};
 
 /// Version of messages and pages. Daemon and programs must agree on it.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 /// Bytes of a message at most.
 pub const MESSAGE_MOST: usize = 4_096;
 /// Bytes of a packet of a list at most.
@@ -211,12 +212,41 @@ pub struct SessionView {
     /// What keeps it from going faster: `source`, `sink`, `demand`, `path` or `disk`, the
     /// destination's, which for a session that goes out is another host's.
     pub limited_by: String,
+    /// How its path stands, if it sends.
+    pub path: Option<PathView>,
     /// Data packets lost of those sent.
     pub loss_ratio: f64,
     /// Round-trip time in microseconds.
     pub rtt_us: u64,
     /// IP bytes moved.
     pub wire_bytes: u64,
+}
+
+/// How the path of a session stands, as this host sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PathView {
+    /// Sessions of one process with the same number share the path, and what it carries.
+    pub group: u16,
+    /// How many sessions share it.
+    pub sessions: u32,
+    /// What is done about it: `start`, `cruise`, `ask`, `compete`, `probe` or `guard`.
+    pub state: String,
+    /// What it is believed to carry for all of them, bit/s; nothing while no bottleneck was seen.
+    pub carries: Option<u64>,
+    /// Whose queue it has: `none`, `own` or `another's`.
+    pub queue: String,
+}
+
+impl From<Standing> for PathView {
+    fn from(path: Standing) -> PathView {
+        PathView {
+            group: path.group,
+            sessions: path.sessions,
+            state: path.mode.as_str().to_owned(),
+            carries: (!path.carries.is_unlimited()).then(|| path.carries.as_bps()),
+            queue: path.queue.as_str().to_owned(),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -227,11 +257,11 @@ mod tests {
     fn a_program_of_another_version_is_told_so_whatever_else_its_request_says() {
         let older = br#"{"attach":{"version":3,"slots":4096,"program":"gtp get"}}"#;
         let said = Request::read(older).unwrap_err();
-        assert!(said.contains("version 6") && said.contains("version 3"), "{said}");
+        assert!(said.contains("version 7") && said.contains("version 3"), "{said}");
         assert!(said.contains("start the program anew"), "{said}");
         let newer = br#"{"attach":{"version":9,"colour":"red"}}"#;
         assert!(Request::read(newer).unwrap_err().contains("start the daemon anew"));
-        let unknown = br#"{"dance":{"version":6}}"#;
+        let unknown = br#"{"dance":{"version":7}}"#;
         assert!(Request::read(unknown).unwrap_err().starts_with("not a request"));
         assert!(Request::read(b"!").unwrap_err().starts_with("not a request"));
         let own = Request::Sessions { version: VERSION };

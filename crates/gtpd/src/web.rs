@@ -3,7 +3,7 @@
 //! The page is whole in itself and asks nobody else. Like the numbers for Prometheus it is for
 //! everybody on this machine, so it names no peer, no file and no program.
 
-use gtp_share::{HostView, SessionView};
+use gtp_share::{HostView, PathView, SessionView};
 use serde::Serialize;
 
 use crate::http::Page;
@@ -39,6 +39,7 @@ struct Row {
     granted: Option<u64>,
     measured: u64,
     limited_by: String,
+    path: Option<PathView>,
     loss_ratio: f64,
     rtt_us: u64,
 }
@@ -53,6 +54,7 @@ impl From<SessionView> for Row {
             granted: s.granted,
             measured: s.measured,
             limited_by: s.limited_by,
+            path: s.path,
             loss_ratio: s.loss_ratio,
             rtt_us: s.rtt_us,
         }
@@ -103,6 +105,7 @@ mod tests {
             granted: Some(5),
             measured: 4,
             limited_by: "sink".into(),
+            path: None,
             loss_ratio: 0.0,
             rtt_us: 1_000,
             wire_bytes: 9,

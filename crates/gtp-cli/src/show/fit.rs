@@ -119,6 +119,7 @@ mod tests {
             rate: Rate::from_mbps(317),
             granted: Rate::from_mbps(333),
             limited_by: gtp::LimitedBy::Source,
+            path: None,
             loss_ratio: 0.0123,
             rtt: Span::from_millis(42),
             alive: true,

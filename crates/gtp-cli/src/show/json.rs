@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use gtp::{Event, Failure, Outcome, Progress, Rate, SourceShare, Stands};
+use gtp_share::PathView;
 use serde_json::{Value, json};
 
 use super::kind_word;
@@ -160,6 +161,7 @@ pub fn source(share: &SourceShare) -> Value {
         "rate": share.rate.as_bps(),
         "granted": rate(share.granted),
         "limited_by": share.limited_by.as_str(),
+        "path": share.path.map(PathView::from),
         "loss_ratio": share.loss_ratio,
         "rtt": Duration::from_nanos(share.rtt.as_nanos()).as_secs_f64(),
         "alive": share.alive,

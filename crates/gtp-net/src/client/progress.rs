@@ -5,6 +5,7 @@
 
 use gtp_alloc::{Rate, Span};
 use gtp_proto::LimitedBy;
+use gtp_proto::path::Standing;
 use gtp_store::{RootKind, Value};
 
 use crate::flows::Failure;
@@ -105,6 +106,8 @@ pub struct SourceShare {
     pub granted: Rate,
     /// What keeps it from going faster.
     pub limited_by: LimitedBy,
+    /// How the path stands, where this end sends.
+    pub path: Option<Standing>,
     /// Data packets lost of those sent.
     pub loss_ratio: f64,
     /// Smoothed round-trip time.
@@ -124,6 +127,7 @@ impl SourceShare {
             rate: Rate::ZERO,
             granted: Rate::ZERO,
             limited_by: LimitedBy::Path,
+            path: None,
             loss_ratio: 0.0,
             rtt: Span::ZERO,
             alive: false,

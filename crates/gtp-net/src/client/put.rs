@@ -400,6 +400,7 @@ impl Attempt {
         share.rate = numbers.rate;
         share.granted = numbers.granted;
         share.limited_by = numbers.limited_by;
+        share.path = numbers.path;
         share.loss_ratio = numbers.loss_ratio;
         share.rtt = numbers.rtt;
         share.alive = true;

@@ -576,6 +576,7 @@ fn posted(id: FlowId, side: Side, report: &Report, details: &Details, held: Outs
         transfer: details.transfer,
         held,
         limited_by: details.limited_by,
+        path: details.path,
         packets: details.packets,
         lost: details.lost,
         wire_bytes: details.wire_bytes,

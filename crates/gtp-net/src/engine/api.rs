@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gtp_alloc::{Bytes, Rate, Span};
+use gtp_proto::path::Standing;
 use gtp_proto::{FlowId, LimitedBy, Revision, Role, Weights};
 use gtp_store::{
     BlockSink, BlockSource, Finished, Manifest, RelPath, SinkError, SourceError, Value,
@@ -282,6 +283,8 @@ pub struct SourceProgress {
     pub granted: Rate,
     /// What keeps it from going faster.
     pub limited_by: LimitedBy,
+    /// How its path stands, once the session has begun.
+    pub path: Option<Standing>,
     /// Smoothed round-trip time.
     pub rtt: Span,
     /// Data packets that receipts called missing, of all that they covered.
@@ -298,6 +301,7 @@ impl SourceProgress {
             rate: Rate::ZERO,
             granted: Rate::ZERO,
             limited_by: LimitedBy::Demand,
+            path: None,
             rtt: Span::ZERO,
             loss_ratio: 0.0,
         }

@@ -6,6 +6,7 @@
 
 use std::net::IpAddr;
 
+use gtp_proto::path::Standing;
 use gtp_proto::{LimitedBy, SinkSession, SourceSession};
 use gtp_share::{KEYS, Label};
 
@@ -17,6 +18,7 @@ pub(super) struct Details {
     pub principal: u64,
     pub transfer: u64,
     pub limited_by: LimitedBy,
+    pub path: Option<Standing>,
     pub packets: u64,
     pub lost: u64,
     pub wire_bytes: u64,
@@ -33,20 +35,22 @@ impl Session {
         let own = u64::from(self.flow);
         let sends = |core: &SourceSession| {
             let counters = core.counters();
-            (core.limited_by(), (counters.delivered, counters.lost), counters.bytes)
+            let path = Some(core.path_standing());
+            ((core.limited_by(), path), (counters.delivered, counters.lost), counters.bytes)
         };
         let receives = |core: &SinkSession| {
             let counters = core.counters();
-            (core.limited_by(), (counters.packets, counters.lost), counters.bytes)
+            ((core.limited_by(), None), (counters.packets, counters.lost), counters.bytes)
         };
-        let (transfer, (limited_by, (packets, lost), wire_bytes), label) = match &self.side {
+        let (transfer, said, label) = match &self.side {
             Side::Source(source) => (own, sends(&source.core), source.label()),
             Side::Sink(sink) => (u64::from(sink.transfer), receives(&sink.core), sink.label()),
             Side::StreamSource(source) => (own, sends(&source.core), source.label()),
             Side::StreamSink(sink) => (own, receives(&sink.core), sink.label()),
         };
         let label = Label::new(label);
-        Details { principal, transfer, limited_by, packets, lost, wire_bytes, label }
+        let ((limited_by, path), (packets, lost), wire_bytes) = said;
+        Details { principal, transfer, limited_by, path, packets, lost, wire_bytes, label }
     }
 }
 

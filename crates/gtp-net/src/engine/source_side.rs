@@ -341,6 +341,7 @@ impl SourceSide {
             rate: self.core.measured_rate(),
             granted: self.core.granted(),
             limited_by: self.core.limited_by(),
+            path: Some(self.core.path_standing()),
             rtt: self.core.rtt(),
             loss_ratio: loss_ratio(counters.lost, counters.delivered),
         };

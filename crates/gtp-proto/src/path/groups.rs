@@ -44,6 +44,7 @@ impl PathGroups {
             return;
         }
         let place = self.seat(id, name);
+        source.set_path_group(place as u16);
         let group = &mut self.groups[place];
         if group.is_shared() {
             let (facts, pieces) = (source.path_facts(now), source.take_path_pieces());

@@ -44,7 +44,7 @@ pub(crate) use log::SendLog;
 pub(crate) use member::{Facts, Keeps, Path, PathShare, Piece, Shows};
 pub use name::PathName;
 pub(crate) use sample::{Conditions, Sample};
-pub use standing::{Queue, Standing};
+pub use standing::{Mode, Queue, Standing};
 
 /// The packets of the first round trip are counted as if they were this long, whatever the unit:
 /// before anything is proven, a jumbo path gets no more bytes than an ordinary one.

@@ -18,13 +18,33 @@ pub enum Queue {
     Another,
 }
 
+/// What is done about a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// No end of it was seen: what lies above the rate that is proven is explored.
+    Start,
+    /// The rate climbs until a queue shows, and steps back.
+    Cruise,
+    /// Less is sent to see whose queue it is.
+    Ask,
+    /// As much is sent as one TCP would send beside others that keep the queue full.
+    Compete,
+    /// Less is sent to see whether losses follow the rate.
+    Probe,
+    /// Most was lost: next to nothing is sent.
+    Guard,
+}
+
 /// How a path stands.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Standing {
+    /// The number of its group in the process that sends: sessions with one number share the path.
+    /// It may be another group's once the last of them has ended.
+    pub group: u16,
     /// How many sessions share it.
     pub sessions: u32,
-    /// The word for what is done: `start`, `cruise`, `ask`, `compete`, `probe` or `guard`.
-    pub state: &'static str,
+    /// What is done about it.
+    pub mode: Mode,
     /// What it is believed to carry for all of them; unlimited while no bottleneck was seen.
     pub carries: Rate,
     /// Whose queue it is.
@@ -32,12 +52,33 @@ pub struct Standing {
 }
 
 impl Queue {
+    /// All of them.
+    pub const ALL: [Queue; 3] = [Queue::None, Queue::Own, Queue::Another];
+
     /// The word for it in machine output.
     pub const fn as_str(self) -> &'static str {
         match self {
             Queue::None => "none",
             Queue::Own => "own",
             Queue::Another => "another's",
+        }
+    }
+}
+
+impl Mode {
+    /// All of them.
+    pub const ALL: [Mode; 6] =
+        [Mode::Start, Mode::Cruise, Mode::Ask, Mode::Compete, Mode::Probe, Mode::Guard];
+
+    /// The word for it in machine output.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Mode::Start => "start",
+            Mode::Cruise => "cruise",
+            Mode::Ask => "ask",
+            Mode::Compete => "compete",
+            Mode::Probe => "probe",
+            Mode::Guard => "guard",
         }
     }
 }
@@ -54,15 +95,15 @@ impl PathBound {
 
     /// How the path stands, for one session.
     pub fn standing(&self) -> Standing {
-        let (state, queue) = match self.state {
-            State::Start(_) => ("start", Queue::None),
-            State::Cruise(cruise) if cruise.cuts > 0 => ("cruise", Queue::Own),
-            State::Cruise(_) => ("cruise", Queue::None),
-            State::Ask(_) => ("ask", Queue::Own),
-            State::Compete(_) => ("compete", Queue::Another),
-            State::Probe(_) => ("probe", Queue::None),
-            State::Held(_) => ("guard", Queue::None),
+        let (mode, queue) = match self.state {
+            State::Start(_) => (Mode::Start, Queue::None),
+            State::Cruise(cruise) if cruise.cuts > 0 => (Mode::Cruise, Queue::Own),
+            State::Cruise(_) => (Mode::Cruise, Queue::None),
+            State::Ask(_) => (Mode::Ask, Queue::Own),
+            State::Compete(_) => (Mode::Compete, Queue::Another),
+            State::Probe(_) => (Mode::Probe, Queue::None),
+            State::Held(_) => (Mode::Guard, Queue::None),
         };
-        Standing { sessions: 1, state, carries: self.bound, queue }
+        Standing { group: 0, sessions: 1, mode, carries: self.bound, queue }
     }
 }

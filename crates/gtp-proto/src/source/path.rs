@@ -24,7 +24,12 @@ impl SourceSession {
 
     /// How the path stands, for people.
     pub fn path_standing(&self) -> Standing {
-        self.path.standing()
+        Standing { group: self.path_group, ..self.path.standing() }
+    }
+
+    /// The number of its group among those of its host, for people.
+    pub(crate) fn set_path_group(&mut self, group: u16) {
+        self.path_group = group;
     }
 
     /// What the group has to know at `now`.

@@ -30,6 +30,7 @@ pub fn session() -> Posted {
         transfer: 0,
         held: Outstanding::default(),
         limited_by: LimitedBy::Sink,
+        path: None,
         packets: 0,
         lost: 0,
         wire_bytes: 0,

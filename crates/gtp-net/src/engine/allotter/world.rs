@@ -162,6 +162,7 @@ fn details_of(session: &Session) -> Details {
         principal: 0,
         transfer: 1,
         limited_by: LimitedBy::Sink,
+        path: None,
         packets: session.received as u64,
         lost: 0,
         wire_bytes: session.received as u64 * PACKET.0,
