@@ -334,13 +334,13 @@ fn sessions_of_one_client_share_a_path_and_the_list_says_so() {
             && paths[0].group != paths[1].group
     });
     let listed = world.expect(0, &["sessions", "--json", &args[0], &args[1]]);
-    let listed: Value = serde_json::from_slice(&listed.stdout).unwrap();
-    let path = &listed["sessions"][0]["path"];
-    assert_eq!((&path["state"], &path["queue"]), (&json!("start"), &json!("none")), "{listed}");
+    let path = &common::events(&listed)[1]["path"];
+    assert_eq!((&path["state"], &path["queue"]), (&json!("start"), &json!("none")), "{path}");
     let table = world.expect(0, &["sessions", &args[0], &args[1]]);
     assert!(String::from_utf8_lossy(&table.stdout).contains("no end seen for 2"));
-    for child in children {
-        done(child);
+    for mut child in children {
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 }
 
