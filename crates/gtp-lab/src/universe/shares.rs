@@ -172,7 +172,8 @@ const EQUAL: f64 = 1e-6;
 
 /// For each active session the times over which it may be off its share: its own silences and the
 /// ramp after them, over which it may be slow and, if its application waits, make good; those of
-/// others if the law then gives their rates away, until it has settled.
+/// others if the law then gives their rates away, as the grant law does once a lease ends, until it
+/// has settled.
 fn excuses(
     scenario: &Scenario,
     active: &[usize],
@@ -191,7 +192,9 @@ fn excuses(
         let (after, off) = match scenario.law {
             LawName::EndNode => (settled, Off::Either),
             LawName::Grant if *whose == k && !limited(k) => (ramp, Off::Below),
-            LawName::Grant if *whose == k || silence.stopped() => (ramp, Off::Either),
+            LawName::Grant if *whose == k || silence.outlasts_lease(trip(*whose)) => {
+                (ramp, Off::Either)
+            }
             LawName::Grant => return None,
         };
         Some((Silence { from: silence.from, to: silence.to + after }, off))
