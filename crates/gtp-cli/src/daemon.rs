@@ -330,6 +330,7 @@ pub fn table(host: &HostView, sessions: &[SessionView]) -> Vec<String> {
 /// What the path of a session carries, for how many sessions, and what is done about it.
 pub fn say_path(path: Option<&PathView>) -> String {
     let Some(path) = path else { return "-".to_owned() };
+    let group = path.group.map_or(String::new(), |number| format!("#{number} "));
     let shared = match path.sessions {
         0 | 1 => String::new(),
         many => format!(" for {many}"),
@@ -337,9 +338,9 @@ pub fn say_path(path: Option<&PathView>) -> String {
     match path.carries {
         Some(bps) => {
             let carries = words::say_rate(Rate::from_bps(bps));
-            format!("#{} {carries}{shared}, {}", path.group, path.state)
+            format!("{group}{carries}{shared}, {}", path.state)
         }
-        None => format!("#{} no end seen{shared}", path.group),
+        None => format!("{group}no end seen{shared}"),
     }
 }
 
@@ -350,7 +351,7 @@ mod tests {
     #[test]
     fn a_path_is_told_by_what_it_carries_for_whom_and_what_is_done() {
         let mut path = PathView {
-            group: 3,
+            group: Some(3),
             sessions: 1,
             state: "compete".into(),
             carries: Some(48_000_000),
@@ -359,8 +360,8 @@ mod tests {
         assert_eq!(say_path(Some(&path)), "#3 48.0 Mbit/s, compete");
         path.sessions = 2;
         assert_eq!(say_path(Some(&path)), "#3 48.0 Mbit/s for 2, compete");
-        path.carries = None;
-        assert_eq!(say_path(Some(&path)), "#3 no end seen for 2");
+        (path.carries, path.group) = (None, None);
+        assert_eq!(say_path(Some(&path)), "no end seen for 2");
         assert_eq!(say_path(None), "-");
     }
 

@@ -104,7 +104,12 @@ pub mod tests {
 
     /// Lets nobody on this thread see whether a descriptor is ready.
     fn refuse_to_poll() {
-        let rules = [libc::SYS_poll, libc::SYS_ppoll].map(|call| (call, Vec::new())).into();
+        let calls = [
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_poll,
+            libc::SYS_ppoll,
+        ];
+        let rules = calls.map(|call| (call, Vec::new())).into();
         let refused = SeccompAction::Errno(u32::try_from(libc::ENOMEM).unwrap());
         let arch = std::env::consts::ARCH.try_into().unwrap();
         let filter = SeccompFilter::new(rules, SeccompAction::Allow, refused, arch).unwrap();

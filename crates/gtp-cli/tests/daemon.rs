@@ -331,6 +331,7 @@ fn sessions_of_one_client_share_a_path_and_the_list_says_so() {
         paths.len() == 3
             && paths.iter().map(|path| path.sessions).eq([1, 2, 2])
             && paths[1].group == paths[2].group
+            && paths[1].group.is_some()
             && paths[0].group != paths[1].group
     });
     let listed = world.expect(0, &["sessions", "--json", &args[0], &args[1]]);

@@ -213,8 +213,8 @@ impl Usage {
     }
 
     /// The source hears its sink again after it has heard nothing for longer than a lease, so it
-    /// could not use what it was granted. A bound from then is lifted to what one after a silence
-    /// would be. One who only says so gains no more than that, and not twice by what came before.
+    /// could not use what it was granted. The bound rises to what it would be after a silence. A
+    /// source that only claims this gains no more, and nothing twice by what came before.
     pub fn hears_again(&mut self, now: Time) {
         if self.again() <= self.bound {
             return;

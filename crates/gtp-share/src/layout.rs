@@ -162,7 +162,7 @@ impl Posted {
         words[2] = self.report.demand.as_bps();
         words[3] = self.report.measured.as_bps();
         let rtt = self.report.rtt.min(RTT_MOST).as_nanos();
-        words[4] = rtt | (self.report.firm.as_bps() >> FIRM_BITS).min(FIRM_ALL) << 32;
+        words[4] = rtt | (self.report.firm.as_bps() >> COARSE_BITS).min(COARSE_ALL) << 32;
         words[5] = u64::from(self.report.echoed) | u64::from(self.held.number) << 32;
         words[6] = self.report.peer_weight.to_bits();
         words[7] = self.lost;
@@ -309,8 +309,8 @@ impl Live {
             demand: Rate::from_bps(words[2]),
             measured: Rate::from_bps(words[3]),
             firm: match words[4] >> 32 {
-                FIRM_ALL => Rate::UNLIMITED,
-                some => Rate::from_bps(some << FIRM_BITS),
+                COARSE_ALL => Rate::UNLIMITED,
+                some => Rate::from_bps(some << COARSE_BITS),
             },
             rtt: Span::from_nanos(words[4] & 0xffff_ffff).min(RTT_MOST),
             echoed: words[5] as u32,
@@ -327,19 +327,29 @@ impl Live {
 }
 
 /// Rates that need not be exact are posted in units of so many bits: 1,024 bit/s.
-const FIRM_BITS: u32 = 10;
-/// And so if it is more than 32 bits hold, as where all of the demand is no room to grow.
-const FIRM_ALL: u64 = 0xffff_ffff;
+const COARSE_BITS: u32 = 10;
+/// A rate that 32 bits do not hold is posted as this, and counts as unlimited.
+const COARSE_ALL: u64 = 0xffff_ffff;
 /// Sessions of one path are not counted beyond this.
 const PATH_SESSIONS: u64 = 0x3ff;
 
 /// How a path stands, in one word.
 fn path_word(path: Standing) -> u64 {
-    let code = |at: Option<usize>| at.map_or(0, |at| at as u64);
-    let mode = code(Mode::ALL.iter().position(|&mode| mode == path.mode)) + 1;
-    let queue = code(Queue::ALL.iter().position(|&queue| queue == path.queue));
+    let mode = match path.mode {
+        Mode::Start => 1,
+        Mode::Cruise => 2,
+        Mode::Ask => 3,
+        Mode::Compete => 4,
+        Mode::Probe => 5,
+        Mode::Guard => 6,
+    };
+    let queue = match path.queue {
+        Queue::None => 0,
+        Queue::Own => 1,
+        Queue::Another => 2,
+    };
     let sessions = u64::from(path.sessions).min(PATH_SESSIONS);
-    let carries = (path.carries.as_bps() >> FIRM_BITS).min(FIRM_ALL);
+    let carries = (path.carries.as_bps() >> COARSE_BITS).min(COARSE_ALL);
     mode | queue << 4 | sessions << 6 | u64::from(path.group) << 16 | carries << 32
 }
 
@@ -351,8 +361,8 @@ fn path_of(word: u64) -> Option<Standing> {
         sessions: (word >> 6 & PATH_SESSIONS) as u32,
         mode: *Mode::ALL.get(((word & 0xf) as usize).checked_sub(1)?)?,
         carries: match word >> 32 {
-            FIRM_ALL => Rate::UNLIMITED,
-            some => Rate::from_bps(some << FIRM_BITS),
+            COARSE_ALL => Rate::UNLIMITED,
+            some => Rate::from_bps(some << COARSE_BITS),
         },
         queue: *Queue::ALL.get((word >> 4 & 3) as usize)?,
     })
@@ -424,7 +434,7 @@ mod tests {
                 phase: Phase::Closing,
                 peer_offer: Rate::UNLIMITED,
                 demand: Rate::from_mbps(3),
-                firm: Rate::from_bps(1_000 << FIRM_BITS),
+                firm: Rate::from_bps(1_000 << COARSE_BITS),
                 party: 0,
                 measured: Rate::from_mbps(2),
                 echoed: 5,
@@ -482,7 +492,7 @@ mod tests {
             group: 700,
             sessions: 64,
             mode: Mode::Guard,
-            carries: Rate::from_bps(5 << FIRM_BITS),
+            carries: Rate::from_bps(5 << COARSE_BITS),
             queue: Queue::Another,
         });
         let (limited_by, packets, lost, wire_bytes) = (LimitedBy::Path, 1, 2, 3);

@@ -225,8 +225,9 @@ pub struct SessionView {
 /// How the path of a session stands, as this host sees it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathView {
-    /// Sessions of one process with the same number share the path, and what it carries.
-    pub group: u16,
+    /// Sessions of one process, or of one engine of a server, with the same number share the path,
+    /// and what it carries. Nothing for a session that shares it with none.
+    pub group: Option<u16>,
     /// How many sessions share it.
     pub sessions: u32,
     /// What is done about it: `start`, `cruise`, `ask`, `compete`, `probe` or `guard`.
@@ -240,7 +241,7 @@ pub struct PathView {
 impl From<Standing> for PathView {
     fn from(path: Standing) -> PathView {
         PathView {
-            group: path.group,
+            group: (path.group > 0).then_some(path.group),
             sessions: path.sessions,
             state: path.mode.as_str().to_owned(),
             carries: (!path.carries.is_unlimited()).then(|| path.carries.as_bps()),

@@ -170,7 +170,7 @@ fn text(path: &Path, most: u64) -> Result<String, Refusal> {
     file.take(most + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > most {
         let mib = most >> 20;
-        return Err(Refusal::Input(format!("{name}: larger than {mib} MiB, so it is none")));
+        return Err(Refusal::Input(format!("{name}: is larger than {mib} MiB")));
     }
     String::from_utf8(bytes).map_err(|_| Refusal::Input(format!("{name}: not text in UTF-8")))
 }

@@ -23,7 +23,8 @@ pub(super) struct Suspects {
     /// Those of them that nobody is asked for.
     unasked: BTreeSet<u64>,
     /// Those of them that each session is asked for. A source that spoils blocks decides how many
-    /// there are, so nobody looks through all of them for one block or one session.
+    /// there are, so nobody looks through all of them for one block, nor for a session at each
+    /// look.
     asked: BTreeMap<FlowId, BTreeSet<u64>>,
     /// Bad blocks that each session had brought a part of.
     doubts: BTreeMap<FlowId, u32>,
@@ -153,6 +154,9 @@ impl Suspects {
     /// for them. Returns the first units of the blocks that must be begun anew.
     pub fn keep_back(&mut self, missing: &mut RangeSet, by: FlowId) -> Vec<u64> {
         let mut anew = Vec::new();
+        if missing.is_empty() {
+            return anew;
+        }
         for (&first, block) in &mut self.blocks {
             if missing.remove(block.units.clone()) > 0 {
                 let asked = block.asked.take();

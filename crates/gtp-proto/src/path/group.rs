@@ -91,16 +91,24 @@ impl Group {
         self.were > 0
     }
 
-    /// A machine for sessions that all come from other groups, because the path is called otherwise
-    /// now. It goes on from what one of them could have: to change an address frees nobody.
+    /// A machine for sessions that all come from other groups, because the path has another name
+    /// now. It goes on from the least that one of them could have: to change an address frees
+    /// nobody. All must have been visited.
     fn replace_machine(&mut self, now: Time) -> Option<Box<PathBound>> {
-        let orphans = |party: &Party| party.facts.machine == Keeps::Group;
-        if self.parties.is_empty() || !self.parties.values().all(orphans) {
+        let all = self.parties.len() == self.were as usize;
+        let come = |party: &Party| party.facts.machine == Keeps::Group;
+        if !all || !self.parties.values().all(come) {
             return None;
         }
         self.summed_at = now;
-        let bound = self.parties.values().map(|party| party.facts.bound).min()?;
+        let bound = self.least_of_orphans()?;
         Some(Box::new(PathBound::bounded(now, bound)))
+    }
+
+    /// The least bound of the sessions that come from other groups.
+    fn least_of_orphans(&self) -> Option<Rate> {
+        let orphans = self.parties.values().filter(|party| party.facts.machine == Keeps::Group);
+        orphans.map(|party| party.facts.bound).min()
     }
 
     /// Whether the session `id` is to give its machine to the group: where two have met, the one
@@ -125,7 +133,13 @@ impl Group {
         // Its packet numbers go on; the others' count from now.
         (party.begun_pn, self.left, self.summed_at) = (0, 0, now);
         let old = party.facts.heard_at.is_some_and(|at| now.since(at) > REMEMBERS);
-        self.machine = Some(if old { Box::new(PathBound::new(now)) } else { machine });
+        let machine = if old { Box::new(PathBound::new(now)) } else { machine };
+        // Sessions that come from other groups bring their bound to a session that waits here.
+        let least = self.least_of_orphans().filter(|&least| least < machine.bound());
+        self.machine = Some(match least {
+            Some(least) => Box::new(PathBound::bounded(now, least)),
+            None => machine,
+        });
     }
 
     /// What the session `id` may have, once the group has a machine and has heard of it.

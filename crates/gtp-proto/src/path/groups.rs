@@ -44,7 +44,7 @@ impl PathGroups {
             return;
         }
         let place = self.seat(id, name);
-        source.set_path_group(place as u16);
+        source.set_path_group(u16::try_from(place + 1).unwrap_or(u16::MAX));
         let group = &mut self.groups[place];
         if group.is_shared() {
             let (facts, pieces) = (source.path_facts(now), source.take_path_pieces());

@@ -38,8 +38,9 @@ pub enum Mode {
 /// How a path stands.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Standing {
-    /// The number of its group in the process that sends: sessions with one number share the path.
-    /// It may be another group's once the last of them has ended.
+    /// The number of its group, from 1, among those of the process, or of one engine of a server:
+    /// sessions with one number share the path. It may be another group's once the last of them
+    /// has ended. Zero if the session is in no group.
     pub group: u16,
     /// How many sessions share it.
     pub sessions: u32,

@@ -231,7 +231,7 @@ fn what_a_silent_session_sent_makes_no_sample_of_the_others_old() {
 }
 
 #[test]
-fn sessions_whose_path_is_called_otherwise_keep_what_bounded_them() {
+fn sessions_whose_path_has_another_name_keep_what_bounded_them() {
     let mut members = [Member::orphan(mbps(10)), Member::orphan(mbps(12))];
     let mut group = Group::default();
     round(&mut group, at(0), &mut members);
@@ -240,6 +240,23 @@ fn sessions_whose_path_is_called_otherwise_keep_what_bounded_them() {
     let mut group = Group::default();
     round(&mut group, at(0), &mut own);
     assert!(group.machine.is_none() && group.wants_machine(1) && !group.wants_machine(0));
+    // The session that waited there does not free them.
+    group.take_machine(at(0), 1, Box::new(PathBound::new(at(0))));
+    assert_eq!(group.machine.as_ref().unwrap().bound(), mbps(10));
+}
+
+#[test]
+fn no_machine_is_made_before_all_sessions_have_been_visited() {
+    let mut members = [Member::orphan(mbps(12)), Member::orphan(mbps(10))];
+    let mut group = Group::default();
+    // In the first round those before the one that shows that this is a group are only counted.
+    group.count(Keeps::Group);
+    let facts = members[0].facts();
+    group.visit(at(0), 0, facts, [None, None]);
+    group.share_out(at(0));
+    assert!(group.machine.is_none());
+    round(&mut group, at(1), &mut members);
+    assert_eq!(group.machine.as_ref().unwrap().bound(), mbps(10));
 }
 
 #[test]
