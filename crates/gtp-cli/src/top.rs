@@ -168,33 +168,50 @@ impl Screen {
     }
 
     fn draw_table(&self, frame: &mut Frame<'_>, area: Rect) {
-        let titles = [
-            "ID", "USER", "PID", "WAY", "WEIGHT", "DEMAND", "GRANTED", "MEASURED", "LIMIT", "LOSS",
-            "RTT", "PATH", "SESSION",
-        ];
-        let widths = [6, 6, 8, 4, 8, 13, 13, 13, 7, 8, 9, 30];
-        let widths = widths.map(Constraint::Length).into_iter().chain([Constraint::Min(10)]);
-        let rows = self.sessions.iter().skip(self.first).map(|s| {
-            Row::new([
-                s.session.to_string(),
-                s.uid.to_string(),
-                s.pid.to_string(),
-                s.direction.clone(),
-                format!("{:.3}", s.flat_weight),
-                limited(s.demand),
-                limited(s.granted),
-                words::say_rate(Rate::from_bps(s.measured)),
-                s.limited_by.clone(),
-                format!("{:.2}%", s.loss_ratio * 100.0),
-                format!("{:.1}ms", s.rtt_us as f64 / 1e3),
-                crate::daemon::say_path(s.path.as_ref()),
-                format!("{} ({})", s.label, s.program),
-            ])
-        });
-        let header = Row::new(titles).style(Style::new().add_modifier(Modifier::REVERSED));
+        let columns = columns(area.width);
+        let widths = columns.iter().map(|column| column.width);
+        let rows = self.sessions.iter().skip(self.first);
+        let rows =
+            rows.map(|session| Row::new(columns.iter().map(|column| (column.says)(session))));
+        let header = Row::new(columns.iter().map(|column| column.title));
+        let header = header.style(Style::new().add_modifier(Modifier::REVERSED));
         frame.render_widget(Table::new(rows, widths).header(header), area);
     }
 }
+
+/// A column of the table.
+struct Column {
+    title: &'static str,
+    width: Constraint,
+    says: fn(&SessionView) -> String,
+}
+
+/// The columns for so many characters. A narrow terminal shows names rather than paths.
+fn columns(width: u16) -> Vec<Column> {
+    let column = |title, width, says| Column { title, width: Constraint::Length(width), says };
+    let mut columns = vec![
+        column("ID", 6, |s| s.session.to_string()),
+        column("USER", 6, |s| s.uid.to_string()),
+        column("PID", 8, |s| s.pid.to_string()),
+        column("WAY", 4, |s| s.direction.clone()),
+        column("WEIGHT", 8, |s| format!("{:.3}", s.flat_weight)),
+        column("DEMAND", 13, |s| limited(s.demand)),
+        column("GRANTED", 13, |s| limited(s.granted)),
+        column("MEASURED", 13, |s| words::say_rate(Rate::from_bps(s.measured))),
+        column("LIMIT", 7, |s| s.limited_by.clone()),
+        column("LOSS", 8, |s| format!("{:.2}%", s.loss_ratio * 100.0)),
+        column("RTT", 9, |s| format!("{:.1}ms", s.rtt_us as f64 / 1e3)),
+    ];
+    if width >= WITH_PATHS {
+        columns.push(column("PATH", 30, |s| crate::daemon::say_path(s.path.as_ref())));
+    }
+    let session = |s: &SessionView| format!("{} ({})", s.label, s.program);
+    columns.push(Column { title: "SESSION", width: Constraint::Min(10), says: session });
+    columns
+}
+
+/// A terminal of so many columns has room for paths beside names.
+const WITH_PATHS: u16 = 170;
 
 fn limited(bps: Option<u64>) -> String {
     bps.map_or("-".to_owned(), |bps| words::say_rate(Rate::from_bps(bps)))
@@ -242,7 +259,11 @@ mod tests {
     }
 
     fn drawn(screen: &Screen) -> String {
-        let mut terminal = Terminal::new(TestBackend::new(140, 12)).unwrap();
+        drawn_in(screen, 140)
+    }
+
+    fn drawn_in(screen: &Screen, columns: u16) -> String {
+        let mut terminal = Terminal::new(TestBackend::new(columns, 12)).unwrap();
         terminal.draw(|frame| screen.draw(frame)).unwrap();
         terminal.backend().to_string()
     }
@@ -272,6 +293,15 @@ mod tests {
         screen.next_order();
         let text = drawn(&screen);
         assert!(text.find("gtp://host/1") < text.find("gtp://host/2"), "{text}");
+    }
+
+    #[test]
+    fn a_wide_terminal_shows_paths_too() {
+        let mut screen = Screen::new();
+        screen.look(Ok((host(), vec![session(1, 10_000_000)])));
+        let text = drawn_in(&screen, WITH_PATHS);
+        assert!(text.contains("PATH") && text.contains("gtp://host/1 (gtp get)"), "{text}");
+        assert!(!drawn_in(&screen, WITH_PATHS - 1).contains("PATH"));
     }
 
     #[test]
