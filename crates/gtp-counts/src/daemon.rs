@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use gtp_alloc::{Rate, Span, Time};
 use gtp_proto::{Law, LimitedBy, Phase, Report};
-use gtp_share::{Label, Outstanding, Posted, ReportsWriter, Side};
+use gtp_share::{Label, Outstanding, Posted, PostedPath, ReportsWriter, Side};
 use gtpd::{Hub, HubConfig, Who};
 
 const START: Time = Time::from_nanos(1_000_000_000);
@@ -86,7 +86,7 @@ fn posted(slot: u32, round: u64) -> Posted {
         transfer: u64::from(slot) / 4,
         held: Outstanding::default(),
         limited_by: LimitedBy::Sink,
-        path: None,
+        path: PostedPath::default(),
         packets: 0,
         lost: 0,
         wire_bytes: said,

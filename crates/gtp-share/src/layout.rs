@@ -64,7 +64,7 @@ pub struct Posted {
     /// What keeps it from going faster.
     pub limited_by: LimitedBy,
     /// How its path stands, if it sends.
-    pub path: Option<Standing>,
+    pub path: PostedPath,
     /// Data packets that arrived since its start, as far as this end knows.
     pub packets: u64,
     /// Those that did not.
@@ -168,7 +168,7 @@ impl Posted {
         words[7] = self.lost;
         words[8] = self.wire_bytes;
         words[9] = self.packets;
-        words[10] = self.path.map_or(0, path_word);
+        words[10] = self.path.0;
         words[11] = self.report.weight.to_bits();
         words[12] = alpha.to_bits();
         words[13] = beta.to_bits();
@@ -266,7 +266,7 @@ struct Live {
     side: Side,
     phase: Phase,
     limited_by: LimitedBy,
-    path: Option<Standing>,
+    path: PostedPath,
     peer_offer: Rate,
     demand: Rate,
     firm: Rate,
@@ -304,7 +304,7 @@ impl Live {
             side,
             phase,
             limited_by: *LIMITS.get(limit)?,
-            path: path_of(words[10]),
+            path: PostedPath(words[10]),
             peer_offer: Rate::from_bps(words[1]),
             demand: Rate::from_bps(words[2]),
             measured: Rate::from_bps(words[3]),
@@ -333,39 +333,47 @@ const COARSE_ALL: u64 = 0xffff_ffff;
 /// Sessions of one path are not counted beyond this.
 const PATH_SESSIONS: u64 = 0x3ff;
 
-/// How a path stands, in one word.
-fn path_word(path: Standing) -> u64 {
-    let mode = match path.mode {
-        Mode::Start => 1,
-        Mode::Cruise => 2,
-        Mode::Ask => 3,
-        Mode::Compete => 4,
-        Mode::Probe => 5,
-        Mode::Guard => 6,
-    };
-    let queue = match path.queue {
-        Queue::None => 0,
-        Queue::Own => 1,
-        Queue::Another => 2,
-    };
-    let sessions = u64::from(path.sessions).min(PATH_SESSIONS);
-    let carries = (path.carries.as_bps() >> COARSE_BITS).min(COARSE_ALL);
-    mode | queue << 4 | sessions << 6 | u64::from(path.group) << 16 | carries << 32
-}
+/// How a path stands, in one word. Few look at it, so it is taken apart only for them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PostedPath(u64);
 
-/// What this word says of a path, if it says anything.
-#[inline(always)]
-fn path_of(word: u64) -> Option<Standing> {
-    Some(Standing {
-        group: (word >> 16) as u16,
-        sessions: (word >> 6 & PATH_SESSIONS) as u32,
-        mode: *Mode::ALL.get(((word & 0xf) as usize).checked_sub(1)?)?,
-        carries: match word >> 32 {
-            COARSE_ALL => Rate::UNLIMITED,
-            some => Rate::from_bps(some << COARSE_BITS),
-        },
-        queue: *Queue::ALL.get((word >> 4 & 3) as usize)?,
-    })
+impl PostedPath {
+    /// How the path of a session stands, if it sends.
+    pub fn new(path: Option<Standing>) -> PostedPath {
+        let Some(path) = path else { return PostedPath::default() };
+        let mode = match path.mode {
+            Mode::Start => 1,
+            Mode::Cruise => 2,
+            Mode::Ask => 3,
+            Mode::Compete => 4,
+            Mode::Probe => 5,
+            Mode::Guard => 6,
+        };
+        let queue = match path.queue {
+            Queue::None => 0,
+            Queue::Own => 1,
+            Queue::Another => 2,
+        };
+        let sessions = u64::from(path.sessions).min(PATH_SESSIONS);
+        let carries = (path.carries.as_bps() >> COARSE_BITS).min(COARSE_ALL);
+        let group = u64::from(path.group);
+        PostedPath(mode | queue << 4 | sessions << 6 | group << 16 | carries << 32)
+    }
+
+    /// What it says of the path, if it says anything that an honest process could have meant.
+    pub fn standing(self) -> Option<Standing> {
+        let PostedPath(word) = self;
+        Some(Standing {
+            group: (word >> 16) as u16,
+            sessions: (word >> 6 & PATH_SESSIONS) as u32,
+            mode: *Mode::ALL.get(((word & 0xf) as usize).checked_sub(1)?)?,
+            carries: match word >> 32 {
+                COARSE_ALL => Rate::UNLIMITED,
+                some => Rate::from_bps(some << COARSE_BITS),
+            },
+            queue: *Queue::ALL.get((word >> 4 & 3) as usize)?,
+        })
+    }
 }
 
 /// Codes of laws.
@@ -450,7 +458,7 @@ mod tests {
                 committed: Rate::from_mbps(4),
             },
             limited_by: LimitedBy::Disk,
-            path: None,
+            path: PostedPath::default(),
             packets: 1 << 33,
             lost: 1_000,
             wire_bytes: 1 << 40,
@@ -488,13 +496,15 @@ mod tests {
             echoed: 6,
             ..first.report
         };
-        let path = Some(Standing {
+        let standing = Some(Standing {
             group: 700,
             sessions: 64,
             mode: Mode::Guard,
             carries: Rate::from_bps(5 << COARSE_BITS),
             queue: Queue::Another,
         });
+        let path = PostedPath::new(standing);
+        assert_eq!(path.standing(), standing);
         let (limited_by, packets, lost, wire_bytes) = (LimitedBy::Path, 1, 2, 3);
         let next = Posted { report, limited_by, path, packets, lost, wire_bytes, ..first };
         let words = next.encode();
@@ -537,6 +547,7 @@ mod tests {
                 prop_assert!((PEER_WEIGHT_LEAST..=WEIGHT_MOST).contains(&peer_weight));
                 prop_assert!(posted.report.rtt <= RTT_MOST);
                 prop_assert!(posted.held.committed >= posted.held.rate);
+                prop_assert!(posted.path.standing().is_none_or(|path| path.sessions < 1_024));
                 prop_assert!(posted.label.printable().chars().all(gtp_text::is_plain));
             } else {
                 prop_assert!(!codes);

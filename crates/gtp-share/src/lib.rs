@@ -16,7 +16,8 @@ mod socket;
 pub mod words;
 
 pub use layout::{
-    Granted, KEYS, LABEL_BYTES, Label, Outstanding, Posted, SLOTS_MOST, Side, Update, printable,
+    Granted, KEYS, LABEL_BYTES, Label, Outstanding, Posted, PostedPath, SLOTS_MOST, Side, Update,
+    printable,
 };
 pub use map::Mapping;
 pub use message::{

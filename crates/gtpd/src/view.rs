@@ -157,7 +157,7 @@ fn view(
         granted: limited(granted),
         measured: seat.rate(granted).as_bps(),
         limited_by: posted.limited_by.as_str().to_owned(),
-        path: posted.path.map(Into::into),
+        path: posted.path.standing().map(Into::into),
         loss_ratio: loss_ratio(posted.lost, posted.packets),
         rtt_us: report.rtt.as_micros(),
         wire_bytes: posted.wire_bytes,

@@ -17,7 +17,7 @@ use gtp_proto::direction::Allot;
 use gtp_proto::limits::{GRANTS_OUTSTANDING, INTERVAL_MAX, INTERVAL_MIN, RECOMPUTE_MIN};
 use gtp_proto::{FlowId, Grant, Law, Phase, Report};
 use gtp_share::client::Attachment;
-use gtp_share::{Found, Outstanding, Posted, Side};
+use gtp_share::{Found, Outstanding, Posted, PostedPath, Side};
 
 use super::council::Decider;
 use super::details::Details;
@@ -576,7 +576,7 @@ fn posted(id: FlowId, side: Side, report: &Report, details: &Details, held: Outs
         transfer: details.transfer,
         held,
         limited_by: details.limited_by,
-        path: details.path,
+        path: PostedPath::new(details.path),
         packets: details.packets,
         lost: details.lost,
         wire_bytes: details.wire_bytes,

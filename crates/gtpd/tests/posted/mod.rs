@@ -4,7 +4,7 @@
 
 use gtp_alloc::{Rate, Span};
 use gtp_proto::{Law, LimitedBy, Phase, Report};
-use gtp_share::{Label, Outstanding, Posted, Side};
+use gtp_share::{Label, Outstanding, Posted, PostedPath, Side};
 
 /// Returns what is posted of an open session at a sink, which is limited by nothing else.
 pub fn session() -> Posted {
@@ -30,7 +30,7 @@ pub fn session() -> Posted {
         transfer: 0,
         held: Outstanding::default(),
         limited_by: LimitedBy::Sink,
-        path: None,
+        path: PostedPath::default(),
         packets: 0,
         lost: 0,
         wire_bytes: 0,
