@@ -27,8 +27,8 @@ impl<W: Write + AsFd> Write for Patient<W> {
     }
 }
 
-/// Writes a part of `bytes`, and tries `tries` times, with a second between at most; for ever
-/// without a number.
+/// Writes a part of `bytes`. It tries `tries` times, once at least, with a second between at most;
+/// for ever without a number.
 ///
 /// # Errors
 /// [`ErrorKind::WouldBlock`] if there was no room all the time; what else writing says.
@@ -37,18 +37,23 @@ pub fn write_within(
     bytes: &[u8],
     tries: Option<u32>,
 ) -> io::Result<usize> {
-    let mut tried = 0;
-    while tries.is_none_or(|tries| tried < tries) {
+    let mut tried = 0_u32;
+    loop {
         match out.write(bytes) {
-            Err(error) if error.kind() == ErrorKind::WouldBlock => wait(out),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                tried = tried.saturating_add(1);
+                if tries.is_some_and(|tries| tried >= tries) {
+                    return Err(error);
+                }
+            }
             written => return written,
         }
-        tried = tried.saturating_add(1);
+        wait(out);
     }
-    Err(ErrorKind::WouldBlock.into())
 }
 
-/// Waits until there is room, for a second at most. Where the kernel cannot tell, it is a second.
+/// Waits until there is room, for a second at most. Where the kernel refuses to tell, nothing can
+/// be waited for: a second passes, so that trying again costs little.
 fn wait(out: &impl AsFd) {
     let second = Timespec { tv_sec: 1, tv_nsec: 0 };
     match poll(&mut [PollFd::new(out, PollFlags::OUT)], Some(&second)) {
@@ -124,7 +129,7 @@ pub mod tests {
         let clock = Clock::start();
         let blind = std::thread::spawn(move || {
             refuse_to_poll();
-            write_within(&mut far, b"x", Some(2)).unwrap_err().kind()
+            write_within(&mut far, b"x", Some(3)).unwrap_err().kind()
         });
         assert_eq!(blind.join().unwrap(), ErrorKind::WouldBlock);
         assert!(clock.now() >= gtp_alloc::Time::ZERO + gtp_alloc::Span::from_secs(2));
