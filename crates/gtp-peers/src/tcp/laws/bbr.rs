@@ -26,6 +26,7 @@ use alloc::collections::VecDeque;
 
 use gtp_alloc::{Bytes, Rate, Span, Time};
 
+use super::prior::Prior;
 use crate::Note;
 use crate::tcp::law::{AckView, Delivery, Fullness, Law, Leaving, LossView, Phase, Window};
 
@@ -50,10 +51,8 @@ pub struct Bbr {
     full_rounds: u32,
     cycle: usize,
     cycle_at: Time,
-    /// The window to come back to.
-    saved: f64,
+    prior: Prior,
     conserving: Mark,
-    was: Phase,
     probe: Probe,
     /// The connection has rested and nothing was acknowledged since.
     rested: Mark,
@@ -104,9 +103,8 @@ impl Bbr {
             full_rounds: 0,
             cycle: 0,
             cycle_at: Time::ZERO,
-            saved: 0.0,
+            prior: Prior::new(),
             conserving: Mark::Clear,
-            was: Phase::Open,
             probe: Probe::Draining,
             rested: Mark::Clear,
             probed_below: 0,
@@ -235,7 +233,7 @@ impl Bbr {
         let rested = core::mem::replace(&mut self.rested, Mark::Clear);
         let stale = expired == Mark::Set && rested == Mark::Clear;
         if self.state != State::ProbePropagation && stale {
-            self.save(window);
+            self.prior.save_before_probe(self.probes(), window);
             self.state = State::ProbePropagation;
             (self.pacing_gain, self.window_gain) = (1.0, 1.0);
             self.probe = Probe::Draining;
@@ -255,7 +253,7 @@ impl Bbr {
                 self.probe = Probe::Waiting { until, round };
                 if round == Mark::Set && ack.now > until {
                     self.propagation_at = ack.now;
-                    self.restore(window);
+                    self.prior.restore(window);
                     self.leave_probe(ack.now);
                 }
             }
@@ -308,13 +306,8 @@ impl Bbr {
         }
     }
 
-    fn save(&mut self, window: &Window) {
-        let settled = self.was == Phase::Open && self.state != State::ProbePropagation;
-        self.saved = if settled { window.size } else { self.saved.max(window.size) };
-    }
-
-    fn restore(&mut self, window: &mut Window) {
-        window.size = window.size.max(self.saved);
+    fn probes(&self) -> bool {
+        self.state == State::ProbePropagation
     }
 }
 
@@ -331,10 +324,7 @@ impl Law for Bbr {
     }
 
     fn observe(&mut self, ack: &AckView, window: &mut Window) {
-        if self.was == Phase::Timeout && ack.phase == Phase::Open {
-            self.restore(window);
-        }
-        self.was = ack.phase;
+        self.prior.note(ack, window);
         let Some(delivery) = ack.delivery else { return };
         self.update_round(ack, &delivery);
         self.update_bandwidth(&delivery);
@@ -348,8 +338,7 @@ impl Law for Bbr {
     }
 
     fn handle_loss(&mut self, loss: &LossView, window: &mut Window) {
-        self.save(window);
-        self.was = Phase::Recovery;
+        self.prior.save(Phase::Recovery, self.probes(), window);
         window.size = loss.pipe as f64 + 1.0;
         self.conserving = Mark::Set;
         // 4.2.3.4: a round begins here, and conservation ends with it.
@@ -358,12 +347,11 @@ impl Law for Bbr {
 
     fn handle_recovered(&mut self, _now: Time, window: &mut Window) {
         self.conserving = Mark::Clear;
-        self.restore(window);
+        self.prior.restore(window);
     }
 
     fn handle_timeout(&mut self, _loss: &LossView, window: &mut Window) {
-        self.save(window);
-        self.was = Phase::Timeout;
+        self.prior.save(Phase::Timeout, self.probes(), window);
         self.conserving = Mark::Clear;
         window.size = 1.0;
     }

@@ -14,6 +14,7 @@ pub mod highspeed;
 mod htcp;
 mod hystart;
 pub mod ledbat;
+mod prior;
 mod reno;
 mod scalable;
 mod vegas;

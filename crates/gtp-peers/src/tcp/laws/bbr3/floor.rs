@@ -56,7 +56,7 @@ impl Bbr3 {
     pub(super) fn check_probe_rtt(&mut self, sample: &Sample, window: &mut Window) {
         let rested = core::mem::replace(&mut self.floor.rested, false);
         if self.state != State::ProbeRtt && self.floor.expired && !rested {
-            self.save(window);
+            self.prior.save_before_probe(self.probes(), window);
             self.state = State::ProbeRtt;
             self.floor.done_at = None;
             self.stop_feedback();
@@ -90,7 +90,7 @@ impl Bbr3 {
             return;
         }
         self.floor.recent_at = now;
-        self.restore(window);
+        self.prior.restore(window);
         self.model.forget_short();
         if self.full.reached {
             self.start_cruise(now, delivered);

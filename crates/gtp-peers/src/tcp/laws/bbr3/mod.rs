@@ -40,6 +40,7 @@ use self::cycle::Cycle;
 use self::floor::Floor;
 use self::full::Full;
 use self::model::Model;
+use super::prior::Prior;
 use crate::Note;
 use crate::tcp::law::{AckView, Fullness, Law, Leaving, LossView, LostView, Phase, Window};
 
@@ -58,9 +59,7 @@ pub struct Bbr3 {
     bunches: Bunches,
     /// Rounds counted when drain began.
     drain_since: u64,
-    /// The window to come back to (BBR.prior_cwnd).
-    saved: f64,
-    was: Phase,
+    prior: Prior,
     draws: u64,
 }
 
@@ -178,8 +177,7 @@ impl Bbr3 {
             floor: Floor::default(),
             bunches: Bunches::default(),
             drain_since: 0,
-            saved: 0.0,
-            was: Phase::Open,
+            prior: Prior::new(),
             draws: seed,
         }
     }
@@ -239,7 +237,8 @@ impl Bbr3 {
     /// 5.3.1.3: a whole round of recovery, losses in six places of it and of more than 2 %. A round
     /// of losses begins with the first of them, so that its end is a whole round later.
     fn check_startup_loss(&mut self, sample: &Sample, window: &Window) {
-        let recovered_for_a_round = self.was == Phase::Recovery && self.model.loss_round_starts;
+        let recovered_for_a_round =
+            self.prior.phase() == Phase::Recovery && self.model.loss_round_starts;
         let scattered = self.model.loss_ranges >= STARTUP_RANGES;
         if recovered_for_a_round && scattered && is_too_high(sample.lost, sample.in_flight) {
             self.full.reached = true;
@@ -269,7 +268,8 @@ impl Bbr3 {
         Rate::from_f64((segments_per_second * self.wire.0 as f64 * 8.0).max(1.0))
     }
 
-    /// A draw from nought up to one (Knuth's multiplier spreads the seed).
+    /// Returns the next pseudo-random number: at least 0 and less than 1. The generator is linear
+    /// congruential with Knuth's multiplier (MMIX).
     fn draw(&mut self) -> f64 {
         self.draws = self.draws.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         (self.draws >> 11) as f64 / (1u64 << 53) as f64
@@ -294,10 +294,7 @@ impl Law for Bbr3 {
     }
 
     fn observe(&mut self, ack: &AckView, window: &mut Window) {
-        if self.was == Phase::Timeout && ack.phase == Phase::Open {
-            self.restore(window);
-        }
-        self.was = ack.phase;
+        self.prior.note(ack, window);
         let Some(mut sample) = Sample::of(ack) else { return };
         sample.slack |= self.floor.is_low(self.state, sample.delivered_then);
         self.update(&sample, window);
@@ -324,17 +321,15 @@ impl Law for Bbr3 {
 
     /// 5.6.4.4: the window stays; the model answers the losses.
     fn handle_loss(&mut self, _loss: &LossView, window: &mut Window) {
-        self.save(window);
-        self.was = Phase::Recovery;
+        self.prior.save(Phase::Recovery, self.probes(), window);
     }
 
     fn handle_recovered(&mut self, _now: Time, window: &mut Window) {
-        self.restore(window);
+        self.prior.restore(window);
     }
 
     fn handle_timeout(&mut self, _loss: &LossView, window: &mut Window) {
-        self.save(window);
-        self.was = Phase::Timeout;
+        self.prior.save(Phase::Timeout, self.probes(), window);
         window.size = 1.0;
     }
 

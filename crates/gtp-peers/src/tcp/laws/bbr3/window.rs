@@ -4,7 +4,7 @@
 //! arrives at most, and stays within the bounds that losses have set.
 
 use super::{Bbr3, LEAST_WINDOW, Sample, State};
-use crate::tcp::law::{Phase, Window};
+use crate::tcp::law::Window;
 
 impl Bbr3 {
     /// 5.6.4.2, `BDPMultiple`, in segments.
@@ -66,14 +66,8 @@ impl Bbr3 {
         long.min(self.model.inflight_short).max(LEAST_WINDOW)
     }
 
-    /// 5.6.4.4, `SaveCwnd`.
-    pub(super) fn save(&mut self, window: &Window) {
-        let settled = self.was == Phase::Open && self.state != State::ProbeRtt;
-        self.saved = if settled { window.size } else { self.saved.max(window.size) };
-    }
-
-    /// 5.6.4.4, `RestoreCwnd`.
-    pub(super) fn restore(&mut self, window: &mut Window) {
-        window.size = window.size.max(self.saved);
+    /// Whether the round trip is probed with a small window.
+    pub(super) fn probes(&self) -> bool {
+        self.state == State::ProbeRtt
     }
 }
