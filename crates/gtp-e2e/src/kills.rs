@@ -13,6 +13,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use crate::cases::Tools;
+use crate::equal;
 use crate::lab::{Branch, Lab, Shape, source_address};
 use crate::record::{Record, route};
 use crate::running::Running;
@@ -29,8 +30,6 @@ const ACCESS: &str = "200Mbit";
 const OBJECT: u64 = 30 << 20;
 /// How long the daemon is away, in turn, in milliseconds: from no time to more than a lease lasts.
 const AWAY_MS: [u64; 5] = [0, 30, 120, 400, 1_500];
-/// A grant is fair within this part of an equal one.
-const FAIR: f64 = 0.05;
 /// The most that may leave the link in any second, of the capacity, statuses and all.
 const MOST: f64 = 1.01;
 /// Looks at the emulator are 10 ms apart; if two are further apart than this, in seconds, it stood
@@ -43,10 +42,6 @@ const FAIR_AGAIN: f64 = 1.0;
 const REST: Duration = Duration::from_millis(500);
 /// Before the first kill.
 const BEFORE: Duration = Duration::from_secs(5);
-/// Between two looks.
-const LOOK: Duration = Duration::from_millis(10);
-/// What is waited for comes within this, or the case fails.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A daemon on the sink's host.
 struct Daemon {
@@ -71,25 +66,8 @@ impl Daemon {
 
     /// Waits until all are granted an equal part of `capacity`; the seconds that it took.
     fn fair(&self, capacity: f64) -> Result<f64> {
-        let began = Instant::now();
         let each = capacity / TRANSFERS as f64;
-        let near = |granted: f64| (granted - each).abs() <= FAIR * each;
-        loop {
-            let granted = self.granted();
-            if granted.len() == TRANSFERS && granted.iter().all(|&rate| near(rate)) {
-                return Ok(began.elapsed().as_secs_f64());
-            }
-            ensure!(began.elapsed() < PATIENCE, "never fair: {granted:?}");
-            std::thread::sleep(LOOK);
-        }
-    }
-
-    /// What each session has been granted, in bit/s; nothing of a daemon that is not there yet.
-    fn granted(&self) -> Vec<f64> {
-        let Ok((_, sessions)) = gtp_share::client::sessions(&self.socket) else {
-            return Vec::new();
-        };
-        sessions.iter().map(|session| session.granted.unwrap_or(0) as f64).collect()
+        equal::wait((&self.socket, Instant::now()), TRANSFERS, each, || Ok(()))
     }
 }
 

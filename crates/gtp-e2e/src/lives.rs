@@ -8,7 +8,7 @@
 //! processes are alone again, or equal again.
 
 use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -16,6 +16,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use crate::cases::Tools;
+use crate::equal;
 use crate::lab::{Branch, Lab, Shape, sink_address};
 use crate::product::{Server, pass};
 use crate::record::Record;
@@ -30,8 +31,6 @@ const CAPACITY: f64 = 50.0;
 const OF_ONE: f64 = 25.0;
 /// Bytes of each transfer: more than it gets.
 const OBJECT: u64 = 1 << 30;
-/// A grant is fair within this part of an equal one.
-const FAIR: f64 = 0.05;
 /// All are granted equal parts again within so many seconds of a daemon's start.
 const FAIR_AGAIN: f64 = 1.0;
 /// The servers are alone again within so many seconds when it has gone; they wait for three.
@@ -50,9 +49,6 @@ const REST: Duration = Duration::from_secs(3);
 const LONG: Duration = Duration::from_secs(8);
 /// How long the daemon is away where it comes back before the servers are alone.
 const AWAY: Duration = Duration::from_secs(1);
-const LOOK: Duration = Duration::from_millis(10);
-/// What is waited for comes within this, or the case fails.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The machine with its servers, and the clients.
 struct Machine<'a> {
@@ -177,17 +173,8 @@ impl<'a> Machine<'a> {
         command.arg("--capacity-out").arg(format!("{CAPACITY}Mbit"));
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         self.daemon = Some(Running::start("the daemon", &mut command)?);
-        loop {
-            let granted = granted(&self.socket());
-            let each = CAPACITY * 1e6 / TRANSFERS as f64;
-            let equal = |rate: &f64| (rate - each).abs() <= FAIR * each;
-            if granted.len() == TRANSFERS && granted.iter().all(equal) {
-                return Ok(began.elapsed().as_secs_f64());
-            }
-            self.check()?;
-            ensure!(began.elapsed() < PATIENCE, "never equal: {granted:?}");
-            pass(LOOK);
-        }
+        let (socket, each) = (self.socket(), CAPACITY * 1e6 / TRANSFERS as f64);
+        equal::wait((&socket, began), TRANSFERS, each, || self.check())
     }
 
     /// Ends the daemon by a signal; when it had gone.
@@ -221,12 +208,6 @@ impl<'a> Machine<'a> {
 
 fn host(client: usize) -> String {
     format!("src{client}")
-}
-
-/// What each session has been granted, in bit/s; nothing of a daemon that is not there yet.
-fn granted(socket: &Path) -> Vec<f64> {
-    let sessions = gtp_share::client::sessions(socket).map(|(_, sessions)| sessions);
-    sessions.into_iter().flatten().map(|one| one.granted.unwrap_or(0) as f64).collect()
 }
 
 /// What leaves the machine for one client, in Mbit/s.
