@@ -1,12 +1,15 @@
 //! `gtp run` and `gtp stream` with programs that others wrote, over loopback: what is said arrives,
 //! over GTP where it can, over TCP where it must, and not at all where that was asked.
 
+mod common;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread::JoinHandle;
 
+use common::ports::free_port;
 use tempfile::TempDir;
 
 /// A user with a configuration, a runtime directory and a pump of his own.
@@ -24,10 +27,6 @@ impl Drop for Running {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// The library that is put before others, where cargo has put it.

@@ -3,11 +3,14 @@
 //! event loops, for data beside control, from threads. Those that take long to start run with
 //! GTP_LONG=1.
 
-use std::net::{TcpListener, TcpStream};
+mod common;
+
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use common::ports::{free_port, is_listening};
 use tempfile::TempDir;
 
 /// How long anything is tried.
@@ -30,10 +33,6 @@ impl Drop for Running {
         let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
         let _ = self.0.wait();
     }
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// Where a program is, also for users whose path leaves out those of administrators.
@@ -81,21 +80,36 @@ impl World {
     }
 
     /// Starts a server, and waits until it listens on its ports.
+    #[track_caller]
     fn serve(&self, program: &[&str], ports: &[u16]) -> Running {
+        self.served(program, ports).unwrap_or_else(|why| panic!("{why}"))
+    }
+
+    /// The same, or why it does not listen there. Somebody else who does is not taken for it.
+    fn served(&self, program: &[&str], ports: &[u16]) -> Result<Running, String> {
         use std::os::unix::process::CommandExt;
         let mut command = self.run(program);
         let log = std::fs::File::create(self.path("log")).unwrap();
         command.stdout(Stdio::null()).stderr(log).process_group(0);
-        let running = Running(command.spawn().unwrap());
+        let mut running = Running(command.spawn().unwrap());
         let end = Instant::now() + PATIENCE;
         for port in ports {
-            while TcpStream::connect(("127.0.0.1", *port)).is_err() {
-                let log = || std::fs::read_to_string(self.path("log")).unwrap();
-                assert!(Instant::now() < end, "{program:?} does not listen: {}", log());
+            while !is_listening(running.0.id(), *port) {
+                if let Some(ended) = running.0.try_wait().unwrap() {
+                    return Err(format!("{program:?}: {ended}: {}", self.log()));
+                }
+                if Instant::now() >= end {
+                    return Err(format!("{program:?} does not listen: {}", self.log()));
+                }
                 std::thread::yield_now();
             }
         }
-        running
+        Ok(running)
+    }
+
+    /// What the server that was started last has said.
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.path("log")).unwrap_or_default()
     }
 
     /// A web server of what is served.
@@ -115,7 +129,8 @@ impl World {
             if ran.status.success() {
                 return ran;
             }
-            assert!(Instant::now() < end, "{program:?}: {}", said(&ran));
+            let server = || self.log();
+            assert!(Instant::now() < end, "{program:?}: {}\n{}", said(&ran), server());
         }
     }
 
@@ -135,6 +150,17 @@ fn is_long() -> bool {
         println!("left to GTP_LONG=1: the program takes long to start");
     }
     long
+}
+
+#[test]
+fn whoever_else_listens_on_a_servers_port_is_not_taken_for_the_server() {
+    let world = World::new();
+    let port = free_port();
+    let _other = TcpListener::bind(("127.0.0.1", port)).unwrap();
+    let port_text = port.to_string();
+    let words = ["python3", "-m", "http.server", "--bind", "127.0.0.1", &port_text];
+    let Err(why) = world.served(&words, &[port]) else { panic!("it cannot listen") };
+    assert!(why.contains("in use"), "{why}");
 }
 
 const NGINX: &str = "

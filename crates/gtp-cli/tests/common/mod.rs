@@ -1,6 +1,8 @@
 //! A server and its clients as processes, in a directory of their own, over loopback.
 #![allow(dead_code)]
 
+pub mod ports;
+
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
