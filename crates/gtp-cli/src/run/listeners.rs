@@ -67,7 +67,7 @@ impl Listener {
     }
 }
 
-/// All of them, each with when it was last known to listen.
+/// All of them, each with when it became known.
 #[derive(Debug, Default)]
 pub struct Listeners(HashMap<u64, (Listener, Time)>);
 
@@ -84,7 +84,7 @@ impl Listeners {
         all
     }
 
-    /// Takes note of one that listened at that time. `false`: there are too many.
+    /// Takes note of one at that time. `false`: there are too many.
     pub fn add(&mut self, listener: Listener, at: Time) -> bool {
         let fits = self.0.len() < MOST || self.0.contains_key(&listener.inode);
         if fits {
@@ -104,9 +104,9 @@ impl Listeners {
         self.0.values().map(|(listener, _)| listener)
     }
 
-    /// Whether there is room for no other.
-    pub fn is_full(&self) -> bool {
-        self.0.len() >= MOST
+    /// The kernel's numbers of all of them.
+    pub fn inodes(&self) -> impl Iterator<Item = u64> {
+        self.0.keys().copied()
     }
 
     pub fn is_empty(&self) -> bool {

@@ -154,7 +154,7 @@ async fn serve(command: PumpCommand) -> Result<ExitCode, Failure> {
     };
     let mut listening = Listeners::of(remains.listeners());
     let listeners = Readings::of_listening();
-    if let Ok(live) = listeners.anew().await {
+    if let Ok(live) = listeners.naming(|| listening.inodes().collect()).await {
         listening.keep(&live);
     }
     remains.note_only(listening.all());
@@ -237,16 +237,23 @@ impl Pump {
     fn is_busy(self: &Arc<Pump>) -> bool {
         let listens = !lock(&self.listening).is_empty();
         if listens {
-            tokio::spawn(Arc::clone(self).look_at_listeners());
+            let pump = Arc::clone(self);
+            // What cannot be seen now is seen the next time.
+            tokio::spawn(async move { pump.look_at_listeners(None).await.map(drop) });
         }
         Arc::strong_count(&self.busy) > 1 || listens || self.remains.has_programs()
     }
 
-    /// Keeps those that listen still, as far as that can be seen now.
-    async fn look_at_listeners(self: Arc<Pump>) {
-        if let Ok(live) = self.listeners.anew().await {
-            lock(&self.listening).keep(&live);
-        }
+    /// Looks which of those that are known listen still, and whether another one does, and forgets
+    /// those that do not.
+    ///
+    /// # Errors
+    /// Where that cannot be seen now; nobody is forgotten then.
+    async fn look_at_listeners(&self, other: Option<u64>) -> std::io::Result<Reading<Listening>> {
+        let known = || lock(&self.listening).inodes().chain(other).collect();
+        let live = self.listeners.naming(known).await?;
+        lock(&self.listening).keep(&live);
+        Ok(live)
     }
 
     /// Looks which of what goes over TCP is there. What cannot be seen now is seen the next time.
@@ -298,13 +305,11 @@ impl Pump {
     async fn stand_for(&self, program: &UnixStream, socket: Option<OwnedFd>) {
         let told = match socket.map(Listener::of) {
             None | Some(Err(_)) => "tcp no socket of TCP that listens was shown",
-            Some(Ok(listener)) => match self.listeners.anew().await {
-                Ok(live) if live.said.contains(&listener.inode) => {
-                    match self.remember(listener, &live) {
-                        true => "ok",
-                        false => "tcp the pump stands for too many",
-                    }
-                }
+            Some(Ok(listener)) => match self.look_at_listeners(Some(listener.inode)).await {
+                Ok(live) if live.said.contains(&listener.inode) => match self.remember(listener) {
+                    true => "ok",
+                    false => "tcp the pump stands for too many",
+                },
                 Ok(_) => "tcp the pump is in another network",
                 Err(error) => &format!("tcp it cannot be seen which sockets listen: {error}"),
             },
@@ -314,13 +319,12 @@ impl Pump {
     }
 
     /// Takes note of a listener that was there. `false`: there are too many.
-    fn remember(&self, listener: Listener, live: &Reading<Listening>) -> bool {
+    fn remember(&self, listener: Listener) -> bool {
         let mut listening = lock(&self.listening);
-        if listening.is_full() || self.remains.are_many() {
-            listening.keep(live);
+        if self.remains.are_many() {
             self.remains.note_only(listening.all());
         }
-        let added = listening.add(listener, live.begun);
+        let added = listening.add(listener, self.listeners.now());
         if added {
             self.remains.note(&listener);
         }
@@ -551,11 +555,9 @@ impl Pump {
     /// of which it listens. It must not take a caller from elsewhere for one of this host.
     async fn find(&self, service: &[u8], called: IpAddr) -> Option<SocketAddr> {
         let port = std::str::from_utf8(service).ok()?.strip_prefix("tcp/")?.parse().ok()?;
-        let live = self.listeners.anew().await;
-        let mut listening = lock(&self.listening);
-        if let Ok(live) = live {
-            listening.keep(&live);
-        }
+        // Where it cannot be seen who listens, what is known counts.
+        let _ = self.look_at_listeners(None).await;
+        let listening = lock(&self.listening);
         listening.takes(called, port).then(|| SocketAddr::new(called.to_canonical(), port))
     }
 }

@@ -4,7 +4,9 @@
 //! reader. So a thread of its own reads them, one reading at a time, and all who ask during a
 //! reading share the next one, even if it fails. An answer is never older than its asker says: the
 //! reading has begun after that time. The tables are read piece by piece and only as far as they
-//! are needed.
+//! are needed. Between two pieces the kernel remembers its place by number, so it passes over a
+//! socket if one before it is closed meanwhile. One reading therefore proves that a socket is
+//! there, and never that it is not.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -82,10 +84,40 @@ pub struct Connected {
     asking: HashSet<u64>,
 }
 
+/// Readings after which a socket that none of them has named does not listen. Where sockets that
+/// share a port are opened and closed without end, one reading in eight passes over some other.
+const READINGS_MOST: usize = 8;
+
 impl Readings<Listening> {
     /// Readings of the sockets that listen.
     pub fn of_listening() -> Readings<Listening> {
         Readings::by(listening)
+    }
+
+    /// The time by which readings say when they were begun.
+    pub fn now(&self) -> Time {
+        self.clock.now()
+    }
+
+    /// What listens, with all that listen of those that `known` returns. It is called after the
+    /// time at which what is returned was begun, so that whoever becomes known later than that is
+    /// not forgotten. What one reading does not name is looked for in others.
+    ///
+    /// # Errors
+    /// As [`anew`](Self::anew).
+    pub async fn naming(&self, known: impl FnOnce() -> Vec<u64>) -> io::Result<Reading<Listening>> {
+        let begun = self.now();
+        let mut missing = known();
+        let mut said = Listening::new();
+        for _ in 0..READINGS_MOST {
+            let reading = self.anew().await?;
+            said.extend(reading.said.iter());
+            missing.retain(|socket| !reading.said.contains(socket));
+            if missing.is_empty() {
+                break;
+            }
+        }
+        Ok(Reading { begun, said: Arc::new(said) })
     }
 }
 
@@ -276,6 +308,56 @@ mod tests {
         assert!(both.has(inode) && both.has(other), "one way is open still");
         drop(stream);
         assert!(!connected().unwrap().has(inode));
+    }
+
+    #[tokio::test]
+    async fn a_socket_that_some_reading_names_listens_and_one_that_none_names_does_not() {
+        static READ: AtomicUsize = AtomicUsize::new(0);
+        let readings = Readings::by(|| {
+            let nth = READ.fetch_add(1, Ordering::SeqCst) + 1;
+            Ok(Listening::from_iter([1].into_iter().chain((nth == 3).then_some(7))))
+        });
+        let named = readings.naming(|| vec![1]).await.unwrap();
+        assert_eq!((&*named.said, READ.load(Ordering::SeqCst)), (&HashSet::from([1]), 1));
+        let named = readings.naming(|| vec![7, 1]).await.unwrap();
+        assert_eq!((&*named.said, READ.load(Ordering::SeqCst)), (&HashSet::from([1, 7]), 3));
+        let named = readings.naming(|| vec![7, 1]).await.unwrap();
+        assert_eq!(*named.said, HashSet::from([1]));
+        assert_eq!(READ.load(Ordering::SeqCst), 3 + READINGS_MOST);
+    }
+
+    /// One of several sockets that listen on a port.
+    fn shares(port: u16) -> std::net::TcpListener {
+        use rustix::net::{AddressFamily, SocketType, bind, listen, socket, sockopt};
+        let shares = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        sockopt::set_socket_reuseport(&shares, true).unwrap();
+        bind(&shares, &std::net::SocketAddr::from(([127, 0, 0, 1], port))).unwrap();
+        listen(&shares, 1).unwrap();
+        shares.into()
+    }
+
+    #[tokio::test]
+    async fn of_many_that_share_a_port_none_is_missed_while_others_come_and_go() {
+        use std::sync::atomic::AtomicBool;
+        let first = shares(0);
+        let port = first.local_addr().unwrap().port();
+        let open: Vec<_> = (0..60).map(|_| shares(port)).chain([first]).collect();
+        let inode = |socket: &std::net::TcpListener| rustix::fs::fstat(socket).unwrap().st_ino;
+        let stay: Vec<u64> = open.iter().map(inode).collect();
+        let over = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&over);
+        let churn = std::thread::spawn(move || {
+            while !told.load(Ordering::SeqCst) {
+                drop(shares(port));
+            }
+        });
+        let readings = Readings::of_listening();
+        for _ in 0..100 {
+            let live = readings.naming(|| stay.clone()).await.unwrap();
+            assert!(stay.iter().all(|socket| live.said.contains(socket)));
+        }
+        over.store(true, Ordering::SeqCst);
+        churn.join().unwrap();
     }
 
     /// What a test's readings do.
