@@ -236,6 +236,8 @@ seccomp_sandbox=NO
 connect_from_port_20=NO
 secure_chroot_dir=DIR/served/pub
 pasv_enable=YES
+pasv_min_port=40000
+pasv_max_port=60000
 xferlog_enable=NO
 ";
 

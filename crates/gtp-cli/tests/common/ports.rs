@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 use std::net::{TcpListener, UdpSocket};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The first port that is given out here.
@@ -12,7 +14,8 @@ const LEAST: u16 = 2_000;
 const EACH: u32 = 64;
 
 /// A port of 127.0.0.1 on which nobody listens. The system gives it to nobody by itself, and no
-/// other call of this process returns it: it is still free when a slow program comes to bind it.
+/// other test gets it while this process lives: it is still free when a slow program comes to bind
+/// it.
 pub fn free_port() -> u16 {
     static GIVEN: AtomicU32 = AtomicU32::new(0);
     let count = u32::from(end() - FIRST);
@@ -20,10 +23,17 @@ pub fn free_port() -> u16 {
     let next = || (start + GIVEN.fetch_add(1, Ordering::Relaxed)) % count;
     let is_free = |port: &u16| {
         let at = ("127.0.0.1", *port);
-        TcpListener::bind(at).is_ok() && UdpSocket::bind(at).is_ok()
+        claim(*port) && TcpListener::bind(at).is_ok() && UdpSocket::bind(at).is_ok()
     };
     let mut ports = (0..count).map(|_| FIRST + next() as u16);
     ports.find(is_free).expect("a port is free")
+}
+
+/// Takes a port from all other tests of this host until this process ends. `false`: one has it.
+fn claim(port: u16) -> bool {
+    let name = SocketAddr::from_abstract_name(format!("gtp-test-port-{port}")).unwrap();
+    // It is open as long as the process lives.
+    UnixListener::bind_addr(&name).map(std::mem::forget).is_ok()
 }
 
 /// The first port above those that are given out: where those begin that the system chooses from
