@@ -94,7 +94,8 @@ pub(crate) struct Handshake {
     longest: u16,
     state: State,
     presumption: Presumption,
-    /// When an initiator gives up; a responder never does.
+    /// When an initiator gives up; a responder never does. Time in which hellos were due and its
+    /// host did not get to sending them does not count.
     deadline: Time,
     answers: Vec<Hello>,
     answered: u32,
@@ -215,6 +216,7 @@ impl Handshake {
         if let Some(hello) = self.answers.pop() {
             return Some(HelloOut::Ack(hello));
         }
+        self.excuse_lateness(now);
         self.advance(now);
         if let State::Settling { pending, .. } = &mut self.state
             && let Some(unit_payload) = pending.pop()
@@ -253,6 +255,16 @@ impl Handshake {
             State::Settling { pending, .. } if !pending.is_empty() => Some(Time::ZERO),
             State::Settling { until, .. } => Some(*until),
             State::Waiting | State::Open | State::Failed => None,
+        }
+    }
+
+    /// A round that leaves late says as little about the path until then as one that never left.
+    fn excuse_lateness(&mut self, now: Time) {
+        if let State::Trying { round_at, .. } = &mut self.state
+            && *round_at <= self.deadline
+        {
+            self.deadline += now.since(*round_at);
+            *round_at = now.max(*round_at);
         }
     }
 

@@ -103,6 +103,28 @@ fn an_initiator_gives_up_a_path_that_carries_nothing_at_the_limit() {
 }
 
 #[test]
+fn a_host_that_gets_to_nothing_for_long_sends_as_many_rounds_before_it_gives_up() {
+    let rounds = |late: &[u64]| {
+        let mut near = Handshake::new(START, Role::Initiator { unit_payloads: vec![1_400] });
+        let (mut hellos, mut looks) = (0, 0);
+        while let Some(at) = near.poll_timeout() {
+            let now = at + Span::from_millis(late.get(looks).copied().unwrap_or(0));
+            looks += 1;
+            while near.poll_hello(now).is_some() {
+                hellos += 1;
+            }
+        }
+        assert_eq!(near.poll_outcome(), Some(Outcome::NoPath));
+        hellos / COPIES
+    };
+    let prompt = rounds(&[]);
+    assert_eq!(prompt, 7);
+    for late in [&[6_000][..], &[0, 0, 5_000], &[900; 7], &[5_000; 7]] {
+        assert_eq!(rounds(late), prompt, "{late:?} ms late");
+    }
+}
+
+#[test]
 fn a_path_that_comes_back_is_found_within_a_second() {
     // Twice two sizes a round, and never more than a second until the next.
     let mut hellos = Vec::new();
