@@ -353,7 +353,8 @@ impl SinkSession {
         self.stop_asking();
         if self.closing_since.is_none() {
             self.closing_since = Some(now);
-            self.close_due = true;
+            // A path that is not open carries no farewell either (docs/PROTOCOL.md, M36).
+            self.close_due = self.handshake.is_open();
         }
     }
 

@@ -310,7 +310,8 @@ impl SourceSession {
     pub fn close(&mut self) {
         self.settled = None;
         self.closing = true;
-        self.closes_due = 2;
+        // A path that is not open carries no farewell either (docs/PROTOCOL.md, M36).
+        self.closes_due = if self.handshake.is_open() { 2 } else { 0 };
     }
 
     /// What the agent of this host should know.

@@ -12,6 +12,27 @@ use gtp_proto::{
 const START: Time = Time::from_nanos(1_000_000_000);
 const UNIT: u16 = 1_400;
 
+#[test]
+fn a_sink_that_gives_up_a_path_sends_nothing_but_hellos() {
+    let link = Link { peer_session: 1, ip_overhead: 28, revision: Revision::NEWEST };
+    let role = Role::Initiator { unit_payloads: vec![UNIT] };
+    let (law, weights, max_rate) = (Law::Grant, Weights::ONE, Rate::UNLIMITED);
+    let config = SinkConfig { role, link, law, weights, max_rate };
+    let mut victim = Victim { sink: SinkSession::new(START, config), now: START, pn: 0 };
+    let (mut sent, mut gave_up) = (Vec::new(), false);
+    while let Some((at, _)) = victim.sink.poll_timeout().filter(|_| !gave_up) {
+        victim.now = at.max(victim.now);
+        sent.extend(victim.transmit());
+        while let Some(event) = victim.sink.poll_event() {
+            gave_up |= event == Event::NoPath;
+        }
+    }
+    victim.sink.close(victim.now);
+    sent.extend(victim.transmit());
+    assert!(gave_up && sent.len() == 14, "{sent:?}");
+    assert!(sent.iter().all(|control| matches!(control, Control::Hello(_))), "{sent:?}");
+}
+
 struct Victim {
     sink: SinkSession,
     now: Time,
