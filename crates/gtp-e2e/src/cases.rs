@@ -76,6 +76,7 @@ pub const NAMES: &[&str] = &[
     "room-for-tcp",
     "sockets",
     "churn",
+    "crowd",
     "neighbours",
 ];
 
@@ -109,6 +110,7 @@ pub fn run(name: &str, tools: &Tools) -> Result<Vec<Value>> {
         "daemon-killed" => Ok(vec![crate::kills::run(tools)?]),
         "daemon-lives" => Ok(vec![crate::lives::run(tools)?]),
         "churn" => Ok(vec![crate::churn::run(tools)?]),
+        "crowd" => crate::crowd::run(tools),
         name if name.starts_with("neighbours") => crate::neighbours::run(name, tools),
         "users-in" => Ok(vec![processes::users_in(tools)?]),
         "users-out" => Ok(vec![processes::users_out(tools)?]),

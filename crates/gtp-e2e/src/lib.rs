@@ -8,6 +8,7 @@
 pub mod cases;
 pub mod churn;
 pub mod compare;
+pub mod crowd;
 mod equal;
 pub mod frames;
 pub mod grid;
