@@ -15,8 +15,8 @@ use gtp_net::crypto::Suite;
 use gtp_net::engine::{SessionKeys, SessionOpen, SourceHandle, SourceOpen};
 use gtp_net::flows::{Failure, FailureKind, Law};
 use gtp_net::messages::{
-    self, ENTRIES_MAX, ENTRIES_PER_PAGE, EntryKind, Fault, Message, Open, Opened, Page, PagesEnd,
-    PeerText, Reason, Roots, RootsPage,
+    self, Arrivals, ArrivalsSeen, ENTRIES_MAX, ENTRIES_PER_PAGE, EntryKind, Fault, Message, Open,
+    Opened, Page, PagesEnd, PeerText, Reason, Roots, RootsPage,
 };
 use gtp_net::tls::server_config;
 use gtp_net::trust::HostTrust;
@@ -409,6 +409,12 @@ async fn a_server_cannot_point_the_client_at_somebody_elses_port() {
         let opened = Opened { udp_port: port, ..an_opened(open, EntryKind::File) };
         raw.say(&Message::Opened(opened)).await;
         raw.send(&listing(vec![file(b"x")])).await;
+        while let Some(heard) = raw.hear().await {
+            if heard == Message::ArrivalsWanted {
+                let seen = ArrivalsSeen { arrivals: Arrivals::None };
+                raw.say(&Message::ArrivalsSeen(seen)).await;
+            }
+        }
     })
     .await;
     assert_eq!(failure.exit_code(), 11, "{failure}");

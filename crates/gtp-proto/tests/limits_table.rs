@@ -159,6 +159,10 @@ const ROWS: &[Row] = &[
             ("gtp-net/src/flows/questions.rs", "QUESTIONS_OPEN", 1.0),
         ],
     ),
+    (
+        "questions of one session whether its datagrams come",
+        &[("gtp-net/src/server/path_questions.rs", "ANSWERED_MOST", 1.0)],
+    ),
     ("bad blocks from one source", &[("gtp-net/src/client/get.rs", "BAD_BLOCKS_MAX", 1.0)]),
 ];
 

@@ -117,6 +117,10 @@ impl Serving {
         format!("gtp://127.0.0.1:{}/{path}", self.port)
     }
 
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();

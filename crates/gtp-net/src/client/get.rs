@@ -9,8 +9,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gtp_alloc::Time;
-use gtp_proto::FlowId;
+use gtp_alloc::{Span, Time};
+use gtp_proto::{FlowId, Revision};
 use gtp_store::{Finished, Kind, Manifest, Recheck, RootKind, SinkError, Value};
 use gtp_sys::Clock;
 use tokio::sync::mpsc;
@@ -21,14 +21,14 @@ use super::link::{self, Order, Ready, Report, Reports};
 use super::place::{self, Place, Placed};
 use super::progress::{Event, Outcome, Progress};
 use super::roots::RootCheck;
+use super::silence::{Silences, Verdict as SilenceVerdict, not_waited_for, path_lost};
 use super::{
-    Endpoint, LOOK_SPAN, Monitor, Terms, Url, back_off, no_path_words, stop_words, stopped,
-    without_datagrams,
+    Endpoint, LOOK_SPAN, Monitor, Terms, Url, back_off, stop_words, stopped, without_datagrams,
 };
 use crate::control::{ANSWER_SPAN, ControlError, Obstacle};
 use crate::engine::{Blame, RootPolicy, TransferEvent, TransferHandle, TransferOpen};
 use crate::flows::{Failure, FailureKind};
-use crate::messages::Done;
+use crate::messages::{Arrivals, Done};
 use object::same_object;
 use skipped::Skipped;
 use tally::Tally;
@@ -88,6 +88,9 @@ struct Source {
     path_seen: bool,
     /// Where its newest session sends from.
     peer: Option<SocketAddr>,
+    /// What it understands in that session.
+    revision: Revision,
+    silences: Silences,
     bad_blocks: u32,
     /// Rules that it broke.
     breaches: u32,
@@ -154,6 +157,8 @@ impl Gather {
             tries: 0,
             path_seen: false,
             peer: None,
+            revision: Revision::First,
+            silences: Silences::default(),
             bad_blocks: 0,
             breaches: 0,
             admitted: false,
@@ -264,14 +269,21 @@ impl Gather {
                 }
             }
             Report::Refused(failure) => self.source_failed(number, failure)?,
+            Report::Arrivals { arrivals, took } => {
+                self.silence_explained(number, arrivals, took)?
+            }
             Report::Ended(failure) => {
+                // A path is judged here, also where the server is the first to wait in vain.
+                let failure = match failure.kind == FailureKind::NoUdpPath {
+                    true => not_waited_for(),
+                    false => failure,
+                };
                 // A line that was dropped on purpose may still say so.
                 match self.sources[number].state {
                     State::Live { flow, .. } => {
                         if let Some(running) = &self.running {
                             running.transfer.remove_session(flow);
                         }
-                        let failure = self.own_words(number, failure);
                         self.source_failed(number, failure)?;
                     }
                     State::Parked(_) => self.source_failed(number, failure)?,
@@ -304,23 +316,32 @@ impl Gather {
         Ok(())
     }
 
-    /// The server may notice first that no datagram comes; what to do about it is said here.
-    fn own_words(&self, number: usize, failure: Failure) -> Failure {
-        match failure.kind == FailureKind::NoUdpPath {
-            true => self.without_path(number),
-            false => failure,
-        }
-    }
-
     /// No datagram comes from a source, or gets there.
     fn without_path(&self, number: usize) -> Failure {
         let source = &self.sources[number];
         let host = source.url.host();
         match source.peer {
             Some(peer) if !source.path_seen => without_datagrams(&self.endpoint, host, peer),
-            // There was a path, and there may be one again.
-            Some(_) | None => Failure::new(FailureKind::Temporary, no_path_words(host)),
+            Some(_) | None => path_lost(host),
         }
+    }
+
+    /// A source has said what has come of the datagrams that it has not answered.
+    fn silence_explained(
+        &mut self,
+        number: usize,
+        arrivals: Arrivals,
+        took: Span,
+    ) -> Result<(), Failure> {
+        let source = &mut self.sources[number];
+        if !matches!(source.state, State::Live { .. }) {
+            return Ok(());
+        }
+        let failure = match source.silences.judge(source.url.host(), arrivals, took) {
+            SilenceVerdict::Slow(failure) => failure,
+            SilenceVerdict::NoPath => self.without_path(number),
+        };
+        self.source_failed(number, failure)
     }
 
     // --- the start ---
@@ -445,6 +466,7 @@ impl Gather {
             }
         }
         self.sources[number].peer = Some(session.peer);
+        self.sources[number].revision = session.revision;
         let flow = running.transfer.add_session(session);
         self.tally.assign(flow, number);
         if let Some(check) = &mut running.check {
@@ -470,6 +492,7 @@ impl Gather {
             TransferEvent::PathOpen { flow } => {
                 if let Some(number) = self.tally.source_of(flow) {
                     self.sources[number].path_seen = true;
+                    self.sources[number].silences.end();
                 }
             }
             TransferEvent::NoPath { flow } => self.no_path(flow)?,
@@ -510,6 +533,14 @@ impl Gather {
 
     fn no_path(&mut self, flow: FlowId) -> Result<(), Failure> {
         let Some(number) = self.live_source(flow) else { return Ok(()) };
+        let source = &self.sources[number];
+        if let State::Live { orders, .. } = &source.state
+            && source.revision >= Revision::Third
+        {
+            // A line that has just ended reports so itself.
+            let _ = orders.send(Order::AskArrivals);
+            return Ok(());
+        }
         let failure = self.without_path(number);
         self.source_failed(number, failure)
     }

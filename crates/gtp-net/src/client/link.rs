@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use gtp_alloc::{Span, Time};
 use gtp_store::Value;
+use gtp_sys::Clock;
 use tokio::sync::mpsc;
 
 use super::connect::{Described, Granted, Units, ask, describe, left_out, reach};
@@ -15,13 +16,15 @@ use super::{Endpoint, Terms, Url};
 use crate::control::{ControlChannel, ControlError, KEEPALIVE_SPAN};
 use crate::engine::SessionOpen;
 use crate::flows::{Failure, Questions};
-use crate::messages::{Done, Message, Reason, Verb};
+use crate::messages::{Arrivals, Done, Message, Reason, Verb};
 
 /// What a line is asked to do.
 #[derive(Debug)]
 pub(super) enum Order {
     /// Ask for the roots of `files` files from `first_file` on.
     AskRoots { first_file: u64, files: u32 },
+    /// Ask whether this end's datagrams come.
+    AskArrivals,
     /// Say that all is well, and end.
     Done(Done),
 }
@@ -38,6 +41,8 @@ pub(super) enum Report {
     Refused(Failure),
     /// Roots, as asked for, in order.
     Roots { first_file: u64, roots: Vec<Value> },
+    /// What has come of this end's datagrams, and how long the server took to say so.
+    Arrivals { arrivals: Arrivals, took: Span },
     /// The server cannot give this file any more.
     FileLost { path: Vec<u8>, failure: Failure },
     /// There is something to say of a file that comes nevertheless.
@@ -100,7 +105,7 @@ pub(super) async fn run(
         Ok((Granted { channel, session, .. }, described)) => {
             let (orders, inbox) = mpsc::unbounded_channel();
             tell(Report::Ready(Box::new(Ready { session, described, orders })));
-            if let Some(last) = tend(channel, inbox, &tell).await {
+            if let Some(last) = tend(channel, inbox, clock, &tell).await {
                 tell(last);
             }
         }
@@ -129,6 +134,7 @@ impl Signs {
 async fn tend(
     mut channel: ControlChannel,
     mut orders: mpsc::UnboundedReceiver<Order>,
+    clock: Clock,
     tell: &impl Fn(Report),
 ) -> Option<Report> {
     let mut keepalive = tokio::time::interval(KEEPALIVE_SPAN);
@@ -140,6 +146,10 @@ async fn tend(
                     asked.roots.add([(first_file, files)]);
                     channel.send_all(asked.roots.due()).await
                 }
+                Some(Order::AskArrivals) => {
+                    asked.arrivals_at = Some(clock.now());
+                    channel.send(&Message::ArrivalsWanted).await
+                }
                 Some(Order::Done(done)) => {
                     end(channel, Message::Done(done)).await;
                     return None;
@@ -150,7 +160,7 @@ async fn tend(
                 }
             },
             message = channel.recv() => match message {
-                Ok(message) => match heard(message, &mut asked) {
+                Ok(message) => match heard(message, &mut asked, clock.now()) {
                     Ok(report) => {
                         tell(report);
                         channel.send_all(asked.roots.due()).await
@@ -172,12 +182,14 @@ async fn tend(
 struct Asked {
     /// To the questions for roots.
     roots: Questions,
+    /// When it was asked whether datagrams come, and has not said.
+    arrivals_at: Option<Time>,
     /// Files at which it has failed.
     faults: usize,
 }
 
-/// What a message means; roots only answer the question whose turn it is.
-fn heard(message: Message, asked: &mut Asked) -> Result<Report, Failure> {
+/// What a message that comes `now` means; roots only answer the question whose turn it is.
+fn heard(message: Message, asked: &mut Asked, now: Time) -> Result<Report, Failure> {
     match message {
         Message::Roots(page) => {
             if !asked.roots.answered(page.first_file, page.roots.0.len()) {
@@ -197,6 +209,10 @@ fn heard(message: Message, asked: &mut Asked) -> Result<Report, Failure> {
             let remark = fault.reason == Reason::Other;
             Ok(if remark { Report::Remark(failure) } else { Report::FileLost { path, failure } })
         }
+        Message::ArrivalsSeen(seen) => match asked.arrivals_at.take() {
+            Some(at) => Ok(Report::Arrivals { arrivals: seen.arrivals, took: now.since(at) }),
+            None => Err(ControlError::Unexpected("an answer that nobody asked for".into()).into()),
+        },
         Message::Cancel => Err(ControlError::Closed.into()),
         other => Err(ControlError::Unexpected(format!("message {}", other.name())).into()),
     }
@@ -212,7 +228,25 @@ async fn end(mut channel: ControlChannel, last: Message) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::messages::{Fault, PeerText, Reason, Roots, RootsPage};
+    use crate::messages::{ArrivalsSeen, Fault, PeerText, Reason, Roots, RootsPage};
+
+    fn hear(message: Message, asked: &mut Asked) -> Result<Report, Failure> {
+        heard(message, asked, Time::from_nanos(7_000))
+    }
+
+    #[test]
+    fn what_came_of_datagrams_is_believed_once_for_each_question() {
+        let seen = || Message::ArrivalsSeen(ArrivalsSeen { arrivals: Arrivals::Some });
+        let mut asked = Asked::default();
+        assert!(hear(seen(), &mut asked).is_err());
+        asked.arrivals_at = Some(Time::from_nanos(2_000));
+        let told = hear(seen(), &mut asked);
+        let took = Span::from_micros(5);
+        assert!(
+            matches!(told, Ok(Report::Arrivals { arrivals: Arrivals::Some, took: t }) if t == took)
+        );
+        assert!(hear(seen(), &mut asked).is_err());
+    }
 
     #[test]
     fn roots_are_taken_once_and_only_as_asked() {
@@ -225,13 +259,13 @@ mod tests {
             assert_eq!(asked.roots.due().count(), runs.len());
             asked
         };
-        assert!(heard(page(0, 1), &mut asked(&[])).is_err());
-        assert!(heard(page(0, 3), &mut asked(&[(0, 2)])).is_err());
-        assert!(heard(page(1, 2), &mut asked(&[(0, 2)])).is_err());
+        assert!(hear(page(0, 1), &mut asked(&[])).is_err());
+        assert!(hear(page(0, 3), &mut asked(&[(0, 2)])).is_err());
+        assert!(hear(page(1, 2), &mut asked(&[(0, 2)])).is_err());
         let mut asked = asked(&[(0, 2), (2, 1)]);
-        assert!(heard(page(0, 2), &mut asked).is_ok());
-        assert!(heard(page(2, 1), &mut asked).is_ok());
-        assert!(heard(page(2, 1), &mut asked).is_err());
+        assert!(hear(page(0, 2), &mut asked).is_ok());
+        assert!(hear(page(2, 1), &mut asked).is_ok());
+        assert!(hear(page(2, 1), &mut asked).is_err());
     }
 
     #[test]
@@ -240,7 +274,7 @@ mod tests {
         let mut fault = || {
             let path = Some(b"x".to_vec());
             let text = PeerText::new("gone");
-            heard(Message::Fault(Fault { reason: Reason::Other, text, path }), &mut asked)
+            hear(Message::Fault(Fault { reason: Reason::Other, text, path }), &mut asked)
         };
         assert!((0..FAULTS_MAX).all(|_| matches!(fault(), Ok(Report::Remark(_)))));
         assert!(fault().is_err_and(|failure| failure.text.contains("faults")));

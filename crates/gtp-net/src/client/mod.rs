@@ -14,6 +14,7 @@ mod placement;
 mod progress;
 mod put;
 mod roots;
+mod silence;
 mod url;
 
 use std::io;

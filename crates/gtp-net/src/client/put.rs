@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gtp_alloc::{Span, Time};
+use gtp_proto::Revision;
 use gtp_store::{BlockSource, Manifest, RootKind};
 use gtp_sys::Clock;
 use tokio::task::{JoinError, JoinHandle};
@@ -18,6 +19,7 @@ use tokio::time::Sleep;
 use super::connect::{Granted, Units, ask, left_out, reach};
 use super::placement::End;
 use super::progress::{Event, Outcome, Progress, SourceShare};
+use super::silence::{Silences, Verdict};
 use super::{
     Endpoint, LOOK_SPAN, Monitor, Terms, Url, back_off, no_path_words, stop_words, stopped,
     without_datagrams,
@@ -28,7 +30,7 @@ use crate::flows::{
     Failure, FailureKind, FileIndex, RootAnswers, hashing_span, reason_of_source, root_kind,
     to_messages, unnamed_file,
 };
-use crate::messages::{Done, Message, Ready, Reason, Verb};
+use crate::messages::{Arrivals, Done, Message, Ready, Reason, Verb};
 use parcel::{Aim, Parcel, pack};
 pub use parcel::{MakeSource, Objects};
 
@@ -71,6 +73,8 @@ pub async fn put(
         excused: Span::ZERO,
         path_seen: false,
         peer: None,
+        revision: Revision::First,
+        silences: Silences::default(),
         sent_before: 0,
         proved_before: 0,
         proved: 0,
@@ -121,6 +125,9 @@ struct Attempt {
     path_seen: bool,
     /// Where the newest session sends to.
     peer: Option<SocketAddr>,
+    /// What the server understands in that session.
+    revision: Revision,
+    silences: Silences,
     /// IP bytes of earlier attempts.
     sent_before: u64,
     /// Payload bytes that the server proved to have received in them.
@@ -156,6 +163,8 @@ enum Heard {
     Placement,
     /// The data session is over; the server may still say how the transfer ended.
     Ends(Parting),
+    /// No datagram has come; the server is to say whether this end's do.
+    Silence,
     /// This end cannot go on, and the server is to be told why.
     Fails(Reason, Failure),
 }
@@ -212,7 +221,7 @@ impl Attempt {
         let terms = (&self.terms, Units::AsThePath);
         let Granted { mut channel, opened, session } =
             ask(channel, &self.endpoint, &self.url, verb, terms, &|| {}).await?;
-        self.peer = Some(session.peer);
+        (self.peer, self.revision) = (Some(session.peer), session.revision);
         let end = if self.url.names_directory() { End::Slash } else { End::Name };
         // What is there when the command begins decides, and what attempts leave there does not.
         let there = *self.there.get_or_insert(opened.object.map(root_kind));
@@ -287,6 +296,7 @@ impl Attempt {
         let mut look = tokio::time::interval(LOOK_SPAN);
         let mut keepalive = tokio::time::interval(KEEPALIVE_SPAN);
         let mut parting: Option<Parting> = None;
+        let mut silent_at: Option<Time> = None;
         loop {
             let Sending { channel, source, index, answers } = sending;
             answers.begin(source, index);
@@ -298,6 +308,15 @@ impl Attempt {
                         Some(path) => self.leave_out(left_out(path, &fault.text))?,
                         None => return Err(Failure::of_fault(&fault)),
                     },
+                    Message::ArrivalsSeen(seen) if let Some(at) = silent_at => {
+                        let failure = self.silence_explained(seen.arrivals, at);
+                        let reason = match failure.is_temporary() {
+                            true => Reason::TimedOut,
+                            false => Reason::NoUdpPath,
+                        };
+                        channel.send(&Message::fault(reason, failure.text.clone())).await?;
+                        return Err(failure);
+                    }
                     Message::Cancel => return Err(ControlError::Closed.into()),
                     other => {
                         let text = format!("message {}", other.name());
@@ -312,9 +331,14 @@ impl Attempt {
                         return Err(error.into());
                     }
                 },
-                event = source.next_event(), if parting.is_none() => match self.heard(event) {
+                event = source.next_event(), if parting.is_none() && silent_at.is_none()
+                    => match self.heard(event) {
                     Heard::Placement => {}
                     Heard::Ends(end) => parting = Some(end),
+                    Heard::Silence => {
+                        silent_at = Some(self.clock.now());
+                        channel.send(&Message::ArrivalsWanted).await?;
+                    }
                     Heard::Fails(reason, failure) => {
                         channel.send(&Message::fault(reason, failure.text.clone())).await?;
                         return Err(failure);
@@ -358,12 +382,14 @@ impl Attempt {
         match event {
             Some(SourceEvent::PathOpen) => {
                 self.path_seen = true;
+                self.silences.end();
                 Heard::Placement
             }
             Some(SourceEvent::Closed) => ends("the server ended the session".into(), VERDICT_SPAN),
             Some(SourceEvent::NoPath) if self.path_seen => {
                 ends(no_path_words(self.url.host()), LAST_WORD_SPAN)
             }
+            Some(SourceEvent::NoPath) if self.revision >= Revision::Third => Heard::Silence,
             Some(SourceEvent::NoPath) => {
                 let text = no_path_words(self.url.host());
                 Heard::Fails(Reason::NoUdpPath, Failure::new(FailureKind::NoUdpPath, text))
@@ -378,6 +404,15 @@ impl Attempt {
                     Err(failure) => Heard::Fails(Reason::Limit, failure),
                 }
             }
+        }
+    }
+
+    /// The server has said what has come of the datagrams that it was asked about at `asked`.
+    fn silence_explained(&mut self, arrivals: Arrivals, asked: Time) -> Failure {
+        let (host, took) = (self.url.host(), self.clock.now().since(asked));
+        match self.silences.judge(host, arrivals, took) {
+            Verdict::Slow(failure) => failure,
+            Verdict::NoPath => Failure::new(FailureKind::NoUdpPath, no_path_words(host)),
         }
     }
 

@@ -12,6 +12,7 @@ use gtp_store::{BlockSource, Lender, Value};
 use gtp_sys::udp::UdpSocket;
 use gtp_sys::wake::Waker;
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::oneshot;
 
 use super::api::{
     SessionOpen, SocketId, SourceEvent, SourceProgress, TransferEvent, TransferOpen,
@@ -22,6 +23,7 @@ use super::mates::Stray;
 use super::reader::{Loaded, ReadJobs};
 use super::stream::StreamNotice;
 use super::writer::{self, Written};
+use crate::messages::Arrivals;
 
 /// Names a transfer within a host.
 pub(super) type TransferId = u32;
@@ -50,6 +52,9 @@ pub(super) enum Notice {
     Written(TransferId, Written),
     /// Something about a stream.
     Stream(StreamNotice),
+    /// Whether datagrams of a session have come is to be said, once all that were there by now are
+    /// read.
+    Arrivals(FlowId, oneshot::Sender<Arrivals>),
     /// A datagram of one of its sessions has come to another engine.
     Stray(Box<Stray>),
     /// The last handle is gone.

@@ -110,7 +110,7 @@ impl Driver {
     /// Another thread wants something, or a worker has answered.
     pub fn handle_notice(&mut self, now: Time, notice: Notice) {
         match notice {
-            Notice::AddSocket(..) => {} // For whoever owns the sockets.
+            Notice::AddSocket(..) | Notice::Arrivals(..) => {} // For whoever owns the sockets.
             Notice::OpenSource(new) => self.open_source(now, *new),
             Notice::CloseSource(flow) => {
                 if let Some(source) = self.table.source_mut(now, flow) {
@@ -330,6 +330,12 @@ impl Driver {
         self.table.touch(now, index);
         self.stir(now, index);
         self.after_datagram(now, index, header.kind);
+    }
+
+    /// Whether a datagram of this session has come. A session that has ended, and whose client is
+    /// still there, was ended by one.
+    pub fn has_heard(&self, flow: FlowId) -> bool {
+        self.table.find(flow).is_none_or(|session| session.envelope.has_heard())
     }
 
     /// This process keeps up with so much of what arrives.

@@ -82,6 +82,11 @@ impl Envelope {
         }
     }
 
+    /// Whether a datagram has come that opened under the session's key.
+    pub fn has_heard(&self) -> bool {
+        self.newest.is_some()
+    }
+
     /// The address of the client that this host serves, if it does.
     pub fn client(&self) -> Option<IpAddr> {
         (self.learns != Learns::Nothing).then_some(self.peer.ip())

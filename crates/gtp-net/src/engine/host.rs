@@ -39,6 +39,7 @@ use super::run::{self, Outfit};
 use super::standing::{Shown, Stands};
 use super::turns::Party;
 use super::writer;
+use crate::messages::Arrivals;
 
 /// One host: its sockets, its capacity in both directions, and the engines that serve them. Clones
 /// are the same host, at the same one of its engines: what is opened through this value is that
@@ -345,6 +346,13 @@ impl Host {
     }
 }
 
+/// Asks an engine what has come of a session's datagrams.
+fn arrivals(host: &Host, flow: FlowId) -> impl Future<Output = Option<Arrivals>> + Send + 'static {
+    let (answer_in, answer) = oneshot::channel();
+    host.notices().send(Notice::Arrivals(flow, answer_in));
+    async move { answer.await.ok() }
+}
+
 /// A session that sends. Dropping it closes the session.
 pub struct SourceHandle {
     flow: FlowId,
@@ -363,6 +371,12 @@ impl SourceHandle {
     /// How the session is doing, at most 50 ms old.
     pub fn progress(&self) -> SourceProgress {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What has come of the session's datagrams, once the engine has read all that were there when
+    /// this was called. `None`: the engine has ended.
+    pub fn arrivals(&self) -> impl Future<Output = Option<Arrivals>> + Send + 'static {
+        arrivals(&self.host, self.flow)
     }
 
     /// Ends the session. The object stays open for [`SourceHandle::roots`].
@@ -405,6 +419,14 @@ impl TransferHandle {
         let flow = self.host.name();
         self.send(Notice::AddSession(self.transfer, flow, Box::new(open)));
         flow
+    }
+
+    /// What has come of a session's datagrams, as [`SourceHandle::arrivals`].
+    pub fn arrivals(
+        &self,
+        flow: FlowId,
+    ) -> impl Future<Output = Option<Arrivals>> + Send + 'static {
+        arrivals(&self.host, flow)
     }
 
     /// Ends a session; what it has not brought is asked of the others.

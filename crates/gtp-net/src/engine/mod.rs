@@ -24,6 +24,7 @@ mod cache;
 mod calls;
 mod command;
 mod council;
+mod curious;
 mod details;
 mod driver;
 mod envelope;

@@ -19,6 +19,7 @@ use super::api::{Drops, HostConfig, SocketId};
 use super::batch::Batch;
 use super::calls::Counters;
 use super::command::{Notice, Notices};
+use super::curious::Curious;
 use super::driver::{Deciders, Driver};
 use super::envelope::Destination;
 use super::intake::Intake;
@@ -39,6 +40,8 @@ struct Engine {
     received: ReceiveBatch,
     naps: Naps,
     outgoing: Batch,
+    /// Who wants to know whether datagrams of a session have come.
+    curious: Curious,
     /// What of `outgoing` the kernel had no room for.
     stuck: Option<Left>,
     leave_by: Time,
@@ -104,6 +107,7 @@ pub(super) fn spawn(outfit: Outfit) -> io::Result<JoinHandle<()>> {
             received: ReceiveBatch::new(),
             naps,
             outgoing: Batch::default(),
+            curious: Curious::default(),
             stuck: None,
             leave_by: Time::MAX,
             drops,
@@ -122,6 +126,7 @@ impl Engine {
                 return;
             }
             self.receive();
+            self.answer_curious();
             let now = self.clock.now();
             self.look_at_intake(now);
             self.driver.handle_timeout(now);
@@ -148,6 +153,11 @@ impl Engine {
                     self.sockets.push((id, socket));
                     self.ready.push(true);
                     self.timings.push(Timing::new(now));
+                }
+                Ok(Notice::Arrivals(flow, answer)) => {
+                    self.calls.message.count();
+                    self.curious.ask(flow, answer, self.fullest());
+                    self.ready.fill(true);
                 }
                 Ok(notice) => {
                     self.calls.message.count();
@@ -199,6 +209,19 @@ impl Engine {
             }
         }
         self.intake.handle_turn(fullest);
+    }
+
+    /// How full the fullest receive buffer is, from 0 to about 1.
+    fn fullest(&self) -> f64 {
+        let filled = |socket: &UdpSocket| socket.pressure().map_or(0.0, |now| now.filled());
+        self.sockets.iter().map(|(_, socket)| filled(socket)).fold(0.0, f64::max)
+    }
+
+    /// Answers those whose question is older than all that is left to read.
+    fn answer_curious(&mut self) {
+        if !self.curious.is_empty() && !self.ready.iter().any(|&ready| ready) {
+            self.curious.answer(|flow| self.driver.has_heard(flow));
+        }
     }
 
     /// Tells the driver what this thread keeps up with, if that is news.

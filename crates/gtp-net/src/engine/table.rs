@@ -99,6 +99,11 @@ impl Table {
         self.slots.get_mut(index)?.as_deref_mut()
     }
 
+    /// The session of this name.
+    pub fn find(&self, flow: FlowId) -> Option<&Session> {
+        self.slots[*self.by_flow.get(&flow)?].as_deref()
+    }
+
     /// The receiving session of this name. It will be polled at `now`.
     pub fn sink_mut(&mut self, now: Time, flow: FlowId) -> Option<&mut SinkSide> {
         let index = *self.by_flow.get(&flow)?;

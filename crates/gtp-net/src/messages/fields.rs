@@ -198,6 +198,22 @@ pub enum EntryKind {
     Directory,
 }
 
+/// What a server says of a session's datagrams, once it has read all that had come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(index_only)]
+pub enum Arrivals {
+    /// None has come.
+    #[n(0)]
+    None,
+    /// At least one has come, and opened under the session's key.
+    #[n(1)]
+    Some,
+    /// None was read, but some may have been lost at this host: it does not keep up with what
+    /// comes.
+    #[n(2)]
+    Unread,
+}
+
 /// One entry of a manifest or listing. That the paths are sane, sorted and unique is checked by
 /// whoever builds a manifest of them.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]

@@ -19,7 +19,8 @@ use gtp_proto::Revision;
 use minicbor::{Decode, Encode};
 
 pub use fields::{
-    Delivery, Entry, EntryKind, Law, Pages, PeerText, Reason, Roots, SuiteList, Verb, printable,
+    Arrivals, Delivery, Entry, EntryKind, Law, Pages, PeerText, Reason, Roots, SuiteList, Verb,
+    printable,
 };
 pub use limits::*;
 
@@ -222,6 +223,15 @@ pub struct Ended {
     pub frames: u64,
 }
 
+/// Server to client, the answer to [`Message::ArrivalsWanted`].
+#[derive(Clone, Debug, PartialEq, Encode, Decode)]
+#[cbor(map)]
+pub struct ArrivalsSeen {
+    /// What has come of the session's datagrams.
+    #[n(0)]
+    pub arrivals: Arrivals,
+}
+
 /// Either way: the session fails, or one file of it does.
 #[derive(Clone, Debug, PartialEq, Encode, Decode)]
 #[cbor(map)]
@@ -275,6 +285,11 @@ pub enum Message {
     Connected(Connected),
     /// See [`Ended`].
     Ended(Ended),
+    /// Client to server, whose datagrams nobody has answered: asks whether any have come. Only to
+    /// peers of [`Revision::Third`] or later.
+    ArrivalsWanted,
+    /// See [`ArrivalsSeen`].
+    ArrivalsSeen(ArrivalsSeen),
 }
 
 /// Bytes from the peer that are no message, or a message of ours that must not be sent.
@@ -376,6 +391,8 @@ messages! {
     15 Ready FRAME_MAX (Ready);
     16 Connected FRAME_MAX (Connected);
     17 Ended FRAME_MAX (Ended);
+    18 ArrivalsWanted FRAME_MAX;
+    19 ArrivalsSeen FRAME_MAX (ArrivalsSeen);
 }
 
 impl Message {
@@ -463,7 +480,8 @@ impl Message {
                 within(*resumed_bytes, 0..=CONTENT_MAX, "size of what is there")?;
                 within(*files_unchanged, 0..=ENTRIES_MAX, "number of files")
             }
-            Message::Cancel | Message::Keepalive => Ok(()),
+            Message::ArrivalsSeen(ArrivalsSeen { arrivals: _ }) => Ok(()),
+            Message::Cancel | Message::Keepalive | Message::ArrivalsWanted => Ok(()),
         }
     }
 }

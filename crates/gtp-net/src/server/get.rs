@@ -10,6 +10,7 @@ use gtp_store::{BlockSource, FileSource, Manifest, RelPath, SourceError};
 use gtp_sys::Clock;
 
 use super::clients::{Leave, Seat};
+use super::path_questions::PathQuestions;
 use super::scan::{scan, skipped_faults};
 use super::session::{Client, Ending};
 use super::walks::Listing;
@@ -19,7 +20,7 @@ use crate::engine::{SourceEvent, SourceHandle, SourceOpen};
 use crate::flows::{
     Failure, FailureKind, RootAnswers, next_change_shows, reason_of_source, to_messages, wire_root,
 };
-use crate::messages::{Fault, Message, PeerText, Reason};
+use crate::messages::{Arrivals, Fault, Message, PeerText, Reason};
 
 pub(super) async fn serve(shared: &Arc<Shared>, client: Client, stop: &mut Stop) -> Ending {
     let scanning = scan(shared, client);
@@ -45,6 +46,7 @@ pub(super) async fn serve(shared: &Arc<Shared>, client: Client, stop: &mut Stop)
         source: client.host.open_source(open),
         listing,
         answers: RootAnswers::default(),
+        questions: PathQuestions::default(),
         client,
     };
     let sums = (manifest.entries.len() as u64, manifest.content_bytes());
@@ -114,6 +116,7 @@ struct Giving {
     source: SourceHandle,
     listing: Arc<Listing>,
     answers: RootAnswers,
+    questions: PathQuestions,
     client: Client,
 }
 
@@ -154,6 +157,10 @@ impl Giving {
                         self.answers.ask(wanted, &self.source, &self.listing.index)?;
                     }
                     Message::UnitChoice(_) => {}
+                    Message::ArrivalsWanted => {
+                        let seen = self.questions.answer(self.source.arrivals()).await?;
+                        channel.send(&seen).await?;
+                    }
                     Message::Fault(fault) => return Err(Failure::of_fault(&fault)),
                     other => {
                         let text = format!("message {}", other.name());
@@ -185,7 +192,11 @@ impl Giving {
                     let had = self.source.progress().wire_bytes + work;
                     self.client.seat.note(had, clock.now());
                 }
-                () = &mut hello, if !greeted => return no_path(channel).await,
+                () = &mut hello, if !greeted => match self.source.arrivals().await {
+                    Some(Arrivals::Some) => greeted = true,
+                    Some(Arrivals::Unread) => return overrun(channel).await,
+                    Some(Arrivals::None) | None => return no_path(channel).await,
+                },
             }
         }
     }
@@ -196,6 +207,13 @@ async fn no_path(channel: &mut ControlChannel) -> Result<(), Failure> {
     let text = "no datagram came from the client";
     channel.send(&Message::fault(Reason::NoUdpPath, text)).await?;
     Err(Failure::new(FailureKind::NoUdpPath, text))
+}
+
+/// Ends a session whose client's datagrams, if there were any, were lost here.
+async fn overrun(channel: &mut ControlChannel) -> Result<(), Failure> {
+    let text = "this server does not keep up with what comes: try again later";
+    channel.send(&Message::fault(Reason::Busy, text)).await?;
+    Err(Failure::new(FailureKind::Temporary, text))
 }
 
 /// Returns how long a client may take to send its first datagram. It does so at once after the

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use gtp_proto::FlowId;
 use gtp_store::{
     BLOCK, BlockSink, Destination, Entry, FileSink, Kind, MadeDir, Manifest, Recheck, RelPath,
     RootKind, SinkError, SinkOptions, UNFINISHED_DIR, Value,
@@ -21,6 +22,7 @@ use tokio::time::{Sleep, sleep};
 use super::admission::listing_bytes;
 use super::budget::{Share, USED_UP};
 use super::clients::{Leave, Seat};
+use super::path_questions::PathQuestions;
 use super::session::{Client, Ending};
 use super::walks::GONE;
 use super::{Shared, Stop};
@@ -142,12 +144,14 @@ async fn begin(
     let open =
         TransferOpen { sink, manifest: Arc::clone(&manifest), roots: RootPolicy::TrustTrailers };
     let transfer = client.host.open_transfer(open);
-    transfer.add_session(session);
+    let flow = transfer.add_session(session);
     client.channel.send(&ready).await?;
     let index = FileIndex::of(&manifest);
     let questions = Questions::default();
     let taking = Taking {
         transfer,
+        flow,
+        path_questions: PathQuestions::default(),
         manifest,
         index,
         waiting,
@@ -278,6 +282,9 @@ fn unexpected(message: &Message) -> Trouble {
 /// A session that receives.
 struct Taking {
     transfer: TransferHandle,
+    /// Its session.
+    flow: FlowId,
+    path_questions: PathQuestions,
     manifest: Arc<Manifest>,
     index: FileIndex,
     /// For each entry, whether it is a file that has no name yet.
@@ -308,6 +315,10 @@ impl Taking {
                         channel.send_all(self.questions.due()).await?;
                     }
                     Message::UnitChoice(_) => {}
+                    Message::ArrivalsWanted => {
+                        let seen = self.path_questions.answer(self.transfer.arrivals(self.flow));
+                        channel.send(&seen.await?).await?;
+                    }
                     other => return Err(last_word(other)),
                 },
                 event = self.transfer.next_event() => {
@@ -639,6 +650,8 @@ mod tests {
                 manifest: Arc::clone(&manifest),
                 roots: RootPolicy::TrustTrailers,
             }),
+            flow: 0,
+            path_questions: PathQuestions::default(),
             index: FileIndex::of(&manifest),
             waiting: manifest.entries.iter().map(|e| e.size > BLOCK).collect(),
             manifest,

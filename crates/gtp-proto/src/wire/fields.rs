@@ -17,13 +17,16 @@ pub enum Revision {
     /// The first revision, in which control bodies end with the weight.
     First = 1,
     /// The second revision, in which optional fields may follow the weight.
-    #[default]
     Second = 2,
+    /// The third revision, in which an initiator may ask on the control channel whether its
+    /// datagrams come.
+    #[default]
+    Third = 3,
 }
 
 impl Revision {
     /// The newest revision that this implementation knows.
-    pub const NEWEST: Revision = Revision::Second;
+    pub const NEWEST: Revision = Revision::Third;
 
     /// Returns the revision to use with a peer whose newest one has this number: the older of the
     /// two. Returns `None` if the peer's is older than all that are known.
@@ -31,7 +34,8 @@ impl Revision {
         match theirs {
             0 => None,
             1 => Some(Revision::First),
-            2.. => Some(Revision::Second),
+            2 => Some(Revision::Second),
+            3.. => Some(Revision::Third),
         }
     }
 

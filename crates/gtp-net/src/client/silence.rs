@@ -1,0 +1,120 @@
+//! What it means that no datagram has come in time: the path carries none, or the server is slow.
+//!
+//! The server says on the control channel what has come of the session's datagrams, once it has
+//! read all that was there. Only a prompt word that nothing came speaks against the path. A server
+//! without a processor, or with a full receive buffer, is tried again. This module connects to
+//! nothing.
+
+use gtp_alloc::Span;
+use gtp_proto::limits::RTT_MOST;
+
+use super::no_path_words;
+use crate::flows::{Failure, FailureKind};
+use crate::messages::Arrivals;
+use crate::trust::HostAddress;
+
+/// What is known of one server's silences.
+#[derive(Debug, Default)]
+pub(super) struct Silences {
+    /// How often in a row it was prompt and had heard this end, which did not hear it.
+    one_way: u32,
+}
+
+/// An answer within this is prompt: the longest round-trip time that is believed.
+const PROMPT: Span = RTT_MOST;
+/// A server that is prompt, and whose datagrams do not come, is tried again so often: its answers
+/// may be late by more than its word on the control channel.
+const ONE_WAY_MOST: u32 = 2;
+
+/// What is to be done about a silence.
+#[derive(Debug)]
+pub(super) enum Verdict {
+    /// The path carries no datagrams.
+    NoPath,
+    /// The server is slow: another attempt may do.
+    Slow(Failure),
+}
+
+impl Silences {
+    /// A datagram has come.
+    pub fn end(&mut self) {
+        self.one_way = 0;
+    }
+
+    /// The server has answered, after `took`, what has come of this end's datagrams.
+    pub fn judge(&mut self, host: &HostAddress, arrivals: Arrivals, took: Span) -> Verdict {
+        let slow = |why: String| {
+            let text = format!("{host} is slow: {why}");
+            Verdict::Slow(Failure::new(FailureKind::Temporary, text))
+        };
+        if took > PROMPT {
+            self.one_way = 0;
+            return slow(format!("it took {:.1} s to answer", took.as_secs_f64()));
+        }
+        match arrivals {
+            Arrivals::None => Verdict::NoPath,
+            Arrivals::Unread => slow("it does not keep up with the datagrams that come".into()),
+            Arrivals::Some => {
+                self.one_way += 1;
+                match self.one_way > ONE_WAY_MOST {
+                    true => Verdict::NoPath,
+                    false => slow("datagrams reach it, and it does not answer them in time".into()),
+                }
+            }
+        }
+    }
+}
+
+/// That a server has ended the session because no datagram came. Whether the path carries any is
+/// found by this end, which had not tried for long enough.
+pub(super) fn not_waited_for() -> Failure {
+    let text = "the server has waited in vain for a datagram; this host may be slow";
+    Failure::new(FailureKind::Temporary, text)
+}
+
+/// That there was a path, and there may be one again.
+pub(super) fn path_lost(host: &HostAddress) -> Failure {
+    Failure::new(FailureKind::Temporary, no_path_words(host))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host() -> HostAddress {
+        HostAddress::new("h", 1).unwrap()
+    }
+
+    fn is_slow(silences: &mut Silences, arrivals: Arrivals, took_ms: u64) -> bool {
+        match silences.judge(&host(), arrivals, Span::from_millis(took_ms)) {
+            Verdict::NoPath => false,
+            Verdict::Slow(failure) => {
+                assert!(failure.is_temporary() && failure.text.contains("is slow"), "{failure}");
+                true
+            }
+        }
+    }
+
+    #[test]
+    fn only_a_prompt_word_that_nothing_came_speaks_against_the_path() {
+        let mut silences = Silences::default();
+        assert!(!is_slow(&mut silences, Arrivals::None, 1));
+        assert!(!is_slow(&mut silences, Arrivals::None, 2_000));
+        for _ in 0..10 {
+            assert!(is_slow(&mut silences, Arrivals::None, 2_001));
+            assert!(is_slow(&mut silences, Arrivals::Some, 2_001));
+            assert!(is_slow(&mut silences, Arrivals::Unread, 1));
+        }
+    }
+
+    #[test]
+    fn a_prompt_server_that_is_never_heard_is_given_up_after_three_sessions() {
+        let mut silences = Silences::default();
+        let tries = |silences: &mut Silences| {
+            (0..5).take_while(|_| is_slow(silences, Arrivals::Some, 1)).count()
+        };
+        assert_eq!(tries(&mut silences), 2);
+        silences.end();
+        assert_eq!(tries(&mut silences), 2);
+    }
+}

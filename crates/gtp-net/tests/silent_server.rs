@@ -1,0 +1,74 @@
+//! Clients whose datagrams nobody answers, and what a server says of them on the control channel.
+
+mod hostile;
+
+use std::time::{Duration, Instant};
+
+use gtp_net::flows::{Failure, FailureKind};
+use gtp_net::messages::{Arrivals, ArrivalsSeen, EntryKind, Message, Reason};
+use hostile::{Client, Liar, an_opened, file, listing};
+
+/// What becomes of a client whose datagrams nobody answers, where the server says this of them.
+async fn unanswered(says: Option<Arrivals>) -> Failure {
+    let mut client = Client::new();
+    client.patience = Duration::from_secs(8);
+    let liar = Liar::new().await;
+    let answers = async {
+        loop {
+            let (mut raw, open) = liar.meet().await;
+            raw.say(&Message::Opened(an_opened(&open, EntryKind::File))).await;
+            raw.send(&listing(vec![file(b"x")])).await;
+            while let Some(heard) = raw.hear().await {
+                if heard == Message::ArrivalsWanted
+                    && let Some(arrivals) = says
+                {
+                    raw.say(&Message::ArrivalsSeen(ArrivalsSeen { arrivals })).await;
+                }
+            }
+        }
+    };
+    tokio::select! {
+        ended = client.get(liar.url("x"), &liar.identity) => ended.expect_err("nothing comes"),
+        () = answers => unreachable!("it goes on without end"),
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_gives_up_before_the_client_has_tried_proves_nothing() {
+    let client = Client::new();
+    let liar = Liar::new().await;
+    let gives_up = async {
+        loop {
+            let (mut raw, open) = liar.meet().await;
+            raw.say(&Message::Opened(an_opened(&open, EntryKind::File))).await;
+            raw.send(&listing(vec![file(b"x")])).await;
+            raw.say(&Message::fault(Reason::NoUdpPath, "no datagram came")).await;
+            raw.linger().await;
+        }
+    };
+    let failure = tokio::select! {
+        ended = client.get(liar.url("x"), &liar.identity) => ended.expect_err("nothing comes"),
+        () = gives_up => unreachable!("it goes on without end"),
+    };
+    assert_eq!((failure.kind, failure.exit_code()), (FailureKind::Temporary, 5), "{failure}");
+}
+
+#[tokio::test]
+async fn a_server_that_is_prompt_to_say_that_nothing_came_proves_that_the_path_is_closed() {
+    let begun = Instant::now();
+    let failure = unanswered(Some(Arrivals::None)).await;
+    assert_eq!((failure.kind, failure.exit_code()), (FailureKind::NoUdpPath, 11), "{failure}");
+    assert!(begun.elapsed().as_secs_f64() < 6.5, "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn a_server_that_says_it_is_slow_or_says_nothing_is_waited_for_no_longer_than_the_patience() {
+    let begun = Instant::now();
+    let says = [Some(Arrivals::Unread), Some(Arrivals::Some), None];
+    let [unread, some, nothing] = says.map(unanswered);
+    let (unread, some, nothing) = tokio::join!(unread, some, nothing);
+    for failure in [unread, some, nothing] {
+        assert_eq!((failure.kind, failure.exit_code()), (FailureKind::Temporary, 5), "{failure}");
+    }
+    assert!(begun.elapsed().as_secs() < 20, "{:?}", begun.elapsed());
+}
