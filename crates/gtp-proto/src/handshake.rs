@@ -216,7 +216,6 @@ impl Handshake {
         if let Some(hello) = self.answers.pop() {
             return Some(HelloOut::Ack(hello));
         }
-        self.excuse_lateness(now);
         self.advance(now);
         if let State::Settling { pending, .. } = &mut self.state
             && let Some(unit_payload) = pending.pop()
@@ -258,28 +257,24 @@ impl Handshake {
         }
     }
 
-    /// A round that leaves late says as little about the path until then as one that never left.
-    fn excuse_lateness(&mut self, now: Time) {
-        if let State::Trying { round_at, .. } = &mut self.state
-            && *round_at <= self.deadline
-        {
-            self.deadline += now.since(*round_at);
-            *round_at = now.max(*round_at);
-        }
-    }
-
     fn advance(&mut self, now: Time) {
-        match self.state {
-            State::Settling { until, best, .. } if until <= now => self.open(best),
-            State::Trying { .. } if self.deadline <= now => {
-                self.state = State::Failed;
-                self.outcome = Some(Outcome::NoPath);
+        match &mut self.state {
+            State::Settling { until, best, .. } if *until <= now => {
+                let best = *best;
+                self.open(best);
             }
-            State::Trying { .. }
-            | State::Settling { .. }
-            | State::Waiting
-            | State::Open
-            | State::Failed => {}
+            State::Trying { round_at, .. } => {
+                // A round that leaves late says as little about the path until then as none.
+                if *round_at <= self.deadline {
+                    self.deadline += now.since(*round_at);
+                    *round_at = now.max(*round_at);
+                }
+                if self.deadline <= now {
+                    self.state = State::Failed;
+                    self.outcome = Some(Outcome::NoPath);
+                }
+            }
+            State::Settling { .. } | State::Waiting | State::Open | State::Failed => {}
         }
     }
 
