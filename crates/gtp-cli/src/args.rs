@@ -16,6 +16,7 @@ use clap_complete::Shell;
 use gtp::{Fingerprint, Rate, Url, Value};
 
 use crate::bench::BenchArgs;
+use crate::cp::{CpArgs, FarEndArgs};
 use crate::daemon::{self, SessionsArgs, SetArgs, Which};
 use crate::demo::DemoArgs;
 use crate::run::{PumpCommand, RunArgs};
@@ -50,6 +51,12 @@ pub enum Verb {
     /// Send files or directories to a server that runs `serve --writable`
     #[command(override_usage = "gtp put [OPTIONS] <PATH>... <URL>")]
     Put(PutArgs),
+    /// Copy to or from where ssh logs in, with nothing set up there
+    #[command(override_usage = "gtp cp [OPTIONS] <SRC>... <DST>")]
+    Cp(CpArgs),
+    /// What `cp` starts at the far end
+    #[command(hide = true)]
+    FarEnd(FarEndArgs),
     /// List what a server has at an address
     Ls(LsArgs),
     /// Print this host's identity, made at first use

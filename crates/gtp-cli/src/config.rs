@@ -22,7 +22,7 @@ pub struct File {
 }
 
 /// Options that the file may not set: what is named there is meant once.
-const NOT_IN_FILE: [&str; 6] = ["help", "version", "mirror", "blake3", "trace", "tun"];
+const NOT_IN_FILE: [&str; 7] = ["help", "version", "mirror", "blake3", "trace", "tun", "install"];
 
 impl File {
     /// Reads the file; no file is an empty one.

@@ -8,6 +8,7 @@
 mod args;
 mod bench;
 mod config;
+mod cp;
 mod daemon;
 mod demo;
 mod lines;

@@ -158,7 +158,11 @@ pub(crate) fn sample(transfer: usize, p: &Progress) -> serde_json::Value {
 
 fn place(transfer: &Transfer, began: Instant) -> Place {
     match (&transfer.dest, transfer.slow) {
-        (Some(path), _) => Place::Path { path: path.clone(), options: Default::default() },
+        (Some(path), _) => Place::Path {
+            path: path.clone(),
+            options: Default::default(),
+            naming: Default::default(),
+        },
         (None, slow) => Place::Sink(Box::new(move |manifest| {
             let inner = DiscardSink::new(Arc::clone(manifest));
             let slow = slow.map(|(bps, until)| (bps, began + Duration::from_secs_f64(until)));

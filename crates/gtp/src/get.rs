@@ -9,12 +9,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gtp_alloc::Rate;
-use gtp_net::client::{GetRequest, MakeSink, Place, Terms, Url};
+use gtp_net::client::{Directories, GetRequest, MakeSink, Naming, Place, Terms, Url};
 use gtp_net::flows::Law;
 use gtp_net::flows::{Failure, FailureKind};
 use gtp_net::identity::Fingerprint;
 use gtp_net::messages::ALONE_RATE;
-use gtp_store::{BlockSink, Existing, Manifest, SinkError, SinkOptions, Value};
+use gtp_store::{BlockSink, Existing, Manifest, RelPath, SinkError, SinkOptions, Value};
 
 use crate::host::{AcceptNew, Host};
 use crate::transfer::Transfer;
@@ -46,6 +46,7 @@ pub struct Get {
     sources: Vec<Url>,
     place: Option<Place>,
     options: SinkOptions,
+    naming: Naming,
     expected: Option<Value>,
     pub(crate) asked: Asked,
 }
@@ -112,6 +113,7 @@ impl Get {
             sources: vec![url],
             place: None,
             options: SinkOptions::default(),
+            naming: Naming::default(),
             expected: None,
             asked: Asked::default(),
         }
@@ -128,7 +130,38 @@ impl Get {
     /// object's new name, except that a file goes beneath a directory that is there. A directory
     /// whose address ends with a slash is its content alone, which goes into the path.
     pub fn to(mut self, path: impl Into<PathBuf>) -> Get {
-        self.place = Some(Place::Path { path: path.into(), options: self.options });
+        let naming = self.naming.clone();
+        self.place = Some(Place::Path { path: path.into(), options: self.options, naming });
+        self
+    }
+
+    /// A directory that is named without a slash goes beneath the destination under its own name,
+    /// also where the destination has no slash at its end, as `cp` and rsync have it.
+    pub fn directories_go_beneath(mut self) -> Get {
+        self.naming.directories = Directories::GoBeneath;
+        self.rename()
+    }
+
+    /// What the object is called beneath a directory, in place of the last part of its address.
+    ///
+    /// # Errors
+    /// [`FailureKind::Usage`] if it is no name, or more than one.
+    pub fn named(mut self, name: &str) -> Result<Get, Failure> {
+        let usage = |why: String| {
+            let shown = gtp_store::escaped(name);
+            Failure::new(FailureKind::Usage, format!("{shown}: {why}"))
+        };
+        if name.contains('/') {
+            return Err(usage("a name has no slash".into()));
+        }
+        self.naming.name = Some(RelPath::new(name).map_err(|why| usage(why.to_string()))?);
+        Ok(self.rename())
+    }
+
+    fn rename(mut self) -> Get {
+        if let Some(Place::Path { naming, .. }) = &mut self.place {
+            *naming = self.naming.clone();
+        }
         self
     }
 

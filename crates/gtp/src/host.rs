@@ -3,6 +3,7 @@
 //! Fairness is a property of a host, so everything that should share a capacity is started on the
 //! same one. It holds no transfers; they hold it.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -70,6 +71,12 @@ impl Host {
     /// Where this host keeps its key and its lists.
     pub fn config_dir(&self) -> &Path {
         &self.config_dir
+    }
+
+    /// Says at which addresses the host of `url` is to be tried, the first one first: its name is
+    /// not looked up any more. Of more than eight addresses the first eight count.
+    pub fn introduce(&self, url: &Url, addresses: Vec<SocketAddr>) {
+        self.endpoint.introduce(url.host(), addresses);
     }
 
     /// Changes the capacities; `None` leaves one as it is. Sessions follow within an interval.

@@ -11,7 +11,7 @@ use gtp_alloc::Rate;
 use gtp_net::flows::{Alone, Failure};
 use gtp_net::identity::Fingerprint;
 use gtp_net::server::{Admission, EVENTS, Limits, ServeConfig, ServerEvent, Writing};
-use gtp_net::trust::{AUTHORIZED_KEYS_FILE, Strangers};
+use gtp_net::trust::{AUTHORIZED_KEYS_FILE, Access, AuthorizedKeys, ClientTrust, Strangers};
 use gtp_store::SinkOptions;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinHandle;
@@ -27,6 +27,7 @@ pub struct Server {
     strangers: Strangers,
     writing: Writing,
     keys: Option<PathBuf>,
+    only: Option<(Fingerprint, Access)>,
     limits: Limits,
     max_rate: Rate,
     alone: Vec<Alone>,
@@ -41,6 +42,7 @@ impl Server {
             strangers: Strangers::Refused,
             writing: Writing::Refused,
             keys: None,
+            only: None,
             limits: Limits::default(),
             max_rate: Rate::UNLIMITED,
             alone: Vec::new(),
@@ -69,6 +71,18 @@ impl Server {
     /// at for each client. Sessions of a key that is taken off it end within two seconds.
     pub fn authorized_keys(mut self, path: impl Into<PathBuf>) -> Server {
         self.keys = Some(path.into());
+        self
+    }
+
+    /// Lets this key in and no other, and lets it read. No list is read.
+    pub fn only_reader(mut self, key: Fingerprint) -> Server {
+        (self.only, self.writing) = (Some((key, Access::READ)), Writing::Refused);
+        self
+    }
+
+    /// Lets this key in and no other, and lets it write, but not read. No list is read.
+    pub fn only_writer(mut self, key: Fingerprint) -> Server {
+        (self.only, self.writing) = (Some((key, Access::WRITE)), Writing::Allowed);
         self
     }
 
@@ -102,13 +116,19 @@ impl Server {
     pub async fn start(self, host: &Host) -> Result<RunningServer, Failure> {
         let listen = gtp_net::server::listen_address(&self.listen)?;
         let list = || host.config_dir.join(AUTHORIZED_KEYS_FILE);
+        let admission = match self.only {
+            Some((key, access)) => Admission::Fixed(ClientTrust {
+                keys: AuthorizedKeys::of_one(key, access),
+                strangers: Strangers::Refused,
+            }),
+            None => {
+                Admission::File { path: self.keys.unwrap_or_else(list), strangers: self.strangers }
+            }
+        };
         let config = ServeConfig {
             root: self.root,
             listen,
-            admission: Admission::File {
-                path: self.keys.unwrap_or_else(list),
-                strangers: self.strangers,
-            },
+            admission,
             writing: self.writing,
             limits: self.limits,
             max_rate: self.max_rate,

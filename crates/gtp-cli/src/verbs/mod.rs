@@ -14,7 +14,7 @@ mod put;
 mod serve;
 mod settings;
 mod stream;
-mod transfer;
+pub mod transfer;
 mod unhurried;
 
 use std::process::ExitCode;
@@ -22,7 +22,7 @@ use std::process::ExitCode;
 use gtp::{Failure, FailureKind, Host, HostBuilder, Span};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::args::{HostArgs, Verb};
+use crate::args::{HostArgs, TransferArgs, Verb};
 use crate::output;
 use crate::show::json;
 
@@ -31,6 +31,7 @@ pub fn run(verb: Verb) -> ExitCode {
     let says_json = matches!(
         &verb,
         Verb::Serve(crate::args::ServeArgs { json: true, .. })
+            | Verb::Cp(crate::cp::CpArgs { transfer: TransferArgs { json: true, .. }, .. })
             | Verb::Ls(crate::args::LsArgs { json: true, .. })
     );
     // What `run` starts gets the limit that it was started with: programs may use `select`.
@@ -41,6 +42,8 @@ pub fn run(verb: Verb) -> ExitCode {
         Verb::Serve(args) => serve::run(args),
         Verb::Get(args) => get::run(args),
         Verb::Put(args) => put::run(args),
+        Verb::Cp(args) => crate::cp::run(args),
+        Verb::FarEnd(args) => crate::cp::run_far_end(args),
         Verb::Ls(args) => ls::run(args),
         Verb::Id(args) => id::run(args),
         Verb::Run(args) => crate::run::run(args),

@@ -71,6 +71,10 @@ pub(crate) async fn reach(
     terms: &Terms,
 ) -> Result<ControlChannel, Failure> {
     let host = url.host();
+    let introduced = endpoint.introduced().addresses(host);
+    if let Some(addresses) = introduced {
+        return super::introduced::reach(endpoint, host, addresses, terms).await;
+    }
     // A patience shorter than this is the user's word on how long to wait.
     let limit = CONNECT_SPAN.min(terms.patience);
     let addresses = resolve(host, limit).await?;

@@ -7,6 +7,7 @@
 pub(crate) mod connect;
 pub(crate) mod families;
 mod get;
+mod introduced;
 mod link;
 mod list;
 mod place;
@@ -27,12 +28,13 @@ use tokio::sync::{mpsc, watch};
 
 pub use get::{GetRequest, get};
 pub use list::{Listed, Listing, list, list_each};
-pub use place::{MakeSink, Place};
+pub use place::{Directories, MakeSink, Naming, Place};
 pub use progress::{Event, Outcome, Progress, SourceShare};
 pub use put::{MakeSource, Objects, PutRequest, put};
 pub use url::{BadUrl, DEFAULT_PORT, Url};
 
 use families::{Families, Next};
+use introduced::Introduced;
 
 use crate::engine::{Host, Law, SocketId};
 use crate::flows::{Failure, FailureKind};
@@ -47,6 +49,7 @@ pub struct Endpoint {
     interval: Option<Span>,
     sockets: Mutex<Sockets>,
     families: Mutex<Families>,
+    introduced: Mutex<Introduced>,
 }
 
 #[derive(Default)]
@@ -64,6 +67,7 @@ impl Endpoint {
             interval,
             sockets: Mutex::default(),
             families: Mutex::default(),
+            introduced: Mutex::default(),
         })
     }
 
@@ -75,6 +79,16 @@ impl Endpoint {
     /// The key that servers see.
     pub fn identity(&self) -> &Identity {
         &self.identity
+    }
+
+    /// Says at which addresses a host is to be tried, the first one first: its name is not looked
+    /// up any more. Of more than eight addresses the first eight count.
+    pub fn introduce(&self, host: &HostAddress, addresses: Vec<SocketAddr>) {
+        self.introduced().add(host.clone(), addresses);
+    }
+
+    fn introduced(&self) -> std::sync::MutexGuard<'_, Introduced> {
+        self.introduced.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes that no datagram reaches this address of a host, or comes from it.

@@ -29,11 +29,32 @@ pub enum Place {
         path: PathBuf,
         /// How files that are there are treated.
         options: SinkOptions,
+        /// How the object is called there.
+        naming: Naming,
     },
     /// A stream, in order; one file only.
     Stream(Box<dyn Write + Send>),
     /// Whatever the caller makes.
     Sink(MakeSink),
+}
+
+/// How an object is called at a path.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Naming {
+    /// What a destination without a slash at its end means to a directory.
+    pub directories: Directories,
+    /// The object's name beneath a directory; if `None`, the last part of its address.
+    pub name: Option<RelPath>,
+}
+
+/// What a destination without a slash at its end means to a directory that is named without one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Directories {
+    /// The directory's new name, as for `get`.
+    #[default]
+    TakeTheName,
+    /// The directory that it goes beneath under its own name, as for `cp` and rsync.
+    GoBeneath,
 }
 
 /// A sink, with how people name it.
@@ -52,12 +73,12 @@ pub(super) fn open(
     recheck: &Arc<Recheck>,
 ) -> Result<Placed, Failure> {
     match place {
-        Place::Path { path, mut options } => {
+        Place::Path { path, mut options, naming } => {
             options.existing = match (options.existing, expected) {
                 (Existing::SkipUnchanged, Some(expected)) => Existing::SkipIf(expected),
                 (existing, _) => existing,
             };
-            on_disk(&path, options, url, manifest, recheck)
+            on_disk(&path, (options, &naming), url, manifest, recheck)
         }
         Place::Stream(out) => {
             let sink = OrderedWriterSink::new(Arc::clone(manifest), out, EARLY_BLOCKS)?;
@@ -69,7 +90,7 @@ pub(super) fn open(
 
 fn on_disk(
     path: &Path,
-    options: SinkOptions,
+    (options, naming): (SinkOptions, &Naming),
     url: &Url,
     manifest: &Arc<Manifest>,
     recheck: &Arc<Recheck>,
@@ -86,7 +107,7 @@ fn on_disk(
         let sink = Box::new(DiscardSink::new(Arc::clone(manifest)));
         return Ok(Placed { sink, shown: shown(path) });
     }
-    let destination = destination(path, there.and_then(There::kind), url, manifest)?;
+    let destination = destination(path, there.and_then(There::kind), (url, naming), manifest)?;
     let shown = destination.shown();
     let recheck = Arc::clone(recheck);
     let sink = FileSink::open_watched(destination, Arc::clone(manifest), options, recheck);
@@ -103,14 +124,21 @@ fn on_disk(
 fn destination(
     path: &Path,
     there: Option<RootKind>,
-    url: &Url,
+    (url, naming): (&Url, &Naming),
     manifest: &Manifest,
 ) -> Result<Destination, Failure> {
     let kind = manifest.root_kind;
     let named = if url.names_directory() { End::Slash } else { End::Name };
-    match (placement(SourceName::of(kind, named), End::of(path), there), kind) {
+    let end = match (kind, naming.directories) {
+        (RootKind::Dir, Directories::GoBeneath) => End::Slash,
+        (RootKind::Dir, Directories::TakeTheName) | (RootKind::File, _) => End::of(path),
+    };
+    match (placement(SourceName::of(kind, named), end, there), kind) {
         (Placement::Beneath, _) => {
-            let name = own_name(url, manifest)?;
+            let name = match &naming.name {
+                Some(name) => name.clone(),
+                None => own_name(url, manifest)?,
+            };
             if there.is_none() {
                 make(path, 0o777)?;
             }
@@ -227,8 +255,8 @@ mod tests {
             entries: vec![twice.clone(), twice],
         });
         let url = "gtp://host/object".parse().unwrap();
-        let options = SinkOptions::default();
-        assert!(on_disk(&path, options, &url, &manifest, &Arc::default()).is_err());
+        let how = (SinkOptions::default(), &Naming::default());
+        assert!(on_disk(&path, how, &url, &manifest, &Arc::default()).is_err());
         assert!(!path.exists());
     }
 }

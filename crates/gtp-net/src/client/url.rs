@@ -29,6 +29,20 @@ pub struct BadUrl {
 }
 
 impl Url {
+    /// The address of the object at `path` of a server; a slash at its end counts as in a text.
+    ///
+    /// # Errors
+    /// [`BadUrl`] if no host has this name, the port is 0, or the path is too long.
+    pub fn at(host: &str, port: u16, path: &str) -> Result<Url, BadUrl> {
+        let bad = |why| BadUrl { text: format!("gtp://{host}:{port}/{path}"), why };
+        let host = HostAddress::new(host, port).map_err(|_| bad("no host has this name"))?;
+        let trimmed = trim(path.as_bytes());
+        if trimmed.len() > PATH_MAX {
+            return Err(bad("the path is too long"));
+        }
+        Ok(Url { host, path: trimmed.to_vec(), slash: path.ends_with('/') })
+    }
+
     /// The server.
     pub fn host(&self) -> &HostAddress {
         &self.host
@@ -127,6 +141,17 @@ mod tests {
         assert_eq!(url.to_string(), "gtp://[fe80::1%Va0]:4810/x y");
         assert_eq!(url.to_string().parse::<Url>().unwrap().host(), url.host());
         assert_eq!("gtp://h//x".parse::<Url>().unwrap().to_string(), "gtp://h:4810/x");
+    }
+
+    #[test]
+    fn an_address_of_a_path_takes_every_character_as_itself() {
+        let url = Url::at("h", 7, "a b/50%/").unwrap();
+        assert_eq!((url.path(), url.name()), (&b"a b/50%"[..], Some("50%")));
+        assert!(url.names_directory() && !Url::at("::1", 7, "a").unwrap().names_directory());
+        assert!(Url::at("h", 7, "").unwrap().names_directory());
+        for (host, port, path) in [("", 7, "a"), ("h", 0, "a"), ("h", 7, &*"x".repeat(4_097))] {
+            assert!(Url::at(host, port, path).is_err(), "{host} {port}");
+        }
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub const CONNECT_SPAN: Duration = Duration::from_secs(10);
 const ADDRESSES_MAX: usize = 8;
 
 /// Time between the starts of two attempts ("Connection Attempt Delay" of RFC 8305, section 5).
-const STAGGER_SPAN: Duration = Duration::from_millis(250);
+pub(crate) const STAGGER_SPAN: Duration = Duration::from_millis(250);
 
 /// What stands between this machine and a server. Its text is for people and names no error number.
 #[derive(Clone, Debug, PartialEq, Eq)]

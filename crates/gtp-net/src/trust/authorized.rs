@@ -28,6 +28,9 @@ impl Access {
     /// List and get.
     pub const READ: Access = Access { read: true, write: false };
 
+    /// Put alone.
+    pub const WRITE: Access = Access { read: false, write: true };
+
     fn and(self, other: Access) -> Access {
         Access { read: self.read || other.read, write: self.write || other.write }
     }
@@ -35,7 +38,7 @@ impl Access {
     fn parse(word: &str) -> Result<Access, LineError> {
         word.split(',').try_fold(Access::NONE, |access, right| match right {
             "read" => Ok(access.and(Access::READ)),
-            "write" => Ok(access.and(Access { read: false, write: true })),
+            "write" => Ok(access.and(Access::WRITE)),
             _ => Err(LineError::Access),
         })
     }
@@ -59,6 +62,11 @@ impl AuthorizedKeys {
         let text = read_list(path).map_err(failed)?;
         let keys = parse_lines(path, &text, |_, words| parse_line(words))?;
         Ok(AuthorizedKeys { keys })
+    }
+
+    /// A list in memory of one key and what it may do.
+    pub fn of_one(key: Fingerprint, access: Access) -> AuthorizedKeys {
+        AuthorizedKeys { keys: vec![(key, access)] }
     }
 
     /// What the list grants to a key; several lines of one key add up.

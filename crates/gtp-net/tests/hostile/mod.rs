@@ -215,7 +215,7 @@ impl Client {
         events: mpsc::UnboundedSender<Event>,
     ) -> Result<Outcome, Failure> {
         let options = SinkOptions::default();
-        let place = Place::Path { path: self.path("out"), options };
+        let place = Place::Path { path: self.path("out"), options, naming: Default::default() };
         let request = GetRequest { sources, terms, place, expected: None };
         let (_stop, stop) = watch::channel(None);
         let monitor = Monitor { events, progress: watch::Sender::new(Progress::default()), stop };

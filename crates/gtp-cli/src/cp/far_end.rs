@@ -1,0 +1,233 @@
+//! `gtp far-end`: what `gtp cp` starts at the far end of an ssh login.
+//!
+//! It serves one client, whose key it is told over standard input, and shows a key made for this
+//! alone; neither is written anywhere. It lives as long as its standard input is open and the near
+//! end shows signs of life, and leaves nothing behind.
+
+use std::io::{Read, Write};
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use gtp::{Alone, Failure, FailureKind, Host, Identity, RunningServer, Server};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use super::hello::{self, ADDRESSES_MAX, Answer, Failed, LINE_MAX, Ready, Request, Want};
+use super::wishes::{Found, to_read, to_write};
+use crate::args::HostArgs;
+use crate::output;
+use crate::verbs::{host, other, runtime};
+
+/// Options of `far-end`.
+#[derive(Debug, Args)]
+pub struct FarEndArgs {
+    #[command(flatten)]
+    pub host: HostArgs,
+}
+
+/// What comes from the near end.
+enum Heard {
+    /// Its request.
+    Request(Result<Request, Failure>),
+    /// A sign of life.
+    Life,
+}
+
+pub fn run(args: FarEndArgs) -> Result<ExitCode, Failure> {
+    output::never_wait().map_err(other)?;
+    let (tell, heard) = mpsc::channel(1);
+    let listening = std::thread::Builder::new().name("gtp-near-end".into());
+    listening.spawn(move || listen(std::io::stdin().lock(), &tell)).map_err(other)?;
+    runtime()?.block_on(serve(&args, heard))
+}
+
+/// Passes on what comes, until the end. Blocks.
+fn listen(mut from: impl Read, tell: &mpsc::Sender<Heard>) {
+    let (mut line, mut chunk) = (Vec::new(), [0; 4_096]);
+    let mut is_asked = false;
+    while let Ok(count @ 1..) = from.read(&mut chunk) {
+        let mut heard = Heard::Life;
+        if !is_asked {
+            line.extend_from_slice(&chunk[..count]);
+            let end = line.iter().position(|&b| b == b'\n');
+            if end.is_none() && line.len() <= LINE_MAX {
+                continue;
+            }
+            is_asked = true;
+            let request = hello::request(&line[..end.unwrap_or(line.len())]);
+            heard = Heard::Request(request.map_err(|bad| {
+                let kind = match bad {
+                    hello::Bad::Version(_) => FailureKind::Authentication,
+                    _ => FailureKind::Other,
+                };
+                Failure::new(kind, format!("the near end does not speak as gtp does: {bad}"))
+            }));
+        }
+        if tell.blocking_send(heard).is_err() {
+            return;
+        }
+    }
+}
+
+async fn serve(args: &FarEndArgs, mut heard: mpsc::Receiver<Heard>) -> Result<ExitCode, Failure> {
+    let asked = timeout(SILENCE_SPAN, heard.recv()).await;
+    let Ok(Some(Heard::Request(request))) = asked else { return Ok(ExitCode::FAILURE) };
+    let opened = match request {
+        Ok(request) => open(args, &request).await,
+        Err(failure) => Err(failure),
+    };
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    match opened {
+        Ok((_host, server, ready)) => {
+            say(&Answer::Ready(ready))?;
+            attend(server, heard).await;
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(failure) => {
+            let code = ExitCode::from(failure.exit_code());
+            let (kind, text) = (failure.kind.as_str().to_owned(), failure.text);
+            say(&Answer::Failed(Failed { version, kind, text }))?;
+            Ok(code)
+        }
+    }
+}
+
+/// Serves until the near end is gone, or silent for too long.
+async fn attend(mut server: RunningServer, mut heard: mpsc::Receiver<Heard>) {
+    let mut silence = std::pin::pin!(tokio::time::sleep(SILENCE_SPAN));
+    loop {
+        tokio::select! {
+            heard = heard.recv() => match heard {
+                Some(_) => silence.as_mut().reset(tokio::time::Instant::now() + SILENCE_SPAN),
+                None => break,
+            },
+            () = &mut silence => break,
+            // What happens the near end knows itself.
+            event = server.next_event() => if event.is_none() { break },
+        }
+    }
+    server.stop().await;
+}
+
+/// Opens what is asked for.
+async fn open(
+    args: &FarEndArgs,
+    request: &Request,
+) -> Result<(Host, RunningServer, Ready), Failure> {
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    if !hello::are_compatible(&request.version, &version) {
+        let near = &request.version;
+        let text = format!("gtp {version} is there, and gtp {near} asks it");
+        return Err(Failure::new(FailureKind::Authentication, text));
+    }
+    let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+    let home = home.unwrap_or_else(|| PathBuf::from("/"));
+    let Found { root, objects } = match &request.want {
+        Want::Read(paths) => to_read(&home, paths)?,
+        Want::Write(path) => to_write(&home, path)?,
+    };
+    let identity = Identity::generate();
+    let key = identity.fingerprint();
+    let host = host(&args.host).identity(identity).start()?;
+    let mut server = Server::export(root);
+    server = match &request.want {
+        Want::Read(_) => server.only_reader(request.key),
+        Want::Write(_) => server.only_writer(request.key),
+    };
+    for law in [Alone::Gtp2004, Alone::Rbudp, Alone::Sabul, Alone::Tsunami] {
+        server = server.allow(law);
+    }
+    let running = listen_on(&host, &server, request.ports).await?;
+    let port = running.address().port();
+    let ready = Ready { version, key, addresses: addresses(), port, found: objects };
+    Ok((host, running, ready))
+}
+
+/// Listens on the first of the ports that is free.
+async fn listen_on(
+    host: &Host,
+    server: &Server,
+    ports: Option<(u16, u16)>,
+) -> Result<RunningServer, Failure> {
+    let (first, last) = ports.unwrap_or((0, 0));
+    let mut failed = None;
+    for port in first..=last {
+        match server.clone().listen(format!("[::]:{port}")).start(host).await {
+            Ok(running) => return Ok(running),
+            Err(failure) => failed = Some(failure),
+        }
+    }
+    let text = match failed {
+        Some(failure) if first == last => failure.text,
+        Some(_) | None => format!("no port from {first} to {last} is free"),
+    };
+    Err(Failure::new(FailureKind::Temporary, text))
+}
+
+/// Where this machine may be reached: first the address that ssh reached.
+fn addresses() -> Vec<IpAddr> {
+    let ssh = std::env::var("SSH_CONNECTION").unwrap_or_default();
+    let reached = ssh.split(' ').nth(2).and_then(|address| address.parse().ok());
+    let own = if_addrs::get_if_addrs().unwrap_or_default();
+    let own = own.iter().filter(|own| !own.is_loopback()).map(if_addrs::Interface::ip);
+    in_order(reached, own)
+}
+
+/// Addresses in the order in which they are to be tried. Those that mean something on one link only
+/// are left out: the other end may not know the link by the same name.
+fn in_order(reached: Option<IpAddr>, own: impl Iterator<Item = IpAddr>) -> Vec<IpAddr> {
+    let mut order = Vec::new();
+    for address in reached.into_iter().chain(own).map(|address| address.to_canonical()) {
+        let is_local = match address {
+            IpAddr::V4(v4) => v4.is_link_local(),
+            IpAddr::V6(v6) => v6.is_unicast_link_local(),
+        };
+        if !is_local && !address.is_unspecified() && !order.contains(&address) {
+            order.push(address);
+        }
+    }
+    order.truncate(ADDRESSES_MAX);
+    order
+}
+
+fn say(answer: &Answer) -> Result<(), Failure> {
+    let mut said = hello::of_answer(answer);
+    if said.len() > LINE_MAX {
+        let text = "the paths are too many, or too long; name the directory instead".into();
+        let (version, kind) = (env!("CARGO_PKG_VERSION").to_owned(), "usage".to_owned());
+        said = hello::of_answer(&Answer::Failed(Failed { version, kind, text }));
+    }
+    let mut out = std::io::stdout().lock();
+    out.write_all(said.as_bytes()).and_then(|()| out.flush()).map_err(other)
+}
+
+/// Silence of the near end after which it is taken for gone: six of its signs of life.
+const SILENCE_SPAN: Duration = Duration::from_secs(90);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_address_that_ssh_reached_is_the_first_and_each_is_there_once() {
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        let own = ["10.0.0.1", "fe80::1", "2001:db8::1", "169.254.0.9", "192.0.2.7"].map(ip);
+        let order = in_order(Some(ip("::ffff:192.0.2.7")), own.into_iter());
+        assert_eq!(order, ["192.0.2.7", "10.0.0.1", "2001:db8::1"].map(ip));
+        let many = (0..20).map(|n| IpAddr::from([10, 0, 0, n]));
+        assert_eq!(in_order(None, many).len(), ADDRESSES_MAX);
+    }
+
+    #[test]
+    fn a_request_may_come_in_pieces_and_an_endless_one_is_refused() {
+        let (tell, mut heard) = mpsc::channel(8);
+        let endless = std::io::repeat(b'x').take(10 * LINE_MAX as u64);
+        let listening = std::thread::spawn(move || listen(endless, &tell));
+        assert!(matches!(heard.blocking_recv(), Some(Heard::Request(Err(_)))));
+        drop(heard);
+        listening.join().unwrap();
+    }
+}

@@ -1,0 +1,443 @@
+//! `gtp cp`: copies to and from where ssh logs in, with nothing set up there but the program.
+//!
+//! ssh starts a far end, and both ends exchange over its pipe the keys that they made for this one
+//! command ([`hello`]); then the copy is a `get` or a `put` like any other, and the far end goes when
+//! ssh does. No list of keys or hosts is read or written. Slashes mean what they mean to rsync.
+
+mod far_end;
+mod hello;
+mod near;
+mod operand;
+mod program;
+mod script;
+mod wishes;
+
+use std::ffi::OsString;
+use std::net::SocketAddr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, ValueHint};
+use gtp::{Failure, FailureKind, Get, Host, Identity, Outcome, Put, Transfer, Url};
+
+pub use far_end::{FarEndArgs, run as run_far_end};
+
+use crate::args::TransferArgs;
+use crate::output;
+use crate::show::Shower;
+use crate::verbs::transfer::{Ends, control, watch};
+use crate::verbs::{host, runtime};
+use hello::{Object, Ready, Request, Want};
+use near::{FarEnd, Way, call};
+use operand::{Login, Operand, Remote};
+use program::Program;
+
+/// Options of `cp`.
+#[derive(Debug, Args)]
+pub struct CpArgs {
+    /// Sources, then the destination. Each is a path of this machine, [user@]host:path for one
+    /// behind an ssh login, or gtp://host[:port]/path. A directory goes beneath the destination;
+    /// written with a slash at its end, its content does. - is standard output
+    #[arg(required = true, value_name = "SRC|DST")]
+    pub words: Vec<OsString>,
+    /// The program that logs in, with its arguments between spaces, as in "ssh -p 2222"
+    #[arg(long, value_name = "PROGRAM", default_value = "ssh", env = "GTP_SSH",
+        value_hint = ValueHint::CommandString)]
+    pub ssh: String,
+    /// If the far end has no gtp of this release, put this program there, as
+    /// ~/.cache/gtp/VERSION/gtp
+    #[arg(long)]
+    pub install: bool,
+    /// The port, or the first and the last one, that the far end may use for TCP and UDP; any free
+    /// one if not said
+    #[arg(long, value_name = "P|P-Q", env = "GTP_PORT", value_parser = ports)]
+    pub port: Option<(u16, u16)>,
+    #[command(flatten)]
+    pub transfer: TransferArgs,
+}
+
+/// Reads one port or a range of them.
+fn ports(text: &str) -> Result<(u16, u16), String> {
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    match (first.parse(), last.parse()) {
+        (Ok(first), Ok(last)) if first > 0 && first <= last => Ok((first, last)),
+        _ => Err("expected a port, as in 4810, or a range, as in 4810-4820".into()),
+    }
+}
+
+/// What is to be copied.
+enum Plan {
+    /// From behind a login.
+    Pull { login: Login, paths: Vec<String>, to: PathBuf },
+    /// To behind a login.
+    Push { from: Vec<PathBuf>, to: Remote },
+    /// From servers.
+    Get { urls: Vec<String>, to: PathBuf },
+    /// To a server.
+    Put { from: Vec<PathBuf>, url: String },
+}
+
+pub fn run(args: CpArgs) -> Result<ExitCode, Failure> {
+    let plan = plan(&args.words)?;
+    let mut ends = Ends::default();
+    let to_stdout = matches!(&plan, Plan::Pull { to, .. } | Plan::Get { to, .. } if is_stream(to));
+    if to_stdout {
+        // Before anybody is asked for anything.
+        output::Data::open()?;
+    }
+    let mut copy = Copy { shower: Shower::new(&args.transfer, to_stdout)?, args, ends: &mut ends };
+    runtime()?.block_on(async {
+        match plan {
+            Plan::Pull { login, paths, to } => copy.pull(&login, paths, &to).await,
+            Plan::Push { from, to } => copy.push(from, &to).await,
+            Plan::Get { urls, to } => copy.get(&urls, &to).await,
+            Plan::Put { from, url } => copy.put(from, url).await,
+        }
+    })?;
+    Ok(ends.code())
+}
+
+fn plan(words: &[OsString]) -> Result<Plan, Failure> {
+    let Some((to, from @ [_, ..])) = words.split_last() else {
+        return Err(usage("a destination is needed after the source, as in: gtp cp host:data ."));
+    };
+    let from = from.iter().map(|word| Operand::of(word)).collect::<Result<Vec<_>, _>>()?;
+    let (mut local, mut remote, mut urls) = (Vec::new(), Vec::new(), Vec::new());
+    for operand in from {
+        match operand {
+            Operand::Local(path) => local.push(path),
+            Operand::Remote(there) => remote.push(there),
+            Operand::Address(url) => urls.push(url),
+        }
+    }
+    match (Operand::of(to)?, &local[..], &remote[..], &urls[..]) {
+        (Operand::Local(to), [], [first, rest @ ..], []) => {
+            if rest.iter().any(|other| other.login != first.login) {
+                return Err(usage("sources of several logins are not there yet; copy one by one"));
+            }
+            let login = first.login.clone();
+            Ok(Plan::Pull { login, paths: remote.into_iter().map(|r| r.path).collect(), to })
+        }
+        (Operand::Local(to), [], [], [_, ..]) => Ok(Plan::Get { urls, to }),
+        (Operand::Local(_), [_, ..], [], []) => Err(usage("nothing is remote here; cp does that")),
+        (Operand::Remote(to), [_, ..], [], []) => Ok(Plan::Push { from: no_stream(local)?, to }),
+        (Operand::Address(url), [_, ..], [], []) => Ok(Plan::Put { from: no_stream(local)?, url }),
+        (Operand::Remote(_) | Operand::Address(_), ..) => {
+            Err(usage("a copy from one remote place to another is not there yet"))
+        }
+        (Operand::Local(_), ..) => {
+            Err(usage("sources of different kinds are not there yet; copy one by one"))
+        }
+    }
+}
+
+fn usage(text: &str) -> Failure {
+    Failure::new(FailureKind::Usage, text)
+}
+
+fn is_stream(path: &Path) -> bool {
+    path.as_os_str() == "-"
+}
+
+fn no_stream(from: Vec<PathBuf>) -> Result<Vec<PathBuf>, Failure> {
+    match from.iter().any(|path| is_stream(path)) {
+        true => Err(usage("standard input is no source yet; write a file named - as ./-")),
+        false => Ok(from),
+    }
+}
+
+/// Whether sources go beneath the destination although it may have no slash at its end: several do,
+/// and so does a directory that is named without one.
+fn go_beneath(from: &[PathBuf]) -> bool {
+    let is_whole = |path: &PathBuf| {
+        let text = path.as_os_str().as_bytes();
+        let ends = matches!(text.rsplit(|&b| b == b'/').next(), None | Some(b"" | b"." | b".."));
+        !ends && path.is_dir()
+    };
+    from.len() > 1 || from.iter().any(is_whole)
+}
+
+/// A command under way.
+struct Copy<'a> {
+    args: CpArgs,
+    shower: Shower,
+    ends: &'a mut Ends,
+}
+
+impl Copy<'_> {
+    async fn pull(&mut self, login: &Login, paths: Vec<String>, to: &Path) -> Result<(), Failure> {
+        let (here, mut far, ready) = self.call(login, Want::Read(paths.clone())).await?;
+        let several = paths.len() > 1 || ready.found.len() > 1;
+        for object in &ready.found {
+            let get = self.describe(login, &ready, object, (&paths, several), to);
+            let ended = match get.and_then(|get| get.start(&here)) {
+                Ok(transfer) => self.watch(&here, transfer, Some((login, &mut far))).await,
+                Err(failure) => Err(failure),
+            };
+            if !self.ends.take(ended, &mut self.shower) {
+                break;
+            }
+        }
+        far.close().await;
+        Ok(())
+    }
+
+    async fn push(&mut self, from: Vec<PathBuf>, to: &Remote) -> Result<(), Failure> {
+        let login = &to.login;
+        let want = Want::Write(to.path.clone());
+        let (here, mut far, ready) = self.call(login, want).await?;
+        let ended = async {
+            let [place] = &ready.found[..] else {
+                return Err(Failure::new(FailureKind::Other, "the far end found no place"));
+            };
+            let is_dir = go_beneath(&from) || wishes::is_content(&to.path);
+            let url = url(login, &ready, &place.path, is_dir)?;
+            let put = self.sending(Put::new(from, url))?.fingerprint(ready.key);
+            let transfer = put.start(&here)?;
+            self.watch(&here, transfer, Some((login, &mut far))).await
+        };
+        let ended = ended.await;
+        self.ends.take(ended, &mut self.shower);
+        far.close().await;
+        Ok(())
+    }
+
+    async fn get(&mut self, urls: &[String], to: &Path) -> Result<(), Failure> {
+        let here = host(&self.args.transfer.host).start()?;
+        for text in urls {
+            let url = text.parse::<Url>().map_err(|bad| usage(&bad.to_string()))?;
+            let get = destination(Get::new(url), to, urls.len() > 1)?;
+            let transfer = self.believing(self.fetching(get)?).start(&here);
+            let ended = match transfer {
+                Ok(transfer) => self.watch(&here, transfer, None).await,
+                Err(failure) => Err(failure),
+            };
+            if !self.ends.take(ended, &mut self.shower) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    async fn put(&mut self, from: Vec<PathBuf>, mut url: String) -> Result<(), Failure> {
+        if go_beneath(&from) && !url.ends_with('/') {
+            url.push('/');
+        }
+        let url = url.parse::<Url>().map_err(|bad| usage(&bad.to_string()))?;
+        let mut put = self.sending(Put::new(from, url))?;
+        let trust = &self.args.transfer.trust;
+        for fingerprint in &trust.fingerprint {
+            put = put.fingerprint(*fingerprint);
+        }
+        if trust.accept_new {
+            put = put.accept_new();
+        }
+        let here = host(&self.args.transfer.host).start()?;
+        let transfer = put.start(&here)?;
+        let ended = self.watch(&here, transfer, None).await;
+        self.ends.take(ended, &mut self.shower);
+        Ok(())
+    }
+
+    /// Starts the far end, and this one with a key for it alone.
+    async fn call(&self, login: &Login, want: Want) -> Result<(Host, FarEnd, Ready), Failure> {
+        let identity = Identity::generate();
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        let key = identity.fingerprint();
+        let request = Request { version, key, ports: self.args.port, want };
+        let program = self.args.install.then(Program::read).transpose()?;
+        let way = Way { ssh: &self.args.ssh, login, program };
+        let here = host(&self.args.transfer.host).identity(identity).start()?;
+        let (far, ready) = call(way, &request).await?;
+        let found = addresses(login, &ready);
+        let introduced = url(login, &ready, "", true).map(|url| here.introduce(&url, found));
+        match introduced {
+            Ok(()) => Ok((here, far, ready)),
+            Err(failure) => {
+                far.close().await;
+                Err(failure)
+            }
+        }
+    }
+
+    /// What is to be fetched from a far end, if it is what was asked for.
+    fn describe(
+        &self,
+        login: &Login,
+        ready: &Ready,
+        object: &Object,
+        (paths, several): (&[String], bool),
+        to: &Path,
+    ) -> Result<Get, Failure> {
+        let path = paths.get(object.wish).ok_or_else(|| unasked(login, object))?;
+        let is_content = wishes::is_content(path);
+        let mut get = Get::new(url(login, ready, &object.path, is_content)?);
+        if !is_content {
+            if !wishes::asks_for(path, &object.name) {
+                return Err(unasked(login, object));
+            }
+            get = get.named(&object.name)?;
+        }
+        Ok(self.fetching(destination(get, to, several)?)?.fingerprint(ready.key))
+    }
+
+    fn fetching(&self, get: Get) -> Result<Get, Failure> {
+        let common = &self.args.transfer;
+        let get = match common.max_rate {
+            Some(rate) => get.max_rate(rate),
+            None => get,
+        };
+        Ok(get.control(control(common)?).weight(common.weight).patience(common.retry_for))
+    }
+
+    fn sending(&self, put: Put) -> Result<Put, Failure> {
+        let common = &self.args.transfer;
+        let put = match common.max_rate {
+            Some(rate) => put.max_rate(rate),
+            None => put,
+        };
+        Ok(put.control(control(common)?).weight(common.weight).patience(common.retry_for))
+    }
+
+    fn believing(&self, mut get: Get) -> Get {
+        let trust = &self.args.transfer.trust;
+        for fingerprint in &trust.fingerprint {
+            get = get.fingerprint(*fingerprint);
+        }
+        if trust.accept_new { get.accept_new() } else { get }
+    }
+
+    /// Shows a transfer to its end, which comes soon if the far end goes.
+    async fn watch(
+        &mut self,
+        here: &Host,
+        transfer: Transfer,
+        far: Option<(&Login, &mut FarEnd)>,
+    ) -> Result<Outcome, Failure> {
+        let stopper = transfer.stopper();
+        let watching = watch(here, transfer, &self.args.transfer, &mut self.shower);
+        let Some((login, far)) = far else { return watching.await };
+        let mut watching = std::pin::pin!(watching);
+        let how = tokio::select! {
+            ended = &mut watching => return ended.map_err(with_advice),
+            how = far.gone() => how,
+        };
+        // What the far end said last may still be under way.
+        let late = tokio::time::timeout(LAST_WORDS_SPAN, &mut watching).await;
+        let ended = match late {
+            Ok(ended) => ended,
+            Err(_) => {
+                stopper.stop(FailureKind::Temporary);
+                watching.await
+            }
+        };
+        ended.map_err(|failure| match failure.kind {
+            FailureKind::Temporary | FailureKind::Unreachable => {
+                let text = format!(
+                    "{login}: ssh {how}, and the far end is gone; what is complete is kept, repeat \
+                     the command to go on"
+                );
+                Failure::new(FailureKind::Temporary, text)
+            }
+            _ => failure,
+        })
+    }
+}
+
+/// Where an object goes: a path, or standard output.
+fn destination(get: Get, to: &Path, several: bool) -> Result<Get, Failure> {
+    if is_stream(to) {
+        if several {
+            return Err(usage("standard output takes one file"));
+        }
+        return Ok(get.to_writer(output::Data::open()?));
+    }
+    let mut to = to.as_os_str().to_owned();
+    if several && !to.as_bytes().ends_with(b"/") {
+        to.push("/");
+    }
+    Ok(get.directories_go_beneath().to(to))
+}
+
+/// The address of an object at a far end.
+fn url(login: &Login, ready: &Ready, path: &str, is_dir: bool) -> Result<Url, Failure> {
+    let path = if is_dir { format!("{path}/") } else { path.to_owned() };
+    let named = Url::at(login.host(), ready.port, &path);
+    // An alias of ssh's may be no name that a host has.
+    let named = named.or_else(|_| Url::at("far-end", ready.port, &path));
+    named.map_err(|bad| Failure::new(FailureKind::Other, bad.to_string()))
+}
+
+/// Where the far end is tried: where it says, and where ssh was sent.
+fn addresses(login: &Login, ready: &Ready) -> Vec<SocketAddr> {
+    let said = ready.addresses.iter().map(|ip| SocketAddr::new(*ip, ready.port));
+    let mut all: Vec<SocketAddr> = said.collect();
+    let (host, port) = (login.host(), ready.port);
+    let typed = gtp_sys::address::parse(&format!("{host}:{port}"));
+    let typed = typed.or_else(|| gtp_sys::address::parse(&format!("[{host}]:{port}")));
+    if let Some(typed) = typed.filter(|typed| !all.contains(typed)) {
+        all.insert(all.len().min(1), typed);
+    }
+    all
+}
+
+fn unasked(login: &Login, object: &Object) -> Failure {
+    let name = gtp_text::of_text(&object.name);
+    Failure::new(FailureKind::Other, format!("{login}: it sends {name:?}, which nobody asked for"))
+}
+
+/// What helps if no datagram gets through to a far end.
+fn with_advice(failure: Failure) -> Failure {
+    if failure.kind != FailureKind::NoUdpPath {
+        return failure;
+    }
+    let text = format!(
+        "{failure}. Name a port that is open there with --port; over ssh alone gtp cp does not carry \
+         data yet"
+    );
+    Failure::new(failure.kind, text)
+}
+
+/// Time for what the far end has said before it went.
+const LAST_WORDS_SPAN: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn planned(words: &[&str]) -> Result<Plan, Failure> {
+        plan(&words.iter().map(OsString::from).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn what_is_not_there_yet_is_a_usage_error_that_says_so() {
+        for words in [
+            &["a:x", "b:y"][..],
+            &["a:x", "b:y", "."],
+            &["gtp://h/x", "a:y"],
+            &["x", "a:y", "."],
+            &["-", "a:y"],
+        ] {
+            let Err(refused) = planned(words) else { panic!("{words:?}") };
+            assert_eq!(refused.kind, FailureKind::Usage, "{words:?}");
+            assert!(refused.text.contains("yet"), "{words:?}: {refused}");
+        }
+        for words in [&["a:x"][..], &["x", "y"]] {
+            assert_eq!(planned(words).err().unwrap().kind, FailureKind::Usage, "{words:?}");
+        }
+        assert!(matches!(planned(&["h:a", "h:b", "."]), Ok(Plan::Pull { .. })));
+        assert!(matches!(planned(&["a", "h:b"]), Ok(Plan::Push { .. })));
+        assert!(matches!(planned(&["gtp://h/a", "."]), Ok(Plan::Get { .. })));
+        assert!(matches!(planned(&["a", "gtp://h/"]), Ok(Plan::Put { .. })));
+    }
+
+    #[test]
+    fn ports_are_one_or_a_range() {
+        assert_eq!((ports("4810"), ports("1-2")), (Ok((4810, 4810)), Ok((1, 2))));
+        for text in ["", "0", "2-1", "1-", "x", "70000"] {
+            assert!(ports(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! The near end's talk with the far end: ssh, its pipes, and the hello over them.
+//!
+//! ssh is a child whose dialogue goes to the terminal as ever: it asks for passwords there itself,
+//! and what it writes to standard error is passed on, line by line, without what commands a
+//! terminal. The far end lives as long as its standard input: dropping [`FarEnd`] ends it.
+
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use gtp::{Failure, FailureKind};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+use super::hello::{self, Answer, Bad, Finder, Ready, Request, Word};
+use super::operand::Login;
+use super::program::Program;
+use super::script;
+use crate::output::aside;
+use crate::verbs::other;
+
+/// How the far end is reached.
+pub struct Way<'a> {
+    /// The program that logs in, and its arguments, between spaces.
+    pub ssh: &'a str,
+    /// Who logs in where.
+    pub login: &'a Login,
+    /// The program to send if none is there.
+    pub program: Option<Program>,
+}
+
+/// A far end that serves this process.
+pub struct FarEnd {
+    child: Child,
+    /// The task that shows the far end that this one lives; it holds the far end's standard input.
+    beats: JoinHandle<()>,
+    words: JoinHandle<()>,
+}
+
+/// Starts a far end and asks it.
+///
+/// # Errors
+/// [`FailureKind::Temporary`] if there is no program, [`FailureKind::Unreachable`] if the login
+/// fails, [`FailureKind::Authentication`] if the releases do not fit, and whatever the far end
+/// fails by.
+pub async fn call(way: Way<'_>, request: &Request) -> Result<(FarEnd, Ready), Failure> {
+    let mut talk = Talk::start(&way)?;
+    let answer = match talk.converse(&way, request).await {
+        Ok(answer) => answer,
+        Err(failure) => {
+            talk.give_up().await;
+            return Err(failure.about(way.login));
+        }
+    };
+    match judge(answer) {
+        Ok(ready) => Ok((talk.into_far_end(), ready)),
+        Err(failure) => {
+            talk.into_far_end().close().await;
+            Err(failure.about(way.login))
+        }
+    }
+}
+
+/// What an answer means to a command.
+fn judge(answer: Answer) -> Result<Ready, Failure> {
+    let version = match &answer {
+        Answer::Ready(ready) => &ready.version,
+        Answer::Failed(failed) => &failed.version,
+    };
+    let own = env!("CARGO_PKG_VERSION");
+    if !hello::are_compatible(version, own) {
+        let text = format!(
+            "gtp {version} is there, and this is gtp {own}; --install puts this one beside it"
+        );
+        return Err(Failure::new(FailureKind::Authentication, text));
+    }
+    match answer {
+        Answer::Ready(ready) => Ok(ready),
+        Answer::Failed(failed) => {
+            Err(Failure::new(failed.kind(), gtp_text::of_message(&failed.text)))
+        }
+    }
+}
+
+/// ssh under way.
+struct Talk {
+    child: Child,
+    to: ChildStdin,
+    from: ChildStdout,
+    finder: Finder,
+    /// What has come and was not looked at.
+    come: Vec<u8>,
+    words: JoinHandle<()>,
+}
+
+impl Talk {
+    fn start(way: &Way<'_>) -> Result<Talk, Failure> {
+        let mut words = way.ssh.split_whitespace();
+        let program = words.next().unwrap_or("ssh");
+        let script = match &way.program {
+            Some(program) => program.script(),
+            None => script::start(),
+        };
+        let mut command = Command::new(program);
+        command.args(words).arg(way.login.for_ssh()).arg(script);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let started = command.kill_on_drop(true).spawn();
+        let mut child = started.map_err(|error| other(format!("cannot run {program}: {error}")))?;
+        let ends = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let (Some(to), Some(from), Some(errors)) = ends else {
+            return Err(other(format!("{program} has no pipes")));
+        };
+        let words = tokio::spawn(pass_on(errors));
+        Ok(Talk { child, to, from, finder: Finder::default(), come: Vec::new(), words })
+    }
+
+    /// Says what is wanted, sends the program if it is asked for, and waits for the answer.
+    async fn converse(&mut self, way: &Way<'_>, request: &Request) -> Result<Answer, Failure> {
+        let request = hello::of_request(request);
+        if way.program.is_none() {
+            self.say(request.as_bytes()).await;
+        }
+        loop {
+            match (self.hear().await?, &way.program) {
+                (Word::Answer(answer), _) => return Ok(*answer),
+                (Word::Found, Some(_)) => self.say(request.as_bytes()).await,
+                (Word::Send, Some(program)) => {
+                    let (length, login) = (program.length(), way.login);
+                    aside(format_args!("gtp: {login}: installing {length} bytes"));
+                    self.say(program.bytes()).await;
+                }
+                (Word::Absent(system), _) => return Err(absent(way.login, &system)),
+                (Word::Unfit(system), _) => {
+                    let text = format!("this gtp does not run there; the system is {system:?}");
+                    return Err(Failure::new(FailureKind::Temporary, text));
+                }
+                (Word::Damaged, _) => {
+                    let text = "the program did not arrive whole; is the disk there full?";
+                    return Err(Failure::new(FailureKind::Temporary, text));
+                }
+                (Word::Found | Word::Send, None) => {
+                    return Err(senseless(&Bad::Malformed("it answers what nobody asked".into())));
+                }
+            }
+        }
+    }
+
+    /// Says something to the far end. If that fails it has ended, and its end says why.
+    async fn say(&mut self, bytes: &[u8]) {
+        let said = async {
+            self.to.write_all(bytes).await?;
+            self.to.flush().await
+        };
+        if let Err(error) = said.await {
+            tracing::debug!(%error, "the far end does not listen");
+        }
+    }
+
+    /// The next word of the far end.
+    async fn hear(&mut self) -> Result<Word, Failure> {
+        let mut chunk = vec![0; CHUNK];
+        loop {
+            if !self.come.is_empty() {
+                let (taken, word) = self.finder.take(&self.come).map_err(|bad| senseless(&bad))?;
+                self.come.drain(..taken);
+                if let Some(word) = word {
+                    return Ok(word);
+                }
+            }
+            match self.from.read(&mut chunk).await {
+                Ok(0) | Err(_) => return Err(self.ended().await),
+                Ok(count) => self.come.extend_from_slice(&chunk[..count]),
+            }
+        }
+    }
+
+    /// Why ssh ended before the far end had answered.
+    async fn ended(&mut self) -> Failure {
+        let status = timeout(END_SPAN, self.child.wait()).await;
+        // Its own words come first.
+        settle(&mut self.words).await;
+        let how = match status {
+            Ok(Ok(status)) => in_words(status),
+            Ok(Err(_)) | Err(_) => "closed its output".into(),
+        };
+        let is_login = matches!(status, Ok(Ok(status)) if status.code() == Some(SSH_FAILED));
+        let said = self.finder.skipped();
+        let said = if said.is_empty() { said } else { format!("; it said: {said}") };
+        if is_login {
+            return Failure::new(FailureKind::Unreachable, format!("ssh failed: it {how}{said}"));
+        }
+        let text = format!("the far end {how} before it had answered{said}");
+        Failure::new(FailureKind::Temporary, text)
+    }
+
+    /// Ends ssh, and lets its words out.
+    async fn give_up(mut self) {
+        drop(self.to);
+        if timeout(GRACE_SPAN, self.child.wait()).await.is_err() {
+            // It may end at this moment.
+            let _ = self.child.kill().await;
+        }
+        settle(&mut self.words).await;
+    }
+
+    fn into_far_end(self) -> FarEnd {
+        let Talk { child, to, mut from, words, .. } = self;
+        let beats = tokio::spawn(async move {
+            // What else comes is nobody's, and must not fill the pipe.
+            let drain = async {
+                let _ = tokio::io::copy(&mut from, &mut tokio::io::sink()).await;
+                std::future::pending::<()>().await;
+            };
+            tokio::select! {
+                () = beat(to) => {}
+                () = drain => {}
+            }
+        });
+        FarEnd { child, beats, words }
+    }
+}
+
+impl FarEnd {
+    /// Waits until the far end is gone. Safe to cancel.
+    pub async fn gone(&mut self) -> String {
+        match self.child.wait().await {
+            Ok(status) => in_words(status),
+            Err(error) => format!("is lost: {error}"),
+        }
+    }
+
+    /// Ends the far end and waits until it is gone.
+    pub async fn close(mut self) {
+        self.beats.abort();
+        // Its end closes the pipe.
+        let _ = (&mut self.beats).await;
+        if timeout(END_SPAN, self.child.wait()).await.is_err() {
+            // It may end at this moment.
+            let _ = self.child.kill().await;
+        }
+        settle(&mut self.words).await;
+    }
+}
+
+/// Shows the far end that this one lives, for as long as it reads.
+async fn beat(mut to: ChildStdin) {
+    let mut tick = tokio::time::interval(BEAT_SPAN);
+    loop {
+        tick.tick().await;
+        if to.write_all(b"\n").await.is_err() {
+            return std::future::pending().await;
+        }
+    }
+}
+
+/// Passes on what ssh and the far end say to people.
+async fn pass_on(mut from: impl AsyncRead + Unpin) {
+    let (mut waiting, mut chunk) = (Vec::new(), vec![0; CHUNK]);
+    loop {
+        let read = match waiting.is_empty() {
+            true => Ok(from.read(&mut chunk).await),
+            // A question has no end of line.
+            false => timeout(QUESTION_SPAN, from.read(&mut chunk)).await,
+        };
+        let ended = match read {
+            Ok(Ok(0) | Err(_)) => true,
+            Ok(Ok(count)) => {
+                waiting.extend_from_slice(&chunk[..count]);
+                false
+            }
+            Err(_) => {
+                show(&std::mem::take(&mut waiting));
+                false
+            }
+        };
+        while let Some(end) = waiting.iter().position(|&b| b == b'\n') {
+            let line: Vec<u8> = waiting.drain(..=end).collect();
+            show(&line);
+        }
+        if ended || waiting.len() > CHUNK {
+            show(&std::mem::take(&mut waiting));
+        }
+        if ended {
+            return;
+        }
+    }
+}
+
+/// Waits until what ssh said is passed on; a program that it left behind may hold the pipe.
+async fn settle(words: &mut JoinHandle<()>) {
+    if !words.is_finished() {
+        // What it has said so far is out.
+        let _ = timeout(GRACE_SPAN, words).await;
+    }
+}
+
+fn show(line: &[u8]) {
+    let line = line.trim_ascii_end();
+    if !line.is_empty() {
+        aside(String::from_utf8_lossy(line));
+    }
+}
+
+fn in_words(status: ExitStatus) -> String {
+    match status.code() {
+        Some(code) => format!("ended with code {code}"),
+        None => "was killed".into(),
+    }
+}
+
+fn senseless(bad: &Bad) -> Failure {
+    let kind = match bad {
+        Bad::Version(_) => FailureKind::Authentication,
+        Bad::TooLong | Bad::TooMuch | Bad::Malformed(_) => FailureKind::Other,
+    };
+    Failure::new(kind, format!("the far end does not speak as gtp does: {bad}"))
+}
+
+/// That no program is there, with what would put it there.
+fn absent(login: &Login, system: &str) -> Failure {
+    let (version, cache) = (env!("CARGO_PKG_VERSION"), ".cache/gtp");
+    let text = format!(
+        "no gtp is there, neither in PATH nor as ~/{cache}/{version}/gtp (the system is {system}). \
+         Repeat with --install to have this program put there, or: ssh {login} mkdir -p \
+         {cache}/{version} && scp \"$(command -v gtp)\" {login}:{cache}/{version}/gtp"
+    );
+    Failure::new(FailureKind::Temporary, text)
+}
+
+/// ssh's own exit code when it fails.
+const SSH_FAILED: i32 = 255;
+
+/// Bytes that are read at a time.
+const CHUNK: usize = 16 << 10;
+
+/// Time between two signs of life.
+const BEAT_SPAN: Duration = Duration::from_secs(15);
+
+/// Time for ssh and the far end to end: the far end gives its sessions five seconds.
+const END_SPAN: Duration = Duration::from_secs(10);
+
+/// Time for what has no reason left to last.
+const GRACE_SPAN: Duration = Duration::from_secs(1);
+
+/// Silence after which the beginning of a line is shown.
+const QUESTION_SPAN: Duration = Duration::from_millis(200);

@@ -1,0 +1,272 @@
+//! What the paths that a near end asks for mean here, at the far end.
+//!
+//! A path is relative to the login's home; no shell reads it. What is exported is the directory that
+//! holds what was named, and the paths beneath it have no links: these are followed here, once, as
+//! the login itself would follow them.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use glob::{MatchOptions, Pattern};
+use gtp::{Failure, FailureKind};
+
+use super::hello::{OBJECTS_MAX, Object};
+
+/// What is to be exported, and what in it was asked for.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Found {
+    pub root: PathBuf,
+    pub objects: Vec<Object>,
+}
+
+/// Whether a path stands for the content of a directory: it ends in a slash, a dot or nothing.
+pub fn is_content(path: &str) -> bool {
+    matches!(path.rsplit('/').next(), None | Some("" | "." | "..")) || path == "~"
+}
+
+/// What a path asks for by its last part: whether an object of this name may be the answer.
+pub fn asks_for(path: &str, name: &str) -> bool {
+    let last = path.rsplit('/').next().unwrap_or_default();
+    let matches = |pattern: Pattern| pattern.matches_with(name, OPTIONS);
+    last == name || Pattern::new(last).is_ok_and(matches)
+}
+
+/// Finds what is to be read.
+///
+/// # Errors
+/// [`FailureKind::Missing`] if nothing is there, [`FailureKind::Destination`] if it may not be read.
+pub fn to_read(home: &Path, paths: &[String]) -> Result<Found, Failure> {
+    let mut named = Vec::new();
+    for (wish, path) in paths.iter().enumerate() {
+        for found in expanded(home, path)? {
+            let real = found.canonicalize().map_err(|error| failed(path, &error))?;
+            let about = std::fs::metadata(&real).map_err(|error| failed(path, &error))?;
+            if !about.is_dir() && !about.is_file() {
+                let text = "is neither a regular file nor a directory";
+                return Err(Failure::new(FailureKind::Other, text).about(gtp_text::of_text(path)));
+            }
+            if is_content(path) && !about.is_dir() {
+                let text = "is not a directory, as the slash at its end says";
+                return Err(Failure::new(FailureKind::Missing, text).about(gtp_text::of_text(path)));
+            }
+            let name = found.file_name().unwrap_or_default();
+            named.push((wish, text(name)?, real));
+        }
+        if named.len() > OBJECTS_MAX {
+            let text = format!("more than {OBJECTS_MAX} objects; name the directory instead");
+            return Err(Failure::new(FailureKind::Usage, text).about(gtp_text::of_text(path)));
+        }
+    }
+    let mut root = PathBuf::new();
+    for (number, (_, _, real)) in named.iter().enumerate() {
+        let holder = real.parent().unwrap_or(real);
+        root = if number == 0 { holder.to_owned() } else { common(&root, holder) };
+    }
+    let root = readable(root);
+    let objects = named
+        .into_iter()
+        .map(|(wish, name, real)| Ok(Object { path: beneath(&root, &real)?, name, wish }));
+    let objects = objects.collect::<Result<_, Failure>>()?;
+    Ok(Found { root, objects })
+}
+
+/// Finds the place that is to be written.
+///
+/// # Errors
+/// [`FailureKind::Destination`] if the directory that should hold it is not there.
+pub fn to_write(home: &Path, path: &str) -> Result<Found, Failure> {
+    let full = absolute(home, path)?;
+    let (holder, name) = match full.canonicalize() {
+        Ok(real) if real.is_dir() => (real, None),
+        Ok(real) => {
+            let name = real.file_name().map(OsStr::to_owned);
+            (real.parent().unwrap_or(&real).to_owned(), name)
+        }
+        Err(_) => {
+            let name = full.file_name().map(OsStr::to_owned);
+            let holder = full.parent().unwrap_or(&full).canonicalize().map_err(|error| {
+                let text = match error.kind() {
+                    ErrorKind::NotFound => "the directory that should hold it is not there".into(),
+                    _ => error.to_string(),
+                };
+                Failure::new(FailureKind::Destination, text).about(gtp_text::of_text(path))
+            })?;
+            (holder, name)
+        }
+    };
+    let spot = match &name {
+        Some(name) => holder.join(name),
+        None => holder.clone(),
+    };
+    let root = readable(holder);
+    let name = text(name.as_deref().unwrap_or_default())?;
+    let object = Object { path: beneath(&root, &spot)?, name, wish: 0 };
+    Ok(Found { root, objects: vec![object] })
+}
+
+/// The paths that a wish stands for. What is there under the very name comes before what a pattern
+/// means.
+fn expanded(home: &Path, path: &str) -> Result<Vec<PathBuf>, Failure> {
+    let full = absolute(home, path)?;
+    match full.symlink_metadata() {
+        Ok(_) => return Ok(vec![full]),
+        Err(error) if error.kind() == ErrorKind::NotFound && path.contains(['*', '?', '[']) => {}
+        Err(error) => return Err(failed(path, &error)),
+    }
+    let home = Pattern::escape(home.to_str().unwrap_or_default());
+    let pattern = absolute(Path::new(&home), path)?;
+    let found = glob::glob_with(pattern.to_str().unwrap_or_default(), OPTIONS);
+    let found = found.map_err(|error| {
+        Failure::new(FailureKind::Usage, error.to_string()).about(gtp_text::of_text(path))
+    })?;
+    let found: Vec<PathBuf> = found.flatten().take(OBJECTS_MAX + 1).collect();
+    if found.is_empty() {
+        let text = "nothing there has a name like this";
+        return Err(Failure::new(FailureKind::Missing, text).about(gtp_text::of_text(path)));
+    }
+    Ok(found)
+}
+
+/// Patterns mean what a shell makes of them: neither a slash nor a dot in front is guessed.
+const OPTIONS: MatchOptions = MatchOptions {
+    case_sensitive: true,
+    require_literal_separator: true,
+    require_literal_leading_dot: true,
+};
+
+fn absolute(home: &Path, path: &str) -> Result<PathBuf, Failure> {
+    match path.strip_prefix('~') {
+        None => Ok(home.join(path)),
+        Some(rest) if rest.is_empty() || rest.starts_with('/') => {
+            Ok(home.join(rest.trim_start_matches('/')))
+        }
+        Some(_) => {
+            let text = "another user's home is not looked up; write its path (or ./~NAME)";
+            Err(Failure::new(FailureKind::Usage, text).about(gtp_text::of_text(path)))
+        }
+    }
+}
+
+/// The nearest directory at or above this one that can be opened for reading.
+fn readable(mut dir: PathBuf) -> PathBuf {
+    while File::open(&dir).is_err() && dir.pop() {}
+    dir
+}
+
+/// The longest path that both are beneath.
+fn common(one: &Path, other: &Path) -> PathBuf {
+    let both = one.components().zip(other.components());
+    both.take_while(|(one, other)| one == other).map(|(one, _)| one).collect()
+}
+
+fn beneath(root: &Path, path: &Path) -> Result<String, Failure> {
+    text(path.strip_prefix(root).unwrap_or(path).as_os_str())
+}
+
+fn text(name: &OsStr) -> Result<String, Failure> {
+    let shown = || gtp_text::of_text(&name.to_string_lossy());
+    let not_text = || Failure::new(FailureKind::Other, "the name is not UTF-8").about(shown());
+    name.to_str().map(str::to_owned).ok_or_else(not_text)
+}
+
+fn failed(path: &str, error: &std::io::Error) -> Failure {
+    let (kind, text) = match error.kind() {
+        ErrorKind::NotFound | ErrorKind::NotADirectory => {
+            (FailureKind::Missing, "no such file or directory".to_owned())
+        }
+        ErrorKind::PermissionDenied => (FailureKind::Destination, "permission denied".to_owned()),
+        _ => (FailureKind::Other, error.to_string()),
+    };
+    Failure::new(kind, text).about(gtp_text::of_text(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A home with files and links.
+    fn home() -> (tempfile::TempDir, PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path().canonicalize().unwrap().join("h[o]me");
+        std::fs::create_dir_all(home.join("data/deep")).unwrap();
+        for name in ["a.gz", "b.gz", ".c.gz", "x*y", "data/f"] {
+            std::fs::write(home.join(name), name).unwrap();
+        }
+        std::os::unix::fs::symlink("data/deep", home.join("link")).unwrap();
+        (dir, home)
+    }
+
+    fn read(home: &Path, path: &str) -> Result<Vec<(String, String)>, FailureKind> {
+        let found = to_read(home, &[path.to_owned()]).map_err(|failure| failure.kind)?;
+        Ok(found.objects.into_iter().map(|object| (object.path, object.name)).collect())
+    }
+
+    fn pairs(of: &[(&str, &str)]) -> Result<Vec<(String, String)>, FailureKind> {
+        Ok(of.iter().map(|(path, name)| (path.to_string(), name.to_string())).collect())
+    }
+
+    #[test]
+    fn paths_are_the_logins_and_patterns_mean_what_they_mean_to_a_shell() {
+        let (_dir, home) = home();
+        for path in ["a.gz", "./a.gz", "~/a.gz", home.join("a.gz").to_str().unwrap()] {
+            assert_eq!(read(&home, path), pairs(&[("a.gz", "a.gz")]), "{path}");
+        }
+        assert_eq!(read(&home, "*.gz"), pairs(&[("a.gz", "a.gz"), ("b.gz", "b.gz")]));
+        assert_eq!(read(&home, "[ab].g?"), pairs(&[("a.gz", "a.gz"), ("b.gz", "b.gz")]));
+        assert_eq!(read(&home, "x*y"), pairs(&[("x*y", "x*y")]), "its very name comes first");
+        assert_eq!(read(&home, "d*/f"), pairs(&[("f", "f")]));
+    }
+
+    #[test]
+    fn a_link_is_followed_and_keeps_its_name() {
+        let (_dir, home) = home();
+        assert_eq!(read(&home, "link"), pairs(&[("deep", "link")]));
+        let found = to_read(&home, &["link".into(), "a.gz".into()]).unwrap();
+        assert_eq!(found.root, home);
+        assert_eq!(found.objects[0].path, "data/deep");
+    }
+
+    #[test]
+    fn what_cannot_be_read_says_why() {
+        let (_dir, home) = home();
+        for (path, kind) in [
+            ("none", FailureKind::Missing),
+            ("none*", FailureKind::Missing),
+            ("a.gz/", FailureKind::Missing),
+            ("~root/x", FailureKind::Usage),
+            ("none/***", FailureKind::Usage),
+        ] {
+            assert_eq!(read(&home, path), Err(kind), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_place_to_write_is_a_directory_that_is_there_or_a_name_in_one() {
+        let (_dir, home) = home();
+        let place = |path: &str| {
+            let mut found = to_write(&home, path).unwrap();
+            let object = found.objects.remove(0);
+            let root = found.root.strip_prefix(&home).unwrap().to_str().unwrap().to_owned();
+            (root, object.path)
+        };
+        let is = |root: &str, path: &str| (root.to_owned(), path.to_owned());
+        assert_eq!(place(""), is("", ""));
+        assert_eq!(place("data/"), is("data", ""));
+        assert_eq!(place("link"), is("data/deep", ""));
+        assert_eq!(place("new"), is("", "new"));
+        assert_eq!(place("data/new/"), is("data", "new"));
+        assert_eq!(place("~/data/f"), is("data", "f"));
+        let refused = to_write(&home, "none/new").unwrap_err();
+        assert_eq!(refused.kind, FailureKind::Destination);
+    }
+
+    #[test]
+    fn an_answer_must_have_a_name_that_was_asked_for() {
+        assert!(asks_for("a/b", "b") && asks_for("a/*.gz", "x.gz") && asks_for("x*y", "x*y"));
+        assert!(!asks_for("a/b", "c") && !asks_for("*.gz", ".bashrc") && !asks_for("*", ".ssh"));
+        assert!(is_content("") && is_content("a/") && is_content("..") && is_content("~"));
+        assert!(!is_content("a") && !is_content("a~"));
+    }
+}

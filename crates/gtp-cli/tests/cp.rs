@@ -1,0 +1,398 @@
+//! `gtp cp` from and to where a real sshd logs in, and against far ends that lie. Each test has an
+//! sshd of its own on loopback, whose logins have a home of their own.
+
+mod common;
+
+use std::io::Write;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use common::ports::free_port;
+use common::{World, bytes, events, wait_for};
+
+/// This machine as a host that ssh logs in to.
+struct Sshd {
+    world: World,
+    child: Child,
+}
+
+impl Drop for Sshd {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Where a program is, also for users whose path leaves out those of administrators.
+fn find(program: &str) -> PathBuf {
+    let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
+    let found = std::env::split_paths(&path).map(|dir| dir.join(program)).find(|at| at.is_file());
+    found.unwrap_or_else(|| panic!("{program} is needed: scripts/setup test"))
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+const SSHD: &str = "Port PORT
+ListenAddress 127.0.0.1
+HostKey DIR/host
+AuthorizedKeysFile DIR/user.pub
+StrictModes no
+UsePAM no
+PidFile none
+PermitRootLogin yes
+SetEnv HOME=DIR/home
+";
+
+const SSH: &str = "Host far
+HostName 127.0.0.1
+Port PORT
+User NAME
+IdentityFile DIR/user
+IdentitiesOnly yes
+UserKnownHostsFile DIR/known
+StrictHostKeyChecking no
+LogLevel ERROR
+BatchMode yes
+";
+
+impl Sshd {
+    /// `more` is for its configuration.
+    fn start(more: &str) -> Sshd {
+        let world = World::new();
+        std::fs::create_dir_all(world.path("home")).unwrap();
+        for key in ["host", "user"] {
+            let mut keygen = Command::new("ssh-keygen");
+            keygen.args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(world.path(key));
+            assert!(keygen.status().expect("ssh-keygen is needed").success());
+        }
+        if rustix::process::geteuid().is_root() {
+            std::fs::create_dir_all("/run/sshd").unwrap();
+        }
+        let user = Command::new("id").arg("-un").output().unwrap();
+        let user = String::from_utf8(user.stdout).unwrap();
+        let (dir, port) = (world.path("").display().to_string(), free_port());
+        let write = |name: &str, text: &str| {
+            let text = text.replace("DIR/", &dir).replace("PORT", &port.to_string());
+            std::fs::write(world.path(name), text.replace("NAME", user.trim())).unwrap();
+        };
+        write("sshd.conf", &format!("{SSHD}{more}"));
+        write("ssh.conf", SSH);
+        let log = std::fs::File::create(world.path("sshd.log")).unwrap();
+        let mut command = Command::new(find("sshd"));
+        command.args(["-D", "-e", "-f"]).arg(world.path("sshd.conf")).stderr(log);
+        let child = command.stdin(Stdio::null()).spawn().unwrap();
+        wait_for("an sshd", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
+        Sshd { world, child }
+    }
+
+    /// The same with the program where a far end looks for it.
+    fn with_gtp() -> Sshd {
+        let sshd = Sshd::start("");
+        sshd.cache(Path::new(env!("CARGO_BIN_EXE_gtp")));
+        sshd
+    }
+
+    fn cached(&self) -> PathBuf {
+        self.home(&format!(".cache/gtp/{}/gtp", env!("CARGO_PKG_VERSION")))
+    }
+
+    /// Puts a program into the far end's cache.
+    fn cache(&self, program: &Path) {
+        let at = self.cached();
+        std::fs::create_dir_all(at.parent().unwrap()).unwrap();
+        std::os::unix::fs::symlink(program, at).unwrap();
+    }
+
+    fn home(&self, name: &str) -> PathBuf {
+        self.world.path("home").join(name)
+    }
+
+    /// Writes a file of the login's home and returns its content.
+    fn file(&self, name: &str, size: usize) -> Vec<u8> {
+        let content = bytes(size, name.len() as u64);
+        let path = self.home(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, &content).unwrap();
+        content
+    }
+
+    /// `gtp cp` by this sshd's own way of logging in.
+    fn cp(&self, words: &[&str]) -> Command {
+        let mut command = self.world.gtp("client", &[&["cp"], words].concat());
+        let ssh = format!("ssh -F {}", self.world.path("ssh.conf").display());
+        command.env("GTP_SSH", ssh).env("PATH", "/usr/bin:/bin").env("GTP_DAEMON", "off");
+        command
+    }
+
+    #[track_caller]
+    fn expect(&self, code: i32, words: &[&str]) -> Output {
+        let output = self.cp(words).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{words:?}: {}", said(&output));
+        output
+    }
+
+    fn read(&self, name: &str) -> Vec<u8> {
+        std::fs::read(self.world.path(name)).unwrap_or_default()
+    }
+
+    /// Far ends that run from this sshd's cache.
+    fn far_ends(&self) -> usize {
+        let processes = std::fs::read_dir("/proc").unwrap().flatten();
+        let home = format!("HOME={}", self.world.path("home").display());
+        let is_far_end = |dir: &Path| {
+            let line = std::fs::read(dir.join("cmdline")).unwrap_or_default();
+            let environment = std::fs::read(dir.join("environ")).unwrap_or_default();
+            let has_home = environment.split(|&b| b == 0).any(|word| word == home.as_bytes());
+            has_home && line.split(|&b| b == 0).any(|word| word == b"far-end")
+        };
+        processes.filter(|entry| is_far_end(&entry.path())).count()
+    }
+
+    /// A program that stands for ssh: a script for `sh`.
+    fn instead(&self, script: &str) -> String {
+        let path = self.world.path("instead");
+        let mut file = std::fs::File::create(&path).unwrap();
+        file.write_all(format!("#!/bin/sh\n{script}\n").as_bytes()).unwrap();
+        file.set_permissions(std::fs::Permissions::from_mode(0o755)).unwrap();
+        path.display().to_string()
+    }
+
+    /// What becomes of a fetch from a far end that is this script.
+    #[track_caller]
+    fn lied_to(&self, code: i32, script: &str) -> String {
+        let mut command = self.cp(&["far:a", "out", "--retry-for", "1s"]);
+        let output = command.env("GTP_SSH", self.instead(script)).output().unwrap();
+        let said = said(&output);
+        assert_eq!(output.status.code(), Some(code), "{script}: {said}");
+        let is_harmless = |c: char| c == '\n' || !c.is_control();
+        assert!(said.chars().all(is_harmless), "{:?}", said);
+        assert!(!self.world.path("out").exists(), "{script}");
+        said
+    }
+}
+
+#[test]
+fn files_and_trees_are_the_same_at_the_other_end_whichever_way_they_go() {
+    let sshd = Sshd::with_gtp();
+    let file = sshd.file("data/run 42's.h5", 3_000_000);
+    let deep = sshd.file("data/deep/x", 70_000);
+    sshd.expect(0, &["far:data/run 42's.h5", "one"]);
+    assert!(sshd.read("one") == file);
+    // A directory goes beneath, its content with a slash; both are made if need be.
+    sshd.expect(0, &["far:data", "into"]);
+    sshd.expect(0, &["far:~/data/", "content"]);
+    assert!(sshd.read("into/data/deep/x") == deep && sshd.read("content/deep/x") == deep);
+    assert!(sshd.read("into/data/run 42's.h5") == file);
+    // And back.
+    sshd.expect(0, &["into/data", "one", "far:back/"]);
+    sshd.expect(0, &["into/data/", "far:flat"]);
+    sshd.expect(0, &["one", "far:named"]);
+    let there = |name: &str| std::fs::read(sshd.home(name)).unwrap_or_default();
+    assert!(there("back/data/deep/x") == deep && there("back/one") == file);
+    assert!(there("flat/deep/x") == deep && there("named") == file);
+    // Again: nothing changes, and nothing is sent.
+    let again = sshd.expect(0, &["far:data", "into", "--json"]);
+    let done = events(&again).pop().unwrap();
+    assert_eq!((&done["event"], &done["files_written"]), (&"done".into(), &0.into()));
+    let streamed = sshd.expect(0, &["far:named", "-"]);
+    assert!(streamed.stdout == file);
+    wait_for("the end of the far ends", || sshd.far_ends() == 0);
+}
+
+#[test]
+fn patterns_and_links_are_followed_at_the_far_end_and_odd_names_are_no_commands() {
+    let sshd = Sshd::with_gtp();
+    let (a, b) = (sshd.file("logs/a.gz", 1_000), sshd.file("logs/b b.gz", 2_000));
+    sshd.file("logs/c.txt", 10);
+    let odd = sshd.file("$(touch x);'`\"\\ &!*", 500);
+    std::os::unix::fs::symlink("logs", sshd.home("current")).unwrap();
+    sshd.expect(0, &["far:logs/*.gz", "got"]);
+    assert!(sshd.read("got/a.gz") == a && sshd.read("got/b b.gz") == b);
+    assert!(!sshd.world.path("got/c.txt").exists());
+    sshd.expect(0, &["far:current", "got"]);
+    assert!(sshd.read("got/current/a.gz") == a);
+    sshd.expect(0, &["far:$(touch x);'`\"\\ &!*", "odd"]);
+    assert!(sshd.read("odd") == odd && !sshd.home("x").exists());
+    std::os::unix::fs::symlink("logs", sshd.home("put")).unwrap();
+    sshd.expect(0, &["odd", "far:put"]);
+    assert!(std::fs::read(sshd.home("logs/odd")).unwrap() == odd);
+}
+
+#[test]
+fn what_is_not_there_or_may_not_be_made_has_the_exit_codes_of_get_and_put() {
+    let sshd = Sshd::with_gtp();
+    std::fs::write(sshd.world.path("here"), "here").unwrap();
+    let missing = said(&sshd.expect(3, &["far:none", "out"]));
+    assert!(missing.contains("none: no such file or directory"), "{missing}");
+    sshd.expect(3, &["far:none*", "out"]);
+    sshd.expect(2, &["far:~nobody/x", "out"]);
+    sshd.expect(4, &["here", "far:none/here"]);
+    sshd.expect(3, &["not-here", "far:x"]);
+    sshd.expect(2, &["far:a", "far:b"]);
+    // Nobody logs in: ssh says why itself.
+    let refused =
+        said(&sshd.expect(5, &["--ssh", "ssh -o BatchMode=yes -p 1", "127.0.0.1:a", "b"]));
+    assert!(refused.contains("Connection refused") && refused.contains("code 255"), "{refused}");
+    let absent = said(&sshd.expect(1, &["--ssh", "no-such-program", "far:a", "b"]));
+    assert!(absent.contains("no-such-program"), "{absent}");
+}
+
+#[test]
+fn a_login_shell_that_prints_a_banner_does_no_harm() {
+    let sshd =
+        Sshd::start("ForceCommand printf 'Welcome\\nto all'; eval \"$SSH_ORIGINAL_COMMAND\"\n");
+    sshd.cache(Path::new(env!("CARGO_BIN_EXE_gtp")));
+    let content = sshd.file("a", 10_000);
+    sshd.expect(0, &["far:a", "got"]);
+    assert!(sshd.read("got") == content);
+}
+
+#[test]
+fn without_gtp_there_it_says_what_would_install_it_and_installs_it_if_asked() {
+    let sshd = Sshd::start("");
+    let content = sshd.file("a", 10_000);
+    let absent = said(&sshd.expect(5, &["far:a", "got"]));
+    assert!(absent.contains("--install") && absent.contains("scp "), "{absent}");
+    assert!(!sshd.home(".cache").exists());
+    sshd.expect(0, &["--install", "far:a", "got"]);
+    assert!(sshd.read("got") == content);
+    let own = std::fs::read(env!("CARGO_BIN_EXE_gtp")).unwrap();
+    assert!(std::fs::read(sshd.cached()).unwrap() == own, "it is this very program");
+    let mode = std::fs::metadata(sshd.cached()).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o755);
+    let beside = sshd.cached().parent().unwrap().read_dir().unwrap().count();
+    assert_eq!(beside, 1, "nothing else is left");
+    let in_home = sshd.world.path("home").read_dir().unwrap().count();
+    assert_eq!(in_home, 2, "only .cache and the file");
+    // It is found from now on, and not sent again.
+    let again = sshd.expect(0, &["--install", "far:a", "got"]);
+    assert!(!said(&again).contains("installing"), "{}", said(&again));
+    sshd.expect(0, &["far:a", "got2"]);
+}
+
+#[test]
+fn the_far_end_goes_when_ssh_is_killed_and_the_command_says_so_and_can_be_repeated() {
+    let sshd = Sshd::with_gtp();
+    let content = sshd.file("large", 8 << 20);
+    let pid = sshd.world.path("ssh.pid");
+    let script = format!(
+        "echo $$ > {}; exec ssh -F {} \"$@\"",
+        pid.display(),
+        sshd.world.path("ssh.conf").display()
+    );
+    let mut command = sshd.cp(&["far:large", "got", "--max-rate", "8Mbit", "--json"]);
+    command.env("GTP_SSH", sshd.instead(&script)).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let running = command.spawn().unwrap();
+    let part = sshd.world.path("got.gtp-part");
+    wait_for("a part of the file", || common::size_of(&part) > 0);
+    let ssh: i32 = std::fs::read_to_string(&pid).unwrap().trim().parse().unwrap();
+    let ssh = rustix::process::Pid::from_raw(ssh).unwrap();
+    rustix::process::kill_process(ssh, rustix::process::Signal::KILL).unwrap();
+    let ended = running.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(5), "{}", said(&ended));
+    assert!(said(&ended).contains("repeat the command"), "{}", said(&ended));
+    wait_for("the end of the far end", || sshd.far_ends() == 0);
+    sshd.expect(0, &["far:large", "got"]);
+    assert!(sshd.read("got") == content);
+}
+
+#[test]
+fn far_ends_that_lie_are_refused_in_words_that_do_nothing_to_a_terminal() {
+    let sshd = Sshd::with_gtp();
+    let far = |json: &str| format!("echo 'gtp-hello/1 {json}'; cat >/dev/null");
+    let garbage = sshd.lied_to(5, "printf 'what\\033[31m is this\\n'; exit 7");
+    assert!(garbage.contains("what\\u{1b}[31m is this") && garbage.contains('7'), "{garbage}");
+    sshd.lied_to(5, "exit 0");
+    let escapes = sshd.lied_to(5, "printf '\\033]0;x\\007\\033[2J\\n' >&2; exit 255");
+    assert!(escapes.contains("\\u{1b}[2J"), "{escapes}");
+    sshd.lied_to(1, "cat /dev/zero");
+    sshd.lied_to(1, "yes");
+    sshd.lied_to(1, "printf 'gtp-hello/1 '; cat /dev/zero");
+    sshd.lied_to(1, &far("{\"ready\":{}}"));
+    let other = sshd.lied_to(7, "echo 'gtp-hello/9 {}'; cat >/dev/null");
+    assert!(other.contains("gtp-hello/9") && other.contains("gtp-hello/1"), "{other}");
+    let failed = "{\"failed\":{\"version\":\"9.8.7\",\"kind\":\"other\",\"text\":\"x\"}}";
+    let versions = sshd.lied_to(7, &far(failed));
+    assert!(versions.contains("9.8.7") && versions.contains(env!("CARGO_PKG_VERSION")));
+    let text =
+        "{\"failed\":{\"version\":\"VERSION\",\"kind\":\"missing\",\"text\":\"\\u001b[2J\"}}";
+    let shown = sshd.lied_to(3, &far(&text.replace("VERSION", env!("CARGO_PKG_VERSION"))));
+    assert!(shown.contains("\\u{1b}[2J"), "{shown}");
+}
+
+/// A far end that runs here, and what `sed` makes of its answer.
+fn changed(expression: &str) -> String {
+    let gtp = env!("CARGO_BIN_EXE_gtp");
+    format!(
+        "export SSH_CONNECTION='127.0.0.1 1 127.0.0.1 22'; '{gtp}' far-end | sed -u '{expression}'"
+    )
+}
+
+#[test]
+fn a_far_end_with_another_key_or_another_file_than_asked_for_is_refused() {
+    let sshd = Sshd::with_gtp();
+    sshd.file("a", 1_000);
+    let home = format!("export HOME='{}'; ", sshd.world.path("home").display());
+    let key = "s/SHA256:....../SHA256:AAAAAA/";
+    let stranger = sshd.lied_to(7, &(home.clone() + &changed(key)));
+    assert!(stranger.contains("not the one given"), "{stranger}");
+    let name = "s/\"name\":\"a\"/\"name\":\".bashrc\"/";
+    let unasked = sshd.lied_to(1, &(home.clone() + &changed(name)));
+    assert!(unasked.contains("nobody asked for"), "{unasked}");
+}
+
+#[test]
+fn blocked_ports_are_told_of_with_exit_code_11_and_what_helps() {
+    let sshd = Sshd::with_gtp();
+    sshd.file("a", 1_000);
+    let home = format!("export HOME='{}'; ", sshd.world.path("home").display());
+    // Nothing listens where the far end is said to.
+    let closed = format!("s/\"port\":[0-9]*/\"port\":{}/", free_port());
+    let blocked = sshd.lied_to(11, &(home.clone() + &changed(&closed)));
+    assert!(blocked.contains("--port") && blocked.contains("127.0.0.1"), "{blocked}");
+    // TCP gets there, and no datagram does.
+    let port = free_port();
+    let forwarded = common::tcp_only(port);
+    let other = format!("s/\"port\":{port}/\"port\":{forwarded}/");
+    let mut command = sshd.cp(&["far:a", "out", "--port", &port.to_string()]);
+    let began = std::time::Instant::now();
+    let blocked = command.env("GTP_SSH", sshd.instead(&(home + &changed(&other)))).output();
+    let blocked = blocked.unwrap();
+    assert_eq!(blocked.status.code(), Some(11), "{}", said(&blocked));
+    assert!(said(&blocked).contains("--port"), "{}", said(&blocked));
+    assert!(began.elapsed().as_secs() < 15, "{:?}", began.elapsed());
+}
+
+#[test]
+fn the_far_end_listens_on_the_port_that_was_named_and_another_user_of_it_is_told_of() {
+    let sshd = Sshd::with_gtp();
+    let content = sshd.file("a", 1_000);
+    let port = free_port();
+    let fetched = sshd.expect(0, &["far:a", "got", "--json", "--port", &port.to_string()]);
+    assert!(sshd.read("got") == content);
+    let url = events(&fetched).pop().unwrap()["sources"][0]["url"].clone();
+    assert_eq!(url, format!("gtp://far:{port}/a"));
+    let taken = TcpListener::bind("[::]:0").unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    sshd.expect(5, &["far:a", "got2", "--port", &port]);
+}
+
+#[test]
+fn the_same_verb_copies_from_and_to_servers_with_the_same_slashes() {
+    let world = World::new();
+    let x = world.export("d/x", 1_000);
+    let server = world.serve("server", &["--public"]);
+    let copied = ["cp", &server.url("d"), "got", "--accept-new"];
+    world.expect(0, &copied);
+    assert!(std::fs::read(world.path("got/d/x")).unwrap() == x);
+    world.expect(0, &["cp", &server.url("d/"), "flat"]);
+    assert!(std::fs::read(world.path("flat/x")).unwrap() == x);
+    let inbox = common::writable(&world, &[]);
+    world.expect(0, &["cp", "got/d", &inbox.url("new")]);
+    assert!(std::fs::read(world.path("export/new/d/x")).unwrap() == x);
+}

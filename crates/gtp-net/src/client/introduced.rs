@@ -1,0 +1,223 @@
+//! Hosts whose addresses somebody trustworthy has told, so that no name is looked up.
+//!
+//! Some of the addresses may be other machines' here: every private network has a 10.0.0.1. So an
+//! address counts as answering only once the host's key has been proved there; the attempts start a
+//! quarter of a second apart and run side by side. A host that answers nowhere at first has a
+//! firewall before its port, and another try does not help; one that has answered may be back soon.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::{Endpoint, Terms, no_path_words};
+use crate::control::reach::{STAGGER_SPAN, dial};
+use crate::control::{ControlChannel, ControlError, Obstacle};
+use crate::flows::{Failure, FailureKind};
+use crate::trust::HostAddress;
+
+/// The hosts that were introduced.
+#[derive(Debug, Default)]
+pub(super) struct Introduced {
+    hosts: HashMap<HostAddress, Host>,
+}
+
+#[derive(Debug)]
+struct Host {
+    addresses: Vec<SocketAddr>,
+    /// Whether it has ever answered.
+    met: bool,
+}
+
+impl Introduced {
+    /// Takes a host in; the first addresses count.
+    pub fn add(&mut self, host: HostAddress, mut addresses: Vec<SocketAddr>) {
+        addresses.truncate(ADDRESSES_MAX);
+        self.hosts.insert(host, Host { addresses, met: false });
+    }
+
+    /// The addresses of a host that was introduced.
+    pub fn addresses(&self, host: &HostAddress) -> Option<Vec<SocketAddr>> {
+        self.hosts.get(host).map(|host| host.addresses.clone())
+    }
+
+    fn is_met(&self, host: &HostAddress) -> bool {
+        self.hosts.get(host).is_some_and(|host| host.met)
+    }
+
+    fn meet(&mut self, host: &HostAddress) {
+        if let Some(host) = self.hosts.get_mut(host) {
+            host.met = true;
+        }
+    }
+}
+
+/// Connects to a host at one of its addresses; both ends have proved their keys then. An IP version
+/// on which no datagram got through before is avoided.
+///
+/// # Errors
+/// [`FailureKind::NoUdpPath`] if it has never answered, and does not; else why the first address
+/// does not serve.
+pub(super) async fn reach(
+    endpoint: &Endpoint,
+    host: &HostAddress,
+    addresses: Vec<SocketAddr>,
+    terms: &Terms,
+) -> Result<ControlChannel, Failure> {
+    let addresses = endpoint.families().admit(host, addresses, endpoint.host().clock().now());
+    let avoiding = endpoint.families().is_avoiding(host);
+    let limit = FIRST_SPAN.min(terms.patience);
+    let connect = |address: SocketAddr| {
+        let (host, identity) = (host.clone(), endpoint.identity().clone());
+        let trust = Arc::clone(&terms.trust);
+        async move {
+            let stream = dial(&host, &[address], limit).await?;
+            ControlChannel::client_over(stream, &host, &identity, &trust).await
+        }
+    };
+    match first_that_serves(&addresses, limit, connect).await {
+        Ok(channel) => {
+            endpoint.introduced().meet(host);
+            Ok(channel)
+        }
+        // The other version answers over TCP, and carries no datagrams.
+        Err(None | Some(ControlError::Unreachable { .. })) if avoiding => {
+            endpoint.families().clear(host);
+            Err(Failure::new(FailureKind::NoUdpPath, no_path_words(host)))
+        }
+        Err(None | Some(ControlError::Unreachable { .. } | ControlError::TimedOut(_)))
+            if !endpoint.introduced().is_met(host) =>
+        {
+            Err(Failure::new(FailureKind::NoUdpPath, no_way_words(host, &addresses)))
+        }
+        Err(Some(error)) => Err(error.into()),
+        Err(None) => {
+            let why = Obstacle::Silence(limit);
+            Err(ControlError::Unreachable { host: host.clone(), why }.into())
+        }
+    }
+}
+
+/// Why no address serves: what the first one failed by, `None` if it was silent.
+type NoneServes = Option<ControlError>;
+
+async fn first_that_serves<T: Send + 'static, F>(
+    addresses: &[SocketAddr],
+    limit: Duration,
+    connect: impl Fn(SocketAddr) -> F,
+) -> Result<T, NoneServes>
+where
+    F: Future<Output = Result<T, ControlError>> + Send + 'static,
+{
+    let mut attempts = JoinSet::new();
+    let mut waiting = addresses.iter().copied().enumerate();
+    let mut first = None;
+    let racing = async {
+        loop {
+            if let Some((number, address)) = waiting.next() {
+                let attempt = connect(address);
+                attempts.spawn(async move { (number, attempt.await) });
+            } else if attempts.is_empty() {
+                return None;
+            }
+            // A failure starts the next attempt at once, silence after a while.
+            let pause = if waiting.len() > 0 { STAGGER_SPAN } else { limit };
+            match timeout(pause, attempts.join_next()).await {
+                Ok(Some(Ok((_, Ok(served))))) => return Some(served),
+                Ok(Some(Ok((0, Err(error))))) => first = Some(error),
+                Ok(Some(Ok((_, Err(_))) | Err(_)) | None) | Err(_) => {}
+            }
+        }
+    };
+    match timeout(limit, racing).await {
+        Ok(Some(served)) => Ok(served),
+        Ok(None) | Err(_) => Err(first),
+    }
+}
+
+/// That a host's port cannot be reached, in words that name what to open.
+fn no_way_words(host: &HostAddress, addresses: &[SocketAddr]) -> String {
+    let port = host.port();
+    let tried: Vec<String> = addresses.iter().map(|address| address.ip().to_string()).collect();
+    let tried = tried.join(", ");
+    format!(
+        "no way to {host} for the data: port {port} does not answer (tried {tried}). A firewall \
+         between may block it; TCP and UDP must be open towards that host"
+    )
+}
+
+/// Addresses of a host that are tried.
+const ADDRESSES_MAX: usize = 8;
+
+/// Time for all addresses together; a firewall that drops packets is told of by then.
+const FIRST_SPAN: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+
+    fn addresses(texts: &[&str]) -> Vec<SocketAddr> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    fn stranger() -> ControlError {
+        ControlError::NotGtp("a stranger".into())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stranger_at_one_address_does_not_keep_the_host_from_being_found_at_another() {
+        let both = addresses(&["10.0.0.1:1", "10.0.0.2:1"]);
+        let connect = |to: SocketAddr| async move {
+            if to.ip().to_string() == "10.0.0.1" { Err(stranger()) } else { Ok(to) }
+        };
+        assert_eq!(first_that_serves(&both, FIRST_SPAN, connect).await.ok(), Some(both[1]));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_address_holds_up_the_next_for_a_quarter_of_a_second_only() {
+        let began = Instant::now();
+        let both = addresses(&["10.0.0.1:1", "10.0.0.2:1"]);
+        let connect = |to: SocketAddr| async move {
+            if to.ip().to_string() == "10.0.0.1" {
+                return std::future::pending().await;
+            }
+            Ok(to)
+        };
+        assert_eq!(first_that_serves(&both, FIRST_SPAN, connect).await.ok(), Some(both[1]));
+        assert_eq!(began.elapsed(), STAGGER_SPAN);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn if_none_serves_the_first_address_says_why_and_silence_ends_with_the_limit() {
+        let both = addresses(&["10.0.0.1:1", "10.0.0.2:1"]);
+        let connect = |to: SocketAddr| async move {
+            match to.ip().to_string() == "10.0.0.1" {
+                true => Err::<(), _>(stranger()),
+                false => Err(ControlError::Closed),
+            }
+        };
+        let why = first_that_serves(&both, FIRST_SPAN, connect).await.unwrap_err();
+        assert!(matches!(why, Some(ControlError::NotGtp(_))), "{why:?}");
+        let began = Instant::now();
+        let silent = |_| std::future::pending::<Result<(), ControlError>>();
+        assert!(first_that_serves(&both, FIRST_SPAN, silent).await.unwrap_err().is_none());
+        assert_eq!(began.elapsed(), FIRST_SPAN);
+    }
+
+    #[test]
+    fn a_host_is_tried_at_eight_addresses_at_most() {
+        let host = HostAddress::new("h", 1).unwrap();
+        let mut introduced = Introduced::default();
+        assert!(introduced.addresses(&host).is_none());
+        introduced.add(host.clone(), addresses(&["10.0.0.1:1"]).repeat(20));
+        assert_eq!(introduced.addresses(&host).unwrap().len(), ADDRESSES_MAX);
+        assert!(!introduced.is_met(&host));
+        introduced.meet(&host);
+        assert!(introduced.is_met(&host));
+    }
+}
