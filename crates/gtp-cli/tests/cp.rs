@@ -1,16 +1,18 @@
 //! `gtp cp` from and to where a real sshd logs in, and against far ends that lie. Each test has an
-//! sshd of its own on loopback, whose logins have a home of their own.
+//! sshd of its own, whose logins have a home of their own; on loopback but for one, which needs root.
 
 mod common;
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use common::ports::free_port;
-use common::{World, bytes, events, wait_for};
+use common::{World, bytes, events, require_root, wait_for};
+use gtp_emu::{Emulator, NetSpec};
 
 /// This machine as a host that ssh logs in to.
 struct Sshd {
@@ -38,7 +40,7 @@ fn said(output: &Output) -> String {
 }
 
 const SSHD: &str = "Port PORT
-ListenAddress 127.0.0.1
+ListenAddress ADDRESS
 HostKey DIR/host
 AuthorizedKeysFile DIR/user.pub
 StrictModes no
@@ -49,7 +51,7 @@ SetEnv HOME=DIR/home
 ";
 
 const SSH: &str = "Host far
-HostName 127.0.0.1
+HostName ADDRESS
 Port PORT
 User NAME
 IdentityFile DIR/user
@@ -61,8 +63,13 @@ BatchMode yes
 ";
 
 impl Sshd {
-    /// `more` is for its configuration.
+    /// On loopback; `more` is for its configuration.
     fn start(more: &str) -> Sshd {
+        Sshd::start_at(("127.0.0.1", free_port()), more, Command::new)
+    }
+
+    /// On this address, started by what `at` makes of its path.
+    fn start_at((address, port): (&str, u16), more: &str, at: impl Fn(PathBuf) -> Command) -> Sshd {
         let world = World::new();
         std::fs::create_dir_all(world.path("home")).unwrap();
         for key in ["host", "user"] {
@@ -75,18 +82,20 @@ impl Sshd {
         }
         let user = Command::new("id").arg("-un").output().unwrap();
         let user = String::from_utf8(user.stdout).unwrap();
-        let (dir, port) = (world.path("").display().to_string(), free_port());
+        let dir = world.path("").display().to_string();
         let write = |name: &str, text: &str| {
             let text = text.replace("DIR/", &dir).replace("PORT", &port.to_string());
+            let text = text.replace("ADDRESS", address);
             std::fs::write(world.path(name), text.replace("NAME", user.trim())).unwrap();
         };
         write("sshd.conf", &format!("{SSHD}{more}"));
         write("ssh.conf", SSH);
         let log = std::fs::File::create(world.path("sshd.log")).unwrap();
-        let mut command = Command::new(find("sshd"));
+        let mut command = at(find("sshd"));
         command.args(["-D", "-e", "-f"]).arg(world.path("sshd.conf")).stderr(log);
         let child = command.stdin(Stdio::null()).spawn().unwrap();
-        wait_for("an sshd", || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok());
+        let log = || std::fs::read_to_string(world.path("sshd.log")).unwrap();
+        wait_for("an sshd", || log().contains("Server listening on"));
         Sshd { world, child }
     }
 
@@ -360,7 +369,7 @@ fn blocked_ports_are_told_of_with_exit_code_11_and_what_helps() {
     let forwarded = common::tcp_only(port);
     let other = format!("s/\"port\":{port}/\"port\":{forwarded}/");
     let mut command = sshd.cp(&["far:a", "out", "--port", &port.to_string()]);
-    let began = std::time::Instant::now();
+    let began = Instant::now();
     let blocked = command.env("GTP_SSH", sshd.instead(&(home + &changed(&other)))).output();
     let blocked = blocked.unwrap();
     assert_eq!(blocked.status.code(), Some(11), "{}", said(&blocked));
@@ -395,4 +404,58 @@ fn the_same_verb_copies_from_and_to_servers_with_the_same_slashes() {
     let inbox = common::writable(&world, &[]);
     world.expect(0, &["cp", "got/d", &inbox.url("new")]);
     assert!(std::fs::read(world.path("export/new/d/x")).unwrap() == x);
+}
+
+/// Two hosts, `near` and `far`, with a round trip of 20 ms between them.
+fn network(near: &str, far: &str) -> NetSpec {
+    let mut text = String::new();
+    for name in ["there", "back"] {
+        text += &format!("[[link]]\nname = \"{name}\"\nrate = \"1Gbit\"\ndelay = \"10ms\"\n");
+    }
+    for (host, address) in [(near, "10.84.0.1/24"), (far, "10.84.0.2/24")] {
+        text += &format!(
+            "[[host]]\nname = \"{host}\"\nnamespace = \"{host}\"\naddress = \"{address}\"\n"
+        );
+    }
+    for (from, to, link) in [(near, far, "there"), (far, near, "back")] {
+        text += &format!("[[route]]\nfrom = \"{from}\"\nto = \"{to}\"\nlinks = [\"{link}\"]\n");
+    }
+    NetSpec::parse(&text).unwrap()
+}
+
+#[test]
+fn over_a_round_trip_of_20_ms_the_first_byte_comes_within_2_s_of_a_login() {
+    if !require_root() {
+        return;
+    }
+    let host = |name: &str| format!("gtp-cp-{name}-{}", std::process::id());
+    let (near, far) = (host("near"), host("far"));
+    let router = Emulator::router(&network(&near, &far)).unwrap();
+    let at = |host: &str, program: &Path| {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", host]).arg(program);
+        command
+    };
+    let sshd = Sshd::start_at(("10.84.0.2", 22), "", |program| at(&far, &program));
+    sshd.cache(Path::new(env!("CARGO_BIN_EXE_gtp")));
+    let content = sshd.file("a", 1_000_000);
+    let began = Instant::now();
+    let mut login = at(&near, &find("ssh"));
+    let login = login.arg("-F").arg(sshd.world.path("ssh.conf")).args(["far", "true"]).output();
+    assert!(login.unwrap().status.success());
+    let login = began.elapsed();
+    let mut copy = at(&near, Path::new(env!("CARGO_BIN_EXE_gtp")));
+    copy.args(["cp", "--ssh", &format!("ssh -F {}", sshd.world.path("ssh.conf").display())]);
+    copy.args(["far:a", "-"]).env("GTP_CONFIG_DIR", sshd.world.path("client"));
+    let began = Instant::now();
+    let mut copy = copy.env("GTP_DAEMON", "off").stdout(Stdio::piped()).spawn().unwrap();
+    let (mut out, mut read) = (copy.stdout.take().unwrap(), vec![0; 1]);
+    out.read_exact(&mut read).unwrap();
+    let first = began.elapsed();
+    out.read_to_end(&mut read).unwrap();
+    assert!(copy.wait().unwrap().success() && read == content);
+    println!("login {login:?}, first byte of the copy {first:?}");
+    assert!(first < login + Duration::from_secs(2), "{first:?}; a login takes {login:?}");
+    drop(sshd);
+    router.stop().unwrap();
 }
