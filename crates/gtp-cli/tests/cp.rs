@@ -1,5 +1,6 @@
 //! `gtp cp` from and to where a real sshd logs in, and against far ends that lie. Each test has an
-//! sshd of its own, whose logins have a home of their own; on loopback but for one, which needs root.
+//! sshd of its own, whose logins have a home of their own; on loopback but for one, which needs
+//! root.
 
 mod common;
 

@@ -97,17 +97,12 @@ async fn serve(args: &FarEndArgs, mut heard: mpsc::Receiver<Heard>) -> Result<Ex
 
 /// Serves until the near end is gone, or silent for too long.
 async fn attend(mut server: RunningServer, mut heard: mpsc::Receiver<Heard>) {
-    let mut silence = std::pin::pin!(tokio::time::sleep(SILENCE_SPAN));
-    loop {
-        tokio::select! {
-            heard = heard.recv() => match heard {
-                Some(_) => silence.as_mut().reset(tokio::time::Instant::now() + SILENCE_SPAN),
-                None => break,
-            },
-            () = &mut silence => break,
-            // What happens the near end knows itself.
-            event = server.next_event() => if event.is_none() { break },
-        }
+    let near_end = async { while let Ok(Some(_)) = timeout(SILENCE_SPAN, heard.recv()).await {} };
+    // What happens the near end knows itself.
+    let own_end = async { while server.next_event().await.is_some() {} };
+    tokio::select! {
+        () = near_end => {}
+        () = own_end => {}
     }
     server.stop().await;
 }

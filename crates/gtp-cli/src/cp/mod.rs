@@ -1,8 +1,9 @@
 //! `gtp cp`: copies to and from where ssh logs in, with nothing set up there but the program.
 //!
 //! ssh starts a far end, and both ends exchange over its pipe the keys that they made for this one
-//! command ([`hello`]); then the copy is a `get` or a `put` like any other, and the far end goes when
-//! ssh does. No list of keys or hosts is read or written. Slashes mean what they mean to rsync.
+//! command ([`hello`]); then the copy is a `get` or a `put` like any other, and the far end goes
+//! when ssh does. No list of keys or hosts is read or written. Slashes mean what they mean to
+//! rsync.
 
 mod far_end;
 mod hello;
@@ -333,15 +334,15 @@ impl Copy<'_> {
                 watching.await
             }
         };
-        ended.map_err(|failure| match failure.kind {
-            FailureKind::Temporary | FailureKind::Unreachable => {
-                let text = format!(
-                    "{login}: ssh {how}, and the far end is gone; what is complete is kept, repeat \
-                     the command to go on"
-                );
-                Failure::new(FailureKind::Temporary, text)
+        ended.map_err(|failure| {
+            if !failure.is_temporary() {
+                return failure;
             }
-            _ => failure,
+            let text = format!(
+                "{login}: ssh {how}, and the far end is gone; what is complete is kept, repeat the \
+                 command to go on"
+            );
+            Failure::new(FailureKind::Temporary, text)
         })
     }
 }
@@ -394,8 +395,8 @@ fn with_advice(failure: Failure) -> Failure {
         return failure;
     }
     let text = format!(
-        "{failure}. Name a port that is open there with --port; over ssh alone gtp cp does not carry \
-         data yet"
+        "{failure}. Name a port that is open there with --port; over ssh alone gtp cp does not \
+         carry data yet"
     );
     Failure::new(failure.kind, text)
 }

@@ -1,7 +1,7 @@
 //! What a word of the command line names: a path here, one behind an ssh login, or an address.
 //!
-//! The rule is scp's and rsync's: a colon before the first slash ends a login. A file here whose name
-//! has a colon is written with its directory, as in `./a:b`.
+//! The rule is scp's and rsync's: a colon before the first slash ends a login. A file here whose
+//! name has a colon is written with its directory, as in `./a:b`.
 
 use std::ffi::OsStr;
 use std::fmt;

@@ -1,4 +1,7 @@
 //! This very program, to be put at a far end that has none.
+//!
+//! It is read as a whole before ssh is started, so that its length and its hash can stand in the
+//! script that takes it at the far end.
 
 use gtp::Failure;
 use ring::digest::{SHA256, digest};

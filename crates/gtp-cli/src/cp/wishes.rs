@@ -1,8 +1,8 @@
 //! What the paths that a near end asks for mean here, at the far end.
 //!
-//! A path is relative to the login's home; no shell reads it. What is exported is the directory that
-//! holds what was named, and the paths beneath it have no links: these are followed here, once, as
-//! the login itself would follow them.
+//! A path is relative to the login's home; no shell reads it. What is exported is the directory
+//! that holds what was named, and the paths beneath it have no links: these are followed here,
+//! once, as the login itself would follow them.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -36,7 +36,8 @@ pub fn asks_for(path: &str, name: &str) -> bool {
 /// Finds what is to be read.
 ///
 /// # Errors
-/// [`FailureKind::Missing`] if nothing is there, [`FailureKind::Destination`] if it may not be read.
+/// [`FailureKind::Missing`] if nothing is there, [`FailureKind::Destination`] if it may not be
+/// read.
 pub fn to_read(home: &Path, paths: &[String]) -> Result<Found, Failure> {
     let mut named = Vec::new();
     for (wish, path) in paths.iter().enumerate() {
