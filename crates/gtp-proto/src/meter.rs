@@ -65,6 +65,8 @@ pub struct StreamMeter {
     last: Mark,
     /// What came after the last complete one.
     pending: Bytes,
+    /// What is missing after the newest one: of bursts that begin after it.
+    ahead: Bytes,
     packet: Bytes,
     of_late: OfLate,
     rolled: Time,
@@ -108,6 +110,7 @@ impl StreamMeter {
             counted: Bytes::ZERO,
             last: mark,
             pending: Bytes::ZERO,
+            ahead: Bytes::ZERO,
             packet: Bytes::ZERO,
             of_late: OfLate::default(),
             rolled: now,
@@ -128,7 +131,8 @@ impl StreamMeter {
             if self.last.sent_at != from.sent_at {
                 self.counted += self.pending;
             }
-            (self.complete, self.pending) = (self.last, bytes);
+            (self.complete, self.pending) = (self.last, self.ahead + bytes);
+            self.ahead = Bytes::ZERO;
             self.last = Mark { seen: now, sent_at, pn };
             return;
         }
@@ -140,7 +144,7 @@ impl StreamMeter {
     /// The first burst shows when the stream began, not yet how fast it is.
     fn begin(&mut self, mark: Mark) {
         (self.from, self.complete, self.last) = (Some(mark), mark, mark);
-        (self.counted, self.pending) = (Bytes::ZERO, Bytes::ZERO);
+        (self.counted, self.pending, self.ahead) = (Bytes::ZERO, Bytes::ZERO, Bytes::ZERO);
     }
 
     /// Of the datagrams up to the newest packet `arrived` brought `bytes`, and those of `missing`
@@ -150,11 +154,12 @@ impl StreamMeter {
         late.bytes += bytes.0;
         late.datagrams += arrived;
         let mean = |count: u64| Bytes(late.bytes.saturating_mul(count) / late.datagrams.max(1));
-        let end = self.complete.pn + 1;
-        let all: u64 = missing.iter().map(|gap| gap.end - gap.start).sum();
-        let counted: u64 = missing.iter().map(|g| g.end.min(end) - g.start.min(end)).sum();
-        self.counted += mean(counted);
-        self.pending += mean(all - counted);
+        let upto = |end: u64| missing.iter().map(|g| g.end.min(end) - g.start.min(end)).sum();
+        let (complete, seen, all) =
+            (upto(self.complete.pn + 1), upto(self.last.pn + 1), upto(u64::MAX));
+        self.counted += mean(complete);
+        self.pending += mean(seen - complete);
+        self.ahead += mean(all - seen);
         if late.datagrams >= WORTH {
             late = OfLate { bytes: late.bytes / 2, datagrams: late.datagrams / 2 };
         }
@@ -171,8 +176,9 @@ impl StreamMeter {
         self.last.seen
     }
 
-    /// Ends the interval at `now` if at least `span` has passed since the last end.
-    pub fn roll(&mut self, now: Time, span: Span) {
+    /// Ends the interval at `now` if at least `span` has passed since the last end. That nothing was
+    /// seen for `late` shows nothing yet: it may be late, or lost.
+    pub fn roll(&mut self, now: Time, span: Span, late: Span) {
         let Some(from) = self.from else { return };
         if now.since(self.rolled) < span || now.since(from.seen) == Span::ZERO {
             return;
@@ -185,9 +191,10 @@ impl StreamMeter {
             self.from = Some(self.complete);
             self.counted = Bytes::ZERO;
         } else {
-            // A packet may come now; and for one interval it may just be late.
-            let passed = now.since(from.seen).saturating_sub(span);
-            self.rate = self.rate.min((self.counted + self.pending + self.packet).per(passed));
+            // A packet may come now.
+            let passed = now.since(from.seen).saturating_sub(late);
+            self.rate =
+                self.rate.min((self.counted + self.pending + self.ahead + self.packet).per(passed));
         }
     }
 

@@ -15,7 +15,9 @@ use gtp_ranges::RangeSet;
 use crate::claims::{Peer, Usage};
 use crate::excess::Excess;
 use crate::handshake::{Handshake, HelloOut, Outcome, Role};
-use crate::limits::{INTERVAL_MIN, RAMP_FACTOR, RECEIPTS_WAITING, SESSION_TIMEOUT, SILENCE_STOP};
+use crate::limits::{
+    INTERVAL_MAX, INTERVAL_MIN, RAMP_FACTOR, RECEIPTS_WAITING, SESSION_TIMEOUT, SILENCE_STOP,
+};
 use crate::meter::{Meter, RttMeter, StreamMeter};
 use crate::path::first_rate;
 use crate::receipt::{Arrivals, ReceiptBuilder};
@@ -693,7 +695,7 @@ impl SinkSession {
             Some(full) => full,
             None => self.end_receipt(),
         };
-        self.measured.roll(now, self.grant.interval);
+        self.measured.roll(now, self.grant.interval, INTERVAL_MAX);
         self.check_excess(now);
         self.look_at_usage(now);
         let (echo_at, echo_hold) = match self.heard_at {

@@ -617,7 +617,7 @@ impl SourceSession {
             self.closing = true;
             self.events.push(Event::TimedOut);
         }
-        self.sent_meter.roll(now, self.target.interval);
+        self.sent_meter.roll(now, self.target.interval, self.target.interval);
         self.demand.roll(now);
         let (counts, packet) = (self.counts(), self.packet_bytes());
         if let Some(law) = &mut self.alone {

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use super::*;
 
 const START: Time = Time::from_nanos(1_000_000_000);
+const INTERVAL: Span = Span::from_millis(10);
 
 #[test]
 fn a_meter_gives_the_mean_of_the_last_whole_interval() {
@@ -58,7 +59,7 @@ fn stream(
         let missing: Vec<_> = missing.iter().map(|&n| n..n + 1).collect();
         meter.add_missing(Bytes(bytes), arrived, &missing);
         upto = newest;
-        meter.roll(now, interval);
+        meter.roll(now, interval, interval);
         rates.push(meter.rate());
     }
     rates
@@ -94,6 +95,48 @@ fn what_is_lost_was_sent() {
 }
 
 #[test]
+fn what_is_lost_after_the_newest_packet_counts_once_with_those_that_follow() {
+    let mut meter = StreamMeter::new(START);
+    // Before each fortieth packet goes a datagram without data, which takes a number too.
+    let number = |ms: u64| ms + (ms + 20) / 40;
+    for ms in 0..200 {
+        let now = START + Span::from_millis(ms);
+        if ms % 40 == 20 {
+            // It came, and shows that the four before it are lost.
+            meter.add_missing(Bytes(25_000), 20, &[number(ms - 4)..number(ms) - 1]);
+        }
+        if !(16..20).contains(&(ms % 40)) {
+            meter.add(now, number(ms), now.as_wire_micros(), Bytes(1_250));
+        }
+        if ms % 10 == 0 && ms > 0 {
+            meter.roll(now, INTERVAL, INTERVAL);
+            within(&[meter.rate()], 0.99e7, 1.01e7);
+        }
+    }
+}
+
+#[test]
+fn packets_that_are_lost_for_a_while_show_no_lower_rate() {
+    let mut meter = StreamMeter::new(START);
+    let at = |ms| START + Span::from_millis(ms);
+    for ms in (0..=20).chain(110..=111) {
+        meter.add(at(ms), ms, at(ms).as_wire_micros(), Bytes(1_250));
+        meter.roll(at(ms), INTERVAL, Span::from_millis(100));
+        if ms == 20 {
+            for ms in 21..110 {
+                meter.roll(at(ms), INTERVAL, Span::from_millis(100));
+                assert_eq!(meter.rate(), Rate::from_mbps(10), "{ms} ms");
+            }
+        }
+    }
+    meter.add_missing(Bytes(28_750), 23, &[21..110]);
+    meter.roll(at(121), INTERVAL, Span::from_millis(100));
+    assert_eq!(meter.rate(), Rate::from_mbps(10));
+    meter.roll(at(400), INTERVAL, Span::from_millis(100));
+    assert!(meter.rate() < Rate::from_mbps(1), "it has ended");
+}
+
+#[test]
 fn a_stream_that_rests_for_forty_minutes_is_measured_anew() {
     let mut meter = StreamMeter::new(START);
     let rest = Span::from_secs(40 * 60);
@@ -102,9 +145,9 @@ fn a_stream_that_rests_for_forty_minutes_is_measured_anew() {
             let now = begin + Span::from_millis(ms);
             meter.add(now, ms, now.as_wire_micros(), Bytes(1_250));
         }
-        meter.roll(begin + Span::from_millis(20), Span::from_millis(10));
+        meter.roll(begin + Span::from_millis(20), INTERVAL, INTERVAL);
         assert_eq!(meter.rate(), Rate::from_mbps(10));
-        meter.roll(begin + rest / 2, Span::from_millis(10));
+        meter.roll(begin + rest / 2, INTERVAL, INTERVAL);
         assert!(meter.rate() < Rate::from_bps(100));
     }
 }
@@ -116,13 +159,13 @@ fn a_stream_that_ends_is_measured_as_less_and_less() {
     for ms in 0..=11 {
         meter.add(at(ms), ms, at(ms).as_wire_micros(), Bytes(1_250));
     }
-    meter.roll(at(11), Span::from_millis(10));
+    meter.roll(at(11), INTERVAL, INTERVAL);
     assert_eq!(meter.rate(), Rate::from_mbps(10));
-    meter.roll(at(21), Span::from_millis(10));
+    meter.roll(at(21), INTERVAL, INTERVAL);
     assert_eq!(meter.rate(), Rate::from_mbps(10), "the next may be late");
-    meter.roll(at(40), Span::from_millis(10));
+    meter.roll(at(40), INTERVAL, INTERVAL);
     assert_eq!(meter.rate(), Rate::from_mbps(1), "two packets in 20 ms, had the second come now");
-    meter.roll(at(1_020), Span::from_millis(10));
+    meter.roll(at(1_020), INTERVAL, INTERVAL);
     assert_eq!(meter.rate(), Rate::from_bps(20_000));
 }
 
@@ -133,7 +176,7 @@ fn a_first_burst_out_of_order_is_not_counted() {
         let sent = START + Span::from_millis(n.saturating_sub(1) / 3);
         meter.add(START + Span::from_micros(seen * 340), n, sent.as_wire_micros(), Bytes(1_250));
     }
-    meter.roll(START + Span::from_millis(14), Span::from_millis(10));
+    meter.roll(START + Span::from_millis(14), INTERVAL, INTERVAL);
     assert_eq!(meter.rate(), Rate::from_mbps(30));
 }
 
@@ -146,7 +189,7 @@ fn an_interval_that_ends_within_a_burst_does_not_split_it() {
         let seen = sent + Span::from_micros(n % 10 * 50);
         meter.add(seen, n, sent.as_wire_micros(), Bytes(1_250));
         if n % 107 == 106 {
-            meter.roll(seen, Span::from_millis(10));
+            meter.roll(seen, INTERVAL, INTERVAL);
             assert_eq!(meter.rate(), Rate::from_mbps(100));
         }
     }
