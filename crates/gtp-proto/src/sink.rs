@@ -89,7 +89,8 @@ struct Delay {
     origin: Option<u32>,
     least: [i32; 2],
     turned: Time,
-    in_interval: Option<i32>,
+    /// The least and the greatest of this interval.
+    in_interval: Option<(i32, i32)>,
 }
 
 const DELAY_WINDOW: Span = Span::from_secs(60);
@@ -104,12 +105,15 @@ impl Delay {
             self.turned = now;
         }
         self.least[0] = self.least[0].min(sample);
-        self.in_interval = Some(self.in_interval.map_or(sample, |least| least.min(sample)));
+        let (least, most) = self.in_interval.unwrap_or((sample, sample));
+        self.in_interval = Some((least.min(sample), most.max(sample)));
     }
 
-    fn take_interval(&mut self) -> u32 {
-        let least = self.least[0].min(self.least[1]);
-        self.in_interval.take().map_or(0, |d| d.wrapping_sub(least).max(0) as u32)
+    /// The least and the greatest of the interval, which ends; none if nothing came.
+    fn take_interval(&mut self) -> Option<(u32, u32)> {
+        let usual = self.least[0].min(self.least[1]);
+        let above = |sample: i32| sample.wrapping_sub(usual).max(0) as u32;
+        self.in_interval.take().map(|(least, most)| (above(least), above(most)))
     }
 }
 
@@ -702,7 +706,7 @@ impl SinkSession {
             Some((at, sent_at)) => (sent_at, now.since(at).as_micros() as u32),
             None => (0, 0),
         };
-        let interval = self.pause(now);
+        let (interval, delays) = (self.pause(now), self.delay.take_interval());
         self.noted = None;
         self.feedback_urgent = false;
         self.feedback_due = now + interval;
@@ -715,10 +719,10 @@ impl SinkSession {
             interval: interval.as_micros() as u32,
             echo_at,
             echo_hold,
-            delay: self.delay.take_interval(),
+            delay: delays.map_or(0, |(least, _)| least),
             receipt,
             weight: self.weight.said(),
-            delay_most: None, // No source judges by it yet.
+            delay_most: delays.map(|(_, most)| most),
         };
         self.control(&Control::Feedback(feedback), head)
     }

@@ -499,14 +499,16 @@ impl SourceSession {
         let any = f.receipt.bytes != 0 || f.receipt.sum != 0;
         let arrived_at = any.then_some(f.receipt.arrived_at);
         let delay = Span::from_micros(f.delay.into());
+        let peak = Span::from_micros(f.delay_most.unwrap_or(f.delay).into());
         let lost = proven.span.end - proven.span.start - proven.packets;
-        for timed in self.told.add(Word { span: proven.span, arrived, lost, arrived_at, delay }) {
+        let word = Word { span: proven.span, arrived, lost, arrived_at, delay, peak };
+        for timed in self.told.add(word) {
             self.tell_path(now, timed);
         }
     }
 
     fn tell_path(&mut self, now: Time, timed: Timed) {
-        let Timed { span, arrived, lost, arrived_in, delay, since } = timed;
+        let Timed { span, arrived, lost, arrived_in, delay, peak, since } = timed;
         let (Some(from), Some(until)) = (self.log.at(span.start), self.log.at(span.end)) else {
             return;
         };
@@ -516,6 +518,7 @@ impl SourceSession {
             arrived,
             arrived_in,
             delay,
+            peak,
             first_pn: span.start,
             end_pn: span.end,
             lost,

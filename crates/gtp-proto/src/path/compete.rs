@@ -141,7 +141,7 @@ impl PathBound {
     /// Whether losses come far below the rate at which they led to competing, and without a queue.
     fn may_be_chance(&mut self, compete: &Compete, now: Time, v: &Verdict) -> bool {
         let below = v.carried < compete.began.scale(FAR_BELOW);
-        below && v.loss() < RANDOM_MOST && !self.measures.had_queue(now)
+        !v.dropped && below && v.loss() < RANDOM_MOST && !self.measures.had_queue(now)
     }
 }
 

@@ -74,6 +74,8 @@ pub(super) struct Verdict {
     pub lost: u64,
     /// Whether chance does not explain the loss.
     pub excess: bool,
+    /// Whether a queue dropped what was lost, seen or not.
+    pub dropped: bool,
     /// The loss of all counts in a row that were odd, if this sample makes it one to ask about.
     pub odd: Option<f64>,
     /// Bytes that arrived.
@@ -185,13 +187,15 @@ impl Measures {
         (self.usual, self.known) = (1.0 - loss, self.known.max(packets as f64));
     }
 
-    /// Judges a sample, and learns from it what is usual if `learns`.
+    /// Judges a sample, and learns from it what is usual if `learns`. `dropped` says whether a queue
+    /// dropped what was lost, whose loss is not usual.
     pub fn weigh(
         &mut self,
         now: Time,
         sample: &Sample,
         given: &Conditions,
         learns: bool,
+        dropped: bool,
     ) -> Verdict {
         self.deep.add(now, Rate::from_bps(sample.delay.as_nanos()));
         let ratio = sample.proven().as_f64() / sample.sent.per(sample.sent_in).as_f64().max(1.0);
@@ -208,7 +212,7 @@ impl Measures {
             let apart = libm::fabs(ratio / self.usual - 1.0);
             self.scatter += NOISE_LEARN * (apart - self.scatter);
         }
-        let odd = if learns && !queued {
+        let odd = if learns && !queued && !dropped {
             let doubtful = sample.delay > self.threshold() / 2;
             self.count(Count { packets, lost, doubtful })
         } else {
@@ -224,7 +228,8 @@ impl Measures {
             rounds: u32::try_from(rounds).unwrap_or(u32::MAX),
             packets,
             lost,
-            excess,
+            excess: excess || dropped,
+            dropped,
             odd,
             arrived: sample.arrived.0 as f64,
         }

@@ -5,12 +5,13 @@
 //! watches for a queue and for losses. Once it has met one there is a bound. It climbs until a
 //! queue shows and steps back (`cruise`). It asks whose queue it is that does not go away (`ask`),
 //! and competes as one TCP would with whoever keeps it full (`compete`). It asks whether losses
-//! without a queue follow its rate (`probe`): random loss alone does not lower the bound. When most
-//! is lost, next to nothing is sent (`guard`). The module knows rates and delays, not packets.
+//! without a queue follow its rate (`probe`): random loss alone does not lower the bound. Losses that
+//! come with the longest delays are a queue's, however short it is (`drops`). When most is lost, next to nothing is sent (`guard`). The module knows rates and delays, not packets.
 
 mod ask;
 mod compete;
 mod cruise;
+mod drops;
 mod group;
 mod groups;
 mod guard;
@@ -33,6 +34,7 @@ use crate::meter::WindowedMax;
 use ask::Ask;
 use compete::Compete;
 use cruise::{Cruise, Shares};
+use drops::Drops;
 use guard::{Guard, Held};
 use measures::Measures;
 use probe::{Limit, Probe};
@@ -95,6 +97,7 @@ pub(crate) struct PathBound {
     bound: Rate,
     proven: WindowedMax,
     measures: Measures,
+    drops: Drops,
     shares: Shares,
     guard: Guard,
     limit: Option<Limit>,
@@ -113,6 +116,7 @@ impl PathBound {
             bound: Rate::UNLIMITED,
             proven: WindowedMax::new(now, Span::from_secs(1)),
             measures: Measures::new(now),
+            drops: Drops::new(now),
             shares: Shares::default(),
             guard: Guard::new(now),
             limit: None,
@@ -164,9 +168,11 @@ impl PathBound {
 
     /// Takes in what a receipt says, and bounds the path by it.
     pub fn handle_sample(&mut self, now: Time, sample: Sample, given: &Conditions) {
+        self.drops.note(now, &sample, self.measures.threshold() * 2);
         let Some(whole) = self.gathering.add(sample, self.changed_pn) else { return };
         let learns = matches!(self.state, State::Start(_) | State::Cruise(_));
-        let v = self.measures.weigh(now, &whole, given, learns);
+        let dropped = self.drops.explain(now, &whole);
+        let v = self.measures.weigh(now, &whole, given, learns, dropped);
         if self.watch_losses(now, &v, given) {
             return;
         }

@@ -18,6 +18,8 @@ pub(crate) struct Sample {
     pub arrived_in: Span,
     /// Smallest queueing delay.
     pub delay: Span,
+    /// Greatest queueing delay.
+    pub peak: Span,
     /// Packet number with which the sample starts.
     pub first_pn: u64,
     /// The first one after it.
@@ -65,6 +67,7 @@ impl Sample {
             arrived: self.arrived + next.arrived,
             arrived_in: self.arrived_in + next.arrived_in,
             delay: self.delay.min(next.delay),
+            peak: self.peak.max(next.peak),
             first_pn: self.first_pn,
             end_pn: next.end_pn,
             lost: self.lost.saturating_add(next.lost),

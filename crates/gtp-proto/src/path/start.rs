@@ -134,6 +134,10 @@ impl PathBound {
 
     /// A sample in a start: asks whose queue it is when one lasts and too little arrives.
     pub(super) fn watch(&mut self, start: Start, now: Time, v: &Verdict, given: &Conditions) {
+        if v.dropped && !v.queued {
+            self.heed_drops(now, v, given);
+            return;
+        }
         if self.answer_odd_loss(now, v, given) {
             return;
         }

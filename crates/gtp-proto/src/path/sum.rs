@@ -30,6 +30,7 @@ pub(super) struct Sum {
     spoken: Rates,
     all: Rates,
     delay: Option<Span>,
+    peak: Span,
 }
 
 /// A sum that is shorter than this says nothing of a rate: send times are known to a millisecond.
@@ -73,6 +74,7 @@ impl Sum {
         self.packets += piece.packets;
         if said.arrived > Bytes::ZERO {
             let delay = said.delay + over;
+            self.peak = self.peak.max(said.peak + over);
             self.delay = Some(self.delay.map_or(delay, |least| least.min(delay)));
         }
     }
@@ -89,6 +91,7 @@ impl Sum {
             sent_in,
             arrived_in,
             delay: self.delay.unwrap_or(Span::ZERO),
+            peak: self.peak,
             first_pn: end_pn.saturating_sub(self.packets),
             end_pn,
             ..self.whole

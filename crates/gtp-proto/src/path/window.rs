@@ -26,6 +26,8 @@ const MOVES: f64 = 0.02;
 /// Growth over a round trip before the first loss, as a part of the window. Slow start doubles it;
 /// a session that competes already knows what it had.
 const YOUNG: f64 = 0.125;
+/// A sample is about no more windows than this: what was sent before a cut is not the window's.
+const ROUNDS_MOST: f64 = 8.0;
 /// The window never falls below so many segments.
 const LEAST: f64 = 4.0;
 
@@ -84,7 +86,8 @@ impl Window {
 
     /// `arrived` bytes came without loss, over a path of `rtt` with its queue.
     pub fn handle_arrived(&mut self, now: Time, arrived: f64, rtt: Span) {
-        let part = (arrived / self.w).min(1.0);
+        let rounds = (arrived / self.w).min(ROUNDS_MOST);
+        let part = rounds.min(1.0);
         if self.young {
             self.w += YOUNG * part * self.w;
             return;
@@ -96,7 +99,7 @@ impl Window {
         let curve = C * t * t * t * SEGMENT + self.w_max;
         // Alpha of RFC 9438, section 4.3.
         let alpha = if self.w_est < self.w_max { 3.0 * (1.0 - BETA) / (1.0 + BETA) } else { 1.0 };
-        self.w_est += alpha * SEGMENT * part;
+        self.w_est += alpha * SEGMENT * rounds;
         let target = curve.clamp(self.w, 1.5 * self.w);
         self.w = (self.w + (target - self.w) * part).max(self.w_est);
     }

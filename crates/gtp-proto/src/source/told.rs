@@ -27,6 +27,8 @@ pub(super) struct Word {
     pub arrived_at: Option<u32>,
     /// The path's least delay above its usual one while they arrived.
     pub delay: Span,
+    /// The greatest.
+    pub peak: Span,
 }
 
 /// The receipt from which the time of another one is counted.
@@ -49,8 +51,10 @@ pub(super) struct Timed {
     pub lost: u64,
     /// The time in which these bytes arrived.
     pub arrived_in: Span,
-    /// The least delay, as in [`Word::delay`].
+    /// The least delay and the greatest, as in [`Word`].
     pub delay: Span,
+    /// See `delay`.
+    pub peak: Span,
     /// From which receipt the time is counted.
     pub since: Since,
 }
@@ -84,10 +88,10 @@ impl Told {
 /// Returns the time in which the packets of `word` arrived, counted from the receipt `before`.
 fn timed(before: &Word, word: &Word) -> Option<Timed> {
     let arrived_in = wire_gap(before.arrived_at?, word.arrived_at?);
-    let (arrived, lost, delay) = (word.arrived, word.lost, word.delay);
+    let &Word { arrived, lost, delay, peak, .. } = word;
     let (start, end) = (before.span.end, word.span.end);
     let since = if start == word.span.start { Since::LastReceipt } else { Since::EarlierReceipt };
-    Some(Timed { span: start..end, arrived, lost, arrived_in, delay, since })
+    Some(Timed { span: start..end, arrived, lost, arrived_in, delay, peak, since })
 }
 
 #[cfg(test)]
@@ -101,7 +105,14 @@ mod tests {
     fn word(tens: u64) -> Word {
         let span = tens * 10..tens * 10 + 10;
         let arrived_at = Some(span.end as u32);
-        Word { span, arrived: Bytes(1_000), lost: 0, arrived_at, delay: Span::ZERO }
+        Word {
+            span,
+            arrived: Bytes(1_000),
+            lost: 0,
+            arrived_at,
+            delay: Span::ZERO,
+            peak: Span::ZERO,
+        }
     }
 
     fn add(told: &mut Told, tens: u64) -> Vec<(Range<u64>, u64, Since)> {

@@ -52,6 +52,7 @@ impl Member {
             arrived: Bytes((packets - lost) * PACKET),
             arrived_in: INTERVAL,
             delay,
+            peak: delay + Span::from_millis(1),
             first_pn,
             end_pn: self.pn,
             lost,
@@ -115,7 +116,7 @@ fn one_session_keeps_its_machine_and_of_two_one_gives_it() {
 }
 
 #[test]
-fn rates_and_losses_of_all_sessions_add_up_and_the_least_delay_counts() {
+fn rates_and_losses_of_all_sessions_add_up_and_the_least_and_the_greatest_delay_count() {
     let mut members = [Member::greedy(), Member::greedy(), Member::greedy()];
     let mut group = begun(&mut members);
     let delays = [9, 7, 8].map(Span::from_millis);
@@ -127,7 +128,7 @@ fn rates_and_losses_of_all_sessions_add_up_and_the_least_delay_counts() {
     let rate = Bytes(30 * PACKET).per(INTERVAL);
     assert_eq!(sample.sent.per(sample.sent_in), rate);
     assert_eq!((sample.packets(), sample.lost), (30, 3));
-    assert_eq!(sample.delay, Span::from_millis(7));
+    assert_eq!((sample.delay, sample.peak), (Span::from_millis(7), Span::from_millis(10)));
     assert_eq!(sample.end_pn, members[0].pn + 20, "numbers add up from where each came in");
 }
 
