@@ -66,13 +66,20 @@ fn five_to_five_comes_to_the_global_shares() {
 
 #[test]
 fn a_hidden_bottleneck_is_found_and_shared() {
-    let summary = summary("hidden-bottleneck.toml", &[]);
-    for phase in phases(&summary) {
-        // Nobody told anybody of the link: a tenth is what its sessions may miss.
-        let (wanted, got) = (phase["wanted"].as_f64(), phase["got"].as_f64());
-        assert!(got > wanted.map(|w| 0.9 * w) && got <= wanted, "{phase}");
-        assert!(phase["jain"].as_f64() > Some(0.99), "{phase}");
+    let mut jain = Vec::new();
+    for seed in ["1", "2", "3", "4", "5"] {
+        let summary = summary("hidden-bottleneck.toml", &["--seed", seed]);
+        for phase in phases(&summary) {
+            // Nobody told anybody of the link: a tenth is what its sessions may miss.
+            let (wanted, got) = (phase["wanted"].as_f64(), phase["got"].as_f64());
+            assert!(got > wanted.map(|w| 0.9 * w) && got <= wanted, "{phase}");
+            jain.extend(phase["jain"].as_f64());
+        }
     }
+    // docs/PATH.md says how far strangers are from equal shares: a microsecond decides which of the
+    // two takes the other's queue for a rival's, so a single run shows nothing.
+    let mean = jain.iter().sum::<f64>() / jain.len() as f64;
+    assert!(mean > 0.85, "{jain:?}");
 }
 
 #[test]

@@ -176,8 +176,8 @@ impl StreamMeter {
         self.last.seen
     }
 
-    /// Ends the interval at `now` if at least `span` has passed since the last end. That nothing was
-    /// seen for `late` shows nothing yet: it may be late, or lost.
+    /// Ends the interval at `now` if at least `span` has passed since the last end. That nothing
+    /// was seen for `late` shows nothing yet: it may be late, or lost.
     pub fn roll(&mut self, now: Time, span: Span, late: Span) {
         let Some(from) = self.from else { return };
         if now.since(self.rolled) < span || now.since(from.seen) == Span::ZERO {

@@ -166,7 +166,7 @@ mod tests {
 
     const FILE: &str = "duration = '4s'\n[[host]]\nname = 'a'\n[[host]]\nname = 'b'\n\
         capacity_in = '100Mbit'\n[[link]]\nname = 'l'\nfrom = 'a'\nto = 'b'\n\
-        rate = '80Mbit'\nqueue = '5ms'\n[[link]]\nname = 'm'\nfrom = 'b'\nto = 'a'\n\
+        rate = '80Mbit'\nqueue = '1ms'\n[[link]]\nname = 'm'\nfrom = 'b'\nto = 'a'\n\
         [[session]]\nsource = 'a'\nsink = 'b'\ncount = 2\n";
 
     fn followed(file: &str, host: &str, follows: Followed) -> Result<Vec<f64>, String> {

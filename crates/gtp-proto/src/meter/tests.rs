@@ -1,6 +1,7 @@
 //! Rates and round-trip times against hand-made courses.
 
 use std::collections::BTreeSet;
+use std::iter;
 use std::vec::Vec;
 
 use proptest::prelude::*;
@@ -103,7 +104,8 @@ fn what_is_lost_after_the_newest_packet_counts_once_with_those_that_follow() {
         let now = START + Span::from_millis(ms);
         if ms % 40 == 20 {
             // It came, and shows that the four before it are lost.
-            meter.add_missing(Bytes(25_000), 20, &[number(ms - 4)..number(ms) - 1]);
+            let lost: Vec<_> = iter::once(number(ms - 4)..number(ms) - 1).collect();
+            meter.add_missing(Bytes(25_000), 20, &lost);
         }
         if !(16..20).contains(&(ms % 40)) {
             meter.add(now, number(ms), now.as_wire_micros(), Bytes(1_250));
@@ -129,7 +131,8 @@ fn packets_that_are_lost_for_a_while_show_no_lower_rate() {
             }
         }
     }
-    meter.add_missing(Bytes(28_750), 23, &[21..110]);
+    let lost: Vec<_> = iter::once(21..110).collect();
+    meter.add_missing(Bytes(28_750), 23, &lost);
     meter.roll(at(121), INTERVAL, Span::from_millis(100));
     assert_eq!(meter.rate(), Rate::from_mbps(10));
     meter.roll(at(400), INTERVAL, Span::from_millis(100));

@@ -27,15 +27,15 @@ const NEW_SIZE: u32 = 8;
 const APART: f64 = 200e-6;
 /// A full queue is always as long: delays at losses are on average at most this part from their
 /// mean, and their mean is at least this part of the longest delay of late.
-const LIKE: f64 = 0.2;
+const LIKE: f64 = 0.1;
 const FULL: f64 = 0.8;
 /// The longest delay is remembered for so long.
 const WINDOW: Span = Span::from_secs(8);
 /// A queue that was found is remembered for so long.
 const REMEMBERS: Span = Span::from_secs(60);
-/// They are apart by this part of the mean without losses at least: where delays vary by themselves,
-/// late packets count as lost.
-const PART: f64 = 0.1;
+/// They are apart by this part of the mean without losses at least: where delays vary by
+/// themselves, late packets count as lost.
+const PART: f64 = 0.15;
 /// Loss at short delays is known from about this number of packets.
 const PACKETS: f64 = 2_048.0;
 /// They are apart by so many times what chance moves the mean of the lossy ones by.

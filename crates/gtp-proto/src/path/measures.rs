@@ -187,8 +187,8 @@ impl Measures {
         (self.usual, self.known) = (1.0 - loss, self.known.max(packets as f64));
     }
 
-    /// Judges a sample, and learns from it what is usual if `learns`. `dropped` says whether a queue
-    /// dropped what was lost, whose loss is not usual.
+    /// Judges a sample, and learns from it what is usual if `learns`. `dropped` says whether a
+    /// queue dropped what was lost, whose loss is not usual.
     pub fn weigh(
         &mut self,
         now: Time,

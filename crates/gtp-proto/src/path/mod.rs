@@ -5,8 +5,9 @@
 //! watches for a queue and for losses. Once it has met one there is a bound. It climbs until a
 //! queue shows and steps back (`cruise`). It asks whose queue it is that does not go away (`ask`),
 //! and competes as one TCP would with whoever keeps it full (`compete`). It asks whether losses
-//! without a queue follow its rate (`probe`): random loss alone does not lower the bound. Losses that
-//! come with the longest delays are a queue's, however short it is (`drops`). When most is lost, next to nothing is sent (`guard`). The module knows rates and delays, not packets.
+//! without a queue follow its rate (`probe`): random loss alone does not lower the bound. Losses
+//! that come with the longest delays are a queue's, however short it is (`drops`). When most is
+//! lost, next to nothing is sent (`guard`). The module knows rates and delays, not packets.
 
 mod ask;
 mod compete;
