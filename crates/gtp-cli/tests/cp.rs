@@ -269,7 +269,12 @@ fn without_gtp_there_it_says_what_would_install_it_and_installs_it_if_asked() {
     let absent = said(&sshd.expect(5, &["far:a", "got"]));
     assert!(absent.contains("--install") && absent.contains("scp "), "{absent}");
     assert!(!sshd.home(".cache").exists());
-    sshd.expect(0, &["--install", "far:a", "got"]);
+    std::fs::write(sshd.world.path("sent"), "x").unwrap();
+    sshd.expect(0, &["--install", "sent", "far:"]);
+    let mode = std::fs::metadata(sshd.home("sent")).unwrap().permissions().mode();
+    let usual = std::fs::metadata(sshd.world.path("sent")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, usual & 0o777, "what is sent is no more private than else");
+    sshd.expect(0, &["far:a", "got"]);
     assert!(sshd.read("got") == content);
     let own = std::fs::read(env!("CARGO_BIN_EXE_gtp")).unwrap();
     assert!(std::fs::read(sshd.cached()).unwrap() == own, "it is this very program");
@@ -278,7 +283,7 @@ fn without_gtp_there_it_says_what_would_install_it_and_installs_it_if_asked() {
     let beside = sshd.cached().parent().unwrap().read_dir().unwrap().count();
     assert_eq!(beside, 1, "nothing else is left");
     let in_home = sshd.world.path("home").read_dir().unwrap().count();
-    assert_eq!(in_home, 2, "only .cache and the file");
+    assert_eq!(in_home, 3, "only .cache and the files");
     // It is found from now on, and not sent again.
     let again = sshd.expect(0, &["--install", "far:a", "got"]);
     assert!(!said(&again).contains("installing"), "{}", said(&again));
@@ -354,6 +359,13 @@ fn a_far_end_with_another_key_or_another_file_than_asked_for_is_refused() {
     let name = "s/\"name\":\"a\"/\"name\":\".bashrc\"/";
     let unasked = sshd.lied_to(1, &(home.clone() + &changed(name)));
     assert!(unasked.contains("nobody asked for"), "{unasked}");
+    // All that is exported, in place of the file.
+    let everything = "s/\"path\":\"a\"/\"path\":\"\"/";
+    let unasked = sshd.lied_to(1, &(home.clone() + &changed(everything)));
+    assert!(unasked.contains("nobody asked for"), "{unasked}");
+    let nothing = "s/\"found\":.*]/\"found\":[]/";
+    let less = sshd.lied_to(1, &(home.clone() + &changed(nothing)));
+    assert!(less.contains("0 objects"), "{less}");
 }
 
 #[test]

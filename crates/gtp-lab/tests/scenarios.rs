@@ -73,7 +73,7 @@ fn a_hidden_bottleneck_is_found_and_shared() {
             // Nobody told anybody of the link: a tenth is what its sessions may miss.
             let (wanted, got) = (phase["wanted"].as_f64(), phase["got"].as_f64());
             assert!(got > wanted.map(|w| 0.9 * w) && got <= wanted, "{phase}");
-            jain.extend(phase["jain"].as_f64());
+            jain.push(phase["jain"].as_f64().expect("an index"));
         }
     }
     // docs/PATH.md says how far strangers are from equal shares: a microsecond decides which of the

@@ -154,9 +154,10 @@ impl StreamMeter {
         late.bytes += bytes.0;
         late.datagrams += arrived;
         let mean = |count: u64| Bytes(late.bytes.saturating_mul(count) / late.datagrams.max(1));
+        // A source may send smaller numbers later.
+        let newest = self.last.pn.max(self.complete.pn);
         let upto = |end: u64| missing.iter().map(|g| g.end.min(end) - g.start.min(end)).sum();
-        let (complete, seen, all) =
-            (upto(self.complete.pn + 1), upto(self.last.pn + 1), upto(u64::MAX));
+        let (complete, seen, all) = (upto(self.complete.pn + 1), upto(newest + 1), upto(u64::MAX));
         self.counted += mean(complete);
         self.pending += mean(seen - complete);
         self.ahead += mean(all - seen);

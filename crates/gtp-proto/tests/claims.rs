@@ -240,6 +240,7 @@ fn a_source_that_heard_nothing_for_a_while_has_most_of_its_share_again_within_si
     let silences = || (7..=15).map(|tenths| Span::from_millis(100 * tenths));
     let rates: Vec<f64> = silences().map(after_a_silence).collect();
     println!("{rates:.1?}");
+    assert!(rates.iter().all(|rate| *rate > 0.8 * CAPACITY / 1e6), "{rates:.1?}");
     let mean = rates.iter().sum::<f64>() / rates.len() as f64;
     assert!(mean > 0.88 * CAPACITY / 1e6, "{mean}: {rates:.1?}");
 }

@@ -229,9 +229,13 @@ fn answer(json: &str) -> Result<Answer, Bad> {
             if !ready.addresses.iter().all(fits) {
                 return Err(malformed("it names an address that no host has"));
             }
-            let fits = |object: &Object| is_path(&object.path) && object.name.len() <= NAME_MAX;
+            let fits = |object: &Object| {
+                let path = &object.path;
+                let is_bare = !path.starts_with('/') && !path.ends_with('/');
+                is_path(path) && is_bare && object.name.len() <= NAME_MAX
+            };
             if ready.found.len() > OBJECTS_MAX || !ready.found.iter().all(fits) {
-                return Err(malformed("it names too many objects, or longer ones than there are"));
+                return Err(malformed("it names too many objects, or others than there are"));
             }
         }
     }
@@ -473,6 +477,8 @@ mod tests {
         bad(&|said| said.addresses = vec!["ff02::1".parse().unwrap()]);
         bad(&|said| said.addresses = vec!["10.0.0.1".parse().unwrap(); ADDRESSES_MAX + 1]);
         bad(&|said| said.found[0].path = "x".repeat(PATH_MAX + 1));
+        bad(&|said| said.found[0].path = "x/".into());
+        bad(&|said| said.found[0].path = "/x".into());
         bad(&|said| said.found[0].name = "x".repeat(NAME_MAX + 1));
         bad(&|said| said.found = vec![said.found[0].clone(); OBJECTS_MAX + 1]);
     }

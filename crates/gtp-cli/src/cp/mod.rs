@@ -22,6 +22,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueHint};
 use gtp::{Failure, FailureKind, Get, Host, Identity, Outcome, Put, Transfer, Url};
+use tokio::time::timeout;
 
 pub use far_end::{FarEndArgs, run as run_far_end};
 
@@ -170,6 +171,10 @@ struct Copy<'a> {
 impl Copy<'_> {
     async fn pull(&mut self, login: &Login, paths: Vec<String>, to: &Path) -> Result<(), Failure> {
         let (here, mut far, ready) = self.call(login, Want::Read(paths.clone())).await?;
+        if let Err(failure) = check_complete(login, &paths, &ready.found) {
+            far.close().await;
+            return Err(failure);
+        }
         let several = paths.len() > 1 || ready.found.len() > 1;
         for object in &ready.found {
             let get = self.describe(login, &ready, object, (&paths, several), to);
@@ -177,7 +182,8 @@ impl Copy<'_> {
                 Ok(transfer) => self.watch(&here, transfer, Some((login, &mut far))).await,
                 Err(failure) => Err(failure),
             };
-            if !self.ends.take(ended, &mut self.shower) {
+            let failed = ended.is_err();
+            if !self.ends.take(ended, &mut self.shower) || failed && far.is_gone() {
                 break;
             }
         }
@@ -252,7 +258,7 @@ impl Copy<'_> {
         let way = Way { ssh: &self.args.ssh, login, program };
         let here = host(&self.args.transfer.host).identity(identity).start()?;
         let (far, ready) = call(way, &request).await?;
-        let found = addresses(login, &ready);
+        let found = addresses(login, &ready).await;
         let introduced = url(login, &ready, "", true).map(|url| here.introduce(&url, found));
         match introduced {
             Ok(()) => Ok((here, far, ready)),
@@ -276,7 +282,8 @@ impl Copy<'_> {
         let is_content = wishes::is_content(path);
         let mut get = Get::new(url(login, ready, &object.path, is_content)?);
         if !is_content {
-            if !wishes::asks_for(path, &object.name) {
+            // An empty path would stand for the content of what is exported.
+            if object.path.is_empty() || !wishes::asks_for(path, &object.name) {
                 return Err(unasked(login, object));
             }
             get = get.named(&object.name)?;
@@ -326,7 +333,7 @@ impl Copy<'_> {
             how = far.gone() => how,
         };
         // What the far end said last may still be under way.
-        let late = tokio::time::timeout(LAST_WORDS_SPAN, &mut watching).await;
+        let late = timeout(LAST_WORDS_SPAN, &mut watching).await;
         let ended = match late {
             Ok(ended) => ended,
             Err(_) => {
@@ -371,17 +378,42 @@ fn url(login: &Login, ready: &Ready, path: &str, is_dir: bool) -> Result<Url, Fa
     named.map_err(|bad| Failure::new(FailureKind::Other, bad.to_string()))
 }
 
-/// Where the far end is tried: where it says, and where ssh was sent.
-fn addresses(login: &Login, ready: &Ready) -> Vec<SocketAddr> {
+/// Where the far end is tried: where it says, and what the name stands for that ssh was given. A
+/// far end behind a translator knows only its own side's addresses.
+async fn addresses(login: &Login, ready: &Ready) -> Vec<SocketAddr> {
     let said = ready.addresses.iter().map(|ip| SocketAddr::new(*ip, ready.port));
     let mut all: Vec<SocketAddr> = said.collect();
     let (host, port) = (login.host(), ready.port);
     let typed = gtp_sys::address::parse(&format!("{host}:{port}"));
     let typed = typed.or_else(|| gtp_sys::address::parse(&format!("[{host}]:{port}")));
-    if let Some(typed) = typed.filter(|typed| !all.contains(typed)) {
-        all.insert(all.len().min(1), typed);
+    let named = match typed {
+        Some(typed) => vec![typed],
+        None => match timeout(NAME_SPAN, tokio::net::lookup_host((host, port))).await {
+            Ok(Ok(named)) => named.take(hello::ADDRESSES_MAX).collect(),
+            // An alias of ssh's need be no name that anybody else knows.
+            Ok(Err(_)) | Err(_) => Vec::new(),
+        },
+    };
+    for address in named {
+        if !all.contains(&address) {
+            all.insert(all.len().min(1), address);
+        }
     }
     all
+}
+
+/// Checks that each path that was asked for has its objects, and one only if it is no pattern.
+fn check_complete(login: &Login, paths: &[String], found: &[Object]) -> Result<(), Failure> {
+    for (wish, path) in paths.iter().enumerate() {
+        let of_path = found.iter().filter(|object| object.wish == wish).count();
+        let is_pattern = path.contains(['*', '?', '[']);
+        if of_path == 0 || of_path > 1 && !is_pattern {
+            let path = gtp_text::of_text(path);
+            let text = format!("{login}: it offers {of_path} objects for {path}");
+            return Err(Failure::new(FailureKind::Other, text));
+        }
+    }
+    Ok(())
 }
 
 fn unasked(login: &Login, object: &Object) -> Failure {
@@ -400,6 +432,9 @@ fn with_advice(failure: Failure) -> Failure {
     );
     Failure::new(failure.kind, text)
 }
+
+/// Time to find out what a name stands for.
+const NAME_SPAN: Duration = Duration::from_secs(2);
 
 /// Time for what the far end has said before it went.
 const LAST_WORDS_SPAN: Duration = Duration::from_secs(1);

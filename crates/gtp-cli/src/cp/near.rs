@@ -222,6 +222,11 @@ impl Talk {
 }
 
 impl FarEnd {
+    /// Whether the far end is gone.
+    pub fn is_gone(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
+    }
+
     /// Waits until the far end is gone. Safe to cancel.
     pub async fn gone(&mut self) -> String {
         match self.child.wait().await {

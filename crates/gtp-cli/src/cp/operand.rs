@@ -73,9 +73,17 @@ fn colon(word: &[u8]) -> Option<usize> {
 impl Login {
     /// A login; `None` if ssh would take it for an option, or it has characters that no host has.
     fn of(text: &str) -> Option<Login> {
-        let fits = |c: char| gtp_text::is_plain(c) && c != ' ' && !"/'\"\\".contains(c);
-        let sane = !text.starts_with('-') && !text.ends_with('@') && text.chars().all(fits);
-        (!text.is_empty() && sane).then(|| Login(text.to_owned()))
+        let fits = |c: char| gtp_text::is_plain(c) && c != ' ' && !"/'\"\\[]".contains(c);
+        let is_word = |word: &str| !word.starts_with('-') && word.chars().all(fits);
+        let (user, host) = text.rsplit_once('@').unwrap_or(("", text));
+        let bracketed = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        let is_v6 = |host: &str| {
+            let address = host.split('%').next().unwrap_or_default();
+            address.parse::<std::net::Ipv6Addr>().is_ok()
+        };
+        let bare = bracketed.filter(|host| is_v6(host)).unwrap_or(host);
+        let sane = !bare.is_empty() && is_word(bare) && is_word(user);
+        sane.then(|| Login(text.to_owned()))
     }
 
     /// The word for ssh, where an IPv6 address has no brackets.
@@ -138,6 +146,10 @@ mod tests {
     #[test]
     fn what_ssh_would_take_for_an_option_is_no_login() {
         for word in [":x", "-oProxyCommand=x:y", "host::module", "a b:c", "a\u{1b}b:c", "me@:x"] {
+            let refused = Operand::of(OsStr::new(word)).unwrap_err();
+            assert_eq!(refused.kind, FailureKind::Usage, "{word}");
+        }
+        for word in ["[-oProxyCommand=x]:y", "]-oProxyCommand=x:y", "[]-o:x", "me@-o:x", "[a]:x"] {
             let refused = Operand::of(OsStr::new(word)).unwrap_err();
             assert_eq!(refused.kind, FailureKind::Usage, "{word}");
         }

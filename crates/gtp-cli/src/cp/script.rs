@@ -19,17 +19,17 @@ pub fn install(system: &str, length: u64, sha256: &str) -> String {
     let version = env!("CARGO_PKG_VERSION");
     whole(&format!(
         "for g in \"{CACHED}\" gtp \"$HOME/.local/bin/gtp\"; do \
-         if test \"$(\"$g\" --version 2>/dev/null)\" = \"gtp {version}\"; then \
+         if test \"$(\"$g\" --version </dev/null 2>/dev/null)\" = \"gtp {version}\"; then \
          echo; echo \"gtp-hello/1 found\"; exec \"$g\" far-end; fi; done; \
          m=$(uname -sm); if test \"$m\" = \"{system}\"; then :; else \
          echo; echo \"gtp-hello/1 unfit $m\"; exit 1; fi; \
-         umask 077; mkdir -p \"{CACHE}\" && cd \"{CACHE}\" || exit 1; t=new.$$; \
+         u=$(umask); umask 077; mkdir -p \"{CACHE}\" && cd \"{CACHE}\" || exit 1; t=new.$$; \
          trap \"rm -f $t\" EXIT; trap \"exit 1\" HUP INT PIPE TERM; \
          echo; echo \"gtp-hello/1 send\"; head -c {length} >$t; s=$(sha256sum <$t); \
          if test \"${{s%% *}}\" = {sha256}; then :; else echo \"gtp-hello/1 damaged\"; exit 1; fi; \
-         chmod 755 $t; if ./$t --version >/dev/null; then mv -f $t gtp; else \
+         chmod 755 $t; if ./$t --version </dev/null >/dev/null; then mv -f $t gtp; else \
          echo \"gtp-hello/1 unfit $m\"; exit 1; fi; \
-         echo \"gtp-hello/1 found\"; exec ./gtp far-end",
+         echo \"gtp-hello/1 found\"; umask $u; exec ./gtp far-end",
     ))
 }
 

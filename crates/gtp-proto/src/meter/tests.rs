@@ -118,6 +118,19 @@ fn what_is_lost_after_the_newest_packet_counts_once_with_those_that_follow() {
 }
 
 #[test]
+fn numbers_that_go_back_with_time_are_measured_all_the_same() {
+    let mut meter = StreamMeter::new(START);
+    for (ms, numbers) in [(0, 0..59), (1, 81..101), (2, 60..61)] {
+        let now = START + Span::from_millis(ms);
+        numbers.for_each(|pn| meter.add(now, pn, now.as_wire_micros(), Bytes(1_250)));
+    }
+    let lost: Vec<_> = iter::once(61..81).collect();
+    meter.add_missing(Bytes(100_000), 80, &lost);
+    meter.roll(START + Span::from_millis(12), INTERVAL, INTERVAL);
+    assert!(meter.rate() < Rate::from_mbps(1_000), "{}", meter.rate());
+}
+
+#[test]
 fn packets_that_are_lost_for_a_while_show_no_lower_rate() {
     let mut meter = StreamMeter::new(START);
     let at = |ms| START + Span::from_millis(ms);
