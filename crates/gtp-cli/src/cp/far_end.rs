@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::hello::{self, ADDRESSES_MAX, Answer, Failed, LINE_MAX, Ready, Request, Want};
-use super::wishes::{Found, to_read, to_write};
+use super::paths::{Found, to_read, to_write};
 use crate::args::HostArgs;
 use crate::output;
 use crate::verbs::{host, other, runtime};

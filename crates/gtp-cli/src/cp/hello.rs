@@ -92,8 +92,8 @@ pub struct Object {
     pub path: String,
     /// The last part of the path as it was asked for.
     pub name: String,
-    /// The number of the wish that it belongs to, from 0.
-    pub wish: usize,
+    /// The position, from 0, of the requested path that it belongs to.
+    pub index: usize,
 }
 
 /// A far end that cannot serve.
@@ -110,7 +110,7 @@ pub struct Failed {
 
 /// What a marked line says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Word {
+pub enum Message {
     /// The far end's answer.
     Answer(Box<Answer>),
     /// The shell found no program; the name of the system.
@@ -199,7 +199,7 @@ pub fn request(line: &[u8]) -> Result<Request, Bad> {
 ///
 /// # Errors
 /// [`Bad`].
-pub fn word(line: &[u8]) -> Result<Option<Word>, Bad> {
+pub fn message(line: &[u8]) -> Result<Option<Message>, Bad> {
     let Some(rest) = marked(line)? else { return Ok(None) };
     let (first, system) = rest.split_once(' ').unwrap_or((rest, ""));
     let system = || match system.len() <= WORD_MAX {
@@ -207,12 +207,12 @@ pub fn word(line: &[u8]) -> Result<Option<Word>, Bad> {
         false => Err(malformed("the name of its system is too long")),
     };
     Ok(Some(match first {
-        "absent" => Word::Absent(system()?),
-        "unfit" => Word::Unfit(system()?),
-        "found" => Word::Found,
-        "send" => Word::Send,
-        "damaged" => Word::Damaged,
-        _ => Word::Answer(Box::new(answer(rest)?)),
+        "absent" => Message::Absent(system()?),
+        "unfit" => Message::Unfit(system()?),
+        "found" => Message::Found,
+        "send" => Message::Send,
+        "damaged" => Message::Damaged,
+        _ => Message::Answer(Box::new(answer(rest)?)),
     }))
 }
 
@@ -307,7 +307,7 @@ impl Finder {
     ///
     /// # Errors
     /// [`Bad`]; the rest of the bytes means nothing then.
-    pub fn take(&mut self, bytes: &[u8]) -> Result<(usize, Option<Word>), Bad> {
+    pub fn take(&mut self, bytes: &[u8]) -> Result<(usize, Option<Message>), Bad> {
         let mut taken = 0;
         while taken < bytes.len() {
             let rest = &bytes[taken..];
@@ -320,10 +320,10 @@ impl Finder {
             } else if self.line.len() > LINE_MAX {
                 return Err(Bad::TooLong);
             } else if end.is_some() {
-                match word(&self.line)? {
-                    Some(word) => {
+                match message(&self.line)? {
+                    Some(message) => {
                         self.line.clear();
-                        return Ok((taken, Some(word)));
+                        return Ok((taken, Some(message)));
                     }
                     None => self.skip()?,
                 }
@@ -394,21 +394,21 @@ mod tests {
             key: Identity::generate().fingerprint(),
             addresses: vec!["10.0.0.1".parse().unwrap(), "2001:db8::1".parse().unwrap()],
             port: 40_123,
-            found: vec![Object { path: "a/b c".into(), name: "b c".into(), wish: 0 }],
+            found: vec![Object { path: "a/b c".into(), name: "b c".into(), index: 0 }],
         }
     }
 
-    fn wish(want: Want) -> Request {
+    fn request_for(want: Want) -> Request {
         let key = Identity::generate().fingerprint();
         Request { version: "0.1.0".into(), key, ports: Some((4810, 4812)), want }
     }
 
     /// All that a far end says, in pieces of a length.
-    fn heard(said: &[u8], length: usize) -> Result<Option<Word>, Bad> {
+    fn heard(said: &[u8], length: usize) -> Result<Option<Message>, Bad> {
         let mut finder = Finder::default();
         for piece in said.chunks(length) {
-            if let (_, Some(word)) = finder.take(piece)? {
-                return Ok(Some(word));
+            if let (_, Some(message)) = finder.take(piece)? {
+                return Ok(Some(message));
             }
         }
         Ok(None)
@@ -417,7 +417,7 @@ mod tests {
     #[test]
     fn what_one_end_says_the_other_hears() {
         for want in [Want::Read(vec!["a".into(), "~/b*".into()]), Want::Write(String::new())] {
-            let said = wish(want);
+            let said = request_for(want);
             assert_eq!(request(of_request(&said).as_bytes()), Ok(said));
         }
         let failed = Failed { version: "0.1.0".into(), kind: "missing".into(), text: "no".into() };
@@ -425,8 +425,8 @@ mod tests {
         for answer in [Answer::Ready(ready()), Answer::Failed(failed)] {
             let said = of_answer(&answer);
             for length in [1, 7, 4_096] {
-                let word = Some(Word::Answer(Box::new(answer.clone())));
-                assert_eq!(heard(said.as_bytes(), length), Ok(word));
+                let message = Some(Message::Answer(Box::new(answer.clone())));
+                assert_eq!(heard(said.as_bytes(), length), Ok(message));
             }
         }
     }
@@ -436,7 +436,7 @@ mod tests {
         let said =
             format!("Welcome!\ngtp-hellish\nlast login{}", "\ngtp-hello/1 absent Linux arm\n");
         for length in [1, 5, 1_000] {
-            let absent = Word::Absent("Linux arm".into());
+            let absent = Message::Absent("Linux arm".into());
             assert_eq!(heard(said.as_bytes(), length), Ok(Some(absent)));
         }
         assert_eq!(heard(b"mark inside: gtp-hello/1 found\n", 3), Ok(None));
@@ -486,10 +486,10 @@ mod tests {
     #[test]
     fn requests_that_no_near_end_has_are_refused() {
         let bad = |said: Request| assert!(request(of_request(&said).as_bytes()).is_err());
-        bad(wish(Want::Read(Vec::new())));
-        bad(wish(Want::Write("a\0b".into())));
-        bad(wish(Want::Write("x".repeat(PATH_MAX + 1))));
-        bad(Request { ports: Some((2, 1)), ..wish(Want::Write("a".into())) });
+        bad(request_for(Want::Read(Vec::new())));
+        bad(request_for(Want::Write("a\0b".into())));
+        bad(request_for(Want::Write("x".repeat(PATH_MAX + 1))));
+        bad(Request { ports: Some((2, 1)), ..request_for(Want::Write("a".into())) });
         assert!(request(b"hello\n").is_err());
         assert!(matches!(request(b"gtp-hello/2 {}\n"), Err(Bad::Version(_))));
     }
@@ -510,7 +510,7 @@ mod tests {
         ) {
             let said = [prefix.as_bytes(), &bytes, b"\n"].concat();
             let shown = match heard(&said, length) {
-                Ok(Some(Word::Absent(system) | Word::Unfit(system))) => system,
+                Ok(Some(Message::Absent(system) | Message::Unfit(system))) => system,
                 Ok(_) => String::new(),
                 Err(bad) => bad.to_string(),
             };
@@ -525,7 +525,7 @@ mod tests {
             let mut said = of_answer(&Answer::Ready(ready())).into_bytes();
             let at = at % said.len();
             said[at] = byte;
-            if let Ok(Some(Word::Answer(answer))) = heard(&said, 100)
+            if let Ok(Some(Message::Answer(answer))) = heard(&said, 100)
                 && let Answer::Ready(ready) = *answer
             {
                 prop_assert!(ready.port > 0 && ready.addresses.len() <= ADDRESSES_MAX);

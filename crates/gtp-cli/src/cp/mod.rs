@@ -9,9 +9,9 @@ mod far_end;
 mod hello;
 mod near;
 mod operand;
+mod paths;
 mod program;
 mod script;
-mod wishes;
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -29,7 +29,7 @@ pub use far_end::{FarEndArgs, run as run_far_end};
 use crate::args::TransferArgs;
 use crate::output;
 use crate::show::Shower;
-use crate::verbs::transfer::{Ends, control, watch};
+use crate::verbs::transfer::{Ends, Options, control, watch};
 use crate::verbs::{host, runtime};
 use hello::{Object, Ready, Request, Want};
 use near::{FarEnd, Way, call};
@@ -83,6 +83,8 @@ enum Plan {
 
 pub fn run(args: CpArgs) -> Result<ExitCode, Failure> {
     let plan = plan(&args.words)?;
+    // Before ssh asks for a password.
+    control(&args.transfer)?;
     let mut ends = Ends::default();
     let to_stdout = matches!(&plan, Plan::Pull { to, .. } | Plan::Get { to, .. } if is_stream(to));
     if to_stdout {
@@ -199,9 +201,10 @@ impl Copy<'_> {
             let [place] = &ready.found[..] else {
                 return Err(Failure::new(FailureKind::Other, "the far end found no place"));
             };
-            let is_dir = go_beneath(&from) || wishes::is_content(&to.path);
+            let is_dir = go_beneath(&from) || paths::is_content(&to.path);
             let url = url(login, &ready, &place.path, is_dir)?;
-            let put = self.sending(Put::new(from, url))?.fingerprint(ready.key);
+            let put = Put::new(from, url).fingerprint(ready.key);
+            let put = put.with_options(&self.args.transfer)?;
             let transfer = put.start(&here)?;
             self.watch(&here, transfer, Some((login, &mut far))).await
         };
@@ -216,7 +219,8 @@ impl Copy<'_> {
         for text in urls {
             let url = text.parse::<Url>().map_err(|bad| usage(&bad.to_string()))?;
             let get = destination(Get::new(url), to, urls.len() > 1)?;
-            let transfer = self.believing(self.fetching(get)?).start(&here);
+            let get = get.with_trust(&self.args.transfer).with_options(&self.args.transfer)?;
+            let transfer = get.start(&here);
             let ended = match transfer {
                 Ok(transfer) => self.watch(&here, transfer, None).await,
                 Err(failure) => Err(failure),
@@ -233,14 +237,8 @@ impl Copy<'_> {
             url.push('/');
         }
         let url = url.parse::<Url>().map_err(|bad| usage(&bad.to_string()))?;
-        let mut put = self.sending(Put::new(from, url))?;
-        let trust = &self.args.transfer.trust;
-        for fingerprint in &trust.fingerprint {
-            put = put.fingerprint(*fingerprint);
-        }
-        if trust.accept_new {
-            put = put.accept_new();
-        }
+        let common = &self.args.transfer;
+        let put = Put::new(from, url).with_trust(common).with_options(common)?;
         let here = host(&self.args.transfer.host).start()?;
         let transfer = put.start(&here)?;
         let ended = self.watch(&here, transfer, None).await;
@@ -278,43 +276,18 @@ impl Copy<'_> {
         (paths, several): (&[String], bool),
         to: &Path,
     ) -> Result<Get, Failure> {
-        let path = paths.get(object.wish).ok_or_else(|| unasked(login, object))?;
-        let is_content = wishes::is_content(path);
+        let path = paths.get(object.index).ok_or_else(|| unasked(login, object))?;
+        let is_content = paths::is_content(path);
         let mut get = Get::new(url(login, ready, &object.path, is_content)?);
         if !is_content {
             // An empty path would stand for the content of what is exported.
-            if object.path.is_empty() || !wishes::asks_for(path, &object.name) {
+            if object.path.is_empty() || !paths::asks_for(path, &object.name) {
                 return Err(unasked(login, object));
             }
             get = get.named(&object.name)?;
         }
-        Ok(self.fetching(destination(get, to, several)?)?.fingerprint(ready.key))
-    }
-
-    fn fetching(&self, get: Get) -> Result<Get, Failure> {
-        let common = &self.args.transfer;
-        let get = match common.max_rate {
-            Some(rate) => get.max_rate(rate),
-            None => get,
-        };
-        Ok(get.control(control(common)?).weight(common.weight).patience(common.retry_for))
-    }
-
-    fn sending(&self, put: Put) -> Result<Put, Failure> {
-        let common = &self.args.transfer;
-        let put = match common.max_rate {
-            Some(rate) => put.max_rate(rate),
-            None => put,
-        };
-        Ok(put.control(control(common)?).weight(common.weight).patience(common.retry_for))
-    }
-
-    fn believing(&self, mut get: Get) -> Get {
-        let trust = &self.args.transfer.trust;
-        for fingerprint in &trust.fingerprint {
-            get = get.fingerprint(*fingerprint);
-        }
-        if trust.accept_new { get.accept_new() } else { get }
+        let get = destination(get, to, several)?.fingerprint(ready.key);
+        get.with_options(&self.args.transfer)
     }
 
     /// Shows a transfer to its end, which comes soon if the far end goes.
@@ -404,8 +377,8 @@ async fn addresses(login: &Login, ready: &Ready) -> Vec<SocketAddr> {
 
 /// Checks that each path that was asked for has its objects, and one only if it is no pattern.
 fn check_complete(login: &Login, paths: &[String], found: &[Object]) -> Result<(), Failure> {
-    for (wish, path) in paths.iter().enumerate() {
-        let of_path = found.iter().filter(|object| object.wish == wish).count();
+    for (index, path) in paths.iter().enumerate() {
+        let of_path = found.iter().filter(|object| object.index == index).count();
         let is_pattern = path.contains(['*', '?', '[']);
         if of_path == 0 || of_path > 1 && !is_pattern {
             let path = gtp_text::of_text(path);

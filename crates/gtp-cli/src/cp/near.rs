@@ -1,8 +1,8 @@
 //! The near end's talk with the far end: ssh, its pipes, and the hello over them.
 //!
-//! ssh is a child whose dialogue goes to the terminal as ever: it asks for passwords there itself,
-//! and what it writes to standard error is passed on, line by line, without what commands a
-//! terminal. The far end lives as long as its standard input: dropping [`FarEnd`] ends it.
+//! ssh runs as a child process. It asks for passwords on the terminal itself. Its standard error is
+//! passed on line by line, with terminal control characters escaped. The far end runs as long as
+//! its standard input is open, so dropping [`FarEnd`] ends it.
 
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::hello::{self, Answer, Bad, Finder, Ready, Request, Word};
+use super::hello::{self, Answer, Bad, Finder, Message, Ready, Request};
 use super::operand::Login;
 use super::program::Program;
 use super::script;
@@ -34,8 +34,8 @@ pub struct Way<'a> {
 pub struct FarEnd {
     child: Child,
     /// The task that shows the far end that this one lives; it holds the far end's standard input.
-    beats: JoinHandle<()>,
-    words: JoinHandle<()>,
+    keep_alive: JoinHandle<()>,
+    stderr_task: JoinHandle<()>,
 }
 
 /// Starts a far end and asks it.
@@ -91,19 +91,19 @@ struct Talk {
     finder: Finder,
     /// What has come and was not looked at.
     come: Vec<u8>,
-    words: JoinHandle<()>,
+    stderr_task: JoinHandle<()>,
 }
 
 impl Talk {
     fn start(way: &Way<'_>) -> Result<Talk, Failure> {
-        let mut words = way.ssh.split_whitespace();
-        let program = words.next().unwrap_or("ssh");
+        let mut arguments = way.ssh.split_whitespace();
+        let program = arguments.next().unwrap_or("ssh");
         let script = match &way.program {
             Some(program) => program.script(),
             None => script::start(),
         };
         let mut command = Command::new(program);
-        command.args(words).arg(way.login.for_ssh()).arg(script);
+        command.args(arguments).arg(way.login.for_ssh()).arg(script);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let started = command.kill_on_drop(true).spawn();
         let mut child = started.map_err(|error| other(format!("cannot run {program}: {error}")))?;
@@ -111,8 +111,8 @@ impl Talk {
         let (Some(to), Some(from), Some(errors)) = ends else {
             return Err(other(format!("{program} has no pipes")));
         };
-        let words = tokio::spawn(pass_on(errors));
-        Ok(Talk { child, to, from, finder: Finder::default(), come: Vec::new(), words })
+        let stderr_task = tokio::spawn(pass_on(errors));
+        Ok(Talk { child, to, from, finder: Finder::default(), come: Vec::new(), stderr_task })
     }
 
     /// Says what is wanted, sends the program if it is asked for, and waits for the answer.
@@ -123,23 +123,23 @@ impl Talk {
         }
         loop {
             match (self.hear().await?, &way.program) {
-                (Word::Answer(answer), _) => return Ok(*answer),
-                (Word::Found, Some(_)) => self.say(request.as_bytes()).await,
-                (Word::Send, Some(program)) => {
+                (Message::Answer(answer), _) => return Ok(*answer),
+                (Message::Found, Some(_)) => self.say(request.as_bytes()).await,
+                (Message::Send, Some(program)) => {
                     let (length, login) = (program.length(), way.login);
                     aside(format_args!("gtp: {login}: installing {length} bytes"));
                     self.say(program.bytes()).await;
                 }
-                (Word::Absent(system), _) => return Err(absent(way.login, &system)),
-                (Word::Unfit(system), _) => {
+                (Message::Absent(system), _) => return Err(absent(way.login, &system)),
+                (Message::Unfit(system), _) => {
                     let text = format!("this gtp does not run there; the system is {system:?}");
                     return Err(Failure::new(FailureKind::Temporary, text));
                 }
-                (Word::Damaged, _) => {
+                (Message::Damaged, _) => {
                     let text = "the program did not arrive whole; is the disk there full?";
                     return Err(Failure::new(FailureKind::Temporary, text));
                 }
-                (Word::Found | Word::Send, None) => {
+                (Message::Found | Message::Send, None) => {
                     return Err(senseless(&Bad::Malformed("it answers what nobody asked".into())));
                 }
             }
@@ -157,15 +157,16 @@ impl Talk {
         }
     }
 
-    /// The next word of the far end.
-    async fn hear(&mut self) -> Result<Word, Failure> {
+    /// The next message of the far end.
+    async fn hear(&mut self) -> Result<Message, Failure> {
         let mut chunk = vec![0; CHUNK];
         loop {
             if !self.come.is_empty() {
-                let (taken, word) = self.finder.take(&self.come).map_err(|bad| senseless(&bad))?;
+                let (taken, message) =
+                    self.finder.take(&self.come).map_err(|bad| senseless(&bad))?;
                 self.come.drain(..taken);
-                if let Some(word) = word {
-                    return Ok(word);
+                if let Some(message) = message {
+                    return Ok(message);
                 }
             }
             match self.from.read(&mut chunk).await {
@@ -178,8 +179,8 @@ impl Talk {
     /// Why ssh ended before the far end had answered.
     async fn ended(&mut self) -> Failure {
         let status = timeout(END_SPAN, self.child.wait()).await;
-        // Its own words come first.
-        settle(&mut self.words).await;
+        // What ssh itself says is shown first.
+        settle(&mut self.stderr_task).await;
         let how = match status {
             Ok(Ok(status)) => in_words(status),
             Ok(Err(_)) | Err(_) => "closed its output".into(),
@@ -194,19 +195,19 @@ impl Talk {
         Failure::new(FailureKind::Temporary, text)
     }
 
-    /// Ends ssh, and lets its words out.
+    /// Ends ssh, and shows what it still says.
     async fn give_up(mut self) {
         drop(self.to);
         if timeout(GRACE_SPAN, self.child.wait()).await.is_err() {
             // It may end at this moment.
             let _ = self.child.kill().await;
         }
-        settle(&mut self.words).await;
+        settle(&mut self.stderr_task).await;
     }
 
     fn into_far_end(self) -> FarEnd {
-        let Talk { child, to, mut from, words, .. } = self;
-        let beats = tokio::spawn(async move {
+        let Talk { child, to, mut from, stderr_task, .. } = self;
+        let keep_alive = tokio::spawn(async move {
             // What else comes is nobody's, and must not fill the pipe.
             let drain = async {
                 let _ = tokio::io::copy(&mut from, &mut tokio::io::sink()).await;
@@ -217,7 +218,7 @@ impl Talk {
                 () = drain => {}
             }
         });
-        FarEnd { child, beats, words }
+        FarEnd { child, keep_alive, stderr_task }
     }
 }
 
@@ -237,14 +238,14 @@ impl FarEnd {
 
     /// Ends the far end and waits until it is gone.
     pub async fn close(mut self) {
-        self.beats.abort();
+        self.keep_alive.abort();
         // Its end closes the pipe.
-        let _ = (&mut self.beats).await;
+        let _ = (&mut self.keep_alive).await;
         if timeout(END_SPAN, self.child.wait()).await.is_err() {
             // It may end at this moment.
             let _ = self.child.kill().await;
         }
-        settle(&mut self.words).await;
+        settle(&mut self.stderr_task).await;
     }
 }
 
@@ -293,10 +294,10 @@ async fn pass_on(mut from: impl AsyncRead + Unpin) {
 }
 
 /// Waits until what ssh said is passed on; a program that it left behind may hold the pipe.
-async fn settle(words: &mut JoinHandle<()>) {
-    if !words.is_finished() {
+async fn settle(stderr_task: &mut JoinHandle<()>) {
+    if !stderr_task.is_finished() {
         // What it has said so far is out.
-        let _ = timeout(GRACE_SPAN, words).await;
+        let _ = timeout(GRACE_SPAN, stderr_task).await;
     }
 }
 

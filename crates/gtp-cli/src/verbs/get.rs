@@ -5,9 +5,9 @@
 
 use std::process::ExitCode;
 
-use gtp::{Failure, FailureKind, Get, Law, Url};
+use gtp::{Failure, FailureKind, Get, Url};
 
-use super::transfer::{Ends, control, watch};
+use super::transfer::{Ends, Options, control, watch};
 use crate::args::GetArgs;
 use crate::output;
 use crate::show::Shower;
@@ -34,7 +34,7 @@ pub fn run(args: GetArgs) -> Result<ExitCode, Failure> {
         // Before anybody is asked for anything.
         output::Data::open()?;
     }
-    let law = control(&args.transfer)?;
+    control(&args.transfer)?;
     let runtime = super::runtime()?;
     let mut ends = Ends::default();
     let mut shower = Shower::new(&args.transfer, dest == "-")?;
@@ -44,7 +44,7 @@ pub fn run(args: GetArgs) -> Result<ExitCode, Failure> {
         for url in urls {
             let dest =
                 if several { format!("{}/", dest.trim_end_matches('/')) } else { dest.clone() };
-            let transfer = describe(&args, url, &dest, law).and_then(|get| get.start(&host));
+            let transfer = describe(&args, url, &dest).and_then(|get| get.start(&host));
             let ended = match transfer {
                 Ok(transfer) => watch(&host, transfer, &args.transfer, &mut shower).await,
                 Err(failure) => Err(failure),
@@ -58,7 +58,7 @@ pub fn run(args: GetArgs) -> Result<ExitCode, Failure> {
     Ok(ends.code())
 }
 
-fn describe(args: &GetArgs, url: Url, dest: &str, law: Law) -> Result<Get, Failure> {
+fn describe(args: &GetArgs, url: Url, dest: &str) -> Result<Get, Failure> {
     let mut get = Get::new(url);
     for mirror in &args.mirror {
         get = get.mirror(mirror.clone());
@@ -73,15 +73,5 @@ fn describe(args: &GetArgs, url: Url, dest: &str, law: Law) -> Result<Get, Failu
     if let Some(hash) = args.blake3 {
         get = get.blake3(hash);
     }
-    let common = &args.transfer;
-    for fingerprint in &common.trust.fingerprint {
-        get = get.fingerprint(*fingerprint);
-    }
-    if common.trust.accept_new {
-        get = get.accept_new();
-    }
-    if let Some(rate) = common.max_rate {
-        get = get.max_rate(rate);
-    }
-    Ok(get.control(law).weight(common.weight).patience(common.retry_for))
+    get.with_trust(&args.transfer).with_options(&args.transfer)
 }

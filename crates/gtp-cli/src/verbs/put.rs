@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 use gtp::{Failure, FailureKind, Put, Url};
 
-use super::transfer::{Ends, control, watch};
+use super::transfer::{Ends, Options, watch};
 use crate::args::PutArgs;
 use crate::show::Shower;
 
@@ -18,19 +18,7 @@ pub fn run(args: PutArgs) -> Result<ExitCode, Failure> {
     };
     let url: Url = url.to_string_lossy().parse().map_err(|e| usage(format!("{e}")))?;
     let common = &args.transfer;
-    let mut put = Put::new(paths, url)
-        .control(control(common)?)
-        .weight(common.weight)
-        .patience(common.retry_for);
-    for fingerprint in &common.trust.fingerprint {
-        put = put.fingerprint(*fingerprint);
-    }
-    if common.trust.accept_new {
-        put = put.accept_new();
-    }
-    if let Some(rate) = common.max_rate {
-        put = put.max_rate(rate);
-    }
+    let put = Put::new(paths, url).with_trust(common).with_options(common)?;
     let runtime = super::runtime()?;
     let mut ends = Ends::default();
     let mut shower = Shower::new(common, false)?;

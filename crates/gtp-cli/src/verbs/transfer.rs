@@ -1,4 +1,5 @@
-//! What `get` and `put` share: watching a transfer to its end, and summing up ends.
+//! What `get`, `put` and `cp` share: the options of a transfer, watching it to its end, and summing
+//! up ends.
 //!
 //! The first signal stops a transfer so that it can be resumed, the second one ends the process.
 //! What is shown, and to whom, is not decided here.
@@ -6,7 +7,7 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use gtp::{Failure, FailureKind, Host, Law, Outcome, Transfer};
+use gtp::{Failure, FailureKind, Fingerprint, Get, Host, Law, Outcome, Put, Rate, Transfer};
 
 use crate::args::{Agreed, Control, TransferArgs};
 use crate::show::Shower;
@@ -42,6 +43,62 @@ pub fn control(args: &TransferArgs) -> Result<Law, Failure> {
         Control::Tsunami => Ok(Law::Tsunami(rate()?)),
     }
 }
+
+/// A [`Get`] or a [`Put`], which take the same options.
+pub trait Options: Sized {
+    fn control(self, law: Law) -> Self;
+    fn weight(self, weight: f64) -> Self;
+    fn max_rate(self, rate: Rate) -> Self;
+    fn patience(self, patience: Duration) -> Self;
+    fn fingerprint(self, fingerprint: Fingerprint) -> Self;
+    fn accept_new(self) -> Self;
+
+    /// Applies the options that say how data are moved.
+    ///
+    /// # Errors
+    /// [`FailureKind::Usage`] if the options contradict each other.
+    fn with_options(self, args: &TransferArgs) -> Result<Self, Failure> {
+        let described = self.control(control(args)?).weight(args.weight).patience(args.retry_for);
+        Ok(match args.max_rate {
+            Some(rate) => described.max_rate(rate),
+            None => described,
+        })
+    }
+
+    /// Applies the options that say which keys of a server are trusted.
+    fn with_trust(self, args: &TransferArgs) -> Self {
+        let all = args.trust.fingerprint.iter().copied();
+        let described = all.fold(self, Self::fingerprint);
+        if args.trust.accept_new { described.accept_new() } else { described }
+    }
+}
+
+macro_rules! take_options {
+    ($($kind:ty),*) => {$(
+        impl Options for $kind {
+            fn control(self, law: Law) -> Self {
+                <$kind>::control(self, law)
+            }
+            fn weight(self, weight: f64) -> Self {
+                <$kind>::weight(self, weight)
+            }
+            fn max_rate(self, rate: Rate) -> Self {
+                <$kind>::max_rate(self, rate)
+            }
+            fn patience(self, patience: Duration) -> Self {
+                <$kind>::patience(self, patience)
+            }
+            fn fingerprint(self, fingerprint: Fingerprint) -> Self {
+                <$kind>::fingerprint(self, fingerprint)
+            }
+            fn accept_new(self) -> Self {
+                <$kind>::accept_new(self)
+            }
+        }
+    )*};
+}
+
+take_options!(Get, Put);
 
 /// Shows a transfer until its end; obeys signals and the time limit.
 pub async fn watch(

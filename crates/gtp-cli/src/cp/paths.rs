@@ -40,7 +40,7 @@ pub fn asks_for(path: &str, name: &str) -> bool {
 /// read.
 pub fn to_read(home: &Path, paths: &[String]) -> Result<Found, Failure> {
     let mut named = Vec::new();
-    for (wish, path) in paths.iter().enumerate() {
+    for (index, path) in paths.iter().enumerate() {
         for found in expanded(home, path)? {
             let real = found.canonicalize().map_err(|error| failed(path, &error))?;
             let about = std::fs::metadata(&real).map_err(|error| failed(path, &error))?;
@@ -53,7 +53,7 @@ pub fn to_read(home: &Path, paths: &[String]) -> Result<Found, Failure> {
                 return Err(Failure::new(FailureKind::Missing, text).about(gtp_text::of_text(path)));
             }
             let name = found.file_name().unwrap_or_default();
-            named.push((wish, text(name)?, real));
+            named.push((index, text(name)?, real));
         }
         if named.len() > OBJECTS_MAX {
             let text = format!("more than {OBJECTS_MAX} objects; name the directory instead");
@@ -68,7 +68,7 @@ pub fn to_read(home: &Path, paths: &[String]) -> Result<Found, Failure> {
     let root = readable(root);
     let objects = named
         .into_iter()
-        .map(|(wish, name, real)| Ok(Object { path: beneath(&root, &real)?, name, wish }));
+        .map(|(index, name, real)| Ok(Object { path: beneath(&root, &real)?, name, index }));
     let objects = objects.collect::<Result<_, Failure>>()?;
     Ok(Found { root, objects })
 }
@@ -103,12 +103,12 @@ pub fn to_write(home: &Path, path: &str) -> Result<Found, Failure> {
     };
     let root = readable(holder);
     let name = text(name.as_deref().unwrap_or_default())?;
-    let object = Object { path: beneath(&root, &spot)?, name, wish: 0 };
+    let object = Object { path: beneath(&root, &spot)?, name, index: 0 };
     Ok(Found { root, objects: vec![object] })
 }
 
-/// The paths that a wish stands for. What is there under the very name comes before what a pattern
-/// means.
+/// The paths that a requested path stands for. What is there under the very name comes before what
+/// a pattern means.
 fn expanded(home: &Path, path: &str) -> Result<Vec<PathBuf>, Failure> {
     let full = absolute(home, path)?;
     match full.symlink_metadata() {
