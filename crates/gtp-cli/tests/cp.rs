@@ -12,7 +12,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use common::ports::free_port;
-use common::{World, bytes, events, require_root, wait_for};
+use common::{World, bytes, events, require_root, sshd, wait_for};
 use gtp_emu::{Emulator, NetSpec};
 
 /// This machine as a host that ssh logs in to.
@@ -40,17 +40,6 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-const SSHD: &str = "Port PORT
-ListenAddress ADDRESS
-HostKey DIR/host
-AuthorizedKeysFile DIR/user.pub
-StrictModes no
-UsePAM no
-PidFile none
-PermitRootLogin yes
-SetEnv HOME=DIR/home
-";
-
 const SSH: &str = "Host far
 HostName ADDRESS
 Port PORT
@@ -73,23 +62,15 @@ impl Sshd {
     fn start_at((address, port): (&str, u16), more: &str, at: impl Fn(PathBuf) -> Command) -> Sshd {
         let world = World::new();
         std::fs::create_dir_all(world.path("home")).unwrap();
-        for key in ["host", "user"] {
-            let mut keygen = Command::new("ssh-keygen");
-            keygen.args(["-q", "-t", "ed25519", "-N", "", "-f"]).arg(world.path(key));
-            assert!(keygen.status().expect("ssh-keygen is needed").success());
-        }
-        if rustix::process::geteuid().is_root() {
-            std::fs::create_dir_all("/run/sshd").unwrap();
-        }
-        let user = Command::new("id").arg("-un").output().unwrap();
-        let user = String::from_utf8(user.stdout).unwrap();
+        sshd::prepare(&world.path(""));
+        let user = sshd::user();
         let dir = world.path("").display().to_string();
         let write = |name: &str, text: &str| {
             let text = text.replace("DIR/", &dir).replace("PORT", &port.to_string());
             let text = text.replace("ADDRESS", address);
-            std::fs::write(world.path(name), text.replace("NAME", user.trim())).unwrap();
+            std::fs::write(world.path(name), text.replace("NAME", &user)).unwrap();
         };
-        write("sshd.conf", &format!("{SSHD}{more}"));
+        write("sshd.conf", &format!("{}SetEnv HOME=DIR/home\n{more}", sshd::CONFIG));
         write("ssh.conf", SSH);
         let log = std::fs::File::create(world.path("sshd.log")).unwrap();
         let mut command = at(find("sshd"));
@@ -353,18 +334,16 @@ fn a_far_end_with_another_key_or_another_file_than_asked_for_is_refused() {
     let sshd = Sshd::with_gtp();
     sshd.file("a", 1_000);
     let home = format!("export HOME='{}'; ", sshd.world.path("home").display());
-    let key = "s/SHA256:....../SHA256:AAAAAA/";
-    let stranger = sshd.lied_to(7, &(home.clone() + &changed(key)));
+    let lied_to =
+        |code, expression: &str| sshd.lied_to(code, &(home.clone() + &changed(expression)));
+    let stranger = lied_to(7, "s/SHA256:....../SHA256:AAAAAA/");
     assert!(stranger.contains("not the one given"), "{stranger}");
-    let name = "s/\"name\":\"a\"/\"name\":\".bashrc\"/";
-    let unasked = sshd.lied_to(1, &(home.clone() + &changed(name)));
-    assert!(unasked.contains("nobody asked for"), "{unasked}");
-    // All that is exported, in place of the file.
-    let everything = "s/\"path\":\"a\"/\"path\":\"\"/";
-    let unasked = sshd.lied_to(1, &(home.clone() + &changed(everything)));
-    assert!(unasked.contains("nobody asked for"), "{unasked}");
-    let nothing = "s/\"found\":.*]/\"found\":[]/";
-    let less = sshd.lied_to(1, &(home.clone() + &changed(nothing)));
+    // Another file, and all that is exported, in place of the file.
+    for other in ["s/\"name\":\"a\"/\"name\":\".bashrc\"/", "s/\"path\":\"a\"/\"path\":\"\"/"] {
+        let unasked = lied_to(1, other);
+        assert!(unasked.contains("nobody asked for"), "{unasked}");
+    }
+    let less = lied_to(1, "s/\"found\":.*]/\"found\":[]/");
     assert!(less.contains("0 objects"), "{less}");
 }
 

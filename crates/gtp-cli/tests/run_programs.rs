@@ -11,6 +11,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use common::ports::{free_port, is_listening};
+use common::sshd;
 use tempfile::TempDir;
 
 /// How long anything is tried.
@@ -281,34 +282,17 @@ fn mosquitto_passes_words_on() {
     assert!(hears.wait().unwrap().success());
 }
 
-const SSHD: &str = "Port PORT
-ListenAddress 127.0.0.1
-HostKey DIR/host
-AuthorizedKeysFile DIR/user.pub
-StrictModes no
-UsePAM no
-PidFile none
-PermitRootLogin yes
-Subsystem sftp internal-sftp
-";
-
 #[test]
 fn openssh_runs_commands_copies_files_and_passes_ports_on() {
     let world = World::new();
     let (port, passed, behind) = (free_port(), free_port(), free_port());
-    for key in ["host", "user"] {
-        let mut keygen = Command::new("ssh-keygen");
-        keygen.args(["-q", "-t", "ed25519", "-N", "", "-f", &world.path(key)]);
-        assert!(keygen.status().expect("ssh-keygen is needed").success());
-    }
-    if rustix::process::geteuid().is_root() {
-        std::fs::create_dir_all("/run/sshd").unwrap();
-    }
-    let config = world.file("sshd.conf", &SSHD.replace("PORT", &port.to_string()));
+    sshd::prepare(Path::new(&world.path("")));
+    let text = format!("{}Subsystem sftp internal-sftp\n", sshd::CONFIG);
+    let text = text.replace("PORT", &port.to_string()).replace("ADDRESS", "127.0.0.1");
+    let config = world.file("sshd.conf", &text);
     // It is started by its whole name, or not at all.
     let _sshd = world.serve(&["sshd", "-D", "-e", "-f", &config], &[port]);
-    let user = Command::new("id").arg("-un").output().unwrap();
-    let to = format!("{}@127.0.0.1", String::from_utf8(user.stdout).unwrap().trim());
+    let to = format!("{}@127.0.0.1", sshd::user());
     let (key, known) = (world.path("user"), format!("UserKnownHostsFile={}", world.path("known")));
     let new = ["StrictHostKeyChecking=no", &known, "BatchMode=yes"];
     let mut options = vec!["-F", "none", "-i", &key];

@@ -6,7 +6,15 @@ use std::time::{Duration, Instant};
 
 use gtp_net::flows::{Failure, FailureKind};
 use gtp_net::messages::{Arrivals, ArrivalsSeen, EntryKind, Message, Reason};
-use hostile::{Client, Liar, an_opened, file, listing};
+use hostile::{Client, Liar, Raw, an_opened, file, listing};
+
+/// Serves a client up to the point at which its first datagram is due.
+async fn opened(liar: &Liar) -> Raw {
+    let (mut raw, open) = liar.meet().await;
+    raw.say(&Message::Opened(an_opened(&open, EntryKind::File))).await;
+    raw.send(&listing(vec![file(b"x")])).await;
+    raw
+}
 
 /// What becomes of a client whose datagrams nobody answers, where the server says this of them.
 async fn unanswered(says: Option<Arrivals>) -> Failure {
@@ -15,9 +23,7 @@ async fn unanswered(says: Option<Arrivals>) -> Failure {
     let liar = Liar::new().await;
     let answers = async {
         loop {
-            let (mut raw, open) = liar.meet().await;
-            raw.say(&Message::Opened(an_opened(&open, EntryKind::File))).await;
-            raw.send(&listing(vec![file(b"x")])).await;
+            let mut raw = opened(&liar).await;
             while let Some(heard) = raw.hear().await {
                 if heard == Message::ArrivalsWanted
                     && let Some(arrivals) = says
@@ -39,9 +45,7 @@ async fn a_server_that_gives_up_before_the_client_has_tried_proves_nothing() {
     let liar = Liar::new().await;
     let gives_up = async {
         loop {
-            let (mut raw, open) = liar.meet().await;
-            raw.say(&Message::Opened(an_opened(&open, EntryKind::File))).await;
-            raw.send(&listing(vec![file(b"x")])).await;
+            let mut raw = opened(&liar).await;
             raw.say(&Message::fault(Reason::NoUdpPath, "no datagram came")).await;
             raw.linger().await;
         }

@@ -2,6 +2,7 @@
 #![allow(dead_code)]
 
 pub mod ports;
+pub mod sshd;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
