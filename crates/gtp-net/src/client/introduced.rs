@@ -28,15 +28,15 @@ pub(super) struct Introduced {
 #[derive(Debug)]
 struct Host {
     addresses: Vec<SocketAddr>,
-    /// Whether it has ever answered.
-    met: bool,
+    /// Whether the host has answered at one of its addresses before.
+    has_answered: bool,
 }
 
 impl Introduced {
     /// Takes a host in; the first addresses count.
     pub fn add(&mut self, host: HostAddress, mut addresses: Vec<SocketAddr>) {
         addresses.truncate(ADDRESSES_MAX);
-        self.hosts.insert(host, Host { addresses, met: false });
+        self.hosts.insert(host, Host { addresses, has_answered: false });
     }
 
     /// The addresses of a host that was introduced.
@@ -44,13 +44,13 @@ impl Introduced {
         self.hosts.get(host).map(|host| host.addresses.clone())
     }
 
-    fn is_met(&self, host: &HostAddress) -> bool {
-        self.hosts.get(host).is_some_and(|host| host.met)
+    fn has_answered(&self, host: &HostAddress) -> bool {
+        self.hosts.get(host).is_some_and(|host| host.has_answered)
     }
 
-    fn meet(&mut self, host: &HostAddress) {
+    fn note_answer(&mut self, host: &HostAddress) {
         if let Some(host) = self.hosts.get_mut(host) {
-            host.met = true;
+            host.has_answered = true;
         }
     }
 }
@@ -80,7 +80,7 @@ pub(super) async fn reach(
     };
     match first_that_serves(&addresses, limit, connect).await {
         Ok(channel) => {
-            endpoint.introduced().meet(host);
+            endpoint.introduced().note_answer(host);
             Ok(channel)
         }
         // The other version answers over TCP, and carries no datagrams.
@@ -89,7 +89,7 @@ pub(super) async fn reach(
             Err(Failure::new(FailureKind::NoUdpPath, no_path_words(host)))
         }
         Err(None | Some(ControlError::Unreachable { .. } | ControlError::TimedOut(_)))
-            if !endpoint.introduced().is_met(host) =>
+            if !endpoint.introduced().has_answered(host) =>
         {
             Err(Failure::new(FailureKind::NoUdpPath, no_way_words(host, &addresses)))
         }
@@ -216,8 +216,8 @@ mod tests {
         assert!(introduced.addresses(&host).is_none());
         introduced.add(host.clone(), addresses(&["10.0.0.1:1"]).repeat(20));
         assert_eq!(introduced.addresses(&host).unwrap().len(), ADDRESSES_MAX);
-        assert!(!introduced.is_met(&host));
-        introduced.meet(&host);
-        assert!(introduced.is_met(&host));
+        assert!(!introduced.has_answered(&host));
+        introduced.note_answer(&host);
+        assert!(introduced.has_answered(&host));
     }
 }

@@ -1,16 +1,16 @@
-//! Who wants to know whether datagrams of a session have come.
+//! Questions of sessions whether datagrams have come, until the engine can answer them.
 //!
-//! That none was read proves something only once all is read that had come before the question. A
-//! receive buffer that was nearly full then may have let some go unread.
+//! That none was read proves something only once everything is read that had arrived before the
+//! question. A receive buffer that was nearly full then may have let some go unread.
 
 use gtp_proto::FlowId;
 use tokio::sync::oneshot::Sender;
 
 use crate::messages::Arrivals;
 
-/// Those whose question is open.
+/// The questions that are not answered yet.
 #[derive(Default)]
-pub(super) struct Curious(Vec<Question>);
+pub(super) struct PendingQuestions(Vec<Question>);
 
 struct Question {
     flow: FlowId,
@@ -23,19 +23,19 @@ struct Question {
 /// it counts of a datagram is more than its bytes.
 const FULL: f64 = 0.5;
 
-impl Curious {
-    /// Somebody asks about a session, while the fullest receive buffer is `filled` so far.
+impl PendingQuestions {
+    /// Notes a question about a session, while the fullest receive buffer is `filled` so far.
     pub fn ask(&mut self, flow: FlowId, answer: Sender<Arrivals>, filled: f64) {
         self.0.push(Question { flow, answer, overflowed: filled > FULL });
     }
 
-    /// Whether nobody asks.
+    /// Whether there is no question.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// All that had come is read: answers everybody. `has_heard` says whether a datagram of a
-    /// session has come.
+    /// Answers all questions. Everything that had arrived before them must be read. `has_heard`
+    /// says whether a datagram of a session has come.
     pub fn answer(&mut self, has_heard: impl Fn(FlowId) -> bool) {
         for Question { flow, answer, overflowed } in self.0.drain(..) {
             let arrivals = match (has_heard(flow), overflowed) {
@@ -57,14 +57,14 @@ mod tests {
 
     #[test]
     fn that_nothing_came_is_said_only_where_nothing_can_have_been_lost() {
-        let mut curious = Curious::default();
+        let mut pending = PendingQuestions::default();
         let answers = [(1, 0.1), (2, 0.1), (2, 0.9), (1, 0.9)].map(|(flow, filled)| {
             let (tell, told) = oneshot::channel();
-            curious.ask(flow, tell, filled);
+            pending.ask(flow, tell, filled);
             told
         });
-        curious.answer(|flow| flow == 1);
-        assert!(curious.is_empty());
+        pending.answer(|flow| flow == 1);
+        assert!(pending.is_empty());
         let answers = answers.map(|mut told| told.try_recv().unwrap());
         use Arrivals::{None, Some, Unread};
         assert_eq!(answers, [Some, None, Unread, Some]);

@@ -19,12 +19,12 @@ use super::api::{Drops, HostConfig, SocketId};
 use super::batch::Batch;
 use super::calls::Counters;
 use super::command::{Notice, Notices};
-use super::curious::Curious;
 use super::driver::{Deciders, Driver};
 use super::envelope::Destination;
 use super::intake::Intake;
 use super::mates::Place;
 use super::naps::Naps;
+use super::pending_questions::PendingQuestions;
 use super::standing::Shown;
 use super::timing::Timing;
 
@@ -40,8 +40,8 @@ struct Engine {
     received: ReceiveBatch,
     naps: Naps,
     outgoing: Batch,
-    /// Who wants to know whether datagrams of a session have come.
-    curious: Curious,
+    /// Questions whether datagrams of a session have come.
+    questions: PendingQuestions,
     /// What of `outgoing` the kernel had no room for.
     stuck: Option<Left>,
     leave_by: Time,
@@ -107,7 +107,7 @@ pub(super) fn spawn(outfit: Outfit) -> io::Result<JoinHandle<()>> {
             received: ReceiveBatch::new(),
             naps,
             outgoing: Batch::default(),
-            curious: Curious::default(),
+            questions: PendingQuestions::default(),
             stuck: None,
             leave_by: Time::MAX,
             drops,
@@ -126,7 +126,7 @@ impl Engine {
                 return;
             }
             self.receive();
-            self.answer_curious();
+            self.answer_questions();
             let now = self.clock.now();
             self.look_at_intake(now);
             self.driver.handle_timeout(now);
@@ -156,7 +156,7 @@ impl Engine {
                 }
                 Ok(Notice::Arrivals(flow, answer)) => {
                     self.calls.message.count();
-                    self.curious.ask(flow, answer, self.fullest());
+                    self.questions.ask(flow, answer, self.fullest());
                     self.ready.fill(true);
                 }
                 Ok(notice) => {
@@ -217,10 +217,10 @@ impl Engine {
         self.sockets.iter().map(|(_, socket)| filled(socket)).fold(0.0, f64::max)
     }
 
-    /// Answers those whose question is older than all that is left to read.
-    fn answer_curious(&mut self) {
-        if !self.curious.is_empty() && !self.ready.iter().any(|&ready| ready) {
-            self.curious.answer(|flow| self.driver.has_heard(flow));
+    /// Answers questions once everything that had arrived before them is read.
+    fn answer_questions(&mut self) {
+        if !self.questions.is_empty() && !self.ready.iter().any(|&ready| ready) {
+            self.questions.answer(|flow| self.driver.has_heard(flow));
         }
     }
 

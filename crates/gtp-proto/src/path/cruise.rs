@@ -188,8 +188,7 @@ impl PathBound {
     /// A loss that chance does not explain: in a queue, or without one. Returns whether it was
     /// answered.
     fn answer_loss(&mut self, now: Time, v: &Verdict, given: &Conditions) -> bool {
-        if v.dropped && !v.queued {
-            self.heed_drops(now, v, given);
+        if self.answer_drops(now, v, given) {
             return true;
         }
         let in_queue = v.queued && v.loss() > LOSS_LEAST;
@@ -208,12 +207,17 @@ impl PathBound {
         again
     }
 
-    /// A queue that is too short to be seen drops packets: competes for it as a TCP does.
-    pub(super) fn heed_drops(&mut self, now: Time, v: &Verdict, given: &Conditions) {
+    /// If a queue that is too short to be seen dropped packets, competes for it as a TCP does.
+    /// Returns whether one did.
+    pub(super) fn answer_drops(&mut self, now: Time, v: &Verdict, given: &Conditions) -> bool {
+        if !v.dropped || v.queued {
+            return false;
+        }
         let rtt = given.rtt_least + v.delay;
         let mut window = Window::young(now, v.carried.min(self.bound), rtt);
         window.handle_loss(now);
         self.compete_with(now, window, rtt, given);
+        true
     }
 
     /// The queue is there: steps back from it, waits until it is gone, or asks whose it is.

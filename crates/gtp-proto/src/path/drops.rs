@@ -12,34 +12,36 @@ use gtp_alloc::{Rate, Span, Time};
 use super::sample::Sample;
 use crate::meter::WindowedMax;
 
-/// The means are over about the last so many receipts. Both are over the same ones: delays and
-/// losses change with time.
+/// The number of recent receipts over which both means are taken. Both cover the same receipts,
+/// because delays and losses change with time.
 const MEMORY: f64 = 512.0;
-/// Fewer receipts with losses among them say nothing, nor do fewer without.
+/// The least number of receipts with losses among them that makes a mean.
 const LOSSY_LEAST: f64 = 6.0;
+/// The least number of receipts without losses among them that makes a mean.
 const CLEAN_LEAST: f64 = 24.0;
-/// Receipts of other sizes than this many times the usual one, or this part of it, do not count: of
-/// more packets more are lost, and the longest delay is longer.
+/// A receipt whose number of packets differs from the usual one by more than this factor does not
+/// count: of more packets more are lost, and their longest delay is longer.
 const OTHER_SIZE: f64 = 2.0;
-/// So many of another size in a row are a new usual size.
+/// This number of receipts of another size in a row makes that size the usual one.
 const NEW_SIZE: u32 = 8;
-/// So far apart are the means at least, in seconds: hosts are late by less.
+/// The least difference of the means, in seconds. Hosts delay packets by less.
 const APART: f64 = 200e-6;
-/// A full queue is always as long: delays at losses are on average at most this part from their
-/// mean, and their mean is at least this part of the longest delay of late.
-const LIKE: f64 = 0.1;
-const FULL: f64 = 0.8;
-/// The longest delay is remembered for so long.
-const WINDOW: Span = Span::from_secs(8);
-/// A queue that was found is remembered for so long.
-const REMEMBERS: Span = Span::from_secs(60);
-/// They are apart by this part of the mean without losses at least: where delays vary by
+/// The least difference of the means, as a part of the mean without losses. Where delays vary by
 /// themselves, late packets count as lost.
 const PART: f64 = 0.15;
-/// Loss at short delays is known from about this number of packets.
-const PACKETS: f64 = 2_048.0;
-/// They are apart by so many times what chance moves the mean of the lossy ones by.
+/// The least difference of the means, in multiples of what chance moves the lossy one by.
 const SURE: f64 = 4.0;
+/// Delays at losses differ from their mean by at most this part of it on average, because a full
+/// queue always has the same length.
+const LIKE: f64 = 0.1;
+/// Delays at losses are on average at least this part of the longest recent delay.
+const FULL: f64 = 0.8;
+/// The time for which the longest delay is remembered.
+const WINDOW: Span = Span::from_secs(8);
+/// The time for which a queue that was found is remembered.
+const REMEMBERS: Span = Span::from_secs(60);
+/// The number of recent packets from which the loss at short delays is known.
+const PACKETS: f64 = 2_048.0;
 
 /// The longest delays of receipts with losses and without.
 #[derive(Debug)]

@@ -134,11 +134,7 @@ impl PathBound {
 
     /// A sample in a start: asks whose queue it is when one lasts and too little arrives.
     pub(super) fn watch(&mut self, start: Start, now: Time, v: &Verdict, given: &Conditions) {
-        if v.dropped && !v.queued {
-            self.heed_drops(now, v, given);
-            return;
-        }
-        if self.answer_odd_loss(now, v, given) {
+        if self.answer_drops(now, v, given) || self.answer_odd_loss(now, v, given) {
             return;
         }
         let outrun = if self.measures.falls_behind(v) { start.outrun + 1 } else { 0 };

@@ -26,7 +26,7 @@ const MOVES: f64 = 0.02;
 /// Growth over a round trip before the first loss, as a part of the window. Slow start doubles it;
 /// a session that competes already knows what it had.
 const YOUNG: f64 = 0.125;
-/// A sample counts as so many windows at most: after a cut, more were sent before it.
+/// The most windows that one sample counts for. Part of a sample after a cut was sent before it.
 const ROUNDS_MOST: f64 = 2.0;
 /// The window never falls below so many segments.
 const LEAST: f64 = 4.0;

@@ -27,7 +27,7 @@ pub(super) struct Word {
     pub arrived_at: Option<u32>,
     /// The path's least delay above its usual one while they arrived.
     pub delay: Span,
-    /// The greatest.
+    /// The path's greatest delay above its usual one while they arrived.
     pub peak: Span,
 }
 
@@ -51,9 +51,9 @@ pub(super) struct Timed {
     pub lost: u64,
     /// The time in which these bytes arrived.
     pub arrived_in: Span,
-    /// The least delay and the greatest, as in [`Word`].
+    /// The least delay, as in [`Word::delay`].
     pub delay: Span,
-    /// See `delay`.
+    /// The greatest delay, as in [`Word::peak`].
     pub peak: Span,
     /// From which receipt the time is counted.
     pub since: Since,
