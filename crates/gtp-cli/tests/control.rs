@@ -1,5 +1,5 @@
 //! Control laws by which one end decides alone, as a user meets them: each moves a file over an
-//! emulated path that is narrow and loses packets, verified as ever; and no server takes part in
+//! emulated path that is narrow and loses packets, verified as usual; and no server takes part in
 //! one that it was not told to allow.
 
 mod common;

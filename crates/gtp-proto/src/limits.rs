@@ -20,7 +20,7 @@ pub const INTERVAL_MIN: Span = Span::from_millis(10);
 /// See [`INTERVAL_MIN`].
 pub const INTERVAL_MAX: Span = Span::from_millis(100);
 /// A session over which no data passed for so long rests: its ends speak once in the longest
-/// interval, which takes no lease away, and as ever as soon as there is something to be said.
+/// interval, which takes no lease away, and at once when there is something to be said.
 pub const REST_AFTER: Span = Span::from_millis(1_000);
 /// A changed node recomputes at most this often between its intervals.
 pub const RECOMPUTE_MIN: Span = Span::from_millis(1);
