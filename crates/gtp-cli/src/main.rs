@@ -25,6 +25,7 @@ mod words;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    gtp_sys::memory::give_back_large();
     log::to_stderr().without_time().with_target(false).init();
     let code = match args::parse() {
         Ok(verb) => verbs::run(verb),

@@ -8,6 +8,7 @@ pub mod address;
 pub mod clock;
 pub mod descriptors;
 pub mod entropy;
+pub mod memory;
 pub mod nic;
 pub mod peer;
 pub mod prefetch;

@@ -19,6 +19,10 @@ use tokio::task::JoinHandle;
 use crate::host::Host;
 
 /// Describes a server that exports one directory, or one file.
+///
+/// Sessions hold blocks of 256 KiB. glibc's `malloc` may keep much of what they free, so a program
+/// that serves for long should have it give large pieces back: `MALLOC_MMAP_THRESHOLD_=131072` in
+/// its environment, or the same by `mallopt`. The command `gtp` does that.
 #[derive(Clone, Debug)]
 #[must_use = "nothing happens before `start`"]
 pub struct Server {

@@ -25,7 +25,10 @@ const FULL: f64 = 0.5;
 
 impl PendingQuestions {
     /// Notes a question about a session, while the fullest receive buffer is `filled` so far.
+    /// Forgets the questions of those who have gone: while more datagrams come than can be read, no
+    /// question is answered, and clients come and go.
     pub fn ask(&mut self, flow: FlowId, answer: Sender<Arrivals>, filled: f64) {
+        self.0.retain(|question| !question.answer.is_closed());
         self.0.push(Question { flow, answer, overflowed: filled > FULL });
     }
 
@@ -54,6 +57,23 @@ mod tests {
     use tokio::sync::oneshot;
 
     use super::*;
+
+    #[test]
+    fn the_questions_of_clients_that_have_gone_are_forgotten() {
+        let mut pending = PendingQuestions::default();
+        let ask = |pending: &mut PendingQuestions, flow| {
+            let (tell, told) = oneshot::channel();
+            pending.ask(flow, tell, 0.1);
+            told
+        };
+        let mut stays = ask(&mut pending, 1);
+        for flow in 2..1_000 {
+            drop(ask(&mut pending, flow));
+        }
+        assert_eq!(pending.0.len(), 2, "that of who stays, and that of who went last");
+        pending.answer(|_| true);
+        assert_eq!(stays.try_recv().unwrap(), Arrivals::Some);
+    }
 
     #[test]
     fn that_nothing_came_is_said_only_where_nothing_can_have_been_lost() {
