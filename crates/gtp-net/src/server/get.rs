@@ -3,10 +3,11 @@
 //! The client decides what it fetches and when it is done; this end only lists, reads and answers.
 //! It keeps no state of the transfer, so a client that comes back starts a session like any other.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gtp_store::{BlockSource, FileSource, Manifest, RelPath, SourceError};
+use gtp_store::{FileSource, Manifest, RelPath, SourceError};
 use gtp_sys::Clock;
 
 use super::clients::{Leave, Seat};
@@ -28,51 +29,20 @@ pub(super) async fn serve(shared: &Arc<Shared>, client: Client, stop: &mut Stop)
         scanned = scanning => scanned,
         why = stop.told() => return Ending::failed(why.failure()),
     };
-    let (mut client, listing) = match scanned {
+    let (client, listing) = match scanned {
         Ok(found) => found,
         Err(ending) => return ending,
     };
-    let faults: Vec<Message> = skipped_faults(&listing.scanned);
-    let source = FileSource::new(Arc::clone(&listing.scanned)).with_settling(next_change_shows);
-    let source = source.with_known_roots(Arc::clone(&shared.roots));
-    let manifest = Arc::clone(source.manifest());
-    let session = match client.session(shared) {
-        Ok(session) => session,
+    let (mut giving, opened) = match Giving::open(shared, client, listing) {
+        Ok(open) => open,
         Err(failure) => return Ending::failed(failure),
     };
-    let number = session.local_session;
-    let open = SourceOpen { session, source: Box::new(source) };
-    let mut giving = Giving {
-        source: client.host.open_source(open),
-        listing,
-        answers: RootAnswers::default(),
-        questions: PathQuestions::default(),
-        client,
-    };
-    let sums = (manifest.entries.len() as u64, manifest.content_bytes());
-    let object = Some(wire_root(manifest.root_kind));
-    let opened = giving.client.opened(shared, number, object, sums);
-    let wait = hello_span(&manifest);
-    let announced = [opened].into_iter().chain(faults).chain(to_messages(&manifest));
     // It may be told to leave at any time, because it may read slowly or not at all.
     let verdict = tokio::select! {
-        verdict = giving.give(announced, wait, shared.host.clock()) => Ok(verdict),
+        verdict = giving.give(opened, shared.host.clock()) => Ok(verdict),
         why = stop.told() => Err(why),
     };
-    let wire_bytes = giving.source.progress().wire_bytes;
-    giving.source.close();
-    let Client { channel, seat, .. } = giving.client;
-    let failure = match verdict {
-        Ok(verdict) => {
-            seat.linger(channel.close()).await;
-            verdict.err()
-        }
-        Err(why) => {
-            say_farewell(channel, &seat, why).await;
-            Some(why.failure())
-        }
-    };
-    Ending { wire_bytes, failure }
+    giving.end(verdict).await
 }
 
 /// Tells a client that it must leave. A client that waits for its place waits at most
@@ -121,21 +91,57 @@ struct Giving {
 }
 
 impl Giving {
+    /// Opens the session; also returns the message that tells the client so.
+    fn open(
+        shared: &Shared,
+        mut client: Client,
+        listing: Arc<Listing>,
+    ) -> Result<(Giving, Message), Failure> {
+        let source = FileSource::new(Arc::clone(&listing.scanned)).with_settling(next_change_shows);
+        let source = source.with_known_roots(Arc::clone(&shared.roots));
+        let session = client.session(shared)?;
+        let number = session.local_session;
+        let open = SourceOpen { session, source: Box::new(source) };
+        let source = client.host.open_source(open);
+        let manifest = &listing.scanned.manifest;
+        let sums = (manifest.entries.len() as u64, manifest.content_bytes());
+        let object = Some(wire_root(manifest.root_kind));
+        let opened = client.opened(shared, number, object, sums);
+        let (answers, questions) = (RootAnswers::default(), PathQuestions::default());
+        Ok((Giving { source, listing, answers, questions, client }, opened))
+    }
+
     /// Announces the object, then serves the session until the client is done.
-    async fn give(
-        &mut self,
-        announced: impl Iterator<Item = Message>,
-        hello_within: Duration,
-        clock: Clock,
-    ) -> Result<(), Failure> {
-        let seat = Arc::clone(&self.client.seat);
+    async fn give(&mut self, opened: Message, clock: Clock) -> Result<(), Failure> {
+        let (seat, listing) = (Arc::clone(&self.client.seat), Arc::clone(&self.listing));
+        let manifest = &listing.scanned.manifest;
+        let faults = skipped_faults(&listing.scanned);
         let mut sent = 0;
+        let announced = [opened].into_iter().chain(faults).chain(to_messages(manifest));
         let announced = announced.inspect(|_| {
             sent += 1;
             seat.note(sent, clock.now());
         });
         self.client.channel.send_all(announced).await?;
-        self.run(hello_within, clock).await
+        self.run(hello_span(manifest), clock).await
+    }
+
+    /// Parts from the client, which is done, has failed, or must leave.
+    async fn end(self, verdict: Result<Result<(), Failure>, Leave>) -> Ending {
+        let wire_bytes = self.source.progress().wire_bytes;
+        self.source.close();
+        let Client { channel, seat, .. } = self.client;
+        let failure = match verdict {
+            Ok(verdict) => {
+                seat.linger(channel.close()).await;
+                verdict.err()
+            }
+            Err(why) => {
+                say_farewell(channel, &seat, why).await;
+                Some(why.failure())
+            }
+        };
+        Ending { wire_bytes, failure }
     }
 
     async fn run(&mut self, hello_within: Duration, clock: Clock) -> Result<(), Failure> {
@@ -147,44 +153,20 @@ impl Giving {
             self.answers.begin(&self.source, &self.listing.index);
             let channel = &mut self.client.channel;
             tokio::select! {
-                message = channel.recv(), if self.answers.has_room() => match message? {
-                    Message::Done(_) => return Ok(()),
-                    Message::Cancel => {
-                        let text = "given up by the client";
-                        return Err(Failure::new(FailureKind::Interrupted, text));
+                message = channel.recv(), if self.answers.has_room() => {
+                    if self.hear(message?).await?.is_break() {
+                        return Ok(());
                     }
-                    Message::RootsWanted(wanted) => {
-                        self.answers.ask(wanted, &self.source, &self.listing.index)?;
-                    }
-                    Message::UnitChoice(_) => {}
-                    Message::ArrivalsWanted => {
-                        let seen = self.questions.answer(self.source.arrivals()).await?;
-                        channel.send(&seen).await?;
-                    }
-                    Message::Fault(fault) => return Err(Failure::of_fault(&fault)),
-                    other => {
-                        let text = format!("message {}", other.name());
-                        return Err(ControlError::Unexpected(text).into());
-                    }
-                },
+                }
                 answer = self.answers.next() => match answer {
                     Ok(roots) => channel.send(&roots).await?,
                     Err(error) => return cannot_read(channel, error).await,
                 },
                 event = self.source.next_event(), if told => match event {
                     Some(SourceEvent::PathOpen) => greeted = true,
-                    Some(SourceEvent::Closed) => {}
-                    Some(SourceEvent::FileFault { path, error }) => {
-                        channel.send(&file_fault(&path, &error)).await?;
-                    }
+                    Some(event) => self.handle(event).await?,
                     // The client hears of a dead path by itself, and of the end of a session.
                     None => told = false,
-                    Some(SourceEvent::NoPath) => return no_path(channel).await,
-                    Some(SourceEvent::Fault(error)) => return cannot_read(channel, error).await,
-                    Some(SourceEvent::Lost(why)) => {
-                        channel.send(&Message::fault(Reason::TimedOut, why.clone())).await?;
-                        return Err(Failure::new(FailureKind::Temporary, why));
-                    }
                 },
                 _ = keepalive.tick() => channel.send(&Message::Keepalive).await?,
                 _ = look.tick() => {
@@ -192,13 +174,67 @@ impl Giving {
                     let had = self.source.progress().wire_bytes + work;
                     self.client.seat.note(had, clock.now());
                 }
-                () = &mut hello, if !greeted => match self.source.arrivals().await {
-                    Some(Arrivals::Some) => greeted = true,
-                    Some(Arrivals::Unread) => return overrun(channel).await,
-                    Some(Arrivals::None) | None => return no_path(channel).await,
-                },
+                () = &mut hello, if !greeted => greeted = self.has_come().await?,
             }
         }
+    }
+
+    /// Does what a client's message asks for. Breaks when the client is done.
+    async fn hear(&mut self, message: Message) -> Result<ControlFlow<()>, Failure> {
+        match message {
+            Message::Done(_) => return Ok(ControlFlow::Break(())),
+            Message::Cancel => {
+                let text = "given up by the client";
+                return Err(Failure::new(FailureKind::Interrupted, text));
+            }
+            Message::RootsWanted(wanted) => {
+                self.answers.ask(wanted, &self.source, &self.listing.index)?;
+            }
+            Message::UnitChoice(_) => {}
+            Message::ArrivalsWanted => {
+                let seen = self.questions.answer(self.source.arrivals()).await?;
+                self.client.channel.send(&seen).await?;
+            }
+            Message::Fault(fault) => return Err(Failure::of_fault(&fault)),
+            other => {
+                let text = format!("message {}", other.name());
+                return Err(ControlError::Unexpected(text).into());
+            }
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Does what follows from an event of the engine.
+    async fn handle(&mut self, event: SourceEvent) -> Result<(), Failure> {
+        let channel = &mut self.client.channel;
+        match event {
+            SourceEvent::PathOpen | SourceEvent::Closed => Ok(()),
+            SourceEvent::FileFault { path, error } => {
+                channel.send(&file_fault(&path, &error)).await?;
+                Ok(())
+            }
+            SourceEvent::NoPath => no_path(channel).await,
+            SourceEvent::Fault(error) => cannot_read(channel, error).await,
+            SourceEvent::Lost(why) => {
+                channel.send(&Message::fault(Reason::TimedOut, why.clone())).await?;
+                Err(Failure::new(FailureKind::Temporary, why))
+            }
+        }
+    }
+
+    /// Whether a datagram of the client has come, though none has opened the path.
+    ///
+    /// # Errors
+    /// If none has, or some may have been lost here; the client is told.
+    async fn has_come(&mut self) -> Result<bool, Failure> {
+        let arrivals = self.source.arrivals().await;
+        let channel = &mut self.client.channel;
+        match arrivals {
+            Some(Arrivals::Some) => return Ok(true),
+            Some(Arrivals::Unread) => overrun(channel).await?,
+            Some(Arrivals::None) | None => no_path(channel).await?,
+        }
+        Ok(false)
     }
 }
 
