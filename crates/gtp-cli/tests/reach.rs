@@ -296,3 +296,19 @@ fn where_neither_ip_version_carries_datagrams_it_is_code_11() {
     assert_eq!(output.status.code(), Some(11), "{}", said(&output));
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
 }
+
+#[test]
+fn a_stream_without_a_path_for_datagrams_ends_with_code_11_at_both_ends() {
+    let world = World::new();
+    let words = ["stream", "receive", "--listen", "127.0.0.1:0", "--public"];
+    let mut receive = world.gtp("server", &words);
+    let mut receive = receive.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let (mut line, mut said_there) = (String::new(), receive.stderr.take().unwrap());
+    BufReader::new(&mut said_there).read_line(&mut line).unwrap();
+    let port = line.split(' ').find_map(|word| word.strip_prefix("127.0.0.1:")).unwrap();
+    let url = format!("gtp://127.0.0.1:{}/", tcp_only(port.parse().unwrap()));
+    let send = world.run("client", &["stream", "send", &url, "--accept-new"]);
+    assert_eq!(send.status.code(), Some(11), "{}", said(&send));
+    assert!(said(&send).contains("no UDP path"), "{}", said(&send));
+    assert_eq!(receive.wait().unwrap().code(), Some(11));
+}

@@ -137,6 +137,21 @@ fn a_host_without_gtp_is_reached_over_tcp_and_that_is_said_or_refused() {
 }
 
 #[test]
+fn where_the_path_carries_no_datagrams_the_pump_says_so_and_takes_tcp() {
+    let (near, far) = (World::new(), World::new());
+    std::fs::write(far.dir.path().join("file"), "content").unwrap();
+    let script = WEB.replace("DIR", &format!("{:?}", far.dir.path()));
+    let (_server, web) = far.python(&[], &script.replace("127.0.0.1", "0.0.0.0"));
+    // To the near pump this is another host's, which answers TCP alone.
+    common::pass_tcp(TcpListener::bind(("127.0.0.2", near.port)).unwrap(), far.port);
+    let url = format!("http://127.0.0.2:{web}/file");
+    let fetched = near.run(&[], &["curl", "-sS", "--max-time", "30", &url]).output().unwrap();
+    assert_eq!(out(&fetched), "content", "{}", said(&fetched));
+    let why = format!("UDP port {} is not let through", near.port);
+    assert!(said(&fetched).contains(&why), "{}", said(&fetched));
+}
+
+#[test]
 fn iperf3_measures_over_gtp_in_both_directions() {
     let world = World::new();
     let port = free_port().to_string();

@@ -5,7 +5,10 @@ mod hostile;
 use std::time::{Duration, Instant};
 
 use gtp_net::flows::{Failure, FailureKind};
-use gtp_net::messages::{Arrivals, ArrivalsSeen, EntryKind, Message, Reason};
+use gtp_net::messages::{
+    Arrivals, ArrivalsSeen, Connected, EntryKind, Message, Opened, Reason, printable,
+};
+use gtp_net::stream::{Standing, WINDOW, connect};
 use hostile::{Client, Liar, Raw, an_opened, file, listing};
 
 /// Serves a client up to the point at which its first datagram is due.
@@ -75,4 +78,57 @@ async fn a_server_that_says_it_is_slow_or_says_nothing_is_waited_for_no_longer_t
         assert_eq!((failure.kind, failure.exit_code()), (FailureKind::Temporary, 5), "{failure}");
     }
     assert!(begun.elapsed().as_secs() < 20, "{:?}", begun.elapsed());
+}
+
+/// What becomes of a stream whose datagrams nobody answers, where the host says this of them: how
+/// it stands in the end, why, and what the host has heard of that.
+async fn unanswered_stream(says: Option<Arrivals>) -> (Standing, String, Message) {
+    let (client, liar) = (Client::new(), Liar::new().await);
+    let (url, terms) = (liar.url("talk"), client.terms(&liar.identity));
+    let calling = async {
+        let stream = connect(&client.endpoint, &url, &terms, WINDOW).await.unwrap();
+        let line = stream.line().clone();
+        assert!(!line.opened().await);
+        (line.standing(), line.why().unwrap().to_owned())
+    };
+    let lying = async {
+        let (mut raw, open) = liar.meet().await;
+        let opened = Opened { object: None, ..an_opened(&open, EntryKind::File) };
+        raw.say(&Message::Opened(opened)).await;
+        let connected = Connected { down_session: 9, window: WINDOW, delivery: None };
+        raw.say(&Message::Connected(connected)).await;
+        loop {
+            match raw.hear().await.unwrap() {
+                Message::ArrivalsWanted => {
+                    if let Some(arrivals) = says {
+                        raw.say(&Message::ArrivalsSeen(ArrivalsSeen { arrivals })).await;
+                    }
+                }
+                Message::Keepalive => {}
+                last => return last,
+            }
+        }
+    };
+    let ((standing, why), last) = tokio::join!(calling, lying);
+    (standing, why, last)
+}
+
+#[tokio::test]
+async fn a_stream_blames_the_path_only_where_its_host_says_at_once_that_nothing_came() {
+    let begun = Instant::now();
+    let says = [Some(Arrivals::None), Some(Arrivals::Unread), Some(Arrivals::Some), None];
+    let [nothing, unread, some, silent] = says.map(unanswered_stream);
+    let (nothing, unread, some, silent) = tokio::join!(nothing, unread, some, silent);
+    let (standing, why, Message::Fault(last)) = nothing else { panic!("{nothing:?}") };
+    assert!(standing.no_path && standing.over && why.contains("no UDP path"), "{why}");
+    assert_eq!(
+        (last.reason, printable(last.text.to_string().as_bytes())),
+        (Reason::NoUdpPath, why)
+    );
+    for (standing, why, last) in [unread, some, silent] {
+        assert!(!standing.no_path && standing.over && why.contains("is slow"), "{why}");
+        let Message::Fault(last) = last else { panic!("{last:?}") };
+        assert_eq!(last.reason, Reason::TimedOut, "{why}");
+    }
+    assert!(begun.elapsed().as_secs_f64() < 9.0, "{:?}", begun.elapsed());
 }

@@ -321,6 +321,37 @@ async fn memory_that_is_promised_makes_later_windows_smaller_and_then_none() {
     in_time(world.pair()).await;
 }
 
+/// Passes one connection on, and no datagram: a firewall that blocks UDP.
+async fn tcp_only(to: std::net::SocketAddr) -> std::net::SocketAddr {
+    let door = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = door.local_addr().unwrap();
+    tokio::spawn(async move {
+        let (mut near, _) = door.accept().await.unwrap();
+        let mut far = tokio::net::TcpStream::connect(to).await.unwrap();
+        // Either end may break it.
+        let _ = tokio::io::copy_bidirectional(&mut near, &mut far).await;
+    });
+    address
+}
+
+#[tokio::test]
+async fn a_host_says_that_no_datagram_came_and_the_caller_blames_the_path() {
+    let mut world = World::listed().await;
+    let door = tcp_only(world.listener.address()).await;
+    let url = format!("gtp://{door}/talk").parse().unwrap();
+    let terms = world.terms();
+    let calling = connect(&world.endpoint, &url, &terms, WINDOW);
+    let answering = async { world.listener.next().await.unwrap().accept().unwrap() };
+    let (called, answered) = in_time(async { tokio::join!(calling, answering) }).await;
+    let mut called = called.unwrap();
+    assert!(!in_time(called.line().opened()).await);
+    assert!(called.line().standing().no_path, "{:?}", called.line().why());
+    let error = called.read_u8().await.unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::HostUnreachable, "{error}");
+    in_time(answered.line().over()).await;
+    assert!(answered.line().why().unwrap().contains("no UDP path"), "{:?}", answered.line().why());
+}
+
 /// What becomes of a stream whose other end says these things instead of bringing anything.
 async fn lied_to(lies: &[Message]) -> std::io::Error {
     let liar = Liar::new().await;

@@ -31,8 +31,9 @@ use crate::verbs::other;
 
 /// A host that does not answer on the pumps' port within this has no GTP.
 const CALL_SPAN: Duration = Duration::from_secs(3);
-/// A path that is not open for datagrams within this is none.
-const PATH_SPAN: Duration = Duration::from_secs(5);
+/// A connection whose datagrams nobody answers finds out why within this, unless this host has no
+/// processor for it.
+const PATH_SPAN: Duration = Duration::from_secs(10);
 /// A host without GTP is not asked again for so long.
 const WITHOUT_SPAN: Duration = Duration::from_secs(30);
 /// A program that was reached over GTP is taken to be there for so long.
@@ -519,13 +520,17 @@ impl Pump {
 
     /// A connection over which datagrams get through.
     async fn with_path(&self, stream: Stream) -> Result<Stream, Without> {
-        match timeout(PATH_SPAN, stream.line().opened()).await {
-            Ok(true) => Ok(stream),
-            Ok(false) | Err(_) => {
-                stream.line().abort();
-                Err(Without::Gtp(format!("UDP port {} is not let through", self.port)))
+        let line = stream.line();
+        let why = match timeout(PATH_SPAN, line.opened()).await {
+            Ok(true) => return Ok(stream),
+            Ok(false) if line.standing().no_path => {
+                format!("UDP port {} is not let through", self.port)
             }
-        }
+            Ok(false) => line.why().unwrap_or("the connection broke").to_owned(),
+            Err(_) => format!("this host has found no path in {} s", PATH_SPAN.as_secs()),
+        };
+        line.abort();
+        Err(Without::Gtp(why))
     }
 
     /// Passes a caller on to the program that listens on the service it asked for.

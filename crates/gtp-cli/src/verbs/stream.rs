@@ -51,7 +51,12 @@ async fn carry(args: &StreamArgs) -> Result<(), Failure> {
         return Ok(());
     }
     let text = "the connection broke before the other end had all";
-    Err(Failure::new(FailureKind::Temporary, text))
+    let text = line.why().map_or(text.to_owned(), |why| format!("{text}: {why}"));
+    let kind = match line.standing().no_path {
+        true => FailureKind::NoUdpPath,
+        false => FailureKind::Temporary,
+    };
+    Err(Failure::new(kind, text))
 }
 
 /// Bytes, each of which arrives.
@@ -138,7 +143,11 @@ fn ended(carried: Carried) -> Result<(), Failure> {
 }
 
 fn broken(error: io::Error) -> Failure {
-    Failure::new(FailureKind::Temporary, error.to_string())
+    let kind = match error.kind() {
+        io::ErrorKind::HostUnreachable => FailureKind::NoUdpPath,
+        _ => FailureKind::Temporary,
+    };
+    Failure::new(kind, error.to_string())
 }
 
 fn local(error: io::Error) -> Failure {

@@ -15,7 +15,7 @@ mod placement;
 mod progress;
 mod put;
 mod roots;
-mod silence;
+pub(crate) mod silence;
 mod url;
 
 use std::io;

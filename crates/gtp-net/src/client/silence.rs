@@ -15,20 +15,20 @@ use crate::trust::HostAddress;
 
 /// What is known of one server's silences.
 #[derive(Debug, Default)]
-pub(super) struct Silences {
+pub(crate) struct Silences {
     /// How often in a row it was prompt and had heard this end, which did not hear it.
     one_way: u32,
 }
 
 /// An answer within this is prompt: the longest round-trip time that is believed.
-const PROMPT: Span = RTT_MOST;
+pub(crate) const PROMPT: Span = RTT_MOST;
 /// A server that is prompt, and whose datagrams do not come, is tried again so often: its answers
 /// may be late by more than its word on the control channel.
 const ONE_WAY_MOST: u32 = 2;
 
 /// What is to be done about a silence.
 #[derive(Debug)]
-pub(super) enum Verdict {
+pub(crate) enum Verdict {
     /// The path carries no datagrams.
     NoPath,
     /// The server is slow: another attempt may do.
@@ -43,10 +43,7 @@ impl Silences {
 
     /// The server has answered, after `took`, what has come of this end's datagrams.
     pub fn judge(&mut self, host: &HostAddress, arrivals: Arrivals, took: Span) -> Verdict {
-        let slow = |why: String| {
-            let text = format!("{host} is slow: {why}");
-            Verdict::Slow(Failure::new(FailureKind::Temporary, text))
-        };
+        let slow = |why: String| Verdict::Slow(slow(host, &why));
         if took > PROMPT {
             self.one_way = 0;
             return slow(format!("it took {:.1} s to answer", took.as_secs_f64()));
@@ -65,9 +62,18 @@ impl Silences {
     }
 }
 
+/// That a server has not answered within [`PROMPT`].
+pub(crate) fn unanswered(host: &HostAddress) -> Failure {
+    slow(host, &format!("it has not answered for {:.0} s", PROMPT.as_secs_f64()))
+}
+
+fn slow(host: &HostAddress, why: &str) -> Failure {
+    Failure::new(FailureKind::Temporary, format!("{host} is slow: {why}"))
+}
+
 /// That a server has ended the session because no datagram came. Whether the path carries any is
 /// found by this end, which had not tried for long enough.
-pub(super) fn not_waited_for() -> Failure {
+pub(crate) fn not_waited_for() -> Failure {
     let text = "the server has waited in vain for a datagram; this host may be slow";
     Failure::new(FailureKind::Temporary, text)
 }

@@ -347,7 +347,10 @@ impl Host {
 }
 
 /// Asks an engine what has come of a session's datagrams.
-fn arrivals(host: &Host, flow: FlowId) -> impl Future<Output = Option<Arrivals>> + Send + 'static {
+pub(super) fn arrivals(
+    host: &Host,
+    flow: FlowId,
+) -> impl Future<Output = Option<Arrivals>> + Send + 'static {
     let (answer_in, answer) = oneshot::channel();
     host.notices().send(Notice::Arrivals(flow, answer_in));
     async move { answer.await.ok() }

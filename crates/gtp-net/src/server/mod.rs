@@ -13,7 +13,7 @@ mod key_file;
 pub(crate) mod keys;
 mod list;
 pub(crate) mod occupancy;
-mod path_questions;
+pub(crate) mod path_questions;
 mod place;
 mod put;
 mod scan;

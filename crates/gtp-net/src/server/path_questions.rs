@@ -9,7 +9,7 @@ use crate::messages::{Arrivals, ArrivalsSeen, Message};
 
 /// How often the client of a session has asked.
 #[derive(Debug, Default)]
-pub(super) struct PathQuestions(usize);
+pub(crate) struct PathQuestions(usize);
 
 /// Questions of one session that are answered: a client asks once for each session whose path does
 /// not open, and each makes the engine read its sockets.

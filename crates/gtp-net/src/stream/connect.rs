@@ -3,6 +3,7 @@
 //! From an address to a connection: the control channel as for any verb, the service's answer,
 //! then a session for each direction.
 
+use super::silence::Silence;
 use super::tend::{Sessions, start};
 use super::{Delivery, Ends, FrameStream, Stream};
 use crate::client::connect::{Granted, Units, ask, reach};
@@ -103,5 +104,6 @@ async fn attempt(
     };
     let window = connected.window;
     let sessions = Sessions { says: up, hears: down, window, delivery, greeting: None };
-    Ok(start(endpoint.host(), channel, sessions, None))
+    let silence = Silence::of_caller(url.host(), channel.revision(), endpoint.host().clock());
+    Ok(start(endpoint.host(), channel, sessions, silence, None))
 }

@@ -16,6 +16,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
+use super::silence::Silence;
 use super::tend::{Held, Sessions, start};
 use super::{Delivery, Ends, FrameStream, Stream};
 use crate::control::{ControlChannel, ControlError};
@@ -446,7 +447,7 @@ impl Caller {
         let greeting = Some(Message::Connected(Connected { down_session, window, delivery }));
         let sessions = Sessions { says, hears, window, delivery, greeting };
         let held = Held::new(seat, shared.host.clock(), wish.memory);
-        Ok(start(&wish.host, channel, sessions, Some(held)))
+        Ok(start(&wish.host, channel, sessions, Silence::of_host(), Some(held)))
     }
 
     /// Tells him no, and why.

@@ -8,11 +8,12 @@
 
 mod connect;
 mod listen;
+mod silence;
 mod tend;
 
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 use std::{fmt, io};
 
@@ -22,8 +23,8 @@ use tokio::sync::{Notify, watch};
 pub use connect::{connect, connect_frames};
 pub use listen::{Caller, Callers, Carries, ListenConfig, StreamListener};
 
+use crate::engine::{Broken, Reading, Writing};
 pub use crate::engine::{Frame, FrameReader, FrameWriter, StreamReader, StreamWriter, frame_most};
-use crate::engine::{Reading, Writing};
 use crate::identity::Fingerprint;
 pub use crate::messages::Delivery;
 
@@ -73,6 +74,7 @@ pub struct Stream {
 pub struct Line {
     breaker: Arc<Notify>,
     standing: watch::Receiver<Standing>,
+    why: Arc<OnceLock<Broken>>,
     peer: Fingerprint,
     remote: SocketAddr,
 }
@@ -118,6 +120,11 @@ impl Line {
     /// How far it is.
     pub fn standing(&self) -> Standing {
         *self.standing.borrow()
+    }
+
+    /// Why it broke, in words for people; `None` if it has not broken.
+    pub fn why(&self) -> Option<&str> {
+        self.why.get().map(|broken| broken.text.as_str())
     }
 
     /// Breaks the connection: the peer reads what it has, and then an error.

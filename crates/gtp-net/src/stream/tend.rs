@@ -5,13 +5,14 @@
 //! everything else is a break, which both the application and the peer are told of.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use gtp_sys::Clock;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::{Interval, interval, timeout};
 
+use super::silence::{Next, Silence};
 use super::{Delivery, Ends, Line, Standing};
 use crate::control::{ControlChannel, ControlError, KEEPALIVE_SPAN};
 use crate::engine::{Broken, Host, Incoming, Outgoing, SessionOpen, StreamEvent};
@@ -52,6 +53,7 @@ pub(super) fn start(
     host: &Host,
     channel: ControlChannel,
     sessions: Sessions,
+    silence: Silence,
     held: Option<Held>,
 ) -> Ends {
     let (peer, remote) = (channel.peer(), channel.ends().remote);
@@ -60,13 +62,15 @@ pub(super) fn start(
     let (reading, mut incoming) = host.open_stream_sink(hears, window, delivery);
     let (writes, reads) = (outgoing.take_presence(), incoming.take_presence());
     let (standing_in, standing) = watch::channel(Standing::default());
-    let breaker = Arc::new(Notify::new());
+    let (breaker, why) = (Arc::new(Notify::new()), Arc::new(OnceLock::new()));
     let tended = Tended {
         channel,
         outgoing,
         incoming,
         standing: standing_in,
         breaker: Arc::clone(&breaker),
+        why: Arc::clone(&why),
+        silence,
         writes,
         reads,
         left: None,
@@ -81,7 +85,7 @@ pub(super) fn start(
         keepalive: interval(KEEPALIVE_SPAN),
     };
     tokio::spawn(tended.run());
-    Ends { reading, writing, line: Line { breaker, standing, peer, remote } }
+    Ends { reading, writing, line: Line { breaker, standing, why, peer, remote } }
 }
 
 /// Looks that were not made while nobody was to be looked for are not made up for.
@@ -97,6 +101,9 @@ struct Tended {
     incoming: Incoming,
     standing: watch::Sender<Standing>,
     breaker: Arc<Notify>,
+    /// Why it broke.
+    why: Arc<OnceLock<Broken>>,
+    silence: Silence,
     /// Somebody writes, and somebody reads.
     writes: Presence,
     reads: Presence,
@@ -164,6 +171,15 @@ impl Break {
         Break { why: Broken { kind, text }, tell }
     }
 
+    /// Nobody has answered a datagram; the peer is told whether that is the path's fault.
+    fn silent(failure: Failure) -> Break {
+        let reason = match failure.is_temporary() {
+            true => Reason::TimedOut,
+            false => Reason::NoUdpPath,
+        };
+        Break::told(kind_of(failure.kind), reason, failure.text)
+    }
+
     fn heard(kind: io::ErrorKind, text: impl Into<String>) -> Break {
         Break { why: Broken { kind, text: text.into() }, tell: None }
     }
@@ -191,6 +207,8 @@ impl Tended {
             if let Err(broken) = stepped {
                 let no_path = broken.why.kind == io::ErrorKind::HostUnreachable;
                 self.standing.send_modify(|now| now.no_path = no_path);
+                // It breaks once.
+                let _ = self.why.set(broken.why.clone());
                 self.outgoing.fail(broken.why.clone());
                 self.incoming.fail(broken.why);
                 if let Some(last) = broken.tell
@@ -207,15 +225,16 @@ impl Tended {
     /// Waits for whatever comes next, and does what follows.
     async fn step(&mut self, standing: Standing) -> Result<(), Break> {
         let gone = self.writes.is_none() && self.reads.is_none() && standing.delivered;
+        let asks = self.silence.is_open();
         tokio::select! {
             message = self.channel.recv() => match message {
-                Ok(message) => self.hear(message, standing)?,
+                Ok(message) => self.hear(message, standing).await?,
                 Err(error) => return Err(error.into()),
             },
-            event = self.outgoing.next_event(), if !standing.delivered => {
+            event = self.outgoing.next_event(), if !standing.delivered && !asks => {
                 self.check(event).await?;
             }
-            event = self.incoming.next_event(), if !standing.received => match event {
+            event = self.incoming.next_event(), if !standing.received && !asks => match event {
                 Some(StreamEvent::Whole(content_bytes)) => {
                     self.channel.send(&Message::Done(Done { files: 0, content_bytes })).await?;
                     self.standing.send_modify(|now| now.received = true);
@@ -224,6 +243,7 @@ impl Tended {
             },
             () = left(&mut self.writes), if self.writes.is_some() => {}
             () = left(&mut self.reads), if self.reads.is_some() => {}
+            failure = self.silence.overdue() => return Err(Break::silent(failure)),
             () = self.breaker.notified() => {
                 let text = "the connection was broken off here";
                 let why = Broken { kind: io::ErrorKind::ConnectionAborted, text: text.into() };
@@ -248,7 +268,7 @@ impl Tended {
         }
     }
 
-    fn hear(&mut self, message: Message, standing: Standing) -> Result<(), Break> {
+    async fn hear(&mut self, message: Message, standing: Standing) -> Result<(), Break> {
         match message {
             Message::Done(done) if !standing.delivered && self.is_all(&done) => {
                 self.standing.send_modify(|now| now.delivered = true);
@@ -261,8 +281,17 @@ impl Tended {
                 self.incoming.end(crate::engine::Ended { units, frames });
                 Ok(())
             }
+            Message::ArrivalsWanted => {
+                let seen = self.silence.answer(&self.outgoing, &self.incoming).await?;
+                Ok(self.channel.send(&seen).await?)
+            }
+            Message::ArrivalsSeen(seen)
+                if let Some(failure) = self.silence.judge(seen.arrivals) =>
+            {
+                Err(Break::silent(failure))
+            }
             Message::Fault(fault) => {
-                let failure = Failure::of_fault(&fault);
+                let failure = self.silence.weigh(Failure::of_fault(&fault));
                 Err(Break::heard(kind_of(failure.kind), failure.text))
             }
             Message::Cancel => {
@@ -302,11 +331,11 @@ impl Tended {
                 self.channel.send(&Message::Ended(Ended { units, frames })).await?;
                 return Ok(());
             }
-            Some(StreamEvent::NoPath) => Break::told(
-                io::ErrorKind::HostUnreachable,
-                Reason::NoUdpPath,
-                "no datagram gets through; a firewall between may block UDP",
-            ),
+            Some(StreamEvent::NoPath) => match self.silence.begin() {
+                Next::Ask(question) => return Ok(self.channel.send(&question).await?),
+                Next::Wait => return Ok(()),
+                Next::Fail(failure) => Break::silent(failure),
+            },
             Some(StreamEvent::Lost(why)) => {
                 Break::told(io::ErrorKind::TimedOut, Reason::TimedOut, why)
             }
@@ -319,7 +348,7 @@ impl Tended {
         // The peer may have said why; that is the better word. It may also have received all.
         let standing = *self.standing.borrow();
         match timeout(LAST_WORD_SPAN, self.channel.recv()).await {
-            Ok(Ok(message)) => self.hear(message, standing),
+            Ok(Ok(message)) => self.hear(message, standing).await,
             Ok(Err(error)) => Err(error.into()),
             Err(_) => Err(found),
         }

@@ -15,8 +15,8 @@ use super::ring::repairs;
 use super::{Ended, NewStreamSink, NewStreamSource, StreamEvent, StreamNotice};
 use crate::engine::api::{FlowProgress, SessionOpen, SourceProgress};
 use crate::engine::command::Notice;
-use crate::engine::host::Host;
-use crate::messages::Delivery;
+use crate::engine::host::{Host, arrivals};
+use crate::messages::{Arrivals, Delivery};
 
 /// A stream's session that sends, for whoever tends the connection. Dropping it ends the session.
 pub struct Outgoing {
@@ -174,6 +174,11 @@ impl Outgoing {
         self.tended.close();
     }
 
+    /// What has come of the session's datagrams, as [`crate::engine::SourceHandle::arrivals`].
+    pub fn arrivals(&self) -> impl Future<Output = Option<Arrivals>> + Send + 'static {
+        arrivals(&self.tended.host, self.tended.flow)
+    }
+
     /// How the session is doing, at most 50 ms old.
     pub fn progress(&self) -> SourceProgress {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -200,6 +205,11 @@ impl Incoming {
     /// Once what is here is read, reading fails so, unless the stream is whole.
     pub fn fail(&self, why: Broken) {
         self.pipe.fail(why);
+    }
+
+    /// What has come of the session's datagrams, as [`crate::engine::SourceHandle::arrivals`].
+    pub fn arrivals(&self) -> impl Future<Output = Option<Arrivals>> + Send + 'static {
+        arrivals(&self.tended.host, self.tended.flow)
     }
 
     /// How the session is doing, at most 50 ms old; `None` before it was looked at.
