@@ -61,6 +61,28 @@ async fn a_server_that_gives_up_before_the_client_has_tried_proves_nothing() {
 }
 
 #[tokio::test]
+async fn an_introduced_host_that_takes_connections_and_is_late_with_its_key_is_not_called_blocked()
+{
+    let mut client = Client::new();
+    client.patience = Duration::from_secs(6);
+    let late = Liar::new().await;
+    let url = late.url("x");
+    client.endpoint.introduce(url.host(), vec![late.address()]);
+    let takes = async {
+        let mut taken = Vec::new();
+        loop {
+            taken.push(late.listener.accept().await.unwrap());
+        }
+    };
+    let failure = tokio::select! {
+        ended = client.get(url.clone(), &late.identity) => ended.expect_err("there is no key"),
+        () = takes => unreachable!("it goes on without end"),
+    };
+    assert_eq!((failure.kind, failure.exit_code()), (FailureKind::Temporary, 5), "{failure}");
+    assert!(failure.text.contains("is slow"), "{failure}");
+}
+
+#[tokio::test]
 async fn a_server_that_is_prompt_to_say_that_nothing_came_proves_that_the_path_is_closed() {
     let begun = Instant::now();
     let failure = unanswered(Some(Arrivals::None)).await;

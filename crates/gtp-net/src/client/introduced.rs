@@ -4,15 +4,18 @@
 //! address counts as answering only once the host's key has been proved there; the attempts start a
 //! quarter of a second apart and run side by side. A host that answers nowhere at first has a
 //! firewall before its port, and another try does not help; one that has answered may be back soon.
+//! One that takes the connection and is late with its key is slow, and is tried again.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
+use super::silence::slow;
 use super::{Endpoint, Terms, no_path_words};
 use crate::control::reach::{STAGGER_SPAN, dial};
 use crate::control::{ControlChannel, ControlError, Obstacle};
@@ -59,8 +62,9 @@ impl Introduced {
 /// on which no datagram got through before is avoided.
 ///
 /// # Errors
-/// [`FailureKind::NoUdpPath`] if it has never answered, and does not; else why the first address
-/// does not serve.
+/// [`FailureKind::NoUdpPath`] if it has never answered, and nothing takes a connection;
+/// [`FailureKind::Temporary`] if something does and is late with its key; else why the first
+/// address does not serve.
 pub(super) async fn reach(
     endpoint: &Endpoint,
     host: &HostAddress,
@@ -70,11 +74,13 @@ pub(super) async fn reach(
     let addresses = endpoint.families().admit(host, addresses, endpoint.host().clock().now());
     let avoiding = endpoint.families().is_avoiding(host);
     let limit = FIRST_SPAN.min(terms.patience);
+    let taken = Arc::new(AtomicBool::new(false));
     let connect = |address: SocketAddr| {
         let (host, identity) = (host.clone(), endpoint.identity().clone());
-        let trust = Arc::clone(&terms.trust);
+        let (trust, taken) = (Arc::clone(&terms.trust), Arc::clone(&taken));
         async move {
             let stream = dial(&host, &[address], limit).await?;
+            taken.store(true, Ordering::Relaxed);
             ControlChannel::client_over(stream, &host, &identity, &trust).await
         }
     };
@@ -83,12 +89,16 @@ pub(super) async fn reach(
             endpoint.introduced().note_answer(host);
             Ok(channel)
         }
+        Err(None | Some(ControlError::TimedOut(_))) if taken.load(Ordering::Relaxed) => {
+            let why = format!("it has not proved its key within {:.0} s", limit.as_secs_f64());
+            Err(slow(host, &why))
+        }
         // The other version answers over TCP, and carries no datagrams.
         Err(None | Some(ControlError::Unreachable { .. })) if avoiding => {
             endpoint.families().clear(host);
             Err(Failure::new(FailureKind::NoUdpPath, no_path_words(host)))
         }
-        Err(None | Some(ControlError::Unreachable { .. } | ControlError::TimedOut(_)))
+        Err(None | Some(ControlError::Unreachable { .. }))
             if !endpoint.introduced().has_answered(host) =>
         {
             Err(Failure::new(FailureKind::NoUdpPath, no_way_words(host, &addresses)))

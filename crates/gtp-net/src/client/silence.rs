@@ -67,7 +67,8 @@ pub(crate) fn unanswered(host: &HostAddress) -> Failure {
     slow(host, &format!("it has not answered for {:.0} s", PROMPT.as_secs_f64()))
 }
 
-fn slow(host: &HostAddress, why: &str) -> Failure {
+/// That a server is slow, by this sign of it.
+pub(crate) fn slow(host: &HostAddress, why: &str) -> Failure {
     Failure::new(FailureKind::Temporary, format!("{host} is slow: {why}"))
 }
 
