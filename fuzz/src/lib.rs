@@ -9,6 +9,7 @@ mod sequence;
 mod stream;
 
 use gtp_emu::NetSpec;
+use gtp_net::control::carriage::{Parted, Parting};
 use gtp_net::crypto::{Opener, SECRET_LEN, Suite, TrafficSecret};
 use gtp_net::identity::Fingerprint;
 use gtp_net::messages::{Message, printable};
@@ -45,11 +46,38 @@ pub fn datagram(bytes: &[u8]) {
 /// A frame of the control channel without its length.
 pub fn control_message(bytes: &[u8]) {
     assert!(!printable(bytes).chars().any(char::is_control));
+    carried(bytes);
     let Ok(message) = Message::parse(bytes) else { return };
     let frame = message.to_frame().expect("what was taken in may be sent");
     let again = Message::parse(&frame[4..]).expect("what was sent is taken in");
     // A NaN would differ from itself; there is none in a valid message.
     assert_eq!(again, message);
+}
+
+/// What comes on a control connection that carries datagrams: all of it is in what it is parted
+/// into, however it is cut, but for what is no whole frame yet.
+fn carried(bytes: &[u8]) {
+    let part = |pieces: &[&[u8]]| {
+        let (mut parting, mut arrived, mut whole) =
+            (Parting::default(), Vec::new(), Parted::default());
+        for piece in pieces {
+            arrived.extend_from_slice(piece);
+            let Ok(Parted { messages, datagrams, ends }) = parting.part(&mut arrived) else {
+                return None;
+            };
+            let before = whole.datagrams.len();
+            whole.messages.extend(messages);
+            whole.datagrams.extend(datagrams);
+            whole.ends.extend(ends.into_iter().map(|end| before + end));
+        }
+        Some((whole, arrived))
+    };
+    let (first, second) = bytes.split_at(bytes.len() / 2);
+    let parted = part(&[bytes]);
+    assert_eq!(parted, part(&[first, second]));
+    if let Some((Parted { messages, datagrams, ends }, rest)) = parted {
+        assert_eq!(bytes.len(), messages.len() + datagrams.len() + 5 * ends.len() + rest.len());
+    }
 }
 
 /// A journal file, as it is and behind a good header.

@@ -230,7 +230,11 @@ async fn watch(
                     let files = (0..object.times).map(|file| (file, None)).collect();
                     parts[at].transfer.finish_files(files);
                 }
-                Some(TransferEvent::FileDone { .. } | TransferEvent::FileNamed { .. }) => {}
+                Some(
+                    TransferEvent::FileDone { .. }
+                    | TransferEvent::FileNamed { .. }
+                    | TransferEvent::Silent { .. },
+                ) => {}
                 Some(TransferEvent::Complete(_)) => parts[at].complete = true,
                 Some(event) => return Err(other(format!("the run has failed: {event:?}"))),
                 None => return Err(other("the run has ended early")),

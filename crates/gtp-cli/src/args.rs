@@ -188,6 +188,17 @@ pub enum When {
     Never,
 }
 
+/// Whether data go by UDP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Udp {
+    /// Where it gets through; else the control connection, which is TCP, carries them
+    Auto,
+    /// By UDP or not at all (exit code 11)
+    Only,
+    /// Over the control connection from the start, and by UDP once that is found to get through
+    Off,
+}
+
 /// What `get` and `put` have in common.
 #[derive(Debug, Clone, Args)]
 pub struct TransferArgs {
@@ -218,6 +229,9 @@ pub struct TransferArgs {
         value_parser = words::span, allow_hyphen_values = true
     )]
     pub retry_for: Duration,
+    /// Whether data go by UDP
+    #[arg(long, value_name = "WHEN", value_enum, default_value = "auto", env = "GTP_UDP")]
+    pub udp: Udp,
     /// Stop after this time, with exit code 10; what is complete is kept
     #[arg(long, value_name = "TIME", env = "GTP_TIME_LIMIT", value_parser = words::span,
         allow_hyphen_values = true)]

@@ -320,15 +320,21 @@ pub fn table(host: &HostView, sessions: &[SessionView]) -> Vec<String> {
             &s.limited_by,
             &format!("{:.2}%", s.loss_ratio * 100.0),
             &format!("{:.1}ms", s.rtt_us as f64 / 1e3),
-            &say_path(s.path.as_ref()),
+            &say_path(s),
             &format!("{} ({})", s.label, s.program),
         ])
     }));
     lines
 }
 
-/// What the path of a session carries, for how many sessions, and what is done about it.
-pub fn say_path(path: Option<&PathView>) -> String {
+/// What the path of a session carries, for how many sessions, and what is done about it; before
+/// that, that TCP carries the session's datagrams.
+pub fn say_path(session: &SessionView) -> String {
+    let tcp = if session.carrier == "tcp" { "tcp " } else { "" };
+    format!("{tcp}{}", say_standing(session.path.as_ref()))
+}
+
+fn say_standing(path: Option<&PathView>) -> String {
     let Some(path) = path else { return "-".to_owned() };
     let group = path.group.map_or(String::new(), |number| format!("#{number} "));
     let shared = match path.sessions {
@@ -357,12 +363,12 @@ mod tests {
             carries: Some(48_000_000),
             queue: "another's".into(),
         };
-        assert_eq!(say_path(Some(&path)), "#3 48.0 Mbit/s, compete");
+        assert_eq!(say_standing(Some(&path)), "#3 48.0 Mbit/s, compete");
         path.sessions = 2;
-        assert_eq!(say_path(Some(&path)), "#3 48.0 Mbit/s for 2, compete");
+        assert_eq!(say_standing(Some(&path)), "#3 48.0 Mbit/s for 2, compete");
         (path.carries, path.group) = (None, None);
-        assert_eq!(say_path(Some(&path)), "no end seen for 2");
-        assert_eq!(say_path(None), "-");
+        assert_eq!(say_standing(Some(&path)), "no end seen for 2");
+        assert_eq!(say_standing(None), "-");
     }
 
     #[test]

@@ -203,7 +203,7 @@ fn columns(width: u16) -> Vec<Column> {
         column("RTT", 9, |s| format!("{:.1}ms", s.rtt_us as f64 / 1e3)),
     ];
     if width >= WITH_PATHS {
-        columns.push(column("PATH", 30, |s| crate::daemon::say_path(s.path.as_ref())));
+        columns.push(column("PATH", 30, crate::daemon::say_path));
     }
     let session = |s: &SessionView| format!("{} ({})", s.label, s.program);
     columns.push(Column { title: "SESSION", width: Constraint::Min(10), says: session });
@@ -252,6 +252,7 @@ mod tests {
             measured,
             limited_by: "sink".into(),
             path: None,
+            carrier: "udp".into(),
             loss_ratio: 0.01,
             rtt_us: 50_300,
             wire_bytes: 1,

@@ -360,7 +360,7 @@ fn blocked_ports_are_told_of_with_exit_code_11_and_what_helps() {
     let port = free_port();
     let forwarded = common::tcp_only(port);
     let other = format!("s/\"port\":{port}/\"port\":{forwarded}/");
-    let mut command = sshd.cp(&["far:a", "out", "--port", &port.to_string()]);
+    let mut command = sshd.cp(&["far:a", "out", "--port", &port.to_string(), "--udp", "only"]);
     let began = Instant::now();
     let blocked = command.env("GTP_SSH", sshd.instead(&(home + &changed(&other)))).output();
     let blocked = blocked.unwrap();

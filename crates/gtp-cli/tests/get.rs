@@ -208,14 +208,14 @@ fn a_server_that_is_restarted_is_met_again() {
 }
 
 #[test]
-fn without_a_udp_path_it_says_so_within_seconds() {
+fn without_a_udp_path_that_was_insisted_on_it_says_so_within_seconds() {
     let world = World::new();
     world.export("a", 1_000);
     let server = world.serve("server", &["--public"]);
     let port = tcp_only(server.port);
     let url = format!("gtp://127.0.0.1:{port}/a");
     let begun = std::time::Instant::now();
-    let output = world.expect(11, &["get", &url, "out", "--accept-new"]);
+    let output = world.expect(11, &["get", &url, "out", "--accept-new", "--udp", "only"]);
     assert!(begun.elapsed().as_secs_f64() < 6.5, "{:?}", begun.elapsed());
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains(&format!("UDP port {port}")), "{said}");

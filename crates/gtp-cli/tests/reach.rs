@@ -279,22 +279,28 @@ fn where_one_ip_version_carries_no_datagrams_the_other_one_is_tried() {
 }
 
 #[test]
-fn where_neither_ip_version_carries_datagrams_it_is_code_11() {
+fn where_neither_ip_version_carries_datagrams_tcp_does_unless_udp_is_insisted_on() {
     if !require_root() {
         return;
     }
     let world = World::new();
-    world.export("x", 300_000);
+    let content = world.export("x", 300_000);
     let serving = world.serve("server", &["--public"]);
     let port = tcp_only(serving.port);
     common::pass_tcp(TcpListener::bind(("::1", port)).unwrap(), serving.port);
     let url = format!("gtp://both.example:{port}/x");
     let began = Instant::now();
-    let words = ["get", &url, "out", "--accept-new"];
-    let output = with_hosts(&world, "::1 both.example\n127.0.0.1 both.example\n", &words).output();
-    let output = output.unwrap();
+    let hosts = "::1 both.example\n127.0.0.1 both.example\n";
+    let words = ["get", &url, "out", "--accept-new", "--udp", "only"];
+    let output = with_hosts(&world, hosts, &words).output().unwrap();
     assert_eq!(output.status.code(), Some(11), "{}", said(&output));
     assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    let output = with_hosts(&world, hosts, &words[..4]).output().unwrap();
+    let text = said(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert!(text.contains("over IPv6; trying IPv4"), "the other one has its chance: {text}");
+    assert!(text.contains("the control connection carries the data"), "{text}");
+    assert_eq!(std::fs::read(world.path("out")).unwrap(), content);
 }
 
 #[test]

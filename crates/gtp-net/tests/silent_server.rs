@@ -4,6 +4,7 @@ mod hostile;
 
 use std::time::{Duration, Instant};
 
+use gtp_net::client::Udp;
 use gtp_net::flows::{Failure, FailureKind};
 use gtp_net::messages::{
     Arrivals, ArrivalsSeen, Connected, EntryKind, Message, Opened, Reason, printable,
@@ -153,4 +154,31 @@ async fn a_stream_blames_the_path_only_where_its_host_says_at_once_that_nothing_
         assert_eq!(last.reason, Reason::TimedOut, "{why}");
     }
     assert!(begun.elapsed().as_secs_f64() < 9.0, "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_carry_data_over_tcp_is_not_asked_to_and_the_failure_says_so() {
+    let mut client = Client::new();
+    (client.patience, client.udp) = (Duration::from_secs(8), Udp::Auto);
+    let liar = Liar::new().await;
+    let older = async {
+        let (mut raw, open) = liar.meet().await;
+        let opened = Opened { version: 3, ..an_opened(&open, EntryKind::File) };
+        raw.say(&Message::Opened(opened)).await;
+        raw.send(&listing(vec![file(b"x")])).await;
+        while let Some(heard) = raw.hear().await {
+            assert_ne!(heard, Message::Carry);
+            if heard == Message::ArrivalsWanted {
+                let seen = ArrivalsSeen { arrivals: Arrivals::None };
+                raw.say(&Message::ArrivalsSeen(seen)).await;
+            }
+        }
+        std::future::pending::<()>().await;
+    };
+    let failure = tokio::select! {
+        ended = client.get(liar.url("x"), &liar.identity) => ended.expect_err("nothing comes"),
+        () = older => unreachable!("it waits"),
+    };
+    assert_eq!(failure.exit_code(), 11, "{failure}");
+    assert!(failure.text.contains("a newer gtp there"), "{failure}");
 }

@@ -333,6 +333,9 @@ const COARSE_ALL: u64 = 0xffff_ffff;
 /// Sessions of one path are not counted beyond this.
 const PATH_SESSIONS: u64 = 0x3ff;
 
+/// The session's datagrams go over TCP. Modes leave this bit free.
+const OVER_TCP: u64 = 1 << 3;
+
 /// How a path stands, in one word. Few look at it, so it is taken apart only for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PostedPath(u64);
@@ -360,13 +363,23 @@ impl PostedPath {
         PostedPath(mode | queue << 4 | sessions << 6 | group << 16 | carries << 32)
     }
 
+    /// The same of a session whose datagrams its control connection carries.
+    pub fn over_tcp(self) -> PostedPath {
+        PostedPath(self.0 | OVER_TCP)
+    }
+
+    /// Whether the session's control connection carries its datagrams.
+    pub fn is_over_tcp(self) -> bool {
+        self.0 & OVER_TCP != 0
+    }
+
     /// What it says of the path, if it says anything that an honest process could have meant.
     pub fn standing(self) -> Option<Standing> {
         let PostedPath(word) = self;
         Some(Standing {
             group: (word >> 16) as u16,
             sessions: (word >> 6 & PATH_SESSIONS) as u32,
-            mode: *Mode::ALL.get(((word & 0xf) as usize).checked_sub(1)?)?,
+            mode: *Mode::ALL.get(((word & 0x7) as usize).checked_sub(1)?)?,
             carries: match word >> 32 {
                 COARSE_ALL => Rate::UNLIMITED,
                 some => Rate::from_bps(some << COARSE_BITS),
@@ -505,6 +518,8 @@ mod tests {
         });
         let path = PostedPath::new(standing);
         assert_eq!(path.standing(), standing);
+        assert!(!path.is_over_tcp() && path.over_tcp().is_over_tcp());
+        assert_eq!(path.over_tcp().standing(), standing);
         let (limited_by, packets, lost, wire_bytes) = (LimitedBy::Path, 1, 2, 3);
         let next = Posted { report, limited_by, path, packets, lost, wire_bytes, ..first };
         let words = next.encode();

@@ -214,6 +214,8 @@ pub struct SessionView {
     pub limited_by: String,
     /// How its path stands, if it sends.
     pub path: Option<PathView>,
+    /// What carries its datagrams: `udp`, or `tcp` where its control connection does.
+    pub carrier: String,
     /// Data packets lost of those sent.
     pub loss_ratio: f64,
     /// Round-trip time in microseconds.

@@ -31,6 +31,15 @@ pub fn network(socket: impl AsFd) -> Option<u64> {
     (length == 8).then(|| u64::from_ne_bytes(value))
 }
 
+/// Has the kernel call a socket writable only while fewer bytes than this wait in it that were
+/// never sent (`TCP_NOTSENT_LOWAT`): what is written then leaves soon.
+///
+/// # Errors
+/// What the kernel says.
+pub fn limit_unsent(socket: impl AsFd, bytes: u32) -> io::Result<()> {
+    socket2::SockRef::from(&socket).set_tcp_notsent_lowat(bytes)
+}
+
 /// Options of a socket's that were cleared, with the values that they had.
 #[derive(Debug)]
 #[must_use]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gtp_alloc::Rate;
-use gtp_net::client::{Directories, GetRequest, MakeSink, Naming, Place, Terms, Url};
+use gtp_net::client::{Directories, GetRequest, MakeSink, Naming, Place, Terms, Udp, Url};
 use gtp_net::flows::Law;
 use gtp_net::flows::{Failure, FailureKind};
 use gtp_net::identity::Fingerprint;
@@ -58,6 +58,7 @@ pub(crate) struct Asked {
     pub weight: f64,
     pub max_rate: Rate,
     pub patience: Duration,
+    pub udp: Udp,
 }
 
 impl Default for Asked {
@@ -68,6 +69,7 @@ impl Default for Asked {
             weight: 1.0,
             max_rate: Rate::UNLIMITED,
             patience: gtp_net::client::PATIENCE,
+            udp: Udp::Auto,
         }
     }
 }
@@ -83,6 +85,7 @@ impl Asked {
         terms.weight = self.weight;
         terms.max_rate = self.max_rate;
         terms.patience = self.patience;
+        terms.udp = self.udp;
         Ok(terms)
     }
 }
@@ -230,6 +233,12 @@ impl Get {
     /// Goes on this long without progress before it fails.
     pub fn patience(mut self, patience: Duration) -> Get {
         self.asked.patience = patience;
+        self
+    }
+
+    /// Whether data go by UDP; [`Udp::Auto`] if not said.
+    pub fn udp(mut self, udp: Udp) -> Get {
+        self.asked.udp = udp;
         self
     }
 

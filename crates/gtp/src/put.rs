@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gtp_alloc::Rate;
-use gtp_net::client::{Objects, PutRequest, Url};
+use gtp_net::client::{Objects, PutRequest, Udp, Url};
 use gtp_net::flows::Failure;
 use gtp_net::flows::Law;
 use gtp_net::identity::Fingerprint;
@@ -83,6 +83,12 @@ impl Put {
     /// Goes on this long without progress before it fails.
     pub fn patience(mut self, patience: Duration) -> Put {
         self.asked.patience = patience;
+        self
+    }
+
+    /// Whether data go by UDP; [`Udp::Auto`] if not said.
+    pub fn udp(mut self, udp: Udp) -> Put {
+        self.asked.udp = udp;
         self
     }
 

@@ -158,6 +158,7 @@ fn view(
         measured: seat.rate(granted).as_bps(),
         limited_by: posted.limited_by.as_str().to_owned(),
         path: posted.path.standing().map(Into::into),
+        carrier: if posted.path.is_over_tcp() { "tcp" } else { "udp" }.to_owned(),
         loss_ratio: loss_ratio(posted.lost, posted.packets),
         rtt_us: report.rtt.as_micros(),
         wire_bytes: posted.wire_bytes,

@@ -106,6 +106,7 @@ mod tests {
             measured: 4,
             limited_by: "sink".into(),
             path: None,
+            carrier: "udp".into(),
             loss_ratio: 0.0,
             rtt_us: 1_000,
             wire_bytes: 9,

@@ -122,6 +122,7 @@ mod tests {
             path: None,
             loss_ratio: 0.0123,
             rtt: Span::from_millis(42),
+            way: gtp::Way::Udp,
             alive: true,
         }
     }

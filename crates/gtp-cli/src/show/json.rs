@@ -56,6 +56,12 @@ impl Json {
                 "message": failure.text,
                 "after": after.as_secs_f64(),
             }),
+            Event::Way { url, way, text } => json!({
+                "event": "carrier",
+                "url": url,
+                "carrier": way.as_str(),
+                "message": text,
+            }),
             Event::Dropped { url, failure } => json!({
                 "event": "dropped",
                 "url": url,
@@ -164,6 +170,7 @@ pub fn source(share: &SourceShare) -> Value {
         "path": share.path.map(PathView::from),
         "loss_ratio": share.loss_ratio,
         "rtt": Duration::from_nanos(share.rtt.as_nanos()).as_secs_f64(),
+        "carrier": share.way.as_str(),
         "alive": share.alive,
     })
 }

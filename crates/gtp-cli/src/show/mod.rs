@@ -164,6 +164,7 @@ fn for_people(event: &Event) -> Option<String> {
             let pause = after.as_secs_f64();
             Some(format!("gtp: {url}: {failure}; trying again in {pause:.1} s"))
         }
+        Event::Way { text, .. } => Some(format!("gtp: {text}")),
         Event::Dropped { url, failure } => Some(format!("gtp: goes on without {url}: {failure}")),
         Event::Warning(text) => Some(format!("gtp: {text}")),
         Event::Skipped(failure) => Some(format!("gtp: skipped {failure}")),

@@ -7,9 +7,9 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use gtp::{Failure, FailureKind, Fingerprint, Get, Host, Law, Outcome, Put, Rate, Transfer};
+use gtp::{Failure, FailureKind, Fingerprint, Get, Host, Law, Outcome, Put, Rate, Transfer, Udp};
 
-use crate::args::{Agreed, Control, TransferArgs};
+use crate::args::{self, Agreed, Control, TransferArgs};
 use crate::show::Shower;
 use crate::signals::Signals;
 
@@ -44,12 +44,21 @@ pub fn control(args: &TransferArgs) -> Result<Law, Failure> {
     }
 }
 
+fn udp(udp: args::Udp) -> Udp {
+    match udp {
+        args::Udp::Auto => Udp::Auto,
+        args::Udp::Only => Udp::Only,
+        args::Udp::Off => Udp::Off,
+    }
+}
+
 /// A [`Get`] or a [`Put`], which take the same options.
 pub trait Options: Sized {
     fn control(self, law: Law) -> Self;
     fn weight(self, weight: f64) -> Self;
     fn max_rate(self, rate: Rate) -> Self;
     fn patience(self, patience: Duration) -> Self;
+    fn udp(self, udp: Udp) -> Self;
     fn fingerprint(self, fingerprint: Fingerprint) -> Self;
     fn accept_new(self) -> Self;
 
@@ -59,6 +68,7 @@ pub trait Options: Sized {
     /// [`FailureKind::Usage`] if the options contradict each other.
     fn with_options(self, args: &TransferArgs) -> Result<Self, Failure> {
         let described = self.control(control(args)?).weight(args.weight).patience(args.retry_for);
+        let described = described.udp(udp(args.udp));
         Ok(match args.max_rate {
             Some(rate) => described.max_rate(rate),
             None => described,
@@ -87,6 +97,9 @@ macro_rules! take_options {
             }
             fn patience(self, patience: Duration) -> Self {
                 <$kind>::patience(self, patience)
+            }
+            fn udp(self, udp: Udp) -> Self {
+                <$kind>::udp(self, udp)
             }
             fn fingerprint(self, fingerprint: Fingerprint) -> Self {
                 <$kind>::fingerprint(self, fingerprint)

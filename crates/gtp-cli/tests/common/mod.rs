@@ -1,6 +1,7 @@
 //! A server and its clients as processes, in a directory of their own, over loopback.
 #![allow(dead_code)]
 
+pub mod hosts;
 pub mod ports;
 pub mod sshd;
 

@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 
 use gtp_alloc::{Span, Time};
 
+use crate::engine::Way;
 use crate::trust::HostAddress;
 
 /// Hosts that are remembered. Beyond that all are forgotten, which costs one more attempt.
@@ -30,6 +31,8 @@ struct Known {
     has: [bool; 2],
     /// Since when no datagram is known to get through.
     blocked: [Option<Time>; 2],
+    /// Since when control connections carry datagrams, because UDP does not get through.
+    carried: Option<Time>,
 }
 
 /// Whether there is another IP version to try.
@@ -91,6 +94,19 @@ impl Families {
         Next::None
     }
 
+    /// UDP gets through to the host, or does not, and its control connections carry datagrams.
+    pub fn note_way(&mut self, host: &HostAddress, way: Way, now: Time) {
+        if let Some(known) = self.hosts.get_mut(host) {
+            known.carried = (way == Way::Control).then_some(now);
+        }
+    }
+
+    /// Whether the host's control connections are to carry datagrams from the start.
+    pub fn is_carried(&self, host: &HostAddress, now: Time) -> bool {
+        let since = self.hosts.get(host).and_then(|known| known.carried);
+        since.is_some_and(|at| now.since(at) < MARK_SPAN)
+    }
+
     /// The version that is left cannot be connected to: the next connection tries both again.
     pub fn clear(&mut self, host: &HostAddress) {
         if let Some(known) = self.hosts.get_mut(host) {
@@ -139,6 +155,20 @@ mod tests {
         assert_eq!(families.admit(&host, both.clone(), later(599)), both[1..]);
         assert_eq!(families.admit(&host, both.clone(), later(600)), both);
         assert!(families.has_choice(&host) && !families.is_avoiding(&host));
+    }
+
+    #[test]
+    fn that_a_host_is_carried_is_forgotten_in_time_and_when_udp_gets_through() {
+        let host = HostAddress::new("h", 1).unwrap();
+        let mut families = Families::default();
+        let later = |seconds| Time::ZERO + Span::from_secs(seconds);
+        families.note_way(&host, Way::Control, later(0));
+        assert!(!families.is_carried(&host, later(0)), "nothing is known of it");
+        families.admit(&host, addresses(&["127.0.0.1:1"]), later(0));
+        families.note_way(&host, Way::Control, later(0));
+        assert!(families.is_carried(&host, later(599)) && !families.is_carried(&host, later(600)));
+        families.note_way(&host, Way::Udp, later(1));
+        assert!(!families.is_carried(&host, later(1)));
     }
 
     #[test]

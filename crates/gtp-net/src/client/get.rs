@@ -21,12 +21,15 @@ use super::link::{self, Order, Ready, Report, Reports};
 use super::place::{self, Place, Placed};
 use super::progress::{Event, Outcome, Progress};
 use super::roots::RootCheck;
-use super::silence::{Silences, Verdict as SilenceVerdict, not_waited_for, path_lost};
+use super::silence::{
+    Asked, Inquiry, Silences, Verdict as SilenceVerdict, not_waited_for, path_lost,
+    speaks_against_udp,
+};
 use super::{
     Endpoint, LOOK_SPAN, Monitor, Terms, Url, back_off, stop_words, stopped, without_datagrams,
 };
 use crate::control::{ANSWER_SPAN, ControlError, Obstacle};
-use crate::engine::{Blame, RootPolicy, TransferEvent, TransferHandle, TransferOpen};
+use crate::engine::{Blame, RootPolicy, TransferEvent, TransferHandle, TransferOpen, Way};
 use crate::flows::{Failure, FailureKind};
 use crate::messages::{Arrivals, Done};
 use object::same_object;
@@ -38,6 +41,7 @@ mod hashes;
 mod object;
 mod skipped;
 mod tally;
+mod ways;
 
 /// What to fetch, from where, and to where.
 pub struct GetRequest {
@@ -90,7 +94,10 @@ struct Source {
     peer: Option<SocketAddr>,
     /// What it understands in that session.
     revision: Revision,
+    /// The way that the user was told of last.
+    way: Way,
     silences: Silences,
+    inquiry: Inquiry,
     bad_blocks: u32,
     /// Rules that it broke.
     breaches: u32,
@@ -158,7 +165,9 @@ impl Gather {
             path_seen: false,
             peer: None,
             revision: Revision::First,
+            way: Way::Udp,
             silences: Silences::default(),
+            inquiry: Inquiry::default(),
             bad_blocks: 0,
             breaches: 0,
             admitted: false,
@@ -290,6 +299,13 @@ impl Gather {
                     State::Connecting | State::Gone(_) => {}
                 }
             }
+            Report::Unheard => {
+                if let (State::Live { flow, .. }, Some(running)) =
+                    (&self.sources[number].state, &self.running)
+                {
+                    running.transfer.unheard(*flow);
+                }
+            }
             Report::Remark(failure) => self.skipped.note(failure, &self.monitor),
             Report::FileLost { path, failure } => {
                 self.skipped.hear(path, failure, &self.monitor);
@@ -321,7 +337,10 @@ impl Gather {
         let source = &self.sources[number];
         let host = source.url.host();
         match source.peer {
-            Some(peer) if !source.path_seen => without_datagrams(&self.endpoint, host, peer),
+            Some(peer) if !source.path_seen => {
+                let known = (self.terms.udp, source.revision);
+                without_datagrams(&self.endpoint, host, peer, known)
+            }
             Some(_) | None => path_lost(host),
         }
     }
@@ -334,7 +353,11 @@ impl Gather {
         took: Span,
     ) -> Result<(), Failure> {
         let source = &mut self.sources[number];
-        if !matches!(source.state, State::Live { .. }) {
+        let State::Live { flow, .. } = source.state else { return Ok(()) };
+        if source.inquiry.answer(self.clock.now()).0 == Asked::Waiting {
+            if speaks_against_udp(arrivals, took) {
+                self.carry(flow);
+            }
             return Ok(());
         }
         let failure = match source.silences.judge(source.url.host(), arrivals, took) {
@@ -467,6 +490,7 @@ impl Gather {
         }
         self.sources[number].peer = Some(session.peer);
         self.sources[number].revision = session.revision;
+        self.sources[number].inquiry = Inquiry::default();
         let flow = running.transfer.add_session(session);
         self.tally.assign(flow, number);
         if let Some(check) = &mut running.check {
@@ -476,6 +500,9 @@ impl Gather {
             }
         }
         self.sources[number].state = State::Live { flow, orders };
+        if self.endpoint.is_carried(self.sources[number].url.host(), self.terms.udp) {
+            self.carry(flow);
+        }
         Ok(())
     }
 
@@ -496,6 +523,7 @@ impl Gather {
                 }
             }
             TransferEvent::NoPath { flow } => self.no_path(flow)?,
+            TransferEvent::Silent { flow } => self.silent(flow),
             TransferEvent::Lost { flow, blame, why } => match (self.live_source(flow), blame) {
                 (Some(number), Blame::Source) => self.source_broke(number, why)?,
                 (Some(number), Blame::Nobody) => {
@@ -533,12 +561,14 @@ impl Gather {
 
     fn no_path(&mut self, flow: FlowId) -> Result<(), Failure> {
         let Some(number) = self.live_source(flow) else { return Ok(()) };
-        let source = &self.sources[number];
+        let source = &mut self.sources[number];
         if let State::Live { orders, .. } = &source.state
             && source.revision >= Revision::Third
         {
-            // A line that has just ended reports so itself.
-            let _ = orders.send(Order::AskArrivals);
+            if source.inquiry.give_up(self.clock.now()) {
+                // A line that has just ended reports so itself.
+                let _ = orders.send(Order::AskArrivals);
+            }
             return Ok(());
         }
         let failure = self.without_path(number);
@@ -624,6 +654,7 @@ impl Gather {
                 self.moved_at = now;
             }
         }
+        self.tell_ways();
         self.dismiss_late()?;
         let elapsed = now.since(self.began);
         self.monitor.progress.send_replace(Progress { elapsed, ..self.tally.progress().clone() });
@@ -665,6 +696,7 @@ impl Gather {
                 root = Some(gtp_store::empty_root());
             }
         }
+        self.tell_ways();
         let done = Done { files: finished.files_written, content_bytes: bytes };
         for source in &self.sources {
             if let State::Live { orders, .. } = &source.state {

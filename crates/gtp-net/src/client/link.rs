@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use super::connect::{Described, Granted, Units, ask, describe, left_out, reach};
 use super::{Endpoint, Terms, Url};
 use crate::control::{ControlChannel, ControlError, KEEPALIVE_SPAN};
-use crate::engine::SessionOpen;
+use crate::engine::{Carrier, SessionOpen};
 use crate::flows::{Failure, Questions};
 use crate::messages::{Arrivals, Done, Message, Reason, Verb};
 
@@ -25,6 +25,8 @@ pub(super) enum Order {
     AskRoots { first_file: u64, files: u32 },
     /// Ask whether this end's datagrams come.
     AskArrivals,
+    /// Carry the session's datagrams.
+    Carry(Carrier),
     /// Say that all is well, and end.
     Done(Done),
 }
@@ -43,6 +45,8 @@ pub(super) enum Report {
     Roots { first_file: u64, roots: Vec<Value> },
     /// What has come of this end's datagrams, and how long the server took to say so.
     Arrivals { arrivals: Arrivals, took: Span },
+    /// No datagram of this end comes there any more.
+    Unheard,
     /// The server cannot give this file any more.
     FileLost { path: Vec<u8>, failure: Failure },
     /// There is something to say of a file that comes nevertheless.
@@ -150,6 +154,8 @@ async fn tend(
                     asked.arrivals_at = Some(clock.now());
                     channel.send(&Message::ArrivalsWanted).await
                 }
+                Some(Order::Carry(_)) if channel.carries() => Ok(()),
+                Some(Order::Carry(carrier)) => channel.carry(carrier).await,
                 Some(Order::Done(done)) => {
                     end(channel, Message::Done(done)).await;
                     return None;
@@ -213,6 +219,7 @@ fn heard(message: Message, asked: &mut Asked, now: Time) -> Result<Report, Failu
             Some(at) => Ok(Report::Arrivals { arrivals: seen.arrivals, took: now.since(at) }),
             None => Err(ControlError::Unexpected("an answer that nobody asked for".into()).into()),
         },
+        Message::Unheard => Ok(Report::Unheard),
         Message::Cancel => Err(ControlError::Closed.into()),
         other => Err(ControlError::Unexpected(format!("message {}", other.name())).into()),
     }

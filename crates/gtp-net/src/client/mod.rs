@@ -24,6 +24,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use gtp_alloc::{Rate, Span};
+use gtp_proto::Revision;
 use tokio::sync::{mpsc, watch};
 
 pub use get::{GetRequest, get};
@@ -36,7 +37,7 @@ pub use url::{BadUrl, DEFAULT_PORT, Url};
 use families::{Families, Next};
 use introduced::Introduced;
 
-use crate::engine::{Host, Law, SocketId};
+use crate::engine::{Host, Law, SocketId, Way};
 use crate::flows::{Failure, FailureKind};
 use crate::identity::Identity;
 use crate::trust::{HostAddress, HostTrust};
@@ -101,6 +102,20 @@ impl Endpoint {
         self.families().has_choice(host)
     }
 
+    /// Whether the control connections to a host are to carry datagrams from the start.
+    pub(crate) fn is_carried(&self, host: &HostAddress, udp: Udp) -> bool {
+        match udp {
+            Udp::Auto => self.families().is_carried(host, self.host.clock().now()),
+            Udp::Only => false,
+            Udp::Off => true,
+        }
+    }
+
+    /// Notes which way datagrams go to a host and from it.
+    pub(crate) fn note_way(&self, host: &HostAddress, way: Way) {
+        self.families().note_way(host, way, self.host.clock().now());
+    }
+
     fn families(&self) -> std::sync::MutexGuard<'_, Families> {
         self.families.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -121,6 +136,18 @@ impl Endpoint {
     }
 }
 
+/// Whether data go by UDP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Udp {
+    /// Where it gets through; else the control connection carries them.
+    #[default]
+    Auto,
+    /// By UDP or not at all.
+    Only,
+    /// As if UDP did not get through. It is tried now and then, and taken if it does.
+    Off,
+}
+
 /// On what terms sessions are asked for.
 #[derive(Clone, Debug)]
 pub struct Terms {
@@ -134,6 +161,8 @@ pub struct Terms {
     pub max_rate: Rate,
     /// How long to go on without progress.
     pub patience: Duration,
+    /// Whether data go by UDP.
+    pub udp: Udp,
 }
 
 impl Terms {
@@ -145,6 +174,7 @@ impl Terms {
             weight: 1.0,
             max_rate: Rate::UNLIMITED,
             patience: PATIENCE,
+            udp: Udp::Auto,
         }
     }
 }
@@ -193,8 +223,13 @@ fn back_off(tries: u32) -> Duration {
 }
 
 /// What it means that no datagram gets through to a host at this address: another IP version is to
-/// be tried, or there is no UDP path.
-fn without_datagrams(endpoint: &Endpoint, host: &HostAddress, peer: SocketAddr) -> Failure {
+/// be tried, or there is no UDP path, and the host's revision shows whether it knows another way.
+fn without_datagrams(
+    endpoint: &Endpoint,
+    host: &HostAddress,
+    peer: SocketAddr,
+    (udp, revision): (Udp, Revision),
+) -> Failure {
     match endpoint.no_datagrams(host, peer) {
         Next::OtherFamily => {
             let (silent, other) = match peer.is_ipv6() {
@@ -204,7 +239,27 @@ fn without_datagrams(endpoint: &Endpoint, host: &HostAddress, peer: SocketAddr) 
             let text = format!("no datagram gets through to {host} over {silent}; trying {other}");
             Failure::new(FailureKind::Temporary, text)
         }
+        Next::None if udp != Udp::Only && revision < Revision::Fourth => {
+            Failure::new(FailureKind::NoUdpPath, no_path_words(host) + TOO_OLD)
+        }
         Next::None => Failure::new(FailureKind::NoUdpPath, no_path_words(host)),
+    }
+}
+
+/// What else would help.
+const TOO_OLD: &str = "; a newer gtp there would let the control connection carry the data";
+
+/// That data go by another way now.
+fn way_words(host: &HostAddress, way: Way, udp: Udp) -> String {
+    match way {
+        Way::Control if udp == Udp::Off => {
+            format!("the control connection carries the data of {host}, as asked for")
+        }
+        Way::Udp => format!("UDP gets through to {host}: it carries the data again"),
+        Way::Control => format!(
+            "UDP does not get through to {host}: the control connection carries the data, which \
+             is slower"
+        ),
     }
 }
 

@@ -8,6 +8,7 @@ use gtp_proto::LimitedBy;
 use gtp_proto::path::Standing;
 use gtp_store::{RootKind, Value};
 
+use crate::engine::Way;
 use crate::flows::Failure;
 
 /// Something that happened.
@@ -32,6 +33,15 @@ pub enum Event {
         failure: Failure,
         /// The pause before.
         after: Span,
+    },
+    /// The data of a source go by another way: UDP does not get through, or does again.
+    Way {
+        /// Its address.
+        url: String,
+        /// By which way.
+        way: Way,
+        /// The same for people.
+        text: String,
     },
     /// A source is given up; the others go on.
     Dropped {
@@ -112,6 +122,8 @@ pub struct SourceShare {
     pub loss_ratio: f64,
     /// Smoothed round-trip time.
     pub rtt: Span,
+    /// By which way its datagrams go.
+    pub way: Way,
     /// Whether a session with it runs.
     pub alive: bool,
 }
@@ -130,6 +142,7 @@ impl SourceShare {
             path: None,
             loss_ratio: 0.0,
             rtt: Span::ZERO,
+            way: Way::Udp,
             alive: false,
         }
     }

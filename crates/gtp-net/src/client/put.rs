@@ -19,13 +19,13 @@ use tokio::time::Sleep;
 use super::connect::{Granted, Units, ask, left_out, reach};
 use super::placement::End;
 use super::progress::{Event, Outcome, Progress, SourceShare};
-use super::silence::{Silences, Verdict};
+use super::silence::{Asked, Inquiry, Silences, Verdict, speaks_against_udp};
 use super::{
-    Endpoint, LOOK_SPAN, Monitor, Terms, Url, back_off, no_path_words, stop_words, stopped,
-    without_datagrams,
+    Endpoint, LOOK_SPAN, Monitor, Terms, Udp, Url, back_off, no_path_words, stop_words, stopped,
+    way_words, without_datagrams,
 };
 use crate::control::{ANSWER_SPAN, ControlChannel, ControlError, KEEPALIVE_SPAN};
-use crate::engine::{SourceEvent, SourceHandle, SourceOpen};
+use crate::engine::{SourceEvent, SourceHandle, SourceOpen, Way};
 use crate::flows::{
     Failure, FailureKind, FileIndex, RootAnswers, hashing_span, reason_of_source, root_kind,
     to_messages, unnamed_file,
@@ -74,6 +74,7 @@ pub async fn put(
         path_seen: false,
         peer: None,
         revision: Revision::First,
+        way: Way::Udp,
         silences: Silences::default(),
         sent_before: 0,
         proved_before: 0,
@@ -127,6 +128,8 @@ struct Attempt {
     peer: Option<SocketAddr>,
     /// What the server understands in that session.
     revision: Revision,
+    /// The way that the user was told of last.
+    way: Way,
     silences: Silences,
     /// IP bytes of earlier attempts.
     sent_before: u64,
@@ -155,12 +158,15 @@ struct Sending {
     source: SourceHandle,
     index: FileIndex,
     answers: RootAnswers,
+    inquiry: Inquiry,
 }
 
 /// What an event of the data session means.
 enum Heard {
     /// The transfer goes on.
     Placement,
+    /// For some time no datagram has come.
+    NoAnswer,
     /// The data session is over; the server may still say how the transfer ended.
     Ends(Parting),
     /// No datagram has come; the server is to say whether this end's do.
@@ -204,6 +210,7 @@ impl Attempt {
             kind = stopped(&mut stop) => Err(Failure::new(kind, stop_words(kind))),
         };
         let last = sending.source.progress();
+        self.tell_way(last.way);
         self.sent_before += last.wire_bytes;
         self.proved_before += last.proved_bytes;
         sending.source.close();
@@ -233,7 +240,41 @@ impl Attempt {
         let manifest = Arc::clone(source.manifest());
         let source = self.endpoint.host().open_source(SourceOpen { session, source });
         let (index, answers) = (FileIndex::of(&manifest), RootAnswers::default());
-        Ok(Sending { channel, source, index, answers })
+        let inquiry = Inquiry::default();
+        let mut sending = Sending { channel, source, index, answers, inquiry };
+        if self.endpoint.is_carried(self.url.host(), self.terms.udp) {
+            self.carry(&mut sending).await?;
+        }
+        Ok(sending)
+    }
+
+    /// Has the control connection carry a session's datagrams, if it may.
+    async fn carry(&self, sending: &mut Sending) -> Result<(), Failure> {
+        let Sending { channel, source, .. } = sending;
+        if self.may_carry() && !channel.carries() {
+            channel.carry(source.carrier(channel.ends().remote)).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether the control connection may carry datagrams: the server can, the user does not insist
+    /// on UDP, and that had its chance, over the host's other IP version, too.
+    fn may_carry(&self) -> bool {
+        let host = self.url.host();
+        let has_choice = !self.path_seen && self.endpoint.has_choice(host);
+        let waits = has_choice && !self.endpoint.is_carried(host, self.terms.udp);
+        self.terms.udp != Udp::Only && self.revision >= Revision::Fourth && !waits
+    }
+
+    /// Tells by which way data go, where that has changed.
+    fn tell_way(&mut self, way: Way) {
+        if !self.path_seen || self.way == way {
+            return;
+        }
+        self.way = way;
+        let (host, url) = (self.url.host(), self.url.to_string());
+        self.endpoint.note_way(host, way);
+        self.monitor.tell(Event::Way { url, way, text: way_words(host, way, self.terms.udp) });
     }
 
     /// Lists the object, tells the server what it is and waits until the server has made room.
@@ -296,9 +337,8 @@ impl Attempt {
         let mut look = tokio::time::interval(LOOK_SPAN);
         let mut keepalive = tokio::time::interval(KEEPALIVE_SPAN);
         let mut parting: Option<Parting> = None;
-        let mut silent_at: Option<Time> = None;
         loop {
-            let Sending { channel, source, index, answers } = sending;
+            let Sending { channel, source, index, answers, inquiry } = sending;
             answers.begin(source, index);
             tokio::select! {
                 message = channel.recv(), if answers.has_room() => match message? {
@@ -308,15 +348,10 @@ impl Attempt {
                         Some(path) => self.leave_out(left_out(path, &fault.text))?,
                         None => return Err(Failure::of_fault(&fault)),
                     },
-                    Message::ArrivalsSeen(seen) if let Some(at) = silent_at => {
-                        let failure = self.silence_explained(seen.arrivals, at);
-                        let reason = match failure.is_temporary() {
-                            true => Reason::TimedOut,
-                            false => Reason::NoUdpPath,
-                        };
-                        channel.send(&Message::fault(reason, failure.text.clone())).await?;
-                        return Err(failure);
+                    Message::ArrivalsSeen(seen) if inquiry.is_asked() => {
+                        self.hear_arrivals(sending, seen.arrivals).await?;
                     }
+                    Message::Unheard => source.unheard(),
                     Message::Cancel => return Err(ControlError::Closed.into()),
                     other => {
                         let text = format!("message {}", other.name());
@@ -331,14 +366,16 @@ impl Attempt {
                         return Err(error.into());
                     }
                 },
-                event = source.next_event(), if parting.is_none() && silent_at.is_none()
+                event = source.next_event(), if parting.is_none() && !inquiry.has_given_up()
                     => match self.heard(event) {
                     Heard::Placement => {}
                     Heard::Ends(end) => parting = Some(end),
-                    Heard::Silence => {
-                        silent_at = Some(self.clock.now());
+                    Heard::NoAnswer => if self.may_carry() && inquiry.wait(self.clock.now()) {
                         channel.send(&Message::ArrivalsWanted).await?;
-                    }
+                    },
+                    Heard::Silence => if inquiry.give_up(self.clock.now()) {
+                        channel.send(&Message::ArrivalsWanted).await?;
+                    },
                     Heard::Fails(reason, failure) => {
                         channel.send(&Message::fault(reason, failure.text.clone())).await?;
                         return Err(failure);
@@ -385,6 +422,7 @@ impl Attempt {
                 self.silences.end();
                 Heard::Placement
             }
+            Some(SourceEvent::Silent) => Heard::NoAnswer,
             Some(SourceEvent::Closed) => ends("the server ended the session".into(), VERDICT_SPAN),
             Some(SourceEvent::NoPath) if self.path_seen => {
                 ends(no_path_words(self.url.host()), LAST_WORD_SPAN)
@@ -407,13 +445,31 @@ impl Attempt {
         }
     }
 
-    /// The server has said what has come of the datagrams that it was asked about at `asked`.
-    fn silence_explained(&mut self, arrivals: Arrivals, asked: Time) -> Failure {
-        let (host, took) = (self.url.host(), self.clock.now().since(asked));
-        match self.silences.judge(host, arrivals, took) {
+    /// The server has said what has come of this end's datagrams. Fails if that ends the session;
+    /// the server is told.
+    async fn hear_arrivals(
+        &mut self,
+        sending: &mut Sending,
+        arrivals: Arrivals,
+    ) -> Result<(), Failure> {
+        let (asked, took) = sending.inquiry.answer(self.clock.now());
+        if asked == Asked::Waiting {
+            return match speaks_against_udp(arrivals, took) {
+                true => self.carry(sending).await,
+                false => Ok(()),
+            };
+        }
+        let host = self.url.host();
+        let failure = match self.silences.judge(host, arrivals, took) {
             Verdict::Slow(failure) => failure,
             Verdict::NoPath => Failure::new(FailureKind::NoUdpPath, no_path_words(host)),
-        }
+        };
+        let reason = match failure.is_temporary() {
+            true => Reason::TimedOut,
+            false => Reason::NoUdpPath,
+        };
+        sending.channel.send(&Message::fault(reason, failure.text.clone())).await?;
+        Err(failure)
     }
 
     fn look(&mut self, source: &SourceHandle) -> Result<(), Failure> {
@@ -438,9 +494,11 @@ impl Attempt {
         share.path = numbers.path;
         share.loss_ratio = numbers.loss_ratio;
         share.rtt = numbers.rtt;
+        share.way = numbers.way;
         share.alive = true;
         self.progress.elapsed = now.since(self.began);
         self.monitor.progress.send_replace(self.progress.clone());
+        self.tell_way(numbers.way);
         let quiet = self.quiet();
         if quiet > self.terms.patience {
             let text = format!("no progress for {:.0} s", quiet.as_secs_f64());
@@ -453,7 +511,8 @@ impl Attempt {
     fn own_words(&self, failure: Failure) -> Failure {
         match (failure.kind, self.peer) {
             (FailureKind::NoUdpPath, Some(peer)) => {
-                without_datagrams(&self.endpoint, self.url.host(), peer)
+                let known = (self.terms.udp, self.revision);
+                without_datagrams(&self.endpoint, self.url.host(), peer, known)
             }
             _ => failure,
         }

@@ -5,7 +5,7 @@
 //! without a processor, or with a full receive buffer, is tried again. This module connects to
 //! nothing.
 
-use gtp_alloc::Span;
+use gtp_alloc::{Span, Time};
 use gtp_proto::limits::RTT_MOST;
 
 use super::no_path_words;
@@ -33,6 +33,73 @@ pub(crate) enum Verdict {
     NoPath,
     /// The server is slow: another attempt may do.
     Slow(Failure),
+}
+
+/// What one session asks its server about its silence. A question is put while the session waits
+/// on, to see whether the control connection should carry its datagrams, and when it has given the
+/// path up. There is one at a time.
+#[derive(Debug, Default)]
+pub(super) struct Inquiry {
+    /// When a question was put that is not answered yet.
+    asked_at: Option<Time>,
+    has_given_up: bool,
+    /// Questions so far.
+    asked: u32,
+}
+
+/// Questions of a session that waits on: a server answers eight.
+const ASKED_MOST: u32 = 4;
+
+/// What an answer is to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    /// The session waits on.
+    Waiting,
+    /// It has given the path up.
+    GivenUp,
+}
+
+impl Inquiry {
+    /// The session waits on. Returns whether to ask.
+    pub fn wait(&mut self, now: Time) -> bool {
+        !self.has_given_up && self.asked < ASKED_MOST && self.ask(now)
+    }
+
+    /// The session has given the path up. Returns whether to ask: not if a question is under way,
+    /// whose answer counts then.
+    pub fn give_up(&mut self, now: Time) -> bool {
+        self.has_given_up = true;
+        self.ask(now)
+    }
+
+    fn ask(&mut self, now: Time) -> bool {
+        let asks = !self.is_asked();
+        self.asked_at.get_or_insert(now);
+        self.asked += u32::from(asks);
+        asks
+    }
+
+    /// Whether the session has given the path up.
+    pub fn has_given_up(&self) -> bool {
+        self.has_given_up
+    }
+
+    /// Whether a question is under way.
+    pub fn is_asked(&self) -> bool {
+        self.asked_at.is_some()
+    }
+
+    /// The answer has come. Returns what it is to, and how long it took.
+    pub fn answer(&mut self, now: Time) -> (Asked, Span) {
+        let took = self.asked_at.take().map_or(Span::ZERO, |at| now.since(at));
+        (if self.has_given_up { Asked::GivenUp } else { Asked::Waiting }, took)
+    }
+}
+
+/// Whether what the server says, after `took`, speaks against UDP while the session waits on: it is
+/// prompt, and takes in what comes.
+pub(super) fn speaks_against_udp(arrivals: Arrivals, took: Span) -> bool {
+    took <= PROMPT && arrivals != Arrivals::Unread
 }
 
 impl Silences {
@@ -100,6 +167,29 @@ mod tests {
                 true
             }
         }
+    }
+
+    #[test]
+    fn a_session_asks_one_question_at_a_time_and_few_while_it_waits() {
+        let at = |seconds| Time::ZERO + Span::from_secs(seconds);
+        let mut inquiry = Inquiry::default();
+        assert!(inquiry.wait(at(1)) && !inquiry.wait(at(2)));
+        assert_eq!(inquiry.answer(at(3)), (Asked::Waiting, Span::from_secs(2)));
+        assert!(inquiry.wait(at(4)) && !inquiry.give_up(at(5)), "the answer is on its way");
+        assert_eq!(inquiry.answer(at(6)), (Asked::GivenUp, Span::from_secs(2)));
+        let mut patient = Inquiry::default();
+        let mut ask = || patient.wait(at(1)) && patient.answer(at(1)).0 == Asked::Waiting;
+        assert_eq!((0..10).filter(|_| ask()).count(), 4);
+        assert!(patient.give_up(at(1)));
+    }
+
+    #[test]
+    fn while_a_session_waits_a_slow_server_does_not_speak_against_udp() {
+        let late = PROMPT + Span::from_millis(1);
+        let says = [Arrivals::None, Arrivals::Some, Arrivals::Unread];
+        let against = |took| says.map(|arrivals| speaks_against_udp(arrivals, took));
+        assert_eq!(against(PROMPT), [true, true, false]);
+        assert_eq!(against(late), [false; 3]);
     }
 
     #[test]

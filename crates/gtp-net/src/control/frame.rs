@@ -43,7 +43,8 @@ pub(super) struct Inbox {
 }
 
 /// Idle words that are heard in a second, and at once. An honest peer says a keepalive in a second
-/// at most, and chooses its units a few times; a flood waits in the peer's own memory.
+/// at most, that it hears nothing as rarely, and chooses its units a few times; a flood waits in
+/// the peer's own memory.
 const IDLE_WORDS: Bucket = Bucket::new(10, 100);
 
 struct Patience {
@@ -92,7 +93,10 @@ impl Inbox {
             }
             match self.take_message()? {
                 Some(message) => {
-                    if matches!(message, Message::Keepalive | Message::UnitChoice(_)) {
+                    if matches!(
+                        message,
+                        Message::Keepalive | Message::UnitChoice(_) | Message::Unheard
+                    ) {
                         self.count_idle_word();
                     }
                     return Ok(message);
@@ -130,6 +134,13 @@ impl Inbox {
         }
         self.patience = None;
         Ok(Some(message))
+    }
+
+    /// What has come behind the last message.
+    pub(super) fn take_rest(&mut self) -> Vec<u8> {
+        self.forget_taken();
+        self.patience = None;
+        std::mem::take(&mut self.arrived)
     }
 
     fn forget_taken(&mut self) {

@@ -7,8 +7,10 @@
 //! leaves together. This module moves messages and gives out data keys; what the messages bring
 //! about is its caller's part, and so is how many connections there may be.
 
+pub mod carriage;
 mod error;
 mod frame;
+mod line;
 pub(crate) mod reach;
 #[cfg(test)]
 mod tests;
@@ -28,9 +30,11 @@ use zeroize::Zeroizing;
 
 pub use error::ControlError;
 use frame::{Inbox, Outbox};
+use line::Line;
 pub use reach::{CONNECT_SPAN, Obstacle};
 
 use crate::crypto::{Direction, EXPORTER_LABEL, SECRET_LEN, TrafficSecret, exporter_context};
+use crate::engine::Carrier;
 use crate::identity::{Fingerprint, Identity};
 use crate::messages::{FRAME_MAX, Message, Open, Opened, PAGE_FRAME_MAX, Reason, Refused, VERSION};
 use crate::tls::{self, ALPN};
@@ -88,7 +92,7 @@ impl Ends {
 /// A control channel whose peer has proved its key.
 #[derive(Debug)]
 pub struct ControlChannel<S = TcpStream> {
-    stream: TlsStream<S>,
+    stream: Line<S>,
     inbox: Inbox,
     outbox: Outbox,
     peer: Fingerprint,
@@ -148,6 +152,31 @@ impl ControlChannel<TcpStream> {
         stream.set_nodelay(true).map_err(ControlError::Lost)?;
         let ends = Ends::of(&stream)?;
         ControlChannel::server(stream, ends, config).await
+    }
+
+    /// The client has the connection carry its session's datagrams from here on. Secrets must be
+    /// exported before.
+    ///
+    /// # Errors
+    /// As [`ControlChannel::send`]; [`ControlError::Unexpected`] if it carries them already.
+    pub async fn carry(&mut self, carrier: Carrier) -> Result<(), ControlError> {
+        self.send(&Message::Carry).await?;
+        self.carried(carrier)
+    }
+
+    /// The server takes the client's datagrams from the connection, once the client has said
+    /// [`Message::Carry`].
+    ///
+    /// # Errors
+    /// [`ControlError::Unexpected`] if the client has said so before.
+    pub fn carried(&mut self, carrier: Carrier) -> Result<(), ControlError> {
+        let begun = self.inbox.take_rest();
+        self.stream.give_away(|stream| carriage::start(stream, begun, carrier))
+    }
+
+    /// Whether the connection carries datagrams.
+    pub fn carries(&self) -> bool {
+        matches!(self.stream, Line::Shared(_))
     }
 }
 
@@ -218,6 +247,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ControlChannel<S> {
             .ok_or_else(|| ControlError::NotGtp("the peer has shown no key".into()))?;
         let (inbox, outbox) = (Inbox::new(frame_max), Outbox::default());
         let (revision, sessions) = (Revision::NEWEST, Vec::new());
+        let stream = Line::Own(Box::new(stream));
         Ok(ControlChannel { stream, inbox, outbox, peer, ends, revision, sessions })
     }
 
@@ -368,7 +398,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ControlChannel<S> {
         context: &[u8],
     ) -> Result<Zeroizing<[u8; SECRET_LEN]>, ControlError> {
         let mut secret = Zeroizing::new([0; SECRET_LEN]);
-        let exported = match &self.stream {
+        let exported = match self.stream.tls()? {
             TlsStream::Client(client) => {
                 client.get_ref().1.export_keying_material(&mut secret[..], label, Some(context))
             }
@@ -407,7 +437,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ControlChannel<S> {
         };
         let to_server = export(Direction::ClientToServer)?;
         let to_client = export(Direction::ServerToClient)?;
-        Ok(match self.stream {
+        Ok(match self.stream.tls()? {
             TlsStream::Client(_) => DataSecrets { send: to_server, receive: to_client },
             TlsStream::Server(_) => DataSecrets { send: to_client, receive: to_server },
         })
@@ -448,7 +478,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ControlChannel<S> {
 /// The sending half of a channel.
 #[derive(Debug)]
 pub struct ControlSender<S = TcpStream> {
-    stream: WriteHalf<TlsStream<S>>,
+    stream: WriteHalf<Line<S>>,
     outbox: Outbox,
 }
 
@@ -471,7 +501,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ControlSender<S> {
 /// The receiving half of a channel.
 #[derive(Debug)]
 pub struct ControlReceiver<S = TcpStream> {
-    stream: ReadHalf<TlsStream<S>>,
+    stream: ReadHalf<Line<S>>,
     inbox: Inbox,
 }
 
@@ -493,7 +523,7 @@ fn too_old(version: u32) -> ControlError {
     ))
 }
 
-async fn close<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut TlsStream<S>) {
+async fn close<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut Line<S>) {
     let ending = async {
         stream.shutdown().await?;
         let mut rest = [0; 4096];

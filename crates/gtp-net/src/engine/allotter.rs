@@ -19,6 +19,7 @@ use gtp_proto::{FlowId, Grant, Law, Phase, Report};
 use gtp_share::client::Attachment;
 use gtp_share::{Found, Outstanding, Posted, PostedPath, Side};
 
+use super::api::Way;
 use super::council::Decider;
 use super::details::Details;
 use super::keeper::{DaemonNews, Why};
@@ -576,7 +577,10 @@ fn posted(id: FlowId, side: Side, report: &Report, details: &Details, held: Outs
         transfer: details.transfer,
         held,
         limited_by: details.limited_by,
-        path: PostedPath::new(details.path),
+        path: match details.way {
+            Way::Udp => PostedPath::new(details.path),
+            Way::Control => PostedPath::new(details.path).over_tcp(),
+        },
         packets: details.packets,
         lost: details.lost,
         wire_bytes: details.wire_bytes,

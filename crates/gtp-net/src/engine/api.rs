@@ -33,7 +33,27 @@ pub struct HostConfig {
     pub engines: usize,
 }
 
-/// Names a UDP port of a host: a socket of one engine, or one of each.
+/// By which way datagrams go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Way {
+    /// By UDP.
+    #[default]
+    Udp,
+    /// By the control connection, over TCP.
+    Control,
+}
+
+impl Way {
+    /// The protocol in machine output: `udp` or `tcp`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Way::Udp => "udp",
+            Way::Control => "tcp",
+        }
+    }
+}
+
+/// Names a UDP port of a host: a socket of one engine, or one of each; or a carrier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SocketId(pub u32);
 
@@ -94,6 +114,8 @@ pub enum SourceEvent {
     PathOpen,
     /// No datagram came in time.
     NoPath,
+    /// For some seconds no datagram has come, and none is given a way but UDP. The session goes on.
+    Silent,
     /// A file of a tree cannot be given any more, and the sink hears so; or it grew while it was
     /// being sent. The session goes on.
     FileFault {
@@ -140,6 +162,12 @@ pub enum TransferEvent {
     },
     /// No datagram came on a session's path in time. The session is gone.
     NoPath {
+        /// The session.
+        flow: FlowId,
+    },
+    /// For some seconds no datagram has come on a session, and none is given a way but UDP. The
+    /// session goes on.
+    Silent {
         /// The session.
         flow: FlowId,
     },
@@ -251,6 +279,8 @@ pub struct FlowProgress {
     pub wire_bytes: u64,
     /// Payload bytes received that were here already.
     pub duplicate_bytes: u64,
+    /// By which way its datagrams go.
+    pub way: Way,
     /// Whether it still runs.
     pub alive: bool,
 }
@@ -289,6 +319,8 @@ pub struct SourceProgress {
     pub rtt: Span,
     /// Data packets that receipts called missing, of all that they covered.
     pub loss_ratio: f64,
+    /// By which way its datagrams go.
+    pub way: Way,
 }
 
 impl SourceProgress {
@@ -304,6 +336,7 @@ impl SourceProgress {
             path: None,
             rtt: Span::ZERO,
             loss_ratio: 0.0,
+            way: Way::Udp,
         }
     }
 }

@@ -56,6 +56,18 @@ impl Batch {
         self.runs.is_empty()
     }
 
+    /// The longest datagram; none in an empty batch.
+    pub fn longest_datagram(&self) -> &[u8] {
+        let longest = self.runs.iter().max_by_key(|run| run.segment.min(run.bytes.len()));
+        longest.map_or(&[], |run| &self.bytes(run)[..run.segment.min(run.bytes.len())])
+    }
+
+    /// Its bytes.
+    #[inline]
+    pub fn longest(&self) -> usize {
+        self.runs.iter().map(|run| run.segment).max().unwrap_or(0)
+    }
+
     /// Whether another datagram should be added: one as long as the last ones still fits, so that
     /// no call is made for the one that does not.
     #[inline]

@@ -18,6 +18,7 @@ use super::api::{
     SessionOpen, SocketId, SourceEvent, SourceProgress, TransferEvent, TransferOpen,
     TransferProgress,
 };
+use super::carrier::{Outgoing, Parcel};
 use super::keeper::DaemonNews;
 use super::mates::Stray;
 use super::reader::{Loaded, ReadJobs};
@@ -55,10 +56,24 @@ pub(super) enum Notice {
     /// Whether datagrams of a session have come is to be said, once all that were there by now are
     /// read.
     Arrivals(FlowId, oneshot::Sender<Arrivals>),
+    /// Something about a session's ways besides UDP.
+    Carrier(CarrierNotice),
     /// A datagram of one of its sessions has come to another engine.
     Stray(Box<Stray>),
     /// The last handle is gone.
     Shutdown,
+}
+
+/// What is said of carriers.
+pub(super) enum CarrierNotice {
+    /// A session has one. Where this end leads, it is used from now on.
+    Carry { flow: FlowId, carrier: SocketId, outgoing: Arc<Outgoing> },
+    /// Datagrams have come by one.
+    Carried(Box<Parcel>),
+    /// One is gone.
+    Drop(SocketId),
+    /// The peer of a session says that no datagram comes from here.
+    Unheard(FlowId),
 }
 
 /// A source session to be opened, with the ways back to its handle.

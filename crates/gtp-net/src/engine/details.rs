@@ -10,6 +10,7 @@ use gtp_proto::path::Standing;
 use gtp_proto::{LimitedBy, SinkSession, SourceSession};
 use gtp_share::{KEYS, Label};
 
+use super::api::Way;
 use super::table::{Session, Side};
 
 /// What goes on a page with a session's report.
@@ -19,6 +20,7 @@ pub(super) struct Details {
     pub transfer: u64,
     pub limited_by: LimitedBy,
     pub path: Option<Standing>,
+    pub way: Way,
     pub packets: u64,
     pub lost: u64,
     pub wire_bytes: u64,
@@ -50,7 +52,8 @@ impl Session {
         };
         let label = Label::new(label);
         let ((limited_by, path), (packets, lost), wire_bytes) = said;
-        Details { principal, transfer, limited_by, path, packets, lost, wire_bytes, label }
+        let way = self.envelope.way();
+        Details { principal, transfer, limited_by, path, way, packets, lost, wire_bytes, label }
     }
 }
 

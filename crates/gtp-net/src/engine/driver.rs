@@ -20,14 +20,15 @@ use gtp_proto::{Arrival, Direction, Discard, FlowId};
 use gtp_sys::udp::Origin;
 
 use super::allotter::Allotter;
-use super::api::{Blame, Drops, HostConfig, SessionOpen, SocketId};
+use super::api::{Blame, Drops, HostConfig, SessionOpen, SocketId, TransferEvent};
 use super::batch::Batch;
-use super::command::{NewSource, Notice, Notices, TransferId};
+use super::carrier::Parcel;
+use super::command::{CarrierNotice, NewSource, Notice, Notices, TransferId};
 use super::council::Decider;
 use super::envelope::{Destination, Envelope, Refusal};
 use super::intake::Junk;
 use super::mates::{Place, Stray, Users};
-use super::sink_side::SinkSide;
+use super::sink_side::{self, SinkSide};
 use super::source_side::SourceSide;
 use super::standing::Stands;
 use super::stream::{StreamNotice, StreamSink, StreamSource};
@@ -111,6 +112,7 @@ impl Driver {
     pub fn handle_notice(&mut self, now: Time, notice: Notice) {
         match notice {
             Notice::AddSocket(..) | Notice::Arrivals(..) => {} // For whoever owns the sockets.
+            Notice::Carrier(notice) => self.handle_carrier_notice(now, notice),
             Notice::OpenSource(new) => self.open_source(now, *new),
             Notice::CloseSource(flow) => {
                 if let Some(source) = self.table.source_mut(now, flow) {
@@ -175,6 +177,64 @@ impl Driver {
                 self.handle_datagram(came, socket, &origin, &mut datagram);
             }
             Notice::Shutdown => self.leave(now),
+        }
+    }
+
+    fn handle_carrier_notice(&mut self, now: Time, notice: CarrierNotice) {
+        match notice {
+            CarrierNotice::Carry { flow, carrier, .. } => {
+                if let Some((index, session)) = self.table.find_mut(flow) {
+                    let receives = session.direction() == AgentSide::Sink;
+                    session.envelope.carry(now, carrier, receives);
+                    self.table.touch(now, index);
+                }
+            }
+            CarrierNotice::Carried(parcel) => self.handle_parcel(now, *parcel),
+            CarrierNotice::Drop(carrier) => {
+                let sessions = self.table.iter_mut();
+                sessions.for_each(|(_, session)| session.envelope.drop_carrier(carrier));
+            }
+            CarrierNotice::Unheard(flow) => {
+                let session = self.table.find_mut(flow);
+                if session.is_some_and(|(_, session)| session.envelope.handle_unheard(now)) {
+                    self.tell_silence(flow);
+                }
+            }
+        }
+    }
+
+    fn handle_parcel(&mut self, now: Time, mut parcel: Parcel) {
+        let (came, origin) = (Arrival { at: parcel.came.min(now), read: now }, parcel.origin());
+        let carrier = parcel.carrier;
+        for datagram in parcel.datagrams() {
+            self.handle_datagram(came, carrier, &origin, datagram);
+        }
+    }
+
+    /// Tells whose peers have been silent for too long, and have no way besides UDP.
+    fn watch_silences(&mut self, now: Time) {
+        let sessions = self.table.iter_mut();
+        let silent = sessions.filter_map(|(_, session)| {
+            session.note_way();
+            let is_silent = session.envelope.is_silent(now) && !session.is_over(now);
+            is_silent.then_some(session.flow)
+        });
+        for flow in silent.collect::<Vec<_>>() {
+            self.tell_silence(flow);
+        }
+    }
+
+    fn tell_silence(&mut self, flow: FlowId) {
+        let Some((_, session)) = self.table.find_mut(flow) else { return };
+        match &mut session.side {
+            Side::Source(source) => source.tell_silence(),
+            Side::Sink(sink) if sink.state != sink_side::State::Parting => {
+                if let Some(transfer) = self.transfers.get_mut(&sink.transfer) {
+                    transfer.outbox.push(TransferEvent::Silent { flow });
+                }
+            }
+            // A stream has no way besides UDP.
+            Side::Sink(_) | Side::StreamSource(_) | Side::StreamSink(_) => {}
         }
     }
 
@@ -286,7 +346,7 @@ impl Driver {
         };
         let Some(session) = self.table.get_mut(index) else { return };
         let flow = session.flow;
-        let body = match session.envelope.open(socket, origin, header, datagram) {
+        let body = match session.envelope.open(now, (socket, origin), header, datagram) {
             Ok(body) => body,
             Err(refusal) => {
                 self.junk.add(length);
@@ -481,6 +541,7 @@ impl Driver {
             }
         }
         if upkeep {
+            self.watch_silences(now);
             self.upkeep_due = now + self.pause(UPKEEP);
             self.forget_finished(now);
             if self.place.is_stale() {
@@ -540,8 +601,13 @@ impl Driver {
         }
     }
 
-    /// The next datagrams to send at `now`, all to one destination.
-    pub fn poll_batch(&mut self, now: Time, batch: &mut Batch) -> Option<Destination> {
+    /// The next datagrams to send at `now`, all to one destination; and where a copy of the longest
+    /// goes, if it is sent twice.
+    pub fn poll_batch(
+        &mut self,
+        now: Time,
+        batch: &mut Batch,
+    ) -> Option<(Destination, Option<Destination>)> {
         loop {
             batch.clear();
             let index = self.table.next_due(now)?;
@@ -550,6 +616,7 @@ impl Driver {
             batch.finish();
             let due = if more { now } else { session.poll_timeout(now) };
             let destination = session.envelope.destination();
+            let copy = session.envelope.copy_to(now, batch);
             let over = session.direction() == AgentSide::Source && session.is_over(now);
             self.table.polled(index, due);
             self.stir(now, index);
@@ -562,7 +629,7 @@ impl Driver {
             if let Some(destination) = destination
                 && !batch.is_empty()
             {
-                return Some(destination);
+                return Some((destination, copy));
             }
         }
     }

@@ -12,7 +12,11 @@ use gtp_proto::{Link, PathName, Revision, Role};
 use gtp_sys::address::canonical;
 use gtp_sys::udp::Origin;
 
-use super::api::{SessionOpen, SocketId};
+use gtp_alloc::Time;
+
+use super::api::{SessionOpen, SocketId, Way};
+use super::batch::Batch;
+use super::ways::{Came, Carriage, End, Watch};
 use crate::crypto::{Forged, Opener, Sealer};
 
 /// Addresses and keys of one session.
@@ -29,6 +33,9 @@ pub(super) struct Envelope {
     sealer: Sealer,
     opener: Opener,
     newest: Option<u64>,
+    /// The way besides UDP, if there is one.
+    carriage: Option<Carriage>,
+    watch: Watch,
 }
 
 /// What a session still has to learn of its peer's address.
@@ -79,7 +86,52 @@ impl Envelope {
             sealer: Sealer::new(keys.suite, keys.seal.clone()),
             opener: Opener::new(keys.suite, keys.open.clone()),
             newest: None,
+            carriage: None,
+            watch: Watch::default(),
         }
+    }
+
+    /// Gives the session another way besides UDP.
+    pub fn carry(&mut self, now: Time, carrier: SocketId, receives: bool) {
+        self.carriage = Some(Carriage::new(carrier, self.end(), receives, now));
+    }
+
+    /// Takes the way besides UDP away.
+    pub fn drop_carrier(&mut self, carrier: SocketId) {
+        self.carriage.take_if(|carriage| carriage.id == carrier);
+    }
+
+    /// Looks whether the peer has been silent for too long. If this end leads, the carrier is used
+    /// then; where there is none, or the peer leads, the answer is `true`.
+    pub fn is_silent(&mut self, now: Time) -> bool {
+        let waits = self.end() == End::Responder && !self.has_heard();
+        let silent = self.watch.is_silent(now) && !waits && self.revision >= Revision::Fourth;
+        silent && self.give_up_udp(now)
+    }
+
+    /// The peer hears nothing from here. The answer is as of [`Envelope::is_silent`].
+    pub fn handle_unheard(&mut self, now: Time) -> bool {
+        !self.watch.has_stalled(now) && self.give_up_udp(now)
+    }
+
+    fn give_up_udp(&mut self, now: Time) -> bool {
+        match &mut self.carriage {
+            Some(carriage) => {
+                carriage.take(now);
+                !carriage.is_in_use()
+            }
+            None => true,
+        }
+    }
+
+    /// By which way datagrams leave.
+    pub fn way(&self) -> Way {
+        let in_use = self.carriage.as_ref().is_some_and(Carriage::is_in_use);
+        if in_use { Way::Control } else { Way::Udp }
+    }
+
+    fn end(&self) -> End {
+        if self.learns == Learns::Nothing { End::Initiator } else { End::Responder }
     }
 
     /// Whether a datagram has come that opened under the session's key.
@@ -109,13 +161,18 @@ impl Envelope {
 
     /// The name of the path to the peer, once it is known. A client whose key is not on the list
     /// has none: its sessions share their path with nobody. Of a client the address and the key
-    /// count, since ports change. A server is one whose address and port this host has chosen.
+    /// count, since ports change. A server is one whose address and port this host has chosen. A
+    /// connection that carries datagrams is a path of its own.
     pub fn path_name(&self) -> Option<PathName> {
         let mut key = [0; 32];
         match (self.learns, self.principal) {
             (Learns::Nothing, _) => key[..2].copy_from_slice(&self.peer.port().to_le_bytes()),
             (Learns::Port, _) | (Learns::NewPort, 0) => return None,
             (Learns::NewPort, number) => key[2..10].copy_from_slice(&number.to_le_bytes()),
+        }
+        if self.way() == Way::Control {
+            key[CARRIED_AT] = 1;
+            key[CARRIED_AT + 1..][..4].copy_from_slice(&self.local_session.to_le_bytes());
         }
         let local = self.local.map_or([0; 16], octets);
         Some(PathName::new(local, octets(self.peer.ip()), key))
@@ -132,6 +189,15 @@ impl Envelope {
 
     /// Where to send, once that is known.
     pub fn destination(&self) -> Option<Destination> {
+        match &self.carriage {
+            Some(carriage) if carriage.is_in_use() => {
+                Some(Destination { socket: carriage.id, to: self.peer, from: None })
+            }
+            Some(_) | None => self.udp(),
+        }
+    }
+
+    fn udp(&self) -> Option<Destination> {
         match self.learns {
             Learns::Port => None,
             Learns::Nothing | Learns::NewPort => {
@@ -140,20 +206,35 @@ impl Envelope {
         }
     }
 
+    /// Where a copy of the longest datagram of a batch goes, to try UDP, if it is time.
+    pub fn copy_to(&mut self, now: Time, batch: &Batch) -> Option<Destination> {
+        if batch.is_empty() || !self.carriage.as_ref()?.wants_copy(now, batch.longest()) {
+            return None;
+        }
+        let udp = self.udp()?;
+        self.carriage.as_mut()?.copied(now);
+        Some(udp)
+    }
+
     /// Opens a datagram where it lies and returns its clear body.
     #[inline]
     pub fn open<'d>(
         &mut self,
-        socket: SocketId,
-        origin: &Origin,
+        now: Time,
+        (socket, origin): (SocketId, &Origin),
         header: Header,
         datagram: &'d mut [u8],
     ) -> Result<&'d [u8], Refusal> {
+        let length = datagram.len();
+        let way = match &self.carriage {
+            Some(carriage) if carriage.id == socket => Way::Control,
+            Some(_) | None => Way::Udp,
+        };
         let expected = match self.learns {
             Learns::Nothing => origin.from == self.peer,
             Learns::Port | Learns::NewPort => origin.from.ip() == self.peer.ip(),
         };
-        if !expected || socket != self.socket {
+        if way == Way::Udp && !(expected && socket == self.socket) {
             return Err(Refusal::Stranger);
         }
         let Some((head, body)) = datagram.split_at_mut_checked(HEADER_LEN) else {
@@ -163,9 +244,14 @@ impl Envelope {
             Forged::Short | Forged::StrangeEpoch | Forged::BadTag => Refusal::Forged,
             Forged::Exhausted => Refusal::Exhausted,
         })?;
-        if self.newest.is_none_or(|newest| header.pn > newest) {
+        let newest = self.newest.is_none_or(|newest| header.pn > newest);
+        self.watch.hear(now);
+        if let Some(carriage) = &mut self.carriage {
+            carriage.hear(Came { way, newest, length });
+        }
+        if newest {
             self.newest = Some(header.pn);
-            if self.learns != Learns::Nothing {
+            if self.learns != Learns::Nothing && way == Way::Udp {
                 self.learns = Learns::NewPort;
                 self.peer = origin.from;
                 self.local = origin.to;
@@ -182,6 +268,10 @@ impl Envelope {
         bytes.extend_from_slice(&tag);
     }
 }
+
+/// Where a path's name has what tells connections that carry datagrams from each other, behind the
+/// port or the key's number.
+const CARRIED_AT: usize = 16;
 
 /// An address as a path's name has it.
 fn octets(address: IpAddr) -> [u8; 16] {

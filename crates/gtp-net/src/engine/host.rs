@@ -29,7 +29,8 @@ use super::api::{
     TransferEvent, TransferOpen, TransferProgress,
 };
 use super::calls::{Calls, Counters};
-use super::command::{NewSource, NewTransfer, Notice, Notices, TransferId};
+use super::carrier::Carrier;
+use super::command::{CarrierNotice, NewSource, NewTransfer, Notice, Notices, TransferId};
 use super::council::{Council, Decider};
 use super::driver::{self, Deciders};
 use super::keeper::{Keeper, Sharing, StartError};
@@ -346,6 +347,10 @@ impl Host {
     }
 }
 
+fn carrier(host: &Host, session: (FlowId, SocketAddr)) -> Carrier {
+    Carrier::open(SocketId(host.name()), session, host.notices().clone(), host.clock())
+}
+
 /// Asks an engine what has come of a session's datagrams.
 pub(super) fn arrivals(
     host: &Host,
@@ -380,6 +385,16 @@ impl SourceHandle {
     /// this was called. `None`: the engine has ended.
     pub fn arrivals(&self) -> impl Future<Output = Option<Arrivals>> + Send + 'static {
         arrivals(&self.host, self.flow)
+    }
+
+    /// Gives the session another way besides UDP: the control connection, which comes from `peer`.
+    pub fn carrier(&self, peer: SocketAddr) -> Carrier {
+        carrier(&self.host, (self.flow, peer))
+    }
+
+    /// The peer says that it hears no datagram.
+    pub fn unheard(&self) {
+        self.host.notices().send(Notice::Carrier(CarrierNotice::Unheard(self.flow)));
     }
 
     /// Ends the session. The object stays open for [`SourceHandle::roots`].
@@ -430,6 +445,16 @@ impl TransferHandle {
         flow: FlowId,
     ) -> impl Future<Output = Option<Arrivals>> + Send + 'static {
         arrivals(&self.host, flow)
+    }
+
+    /// Gives a session another way besides UDP: the control connection, which comes from `peer`.
+    pub fn carrier(&self, flow: FlowId, peer: SocketAddr) -> Carrier {
+        carrier(&self.host, (flow, peer))
+    }
+
+    /// The peer of a session says that it hears no datagram.
+    pub fn unheard(&self, flow: FlowId) {
+        self.send(Notice::Carrier(CarrierNotice::Unheard(flow)));
     }
 
     /// Ends a session; what it has not brought is asked of the others.

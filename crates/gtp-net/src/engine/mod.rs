@@ -22,6 +22,7 @@ mod backlog;
 mod batch;
 mod cache;
 mod calls;
+mod carrier;
 mod command;
 mod council;
 mod details;
@@ -48,12 +49,14 @@ mod timing;
 mod transfer;
 pub(crate) mod turns;
 mod unthreaded;
+mod ways;
 #[cfg(test)]
 mod worlds;
 mod writer;
 
 pub use api::*;
 pub use calls::Calls;
+pub use carrier::{CARRIED_MOST, Carrier};
 pub use gtp_share::Places;
 pub use gtp_share::client::Missed;
 pub use host::{Host, SourceHandle, TransferHandle, default_capacity, default_engines};

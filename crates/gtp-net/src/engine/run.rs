@@ -3,6 +3,7 @@
 //! Take in what is there, do what is due, send all that may leave, wait. Everything that can
 //! be decided is decided in [`Driver`]; here bytes only move.
 
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -18,7 +19,8 @@ use gtp_sys::wake::Poller;
 use super::api::{Drops, HostConfig, SocketId};
 use super::batch::Batch;
 use super::calls::Counters;
-use super::command::{Notice, Notices};
+use super::carrier::Outgoing;
+use super::command::{CarrierNotice, Notice, Notices};
 use super::driver::{Deciders, Driver};
 use super::envelope::Destination;
 use super::intake::Intake;
@@ -34,6 +36,7 @@ struct Engine {
     inbox: Receiver<Notice>,
     driver: Driver,
     sockets: Vec<(SocketId, UdpSocket)>,
+    carriers: HashMap<SocketId, Arc<Outgoing>>,
     ready: Vec<bool>,
     timings: Vec<Timing>,
     intake: Intake,
@@ -101,6 +104,7 @@ pub(super) fn spawn(outfit: Outfit) -> io::Result<JoinHandle<()>> {
             inbox,
             driver,
             sockets: Vec::new(),
+            carriers: HashMap::new(),
             ready: Vec::new(),
             timings: Vec::new(),
             intake: Intake::new(clock.now()),
@@ -161,6 +165,9 @@ impl Engine {
                 }
                 Ok(notice) => {
                     self.calls.message.count();
+                    if let Notice::Carrier(notice) = &notice {
+                        self.note_carrier(notice);
+                    }
                     self.driver.handle_notice(now, notice);
                 }
                 Err(TryRecvError::Empty) => return Inbox::Empty,
@@ -171,6 +178,16 @@ impl Engine {
             }
         }
         Inbox::MoreToCome
+    }
+
+    fn note_carrier(&mut self, notice: &CarrierNotice) {
+        match notice {
+            CarrierNotice::Carry { carrier, outgoing, .. } => {
+                self.carriers.insert(*carrier, outgoing.clone());
+            }
+            CarrierNotice::Drop(carrier) => drop(self.carriers.remove(carrier)),
+            CarrierNotice::Carried(_) | CarrierNotice::Unheard(_) => {}
+        }
     }
 
     fn receive(&mut self) {
@@ -249,7 +266,10 @@ impl Engine {
         let mut now = begun;
         while self.stuck.is_none() && now.since(begun) < SENDING_MOST {
             match self.driver.poll_batch(now, &mut self.outgoing) {
-                Some(destination) => self.send_batch(Left { destination, run: 0, byte: 0 }),
+                Some((destination, copy)) => {
+                    self.send_copy(copy);
+                    self.send_batch(Left { destination, run: 0, byte: 0 });
+                }
                 None => break,
             }
             now = self.clock.now();
@@ -257,8 +277,29 @@ impl Engine {
         now
     }
 
+    /// Sends the longest datagram of the batch by UDP as well. It is lost where there is no room.
+    fn send_copy(&mut self, copy: Option<Destination>) {
+        let Some(Destination { socket, to, from }) = copy else { return };
+        let datagram = self.outgoing.longest_datagram();
+        if let Some((_, socket)) = self.sockets.iter().find(|(id, _)| *id == socket) {
+            socket.send_run(to, from, datagram.len(), datagram, 0, |_| self.calls.send.count());
+        }
+    }
+
+    /// Puts the batch into a carrier's queue.
+    fn carry_batch(&self, outgoing: &Outgoing) {
+        let now = self.clock.now();
+        for run in self.outgoing.runs() {
+            let dropped = outgoing.offer(now, self.outgoing.bytes(run), run.segment);
+            (0..dropped).for_each(|_| self.drops.count_unsent());
+        }
+    }
+
     fn send_batch(&mut self, left: Left) {
         let destination = left.destination;
+        if let Some(outgoing) = self.carriers.get(&destination.socket) {
+            return self.carry_batch(outgoing);
+        }
         let socket = self.sockets.iter().find(|(id, _)| *id == destination.socket);
         let Some((_, socket)) = socket else { return };
         let Destination { to, from: local, .. } = destination;

@@ -11,7 +11,7 @@ use gtp_proto::limits::INTERVAL_MAX;
 use gtp_proto::wire::{DATA_OVERHEAD, TAG_LEN};
 use gtp_proto::{FlowId, LimitedBy, Link, RangeSet, SinkConfig, SinkSession};
 
-use super::api::{FlowProgress, SessionOpen};
+use super::api::{FlowProgress, SessionOpen, Way};
 use super::batch::{Batch, Joins};
 use super::command::TransferId;
 use super::envelope::Envelope;
@@ -24,6 +24,8 @@ pub(super) struct SinkSide {
     pub flow: FlowId,
     pub transfer: TransferId,
     pub state: State,
+    /// By which way its datagrams leave.
+    pub way: Way,
     idle: Idle,
     /// When it was last asked to let go of its work.
     drop_asked: Time,
@@ -194,6 +196,7 @@ impl SinkSide {
             flow,
             transfer,
             state: State::Opening,
+            way: Way::Udp,
             idle: Idle::new(now),
             drop_asked: now,
             began: now,
@@ -437,6 +440,7 @@ impl SinkSide {
             rtt: self.core.rtt(),
             wire_bytes: counters.bytes,
             duplicate_bytes: counters.duplicate_bytes,
+            way: self.way,
             alive: self.state != State::Parting,
         }
     }

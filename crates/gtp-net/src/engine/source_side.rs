@@ -13,7 +13,7 @@ use gtp_store::{BLOCK, Manifest, Row, TRAILER};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::ahead::Ahead;
-use super::api::{SourceEvent, SourceProgress};
+use super::api::{SourceEvent, SourceProgress, Way};
 use super::batch::{Batch, Joins};
 use super::cache::{Cache, Wanted, framed_len};
 use super::command::NewSource;
@@ -41,6 +41,8 @@ pub(super) struct SourceSide {
     progress: Arc<Mutex<SourceProgress>>,
     label: String,
     pub phase: Phase,
+    /// By which way its datagrams leave.
+    pub way: Way,
     head: Vec<u8>,
 }
 
@@ -98,6 +100,7 @@ impl SourceSide {
             progress: new.progress,
             label: new.session.label,
             phase: Phase::Serving,
+            way: Way::Udp,
             head: Vec::new(),
         }
     }
@@ -179,6 +182,13 @@ impl SourceSide {
     /// It cannot go on.
     pub fn lose(&mut self, why: &str) {
         self.end(SourceEvent::Lost(why.to_owned()));
+    }
+
+    /// Nothing has come from the peer for some time.
+    pub fn tell_silence(&self) {
+        if self.phase == Phase::Serving {
+            self.say(SourceEvent::Silent);
+        }
     }
 
     /// Adds what is due to `batch`. `false`: that was all.
@@ -344,6 +354,7 @@ impl SourceSide {
             path: Some(self.core.path_standing()),
             rtt: self.core.rtt(),
             loss_ratio: loss_ratio(counters.lost, counters.delivered),
+            way: self.way,
         };
         *self.progress.lock().unwrap_or_else(PoisonError::into_inner) = progress;
     }

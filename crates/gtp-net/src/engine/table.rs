@@ -104,6 +104,12 @@ impl Table {
         self.slots[*self.by_flow.get(&flow)?].as_deref()
     }
 
+    /// The same, with its slot.
+    pub fn find_mut(&mut self, flow: FlowId) -> Option<(usize, &mut Session)> {
+        let index = *self.by_flow.get(&flow)?;
+        Some((index, self.slots[index].as_deref_mut()?))
+    }
+
     /// The receiving session of this name. It will be polled at `now`.
     pub fn sink_mut(&mut self, now: Time, flow: FlowId) -> Option<&mut SinkSide> {
         let index = *self.by_flow.get(&flow)?;
@@ -233,6 +239,17 @@ impl Session {
             Side::Sink(sink) => sink.core.is_resting(now),
             Side::StreamSource(source) => source.core.is_resting(now),
             Side::StreamSink(sink) => sink.core.is_resting(now),
+        }
+    }
+
+    /// Takes note of the way that its datagrams go, for whoever looks at its progress.
+    pub fn note_way(&mut self) {
+        let way = self.envelope.way();
+        match &mut self.side {
+            Side::Source(source) => source.way = way,
+            Side::Sink(sink) => sink.way = way,
+            // Streams have one way only.
+            Side::StreamSource(_) | Side::StreamSink(_) => {}
         }
     }
 

@@ -290,6 +290,14 @@ pub enum Message {
     ArrivalsWanted,
     /// See [`ArrivalsSeen`].
     ArrivalsSeen(ArrivalsSeen),
+    /// Client to server, where UDP does not get through: from here on both ends may put the
+    /// session's datagrams on this connection, each in a frame of the type [`DATAGRAM`] between
+    /// those of messages. No answer. Once on a connection, and only to peers of
+    /// [`Revision::Fourth`] or later.
+    Carry,
+    /// Server to client: for some seconds no datagram of the client has come, though some came
+    /// before. Only to peers of [`Revision::Fourth`] or later.
+    Unheard,
 }
 
 /// Bytes from the peer that are no message, or a message of ours that must not be sent.
@@ -393,7 +401,14 @@ messages! {
     17 Ended FRAME_MAX (Ended);
     18 ArrivalsWanted FRAME_MAX;
     19 ArrivalsSeen FRAME_MAX (ArrivalsSeen);
+    27 Carry FRAME_MAX;
+    29 Unheard FRAME_MAX;
 }
+
+/// The byte that names a frame with a datagram of a session. It is no message: behind the byte
+/// stands the datagram as UDP would carry it. Only a connection that carries datagrams has such
+/// frames.
+pub const DATAGRAM: u8 = 28;
 
 impl Message {
     /// A refusal with its text.
@@ -481,7 +496,11 @@ impl Message {
                 within(*files_unchanged, 0..=ENTRIES_MAX, "number of files")
             }
             Message::ArrivalsSeen(ArrivalsSeen { arrivals: _ }) => Ok(()),
-            Message::Cancel | Message::Keepalive | Message::ArrivalsWanted => Ok(()),
+            Message::Cancel
+            | Message::Keepalive
+            | Message::ArrivalsWanted
+            | Message::Carry
+            | Message::Unheard => Ok(()),
         }
     }
 }

@@ -147,6 +147,8 @@ fn message() -> impl Strategy<Value = Message> {
         (0..=STREAM_UNITS_MOST, 0..=STREAM_UNITS_MOST)
             .prop_map(|(a, b)| Message::Ended(Ended { units: a.max(b), frames: a.min(b) })),
         Just(Message::ArrivalsWanted),
+        Just(Message::Carry),
+        Just(Message::Unheard),
         prop_oneof![Just(Arrivals::None), Just(Arrivals::Some), Just(Arrivals::Unread)]
             .prop_map(|arrivals| Message::ArrivalsSeen(ArrivalsSeen { arrivals })),
     ]
@@ -224,7 +226,7 @@ fn fields_of_later_versions_are_skipped() {
 
 #[test]
 fn unknown_message_types_and_empty_frames_are_refused() {
-    for kind in [0, 20, 99, 255] {
+    for kind in [0, DATAGRAM, 99, 255] {
         assert_eq!(Message::parse(&[kind, 0xA0]), Err(Malformed::UnknownType(kind)));
         assert_eq!(frame_limit(kind), Err(Malformed::UnknownType(kind)));
     }

@@ -195,6 +195,10 @@ impl Giving {
                 let seen = self.questions.answer(self.source.arrivals()).await?;
                 self.client.channel.send(&seen).await?;
             }
+            Message::Carry => {
+                let peer = self.client.channel.ends().remote;
+                self.client.channel.carried(self.source.carrier(peer))?;
+            }
             Message::Fault(fault) => return Err(Failure::of_fault(&fault)),
             other => {
                 let text = format!("message {}", other.name());
@@ -209,6 +213,10 @@ impl Giving {
         let channel = &mut self.client.channel;
         match event {
             SourceEvent::PathOpen | SourceEvent::Closed => Ok(()),
+            SourceEvent::Silent => {
+                channel.send(&Message::Unheard).await?;
+                Ok(())
+            }
             SourceEvent::FileFault { path, error } => {
                 channel.send(&file_fault(&path, &error)).await?;
                 Ok(())

@@ -319,9 +319,16 @@ impl Taking {
                         let seen = self.path_questions.answer(self.transfer.arrivals(self.flow));
                         channel.send(&seen.await?).await?;
                     }
+                    Message::Carry => {
+                        let peer = channel.ends().remote;
+                        channel.carried(self.transfer.carrier(self.flow, peer))?;
+                    }
                     other => return Err(last_word(other)),
                 },
                 event = self.transfer.next_event() => {
+                    if let Some(TransferEvent::Silent { .. }) = event {
+                        channel.send(&Message::Unheard).await?;
+                    }
                     let done = self.handle(event)?;
                     channel.send_all(self.refused.drain(..)).await?;
                     if let Some(done) = done {
@@ -347,7 +354,9 @@ impl Taking {
             return Err(Trouble::told(Reason::Other, temporary("the engine has ended")));
         };
         match event {
-            TransferEvent::PathOpen { .. } | TransferEvent::Stalled => Ok(None),
+            TransferEvent::PathOpen { .. }
+            | TransferEvent::Stalled
+            | TransferEvent::Silent { .. } => Ok(None),
             TransferEvent::NoPath { .. } => {
                 let failure =
                     Failure::new(FailureKind::NoUdpPath, "no datagram came from the client");

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use gtp_alloc::{Bytes, Rate};
 use gtp_net::client::{
-    self, Endpoint, Event, GetRequest, Monitor, Outcome, Place, Progress, Terms, Url,
+    self, Endpoint, Event, GetRequest, Monitor, Outcome, Place, Progress, Terms, Udp, Url,
 };
 use gtp_net::crypto::Suite;
 use gtp_net::engine::{Host, HostConfig};
@@ -171,6 +171,7 @@ pub fn listing(entries: Vec<Entry>) -> Vec<u8> {
 pub struct Client {
     pub endpoint: Arc<Endpoint>,
     pub patience: Duration,
+    pub udp: Udp,
     pub law: Law,
     dir: TempDir,
 }
@@ -180,6 +181,7 @@ impl Client {
         Client {
             endpoint: Endpoint::new(host(), Identity::generate(), None),
             patience: Duration::from_millis(1_500),
+            udp: Udp::Only,
             law: Law::Grant,
             dir: tempfile::tempdir().unwrap(),
         }
@@ -197,6 +199,7 @@ impl Client {
     pub fn terms(&self, server: &Identity) -> Terms {
         let mut terms = Terms::new(HostTrust::Pinned(vec![server.fingerprint()]));
         terms.patience = self.patience;
+        terms.udp = self.udp;
         terms.law = self.law;
         terms
     }

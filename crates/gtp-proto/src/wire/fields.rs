@@ -20,13 +20,16 @@ pub enum Revision {
     Second = 2,
     /// The third revision, in which an initiator may ask on the control channel whether its
     /// datagrams come.
-    #[default]
     Third = 3,
+    /// The fourth revision, in which an initiator may have the control connection carry the
+    /// session's datagrams.
+    #[default]
+    Fourth = 4,
 }
 
 impl Revision {
     /// The newest revision that this implementation knows.
-    pub const NEWEST: Revision = Revision::Third;
+    pub const NEWEST: Revision = Revision::Fourth;
 
     /// Returns the revision to use with a peer whose newest one has this number: the older of the
     /// two. Returns `None` if the peer's is older than all that are known.
@@ -35,7 +38,8 @@ impl Revision {
             0 => None,
             1 => Some(Revision::First),
             2 => Some(Revision::Second),
-            3.. => Some(Revision::Third),
+            3 => Some(Revision::Third),
+            4.. => Some(Revision::Fourth),
         }
     }
 

@@ -47,7 +47,8 @@ impl Tally {
         let shares = &mut self.progress.sources;
         let old: Vec<u64> = shares.iter().map(|s| s.bytes).collect();
         for share in shares.iter_mut() {
-            *share = SourceShare::new(std::mem::take(&mut share.url));
+            let way = share.way;
+            *share = SourceShare { way, ..SourceShare::new(std::mem::take(&mut share.url)) };
         }
         let mut sent: Vec<Vec<(u64, f64)>> = vec![Vec::new(); shares.len()];
         for flow in &numbers.flows {
@@ -64,6 +65,7 @@ impl Tally {
                 share.granted = flow.granted;
                 share.limited_by = flow.limited_by;
                 share.rtt = flow.rtt;
+                share.way = flow.way;
                 share.alive = true;
             }
         }

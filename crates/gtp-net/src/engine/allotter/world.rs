@@ -162,6 +162,7 @@ fn details_of(session: &Session) -> Details {
         principal: 0,
         transfer: 1,
         limited_by: LimitedBy::Sink,
+        way: crate::engine::Way::Udp,
         path: None,
         packets: session.received as u64,
         lost: 0,

@@ -13,7 +13,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use super::pipe::Taken;
 use super::{Ended, InPipe, NewStreamSink, StreamEvent};
-use crate::engine::api::FlowProgress;
+use crate::engine::api::{FlowProgress, Way};
 use crate::engine::batch::{Batch, Joins};
 use crate::engine::envelope::Envelope;
 use crate::engine::source_side::loss_ratio;
@@ -251,6 +251,7 @@ impl StreamSink {
             rtt: self.core.rtt(),
             wire_bytes: counters.bytes,
             duplicate_bytes: counters.duplicate_bytes,
+            way: Way::Udp,
             alive: self.life != Life::Parting,
         };
         *self.progress.lock().unwrap_or_else(PoisonError::into_inner) = Some(progress);

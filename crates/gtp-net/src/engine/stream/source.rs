@@ -12,7 +12,7 @@ use gtp_proto::{Arrival, Discard, Event, SourceConfig, SourceSession, Supplied};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::{Ended, NewStreamSource, OutPipe, StreamEvent};
-use crate::engine::api::SourceProgress;
+use crate::engine::api::{SourceProgress, Way};
 use crate::engine::batch::{Batch, Joins};
 use crate::engine::envelope::Envelope;
 use crate::engine::source_side::{CRUMBS, Phase, loss_ratio};
@@ -192,6 +192,7 @@ impl StreamSource {
             path: Some(self.core.path_standing()),
             rtt: self.core.rtt(),
             loss_ratio: loss_ratio(counters.lost, counters.delivered),
+            way: Way::Udp,
         };
         *self.progress.lock().unwrap_or_else(PoisonError::into_inner) = progress;
     }

@@ -185,7 +185,7 @@ impl Mirror {
             return;
         }
         let header = Header::decode(datagram).expect("the sink is honest");
-        let body = self.envelope.open(SocketId(1), from, header, datagram).expect("sealed");
+        let body = self.envelope.open(now, (SocketId(1), from), header, datagram).expect("sealed");
         let _ = self.core.handle_datagram(Arrival::from(now), header, body);
         self.agent.wake(now);
         while let Some(event) = self.core.poll_event() {

@@ -242,7 +242,7 @@ impl World {
             self.sink.handle_notice(now, notice);
         }
         self.sink.handle_timeout(now);
-        while let Some(to) = self.sink.poll_batch(now, &mut self.batch) {
+        while let Some((to, _)) = self.sink.poll_batch(now, &mut self.batch) {
             let flow = FlowId::from(to.to.port());
             let Some(nature) = self.ends.get(&flow).map(|&n| self.plan.mirrors[n]) else {
                 continue;
@@ -285,6 +285,7 @@ impl World {
                 | TransferEvent::FileDone { .. }
                 | TransferEvent::FileNamed { .. }
                 | TransferEvent::Warning(_)
+                | TransferEvent::Silent { .. }
                 | TransferEvent::Stalled => {}
                 TransferEvent::Unobtainable { .. }
                 | TransferEvent::WrongRoot { .. }

@@ -1,0 +1,97 @@
+//! Two hosts, each a network namespace, with one link between them, on which UDP can be blocked.
+
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Both of them, gone when dropped.
+pub struct Hosts {
+    near: String,
+    far: String,
+}
+
+/// The address of the far host.
+pub const FAR: &str = "10.85.0.2";
+
+/// Whereto nothing gets through any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum To {
+    Near,
+    Far,
+}
+
+impl Hosts {
+    pub fn new() -> Hosts {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let id = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let hosts = Hosts { near: format!("gtp-near-{id}"), far: format!("gtp-far-{id}") };
+        for name in [&hosts.near, &hosts.far] {
+            ip(&["netns", "add", name]);
+            ip(&["-n", name, "link", "set", "lo", "up"]);
+            // Rules that come before it can drop what comes in.
+            ip(&["-n", name, "rule", "add", "pref", "10", "lookup", "local"]);
+            ip(&["-n", name, "rule", "del", "pref", "0"]);
+        }
+        let (near, far) = (hosts.near.as_str(), hosts.far.as_str());
+        ip(&["-n", near, "link", "add", "va", "type", "veth", "peer", "name", "vb", "netns", far]);
+        for (name, device, address) in [(near, "va", "10.85.0.1/24"), (far, "vb", "10.85.0.2/24")] {
+            ip(&["-n", name, "addr", "add", address, "dev", device]);
+            ip(&["-n", name, "link", "set", device, "up"]);
+        }
+        hosts
+    }
+
+    /// A command at the near host.
+    pub fn near(&self, command: &Command) -> Command {
+        inside(&self.near, command)
+    }
+
+    /// A command at the far host.
+    pub fn far(&self, command: &Command) -> Command {
+        inside(&self.far, command)
+    }
+
+    /// Drops what comes to a host and is so: `ipproto udp`, and perhaps a port. The sender is not
+    /// told.
+    pub fn block(&self, to: To, what: &str) {
+        self.rule("add", to, what);
+    }
+
+    /// Lets it through again.
+    pub fn unblock(&self, to: To, what: &str) {
+        self.rule("del", to, what);
+    }
+
+    fn rule(&self, verb: &str, to: To, what: &str) {
+        let (name, device) = match to {
+            To::Near => (&self.near, "va"),
+            To::Far => (&self.far, "vb"),
+        };
+        let rule = ["-n", name, "rule", verb, "pref", "1", "iif", device, "blackhole"];
+        ip(&[&rule[..], &what.split(' ').collect::<Vec<_>>()].concat());
+    }
+}
+
+impl Drop for Hosts {
+    fn drop(&mut self) {
+        for name in [&self.near, &self.far] {
+            // It may never have come to be.
+            let _ = Command::new("ip").args(["netns", "del", name]).status();
+        }
+    }
+}
+
+fn inside(namespace: &str, command: &Command) -> Command {
+    let mut inside = Command::new("ip");
+    inside.args(["netns", "exec", namespace]).arg(command.get_program());
+    inside.args(command.get_args()).stdin(Stdio::null());
+    inside.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    inside.current_dir(command.get_current_dir().unwrap());
+    inside
+}
+
+#[track_caller]
+fn ip(args: &[&str]) {
+    let output = Command::new("ip").args(args).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "ip {args:?}: {said}");
+}

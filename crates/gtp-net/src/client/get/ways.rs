@@ -1,0 +1,63 @@
+//! By which way each source's data come: by UDP, or over its control connection.
+//!
+//! The engine moves a session from one way to the other and back; here is decided whether it may
+//! have the other one, and the user is told what it uses. Nothing is connected or asked here.
+
+use gtp_proto::{FlowId, Revision};
+
+use super::{Event, Gather, Order, State};
+use crate::client::{Udp, way_words};
+
+impl Gather {
+    /// No datagram has come on a session for some time. If its control connection may carry them,
+    /// the server is asked whether it is UDP that fails.
+    pub(super) fn silent(&mut self, flow: FlowId) {
+        let Some(number) = self.live_source(flow) else { return };
+        if !self.may_carry(number) {
+            return;
+        }
+        let source = &mut self.sources[number];
+        if let State::Live { orders, .. } = &source.state
+            && source.inquiry.wait(self.clock.now())
+        {
+            // A line that has just ended reports so itself.
+            let _ = orders.send(Order::AskArrivals);
+        }
+    }
+
+    /// Has the control connection carry a session's datagrams, if it may.
+    pub(super) fn carry(&mut self, flow: FlowId) {
+        let (Some(number), Some(running)) = (self.live_source(flow), &self.running) else { return };
+        let source = &self.sources[number];
+        if let (State::Live { orders, .. }, Some(peer)) = (&source.state, source.peer)
+            && self.may_carry(number)
+        {
+            // A line that has just ended reports so itself.
+            let _ = orders.send(Order::Carry(running.transfer.carrier(flow, peer)));
+        }
+    }
+
+    /// Whether a source's control connection may carry datagrams: its server can, the user does not
+    /// insist on UDP, and that had its chance, over the host's other IP version, too.
+    fn may_carry(&self, number: usize) -> bool {
+        let source = &self.sources[number];
+        let host = source.url.host();
+        let has_choice = !source.path_seen && self.endpoint.has_choice(host);
+        let waits = has_choice && !self.endpoint.is_carried(host, self.terms.udp);
+        self.terms.udp != Udp::Only && source.revision >= Revision::Fourth && !waits
+    }
+
+    /// Tells by which way data come, where that has changed.
+    pub(super) fn tell_ways(&mut self) {
+        let shares = self.tally.progress().sources.iter();
+        for (source, share) in self.sources.iter_mut().zip(shares) {
+            if !share.alive || !source.path_seen || share.way == source.way {
+                continue;
+            }
+            source.way = share.way;
+            let (host, url, way) = (source.url.host(), source.url.to_string(), share.way);
+            self.endpoint.note_way(host, way);
+            self.monitor.tell(Event::Way { url, way, text: way_words(host, way, self.terms.udp) });
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! What a channel speaks over: its own TLS connection, or a pipe to the task that has taken that
+//! connection over to carry datagrams as well. The channel's messages are the same over either, so
+//! that it only reads and writes; keys can be had from the connection alone.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::io::{self, AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
+use tokio_rustls::TlsStream;
+
+use super::ControlError;
+
+/// One of the two.
+#[derive(Debug)]
+pub(super) enum Line<S> {
+    /// The channel's own connection.
+    Own(Box<TlsStream<S>>),
+    /// The pipe to whoever has the connection.
+    Shared(DuplexStream),
+    /// Neither, while the one is exchanged for the other.
+    None,
+}
+
+impl<S> Line<S> {
+    /// The connection.
+    ///
+    /// # Errors
+    /// [`ControlError::Lost`] if somebody else has it.
+    pub fn tls(&self) -> Result<&TlsStream<S>, ControlError> {
+        match self {
+            Line::Own(stream) => Ok(stream),
+            Line::Shared(_) | Line::None => {
+                Err(ControlError::Lost(io::Error::other("the connection carries datagrams")))
+            }
+        }
+    }
+
+    /// Gives the connection to `taker`, and goes on with the pipe that it returns.
+    ///
+    /// # Errors
+    /// [`ControlError::Unexpected`] if it is given away already.
+    pub fn give_away(
+        &mut self,
+        taker: impl FnOnce(TlsStream<S>) -> DuplexStream,
+    ) -> Result<(), ControlError> {
+        match std::mem::replace(self, Line::None) {
+            Line::Own(stream) => {
+                *self = Line::Shared(taker(*stream));
+                Ok(())
+            }
+            given @ (Line::Shared(_) | Line::None) => {
+                *self = given;
+                Err(ControlError::Unexpected("datagrams are carried already".into()))
+            }
+        }
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Line<S> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Line::Own(stream) => Pin::new(&mut **stream).poll_read(context, buffer),
+            Line::Shared(pipe) => Pin::new(pipe).poll_read(context, buffer),
+            Line::None => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
+        }
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Line<S> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        match self.get_mut() {
+            Line::Own(stream) => Pin::new(&mut **stream).poll_write(context, bytes),
+            Line::Shared(pipe) => Pin::new(pipe).poll_write(context, bytes),
+            Line::None => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Line::Own(stream) => Pin::new(&mut **stream).poll_flush(context),
+            Line::Shared(pipe) => Pin::new(pipe).poll_flush(context),
+            Line::None => Poll::Ready(Ok(())),
+        }
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self.get_mut() {
+            Line::Own(stream) => Pin::new(&mut **stream).poll_shutdown(context),
+            Line::Shared(pipe) => Pin::new(pipe).poll_shutdown(context),
+            Line::None => Poll::Ready(Ok(())),
+        }
+    }
+}

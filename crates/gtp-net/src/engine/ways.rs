@@ -1,0 +1,249 @@
+//! By which way a session's datagrams go: by UDP, or by its carrier where UDP does not get through.
+//!
+//! The initiator decides. It takes the carrier when nothing has come for a while, or when its peer
+//! says that it hears nothing, and tries UDP again now and then: it sends a datagram a second time
+//! there, so that a try that fails loses nothing. The responder answers by the way that its peer
+//! uses, and answers a try with a copy in the same manner. The datagrams that prove the way for
+//! content are long ones, since a path may carry short ones only. Pure arithmetic over what came.
+
+use gtp_alloc::{Span, Time};
+
+use super::api::{SocketId, Way};
+
+/// A session's carrier, and whether it is in use.
+#[derive(Debug)]
+pub(super) struct Carriage {
+    pub id: SocketId,
+    end: End,
+    /// Whether content comes from the peer, and does not go there.
+    receives: bool,
+    in_use: bool,
+    /// When the next copy goes by UDP at an initiator that uses the carrier, and how long after the
+    /// one before.
+    try_at: Time,
+    pause: Span,
+    /// UDP was tried since it was given up: what comes by it now answers that, and was not sent
+    /// before.
+    tried: bool,
+    /// A responder has heard a try and owes it a copy.
+    owes: bool,
+    /// Datagrams by UDP, each newer than all before, since one came by the carrier.
+    newer_by_udp: u32,
+}
+
+/// Which end this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    Initiator,
+    Responder,
+}
+
+/// A datagram that opened under the session's key.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Came {
+    pub way: Way,
+    /// It is newer than all before.
+    pub newest: bool,
+    /// Its bytes.
+    pub length: usize,
+}
+
+/// A datagram as long as this shows that those with content get through: the shortest unit.
+const LONG: usize = 1_180;
+
+/// UDP is tried so long after it was given up...
+const TRY_FIRST: Span = Span::from_secs(5);
+/// ... and again after twice as long each time, and this at most.
+const TRY_LAST: Span = Span::from_secs(30);
+/// So many datagrams by UDP, one newer than the other and none by the carrier between them: the
+/// initiator has moved. A try is one.
+const MOVED: u32 = 3;
+
+impl Carriage {
+    /// A carrier that an initiator uses from now on, and a responder once its peer does.
+    pub fn new(id: SocketId, end: End, receives: bool, now: Time) -> Carriage {
+        Carriage {
+            id,
+            end,
+            receives,
+            in_use: end == End::Initiator,
+            try_at: now + TRY_FIRST,
+            pause: TRY_FIRST,
+            tried: false,
+            owes: false,
+            newer_by_udp: 0,
+        }
+    }
+
+    /// Whether datagrams leave by it.
+    pub fn is_in_use(&self) -> bool {
+        self.in_use
+    }
+
+    /// UDP does not get through, says an initiator's silence or its peer.
+    pub fn take(&mut self, now: Time) {
+        if self.end == End::Initiator && !self.in_use {
+            (self.in_use, self.tried) = (true, false);
+            (self.try_at, self.pause) = (now + TRY_FIRST, TRY_FIRST);
+        }
+    }
+
+    /// An authentic datagram has come.
+    pub fn hear(&mut self, came: Came) {
+        match (self.end, came.way) {
+            (End::Initiator, Way::Udp) => {
+                let proves = self.tried && (!self.receives || came.length >= LONG);
+                self.in_use &= !proves;
+            }
+            (End::Initiator, Way::Control) => {}
+            (End::Responder, Way::Udp) => {
+                self.owes = self.in_use;
+                if came.newest {
+                    self.newer_by_udp += 1;
+                    self.in_use &= self.newer_by_udp < MOVED;
+                }
+            }
+            (End::Responder, Way::Control) if came.newest => {
+                (self.in_use, self.newer_by_udp) = (true, 0);
+            }
+            (End::Responder, Way::Control) => {}
+        }
+    }
+
+    /// Whether a copy of what leaves next should go by UDP, its longest datagram being so long.
+    pub fn wants_copy(&self, now: Time, longest: usize) -> bool {
+        self.in_use
+            && (self.receives || longest >= LONG)
+            && match self.end {
+                End::Initiator => self.try_at <= now,
+                End::Responder => self.owes,
+            }
+    }
+
+    /// The copy is made.
+    pub fn copied(&mut self, now: Time) {
+        (self.owes, self.tried) = (false, true);
+        self.pause = (self.pause * 2).min(TRY_LAST);
+        self.try_at = now + self.pause;
+    }
+}
+
+/// How long nothing has come from the peer.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    /// When it was last looked at.
+    looked: Option<Time>,
+    /// Silence counts from here.
+    since: Time,
+    heard: bool,
+    /// When this thread was last found to have stood still.
+    stalled: Option<Time>,
+}
+
+/// Before the first answer silence counts after so long: four rounds of hellos.
+const SILENT_FIRST: Span = Span::from_millis(2_500);
+/// After that an end that is there speaks ten times a second.
+const SILENT: Span = Span::from_secs(2);
+/// A thread that was not let run for so long has missed what came.
+const STALL: Span = Span::from_secs(1);
+
+impl Watch {
+    /// An authentic datagram has come.
+    pub fn hear(&mut self, now: Time) {
+        (self.since, self.heard) = (now, true);
+    }
+
+    /// Whether this thread has stood still lately: what is said of that time was said of this end.
+    pub fn has_stalled(&self, now: Time) -> bool {
+        let is_recent = |at: Time| now.since(at) < SILENT;
+        self.looked.is_none_or(|at| now.since(at) > STALL) || self.stalled.is_some_and(is_recent)
+    }
+
+    /// Whether the peer has been silent for too long; silence counts anew then. Looks come several
+    /// times a second.
+    pub fn is_silent(&mut self, now: Time) -> bool {
+        let looked = self.looked.replace(now);
+        if looked.is_none_or(|at| now.since(at) > STALL) {
+            (self.since, self.stalled) = (now, Some(now));
+        }
+        let most = if self.heard { SILENT } else { SILENT_FIRST };
+        let silent = now.since(self.since) >= most;
+        if silent {
+            self.since = now;
+        }
+        silent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(millis: u64) -> Time {
+        Time::from_nanos(millis * 1_000_000)
+    }
+
+    fn came(way: Way, newest: bool) -> Came {
+        Came { way, newest, length: LONG }
+    }
+
+    #[test]
+    fn an_initiator_tries_udp_with_copies_ever_more_rarely_and_moves_when_a_long_answer_comes() {
+        let mut carriage = Carriage::new(SocketId(1), End::Initiator, true, ms(0));
+        carriage.hear(came(Way::Udp, true));
+        assert!(carriage.is_in_use(), "it was sent before");
+        let mut tries = Vec::new();
+        for now in (0..120_000).step_by(10) {
+            if carriage.wants_copy(ms(now), LONG) {
+                carriage.copied(ms(now));
+                tries.push(now / 1_000);
+            }
+        }
+        assert_eq!(tries, [5, 15, 35, 65, 95]);
+        carriage.hear(Came { way: Way::Udp, newest: true, length: LONG - 1 });
+        assert!(carriage.is_in_use(), "a short answer proves nothing for content");
+        carriage.hear(came(Way::Udp, true));
+        assert!(!carriage.is_in_use() && !carriage.wants_copy(ms(1_000_000), LONG));
+        carriage.take(ms(200_000));
+        assert!(carriage.is_in_use() && !carriage.wants_copy(ms(204_999), LONG));
+        assert!(carriage.wants_copy(ms(205_000), LONG));
+    }
+
+    #[test]
+    fn a_responder_answers_each_try_once_and_moves_when_its_peer_has() {
+        let mut carriage = Carriage::new(SocketId(1), End::Responder, false, ms(0));
+        assert!(!carriage.is_in_use(), "its peer may still speak by UDP");
+        carriage.hear(came(Way::Control, true));
+        assert!(carriage.is_in_use() && !carriage.wants_copy(ms(9), LONG));
+        carriage.hear(came(Way::Udp, false));
+        assert!(carriage.wants_copy(ms(9), LONG) && !carriage.wants_copy(ms(9), LONG - 1));
+        carriage.copied(ms(9));
+        assert!(carriage.is_in_use() && !carriage.wants_copy(ms(9), LONG));
+        for _ in 0..5 {
+            carriage.hear(came(Way::Udp, true));
+            carriage.hear(came(Way::Control, true));
+        }
+        assert!(carriage.is_in_use(), "tries between others");
+        for _ in 0..MOVED {
+            assert!(carriage.is_in_use());
+            carriage.hear(came(Way::Udp, true));
+        }
+        assert!(!carriage.is_in_use());
+        carriage.hear(came(Way::Control, false));
+        assert!(!carriage.is_in_use(), "an old one comes late");
+        carriage.hear(came(Way::Control, true));
+        assert!(carriage.is_in_use());
+    }
+
+    #[test]
+    fn silence_counts_from_what_came_last_and_a_thread_that_stood_still_has_missed_it() {
+        let mut watch = Watch::default();
+        let silent = |watch: &mut Watch, from: u64, to: u64| {
+            (from..=to).step_by(100).filter(|&now| watch.is_silent(ms(now))).collect::<Vec<_>>()
+        };
+        assert_eq!(silent(&mut watch, 0, 5_200), [2_500, 5_000]);
+        watch.hear(ms(5_200));
+        assert_eq!(silent(&mut watch, 5_300, 9_300), [7_200, 9_200]);
+        assert_eq!(silent(&mut watch, 20_000, 22_100), [22_000], "it stood still for ten seconds");
+    }
+}
