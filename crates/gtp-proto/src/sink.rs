@@ -5,7 +5,6 @@
 //! holds no payload: its host places each unit where the unit's number says.
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use gtp_alloc::led::{Came, Counts, SessionLaw};
@@ -15,12 +14,10 @@ use gtp_ranges::RangeSet;
 use crate::claims::{Peer, Usage};
 use crate::excess::Excess;
 use crate::handshake::{Handshake, HelloOut, Outcome, Role};
-use crate::limits::{
-    INTERVAL_MAX, INTERVAL_MIN, RAMP_FACTOR, RECEIPTS_WAITING, SESSION_TIMEOUT, SILENCE_STOP,
-};
+use crate::limits::{INTERVAL_MAX, INTERVAL_MIN, RAMP_FACTOR, SESSION_TIMEOUT, SILENCE_STOP};
 use crate::meter::{Meter, RttMeter, StreamMeter};
 use crate::path::first_rate;
-use crate::receipt::{Arrivals, ReceiptBuilder};
+use crate::receipt::{Arrivals, Delays, Finished, ReceiptBuilder};
 use crate::report::{Grant, Law, LimitedBy, Phase, Report, reaches};
 use crate::requests::{Asker, Progress, Repairs};
 use crate::session::{
@@ -110,10 +107,11 @@ impl Delay {
     }
 
     /// The least and the greatest of the interval, which ends; none if nothing came.
-    fn take_interval(&mut self) -> Option<(u32, u32)> {
+    fn take_interval(&mut self) -> Option<Delays> {
         let usual = self.least[0].min(self.least[1]);
         let above = |sample: i32| sample.wrapping_sub(usual).max(0) as u32;
-        self.in_interval.take().map(|(least, most)| (above(least), above(most)))
+        let (least, most) = self.in_interval.take()?;
+        Some(Delays { least: above(least), most: above(most) })
     }
 }
 
@@ -187,8 +185,8 @@ pub struct SinkSession {
     handshake: Handshake,
     arrivals: Arrivals,
     receipt: ReceiptBuilder,
-    /// Receipts that ended before their interval because they were full.
-    full_receipts: VecDeque<Receipt>,
+    /// Whether packets overtake each other on this path.
+    overtaken: bool,
     asker: Asker,
     /// What was assigned and will not come, and the host has not taken back yet.
     unreturned: RangeSet,
@@ -240,7 +238,7 @@ impl SinkSession {
             handshake: Handshake::new(now, config.role.clone()),
             arrivals: Arrivals::default(),
             receipt: ReceiptBuilder::default(),
-            full_receipts: VecDeque::new(),
+            overtaken: false,
             asker: Asker::new(1),
             unreturned: RangeSet::new(),
             quick: None,
@@ -306,7 +304,7 @@ impl SinkSession {
     ) -> Result<Received<'a>, Discard> {
         if header.kind == Kind::Data {
             let received = self.handle_data(came, header.pn, body);
-            self.end_full_receipt();
+            self.end_full_part(came.read);
             return received;
         }
         let control = Control::decode(header.kind, body)?.ok_or(Discard::Misdirected)?;
@@ -316,7 +314,7 @@ impl SinkSession {
         }
         self.hear_source(came.read);
         let handled = self.handle_control(came, header.pn, control);
-        self.end_full_receipt(); // Whatever it was, its number may have left a gap.
+        self.end_full_part(came.read); // Whatever it was, its number may have left a gap.
         self.relay_handshake(came.read);
         handled.map(|()| Received::Control)
     }
@@ -419,7 +417,7 @@ impl SinkSession {
             return None;
         }
         self.interval(now);
-        let full = !self.full_receipts.is_empty();
+        let full = self.receipt.due_at(self.late()).is_some_and(|at| at <= now);
         if self.feedback_urgent || full || self.feedback_due <= now {
             return Some(self.feedback(now, head));
         }
@@ -437,9 +435,10 @@ impl SinkSession {
         if !self.handshake.may_ask() {
             return hello;
         }
-        if self.feedback_urgent || !self.full_receipts.is_empty() {
+        if self.feedback_urgent {
             return Some((Time::ZERO, Wake::Interval));
         }
+        let full = self.receipt.due_at(self.late()).map(|at| (at, Wake::Interval));
         let request = self.asker.next_due(self.patience()).map(|at| (at, Wake::Interval));
         let tail = self.asker.is_tail_open().then_some((self.settle_due, Wake::Interval));
         let decides = self.alone.as_ref().and_then(|law| law.poll_timeout());
@@ -447,7 +446,7 @@ impl SinkSession {
         let gap = self.quick.as_ref().and_then(|quick| quick.open.map(|(at, _)| at));
         let hello = earliest(hello, gap.map(|at| (at, Wake::Interval)));
         let next = earliest(hello, earliest(request, tail));
-        earliest(next, Some((self.feedback_due, Wake::Interval)))
+        earliest(earliest(next, full), Some((self.feedback_due, Wake::Interval)))
     }
 
     /// What the host should know.
@@ -517,10 +516,12 @@ impl SinkSession {
         let (data, payload) = DataHead::decode(body)?;
         let now = came.read;
         let gap = pn > self.arrivals.upcoming();
+        let overtaken = pn < self.arrivals.upcoming();
         self.arrivals.accept(pn)?;
+        self.overtaken |= overtaken;
         self.hear_source(now);
         let bytes = self.config.link.wire_bytes(HEADER_LEN + body.len());
-        if self.receipt.covers(pn) {
+        if self.receipt.is_present(pn) {
             // Else it was measured as missing.
             self.measured.add(now, pn, data.sent_at, bytes);
         }
@@ -670,35 +671,35 @@ impl SinkSession {
 
     /// A receipt that can name no more gaps ends at once: what it cannot call missing it claims.
     #[inline]
-    fn end_full_receipt(&mut self) {
+    fn end_full_part(&mut self, now: Time) {
         if self.receipt.is_full(&self.arrivals) {
-            self.keep_full_receipt();
+            self.end_part(now, true);
         }
     }
 
-    #[cold]
-    fn keep_full_receipt(&mut self) {
-        if self.full_receipts.len() == RECEIPTS_WAITING {
-            self.full_receipts.pop_front();
-        }
-        let receipt = self.end_receipt();
-        self.full_receipts.push_back(receipt);
+    fn end_part(&mut self, now: Time, is_full: bool) {
+        let present = self.receipt.present(&self.arrivals);
+        self.measured.add_missing(present.bytes, present.packets, &present.missing);
+        let delays = self.delay.take_interval();
+        self.receipt.end_part(now, &self.arrivals, delays, is_full);
     }
 
-    fn end_receipt(&mut self) -> Receipt {
-        let (received, packets) = self.receipt.counted();
-        let (receipt, missing) = self.receipt.finish(&self.arrivals);
-        self.measured.add_missing(received, packets, &receipt.gaps);
+    fn end_receipt(&mut self, now: Time) -> (Receipt, Option<Delays>) {
+        self.end_part(now, false);
+        let finished = self.receipt.finish(now, &self.arrivals, self.late());
+        let Finished { receipt, missing, delays } = finished;
         self.counters.lost += missing;
         self.usage.lost(Bytes(missing.saturating_mul(self.packet_bytes().0)));
-        receipt
+        (receipt, delays)
+    }
+
+    /// How late packets may be.
+    fn late(&self) -> Span {
+        if self.overtaken { self.echo.guard } else { Span::ZERO }
     }
 
     fn feedback(&mut self, now: Time, head: &mut Vec<u8>) -> Transmit {
-        let receipt = match self.full_receipts.pop_front() {
-            Some(full) => full,
-            None => self.end_receipt(),
-        };
+        let (receipt, delays) = self.end_receipt(now);
         self.measured.roll(now, self.grant.interval, INTERVAL_MAX);
         self.check_excess(now);
         self.look_at_usage(now);
@@ -706,7 +707,7 @@ impl SinkSession {
             Some((at, sent_at)) => (sent_at, now.since(at).as_micros() as u32),
             None => (0, 0),
         };
-        let (interval, delays) = (self.pause(now), self.delay.take_interval());
+        let interval = self.pause(now);
         self.noted = None;
         self.feedback_urgent = false;
         self.feedback_due = now + interval;
@@ -719,10 +720,10 @@ impl SinkSession {
             interval: interval.as_micros() as u32,
             echo_at,
             echo_hold,
-            delay: delays.map_or(0, |(least, _)| least),
+            delay: delays.map_or(0, |delays| delays.least),
             receipt,
             weight: self.weight.said(),
-            delay_most: delays.map(|(_, most)| most),
+            delay_most: delays.map(|delays| delays.most),
         };
         self.control(&Control::Feedback(feedback), head)
     }

@@ -1,14 +1,21 @@
 //! Honest receipts, forged ones, and replayed packets.
 
+use core::ops::Range;
 use std::collections::BTreeSet;
 use std::vec::Vec;
 
 use proptest::prelude::*;
 
+use gtp_alloc::{Bytes, Span, Time};
+
+use super::builder::{PARTS_WAITING, WAITS_MOST};
+use super::verifier::MISSED_PIECES;
 use super::*;
+use crate::limits::{GAPS_PER_FEEDBACK, RECEIPT_SPAN};
+use crate::proof::ProofKey;
+use crate::wire::Receipt;
 
 const LONGEST: Bytes = Bytes(1_477);
-const NOW: Time = Time::from_nanos(5_000_000);
 
 fn verifier() -> ReceiptVerifier {
     ReceiptVerifier::new(ProofKey::new([3; 16]))
@@ -20,22 +27,34 @@ struct Sink {
     arrivals: Arrivals,
     builder: ReceiptBuilder,
     receipts: Vec<Receipt>,
+    /// The time, and how late packets may be.
+    now: Time,
+    late: Span,
 }
 
 impl Sink {
     fn take(&mut self, pn: u64, proof: Option<u16>) -> Result<(), Discard> {
         self.arrivals.accept(pn)?;
         if let Some(proof) = proof {
-            self.builder.add(NOW, pn, proof, LONGEST);
+            self.builder.add(self.now, pn, proof, LONGEST);
         }
         if self.builder.is_full(&self.arrivals) {
-            self.end();
+            self.builder.end_part(self.now, &self.arrivals, None, true);
+        }
+        while self.builder.due_at(self.late).is_some_and(|at| at <= self.now) {
+            self.finish();
         }
         Ok(())
     }
 
     fn end(&mut self) {
-        let (receipt, missing) = self.builder.finish(&self.arrivals);
+        self.builder.end_part(self.now, &self.arrivals, None, false);
+        self.finish();
+    }
+
+    fn finish(&mut self) {
+        let Finished { receipt, missing, .. } =
+            self.builder.finish(self.now, &self.arrivals, self.late);
         let gaps: u64 = receipt.gaps.iter().map(|g| g.end - g.start).sum();
         assert_eq!(gaps, missing);
         self.receipts.push(receipt);
@@ -50,6 +69,13 @@ fn honest(source: &mut ReceiptVerifier, n: u64, lost: &[u64]) -> Receipt {
     }
     sink.end();
     sink.receipts.remove(0)
+}
+
+/// The span of the receipt that ends now, and how many packets are missing in it.
+fn ended(sink: &mut Sink) -> (Range<u64>, u64) {
+    sink.end();
+    let receipt = sink.receipts.last().unwrap();
+    (receipt.span.clone(), receipt.gaps.iter().map(|g| g.end - g.start).sum())
 }
 
 fn is_violation(outcome: &Result<Option<Proven>, Discard>) -> bool {
@@ -232,6 +258,72 @@ fn heavy_loss_ends_receipts_early_rather_than_claiming_what_is_missing() {
     }
 }
 
+#[test]
+fn a_packet_that_is_late_when_an_interval_ends_is_not_called_missing() {
+    let mut source = verifier();
+    let mut sink = Sink { late: Span::from_millis(2), ..Sink::default() };
+    for pn in [0, 1, 2, 3, 5] {
+        sink.take(pn, Some(source.tag(pn))).unwrap();
+    }
+    assert_eq!(ended(&mut sink), (0..0, 0), "4 may be late");
+    sink.now += Span::from_millis(1);
+    sink.take(4, Some(source.tag(4))).unwrap();
+    assert_eq!(ended(&mut sink), (0..6, 0));
+    for receipt in &sink.receipts {
+        assert!(source.verify(receipt, 6, LONGEST).is_ok());
+    }
+}
+
+#[test]
+fn a_packet_that_stays_away_for_longer_than_packets_are_late_is_called_missing() {
+    let mut source = verifier();
+    let mut sink = Sink { late: Span::from_millis(2), ..Sink::default() };
+    for interval in 0..4 {
+        for pn in (interval * 10..interval * 10 + 10).filter(|pn| pn % 10 != 4) {
+            sink.take(pn, Some(source.tag(pn))).unwrap();
+        }
+        let before = (interval.max(1) - 1) * 10;
+        assert_eq!(ended(&mut sink), (before..interval * 10, interval.min(1)));
+        sink.now += Span::from_millis(10);
+    }
+    assert_eq!(ended(&mut sink), (30..40, 1), "also when nothing more comes");
+}
+
+#[test]
+fn a_receipt_waits_no_longer_than_its_limit_and_not_at_all_for_what_is_complete() {
+    let mut source = verifier();
+    let mut sink = Sink { late: Span::from_secs(9), ..Sink::default() };
+    sink.take(0, Some(source.tag(0))).unwrap();
+    assert_eq!(ended(&mut sink), (0..1, 0));
+    sink.take(2, Some(source.tag(2))).unwrap();
+    assert_eq!(ended(&mut sink), (1..1, 0));
+    sink.now += WAITS_MOST;
+    assert_eq!(ended(&mut sink), (1..3, 1));
+    for pn in 2..40 {
+        sink.take(2 * pn, Some(source.tag(2 * pn))).unwrap();
+        sink.end();
+    }
+    assert_eq!(sink.builder.ended.len(), PARTS_WAITING);
+}
+
+#[test]
+fn many_late_packets_fill_no_receipt() {
+    let mut source = verifier();
+    let mut sink = Sink { late: Span::from_millis(2), ..Sink::default() };
+    // Each pair of packets comes in the other order: a gap opens and closes.
+    for pn in (0..4_000).map(|n| n ^ 1) {
+        sink.now += Span::from_micros(10);
+        sink.take(pn, Some(source.tag(pn))).unwrap();
+    }
+    sink.now += Span::from_millis(2);
+    sink.end();
+    assert_eq!(sink.receipts.last().unwrap().span.end, 4_000);
+    for receipt in &sink.receipts {
+        assert!(receipt.gaps.is_empty(), "{receipt:?}");
+        assert!(source.verify(receipt, 4_000, LONGEST).is_ok());
+    }
+}
+
 proptest! {
     #[test]
     fn every_number_is_accepted_exactly_once(
@@ -248,6 +340,7 @@ proptest! {
     #[test]
     fn receipts_of_any_course_of_loss_copies_and_reordering_verify(
         fates in proptest::collection::vec((0..10_u8, 0..40_u64, 0..30_u8), 1..800),
+        waits in 0..50_u64,
     ) {
         let mut source = verifier();
         let sent = fates.len() as u64;
@@ -261,13 +354,17 @@ proptest! {
             }
         }
         arriving.sort_unstable();
-        let mut sink = Sink::default();
-        for ((_, pn), (_, _, end)) in arriving.iter().zip(fates.iter().cycle()) {
+        // Packet `pn` leaves in millisecond `pn`.
+        let mut sink = Sink { late: Span::from_millis(waits), ..Sink::default() };
+        for ((at, pn), (_, _, end)) in arriving.iter().zip(fates.iter().cycle()) {
+            sink.now = Time::ZERO + Span::from_millis(*at);
             let _ = sink.take(*pn, Some(source.tag(*pn)));
             if *end == 0 {
                 sink.end();
             }
         }
+        sink.end();
+        sink.now += WAITS_MOST;
         sink.end();
         let mut next = 0;
         for (i, receipt) in sink.receipts.iter().enumerate() {
@@ -279,6 +376,7 @@ proptest! {
             let proven = source.verify(receipt, sent, LONGEST);
             prop_assert!(proven.is_ok(), "{proven:?}");
         }
+        prop_assert_eq!(next, sink.arrivals.upcoming());
     }
 
     #[test]
