@@ -19,7 +19,7 @@ use crate::limits::{
 };
 use crate::meter::{RttMeter, StreamMeter};
 use crate::pacer::Pacer;
-use crate::path::{Conditions, Path, Sample, SendLog, Shows};
+use crate::path::{Conditions, Path, Receipts, Sample, SendLog, Shows};
 use crate::proof::ProofKey;
 use crate::receipt::{Arrivals, Proven, ReceiptVerifier};
 use crate::report::{Grant, Law, Phase, Report};
@@ -522,6 +522,7 @@ impl SourceSession {
             first_pn: span.start,
             end_pn: span.end,
             lost,
+            receipts: Receipts::one(lost),
         };
         let conditions = self.conditions();
         let shows = match since {

@@ -6,7 +6,7 @@
 use gtp_alloc::{Rate, Span, Time};
 
 use super::measures::{RANDOM_MOST, Verdict};
-use super::probe::BELOW;
+use super::retry::Retry;
 use super::sample::Conditions;
 use super::window::Window;
 use super::{LIFT, PathBound, State};
@@ -19,18 +19,17 @@ const ASKABLE: Span = Span::from_millis(20);
 /// Without queue and loss for so long, there is nobody to compete with.
 const CALM: Span = Span::from_secs(1);
 const CALM_ROUNDS: u64 = 16;
-/// A session that began to compete below a limit is beyond it at this many times its first rate.
-const BEYOND: f64 = 1.0 / BELOW;
 /// Losses at less than this part of the rate at which they seemed to begin are chance after all.
 const FAR_BELOW: f64 = 0.75;
 
 /// A session that competes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Compete {
-    window: Window,
+    pub window: Window,
     asked_at: Time,
     ask_every: Span,
-    calm_since: Option<Time>,
+    /// Since when there was neither a queue nor a loss that chance does not explain.
+    pub calm_since: Option<Time>,
     /// The rate at which it began to compete.
     began: Rate,
     /// Whether losses were found to begin at that rate, and that is why it competes.
@@ -39,6 +38,8 @@ pub(super) struct Compete {
     packets: u64,
     /// See `packets`.
     lost: u64,
+    /// Whether losses still begin at that rate, while it is tested.
+    pub retry: Option<Retry>,
 }
 
 impl PathBound {
@@ -64,8 +65,9 @@ impl PathBound {
     ) {
         let (asked_at, ask_every, calm_since, began) = (now, ASK_EVERY, None, window.rate(rtt));
         let (packets, lost) = (0, 0);
+        let retry = None;
         let compete =
-            Compete { window, asked_at, ask_every, calm_since, began, limit, packets, lost };
+            Compete { window, asked_at, ask_every, calm_since, began, limit, packets, lost, retry };
         self.state = State::Compete(compete);
         self.set_bound(window.rate(rtt), given);
     }
@@ -95,33 +97,38 @@ impl PathBound {
             self.resume(v.carried.min(self.bound), given);
             return;
         }
+        if compete.limit && self.retry_limit(&mut compete, now, v, fresh, given) {
+            return;
+        }
         if v.excess && fresh {
             if self.may_be_chance(&compete, now, v) {
-                if compete.limit {
-                    let loss = compete.lost as f64 / compete.packets.max(1) as f64;
-                    self.measures.note_random(loss, compete.packets);
-                    self.lift(given);
-                } else {
-                    self.probe(now, v, v.loss(), given);
-                }
+                self.doubt(&compete, now, v, given);
                 return;
             }
             compete.window.handle_loss(now);
+            compete.limit &= self.lower_limit(now, v.carried);
             self.changed_pn = given.next_pn;
         } else if !v.excess {
             compete.window.handle_arrived(now, v.arrived, rtt);
         }
-        compete.window.keep_to(Rate::from_f64(LIFT * given.aim.as_f64()), rtt);
+        compete.window.keep_to(self.most(&compete, given), rtt);
         self.bound = self.floored(compete.window.rate(rtt), given.rtt);
+        self.state = State::Compete(compete);
         if compete.is_to_ask(now, v) {
-            self.ask(
-                now,
-                &Verdict { carried: self.bound.min(v.carried), ..*v },
-                Some(compete),
-                given,
-            );
+            let v = Verdict { carried: self.bound.min(v.carried), ..*v };
+            self.ask(now, &v, Some(compete), given);
+        }
+    }
+
+    /// The losses are hardly a rival's: it is tested whether they are random, or known to be if a
+    /// test has led here.
+    fn doubt(&mut self, compete: &Compete, now: Time, v: &Verdict, given: &Conditions) {
+        if compete.limit {
+            let loss = compete.lost as f64 / compete.packets.max(1) as f64;
+            self.measures.note_random(loss, compete.packets);
+            self.lift(given);
         } else {
-            self.state = State::Compete(compete);
+            self.probe(now, v, v.loss(), given);
         }
     }
 
@@ -134,8 +141,14 @@ impl PathBound {
         }
         let since = *compete.calm_since.get_or_insert(now);
         let long = now.since(since) > (given.rtt * CALM_ROUNDS).max(CALM);
-        let beyond_limit = compete.limit && v.carried > compete.began.scale(BEYOND);
-        long && (beyond_limit || compete.window.is_beyond())
+        long && compete.window.is_beyond()
+    }
+
+    /// The most that the window may send: what both ends would give, and no more than a limit.
+    fn most(&self, compete: &Compete, given: &Conditions) -> Rate {
+        let aim = Rate::from_f64(LIFT * given.aim.as_f64());
+        let limit = self.limit.filter(|_| compete.limit);
+        limit.map_or(aim, |limit| aim.min(limit.keeps_to()))
     }
 
     /// Whether losses come far below the rate at which they led to competing, and without a queue.

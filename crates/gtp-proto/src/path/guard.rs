@@ -43,13 +43,14 @@ impl Guard {
         Guard { since: now, packets: 0, lost: 0, lasts: LASTS, ended: now }
     }
 
-    /// Counts a sample, and returns whether most was lost of late.
+    /// Counts a sample, and returns whether most was lost of late and still is. A session that has
+    /// lowered its rate meanwhile, so that most arrives, needs no guard.
     fn count(&mut self, now: Time, v: &Verdict) -> bool {
         (self.packets, self.lost) = (self.packets + v.packets, self.lost + v.lost);
         if now.since(self.since) < COUNTED || self.packets < PACKETS {
             return false;
         }
-        let most = self.lost as f64 > MOST * self.packets as f64;
+        let most = self.lost as f64 > MOST * self.packets as f64 && v.loss() >= ENDS;
         (self.since, self.packets, self.lost) = (now, 0, 0);
         most
     }

@@ -6,7 +6,7 @@
 
 use gtp_alloc::{Rate, Span, Time};
 
-use super::sample::{Conditions, SAMPLE_MIN, Sample};
+use super::sample::{Conditions, Receipts, SAMPLE_MIN, Sample};
 use crate::meter::WindowedMax;
 
 /// Queueing delay below which a queue is not thought to be there. It is the same for every
@@ -32,11 +32,16 @@ const CONVINCED: u32 = 3;
 /// So many packets must be lost in these counts together. Random losses that come in bursts make a
 /// few counts in a row odd now and then; mild losses leave time to count more.
 const CONVINCING: u64 = 24;
+/// The losses must hit this part of the receipts that they would hit here and there, as what
+/// exceeds a limit does. A few bursts of random losses that come close together hit less.
+const SPREAD: f64 = 0.6;
 /// A sample without loss contradicts odd counts before it by which it would hold this number of
 /// losses or more: those were a burst of random losses.
 const MISSED: f64 = 4.0;
 /// What was lost is called a lot only over this number of packets.
 const MANY: u64 = 128;
+/// If this part is lost beyond the usual, the path carries only what arrives.
+const MUCH: f64 = 0.2;
 /// More than this part is random only if a test has shown it: what rivals lose could creep in.
 const LEARN_MOST: f64 = 0.05;
 /// What is believed at first has the weight of so many packets.
@@ -94,6 +99,7 @@ impl Verdict {
 struct Count {
     packets: u64,
     lost: u64,
+    receipts: Receipts,
     /// Whether some delay among them is nearly a queue's: then it does not show what is usual.
     doubtful: bool,
 }
@@ -180,6 +186,17 @@ impl Measures {
         (both.packets >= MANY).then(|| both.loss())
     }
 
+    /// Whether so much is lost that the path carries only what arrives, whatever the reason and
+    /// whenever it was sent.
+    pub fn loses_much(&self, v: &Verdict) -> bool {
+        v.packets >= MANY && self.is_much(v.loss())
+    }
+
+    /// Whether this part is much more than what is usually lost.
+    pub fn is_much(&self, loss: f64) -> bool {
+        loss > 1.0 - self.usual + MUCH
+    }
+
     /// Notes that `loss` is random, which `packets` have shown.
     pub fn note_random(&mut self, loss: f64, packets: u64) {
         let loss = loss.min(RANDOM_MOST);
@@ -214,7 +231,7 @@ impl Measures {
         }
         let odd = if learns && !queued && !dropped {
             let doubtful = sample.delay > self.threshold() / 2;
-            self.count(Count { packets, lost, doubtful })
+            self.count(Count { packets, lost, receipts: sample.receipts, doubtful })
         } else {
             self.counts = Counts::default();
             None
@@ -253,7 +270,7 @@ impl Measures {
             return None;
         }
         let (odd, times) = (odd.and(present), times + 1);
-        if times >= CONVINCED && odd.lost >= CONVINCING {
+        if times >= CONVINCED && odd.lost >= CONVINCING && odd.is_spread() {
             return Some(odd.loss());
         }
         self.counts = Counts { odd, times, ..Counts::default() };
@@ -295,6 +312,7 @@ impl Count {
         Count {
             packets: self.packets + next.packets,
             lost: self.lost + next.lost,
+            receipts: self.receipts.and(next.receipts),
             doubtful: self.doubtful || next.doubtful,
         }
     }
@@ -302,11 +320,19 @@ impl Count {
     fn loss(&self) -> f64 {
         self.lost as f64 / self.packets.max(1) as f64
     }
+
+    fn is_spread(&self) -> bool {
+        self.receipts.spread(self.packets, self.loss()) >= SPREAD
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn count(packets: u64, lost: u64) -> Count {
+        Count { packets, lost, receipts: Receipts::one(lost), doubtful: false }
+    }
 
     /// Counts `samples` of 40 packets, of which every `nth` packet is lost; returns the first loss
     /// that is to be asked about.
@@ -314,7 +340,7 @@ mod tests {
         let lost_before = |packet: u64| packet / nth;
         (0..samples).find_map(|sample| {
             let lost = lost_before(40 * (sample + 1)) - lost_before(40 * sample);
-            measures.count(Count { packets: 40, lost, doubtful: false })
+            measures.count(count(40, lost))
         })
     }
 
@@ -329,10 +355,25 @@ mod tests {
     fn a_single_burst_of_losses_is_not_asked_about_and_does_not_become_usual() {
         let mut measures = Measures::new(Time::ZERO);
         assert_eq!(lose_every(&mut measures, u64::MAX, 50), None);
-        let burst = Count { packets: 289, lost: 280, doubtful: false };
+        let burst = count(289, 280);
         assert_eq!(measures.count(burst), None);
         assert_eq!(lose_every(&mut measures, u64::MAX, 50), None);
         assert!(measures.usual() > 0.999, "{}", measures.usual());
+    }
+
+    #[test]
+    fn a_few_bursts_close_together_are_not_asked_about_and_losses_here_and_there_are() {
+        for (at_once, asks) in [(6, false), (1, true)] {
+            let mut measures = Measures::new(Time::ZERO);
+            assert_eq!(lose_every(&mut measures, 300, 50), None);
+            // Receipts of four packets.
+            let lossy = |receipt: u64| receipt % (2 * at_once) < at_once.min(2);
+            let asked = (0..60).find_map(|receipt| {
+                let lost = if lossy(receipt) { 4.min(at_once) } else { 0 };
+                measures.count(count(4, lost))
+            });
+            assert_eq!(asked.is_some(), asks, "{at_once} at once");
+        }
     }
 
     #[test]
@@ -340,7 +381,7 @@ mod tests {
         let mut measures = Measures::new(Time::ZERO);
         assert_eq!(lose_every(&mut measures, 300, 50), None);
         for (packets, lost) in [(55, 5), (40, 17), (62, 0), (66, 8), (63, 0)] {
-            let asked = measures.count(Count { packets, lost, doubtful: false });
+            let asked = measures.count(count(packets, lost));
             assert_eq!(asked, None, "{lost} of {packets}");
         }
     }

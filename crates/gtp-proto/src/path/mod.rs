@@ -5,7 +5,8 @@
 //! watches for a queue and for losses. Once it has met one there is a bound. It climbs until a
 //! queue shows and steps back (`cruise`). It asks whose queue it is that does not go away (`ask`),
 //! and competes as one TCP would with whoever keeps it full (`compete`). It asks whether losses
-//! without a queue follow its rate (`probe`): random loss alone does not lower the bound. Losses
+//! without a queue follow its rate (`probe`), and tests that again (`retry`): random loss alone
+//! does not lower the bound. Losses
 //! that come with the longest delays are a queue's, however short it is (`drops`). When most is
 //! lost, next to nothing is sent (`guard`). The module knows rates and delays, not packets.
 
@@ -22,6 +23,7 @@ mod member;
 mod name;
 mod party;
 mod probe;
+mod retry;
 mod sample;
 mod standing;
 mod start;
@@ -46,7 +48,7 @@ pub use groups::PathGroups;
 pub(crate) use log::SendLog;
 pub(crate) use member::{Facts, Keeps, Path, PathShare, Piece, Shows};
 pub use name::PathName;
-pub(crate) use sample::{Conditions, Sample};
+pub(crate) use sample::{Conditions, Receipts, Sample};
 pub use standing::{Mode, Queue, Standing};
 
 /// The packets of the first round trip are counted as if they were this long, whatever the unit:
@@ -182,6 +184,7 @@ impl PathBound {
             State::Start(start) => self.watch(start, now, &v, given),
             State::Compete(compete) => self.compete(compete, now, &v, fresh, given),
             State::Cruise(cruise) if fresh => self.cruise(cruise, now, &v, given),
+            State::Cruise(_) if self.measures.loses_much(&v) => self.step_down(now, &v, given),
             State::Ask(ask) => self.hear_answer(ask, now, &v, fresh, given),
             State::Probe(probe) if fresh => self.hear_probe(probe, now, &v, given),
             State::Held(held) if fresh => self.hold(held, now, &v, given),

@@ -30,8 +30,10 @@ const AGREES: f64 = 0.125;
 const AGREES_WITHIN: Span = Span::from_secs(10);
 /// The part of a limit that is sent once it is known.
 pub(super) const BELOW: f64 = 0.95;
-/// If more than this part is lost, the path carries only what arrives, whatever the reason.
-const MUCH: f64 = 0.2;
+/// Losses may begin below a limit this number of times, because it was measured too high.
+const LOWERED_MOST: u32 = 4;
+/// The window grows to this part of it.
+const KEEPS: f64 = 0.98;
 /// The part of the arriving rate that is sent at once after such a loss.
 const STEPS_DOWN: f64 = 0.85;
 
@@ -55,7 +57,11 @@ pub(super) struct Probe {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limit {
     rate: Rate,
-    at: Time,
+    pub at: Time,
+    /// The number of later tests in which losses still began there.
+    pub stood: u32,
+    /// The number of times that losses began below it.
+    lowered: u32,
 }
 
 impl PathBound {
@@ -69,15 +75,34 @@ impl PathBound {
         if v.queued || !self.measures.is_odd(v) {
             return false;
         }
-        let most = 1.0 - self.measures.usual() + MUCH;
-        if self.measures.odd_so_far().is_some_and(|loss| loss > most) {
+        if self.measures.odd_so_far().is_some_and(|loss| self.measures.is_much(loss)) {
             self.step_down(now, v, given);
         }
         true
     }
 
+    /// Losses were found to begin at `level`: competes from below it.
+    fn stop_at_limit(&mut self, now: Time, level: Rate, given: &Conditions) {
+        let stood = self.limit.map_or(0, |known| known.stood);
+        self.limit = Some(Limit { rate: level, at: now, stood, lowered: 0 });
+        let rtt = given.rtt_least;
+        let window = Window::young(now, level, rtt).at_limit().cut_to(now, BELOW);
+        self.begin_competing(now, window, rtt, true, given);
+    }
+
+    /// Losses came while `carried` arrived, which may be a little less than the known limit.
+    /// Returns whether that explains them: losses far below a limit, or time and again, are a
+    /// rival's doing.
+    pub(super) fn lower_limit(&mut self, now: Time, carried: Rate) -> bool {
+        let Some(known) = self.limit.as_mut().filter(|known| known.is_near(carried)) else {
+            return false;
+        };
+        (known.rate, known.at, known.lowered) = (known.rate.min(carried), now, known.lowered + 1);
+        known.lowered <= LOWERED_MOST
+    }
+
     /// What arrives is far less than what is sent: does not wait for an explanation.
-    fn step_down(&mut self, now: Time, v: &Verdict, given: &Conditions) {
+    pub(super) fn step_down(&mut self, now: Time, v: &Verdict, given: &Conditions) {
         self.proven.clear(now);
         self.proven.add(now, v.carried);
         if matches!(self.state, State::Cruise(_)) && v.carried < self.bound.scale(STEPS_DOWN) {
@@ -110,18 +135,17 @@ impl PathBound {
         if !vanished {
             self.measures.note_random(lost as f64 / packets as f64, packets);
         }
-        let known = self.limit.filter(|_| vanished);
-        let agrees = known.is_some_and(|known| known.agrees(now, probe.level));
-        if vanished {
-            self.limit = Some(Limit { rate: probe.level, at: now });
-        }
+        let agrees = vanished && self.limit.is_some_and(|known| known.agrees(now, probe.level));
         // A session that competed knows an end of the path, whatever its losses are.
         let goes_on = probe.competed || (vanished && probe.bounded);
         if agrees {
-            let rtt = given.rtt_least;
-            let window = Window::young(now, probe.level, rtt).at_limit().cut_to(now, BELOW);
-            self.begin_competing(now, window, rtt, true, given);
-        } else if goes_on {
+            self.stop_at_limit(now, probe.level, given);
+            return;
+        }
+        if vanished {
+            self.limit = Some(Limit { rate: probe.level, at: now, stood: 0, lowered: 0 });
+        }
+        if goes_on {
             self.resume(probe.level, given);
         } else {
             // Whatever made it think that the path had an end may have been chance.
@@ -132,8 +156,17 @@ impl PathBound {
 }
 
 impl Limit {
+    /// What a session that knows of the limit sends at most, until a test shows that it is gone.
+    pub fn keeps_to(&self) -> Rate {
+        self.rate.scale(KEEPS)
+    }
+
     fn agrees(&self, now: Time, rate: Rate) -> bool {
+        self.is_near(rate) && now.since(self.at) < AGREES_WITHIN
+    }
+
+    fn is_near(&self, rate: Rate) -> bool {
         let apart = (self.rate.as_f64() - rate.as_f64()).abs();
-        apart < AGREES * rate.as_f64() && now.since(self.at) < AGREES_WITHIN
+        apart < AGREES * rate.as_f64()
     }
 }

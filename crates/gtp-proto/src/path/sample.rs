@@ -26,6 +26,36 @@ pub(crate) struct Sample {
     pub end_pn: u64,
     /// How many of these packets are missing.
     pub lost: u64,
+    /// The receipts that say so.
+    pub receipts: Receipts,
+}
+
+/// A number of receipts, and of those among them in which packets are missing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Receipts {
+    all: u64,
+    lossy: u64,
+}
+
+impl Receipts {
+    /// One receipt in which `lost` packets are missing.
+    pub fn one(lost: u64) -> Receipts {
+        Receipts { all: 1, lossy: u64::from(lost > 0) }
+    }
+
+    /// These and the others.
+    pub fn and(self, others: Receipts) -> Receipts {
+        let Receipts { all, lossy } = others;
+        Receipts { all: self.all.saturating_add(all), lossy: self.lossy.saturating_add(lossy) }
+    }
+
+    /// The part of the receipts with losses that there would be if the part `loss` of so many
+    /// packets was lost here and there. In bursts the same losses hit fewer receipts.
+    pub fn spread(&self, packets: u64, loss: f64) -> f64 {
+        let all = self.all.max(1) as f64;
+        let spared = libm::pow(1.0 - loss, packets as f64 / all);
+        self.lossy as f64 / (all * (1.0 - spared)).max(1.0)
+    }
 }
 
 /// How a session wants to use the path, and what it knows of it.
@@ -71,6 +101,7 @@ impl Sample {
             first_pn: self.first_pn,
             end_pn: next.end_pn,
             lost: self.lost.saturating_add(next.lost),
+            receipts: self.receipts.and(next.receipts),
         }
     }
 

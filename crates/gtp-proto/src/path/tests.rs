@@ -46,6 +46,7 @@ impl Fluid {
             first_pn: self.pn,
             end_pn: self.pn + packets_in(sent),
             lost: 0,
+            receipts: Receipts::one(0),
         });
         self.pn += packets_in(sent);
         if self.on_the_way.len() as u64 > self.rtt.as_nanos() / TICK.as_nanos()
@@ -90,6 +91,7 @@ fn the_ramp_rises_however_short_the_receipts_are() {
                 first_pn: pn,
                 end_pn: pn + 10,
                 lost: 0,
+                receipts: Receipts::one(0),
             };
             pn += 10;
             path.note_proven(now, &sample, &NEAR);
@@ -124,6 +126,7 @@ fn ramp_of_a_liar(packet: u64, skips: bool) -> f64 {
             first_pn,
             end_pn,
             lost: 0,
+            receipts: Receipts::one(0),
         };
         path.note_proven(now, &sample, &NEAR);
         most = most.max(path.proven.max(now));
@@ -188,6 +191,7 @@ fn a_slow_session_regains_its_rate_once_a_policer_is_gone() {
             first_pn: pn,
             end_pn: pn + packets_in(sent),
             lost: packets_in(sent) * (100 - arrives) / 100,
+            receipts: Receipts::one(100 - arrives),
         };
         pn += packets_in(sent);
         let given = Conditions {
@@ -216,6 +220,77 @@ fn a_slow_session_regains_its_rate_once_a_policer_is_gone() {
     assert!(free.since(policed) < Span::from_secs(5), "{:?}", free.since(policed));
 }
 
+/// A policer of `rate` that passes on what it has saved up, `most` of it, as receipts show it a
+/// round trip later. Sends what the path permits of `aim` for so long; returns the part that is
+/// lost, and what arrives.
+fn police(
+    path: &mut PathBound,
+    now: &mut Time,
+    (rate, most): (Option<Rate>, Bytes),
+    aim: Rate,
+    lasts: Span,
+) -> (f64, Rate) {
+    let (rtt, begun) = (Span::from_millis(50), *now);
+    let (mut saved, mut on_the_way) = (Bytes::ZERO, VecDeque::new());
+    let (mut sent_in_all, mut arrived_in_all) = (Bytes::ZERO, Bytes::ZERO);
+    let mut pn = path.changed_pn;
+    while now.since(begun) < lasts {
+        *now += TICK;
+        let sent = path.bound().min(aim).bytes_in(TICK);
+        let passes = rate.map_or(sent, |rate| saved + rate.bytes_in(TICK));
+        let arrived = sent.min(passes);
+        saved = Bytes(passes.0 - arrived.0).min(most);
+        let lost = packets_in(sent) - packets_in(arrived);
+        let (first_pn, end_pn) = (pn, pn + packets_in(sent));
+        on_the_way.push_back(Sample {
+            sent,
+            sent_in: TICK,
+            arrived,
+            arrived_in: TICK,
+            first_pn,
+            end_pn,
+            lost,
+            receipts: Receipts::one(lost),
+            ..Sample::default()
+        });
+        pn = end_pn;
+        sent_in_all += sent;
+        arrived_in_all += arrived;
+        let given = Conditions {
+            aim,
+            granted: aim,
+            rtt,
+            rtt_least: rtt,
+            interval: TICK,
+            next_pn: pn,
+            idles: false,
+        };
+        if on_the_way.len() > 2
+            && let Some(sample) = on_the_way.pop_front()
+        {
+            path.handle_sample(*now, sample, &given);
+        }
+    }
+    let lost = 1.0 - arrived_in_all.0 as f64 / sent_in_all.0.max(1) as f64;
+    (lost, arrived_in_all.per(lasts))
+}
+
+#[test]
+fn a_limit_that_stands_is_tested_ever_less_often_and_one_that_is_gone_is_found_out_soon() {
+    for (saves, aim) in [(10, 60), (100, 60), (1_000, 60), (1_000, 400)] {
+        let (mut path, mut now) = (PathBound::new(Time::ZERO), Time::ZERO);
+        let (rate, aim) = (Rate::from_mbps(20), Rate::from_mbps(aim));
+        let policer = (Some(rate), rate.bytes_in(Span::from_millis(saves)));
+        police(&mut path, &mut now, policer, aim, Span::from_secs(8));
+        let (lost, arrived) = police(&mut path, &mut now, policer, aim, Span::from_secs(30));
+        assert!(lost < 0.01, "{saves} ms: {lost:.4} lost");
+        assert!(arrived > rate.scale(0.9), "{saves} ms: {arrived}");
+        police(&mut path, &mut now, (None, Bytes::ZERO), aim, Span::from_secs(25));
+        let gone = police(&mut path, &mut now, (None, Bytes::ZERO), aim, Span::from_secs(1));
+        assert!(gone.1 > aim.scale(0.95), "{saves} ms: {} once it is gone", gone.1);
+    }
+}
+
 /// Whether losses that come with each train end the start of a session that sends at one pace,
 /// because its application leaves it waiting or because the path carries no more.
 fn start_ends(idles: bool) -> bool {
@@ -239,6 +314,7 @@ fn start_ends(idles: bool) -> bool {
             first_pn: pn,
             end_pn,
             lost,
+            receipts: Receipts::one(lost),
         };
         pn = end_pn;
         path.note_proven(now, &sample, &given);

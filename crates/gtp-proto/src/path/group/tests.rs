@@ -5,6 +5,7 @@ use std::vec::Vec;
 use gtp_alloc::Bytes;
 
 use super::*;
+use crate::path::Receipts;
 
 const INTERVAL: Span = Span::from_millis(20);
 const PACKET: u64 = 1_500;
@@ -56,6 +57,7 @@ impl Member {
             first_pn,
             end_pn: self.pn,
             lost,
+            receipts: Receipts::one(lost),
         };
         self.whole = Some(Piece { sample, packets });
     }
