@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use common::hosts::{FAR, Hosts};
 use common::ports::free_port;
 use common::{World, bytes, events, require_root, sshd, wait_for};
 use gtp_emu::{Emulator, NetSpec};
@@ -367,6 +368,31 @@ fn blocked_ports_are_told_of_with_exit_code_11_and_what_helps() {
     assert_eq!(blocked.status.code(), Some(11), "{}", said(&blocked));
     assert!(said(&blocked).contains("--port"), "{}", said(&blocked));
     assert!(began.elapsed().as_secs() < 15, "{:?}", began.elapsed());
+}
+
+#[test]
+fn where_only_the_port_of_ssh_is_open_ssh_carries_the_data_both_ways() {
+    if !require_root() {
+        return;
+    }
+    let hosts = Hosts::new();
+    let sshd = Sshd::start_at((FAR, 22), "", |program| hosts.far(&Command::new(program)));
+    sshd.cache(Path::new(env!("CARGO_BIN_EXE_gtp")));
+    let (a, b) = (sshd.file("t/a", 3_000_000), sshd.file("t/b", 70_000));
+    hosts.leave_open(22);
+    let run = |words: &[&str]| hosts.near(&sshd.cp(words)).output().unwrap();
+    for words in [&["far:t/a", "far:t/b", "got"][..], &["got/a", "got/b", "far:back/"]] {
+        let copied = run(words);
+        assert_eq!(copied.status.code(), Some(0), "{words:?}: {}", said(&copied));
+        let told = "no port of far gets through but ssh's: ssh carries the data, which is slower";
+        assert!(said(&copied).contains(told), "{}", said(&copied));
+        assert!(!said(&copied).contains("the control connection"), "{}", said(&copied));
+    }
+    assert!(sshd.read("got/a") == a && sshd.read("got/b") == b);
+    assert!(std::fs::read(sshd.home("back/a")).unwrap() == a);
+    let insisted = run(&["far:t/a", "out", "--udp", "only"]);
+    assert_eq!(insisted.status.code(), Some(11), "{}", said(&insisted));
+    wait_for("the end of the far ends", || sshd.far_ends() == 0);
 }
 
 #[test]

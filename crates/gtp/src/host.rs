@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gtp_alloc::{Bytes, Rate, Span, Time};
-use gtp_net::client::{Endpoint, Listed, Listing, Terms, Url};
+use gtp_net::client::{Detour, Endpoint, Listed, Listing, Terms, Url};
 use gtp_net::engine::{self, HostConfig, Missed, Sharing, Stands, StartError};
 use gtp_net::flows::{Failure, FailureKind};
 use gtp_net::identity::{Fingerprint, Identity, config_dir};
@@ -77,6 +77,12 @@ impl Host {
     /// not looked up any more. Of more than eight addresses the first eight count.
     pub fn introduce(&self, url: &Url, addresses: Vec<SocketAddr>) {
         self.endpoint.introduce(url.host(), addresses);
+    }
+
+    /// Says by which detour the host of `url` is to be reached if none of the addresses answers
+    /// that [`Host::introduce`] was told.
+    pub fn introduce_detour(&self, url: &Url, detour: Detour) {
+        self.endpoint.introduce_detour(url.host(), detour);
     }
 
     /// Changes the capacities; `None` leaves one as it is. Sessions follow within an interval.

@@ -57,8 +57,8 @@ pub use transfer::{Stopper, Transfer};
 pub use gtp_alloc::{Bucket, Bytes, Rate, Span, Time};
 pub use gtp_laws::frames;
 pub use gtp_net::client::{
-    BadUrl, DEFAULT_PORT, Event, Listed, Listing, Outcome, PATIENCE, Progress, SourceShare, Udp,
-    Url,
+    BadUrl, DEFAULT_PORT, Detour, Event, Listed, Listing, Outcome, PATIENCE, Progress, SourceShare,
+    Udp, Url,
 };
 pub use gtp_net::engine::{Bond, Sharing, Stands, Way, default_capacity, default_engines};
 pub use gtp_net::flows::{Alone, Failure, FailureKind, Law, LimitedBy};

@@ -5,18 +5,20 @@
 //! end shows signs of life, and leaves nothing behind.
 
 use std::io::{Read, Write};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
 use gtp::{Alone, Failure, FailureKind, Host, Identity, RunningServer, Server};
+use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use super::hello::{self, ADDRESSES_MAX, Answer, Failed, LINE_MAX, Ready, Request, Want};
 use super::paths::{Found, to_read, to_write};
+use super::tunnel::{Frame, Links, NoFrame};
 use crate::args::HostArgs;
 use crate::output;
 use crate::verbs::{host, other, runtime};
@@ -32,8 +34,8 @@ pub struct FarEndArgs {
 enum Heard {
     /// Its request.
     Request(Result<Request, Failure>),
-    /// A sign of life.
-    Life,
+    /// A sign of life, and what is said of links.
+    More(Vec<u8>),
 }
 
 pub fn run(args: FarEndArgs) -> Result<ExitCode, Failure> {
@@ -49,7 +51,7 @@ fn listen(mut from: impl Read, tell: &mpsc::Sender<Heard>) {
     let (mut line, mut chunk) = (Vec::new(), [0; 4_096]);
     let mut is_asked = false;
     while let Ok(count @ 1..) = from.read(&mut chunk) {
-        let mut heard = Heard::Life;
+        let mut heard = Heard::More(chunk[..count].to_vec());
         if !is_asked {
             line.extend_from_slice(&chunk[..count]);
             let end = line.iter().position(|&b| b == b'\n');
@@ -58,6 +60,7 @@ fn listen(mut from: impl Read, tell: &mpsc::Sender<Heard>) {
             }
             is_asked = true;
             let request = hello::request(&line[..end.unwrap_or(line.len())]);
+            // The near end says no more before it is answered.
             heard = Heard::Request(request.map_err(|bad| {
                 let kind = match bad {
                     hello::Bad::Version(_) => FailureKind::Authentication,
@@ -97,7 +100,23 @@ async fn serve(args: &FarEndArgs, mut heard: mpsc::Receiver<Heard>) -> Result<Ex
 
 /// Serves until the near end is gone, or silent for too long.
 async fn attend(mut server: RunningServer, mut heard: mpsc::Receiver<Heard>) {
-    let near_end = async { while let Ok(Some(_)) = timeout(SILENCE_SPAN, heard.recv()).await {} };
+    let port = server.address().port();
+    let (links, writing) = Links::over(tokio::io::stdout());
+    let near_end = async {
+        let mut come = Vec::new();
+        while let Ok(Some(Heard::More(bytes))) = timeout(SILENCE_SPAN, heard.recv()).await {
+            come.extend_from_slice(&bytes);
+            if link_up(&mut come, &links, port).await.is_err() {
+                return;
+            }
+        }
+    };
+    let near_end = async {
+        tokio::select! {
+            () = near_end => {}
+            () = writing => std::future::pending().await,
+        }
+    };
     // What happens the near end knows itself.
     let own_end = async { while server.next_event().await.is_some() {} };
     tokio::select! {
@@ -105,6 +124,22 @@ async fn attend(mut server: RunningServer, mut heard: mpsc::Receiver<Heard>) {
         () = own_end => {}
     }
     server.stop().await;
+}
+
+/// Takes in what the near end says of links, each of which leads to the server on this port.
+async fn link_up(come: &mut Vec<u8>, links: &Links, port: u16) -> Result<(), NoFrame> {
+    while let Some(frame) = Frame::take(come)? {
+        match frame {
+            Frame::Open(number) => {
+                let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await;
+                if !stream.is_ok_and(|stream| links.add(number, stream)) {
+                    links.refuse(number).await;
+                }
+            }
+            frame @ (Frame::Data(..) | Frame::Taken(..) | Frame::End(_)) => links.handle(frame)?,
+        }
+    }
+    Ok(())
 }
 
 /// Opens what is asked for.

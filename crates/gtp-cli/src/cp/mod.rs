@@ -12,6 +12,7 @@ mod operand;
 mod paths;
 mod program;
 mod script;
+mod tunnel;
 
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -21,7 +22,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, ValueHint};
-use gtp::{Failure, FailureKind, Get, Host, Identity, Outcome, Put, Transfer, Url};
+use gtp::{Detour, Failure, FailureKind, Get, Host, Identity, Outcome, Put, Transfer, Url};
 use tokio::time::timeout;
 
 pub use far_end::{FarEndArgs, run as run_far_end};
@@ -257,7 +258,12 @@ impl Copy<'_> {
         let here = host(&self.args.transfer.host).identity(identity).start()?;
         let (far, ready) = call(way, &request).await?;
         let found = addresses(login, &ready).await;
-        let introduced = url(login, &ready, "", true).map(|url| here.introduce(&url, found));
+        let introduced = url(login, &ready, "", true).map(|url| {
+            here.introduce(&url, found);
+            if let Some(address) = far.detour() {
+                here.introduce_detour(&url, Detour { address, words: over_ssh(login) });
+            }
+        });
         match introduced {
             Ok(()) => Ok((here, far, ready)),
             Err(failure) => {
@@ -394,14 +400,19 @@ fn unasked(login: &Login, object: &Object) -> Failure {
     Failure::new(FailureKind::Other, format!("{login}: it sends {name:?}, which nobody asked for"))
 }
 
+/// That ssh carries the data.
+fn over_ssh(login: &Login) -> String {
+    format!("no port of {login} gets through but ssh's: ssh carries the data, which is slower")
+}
+
 /// What helps if no datagram gets through to a far end.
 fn with_advice(failure: Failure) -> Failure {
     if failure.kind != FailureKind::NoUdpPath {
         return failure;
     }
     let text = format!(
-        "{failure}. Name a port that is open there with --port; over ssh alone gtp cp does not \
-         carry data yet"
+        "{failure}. Name a port that is open there with --port, or let TCP and ssh carry the data: \
+         --udp auto"
     );
     Failure::new(failure.kind, text)
 }

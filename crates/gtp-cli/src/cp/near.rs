@@ -4,11 +4,13 @@
 //! passed on line by line, with terminal control characters escaped. The far end runs as long as
 //! its standard input is open, so dropping [`FarEnd`] ends it.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use gtp::{Failure, FailureKind};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -17,6 +19,7 @@ use super::hello::{self, Answer, Bad, Finder, Message, Ready, Request};
 use super::operand::Login;
 use super::program::Program;
 use super::script;
+use super::tunnel::{self, Links};
 use crate::output::aside;
 use crate::verbs::other;
 
@@ -35,6 +38,8 @@ pub struct FarEnd {
     child: Child,
     /// The task that shows the far end that this one lives; it holds the far end's standard input.
     keep_alive: JoinHandle<()>,
+    /// The port of this machine whose connections ssh carries to the far end's server.
+    detour: Option<SocketAddr>,
     stderr_task: JoinHandle<()>,
 }
 
@@ -54,9 +59,9 @@ pub async fn call(way: Way<'_>, request: &Request) -> Result<(FarEnd, Ready), Fa
         }
     };
     match judge(answer) {
-        Ok(ready) => Ok((talk.into_far_end(), ready)),
+        Ok(ready) => Ok((talk.into_far_end().await, ready)),
         Err(failure) => {
-            talk.into_far_end().close().await;
+            talk.into_far_end().await.close().await;
             Err(failure.about(way.login))
         }
     }
@@ -205,24 +210,31 @@ impl Talk {
         settle(&mut self.stderr_task).await;
     }
 
-    fn into_far_end(self) -> FarEnd {
-        let Talk { child, to, mut from, stderr_task, .. } = self;
+    async fn into_far_end(self) -> FarEnd {
+        let Talk { child, to, from, come, stderr_task, .. } = self;
+        // Without a port there is no detour.
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.ok();
+        let detour = listener.as_ref().and_then(|listener| listener.local_addr().ok());
         let keep_alive = tokio::spawn(async move {
-            // What else comes is nobody's, and must not fill the pipe.
-            let drain = async {
-                let _ = tokio::io::copy(&mut from, &mut tokio::io::sink()).await;
-                std::future::pending::<()>().await;
-            };
+            let (links, writing) = Links::over(to);
             tokio::select! {
-                () = beat(to) => {}
-                () = drain => {}
+                () = writing => std::future::pending().await,
+                () = beat(&links) => {}
+                () = hear_links(from, come, &links) => {}
+                () = make_links(listener, &links) => {}
             }
         });
-        FarEnd { child, keep_alive, stderr_task }
+        FarEnd { child, keep_alive, detour, stderr_task }
     }
 }
 
 impl FarEnd {
+    /// The port of this machine whose connections ssh carries to the far end's server, if there is
+    /// one.
+    pub fn detour(&self) -> Option<SocketAddr> {
+        self.detour
+    }
+
     /// Whether the far end is gone.
     pub fn is_gone(&mut self) -> bool {
         !matches!(self.child.try_wait(), Ok(None))
@@ -249,15 +261,40 @@ impl FarEnd {
     }
 }
 
-/// Shows the far end that this one lives, for as long as it reads.
-async fn beat(mut to: ChildStdin) {
+/// Shows the far end that this one lives. Never ends.
+async fn beat(links: &Links) {
     let mut tick = tokio::time::interval(BEAT_SPAN);
     loop {
         tick.tick().await;
-        if to.write_all(b"\n").await.is_err() {
-            return std::future::pending().await;
+        links.beat().await;
+    }
+}
+
+/// Makes a link of each connection to the detour. Never ends.
+async fn make_links(listener: Option<TcpListener>, links: &Links) {
+    let mut number = 0;
+    while let Some(listener) = &listener {
+        // What cannot be accepted has gone, or will be back soon.
+        if let Ok((stream, _)) = listener.accept().await {
+            links.begin(number, stream).await;
+            number += 1;
         }
     }
+    std::future::pending().await
+}
+
+/// Takes in what the far end says of links. What else comes is nobody's, and must not fill the
+/// pipe. Never ends.
+async fn hear_links(mut from: ChildStdout, mut come: Vec<u8>, links: &Links) {
+    while tunnel::hand_over(&mut come, links).is_ok() {
+        if !matches!(from.read_buf(&mut come).await, Ok(1..)) {
+            break;
+        }
+    }
+    links.close();
+    // It may have ended.
+    let _ = tokio::io::copy(&mut from, &mut tokio::io::sink()).await;
+    std::future::pending().await
 }
 
 /// Passes on what ssh and the far end say to people.

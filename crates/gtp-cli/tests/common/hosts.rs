@@ -61,6 +61,18 @@ impl Hosts {
         self.rule("del", to, what);
     }
 
+    /// Drops all of TCP and UDP that comes to the far host but for TCP to this port.
+    pub fn leave_open(&self, port: u16) {
+        let dport = port.to_string();
+        let open = ["ipproto", "tcp", "dport", &dport, "lookup", "local"];
+        let rule = ["-n", &self.far, "rule", "add", "pref", "1", "iif", "vb"];
+        ip(&[&rule[..], &open].concat());
+        for all in ["tcp", "udp"] {
+            let rule = ["-n", &self.far, "rule", "add", "pref", "2", "iif", "vb", "ipproto", all];
+            ip(&[&rule[..], &["blackhole"]].concat());
+        }
+    }
+
     fn rule(&self, verb: &str, to: To, what: &str) {
         let (name, device) = match to {
             To::Near => (&self.near, "va"),
@@ -85,7 +97,9 @@ fn inside(namespace: &str, command: &Command) -> Command {
     inside.args(["netns", "exec", namespace]).arg(command.get_program());
     inside.args(command.get_args()).stdin(Stdio::null());
     inside.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    inside.current_dir(command.get_current_dir().unwrap());
+    if let Some(dir) = command.get_current_dir() {
+        inside.current_dir(dir);
+    }
     inside
 }
 

@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::silence::slow;
-use super::{Endpoint, Terms, no_path_words};
+use super::{Endpoint, Terms, Udp, no_path_words};
 use crate::control::reach::{STAGGER_SPAN, dial};
 use crate::control::{ControlChannel, ControlError, Obstacle};
 use crate::flows::{Failure, FailureKind};
@@ -28,9 +28,22 @@ pub(super) struct Introduced {
     hosts: HashMap<HostAddress, Host>,
 }
 
+/// A way to a host that is taken when none of its own addresses answers: a TCP port of this
+/// machine behind which something else carries what comes.
+#[derive(Clone, Debug)]
+pub struct Detour {
+    /// The port.
+    pub address: SocketAddr,
+    /// What carries it, in a sentence for people.
+    pub words: String,
+}
+
 #[derive(Debug)]
 struct Host {
     addresses: Vec<SocketAddr>,
+    detour: Option<Detour>,
+    /// Whether the host has answered there, and nowhere else.
+    takes_detour: bool,
     /// Whether the host has answered at one of its addresses before.
     has_answered: bool,
 }
@@ -39,12 +52,35 @@ impl Introduced {
     /// Takes a host in; the first addresses count.
     pub fn add(&mut self, host: HostAddress, mut addresses: Vec<SocketAddr>) {
         addresses.truncate(ADDRESSES_MAX);
-        self.hosts.insert(host, Host { addresses, has_answered: false });
+        let none = Host { addresses, detour: None, takes_detour: false, has_answered: false };
+        self.hosts.insert(host, none);
     }
 
     /// The addresses of a host that was introduced.
     pub fn addresses(&self, host: &HostAddress) -> Option<Vec<SocketAddr>> {
         self.hosts.get(host).map(|host| host.addresses.clone())
+    }
+
+    /// Gives a host that was introduced another way.
+    pub fn add_detour(&mut self, host: &HostAddress, detour: Detour) {
+        if let Some(host) = self.hosts.get_mut(host) {
+            host.detour = Some(detour);
+        }
+    }
+
+    /// The detour by which a host is reached, if it is reached by it alone.
+    pub fn detour_taken(&self, host: &HostAddress) -> Option<Detour> {
+        self.hosts.get(host).filter(|host| host.takes_detour)?.detour.clone()
+    }
+
+    fn detour(&self, host: &HostAddress) -> Option<Detour> {
+        self.hosts.get(host)?.detour.clone()
+    }
+
+    fn take_detour(&mut self, host: &HostAddress) {
+        if let Some(host) = self.hosts.get_mut(host) {
+            host.takes_detour = true;
+        }
     }
 
     fn has_answered(&self, host: &HostAddress) -> bool {
@@ -58,6 +94,57 @@ impl Introduced {
     }
 }
 
+/// Connects to a host at one of its addresses, or by its detour if it has never answered at any;
+/// both ends have proved their keys then.
+///
+/// # Errors
+/// As [`reach_directly`]; a failure of the detour's that is not temporary.
+pub(super) async fn reach(
+    endpoint: &Endpoint,
+    host: &HostAddress,
+    addresses: Vec<SocketAddr>,
+    terms: &Terms,
+) -> Result<ControlChannel, Failure> {
+    let taken = endpoint.introduced().detour_taken(host);
+    if let Some(detour) = taken {
+        return reach_by(endpoint, host, &detour, terms).await;
+    }
+    let failure = match reach_directly(endpoint, host, addresses, terms).await {
+        Err(failure) if failure.kind == FailureKind::NoUdpPath && terms.udp != Udp::Only => failure,
+        reached => return reached,
+    };
+    let detour = endpoint.introduced().detour(host);
+    let Some(detour) = detour.filter(|_| !endpoint.introduced().has_answered(host)) else {
+        return Err(failure);
+    };
+    match reach_by(endpoint, host, &detour, terms).await {
+        Ok(channel) => {
+            endpoint.introduced().take_detour(host);
+            Ok(channel)
+        }
+        // What is in the way is told, not what could have led around it.
+        Err(of_detour) if of_detour.is_temporary() => Err(failure),
+        Err(of_detour) => Err(of_detour),
+    }
+}
+
+async fn reach_by(
+    endpoint: &Endpoint,
+    host: &HostAddress,
+    detour: &Detour,
+    terms: &Terms,
+) -> Result<ControlChannel, Failure> {
+    // Patience must not end before it is said what else is in the way.
+    let limit = FIRST_SPAN.min(terms.patience / 2);
+    let reaching = async {
+        let stream = dial(host, &[detour.address], limit).await?;
+        ControlChannel::client_over(stream, host, endpoint.identity(), &terms.trust).await
+    };
+    let why = Obstacle::Silence(limit);
+    let silent = |_| ControlError::Unreachable { host: host.clone(), why };
+    Ok(timeout(limit, reaching).await.map_err(silent)??)
+}
+
 /// Connects to a host at one of its addresses; both ends have proved their keys then. An IP version
 /// on which no datagram got through before is avoided.
 ///
@@ -65,7 +152,7 @@ impl Introduced {
 /// [`FailureKind::NoUdpPath`] if it has never answered, and nothing takes a connection;
 /// [`FailureKind::Temporary`] if something does and is late with its key; else why the first
 /// address does not serve.
-pub(super) async fn reach(
+async fn reach_directly(
     endpoint: &Endpoint,
     host: &HostAddress,
     addresses: Vec<SocketAddr>,

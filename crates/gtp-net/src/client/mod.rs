@@ -35,6 +35,7 @@ pub use put::{MakeSource, Objects, PutRequest, put};
 pub use url::{BadUrl, DEFAULT_PORT, Url};
 
 use families::{Families, Next};
+pub use introduced::Detour;
 use introduced::Introduced;
 
 use crate::engine::{Host, Law, SocketId, Way};
@@ -88,6 +89,12 @@ impl Endpoint {
         self.introduced().add(host.clone(), addresses);
     }
 
+    /// Says by which detour a host is to be reached if none of the addresses answers that
+    /// [`Endpoint::introduce`] was told.
+    pub fn introduce_detour(&self, host: &HostAddress, detour: Detour) {
+        self.introduced().add_detour(host, detour);
+    }
+
     fn introduced(&self) -> std::sync::MutexGuard<'_, Introduced> {
         self.introduced.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -105,7 +112,10 @@ impl Endpoint {
     /// Whether the control connections to a host are to carry datagrams from the start.
     pub(crate) fn is_carried(&self, host: &HostAddress, udp: Udp) -> bool {
         match udp {
-            Udp::Auto => self.families().is_carried(host, self.host.clock().now()),
+            Udp::Auto => {
+                self.introduced().detour_taken(host).is_some()
+                    || self.families().is_carried(host, self.host.clock().now())
+            }
             Udp::Only => false,
             Udp::Off => true,
         }
@@ -250,8 +260,10 @@ fn without_datagrams(
 const TOO_OLD: &str = "; a newer gtp there would let the control connection carry the data";
 
 /// That data go by another way now.
-fn way_words(host: &HostAddress, way: Way, udp: Udp) -> String {
+fn way_words(endpoint: &Endpoint, host: &HostAddress, way: Way, udp: Udp) -> String {
+    let detour = endpoint.introduced().detour_taken(host);
     match way {
+        Way::Control if let Some(detour) = detour => detour.words,
         Way::Control if udp == Udp::Off => {
             format!("the control connection carries the data of {host}, as asked for")
         }

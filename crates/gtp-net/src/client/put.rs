@@ -274,7 +274,11 @@ impl Attempt {
         self.way = way;
         let (host, url) = (self.url.host(), self.url.to_string());
         self.endpoint.note_way(host, way);
-        self.monitor.tell(Event::Way { url, way, text: way_words(host, way, self.terms.udp) });
+        self.monitor.tell(Event::Way {
+            url,
+            way,
+            text: way_words(&self.endpoint, host, way, self.terms.udp),
+        });
     }
 
     /// Lists the object, tells the server what it is and waits until the server has made room.

@@ -57,7 +57,11 @@ impl Gather {
             source.way = share.way;
             let (host, url, way) = (source.url.host(), source.url.to_string(), share.way);
             self.endpoint.note_way(host, way);
-            self.monitor.tell(Event::Way { url, way, text: way_words(host, way, self.terms.udp) });
+            self.monitor.tell(Event::Way {
+                url,
+                way,
+                text: way_words(&self.endpoint, host, way, self.terms.udp),
+            });
         }
     }
 }

@@ -1,0 +1,397 @@
+//! TCP connections over ssh's own pipes, for when no port of the far end gets through but ssh's.
+//!
+//! The near end listens on its loopback, and each connection there becomes a link to the far end's
+//! server: frames on standard input and output, once the hello is over. A link's window bounds what
+//! is under way in each direction, so a connection that does not read holds up no other and fills
+//! no memory. What the links carry is TLS between the two servers' keys; nobody else's word counts
+//! here. An empty line is a sign of life between frames. What a far end that knows no links prints
+//! is no frame, and ends them. docs/PROTOCOL.md, chapter 21, is the definition.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::{Semaphore, mpsc};
+
+/// Links at a time: a transfer has one, and a retry may begin before the last one has ended.
+pub const LINKS_MOST: usize = 8;
+
+/// Bytes of a link that are under way in one direction, at most.
+const WINDOW: usize = 256 << 10;
+
+/// Longest content of a frame.
+const CONTENT_MOST: usize = 16 << 10;
+
+/// Frames that wait for the pipe.
+const WAITING: usize = 4;
+
+/// The head of a frame: its kind, its link, and the length of its content.
+const HEAD: usize = 7;
+
+/// What a frame says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Frame {
+    /// A link begins; only the near end says so.
+    Open(u32),
+    /// Bytes of a link, one at least.
+    Data(u32, Vec<u8>),
+    /// So many bytes of a link have left the other end's window.
+    Taken(u32, u32),
+    /// No more bytes of a link come from this end.
+    End(u32),
+}
+
+/// The bytes that name frames.
+const OPEN: u8 = b'O';
+const DATA: u8 = b'D';
+const TAKEN: u8 = b'T';
+const END: u8 = b'E';
+/// The sign of life.
+const LIFE: u8 = b'\n';
+
+/// Bytes that are no frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("what comes over ssh is no frame of a link")]
+pub struct NoFrame;
+
+impl Frame {
+    /// The frame as bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let taken;
+        let (kind, link, content) = match self {
+            Frame::Open(link) => (OPEN, link, &[][..]),
+            Frame::Data(link, content) => (DATA, link, &content[..]),
+            Frame::Taken(link, bytes) => {
+                taken = bytes.to_be_bytes();
+                (TAKEN, link, &taken[..])
+            }
+            Frame::End(link) => (END, link, &[][..]),
+        };
+        let length = u16::try_from(content.len()).unwrap_or(u16::MAX);
+        let mut bytes = Vec::with_capacity(HEAD + content.len());
+        bytes.push(kind);
+        bytes.extend_from_slice(&link.to_be_bytes());
+        bytes.extend_from_slice(&length.to_be_bytes());
+        bytes.extend_from_slice(content);
+        bytes
+    }
+
+    /// Takes the first frame off what has come; `None` if there is no whole one.
+    ///
+    /// # Errors
+    /// [`NoFrame`].
+    pub fn take(come: &mut Vec<u8>) -> Result<Option<Frame>, NoFrame> {
+        let signs = come.iter().take_while(|&&byte| byte == LIFE).count();
+        come.drain(..signs);
+        let Some(&kind) = come.first() else { return Ok(None) };
+        if ![OPEN, DATA, TAKEN, END].contains(&kind) {
+            return Err(NoFrame);
+        }
+        let Some((&[_, a, b, c, d, high, low], content)) = come.split_first_chunk::<HEAD>() else {
+            return Ok(None);
+        };
+        let link = u32::from_be_bytes([a, b, c, d]);
+        let length = usize::from(u16::from_be_bytes([high, low]));
+        let fits = match kind {
+            DATA => (1..=CONTENT_MOST).contains(&length),
+            TAKEN => length == 4,
+            _ => length == 0,
+        };
+        if !fits {
+            return Err(NoFrame);
+        }
+        let Some(content) = content.get(..length) else { return Ok(None) };
+        let frame = match kind {
+            OPEN => Frame::Open(link),
+            DATA => Frame::Data(link, content.to_vec()),
+            TAKEN => {
+                let bytes = content.try_into().map_err(|_| NoFrame)?;
+                Frame::Taken(link, u32::from_be_bytes(bytes))
+            }
+            _ => Frame::End(link),
+        };
+        come.drain(..HEAD + length);
+        Ok(Some(frame))
+    }
+}
+
+/// All links over one pair of pipes. Clones are the same.
+#[derive(Clone)]
+pub struct Links {
+    to_pipe: mpsc::Sender<Vec<u8>>,
+    links: Arc<Mutex<HashMap<u32, Link>>>,
+}
+
+/// One link, as the pipe's reader sees it.
+struct Link {
+    /// Where its bytes go; gone once the other end has ended them.
+    bytes: Option<mpsc::UnboundedSender<Vec<u8>>>,
+    /// Of its window, what the other end may still send.
+    may_come: usize,
+    /// What this end may still send.
+    may_leave: Arc<Semaphore>,
+    /// Whether this end has said its last byte.
+    has_ended: bool,
+}
+
+impl Links {
+    /// No link yet, and the work that writes what they say to this pipe. The pipe is closed when
+    /// that work is dropped.
+    pub fn over<W: AsyncWrite + Unpin>(to: W) -> (Links, impl Future<Output = ()>) {
+        let (to_pipe, waiting) = mpsc::channel(WAITING);
+        (Links { to_pipe, links: Arc::default() }, write(to, waiting))
+    }
+
+    /// Shows that this end lives.
+    pub async fn beat(&self) {
+        // Whoever does not listen any more has ended.
+        let _ = self.to_pipe.send(vec![LIFE]).await;
+    }
+
+    /// Makes a link of a connection of the near end's. Beyond [`LINKS_MOST`] it is closed.
+    pub async fn begin(&self, number: u32, stream: TcpStream) {
+        if self.add(number, stream) {
+            self.say(&Frame::Open(number)).await;
+        }
+    }
+
+    /// Takes in what a frame says of links that exist.
+    ///
+    /// # Errors
+    /// [`NoFrame`] if it breaks a rule.
+    pub fn handle(&self, frame: Frame) -> Result<(), NoFrame> {
+        let mut links = self.lock();
+        match frame {
+            Frame::Open(_) => return Err(NoFrame),
+            Frame::Data(number, bytes) => {
+                let Some(link) = links.get_mut(&number) else { return Ok(()) };
+                link.may_come = link.may_come.checked_sub(bytes.len()).ok_or(NoFrame)?;
+                if let Some(to) = &link.bytes {
+                    // The connection may be gone; then its end is on its way.
+                    let _ = to.send(bytes);
+                }
+            }
+            Frame::Taken(number, bytes) => {
+                let Some(link) = links.get_mut(&number) else { return Ok(()) };
+                let most = WINDOW - link.may_leave.available_permits().min(WINDOW);
+                link.may_leave.add_permits((bytes as usize).min(most));
+            }
+            Frame::End(number) => {
+                let Some(link) = links.get_mut(&number) else { return Ok(()) };
+                link.bytes = None;
+                if link.has_ended {
+                    links.remove(&number);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends all links.
+    pub fn close(&self) {
+        for (_, link) in self.lock().drain() {
+            link.may_leave.close();
+        }
+    }
+
+    /// Adds a link and has its bytes moved. `false`: there are too many, or its number is taken.
+    pub fn add(&self, number: u32, stream: TcpStream) -> bool {
+        let (bytes, inbox) = mpsc::unbounded_channel();
+        let may_leave = Arc::new(Semaphore::new(WINDOW));
+        let mut links = self.lock();
+        if links.len() >= LINKS_MOST || links.contains_key(&number) {
+            return false;
+        }
+        let link = Link {
+            bytes: Some(bytes),
+            may_come: WINDOW,
+            may_leave: Arc::clone(&may_leave),
+            has_ended: false,
+        };
+        links.insert(number, link);
+        drop(links);
+        let (from, to) = stream.into_split();
+        tokio::spawn(self.clone().send(number, from, may_leave));
+        tokio::spawn(self.clone().receive(number, to, inbox));
+        true
+    }
+
+    /// Says that a link does not come about.
+    pub async fn refuse(&self, number: u32) {
+        self.say(&Frame::End(number)).await;
+    }
+
+    async fn say(&self, frame: &Frame) {
+        // Whoever does not listen any more has ended.
+        let _ = self.to_pipe.send(frame.encode()).await;
+    }
+
+    /// Moves a connection's bytes into the pipe.
+    async fn send(self, number: u32, mut from: OwnedReadHalf, may_leave: Arc<Semaphore>) {
+        let mut chunk = vec![0; CONTENT_MOST];
+        while let Ok(first) = may_leave.acquire().await {
+            let room = 1 + may_leave.available_permits().min(CONTENT_MOST - 1);
+            let Ok(count @ 1..) = from.read(&mut chunk[..room]).await else { break };
+            first.forget();
+            // Only this task takes of it, so the rest is there.
+            let rest = u32::try_from(count - 1).unwrap_or(u32::MAX);
+            let Ok(rest) = may_leave.acquire_many(rest).await else { break };
+            rest.forget();
+            self.say(&Frame::Data(number, chunk[..count].to_vec())).await;
+        }
+        self.say(&Frame::End(number)).await;
+        let mut links = self.lock();
+        if let Some(link) = links.get_mut(&number) {
+            link.has_ended = true;
+            if link.bytes.is_none() {
+                links.remove(&number);
+            }
+        }
+    }
+
+    /// Moves what has come over the pipe into a connection.
+    async fn receive(
+        self,
+        number: u32,
+        mut to: OwnedWriteHalf,
+        mut inbox: mpsc::UnboundedReceiver<Vec<u8>>,
+    ) {
+        while let Some(bytes) = inbox.recv().await {
+            if to.write_all(&bytes).await.is_err() {
+                // Its other half sees the same, and says that it has ended.
+                break;
+            }
+            if let Some(link) = self.lock().get_mut(&number) {
+                link.may_come += bytes.len();
+            }
+            let taken = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+            self.say(&Frame::Taken(number, taken)).await;
+        }
+        // The connection may be gone already, which is an end too.
+        let _ = to.shutdown().await;
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u32, Link>> {
+        self.links.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn write(mut to: impl AsyncWrite + Unpin, mut waiting: mpsc::Receiver<Vec<u8>>) {
+    while let Some(bytes) = waiting.recv().await {
+        if to.write_all(&bytes).await.is_err() || to.flush().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Takes all whole frames off what has come and hands each to the links.
+///
+/// # Errors
+/// [`NoFrame`].
+pub fn hand_over(come: &mut Vec<u8>, links: &Links) -> Result<(), NoFrame> {
+    while let Some(frame) = Frame::take(come)? {
+        links.handle(frame)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    async fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let near = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        (near, listener.accept().await.unwrap().0)
+    }
+
+    /// Hands over what comes, until the end.
+    async fn read(mut from: impl tokio::io::AsyncRead + Unpin, links: Links) {
+        let mut come = Vec::new();
+        while let Ok(1..) = from.read_buf(&mut come).await {
+            hand_over(&mut come, &links).unwrap();
+        }
+    }
+
+    #[test]
+    fn frames_come_back_as_they_were_however_they_are_cut_and_signs_of_life_are_skipped() {
+        let all = [Frame::Open(7), Frame::Data(7, vec![b'\n'; 300]), Frame::Taken(7, 300)];
+        let mut stream = vec![LIFE, LIFE];
+        for frame in &all {
+            stream.extend(frame.encode());
+            stream.push(LIFE);
+        }
+        let (mut come, mut taken) = (Vec::new(), Vec::new());
+        for byte in stream {
+            come.push(byte);
+            taken.extend(Frame::take(&mut come).unwrap());
+        }
+        assert_eq!(taken, all);
+        assert_eq!(Frame::take(&mut come), Ok(None));
+    }
+
+    #[test]
+    fn what_is_no_frame_is_told_at_once() {
+        for bytes in [&b"x"[..], b"O\0\0\0\x01\0\x01", b"D\0\0\0\x01\0\0", b"D\0\0\0\x01\xff\xff"] {
+            assert_eq!(Frame::take(&mut bytes.to_vec()), Err(NoFrame), "{bytes:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn links_carry_bytes_both_ways_and_one_that_is_not_read_holds_up_no_other() {
+        let (near_pipe, far_pipe) = tokio::io::duplex(4_096);
+        let (near_from, near_to) = tokio::io::split(near_pipe);
+        let (far_from, far_to) = tokio::io::split(far_pipe);
+        let ((near, near_writing), (far, far_writing)) =
+            (Links::over(near_to), Links::over(far_to));
+        tokio::spawn(near_writing);
+        tokio::spawn(far_writing);
+        tokio::spawn(read(near_from, near.clone()));
+        let (mut users, mut servers, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
+        for number in 0..2 {
+            let ((user, near_end), (far_end, server)) = (pair().await, pair().await);
+            assert!(far.add(number, far_end));
+            users.push(user);
+            servers.push(server);
+            waiting.push((number, near_end));
+        }
+        tokio::spawn(read(far_from, far.clone()));
+        for (number, near_end) in waiting {
+            assert!(near.add(number, near_end));
+        }
+        // Nobody reads at the other end of the first.
+        let (mut unread, mut user) = (users.remove(0), users.remove(0));
+        tokio::spawn(async move { while unread.write_all(&[0; 9_000]).await.is_ok() {} });
+        let mut server = servers.remove(1);
+        let sent = vec![7; 3 * WINDOW];
+        let all = sent.clone();
+        let sending = tokio::spawn(async move {
+            user.write_all(&all).await.unwrap();
+            user.shutdown().await.unwrap();
+            let mut answer = Vec::new();
+            user.read_to_end(&mut answer).await.unwrap();
+            answer
+        });
+        let mut came = Vec::new();
+        server.read_to_end(&mut came).await.unwrap();
+        assert!(came == sent);
+        server.write_all(b"heard").await.unwrap();
+        drop(server);
+        assert_eq!(sending.await.unwrap(), b"heard");
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_sends_beyond_its_window_breaks_a_rule() {
+        let (links, _writing) = Links::over(tokio::io::sink());
+        let (_user, stream) = pair().await;
+        assert!(links.add(1, stream));
+        let much = || Frame::Data(1, vec![0; CONTENT_MOST]);
+        let kept = (0..).take_while(|_| links.handle(much()).is_ok()).count();
+        assert!(kept >= WINDOW / CONTENT_MOST, "{kept}");
+        assert_eq!(links.handle(Frame::Open(2)), Err(NoFrame));
+    }
+}
