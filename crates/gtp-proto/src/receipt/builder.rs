@@ -207,9 +207,10 @@ impl ReceiptBuilder {
     }
 
     /// The receipt of all parts that do not wait any longer at `now`, if packets may be `late` by
-    /// so much. Nothing waits if nothing is missing.
+    /// so much. Nothing waits if nothing is missing. A part that late packets have split into more
+    /// gaps than a feedback holds is never sent.
     pub fn finish(&mut self, now: Time, arrivals: &Arrivals, late: Span) -> Finished {
-        let (start, late) = (self.start, late.min(WAITS_MOST));
+        let (mut start, late) = (self.start, late.min(WAITS_MOST));
         let complete = arrivals.gaps.within(start..self.present_start()).next().is_none();
         let mut whole = Part::default();
         while let Some(oldest) = self.ended.front() {
@@ -219,7 +220,11 @@ impl ReceiptBuilder {
             if waits || self.start > start && !fits {
                 break;
             }
-            whole = whole.and(oldest.part);
+            if fits {
+                whole = whole.and(oldest.part);
+            } else {
+                start = oldest.end;
+            }
             self.start = oldest.end;
             self.ended.pop_front();
         }

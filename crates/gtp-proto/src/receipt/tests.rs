@@ -324,6 +324,25 @@ fn many_late_packets_fill_no_receipt() {
     }
 }
 
+#[test]
+fn a_part_that_late_packets_split_too_often_is_never_sent() {
+    let mut source = verifier();
+    let mut sink = Sink { late: Span::from_millis(5), ..Sink::default() };
+    sink.take(0, Some(source.tag(0))).unwrap();
+    sink.take(600, Some(source.tag(600))).unwrap();
+    assert_eq!(ended(&mut sink), (0..0, 0));
+    for pn in (2..600).step_by(2) {
+        sink.take(pn, Some(source.tag(pn))).unwrap();
+    }
+    sink.now += sink.late;
+    sink.take(601, Some(source.tag(601))).unwrap();
+    assert_eq!(ended(&mut sink), (601..601, 0));
+    assert_eq!(ended(&mut sink), (601..602, 0));
+    for receipt in &sink.receipts {
+        assert!(source.verify(receipt, 602, LONGEST).is_ok());
+    }
+}
+
 proptest! {
     #[test]
     fn every_number_is_accepted_exactly_once(
