@@ -14,6 +14,7 @@ const BUDGET: &str = "gtp-net/src/server/budget.rs";
 const WALKS: &str = "gtp-net/src/server/walks.rs";
 const LIST: &str = "gtp-net/src/server/list.rs";
 const NAME: &str = "gtp-store/src/name.rs";
+const CARRIER: &str = "gtp-net/src/engine/carrier.rs";
 
 /// Each row with its constants, in the order of its numbers; a factor turns the constant's unit
 /// into the table's.
@@ -44,6 +45,16 @@ const ROWS: &[Row] = &[
     ),
     // Written there as twice the row after the next.
     ("packet numbers in a receipt", &[(CORE, "PN_AHEAD", 2.0)]),
+    (
+        "a carried datagram; those of a carrier that wait to be sent; that came and were not taken in",
+        &[
+            (CARRIER, "CARRIED_MOST", 1.0),
+            (CARRIER, "QUEUE_BYTES", 1.0),
+            (CARRIER, "QUEUE_LEAST", 1.0),
+            (CARRIER, "QUEUE_SPAN", 1.0),
+            (CARRIER, "INBOUND_BYTES", 1.0),
+        ],
+    ),
     ("requests unaccepted", &[(CORE, "REQUEST_WINDOW", 1.0)]),
     ("pieces queued at a source", &[(CORE, "QUEUED_PIECES", 1.0)]),
     ("gaps remembered", &[(CORE, "GAPS_REMEMBERED", 1.0)]),
