@@ -46,7 +46,7 @@ const ROWS: &[Row] = &[
     // Written there as twice the row after the next.
     ("packet numbers in a receipt", &[(CORE, "PN_AHEAD", 2.0)]),
     (
-        "a carried datagram; those of a carrier that wait to be sent; that came and were not taken in",
+        "a carried datagram; those that wait to be sent; those that came and wait",
         &[
             (CARRIER, "CARRIED_MOST", 1.0),
             (CARRIER, "QUEUE_BYTES", 1.0),
