@@ -20,6 +20,7 @@ use crate::cp::{CpArgs, FarEndArgs};
 use crate::daemon::{self, SessionsArgs, SetArgs, Which};
 use crate::demo::DemoArgs;
 use crate::run::{PumpCommand, RunArgs};
+use crate::sync::SyncArgs;
 use crate::top::TopArgs;
 use crate::{config, output, words};
 
@@ -54,6 +55,9 @@ pub enum Verb {
     /// Copy to or from where ssh logs in, with nothing set up there
     #[command(override_usage = "gtp cp [OPTIONS] <SRC>... <DST>")]
     Cp(CpArgs),
+    /// Make a directory like another one, here or there: only what differs travels
+    #[command(override_usage = "gtp sync [OPTIONS] <SRC> <DST>")]
+    Sync(Box<SyncArgs>),
     /// What `cp` starts at the far end
     #[command(hide = true)]
     FarEnd(FarEndArgs),

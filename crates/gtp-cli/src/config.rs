@@ -21,8 +21,36 @@ pub struct File {
     values: BTreeMap<String, String>,
 }
 
-/// Options that the file may not set: what is named there is meant once.
-const NOT_IN_FILE: [&str; 7] = ["help", "version", "mirror", "blake3", "trace", "tun", "install"];
+/// Options that the file may not set: what is named there is meant once. What `sync` does is said
+/// with each command, so that a forgotten line never deletes anything.
+const NOT_IN_FILE: [&str; 26] = [
+    "help",
+    "version",
+    "mirror",
+    "blake3",
+    "trace",
+    "tun",
+    "install",
+    "archive",
+    "dry-run",
+    "itemize-changes",
+    "checksum",
+    "modify-window",
+    "delete",
+    "delete-before",
+    "max-delete",
+    "force",
+    "exclude",
+    "include",
+    "exclude-from",
+    "filter",
+    "files-from",
+    "hard-links",
+    "xattrs",
+    "acls",
+    "sparse",
+    "whole-file",
+];
 
 impl File {
     /// Reads the file; no file is an empty one.

@@ -18,6 +18,7 @@ mod patient;
 mod run;
 mod show;
 mod signals;
+mod sync;
 mod top;
 mod verbs;
 mod words;

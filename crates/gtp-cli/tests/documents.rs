@@ -14,13 +14,16 @@ use common::{Serving, wait_for};
 use gtp_share::client::sessions;
 
 /// Commands that other parts of the project run, and what runs them.
-const ELSEWHERE: [(&str, &str); 8] = [
+const ELSEWHERE: [(&str, &str); 11] = [
     ("make demo", "tests/demo.rs, and .ci/run by make test"),
     ("make test", ".ci/run"),
     ("make install", "it builds everything optimised, into the home directory"),
     ("gtp cp host:data .", "tests/cp.rs"),
     ("gtp cp run42.h5 notes host:inbox/", "tests/cp.rs"),
     ("gtp cp --install host:data .", "tests/cp.rs"),
+    ("gtp sync data/ host:backup/data", "tests/sync.rs"),
+    ("gtp sync -n --delete data/ host:backup/data", "tests/sync.rs"),
+    ("gtp sync host:data .", "tests/sync.rs"),
     ("gtp run iperf3 -s", "tests/run.rs"),
     ("gtp run iperf3 -c server", "tests/run.rs, in both directions"),
 ];

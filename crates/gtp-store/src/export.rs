@@ -48,6 +48,19 @@ pub struct Scanned {
     pub(crate) is_unchanged: bool,
 }
 
+impl Scanned {
+    /// Returns the part of the object whose entries are chosen by their paths. What was skipped is
+    /// not told of it. A chosen entry needs the directories above it.
+    pub fn only(self, chosen: &dyn Fn(&str) -> bool) -> Scanned {
+        let kept = self.manifest.entries.iter().zip(&self.stamps);
+        let kept = kept.filter(|(entry, _)| chosen(entry.path.as_str()));
+        let (entries, stamps) = kept.map(|(entry, stamp)| (entry.clone(), *stamp)).unzip();
+        let (root_kind, own) = (self.manifest.root_kind, self.manifest.own);
+        let manifest = Arc::new(Manifest { root_kind, own, entries });
+        Scanned { manifest, stamps, skipped: Vec::new(), skipped_total: 0, ..self }
+    }
+}
+
 /// Something that was not listed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Skipped {

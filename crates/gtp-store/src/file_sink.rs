@@ -17,7 +17,7 @@ use std::sync::Arc;
 use crate::arrivals::{Arrivals, Checked, Progress};
 use crate::destination::{Destination, Names};
 use crate::disk::{Disk, FoundKind, MadeDir, Opened, OsDisk};
-use crate::hash::{Value, empty_root};
+use crate::hash::{Value, block_value, empty_root};
 use crate::journal::Record;
 use crate::log::{Log, Origin};
 use crate::manifest::{Entry, Kind, Manifest, Mtime, RootKind};
@@ -362,6 +362,51 @@ impl<D: Disk> FileSink<D> {
                 Ok(())
             }
         }
+    }
+
+    /// Takes over from the file that is under an entry's name those blocks that have these values,
+    /// which are of the new file, from its first block on. Only files of several blocks that are to
+    /// be fetched gain by it. Returns the content bytes taken over.
+    ///
+    /// # Errors
+    /// When the destination fails.
+    pub fn take_over(&mut self, path: &RelPath, values: &[Value]) -> Result<u64, SinkError> {
+        let entries = &self.arrivals.manifest().entries;
+        let at = entries.binary_search_by(|entry| entry.path.cmp(path));
+        let Some(file) = at.ok().map(|at| at as u32) else { return Ok(0) };
+        let size = self.arrivals.entry(file).size;
+        if self.arrivals.progress(file) != Progress::Open || blocks_in(size) < 2 {
+            return Ok(0);
+        }
+        let final_path = self.parts.names.final_path(path);
+        let Ok(Opened::Ours(old)) = self.parts.disk.open_to_read(&final_path) else { return Ok(0) };
+        let before = self.bytes_written;
+        let mut buffer = Vec::new();
+        for (block, value) in (0..blocks_in(size)).zip(values) {
+            self.recheck.go_on()?;
+            if self.arrivals.tree(file).is_some_and(|tree| tree.there().contains(block)) {
+                continue;
+            }
+            buffer.resize(content_of(size, block) as usize, 0);
+            if self.parts.disk.read_at(&old, block * BLOCK, &mut buffer).is_err() {
+                break;
+            }
+            self.recheck.count(buffer.len() as u64);
+            if block_value(size, block, &buffer) == *value {
+                self.keep((file, block), *value, &buffer)?;
+            }
+            if self.log.is_full() {
+                self.flush()?;
+            }
+        }
+        let taken = self.bytes_written - before;
+        self.bytes_written = before;
+        self.have.retain(|have| have.file != file);
+        if let Some(tree) = self.arrivals.tree(file) {
+            self.have.extend(tree.there().iter().map(|blocks| Have { file, blocks }));
+        }
+        self.have.sort_unstable_by_key(|have| (have.file, have.blocks.start));
+        Ok(taken)
     }
 
     fn list_have(&mut self) {

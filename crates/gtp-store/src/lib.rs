@@ -36,6 +36,7 @@ mod numbering;
 mod parts;
 mod plain_sinks;
 mod recheck;
+pub mod replica;
 mod resume;
 mod roots;
 mod row;

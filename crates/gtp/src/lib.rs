@@ -45,6 +45,7 @@ mod put;
 mod server;
 mod stream;
 mod transfer;
+pub mod tree;
 mod trust;
 
 pub use get::Get;
@@ -58,7 +59,7 @@ pub use gtp_alloc::{Bucket, Bytes, Rate, Span, Time};
 pub use gtp_laws::frames;
 pub use gtp_net::client::{
     BadUrl, DEFAULT_PORT, Detour, Event, Listed, Listing, Outcome, PATIENCE, Progress, SourceShare,
-    Udp, Url,
+    Survey, Udp, Url,
 };
 pub use gtp_net::engine::{Bond, Sharing, Stands, Way, default_capacity, default_engines};
 pub use gtp_net::flows::{Alone, Failure, FailureKind, Law, LimitedBy};
@@ -70,6 +71,7 @@ pub use gtp_net::stream::{
     StreamReader, StreamWriter, WINDOW as STREAM_WINDOW, frame_most,
 };
 pub use gtp_net::trust::{AUTHORIZED_KEYS_FILE, KNOWN_HOSTS_FILE};
+pub use gtp_store::replica;
 pub use gtp_store::{
     BLOCK, BlockSink, BlockSource, DiscardSink, Entry, Finished, Have, Kind, Manifest, Mode, Mtime,
     NameError, OrderedWriterSink, Pattern, RelPath, RootKind, SinkError, SourceError,

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gtp_alloc::Rate;
-use gtp_net::client::{Objects, PutRequest, Udp, Url};
+use gtp_net::client::{MakeSource, Objects, PutRequest, Udp, Url};
 use gtp_net::flows::Failure;
 use gtp_net::flows::Law;
 use gtp_net::identity::Fingerprint;
-use gtp_store::{BlockSource, RelPath};
+use gtp_store::{BlockSource, RelPath, Value};
 
 use crate::get::Asked;
 use crate::host::{AcceptNew, Host};
@@ -48,6 +48,11 @@ impl Put {
             Ok(source)
         });
         Put { objects: Objects::Made(name, make), url, asked: Asked::default() }
+    }
+
+    /// Sends a directory's content, as [`Objects::Content`] has it.
+    pub(crate) fn content(make: MakeSource, values: Vec<(RelPath, Vec<Value>)>, url: Url) -> Put {
+        Put { objects: Objects::Content(make, values), url, asked: Asked::default() }
     }
 
     /// Believes a server with this key only.

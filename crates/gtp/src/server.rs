@@ -90,6 +90,12 @@ impl Server {
         self
     }
 
+    /// Lets this key in and no other, and lets it read and write. No list is read.
+    pub fn only_owner(mut self, key: Fingerprint) -> Server {
+        (self.only, self.writing) = (Some((key, Access::ALL)), Writing::Allowed);
+        self
+    }
+
     /// How many clients may come.
     pub fn limits(mut self, limits: Limits) -> Server {
         self.limits = limits;

@@ -157,7 +157,7 @@ async fn open(
     let home = home.unwrap_or_else(|| PathBuf::from("/"));
     let Found { root, objects } = match &request.want {
         Want::Read(paths) => to_read(&home, paths)?,
-        Want::Write(path) => to_write(&home, path)?,
+        Want::Write(path) | Want::Tree(path) => to_write(&home, path)?,
     };
     let identity = Identity::generate();
     let key = identity.fingerprint();
@@ -166,6 +166,7 @@ async fn open(
     server = match &request.want {
         Want::Read(_) => server.only_reader(request.key),
         Want::Write(_) => server.only_writer(request.key),
+        Want::Tree(_) => server.only_owner(request.key),
     };
     for law in [Alone::Gtp2004, Alone::Rbudp, Alone::Sabul, Alone::Tsunami] {
         server = server.allow(law);

@@ -55,6 +55,8 @@ pub enum Want {
     Read(Vec<String>),
     /// This is to be written.
     Write(String),
+    /// This tree is to be made like another one: it is read, written and removed from.
+    Tree(String),
 }
 
 /// The far end's answer.
@@ -184,7 +186,7 @@ pub fn request(line: &[u8]) -> Result<Request, Bad> {
         Want::Read(paths) => {
             (1..=OBJECTS_MAX).contains(&paths.len()) && paths.iter().all(|path| is_path(path))
         }
-        Want::Write(path) => is_path(path),
+        Want::Write(path) | Want::Tree(path) => is_path(path),
     };
     if !fits {
         return Err(malformed("it names no path, or too many"));
@@ -416,7 +418,11 @@ mod tests {
 
     #[test]
     fn what_one_end_says_the_other_hears() {
-        for want in [Want::Read(vec!["a".into(), "~/b*".into()]), Want::Write(String::new())] {
+        for want in [
+            Want::Read(vec!["a".into(), "~/b*".into()]),
+            Want::Write(String::new()),
+            Want::Tree("t".into()),
+        ] {
             let said = request_for(want);
             assert_eq!(request(of_request(&said).as_bytes()), Ok(said));
         }

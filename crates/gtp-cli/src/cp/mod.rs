@@ -6,10 +6,10 @@
 //! rsync.
 
 mod far_end;
-mod hello;
-mod near;
-mod operand;
-mod paths;
+pub mod hello;
+pub mod near;
+pub mod operand;
+pub mod paths;
 mod program;
 mod script;
 mod tunnel;
@@ -45,6 +45,15 @@ pub struct CpArgs {
     /// written with a slash at its end, its content does. - is standard output
     #[arg(required = true, value_name = "SRC|DST")]
     pub words: Vec<OsString>,
+    #[command(flatten)]
+    pub way: WayArgs,
+    #[command(flatten)]
+    pub transfer: TransferArgs,
+}
+
+/// How a far end is reached.
+#[derive(Debug, Clone, Args)]
+pub struct WayArgs {
     /// The program that logs in, with its arguments between spaces, as in "ssh -p 2222"
     #[arg(long, value_name = "PROGRAM", default_value = "ssh", env = "GTP_SSH",
         value_hint = ValueHint::CommandString)]
@@ -57,8 +66,6 @@ pub struct CpArgs {
     /// one if not said
     #[arg(long, value_name = "P|P-Q", env = "GTP_PORT", value_parser = ports)]
     pub port: Option<(u16, u16)>,
-    #[command(flatten)]
-    pub transfer: TransferArgs,
 }
 
 /// Reads one port or a range of them.
@@ -249,28 +256,7 @@ impl Copy<'_> {
 
     /// Starts the far end, and this one with a key for it alone.
     async fn call(&self, login: &Login, want: Want) -> Result<(Host, FarEnd, Ready), Failure> {
-        let identity = Identity::generate();
-        let version = env!("CARGO_PKG_VERSION").to_owned();
-        let key = identity.fingerprint();
-        let request = Request { version, key, ports: self.args.port, want };
-        let program = self.args.install.then(Program::read).transpose()?;
-        let way = Way { ssh: &self.args.ssh, login, program };
-        let here = host(&self.args.transfer.host).identity(identity).start()?;
-        let (far, ready) = call(way, &request).await?;
-        let found = addresses(login, &ready).await;
-        let introduced = url(login, &ready, "", true).map(|url| {
-            here.introduce(&url, found);
-            if let Some(address) = far.detour() {
-                here.introduce_detour(&url, Detour { address, words: over_ssh(login) });
-            }
-        });
-        match introduced {
-            Ok(()) => Ok((here, far, ready)),
-            Err(failure) => {
-                far.close().await;
-                Err(failure)
-            }
-        }
+        call_far_end(&self.args.way, &self.args.transfer, login, want).await
     }
 
     /// What is to be fetched from a far end, if it is what was asked for.
@@ -333,6 +319,40 @@ impl Copy<'_> {
     }
 }
 
+/// Starts a far end by ssh, and this host with a key for it alone.
+///
+/// # Errors
+/// As [`call`], and what starting this host says.
+pub async fn call_far_end(
+    way: &WayArgs,
+    transfer: &TransferArgs,
+    login: &Login,
+    want: Want,
+) -> Result<(Host, FarEnd, Ready), Failure> {
+    let identity = Identity::generate();
+    let version = env!("CARGO_PKG_VERSION").to_owned();
+    let key = identity.fingerprint();
+    let request = Request { version, key, ports: way.port, want };
+    let program = way.install.then(Program::read).transpose()?;
+    let here = host(&transfer.host).identity(identity).start()?;
+    let way = Way { ssh: &way.ssh, login, program };
+    let (far, ready) = call(way, &request).await?;
+    let found = addresses(login, &ready).await;
+    let introduced = url(login, &ready, "", true).map(|url| {
+        here.introduce(&url, found);
+        if let Some(address) = far.detour() {
+            here.introduce_detour(&url, Detour { address, words: over_ssh(login) });
+        }
+    });
+    match introduced {
+        Ok(()) => Ok((here, far, ready)),
+        Err(failure) => {
+            far.close().await;
+            Err(failure)
+        }
+    }
+}
+
 /// Where an object goes: a path, or standard output.
 fn destination(get: Get, to: &Path, several: bool) -> Result<Get, Failure> {
     if is_stream(to) {
@@ -349,7 +369,7 @@ fn destination(get: Get, to: &Path, several: bool) -> Result<Get, Failure> {
 }
 
 /// The address of an object at a far end.
-fn url(login: &Login, ready: &Ready, path: &str, is_dir: bool) -> Result<Url, Failure> {
+pub fn url(login: &Login, ready: &Ready, path: &str, is_dir: bool) -> Result<Url, Failure> {
     let path = if is_dir { format!("{path}/") } else { path.to_owned() };
     let named = Url::at(login.host(), ready.port, &path);
     // An alias of ssh's may be no name that a host has.

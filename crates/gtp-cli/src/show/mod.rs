@@ -27,7 +27,12 @@ pub struct Shower {
     trace: Option<Trace>,
     /// What is in the way of each source, as people have read it.
     obstacles: HashMap<String, String>,
+    /// Which of the things that are left out concern the user; all if `None`.
+    concerns: Option<Concerns>,
 }
+
+/// Whether something that is left out concerns the user.
+pub type Concerns = Box<dyn Fn(&Failure) -> bool + Send>;
 
 /// How people see it.
 enum People {
@@ -59,7 +64,13 @@ impl Shower {
             people,
             trace,
             obstacles: HashMap::new(),
+            concerns: None,
         })
+    }
+
+    /// Keeps to itself what is left out and does not concern the user.
+    pub fn tell_only(&mut self, concerns: Concerns) {
+        self.concerns = Some(concerns);
     }
 
     /// A transfer begins.
@@ -74,6 +85,11 @@ impl Shower {
 
     /// Something happened.
     pub fn event(&mut self, event: &Event) {
+        if let (Event::Skipped(failure), Some(concerns)) = (event, &self.concerns)
+            && !concerns(failure)
+        {
+            return;
+        }
         if let Some(json) = &self.json {
             json.event(event);
         }

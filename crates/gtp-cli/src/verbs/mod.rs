@@ -28,12 +28,14 @@ use crate::show::json;
 
 /// Does what was asked and says how it ended.
 pub fn run(verb: Verb) -> ExitCode {
-    let says_json = matches!(
-        &verb,
-        Verb::Serve(crate::args::ServeArgs { json: true, .. })
-            | Verb::Cp(crate::cp::CpArgs { transfer: TransferArgs { json: true, .. }, .. })
-            | Verb::Ls(crate::args::LsArgs { json: true, .. })
-    );
+    let is_sync = matches!(&verb, Verb::Sync(args) if args.transfer.json);
+    let says_json = is_sync
+        || matches!(
+            &verb,
+            Verb::Serve(crate::args::ServeArgs { json: true, .. })
+                | Verb::Cp(crate::cp::CpArgs { transfer: TransferArgs { json: true, .. }, .. })
+                | Verb::Ls(crate::args::LsArgs { json: true, .. })
+        );
     // What `run` starts gets the limit that it was started with: programs may use `select`.
     if !matches!(verb, Verb::Run(_)) {
         gtp_sys::descriptors::raise_limit();
@@ -43,6 +45,7 @@ pub fn run(verb: Verb) -> ExitCode {
         Verb::Get(args) => get::run(args),
         Verb::Put(args) => put::run(args),
         Verb::Cp(args) => crate::cp::run(args),
+        Verb::Sync(args) => crate::sync::run(*args),
         Verb::FarEnd(args) => crate::cp::run_far_end(args),
         Verb::Ls(args) => ls::run(args),
         Verb::Id(args) => id::run(args),

@@ -16,6 +16,7 @@ mod progress;
 mod put;
 mod roots;
 pub(crate) mod silence;
+mod tree;
 mod url;
 
 use std::io;
@@ -32,6 +33,7 @@ pub use list::{Listed, Listing, list, list_each};
 pub use place::{Directories, MakeSink, Naming, Place};
 pub use progress::{Event, Outcome, Progress, SourceShare};
 pub use put::{MakeSource, Objects, PutRequest, put};
+pub use tree::{Purpose, Survey, TreeSession};
 pub use url::{BadUrl, DEFAULT_PORT, Url};
 
 use families::{Families, Next};

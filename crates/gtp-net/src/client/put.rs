@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use gtp_alloc::{Span, Time};
 use gtp_proto::Revision;
-use gtp_store::{BlockSource, Manifest, RootKind};
+use gtp_store::{BlockSource, Manifest, RelPath, RootKind, Value};
 use gtp_sys::Clock;
 use tokio::task::{JoinError, JoinHandle};
 use tokio::time::Sleep;
@@ -30,7 +30,9 @@ use crate::flows::{
     Failure, FailureKind, FileIndex, RootAnswers, hashing_span, reason_of_source, root_kind,
     to_messages, unnamed_file,
 };
-use crate::messages::{Arrivals, Done, Message, Ready, Reason, Verb};
+use crate::messages::{
+    Arrivals, BlockValues, Done, Message, ROOTS_PER_PAGE, Ready, Reason, Roots, Verb,
+};
 use parcel::{Aim, Parcel, pack};
 pub use parcel::{MakeSource, Objects};
 
@@ -299,6 +301,11 @@ impl Attempt {
         let Parcel { source, skipped } = packed?;
         let manifest = Arc::clone(source.manifest());
         self.tell_start(&manifest, skipped);
+        if self.revision >= Revision::Fifth
+            && let Objects::Content(_, values) = &*objects
+        {
+            channel.send_all(block_values(values)).await?;
+        }
         send_manifest(channel, &manifest).await?;
         let most = ANSWER_SPAN + hashing_span(manifest.content_bytes());
         let ready = tokio::time::timeout(most, await_ready(channel))
@@ -556,6 +563,19 @@ impl Attempt {
             skipped: self.all_left_out(),
         }
     }
+}
+
+/// Values of blocks, in messages that may be sent.
+fn block_values(values: &[(RelPath, Vec<Value>)]) -> impl Iterator<Item = Message> + Send + '_ {
+    values.iter().flat_map(|(path, values)| {
+        (0_u64..).zip(values.chunks(ROOTS_PER_PAGE)).map(move |(page, values)| {
+            Message::BlockValues(BlockValues {
+                path: path.as_str().as_bytes().to_vec(),
+                first: page * ROOTS_PER_PAGE as u64,
+                values: Roots(values.to_vec()),
+            })
+        })
+    })
 }
 
 async fn send_manifest(channel: &mut ControlChannel, manifest: &Manifest) -> Result<(), Failure> {

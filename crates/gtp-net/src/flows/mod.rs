@@ -11,6 +11,7 @@ mod pages;
 mod questions;
 mod session;
 mod settling;
+pub(crate) mod tree;
 
 pub use crate::engine::{Alone, Law};
 pub use bundle::{Bundle, BundleError, Part};
@@ -25,4 +26,5 @@ pub(crate) use pages::{
 };
 pub(crate) use questions::Questions;
 pub(crate) use session::{keys, known_law, wire_law};
-pub(crate) use settling::{has_settled, next_change_shows};
+pub(crate) use settling::has_settled;
+pub use settling::next_change_shows;

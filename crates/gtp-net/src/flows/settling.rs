@@ -12,7 +12,7 @@ const SKEW_S: i64 = 8;
 
 /// Whether a change after one at this time, in seconds of the wall clock, shows on a file system
 /// that goes by this machine's clock.
-pub(crate) fn next_change_shows(changed: i64) -> bool {
+pub fn next_change_shows(changed: i64) -> bool {
     age(changed) > STEP_S
 }
 

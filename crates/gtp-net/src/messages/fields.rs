@@ -53,6 +53,16 @@ pub enum Verb {
         #[n(3)]
         delivery: Option<Delivery>,
     },
+    /// A tree is to be looked at, and perhaps changed step by step.
+    #[n(4)]
+    Tree {
+        /// Path of the tree below the served directory.
+        #[cbor(n(0), with = "minicbor::bytes")]
+        path: Vec<u8>,
+        /// Whether steps will change it.
+        #[n(1)]
+        changes: bool,
+    },
 }
 
 /// What becomes of what is lost of a stream of frames. A frame arrives whole or not at all.
@@ -71,14 +81,20 @@ impl Verb {
     /// The path that the verb is about; a stream's service.
     pub fn path(&self) -> &[u8] {
         match self {
-            Verb::Get { path } | Verb::Put { path } | Verb::List { path } => path,
+            Verb::Get { path }
+            | Verb::Put { path }
+            | Verb::List { path }
+            | Verb::Tree { path, changes: _ } => path,
             Verb::Stream { service, .. } => service,
         }
     }
 
     pub(super) fn check(&self) -> Result<(), Malformed> {
         match self {
-            Verb::Get { path } | Verb::Put { path } | Verb::List { path } => {
+            Verb::Get { path }
+            | Verb::Put { path }
+            | Verb::List { path }
+            | Verb::Tree { path, changes: _ } => {
                 within(path.len(), 0..=PATH_MAX, "length of the path")
             }
             Verb::Stream { service, down_session: _, window, delivery: _ } => {

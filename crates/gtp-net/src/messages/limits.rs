@@ -84,3 +84,18 @@ pub const UNIT_PAYLOAD: RangeInclusive<u16> = 1_180..=8_900;
 
 /// Control intervals in microseconds. The product uses 10 to 100 ms; experiments go further.
 pub const INTERVAL_US: RangeInclusive<u32> = 1_000..=1_000_000;
+
+/// Bytes of a symbolic link's target: Linux's PATH_MAX without the final zero.
+pub const TARGET_MAX: usize = 4_095;
+
+/// Extended attributes of one node.
+pub const XATTRS_MAX: usize = 64;
+
+/// Bytes of the value of an extended attribute: Linux takes no longer one (XATTR_SIZE_MAX).
+pub const XATTR_MAX: usize = 64 << 10;
+
+/// Steps of a change of a tree that are sent together.
+pub const DEEDS_PER_PAGE: usize = 4_096;
+
+/// Bytes of link targets and extended attributes that one survey may hold, beside paths.
+pub const TREE_EXTRAS_MAX: usize = 256 << 20;

@@ -14,6 +14,7 @@ mod fields;
 mod limits;
 #[cfg(test)]
 mod tests;
+mod tree;
 
 use gtp_proto::Revision;
 use minicbor::{Decode, Encode};
@@ -23,6 +24,10 @@ pub use fields::{
     printable,
 };
 pub use limits::*;
+pub use tree::{
+    BlockValues, BlocksWanted, DeedFault, Deeds, DeedsDone, Moment, NodeKind, TreeDeed, TreeEnd,
+    TreeNode, TreePage, TreeSeen, TreeWanted, TreeXattr, XattrList,
+};
 
 /// Newest revision of the messages within ALPN `gtp/1` that this end speaks. Each end names its
 /// own in [`Open`]; both then use the older of the two, which the server names in [`Opened`].
@@ -298,6 +303,20 @@ pub enum Message {
     /// Server to client: for some seconds no datagram of the client has come, though some came
     /// before. Only to peers of [`Revision::Fourth`] or later.
     Unheard,
+    /// See [`TreeWanted`].
+    TreeWanted(TreeWanted),
+    /// See [`TreePage`].
+    TreePage(TreePage),
+    /// See [`TreeEnd`].
+    TreeEnd(TreeEnd),
+    /// See [`Deeds`].
+    Deeds(Deeds),
+    /// See [`DeedsDone`].
+    DeedsDone(DeedsDone),
+    /// See [`BlocksWanted`].
+    BlocksWanted(BlocksWanted),
+    /// See [`BlockValues`].
+    BlockValues(BlockValues),
 }
 
 /// Bytes from the peer that are no message, or a message of ours that must not be sent.
@@ -403,6 +422,13 @@ messages! {
     19 ArrivalsSeen FRAME_MAX (ArrivalsSeen);
     27 Carry FRAME_MAX;
     29 Unheard FRAME_MAX;
+    20 TreeWanted FRAME_MAX (TreeWanted);
+    21 TreePage PAGE_FRAME_MAX (TreePage);
+    22 TreeEnd FRAME_MAX (TreeEnd);
+    23 Deeds PAGE_FRAME_MAX (Deeds);
+    24 DeedsDone PAGE_FRAME_MAX (DeedsDone);
+    25 BlocksWanted FRAME_MAX (BlocksWanted);
+    26 BlockValues PAGE_FRAME_MAX (BlockValues);
 }
 
 /// The byte that names a frame with a datagram of a session. It is no message: behind the byte
@@ -496,6 +522,13 @@ impl Message {
                 within(*files_unchanged, 0..=ENTRIES_MAX, "number of files")
             }
             Message::ArrivalsSeen(ArrivalsSeen { arrivals: _ }) => Ok(()),
+            Message::TreeWanted(TreeWanted { hashes: _, xattrs: _, acls: _ }) => Ok(()),
+            Message::TreePage(page) => page.check(),
+            Message::TreeEnd(end) => end.check(),
+            Message::Deeds(deeds) => deeds.check(),
+            Message::DeedsDone(done) => done.check(),
+            Message::BlocksWanted(wanted) => wanted.check(),
+            Message::BlockValues(values) => values.check(),
             Message::Cancel
             | Message::Keepalive
             | Message::ArrivalsWanted

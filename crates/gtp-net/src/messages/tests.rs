@@ -17,6 +17,7 @@ fn verb() -> impl Strategy<Value = Verb> {
         path().prop_map(|path| Verb::Get { path }),
         path().prop_map(|path| Verb::Put { path }),
         path().prop_map(|path| Verb::List { path }),
+        (path(), any::<bool>()).prop_map(|(path, changes)| Verb::Tree { path, changes }),
         (
             proptest::collection::vec(any::<u8>(), 0..=SERVICE_MAX),
             any::<u32>(),
@@ -151,6 +152,85 @@ fn message() -> impl Strategy<Value = Message> {
         Just(Message::Unheard),
         prop_oneof![Just(Arrivals::None), Just(Arrivals::Some), Just(Arrivals::Unread)]
             .prop_map(|arrivals| Message::ArrivalsSeen(ArrivalsSeen { arrivals })),
+        of_tree(),
+    ]
+}
+
+fn moment() -> impl Strategy<Value = Moment> {
+    (any::<i64>(), 0..1_000_000_000_u32).prop_map(|(seconds, nanos)| Moment { seconds, nanos })
+}
+
+fn xattrs() -> impl Strategy<Value = Vec<TreeXattr>> {
+    let one = ("[a-z.]{1,40}", path()).prop_map(|(name, value)| TreeXattr { name, value });
+    proptest::collection::vec(one, 0..4)
+}
+
+fn node() -> impl Strategy<Value = TreeNode> {
+    let kind = prop_oneof![
+        Just(NodeKind::File),
+        Just(NodeKind::Directory),
+        Just(NodeKind::Link),
+        Just(NodeKind::Special)
+    ];
+    let numbers = (0..=CONTENT_MAX, 0..=0o7777_u32, moment(), any::<u32>(), any::<u32>());
+    let more = (proptest::option::of(any::<u64>()), proptest::option::of(any::<[u8; 32]>()));
+    (path(), kind, numbers, more, xattrs()).prop_map(
+        |(path, kind, (size, mode, mtime, uid, gid), (same, hash), xattrs)| {
+            let target = (kind == NodeKind::Link).then(|| b"../x".to_vec());
+            let hash = hash.map(|hash| Roots(vec![hash]));
+            TreeNode { path, kind, size, mode, mtime, uid, gid, target, same, hash, xattrs }
+        },
+    )
+}
+
+fn deed() -> impl Strategy<Value = TreeDeed> {
+    let seen = || {
+        (0..=CONTENT_MAX, proptest::option::of(moment())).prop_map(|(size, mtime)| TreeSeen {
+            kind: NodeKind::File,
+            size,
+            mtime,
+        })
+    };
+    let list = || proptest::option::of(xattrs().prop_map(|all| XattrList { all }));
+    let mode = proptest::option::of(0..=0o777_u32);
+    let owner = proptest::option::of(any::<(u32, u32)>());
+    let dress = (path(), mode, proptest::option::of(moment()), owner, list(), list());
+    prop_oneof![
+        path().prop_map(|path| TreeDeed::MakeDir { path }),
+        (path(), seen()).prop_map(|(path, seen)| TreeDeed::Remove { path, seen }),
+        (path(), seen(), path()).prop_map(|(path, seen, to)| TreeDeed::Move { path, seen, to }),
+        path().prop_map(|path| TreeDeed::Link { path, target: b"x".to_vec() }),
+        (path(), path()).prop_map(|(path, to)| TreeDeed::HardLink { path, to }),
+        path().prop_map(|path| TreeDeed::Dig { path }),
+        dress.prop_map(|(path, mode, mtime, owner, xattrs, acls)| {
+            let (uid, gid) = (owner.map(|o| o.0), owner.map(|o| o.1));
+            TreeDeed::Dress { path, mode, mtime, uid, gid, xattrs, acls }
+        }),
+    ]
+}
+
+fn of_tree() -> impl Strategy<Value = Message> {
+    let faults =
+        (0..DEEDS_PER_PAGE as u32, text()).prop_map(|(index, text)| DeedFault { index, text });
+    let values = proptest::collection::vec(any::<[u8; 32]>(), 0..50);
+    prop_oneof![
+        any::<(bool, bool, bool)>().prop_map(|(hashes, xattrs, acls)| {
+            Message::TreeWanted(TreeWanted { hashes, xattrs, acls })
+        }),
+        proptest::collection::vec(node(), 1..5)
+            .prop_map(|nodes| Message::TreePage(TreePage { nodes })),
+        (0..=ENTRIES_MAX, any::<bool>(), any::<bool>()).prop_map(|(total, is_there, may_own)| {
+            Message::TreeEnd(TreeEnd { nodes_total: total, is_there, may_own })
+        }),
+        proptest::collection::vec(deed(), 1..5).prop_map(|deeds| Message::Deeds(Deeds { deeds })),
+        proptest::collection::vec(faults, 0..5)
+            .prop_map(|faults| Message::DeedsDone(DeedsDone { faults })),
+        (path(), 0..=CONTENT_MAX, 0..=CONTENT_MAX).prop_map(|(path, size, first)| {
+            Message::BlocksWanted(BlocksWanted { path, size, first })
+        }),
+        (path(), 0..=CONTENT_MAX, values).prop_map(|(path, first, values)| {
+            Message::BlockValues(BlockValues { path, first, values: Roots(values) })
+        }),
     ]
 }
 
@@ -183,7 +263,7 @@ proptest! {
 
     #[test]
     fn arbitrary_bytes_are_an_error_or_a_message_that_encodes(
-        kind in 0..20_u8,
+        kind in 0..30_u8,
         body in proptest::collection::vec(any::<u8>(), 0..200),
     ) {
         if let Ok(message) = Message::parse(&[&[kind], &body[..]].concat()) {

@@ -18,6 +18,7 @@ mod place;
 mod put;
 mod scan;
 pub(crate) mod session;
+mod tend;
 mod turned_away;
 mod walks;
 

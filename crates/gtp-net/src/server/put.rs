@@ -3,7 +3,7 @@
 //! The client's names are hostile until proved otherwise: the place is walked to component by
 //! component without following a link, and everything after that happens beneath that handle.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::pin::Pin;
@@ -74,6 +74,9 @@ pub(super) async fn serve(shared: &Arc<Shared>, mut client: Client, stop: &mut S
     }
 }
 
+/// Values of blocks, from the first on, of files that the client is about to send.
+type Known = BTreeMap<RelPath, Vec<Value>>;
+
 /// A failure, and what the client is to be told of it.
 struct Trouble {
     tell: Option<Reason>,
@@ -128,11 +131,11 @@ async fn begin(
 ) -> Result<(Taking, (Arc<Seat>, Share)), Trouble> {
     client.channel.send(&opened).await?;
     let mut share = shared.walks.share(client.holder);
-    let manifest = gather(client, &spot, &mut share).await?;
+    let (manifest, values) = gather(client, &spot, &mut share).await?;
     let options = shared.config.sink_options;
     let opening = {
         let (manifest, seat) = (Arc::clone(&manifest), Arc::clone(&client.seat));
-        Opening::begin((seat, share), move |recheck| spot.open(manifest, options, recheck))
+        Opening::begin((seat, share), move |recheck| spot.open(manifest, options, recheck, values))
     };
     // Reading what is there already takes longer than the client would wait in silence.
     let (opened, held) = wait_for_sink(client, opening).await?;
@@ -240,13 +243,16 @@ async fn gather(
     client: &mut Client,
     spot: &Spot,
     share: &mut Share,
-) -> Result<Arc<Manifest>, Trouble> {
+) -> Result<(Arc<Manifest>, Known), Trouble> {
     let refused = |why: crate::flows::BadListing| {
         Trouble::told(Reason::Limit, Failure::new(FailureKind::Other, why.to_string()))
     };
     // What is all that is exported has no name; a file that is to replace it is refused later.
     let name = spot.name.clone().or_else(|| RelPath::new("export").ok());
     let mut gathering = Gathering::named(name);
+    // Which blocks a file here has is told only to those who may read it.
+    let may_read = client.may_read;
+    let mut known = Known::new();
     loop {
         match client.channel.recv().await? {
             Message::ManifestPage(page) => {
@@ -259,7 +265,20 @@ async fn gather(
             }
             Message::ManifestEnd(end) => {
                 let kind = gathering.kind();
-                return gathering.end(&end, kind).map_err(refused);
+                let manifest = gathering.end(&end, kind).map_err(refused)?;
+                return Ok((manifest, known));
+            }
+            Message::BlockValues(page) => {
+                let bytes = listing_bytes(page.path.len()) + 32 * page.values.0.len() as u64;
+                if !share.take(bytes) {
+                    let failure = Failure::new(FailureKind::Temporary, USED_UP);
+                    return Err(Trouble::told(Reason::Busy, failure));
+                }
+                let path = RelPath::from_bytes(&page.path).ok().filter(|_| may_read);
+                let values = path.map(|path| known.entry(path).or_default());
+                if let Some(values) = values.filter(|values| values.len() as u64 == page.first) {
+                    values.extend(page.values.0);
+                }
             }
             Message::Cancel => return Err(ControlError::Closed.into()),
             Message::Fault(fault) => {
@@ -546,6 +565,7 @@ impl Spot {
         manifest: Arc<Manifest>,
         options: SinkOptions,
         recheck: Arc<Recheck>,
+        known: Known,
     ) -> Result<Box<dyn BlockSink>, SinkError> {
         let place = self.holder.try_clone().ok().zip(self.name.clone());
         let destination = self.destination(&manifest)?;
@@ -557,7 +577,11 @@ impl Spot {
                 tracing::debug!(%name, %error, "a directory that was made stays");
             }
         }
-        Ok(Box::new(sink?))
+        let mut sink = sink?;
+        for (path, values) in known {
+            sink.take_over(&path, &values)?;
+        }
+        Ok(Box::new(sink))
     }
 
     /// The place for an object: a file under this name, or the directory of this name, which is

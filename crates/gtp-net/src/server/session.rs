@@ -14,7 +14,7 @@ use super::budget::Holder;
 use super::clients::Seat;
 use super::keys::admit;
 use super::occupancy::{Full, Right};
-use super::{ServerEvent, Shared, Stop, Writing, get, list, put};
+use super::{ServerEvent, Shared, Stop, Writing, get, list, put, tend};
 use crate::control::ControlChannel;
 use crate::crypto::Suite;
 use crate::engine::{Host, SessionOpen};
@@ -59,6 +59,8 @@ pub(super) struct Client {
     pub suite: Suite,
     /// The weight that it gets, in thousandths.
     pub weight_milli: u32,
+    /// Whether it may read what is there, also where it only writes.
+    pub may_read: bool,
     /// On whose account memory for its listing goes.
     pub holder: Holder,
     /// Its place among its key's sessions; whoever works for it holds it as well.
@@ -70,6 +72,7 @@ struct Judged {
     path: Option<RelPath>,
     suite: Suite,
     weight_milli: u32,
+    may_read: bool,
     holder: Holder,
 }
 
@@ -88,7 +91,7 @@ pub(super) async fn serve(
         judged = judged => judged,
         why = stop.seat.told() => Err(Refusal::new(why.reason(), why.failure().text)),
     };
-    let Judged { path, suite, weight_milli, holder } = match judged {
+    let Judged { path, suite, weight_milli, may_read, holder } = match judged {
         Ok(judged) => judged,
         Err(Refusal { reason, text }) => {
             let failure = Failure::new(FailureKind::Authentication, text.clone());
@@ -109,12 +112,16 @@ pub(super) async fn serve(
     let verb = open.verb.clone();
     let host = shared.host.least_busy();
     let seat = Arc::clone(&stop.seat);
-    let client = Client { host, channel, open, path, suite, weight_milli, holder, seat };
+    let client = Client { host, channel, open, path, suite, weight_milli, may_read, holder, seat };
     let ending = match verb {
         Verb::Get { .. } => get::serve(&shared, client, &mut stop).await,
         Verb::Put { .. } => put::serve(&shared, client, &mut stop).await,
         Verb::List { .. } => tokio::select! {
             ending = list::serve(&shared, client) => ending,
+            why = stop.told() => Ending::failed(why.failure()),
+        },
+        Verb::Tree { .. } => tokio::select! {
+            ending = tend::serve(&shared, client) => ending,
             why = stop.told() => Ending::failed(why.failure()),
         },
         Verb::Stream { .. } => return, // It was refused.
@@ -126,9 +133,9 @@ pub(super) async fn serve(
 /// What a client must be allowed for this.
 fn right(verb: &Verb) -> Right {
     match verb {
-        Verb::Get { .. } | Verb::List { .. } => Right::Read,
+        Verb::Get { .. } | Verb::List { .. } | Verb::Tree { changes: false, .. } => Right::Read,
         Verb::Put { .. } => Right::Write,
-        Verb::Stream { .. } => Right::Both,
+        Verb::Stream { .. } | Verb::Tree { changes: true, .. } => Right::Both,
     }
 }
 
@@ -152,13 +159,15 @@ fn judge(
 ) -> Result<Judged, Refusal> {
     let access = trust.access(&key);
     let allowed = match open.verb {
-        Verb::Get { .. } | Verb::List { .. } => access.read,
+        Verb::Get { .. } | Verb::List { .. } | Verb::Tree { changes: false, .. } => access.read,
         Verb::Put { .. } => access.write,
+        Verb::Tree { changes: true, .. } => access.read && access.write,
         Verb::Stream { .. } => {
             return Err(Refusal::new(Reason::Missing, "this server has files, and no streams"));
         }
     };
-    if matches!(open.verb, Verb::Put { .. }) && shared.config.writing == Writing::Refused {
+    let writes = matches!(open.verb, Verb::Put { .. } | Verb::Tree { changes: true, .. });
+    if writes && shared.config.writing == Writing::Refused {
         return Err(Refusal::new(Reason::Permission, "this server only reads (serve --writable)"));
     }
     if !allowed {
@@ -177,7 +186,8 @@ fn judge(
         })?),
     };
     let weight_milli = weight(trust, &key, open.weight_milli);
-    Ok(Judged { path, suite, weight_milli, holder: holder(trust, &key) })
+    let (may_read, holder) = (access.read, holder(trust, &key));
+    Ok(Judged { path, suite, weight_milli, may_read, holder })
 }
 
 /// Whether the server takes part in the control law that the client asks for.
@@ -220,6 +230,7 @@ fn word(verb: &Verb) -> &'static str {
         Verb::Get { .. } => "get",
         Verb::Put { .. } => "put",
         Verb::List { .. } => "list",
+        Verb::Tree { .. } => "tree",
         Verb::Stream { .. } => "stream",
     }
 }

@@ -23,13 +23,16 @@ pub enum Revision {
     Third = 3,
     /// The fourth revision, in which an initiator may have the control connection carry the
     /// session's datagrams.
-    #[default]
     Fourth = 4,
+    /// The fifth revision, in which whole trees can be surveyed and changed step by step, and the
+    /// source of a put may tell the values of blocks.
+    #[default]
+    Fifth = 5,
 }
 
 impl Revision {
     /// The newest revision that this implementation knows.
-    pub const NEWEST: Revision = Revision::Fourth;
+    pub const NEWEST: Revision = Revision::Fifth;
 
     /// Returns the revision to use with a peer whose newest one has this number: the older of the
     /// two. Returns `None` if the peer's is older than all that are known.
@@ -39,7 +42,8 @@ impl Revision {
             1 => Some(Revision::First),
             2 => Some(Revision::Second),
             3 => Some(Revision::Third),
-            4.. => Some(Revision::Fourth),
+            4 => Some(Revision::Fourth),
+            5.. => Some(Revision::Fifth),
         }
     }
 

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use gtp_store::{BlockSource, Export, FileSource, RelPath, RootKind};
+use gtp_store::{BlockSource, Export, FileSource, RelPath, RootKind, Value};
 
 use crate::client::placement::{End, Placement, SourceName, placement};
 use crate::flows::{Bundle, Failure, FailureKind, Part, next_change_shows};
@@ -19,6 +19,9 @@ pub enum Objects {
     Paths(Vec<PathBuf>),
     /// Something else, under this name.
     Made(RelPath, MakeSource),
+    /// A directory's content, with values of blocks that the server may have already in an older
+    /// version of a file: from the first block on.
+    Content(MakeSource, Vec<(RelPath, Vec<Value>)>),
 }
 
 /// What is sent, as one object.
@@ -50,6 +53,9 @@ pub(super) fn pack(objects: &mut Objects, aim: Aim) -> Result<Parcel, Failure> {
             let source = make()?;
             let said = SourceName::of(source.manifest().root_kind, End::Name);
             vec![Item { said, name: Some(name.clone()), source }]
+        }
+        Objects::Content(make, _) => {
+            vec![Item { said: SourceName::Content, name: None, source: make()? }]
         }
         Objects::Paths(paths) => {
             let open = |path: &PathBuf| open_path(path, &mut skipped);

@@ -1,0 +1,129 @@
+//! The words of `gtp sync`, most of them as rsync has them.
+//!
+//! None of them can come from the environment or the configuration file: what a command removes is
+//! said with the command.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{ArgAction, Args, ValueHint};
+
+use super::filter::{Filter, read};
+use super::plan::Rules;
+use crate::args::TransferArgs;
+use crate::cp::WayArgs;
+use gtp::Failure;
+
+/// Options of `sync`.
+#[derive(Debug, Args)]
+pub struct SyncArgs {
+    /// The directory that is to be followed, and the one that is made like it. Each is a path of
+    /// this machine, [user@]host:path for one behind an ssh login, or gtp://host[:port]/path; one
+    /// of them is here. SRC goes beneath DST under its own name; written with a slash at its end,
+    /// its content goes into DST
+    #[arg(required = true, num_args = 2, value_names = ["SRC", "DST"])]
+    pub words: Vec<OsString>,
+    /// Accepted for rsync's sake: links, modes, times and, as root, owners are kept anyway
+    #[arg(short = 'a', long)]
+    pub archive: bool,
+    /// Say what would be done and do nothing
+    #[arg(short = 'n', long)]
+    pub dry_run: bool,
+    /// Print one line for each name that changes, as a dry run does
+    #[arg(short = 'i', long)]
+    pub itemize_changes: bool,
+    /// Compare files by size and BLAKE3 hash in place of size and time
+    #[arg(short = 'c', long)]
+    pub checksum: bool,
+    /// Take times that differ by at most so many seconds for the same
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    pub modify_window: u64,
+    /// Remove what DST has and SRC has not, after the transfer
+    #[arg(long)]
+    pub delete: bool,
+    /// The same, before the transfer
+    #[arg(long)]
+    pub delete_before: bool,
+    /// If more than so many names would be removed, remove none and exit with code 12
+    #[arg(long, value_name = "N")]
+    pub max_delete: Option<usize>,
+    /// Remove also where SRC has become empty
+    #[arg(long)]
+    pub force: bool,
+    /// Leave out names that match; the first matching pattern of all options decides
+    #[arg(long, value_name = "PATTERN", action = ArgAction::Append)]
+    pub exclude: Vec<String>,
+    /// Take in names that match although a later pattern leaves them out
+    #[arg(long, value_name = "PATTERN", action = ArgAction::Append)]
+    pub include: Vec<String>,
+    /// Leave out what matches a pattern of this file, one a line; - is standard input
+    #[arg(long, value_name = "FILE", action = ArgAction::Append, value_hint = ValueHint::FilePath)]
+    pub exclude_from: Vec<PathBuf>,
+    /// A rule, "- PATTERN" or "+ PATTERN"; rules come before --include and --exclude
+    #[arg(short = 'f', long, value_name = "RULE", action = ArgAction::Append,
+        allow_hyphen_values = true)]
+    pub filter: Vec<String>,
+    /// Only these paths beneath SRC, one a line, with all beneath them; - is standard input
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub files_from: Option<PathBuf>,
+    /// Keep several names of one file together
+    #[arg(short = 'H', long)]
+    pub hard_links: bool,
+    /// Keep extended attributes of users
+    #[arg(short = 'X', long)]
+    pub xattrs: bool,
+    /// Keep access control lists
+    #[arg(short = 'A', long)]
+    pub acls: bool,
+    /// Let zeros of files that are moved take no space
+    #[arg(short = 'S', long)]
+    pub sparse: bool,
+    /// Move whole files also where an older version is at the destination
+    #[arg(short = 'W', long)]
+    pub whole_file: bool,
+    #[command(flatten)]
+    pub way: WayArgs,
+    #[command(flatten)]
+    pub transfer: TransferArgs,
+}
+
+impl SyncArgs {
+    /// Whether anything is to be removed.
+    pub fn deletes(&self) -> bool {
+        self.delete || self.delete_before
+    }
+
+    /// What counts as a difference; `owner` is whether the destination can keep owners.
+    pub fn rules(&self, owner: bool) -> Rules {
+        Rules {
+            checksum: self.checksum,
+            modify_window_s: self.modify_window,
+            delete: self.deletes(),
+            hard_links: self.hard_links,
+            owner,
+            xattrs: self.xattrs,
+            acls: self.acls,
+            sparse: self.sparse,
+        }
+    }
+
+    /// Which names take part.
+    ///
+    /// # Errors
+    /// [`gtp::FailureKind::Usage`] for a rule that is none, or a file that cannot be read.
+    pub fn names(&self) -> Result<Filter, Failure> {
+        let mut filter = Filter::default();
+        for rule in &self.filter {
+            filter.rule(rule)?;
+        }
+        self.include.iter().for_each(|pattern| filter.include(pattern));
+        self.exclude.iter().for_each(|pattern| filter.exclude(pattern));
+        for file in &self.exclude_from {
+            filter.exclude_from(file)?;
+        }
+        if let Some(file) = &self.files_from {
+            filter.only(read(file)?.lines().filter(|line| !line.is_empty()).map(str::to_owned));
+        }
+        Ok(filter)
+    }
+}

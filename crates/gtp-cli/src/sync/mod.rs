@@ -1,0 +1,189 @@
+//! `gtp sync`: makes a directory like another one, here or there.
+//!
+//! Both trees are surveyed, a pure function decides what is to be done ([`plan`]), the files that
+//! differ are moved as `get` and `put` move them, and the rest is done step by step. The end that
+//! runs the command decides; a far end only says what it holds, and carries out single steps.
+
+mod args;
+mod filter;
+mod plan;
+mod side;
+mod work;
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+use std::process::ExitCode;
+
+use gtp::{Failure, FailureKind, Host, Url};
+
+pub use args::SyncArgs;
+
+use crate::args::TransferArgs;
+use crate::cp::hello::{Ready, Want};
+use crate::cp::near::FarEnd;
+use crate::cp::operand::{Operand, Remote};
+use crate::cp::{self, paths};
+use crate::verbs::{host, runtime, transfer};
+use side::{Here, Side, There, own_name, refuse_nested};
+use work::Work;
+
+/// Runs the command.
+///
+/// # Errors
+/// A [`Failure`] if nothing, or not all, could be tried.
+pub fn run(args: SyncArgs) -> Result<ExitCode, Failure> {
+    transfer::control(&args.transfer)?;
+    let filter = args.names()?;
+    let [from, to] = &args.words[..] else {
+        return Err(usage("two places are needed, as in: gtp sync data/ host:data"));
+    };
+    let (from, to) = (Operand::of(from)?, Operand::of(to)?);
+    runtime()?.block_on(async {
+        let mut ends = Ends::find(&args, from, to).await?;
+        let done = Work::new(&args, filter, &ends.host, &ends.source, &ends.destination);
+        let ended = done.run().await;
+        if let Some(far) = ends.far.take() {
+            far.close().await;
+        }
+        ended
+    })
+}
+
+/// Both trees, this host, and the far end that ssh has started.
+struct Ends {
+    source: Side,
+    destination: Side,
+    host: Host,
+    far: Option<FarEnd>,
+}
+
+impl Ends {
+    async fn find(args: &SyncArgs, from: Operand, to: Operand) -> Result<Ends, Failure> {
+        let alone = || host(&args.transfer.host).start();
+        match (from, to) {
+            (Operand::Local(from), Operand::Local(to)) => {
+                let source = Here::source(&from)?;
+                let name = own_name(text(from.as_os_str())?)?;
+                let destination = Here::destination(&to, name.as_deref())?;
+                refuse_nested(&source, &destination)?;
+                Ends::of((Side::Here(source), Side::Here(destination)), alone()?, None)
+            }
+            (Operand::Local(from), Operand::Address(url)) => {
+                let source = Here::source(&from)?;
+                let url = beneath(&url, own_name(text(from.as_os_str())?)?)?;
+                Ends::of((Side::Here(source), there(url, args)), alone()?, None)
+            }
+            (Operand::Address(url), Operand::Local(to)) => {
+                let name = own_name(&url)?;
+                let destination = Here::destination(&to, name.as_deref())?;
+                let source = there(beneath(&url, None)?, args);
+                Ends::of((source, Side::Here(destination)), alone()?, None)
+            }
+            (Operand::Local(from), Operand::Remote(to)) => {
+                let source = Here::source(&from)?;
+                let name = own_name(text(from.as_os_str())?)?;
+                Ends::push(args, source, &to, name).await
+            }
+            (Operand::Remote(from), Operand::Local(to)) => Ends::pull(args, &from, &to).await,
+            (
+                Operand::Remote(_) | Operand::Address(_),
+                Operand::Remote(_) | Operand::Address(_),
+            ) => Err(usage("one of both places must be on this machine")),
+        }
+    }
+
+    #[expect(clippy::unnecessary_wraps, reason = "each way of finding both ends is fallible")]
+    fn of(sides: (Side, Side), host: Host, far: Option<FarEnd>) -> Result<Ends, Failure> {
+        Ok(Ends { source: sides.0, destination: sides.1, host, far })
+    }
+
+    async fn push(
+        args: &SyncArgs,
+        source: Here,
+        to: &Remote,
+        name: Option<String>,
+    ) -> Result<Ends, Failure> {
+        let want = Want::Tree(to.path.clone());
+        let (host, far, ready) =
+            cp::call_far_end(&args.way, &args.transfer, &to.login, want).await?;
+        let place = match &ready.found[..] {
+            [place] => Ok(place),
+            _ => Err(Failure::new(FailureKind::Other, "the far end found no place")),
+        };
+        let parts = |place: &str| {
+            let parts = [place, name.as_deref().unwrap_or_default()];
+            parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/")
+        };
+        let url = place.and_then(|place| cp::url(&to.login, &ready, &parts(&place.path), true));
+        match url {
+            Ok(url) => {
+                let destination = far_tree(url, &ready, &args.transfer);
+                Ends::of((Side::Here(source), destination), host, Some(far))
+            }
+            Err(failure) => {
+                far.close().await;
+                Err(failure)
+            }
+        }
+    }
+
+    async fn pull(args: &SyncArgs, from: &Remote, to: &Path) -> Result<Ends, Failure> {
+        let name = own_name(&from.path)?;
+        let destination = Here::destination(to, name.as_deref())?;
+        // As content, so that a link to a directory is followed where the user named it.
+        let want = Want::Read(vec![from.path.clone()]);
+        let (host, far, ready) =
+            cp::call_far_end(&args.way, &args.transfer, &from.login, want).await?;
+        let url = match &ready.found[..] {
+            [object] if paths::is_content(&from.path) || object.name == *named(&name) => {
+                // An empty path would stand for all that is exported.
+                match object.path.is_empty() && name.is_some() {
+                    true => Err(Failure::new(FailureKind::Other, "the far end found another tree")),
+                    false => cp::url(&from.login, &ready, &object.path, true),
+                }
+            }
+            [_] => Err(Failure::new(FailureKind::Other, "the far end found another tree")),
+            _ => Err(usage("one directory can be followed, and this is a pattern of several")),
+        };
+        match url {
+            Ok(url) => {
+                let source = far_tree(url, &ready, &args.transfer);
+                Ends::of((source, Side::Here(destination)), host, Some(far))
+            }
+            Err(failure) => {
+                far.close().await;
+                Err(failure)
+            }
+        }
+    }
+}
+
+fn named(name: &Option<String>) -> &str {
+    name.as_deref().unwrap_or_default()
+}
+
+fn there(url: Url, args: &SyncArgs) -> Side {
+    Side::There(Box::new(There { url, key: None, transfer: args.transfer.clone() }))
+}
+
+fn far_tree(url: Url, ready: &Ready, transfer: &TransferArgs) -> Side {
+    Side::There(Box::new(There { url, key: Some(ready.key), transfer: transfer.clone() }))
+}
+
+/// The address of the content of a directory, or of one beneath it.
+fn beneath(url: &str, name: Option<String>) -> Result<Url, Failure> {
+    let whole = format!("{}/{}", url.trim_end_matches('/'), named(&name));
+    let whole = format!("{}/", whole.trim_end_matches('/'));
+    whole.parse::<Url>().map_err(|bad| usage(&bad.to_string()))
+}
+
+fn text(path: &OsStr) -> Result<&str, Failure> {
+    let shown = OsString::from(path);
+    path.to_str().ok_or_else(|| {
+        usage(&format!("{}: the name is not UTF-8", gtp_text::of_text(&shown.to_string_lossy())))
+    })
+}
+
+fn usage(text: &str) -> Failure {
+    Failure::new(FailureKind::Usage, text)
+}

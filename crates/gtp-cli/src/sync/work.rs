@@ -1,0 +1,354 @@
+//! The work of one `gtp sync`, from both surveys to the last step, and what is said of it.
+//!
+//! Nothing is removed unless the source was read completely. Whatever cannot be done or kept is
+//! named, and the command then ends with code 12.
+
+use std::collections::HashSet;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use gtp::replica::{Asked, Deed, Fault};
+use gtp::tree::{Chosen, copy_here};
+use gtp::{Failure, FailureKind, Get, Host, Outcome, Put, RelPath, Survey, Transfer};
+use serde_json::json;
+
+use super::SyncArgs;
+use super::filter::{Filter, Parted};
+use super::plan::{Item, Plan, plan};
+use super::side::{Here, Side};
+use crate::output;
+use crate::show::Shower;
+use crate::verbs::transfer::{Options, watch};
+use crate::verbs::{done, other};
+use crate::words::say_bytes;
+
+/// One command under way.
+pub struct Work<'a> {
+    args: &'a SyncArgs,
+    filter: Filter,
+    host: &'a Host,
+    source: &'a Side,
+    destination: &'a Side,
+    /// What could not be done or kept.
+    troubles: usize,
+    /// Bytes of packets that carried data; of a copy between directories here, of content.
+    moved_bytes: u64,
+}
+
+impl<'a> Work<'a> {
+    /// Prepares the work; nothing is done yet.
+    pub fn new(
+        args: &'a SyncArgs,
+        filter: Filter,
+        host: &'a Host,
+        source: &'a Side,
+        destination: &'a Side,
+    ) -> Work<'a> {
+        Work { args, filter, host, source, destination, troubles: 0, moved_bytes: 0 }
+    }
+
+    /// Does it.
+    ///
+    /// # Errors
+    /// A [`Failure`] if a tree cannot be read, or the transfer fails as a whole.
+    pub async fn run(mut self) -> Result<ExitCode, Failure> {
+        let (mut plan, source) = self.decide().await?;
+        self.guard_removals(&mut plan, &source);
+        for (path, why) in std::mem::take(&mut plan.unkept) {
+            self.trouble(&format!("{}: {why}", gtp_text::of_text(&path)));
+        }
+        if self.args.dry_run || self.args.itemize_changes || self.args.transfer.json {
+            plan.items.iter().try_for_each(|item| self.say_item(item))?;
+        }
+        if !self.args.dry_run {
+            self.carry_out(&plan).await?;
+        }
+        self.sum_up(&plan, &source)?;
+        Ok(match self.troubles {
+            0 => done(),
+            _ => ExitCode::from(FailureKind::Partial.exit_code()),
+        })
+    }
+
+    /// Surveys both trees and decides.
+    async fn decide(&mut self) -> Result<(Plan, Surveyed), Failure> {
+        let args = self.args;
+        let asked = Asked { hashes: args.checksum, xattrs: args.xattrs, acls: args.acls };
+        let (from, to) = tokio::join!(
+            self.source.survey(self.host, asked),
+            self.destination.survey(self.host, asked)
+        );
+        let (from, to) = (from?, to?);
+        if !from.is_there {
+            return Err(Failure::new(FailureKind::Missing, "the source is not there"));
+        }
+        let owner = to.may_own;
+        let is_whole = self.tell_left_out(&from, Whose::Source);
+        let is_known = self.tell_left_out(&to, Whose::Destination);
+        let Parted { nodes, .. } = self.filter.part(from.nodes);
+        let Parted { nodes: there, protected } = self.filter.part(to.nodes);
+        let plan = plan(&nodes, &there, &protected, args.rules(owner));
+        let surveyed = Surveyed {
+            is_whole: is_whole && is_known,
+            is_empty: nodes.len() <= 1,
+            names: nodes.len().saturating_sub(1),
+        };
+        Ok((plan, surveyed))
+    }
+
+    /// Names what a survey left out; whether nothing more can be hidden.
+    fn tell_left_out(&mut self, survey: &Survey, whose: Whose) -> bool {
+        let mut is_whole = true;
+        for left_out in &survey.left_out {
+            is_whole &= !left_out.hides;
+            let text = format!("{}: {}", left_out.path, left_out.why);
+            match whose {
+                Whose::Source => self.trouble(&text),
+                // What cannot be carried does no harm there, unless it hides something.
+                Whose::Destination if left_out.hides => self.trouble(&text),
+                Whose::Destination => {}
+            }
+        }
+        is_whole
+    }
+
+    /// Decides whether what is to be removed may be.
+    fn guard_removals(&mut self, plan: &mut Plan, source: &Surveyed) {
+        if plan.removals() == 0 {
+            return;
+        }
+        if !source.is_whole && !plan.removed.is_empty() {
+            self.trouble("a part of a tree could not be read, so nothing is deleted");
+            plan.remove_nothing();
+        }
+        if source.is_empty && !self.args.force && !plan.removed.is_empty() {
+            self.trouble("the source is empty, so nothing is deleted without --force");
+            plan.remove_nothing();
+        }
+        let count = plan.removals();
+        if self.args.max_delete.is_some_and(|most| count > most) {
+            self.trouble(&format!("{count} names would be deleted, so none is (--max-delete)"));
+            plan.remove_nothing();
+            plan.spare_obstacles();
+        }
+    }
+
+    async fn carry_out(&mut self, plan: &Plan) -> Result<(), Failure> {
+        let removed = || plan.removed.clone();
+        let mut first = plan.obstacles.clone();
+        if self.args.delete_before {
+            first.extend(removed());
+        }
+        first.extend(plan.dirs.iter().chain(&plan.aged).cloned());
+        self.steps(first).await?;
+        let moved = self.move_files(plan).await;
+        // What has arrived is dressed also where the rest has not.
+        let failed: HashSet<String> = moved.as_ref().cloned().unwrap_or_default();
+        if moved.is_ok() {
+            let mut last: Vec<Deed> = plan.links.iter().chain(&plan.names).cloned().collect();
+            last.extend(plan.dug.iter().cloned());
+            last.extend(plan.dressed.iter().cloned());
+            last.retain(|deed| !failed.contains(deed.name()));
+            if !self.args.delete_before {
+                last.extend(removed());
+            }
+            last.extend(plan.dressed_dirs.iter().cloned());
+            self.steps(last).await?;
+        }
+        moved.map(drop)
+    }
+
+    async fn steps(&mut self, deeds: Vec<Deed>) -> Result<(), Failure> {
+        let faults = self.destination.carry_out(self.host, deeds).await?;
+        for Fault { path, why } in faults {
+            let path = if path.is_empty() { ".".to_owned() } else { path };
+            self.trouble(&format!("{path}: {why}"));
+        }
+        Ok(())
+    }
+
+    /// Moves the files of the plan. Returns those that did not arrive.
+    async fn move_files(&mut self, plan: &Plan) -> Result<HashSet<String>, Failure> {
+        if plan.files.is_empty() {
+            return Ok(HashSet::new());
+        }
+        let values = self.known_blocks(plan).await?;
+        let chosen = Arc::new(Chosen::new(plan.files.keys().cloned().collect(), values));
+        let left_out = match (self.source, self.destination) {
+            (Side::Here(from), Side::Here(to)) => self.copy(from, to, &chosen).await?,
+            (Side::Here(from), Side::There(to)) => {
+                let put = Put::chosen(from.path.clone(), Arc::clone(&chosen), to.url.clone());
+                let put = match to.key {
+                    Some(key) => put.fingerprint(key),
+                    None => put.with_trust(&to.transfer),
+                };
+                let transfer = put.with_options(&to.transfer)?.start(self.host)?;
+                self.watch(transfer, &chosen).await?
+            }
+            (Side::There(from), Side::Here(to)) => {
+                let get = Get::new(from.url.clone());
+                let get = get.into_tree(Arc::clone(&to.replica), Arc::clone(&chosen));
+                let get = match from.key {
+                    Some(key) => get.fingerprint(key),
+                    None => get.with_trust(&from.transfer),
+                };
+                let transfer = get.with_options(&from.transfer)?.start(self.host)?;
+                self.watch(transfer, &chosen).await?
+            }
+            (Side::There(_), Side::There(_)) => {
+                return Err(other("one of both places must be on this machine"));
+            }
+        };
+        let mut failed: HashSet<String> = HashSet::new();
+        for path in chosen.missing() {
+            self.trouble(&format!("{path}: vanished, or became unreadable, before it was moved"));
+            failed.insert(path);
+        }
+        self.troubles += left_out.len();
+        let of = |path: &&String| {
+            let shown = format!("{}: ", gtp_text::of_text(path));
+            left_out.iter().any(|failure| failure.text.starts_with(&shown))
+        };
+        // One that has only grown has arrived, and gets its time all the same.
+        failed.extend(plan.files.keys().filter(of).cloned());
+        Ok(failed)
+    }
+
+    /// Values of the blocks of new versions of large files, so that equal blocks stay where they
+    /// are. Worth a question only where an older version is there.
+    async fn known_blocks(&self, plan: &Plan) -> Result<Vec<(RelPath, Vec<gtp::Value>)>, Failure> {
+        let is_local = matches!((self.source, self.destination), (Side::Here(_), Side::Here(_)));
+        if self.args.whole_file || is_local {
+            return Ok(Vec::new());
+        }
+        let replaced = plan
+            .files
+            .iter()
+            .filter(|(path, size)| plan.replaced.contains(*path) && **size > gtp::BLOCK);
+        let files = replaced.filter_map(|(path, size)| Some((RelPath::new(path).ok()?, *size)));
+        self.source.block_values(self.host, files.collect()).await
+    }
+
+    async fn copy(
+        &mut self,
+        from: &Here,
+        to: &Here,
+        chosen: &Arc<Chosen>,
+    ) -> Result<Vec<Failure>, Failure> {
+        let (root, replica) = (from.path.clone(), Arc::clone(&to.replica));
+        let chosen = Arc::clone(chosen);
+        let copying = tokio::task::spawn_blocking(move || copy_here(&root, &replica, &chosen));
+        let (left_out, bytes) = copying.await.map_err(other)??;
+        self.moved_bytes = bytes;
+        for failure in &left_out {
+            self.say_skipped(&failure.to_string());
+        }
+        Ok(left_out)
+    }
+
+    /// Shows a transfer to its end. Returns what was left out of it.
+    async fn watch(
+        &mut self,
+        transfer: Transfer,
+        chosen: &Arc<Chosen>,
+    ) -> Result<Vec<Failure>, Failure> {
+        let mut shower = Shower::new(&self.args.transfer, false)?;
+        let heed = concern(chosen);
+        shower.tell_only(Box::new(concern(chosen)));
+        let ended = watch(self.host, transfer, &self.args.transfer, &mut shower).await;
+        let outcome: Outcome = ended?;
+        let wire: u64 = outcome.progress.sources.iter().map(|source| source.wire_bytes).sum();
+        self.moved_bytes = wire;
+        Ok(outcome.skipped.into_iter().filter(|failure| heed(failure)).collect())
+    }
+
+    fn say_item(&self, item: &Item) -> Result<(), Failure> {
+        if self.args.transfer.json {
+            return output::json(json!({
+                "event": "change",
+                "change": item.change.trim_end(),
+                "path": item.path,
+                "to": item.to,
+            }));
+        }
+        let (change, path) = (&item.change, gtp_text::of_text(&item.path));
+        match &item.to {
+            Some(to) if change.starts_with('h') => {
+                output::line(format_args!("{change} {path} => {}", gtp_text::of_text(to)))
+            }
+            Some(to) => output::line(format_args!("{change} {path} -> {}", gtp_text::of_text(to))),
+            None => output::line(format_args!("{change} {path}")),
+        }
+    }
+
+    fn trouble(&mut self, text: &str) {
+        self.troubles += 1;
+        self.say_skipped(text);
+    }
+
+    fn say_skipped(&self, text: &str) {
+        if self.args.transfer.json {
+            // If nobody reads, the command goes on, as `output` has it.
+            output::line_beside(json!({ "event": "skipped", "kind": "partial", "message": text }));
+        }
+        output::aside(format_args!("gtp: {text}"));
+    }
+
+    fn sum_up(&self, plan: &Plan, source: &Surveyed) -> Result<(), Failure> {
+        let (files, removed) = (plan.files.len(), plan.removals());
+        if self.args.transfer.json {
+            return output::json(json!({
+                "event": "synced",
+                "dry_run": self.args.dry_run,
+                "names": source.names,
+                "changes": plan.items.len(),
+                "files": files,
+                "bytes": plan.bytes(),
+                "moved_bytes": self.moved_bytes,
+                "deleted": removed,
+                "left_out": self.troubles,
+            }));
+        }
+        if plan.is_empty() {
+            if self.troubles == 0 {
+                output::aside("gtp: nothing to do: both are alike");
+            }
+            return Ok(());
+        }
+        let would = if self.args.dry_run { "would be " } else { "" };
+        let changes = gtp_text::count(plan.items.len() as u64, "change");
+        let files = gtp_text::count(files as u64, "file");
+        let deleted = gtp_text::count(removed as u64, "name");
+        let (bytes, moved) = (say_bytes(plan.bytes()), say_bytes(self.moved_bytes));
+        output::aside(format_args!(
+            "gtp: {changes}: {files} of {bytes} {would}moved ({moved} travelled), \
+             {deleted} {would}deleted"
+        ));
+        Ok(())
+    }
+}
+
+/// Whose survey it is.
+#[derive(Clone, Copy)]
+enum Whose {
+    Source,
+    Destination,
+}
+
+/// What is known of the trees once the plan is made.
+struct Surveyed {
+    /// Whether all of both was seen.
+    is_whole: bool,
+    is_empty: bool,
+    names: usize,
+}
+
+/// Whether something that a transfer left out is one of the chosen files. What the source has
+/// beside them is no concern of this transfer.
+fn concern(chosen: &Arc<Chosen>) -> impl Fn(&Failure) -> bool + Send + 'static {
+    let chosen = Arc::clone(chosen);
+    move |failure| {
+        let mut ends = failure.text.match_indices(": ").map(|(at, _)| &failure.text[..at]);
+        ends.any(|path| chosen.has(path))
+    }
+}

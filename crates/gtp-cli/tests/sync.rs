@@ -1,0 +1,452 @@
+//! `gtp sync` from and to where a real sshd logs in, to and from a server, and between directories.
+//! What a tree is like is compared with rsync's own eyes where that matters.
+
+mod common;
+
+use std::io::Write;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use common::ports::free_port;
+use common::{World, bytes, events, sshd, wait_for, writable};
+use serde_json::Value;
+
+/// This machine as a host that ssh logs in to, whose logins have a home of their own.
+struct Far {
+    world: World,
+    child: Child,
+}
+
+impl Drop for Far {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+const SSH: &str = "Host far
+HostName 127.0.0.1
+Port PORT
+User NAME
+IdentityFile DIR/user
+IdentitiesOnly yes
+UserKnownHostsFile DIR/known
+StrictHostKeyChecking no
+LogLevel ERROR
+BatchMode yes
+";
+
+impl Far {
+    fn start() -> Far {
+        let world = World::new();
+        let cache = world.path(&format!("home/.cache/gtp/{}", env!("CARGO_PKG_VERSION")));
+        std::fs::create_dir_all(&cache).unwrap();
+        symlink(env!("CARGO_BIN_EXE_gtp"), cache.join("gtp")).unwrap();
+        sshd::prepare(&world.path(""));
+        let (dir, port) = (world.path("").display().to_string(), free_port().to_string());
+        let write = |name: &str, text: &str| {
+            let text = text.replace("DIR/", &dir).replace("PORT", &port);
+            let text = text.replace("ADDRESS", "127.0.0.1").replace("NAME", &sshd::user());
+            std::fs::write(world.path(name), text).unwrap();
+        };
+        write("sshd.conf", &format!("{}SetEnv HOME=DIR/home\n", sshd::CONFIG));
+        write("ssh.conf", SSH);
+        let log = std::fs::File::create(world.path("sshd.log")).unwrap();
+        let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
+        let mut all = std::env::split_paths(&path).map(|dir| dir.join("sshd"));
+        let program = all.find(|at| at.is_file()).expect("sshd is needed: scripts/setup test");
+        let mut command = Command::new(program);
+        command.args(["-D", "-e", "-f"]).arg(world.path("sshd.conf")).stderr(log);
+        let child = command.stdin(Stdio::null()).spawn().unwrap();
+        let log = || std::fs::read_to_string(world.path("sshd.log")).unwrap();
+        wait_for("an sshd", || log().contains("Server listening on"));
+        Far { world, child }
+    }
+
+    fn home(&self, name: &str) -> PathBuf {
+        self.world.path("home").join(name)
+    }
+
+    #[track_caller]
+    fn expect(&self, code: i32, words: &[&str]) -> Output {
+        let mut command = self.world.gtp("client", &[&["sync"], words].concat());
+        let ssh = format!("ssh -F {}", self.world.path("ssh.conf").display());
+        command.env("GTP_SSH", ssh).env("PATH", "/usr/bin:/bin").env("GTP_DAEMON", "off");
+        ended(code, words, command)
+    }
+}
+
+#[track_caller]
+fn ended(code: i32, words: &[&str], mut command: Command) -> Output {
+    let output = command.output().unwrap();
+    assert_eq!(output.status.code(), Some(code), "{words:?}: {}", said(&output));
+    output
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn lines(output: &Output) -> Vec<String> {
+    String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
+}
+
+/// `gtp sync` between directories of a world.
+#[track_caller]
+fn sync(world: &World, code: i32, words: &[&str]) -> Output {
+    ended(code, words, world.gtp("client", &[&["sync"], words].concat()))
+}
+
+/// Writes a file and the directories above it.
+fn write(path: &Path, content: impl AsRef<[u8]>) {
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, content).unwrap();
+}
+
+/// A tree with files of all sizes, links, modes and directories of their own times.
+fn plant(root: &Path) {
+    write(&root.join("a"), b"a");
+    write(&root.join("empty"), b"");
+    write(&root.join("d/e/large"), bytes(3_000_000, 1));
+    write(&root.join("d/x"), bytes(300, 2));
+    write(&root.join("private"), b"mine");
+    std::fs::create_dir(root.join("d/nothing")).unwrap();
+    symlink("../../outside", root.join("d/link")).unwrap();
+    std::fs::hard_link(root.join("a"), root.join("b")).unwrap();
+    std::fs::set_permissions(root.join("private"), PermissionsExt::from_mode(0o640)).unwrap();
+    std::fs::set_permissions(root.join("d/nothing"), PermissionsExt::from_mode(0o711)).unwrap();
+    let past = std::time::UNIX_EPOCH + std::time::Duration::new(1_000_000_000, 123_456_789);
+    for dir in ["d/nothing", "d/e", "d", ""] {
+        std::fs::File::open(root.join(dir)).unwrap().set_modified(past).unwrap();
+    }
+}
+
+/// What rsync would still do to make one directory like the other: nothing, if they are alike.
+fn differences(from: &Path, to: &Path) -> String {
+    let mut command = Command::new("rsync");
+    command.args(["-aHAXn", "--delete", "--checksum", "--itemize-changes"]);
+    let output = command.arg(format!("{}/", from.display())).arg(to).output();
+    let output = output.expect("rsync is needed: scripts/setup test");
+    assert!(output.status.success(), "{}", said(&output));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn summary(output: &Output) -> Value {
+    events(output).pop().unwrap()
+}
+
+#[test]
+fn a_tree_is_the_same_for_rsync_at_the_other_end_of_ssh_both_ways_and_a_second_run_moves_nothing() {
+    let far = Far::start();
+    plant(&far.world.path("tree"));
+    far.expect(0, &["-aH", "tree", "far:there/"]);
+    assert!(!far.home("there").exists() || far.home("there/tree").exists());
+    assert_eq!(differences(&far.world.path("tree"), &far.home("there/tree")), "");
+    far.expect(0, &["-aH", "far:there/tree/", "back"]);
+    assert_eq!(differences(&far.world.path("tree"), &far.world.path("back")), "");
+    for words in [["-aH", "tree", "far:there/"], ["-aH", "far:there/tree/", "back"]] {
+        let again = far.expect(0, &[&words[..], &["--json"]].concat());
+        let end = summary(&again);
+        let none = (&end["changes"], &end["moved_bytes"], &end["files"]);
+        assert_eq!(none, (&0.into(), &0.into(), &0.into()), "{end}");
+        let again = far.expect(0, &words);
+        assert!(said(&again).contains("nothing to do"), "{}", said(&again));
+    }
+}
+
+#[test]
+fn what_changed_is_moved_and_what_is_gone_is_deleted_at_a_far_end_and_here() {
+    let far = Far::start();
+    plant(&far.world.path("tree"));
+    far.expect(0, &["tree/", "far:t"]);
+    write(&far.world.path("tree/d/x"), b"other");
+    std::fs::remove_file(far.world.path("tree/a")).unwrap();
+    std::fs::remove_dir_all(far.world.path("tree/d/e")).unwrap();
+    let told = far.expect(0, &["-n", "tree/", "far:t", "--delete"]);
+    let dry = lines(&told);
+    assert!(dry.contains(&"*deleting   d/e/large".to_owned()), "{dry:?}");
+    assert!(dry.contains(&">f.st...... d/x".to_owned()), "{dry:?}");
+    assert!(far.home("t/d/e/large").exists(), "a dry run does nothing");
+    far.expect(0, &["tree/", "far:t"]);
+    assert!(far.home("t/d/e/large").exists(), "without --delete nothing is deleted");
+    far.expect(0, &["tree/", "far:t", "--delete"]);
+    assert_eq!(differences(&far.world.path("tree"), &far.home("t")), "");
+    // And here.
+    far.expect(0, &["far:t/", "mine"]);
+    std::fs::remove_dir_all(far.home("t/d")).unwrap();
+    far.expect(0, &["far:t/", "mine", "--delete-before"]);
+    assert_eq!(differences(&far.home("t"), &far.world.path("mine")), "");
+}
+
+#[test]
+fn a_server_lets_those_delete_who_may_write_and_nobody_else() {
+    let world = World::new();
+    plant(&world.path("tree"));
+    let server = writable(&world, &[]);
+    sync(&world, 0, &["-H", "tree/", &server.url("t")]);
+    assert_eq!(differences(&world.path("tree"), &world.path("export/t")), "");
+    sync(&world, 0, &["-H", &server.url("t/"), "back"]);
+    assert_eq!(differences(&world.path("tree"), &world.path("back")), "");
+    std::fs::remove_file(world.path("tree/a")).unwrap();
+    drop(server);
+    let key = String::from_utf8(world.expect(0, &["id"]).stdout).unwrap();
+    let list = world.path("server/authorized_keys");
+    std::fs::write(&list, format!("{} read\n", key.trim())).unwrap();
+    let server = world.serve("server", &["--writable"]);
+    let words = ["-H", "tree/", &server.url("t"), "--delete", "--accept-new"];
+    sync(&world, 7, &words);
+    assert!(world.path("export/t/a").exists());
+    drop(server);
+    std::fs::write(&list, format!("{} write,read\n", key.trim())).unwrap();
+    let server = world.serve("server", &[]);
+    sync(&world, 4, &["-H", "tree/", &server.url("t"), "--delete", "--accept-new"]);
+    assert!(world.path("export/t/a").exists(), "this server only reads");
+}
+
+#[test]
+fn a_source_that_has_become_empty_deletes_nothing_without_force() {
+    let world = World::new();
+    plant(&world.path("there"));
+    std::fs::create_dir(world.path("tree")).unwrap();
+    let output = sync(&world, 12, &["tree/", "there", "--delete"]);
+    assert!(said(&output).contains("--force"), "{}", said(&output));
+    assert!(world.path("there/d/e/large").exists());
+    sync(&world, 0, &["tree/", "there", "--delete", "--force"]);
+    assert_eq!(std::fs::read_dir(world.path("there")).unwrap().count(), 0);
+}
+
+#[test]
+fn no_more_than_max_delete_is_deleted_nor_replaced_by_something_of_another_kind() {
+    let world = World::new();
+    plant(&world.path("there"));
+    write(&world.path("tree/a/now/a/directory"), b"x");
+    let output = sync(&world, 12, &["tree/", "there", "--delete", "--max-delete", "2"]);
+    assert!(said(&output).contains("--max-delete"), "{}", said(&output));
+    assert!(world.path("there/a").is_file() && world.path("there/d/e/large").exists());
+    sync(&world, 0, &["tree/", "there", "--delete", "--max-delete", "100"]);
+    assert_eq!(differences(&world.path("tree"), &world.path("there")), "");
+}
+
+#[test]
+fn a_source_that_is_only_partly_read_deletes_nothing() {
+    let world = World::new();
+    plant(&world.path("tree"));
+    // Root may open any directory, so the command then runs as another user.
+    sync(&world, 0, &["tree/", "there"]);
+    write(&world.path("there/more"), b"x");
+    let closed = world.path("tree/d");
+    if rustix::process::geteuid().is_root() {
+        let mut command = Command::new("unshare");
+        let script = format!(
+            "mount -t tmpfs -o mode=0 none {0} && exec setpriv --reuid 65534 \
+            --clear-groups --regid 65534 {1} sync tree/ there --delete",
+            closed.display(),
+            env!("CARGO_BIN_EXE_gtp")
+        );
+        let open = |path: &Path| {
+            std::fs::set_permissions(path, PermissionsExt::from_mode(0o777)).unwrap();
+        };
+        open(&world.path(""));
+        open(&world.path("there"));
+        std::fs::create_dir(world.path("nobody")).unwrap();
+        std::fs::set_permissions(world.path("nobody"), PermissionsExt::from_mode(0o700)).unwrap();
+        std::os::unix::fs::chown(world.path("nobody"), Some(65_534), Some(65_534)).unwrap();
+        command.args(["-m", "sh", "-c", &script]).current_dir(world.path(""));
+        command.env("GTP_CONFIG_DIR", world.path("nobody")).env("GTP_DAEMON", "off");
+        let output = ended(12, &["unshare"], command);
+        assert!(said(&output).contains("nothing is deleted"), "{}", said(&output));
+    } else {
+        std::fs::set_permissions(&closed, PermissionsExt::from_mode(0o0)).unwrap();
+        let output = sync(&world, 12, &["tree/", "there", "--delete"]);
+        std::fs::set_permissions(&closed, PermissionsExt::from_mode(0o755)).unwrap();
+        assert!(said(&output).contains("nothing is deleted"), "{}", said(&output));
+    }
+    assert!(world.path("there/more").exists() && world.path("there/d/e/large").exists());
+}
+
+#[test]
+fn trees_that_are_the_same_or_hold_one_another_are_refused() {
+    let world = World::new();
+    plant(&world.path("tree"));
+    symlink("tree", world.path("alias")).unwrap();
+    for words in [
+        ["tree/", "tree"],
+        ["tree/", "alias"],
+        ["tree/d/", "tree"],
+        ["tree/", "tree/d"],
+        ["tree/", "tree/new"],
+        ["tree", "."],
+    ] {
+        sync(&world, 2, &words);
+    }
+    sync(&world, 2, &["far:a", "gtp://x/y"]);
+    sync(&world, 2, &["tree/a", "there"]);
+    sync(&world, 3, &["none/", "there"]);
+}
+
+#[test]
+fn content_is_compared_by_hash_where_that_is_asked_for() {
+    let far = Far::start();
+    plant(&far.world.path("tree"));
+    far.expect(0, &["-H", "tree/", "far:t"]);
+    let at = far.home("t/d/x");
+    let time = at.metadata().unwrap().modified().unwrap();
+    let mut content = std::fs::read(&at).unwrap();
+    content[7] ^= 1;
+    std::fs::write(&at, &content).unwrap();
+    std::fs::File::open(&at).unwrap().set_modified(time).unwrap();
+    far.expect(0, &["-H", "tree/", "far:t"]);
+    assert_eq!(std::fs::read(&at).unwrap(), content, "size and time are the same");
+    let told = far.expect(0, &["-Hni", "--checksum", "tree/", "far:t"]);
+    assert_eq!(lines(&told), [">fc........ d/x"]);
+    far.expect(0, &["-H", "--checksum", "tree/", "far:t"]);
+    assert_eq!(differences(&far.world.path("tree"), &far.home("t")), "");
+    far.expect(0, &["-H", "--checksum", "far:t/", "back"]);
+    assert_eq!(differences(&far.world.path("tree"), &far.world.path("back")), "");
+}
+
+#[test]
+fn names_that_are_left_out_are_neither_moved_nor_deleted() {
+    let world = World::new();
+    plant(&world.path("tree"));
+    write(&world.path("tree/cache/x"), b"x");
+    write(&world.path("tree/d/x.tmp"), b"x");
+    write(&world.path("there/d/mine.tmp"), b"x");
+    write(&world.path("there/gone/mine.tmp"), b"x");
+    let words = ["-H", "tree/", "there", "--delete", "--exclude", "cache/", "--exclude", "*.tmp"];
+    sync(&world, 0, &words);
+    assert!(!world.path("there/cache").exists() && !world.path("there/d/x.tmp").exists());
+    assert!(world.path("there/d/mine.tmp").exists() && world.path("there/gone/mine.tmp").exists());
+    assert!(world.path("there/d/e/large").exists());
+    std::fs::write(world.path("list"), "d/x\nprivate\n").unwrap();
+    sync(&world, 0, &["tree/", "some", "--files-from", "list"]);
+    let names: Vec<_> = std::fs::read_dir(world.path("some")).unwrap().flatten().collect();
+    assert_eq!(names.len(), 2);
+    assert!(world.path("some/d/x").exists() && !world.path("some/d/e").exists());
+}
+
+#[test]
+fn links_in_the_destination_are_never_written_through() {
+    let world = World::new();
+    plant(&world.path("tree"));
+    write(&world.path("outside/x"), b"keep");
+    write(&world.path("outside/e/large"), b"keep");
+    std::fs::create_dir(world.path("there")).unwrap();
+    symlink("../outside", world.path("there/d")).unwrap();
+    symlink("../outside/x", world.path("there/a")).unwrap();
+    write(&world.path("outside/more"), b"keep");
+    sync(&world, 0, &["-H", "tree/", "there", "--delete"]);
+    assert_eq!(differences(&world.path("tree"), &world.path("there")), "");
+    for kept in ["outside/x", "outside/e/large", "outside/more"] {
+        assert_eq!(std::fs::read(world.path(kept)).unwrap(), b"keep");
+    }
+}
+
+/// Sets an extended attribute; whether the file system has such.
+fn attribute(path: &Path, value: &str) {
+    let set =
+        rustix::fs::setxattr(path, "user.note", value.as_bytes(), rustix::fs::XattrFlags::empty());
+    set.expect("the file system of these tests has extended attributes");
+}
+
+#[test]
+fn attributes_lists_and_holes_are_kept_where_that_is_asked_for() {
+    let far = Far::start();
+    let tree = far.world.path("tree");
+    plant(&tree);
+    attribute(&tree.join("d/x"), "of a file");
+    attribute(&tree.join("d"), "of a directory");
+    let image = std::fs::File::create(tree.join("image")).unwrap();
+    image.set_len(8 << 20).unwrap();
+    (&image).write_all(b"begin").unwrap();
+    far.expect(0, &["-aHAXS", "tree/", "far:t"]);
+    assert_eq!(differences(&tree, &far.home("t")), "");
+    let there = far.home("t/image").metadata().unwrap();
+    assert!(there.blocks() * 512 < 1 << 20, "{} blocks", there.blocks());
+    attribute(&tree.join("d/x"), "changed");
+    let told = far.expect(0, &["-aHAXSi", "tree/", "far:t"]);
+    assert_eq!(lines(&told), [".f........x d/x"]);
+    assert_eq!(differences(&tree, &far.home("t")), "");
+}
+
+#[test]
+fn a_large_file_that_changed_a_little_travels_in_its_changed_blocks_alone() {
+    let far = Far::start();
+    let image = far.world.path("tree/image");
+    let mut content = bytes(64 << 20, 3);
+    write(&image, &content);
+    far.expect(0, &["tree/", "far:t"]);
+    far.expect(0, &["far:t/", "back"]);
+    let mut change = |n: usize| {
+        for block in [17, 101, 200] {
+            content[block * 262_144 + n] ^= 0xff;
+        }
+        content.extend_from_slice(b"and more");
+        content.clone()
+    };
+    let moved = |output: &Output| {
+        let done = events(output).into_iter().find(|event| event["event"] == "done").unwrap();
+        done["received_bytes"].as_u64().unwrap()
+    };
+    let now = change(5);
+    write(&image, &now);
+    let output = far.expect(0, &["tree/", "far:t", "--json"]);
+    assert!(std::fs::read(far.home("t/image")).unwrap() == now);
+    assert!(moved(&output) < 2 << 20, "{} bytes on the wire", moved(&output));
+    let output = far.expect(0, &["far:t/", "back", "--json"]);
+    assert!(std::fs::read(far.world.path("back/image")).unwrap() == now);
+    assert!(moved(&output) < 2 << 20, "{} bytes on the wire", moved(&output));
+    // The whole of it, where that is asked for.
+    write(&image, change(9));
+    let output = far.expect(0, &["tree/", "far:t", "--json", "--whole-file"]);
+    assert!(moved(&output) > 64 << 20, "{} bytes on the wire", moved(&output));
+}
+
+#[test]
+fn after_an_interruption_what_is_complete_does_not_come_again() {
+    let world = World::new();
+    for n in 0..20 {
+        write(&world.path(&format!("export/t/{n}")), bytes(1 << 20, n));
+    }
+    let server = world.serve("server", &["--public"]);
+    let url = server.url("t/");
+    let words = [&url, "mine", "--accept-new", "--json", "--max-rate", "30Mbit"];
+    let mut child = world.gtp("client", &[&["sync"], &words[..]].concat());
+    let mut child = child.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let done = |entry: &std::fs::DirEntry| !entry.file_name().to_string_lossy().contains("gtp-");
+    let complete = || match std::fs::read_dir(world.path("mine")) {
+        Ok(all) => all.flatten().filter(done).count(),
+        Err(_) => 0,
+    };
+    wait_for("the first complete files", || complete() > 3);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let before = complete();
+    assert!(before < 20, "it was interrupted");
+    let again = sync(&world, 0, &[&url, "mine", "--json"]);
+    let end = summary(&again);
+    assert_eq!(end["files"], 20 - before, "{end}");
+    assert_eq!(differences(&world.path("export/t"), &world.path("mine")), "");
+}
+
+#[test]
+fn a_file_that_changes_while_it_is_moved_is_named() {
+    let world = World::new();
+    write(&world.path("export/t/a"), bytes(8 << 20, 1));
+    write(&world.path("export/t/b"), bytes(8 << 20, 2));
+    let server = world.serve("server", &["--public"]);
+    let url = server.url("t/");
+    let words = [&url, "mine", "--accept-new", "--max-rate", "40Mbit", "--json"];
+    let mut command = world.gtp("client", &[&["sync"], &words[..]].concat());
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    wait_for("the transfer", || world.path("mine/a.gtp-part").exists());
+    std::fs::write(world.path("export/t/b"), b"another").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(12), "{}", said(&output));
+    assert!(said(&output).contains("b: "), "{}", said(&output));
+    assert!(std::fs::read(world.path("mine/a")).unwrap() == bytes(8 << 20, 1));
+    sync(&world, 0, &[&url, "mine"]);
+    assert_eq!(differences(&world.path("export/t"), &world.path("mine")), "");
+}

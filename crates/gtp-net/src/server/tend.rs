@@ -1,0 +1,262 @@
+//! Answers `tree`: surveys a whole tree, and changes it step by step for a client that may write.
+//!
+//! No datagram is sent. One question is answered at a time, by a thread that may block, and the
+//! client is told meanwhile that this goes on. A survey takes the same memory however large the
+//! tree is: its pages wait for a client that reads slowly, and so does the walk.
+
+use std::sync::Arc;
+
+use gtp_store::RelPath;
+use gtp_store::replica::{Asked, LeftOut, Replica, Surveyed};
+use rustix::io::Errno;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+
+use super::Shared;
+use super::scan::wait;
+use super::session::{Client, Ending};
+use super::walks::{self, Pace};
+use crate::control::ControlError;
+use crate::flows::tree::{asked, deed, name, node_bytes, node_to_wire};
+use crate::flows::{Failure, FailureKind};
+use crate::messages::{
+    BlockValues, BlocksWanted, DeedFault, Deeds, DeedsDone, ENTRIES_MAX, EntryKind, Fault, Message,
+    PATH_MAX, PeerText, ROOTS_PER_PAGE, Reason, Roots, TreeEnd, TreePage, Verb,
+};
+
+pub(super) async fn serve(shared: &Arc<Shared>, mut client: Client) -> Ending {
+    let replica = match Replica::beneath(&shared.config.root, client.path.clone()) {
+        Ok(replica) => Arc::new(replica),
+        Err(error) => {
+            let failure = Failure::new(FailureKind::Temporary, error.to_string());
+            client.channel.refuse(Reason::Busy, "what this server exports is no directory").await;
+            return Ending::failed(failure);
+        }
+    };
+    let changes = matches!(client.open.verb, Verb::Tree { changes: true, .. });
+    if changes {
+        client.channel.allow_pages();
+    }
+    let session = client.host.new_session_id();
+    let opened = client.opened(shared, session, Some(EntryKind::Directory), (0, 0));
+    if let Err(error) = client.channel.send(&opened).await {
+        return Ending::failed(error);
+    }
+    let failure = attend(shared, &mut client, &replica, changes).await.err();
+    Ending { failure, ..Ending::default() }
+}
+
+/// Answers questions until the client has no more.
+async fn attend(
+    shared: &Arc<Shared>,
+    client: &mut Client,
+    replica: &Arc<Replica>,
+    changes: bool,
+) -> Result<(), Failure> {
+    let mut answered = 0;
+    loop {
+        answered += 1;
+        client.seat.note(answered, shared.host.clock().now());
+        match client.channel.recv().await {
+            Ok(Message::TreeWanted(wanted)) => {
+                survey(shared, client, replica, asked(wanted)).await?;
+            }
+            Ok(Message::Deeds(deeds)) if changes => {
+                let replica = Arc::clone(replica);
+                let done = work(shared, client, move || carry_out(&replica, deeds)).await?;
+                client.channel.send(&Message::DeedsDone(done)).await?;
+            }
+            Ok(Message::BlocksWanted(wanted)) => {
+                let replica = Arc::clone(replica);
+                let values = work(shared, client, move || block_values(&replica, &wanted)).await?;
+                client.channel.send(&Message::BlockValues(values)).await?;
+            }
+            Ok(Message::Done(_)) | Err(ControlError::Closed) => return Ok(()),
+            Ok(other) => {
+                let error = ControlError::Unexpected(format!("message {}", other.name()));
+                client.channel.dismiss(Reason::Unexpected, error.to_string()).await;
+                return Err(error.into());
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Does something on a thread that may block, while the client waits.
+async fn work<T: Send + 'static>(
+    shared: &Shared,
+    client: &mut Client,
+    job: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Failure> {
+    let seat = Arc::clone(&client.seat);
+    let working = tokio::task::spawn_blocking(move || {
+        let _seat = seat;
+        job()
+    });
+    let done = wait(client, shared, working, || 0).await?;
+    done.map_err(|error| Failure::new(FailureKind::Other, error.to_string()))
+}
+
+/// Carries steps out in their order. One that fails does not keep the others from being tried.
+fn carry_out(replica: &Replica, deeds: Deeds) -> DeedsDone {
+    let mut faults = Vec::new();
+    for (index, wire) in (0..).zip(deeds.deeds) {
+        let done = match deed(wire) {
+            Ok(deed) => replica.apply(&deed).map_err(|fault| fault.why),
+            Err(bad) => Err(bad.to_string()),
+        };
+        if let Err(mut why) = done {
+            let end = (0..=FAULT_MAX.min(why.len())).rev().find(|&at| why.is_char_boundary(at));
+            why.truncate(end.unwrap_or(0));
+            faults.push(DeedFault { index, text: PeerText::new(why) });
+        }
+    }
+    DeedsDone { faults }
+}
+
+fn block_values(replica: &Replica, wanted: &BlocksWanted) -> BlockValues {
+    let values = name(&wanted.path).ok().and_then(|path: RelPath| {
+        let (first, most) = (wanted.first, ROOTS_PER_PAGE);
+        replica.block_values(&path, wanted.size, first, most).ok()
+    });
+    let values = Roots(values.unwrap_or_default());
+    BlockValues { path: wanted.path.clone(), first: wanted.first, values }
+}
+
+/// Sends a survey as the walk goes.
+async fn survey(
+    shared: &Shared,
+    client: &mut Client,
+    replica: &Arc<Replica>,
+    asked: Asked,
+) -> Result<(), Failure> {
+    let (to, mut from) = channel(1);
+    let asker = client.asker();
+    let replica = Arc::clone(replica);
+    // If there is no thread, the channel closes, which is seen below.
+    let _ = walks::spawn(move || {
+        let _seat = asker.seat;
+        Telling::new(to, Pace::begin(asker.party)).walk(&replica, asked);
+    });
+    while let Some(messages) = next(shared, client, &mut from).await? {
+        let is_last = messages.iter().any(|message| {
+            matches!(message, Message::TreeEnd(_) | Message::Fault(Fault { path: None, .. }))
+        });
+        client.channel.send_all(messages.into_iter()).await?;
+        if is_last {
+            return Ok(());
+        }
+    }
+    let text = "the survey broke off";
+    client.channel.send(&Message::fault(Reason::Busy, text)).await?;
+    Err(Failure::new(FailureKind::Temporary, text))
+}
+
+async fn next(
+    shared: &Shared,
+    client: &mut Client,
+    from: &mut Receiver<Vec<Message>>,
+) -> Result<Option<Vec<Message>>, Failure> {
+    wait(client, shared, from.recv(), || 0).await
+}
+
+/// Walks through a tree and gives what is there to a client, in pages.
+struct Telling {
+    to: Sender<Vec<Message>>,
+    pace: Pace,
+    page: TreePage,
+    room: usize,
+    told: u64,
+    left_out: u64,
+    waiting: Vec<Message>,
+}
+
+impl Telling {
+    fn new(to: Sender<Vec<Message>>, pace: Pace) -> Telling {
+        let page = TreePage { nodes: Vec::new() };
+        Telling { to, pace, page, room: PAGE_BYTES, told: 0, left_out: 0, waiting: Vec::new() }
+    }
+
+    fn walk(mut self, replica: &Replica, asked: Asked) {
+        let walked = replica.survey(asked, &mut |found| self.take(found));
+        let last = match walked {
+            Ok(_) if self.told > ENTRIES_MAX => {
+                Message::fault(Reason::Limit, "the tree has too many names")
+            }
+            Ok(is_there) => {
+                self.turn_page();
+                let may_own = Replica::may_own();
+                Message::TreeEnd(TreeEnd { nodes_total: self.told, is_there, may_own })
+            }
+            Err(Errno::LOOP | Errno::NOTDIR) => {
+                Message::fault(Reason::Destination, "is not a directory")
+            }
+            Err(Errno::ACCESS) => Message::fault(Reason::Permission, "permission denied"),
+            Err(_) => Message::fault(Reason::Unreadable, "cannot be read"),
+        };
+        self.waiting.push(last);
+        self.give();
+    }
+
+    /// Takes in what the walk found; whether to go on.
+    fn take(&mut self, found: Surveyed) -> bool {
+        self.pace.step();
+        match found {
+            Surveyed::Node(node) => {
+                let bytes = node_bytes(&node);
+                if self.page.nodes.len() == PAGE_NODES || bytes > self.room {
+                    self.turn_page();
+                    if !self.give() {
+                        return false;
+                    }
+                }
+                self.room = self.room.saturating_sub(bytes);
+                self.page.nodes.push(node_to_wire(&node));
+                self.told += 1;
+                self.told <= ENTRIES_MAX
+            }
+            Surveyed::LeftOut(left_out) => {
+                self.left_out += 1;
+                if self.left_out <= LEFT_OUT_MAX {
+                    self.waiting.push(fault_of(&left_out));
+                }
+                true
+            }
+        }
+    }
+
+    fn turn_page(&mut self) {
+        let page = std::mem::replace(&mut self.page, TreePage { nodes: Vec::new() });
+        self.room = PAGE_BYTES;
+        if !page.nodes.is_empty() {
+            self.waiting.push(Message::TreePage(page));
+        }
+    }
+
+    /// Hands over what is ready; whether the client is still there.
+    fn give(&mut self) -> bool {
+        self.pace.rest();
+        self.to.blocking_send(std::mem::take(&mut self.waiting)).is_ok()
+    }
+}
+
+/// What a client is told of something that is left out: the reason says whether it may hide more.
+fn fault_of(left_out: &LeftOut) -> Message {
+    let reason = if left_out.hides { Reason::Unreadable } else { Reason::Other };
+    let mut path = left_out.path.clone().into_bytes();
+    path.truncate(PATH_MAX);
+    let text = PeerText::new(left_out.why.clone());
+    Message::Fault(Fault { reason, text, path: Some(path) })
+}
+
+/// Nodes of a page that is sent, so that a client that does not read costs little.
+const PAGE_NODES: usize = 512;
+
+/// Bytes of a page that is sent, unless it has one node only.
+const PAGE_BYTES: usize = 64 << 10;
+
+/// Names that are left out and told. A client that is not told of all must not infer anything from
+/// absence; the last one that is told says so.
+const LEFT_OUT_MAX: u64 = 1_000;
+
+/// Bytes of the text of a step that failed, so that all of a page fit into one message.
+const FAULT_MAX: usize = 200;

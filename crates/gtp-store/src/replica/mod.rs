@@ -1,0 +1,20 @@
+//! Trees that are kept alike: what one holds, and the single steps that change it.
+//!
+//! A [`Replica`] is one tree beneath an open directory. [`Replica::survey`] says what it holds,
+//! with everything that can be kept of it; [`Replica::apply`] carries out one [`Deed`]. What is to
+//! be done is decided elsewhere, from two surveys. Paths may come from a hostile peer: each is a
+//! [`RelPath`](crate::RelPath), is walked component by component without following a link, and so
+//! stays beneath the tree. Nothing is removed that is not what the survey saw, and a directory only
+//! when it is empty.
+
+mod chosen;
+mod deed;
+mod node;
+mod survey;
+mod tree;
+
+pub use chosen::ChosenSink;
+pub use deed::{Deed, Dress, Seen};
+pub use node::{ACL_NAMES, Node, NodeKind, TARGET_MAX, XATTRS_BYTES_MAX, XATTRS_MAX, Xattr};
+pub use survey::{Asked, LeftOut, Surveyed};
+pub use tree::{Fault, Replica};

@@ -1,0 +1,267 @@
+//! What a tree holds, taken directory by directory.
+//!
+//! A directory's names are sorted, so that a survey is in the order of a walk: each directory
+//! before what it holds. What cannot be looked at is told, and whether it may have hidden anything.
+
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use rustix::fs::{AtFlags, Dir, FileType, OFlags, Stat, fstat, readlinkat, statat};
+use rustix::io::Errno;
+
+use super::node::{ACL_NAMES, Node, NodeKind, XATTRS_BYTES_MAX, XATTRS_MAX, Xattr, may_carry};
+use super::tree::Replica;
+use crate::export::attributes;
+use crate::hash::Value;
+use crate::name::{NameError, RelPath, escaped};
+use crate::walk;
+
+/// What a survey looks at beside names, sizes, modes and times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Asked {
+    /// Whether each file is hashed.
+    pub hashes: bool,
+    /// Whether extended attributes of the user namespace are read.
+    pub xattrs: bool,
+    /// Whether access control lists are read.
+    pub acls: bool,
+}
+
+/// Something that is there and cannot be carried.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeftOut {
+    /// Its path, escaped for display.
+    pub path: String,
+    /// Why, for people.
+    pub why: String,
+    /// Whether more may be there that nobody saw, so that nothing may be inferred from absence.
+    pub hides: bool,
+}
+
+/// What one step of a survey found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Surveyed {
+    /// A node.
+    Node(Box<Node>),
+    /// Something that is left out.
+    LeftOut(LeftOut),
+}
+
+impl Replica {
+    /// Walks through the whole tree and hands on what it finds, for as long as `each` says to go
+    /// on. Returns whether the tree's own directory is there. Blocks.
+    ///
+    /// # Errors
+    /// If the directory is there and cannot be read.
+    pub fn survey(
+        &self,
+        asked: Asked,
+        each: &mut dyn FnMut(Surveyed) -> bool,
+    ) -> Result<bool, Errno> {
+        let Some(root) = self.open_root()? else { return Ok(false) };
+        let walk = Walk { root, asked };
+        let mut own = walk.node(None, &fstat(&walk.root)?);
+        own.xattrs = walk.xattrs_of(walk.root.as_fd().as_raw_fd());
+        if each(Surveyed::Node(Box::new(own))) {
+            walk.dir("", each);
+        }
+        Ok(true)
+    }
+}
+
+/// A walk under way.
+struct Walk {
+    root: OwnedFd,
+    asked: Asked,
+}
+
+impl Walk {
+    /// Walks through a directory and those beneath it; whether to go on.
+    fn dir(&self, at: &str, each: &mut dyn FnMut(Surveyed) -> bool) -> bool {
+        let mut waiting = vec![at.to_owned()];
+        while let Some(at) = waiting.pop() {
+            let names = walk::dir_for_reading(self.root.as_fd(), &at).and_then(|dir| {
+                let names = names_of(&dir)?;
+                Ok((dir, names))
+            });
+            let (dir, names) = match names {
+                Ok(found) => found,
+                Err(error) => {
+                    if !each(left_out(at.as_bytes(), words(error), true)) {
+                        return false;
+                    }
+                    continue;
+                }
+            };
+            let mut beneath = Vec::new();
+            for name in names {
+                let full = match at.is_empty() {
+                    true => name.clone(),
+                    false => [at.as_bytes(), b"/", &name].concat(),
+                };
+                match self.name(&dir, &name, &full) {
+                    None => {}
+                    Some(found) => {
+                        if let Surveyed::Node(node) = &found
+                            && node.is_dir()
+                        {
+                            beneath.push(node.name().to_owned());
+                        }
+                        if !each(found) {
+                            return false;
+                        }
+                    }
+                }
+            }
+            waiting.extend(beneath.into_iter().rev());
+        }
+        true
+    }
+
+    /// What a name stands for; `None` for a transfer's own files, and for what has gone.
+    fn name(&self, dir: &OwnedFd, name: &[u8], full: &[u8]) -> Option<Surveyed> {
+        let path = match RelPath::from_bytes(full) {
+            Ok(path) => path,
+            Err(NameError::Reserved) => return None,
+            Err(why) => return Some(left_out(full, why.to_string(), false)),
+        };
+        let stat = match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => stat,
+            Err(Errno::NOENT) => return None,
+            Err(error) => return Some(left_out(full, words(error), true)),
+        };
+        let mut node = self.node(Some(path), &stat);
+        let filled = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Symlink => readlinkat(dir, name, Vec::new())
+                .map(|target| node.kind = NodeKind::Link(target.into_bytes())),
+            FileType::RegularFile => self.look_into(dir, name, &mut node),
+            FileType::Directory if self.asked.xattrs || self.asked.acls => {
+                walk::dir_handle(dir.as_fd(), std::str::from_utf8(name).unwrap_or_default())
+                    .map(|handle| node.xattrs = self.xattrs_of(handle.as_raw_fd()))
+            }
+            _ => Ok(()),
+        };
+        match filled {
+            Ok(()) => Some(Surveyed::Node(Box::new(node))),
+            Err(Errno::NOENT) => None,
+            Err(error) => Some(left_out(full, words(error), false)),
+        }
+    }
+
+    fn node(&self, path: Option<RelPath>, stat: &Stat) -> Node {
+        let kind = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => NodeKind::File,
+            FileType::Directory => NodeKind::Dir,
+            FileType::Symlink => NodeKind::Link(Vec::new()),
+            _ => NodeKind::Special,
+        };
+        let has_names = kind == NodeKind::File && stat.st_nlink > 1;
+        Node {
+            path,
+            size: if kind == NodeKind::File { stat.st_size as u64 } else { 0 },
+            kind,
+            mode: stat.st_mode & 0o7777,
+            mtime: attributes(stat).mtime,
+            uid: stat.st_uid,
+            gid: stat.st_gid,
+            same: has_names.then(|| identity(stat)),
+            hash: None,
+            xattrs: Vec::new(),
+        }
+    }
+
+    /// Reads what was asked for of a file.
+    fn look_into(&self, dir: &OwnedFd, name: &[u8], node: &mut Node) -> Result<(), Errno> {
+        if self.asked == Asked::default() {
+            let may_read = rustix::fs::Access::READ_OK;
+            return rustix::fs::accessat(dir, name, may_read, AtFlags::EACCESS)
+                .or_else(|error| if error == Errno::NOSYS { Ok(()) } else { Err(error) });
+        }
+        let file = walk::open_bytes(dir.as_fd(), name, OFlags::RDONLY)?;
+        node.xattrs = self.xattrs_of(file.as_raw_fd());
+        if self.asked.hashes {
+            node.hash = Some(hash(file)?);
+        }
+        Ok(())
+    }
+
+    /// The attributes of a handle that were asked for. A file system that has none has none.
+    fn xattrs_of(&self, fd: i32) -> Vec<Xattr> {
+        if !self.asked.xattrs && !self.asked.acls {
+            return Vec::new();
+        }
+        let path = format!("/proc/self/fd/{fd}");
+        let mut found = xattrs(&path);
+        found.retain(|(name, _)| match ACL_NAMES.contains(&name.as_str()) {
+            true => self.asked.acls,
+            false => self.asked.xattrs,
+        });
+        found
+    }
+}
+
+/// The attributes at a path that can be carried, sorted by name; a bounded number.
+pub(super) fn xattrs(path: &str) -> Vec<Xattr> {
+    let mut names = vec![0_u8; XATTRS_BYTES_MAX];
+    let Ok(length) = rustix::fs::listxattr(path, &mut names[..]) else { return Vec::new() };
+    let mut found = Vec::new();
+    let mut room = XATTRS_BYTES_MAX;
+    for name in names[..length].split(|&b| b == 0) {
+        let Ok(name) = std::str::from_utf8(name) else { continue };
+        if !may_carry(name) || found.len() == XATTRS_MAX {
+            continue;
+        }
+        let mut value = vec![0_u8; room];
+        let Ok(length) = rustix::fs::getxattr(path, name, &mut value[..]) else { continue };
+        value.truncate(length);
+        room = room.saturating_sub(length + name.len());
+        found.push((name.to_owned(), value));
+    }
+    found.sort();
+    found
+}
+
+fn names_of(dir: &OwnedFd) -> Result<Vec<Vec<u8>>, Errno> {
+    let mut names = Vec::new();
+    for entry in Dir::read_from(dir)? {
+        let name = entry?.file_name().to_bytes().to_vec();
+        if name != b"." && name != b".." {
+            names.push(name);
+        }
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+fn hash(file: OwnedFd) -> Result<Value, Errno> {
+    let mut hasher = blake3::Hasher::new();
+    let read = hasher.update_reader(std::fs::File::from(file));
+    let as_errno = |e: std::io::Error| Errno::from_io_error(&e).unwrap_or(Errno::IO);
+    read.map_err(as_errno)?;
+    Ok(*hasher.finalize().as_bytes())
+}
+
+/// A number that names of one file share; it says nothing else.
+fn identity(stat: &Stat) -> u64 {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&stat.st_dev.to_le_bytes()).update(&stat.st_ino.to_le_bytes());
+    let bytes = hasher.finalize();
+    bytes.as_bytes().iter().take(8).fold(0, |number, &b| number << 8 | u64::from(b))
+}
+
+fn left_out(path: &[u8], why: String, hides: bool) -> Surveyed {
+    let path = escaped(&String::from_utf8_lossy(path));
+    Surveyed::LeftOut(LeftOut { path, why, hides })
+}
+
+/// What the system says, without the number.
+pub(super) fn words(error: Errno) -> String {
+    match error {
+        Errno::ACCESS | Errno::PERM => "permission denied".to_owned(),
+        other => std::io::Error::from(other).to_string(),
+    }
+}
+
+/// The kernel's name for what a handle is of.
+pub(super) fn by_handle(fd: &OwnedFd) -> String {
+    format!("/proc/self/fd/{}", fd.as_raw_fd())
+}

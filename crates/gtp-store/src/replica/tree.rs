@@ -1,0 +1,338 @@
+//! A tree beneath an open directory, and how its names are changed.
+//!
+//! Each step walks from the tree's directory component by component and follows no link. Something
+//! is removed only if it is still what was seen, so a decision that is out of date does no harm.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use rustix::fs::{
+    AtFlags, FallocateFlags, FileType, Mode, OFlags, Timespec, Timestamps, XattrFlags, chmodat,
+    chownat, fallocate, fstat, linkat, mkdirat, renameat, statat, symlinkat, unlinkat, utimensat,
+};
+use rustix::io::Errno;
+
+use super::deed::{Deed, Dress, Seen};
+use super::node::{ACL_NAMES, TARGET_MAX, Xattr, may_carry};
+use super::survey::{by_handle, words, xattrs};
+use crate::export::attributes;
+use crate::hash::{Value, block_value};
+use crate::manifest::Mtime;
+use crate::name::{RelPath, escaped};
+use crate::row::{BLOCK, blocks_in, content_of};
+use crate::walk;
+
+/// A tree beneath an open directory. It need not exist yet.
+#[derive(Debug)]
+pub struct Replica {
+    holder: OwnedFd,
+    /// Its path beneath the holder; `None` is the holder itself.
+    at: Option<RelPath>,
+}
+
+/// A step that failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// The name that it concerns, escaped for display.
+    pub path: String,
+    /// Why, for people.
+    pub why: String,
+}
+
+impl Replica {
+    /// The tree at `at` beneath a directory. Links in `holder` itself are followed: its user named
+    /// it.
+    ///
+    /// # Errors
+    /// What opening the directory says.
+    pub fn beneath(holder: &Path, at: Option<RelPath>) -> std::io::Result<Replica> {
+        let holder = OwnedFd::from(std::fs::File::open(holder)?);
+        if FileType::from_raw_mode(fstat(&holder)?.st_mode) != FileType::Directory {
+            return Err(std::io::ErrorKind::NotADirectory.into());
+        }
+        Ok(Replica { holder, at })
+    }
+
+    /// Whether what is made here can be given to any owner.
+    pub fn may_own() -> bool {
+        rustix::process::geteuid().is_root()
+    }
+
+    /// The tree's own directory, opened for reading; `None` if it is not there.
+    ///
+    /// # Errors
+    /// What opening it says; `LOOP` or `NOTDIR` where something else is there.
+    pub fn open_root(&self) -> Result<Option<OwnedFd>, Errno> {
+        let at = self.at.as_ref().map_or("", RelPath::as_str);
+        match walk::dir_for_reading(self.holder.as_fd(), at) {
+            Ok(root) => Ok(Some(root)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Carries out one step. Blocks.
+    ///
+    /// # Errors
+    /// A [`Fault`] that names what the step concerns; the tree is as it was.
+    pub fn apply(&self, deed: &Deed) -> Result<(), Fault> {
+        self.carry_out(deed).map_err(|why| Fault { path: escaped(deed.name()), why })
+    }
+
+    fn carry_out(&self, deed: &Deed) -> Result<(), String> {
+        if let Deed::MakeDir { path: None } = deed {
+            return self.make_root().map_err(words);
+        }
+        let root = self.open_root().map_err(words)?.ok_or("the tree is not there")?;
+        match deed {
+            Deed::MakeDir { path: None } => Ok(()),
+            Deed::MakeDir { path: Some(path) } => make_dir(&root, path.as_str()).map_err(words),
+            Deed::Remove { path, seen } => remove(&root, path, *seen),
+            Deed::Move { path, seen, to } => move_away(&root, path, *seen, to),
+            Deed::Link { path, target } => link(&root, path, target),
+            Deed::HardLink { path, to } => hard_link(&root, path, to).map_err(words),
+            Deed::Dig { path } => dig(&root, path).map_err(words),
+            Deed::Dress(dress) => set(&root, dress),
+        }
+    }
+
+    /// Makes the tree's directory and at most those directly above it.
+    fn make_root(&self) -> Result<(), Errno> {
+        let Some(at) = &self.at else { return Ok(()) };
+        let mut path = String::new();
+        for component in at.components() {
+            if !path.is_empty() {
+                path.push('/');
+            }
+            path.push_str(component);
+            make_dir_with(&self.holder, &path, 0o777)?;
+        }
+        Ok(())
+    }
+
+    /// The values of at most `most` blocks of a file that is there, from block `first` on, for a
+    /// file of `size` bytes in its place; fewer where it is shorter. Blocks.
+    ///
+    /// # Errors
+    /// A [`Fault`] if it cannot be read.
+    pub fn block_values(
+        &self,
+        path: &RelPath,
+        size: u64,
+        first: u64,
+        most: usize,
+    ) -> Result<Vec<Value>, Fault> {
+        let fault = |error: Errno| Fault { path: path.to_string(), why: words(error) };
+        let root = self.open_root().map_err(fault)?.ok_or(Errno::NOENT).map_err(fault)?;
+        let file = walk::open(root.as_fd(), path.as_str(), OFlags::RDONLY, Mode::empty());
+        let file = std::fs::File::from(file.map_err(fault)?);
+        let mut values = Vec::new();
+        let mut buffer = Vec::new();
+        for block in (first..blocks_in(size)).take(most) {
+            buffer.resize(content_of(size, block) as usize, 0);
+            let read = std::os::unix::fs::FileExt::read_exact_at(&file, &mut buffer, block * BLOCK);
+            if read.is_err() {
+                break;
+            }
+            values.push(block_value(size, block, &buffer));
+        }
+        Ok(values)
+    }
+}
+
+fn make_dir(root: &OwnedFd, path: &str) -> Result<(), Errno> {
+    make_dir_with(root, path, 0o700)
+}
+
+fn make_dir_with(root: &OwnedFd, path: &str, mode: u32) -> Result<(), Errno> {
+    let (parent, name) = walk::split(path);
+    let holder = walk::dir_handle(root.as_fd(), parent)?;
+    match mkdirat(&holder, name, Mode::from_raw_mode(mode)) {
+        // Something else there stops the walk.
+        Err(Errno::EXIST) => walk::dir_handle(holder.as_fd(), name).map(drop),
+        made => made,
+    }
+}
+
+/// Opens the directory that holds a path; with the last component.
+fn holder<'p>(root: &OwnedFd, path: &'p RelPath) -> Result<(OwnedFd, &'p str), Errno> {
+    let (parent, name) = walk::split(path.as_str());
+    Ok((walk::dir_handle(root.as_fd(), parent)?, name))
+}
+
+/// Whether there is still what was seen.
+fn check(dir: &OwnedFd, name: &str, seen: Seen) -> Result<(), String> {
+    let stat = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).map_err(words)?;
+    let now = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => {
+            Some(Seen::File { size: stat.st_size as u64, mtime: attributes(&stat).mtime })
+        }
+        FileType::Directory => Some(Seen::Dir),
+        FileType::Symlink => Some(Seen::Link),
+        _ => None,
+    };
+    match now == Some(seen) {
+        true => Ok(()),
+        false => Err("it has changed meanwhile and is kept".into()),
+    }
+}
+
+fn remove(root: &OwnedFd, path: &RelPath, seen: Seen) -> Result<(), String> {
+    let (dir, name) = match holder(root, path) {
+        Err(Errno::NOENT) => return Ok(()),
+        found => found.map_err(words)?,
+    };
+    if let Err(Errno::NOENT) = statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+        return Ok(());
+    }
+    check(&dir, name, seen)?;
+    let how = if seen == Seen::Dir { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+    unlinkat(&dir, name, how).map_err(words)
+}
+
+fn move_away(root: &OwnedFd, path: &RelPath, seen: Seen, to: &RelPath) -> Result<(), String> {
+    let (dir, name) = holder(root, path).map_err(words)?;
+    check(&dir, name, seen)?;
+    let mut made = String::new();
+    let (parent, _) = walk::split(to.as_str());
+    for component in parent.split('/').filter(|component| !component.is_empty()) {
+        if !made.is_empty() {
+            made.push('/');
+        }
+        made.push_str(component);
+        make_dir(root, &made).map_err(words)?;
+    }
+    let (there, new) = holder(root, to).map_err(words)?;
+    renameat(&dir, name, &there, new).map_err(words)
+}
+
+fn link(root: &OwnedFd, path: &RelPath, target: &[u8]) -> Result<(), String> {
+    if !(1..=TARGET_MAX).contains(&target.len()) || target.contains(&0) {
+        return Err("the link's target is empty, too long, or no path".into());
+    }
+    let (dir, name) = holder(root, path).map_err(words)?;
+    symlinkat(target, &dir, name).map_err(words)
+}
+
+/// Makes the link under another name first, so that the file that is there stays if that fails.
+fn hard_link(root: &OwnedFd, path: &RelPath, to: &RelPath) -> Result<(), Errno> {
+    let (from_dir, from) = holder(root, to)?;
+    let (dir, name) = holder(root, path)?;
+    let about = statat(&from_dir, from, AtFlags::SYMLINK_NOFOLLOW)?;
+    if FileType::from_raw_mode(about.st_mode) != FileType::RegularFile {
+        return Err(Errno::INVAL);
+    }
+    match linkat(&from_dir, from, &dir, name, AtFlags::empty()) {
+        Err(Errno::EXIST) => {}
+        linked => return linked,
+    }
+    let there = statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
+    if FileType::from_raw_mode(there.st_mode) != FileType::RegularFile {
+        return Err(Errno::EXIST);
+    }
+    if (there.st_dev, there.st_ino) == (about.st_dev, about.st_ino) {
+        return Ok(());
+    }
+    let spare = crate::name::beside(name, crate::name::PART_SUFFIX);
+    match unlinkat(&dir, &*spare, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => {}
+        Err(error) => return Err(error),
+    }
+    linkat(&from_dir, from, &dir, &*spare, AtFlags::empty())?;
+    renameat(&dir, &*spare, &dir, name)
+}
+
+/// Frees whole pages of zeros.
+fn dig(root: &OwnedFd, path: &RelPath) -> Result<(), Errno> {
+    let file = walk::open(root.as_fd(), path.as_str(), OFlags::RDWR, Mode::empty())?;
+    let stat = fstat(&file)?;
+    if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
+        return Err(Errno::INVAL);
+    }
+    let mut buffer = vec![0_u8; BLOCK as usize];
+    let (mut at, size) = (0_u64, stat.st_size as u64);
+    while at < size {
+        let length = (size - at).min(BLOCK) as usize;
+        let read = rustix::io::pread(&file, &mut buffer[..length], at)?;
+        if read == 0 {
+            break;
+        }
+        for (number, page) in buffer[..read].chunks(PAGE).enumerate() {
+            if page.iter().all(|&b| b == 0) {
+                let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+                fallocate(&file, how, at + (number * PAGE) as u64, page.len() as u64)?;
+            }
+        }
+        at += read as u64;
+    }
+    Ok(())
+}
+
+/// Sets attributes; all that can be set is set, and the first failure is told.
+fn set(root: &OwnedFd, dress: &Dress) -> Result<(), String> {
+    let (dir, name) = match &dress.path {
+        Some(path) => holder(root, path).map_err(words)?,
+        None => (walk::dir_handle(root.as_fd(), "").map_err(words)?, "."),
+    };
+    let stat = statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW).map_err(words)?;
+    let is_link = FileType::from_raw_mode(stat.st_mode) == FileType::Symlink;
+    let mut failures = Vec::new();
+    let mut note = |what: &str, done: Result<(), Errno>| {
+        if let Err(error) = done {
+            failures.push(format!("its {what}: {}", words(error)));
+        }
+    };
+    if let Some((uid, gid)) = dress.owner {
+        let (uid, gid) = (rustix::fs::Uid::from_raw(uid), rustix::fs::Gid::from_raw(gid));
+        note("owner", chownat(&dir, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW));
+    }
+    if !is_link {
+        let opened = rustix::fs::openat(
+            &dir,
+            name,
+            OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC,
+            Mode::empty(),
+        );
+        let handle = opened.map_err(words)?;
+        let path = by_handle(&handle);
+        for wanted in [&dress.xattrs, &dress.acls].into_iter().flatten() {
+            let of_acls = Some(wanted) == dress.acls.as_ref();
+            note("extended attributes", set_xattrs(&path, wanted, of_acls));
+        }
+        if let Some(mode) = dress.mode {
+            // After the lists, which change the bits of the group.
+            let mode = Mode::from_raw_mode(mode & 0o777);
+            note("mode", chmodat(rustix::fs::CWD, &*path, mode, AtFlags::empty()));
+        }
+    }
+    if let Some(mtime) = dress.mtime {
+        note("time", utimensat(&dir, name, &times(mtime), AtFlags::SYMLINK_NOFOLLOW));
+    }
+    if failures.is_empty() { Ok(()) } else { Err(failures.join("; ")) }
+}
+
+/// Makes the attributes of one kind those that are wanted.
+fn set_xattrs(path: &str, wanted: &[Xattr], acls: bool) -> Result<(), Errno> {
+    let of_kind = |name: &str| ACL_NAMES.contains(&name) == acls && may_carry(name);
+    for (name, _) in xattrs(path) {
+        if of_kind(&name) && !wanted.iter().any(|(other, _)| *other == name) {
+            rustix::fs::removexattr(path, &*name)?;
+        }
+    }
+    for (name, value) in wanted {
+        if !of_kind(name) {
+            return Err(Errno::PERM);
+        }
+        rustix::fs::setxattr(path, &**name, value, XattrFlags::empty())?;
+    }
+    Ok(())
+}
+
+fn times(mtime: Mtime) -> Timestamps {
+    let last_modification = Timespec { tv_sec: mtime.secs(), tv_nsec: mtime.nanos().into() };
+    let last_access = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_NOW };
+    Timestamps { last_access, last_modification }
+}
+
+/// The size in bytes of a piece that can be freed.
+const PAGE: usize = 4_096;

@@ -1,0 +1,266 @@
+//! Keeping trees alike: what a tree here or at a server holds, single changes of it, and moving the
+//! files that were chosen.
+//!
+//! What is to be done is the caller's decision. Trees here are reached beneath an open directory,
+//! trees at a server by sessions that carry no data.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use gtp_net::client::{Purpose, Survey, TreeSession, Url};
+use gtp_net::flows::{Failure, FailureKind, next_change_shows};
+use gtp_net::identity::Fingerprint;
+use gtp_store::replica::{Asked, ChosenSink, Deed, Fault, Replica, Surveyed};
+use gtp_store::{
+    BLOCK, BlockSink, BlockSource, Destination, Existing, Export, FileSink, FileSource, Kind,
+    MadeDir, Manifest, RelPath, SinkError, SinkOptions, Value, new_framed,
+};
+
+use crate::get::{Asked as Wishes, Get};
+use crate::host::{AcceptNew, Host};
+use crate::put::Put;
+
+/// A tree at a server.
+#[must_use = "nothing happens before it is asked"]
+pub struct Tree {
+    url: Url,
+    asked: Wishes,
+}
+
+/// Files of a tree that are to be moved, with the directories above them.
+#[derive(Debug, Default)]
+pub struct Chosen {
+    paths: HashSet<String>,
+    files: Vec<String>,
+    /// Values of blocks of the new version of a file of which an older one is at the destination.
+    values: Vec<(RelPath, Vec<Value>)>,
+    /// Chosen files that were not there any more when they were to be moved.
+    missing: Mutex<Vec<String>>,
+}
+
+impl Tree {
+    /// The tree at this address.
+    pub fn new(url: Url) -> Tree {
+        Tree { url, asked: Wishes::default() }
+    }
+
+    /// Believes a server with this key only.
+    pub fn fingerprint(mut self, fingerprint: Fingerprint) -> Tree {
+        self.asked.trust.pinned.push(fingerprint);
+        self
+    }
+
+    /// Trusts and remembers a server that was never met.
+    pub fn accept_new(mut self) -> Tree {
+        self.asked.trust.accept_new = AcceptNew::Yes;
+        self
+    }
+
+    /// Waits this long for a server that says nothing.
+    pub fn patience(mut self, patience: Duration) -> Tree {
+        self.asked.patience = patience;
+        self
+    }
+
+    /// Returns what the tree holds.
+    ///
+    /// # Errors
+    /// A [`Failure`] if the server refuses, or the tree cannot be read.
+    pub async fn survey(&self, host: &Host, asked: Asked) -> Result<Survey, Failure> {
+        let mut session = self.open(host, Purpose::Look).await?;
+        let survey = session.survey(asked).await?;
+        session.close().await;
+        Ok(survey)
+    }
+
+    /// Carries steps out in their order, and returns those that failed.
+    ///
+    /// # Errors
+    /// A [`Failure`] if the server does not let this host write, or the session breaks.
+    pub async fn carry_out(&self, host: &Host, deeds: &[Deed]) -> Result<Vec<Fault>, Failure> {
+        let mut session = self.open(host, Purpose::Change).await?;
+        let faults = session.carry_out(deeds).await?;
+        session.close().await;
+        Ok(faults)
+    }
+
+    /// Returns the values of the blocks of files of these lengths, as many as the server tells.
+    ///
+    /// # Errors
+    /// A [`Failure`] if the session breaks.
+    pub async fn block_values(
+        &self,
+        host: &Host,
+        files: &[(RelPath, u64)],
+    ) -> Result<Vec<(RelPath, Vec<Value>)>, Failure> {
+        let mut session = self.open(host, Purpose::Look).await?;
+        let mut all = Vec::new();
+        for (path, size) in files {
+            all.push((path.clone(), session.block_values(path, *size).await?));
+        }
+        session.close().await;
+        Ok(all)
+    }
+
+    async fn open(&self, host: &Host, purpose: Purpose) -> Result<TreeSession, Failure> {
+        let terms = self.asked.terms(host)?;
+        TreeSession::open(&host.endpoint, &self.url, &terms, purpose).await
+    }
+}
+
+/// Returns what a tree here holds. Blocks.
+///
+/// # Errors
+/// [`FailureKind::Missing`] and the like if the tree's own directory cannot be read.
+pub fn survey_here(replica: &Replica, asked: Asked) -> Result<Survey, Failure> {
+    let mut survey = Survey { may_own: Replica::may_own(), ..Survey::default() };
+    let walked = replica.survey(asked, &mut |found| {
+        match found {
+            Surveyed::Node(node) => survey.nodes.push(*node),
+            Surveyed::LeftOut(left_out) => survey.left_out.push(left_out),
+        }
+        true
+    });
+    survey.is_there = walked.map_err(|error| {
+        let kind = match error.kind() {
+            std::io::ErrorKind::NotFound => FailureKind::Missing,
+            _ => FailureKind::Destination,
+        };
+        Failure::new(kind, std::io::Error::from(error).to_string())
+    })?;
+    survey.nodes.sort_by(|one, other| one.name().cmp(other.name()));
+    Ok(survey)
+}
+
+impl Chosen {
+    /// These files and the directories above them; `values` are of blocks of their new versions.
+    pub fn new(files: Vec<String>, values: Vec<(RelPath, Vec<Value>)>) -> Chosen {
+        let mut paths: HashSet<String> = HashSet::new();
+        for file in &files {
+            let mut path = file.as_str();
+            while paths.insert(path.to_owned())
+                && let Some((holder, _)) = path.rsplit_once('/')
+            {
+                path = holder;
+            }
+        }
+        Chosen { paths, files, values, missing: Mutex::default() }
+    }
+
+    /// Returns whether a path is that of a chosen file, or of a directory above one.
+    pub fn has(&self, path: &str) -> bool {
+        self.paths.contains(path)
+    }
+
+    /// Returns the chosen files that were not there any more, escaped for display.
+    pub fn missing(&self) -> Vec<String> {
+        self.missing.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Notes which chosen files an object lacks.
+    fn compare(&self, manifest: &Manifest) {
+        let files = manifest.entries.iter().filter(|entry| entry.kind == Kind::File);
+        let there: HashSet<&str> = files.map(|entry| entry.path.as_str()).collect();
+        let missing = self.files.iter().filter(|file| !there.contains(file.as_str()));
+        let missing = missing.map(|file| gtp_store::escaped(file)).collect();
+        *self.missing.lock().unwrap_or_else(PoisonError::into_inner) = missing;
+    }
+
+    /// A source of the chosen files of a tree here.
+    fn source(&self, root: &Path) -> Result<FileSource, Failure> {
+        let scanned = Export::open(root)?.scan(None)?.only(&|path| self.has(path));
+        self.compare(&scanned.manifest);
+        Ok(FileSource::new(scanned).with_settling(next_change_shows))
+    }
+
+    /// A sink for the chosen files of an object, in a tree here.
+    fn sink(&self, replica: &Replica, whole: &Manifest) -> Result<ChosenSink, SinkError> {
+        self.compare(whole);
+        let root = replica.open_root().map_err(std::io::Error::from);
+        let root = root.map_err(|error| SinkError::Unsuitable(error.to_string()))?;
+        let gone = || SinkError::Unsuitable("the destination is not there any more".into());
+        let destination = Destination::into_open(root.ok_or_else(gone)?, ".", MadeDir::There);
+        let chosen = |path: &str| self.has(path);
+        let part = ChosenSink::part(whole, &chosen);
+        // Which files are to be replaced has been decided.
+        let options = SinkOptions { existing: Existing::Replace, ..SinkOptions::default() };
+        let mut inner = FileSink::open(destination, part, options)?;
+        for (path, values) in &self.values {
+            inner.take_over(path, values)?;
+        }
+        Ok(ChosenSink::new(inner, whole, &chosen))
+    }
+}
+
+impl Get {
+    /// Fetches the chosen files of a directory into a tree here, in place of those that are there.
+    pub fn into_tree(self, replica: Arc<Replica>, chosen: Arc<Chosen>) -> Get {
+        self.into_sink(move |manifest| chosen.sink(&replica, manifest))
+    }
+}
+
+impl Put {
+    /// Sends the chosen files of a directory here into the directory at this address.
+    pub fn chosen(root: PathBuf, chosen: Arc<Chosen>, url: Url) -> Put {
+        let values = chosen.values.clone();
+        let make = move || {
+            let source: Box<dyn BlockSource> = Box::new(chosen.source(&root)?);
+            Ok(source)
+        };
+        Put::content(Box::new(make), values, url)
+    }
+}
+
+/// Copies the chosen files of a tree here to another one here. Returns what was left out, each with
+/// the reason, and the bytes that were copied. Blocks.
+///
+/// # Errors
+/// A [`Failure`] if the destination fails; what is complete is kept.
+pub fn copy_here(
+    root: &Path,
+    replica: &Replica,
+    chosen: &Chosen,
+) -> Result<(Vec<Failure>, u64), Failure> {
+    let mut source = chosen.source(root)?;
+    let manifest = Arc::clone(source.manifest());
+    let mut sink = chosen.sink(replica, &manifest)?;
+    let (mut left_out, mut bytes, mut framed) = (Vec::new(), 0, new_framed());
+    for (file, entry) in (0_u32..).zip(&manifest.entries) {
+        if entry.kind == Kind::Dir || entry.size == 0 {
+            continue;
+        }
+        let mut read = Ok(());
+        for block in 0..entry.size.div_ceil(BLOCK) {
+            if sink.have().iter().any(|have| have.file == file && have.blocks.contains(&block)) {
+                continue;
+            }
+            read = source.load_block(file, block, &mut framed);
+            if read.is_err() {
+                break;
+            }
+            sink.write_block(file, block, &framed)?;
+            bytes += BLOCK.min(entry.size - block * BLOCK);
+        }
+        match read {
+            Ok(()) => drop(sink.finish_file(file, None)?),
+            Err(error) => {
+                sink.give_up(file)?;
+                let failure = Failure::new(FailureKind::Partial, error.words());
+                left_out.push(failure.about(&entry.path));
+            }
+        }
+        sink.checkpoint()?;
+    }
+    sink.finish()?;
+    for refused in sink.take_refused() {
+        left_out.push(Failure::new(FailureKind::Partial, refused.error.to_string()));
+    }
+    for (file, remark) in source.take_remarks() {
+        let path = manifest.entries.get(file as usize).map(|entry| entry.path.to_string());
+        let failure = Failure::new(FailureKind::Partial, remark.words());
+        left_out.push(failure.about(path.unwrap_or_default()));
+    }
+    Ok((left_out, bytes))
+}
