@@ -299,6 +299,42 @@ fn the_far_end_goes_when_ssh_is_killed_and_the_command_says_so_and_can_be_repeat
 }
 
 #[test]
+fn a_killed_client_leaves_no_far_end_and_nothing_but_its_part() {
+    let sshd = Sshd::with_gtp();
+    let content = sshd.file("large", 8 << 20);
+    let mut command = sshd.cp(&["far:large", "got", "--max-rate", "8Mbit"]);
+    let mut running = command.stderr(Stdio::null()).spawn().unwrap();
+    let part = sshd.world.path("got.gtp-part");
+    wait_for("a part of the file", || common::size_of(&part) > 0);
+    assert_eq!(sshd.far_ends(), 1);
+    running.kill().unwrap();
+    running.wait().unwrap();
+    wait_for("the end of the far end", || sshd.far_ends() == 0);
+    let mut left: Vec<_> = sshd.world.path("home").read_dir().unwrap().flatten().collect();
+    left.retain(|entry| entry.file_name() != ".cache" && entry.file_name() != "large");
+    assert!(left.is_empty(), "{left:?}");
+    sshd.expect(0, &["far:large", "got"]);
+    assert!(sshd.read("got") == content);
+}
+
+#[test]
+fn another_program_that_is_called_gtp_is_told_of_and_passed_over() {
+    let sshd = Sshd::start("");
+    let content = sshd.file("a", 1_000);
+    sshd.cache(Path::new("/bin/echo"));
+    let foreign = said(&sshd.expect(5, &["far:a", "got"]));
+    assert!(
+        foreign.contains("another one than this") && foreign.contains("--install"),
+        "{foreign}"
+    );
+    let own = sshd.home(".local/bin");
+    std::fs::create_dir_all(&own).unwrap();
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_gtp"), own.join("gtp")).unwrap();
+    sshd.expect(0, &["far:a", "got"]);
+    assert!(sshd.read("got") == content);
+}
+
+#[test]
 fn far_ends_that_lie_are_refused_in_words_that_do_nothing_to_a_terminal() {
     let sshd = Sshd::with_gtp();
     let far = |json: &str| format!("echo 'gtp-hello/1 {json}'; cat >/dev/null");
@@ -320,6 +356,15 @@ fn far_ends_that_lie_are_refused_in_words_that_do_nothing_to_a_terminal() {
         "{\"failed\":{\"version\":\"VERSION\",\"kind\":\"missing\",\"text\":\"\\u001b[2J\"}}";
     let shown = sshd.lied_to(3, &far(&text.replace("VERSION", env!("CARGO_PKG_VERSION"))));
     assert!(shown.contains("\\u{1b}[2J"), "{shown}");
+}
+
+#[test]
+fn a_far_end_that_has_begun_and_says_nothing_is_given_up_after_half_a_minute() {
+    let sshd = Sshd::with_gtp();
+    let began = Instant::now();
+    let silent = sshd.lied_to(5, "echo 'gtp-hello/1 found'; cat >/dev/null");
+    assert!(silent.contains("was started there, and has not answered"), "{silent}");
+    assert!((30..50).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
 }
 
 /// A far end that runs here, and what `sed` makes of its answer.

@@ -4,8 +4,8 @@
 //! alone; neither is written anywhere. It lives as long as its standard input is open and the near
 //! end shows signs of life, and leaves nothing behind.
 
-use std::io::{Read, Write};
-use std::net::{IpAddr, Ipv4Addr};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -191,11 +191,40 @@ async fn listen_on(
             Err(failure) => failed = Some(failure),
         }
     }
-    let text = match failed {
-        Some(failure) if first == last => failure.text,
-        Some(_) | None => format!("no port from {first} to {last} is free"),
+    let errors: Vec<_> = (first..=last).filter_map(why_not).collect();
+    let text = why_none((first, last), &errors);
+    Err(match failed.filter(|_| text.is_none()) {
+        Some(failure) => Failure::new(FailureKind::Temporary, failure.text),
+        None => Failure::new(FailureKind::Temporary, text.unwrap_or_default()),
+    })
+}
+
+/// Why a port cannot be had, for TCP or for UDP.
+fn why_not(port: u16) -> Option<ErrorKind> {
+    let at = |ip: IpAddr| SocketAddr::new(ip, port);
+    let (any, any_v4) = (at(Ipv6Addr::UNSPECIFIED.into()), at(Ipv4Addr::UNSPECIFIED.into()));
+    // A machine without IPv6 has its ports all the same.
+    let tcp = TcpListener::bind(&[any, any_v4][..]).map(drop);
+    let udp = UdpSocket::bind(&[any, any_v4][..]).map(drop);
+    tcp.and(udp).err().map(|error| error.kind())
+}
+
+/// Why none of these ports can be had, in words; nothing if that is not known by now.
+fn why_none((first, last): (u16, u16), errors: &[ErrorKind]) -> Option<String> {
+    let which = match first == last {
+        true => format!("port {first}"),
+        false => format!("each port from {first} to {last}"),
     };
-    Err(Failure::new(FailureKind::Temporary, text))
+    let taken = errors.contains(&ErrorKind::AddrInUse);
+    let forbidden = errors.contains(&ErrorKind::PermissionDenied);
+    match (taken, forbidden) {
+        (true, false) => Some(format!("{which} is used by another program there")),
+        (false, true) => Some(format!("the login may not listen on {which}: it lacks the right")),
+        (true, true) => Some(format!(
+            "{which} is used by another program there, or the login may not listen on it"
+        )),
+        (false, false) => None,
+    }
 }
 
 /// Where this machine may be reached: first the address that ssh reached.
@@ -250,6 +279,18 @@ mod tests {
         assert_eq!(order, ["192.0.2.7", "10.0.0.1", "2001:db8::1"].map(ip));
         let many = (0..20).map(|n| IpAddr::from([10, 0, 0, n]));
         assert_eq!(in_order(None, many).len(), ADDRESSES_MAX);
+    }
+
+    #[test]
+    fn a_port_that_may_not_be_used_is_told_from_one_that_another_program_uses() {
+        let why = |errors: &[ErrorKind]| why_none((80, 81), errors).unwrap_or_default();
+        assert!(why(&[ErrorKind::AddrInUse, ErrorKind::AddrInUse]).contains("another program"));
+        assert!(!why(&[ErrorKind::AddrInUse]).contains("right"));
+        assert!(why(&[ErrorKind::PermissionDenied]).contains("lacks the right"));
+        let both = why(&[ErrorKind::PermissionDenied, ErrorKind::AddrInUse]);
+        assert!(both.contains("another program") && both.contains("may not"), "{both}");
+        let taken = TcpListener::bind("[::]:0").unwrap();
+        assert_eq!(why_not(taken.local_addr().unwrap().port()), Some(ErrorKind::AddrInUse));
     }
 
     #[test]

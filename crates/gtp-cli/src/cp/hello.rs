@@ -117,6 +117,9 @@ pub enum Message {
     Answer(Box<Answer>),
     /// The shell found no program; the name of the system.
     Absent(String),
+    /// The shell found only a program that is another one of the same name; the name of the
+    /// system.
+    Foreign(String),
     /// The shell found a program, which waits for the request.
     Found,
     /// The shell waits for the program.
@@ -210,6 +213,7 @@ pub fn message(line: &[u8]) -> Result<Option<Message>, Bad> {
     };
     Ok(Some(match first {
         "absent" => Message::Absent(system()?),
+        "foreign" => Message::Foreign(system()?),
         "unfit" => Message::Unfit(system()?),
         "found" => Message::Found,
         "send" => Message::Send,

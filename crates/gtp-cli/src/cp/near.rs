@@ -123,19 +123,30 @@ impl Talk {
     /// Says what is wanted, sends the program if it is asked for, and waits for the answer.
     async fn converse(&mut self, way: &Way<'_>, request: &Request) -> Result<Answer, Failure> {
         let request = hello::of_request(request);
+        let mut has_begun = false;
         if way.program.is_none() {
             self.say(request.as_bytes()).await;
         }
         loop {
-            match (self.hear().await?, &way.program) {
+            let heard = match has_begun {
+                // ssh may ask for a password for as long as it takes.
+                false => self.hear().await?,
+                true => timeout(ANSWER_SPAN, self.hear()).await.map_err(|_| silent())??,
+            };
+            match (heard, &way.program) {
                 (Message::Answer(answer), _) => return Ok(*answer),
-                (Message::Found, Some(_)) => self.say(request.as_bytes()).await,
+                (Message::Found, None) => has_begun = true,
+                (Message::Found, Some(_)) => {
+                    has_begun = true;
+                    self.say(request.as_bytes()).await;
+                }
                 (Message::Send, Some(program)) => {
                     let (length, login) = (program.length(), way.login);
                     aside(format_args!("gtp: {login}: installing {length} bytes"));
                     self.say(program.bytes()).await;
                 }
                 (Message::Absent(system), _) => return Err(absent(way.login, &system)),
+                (Message::Foreign(system), _) => return Err(foreign(way.login, &system)),
                 (Message::Unfit(system), _) => {
                     let text = format!("this gtp does not run there; the system is {system:?}");
                     return Err(Failure::new(FailureKind::Temporary, text));
@@ -144,7 +155,7 @@ impl Talk {
                     let text = "the program did not arrive whole; is the disk there full?";
                     return Err(Failure::new(FailureKind::Temporary, text));
                 }
-                (Message::Found | Message::Send, None) => {
+                (Message::Send, None) => {
                     return Err(senseless(&Bad::Malformed("it answers what nobody asked".into())));
                 }
             }
@@ -362,17 +373,61 @@ fn senseless(bad: &Bad) -> Failure {
 
 /// That no program is there, with what would put it there.
 fn absent(login: &Login, system: &str) -> Failure {
-    let (version, cache) = (env!("CARGO_PKG_VERSION"), ".cache/gtp");
+    let (cached, help) = (in_cache(), installing(login));
     let text = format!(
-        "no gtp is there, neither in PATH nor as ~/{cache}/{version}/gtp (the system is {system}). \
-         Repeat with --install to have this program put there, or: ssh {login} mkdir -p \
-         {cache}/{version} && scp \"$(command -v gtp)\" {login}:{cache}/{version}/gtp"
+        "no gtp is there, neither in PATH nor as ~/{cached} (the system is {system}). {help}"
     );
     Failure::new(FailureKind::Temporary, text)
 }
 
+/// That there is another program of the same name only.
+fn foreign(login: &Login, system: &str) -> Failure {
+    let help = installing(login);
+    let text = format!(
+        "a program called gtp is there, and it is another one than this (the system is {system}). \
+         {help}"
+    );
+    Failure::new(FailureKind::Temporary, text)
+}
+
+/// That the far end's program began and then said nothing.
+fn silent() -> Failure {
+    let seconds = ANSWER_SPAN.as_secs();
+    let text = format!("gtp was started there, and has not answered within {seconds} s");
+    Failure::new(FailureKind::Temporary, text)
+}
+
+/// Where the program is looked for first, beneath the login's home.
+fn in_cache() -> String {
+    format!(".cache/gtp/{}/gtp", env!("CARGO_PKG_VERSION"))
+}
+
+/// What puts this program there: an option, or a line to be pasted, in which the login is quoted.
+fn installing(login: &Login) -> String {
+    let cached = in_cache();
+    let dir = cached.trim_end_matches("/gtp");
+    let (to, target) = (quoted(&login.for_ssh()), quoted(&format!("{login}:{cached}")));
+    format!(
+        "Repeat with --install to have this program put there, or: ssh {to} mkdir -p {dir} && \
+         scp \"$(command -v gtp)\" {target}"
+    )
+}
+
+/// A word of a shell that stands for this text alone.
+fn quoted(text: &str) -> String {
+    let is_harmless = |c: char| c.is_ascii_alphanumeric() || "@.:/_-".contains(c);
+    match text.chars().all(is_harmless) {
+        true => text.to_owned(),
+        false => format!("'{}'", text.replace('\'', "'\\''")),
+    }
+}
+
 /// ssh's own exit code when it fails.
 const SSH_FAILED: i32 = 255;
+
+/// Time for the far end's program to answer once it has begun, each time: paths are looked up on
+/// its disks, and an installed program is received.
+const ANSWER_SPAN: Duration = Duration::from_secs(30);
 
 /// Bytes that are read at a time.
 const CHUNK: usize = 16 << 10;
@@ -388,3 +443,15 @@ const GRACE_SPAN: Duration = Duration::from_secs(1);
 
 /// Silence after which the beginning of a line is shown.
 const QUESTION_SPAN: Duration = Duration::from_millis(200);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_for_pasting_has_the_login_as_one_word_that_no_shell_takes_apart() {
+        assert_eq!(quoted("me@host.example"), "me@host.example");
+        assert_eq!(quoted("a;b$(c)&d"), "'a;b$(c)&d'");
+        assert_eq!(quoted("it's"), "'it'\\''s'");
+    }
+}

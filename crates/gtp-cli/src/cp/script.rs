@@ -4,12 +4,15 @@
 //! as it has no single quote, backslash, exclamation mark or end of line. Nothing that a user or a
 //! file is called ever stands there; paths go over the pipe.
 
-/// Finds the program and becomes it, or says that there is none.
+/// Finds the program, says so and becomes it, or says that there is none, or only another one of
+/// that name.
 pub fn start() -> String {
     whole(&format!(
-        "for g in \"{CACHED}\" gtp \"$HOME/.local/bin/gtp\"; do \
-         if command -v \"$g\" >/dev/null 2>&1; then exec \"$g\" far-end; fi; done; \
-         echo; echo \"gtp-hello/1 absent $(uname -sm)\"",
+        "o=absent; for g in \"{CACHED}\" gtp \"$HOME/.local/bin/gtp\"; do \
+         if command -v \"$g\" >/dev/null 2>&1; then \
+         case \"$(\"$g\" --version </dev/null 2>/dev/null)\" in \"gtp \"[0-9]*.[0-9]*) \
+         echo; echo \"gtp-hello/1 found\"; exec \"$g\" far-end;; *) o=foreign;; esac; fi; done; \
+         echo; echo \"gtp-hello/1 $o $(uname -sm)\"",
     ))
 }
 
