@@ -1,0 +1,166 @@
+//! What a tree lets nobody do, whatever steps a peer asks for.
+//!
+//! Each test has a tree with something beside it that must stay as it is.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use gtp_store::replica::{Asked, Deed, Dress, Node, NodeKind, Replica, Seen, Surveyed};
+use gtp_store::{BLOCK, Mtime, RelPath};
+use proptest::prelude::*;
+
+fn path(text: &str) -> RelPath {
+    RelPath::new(text).unwrap()
+}
+
+/// A directory with the tree `t`, in it a link `out` to the directory `beside`, which holds `x`.
+fn world() -> (tempfile::TempDir, Replica) {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    fs::create_dir_all(at("t/d")).unwrap();
+    fs::create_dir(at("beside")).unwrap();
+    fs::write(at("beside/x"), b"keep").unwrap();
+    fs::write(at("t/a"), b"a").unwrap();
+    fs::write(at("t/d/f"), b"f").unwrap();
+    symlink("../beside", at("t/out")).unwrap();
+    symlink("../beside/x", at("t/file")).unwrap();
+    let replica = Replica::beneath(dir.path(), Some(path("t"))).unwrap();
+    (dir, replica)
+}
+
+fn survey(replica: &Replica) -> Vec<Node> {
+    let mut nodes = Vec::new();
+    let each = &mut |found| {
+        if let Surveyed::Node(node) = found {
+            nodes.push(*node);
+        }
+        true
+    };
+    replica.survey(Asked::default(), each).unwrap();
+    nodes
+}
+
+fn seen(replica: &Replica, name: &str) -> Seen {
+    let node = survey(replica).into_iter().find(|node| node.name() == name).unwrap();
+    Seen::of(&node).unwrap()
+}
+
+fn is_whole(dir: &Path) -> bool {
+    let beside: Vec<_> = fs::read_dir(dir.join("beside")).unwrap().flatten().collect();
+    beside.len() == 1 && fs::read(dir.join("beside/x")).is_ok_and(|content| content == b"keep")
+}
+
+#[test]
+fn a_survey_tells_links_as_links_and_does_not_follow_them() {
+    let (_dir, replica) = world();
+    let nodes = survey(&replica);
+    let names: Vec<&str> = nodes.iter().map(Node::name).collect();
+    assert_eq!(names, ["", "a", "d", "file", "out", "d/f"]);
+    assert_eq!(nodes[4].kind, NodeKind::Link(b"../beside".to_vec()));
+}
+
+#[test]
+fn no_step_leads_through_a_link() {
+    let (dir, replica) = world();
+    let was = seen(&replica, "a");
+    let dress = Dress { path: Some(path("out/x")), mode: Some(0), ..Dress::default() };
+    for deed in [
+        Deed::Remove { path: path("out/x"), seen: was },
+        Deed::Move { path: path("a"), seen: was, to: path("out/a") },
+        Deed::MakeDir { path: Some(path("out/new")) },
+        Deed::MakeDir { path: Some(path("out")) },
+        Deed::Link { path: path("out/new"), target: b"x".to_vec() },
+        Deed::HardLink { path: path("out/new"), to: path("a") },
+        Deed::HardLink { path: path("new"), to: path("file") },
+        Deed::Dig { path: path("file") },
+        Deed::Dress(dress),
+    ] {
+        assert!(replica.apply(&deed).is_err(), "{deed:?}");
+        assert!(is_whole(dir.path()), "{deed:?}");
+    }
+    let mtime = Some(Mtime::new(1, 0).unwrap());
+    let own = Dress { path: Some(path("file")), mode: Some(0o777), mtime, ..Dress::default() };
+    replica.apply(&Deed::Dress(own)).unwrap();
+    let beside = fs::metadata(dir.path().join("beside/x")).unwrap();
+    assert_ne!(
+        beside.modified().unwrap(),
+        std::time::UNIX_EPOCH + std::time::Duration::from_secs(1)
+    );
+}
+
+#[test]
+fn only_what_was_seen_is_removed_and_no_directory_that_holds_something() {
+    let (dir, replica) = world();
+    let was = seen(&replica, "a");
+    fs::write(dir.path().join("t/a"), b"changed since").unwrap();
+    for (name, seen) in [("a", was), ("a", Seen::Dir), ("d", Seen::Dir), ("out", Seen::Dir)] {
+        let deed = Deed::Remove { path: path(name), seen };
+        assert!(replica.apply(&deed).is_err(), "{deed:?}");
+    }
+    assert_eq!(survey(&replica).len(), 6);
+    for (name, seen) in [("a", seen(&replica, "a")), ("out", Seen::Link), ("gone", Seen::Link)] {
+        replica.apply(&Deed::Remove { path: path(name), seen }).unwrap();
+    }
+    assert!(is_whole(dir.path()) && survey(&replica).len() == 4);
+}
+
+#[test]
+fn attributes_of_the_system_and_bits_that_lend_rights_are_never_set() {
+    use std::os::unix::fs::PermissionsExt;
+    let (dir, replica) = world();
+    for name in ["security.capability", "trusted.x", "system.x", "user."] {
+        let xattrs = Some(vec![(name.to_owned(), b"x".to_vec())]);
+        let dress = Dress { path: Some(path("a")), xattrs, ..Dress::default() };
+        assert!(replica.apply(&Deed::Dress(dress)).is_err(), "{name}");
+    }
+    let dress = Dress { path: Some(path("a")), mode: Some(0o6755), ..Dress::default() };
+    replica.apply(&Deed::Dress(dress)).unwrap();
+    let mode = fs::metadata(dir.path().join("t/a")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o7777, 0o755);
+}
+
+#[test]
+fn a_tree_whose_own_directory_is_a_link_is_not_entered() {
+    let (dir, _) = world();
+    let replica = Replica::beneath(dir.path(), Some(path("t/out"))).unwrap();
+    assert!(replica.open_root().is_err());
+    let deed = Deed::Link { path: path("new"), target: b"x".to_vec() };
+    assert!(replica.apply(&deed).is_err() && is_whole(dir.path()));
+}
+
+#[test]
+fn values_of_blocks_are_those_of_the_new_size_and_end_with_the_file() {
+    let (dir, replica) = world();
+    let content = vec![7; BLOCK as usize + 10];
+    fs::write(dir.path().join("t/a"), &content).unwrap();
+    let size = 3 * BLOCK;
+    let values = replica.block_values(&path("a"), size, 0, 10).unwrap();
+    let first = gtp_store::block_value(size, 0, &content[..BLOCK as usize]);
+    assert_eq!(values, [first], "the second block is not there in full");
+    assert!(replica.block_values(&path("file"), size, 0, 10).is_err(), "it is a link");
+}
+
+proptest! {
+    #[test]
+    fn whatever_steps_are_asked_for_nothing_beside_the_tree_changes(
+        steps in proptest::collection::vec((0..6_u8, 0..6_usize, 0..6_usize), 0..20),
+    ) {
+        let (dir, replica) = world();
+        let names = ["a", "d", "d/f", "out", "out/x", "file"];
+        for (kind, one, other) in steps {
+            let (one, other) = (path(names[one]), path(names[other]));
+            let deed = match kind {
+                0 => Deed::Remove { path: one, seen: Seen::Link },
+                1 => Deed::Move { path: one, seen: Seen::Link, to: other },
+                2 => Deed::Link { path: one, target: b"../beside".to_vec() },
+                3 => Deed::HardLink { path: one, to: other },
+                4 => Deed::MakeDir { path: Some(one) },
+                _ => Deed::Remove { path: one, seen: Seen::Dir },
+            };
+            // Most of them fail, which is what is wanted.
+            let _ = replica.apply(&deed);
+            prop_assert!(is_whole(dir.path()), "{deed:?}");
+        }
+    }
+}
