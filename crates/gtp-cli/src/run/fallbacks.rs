@@ -109,6 +109,11 @@ impl Fallbacks {
         std::iter::once("ok\n".to_owned()).chain(lines).collect()
     }
 
+    /// The kernel's numbers of their sockets.
+    pub fn sockets(&self) -> Vec<u64> {
+        self.last.iter().map(|known| known.socket).filter(|&socket| socket != 0).collect()
+    }
+
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.last.is_empty()

@@ -244,7 +244,7 @@ impl UnderWay {
     /// When its owner has closed it meanwhile.
     pub async fn arrive(self, sockets: &Readings<Connected>) -> io::Result<TcpStream> {
         // Its port may be another program's by now.
-        if !sockets.anew().await?.said.asks(self.inode) {
+        if !sockets.asks(self.inode).await? {
             return Err(io::ErrorKind::NotConnected.into());
         }
         let near = new(self.family, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;

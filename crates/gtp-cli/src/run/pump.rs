@@ -292,8 +292,9 @@ impl Pump {
             Question::Listen => self.stand_for(&program, with).await,
             Question::Stay => self.let_stay(&program).await,
             Question::Fallbacks => {
-                let all = match self.connected.anew().await {
-                    Ok(connected) => lock(&self.fallbacks).lines(&connected.said),
+                let known = lock(&self.fallbacks).sockets();
+                let all = match self.connected.of(known).await {
+                    Ok(connected) => lock(&self.fallbacks).lines(&connected),
                     Err(error) => format!("tcp it cannot be seen which are there: {error}"),
                 };
                 // Whoever is gone need not hear it.

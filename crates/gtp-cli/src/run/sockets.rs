@@ -84,7 +84,7 @@ pub struct Connected {
     asking: HashSet<u64>,
 }
 
-/// Readings after which a socket that none of them has named does not listen. Where sockets that
+/// Readings after which a socket that none of them has named is not there. Where sockets that
 /// share a port are opened and closed without end, one reading in eight passes over some other.
 const READINGS_MOST: usize = 8;
 
@@ -126,6 +126,39 @@ impl Readings<Connected> {
     pub fn of_connected() -> Readings<Connected> {
         Readings::by(connected)
     }
+
+    /// Whether a socket has asked for a connection that is not made yet. Where one reading does not
+    /// name it at all, others are asked.
+    ///
+    /// # Errors
+    /// As [`anew`](Self::anew).
+    pub async fn asks(&self, socket: u64) -> io::Result<bool> {
+        for _ in 0..READINGS_MOST {
+            let said = self.anew().await?.said;
+            if said.has(socket) {
+                return Ok(said.asks(socket));
+            }
+        }
+        Ok(false)
+    }
+
+    /// What is connected, with all that are of those that `known` names.
+    ///
+    /// # Errors
+    /// As [`anew`](Self::anew).
+    pub async fn of(&self, mut known: Vec<u64>) -> io::Result<Connected> {
+        let mut said = Connected::default();
+        for _ in 0..READINGS_MOST {
+            let reading = self.anew().await?.said;
+            known.retain(|socket| !reading.has(*socket));
+            said.all.extend(&reading.all);
+            said.asking.extend(&reading.asking);
+            if known.is_empty() {
+                break;
+            }
+        }
+        Ok(said)
+    }
 }
 
 impl Connected {
@@ -134,8 +167,7 @@ impl Connected {
         self.all.contains(&socket)
     }
 
-    /// Whether a socket has asked for a connection that is not made yet.
-    pub fn asks(&self, socket: u64) -> bool {
+    fn asks(&self, socket: u64) -> bool {
         self.asking.contains(&socket)
     }
 
@@ -324,6 +356,25 @@ mod tests {
         let named = readings.naming(|| vec![7, 1]).await.unwrap();
         assert_eq!(*named.said, HashSet::from([1]));
         assert_eq!(READ.load(Ordering::SeqCst), 3 + READINGS_MOST);
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_one_reading_passes_over_is_looked_for_in_others() {
+        static READ: AtomicUsize = AtomicUsize::new(0);
+        let readings = Readings::by(|| {
+            let nth = READ.fetch_add(1, Ordering::SeqCst) + 1;
+            let named = if nth.is_multiple_of(3) { vec![7] } else { Vec::new() };
+            let asking = named.iter().copied().collect();
+            Ok(Connected { asking, ..Connected::of(named.into_iter().chain([1])) })
+        });
+        assert!(readings.asks(7).await.unwrap());
+        assert_eq!(READ.load(Ordering::SeqCst), 3);
+        assert!(!readings.asks(1).await.unwrap(), "it is named, and does not ask");
+        assert_eq!(READ.load(Ordering::SeqCst), 4);
+        let all = readings.of(vec![7, 1]).await.unwrap();
+        assert!(all.has(7) && all.has(1) && READ.load(Ordering::SeqCst) == 6);
+        assert!(!readings.asks(9).await.unwrap());
+        assert_eq!(READ.load(Ordering::SeqCst), 6 + READINGS_MOST);
     }
 
     /// One of several sockets that listen on a port.
