@@ -34,8 +34,8 @@ const AWAY_MS: [u64; 5] = [0, 30, 120, 400, 1_500];
 const MOST: f64 = 1.01;
 /// Looks at the emulator are 10 ms apart; if two are further apart than this, in seconds, it stood
 /// still, and what had been sent meanwhile leaves the link later. It has left after `SETTLES`.
-const APART: f64 = 0.02;
-const SETTLES: f64 = 0.1;
+pub(crate) const APART: f64 = 0.02;
+pub(crate) const SETTLES: f64 = 0.1;
 /// All are granted equal parts again within so many seconds of a daemon's start.
 const FAIR_AGAIN: f64 = 1.0;
 /// Between being fair and the next kill.

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 
 use crate::cases::Tools;
 use crate::equal;
+use crate::kills::{APART, SETTLES};
 use crate::lab::{Branch, Lab, Shape, sink_address};
 use crate::product::{Server, pass};
 use crate::record::Record;
@@ -36,8 +37,11 @@ const FAIR_AGAIN: f64 = 1.0;
 /// The servers are alone again within so many seconds when it has gone; they wait for three.
 const ALONE_AGAIN: f64 = 5.0;
 const WAIT: f64 = 3.0;
-/// The most that may leave the machine in any second of the capacity, statuses and all.
+/// The most that may leave the machine in a second of the capacity, statuses and all. Seconds in
+/// which the emulator stood still do not count, as what it takes in at once was sent before; of
+/// each span this part has to be left.
 const MOST: f64 = 1.01;
+const PUNCTUAL: f64 = 0.5;
 /// Servers are alone when so much of their capacities leaves the machine in a quarter of a second.
 const ALONE: f64 = 0.9;
 /// A transfer stands still while it has less than this part of an equal one in a tenth of a second.
@@ -219,10 +223,23 @@ fn sum(record: &Record, from: f64, to: f64) -> f64 {
     (0..TRANSFERS).map(|client| rate(record, client, from, to)).sum()
 }
 
-/// The most that leaves the machine in any second of a span, of the capacity.
-fn most(record: &Record, (from, to): (f64, f64)) -> f64 {
-    let begins = (0..((to - from - 1.0) / 0.01) as usize).map(|at| from + at as f64 * 0.01);
-    begins.map(|begin| sum(record, begin, begin + 1.0) / CAPACITY).fold(0.0, f64::max)
+/// The beginnings of all seconds of a span.
+fn seconds((from, to): (f64, f64)) -> impl Iterator<Item = f64> {
+    (0..((to - from - 1.0) / 0.01) as usize).map(move |at| from + at as f64 * 0.01)
+}
+
+/// The most that leaves the machine in any of these seconds, of the capacity, and when that begins.
+fn most(record: &Record, begins: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
+    let part = |begin| (sum(record, begin, begin + 1.0) / CAPACITY, begin);
+    begins.map(part).max_by(|a, b| a.0.total_cmp(&b.0))
+}
+
+/// The same of the seconds in which the emulator did not stand still, and their part of all.
+fn most_punctual(record: &Record, span: (f64, f64)) -> (Option<f64>, f64) {
+    let punctual = |begin: &f64| record.punctual(begin - SETTLES, begin + 1.0, APART);
+    let counted: Vec<f64> = seconds(span).filter(punctual).collect();
+    let part = counted.len() as f64 / seconds(span).count() as f64;
+    (most(record, counted.into_iter()).map(|(most, _)| most), part)
 }
 
 /// The seconds from a daemon's end until its servers are alone again.
@@ -253,14 +270,25 @@ fn longest_still(record: &Record, (from, to): (f64, f64)) -> f64 {
 fn row(record: &Record, (began, to): (f64, f64), marks: &Marks) -> Value {
     let all = OF_ONE * CLIENTS.len() as f64;
     let first = marks.shared.first().map_or(to, |span| span.0);
-    let most: Vec<f64> = marks.shared.iter().map(|&span| most(record, span)).collect();
+    let spans = || marks.shared.iter().copied();
+    let highest = |span| most(record, seconds(span)).unwrap_or_default();
+    let (most, at): (Vec<f64>, Vec<f64>) =
+        spans().map(|span| (highest(span).0, highest(span).1 - span.0)).unzip();
+    let (punctual, part): (Vec<_>, Vec<_>) =
+        spans().map(|span| most_punctual(record, span)).unzip();
     let alone: Vec<Option<f64>> =
         marks.gone.iter().map(|&gone| alone_again(record, gone)).collect();
     let moving = began + REST.as_secs_f64();
     let still = longest_still(record, (moving, to));
     let mut missed = Vec::new();
     let mut must = |holds: bool, what: String| missed.extend((!holds).then_some(what));
-    must(most.iter().all(|&most| most <= MOST), format!("{most:.4?} of the capacity in a second"));
+    let within = |most: &Option<f64>| most.is_some_and(|most| most <= MOST);
+    let words = format!("{punctual:.4?} of the capacity in a second");
+    must(punctual.iter().all(within), words);
+    must(
+        part.iter().all(|&part| part >= PUNCTUAL),
+        format!("the emulator stood still: {part:.2?}"),
+    );
     let in_time = |alone: &Option<f64>| alone.is_some_and(|alone| alone <= ALONE_AGAIN);
     must(alone.iter().all(in_time), format!("alone again after {alone:.2?} s"));
     must(
@@ -274,6 +302,10 @@ fn row(record: &Record, (began, to): (f64, f64), marks: &Marks) -> Value {
         "transfers": TRANSFERS,
         "alone_before_of_capacities": sum(record, moving, first - 4.0) / all,
         "most_in_a_second_of_capacity": most,
+        "most_in_a_second_at_s": at,
+        "most_in_a_punctual_second_of_capacity": punctual,
+        "punctual_part": part,
+        "spans_s": spans().map(|(from, to)| to - from).collect::<Vec<_>>(),
         "alone_again_s": alone,
         "equal_s_when_installed": marks.joined,
         "equal_again_s": marks.again,
