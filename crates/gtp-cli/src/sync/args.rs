@@ -19,7 +19,7 @@ use gtp::Failure;
 pub struct SyncArgs {
     /// The directory that is to be followed, and the one that is made like it. Each is a path of
     /// this machine, [user@]host:path for one behind an ssh login, or gtp://host[:port]/path; one
-    /// of them is here. SRC goes beneath DST under its own name; written with a slash at its end,
+    /// at least is here. SRC goes beneath DST under its own name; written with a slash at its end,
     /// its content goes into DST
     #[arg(required = true, num_args = 2, value_names = ["SRC", "DST"])]
     pub words: Vec<OsString>,
