@@ -8,6 +8,7 @@ use gtp_alloc::{Rate, Span, Time};
 use super::SourceSession;
 use crate::limits::{INTERVAL_MAX, REST_AFTER, SILENCE_STOP};
 use crate::report::Law;
+use crate::wire::STATUS_LEN;
 
 impl SourceSession {
     /// Whether the session rests: for some time nothing was asked for or sent.
@@ -19,8 +20,20 @@ impl SourceSession {
     /// How long to wait for the next status, if nothing happens.
     pub(super) fn pause(&mut self, now: Time) -> Span {
         self.resting = self.is_resting(now);
-        let interval = self.target.interval;
-        if self.resting { interval.max(INTERVAL_MAX) } else { interval }
+        let least = if self.resting { INTERVAL_MAX } else { self.paid_pause() };
+        self.target.interval.max(least)
+    }
+
+    /// The pause at which statuses take no more than half of what both ends grant: that much the
+    /// pacer leaves them. A rate that is small for other reasons, such as the sink's silence, may
+    /// soon be a large one, of which the sink should know.
+    fn paid_pause(&self) -> Span {
+        let granted = self.target.rate.min(self.heard.rate);
+        if self.config.law != Law::Grant || granted == Rate::ZERO {
+            return Span::ZERO;
+        }
+        let status = self.config.link.wire_bytes(STATUS_LEN);
+        ((status / granted) * 2).min(INTERVAL_MAX)
     }
 
     /// A sink heard again after a silence, or a grant that begins or ends, is news: what was asked
