@@ -5,6 +5,7 @@
 //! `cargo +nightly fuzz run --features fuzzer TARGET -- -max_total_time=60` runs one.
 
 mod frames;
+mod pipe;
 mod sequence;
 mod stream;
 
@@ -18,6 +19,7 @@ use gtp_proto::wire::{Control, DataHead, HEADER_LEN, Header, Kind};
 use gtp_store::{Entry, Manifest, Mode, Mtime, RelPath, RootKind, Row, escaped, journal};
 
 pub use frames::stream_frames;
+pub use pipe::ssh_pipe;
 pub use sequence::session_sequence;
 pub use stream::stream_units;
 
@@ -198,6 +200,6 @@ mod tests {
 
     smoke! {
         datagram control_message journal names manifest trust_lists network_file opener
-        session_sequence stream_frames stream_units
+        session_sequence ssh_pipe stream_frames stream_units
     }
 }
