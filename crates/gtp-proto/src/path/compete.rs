@@ -106,7 +106,7 @@ impl PathBound {
                 return;
             }
             compete.window.handle_loss(now);
-            compete.limit &= self.lower_limit(now, v.carried);
+            compete.limit = compete.limit && self.lower_limit(now, v.carried);
             self.changed_pn = given.next_pn;
         } else if !v.excess {
             compete.window.handle_arrived(now, v.arrived, rtt);

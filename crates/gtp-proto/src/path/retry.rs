@@ -51,7 +51,7 @@ impl PathBound {
         given: &Conditions,
     ) -> bool {
         let Some(retry) = compete.retry else { return self.begin_retry(compete, now, given) };
-        let stands = fresh && (v.excess || v.queued);
+        let stands = fresh && v.excess;
         if !stands && now < retry.until {
             self.state = State::Compete(*compete);
             return true;
