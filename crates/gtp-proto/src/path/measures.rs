@@ -43,6 +43,8 @@ const GOES_ON: u32 = 8;
 const MISSED: f64 = 4.0;
 /// What was lost is called a lot only over this number of packets.
 const MANY: u64 = 128;
+/// What the path carries is shown by this number of packets that arrive.
+const ARRIVED_LEAST: u64 = 32;
 /// If this part is lost beyond the usual, the path carries only what arrives.
 const MUCH: f64 = 0.2;
 /// More than this part is random only if a test has shown it: what rivals lose could creep in.
@@ -80,6 +82,8 @@ pub(super) struct Verdict {
     pub packets: u64,
     /// See `packets`.
     pub lost: u64,
+    /// As [`Receipts::spread`].
+    pub spread: f64,
     /// Whether chance does not explain the loss.
     pub excess: bool,
     /// Whether a queue dropped what was lost, seen or not.
@@ -91,6 +95,11 @@ pub(super) struct Verdict {
 }
 
 impl Verdict {
+    /// Whether enough arrived to show what the path carries. In an outage next to nothing does.
+    pub fn shows_what_arrives(&self) -> bool {
+        self.packets - self.lost.min(self.packets) >= ARRIVED_LEAST
+    }
+
     /// The part that was lost.
     pub fn loss(&self) -> f64 {
         self.lost as f64 / self.packets as f64
@@ -189,10 +198,11 @@ impl Measures {
         (both.packets >= MANY).then(|| both.loss())
     }
 
-    /// Whether so much is lost that the path carries only what arrives, whatever the reason and
-    /// whenever it was sent.
+    /// Whether so much is lost, and not at one time as in an outage, that the path carries only
+    /// what arrives, whenever it was sent.
     pub fn loses_much(&self, v: &Verdict) -> bool {
-        v.packets >= MANY && self.is_much(v.loss())
+        let shows = v.packets >= MANY && v.shows_what_arrives();
+        shows && self.is_much(v.loss()) && v.spread >= SPREAD
     }
 
     /// Whether this part is much more than what is usually lost.
@@ -248,6 +258,7 @@ impl Measures {
             rounds: u32::try_from(rounds).unwrap_or(u32::MAX),
             packets,
             lost,
+            spread: sample.receipts.spread(packets, lost as f64 / packets as f64),
             excess: excess || dropped,
             dropped,
             odd,

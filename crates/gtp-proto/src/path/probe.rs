@@ -105,7 +105,8 @@ impl PathBound {
     pub(super) fn step_down(&mut self, now: Time, v: &Verdict, given: &Conditions) {
         self.proven.clear(now);
         self.proven.add(now, v.carried);
-        if matches!(self.state, State::Cruise(_)) && v.carried < self.bound.scale(STEPS_DOWN) {
+        let in_cruise = matches!(self.state, State::Cruise(_));
+        if in_cruise && v.shows_what_arrives() && v.carried < self.bound.scale(STEPS_DOWN) {
             self.set_bound(v.carried.scale(STEPS_DOWN), given);
         }
     }
