@@ -10,52 +10,77 @@
 use std::io;
 use std::time::Duration;
 
+use gtp_proto::wire::{HEADER_LEN, TAG_LEN};
 use tokio::io::{
     AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf, duplex,
     split,
 };
 use tokio::net::TcpStream;
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tokio_rustls::TlsStream;
 
+use super::line::Shared;
 use crate::engine::{CARRIED_MOST, Carrier};
 use crate::messages::{DATAGRAM, LENGTH_BYTES, PAGE_FRAME_MAX};
 
+/// No datagram is shorter: a header and a tag.
+const CARRIED_LEAST: usize = HEADER_LEN + TAG_LEN;
 /// Bytes of messages that wait in the pipe, in each direction.
 const PIPE_BYTES: usize = 64 << 10;
 /// Bytes that are read at a time: so much goes to the engine with one message, at most.
 const READ_BYTES: usize = 64 << 10;
 /// Bytes that wait in the socket and were never sent, at most: 2.6 ms at 100 Mbit/s.
 const UNSENT_BYTES: u32 = 32 << 10;
-/// Time for the peer to end the connection as well.
+/// Time for what is left once the channel has said its last word: the peer takes it, and ends the
+/// connection as well.
 const CLOSE_SPAN: Duration = Duration::from_secs(2);
 
 /// Takes a connection over, of which `begun` is read already. Returns the channel's end of the pipe
-/// for messages. It ends when either of the two does.
-pub(super) fn start(
-    stream: TlsStream<TcpStream>,
-    begun: Vec<u8>,
-    carrier: Carrier,
-) -> DuplexStream {
+/// for messages. It ends when either of the two does, whether the peer still reads or not.
+pub(super) fn start(stream: TlsStream<TcpStream>, begun: Vec<u8>, carrier: Carrier) -> Shared {
     if let Err(error) = gtp_sys::tcp::limit_unsent(stream.get_ref().0, UNSENT_BYTES) {
         tracing::debug!(%error, "what waits in a socket cannot be limited");
     }
-    let (near, far) = duplex(PIPE_BYTES);
-    tokio::spawn(run(stream, far, begun, carrier));
-    near
+    let (pipe, far) = duplex(PIPE_BYTES);
+    let (held, dropped) = oneshot::channel();
+    tokio::spawn(run(stream, (far, dropped), begun, carrier));
+    Shared { pipe, _held: held }
 }
 
-async fn run<S>(stream: TlsStream<S>, pipe: DuplexStream, begun: Vec<u8>, carrier: Carrier)
+/// Moves bytes until either end is over. A peer that takes nothing holds up what is put out, but
+/// not for longer than [`CLOSE_SPAN`] once the channel's end of the pipe has been `dropped`.
+async fn run<S>(
+    stream: S,
+    (pipe, dropped): (DuplexStream, oneshot::Receiver<()>),
+    begun: Vec<u8>,
+    carrier: Carrier,
+) where
+    S: AsyncRead + AsyncWrite,
+{
+    let moving = move_both(stream, pipe, begun, &carrier);
+    let mut moving = std::pin::pin!(moving);
+    tokio::select! {
+        () = &mut moving => {}
+        _ = dropped => {
+            if timeout(CLOSE_SPAN, moving).await.is_err() {
+                tracing::debug!("a peer has not taken the last of what it was sent");
+            }
+        }
+    }
+}
+
+async fn move_both<S>(stream: S, pipe: DuplexStream, begun: Vec<u8>, carrier: &Carrier)
 where
-    S: AsyncRead + AsyncWrite + Unpin,
+    S: AsyncRead + AsyncWrite,
 {
     let (from_peer, to_peer) = split(stream);
     let (from_channel, to_channel) = split(pipe);
-    let coming = take_in(from_peer, to_channel, begun, &carrier);
+    let coming = take_in(from_peer, to_channel, begun, carrier);
     let mut coming = std::pin::pin!(coming);
     tokio::select! {
         ended = &mut coming => note(ended),
-        ended = put_out(to_peer, from_channel, &carrier) => {
+        ended = put_out(to_peer, from_channel, carrier) => {
             note(ended);
             // The channel has said its last word; the peer may still answer.
             if let Ok(ended) = timeout(CLOSE_SPAN, coming).await {
@@ -186,7 +211,7 @@ impl Parting {
     /// Parts what has come, and leaves what is no whole datagram yet.
     ///
     /// # Errors
-    /// If a frame is longer than any may be.
+    /// If a frame is longer than any may be, or shorter than one of its kind can be.
     pub fn part(&mut self, arrived: &mut Vec<u8>) -> io::Result<Parted> {
         let (mut parted, mut taken) = (Parted::default(), 0);
         loop {
@@ -207,6 +232,9 @@ impl Parting {
                 self.rest = LENGTH_BYTES + within(length, PAGE_FRAME_MAX)?;
                 continue;
             }
+            if length <= CARRIED_LEAST {
+                return Err(invalid(format!("a datagram's frame of {length} bytes")));
+            }
             let Some(frame) = body.get(..within(length, CARRIED_MOST + 1)?) else { break };
             parted.datagrams.extend_from_slice(&frame[1..]);
             parted.ends.push(parted.datagrams.len());
@@ -222,7 +250,11 @@ fn within(length: usize, most: usize) -> io::Result<usize> {
         return Ok(length);
     }
     let text = format!("a frame of {length} bytes where at most {most} are allowed");
-    Err(io::Error::new(io::ErrorKind::InvalidData, text))
+    Err(invalid(text))
+}
+
+fn invalid(text: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, text)
 }
 
 #[cfg(test)]
@@ -248,11 +280,13 @@ mod tests {
         ) {
             let (mut stream, mut messages, mut datagrams) = (Vec::new(), Vec::new(), Vec::new());
             for (is_datagram, body) in &made {
-                let frame = framed(if *is_datagram { DATAGRAM } else { 12 }, body);
-                stream.extend_from_slice(&frame);
-                match is_datagram {
-                    true => datagrams.push(body.clone()),
-                    false => messages.extend_from_slice(&frame),
+                if *is_datagram {
+                    let datagram = [&[7; CARRIED_LEAST][..], body].concat();
+                    stream.extend(framed(DATAGRAM, &datagram));
+                    datagrams.push(datagram);
+                } else {
+                    stream.extend(framed(12, body));
+                    messages.extend(framed(12, body));
                 }
             }
             let (mut parting, mut border, mut arrived) =
@@ -284,6 +318,27 @@ mod tests {
         assert!(part(&head(CARRIED_MOST as u32 + 1, DATAGRAM)).is_ok());
         assert!(part(&head(PAGE_FRAME_MAX as u32 + 1, 8)).is_err());
         assert!(part(&head(0, DATAGRAM)).is_err() && part(&head(0, 12)).is_err());
+    }
+
+    #[test]
+    fn a_datagram_too_short_for_header_and_tag_ends_the_connection() {
+        let part = |length| Parting::default().part(&mut framed(DATAGRAM, &vec![0; length]));
+        assert!(part(CARRIED_LEAST - 1).is_err() && part(0).is_err());
+        assert_eq!(part(CARRIED_LEAST).unwrap().ends, [CARRIED_LEAST]);
+    }
+
+    #[tokio::test]
+    async fn it_ends_though_the_peer_takes_nothing_once_the_channel_is_dropped() {
+        let (ours, theirs) = duplex(1 << 10);
+        let (mut pipe, far) = duplex(PIPE_BYTES);
+        let (held, dropped) = oneshot::channel();
+        let mut task = tokio::spawn(run(ours, (far, dropped), Vec::new(), Carrier::alone()));
+        // More than the connection takes, so that its last bytes wait in the pipe.
+        pipe.write_all(&framed(12, &[0; 2 * PIPE_BYTES - 8])).await.unwrap();
+        assert!(timeout(CLOSE_SPAN / 2, &mut task).await.is_err(), "the session goes on");
+        drop((pipe, held));
+        timeout(2 * CLOSE_SPAN, task).await.expect("it ends").unwrap();
+        drop(theirs);
     }
 
     #[test]

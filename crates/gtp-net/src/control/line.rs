@@ -6,9 +6,19 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use tokio::io::{self, AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
+use tokio::sync::oneshot;
 use tokio_rustls::TlsStream;
 
 use super::ControlError;
+
+/// The channel's end of the pipe to whoever has the connection.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub pipe: DuplexStream,
+    /// Dropped with the pipe, it says so to whoever has the connection, also while that waits for
+    /// the peer.
+    pub _held: oneshot::Sender<()>,
+}
 
 /// One of the two.
 #[derive(Debug)]
@@ -16,7 +26,7 @@ pub(super) enum Line<S> {
     /// The channel's own connection.
     Own(Box<TlsStream<S>>),
     /// The pipe to whoever has the connection.
-    Shared(DuplexStream),
+    Shared(Shared),
     /// Neither, while the one is exchanged for the other.
     None,
 }
@@ -41,7 +51,7 @@ impl<S> Line<S> {
     /// [`ControlError::Unexpected`] if it is given away already.
     pub fn give_away(
         &mut self,
-        taker: impl FnOnce(TlsStream<S>) -> DuplexStream,
+        taker: impl FnOnce(TlsStream<S>) -> Shared,
     ) -> Result<(), ControlError> {
         match std::mem::replace(self, Line::None) {
             Line::Own(stream) => {
@@ -64,7 +74,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Line<S> {
     ) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Line::Own(stream) => Pin::new(&mut **stream).poll_read(context, buffer),
-            Line::Shared(pipe) => Pin::new(pipe).poll_read(context, buffer),
+            Line::Shared(shared) => Pin::new(&mut shared.pipe).poll_read(context, buffer),
             Line::None => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
         }
     }
@@ -78,7 +88,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Line<S> {
     ) -> Poll<io::Result<usize>> {
         match self.get_mut() {
             Line::Own(stream) => Pin::new(&mut **stream).poll_write(context, bytes),
-            Line::Shared(pipe) => Pin::new(pipe).poll_write(context, bytes),
+            Line::Shared(shared) => Pin::new(&mut shared.pipe).poll_write(context, bytes),
             Line::None => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
         }
     }
@@ -86,7 +96,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Line<S> {
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Line::Own(stream) => Pin::new(&mut **stream).poll_flush(context),
-            Line::Shared(pipe) => Pin::new(pipe).poll_flush(context),
+            Line::Shared(shared) => Pin::new(&mut shared.pipe).poll_flush(context),
             Line::None => Poll::Ready(Ok(())),
         }
     }
@@ -94,7 +104,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Line<S> {
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Line::Own(stream) => Pin::new(&mut **stream).poll_shutdown(context),
-            Line::Shared(pipe) => Pin::new(pipe).poll_shutdown(context),
+            Line::Shared(shared) => Pin::new(&mut shared.pipe).poll_shutdown(context),
             Line::None => Poll::Ready(Ok(())),
         }
     }

@@ -33,7 +33,7 @@ const QUEUE_BYTES: usize = 512 << 10;
 const QUEUE_SPAN: Span = Span::from_millis(50);
 /// ... beyond this: one batch of the engine.
 const QUEUE_LEAST: usize = 64 << 10;
-/// Bytes that wait for the engine, at most, but for one read.
+/// Bytes that wait for the engine, at most, but for one read; with the list of where they end.
 const INBOUND_BYTES: usize = 1 << 20;
 
 /// One end of a carrier: what the task that moves its bytes needs of the engine. Dropping it tells
@@ -133,6 +133,15 @@ impl Carrier {
         Carrier { id, peer, notices, outgoing, inbound: Arc::default(), clock }
     }
 
+    /// A carrier of no session, whose engine takes nothing.
+    #[cfg(test)]
+    pub fn alone() -> Carrier {
+        let poller = gtp_sys::wake::Poller::new().unwrap();
+        let notices = Notices::new(std::sync::mpsc::channel().0, poller.waker());
+        let peer = SocketAddr::from(([127, 0, 0, 1], 1));
+        Carrier::open(SocketId(1), (1, peer), notices, Clock::start())
+    }
+
     /// Waits until there are frames to be sent, and returns those of one batch. Safe to cancel.
     pub async fn next_frames(&self) -> Vec<u8> {
         loop {
@@ -150,8 +159,9 @@ impl Carrier {
         while self.inbound.bytes.load(Ordering::Relaxed) > INBOUND_BYTES {
             self.inbound.less.notified().await;
         }
-        self.inbound.bytes.fetch_add(bytes.len(), Ordering::Relaxed);
-        let permit = Permit { inbound: Arc::clone(&self.inbound), bytes: bytes.len() };
+        let held = bytes.len() + size_of::<usize>() * ends.len();
+        self.inbound.bytes.fetch_add(held, Ordering::Relaxed);
+        let permit = Permit { inbound: Arc::clone(&self.inbound), bytes: held };
         let (carrier, peer) = (self.id, self.peer);
         let parcel = Parcel { carrier, peer, came, bytes, ends, _permit: permit };
         self.notices.send(Notice::Carrier(CarrierNotice::Carried(Box::new(parcel))));

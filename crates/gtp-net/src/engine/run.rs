@@ -64,6 +64,8 @@ const LEAST_COUNTED: usize = 16 << 10;
 const SENDING_MOST: Span = Span::from_millis(1);
 /// Notices taken before the sockets get their turn.
 const NOTICES: usize = 256;
+/// Parcels of carriers among them: about as many bytes as one socket may bring in its turn.
+const PARCELS: usize = 4;
 /// A full socket is tried again after this: 64 KB at 5 Gbit/s.
 const RETRY: Span = Span::from_micros(100);
 /// A system that cannot even wait is not asked again at full speed.
@@ -148,6 +150,7 @@ impl Engine {
 
     fn take_notices(&mut self) -> Inbox {
         let now = self.clock.now();
+        let mut parcels = 0;
         for _ in 0..NOTICES {
             match self.inbox.try_recv() {
                 Ok(Notice::AddSocket(id, socket)) => {
@@ -167,6 +170,7 @@ impl Engine {
                     self.calls.message.count();
                     if let Notice::Carrier(notice) = &notice {
                         self.note_carrier(notice);
+                        parcels += usize::from(matches!(notice, CarrierNotice::Carried(_)));
                     }
                     self.driver.handle_notice(now, notice);
                 }
@@ -175,6 +179,9 @@ impl Engine {
             }
             if self.driver.is_leaving() && self.leave_by == Time::MAX {
                 self.leave_by = now + FAREWELL;
+            }
+            if parcels == PARCELS {
+                break;
             }
         }
         Inbox::MoreToCome
