@@ -94,6 +94,8 @@ struct Source {
     peer: Option<SocketAddr>,
     /// What it understands in that session.
     revision: Revision,
+    /// Whether its control connection has been told to carry that session's datagrams.
+    is_carried: bool,
     /// The way that the user was told of last.
     way: Way,
     silences: Silences,
@@ -168,6 +170,7 @@ impl Gather {
             way: Way::Udp,
             silences: Silences::default(),
             inquiry: Inquiry::default(),
+            is_carried: false,
             bad_blocks: 0,
             breaches: 0,
             admitted: false,
@@ -491,6 +494,7 @@ impl Gather {
         self.sources[number].peer = Some(session.peer);
         self.sources[number].revision = session.revision;
         self.sources[number].inquiry = Inquiry::default();
+        self.sources[number].is_carried = false;
         let flow = running.transfer.add_session(session);
         self.tally.assign(flow, number);
         if let Some(check) = &mut running.check {

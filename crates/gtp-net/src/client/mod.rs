@@ -123,8 +123,12 @@ impl Endpoint {
         }
     }
 
-    /// Notes which way datagrams go to a host and from it.
-    pub(crate) fn note_way(&self, host: &HostAddress, way: Way) {
+    /// Notes which way datagrams go to a host and from it. That UDP is not used because the user
+    /// does not want it says nothing of the host.
+    pub(crate) fn note_way(&self, host: &HostAddress, way: Way, udp: Udp) {
+        if (way, udp) == (Way::Control, Udp::Off) {
+            return;
+        }
         self.families().note_way(host, way, self.host.clock().now());
     }
 
@@ -269,7 +273,7 @@ fn way_words(endpoint: &Endpoint, host: &HostAddress, way: Way, udp: Udp) -> Str
         Way::Control if udp == Udp::Off => {
             format!("the control connection carries the data of {host}, as asked for")
         }
-        Way::Udp => format!("UDP gets through to {host}: it carries the data again"),
+        Way::Udp => format!("UDP gets through to {host}: it carries the data now"),
         Way::Control => format!(
             "UDP does not get through to {host}: the control connection carries the data, which \
              is slower"

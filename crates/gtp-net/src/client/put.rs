@@ -275,7 +275,7 @@ impl Attempt {
         }
         self.way = way;
         let (host, url) = (self.url.host(), self.url.to_string());
-        self.endpoint.note_way(host, way);
+        self.endpoint.note_way(host, way, self.terms.udp);
         self.monitor.tell(Event::Way {
             url,
             way,

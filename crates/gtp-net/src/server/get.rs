@@ -7,6 +7,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gtp_proto::Revision;
 use gtp_store::{FileSource, Manifest, RelPath, SourceError};
 use gtp_sys::Clock;
 
@@ -195,7 +196,7 @@ impl Giving {
                 let seen = self.questions.answer(self.source.arrivals()).await?;
                 self.client.channel.send(&seen).await?;
             }
-            Message::Carry => {
+            Message::Carry if self.client.channel.revision() >= Revision::Fourth => {
                 let peer = self.client.channel.ends().remote;
                 self.client.channel.carried(self.source.carrier(peer))?;
             }

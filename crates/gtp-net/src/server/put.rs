@@ -9,7 +9,7 @@ use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use gtp_proto::FlowId;
+use gtp_proto::{FlowId, Revision};
 use gtp_store::{
     BLOCK, BlockSink, Destination, Entry, FileSink, Kind, MadeDir, Manifest, Recheck, RelPath,
     RootKind, SinkError, SinkOptions, UNFINISHED_DIR, Value,
@@ -338,7 +338,7 @@ impl Taking {
                         let seen = self.path_questions.answer(self.transfer.arrivals(self.flow));
                         channel.send(&seen.await?).await?;
                     }
-                    Message::Carry => {
+                    Message::Carry if channel.revision() >= Revision::Fourth => {
                         let peer = channel.ends().remote;
                         channel.carried(self.transfer.carrier(self.flow, peer))?;
                     }

@@ -34,17 +34,20 @@ impl Gather {
         {
             // A line that has just ended reports so itself.
             let _ = orders.send(Order::Carry(running.transfer.carrier(flow, peer)));
+            self.sources[number].is_carried = true;
         }
     }
 
     /// Whether a source's control connection may carry datagrams: its server can, the user does not
-    /// insist on UDP, and that had its chance, over the host's other IP version, too.
+    /// insist on UDP, and that had its chance, over the host's other IP version, too. One that
+    /// carries them already is not asked again.
     fn may_carry(&self, number: usize) -> bool {
         let source = &self.sources[number];
         let host = source.url.host();
         let has_choice = !source.path_seen && self.endpoint.has_choice(host);
         let waits = has_choice && !self.endpoint.is_carried(host, self.terms.udp);
-        self.terms.udp != Udp::Only && source.revision >= Revision::Fourth && !waits
+        let can = self.terms.udp != Udp::Only && source.revision >= Revision::Fourth;
+        can && !source.is_carried && !waits
     }
 
     /// Tells by which way data come, where that has changed.
@@ -56,7 +59,7 @@ impl Gather {
             }
             source.way = share.way;
             let (host, url, way) = (source.url.host(), source.url.to_string(), share.way);
-            self.endpoint.note_way(host, way);
+            self.endpoint.note_way(host, way, self.terms.udp);
             self.monitor.tell(Event::Way {
                 url,
                 way,
