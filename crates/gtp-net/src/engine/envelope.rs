@@ -91,9 +91,10 @@ impl Envelope {
         }
     }
 
-    /// Gives the session another way besides UDP.
+    /// Gives the session another way besides UDP, unless it has one.
     pub fn carry(&mut self, now: Time, carrier: SocketId, receives: bool) {
-        self.carriage = Some(Carriage::new(carrier, self.end(), receives, now));
+        let end = self.end();
+        self.carriage.get_or_insert_with(|| Carriage::new(carrier, end, receives, now));
     }
 
     /// Takes the way besides UDP away.
@@ -212,7 +213,7 @@ impl Envelope {
             return None;
         }
         let udp = self.udp()?;
-        self.carriage.as_mut()?.copied(now);
+        self.carriage.as_mut()?.copied(now, self.newest);
         Some(udp)
     }
 
@@ -247,7 +248,7 @@ impl Envelope {
         let newest = self.newest.is_none_or(|newest| header.pn > newest);
         self.watch.hear(now);
         if let Some(carriage) = &mut self.carriage {
-            carriage.hear(Came { way, newest, length });
+            carriage.hear(Came { way, number: header.pn, newest, length });
         }
         if newest {
             self.newest = Some(header.pn);
@@ -278,5 +279,48 @@ fn octets(address: IpAddr) -> [u8; 16] {
     match address {
         IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
         IpAddr::V6(v6) => v6.octets(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gtp_alloc::Rate;
+    use gtp_proto::Weights;
+
+    use super::super::api::SessionKeys;
+    use super::super::law::Law;
+    use super::*;
+    use crate::crypto::{Suite, TrafficSecret};
+
+    fn initiator() -> Envelope {
+        let secret = |byte| TrafficSecret::new([byte; 32]);
+        let keys = SessionKeys { suite: Suite::ChaCha20Poly1305, seal: secret(1), open: secret(2) };
+        Envelope::new(&SessionOpen {
+            socket: SocketId(1),
+            peer: SocketAddr::from(([10, 0, 0, 1], 1)),
+            local_session: 1,
+            peer_session: 2,
+            keys,
+            revision: Revision::NEWEST,
+            role: Role::Initiator { unit_payloads: vec![1_180] },
+            law: Law::Grant,
+            weights: Weights::ONE,
+            max_rate: Rate::UNLIMITED,
+            principal: 0,
+            label: String::new(),
+        })
+    }
+
+    #[test]
+    fn a_second_carrier_neither_takes_the_place_of_the_first_nor_takes_it_away() {
+        let (mut envelope, first, second) = (initiator(), SocketId(2), SocketId(3));
+        let socket = |envelope: &Envelope| envelope.destination().unwrap().socket;
+        envelope.carry(Time::ZERO, first, true);
+        envelope.carry(Time::ZERO, second, true);
+        assert_eq!(socket(&envelope), first);
+        envelope.drop_carrier(second);
+        assert_eq!(socket(&envelope), first);
+        envelope.drop_carrier(first);
+        assert_eq!((envelope.way(), socket(&envelope)), (Way::Udp, SocketId(1)));
     }
 }

@@ -18,13 +18,15 @@ pub(super) struct Carriage {
     /// Whether content comes from the peer, and does not go there.
     receives: bool,
     in_use: bool,
-    /// When the next copy goes by UDP at an initiator that uses the carrier, and how long after the
-    /// one before.
+    /// When the next copy may go by UDP, and at an initiator how long after the one before.
     try_at: Time,
     pause: Span,
     /// UDP was tried since it was given up: what comes by it now answers that, and was not sent
     /// before.
     tried: bool,
+    /// What came before the carrier was taken, or the last copy made, was numbered up to this: by
+    /// UDP it may be late or replayed, and shows nothing.
+    stale: Option<u64>,
     /// A responder has heard a try and owes it a copy.
     owes: bool,
     /// Datagrams by UDP, each newer than all before, since one came by the carrier.
@@ -42,6 +44,7 @@ pub(super) enum End {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Came {
     pub way: Way,
+    pub number: u64,
     /// It is newer than all before.
     pub newest: bool,
     /// Its bytes.
@@ -67,9 +70,10 @@ impl Carriage {
             end,
             receives,
             in_use: end == End::Initiator,
-            try_at: now + TRY_FIRST,
+            try_at: if end == End::Initiator { now + TRY_FIRST } else { now },
             pause: TRY_FIRST,
             tried: false,
+            stale: None,
             owes: false,
             newer_by_udp: 0,
         }
@@ -90,20 +94,24 @@ impl Carriage {
 
     /// An authentic datagram has come.
     pub fn hear(&mut self, came: Came) {
+        let fresh = Some(came.number) > self.stale;
         match (self.end, came.way) {
             (End::Initiator, Way::Udp) => {
-                let proves = self.tried && (!self.receives || came.length >= LONG);
+                let proves = fresh && self.tried && (!self.receives || came.length >= LONG);
                 self.in_use &= !proves;
             }
             (End::Initiator, Way::Control) => {}
             (End::Responder, Way::Udp) => {
-                self.owes = self.in_use;
+                self.owes |= self.in_use && fresh;
                 if came.newest {
                     self.newer_by_udp += 1;
                     self.in_use &= self.newer_by_udp < MOVED;
                 }
             }
             (End::Responder, Way::Control) if came.newest => {
+                if !self.in_use {
+                    (self.stale, self.owes) = (Some(came.number), false);
+                }
                 (self.in_use, self.newer_by_udp) = (true, 0);
             }
             (End::Responder, Way::Control) => {}
@@ -114,16 +122,16 @@ impl Carriage {
     pub fn wants_copy(&self, now: Time, longest: usize) -> bool {
         self.in_use
             && (self.receives || longest >= LONG)
-            && match self.end {
-                End::Initiator => self.try_at <= now,
-                End::Responder => self.owes,
-            }
+            && self.try_at <= now
+            && (self.end == End::Initiator || self.owes)
     }
 
-    /// The copy is made.
-    pub fn copied(&mut self, now: Time) {
-        (self.owes, self.tried) = (false, true);
-        self.pause = (self.pause * 2).min(TRY_LAST);
+    /// The copy is made, while `newest` is the highest number that has come.
+    pub fn copied(&mut self, now: Time, newest: Option<u64>) {
+        (self.owes, self.tried, self.stale) = (false, true, newest);
+        if self.end == End::Initiator {
+            self.pause = (self.pause * 2).min(TRY_LAST);
+        }
         self.try_at = now + self.pause;
     }
 }
@@ -183,26 +191,28 @@ mod tests {
         Time::from_nanos(millis * 1_000_000)
     }
 
-    fn came(way: Way, newest: bool) -> Came {
-        Came { way, newest, length: LONG }
+    fn came(way: Way, number: u64, newest: bool) -> Came {
+        Came { way, number, newest, length: LONG }
     }
 
     #[test]
     fn an_initiator_tries_udp_with_copies_ever_more_rarely_and_moves_when_a_long_answer_comes() {
         let mut carriage = Carriage::new(SocketId(1), End::Initiator, true, ms(0));
-        carriage.hear(came(Way::Udp, true));
+        carriage.hear(came(Way::Udp, 1, true));
         assert!(carriage.is_in_use(), "it was sent before");
         let mut tries = Vec::new();
         for now in (0..120_000).step_by(10) {
             if carriage.wants_copy(ms(now), LONG) {
-                carriage.copied(ms(now));
+                carriage.copied(ms(now), Some(9));
                 tries.push(now / 1_000);
             }
         }
         assert_eq!(tries, [5, 15, 35, 65, 95]);
-        carriage.hear(Came { way: Way::Udp, newest: true, length: LONG - 1 });
+        carriage.hear(Came { length: LONG - 1, ..came(Way::Udp, 10, true) });
         assert!(carriage.is_in_use(), "a short answer proves nothing for content");
-        carriage.hear(came(Way::Udp, true));
+        carriage.hear(came(Way::Udp, 9, false));
+        assert!(carriage.is_in_use(), "it was there before the try: late, or replayed");
+        carriage.hear(came(Way::Udp, 10, false));
         assert!(!carriage.is_in_use() && !carriage.wants_copy(ms(1_000_000), LONG));
         carriage.take(ms(200_000));
         assert!(carriage.is_in_use() && !carriage.wants_copy(ms(204_999), LONG));
@@ -213,26 +223,45 @@ mod tests {
     fn a_responder_answers_each_try_once_and_moves_when_its_peer_has() {
         let mut carriage = Carriage::new(SocketId(1), End::Responder, false, ms(0));
         assert!(!carriage.is_in_use(), "its peer may still speak by UDP");
-        carriage.hear(came(Way::Control, true));
+        carriage.hear(came(Way::Control, 5, true));
         assert!(carriage.is_in_use() && !carriage.wants_copy(ms(9), LONG));
-        carriage.hear(came(Way::Udp, false));
+        carriage.hear(came(Way::Udp, 4, false));
+        assert!(!carriage.wants_copy(ms(9), LONG), "it was sent before the carrier was taken");
+        carriage.hear(came(Way::Control, 7, true));
+        carriage.hear(came(Way::Udp, 7, false));
         assert!(carriage.wants_copy(ms(9), LONG) && !carriage.wants_copy(ms(9), LONG - 1));
-        carriage.copied(ms(9));
+        carriage.copied(ms(9), Some(7));
         assert!(carriage.is_in_use() && !carriage.wants_copy(ms(9), LONG));
-        for _ in 0..5 {
-            carriage.hear(came(Way::Udp, true));
-            carriage.hear(came(Way::Control, true));
+        for number in [10, 12, 14] {
+            carriage.hear(came(Way::Udp, number, true));
+            carriage.hear(came(Way::Control, number + 1, true));
         }
         assert!(carriage.is_in_use(), "tries between others");
-        for _ in 0..MOVED {
+        for number in 20..20 + u64::from(MOVED) {
             assert!(carriage.is_in_use());
-            carriage.hear(came(Way::Udp, true));
+            carriage.hear(came(Way::Udp, number, true));
         }
         assert!(!carriage.is_in_use());
-        carriage.hear(came(Way::Control, false));
+        carriage.hear(came(Way::Control, 16, false));
         assert!(!carriage.is_in_use(), "an old one comes late");
-        carriage.hear(came(Way::Control, true));
+        carriage.hear(came(Way::Control, 30, true));
         assert!(carriage.is_in_use());
+    }
+
+    #[test]
+    fn replays_and_floods_by_udp_have_a_responder_make_one_copy_for_a_try() {
+        let mut carriage = Carriage::new(SocketId(1), End::Responder, false, ms(0));
+        carriage.hear(came(Way::Control, 1, true));
+        let mut copies = Vec::new();
+        for now in (0..12_000).step_by(10) {
+            let number = if now < 6_000 { 2 } else { 2 + now };
+            carriage.hear(came(Way::Udp, number, false));
+            if carriage.wants_copy(ms(now), LONG) {
+                carriage.copied(ms(now), Some(number));
+                copies.push(now);
+            }
+        }
+        assert_eq!(copies, [0, 6_000, 11_000], "the replays of 2 are owed nothing");
     }
 
     #[test]
