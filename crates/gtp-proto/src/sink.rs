@@ -515,10 +515,12 @@ impl SinkSession {
     ) -> Result<Received<'a>, Discard> {
         let (data, payload) = DataHead::decode(body)?;
         let now = came.read;
-        let gap = pn > self.arrivals.upcoming();
-        let overtaken = pn < self.arrivals.upcoming();
+        let upcoming = self.arrivals.upcoming();
         self.arrivals.accept(pn)?;
-        self.overtaken |= overtaken;
+        let gap = pn > upcoming;
+        if pn < upcoming {
+            self.overtaken = true;
+        }
         self.hear_source(now);
         let bytes = self.config.link.wire_bytes(HEADER_LEN + body.len());
         if self.receipt.is_present(pn) {

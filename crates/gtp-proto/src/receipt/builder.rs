@@ -66,12 +66,15 @@ pub(super) struct Ended {
 pub(crate) struct ReceiptBuilder {
     start: u64,
     pub(super) ended: VecDeque<Ended>,
+    /// The first packet number of the present part.
+    present_start: u64,
     present: Part,
     /// [`Arrivals::opened`] when the present part began, or had no gaps.
     opened: u64,
 }
 
 impl Part {
+    #[inline]
     fn add(&mut self, now: Time, proof: u16, bytes: Bytes) {
         self.sum = self.sum.wrapping_add(u32::from(proof));
         self.bytes += bytes.0;
@@ -125,7 +128,7 @@ impl ReceiptBuilder {
     /// Whether packet `pn` belongs to the present part or a later one.
     #[inline]
     pub fn is_present(&self, pn: u64) -> bool {
-        pn >= self.present_start()
+        pn >= self.present_start
     }
 
     /// Counts a packet that [`Arrivals`] accepted, and that came at `now`. One that came later than
@@ -151,7 +154,7 @@ impl ReceiptBuilder {
     /// Whether the present part must end now, because it has too many gaps or is too long.
     #[inline]
     pub fn is_full(&mut self, arrivals: &Arrivals) -> bool {
-        let packets = arrivals.next - self.present_start();
+        let packets = arrivals.next - self.present_start;
         let may_be_full = arrivals.opened - self.opened >= PART_GAPS;
         packets >= PN_AHEAD || may_be_full && self.has_many_gaps(arrivals)
     }
@@ -160,7 +163,7 @@ impl ReceiptBuilder {
     /// again until half as many more may have come.
     #[cold]
     fn has_many_gaps(&mut self, arrivals: &Arrivals) -> bool {
-        let gaps = arrivals.gaps.within(self.present_start()..arrivals.next).count() as u64;
+        let gaps = arrivals.gaps.within(self.present_start..arrivals.next).count() as u64;
         self.opened = arrivals.opened - gaps;
         gaps > PART_GAPS / 2
     }
@@ -168,7 +171,7 @@ impl ReceiptBuilder {
     /// What came in the present part, and what did not.
     pub fn present(&self, arrivals: &Arrivals) -> Present {
         let Part { bytes, packets, .. } = self.present;
-        let missing = arrivals.gaps.within(self.present_start()..arrivals.next).collect();
+        let missing = arrivals.gaps.within(self.present_start..arrivals.next).collect();
         Present { bytes: Bytes(bytes), packets, missing }
     }
 
@@ -183,11 +186,11 @@ impl ReceiptBuilder {
         is_full: bool,
     ) {
         let (gaps_at_most, end) = (arrivals.opened - self.opened, arrivals.next);
-        if end == self.present_start() {
+        if end == self.present_start {
             return;
         }
         let part = Part { gaps_at_most, delays, ..core::mem::take(&mut self.present) };
-        self.opened = arrivals.opened;
+        (self.opened, self.present_start) = (arrivals.opened, end);
         self.ended.push_back(Ended { part, end, ended_at: now, is_full });
         if self.ended.len() > RECEIPTS_WAITING
             && let Some(oldest) = self.ended.pop_front()
@@ -211,7 +214,7 @@ impl ReceiptBuilder {
     /// gaps than a feedback holds is never sent.
     pub fn finish(&mut self, now: Time, arrivals: &Arrivals, late: Span) -> Finished {
         let (mut start, late) = (self.start, late.min(WAITS_MOST));
-        let complete = arrivals.gaps.within(start..self.present_start()).next().is_none();
+        let complete = arrivals.gaps.within(start..self.present_start).next().is_none();
         let mut whole = Part::default();
         while let Some(oldest) = self.ended.front() {
             let waits = !complete && self.waits(oldest) && now.since(oldest.ended_at) < late;
@@ -246,10 +249,5 @@ impl ReceiptBuilder {
             arrived_at: part.last_arrival.unwrap_or(Time::ZERO).as_wire_micros(),
         };
         Finished { receipt, missing, delays: part.delays }
-    }
-
-    #[inline]
-    fn present_start(&self) -> u64 {
-        self.ended.back().map_or(self.start, |newest| newest.end)
     }
 }
