@@ -43,7 +43,11 @@ pub fn run(args: FarEndArgs) -> Result<ExitCode, Failure> {
     let (tell, heard) = mpsc::channel(1);
     let listening = std::thread::Builder::new().name("gtp-near-end".into());
     listening.spawn(move || listen(std::io::stdin().lock(), &tell)).map_err(other)?;
-    runtime()?.block_on(serve(&args, heard))
+    let runtime = runtime()?;
+    let ended = runtime.block_on(serve(&args, heard));
+    // A write to a pipe that nobody reads may never end, and must not keep this process.
+    runtime.shutdown_background();
+    ended
 }
 
 /// Passes on what comes, until the end. Blocks.
@@ -106,7 +110,9 @@ async fn attend(mut server: RunningServer, mut heard: mpsc::Receiver<Heard>) {
         let mut come = Vec::new();
         while let Ok(Some(Heard::More(bytes))) = timeout(SILENCE_SPAN, heard.recv()).await {
             come.extend_from_slice(&bytes);
-            if link_up(&mut come, &links, port).await.is_err() {
+            // A near end that is gone takes no answer out of its pipe.
+            let taken = timeout(SILENCE_SPAN, link_up(&mut come, &links, port)).await;
+            if !matches!(taken, Ok(Ok(()))) {
                 return;
             }
         }
@@ -131,8 +137,10 @@ async fn link_up(come: &mut Vec<u8>, links: &Links, port: u16) -> Result<(), NoF
     while let Some(frame) = Frame::take(come)? {
         match frame {
             Frame::Open(number) => {
-                let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await;
-                if !stream.is_ok_and(|stream| links.add(number, stream)) {
+                let connecting = TcpStream::connect((Ipv4Addr::LOCALHOST, port));
+                // The other links wait meanwhile.
+                let stream = timeout(CONNECT_SPAN, connecting).await.ok().and_then(Result::ok);
+                if !stream.is_some_and(|stream| links.add(number, stream)) {
                     links.refuse(number).await;
                 }
             }
@@ -266,6 +274,9 @@ fn say(answer: &Answer) -> Result<(), Failure> {
 
 /// Silence of the near end after which it is taken for gone: six of its signs of life.
 const SILENCE_SPAN: Duration = Duration::from_secs(90);
+
+/// Time for this machine's own server to take a connection.
+const CONNECT_SPAN: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {

@@ -13,7 +13,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::hello::{self, Answer, Bad, Finder, Message, Ready, Request};
 use super::operand::Login;
@@ -285,10 +285,13 @@ async fn beat(links: &Links) {
 async fn make_links(listener: Option<TcpListener>, links: &Links) {
     let mut number = 0;
     while let Some(listener) = &listener {
-        // What cannot be accepted has gone, or will be back soon.
-        if let Ok((stream, _)) = listener.accept().await {
-            links.begin(number, stream).await;
-            number += 1;
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                links.begin(number, stream).await;
+                number += 1;
+            }
+            // There may be no descriptor left at the moment.
+            Err(_) => sleep(ACCEPT_PAUSE).await,
         }
     }
     std::future::pending().await
@@ -431,6 +434,9 @@ const ANSWER_SPAN: Duration = Duration::from_secs(30);
 
 /// Bytes that are read at a time.
 const CHUNK: usize = 16 << 10;
+
+/// Time until a connection is accepted again after an error.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Time between two signs of life.
 const BEAT_SPAN: Duration = Duration::from_secs(15);

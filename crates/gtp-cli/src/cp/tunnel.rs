@@ -121,7 +121,15 @@ impl Frame {
 #[derive(Clone)]
 pub struct Links {
     to_pipe: mpsc::Sender<Vec<u8>>,
-    links: Arc<Mutex<HashMap<u32, Link>>>,
+    state: Arc<Mutex<State>>,
+}
+
+/// The links there are.
+#[derive(Default)]
+struct State {
+    links: HashMap<u32, Link>,
+    /// Whether all have been ended, so that no other may begin.
+    is_closed: bool,
 }
 
 /// One link, as the pipe's reader sees it.
@@ -141,12 +149,12 @@ impl Links {
     /// that work is dropped.
     pub fn over<W: AsyncWrite + Unpin>(to: W) -> (Links, impl Future<Output = ()>) {
         let (to_pipe, waiting) = mpsc::channel(WAITING);
-        (Links { to_pipe, links: Arc::default() }, write(to, waiting))
+        (Links { to_pipe, state: Arc::default() }, write(to, waiting))
     }
 
     /// Shows that this end lives.
     pub async fn beat(&self) {
-        // Whoever does not listen any more has ended.
+        // An end that no longer listens has ended.
         let _ = self.to_pipe.send(vec![LIFE]).await;
     }
 
@@ -162,7 +170,7 @@ impl Links {
     /// # Errors
     /// [`NoFrame`] if it breaks a rule.
     pub fn handle(&self, frame: Frame) -> Result<(), NoFrame> {
-        let mut links = self.lock();
+        let links = &mut self.lock().links;
         match frame {
             Frame::Open(_) => return Err(NoFrame),
             Frame::Data(number, bytes) => {
@@ -189,19 +197,23 @@ impl Links {
         Ok(())
     }
 
-    /// Ends all links.
+    /// Ends all links; no other begins.
     pub fn close(&self) {
-        for (_, link) in self.lock().drain() {
+        let mut state = self.lock();
+        state.is_closed = true;
+        for (_, link) in state.links.drain() {
             link.may_leave.close();
         }
     }
 
-    /// Adds a link and has its bytes moved. `false`: there are too many, or its number is taken.
+    /// Adds a link and has its bytes moved. `false`: there are too many, its
+    /// number is taken, or all have been ended.
     pub fn add(&self, number: u32, stream: TcpStream) -> bool {
         let (bytes, inbox) = mpsc::unbounded_channel();
         let may_leave = Arc::new(Semaphore::new(WINDOW));
-        let mut links = self.lock();
-        if links.len() >= LINKS_MOST || links.contains_key(&number) {
+        let mut state = self.lock();
+        let links = &state.links;
+        if state.is_closed || links.len() >= LINKS_MOST || links.contains_key(&number) {
             return false;
         }
         let link = Link {
@@ -210,8 +222,8 @@ impl Links {
             may_leave: Arc::clone(&may_leave),
             has_ended: false,
         };
-        links.insert(number, link);
-        drop(links);
+        state.links.insert(number, link);
+        drop(state);
         let (from, to) = stream.into_split();
         tokio::spawn(self.clone().send(number, from, may_leave));
         tokio::spawn(self.clone().receive(number, to, inbox));
@@ -224,7 +236,7 @@ impl Links {
     }
 
     async fn say(&self, frame: &Frame) {
-        // Whoever does not listen any more has ended.
+        // An end that no longer listens has ended.
         let _ = self.to_pipe.send(frame.encode()).await;
     }
 
@@ -242,7 +254,7 @@ impl Links {
             self.say(&Frame::Data(number, chunk[..count].to_vec())).await;
         }
         self.say(&Frame::End(number)).await;
-        let mut links = self.lock();
+        let links = &mut self.lock().links;
         if let Some(link) = links.get_mut(&number) {
             link.has_ended = true;
             if link.bytes.is_none() {
@@ -263,7 +275,7 @@ impl Links {
                 // Its other half sees the same, and says that it has ended.
                 break;
             }
-            if let Some(link) = self.lock().get_mut(&number) {
+            if let Some(link) = self.lock().links.get_mut(&number) {
                 link.may_come += bytes.len();
             }
             let taken = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
@@ -273,8 +285,8 @@ impl Links {
         let _ = to.shutdown().await;
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u32, Link>> {
-        self.links.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -393,5 +405,17 @@ mod tests {
         let kept = (0..).take_while(|_| links.handle(much()).is_ok()).count();
         assert!(kept >= WINDOW / CONTENT_MOST, "{kept}");
         assert_eq!(links.handle(Frame::Open(2)), Err(NoFrame));
+    }
+
+    #[tokio::test]
+    async fn no_link_begins_once_all_have_been_ended() {
+        let (links, _writing) = Links::over(tokio::io::sink());
+        let (mut user, stream) = pair().await;
+        assert!(links.add(1, stream));
+        links.close();
+        assert_eq!(user.read(&mut [0]).await.unwrap(), 0, "its connection is closed");
+        let (mut user, stream) = pair().await;
+        assert!(!links.add(2, stream));
+        assert_eq!(user.read(&mut [0]).await.unwrap(), 0);
     }
 }

@@ -68,7 +68,7 @@ impl Introduced {
         }
     }
 
-    /// The detour by which a host is reached, if it is reached by it alone.
+    /// A host's detour, if the host is reached by the detour alone.
     pub fn detour_taken(&self, host: &HostAddress) -> Option<Detour> {
         self.hosts.get(host).filter(|host| host.takes_detour)?.detour.clone()
     }
