@@ -401,8 +401,7 @@ fn a_large_file_that_changed_a_little_travels_in_its_changed_blocks_alone() {
     // The whole of it, where that is asked for.
     write(&image, change(9));
     let output = far.expect(0, &["tree/", "far:t", "--json", "--whole-file"]);
-    // What receipts have proven when a put ends lags behind what has moved.
-    assert!(moved(&output) > 16 << 20, "{} bytes on the wire", moved(&output));
+    assert!(moved(&output) > 64 << 20, "{} bytes on the wire", moved(&output));
 }
 
 #[test]

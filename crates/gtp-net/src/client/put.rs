@@ -550,6 +550,7 @@ impl Attempt {
         self.progress.elapsed = self.clock.now().since(self.began);
         if let Some(share) = self.progress.sources.first_mut() {
             share.bytes = done.content_bytes.saturating_sub(self.progress.resumed_bytes);
+            share.wire_bytes = self.sent_before;
         }
         self.monitor.progress.send_replace(self.progress.clone());
         Outcome {
