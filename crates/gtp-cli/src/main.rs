@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod accepting;
 mod args;
 mod bench;
 mod config;

@@ -7,103 +7,21 @@ mod common;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use common::hosts::{FAR, Hosts};
 use common::ports::free_port;
-use common::{World, bytes, events, require_root, sshd, wait_for};
+use common::sshd::{Sshd, find};
+use common::{World, bytes, events, require_root, wait_for};
 use gtp_emu::{Emulator, NetSpec};
-
-/// This machine as a host that ssh logs in to.
-struct Sshd {
-    world: World,
-    child: Child,
-}
-
-impl Drop for Sshd {
-    fn drop(&mut self) {
-        // It may have ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Where a program is, also for users whose path leaves out those of administrators.
-fn find(program: &str) -> PathBuf {
-    let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
-    let found = std::env::split_paths(&path).map(|dir| dir.join(program)).find(|at| at.is_file());
-    found.unwrap_or_else(|| panic!("{program} is needed: scripts/setup test"))
-}
 
 fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-const SSH: &str = "Host far
-HostName ADDRESS
-Port PORT
-User NAME
-IdentityFile DIR/user
-IdentitiesOnly yes
-UserKnownHostsFile DIR/known
-StrictHostKeyChecking no
-LogLevel ERROR
-BatchMode yes
-";
-
 impl Sshd {
-    /// On loopback; `more` is for its configuration.
-    fn start(more: &str) -> Sshd {
-        Sshd::start_at(("127.0.0.1", free_port()), more, Command::new)
-    }
-
-    /// On this address, started by what `at` makes of its path.
-    fn start_at((address, port): (&str, u16), more: &str, at: impl Fn(PathBuf) -> Command) -> Sshd {
-        let world = World::new();
-        std::fs::create_dir_all(world.path("home")).unwrap();
-        sshd::prepare(&world.path(""));
-        let user = sshd::user();
-        let dir = world.path("").display().to_string();
-        let write = |name: &str, text: &str| {
-            let text = text.replace("DIR/", &dir).replace("PORT", &port.to_string());
-            let text = text.replace("ADDRESS", address);
-            std::fs::write(world.path(name), text.replace("NAME", &user)).unwrap();
-        };
-        write("sshd.conf", &format!("{}SetEnv HOME=DIR/home\n{more}", sshd::CONFIG));
-        write("ssh.conf", SSH);
-        let log = std::fs::File::create(world.path("sshd.log")).unwrap();
-        let mut command = at(find("sshd"));
-        command.args(["-D", "-e", "-f"]).arg(world.path("sshd.conf")).stderr(log);
-        let child = command.stdin(Stdio::null()).spawn().unwrap();
-        let log = || std::fs::read_to_string(world.path("sshd.log")).unwrap();
-        wait_for("an sshd", || log().contains("Server listening on"));
-        Sshd { world, child }
-    }
-
-    /// The same with the program where a far end looks for it.
-    fn with_gtp() -> Sshd {
-        let sshd = Sshd::start("");
-        sshd.cache(Path::new(env!("CARGO_BIN_EXE_gtp")));
-        sshd
-    }
-
-    fn cached(&self) -> PathBuf {
-        self.home(&format!(".cache/gtp/{}/gtp", env!("CARGO_PKG_VERSION")))
-    }
-
-    /// Puts a program into the far end's cache.
-    fn cache(&self, program: &Path) {
-        let at = self.cached();
-        std::fs::create_dir_all(at.parent().unwrap()).unwrap();
-        std::os::unix::fs::symlink(program, at).unwrap();
-    }
-
-    fn home(&self, name: &str) -> PathBuf {
-        self.world.path("home").join(name)
-    }
-
     /// Writes a file of the login's home and returns its content.
     fn file(&self, name: &str, size: usize) -> Vec<u8> {
         let content = bytes(size, name.len() as u64);
@@ -115,10 +33,7 @@ impl Sshd {
 
     /// `gtp cp` by this sshd's own way of logging in.
     fn cp(&self, words: &[&str]) -> Command {
-        let mut command = self.world.gtp("client", &[&["cp"], words].concat());
-        let ssh = format!("ssh -F {}", self.world.path("ssh.conf").display());
-        command.env("GTP_SSH", ssh).env("PATH", "/usr/bin:/bin").env("GTP_DAEMON", "off");
-        command
+        self.gtp("cp", words)
     }
 
     #[track_caller]

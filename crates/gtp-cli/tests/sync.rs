@@ -5,76 +5,17 @@ mod common;
 
 use std::io::Write;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
 
-use common::ports::free_port;
-use common::{World, bytes, events, sshd, wait_for, writable};
+use common::sshd::Sshd;
+use common::{World, bytes, events, wait_for, writable};
 use serde_json::Value;
 
-/// This machine as a host that ssh logs in to, whose logins have a home of their own.
-struct Far {
-    world: World,
-    child: Child,
-}
-
-impl Drop for Far {
-    fn drop(&mut self) {
-        // It may have ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-const SSH: &str = "Host far
-HostName 127.0.0.1
-Port PORT
-User NAME
-IdentityFile DIR/user
-IdentitiesOnly yes
-UserKnownHostsFile DIR/known
-StrictHostKeyChecking no
-LogLevel ERROR
-BatchMode yes
-";
-
-impl Far {
-    fn start() -> Far {
-        let world = World::new();
-        let cache = world.path(&format!("home/.cache/gtp/{}", env!("CARGO_PKG_VERSION")));
-        std::fs::create_dir_all(&cache).unwrap();
-        symlink(env!("CARGO_BIN_EXE_gtp"), cache.join("gtp")).unwrap();
-        sshd::prepare(&world.path(""));
-        let (dir, port) = (world.path("").display().to_string(), free_port().to_string());
-        let write = |name: &str, text: &str| {
-            let text = text.replace("DIR/", &dir).replace("PORT", &port);
-            let text = text.replace("ADDRESS", "127.0.0.1").replace("NAME", &sshd::user());
-            std::fs::write(world.path(name), text).unwrap();
-        };
-        write("sshd.conf", &format!("{}SetEnv HOME=DIR/home\n", sshd::CONFIG));
-        write("ssh.conf", SSH);
-        let log = std::fs::File::create(world.path("sshd.log")).unwrap();
-        let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
-        let mut all = std::env::split_paths(&path).map(|dir| dir.join("sshd"));
-        let program = all.find(|at| at.is_file()).expect("sshd is needed: scripts/setup test");
-        let mut command = Command::new(program);
-        command.args(["-D", "-e", "-f"]).arg(world.path("sshd.conf")).stderr(log);
-        let child = command.stdin(Stdio::null()).spawn().unwrap();
-        let log = || std::fs::read_to_string(world.path("sshd.log")).unwrap();
-        wait_for("an sshd", || log().contains("Server listening on"));
-        Far { world, child }
-    }
-
-    fn home(&self, name: &str) -> PathBuf {
-        self.world.path("home").join(name)
-    }
-
+impl Sshd {
     #[track_caller]
     fn expect(&self, code: i32, words: &[&str]) -> Output {
-        let mut command = self.world.gtp("client", &[&["sync"], words].concat());
-        let ssh = format!("ssh -F {}", self.world.path("ssh.conf").display());
-        command.env("GTP_SSH", ssh).env("PATH", "/usr/bin:/bin").env("GTP_DAEMON", "off");
-        ended(code, words, command)
+        ended(code, words, self.gtp("sync", words))
     }
 }
 
@@ -139,7 +80,7 @@ fn summary(output: &Output) -> Value {
 
 #[test]
 fn a_tree_is_the_same_for_rsync_at_the_other_end_of_ssh_both_ways_and_a_second_run_moves_nothing() {
-    let far = Far::start();
+    let far = Sshd::with_gtp();
     plant(&far.world.path("tree"));
     far.expect(0, &["-aH", "tree", "far:there/"]);
     assert!(!far.home("there").exists() || far.home("there/tree").exists());
@@ -158,7 +99,7 @@ fn a_tree_is_the_same_for_rsync_at_the_other_end_of_ssh_both_ways_and_a_second_r
 
 #[test]
 fn what_changed_is_moved_and_what_is_gone_is_deleted_at_a_far_end_and_here() {
-    let far = Far::start();
+    let far = Sshd::with_gtp();
     plant(&far.world.path("tree"));
     far.expect(0, &["tree/", "far:t"]);
     write(&far.world.path("tree/d/x"), b"other");
@@ -288,7 +229,7 @@ fn trees_that_are_the_same_or_hold_one_another_are_refused() {
 
 #[test]
 fn content_is_compared_by_hash_where_that_is_asked_for() {
-    let far = Far::start();
+    let far = Sshd::with_gtp();
     plant(&far.world.path("tree"));
     far.expect(0, &["-H", "tree/", "far:t"]);
     let at = far.home("t/d/x");
@@ -353,7 +294,7 @@ fn attribute(path: &Path, value: &str) {
 
 #[test]
 fn attributes_lists_and_holes_are_kept_where_that_is_asked_for() {
-    let far = Far::start();
+    let far = Sshd::with_gtp();
     let tree = far.world.path("tree");
     plant(&tree);
     attribute(&tree.join("d/x"), "of a file");
@@ -373,7 +314,7 @@ fn attributes_lists_and_holes_are_kept_where_that_is_asked_for() {
 
 #[test]
 fn a_large_file_that_changed_a_little_travels_in_its_changed_blocks_alone() {
-    let far = Far::start();
+    let far = Sshd::with_gtp();
     let image = far.world.path("tree/image");
     let mut content = bytes(64 << 20, 3);
     write(&image, &content);

@@ -211,7 +211,7 @@ async fn listen_on(
 fn why_not(port: u16) -> Option<ErrorKind> {
     let at = |ip: IpAddr| SocketAddr::new(ip, port);
     let (any, any_v4) = (at(Ipv6Addr::UNSPECIFIED.into()), at(Ipv4Addr::UNSPECIFIED.into()));
-    // A machine without IPv6 has its ports all the same.
+    // A machine without IPv6 has ports too.
     let tcp = TcpListener::bind(&[any, any_v4][..]).map(drop);
     let udp = UdpSocket::bind(&[any, any_v4][..]).map(drop);
     tcp.and(udp).err().map(|error| error.kind())

@@ -13,13 +13,14 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use super::hello::{self, Answer, Bad, Finder, Message, Ready, Request};
 use super::operand::Login;
 use super::program::Program;
 use super::script;
 use super::tunnel::{self, Links};
+use crate::accepting;
 use crate::output::aside;
 use crate::verbs::other;
 
@@ -291,7 +292,7 @@ async fn make_links(listener: Option<TcpListener>, links: &Links) {
                 number += 1;
             }
             // There may be no descriptor left at the moment.
-            Err(_) => sleep(ACCEPT_PAUSE).await,
+            Err(_) => accepting::rest().await,
         }
     }
     std::future::pending().await
@@ -434,9 +435,6 @@ const ANSWER_SPAN: Duration = Duration::from_secs(30);
 
 /// Bytes that are read at a time.
 const CHUNK: usize = 16 << 10;
-
-/// Time until a connection is accepted again after an error.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Time between two signs of life.
 const BEAT_SPAN: Duration = Duration::from_secs(15);

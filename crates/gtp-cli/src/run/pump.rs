@@ -25,6 +25,7 @@ use super::remains::Remains;
 use super::sockets::{Connected, Listening, Reading, Readings};
 use super::talk::{Heard, Question, Terms, answer, hear};
 use super::{PORT, PumpCommand, detach, keeper, place};
+use crate::accepting;
 use crate::output::aside;
 use crate::signals::Signals;
 use crate::verbs::other;
@@ -44,8 +45,6 @@ const WITH_MOST: usize = 4_096;
 const PROGRAM_SPAN: Duration = Duration::from_secs(5);
 /// A connection within this host is made within this, less than the program waits for its answer.
 const WITHIN_SPAN: Duration = Duration::from_secs(20);
-/// A rest after a program could not be taken in, for want of descriptors most likely.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Idleness is looked for this often, and which programs listen still.
 const LOOK_SPAN: Duration = Duration::from_secs(1);
 
@@ -568,11 +567,11 @@ impl Pump {
     }
 }
 
-/// A program could not be taken in, for want of descriptors most likely: the pump goes on, after a
-/// rest without which it would do nothing else.
+/// A program could not be taken in, for want of descriptors most likely: the pump goes on after a
+/// rest.
 async fn not_heard(error: &std::io::Error) {
     aside(format_args!("a program could not be heard: {error}"));
-    tokio::time::sleep(ACCEPT_PAUSE).await;
+    accepting::rest().await;
 }
 
 /// Connects the socket of a program that may connect nowhere itself to this host, over TCP.

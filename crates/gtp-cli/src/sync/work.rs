@@ -209,7 +209,7 @@ impl<'a> Work<'a> {
             let shown = format!("{}: ", gtp_text::of_text(path));
             left_out.iter().any(|failure| failure.text.starts_with(&shown))
         };
-        // One that has only grown has arrived, and gets its time all the same.
+        // A file that grew meanwhile has arrived nevertheless. Its time is set like the others'.
         failed.extend(plan.files.keys().filter(of).cloned());
         Ok(failed)
     }

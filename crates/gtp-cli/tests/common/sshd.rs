@@ -1,7 +1,10 @@
-//! What every OpenSSH server of these tests needs: its configuration and its keys.
+//! OpenSSH servers of these tests: their configuration, their keys, and one that gtp logs in to.
 
-use std::path::Path;
-use std::process::Command;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use super::ports::free_port;
+use super::{World, wait_for};
 
 /// The configuration of a server, with `PORT`, `ADDRESS` and `DIR/` to be replaced.
 pub const CONFIG: &str = "Port PORT
@@ -30,4 +33,101 @@ pub fn prepare(dir: &Path) {
 pub fn user() -> String {
     let user = Command::new("id").arg("-un").output().unwrap();
     String::from_utf8(user.stdout).unwrap().trim().to_owned()
+}
+
+const SSH: &str = "Host far
+HostName ADDRESS
+Port PORT
+User NAME
+IdentityFile DIR/user
+IdentitiesOnly yes
+UserKnownHostsFile DIR/known
+StrictHostKeyChecking no
+LogLevel ERROR
+BatchMode yes
+";
+
+/// This machine as a host that ssh logs in to, whose logins have a home of their own.
+pub struct Sshd {
+    pub world: World,
+    child: Child,
+}
+
+impl Drop for Sshd {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Where a program is, also for users whose path leaves out those of administrators.
+pub fn find(program: &str) -> PathBuf {
+    let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
+    let found = std::env::split_paths(&path).map(|dir| dir.join(program)).find(|at| at.is_file());
+    found.unwrap_or_else(|| panic!("{program} is needed: scripts/setup test"))
+}
+
+impl Sshd {
+    /// On loopback; `more` is for its configuration.
+    pub fn start(more: &str) -> Sshd {
+        Sshd::start_at(("127.0.0.1", free_port()), more, Command::new)
+    }
+
+    /// On this address, started by what `at` makes of its path.
+    pub fn start_at(
+        (address, port): (&str, u16),
+        more: &str,
+        at: impl Fn(PathBuf) -> Command,
+    ) -> Sshd {
+        let world = World::new();
+        std::fs::create_dir_all(world.path("home")).unwrap();
+        prepare(&world.path(""));
+        let user = user();
+        let dir = world.path("").display().to_string();
+        let write = |name: &str, text: &str| {
+            let text = text.replace("DIR/", &dir).replace("PORT", &port.to_string());
+            let text = text.replace("ADDRESS", address);
+            std::fs::write(world.path(name), text.replace("NAME", &user)).unwrap();
+        };
+        write("sshd.conf", &format!("{}SetEnv HOME=DIR/home\n{more}", CONFIG));
+        write("ssh.conf", SSH);
+        let log = std::fs::File::create(world.path("sshd.log")).unwrap();
+        let mut command = at(find("sshd"));
+        command.args(["-D", "-e", "-f"]).arg(world.path("sshd.conf")).stderr(log);
+        let child = command.stdin(Stdio::null()).spawn().unwrap();
+        let log = || std::fs::read_to_string(world.path("sshd.log")).unwrap();
+        wait_for("an sshd", || log().contains("Server listening on"));
+        Sshd { world, child }
+    }
+
+    /// The same with the program where a far end looks for it.
+    pub fn with_gtp() -> Sshd {
+        let sshd = Sshd::start("");
+        sshd.cache(Path::new(env!("CARGO_BIN_EXE_gtp")));
+        sshd
+    }
+
+    pub fn cached(&self) -> PathBuf {
+        self.home(&format!(".cache/gtp/{}/gtp", env!("CARGO_PKG_VERSION")))
+    }
+
+    /// Puts a program into the far end's cache.
+    pub fn cache(&self, program: &Path) {
+        let at = self.cached();
+        std::fs::create_dir_all(at.parent().unwrap()).unwrap();
+        std::os::unix::fs::symlink(program, at).unwrap();
+    }
+
+    pub fn home(&self, name: &str) -> PathBuf {
+        self.world.path("home").join(name)
+    }
+
+    /// A command of gtp by this sshd's own way of logging in.
+    pub fn gtp(&self, verb: &str, words: &[&str]) -> Command {
+        let mut command = self.world.gtp("client", &[&[verb], words].concat());
+        let ssh = format!("ssh -F {}", self.world.path("ssh.conf").display());
+        command.env("GTP_SSH", ssh).env("PATH", "/usr/bin:/bin").env("GTP_DAEMON", "off");
+        command
+    }
 }

@@ -29,9 +29,10 @@ pub const CARRIED_MOST: usize = 9_216;
 
 /// Bytes that wait to be sent, at most: what 1 Gbit/s brings in 4 ms.
 const QUEUE_BYTES: usize = 512 << 10;
-/// While the oldest has waited for so long, the queue takes nothing...
+/// While the oldest datagram has waited for this long, the queue takes no more than
+/// [`QUEUE_LEAST`].
 const QUEUE_SPAN: Span = Span::from_millis(50);
-/// ... beyond this: one batch of the engine.
+/// The bytes that the queue always takes: one batch of the engine.
 const QUEUE_LEAST: usize = 64 << 10;
 /// Bytes that wait for the engine, at most, but for one read; with the list of where they end.
 const INBOUND_BYTES: usize = 1 << 20;

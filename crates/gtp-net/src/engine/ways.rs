@@ -54,9 +54,9 @@ pub(super) struct Came {
 /// A datagram as long as this shows that those with content get through: the shortest unit.
 const LONG: usize = 1_180;
 
-/// UDP is tried so long after it was given up...
+/// The first try comes this long after UDP was given up. Each later one waits twice as long.
 const TRY_FIRST: Span = Span::from_secs(5);
-/// ... and again after twice as long each time, and this at most.
+/// The longest wait between two tries.
 const TRY_LAST: Span = Span::from_secs(30);
 /// So many datagrams by UDP, one newer than the other and none by the carrier between them: the
 /// initiator has moved. A try is one.

@@ -40,7 +40,9 @@ pub(super) struct Caller {
 
 struct Asked {
     at: Time,
-    answer_by: Pin<Box<Sleep>>,
+    /// Ends when the answer is overdue. It is kept because [`Silence::overdue`] is cancelled and
+    /// called again whenever something else happens, and the time runs from the question.
+    overdue: Pin<Box<Sleep>>,
 }
 
 /// What follows from a silence.
@@ -74,8 +76,8 @@ impl Silence {
         match self {
             Silence::Caller(Caller { asked: Some(_), .. }) => Next::Wait,
             Silence::Caller(caller) if caller.revision >= Revision::Third => {
-                let answer_by = Box::pin(sleep(duration(PROMPT) + GRACE));
-                caller.asked = Some(Asked { at: caller.clock.now(), answer_by });
+                let overdue = Box::pin(sleep(duration(PROMPT) + GRACE));
+                caller.asked = Some(Asked { at: caller.clock.now(), overdue });
                 Next::Ask(Message::ArrivalsWanted)
             }
             Silence::Caller(caller) => Next::Fail(caller.no_path()),
@@ -91,7 +93,7 @@ impl Silence {
     pub async fn overdue(&mut self) -> Failure {
         match self {
             Silence::Caller(Caller { asked: Some(asked), host, .. }) => {
-                asked.answer_by.as_mut().await;
+                asked.overdue.as_mut().await;
                 unanswered(host)
             }
             Silence::Caller(_) | Silence::Host(_) => std::future::pending().await,

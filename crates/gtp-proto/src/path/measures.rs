@@ -237,11 +237,7 @@ impl Measures {
         } else {
             is_beyond_chance(packets, lost, 1.0 - self.usual)
         };
-        if sample.delay < self.threshold() / 2 && ratio > 0.97 * self.usual {
-            self.noise += NOISE_LEARN * (sample.delay.as_secs_f64() - self.noise);
-            let apart = libm::fabs(ratio / self.usual - 1.0);
-            self.scatter += NOISE_LEARN * (apart - self.scatter);
-        }
+        self.learn_noise(sample.delay, ratio);
         let odd = if learns && !queued && !dropped {
             let doubtful = sample.delay > self.threshold() / 2;
             self.count(Count { packets, lost, receipts: sample.receipts, doubtful })
@@ -263,6 +259,16 @@ impl Measures {
             dropped,
             odd,
             arrived: sample.arrived.0 as f64,
+        }
+    }
+
+    /// Learns from a sample without a queue how delays and rates scatter. `ratio` is the part that
+    /// arrived, by rates.
+    fn learn_noise(&mut self, delay: Span, ratio: f64) {
+        if delay < self.threshold() / 2 && ratio > 0.97 * self.usual {
+            self.noise += NOISE_LEARN * (delay.as_secs_f64() - self.noise);
+            let apart = libm::fabs(ratio / self.usual - 1.0);
+            self.scatter += NOISE_LEARN * (apart - self.scatter);
         }
     }
 
