@@ -123,13 +123,22 @@ impl Endpoint {
         }
     }
 
-    /// Notes which way datagrams go to a host and from it. That UDP is not used because the user
-    /// does not want it says nothing of the host.
-    pub(crate) fn note_way(&self, host: &HostAddress, way: Way, udp: Udp) {
-        if (way, udp) == (Way::Control, Udp::Off) {
-            return;
+    /// Whether a session's control connection may carry its datagrams. The host must speak the
+    /// revision for it, and the user must not insist on UDP. While no datagram has come on the
+    /// session (`path_seen`), UDP has its chance over the host's other IP version first.
+    fn may_carry(&self, host: &HostAddress, revision: Revision, udp: Udp, path_seen: bool) -> bool {
+        let waits = !path_seen && self.has_choice(host) && !self.is_carried(host, udp);
+        udp != Udp::Only && revision >= Revision::Fourth && !waits
+    }
+
+    /// Notes that the data of `url` go by another way now, and returns what to tell the user. That
+    /// UDP is not used because the user does not want it says nothing of the host.
+    fn way_changed(&self, url: &Url, way: Way, udp: Udp) -> Event {
+        let host = url.host();
+        if (way, udp) != (Way::Control, Udp::Off) {
+            self.families().note_way(host, way, self.host.clock().now());
         }
-        self.families().note_way(host, way, self.host.clock().now());
+        Event::Way { url: url.to_string(), way, text: way_words(self, host, way, udp) }
     }
 
     fn families(&self) -> std::sync::MutexGuard<'_, Families> {

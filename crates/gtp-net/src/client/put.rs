@@ -21,8 +21,8 @@ use super::placement::End;
 use super::progress::{Event, Outcome, Progress, SourceShare};
 use super::silence::{Asked, Inquiry, Silences, Verdict, speaks_against_udp};
 use super::{
-    Endpoint, LOOK_SPAN, Monitor, Terms, Udp, Url, back_off, no_path_words, stop_words, stopped,
-    way_words, without_datagrams,
+    Endpoint, LOOK_SPAN, Monitor, Terms, Url, back_off, no_path_words, stop_words, stopped,
+    without_datagrams,
 };
 use crate::control::{ANSWER_SPAN, ControlChannel, ControlError, KEEPALIVE_SPAN};
 use crate::engine::{SourceEvent, SourceHandle, SourceOpen, Way};
@@ -259,13 +259,10 @@ impl Attempt {
         Ok(())
     }
 
-    /// Whether the control connection may carry datagrams: the server can, the user does not insist
-    /// on UDP, and that had its chance, over the host's other IP version, too.
+    /// Whether the control connection may carry datagrams.
     fn may_carry(&self) -> bool {
-        let host = self.url.host();
-        let has_choice = !self.path_seen && self.endpoint.has_choice(host);
-        let waits = has_choice && !self.endpoint.is_carried(host, self.terms.udp);
-        self.terms.udp != Udp::Only && self.revision >= Revision::Fourth && !waits
+        let (host, udp) = (self.url.host(), self.terms.udp);
+        self.endpoint.may_carry(host, self.revision, udp, self.path_seen)
     }
 
     /// Tells by which way data go, where that has changed.
@@ -274,13 +271,7 @@ impl Attempt {
             return;
         }
         self.way = way;
-        let (host, url) = (self.url.host(), self.url.to_string());
-        self.endpoint.note_way(host, way, self.terms.udp);
-        self.monitor.tell(Event::Way {
-            url,
-            way,
-            text: way_words(&self.endpoint, host, way, self.terms.udp),
-        });
+        self.monitor.tell(self.endpoint.way_changed(&self.url, way, self.terms.udp));
     }
 
     /// Lists the object, tells the server what it is and waits until the server has made room.

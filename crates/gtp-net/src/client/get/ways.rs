@@ -3,10 +3,9 @@
 //! The engine moves a session from one way to the other and back; here is decided whether it may
 //! have the other one, and the user is told what it uses. Nothing is connected or asked here.
 
-use gtp_proto::{FlowId, Revision};
+use gtp_proto::FlowId;
 
-use super::{Event, Gather, Order, State};
-use crate::client::{Udp, way_words};
+use super::{Gather, Order, State};
 
 impl Gather {
     /// No datagram has come on a session for some time. If its control connection may carry them,
@@ -38,16 +37,13 @@ impl Gather {
         }
     }
 
-    /// Whether a source's control connection may carry datagrams: its server can, the user does not
-    /// insist on UDP, and that had its chance, over the host's other IP version, too. One that
-    /// carries them already is not asked again.
+    /// Whether a source's control connection may carry datagrams. One that carries them already is
+    /// not asked again.
     fn may_carry(&self, number: usize) -> bool {
         let source = &self.sources[number];
-        let host = source.url.host();
-        let has_choice = !source.path_seen && self.endpoint.has_choice(host);
-        let waits = has_choice && !self.endpoint.is_carried(host, self.terms.udp);
-        let can = self.terms.udp != Udp::Only && source.revision >= Revision::Fourth;
-        can && !source.is_carried && !waits
+        let (host, udp) = (source.url.host(), self.terms.udp);
+        let may = self.endpoint.may_carry(host, source.revision, udp, source.path_seen);
+        may && !source.is_carried
     }
 
     /// Tells by which way data come, where that has changed.
@@ -58,13 +54,8 @@ impl Gather {
                 continue;
             }
             source.way = share.way;
-            let (host, url, way) = (source.url.host(), source.url.to_string(), share.way);
-            self.endpoint.note_way(host, way, self.terms.udp);
-            self.monitor.tell(Event::Way {
-                url,
-                way,
-                text: way_words(&self.endpoint, host, way, self.terms.udp),
-            });
+            let told = self.endpoint.way_changed(&source.url, share.way, self.terms.udp);
+            self.monitor.tell(told);
         }
     }
 }
