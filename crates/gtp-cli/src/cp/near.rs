@@ -298,8 +298,8 @@ async fn make_links(listener: Option<TcpListener>, links: &Links) {
     std::future::pending().await
 }
 
-/// Takes in what the far end says of links. What else comes is nobody's, and must not fill the
-/// pipe. Never ends.
+/// Takes in what the far end says of links. Other bytes are read and dropped, so that they do not
+/// fill the pipe. Never ends.
 async fn hear_links(mut from: ChildStdout, mut come: Vec<u8>, links: &Links) {
     while tunnel::hand_over(&mut come, links).is_ok() {
         if !matches!(from.read_buf(&mut come).await, Ok(1..)) {

@@ -1,11 +1,12 @@
-//! TCP connections over ssh's own pipes, for when no port of the far end gets through but ssh's.
+//! TCP connections over ssh's own pipes, for far ends of which only ssh's port can be reached.
 //!
 //! The near end listens on its loopback, and each connection there becomes a link to the far end's
 //! server: frames on standard input and output, once the hello is over. A link's window bounds what
 //! is under way in each direction, so a connection that does not read holds up no other and fills
-//! no memory. What the links carry is TLS between the two servers' keys; nobody else's word counts
-//! here. An empty line is a sign of life between frames. What a far end that knows no links prints
-//! is no frame, and ends them. docs/PROTOCOL.md, chapter 21, is the definition.
+//! no memory. What the links carry is TLS between the two hosts' keys, so a connection of another
+//! program proves nothing. An empty line is a sign of life between frames. What a far end that
+//! knows no links prints is no frame, and ends them. docs/PROTOCOL.md, chapter 21, is the
+//! definition.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};

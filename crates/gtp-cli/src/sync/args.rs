@@ -23,7 +23,7 @@ pub struct SyncArgs {
     /// its content goes into DST
     #[arg(required = true, num_args = 2, value_names = ["SRC", "DST"])]
     pub words: Vec<OsString>,
-    /// Accepted for rsync's sake: links, modes, times and, as root, owners are kept anyway
+    /// Accepted because rsync has it: links, modes, times and, as root, owners are kept anyway
     #[arg(short = 'a', long)]
     pub archive: bool,
     /// Say what would be done and do nothing

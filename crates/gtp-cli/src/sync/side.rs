@@ -1,7 +1,7 @@
 //! One of the two trees: here, or at a server that perhaps ssh has started.
 //!
-//! Both kinds answer the same questions and carry out the same steps, so that whoever decides need
-//! not know which is where.
+//! Both kinds answer the same questions and carry out the same steps, so that the code that decides
+//! need not know which is where.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -142,7 +142,7 @@ impl<'a> Work<'a> {
         first.extend(plan.dirs.iter().chain(&plan.aged).cloned());
         self.steps(first).await?;
         let moved = self.move_files(plan).await;
-        // What has arrived is dressed also where the rest has not.
+        // Files that have arrived get their attributes, even if others have not arrived.
         let failed: HashSet<String> = moved.as_ref().cloned().unwrap_or_default();
         if moved.is_ok() {
             let mut last: Vec<Deed> = plan.links.iter().chain(&plan.names).cloned().collect();

@@ -1,7 +1,7 @@
 //! Looks at a whole tree at a server, and changes it step by step. No datagram is sent.
 //!
 //! Each call is a session of its own: between two of them a transfer may take hours, and nothing
-//! has to be kept alive. What the server tells is checked before anybody sees it.
+//! has to be kept alive. What the server tells is checked before it is used.
 
 use gtp_proto::Revision;
 use gtp_store::replica::{Asked, Deed, Fault, LeftOut, Node};

@@ -117,7 +117,7 @@ where
         if from.read_buf(&mut arrived).await? == 0 {
             return to.shutdown().await;
         }
-        // What else is there goes with it.
+        // Bytes that are already there are handled together with these.
         while arrived.len() < READ_BYTES {
             match timeout(Duration::ZERO, from.read_buf(&mut arrived)).await {
                 Ok(Ok(1..)) => {}

@@ -89,7 +89,7 @@ struct Inbound {
     less: Notify,
 }
 
-/// That so many bytes wait for the engine; they do not once this is dropped.
+/// Bytes that count as waiting for the engine until this is dropped.
 struct Permit {
     inbound: Arc<Inbound>,
     bytes: usize,
