@@ -19,6 +19,7 @@ use crate::bench::BenchArgs;
 use crate::cp::{CpArgs, FarEndArgs};
 use crate::daemon::{self, SessionsArgs, SetArgs, Which};
 use crate::demo::DemoArgs;
+use crate::log::LogFormat;
 use crate::run::{PumpCommand, RunArgs};
 use crate::sync::SyncArgs;
 use crate::top::TopArgs;
@@ -285,6 +286,13 @@ pub struct ServeArgs {
     pub engines: Option<usize>,
     #[command(flatten)]
     pub host: HostArgs,
+    /// How each line on standard error is written
+    #[arg(long, value_name = "FORMAT", value_enum, default_value = "text", env = "GTP_LOG_FORMAT")]
+    pub log_format: LogFormat,
+    /// Append a record of each session, change and refusal to this file, as JSON lines; it is
+    /// opened again on a hangup
+    #[arg(long, value_name = "FILE", env = "GTP_AUDIT", value_hint = ValueHint::FilePath)]
+    pub audit: Option<PathBuf>,
     /// One JSON object a line on standard output; the first says address and fingerprint
     #[arg(long, env = "GTP_JSON", value_parser = BoolishValueParser::new())]
     pub json: bool,

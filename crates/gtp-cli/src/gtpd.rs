@@ -9,7 +9,7 @@ mod lines;
 mod log;
 mod patient;
 
-use std::io::{self, Write};
+use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -63,6 +63,9 @@ struct Options {
     /// Leave traffic on this network interface that is not GTP's its place
     #[arg(long, value_name = "NAME")]
     interface: Option<String>,
+    /// How each line on standard error is written
+    #[arg(long, value_name = "FORMAT", value_enum, default_value = "text", env = "GTP_LOG_FORMAT")]
+    log_format: log::LogFormat,
     /// Always leave this much to other traffic, in each direction
     #[arg(long, value_name = "RATE", value_parser = rate)]
     reserve: Option<Rate>,
@@ -73,15 +76,14 @@ struct Options {
 const GRACE: Span = Span::from_millis(250);
 
 fn main() -> ExitCode {
-    log::to_stderr().init();
     let options = Options::parse();
+    log::of_service(options.log_format);
     gtp_sys::descriptors::raise_limit();
     let ended = log::never_wait().map_err(anyhow::Error::from).and_then(|()| run(options));
     let code = match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // If nobody listens there is nothing to be done.
-            let _ = log::Errors.write_all(format!("gtpd: {error:#}\n").as_bytes());
+            tracing::error!("{error:#}");
             ExitCode::FAILURE
         }
     };

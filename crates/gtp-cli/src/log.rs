@@ -4,36 +4,143 @@
 //! server puts a queue before it, so that a reader that stands still does not hold it up, and
 //! rations warnings, as a client may cause any of them. Each place in the program that warns has a
 //! ration of its own, so that many warnings of one kind do not hide another. Errors are always
-//! written, and if `GTP_LOG` asks for details, so is everything. What each line has beside its
-//! words is the command's to say.
+//! written, and if `GTP_LOG` asks for details, so is everything. A service (`gtp serve`, `gtpd`)
+//! writes each line with its time and level, in the form that its operator chose, and escapes what
+//! commands a terminal or ends a line.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::hash::Hash;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
+use clap::ValueEnum;
 use gtp::{Span, Time};
 use gtp_sys::Clock;
 use tracing::Level;
 use tracing::callsite::Identifier;
 use tracing::level_filters::LevelFilter;
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::fmt::format::{DefaultFields, Format};
-use tracing_subscriber::fmt::{MakeWriter, SubscriberBuilder};
+use tracing_subscriber::fmt::format::{Format, Full, Writer};
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer};
 
 use crate::lines::Lines;
 use crate::patient::Patient;
 
-/// Diagnostics go to standard error, as `GTP_LOG` wants them.
-pub fn to_stderr() -> SubscriberBuilder<DefaultFields, Format, EnvFilter, Diagnostics> {
-    let filter = EnvFilter::try_from_env("GTP_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(Diagnostics)
-        // It would print its errors where it just failed to print, and panic.
-        .log_internal_errors(false)
-        .with_ansi(io::stderr().is_terminal())
+/// How a service writes its diagnostics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// Time (UTC), level, source, words and fields
+    Text,
+    /// One JSON object a line
+    Json,
+    /// Words and fields behind the level as systemd's journal reads it (`<6>`), which adds the time
+    Journald,
+}
+
+/// The source of a server's own lines. They are written without being asked for, and rationed by
+/// whom they are about, not here.
+pub const SERVER: &str = "gtp_serve";
+
+/// Diagnostics of a service go to standard error in this form, as `GTP_LOG` wants them.
+pub fn of_service(format: LogFormat) {
+    // A second call finds it set.
+    let _ = FORMAT.set(format);
+    let wanted = std::env::var("GTP_LOG").unwrap_or_else(|_| "warn".into());
+    let own = if wanted.contains(SERVER) { String::new() } else { format!(",{SERVER}=info") };
+    let filter = EnvFilter::try_new(format!("{wanted}{own}"));
+    let filter = filter.unwrap_or_else(|_| EnvFilter::new(format!("warn,{SERVER}=info")));
+    // It would print its errors where it just failed to print, and panic.
+    let layer = tracing_subscriber::fmt::layer().with_writer(Diagnostics).with_ansi(false);
+    let layer = layer.log_internal_errors(false);
+    let layer = match format {
+        LogFormat::Text => layer.boxed(),
+        LogFormat::Json => {
+            let layer = layer.json().flatten_event(true);
+            layer.with_current_span(false).with_span_list(false).boxed()
+        }
+        LogFormat::Journald => layer.event_format(Journald::default()).boxed(),
+    };
+    tracing_subscriber::registry().with(filter).with(layer).init();
+}
+
+/// The time now, UTC, as RFC 3339 writes it.
+pub fn now() -> String {
+    let mut text = String::new();
+    // Writing to a string does not fail.
+    let _ = SystemTime.format_time(&mut Writer::new(&mut text));
+    text
+}
+
+/// Writes an event's level as a priority of syslog, then its words and fields.
+struct Journald(Format<Full, ()>);
+
+impl Default for Journald {
+    fn default() -> Journald {
+        Journald(Format::default().without_time().with_level(false))
+    }
+}
+
+impl<S, N> FormatEvent<S, N> for Journald
+where
+    S: tracing::Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &tracing::Event<'_>,
+    ) -> fmt::Result {
+        write!(writer, "<{}>", priority(*event.metadata().level()))?;
+        self.0.format_event(context, writer, event)
+    }
+}
+
+/// The priority of syslog (RFC 5424, 6.2.1) that a level has in the journal.
+fn priority(level: Level) -> u8 {
+    match level {
+        Level::ERROR => 3,
+        Level::WARN => 4,
+        Level::INFO => 6,
+        Level::DEBUG | Level::TRACE => 7,
+    }
+}
+
+/// How this process writes its diagnostics, if it is a service.
+static FORMAT: OnceLock<LogFormat> = OnceLock::new();
+
+/// A line of this module's own, in the form of the others.
+fn own_line(level: Level, text: &str) -> String {
+    match FORMAT.get() {
+        None => format!("{text}\n"),
+        Some(LogFormat::Text) => format!("{} {level:>5} gtp_log: {text}\n", now()),
+        Some(LogFormat::Json) => {
+            let (time, level) = (now(), level.to_string());
+            let line = serde_json::json!({
+                "timestamp": time, "level": level, "message": text, "target": "gtp_log",
+            });
+            format!("{line}\n")
+        }
+        Some(LogFormat::Journald) => format!("<{}>gtp_log: {text}\n", priority(level)),
+    }
+}
+
+/// A line as it may be written: one line, which commands no terminal.
+fn escaped(line: &[u8]) -> Vec<u8> {
+    let text = String::from_utf8_lossy(line);
+    let text = text.strip_suffix('\n').unwrap_or(&text);
+    let shown = match FORMAT.get() {
+        None => return line.to_vec(),
+        Some(LogFormat::Json) => gtp_text::escape_json(text),
+        Some(LogFormat::Text | LogFormat::Journald) => gtp_text::of_message(text),
+    };
+    format!("{shown}\n").into_bytes()
 }
 
 /// From now on lines for standard error wait in a queue, and their writers do not wait.
@@ -41,8 +148,10 @@ pub fn to_stderr() -> SubscriberBuilder<DefaultFields, Format, EnvFilter, Diagno
 /// # Errors
 /// When the system gives no thread.
 pub fn never_wait() -> io::Result<()> {
-    let missing =
-        |lines| format!("not shown here: {} not read in time\n", gtp_text::count(lines, "line"));
+    let missing = |lines| {
+        let lines = gtp_text::count(lines, "line");
+        own_line(Level::WARN, &format!("not shown here: {lines} not read in time"))
+    };
     if LevelFilter::current() < LevelFilter::DEBUG {
         let _ = RATION.set((Clock::start(), Mutex::default()));
     }
@@ -94,7 +203,8 @@ impl<'a> MakeWriter<'a> for Diagnostics {
     }
 
     fn make_writer_for(&'a self, of: &tracing::Metadata<'_>) -> Diagnostic {
-        let ration = RATION.get().filter(|_| *of.level() == Level::WARN);
+        let is_rationed = *of.level() == Level::WARN && of.target() != SERVER;
+        let ration = RATION.get().filter(|_| is_rationed);
         let Some((clock, ration)) = ration else { return Diagnostic::Wanted };
         let mut ration = ration.lock().unwrap_or_else(PoisonError::into_inner);
         match ration.take(of.callsite(), of.target(), clock.now()) {
@@ -119,7 +229,7 @@ pub enum Diagnostic {
 impl Write for Diagnostic {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         match self {
-            Diagnostic::Wanted => Errors.write(line),
+            Diagnostic::Wanted => Errors.write_all(&escaped(line)).map(|()| line.len()),
             Diagnostic::LeftOut => Ok(line.len()),
         }
     }
@@ -131,7 +241,7 @@ impl Write for Diagnostic {
 
 /// Writes how many warnings of one kind were left out.
 fn say_left_out(module: &str, more: u64) {
-    let line = format!("and {more} more like this from {module}\n");
+    let line = own_line(Level::WARN, &format!("and {more} more like this from {module}"));
     // If standard error cannot be written, there is no one to tell.
     let _ = Errors.write_all(line.as_bytes());
 }
@@ -197,6 +307,20 @@ pub const DRAIN_SPAN: Duration = Duration::from_secs(1);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_level_has_the_priority_that_the_journal_gives_it() {
+        let levels = [Level::ERROR, Level::WARN, Level::INFO, Level::DEBUG, Level::TRACE];
+        assert_eq!(levels.map(priority), [3, 4, 6, 7, 7]);
+    }
+
+    #[test]
+    fn the_time_is_written_as_rfc_3339_wants_it() {
+        let time = now();
+        let shape: String =
+            time.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
+        assert_eq!(shape, "0000-00-00T00:00:00.000000Z");
+    }
 
     #[test]
     fn a_flood_of_one_warning_hides_no_other_and_each_that_was_left_out_is_counted() {

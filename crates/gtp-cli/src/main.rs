@@ -16,6 +16,7 @@ mod lines;
 mod log;
 mod output;
 mod patient;
+mod plain_log;
 mod run;
 mod show;
 mod signals;
@@ -28,8 +29,12 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     gtp_sys::memory::give_back_large();
-    log::to_stderr().without_time().with_target(false).init();
-    let code = match args::parse() {
+    let parsed = args::parse();
+    match &parsed {
+        Ok(args::Verb::Serve(args)) => log::of_service(args.log_format),
+        Ok(_) | Err(_) => plain_log::to_stderr(),
+    }
+    let code = match parsed {
         Ok(verb) => verbs::run(verb),
         Err(code) => code,
     };

@@ -21,7 +21,9 @@ use gtp_net::messages::{
     Entry, EntryKind, Law, Message, Open, Opened, Page, PagesEnd, Reason, RootsWanted, SuiteList,
     Verb,
 };
-use gtp_net::server::{Admission, EVENTS, Limits, ServeConfig, Server, ServerEvent, Writing};
+use gtp_net::server::{
+    Admission, Changes, EVENTS, Limits, ServeConfig, Server, ServerEvent, Writing,
+};
 use gtp_net::trust::{HostAddress, HostTrust, Strangers};
 use gtp_store::SinkOptions;
 use hostile::{Client, an_open, entry, file, host, tree, unchecked};
@@ -71,6 +73,7 @@ impl World {
             alone: Vec::new(),
             interval: None,
             sink_options: SinkOptions::default(),
+            changes: Changes::Untold,
         };
         let (tell, events) = mpsc::channel(EVENTS);
         let server = Server::bind(host(), &identity, config, tell).await.unwrap();

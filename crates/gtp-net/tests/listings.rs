@@ -15,7 +15,7 @@ use gtp_alloc::Rate;
 use gtp_net::control::{ControlChannel, ControlError, Ends};
 use gtp_net::identity::Identity;
 use gtp_net::messages::{Message, Opened, Reason, Verb};
-use gtp_net::server::{Admission, EVENTS, Limits, ServeConfig, Server, Writing};
+use gtp_net::server::{Admission, Changes, EVENTS, Limits, ServeConfig, Server, Writing};
 use gtp_net::trust::{AuthorizedKeys, ClientTrust, HostAddress, HostTrust, Strangers};
 use gtp_store::SinkOptions;
 use hostile::{an_open, host};
@@ -92,6 +92,7 @@ impl World {
             alone: Vec::new(),
             interval: None,
             sink_options: SinkOptions::default(),
+            changes: Changes::Untold,
         };
         let (tell, _) = mpsc::channel(EVENTS);
         let server = Server::bind(host(), &identity, config, tell).await.unwrap();

@@ -13,7 +13,7 @@ use gtp_net::engine::{Host, HostConfig, Law};
 use gtp_net::flows::FailureKind;
 use gtp_net::identity::Identity;
 use gtp_net::messages::{Connected, Done, EntryKind, Message, Opened, Ready, Reason};
-use gtp_net::server::{Admission, Limits, ServeConfig, Server, Writing};
+use gtp_net::server::{Admission, Changes, Limits, ServeConfig, Server, Writing};
 use gtp_net::stream::{Callers, Carries, ListenConfig, Stream, StreamListener, WINDOW, connect};
 use gtp_net::trust::{HostTrust, Strangers};
 use gtp_store::SinkOptions;
@@ -414,6 +414,7 @@ async fn a_server_of_files_has_no_streams_and_says_so() {
         alone: Vec::new(),
         interval: None,
         sink_options: SinkOptions::default(),
+        changes: Changes::Untold,
     };
     let (events, _heard) = tokio::sync::mpsc::channel(16);
     let server = Server::bind(host(), &identity, config, events).await.unwrap();

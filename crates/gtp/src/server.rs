@@ -10,7 +10,7 @@ use std::sync::Arc;
 use gtp_alloc::Rate;
 use gtp_net::flows::{Alone, Failure};
 use gtp_net::identity::Fingerprint;
-use gtp_net::server::{Admission, EVENTS, Limits, ServeConfig, ServerEvent, Writing};
+use gtp_net::server::{Admission, Changes, EVENTS, Limits, ServeConfig, ServerEvent, Writing};
 use gtp_net::trust::{AUTHORIZED_KEYS_FILE, Access, AuthorizedKeys, ClientTrust, Strangers};
 use gtp_store::SinkOptions;
 use tokio::sync::{Notify, mpsc, watch};
@@ -35,6 +35,7 @@ pub struct Server {
     limits: Limits,
     max_rate: Rate,
     alone: Vec<Alone>,
+    changes: Changes,
 }
 
 impl Server {
@@ -50,6 +51,7 @@ impl Server {
             limits: Limits::default(),
             max_rate: Rate::UNLIMITED,
             alone: Vec::new(),
+            changes: Changes::Untold,
         }
     }
 
@@ -116,6 +118,13 @@ impl Server {
         self
     }
 
+    /// Tells of each change that clients make to the exported tree ([`ServerEvent::Changed`]). A
+    /// client waits with its next changes, up to 5 s, until these events are taken.
+    pub fn tell_changes(mut self) -> Server {
+        self.changes = Changes::Told;
+        self
+    }
+
     /// Listens, and serves on the current tokio runtime.
     ///
     /// # Errors
@@ -145,6 +154,7 @@ impl Server {
             alone: self.alone,
             interval: host.interval,
             sink_options: SinkOptions::default(),
+            changes: self.changes,
         };
         let (events_in, events) = mpsc::channel(EVENTS);
         let (engine, identity) = (host.endpoint.host().clone(), host.endpoint.identity());
@@ -192,10 +202,24 @@ impl RunningServer {
     }
 
     /// Tells clients that it stops, keeps what they sent, and waits for that, 5 s at most.
-    pub async fn stop(mut self) {
+    pub async fn stop(self) {
+        self.stop_and_hear(|_| {}).await;
+    }
+
+    /// As [`RunningServer::stop`]; `hear` gets the events until the end.
+    pub async fn stop_and_hear(mut self, mut hear: impl FnMut(ServerEvent)) {
         self.stop.send_replace(true);
-        // Its end is all that matters, however it came.
-        let _ = (&mut self.task).await;
+        loop {
+            tokio::select! {
+                biased;
+                Some(event) = self.events.recv() => hear(event),
+                // Its end is all that matters, however it came.
+                _ = &mut self.task => break,
+            }
+        }
+        while let Ok(event) = self.events.try_recv() {
+            hear(event);
+        }
     }
 }
 

@@ -23,6 +23,7 @@ use gtp::{Failure, FailureKind, Host, HostBuilder, Span};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::args::{HostArgs, TransferArgs, Verb};
+use crate::log::SERVER;
 use crate::output;
 use crate::show::json;
 
@@ -36,6 +37,7 @@ pub fn run(verb: Verb) -> ExitCode {
                 | Verb::Cp(crate::cp::CpArgs { transfer: TransferArgs { json: true, .. }, .. })
                 | Verb::Ls(crate::args::LsArgs { json: true, .. })
         );
+    let is_service = matches!(verb, Verb::Serve(_));
     // What `run` starts gets the limit that it was started with: programs may use `select`.
     if !matches!(verb, Verb::Run(_)) {
         gtp_sys::descriptors::raise_limit();
@@ -68,7 +70,10 @@ pub fn run(verb: Verb) -> ExitCode {
             if says_json {
                 json::failed(&failure);
             }
-            say_failure(&failure);
+            match is_service {
+                true => tracing::error!(target: SERVER, "{failure}"),
+                false => say_failure(&failure),
+            }
             ExitCode::from(failure.exit_code())
         }
     }

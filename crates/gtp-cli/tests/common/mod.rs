@@ -99,7 +99,18 @@ impl Serving {
 
     /// The same for one that another program becomes after it has said something.
     pub fn start_after(mut command: Command) -> Serving {
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        command.stderr(Stdio::null());
+        Serving::listening(command)
+    }
+
+    /// Starts a server with `--json` whose log is kept in a file.
+    pub fn start_logged(mut command: Command, log: &Path) -> Serving {
+        command.stderr(std::fs::File::create(log).unwrap());
+        Serving::listening(command)
+    }
+
+    fn listening(mut command: Command) -> Serving {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut first = String::new();
         let mut out = BufReader::new(child.stdout.take().unwrap());
         while !first.starts_with('{') {
@@ -121,6 +132,11 @@ impl Serving {
 
     pub fn id(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Waits until it ends; its exit code.
+    pub fn wait(&mut self) -> Option<i32> {
+        self.child.wait().unwrap().code()
     }
 
     pub fn kill(&mut self) {

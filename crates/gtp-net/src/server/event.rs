@@ -1,9 +1,13 @@
-//! What whoever runs a server hears from it.
+//! What the program that runs a server hears from it.
 //!
 //! Events are values without handles. What comes from clients in them is escaped, so that they may
 //! be printed as they are.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+
+use gtp_alloc::Span;
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::flows::Failure;
 use crate::identity::Fingerprint;
@@ -18,6 +22,91 @@ pub enum Whose {
     Listed,
     /// Its key is not: the server lets anyone read.
     Stranger,
+}
+
+/// What a client with a proved key asks for.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// Its key.
+    pub key: Fingerprint,
+    /// The comment on that key's line in the list, escaped for display.
+    pub name: Option<String>,
+    /// `get`, `put`, `list`, `tree` or `stream`.
+    pub verb: &'static str,
+    /// The path asked for, escaped for display.
+    pub path: String,
+}
+
+/// A session as it is known from its beginning.
+#[derive(Clone, Debug)]
+pub struct Visit {
+    /// Its number.
+    pub id: SessionId,
+    /// Whence the client came.
+    pub client: SocketAddr,
+    /// Whether its key is on the list.
+    pub whose: Whose,
+    /// What it is for.
+    pub request: Request,
+}
+
+/// What a session moved.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Moved {
+    /// Bytes of content. Of a `put` those that came and were verified. Of a `get` those that the
+    /// client proved to have received; at its proper end those that it says it has, as far as so
+    /// much was sent to it.
+    pub content_bytes: u64,
+    /// IP bytes of data packets that were sent or received.
+    pub wire_bytes: u64,
+    /// IP bytes of data packets that were sent and did not arrive, or that came twice; an estimate
+    /// from the part of the packets that was lost.
+    pub wasted_bytes: u64,
+    /// The part that was lost of the data packets whose fate is known, from 0 to 1.
+    pub loss_ratio: f64,
+    /// Files that got their names here, of a `put`; of a `get` those that the client says it wrote.
+    pub files: u64,
+    /// Steps of a `tree` that were carried out.
+    pub changes: u64,
+    /// Time from the session's beginning to its end.
+    pub span: Span,
+}
+
+/// A step by which a client changed the exported tree, or tried to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// `make_directory`, `remove`, `move`, `link`, `hard_link`, `punch_holes` or `attributes`.
+    pub what: &'static str,
+    /// The path beneath the tree, escaped for display.
+    pub path: String,
+    /// The other path, where there is one: the new name, where a link leads, the name that a hard
+    /// link adds to. Escaped for display.
+    pub to: Option<String>,
+    /// Why it was not carried out.
+    pub failure: Option<String>,
+}
+
+/// Whether a server tells of each change of its tree.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Changes {
+    /// It does not.
+    #[default]
+    Untold,
+    /// It does, and a client waits with its next changes until these are taken, 5 s at most.
+    Told,
+}
+
+/// Room among the events for one page of changes.
+#[derive(Clone, Debug)]
+pub struct Room {
+    /// Given back when the last copy of the event is dropped.
+    _permit: Arc<OwnedSemaphorePermit>,
+}
+
+impl Room {
+    pub(super) fn new(permit: OwnedSemaphorePermit) -> Room {
+        Room { _permit: Arc::new(permit) }
+    }
 }
 
 /// Something that happened at a server.
@@ -58,32 +147,31 @@ pub enum ServerEvent {
     Refused {
         /// Whence it came.
         client: SocketAddr,
+        /// What it asked for, once it had proved a key.
+        request: Option<Request>,
         /// Why not.
         failure: Failure,
     },
     /// A session begins.
     Started {
-        /// Its number.
-        id: SessionId,
-        /// Whence the client came.
-        client: SocketAddr,
-        /// Its key.
-        key: Fingerprint,
-        /// Whether that is on the list.
-        whose: Whose,
-        /// `get`, `put` or `list`.
-        verb: &'static str,
-        /// The path asked for, escaped for display.
-        path: String,
+        /// The session.
+        visit: Arc<Visit>,
+    },
+    /// A session changed the tree. Told only if the server was asked to ([`Changes::Told`]).
+    Changed {
+        /// The session.
+        visit: Arc<Visit>,
+        /// The steps, in their order.
+        changes: Vec<Change>,
+        /// Given back when this event is dropped.
+        room: Room,
     },
     /// A session has ended.
     Ended {
-        /// Its number.
-        id: SessionId,
-        /// Whether its client's key is on the list.
-        whose: Whose,
-        /// IP bytes of data packets that it sent or received.
-        wire_bytes: u64,
+        /// The session.
+        visit: Arc<Visit>,
+        /// What it moved.
+        moved: Moved,
         /// Why, if not because all was done.
         failure: Option<Failure>,
     },

@@ -16,13 +16,13 @@ use super::path_questions::PathQuestions;
 use super::scan::{scan, skipped_faults};
 use super::session::{Client, Ending};
 use super::walks::Listing;
-use super::{Shared, Stop};
+use super::{Moved, Shared, Stop};
 use crate::control::{ControlChannel, ControlError, KEEPALIVE_SPAN};
-use crate::engine::{SourceEvent, SourceHandle, SourceOpen};
+use crate::engine::{SourceEvent, SourceHandle, SourceOpen, SourceProgress};
 use crate::flows::{
     Failure, FailureKind, RootAnswers, next_change_shows, reason_of_source, to_messages, wire_root,
 };
-use crate::messages::{Arrivals, Fault, Message, PeerText, Reason};
+use crate::messages::{Arrivals, Done, Fault, Message, PeerText, Reason};
 
 pub(super) async fn serve(shared: &Arc<Shared>, client: Client, stop: &mut Stop) -> Ending {
     let scanning = scan(shared, client);
@@ -89,6 +89,8 @@ struct Giving {
     answers: RootAnswers,
     questions: PathQuestions,
     client: Client,
+    /// What the client says that it has, at its end.
+    done: Option<Done>,
 }
 
 impl Giving {
@@ -109,7 +111,7 @@ impl Giving {
         let object = Some(wire_root(manifest.root_kind));
         let opened = client.opened(shared, number, object, sums);
         let (answers, questions) = (RootAnswers::default(), PathQuestions::default());
-        Ok((Giving { source, listing, answers, questions, client }, opened))
+        Ok((Giving { source, listing, answers, questions, client, done: None }, opened))
     }
 
     /// Announces the object, then serves the session until the client is done.
@@ -129,7 +131,7 @@ impl Giving {
 
     /// Parts from the client, which is done, has failed, or must leave.
     async fn end(self, verdict: Result<Result<(), Failure>, Leave>) -> Ending {
-        let wire_bytes = self.source.progress().wire_bytes;
+        let moved = moved(&self.source.progress(), self.done.as_ref());
         self.source.close();
         let Client { channel, seat, .. } = self.client;
         let failure = match verdict {
@@ -142,7 +144,7 @@ impl Giving {
                 Some(why.failure())
             }
         };
-        Ending { wire_bytes, failure }
+        Ending { moved, failure }
     }
 
     async fn run(&mut self, hello_within: Duration, clock: Clock) -> Result<(), Failure> {
@@ -183,7 +185,10 @@ impl Giving {
     /// Does what a client's message asks for. Breaks when the client is done.
     async fn hear(&mut self, message: Message) -> Result<ControlFlow<()>, Failure> {
         match message {
-            Message::Done(_) => return Ok(ControlFlow::Break(())),
+            Message::Done(done) => {
+                self.done = Some(done);
+                return Ok(ControlFlow::Break(()));
+            }
             Message::Cancel => {
                 let text = "given up by the client";
                 return Err(Failure::new(FailureKind::Interrupted, text));
@@ -244,6 +249,20 @@ impl Giving {
             Some(Arrivals::None) | None => no_path(channel).await?,
         }
         Ok(false)
+    }
+}
+
+/// What a session has sent. The last proofs of receipt may be on their way when the client is done,
+/// so its word counts then, as far as so much was sent.
+fn moved(sent: &SourceProgress, done: Option<&Done>) -> Moved {
+    let said = done.map_or(0, |done| done.content_bytes.min(sent.wire_bytes));
+    Moved {
+        content_bytes: said.max(sent.proved_bytes),
+        files: done.map_or(0, |done| done.files),
+        wire_bytes: sent.wire_bytes,
+        wasted_bytes: (sent.wire_bytes as f64 * sent.loss_ratio.clamp(0.0, 1.0)) as u64,
+        loss_ratio: sent.loss_ratio,
+        ..Moved::default()
     }
 }
 

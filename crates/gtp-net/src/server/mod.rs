@@ -33,11 +33,11 @@ use gtp_store::{Export, KnownRoots, SinkOptions};
 use gtp_sys::Clock;
 use rustls::ServerConfig as TlsConfig;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Notify, mpsc, watch};
+use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 
 pub use admission::{Admission, Limits};
-pub use event::{ServerEvent, SessionId, Whose};
+pub use event::{Change, Changes, Moved, Request, Room, ServerEvent, SessionId, Visit, Whose};
 pub use place::listen_address;
 
 use crate::control::ControlChannel;
@@ -80,6 +80,8 @@ pub struct ServeConfig {
     pub interval: Option<Span>,
     /// How files that clients send are treated.
     pub sink_options: SinkOptions,
+    /// Whether each change that a client makes to the tree is an event.
+    pub changes: Changes,
 }
 
 /// A server that listens.
@@ -105,6 +107,8 @@ pub(crate) struct Shared {
     events: mpsc::Sender<ServerEvent>,
     /// Events that were dropped because they were not taken in time.
     missed: AtomicU64,
+    /// Pages of changes that may wait among the events.
+    rooms: Arc<Semaphore>,
 }
 
 /// What ends a client's session from outside.
@@ -170,6 +174,7 @@ impl Server {
             roots: Arc::new(KnownRoots::new(ROOTS_KEPT, has_settled)),
             events,
             missed: AtomicU64::new(0),
+            rooms: Arc::new(Semaphore::new(CHANGES_WAITING)),
         };
         let (shared, reload) = (Arc::new(shared), Arc::default());
         Ok(Server { listener, address, shared, fingerprint: identity.fingerprint(), reload })
@@ -269,7 +274,7 @@ impl Server {
                 }
                 Err(error) => {
                     let failure = Failure::from(error);
-                    shared.tell(ServerEvent::Refused { client: from, failure });
+                    shared.tell(ServerEvent::Refused { client: from, request: None, failure });
                 }
             }
         });
@@ -287,6 +292,24 @@ impl Shared {
         }
     }
 
+    /// Tells of changes, if they are wanted. Waits while too many wait to be taken; those that are
+    /// not taken in time count as missed.
+    async fn tell_changes(&self, visit: &Arc<Visit>, changes: Vec<Change>) {
+        if changes.is_empty() || self.config.changes == Changes::Untold {
+            return;
+        }
+        let room = Arc::clone(&self.rooms).acquire_owned();
+        match tokio::time::timeout(CHANGES_SPAN, room).await {
+            Ok(Ok(permit)) => {
+                let (visit, room) = (Arc::clone(visit), Room::new(permit));
+                self.tell(ServerEvent::Changed { visit, changes, room });
+            }
+            Ok(Err(_)) | Err(_) => {
+                self.missed.fetch_add(changes.len() as u64, Ordering::Relaxed);
+            }
+        }
+    }
+
     fn tell_missed(&self) {
         let count = self.missed.swap(0, Ordering::Relaxed);
         if count > 0 && self.events.try_send(ServerEvent::Missed { count }).is_err() {
@@ -294,6 +317,12 @@ impl Shared {
         }
     }
 }
+
+/// Pages of changes that wait for the server's caller, each of 512 KiB at most as it was sent.
+const CHANGES_WAITING: usize = 16;
+
+/// How long a client waits for room for a page of its changes.
+const CHANGES_SPAN: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// Opens the export by the path that the operator named, anew for each walk: the directory may have
 /// been replaced, or a link that leads to it switched. Running sessions keep theirs.

@@ -25,9 +25,12 @@ use super::clients::{Leave, Seat};
 use super::path_questions::PathQuestions;
 use super::session::{Client, Ending};
 use super::walks::GONE;
-use super::{Shared, Stop};
+use super::{Moved, Shared, Stop};
 use crate::control::{ControlError, KEEPALIVE_SPAN, SILENCE_SPAN};
-use crate::engine::{RootPolicy, SessionOpen, TransferEvent, TransferHandle, TransferOpen};
+use crate::engine::{
+    FlowProgress, RootPolicy, SessionOpen, TransferEvent, TransferHandle, TransferOpen,
+    TransferProgress,
+};
 use crate::flows::{
     Failure, FailureKind, FileIndex, Gathering, Questions, hashing_span, reason_of_sink, runs,
     wire_root,
@@ -56,11 +59,11 @@ pub(super) async fn serve(shared: &Arc<Shared>, mut client: Client, stop: &mut S
     client.channel.allow_pages();
     let opened = client.opened(shared, session.local_session, spot.object(), (0, 0));
     match receive(shared, &mut client, spot, session, opened, stop).await {
-        Ok(wire_bytes) => {
+        Ok(moved) => {
             client.seat.linger(client.channel.close()).await;
-            Ending { wire_bytes, failure: None }
+            Ending { moved, failure: None }
         }
-        Err(Trouble { tell, failure, wire_bytes }) => {
+        Err(Trouble { tell, failure, moved }) => {
             if let Some(reason) = tell {
                 let Client { mut channel, seat, .. } = client;
                 let telling = async {
@@ -69,7 +72,7 @@ pub(super) async fn serve(shared: &Arc<Shared>, mut client: Client, stop: &mut S
                 };
                 seat.linger(telling).await;
             }
-            Ending { wire_bytes, failure: Some(failure) }
+            Ending { moved, failure: Some(failure) }
         }
     }
 }
@@ -81,18 +84,18 @@ type Known = BTreeMap<RelPath, Vec<Value>>;
 struct Trouble {
     tell: Option<Reason>,
     failure: Failure,
-    wire_bytes: u64,
+    moved: Moved,
 }
 
 impl Trouble {
     fn told(reason: Reason, failure: Failure) -> Trouble {
-        Trouble { tell: Some(reason), failure, wire_bytes: 0 }
+        Trouble { tell: Some(reason), failure, moved: Moved::default() }
     }
 }
 
 impl From<ControlError> for Trouble {
     fn from(error: ControlError) -> Trouble {
-        Trouble { tell: None, failure: error.into(), wire_bytes: 0 }
+        Trouble { tell: None, failure: error.into(), moved: Moved::default() }
     }
 }
 
@@ -103,7 +106,7 @@ async fn receive(
     session: SessionOpen,
     opened: Message,
     stop: &mut Stop,
-) -> Result<u64, Trouble> {
+) -> Result<Moved, Trouble> {
     // Also while something is being sent: the client may read slowly, or not at all.
     let (mut taking, _held) = tokio::select! {
         begun = begin(shared, client, spot, session, opened) => begun?,
@@ -113,11 +116,29 @@ async fn receive(
         verdict = taking.run(client) => verdict,
         why = stop.told() => Err(must_leave(why)),
     };
-    let wire_bytes = taking.transfer.progress().flows.iter().map(|f| f.wire_bytes).sum();
     if verdict.is_err() {
         taking.suspend().await;
     }
-    verdict.map(|()| wire_bytes).map_err(|trouble| Trouble { wire_bytes, ..trouble })
+    let moved = moved(&taking.transfer.progress(), taking.files);
+    verdict.map(|()| moved).map_err(|trouble| Trouble { moved, ..trouble })
+}
+
+/// What a session has received, with the number of files that got their names.
+fn moved(progress: &TransferProgress, files: u64) -> Moved {
+    let sum = |of: fn(&FlowProgress) -> u64| progress.flows.iter().map(of).sum();
+    let lost = |flow: &FlowProgress| {
+        let loss = flow.loss_ratio.clamp(0.0, 0.99);
+        (flow.wire_bytes as f64 * loss / (1.0 - loss)) as u64 + flow.duplicate_bytes
+    };
+    Moved {
+        content_bytes: sum(|flow| flow.bytes),
+        wire_bytes: sum(|flow| flow.wire_bytes),
+        wasted_bytes: sum(lost),
+        // It has one session.
+        loss_ratio: progress.flows.first().map_or(0.0, |flow| flow.loss_ratio),
+        files,
+        ..Moved::default()
+    }
 }
 
 /// Takes the object's listing and opens sink and transfer for it; what the listing holds comes
@@ -164,6 +185,7 @@ async fn begin(
         refused: Vec::new(),
         refused_total: 0,
         lost_bytes: 0,
+        files: 0,
     };
     Ok((taking, held))
 }
@@ -232,7 +254,7 @@ fn last_word(message: Message) -> Trouble {
         Message::Cancel => Failure::new(FailureKind::Interrupted, "given up by the client"),
         other => return unexpected(&other),
     };
-    Trouble { tell: None, failure, wire_bytes: 0 }
+    Trouble { tell: None, failure, moved: Moved::default() }
 }
 
 fn must_leave(why: Leave) -> Trouble {
@@ -282,11 +304,8 @@ async fn gather(
             }
             Message::Cancel => return Err(ControlError::Closed.into()),
             Message::Fault(fault) => {
-                return Err(Trouble {
-                    tell: None,
-                    failure: Failure::of_fault(&fault),
-                    wire_bytes: 0,
-                });
+                let failure = Failure::of_fault(&fault);
+                return Err(Trouble { tell: None, failure, moved: Moved::default() });
             }
             other => return Err(unexpected(&other)),
         }
@@ -320,6 +339,8 @@ struct Taking {
     refused_total: usize,
     /// Content bytes of files that will not be here.
     lost_bytes: u64,
+    /// Files that have got their names.
+    files: u64,
 }
 
 impl Taking {
@@ -403,7 +424,10 @@ impl Taking {
                 }
                 Ok(None)
             }
-            TransferEvent::FileNamed { .. } => Ok(None),
+            TransferEvent::FileNamed { .. } => {
+                self.files += 1;
+                Ok(None)
+            }
             TransferEvent::Warning(text) => {
                 tracing::warn!("{text}");
                 Ok(None)
@@ -694,6 +718,7 @@ mod tests {
             refused: Vec::new(),
             refused_total: 0,
             lost_bytes: 0,
+            files: 0,
         }
     }
 

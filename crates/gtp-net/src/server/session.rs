@@ -14,7 +14,7 @@ use super::budget::Holder;
 use super::clients::Seat;
 use super::keys::admit;
 use super::occupancy::{Full, Right};
-use super::{ServerEvent, Shared, Stop, Writing, get, list, put, tend};
+use super::{Moved, Request, ServerEvent, Shared, Stop, Visit, Writing, get, list, put, tend};
 use crate::control::ControlChannel;
 use crate::crypto::Suite;
 use crate::engine::{Host, SessionOpen};
@@ -38,13 +38,13 @@ impl Refusal {
 /// How a session went.
 #[derive(Default)]
 pub(super) struct Ending {
-    pub wire_bytes: u64,
+    pub moved: Moved,
     pub failure: Option<Failure>,
 }
 
 impl Ending {
     pub fn failed(failure: impl Into<Failure>) -> Ending {
-        Ending { wire_bytes: 0, failure: Some(failure.into()) }
+        Ending { moved: Moved::default(), failure: Some(failure.into()) }
     }
 }
 
@@ -65,6 +65,8 @@ pub(super) struct Client {
     pub holder: Holder,
     /// Its place among its key's sessions; whoever works for it holds it as well.
     pub seat: Arc<Seat>,
+    /// The session as its operator knows it.
+    pub visit: Arc<Visit>,
 }
 
 /// What a request comes to.
@@ -84,7 +86,9 @@ pub(super) async fn serve(
     mut stop: Stop,
 ) {
     let (remote, key) = (channel.ends().remote, channel.peer());
+    let mut request = request(&open.verb, key);
     let judged = admit(&shared.keys, &stop.seat, key, right(&open.verb), |trust| {
+        request.name = trust.keys.comment(&key).map(str::to_owned);
         judge(&shared, trust, &open, key)
     });
     let judged = tokio::select! {
@@ -95,39 +99,54 @@ pub(super) async fn serve(
         Ok(judged) => judged,
         Err(Refusal { reason, text }) => {
             let failure = Failure::new(FailureKind::Authentication, text.clone());
-            shared.tell(ServerEvent::Refused { client: remote, failure });
+            let request = Some(request);
+            shared.tell(ServerEvent::Refused { client: remote, request, failure });
             stop.seat.linger(channel.refuse(reason, text)).await;
             return;
         }
     };
     let (id, whose) = (shared.clients.number(), holder.whose());
-    shared.tell(ServerEvent::Started {
-        id,
-        client: remote,
-        key,
-        whose,
-        verb: word(&open.verb),
-        path: printable(open.verb.path()),
-    });
-    let verb = open.verb.clone();
+    let visit = Arc::new(Visit { id, client: remote, whose, request });
     let host = shared.host.least_busy();
-    let seat = Arc::clone(&stop.seat);
-    let client = Client { host, channel, open, path, suite, weight_milli, may_read, holder, seat };
-    let ending = match verb {
-        Verb::Get { .. } => get::serve(&shared, client, &mut stop).await,
-        Verb::Put { .. } => put::serve(&shared, client, &mut stop).await,
+    let (seat, visiting) = (Arc::clone(&stop.seat), Arc::clone(&visit));
+    let client = Client {
+        host,
+        channel,
+        open,
+        path,
+        suite,
+        weight_milli,
+        may_read,
+        holder,
+        seat,
+        visit: visiting,
+    };
+    attend(shared, client, &mut stop, visit).await;
+}
+
+/// Lets a client have what it asked for, and tells of that from its beginning to its end.
+async fn attend(shared: Arc<Shared>, client: Client, stop: &mut Stop, visit: Arc<Visit>) {
+    shared.tell(ServerEvent::Started { visit: Arc::clone(&visit) });
+    let begun = shared.host.clock().now();
+    let ending = match client.open.verb {
+        Verb::Get { .. } => get::serve(&shared, client, stop).await,
+        Verb::Put { .. } => put::serve(&shared, client, stop).await,
         Verb::List { .. } => tokio::select! {
             ending = list::serve(&shared, client) => ending,
             why = stop.told() => Ending::failed(why.failure()),
         },
-        Verb::Tree { .. } => tokio::select! {
-            ending = tend::serve(&shared, client) => ending,
-            why = stop.told() => Ending::failed(why.failure()),
-        },
-        Verb::Stream { .. } => return, // It was refused.
+        Verb::Tree { .. } => tend::serve(&shared, client, stop).await,
+        // It was refused.
+        Verb::Stream { .. } => Ending::default(),
     };
-    let Ending { wire_bytes, failure } = ending;
-    shared.tell(ServerEvent::Ended { id, whose, wire_bytes, failure });
+    let Ending { moved, failure } = ending;
+    let moved = Moved { span: shared.host.clock().now().since(begun), ..moved };
+    shared.tell(ServerEvent::Ended { visit, moved, failure });
+}
+
+/// A request, as its operator hears of it; whose key that is is not known yet.
+fn request(verb: &Verb, key: Fingerprint) -> Request {
+    Request { key, name: None, verb: word(verb), path: printable(verb.path()) }
 }
 
 /// What a client must be allowed for this.

@@ -10,26 +10,38 @@ use gtp_store::RelPath;
 use gtp_store::replica::{Asked, LeftOut, Replica, Surveyed};
 use rustix::io::Errno;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::task::JoinError;
 
-use super::Shared;
 use super::scan::wait;
 use super::session::{Client, Ending};
 use super::walks::{self, Pace};
+use super::{Change, Changes, Moved, Shared, Stop};
 use crate::control::ControlError;
 use crate::flows::tree::{asked, deed, name, node_bytes, node_to_wire};
 use crate::flows::{Failure, FailureKind};
 use crate::messages::{
     BlockValues, BlocksWanted, DeedFault, Deeds, DeedsDone, ENTRIES_MAX, EntryKind, Fault, Message,
-    PATH_MAX, PeerText, ROOTS_PER_PAGE, Reason, Roots, TreeEnd, TreePage, Verb,
+    PATH_MAX, PeerText, ROOTS_PER_PAGE, Reason, Roots, TreeDeed, TreeEnd, TreePage, Verb,
+    printable,
 };
 
-pub(super) async fn serve(shared: &Arc<Shared>, mut client: Client) -> Ending {
+pub(super) async fn serve(shared: &Arc<Shared>, client: Client, stop: &mut Stop) -> Ending {
+    let mut done = 0;
+    let failure = tokio::select! {
+        ended = tend(shared, client, &mut done) => ended.err(),
+        why = stop.told() => Some(why.failure()),
+    };
+    Ending { moved: Moved { changes: done, ..Moved::default() }, failure }
+}
+
+/// Serves a client, and counts the steps that were carried out for it in `done`.
+async fn tend(shared: &Arc<Shared>, mut client: Client, done: &mut u64) -> Result<(), Failure> {
     let replica = match Replica::beneath(&shared.config.root, client.path.clone()) {
         Ok(replica) => Arc::new(replica),
         Err(error) => {
             let failure = Failure::new(FailureKind::Temporary, error.to_string());
             client.channel.refuse(Reason::Busy, "what this server exports is no directory").await;
-            return Ending::failed(failure);
+            return Err(failure);
         }
     };
     let changes = matches!(client.open.verb, Verb::Tree { changes: true, .. });
@@ -38,19 +50,16 @@ pub(super) async fn serve(shared: &Arc<Shared>, mut client: Client) -> Ending {
     }
     let session = client.host.new_session_id();
     let opened = client.opened(shared, session, Some(EntryKind::Directory), (0, 0));
-    if let Err(error) = client.channel.send(&opened).await {
-        return Ending::failed(error);
-    }
-    let failure = attend(shared, &mut client, &replica, changes).await.err();
-    Ending { failure, ..Ending::default() }
+    client.channel.send(&opened).await?;
+    attend(shared, &mut client, &replica, changes.then_some(done)).await
 }
 
-/// Answers questions until the client has no more.
+/// Answers questions until the client has no more. Where it may change the tree, counts its steps.
 async fn attend(
     shared: &Arc<Shared>,
     client: &mut Client,
     replica: &Arc<Replica>,
-    changes: bool,
+    mut changes: Option<&mut u64>,
 ) -> Result<(), Failure> {
     let mut answered = 0;
     loop {
@@ -60,9 +69,15 @@ async fn attend(
             Ok(Message::TreeWanted(wanted)) => {
                 survey(shared, client, replica, asked(wanted)).await?;
             }
-            Ok(Message::Deeds(deeds)) if changes => {
-                let replica = Arc::clone(replica);
-                let done = work(shared, client, move || carry_out(&replica, deeds)).await?;
+            Ok(Message::Deeds(deeds)) if changes.is_some() => {
+                let steps = deeds.deeds.len();
+                // It goes on, and is told of, if the client must leave meanwhile.
+                let working = tokio::spawn(change_tree(shared, client, replica, deeds));
+                let carried = wait(client, shared, working, || 0).await?;
+                let done = carried.map_err(broken_off)??;
+                if let Some(count) = &mut changes {
+                    **count += steps.saturating_sub(done.faults.len()) as u64;
+                }
                 client.channel.send(&Message::DeedsDone(done)).await?;
             }
             Ok(Message::BlocksWanted(wanted)) => {
@@ -92,25 +107,74 @@ async fn work<T: Send + 'static>(
         let _seat = seat;
         job()
     });
-    let done = wait(client, shared, working, || 0).await?;
-    done.map_err(|error| Failure::new(FailureKind::Other, error.to_string()))
+    wait(client, shared, working, || 0).await?.map_err(broken_off)
+}
+
+fn broken_off(error: JoinError) -> Failure {
+    Failure::new(FailureKind::Other, error.to_string())
+}
+
+/// Carries a page of steps out and tells the operator of them.
+fn change_tree(
+    shared: &Arc<Shared>,
+    client: &Client,
+    replica: &Arc<Replica>,
+    deeds: Deeds,
+) -> impl Future<Output = Result<DeedsDone, Failure>> + use<> {
+    let (shared, visit) = (Arc::clone(shared), Arc::clone(&client.visit));
+    let (replica, seat) = (Arc::clone(replica), Arc::clone(&client.seat));
+    let told = shared.config.changes;
+    async move {
+        let working = tokio::task::spawn_blocking(move || {
+            let _seat = seat;
+            carry_out(&replica, deeds, told)
+        });
+        let Carried { done, changes } = working.await.map_err(broken_off)?;
+        shared.tell_changes(&visit, changes).await;
+        Ok(done)
+    }
+}
+
+/// What came of a page of steps.
+struct Carried {
+    done: DeedsDone,
+    /// The steps as the operator hears of them, if that is wanted.
+    changes: Vec<Change>,
 }
 
 /// Carries steps out in their order. One that fails does not keep the others from being tried.
-fn carry_out(replica: &Replica, deeds: Deeds) -> DeedsDone {
-    let mut faults = Vec::new();
+fn carry_out(replica: &Replica, deeds: Deeds, told: Changes) -> Carried {
+    let (mut faults, mut changes) = (Vec::new(), Vec::new());
     for (index, wire) in (0..).zip(deeds.deeds) {
+        let change = (told == Changes::Told).then(|| change(&wire));
         let done = match deed(wire) {
             Ok(deed) => replica.apply(&deed).map_err(|fault| fault.why),
             Err(bad) => Err(bad.to_string()),
         };
-        if let Err(mut why) = done {
+        let failure = done.err().map(|mut why| {
             let end = (0..=FAULT_MAX.min(why.len())).rev().find(|&at| why.is_char_boundary(at));
             why.truncate(end.unwrap_or(0));
-            faults.push(DeedFault { index, text: PeerText::new(why) });
-        }
+            why
+        });
+        changes.extend(change.map(|change| Change { failure: failure.clone(), ..change }));
+        let fault = |why| DeedFault { index, text: PeerText::new(why) };
+        faults.extend(failure.map(fault));
     }
-    DeedsDone { faults }
+    Carried { done: DeedsDone { faults }, changes }
+}
+
+/// A step as the operator hears of it.
+fn change(wire: &TreeDeed) -> Change {
+    let (what, path, to) = match wire {
+        TreeDeed::MakeDir { path } => ("make_directory", path, None),
+        TreeDeed::Remove { path, .. } => ("remove", path, None),
+        TreeDeed::Move { path, to, .. } => ("move", path, Some(to)),
+        TreeDeed::Link { path, target } => ("link", path, Some(target)),
+        TreeDeed::HardLink { path, to } => ("hard_link", path, Some(to)),
+        TreeDeed::Dig { path } => ("punch_holes", path, None),
+        TreeDeed::Dress { path, .. } => ("attributes", path, None),
+    };
+    Change { what, path: printable(path), to: to.map(|to| printable(to)), failure: None }
 }
 
 fn block_values(replica: &Replica, wanted: &BlocksWanted) -> BlockValues {

@@ -47,8 +47,20 @@ impl Access {
 /// The list of client keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AuthorizedKeys {
-    keys: Vec<(Fingerprint, Access)>,
+    keys: Vec<Listed>,
 }
+
+/// A line of the list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Listed {
+    key: Fingerprint,
+    access: Access,
+    /// What stands behind the `#`, escaped for display and cut; empty if there is nothing.
+    comment: String,
+}
+
+/// Characters of a comment that are kept.
+const COMMENT_MOST: usize = 100;
 
 impl AuthorizedKeys {
     /// Reads the list; a file that is not there is an empty list.
@@ -60,19 +72,29 @@ impl AuthorizedKeys {
         guard::check(path)?;
         let failed = |source| TrustError::File { path: path.to_owned(), source };
         let text = read_list(path).map_err(failed)?;
-        let keys = parse_lines(path, &text, |_, words| parse_line(words))?;
+        let keys = parse_lines(path, &text, |_, words, comment| parse_line(words, comment))?;
         Ok(AuthorizedKeys { keys })
     }
 
     /// A list in memory of one key and what it may do.
     pub fn of_one(key: Fingerprint, access: Access) -> AuthorizedKeys {
-        AuthorizedKeys { keys: vec![(key, access)] }
+        AuthorizedKeys { keys: vec![Listed { key, access, comment: String::new() }] }
     }
 
     /// What the list grants to a key; several lines of one key add up.
     pub fn access(&self, client: &Fingerprint) -> Access {
-        let lines = self.keys.iter().filter(|(key, _)| key == client);
-        lines.fold(Access::NONE, |access, (_, more)| access.and(*more))
+        self.lines(client).fold(Access::NONE, |access, line| access.and(line.access))
+    }
+
+    /// The comment on a key's line, escaped for display and cut after 100 characters; of several
+    /// lines the first that has one.
+    pub fn comment(&self, client: &Fingerprint) -> Option<&str> {
+        self.lines(client).map(|line| line.comment.as_str()).find(|comment| !comment.is_empty())
+    }
+
+    fn lines(&self, client: &Fingerprint) -> impl Iterator<Item = &Listed> {
+        let client = *client;
+        self.keys.iter().filter(move |line| line.key == client)
     }
 
     /// How many lines there are with a key.
@@ -117,12 +139,13 @@ impl ClientTrust {
 
 /// A key without more may do all that the server allows: that it writes at all was asked for by
 /// its operator. A word behind the key narrows it.
-fn parse_line(words: &[&str]) -> Result<(Fingerprint, Access), LineError> {
+fn parse_line(words: &[&str], comment: &str) -> Result<Listed, LineError> {
     let (fingerprint, access) = match *words {
         [fingerprint] => (fingerprint, Access::ALL),
         [fingerprint, access] => (fingerprint, Access::parse(access)?),
         _ => return Err(LineError::Rest),
     };
-    let fingerprint = fingerprint.parse().map_err(|_| LineError::Fingerprint)?;
-    Ok((fingerprint, access))
+    let key = fingerprint.parse().map_err(|_| LineError::Fingerprint)?;
+    let comment: String = comment.chars().take(COMMENT_MOST).collect();
+    Ok(Listed { key, access, comment: gtp_text::of_text(&comment) })
 }

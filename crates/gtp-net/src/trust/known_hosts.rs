@@ -86,7 +86,7 @@ impl KnownHosts {
     pub fn load(path: &Path) -> Result<KnownHosts, TrustError> {
         guard::check(path)?;
         let text = read_list(path).map_err(|e| file_error(path, e))?;
-        let hosts = parse_lines(path, &text, parse_line)?;
+        let hosts = parse_lines(path, &text, |line, words, _| parse_line(line, words))?;
         Ok(KnownHosts { path: path.to_owned(), hosts })
     }
 

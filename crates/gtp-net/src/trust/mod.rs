@@ -175,21 +175,21 @@ fn read_list(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
-/// Reads every line that holds something besides a comment, as words.
+/// Reads every line that holds something besides a comment, as words and the comment behind them.
 fn parse_lines<T>(
     path: &Path,
     text: &str,
-    mut parse: impl FnMut(usize, &[&str]) -> Result<T, LineError>,
+    mut parse: impl FnMut(usize, &[&str], &str) -> Result<T, LineError>,
 ) -> Result<Vec<T>, TrustError> {
     let mut parsed = Vec::new();
     for (line, content) in (1..).zip(text.lines()) {
-        let content = content.split_once('#').map_or(content, |(before, _)| before);
+        let (content, comment) = content.split_once('#').unwrap_or((content, ""));
         let words: Vec<&str> = content.split_whitespace().collect();
         if words.is_empty() {
             continue;
         }
         let malformed = |why| TrustError::Line { path: path.to_owned(), line, why };
-        parsed.push(parse(line, &words).map_err(malformed)?);
+        parsed.push(parse(line, &words, comment.trim()).map_err(malformed)?);
     }
     Ok(parsed)
 }

@@ -1,0 +1,184 @@
+//! What a server says of what happens: to programs on standard output, to people in its log.
+//!
+//! Each event is a line with fields. Programs hear of all, people of as many as the ration lets
+//! through; what is left out is counted and summed up. What comes from clients was escaped before
+//! it came here. Where the lines go is unknown here.
+
+use gtp::{Failure, Moved, Request, ServerEvent, Stands, Visit};
+use gtp_sys::Clock;
+use serde_json::{Value, json};
+use tracing::{error, info, warn};
+
+use super::ration::{LeftOut, Ration, Topic};
+use crate::log::SERVER;
+use crate::show::json as out;
+
+/// Says what happens at a server.
+pub struct Teller {
+    json: bool,
+    clock: Clock,
+    ration: Ration,
+    standing: out::Standing,
+}
+
+impl Teller {
+    /// One that also tells programs if `args` ask for that.
+    pub fn new(args: &crate::args::ServeArgs) -> Teller {
+        let (clock, ration, standing) = (Clock::start(), Ration::new(), out::Standing::default());
+        Teller { json: args.json, clock, ration, standing }
+    }
+
+    /// Tells programs of an event, and people if not too much else happens.
+    pub fn tell(&mut self, event: &ServerEvent) {
+        if let Some(line) = as_json(event).filter(|_| self.json) {
+            out::line(&line);
+        }
+        let topic = match event {
+            ServerEvent::TurnedAway { .. } | ServerEvent::Refused { .. } => Topic::Refused,
+            ServerEvent::Started { visit } | ServerEvent::Ended { visit, .. } => {
+                Topic::Session(visit.whose)
+            }
+            // The audit has them.
+            ServerEvent::Changed { .. } => return,
+            ServerEvent::KeysRead { .. }
+            | ServerEvent::KeysUnreadable { .. }
+            | ServerEvent::KeysUsable { .. }
+            | ServerEvent::Missed { .. } => return log(event),
+        };
+        if self.ration.allows(self.clock.now(), topic) {
+            log(event);
+        }
+    }
+
+    /// Tells programs what this server is to the machine's daemon; people read it in the log.
+    pub fn stands(&mut self, stands: Stands) {
+        if self.json {
+            self.standing.look(stands);
+        }
+    }
+
+    /// Says how much was left out.
+    pub fn sum_up(&mut self) {
+        if let Some(LeftOut { refused, sessions }) = self.ration.take_left_out() {
+            info!(
+                target: SERVER,
+                refused,
+                sessions,
+                "left out here: {refused} lines about refused connections, {sessions} about \
+                 sessions that began or ended"
+            );
+        }
+    }
+}
+
+/// The word for how a session ended.
+pub fn outcome(failure: Option<&Failure>) -> &'static str {
+    failure.map_or("done", |failure| failure.kind.as_str())
+}
+
+/// Bits of content per second, rounded; zero for a session without length.
+pub fn rate(moved: &Moved) -> u64 {
+    let seconds = moved.span.as_secs_f64();
+    if seconds > 0.0 { (moved.content_bytes as f64 * 8.0 / seconds).round() as u64 } else { 0 }
+}
+
+fn log(event: &ServerEvent) {
+    match event {
+        ServerEvent::TurnedAway { client, more } => {
+            warn!(target: SERVER, %client, more, "too many connections");
+        }
+        ServerEvent::Refused { client, request: None, failure } => {
+            info!(target: SERVER, %client, why = failure.text, "refused");
+        }
+        ServerEvent::Refused { client, request: Some(request), failure } => {
+            let Request { key, name, verb, path } = request;
+            let (name, object) = (name.as_deref(), format!("/{path}"));
+            info!(target: SERVER, %client, %key, name, verb, object, why = failure.text, "refused");
+        }
+        ServerEvent::KeysRead { keys } => {
+            info!(target: SERVER, keys, "hangup: the list of keys was read again");
+        }
+        ServerEvent::KeysUnreadable { failure } => error!(
+            target: SERVER,
+            why = failure.text,
+            "the list of keys cannot be used: new clients are refused, and sessions of listed \
+             clients end in five minutes"
+        ),
+        ServerEvent::KeysUsable { keys } => {
+            info!(target: SERVER, keys, "the list of keys can be used again");
+        }
+        ServerEvent::Missed { count } => {
+            warn!(target: SERVER, events = count, "some events were not reported");
+        }
+        ServerEvent::Started { visit } => log_begin(visit),
+        ServerEvent::Ended { visit, moved, failure } => log_end(visit, moved, failure.as_ref()),
+        ServerEvent::Changed { .. } => {}
+    }
+}
+
+fn log_begin(visit: &Visit) {
+    let Visit { id, client, whose: _, request: Request { key, name, verb, path } } = visit;
+    let (name, object) = (name.as_deref(), format!("/{path}"));
+    info!(target: SERVER, session = id, %client, %key, name, verb, object, "session begins");
+}
+
+fn log_end(visit: &Visit, moved: &Moved, failure: Option<&Failure>) {
+    let Visit { id, client, whose: _, request: Request { key, name, verb, path } } = visit;
+    let (name, object) = (name.as_deref(), format!("/{path}"));
+    let (bytes, wire_bytes, files) = (moved.content_bytes, moved.wire_bytes, moved.files);
+    let (changes, loss, bps) = (moved.changes, moved.loss_ratio, rate(moved));
+    let (seconds, outcome) = (moved.span.as_secs_f64(), outcome(failure));
+    match failure {
+        None => info!(
+            target: SERVER, session = id, %client, %key, name, verb, object, bytes, wire_bytes,
+            files, changes, seconds, rate = bps, loss, outcome, "session ends"
+        ),
+        Some(Failure { text, .. }) => warn!(
+            target: SERVER, session = id, %client, %key, name, verb, object, bytes, wire_bytes,
+            files, changes, seconds, rate = bps, loss, outcome, why = text, "session ends"
+        ),
+    }
+}
+
+fn as_json(event: &ServerEvent) -> Option<Value> {
+    Some(match event {
+        ServerEvent::TurnedAway { client, more } => {
+            json!({ "event": "turned_away", "client": client.to_string(), "more": more })
+        }
+        ServerEvent::KeysRead { keys } => json!({ "event": "keys_read", "keys": keys }),
+        ServerEvent::KeysUnreadable { failure } => {
+            json!({ "event": "keys_unreadable", "message": failure.text })
+        }
+        ServerEvent::KeysUsable { keys } => json!({ "event": "keys_usable", "keys": keys }),
+        ServerEvent::Missed { count } => json!({ "event": "missing", "lines": count }),
+        ServerEvent::Refused { client, request, failure } => json!({
+            "event": "refused",
+            "client": client.to_string(),
+            "key": request.as_ref().map(|request| request.key.to_string()),
+            "message": failure.text,
+        }),
+        ServerEvent::Started { visit } => json!({
+            "event": "session",
+            "id": visit.id,
+            "client": visit.client.to_string(),
+            "key": visit.request.key.to_string(),
+            "name": visit.request.name,
+            "verb": visit.request.verb,
+            "path": visit.request.path,
+        }),
+        ServerEvent::Ended { visit, moved, failure } => json!({
+            "event": "session_end",
+            "id": visit.id,
+            "bytes": moved.content_bytes,
+            "wire_bytes": moved.wire_bytes,
+            "files": moved.files,
+            "changes": moved.changes,
+            "seconds": moved.span.as_secs_f64(),
+            "rate": rate(moved),
+            "loss_ratio": moved.loss_ratio,
+            "outcome": outcome(failure.as_ref()),
+            "failure": failure.as_ref().map(|f| &f.text),
+        }),
+        ServerEvent::Changed { .. } => return None,
+    })
+}
