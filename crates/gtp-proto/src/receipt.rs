@@ -6,6 +6,8 @@
 mod builder;
 mod verifier;
 
+use core::ops::Range;
+
 use gtp_ranges::RangeSet;
 
 use crate::limits::{GAPS_REMEMBERED, PN_AHEAD};
@@ -56,6 +58,11 @@ impl Arrivals {
     /// One above the largest packet number seen.
     pub fn upcoming(&self) -> u64 {
         self.next
+    }
+
+    /// The numbers of `range` that have not been seen.
+    pub fn missing(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
+        self.gaps.within(range)
     }
 
     fn forget_oldest(&mut self) {

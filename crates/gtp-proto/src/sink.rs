@@ -523,10 +523,7 @@ impl SinkSession {
         }
         self.hear_source(now);
         let bytes = self.config.link.wire_bytes(HEADER_LEN + body.len());
-        if self.receipt.is_present(pn) {
-            // Else it was measured as missing.
-            self.measured.add(now, pn, data.sent_at, bytes);
-        }
+        self.measured.add(now, pn, data.sent_at, bytes);
         self.note(came, pn, data.proof, bytes, data.sent_at, data.grant)?;
         self.received.add(bytes);
         self.excess.received(bytes);
@@ -680,8 +677,8 @@ impl SinkSession {
     }
 
     fn end_part(&mut self, now: Time, is_full: bool) {
-        let present = self.receipt.present(&self.arrivals);
-        self.measured.add_missing(present.bytes, present.packets, &present.missing);
+        let (bytes, packets) = self.receipt.present();
+        self.measured.end_part(bytes, packets);
         let delays = self.delay.take_interval();
         self.receipt.end_part(now, &self.arrivals, delays, is_full);
     }
@@ -690,6 +687,8 @@ impl SinkSession {
         self.end_part(now, false);
         let finished = self.receipt.finish(now, &self.arrivals, self.late());
         let Finished { receipt, missing, delays } = finished;
+        let decided = self.measured.settled_upto()..receipt.span.end;
+        self.measured.settle(decided.end, self.arrivals.missing(decided));
         self.counters.lost += missing;
         self.usage.lost(Bytes(missing.saturating_mul(self.packet_bytes().0)));
         (receipt, delays)

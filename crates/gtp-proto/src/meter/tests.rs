@@ -1,6 +1,6 @@
 //! Rates and round-trip times against hand-made courses.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::iter;
 use std::vec::Vec;
 
@@ -25,45 +25,62 @@ fn a_meter_gives_the_mean_of_the_last_whole_interval() {
     assert_eq!(meter.rate(), Rate::ZERO, "time that stands still is no interval");
 }
 
-/// Rates read every `interval` of a stream of 1,250-byte packets, one every `gap`, of which each
-/// is late by what `late` says and those that `lost` names do not come.
-fn stream(
+/// A stream of 1,250-byte packets, one every `gap`, read every `interval`.
+struct Stream {
     interval: Span,
     gap: Span,
-    late: impl Fn(u64) -> Span,
-    lost: impl Fn(u64) -> bool,
-) -> Vec<Rate> {
-    let mut meter = StreamMeter::new(START);
-    let sent = |n: u64| START + gap * n;
-    let mut coming: Vec<(Time, u64)> = (0..2_000).map(|n| (sent(n) + late(n), n)).collect();
-    coming.sort_unstable();
-    let (mut rates, mut upto, mut next) = (Vec::new(), 0, 0);
-    let mut now = START;
-    while next < coming.len() {
-        now += interval;
-        let (mut bytes, mut arrived, mut newest) = (0, 0, upto);
-        let mut missing: BTreeSet<u64> = BTreeSet::new();
-        while let Some(&(at, n)) = coming.get(next)
-            && at <= now
-        {
-            next += 1;
-            if lost(n) {
-                continue;
-            }
-            if n >= upto {
-                meter.add(at, n, sent(n).as_wire_micros(), Bytes(1_250));
+    /// How late each is.
+    late: fn(u64) -> Span,
+    /// Which ones do not come.
+    lost: fn(u64) -> bool,
+    /// Which ones hold no data, and take no time.
+    plain: fn(u64) -> bool,
+    /// How long a part waits for late packets.
+    waits: Span,
+}
+
+impl Stream {
+    fn new(interval: Span, gap: Span) -> Stream {
+        let none = |_| false;
+        Stream { interval, gap, late: |_| Span::ZERO, lost: none, plain: none, waits: Span::ZERO }
+    }
+
+    /// The rate at the end of each interval.
+    fn rates(&self) -> Vec<Rate> {
+        let plain_before = |n: u64| (0..n).filter(|&n| (self.plain)(n)).count() as u64;
+        let sent = |n: u64| START + self.gap * (n - plain_before(n));
+        let numbers = (0..2_000).filter(|&n| !(self.lost)(n));
+        let mut coming: Vec<(Time, u64)> = numbers.map(|n| (sent(n) + (self.late)(n), n)).collect();
+        coming.sort_unstable();
+        let mut coming = coming.into_iter().peekable();
+        let (mut meter, mut rates, mut now) = (StreamMeter::new(START), Vec::new(), START);
+        let (mut missing, mut newest, mut ends) = (BTreeSet::new(), 0, VecDeque::new());
+        while coming.peek().is_some() {
+            now += self.interval;
+            let (mut bytes, mut arrived) = (0, 0);
+            while let Some((at, n)) = coming.next_if(|&(at, _)| at <= now) {
+                if !(self.plain)(n) {
+                    meter.add(at, n, sent(n).as_wire_micros(), Bytes(1_250));
+                    bytes += 1_250;
+                }
                 missing.extend(newest..n);
                 missing.remove(&n);
-                (bytes, arrived, newest) = (bytes + 1_250, arrived + 1, newest.max(n + 1));
+                (arrived, newest) = (arrived + 1, newest.max(n + 1));
             }
+            meter.end_part(Bytes(bytes), arrived);
+            ends.push_back((now, newest));
+            while let Some((_, upto)) =
+                ends.pop_front_if(|&mut (ended, _)| now.since(ended) >= self.waits)
+            {
+                let still = missing.split_off(&upto);
+                let lost = core::mem::replace(&mut missing, still);
+                meter.settle(upto, lost.into_iter().map(|n| n..n + 1));
+            }
+            meter.roll(now, self.interval, self.interval);
+            rates.push(meter.rate());
         }
-        let missing: Vec<_> = missing.iter().map(|&n| n..n + 1).collect();
-        meter.add_missing(Bytes(bytes), arrived, &missing);
-        upto = newest;
-        meter.roll(now, interval, interval);
-        rates.push(meter.rate());
+        rates
     }
-    rates
 }
 
 fn within(rates: &[Rate], least: f64, most: f64) {
@@ -73,26 +90,57 @@ fn within(rates: &[Rate], least: f64, most: f64) {
 
 #[test]
 fn a_steady_stream_is_measured_exactly_however_few_packets_an_interval_holds() {
-    let interval = Span::from_millis(10);
     // At 100 kbit/s to 100 Mbit/s: from a tenth of a packet in an interval to a hundred.
     for (gap_us, bps) in [(100_000, 1e5), (30_000, 1e7 / 30.0), (8_000, 1.25e6), (100, 1e8)] {
-        let rates = stream(interval, Span::from_micros(gap_us), |_| Span::ZERO, |_| false);
+        let rates = Stream::new(INTERVAL, Span::from_micros(gap_us)).rates();
         within(&rates[rates.len() / 4..], bps * 0.999, bps * 1.001);
     }
 }
 
+/// Up to 6 ms late, in no order.
+fn unordered(n: u64) -> Span {
+    Span::from_micros(n * 2_654_435_761 % 6_000)
+}
+
 #[test]
 fn packets_that_are_late_or_overtake_each_other_do_not_change_what_was_sent() {
-    let late = |n: u64| Span::from_micros(n * 2_654_435_761 % 6_000);
-    let rates = stream(Span::from_millis(10), Span::from_millis(1), late, |_| false);
-    within(&rates[rates.len() / 4..rates.len() * 3 / 4], 0.999e7, 1.001e7);
+    for waits in [0, 10] {
+        let stream = Stream {
+            late: unordered,
+            waits: Span::from_millis(waits),
+            ..Stream::new(INTERVAL, Span::from_millis(1))
+        };
+        let rates = stream.rates();
+        within(&rates[rates.len() / 4..rates.len() * 3 / 4], 0.999e7, 1.001e7);
+    }
+}
+
+#[test]
+fn a_part_that_waits_counts_what_late_packets_brought() {
+    // Some datagrams hold no data, so what a late one brings is not what all bring on average.
+    let gap = Span::from_micros(300);
+    let rates = |waits| {
+        let plain = |n| n % 16 == 7;
+        let stream = Stream { late: unordered, plain, waits, ..Stream::new(INTERVAL, gap) };
+        stream.rates()[40..55].to_vec()
+    };
+    let sent = Bytes(1_250).per(gap).as_f64();
+    within(&rates(INTERVAL), sent * 0.999, sent * 1.001);
+    let at_once = rates(Span::ZERO);
+    assert!(at_once.iter().any(|rate| (rate.as_f64() / sent - 1.0).abs() > 0.01), "{at_once:?}");
 }
 
 #[test]
 fn what_is_lost_was_sent() {
-    let lost = |n: u64| n % 20 == 7;
-    let rates = stream(Span::from_millis(10), Span::from_millis(1), |_| Span::ZERO, lost);
-    within(&rates[rates.len() / 4..], 0.999e7, 1.001e7);
+    for waits in [0, 10] {
+        let stream = Stream {
+            lost: |n| n % 20 == 7,
+            waits: Span::from_millis(waits),
+            ..Stream::new(INTERVAL, Span::from_millis(1))
+        };
+        let rates = stream.rates();
+        within(&rates[rates.len() / 4..], 0.999e7, 1.001e7);
+    }
 }
 
 #[test]
@@ -104,8 +152,9 @@ fn what_is_lost_after_the_newest_packet_counts_once_with_those_that_follow() {
         let now = START + Span::from_millis(ms);
         if ms % 40 == 20 {
             // It came, and shows that the four before it are lost.
-            let lost: Vec<_> = iter::once(number(ms - 4)..number(ms) - 1).collect();
-            meter.add_missing(Bytes(25_000), 20, &lost);
+            let lost = number(ms - 4)..number(ms) - 1;
+            meter.end_part(Bytes(25_000), 20);
+            meter.settle(number(ms), iter::once(lost));
         }
         if !(16..20).contains(&(ms % 40)) {
             meter.add(now, number(ms), now.as_wire_micros(), Bytes(1_250));
@@ -124,8 +173,8 @@ fn numbers_that_go_back_with_time_are_measured_all_the_same() {
         let now = START + Span::from_millis(ms);
         numbers.for_each(|pn| meter.add(now, pn, now.as_wire_micros(), Bytes(1_250)));
     }
-    let lost: Vec<_> = iter::once(61..81).collect();
-    meter.add_missing(Bytes(100_000), 80, &lost);
+    meter.end_part(Bytes(100_000), 80);
+    meter.settle(101, iter::once(61..81));
     meter.roll(START + Span::from_millis(12), INTERVAL, INTERVAL);
     assert!(meter.rate() < Rate::from_mbps(1_000), "{}", meter.rate());
 }
@@ -144,8 +193,8 @@ fn packets_that_are_lost_for_a_while_show_no_lower_rate() {
             }
         }
     }
-    let lost: Vec<_> = iter::once(21..110).collect();
-    meter.add_missing(Bytes(28_750), 23, &lost);
+    meter.end_part(Bytes(28_750), 23);
+    meter.settle(112, iter::once(21..110));
     meter.roll(at(121), INTERVAL, Span::from_millis(100));
     assert_eq!(meter.rate(), Rate::from_mbps(10));
     meter.roll(at(400), INTERVAL, Span::from_millis(100));

@@ -6,7 +6,6 @@
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use core::ops::Range;
 
 use gtp_alloc::{Bytes, Span, Time};
 
@@ -103,17 +102,6 @@ impl Part {
     }
 }
 
-/// What came in the present part, and what did not.
-#[derive(Debug)]
-pub(crate) struct Present {
-    /// IP bytes that arrived, and packets.
-    pub bytes: Bytes,
-    /// See `bytes`.
-    pub packets: u64,
-    /// Numbers of packets that are lost, or late.
-    pub missing: Vec<Range<u64>>,
-}
-
 /// A receipt, and what else is known of its packets.
 #[derive(Debug)]
 pub(crate) struct Finished {
@@ -127,7 +115,7 @@ pub(crate) struct Finished {
 impl ReceiptBuilder {
     /// Whether packet `pn` belongs to the present part or a later one.
     #[inline]
-    pub fn is_present(&self, pn: u64) -> bool {
+    fn is_present(&self, pn: u64) -> bool {
         pn >= self.present_start
     }
 
@@ -168,11 +156,9 @@ impl ReceiptBuilder {
         gaps > PART_GAPS / 2
     }
 
-    /// What came in the present part, and what did not.
-    pub fn present(&self, arrivals: &Arrivals) -> Present {
-        let Part { bytes, packets, .. } = self.present;
-        let missing = arrivals.gaps.within(self.present_start..arrivals.next).collect();
-        Present { bytes: Bytes(bytes), packets, missing }
+    /// IP bytes that arrived in the present part, and packets.
+    pub fn present(&self) -> (Bytes, u64) {
+        (Bytes(self.present.bytes), self.present.packets)
     }
 
     /// Ends the present part at `now`, if there is one, whose packets had these delays. `is_full`
