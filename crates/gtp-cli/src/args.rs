@@ -5,8 +5,9 @@
 //! values stand in for the built-in defaults here, so that the one parser decides: flag, then
 //! environment, then file, then default.
 
+use std::ffi::OsString;
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ use crate::daemon::{self, SessionsArgs, SetArgs, Which};
 use crate::demo::DemoArgs;
 use crate::log::LogFormat;
 use crate::run::{PumpCommand, RunArgs};
+use crate::ssh::SshArgs;
 use crate::sync::SyncArgs;
 use crate::top::TopArgs;
 use crate::{config, output, words};
@@ -59,6 +61,10 @@ pub enum Verb {
     /// Make a directory like another one, here or there: only what differs travels
     #[command(override_usage = "gtp sync [OPTIONS] <SRC> <DST>")]
     Sync(Box<SyncArgs>),
+    /// Run a command where ssh logs in, with its input and output over GTP: an `ssh` for programs
+    /// that move data
+    #[command(override_usage = "gtp ssh [OPTIONS] [SSH OPTIONS] HOST COMMAND...")]
+    Ssh(Box<SshArgs>),
     /// What `cp` starts at the far end
     #[command(hide = true)]
     FarEnd(FarEndArgs),
@@ -460,7 +466,7 @@ pub fn parse() -> Result<Verb, ExitCode> {
         ExitCode::from(2)
     })?;
     let command = file.as_defaults(Cli::command());
-    let parsed = command.clone().try_get_matches().and_then(|m| {
+    let parsed = command.clone().try_get_matches_from(given()).and_then(|m| {
         if let Some((name, given)) = m.subcommand()
             && let Some(verb) = command.find_subcommand(name)
         {
@@ -481,6 +487,17 @@ pub fn parse() -> Result<Verb, ExitCode> {
         }
         ExitCode::from(2)
     })
+}
+
+/// The words of the command line. A program that is called `gtp-ssh` is `gtp ssh`, for programs
+/// that take the path of an ssh and no further word.
+fn given() -> Vec<OsString> {
+    let mut words: Vec<OsString> = std::env::args_os().collect();
+    let is_ssh = |word: &OsString| Path::new(word).file_name().is_some_and(|n| n == "gtp-ssh");
+    if words.first().is_some_and(is_ssh) {
+        words.insert(1, "ssh".into());
+    }
+    words
 }
 
 /// Shows what was asked for: help, or the version.

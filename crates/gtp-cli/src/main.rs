@@ -20,6 +20,7 @@ mod plain_log;
 mod run;
 mod show;
 mod signals;
+mod ssh;
 mod sync;
 mod top;
 mod verbs;

@@ -14,7 +14,7 @@ use common::{Serving, wait_for};
 use gtp_share::client::sessions;
 
 /// Commands that other parts of the project run, and what runs them.
-const ELSEWHERE: [(&str, &str); 11] = [
+const ELSEWHERE: [(&str, &str); 16] = [
     ("make demo", "tests/demo.rs, and .ci/run by make test"),
     ("make test", ".ci/run"),
     ("make install", "it builds everything optimised, into the home directory"),
@@ -24,6 +24,14 @@ const ELSEWHERE: [(&str, &str); 11] = [
     ("gtp sync data/ host:backup/data", "tests/sync.rs"),
     ("gtp sync -n --delete data/ host:backup/data", "tests/sync.rs"),
     ("gtp sync host:data .", "tests/sync.rs"),
+    ("rsync -a -e 'gtp ssh' data/ host:backup/data", "tests/ssh.rs"),
+    ("GIT_SSH_COMMAND='gtp ssh' git clone host:repo", "tests/ssh.rs"),
+    ("BORG_RSH='gtp ssh' borg create host:backups::monday data", "tests/ssh.rs"),
+    (
+        "restic -r sftp:host:/backups -o sftp.command='gtp ssh host -s sftp' backup data",
+        "tests/ssh.rs",
+    ),
+    ("tar -cf - data | gtp ssh host 'tar -xf -'", "tests/ssh.rs"),
     ("gtp run iperf3 -s", "tests/run.rs"),
     ("gtp run iperf3 -c server", "tests/run.rs, in both directions"),
 ];

@@ -16,7 +16,7 @@ use gtp_net::server::{Admission, Limits};
 use gtp_net::stream::{
     Caller, Callers, Carries, Delivery, FrameStream, ListenConfig, Stream, StreamListener, WINDOW,
 };
-use gtp_net::trust::{AUTHORIZED_KEYS_FILE, Strangers};
+use gtp_net::trust::{AUTHORIZED_KEYS_FILE, Access, AuthorizedKeys, ClientTrust, Strangers};
 
 use crate::get::Asked;
 use crate::host::{AcceptNew, Host};
@@ -141,6 +141,7 @@ pub struct Listen {
     at: String,
     callers: Callers,
     keys: Option<PathBuf>,
+    only: Option<Fingerprint>,
     limits: Limits,
     max_rate: Rate,
     alone: Vec<Alone>,
@@ -162,6 +163,7 @@ impl Listen {
             at: DEFAULT_AT.into(),
             callers: Callers::Listed,
             keys: None,
+            only: None,
             limits: Limits::default(),
             max_rate: Rate::UNLIMITED,
             alone: Vec::new(),
@@ -188,6 +190,12 @@ impl Listen {
     /// holder out.
     pub fn authorized_keys(mut self, path: impl Into<PathBuf>) -> Listen {
         self.keys = Some(path.into());
+        self
+    }
+
+    /// Lets this key in and no other. No list is read.
+    pub fn only(mut self, key: Fingerprint) -> Listen {
+        self.only = Some(key);
         self
     }
 
@@ -240,12 +248,17 @@ impl Listen {
     pub async fn start(self, host: &Host) -> Result<Listening, Failure> {
         let listen = gtp_net::server::listen_address(&self.at)?;
         let list = || host.config_dir.join(AUTHORIZED_KEYS_FILE);
+        let strangers = Strangers::Refused;
+        let admission = match self.only {
+            Some(key) => {
+                let keys = AuthorizedKeys::of_one(key, Access::ALL);
+                Admission::Fixed(ClientTrust { keys, strangers })
+            }
+            None => Admission::File { path: self.keys.unwrap_or_else(list), strangers },
+        };
         let config = ListenConfig {
             listen,
-            admission: Admission::File {
-                path: self.keys.unwrap_or_else(list),
-                strangers: Strangers::Refused,
-            },
+            admission,
             callers: self.callers,
             limits: self.limits,
             max_rate: self.max_rate,

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use gtp::{Alone, Failure, FailureKind, Host, Identity, RunningServer, Server};
+use gtp::{Alone, Failure, FailureKind, Host, Identity, Listen, RunningServer, Server};
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -21,6 +21,7 @@ use super::paths::{Found, to_read, to_write};
 use super::tunnel::{Frame, Links, NoFrame};
 use crate::args::HostArgs;
 use crate::output;
+use crate::ssh::far::{self, Wanted};
 use crate::verbs::{host, other, runtime};
 
 /// Options of `far-end`.
@@ -82,17 +83,13 @@ fn listen(mut from: impl Read, tell: &mpsc::Sender<Heard>) {
 async fn serve(args: &FarEndArgs, mut heard: mpsc::Receiver<Heard>) -> Result<ExitCode, Failure> {
     let asked = timeout(SILENCE_SPAN, heard.recv()).await;
     let Ok(Some(Heard::Request(request))) = asked else { return Ok(ExitCode::FAILURE) };
-    let opened = match request {
-        Ok(request) => open(args, &request).await,
+    let served = match request {
+        Ok(request) => serve_request(args, &request, heard).await,
         Err(failure) => Err(failure),
     };
     let version = env!("CARGO_PKG_VERSION").to_owned();
-    match opened {
-        Ok((_host, server, ready)) => {
-            say(&Answer::Ready(ready))?;
-            attend(server, heard).await;
-            Ok(ExitCode::SUCCESS)
-        }
+    match served {
+        Ok(()) => Ok(ExitCode::SUCCESS),
         Err(failure) => {
             let code = ExitCode::from(failure.exit_code());
             let (kind, text) = (failure.kind.as_str().to_owned(), failure.text);
@@ -100,6 +97,59 @@ async fn serve(args: &FarEndArgs, mut heard: mpsc::Receiver<Heard>) -> Result<Ex
             Ok(code)
         }
     }
+}
+
+async fn serve_request(
+    args: &FarEndArgs,
+    request: &Request,
+    heard: mpsc::Receiver<Heard>,
+) -> Result<(), Failure> {
+    check_release(request)?;
+    // What runs gets the limit of descriptors that this process was started with.
+    if let Want::Run(subsystem) = &request.want {
+        return run_command(args, request, subsystem.as_deref(), heard).await;
+    }
+    gtp_sys::descriptors::raise_limit();
+    let (_host, server, ready) = open(args, request).await?;
+    say(&Answer::Ready(ready))?;
+    attend(server, heard).await;
+    Ok(())
+}
+
+fn check_release(request: &Request) -> Result<(), Failure> {
+    let (near, own) = (&request.version, env!("CARGO_PKG_VERSION"));
+    if hello::are_compatible(near, own) {
+        return Ok(());
+    }
+    let text = format!("gtp {own} is there, and gtp {near} asks it");
+    Err(Failure::new(FailureKind::Authentication, text))
+}
+
+/// Runs a command for the near end, once.
+async fn run_command(
+    args: &FarEndArgs,
+    request: &Request,
+    subsystem: Option<&str>,
+    mut heard: mpsc::Receiver<Heard>,
+) -> Result<(), Failure> {
+    let wanted = match subsystem {
+        None => Wanted::Command,
+        Some(name) => Wanted::Program(far::subsystem(name).ok_or_else(|| {
+            let text = "the program of this subsystem is at none of its usual places there";
+            Failure::new(FailureKind::Missing, text)
+        })?),
+    };
+    let identity = Identity::generate();
+    let key = identity.fingerprint();
+    let host = host(&args.host).identity(identity).start()?;
+    let listen = async |at| Listen::new().only(request.key).at(at).start(&host).await;
+    let listening = listen_on(request.ports, listen).await?;
+    let (version, port) = (env!("CARGO_PKG_VERSION").to_owned(), listening.address().port());
+    say(&Answer::Ready(Ready { version, key, addresses: addresses(), port, found: Vec::new() }))?;
+    let near_end =
+        async { while let Ok(Some(Heard::More(_))) = timeout(SILENCE_SPAN, heard.recv()).await {} };
+    far::serve(listening, wanted, near_end).await;
+    Ok(())
 }
 
 /// Serves until the near end is gone, or silent for too long.
@@ -155,17 +205,12 @@ async fn open(
     args: &FarEndArgs,
     request: &Request,
 ) -> Result<(Host, RunningServer, Ready), Failure> {
-    let version = env!("CARGO_PKG_VERSION").to_owned();
-    if !hello::are_compatible(&request.version, &version) {
-        let near = &request.version;
-        let text = format!("gtp {version} is there, and gtp {near} asks it");
-        return Err(Failure::new(FailureKind::Authentication, text));
-    }
     let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
     let home = home.unwrap_or_else(|| PathBuf::from("/"));
     let Found { root, objects } = match &request.want {
         Want::Read(paths) => to_read(&home, paths)?,
         Want::Write(path) | Want::Tree(path) => to_write(&home, path)?,
+        Want::Run(_) => return Err(other("a command is no file")),
     };
     let identity = Identity::generate();
     let key = identity.fingerprint();
@@ -174,28 +219,28 @@ async fn open(
     server = match &request.want {
         Want::Read(_) => server.only_reader(request.key),
         Want::Write(_) => server.only_writer(request.key),
-        Want::Tree(_) => server.only_owner(request.key),
+        Want::Tree(_) | Want::Run(_) => server.only_owner(request.key),
     };
     for law in [Alone::Gtp2004, Alone::Rbudp, Alone::Sabul, Alone::Tsunami] {
         server = server.allow(law);
     }
-    let running = listen_on(&host, &server, request.ports).await?;
-    let port = running.address().port();
+    let listen = async |at| server.clone().listen(at).start(&host).await;
+    let running = listen_on(request.ports, listen).await?;
+    let (version, port) = (env!("CARGO_PKG_VERSION").to_owned(), running.address().port());
     let ready = Ready { version, key, addresses: addresses(), port, found: objects };
     Ok((host, running, ready))
 }
 
 /// Listens on the first of the ports that is free.
-async fn listen_on(
-    host: &Host,
-    server: &Server,
+async fn listen_on<L>(
     ports: Option<(u16, u16)>,
-) -> Result<RunningServer, Failure> {
+    listen: impl AsyncFn(String) -> Result<L, Failure>,
+) -> Result<L, Failure> {
     let (first, last) = ports.unwrap_or((0, 0));
     let mut failed = None;
     for port in first..=last {
-        match server.clone().listen(format!("[::]:{port}")).start(host).await {
-            Ok(running) => return Ok(running),
+        match listen(format!("[::]:{port}")).await {
+            Ok(listening) => return Ok(listening),
             Err(failure) => failed = Some(failure),
         }
     }

@@ -57,6 +57,9 @@ pub enum Want {
     Write(String),
     /// This tree is to be made like another one: it is read, written and removed from.
     Tree(String),
+    /// A command is to be run, which the near end says later; or the server of the subsystem that
+    /// is named.
+    Run(Option<String>),
 }
 
 /// The far end's answer.
@@ -190,6 +193,7 @@ pub fn request(line: &[u8]) -> Result<Request, Bad> {
             (1..=OBJECTS_MAX).contains(&paths.len()) && paths.iter().all(|path| is_path(path))
         }
         Want::Write(path) | Want::Tree(path) => is_path(path),
+        Want::Run(subsystem) => subsystem.as_ref().is_none_or(|name| name.len() <= WORD_MAX),
     };
     if !fits {
         return Err(malformed("it names no path, or too many"));

@@ -27,7 +27,7 @@ use tokio::time::timeout;
 
 pub use far_end::{FarEndArgs, run as run_far_end};
 
-use crate::args::TransferArgs;
+use crate::args::{HostArgs, TransferArgs};
 use crate::output;
 use crate::show::Shower;
 use crate::verbs::transfer::{Ends, Options, control, watch};
@@ -329,13 +329,36 @@ pub async fn call_far_end(
     login: &Login,
     want: Want,
 ) -> Result<(Host, FarEnd, Ready), Failure> {
+    call_by(Call { way, host: &transfer.host, options: &[] }, login, want).await
+}
+
+/// How a far end is called.
+#[derive(Clone, Copy)]
+pub struct Call<'a> {
+    /// How it is reached.
+    pub way: &'a WayArgs,
+    /// This host.
+    pub host: &'a HostArgs,
+    /// Options of ssh's, before the login.
+    pub options: &'a [OsString],
+}
+
+/// Starts a far end as [`call_far_end`] does, with ssh's own options.
+///
+/// # Errors
+/// As [`call_far_end`].
+pub async fn call_by(
+    Call { way, host: own, options }: Call<'_>,
+    login: &Login,
+    want: Want,
+) -> Result<(Host, FarEnd, Ready), Failure> {
     let identity = Identity::generate();
     let version = env!("CARGO_PKG_VERSION").to_owned();
     let key = identity.fingerprint();
     let request = Request { version, key, ports: way.port, want };
     let program = way.install.then(Program::read).transpose()?;
-    let here = host(&transfer.host).identity(identity).start()?;
-    let way = Way { ssh: &way.ssh, login, program };
+    let here = host(own).identity(identity).start()?;
+    let way = Way { ssh: &way.ssh, options, login, program };
     let (far, ready) = call(way, &request).await?;
     let found = addresses(login, &ready).await;
     let introduced = url(login, &ready, "", true).map(|url| {

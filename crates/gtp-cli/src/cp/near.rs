@@ -4,6 +4,7 @@
 //! passed on line by line, with terminal control characters escaped. The far end runs as long as
 //! its standard input is open, so dropping [`FarEnd`] ends it.
 
+use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -15,7 +16,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use super::hello::{self, Answer, Bad, Finder, Message, Ready, Request};
+use super::hello::{self, Answer, Bad, Finder, Message, Ready, Request, Want};
 use super::operand::Login;
 use super::program::Program;
 use super::script;
@@ -28,6 +29,8 @@ use crate::verbs::other;
 pub struct Way<'a> {
     /// The program that logs in, and its arguments, between spaces.
     pub ssh: &'a str,
+    /// Further options of that program, before the login.
+    pub options: &'a [OsString],
     /// Who logs in where.
     pub login: &'a Login,
     /// The program to send if none is there.
@@ -60,9 +63,17 @@ pub async fn call(way: Way<'_>, request: &Request) -> Result<(FarEnd, Ready), Fa
         }
     };
     match judge(answer) {
-        Ok(ready) => Ok((talk.into_far_end().await, ready)),
+        Ok(ready) => {
+            // Streams take no detour. Without a port there is none.
+            let listening = async || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.ok();
+            let detour = match request.want {
+                Want::Run(_) => None,
+                Want::Read(_) | Want::Write(_) | Want::Tree(_) => listening().await,
+            };
+            Ok((talk.into_far_end(detour), ready))
+        }
         Err(failure) => {
-            talk.into_far_end().await.close().await;
+            talk.into_far_end(None).close().await;
             Err(failure.about(way.login))
         }
     }
@@ -109,7 +120,7 @@ impl Talk {
             None => script::start(),
         };
         let mut command = Command::new(program);
-        command.args(arguments).arg(way.login.for_ssh()).arg(script);
+        command.args(arguments).args(way.options).arg(way.login.for_ssh()).arg(script);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let started = command.kill_on_drop(true).spawn();
         let mut child = started.map_err(|error| other(format!("cannot run {program}: {error}")))?;
@@ -222,10 +233,9 @@ impl Talk {
         settle(&mut self.stderr_task).await;
     }
 
-    async fn into_far_end(self) -> FarEnd {
+    /// A far end that is served; what connects to the listener is carried to its server.
+    fn into_far_end(self, listener: Option<TcpListener>) -> FarEnd {
         let Talk { child, to, from, come, stderr_task, .. } = self;
-        // Without a port there is no detour.
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.ok();
         let detour = listener.as_ref().and_then(|listener| listener.local_addr().ok());
         let keep_alive = tokio::spawn(async move {
             let (links, writing) = Links::over(to);

@@ -72,7 +72,7 @@ fn colon(word: &[u8]) -> Option<usize> {
 
 impl Login {
     /// A login; `None` if ssh would take it for an option, or it has characters that no host has.
-    fn of(text: &str) -> Option<Login> {
+    pub fn of(text: &str) -> Option<Login> {
         let fits = |c: char| gtp_text::is_plain(c) && c != ' ' && !"/'\"\\[]".contains(c);
         let is_word = |word: &str| !word.starts_with('-') && word.chars().all(fits);
         let (user, host) = text.rsplit_once('@').unwrap_or(("", text));

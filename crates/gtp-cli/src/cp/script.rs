@@ -24,7 +24,7 @@ pub fn install(system: &str, length: u64, sha256: &str) -> String {
         "for g in \"{CACHED}\" gtp \"$HOME/.local/bin/gtp\"; do \
          if test \"$(\"$g\" --version </dev/null 2>/dev/null)\" = \"gtp {version}\"; then \
          echo; echo \"gtp-hello/1 found\"; exec \"$g\" far-end; fi; done; \
-         m=$(uname -sm); if test \"$m\" = \"{system}\"; then :; else \
+         d=$PWD; m=$(uname -sm); if test \"$m\" = \"{system}\"; then :; else \
          echo; echo \"gtp-hello/1 unfit $m\"; exit 1; fi; \
          u=$(umask); umask 077; mkdir -p \"{CACHE}\" && cd \"{CACHE}\" || exit 1; t=new.$$; \
          trap \"rm -f $t\" EXIT; trap \"exit 1\" HUP INT PIPE TERM; \
@@ -32,7 +32,8 @@ pub fn install(system: &str, length: u64, sha256: &str) -> String {
          if test \"${{s%% *}}\" = {sha256}; then :; else echo \"gtp-hello/1 damaged\"; exit 1; fi; \
          chmod 755 $t; if ./$t --version </dev/null >/dev/null; then mv -f $t gtp; else \
          echo \"gtp-hello/1 unfit $m\"; exit 1; fi; \
-         echo \"gtp-hello/1 found\"; umask $u; exec ./gtp far-end",
+         echo \"gtp-hello/1 found\"; umask $u; cd \"$d\"; \
+         exec \"{CACHED}\" far-end",
     ))
 }
 

@@ -15,7 +15,7 @@ mod serve;
 mod settings;
 mod stream;
 pub mod transfer;
-mod unhurried;
+pub mod unhurried;
 
 use std::process::ExitCode;
 
@@ -38,8 +38,9 @@ pub fn run(verb: Verb) -> ExitCode {
                 | Verb::Ls(crate::args::LsArgs { json: true, .. })
         );
     let is_service = matches!(verb, Verb::Serve(_));
-    // What `run` starts gets the limit that it was started with: programs may use `select`.
-    if !matches!(verb, Verb::Run(_)) {
+    // What is started gets the limit that this process was started with: programs may use
+    // `select`.
+    if !matches!(verb, Verb::Run(_) | Verb::Ssh(_) | Verb::FarEnd(_)) {
         gtp_sys::descriptors::raise_limit();
     }
     let ended = match verb {
@@ -48,6 +49,7 @@ pub fn run(verb: Verb) -> ExitCode {
         Verb::Put(args) => put::run(args),
         Verb::Cp(args) => crate::cp::run(args),
         Verb::Sync(args) => crate::sync::run(*args),
+        Verb::Ssh(args) => crate::ssh::run(*args),
         Verb::FarEnd(args) => crate::cp::run_far_end(args),
         Verb::Ls(args) => ls::run(args),
         Verb::Id(args) => id::run(args),
