@@ -292,6 +292,10 @@ pub struct ServeArgs {
     pub engines: Option<usize>,
     #[command(flatten)]
     pub host: HostArgs,
+    /// At the first SIGTERM or SIGINT take no more clients, and let transfers go on for this long
+    #[arg(long, value_name = "TIME", env = "GTP_DRAIN", value_parser = words::span,
+        allow_hyphen_values = true)]
+    pub drain: Option<Duration>,
     /// How each line on standard error is written
     #[arg(long, value_name = "FORMAT", value_enum, default_value = "text", env = "GTP_LOG_FORMAT")]
     pub log_format: LogFormat,
@@ -498,6 +502,16 @@ fn given() -> Vec<OsString> {
         words.insert(1, "ssh".into());
     }
     words
+}
+
+/// Reads the command line and the configuration file again, for a server that runs.
+///
+/// # Errors
+/// A sentence that says what cannot be read, with the line of the file.
+pub fn parse_again() -> Result<Verb, String> {
+    let command = config::File::load()?.as_defaults(Cli::command());
+    let matches = command.try_get_matches().map_err(|error| error.to_string())?;
+    Cli::from_arg_matches(&matches).map(|cli| cli.verb).map_err(|error| error.to_string())
 }
 
 /// Shows what was asked for: help, or the version.

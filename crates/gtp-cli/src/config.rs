@@ -1,4 +1,5 @@
-//! The user's configuration file: `config.toml` in the configuration directory.
+//! The user's configuration file: `config.toml` in the configuration directory, or the one that
+//! `GTP_CONFIG_FILE` names, which must be there.
 //!
 //! Its keys are the long options' names. A value there takes the place of the option's built-in
 //! default, in every verb that has the option and takes the value: a control law of transfers is
@@ -58,11 +59,15 @@ impl File {
     /// # Errors
     /// A sentence that names the file and the line.
     pub fn load() -> Result<File, String> {
-        let Ok(dir) = gtp::config_dir() else { return Ok(File::default()) };
-        let path = dir.join("config.toml");
+        let named = std::env::var_os("GTP_CONFIG_FILE").filter(|name| !name.is_empty());
+        let (path, is_named) = match (named, gtp::config_dir()) {
+            (Some(name), _) => (PathBuf::from(name), true),
+            (None, Ok(dir)) => (dir.join("config.toml"), false),
+            (None, Err(_)) => return Ok(File::default()),
+        };
         let text = match std::fs::read_to_string(&path) {
             Ok(text) => text,
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => String::new(),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound && !is_named => String::new(),
             Err(error) => return Err(format!("{}: {error}", path.display())),
         };
         let values = parse(&text).map_err(|why| format!("{}{why}", path.display()))?;

@@ -65,7 +65,9 @@ pub use gtp_net::engine::{Bond, Sharing, Stands, Way, default_capacity, default_
 pub use gtp_net::flows::{Alone, Failure, FailureKind, Law, LimitedBy};
 pub use gtp_net::identity::{BadFingerprint, Fingerprint, Identity, IdentityError, config_dir};
 pub use gtp_net::messages::Reason;
-pub use gtp_net::server::{Change, Limits, Moved, Request, ServerEvent, SessionId, Visit, Whose};
+pub use gtp_net::server::{
+    Change, Limits, Moved, Request, ServerEvent, SessionId, Sockets, Visit, Whose,
+};
 pub use gtp_net::stream::{
     Caller, Delivery, Frame, FrameReader, FrameStream, FrameWriter, Line, Standing, Stream,
     StreamReader, StreamWriter, WINDOW as STREAM_WINDOW, frame_most,

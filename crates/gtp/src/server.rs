@@ -8,9 +8,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use gtp_alloc::Rate;
-use gtp_net::flows::{Alone, Failure};
+use gtp_net::flows::{Alone, Failure, FailureKind};
 use gtp_net::identity::Fingerprint;
-use gtp_net::server::{Admission, Changes, EVENTS, Limits, ServeConfig, ServerEvent, Writing};
+use gtp_net::server::Server as Listening;
+use gtp_net::server::{
+    Admission, Changes, EVENTS, Limits, ServeConfig, ServerEvent, Sockets, Terms, Writing,
+};
 use gtp_net::trust::{AUTHORIZED_KEYS_FILE, Access, AuthorizedKeys, ClientTrust, Strangers};
 use gtp_store::SinkOptions;
 use tokio::sync::{Notify, mpsc, watch};
@@ -134,6 +137,29 @@ impl Server {
     /// Outside a tokio runtime.
     pub async fn start(self, host: &Host) -> Result<RunningServer, Failure> {
         let listen = gtp_net::server::listen_address(&self.listen)?;
+        self.start_at(host, listen, None).await
+    }
+
+    /// The same on sockets that another process has opened, such as the system's manager. One
+    /// engine of the host has all sessions then.
+    ///
+    /// # Errors
+    /// As [`Server::start`], and when the sockets do not fit together.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub async fn start_on(self, host: &Host, sockets: Sockets) -> Result<RunningServer, Failure> {
+        let failed = |e: std::io::Error| Failure::new(FailureKind::Other, e.to_string());
+        let address = sockets.tcp.local_addr().map_err(failed)?;
+        self.start_at(host, address, Some(sockets)).await
+    }
+
+    async fn start_at(
+        self,
+        host: &Host,
+        listen: SocketAddr,
+        sockets: Option<Sockets>,
+    ) -> Result<RunningServer, Failure> {
         let list = || host.config_dir.join(AUTHORIZED_KEYS_FILE);
         let admission = match self.only {
             Some((key, access)) => Admission::Fixed(ClientTrust {
@@ -158,12 +184,18 @@ impl Server {
         };
         let (events_in, events) = mpsc::channel(EVENTS);
         let (engine, identity) = (host.endpoint.host().clone(), host.endpoint.identity());
-        let server = gtp_net::server::Server::bind(engine, identity, config, events_in).await?;
-        let (address, fingerprint) = (server.address(), server.fingerprint());
-        let reload = server.reload();
-        let (stop, stopped) = watch::channel(false);
-        let task = tokio::spawn(server.run(stopped));
-        Ok(RunningServer { address, fingerprint, events, reload, stop, task })
+        let server = match sockets {
+            None => Listening::bind(engine, identity, config, events_in).await?,
+            Some(sockets) => {
+                Listening::take_over(engine, identity, config, events_in, sockets).await?
+            }
+        };
+        Ok(RunningServer::run(server, events))
+    }
+
+    /// What may change while it runs.
+    fn terms(self) -> Terms {
+        Terms { writing: self.writing, max_rate: self.max_rate, alone: self.alone }
     }
 }
 
@@ -174,11 +206,37 @@ pub struct RunningServer {
     fingerprint: Fingerprint,
     events: mpsc::Receiver<ServerEvent>,
     reload: Arc<Notify>,
+    drain: Arc<Notify>,
+    terms: Arc<watch::Sender<Terms>>,
     stop: watch::Sender<bool>,
+    ended: watch::Receiver<bool>,
     task: JoinHandle<()>,
 }
 
 impl RunningServer {
+    fn run(server: Listening, events: mpsc::Receiver<ServerEvent>) -> RunningServer {
+        let (address, fingerprint) = (server.address(), server.fingerprint());
+        let (reload, drain, terms) = (server.reload(), server.drain(), server.terms());
+        let (stop, stopped) = watch::channel(false);
+        let (end, ended) = watch::channel(false);
+        let task = tokio::spawn(async move {
+            server.run(stopped).await;
+            end.send_replace(true);
+        });
+        RunningServer { address, fingerprint, events, reload, drain, terms, stop, ended, task }
+    }
+
+    /// Gives sessions that begin from now on the terms of this description: whether clients may
+    /// write, the limit of a session's rate, and the control laws that they may ask for.
+    pub fn change_terms(&self, to: Server) {
+        self.terms.send_replace(to.terms());
+    }
+
+    /// Takes no more clients. The server ends when the last one is gone.
+    pub fn drain(&self) {
+        self.drain.notify_one();
+    }
+
     /// Where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -191,7 +249,12 @@ impl RunningServer {
 
     /// The next event; `None` when the server has ended. Safe to cancel.
     pub async fn next_event(&mut self) -> Option<ServerEvent> {
-        self.events.recv().await
+        tokio::select! {
+            biased;
+            event = self.events.recv() => event,
+            // An error means that its task is gone, which is as good.
+            _ = self.ended.wait_for(|ended| *ended) => self.events.try_recv().ok(),
+        }
     }
 
     /// Has the list of keys read now. Sessions of keys that are not on it any more end, and all

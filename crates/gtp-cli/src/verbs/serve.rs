@@ -5,85 +5,209 @@
 //! either stream cannot hold the server up. The audit, if there is one, has every session.
 
 mod audit;
+mod manager;
 mod ration;
 mod teller;
 
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use gtp::{AUTHORIZED_KEYS_FILE, Alone, Failure, RunningServer, Server, ServerEvent};
+use gtp::{
+    AUTHORIZED_KEYS_FILE, Alone, Failure, Host, RunningServer, Server, ServerEvent, Sockets,
+};
 use serde_json::json;
-use tracing::{info, warn};
+use tokio::time::{Interval, Sleep, interval, sleep};
+use tracing::{error, info, warn};
 
-use crate::args::{OneEnd, ServeArgs};
+use crate::args::{self, OneEnd, ServeArgs, Verb};
 use crate::log::SERVER;
 use crate::output::{self, aside};
 use crate::show::json as out;
 use crate::signals::{ServerSignals, Wish};
 use audit::Audit;
+use manager::Manager;
 use teller::Teller;
 
 pub fn run(args: ServeArgs) -> Result<ExitCode, Failure> {
+    // Before there are threads: the environment says which descriptors are meant.
+    let sockets = manager::sockets()?;
     let runtime = super::runtime()?;
-    runtime.block_on(serve(args))
+    runtime.block_on(serve(args, sockets))
 }
 
-async fn serve(args: ServeArgs) -> Result<ExitCode, Failure> {
+async fn serve(args: ServeArgs, sockets: Option<Sockets>) -> Result<ExitCode, Failure> {
     output::never_wait().map_err(super::other)?;
-    let mut audit = args.audit.as_deref().map(Audit::open).transpose()?;
-    let engines = args.engines.unwrap_or_else(gtp::default_engines);
-    let host = super::host(&args.host).engines(engines).start()?;
     let mut signals = ServerSignals::take().map_err(super::other)?;
-    let mut running = server(&args).start(&host).await?;
-    announce(&args, &running);
-    let mut teller = Teller::new(&args);
-    let mut sum_up = tokio::time::interval(SUM_UP_SPAN);
-    loop {
-        tokio::select! {
-            event = running.next_event() => match event {
-                Some(event) => tell(&mut teller, audit.as_mut(), &event),
-                None => break,
-            },
-            wish = signals.next() => match wish {
-                Wish::Stop => break,
-                Wish::Reload => reload(&running, audit.as_ref()),
-            },
-            _ = sum_up.tick() => {
-                teller.stands(host.stands());
-                teller.sum_up();
+    let mut service = Service::start(args, sockets).await?;
+    while service.step(&mut signals).await.is_continue() {}
+    service.end(signals).await
+}
+
+/// A server that runs, and all who hear of what it does.
+struct Service {
+    args: ServeArgs,
+    host: Host,
+    running: RunningServer,
+    teller: Teller,
+    audit: Option<Audit>,
+    manager: Manager,
+    sum_up: Interval,
+    /// When it ends whatever goes on, once it takes no more clients.
+    ends: Option<Pin<Box<Sleep>>>,
+}
+
+impl Service {
+    async fn start(args: ServeArgs, sockets: Option<Sockets>) -> Result<Service, Failure> {
+        let audit = args.audit.as_deref().map(Audit::open).transpose()?;
+        let engines = match (&sockets, args.engines) {
+            (None, engines) => engines.unwrap_or_else(gtp::default_engines),
+            (Some(_), Some(2..)) => {
+                warn!(target: SERVER, "one engine is used: the sockets were opened elsewhere");
+                1
             }
+            (Some(_), Some(_) | None) => 1,
+        };
+        let host = super::host(&args.host).engines(engines).start()?;
+        let running = match sockets {
+            None => server(&args).start(&host).await?,
+            Some(sockets) => server(&args).start_on(&host, sockets).await?,
+        };
+        announce(&args, &running);
+        let (teller, mut manager) = (Teller::new(&args), Manager::of_process());
+        manager.ready();
+        let sum_up = interval(SUM_UP_SPAN);
+        Ok(Service { args, host, running, teller, audit, manager, sum_up, ends: None })
+    }
+
+    /// Waits for what happens next and does what follows; breaks when it is time to end.
+    async fn step(&mut self, signals: &mut ServerSignals) -> ControlFlow<()> {
+        tokio::select! {
+            event = self.running.next_event() => match event {
+                Some(event) => self.tell(&event),
+                None => return ControlFlow::Break(()),
+            },
+            wish = signals.next() => return self.obey(wish),
+            _ = self.sum_up.tick() => self.look(),
+            () = self.manager.live() => {}
+            () = overdue(&mut self.ends) => return ControlFlow::Break(()),
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn tell(&mut self, event: &ServerEvent) {
+        if let Some(audit) = &mut self.audit {
+            audit.record(event);
+        }
+        self.manager.hear(event);
+        self.teller.tell(event);
+    }
+
+    fn look(&mut self) {
+        self.teller.stands(self.host.stands());
+        self.teller.sum_up();
+        let doing = if self.ends.is_some() { "takes no more clients" } else { "serves" };
+        self.manager.stands(doing);
+    }
+
+    fn obey(&mut self, wish: Wish) -> ControlFlow<()> {
+        match (wish, self.args.drain) {
+            (Wish::Reload, _) => {
+                self.reload();
+                ControlFlow::Continue(())
+            }
+            (Wish::Stop, Some(span)) if self.ends.is_none() => {
+                let seconds = span.as_secs_f64();
+                info!(
+                    target: SERVER, seconds,
+                    "no more clients are taken; what goes on may go on for so long"
+                );
+                self.running.drain();
+                self.manager.stopping(span);
+                self.ends = Some(Box::pin(sleep(span)));
+                ControlFlow::Continue(())
+            }
+            (Wish::Stop, Some(_)) => std::process::exit(130),
+            (Wish::Stop, None) => ControlFlow::Break(()),
         }
     }
-    let stop_now = async { while signals.next().await != Wish::Stop {} };
-    let ending = async {
-        running.stop_and_hear(|event| tell(&mut teller, audit.as_mut(), &event)).await;
+
+    /// Reads again what can be read again while transfers go on.
+    fn reload(&mut self) {
+        self.manager.reloading();
+        match args::parse_again() {
+            Ok(Verb::Serve(new)) => self.take(new),
+            Ok(_) => {}
+            Err(why) => error!(target: SERVER, why, "hangup: the configuration stays as it was"),
+        }
+        self.running.reload();
+        if let Some(audit) = &self.audit {
+            audit.reopen();
+        }
+        self.manager.ready();
+    }
+
+    /// Takes new settings, as far as a server that runs can.
+    fn take(&mut self, new: ServeArgs) {
+        let both = fixed(&self.args).into_iter().zip(fixed(&new));
+        let changed = both.filter(|((_, old), (_, new))| old != new);
+        let later: Vec<&str> = changed.map(|((name, _), _)| name).collect();
+        if !later.is_empty() {
+            let settings = later.join(", ");
+            warn!(target: SERVER, settings, "hangup: these settings count from the next start on");
+        }
+        self.running.change_terms(server(&new));
+        self.args.drain = new.drain;
+        info!(target: SERVER, writable = new.writable, "hangup: the configuration was read again");
+    }
+
+    /// Ends the sessions, and hears of their ends.
+    async fn end(mut self, mut signals: ServerSignals) -> Result<ExitCode, Failure> {
+        self.manager.stopping(Duration::ZERO);
+        let Service { running, mut teller, mut audit, .. } = self;
+        let stop_now = async { while signals.next().await != Wish::Stop {} };
+        let ending = running.stop_and_hear(|event| {
+            if let Some(audit) = &mut audit {
+                audit.record(&event);
+            }
+            teller.tell(&event);
+        });
+        tokio::select! {
+            () = ending => {}
+            () = stop_now => std::process::exit(130),
+        }
         teller.sum_up();
-    };
-    tokio::select! {
-        () = ending => {}
-        () = stop_now => std::process::exit(130),
-    }
-    output::drain();
-    match audit.and_then(Audit::close) {
-        Some(lost) => Err(lost),
-        None => Ok(super::done()),
+        output::drain();
+        match audit.and_then(Audit::close) {
+            Some(lost) => Err(lost),
+            None => Ok(super::done()),
+        }
     }
 }
 
-fn tell(teller: &mut Teller, audit: Option<&mut Audit>, event: &ServerEvent) {
-    if let Some(audit) = audit {
-        audit.record(event);
+/// Waits until a time has come; for ever if there is none.
+async fn overdue(at: &mut Option<Pin<Box<Sleep>>>) {
+    match at {
+        Some(at) => at.await,
+        None => std::future::pending().await,
     }
-    teller.tell(event);
 }
 
-/// Reads again what can be read again while transfers go on.
-fn reload(running: &RunningServer, audit: Option<&Audit>) {
-    running.reload();
-    if let Some(audit) = audit {
-        audit.reopen();
-    }
+/// The settings that a server which runs cannot change, with their values.
+fn fixed(args: &ServeArgs) -> [(&'static str, String); 8] {
+    let said = |value: &dyn std::fmt::Debug| format!("{value:?}");
+    [
+        ("listen", args.listen.clone()),
+        ("public", said(&args.public)),
+        ("authorized-keys", said(&args.authorized_keys)),
+        ("engines", said(&args.engines)),
+        ("capacities, interval, daemon", said(&args.host)),
+        ("audit", said(&args.audit)),
+        ("log-format", said(&args.log_format)),
+        ("json", said(&args.json)),
+    ]
 }
 
 /// The server that the options describe.

@@ -109,7 +109,8 @@ impl Serving {
         Serving::listening(command)
     }
 
-    fn listening(mut command: Command) -> Serving {
+    /// Starts a server with `--json`, and waits until it listens.
+    pub fn listening(mut command: Command) -> Serving {
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let mut first = String::new();
         let mut out = BufReader::new(child.stdout.take().unwrap());

@@ -230,6 +230,23 @@ impl Host {
         Ok((id, local))
     }
 
+    /// Takes over a bound socket for all engines: the first one gets all datagrams, and others are
+    /// not used.
+    ///
+    /// # Errors
+    /// When it is not a UDP socket, or the kernel lacks what is needed.
+    pub fn take_udp(&self, socket: std::net::UdpSocket) -> io::Result<(SocketId, SocketAddr)> {
+        socket.set_nonblocking(true)?;
+        let socket = UdpSocket::from_std(socket)?;
+        let (id, local) = (SocketId(self.name()), socket.local_addr());
+        self.shared.unsteered.store(true, Ordering::Relaxed);
+        advise(&socket);
+        if let Some(engine) = self.shared.engines.first() {
+            engine.notices.send(Notice::AddSocket(id, socket));
+        }
+        Ok((id, local))
+    }
+
     /// A random session id of this engine, none of those given out lately.
     pub fn new_session_id(&self) -> u32 {
         let engines = self.shared.engines.len();

@@ -84,6 +84,26 @@ pub struct ServeConfig {
     pub changes: Changes,
 }
 
+/// What may change while a server runs. Sessions keep the terms that they began with.
+#[derive(Clone, Debug)]
+pub struct Terms {
+    /// Whether clients may write.
+    pub writing: Writing,
+    /// A limit on each session's rate.
+    pub max_rate: Rate,
+    /// Control laws by which one end decides alone that clients may ask for.
+    pub alone: Vec<Alone>,
+}
+
+/// Sockets that were opened for a server by another process.
+#[derive(Debug)]
+pub struct Sockets {
+    /// It listens.
+    pub tcp: std::net::TcpListener,
+    /// It is bound to the same port.
+    pub udp: std::net::UdpSocket,
+}
+
 /// A server that listens.
 pub struct Server {
     listener: TcpListener,
@@ -91,6 +111,7 @@ pub struct Server {
     shared: Arc<Shared>,
     fingerprint: Fingerprint,
     reload: Arc<Notify>,
+    drain: Arc<Notify>,
 }
 
 /// What all sessions of a server share.
@@ -104,6 +125,7 @@ pub(crate) struct Shared {
     keys: Arc<Keys>,
     walks: Arc<Walks>,
     roots: Arc<KnownRoots>,
+    terms: Arc<watch::Sender<Terms>>,
     events: mpsc::Sender<ServerEvent>,
     /// Events that were dropped because they were not taken in time.
     missed: AtomicU64,
@@ -145,15 +167,48 @@ impl Server {
     ) -> Result<Server, Failure> {
         // Each session opens it anew; this is to fail early.
         Export::open(&config.root)?;
-        let keys = Arc::new(Keys::read(config.admission.clone()).await?);
-        let (listener, socket, address) =
-            bind_both(&host, config.listen).await.map_err(|error| {
-                let text = format!(
-                    "cannot listen on {}: {error}; take another with --listen ADDR:PORT",
-                    config.listen
-                );
-                Failure::new(FailureKind::Other, text)
-            })?;
+        let keys = Keys::read(config.admission.clone()).await?;
+        let bound = bind_both(&host, config.listen).await.map_err(|error| {
+            let text = format!(
+                "cannot listen on {}: {error}; take another with --listen ADDR:PORT",
+                config.listen
+            );
+            Failure::new(FailureKind::Other, text)
+        })?;
+        Ok(Server::of(host, identity, config, events, keys, bound))
+    }
+
+    /// Opens the export, and serves on sockets that another process has bound. The address of the
+    /// configuration does not matter then, and one engine has all sessions.
+    ///
+    /// # Errors
+    /// As [`Server::bind`], and [`FailureKind::Other`] for sockets that do not fit.
+    pub async fn take_over(
+        host: Host,
+        identity: &Identity,
+        config: ServeConfig,
+        events: mpsc::Sender<ServerEvent>,
+        sockets: Sockets,
+    ) -> Result<Server, Failure> {
+        Export::open(&config.root)?;
+        let keys = Keys::read(config.admission.clone()).await?;
+        let bound = take_both(&host, sockets).map_err(|error| {
+            let text = format!("the sockets that were given cannot be used: {error}");
+            Failure::new(FailureKind::Other, text)
+        })?;
+        Ok(Server::of(host, identity, config, events, keys, bound))
+    }
+
+    fn of(
+        host: Host,
+        identity: &Identity,
+        config: ServeConfig,
+        events: mpsc::Sender<ServerEvent>,
+        keys: Keys,
+        (listener, socket, address): (TcpListener, SocketId, SocketAddr),
+    ) -> Server {
+        let ServeConfig { writing, max_rate, .. } = config;
+        let terms = Terms { writing, max_rate, alone: config.alone.clone() };
         let limits = config.limits.within(gtp_sys::descriptors::limit());
         let clients = Arc::new(Clients::new(limits));
         let exported = Exported {
@@ -169,15 +224,17 @@ impl Server {
             tls: server_config(identity),
             config,
             clients,
-            keys,
+            keys: Arc::new(keys),
             walks,
             roots: Arc::new(KnownRoots::new(ROOTS_KEPT, has_settled)),
+            terms: Arc::new(watch::Sender::new(terms)),
             events,
             missed: AtomicU64::new(0),
             rooms: Arc::new(Semaphore::new(CHANGES_WAITING)),
         };
-        let (shared, reload) = (Arc::new(shared), Arc::default());
-        Ok(Server { listener, address, shared, fingerprint: identity.fingerprint(), reload })
+        let (shared, reload, drain) = (Arc::new(shared), Arc::default(), Arc::default());
+        let fingerprint = identity.fingerprint();
+        Server { listener, address, shared, fingerprint, reload, drain }
     }
 
     /// The address that it listens on.
@@ -195,8 +252,18 @@ impl Server {
         Arc::clone(&self.reload)
     }
 
+    /// A notification here makes the server take no more clients, and end when the last is gone.
+    pub fn drain(&self) -> Arc<Notify> {
+        Arc::clone(&self.drain)
+    }
+
+    /// Where the terms of the sessions to come are changed.
+    pub fn terms(&self) -> Arc<watch::Sender<Terms>> {
+        Arc::clone(&self.shared.terms)
+    }
+
     /// Serves until `stop` becomes true or its sender is gone; then clients are told, and what
-    /// they sent is kept.
+    /// they sent is kept. If it is told to drain, it ends when its clients are gone.
     pub async fn run(self, mut stop: watch::Receiver<bool>) {
         let mut sessions = JoinSet::new();
         let told = stop.clone();
@@ -221,11 +288,17 @@ impl Server {
                     }
                 },
                 Some(_) = sessions.join_next() => {}
+                () = self.drain.notified() => break,
                 () = stopping(&mut stop) => break,
             }
         }
         drop(self.listener);
         let ending = async { while sessions.join_next().await.is_some() {} };
+        let mut ending = std::pin::pin!(ending);
+        tokio::select! {
+            () = &mut ending => return,
+            () = stopping(&mut stop) => {}
+        }
         // A client that does not listen must not keep the server.
         let _ = tokio::time::timeout(FAREWELL_SPAN, ending).await;
     }
@@ -282,6 +355,11 @@ impl Server {
 }
 
 impl Shared {
+    /// The terms for a session that begins now.
+    fn terms(&self) -> Terms {
+        self.terms.borrow().clone()
+    }
+
     fn tell(&self, event: ServerEvent) {
         match self.events.try_send(event) {
             // Nobody need listen.
@@ -376,6 +454,19 @@ pub(crate) async fn bind_both(
             Err(_) => tries += 1,
         }
     }
+}
+
+/// Takes over a TCP listener and a UDP socket, which must have one port number.
+fn take_both(host: &Host, sockets: Sockets) -> io::Result<(TcpListener, SocketId, SocketAddr)> {
+    let Sockets { tcp, udp } = sockets;
+    let (address, udp_address) = (tcp.local_addr()?, udp.local_addr()?);
+    if address.port() != udp_address.port() {
+        let text = format!("TCP is on {address} and UDP on {udp_address}: the ports must be equal");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+    }
+    tcp.set_nonblocking(true)?;
+    let (socket, _) = host.take_udp(udp)?;
+    Ok((TcpListener::from_std(tcp)?, socket, address))
 }
 
 fn any_v6(listen: SocketAddr) -> bool {

@@ -186,7 +186,7 @@ fn judge(
         }
     };
     let writes = matches!(open.verb, Verb::Put { .. } | Verb::Tree { changes: true, .. });
-    if writes && shared.config.writing == Writing::Refused {
+    if writes && shared.terms().writing == Writing::Refused {
         return Err(Refusal::new(Reason::Permission, "this server only reads (serve --writable)"));
     }
     if !allowed {
@@ -217,7 +217,7 @@ fn judge_law(shared: &Shared, open: &Open) -> Result<(), Refusal> {
         let text = "the control law lambdastream is for streams, and this is a server of files";
         return Err(Refusal::new(Reason::Permission, text));
     }
-    if !shared.config.alone.contains(&alone) {
+    if !shared.terms().alone.contains(&alone) {
         return Err(not_allowed(alone));
     }
     // For `get` the client's host is the one that decides.
@@ -270,7 +270,7 @@ impl Client {
             law: known_law(self.open.law),
             // What the client asked for is his end's; a tree here makes it less.
             weights: Weights { own: 1.0, peer: f64::from(self.weight_milli) / 1000.0 },
-            max_rate: shared.config.max_rate,
+            max_rate: shared.terms().max_rate,
             principal: self.holder.principal(),
             label: self.channel.ends().remote.to_string(),
         })

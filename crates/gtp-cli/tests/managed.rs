@@ -1,0 +1,267 @@
+//! `gtp serve` under a service manager: what it tells it, sockets from it, signals, units.
+//!
+//! No manager runs here: the test is one, with a socket for notices and sockets to pass on. The
+//! units are judged by systemd's own tool.
+
+mod common;
+
+use std::net::{TcpListener, UdpSocket};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::{Serving, World, size_of, wait_for};
+use rustix::process::{Pid, Signal, kill_process};
+
+fn signal(server: &Serving, signal: Signal) {
+    kill_process(Pid::from_raw(server.id() as i32).unwrap(), signal).unwrap();
+}
+
+fn serve(world: &World, args: &[&str]) -> Command {
+    let mut command = world.gtp("server", &["serve", "export", "--json"]);
+    command.args(["--listen", "127.0.0.1:0"]).args(args);
+    command
+}
+
+fn log(world: &World) -> String {
+    std::fs::read_to_string(world.path("log")).unwrap()
+}
+
+/// What a manager hears.
+struct Notices(UnixDatagram);
+
+impl Notices {
+    fn at(path: &Path) -> Notices {
+        let socket = UnixDatagram::bind(path).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        Notices(socket)
+    }
+
+    fn next(&self) -> String {
+        let mut buffer = [0; 4_096];
+        let size = self.0.recv(&mut buffer).expect("a notice");
+        String::from_utf8(buffer[..size].to_vec()).unwrap()
+    }
+
+    /// The next notice that has a line which begins like this.
+    fn wait_for(&self, line: &str) -> String {
+        loop {
+            let notice = self.next();
+            if notice.lines().any(|said| said.starts_with(line)) {
+                return notice;
+            }
+        }
+    }
+}
+
+#[test]
+fn a_manager_hears_when_the_server_is_ready_lives_reloads_and_stops() {
+    let world = World::new();
+    world.export("a", 10);
+    let notices = Notices::at(&world.path("notify"));
+    let mut command = serve(&world, &["--public"]);
+    command.env("NOTIFY_SOCKET", world.path("notify")).env("WATCHDOG_USEC", "400000");
+    let mut server = Serving::start_logged(command, &world.path("log"));
+    notices.wait_for("READY=1");
+    world.expect(0, &["ls", &server.url(""), "--accept-new"]);
+    notices.wait_for("STATUS=serves; 0 sessions");
+    notices.wait_for("WATCHDOG=1");
+    let begun = Instant::now();
+    for _ in 0..10 {
+        notices.wait_for("WATCHDOG=1");
+    }
+    let each = begun.elapsed() / 10;
+    assert!(each >= Duration::from_millis(190) && each < Duration::from_millis(400), "{each:?}");
+    signal(&server, Signal::HUP);
+    assert!(notices.wait_for("RELOADING=1").contains("MONOTONIC_USEC="));
+    notices.wait_for("READY=1");
+    signal(&server, Signal::TERM);
+    notices.wait_for("STOPPING=1");
+    assert_eq!(server.wait(), Some(0));
+}
+
+/// Starts the server by a shell that gives it these sockets as a manager does.
+fn activated(world: &World, tcp: TcpListener, udp: UdpSocket) -> Serving {
+    let script = "exec 3<&0 4<&2 0</dev/null 2>log; LISTEN_PID=$$ LISTEN_FDS=2 exec \"$0\" \"$@\"";
+    let gtp = world.gtp("server", &[]);
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", script]).arg(gtp.get_program());
+    command.args(["serve", "export", "--json", "--public"]).env_clear();
+    command.env("GTP_CONFIG_DIR", world.path("server")).current_dir(world.path(""));
+    command.stdin(OwnedFd::from(tcp)).stderr(OwnedFd::from(udp));
+    Serving::listening(command)
+}
+
+#[test]
+fn a_server_serves_on_sockets_that_a_manager_opened() {
+    let world = World::new();
+    let content = world.export("a", 2_000_000);
+    let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = tcp.local_addr().unwrap();
+    let udp = UdpSocket::bind(address).unwrap();
+    let mut server = activated(&world, tcp, udp);
+    assert_eq!(server.port, address.port());
+    world.expect(0, &["get", &server.url("a"), "out", "--accept-new", "--udp", "only"]);
+    assert!(std::fs::read(world.path("out")).unwrap() == content);
+    signal(&server, Signal::TERM);
+    assert_eq!(server.wait(), Some(0), "{}", log(&world));
+}
+
+#[test]
+fn sockets_that_do_not_fit_together_are_refused_in_words() {
+    let world = World::new();
+    let port = common::ports::free_port();
+    let gtp = world.gtp("server", &[]);
+    let mut activate = Command::new("systemd-socket-activate");
+    activate.arg("--listen").arg(format!("127.0.0.1:{port}")).arg("-E");
+    activate.arg(format!("GTP_CONFIG_DIR={}", world.path("server").display()));
+    activate.arg(gtp.get_program()).args(["serve", "export", "--public"]);
+    activate.current_dir(world.path("")).stdin(Stdio::null());
+    let log_file = std::fs::File::create(world.path("log")).unwrap();
+    let mut child = Reaped(activate.stderr(log_file).spawn().unwrap());
+    let connect = || std::net::TcpStream::connect(("127.0.0.1", port)).is_ok();
+    wait_for("the port", connect);
+    assert_eq!(child.0.wait().unwrap().code(), Some(1), "{}", log(&world));
+    assert!(log(&world).contains("one UDP socket"), "{}", log(&world));
+}
+
+struct Reaped(Child);
+
+impl Drop for Reaped {
+    fn drop(&mut self) {
+        // It may have ended.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A transfer of 4 MB at 8 Mbit/s, once it moves.
+fn slow_transfer(world: &World, server: &Serving) -> Reaped {
+    world.export("large", 4_000_000);
+    world.expect(0, &["ls", &server.url(""), "--accept-new"]);
+    let url = server.url("large");
+    let mut get = world.gtp("client", &["get", &url, "out", "--max-rate", "8Mbit"]);
+    let get = Reaped(get.args(["--retry-for", "2s"]).stderr(Stdio::null()).spawn().unwrap());
+    wait_for("data", || size_of(&world.path("out.gtp-part")) > 0);
+    get
+}
+
+#[test]
+fn a_server_that_drains_takes_no_more_clients_and_ends_when_the_last_transfer_is_done() {
+    let world = World::new();
+    let command = serve(&world, &["--public", "--drain", "60s"]);
+    let mut server = Serving::start_logged(command, &world.path("log"));
+    let mut get = slow_transfer(&world, &server);
+    signal(&server, Signal::TERM);
+    wait_for("the drain", || log(&world).contains("no more clients are taken"));
+    let refused = || world.run("client", &["ls", &server.url("")]).status.code() == Some(5);
+    wait_for("a refusal", refused);
+    assert_eq!(get.0.wait().unwrap().code(), Some(0));
+    assert_eq!(size_of(&world.path("out")), 4_000_000);
+    assert_eq!(server.wait(), Some(0));
+}
+
+#[test]
+fn a_drain_ends_after_its_time_and_a_second_signal_ends_it_at_once() {
+    for (drain, again, code) in [("500ms", false, 0), ("600s", true, 130)] {
+        let world = World::new();
+        let command = serve(&world, &["--public", "--drain", drain]);
+        let mut server = Serving::start_logged(command, &world.path("log"));
+        let mut get = slow_transfer(&world, &server);
+        signal(&server, Signal::TERM);
+        wait_for("the drain", || log(&world).contains("no more clients are taken"));
+        if again {
+            signal(&server, Signal::TERM);
+        }
+        assert_eq!(server.wait(), Some(code), "{}", log(&world));
+        assert_eq!(get.0.wait().unwrap().code(), Some(5));
+    }
+}
+
+#[test]
+fn a_hangup_reads_the_configuration_again_and_touches_no_transfer() {
+    let world = World::new();
+    let id = world.expect(0, &["id"]);
+    std::fs::create_dir_all(world.path("server")).unwrap();
+    std::fs::write(world.path("server/authorized_keys"), id.stdout).unwrap();
+    let settings = world.path("serve.toml");
+    std::fs::write(&settings, "# none\n").unwrap();
+    let mut command = serve(&world, &[]);
+    command.env("GTP_CONFIG_FILE", &settings);
+    let server = Serving::start_logged(command, &world.path("log"));
+    let mut get = slow_transfer(&world, &server);
+    std::fs::write(world.path("mine"), b"x").unwrap();
+    world.expect(4, &["put", "mine", &server.url("mine")]);
+    let reload = |text: &str, said: &str| {
+        std::fs::write(&settings, text).unwrap();
+        signal(&server, Signal::HUP);
+        wait_for(said, || log(&world).contains(said));
+    };
+    reload("writable = true\nwritabel = true\n", "line 2: unknown setting `writabel`");
+    world.expect(4, &["put", "mine", &server.url("mine")]);
+    reload("writable = true\npublic = true\n", "count from the next start on settings=\"public\"");
+    world.expect(0, &["put", "mine", &server.url("mine")]);
+    assert_eq!(get.0.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_settings_file_that_is_named_must_be_there() {
+    let world = World::new();
+    let mut command = world.gtp("server", &["serve", "export"]);
+    let output = command.env("GTP_CONFIG_FILE", world.path("none.toml")).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("none.toml"));
+}
+
+/// The units, with the program that was built here in the place of the installed one.
+fn units(world: &World) -> Vec<PathBuf> {
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/systemd");
+    let names = ["gtp-serve.service", "gtp-serve-readonly.service", "gtp-serve.socket"];
+    let copy = |name: &str| {
+        let unit = std::fs::read_to_string(from.join(name)).unwrap();
+        let to = world.path(name);
+        std::fs::write(&to, unit.replace("/usr/bin/gtp", env!("CARGO_BIN_EXE_gtp"))).unwrap();
+        to
+    };
+    names.map(copy).to_vec()
+}
+
+#[test]
+fn the_units_are_sound_and_expose_little_by_systemds_own_measure() {
+    let world = World::new();
+    let units = units(&world);
+    let verified =
+        Command::new("systemd-analyze").args(["verify", "--man=no"]).args(&units).output().unwrap();
+    let said = String::from_utf8_lossy(&verified.stderr);
+    assert!(verified.status.success() && said.is_empty(), "{said}");
+    for unit in &units[..2] {
+        let mut security = Command::new("systemd-analyze");
+        // In tenths: 2.0, which it calls OK.
+        security.args(["security", "--offline=true", "--threshold=20", "--no-pager"]).arg(unit);
+        let judged = security.output().unwrap();
+        let said = String::from_utf8_lossy(&judged.stdout);
+        assert!(judged.status.success() && said.contains(" OK"), "{said}");
+    }
+}
+
+#[test]
+fn the_settings_file_that_is_packaged_is_one_that_a_server_takes() {
+    let packaged = include_str!("../../../packaging/gtp/serve.toml");
+    let world = World::new();
+    let set: Vec<String> = packaged
+        .lines()
+        .filter_map(|line| line.strip_prefix("# "))
+        .filter(|line| line.contains(" = ") && !line.starts_with("listen"))
+        .map(|line| line.replace("/var/log/gtp/", ""))
+        .collect();
+    assert!(set.len() >= 3, "{set:?}");
+    let settings = world.path("serve.toml");
+    std::fs::write(&settings, set.join("\n")).unwrap();
+    let mut command = serve(&world, &["--public"]);
+    command.env("GTP_CONFIG_FILE", &settings);
+    let server = Serving::start(command);
+    world.expect(0, &["ls", &server.url(""), "--accept-new"]);
+    wait_for("the audit", || size_of(&world.path("audit.jsonl")) > 0);
+}
