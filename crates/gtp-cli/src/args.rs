@@ -20,6 +20,7 @@ use crate::bench::BenchArgs;
 use crate::cp::{CpArgs, FarEndArgs};
 use crate::daemon::{self, SessionsArgs, SetArgs, Which};
 use crate::demo::DemoArgs;
+use crate::keys::KeysArgs;
 use crate::log::LogFormat;
 use crate::run::{PumpCommand, RunArgs};
 use crate::ssh::SshArgs;
@@ -72,6 +73,8 @@ pub enum Verb {
     Ls(LsArgs),
     /// Print this host's identity, made at first use
     Id(IdArgs),
+    /// Show and change the list of keys that a server on this machine lets in
+    Keys(KeysArgs),
     /// Run a program whose connections use GTP where the other host has it too
     Run(RunArgs),
     /// The process that speaks GTP for programs under `run`, which start it

@@ -72,7 +72,10 @@ pub use gtp_net::stream::{
     Caller, Delivery, Frame, FrameReader, FrameStream, FrameWriter, Line, Standing, Stream,
     StreamReader, StreamWriter, WINDOW as STREAM_WINDOW, frame_most,
 };
-pub use gtp_net::trust::{AUTHORIZED_KEYS_FILE, KNOWN_HOSTS_FILE};
+pub use gtp_net::trust::{
+    AUTHORIZED_KEYS_FILE, Access, AuthorizedKeys, Edit, KNOWN_HOSTS_FILE, KeyLine, KeyListFile,
+    TrustError,
+};
 pub use gtp_store::replica;
 pub use gtp_store::{
     BLOCK, BlockSink, BlockSource, DiscardSink, Entry, Finished, Have, Kind, Manifest, Mode, Mtime,

@@ -53,6 +53,7 @@ pub fn run(verb: Verb) -> ExitCode {
         Verb::FarEnd(args) => crate::cp::run_far_end(args),
         Verb::Ls(args) => ls::run(args),
         Verb::Id(args) => id::run(args),
+        Verb::Keys(args) => crate::keys::run(args),
         Verb::Run(args) => crate::run::run(args),
         Verb::Pump(args) => crate::run::pump(args),
         Verb::Stream(args) => stream::run(args),

@@ -7,7 +7,7 @@ use std::env;
 use std::ffi::OsString;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -76,6 +76,23 @@ pub(crate) fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     synced(sync_dir_of(path))
 }
 
+/// The same with the mode and, as root, the owner of what was there; a new file gets the owner of
+/// its directory. So a list that root changes can still be read by the service that it is for.
+pub(crate) fn replace_like(path: &Path, content: &[u8]) -> io::Result<()> {
+    let draft = Draft::write(path, content)?;
+    let (file, dir) = (std::fs::metadata(path), dir_of(path));
+    if rustix::process::geteuid().is_root() {
+        let model =
+            file.as_ref().map_or_else(|_| std::fs::metadata(dir), |meta| Ok(meta.clone()))?;
+        std::os::unix::fs::chown(&draft.path, Some(model.uid()), Some(model.gid()))?;
+    }
+    if let Ok(meta) = file {
+        std::fs::set_permissions(&draft.path, meta.permissions())?;
+    }
+    std::fs::rename(&draft.path, path)?;
+    synced(sync_dir_of(path))
+}
+
 /// Holds the lock beside `path` until the returned file is dropped. Waits for other holders.
 pub(crate) fn lock(path: &Path) -> io::Result<File> {
     let mut name = path.as_os_str().to_owned();
@@ -137,6 +154,9 @@ fn synced(done: io::Result<()>) -> io::Result<()> {
 }
 
 fn sync_dir_of(path: &Path) -> io::Result<()> {
-    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
-    File::open(dir.unwrap_or(Path::new(".")))?.sync_all()
+    File::open(dir_of(path))?.sync_all()
+}
+
+fn dir_of(path: &Path) -> &Path {
+    path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }

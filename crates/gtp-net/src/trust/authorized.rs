@@ -31,11 +31,25 @@ impl Access {
     /// Put alone.
     pub const WRITE: Access = Access { read: false, write: true };
 
+    /// How the list writes it: `read`, `write` or `read,write`; empty for nothing.
+    pub fn words(self) -> &'static str {
+        match (self.read, self.write) {
+            (true, true) => "read,write",
+            (true, false) => "read",
+            (false, true) => "write",
+            (false, false) => "",
+        }
+    }
+
     fn and(self, other: Access) -> Access {
         Access { read: self.read || other.read, write: self.write || other.write }
     }
 
-    fn parse(word: &str) -> Result<Access, LineError> {
+    /// Reads `read`, `write` or `read,write`.
+    ///
+    /// # Errors
+    /// [`LineError::Access`] for anything else.
+    pub fn parse(word: &str) -> Result<Access, LineError> {
         word.split(',').try_fold(Access::NONE, |access, right| match right {
             "read" => Ok(access.and(Access::READ)),
             "write" => Ok(access.and(Access::WRITE)),
@@ -52,9 +66,9 @@ pub struct AuthorizedKeys {
 
 /// A line of the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Listed {
-    key: Fingerprint,
-    access: Access,
+pub(super) struct Listed {
+    pub key: Fingerprint,
+    pub access: Access,
     /// What stands behind the `#`, escaped for display and cut; empty if there is nothing.
     comment: String,
 }
@@ -139,7 +153,7 @@ impl ClientTrust {
 
 /// A key without more may do all that the server allows: that it writes at all was asked for by
 /// its operator. A word behind the key narrows it.
-fn parse_line(words: &[&str], comment: &str) -> Result<Listed, LineError> {
+pub(super) fn parse_line(words: &[&str], comment: &str) -> Result<Listed, LineError> {
     let (fingerprint, access) = match *words {
         [fingerprint] => (fingerprint, Access::ALL),
         [fingerprint, access] => (fingerprint, Access::parse(access)?),

@@ -5,6 +5,7 @@
 //! is half read decides half at random. This module knows no network; it judges fingerprints.
 
 mod authorized;
+mod edited;
 mod known_hosts;
 #[cfg(test)]
 mod tests;
@@ -17,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 pub use authorized::{AUTHORIZED_KEYS_FILE, Access, AuthorizedKeys, ClientTrust, Strangers};
+pub use edited::{Edit, KeyLine, KeyListFile};
 pub use known_hosts::{
     HostRefused, HostTrust, KNOWN_HOSTS_FILE, KnownHosts, Standing, UnknownHosts,
 };

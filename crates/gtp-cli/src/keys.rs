@@ -1,0 +1,221 @@
+//! `gtp keys`: shows, changes and judges the list of keys that servers on this machine let in.
+//!
+//! The file is the one that `gtp serve` reads, and is changed at once. A key is meant by its
+//! fingerprint or by the comment on its line. What a line means is decided where servers read it.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand, ValueHint};
+use gtp::{
+    AUTHORIZED_KEYS_FILE, Access, AuthorizedKeys, Edit, Failure, FailureKind, Fingerprint, KeyLine,
+    KeyListFile, TrustError,
+};
+use serde_json::json;
+
+use crate::output;
+use crate::verbs::other;
+
+/// What a line of the list says, for people.
+const LINES: &str = "\
+A line of the list is FINGERPRINT [RIGHTS] [# COMMENT]. RIGHTS are read, write or read,write;
+without them a key may do all that the server allows. `gtp id` prints a host's fingerprint. A
+running server reads the list again when it changes: sessions of a key that is revoked end within
+two seconds, and at once if the server gets a HUP.";
+
+/// Options of `keys`.
+#[derive(Debug, Args)]
+#[command(after_help = LINES)]
+pub struct KeysArgs {
+    /// The list, in place of the one in the configuration directory
+    #[arg(long, value_name = "FILE", env = "GTP_AUTHORIZED_KEYS", global = true,
+        value_hint = ValueHint::FilePath)]
+    authorized_keys: Option<PathBuf>,
+    #[command(subcommand)]
+    deed: Deed,
+}
+
+/// What to do with the list.
+#[derive(Debug, Subcommand)]
+enum Deed {
+    /// Let a key in, or change what it may do
+    Add {
+        /// The key's fingerprint (SHA256:…), as `gtp id` prints it on the other host
+        key: Fingerprint,
+        /// What it may do: read, write or read,write
+        #[arg(long, default_value = "read,write", value_parser = rights)]
+        rights: Access,
+        /// Whose it is: the comment on its line, which logs and the audit show
+        #[arg(long, value_parser = name)]
+        name: Option<String>,
+    },
+    /// Print the keys, what they may do, and whose they are
+    List {
+        /// One JSON object a line
+        #[arg(long)]
+        json: bool,
+    },
+    /// Remove a key; its sessions end
+    Revoke {
+        /// Its fingerprint, or the comment on its line
+        key: String,
+    },
+    /// Say what a key may do, and why; exit code 7 if it may do nothing
+    Test {
+        /// Its fingerprint, or the comment on its line
+        key: String,
+        /// One JSON object
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+pub fn run(args: KeysArgs) -> Result<ExitCode, Failure> {
+    let path = match args.authorized_keys {
+        Some(path) => path,
+        None => gtp::config_dir().map_err(other)?.join(AUTHORIZED_KEYS_FILE),
+    };
+    let file = KeyListFile::at(&path);
+    match args.deed {
+        Deed::Add { key, rights, name } => {
+            let edit = file.add(key, rights, name.as_deref()).map_err(failed)?;
+            let done = match edit {
+                Edit::Done => "may now",
+                Edit::Needless => "could already",
+            };
+            output::aside(format_args!("{key} {done} {}: {}", words(rights), path.display()));
+            Ok(ExitCode::SUCCESS)
+        }
+        Deed::List { json } => list(&file, &path, json),
+        Deed::Revoke { key } => {
+            let key = meant(&file, &path, &key)?;
+            if file.revoke(key).map_err(failed)? == Edit::Needless {
+                let text = format!("{key} is not in {}", path.display());
+                return Err(Failure::new(FailureKind::Missing, text));
+            }
+            output::aside(format_args!("{key} is revoked: {}", path.display()));
+            Ok(ExitCode::SUCCESS)
+        }
+        Deed::Test { key, json } => test(&file, &path, &key, json),
+    }
+}
+
+fn list(file: &KeyListFile, path: &Path, json: bool) -> Result<ExitCode, Failure> {
+    let mut unread = 0;
+    for KeyLine { number, says, comment } in file.lines().map_err(failed)? {
+        match says {
+            Ok((key, access)) if json => output::json(json!({
+                "event": "key", "line": number, "key": key.to_string(),
+                "read": access.read, "write": access.write, "name": comment,
+            }))?,
+            Ok((key, access)) => {
+                output::line(format_args!("{key}  {:<10}  {comment}", access.words()))?;
+            }
+            Err(why) => {
+                unread += 1;
+                output::aside(format_args!("{}, line {number}: {why}", path.display()));
+            }
+        }
+    }
+    if unread > 0 {
+        let lines = gtp_text::count(unread, "line");
+        let text = format!("{lines} cannot be read: a server lets nobody in with this list");
+        return Err(Failure::new(FailureKind::Authentication, text));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Judges a key as a server does, with the whole list.
+fn test(file: &KeyListFile, path: &Path, key: &str, json: bool) -> Result<ExitCode, Failure> {
+    let trusted = AuthorizedKeys::load(path).map_err(|error| {
+        let text = format!("a server lets nobody in with this list: {error}");
+        Failure::new(FailureKind::Authentication, text)
+    })?;
+    let key = meant(file, path, key)?;
+    let access = trusted.access(&key);
+    let lines = file.lines().map_err(failed)?;
+    let of_key = lines.iter().filter(|line| matches!(line.says, Ok((one, _)) if one == key));
+    let numbers: Vec<usize> = of_key.map(|line| line.number).collect();
+    if json {
+        output::json(json!({
+            "event": "key", "key": key.to_string(), "read": access.read, "write": access.write,
+            "name": trusted.comment(&key), "lines": numbers,
+        }))?;
+    } else {
+        output::line(reason(key, access, &numbers, path))?;
+    }
+    let may = access != Access::NONE;
+    Ok(if may { ExitCode::SUCCESS } else { ExitCode::from(NOT_LISTED) })
+}
+
+/// What a key may do, and why.
+fn reason(key: Fingerprint, access: Access, numbers: &[usize], path: &Path) -> String {
+    let path = path.display();
+    if numbers.is_empty() {
+        return format!(
+            "{key} may do nothing: no line of {path} has it. With `serve --public` anyone may read"
+        );
+    }
+    let numbers: Vec<String> = numbers.iter().map(usize::to_string).collect();
+    let lines = if numbers.len() == 1 { "line" } else { "lines" };
+    let numbers = numbers.join(" and ");
+    let where_writing = match access.write {
+        true => "; it may write only where the server was started with --writable",
+        false => "",
+    };
+    format!("{key} may {}: {lines} {numbers} of {path}{where_writing}", words(access))
+}
+
+/// The key that a fingerprint or a comment means.
+fn meant(file: &KeyListFile, path: &Path, said: &str) -> Result<Fingerprint, Failure> {
+    if let Ok(key) = said.parse() {
+        return Ok(key);
+    }
+    let lines = file.lines().map_err(failed)?;
+    let named = lines.iter().filter(|line| line.comment == gtp_text::of_text(said));
+    let mut keys: Vec<Fingerprint> = named.filter_map(|line| Some(line.says.ok()?.0)).collect();
+    keys.dedup();
+    match keys[..] {
+        [key] => Ok(key),
+        [] => {
+            let text = format!("{said} is no fingerprint, and no comment in {}", path.display());
+            Err(Failure::new(FailureKind::Missing, text))
+        }
+        _ => {
+            let text = format!("{said} stands behind several keys: name one by its fingerprint");
+            Err(Failure::new(FailureKind::Usage, text))
+        }
+    }
+}
+
+fn words(access: Access) -> &'static str {
+    match (access.read, access.write) {
+        (true, true) => "read and write",
+        (true, false) => "read",
+        (false, true) => "write",
+        (false, false) => "do nothing",
+    }
+}
+
+fn failed(error: TrustError) -> Failure {
+    Failure::new(FailureKind::Destination, error.to_string())
+}
+
+fn rights(text: &str) -> Result<Access, String> {
+    Access::parse(text).map_err(|_| "it is read, write or read,write".into())
+}
+
+fn name(text: &str) -> Result<String, String> {
+    let fits = text.chars().count() <= NAME_MOST && text.chars().all(gtp_text::is_plain);
+    let name = text.trim().to_owned();
+    match fits && !name.is_empty() {
+        true => Ok(name),
+        false => Err(format!("a name is one line of 1 to {NAME_MOST} visible characters")),
+    }
+}
+
+/// Characters of a name: more are not shown by servers.
+const NAME_MOST: usize = 100;
+
+/// The exit code for a key that may do nothing, as of a client that is not let in.
+const NOT_LISTED: u8 = 7;

@@ -1,0 +1,89 @@
+//! `gtp keys`: the list that a server reads, changed by command.
+
+mod common;
+
+use std::time::{Duration, Instant};
+
+use common::{World, events, size_of, wait_for};
+
+fn id(world: &World, end: &str) -> String {
+    String::from_utf8(world.run(end, &["id"]).stdout).unwrap().trim().to_owned()
+}
+
+fn said(output: &std::process::Output) -> String {
+    String::from_utf8_lossy(&[&output.stdout[..], &output.stderr].concat()).into_owned()
+}
+
+#[test]
+fn a_key_that_is_added_comes_in_and_one_that_is_revoked_loses_its_running_transfer() {
+    let world = World::new();
+    world.export("large", 4_000_000);
+    let server = world.serve("server", &[]);
+    let keys = |args: &[&str]| world.run("server", &[&["keys"], args].concat());
+    let key = id(&world, "client");
+    world.expect(7, &["ls", &server.url(""), "--accept-new"]);
+    let added = keys(&["add", &key, "--rights", "read", "--name", "anna"]);
+    assert_eq!(added.status.code(), Some(0), "{}", said(&added));
+    let url = server.url("large");
+    let mut get = world.gtp("client", &["get", &url, "out", "--max-rate", "2Mbit"]);
+    let get = get.stderr(std::process::Stdio::piped()).spawn().unwrap();
+    wait_for("data", || size_of(&world.path("out.gtp-part")) > 0);
+    let begun = Instant::now();
+    let revoked = keys(&["revoke", "anna"]);
+    assert_eq!(revoked.status.code(), Some(0), "{}", said(&revoked));
+    let ended = get.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(7), "{}", said(&ended));
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    assert_eq!(keys(&["revoke", &key]).status.code(), Some(3));
+}
+
+#[test]
+fn a_test_of_a_key_says_what_it_may_do_and_which_line_says_so() {
+    let world = World::new();
+    let (one, other) = (id(&world, "client"), id(&world, "stranger"));
+    std::fs::create_dir_all(world.path("server")).unwrap();
+    let list = world.path("server/authorized_keys");
+    std::fs::write(&list, format!("# readers\n{one} read  # anna\n{one} write\n")).unwrap();
+    let keys = |args: &[&str]| world.run("server", &[&["keys"], args].concat());
+    let tested = keys(&["test", "anna"]);
+    assert_eq!(tested.status.code(), Some(0));
+    assert!(said(&tested).contains("may read and write: lines 2 and 3 of"), "{}", said(&tested));
+    let json = &events(&keys(&["test", &one, "--json"]))[0];
+    assert_eq!((&json["read"], &json["name"]), (&true.into(), &"anna".into()));
+    let unknown = keys(&["test", &other]);
+    assert_eq!(unknown.status.code(), Some(7));
+    assert!(said(&unknown).contains("may do nothing: no line of"), "{}", said(&unknown));
+    assert_eq!(keys(&["test", "nobody"]).status.code(), Some(3));
+    std::fs::write(&list, format!("{one} raed\n")).unwrap();
+    for args in [&["test", &one][..], &["list"]] {
+        let broken = keys(args);
+        assert_eq!(broken.status.code(), Some(7));
+        assert!(said(&broken).contains("line 1: expected read, write"), "{}", said(&broken));
+    }
+}
+
+#[test]
+fn a_name_that_means_two_keys_or_is_no_line_of_text_is_refused() {
+    let world = World::new();
+    let keys = |args: &[&str]| world.run("server", &[&["keys"], args].concat());
+    for end in ["client", "stranger"] {
+        let added = keys(&["add", &id(&world, end), "--name", "twin"]);
+        assert_eq!(added.status.code(), Some(0), "{}", said(&added));
+    }
+    assert_eq!(keys(&["revoke", "twin"]).status.code(), Some(2));
+    assert_eq!(events(&keys(&["list", "--json"])).len(), 2);
+    let key = id(&world, "client");
+    for name in ["a\nSHA256:x", "", "\u{202e}x", &"x".repeat(101)] {
+        assert_eq!(keys(&["add", &key, "--name", name]).status.code(), Some(2), "{name:?}");
+    }
+    assert_eq!(keys(&["add", &key, "--rights", "own"]).status.code(), Some(2));
+}
+
+#[test]
+fn the_manual_has_a_page_for_the_list() {
+    let world = World::new();
+    world.expect(0, &["man", "man"]);
+    let page = std::fs::read_to_string(world.path("man/gtp-authorized_keys.5")).unwrap();
+    assert!(page.contains("read,write"));
+    assert!(world.path("man/gtp-keys-revoke.1").exists());
+}

@@ -1,0 +1,221 @@
+//! Changes of the list of client keys: one line for each key, and everything else as it was.
+//!
+//! A change is made to the text, under the list's lock, and the file is replaced at once, so that a
+//! server that reads it meanwhile sees the old list or the new one. Lines that cannot be read are
+//! kept: what they were meant to say is not known here. The file keeps its owner and mode.
+
+use std::path::{Path, PathBuf};
+
+use super::authorized::parse_line;
+use super::{Access, LineError, TrustError, read_list};
+use crate::identity::{Fingerprint, guard, place};
+
+/// A line of the list of client keys, as it stands in the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyLine {
+    /// Its number, from 1.
+    pub number: usize,
+    /// The key and what it may do, or what is wrong with the line.
+    pub says: Result<(Fingerprint, Access), LineError>,
+    /// The comment behind it, escaped for display; empty if there is none.
+    pub comment: String,
+}
+
+/// What came of a request to change the list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Edit {
+    /// The file has changed.
+    Done,
+    /// It said so already.
+    Needless,
+}
+
+/// A file that lists client keys, to be shown and changed.
+#[derive(Clone, Debug)]
+pub struct KeyListFile {
+    path: PathBuf,
+}
+
+impl KeyListFile {
+    /// The file at this path; it need not be there. A symbolic link is followed once, so that the
+    /// file that it leads to is changed.
+    pub fn at(path: &Path) -> KeyListFile {
+        KeyListFile { path: path.canonicalize().unwrap_or_else(|_| path.to_owned()) }
+    }
+
+    /// All lines that hold something besides a comment.
+    ///
+    /// # Errors
+    /// [`TrustError::Exposed`], [`TrustError::File`].
+    pub fn lines(&self) -> Result<Vec<KeyLine>, TrustError> {
+        Ok(lines_of(&self.read()?))
+    }
+
+    /// Lets a key have these rights. A line that it has is changed and others of it are removed.
+    /// Its comment stays unless there is a new one, which must be one line of plain text.
+    ///
+    /// # Errors
+    /// [`TrustError::Exposed`], [`TrustError::File`].
+    pub fn add(
+        &self,
+        key: Fingerprint,
+        access: Access,
+        comment: Option<&str>,
+    ) -> Result<Edit, TrustError> {
+        self.edit(|text| with_key(text, key, access, comment))
+    }
+
+    /// Removes all lines of a key.
+    ///
+    /// # Errors
+    /// [`TrustError::Exposed`], [`TrustError::File`].
+    pub fn revoke(&self, key: Fingerprint) -> Result<Edit, TrustError> {
+        self.edit(|text| kept(text, |line| key_of(line) != Some(key)))
+    }
+
+    fn edit(&self, change: impl FnOnce(&str) -> String) -> Result<Edit, TrustError> {
+        let failed = |source| TrustError::File { path: self.path.clone(), source };
+        if let Some(dir) = self.path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
+            place::make_dir(dir).map_err(failed)?;
+        }
+        let _lock = place::lock(&self.path).map_err(failed)?;
+        let text = self.read()?;
+        let changed = change(&text);
+        if changed == text {
+            return Ok(Edit::Needless);
+        }
+        place::replace_like(&self.path, changed.as_bytes()).map_err(failed)?;
+        Ok(Edit::Done)
+    }
+
+    fn read(&self) -> Result<String, TrustError> {
+        guard::check(&self.path)?;
+        read_list(&self.path).map_err(|source| TrustError::File { path: self.path.clone(), source })
+    }
+}
+
+fn lines_of(text: &str) -> Vec<KeyLine> {
+    let parsed = (1..).zip(text.lines()).filter_map(|(number, line)| {
+        let (content, comment) = line.split_once('#').unwrap_or((line, ""));
+        let words: Vec<&str> = content.split_whitespace().collect();
+        let says = (!words.is_empty()).then(|| parse_line(&words, ""))?;
+        let says = says.map(|listed| (listed.key, listed.access));
+        Some(KeyLine { number, says, comment: gtp_text::of_text(comment.trim()) })
+    });
+    parsed.collect()
+}
+
+/// The key of a line that can be read.
+fn key_of(line: &str) -> Option<Fingerprint> {
+    let says = lines_of(line).pop()?.says;
+    says.ok().map(|(key, _)| key)
+}
+
+/// The lines that fit, each with its own end.
+fn kept(text: &str, mut fits: impl FnMut(&str) -> bool) -> String {
+    text.split_inclusive('\n').filter(|line| fits(line)).collect()
+}
+
+fn with_key(text: &str, key: Fingerprint, access: Access, comment: Option<&str>) -> String {
+    let old = text.lines().find(|line| key_of(line) == Some(key));
+    let old_comment = old.and_then(|line| line.split_once('#')).map(|(_, old)| old.trim());
+    let mut line = format!("{key} {}", access.words());
+    if let Some(comment) = comment.or(old_comment).filter(|comment| !comment.is_empty()) {
+        line.push_str("  # ");
+        line.push_str(comment);
+    }
+    line.push('\n');
+    let mut new = String::new();
+    let mut is_there = false;
+    for old in text.split_inclusive('\n') {
+        if key_of(old) != Some(key) {
+            new.push_str(old);
+        } else if !std::mem::replace(&mut is_there, true) {
+            new.push_str(&line);
+        }
+    }
+    if !is_there {
+        if !new.is_empty() && !new.ends_with('\n') {
+            new.push('\n');
+        }
+        new.push_str(&line);
+    }
+    new
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    fn key(n: u8) -> Fingerprint {
+        Fingerprint::of_public_key(&[n])
+    }
+
+    fn list(text: &str) -> (tempfile::TempDir, PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("list");
+        std::fs::write(&path, text).unwrap();
+        (dir, path)
+    }
+
+    #[test]
+    fn a_key_is_added_changed_and_revoked_and_every_other_line_stays_as_it_was() {
+        let others = format!("# mine\n\n  {} read   # bob's\nno key at all\n", key(1));
+        let (_dir, path) = list(&format!("{others}{}  # anna", key(2)));
+        let file = KeyListFile::at(&path);
+        let text = || std::fs::read_to_string(&path).unwrap();
+        assert_eq!(file.add(key(3), Access::READ, Some("carl")).unwrap(), Edit::Done);
+        assert_eq!(text(), format!("{others}{}  # anna\n{} read  # carl\n", key(2), key(3)));
+        assert_eq!(file.add(key(3), Access::READ, None).unwrap(), Edit::Needless);
+        assert_eq!(file.add(key(2), Access::WRITE, None).unwrap(), Edit::Done);
+        assert_eq!(text(), format!("{others}{} write  # anna\n{} read  # carl\n", key(2), key(3)));
+        assert_eq!(file.revoke(key(2)).unwrap(), Edit::Done);
+        assert_eq!(file.revoke(key(2)).unwrap(), Edit::Needless);
+        assert_eq!(text(), format!("{others}{} read  # carl\n", key(3)));
+    }
+
+    #[test]
+    fn a_key_that_is_there_twice_has_one_line_after_a_change_and_none_after_a_revocation() {
+        let twice = format!("{0} read\n{1}\n{0} write\n", key(1), key(2));
+        let (_dir, path) = list(&twice);
+        let file = KeyListFile::at(&path);
+        file.add(key(1), Access::READ, None).unwrap();
+        let text = || std::fs::read_to_string(&path).unwrap();
+        assert_eq!(text(), format!("{0} read\n{1}\n", key(1), key(2)));
+        std::fs::write(&path, twice).unwrap();
+        file.revoke(key(1)).unwrap();
+        assert_eq!(text(), format!("{}\n", key(2)));
+    }
+
+    #[test]
+    fn the_file_keeps_its_mode_and_a_link_to_it_stays_a_link() {
+        let (dir, path) = list("");
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).unwrap();
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        KeyListFile::at(&link).add(key(1), Access::ALL, None).unwrap();
+        assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o644);
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), format!("{} read,write\n", key(1)));
+    }
+
+    #[test]
+    fn a_list_that_others_may_change_is_not_changed() {
+        let (_dir, path) = list("");
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o666)).unwrap();
+        let refused = KeyListFile::at(&path).add(key(1), Access::ALL, None);
+        assert!(matches!(refused, Err(TrustError::Exposed(_))), "{refused:?}");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "");
+    }
+
+    #[test]
+    fn lines_are_told_with_what_is_wrong_with_them() {
+        let (_dir, path) = list(&format!("# c\n{} write # a\u{1b}b\nx y\n", key(1)));
+        let lines = KeyListFile::at(&path).lines().unwrap();
+        assert_eq!((lines[0].number, lines[0].says), (2, Ok((key(1), Access::WRITE))));
+        assert_eq!(lines[0].comment, "a\\u{1b}b");
+        assert_eq!((lines[1].number, lines[1].says), (3, Err(LineError::Access)));
+    }
+}
