@@ -48,19 +48,6 @@ pub struct Scanned {
     pub(crate) is_unchanged: bool,
 }
 
-impl Scanned {
-    /// Returns the part of the object whose entries are chosen by their paths. What was skipped is
-    /// not told of it. A chosen entry needs the directories above it.
-    pub fn only(self, chosen: &dyn Fn(&str) -> bool) -> Scanned {
-        let kept = self.manifest.entries.iter().zip(&self.stamps);
-        let kept = kept.filter(|(entry, _)| chosen(entry.path.as_str()));
-        let (entries, stamps) = kept.map(|(entry, stamp)| (entry.clone(), *stamp)).unzip();
-        let (root_kind, own) = (self.manifest.root_kind, self.manifest.own);
-        let manifest = Arc::new(Manifest { root_kind, own, entries });
-        Scanned { manifest, stamps, skipped: Vec::new(), skipped_total: 0, ..self }
-    }
-}
-
 /// Something that was not listed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Skipped {
@@ -179,6 +166,15 @@ impl Export {
             read_error(&shown, std::io::Error::new(std::io::ErrorKind::InvalidInput, why))
         })?;
         Ok(Export { base: open(real.parent().unwrap_or(Path::new("/")))?, only: Some(only) })
+    }
+
+    /// The directory beneath which all is offered, or the one that holds the file.
+    pub(crate) fn base(&self) -> &OwnedFd {
+        &self.base
+    }
+
+    pub(crate) fn into_base(self) -> OwnedFd {
+        self.base
     }
 
     /// Whether a directory or one file is offered.

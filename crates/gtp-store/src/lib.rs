@@ -34,6 +34,7 @@ mod manifest;
 mod name;
 mod numbering;
 mod parts;
+mod pick;
 mod plain_sinks;
 mod recheck;
 pub mod replica;

@@ -522,7 +522,7 @@ fn skipped(path: &[u8], why: SkipReason) -> Skipped {
 ///
 /// # Errors
 /// Why it may not.
-fn may_read(holder: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
+pub(crate) fn may_read(holder: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
     match accessat(holder, name, Access::READ_OK, AtFlags::empty()) {
         // Some sandboxes refuse the question itself with these errors, which say nothing of the
         // file.

@@ -334,3 +334,27 @@ fn a_root_is_never_given_for_a_mixture_of_contents() {
     }
     assert!(given[0] > 50 && given[1] > 200, "roots were given: {given:?}");
 }
+
+#[test]
+fn chosen_entries_are_listed_as_a_whole_listing_has_them_and_what_cannot_be_is_missing() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |p: &str| dir.path().join(p);
+    std::fs::create_dir_all(at("b/deep")).unwrap();
+    for path in ["b/deep/x", "b/y", "b-file", "a", "z"] {
+        std::fs::write(at(path), path).unwrap();
+    }
+    symlink("a", at("link")).unwrap();
+    symlink("b", at("dirlink")).unwrap();
+    let wanted = ["b", "b/deep", "b/deep/x", "b-file", "link", "dirlink/y", "gone", "../a", "/a"];
+    let wanted = wanted.map(str::to_owned).into();
+    let picked = Export::open(dir.path()).unwrap().pick(&wanted).unwrap();
+    let whole = Export::open(dir.path()).unwrap().scan(None).unwrap();
+    let of_whole = whole.manifest.entries.iter().filter(|e| wanted.contains(e.path.as_str()));
+    let of_whole: Vec<_> = of_whole.cloned().collect();
+    assert_eq!(of_whole.len(), 4);
+    assert_eq!(picked.manifest.entries, of_whole);
+    assert_eq!(picked.manifest.own, whole.manifest.own);
+    let mut source = FileSource::new(picked);
+    let mut framed = gtp_store::new_framed();
+    source.load_block(3, 0, &mut framed).unwrap();
+}

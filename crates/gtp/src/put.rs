@@ -8,11 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use gtp_alloc::Rate;
-use gtp_net::client::{MakeSource, Objects, PutRequest, Udp, Url};
+use gtp_net::client::{MakeContent, Objects, PutRequest, Udp, Url};
 use gtp_net::flows::Failure;
 use gtp_net::flows::Law;
 use gtp_net::identity::Fingerprint;
-use gtp_store::{BlockSource, RelPath, Value};
+use gtp_store::{BlockSource, RelPath};
 
 use crate::get::Asked;
 use crate::host::{AcceptNew, Host};
@@ -51,8 +51,8 @@ impl Put {
     }
 
     /// Sends a directory's content, as [`Objects::Content`] has it.
-    pub(crate) fn content(make: MakeSource, values: Vec<(RelPath, Vec<Value>)>, url: Url) -> Put {
-        Put { objects: Objects::Content(make, values), url, asked: Asked::default() }
+    pub(crate) fn content(make: MakeContent, url: Url) -> Put {
+        Put { objects: Objects::Content(make), url, asked: Asked::default() }
     }
 
     /// Believes a server with this key only.

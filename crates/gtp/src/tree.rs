@@ -4,7 +4,7 @@
 //! What is to be done is the caller's decision. Trees here are reached beneath an open directory,
 //! trees at a server by sessions that carry no data.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -17,22 +17,33 @@ use gtp_store::{
     BLOCK, BlockSink, BlockSource, Destination, Existing, Export, FileSink, FileSource, Kind,
     MadeDir, Manifest, RelPath, SinkError, SinkOptions, Value, new_framed,
 };
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 use crate::get::{Asked as Wishes, Get};
 use crate::host::{AcceptNew, Host};
 use crate::put::Put;
 
-/// A tree at a server.
+/// A tree at a server. One session serves all that is asked of it, also after a pause; a session
+/// that broke in the pause is made anew.
 #[must_use = "nothing happens before it is asked"]
 pub struct Tree {
     url: Url,
     asked: Wishes,
+    purpose: Purpose,
+    resting: Mutex<Option<Resting>>,
+}
+
+/// A session in a pause.
+struct Resting {
+    wake: oneshot::Sender<()>,
+    session: JoinHandle<Option<TreeSession>>,
 }
 
 /// Files of a tree that are to be moved, with the directories above them.
 #[derive(Debug, Default)]
 pub struct Chosen {
-    paths: HashSet<String>,
+    paths: BTreeSet<String>,
     files: Vec<String>,
     /// Values of blocks of the new version of a file of which an older one is at the destination.
     values: Vec<(RelPath, Vec<Value>)>,
@@ -41,9 +52,16 @@ pub struct Chosen {
 }
 
 impl Tree {
-    /// The tree at this address.
+    /// The tree at this address, to be looked at.
     pub fn new(url: Url) -> Tree {
-        Tree { url, asked: Wishes::default() }
+        let (asked, resting) = (Wishes::default(), Mutex::default());
+        Tree { url, asked, purpose: Purpose::Look, resting }
+    }
+
+    /// The tree is to be changed as well.
+    pub fn to_change(mut self) -> Tree {
+        self.purpose = Purpose::Change;
+        self
     }
 
     /// Believes a server with this key only.
@@ -69,9 +87,11 @@ impl Tree {
     /// # Errors
     /// A [`Failure`] if the server refuses, or the tree cannot be read.
     pub async fn survey(&self, host: &Host, asked: Asked) -> Result<Survey, Failure> {
-        let mut session = self.open(host, Purpose::Look).await?;
-        let survey = session.survey(asked).await?;
-        session.close().await;
+        let terms = self.asked.terms(host)?;
+        let (url, purpose) = (&self.url, self.purpose);
+        let opened = TreeSession::open_and_survey(&host.endpoint, url, &terms, purpose, asked);
+        let (session, survey) = opened.await?;
+        self.rest(session);
         Ok(survey)
     }
 
@@ -80,9 +100,9 @@ impl Tree {
     /// # Errors
     /// A [`Failure`] if the server does not let this host write, or the session breaks.
     pub async fn carry_out(&self, host: &Host, deeds: &[Deed]) -> Result<Vec<Fault>, Failure> {
-        let mut session = self.open(host, Purpose::Change).await?;
+        let mut session = self.session(host).await?;
         let faults = session.carry_out(deeds).await?;
-        session.close().await;
+        self.rest(session);
         Ok(faults)
     }
 
@@ -95,18 +115,49 @@ impl Tree {
         host: &Host,
         files: &[(RelPath, u64)],
     ) -> Result<Vec<(RelPath, Vec<Value>)>, Failure> {
-        let mut session = self.open(host, Purpose::Look).await?;
+        let mut session = self.session(host).await?;
         let mut all = Vec::new();
         for (path, size) in files {
             all.push((path.clone(), session.block_values(path, *size).await?));
         }
-        session.close().await;
+        self.rest(session);
         Ok(all)
     }
 
-    async fn open(&self, host: &Host, purpose: Purpose) -> Result<TreeSession, Failure> {
+    /// Ends the session with the server, if there is one.
+    pub async fn close(&self) {
+        if let Some(session) = self.wake().await {
+            session.close().await;
+        }
+    }
+
+    /// The session that rests, or a new one.
+    async fn session(&self, host: &Host) -> Result<TreeSession, Failure> {
+        if let Some(session) = self.wake().await {
+            return Ok(session);
+        }
         let terms = self.asked.terms(host)?;
-        TreeSession::open(&host.endpoint, &self.url, &terms, purpose).await
+        TreeSession::open(&host.endpoint, &self.url, &terms, self.purpose).await
+    }
+
+    /// Keeps a session alive until it is needed again.
+    fn rest(&self, mut session: TreeSession) {
+        let (wake, woken) = oneshot::channel();
+        let session = tokio::spawn(async move {
+            // Whoever drops the tree wants the session no more.
+            let kept = session.keep(async { drop(woken.await) }).await;
+            kept.is_ok().then_some(session)
+        });
+        *self.resting.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some(Resting { wake, session });
+    }
+
+    async fn wake(&self) -> Option<TreeSession> {
+        let resting = self.resting.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Resting { wake, session } = resting?;
+        // A session that broke has ended its pause by itself.
+        let _ = wake.send(());
+        session.await.ok().flatten()
     }
 }
 
@@ -137,7 +188,7 @@ pub fn survey_here(replica: &Replica, asked: Asked) -> Result<Survey, Failure> {
 impl Chosen {
     /// These files and the directories above them; `values` are of blocks of their new versions.
     pub fn new(files: Vec<String>, values: Vec<(RelPath, Vec<Value>)>) -> Chosen {
-        let mut paths: HashSet<String> = HashSet::new();
+        let mut paths: BTreeSet<String> = BTreeSet::new();
         for file in &files {
             let mut path = file.as_str();
             while paths.insert(path.to_owned())
@@ -170,7 +221,7 @@ impl Chosen {
 
     /// A source of the chosen files of a tree here.
     fn source(&self, root: &Path) -> Result<FileSource, Failure> {
-        let scanned = Export::open(root)?.scan(None)?.only(&|path| self.has(path));
+        let scanned = Export::open(root)?.pick(&self.paths)?;
         self.compare(&scanned.manifest);
         Ok(FileSource::new(scanned).with_settling(next_change_shows))
     }
@@ -202,14 +253,19 @@ impl Get {
 }
 
 impl Put {
-    /// Sends the chosen files of a directory here into the directory at this address.
-    pub fn chosen(root: PathBuf, chosen: Arc<Chosen>, url: Url) -> Put {
-        let values = chosen.values.clone();
+    /// Sends the chosen files of a directory here into the directory at this address. `choose` says
+    /// which, and may block until that is known: the session is opened meanwhile.
+    pub fn chosen(
+        root: PathBuf,
+        mut choose: impl FnMut() -> Result<Arc<Chosen>, Failure> + Send + 'static,
+        url: Url,
+    ) -> Put {
         let make = move || {
+            let chosen = choose()?;
             let source: Box<dyn BlockSource> = Box::new(chosen.source(&root)?);
-            Ok(source)
+            Ok((source, chosen.values.clone()))
         };
-        Put::content(Box::new(make), values, url)
+        Put::content(Box::new(make), url)
     }
 }
 

@@ -10,9 +10,11 @@ use clap::{ArgAction, Args, ValueHint};
 
 use super::filter::{Filter, read};
 use super::plan::Rules;
+use super::side::Part;
 use crate::args::TransferArgs;
 use crate::cp::WayArgs;
 use gtp::Failure;
+use gtp::replica::Asked;
 
 /// Options of `sync`.
 #[derive(Debug, Args)]
@@ -91,6 +93,16 @@ impl SyncArgs {
     /// Whether anything is to be removed.
     pub fn deletes(&self) -> bool {
         self.delete || self.delete_before
+    }
+
+    /// What surveys look at.
+    pub fn asked(&self) -> Asked {
+        Asked { hashes: self.checksum, xattrs: self.xattrs, acls: self.acls }
+    }
+
+    /// What a destination at a server is asked for: a dry run only looks.
+    pub fn part_of_destination(&self) -> Part {
+        if self.dry_run { Part::Looked } else { Part::Changed }
     }
 
     /// What counts as a difference; `owner` is whether the destination can keep owners.

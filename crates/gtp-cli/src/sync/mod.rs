@@ -8,23 +8,24 @@ mod args;
 mod filter;
 mod plan;
 mod side;
+mod timeline;
 mod work;
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::ExitCode;
 
-use gtp::{Failure, FailureKind, Host, Url};
+use gtp::{Failure, FailureKind, Fingerprint, Host, Url};
 
 pub use args::SyncArgs;
 
-use crate::args::TransferArgs;
-use crate::cp::hello::{Ready, Want};
+use crate::cp::hello::Want;
 use crate::cp::near::FarEnd;
 use crate::cp::operand::{Operand, Remote};
 use crate::cp::{self, paths};
 use crate::verbs::{host, runtime, transfer};
-use side::{Here, Side, There, own_name, refuse_nested};
+use side::{Here, Part, Side, There, own_name, refuse_nested};
+use timeline::Timeline;
 use work::Work;
 
 /// Runs the command.
@@ -38,13 +39,19 @@ pub fn run(args: SyncArgs) -> Result<ExitCode, Failure> {
         return Err(usage("two places are needed, as in: gtp sync data/ host:data"));
     };
     let (from, to) = (Operand::of(from)?, Operand::of(to)?);
+    let timeline = Timeline::begin();
     runtime()?.block_on(async {
         let mut ends = Ends::find(&args, from, to).await?;
-        let done = Work::new(&args, filter, &ends.host, &ends.source, &ends.destination);
+        timeline.done("both ends are there");
+        let done = Work::new(&args, filter, &ends, timeline);
         let ended = done.run().await;
-        if let Some(far) = ends.far.take() {
-            far.close().await;
-        }
+        let far = ends.far.take();
+        tokio::join!(ends.source.close(), ends.destination.close(), async {
+            if let Some(far) = far {
+                far.close().await;
+            }
+        });
+        timeline.done("all is closed");
         ended
     })
 }
@@ -71,12 +78,13 @@ impl Ends {
             (Operand::Local(from), Operand::Address(url)) => {
                 let source = Here::source(&from)?;
                 let url = beneath(&url, own_name(text(from.as_os_str())?)?)?;
-                Ends::of((Side::Here(source), there(url, args)), alone()?, None)
+                let destination = there(url, None, args, args.part_of_destination());
+                Ends::of((Side::Here(source), destination), alone()?, None)
             }
             (Operand::Address(url), Operand::Local(to)) => {
                 let name = own_name(&url)?;
                 let destination = Here::destination(&to, name.as_deref())?;
-                let source = there(beneath(&url, None)?, args);
+                let source = there(beneath(&url, None)?, None, args, Part::Looked);
                 Ends::of((source, Side::Here(destination)), alone()?, None)
             }
             (Operand::Local(from), Operand::Remote(to)) => {
@@ -103,6 +111,8 @@ impl Ends {
         to: &Remote,
         name: Option<String>,
     ) -> Result<Ends, Failure> {
+        // While ssh logs in.
+        source.begin_survey(args.asked());
         let want = Want::Tree(to.path.clone());
         let (host, far, ready) =
             cp::call_far_end(&args.way, &args.transfer, &to.login, want).await?;
@@ -117,7 +127,8 @@ impl Ends {
         let url = place.and_then(|place| cp::url(&to.login, &ready, &parts(&place.path), true));
         match url {
             Ok(url) => {
-                let destination = far_tree(url, &ready, &args.transfer);
+                let part = args.part_of_destination();
+                let destination = there(url, Some(ready.key), args, part);
                 Ends::of((Side::Here(source), destination), host, Some(far))
             }
             Err(failure) => {
@@ -130,6 +141,7 @@ impl Ends {
     async fn pull(args: &SyncArgs, from: &Remote, to: &Path) -> Result<Ends, Failure> {
         let name = own_name(&from.path)?;
         let destination = Here::destination(to, name.as_deref())?;
+        destination.begin_survey(args.asked());
         // As content, so that a link to a directory is followed where the user named it.
         let want = Want::Read(vec![from.path.clone()]);
         let (host, far, ready) =
@@ -147,7 +159,7 @@ impl Ends {
         };
         match url {
             Ok(url) => {
-                let source = far_tree(url, &ready, &args.transfer);
+                let source = there(url, Some(ready.key), args, Part::Looked);
                 Ends::of((source, Side::Here(destination)), host, Some(far))
             }
             Err(failure) => {
@@ -162,12 +174,8 @@ fn named(name: &Option<String>) -> &str {
     name.as_deref().unwrap_or_default()
 }
 
-fn there(url: Url, args: &SyncArgs) -> Side {
-    Side::There(Box::new(There { url, key: None, transfer: args.transfer.clone() }))
-}
-
-fn far_tree(url: Url, ready: &Ready, transfer: &TransferArgs) -> Side {
-    Side::There(Box::new(There { url, key: Some(ready.key), transfer: transfer.clone() }))
+fn there(url: Url, key: Option<Fingerprint>, args: &SyncArgs, part: Part) -> Side {
+    Side::There(Box::new(There::new(url, key, args.transfer.clone(), part)))
 }
 
 /// The address of the content of a directory, or of one beneath it.

@@ -4,11 +4,12 @@
 //! need not know which is where.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use gtp::replica::{Asked, Deed, Fault, Replica};
 use gtp::tree::{Tree, survey_here};
 use gtp::{Failure, FailureKind, Fingerprint, Host, RelPath, Survey, Url, Value};
+use tokio::task::JoinHandle;
 
 use crate::args::TransferArgs;
 use crate::cp::paths::is_content;
@@ -20,7 +21,11 @@ pub struct Here {
     pub path: PathBuf,
     /// Its directory.
     pub replica: Arc<Replica>,
+    /// A survey that has begun.
+    begun: Mutex<Option<Surveying>>,
 }
+
+type Surveying = JoinHandle<Result<Survey, Failure>>;
 
 /// A tree at a server.
 pub struct There {
@@ -30,6 +35,16 @@ pub struct There {
     pub key: Option<Fingerprint>,
     /// Which servers are believed, and how long they are waited for.
     pub transfer: TransferArgs,
+    tree: Tree,
+}
+
+/// What a tree at a server is to the command.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// It is looked at.
+    Looked,
+    /// It is changed.
+    Changed,
 }
 
 /// A tree.
@@ -61,7 +76,7 @@ impl Here {
             }
             failed(error)
         })?;
-        Ok(Here { path: path.to_owned(), replica: Arc::new(replica) })
+        Ok(Here::of(path.to_owned(), replica))
     }
 
     /// A tree that is to be made like another one, at a path or, with a name, beneath it. It need
@@ -91,20 +106,48 @@ impl Here {
             None => holder.clone(),
         };
         let replica = Replica::beneath(&holder, at).map_err(|error| failed(error.to_string()))?;
-        Ok(Here { path: full, replica: Arc::new(replica) })
+        Ok(Here::of(full, replica))
+    }
+
+    fn of(path: PathBuf, replica: Replica) -> Here {
+        Here { path, replica: Arc::new(replica), begun: Mutex::default() }
+    }
+
+    /// Begins the survey that will be asked for, on a thread of its own.
+    pub fn begin_survey(&self, asked: Asked) {
+        let survey = self.start_survey(asked);
+        *self.begun.lock().unwrap_or_else(PoisonError::into_inner) = Some(survey);
+    }
+
+    fn start_survey(&self, asked: Asked) -> Surveying {
+        let replica = Arc::clone(&self.replica);
+        tokio::task::spawn_blocking(move || survey_here(&replica, asked))
+    }
+
+    async fn survey(&self, asked: Asked) -> Result<Survey, Failure> {
+        let begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let survey = begun.unwrap_or_else(|| self.start_survey(asked)).await;
+        let shown = gtp_text::of_text(&self.path.to_string_lossy());
+        survey.map_err(other)?.map_err(|failure| failure.about(shown))
     }
 }
 
 impl There {
-    fn tree(&self) -> Tree {
-        let mut tree = Tree::new(self.url.clone()).patience(self.transfer.retry_for);
-        if let Some(key) = self.key {
-            return tree.fingerprint(key);
+    /// The tree at an address.
+    pub fn new(url: Url, key: Option<Fingerprint>, transfer: TransferArgs, part: Part) -> There {
+        let mut tree = Tree::new(url.clone()).patience(transfer.retry_for);
+        if part == Part::Changed {
+            tree = tree.to_change();
         }
-        for key in &self.transfer.trust.fingerprint {
-            tree = tree.fingerprint(*key);
+        let trust = &transfer.trust;
+        tree = match key {
+            Some(key) => tree.fingerprint(key),
+            None => trust.fingerprint.iter().fold(tree, |tree, key| tree.fingerprint(*key)),
+        };
+        if key.is_none() && trust.accept_new {
+            tree = tree.accept_new();
         }
-        if self.transfer.trust.accept_new { tree.accept_new() } else { tree }
+        There { url, key, transfer, tree }
     }
 }
 
@@ -115,13 +158,16 @@ impl Side {
     /// A [`Failure`] if it cannot be read.
     pub async fn survey(&self, host: &Host, asked: Asked) -> Result<Survey, Failure> {
         match self {
-            Side::Here(here) => {
-                let replica = Arc::clone(&here.replica);
-                let survey = tokio::task::spawn_blocking(move || survey_here(&replica, asked));
-                let shown = gtp_text::of_text(&here.path.to_string_lossy());
-                survey.await.map_err(other)?.map_err(|failure| failure.about(shown))
-            }
-            Side::There(there) => there.tree().survey(host, asked).await,
+            Side::Here(here) => here.survey(asked).await,
+            Side::There(there) => there.tree.survey(host, asked).await,
+        }
+    }
+
+    /// Ends what was begun with a server.
+    pub async fn close(&self) {
+        match self {
+            Side::Here(_) => {}
+            Side::There(there) => there.tree.close().await,
         }
     }
 
@@ -141,7 +187,7 @@ impl Side {
                 });
                 done.await.map_err(other)
             }
-            Side::There(there) => there.tree().carry_out(host, &deeds).await,
+            Side::There(there) => there.tree.carry_out(host, &deeds).await,
         }
     }
 
@@ -169,7 +215,7 @@ impl Side {
                 });
                 read.await.map_err(other)
             }
-            Side::There(there) => there.tree().block_values(host, &files).await,
+            Side::There(there) => there.tree.block_values(host, &files).await,
         }
     }
 }

@@ -5,17 +5,19 @@
 
 use std::collections::HashSet;
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 
-use gtp::replica::{Asked, Deed, Fault};
+use gtp::replica::{Deed, Fault};
 use gtp::tree::{Chosen, copy_here};
 use gtp::{Failure, FailureKind, Get, Host, Outcome, Put, RelPath, Survey, Transfer};
 use serde_json::json;
 
+use super::Ends;
 use super::SyncArgs;
 use super::filter::{Filter, Parted};
 use super::plan::{Item, Plan, plan};
-use super::side::{Here, Side};
+use super::side::{Here, Side, There};
+use super::timeline::Timeline;
 use crate::output;
 use crate::show::Shower;
 use crate::verbs::transfer::{Options, watch};
@@ -29,22 +31,27 @@ pub struct Work<'a> {
     host: &'a Host,
     source: &'a Side,
     destination: &'a Side,
+    timeline: Timeline,
     /// What could not be done or kept.
     troubles: usize,
     /// Bytes of packets that carried data; of a copy between directories here, of content.
     moved_bytes: u64,
+    /// A put that has begun and waits for what is to be sent.
+    early: Option<EarlyPut>,
+}
+
+/// A put whose session is opened while the trees are surveyed.
+struct EarlyPut {
+    transfer: Transfer,
+    choose: mpsc::Sender<Arc<Chosen>>,
 }
 
 impl<'a> Work<'a> {
     /// Prepares the work; nothing is done yet.
-    pub fn new(
-        args: &'a SyncArgs,
-        filter: Filter,
-        host: &'a Host,
-        source: &'a Side,
-        destination: &'a Side,
-    ) -> Work<'a> {
-        Work { args, filter, host, source, destination, troubles: 0, moved_bytes: 0 }
+    pub fn new(args: &'a SyncArgs, filter: Filter, ends: &'a Ends, timeline: Timeline) -> Work<'a> {
+        let Ends { source, destination, host, .. } = ends;
+        let (troubles, moved_bytes, early) = (0, 0, None);
+        Work { args, filter, host, source, destination, timeline, troubles, moved_bytes, early }
     }
 
     /// Does it.
@@ -54,6 +61,7 @@ impl<'a> Work<'a> {
     pub async fn run(mut self) -> Result<ExitCode, Failure> {
         let (mut plan, source) = self.decide().await?;
         self.guard_removals(&mut plan, &source);
+        self.timeline.done("it is decided what to do");
         for (path, why) in std::mem::take(&mut plan.unkept) {
             self.trouble(&format!("{}: {why}", gtp_text::of_text(&path)));
         }
@@ -73,12 +81,16 @@ impl<'a> Work<'a> {
     /// Surveys both trees and decides.
     async fn decide(&mut self) -> Result<(Plan, Surveyed), Failure> {
         let args = self.args;
-        let asked = Asked { hashes: args.checksum, xattrs: args.xattrs, acls: args.acls };
+        let asked = args.asked();
+        let early = self.begin_put()?;
         let (from, to) = tokio::join!(
             self.source.survey(self.host, asked),
             self.destination.survey(self.host, asked)
         );
         let (from, to) = (from?, to?);
+        self.timeline.done("both trees are surveyed");
+        // A place that is made later was looked for in vain.
+        self.early = early.filter(|_| to.is_there);
         if !from.is_there {
             return Err(Failure::new(FailureKind::Missing, "the source is not there"));
         }
@@ -141,7 +153,9 @@ impl<'a> Work<'a> {
         }
         first.extend(plan.dirs.iter().chain(&plan.aged).cloned());
         self.steps(first).await?;
+        self.timeline.done("the steps before the transfer are done");
         let moved = self.move_files(plan).await;
+        self.timeline.done("the files are moved");
         // Files that have arrived get their attributes, even if others have not arrived.
         let failed: HashSet<String> = moved.as_ref().cloned().unwrap_or_default();
         if moved.is_ok() {
@@ -154,6 +168,7 @@ impl<'a> Work<'a> {
             }
             last.extend(plan.dressed_dirs.iter().cloned());
             self.steps(last).await?;
+            self.timeline.done("the steps after it are done");
         }
         moved.map(drop)
     }
@@ -167,6 +182,36 @@ impl<'a> Work<'a> {
         Ok(())
     }
 
+    /// Opens the session of a put to a far end, which will be asked for nothing if nothing is to be
+    /// sent. Other servers would take note of that.
+    fn begin_put(&self) -> Result<Option<EarlyPut>, Failure> {
+        match (self.source, self.destination) {
+            (Side::Here(from), Side::There(to)) if to.key.is_some() && !self.args.dry_run => {
+                self.put(from, to).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// A put that waits for what is to be sent.
+    fn put(&self, from: &Here, to: &There) -> Result<EarlyPut, Failure> {
+        let (choose, chosen) = mpsc::channel();
+        let mut known = None;
+        let choose_once = move || {
+            if known.is_none() {
+                known = chosen.recv().ok();
+            }
+            known.clone().ok_or_else(|| other("nothing is to be sent"))
+        };
+        let put = Put::chosen(from.path.clone(), choose_once, to.url.clone());
+        let put = match to.key {
+            Some(key) => put.fingerprint(key),
+            None => put.with_trust(&to.transfer),
+        };
+        let transfer = put.with_options(&to.transfer)?.start(self.host)?;
+        Ok(EarlyPut { transfer, choose })
+    }
+
     /// Moves the files of the plan. Returns those that did not arrive.
     async fn move_files(&mut self, plan: &Plan) -> Result<HashSet<String>, Failure> {
         if plan.files.is_empty() {
@@ -177,13 +222,13 @@ impl<'a> Work<'a> {
         let left_out = match (self.source, self.destination) {
             (Side::Here(from), Side::Here(to)) => self.copy(from, to, &chosen).await?,
             (Side::Here(from), Side::There(to)) => {
-                let put = Put::chosen(from.path.clone(), Arc::clone(&chosen), to.url.clone());
-                let put = match to.key {
-                    Some(key) => put.fingerprint(key),
-                    None => put.with_trust(&to.transfer),
+                let early = match self.early.take() {
+                    Some(early) => early,
+                    None => self.put(from, to)?,
                 };
-                let transfer = put.with_options(&to.transfer)?.start(self.host)?;
-                self.watch(transfer, &chosen).await?
+                let waits = early.choose.send(Arc::clone(&chosen));
+                waits.map_err(|_| other("the transfer has ended before it began"))?;
+                self.watch(early.transfer, &chosen).await?
             }
             (Side::There(from), Side::Here(to)) => {
                 let get = Get::new(from.url.clone());

@@ -94,17 +94,29 @@ pub(crate) async fn reach(
 /// Asks a server for a session. It may look for the object for as long as it shows signs of life,
 /// of which `heard` is told; silence is borne for the patience of `terms`.
 pub(crate) async fn ask(
-    mut channel: ControlChannel,
+    channel: ControlChannel,
     endpoint: &Endpoint,
     url: &Url,
     verb: Verb,
+    on: (&Terms, Units),
+    heard: &(dyn Fn() + Sync),
+) -> Result<Granted, Failure> {
+    ask_at_once(channel, endpoint, url, (verb, None), on, heard).await
+}
+
+/// As [`ask`], with the first question of the session right behind the opening.
+pub(crate) async fn ask_at_once(
+    mut channel: ControlChannel,
+    endpoint: &Endpoint,
+    url: &Url,
+    (verb, question): (Verb, Option<Message>),
     (terms, units): (&Terms, Units),
     heard: &(dyn Fn() + Sync),
 ) -> Result<Granted, Failure> {
     let client_session = endpoint.host().new_session_id();
     let unit_payload_max = units.longest(channel.ends().remote);
     let open = Open { unit_payload_max, ..open_message(endpoint, verb, terms, client_session) };
-    let opened = channel.open_within(open, terms.patience, heard).await?;
+    let opened = channel.open_and_ask(open, question, terms.patience, heard).await?;
     let suite = Suite::from_code(opened.suite)
         .ok_or_else(|| Failure::new(FailureKind::Other, "the server chose an unknown cipher"))?;
     let secrets = channel.data_secrets(opened.server_session, client_session)?;

@@ -32,7 +32,7 @@ pub use get::{GetRequest, get};
 pub use list::{Listed, Listing, list, list_each};
 pub use place::{Directories, MakeSink, Naming, Place};
 pub use progress::{Event, Outcome, Progress, SourceShare};
-pub use put::{MakeSource, Objects, PutRequest, put};
+pub use put::{Content, MakeContent, MakeSource, Objects, PutRequest, put};
 pub use tree::{Purpose, Survey, TreeSession};
 pub use url::{BadUrl, DEFAULT_PORT, Url};
 

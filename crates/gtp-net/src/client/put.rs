@@ -34,7 +34,7 @@ use crate::messages::{
     Arrivals, BlockValues, Done, Message, ROOTS_PER_PAGE, Ready, Reason, Roots, Verb,
 };
 use parcel::{Aim, Parcel, pack};
-pub use parcel::{MakeSource, Objects};
+pub use parcel::{Content, MakeContent, MakeSource, Objects};
 
 mod parcel;
 
@@ -219,7 +219,11 @@ impl Attempt {
         if verdict.is_err() && sending.channel.send(&Message::Cancel).await.is_err() {
             return verdict;
         }
-        sending.channel.close().await;
+        match verdict {
+            // Nothing more is to be heard, so nobody waits for the polite end.
+            Ok(_) => drop(tokio::spawn(sending.channel.close())),
+            Err(_) => sending.channel.close().await,
+        }
         verdict
     }
 
@@ -231,6 +235,7 @@ impl Attempt {
         let Granted { mut channel, opened, session } =
             ask(channel, &self.endpoint, &self.url, verb, terms, &|| {}).await?;
         (self.peer, self.revision) = (Some(session.peer), session.revision);
+        self.mark("the put is granted");
         let end = if self.url.names_directory() { End::Slash } else { End::Name };
         // What is there when the command begins decides, and what attempts leave there does not.
         let there = *self.there.get_or_insert(opened.object.map(root_kind));
@@ -289,13 +294,12 @@ impl Attempt {
         });
         let waited = while_alive(channel, &mut packing).await;
         let packed = give_back(objects, packing, waited).await?;
-        let Parcel { source, skipped } = packed?;
+        let Parcel { source, skipped, values } = packed?;
         let manifest = Arc::clone(source.manifest());
         self.tell_start(&manifest, skipped);
-        if self.revision >= Revision::Fifth
-            && let Objects::Content(_, values) = &*objects
-        {
-            channel.send_all(block_values(values)).await?;
+        self.mark("the object is listed");
+        if self.revision >= Revision::Fifth {
+            channel.send_all(block_values(&values)).await?;
         }
         send_manifest(channel, &manifest).await?;
         let most = ANSWER_SPAN + hashing_span(manifest.content_bytes());
@@ -303,6 +307,7 @@ impl Attempt {
             .await
             .map_err(|_| ControlError::TimedOut("the server to prepare the place"))??;
         self.take_ready(ready);
+        self.mark("the server is ready");
         Ok(source)
     }
 
@@ -332,6 +337,12 @@ impl Attempt {
         self.skipped = skipped;
     }
 
+    /// Notes for the timeline that a step is done.
+    fn mark(&self, step: &str) {
+        let ms = self.clock.now().since(self.began).as_nanos() / 1_000_000;
+        tracing::debug!(target: "gtp::timeline", ms, "{step}");
+    }
+
     /// Answers the server until it says that all is in place. When the data session ends, the
     /// server's verdict may still be on its way on the control channel: it is waited for, and it
     /// decides.
@@ -344,7 +355,10 @@ impl Attempt {
             answers.begin(source, index);
             tokio::select! {
                 message = channel.recv(), if answers.has_room() => match message? {
-                    Message::Done(done) => return Ok(done),
+                    Message::Done(done) => {
+                        self.mark("the server has all");
+                        return Ok(done);
+                    }
                     Message::RootsWanted(wanted) => answers.ask(wanted, source, index)?,
                     Message::Fault(fault) => match &fault.path {
                         Some(path) => self.leave_out(left_out(path, &fault.text))?,
@@ -421,6 +435,7 @@ impl Attempt {
         match event {
             Some(SourceEvent::PathOpen) => {
                 self.path_seen = true;
+                self.mark("the path is open");
                 self.silences.end();
                 Heard::Placement
             }

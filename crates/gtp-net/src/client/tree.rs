@@ -1,19 +1,20 @@
 //! Looks at a whole tree at a server, and changes it step by step. No datagram is sent.
 //!
-//! Each call is a session of its own: between two of them a transfer may take hours, and nothing
-//! has to be kept alive. What the server tells is checked before it is used.
+//! A session answers one question at a time. Between two of them a transfer may take hours; a
+//! session that is to last meanwhile is kept alive. What the server tells is checked before it is
+//! used.
 
 use gtp_proto::Revision;
 use gtp_store::replica::{Asked, Deed, Fault, LeftOut, Node};
 use gtp_store::{RelPath, Value};
 use tokio::time::timeout;
 
-use super::connect::{self, Granted, SKIPPED_MAX, Units, ask, reach};
+use super::connect::{self, Granted, SKIPPED_MAX, Units, ask_at_once, reach};
 use super::{Endpoint, Terms, Url};
-use crate::control::{ControlChannel, ControlError};
+use crate::control::{ControlChannel, ControlError, KEEPALIVE_SPAN};
 use crate::flows::tree::{BadTree, Gathered, pages, wanted};
 use crate::flows::{Failure, FailureKind};
-use crate::messages::{BlocksWanted, Done, Message, Reason, Verb};
+use crate::messages::{BlocksWanted, Done, Message, Reason, TreePacked, Verb};
 
 /// What a tree holds.
 #[derive(Clone, Debug, Default)]
@@ -55,10 +56,38 @@ impl TreeSession {
         terms: &Terms,
         purpose: Purpose,
     ) -> Result<TreeSession, Failure> {
+        TreeSession::open_and_ask(endpoint, url, terms, purpose, None).await
+    }
+
+    /// Opens a session and surveys the tree, which is asked for together with the session.
+    ///
+    /// # Errors
+    /// As [`TreeSession::open`] and [`TreeSession::survey`].
+    pub async fn open_and_survey(
+        endpoint: &Endpoint,
+        url: &Url,
+        terms: &Terms,
+        purpose: Purpose,
+        asked: Asked,
+    ) -> Result<(TreeSession, Survey), Failure> {
+        let question = Some(Message::TreeWanted(wanted(asked)));
+        let mut session =
+            TreeSession::open_and_ask(endpoint, url, terms, purpose, question).await?;
+        let survey = session.take_survey().await?;
+        Ok((session, survey))
+    }
+
+    async fn open_and_ask(
+        endpoint: &Endpoint,
+        url: &Url,
+        terms: &Terms,
+        purpose: Purpose,
+        question: Option<Message>,
+    ) -> Result<TreeSession, Failure> {
         let verb = Verb::Tree { path: url.path().to_vec(), changes: purpose == Purpose::Change };
-        let channel = reach(endpoint, url, terms).await?;
+        let (channel, on) = (reach(endpoint, url, terms).await?, (terms, Units::Ordinary));
         let Granted { channel, .. } =
-            ask(channel, endpoint, url, verb, (terms, Units::Ordinary), &|| {}).await?;
+            ask_at_once(channel, endpoint, url, (verb, question), on, &|| {}).await?;
         if channel.revision() < Revision::Fifth {
             let text = format!("{}: gtp there is too old to keep trees alike", url.host());
             return Err(Failure::new(FailureKind::Authentication, text));
@@ -72,11 +101,17 @@ impl TreeSession {
     /// A [`Failure`] if the tree cannot be read, or the server breaks a rule.
     pub async fn survey(&mut self, asked: Asked) -> Result<Survey, Failure> {
         self.channel.send(&Message::TreeWanted(wanted(asked))).await?;
+        self.take_survey().await
+    }
+
+    async fn take_survey(&mut self) -> Result<Survey, Failure> {
         let mut gathered = Gathered::default();
         let mut left_out = Vec::new();
         loop {
             match self.next().await? {
-                Message::TreePage(page) => gathered.page(page).map_err(bad)?,
+                Message::TreePage(page) | Message::TreePacked(TreePacked(page)) => {
+                    gathered.page(page).map_err(bad)?;
+                }
                 Message::TreeEnd(end) => {
                     let nodes = gathered.end(end.nodes_total).map_err(bad)?;
                     let is_there = end.is_there && !nodes.is_empty();
@@ -150,6 +185,23 @@ impl TreeSession {
         }
         values.truncate(usize::try_from(blocks).unwrap_or(usize::MAX));
         Ok(values)
+    }
+
+    /// Shows the server that this end lives, until `until` ends.
+    ///
+    /// # Errors
+    /// Why the session is of no more use.
+    pub async fn keep(&mut self, until: impl Future<Output = ()>) -> Result<(), Failure> {
+        let mut until = std::pin::pin!(until);
+        let mut tick = tokio::time::interval(KEEPALIVE_SPAN);
+        tick.reset();
+        loop {
+            tokio::select! {
+                () = &mut until => return Ok(()),
+                _ = tick.tick() => self.channel.send(&Message::Keepalive).await?,
+                said = self.channel.recv() => return Err(unexpected(&said?)),
+            }
+        }
     }
 
     /// Ends the session.

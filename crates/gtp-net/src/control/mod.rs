@@ -289,9 +289,25 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ControlChannel<S> {
         silence: Duration,
         heard: &(dyn Fn() + Sync),
     ) -> Result<Opened, ControlError> {
+        self.open_and_ask(open, None, silence, heard).await
+    }
+
+    /// As [`ControlChannel::open_within`], with the first question of the session right behind
+    /// the opening, so that its answer comes a round trip earlier.
+    ///
+    /// # Errors
+    /// As there.
+    pub async fn open_and_ask(
+        &mut self,
+        open: Open,
+        question: Option<Message>,
+        silence: Duration,
+        heard: &(dyn Fn() + Sync),
+    ) -> Result<Opened, ControlError> {
         let (suites, unit_max) = (open.suites.clone(), open.unit_payload_max);
         let (weight_max, law, newest) = (open.weight_milli, open.law, open.version);
-        self.send(&Message::Open(open)).await?;
+        let said = std::iter::once(Message::Open(open)).chain(question);
+        self.send_all(said).await?;
         let answer = async {
             loop {
                 let sign = timeout(silence, self.inbox.next_sign(&mut self.stream)).await;

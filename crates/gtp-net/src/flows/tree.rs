@@ -94,7 +94,7 @@ fn extra_bytes(node: &Node) -> usize {
 
 /// What a survey is asked for, as a message.
 pub(crate) fn wanted(asked: Asked) -> TreeWanted {
-    TreeWanted { hashes: asked.hashes, xattrs: asked.xattrs, acls: asked.acls }
+    TreeWanted { hashes: asked.hashes, xattrs: asked.xattrs, acls: asked.acls, packs: Some(true) }
 }
 
 /// What a message asks of a survey.

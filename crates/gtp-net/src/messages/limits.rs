@@ -11,6 +11,10 @@ pub const FRAME_MAX: usize = 64 * 1024;
 /// Longest frame of a page, in bytes. Pages come from a peer that may use the service.
 pub const PAGE_FRAME_MAX: usize = 1024 * 1024;
 
+/// Longest page of a survey before it is packed, in bytes: a short frame must not stand for much.
+/// It is twice what the longest node takes.
+pub const PACKED_PAGE_MAX: usize = 256 * 1024;
+
 /// Entries in one page: at 48 bytes and a path of 200 each, a page is nearly full.
 pub const ENTRIES_PER_PAGE: usize = 4096;
 

@@ -26,7 +26,7 @@ pub use fields::{
 pub use limits::*;
 pub use tree::{
     BlockValues, BlocksWanted, DeedFault, Deeds, DeedsDone, Moment, NodeKind, TreeDeed, TreeEnd,
-    TreeNode, TreePage, TreeSeen, TreeWanted, TreeXattr, XattrList,
+    TreeNode, TreePacked, TreePage, TreeSeen, TreeWanted, TreeXattr, XattrList,
 };
 
 /// Newest revision of the messages within ALPN `gtp/1` that this end speaks. Each end names its
@@ -307,6 +307,8 @@ pub enum Message {
     TreeWanted(TreeWanted),
     /// See [`TreePage`].
     TreePage(TreePage),
+    /// See [`TreePacked`].
+    TreePacked(TreePacked),
     /// See [`TreeEnd`].
     TreeEnd(TreeEnd),
     /// See [`Deeds`].
@@ -424,6 +426,7 @@ messages! {
     29 Unheard FRAME_MAX;
     20 TreeWanted FRAME_MAX (TreeWanted);
     21 TreePage PAGE_FRAME_MAX (TreePage);
+    30 TreePacked PAGE_FRAME_MAX (TreePacked);
     22 TreeEnd FRAME_MAX (TreeEnd);
     23 Deeds PAGE_FRAME_MAX (Deeds);
     24 DeedsDone PAGE_FRAME_MAX (DeedsDone);
@@ -522,8 +525,8 @@ impl Message {
                 within(*files_unchanged, 0..=ENTRIES_MAX, "number of files")
             }
             Message::ArrivalsSeen(ArrivalsSeen { arrivals: _ }) => Ok(()),
-            Message::TreeWanted(TreeWanted { hashes: _, xattrs: _, acls: _ }) => Ok(()),
-            Message::TreePage(page) => page.check(),
+            Message::TreeWanted(TreeWanted { hashes: _, xattrs: _, acls: _, packs: _ }) => Ok(()),
+            Message::TreePage(page) | Message::TreePacked(TreePacked(page)) => page.check(),
             Message::TreeEnd(end) => end.check(),
             Message::Deeds(deeds) => deeds.check(),
             Message::DeedsDone(done) => done.check(),

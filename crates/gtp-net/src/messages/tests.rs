@@ -214,11 +214,13 @@ fn of_tree() -> impl Strategy<Value = Message> {
         (0..DEEDS_PER_PAGE as u32, text()).prop_map(|(index, text)| DeedFault { index, text });
     let values = proptest::collection::vec(any::<[u8; 32]>(), 0..50);
     prop_oneof![
-        any::<(bool, bool, bool)>().prop_map(|(hashes, xattrs, acls)| {
-            Message::TreeWanted(TreeWanted { hashes, xattrs, acls })
+        any::<(bool, bool, bool, Option<bool>)>().prop_map(|(hashes, xattrs, acls, packs)| {
+            Message::TreeWanted(TreeWanted { hashes, xattrs, acls, packs })
         }),
         proptest::collection::vec(node(), 1..5)
             .prop_map(|nodes| Message::TreePage(TreePage { nodes })),
+        proptest::collection::vec(node(), 1..5)
+            .prop_map(|nodes| Message::TreePacked(TreePacked(TreePage { nodes }))),
         (0..=ENTRIES_MAX, any::<bool>(), any::<bool>()).prop_map(|(total, is_there, may_own)| {
             Message::TreeEnd(TreeEnd { nodes_total: total, is_there, may_own })
         }),
@@ -377,6 +379,43 @@ fn a_list_that_claims_more_entries_than_are_there_takes_no_memory_for_them() {
     for claim in [&[0x5B_u8, 0x7F, 0, 0, 0, 0, 0, 0, 0][..], &[0x5A, 0xFF, 0xFF, 0xFF, 0xFF]] {
         let frame = [&[8, 0xA2, 0x00, 0x00, 0x01], claim].concat();
         assert!(matches!(Message::parse(&frame), Err(Malformed::Body { .. })));
+    }
+}
+
+#[test]
+fn a_packed_page_that_is_no_page_or_too_long_a_one_is_refused_without_being_unpacked_to_its_end() {
+    let packed = |plain: &[u8]| {
+        let mut frame = vec![30];
+        let bytes = miniz_oxide::deflate::compress_to_vec(plain, 9);
+        let mut encoder = minicbor::Encoder::new(&mut frame);
+        encoder.map(1).unwrap().u8(0).unwrap().bytes(&bytes).unwrap();
+        Message::parse(&frame)
+    };
+    let nodes = vec![a_node(b"a"), a_node(b"b")];
+    let page = minicbor::to_vec(TreePage { nodes: nodes.clone() }).unwrap();
+    assert_eq!(packed(&page), Ok(Message::TreePacked(TreePacked(TreePage { nodes }))));
+    let with_more = [&page[..], &[0]].concat();
+    let empty = minicbor::to_vec(TreePage { nodes: Vec::new() }).unwrap();
+    for plain in [&with_more[..], &empty, b"", &vec![0; PACKED_PAGE_MAX + 1], &vec![0; 64 << 20]] {
+        assert!(packed(plain).is_err(), "{} bytes", plain.len());
+    }
+    let not_deflated = [&[30, 0xa1, 0, 0x42][..], &[0xff, 0xff]].concat();
+    assert!(Message::parse(&not_deflated).is_err());
+}
+
+fn a_node(path: &[u8]) -> TreeNode {
+    TreeNode {
+        path: path.to_vec(),
+        kind: NodeKind::File,
+        size: 1,
+        mode: 0o644,
+        mtime: Moment { seconds: 1, nanos: 2 },
+        uid: 0,
+        gid: 0,
+        target: None,
+        same: None,
+        hash: None,
+        xattrs: Vec::new(),
     }
 }
 

@@ -5,7 +5,10 @@
 //! and a step allowed is judged by whoever takes it in; here only lengths and ranges are.
 
 use minicbor::decode::Error as DecodeError;
-use minicbor::{Decode, Decoder, Encode};
+use minicbor::encode::{Error as EncodeError, Write};
+use minicbor::{Decode, Decoder, Encode, Encoder};
+use miniz_oxide::deflate::compress_to_vec;
+use miniz_oxide::inflate::decompress_to_vec_with_limit;
 
 use super::fields::{PeerText, Roots, check_path};
 use super::limits::*;
@@ -24,6 +27,9 @@ pub struct TreeWanted {
     /// Whether access control lists are to be told.
     #[n(2)]
     pub acls: bool,
+    /// Whether the client understands [`TreePacked`]; if absent, it does not.
+    #[n(3)]
+    pub packs: Option<bool>,
 }
 
 /// Server to client: some nodes of the tree, each directory before what it holds.
@@ -34,6 +40,42 @@ pub struct TreePage {
     #[cbor(n(0), decode_with = "decode_list")]
     pub nodes: Vec<TreeNode>,
 }
+
+/// Server to client, which has said that it understands this: a page, deflated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TreePacked(pub TreePage);
+
+impl<C> Encode<C> for TreePacked {
+    fn encode<W: Write>(
+        &self,
+        encoder: &mut Encoder<W>,
+        _: &mut C,
+    ) -> Result<(), EncodeError<W::Error>> {
+        let mut plain = Vec::new();
+        // A page in memory can be written to memory.
+        let _ = minicbor::encode(&self.0, &mut plain);
+        encoder.map(1)?.u8(0)?.bytes(&compress_to_vec(&plain, PACKING_LEVEL))?.ok()
+    }
+}
+
+impl<'b, C> Decode<'b, C> for TreePacked {
+    fn decode(decoder: &mut Decoder<'b>, _: &mut C) -> Result<TreePacked, DecodeError> {
+        if decoder.map()? != Some(1) || decoder.u8()? != 0 {
+            return Err(DecodeError::message("a packed page has one field"));
+        }
+        let plain = decompress_to_vec_with_limit(decoder.bytes()?, PACKED_PAGE_MAX);
+        let plain = plain.map_err(|_| DecodeError::message("not deflated, or too long a page"))?;
+        let mut inner = Decoder::new(&plain);
+        let page = inner.decode()?;
+        match inner.position() == plain.len() {
+            true => Ok(TreePacked(page)),
+            false => Err(DecodeError::message("bytes after the end of a page")),
+        }
+    }
+}
+
+/// How hard pages are packed: beyond this level they hardly become shorter.
+const PACKING_LEVEL: u8 = 3;
 
 /// Server to client: the survey is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]

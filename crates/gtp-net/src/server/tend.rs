@@ -21,8 +21,8 @@ use crate::flows::tree::{asked, deed, name, node_bytes, node_to_wire};
 use crate::flows::{Failure, FailureKind};
 use crate::messages::{
     BlockValues, BlocksWanted, DeedFault, Deeds, DeedsDone, ENTRIES_MAX, EntryKind, Fault, Message,
-    PATH_MAX, PeerText, ROOTS_PER_PAGE, Reason, Roots, TreeDeed, TreeEnd, TreePage, Verb,
-    printable,
+    PATH_MAX, PeerText, ROOTS_PER_PAGE, Reason, Roots, TreeDeed, TreeEnd, TreePacked, TreePage,
+    TreeWanted, Verb, printable,
 };
 
 pub(super) async fn serve(shared: &Arc<Shared>, client: Client, stop: &mut Stop) -> Ending {
@@ -67,7 +67,7 @@ async fn attend(
         client.seat.note(answered, shared.host.clock().now());
         match client.channel.recv().await {
             Ok(Message::TreeWanted(wanted)) => {
-                survey(shared, client, replica, asked(wanted)).await?;
+                survey(shared, client, replica, wanted).await?;
             }
             Ok(Message::Deeds(deeds)) if changes.is_some() => {
                 let steps = deeds.deeds.len();
@@ -191,7 +191,7 @@ async fn survey(
     shared: &Shared,
     client: &mut Client,
     replica: &Arc<Replica>,
-    asked: Asked,
+    wanted: TreeWanted,
 ) -> Result<(), Failure> {
     let (to, mut from) = channel(1);
     let asker = client.asker();
@@ -199,7 +199,8 @@ async fn survey(
     // If there is no thread, the channel closes, which is seen below.
     let _ = walks::spawn(move || {
         let _seat = asker.seat;
-        Telling::new(to, Pace::begin(asker.party)).walk(&replica, asked);
+        let packing = if wanted.packs == Some(true) { Packing::Packed } else { Packing::Plain };
+        Telling::new(to, Pace::begin(asker.party), packing).walk(&replica, asked(wanted));
     });
     while let Some(messages) = next(shared, client, &mut from).await? {
         let is_last = messages.iter().any(|message| {
@@ -227,6 +228,7 @@ async fn next(
 struct Telling {
     to: Sender<Vec<Message>>,
     pace: Pace,
+    packing: Packing,
     page: TreePage,
     room: usize,
     told: u64,
@@ -235,9 +237,10 @@ struct Telling {
 }
 
 impl Telling {
-    fn new(to: Sender<Vec<Message>>, pace: Pace) -> Telling {
-        let page = TreePage { nodes: Vec::new() };
-        Telling { to, pace, page, room: PAGE_BYTES, told: 0, left_out: 0, waiting: Vec::new() }
+    fn new(to: Sender<Vec<Message>>, pace: Pace, packing: Packing) -> Telling {
+        let (page, waiting) = (TreePage { nodes: Vec::new() }, Vec::new());
+        let room = packing.page_bytes();
+        Telling { to, pace, packing, page, room, told: 0, left_out: 0, waiting }
     }
 
     fn walk(mut self, replica: &Replica, asked: Asked) {
@@ -267,7 +270,7 @@ impl Telling {
         match found {
             Surveyed::Node(node) => {
                 let bytes = node_bytes(&node);
-                if self.page.nodes.len() == PAGE_NODES || bytes > self.room {
+                if self.page.nodes.len() == self.packing.page_nodes() || bytes > self.room {
                     self.turn_page();
                     if !self.give() {
                         return false;
@@ -290,9 +293,12 @@ impl Telling {
 
     fn turn_page(&mut self) {
         let page = std::mem::replace(&mut self.page, TreePage { nodes: Vec::new() });
-        self.room = PAGE_BYTES;
+        self.room = self.packing.page_bytes();
         if !page.nodes.is_empty() {
-            self.waiting.push(Message::TreePage(page));
+            self.waiting.push(match self.packing {
+                Packing::Plain => Message::TreePage(page),
+                Packing::Packed => Message::TreePacked(TreePacked(page)),
+            });
         }
     }
 
@@ -310,6 +316,31 @@ fn fault_of(left_out: &LeftOut) -> Message {
     path.truncate(PATH_MAX);
     let text = PeerText::new(left_out.why.clone());
     Message::Fault(Fault { reason, text, path: Some(path) })
+}
+
+/// How pages are sent.
+#[derive(Clone, Copy)]
+enum Packing {
+    Plain,
+    /// Deflated, to a client that understands it.
+    Packed,
+}
+
+impl Packing {
+    /// Bytes of a page, unless it has one node only. What is packed together becomes shorter.
+    fn page_bytes(self) -> usize {
+        match self {
+            Packing::Plain => PAGE_BYTES,
+            Packing::Packed => 2 * PAGE_BYTES,
+        }
+    }
+
+    fn page_nodes(self) -> usize {
+        match self {
+            Packing::Plain => PAGE_NODES,
+            Packing::Packed => 2 * PAGE_NODES,
+        }
+    }
 }
 
 /// Nodes of a page that is sent, so that a client that does not read costs little.

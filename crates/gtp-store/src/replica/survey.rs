@@ -177,7 +177,9 @@ impl Walk {
                 .or_else(|error| if error == Errno::NOSYS { Ok(()) } else { Err(error) });
         }
         let file = walk::open_bytes(dir.as_fd(), name, OFlags::RDONLY)?;
-        node.xattrs = self.xattrs_of(file.as_raw_fd());
+        if self.asked.xattrs || self.asked.acls {
+            node.xattrs = self.wanted(xattrs_of_open(&file));
+        }
         if self.asked.hashes {
             node.hash = Some(hash(file)?);
         }
@@ -189,8 +191,11 @@ impl Walk {
         if !self.asked.xattrs && !self.asked.acls {
             return Vec::new();
         }
-        let path = format!("/proc/self/fd/{fd}");
-        let mut found = xattrs(&path);
+        self.wanted(xattrs(&format!("/proc/self/fd/{fd}")))
+    }
+
+    /// Of attributes, those that were asked for.
+    fn wanted(&self, mut found: Vec<Xattr>) -> Vec<Xattr> {
         found.retain(|(name, _)| match ACL_NAMES.contains(&name.as_str()) {
             true => self.asked.acls,
             false => self.asked.xattrs,
@@ -201,23 +206,58 @@ impl Walk {
 
 /// The attributes at a path that can be carried, sorted by name; a bounded number.
 pub(super) fn xattrs(path: &str) -> Vec<Xattr> {
-    let mut names = vec![0_u8; XATTRS_BYTES_MAX];
-    let Ok(length) = rustix::fs::listxattr(path, &mut names[..]) else { return Vec::new() };
+    gather_xattrs(
+        |names| rustix::fs::listxattr(path, names),
+        |name, value| rustix::fs::getxattr(path, name, value),
+    )
+}
+
+/// The same of an open file, which takes no walk to it.
+fn xattrs_of_open(file: &OwnedFd) -> Vec<Xattr> {
+    gather_xattrs(
+        |names| rustix::fs::flistxattr(file, names),
+        |name, value| rustix::fs::fgetxattr(file, name, value),
+    )
+}
+
+fn gather_xattrs(
+    list: impl Fn(&mut [u8]) -> Result<usize, Errno>,
+    get: impl Fn(&str, &mut [u8]) -> Result<usize, Errno>,
+) -> Vec<Xattr> {
+    let Some(names) = listed(list) else { return Vec::new() };
     let mut found = Vec::new();
     let mut room = XATTRS_BYTES_MAX;
-    for name in names[..length].split(|&b| b == 0) {
+    for name in names.split(|&b| b == 0) {
         let Ok(name) = std::str::from_utf8(name) else { continue };
         if !may_carry(name) || found.len() == XATTRS_MAX {
             continue;
         }
         let mut value = vec![0_u8; room];
-        let Ok(length) = rustix::fs::getxattr(path, name, &mut value[..]) else { continue };
+        let Ok(length) = get(name, &mut value[..]) else { continue };
         value.truncate(length);
+        value.shrink_to_fit();
         room = room.saturating_sub(length + name.len());
         found.push((name.to_owned(), value));
     }
     found.sort();
     found
+}
+
+/// The names that a file system lists; nothing if there are none. Most files have few, so that
+/// seldom more than a few bytes are taken for them.
+fn listed(list: impl Fn(&mut [u8]) -> Result<usize, Errno>) -> Option<Vec<u8>> {
+    let mut few = [0_u8; NAMES_BYTES];
+    match list(&mut few) {
+        Ok(0) => None,
+        Ok(length) => Some(few[..length].to_vec()),
+        Err(Errno::RANGE) => {
+            let mut all = vec![0_u8; XATTRS_BYTES_MAX];
+            let length = list(&mut all[..]).ok()?;
+            all.truncate(length);
+            Some(all)
+        }
+        Err(_) => None,
+    }
 }
 
 fn names_of(dir: &OwnedFd) -> Result<Vec<Vec<u8>>, Errno> {
@@ -265,3 +305,6 @@ pub(super) fn words(error: Errno) -> String {
 pub(super) fn by_handle(fd: &OwnedFd) -> String {
     format!("/proc/self/fd/{}", fd.as_raw_fd())
 }
+
+/// Bytes of the names of a file's attributes that are usual.
+const NAMES_BYTES: usize = 512;

@@ -13,21 +13,28 @@ use crate::flows::{Bundle, Failure, FailureKind, Part, next_change_shows};
 /// Opens a source; called again for each attempt, on a thread that may block.
 pub type MakeSource = Box<dyn FnMut() -> Result<Box<dyn BlockSource>, Failure> + Send>;
 
+/// A source, and values of blocks that the server may have already in older versions of its files:
+/// of each file from the first block on.
+pub type Content = (Box<dyn BlockSource>, Vec<(RelPath, Vec<Value>)>);
+
+/// Opens a directory's content, as [`MakeSource`] does. It may wait until it is known what to send.
+pub type MakeContent = Box<dyn FnMut() -> Result<Content, Failure> + Send>;
+
 /// What is sent.
 pub enum Objects {
     /// Files and directories of the file system.
     Paths(Vec<PathBuf>),
     /// Something else, under this name.
     Made(RelPath, MakeSource),
-    /// A directory's content, with values of blocks that the server may have already in an older
-    /// version of a file: from the first block on.
-    Content(MakeSource, Vec<(RelPath, Vec<Value>)>),
+    /// A directory's content.
+    Content(MakeContent),
 }
 
 /// What is sent, as one object.
 pub(super) struct Parcel {
     pub source: Box<dyn BlockSource>,
     pub skipped: Vec<Failure>,
+    pub values: Vec<(RelPath, Vec<Value>)>,
 }
 
 /// The destination, as the command and the first attempt see it.
@@ -47,15 +54,17 @@ struct Item {
 
 /// Lists what is to be sent. Blocks.
 pub(super) fn pack(objects: &mut Objects, aim: Aim) -> Result<Parcel, Failure> {
-    let mut skipped = Vec::new();
+    let (mut skipped, mut values) = (Vec::new(), Vec::new());
     let mut items: Vec<Item> = match objects {
         Objects::Made(name, make) => {
             let source = make()?;
             let said = SourceName::of(source.manifest().root_kind, End::Name);
             vec![Item { said, name: Some(name.clone()), source }]
         }
-        Objects::Content(make, _) => {
-            vec![Item { said: SourceName::Content, name: None, source: make()? }]
+        Objects::Content(make) => {
+            let (source, known) = make()?;
+            values = known;
+            vec![Item { said: SourceName::Content, name: None, source }]
         }
         Objects::Paths(paths) => {
             let open = |path: &PathBuf| open_path(path, &mut skipped);
@@ -66,7 +75,7 @@ pub(super) fn pack(objects: &mut Objects, aim: Aim) -> Result<Parcel, Failure> {
         return Err(Failure::new(FailureKind::Usage, "nothing to send was named"));
     }
     if items.len() == 1 && placement(items[0].said, aim.end, aim.there) == Placement::Itself {
-        return Ok(Parcel { source: items.remove(0).source, skipped });
+        return Ok(Parcel { source: items.remove(0).source, skipped, values });
     }
     if items.len() > 1 && aim.end == End::Name && aim.there != Some(RootKind::Dir) {
         let text = "several objects need a directory: end the address with a slash";
@@ -77,7 +86,7 @@ pub(super) fn pack(objects: &mut Objects, aim: Aim) -> Result<Parcel, Failure> {
     for (path, why) in bundle.skipped() {
         skipped.push(Failure::new(FailureKind::Partial, why.to_string()).about(path));
     }
-    Ok(Parcel { source: Box::new(bundle), skipped })
+    Ok(Parcel { source: Box::new(bundle), skipped, values })
 }
 
 impl Item {
