@@ -355,6 +355,50 @@ fn where_only_the_port_of_ssh_is_open_ssh_carries_the_data_both_ways() {
     wait_for("the end of the far ends", || sshd.far_ends() == 0);
 }
 
+/// A far end that runs here, and says that it is at another port: only its answer is changed.
+fn elsewhere(port: u16) -> String {
+    let gtp = env!("CARGO_BIN_EXE_gtp");
+    let ssh = "export SSH_CONNECTION='127.0.0.1 1 127.0.0.1 22'";
+    let change = format!("sed 's/\"port\":[0-9]*/\"port\":{port}/'");
+    let lines = format!(
+        "while read -r line; do case $line in \
+         *ready*) printf '%s\\n' \"$line\" | {change}; break;; \
+         *) printf '%s\\n' \"$line\";; esac; done"
+    );
+    format!("{ssh}; '{gtp}' far-end | {{ {lines}; exec cat; }}")
+}
+
+#[test]
+fn where_something_else_takes_the_connection_ssh_carries_the_data() {
+    // One says nothing, one says something else, one hangs up.
+    for answer in [None, Some(&b"220 service ready\r\n"[..]), Some(&b""[..])] {
+        let sshd = Sshd::with_gtp();
+        let content = sshd.file("a", 300_000);
+        let other = TcpListener::bind("[::]:0").unwrap();
+        let port = other.local_addr().unwrap().port();
+        std::thread::spawn(move || {
+            let mut kept = Vec::new();
+            for mut stream in other.incoming().map_while(Result::ok) {
+                match answer {
+                    None | Some(&[_, ..]) => {
+                        // Whoever has called may be gone.
+                        let _ = stream.write_all(answer.unwrap_or_default());
+                        kept.push(stream);
+                    }
+                    Some(&[]) => drop(stream),
+                }
+            }
+        });
+        let home = format!("export HOME='{}'; ", sshd.world.path("home").display());
+        let mut command = sshd.cp(&["far:a", "got"]);
+        command.env("GTP_SSH", sshd.instead(&(home + &elsewhere(port))));
+        let copied = command.output().unwrap();
+        assert_eq!(copied.status.code(), Some(0), "{answer:?}: {}", said(&copied));
+        assert!(said(&copied).contains("ssh carries the data"), "{answer:?}: {}", said(&copied));
+        assert!(sshd.read("got") == content);
+    }
+}
+
 #[test]
 fn the_far_end_listens_on_the_port_that_was_named_and_another_user_of_it_is_told_of() {
     let sshd = Sshd::with_gtp();

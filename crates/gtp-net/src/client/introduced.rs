@@ -4,7 +4,8 @@
 //! address counts as answering only once the host's key has been proved there; the attempts start a
 //! quarter of a second apart and run side by side. A host that answers nowhere at first has a
 //! firewall before its port, and another try does not help; one that has answered may be back soon.
-//! One that takes the connection and is late with its key is slow, and is tried again.
+//! One that takes the connection and is late with its key is slow, or something else has taken the
+//! connection: it is tried again, and by its detour beside.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -94,8 +95,8 @@ impl Introduced {
     }
 }
 
-/// Connects to a host at one of its addresses, or by its detour if it has never answered at any;
-/// both ends have proved their keys then.
+/// Connects to a host at one of its addresses, or by its detour if it has never proved its key at
+/// any: nothing may answer there, or something else. Both ends have proved their keys then.
 ///
 /// # Errors
 /// As [`reach_directly`]; a failure of the detour's that is not temporary.
@@ -109,15 +110,24 @@ pub(super) async fn reach(
     if let Some(detour) = taken {
         return reach_by(endpoint, host, &detour, terms).await;
     }
-    let failure = match reach_directly(endpoint, host, addresses, terms).await {
-        Err(failure) if failure.kind == FailureKind::NoUdpPath && terms.udp != Udp::Only => failure,
+    let failure = match reach_directly(endpoint, host, addresses.clone(), terms).await {
+        Err(failure) if terms.udp != Udp::Only => failure,
         reached => return reached,
     };
     let detour = endpoint.introduced().detour(host);
     let Some(detour) = detour.filter(|_| !endpoint.introduced().has_answered(host)) else {
         return Err(failure);
     };
-    match reach_by(endpoint, host, &detour, terms).await {
+    let by_detour = reach_by(endpoint, host, &detour, terms);
+    let reached = match failure.is_temporary() {
+        // The host may have been slow.
+        true => match first_of_both(endpoint, host, (addresses, terms), by_detour).await {
+            Either::Directly(channel) => return Ok(channel),
+            Either::ByDetour(reached) => reached,
+        },
+        false => by_detour.await,
+    };
+    match reached {
         Ok(channel) => {
             endpoint.introduced().take_detour(host);
             Ok(channel)
@@ -125,6 +135,37 @@ pub(super) async fn reach(
         // What is in the way is told, not what could have led around it.
         Err(of_detour) if of_detour.is_temporary() => Err(failure),
         Err(of_detour) => Err(of_detour),
+    }
+}
+
+/// By which way a host was reached that has taken a connection and was late with its key.
+enum Either {
+    Directly(ControlChannel),
+    ByDetour(Result<ControlChannel, Failure>),
+}
+
+/// Tries both ways at once. One that leads to the host directly comes first, and has a little more
+/// time: a host that was held up answers on both at the same moment.
+async fn first_of_both(
+    endpoint: &Endpoint,
+    host: &HostAddress,
+    (addresses, terms): (Vec<SocketAddr>, &Terms),
+    by_detour: impl Future<Output = Result<ControlChannel, Failure>>,
+) -> Either {
+    let mut directly = std::pin::pin!(reach_directly(endpoint, host, addresses, terms));
+    let mut by_detour = std::pin::pin!(by_detour);
+    let reached = tokio::select! {
+        biased;
+        reached = &mut directly => match reached {
+            Ok(channel) => return Either::Directly(channel),
+            Err(_) => return Either::ByDetour(by_detour.await),
+        },
+        reached = &mut by_detour => reached,
+    };
+    let more = if reached.is_ok() { STAGGER_SPAN } else { FIRST_SPAN };
+    match timeout(more, directly).await {
+        Ok(Ok(channel)) => Either::Directly(channel),
+        Ok(Err(_)) | Err(_) => Either::ByDetour(reached),
     }
 }
 

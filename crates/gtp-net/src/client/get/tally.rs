@@ -60,12 +60,15 @@ impl Tally {
             share.wire_bytes += flow.wire_bytes;
             share.duplicate_bytes += flow.duplicate_bytes;
             sent.push((flow.wire_bytes, flow.loss_ratio));
+            if flow.alive || !share.alive {
+                // A short transfer's session has ended when it is looked at first.
+                share.way = flow.way;
+            }
             if flow.alive {
                 share.rate = flow.rate;
                 share.granted = flow.granted;
                 share.limited_by = flow.limited_by;
                 share.rtt = flow.rtt;
-                share.way = flow.way;
                 share.alive = true;
             }
         }

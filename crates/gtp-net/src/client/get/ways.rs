@@ -50,7 +50,7 @@ impl Gather {
     pub(super) fn tell_ways(&mut self) {
         let shares = self.tally.progress().sources.iter();
         for (source, share) in self.sources.iter_mut().zip(shares) {
-            if !share.alive || !source.path_seen || share.way == source.way {
+            if !source.path_seen || share.way == source.way {
                 continue;
             }
             source.way = share.way;
