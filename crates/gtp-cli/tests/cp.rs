@@ -112,6 +112,26 @@ fn files_and_trees_are_the_same_at_the_other_end_whichever_way_they_go() {
 }
 
 #[test]
+fn sources_of_several_logins_come_in_one_command_and_one_that_fails_keeps_back_no_other() {
+    let sshd = Sshd::with_gtp();
+    let (a, b) = (sshd.file("a", 10_000), sshd.file("b", 20_000));
+    let other = format!("{}@far", common::sshd::user());
+    let words = ["far:a", &format!("{other}:b"), "far:x/", "got"];
+    sshd.file("x/c", 5);
+    sshd.expect(0, &words);
+    assert!(sshd.read("got/a") == a && sshd.read("got/b") == b && sshd.read("got/c").len() == 5);
+    // One login fails, and one file of the other.
+    let partly = said(&sshd.expect(12, &["nobody@far:a", "far:b", "again"]));
+    assert!(partly.contains("nobody@far"), "{partly}");
+    assert!(sshd.read("again/b") == b);
+    let partly = said(&sshd.expect(12, &["far:none", &format!("{other}:b"), "third"]));
+    assert!(partly.contains("none: no such file"), "{partly}");
+    assert!(sshd.read("third/b") == b);
+    let streamed = sshd.expect(2, &["far:a", &format!("{other}:b"), "-"]);
+    assert!(streamed.stdout.is_empty());
+}
+
+#[test]
 fn patterns_and_links_are_followed_at_the_far_end_and_odd_names_are_no_commands() {
     let sshd = Sshd::with_gtp();
     let (a, b) = (sshd.file("logs/a.gz", 1_000), sshd.file("logs/b b.gz", 2_000));

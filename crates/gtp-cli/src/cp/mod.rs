@@ -77,10 +77,17 @@ fn ports(text: &str) -> Result<(u16, u16), String> {
     }
 }
 
+/// What is to come from behind one login.
+#[derive(Debug, PartialEq, Eq)]
+struct Sources {
+    login: Login,
+    paths: Vec<String>,
+}
+
 /// What is to be copied.
 enum Plan {
-    /// From behind a login.
-    Pull { login: Login, paths: Vec<String>, to: PathBuf },
+    /// From behind logins.
+    Pull { from: Vec<Sources>, to: PathBuf },
     /// To behind a login.
     Push { from: Vec<PathBuf>, to: Remote },
     /// From servers.
@@ -102,7 +109,7 @@ pub fn run(args: CpArgs) -> Result<ExitCode, Failure> {
     let mut copy = Copy { shower: Shower::new(&args.transfer, to_stdout)?, args, ends: &mut ends };
     runtime()?.block_on(async {
         match plan {
-            Plan::Pull { login, paths, to } => copy.pull(&login, paths, &to).await,
+            Plan::Pull { from, to } => copy.pull_all(from, &to).await,
             Plan::Push { from, to } => copy.push(from, &to).await,
             Plan::Get { urls, to } => copy.get(&urls, &to).await,
             Plan::Put { from, url } => copy.put(from, url).await,
@@ -125,13 +132,7 @@ fn plan(words: &[OsString]) -> Result<Plan, Failure> {
         }
     }
     match (Operand::of(to)?, &local[..], &remote[..], &urls[..]) {
-        (Operand::Local(to), [], [first, rest @ ..], []) => {
-            if rest.iter().any(|other| other.login != first.login) {
-                return Err(usage("sources of several logins are not there yet; copy one by one"));
-            }
-            let login = first.login.clone();
-            Ok(Plan::Pull { login, paths: remote.into_iter().map(|r| r.path).collect(), to })
-        }
+        (Operand::Local(to), [], [_, ..], []) => Ok(Plan::Pull { from: by_login(remote), to }),
         (Operand::Local(to), [], [], [_, ..]) => Ok(Plan::Get { urls, to }),
         (Operand::Local(_), [_, ..], [], []) => Err(usage("nothing is remote here; cp does that")),
         (Operand::Remote(to), [_, ..], [], []) => Ok(Plan::Push { from: no_stream(local)?, to }),
@@ -143,6 +144,18 @@ fn plan(words: &[OsString]) -> Result<Plan, Failure> {
             Err(usage("sources of different kinds are not there yet; copy one by one"))
         }
     }
+}
+
+/// Sources by login, each in the order in which it was written first.
+fn by_login(remote: Vec<Remote>) -> Vec<Sources> {
+    let mut all: Vec<Sources> = Vec::new();
+    for Remote { login, path } in remote {
+        match all.iter_mut().find(|sources| sources.login == login) {
+            Some(sources) => sources.paths.push(path),
+            None => all.push(Sources { login, paths: vec![path] }),
+        }
+    }
+    all
 }
 
 fn usage(text: &str) -> Failure {
@@ -179,26 +192,54 @@ struct Copy<'a> {
 }
 
 impl Copy<'_> {
-    async fn pull(&mut self, login: &Login, paths: Vec<String>, to: &Path) -> Result<(), Failure> {
+    /// Copies from one login after the other. One that fails does not keep the next from being
+    /// tried, unless the user has stopped the command.
+    async fn pull_all(&mut self, from: Vec<Sources>, to: &Path) -> Result<(), Failure> {
+        let number: usize = from.iter().map(|sources| sources.paths.len()).sum();
+        if let [one] = &from[..] {
+            return self.pull(one, number > 1, to).await.map(|_| ());
+        }
+        for sources in &from {
+            let goes_on = match self.pull(sources, true, to).await {
+                Ok(goes_on) => goes_on,
+                Err(failure) => self.ends.take(Err(failure), &mut self.shower),
+            };
+            if !goes_on {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies from one login; says whether to go on with the next. With `several` everything goes
+    /// beneath the destination.
+    async fn pull(
+        &mut self,
+        Sources { login, paths }: &Sources,
+        several: bool,
+        to: &Path,
+    ) -> Result<bool, Failure> {
         let (here, mut far, ready) = self.call(login, Want::Read(paths.clone())).await?;
-        if let Err(failure) = check_complete(login, &paths, &ready.found) {
+        if let Err(failure) = check_complete(login, paths, &ready.found) {
             far.close().await;
             return Err(failure);
         }
-        let several = paths.len() > 1 || ready.found.len() > 1;
+        let several = several || ready.found.len() > 1;
+        let mut goes_on = true;
         for object in &ready.found {
-            let get = self.describe(login, &ready, object, (&paths, several), to);
+            let get = self.describe(login, &ready, object, (paths, several), to);
             let ended = match get.and_then(|get| get.start(&here)) {
                 Ok(transfer) => self.watch(&here, transfer, Some((login, &mut far))).await,
                 Err(failure) => Err(failure),
             };
             let failed = ended.is_err();
-            if !self.ends.take(ended, &mut self.shower) || failed && far.is_gone() {
+            goes_on = self.ends.take(ended, &mut self.shower);
+            if !goes_on || failed && far.is_gone() {
                 break;
             }
         }
         far.close().await;
-        Ok(())
+        Ok(goes_on)
     }
 
     async fn push(&mut self, from: Vec<PathBuf>, to: &Remote) -> Result<(), Failure> {
@@ -476,13 +517,8 @@ mod tests {
 
     #[test]
     fn what_is_not_there_yet_is_a_usage_error_that_says_so() {
-        for words in [
-            &["a:x", "b:y"][..],
-            &["a:x", "b:y", "."],
-            &["gtp://h/x", "a:y"],
-            &["x", "a:y", "."],
-            &["-", "a:y"],
-        ] {
+        for words in [&["a:x", "b:y"][..], &["gtp://h/x", "a:y"], &["x", "a:y", "."], &["-", "a:y"]]
+        {
             let Err(refused) = planned(words) else { panic!("{words:?}") };
             assert_eq!(refused.kind, FailureKind::Usage, "{words:?}");
             assert!(refused.text.contains("yet"), "{words:?}: {refused}");
@@ -491,6 +527,11 @@ mod tests {
             assert_eq!(planned(words).err().unwrap().kind, FailureKind::Usage, "{words:?}");
         }
         assert!(matches!(planned(&["h:a", "h:b", "."]), Ok(Plan::Pull { .. })));
+        let Ok(Plan::Pull { from, .. }) = planned(&["a:x", "b:y", "a:z", "."]) else {
+            panic!("sources of two logins");
+        };
+        let paths: Vec<_> = from.iter().map(|sources| sources.paths.join(" ")).collect();
+        assert_eq!(paths, ["x z", "y"]);
         assert!(matches!(planned(&["a", "h:b"]), Ok(Plan::Push { .. })));
         assert!(matches!(planned(&["gtp://h/a", "."]), Ok(Plan::Get { .. })));
         assert!(matches!(planned(&["a", "gtp://h/"]), Ok(Plan::Put { .. })));
