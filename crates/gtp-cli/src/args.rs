@@ -7,6 +7,7 @@
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -295,6 +296,9 @@ pub struct ServeArgs {
     pub engines: Option<usize>,
     #[command(flatten)]
     pub host: HostArgs,
+    /// Serve numbers for Prometheus at /metrics on this loopback address
+    #[arg(long, value_name = "ADDR:PORT", env = "GTP_METRICS")]
+    pub metrics: Option<SocketAddr>,
     /// At the first SIGTERM or SIGINT take no more clients, and let transfers go on for this long
     #[arg(long, value_name = "TIME", env = "GTP_DRAIN", value_parser = words::span,
         allow_hyphen_values = true)]

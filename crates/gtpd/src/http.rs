@@ -9,27 +9,27 @@ use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use gtp_alloc::{Span, Time};
 use rustix::event::{PollFd, PollFlags};
 
 use crate::hub::Hub;
 
-/// A page and how it is made.
+/// A page and how it is made from what it tells of: the daemon's hub, or what else `S` is.
 #[derive(Debug)]
-pub(crate) struct Page {
+pub struct Page<S = Hub> {
     /// Where it is to be had.
     pub path: &'static str,
     /// What it is.
     pub kind: &'static str,
     /// What it says now.
-    pub text: fn(&Hub, Work) -> Vec<u8>,
+    pub text: fn(&S, Work) -> Vec<u8>,
 }
 
 /// What the daemon has done.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Work {
+pub struct Work {
     /// Turns of its loop.
     pub turns: u64,
     /// Time spent in them, less waiting.
@@ -38,9 +38,9 @@ pub(crate) struct Work {
 
 /// A listening socket, its pages, and those who have come.
 #[derive(Debug)]
-pub(crate) struct Pages {
+pub struct Pages<S: 'static = Hub> {
     listener: TcpListener,
-    pages: &'static [Page],
+    pages: &'static [Page<S>],
     readers: Vec<Reader>,
     /// What was made lately, by path.
     kept: BTreeMap<&'static str, Kept>,
@@ -50,7 +50,7 @@ pub(crate) struct Pages {
 #[derive(Debug)]
 struct Kept {
     made: Time,
-    text: Rc<Vec<u8>>,
+    text: Arc<Vec<u8>>,
 }
 
 /// One who has come.
@@ -66,7 +66,7 @@ struct Reader {
 #[derive(Debug)]
 struct Answer {
     head: Vec<u8>,
-    body: Rc<Vec<u8>>,
+    body: Arc<Vec<u8>>,
     at: usize,
 }
 
@@ -84,12 +84,12 @@ const PATIENCE: Span = Span::from_secs(5);
 /// A page is as good as new for so long.
 const FRESH: Span = Span::from_millis(100);
 
-impl Pages {
+impl<S> Pages<S> {
     /// Listens at a loopback address.
     ///
     /// # Errors
     /// When it is none, or not to be had.
-    pub fn listen(address: SocketAddr, pages: &'static [Page]) -> io::Result<Pages> {
+    pub fn listen(address: SocketAddr, pages: &'static [Page<S>]) -> io::Result<Pages<S>> {
         if !address.ip().is_loopback() {
             let text = format!("{address} can be reached from outside: name a loopback address");
             return Err(io::Error::new(ErrorKind::InvalidInput, text));
@@ -103,11 +103,10 @@ impl Pages {
         Ok(Pages { listener, pages, readers: Vec::new(), kept: BTreeMap::new() })
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     ///
     /// # Errors
     /// What the kernel says.
-    #[cfg(test)]
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
@@ -127,11 +126,11 @@ impl Pages {
     }
 
     /// Takes in who has come, and answers who has asked.
-    pub fn serve(&mut self, now: Time, hub: &Hub, work: Work) {
+    pub fn serve(&mut self, now: Time, of: &S, work: Work) {
         let Pages { listener, readers, kept, pages } = self;
         kept.retain(|_, kept| now.since(kept.made) < FRESH);
-        let mut text = |page: &'static Page| {
-            let make = || Kept { made: now, text: Rc::new((page.text)(hub, work)) };
+        let mut text = |page: &'static Page<S>| {
+            let make = || Kept { made: now, text: Arc::new((page.text)(of, work)) };
             kept.entry(page.path).or_insert_with(make).text.clone()
         };
         readers.retain_mut(|reader| {
@@ -161,10 +160,10 @@ impl Reader {
     }
 
     /// As far as it goes without waiting; `false`: it is done.
-    fn go_on(
+    fn go_on<S>(
         &mut self,
-        pages: &'static [Page],
-        text: impl FnOnce(&'static Page) -> Rc<Vec<u8>>,
+        pages: &'static [Page<S>],
+        text: impl FnOnce(&'static Page<S>) -> Arc<Vec<u8>>,
     ) -> io::Result<bool> {
         if self.answer.is_none() {
             let mut buffer = [0; 1_024];
@@ -196,22 +195,22 @@ impl Reader {
 }
 
 impl Answer {
-    fn to(
+    fn to<S>(
         asked: &[u8],
-        pages: &'static [Page],
-        text: impl FnOnce(&'static Page) -> Rc<Vec<u8>>,
+        pages: &'static [Page<S>],
+        text: impl FnOnce(&'static Page<S>) -> Arc<Vec<u8>>,
     ) -> Answer {
         let wanted = path(asked).and_then(|path| pages.iter().find(|page| page.path == path));
         let (status, kind, body) = match wanted {
             Some(_) if !is_of_here(asked) => {
                 let why = "ask for localhost, or by its address\n";
-                ("403 Forbidden", "text/plain", Rc::new(why.into()))
+                ("403 Forbidden", "text/plain", Arc::new(why.into()))
             }
             Some(page) => ("200 OK", page.kind, text(page)),
             None => {
                 let there: Vec<&str> = pages.iter().map(|page| page.path).collect();
                 let text = format!("there is {}\n", there.join(" and "));
-                ("404 Not Found", "text/plain", Rc::new(text.into_bytes()))
+                ("404 Not Found", "text/plain", Arc::new(text.into_bytes()))
             }
         };
         let head = format!(

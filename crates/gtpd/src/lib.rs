@@ -10,7 +10,7 @@ mod comers;
 mod desk;
 mod effect;
 pub mod fallback;
-mod http;
+pub mod http;
 mod hub;
 mod limits;
 mod metrics;

@@ -6,6 +6,7 @@
 
 mod audit;
 mod manager;
+mod metrics;
 mod ration;
 mod teller;
 
@@ -29,6 +30,7 @@ use crate::show::json as out;
 use crate::signals::{ServerSignals, Wish};
 use audit::Audit;
 use manager::Manager;
+use metrics::Metrics;
 use teller::Teller;
 
 pub fn run(args: ServeArgs) -> Result<ExitCode, Failure> {
@@ -53,6 +55,7 @@ struct Service {
     running: RunningServer,
     teller: Teller,
     audit: Option<Audit>,
+    metrics: Option<Metrics>,
     manager: Manager,
     sum_up: Interval,
     /// When it ends whatever goes on, once it takes no more clients.
@@ -75,11 +78,12 @@ impl Service {
             None => server(&args).start(&host).await?,
             Some(sockets) => server(&args).start_on(&host, sockets).await?,
         };
+        let metrics = args.metrics.map(Metrics::serve).transpose()?;
         announce(&args, &running);
         let (teller, mut manager) = (Teller::new(&args), Manager::of_process());
         manager.ready();
         let sum_up = interval(SUM_UP_SPAN);
-        Ok(Service { args, host, running, teller, audit, manager, sum_up, ends: None })
+        Ok(Service { args, host, running, teller, audit, metrics, manager, sum_up, ends: None })
     }
 
     /// Waits for what happens next and does what follows; breaks when it is time to end.
@@ -101,6 +105,9 @@ impl Service {
         if let Some(audit) = &mut self.audit {
             audit.record(event);
         }
+        if let Some(metrics) = &mut self.metrics {
+            metrics.count(event);
+        }
         self.manager.hear(event);
         self.teller.tell(event);
     }
@@ -108,6 +115,9 @@ impl Service {
     fn look(&mut self) {
         self.teller.stands(self.host.stands());
         self.teller.sum_up();
+        if let (Some(metrics), Some(audit)) = (&mut self.metrics, &self.audit) {
+            metrics.count_lost(audit.lost());
+        }
         let doing = if self.ends.is_some() { "takes no more clients" } else { "serves" };
         self.manager.stands(doing);
     }
@@ -196,7 +206,7 @@ async fn overdue(at: &mut Option<Pin<Box<Sleep>>>) {
 }
 
 /// The settings that a server which runs cannot change, with their values.
-fn fixed(args: &ServeArgs) -> [(&'static str, String); 8] {
+fn fixed(args: &ServeArgs) -> [(&'static str, String); 9] {
     let said = |value: &dyn std::fmt::Debug| format!("{value:?}");
     [
         ("listen", args.listen.clone()),
@@ -205,6 +215,7 @@ fn fixed(args: &ServeArgs) -> [(&'static str, String); 8] {
         ("engines", said(&args.engines)),
         ("capacities, interval, daemon", said(&args.host)),
         ("audit", said(&args.audit)),
+        ("metrics", said(&args.metrics)),
         ("log-format", said(&args.log_format)),
         ("json", said(&args.json)),
     ]

@@ -123,6 +123,11 @@ impl Audit {
         self.give(Job::Reopen);
     }
 
+    /// Records that were lost since the start.
+    pub fn lost(&self) -> u64 {
+        self.shared.lost.load(Ordering::Relaxed)
+    }
+
     /// Waits until all records are written, for five seconds at most. Returns a failure that says
     /// how many records were lost since the start, if any were.
     pub fn close(mut self) -> Option<Failure> {
