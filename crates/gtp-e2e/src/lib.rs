@@ -10,6 +10,7 @@ pub mod churn;
 pub mod compare;
 pub mod crowd;
 mod equal;
+pub mod false_trees;
 pub mod frames;
 pub mod grid;
 pub mod kills;
