@@ -3,7 +3,7 @@
 
 mod common;
 
-use std::io::Write;
+use std::io::{BufRead, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -390,4 +390,234 @@ fn a_file_that_changes_while_it_is_moved_is_named() {
     assert!(std::fs::read(world.path("mine/a")).unwrap() == bytes(8 << 20, 1));
     sync(&world, 0, &[&url, "mine"]);
     assert_eq!(differences(&world.path("export/t"), &world.path("mine")), "");
+}
+
+#[test]
+fn what_would_be_overwritten_or_deleted_is_kept_in_the_backup_directory_and_stays_there() {
+    let far = Sshd::with_gtp();
+    let tree = far.world.path("tree");
+    plant(&tree);
+    write(&tree.join("gone/deep"), b"gone");
+    far.expect(0, &["tree/", "far:t"]);
+    far.expect(0, &["far:t/", "mine"]);
+    let large = std::fs::read(tree.join("d/e/large")).unwrap();
+    std::fs::remove_dir_all(tree.join("gone")).unwrap();
+    write(&tree.join("d/x"), b"new");
+    let mut changed = large.clone();
+    changed[1_000_000] ^= 1;
+    write(&tree.join("d/e/large"), &changed);
+    std::fs::remove_file(tree.join("d/link")).unwrap();
+    symlink("elsewhere", tree.join("d/link")).unwrap();
+    let words = ["--delete", "--backup-dir", "old/1"];
+    let places = [("far:t", far.home("t")), ("mine", far.world.path("mine"))];
+    for (to, at) in &places {
+        far.expect(0, &[&["tree/", to], &words[..]].concat());
+        assert_eq!(std::fs::read(at.join("old/1/d/x")).unwrap(), bytes(300, 2), "{to}");
+        assert!(std::fs::read(at.join("old/1/d/e/large")).unwrap() == large, "{to}");
+        assert_eq!(std::fs::read(at.join("old/1/gone/deep")).unwrap(), b"gone", "{to}");
+        assert_eq!(
+            std::fs::read_link(at.join("old/1/d/link")).unwrap(),
+            Path::new("../../outside")
+        );
+        assert!(
+            !at.join("gone").exists() && std::fs::read(at.join("d/e/large")).unwrap() == changed
+        );
+        // Backups are no part of the tree: they are neither differences nor deleted.
+        let again = far.expect(0, &[&["tree/", to], &words[..]].concat());
+        assert!(said(&again).contains("nothing to do"), "{to}: {}", said(&again));
+        std::fs::rename(at.join("old"), at.with_extension("old")).unwrap();
+        far.expect(0, &["tree/", to]);
+        assert_eq!(differences(&tree, at), "", "{to}");
+    }
+}
+
+#[test]
+fn backups_beside_their_names_are_not_deleted_and_the_content_of_hard_links_is_kept_too() {
+    let world = World::new();
+    plant(&world.path("tree"));
+    sync(&world, 0, &["-H", "tree/", "there"]);
+    write(&world.path("tree/a"), b"new a");
+    std::fs::remove_file(world.path("tree/d/x")).unwrap();
+    sync(&world, 0, &["-H", "tree/", "there", "--delete", "--backup"]);
+    assert_eq!(std::fs::read(world.path("there/a~")).unwrap(), b"a");
+    assert_eq!(std::fs::read(world.path("there/b~")).unwrap(), b"a");
+    assert_eq!(std::fs::read(world.path("there/b")).unwrap(), b"new a");
+    assert_eq!(std::fs::read(world.path("there/d/x~")).unwrap(), bytes(300, 2));
+    std::fs::remove_dir_all(world.path("tree/d")).unwrap();
+    sync(&world, 0, &["-H", "tree/", "there", "--delete", "--backup"]);
+    assert!(world.path("there/d/x~").exists() && world.path("there/d/e/large~").exists());
+    assert!(!world.path("there/d/e/large").exists());
+    sync(&world, 2, &["tree/", "there", "--backup-dir", "../old"]);
+    sync(&world, 2, &["tree/", "there", "--backup-dir", "/old"]);
+}
+
+#[test]
+fn what_cannot_be_kept_is_not_overwritten_and_backups_never_leave_the_destination_by_a_link() {
+    let world = World::new();
+    write(&world.path("tree/a"), b"new");
+    write(&world.path("there/a"), b"a");
+    write(&world.path("there/gone"), b"gone");
+    std::fs::create_dir(world.path("outside")).unwrap();
+    symlink("../outside", world.path("there/old")).unwrap();
+    let words = ["tree/", "there", "--delete", "--backup-dir", "old"];
+    let output = sync(&world, 12, &words);
+    assert_eq!(std::fs::read(world.path("there/a")).unwrap(), b"a", "{}", said(&output));
+    assert_eq!(std::fs::read(world.path("there/gone")).unwrap(), b"gone");
+    assert_eq!(std::fs::read_dir(world.path("outside")).unwrap().count(), 0);
+}
+
+#[test]
+fn ignore_files_of_the_source_leave_out_names_at_both_ends_and_protect_them() {
+    let far = Sshd::with_gtp();
+    let tree = far.world.path("tree");
+    write(&tree.join(".gitignore"), "*.o\nbuild/\n");
+    write(&tree.join("a.c"), b"c");
+    write(&tree.join("a.o"), b"o");
+    write(&tree.join("build/out"), b"out");
+    write(&tree.join("keep/.gtpignore"), "!b.o\n");
+    write(&tree.join("keep/b.o"), b"b");
+    write(&far.home("t/mine.o"), b"mine");
+    write(&far.home("t/build/mine"), b"mine");
+    write(&far.home("t/gone"), b"gone");
+    let words = ["--ignore-files", "--delete", "tree/", "far:t"];
+    far.expect(0, &words);
+    for there in ["a.c", ".gitignore", "keep/b.o", "mine.o", "build/mine"] {
+        assert!(far.home("t").join(there).exists(), "{there}");
+    }
+    for absent in ["a.o", "build/out", "gone"] {
+        assert!(!far.home("t").join(absent).exists(), "{absent}");
+    }
+    // An option decides before any file does.
+    far.expect(0, &[&["--include", "a.o"], &words[..]].concat());
+    assert!(far.home("t/a.o").exists());
+    far.expect(0, &["--ignore-files", "--delete-excluded", "tree/", "far:t"]);
+    for absent in ["mine.o", "build", "a.o"] {
+        assert!(!far.home("t").join(absent).exists(), "{absent}");
+    }
+    far.expect(2, &["--ignore-files", "far:t", "back"]);
+}
+
+#[test]
+fn a_watched_source_is_synced_at_each_change_also_after_the_server_was_away() {
+    let world = World::new();
+    write(&world.path("tree/a"), b"a");
+    let server = writable(&world, &[]);
+    let port = server.port;
+    let words = ["sync", "--watch", "--delete", "--retry-for", "1s", "tree/", &server.url("t")];
+    let mut child = world.gtp("client", &words).stderr(Stdio::piped()).spawn().unwrap();
+    let mut told = std::io::BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut tells = |what: &str| {
+        told.by_ref().map(Result::unwrap).find(|line| line.contains(what)).expect("it goes on")
+    };
+    assert!(tells("1 file of").contains("moved"));
+    assert_eq!(std::fs::read(world.path("export/t/a")).unwrap(), b"a");
+    write(&world.path("tree/d/b"), b"b");
+    std::fs::remove_file(world.path("tree/a")).unwrap();
+    tells("1 name deleted");
+    assert!(world.path("export/t/d/b").exists() && !world.path("export/t/a").exists());
+    drop(server);
+    write(&world.path("tree/d/c"), b"c");
+    tells("tried again in 1 second");
+    let server = world.serve("server", &["--writable", "--listen", &format!("127.0.0.1:{port}")]);
+    tells("1 file of");
+    assert!(world.path("export/t/d/c").exists());
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    drop(server);
+}
+
+/// The time of day in UTC, some seconds from now.
+fn in_seconds(more: i64) -> String {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let day = (now.as_secs() as i64 + more).rem_euclid(86_400);
+    format!("{:02}:{:02}:{:02}", day / 3_600, day / 60 % 60, day % 60)
+}
+
+#[test]
+fn a_limit_by_the_time_of_day_changes_the_rate_of_a_session_that_runs() {
+    let far = Sshd::with_gtp();
+    write(&far.world.path("tree/large"), bytes(12 << 20, 1));
+    // At 200 KiB a second it would take a minute.
+    let table = format!("{},200K {},off", in_seconds(-60), in_seconds(6));
+    let began = std::time::Instant::now();
+    let mut command = far.gtp("sync", &["--bwlimit", &table, "tree/", "far:t"]);
+    let output = command.env("TZ", "UTC").output().unwrap();
+    let took = began.elapsed().as_secs_f64();
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert!((4.0..40.0).contains(&took), "{took} s");
+    assert!(std::fs::read(far.home("t/large")).unwrap() == bytes(12 << 20, 1));
+    far.expect(2, &["--bwlimit", "8:00,1M", "tree/", "far:t"]);
+}
+
+#[test]
+fn access_control_lists_are_kept_where_that_is_asked_for_and_changed_ones_are_seen() {
+    let far = Sshd::with_gtp();
+    let tree = far.world.path("tree");
+    plant(&tree);
+    // Version 2, then entries of tag, permissions and id: the owner, user 12, the group, the mask
+    // and others.
+    let list = |of_user: u8| {
+        let mut bytes = vec![2, 0, 0, 0];
+        let none = u32::MAX;
+        for (tag, bits, id) in
+            [(1_u16, 6, none), (2, of_user, 12), (4, 4, none), (16, 7, none), (32, 0, none)]
+        {
+            bytes.extend(tag.to_le_bytes());
+            bytes.extend(u16::from(bits).to_le_bytes());
+            bytes.extend(id.to_le_bytes());
+        }
+        bytes
+    };
+    let set = |path: &str, name: &str, of_user: u8| {
+        let flags = rustix::fs::XattrFlags::empty();
+        let set = rustix::fs::setxattr(tree.join(path), name, &list(of_user), flags);
+        set.expect("the file system of these tests has access control lists");
+    };
+    set("d/x", "system.posix_acl_access", 5);
+    set("d", "system.posix_acl_default", 7);
+    far.expect(0, &["-aHA", "tree/", "far:t"]);
+    assert_eq!(differences(&tree, &far.home("t")), "");
+    set("d/x", "system.posix_acl_access", 1);
+    let told = far.expect(0, &["-aHAi", "tree/", "far:t"]);
+    assert_eq!(lines(&told), [".f.......a. d/x"]);
+    assert_eq!(differences(&tree, &far.home("t")), "");
+    far.expect(0, &["-aHA", "far:t/", "back"]);
+    assert_eq!(differences(&tree, &far.world.path("back")), "");
+    // Without -A they are none of the command's business.
+    set("d/x", "system.posix_acl_access", 4);
+    let told = far.expect(0, &["-aHi", "tree/", "far:t"]);
+    assert_eq!(lines(&told), [""; 0]);
+}
+
+#[test]
+fn of_a_disk_image_whose_hundredth_block_changed_a_thirtieth_travels_at_most() {
+    let far = Sshd::with_gtp();
+    let megabytes = if std::env::var_os("GTP_LONG").is_some() { 4_096 } else { 128 };
+    let at = far.world.path("tree/image");
+    std::fs::create_dir(at.parent().unwrap()).unwrap();
+    let mut image = std::fs::File::create(&at).unwrap();
+    let part = bytes(1 << 20, 3);
+    for _ in 0..megabytes {
+        image.write_all(&part).unwrap();
+    }
+    far.expect(0, &["tree/", "far:t"]);
+    far.expect(0, &["far:t/", "back"]);
+    let blocks = megabytes * 4;
+    for n in 0..blocks / 100 {
+        let block = n * 100 + n % 7;
+        std::os::unix::fs::FileExt::write_all_at(&image, b"changed", block << 18 | 77).unwrap();
+    }
+    drop(image);
+    for words in [["tree/", "far:t"], ["far:t/", "back"]] {
+        let output = far.expect(0, &[&words[..], &["--json"]].concat());
+        let moved = summary(&output)["moved_bytes"].as_u64().unwrap();
+        // With the values of all blocks, which travel beside the packets that carry data.
+        let wire = moved + blocks * 32;
+        assert!(wire < (megabytes << 20) * 3 / 100, "{words:?}: {wire} bytes of {megabytes} MiB");
+    }
+    for copy in [far.home("t/image"), far.world.path("back/image")] {
+        let same = Command::new("cmp").arg(&at).arg(&copy).status().unwrap();
+        assert!(same.success(), "{}", copy.display());
+    }
 }

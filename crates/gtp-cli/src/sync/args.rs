@@ -8,7 +8,9 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, ValueHint};
 
+use super::backup::Backup;
 use super::filter::{Filter, read};
+use super::limit::Limit;
 use super::plan::Rules;
 use super::side::Part;
 use crate::args::TransferArgs;
@@ -80,6 +82,29 @@ pub struct SyncArgs {
     /// Let zeros of files that are moved take no space
     #[arg(short = 'S', long)]
     pub sparse: bool,
+    /// Keep what would be overwritten or removed under its name with the suffix behind it
+    #[arg(short = 'b', long)]
+    pub backup: bool,
+    /// Keep it in this directory beneath DST instead, under the same paths
+    #[arg(long, value_name = "DIR")]
+    pub backup_dir: Option<String>,
+    /// What is put behind names of backups: ~ if not said, and nothing with --backup-dir
+    #[arg(long, value_name = "SUFFIX", allow_hyphen_values = true)]
+    pub suffix: Option<String>,
+    /// Leave out what .gtpignore, .ignore and .gitignore in SRC say, by git's rules, where no
+    /// pattern of an option decides; SRC must be on this machine
+    #[arg(long)]
+    pub ignore_files: bool,
+    /// Remove at DST also what is left out
+    #[arg(long)]
+    pub delete_excluded: bool,
+    /// Sync again whenever SRC changes, until interrupted; SRC must be on this machine
+    #[arg(long, conflicts_with_all = ["dry_run", "files_from"])]
+    pub watch: bool,
+    /// Limit of the rate in KiB a second, or with K, M or G that unit: 10M; or limits by the time
+    /// of day: "08:00,10M 18:00,off"
+    #[arg(long, value_name = "RATE|TABLE")]
+    pub bwlimit: Option<Limit>,
     /// Move whole files also where an older version is at the destination
     #[arg(short = 'W', long)]
     pub whole_file: bool,
@@ -92,7 +117,15 @@ pub struct SyncArgs {
 impl SyncArgs {
     /// Whether anything is to be removed.
     pub fn deletes(&self) -> bool {
-        self.delete || self.delete_before
+        self.delete || self.delete_before || self.delete_excluded
+    }
+
+    /// Where what would be overwritten or removed is kept.
+    ///
+    /// # Errors
+    /// [`gtp::FailureKind::Usage`].
+    pub fn backups(&self) -> Result<Option<Backup>, Failure> {
+        Backup::of(self.backup, self.backup_dir.as_deref(), self.suffix.as_deref())
     }
 
     /// What surveys look at.

@@ -11,12 +11,17 @@ use std::path::Path;
 use gtp::replica::Node;
 use gtp::{Failure, FailureKind};
 
+use super::ignored::Ignored;
+use super::plan::ancestors;
+
 /// Rules in their order.
 #[derive(Debug, Clone, Default)]
 pub struct Filter {
     rules: Vec<Rule>,
     /// Paths that take part, with all beneath them; all if `None`.
     only: Option<HashSet<String>>,
+    /// What files in the source leave out, where no rule decides.
+    ignored: Ignored,
 }
 
 #[derive(Debug, Clone)]
@@ -91,6 +96,11 @@ impl Filter {
         self.only = Some(paths.into_iter().map(clean).collect());
     }
 
+    /// Leaves out what these say where no rule decides.
+    pub fn ignore(&mut self, ignored: Ignored) {
+        self.ignored = ignored;
+    }
+
     fn add(&mut self, includes: bool, pattern: &str) {
         let dirs_only = pattern.ends_with('/') && pattern.len() > 1;
         let bare = pattern.trim_end_matches('/');
@@ -101,8 +111,13 @@ impl Filter {
         self.rules.push(Rule { includes, pattern, dirs_only, is_anchored, has_slash });
     }
 
-    /// Whether a name takes part by itself.
-    fn takes(&self, path: &str, is_dir: bool) -> bool {
+    /// Nodes that are listed, or all if there is no list, whatever rules say of them.
+    pub fn listed(&self, mut nodes: Vec<Node>) -> Vec<Node> {
+        nodes.retain(|node| node.name().is_empty() || self.is_listed(node.name(), node.is_dir()));
+        nodes
+    }
+
+    fn is_listed(&self, path: &str, is_dir: bool) -> bool {
         if let Some(only) = &self.only
             && !only.contains("")
         {
@@ -111,12 +126,21 @@ impl Filter {
                 let prefix = format!("{path}/");
                 only.iter().any(|listed| listed.starts_with(&prefix))
             };
-            if !listed && !leads {
-                return false;
-            }
+            return listed || leads;
+        }
+        true
+    }
+
+    /// Whether a name takes part by itself.
+    fn takes(&self, path: &str, is_dir: bool) -> bool {
+        if !self.is_listed(path, is_dir) {
+            return false;
         }
         let first = self.rules.iter().find(|rule| rule.matches(path, is_dir));
-        first.is_none_or(|rule| rule.includes)
+        match first {
+            Some(rule) => rule.includes,
+            None => !self.ignored.has(path, is_dir),
+        }
     }
 
     /// Parts nodes, sorted or in the order of a walk, into those that take part and others.
@@ -157,11 +181,6 @@ impl Rule {
         let starts = path.iter().enumerate().filter(|&(_, &b)| b == b'/').map(|(at, _)| at + 1);
         [0].into_iter().chain(starts).any(|start| matches(&self.pattern, &path[start..]))
     }
-}
-
-/// A path and the directories above it, nearest first.
-fn ancestors(path: &str) -> impl Iterator<Item = &str> {
-    std::iter::successors(Some(path), |path| path.rsplit_once('/').map(|(holder, _)| holder))
 }
 
 /// Whether a text is what a pattern describes. Takes time in proportion to the product of both.

@@ -5,10 +5,14 @@
 //! runs the command decides; a far end only says what it holds, and carries out single steps.
 
 mod args;
+mod backup;
 mod filter;
+mod ignored;
+mod limit;
 mod plan;
 mod side;
 mod timeline;
+mod watch;
 mod work;
 
 use std::ffi::{OsStr, OsString};
@@ -24,6 +28,8 @@ use crate::cp::near::FarEnd;
 use crate::cp::operand::{Operand, Remote};
 use crate::cp::{self, paths};
 use crate::verbs::{host, runtime, transfer};
+use filter::Filter;
+use limit::within;
 use side::{Here, Part, Side, There, own_name, refuse_nested};
 use timeline::Timeline;
 use work::Work;
@@ -39,21 +45,33 @@ pub fn run(args: SyncArgs) -> Result<ExitCode, Failure> {
         return Err(usage("two places are needed, as in: gtp sync data/ host:data"));
     };
     let (from, to) = (Operand::of(from)?, Operand::of(to)?);
-    let timeline = Timeline::begin();
+    args.backups()?;
+    if args.ignore_files && !matches!(from, Operand::Local(_)) {
+        return Err(usage("--ignore-files needs SRC on this machine"));
+    }
     runtime()?.block_on(async {
-        let mut ends = Ends::find(&args, from, to).await?;
-        timeline.done("both ends are there");
-        let done = Work::new(&args, filter, &ends, timeline);
-        let ended = done.run().await;
-        let far = ends.far.take();
-        tokio::join!(ends.source.close(), ends.destination.close(), async {
-            if let Some(far) = far {
-                far.close().await;
-            }
-        });
-        timeline.done("all is closed");
-        ended
+        match args.watch {
+            true => watch::run(&args, &filter, from, to).await,
+            false => once(&args, filter, from, to).await,
+        }
     })
+}
+
+async fn once(
+    args: &SyncArgs,
+    filter: Filter,
+    from: Operand,
+    to: Operand,
+) -> Result<ExitCode, Failure> {
+    let timeline = Timeline::begin();
+    let ends = Ends::find(args, from, to).await?;
+    timeline.done("both ends are there");
+    let work = Work::new(args, filter, &ends, timeline).run();
+    let given = &args.transfer.host;
+    let ended = within(args.bwlimit.as_ref(), &ends.host, given, work).await;
+    ends.close().await;
+    timeline.done("all is closed");
+    ended
 }
 
 /// Both trees, this host, and the far end that ssh has started.
@@ -98,6 +116,16 @@ impl Ends {
                 Operand::Remote(_) | Operand::Address(_),
             ) => Err(usage("one of both places must be on this machine")),
         }
+    }
+
+    /// Ends what was begun with servers and the far end.
+    async fn close(self) {
+        let Ends { source, destination, far, .. } = self;
+        tokio::join!(source.close(), destination.close(), async {
+            if let Some(far) = far {
+                far.close().await;
+            }
+        });
     }
 
     #[expect(clippy::unnecessary_wraps, reason = "each way of finding both ends is fallible")]

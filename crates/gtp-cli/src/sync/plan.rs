@@ -41,6 +41,13 @@ pub struct Item {
     pub to: Option<String>,
 }
 
+impl Item {
+    /// Whether something is removed.
+    pub fn is_deletion(&self) -> bool {
+        self.change == DELETING
+    }
+}
+
 /// Steps by which the destination becomes like the source, in the order of the fields.
 #[derive(Debug, Default)]
 pub struct Plan {
@@ -48,6 +55,10 @@ pub struct Plan {
     pub items: Vec<Item>,
     /// What is in the way of something of another kind.
     pub obstacles: Vec<Deed>,
+    /// Further names for files that are to be replaced, with the directories for them.
+    pub backed: Vec<Deed>,
+    /// Which file each of these further names, escaped for display, is of.
+    pub backed_as: HashMap<String, String>,
     /// Directories to be made.
     pub dirs: Vec<Deed>,
     /// Times of files that differ in their content only, so that no later run takes them for equal.
@@ -97,6 +108,17 @@ impl Plan {
 }
 
 impl Plan {
+    /// Does nothing at a name.
+    pub fn leave(&mut self, path: &str) {
+        self.items.retain(|item| item.path != path);
+        self.files.remove(path);
+        let all = [&mut self.obstacles, &mut self.aged, &mut self.links, &mut self.names];
+        let more = [&mut self.dug, &mut self.dressed, &mut self.removed];
+        for deeds in all.into_iter().chain(more) {
+            deeds.retain(|deed| deed.name() != path);
+        }
+    }
+
     /// Keeps what is in the way of something of another kind, with all that would come in its
     /// place.
     pub fn spare_obstacles(&mut self) {
@@ -105,12 +127,7 @@ impl Plan {
         if spared.is_empty() {
             return;
         }
-        let is_spared = |path: &str| {
-            let mut above = std::iter::successors(Some(path), |path| {
-                path.rsplit_once('/').map(|(holder, _)| holder)
-            });
-            above.any(|part| spared.contains(part))
-        };
+        let is_spared = |path: &str| ancestors(path).any(|part| spared.contains(part));
         self.items.retain(|item| !is_spared(&item.path));
         self.files.retain(|path, _| !is_spared(path));
         let all = [&mut self.dirs, &mut self.aged, &mut self.links, &mut self.names];
@@ -445,6 +462,11 @@ impl<'a> Planner<'a> {
 
 fn same_kind(one: &Node, other: &Node) -> bool {
     std::mem::discriminant(&one.kind) == std::mem::discriminant(&other.kind)
+}
+
+/// A path and the directories above it, nearest first.
+pub fn ancestors(path: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(Some(path), |path| path.rsplit_once('/').map(|(holder, _)| holder))
 }
 
 fn parent(path: &str) -> &str {

@@ -4,18 +4,21 @@
 //! named, and the command then ends with code 12.
 
 use std::collections::HashSet;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Arc, mpsc};
 
-use gtp::replica::{Deed, Fault};
+use gtp::replica::{Deed, Fault, Node};
 use gtp::tree::{Chosen, copy_here};
 use gtp::{Failure, FailureKind, Get, Host, Outcome, Put, RelPath, Survey, Transfer};
 use serde_json::json;
 
 use super::Ends;
 use super::SyncArgs;
+use super::backup::{Backup, keep_old};
 use super::filter::{Filter, Parted};
-use super::plan::{Item, Plan, plan};
+use super::ignored::Ignored;
+use super::plan::{Item, Plan, ancestors, plan};
 use super::side::{Here, Side, There};
 use super::timeline::Timeline;
 use crate::output;
@@ -69,7 +72,7 @@ impl<'a> Work<'a> {
             plan.items.iter().try_for_each(|item| self.say_item(item))?;
         }
         if !self.args.dry_run {
-            self.carry_out(&plan).await?;
+            self.carry_out(&mut plan).await?;
         }
         self.sum_up(&plan, &source)?;
         Ok(match self.troubles {
@@ -97,15 +100,55 @@ impl<'a> Work<'a> {
         let owner = to.may_own;
         let is_whole = self.tell_left_out(&from, Whose::Source);
         let is_known = self.tell_left_out(&to, Whose::Destination);
-        let Parted { nodes, .. } = self.filter.part(from.nodes);
-        let Parted { nodes: there, protected } = self.filter.part(to.nodes);
-        let plan = plan(&nodes, &there, &protected, args.rules(owner));
+        if let (true, Side::Here(here)) = (args.ignore_files, self.source) {
+            self.read_ignored(&here.path, &from.nodes);
+        }
+        let Parted { mut nodes, .. } = self.filter.part(from.nodes);
+        let mut there = match args.delete_excluded {
+            false => self.filter.part(to.nodes),
+            true => Parted { nodes: self.filter.listed(to.nodes), ..Parted::default() },
+        };
+        let backup = args.backups()?;
+        if let Some(backup) = &backup {
+            self.set_aside(backup, &mut nodes, &mut there);
+        }
+        let Parted { nodes: there, protected } = there;
+        let mut plan = plan(&nodes, &there, &protected, args.rules(owner));
+        if let Some(backup) = &backup {
+            keep_old(&mut plan, &there, backup);
+        }
         let surveyed = Surveyed {
             is_whole: is_whole && is_known,
             is_empty: nodes.len() <= 1,
             names: nodes.len().saturating_sub(1),
         };
         Ok((plan, surveyed))
+    }
+
+    /// Reads what files of the source leave out. What is wrong in them is told, and the rest holds.
+    fn read_ignored(&mut self, root: &Path, nodes: &[Node]) {
+        let (ignored, bad) = Ignored::read(root, nodes);
+        self.filter.ignore(ignored);
+        bad.iter().for_each(|mistake| self.trouble(mistake));
+    }
+
+    /// Takes backups out of both trees. A name of the source that only looks like a backup is no
+    /// backup, but where a directory is set aside for them, nothing else goes there.
+    fn set_aside(&mut self, backup: &Backup, nodes: &mut Vec<Node>, there: &mut Parted) {
+        if backup.has_dir() {
+            let before = nodes.len();
+            nodes.retain(|node| !backup.has(node.name()));
+            if nodes.len() < before {
+                self.trouble("what SRC has in the directory of --backup-dir is left out");
+            }
+        }
+        let wanted: HashSet<&str> = nodes.iter().map(Node::name).collect();
+        let (aside, kept): (Vec<Node>, Vec<Node>) = std::mem::take(&mut there.nodes)
+            .into_iter()
+            .partition(|node| backup.has(node.name()) && !wanted.contains(node.name()));
+        let above = aside.iter().flat_map(|node| ancestors(node.name()).skip(1));
+        there.protected.extend(above.map(str::to_owned));
+        there.nodes = kept;
     }
 
     /// Names what a survey left out; whether nothing more can be hidden.
@@ -145,9 +188,15 @@ impl<'a> Work<'a> {
         }
     }
 
-    async fn carry_out(&mut self, plan: &Plan) -> Result<(), Failure> {
+    async fn carry_out(&mut self, plan: &mut Plan) -> Result<(), Failure> {
+        self.steps(plan.obstacles.clone()).await?;
+        for path in self.steps(plan.backed.clone()).await? {
+            if let Some(unkept) = plan.backed_as.get(&path).cloned() {
+                plan.leave(&unkept);
+            }
+        }
         let removed = || plan.removed.clone();
-        let mut first = plan.obstacles.clone();
+        let mut first = Vec::new();
         if self.args.delete_before {
             first.extend(removed());
         }
@@ -173,13 +222,15 @@ impl<'a> Work<'a> {
         moved.map(drop)
     }
 
-    async fn steps(&mut self, deeds: Vec<Deed>) -> Result<(), Failure> {
+    /// Carries steps out. Returns the names of those that failed, escaped for display.
+    async fn steps(&mut self, deeds: Vec<Deed>) -> Result<Vec<String>, Failure> {
         let faults = self.destination.carry_out(self.host, deeds).await?;
+        let failed = faults.iter().map(|fault| fault.path.clone()).collect();
         for Fault { path, why } in faults {
             let path = if path.is_empty() { ".".to_owned() } else { path };
             self.trouble(&format!("{path}: {why}"));
         }
-        Ok(())
+        Ok(failed)
     }
 
     /// Opens the session of a put to a far end, which will be asked for nothing if nothing is to be

@@ -1,0 +1,186 @@
+//! `--backup` and `--backup-dir`: what would be overwritten or removed is kept under another name.
+//!
+//! A file that is replaced gets its further name before, as a link to the same content, so it is
+//! never missing and its unchanged blocks still serve the new version. What is removed is moved.
+//! The names are made here and are beneath the tree, whatever a source calls its files; each end
+//! checks them once more.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use gtp::replica::{Deed, Dress, Node, Seen};
+use gtp::{Failure, FailureKind, Mtime, RelPath};
+
+use super::plan::{Plan, ancestors};
+
+/// Where old versions go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Backup {
+    /// The directory beneath the destination; beside each name if `None`.
+    dir: Option<RelPath>,
+    suffix: String,
+}
+
+impl Backup {
+    /// As the options say; `None` if nothing is to be kept.
+    ///
+    /// # Errors
+    /// [`FailureKind::Usage`] for a directory that is not beneath the destination, or a suffix that
+    /// no name can have.
+    pub fn of(
+        is_wanted: bool,
+        dir: Option<&str>,
+        suffix: Option<&str>,
+    ) -> Result<Option<Backup>, Failure> {
+        let usage = |text: String| Failure::new(FailureKind::Usage, text);
+        if !is_wanted && dir.is_none() {
+            return match suffix {
+                Some(_) => Err(usage("--suffix is for --backup and --backup-dir".into())),
+                None => Ok(None),
+            };
+        }
+        let dir = dir.map(|dir| {
+            let bare = dir.trim_start_matches("./").trim_end_matches('/');
+            RelPath::new(bare).map_err(|why| {
+                let shown = gtp_text::of_text(dir);
+                usage(format!("--backup-dir {shown}: {why}; it is a path beneath DST"))
+            })
+        });
+        let dir = dir.transpose()?;
+        let suffix = suffix.unwrap_or(if dir.is_some() { "" } else { "~" });
+        let is_name = RelPath::new(&format!("x{suffix}")).is_ok() && !suffix.contains('/');
+        if !is_name || dir.is_none() && suffix.is_empty() {
+            let shown = gtp_text::of_text(suffix);
+            return Err(usage(format!("--suffix {shown:?}: no end of a name")));
+        }
+        Ok(Some(Backup { dir, suffix: suffix.to_owned() }))
+    }
+
+    /// Whether a path is where backups are.
+    pub fn has(&self, path: &str) -> bool {
+        match &self.dir {
+            Some(dir) => ancestors(path).any(|part| part == dir.as_str()),
+            None => path.ends_with(&self.suffix),
+        }
+    }
+
+    /// Whether a directory of the destination is set aside for backups.
+    pub fn has_dir(&self) -> bool {
+        self.dir.is_some()
+    }
+
+    fn name(&self, path: &str) -> Result<RelPath, String> {
+        let named = match &self.dir {
+            Some(dir) => format!("{dir}/{path}{}", self.suffix),
+            None => format!("{path}{}", self.suffix),
+        };
+        RelPath::new(&named).map_err(|why| format!("cannot be kept as a backup: {why}"))
+    }
+}
+
+/// Changes a plan so that it keeps what it would overwrite or remove.
+pub fn keep_old(plan: &mut Plan, destination: &[Node], backup: &Backup) {
+    let there: HashMap<&str, &Node> = destination.iter().map(|node| (node.name(), node)).collect();
+    let mut unkept = Vec::new();
+    for deeds in [&mut plan.obstacles, &mut plan.removed, &mut plan.links] {
+        for deed in deeds.iter_mut() {
+            move_away(deed, backup, &mut unkept);
+        }
+    }
+    let replaced = plan.replaced.iter().map(String::as_str);
+    let renamed = plan.names.iter().map(Deed::name).filter(|path| {
+        // What was of another kind has been moved away.
+        there.get(path).is_some_and(|node| node.is_file())
+    });
+    let mut all: Vec<String> = replaced.chain(renamed).map(str::to_owned).collect();
+    all.sort_unstable();
+    all.dedup();
+    let mut dirs = BTreeSet::new();
+    let mut linked = Vec::new();
+    for path in all {
+        let names = RelPath::new(&path).map_err(|why| why.to_string());
+        match names.and_then(|from| Ok((from, backup.name(&path)?))) {
+            Ok((from, to)) => {
+                dirs.extend(ancestors(to.as_str()).skip(1).map(str::to_owned));
+                linked.push((from, to));
+            }
+            Err(why) => unkept.push((path, why)),
+        }
+    }
+    for (path, why) in unkept {
+        plan.leave(&path);
+        plan.unkept.push((path, why));
+    }
+    restore_times(plan, &linked, &there);
+    let made = dirs.iter().filter_map(|dir| RelPath::new(dir).ok());
+    plan.backed = made.map(|dir| Deed::MakeDir { path: Some(dir) }).collect();
+    for (from, to) in linked {
+        plan.backed_as.insert(gtp_text::of_text(to.as_str()), from.as_str().to_owned());
+        plan.backed.push(Deed::HardLink { path: to, to: from });
+    }
+    keep_holders(plan);
+}
+
+/// A file or link that was to be removed is moved instead.
+fn move_away(deed: &mut Deed, backup: &Backup, unkept: &mut Vec<(String, String)>) {
+    let Deed::Remove { path, seen } = deed else { return };
+    if *seen == Seen::Dir {
+        return;
+    }
+    match backup.name(path.as_str()) {
+        Ok(to) => *deed = Deed::Move { path: path.clone(), seen: *seen, to },
+        Err(why) => unkept.push((path.as_str().to_owned(), why)),
+    }
+}
+
+/// A file whose time is set back before it is replaced is the same as its backup at that moment.
+fn restore_times(plan: &mut Plan, linked: &[(RelPath, RelPath)], there: &HashMap<&str, &Node>) {
+    let aged: HashSet<&str> = plan.aged.iter().map(Deed::name).collect();
+    for (from, to) in linked.iter().filter(|(from, _)| aged.contains(from.as_str())) {
+        let mtime: Option<Mtime> = there.get(from.as_str()).map(|node| node.mtime);
+        plan.dressed.push(Deed::Dress(Dress { path: Some(to.clone()), mtime, ..Dress::default() }));
+    }
+}
+
+/// Directories that hold backups stay.
+fn keep_holders(plan: &mut Plan) {
+    let mut holders: HashSet<String> = HashSet::new();
+    for deed in plan.removed.iter().chain(&plan.obstacles) {
+        if let Deed::Move { to, .. } = deed {
+            holders.extend(ancestors(to.as_str()).skip(1).map(str::to_owned));
+        }
+    }
+    let stays = |deed: &Deed| {
+        matches!(deed, Deed::Remove { seen: Seen::Dir, .. }) && holders.contains(deed.name())
+    };
+    let kept: HashSet<String> =
+        plan.removed.iter().filter(|deed| stays(deed)).map(|deed| deed.name().to_owned()).collect();
+    plan.removed.retain(|deed| !stays(deed));
+    plan.items.retain(|item| !(item.is_deletion() && kept.contains(&item.path)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(dir: Option<&str>, suffix: Option<&str>, path: &str) -> Result<String, String> {
+        let backup = Backup::of(true, dir, suffix).map_err(|failure| failure.text)?;
+        backup.unwrap().name(path).map(|name| name.as_str().to_owned())
+    }
+
+    #[test]
+    fn old_versions_go_beside_their_names_or_into_a_directory_and_never_out_of_the_tree() {
+        assert_eq!(kept(None, None, "d/a"), Ok("d/a~".into()));
+        assert_eq!(kept(None, Some(".old"), "a"), Ok("a.old".into()));
+        assert_eq!(kept(Some("old/1"), None, "d/a"), Ok("old/1/d/a".into()));
+        assert_eq!(kept(Some("./old/"), Some(".x"), "a"), Ok("old/a.x".into()));
+        for dir in ["..", "a/../..", "/old", "", "."] {
+            assert!(kept(Some(dir), None, "a").is_err(), "{dir:?}");
+        }
+        for suffix in ["/x", "", "\n", "/../x"] {
+            assert!(kept(None, Some(suffix), "a").is_err(), "{suffix:?}");
+        }
+        assert!(kept(Some("old"), None, &"a/".repeat(2_047)).is_err(), "too long a path");
+        assert_eq!(Backup::of(false, None, None), Ok(None));
+        assert!(Backup::of(false, None, Some("x")).is_err());
+    }
+}

@@ -1,0 +1,145 @@
+//! `--ignore-files`: what `.gtpignore`, `.ignore` and `.gitignore` in the source leave out.
+//!
+//! Each file concerns its directory and all beneath it, by the rules of git. A file that is deeper
+//! wins over one above it, and in one directory the first of the names above wins; a pattern with
+//! `!` takes in again. The files are read before anything is decided, so both trees are judged by
+//! the source's.
+
+use std::collections::HashMap;
+use std::fs::OpenOptions;
+use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use gtp::replica::Node;
+use ignore::Match;
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
+
+use super::plan::ancestors;
+
+/// The rules of all such files, by the directory that holds them, the strongest first.
+#[derive(Debug, Clone, Default)]
+pub struct Ignored {
+    dirs: HashMap<String, Vec<Gitignore>>,
+}
+
+/// The names of such files, the strongest first.
+const NAMES: [&str; 3] = [".gtpignore", ".ignore", ".gitignore"];
+
+/// Longest of them in bytes; a longer one is none that somebody wrote.
+const LENGTH_MAX: u64 = 1 << 20;
+
+impl Ignored {
+    /// Reads the files that a survey of the directory `root` has found. Returns as well what could
+    /// not be read, with the reason. Blocks.
+    pub fn read(root: &Path, nodes: &[Node]) -> (Ignored, Vec<String>) {
+        let mut found: Vec<(usize, &str, &str)> = nodes.iter().filter_map(rank).collect();
+        found.sort_unstable();
+        let (mut ignored, mut bad) = (Ignored::default(), Vec::new());
+        for (_, dir, path) in found {
+            let (rules, mistakes) = match text(&root.join(path)) {
+                Ok(text) => rules(&text),
+                Err(error) => (Gitignore::empty(), vec![error.to_string()]),
+            };
+            ignored.dirs.entry(dir.to_owned()).or_default().push(rules);
+            let shown = gtp_text::of_text(path);
+            bad.extend(mistakes.into_iter().map(|why| format!("{shown}: {why}")));
+        }
+        (ignored, bad)
+    }
+
+    /// Whether a name is left out by itself.
+    pub fn has(&self, path: &str, is_dir: bool) -> bool {
+        for above in ancestors(path).skip(1).chain([""]) {
+            let beneath = match above {
+                "" => path,
+                above => path.strip_prefix(above).unwrap_or(path).trim_start_matches('/'),
+            };
+            for rules in self.dirs.get(above).into_iter().flatten() {
+                match rules.matched(beneath, is_dir) {
+                    Match::Ignore(_) => return true,
+                    Match::Whitelist(_) => return false,
+                    Match::None => {}
+                }
+            }
+        }
+        false
+    }
+}
+
+/// Of such a file: its strength, its directory and its path.
+fn rank(node: &Node) -> Option<(usize, &str, &str)> {
+    let path = node.name();
+    let (dir, name) = path.rsplit_once('/').unwrap_or(("", path));
+    let rank = NAMES.iter().position(|known| *known == name)?;
+    node.is_file().then_some((rank, dir, path))
+}
+
+/// The content of a file that is no link.
+fn text(path: &Path) -> std::io::Result<String> {
+    let no_link = rustix::fs::OFlags::NOFOLLOW.bits() as i32;
+    let file = OpenOptions::new().read(true).custom_flags(no_link).open(path)?;
+    let mut text = String::new();
+    file.take(LENGTH_MAX + 1).read_to_string(&mut text)?;
+    match text.len() as u64 > LENGTH_MAX {
+        true => Err(std::io::Error::other("too long for a file of patterns")),
+        false => Ok(text),
+    }
+}
+
+/// The rules of a text, and what is wrong in it.
+fn rules(text: &str) -> (Gitignore, Vec<String>) {
+    let (mut builder, mut bad) = (GitignoreBuilder::new(""), Vec::new());
+    for line in text.trim_start_matches('\u{feff}').lines() {
+        if let Err(error) = builder.add_line(None, line) {
+            bad.push(error.to_string());
+        }
+    }
+    let built = builder.build().map_err(|error| bad.push(error.to_string()));
+    (built.unwrap_or_else(|()| Gitignore::empty()), bad)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ignored(files: &[(&str, &str)]) -> Ignored {
+        let dir = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let at = dir.path().join(path);
+            std::fs::create_dir_all(at.parent().unwrap()).unwrap();
+            std::fs::write(at, text).unwrap();
+        }
+        let replica = gtp::replica::Replica::beneath(dir.path(), None).unwrap();
+        let survey = gtp::tree::survey_here(&replica, gtp::replica::Asked::default()).unwrap();
+        let (ignored, bad) = Ignored::read(dir.path(), &survey.nodes);
+        assert_eq!(bad, [""; 0]);
+        ignored
+    }
+
+    #[test]
+    fn rules_mean_what_they_mean_to_git_and_deeper_files_win() {
+        let ignored = ignored(&[
+            (".gitignore", "*.o\n/top\nbuild/\n# none\n\n!keep.o\n"),
+            ("d/.gitignore", "!x.o\nown\n"),
+            ("d/.ignore", "x.o\n"),
+            ("d/.gtpignore", "!y.o\n"),
+        ]);
+        for (path, is_dir, expected) in [
+            ("a.o", false, true),
+            ("a.c", false, false),
+            ("keep.o", false, false),
+            ("top", false, true),
+            ("e/top", false, false),
+            ("e/build", true, true),
+            ("e/build", false, false),
+            ("d/x.o", false, true),
+            ("d/y.o", false, false),
+            ("d/e/z.o", false, true),
+            ("d/e/own", false, true),
+            ("own", false, false),
+        ] {
+            assert_eq!(ignored.has(path, is_dir), expected, "{path}");
+        }
+    }
+}
