@@ -525,6 +525,8 @@ fn a_watched_source_is_synced_at_each_change_also_after_the_server_was_away() {
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(0));
     drop(server);
+    sync(&world, 3, &["--watch", "nowhere/", "there"]);
+    sync(&world, 2, &["--watch", "far:tree/", "there"]);
 }
 
 /// The time of day in UTC, some seconds from now.

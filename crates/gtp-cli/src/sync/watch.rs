@@ -1,8 +1,8 @@
 //! `--watch`: syncs again whenever the source changes.
 //!
 //! What changed is not asked: a round surveys both trees, so that nothing can be missed. Rounds
-//! begin when the source has been quiet for a moment. A round that fails is tried again; what the
-//! far end is called anew for.
+//! begin when the source has been quiet for a moment. For a round after one that failed, the far
+//! end is called anew.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -39,8 +39,19 @@ pub async fn run(
         return Err(usage("--watch needs SRC on this machine"));
     };
     let mut signals = Signals::take().map_err(other)?;
+    // What is not there is told as elsewhere.
+    Here::source(source)?;
     let watched = Watched::begin(source)?;
-    let mut rounds = Rounds { args, filter, from: &from, to: &to, source, ends: None, failed: 0 };
+    let mut rounds = Rounds {
+        args,
+        filter,
+        from: &from,
+        to: &to,
+        source,
+        ends: None,
+        failed: 0,
+        has_served: false,
+    };
     loop {
         let ended = {
             let round = rounds.run();
@@ -81,6 +92,8 @@ struct Rounds<'a> {
     ends: Option<Ends>,
     /// Rounds that have failed since one did not.
     failed: u32,
+    /// Whether any has not.
+    has_served: bool,
 }
 
 impl Rounds<'_> {
@@ -97,18 +110,18 @@ impl Rounds<'_> {
         let given = &self.args.transfer.host;
         within(self.args.bwlimit.as_ref(), &ends.host, given, work).await?;
         self.failed = 0;
+        self.has_served = true;
         Ok(())
     }
 
     /// Takes a failed round in; returns how long to wait before the next.
     async fn wait(&mut self, failure: Failure) -> Result<Duration, Failure> {
-        let is_first = self.ends.is_none() && self.failed == 0;
         self.close().await;
         let ends = matches!(
             failure.kind,
             FailureKind::Usage | FailureKind::Interrupted | FailureKind::TimeLimit
         );
-        if ends || is_first && !failure.is_temporary() {
+        if ends || !self.has_served && !failure.is_temporary() {
             return Err(failure);
         }
         let wait = LONGEST_WAIT.min(Duration::from_secs(1 << self.failed.min(6)));
