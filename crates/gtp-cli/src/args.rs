@@ -232,7 +232,8 @@ pub struct TransferArgs {
     #[arg(long, value_name = "RATE", env = "GTP_MAX_RATE", value_parser = words::rate,
         allow_hyphen_values = true)]
     pub max_rate: Option<Rate>,
-    /// Weight against other sessions at both hosts
+    /// Weight against other sessions at both hosts, 0.001 to 1000; `low`, the least, gives way to
+    /// everybody else on the path as well
     #[arg(
         long, value_name = "W", default_value = "1", env = "GTP_WEIGHT",
         value_parser = words::weight, allow_hyphen_values = true
@@ -400,7 +401,8 @@ pub struct StreamArgs {
     #[arg(long, value_name = "RATE", env = "GTP_MAX_RATE", value_parser = words::rate,
         allow_hyphen_values = true)]
     pub max_rate: Option<Rate>,
-    /// Weight against other sessions at both hosts
+    /// Weight against other sessions at both hosts, 0.001 to 1000; `low`, the least, gives way to
+    /// everybody else on the path as well
     #[arg(
         long, value_name = "W", default_value = "1", env = "GTP_WEIGHT",
         value_parser = words::weight, allow_hyphen_values = true

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use gtp::{Rate, Span, Value};
+use gtp::{Rate, Span, Value, WEIGHT_LOW};
 use gtp_emu::units_text;
 pub use gtp_text::count;
 use gtp_text::{Unit, scaled};
@@ -53,7 +53,10 @@ pub fn engines(text: &str) -> Result<usize, String> {
 
 /// Reads a weight.
 pub fn weight(text: &str) -> Result<f64, String> {
-    let weight: f64 = text.parse().map_err(|_| "a weight is a number".to_owned())?;
+    if text == "low" {
+        return Ok(WEIGHT_LOW);
+    }
+    let weight: f64 = text.parse().map_err(|_| "a weight is a number, or `low`".to_owned())?;
     if (0.001..=1000.0).contains(&weight) {
         Ok(weight)
     } else {

@@ -87,6 +87,9 @@ pub const STEP_MOST: f64 = 0.5;
 /// The least factor of a session's weight that is believed of a peer: a session of low policy at a
 /// host with a thousand others.
 pub const PEER_WEIGHT_LEAST: f64 = 1e-9;
+
+/// A session of which one end opens with this weight or less gives way on its path as well.
+pub const WEIGHT_LOW: f64 = 0.001;
 /// Grants issued and not yet echoed that a sink remembers per session.
 pub const GRANTS_OUTSTANDING: usize = 64;
 /// Checkpoints of what was sent when, one a millisecond: four seconds.

@@ -545,6 +545,7 @@ impl SourceSession {
             interval: self.heard.interval,
             next_pn: self.numbering.upcoming(),
             idles: self.demand.is_limited(),
+            yields: self.config.weights.yield_to_others(),
         }
     }
 

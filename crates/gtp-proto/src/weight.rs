@@ -5,7 +5,7 @@
 //! and both use the product. The opening of the session names both factors; datagrams name one
 //! only where it has changed since. No end can bring more than the opening allowed, or than one.
 
-use crate::limits::PEER_WEIGHT_LEAST;
+use crate::limits::{PEER_WEIGHT_LEAST, WEIGHT_LOW};
 
 /// The factors as the opening of the session says.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -19,6 +19,12 @@ pub struct Weights {
 impl Weights {
     /// Of a session of weight one.
     pub const ONE: Weights = Weights { own: 1.0, peer: 1.0 };
+
+    /// Whether the session gives way to everybody else on its path, rivals included: one end brings
+    /// no more than [`WEIGHT_LOW`].
+    pub fn yield_to_others(&self) -> bool {
+        self.own.min(self.peer) <= WEIGHT_LOW
+    }
 }
 
 /// The factors as they are now.

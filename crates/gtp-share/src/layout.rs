@@ -351,6 +351,7 @@ impl PostedPath {
             Mode::Compete => 4,
             Mode::Probe => 5,
             Mode::Guard => 6,
+            Mode::Yield => 7,
         };
         let queue = match path.queue {
             Queue::None => 0,

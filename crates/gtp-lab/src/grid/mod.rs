@@ -14,6 +14,7 @@ mod claim;
 mod group;
 mod leaves;
 mod look;
+mod lowly;
 pub mod misses;
 mod noisy;
 pub mod page;
@@ -213,6 +214,7 @@ pub fn tests() -> Vec<Box<dyn Test>> {
     tests.extend(aqm::tests());
     tests.extend(policed::tests());
     tests.extend(leaves::tests());
+    tests.extend(lowly::tests());
     tests.extend(strangers::tests());
     tests.extend(group::tests());
     tests.extend(noisy::tests());

@@ -66,12 +66,14 @@ pub struct Flow {
     pub stop: Option<f64>,
     /// How much it moves. `None`: it has no end.
     pub size: Option<Bytes>,
+    /// Its weight, which GTP alone heeds.
+    pub weight: f64,
 }
 
 impl Flow {
     /// Makes a flow without end.
     pub fn new(protocol: Protocol, pair: usize, rtt: Span, start: f64) -> Flow {
-        Flow { protocol, pair, rtt, start, stop: None, size: None }
+        Flow { protocol, pair, rtt, start, stop: None, size: None, weight: 1.0 }
     }
 }
 
@@ -217,7 +219,7 @@ fn session(k: usize, flow: &Flow) -> SessionEntry {
         stop: flow.stop.map(span),
         size: flow.size,
         demand: Vec::new(),
-        weight: 1.0,
+        weight: flow.weight,
         reach: Reach::Routes,
         unit: UNIT,
         protocol: flow.protocol,

@@ -63,6 +63,10 @@ impl PathBound {
         limit: bool,
         given: &Conditions,
     ) {
+        if given.yields {
+            self.give_way(now, window.rate(rtt), given);
+            return;
+        }
         let (asked_at, ask_every, calm_since, began) = (now, ASK_EVERY, None, window.rate(rtt));
         let (packets, lost) = (0, 0);
         let retry = None;
@@ -89,6 +93,10 @@ impl PathBound {
         given: &Conditions,
     ) {
         let rtt = given.rtt_least + v.delay;
+        if given.yields {
+            self.give_way(now, v.carried.min(self.bound), given);
+            return;
+        }
         if !v.queued {
             (compete.packets, compete.lost) = (compete.packets + v.packets, compete.lost + v.lost);
         }

@@ -20,6 +20,9 @@ const ROOT_SETTLED: f64 = 15_000.0;
 const STEP_SPAN: f64 = 0.025;
 /// A step for several round trips at once is at most this part of the rate.
 const STEPS_MOST: f64 = 0.125;
+/// Who gives way climbs by this part of a step, so that a rival that recovers from losses is there
+/// first.
+const GENTLE: f64 = 0.25;
 /// A slow session may step by half its rate, but by no more than this.
 const STEP_SLOW: Rate = Rate::from_mbps(3);
 /// So many round trips without a queue lead back to where the last one was met; after them steps
@@ -196,13 +199,10 @@ impl PathBound {
         if !in_queue && !after_queue {
             return self.answer_odd_loss(now, v, given);
         }
-        let again = self.shares.note_loss(now, given.rtt);
+        let again = self.shares.note_loss(now, given.rtt) || given.yields;
         if again {
-            let rtt = given.rtt_least + v.delay;
-            let mut window = Window::young(now, v.carried.min(self.bound), rtt);
-            window.handle_loss(now);
             self.shares.rival_until = now + REMEMBERS;
-            self.compete_with(now, window, rtt, given);
+            self.compete_after_loss(now, v, given);
         }
         again
     }
@@ -213,11 +213,20 @@ impl PathBound {
         if !v.dropped || v.queued {
             return false;
         }
-        let rtt = given.rtt_least + v.delay;
-        let mut window = Window::young(now, v.carried.min(self.bound), rtt);
+        self.compete_after_loss(now, v, given);
+        true
+    }
+
+    /// A queue dropped something: competes for it, or gives way.
+    fn compete_after_loss(&mut self, now: Time, v: &Verdict, given: &Conditions) {
+        let (level, rtt) = (v.carried.min(self.bound), given.rtt_least + v.delay);
+        if given.yields {
+            self.give_way(now, level, given);
+            return;
+        }
+        let mut window = Window::young(now, level, rtt);
         window.handle_loss(now);
         self.compete_with(now, window, rtt, given);
-        true
     }
 
     /// The queue is there: steps back from it, waits until it is gone, or asks whose it is.
@@ -229,11 +238,15 @@ impl PathBound {
             self.state = State::Cruise(Cruise { clean: 0, cuts, queue: Some(v.delay) });
             return;
         }
+        let level = v.carried.min(self.bound);
+        if given.yields {
+            self.give_way(now, level, given);
+            return;
+        }
         if cuts >= PATIENCE {
             self.ask(now, v, None, given);
             return;
         }
-        let level = v.carried.min(self.bound);
         if self.shares.note_cut(now, level.as_f64(), self.measures.scatter(v.packets)) {
             self.shares.falls = 0;
             if now < self.shares.rival_until.max(self.shares.doubts_until) {
@@ -254,9 +267,10 @@ impl PathBound {
         let root = if self.shares.are_settled() { ROOT_SETTLED } else { ROOT_MOVING };
         let spans = (given.rtt.as_secs_f64() / STEP_SPAN).clamp(1.0, 8.0);
         let step = libm::sqrt(self.bound.as_f64() * root) * spans;
-        let doublings =
-            if self.shares.is_near(self.bound) { 0 } else { clean.saturating_sub(CAUTIOUS) / 3 };
+        let steady = given.yields || self.shares.is_near(self.bound);
+        let doublings = if steady { 0 } else { clean.saturating_sub(CAUTIOUS) / 3 };
         let doubling = f64::from(1u32 << doublings.min(6));
+        let step = if given.yields { step * GENTLE } else { step };
         let slow = Rate::from_f64(step).min(self.bound.scale(0.5)).min(STEP_SLOW);
         let step = Rate::from_f64(step * doubling * rounds.max(1.0));
         let step = step.min(self.bound.scale(STEPS_MOST).max(slow));

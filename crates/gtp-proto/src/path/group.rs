@@ -202,6 +202,7 @@ impl Group {
             interval,
             next_pn: self.left + sent,
             idles: self.parties.values().all(|party| party.facts.given.idles),
+            yields: self.parties.values().all(|party| party.facts.given.yields),
         }
     }
 

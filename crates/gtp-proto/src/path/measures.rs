@@ -156,7 +156,16 @@ impl Measures {
 
     /// The delay above which there is a queue.
     pub fn threshold(&self) -> Span {
-        DELAY_FLOOR + Span::from_secs_f64((NOISE * self.noise).min(NOISE_MOST))
+        DELAY_FLOOR + self.noise()
+    }
+
+    /// The same for a session that gives way if it `yields`: it sees a queue before others do.
+    pub fn threshold_of(&self, yields: bool) -> Span {
+        if yields { DELAY_FLOOR / 2 + self.noise() } else { self.threshold() }
+    }
+
+    fn noise(&self) -> Span {
+        Span::from_secs_f64((NOISE * self.noise).min(NOISE_MOST))
     }
 
     /// The part by which two measured rates may differ although nothing has changed, each over
@@ -229,7 +238,7 @@ impl Measures {
     ) -> Verdict {
         self.deep.add(now, Rate::from_bps(sample.delay.as_nanos()));
         let ratio = sample.proven().as_f64() / sample.sent.per(sample.sent_in).as_f64().max(1.0);
-        let queued = sample.delay > self.threshold();
+        let queued = sample.delay > self.threshold_of(given.yields);
         let (packets, lost) = (sample.packets(), sample.lost);
         // Whoever competes heeds each loss that it does not know to be random: a TCP does.
         let excess = if learns {

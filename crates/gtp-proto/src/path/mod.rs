@@ -6,9 +6,9 @@
 //! queue shows and steps back (`cruise`). It asks whose queue it is that does not go away (`ask`),
 //! and competes as one TCP would with whoever keeps it full (`compete`). It asks whether losses
 //! without a queue follow its rate (`probe`), and tests that again (`retry`): random loss alone
-//! does not lower the bound. Losses
-//! that come with the longest delays are a queue's, however short it is (`drops`). When most is
-//! lost, next to nothing is sent (`guard`). The module knows rates and delays, not packets.
+//! does not lower the bound. Losses that come with the longest delays are a queue's, however short
+//! it is (`drops`). A session that gives way leaves the path to rivals instead (`yielding`). When
+//! most is lost, next to nothing is sent (`guard`). The module knows rates and delays, not packets.
 
 mod ask;
 mod compete;
@@ -29,6 +29,7 @@ mod standing;
 mod start;
 mod sum;
 mod window;
+mod yielding;
 
 use gtp_alloc::{Bytes, Rate, Span, Time};
 
@@ -43,6 +44,7 @@ use measures::Measures;
 use probe::{Limit, Probe};
 use sample::Gathering;
 use start::Start;
+use yielding::{Patience, Yield};
 
 pub use groups::PathGroups;
 pub(crate) use log::SendLog;
@@ -73,6 +75,9 @@ const USES: f64 = 0.85;
 /// The bound never falls below so many bytes a round trip, four packets: without data there would
 /// be no sample to show that the path is free again.
 const FLOOR_BYTES: Bytes = Bytes(4 * 1_500);
+/// Where a session gives way, a round trip counts as this long at least: four packets in 10 ms
+/// would be much of a slow path.
+const ROUND_LOW: Span = Span::from_millis(200);
 /// The bound is lifted when it is this far above what both ends would give.
 const LIFT: f64 = 1.5;
 
@@ -89,6 +94,8 @@ enum State {
     Compete(Compete),
     /// Less is sent to see whether losses follow the rate.
     Probe(Probe),
+    /// A rival keeps the queue full, and it is left to it.
+    Yield(Yield),
     /// Most was lost.
     Held(Held),
 }
@@ -103,6 +110,7 @@ pub(crate) struct PathBound {
     drops: Drops,
     shares: Shares,
     guard: Guard,
+    patience: Patience,
     limit: Option<Limit>,
     gathering: Gathering,
     /// What was proven since the ramp last heard of it.
@@ -122,6 +130,7 @@ impl PathBound {
             drops: Drops::new(now),
             shares: Shares::default(),
             guard: Guard::new(now),
+            patience: Patience::new(now),
             limit: None,
             gathering: Gathering::default(),
             proving: None,
@@ -188,12 +197,14 @@ impl PathBound {
             State::Ask(ask) => self.hear_answer(ask, now, &v, fresh, given),
             State::Probe(probe) if fresh => self.hear_probe(probe, now, &v, given),
             State::Held(held) if fresh => self.hold(held, now, &v, given),
-            State::Cruise(_) | State::Probe(_) | State::Held(_) => {}
+            State::Yield(since) if fresh => self.wait_for_rivals(since, now, &v, given),
+            State::Cruise(_) | State::Probe(_) | State::Held(_) | State::Yield(_) => {}
         }
     }
 
     fn set_bound(&mut self, bound: Rate, given: &Conditions) {
-        self.bound = self.floored(bound, given.rtt);
+        let round = if given.yields { given.rtt.max(ROUND_LOW) } else { given.rtt };
+        self.bound = self.floored(bound, round);
         self.changed_pn = given.next_pn;
     }
 

@@ -75,6 +75,8 @@ pub(crate) struct Conditions {
     pub next_pn: u64,
     /// Whether its application leaves it waiting.
     pub idles: bool,
+    /// Whether it gives way to everybody else.
+    pub yields: bool,
 }
 
 impl Sample {

@@ -33,6 +33,8 @@ pub enum Mode {
     Probe,
     /// Most was lost: next to nothing is sent.
     Guard,
+    /// Others use the path, and next to nothing is sent until they leave it.
+    Yield,
 }
 
 /// How a path stands.
@@ -68,8 +70,15 @@ impl Queue {
 
 impl Mode {
     /// All of them.
-    pub const ALL: [Mode; 6] =
-        [Mode::Start, Mode::Cruise, Mode::Ask, Mode::Compete, Mode::Probe, Mode::Guard];
+    pub const ALL: [Mode; 7] = [
+        Mode::Start,
+        Mode::Cruise,
+        Mode::Ask,
+        Mode::Compete,
+        Mode::Probe,
+        Mode::Guard,
+        Mode::Yield,
+    ];
 
     /// The word for it in machine output.
     pub const fn as_str(self) -> &'static str {
@@ -80,6 +89,7 @@ impl Mode {
             Mode::Compete => "compete",
             Mode::Probe => "probe",
             Mode::Guard => "guard",
+            Mode::Yield => "yield",
         }
     }
 }
@@ -90,7 +100,8 @@ impl PathBound {
     pub(super) fn is_testing(&self) -> bool {
         match self.state {
             State::Ask(_) | State::Probe(_) => true,
-            State::Start(_) | State::Cruise(_) | State::Compete(_) | State::Held(_) => false,
+            State::Start(_) | State::Cruise(_) | State::Compete(_) => false,
+            State::Held(_) | State::Yield(_) => false,
         }
     }
 
@@ -104,6 +115,8 @@ impl PathBound {
             State::Compete(_) => (Mode::Compete, Queue::Another),
             State::Probe(_) => (Mode::Probe, Queue::None),
             State::Held(_) => (Mode::Guard, Queue::None),
+            State::Yield(yields) if yields.rival => (Mode::Yield, Queue::Another),
+            State::Yield(_) => (Mode::Cruise, Queue::None),
         };
         Standing { group: 0, sessions: 1, mode, carries: self.bound, queue }
     }

@@ -30,6 +30,9 @@ const LOST: u64 = 4;
 /// A train that brings less than this times more has met the path's end. At a share s of the path a
 /// train of four times the rate brings 4 / (3 s + 1) times more.
 const GROWS: f64 = 1.6;
+/// A train that fell into an outage, so that less than this part of what was proven before it is
+/// still known, does not show that the path carries less than before.
+const FORGOTTEN: f64 = 0.5;
 /// A queue that lasts for so many round trips ends the start too.
 const HEAVY_ROUNDS: u32 = 8;
 /// A start that met the path's end leaves this part of what it proved.
@@ -95,7 +98,7 @@ impl PathBound {
         match self.state {
             State::Start(Start { train: Train::Leaves(until), .. }) => Some(until),
             State::Start(_) | State::Cruise(_) | State::Ask(_) => None,
-            State::Compete(_) | State::Probe(_) | State::Held(_) => None,
+            State::Compete(_) | State::Probe(_) | State::Yield(_) | State::Held(_) => None,
         }
     }
 
@@ -118,7 +121,8 @@ impl PathBound {
         let grew = proven >= start.before.scale(GROWS);
         let found = stands || start.is_judged(sample) && start.met && could_grow && !grew;
         if found {
-            self.leave_start(now, proven, given);
+            let forgotten = !stands && proven < start.before.scale(FORGOTTEN);
+            self.leave_start(now, if forgotten { start.before } else { proven }, given);
             return;
         }
         start.go_on(now, sample, proven, given);
@@ -128,6 +132,7 @@ impl PathBound {
     /// The start has met the path's end at the rate `proven`.
     fn leave_start(&mut self, now: Time, proven: Rate, given: &Conditions) {
         self.shares.met_at(now, proven);
+        self.patience.note_end(now, proven);
         self.state = State::Cruise(Cruise { cuts: 1, ..Cruise::default() });
         self.set_bound(proven.scale(FOUND / self.measures.usual()), given);
     }
@@ -147,7 +152,8 @@ impl PathBound {
 
     /// Notes whether a receipt shows a queue, or a loss that chance does not explain.
     fn note_queue(&self, start: &mut Start, sample: &Sample, given: &Conditions) {
-        let queued = sample.delay > self.measures.threshold() && sample.arrived.0 > 0;
+        let threshold = self.measures.threshold_of(given.yields);
+        let queued = sample.delay > threshold && sample.arrived.0 > 0;
         start.heavy = if queued { start.heavy + 1 } else { 0 };
         (start.packets, start.lost) = (start.packets + sample.packets(), start.lost + sample.lost);
         let loses = start.lost >= LOST && self.measures.is_excess(start.packets, start.lost);

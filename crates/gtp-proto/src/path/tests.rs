@@ -56,7 +56,16 @@ impl Fluid {
             path.handle_sample(
                 now,
                 sample,
-                &Conditions { aim, granted: aim, rtt, rtt_least, interval, next_pn, idles: false },
+                &Conditions {
+                    aim,
+                    granted: aim,
+                    rtt,
+                    rtt_least,
+                    interval,
+                    next_pn,
+                    idles: false,
+                    yields: false,
+                },
             );
         }
     }
@@ -71,6 +80,7 @@ const NEAR: Conditions = Conditions {
     interval: Span::from_millis(10),
     next_pn: 0,
     idles: false,
+    yields: false,
 };
 
 #[test]
@@ -202,6 +212,7 @@ fn a_slow_session_regains_its_rate_once_a_policer_is_gone() {
             interval: every,
             next_pn: pn + 2,
             idles: false,
+            yields: false,
         };
         path.handle_sample(now, sample, &given);
         now
@@ -264,6 +275,7 @@ fn police(
             interval: TICK,
             next_pn: pn,
             idles: false,
+            yields: false,
         };
         if on_the_way.len() > 2
             && let Some(sample) = on_the_way.pop_front()
@@ -329,4 +341,47 @@ fn start_ends(idles: bool) -> bool {
 fn a_train_that_the_application_does_not_fill_does_not_end_the_start() {
     assert!(start_ends(false));
     assert!(!start_ends(true));
+}
+
+/// A path of 20 Mbit/s with a queue of this length that somebody else keeps there, or none. Runs it
+/// for so long with what a session of low weight sends, and returns what arrives of it.
+fn beside(path: &mut PathBound, now: &mut Time, queue: Span, lasts: Span) -> Rate {
+    let (begun, mut all) = (*now, Bytes::ZERO);
+    while now.since(begun) < lasts {
+        *now += TICK;
+        let sent = path.bound().min(Rate::from_mbps(18)).bytes_in(TICK);
+        let first_pn = path.changed_pn;
+        let end_pn = first_pn + packets_in(sent);
+        let (arrived, lost) = (sent, 0);
+        let sample = Sample {
+            sent,
+            sent_in: TICK,
+            arrived,
+            arrived_in: TICK,
+            delay: queue,
+            peak: queue,
+            first_pn,
+            end_pn,
+            lost,
+            receipts: Receipts::one(lost),
+        };
+        let given =
+            Conditions { rtt: TICK, rtt_least: TICK, next_pn: end_pn, yields: true, ..NEAR };
+        path.handle_sample(*now, sample, &given);
+        all += arrived;
+    }
+    all.per(lasts)
+}
+
+#[test]
+fn a_session_of_low_weight_leaves_a_queue_that_stays_and_comes_back_once_it_is_gone() {
+    let (mut path, mut now) = (PathBound::bounded(Time::ZERO, Rate::from_mbps(10)), Time::ZERO);
+    let (queue, second) = (Span::from_millis(30), Span::from_secs(1));
+    beside(&mut path, &mut now, queue, second);
+    assert_eq!(path.standing().mode, Mode::Yield);
+    let left = beside(&mut path, &mut now, queue, second * 60);
+    assert!(left < Rate::from_mbps(1), "{left}");
+    beside(&mut path, &mut now, Span::ZERO, second * 40);
+    let back = beside(&mut path, &mut now, Span::ZERO, second);
+    assert!(back > Rate::from_mbps(15), "{back}");
 }

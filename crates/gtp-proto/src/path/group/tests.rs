@@ -71,6 +71,7 @@ impl Member {
             interval: INTERVAL,
             next_pn: self.pn,
             idles: false,
+            yields: false,
         };
         let Member { weight, claim, firm, machine, bound, .. } = *self;
         Facts { weight, claim, firm, given, heard_at: Some(Time::ZERO), machine, bound }
