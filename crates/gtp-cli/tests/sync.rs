@@ -398,8 +398,8 @@ fn what_would_be_overwritten_or_deleted_is_kept_in_the_backup_directory_and_stay
     let tree = far.world.path("tree");
     plant(&tree);
     write(&tree.join("gone/deep"), b"gone");
-    far.expect(0, &["tree/", "far:t"]);
-    far.expect(0, &["far:t/", "mine"]);
+    far.expect(0, &["-H", "tree/", "far:t"]);
+    far.expect(0, &["-H", "far:t/", "mine"]);
     let large = std::fs::read(tree.join("d/e/large")).unwrap();
     std::fs::remove_dir_all(tree.join("gone")).unwrap();
     write(&tree.join("d/x"), b"new");
@@ -411,7 +411,7 @@ fn what_would_be_overwritten_or_deleted_is_kept_in_the_backup_directory_and_stay
     let words = ["--delete", "--backup-dir", "old/1"];
     let places = [("far:t", far.home("t")), ("mine", far.world.path("mine"))];
     for (to, at) in &places {
-        far.expect(0, &[&["tree/", to], &words[..]].concat());
+        far.expect(0, &[&["-H", "tree/", to], &words[..]].concat());
         assert_eq!(std::fs::read(at.join("old/1/d/x")).unwrap(), bytes(300, 2), "{to}");
         assert!(std::fs::read(at.join("old/1/d/e/large")).unwrap() == large, "{to}");
         assert_eq!(std::fs::read(at.join("old/1/gone/deep")).unwrap(), b"gone", "{to}");
@@ -423,10 +423,10 @@ fn what_would_be_overwritten_or_deleted_is_kept_in_the_backup_directory_and_stay
             !at.join("gone").exists() && std::fs::read(at.join("d/e/large")).unwrap() == changed
         );
         // Backups are no part of the tree: they are neither differences nor deleted.
-        let again = far.expect(0, &[&["tree/", to], &words[..]].concat());
+        let again = far.expect(0, &[&["-H", "tree/", to], &words[..]].concat());
         assert!(said(&again).contains("nothing to do"), "{to}: {}", said(&again));
         std::fs::rename(at.join("old"), at.with_extension("old")).unwrap();
-        far.expect(0, &["tree/", to]);
+        far.expect(0, &["-H", "tree/", to]);
         assert_eq!(differences(&tree, at), "", "{to}");
     }
 }
