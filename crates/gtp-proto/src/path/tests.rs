@@ -346,6 +346,17 @@ fn a_train_that_the_application_does_not_fill_does_not_end_the_start() {
 /// A path of 20 Mbit/s with a queue of this length that somebody else keeps there, or none. Runs it
 /// for so long with what a session of low weight sends, and returns what arrives of it.
 fn beside(path: &mut PathBound, now: &mut Time, queue: Span, lasts: Span) -> Rate {
+    sends_beside(path, now, queue, lasts, true)
+}
+
+/// The same for a session that gives way if it `yields`.
+fn sends_beside(
+    path: &mut PathBound,
+    now: &mut Time,
+    queue: Span,
+    lasts: Span,
+    yields: bool,
+) -> Rate {
     let (begun, mut all) = (*now, Bytes::ZERO);
     while now.since(begun) < lasts {
         *now += TICK;
@@ -365,8 +376,7 @@ fn beside(path: &mut PathBound, now: &mut Time, queue: Span, lasts: Span) -> Rat
             lost,
             receipts: Receipts::one(lost),
         };
-        let given =
-            Conditions { rtt: TICK, rtt_least: TICK, next_pn: end_pn, yields: true, ..NEAR };
+        let given = Conditions { rtt: TICK, rtt_least: TICK, next_pn: end_pn, yields, ..NEAR };
         path.handle_sample(*now, sample, &given);
         all += arrived;
     }
@@ -384,4 +394,15 @@ fn a_session_of_low_weight_leaves_a_queue_that_stays_and_comes_back_once_it_is_g
     beside(&mut path, &mut now, Span::ZERO, second * 40);
     let back = beside(&mut path, &mut now, Span::ZERO, second);
     assert!(back > Rate::from_mbps(15), "{back}");
+}
+
+#[test]
+fn a_session_that_joins_one_of_low_weight_does_not_give_way_with_it() {
+    let (mut path, mut now) = (PathBound::bounded(Time::ZERO, Rate::from_mbps(10)), Time::ZERO);
+    let (queue, second) = (Span::from_millis(30), Span::from_secs(1));
+    beside(&mut path, &mut now, queue, second * 5);
+    assert_eq!(path.standing().mode, Mode::Yield);
+    sends_beside(&mut path, &mut now, queue, second * 5, false);
+    assert_ne!(path.standing().mode, Mode::Yield);
+    assert!(path.bound() > Rate::from_mbps(1), "{}", path.bound());
 }

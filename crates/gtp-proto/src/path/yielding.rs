@@ -1,10 +1,9 @@
 //! Giving way: a session of low weight leaves the path to whoever else fills its queue.
 //!
 //! It never competes. Where others would, it sends next to nothing, and climbs again only after the
-//! path was free for a while. A rival that is there each
-//! time makes it wait longer, so that its climbs cost the rival little. A session that is alone
-//! meets the end of a path with a short queue by losses too, but each time at about one rate: then
-//! it stays a little below that.
+//! path was free for a while. A rival that is there each time makes it wait longer, so that its
+//! climbs cost the rival little. A session that is alone meets the end of a path with a short queue
+//! by losses too, but each time at about one rate: then it stays a little below that.
 
 use gtp_alloc::{Rate, Span, Time};
 
@@ -14,13 +13,13 @@ use super::sample::Conditions;
 use super::{PathBound, State};
 use crate::meter::WindowedMax;
 
-/// The path must be free for so long, at first and at most, and for so many round trips.
+/// At first the path must be free for so long before it is tried to send more.
 const FREE: Span = Span::from_secs(2);
-/// See `FREE`.
-const FREE_MOST: Span = Span::from_secs(32);
-/// A rival that is met soon again makes the wait so many times longer.
+/// A climb that ends soon makes the wait so many times longer.
 const LONGER: u64 = 4;
-/// See `FREE`.
+/// The wait is no longer than this.
+const FREE_MOST: Span = Span::from_secs(32);
+/// The path must be free for so many round trips at least.
 const FREE_ROUNDS: u64 = 8;
 /// Who meets a loss between these parts of the most that it had of late has met the path's end.
 const ALIKE: (f64, f64) = (0.9, 1.1);
@@ -69,8 +68,15 @@ impl Patience {
     /// A climb has ended at `now`: waits longer if it did soon.
     fn note_met(&mut self, now: Time) {
         let Some(climbed_at) = self.climbed_at.take() else { return };
-        let soon = now.since(climbed_at) < REMEMBERS;
-        self.waits = if soon { (self.waits * LONGER).min(FREE_MOST) } else { FREE };
+        if now.since(climbed_at) < REMEMBERS {
+            self.lengthen();
+        } else {
+            self.waits = FREE;
+        }
+    }
+
+    fn lengthen(&mut self) {
+        self.waits = (self.waits * LONGER).min(FREE_MOST);
     }
 }
 
@@ -94,8 +100,17 @@ impl PathBound {
         v: &Verdict,
         given: &Conditions,
     ) {
+        if !given.yields {
+            // Its group has a session now that competes like any other.
+            self.lift(given);
+            return;
+        }
         let drains = !yields.rival && yields.queue.is_none_or(|last| v.delay <= last);
         if v.excess || v.queued && !drains {
+            if !yields.rival {
+                self.shares.rival_until = now + REMEMBERS;
+                self.patience.lengthen();
+            }
             self.state = State::Yield(Yield { rival: true, queue: None, free_since: None });
             self.set_bound(Rate::ZERO, given);
             return;
@@ -104,7 +119,7 @@ impl PathBound {
         let free_since = if v.queued { None } else { yields.free_since.or(Some(now)) };
         self.state = State::Yield(Yield { queue, free_since, ..yields });
         let waits = self.patience.waits.max(given.rtt * FREE_ROUNDS);
-        if !given.yields || free_since.is_some_and(|since| now.since(since) >= waits) {
+        if free_since.is_some_and(|since| now.since(since) >= waits) {
             self.patience.climbed_at = Some(now);
             self.shares.unsettle();
             self.state = State::Cruise(Cruise::default());
