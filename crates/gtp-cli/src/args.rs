@@ -489,7 +489,7 @@ pub fn parse() -> Result<Verb, ExitCode> {
         }
         Cli::from_arg_matches(&m)
     });
-    parsed.map(|cli| cli.verb).map_err(|error| {
+    parsed.map(|cli| with_end_of_options(cli.verb)).map_err(|error| {
         if !error.use_stderr() {
             return shown(&error);
         }
@@ -511,6 +511,18 @@ fn given() -> Vec<OsString> {
         words.insert(1, "ssh".into());
     }
     words
+}
+
+/// Gives ssh's words their leading `--` back, which the parser takes for its own. Without it a host
+/// that begins with `-` would be an option to ssh.
+fn with_end_of_options(mut verb: Verb) -> Verb {
+    if let Verb::Ssh(args) = &mut verb {
+        let given = given();
+        let before = given.len().checked_sub(args.words.len() + 1);
+        let end = before.and_then(|at| given.get(at)).filter(|word| *word == "--");
+        args.words.splice(..0, end.cloned());
+    }
+    verb
 }
 
 /// Reads the command line and the configuration file again, for a server that runs.

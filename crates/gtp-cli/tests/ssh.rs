@@ -295,6 +295,27 @@ fn what_is_ssh_s_alone_goes_to_ssh() {
 }
 
 #[test]
+fn after_the_end_of_options_no_word_is_an_option_of_ssh_s() {
+    let sshd = Sshd::with_gtp();
+    let touched = sshd.world.path("touched");
+    let proxy = format!("-oProxyCommand=touch {}", touched.display());
+    for words in [["--", &proxy, "y"], ["--", "-x@far", "y"]] {
+        let plain = sshd.plain(&words).output().unwrap();
+        let ours = sshd.gtp("ssh", &words).output().unwrap();
+        assert_eq!(ours.status.code(), plain.status.code(), "{words:?}: {}", said(&ours));
+        assert!(said(&ours).ends_with(&said(&plain)), "{words:?}: {}", said(&ours));
+        assert_eq!(said(&ours).matches(PLAIN).count(), 1, "{}", said(&ours));
+        assert!(!touched.exists(), "{words:?}");
+    }
+    for words in [&["--", "far", "echo", "-x", "--", "y"][..], &["--", "far", "-x", "y"]] {
+        let plain = sshd.plain(words).output().unwrap();
+        let ours = sshd.gtp("ssh", words).output().unwrap();
+        assert_eq!((ours.status.code(), &ours.stdout), (plain.status.code(), &plain.stdout));
+        assert_eq!(said(&ours), said(&plain), "{words:?}");
+    }
+}
+
+#[test]
 fn rsync_copies_both_ways_through_it() {
     let sshd = Sshd::with_gtp();
     let tree = sshd.world.path("tree");
