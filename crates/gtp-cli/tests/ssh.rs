@@ -241,6 +241,19 @@ fn where_there_is_no_gtp_plain_ssh_runs_the_command_once_and_that_is_said_in_one
 }
 
 #[test]
+fn a_forced_command_that_never_answers_is_left_to_plain_ssh_after_the_limit() {
+    let sshd = Sshd::start("ForceCommand cat >> $HOME/inbox; echo kept\n");
+    let mut command = sshd.gtp("ssh", &["far", "keep"]);
+    let ours = feed(command.env("GTP_LOGIN_LIMIT", "1s"), b"given".to_vec());
+    assert_eq!((ours.status.code(), &ours.stdout[..]), (Some(0), &b"kept\n"[..]));
+    let told = said(&ours);
+    assert!(told.contains(PLAIN) && told.contains("nothing has answered for 1 s"), "{told}");
+    assert_eq!(told.lines().count(), 1, "{told}");
+    let kept = std::fs::read_to_string(sshd.home("inbox")).unwrap();
+    assert!(kept.ends_with("given") && kept.lines().count() == 2, "{kept}");
+}
+
+#[test]
 fn a_login_that_fails_is_not_tried_twice_and_a_login_without_a_shell_fails_as_with_ssh() {
     let sshd = Sshd::with_gtp();
     let refused = sshd.gtp("ssh", &["-p", "1", "far", "true"]).output().unwrap();

@@ -370,7 +370,7 @@ pub async fn call_far_end(
     login: &Login,
     want: Want,
 ) -> Result<(Host, FarEnd, Ready), Failure> {
-    call_by(Call { way, host: &transfer.host, options: &[] }, login, want).await
+    call_by(Call { way, host: &transfer.host, options: &[], silence: None }, login, want).await
 }
 
 /// How a far end is called.
@@ -382,6 +382,8 @@ pub struct Call<'a> {
     pub host: &'a HostArgs,
     /// Options of ssh's, before the login.
     pub options: &'a [OsString],
+    /// How long the login may be silent; for ever if not said.
+    pub silence: Option<Duration>,
 }
 
 /// Starts a far end as [`call_far_end`] does, with ssh's own options.
@@ -389,7 +391,7 @@ pub struct Call<'a> {
 /// # Errors
 /// As [`call_far_end`].
 pub async fn call_by(
-    Call { way, host: own, options }: Call<'_>,
+    Call { way, host: own, options, silence }: Call<'_>,
     login: &Login,
     want: Want,
 ) -> Result<(Host, FarEnd, Ready), Failure> {
@@ -399,7 +401,7 @@ pub async fn call_by(
     let request = Request { version, key, ports: way.port, want };
     let program = way.install.then(Program::read).transpose()?;
     let here = host(own).identity(identity).start()?;
-    let way = Way { ssh: &way.ssh, options, login, program };
+    let way = Way { ssh: &way.ssh, options, login, program, silence };
     let (far, ready) = call(way, &request).await?;
     let found = addresses(login, &ready).await;
     let introduced = url(login, &ready, "", true).map(|url| {

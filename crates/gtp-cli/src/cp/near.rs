@@ -10,11 +10,13 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use gtp::{Failure, FailureKind};
+use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::hello::{self, Answer, Bad, Finder, Message, Ready, Request, Want};
 use super::operand::Login;
@@ -35,6 +37,9 @@ pub struct Way<'a> {
     pub login: &'a Login,
     /// The program to send if none is there.
     pub program: Option<Program>,
+    /// How long ssh and the other end may be silent before the far end's program begins; for as
+    /// long as they like if not said, since ssh may wait for a password.
+    pub silence: Option<Duration>,
 }
 
 /// A far end that serves this process.
@@ -109,6 +114,8 @@ struct Talk {
     /// What has come and was not looked at.
     come: Vec<u8>,
     stderr_task: JoinHandle<()>,
+    /// Changes with each piece of standard error.
+    stderr_said: watch::Receiver<()>,
 }
 
 impl Talk {
@@ -128,8 +135,10 @@ impl Talk {
         let (Some(to), Some(from), Some(errors)) = ends else {
             return Err(other(format!("{program} has no pipes")));
         };
-        let stderr_task = tokio::spawn(pass_on(errors));
-        Ok(Talk { child, to, from, finder: Finder::default(), come: Vec::new(), stderr_task })
+        let (tell, stderr_said) = watch::channel(());
+        let stderr_task = tokio::spawn(pass_on(errors, tell));
+        let (finder, come) = (Finder::default(), Vec::new());
+        Ok(Talk { child, to, from, finder, come, stderr_task, stderr_said })
     }
 
     /// Says what is wanted, sends the program if it is asked for, and waits for the answer.
@@ -141,8 +150,7 @@ impl Talk {
         }
         loop {
             let heard = match has_begun {
-                // ssh may ask for a password for as long as it takes.
-                false => self.hear().await?,
+                false => self.hear_first(way.silence).await?,
                 true => timeout(ANSWER_SPAN, self.hear()).await.map_err(|_| silent())??,
             };
             match (heard, &way.program) {
@@ -185,7 +193,20 @@ impl Talk {
         }
     }
 
-    /// The next message of the far end.
+    /// The first message of the far end, if neither ssh nor what it runs is silent for too long.
+    async fn hear_first(&mut self, silence: Option<Duration>) -> Result<Message, Failure> {
+        let Some(silence) = silence else { return self.hear().await };
+        let mut said = self.stderr_said.clone();
+        loop {
+            tokio::select! {
+                heard = self.hear() => return heard,
+                Ok(()) = said.changed() => {}
+                () = sleep(silence) => return Err(unanswered(silence)),
+            }
+        }
+    }
+
+    /// The next message of the far end. Safe to cancel.
     async fn hear(&mut self) -> Result<Message, Failure> {
         let mut chunk = vec![0; CHUNK];
         loop {
@@ -226,6 +247,10 @@ impl Talk {
     /// Ends ssh, and shows what it still says.
     async fn give_up(mut self) {
         drop(self.to);
+        if timeout(GRACE_SPAN, self.child.wait()).await.is_err() {
+            // It leaves a terminal on which it asks for a password as it was.
+            terminate(&self.child);
+        }
         if timeout(GRACE_SPAN, self.child.wait()).await.is_err() {
             // It may end at this moment.
             let _ = self.child.kill().await;
@@ -322,8 +347,17 @@ async fn hear_links(mut from: ChildStdout, mut come: Vec<u8>, links: &Links) {
     std::future::pending().await
 }
 
-/// Passes on what ssh and the far end say to people.
-async fn pass_on(mut from: impl AsyncRead + Unpin) {
+/// Asks a child to end.
+fn terminate(child: &Child) {
+    let id = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+    if let Some(id) = id {
+        // It may have ended; until it is waited for, the number stays its own.
+        let _ = kill_process(id, Signal::TERM);
+    }
+}
+
+/// Passes on what ssh and the far end say to people, and tells each time that they do.
+async fn pass_on(mut from: impl AsyncRead + Unpin, tell: watch::Sender<()>) {
     let (mut waiting, mut chunk) = (Vec::new(), vec![0; CHUNK]);
     loop {
         let read = match waiting.is_empty() {
@@ -335,6 +369,7 @@ async fn pass_on(mut from: impl AsyncRead + Unpin) {
             Ok(Ok(0) | Err(_)) => true,
             Ok(Ok(count)) => {
                 waiting.extend_from_slice(&chunk[..count]);
+                tell.send_replace(());
                 false
             }
             Err(_) => {
@@ -408,6 +443,12 @@ fn foreign(login: &Login, system: &str) -> Failure {
 fn silent() -> Failure {
     let seconds = ANSWER_SPAN.as_secs();
     let text = format!("gtp was started there, and has not answered within {seconds} s");
+    Failure::new(FailureKind::Temporary, text)
+}
+
+/// That nothing has come after the login, or that there is none yet.
+fn unanswered(silence: Duration) -> Failure {
+    let text = format!("nothing has answered for {} s", silence.as_secs_f64());
     Failure::new(FailureKind::Temporary, text)
 }
 
