@@ -66,6 +66,7 @@ const ROWS: &[Row] = &[
         &[(ADMISSION, "WEIGHT_OF_STRANGERS", 1e-3), (ADMISSION, "WEIGHT_OF_LISTED", 1e-3)],
     ),
     ("factor of a weight believed, least", &[(CORE, "PEER_WEIGHT_LEAST", 1.0)]),
+    ("factor of a weight that gives way on the path, most", &[(CORE, "WEIGHT_LOW", 1.0)]),
     (
         "steps of the end-node law, least; most",
         &[(CORE, "STEP_LEAST", 1.0), (CORE, "STEP_MOST", 1.0)],
