@@ -221,6 +221,23 @@ fn the_command_is_hung_up_when_the_near_end_is_killed_or_interrupted() {
 }
 
 #[test]
+fn what_a_command_has_left_in_the_background_is_hung_up_and_then_told_to_end() {
+    let sshd = Sshd::with_gtp();
+    // The shell that the far end waits for has ended when this one says so.
+    let job = "trap 'echo hangup >> $HOME/told' HUP; trap 'echo end >> $HOME/told; exit' TERM; \
+               while kill -0 $$ 2>/dev/null; do :; done; echo ready; \
+               while :; do sleep 1000 & wait; done";
+    let mut command = sshd.gtp("ssh", &["far", &format!("({job}) &")]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut ready = [0; 6];
+    child.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    wait_for("both signals", || sshd.count("told") == 2);
+    assert_eq!(std::fs::read_to_string(sshd.home("told")).unwrap(), "hangup\nend\n");
+}
+
+#[test]
 fn where_there_is_no_gtp_plain_ssh_runs_the_command_once_and_that_is_said_in_one_line() {
     let command = "echo ran >> $HOME/told; cat; echo error >&2; exit 9";
     let forced = "case $SSH_ORIGINAL_COMMAND in *gtp-hello*) echo no; exit 1;; esac; \

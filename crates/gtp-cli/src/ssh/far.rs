@@ -4,21 +4,21 @@
 //! the login's shell as sshd does. When the near end goes before the command has ended, the
 //! command is hung up.
 
+use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use gtp::{Caller, Line, Listening, Stream, StreamReader, StreamWriter};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::process::{Child, ChildStdin, Command};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -64,8 +64,8 @@ pub async fn serve(listening: Listening, wanted: Wanted, near_end: impl Future<O
         Wanted::Program(path) => path.into_bytes(),
     };
     let (tell, telling) = teller(writer);
-    let mut child = match start(command) {
-        Ok(child) => child,
+    let (mut running, pipes) = match Running::start(command, &tell) {
+        Ok(started) => started,
         Err(error) => {
             let text = format!("gtp: cannot run the login shell: {error}\n").into_bytes();
             say(&tell, &Frame::Output(Output::Error, text)).await;
@@ -74,13 +74,13 @@ pub async fn serve(listening: Listening, wanted: Wanted, near_end: impl Future<O
         }
     };
     let carried = tokio::select! {
-        told = carry(&mut child, reader, tell.clone()) => told,
+        told = carry(&mut running, pipes, reader, tell.clone()) => told,
         () = line.over() => false,
         () = &mut near_end => false,
     };
     if !carried {
         line.abort();
-        return hang_up(&mut child).await;
+        return running.hang_up().await;
     }
     finish(tell, telling, &line, near_end).await;
 }
@@ -117,6 +117,76 @@ async fn hear_first(caller: Caller, tell: mpsc::Sender<Begun>) {
     }
 }
 
+/// A command, and the tasks that pass its outputs on.
+struct Running {
+    child: Child,
+    /// Its process group, which lasts as long as what the command has left in the background.
+    group: Option<Pid>,
+    outputs: [JoinHandle<()>; 2],
+}
+
+/// The command's standard input, and what ends the passing on of each output.
+struct Pipes {
+    stdin: ChildStdin,
+    stop_out: oneshot::Sender<()>,
+    stop_error: oneshot::Sender<()>,
+}
+
+impl Running {
+    fn start(command: Vec<u8>, tell: &mpsc::Sender<Vec<u8>>) -> io::Result<(Running, Pipes)> {
+        let mut child = start(command)?;
+        let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+        let (Some(stdin), Some(stdout), Some(stderr)) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take())
+        else {
+            return Err(io::Error::other("it has no pipes"));
+        };
+        let (stop_out, out_stopped) = oneshot::channel();
+        let (stop_error, error_stopped) = oneshot::channel();
+        let outputs = [
+            tokio::spawn(pass_on(Output::Out, stdout, tell.clone(), out_stopped)),
+            tokio::spawn(pass_on(Output::Error, stderr, tell.clone(), error_stopped)),
+        ];
+        Ok((Running { child, group, outputs }, Pipes { stdin, stop_out, stop_error }))
+    }
+
+    /// Waits until the command has ended and nobody else holds its outputs. Safe to cancel.
+    async fn ended(&mut self) -> io::Result<ExitStatus> {
+        let status = self.child.wait().await;
+        // Whoever the command has left behind may still write.
+        for output in &mut self.outputs {
+            if !output.is_finished() {
+                // It does not panic, and nobody aborts it.
+                let _ = output.await;
+            }
+        }
+        status
+    }
+
+    fn has_ended(&mut self) -> bool {
+        let is_gone = !matches!(self.child.try_wait(), Ok(None));
+        is_gone && self.outputs.iter().all(JoinHandle::is_finished)
+    }
+
+    /// Hangs a command up whose user is gone, with all of its process group; what goes on is told
+    /// to end.
+    async fn hang_up(&mut self) {
+        let Some(group) = self.group else { return };
+        for (signal, span) in [(Signal::HUP, HANG_UP_SPAN), (Signal::TERM, Duration::ZERO)] {
+            // The number of a group that has ended may be another's.
+            if self.has_ended() {
+                return;
+            }
+            // The group may end at this moment. One that was stopped hears when it goes on.
+            let _ = kill_process_group(group, signal);
+            let _ = kill_process_group(group, Signal::CONT);
+            if timeout(span, self.ended()).await.is_ok() {
+                return;
+            }
+        }
+    }
+}
+
 /// Starts a command as sshd does: by the login's shell, in the directory and the environment of
 /// the login, in a process group of its own.
 fn start(command: Vec<u8>) -> io::Result<Child> {
@@ -135,31 +205,16 @@ fn start(command: Vec<u8>) -> io::Result<Child> {
 /// Carries the standard streams until the command has ended and nobody else holds its outputs,
 /// and says how it ended. `false`: the near end breaks a rule, or is gone.
 async fn carry(
-    child: &mut Child,
+    running: &mut Running,
+    Pipes { stdin, stop_out, stop_error }: Pipes,
     reader: BufReader<StreamReader>,
     tell: mpsc::Sender<Vec<u8>>,
 ) -> bool {
-    let (stop_out, out_stopped) = oneshot::channel();
-    let (stop_error, error_stopped) = oneshot::channel();
-    let (Some(stdin), Some(stdout), Some(stderr)) =
-        (child.stdin.take(), child.stdout.take(), child.stderr.take())
-    else {
-        return false;
-    };
-    let out = tokio::spawn(pass_on(Output::Out, stdout, tell.clone(), out_stopped));
-    let error = tokio::spawn(pass_on(Output::Error, stderr, tell.clone(), error_stopped));
-    let (queue, waiting) = Queue::new();
-    let feeding = tokio::spawn(feed(stdin, waiting, Arc::clone(&queue.held), tell.clone()));
-    let ended = async {
-        let status = child.wait().await;
-        // Whoever the command has left behind may still write.
-        let _ = (out.await, error.await);
-        status
-    };
-    let heard = listen(reader, queue, (stop_out, stop_error));
+    let queue = Arc::new(Queue::default());
+    let feeding = tokio::spawn(feed(stdin, Arc::clone(&queue), tell.clone()));
     let status = tokio::select! {
-        status = ended => status,
-        () = heard => return false,
+        status = running.ended() => status,
+        () = listen(reader, &queue, (stop_out, stop_error)) => return false,
     };
     feeding.abort();
     // A frame that is half said stays whole: the teller has it.
@@ -179,6 +234,7 @@ fn end_of(status: ExitStatus) -> End {
 }
 
 /// Passes an output on to its end, or until nobody reads it: then the command's next write fails.
+/// When the near end is gone, what comes is dropped, so that the end still shows.
 async fn pass_on(
     which: Output,
     mut from: impl AsyncRead + Unpin,
@@ -188,9 +244,8 @@ async fn pass_on(
     let mut chunk = vec![0; CHUNK];
     let passing = async {
         while let Ok(count @ 1..) = from.read(&mut chunk).await {
-            if !say(&tell, &Frame::Output(which, chunk[..count].to_vec())).await {
-                return;
-            }
+            // This fails when the near end is gone.
+            let _ = say(&tell, &Frame::Output(which, chunk[..count].to_vec())).await;
         }
     };
     tokio::select! {
@@ -199,63 +254,93 @@ async fn pass_on(
     }
 }
 
-/// What waits for the command's standard input; without bytes, its end.
-type Waiting = mpsc::UnboundedReceiver<Option<Vec<u8>>>;
-
-/// Where what waits is put in, [`INPUT_MOST`] bytes at most.
+/// What waits for the command's standard input, [`INPUT_MOST`] bytes at most, in however many
+/// frames it came.
+#[derive(Default)]
 struct Queue {
-    to: mpsc::UnboundedSender<Option<Vec<u8>>>,
-    /// Bytes that wait.
-    held: Arc<AtomicUsize>,
+    waiting: Mutex<Waiting>,
+    /// There are more bytes, or there is the end.
+    more: Notify,
+}
+
+#[derive(Default)]
+struct Waiting {
+    bytes: VecDeque<u8>,
+    /// Bytes for which no [`Frame::Taken`] has been said.
+    held: usize,
+    has_ended: bool,
 }
 
 impl Queue {
-    fn new() -> (Queue, Waiting) {
-        let (to, waiting) = mpsc::unbounded_channel();
-        (Queue { to, held: Arc::default() }, waiting)
+    /// Adds bytes; `false` if there are too many.
+    fn add(&self, bytes: &[u8]) -> bool {
+        let mut waiting = self.waiting();
+        waiting.held += bytes.len();
+        if waiting.held > INPUT_MOST {
+            return false;
+        }
+        waiting.bytes.extend(bytes);
+        self.more.notify_one();
+        true
     }
 
-    /// Adds bytes, or the end; `false` if there are too many.
-    fn add(&self, bytes: Option<Vec<u8>>) -> bool {
-        let more = bytes.as_ref().map_or(0, Vec::len);
-        let held = self.held.fetch_add(more, Ordering::Relaxed) + more;
-        // The command may be about to end; then nobody takes them.
-        let _ = self.to.send(bytes);
-        held <= INPUT_MOST
+    /// Says that nothing follows.
+    fn end(&self) {
+        self.waiting().has_ended = true;
+        self.more.notify_one();
+    }
+
+    /// The next bytes, of which at least one has come; `None` at the end.
+    async fn next(&self) -> Option<Vec<u8>> {
+        loop {
+            let (bytes, has_ended) = self.first();
+            if !bytes.is_empty() {
+                return Some(bytes);
+            }
+            if has_ended {
+                return None;
+            }
+            self.more.notified().await;
+        }
+    }
+
+    /// Takes the first bytes out, as far as there are any; and whether no more come in.
+    fn first(&self) -> (Vec<u8>, bool) {
+        let mut waiting = self.waiting();
+        let count = waiting.bytes.len().min(CHUNK);
+        (waiting.bytes.drain(..count).collect(), waiting.has_ended)
+    }
+
+    /// So many bytes wait no more.
+    fn taken(&self, bytes: usize) {
+        self.waiting().held -= bytes;
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Feeds the command's standard input. What the command does not read is dropped.
-async fn feed(
-    to: ChildStdin,
-    mut waiting: Waiting,
-    held: Arc<AtomicUsize>,
-    tell: mpsc::Sender<Vec<u8>>,
-) {
+async fn feed(to: ChildStdin, queue: Arc<Queue>, tell: mpsc::Sender<Vec<u8>>) {
     let mut to = Some(to);
-    while let Some(bytes) = waiting.recv().await {
-        let Some(bytes) = bytes else {
-            to = None;
-            continue;
-        };
+    while let Some(bytes) = queue.next().await {
         if let Some(input) = &mut to
             && input.write_all(&bytes).await.is_err()
         {
             to = None;
             say(&tell, &Frame::InputUnread).await;
         }
-        held.fetch_sub(bytes.len(), Ordering::Relaxed);
+        queue.taken(bytes.len());
         let taken = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         say(&tell, &Frame::Taken(taken)).await;
     }
-    // Its end is the near end's to say.
-    std::future::pending::<()>().await;
 }
 
 /// Takes in what the near end says. Ends when the near end breaks a rule or is gone.
 async fn listen(
     mut reader: BufReader<StreamReader>,
-    queue: Queue,
+    queue: &Queue,
     (stop_out, stop_error): (oneshot::Sender<()>, oneshot::Sender<()>),
 ) {
     let (mut stop_out, mut stop_error) = (Some(stop_out), Some(stop_error));
@@ -263,13 +348,13 @@ async fn listen(
     while let Ok(Some(frame)) = frames::read(&mut reader).await {
         match frame {
             Frame::Input(bytes) if has_input => {
-                if !queue.add(Some(bytes)) {
+                if !queue.add(&bytes) {
                     return;
                 }
             }
             Frame::InputEnd if has_input => {
                 has_input = false;
-                queue.add(None);
+                queue.end();
             }
             Frame::Unread(which) => {
                 let stop = match which {
@@ -328,26 +413,10 @@ async fn finish(
     }
 }
 
-/// Hangs a command up whose user is gone, with all of its process group; a command that goes on is
-/// told to end.
-async fn hang_up(child: &mut Child) {
-    let Some(group) = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?)) else {
-        return;
-    };
-    for (signal, span) in [(Signal::HUP, HANG_UP_SPAN), (Signal::TERM, Duration::ZERO)] {
-        // The command may end at this moment. One that was stopped hears when it goes on.
-        let _ = kill_process_group(group, signal);
-        let _ = kill_process_group(group, Signal::CONT);
-        if timeout(span, child.wait()).await.is_ok() {
-            return;
-        }
-    }
-}
-
 /// Bytes that are read from the stream at a time.
 const READ_AHEAD: usize = 256 << 10;
 
-/// Bytes of an output that are carried at a time: what a pipe holds.
+/// Bytes of a standard stream that are carried at a time: what a pipe holds.
 const CHUNK: usize = 64 << 10;
 
 /// Frames that wait for the stream.
@@ -355,3 +424,34 @@ const WAITING: usize = 4;
 
 /// Time for a command that was hung up to end.
 const HANG_UP_SPAN: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn input_in_single_bytes_takes_no_more_memory_than_in_one_piece() {
+        let queue = Queue::default();
+        for _ in 0..INPUT_MOST {
+            assert!(queue.add(b"x"));
+        }
+        assert!(queue.waiting().bytes.capacity() <= 2 * INPUT_MOST);
+        assert!(!queue.add(b"x"), "one byte more breaks the rule");
+    }
+
+    #[tokio::test]
+    async fn input_comes_in_order_and_ends_after_its_last_byte_and_makes_room_when_taken() {
+        let queue = Queue::default();
+        let content: Vec<u8> = (0..INPUT_MOST).map(|at| at.to_le_bytes()[0]).collect();
+        assert!(content.chunks(100_000).all(|part| queue.add(part)));
+        let mut came = queue.next().await.unwrap();
+        assert!(!Queue::default().add(&vec![0; INPUT_MOST + 1]));
+        queue.taken(came.len());
+        assert!(queue.add(b"after"), "what was taken leaves room");
+        queue.end();
+        while let Some(bytes) = queue.next().await {
+            came.extend(bytes);
+        }
+        assert!(came == [&content[..], b"after"].concat());
+    }
+}
