@@ -148,7 +148,7 @@ async fn command(words: &Words, login: &Login, stream: Stream, far: FarEnd) -> u
     let carried = async {
         let mut signals = Signals::take().map_err(|error| error.to_string())?;
         tokio::select! {
-            ended = near::carry(stream, words.line(), input) => {
+            ended = near::carry(stream, words.start(), input) => {
                 ended.map_err(|error| error.to_string())
             }
             () = signals.next() => Err("interrupted".to_owned()),

@@ -68,6 +68,15 @@ impl Words {
         words.join(&b' ')
     }
 
+    /// What the far end is told to start: a command line, or nothing for a subsystem, whose name it
+    /// has had before.
+    pub fn start(&self) -> Vec<u8> {
+        match self.is_subsystem {
+            true => Vec::new(),
+            false => self.line(),
+        }
+    }
+
     /// Takes options off the front; returns whether `--` has ended them.
     fn take_options(
         &mut self,
@@ -183,11 +192,11 @@ mod tests {
             "host",
             "sftp",
         );
-        assert!(sftp.is_subsystem && !sftp.has_no_input);
+        assert!(sftp.is_subsystem && !sftp.has_no_input && sftp.start().is_empty());
         let sftp = expect("me@host -s sftp", "", "me@host", "sftp");
         assert!(sftp.is_subsystem);
         let empty = expect("-nq host -p 22 -- -x", "-q -p 22", "host", "-x");
-        assert!(empty.has_no_input && !empty.is_subsystem);
+        assert!(empty.has_no_input && !empty.is_subsystem && empty.start() == b"-x");
     }
 
     #[test]
