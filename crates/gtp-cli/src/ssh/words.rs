@@ -151,10 +151,10 @@ fn is_for_ssh(setting: &OsStr) -> bool {
     let mut words = text.split(['=', ' ', '\t', '"']).filter(|word| !word.is_empty());
     let (name, value) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
     match name {
-        "requesttty" => ["yes", "force"].contains(&value),
+        "requesttty" => ["yes", "true", "force"].contains(&value),
         "remotecommand" => value != "none",
         "sessiontype" => value != "default",
-        "forkafterauthentication" | "stdinnull" => value != "no",
+        "forkafterauthentication" | "stdinnull" => !["no", "false"].contains(&value),
         _ => false,
     }
 }
@@ -221,12 +221,22 @@ mod tests {
             "-f host x",
             "host -t x",
             "-o RequestTTY=force host x",
+            "-o RequestTTY=true host x",
+            "-oREQUESTTTY=Yes host x",
+            "-o StdinNull=true host x",
             "-oRemoteCommand=x host y",
             "-o sessiontype=none host x",
         ] {
             assert!(matches!(read(line), Err(Plain::Because(_))), "{line}: {:?}", read(line));
         }
-        for line in ["-o RequestTTY=no host x", "-o RemoteCommand=none host x", "-oUser=t host x"] {
+        for line in [
+            "-o RequestTTY=no host x",
+            "-o RequestTTY=False host x",
+            "-o RequestTTY=auto host x",
+            "-o StdinNull=false host x",
+            "-o RemoteCommand=none host x",
+            "-oUser=t host x",
+        ] {
             assert!(read(line).is_ok(), "{line}");
         }
     }
