@@ -459,11 +459,62 @@ fn what_cannot_be_kept_is_not_overwritten_and_backups_never_leave_the_destinatio
     write(&world.path("there/gone"), b"gone");
     std::fs::create_dir(world.path("outside")).unwrap();
     symlink("../outside", world.path("there/old")).unwrap();
+    write(&world.path("tree/link"), b"no link");
+    write(&world.path("tree/dir/x"), b"x");
+    for name in ["link", "dir"] {
+        symlink("../outside/x", world.path("there").join(name)).unwrap();
+    }
     let words = ["tree/", "there", "--delete", "--backup-dir", "old"];
     let output = sync(&world, 12, &words);
+    for name in ["link", "dir"] {
+        let kept = std::fs::read_link(world.path("there").join(name)).unwrap();
+        assert_eq!(kept, Path::new("../outside/x"), "{}", said(&output));
+    }
     assert_eq!(std::fs::read(world.path("there/a")).unwrap(), b"a", "{}", said(&output));
     assert_eq!(std::fs::read(world.path("there/gone")).unwrap(), b"gone");
     assert_eq!(std::fs::read_dir(world.path("outside")).unwrap().count(), 0);
+}
+
+#[test]
+fn a_backup_never_takes_a_name_that_the_source_has() {
+    let world = World::new();
+    for (name, content) in [("a", "new"), ("a~", "its own"), ("b~", "of b"), ("c", "new")] {
+        write(&world.path("tree").join(name), content);
+    }
+    for (name, content) in [("a", "old a"), ("a~", "its own"), ("b", "old b"), ("c", "old c")] {
+        write(&world.path("there").join(name), content);
+    }
+    let there = |name: &str| std::fs::read_to_string(world.path("there").join(name)).unwrap();
+    for words in [&["--backup"][..], &["--backup", "--delete"], &["--backup", "--delete"]] {
+        let output = sync(&world, 12, &[&["tree/", "there"], words].concat());
+        assert!(said(&output).contains("a: cannot be kept"), "{}", said(&output));
+        for (name, content) in [
+            ("a", "old a"),
+            ("a~", "its own"),
+            ("b", "old b"),
+            ("b~", "of b"),
+            ("c", "new"),
+            ("c~", "old c"),
+        ] {
+            assert_eq!(there(name), content, "{name} {words:?}");
+        }
+    }
+}
+
+#[test]
+fn nothing_is_deleted_if_an_ignore_file_cannot_be_read_or_is_wrong() {
+    let world = World::new();
+    write(&world.path("tree/a"), b"a");
+    let long = vec![b'#'; (1 << 20) + 1];
+    for bad in [&b"\xff\n"[..], b"[z-a]\n", &long] {
+        write(&world.path("tree/.gitignore"), bad);
+        write(&world.path("there/mine.o"), b"mine");
+        symlink("mine.o", world.path("there/a")).unwrap();
+        let output = sync(&world, 12, &["--ignore-files", "--delete", "tree/", "there"]);
+        assert!(said(&output).contains("nothing is deleted"), "{}", said(&output));
+        assert!(world.path("there/mine.o").exists() && world.path("there/a").is_symlink());
+        std::fs::remove_file(world.path("there/a")).unwrap();
+    }
 }
 
 #[test]

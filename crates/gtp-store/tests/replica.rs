@@ -106,6 +106,23 @@ fn only_what_was_seen_is_removed_and_no_directory_that_holds_something() {
 }
 
 #[test]
+fn a_move_that_was_interrupted_is_completed_and_one_that_is_done_stays_done() {
+    let (dir, replica) = world();
+    let at = |name: &str| dir.path().join("t").join(name);
+    fs::hard_link(at("a"), at("a~")).unwrap();
+    let deed = Deed::Move { path: path("a"), seen: seen(&replica, "a"), to: path("a~") };
+    for _ in 0..2 {
+        replica.apply(&deed).unwrap();
+        assert!(!at("a").exists());
+        assert_eq!(fs::read(at("a~")).unwrap(), b"a");
+    }
+    fs::hard_link(at("a~"), at("more")).unwrap();
+    let to_itself = Deed::Move { path: path("a~"), seen: seen(&replica, "a~"), to: path("a~") };
+    replica.apply(&to_itself).unwrap();
+    assert!(at("a~").exists());
+}
+
+#[test]
 fn attributes_of_the_system_and_bits_that_lend_rights_are_never_set() {
     use std::os::unix::fs::PermissionsExt;
     let (dir, replica) = world();

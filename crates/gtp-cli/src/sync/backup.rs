@@ -77,13 +77,15 @@ impl Backup {
     }
 }
 
-/// Changes a plan so that it keeps what it would overwrite or remove.
-pub fn keep_old(plan: &mut Plan, destination: &[Node], backup: &Backup) {
+/// Changes a plan so that it keeps what it would overwrite or remove. A backup never takes a name
+/// that the source has.
+pub fn keep_old(plan: &mut Plan, source: &[Node], destination: &[Node], backup: &Backup) {
+    let names = Names { backup, wanted: source.iter().map(Node::name).collect() };
     let there: HashMap<&str, &Node> = destination.iter().map(|node| (node.name(), node)).collect();
     let mut unkept = Vec::new();
     for deeds in [&mut plan.obstacles, &mut plan.removed, &mut plan.links] {
         for deed in deeds.iter_mut() {
-            move_away(deed, backup, &mut unkept);
+            move_away(deed, &names, &mut unkept);
         }
     }
     let replaced = plan.replaced.iter().map(String::as_str);
@@ -97,8 +99,8 @@ pub fn keep_old(plan: &mut Plan, destination: &[Node], backup: &Backup) {
     let mut dirs = BTreeSet::new();
     let mut linked = Vec::new();
     for path in all {
-        let names = RelPath::new(&path).map_err(|why| why.to_string());
-        match names.and_then(|from| Ok((from, backup.name(&path)?))) {
+        let from = RelPath::new(&path).map_err(|why| why.to_string());
+        match from.and_then(|from| Ok((from, names.of(&path)?))) {
             Ok((from, to)) => {
                 dirs.extend(ancestors(to.as_str()).skip(1).map(str::to_owned));
                 linked.push((from, to));
@@ -106,10 +108,8 @@ pub fn keep_old(plan: &mut Plan, destination: &[Node], backup: &Backup) {
             Err(why) => unkept.push((path, why)),
         }
     }
-    for (path, why) in unkept {
-        plan.leave(&path);
-        plan.unkept.push((path, why));
-    }
+    plan.leave_beneath(&unkept.iter().map(|(path, _)| path.clone()).collect());
+    plan.unkept.extend(unkept);
     restore_times(plan, &linked, &there);
     let made = dirs.iter().filter_map(|dir| RelPath::new(dir).ok());
     plan.backed = made.map(|dir| Deed::MakeDir { path: Some(dir) }).collect();
@@ -120,13 +120,31 @@ pub fn keep_old(plan: &mut Plan, destination: &[Node], backup: &Backup) {
     keep_holders(plan);
 }
 
+/// The names that backups may take.
+struct Names<'a> {
+    backup: &'a Backup,
+    /// The names of the source.
+    wanted: HashSet<&'a str>,
+}
+
+impl Names<'_> {
+    fn of(&self, path: &str) -> Result<RelPath, String> {
+        let name = self.backup.name(path)?;
+        if self.wanted.contains(name.as_str()) {
+            let shown = gtp_text::of_text(name.as_str());
+            return Err(format!("cannot be kept as a backup: SRC has a {shown} of its own"));
+        }
+        Ok(name)
+    }
+}
+
 /// A file or link that was to be removed is moved instead.
-fn move_away(deed: &mut Deed, backup: &Backup, unkept: &mut Vec<(String, String)>) {
+fn move_away(deed: &mut Deed, names: &Names, unkept: &mut Vec<(String, String)>) {
     let Deed::Remove { path, seen } = deed else { return };
     if *seen == Seen::Dir {
         return;
     }
-    match backup.name(path.as_str()) {
+    match names.of(path.as_str()) {
         Ok(to) => *deed = Deed::Move { path: path.clone(), seen: *seen, to },
         Err(why) => unkept.push((path.as_str().to_owned(), why)),
     }

@@ -108,14 +108,19 @@ impl Plan {
 }
 
 impl Plan {
-    /// Does nothing at a name.
-    pub fn leave(&mut self, path: &str) {
-        self.items.retain(|item| item.path != path);
-        self.files.remove(path);
-        let all = [&mut self.obstacles, &mut self.aged, &mut self.links, &mut self.names];
-        let more = [&mut self.dug, &mut self.dressed, &mut self.removed];
-        for deeds in all.into_iter().chain(more) {
-            deeds.retain(|deed| deed.name() != path);
+    /// Does nothing at these names and beneath them.
+    pub fn leave_beneath(&mut self, left: &HashSet<String>) {
+        if left.is_empty() {
+            return;
+        }
+        let is_left = |path: &str| ancestors(path).any(|part| left.contains(part));
+        self.items.retain(|item| !is_left(&item.path));
+        self.files.retain(|path, _| !is_left(path));
+        let all = [&mut self.obstacles, &mut self.dirs, &mut self.aged, &mut self.links];
+        let more = [&mut self.names, &mut self.dug, &mut self.dressed];
+        let last = [&mut self.removed, &mut self.dressed_dirs];
+        for deeds in all.into_iter().chain(more).chain(last) {
+            deeds.retain(|deed| !is_left(deed.name()));
         }
     }
 
@@ -124,17 +129,7 @@ impl Plan {
     pub fn spare_obstacles(&mut self) {
         let spared: HashSet<String> =
             self.obstacles.drain(..).map(|deed| deed.name().to_owned()).collect();
-        if spared.is_empty() {
-            return;
-        }
-        let is_spared = |path: &str| ancestors(path).any(|part| spared.contains(part));
-        self.items.retain(|item| !is_spared(&item.path));
-        self.files.retain(|path, _| !is_spared(path));
-        let all = [&mut self.dirs, &mut self.aged, &mut self.links, &mut self.names];
-        let more = [&mut self.dug, &mut self.dressed, &mut self.dressed_dirs];
-        for deeds in all.into_iter().chain(more) {
-            deeds.retain(|deed| !is_spared(deed.name()));
-        }
+        self.leave_beneath(&spared);
     }
 }
 

@@ -92,16 +92,16 @@ impl<'a> Work<'a> {
         );
         let (from, to) = (from?, to?);
         self.timeline.done("both trees are surveyed");
-        // A place that is made later was looked for in vain.
+        // A put cannot be opened before its directory exists.
         self.early = early.filter(|_| to.is_there);
         if !from.is_there {
             return Err(Failure::new(FailureKind::Missing, "the source is not there"));
         }
         let owner = to.may_own;
         let is_whole = self.tell_left_out(&from, Whose::Source);
-        let is_known = self.tell_left_out(&to, Whose::Destination);
+        let mut is_known = self.tell_left_out(&to, Whose::Destination);
         if let (true, Side::Here(here)) = (args.ignore_files, self.source) {
-            self.read_ignored(&here.path, &from.nodes);
+            is_known &= self.read_ignored(&here.path, &from.nodes);
         }
         let Parted { mut nodes, .. } = self.filter.part(from.nodes);
         let mut there = match args.delete_excluded {
@@ -115,7 +115,7 @@ impl<'a> Work<'a> {
         let Parted { nodes: there, protected } = there;
         let mut plan = plan(&nodes, &there, &protected, args.rules(owner));
         if let Some(backup) = &backup {
-            keep_old(&mut plan, &there, backup);
+            keep_old(&mut plan, &nodes, &there, backup);
         }
         let surveyed = Surveyed {
             is_whole: is_whole && is_known,
@@ -126,10 +126,13 @@ impl<'a> Work<'a> {
     }
 
     /// Reads what files of the source leave out. What is wrong in them is told, and the rest holds.
-    fn read_ignored(&mut self, root: &Path, nodes: &[Node]) {
+    /// Returns whether nothing was wrong: otherwise a name that is to be left out may look like one
+    /// that the source has not.
+    fn read_ignored(&mut self, root: &Path, nodes: &[Node]) -> bool {
         let (ignored, bad) = Ignored::read(root, nodes);
         self.filter.ignore(ignored);
         bad.iter().for_each(|mistake| self.trouble(mistake));
+        bad.is_empty()
     }
 
     /// Takes backups out of both trees. A name of the source that only looks like a backup is no
@@ -172,9 +175,10 @@ impl<'a> Work<'a> {
         if plan.removals() == 0 {
             return;
         }
-        if !source.is_whole && !plan.removed.is_empty() {
+        if !source.is_whole {
             self.trouble("a part of a tree could not be read, so nothing is deleted");
             plan.remove_nothing();
+            plan.spare_obstacles();
         }
         if source.is_empty && !self.args.force && !plan.removed.is_empty() {
             self.trouble("the source is empty, so nothing is deleted without --force");
@@ -189,12 +193,7 @@ impl<'a> Work<'a> {
     }
 
     async fn carry_out(&mut self, plan: &mut Plan) -> Result<(), Failure> {
-        self.steps(plan.obstacles.clone()).await?;
-        for path in self.steps(plan.backed.clone()).await? {
-            if let Some(unkept) = plan.backed_as.get(&path).cloned() {
-                plan.leave(&unkept);
-            }
-        }
+        self.clear_ways(plan).await?;
         let removed = || plan.removed.clone();
         let mut first = Vec::new();
         if self.args.delete_before {
@@ -220,6 +219,20 @@ impl<'a> Work<'a> {
             self.timeline.done("the steps after it are done");
         }
         moved.map(drop)
+    }
+
+    /// Moves or removes what is in the way, and makes backups. Where that fails, nothing changes.
+    async fn clear_ways(&mut self, plan: &mut Plan) -> Result<(), Failure> {
+        let blocked: HashSet<String> =
+            self.steps(plan.obstacles.clone()).await?.into_iter().collect();
+        let names = plan.obstacles.iter().map(|deed| deed.name().to_owned());
+        let mut left: HashSet<String> =
+            names.filter(|path| blocked.contains(&gtp_text::of_text(path))).collect();
+        plan.leave_beneath(&left);
+        let failed = self.steps(plan.backed.clone()).await?;
+        left = failed.iter().filter_map(|path| plan.backed_as.get(path).cloned()).collect();
+        plan.leave_beneath(&left);
+        Ok(())
     }
 
     /// Carries steps out. Returns the names of those that failed, escaped for display.
@@ -273,12 +286,16 @@ impl<'a> Work<'a> {
         let left_out = match (self.source, self.destination) {
             (Side::Here(from), Side::Here(to)) => self.copy(from, to, &chosen).await?,
             (Side::Here(from), Side::There(to)) => {
-                let early = match self.early.take() {
+                let mut early = match self.early.take() {
                     Some(early) => early,
                     None => self.put(from, to)?,
                 };
-                let waits = early.choose.send(Arc::clone(&chosen));
-                waits.map_err(|_| other("the transfer has ended before it began"))?;
+                if early.choose.send(Arc::clone(&chosen)).is_err() {
+                    // The put has failed already. Its own failure says what to do.
+                    let ended = early.transfer.wait().await.err();
+                    let silent = || other("the transfer has ended before it began");
+                    return Err(ended.unwrap_or_else(silent));
+                }
                 self.watch(early.transfer, &chosen).await?
             }
             (Side::There(from), Side::Here(to)) => {

@@ -190,8 +190,16 @@ fn remove(root: &OwnedFd, path: &RelPath, seen: Seen) -> Result<(), String> {
     unlinkat(&dir, name, how).map_err(words)
 }
 
+/// What is not there has been moved before.
 fn move_away(root: &OwnedFd, path: &RelPath, seen: Seen, to: &RelPath) -> Result<(), String> {
-    let (dir, name) = holder(root, path).map_err(words)?;
+    let (dir, name) = match holder(root, path) {
+        Err(Errno::NOENT) => return Ok(()),
+        found => found.map_err(words)?,
+    };
+    let about = match statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Err(Errno::NOENT) => return Ok(()),
+        found => found.map_err(words)?,
+    };
     check(&dir, name, seen)?;
     let mut made = String::new();
     let (parent, _) = walk::split(to.as_str());
@@ -203,6 +211,15 @@ fn move_away(root: &OwnedFd, path: &RelPath, seen: Seen, to: &RelPath) -> Result
         make_dir(root, &made).map_err(words)?;
     }
     let (there, new) = holder(root, to).map_err(words)?;
+    // To give a file a name that it already has changes nothing, so the old name is removed. Names
+    // that differ only in case may be one name of one file.
+    let is_further_name = about.st_nlink > 1
+        && path != to
+        && statat(&there, new, AtFlags::SYMLINK_NOFOLLOW)
+            .is_ok_and(|old| (old.st_dev, old.st_ino) == (about.st_dev, about.st_ino));
+    if is_further_name {
+        return unlinkat(&dir, name, AtFlags::empty()).map_err(words);
+    }
     renameat(&dir, name, &there, new).map_err(words)
 }
 
