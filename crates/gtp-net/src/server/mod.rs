@@ -18,6 +18,7 @@ mod place;
 mod put;
 mod scan;
 pub(crate) mod session;
+mod steps;
 mod tend;
 mod turned_away;
 mod walks;
@@ -48,6 +49,7 @@ use crate::tls::server_config;
 use budget::Budget;
 use clients::{Clients, Leave, Seat};
 use keys::{Keys, Overseen, oversee};
+use steps::Steps;
 use walks::{Nothing, Walks};
 
 /// Whether clients may write.
@@ -131,6 +133,8 @@ pub(crate) struct Shared {
     missed: AtomicU64,
     /// Pages of changes that may wait among the events.
     rooms: Arc<Semaphore>,
+    /// Changes that are being carried out.
+    steps: Steps,
 }
 
 /// What ends a client's session from outside.
@@ -231,6 +235,7 @@ impl Server {
             events,
             missed: AtomicU64::new(0),
             rooms: Arc::new(Semaphore::new(CHANGES_WAITING)),
+            steps: Steps::default(),
         };
         let (shared, reload, drain) = (Arc::new(shared), Arc::default(), Arc::default());
         let fingerprint = identity.fingerprint();
@@ -293,14 +298,21 @@ impl Server {
             }
         }
         drop(self.listener);
-        let ending = async { while sessions.join_next().await.is_some() {} };
+        let steps = &self.shared.steps;
+        let ending = async {
+            while sessions.join_next().await.is_some() {}
+            steps.gone().await;
+        };
         let mut ending = std::pin::pin!(ending);
         tokio::select! {
             () = &mut ending => return,
             () = stopping(&mut stop) => {}
         }
-        // A client that does not listen must not keep the server.
-        let _ = tokio::time::timeout(FAREWELL_SPAN, ending).await;
+        steps.stop();
+        // A client that does not listen must not keep the server, nor a disk that stands still.
+        if tokio::time::timeout(FAREWELL_SPAN, ending).await.is_err() && steps.begin().is_none() {
+            tracing::warn!("a change goes on that nobody will hear of: it takes too long");
+        }
     }
 
     /// Watches the clients and the list of keys.

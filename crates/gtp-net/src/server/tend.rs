@@ -72,7 +72,8 @@ async fn attend(
             Ok(Message::Deeds(deeds)) if changes.is_some() => {
                 let steps = deeds.deeds.len();
                 // It goes on, and is told of, if the client must leave meanwhile.
-                let working = tokio::spawn(change_tree(shared, client, replica, deeds));
+                let working = change_tree(shared, client, replica, deeds)?;
+                let working = tokio::spawn(working);
                 let carried = wait(client, shared, working, || 0).await?;
                 let done = carried.map_err(broken_off)??;
                 if let Some(count) = &mut changes {
@@ -114,25 +115,31 @@ fn broken_off(error: JoinError) -> Failure {
     Failure::new(FailureKind::Other, error.to_string())
 }
 
-/// Carries a page of steps out and tells the operator of them.
+/// Carries a page of steps out and tells the operator of them, before the server ends.
+///
+/// # Errors
+/// [`FailureKind::Temporary`] if the server ends already.
 fn change_tree(
     shared: &Arc<Shared>,
     client: &Client,
     replica: &Arc<Replica>,
     deeds: Deeds,
-) -> impl Future<Output = Result<DeedsDone, Failure>> + use<> {
+) -> Result<impl Future<Output = Result<DeedsDone, Failure>> + use<>, Failure> {
+    let begun = shared.steps.begin();
+    let page = begun.ok_or_else(|| Failure::new(FailureKind::Temporary, STOPS))?;
     let (shared, visit) = (Arc::clone(shared), Arc::clone(&client.visit));
     let (replica, seat) = (Arc::clone(replica), Arc::clone(&client.seat));
-    let told = shared.config.changes;
-    async move {
+    Ok(async move {
+        let _page = page;
+        let told = Arc::clone(&shared);
         let working = tokio::task::spawn_blocking(move || {
             let _seat = seat;
-            carry_out(&replica, deeds, told)
+            carry_out(&replica, deeds, told.config.changes, || told.steps.must_stop())
         });
         let Carried { done, changes } = working.await.map_err(broken_off)?;
         shared.tell_changes(&visit, changes).await;
         Ok(done)
-    }
+    })
 }
 
 /// What came of a page of steps.
@@ -142,12 +149,19 @@ struct Carried {
     changes: Vec<Change>,
 }
 
-/// Carries steps out in their order. One that fails does not keep the others from being tried.
-fn carry_out(replica: &Replica, deeds: Deeds, told: Changes) -> Carried {
+/// Carries steps out in their order. One that fails does not keep the others from being tried, but
+/// none is tried once they must stop.
+fn carry_out(
+    replica: &Replica,
+    deeds: Deeds,
+    told: Changes,
+    must_stop: impl Fn() -> bool,
+) -> Carried {
     let (mut faults, mut changes) = (Vec::new(), Vec::new());
     for (index, wire) in (0..).zip(deeds.deeds) {
         let change = (told == Changes::Told).then(|| change(&wire));
         let done = match deed(wire) {
+            Ok(_) if must_stop() => Err(STOPS.to_owned()),
             Ok(deed) => replica.apply(&deed).map_err(|fault| fault.why),
             Err(bad) => Err(bad.to_string()),
         };
@@ -353,5 +367,47 @@ const PAGE_BYTES: usize = 64 << 10;
 /// absence; the last one that is told says so.
 const LEFT_OUT_MAX: u64 = 1_000;
 
+/// Why a step is not tried when the server ends.
+const STOPS: &str = "the server stops";
+
 /// Bytes of the text of a step that failed, so that all of a page fit into one message.
 const FAULT_MAX: usize = 200;
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn a_page_stops_between_its_steps_and_says_of_each_whether_it_was_carried_out() {
+        let dir = tempfile::tempdir().unwrap();
+        let replica = Replica::beneath(dir.path(), None).unwrap();
+        let make = |name: &str| TreeDeed::MakeDir { path: name.into() };
+        let deeds = Deeds { deeds: ["a", "b", "c"].map(make).into() };
+        let looks = Cell::new(0);
+        let must_stop = || looks.replace(looks.get() + 1) >= 1;
+        let Carried { done, changes } = carry_out(&replica, deeds, Changes::Told, must_stop);
+        assert!(dir.path().join("a").is_dir());
+        assert!(!dir.path().join("b").exists() && !dir.path().join("c").exists());
+        let failed: Vec<u32> = done.faults.iter().map(|fault| fault.index).collect();
+        assert_eq!(failed, [1, 2]);
+        let told: Vec<_> = changes.iter().map(|change| change.failure.as_deref()).collect();
+        assert_eq!(told, [None, Some(STOPS), Some(STOPS)]);
+    }
+
+    #[tokio::test]
+    async fn the_end_waits_for_a_page_that_has_begun_and_lets_none_begin_after_it() {
+        let steps = super::super::Steps::default();
+        let page = steps.begin().unwrap();
+        let mut gone = std::pin::pin!(steps.gone());
+        tokio::select! {
+            biased;
+            () = &mut gone => panic!("a page is still there"),
+            () = std::future::ready(()) => {}
+        }
+        assert!(steps.begin().is_none());
+        drop(page);
+        gone.await;
+    }
+}
