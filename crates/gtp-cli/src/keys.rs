@@ -42,9 +42,10 @@ enum Deed {
     Add {
         /// The key's fingerprint (SHA256:…), as `gtp id` prints it on the other host
         key: Fingerprint,
-        /// What it may do: read, write or read,write
-        #[arg(long, default_value = "read,write", value_parser = rights)]
-        rights: Access,
+        /// What it may do: read, write or read,write; otherwise a listed key keeps its rights, and
+        /// a new one may read and write
+        #[arg(long, value_parser = rights)]
+        rights: Option<Access>,
         /// Whose it is: the comment on its line, which logs and the audit show
         #[arg(long, value_parser = name)]
         name: Option<String>,
@@ -78,7 +79,7 @@ pub fn run(args: KeysArgs) -> Result<ExitCode, Failure> {
     let file = KeyListFile::at(&path);
     match args.deed {
         Deed::Add { key, rights, name } => {
-            let edit = file.add(key, rights, name.as_deref()).map_err(failed)?;
+            let (edit, rights) = file.add(key, rights, name.as_deref()).map_err(failed)?;
             let done = match edit {
                 Edit::Done => "may now",
                 Edit::Needless => "could already",
@@ -198,7 +199,13 @@ fn words(access: Access) -> &'static str {
 }
 
 fn failed(error: TrustError) -> Failure {
-    Failure::new(FailureKind::Destination, error.to_string())
+    let kind = match error {
+        TrustError::Exposed(_) => FailureKind::Authentication,
+        TrustError::File { .. } | TrustError::Line { .. } | TrustError::Refused(_) => {
+            FailureKind::Destination
+        }
+    };
+    Failure::new(kind, error.to_string())
 }
 
 fn rights(text: &str) -> Result<Access, String> {

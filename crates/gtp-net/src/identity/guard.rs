@@ -37,9 +37,8 @@ pub enum Exposed {
     },
     /// It belongs to another user.
     #[error(
-        "{path} belongs to another user (uid {uid}), who could let himself in; make it yours: \
-         chown {own} '{path}'",
-        path = path.display()
+        "{path} belongs to another user (uid {uid}), who could let himself in; {remedy}",
+        path = path.display(), remedy = remedy(path, *uid, *own)
     )]
     Foreign {
         /// The file or directory.
@@ -49,6 +48,15 @@ pub enum Exposed {
         /// This user.
         own: u32,
     },
+}
+
+/// What to do about a file of another user. A service's list is changed by that service's user:
+/// root cannot change it safely in a directory that another user may change meanwhile.
+fn remedy(path: &Path, uid: u32, own: u32) -> String {
+    match own {
+        0 => format!("as root, run the command as that user: sudo -u '#{uid}' gtp ..."),
+        _ => format!("make it yours: chown {own} '{}'", path.display()),
+    }
 }
 
 /// Checks a file, its directory, and the directories above it within the user's home; for each link
@@ -77,6 +85,16 @@ fn check_within(path: &Path, home: Option<&Path>, own: u32) -> Result<(), Expose
         }
     }
     Ok(())
+}
+
+/// Where a path leads, without links. The file need not be there.
+///
+/// # Errors
+/// `NotFound` if a link on the way leads nowhere; what the system says.
+pub(crate) fn end_of(path: &Path) -> io::Result<PathBuf> {
+    let Way { end, links } = Way::to(path)?;
+    links.iter().try_for_each(|link| std::fs::metadata(link).map(drop))?;
+    Ok(end)
 }
 
 /// Checks a directory, and those above it within the home.

@@ -50,9 +50,12 @@ pub(crate) fn make_dir(dir: &Path) -> io::Result<()> {
 
 /// Opens a file for reading; a FIFO in its place does not make the caller wait.
 pub(crate) fn open_to_read(path: &Path) -> io::Result<File> {
-    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
-    let flags = i32::try_from(flags.bits()).expect("open flags fit an int");
+    let flags = as_int(OFlags::NONBLOCK | OFlags::NOCTTY);
     OpenOptions::new().read(true).custom_flags(flags).open(path)
+}
+
+fn as_int(flags: OFlags) -> i32 {
+    i32::try_from(flags.bits()).expect("open flags fit an int")
 }
 
 /// Makes a file of mode 0600 with this content, at once and only if nothing has its name.
@@ -76,8 +79,8 @@ pub(crate) fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     synced(sync_dir_of(path))
 }
 
-/// The same with the mode and, as root, the owner of what was there; a new file gets the owner of
-/// its directory. So a list that root changes can still be read by the service that it is for.
+/// The same with the mode and, as root, the owner and the group of what was there; a new file gets
+/// those of its directory. So a service whose group may read a list of root's still can.
 pub(crate) fn replace_like(path: &Path, content: &[u8]) -> io::Result<()> {
     let draft = Draft::write(path, content)?;
     let (file, dir) = (std::fs::metadata(path), dir_of(path));
@@ -93,12 +96,18 @@ pub(crate) fn replace_like(path: &Path, content: &[u8]) -> io::Result<()> {
     synced(sync_dir_of(path))
 }
 
-/// Holds the lock beside `path` until the returned file is dropped. Waits for other holders.
+/// Holds the lock beside `path` until the returned file is dropped. Waits for other holders. A link
+/// in the lock's place is not followed.
 pub(crate) fn lock(path: &Path) -> io::Result<File> {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
-    let file =
-        OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(name)?;
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let mut new = OpenOptions::new();
+    new.create(true).truncate(false).write(true).mode(0o600).custom_flags(as_int(flags));
+    let file = new.open(name)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("its lock is not a regular file"));
+    }
     match flock(&file, FlockOperation::LockExclusive) {
         Ok(()) => {}
         // Without locks two processes that change a list at one moment lose one of the changes.

@@ -41,7 +41,7 @@ impl Access {
         }
     }
 
-    fn and(self, other: Access) -> Access {
+    pub(super) fn and(self, other: Access) -> Access {
         Access { read: self.read || other.read, write: self.write || other.write }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! A change is made to the text, under the list's lock, and the file is replaced at once, so that a
 //! server that reads it meanwhile sees the old list or the new one. Lines that cannot be read are
-//! kept: what they were meant to say is not known here. The file keeps its owner and mode.
+//! kept: what they were meant to say is not known here. The file keeps its owner, group and mode.
 
 use std::path::{Path, PathBuf};
 
@@ -37,10 +37,10 @@ pub struct KeyListFile {
 }
 
 impl KeyListFile {
-    /// The file at this path; it need not be there. A symbolic link is followed once, so that the
-    /// file that it leads to is changed.
+    /// The file at this path; it need not be there. A symbolic link stays one: the file that it
+    /// leads to is changed. A link that leads nowhere is not followed.
     pub fn at(path: &Path) -> KeyListFile {
-        KeyListFile { path: path.canonicalize().unwrap_or_else(|_| path.to_owned()) }
+        KeyListFile { path: path.to_owned() }
     }
 
     /// All lines that hold something besides a comment.
@@ -48,21 +48,28 @@ impl KeyListFile {
     /// # Errors
     /// [`TrustError::Exposed`], [`TrustError::File`].
     pub fn lines(&self) -> Result<Vec<KeyLine>, TrustError> {
-        Ok(lines_of(&self.read()?))
+        Ok(lines_of(&read(&self.path)?))
     }
 
-    /// Lets a key have these rights. A line that it has is changed and others of it are removed.
-    /// Its comment stays unless there is a new one, which must be one line of plain text.
+    /// Lets a key have these rights, and returns what it may do. Without rights, a key that is
+    /// listed keeps its own, and a new one may do all. A line that it has is changed and others of
+    /// it are removed. Its comment stays unless there is a new one, which must be one line of plain
+    /// text.
     ///
     /// # Errors
     /// [`TrustError::Exposed`], [`TrustError::File`].
     pub fn add(
         &self,
         key: Fingerprint,
-        access: Access,
+        rights: Option<Access>,
         comment: Option<&str>,
-    ) -> Result<Edit, TrustError> {
-        self.edit(|text| with_key(text, key, access, comment))
+    ) -> Result<(Edit, Access), TrustError> {
+        let mut access = Access::ALL;
+        let edit = self.edit(|text| {
+            access = rights.or_else(|| rights_of(text, key)).unwrap_or(Access::ALL);
+            with_key(text, key, access, comment)
+        })?;
+        Ok((edit, access))
     }
 
     /// Removes all lines of a key.
@@ -75,23 +82,27 @@ impl KeyListFile {
 
     fn edit(&self, change: impl FnOnce(&str) -> String) -> Result<Edit, TrustError> {
         let failed = |source| TrustError::File { path: self.path.clone(), source };
-        if let Some(dir) = self.path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
+        // Nothing is made on a way that another user may lead elsewhere.
+        guard::check(&self.path)?;
+        let path = guard::end_of(&self.path).map_err(failed)?;
+        if let Some(dir) = path.parent() {
             place::make_dir(dir).map_err(failed)?;
         }
-        let _lock = place::lock(&self.path).map_err(failed)?;
-        let text = self.read()?;
+        guard::check(&path)?;
+        let _lock = place::lock(&path).map_err(failed)?;
+        let text = read(&path)?;
         let changed = change(&text);
         if changed == text {
             return Ok(Edit::Needless);
         }
-        place::replace_like(&self.path, changed.as_bytes()).map_err(failed)?;
+        place::replace_like(&path, changed.as_bytes()).map_err(failed)?;
         Ok(Edit::Done)
     }
+}
 
-    fn read(&self) -> Result<String, TrustError> {
-        guard::check(&self.path)?;
-        read_list(&self.path).map_err(|source| TrustError::File { path: self.path.clone(), source })
-    }
+fn read(path: &Path) -> Result<String, TrustError> {
+    guard::check(path)?;
+    read_list(path).map_err(|source| TrustError::File { path: path.to_owned(), source })
 }
 
 fn lines_of(text: &str) -> Vec<KeyLine> {
@@ -109,6 +120,12 @@ fn lines_of(text: &str) -> Vec<KeyLine> {
 fn key_of(line: &str) -> Option<Fingerprint> {
     let says = lines_of(line).pop()?.says;
     says.ok().map(|(key, _)| key)
+}
+
+/// What a list grants to a key, if it is there; several lines of one key add up.
+fn rights_of(text: &str, key: Fingerprint) -> Option<Access> {
+    let said = lines_of(text).into_iter().filter_map(|line| line.says.ok());
+    said.filter(|(one, _)| *one == key).map(|(_, access)| access).reduce(Access::and)
 }
 
 /// The lines that fit, each with its own end.
@@ -166,10 +183,10 @@ mod tests {
         let (_dir, path) = list(&format!("{others}{}  # anna", key(2)));
         let file = KeyListFile::at(&path);
         let text = || std::fs::read_to_string(&path).unwrap();
-        assert_eq!(file.add(key(3), Access::READ, Some("carl")).unwrap(), Edit::Done);
+        assert_eq!(file.add(key(3), Some(Access::READ), Some("carl")).unwrap().0, Edit::Done);
         assert_eq!(text(), format!("{others}{}  # anna\n{} read  # carl\n", key(2), key(3)));
-        assert_eq!(file.add(key(3), Access::READ, None).unwrap(), Edit::Needless);
-        assert_eq!(file.add(key(2), Access::WRITE, None).unwrap(), Edit::Done);
+        assert_eq!(file.add(key(3), Some(Access::READ), None).unwrap().0, Edit::Needless);
+        assert_eq!(file.add(key(2), Some(Access::WRITE), None).unwrap().0, Edit::Done);
         assert_eq!(text(), format!("{others}{} write  # anna\n{} read  # carl\n", key(2), key(3)));
         assert_eq!(file.revoke(key(2)).unwrap(), Edit::Done);
         assert_eq!(file.revoke(key(2)).unwrap(), Edit::Needless);
@@ -181,7 +198,7 @@ mod tests {
         let twice = format!("{0} read\n{1}\n{0} write\n", key(1), key(2));
         let (_dir, path) = list(&twice);
         let file = KeyListFile::at(&path);
-        file.add(key(1), Access::READ, None).unwrap();
+        file.add(key(1), Some(Access::READ), None).unwrap();
         let text = || std::fs::read_to_string(&path).unwrap();
         assert_eq!(text(), format!("{0} read\n{1}\n", key(1), key(2)));
         std::fs::write(&path, twice).unwrap();
@@ -195,7 +212,7 @@ mod tests {
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).unwrap();
         let link = dir.path().join("link");
         std::os::unix::fs::symlink(&path, &link).unwrap();
-        KeyListFile::at(&link).add(key(1), Access::ALL, None).unwrap();
+        KeyListFile::at(&link).add(key(1), None, None).unwrap();
         assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o644);
         assert_eq!(std::fs::read_to_string(&path).unwrap(), format!("{} read,write\n", key(1)));
@@ -205,8 +222,49 @@ mod tests {
     fn a_list_that_others_may_change_is_not_changed() {
         let (_dir, path) = list("");
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o666)).unwrap();
-        let refused = KeyListFile::at(&path).add(key(1), Access::ALL, None);
+        let refused = KeyListFile::at(&path).add(key(1), None, None);
         assert!(matches!(refused, Err(TrustError::Exposed(_))), "{refused:?}");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "");
+    }
+
+    #[test]
+    fn without_rights_a_listed_key_keeps_its_own_and_a_new_one_may_do_all() {
+        let (_dir, path) = list(&format!("{} read\n", key(1)));
+        let file = KeyListFile::at(&path);
+        assert_eq!(file.add(key(1), None, Some("anna")).unwrap(), (Edit::Done, Access::READ));
+        assert_eq!(file.add(key(2), None, None).unwrap(), (Edit::Done, Access::ALL));
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(text, format!("{} read  # anna\n{} read,write\n", key(1), key(2)));
+    }
+
+    #[test]
+    fn nothing_is_made_on_a_way_that_others_may_change_or_that_leads_nowhere() {
+        let dir = tempfile::tempdir().unwrap();
+        let (open, real) = (dir.path().join("open"), dir.path().join("real"));
+        std::fs::create_dir(&open).unwrap();
+        std::fs::create_dir(&real).unwrap();
+        std::os::unix::fs::symlink(&real, open.join("link")).unwrap();
+        std::fs::set_permissions(&open, PermissionsExt::from_mode(0o777)).unwrap();
+        let refused = KeyListFile::at(&open.join("link/list")).add(key(1), None, None);
+        assert!(matches!(refused, Err(TrustError::Exposed(_))), "{refused:?}");
+        assert_eq!(std::fs::read_dir(&real).unwrap().count(), 0);
+        std::os::unix::fs::symlink(dir.path().join("gone/list"), real.join("list")).unwrap();
+        let refused = KeyListFile::at(&real.join("list")).add(key(1), None, None);
+        assert!(matches!(refused, Err(TrustError::File { .. })), "{refused:?}");
+        assert!(!dir.path().join("gone").exists());
+    }
+
+    #[test]
+    fn a_lock_that_is_a_link_or_a_fifo_is_refused_at_once() {
+        let (dir, path) = list("");
+        let (lock, far) = (dir.path().join("list.lock"), dir.path().join("far"));
+        std::os::unix::fs::symlink(&far, &lock).unwrap();
+        assert!(KeyListFile::at(&path).add(key(1), None, None).is_err());
+        assert!(!far.exists());
+        std::fs::remove_file(&lock).unwrap();
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, &lock, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        assert!(KeyListFile::at(&path).add(key(1), None, None).is_err());
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "");
     }
 
