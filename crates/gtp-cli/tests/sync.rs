@@ -580,6 +580,61 @@ fn a_watched_source_is_synced_at_each_change_also_after_the_server_was_away() {
     sync(&world, 2, &["--watch", "far:tree/", "there"]);
 }
 
+fn watching(world: &World, words: &[&str]) -> (std::process::Child, impl FnMut(&str) -> String) {
+    let mut command = world.gtp("client", &[&["sync", "--watch"], words].concat());
+    let mut child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let mut told = std::io::BufReader::new(child.stderr.take().unwrap()).lines();
+    let tells = move |what: &str| {
+        told.by_ref().map(Result::unwrap).find(|line| line.contains(what)).expect("it goes on")
+    };
+    (child, tells)
+}
+
+#[track_caller]
+fn interrupted(mut child: std::process::Child) {
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_watch_goes_on_with_another_directory_of_the_name_and_tries_again_what_failed_in_part() {
+    let world = World::new();
+    write(&world.path("tree/a"), b"a");
+    write(&world.path("next/b"), b"b");
+    let (child, mut tells) = watching(&world, &["--delete", "--backup", "tree/", "there"]);
+    tells("1 file of");
+    std::fs::rename(world.path("tree"), world.path("old")).unwrap();
+    std::fs::rename(world.path("next"), world.path("tree")).unwrap();
+    tells("watched anew");
+    tells("1 file of");
+    assert!(world.path("there/b").exists() && !world.path("there/a").exists());
+    // Changes of the new directory are heard of.
+    write(&world.path("tree/a~"), b"a name that the backup of a has");
+    write(&world.path("tree/a"), b"a again");
+    tells("2 files of");
+    write(&world.path("tree/a"), b"another a");
+    tells("cannot be kept");
+    tells("tried again in 1 second");
+    tells("tried again in 2 seconds");
+    std::fs::remove_file(world.path("there/a")).unwrap();
+    tells("1 file of");
+    assert_eq!(std::fs::read(world.path("there/a")).unwrap(), b"another a");
+    interrupted(child);
+}
+
+#[test]
+fn an_interrupt_ends_a_watch_in_the_middle_of_a_copy_between_directories() {
+    let world = World::new();
+    write(&world.path("tree/large"), b"");
+    let large = std::fs::File::options().write(true).open(world.path("tree/large")).unwrap();
+    large.set_len(8 << 30).unwrap();
+    let (child, _tells) = watching(&world, &["tree/", "there"]);
+    wait_for("the copy", || world.path("there/large.gtp-part").exists());
+    interrupted(child);
+    assert!(!world.path("there/large").exists(), "it was not copied to its end");
+}
+
 /// The time of day in UTC, some seconds from now.
 fn in_seconds(more: i64) -> String {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -49,6 +50,17 @@ pub struct Chosen {
     values: Vec<(RelPath, Vec<Value>)>,
     /// Chosen files that were not there any more when they were to be moved.
     missing: Mutex<Vec<String>>,
+}
+
+/// A file of which the values of blocks are asked for.
+#[derive(Clone, Debug)]
+pub struct BlocksAsked {
+    /// Its path beneath the tree.
+    pub path: RelPath,
+    /// Its length in bytes.
+    pub size: u64,
+    /// How many blocks are of use, from the first on. What a server tells beyond is dropped.
+    pub most: u64,
 }
 
 impl Tree {
@@ -106,19 +118,22 @@ impl Tree {
         Ok(faults)
     }
 
-    /// Returns the values of the blocks of files of these lengths, as many as the server tells.
+    /// Returns the values of blocks of these files, as many as the server tells. Beyond
+    /// 2^22 values (1 TiB of content), none are asked for.
     ///
     /// # Errors
-    /// A [`Failure`] if the session breaks.
+    /// A [`Failure`] if the session breaks, or the server answers what was not asked.
     pub async fn block_values(
         &self,
         host: &Host,
-        files: &[(RelPath, u64)],
+        files: &[BlocksAsked],
     ) -> Result<Vec<(RelPath, Vec<Value>)>, Failure> {
         let mut session = self.session(host).await?;
-        let mut all = Vec::new();
-        for (path, size) in files {
-            all.push((path.clone(), session.block_values(path, *size).await?));
+        let (mut all, mut left) = (Vec::new(), VALUES_MAX);
+        for BlocksAsked { path, size, most } in files {
+            let values = session.block_values(path, *size, left.min(*most)).await?;
+            left -= values.len() as u64;
+            all.push((path.clone(), values));
         }
         self.rest(session);
         Ok(all)
@@ -270,14 +285,16 @@ impl Put {
 }
 
 /// Copies the chosen files of a tree here to another one here. Returns what was left out, each with
-/// the reason, and the bytes that were copied. Blocks.
+/// the reason, and the bytes that were copied. Ends soon after `stop` is set. Blocks.
 ///
 /// # Errors
-/// A [`Failure`] if the destination fails; what is complete is kept.
+/// A [`Failure`] if the destination fails, and [`FailureKind::Interrupted`] if it was stopped; what
+/// is complete is kept.
 pub fn copy_here(
     root: &Path,
     replica: &Replica,
     chosen: &Chosen,
+    stop: &AtomicBool,
 ) -> Result<(Vec<Failure>, u64), Failure> {
     let mut source = chosen.source(root)?;
     let manifest = Arc::clone(source.manifest());
@@ -291,6 +308,9 @@ pub fn copy_here(
         for block in 0..entry.size.div_ceil(BLOCK) {
             if sink.have().iter().any(|have| have.file == file && have.blocks.contains(&block)) {
                 continue;
+            }
+            if stop.load(Ordering::Relaxed) {
+                return Err(Failure::new(FailureKind::Interrupted, "the copy was stopped"));
             }
             read = source.load_block(file, block, &mut framed);
             if read.is_err() {
@@ -320,3 +340,6 @@ pub fn copy_here(
     }
     Ok((left_out, bytes))
 }
+
+/// Most values of blocks that are kept of one server's answers: 128 MiB of memory.
+const VALUES_MAX: u64 = 1 << 22;

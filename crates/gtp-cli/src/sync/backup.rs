@@ -88,7 +88,7 @@ pub fn keep_old(plan: &mut Plan, source: &[Node], destination: &[Node], backup: 
             move_away(deed, &names, &mut unkept);
         }
     }
-    let replaced = plan.replaced.iter().map(String::as_str);
+    let replaced = plan.replaced.keys().map(String::as_str);
     let renamed = plan.names.iter().map(Deed::name).filter(|path| {
         // What was of another kind has been moved away.
         there.get(path).is_some_and(|node| node.is_file())

@@ -18,6 +18,8 @@ mod work;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use gtp::{Failure, FailureKind, Fingerprint, Host, Url};
 
@@ -49,12 +51,16 @@ pub fn run(args: SyncArgs) -> Result<ExitCode, Failure> {
     if args.ignore_files && !matches!(from, Operand::Local(_)) {
         return Err(usage("--ignore-files needs SRC on this machine"));
     }
-    runtime()?.block_on(async {
+    let runtime = runtime()?;
+    let ended = runtime.block_on(async {
         match args.watch {
             true => watch::run(&args, &filter, from, to).await,
             false => once(&args, filter, from, to).await,
         }
-    })
+    });
+    // A look at a large tree that nobody waits for any more must not keep the process.
+    runtime.shutdown_background();
+    ended
 }
 
 async fn once(
@@ -80,6 +86,8 @@ struct Ends {
     destination: Side,
     host: Host,
     far: Option<FarEnd>,
+    /// Set when a copy between directories here is to end.
+    stop: Arc<AtomicBool>,
 }
 
 impl Ends {
@@ -130,7 +138,8 @@ impl Ends {
 
     #[expect(clippy::unnecessary_wraps, reason = "each way of finding both ends is fallible")]
     fn of(sides: (Side, Side), host: Host, far: Option<FarEnd>) -> Result<Ends, Failure> {
-        Ok(Ends { source: sides.0, destination: sides.1, host, far })
+        let stop = Arc::default();
+        Ok(Ends { source: sides.0, destination: sides.1, host, far, stop })
     }
 
     async fn push(

@@ -63,10 +63,10 @@ pub struct Plan {
     pub dirs: Vec<Deed>,
     /// Times of files that differ in their content only, so that no later run takes them for equal.
     pub aged: Vec<Deed>,
-    /// Files to be moved, with their sizes; of those that are there, the paths are in `replaced`.
+    /// Files to be moved, with their sizes in bytes.
     pub files: BTreeMap<String, u64>,
-    /// Files to be moved of which another version is there.
-    pub replaced: HashSet<String>,
+    /// Files to be moved of which another version is there, with that version's size in bytes.
+    pub replaced: HashMap<String, u64>,
     /// Symbolic links.
     pub links: Vec<Deed>,
     /// Further names of files.
@@ -308,8 +308,8 @@ impl<'a> Planner<'a> {
 
     fn move_file(&mut self, node: &Node, path: RelPath, there: Option<&Node>) {
         self.plan.files.insert(path.as_str().to_owned(), node.size);
-        if there.is_some() {
-            self.plan.replaced.insert(path.as_str().to_owned());
+        if let Some(there) = there {
+            self.plan.replaced.insert(path.as_str().to_owned(), there.size);
         }
         self.touch(path.as_str());
         self.plan.dressed.push(self.dress(node));

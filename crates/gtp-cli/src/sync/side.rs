@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gtp::replica::{Asked, Deed, Fault, Replica};
-use gtp::tree::{Tree, survey_here};
+use gtp::tree::{BlocksAsked, Tree, survey_here};
 use gtp::{Failure, FailureKind, Fingerprint, Host, RelPath, Survey, Url, Value};
 use tokio::task::JoinHandle;
 
@@ -191,14 +191,14 @@ impl Side {
         }
     }
 
-    /// The values of the blocks of files of these lengths. One that cannot be read has none.
+    /// The values of blocks of files. One that cannot be read has none.
     ///
     /// # Errors
     /// A [`Failure`] if a server cannot be asked.
     pub async fn block_values(
         &self,
         host: &Host,
-        files: Vec<(RelPath, u64)>,
+        files: Vec<BlocksAsked>,
     ) -> Result<Vec<(RelPath, Vec<Value>)>, Failure> {
         if files.is_empty() {
             return Ok(Vec::new());
@@ -207,8 +207,9 @@ impl Side {
             Side::Here(here) => {
                 let replica = Arc::clone(&here.replica);
                 let read = tokio::task::spawn_blocking(move || {
-                    let values = |(path, size): (RelPath, u64)| {
-                        let values = replica.block_values(&path, size, 0, usize::MAX);
+                    let values = |BlocksAsked { path, size, most }| {
+                        let most = usize::try_from(most).unwrap_or(usize::MAX);
+                        let values = replica.block_values(&path, size, 0, most);
                         values.ok().map(|values| (path, values))
                     };
                     files.into_iter().filter_map(values).collect()

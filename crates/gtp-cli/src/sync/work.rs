@@ -6,10 +6,11 @@
 use std::collections::HashSet;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, mpsc};
 
 use gtp::replica::{Deed, Fault, Node};
-use gtp::tree::{Chosen, copy_here};
+use gtp::tree::{BlocksAsked, Chosen, copy_here};
 use gtp::{Failure, FailureKind, Get, Host, Outcome, Put, RelPath, Survey, Transfer};
 use serde_json::json;
 
@@ -34,6 +35,7 @@ pub struct Work<'a> {
     host: &'a Host,
     source: &'a Side,
     destination: &'a Side,
+    stop: &'a Arc<AtomicBool>,
     timeline: Timeline,
     /// What could not be done or kept.
     troubles: usize,
@@ -52,9 +54,19 @@ struct EarlyPut {
 impl<'a> Work<'a> {
     /// Prepares the work; nothing is done yet.
     pub fn new(args: &'a SyncArgs, filter: Filter, ends: &'a Ends, timeline: Timeline) -> Work<'a> {
-        let Ends { source, destination, host, .. } = ends;
-        let (troubles, moved_bytes, early) = (0, 0, None);
-        Work { args, filter, host, source, destination, timeline, troubles, moved_bytes, early }
+        let Ends { source, destination, host, stop, .. } = ends;
+        Work {
+            args,
+            filter,
+            host,
+            source,
+            destination,
+            stop,
+            timeline,
+            troubles: 0,
+            moved_bytes: 0,
+            early: None,
+        }
     }
 
     /// Does it.
@@ -334,11 +346,12 @@ impl<'a> Work<'a> {
         if self.args.whole_file || is_local {
             return Ok(Vec::new());
         }
-        let replaced = plan
-            .files
-            .iter()
-            .filter(|(path, size)| plan.replaced.contains(*path) && **size > gtp::BLOCK);
-        let files = replaced.filter_map(|(path, size)| Some((RelPath::new(path).ok()?, *size)));
+        let large = plan.files.iter().filter(|(_, size)| **size > gtp::BLOCK);
+        let files = large.filter_map(|(path, size)| {
+            // Values beyond the end of the older version are of no use.
+            let most = plan.replaced.get(path)?.div_ceil(gtp::BLOCK);
+            Some(BlocksAsked { path: RelPath::new(path).ok()?, size: *size, most })
+        });
         self.source.block_values(self.host, files.collect()).await
     }
 
@@ -349,8 +362,9 @@ impl<'a> Work<'a> {
         chosen: &Arc<Chosen>,
     ) -> Result<Vec<Failure>, Failure> {
         let (root, replica) = (from.path.clone(), Arc::clone(&to.replica));
-        let chosen = Arc::clone(chosen);
-        let copying = tokio::task::spawn_blocking(move || copy_here(&root, &replica, &chosen));
+        let (chosen, stop) = (Arc::clone(chosen), Arc::clone(self.stop));
+        let copy = move || copy_here(&root, &replica, &chosen, &stop);
+        let copying = tokio::task::spawn_blocking(copy);
         let (left_out, bytes) = copying.await.map_err(other)??;
         self.moved_bytes = bytes;
         for failure in &left_out {

@@ -162,21 +162,29 @@ impl TreeSession {
         Ok(faults)
     }
 
-    /// The values of the blocks of a file, as many as the server can tell.
+    /// Returns the values of the first blocks of a file of `size` bytes: `most` of them, or fewer
+    /// if the server tells no more.
     ///
     /// # Errors
-    /// A [`Failure`] if the session breaks.
-    pub async fn block_values(&mut self, path: &RelPath, size: u64) -> Result<Vec<Value>, Failure> {
+    /// A [`Failure`] if the session breaks, or the server answers what was not asked.
+    pub async fn block_values(
+        &mut self,
+        path: &RelPath,
+        size: u64,
+        most: u64,
+    ) -> Result<Vec<Value>, Failure> {
         let mut values: Vec<Value> = Vec::new();
-        let blocks = size.div_ceil(gtp_store::BLOCK);
+        let blocks = size.div_ceil(gtp_store::BLOCK).min(most);
         while (values.len() as u64) < blocks {
-            let wanted = BlocksWanted {
-                path: path.as_str().as_bytes().to_vec(),
-                size,
-                first: values.len() as u64,
-            };
+            let first = values.len() as u64;
+            let path = path.as_str().as_bytes().to_vec();
+            let wanted = BlocksWanted { path: path.clone(), size, first };
             self.channel.send(&Message::BlocksWanted(wanted)).await?;
             match self.next().await? {
+                Message::BlockValues(came) if came.path != path || came.first != first => {
+                    let text = "values of blocks that were not asked for".into();
+                    return Err(ControlError::Unexpected(text).into());
+                }
                 Message::BlockValues(came) if came.values.0.is_empty() => break,
                 Message::BlockValues(came) => values.extend(came.values.0),
                 Message::Fault(fault) => return Err(Failure::of_fault(&fault)),
