@@ -114,12 +114,7 @@ impl Driver {
             Notice::AddSocket(..) | Notice::Arrivals(..) => {} // For whoever owns the sockets.
             Notice::Carrier(notice) => self.handle_carrier_notice(now, notice),
             Notice::OpenSource(new) => self.open_source(now, *new),
-            Notice::CloseSource(flow) => {
-                if let Some(source) = self.table.source_mut(now, flow) {
-                    source.close();
-                    self.out.agent.wake(now);
-                }
-            }
+            Notice::CloseSource(flow) => self.close_source(now, flow),
             Notice::OpenTransfer(new) => {
                 let id = new.transfer;
                 self.transfers.insert(id, Transfer::start(now, *new, self.notices.clone()));
@@ -551,6 +546,14 @@ impl Driver {
         if self.publish_due <= now {
             self.publish_due = now + self.pause(PUBLISH);
             self.publish(now);
+        }
+    }
+
+    fn close_source(&mut self, now: Time, flow: FlowId) {
+        if let Some(source) = self.table.source_mut(now, flow) {
+            source.close();
+            source.publish();
+            self.out.agent.wake(now);
         }
     }
 

@@ -12,6 +12,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use gtp_alloc::Rate;
 use gtp_proto::wire::Header;
@@ -396,6 +397,15 @@ impl SourceHandle {
     /// How the session is doing, at most 50 ms old.
     pub fn progress(&self) -> SourceProgress {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Ends the session, and returns how it has done to its end. `within` this time: an engine that
+    /// is behind may leave the last 50 ms out.
+    pub async fn ended(&self, within: Duration) -> SourceProgress {
+        self.close();
+        // The engine answers after it has ended the session.
+        let _ = tokio::time::timeout(within, self.arrivals()).await;
+        self.progress()
     }
 
     /// What has come of the session's datagrams, once the engine has read all that were there when

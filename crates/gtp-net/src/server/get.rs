@@ -131,8 +131,7 @@ impl Giving {
 
     /// Parts from the client, which is done, has failed, or must leave.
     async fn end(self, verdict: Result<Result<(), Failure>, Leave>) -> Ending {
-        let moved = moved(&self.source.progress(), self.done.as_ref());
-        self.source.close();
+        let moved = moved(&self.source.ended(ENDED_SPAN).await, self.done.as_ref());
         let Client { channel, seat, .. } = self.client;
         let failure = match verdict {
             Ok(verdict) => {
@@ -292,6 +291,9 @@ const HELLO_SPAN: Duration = Duration::from_secs(10);
 
 /// The lowest rate of a control channel, in bytes per second: a page of 1 MiB in 30 s.
 const SLOWEST: u64 = 35_000;
+
+/// How long the last figures of a session are waited for.
+const ENDED_SPAN: Duration = Duration::from_millis(500);
 
 /// Time between two looks at whether a client gets anything.
 const LOOK_SPAN: Duration = Duration::from_secs(1);
