@@ -529,10 +529,17 @@ fn with_end_of_options(mut verb: Verb) -> Verb {
 ///
 /// # Errors
 /// A sentence that says what cannot be read, with the line of the file.
-pub fn parse_again() -> Result<Verb, String> {
-    let command = config::File::load()?.as_defaults(Cli::command());
-    let matches = command.try_get_matches().map_err(|error| error.to_string())?;
-    Cli::from_arg_matches(&matches).map(|cli| cli.verb).map_err(|error| error.to_string())
+pub fn parse_again() -> Result<(Verb, Vec<String>), String> {
+    let file = config::File::load()?;
+    let mut command = file.as_defaults(Cli::command());
+    let words = std::env::args_os();
+    let matches = command.try_get_matches_from_mut(words).map_err(|error| error.to_string())?;
+    let overridden = matches.subcommand().and_then(|(name, given)| {
+        let verb = command.find_subcommand(name)?;
+        Some(file.overridden(verb, given))
+    });
+    let cli = Cli::from_arg_matches(&matches).map_err(|error| error.to_string())?;
+    Ok((cli.verb, overridden.unwrap_or_default()))
 }
 
 /// Shows what was asked for: help, or the version.

@@ -116,6 +116,22 @@ impl File {
     }
 }
 
+impl File {
+    /// Settings of the file in whose place the environment says otherwise: a sentence for each.
+    pub fn overridden(&self, verb: &Command, given: &ArgMatches) -> Vec<String> {
+        let sentence = |arg: &Arg| {
+            let name = arg.get_long().filter(|name| allowed(name))?;
+            let (value, id) = (self.value(name)?, arg.get_id().as_str());
+            let variable = arg.get_env()?.display();
+            let is_other = given.get_raw(id)?.next()? != value;
+            let is_of_environment = given.value_source(id) == Some(ValueSource::EnvVariable);
+            let said = format!("`{name} = {value:?}` has no effect: {variable} is set otherwise");
+            (is_of_environment && is_other).then_some(said)
+        };
+        verb.get_arguments().filter_map(sentence).collect()
+    }
+}
+
 /// Every option that file and environment know: name, and whether it is a switch.
 pub fn options() -> BTreeMap<String, Arg> {
     let command = <crate::args::Cli as clap::CommandFactory>::command();

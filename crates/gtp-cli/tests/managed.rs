@@ -207,6 +207,39 @@ fn a_hangup_reads_the_configuration_again_and_touches_no_transfer() {
 }
 
 #[test]
+fn a_hangup_says_which_settings_of_the_file_the_environment_overrides() {
+    let world = World::new();
+    let settings = world.path("serve.toml");
+    std::fs::write(&settings, "writable = true\ndrain = \"7s\"\n").unwrap();
+    let mut command = serve(&world, &[]);
+    command.env("GTP_CONFIG_FILE", &settings).env("GTP_WRITABLE", "false").env("GTP_DRAIN", "7s");
+    let server = Serving::start_logged(command, &world.path("log"));
+    signal(&server, Signal::HUP);
+    wait_for("the reload", || log(&world).contains("the configuration was read again"));
+    let said = log(&world);
+    assert!(said.contains("has no effect: GTP_WRITABLE is set otherwise"), "{said}");
+    assert!(!said.contains("GTP_DRAIN is set otherwise"), "{said}");
+}
+
+#[test]
+fn no_unit_sets_in_its_environment_what_the_settings_file_says() {
+    let world = World::new();
+    for unit in &units(&world)[..2] {
+        let text = std::fs::read_to_string(unit).unwrap();
+        assert!(
+            !text.contains("GTP_WRITABLE") && !text.contains("Environment=GTP_DRAIN"),
+            "{text}"
+        );
+    }
+    let writable = include_str!("../../../packaging/gtp/serve.toml");
+    let readonly = include_str!("../../../packaging/gtp/serve-readonly.toml");
+    for (settings, writes) in [(writable, "writable = true"), (readonly, "writable = false")] {
+        assert!(settings.lines().any(|line| line == writes), "{settings}");
+        assert!(settings.lines().any(|line| line == "drain = \"300s\""), "{settings}");
+    }
+}
+
+#[test]
 fn a_settings_file_that_is_named_must_be_there() {
     let world = World::new();
     let mut command = world.gtp("server", &["serve", "export"]);

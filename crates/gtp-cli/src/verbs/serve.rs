@@ -139,7 +139,7 @@ impl Service {
                 self.ends = Some(Box::pin(sleep(span)));
                 ControlFlow::Continue(())
             }
-            (Wish::Stop, Some(_)) => std::process::exit(130),
+            (Wish::Stop, Some(_)) => give_up(self.audit.take()),
             (Wish::Stop, None) => ControlFlow::Break(()),
         }
     }
@@ -148,7 +148,12 @@ impl Service {
     fn reload(&mut self) {
         self.manager.reloading();
         match args::parse_again() {
-            Ok(Verb::Serve(new)) => self.take(new),
+            Ok((Verb::Serve(new), overridden)) => {
+                for why in overridden {
+                    warn!(target: SERVER, why, "hangup: the environment comes before the file");
+                }
+                self.take(new);
+            }
             Ok(_) => {}
             Err(why) => error!(target: SERVER, why, "hangup: the configuration stays as it was"),
         }
@@ -184,9 +189,12 @@ impl Service {
             }
             teller.tell(&event);
         });
-        tokio::select! {
-            () = ending => {}
-            () = stop_now => std::process::exit(130),
+        let is_over = tokio::select! {
+            () = ending => true,
+            () = stop_now => false,
+        };
+        if !is_over {
+            give_up(audit);
         }
         teller.sum_up();
         output::drain();
@@ -195,6 +203,15 @@ impl Service {
             None => Ok(super::done()),
         }
     }
+}
+
+/// Ends the process at once, but for the records of the audit that a disk takes without delay.
+fn give_up(audit: Option<Audit>) -> ! {
+    if let Some(lost) = audit.and_then(|audit| audit.close_within(GIVE_UP_SPAN)) {
+        error!(target: SERVER, "{lost}");
+        output::drain();
+    }
+    std::process::exit(130)
 }
 
 /// Waits until a time has come; for ever if there is none.
@@ -294,6 +311,9 @@ fn words_of_missing(list: &Path) -> String {
     let list = list.display();
     format!("no key is listed yet: put what `gtp id` prints elsewhere into {list}")
 }
+
+/// How long a process that ends at once waits for its audit.
+const GIVE_UP_SPAN: Duration = Duration::from_millis(500);
 
 /// Time between two lines that sum up what was left out.
 const SUM_UP_SPAN: Duration = Duration::from_secs(1);

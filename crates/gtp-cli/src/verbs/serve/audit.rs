@@ -7,14 +7,14 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use gtp::{Bucket, Change, Failure, FailureKind, Moved, Request, ServerEvent, Visit};
+use gtp::{Bucket, Change, Failure, FailureKind, Moved, Request, Room, ServerEvent, Visit};
 use gtp_sys::Clock;
 use serde_json::{Value, json};
 
@@ -43,7 +43,8 @@ struct Shared {
 }
 
 enum Job {
-    Write(Vec<u8>),
+    /// A record; room for more of a client's changes is given back when it is written.
+    Write(Vec<u8>, Option<Room>),
     Reopen,
     Drain(SyncSender<()>),
 }
@@ -53,6 +54,9 @@ const WAITING_MOST: usize = 16 << 20;
 
 /// Refusals that are recorded: a second, and at once.
 const REFUSALS: Bucket = Bucket::new(5, 20);
+
+/// Characters of the path of a refusal that are recorded: anybody can cause them.
+const REFUSED_PATH_MOST: usize = 256;
 
 /// How long the end of the process waits for the last records.
 const DRAIN_SPAN: Duration = Duration::from_secs(5);
@@ -67,7 +71,7 @@ impl Audit {
             let text = format!("the audit cannot be kept: {}: {error}", path.display());
             Failure::new(FailureKind::Destination, text)
         };
-        let file = open(path).map_err(failed)?;
+        let (file, torn) = open(path).map_err(failed)?;
         let shared = Arc::new(Shared {
             waiting: AtomicUsize::new(0),
             lost: AtomicU64::new(0),
@@ -75,13 +79,8 @@ impl Audit {
             why: RwLock::default(),
         });
         let (jobs, todo) = channel();
-        let writer = Writer {
-            path: path.to_owned(),
-            file,
-            shared: Arc::clone(&shared),
-            missing: 0,
-            torn: false,
-        };
+        let writer =
+            Writer { path: path.to_owned(), file, shared: Arc::clone(&shared), missing: 0, torn };
         let thread = std::thread::Builder::new().name("gtp-audit".into());
         thread.spawn(move || writer.work(&todo)).map_err(failed)?;
         Ok(Audit { jobs, shared, clock: Clock::start(), refusals: REFUSALS, left_out: 0 })
@@ -90,18 +89,18 @@ impl Audit {
     /// Records an event, if it is one for the audit.
     pub fn record(&mut self, event: &ServerEvent) {
         match event {
-            ServerEvent::Started { visit } => self.write(&[begin(visit)]),
+            ServerEvent::Started { visit } => self.write(&[begin(visit)], None),
             ServerEvent::Ended { visit, moved, failure } => {
-                self.write(&[end(visit, moved, failure.as_ref())]);
+                self.write(&[end(visit, moved, failure.as_ref())], None);
             }
-            ServerEvent::Changed { visit, changes, .. } => {
+            ServerEvent::Changed { visit, changes, room } => {
                 let lines: Vec<Value> = changes.iter().map(|step| change(visit, step)).collect();
-                self.write(&lines);
+                self.write(&lines, Some(room));
             }
             ServerEvent::Refused { request: Some(request), client, failure } => {
                 if self.refusals.take(self.clock.now()) {
                     let left_out = std::mem::take(&mut self.left_out);
-                    self.write(&[refused(request, &client.to_string(), failure, left_out)]);
+                    self.write(&[refused(request, &client.to_string(), failure, left_out)], None);
                 } else {
                     self.left_out += 1;
                 }
@@ -110,7 +109,8 @@ impl Audit {
             ServerEvent::Refused { request: None, .. } | ServerEvent::TurnedAway { .. } => {}
             ServerEvent::Missed { count } => {
                 let why = "events came faster than they were taken";
-                self.write(&[missing(*count, why)]);
+                self.shared.lose(*count, why);
+                self.write(&[missing(*count, why)], None);
             }
             ServerEvent::KeysRead { .. }
             | ServerEvent::KeysUnreadable { .. }
@@ -130,14 +130,20 @@ impl Audit {
 
     /// Waits until all records are written, for five seconds at most. Returns a failure that says
     /// how many records were lost since the start, if any were.
-    pub fn close(mut self) -> Option<Failure> {
+    pub fn close(self) -> Option<Failure> {
+        self.close_within(DRAIN_SPAN)
+    }
+
+    /// The same, within another time.
+    pub fn close_within(mut self, span: Duration) -> Option<Failure> {
         if self.left_out > 0 {
             let left_out = std::mem::take(&mut self.left_out);
-            self.write(&[missing(left_out, "refusals beyond five a second are not recorded")]);
+            let why = "refusals beyond five a second are not recorded";
+            self.write(&[missing(left_out, why)], None);
         }
         let (done, written) = sync_channel(1);
         self.give(Job::Drain(done));
-        if written.recv_timeout(DRAIN_SPAN).is_err() {
+        if written.recv_timeout(span).is_err() {
             let text = "the last records of the audit may be lost: its file does not take them";
             return Some(Failure::new(FailureKind::Destination, text));
         }
@@ -147,19 +153,22 @@ impl Audit {
         (lost > 0).then(|| Failure::new(FailureKind::Destination, text))
     }
 
-    fn write(&mut self, records: &[Value]) {
+    fn write(&mut self, records: &[Value], room: Option<&Room>) {
         let lines = records
             .iter()
             .map(|record| format!("{}\n", gtp_text::escape_json(&record.to_string())).into_bytes());
         for line in lines {
             let waiting = self.shared.waiting.load(Ordering::Relaxed);
             if waiting + line.len() > WAITING_MOST {
-                self.shared.lose("its disk does not keep up");
-                self.shared.dropped.fetch_add(1, Ordering::Relaxed);
+                let why = "its disk does not keep up";
+                self.shared.lose(1, why);
+                if self.shared.dropped.fetch_add(1, Ordering::Relaxed) == 0 {
+                    tracing::error!(target: SERVER, "records of the audit are lost: {why}");
+                }
                 continue;
             }
             self.shared.waiting.fetch_add(line.len(), Ordering::Relaxed);
-            self.give(Job::Write(line));
+            self.give(Job::Write(line, room.cloned()));
         }
     }
 
@@ -170,8 +179,8 @@ impl Audit {
 }
 
 impl Shared {
-    fn lose(&self, why: &str) {
-        self.lost.fetch_add(1, Ordering::Relaxed);
+    fn lose(&self, records: u64, why: &str) {
+        self.lost.fetch_add(records, Ordering::Relaxed);
         *self.why.write().unwrap_or_else(PoisonError::into_inner) = why.to_owned();
     }
 }
@@ -191,12 +200,12 @@ impl Writer {
     fn work(mut self, todo: &Receiver<Job>) {
         for job in todo {
             match job {
-                Job::Write(line) => {
+                Job::Write(line, _room) => {
                     self.write(&line);
                     self.shared.waiting.fetch_sub(line.len(), Ordering::Relaxed);
                 }
                 Job::Reopen => match open(&self.path) {
-                    Ok(file) => (self.file, self.torn) = (file, false),
+                    Ok(opened) => (self.file, self.torn) = opened,
                     Err(error) => tracing::error!(
                         target: SERVER, %error, path = %self.path.display(),
                         "the audit cannot be opened anew, and goes on in the file that was open"
@@ -223,7 +232,7 @@ impl Writer {
         }
         if let Err(error) = told.and_then(|()| self.append(line)) {
             self.missing += 1;
-            self.shared.lose(&error.to_string());
+            self.shared.lose(1, &error.to_string());
             if was_whole {
                 tracing::error!(
                     target: SERVER, %error, path = %self.path.display(),
@@ -254,8 +263,19 @@ impl Writer {
     }
 }
 
-fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().append(true).create(true).mode(0o600).open(path)
+/// Opens the file, and says whether it ends in the middle of a record: a process that wrote it was
+/// killed, or its disk was full.
+fn open(path: &Path) -> io::Result<(File, bool)> {
+    let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
+    let meta = file.metadata()?;
+    let Some(last) = meta.len().checked_sub(1).filter(|_| meta.is_file()) else {
+        return Ok((file, false));
+    };
+    let mut end = [b'\n'];
+    // Whoever may write the file need not be allowed to read it: an empty line does no harm then.
+    let seen = File::open(path).and_then(|file| file.read_at(&mut end, last));
+    let torn = seen.is_err() || end != [b'\n'];
+    Ok((file, torn))
 }
 
 fn begin(visit: &Visit) -> Value {
@@ -293,6 +313,10 @@ fn change(visit: &Visit, step: &Change) -> Value {
 
 fn refused(request: &Request, client: &str, failure: &Failure, left_out: u64) -> Value {
     let mut record = of_request("refused", request, client);
+    if let Some((at, _)) = request.path.char_indices().nth(REFUSED_PATH_MOST) {
+        record["path"] = request.path[..at].into();
+        record["path_is_cut"] = true.into();
+    }
     record["why"] = failure.text.as_str().into();
     record["left_out_before"] = left_out.into();
     record
@@ -351,6 +375,42 @@ mod tests {
     }
 
     #[test]
+    fn a_record_that_a_killed_process_left_half_written_spoils_no_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("audit");
+        for there in ["{\"n\":1}\n{\"n\":", "{\"n\":1}\n", ""] {
+            std::fs::write(&path, there).unwrap();
+            let mut audit = Audit::open(&path).unwrap();
+            audit.record(&started("one"));
+            assert!(audit.close().is_none());
+            let text = std::fs::read_to_string(&path).unwrap();
+            let added = text.strip_prefix(there.trim_end()).unwrap().trim_start();
+            assert_eq!(serde_json::from_str::<Value>(added).unwrap()["path"], "one", "{text}");
+            let begun = there.lines().count();
+            assert_eq!(text.lines().count(), begun + 1, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_long_path_of_a_refusal_is_cut_and_said_to_be() {
+        let failure = Failure::new(FailureKind::Authentication, "no");
+        let record =
+            |chars: usize| refused(&visit(&"\u{e9}".repeat(chars)).request, "x", &failure, 0);
+        let (whole, cut) = (record(REFUSED_PATH_MOST), record(REFUSED_PATH_MOST + 1));
+        assert_eq!(whole["path"], cut["path"]);
+        assert_eq!((&whole["path_is_cut"], &cut["path_is_cut"]), (&Value::Null, &true.into()));
+    }
+
+    #[test]
+    fn events_that_were_missed_count_as_lost_records() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut audit = Audit::open(&dir.path().join("audit")).unwrap();
+        audit.record(&ServerEvent::Missed { count: 3 });
+        let failure = audit.close().unwrap();
+        assert!(failure.text.starts_with("3 records of the audit lost"), "{failure}");
+    }
+
+    #[test]
     fn records_that_a_full_disk_refuses_are_counted_and_the_end_says_how_many() {
         let mut audit = Audit::open(Path::new("/dev/full")).unwrap();
         for _ in 0..3 {
@@ -375,7 +435,7 @@ mod tests {
         let shared = Arc::new(shared);
         let mut writer = Writer { path: path.clone(), file: full, shared, missing: 0, torn: false };
         writer.write(b"{\"n\":1}\n");
-        writer.file = open(&path).unwrap();
+        writer.file = open(&path).unwrap().0;
         writer.write(b"{\"n\":2}\n");
         writer.write(b"{\"n\":3}\n");
         let lines = lines(&path);

@@ -125,8 +125,9 @@ pub fn sockets() -> Result<Option<Sockets>, Failure> {
     }
 }
 
-/// The server's own time to tell its clients that it stops, with a second to spare.
-const FAREWELL: Duration = Duration::from_secs(6);
+/// The server's own time: five seconds to tell its clients that it stops, five for the last records
+/// of the audit, and two to spare.
+const FAREWELL: Duration = Duration::from_secs(12);
 
 /// Signs of life are given no more often.
 const SHORTEST: Duration = Duration::from_millis(10);

@@ -8,7 +8,7 @@
 use std::collections::HashSet;
 use std::net::SocketAddr;
 
-use gtp::{Failure, FailureKind, Moved, ServerEvent, Time, Visit, Whose};
+use gtp::{Bucket, Failure, FailureKind, Moved, ServerEvent, Time, Visit, Whose};
 use gtp_sys::Clock;
 use gtpd::http::{Page, Pages, Work};
 use prometheus_client::encoding::text::encode;
@@ -185,9 +185,12 @@ fn of_verb(visit: &Visit) -> Labels {
     vec![("verb", visit.request.verb.to_owned())]
 }
 
+/// Pause where the system cannot wait, for want of memory.
+const POLL_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
+
 /// Answers those who ask, for as long as the process lives.
 fn answer(mut pages: Pages<Registry>, registry: &Registry) {
-    let clock = Clock::start();
+    let (clock, mut complaints) = (Clock::start(), Bucket::new(1, 2));
     loop {
         let (until, now) = (pages.poll_timeout(), clock.now());
         let span = until.since(now).as_nanos();
@@ -199,7 +202,12 @@ fn answer(mut pages: Pages<Registry>, registry: &Registry) {
         let waited = poll(&mut pages.fds().collect::<Vec<_>>(), timeout);
         match waited {
             Ok(_) | Err(Errno::INTR) => {}
-            Err(error) => return tracing::error!(%error, "numbers are not served any more"),
+            Err(error) => {
+                if complaints.take(clock.now()) {
+                    tracing::warn!(%error, "nobody can be waited for who asks for the numbers");
+                }
+                std::thread::sleep(POLL_PAUSE);
+            }
         }
         pages.serve(clock.now(), registry, Work::default());
     }
