@@ -117,6 +117,7 @@ impl StreamMeter {
 
     /// Counts packet `pn` of `bytes`, sent at `sent_at` and seen at `now`. One that
     /// [`StreamMeter::settle`] called missing does not count again.
+    #[inline]
     pub fn add(&mut self, now: Time, pn: u64, sent_at: u32, bytes: Bytes) {
         if pn < self.settled_upto {
             return;
@@ -143,6 +144,7 @@ impl StreamMeter {
     }
 
     /// The first burst shows when the stream began, not yet how fast it is.
+    #[cold]
     fn begin(&mut self, mark: Mark) {
         let part = Part { end: mark, bytes: Bytes::ZERO };
         (self.from, self.last) = (Some(mark), mark);
@@ -203,10 +205,13 @@ impl StreamMeter {
     }
 
     /// Where packet `pn` counts: with a part that has complete bursts, or after them.
+    #[inline]
     fn place(&mut self, pn: u64) -> &mut Bytes {
-        if pn > self.present.end.pn {
-            return &mut self.pending;
-        }
+        if pn > self.present.end.pn { &mut self.pending } else { self.place_of_late(pn) }
+    }
+
+    #[cold]
+    fn place_of_late(&mut self, pn: u64) -> &mut Bytes {
         let mut parts = iter::once(&mut self.settled).chain(&mut self.waiting);
         match parts.find(|part| pn <= part.end.pn) {
             Some(part) => &mut part.bytes,
