@@ -42,6 +42,10 @@ pub struct Pages<S: 'static = Hub> {
     listener: TcpListener,
     pages: &'static [Page<S>],
     readers: Vec<Reader>,
+    /// Readers at a time.
+    readers_most: usize,
+    /// Until when nobody is accepted, because the last try failed.
+    rests_until: Option<Time>,
     /// What was made lately, by path.
     kept: BTreeMap<&'static str, Kept>,
 }
@@ -81,6 +85,8 @@ const ASKED_MOST: usize = 16_384;
 const ASKING: Span = Span::from_secs(1);
 /// A reader that has not read the answer within this time is dropped.
 const PATIENCE: Span = Span::from_secs(5);
+/// A listener whose last connection could not be accepted rests for so long.
+const REST: Span = Span::from_millis(100);
 /// A page is as good as new for so long.
 const FRESH: Span = Span::from_millis(100);
 
@@ -100,7 +106,15 @@ impl<S> Pages<S> {
         rustix::net::listen(&listener, COMERS as i32)?;
         let listening = listener.local_addr()?;
         tracing::info!("http://{listening}{}", pages.first().map_or("", |page| page.path));
-        Ok(Pages { listener, pages, readers: Vec::new(), kept: BTreeMap::new() })
+        let (readers, kept) = (Vec::new(), BTreeMap::new());
+        let (readers_most, rests_until) = (READERS, None);
+        Ok(Pages { listener, pages, readers, readers_most, rests_until, kept })
+    }
+
+    /// Keeps no more than so many readers at a time, where 256 would take too many descriptors.
+    #[must_use]
+    pub fn with_readers(self, most: usize) -> Pages<S> {
+        Pages { readers_most: most, ..self }
     }
 
     /// The address that it listens on.
@@ -114,20 +128,24 @@ impl<S> Pages<S> {
     /// What to wait for: readers, and others.
     pub fn fds(&self) -> impl Iterator<Item = PollFd<'_>> {
         let comers = PollFd::from_borrowed_fd(self.listener.as_fd(), PollFlags::IN);
-        std::iter::once(comers).chain(self.readers.iter().map(|reader| {
-            let what = if reader.answer.is_some() { PollFlags::OUT } else { PollFlags::IN };
-            PollFd::from_borrowed_fd(reader.stream.as_fd(), what)
-        }))
+        self.rests_until.is_none().then_some(comers).into_iter().chain(self.readers.iter().map(
+            |reader| {
+                let what = if reader.answer.is_some() { PollFlags::OUT } else { PollFlags::IN };
+                PollFd::from_borrowed_fd(reader.stream.as_fd(), what)
+            },
+        ))
     }
 
-    /// When the first of its readers has had his time.
+    /// When there is something to do that no descriptor tells of; [`Time::MAX`] if never.
     pub fn poll_timeout(&self) -> Time {
-        self.readers.iter().map(Reader::ends).min().unwrap_or(Time::MAX)
+        let ends = self.readers.iter().map(Reader::ends);
+        ends.chain(self.rests_until).min().unwrap_or(Time::MAX)
     }
 
     /// Takes in who has come, and answers who has asked.
     pub fn serve(&mut self, now: Time, of: &S, work: Work) {
-        let Pages { listener, readers, kept, pages } = self;
+        self.rests_until = self.rests_until.filter(|&until| now < until);
+        let Pages { listener, readers, kept, pages, readers_most, rests_until } = self;
         kept.retain(|_, kept| now.since(kept.made) < FRESH);
         let mut text = |page: &'static Page<S>| {
             let make = || Kept { made: now, text: Arc::new((page.text)(of, work)) };
@@ -137,7 +155,15 @@ impl<S> Pages<S> {
             now < reader.ends() && reader.go_on(pages, &mut text).unwrap_or(false)
         });
         for _ in 0..COMERS {
-            let Ok((stream, _)) = listener.accept() else { break };
+            let stream = match listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    // Without a free descriptor the listener is ready, and accepting fails at once.
+                    let rests = error.kind() != ErrorKind::WouldBlock;
+                    *rests_until = rests.then_some(now + REST);
+                    break;
+                }
+            };
             if stream.set_nonblocking(true).is_err() {
                 continue;
             }
@@ -145,7 +171,7 @@ impl<S> Pages<S> {
             if !reader.go_on(pages, &mut text).unwrap_or(false) {
                 continue;
             }
-            if readers.len() >= READERS {
+            if readers.len() >= *readers_most {
                 readers.remove(0);
             }
             readers.push(reader);
@@ -323,6 +349,28 @@ pub(crate) mod tests {
         let post = asked(&mut pages, b"POST /turns HTTP/1.1\r\n\r\n");
         assert!(post.starts_with("HTTP/1.1 404"));
         assert_eq!(asked(&mut pages, &[b'x'; 2 * ASKED_MOST]), "");
+    }
+
+    #[test]
+    fn a_listener_that_cannot_accept_is_not_waited_for_until_it_has_rested() {
+        let mut pages = pages();
+        pages.rests_until = Some(Time::ZERO + REST);
+        assert_eq!((pages.fds().count(), pages.poll_timeout()), (0, Time::ZERO + REST));
+        pages.serve(Time::ZERO + REST, &hub(), Work::default());
+        assert_eq!((pages.fds().count(), pages.poll_timeout()), (1, Time::MAX));
+    }
+
+    #[test]
+    fn of_too_many_readers_the_oldest_goes() {
+        let mut pages = pages().with_readers(2);
+        let address = pages.address().unwrap();
+        let comers: Vec<_> = (0..3).map(|_| TcpStream::connect(address).unwrap()).collect();
+        while pages.readers.last().and_then(|last| last.stream.peer_addr().ok())
+            != comers[2].local_addr().ok()
+        {
+            pages.serve(Time::ZERO, &hub(), Work::default());
+        }
+        assert_eq!(pages.readers.len(), 2);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use tokio::net::TcpListener;
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 
 use super::hello::{self, Answer, Bad, Finder, Message, Ready, Request, Want};
 use super::operand::Login;
@@ -198,10 +198,17 @@ impl Talk {
         let Some(silence) = silence else { return self.hear().await };
         let mut said = self.stderr_said.clone();
         loop {
-            tokio::select! {
-                heard = self.hear() => return heard,
-                Ok(()) = said.changed() => {}
-                () = sleep(silence) => return Err(unanswered(silence)),
+            let heard = async {
+                tokio::select! {
+                    heard = self.hear() => Some(heard),
+                    Ok(()) = said.changed() => None,
+                }
+            };
+            match timeout(silence, heard).await {
+                Ok(Some(heard)) => return heard,
+                // ssh, or what it runs, has said something to the user.
+                Ok(None) => {}
+                Err(_) => return Err(unanswered(silence)),
             }
         }
     }

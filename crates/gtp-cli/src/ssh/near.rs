@@ -156,7 +156,7 @@ struct Outputs {
     error: Sink,
 }
 
-/// One output: a queue, and whoever writes what is in it.
+/// One output: a queue, and the task that writes what is in it.
 struct Sink {
     queue: mpsc::Sender<Vec<u8>>,
     writing: JoinHandle<io::Result<()>>,

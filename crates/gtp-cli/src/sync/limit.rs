@@ -114,6 +114,7 @@ impl Limit {
                 host.set_capacity(most(given.capacity_out, limit), most(given.capacity_in, limit));
                 known = Some(limit);
             }
+            // The clock may be set meanwhile, so this looks again before long.
             tokio::time::sleep(self.left(now)).await;
         }
     }

@@ -211,6 +211,7 @@ impl Watch<'_> {
 
     async fn pause(&self, next: Next) {
         let most = match next {
+            // After a failure of the far end, no change here is a reason to try sooner.
             Next::After(wait) => return sleep(wait).await,
             Next::ChangeOr(wait) => wait,
             Next::Change if self.watched.is_none() => LONGEST_WAIT,
@@ -279,7 +280,7 @@ impl Watched {
     async fn settled(&self) {
         self.changed.notified().await;
         let quiet = async { while timeout(QUIET_SPAN, self.changed.notified()).await.is_ok() {} };
-        // A source that never is quiet is synced all the same.
+        // A source that is never quiet is synced after that time.
         let _ = timeout(LATEST_SPAN, quiet).await;
     }
 }

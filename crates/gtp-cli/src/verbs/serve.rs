@@ -136,6 +136,7 @@ impl Service {
                 );
                 self.running.drain();
                 self.manager.stopping(span);
+                // The server ends before this, if all its sessions do.
                 self.ends = Some(Box::pin(sleep(span)));
                 ControlFlow::Continue(())
             }

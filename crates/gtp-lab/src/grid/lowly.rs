@@ -38,7 +38,7 @@ pub fn tests() -> Vec<Box<dyn Test>> {
     vec![Box::new(LowAlone), Box::new(joins), Box::new(first)]
 }
 
-/// Makes the flow of low weight, or of whoever is in its place.
+/// Makes the flow of low weight, or the flow of the protocol in its place.
 fn low(cell: Cell, who: Who, begins: f64) -> Flow {
     Flow { weight: WEIGHT_LOW, ..Flow::new(protocol(who), 0, cell.rtt(), begins) }
 }

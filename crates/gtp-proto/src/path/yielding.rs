@@ -1,4 +1,4 @@
-//! Giving way: a session of low weight leaves the path to whoever else fills its queue.
+//! Giving way: a session of low weight leaves the path to others that fill its queue.
 //!
 //! It never competes. Where others would, it sends next to nothing, and climbs again only after the
 //! path was free for a while. A rival that is there each time makes it wait longer, so that its

@@ -67,7 +67,7 @@ impl Metrics {
         let failed = |error: std::io::Error| {
             Failure::new(FailureKind::Usage, format!("--metrics {address}: {error}"))
         };
-        let pages = Pages::listen(address, PAGE).map_err(failed)?;
+        let pages = Pages::listen(address, PAGE).map_err(failed)?.with_readers(READERS);
         let (metrics, registry) = Metrics::new();
         let thread = std::thread::Builder::new().name("gtp-metrics".into());
         thread.spawn(move || answer(pages, &registry)).map_err(failed)?;
@@ -185,7 +185,11 @@ fn of_verb(visit: &Visit) -> Labels {
     vec![("verb", visit.request.verb.to_owned())]
 }
 
-/// Pause where the system cannot wait, for want of memory.
+/// Readers of the numbers at a time: each takes a descriptor from clients.
+const READERS: usize = 16;
+
+/// The pause before the next try to wait for readers. Waiting fails if the kernel has no memory,
+/// and nothing tells when it has some again.
 const POLL_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
 
 /// Answers those who ask, for as long as the process lives.
