@@ -307,6 +307,10 @@ pub struct ServeArgs {
     /// How each line on standard error is written
     #[arg(long, value_name = "FORMAT", value_enum, default_value = "text", env = "GTP_LOG_FORMAT")]
     pub log_format: LogFormat,
+    /// What the log says beside the server's own lines: error, warn, info, debug or trace, also by
+    /// source (`warn,gtp_net=debug`); warnings if not said
+    #[arg(long, value_name = "FILTER", env = "GTP_LOG", value_parser = crate::log_settings::filter)]
+    pub log: Option<String>,
     /// Append a record of each session, change and refusal to this file, as JSON lines; it is
     /// opened again on a hangup
     #[arg(long, value_name = "FILE", env = "GTP_AUDIT", value_hint = ValueHint::FilePath)]

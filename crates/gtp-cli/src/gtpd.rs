@@ -7,18 +7,21 @@
 
 mod lines;
 mod log;
+mod manager;
 mod patient;
 
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Parser;
 use gtp::{Rate, Span};
 use gtp_emu::units_text;
-use gtpd::{Claim, ClaimError, Commander, Daemon, DaemonConfig, HubConfig, Order};
+use gtpd::{Census, Claim, ClaimError, Commander, Daemon, DaemonConfig, HubConfig, Order};
+use manager::{Manager, Serving};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// Share this machine's capacity fairly among all its GTP processes.
@@ -77,7 +80,9 @@ const GRACE: Span = Span::from_millis(250);
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    log::of_service(options.log_format);
+    let wanted = std::env::var("GTP_LOG").ok();
+    // Its options stay in force until it is started again.
+    drop(log::of_service(options.log_format, wanted.as_deref()));
     gtp_sys::descriptors::raise_limit();
     let ended = log::never_wait().map_err(anyhow::Error::from).and_then(|()| run(options));
     let code = match ended {
@@ -127,14 +132,49 @@ fn run(options: Options) -> anyhow::Result<()> {
     let given = [options.capacity_out, options.capacity_in];
     let daemon = Daemon::new(claim, &config).context("--metrics or --web")?;
     let (commander, orders) = gtpd::orders()?;
-    let signals = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let manager = Manager::of_process();
+    supervise(commander, given, manager.clone())?;
+    manager.ready();
+    let ended = daemon.obeying(orders).run();
+    manager.stopping(Duration::ZERO);
+    Ok(ended?)
+}
+
+/// Passes signals on to the daemon, and tells the system's manager of it, on a thread of its own.
+fn supervise(
+    commander: Commander,
+    given: [Option<Rate>; 2],
+    manager: Manager,
+) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let listening = {
-        let _inside = signals.enter();
+        let _inside = runtime.enter();
         Signals::take()?
     };
+    let asking = Asking(commander.clone());
     let thread = std::thread::Builder::new().name("gtpd-signals".into());
-    thread.spawn(move || signals.block_on(listening.pass_on(commander, given)))?;
-    Ok(daemon.obeying(orders).run()?)
+    thread.spawn(move || {
+        runtime.spawn(manager.clone().hear(asking));
+        runtime.block_on(listening.pass_on(commander, given, &manager));
+    })?;
+    Ok(())
+}
+
+/// Asks the daemon's loop how it is doing.
+struct Asking(Commander);
+
+impl Serving for Asking {
+    async fn beat(&mut self) -> Option<String> {
+        let (answer_in, answer) = tokio::sync::oneshot::channel();
+        // Whoever asked may have gone.
+        self.0.ask(|census| {
+            let _ = answer_in.send(census);
+        });
+        let Census { processes, sessions } = answer.await.ok()?;
+        let processes = gtp_text::count(processes.into(), "process");
+        let sessions = gtp_text::count(sessions.into(), "session");
+        Some(format!("shares capacity among {processes}; {sessions}"))
+    }
 }
 
 /// The signals that the daemon obeys.
@@ -155,14 +195,21 @@ impl Signals {
     }
 
     /// Passes them on as orders, where these capacities were given, out and in.
-    async fn pass_on(mut self, mut commander: Commander, given: [Option<Rate>; 2]) {
+    async fn pass_on(
+        mut self,
+        mut commander: Commander,
+        given: [Option<Rate>; 2],
+        manager: &Manager,
+    ) {
         loop {
             tokio::select! {
                 _ = self.interrupt.recv() => break,
                 _ = self.terminate.recv() => break,
                 _ = self.hang_up.recv() => {
+                    manager.reloading();
                     let [out, in_] = read_again(given);
                     commander.give(Order::Capacities { out, in_ });
+                    manager.ready();
                 }
             }
         }

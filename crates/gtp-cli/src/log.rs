@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::hash::Hash;
 use std::io::{self, Write};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use clap::ValueEnum;
@@ -27,7 +27,7 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields, MakeWriter}
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{EnvFilter, Layer};
+use tracing_subscriber::{EnvFilter, Layer, reload};
 
 use crate::lines::Lines;
 use crate::patient::Patient;
@@ -47,26 +47,47 @@ pub enum LogFormat {
 /// whom they are about, not here.
 pub const SERVER: &str = "gtp_serve";
 
-/// Diagnostics of a service go to standard error in this form, as `GTP_LOG` wants them.
-pub fn of_service(format: LogFormat) {
-    // A second call finds it set.
-    let _ = FORMAT.set(format);
-    let wanted = std::env::var("GTP_LOG").unwrap_or_else(|_| "warn".into());
+/// Diagnostics of a service go to standard error in this form, those that the filter wants;
+/// warnings if there is none. Its own lines are written unless the filter names their source.
+/// Returns what changes both while it runs.
+pub fn of_service(
+    format: LogFormat,
+    wanted: Option<&str>,
+) -> impl Fn(LogFormat, Option<&str>) + Send + Sync + use<> {
+    *lock(&FORMAT) = Some(format);
+    let (filter, filters) = reload::Layer::new(filter(wanted));
+    let (layer, layers) = reload::Layer::new(layer(format));
+    tracing_subscriber::registry().with(filter).with(layer).init();
+    move |format, wanted| {
+        *lock(&FORMAT) = Some(format);
+        // Both live as long as the process.
+        let _ = filters.reload(self::filter(wanted));
+        let _ = layers.reload(self::layer(format));
+    }
+}
+
+fn filter(wanted: Option<&str>) -> EnvFilter {
+    let wanted = wanted.unwrap_or("warn");
     let own = if wanted.contains(SERVER) { String::new() } else { format!(",{SERVER}=info") };
     let filter = EnvFilter::try_new(format!("{wanted}{own}"));
-    let filter = filter.unwrap_or_else(|_| EnvFilter::new(format!("warn,{SERVER}=info")));
+    filter.unwrap_or_else(|_| EnvFilter::new(format!("warn,{SERVER}=info")))
+}
+
+fn layer<S>(format: LogFormat) -> Box<dyn Layer<S> + Send + Sync>
+where
+    S: tracing::Subscriber + for<'a> LookupSpan<'a>,
+{
     // It would print its errors where it just failed to print, and panic.
     let layer = tracing_subscriber::fmt::layer().with_writer(Diagnostics).with_ansi(false);
     let layer = layer.log_internal_errors(false);
-    let layer = match format {
+    match format {
         LogFormat::Text => layer.boxed(),
         LogFormat::Json => {
             let layer = layer.json().flatten_event(true);
             layer.with_current_span(false).with_span_list(false).boxed()
         }
         LogFormat::Journald => layer.event_format(Journald::default()).boxed(),
-    };
-    tracing_subscriber::registry().with(filter).with(layer).init();
+    }
 }
 
 /// The time now, UTC, as RFC 3339 writes it.
@@ -113,11 +134,15 @@ fn priority(level: Level) -> u8 {
 }
 
 /// How this process writes its diagnostics, if it is a service.
-static FORMAT: OnceLock<LogFormat> = OnceLock::new();
+static FORMAT: Mutex<Option<LogFormat>> = Mutex::new(None);
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A line of this module's own, in the form of the others.
 fn own_line(level: Level, text: &str) -> String {
-    match FORMAT.get() {
+    match *lock(&FORMAT) {
         None => format!("{text}\n"),
         Some(LogFormat::Text) => format!("{} {level:>5} gtp_log: {text}\n", now()),
         Some(LogFormat::Json) => {
@@ -135,7 +160,7 @@ fn own_line(level: Level, text: &str) -> String {
 fn escaped(line: &[u8]) -> Vec<u8> {
     let text = String::from_utf8_lossy(line);
     let text = text.strip_suffix('\n').unwrap_or(&text);
-    let shown = match FORMAT.get() {
+    let shown = match *lock(&FORMAT) {
         None => return line.to_vec(),
         Some(LogFormat::Json) => gtp_text::escape_json(text),
         Some(LogFormat::Text | LogFormat::Journald) => gtp_text::of_message(text),
@@ -152,10 +177,8 @@ pub fn never_wait() -> io::Result<()> {
         let lines = gtp_text::count(lines, "line");
         own_line(Level::WARN, &format!("not shown here: {lines} not read in time"))
     };
-    if LevelFilter::current() < LevelFilter::DEBUG {
-        let _ = RATION.set((Clock::start(), Mutex::default()));
-    }
-    // A second call finds it set.
+    // A second call finds both set.
+    let _ = RATION.set((Clock::start(), Mutex::default()));
     let _ = QUEUE.set(Lines::to(Patient(io::stderr()), missing, |_| {})?);
     Ok(())
 }
@@ -203,7 +226,9 @@ impl<'a> MakeWriter<'a> for Diagnostics {
     }
 
     fn make_writer_for(&'a self, of: &tracing::Metadata<'_>) -> Diagnostic {
-        let is_rationed = *of.level() == Level::WARN && of.target() != SERVER;
+        let is_rationed = *of.level() == Level::WARN
+            && of.target() != SERVER
+            && LevelFilter::current() < LevelFilter::DEBUG;
         let ration = RATION.get().filter(|_| is_rationed);
         let Some((clock, ration)) = ration else { return Diagnostic::Wanted };
         let mut ration = ration.lock().unwrap_or_else(PoisonError::into_inner);

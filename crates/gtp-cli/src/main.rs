@@ -15,6 +15,8 @@ mod demo;
 mod keys;
 mod lines;
 mod log;
+mod log_settings;
+mod manager;
 mod output;
 mod patient;
 mod plain_log;
@@ -33,7 +35,7 @@ fn main() -> ExitCode {
     gtp_sys::memory::give_back_large();
     let parsed = args::parse();
     match &parsed {
-        Ok(args::Verb::Serve(args)) => log::of_service(args.log_format),
+        Ok(args::Verb::Serve(args)) => log_settings::set(args.log_format, args.log.as_deref()),
         Ok(_) | Err(_) => plain_log::to_stderr(),
     }
     let code = match parsed {

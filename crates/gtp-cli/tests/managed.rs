@@ -5,6 +5,7 @@
 
 mod common;
 
+use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
@@ -12,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Serving, World, size_of, wait_for};
+use common::{Serving, World, require_root, size_of, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
 
 fn signal(server: &Serving, signal: Signal) {
@@ -43,6 +44,16 @@ impl Notices {
         let mut buffer = [0; 4_096];
         let size = self.0.recv(&mut buffer).expect("a notice");
         String::from_utf8(buffer[..size].to_vec()).unwrap()
+    }
+
+    /// Waits until there was no notice for a second, which five signs of life have.
+    fn fall_silent(&self) {
+        self.0.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+        let begun = Instant::now();
+        while self.0.recv(&mut [0; 4_096]).is_ok() {
+            assert!(begun.elapsed() < Duration::from_secs(10), "it lives on");
+        }
+        self.0.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     }
 
     /// The next notice that has a line which begins like this.
@@ -80,6 +91,118 @@ fn a_manager_hears_when_the_server_is_ready_lives_reloads_and_stops() {
     signal(&server, Signal::TERM);
     notices.wait_for("STOPPING=1");
     assert_eq!(server.wait(), Some(0));
+}
+
+/// Threads of a process, all of one kind, that do not run until this is dropped.
+struct Held(Child);
+
+impl Held {
+    fn of(pid: u32, kind: &str) -> Held {
+        let mut holder = Command::new("python3");
+        holder.args(["-u", "-c", HOLD, &pid.to_string(), kind]);
+        let mut child = holder.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut said = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut said).unwrap();
+        assert!(said.starts_with("held") && said != "held 0\n", "{said}");
+        Held(child)
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        // What it held goes on when it is gone.
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+/// Stops each thread whose name begins so: PTRACE_SEIZE, PTRACE_INTERRUPT.
+const HOLD: &str = r#"
+import ctypes, os, sys
+pid, kind = sys.argv[1:]
+libc = ctypes.CDLL(None, use_errno=True)
+libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+held = 0
+for task in os.listdir(f"/proc/{pid}/task"):
+    if open(f"/proc/{pid}/task/{task}/comm").read().startswith(kind):
+        for request in (0x4206, 0x4207):
+            if libc.ptrace(request, int(task), None, None) != 0:
+                sys.exit(os.strerror(ctypes.get_errno()))
+        os.waitpid(int(task), 0x40000000)
+        held += 1
+print("held", held)
+sys.stdin.read()
+"#;
+
+#[test]
+fn a_server_whose_engine_or_accepting_loop_hangs_gives_no_sign_of_life_until_it_goes_on() {
+    if !require_root() {
+        return;
+    }
+    for kind in ["gtp-engine", "tokio-r"] {
+        let world = World::new();
+        let notices = Notices::at(&world.path("notify"));
+        let mut command = serve(&world, &["--public"]);
+        command.env("NOTIFY_SOCKET", world.path("notify")).env("WATCHDOG_USEC", "400000");
+        let mut server = Serving::start_logged(command, &world.path("log"));
+        notices.wait_for("WATCHDOG=1");
+        let held = Held::of(server.id(), kind);
+        notices.fall_silent();
+        drop(held);
+        notices.wait_for("WATCHDOG=1");
+        signal(&server, Signal::TERM);
+        assert_eq!(server.wait(), Some(0), "{}", log(&world));
+    }
+}
+
+#[test]
+fn a_server_that_drains_asks_for_more_time_again_and_again() {
+    let world = World::new();
+    let notices = Notices::at(&world.path("notify"));
+    let mut command = serve(&world, &["--public", "--drain", "60s"]);
+    command.env("NOTIFY_SOCKET", world.path("notify")).env("WATCHDOG_USEC", "400000");
+    let mut server = Serving::start_logged(command, &world.path("log"));
+    let _get = transfer_at(&world, &server, "2Mbit", "60s");
+    signal(&server, Signal::TERM);
+    notices.wait_for("STOPPING=1");
+    notices.wait_for("STATUS=takes no more clients; 1 session");
+    for _ in 0..4 {
+        let notice = notices.wait_for("EXTEND_TIMEOUT_USEC=");
+        let more: u64 = notice.trim().split('=').next_back().unwrap().parse().unwrap();
+        assert!((12_000_000..=30_000_000).contains(&more), "{notice}");
+    }
+    signal(&server, Signal::TERM);
+    assert_eq!(server.wait(), Some(130));
+}
+
+#[test]
+fn a_manager_hears_when_the_daemon_is_ready_lives_reloads_and_stops() {
+    let world = World::new();
+    let notices = Notices::at(&world.path("notify"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gtpd"));
+    command.env_clear().arg("--socket").arg(world.path("gtpd.sock")).stdin(Stdio::null());
+    command.env("NOTIFY_SOCKET", world.path("notify")).env("WATCHDOG_USEC", "400000");
+    let mut daemon = Reaped(command.stderr(Stdio::null()).spawn().unwrap());
+    let pid = Pid::from_raw(daemon.0.id() as i32).unwrap();
+    notices.wait_for("READY=1");
+    notices.wait_for("STATUS=shares capacity among 0 processes; 0 sessions");
+    notices.wait_for("WATCHDOG=1");
+    if require_root() {
+        let held = Held::of(daemon.0.id(), "gtpd\n");
+        notices.fall_silent();
+        drop(held);
+        notices.wait_for("WATCHDOG=1");
+    }
+    let daemon_socket = world.path("gtpd.sock");
+    let options = ["--daemon", daemon_socket.to_str().unwrap()];
+    let _server = world.serve("server", &[&["--public"], &options[..]].concat());
+    notices.wait_for("STATUS=shares capacity among 1 process; 0 sessions");
+    kill_process(pid, Signal::HUP).unwrap();
+    notices.wait_for("RELOADING=1");
+    notices.wait_for("READY=1");
+    kill_process(pid, Signal::TERM).unwrap();
+    notices.wait_for("STOPPING=1");
+    assert_eq!(daemon.0.wait().unwrap().code(), Some(0));
 }
 
 /// Starts the server by a shell that gives it these sockets as a manager does.
@@ -139,11 +262,16 @@ impl Drop for Reaped {
 
 /// A transfer of 4 MB at 8 Mbit/s, once it moves.
 fn slow_transfer(world: &World, server: &Serving) -> Reaped {
+    transfer_at(world, server, "8Mbit", "2s")
+}
+
+/// The same at another rate, which goes on without progress for so long.
+fn transfer_at(world: &World, server: &Serving, rate: &str, patience: &str) -> Reaped {
     world.export("large", 4_000_000);
     world.expect(0, &["ls", &server.url(""), "--accept-new"]);
     let url = server.url("large");
-    let mut get = world.gtp("client", &["get", &url, "out", "--max-rate", "8Mbit"]);
-    let get = Reaped(get.args(["--retry-for", "2s"]).stderr(Stdio::null()).spawn().unwrap());
+    let mut get = world.gtp("client", &["get", &url, "out", "--max-rate", rate]);
+    let get = Reaped(get.args(["--retry-for", patience]).stderr(Stdio::null()).spawn().unwrap());
     wait_for("data", || size_of(&world.path("out.gtp-part")) > 0);
     get
 }
@@ -251,7 +379,13 @@ fn a_settings_file_that_is_named_must_be_there() {
 /// The units, with the program that was built here in the place of the installed one.
 fn units(world: &World) -> Vec<PathBuf> {
     let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/systemd");
-    let names = ["gtp-serve.service", "gtp-serve-readonly.service", "gtp-serve.socket"];
+    let names = [
+        "gtp-serve.service",
+        "gtp-serve-readonly.service",
+        "gtpd.service",
+        "gtp-serve.socket",
+        "gtpd.socket",
+    ];
     let copy = |name: &str| {
         let unit = std::fs::read_to_string(from.join(name)).unwrap();
         let to = world.path(name);
@@ -297,4 +431,36 @@ fn the_settings_file_that_is_packaged_is_one_that_a_server_takes() {
     let server = Serving::start(command);
     world.expect(0, &["ls", &server.url(""), "--accept-new"]);
     wait_for("the audit", || size_of(&world.path("audit.jsonl")) > 0);
+}
+
+#[test]
+fn a_hangup_changes_capacity_log_audit_and_the_numbers_address_while_a_transfer_goes_on() {
+    let world = World::new();
+    let settings = world.path("serve.toml");
+    let [first, second] = [(), ()].map(|()| common::ports::free_port());
+    let text = |port: u16, rest: &str| format!("metrics = \"127.0.0.1:{port}\"\n{rest}\n");
+    std::fs::write(&settings, text(first, "audit = \"audit.1\"")).unwrap();
+    let mut command = serve(&world, &["--public"]);
+    command.env("GTP_CONFIG_FILE", &settings);
+    let server = Serving::start_logged(command, &world.path("log"));
+    let mut get = transfer_at(&world, &server, "2Mbit", "60s");
+    let rest = "audit = \"audit.2\"\nlog-format = \"json\"\nlog = \"debug\"\n\
+                capacity-out = \"2Mbit\"";
+    std::fs::write(&settings, text(second, rest)).unwrap();
+    signal(&server, Signal::HUP);
+    let read_again = |line: &str| line.starts_with('{') && line.contains("was read again");
+    wait_for("a line of JSON", || log(&world).lines().any(read_again));
+    let running = "gtp_serve_running_sessions{verb=\"get\"} 1";
+    wait_for("the numbers", || common::page(second).is_some_and(|page| page.contains(running)));
+    assert!(common::page(first).is_none(), "the old address still serves");
+    wait_for("details", || log(&world).contains("\"level\":\"DEBUG\""));
+    assert!(get.0.try_wait().unwrap().is_none(), "the transfer ended");
+    // A megabyte takes four seconds and more at the new capacity, and none at the old one.
+    world.export("small", 1_000_000);
+    let begun = Instant::now();
+    world.expect(0, &["get", &server.url("small"), "small"]);
+    assert!(begun.elapsed() > Duration::from_millis(3_200), "{:?}", begun.elapsed());
+    wait_for("the end", || {
+        std::fs::read_to_string(world.path("audit.2")).is_ok_and(|text| text.contains("\"end\""))
+    });
 }

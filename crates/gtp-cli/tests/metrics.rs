@@ -3,8 +3,6 @@
 mod common;
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::process::Stdio;
 
 use common::{World, ports::free_port, size_of, wait_for, writable};
@@ -12,10 +10,7 @@ use serde_json::Value;
 
 /// The page of a server, as a program asks for it.
 fn page(port: u16) -> String {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").unwrap();
-    let mut text = String::new();
-    stream.read_to_string(&mut text).unwrap();
+    let text = common::page(port).unwrap();
     assert!(text.starts_with("HTTP/1.1 200 OK\r\n") && text.ends_with("# EOF\n"), "{text}");
     text
 }
@@ -103,4 +98,29 @@ fn numbers_are_served_on_a_loopback_address_alone() {
     let refused = world.run("server", &args);
     assert_eq!(refused.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&refused.stderr).contains("name a loopback address"));
+}
+
+#[test]
+fn bytes_count_while_a_session_runs_and_once_when_it_ends() {
+    let world = World::new();
+    let port = free_port();
+    let server = writable(&world, &["--metrics", &format!("127.0.0.1:{port}")]);
+    world.export("large", 2_000_000);
+    let url = server.url("large");
+    let mut get = world.gtp("client", &["get", &url, "out", "--max-rate", "8Mbit"]);
+    let mut get = get.stderr(Stdio::null()).spawn().unwrap();
+    let counted = || {
+        let page = page(port);
+        let content = sum(&page, "content_bytes_total", &["verb=\"get\""]);
+        (sum(&page, "running_sessions", &["verb=\"get\""]), content)
+    };
+    wait_for("bytes of a session that runs", || {
+        let (running, content) = counted();
+        running == 1 && content > 100_000
+    });
+    assert!(get.wait().unwrap().success());
+    wait_for("its end", || counted().0 == 0);
+    wait_for("the rest", || counted().1 >= 2_000_000);
+    // Units at the end of files count whole, and nothing counts twice.
+    assert!(counted().1 < 2_100_000, "{:?}", counted());
 }

@@ -12,7 +12,8 @@ use gtp_net::flows::{Alone, Failure, FailureKind};
 use gtp_net::identity::Fingerprint;
 use gtp_net::server::Server as Listening;
 use gtp_net::server::{
-    Admission, Changes, EVENTS, Limits, ServeConfig, ServerEvent, Sockets, Terms, Writing,
+    Admission, Changes, EVENTS, Limits, Pulse, ServeConfig, ServerEvent, Sessions, Sockets, Terms,
+    Writing,
 };
 use gtp_net::trust::{AUTHORIZED_KEYS_FILE, Access, AuthorizedKeys, ClientTrust, Strangers};
 use gtp_store::SinkOptions;
@@ -208,6 +209,8 @@ pub struct RunningServer {
     reload: Arc<Notify>,
     drain: Arc<Notify>,
     terms: Arc<watch::Sender<Terms>>,
+    pulse: Pulse,
+    sessions: Sessions,
     stop: watch::Sender<bool>,
     ended: watch::Receiver<bool>,
     task: JoinHandle<()>,
@@ -217,13 +220,26 @@ impl RunningServer {
     fn run(server: Listening, events: mpsc::Receiver<ServerEvent>) -> RunningServer {
         let (address, fingerprint) = (server.address(), server.fingerprint());
         let (reload, drain, terms) = (server.reload(), server.drain(), server.terms());
+        let (pulse, sessions) = (server.pulse(), server.sessions());
         let (stop, stopped) = watch::channel(false);
         let (end, ended) = watch::channel(false);
         let task = tokio::spawn(async move {
             server.run(stopped).await;
             end.send_replace(true);
         });
-        RunningServer { address, fingerprint, events, reload, drain, terms, stop, ended, task }
+        RunningServer {
+            address,
+            fingerprint,
+            events,
+            reload,
+            drain,
+            terms,
+            pulse,
+            sessions,
+            stop,
+            ended,
+            task,
+        }
     }
 
     /// Gives sessions that begin from now on the terms of this description: whether clients may
@@ -235,6 +251,16 @@ impl RunningServer {
     /// Takes no more clients. The server ends when the last one is gone.
     pub fn drain(&self) {
         self.drain.notify_one();
+    }
+
+    /// Says whether what serves clients goes on, for whoever restarts a server that hangs.
+    pub fn pulse(&self) -> Pulse {
+        self.pulse.clone()
+    }
+
+    /// The sessions that it has, also those whose beginning was not told for want of room.
+    pub fn sessions(&self) -> Sessions {
+        self.sessions.clone()
     }
 
     /// Where it listens.

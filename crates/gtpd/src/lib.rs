@@ -28,6 +28,6 @@ pub use claim::{Before, Claim, ClaimError};
 pub use hub::{
     ClientId, GRACE_MOST, Hub, HubConfig, Right, SESSIONS_MOST, SESSIONS_OF_ONE, SetError, Who,
 };
-pub use orders::{Commander, Order, Orders, orders};
+pub use orders::{Census, Commander, Order, Orders, orders};
 pub use room::Room;
 pub use server::{Daemon, DaemonConfig};

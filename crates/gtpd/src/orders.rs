@@ -1,11 +1,14 @@
-//! Orders to a running daemon from outside its loop: to end, or to use other capacities.
+//! What a running daemon is told and asked from outside its loop: to end, to use other capacities,
+//! and how it is doing.
 //!
-//! Orders come from another thread, which waits for signals. A byte on a socket pair ends the
-//! loop's wait, and a queue holds the order itself. What a signal means is unknown here.
+//! It comes from another thread, which waits for signals. A byte on a socket pair ends the loop's
+//! wait, and a queue holds the rest. An answer shows that the loop goes on. What a signal means is
+//! unknown here.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use gtp_alloc::Rate;
@@ -24,18 +27,33 @@ pub enum Order {
     },
 }
 
-/// The end that gives orders.
-#[derive(Debug)]
+/// Who has come to a daemon.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Census {
+    /// Processes that are attached.
+    pub processes: u32,
+    /// Their sessions.
+    pub sessions: u32,
+}
+
+/// What is in the queue.
+pub(crate) enum Said {
+    Order(Order),
+    Question(Box<dyn FnOnce(Census) + Send>),
+}
+
+/// The end that gives orders. Clones give them to the same daemon.
+#[derive(Clone, Debug)]
 pub struct Commander {
-    bell: UnixStream,
-    queue: Sender<Order>,
+    bell: Arc<UnixStream>,
+    queue: Sender<Said>,
 }
 
 /// The daemon's end.
 #[derive(Debug)]
 pub struct Orders {
     bell: UnixStream,
-    queue: Receiver<Order>,
+    queue: Receiver<Said>,
 }
 
 /// Both ends.
@@ -47,22 +65,32 @@ pub fn orders() -> io::Result<(Commander, Orders)> {
     near.set_nonblocking(true)?;
     far.set_nonblocking(true)?;
     let (sender, receiver) = channel();
-    Ok((Commander { bell: near, queue: sender }, Orders { bell: far, queue: receiver }))
+    Ok((Commander { bell: Arc::new(near), queue: sender }, Orders { bell: far, queue: receiver }))
 }
 
 impl Commander {
     /// Gives an order; a daemon that has ended takes none.
     pub fn give(&mut self, order: Order) {
-        if self.queue.send(order).is_ok() {
+        self.say(Said::Order(order));
+    }
+
+    /// Asks who is there. The answer comes from the daemon's loop, in its next turn; a daemon that
+    /// has ended drops it.
+    pub fn ask(&mut self, answer: impl FnOnce(Census) + Send + 'static) {
+        self.say(Said::Question(Box::new(answer)));
+    }
+
+    fn say(&mut self, said: Said) {
+        if self.queue.send(said).is_ok() {
             // If the socket is full the bell has been rung.
-            let _ = self.bell.write(b"!");
+            let _ = (&*self.bell).write(b"!");
         }
     }
 }
 
 impl Orders {
-    /// The next order, if there is one.
-    pub(crate) fn next(&mut self) -> Option<Order> {
+    /// The next of what was said, if there is something.
+    pub(crate) fn next(&mut self) -> Option<Said> {
         let mut bells = [0; 64];
         // What was rung for is in the queue.
         let _ = self.bell.read(&mut bells);

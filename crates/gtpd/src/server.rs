@@ -24,7 +24,7 @@ use crate::comers::{Comers, Spare};
 use crate::http::{Pages, Work};
 use crate::hub::{ClientId, Hub, HubConfig, Right, SetError, Who};
 use crate::metrics::NUMBERS;
-use crate::orders::{Order, Orders};
+use crate::orders::{Census, Order, Orders, Said};
 use crate::view::Lists;
 use crate::web::LIVE;
 use beside::Beside;
@@ -209,12 +209,16 @@ impl Daemon {
         }
     }
 
-    /// Does what it was ordered.
+    /// Does what it was ordered, and answers what it was asked.
     fn obey(&mut self) -> Course {
-        while let Some(order) = self.orders.as_mut().and_then(Orders::next) {
-            match order {
-                Order::End => return Course::Ends,
-                Order::Capacities { out, in_ } => {
+        while let Some(said) = self.orders.as_mut().and_then(Orders::next) {
+            match said {
+                Said::Question(answer) => {
+                    let host = self.hub.host();
+                    answer(Census { processes: host.processes, sessions: host.sessions });
+                }
+                Said::Order(Order::End) => return Course::Ends,
+                Said::Order(Order::Capacities { out, in_ }) => {
                     let full = [out, in_];
                     self.beside.set_full(full, self.reserve);
                     self.hub.set_full(full.map(|rate| rate.saturating_sub(self.reserve)));

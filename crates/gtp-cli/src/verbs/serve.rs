@@ -5,9 +5,10 @@
 //! either stream cannot hold the server up. The audit, if there is one, has every session.
 
 mod audit;
-mod manager;
 mod metrics;
 mod ration;
+mod reload;
+mod sockets;
 mod teller;
 
 use std::ops::ControlFlow;
@@ -17,25 +18,27 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use gtp::{
-    AUTHORIZED_KEYS_FILE, Alone, Failure, Host, RunningServer, Server, ServerEvent, Sockets,
+    AUTHORIZED_KEYS_FILE, Alone, Failure, Host, Pulse, RunningServer, Server, ServerEvent,
+    Sessions, Sockets,
 };
 use serde_json::json;
+use tokio::sync::watch;
 use tokio::time::{Interval, Sleep, interval, sleep};
 use tracing::{error, info, warn};
 
-use crate::args::{self, OneEnd, ServeArgs, Verb};
+use crate::args::{OneEnd, ServeArgs};
 use crate::log::SERVER;
+use crate::manager::{Manager, Serving};
 use crate::output::{self, aside};
 use crate::show::json as out;
 use crate::signals::{ServerSignals, Wish};
 use audit::Audit;
-use manager::Manager;
 use metrics::Metrics;
 use teller::Teller;
 
 pub fn run(args: ServeArgs) -> Result<ExitCode, Failure> {
     // Before there are threads: the environment says which descriptors are meant.
-    let sockets = manager::sockets()?;
+    let sockets = sockets::given()?;
     let runtime = super::runtime()?;
     runtime.block_on(serve(args, sockets))
 }
@@ -57,6 +60,8 @@ struct Service {
     audit: Option<Audit>,
     metrics: Option<Metrics>,
     manager: Manager,
+    /// What it does, in words, for the manager.
+    doing: watch::Sender<&'static str>,
     sum_up: Interval,
     /// When it ends whatever goes on, once it takes no more clients.
     ends: Option<Pin<Box<Sleep>>>,
@@ -78,12 +83,15 @@ impl Service {
             None => server(&args).start(&host).await?,
             Some(sockets) => server(&args).start_on(&host, sockets).await?,
         };
-        let metrics = args.metrics.map(Metrics::serve).transpose()?;
+        let metrics = args.metrics.map(|at| Metrics::serve(at, running.sessions())).transpose()?;
         announce(&args, &running);
-        let (teller, mut manager) = (Teller::new(&args), Manager::of_process());
+        let (teller, manager) = (Teller::new(&args), Manager::of_process());
         manager.ready();
-        let sum_up = interval(SUM_UP_SPAN);
-        Ok(Service { args, host, running, teller, audit, metrics, manager, sum_up, ends: None })
+        let (doing, is_doing) = watch::channel("serves");
+        let served = Served { pulse: running.pulse(), sessions: running.sessions(), is_doing };
+        tokio::spawn(manager.clone().hear(served));
+        let (sum_up, ends) = (interval(SUM_UP_SPAN), None);
+        Ok(Service { args, host, running, teller, audit, metrics, manager, doing, sum_up, ends })
     }
 
     /// Waits for what happens next and does what follows; breaks when it is time to end.
@@ -95,7 +103,6 @@ impl Service {
             },
             wish = signals.next() => return self.obey(wish),
             _ = self.sum_up.tick() => self.look(),
-            () = self.manager.live() => {}
             () = overdue(&mut self.ends) => return ControlFlow::Break(()),
         }
         ControlFlow::Continue(())
@@ -105,21 +112,18 @@ impl Service {
         if let Some(audit) = &mut self.audit {
             audit.record(event);
         }
-        if let Some(metrics) = &mut self.metrics {
+        if let Some(metrics) = &self.metrics {
             metrics.count(event);
         }
-        self.manager.hear(event);
         self.teller.tell(event);
     }
 
     fn look(&mut self) {
         self.teller.stands(self.host.stands());
         self.teller.sum_up();
-        if let (Some(metrics), Some(audit)) = (&mut self.metrics, &self.audit) {
+        if let (Some(metrics), Some(audit)) = (&self.metrics, &self.audit) {
             metrics.count_lost(audit.lost());
         }
-        let doing = if self.ends.is_some() { "takes no more clients" } else { "serves" };
-        self.manager.stands(doing);
     }
 
     fn obey(&mut self, wish: Wish) -> ControlFlow<()> {
@@ -135,6 +139,7 @@ impl Service {
                     "no more clients are taken; what goes on may go on for so long"
                 );
                 self.running.drain();
+                self.doing.send_replace("takes no more clients");
                 self.manager.stopping(span);
                 // The server ends before this, if all its sessions do.
                 self.ends = Some(Box::pin(sleep(span)));
@@ -145,42 +150,8 @@ impl Service {
         }
     }
 
-    /// Reads again what can be read again while transfers go on.
-    fn reload(&mut self) {
-        self.manager.reloading();
-        match args::parse_again() {
-            Ok((Verb::Serve(new), overridden)) => {
-                for why in overridden {
-                    warn!(target: SERVER, why, "hangup: the environment comes before the file");
-                }
-                self.take(new);
-            }
-            Ok(_) => {}
-            Err(why) => error!(target: SERVER, why, "hangup: the configuration stays as it was"),
-        }
-        self.running.reload();
-        if let Some(audit) = &self.audit {
-            audit.reopen();
-        }
-        self.manager.ready();
-    }
-
-    /// Takes new settings, as far as a server that runs can.
-    fn take(&mut self, new: ServeArgs) {
-        let both = fixed(&self.args).into_iter().zip(fixed(&new));
-        let changed = both.filter(|((_, old), (_, new))| old != new);
-        let later: Vec<&str> = changed.map(|((name, _), _)| name).collect();
-        if !later.is_empty() {
-            let settings = later.join(", ");
-            warn!(target: SERVER, settings, "hangup: these settings count from the next start on");
-        }
-        self.running.change_terms(server(&new));
-        self.args.drain = new.drain;
-        info!(target: SERVER, writable = new.writable, "hangup: the configuration was read again");
-    }
-
     /// Ends the sessions, and hears of their ends.
-    async fn end(mut self, mut signals: ServerSignals) -> Result<ExitCode, Failure> {
+    async fn end(self, mut signals: ServerSignals) -> Result<ExitCode, Failure> {
         self.manager.stopping(Duration::ZERO);
         let Service { running, mut teller, mut audit, .. } = self;
         let stop_now = async { while signals.next().await != Wish::Stop {} };
@@ -206,6 +177,23 @@ impl Service {
     }
 }
 
+/// What serves, for the manager.
+struct Served {
+    pulse: Pulse,
+    sessions: Sessions,
+    is_doing: watch::Receiver<&'static str>,
+}
+
+impl Serving for Served {
+    async fn beat(&mut self) -> Option<String> {
+        if !self.pulse.beat().await {
+            return None;
+        }
+        let sessions = gtp_text::count(self.sessions.running().len() as u64, "session");
+        Some(format!("{}; {sessions}", *self.is_doing.borrow()))
+    }
+}
+
 /// Ends the process at once, but for the records of the audit that a disk takes without delay.
 fn give_up(audit: Option<Audit>) -> ! {
     if let Some(lost) = audit.and_then(|audit| audit.close_within(GIVE_UP_SPAN)) {
@@ -221,22 +209,6 @@ async fn overdue(at: &mut Option<Pin<Box<Sleep>>>) {
         Some(at) => at.await,
         None => std::future::pending().await,
     }
-}
-
-/// The settings that a server which runs cannot change, with their values.
-fn fixed(args: &ServeArgs) -> [(&'static str, String); 9] {
-    let said = |value: &dyn std::fmt::Debug| format!("{value:?}");
-    [
-        ("listen", args.listen.clone()),
-        ("public", said(&args.public)),
-        ("authorized-keys", said(&args.authorized_keys)),
-        ("engines", said(&args.engines)),
-        ("capacities, interval, daemon", said(&args.host)),
-        ("audit", said(&args.audit)),
-        ("metrics", said(&args.metrics)),
-        ("log-format", said(&args.log_format)),
-        ("json", said(&args.json)),
-    ]
 }
 
 /// The server that the options describe.

@@ -81,6 +81,15 @@ impl World {
     }
 }
 
+/// The page of numbers at a loopback port, as a program asks for it, if somebody serves there.
+pub fn page(port: u16) -> Option<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").ok()?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text).ok()?;
+    Some(text)
+}
+
 /// A server that lets this world's client write, and that the client knows.
 pub fn writable(world: &World, args: &[&str]) -> Serving {
     let id = world.expect(0, &["id"]);

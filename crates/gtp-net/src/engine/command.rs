@@ -56,6 +56,8 @@ pub(super) enum Notice {
     /// Whether datagrams of a session have come is to be said, once all that were there by now are
     /// read.
     Arrivals(FlowId, oneshot::Sender<Arrivals>),
+    /// Somebody asks whether the engine's loop goes on.
+    Beat(oneshot::Sender<()>),
     /// Something about a session's ways besides UDP.
     Carrier(CarrierNotice),
     /// A datagram of one of its sessions has come to another engine.

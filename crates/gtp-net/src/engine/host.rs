@@ -324,6 +324,23 @@ impl Host {
         }
     }
 
+    /// Waits until each engine's thread has gone through its loop once more. Returns whether all of
+    /// them have; an engine that has ended cannot. Safe to cancel.
+    pub async fn turn_over(&self) -> bool {
+        let ask = |engine: &Engine| {
+            let (answer_in, answer) = oneshot::channel();
+            engine.notices.send(Notice::Beat(answer_in));
+            answer
+        };
+        let answers: Vec<oneshot::Receiver<()>> = self.shared.engines.iter().map(ask).collect();
+        for answer in answers {
+            if answer.await.is_err() {
+                return false;
+            }
+        }
+        true
+    }
+
     /// What this host can receive by its own account; unlimited if nobody knows it.
     pub fn capacity_in(&self) -> Rate {
         *self.shared.capacity_in.lock().unwrap_or_else(PoisonError::into_inner)
@@ -379,6 +396,16 @@ pub(super) fn arrivals(
     async move { answer.await.ok() }
 }
 
+/// Says how a session or a transfer is doing, and keeps neither of them.
+pub struct Watch<P>(Arc<Mutex<P>>);
+
+impl<P: Clone> Watch<P> {
+    /// How it is doing, at most 50 ms old; after its end, how it had done.
+    pub fn progress(&self) -> P {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
 /// A session that sends. Dropping it closes the session.
 pub struct SourceHandle {
     flow: FlowId,
@@ -397,6 +424,11 @@ impl SourceHandle {
     /// How the session is doing, at most 50 ms old.
     pub fn progress(&self) -> SourceProgress {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Says how the session is doing, for whoever keeps it, also after the handle is gone.
+    pub fn watch(&self) -> Watch<SourceProgress> {
+        Watch(Arc::clone(&self.progress))
     }
 
     /// Ends the session, and returns how it has done to its end. `within` this time: an engine that
@@ -497,6 +529,11 @@ impl TransferHandle {
     /// How the transfer is doing, at most 50 ms old.
     pub fn progress(&self) -> TransferProgress {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Says how the transfer is doing, for whoever keeps it, also after the handle is gone.
+    pub fn watch(&self) -> Watch<TransferProgress> {
+        Watch(Arc::clone(&self.progress))
     }
 
     /// Finishes files, each against the root that it must have, or unchecked with `None`. After

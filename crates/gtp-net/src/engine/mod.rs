@@ -59,7 +59,7 @@ pub use calls::Calls;
 pub use carrier::{CARRIED_MOST, Carrier};
 pub use gtp_share::Places;
 pub use gtp_share::client::Missed;
-pub use host::{Host, SourceHandle, TransferHandle, default_capacity, default_engines};
+pub use host::{Host, SourceHandle, TransferHandle, Watch, default_capacity, default_engines};
 pub use keeper::{Sharing, StartError};
 pub use law::{Alone, Law};
 pub use standing::{Bond, Stands};

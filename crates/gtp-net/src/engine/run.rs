@@ -166,6 +166,8 @@ impl Engine {
                     self.questions.ask(flow, answer, self.fullest());
                     self.ready.fill(true);
                 }
+                // Whoever asked may have gone.
+                Ok(Notice::Beat(answer)) => drop(answer.send(())),
                 Ok(notice) => {
                     self.calls.message.count();
                     if let Notice::Carrier(notice) = &notice {

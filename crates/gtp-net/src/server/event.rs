@@ -11,6 +11,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::flows::Failure;
 use crate::identity::Fingerprint;
+use crate::messages::Reason;
 
 /// Numbers a server's sessions, from 1.
 pub type SessionId = u64;
@@ -22,6 +23,57 @@ pub enum Whose {
     Listed,
     /// Its key is not: the server lets anyone read.
     Stranger,
+}
+
+/// Why a connection became no session. There are few, so that refusals can be counted by them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WhyRefused {
+    /// It proved no key, or said nothing that is understood.
+    NoKey,
+    /// Its key may not do this here.
+    NotAllowed,
+    /// The server does not do what it asks for: it only reads, or the control law is not allowed.
+    NotOffered,
+    /// The path that it asks for is none, or it asks for a stream.
+    BadRequest,
+    /// There is no room for it now.
+    Busy,
+    /// There is no version or cipher in common.
+    Version,
+    /// The server cannot use its list of keys.
+    NoList,
+}
+
+impl WhyRefused {
+    /// What this is called where refusals are counted.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            WhyRefused::NoKey => "no_key",
+            WhyRefused::NotAllowed => "not_allowed",
+            WhyRefused::NotOffered => "not_offered",
+            WhyRefused::BadRequest => "bad_request",
+            WhyRefused::Busy => "busy",
+            WhyRefused::Version => "version",
+            WhyRefused::NoList => "no_list",
+        }
+    }
+
+    /// Why a client with a proved key is refused that is told this reason.
+    pub(super) fn of_reason(reason: Reason) -> WhyRefused {
+        match reason {
+            Reason::NotAuthorised => WhyRefused::NotAllowed,
+            Reason::Permission | Reason::Destination => WhyRefused::NotOffered,
+            Reason::Missing | Reason::Unreadable | Reason::Changed | Reason::Integrity => {
+                WhyRefused::BadRequest
+            }
+            Reason::Limit | Reason::Unexpected => WhyRefused::BadRequest,
+            Reason::Busy | Reason::Stopping | Reason::TimedOut | Reason::NoUdpPath => {
+                WhyRefused::Busy
+            }
+            Reason::Version => WhyRefused::Version,
+            Reason::Other => WhyRefused::NoList,
+        }
+    }
 }
 
 /// What a client with a proved key asks for.
@@ -147,9 +199,13 @@ pub enum ServerEvent {
     Refused {
         /// Whence it came.
         client: SocketAddr,
+        /// Whether its key is on the list. One that proved none is a stranger.
+        whose: Whose,
+        /// The kind of reason.
+        reason: WhyRefused,
         /// What it asked for, once it had proved a key.
         request: Option<Request>,
-        /// Why not.
+        /// Why not, in words.
         failure: Failure,
     },
     /// A session begins.
@@ -157,7 +213,8 @@ pub enum ServerEvent {
         /// The session.
         visit: Arc<Visit>,
     },
-    /// A session changed the tree. Told only if the server was asked to ([`Changes::Told`]).
+    /// A session changed the tree. Told before its end, and only if the server was asked to
+    /// ([`Changes::Told`]).
     Changed {
         /// The session.
         visit: Arc<Visit>,

@@ -106,6 +106,8 @@ impl Giving {
         let number = session.local_session;
         let open = SourceOpen { session, source: Box::new(source) };
         let source = client.host.open_source(open);
+        let sent = source.watch();
+        client.told.measure(move || moved(&sent.progress(), None));
         let manifest = &listing.scanned.manifest;
         let sums = (manifest.entries.len() as u64, manifest.content_bytes());
         let object = Some(wire_root(manifest.root_kind));

@@ -15,11 +15,13 @@ mod list;
 pub(crate) mod occupancy;
 pub(crate) mod path_questions;
 mod place;
+mod pulse;
 mod put;
 mod scan;
 pub(crate) mod session;
 mod steps;
 mod tend;
+mod told;
 mod turned_away;
 mod walks;
 
@@ -38,8 +40,12 @@ use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 
 pub use admission::{Admission, Limits};
-pub use event::{Change, Changes, Moved, Request, Room, ServerEvent, SessionId, Visit, Whose};
+pub use event::{
+    Change, Changes, Moved, Request, Room, ServerEvent, SessionId, Visit, Whose, WhyRefused,
+};
 pub use place::listen_address;
+pub use pulse::Pulse;
+pub use told::{Running, Sessions};
 
 use crate::control::ControlChannel;
 use crate::engine::{Host, SocketId};
@@ -49,6 +55,7 @@ use crate::tls::server_config;
 use budget::Budget;
 use clients::{Clients, Leave, Seat};
 use keys::{Keys, Overseen, oversee};
+use pulse::Beats;
 use steps::Steps;
 use walks::{Nothing, Walks};
 
@@ -114,6 +121,8 @@ pub struct Server {
     fingerprint: Fingerprint,
     reload: Arc<Notify>,
     drain: Arc<Notify>,
+    beats: Beats,
+    pulse: Pulse,
 }
 
 /// What all sessions of a server share.
@@ -135,6 +144,7 @@ pub(crate) struct Shared {
     rooms: Arc<Semaphore>,
     /// Changes that are being carried out.
     steps: Steps,
+    sessions: Sessions,
 }
 
 /// What ends a client's session from outside.
@@ -236,10 +246,12 @@ impl Server {
             missed: AtomicU64::new(0),
             rooms: Arc::new(Semaphore::new(CHANGES_WAITING)),
             steps: Steps::default(),
+            sessions: Sessions::default(),
         };
         let (shared, reload, drain) = (Arc::new(shared), Arc::default(), Arc::default());
         let fingerprint = identity.fingerprint();
-        Server { listener, address, shared, fingerprint, reload, drain }
+        let (pulse, beats) = pulse::of_host(&shared.host);
+        Server { listener, address, shared, fingerprint, reload, drain, beats, pulse }
     }
 
     /// The address that it listens on.
@@ -262,6 +274,16 @@ impl Server {
         Arc::clone(&self.drain)
     }
 
+    /// Says whether what serves clients goes on: what accepts them, and the host's engines.
+    pub fn pulse(&self) -> Pulse {
+        self.pulse.clone()
+    }
+
+    /// The sessions that it has.
+    pub fn sessions(&self) -> Sessions {
+        self.shared.sessions.clone()
+    }
+
     /// Where the terms of the sessions to come are changed.
     pub fn terms(&self) -> Arc<watch::Sender<Terms>> {
         Arc::clone(&self.shared.terms)
@@ -269,10 +291,35 @@ impl Server {
 
     /// Serves until `stop` becomes true or its sender is gone; then clients are told, and what
     /// they sent is kept. If it is told to drain, it ends when its clients are gone.
-    pub async fn run(self, mut stop: watch::Receiver<bool>) {
+    pub async fn run(mut self, mut stop: watch::Receiver<bool>) {
         let mut sessions = JoinSet::new();
-        let told = stop.clone();
         tokio::spawn(self.overseeing(stop.clone()));
+        self.accept(&mut sessions, &mut stop).await;
+        let Server { listener, shared, mut beats, .. } = self;
+        drop(listener);
+        let steps = &shared.steps;
+        let ending = async {
+            while sessions.join_next().await.is_some() {}
+            steps.gone().await;
+        };
+        let mut ending = std::pin::pin!(ending);
+        loop {
+            tokio::select! {
+                () = &mut ending => return,
+                () = beats.answer() => {}
+                () = stopping(&mut stop) => break,
+            }
+        }
+        steps.stop();
+        // A client that does not listen must not keep the server, nor a disk that stands still.
+        if tokio::time::timeout(FAREWELL_SPAN, ending).await.is_err() && steps.begin().is_none() {
+            tracing::warn!("a change goes on that nobody will hear of: it takes too long");
+        }
+    }
+
+    /// Takes clients in until it is told to stop or to drain.
+    async fn accept(&mut self, sessions: &mut JoinSet<()>, stop: &mut watch::Receiver<bool>) {
+        let told = stop.clone();
         let mut complaints = COMPLAINTS;
         loop {
             let arrivals = async {
@@ -281,9 +328,7 @@ impl Server {
             };
             tokio::select! {
                 accepted = arrivals => match accepted {
-                    Ok((stream, from)) => {
-                        self.admit(&mut sessions, stream, from, told.clone());
-                    }
+                    Ok((stream, from)) => self.admit(sessions, stream, from, told.clone()),
                     // Out of descriptors: those who are here go on, and leave in time.
                     Err(error) => {
                         if complaints.take(self.shared.host.clock().now()) {
@@ -293,25 +338,10 @@ impl Server {
                     }
                 },
                 Some(_) = sessions.join_next() => {}
-                () = self.drain.notified() => break,
-                () = stopping(&mut stop) => break,
+                () = self.beats.answer() => {}
+                () = self.drain.notified() => return,
+                () = stopping(stop) => return,
             }
-        }
-        drop(self.listener);
-        let steps = &self.shared.steps;
-        let ending = async {
-            while sessions.join_next().await.is_some() {}
-            steps.gone().await;
-        };
-        let mut ending = std::pin::pin!(ending);
-        tokio::select! {
-            () = &mut ending => return,
-            () = stopping(&mut stop) => {}
-        }
-        steps.stop();
-        // A client that does not listen must not keep the server, nor a disk that stands still.
-        if tokio::time::timeout(FAREWELL_SPAN, ending).await.is_err() && steps.begin().is_none() {
-            tracing::warn!("a change goes on that nobody will hear of: it takes too long");
         }
     }
 
@@ -359,7 +389,13 @@ impl Server {
                 }
                 Err(error) => {
                     let failure = Failure::from(error);
-                    shared.tell(ServerEvent::Refused { client: from, request: None, failure });
+                    shared.tell(ServerEvent::Refused {
+                        client: from,
+                        whose: Whose::Stranger,
+                        reason: WhyRefused::NoKey,
+                        request: None,
+                        failure,
+                    });
                 }
             }
         });

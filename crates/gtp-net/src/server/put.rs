@@ -168,6 +168,8 @@ async fn begin(
     let open =
         TransferOpen { sink, manifest: Arc::clone(&manifest), roots: RootPolicy::TrustTrailers };
     let transfer = client.host.open_transfer(open);
+    let received = transfer.watch();
+    client.told.measure(move || moved(&received.progress(), 0));
     let flow = transfer.add_session(session);
     client.channel.send(&ready).await?;
     let index = FileIndex::of(&manifest);

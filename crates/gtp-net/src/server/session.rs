@@ -14,7 +14,11 @@ use super::budget::Holder;
 use super::clients::Seat;
 use super::keys::admit;
 use super::occupancy::{Full, Right};
-use super::{Moved, Request, ServerEvent, Shared, Stop, Visit, Writing, get, list, put, tend};
+use super::told::Told;
+use super::{
+    Moved, Request, ServerEvent, Shared, Stop, Visit, Whose, WhyRefused, Writing, get, list, put,
+    tend,
+};
 use crate::control::ControlChannel;
 use crate::crypto::Suite;
 use crate::engine::{Host, SessionOpen};
@@ -65,8 +69,8 @@ pub(super) struct Client {
     pub holder: Holder,
     /// Its place among its key's sessions; whoever works for it holds it as well.
     pub seat: Arc<Seat>,
-    /// The session as its operator knows it.
-    pub visit: Arc<Visit>,
+    /// The session as its operator hears of it.
+    pub told: Arc<Told>,
 }
 
 /// What a request comes to.
@@ -86,9 +90,10 @@ pub(super) async fn serve(
     mut stop: Stop,
 ) {
     let (remote, key) = (channel.ends().remote, channel.peer());
-    let mut request = request(&open.verb, key);
+    let (mut request, mut whose) = (request(&open.verb, key), Whose::Stranger);
     let judged = admit(&shared.keys, &stop.seat, key, right(&open.verb), |trust| {
         request.name = trust.keys.comment(&key).map(str::to_owned);
+        whose = self::holder(trust, &key).whose();
         judge(&shared, trust, &open, key)
     });
     let judged = tokio::select! {
@@ -98,17 +103,20 @@ pub(super) async fn serve(
     let Judged { path, suite, weight_milli, may_read, holder } = match judged {
         Ok(judged) => judged,
         Err(Refusal { reason, text }) => {
-            let failure = Failure::new(FailureKind::Authentication, text.clone());
-            let request = Some(request);
-            shared.tell(ServerEvent::Refused { client: remote, request, failure });
+            shared.tell(ServerEvent::Refused {
+                client: remote,
+                whose,
+                reason: WhyRefused::of_reason(reason),
+                request: Some(request),
+                failure: Failure::new(FailureKind::Authentication, text.clone()),
+            });
             stop.seat.linger(channel.refuse(reason, text)).await;
             return;
         }
     };
-    let (id, whose) = (shared.clients.number(), holder.whose());
-    let visit = Arc::new(Visit { id, client: remote, whose, request });
-    let host = shared.host.least_busy();
-    let (seat, visiting) = (Arc::clone(&stop.seat), Arc::clone(&visit));
+    let visit = Visit { id: shared.clients.number(), client: remote, whose, request };
+    let told = Told::begin(&shared, visit);
+    let (host, seat) = (shared.host.least_busy(), Arc::clone(&stop.seat));
     let client = Client {
         host,
         channel,
@@ -119,16 +127,14 @@ pub(super) async fn serve(
         may_read,
         holder,
         seat,
-        visit: visiting,
+        told: Arc::clone(&told),
     };
-    attend(shared, client, &mut stop, visit).await;
+    told.end(attend(shared, client, &mut stop).await);
 }
 
-/// Lets a client have what it asked for, and tells of that from its beginning to its end.
-async fn attend(shared: Arc<Shared>, client: Client, stop: &mut Stop, visit: Arc<Visit>) {
-    shared.tell(ServerEvent::Started { visit: Arc::clone(&visit) });
-    let begun = shared.host.clock().now();
-    let ending = match client.open.verb {
+/// Lets a client have what it asked for.
+async fn attend(shared: Arc<Shared>, client: Client, stop: &mut Stop) -> Ending {
+    match client.open.verb {
         Verb::Get { .. } => get::serve(&shared, client, stop).await,
         Verb::Put { .. } => put::serve(&shared, client, stop).await,
         Verb::List { .. } => tokio::select! {
@@ -138,10 +144,7 @@ async fn attend(shared: Arc<Shared>, client: Client, stop: &mut Stop, visit: Arc
         Verb::Tree { .. } => tend::serve(&shared, client, stop).await,
         // It was refused.
         Verb::Stream { .. } => Ending::default(),
-    };
-    let Ending { moved, failure } = ending;
-    let moved = Moved { span: shared.host.clock().now().since(begun), ..moved };
-    shared.tell(ServerEvent::Ended { visit, moved, failure });
+    }
 }
 
 /// A request, as its operator hears of it; whose key that is is not known yet.

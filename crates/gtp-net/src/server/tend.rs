@@ -26,16 +26,14 @@ use crate::messages::{
 };
 
 pub(super) async fn serve(shared: &Arc<Shared>, client: Client, stop: &mut Stop) -> Ending {
-    let mut done = 0;
     let failure = tokio::select! {
-        ended = tend(shared, client, &mut done) => ended.err(),
+        ended = tend(shared, client) => ended.err(),
         why = stop.told() => Some(why.failure()),
     };
-    Ending { moved: Moved { changes: done, ..Moved::default() }, failure }
+    Ending { moved: Moved::default(), failure }
 }
 
-/// Serves a client, and counts the steps that were carried out for it in `done`.
-async fn tend(shared: &Arc<Shared>, mut client: Client, done: &mut u64) -> Result<(), Failure> {
+async fn tend(shared: &Arc<Shared>, mut client: Client) -> Result<(), Failure> {
     let replica = match Replica::beneath(&shared.config.root, client.path.clone()) {
         Ok(replica) => Arc::new(replica),
         Err(error) => {
@@ -51,15 +49,15 @@ async fn tend(shared: &Arc<Shared>, mut client: Client, done: &mut u64) -> Resul
     let session = client.host.new_session_id();
     let opened = client.opened(shared, session, Some(EntryKind::Directory), (0, 0));
     client.channel.send(&opened).await?;
-    attend(shared, &mut client, &replica, changes.then_some(done)).await
+    attend(shared, &mut client, &replica, changes).await
 }
 
-/// Answers questions until the client has no more. Where it may change the tree, counts its steps.
+/// Answers questions until the client has no more.
 async fn attend(
     shared: &Arc<Shared>,
     client: &mut Client,
     replica: &Arc<Replica>,
-    mut changes: Option<&mut u64>,
+    may_change: bool,
 ) -> Result<(), Failure> {
     let mut answered = 0;
     loop {
@@ -69,16 +67,12 @@ async fn attend(
             Ok(Message::TreeWanted(wanted)) => {
                 survey(shared, client, replica, wanted).await?;
             }
-            Ok(Message::Deeds(deeds)) if changes.is_some() => {
-                let steps = deeds.deeds.len();
+            Ok(Message::Deeds(deeds)) if may_change => {
                 // It goes on, and is told of, if the client must leave meanwhile.
                 let working = change_tree(shared, client, replica, deeds)?;
                 let working = tokio::spawn(working);
                 let carried = wait(client, shared, working, || 0).await?;
                 let done = carried.map_err(broken_off)??;
-                if let Some(count) = &mut changes {
-                    **count += steps.saturating_sub(done.faults.len()) as u64;
-                }
                 client.channel.send(&Message::DeedsDone(done)).await?;
             }
             Ok(Message::BlocksWanted(wanted)) => {
@@ -127,17 +121,20 @@ fn change_tree(
 ) -> Result<impl Future<Output = Result<DeedsDone, Failure>> + use<>, Failure> {
     let begun = shared.steps.begin();
     let page = begun.ok_or_else(|| Failure::new(FailureKind::Temporary, STOPS))?;
-    let (shared, visit) = (Arc::clone(shared), Arc::clone(&client.visit));
+    let (shared, told) = (Arc::clone(shared), Arc::clone(&client.told));
     let (replica, seat) = (Arc::clone(replica), Arc::clone(&client.seat));
     Ok(async move {
+        // The last to go: the server's end waits for it, and the session's end is told before.
         let _page = page;
-        let told = Arc::clone(&shared);
+        let told = told;
+        let (server, steps) = (Arc::clone(&shared), deeds.deeds.len());
         let working = tokio::task::spawn_blocking(move || {
             let _seat = seat;
-            carry_out(&replica, deeds, told.config.changes, || told.steps.must_stop())
+            carry_out(&replica, deeds, server.config.changes, || server.steps.must_stop())
         });
         let Carried { done, changes } = working.await.map_err(broken_off)?;
-        shared.tell_changes(&visit, changes).await;
+        told.count_changes(steps.saturating_sub(done.faults.len()) as u64);
+        shared.tell_changes(told.visit(), changes).await;
         Ok(done)
     })
 }

@@ -14,7 +14,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use gtp::{Bucket, Change, Failure, FailureKind, Moved, Request, Room, ServerEvent, Visit};
+use gtp::{Bucket, Change, Failure, FailureKind, Moved, Request, Room, ServerEvent, Visit, Whose};
 use gtp_sys::Clock;
 use serde_json::{Value, json};
 
@@ -26,8 +26,14 @@ pub struct Audit {
     jobs: Sender<Job>,
     shared: Arc<Shared>,
     clock: Clock,
-    refusals: Bucket,
-    /// Refusals that the ration left out, and that no record has told of.
+    /// Of listed clients and of strangers: these must not hide those.
+    refusals: [Refusals; 2],
+}
+
+/// Which refusals are recorded.
+struct Refusals {
+    ration: Bucket,
+    /// Those that the ration left out, and that no record has told of.
     left_out: u64,
 }
 
@@ -45,14 +51,14 @@ struct Shared {
 enum Job {
     /// A record; room for more of a client's changes is given back when it is written.
     Write(Vec<u8>, Option<Room>),
-    Reopen,
+    Reopen(PathBuf),
     Drain(SyncSender<()>),
 }
 
 /// Bytes of records that wait at most.
 const WAITING_MOST: usize = 16 << 20;
 
-/// Refusals that are recorded: a second, and at once.
+/// Refusals that are recorded, of listed clients and of strangers each: a second, and at once.
 const REFUSALS: Bucket = Bucket::new(5, 20);
 
 /// Characters of the path of a refusal that are recorded: anybody can cause them.
@@ -83,7 +89,8 @@ impl Audit {
             Writer { path: path.to_owned(), file, shared: Arc::clone(&shared), missing: 0, torn };
         let thread = std::thread::Builder::new().name("gtp-audit".into());
         thread.spawn(move || writer.work(&todo)).map_err(failed)?;
-        Ok(Audit { jobs, shared, clock: Clock::start(), refusals: REFUSALS, left_out: 0 })
+        let refusals = [(), ()].map(|()| Refusals { ration: REFUSALS, left_out: 0 });
+        Ok(Audit { jobs, shared, clock: Clock::start(), refusals })
     }
 
     /// Records an event, if it is one for the audit.
@@ -97,12 +104,14 @@ impl Audit {
                 let lines: Vec<Value> = changes.iter().map(|step| change(visit, step)).collect();
                 self.write(&lines, Some(room));
             }
-            ServerEvent::Refused { request: Some(request), client, failure } => {
-                if self.refusals.take(self.clock.now()) {
-                    let left_out = std::mem::take(&mut self.left_out);
+            ServerEvent::Refused { request: Some(request), client, failure, whose, .. } => {
+                let [listed, strangers] = &mut self.refusals;
+                let of = if *whose == Whose::Listed { listed } else { strangers };
+                if of.ration.take(self.clock.now()) {
+                    let left_out = std::mem::take(&mut of.left_out);
                     self.write(&[refused(request, &client.to_string(), failure, left_out)], None);
                 } else {
-                    self.left_out += 1;
+                    of.left_out += 1;
                 }
             }
             // These proved no key.
@@ -118,9 +127,10 @@ impl Audit {
         }
     }
 
-    /// Has the file opened anew by its path, because it was moved away.
-    pub fn reopen(&self) {
-        self.give(Job::Reopen);
+    /// Has the file at this path opened, because the one that is open was moved away, or the
+    /// records are to be elsewhere from now on. If it cannot be opened, the open one stays.
+    pub fn reopen(&self, path: &Path) {
+        self.give(Job::Reopen(path.to_owned()));
     }
 
     /// Records that were lost since the start.
@@ -136,8 +146,8 @@ impl Audit {
 
     /// The same, within another time.
     pub fn close_within(mut self, span: Duration) -> Option<Failure> {
-        if self.left_out > 0 {
-            let left_out = std::mem::take(&mut self.left_out);
+        let left_out = self.refusals.iter().map(|of| of.left_out).sum();
+        if left_out > 0 {
             let why = "refusals beyond five a second are not recorded";
             self.write(&[missing(left_out, why)], None);
         }
@@ -204,10 +214,10 @@ impl Writer {
                     self.write(&line);
                     self.shared.waiting.fetch_sub(line.len(), Ordering::Relaxed);
                 }
-                Job::Reopen => match open(&self.path) {
-                    Ok(opened) => (self.file, self.torn) = opened,
+                Job::Reopen(path) => match open(&path) {
+                    Ok((file, torn)) => (self.path, self.file, self.torn) = (path, file, torn),
                     Err(error) => tracing::error!(
-                        target: SERVER, %error, path = %self.path.display(),
+                        target: SERVER, %error, path = %path.display(),
                         "the audit cannot be opened anew, and goes on in the file that was open"
                     ),
                 },
@@ -366,7 +376,7 @@ mod tests {
         audit.record(&started("one"));
         std::fs::rename(&path, &old).unwrap();
         audit.record(&started("two"));
-        audit.reopen();
+        audit.reopen(&path);
         audit.record(&started("three"));
         assert!(audit.close().is_none());
         let paths = |file| lines(file).iter().map(|l| l["path"].clone()).collect::<Vec<_>>();
@@ -463,6 +473,8 @@ mod tests {
         for _ in 0..10_000 {
             audit.record(&ServerEvent::Refused {
                 client: std::net::SocketAddr::from(([127, 0, 0, 1], 9)),
+                whose: Whose::Stranger,
+                reason: gtp::WhyRefused::NotAllowed,
                 request: Some(request.clone()),
                 failure: Failure::new(FailureKind::Authentication, "no"),
             });

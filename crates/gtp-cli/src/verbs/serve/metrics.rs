@@ -1,14 +1,21 @@
 //! Numbers for Prometheus about a server's sessions.
 //!
-//! They are counted from the server's events, at the end of each session. Listed keys are told
-//! apart, by their comments or fingerprints, up to a bound; others count together, and so do
-//! strangers, so that no client can make the page grow. Who asks for the page is the daemon's code
-//! to serve; it knows nothing of what is in it.
+//! Bytes count while sessions run: each look at the server's table of sessions, one for each page
+//! that is made, counts what has been moved since the last one, and the event of a session's end
+//! counts the rest. Listed keys are told apart, by their comments or fingerprints, up to a bound;
+//! others count together, and so do strangers, so that no client can make the page grow. Who asks
+//! for the page is the daemon's code to serve; it knows nothing of what is in it.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use gtp::{Bucket, Failure, FailureKind, Moved, ServerEvent, Time, Visit, Whose};
+use gtp::{
+    Bucket, Failure, FailureKind, Moved, Running, ServerEvent, SessionId, Sessions, Time, Visit,
+    Whose,
+};
 use gtp_sys::Clock;
 use gtpd::http::{Page, Pages, Work};
 use prometheus_client::encoding::text::encode;
@@ -17,7 +24,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
-use rustix::event::{Timespec, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::teller::{outcome, rate};
@@ -26,9 +33,24 @@ type Labels = Vec<(&'static str, String)>;
 type Counters = Family<Labels, Counter>;
 type Histograms = Family<Labels, Histogram, fn() -> Histogram>;
 
-/// What is counted.
+/// The numbers of a server, and where they are served.
 pub struct Metrics {
-    sessions: Counters,
+    numbers: Arc<Numbers>,
+    address: SocketAddr,
+    /// The thread that serves them ends when this does.
+    _serving: UnixStream,
+}
+
+/// What is counted, and what the page is made from.
+struct Numbers {
+    sessions: Sessions,
+    registry: Registry,
+    counts: Mutex<Counts>,
+}
+
+/// What is counted.
+struct Counts {
+    ended: Counters,
     content: Counters,
     wire: Counters,
     wasted: Counters,
@@ -42,18 +64,28 @@ pub struct Metrics {
     lost: Counter,
     /// Keys that are told apart.
     names: HashSet<String>,
+    /// What was counted of sessions whose end was not.
+    counted: BTreeMap<SessionId, Moved>,
 }
 
 /// Keys that are told apart at most; further ones count as `other`.
 const NAMES_MOST: usize = 100;
 
-const PAGE: &[Page<Registry>] = &[Page {
+/// Sessions that have ended and of whose end no event has come: as many events wait at most, so
+/// that the event of an older one was dropped.
+const ENDS_MOST: usize = 1_024;
+
+/// What sessions are for.
+const VERBS: [&str; 4] = ["get", "put", "list", "tree"];
+
+const PAGE: &[Page<Numbers>] = &[Page {
     path: "/metrics",
     kind: "application/openmetrics-text; version=1.0.0; charset=utf-8",
-    text: |registry, _| {
+    text: |numbers, _| {
+        numbers.look();
         let mut text = String::new();
         // Writing to a string does not fail.
-        let _ = encode(&mut text, registry);
+        let _ = encode(&mut text, &numbers.registry);
         text.into_bytes()
     },
 }];
@@ -63,22 +95,60 @@ impl Metrics {
     ///
     /// # Errors
     /// [`FailureKind::Usage`] if the address is no loopback address or not to be had.
-    pub fn serve(address: SocketAddr) -> Result<Metrics, Failure> {
-        let failed = |error: std::io::Error| {
-            Failure::new(FailureKind::Usage, format!("--metrics {address}: {error}"))
-        };
-        let pages = Pages::listen(address, PAGE).map_err(failed)?.with_readers(READERS);
-        let (metrics, registry) = Metrics::new();
-        let thread = std::thread::Builder::new().name("gtp-metrics".into());
-        thread.spawn(move || answer(pages, &registry)).map_err(failed)?;
-        Ok(metrics)
+    pub fn serve(address: SocketAddr, sessions: Sessions) -> Result<Metrics, Failure> {
+        let numbers = Arc::new(Numbers::new(sessions));
+        let serving = serve(address, &numbers)?;
+        Ok(Metrics { numbers, address, _serving: serving })
     }
 
-    fn new() -> (Metrics, Registry) {
+    /// Serves the same numbers at another address.
+    ///
+    /// # Errors
+    /// As [`Metrics::serve`]; the numbers then stay where they are.
+    pub fn move_to(&mut self, address: SocketAddr) -> Result<(), Failure> {
+        if address != self.address {
+            self._serving = serve(address, &self.numbers)?;
+            self.address = address;
+        }
+        Ok(())
+    }
+
+    /// Counts an event.
+    pub fn count(&self, event: &ServerEvent) {
+        self.numbers.counts().count(event);
+    }
+
+    /// Notes how many records the audit has lost since the start.
+    pub fn count_lost(&self, records: u64) {
+        let counts = self.numbers.counts();
+        counts.lost.inc_by(records.saturating_sub(counts.lost.get()));
+    }
+}
+
+impl Numbers {
+    fn new(sessions: Sessions) -> Numbers {
+        let counts = Counts::new();
+        Numbers { sessions, registry: counts.registry(), counts: Mutex::new(counts) }
+    }
+
+    fn counts(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts what running sessions have moved. No end is counted meanwhile: a session leaves the
+    /// table before its end is told.
+    fn look(&self) {
+        let mut counts = self.counts();
+        counts.look(&self.sessions.running());
+    }
+}
+
+impl Counts {
+    fn new() -> Counts {
         let seconds: fn() -> Histogram = || Histogram::new(exponential_buckets(0.01, 4.0, 12));
         let rates: fn() -> Histogram = || Histogram::new(exponential_buckets(1e5, 4.0, 11));
-        let metrics = Metrics {
-            sessions: Family::default(),
+        Counts {
+            ended: Family::default(),
             content: Family::default(),
             wire: Family::default(),
             wasted: Family::default(),
@@ -91,16 +161,15 @@ impl Metrics {
             missed: Counter::default(),
             lost: Counter::default(),
             names: HashSet::new(),
-        };
-        let registry = metrics.registry();
-        (metrics, registry)
+            counted: BTreeMap::new(),
+        }
     }
 
     fn registry(&self) -> Registry {
         let mut all = Registry::with_prefix("gtp_serve");
-        all.register("sessions", "Sessions that ended", self.sessions.clone());
-        all.register("content_bytes", "Content of sessions that ended", self.content.clone());
-        all.register("wire_bytes", "IP bytes of their data packets", self.wire.clone());
+        all.register("sessions", "Sessions that ended", self.ended.clone());
+        all.register("content_bytes", "Content that was moved", self.content.clone());
+        all.register("wire_bytes", "IP bytes of data packets", self.wire.clone());
         let help = "IP bytes of data packets that were lost or came twice, an estimate";
         all.register("retransmitted_bytes", help, self.wasted.clone());
         all.register("files", "Files that got their names", self.files.clone());
@@ -116,54 +185,84 @@ impl Metrics {
         all
     }
 
-    /// Counts an event.
-    pub fn count(&mut self, event: &ServerEvent) {
+    fn count(&mut self, event: &ServerEvent) {
         match event {
-            ServerEvent::Started { visit } => {
-                self.running.get_or_create(&of_verb(visit)).inc();
-            }
             ServerEvent::Ended { visit, moved, failure } => {
                 self.end(visit, moved, failure.as_ref());
             }
-            ServerEvent::Refused { request: Some(_), .. } => self.refuse("not_allowed", 1),
-            ServerEvent::Refused { request: None, .. } => self.refuse("no_key", 1),
-            ServerEvent::TurnedAway { more, .. } => self.refuse("too_many", 1 + more),
+            ServerEvent::Refused { reason, whose, .. } => self.refuse(reason.as_str(), *whose, 1),
+            ServerEvent::TurnedAway { more, .. } => {
+                self.refuse("too_many", Whose::Stranger, 1 + more);
+            }
             ServerEvent::Missed { count } => {
                 self.missed.inc_by(*count);
             }
-            ServerEvent::Changed { .. }
+            ServerEvent::Started { .. }
+            | ServerEvent::Changed { .. }
             | ServerEvent::KeysRead { .. }
             | ServerEvent::KeysUnreadable { .. }
             | ServerEvent::KeysUsable { .. } => {}
         }
     }
 
+    /// Counts what these sessions have moved since they were last looked at. They are all that run.
+    fn look(&mut self, running: &[Running]) {
+        for verb in VERBS {
+            let now = running.iter().filter(|one| one.visit.request.verb == verb).count();
+            self.running.get_or_create(&vec![("verb", verb.to_owned())]).set(now as i64);
+        }
+        for Running { visit, moved } in running {
+            self.add(visit, moved);
+        }
+        let ids: HashSet<SessionId> = running.iter().map(|one| one.visit.id).collect();
+        let gone: Vec<SessionId> =
+            self.counted.keys().filter(|id| !ids.contains(id)).copied().collect();
+        for id in gone.iter().take(gone.len().saturating_sub(ENDS_MOST)) {
+            self.counted.remove(id);
+        }
+    }
+
+    /// Counts what a session has moved beyond what was counted of it.
+    fn add(&mut self, visit: &Visit, moved: &Moved) {
+        let labels = self.labels(visit);
+        let counted = self.counted.entry(visit.id).or_default();
+        let add = |to: &Counters, amount: u64, counted: &mut u64| {
+            to.get_or_create(&labels).inc_by(amount.saturating_sub(*counted));
+            *counted = amount.max(*counted);
+        };
+        add(&self.content, moved.content_bytes, &mut counted.content_bytes);
+        add(&self.wire, moved.wire_bytes, &mut counted.wire_bytes);
+        add(&self.wasted, moved.wasted_bytes, &mut counted.wasted_bytes);
+        add(&self.files, moved.files, &mut counted.files);
+        add(&self.changes, moved.changes, &mut counted.changes);
+    }
+
     fn end(&mut self, visit: &Visit, moved: &Moved, failure: Option<&Failure>) {
-        let (key, verb) = (self.name(visit), of_verb(visit));
-        self.running.get_or_create(&verb).dec();
-        let mut labels = vec![("key", key)];
-        labels.extend(verb.clone());
-        let add = |to: &Counters, amount: u64| to.get_or_create(&labels).inc_by(amount);
-        add(&self.content, moved.content_bytes);
-        add(&self.wire, moved.wire_bytes);
-        add(&self.wasted, moved.wasted_bytes);
-        add(&self.files, moved.files);
-        add(&self.changes, moved.changes);
+        self.add(visit, moved);
+        self.counted.remove(&visit.id);
+        let verb = of_verb(visit);
         self.seconds.get_or_create(&verb).observe(moved.span.as_secs_f64());
         if moved.content_bytes > 0 {
             self.rates.get_or_create(&verb).observe(rate(moved) as f64);
         }
+        let mut labels = self.labels(visit);
         labels.push(("outcome", outcome(failure).to_owned()));
-        self.sessions.get_or_create(&labels).inc();
+        self.ended.get_or_create(&labels).inc();
     }
 
-    fn refuse(&self, why: &str, count: u64) {
-        self.refused.get_or_create(&vec![("why", why.to_owned())]).inc_by(count);
+    fn refuse(&self, why: &str, whose: Whose, count: u64) {
+        let whose = match whose {
+            Whose::Listed => "listed",
+            Whose::Stranger => "stranger",
+        };
+        let labels = vec![("why", why.to_owned()), ("whose", whose.to_owned())];
+        self.refused.get_or_create(&labels).inc_by(count);
     }
 
-    /// Notes how many records the audit has lost since the start.
-    pub fn count_lost(&mut self, lost: u64) {
-        self.lost.inc_by(lost.saturating_sub(self.lost.get()));
+    fn labels(&mut self, visit: &Visit) -> Labels {
+        let mut labels = vec![("key", self.name(visit))];
+        labels.extend(of_verb(visit));
+        labels
     }
 
     /// The name under which a client's sessions count.
@@ -192,8 +291,21 @@ const READERS: usize = 16;
 /// and nothing tells when it has some again.
 const POLL_PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
 
-/// Answers those who ask, for as long as the process lives.
-fn answer(mut pages: Pages<Registry>, registry: &Registry) {
+/// Serves the numbers until the socket that it returns is closed.
+fn serve(address: SocketAddr, numbers: &Arc<Numbers>) -> Result<UnixStream, Failure> {
+    let failed = |error: std::io::Error| {
+        Failure::new(FailureKind::Usage, format!("--metrics {address}: {error}"))
+    };
+    let pages = Pages::listen(address, PAGE).map_err(failed)?.with_readers(READERS);
+    let (serving, end) = UnixStream::pair().map_err(failed)?;
+    let numbers = Arc::clone(numbers);
+    let thread = std::thread::Builder::new().name("gtp-metrics".into());
+    thread.spawn(move || answer(pages, &numbers, &end)).map_err(failed)?;
+    Ok(serving)
+}
+
+/// Answers those who ask, until the other end of `end` is closed.
+fn answer(mut pages: Pages<Numbers>, numbers: &Numbers, end: &UnixStream) {
     let (clock, mut complaints) = (Clock::start(), Bucket::new(1, 2));
     loop {
         let (until, now) = (pages.poll_timeout(), clock.now());
@@ -203,7 +315,12 @@ fn answer(mut pages: Pages<Registry>, registry: &Registry) {
             tv_nsec: (span % 1_000_000_000) as _,
         };
         let timeout = (until != Time::MAX).then_some(&timeout);
-        let waited = poll(&mut pages.fds().collect::<Vec<_>>(), timeout);
+        let mut fds = vec![PollFd::from_borrowed_fd(end.as_fd(), PollFlags::IN)];
+        fds.extend(pages.fds());
+        let waited = poll(&mut fds, timeout);
+        if fds.first().is_some_and(|end| !end.revents().is_empty()) {
+            return;
+        }
         match waited {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => {
@@ -213,57 +330,97 @@ fn answer(mut pages: Pages<Registry>, registry: &Registry) {
                 std::thread::sleep(POLL_PAUSE);
             }
         }
-        pages.serve(clock.now(), registry, Work::default());
+        pages.serve(clock.now(), numbers, Work::default());
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use gtp::{Request, Span};
 
     use super::*;
 
-    fn visit(name: &str, whose: Whose) -> Arc<Visit> {
+    fn visit(id: SessionId, name: &str, whose: Whose) -> Arc<Visit> {
         let key = gtp::Identity::generate().fingerprint();
         let request = Request { key, name: Some(name.into()), verb: "get", path: "x".into() };
         let client = SocketAddr::from(([127, 0, 0, 1], 9));
-        Arc::new(Visit { id: 1, client, whose, request })
+        Arc::new(Visit { id, client, whose, request })
     }
 
-    fn page(registry: &Registry) -> String {
-        String::from_utf8((PAGE[0].text)(registry, Work::default())).unwrap()
+    fn page(numbers: &Numbers) -> String {
+        let mut text = String::new();
+        encode(&mut text, &numbers.registry).unwrap();
+        text
+    }
+
+    fn sum(page: &str, family: &str, has: &str) -> u64 {
+        let lines = page.lines().filter(|l| l.starts_with(family) && l.contains(has));
+        lines.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
+    }
+
+    fn moved(content_bytes: u64) -> Moved {
+        Moved { content_bytes, span: Span::from_secs(1), ..Moved::default() }
     }
 
     #[test]
     fn every_byte_and_every_end_counts_once_and_keys_beyond_the_bound_count_as_other() {
-        let (mut metrics, registry) = Metrics::new();
+        let numbers = Numbers::new(Sessions::default());
         let mut sent = 0;
         for n in 0..3 * NAMES_MOST as u64 {
             let whose = if n % 3 == 0 { Whose::Stranger } else { Whose::Listed };
-            let visit = visit(&format!("client {n}"), whose);
-            metrics.count(&ServerEvent::Started { visit: Arc::clone(&visit) });
-            let span = Span::from_secs(1);
-            let moved = Moved { content_bytes: n, span, ..Moved::default() };
+            let visit = visit(n, &format!("client {n}"), whose);
+            // A look while it runs, and one that is late.
+            let running = [Running { visit: Arc::clone(&visit), moved: moved(n / 2) }];
+            numbers.counts().look(&running);
+            assert_eq!(sum(&page(&numbers), "gtp_serve_running_sessions{", ""), 1);
+            numbers.counts().look(&[]);
             let failed = || Failure::new(FailureKind::Temporary, "lost");
             let failure = (n % 2 == 0).then(failed);
-            metrics.count(&ServerEvent::Ended { visit, moved, failure });
+            numbers.counts().count(&ServerEvent::Ended { visit, moved: moved(n), failure });
             sent += n;
         }
-        let page = page(&registry);
-        let sum = |family: &str, has: &str| -> u64 {
-            let lines = page.lines().filter(|l| l.starts_with(family) && l.contains(has));
-            lines.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap()).sum()
-        };
-        assert_eq!(sum("gtp_serve_content_bytes_total{", ""), sent);
-        assert_eq!(sum("gtp_serve_sessions_total{", ""), 300);
-        assert_eq!(sum("gtp_serve_sessions_total{", "outcome=\"temporary\""), 150);
-        assert_eq!(sum("gtp_serve_sessions_total{", "key=\"stranger\""), 100);
-        assert_eq!(sum("gtp_serve_sessions_total{", "key=\"other\""), 100);
-        assert_eq!(sum("gtp_serve_running_sessions{", ""), 0);
-        assert_eq!(sum("gtp_serve_session_seconds_count{", ""), 300);
+        let page = page(&numbers);
+        assert_eq!(sum(&page, "gtp_serve_content_bytes_total{", ""), sent);
+        assert_eq!(sum(&page, "gtp_serve_sessions_total{", ""), 300);
+        assert_eq!(sum(&page, "gtp_serve_sessions_total{", "outcome=\"temporary\""), 150);
+        assert_eq!(sum(&page, "gtp_serve_sessions_total{", "key=\"stranger\""), 100);
+        assert_eq!(sum(&page, "gtp_serve_sessions_total{", "key=\"other\""), 100);
+        assert_eq!(sum(&page, "gtp_serve_running_sessions{", ""), 0);
+        assert_eq!(sum(&page, "gtp_serve_session_seconds_count{", ""), 300);
         let keys = page.lines().filter(|l| l.starts_with("gtp_serve_content_bytes_total{"));
         assert_eq!(keys.count(), NAMES_MOST + 2);
+    }
+
+    #[test]
+    fn sessions_of_whose_end_no_event_comes_run_no_longer_and_take_no_memory() {
+        let numbers = Numbers::new(Sessions::default());
+        for id in 0..2 * ENDS_MOST as u64 {
+            let visit = visit(id, "anna", Whose::Listed);
+            numbers.counts().look(&[Running { visit, moved: moved(1) }]);
+        }
+        numbers.counts().look(&[]);
+        let page = page(&numbers);
+        assert_eq!(sum(&page, "gtp_serve_running_sessions{", ""), 0);
+        assert_eq!(sum(&page, "gtp_serve_content_bytes_total{", ""), 2 * ENDS_MOST as u64);
+        assert_eq!(numbers.counts().counted.len(), ENDS_MOST);
+    }
+
+    #[test]
+    fn what_a_client_asks_for_cannot_make_the_labels_of_refusals_grow() {
+        let numbers = Numbers::new(Sessions::default());
+        for n in 0..1_000_u64 {
+            let visit = visit(n, &format!("client {n}"), Whose::Listed);
+            numbers.counts().count(&ServerEvent::Refused {
+                client: visit.client,
+                whose: visit.whose,
+                reason: gtp::WhyRefused::Busy,
+                request: Some(Request { path: format!("path {n}"), ..visit.request.clone() }),
+                failure: Failure::new(FailureKind::Authentication, format!("why {n}")),
+            });
+        }
+        let page = page(&numbers);
+        let lines: Vec<&str> =
+            page.lines().filter(|l| l.starts_with("gtp_serve_refused_total{")).collect();
+        assert_eq!(lines, ["gtp_serve_refused_total{why=\"busy\",whose=\"listed\"} 1000"]);
     }
 }

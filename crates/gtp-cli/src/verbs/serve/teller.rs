@@ -4,7 +4,7 @@
 //! through; what is left out is counted and summed up. What comes from clients was escaped before
 //! it came here. Where the lines go is unknown here.
 
-use gtp::{Failure, Moved, Request, ServerEvent, Stands, Visit};
+use gtp::{Failure, Moved, Request, ServerEvent, Stands, Visit, Whose};
 use gtp_sys::Clock;
 use serde_json::{Value, json};
 use tracing::{error, info, warn};
@@ -34,7 +34,8 @@ impl Teller {
             out::line(&line);
         }
         let topic = match event {
-            ServerEvent::TurnedAway { .. } | ServerEvent::Refused { .. } => Topic::Refused,
+            ServerEvent::TurnedAway { .. } => Topic::Refused(Whose::Stranger),
+            ServerEvent::Refused { whose, .. } => Topic::Refused(*whose),
             ServerEvent::Started { visit } | ServerEvent::Ended { visit, .. } => {
                 Topic::Session(visit.whose)
             }
@@ -87,10 +88,10 @@ fn log(event: &ServerEvent) {
         ServerEvent::TurnedAway { client, more } => {
             warn!(target: SERVER, %client, more, "too many connections");
         }
-        ServerEvent::Refused { client, request: None, failure } => {
+        ServerEvent::Refused { client, request: None, failure, .. } => {
             info!(target: SERVER, %client, why = failure.text, "refused");
         }
-        ServerEvent::Refused { client, request: Some(request), failure } => {
+        ServerEvent::Refused { client, request: Some(request), failure, .. } => {
             let Request { key, name, verb, path } = request;
             let (name, object) = (name.as_deref(), format!("/{path}"));
             info!(target: SERVER, %client, %key, name, verb, object, why = failure.text, "refused");
@@ -151,8 +152,9 @@ fn as_json(event: &ServerEvent) -> Option<Value> {
         }
         ServerEvent::KeysUsable { keys } => json!({ "event": "keys_usable", "keys": keys }),
         ServerEvent::Missed { count } => json!({ "event": "missing", "lines": count }),
-        ServerEvent::Refused { client, request, failure } => json!({
+        ServerEvent::Refused { client, request, failure, reason, .. } => json!({
             "event": "refused",
+            "reason": reason.as_str(),
             "client": client.to_string(),
             "key": request.as_ref().map(|request| request.key.to_string()),
             "message": failure.text,

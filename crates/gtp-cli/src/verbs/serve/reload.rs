@@ -1,0 +1,101 @@
+//! What a hangup changes at a server that runs.
+//!
+//! Settings that can change do; others are named in the log, and count from the next start on. What
+//! cannot be had (an address, a file) is told, and stays as it was.
+
+use gtp::default_capacity;
+use tracing::{error, info, warn};
+
+use super::metrics::Metrics;
+use super::{Service, server};
+use crate::args::{self, ServeArgs, Verb};
+use crate::log::SERVER;
+use crate::log_settings;
+
+impl Service {
+    /// Reads again what can be read again while transfers go on.
+    pub(super) fn reload(&mut self) {
+        self.manager.reloading();
+        match args::parse_again() {
+            Ok((Verb::Serve(new), overridden)) => {
+                for why in overridden {
+                    warn!(target: SERVER, why, "hangup: the environment comes before the file");
+                }
+                self.take(new);
+            }
+            Ok(_) => {}
+            Err(why) => error!(target: SERVER, why, "hangup: the configuration stays as it was"),
+        }
+        self.running.reload();
+        if let (Some(audit), Some(path)) = (&self.audit, &self.args.audit) {
+            audit.reopen(path);
+        }
+        self.manager.ready();
+    }
+
+    /// Takes new settings, as far as a server that runs can.
+    fn take(&mut self, new: ServeArgs) {
+        let both = fixed(&self.args).into_iter().zip(fixed(&new));
+        let changed = both.filter(|((_, old), (_, new))| old != new);
+        let later: Vec<&str> = changed.map(|((name, _), _)| name).collect();
+        if !later.is_empty() {
+            let settings = later.join(", ");
+            warn!(target: SERVER, settings, "hangup: these settings count from the next start on");
+        }
+        self.running.change_terms(server(&new));
+        self.args.drain = new.drain;
+        self.take_capacities(&new);
+        self.take_metrics(&new);
+        if self.audit.is_some() && new.audit.is_some() {
+            self.args.audit.clone_from(&new.audit);
+        }
+        log_settings::change(new.log_format, new.log.as_deref());
+        info!(target: SERVER, writable = new.writable, "hangup: the configuration was read again");
+    }
+
+    /// Where a daemon shares this machine's capacity, its own counts all the same.
+    fn take_capacities(&mut self, new: &ServeArgs) {
+        let now = |new: Option<gtp::Rate>, old: Option<gtp::Rate>| {
+            (new != old).then(|| new.unwrap_or_else(default_capacity))
+        };
+        let old = &mut self.args.host;
+        let out = now(new.host.capacity_out, old.capacity_out);
+        let in_ = now(new.host.capacity_in, old.capacity_in);
+        if out.is_some() || in_.is_some() {
+            self.host.set_capacity(out, in_);
+        }
+        (old.capacity_out, old.capacity_in) = (new.host.capacity_out, new.host.capacity_in);
+    }
+
+    fn take_metrics(&mut self, new: &ServeArgs) {
+        let taken = match (&mut self.metrics, new.metrics) {
+            (Some(metrics), Some(address)) => metrics.move_to(address),
+            (metrics @ Some(_), None) => {
+                *metrics = None;
+                Ok(())
+            }
+            (metrics @ None, Some(address)) => {
+                Metrics::serve(address, self.running.sessions()).map(|new| *metrics = Some(new))
+            }
+            (None, None) => Ok(()),
+        };
+        match taken {
+            Ok(()) => self.args.metrics = new.metrics,
+            Err(failure) => error!(target: SERVER, "hangup: {failure}"),
+        }
+    }
+}
+
+/// The settings that a server which runs cannot change, with their values.
+fn fixed(args: &ServeArgs) -> [(&'static str, String); 7] {
+    let said = |value: &dyn std::fmt::Debug| format!("{value:?}");
+    [
+        ("listen", args.listen.clone()),
+        ("public", said(&args.public)),
+        ("authorized-keys", said(&args.authorized_keys)),
+        ("engines", said(&args.engines)),
+        ("interval, daemon", said(&(args.host.interval, &args.host.daemon))),
+        ("audit (whether there is one)", said(&args.audit.is_some())),
+        ("json", said(&args.json)),
+    ]
+}

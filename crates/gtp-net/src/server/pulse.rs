@@ -1,0 +1,84 @@
+//! Whether a server goes on: whoever supervises it asks what serves clients, and hears nothing from
+//! a part that hangs.
+//!
+//! The loop that takes clients answers between two of its steps, and each engine's thread in its
+//! next turn. An answer from anywhere else would say nothing about them.
+
+use tokio::sync::{mpsc, oneshot};
+
+use crate::engine::Host;
+
+/// Asks a server whether it goes on. Clones ask the same server.
+#[derive(Clone)]
+pub struct Pulse {
+    accepting: mpsc::Sender<oneshot::Sender<()>>,
+    host: Host,
+}
+
+/// Where the loop that takes clients is asked.
+pub(super) struct Beats(mpsc::Receiver<oneshot::Sender<()>>);
+
+/// Both ends, for a server on this host.
+pub(super) fn of_host(host: &Host) -> (Pulse, Beats) {
+    let (accepting, asked) = mpsc::channel(1);
+    (Pulse { accepting, host: host.clone() }, Beats(asked))
+}
+
+impl Pulse {
+    /// Waits until the loop that takes clients and every engine have made a step since this was
+    /// called; for ever if one of them hangs. Returns whether they have: what has ended cannot.
+    /// Safe to cancel.
+    pub async fn beat(&self) -> bool {
+        let (answer_in, answer) = oneshot::channel();
+        if self.accepting.send(answer_in).await.is_err() || answer.await.is_err() {
+            return false;
+        }
+        self.host.turn_over().await
+    }
+}
+
+impl std::fmt::Debug for Pulse {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pulse").finish_non_exhaustive()
+    }
+}
+
+impl Beats {
+    /// Waits for the next question, and answers it. Safe to cancel.
+    pub async fn answer(&mut self) {
+        match self.0.recv().await {
+            // Whoever asked may have gone.
+            Some(answer) => drop(answer.send(())),
+            None => std::future::pending().await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Poll;
+
+    use gtp_alloc::{Bytes, Rate};
+
+    use super::*;
+    use crate::engine::HostConfig;
+
+    fn host() -> Host {
+        let (capacity_out, capacity_in) = (Rate::UNLIMITED, Rate::UNLIMITED);
+        let memory = Bytes(1 << 20);
+        let config = HostConfig { capacity_out, capacity_in, interval: None, memory, engines: 2 };
+        Host::start(config).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_server_whose_accepting_loop_makes_no_step_has_no_pulse_until_it_makes_one() {
+        let (pulse, mut beats) = of_host(&host());
+        let mut beat = Box::pin(pulse.beat());
+        let polled = std::future::poll_fn(|context| Poll::Ready(beat.as_mut().poll(context)));
+        assert!(polled.await.is_pending());
+        let (alive, ()) = tokio::join!(beat, beats.answer());
+        assert!(alive);
+        drop(beats);
+        assert!(!pulse.beat().await, "a loop that has ended goes on");
+    }
+}

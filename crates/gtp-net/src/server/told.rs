@@ -1,0 +1,210 @@
+//! Sessions as the operator hears of them: which run, what each has moved, and how it ended.
+//!
+//! The table has every session from its beginning to its end. The end is told when the last one
+//! that works for the session lets go of it: steps of `tree` outlive a connection that breaks, and
+//! what they changed is told before. What is done for a client is unknown here.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use gtp_alloc::Time;
+
+use super::session::Ending;
+use super::{Moved, ServerEvent, SessionId, Shared, Visit};
+use crate::flows::{Failure, FailureKind};
+
+/// The sessions that a server has at present. Clones are the same table.
+#[derive(Clone, Default)]
+pub struct Sessions {
+    rows: Arc<Mutex<BTreeMap<SessionId, Row>>>,
+}
+
+struct Row {
+    visit: Arc<Visit>,
+    gauge: Gauge,
+}
+
+/// Says what a session has moved so far.
+type Gauge = Arc<dyn Fn() -> Moved + Send + Sync>;
+
+/// A session that runs.
+#[derive(Clone, Debug)]
+pub struct Running {
+    /// The session.
+    pub visit: Arc<Visit>,
+    /// What it has moved so far, at most 50 ms old. Files, and the steps of a page that is being
+    /// carried out, count when they are done; of a `get` files count at its end. The time is zero.
+    pub moved: Moved,
+}
+
+impl Sessions {
+    /// All sessions whose end has not been told, the oldest first.
+    pub fn running(&self) -> Vec<Running> {
+        let rows = self.rows();
+        let copies: Vec<(Arc<Visit>, Gauge)> =
+            rows.values().map(|row| (Arc::clone(&row.visit), Arc::clone(&row.gauge))).collect();
+        drop(rows);
+        copies.into_iter().map(|(visit, gauge)| Running { visit, moved: gauge() }).collect()
+    }
+
+    fn rows(&self) -> MutexGuard<'_, BTreeMap<SessionId, Row>> {
+        self.rows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl std::fmt::Debug for Sessions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sessions").field("running", &self.rows().len()).finish()
+    }
+}
+
+/// A session that the operator was told of. Whoever works for it holds this; when the last of them
+/// lets go, the session's end is told.
+pub(super) struct Told {
+    shared: Arc<Shared>,
+    visit: Arc<Visit>,
+    begun: Time,
+    /// Steps that were carried out.
+    changes: Arc<AtomicU64>,
+    ending: OnceLock<Ending>,
+}
+
+impl Told {
+    /// Tells that a session begins.
+    pub fn begin(shared: &Arc<Shared>, visit: Visit) -> Arc<Told> {
+        let (visit, changes) = (Arc::new(visit), Arc::new(AtomicU64::new(0)));
+        let counted = Arc::clone(&changes);
+        let gauge = move || Moved { changes: counted.load(Ordering::Relaxed), ..Moved::default() };
+        let row = Row { visit: Arc::clone(&visit), gauge: Arc::new(gauge) };
+        shared.sessions.rows().insert(visit.id, row);
+        shared.tell(ServerEvent::Started { visit: Arc::clone(&visit) });
+        let (shared, begun) = (Arc::clone(shared), shared.host.clock().now());
+        Arc::new(Told { shared, visit, begun, changes, ending: OnceLock::new() })
+    }
+
+    /// The session.
+    pub fn visit(&self) -> &Arc<Visit> {
+        &self.visit
+    }
+
+    /// From now on this says what the session has moved.
+    pub fn measure(&self, gauge: impl Fn() -> Moved + Send + Sync + 'static) {
+        if let Some(row) = self.shared.sessions.rows().get_mut(&self.visit.id) {
+            row.gauge = Arc::new(gauge);
+        }
+    }
+
+    /// Counts steps of `tree` that were carried out.
+    pub fn count_changes(&self, steps: u64) {
+        self.changes.fetch_add(steps, Ordering::Relaxed);
+    }
+
+    /// Notes how the session ended, which is told when nobody works for it any more.
+    pub fn end(&self, ending: Ending) {
+        let span = self.shared.host.clock().now().since(self.begun);
+        let moved = Moved { span, ..ending.moved };
+        // It ends once.
+        let _ = self.ending.set(Ending { moved, ..ending });
+    }
+}
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        let row = self.shared.sessions.rows().remove(&self.visit.id);
+        let Ending { moved, failure } = self.ending.take().unwrap_or_else(|| {
+            let moved = row.map_or_else(Moved::default, |row| (row.gauge)());
+            let span = self.shared.host.clock().now().since(self.begun);
+            let text = "the session was broken off";
+            let failure = Some(Failure::new(FailureKind::Temporary, text));
+            Ending { moved: Moved { span, ..moved }, failure }
+        });
+        let changes = self.changes.load(Ordering::Relaxed);
+        let moved = Moved { changes, ..moved };
+        self.shared.tell(ServerEvent::Ended { visit: Arc::clone(&self.visit), moved, failure });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+
+    use gtp_alloc::{Bytes, Rate};
+    use gtp_store::SinkOptions;
+    use tokio::sync::mpsc;
+
+    use super::super::{
+        Admission, Change, Changes, Limits, Request, ServeConfig, Server, Whose, Writing,
+    };
+    use super::*;
+    use crate::engine::{Host, HostConfig};
+    use crate::identity::Identity;
+    use crate::trust::{AuthorizedKeys, ClientTrust, Strangers};
+
+    async fn server(events: mpsc::Sender<ServerEvent>, root: &std::path::Path) -> Server {
+        let (capacity_out, capacity_in) = (Rate::UNLIMITED, Rate::UNLIMITED);
+        let memory = Bytes(1 << 20);
+        let host = HostConfig { capacity_out, capacity_in, interval: None, memory, engines: 1 };
+        let trust = ClientTrust { keys: AuthorizedKeys::default(), strangers: Strangers::MayRead };
+        let config = ServeConfig {
+            root: root.to_owned(),
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            admission: Admission::Fixed(trust),
+            writing: Writing::Allowed,
+            limits: Limits::default(),
+            max_rate: Rate::UNLIMITED,
+            alone: Vec::new(),
+            interval: None,
+            sink_options: SinkOptions::default(),
+            changes: Changes::Told,
+        };
+        let (host, identity) = (Host::start(host).unwrap(), Identity::generate());
+        Server::bind(host, &identity, config, events).await.unwrap()
+    }
+
+    fn visit() -> Visit {
+        let key = Identity::generate().fingerprint();
+        let request = Request { key, name: None, verb: "tree", path: "x".into() };
+        let client = SocketAddr::from(([127, 0, 0, 1], 9));
+        Visit { id: 1, client, whose: Whose::Listed, request }
+    }
+
+    #[tokio::test]
+    async fn the_end_of_a_session_that_broke_off_is_told_after_the_changes_that_go_on() {
+        let dir = tempfile::tempdir().unwrap();
+        let (events_in, mut events) = mpsc::channel(8);
+        let server = server(events_in, dir.path()).await;
+        let sessions = server.sessions();
+        let told = Told::begin(&server.shared, visit());
+        let page = Arc::clone(&told);
+        told.measure(|| Moved { content_bytes: 5, ..Moved::default() });
+        // Its connection breaks while a page of steps is carried out.
+        told.end(Ending::failed(Failure::new(FailureKind::Temporary, "lost")));
+        drop(told);
+        assert!(matches!(events.try_recv(), Ok(ServerEvent::Started { .. })));
+        assert!(events.try_recv().is_err(), "its end is told before its changes");
+        assert_eq!(sessions.running()[0].moved.content_bytes, 5);
+        page.count_changes(3);
+        let step = Change { what: "remove", path: "a".into(), to: None, failure: None };
+        server.shared.tell_changes(page.visit(), vec![step]).await;
+        drop(page);
+        assert!(matches!(events.try_recv(), Ok(ServerEvent::Changed { .. })));
+        let Ok(ServerEvent::Ended { moved, failure, .. }) = events.try_recv() else { panic!() };
+        assert_eq!((moved.changes, failure.unwrap().text.as_str()), (3, "lost"));
+        assert!(sessions.running().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_session_whose_task_is_dropped_has_an_end_all_the_same() {
+        let dir = tempfile::tempdir().unwrap();
+        let (events_in, mut events) = mpsc::channel(8);
+        let server = server(events_in, dir.path()).await;
+        let told = Told::begin(&server.shared, visit());
+        told.measure(|| Moved { content_bytes: 5, ..Moved::default() });
+        drop(told);
+        assert!(matches!(events.try_recv(), Ok(ServerEvent::Started { .. })));
+        let Ok(ServerEvent::Ended { moved, failure, .. }) = events.try_recv() else { panic!() };
+        assert_eq!(moved.content_bytes, 5);
+        assert!(failure.is_some());
+    }
+}
