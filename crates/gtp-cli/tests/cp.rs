@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use common::hosts::{FAR, Hosts};
 use common::ports::free_port;
 use common::sshd::{Sshd, find};
-use common::{World, bytes, events, require_root, wait_for};
+use common::{World, events, require_root, wait_for};
 use gtp_emu::{Emulator, NetSpec};
 
 fn said(output: &Output) -> String {
@@ -22,15 +22,6 @@ fn said(output: &Output) -> String {
 }
 
 impl Sshd {
-    /// Writes a file of the login's home and returns its content.
-    fn file(&self, name: &str, size: usize) -> Vec<u8> {
-        let content = bytes(size, name.len() as u64);
-        let path = self.home(name);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(path, &content).unwrap();
-        content
-    }
-
     /// `gtp cp` by this sshd's own way of logging in.
     fn cp(&self, words: &[&str]) -> Command {
         self.gtp("cp", words)
@@ -45,28 +36,6 @@ impl Sshd {
 
     fn read(&self, name: &str) -> Vec<u8> {
         std::fs::read(self.world.path(name)).unwrap_or_default()
-    }
-
-    /// Far ends that run from this sshd's cache.
-    fn far_ends(&self) -> usize {
-        let processes = std::fs::read_dir("/proc").unwrap().flatten();
-        let home = format!("HOME={}", self.world.path("home").display());
-        let is_far_end = |dir: &Path| {
-            let line = std::fs::read(dir.join("cmdline")).unwrap_or_default();
-            let environment = std::fs::read(dir.join("environ")).unwrap_or_default();
-            let has_home = environment.split(|&b| b == 0).any(|word| word == home.as_bytes());
-            has_home && line.split(|&b| b == 0).any(|word| word == b"far-end")
-        };
-        processes.filter(|entry| is_far_end(&entry.path())).count()
-    }
-
-    /// A program that stands for ssh: a script for `sh`.
-    fn instead(&self, script: &str) -> String {
-        let path = self.world.path("instead");
-        let mut file = std::fs::File::create(&path).unwrap();
-        file.write_all(format!("#!/bin/sh\n{script}\n").as_bytes()).unwrap();
-        file.set_permissions(std::fs::Permissions::from_mode(0o755)).unwrap();
-        path.display().to_string()
     }
 
     /// What becomes of a fetch from a far end that is this script.
@@ -373,6 +342,26 @@ fn where_only_the_port_of_ssh_is_open_ssh_carries_the_data_both_ways() {
     let insisted = run(&["far:t/a", "out", "--udp", "only"]);
     assert_eq!(insisted.status.code(), Some(11), "{}", said(&insisted));
     wait_for("the end of the far ends", || sshd.far_ends() == 0);
+}
+
+#[test]
+fn pipes_lose_nothing_and_nothing_goes_over_them_twice() {
+    if !require_root() {
+        return;
+    }
+    let hosts = Hosts::new();
+    let sshd = Sshd::start_at((FAR, 22), "", |program| hosts.far(&Command::new(program)));
+    sshd.cache(Path::new(env!("CARGO_BIN_EXE_gtp")));
+    let content = sshd.file("large", 60_000_000);
+    hosts.leave_open(22);
+    for words in [["far:large", "got"], ["got", "far:back"]] {
+        let copied = hosts.near(&sshd.cp(&[&words[..], &["--json"]].concat())).output().unwrap();
+        assert_eq!(copied.status.code(), Some(0), "{words:?}: {}", said(&copied));
+        let done = events(&copied).pop().unwrap();
+        let lost = (&done["loss_ratio"], &done["retransmitted_bytes"]);
+        assert_eq!(lost, (&0.0.into(), &0.into()), "{words:?}: {done}");
+    }
+    assert!(std::fs::read(sshd.home("back")).unwrap() == content);
 }
 
 /// A far end that runs here, and says that it is at another port: only its answer is changed.

@@ -59,6 +59,8 @@ pub(crate) enum Lack {
     Data,
     /// The sink: it has asked for nothing more.
     Requests,
+    /// Room in what carries the datagrams.
+    Room,
 }
 
 impl Demand {
@@ -101,7 +103,7 @@ impl Demand {
     /// little at a time, late and then for several times at once, gets its mean, or what brings
     /// all of it soon where the mean would take long.
     fn useful(&self, left: Bytes) -> Rate {
-        if left >= MUCH || self.lacked == Lack::Data {
+        if left >= MUCH || self.lacked != Lack::Requests {
             Rate::UNLIMITED
         } else if left > self.mean().bytes_in(LATE) {
             left.per(WINDOW)

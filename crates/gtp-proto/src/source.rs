@@ -64,6 +64,8 @@ pub enum Supplied {
     Ready(u16),
     /// It is still being read or produced.
     NotYet,
+    /// It cannot leave now: what carries the session's datagrams pushes back.
+    NoRoom,
     /// The object has no such unit: the peer asks for nonsense.
     NoSuchUnit,
 }
@@ -489,7 +491,7 @@ impl SourceSession {
             return; // Packets that were too long for the path say nothing of what it carries.
         }
         self.counters.delivered += proven.packets;
-        self.counters.lost += proven.span.end - proven.span.start - proven.packets;
+        self.counters.lost += proven.lost;
         // A receipt counts whole packets; what was sent may have been shorter.
         let from = self.log.at(proven.span.start);
         let at_most = |from| proven.bytes.min(self.log.sent_at_most(from, proven.span.end));
@@ -500,7 +502,7 @@ impl SourceSession {
         let arrived_at = any.then_some(f.receipt.arrived_at);
         let delay = Span::from_micros(f.delay.into());
         let peak = Span::from_micros(f.delay_most.unwrap_or(f.delay).into());
-        let lost = proven.span.end - proven.span.start - proven.packets;
+        let lost = proven.lost;
         let word = Word { span: proven.span, arrived, lost, arrived_at, delay, peak };
         for timed in self.told.add(word) {
             self.tell_path(now, timed);
@@ -582,6 +584,10 @@ impl SourceSession {
             Supplied::Ready(len) => len,
             Supplied::NotYet => {
                 self.starve(now, Lack::Data);
+                return None;
+            }
+            Supplied::NoRoom => {
+                self.starve(now, Lack::Room);
                 return None;
             }
             Supplied::NoSuchUnit => {

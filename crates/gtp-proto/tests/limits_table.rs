@@ -50,8 +50,8 @@ const ROWS: &[Row] = &[
         &[
             (CARRIER, "CARRIED_MOST", 1.0),
             (CARRIER, "QUEUE_BYTES", 1.0),
-            (CARRIER, "QUEUE_LEAST", 1.0),
-            (CARRIER, "QUEUE_SPAN", 1.0),
+            (CARRIER, "CONTENT_BYTES", 1.0),
+            (CARRIER, "CONTENT_SPAN", 1.0),
             (CARRIER, "INBOUND_BYTES", 1.0),
         ],
     ),

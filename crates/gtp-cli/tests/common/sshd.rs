@@ -1,10 +1,12 @@
 //! OpenSSH servers of these tests: their configuration, their keys, and one that gtp logs in to.
 
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use super::ports::free_port;
-use super::{World, wait_for};
+use super::{World, bytes, wait_for};
 
 /// The configuration of a server, with `PORT`, `ADDRESS` and `DIR/` to be replaced.
 pub const CONFIG: &str = "Port PORT
@@ -129,5 +131,42 @@ impl Sshd {
         let ssh = format!("ssh -F {}", self.world.path("ssh.conf").display());
         command.env("GTP_SSH", ssh).env("PATH", "/usr/bin:/bin").env("GTP_DAEMON", "off");
         command
+    }
+
+    /// Writes a file of the login's home and returns its content.
+    pub fn file(&self, name: &str, size: usize) -> Vec<u8> {
+        let content = bytes(size, name.len() as u64);
+        let path = self.home(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, &content).unwrap();
+        content
+    }
+
+    /// Far ends that run from this sshd's cache.
+    pub fn far_ends(&self) -> usize {
+        self.far_end_ids().len()
+    }
+
+    /// Their process ids.
+    pub fn far_end_ids(&self) -> Vec<i32> {
+        let processes = std::fs::read_dir("/proc").unwrap().flatten();
+        let home = format!("HOME={}", self.world.path("home").display());
+        let is_far_end = |dir: &Path| {
+            let line = std::fs::read(dir.join("cmdline")).unwrap_or_default();
+            let environment = std::fs::read(dir.join("environ")).unwrap_or_default();
+            let has_home = environment.split(|&b| b == 0).any(|word| word == home.as_bytes());
+            has_home && line.split(|&b| b == 0).any(|word| word == b"far-end")
+        };
+        let far_ends = processes.filter(|entry| is_far_end(&entry.path()));
+        far_ends.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+    }
+
+    /// A program that stands for ssh: a script for `sh`.
+    pub fn instead(&self, script: &str) -> String {
+        let path = self.world.path("instead");
+        let mut file = std::fs::File::create(&path).unwrap();
+        file.write_all(format!("#!/bin/sh\n{script}\n").as_bytes()).unwrap();
+        file.set_permissions(std::fs::Permissions::from_mode(0o755)).unwrap();
+        path.display().to_string()
     }
 }

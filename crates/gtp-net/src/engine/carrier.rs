@@ -3,9 +3,10 @@
 //! To the engine a carrier is one more socket, with a name that no other has: what comes by it
 //! bears that name, so no datagram from a real socket, or from another connection, can pass for one
 //! of it. Both directions are bounded. What leaves goes into a queue that is small in bytes and in
-//! time and drops the newest when it is full, so that a session sees loss and delay there as in any
-//! queue of a path. What comes is held by a [`Permit`] until the engine has taken it in; the
-//! connection is not read beyond that, and TCP slows its sender down.
+//! time. While it has no room a session supplies no content, so a slow connection costs no loss; it
+//! goes on when the connection has taken something. What a session says besides is little and is
+//! always taken, up to a bound. What comes is held by a [`Permit`] until the engine has taken it
+//! in; the connection is not read beyond that, and TCP slows its sender down.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -27,13 +28,14 @@ use crate::messages::{DATAGRAM, LENGTH_BYTES};
 /// that an honest end sends is longer.
 pub const CARRIED_MOST: usize = 9_216;
 
-/// Bytes that wait to be sent, at most: what 1 Gbit/s brings in 4 ms.
+/// Bytes that wait to be sent, at most. Content comes nowhere near; what a session says besides
+/// does if the connection stands still for half a minute, and is dropped then.
 const QUEUE_BYTES: usize = 512 << 10;
-/// While the oldest datagram has waited for this long, the queue takes no more than
-/// [`QUEUE_LEAST`].
-const QUEUE_SPAN: Span = Span::from_millis(50);
-/// The bytes that the queue always takes: one batch of the engine.
-const QUEUE_LEAST: usize = 64 << 10;
+/// While so many bytes wait, no content is added: a batch of the engine is on its way then, and
+/// half of one behind it. What is added at once is a batch at most.
+const CONTENT_BYTES: usize = 32 << 10;
+/// While the oldest datagram has waited for this long, no content is added.
+const CONTENT_SPAN: Span = Span::from_millis(5);
 /// Bytes that wait for the engine, at most, but for one read; with the list of where they end.
 const INBOUND_BYTES: usize = 1 << 20;
 
@@ -41,6 +43,7 @@ const INBOUND_BYTES: usize = 1 << 20;
 /// the engine that the carrier is gone.
 pub struct Carrier {
     id: SocketId,
+    flow: FlowId,
     peer: SocketAddr,
     notices: Notices,
     outgoing: Arc<Outgoing>,
@@ -114,6 +117,16 @@ struct Queue {
     /// Frames that came together, and when.
     batches: VecDeque<(Time, Vec<u8>)>,
     bytes: usize,
+    /// A session waits until content may be added.
+    is_awaited: bool,
+}
+
+/// Frames that leave.
+#[derive(Debug, PartialEq, Eq)]
+struct Taken {
+    frames: Vec<u8>,
+    /// Content may be added again, and a session waits for that.
+    makes_room: bool,
 }
 
 impl Carrier {
@@ -131,7 +144,7 @@ impl Carrier {
             carrier: id,
             outgoing: Arc::clone(&outgoing),
         }));
-        Carrier { id, peer, notices, outgoing, inbound: Arc::default(), clock }
+        Carrier { id, flow, peer, notices, outgoing, inbound: Arc::default(), clock }
     }
 
     /// A carrier of no session, whose engine takes nothing.
@@ -146,7 +159,10 @@ impl Carrier {
     /// Waits until there are frames to be sent, and returns those of one batch. Safe to cancel.
     pub async fn next_frames(&self) -> Vec<u8> {
         loop {
-            if let Some(frames) = self.outgoing.take() {
+            if let Some(Taken { frames, makes_room }) = self.outgoing.take() {
+                if makes_room {
+                    self.notices.send(Notice::Carrier(CarrierNotice::Room(self.flow)));
+                }
                 return frames;
             }
             self.outgoing.filled.notified().await;
@@ -176,18 +192,26 @@ impl Drop for Carrier {
 }
 
 impl Outgoing {
+    /// Whether content may be added at `now`, a batch of the engine at most. If not, what leaves
+    /// next and makes room says so.
+    pub fn has_room(&self, now: Time) -> bool {
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = queue.batches.front().map_or(Span::ZERO, |(since, _)| now.since(*since));
+        let has_room = queue.bytes < CONTENT_BYTES && waited < CONTENT_SPAN;
+        queue.is_awaited |= !has_room;
+        has_room
+    }
+
     /// Takes a run of datagrams in, each of `segment` bytes but the last. Returns how many had no
     /// room.
     pub fn offer(&self, now: Time, run: &[u8], segment: usize) -> usize {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = queue.batches.front().map_or(Span::ZERO, |(since, _)| now.since(*since));
-        let most = if waited > QUEUE_SPAN { QUEUE_LEAST } else { QUEUE_BYTES };
         let datagrams = run.chunks(segment.max(1));
         let count = datagrams.len();
         let mut frames = Vec::with_capacity(run.len() + count * (LENGTH_BYTES + 1));
         let mut taken = 0;
         for datagram in datagrams {
-            if queue.bytes + frames.len() + datagram.len() > most {
+            if queue.bytes + frames.len() + datagram.len() > QUEUE_BYTES {
                 break;
             }
             let length = u32::try_from(datagram.len() + 1).unwrap_or(u32::MAX);
@@ -204,11 +228,13 @@ impl Outgoing {
         count - taken
     }
 
-    fn take(&self) -> Option<Vec<u8>> {
+    fn take(&self) -> Option<Taken> {
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         let (_, frames) = queue.batches.pop_front()?;
         queue.bytes -= frames.len();
-        Some(frames)
+        let makes_room = queue.is_awaited && queue.bytes < CONTENT_BYTES;
+        queue.is_awaited &= !makes_room;
+        Some(Taken { frames, makes_room })
     }
 }
 
@@ -224,31 +250,39 @@ mod tests {
     fn datagrams_leave_as_frames_in_their_order() {
         let outgoing = Outgoing::default();
         assert_eq!(outgoing.offer(ms(0), &[7, 7, 8], 2), 0);
-        let frames = outgoing.take().unwrap();
+        let Taken { frames, makes_room } = outgoing.take().unwrap();
         assert_eq!(frames, [0, 0, 0, 3, DATAGRAM, 7, 7, 0, 0, 0, 2, DATAGRAM, 8]);
-        assert!(outgoing.take().is_none());
+        assert!(!makes_room, "nobody waits for it");
+        assert_eq!(outgoing.take(), None);
     }
 
     #[test]
-    fn a_full_queue_drops_the_newest_and_takes_more_once_something_has_left() {
+    fn content_waits_for_room_without_a_drop_and_whoever_waits_is_told_once() {
         let outgoing = Outgoing::default();
-        let run = vec![1; 64 << 10];
-        let mut dropped = 0;
-        for _ in 0..2 * QUEUE_BYTES / run.len() {
-            dropped += outgoing.offer(ms(0), &run, 1 << 10);
+        let batch = vec![1; 64 << 10];
+        assert!(outgoing.has_room(ms(0)));
+        assert_eq!(outgoing.offer(ms(0), &batch, 1 << 10), 0);
+        assert!(!outgoing.has_room(ms(0)));
+        assert_eq!(outgoing.offer(ms(0), &[1; 100], 100), 0, "a status is taken all the same");
+        assert!(outgoing.take().unwrap().makes_room && outgoing.has_room(ms(0)));
+        assert!(!outgoing.take().unwrap().makes_room);
+    }
+
+    #[test]
+    fn a_queue_that_does_not_move_takes_no_content_until_its_oldest_has_left() {
+        let outgoing = Outgoing::default();
+        for at in [0, 4] {
+            assert!(outgoing.has_room(ms(at)));
+            assert_eq!(outgoing.offer(ms(at), &[1; 1_000], 1_000), 0);
         }
-        assert!((500..600).contains(&dropped), "{dropped}");
-        assert_eq!(outgoing.offer(ms(0), &run, 1 << 10), 64);
-        outgoing.take().unwrap();
-        assert_eq!(outgoing.offer(ms(0), &run[..1 << 10], 1 << 10), 0);
+        assert!(!outgoing.has_room(ms(5)));
+        assert!(outgoing.take().unwrap().makes_room && outgoing.has_room(ms(8)));
     }
 
     #[test]
-    fn a_queue_that_does_not_move_takes_no_more_than_a_batch() {
+    fn what_waits_is_bounded_whatever_it_is() {
         let outgoing = Outgoing::default();
-        let run = vec![1; 32 << 10];
-        assert_eq!(outgoing.offer(ms(0), &run, 1 << 10), 0);
-        assert_eq!(outgoing.offer(ms(51), &run, 1 << 10), 1, "one batch, with its frames' heads");
-        assert_eq!(outgoing.offer(ms(51), &run, 1 << 10), 32);
+        let dropped: usize = (0..20_000).map(|_| outgoing.offer(ms(0), &[1; 100], 100)).sum();
+        assert_eq!(20_000 - dropped, QUEUE_BYTES / (100 + LENGTH_BYTES + 1));
     }
 }

@@ -72,6 +72,8 @@ pub(super) enum CarrierNotice {
     Carry { flow: FlowId, carrier: SocketId, outgoing: Arc<Outgoing> },
     /// Datagrams have come by one.
     Carried(Box<Parcel>),
+    /// The one of a session has room for content again.
+    Room(FlowId),
     /// One is gone.
     Drop(SocketId),
     /// The peer of a session says that no datagram comes from here.

@@ -178,17 +178,27 @@ impl Driver {
 
     fn handle_carrier_notice(&mut self, now: Time, notice: CarrierNotice) {
         match notice {
-            CarrierNotice::Carry { flow, carrier, .. } => {
+            CarrierNotice::Carry { flow, carrier, outgoing } => {
                 if let Some((index, session)) = self.table.find_mut(flow) {
                     let receives = session.direction() == AgentSide::Sink;
-                    session.envelope.carry(now, carrier, receives);
+                    session.envelope.carry(now, (carrier, outgoing), receives);
                     self.table.touch(now, index);
                 }
             }
             CarrierNotice::Carried(parcel) => self.handle_parcel(now, *parcel),
+            CarrierNotice::Room(flow) => {
+                if let Some(source) = self.table.source_mut(now, flow) {
+                    source.handle_room(now);
+                }
+            }
             CarrierNotice::Drop(carrier) => {
-                let sessions = self.table.iter_mut();
-                sessions.for_each(|(_, session)| session.envelope.drop_carrier(carrier));
+                for (_, session) in self.table.iter_mut() {
+                    if session.envelope.drop_carrier(carrier)
+                        && let Side::Source(source) = &mut session.side
+                    {
+                        source.handle_room(now);
+                    }
+                }
             }
             CarrierNotice::Unheard(flow) => {
                 let session = self.table.find_mut(flow);

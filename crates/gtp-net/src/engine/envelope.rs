@@ -5,6 +5,7 @@
 //! port that the newest authentic datagram came from, because address translators change ports.
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use gtp_proto::room::STRANGERS;
 use gtp_proto::wire::{HEADER_LEN, Header};
@@ -16,6 +17,7 @@ use gtp_alloc::Time;
 
 use super::api::{SessionOpen, SocketId, Way};
 use super::batch::Batch;
+use super::carrier::Outgoing;
 use super::ways::{Came, Carriage, End, Watch};
 use crate::crypto::{Forged, Opener, Sealer};
 
@@ -35,6 +37,8 @@ pub(super) struct Envelope {
     newest: Option<u64>,
     /// The way besides UDP, if there is one.
     carriage: Option<Carriage>,
+    /// What waits to be sent that way.
+    outgoing: Option<Arc<Outgoing>>,
     watch: Watch,
 }
 
@@ -87,19 +91,36 @@ impl Envelope {
             opener: Opener::new(keys.suite, keys.open.clone()),
             newest: None,
             carriage: None,
+            outgoing: None,
             watch: Watch::default(),
         }
     }
 
     /// Gives the session another way besides UDP, unless it has one.
-    pub fn carry(&mut self, now: Time, carrier: SocketId, receives: bool) {
-        let end = self.end();
-        self.carriage.get_or_insert_with(|| Carriage::new(carrier, end, receives, now));
+    pub fn carry(
+        &mut self,
+        now: Time,
+        (carrier, outgoing): (SocketId, Arc<Outgoing>),
+        receives: bool,
+    ) {
+        if self.carriage.is_none() {
+            self.carriage = Some(Carriage::new(carrier, self.end(), receives, now));
+            self.outgoing = Some(outgoing);
+        }
     }
 
-    /// Takes the way besides UDP away.
-    pub fn drop_carrier(&mut self, carrier: SocketId) {
-        self.carriage.take_if(|carriage| carriage.id == carrier);
+    /// Takes the way besides UDP away, if it is this one. Says whether it was.
+    pub fn drop_carrier(&mut self, carrier: SocketId) -> bool {
+        let is_dropped = self.carriage.take_if(|carriage| carriage.id == carrier).is_some();
+        self.outgoing.take_if(|_| is_dropped);
+        is_dropped
+    }
+
+    /// Whether content may leave at `now`, a batch at most: UDP takes it, and a carrier that has
+    /// room. One that has none tells the engine when it has.
+    pub fn has_room(&self, now: Time) -> bool {
+        let in_use = self.outgoing.as_ref().filter(|_| self.way() == Way::Control);
+        in_use.is_none_or(|outgoing| outgoing.has_room(now))
     }
 
     /// Looks whether the peer has been silent for too long. If this end leads, the carrier is used
@@ -315,12 +336,12 @@ mod tests {
     fn a_second_carrier_neither_takes_the_place_of_the_first_nor_takes_it_away() {
         let (mut envelope, first, second) = (initiator(), SocketId(2), SocketId(3));
         let socket = |envelope: &Envelope| envelope.destination().unwrap().socket;
-        envelope.carry(Time::ZERO, first, true);
-        envelope.carry(Time::ZERO, second, true);
+        envelope.carry(Time::ZERO, (first, Arc::default()), true);
+        envelope.carry(Time::ZERO, (second, Arc::default()), true);
         assert_eq!(socket(&envelope), first);
-        envelope.drop_carrier(second);
+        assert!(!envelope.drop_carrier(second));
         assert_eq!(socket(&envelope), first);
-        envelope.drop_carrier(first);
+        assert!(envelope.drop_carrier(first));
         assert_eq!((envelope.way(), socket(&envelope)), (Way::Udp, SocketId(1)));
     }
 }

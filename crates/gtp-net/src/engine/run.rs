@@ -195,7 +195,7 @@ impl Engine {
                 self.carriers.insert(*carrier, outgoing.clone());
             }
             CarrierNotice::Drop(carrier) => drop(self.carriers.remove(carrier)),
-            CarrierNotice::Carried(_) | CarrierNotice::Unheard(_) => {}
+            CarrierNotice::Carried(_) | CarrierNotice::Room(_) | CarrierNotice::Unheard(_) => {}
         }
     }
 

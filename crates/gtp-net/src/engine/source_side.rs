@@ -155,6 +155,11 @@ impl SourceSide {
         }
     }
 
+    /// What carries its datagrams has room again.
+    pub fn handle_room(&mut self, now: Time) {
+        self.core.handle_supply(now);
+    }
+
     /// How long units are, once that is known.
     fn unit_payload(&self) -> Option<u16> {
         self.row.as_ref().map(|row| row.unit_payload())
@@ -194,8 +199,9 @@ impl SourceSide {
     /// Adds what is due to `batch`. `false`: that was all.
     pub fn poll_batch(&mut self, now: Time, envelope: &mut Envelope, batch: &mut Batch) -> bool {
         self.now = now;
+        let has_room = envelope.has_room(now);
         while batch.has_room() {
-            let Some(transmit) = self.poll_core(now) else {
+            let Some(transmit) = self.poll_core(now, has_room) else {
                 self.poll_done();
                 return false;
             };
@@ -213,9 +219,10 @@ impl SourceSide {
         true
     }
 
-    fn poll_core(&mut self, now: Time) -> Option<Transmit> {
+    fn poll_core(&mut self, now: Time, has_room: bool) -> Option<Transmit> {
         let (row, cache) = (&self.row, &mut self.cache);
         let mut supply = |unit| match row {
+            Some(_) if !has_room => Supplied::NoRoom,
             Some(row) => cache.supply(row, unit),
             None => Supplied::NotYet,
         };

@@ -149,7 +149,7 @@ fn an_honest_receipt_proves_what_arrived() {
     let receipt = honest(&mut source, 1_000, &[3, 4, 700]);
     assert_eq!(receipt.gaps, [3..5, 700..701]);
     let proven = source.verify(&receipt, 1_000, LONGEST).unwrap().unwrap();
-    assert_eq!(proven, Proven { span: 0..1_000, packets: 997, bytes: Bytes(997 * 1_477) });
+    assert_eq!(proven, Proven { span: 0..1_000, packets: 997, lost: 3, bytes: Bytes(997 * 1_477) });
 }
 
 #[test]
@@ -221,6 +221,22 @@ fn packets_without_proof_count_as_neither_claimed_nor_missing() {
     sink.end();
     assert!(source.verify(&sink.receipts[0], 20, LONGEST).unwrap().is_some());
     assert_eq!(source.plain.len(), 0, "what is settled is forgotten");
+}
+
+#[test]
+fn a_hello_that_does_not_arrive_is_no_loss() {
+    let (mut source, mut sink) = (verifier(), Sink::default());
+    for pn in 0..10 {
+        if pn < 4 {
+            source.mark_plain(pn);
+        }
+        if ![1, 3, 7].contains(&pn) {
+            sink.take(pn, (pn >= 4).then(|| source.tag(pn))).unwrap();
+        }
+    }
+    sink.end();
+    let proven = source.verify(&sink.receipts[0], 10, LONGEST).unwrap().unwrap();
+    assert_eq!((proven.packets, proven.lost), (7, 1));
 }
 
 #[test]

@@ -20,6 +20,9 @@ pub(crate) struct Proven {
     pub span: Range<u64>,
     /// How many of these packets arrived.
     pub packets: u64,
+    /// How many were lost, hellos left out: those that try how long a packet may be are meant to
+    /// be lost, and the first ones may have gone by a way that was given up.
+    pub lost: u64,
     /// IP bytes that arrived.
     pub bytes: Bytes,
 }
@@ -120,15 +123,17 @@ impl ReceiptVerifier {
             sum = sum.wrapping_sub(self.key.sum(gap.clone()));
             packets -= gap.end - gap.start;
         }
+        let mut lost = receipt.span.end - receipt.span.start - packets;
         for pn in self.plain.within(receipt.span.clone()).flatten() {
-            if !receipt.gaps.iter().any(|gap| gap.contains(&pn)) {
-                sum = sum.wrapping_sub(u32::from(self.key.tag(pn)));
+            match receipt.gaps.iter().any(|gap| gap.contains(&pn)) {
+                true => lost -= 1,
+                false => sum = sum.wrapping_sub(u32::from(self.key.tag(pn))),
             }
         }
         if sum != receipt.sum {
             return Err(Discard::Violation("a receipt without proof"));
         }
         let bytes = Bytes(receipt.bytes.min(packets.saturating_mul(longest.0)));
-        Ok(Proven { span: receipt.span.clone(), packets, bytes })
+        Ok(Proven { span: receipt.span.clone(), packets, lost, bytes })
     }
 }

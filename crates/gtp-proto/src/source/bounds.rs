@@ -74,6 +74,8 @@ impl SourceSession {
                 Lack::Data => LimitedBy::Demand,
                 // A sink asks for no more than its destination takes.
                 Lack::Requests => LimitedBy::Disk,
+                // A connection carries the session, and takes what its path does.
+                Lack::Room => LimitedBy::Path,
             }
         } else if reaches(rate, self.config.max_rate) {
             LimitedBy::Demand

@@ -230,7 +230,7 @@ mod tests {
                 assert_eq!(out.len(), usize::from(len));
                 Some(out)
             }
-            Supplied::NotYet | Supplied::NoSuchUnit => None,
+            Supplied::NotYet | Supplied::NoRoom | Supplied::NoSuchUnit => None,
         }
     }
 

@@ -179,7 +179,7 @@ mod tests {
                 assert_eq!(out.len(), usize::from(len));
                 Some((out[0], out.split_off(1)))
             }
-            Supplied::NotYet | Supplied::NoSuchUnit => None,
+            Supplied::NotYet | Supplied::NoRoom | Supplied::NoSuchUnit => None,
         }
     }
 
@@ -255,7 +255,7 @@ mod tests {
                         heard.extend_from_slice(&out[1..]);
                         number += 1;
                     }
-                    Supplied::NotYet | Supplied::NoSuchUnit => break,
+                    Supplied::NotYet | Supplied::NoRoom | Supplied::NoSuchUnit => break,
                 }
                 ring.forget(number + 1);
             }
