@@ -66,9 +66,22 @@ pub fn measure_disk(dir: &Path, bytes: u64, stop: &AtomicBool) -> Result<DiskFig
     let plain_read = timed(&mut || read_plain(&plain, stop))?;
     fs::remove_file(&plain).map_err(other)?;
     fs::create_dir(&kept).map_err(other)?;
-    let store_write = timed(&mut || write_store(&kept, &content, stop))?;
+    let store_write = timed(&mut || write_store(&kept, &content, stop).map(drop))?;
     let store_read = timed(&mut || read_store(&kept, stop))?;
     Ok(DiskFigures { bytes, plain_write, store_write, plain_read, store_read })
+}
+
+/// Receives one small object into a directory beneath `dir`, which is removed again. Returns what
+/// its file system lacks of what transfers use, in a sentence.
+///
+/// # Errors
+/// When nothing can be received there.
+pub fn try_disk(dir: &Path) -> Result<Option<String>, Failure> {
+    let place = tempfile::Builder::new().prefix("gtp-doctor-").tempdir_in(dir);
+    let place = place.map_err(|e| other(format!("{}: {e}", dir.display())))?;
+    let object = Object::new(BLOCK, 1).map_err(usage)?;
+    let content = Arc::new(Content::make(object).map_err(other)?);
+    write_store(place.path(), &content, &AtomicBool::new(false))
 }
 
 fn unless(stop: &AtomicBool) -> Result<(), Failure> {
@@ -102,7 +115,12 @@ fn read_plain(path: &Path, stop: &AtomicBool) -> Result<(), Failure> {
     Ok(())
 }
 
-fn write_store(dir: &Path, content: &Arc<Content>, stop: &AtomicBool) -> Result<(), Failure> {
+/// Keeps the content as a transfer does. Returns what the file system lacks, in a sentence.
+fn write_store(
+    dir: &Path,
+    content: &Arc<Content>,
+    stop: &AtomicBool,
+) -> Result<Option<String>, Failure> {
     let mut source = MemorySource(Arc::clone(content));
     let manifest: Arc<Manifest> = source.manifest().clone();
     let destination = Destination::into(dir, MadeDir::There)?;
@@ -118,7 +136,7 @@ fn write_store(dir: &Path, content: &Arc<Content>, stop: &AtomicBool) -> Result<
     }
     sink.finish_file(0, None)?;
     sink.finish()?;
-    Ok(())
+    Ok(sink.take_warning())
 }
 
 fn read_store(dir: &Path, stop: &AtomicBool) -> Result<(), Failure> {

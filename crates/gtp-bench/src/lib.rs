@@ -14,7 +14,7 @@ mod serve;
 mod setup;
 
 pub use cpu::cpu_seconds;
-pub use disk::{DiskFigures, measure_disk};
+pub use disk::{DiskFigures, measure_disk, try_disk};
 pub use fetch::{Fetch, NetFigures, fetch};
 pub use gtp_net::engine::Calls;
 pub use memory::{CONTENT_MOST, SEED};

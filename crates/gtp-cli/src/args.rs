@@ -21,6 +21,7 @@ use crate::bench::BenchArgs;
 use crate::cp::{CpArgs, FarEndArgs};
 use crate::daemon::{self, SessionsArgs, SetArgs, Which};
 use crate::demo::DemoArgs;
+use crate::doctor::DoctorArgs;
 use crate::keys::KeysArgs;
 use crate::log::LogFormat;
 use crate::run::{PumpCommand, RunArgs};
@@ -39,7 +40,8 @@ use crate::{config, output, words};
                   Addresses are gtp://host[:port]/path; the port is 4810 unless named.\n\
                   Exit codes: 0 done, 1 other, 2 usage, 3 source missing, 4 destination or \
                   permission, 5 temporary, 6 integrity, 7 authentication or version, 10 time \
-                  limit, 11 no UDP path, 12 partly done, 130 interrupted."
+                  limit, 11 no UDP path, 12 partly done, 13 doctor found something, 130 \
+                  interrupted."
 )]
 pub struct Cli {
     #[command(subcommand)]
@@ -94,6 +96,9 @@ pub enum Verb {
     Top(TopArgs),
     /// Change a session of a running process
     Set(SetArgs),
+    /// Find what makes transfers slow or fail here, and say what mends it
+    #[command(after_help = "Exit code 13 if there is a warning or a fault, 0 if there is none.")]
+    Doctor(DoctorArgs),
     /// Print every setting with its value and where that came from
     Config(ConfigArgs),
     /// Print a completion script for a shell

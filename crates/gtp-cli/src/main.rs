@@ -12,6 +12,7 @@ mod config;
 mod cp;
 mod daemon;
 mod demo;
+mod doctor;
 mod keys;
 mod lines;
 mod log;

@@ -46,6 +46,29 @@ pub fn unix_seconds() -> u64 {
     unix_time().as_secs()
 }
 
+/// Whether something keeps the wall clock right, as far as the kernel knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Synchronised {
+    /// A program that compares it with others has set it, and says that it is right.
+    Yes,
+    /// None has lately.
+    No,
+    /// The kernel does not say.
+    Unknown,
+}
+
+/// Asks the kernel whether the wall clock is kept right.
+pub fn synchronised() -> Synchronised {
+    // SAFETY: all fields are numbers, of which zero is a valid value; `modes` of zero asks only.
+    let mut asked: libc::timex = unsafe { std::mem::zeroed() };
+    // SAFETY: the kernel writes into this one structure, which lives until the call has ended.
+    match unsafe { libc::adjtimex(&raw mut asked) } {
+        -1 => Synchronised::Unknown,
+        _ if asked.status & libc::STA_UNSYNC != 0 => Synchronised::No,
+        _ => Synchronised::Yes,
+    }
+}
+
 /// `span` as the standard library's duration, for waiting functions.
 pub fn duration(span: Span) -> Duration {
     Duration::from_nanos(span.as_nanos())

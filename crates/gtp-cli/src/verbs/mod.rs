@@ -63,6 +63,7 @@ pub fn run(verb: Verb) -> ExitCode {
         Verb::Sessions(args) => crate::daemon::sessions(&args),
         Verb::Top(args) => crate::top::run(&args),
         Verb::Set(args) => crate::daemon::set(&args),
+        Verb::Doctor(args) => crate::doctor::run(&args),
         Verb::Config(args) => settings::run(args),
         Verb::Completions { shell } => completions::run(shell),
         Verb::Man { dir } => man::run(&dir),

@@ -40,6 +40,11 @@ impl Hosts {
         hosts
     }
 
+    /// Has the near host send packets of no more bytes than this.
+    pub fn set_near_mtu(&self, bytes: u32) {
+        ip(&["-n", &self.near, "link", "set", "va", "mtu", &bytes.to_string()]);
+    }
+
     /// A command at the near host.
     pub fn near(&self, command: &Command) -> Command {
         inside(&self.near, command)

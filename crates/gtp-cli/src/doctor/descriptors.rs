@@ -1,0 +1,47 @@
+//! How many descriptors a process here may have open.
+//!
+//! Commands raise the soft limit to the hard one themselves, so that only the hard one counts. What
+//! holds descriptors is not looked at.
+
+use super::finding::Finding;
+
+const CHECK: &str = "descriptors";
+
+/// Asks the kernel; commands raise the soft limit to the hard one themselves.
+pub fn check() -> Finding {
+    judge(gtp_sys::descriptors::limit())
+}
+
+fn judge(limit: u64) -> Finding {
+    let mend = format!("ulimit -n {WANTED}    # or LimitNOFILE={WANTED} in the unit");
+    if limit < LEAST {
+        let found = format!("{limit}: too few for a transfer of a directory");
+        return Finding::fault(CHECK, found, mend);
+    }
+    if limit < OF_A_SERVER {
+        let found = format!("{limit}: a server takes fewer clients than it could");
+        return Finding::warning(CHECK, found, mend);
+    }
+    Finding::ok(CHECK, format!("{limit}"))
+}
+
+/// A transfer's own, and a reserve for directories that are walked.
+const LEAST: u64 = 128;
+/// Five for each of 512 clients, a quarter for files that stay open, and the server's own.
+const OF_A_SERVER: u64 = 3_500;
+/// What the unit has.
+const WANTED: u64 = 65_536;
+
+#[cfg(test)]
+mod tests {
+    use super::super::finding::Verdict;
+    use super::*;
+
+    #[test]
+    fn few_descriptors_are_a_warning_and_very_few_a_fault() {
+        let cases = [(64, Verdict::Fault), (1_024, Verdict::Warning), (65_536, Verdict::Ok)];
+        for (limit, verdict) in cases {
+            assert_eq!(judge(limit).verdict, verdict, "{limit}");
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! What a check finds: a row with a verdict, what was found, and the line that mends it.
+//!
+//! Here rows are only put into words, for people or as JSON; whether something is wrong is each
+//! check's own decision.
+
+use gtp::Failure;
+use serde_json::json;
+
+use crate::output;
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verdict {
+    /// As it should be.
+    Ok,
+    /// Transfers work, and may be slower than need be, or lack something.
+    Warning,
+    /// Transfers fail.
+    Fault,
+}
+
+/// One row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// What was looked at.
+    pub check: &'static str,
+    pub verdict: Verdict,
+    /// What was found.
+    pub found: String,
+    /// What to type, or to do, to mend it.
+    pub mend: Option<String>,
+}
+
+impl Verdict {
+    fn as_str(self) -> &'static str {
+        match self {
+            Verdict::Ok => "ok",
+            Verdict::Warning => "warning",
+            Verdict::Fault => "fault",
+        }
+    }
+}
+
+impl Finding {
+    /// All is well.
+    pub fn ok(check: &'static str, found: impl Into<String>) -> Finding {
+        Finding { check, verdict: Verdict::Ok, found: found.into(), mend: None }
+    }
+
+    /// It works, but not as well as it could.
+    pub fn warning(
+        check: &'static str,
+        found: impl Into<String>,
+        mend: impl Into<String>,
+    ) -> Finding {
+        let mend = Some(mend.into());
+        Finding { check, verdict: Verdict::Warning, found: found.into(), mend }
+    }
+
+    /// It does not work.
+    pub fn fault(
+        check: &'static str,
+        found: impl Into<String>,
+        mend: impl Into<String>,
+    ) -> Finding {
+        Finding { verdict: Verdict::Fault, ..Finding::warning(check, found, mend) }
+    }
+
+    /// Prints the row, as one JSON object or for people.
+    ///
+    /// # Errors
+    /// When standard output cannot be written.
+    pub fn say(&self, as_json: bool) -> Result<(), Failure> {
+        if as_json {
+            return output::json(json!({
+                "event": "finding",
+                "check": self.check,
+                "verdict": self.verdict.as_str(),
+                "found": self.found,
+                "mend": self.mend,
+            }));
+        }
+        output::line(format_args!("{:8} {:11} {}", self.verdict.as_str(), self.check, self.found))?;
+        match &self.mend {
+            Some(mend) => output::line(format_args!("{:20} mend: {mend}", "")),
+            None => Ok(()),
+        }
+    }
+}

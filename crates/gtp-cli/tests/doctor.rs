@@ -1,0 +1,168 @@
+//! `gtp doctor` on machines and paths that are broken in one way each: the row of that is a warning
+//! or a fault, and says what mends it.
+
+mod common;
+
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Output};
+
+use common::hosts::Hosts;
+use common::{World, require_root};
+use serde_json::Value;
+
+/// The rows that were printed, which agree with the exit code.
+#[track_caller]
+fn rows(output: &Output) -> Vec<Value> {
+    let text = String::from_utf8_lossy(&output.stdout);
+    let rows: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let is_wrong = rows.iter().any(|row| row["verdict"] != "ok");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(if is_wrong { 13 } else { 0 }), "{text}{said}");
+    for row in &rows {
+        assert_eq!(row["verdict"] == "ok", row["mend"].is_null(), "{row}");
+    }
+    rows
+}
+
+/// The row of a check, which must be there, and be so.
+#[track_caller]
+fn row(output: &Output, check: &str, verdict: &str) -> Value {
+    let rows = rows(output);
+    let row = rows.iter().find(|row| row["check"] == check && row["verdict"] == verdict);
+    row.unwrap_or_else(|| panic!("no {check} that is {verdict}: {rows:#?}")).clone()
+}
+
+fn says(row: &Value, of: &str) -> String {
+    row[of].as_str().unwrap().to_owned()
+}
+
+/// The command behind a shell that does something first.
+fn after(world: &World, first: &str) -> Command {
+    let gtp = world.gtp("client", &[]);
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", &format!("{first}; exec \"$0\" doctor --json")]).arg(gtp.get_program());
+    command.env_clear().env("PATH", std::env::var_os("PATH").unwrap());
+    command.env("GTP_CONFIG_DIR", world.path("client")).current_dir(world.path(""));
+    command
+}
+
+#[test]
+fn every_check_has_a_row_and_nothing_is_left_behind() {
+    let world = World::new();
+    let before = std::fs::read_dir(world.path("")).unwrap().count();
+    let output = world.run("client", &["doctor", "--json"]);
+    let checks: Vec<String> = rows(&output).iter().map(|row| says(row, "check")).collect();
+    let all = [
+        "version",
+        "buffers",
+        "offload",
+        "mtu",
+        "clock",
+        "descriptors",
+        "memory",
+        "disk",
+        "daemon",
+    ];
+    assert_eq!(checks, all);
+    assert_eq!(std::fs::read_dir(world.path("")).unwrap().count(), before);
+    let for_people = world.run("client", &["doctor"]);
+    let text = String::from_utf8_lossy(&for_people.stdout).into_owned();
+    assert!(all.iter().all(|check| text.contains(check)), "{text}");
+}
+
+#[test]
+fn buffers_are_small_where_the_kernel_allows_no_larger_ones_to_this_user() {
+    let limit = std::fs::read_to_string("/proc/sys/net/core/rmem_max").unwrap();
+    let is_small = limit.trim().parse::<u64>().unwrap() < 32 << 20;
+    let world = World::new();
+    let mut doctor = after(&world, "true");
+    if require_root() {
+        // Root may have more than the limit.
+        std::fs::set_permissions(world.path(""), PermissionsExt::from_mode(0o777)).unwrap();
+        doctor = after(&world, "true");
+        let words: Vec<_> = doctor.get_args().map(ToOwned::to_owned).collect();
+        let mut plain = Command::new("setpriv");
+        plain.args(["--reuid", "65534", "--regid", "65534", "--clear-groups", "/bin/sh"]);
+        plain.args(words).env_clear().env("PATH", "/usr/bin:/bin").current_dir(world.path(""));
+        doctor = plain;
+    }
+    let output = doctor.output().unwrap();
+    match is_small {
+        true => {
+            let row = row(&output, "buffers", "warning");
+            assert!(says(&row, "mend").contains("net.core.rmem_max=33554432"), "{row}");
+        }
+        false => drop(row(&output, "buffers", "ok")),
+    }
+}
+
+#[test]
+fn few_descriptors_are_told() {
+    let world = World::new();
+    let output = after(&world, "ulimit -n 200").output().unwrap();
+    let row = row(&output, "descriptors", "warning");
+    assert!(says(&row, "found").starts_with("200:"), "{row}");
+}
+
+#[test]
+fn an_older_program_in_the_path_is_told() {
+    let world = World::new();
+    let old = world.path("bin/gtp");
+    std::fs::create_dir(world.path("bin")).unwrap();
+    std::fs::write(&old, "#!/bin/sh\necho gtp 0.0.1\n").unwrap();
+    std::fs::set_permissions(&old, PermissionsExt::from_mode(0o755)).unwrap();
+    let output = after(&world, "PATH=$PWD/bin:$PATH").output().unwrap();
+    let row = row(&output, "version", "warning");
+    assert!(says(&row, "found").contains("bin/gtp is 0.0.1"), "{row}");
+}
+
+#[test]
+fn a_named_daemon_that_is_not_there_is_a_fault_with_the_line_that_starts_it() {
+    let world = World::new();
+    let socket = world.path("gtpd.sock");
+    let at = socket.to_str().unwrap();
+    let output = world.run("client", &["doctor", "--json", "--daemon", at]);
+    let missing = row(&output, "daemon", "fault");
+    assert_eq!(says(&missing, "mend"), format!("gtpd --socket {at}"));
+    let mut daemon = Command::new(env!("CARGO_BIN_EXE_gtpd"));
+    let mut daemon = daemon.env_clear().args(["--socket", at]).spawn().unwrap();
+    common::wait_for("a daemon", || gtp_share::client::sessions(&socket).is_ok());
+    let output = world.run("client", &["doctor", "--json", "--daemon", at]);
+    row(&output, "daemon", "ok");
+    daemon.kill().unwrap();
+    daemon.wait().unwrap();
+    // Its socket is still there, and nobody listens.
+    let output = world.run("client", &["doctor", "--json", "--daemon", at]);
+    row(&output, "daemon", "fault");
+}
+
+#[test]
+fn a_full_disk_is_a_fault() {
+    if !require_root() {
+        return;
+    }
+    let world = World::new();
+    std::fs::create_dir(world.path("small")).unwrap();
+    let mount = "mount -t tmpfs -o size=64k none small && cd small";
+    let inner = after(&world, mount);
+    let mut doctor = Command::new("unshare");
+    doctor.arg("-m").arg(inner.get_program()).args(inner.get_args()).env_clear();
+    doctor.env("PATH", std::env::var_os("PATH").unwrap()).current_dir(world.path(""));
+    let output = doctor.output().unwrap();
+    let row = row(&output, "disk", "fault");
+    assert!(says(&row, "found").contains("it is full"), "{row}");
+    assert!(says(&row, "mend").starts_with("df -h"), "{row}");
+}
+
+#[test]
+fn an_interface_with_short_packets_is_told_by_its_name() {
+    if !require_root() {
+        return;
+    }
+    let (world, hosts) = (World::new(), Hosts::new());
+    hosts.set_near_mtu(1_400);
+    let doctor = world.gtp("client", &["doctor", "--json"]);
+    let output = hosts.near(&doctor).output().unwrap();
+    let row = row(&output, "mtu", "warning");
+    assert!(says(&row, "mend").starts_with("ip link set dev va mtu 1500 "), "{row}");
+}
