@@ -6,6 +6,7 @@
 
 use gtp_alloc::{Rate, Span, Time};
 
+use super::calm::Calm;
 use super::sample::{Conditions, Receipts, SAMPLE_MIN, Sample};
 use crate::meter::WindowedMax;
 
@@ -37,6 +38,8 @@ const CONVINCING: u64 = 24;
 const SPREAD: f64 = 0.6;
 /// After this number of odd counts in a row losses need not be spread: sessions that send in turns,
 /// and hosts that send in bursts, lose to a limit in bursts too, but for as long as they exceed it.
+/// So many are needed where the path carried as much for a second before, unless more is lost than
+/// may be random.
 const GOES_ON: u32 = 8;
 /// A sample without loss contradicts odd counts before it by which it would hold this number of
 /// losses or more: those were a burst of random losses.
@@ -140,13 +143,14 @@ pub(super) struct Measures {
     scatter: f64,
     /// The longest delay of late, in nanoseconds.
     deep: WindowedMax,
+    calm: Calm,
 }
 
 impl Measures {
     pub fn new(now: Time) -> Measures {
         let deep = WindowedMax::new(now, DEEP_WINDOW);
-        let (usual, known, counts) = (1.0, 0.0, Counts::default());
-        Measures { usual, known, counts, random: 0.0, noise: 0.0, scatter: 0.0, deep }
+        let (usual, known, counts, calm) = (1.0, 0.0, Counts::default(), Calm::new(now));
+        Measures { usual, known, counts, random: 0.0, noise: 0.0, scatter: 0.0, deep, calm }
     }
 
     /// The part that usually arrives.
@@ -237,7 +241,8 @@ impl Measures {
         dropped: bool,
     ) -> Verdict {
         self.deep.add(now, Rate::from_bps(sample.delay.as_nanos()));
-        let ratio = sample.proven().as_f64() / sample.sent.per(sample.sent_in).as_f64().max(1.0);
+        let rate = sample.sent.per(sample.sent_in);
+        let ratio = sample.proven().as_f64() / rate.as_f64().max(1.0);
         let queued = sample.delay > self.threshold_of(given.yields);
         let (packets, lost) = (sample.packets(), sample.lost);
         // Whoever competes heeds each loss that it does not know to be random: a TCP does.
@@ -247,13 +252,12 @@ impl Measures {
             is_beyond_chance(packets, lost, 1.0 - self.usual)
         };
         self.learn_noise(sample.delay, ratio);
-        let odd = if learns && !queued && !dropped {
-            let doubtful = sample.delay > self.threshold() / 2;
-            self.count(Count { packets, lost, receipts: sample.receipts, doubtful })
-        } else {
-            self.counts = Counts::default();
-            None
-        };
+        let calm = self.calm.shows(now, rate);
+        let odd = self.count_sample(sample, learns && !queued && !dropped, calm);
+        let loss = lost as f64 / packets as f64;
+        if !(excess && self.asks_about(loss)) {
+            self.calm.note(now, rate, sample.sent_in);
+        }
         let rounds = sample.sent_in.as_nanos() / given.rtt.max(SAMPLE_MIN).as_nanos();
         Verdict {
             carried: Rate::from_f64(sample.proven().as_f64() / self.usual),
@@ -263,7 +267,7 @@ impl Measures {
             rounds: u32::try_from(rounds).unwrap_or(u32::MAX),
             packets,
             lost,
-            spread: sample.receipts.spread(packets, lost as f64 / packets as f64),
+            spread: sample.receipts.spread(packets, loss),
             excess: excess || dropped,
             dropped,
             odd,
@@ -281,9 +285,22 @@ impl Measures {
         }
     }
 
+    /// Counts a sample if it `counts`; if not, a row of counts ends.
+    fn count_sample(&mut self, sample: &Sample, counts: bool, calm: bool) -> Option<f64> {
+        if !counts {
+            self.counts = Counts::default();
+            return None;
+        }
+        let (packets, lost, receipts) = (sample.packets(), sample.lost, sample.receipts);
+        let doubtful = sample.delay > self.threshold() / 2;
+        self.count(Count { packets, lost, receipts, doubtful }, calm)
+    }
+
     /// Counts a sample without a queue. A count teaches what is usual, unless so much of it was
-    /// lost that it may be a limit's doing. The loss comes back if that happens time and again.
-    fn count(&mut self, sample: Count) -> Option<f64> {
+    /// lost that it may be a limit's doing. The loss comes back if that happens time and again, and
+    /// for longer if it is `calm`, because the path carried as much before, and the loss may be
+    /// random.
+    fn count(&mut self, sample: Count, calm: bool) -> Option<f64> {
         self.counts = self.counts.unless_contradicted(&sample);
         let Counts { odd, times, present } = self.counts;
         let present = present.and(sample);
@@ -299,7 +316,8 @@ impl Measures {
             return None;
         }
         let (odd, times) = (odd.and(present), times + 1);
-        let goes_on = odd.is_spread() || times >= GOES_ON;
+        let waits = calm && odd.loss() <= RANDOM_MOST;
+        let goes_on = odd.is_spread() && !waits || times >= GOES_ON;
         if times >= CONVINCED && odd.lost >= CONVINCING && goes_on {
             return Some(odd.loss());
         }
@@ -370,7 +388,7 @@ mod tests {
         let lost_before = |packet: u64| packet / nth;
         (0..samples).find_map(|sample| {
             let lost = lost_before(40 * (sample + 1)) - lost_before(40 * sample);
-            measures.count(count(40, lost))
+            measures.count(count(40, lost), false)
         })
     }
 
@@ -386,7 +404,7 @@ mod tests {
         let mut measures = Measures::new(Time::ZERO);
         assert_eq!(lose_every(&mut measures, u64::MAX, 50), None);
         let burst = count(289, 280);
-        assert_eq!(measures.count(burst), None);
+        assert_eq!(measures.count(burst, false), None);
         assert_eq!(lose_every(&mut measures, u64::MAX, 50), None);
         assert!(measures.usual() > 0.999, "{}", measures.usual());
     }
@@ -400,7 +418,7 @@ mod tests {
             let lossy = |receipt: u64| receipt % (2 * at_once) < at_once.min(2);
             let asked = (0..receipts).find_map(|receipt| {
                 let lost = if lossy(receipt) { 4.min(at_once) } else { 0 };
-                measures.count(count(4, lost))
+                measures.count(count(4, lost), false)
             });
             assert_eq!(asked.is_some(), asks, "{at_once} at once, {receipts} receipts");
         }
@@ -411,9 +429,20 @@ mod tests {
         let mut measures = Measures::new(Time::ZERO);
         assert_eq!(lose_every(&mut measures, 300, 50), None);
         for (packets, lost) in [(55, 5), (40, 17), (62, 0), (66, 8), (63, 0)] {
-            let asked = measures.count(count(packets, lost));
+            let asked = measures.count(count(packets, lost), false);
             assert_eq!(asked, None, "{lost} of {packets}");
         }
+    }
+
+    #[test]
+    fn losses_while_no_more_is_sent_than_the_path_carried_before_are_asked_about_if_they_go_on() {
+        let asked_after = |calm| {
+            let mut measures = Measures::new(Time::ZERO);
+            assert_eq!(lose_every(&mut measures, 300, 50), None);
+            (1..100).find(|_| measures.count(count(60, 10), calm).is_some())
+        };
+        assert_eq!(asked_after(false), Some(CONVINCED));
+        assert_eq!(asked_after(true), Some(GOES_ON));
     }
 
     #[test]

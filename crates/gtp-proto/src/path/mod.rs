@@ -7,10 +7,13 @@
 //! and competes as one TCP would with whoever keeps it full (`compete`). It asks whether losses
 //! without a queue follow its rate (`probe`), and tests that again (`retry`): random loss alone
 //! does not lower the bound. Losses that come with the longest delays are a queue's, however short
-//! it is (`drops`). A session that gives way leaves the path to rivals instead (`yielding`). When
-//! most is lost, next to nothing is sent (`guard`). The module knows rates and delays, not packets.
+//! it is (`drops`). Losses while no more is sent than the path carried for a second are asked about
+//! only if they go on (`calm`). A session that gives way leaves the path to rivals instead
+//! (`yielding`). When most is lost, next to nothing is sent (`guard`). The module knows rates and
+//! delays, not packets.
 
 mod ask;
+mod calm;
 mod compete;
 mod cruise;
 mod drops;

@@ -11,6 +11,7 @@ use super::cruise::Cruise;
 use super::measures::Verdict;
 use super::sample::{Conditions, Sample};
 use super::{PathBound, State, first_rate};
+use crate::limits::RAMP_FACTOR;
 
 /// Between trains this part of what is proven is sent.
 const BASE: f64 = 1.15;
@@ -33,6 +34,11 @@ const GROWS: f64 = 1.6;
 /// A train that fell into an outage, so that less than this part of what was proven before it is
 /// still known, does not show that the path carries less than before.
 const FORGOTTEN: f64 = 0.5;
+/// If more than this part of a train is lost, and next to nothing was proven before it, an outage
+/// is more likely than a path that is so slow.
+const OUTAGE: f64 = 0.5;
+/// Trains that meet an outage do not end a start for so long.
+const OUTAGE_LASTS: Span = Span::from_secs(2);
 /// A queue that lasts for so many round trips ends the start too.
 const HEAVY_ROUNDS: u32 = 8;
 /// A start that met the path's end leaves this part of what it proved.
@@ -59,6 +65,8 @@ pub(super) struct Start {
     round_pn: u64,
     /// Samples in a row that showed a queue and of which too little arrived.
     outrun: u32,
+    /// When the first of the last trains in a row that met an outage was judged.
+    outage: Option<Time>,
 }
 
 /// The train of this round trip.
@@ -120,6 +128,11 @@ impl PathBound {
         let could_grow = !given.idles && given.granted >= start.before.scale(GROWS);
         let grew = proven >= start.before.scale(GROWS);
         let found = stands || start.is_judged(sample) && start.met && could_grow && !grew;
+        if found && !stands && start.met_outage(now, proven, first_rate(given.rtt)) {
+            let outage = start.outage.or(Some(now));
+            self.state = State::Start(Start { outage, ..Start::default() });
+            return;
+        }
         if found {
             let forgotten = !stands && proven < start.before.scale(FORGOTTEN);
             self.leave_start(now, if forgotten { start.before } else { proven }, given);
@@ -167,6 +180,15 @@ impl PathBound {
 }
 
 impl Start {
+    /// Whether the last train met an outage before anything much was proven. An outage that lasts
+    /// for too long is believed to be none.
+    fn met_outage(&self, now: Time, proven: Rate, first: Rate) -> bool {
+        let little_known = proven.max(self.before).scale(RAMP_FACTOR) <= first;
+        let most_lost = self.lost as f64 > OUTAGE * self.packets as f64;
+        let lasts = self.outage.map(|since| now.since(since));
+        little_known && most_lost && lasts.is_none_or(|lasts| lasts < OUTAGE_LASTS)
+    }
+
     /// Whether the last train has been heard of, and a queue that it met as well.
     fn is_judged(&self, sample: &Sample) -> bool {
         match self.train {
@@ -184,6 +206,9 @@ impl Start {
             Train::Leaves(_) => self.train = Train::Flies(given.next_pn),
             Train::Flies(pn) if sample.end_pn <= pn && proven < self.before.scale(GROWS) => {}
             Train::None | Train::Flies(_) if self.heavy == 0 => {
+                if matches!(self.train, Train::Flies(_)) && !self.met {
+                    self.outage = None;
+                }
                 let long = (given.interval + TRAIN_MORE).min(TRAIN_MOST);
                 self.train = Train::Leaves(now + long);
                 (self.before, self.met, self.packets, self.lost) = (proven, false, 0, 0);

@@ -406,3 +406,100 @@ fn a_session_that_joins_one_of_low_weight_does_not_give_way_with_it() {
     assert_ne!(path.standing().mode, Mode::Yield);
     assert!(path.bound() > Rate::from_mbps(1), "{}", path.bound());
 }
+
+/// Receipts of a session that sends 20 Mbit/s, a round trip of two ticks behind.
+struct Steady {
+    path: PathBound,
+    now: Time,
+    pn: u64,
+}
+
+impl Steady {
+    fn new() -> Steady {
+        Steady { path: PathBound::new(Time::ZERO), now: Time::ZERO, pn: 0 }
+    }
+
+    /// Tells of `ticks` of which one packet in `nth` was lost; returns whether a test began.
+    fn tell(&mut self, ticks: u32, nth: u64) -> bool {
+        (0..ticks).fold(false, |probed, _| {
+            self.tick(nth);
+            probed || self.path.standing().mode == Mode::Probe
+        })
+    }
+
+    fn tick(&mut self, nth: u64) {
+        let sent = Rate::from_mbps(20).bytes_in(TICK);
+        let packets = packets_in(sent);
+        let (lost, first_pn) = (packets / nth, self.pn);
+        self.now += TICK;
+        self.pn += packets;
+        let sample = Sample {
+            sent,
+            sent_in: TICK,
+            arrived: Bytes(sent.0 - sent.0 / nth),
+            arrived_in: TICK,
+            first_pn,
+            end_pn: self.pn,
+            lost,
+            receipts: Receipts::one(lost),
+            ..Sample::default()
+        };
+        let granted = Rate::from_mbps(20);
+        let (rtt, next_pn) = (TICK * 2, self.pn + packets * 2);
+        let given = Conditions {
+            aim: granted,
+            granted,
+            rtt,
+            rtt_least: rtt,
+            interval: TICK,
+            next_pn,
+            ..NEAR
+        };
+        self.path.handle_sample(self.now, sample, &given);
+    }
+}
+
+const NONE_LOST: u64 = u64::MAX;
+
+#[test]
+fn losses_while_no_more_is_sent_than_for_a_second_before_are_tested_if_they_go_on() {
+    let mut session = Steady::new();
+    assert!(!session.tell(80, NONE_LOST));
+    assert!(!session.tell(5, 8), "a burst");
+    assert!(!session.tell(80, NONE_LOST));
+    assert!(session.tell(10, 8), "losses that go on");
+}
+
+/// What bounds a session that has sent a status in each tick, and loses most of its first data for
+/// so long.
+fn bound_after_outage(lasts: Span) -> Rate {
+    let (mut path, mut pn) = (PathBound::new(Time::ZERO), 0);
+    let (rtt, begins) = (TICK * 4, Time::ZERO + Span::from_millis(250));
+    let mut now = Time::ZERO;
+    while now < begins + lasts {
+        now += TICK;
+        let given = Conditions { interval: TICK, rtt, rtt_least: rtt, next_pn: pn, ..NEAR };
+        path.pace(now, rtt, given.granted, pn);
+        let (packets, lost) = if now > begins { (10, 8) } else { (1, 0) };
+        let sample = Sample {
+            sent: Bytes(packets * 100),
+            sent_in: TICK,
+            arrived: Bytes((packets - lost) * 100),
+            arrived_in: TICK,
+            first_pn: pn,
+            end_pn: pn + packets,
+            lost,
+            receipts: Receipts::one(lost),
+            ..Sample::default()
+        };
+        pn += packets;
+        path.note_proven(now, &sample, &given);
+    }
+    path.bound()
+}
+
+#[test]
+fn a_first_train_that_falls_into_an_outage_does_not_end_the_start() {
+    assert!(bound_after_outage(Span::from_secs(1)).is_unlimited());
+    assert!(!bound_after_outage(Span::from_secs(5)).is_unlimited(), "this is no outage");
+}
