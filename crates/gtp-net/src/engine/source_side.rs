@@ -200,6 +200,11 @@ impl SourceSide {
     pub fn poll_batch(&mut self, now: Time, envelope: &mut Envelope, batch: &mut Batch) -> bool {
         self.now = now;
         let has_room = envelope.has_room(now);
+        // A connection keeps the order of what it takes, so one that leaves late comes late.
+        let joined = match envelope.way() {
+            Way::Udp => Joins::InAnyOrder,
+            Way::Control => Joins::InOrder,
+        };
         while batch.has_room() {
             let Some(transmit) = self.poll_core(now, has_room) else {
                 self.poll_done();
@@ -211,7 +216,7 @@ impl SourceSide {
             let mut joins = Joins::Nobody;
             if transmit.unit.is_some() {
                 bytes.extend_from_slice(self.cache.supplied());
-                joins = Joins::InAnyOrder;
+                joins = joined;
             }
             envelope.seal(transmit.pn, bytes, start);
             batch.end(start, joins);
