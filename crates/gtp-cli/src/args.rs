@@ -59,7 +59,7 @@ pub enum Verb {
     /// Send files or directories to a server that runs `serve --writable`
     #[command(override_usage = "gtp put [OPTIONS] <PATH>... <URL>")]
     Put(PutArgs),
-    /// Copy to or from where ssh logs in, with nothing set up there
+    /// Copy to or from where ssh logs in, or between two such hosts, with nothing set up there
     #[command(override_usage = "gtp cp [OPTIONS] <SRC>... <DST>")]
     Cp(CpArgs),
     /// Make a directory like another one, here or there: only what differs travels

@@ -129,7 +129,7 @@ fn what_is_not_there_or_may_not_be_made_has_the_exit_codes_of_get_and_put() {
     sshd.expect(2, &["far:~nobody/x", "out"]);
     sshd.expect(4, &["here", "far:none/here"]);
     sshd.expect(3, &["not-here", "far:x"]);
-    sshd.expect(2, &["far:a", "far:b"]);
+    sshd.expect(3, &["far:a", "far:b"]);
     // Nobody logs in: ssh says why itself.
     let refused =
         said(&sshd.expect(5, &["--ssh", "ssh -o BatchMode=yes -p 1", "127.0.0.1:a", "b"]));

@@ -74,6 +74,7 @@ impl World {
             interval: None,
             sink_options: SinkOptions::default(),
             changes: Changes::Untold,
+            confines: None,
         };
         let (tell, events) = mpsc::channel(EVENTS);
         let server = Server::bind(host(), &identity, config, tell).await.unwrap();

@@ -93,6 +93,7 @@ impl World {
             interval: None,
             sink_options: SinkOptions::default(),
             changes: Changes::Untold,
+            confines: None,
         };
         let (tell, _) = mpsc::channel(EVENTS);
         let server = Server::bind(host(), &identity, config, tell).await.unwrap();

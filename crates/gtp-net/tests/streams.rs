@@ -415,6 +415,7 @@ async fn a_server_of_files_has_no_streams_and_says_so() {
         interval: None,
         sink_options: SinkOptions::default(),
         changes: Changes::Untold,
+        confines: None,
     };
     let (events, _heard) = tokio::sync::mpsc::channel(16);
     let server = Server::bind(host(), &identity, config, events).await.unwrap();

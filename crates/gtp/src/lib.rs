@@ -66,8 +66,8 @@ pub use gtp_net::flows::{Alone, Failure, FailureKind, Law, LimitedBy, WEIGHT_LOW
 pub use gtp_net::identity::{BadFingerprint, Fingerprint, Identity, IdentityError, config_dir};
 pub use gtp_net::messages::Reason;
 pub use gtp_net::server::{
-    Change, Limits, Moved, Pulse, Request, Room, Running, ServerEvent, SessionId, Sessions,
-    Sockets, Visit, Whose, WhyRefused,
+    Change, Confines, Limits, Moved, Pulse, Request, Room, Running, ServerEvent, SessionId,
+    Sessions, Sockets, Visit, Whose, WhyRefused,
 };
 pub use gtp_net::stream::{
     Caller, Delivery, Frame, FrameReader, FrameStream, FrameWriter, Line, Standing, Stream,

@@ -12,8 +12,8 @@ use gtp_net::flows::{Alone, Failure, FailureKind};
 use gtp_net::identity::Fingerprint;
 use gtp_net::server::Server as Listening;
 use gtp_net::server::{
-    Admission, Changes, EVENTS, Limits, Pulse, ServeConfig, ServerEvent, Sessions, Sockets, Terms,
-    Writing,
+    Admission, Changes, Confines, EVENTS, Limits, Pulse, ServeConfig, ServerEvent, Sessions,
+    Sockets, Terms, Writing,
 };
 use gtp_net::trust::{AUTHORIZED_KEYS_FILE, Access, AuthorizedKeys, ClientTrust, Strangers};
 use gtp_store::SinkOptions;
@@ -40,6 +40,7 @@ pub struct Server {
     max_rate: Rate,
     alone: Vec<Alone>,
     changes: Changes,
+    confines: Option<Confines>,
 }
 
 impl Server {
@@ -56,6 +57,7 @@ impl Server {
             max_rate: Rate::UNLIMITED,
             alone: Vec::new(),
             changes: Changes::Untold,
+            confines: None,
         }
     }
 
@@ -99,6 +101,13 @@ impl Server {
     /// Lets this key in and no other, and lets it read and write. No list is read.
     pub fn only_owner(mut self, key: Fingerprint) -> Server {
         (self.only, self.writing) = (Some((key, Access::ALL)), Writing::Allowed);
+        self
+    }
+
+    /// Lets clients write at one place only, and there only under some names: for a client that is
+    /// not to be trusted with all that is exported.
+    pub fn confined(mut self, to: Confines) -> Server {
+        self.confines = Some(to);
         self
     }
 
@@ -182,6 +191,7 @@ impl Server {
             interval: host.interval,
             sink_options: SinkOptions::default(),
             changes: self.changes,
+            confines: self.confines,
         };
         let (events_in, events) = mpsc::channel(EVENTS);
         let (engine, identity) = (host.endpoint.host().clone(), host.endpoint.identity());

@@ -11,13 +11,15 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use gtp::{Alone, Failure, FailureKind, Host, Identity, Listen, RunningServer, Server};
-use tokio::net::TcpStream;
+use gtp::{Alone, Confines, Failure, FailureKind, Host, Identity, Listen, RunningServer, Server};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::hello::{self, ADDRESSES_MAX, Answer, Failed, LINE_MAX, Ready, Request, Want};
-use super::paths::{Found, to_read, to_write};
+use super::hello::{
+    self, ADDRESSES_MAX, Answer, Failed, LINE_MAX, Object, Ready, Receive, Request, Want,
+};
+use super::paths::{Found, asks_for, is_content, to_read, to_write};
+use super::send;
 use super::tunnel::{Frame, Links, NoFrame};
 use crate::args::HostArgs;
 use crate::output;
@@ -32,7 +34,7 @@ pub struct FarEndArgs {
 }
 
 /// What comes from the near end.
-enum Heard {
+pub enum Heard {
     /// Its request.
     Request(Result<Request, Failure>),
     /// A sign of life, and what is said of links.
@@ -110,6 +112,9 @@ async fn serve_request(
         return run_command(args, request, subsystem.as_deref(), heard).await;
     }
     gtp_sys::descriptors::raise_limit();
+    if let Want::Send(paths) = &request.want {
+        return send::run(args, paths, heard).await;
+    }
     let (_host, server, ready) = open(args, request).await?;
     say(&Answer::Ready(ready))?;
     attend(server, heard).await;
@@ -187,14 +192,11 @@ async fn link_up(come: &mut Vec<u8>, links: &Links, port: u16) -> Result<(), NoF
     while let Some(frame) = Frame::take(come)? {
         match frame {
             Frame::Open(number) => {
-                let connecting = TcpStream::connect((Ipv4Addr::LOCALHOST, port));
-                // The other links wait meanwhile.
-                let stream = timeout(CONNECT_SPAN, connecting).await.ok().and_then(Result::ok);
-                if !stream.is_some_and(|stream| links.add(number, stream)) {
-                    links.refuse(number).await;
-                }
+                links.connect(number, Some((Ipv4Addr::LOCALHOST, port).into())).await;
             }
-            frame @ (Frame::Data(..) | Frame::Taken(..) | Frame::End(_)) => links.handle(frame)?,
+            frame @ (Frame::Data(..) | Frame::Taken(..) | Frame::End(_) | Frame::Message(_)) => {
+                links.handle(frame)?;
+            }
         }
     }
     Ok(())
@@ -205,12 +207,11 @@ async fn open(
     args: &FarEndArgs,
     request: &Request,
 ) -> Result<(Host, RunningServer, Ready), Failure> {
-    let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
-    let home = home.unwrap_or_else(|| PathBuf::from("/"));
     let Found { root, objects } = match &request.want {
-        Want::Read(paths) => to_read(&home, paths)?,
-        Want::Write(path) | Want::Tree(path) => to_write(&home, path)?,
-        Want::Run(_) => return Err(other("a command is no file")),
+        Want::Read(paths) => to_read(&home(), paths)?,
+        Want::Write(path) | Want::Tree(path) => to_write(&home(), path)?,
+        Want::Receive(Receive { path, .. }) => to_write(&home(), path)?,
+        Want::Run(_) | Want::Send(_) => return Err(other("that is served by nobody")),
     };
     let identity = Identity::generate();
     let key = identity.fingerprint();
@@ -219,7 +220,10 @@ async fn open(
     server = match &request.want {
         Want::Read(_) => server.only_reader(request.key),
         Want::Write(_) => server.only_writer(request.key),
-        Want::Tree(_) | Want::Run(_) => server.only_owner(request.key),
+        Want::Receive(receive) => {
+            server.only_writer(request.key).confined(confines(receive, &objects))
+        }
+        Want::Tree(_) | Want::Run(_) | Want::Send(_) => server.only_owner(request.key),
     };
     for law in [Alone::Gtp2004, Alone::Rbudp, Alone::Sabul, Alone::Tsunami] {
         server = server.allow(law);
@@ -229,6 +233,21 @@ async fn open(
     let (version, port) = (env!("CARGO_PKG_VERSION").to_owned(), running.address().port());
     let ready = Ready { version, key, addresses: addresses(), port, found: objects };
     Ok((host, running, ready))
+}
+
+/// What another far end may write: at the place alone, and beneath it what it was asked for.
+fn confines(Receive { from, .. }: &Receive, objects: &[Object]) -> Confines {
+    let place = objects.first().map(|object| object.path.clone()).unwrap_or_default();
+    let from = from.clone();
+    Confines::new(place, move |name: &str| {
+        from.iter().any(|path| is_content(path) || asks_for(path, name))
+    })
+}
+
+/// The login's home.
+pub fn home() -> PathBuf {
+    let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
+    home.unwrap_or_else(|| PathBuf::from("/"))
 }
 
 /// Listens on the first of the ports that is free.
@@ -306,7 +325,8 @@ fn in_order(reached: Option<IpAddr>, own: impl Iterator<Item = IpAddr>) -> Vec<I
     order
 }
 
-fn say(answer: &Answer) -> Result<(), Failure> {
+/// Says the answer.
+pub fn say(answer: &Answer) -> Result<(), Failure> {
     let mut said = hello::of_answer(answer);
     if said.len() > LINE_MAX {
         let text = "the paths are too many, or too long; name the directory instead".into();
@@ -318,10 +338,7 @@ fn say(answer: &Answer) -> Result<(), Failure> {
 }
 
 /// Silence of the near end after which it is taken for gone: six of its signs of life.
-const SILENCE_SPAN: Duration = Duration::from_secs(90);
-
-/// Time for this machine's own server to take a connection.
-const CONNECT_SPAN: Duration = Duration::from_secs(1);
+pub const SILENCE_SPAN: Duration = Duration::from_secs(90);
 
 #[cfg(test)]
 mod tests {

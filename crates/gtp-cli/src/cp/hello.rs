@@ -60,6 +60,22 @@ pub enum Want {
     /// A command is to be run, which the near end says later; or the server of the subsystem that
     /// is named.
     Run(Option<String>),
+    /// These are to be sent to another far end, of which the near end says more later; patterns are
+    /// expanded.
+    Send(Vec<String>),
+    /// Another far end, which shows the key of the request, writes here.
+    Receive(Receive),
+}
+
+/// What another far end is to write.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Receive {
+    /// The place.
+    pub path: String,
+    /// What the other far end was asked for. Beneath the place it may write what these paths ask
+    /// for, and nothing else.
+    pub from: Vec<String>,
 }
 
 /// The far end's answer.
@@ -68,6 +84,8 @@ pub enum Want {
 pub enum Answer {
     /// It listens.
     Ready(Ready),
+    /// It has found what it is to send.
+    Sends(Sends),
     /// It cannot serve.
     Failed(Failed),
 }
@@ -87,6 +105,17 @@ pub struct Ready {
     pub port: u16,
     /// What was found.
     pub found: Vec<Object>,
+}
+
+/// A far end that waits to be told where to send.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sends {
+    /// The far end's release.
+    pub version: String,
+    /// The key that it will show the other far end, made for this command.
+    #[serde(with = "as_text")]
+    pub key: Fingerprint,
 }
 
 /// Something that the near end asked for.
@@ -189,9 +218,8 @@ pub fn request(line: &[u8]) -> Result<Request, Bad> {
     let request: Request = serde_json::from_str(rest).map_err(malformed)?;
     check_version(&request.version)?;
     let fits = match &request.want {
-        Want::Read(paths) => {
-            (1..=OBJECTS_MAX).contains(&paths.len()) && paths.iter().all(|path| is_path(path))
-        }
+        Want::Read(paths) | Want::Send(paths) => are_paths(paths),
+        Want::Receive(Receive { path, from }) => is_path(path) && are_paths(from),
         Want::Write(path) | Want::Tree(path) => is_path(path),
         Want::Run(subsystem) => subsystem.as_ref().is_none_or(|name| name.len() <= WORD_MAX),
     };
@@ -230,6 +258,7 @@ fn answer(json: &str) -> Result<Answer, Bad> {
     let answer: Answer = serde_json::from_str(json).map_err(malformed)?;
     match &answer {
         Answer::Failed(failed) => check_version(&failed.version)?,
+        Answer::Sends(sends) => check_version(&sends.version)?,
         Answer::Ready(ready) => {
             check_version(&ready.version)?;
             if ready.port == 0 || ready.addresses.len() > ADDRESSES_MAX {
@@ -274,6 +303,10 @@ fn check_version(version: &str) -> Result<(), Bad> {
         return Ok(());
     }
     Err(malformed("it names no version"))
+}
+
+fn are_paths(paths: &[String]) -> bool {
+    (1..=OBJECTS_MAX).contains(&paths.len()) && paths.iter().all(|path| is_path(path))
 }
 
 fn is_path(path: &str) -> bool {
@@ -372,7 +405,7 @@ impl Finder {
 const FIRST_MAX: usize = 200;
 
 /// A value by its text.
-mod as_text {
+pub mod as_text {
     use std::fmt::Display;
     use std::str::FromStr;
 
@@ -430,13 +463,16 @@ mod tests {
             Want::Read(vec!["a".into(), "~/b*".into()]),
             Want::Write(String::new()),
             Want::Tree("t".into()),
+            Want::Send(vec!["a".into()]),
+            Want::Receive(Receive { path: "b".into(), from: vec!["a".into()] }),
         ] {
             let said = request_for(want);
             assert_eq!(request(of_request(&said).as_bytes()), Ok(said));
         }
         let failed = Failed { version: "0.1.0".into(), kind: "missing".into(), text: "no".into() };
         assert_eq!(failed.kind(), FailureKind::Missing);
-        for answer in [Answer::Ready(ready()), Answer::Failed(failed)] {
+        let sends = Sends { version: "0.1.0".into(), key: Identity::generate().fingerprint() };
+        for answer in [Answer::Ready(ready()), Answer::Sends(sends), Answer::Failed(failed)] {
             let said = of_answer(&answer);
             for length in [1, 7, 4_096] {
                 let message = Some(Message::Answer(Box::new(answer.clone())));
@@ -501,6 +537,8 @@ mod tests {
     fn requests_that_no_near_end_has_are_refused() {
         let bad = |said: Request| assert!(request(of_request(&said).as_bytes()).is_err());
         bad(request_for(Want::Read(Vec::new())));
+        bad(request_for(Want::Send(vec!["a".into(); OBJECTS_MAX + 1])));
+        bad(request_for(Want::Receive(Receive { path: "b".into(), from: Vec::new() })));
         bad(request_for(Want::Write("a\0b".into())));
         bad(request_for(Want::Write("x".repeat(PATH_MAX + 1))));
         bad(Request { ports: Some((2, 1)), ..request_for(Want::Write("a".into())) });

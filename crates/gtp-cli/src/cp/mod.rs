@@ -1,17 +1,21 @@
-//! `gtp cp`: copies to and from where ssh logs in, with nothing set up there but the program.
+//! `gtp cp`: copies to and from where ssh logs in, and between two such hosts, with nothing set up
+//! there but the program.
 //!
 //! ssh starts a far end, and both ends exchange over its pipe the keys that they made for this one
 //! command ([`hello`]); then the copy is a `get` or a `put` like any other, and the far end goes
 //! when ssh does. No list of keys or hosts is read or written. Slashes mean what they mean to
 //! rsync.
 
+mod between;
 mod far_end;
 pub mod hello;
+mod messages;
 pub mod near;
 pub mod operand;
 pub mod paths;
 mod program;
 mod script;
+mod send;
 mod tunnel;
 
 use std::ffi::OsString;
@@ -42,7 +46,8 @@ use program::Program;
 pub struct CpArgs {
     /// Sources, then the destination. Each is a path of this machine, [user@]host:path for one
     /// behind an ssh login, or gtp://host[:port]/path. A directory goes beneath the destination;
-    /// written with a slash at its end, its content does. - is standard output
+    /// written with a slash at its end, its content does. - is standard output. From one login to
+    /// another the data go directly, or through here if the two cannot reach each other
     #[arg(required = true, value_name = "SRC|DST")]
     pub words: Vec<OsString>,
     #[command(flatten)]
@@ -62,8 +67,8 @@ pub struct WayArgs {
     /// ~/.cache/gtp/VERSION/gtp
     #[arg(long)]
     pub install: bool,
-    /// The port, or the first and the last one, that the far end may use for TCP and UDP; any free
-    /// one if not said
+    /// The port, or the first and the last one, that the far end that listens may use for TCP and
+    /// UDP; any free one if not said
     #[arg(long, value_name = "P|P-Q", env = "GTP_PORT", value_parser = ports)]
     pub port: Option<(u16, u16)>,
 }
@@ -94,6 +99,16 @@ enum Plan {
     Get { urls: Vec<String>, to: PathBuf },
     /// To a server.
     Put { from: Vec<PathBuf>, url: String },
+    /// From behind logins to behind another one.
+    Between { from: Vec<Sources>, to: Remote },
+}
+
+/// Where things go that come from behind logins.
+enum To<'a> {
+    /// To this machine.
+    Here(&'a Path),
+    /// To behind a login.
+    Behind(&'a Remote),
 }
 
 pub fn run(args: CpArgs) -> Result<ExitCode, Failure> {
@@ -109,10 +124,11 @@ pub fn run(args: CpArgs) -> Result<ExitCode, Failure> {
     let mut copy = Copy { shower: Shower::new(&args.transfer, to_stdout)?, args, ends: &mut ends };
     runtime()?.block_on(async {
         match plan {
-            Plan::Pull { from, to } => copy.pull_all(from, &to).await,
+            Plan::Pull { from, to } => copy.bring_all(from, &To::Here(&to)).await,
             Plan::Push { from, to } => copy.push(from, &to).await,
             Plan::Get { urls, to } => copy.get(&urls, &to).await,
             Plan::Put { from, url } => copy.put(from, url).await,
+            Plan::Between { from, to } => copy.bring_all(from, &To::Behind(&to)).await,
         }
     })?;
     Ok(ends.code())
@@ -137,10 +153,16 @@ fn plan(words: &[OsString]) -> Result<Plan, Failure> {
         (Operand::Local(_), [_, ..], [], []) => Err(usage("nothing is remote here; cp does that")),
         (Operand::Remote(to), [_, ..], [], []) => Ok(Plan::Push { from: no_stream(local)?, to }),
         (Operand::Address(url), [_, ..], [], []) => Ok(Plan::Put { from: no_stream(local)?, url }),
-        (Operand::Remote(_) | Operand::Address(_), ..) => {
-            Err(usage("a copy from one remote place to another is not there yet"))
+        (Operand::Remote(to), [], [_, ..], []) => Ok(Plan::Between { from: by_login(remote), to }),
+        (Operand::Remote(_), [], [], [_, ..]) | (Operand::Address(_), [], [_, ..], []) => {
+            Err(usage(
+                "a copy between a login and a server of gtp is not there yet; run it at the login",
+            ))
         }
-        (Operand::Local(_), ..) => {
+        (Operand::Address(_), [], [], [_, ..]) => {
+            Err(usage("a copy from one server to another is not there yet; fetch it first"))
+        }
+        (Operand::Local(_) | Operand::Remote(_) | Operand::Address(_), ..) => {
             Err(usage("sources of different kinds are not there yet; copy one by one"))
         }
     }
@@ -194,13 +216,13 @@ struct Copy<'a> {
 impl Copy<'_> {
     /// Copies from one login after the other. One that fails does not keep the next from being
     /// tried, unless the user has stopped the command.
-    async fn pull_all(&mut self, from: Vec<Sources>, to: &Path) -> Result<(), Failure> {
+    async fn bring_all(&mut self, from: Vec<Sources>, to: &To<'_>) -> Result<(), Failure> {
         let number: usize = from.iter().map(|sources| sources.paths.len()).sum();
         if let [one] = &from[..] {
-            return self.pull(one, number > 1, to).await.map(|_| ());
+            return self.bring(one, number > 1, to).await.map(|_| ());
         }
         for sources in &from {
-            let goes_on = match self.pull(sources, true, to).await {
+            let goes_on = match self.bring(sources, true, to).await {
                 Ok(goes_on) => goes_on,
                 Err(failure) => self.ends.take(Err(failure), &mut self.shower),
             };
@@ -209,6 +231,18 @@ impl Copy<'_> {
             }
         }
         Ok(())
+    }
+
+    async fn bring(
+        &mut self,
+        sources: &Sources,
+        several: bool,
+        to: &To<'_>,
+    ) -> Result<bool, Failure> {
+        match to {
+            To::Here(path) => self.pull(sources, several, path).await,
+            To::Behind(remote) => self.between(sources, several, remote).await,
+        }
     }
 
     /// Copies from one login; says whether to go on with the next. With `several` everything goes
@@ -519,8 +553,14 @@ mod tests {
 
     #[test]
     fn what_is_not_there_yet_is_a_usage_error_that_says_so() {
-        for words in [&["a:x", "b:y"][..], &["gtp://h/x", "a:y"], &["x", "a:y", "."], &["-", "a:y"]]
-        {
+        for words in [
+            &["a:x", "gtp://h/y"][..],
+            &["gtp://h/x", "a:y"],
+            &["gtp://h/x", "gtp://i/y"],
+            &["x", "a:y", "."],
+            &["x", "a:y", "b:z"],
+            &["-", "a:y"],
+        ] {
             let Err(refused) = planned(words) else { panic!("{words:?}") };
             assert_eq!(refused.kind, FailureKind::Usage, "{words:?}");
             assert!(refused.text.contains("yet"), "{words:?}: {refused}");
@@ -534,6 +574,10 @@ mod tests {
         };
         let paths: Vec<_> = from.iter().map(|sources| sources.paths.join(" ")).collect();
         assert_eq!(paths, ["x z", "y"]);
+        let Ok(Plan::Between { from, .. }) = planned(&["a:x", "c:z", "b:y"]) else {
+            panic!("sources and a destination behind logins");
+        };
+        assert_eq!(from.len(), 2);
         assert!(matches!(planned(&["a", "h:b"]), Ok(Plan::Push { .. })));
         assert!(matches!(planned(&["gtp://h/a", "."]), Ok(Plan::Get { .. })));
         assert!(matches!(planned(&["a", "gtp://h/"]), Ok(Plan::Put { .. })));

@@ -4,6 +4,8 @@
 //! passed on line by line, with terminal control characters escaped. The far end runs as long as
 //! its standard input is open, so dropping [`FarEnd`] ends it.
 
+mod sender;
+
 use std::ffi::OsString;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{ExitStatus, Stdio};
@@ -22,10 +24,11 @@ use super::hello::{self, Answer, Bad, Finder, Message, Ready, Request, Want};
 use super::operand::Login;
 use super::program::Program;
 use super::script;
-use super::tunnel::{self, Links};
-use crate::accepting;
+use super::tunnel::{self, Links, accept_links};
 use crate::output::aside;
 use crate::verbs::other;
+
+pub use sender::{Sender, call_sender};
 
 /// How the far end is reached.
 pub struct Way<'a> {
@@ -59,35 +62,43 @@ pub struct FarEnd {
 /// fails, [`FailureKind::Authentication`] if the releases do not fit, and whatever the far end
 /// fails by.
 pub async fn call(way: Way<'_>, request: &Request) -> Result<(FarEnd, Ready), Failure> {
-    let mut talk = Talk::start(&way)?;
-    let answer = match talk.converse(&way, request).await {
-        Ok(answer) => answer,
-        Err(failure) => {
-            talk.give_up().await;
-            return Err(failure.about(way.login));
-        }
-    };
-    match judge(answer) {
-        Ok(ready) => {
+    let (talk, answer) = answer(&way, request).await?;
+    let failure = match judge(answer) {
+        Ok(Answer::Ready(ready)) => {
             // Streams take no detour. Without a port there is none.
             let listening = async || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.ok();
             let detour = match request.want {
-                Want::Run(_) => None,
-                Want::Read(_) | Want::Write(_) | Want::Tree(_) => listening().await,
+                Want::Run(_) | Want::Send(_) => None,
+                Want::Read(_) | Want::Write(_) | Want::Tree(_) | Want::Receive(_) => {
+                    listening().await
+                }
             };
-            Ok((talk.into_far_end(detour), ready))
+            return Ok((talk.into_far_end(detour), ready));
         }
+        Ok(Answer::Sends(_) | Answer::Failed(_)) => unasked(),
+        Err(failure) => failure,
+    };
+    talk.into_far_end(None).close().await;
+    Err(failure.about(way.login))
+}
+
+/// Starts a far end and waits for its answer.
+async fn answer(way: &Way<'_>, request: &Request) -> Result<(Talk, Answer), Failure> {
+    let mut talk = Talk::start(way)?;
+    match talk.converse(way, request).await {
+        Ok(answer) => Ok((talk, answer)),
         Err(failure) => {
-            talk.into_far_end(None).close().await;
+            talk.give_up().await;
             Err(failure.about(way.login))
         }
     }
 }
 
 /// What an answer means to a command.
-fn judge(answer: Answer) -> Result<Ready, Failure> {
+fn judge(answer: Answer) -> Result<Answer, Failure> {
     let version = match &answer {
         Answer::Ready(ready) => &ready.version,
+        Answer::Sends(sends) => &sends.version,
         Answer::Failed(failed) => &failed.version,
     };
     let own = env!("CARGO_PKG_VERSION");
@@ -98,11 +109,16 @@ fn judge(answer: Answer) -> Result<Ready, Failure> {
         return Err(Failure::new(FailureKind::Authentication, text));
     }
     match answer {
-        Answer::Ready(ready) => Ok(ready),
+        Answer::Ready(_) | Answer::Sends(_) => Ok(answer),
         Answer::Failed(failed) => {
             Err(Failure::new(failed.kind(), gtp_text::of_message(&failed.text)))
         }
     }
+}
+
+/// That a far end answers another question than the one that it was asked.
+fn unasked() -> Failure {
+    senseless(&Bad::Malformed("it answers what nobody asked".into()))
 }
 
 /// ssh under way.
@@ -176,7 +192,7 @@ impl Talk {
                     return Err(Failure::new(FailureKind::Temporary, text));
                 }
                 (Message::Send, None) => {
-                    return Err(senseless(&Bad::Malformed("it answers what nobody asked".into())));
+                    return Err(unasked());
                 }
             }
         }
@@ -275,7 +291,7 @@ impl Talk {
                 () = writing => std::future::pending().await,
                 () = beat(&links) => {}
                 () = hear_links(from, come, &links) => {}
-                () = make_links(listener, &links) => {}
+                () = accept_links(listener, &links) => {}
             }
         });
         FarEnd { child, keep_alive, detour, stderr_task }
@@ -322,22 +338,6 @@ async fn beat(links: &Links) {
         tick.tick().await;
         links.beat().await;
     }
-}
-
-/// Makes a link of each connection to the detour. Never ends.
-async fn make_links(listener: Option<TcpListener>, links: &Links) {
-    let mut number = 0;
-    while let Some(listener) = &listener {
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                links.begin(number, stream).await;
-                number += 1;
-            }
-            // There may be no descriptor left at the moment.
-            Err(_) => accepting::rest().await,
-        }
-    }
-    std::future::pending().await
 }
 
 /// Takes in what the far end says of links. Other bytes are read and dropped, so that they do not

@@ -33,44 +33,87 @@ pub fn asks_for(path: &str, name: &str) -> bool {
     last == name || Pattern::new(last).is_ok_and(matches)
 }
 
+/// Something that a requested path stands for.
+struct Named {
+    /// The position of the requested path.
+    index: usize,
+    /// Where it is, under the name that was asked for.
+    found: PathBuf,
+    /// The same without links.
+    real: PathBuf,
+}
+
 /// Finds what is to be read.
 ///
 /// # Errors
 /// [`FailureKind::Missing`] if nothing is there, [`FailureKind::Destination`] if it may not be
 /// read.
 pub fn to_read(home: &Path, paths: &[String]) -> Result<Found, Failure> {
+    let named = named(home, paths)?;
+    let mut root = PathBuf::new();
+    for (number, Named { real, .. }) in named.iter().enumerate() {
+        let holder = real.parent().unwrap_or(real);
+        root = if number == 0 { holder.to_owned() } else { common(&root, holder) };
+    }
+    let root = readable(root);
+    let objects = named.into_iter().map(|Named { index, found, real }| {
+        let name = text(found.file_name().unwrap_or_default())?;
+        Ok(Object { path: beneath(&root, &real)?, name, index })
+    });
+    let objects = objects.collect::<Result<_, Failure>>()?;
+    Ok(Found { root, objects })
+}
+
+/// Finds what is to be sent: paths as a sender of this machine's own would name them, and whether
+/// they go beneath their place whatever it is called. Several do, and so does a directory that is
+/// named without a slash at its end.
+///
+/// # Errors
+/// As [`to_read`].
+pub fn to_send(home: &Path, paths: &[String]) -> Result<(Vec<PathBuf>, bool), Failure> {
+    let named = named(home, paths)?;
+    let mut beneath = named.len() > 1;
+    let mut all = Vec::with_capacity(named.len());
+    for Named { index, found, real } in named {
+        let is_content = paths.get(index).is_some_and(|path| is_content(path));
+        beneath |= real.is_dir() && !is_content;
+        let mut found = found.into_os_string();
+        if is_content {
+            found.push("/");
+        }
+        all.push(found.into());
+    }
+    Ok((all, beneath))
+}
+
+/// Looks up what the requested paths stand for.
+fn named(home: &Path, paths: &[String]) -> Result<Vec<Named>, Failure> {
     let mut named = Vec::new();
     for (index, path) in paths.iter().enumerate() {
         for found in expanded(home, path)? {
             let real = found.canonicalize().map_err(|error| failed(path, &error))?;
-            let about = std::fs::metadata(&real).map_err(|error| failed(path, &error))?;
-            if !about.is_dir() && !about.is_file() {
-                let text = "is neither a regular file nor a directory";
-                return Err(Failure::new(FailureKind::Other, text).about(gtp_text::of_text(path)));
-            }
-            if is_content(path) && !about.is_dir() {
-                let text = "is not a directory, as the slash at its end says";
-                return Err(Failure::new(FailureKind::Missing, text).about(gtp_text::of_text(path)));
-            }
-            let name = found.file_name().unwrap_or_default();
-            named.push((index, text(name)?, real));
+            check_kind(path, &real)?;
+            named.push(Named { index, found, real });
         }
         if named.len() > OBJECTS_MAX {
             let text = format!("more than {OBJECTS_MAX} objects; name the directory instead");
             return Err(Failure::new(FailureKind::Usage, text).about(gtp_text::of_text(path)));
         }
     }
-    let mut root = PathBuf::new();
-    for (number, (_, _, real)) in named.iter().enumerate() {
-        let holder = real.parent().unwrap_or(real);
-        root = if number == 0 { holder.to_owned() } else { common(&root, holder) };
-    }
-    let root = readable(root);
-    let objects = named
-        .into_iter()
-        .map(|(index, name, real)| Ok(Object { path: beneath(&root, &real)?, name, index }));
-    let objects = objects.collect::<Result<_, Failure>>()?;
-    Ok(Found { root, objects })
+    Ok(named)
+}
+
+/// Refuses what is no file and no directory, or no directory where one is asked for.
+fn check_kind(path: &str, real: &Path) -> Result<(), Failure> {
+    let about = std::fs::metadata(real).map_err(|error| failed(path, &error))?;
+    let (kind, why) = if !about.is_dir() && !about.is_file() {
+        (FailureKind::Other, "is neither a regular file nor a directory")
+    } else if is_content(path) && !about.is_dir() {
+        (FailureKind::Missing, "is not a directory, as the slash at its end says")
+    } else {
+        return Ok(());
+    };
+    Err(Failure::new(kind, why).about(gtp_text::of_text(path)))
 }
 
 /// Finds the place that is to be written.
@@ -227,6 +270,25 @@ mod tests {
         let found = to_read(&home, &["link".into(), "a.gz".into()]).unwrap();
         assert_eq!(found.root, home);
         assert_eq!(found.objects[0].path, "data/deep");
+    }
+
+    #[test]
+    fn what_is_sent_is_named_as_its_path_and_goes_beneath_as_rsync_has_it() {
+        let (_dir, home) = home();
+        let sent = |paths: &[&str]| {
+            let paths: Vec<_> = paths.iter().map(|path| path.to_string()).collect();
+            let (all, beneath) = to_send(&home, &paths).unwrap();
+            let text = |path: &PathBuf| {
+                path.to_str().unwrap().strip_prefix(home.to_str().unwrap()).unwrap().to_owned()
+            };
+            (all.iter().map(text).collect::<Vec<_>>().join(" "), beneath)
+        };
+        assert_eq!(sent(&["a.gz"]), ("/a.gz".into(), false));
+        assert_eq!(sent(&["*.gz"]), ("/a.gz /b.gz".into(), true));
+        assert_eq!(sent(&["link"]), ("/link".into(), true));
+        assert_eq!(sent(&["data/"]), ("/data//".into(), false));
+        let missing = to_send(&home, &["none".into()]).unwrap_err();
+        assert_eq!(missing.kind, FailureKind::Missing);
     }
 
     #[test]

@@ -9,12 +9,17 @@
 //! definition.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
+use tokio::time::timeout;
+
+use crate::accepting;
 
 /// Links at a time: a transfer has one, and a retry may begin before the last one has ended.
 pub const LINKS_MOST: usize = 8;
@@ -23,7 +28,10 @@ pub const LINKS_MOST: usize = 8;
 const WINDOW: usize = 256 << 10;
 
 /// Longest content of a frame.
-const CONTENT_MOST: usize = 16 << 10;
+pub const CONTENT_MOST: usize = 16 << 10;
+
+/// Time for a connection within this machine.
+const CONNECT_SPAN: Duration = Duration::from_secs(1);
 
 /// Frames that wait for the pipe.
 const WAITING: usize = 4;
@@ -42,6 +50,8 @@ pub enum Frame {
     Taken(u32, u32),
     /// No more bytes of a link come from this end.
     End(u32),
+    /// One end says something to the other that is of no link: one byte at least.
+    Message(Vec<u8>),
 }
 
 /// The bytes that name frames.
@@ -49,6 +59,7 @@ const OPEN: u8 = b'O';
 const DATA: u8 = b'D';
 const TAKEN: u8 = b'T';
 const END: u8 = b'E';
+const MESSAGE: u8 = b'M';
 /// The sign of life.
 const LIFE: u8 = b'\n';
 
@@ -69,6 +80,7 @@ impl Frame {
                 (TAKEN, link, &taken[..])
             }
             Frame::End(link) => (END, link, &[][..]),
+            Frame::Message(content) => (MESSAGE, &0, &content[..]),
         };
         let length = u16::try_from(content.len()).unwrap_or(u16::MAX);
         let mut bytes = Vec::with_capacity(HEAD + content.len());
@@ -87,7 +99,7 @@ impl Frame {
         let signs = come.iter().take_while(|&&byte| byte == LIFE).count();
         come.drain(..signs);
         let Some(&kind) = come.first() else { return Ok(None) };
-        if ![OPEN, DATA, TAKEN, END].contains(&kind) {
+        if ![OPEN, DATA, TAKEN, END, MESSAGE].contains(&kind) {
             return Err(NoFrame);
         }
         let Some((&[_, a, b, c, d, high, low], content)) = come.split_first_chunk::<HEAD>() else {
@@ -97,6 +109,7 @@ impl Frame {
         let length = usize::from(u16::from_be_bytes([high, low]));
         let fits = match kind {
             DATA => (1..=CONTENT_MOST).contains(&length),
+            MESSAGE => (1..=CONTENT_MOST).contains(&length) && link == 0,
             TAKEN => length == 4,
             _ => length == 0,
         };
@@ -107,6 +120,7 @@ impl Frame {
         let frame = match kind {
             OPEN => Frame::Open(link),
             DATA => Frame::Data(link, content.to_vec()),
+            MESSAGE => Frame::Message(content.to_vec()),
             TAKEN => {
                 let bytes = content.try_into().map_err(|_| NoFrame)?;
                 Frame::Taken(link, u32::from_be_bytes(bytes))
@@ -173,7 +187,7 @@ impl Links {
     pub fn handle(&self, frame: Frame) -> Result<(), NoFrame> {
         let links = &mut self.lock().links;
         match frame {
-            Frame::Open(_) => return Err(NoFrame),
+            Frame::Open(_) | Frame::Message(_) => return Err(NoFrame),
             Frame::Data(number, bytes) => {
                 let Some(link) = links.get_mut(&number) else { return Ok(()) };
                 link.may_come = link.may_come.checked_sub(bytes.len()).ok_or(NoFrame)?;
@@ -231,12 +245,21 @@ impl Links {
         true
     }
 
-    /// Says that a link does not come about.
-    pub async fn refuse(&self, number: u32) {
-        self.say(&Frame::End(number)).await;
+    /// Makes a link that the other end has begun of a connection to this address, or says that it
+    /// does not come about. The other links wait meanwhile.
+    pub async fn connect(&self, number: u32, to: Option<SocketAddr>) {
+        let stream = match to {
+            Some(to) => timeout(CONNECT_SPAN, TcpStream::connect(to)).await.ok(),
+            None => None,
+        };
+        let stream = stream.and_then(Result::ok);
+        if !stream.is_some_and(|stream| self.add(number, stream)) {
+            self.say(&Frame::End(number)).await;
+        }
     }
 
-    async fn say(&self, frame: &Frame) {
+    /// Says a frame.
+    pub async fn say(&self, frame: &Frame) {
         // An end that no longer listens has ended.
         let _ = self.to_pipe.send(frame.encode()).await;
     }
@@ -299,6 +322,22 @@ async fn write(mut to: impl AsyncWrite + Unpin, mut waiting: mpsc::Receiver<Vec<
     }
 }
 
+/// Makes links of all connections to a listener; of none without one. Never ends.
+pub async fn accept_links(listener: Option<TcpListener>, links: &Links) {
+    let mut number = 0;
+    while let Some(listener) = &listener {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                links.begin(number, stream).await;
+                number += 1;
+            }
+            // There may be no descriptor left at the moment.
+            Err(_) => accepting::rest().await,
+        }
+    }
+    std::future::pending().await
+}
+
 /// Takes all whole frames off what has come and hands each to the links.
 ///
 /// # Errors
@@ -312,8 +351,6 @@ pub fn hand_over(come: &mut Vec<u8>, links: &Links) -> Result<(), NoFrame> {
 
 #[cfg(test)]
 mod tests {
-    use tokio::net::TcpListener;
-
     use super::*;
 
     async fn pair() -> (TcpStream, TcpStream) {
@@ -332,7 +369,13 @@ mod tests {
 
     #[test]
     fn frames_come_back_as_they_were_however_they_are_cut_and_signs_of_life_are_skipped() {
-        let all = [Frame::Open(7), Frame::Data(7, vec![b'\n'; 300]), Frame::Taken(7, 300)];
+        let all = [
+            Frame::Open(7),
+            Frame::Data(7, vec![b'\n'; 300]),
+            Frame::Taken(7, 300),
+            Frame::End(7),
+            Frame::Message(b"m".to_vec()),
+        ];
         let mut stream = vec![LIFE, LIFE];
         for frame in &all {
             stream.extend(frame.encode());
@@ -349,7 +392,14 @@ mod tests {
 
     #[test]
     fn what_is_no_frame_is_told_at_once() {
-        for bytes in [&b"x"[..], b"O\0\0\0\x01\0\x01", b"D\0\0\0\x01\0\0", b"D\0\0\0\x01\xff\xff"] {
+        for bytes in [
+            &b"x"[..],
+            b"M\0\0\0\x01\0\x01m",
+            b"M\0\0\0\0\0\0",
+            b"O\0\0\0\x01\0\x01",
+            b"D\0\0\0\x01\0\0",
+            b"D\0\0\0\x01\xff\xff",
+        ] {
             assert_eq!(Frame::take(&mut bytes.to_vec()), Err(NoFrame), "{bytes:?}");
         }
     }

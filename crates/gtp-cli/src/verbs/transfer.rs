@@ -21,20 +21,27 @@ pub fn agreed(control: Agreed) -> Law {
     }
 }
 
-/// The library's name of the control law that was asked for, with its rate where it needs one.
+/// The library's name of the control law that the options ask for, with its rate where it needs
+/// one.
 pub fn control(args: &TransferArgs) -> Result<Law, Failure> {
+    law(args.control, args.rate)
+}
+
+/// The library's name of a control law, with its rate where it needs one.
+///
+/// # Errors
+/// [`FailureKind::Usage`] if the rate is missing, or the law takes none.
+pub fn law(control: Control, rate: Option<Rate>) -> Result<Law, Failure> {
     let usage = |text: &str| Failure::new(FailureKind::Usage, text);
-    let rateless = |law| match args.rate {
+    let rateless = |law| match rate {
         None => Ok(law),
         Some(_) => Err(usage(
             "--rate is for --control rbudp, sabul and tsunami; --max-rate limits the others",
         )),
     };
-    let rate = || {
-        args.rate
-            .ok_or_else(|| usage("--control rbudp, sabul and tsunami need a rate: --rate RATE"))
-    };
-    match args.control {
+    let rate =
+        || rate.ok_or_else(|| usage("--control rbudp, sabul and tsunami need a rate: --rate RATE"));
+    match control {
         Control::Grant => rateless(agreed(Agreed::Grant)),
         Control::Endnode => rateless(agreed(Agreed::Endnode)),
         Control::Gtp2004 => rateless(Law::Gtp2004),
@@ -44,7 +51,8 @@ pub fn control(args: &TransferArgs) -> Result<Law, Failure> {
     }
 }
 
-fn udp(udp: args::Udp) -> Udp {
+/// The library's name of whether data go by UDP.
+pub fn udp(udp: args::Udp) -> Udp {
     match udp {
         args::Udp::Auto => Udp::Auto,
         args::Udp::Only => Udp::Only,
@@ -122,12 +130,7 @@ pub async fn watch(
 ) -> Result<Outcome, Failure> {
     let mut signals = Signals::take().map_err(super::other)?;
     let stopper = transfer.stopper();
-    let mut limit = std::pin::pin!(async {
-        match args.time_limit {
-            Some(limit) => tokio::time::sleep(limit).await,
-            None => std::future::pending().await,
-        }
-    });
+    let mut limit = std::pin::pin!(time_limit(args));
     let (mut over, mut interrupted) = (false, false);
     let mut look = tokio::time::interval(LOOK_SPAN);
     shower.begin();
@@ -158,6 +161,14 @@ pub async fn watch(
     let ended = transfer.wait().await;
     shower.end(&ended);
     ended
+}
+
+/// Waits until the time that the user allows is over; for ever if that is not limited.
+pub async fn time_limit(args: &TransferArgs) {
+    match args.time_limit {
+        Some(limit) => tokio::time::sleep(limit).await,
+        None => std::future::pending().await,
+    }
 }
 
 /// How several transfers ended, as one.
@@ -218,4 +229,4 @@ const ALPHA: f64 = 0.1;
 const BETA: f64 = 0.2;
 
 /// Time between two looks at a transfer's numbers.
-const LOOK_SPAN: Duration = Duration::from_millis(100);
+pub const LOOK_SPAN: Duration = Duration::from_millis(100);

@@ -1,4 +1,5 @@
-//! Two hosts, each a network namespace, with one link between them, on which UDP can be blocked.
+//! Hosts, each a network namespace: two with one link between them, on which UDP can be blocked, or
+//! three with a link between each two.
 
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -25,11 +26,7 @@ impl Hosts {
         let id = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let hosts = Hosts { near: format!("gtp-near-{id}"), far: format!("gtp-far-{id}") };
         for name in [&hosts.near, &hosts.far] {
-            ip(&["netns", "add", name]);
-            ip(&["-n", name, "link", "set", "lo", "up"]);
-            // Rules that come before it can drop what comes in.
-            ip(&["-n", name, "rule", "add", "pref", "10", "lookup", "local"]);
-            ip(&["-n", name, "rule", "del", "pref", "0"]);
+            make(name);
         }
         let (near, far) = (hosts.near.as_str(), hosts.far.as_str());
         ip(&["-n", near, "link", "add", "va", "type", "veth", "peer", "name", "vb", "netns", far]);
@@ -86,6 +83,81 @@ impl Hosts {
         let rule = ["-n", name, "rule", verb, "pref", "1", "iif", device, "blackhole"];
         ip(&[&rule[..], &what.split(' ').collect::<Vec<_>>()].concat());
     }
+}
+
+/// Three hosts with a link between each two, gone when dropped.
+pub struct Triangle {
+    /// The near one and the two far ones.
+    names: [String; 3],
+}
+
+/// The addresses at which the near host reaches the far ones.
+pub const FAR_ENDS: [&str; 2] = ["10.86.1.2", "10.86.2.2"];
+
+impl Triangle {
+    pub fn new() -> Triangle {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let id = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let names = ["n", "a", "b"].map(|name| format!("gtp-{name}-{id}"));
+        let hosts = Triangle { names };
+        for name in &hosts.names {
+            make(name);
+        }
+        // The network's number, and whom it joins.
+        for (net, one, other) in [(1, 0, 1), (2, 0, 2), (3, 1, 2)] {
+            let (one, other) = (&hosts.names[one], &hosts.names[other]);
+            let devices = [format!("v{net}a"), format!("v{net}b")];
+            let [da, db] = &devices;
+            ip(&["-n", one, "link", "add", da, "type", "veth", "peer", "name", db, "netns", other]);
+            for (host, device, end) in [(one, da, 1), (other, db, 2)] {
+                let address = format!("10.86.{net}.{end}/24");
+                ip(&["-n", host, "addr", "add", &address, "dev", device]);
+                ip(&["-n", host, "link", "set", device, "up"]);
+            }
+        }
+        hosts
+    }
+
+    /// A command at the near host.
+    pub fn near(&self, command: &Command) -> Command {
+        inside(&self.names[0], command)
+    }
+
+    /// A command at a far host.
+    pub fn far(&self, number: usize, command: &Command) -> Command {
+        inside(&self.names[1 + number], command)
+    }
+
+    /// Drops all that comes over the link between the far hosts.
+    pub fn part(&self) {
+        for (name, device) in [(&self.names[1], "v3a"), (&self.names[2], "v3b")] {
+            ip(&["-n", name, "rule", "add", "pref", "1", "iif", device, "blackhole"]);
+        }
+    }
+
+    /// Bytes that have come to the near host from a far one.
+    pub fn came_near(&self, number: usize) -> u64 {
+        let file = format!("/sys/class/net/v{}a/statistics/rx_bytes", 1 + number);
+        let output = self.near(Command::new("cat").arg(file)).output().unwrap();
+        String::from_utf8(output.stdout).unwrap().trim().parse().unwrap()
+    }
+}
+
+impl Drop for Triangle {
+    fn drop(&mut self) {
+        for name in &self.names {
+            // It may never have come to be.
+            let _ = Command::new("ip").args(["netns", "del", name]).status();
+        }
+    }
+}
+
+/// Makes a namespace in which rules can drop what comes in.
+fn make(name: &str) {
+    ip(&["netns", "add", name]);
+    ip(&["-n", name, "link", "set", "lo", "up"]);
+    ip(&["-n", name, "rule", "add", "pref", "10", "lookup", "local"]);
+    ip(&["-n", name, "rule", "del", "pref", "0"]);
 }
 
 impl Drop for Hosts {

@@ -7,6 +7,7 @@
 pub(crate) mod admission;
 pub(crate) mod budget;
 pub(crate) mod clients;
+mod confines;
 mod event;
 mod get;
 mod key_file;
@@ -40,6 +41,7 @@ use tokio::sync::{Notify, Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 
 pub use admission::{Admission, Limits};
+pub use confines::Confines;
 pub use event::{
     Change, Changes, Moved, Request, Room, ServerEvent, SessionId, Visit, Whose, WhyRefused,
 };
@@ -91,6 +93,8 @@ pub struct ServeConfig {
     pub sink_options: SinkOptions,
     /// Whether each change that a client makes to the tree is an event.
     pub changes: Changes,
+    /// What clients may write; all that is exported if not said.
+    pub confines: Option<Confines>,
 }
 
 /// What may change while a server runs. Sessions keep the terms that they began with.

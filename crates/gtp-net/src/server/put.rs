@@ -153,6 +153,7 @@ async fn begin(
     client.channel.send(&opened).await?;
     let mut share = shared.walks.share(client.holder);
     let (manifest, values) = gather(client, &spot, &mut share).await?;
+    judge_names(shared, &manifest)?;
     let options = shared.config.sink_options;
     let opening = {
         let (manifest, seat) = (Arc::clone(&manifest), Arc::clone(&client.seat));
@@ -190,6 +191,17 @@ async fn begin(
         files: 0,
     };
     Ok((taking, held))
+}
+
+/// Refuses an object with something in it that may not be written.
+fn judge_names(shared: &Shared, manifest: &Manifest) -> Result<(), Trouble> {
+    let confines = shared.config.confines.as_ref();
+    let Some(strange) = confines.and_then(|confines| confines.strange(manifest)) else {
+        return Ok(());
+    };
+    let text = format!("{}: nobody has asked for it", gtp_store::escaped(strange.as_str()));
+    let failure = Failure::new(FailureKind::Destination, text);
+    Err(Trouble::told(Reason::Permission, failure))
 }
 
 /// What the server already has, so that the client need not send it.

@@ -207,9 +207,24 @@ fn judge(
             Refusal::new(Reason::Missing, format!("{}: {why}", printable(bytes)))
         })?),
     };
+    judge_place(shared, open, path.as_ref())?;
     let weight_milli = weight(trust, &key, open.weight_milli);
     let (may_read, holder) = (access.read, holder(trust, &key));
     Ok(Judged { path, suite, weight_milli, may_read, holder })
+}
+
+/// Whether the client may write where it asks to.
+fn judge_place(shared: &Shared, open: &Open, path: Option<&RelPath>) -> Result<(), Refusal> {
+    let Some(confines) = &shared.config.confines else { return Ok(()) };
+    let fits = match open.verb {
+        Verb::Put { .. } => confines.allow(path),
+        Verb::Tree { changes, .. } => !changes,
+        Verb::Get { .. } | Verb::List { .. } | Verb::Stream { .. } => true,
+    };
+    match fits {
+        true => Ok(()),
+        false => Err(Refusal::new(Reason::Permission, "nothing is to be written there")),
+    }
 }
 
 /// Whether the server takes part in the control law that the client asks for.

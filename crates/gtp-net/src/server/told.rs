@@ -157,6 +157,7 @@ mod tests {
             interval: None,
             sink_options: SinkOptions::default(),
             changes: Changes::Told,
+            confines: None,
         };
         let (host, identity) = (Host::start(host).unwrap(), Identity::generate());
         Server::bind(host, &identity, config, events).await.unwrap()
