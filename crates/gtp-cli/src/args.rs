@@ -96,7 +96,7 @@ pub enum Verb {
     Top(TopArgs),
     /// Change a session of a running process
     Set(SetArgs),
-    /// Find what makes transfers slow or fail here, and say what mends it
+    /// Find what makes transfers slow or fail here and on the way to a server, and what mends it
     #[command(after_help = "Exit code 13 if there is a warning or a fault, 0 if there is none.")]
     Doctor(DoctorArgs),
     /// Print every setting with its value and where that came from

@@ -3,11 +3,12 @@
 
 mod common;
 
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
-use common::hosts::Hosts;
-use common::{World, require_root};
+use common::hosts::{FAR, Hosts, To};
+use common::{Serving, World, require_root};
 use serde_json::Value;
 
 /// The rows that were printed, which agree with the exit code.
@@ -165,4 +166,160 @@ fn an_interface_with_short_packets_is_told_by_its_name() {
     let output = hosts.near(&doctor).output().unwrap();
     let row = row(&output, "mtu", "warning");
     assert!(says(&row, "mend").starts_with("ip link set dev va mtu 1500 "), "{row}");
+}
+
+/// A path to a server through links that are written as in a network file, those back from it
+/// first.
+struct Relay {
+    child: std::process::Child,
+    port: u16,
+}
+
+impl Relay {
+    fn to(world: &World, server: &Serving, down: &str) -> Relay {
+        let network = format!(
+            "[[link]]\nname = \"down\"\n{down}\n[[link]]\nname = \"up\"\ndelay = \"5ms\"\n{}\n\
+             [[path]]\nname = \"p\"\nlisten = \"127.0.0.1:0\"\ntarget = \"127.0.0.1:{}\"\n\
+             up = [\"up\"]\ndown = [\"down\"]\n",
+            down.lines().find(|line| line.starts_with("mtu")).unwrap_or_default(),
+            server.port
+        );
+        let file = world.path("network.toml");
+        std::fs::write(&file, network).unwrap();
+        let mut emulate = world.gtp("emulator", &["emulate", file.to_str().unwrap(), "--json"]);
+        let mut child = emulate.stdout(Stdio::piped()).spawn().unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let mut first = String::new();
+        out.read_line(&mut first).unwrap();
+        // Keeps the pipe open, and empty.
+        std::thread::spawn(move || std::io::copy(&mut out, &mut std::io::sink()));
+        let first: Value = serde_json::from_str(&first).unwrap();
+        let listen = first["paths"]["p"].as_str().unwrap();
+        Relay { child, port: listen.rsplit(':').next().unwrap().parse().unwrap() }
+    }
+
+    fn doctor(&self, world: &World, path: &str) -> Output {
+        let url = format!("gtp://127.0.0.1:{}/{path}", self.port);
+        world.run("client", &["doctor", "--json", "--accept-new", &url])
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_way_that_is_as_it_should_be_has_a_row_for_each_step() {
+    let world = World::new();
+    world.export("a", 5_000_000);
+    let server = world.serve("server", &["--public"]);
+    let output = world.run("client", &["doctor", "--json", "--accept-new", &server.url("a")]);
+    for check in ["name", "tcp", "identity", "release", "udp", "path mtu"] {
+        row(&output, check, "ok");
+    }
+    let path = rows(&output).into_iter().find(|row| row["check"] == "path").unwrap();
+    assert!(says(&path, "found").contains("0.00 % lost"), "{path}");
+    assert!(!world.path("a").exists());
+}
+
+#[test]
+fn a_server_that_is_not_known_or_not_there_is_a_fault_with_the_line_that_helps() {
+    let world = World::new();
+    world.export("a", 10);
+    let server = world.serve("server", &["--public"]);
+    let output = world.run("client", &["doctor", "--json", &server.url("a")]);
+    let unknown = row(&output, "identity", "fault");
+    assert!(says(&unknown, "found").contains(&server.fingerprint), "{unknown}");
+    let nobody = format!("gtp://127.0.0.1:{}/a", common::ports::free_port());
+    let output = world.run("client", &["doctor", "--json", &nobody]);
+    let refused = row(&output, "tcp", "fault");
+    assert!(says(&refused, "found").contains("refused"), "{refused}");
+    let output = world.run("client", &["doctor", "--json", "gtp://no-such-host.invalid/a"]);
+    row(&output, "name", "fault");
+}
+
+#[test]
+fn an_ip_version_that_does_not_work_is_told_where_the_other_does() {
+    if !require_root() {
+        return;
+    }
+    let world = World::new();
+    world.export("a", 10);
+    let server = world.serve("server", &["--public"]);
+    std::fs::write(world.path("hosts"), "127.0.0.1 both.test\n::1 both.test\n").unwrap();
+    let url = format!("gtp://both.test:{}/a", server.port);
+    let gtp = world.gtp("client", &["doctor", "--json", "--accept-new", &url]);
+    let mut doctor = Command::new("unshare");
+    let script = "mount --bind hosts /etc/hosts && exec \"$0\" \"$@\"";
+    doctor.args(["-m", "/bin/sh", "-c", script]).arg(gtp.get_program()).args(gtp.get_args());
+    doctor.env_clear().env("PATH", std::env::var_os("PATH").unwrap());
+    doctor.env("GTP_CONFIG_DIR", world.path("client")).current_dir(world.path(""));
+    let output = doctor.output().unwrap();
+    let name = row(&output, "name", "ok");
+    assert!(says(&name, "found").ends_with("1 of IPv4, 1 of IPv6"), "{name}");
+    let broken = row(&output, "tcp", "warning");
+    assert!(says(&broken, "found").starts_with("IPv6: "), "{broken}");
+    row(&output, "tcp", "ok");
+    row(&output, "udp", "ok");
+}
+
+#[test]
+fn a_server_of_ipv6_alone_is_looked_at_over_that() {
+    let world = World::new();
+    world.export("a", 10);
+    if std::net::TcpListener::bind("[::1]:0").is_err() {
+        eprintln!("skipped: this machine has no IPv6");
+        return;
+    }
+    let server = world.serve("server", &["--public", "--listen", "[::1]:0"]);
+    let url = format!("gtp://[::1]:{}/a", server.port);
+    let output = world.run("client", &["doctor", "--json", "--accept-new", &url]);
+    let udp = row(&output, "udp", "ok");
+    assert!(says(&udp, "found").starts_with("IPv6: "), "{udp}");
+}
+
+#[test]
+fn udp_that_is_blocked_is_told_by_its_direction() {
+    if !require_root() {
+        return;
+    }
+    for (to, says_so) in [(To::Far, "UDP out is blocked"), (To::Near, "UDP in is blocked")] {
+        let (world, hosts) = (World::new(), Hosts::new());
+        world.export("a", 10);
+        let serve = ["serve", "export", "--json", "--public", "--listen", "10.85.0.2:0"];
+        let server = Serving::start(hosts.far(&world.gtp("server", &serve)));
+        hosts.block(to, "ipproto udp");
+        let url = format!("gtp://{FAR}:{}/a", server.port);
+        let doctor = world.gtp("client", &["doctor", "--json", "--accept-new", &url]);
+        let output = hosts.near(&doctor).output().unwrap();
+        let blocked = row(&output, "udp", "warning");
+        assert!(says(&blocked, "found").contains(says_so), "{blocked}");
+    }
+}
+
+#[test]
+fn a_path_on_which_long_packets_vanish_is_told() {
+    let world = World::new();
+    world.export("a", 2_000_000);
+    let server = world.serve("server", &["--public"]);
+    let relay = Relay::to(&world, &server, "mtu = \"1400B\"");
+    let output = relay.doctor(&world, "a");
+    row(&output, "path mtu", "warning");
+    row(&output, "udp", "ok");
+}
+
+#[test]
+fn a_policer_is_suspected_where_packets_are_lost_and_none_is_delayed() {
+    let world = World::new();
+    world.export("a", 40_000_000);
+    let server = world.serve("server", &["--public"]);
+    let policer = "delay = \"10ms\"\npolicer = { rate = \"20Mbit\", bucket = \"20ms\" }";
+    let relay = Relay::to(&world, &server, policer);
+    let output = relay.doctor(&world, "a");
+    let path = row(&output, "path", "warning");
+    assert!(says(&path, "found").contains("policer"), "{path}");
+    assert!(says(&path, "mend").contains("--max-rate"), "{path}");
 }

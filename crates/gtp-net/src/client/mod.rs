@@ -5,6 +5,7 @@
 //! engine goes on with the rest. Nothing here prints, and nothing here knows a command line.
 
 pub(crate) mod connect;
+pub mod examine;
 pub(crate) mod families;
 mod get;
 mod introduced;
