@@ -133,6 +133,7 @@ pub struct SourceSession {
     begun_at: u64,
     pacer: Pacer,
     path: Path,
+    kept: Kept,
     /// When a receipt last said something of the path.
     path_heard_at: Option<Time>,
     path_group: u16,
@@ -173,6 +174,17 @@ enum Moves {
     Stream,
 }
 
+/// What keeps a session to what its path carries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kept {
+    /// Its own path bound.
+    #[default]
+    ByPathBound,
+    /// What carries its datagrams, which pushes back ([`Supplied::NoRoom`]) and has a congestion
+    /// control of its own.
+    ByCarrier,
+}
+
 /// A change of the offer smaller than this waits for the next interval.
 const OFFER_NEWS: f64 = 0.02;
 
@@ -193,6 +205,7 @@ impl SourceSession {
             begun_at: 0,
             pacer: Pacer::new(now),
             path: Path::new(now),
+            kept: Kept::default(),
             path_heard_at: None,
             path_group: 0,
             log: SendLog::default(),
@@ -257,6 +270,13 @@ impl SourceSession {
         self.settled = None;
         if let Some(law) = &mut self.alone {
             law.set_interface(rate);
+        }
+    }
+
+    /// Who keeps the session to what its path carries, from now on.
+    pub fn set_kept(&mut self, kept: Kept) {
+        if self.kept != kept {
+            (self.kept, self.settled) = (kept, None);
         }
     }
 
@@ -425,7 +445,10 @@ impl SourceSession {
 
     /// The rate that the path is believed to carry; unlimited while no bottleneck was seen.
     pub fn path_bound(&self) -> Rate {
-        self.path.bound()
+        match self.kept {
+            Kept::ByPathBound => self.path.bound(),
+            Kept::ByCarrier => Rate::UNLIMITED,
+        }
     }
 
     /// Smoothed round-trip time; zero while unknown.
@@ -529,7 +552,7 @@ impl SourceSession {
         let conditions = self.conditions();
         let shows = match since {
             // Where one end decides alone, its law sees the path's losses.
-            Since::LastReceipt if !self.config.law.is_alone() => Shows::Losses,
+            Since::LastReceipt if self.bounds_its_path() => Shows::Losses,
             Since::LastReceipt | Since::EarlierReceipt => Shows::Arrivals,
         };
         self.path_heard_at = Some(now);

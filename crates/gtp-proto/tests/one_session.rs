@@ -5,7 +5,7 @@ mod world;
 
 use gtp_alloc::{Rate, Span};
 use gtp_link::{Chance, Change, LinkSpec};
-use gtp_proto::{Event, Law, LimitedBy};
+use gtp_proto::{Event, Kept, Law, LimitedBy};
 use world::{FlowSpec, World};
 
 fn mbit(rate: f64) -> f64 {
@@ -100,6 +100,19 @@ fn a_hidden_bottleneck_is_found_and_filled_with_little_loss() {
         let offered = after.offered.packets - before.offered.packets;
         assert!(dropped as f64 / (offered as f64) < 0.005, "{dropped} of {offered}");
     }
+}
+
+#[test]
+fn a_session_whose_carrier_keeps_it_to_the_path_has_no_bound_of_its_own_until_it_is_back_on_udp() {
+    let (mut world, flow) = one(60, 0.0, Some((300, 100)), Rate::from_mbps(630));
+    world.flows[flow].source.set_kept(Kept::ByCarrier);
+    world.run_for(Span::from_secs(4));
+    assert!(world.flows[flow].source.path_bound().is_unlimited());
+    let rate = mbit(world.rate(flow, 3.0, 4.0));
+    assert!(rate > 0.95 * 300.0, "{rate}");
+    world.flows[flow].source.set_kept(Kept::ByPathBound);
+    world.run_for(Span::from_secs(4));
+    assert!(world.flows[flow].source.path_bound() < Rate::from_mbps(330));
 }
 
 #[test]

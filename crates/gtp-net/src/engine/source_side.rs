@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use gtp_alloc::{Bytes, Rate, Span, Time};
 use gtp_proto::limits::{INTERVAL_MIN, UNIT_MINIMUM};
 use gtp_proto::wire::Header;
-use gtp_proto::{Arrival, Discard, Event, SourceConfig, SourceSession, Supplied, Transmit};
+use gtp_proto::{Arrival, Discard, Event, Kept, SourceConfig, SourceSession, Supplied, Transmit};
 use gtp_store::{BLOCK, Manifest, Row, TRAILER};
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -201,10 +201,11 @@ impl SourceSide {
         self.now = now;
         let has_room = envelope.has_room(now);
         // A connection keeps the order of what it takes, so one that leaves late comes late.
-        let joined = match envelope.way() {
-            Way::Udp => Joins::InAnyOrder,
-            Way::Control => Joins::InOrder,
+        let (joined, kept) = match envelope.way() {
+            Way::Udp => (Joins::InAnyOrder, Kept::ByPathBound),
+            Way::Control => (Joins::InOrder, Kept::ByCarrier),
         };
+        self.core.set_kept(kept);
         while batch.has_room() {
             let Some(transmit) = self.poll_core(now, has_room) else {
                 self.poll_done();

@@ -5,7 +5,7 @@
 
 use gtp_alloc::{Rate, Time};
 
-use super::SourceSession;
+use super::{Kept, SourceSession};
 use crate::demand::Lack;
 use crate::limits::RAMP_FACTOR;
 use crate::path::Path;
@@ -15,8 +15,9 @@ impl SourceSession {
     /// Everything that limits this session here but the allocation.
     pub(super) fn ceiling(&mut self, now: Time) -> Rate {
         let (granted, next_pn) = (self.allowed(), self.numbering.upcoming());
+        let bounds = self.bounds_its_path();
         let pace = match &mut self.path {
-            Path::Own(_) if self.config.law.is_alone() => self.ramp(now),
+            Path::Own(_) if !bounds => self.ramp(now),
             Path::Own(machine) => machine.pace(now, self.rtt.smoothed(), granted, next_pn),
             Path::Shared(member) => return member.sends(now).min(self.wanted(now)),
         };
@@ -48,7 +49,13 @@ impl SourceSession {
     }
 
     fn demand_and_path(&mut self, now: Time) -> Rate {
-        self.wanted(now).min(self.path.bound())
+        self.wanted(now).min(self.path_bound())
+    }
+
+    /// Whether the session itself finds out what its path carries: where one end decides alone, its
+    /// law does, and a carrier that pushes back follows its own congestion control.
+    pub(super) fn bounds_its_path(&self) -> bool {
+        !self.config.law.is_alone() && self.kept == Kept::ByPathBound
     }
 
     /// What the application wants, within the limit that its user set.
@@ -81,7 +88,7 @@ impl SourceSession {
             LimitedBy::Demand
         } else if self.config.law == Law::SourceAlone {
             LimitedBy::Source
-        } else if self.path.bound() <= rate {
+        } else if self.path_bound() <= rate {
             LimitedBy::Path
         } else if self.heard.rate.min(self.target.rate) > rate {
             // The ramp: the path has not shown yet that it carries more.
@@ -101,7 +108,7 @@ impl SourceSession {
             (true | false, false) => LimitedBy::Sink,
             // Both have more. What is found of the path moves around what it carries; else the
             // sink's user wants no more.
-            (true, true) if self.path.bound() <= rate.scale(2.0) => LimitedBy::Path,
+            (true, true) if self.path_bound() <= rate.scale(2.0) => LimitedBy::Path,
             (true, true) => LimitedBy::Demand,
         }
     }
