@@ -25,13 +25,20 @@ pub fn judge(
     match (long, short) {
         (Datagrams::Pass, _) => vec![
             Finding::ok(UDP, format!("{over}: datagrams get through in both directions")),
-            Finding::ok(PATH_MTU, format!("{over}: packets of 1,497 bytes get through")),
+            Finding::ok(
+                PATH_MTU,
+                format!("{over}: packets of {} bytes get through", LONG + ip_header(address)),
+            ),
         ],
         (_, Some(Datagrams::Pass)) => vec![
             Finding::ok(UDP, format!("{over}: short datagrams get through in both directions")),
             Finding::warning(
                 PATH_MTU,
-                format!("{over}: packets of 1,497 bytes are lost without a word, of 1,277 not"),
+                format!(
+                    "{over}: packets of {} bytes are lost without a word, of {} not",
+                    LONG + ip_header(address),
+                    SHORT + ip_header(address)
+                ),
                 "ip link set dev NAME mtu 1400    # at the tunnel on the way; or let ICMP through",
             ),
         ],
@@ -60,6 +67,16 @@ fn blocked(url: &Url, address: SocketAddr, datagrams: Datagrams) -> Finding {
     Finding::warning(UDP, format!("{over}: {found}"), mend)
 }
 
+/// Bytes of long and of short packets without their IP header: 1,400 and 1,180 of payload, 49 of
+/// GTP, 8 of UDP.
+const LONG: u32 = 1_457;
+const SHORT: u32 = 1_237;
+
+/// Bytes of the IP header of packets to an address.
+fn ip_header(address: SocketAddr) -> u32 {
+    if address.is_ipv4() { 20 } else { 40 }
+}
+
 /// What follows where no datagram gets through.
 const SLOWER: &str = "TCP carries the data, slower where packets are lost";
 
@@ -78,6 +95,7 @@ mod tests {
         let hole = judged(Datagrams::NotThere, Some(Datagrams::Pass));
         assert_eq!((hole[0].verdict, hole[1].verdict), (Verdict::Ok, Verdict::Warning));
         assert_eq!(hole[1].check, PATH_MTU);
+        assert!(hole[1].found.contains("1477 bytes") && hole[1].found.contains("of 1257 not"));
         for (datagrams, says, mends) in [
             (Datagrams::NotThere, "UDP out is blocked", "dport 4811"),
             (Datagrams::NotBack, "UDP in is blocked", "sport 4811"),
