@@ -14,12 +14,14 @@ use common::{Serving, wait_for};
 use gtp_share::client::sessions;
 
 /// Commands that other parts of the project run, and what runs them.
-const ELSEWHERE: [(&str, &str); 16] = [
+const ELSEWHERE: [(&str, &str); 18] = [
     ("make demo", "tests/demo.rs, and .ci/run by make test"),
     ("make test", ".ci/run"),
     ("make install", "it builds everything optimised, into the home directory"),
     ("gtp cp host:data .", "tests/cp.rs"),
     ("gtp cp run42.h5 notes host:inbox/", "tests/cp.rs"),
+    ("gtp cp a:data b:inbox/", "tests/cp_between.rs"),
+    ("gtp cp a:x 'c:logs/*.gz' b:", "tests/cp_between.rs"),
     ("gtp cp --install host:data .", "tests/cp.rs"),
     ("gtp sync data/ host:backup/data", "tests/sync.rs"),
     ("gtp sync -n --delete data/ host:backup/data", "tests/sync.rs"),
