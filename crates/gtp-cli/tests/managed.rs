@@ -453,13 +453,13 @@ fn a_hangup_changes_capacity_log_audit_and_the_numbers_address_while_a_transfer_
     let running = "gtp_serve_running_sessions{verb=\"get\"} 1";
     wait_for("the numbers", || common::page(second).is_some_and(|page| page.contains(running)));
     assert!(common::page(first).is_none(), "the old address still serves");
-    wait_for("details", || log(&world).contains("\"level\":\"DEBUG\""));
     assert!(get.0.try_wait().unwrap().is_none(), "the transfer ended");
     // A megabyte takes four seconds and more at the new capacity, and none at the old one.
     world.export("small", 1_000_000);
     let begun = Instant::now();
     world.expect(0, &["get", &server.url("small"), "small"]);
     assert!(begun.elapsed() > Duration::from_millis(3_200), "{:?}", begun.elapsed());
+    wait_for("details", || log(&world).contains("\"level\":\"DEBUG\""));
     wait_for("the end", || {
         std::fs::read_to_string(world.path("audit.2")).is_ok_and(|text| text.contains("\"end\""))
     });
