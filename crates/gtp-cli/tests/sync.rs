@@ -98,6 +98,26 @@ fn a_tree_is_the_same_for_rsync_at_the_other_end_of_ssh_both_ways_and_a_second_r
 }
 
 #[test]
+fn a_far_end_that_does_not_know_the_link_without_tls_is_surveyed_over_tls() {
+    let far = Sshd::start("");
+    let gtp = env!("CARGO_BIN_EXE_gtp");
+    let older = far.world.path("older");
+    // What it says of the link is left out, as an earlier release does.
+    let script = format!("#!/bin/sh\n{gtp} \"$@\" | sed -u 's/+bare//'\n");
+    std::fs::write(&older, script).unwrap();
+    std::fs::set_permissions(&older, PermissionsExt::from_mode(0o755)).unwrap();
+    far.cache(&older);
+    plant(&far.world.path("tree"));
+    far.expect(0, &["-aH", "tree/", "far:t"]);
+    assert_eq!(differences(&far.world.path("tree"), &far.home("t")), "");
+    write(&far.world.path("tree/d/x"), b"other");
+    far.expect(0, &["-aH", "tree/", "far:t"]);
+    assert_eq!(differences(&far.world.path("tree"), &far.home("t")), "");
+    far.expect(0, &["-aH", "far:t/", "back"]);
+    assert_eq!(differences(&far.home("t"), &far.world.path("back")), "");
+}
+
+#[test]
 fn what_changed_is_moved_and_what_is_gone_is_deleted_at_a_far_end_and_here() {
     let far = Sshd::with_gtp();
     plant(&far.world.path("tree"));

@@ -6,8 +6,8 @@
 use gtp_net::control::ControlChannel;
 use gtp_net::identity::Identity;
 use gtp_net::messages::{
-    ENTRIES_MAX, EntryKind, Message, Moment, NodeKind, Opened, TreeEnd, TreeNode, TreePacked,
-    TreePage, VERSION,
+    AlikeList, ENTRIES_MAX, EntryKind, Message, Moment, NodeKind, Opened, TreeAlike, TreeEnd,
+    TreeNode, TreeOwner, TreePacked, TreePage, VERSION,
 };
 use gtp_net::tls::server_config;
 use tokio::net::TcpListener;
@@ -41,7 +41,7 @@ pub fn tree(names: &[&str]) -> Lie {
         (None, None) => node(name, NodeKind::File),
     }));
     let nodes_total = nodes.len() as u64;
-    vec![Message::TreePacked(TreePacked(TreePage { nodes })), end(nodes_total)]
+    vec![Message::TreePacked(TreePacked(TreePage { nodes, alike: None })), end(nodes_total)]
 }
 
 fn end(nodes_total: u64) -> Message {
@@ -99,6 +99,11 @@ pub fn all_lies() -> Vec<(&'static str, Lie)> {
     lies.push(("fewer than there are", count(1)));
     lies.push(("many more than there are", count(ENTRIES_MAX)));
     lies.push(("no end of pages", vec![tree(&["f"]).remove(0); 3]));
+    let owners = vec![TreeOwner { uid: 0, gid: 0 }];
+    let dirs = vec![TreeAlike { before: 1, number: 0, same: Vec::new(), owners }];
+    let nodes = vec![node("", NodeKind::Directory)];
+    let page = TreePage { nodes, alike: Some(AlikeList { dirs }) };
+    lies.push(("alike, though nothing was said", vec![Message::TreePage(page), end(2)]));
     lies.push(("another answer", vec![Message::Cancel]));
     lies
 }

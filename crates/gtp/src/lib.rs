@@ -68,7 +68,7 @@ pub use gtp_net::identity::{BadFingerprint, Fingerprint, Identity, IdentityError
 pub use gtp_net::messages::Reason;
 pub use gtp_net::server::{
     Change, Confines, Limits, Moved, Pulse, Request, Room, Running, ServerEvent, SessionId,
-    Sessions, Sockets, Visit, Whose, WhyRefused,
+    Sessions, Sockets, Visit, Voucher, Whose, WhyRefused,
 };
 pub use gtp_net::stream::{
     Caller, Delivery, Frame, FrameReader, FrameStream, FrameWriter, Line, Standing, Stream,

@@ -13,7 +13,7 @@ use gtp_net::identity::Fingerprint;
 use gtp_net::server::Server as Listening;
 use gtp_net::server::{
     Admission, Changes, Confines, EVENTS, Limits, Pulse, ServeConfig, ServerEvent, Sessions,
-    Sockets, Terms, Writing,
+    Sockets, Terms, Voucher, Writing,
 };
 use gtp_net::trust::{AUTHORIZED_KEYS_FILE, Access, AuthorizedKeys, ClientTrust, Strangers};
 use gtp_store::SinkOptions;
@@ -221,6 +221,7 @@ pub struct RunningServer {
     terms: Arc<watch::Sender<Terms>>,
     pulse: Pulse,
     sessions: Sessions,
+    voucher: Voucher,
     stop: watch::Sender<bool>,
     ended: watch::Receiver<bool>,
     task: JoinHandle<()>,
@@ -231,6 +232,7 @@ impl RunningServer {
         let (address, fingerprint) = (server.address(), server.fingerprint());
         let (reload, drain, terms) = (server.reload(), server.drain(), server.terms());
         let (pulse, sessions) = (server.pulse(), server.sessions());
+        let voucher = server.voucher();
         let (stop, stopped) = watch::channel(false);
         let (end, ended) = watch::channel(false);
         let task = tokio::spawn(async move {
@@ -246,6 +248,7 @@ impl RunningServer {
             terms,
             pulse,
             sessions,
+            voucher,
             stop,
             ended,
             task,
@@ -271,6 +274,11 @@ impl RunningServer {
     /// The sessions that it has, also those whose beginning was not told for want of room.
     pub fn sessions(&self) -> Sessions {
         self.sessions.clone()
+    }
+
+    /// Gives the server clients that come over a pipe which somebody else protects, such as ssh.
+    pub fn voucher(&self) -> Voucher {
+        self.voucher.clone()
     }
 
     /// Where it listens.

@@ -10,14 +10,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use gtp_net::client::{Purpose, Survey, TreeSession, Url};
+pub use gtp_net::client::{OwnTree, Purpose};
+use gtp_net::client::{Survey, TreeSession, Url};
 use gtp_net::flows::{Failure, FailureKind, next_change_shows};
 use gtp_net::identity::Fingerprint;
-use gtp_store::replica::{Asked, ChosenSink, Deed, Fault, Replica, Surveyed};
+use gtp_store::replica::{
+    Asked, ChosenSink, Deed, Fault, Node, Replica, SUMMED_MAX, Summing, Surveyed,
+};
 use gtp_store::{
     BLOCK, BlockSink, BlockSource, Destination, Existing, Export, FileSink, FileSource, Kind,
     MadeDir, Manifest, RelPath, SinkError, SinkOptions, Value, new_framed,
 };
+use tokio::io::DuplexStream;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -32,7 +36,42 @@ pub struct Tree {
     url: Url,
     asked: Wishes,
     purpose: Purpose,
+    early: Mutex<Option<EarlySurvey>>,
     resting: Mutex<Option<Resting>>,
+}
+
+/// A session that has been opened, and a survey that has been asked for, before it was known which
+/// tree answers.
+#[must_use = "it is of use to the tree that it is given to"]
+pub struct EarlySurvey(JoinHandle<Result<(TreeSession, Survey), Failure>>);
+
+impl EarlySurvey {
+    /// Asks over a pipe that somebody else protects, such as one through ssh. `path` is beneath the
+    /// place that the other end has been told. Before it asks it waits for `own`, a tree here; what
+    /// both have in common need not travel then. If nothing comes of that wait, all is asked for.
+    ///
+    /// # Errors
+    /// If this host's keys are not to be had.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub fn begin(
+        host: &Host,
+        pipe: DuplexStream,
+        path: &str,
+        (purpose, patience): (Purpose, Duration),
+        asked: Asked,
+        own: impl Future<Output = Option<OwnTree>> + Send + 'static,
+    ) -> Result<EarlySurvey, Failure> {
+        let wishes = Wishes { patience, ..Wishes::default() };
+        let terms = wishes.terms(host)?;
+        let (endpoint, path) = (Arc::clone(&host.endpoint), path.to_owned());
+        Ok(EarlySurvey(tokio::spawn(async move {
+            let own = own.await;
+            let asked = (asked, own.as_ref());
+            TreeSession::survey_over(&endpoint, pipe, &path, (&terms, purpose), asked).await
+        })))
+    }
 }
 
 /// A session in a pause.
@@ -67,12 +106,18 @@ impl Tree {
     /// The tree at this address, to be looked at.
     pub fn new(url: Url) -> Tree {
         let (asked, resting) = (Wishes::default(), Mutex::default());
-        Tree { url, asked, purpose: Purpose::Look, resting }
+        Tree { url, asked, purpose: Purpose::Look, early: Mutex::default(), resting }
     }
 
     /// The tree is to be changed as well.
     pub fn to_change(mut self) -> Tree {
         self.purpose = Purpose::Change;
+        self
+    }
+
+    /// The first survey has been asked for already. If that fails, it is asked for again.
+    pub fn surveyed_early(mut self, early: EarlySurvey) -> Tree {
+        self.early = Mutex::new(Some(early));
         self
     }
 
@@ -99,12 +144,43 @@ impl Tree {
     /// # Errors
     /// A [`Failure`] if the server refuses, or the tree cannot be read.
     pub async fn survey(&self, host: &Host, asked: Asked) -> Result<Survey, Failure> {
+        if let Some((session, survey)) = self.early_survey().await? {
+            self.rest(session);
+            return Ok(survey);
+        }
+        if let Some(mut session) = self.wake().await {
+            let survey = session.survey(asked).await?;
+            self.rest(session);
+            return Ok(survey);
+        }
         let terms = self.asked.terms(host)?;
         let (url, purpose) = (&self.url, self.purpose);
         let opened = TreeSession::open_and_survey(&host.endpoint, url, &terms, purpose, asked);
         let (session, survey) = opened.await?;
         self.rest(session);
         Ok(survey)
+    }
+
+    /// What the survey that was asked for early brings; `None` if it is to be asked for again,
+    /// because a far end of an earlier release does not answer over the pipe.
+    async fn early_survey(&self) -> Result<Option<(TreeSession, Survey)>, Failure> {
+        let early = self.early.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(EarlySurvey(asking)) = early else { return Ok(None) };
+        match asking.await {
+            Ok(Ok(brought)) => Ok(Some(brought)),
+            Ok(Err(failure)) if !failure.is_temporary() => Err(failure),
+            Ok(Err(_)) | Err(_) => Ok(None),
+        }
+    }
+
+    /// Carries steps out in their order, ends the session with the server, and returns the steps
+    /// that failed. A far end that serves this session alone then ends as well.
+    ///
+    /// # Errors
+    /// As [`Tree::carry_out`].
+    pub async fn carry_out_last(&self, host: &Host, deeds: &[Deed]) -> Result<Vec<Fault>, Failure> {
+        let session = self.session(host).await?;
+        session.carry_out_last(deeds).await
     }
 
     /// Carries steps out in their order, and returns those that failed.
@@ -181,6 +257,44 @@ impl Tree {
 /// # Errors
 /// [`FailureKind::Missing`] and the like if the tree's own directory cannot be read.
 pub fn survey_here(replica: &Replica, asked: Asked) -> Result<Survey, Failure> {
+    let mut survey = walk_here(replica, asked)?;
+    sort(&mut survey.nodes);
+    Ok(survey)
+}
+
+/// The same, with what another end need not tell of a tree that is like this one. Blocks.
+///
+/// # Errors
+/// As [`survey_here`].
+pub fn survey_and_sum(replica: &Replica, asked: Asked) -> Result<(Survey, OwnTree), Failure> {
+    let mut survey = walk_here(replica, asked)?;
+    let key = OwnTree::draw_key();
+    let (mut summing, mut sums) = (Summing::new(key), Vec::new());
+    // A walk takes directory after directory; the tree's own directory is in none.
+    let is_next = |one: &Node, other: &Node| {
+        one.path.is_some() == other.path.is_some() && directory(one) == directory(other)
+    };
+    for nodes in survey.nodes.chunk_by(is_next) {
+        let dir = nodes.first().filter(|node| node.path.is_some()).map(directory);
+        match dir.filter(|_| nodes.len() <= SUMMED_MAX) {
+            Some(dir) => sums.push((dir.to_owned(), summing.sum(dir, nodes))),
+            None => summing.pass(nodes),
+        }
+    }
+    sort(&mut survey.nodes);
+    let own = OwnTree::new(survey.nodes.clone(), key, sums);
+    Ok((survey, own))
+}
+
+fn directory(node: &Node) -> &str {
+    node.name().rsplit_once('/').map_or("", |(dir, _)| dir)
+}
+
+fn sort(nodes: &mut [Node]) {
+    nodes.sort_by(|one, other| one.name().cmp(other.name()));
+}
+
+fn walk_here(replica: &Replica, asked: Asked) -> Result<Survey, Failure> {
     let mut survey = Survey { may_own: Replica::may_own(), ..Survey::default() };
     let walked = replica.survey(asked, &mut |found| {
         match found {
@@ -196,7 +310,6 @@ pub fn survey_here(replica: &Replica, asked: Asked) -> Result<Survey, Failure> {
         };
         Failure::new(kind, std::io::Error::from(error).to_string())
     })?;
-    survey.nodes.sort_by(|one, other| one.name().cmp(other.name()));
     Ok(survey)
 }
 

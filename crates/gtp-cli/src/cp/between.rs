@@ -91,7 +91,7 @@ impl Copy<'_> {
         sender: &Sender,
         want: Want,
     ) -> Result<(FarEnd, Ready), Failure> {
-        call(self.way(login)?, &self.request(sender.key, want)).await
+        call(self.way(login)?, &self.request(sender.key, want), None).await
     }
 
     fn request(&self, key: gtp::Fingerprint, want: Want) -> Request {

@@ -11,8 +11,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use gtp::{Alone, Confines, Failure, FailureKind, Host, Identity, Listen, RunningServer, Server};
-use tokio::sync::mpsc;
+use gtp::{
+    Alone, Confines, Failure, FailureKind, Fingerprint, Host, Identity, Listen, RelPath,
+    RunningServer, Server, Voucher,
+};
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::hello::{
@@ -20,7 +24,7 @@ use super::hello::{
 };
 use super::paths::{Found, asks_for, is_content, to_read, to_write};
 use super::send;
-use super::tunnel::{Frame, Links, NoFrame};
+use super::tunnel::{BARE, Frame, Links, NoFrame};
 use crate::args::HostArgs;
 use crate::output;
 use crate::ssh::far::{self, Wanted};
@@ -66,15 +70,21 @@ fn listen(mut from: impl Read, tell: &mpsc::Sender<Heard>) {
                 continue;
             }
             is_asked = true;
-            let request = hello::request(&line[..end.unwrap_or(line.len())]);
-            // The near end says no more before it is answered.
-            heard = Heard::Request(request.map_err(|bad| {
+            let end = end.unwrap_or(line.len());
+            let request = hello::request(&line[..end]);
+            // What follows at once is of the link without TLS.
+            line.drain(..line.len().min(end + 1));
+            let request = Heard::Request(request.map_err(|bad| {
                 let kind = match bad {
                     hello::Bad::Version(_) => FailureKind::Authentication,
                     _ => FailureKind::Other,
                 };
                 Failure::new(kind, format!("the near end does not speak as gtp does: {bad}"))
             }));
+            if tell.blocking_send(request).is_err() {
+                return;
+            }
+            heard = Heard::More(std::mem::take(&mut line));
         }
         if tell.blocking_send(heard).is_err() {
             return;
@@ -116,9 +126,31 @@ async fn serve_request(
         return send::run(args, paths, heard).await;
     }
     let (_host, server, ready) = open(args, request).await?;
+    let place = Place::of(request, &ready);
     say(&Answer::Ready(ready))?;
-    attend(server, heard).await;
+    attend(server, place, heard).await;
     Ok(())
+}
+
+/// What the link without TLS leads to.
+struct Place {
+    /// The near end's key.
+    key: Fingerprint,
+    /// Where it is; all that is exported if `None`.
+    at: Option<RelPath>,
+}
+
+impl Place {
+    /// What was found, if that is one thing that the near end itself may look at.
+    fn of(request: &Request, ready: &Ready) -> Option<Place> {
+        let [one] = &ready.found[..] else { return None };
+        let key = match &request.want {
+            Want::Read(_) | Want::Tree(_) => request.key,
+            Want::Write(_) | Want::Receive(_) | Want::Run(_) | Want::Send(_) => return None,
+        };
+        let at = (!one.path.is_empty()).then(|| RelPath::new(&one.path)).transpose();
+        Some(Place { key, at: at.ok()? })
+    }
 }
 
 fn check_release(request: &Request) -> Result<(), Failure> {
@@ -157,16 +189,24 @@ async fn run_command(
     Ok(())
 }
 
-/// Serves until the near end is gone, or silent for too long.
-async fn attend(mut server: RunningServer, mut heard: mpsc::Receiver<Heard>) {
-    let port = server.address().port();
+/// Serves until the near end is gone, or silent for too long, or has ended its session over the
+/// link without TLS in order.
+async fn attend(mut server: RunningServer, place: Option<Place>, mut heard: mpsc::Receiver<Heard>) {
     let (links, writing) = Links::over(tokio::io::stdout());
+    let mut ends = LinkEnds {
+        port: server.address().port(),
+        voucher: server.voucher(),
+        place,
+        served: None,
+        answers: None,
+    };
+    let mut writing = std::pin::pin!(writing);
     let near_end = async {
         let mut come = Vec::new();
-        while let Ok(Some(Heard::More(bytes))) = timeout(SILENCE_SPAN, heard.recv()).await {
+        while let Some(bytes) = ends.hear(&mut heard).await {
             come.extend_from_slice(&bytes);
             // A near end that is gone takes no answer out of its pipe.
-            let taken = timeout(SILENCE_SPAN, link_up(&mut come, &links, port)).await;
+            let taken = timeout(SILENCE_SPAN, ends.link_up(&mut come, &links)).await;
             if !matches!(taken, Ok(Ok(()))) {
                 return;
             }
@@ -175,7 +215,7 @@ async fn attend(mut server: RunningServer, mut heard: mpsc::Receiver<Heard>) {
     let near_end = async {
         tokio::select! {
             () = near_end => {}
-            () = writing => std::future::pending().await,
+            () = &mut writing => std::future::pending().await,
         }
     };
     // What happens the near end knows itself.
@@ -185,21 +225,86 @@ async fn attend(mut server: RunningServer, mut heard: mpsc::Receiver<Heard>) {
         () = own_end => {}
     }
     server.stop().await;
+    // The last answer may still be on its way to the pipe.
+    if let Some(answers) = ends.answers.take() {
+        let answered = async {
+            tokio::join!(writing, async {
+                // Its end is all that matters, however it came.
+                let _ = answers.await;
+                links.close();
+                drop(links);
+            });
+        };
+        // A near end that is gone takes no answer.
+        let _ = timeout(ANSWER_SPAN, answered).await;
+    }
 }
 
-/// Takes in what the near end says of links, each of which leads to the server on this port.
-async fn link_up(come: &mut Vec<u8>, links: &Links, port: u16) -> Result<(), NoFrame> {
-    while let Some(frame) = Frame::take(come)? {
-        match frame {
-            Frame::Open(number) => {
-                links.connect(number, Some((Ipv4Addr::LOCALHOST, port).into())).await;
+/// What links lead to.
+struct LinkEnds {
+    /// The server's port.
+    port: u16,
+    voucher: Voucher,
+    /// What the link without TLS leads to, once.
+    place: Option<Place>,
+    /// Told when the near end has ended its session over that link.
+    served: Option<oneshot::Receiver<()>>,
+    /// Moves what is answered over that link into the pipe.
+    answers: Option<JoinHandle<()>>,
+}
+
+impl LinkEnds {
+    /// What comes next; `None` when the near end says no more.
+    async fn hear(&mut self, heard: &mut mpsc::Receiver<Heard>) -> Option<Vec<u8>> {
+        let served = async {
+            let is_served = match &mut self.served {
+                Some(served) => served.await.is_ok(),
+                None => std::future::pending().await,
+            };
+            self.served = None;
+            if !is_served {
+                std::future::pending().await
             }
-            frame @ (Frame::Data(..) | Frame::Taken(..) | Frame::End(_) | Frame::Message(_)) => {
-                links.handle(frame)?;
-            }
+        };
+        tokio::select! {
+            heard = timeout(SILENCE_SPAN, heard.recv()) => match heard {
+                Ok(Some(Heard::More(bytes))) => Some(bytes),
+                Ok(Some(Heard::Request(_)) | None) | Err(_) => None,
+            },
+            () = served => None,
         }
     }
-    Ok(())
+
+    /// Takes in what the near end says of links.
+    async fn link_up(&mut self, come: &mut Vec<u8>, links: &Links) -> Result<(), NoFrame> {
+        while let Some(frame) = Frame::take(come)? {
+            match frame {
+                Frame::Open(BARE) => self.begin_bare(links).await,
+                Frame::Open(number) => {
+                    let server = (Ipv4Addr::LOCALHOST, self.port).into();
+                    links.connect(number, Some(server)).await;
+                }
+                frame
+                @ (Frame::Data(..) | Frame::Taken(..) | Frame::End(_) | Frame::Message(_)) => {
+                    links.handle(frame)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Has the server take the link without TLS, which may begin once.
+    async fn begin_bare(&mut self, links: &Links) {
+        let (near, far) = tokio::io::duplex(PIPE_BYTES);
+        let place = self.place.take();
+        match place.and_then(|place| Some((place, links.add(BARE, near)?))) {
+            Some((Place { key, at }, answers)) => {
+                self.answers = Some(answers);
+                self.served = Some(self.voucher.vouch(far, key, at).await);
+            }
+            None => links.connect(BARE, None).await,
+        }
+    }
 }
 
 /// Opens what is asked for.
@@ -230,7 +335,8 @@ async fn open(
     }
     let listen = async |at| server.clone().listen(at).start(&host).await;
     let running = listen_on(request.ports, listen).await?;
-    let (version, port) = (env!("CARGO_PKG_VERSION").to_owned(), running.address().port());
+    let version = hello::with_bare_link(env!("CARGO_PKG_VERSION"));
+    let port = running.address().port();
     let ready = Ready { version, key, addresses: addresses(), port, found: objects };
     Ok((host, running, ready))
 }
@@ -337,8 +443,14 @@ pub fn say(answer: &Answer) -> Result<(), Failure> {
     out.write_all(said.as_bytes()).and_then(|()| out.flush()).map_err(other)
 }
 
+/// Bytes that wait between the link without TLS and the server.
+const PIPE_BYTES: usize = 64 << 10;
+
 /// Silence of the near end after which it is taken for gone: six of its signs of life.
 pub const SILENCE_SPAN: Duration = Duration::from_secs(90);
+
+/// Time for the last answer to leave.
+const ANSWER_SPAN: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {

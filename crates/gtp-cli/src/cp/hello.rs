@@ -321,6 +321,21 @@ fn malformed(why: impl fmt::Display) -> Bad {
 const PATH_MAX: usize = 4_096;
 const NAME_MAX: usize = 255;
 
+/// Whether the far end of this release takes the link without TLS.
+pub fn takes_bare_link(version: &str) -> bool {
+    version.split_once('+').is_some_and(|(_, more)| more.split('.').any(|word| word == BARE))
+}
+
+/// A release, and that it takes the link without TLS. Other releases skip what they do not know
+/// behind the sign.
+pub fn with_bare_link(version: &str) -> String {
+    let sign = if version.contains('+') { '.' } else { '+' };
+    format!("{version}{sign}{BARE}")
+}
+
+/// What says so.
+const BARE: &str = "bare";
+
 /// Whether two releases speak one protocol: before 1.0 a minor version may change it, later a major
 /// one.
 pub fn are_compatible(one: &str, other: &str) -> bool {
@@ -551,6 +566,16 @@ mod tests {
         assert!(are_compatible("0.1.0", "0.1.7") && are_compatible("1.2.0", "1.3.4"));
         assert!(!are_compatible("0.1.0", "0.2.0") && !are_compatible("1.0.0", "2.0.0"));
         assert!(!are_compatible("0.1.0", "1.1.0") && !are_compatible("0.1.0", "x"));
+    }
+
+    #[test]
+    fn a_release_that_takes_the_bare_link_says_so_and_is_compatible_with_one_that_does_not() {
+        for version in ["0.1.0", "0.1.0+other"] {
+            let said = with_bare_link(version);
+            assert!(takes_bare_link(&said) && !takes_bare_link(version), "{said}");
+            assert!(are_compatible(&said, version) && check_version(&said).is_ok());
+        }
+        assert!(!takes_bare_link("0.1.0-bare") && !takes_bare_link("0.1.0+barely"));
     }
 
     proptest! {

@@ -27,6 +27,8 @@ use std::time::Duration;
 
 use clap::{Args, ValueHint};
 use gtp::{Detour, Failure, FailureKind, Get, Host, Identity, Outcome, Put, Transfer, Url};
+use tokio::io::DuplexStream;
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 pub use far_end::{FarEndArgs, run as run_far_end};
@@ -407,6 +409,28 @@ pub async fn call_far_end(
     call_by(Call { way, host: &transfer.host, options: &[], silence: None }, login, want).await
 }
 
+/// As [`call_far_end`], for a tree that is surveyed as soon as the far end lives: `ask` asks over
+/// the pipe that it is given, before anybody has answered. It hears when somebody has.
+///
+/// # Errors
+/// As [`call_far_end`].
+pub async fn call_and_ask<T>(
+    way: &WayArgs,
+    transfer: &TransferArgs,
+    (login, want): (&Login, Want),
+    ask: impl FnOnce(&Host, DuplexStream, oneshot::Receiver<()>) -> Result<T, Failure>,
+) -> Result<(Host, FarEnd, Ready, T), Failure> {
+    let call = Call { way, host: &transfer.host, options: &[], silence: None };
+    let caller = call.prepare(want)?;
+    let (near, far) = tokio::io::duplex(PIPE_BYTES);
+    let (answered, is_answered) = oneshot::channel();
+    let asked = ask(&caller.here, near, is_answered)?;
+    let (here, far, ready) = call.through(login, caller, Some(far)).await?;
+    // Whoever has asked already listens no more.
+    let _ = answered.send(());
+    Ok((here, far, ready, asked))
+}
+
 /// How a far end is called.
 #[derive(Clone, Copy)]
 pub struct Call<'a> {
@@ -425,30 +449,52 @@ pub struct Call<'a> {
 /// # Errors
 /// As [`call_far_end`].
 pub async fn call_by(
-    Call { way, host: own, options, silence }: Call<'_>,
+    called: Call<'_>,
     login: &Login,
     want: Want,
 ) -> Result<(Host, FarEnd, Ready), Failure> {
-    let identity = Identity::generate();
-    let version = env!("CARGO_PKG_VERSION").to_owned();
-    let key = identity.fingerprint();
-    let request = Request { version, key, ports: way.port, want };
-    let program = way.install.then(Program::read).transpose()?;
-    let here = host(own).identity(identity).start()?;
-    let way = Way { ssh: &way.ssh, options, login, program, silence };
-    let (far, ready) = call(way, &request).await?;
-    let found = addresses(login, &ready).await;
-    let introduced = url(login, &ready, "", true).map(|url| {
-        here.introduce(&url, found);
-        if let Some(address) = far.detour() {
-            here.introduce_detour(&url, Detour { address, words: over_ssh(login) });
-        }
-    });
-    match introduced {
-        Ok(()) => Ok((here, far, ready)),
-        Err(failure) => {
-            far.close().await;
-            Err(failure)
+    let caller = called.prepare(want)?;
+    called.through(login, caller, None).await
+}
+
+/// This host with a key for one call, and what it asks.
+struct Caller {
+    here: Host,
+    request: Request,
+}
+
+impl Call<'_> {
+    fn prepare(&self, want: Want) -> Result<Caller, Failure> {
+        let identity = Identity::generate();
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        let key = identity.fingerprint();
+        let request = Request { version, key, ports: self.way.port, want };
+        Ok(Caller { here: host(self.host).identity(identity).start()?, request })
+    }
+
+    async fn through(
+        self,
+        login: &Login,
+        Caller { here, request }: Caller,
+        bare: Option<DuplexStream>,
+    ) -> Result<(Host, FarEnd, Ready), Failure> {
+        let Call { way, options, silence, .. } = self;
+        let program = way.install.then(Program::read).transpose()?;
+        let way = Way { ssh: &way.ssh, options, login, program, silence };
+        let (far, ready) = call(way, &request, bare).await?;
+        let found = addresses(login, &ready).await;
+        let introduced = url(login, &ready, "", true).map(|url| {
+            here.introduce(&url, found);
+            if let Some(address) = far.detour() {
+                here.introduce_detour(&url, Detour { address, words: over_ssh(login) });
+            }
+        });
+        match introduced {
+            Ok(()) => Ok((here, far, ready)),
+            Err(failure) => {
+                far.close().await;
+                Err(failure)
+            }
         }
     }
 }
@@ -536,6 +582,9 @@ fn with_advice(failure: Failure) -> Failure {
     );
     Failure::new(failure.kind, text)
 }
+
+/// Bytes that wait on their way to the link without TLS.
+const PIPE_BYTES: usize = 64 << 10;
 
 /// Time to find out what a name stands for.
 const NAME_SPAN: Duration = Duration::from_secs(2);

@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use gtp::{Failure, FailureKind};
 use rustix::process::{Pid, Signal, kill_process};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, DuplexStream};
 use tokio::net::TcpListener;
-use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::process::{Child, ChildStdout, Command};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
@@ -48,21 +48,28 @@ pub struct Way<'a> {
 /// A far end that serves this process.
 pub struct FarEnd {
     child: Child,
-    /// The task that shows the far end that this one lives; it holds the far end's standard input.
+    /// The task that shows the far end that this one lives.
     keep_alive: JoinHandle<()>,
+    /// The task that writes to the far end; it holds the far end's standard input.
+    writing: JoinHandle<()>,
     /// The port of this machine whose connections ssh carries to the far end's server.
     detour: Option<SocketAddr>,
     stderr_task: JoinHandle<()>,
 }
 
-/// Starts a far end and asks it.
+/// Starts a far end and asks it. What comes over `bare` is said to the far end's server without
+/// TLS, the first of it right behind the question; a far end that does not take that closes it.
 ///
 /// # Errors
 /// [`FailureKind::Temporary`] if there is no program, [`FailureKind::Unreachable`] if the login
 /// fails, [`FailureKind::Authentication`] if the releases do not fit, and whatever the far end
 /// fails by.
-pub async fn call(way: Way<'_>, request: &Request) -> Result<(FarEnd, Ready), Failure> {
-    let (talk, answer) = answer(&way, request).await?;
+pub async fn call(
+    way: Way<'_>,
+    request: &Request,
+    bare: Option<DuplexStream>,
+) -> Result<(FarEnd, Ready), Failure> {
+    let (talk, answer) = answer(&way, request, bare).await?;
     let failure = match judge(answer) {
         Ok(Answer::Ready(ready)) => {
             // Streams take no detour. Without a port there is none.
@@ -73,6 +80,9 @@ pub async fn call(way: Way<'_>, request: &Request) -> Result<(FarEnd, Ready), Fa
                     listening().await
                 }
             };
+            if !hello::takes_bare_link(&ready.version) {
+                talk.links.end(tunnel::BARE);
+            }
             return Ok((talk.into_far_end(detour), ready));
         }
         Ok(Answer::Sends(_) | Answer::Failed(_)) => unasked(),
@@ -83,8 +93,12 @@ pub async fn call(way: Way<'_>, request: &Request) -> Result<(FarEnd, Ready), Fa
 }
 
 /// Starts a far end and waits for its answer.
-async fn answer(way: &Way<'_>, request: &Request) -> Result<(Talk, Answer), Failure> {
-    let mut talk = Talk::start(way)?;
+async fn answer(
+    way: &Way<'_>,
+    request: &Request,
+    bare: Option<DuplexStream>,
+) -> Result<(Talk, Answer), Failure> {
+    let mut talk = Talk::start(way, bare)?;
     match talk.converse(way, request).await {
         Ok(answer) => Ok((talk, answer)),
         Err(failure) => {
@@ -124,7 +138,9 @@ fn unasked() -> Failure {
 /// ssh under way.
 struct Talk {
     child: Child,
-    to: ChildStdin,
+    links: Links,
+    /// The task that writes to the far end; it holds the far end's standard input.
+    writing: JoinHandle<()>,
     from: ChildStdout,
     finder: Finder,
     /// What has come and was not looked at.
@@ -132,10 +148,12 @@ struct Talk {
     stderr_task: JoinHandle<()>,
     /// Changes with each piece of standard error.
     stderr_said: watch::Receiver<()>,
+    /// What is to become the link without TLS.
+    bare: Option<DuplexStream>,
 }
 
 impl Talk {
-    fn start(way: &Way<'_>) -> Result<Talk, Failure> {
+    fn start(way: &Way<'_>, bare: Option<DuplexStream>) -> Result<Talk, Failure> {
         let mut arguments = way.ssh.split_whitespace();
         let program = arguments.next().unwrap_or("ssh");
         let script = match &way.program {
@@ -154,7 +172,9 @@ impl Talk {
         let (tell, stderr_said) = watch::channel(());
         let stderr_task = tokio::spawn(pass_on(errors, tell));
         let (finder, come) = (Finder::default(), Vec::new());
-        Ok(Talk { child, to, from, finder, come, stderr_task, stderr_said })
+        let (links, writing) = Links::over(to);
+        let writing = tokio::spawn(writing);
+        Ok(Talk { child, links, writing, from, finder, come, stderr_task, stderr_said, bare })
     }
 
     /// Says what is wanted, sends the program if it is asked for, and waits for the answer.
@@ -162,7 +182,7 @@ impl Talk {
         let request = hello::of_request(request);
         let mut has_begun = false;
         if way.program.is_none() {
-            self.say(request.as_bytes()).await;
+            self.ask(&request).await;
         }
         loop {
             let heard = match has_begun {
@@ -174,12 +194,12 @@ impl Talk {
                 (Message::Found, None) => has_begun = true,
                 (Message::Found, Some(_)) => {
                     has_begun = true;
-                    self.say(request.as_bytes()).await;
+                    self.ask(&request).await;
                 }
                 (Message::Send, Some(program)) => {
                     let (length, login) = (program.length(), way.login);
                     aside(format_args!("gtp: {login}: installing {length} bytes"));
-                    self.say(program.bytes()).await;
+                    self.links.say_first(program.bytes()).await;
                 }
                 (Message::Absent(system), _) => return Err(absent(way.login, &system)),
                 (Message::Foreign(system), _) => return Err(foreign(way.login, &system)),
@@ -198,14 +218,12 @@ impl Talk {
         }
     }
 
-    /// Says something to the far end. If that fails it has ended, and its end says why.
-    async fn say(&mut self, bytes: &[u8]) {
-        let said = async {
-            self.to.write_all(bytes).await?;
-            self.to.flush().await
-        };
-        if let Err(error) = said.await {
-            tracing::debug!(%error, "the far end does not listen");
+    /// Says what is wanted, and begins the link without TLS right behind it. If that fails the far
+    /// end has ended, and its end says why.
+    async fn ask(&mut self, request: &str) {
+        self.links.say_first(request.as_bytes()).await;
+        if let Some(pipe) = self.bare.take() {
+            self.links.begin(tunnel::BARE, pipe).await;
         }
     }
 
@@ -269,7 +287,8 @@ impl Talk {
 
     /// Ends ssh, and shows what it still says.
     async fn give_up(mut self) {
-        drop(self.to);
+        self.links.close();
+        stop(&mut self.writing).await;
         if timeout(GRACE_SPAN, self.child.wait()).await.is_err() {
             // It leaves a terminal on which it asks for a password as it was.
             terminate(&self.child);
@@ -283,18 +302,16 @@ impl Talk {
 
     /// A far end that is served; what connects to the listener is carried to its server.
     fn into_far_end(self, listener: Option<TcpListener>) -> FarEnd {
-        let Talk { child, to, from, come, stderr_task, .. } = self;
+        let Talk { child, links, writing, from, come, stderr_task, .. } = self;
         let detour = listener.as_ref().and_then(|listener| listener.local_addr().ok());
         let keep_alive = tokio::spawn(async move {
-            let (links, writing) = Links::over(to);
             tokio::select! {
-                () = writing => std::future::pending().await,
                 () = beat(&links) => {}
                 () = hear_links(from, come, &links) => {}
                 () = accept_links(listener, &links) => {}
             }
         });
-        FarEnd { child, keep_alive, detour, stderr_task }
+        FarEnd { child, keep_alive, writing, detour, stderr_task }
     }
 }
 
@@ -320,15 +337,22 @@ impl FarEnd {
 
     /// Ends the far end and waits until it is gone.
     pub async fn close(mut self) {
-        self.keep_alive.abort();
+        stop(&mut self.keep_alive).await;
         // Its end closes the pipe.
-        let _ = (&mut self.keep_alive).await;
+        stop(&mut self.writing).await;
         if timeout(END_SPAN, self.child.wait()).await.is_err() {
             // It may end at this moment.
             let _ = self.child.kill().await;
         }
         settle(&mut self.stderr_task).await;
     }
+}
+
+/// Ends a task and waits until it has let go of what it holds.
+async fn stop(task: &mut JoinHandle<()>) {
+    task.abort();
+    // Its end is all that matters, however it came.
+    let _ = task.await;
 }
 
 /// Shows the far end that this one lives. Never ends.

@@ -4,19 +4,20 @@
 //! server: frames on standard input and output, once the hello is over. A link's window bounds what
 //! is under way in each direction, so a connection that does not read holds up no other and fills
 //! no memory. What the links carry is TLS between the two hosts' keys, so a connection of another
-//! program proves nothing. An empty line is a sign of life between frames. What a far end that
-//! knows no links prints is no frame, and ends them. docs/PROTOCOL.md, chapter 21, is the
-//! definition.
+//! program proves nothing. One link of the near end's own carries messages without TLS: ssh
+//! protects them, and no other program can begin it. An empty line is a sign of life between
+//! frames. What a far end that knows no links prints is no frame, and ends them. docs/PROTOCOL.md,
+//! chapter 21, is the definition.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf, split};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use crate::accepting;
@@ -26,6 +27,10 @@ pub const LINKS_MOST: usize = 8;
 
 /// Bytes of a link that are under way in one direction, at most.
 const WINDOW: usize = 256 << 10;
+
+/// The number of the link without TLS, of which there is one at most. A far end that does not know
+/// of it takes it for one with TLS, and nothing comes of that.
+pub const BARE: u32 = 1 << 31;
 
 /// Longest content of a frame.
 pub const CONTENT_MOST: usize = 16 << 10;
@@ -132,6 +137,11 @@ impl Frame {
     }
 }
 
+/// What a link's bytes come from and go to.
+pub trait Stream: AsyncRead + AsyncWrite + Send + 'static {}
+
+impl<S: AsyncRead + AsyncWrite + Send + 'static> Stream for S {}
+
 /// All links over one pair of pipes. Clones are the same.
 #[derive(Clone)]
 pub struct Links {
@@ -167,6 +177,21 @@ impl Links {
         (Links { to_pipe, state: Arc::default() }, write(to, waiting))
     }
 
+    /// Says something that is no frame, before the first frame.
+    pub async fn say_first(&self, bytes: &[u8]) {
+        for piece in bytes.chunks(CONTENT_MOST) {
+            // An end that no longer listens has ended.
+            let _ = self.to_pipe.send(piece.to_vec()).await;
+        }
+    }
+
+    /// Ends a link from here: its connection is closed.
+    pub fn end(&self, number: u32) {
+        if let Some(link) = self.lock().links.remove(&number) {
+            link.may_leave.close();
+        }
+    }
+
     /// Shows that this end lives.
     pub async fn beat(&self) {
         // An end that no longer listens has ended.
@@ -174,8 +199,8 @@ impl Links {
     }
 
     /// Makes a link of a connection of the near end's. Beyond [`LINKS_MOST`] it is closed.
-    pub async fn begin(&self, number: u32, stream: TcpStream) {
-        if self.add(number, stream) {
+    pub async fn begin<S: Stream>(&self, number: u32, stream: S) {
+        if self.add(number, stream).is_some() {
             self.say(&Frame::Open(number)).await;
         }
     }
@@ -221,15 +246,15 @@ impl Links {
         }
     }
 
-    /// Adds a link and has its bytes moved. `false`: there are too many, its
-    /// number is taken, or all have been ended.
-    pub fn add(&self, number: u32, stream: TcpStream) -> bool {
+    /// Adds a link and has its bytes moved. Returns the task that moves its bytes into the pipe;
+    /// `None` if there are too many links, its number is taken, or all have been ended.
+    pub fn add<S: Stream>(&self, number: u32, stream: S) -> Option<JoinHandle<()>> {
         let (bytes, inbox) = mpsc::unbounded_channel();
         let may_leave = Arc::new(Semaphore::new(WINDOW));
         let mut state = self.lock();
         let links = &state.links;
         if state.is_closed || links.len() >= LINKS_MOST || links.contains_key(&number) {
-            return false;
+            return None;
         }
         let link = Link {
             bytes: Some(bytes),
@@ -239,10 +264,9 @@ impl Links {
         };
         state.links.insert(number, link);
         drop(state);
-        let (from, to) = stream.into_split();
-        tokio::spawn(self.clone().send(number, from, may_leave));
+        let (from, to) = split(stream);
         tokio::spawn(self.clone().receive(number, to, inbox));
-        true
+        Some(tokio::spawn(self.clone().send(number, from, may_leave)))
     }
 
     /// Makes a link that the other end has begun of a connection to this address, or says that it
@@ -253,7 +277,7 @@ impl Links {
             None => None,
         };
         let stream = stream.and_then(Result::ok);
-        if !stream.is_some_and(|stream| self.add(number, stream)) {
+        if stream.and_then(|stream| self.add(number, stream)).is_none() {
             self.say(&Frame::End(number)).await;
         }
     }
@@ -265,7 +289,7 @@ impl Links {
     }
 
     /// Moves a connection's bytes into the pipe.
-    async fn send(self, number: u32, mut from: OwnedReadHalf, may_leave: Arc<Semaphore>) {
+    async fn send<S: Stream>(self, number: u32, mut from: ReadHalf<S>, may_leave: Arc<Semaphore>) {
         let mut chunk = vec![0; CONTENT_MOST];
         while let Ok(first) = may_leave.acquire().await {
             let room = 1 + may_leave.available_permits().min(CONTENT_MOST - 1);
@@ -288,10 +312,10 @@ impl Links {
     }
 
     /// Moves what has come over the pipe into a connection.
-    async fn receive(
+    async fn receive<S: Stream>(
         self,
         number: u32,
-        mut to: OwnedWriteHalf,
+        mut to: WriteHalf<S>,
         mut inbox: mpsc::UnboundedReceiver<Vec<u8>>,
     ) {
         while let Some(bytes) = inbox.recv().await {
@@ -417,14 +441,14 @@ mod tests {
         let (mut users, mut servers, mut waiting) = (Vec::new(), Vec::new(), Vec::new());
         for number in 0..2 {
             let ((user, near_end), (far_end, server)) = (pair().await, pair().await);
-            assert!(far.add(number, far_end));
+            assert!(far.add(number, far_end).is_some());
             users.push(user);
             servers.push(server);
             waiting.push((number, near_end));
         }
         tokio::spawn(read(far_from, far.clone()));
         for (number, near_end) in waiting {
-            assert!(near.add(number, near_end));
+            assert!(near.add(number, near_end).is_some());
         }
         // Nobody reads at the other end of the first.
         let (mut unread, mut user) = (users.remove(0), users.remove(0));
@@ -451,7 +475,7 @@ mod tests {
     async fn a_peer_that_sends_beyond_its_window_breaks_a_rule() {
         let (links, _writing) = Links::over(tokio::io::sink());
         let (_user, stream) = pair().await;
-        assert!(links.add(1, stream));
+        assert!(links.add(1, stream).is_some());
         let much = || Frame::Data(1, vec![0; CONTENT_MOST]);
         let kept = (0..).take_while(|_| links.handle(much()).is_ok()).count();
         assert!(kept >= WINDOW / CONTENT_MOST, "{kept}");
@@ -462,11 +486,11 @@ mod tests {
     async fn no_link_begins_once_all_have_been_ended() {
         let (links, _writing) = Links::over(tokio::io::sink());
         let (mut user, stream) = pair().await;
-        assert!(links.add(1, stream));
+        assert!(links.add(1, stream).is_some());
         links.close();
         assert_eq!(user.read(&mut [0]).await.unwrap(), 0, "its connection is closed");
         let (mut user, stream) = pair().await;
-        assert!(!links.add(2, stream));
+        assert!(links.add(2, stream).is_none());
         assert_eq!(user.read(&mut [0]).await.unwrap(), 0);
     }
 }

@@ -21,7 +21,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use gtp::tree::{EarlySurvey, OwnTree};
 use gtp::{Failure, FailureKind, Fingerprint, Host, Url};
+use tokio::io::DuplexStream;
+use tokio::sync::oneshot;
 
 pub use args::SyncArgs;
 
@@ -149,10 +152,14 @@ impl Ends {
         name: Option<String>,
     ) -> Result<Ends, Failure> {
         // While ssh logs in.
-        source.begin_survey(args.asked());
+        let own = source.begin_survey(args.asked());
+        let part = args.part_of_destination();
         let want = Want::Tree(to.path.clone());
-        let (host, far, ready) =
-            cp::call_far_end(&args.way, &args.transfer, &to.login, want).await?;
+        let ask = |here: &Host, pipe, answered| {
+            early(here, pipe, args, (named(&name), part), first_of(own, answered))
+        };
+        let (host, far, ready, early) =
+            cp::call_and_ask(&args.way, &args.transfer, (&to.login, want), ask).await?;
         let place = match &ready.found[..] {
             [place] => Ok(place),
             _ => Err(Failure::new(FailureKind::Other, "the far end found no place")),
@@ -164,8 +171,7 @@ impl Ends {
         let url = place.and_then(|place| cp::url(&to.login, &ready, &parts(&place.path), true));
         match url {
             Ok(url) => {
-                let part = args.part_of_destination();
-                let destination = there(url, Some(ready.key), args, part);
+                let destination = there(url, Some((ready.key, early)), args, part);
                 Ends::of((Side::Here(source), destination), host, Some(far))
             }
             Err(failure) => {
@@ -178,11 +184,14 @@ impl Ends {
     async fn pull(args: &SyncArgs, from: &Remote, to: &Path) -> Result<Ends, Failure> {
         let name = own_name(&from.path)?;
         let destination = Here::destination(to, name.as_deref())?;
-        destination.begin_survey(args.asked());
+        let own = destination.begin_survey(args.asked());
         // As content, so that a link to a directory is followed where the user named it.
         let want = Want::Read(vec![from.path.clone()]);
-        let (host, far, ready) =
-            cp::call_far_end(&args.way, &args.transfer, &from.login, want).await?;
+        let ask = |here: &Host, pipe, answered| {
+            early(here, pipe, args, ("", Part::Looked), first_of(own, answered))
+        };
+        let (host, far, ready, early) =
+            cp::call_and_ask(&args.way, &args.transfer, (&from.login, want), ask).await?;
         let url = match &ready.found[..] {
             [object] if paths::is_content(&from.path) || object.name == *named(&name) => {
                 // An empty path would stand for all that is exported.
@@ -196,7 +205,7 @@ impl Ends {
         };
         match url {
             Ok(url) => {
-                let source = there(url, Some(ready.key), args, Part::Looked);
+                let source = there(url, Some((ready.key, early)), args, Part::Looked);
                 Ends::of((source, Side::Here(destination)), host, Some(far))
             }
             Err(failure) => {
@@ -211,8 +220,34 @@ fn named(name: &Option<String>) -> &str {
     name.as_deref().unwrap_or_default()
 }
 
-fn there(url: Url, key: Option<Fingerprint>, args: &SyncArgs, part: Part) -> Side {
-    Side::There(Box::new(There::new(url, key, args.transfer.clone(), part)))
+/// Asks a far end for its survey before it has answered, once `own` has come.
+fn early(
+    here: &Host,
+    pipe: DuplexStream,
+    args: &SyncArgs,
+    (path, part): (&str, Part),
+    own: impl Future<Output = Option<OwnTree>> + Send + 'static,
+) -> Result<EarlySurvey, Failure> {
+    let terms = (part.purpose(), args.transfer.retry_for);
+    EarlySurvey::begin(here, pipe, path, terms, args.asked(), own)
+}
+
+/// A tree here, if it is surveyed before the far end has answered. After that both had better be
+/// surveyed at the same time.
+async fn first_of(
+    own: oneshot::Receiver<OwnTree>,
+    answered: oneshot::Receiver<()>,
+) -> Option<OwnTree> {
+    tokio::select! {
+        biased;
+        own = own => own.ok(),
+        _ = answered => None,
+    }
+}
+
+/// A tree at an address; of a far end with its key, and the survey that it was asked for.
+fn there(url: Url, far: Option<(Fingerprint, EarlySurvey)>, args: &SyncArgs, part: Part) -> Side {
+    Side::There(Box::new(There::new(url, far, args.transfer.clone(), part)))
 }
 
 /// The address of the content of a directory, or of one beneath it.

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use gtp::replica::{Asked, Deed, Fault, Replica};
-use gtp::tree::{BlocksAsked, Tree, survey_here};
+use gtp::tree::{BlocksAsked, EarlySurvey, OwnTree, Purpose, Tree, survey_and_sum, survey_here};
 use gtp::{Failure, FailureKind, Fingerprint, Host, RelPath, Survey, Url, Value};
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::args::TransferArgs;
@@ -45,6 +46,16 @@ pub enum Part {
     Looked,
     /// It is changed.
     Changed,
+}
+
+impl Part {
+    /// What a session about it is for.
+    pub fn purpose(self) -> Purpose {
+        match self {
+            Part::Looked => Purpose::Look,
+            Part::Changed => Purpose::Change,
+        }
+    }
 }
 
 /// A tree.
@@ -113,10 +124,19 @@ impl Here {
         Here { path, replica: Arc::new(replica), begun: Mutex::default() }
     }
 
-    /// Begins the survey that will be asked for, on a thread of its own.
-    pub fn begin_survey(&self, asked: Asked) {
-        let survey = self.start_survey(asked);
+    /// Begins the survey that will be asked for, on a thread of its own. Returns what a far end
+    /// need not tell of a tree that is like this one, once that is known.
+    pub fn begin_survey(&self, asked: Asked) -> oneshot::Receiver<OwnTree> {
+        let (tell, told) = oneshot::channel();
+        let replica = Arc::clone(&self.replica);
+        let survey = tokio::task::spawn_blocking(move || {
+            let (survey, own) = survey_and_sum(&replica, asked)?;
+            // Nobody need ask a far end.
+            let _ = tell.send(own);
+            Ok(survey)
+        });
         *self.begun.lock().unwrap_or_else(PoisonError::into_inner) = Some(survey);
+        told
     }
 
     fn start_survey(&self, asked: Asked) -> Surveying {
@@ -133,15 +153,20 @@ impl Here {
 }
 
 impl There {
-    /// The tree at an address.
-    pub fn new(url: Url, key: Option<Fingerprint>, transfer: TransferArgs, part: Part) -> There {
+    /// The tree at an address; of a far end with its key, and the survey that it was asked for.
+    pub fn new(
+        url: Url,
+        far: Option<(Fingerprint, EarlySurvey)>,
+        transfer: TransferArgs,
+        part: Part,
+    ) -> There {
         let mut tree = Tree::new(url.clone()).patience(transfer.retry_for);
         if part == Part::Changed {
             tree = tree.to_change();
         }
-        let trust = &transfer.trust;
-        tree = match key {
-            Some(key) => tree.fingerprint(key),
+        let (trust, key) = (&transfer.trust, far.as_ref().map(|(key, _)| *key));
+        tree = match far {
+            Some((key, early)) => tree.fingerprint(key).surveyed_early(early),
             None => trust.fingerprint.iter().fold(tree, |tree, key| tree.fingerprint(*key)),
         };
         if key.is_none() && trust.accept_new {
@@ -188,6 +213,23 @@ impl Side {
                 done.await.map_err(other)
             }
             Side::There(there) => there.tree.carry_out(host, &deeds).await,
+        }
+    }
+
+    /// The same for the last steps: a session with a server ends with them.
+    ///
+    /// # Errors
+    /// As [`Side::carry_out`].
+    pub async fn carry_out_last(
+        &self,
+        host: &Host,
+        deeds: Vec<Deed>,
+    ) -> Result<Vec<Fault>, Failure> {
+        match self {
+            Side::There(there) if !deeds.is_empty() => {
+                there.tree.carry_out_last(host, &deeds).await
+            }
+            Side::Here(_) | Side::There(_) => self.carry_out(host, deeds).await,
         }
     }
 

@@ -227,7 +227,7 @@ impl<'a> Work<'a> {
                 last.extend(removed());
             }
             last.extend(plan.dressed_dirs.iter().cloned());
-            self.steps(last).await?;
+            self.last_steps(last).await?;
             self.timeline.done("the steps after it are done");
         }
         moved.map(drop)
@@ -250,12 +250,27 @@ impl<'a> Work<'a> {
     /// Carries steps out. Returns the names of those that failed, escaped for display.
     async fn steps(&mut self, deeds: Vec<Deed>) -> Result<Vec<String>, Failure> {
         let faults = self.destination.carry_out(self.host, deeds).await?;
+        Ok(self.tell_faults(faults))
+    }
+
+    /// The same for the last steps of the work.
+    async fn last_steps(&mut self, deeds: Vec<Deed>) -> Result<(), Failure> {
+        let faults = match self.args.watch {
+            true => self.destination.carry_out(self.host, deeds).await?,
+            false => self.destination.carry_out_last(self.host, deeds).await?,
+        };
+        self.tell_faults(faults);
+        Ok(())
+    }
+
+    /// Names steps that failed; returns their names, escaped for display.
+    fn tell_faults(&mut self, faults: Vec<Fault>) -> Vec<String> {
         let failed = faults.iter().map(|fault| fault.path.clone()).collect();
         for Fault { path, why } in faults {
             let path = if path.is_empty() { ".".to_owned() } else { path };
             self.trouble(&format!("{path}: {why}"));
         }
-        Ok(failed)
+        failed
     }
 
     /// Opens the session of a put to a far end, which will be asked for nothing if nothing is to be

@@ -141,7 +141,12 @@ pub(crate) async fn ask_at_once(
     Ok(Granted { channel, opened, session })
 }
 
-fn open_message(endpoint: &Endpoint, verb: Verb, terms: &Terms, client_session: u32) -> Open {
+pub(super) fn open_message(
+    endpoint: &Endpoint,
+    verb: Verb,
+    terms: &Terms,
+    client_session: u32,
+) -> Open {
     let weight = (terms.weight * 1000.0).round() as u32;
     let interval = endpoint.interval.map(|span| {
         let micros = u32::try_from(span.as_micros()).unwrap_or(u32::MAX);

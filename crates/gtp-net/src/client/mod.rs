@@ -34,7 +34,7 @@ pub use list::{Listed, Listing, list, list_each};
 pub use place::{Directories, MakeSink, Naming, Place};
 pub use progress::{Event, Outcome, Progress, SourceShare};
 pub use put::{Content, MakeContent, MakeSource, Objects, PutRequest, put};
-pub use tree::{Purpose, Survey, TreeSession};
+pub use tree::{OwnTree, Purpose, Survey, TreeSession};
 pub use url::{BadUrl, DEFAULT_PORT, Url};
 
 use families::{Families, Next};

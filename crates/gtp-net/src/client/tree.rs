@@ -7,14 +7,17 @@
 use gtp_proto::Revision;
 use gtp_store::replica::{Asked, Deed, Fault, LeftOut, Node};
 use gtp_store::{RelPath, Value};
+use tokio::io::DuplexStream;
 use tokio::time::timeout;
 
-use super::connect::{self, Granted, SKIPPED_MAX, Units, ask_at_once, reach};
+use super::connect::{self, Granted, SKIPPED_MAX, Units, ask_at_once, open_message, reach};
 use super::{Endpoint, Terms, Url};
 use crate::control::{ControlChannel, ControlError, KEEPALIVE_SPAN};
 use crate::flows::tree::{BadTree, Gathered, pages, wanted};
 use crate::flows::{Failure, FailureKind};
-use crate::messages::{BlocksWanted, Done, Message, Reason, TreePacked, Verb};
+use crate::messages::{BlocksWanted, DeedFault, Done, Message, Reason, TreePacked, Verb};
+
+pub use crate::flows::tree::OwnTree;
 
 /// What a tree holds.
 #[derive(Clone, Debug, Default)]
@@ -70,10 +73,34 @@ impl TreeSession {
         purpose: Purpose,
         asked: Asked,
     ) -> Result<(TreeSession, Survey), Failure> {
-        let question = Some(Message::TreeWanted(wanted(asked)));
+        let question = Some(Message::TreeWanted(wanted(asked, None)));
         let mut session =
             TreeSession::open_and_ask(endpoint, url, terms, purpose, question).await?;
-        let survey = session.take_survey().await?;
+        let survey = session.take_survey(None).await?;
+        Ok((session, survey))
+    }
+
+    /// Opens a session over a pipe that somebody else protects, and surveys the tree at `path`
+    /// beneath the place that the other end of the pipe has been told. Both leave at once. What the
+    /// tree has in common with this end's `own` need not travel.
+    ///
+    /// # Errors
+    /// As [`TreeSession::open_and_survey`].
+    pub async fn survey_over(
+        endpoint: &Endpoint,
+        pipe: DuplexStream,
+        path: &str,
+        (terms, purpose): (&Terms, Purpose),
+        (asked, own): (Asked, Option<&OwnTree>),
+    ) -> Result<(TreeSession, Survey), Failure> {
+        let verb = Verb::Tree { path: path.into(), changes: purpose == Purpose::Change };
+        let mut channel = ControlChannel::over_bare(pipe, endpoint.identity().fingerprint());
+        let open = open_message(endpoint, verb, terms, endpoint.host().new_session_id());
+        let question = Some(Message::TreeWanted(wanted(asked, own)));
+        channel.open_and_ask(open, question, terms.patience, &|| {}).await?;
+        let shown = gtp_store::escaped(path);
+        let mut session = TreeSession { channel, terms: terms.clone(), shown };
+        let survey = session.take_survey(own).await?;
         Ok((session, survey))
     }
 
@@ -100,12 +127,12 @@ impl TreeSession {
     /// # Errors
     /// A [`Failure`] if the tree cannot be read, or the server breaks a rule.
     pub async fn survey(&mut self, asked: Asked) -> Result<Survey, Failure> {
-        self.channel.send(&Message::TreeWanted(wanted(asked))).await?;
-        self.take_survey().await
+        self.channel.send(&Message::TreeWanted(wanted(asked, None))).await?;
+        self.take_survey(None).await
     }
 
-    async fn take_survey(&mut self) -> Result<Survey, Failure> {
-        let mut gathered = Gathered::default();
+    async fn take_survey(&mut self, own: Option<&OwnTree>) -> Result<Survey, Failure> {
+        let mut gathered = Gathered::beside(own);
         let mut left_out = Vec::new();
         loop {
             match self.next().await? {
@@ -138,28 +165,53 @@ impl TreeSession {
     /// # Errors
     /// A [`Failure`] if the session breaks; some steps may have been carried out then.
     pub async fn carry_out(&mut self, deeds: &[Deed]) -> Result<Vec<Fault>, Failure> {
+        self.carry_out_then(deeds, None).await
+    }
+
+    /// Carries steps out, in their order, and ends the session, which is said right behind the last
+    /// of them. Returns those that failed.
+    ///
+    /// # Errors
+    /// As [`TreeSession::carry_out`].
+    pub async fn carry_out_last(mut self, deeds: &[Deed]) -> Result<Vec<Fault>, Failure> {
+        let faults = self.carry_out_then(deeds, Some(farewell())).await?;
+        // Nothing more is to be heard, so nobody waits for the polite end.
+        drop(tokio::spawn(self.channel.close()));
+        Ok(faults)
+    }
+
+    /// Carries steps out, and says this right behind the last page of them.
+    async fn carry_out_then(
+        &mut self,
+        deeds: &[Deed],
+        mut last: Option<Message>,
+    ) -> Result<Vec<Fault>, Failure> {
         let (mut faults, mut before) = (Vec::new(), 0);
         for page in pages(deeds) {
-            let count = page.deeds.len();
-            self.channel.send(&Message::Deeds(page)).await?;
-            match self.next().await? {
-                Message::DeedsDone(done) => {
-                    for fault in done.faults {
-                        let index = fault.index as usize;
-                        if index >= count {
-                            let text = "a fault of a step that was not asked for".into();
-                            return Err(ControlError::Unexpected(text).into());
-                        }
-                        let path = gtp_store::escaped(deeds[before + index].name());
-                        faults.push(Fault { path, why: fault.text.to_string() });
-                    }
-                }
-                Message::Fault(fault) => return Err(Failure::of_fault(&fault)),
-                other => return Err(unexpected(&other)),
-            }
+            let (count, done) = (page.deeds.len(), &deeds[before..before + page.deeds.len()]);
             before += count;
+            let behind = last.take_if(|_| before == deeds.len());
+            let said = std::iter::once(Message::Deeds(page)).chain(behind);
+            self.channel.send_all(said).await?;
+            for fault in self.faults().await? {
+                let Some(deed) = done.get(fault.index as usize) else {
+                    let text = "a fault of a step that was not asked for".into();
+                    return Err(ControlError::Unexpected(text).into());
+                };
+                let path = gtp_store::escaped(deed.name());
+                faults.push(Fault { path, why: fault.text.to_string() });
+            }
         }
         Ok(faults)
+    }
+
+    /// What failed of the page of steps that was sent last.
+    async fn faults(&mut self) -> Result<Vec<DeedFault>, Failure> {
+        match self.next().await? {
+            Message::DeedsDone(done) => Ok(done.faults),
+            Message::Fault(fault) => Err(Failure::of_fault(&fault)),
+            other => Err(unexpected(&other)),
+        }
     }
 
     /// Returns the values of the first blocks of a file of `size` bytes: `most` of them, or fewer
@@ -215,7 +267,7 @@ impl TreeSession {
     /// Ends the session.
     pub async fn close(mut self) {
         // The server may be gone; nothing is left to say then.
-        let _ = self.channel.send(&Message::Done(Done { files: 0, content_bytes: 0 })).await;
+        let _ = self.channel.send(&farewell()).await;
         self.channel.close().await;
     }
 
@@ -230,6 +282,11 @@ impl TreeSession {
             }
         }
     }
+}
+
+/// What ends a session.
+fn farewell() -> Message {
+    Message::Done(Done { files: 0, content_bytes: 0 })
 }
 
 fn unexpected(message: &Message) -> Failure {

@@ -1,6 +1,7 @@
 //! What a channel speaks over: its own TLS connection, or a pipe to the task that has taken that
-//! connection over to carry datagrams as well. The channel's messages are the same over either, so
-//! that it only reads and writes; keys can be had from the connection alone.
+//! connection over to carry datagrams as well, or a pipe that somebody else protects. The channel's
+//! messages are the same over each, so that it only reads and writes; keys can be had from the
+//! connection alone.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -20,14 +21,16 @@ pub(super) struct Shared {
     pub _held: oneshot::Sender<()>,
 }
 
-/// One of the two.
+/// One of them.
 #[derive(Debug)]
 pub(super) enum Line<S> {
     /// The channel's own connection.
     Own(Box<TlsStream<S>>),
     /// The pipe to whoever has the connection.
     Shared(Shared),
-    /// Neither, while the one is exchanged for the other.
+    /// A pipe whose far end is known, such as one through ssh. It has no keys.
+    Bare(DuplexStream),
+    /// None, while one is exchanged for another.
     None,
 }
 
@@ -41,6 +44,9 @@ impl<S> Line<S> {
             Line::Own(stream) => Ok(stream),
             Line::Shared(_) | Line::None => {
                 Err(ControlError::Lost(io::Error::other("the connection carries datagrams")))
+            }
+            Line::Bare(_) => {
+                Err(ControlError::Lost(io::Error::other("the connection has no keys")))
             }
         }
     }
@@ -58,7 +64,7 @@ impl<S> Line<S> {
                 *self = Line::Shared(taker(*stream));
                 Ok(())
             }
-            given @ (Line::Shared(_) | Line::None) => {
+            given @ (Line::Shared(_) | Line::Bare(_) | Line::None) => {
                 *self = given;
                 Err(ControlError::Unexpected("datagrams are carried already".into()))
             }
@@ -75,6 +81,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Line<S> {
         match self.get_mut() {
             Line::Own(stream) => Pin::new(&mut **stream).poll_read(context, buffer),
             Line::Shared(shared) => Pin::new(&mut shared.pipe).poll_read(context, buffer),
+            Line::Bare(pipe) => Pin::new(pipe).poll_read(context, buffer),
             Line::None => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
         }
     }
@@ -89,6 +96,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Line<S> {
         match self.get_mut() {
             Line::Own(stream) => Pin::new(&mut **stream).poll_write(context, bytes),
             Line::Shared(shared) => Pin::new(&mut shared.pipe).poll_write(context, bytes),
+            Line::Bare(pipe) => Pin::new(pipe).poll_write(context, bytes),
             Line::None => Poll::Ready(Err(io::ErrorKind::NotConnected.into())),
         }
     }
@@ -97,6 +105,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Line<S> {
         match self.get_mut() {
             Line::Own(stream) => Pin::new(&mut **stream).poll_flush(context),
             Line::Shared(shared) => Pin::new(&mut shared.pipe).poll_flush(context),
+            Line::Bare(pipe) => Pin::new(pipe).poll_flush(context),
             Line::None => Poll::Ready(Ok(())),
         }
     }
@@ -105,6 +114,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Line<S> {
         match self.get_mut() {
             Line::Own(stream) => Pin::new(&mut **stream).poll_shutdown(context),
             Line::Shared(shared) => Pin::new(&mut shared.pipe).poll_shutdown(context),
+            Line::Bare(pipe) => Pin::new(pipe).poll_shutdown(context),
             Line::None => Poll::Ready(Ok(())),
         }
     }

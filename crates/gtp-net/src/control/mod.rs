@@ -15,14 +15,15 @@ pub(crate) mod reach;
 #[cfg(test)]
 mod tests;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use gtp_proto::Revision;
 use rustls::ServerConfig;
 use rustls::pki_types::ServerName;
-use tokio::io::{self, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::io::{self, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream};
+use tokio::io::{ReadHalf, WriteHalf};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::{TlsAcceptor, TlsConnector, TlsStream};
@@ -67,6 +68,9 @@ pub const FRAME_SPAN: Duration = Duration::from_secs(30);
 /// Time for a polite end.
 const CLOSE_SPAN: Duration = Duration::from_secs(2);
 
+/// What stands in place of the addresses of a pipe's ends.
+pub(crate) const BARE_ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
+
 /// Sessions that may open on one channel: each takes 8 bytes of memory for its life.
 const SESSIONS_MAX: usize = 4096;
 
@@ -89,7 +93,7 @@ impl Ends {
     }
 }
 
-/// A control channel whose peer has proved its key.
+/// A control channel whose peer has proved its key, or is vouched for.
 #[derive(Debug)]
 pub struct ControlChannel<S = TcpStream> {
     stream: Line<S>,
@@ -172,6 +176,35 @@ impl ControlChannel<TcpStream> {
     pub fn carried(&mut self, carrier: Carrier) -> Result<(), ControlError> {
         let begun = self.inbox.take_rest();
         self.stream.give_away(|stream| carriage::start(stream, begun, carrier))
+    }
+
+    /// The client's end over a pipe whose other end is known otherwise, such as one through ssh.
+    /// Nothing is proved, and there are no keys for data. `whose` is the client's own key.
+    pub(crate) fn over_bare(pipe: DuplexStream, whose: Fingerprint) -> ControlChannel {
+        ControlChannel::bare(pipe, whose, PAGE_FRAME_MAX)
+    }
+
+    /// The server's end of such a pipe, once the first message has come within [`OPENING_SPAN`].
+    /// The client counts as having proved the key `whose`.
+    ///
+    /// # Errors
+    /// As [`ControlChannel::accept`].
+    pub(crate) async fn accept_bare(
+        pipe: DuplexStream,
+        whose: Fingerprint,
+    ) -> Result<(ControlChannel, Open), ControlError> {
+        let channel = ControlChannel::bare(pipe, whose, FRAME_MAX);
+        timeout(OPENING_SPAN, channel.await_open())
+            .await
+            .map_err(|_| ControlError::TimedOut("the first message"))?
+    }
+
+    fn bare(pipe: DuplexStream, peer: Fingerprint, frame_max: usize) -> ControlChannel {
+        let (inbox, outbox) = (Inbox::new(frame_max), Outbox::default());
+        let (revision, sessions) = (Revision::NEWEST, Vec::new());
+        let ends = Ends { local: BARE_ADDRESS, remote: BARE_ADDRESS };
+        let stream = Line::Bare(pipe);
+        ControlChannel { stream, inbox, outbox, peer, ends, revision, sessions }
     }
 
     /// Whether the connection carries datagrams.
@@ -389,7 +422,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> ControlChannel<S> {
         self.inbox.set_frame_max(PAGE_FRAME_MAX);
     }
 
-    /// Fingerprint of the peer's key, which it has proved to hold.
+    /// Fingerprint of the peer's key, which it has proved to hold, or is vouched to.
     pub fn peer(&self) -> Fingerprint {
         self.peer
     }
@@ -542,6 +575,10 @@ fn too_old(version: u32) -> ControlError {
 async fn close<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut Line<S>) {
     let ending = async {
         stream.shutdown().await?;
+        if matches!(stream, Line::Bare(_)) {
+            // What is in a pipe stays in it.
+            return Ok(());
+        }
         let mut rest = [0; 4096];
         while stream.read(&mut rest).await? > 0 {}
         io::Result::Ok(())

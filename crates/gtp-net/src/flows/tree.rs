@@ -3,14 +3,15 @@
 //! What comes from a peer is checked here once: names by the store's rules, and that each node is
 //! in a directory that was told before it.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
-use gtp_store::replica::{Asked, Deed, Dress, Node, NodeKind as Kind, Seen, Xattr};
+use gtp_store::replica::{Asked, Deed, DirSum, Dress, Node, NodeKind as Kind, Seen, Xattr};
 use gtp_store::{Mtime, RelPath, Value};
 
 use crate::messages::{
     DEEDS_PER_PAGE, Deeds, ENTRIES_MAX, Moment, NodeKind, PATHS_MAX, Roots, TREE_EXTRAS_MAX,
-    TreeDeed, TreeNode, TreePage, TreeSeen, TreeWanted, TreeXattr, XattrList, printable,
+    TREE_SUMS_MAX, TreeAlike, TreeDeed, TreeNode, TreePage, TreeSeen, TreeSums, TreeWanted,
+    TreeXattr, XattrList, printable,
 };
 
 /// Why a survey is refused.
@@ -25,14 +26,69 @@ pub enum BadTree {
     /// More than there may be.
     #[error("the tree has too many names, or too long ones")]
     TooMuch,
+    /// Directories that are said to be alike and are none of this end's.
+    #[error("it calls a directory alike that is not known here")]
+    Alike,
     /// An end that does not fit.
     #[error("the tree ends with a number of names that did not come")]
     Count,
 }
 
+/// A tree of this end's, of which the other end need not tell what both hold.
+#[derive(Debug)]
+pub struct OwnTree {
+    /// Its nodes, sorted by the bytes of their paths.
+    nodes: Vec<Node>,
+    key: [u8; 32],
+    /// The directories that are summed up, with their sums.
+    sums: Vec<(String, DirSum)>,
+}
+
+impl OwnTree {
+    /// Draws a key for the sums of a tree.
+    pub fn draw_key() -> [u8; 32] {
+        let mut key = [0; 32];
+        gtp_sys::entropy::fill(&mut key);
+        key
+    }
+
+    /// A tree with these nodes, and sums of its directories that were made with this key. The first
+    /// ones count.
+    pub fn new(nodes: Vec<Node>, key: [u8; 32], mut sums: Vec<(String, DirSum)>) -> OwnTree {
+        sums.truncate(TREE_SUMS_MAX);
+        OwnTree { nodes, key, sums }
+    }
+
+    /// The sums for the wire.
+    pub(crate) fn to_wire(&self) -> TreeSums {
+        let sums = self.sums.iter().flat_map(|(_, sum)| sum).copied().collect();
+        TreeSums { key: self.key.to_vec(), sums }
+    }
+
+    /// For each directory that is summed up, the nodes in it.
+    fn by_directory(&self) -> Vec<Vec<&Node>> {
+        let numbers = self.sums.iter().map(|(dir, _)| dir.as_str()).zip(0..);
+        let numbers: HashMap<&str, usize> = numbers.collect();
+        let mut dirs = vec![Vec::new(); self.sums.len()];
+        for node in self.nodes.iter().filter(|node| node.path.is_some()) {
+            if let Some(&number) = numbers.get(holder(node.name())) {
+                dirs[number].push(node);
+            }
+        }
+        dirs
+    }
+}
+
+/// The directory that holds a path.
+pub(crate) fn holder(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(holder, _)| holder)
+}
+
 /// Gathers the pages of a survey.
 #[derive(Debug, Default)]
-pub(crate) struct Gathered {
+pub(crate) struct Gathered<'a> {
+    /// What this end's directories hold, by the places of their sums.
+    own: Vec<Vec<&'a Node>>,
     nodes: Vec<Node>,
     dirs: HashSet<String>,
     names: HashSet<String>,
@@ -40,37 +96,65 @@ pub(crate) struct Gathered {
     extra_bytes: usize,
 }
 
-impl Gathered {
+impl<'a> Gathered<'a> {
+    /// Of a tree that is to be told beside this one.
+    pub fn beside(own: Option<&'a OwnTree>) -> Gathered<'a> {
+        Gathered { own: own.map(OwnTree::by_directory).unwrap_or_default(), ..Gathered::default() }
+    }
+
     /// Takes a page in.
     ///
     /// # Errors
     /// [`BadTree`].
     pub fn page(&mut self, page: TreePage) -> Result<(), BadTree> {
-        for wire in page.nodes {
-            let node = node(wire)?;
-            self.path_bytes += node.name().len();
-            self.extra_bytes += extra_bytes(&node);
-            let count = self.nodes.len() as u64;
-            if count > ENTRIES_MAX
-                || self.path_bytes > PATHS_MAX
-                || self.extra_bytes > TREE_EXTRAS_MAX
-            {
-                return Err(BadTree::TooMuch);
+        let alike = page.alike.map(|list| list.dirs).unwrap_or_default();
+        let mut alike = alike.into_iter().peekable();
+        for (number, wire) in page.nodes.into_iter().enumerate() {
+            while let Some(dir) = alike.next_if(|dir| dir.before as usize <= number) {
+                self.alike(dir)?;
             }
-            let path = node.name().to_owned();
-            let (holder, _) = path.rsplit_once('/').unwrap_or(("", &path));
-            let fits = match &node.path {
-                None => self.nodes.is_empty() && node.is_dir(),
-                Some(_) => self.dirs.contains(holder),
-            };
-            if !fits || !self.names.insert(path.clone()) {
-                return Err(BadTree::Order(printable(path.as_bytes())));
-            }
-            if node.is_dir() {
-                self.dirs.insert(path);
-            }
-            self.nodes.push(node);
+            self.take(node(wire)?)?;
         }
+        alike.try_for_each(|dir| self.alike(dir))
+    }
+
+    /// Takes the nodes of a directory from this end's.
+    fn alike(&mut self, dir: TreeAlike) -> Result<(), BadTree> {
+        let number = dir.number as usize;
+        // Told twice, it would hold nothing.
+        let nodes = std::mem::take(self.own.get_mut(number).ok_or(BadTree::Alike)?);
+        let mut numbers = dir.same.into_iter();
+        let owners = dir.owners;
+        if nodes.is_empty() || owners.len() != 1 && owners.len() != nodes.len() {
+            return Err(BadTree::Alike);
+        }
+        for (node, owner) in nodes.into_iter().zip(owners.iter().cycle()) {
+            let same = node.same.map(|_| numbers.next().ok_or(BadTree::Alike)).transpose()?;
+            self.take(Node { same, uid: owner.uid, gid: owner.gid, ..node.clone() })?;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, node: Node) -> Result<(), BadTree> {
+        self.path_bytes += node.name().len();
+        self.extra_bytes += extra_bytes(&node);
+        let count = self.nodes.len() as u64;
+        if count > ENTRIES_MAX || self.path_bytes > PATHS_MAX || self.extra_bytes > TREE_EXTRAS_MAX
+        {
+            return Err(BadTree::TooMuch);
+        }
+        let path = node.name().to_owned();
+        let fits = match &node.path {
+            None => self.nodes.is_empty() && node.is_dir(),
+            Some(_) => self.dirs.contains(holder(&path)),
+        };
+        if !fits || !self.names.insert(path.clone()) {
+            return Err(BadTree::Order(printable(path.as_bytes())));
+        }
+        if node.is_dir() {
+            self.dirs.insert(path);
+        }
+        self.nodes.push(node);
         Ok(())
     }
 
@@ -93,12 +177,18 @@ fn extra_bytes(node: &Node) -> usize {
 }
 
 /// What a survey is asked for, as a message.
-pub(crate) fn wanted(asked: Asked) -> TreeWanted {
-    TreeWanted { hashes: asked.hashes, xattrs: asked.xattrs, acls: asked.acls, packs: Some(true) }
+pub(crate) fn wanted(asked: Asked, own: Option<&OwnTree>) -> TreeWanted {
+    TreeWanted {
+        hashes: asked.hashes,
+        xattrs: asked.xattrs,
+        acls: asked.acls,
+        packs: Some(true),
+        sums: own.map(OwnTree::to_wire),
+    }
 }
 
 /// What a message asks of a survey.
-pub(crate) fn asked(wanted: TreeWanted) -> Asked {
+pub(crate) fn asked(wanted: &TreeWanted) -> Asked {
     Asked { hashes: wanted.hashes, xattrs: wanted.xattrs, acls: wanted.acls }
 }
 
@@ -305,6 +395,7 @@ pub(crate) fn deed(wire: TreeDeed) -> Result<Deed, BadTree> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::messages::{AlikeList, TreeOwner};
 
     fn told(path: &str, kind: NodeKind) -> TreeNode {
         let target = (kind == NodeKind::Link).then(|| b"/etc".to_vec());
@@ -327,7 +418,7 @@ mod tests {
         let nodes: Vec<TreeNode> = nodes.iter().map(|(path, kind)| told(path, *kind)).collect();
         let total = nodes.len() as u64;
         let mut gathered = Gathered::default();
-        gathered.page(TreePage { nodes })?;
+        gathered.page(TreePage { nodes, alike: None })?;
         gathered.end(total).map(|nodes| nodes.len())
     }
 
@@ -345,6 +436,58 @@ mod tests {
         }
         assert!(gathered(&[("f", File)]).is_err(), "without the tree's own directory");
         assert_eq!(Gathered::default().end(1), Err(BadTree::Count));
+    }
+
+    /// A tree here whose directory `d` is summed up.
+    fn own() -> OwnTree {
+        let named = |path, kind| node(told(path, kind)).unwrap();
+        let mut nodes = vec![named("", NodeKind::Directory), named("d", NodeKind::Directory)];
+        nodes.push(Node { same: Some(99), ..named("d/a", NodeKind::File) });
+        nodes.push(named("d/b", NodeKind::File));
+        OwnTree::new(nodes, [0; 32], vec![("d".into(), [1; 8])])
+    }
+
+    fn alike(dirs: Vec<TreeAlike>) -> Result<Vec<Node>, BadTree> {
+        let own = own();
+        let mut gathered = Gathered::beside(Some(&own));
+        let nodes = vec![told("", NodeKind::Directory), told("d", NodeKind::Directory)];
+        gathered.page(TreePage { nodes, alike: Some(AlikeList { dirs }) })?;
+        gathered.end(4)
+    }
+
+    fn in_d(owners: &[u32]) -> TreeAlike {
+        let owners = owners.iter().map(|&uid| TreeOwner { uid, gid: 5 }).collect();
+        TreeAlike { before: 2, number: 0, same: vec![7], owners }
+    }
+
+    #[test]
+    fn a_directory_that_is_alike_holds_this_ends_nodes_with_the_other_ends_owners_and_numbers() {
+        for (owners, expected) in [(&[3][..], [3, 3]), (&[3, 4], [3, 4])] {
+            let nodes = alike(vec![in_d(owners)]).unwrap();
+            let names: Vec<&str> = nodes.iter().map(Node::name).collect();
+            assert_eq!(names, ["", "d", "d/a", "d/b"]);
+            assert_eq!([nodes[2].uid, nodes[3].uid], expected);
+            assert_eq!((nodes[2].same, nodes[3].same, nodes[3].gid), (Some(7), None, 5));
+        }
+    }
+
+    #[test]
+    fn a_directory_that_is_called_alike_wrongly_is_refused() {
+        let lies = [
+            vec![TreeAlike { number: 1, ..in_d(&[3]) }],
+            vec![TreeAlike { same: Vec::new(), ..in_d(&[3]) }],
+            vec![in_d(&[3, 4, 5])],
+            vec![in_d(&[3]), in_d(&[3])],
+        ];
+        for lie in lies {
+            assert_eq!(alike(lie), Err(BadTree::Alike));
+        }
+        let early = TreeAlike { before: 1, ..in_d(&[3]) };
+        assert!(matches!(alike(vec![early]), Err(BadTree::Order(_))), "before its directory");
+        let mut unasked = Gathered::default();
+        let page =
+            TreePage { nodes: Vec::new(), alike: Some(AlikeList { dirs: vec![in_d(&[3])] }) };
+        assert_eq!(unasked.page(page), Err(BadTree::Alike));
     }
 
     #[test]

@@ -101,5 +101,8 @@ pub const XATTR_MAX: usize = 64 << 10;
 /// Steps of a change of a tree that are sent together.
 pub const DEEDS_PER_PAGE: usize = 4_096;
 
+/// Directories of which a client may say what they hold: sums of 8 bytes that fit into a message.
+pub const TREE_SUMS_MAX: usize = 7_500;
+
 /// Bytes of link targets and extended attributes that one survey may hold, beside paths.
 pub const TREE_EXTRAS_MAX: usize = 256 << 20;

@@ -25,8 +25,9 @@ pub use fields::{
 };
 pub use limits::*;
 pub use tree::{
-    BlockValues, BlocksWanted, DeedFault, Deeds, DeedsDone, Moment, NodeKind, TreeDeed, TreeEnd,
-    TreeNode, TreePacked, TreePage, TreeSeen, TreeWanted, TreeXattr, XattrList,
+    AlikeList, BlockValues, BlocksWanted, DeedFault, Deeds, DeedsDone, Moment, NodeKind, TreeAlike,
+    TreeDeed, TreeEnd, TreeNode, TreeOwner, TreePacked, TreePage, TreeSeen, TreeSums, TreeWanted,
+    TreeXattr, XattrList,
 };
 
 /// Newest revision of the messages within ALPN `gtp/1` that this end speaks. Each end names its
@@ -525,7 +526,7 @@ impl Message {
                 within(*files_unchanged, 0..=ENTRIES_MAX, "number of files")
             }
             Message::ArrivalsSeen(ArrivalsSeen { arrivals: _ }) => Ok(()),
-            Message::TreeWanted(TreeWanted { hashes: _, xattrs: _, acls: _, packs: _ }) => Ok(()),
+            Message::TreeWanted(wanted) => wanted.sums.as_ref().map_or(Ok(()), TreeSums::check),
             Message::TreePage(page) | Message::TreePacked(TreePacked(page)) => page.check(),
             Message::TreeEnd(end) => end.check(),
             Message::Deeds(deeds) => deeds.check(),

@@ -209,18 +209,36 @@ fn deed() -> impl Strategy<Value = TreeDeed> {
     ]
 }
 
+fn sums() -> impl Strategy<Value = TreeSums> {
+    (any::<[u8; 32]>(), proptest::collection::vec(any::<[u8; 8]>(), 0..20))
+        .prop_map(|(key, sums)| TreeSums { key: key.to_vec(), sums: sums.concat() })
+}
+
+fn tree_page() -> impl Strategy<Value = TreePage> {
+    let alike = (any::<u32>(), proptest::collection::vec(any::<u64>(), 0..4), any::<[u32; 2]>())
+        .prop_map(|(number, same, [uid, gid])| TreeAlike {
+            before: 1,
+            number,
+            same,
+            owners: vec![TreeOwner { uid, gid }],
+        });
+    let alike = proptest::collection::vec(alike, 1..4).prop_map(|dirs| AlikeList { dirs });
+    (proptest::collection::vec(node(), 1..5), proptest::option::of(alike))
+        .prop_map(|(nodes, alike)| TreePage { nodes, alike })
+}
+
 fn of_tree() -> impl Strategy<Value = Message> {
     let faults =
         (0..DEEDS_PER_PAGE as u32, text()).prop_map(|(index, text)| DeedFault { index, text });
     let values = proptest::collection::vec(any::<[u8; 32]>(), 0..50);
     prop_oneof![
-        any::<(bool, bool, bool, Option<bool>)>().prop_map(|(hashes, xattrs, acls, packs)| {
-            Message::TreeWanted(TreeWanted { hashes, xattrs, acls, packs })
-        }),
-        proptest::collection::vec(node(), 1..5)
-            .prop_map(|nodes| Message::TreePage(TreePage { nodes })),
-        proptest::collection::vec(node(), 1..5)
-            .prop_map(|nodes| Message::TreePacked(TreePacked(TreePage { nodes }))),
+        (any::<(bool, bool, bool, Option<bool>)>(), proptest::option::of(sums())).prop_map(
+            |((hashes, xattrs, acls, packs), sums)| {
+                Message::TreeWanted(TreeWanted { hashes, xattrs, acls, packs, sums })
+            }
+        ),
+        tree_page().prop_map(Message::TreePage),
+        tree_page().prop_map(|page| Message::TreePacked(TreePacked(page))),
         (0..=ENTRIES_MAX, any::<bool>(), any::<bool>()).prop_map(|(total, is_there, may_own)| {
             Message::TreeEnd(TreeEnd { nodes_total: total, is_there, may_own })
         }),
@@ -392,15 +410,42 @@ fn a_packed_page_that_is_no_page_or_too_long_a_one_is_refused_without_being_unpa
         Message::parse(&frame)
     };
     let nodes = vec![a_node(b"a"), a_node(b"b")];
-    let page = minicbor::to_vec(TreePage { nodes: nodes.clone() }).unwrap();
-    assert_eq!(packed(&page), Ok(Message::TreePacked(TreePacked(TreePage { nodes }))));
+    let whole = TreePage { nodes, alike: None };
+    let page = minicbor::to_vec(whole.clone()).unwrap();
+    assert_eq!(packed(&page), Ok(Message::TreePacked(TreePacked(whole))));
     let with_more = [&page[..], &[0]].concat();
-    let empty = minicbor::to_vec(TreePage { nodes: Vec::new() }).unwrap();
+    let empty = minicbor::to_vec(TreePage { nodes: Vec::new(), alike: None }).unwrap();
     for plain in [&with_more[..], &empty, b"", &vec![0; PACKED_PAGE_MAX + 1], &vec![0; 64 << 20]] {
         assert!(packed(plain).is_err(), "{} bytes", plain.len());
     }
     let not_deflated = [&[30, 0xa1, 0, 0x42][..], &[0xff, 0xff]].concat();
     assert!(Message::parse(&not_deflated).is_err());
+}
+
+#[test]
+fn sums_and_directories_that_are_alike_are_refused_where_they_do_not_fit() {
+    let wanted = |key: usize, sums: usize| {
+        let sums = Some(TreeSums { key: vec![0; key], sums: vec![0; sums] });
+        let none = (false, false, false, None);
+        let (hashes, xattrs, acls, packs) = none;
+        Message::TreeWanted(TreeWanted { hashes, xattrs, acls, packs, sums }).to_frame().is_ok()
+    };
+    assert!(wanted(32, 0) && wanted(32, 8 * TREE_SUMS_MAX));
+    assert!(!wanted(31, 8) && !wanted(32, 9) && !wanted(32, 8 * TREE_SUMS_MAX + 8));
+    let page = |before: &[u32], owners: usize| {
+        let alike = |&before| TreeAlike {
+            before,
+            number: 0,
+            same: Vec::new(),
+            owners: vec![TreeOwner { uid: 0, gid: 0 }; owners],
+        };
+        let alike = Some(AlikeList { dirs: before.iter().map(alike).collect() });
+        Message::TreePage(TreePage { nodes: vec![a_node(b"a")], alike }).to_frame().is_ok()
+    };
+    assert!(page(&[0, 1, 1], 1));
+    assert!(!page(&[], 1), "no directory");
+    assert!(!page(&[1, 0], 1) && !page(&[2], 1), "no place in the page");
+    assert!(!page(&[0], 0) && !page(&[0], ENTRIES_PER_PAGE + 1), "owners");
 }
 
 fn a_node(path: &[u8]) -> TreeNode {

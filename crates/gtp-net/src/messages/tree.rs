@@ -15,7 +15,7 @@ use super::limits::*;
 use super::{Malformed, within};
 
 /// Client to server: asks for a survey of the whole tree.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct TreeWanted {
     /// Whether each file is to be hashed.
@@ -30,15 +30,79 @@ pub struct TreeWanted {
     /// Whether the client understands [`TreePacked`]; if absent, it does not.
     #[n(3)]
     pub packs: Option<bool>,
+    /// What the client's own tree holds; a server may leave out what is the same.
+    #[n(4)]
+    pub sums: Option<TreeSums>,
+}
+
+/// Sums of what directories hold.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct TreeSums {
+    /// With which they were made, 32 bytes.
+    #[cbor(n(0), with = "minicbor::bytes")]
+    pub key: Vec<u8>,
+    /// At most [`TREE_SUMS_MAX`] sums of 8 bytes each.
+    #[cbor(n(1), with = "minicbor::bytes")]
+    pub sums: Vec<u8>,
+}
+
+impl TreeSums {
+    pub(super) fn check(&self) -> Result<(), Malformed> {
+        within(self.key.len(), 32..=32, "length of a key")?;
+        within(self.sums.len() % 8, 0..=0, "rest of a sum")?;
+        within(self.sums.len(), 0..=8 * TREE_SUMS_MAX, "length of sums")
+    }
 }
 
 /// Server to client: some nodes of the tree, each directory before what it holds.
 #[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
 #[cbor(map)]
 pub struct TreePage {
-    /// 1 to [`ENTRIES_PER_PAGE`] nodes.
+    /// At most [`ENTRIES_PER_PAGE`] nodes; one at least if there is nothing alike.
     #[cbor(n(0), decode_with = "decode_list")]
     pub nodes: Vec<TreeNode>,
+    /// Directories that hold what the client has said; only for a client that has.
+    #[n(1)]
+    pub alike: Option<AlikeList>,
+}
+
+/// Directories that are alike.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct AlikeList {
+    /// 1 to [`ENTRIES_PER_PAGE`] of them.
+    #[cbor(n(0), decode_with = "decode_list")]
+    pub dirs: Vec<TreeAlike>,
+}
+
+/// A directory that holds the same as the client's, in place of the nodes in it.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub struct TreeAlike {
+    /// How many nodes of the page come before those in it.
+    #[n(0)]
+    pub before: u32,
+    /// The place of its sum among those that the client has said, from 0.
+    #[n(1)]
+    pub number: u32,
+    /// See [`TreeNode::same`]: of the nodes that have it, in the order of their names.
+    #[cbor(n(2), decode_with = "decode_list")]
+    pub same: Vec<u64>,
+    /// The owner of all nodes in it, or of each.
+    #[cbor(n(3), decode_with = "decode_list")]
+    pub owners: Vec<TreeOwner>,
+}
+
+/// Numbers of owner and group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+pub struct TreeOwner {
+    /// Of the owner.
+    #[n(0)]
+    pub uid: u32,
+    /// Of the group.
+    #[n(1)]
+    pub gid: u32,
 }
 
 /// Server to client, which has said that it understands this: a page, deflated.
@@ -347,7 +411,17 @@ pub struct BlockValues {
 
 impl TreePage {
     pub(super) fn check(&self) -> Result<(), Malformed> {
-        within(self.nodes.len(), 1..=ENTRIES_PER_PAGE, "number of nodes in a page")?;
+        let least = usize::from(self.alike.is_none());
+        within(self.nodes.len(), least..=ENTRIES_PER_PAGE, "number of nodes in a page")?;
+        if let Some(AlikeList { dirs }) = &self.alike {
+            within(dirs.len(), 1..=ENTRIES_PER_PAGE, "number of directories in a page")?;
+            let mut before = 0;
+            for dir in dirs {
+                within(dir.before as usize, before..=self.nodes.len(), "place in a page")?;
+                within(dir.owners.len(), 1..=ENTRIES_PER_PAGE, "number of owners")?;
+                before = dir.before as usize;
+            }
+        }
         self.nodes.iter().try_for_each(TreeNode::check)
     }
 }

@@ -145,7 +145,7 @@ impl Giving {
                 Some(why.failure())
             }
         };
-        Ending { moved, failure }
+        Ending { moved, failure, ..Ending::default() }
     }
 
     async fn run(&mut self, hello_within: Duration, clock: Clock) -> Result<(), Failure> {

@@ -24,6 +24,7 @@ mod steps;
 mod tend;
 mod told;
 mod turned_away;
+mod vouched;
 mod walks;
 
 use std::io;
@@ -48,6 +49,7 @@ pub use event::{
 pub use place::listen_address;
 pub use pulse::Pulse;
 pub use told::{Running, Sessions};
+pub use vouched::{Vouched, Voucher};
 
 use crate::control::ControlChannel;
 use crate::engine::{Host, SocketId};
@@ -127,6 +129,8 @@ pub struct Server {
     drain: Arc<Notify>,
     beats: Beats,
     pulse: Pulse,
+    voucher: Voucher,
+    vouched: mpsc::Receiver<Vouched>,
 }
 
 /// What all sessions of a server share.
@@ -255,7 +259,19 @@ impl Server {
         let (shared, reload, drain) = (Arc::new(shared), Arc::default(), Arc::default());
         let fingerprint = identity.fingerprint();
         let (pulse, beats) = pulse::of_host(&shared.host);
-        Server { listener, address, shared, fingerprint, reload, drain, beats, pulse }
+        let (voucher, vouched) = Voucher::new();
+        Server {
+            listener,
+            address,
+            shared,
+            fingerprint,
+            reload,
+            drain,
+            beats,
+            pulse,
+            voucher,
+            vouched,
+        }
     }
 
     /// The address that it listens on.
@@ -286,6 +302,11 @@ impl Server {
     /// The sessions that it has.
     pub fn sessions(&self) -> Sessions {
         self.shared.sessions.clone()
+    }
+
+    /// Gives the server clients for which somebody vouches.
+    pub fn voucher(&self) -> Voucher {
+        self.voucher.clone()
     }
 
     /// Where the terms of the sessions to come are changed.
@@ -341,6 +362,9 @@ impl Server {
                         tokio::time::sleep(ACCEPT_PAUSE).await;
                     }
                 },
+                Some(vouched) = self.vouched.recv() => {
+                    sessions.spawn(vouched.serve(Arc::clone(&self.shared), told.clone()));
+                }
                 Some(_) = sessions.join_next() => {}
                 () = self.beats.answer() => {}
                 () = self.drain.notified() => return,

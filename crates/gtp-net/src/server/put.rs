@@ -61,7 +61,7 @@ pub(super) async fn serve(shared: &Arc<Shared>, mut client: Client, stop: &mut S
     match receive(shared, &mut client, spot, session, opened, stop).await {
         Ok(moved) => {
             client.seat.linger(client.channel.close()).await;
-            Ending { moved, failure: None }
+            Ending { moved, ..Ending::default() }
         }
         Err(Trouble { tell, failure, moved }) => {
             if let Some(reason) = tell {
@@ -72,7 +72,7 @@ pub(super) async fn serve(shared: &Arc<Shared>, mut client: Client, stop: &mut S
                 };
                 seat.linger(telling).await;
             }
-            Ending { moved, failure: Some(failure) }
+            Ending { moved, ..Ending::failed(failure) }
         }
     }
 }

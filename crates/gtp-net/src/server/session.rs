@@ -44,11 +44,13 @@ impl Refusal {
 pub(super) struct Ending {
     pub moved: Moved,
     pub failure: Option<Failure>,
+    /// Whether the client of a tree has said that it needs no more.
+    pub is_done: bool,
 }
 
 impl Ending {
     pub fn failed(failure: impl Into<Failure>) -> Ending {
-        Ending { moved: Moved::default(), failure: Some(failure.into()) }
+        Ending { failure: Some(failure.into()), ..Ending::default() }
     }
 }
 
@@ -82,13 +84,13 @@ struct Judged {
     holder: Holder,
 }
 
-/// Serves a client to its end.
+/// Serves a client to its end. Returns whether it has kept a tree and said that it is done.
 pub(super) async fn serve(
     shared: Arc<Shared>,
     channel: ControlChannel,
     open: Open,
     mut stop: Stop,
-) {
+) -> bool {
     let (remote, key) = (channel.ends().remote, channel.peer());
     let (mut request, mut whose) = (request(&open.verb, key), Whose::Stranger);
     let judged = admit(&shared.keys, &stop.seat, key, right(&open.verb), |trust| {
@@ -111,7 +113,7 @@ pub(super) async fn serve(
                 failure: Failure::new(FailureKind::Authentication, text.clone()),
             });
             stop.seat.linger(channel.refuse(reason, text)).await;
-            return;
+            return false;
         }
     };
     let visit = Visit { id: shared.clients.number(), client: remote, whose, request };
@@ -129,7 +131,10 @@ pub(super) async fn serve(
         seat,
         told: Arc::clone(&told),
     };
-    told.end(attend(shared, client, &mut stop).await);
+    let ending = attend(shared, client, &mut stop).await;
+    let is_done = ending.is_done;
+    told.end(ending);
+    is_done
 }
 
 /// Lets a client have what it asked for.

@@ -4,10 +4,11 @@
 //! client is told meanwhile that this goes on. A survey takes the same memory however large the
 //! tree is: its pages wait for a client that reads slowly, and so does the walk.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use gtp_store::RelPath;
-use gtp_store::replica::{Asked, LeftOut, Replica, Surveyed};
+use gtp_store::replica::{Asked, DirSum, LeftOut, Node, Replica, SUMMED_MAX, Summing, Surveyed};
 use rustix::io::Errno;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::task::JoinError;
@@ -15,25 +16,34 @@ use tokio::task::JoinError;
 use super::scan::wait;
 use super::session::{Client, Ending};
 use super::walks::{self, Pace};
-use super::{Change, Changes, Moved, Shared, Stop};
+use super::{Change, Changes, Shared, Stop};
 use crate::control::ControlError;
-use crate::flows::tree::{asked, deed, name, node_bytes, node_to_wire};
+use crate::flows::tree::{asked, deed, holder, name, node_bytes, node_to_wire};
 use crate::flows::{Failure, FailureKind};
 use crate::messages::{
-    BlockValues, BlocksWanted, DeedFault, Deeds, DeedsDone, ENTRIES_MAX, EntryKind, Fault, Message,
-    PATH_MAX, PeerText, ROOTS_PER_PAGE, Reason, Roots, TreeDeed, TreeEnd, TreePacked, TreePage,
-    TreeWanted, Verb, printable,
+    AlikeList, BlockValues, BlocksWanted, DeedFault, Deeds, DeedsDone, ENTRIES_MAX, EntryKind,
+    Fault, Message, PATH_MAX, PeerText, ROOTS_PER_PAGE, Reason, Roots, TreeAlike, TreeDeed,
+    TreeEnd, TreeNode, TreeOwner, TreePacked, TreePage, TreeSums, TreeWanted, Verb, printable,
 };
 
 pub(super) async fn serve(shared: &Arc<Shared>, client: Client, stop: &mut Stop) -> Ending {
-    let failure = tokio::select! {
-        ended = tend(shared, client) => ended.err(),
-        why = stop.told() => Some(why.failure()),
+    let ended = tokio::select! {
+        ended = tend(shared, client) => ended,
+        why = stop.told() => Err(why.failure()),
     };
-    Ending { moved: Moved::default(), failure }
+    let is_done = matches!(ended, Ok(Parting::Done));
+    Ending { failure: ended.err(), is_done, ..Ending::default() }
 }
 
-async fn tend(shared: &Arc<Shared>, mut client: Client) -> Result<(), Failure> {
+/// How a client ends its session.
+enum Parting {
+    /// It has said that it needs no more.
+    Done,
+    /// Its connection has ended.
+    Closed,
+}
+
+async fn tend(shared: &Arc<Shared>, mut client: Client) -> Result<Parting, Failure> {
     let replica = match Replica::beneath(&shared.config.root, client.path.clone()) {
         Ok(replica) => Arc::new(replica),
         Err(error) => {
@@ -58,7 +68,7 @@ async fn attend(
     client: &mut Client,
     replica: &Arc<Replica>,
     may_change: bool,
-) -> Result<(), Failure> {
+) -> Result<Parting, Failure> {
     let mut answered = 0;
     loop {
         answered += 1;
@@ -80,7 +90,8 @@ async fn attend(
                 let values = work(shared, client, move || block_values(&replica, &wanted)).await?;
                 client.channel.send(&Message::BlockValues(values)).await?;
             }
-            Ok(Message::Done(_)) | Err(ControlError::Closed) => return Ok(()),
+            Ok(Message::Done(_)) => return Ok(Parting::Done),
+            Err(ControlError::Closed) => return Ok(Parting::Closed),
             Ok(other) => {
                 let error = ControlError::Unexpected(format!("message {}", other.name()));
                 client.channel.dismiss(Reason::Unexpected, error.to_string()).await;
@@ -210,8 +221,7 @@ async fn survey(
     // If there is no thread, the channel closes, which is seen below.
     let _ = walks::spawn(move || {
         let _seat = asker.seat;
-        let packing = if wanted.packs == Some(true) { Packing::Packed } else { Packing::Plain };
-        Telling::new(to, Pace::begin(asker.party), packing).walk(&replica, asked(wanted));
+        Telling::new(to, Pace::begin(asker.party), &wanted).walk(&replica, asked(&wanted));
     });
     while let Some(messages) = next(shared, client, &mut from).await? {
         let is_last = messages.iter().any(|message| {
@@ -240,18 +250,61 @@ struct Telling {
     to: Sender<Vec<Message>>,
     pace: Pace,
     packing: Packing,
-    page: TreePage,
+    known: Option<Known>,
+    /// The numbers that names of one file share, made short.
+    same: HashMap<u64, u64>,
+    page: Page,
     room: usize,
     told: u64,
     left_out: u64,
     waiting: Vec<Message>,
 }
 
+/// A page that is being filled.
+#[derive(Default)]
+struct Page {
+    nodes: Vec<TreeNode>,
+    alike: Vec<TreeAlike>,
+}
+
+/// What the client has said that its own tree holds.
+struct Known {
+    summing: Summing,
+    /// The places of the sums.
+    sums: HashMap<DirSum, u32>,
+    /// The directory whose nodes come.
+    dir: String,
+    /// These nodes.
+    held: Vec<Node>,
+    /// Whether there are more nodes in it than are summed up.
+    is_large: bool,
+}
+
+impl Known {
+    fn of(sums: &TreeSums) -> Option<Known> {
+        let (sums, key) = (&sums.sums, sums.key.as_slice().try_into().ok()?);
+        let (sums, _) = sums.as_chunks();
+        let sums = sums.iter().copied().zip(0..).collect();
+        let (dir, held) = (String::new(), Vec::new());
+        Some(Known { summing: Summing::new(key), sums, dir, held, is_large: false })
+    }
+}
+
 impl Telling {
-    fn new(to: Sender<Vec<Message>>, pace: Pace, packing: Packing) -> Telling {
-        let (page, waiting) = (TreePage { nodes: Vec::new() }, Vec::new());
-        let room = packing.page_bytes();
-        Telling { to, pace, packing, page, room, told: 0, left_out: 0, waiting }
+    fn new(to: Sender<Vec<Message>>, pace: Pace, wanted: &TreeWanted) -> Telling {
+        let packing = if wanted.packs == Some(true) { Packing::Packed } else { Packing::Plain };
+        Telling {
+            to,
+            pace,
+            packing,
+            known: wanted.sums.as_ref().and_then(Known::of),
+            same: HashMap::new(),
+            page: Page::default(),
+            room: packing.page_bytes(),
+            told: 0,
+            left_out: 0,
+            waiting: Vec::new(),
+        }
     }
 
     fn walk(mut self, replica: &Replica, asked: Asked) {
@@ -261,6 +314,7 @@ impl Telling {
                 Message::fault(Reason::Limit, "the tree has too many names")
             }
             Ok(is_there) => {
+                self.leave_dir();
                 self.turn_page();
                 let may_own = Replica::may_own();
                 Message::TreeEnd(TreeEnd { nodes_total: self.told, is_there, may_own })
@@ -280,17 +334,8 @@ impl Telling {
         self.pace.step();
         match found {
             Surveyed::Node(node) => {
-                let bytes = node_bytes(&node);
-                if self.page.nodes.len() == self.packing.page_nodes() || bytes > self.room {
-                    self.turn_page();
-                    if !self.give() {
-                        return false;
-                    }
-                }
-                self.room = self.room.saturating_sub(bytes);
-                self.page.nodes.push(node_to_wire(&node));
                 self.told += 1;
-                self.told <= ENTRIES_MAX
+                self.told <= ENTRIES_MAX && self.look_at(*node)
             }
             Surveyed::LeftOut(left_out) => {
                 self.left_out += 1;
@@ -302,10 +347,100 @@ impl Telling {
         }
     }
 
+    /// Holds a node back until its directory is complete, if the client may have the same; else
+    /// tells it. Whether the client is still there.
+    fn look_at(&mut self, node: Node) -> bool {
+        let Some(known) = &self.known else { return self.tell(&node) };
+        let dir = holder(node.name());
+        // The tree's own directory is in none.
+        let is_next = node.path.is_none() || known.dir != dir;
+        if is_next && !self.leave_dir() {
+            return false;
+        }
+        let Some(known) = &mut self.known else { return true };
+        if is_next {
+            holder(node.name()).clone_into(&mut known.dir);
+        }
+        if node.path.is_none() || known.is_large {
+            known.summing.pass(std::slice::from_ref(&node));
+            return self.tell(&node);
+        }
+        known.held.push(node);
+        known.is_large = known.held.len() > SUMMED_MAX;
+        if known.is_large { self.tell_held() } else { true }
+    }
+
+    /// Tells what was held back of a directory; whether the client is still there.
+    fn leave_dir(&mut self) -> bool {
+        let Some(known) = &mut self.known else { return true };
+        known.is_large = false;
+        if known.held.is_empty() {
+            return true;
+        }
+        let sum = known.summing.sum(&known.dir, &known.held);
+        match known.sums.get(&sum).copied() {
+            Some(number) => self.tell_alike(number),
+            None => self.tell_held(),
+        }
+    }
+
+    /// Tells that a directory holds what the client has said; whether the client is still there.
+    fn tell_alike(&mut self, number: u32) -> bool {
+        let Some(known) = &mut self.known else { return true };
+        let held = std::mem::take(&mut known.held);
+        let same = held.iter().filter_map(|node| node.same);
+        let same: Vec<u64> = same.map(|same| short(&mut self.same, same)).collect();
+        let owner = |node: &Node| TreeOwner { uid: node.uid, gid: node.gid };
+        let mut owners: Vec<TreeOwner> = held.iter().map(owner).collect();
+        if owners.iter().all(|owner| owners.first() == Some(owner)) {
+            owners.truncate(1);
+        }
+        if !self.make_room(8 * (same.len() + owners.len()) + ALIKE_BYTES) {
+            return false;
+        }
+        let before = u32::try_from(self.page.nodes.len()).unwrap_or(u32::MAX);
+        self.page.alike.push(TreeAlike { before, number, same, owners });
+        true
+    }
+
+    fn tell_held(&mut self) -> bool {
+        let Some(known) = &mut self.known else { return true };
+        let held = std::mem::take(&mut known.held);
+        known.summing.pass(&held);
+        held.iter().all(|node| self.tell(node))
+    }
+
+    /// Tells a node; whether the client is still there.
+    fn tell(&mut self, node: &Node) -> bool {
+        if !self.make_room(node_bytes(node)) {
+            return false;
+        }
+        let same = node.same.map(|same| short(&mut self.same, same));
+        self.page.nodes.push(TreeNode { same, ..node_to_wire(node) });
+        true
+    }
+
+    /// Makes sure that so many bytes more may come into the page; whether the client is still
+    /// there.
+    fn make_room(&mut self, bytes: usize) -> bool {
+        let entries = self.page.nodes.len().max(self.page.alike.len());
+        let is_full = entries == self.packing.page_nodes() || bytes > self.room;
+        if is_full {
+            self.turn_page();
+            if !self.give() {
+                return false;
+            }
+        }
+        self.room = self.room.saturating_sub(bytes);
+        true
+    }
+
     fn turn_page(&mut self) {
-        let page = std::mem::replace(&mut self.page, TreePage { nodes: Vec::new() });
+        let Page { nodes, alike } = std::mem::take(&mut self.page);
+        let alike = (!alike.is_empty()).then_some(AlikeList { dirs: alike });
+        let page = TreePage { nodes, alike };
         self.room = self.packing.page_bytes();
-        if !page.nodes.is_empty() {
+        if !page.nodes.is_empty() || page.alike.is_some() {
             self.waiting.push(match self.packing {
                 Packing::Plain => Message::TreePage(page),
                 Packing::Packed => Message::TreePacked(TreePacked(page)),
@@ -318,6 +453,12 @@ impl Telling {
         self.pace.rest();
         self.to.blocking_send(std::mem::take(&mut self.waiting)).is_ok()
     }
+}
+
+/// A short number in place of a long one that names of one file share.
+fn short(all: &mut HashMap<u64, u64>, same: u64) -> u64 {
+    let next = all.len() as u64;
+    *all.entry(same).or_insert(next)
 }
 
 /// What a client is told of something that is left out: the reason says whether it may hide more.
@@ -360,6 +501,9 @@ const PAGE_NODES: usize = 512;
 /// Bytes of a page that is sent, unless it has one node only.
 const PAGE_BYTES: usize = 64 << 10;
 
+/// Bytes of a directory that is alike, at most, beside numbers and owners.
+const ALIKE_BYTES: usize = 32;
+
 /// Names that are left out and told. A client that is not told of all must not infer anything from
 /// absence; the last one that is told says so.
 const LEFT_OUT_MAX: u64 = 1_000;
@@ -375,6 +519,8 @@ mod tests {
     use std::cell::Cell;
 
     use super::*;
+    use crate::engine::turns::Party;
+    use crate::flows::tree::{Gathered, OwnTree};
 
     #[test]
     fn a_page_stops_between_its_steps_and_says_of_each_whether_it_was_carried_out() {
@@ -391,6 +537,76 @@ mod tests {
         assert_eq!(failed, [1, 2]);
         let told: Vec<_> = changes.iter().map(|change| change.failure.as_deref()).collect();
         assert_eq!(told, [None, Some(STOPS), Some(STOPS)]);
+    }
+
+    fn node_names(nodes: &[TreeNode]) -> Vec<String> {
+        nodes.iter().map(|node| printable(&node.path)).collect()
+    }
+
+    /// What a server says of a tree to a client that has said these sums.
+    fn told(dir: &std::path::Path, sums: Option<TreeSums>) -> Vec<TreePage> {
+        let replica = Replica::beneath(dir, None).unwrap();
+        let (to, mut from) = channel(1);
+        let none = TreeWanted { hashes: false, xattrs: false, acls: false, packs: None, sums };
+        let pace = Pace::begin(Party::of(0, std::net::Ipv4Addr::LOCALHOST.into()));
+        let telling = Telling::new(to, pace, &none);
+        let walking = std::thread::spawn(move || telling.walk(&replica, Asked::default()));
+        let mut pages = Vec::new();
+        while let Some(messages) = from.blocking_recv() {
+            pages.extend(messages.into_iter().filter_map(|message| match message {
+                Message::TreePage(page) => Some(page),
+                _ => None,
+            }));
+        }
+        walking.join().unwrap();
+        pages
+    }
+
+    fn own_tree(dir: &std::path::Path) -> (Vec<Node>, OwnTree) {
+        let replica = Replica::beneath(dir, None).unwrap();
+        let (mut nodes, mut summing) = (Vec::new(), Summing::new([3; 32]));
+        let took = replica.survey(Asked::default(), &mut |found| {
+            if let Surveyed::Node(node) = found {
+                nodes.push(*node);
+            }
+            true
+        });
+        assert_eq!(took, Ok(true));
+        let dirs = nodes[1..].chunk_by(|one, other| holder(one.name()) == holder(other.name()));
+        let sums = dirs
+            .map(|dir| (holder(dir[0].name()).to_owned(), summing.sum(holder(dir[0].name()), dir)));
+        let sums = sums.collect();
+        nodes.sort_by(|one, other| one.name().cmp(other.name()));
+        (nodes.clone(), OwnTree::new(nodes, [3; 32], sums))
+    }
+
+    #[test]
+    fn only_directories_that_the_client_has_not_said_are_told_and_it_knows_the_others() {
+        let dir = tempfile::tempdir().unwrap();
+        for path in ["a/b", "a-b", "c"] {
+            std::fs::create_dir_all(dir.path().join(path)).unwrap();
+        }
+        let names = ["a/b/x", "a/b/y", "a/z", "a-b/f", "c/f"];
+        names.iter().for_each(|name| std::fs::write(dir.path().join(name), name).unwrap());
+        std::fs::hard_link(dir.path().join("a/z"), dir.path().join("c/same")).unwrap();
+        let (_, own) = own_tree(dir.path());
+        std::fs::write(dir.path().join("a/b/y"), "other").unwrap();
+        std::fs::write(dir.path().join("c/new"), "new").unwrap();
+        let pages = told(dir.path(), Some(own.to_wire()));
+        let plain: Vec<String> = pages.iter().flat_map(|page| node_names(&page.nodes)).collect();
+        assert_eq!(plain, ["", "a", "a-b", "c", "a/b/x", "a/b/y", "c/f", "c/new", "c/same"]);
+        let mut gathered = Gathered::beside(Some(&own));
+        pages.into_iter().for_each(|page| gathered.page(page).unwrap());
+        let (now, _) = own_tree(dir.path());
+        let same = |nodes: &[Node]| -> Vec<Node> {
+            nodes.iter().map(|node| Node { same: None, ..node.clone() }).collect()
+        };
+        let known = gathered.end(now.len() as u64).unwrap();
+        assert_eq!(same(&known), same(&now));
+        let number = |name: &str| known.iter().find(|node| node.name() == name).unwrap().same;
+        assert!(number("a/z").is_some() && number("a/z") == number("c/same"));
+        let all: usize = told(dir.path(), None).iter().map(|page| page.nodes.len()).sum();
+        assert_eq!(all, now.len());
     }
 
     #[tokio::test]

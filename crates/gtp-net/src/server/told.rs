@@ -112,12 +112,12 @@ impl Told {
 impl Drop for Told {
     fn drop(&mut self) {
         let row = self.shared.sessions.rows().remove(&self.visit.id);
-        let Ending { moved, failure } = self.ending.take().unwrap_or_else(|| {
+        let Ending { moved, failure, .. } = self.ending.take().unwrap_or_else(|| {
             let moved = row.map_or_else(Moved::default, |row| (row.gauge)());
             let span = self.shared.host.clock().now().since(self.begun);
             let text = "the session was broken off";
             let failure = Some(Failure::new(FailureKind::Temporary, text));
-            Ending { moved: Moved { span, ..moved }, failure }
+            Ending { moved: Moved { span, ..moved }, failure, is_done: false }
         });
         let changes = self.changes.load(Ordering::Relaxed);
         let moved = Moved { changes, ..moved };

@@ -7,12 +7,14 @@
 //! stays beneath the tree. Nothing is removed that is not what the survey saw, and a directory only
 //! when it is empty.
 
+mod alike;
 mod chosen;
 mod deed;
 mod node;
 mod survey;
 mod tree;
 
+pub use alike::{DirSum, SUMMED_MAX, Summing};
 pub use chosen::ChosenSink;
 pub use deed::{Deed, Dress, Seen};
 pub use node::{ACL_NAMES, Node, NodeKind, TARGET_MAX, XATTRS_BYTES_MAX, XATTRS_MAX, Xattr};

@@ -33,7 +33,7 @@ pub struct Sender {
 /// # Errors
 /// As [`super::call`].
 pub async fn call_sender(way: Way<'_>, request: &Request) -> Result<Sender, Failure> {
-    let (talk, answer) = answer(&way, request).await?;
+    let (talk, answer) = answer(&way, request, None).await?;
     let failure = match judge(answer) {
         Ok(Answer::Sends(sends)) => return Ok(talk.into_sender(sends.key)),
         Ok(Answer::Ready(_) | Answer::Failed(_)) => unasked(),
@@ -45,19 +45,17 @@ pub async fn call_sender(way: Way<'_>, request: &Request) -> Result<Sender, Fail
 
 impl Talk {
     fn into_sender(self, key: Fingerprint) -> Sender {
-        let Talk { child, to, from, come, stderr_task, .. } = self;
-        let (links, writing) = Links::over(to);
+        let Talk { child, links, writing, from, come, stderr_task, .. } = self;
         let (tell, reports) = mpsc::channel(REPORTS);
         let detour = Arc::new(OnceLock::new());
         let (own, leads) = (links.clone(), Arc::clone(&detour));
         let keep_alive = tokio::spawn(async move {
             tokio::select! {
-                () = writing => std::future::pending().await,
                 () = beat(&own) => {}
                 () = hear(from, come, &own, (&leads, tell)) => {}
             }
         });
-        let far = FarEnd { child, keep_alive, detour: None, stderr_task };
+        let far = FarEnd { child, keep_alive, writing, detour: None, stderr_task };
         Sender { far, key, reports, links, detour }
     }
 }
