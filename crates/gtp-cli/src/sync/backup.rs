@@ -88,36 +88,46 @@ pub fn keep_old(plan: &mut Plan, source: &[Node], destination: &[Node], backup: 
             move_away(deed, &names, &mut unkept);
         }
     }
-    let replaced = plan.replaced.keys().map(String::as_str);
-    let renamed = plan.names.iter().map(Deed::name).filter(|path| {
-        // What was of another kind has been moved away.
-        there.get(path).is_some_and(|node| node.is_file())
-    });
-    let mut all: Vec<String> = replaced.chain(renamed).map(str::to_owned).collect();
-    all.sort_unstable();
-    all.dedup();
-    let mut dirs = BTreeSet::new();
-    let mut linked = Vec::new();
-    for path in all {
-        let from = RelPath::new(&path).map_err(|why| why.to_string());
-        match from.and_then(|from| Ok((from, names.of(&path)?))) {
-            Ok((from, to)) => {
-                dirs.extend(ancestors(to.as_str()).skip(1).map(str::to_owned));
-                linked.push((from, to));
-            }
-            Err(why) => unkept.push((path, why)),
-        }
-    }
+    let linked = further_names(overwritten(plan, &there), &names, &mut unkept);
     plan.leave_beneath(&unkept.iter().map(|(path, _)| path.clone()).collect());
     plan.unkept.extend(unkept);
     restore_times(plan, &linked, &there);
-    let made = dirs.iter().filter_map(|dir| RelPath::new(dir).ok());
+    let dirs = linked.iter().flat_map(|(_, to)| ancestors(to.as_str()).skip(1));
+    let dirs: BTreeSet<&str> = dirs.collect();
+    let made = dirs.into_iter().filter_map(|dir| RelPath::new(dir).ok());
     plan.backed = made.map(|dir| Deed::MakeDir { path: Some(dir) }).collect();
     for (from, to) in linked {
         plan.backed_as.insert(gtp_text::of_text(to.as_str()), from.as_str().to_owned());
         plan.backed.push(Deed::HardLink { path: to, to: from });
     }
     keep_holders(plan);
+}
+
+/// Files of which the plan puts something else in their place, sorted.
+fn overwritten(plan: &Plan, there: &HashMap<&str, &Node>) -> BTreeSet<String> {
+    let replaced = plan.replaced.keys().map(String::as_str);
+    let renamed = plan.names.iter().map(Deed::name).filter(|path| {
+        // What was of another kind has been moved away.
+        there.get(path).is_some_and(|node| node.is_file())
+    });
+    replaced.chain(renamed).map(str::to_owned).collect()
+}
+
+/// The names that these files get beside their own.
+fn further_names(
+    files: BTreeSet<String>,
+    names: &Names,
+    unkept: &mut Vec<(String, String)>,
+) -> Vec<(RelPath, RelPath)> {
+    let mut linked = Vec::new();
+    for path in files {
+        let from = RelPath::new(&path).map_err(|why| why.to_string());
+        match from.and_then(|from| Ok((from, names.of(&path)?))) {
+            Ok(pair) => linked.push(pair),
+            Err(why) => unkept.push((path, why)),
+        }
+    }
+    linked
 }
 
 /// The names that backups may take.

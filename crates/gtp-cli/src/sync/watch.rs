@@ -46,17 +46,7 @@ pub async fn run(
     // What is not there is told as elsewhere.
     Here::source(source)?;
     let mut watch = Watch { source, watched: Some(Watched::begin(source)?) };
-    let mut rounds = Rounds {
-        args,
-        filter,
-        from: &from,
-        to: &to,
-        source,
-        ends: None,
-        stop: Arc::default(),
-        failed: 0,
-        has_served: false,
-    };
+    let mut rounds = Rounds::new(args, filter, (&from, &to), source);
     loop {
         watch.renew();
         let Some(ended) = rounds.run_unless(&mut signals).await else { break };
@@ -104,7 +94,17 @@ struct Rounds<'a> {
     has_served: bool,
 }
 
-impl Rounds<'_> {
+impl<'a> Rounds<'a> {
+    fn new(
+        args: &'a SyncArgs,
+        filter: &'a Filter,
+        (from, to): (&'a Operand, &'a Operand),
+        source: &'a Path,
+    ) -> Rounds<'a> {
+        let (ends, stop) = (None, Arc::default());
+        Rounds { args, filter, from, to, source, ends, stop, failed: 0, has_served: false }
+    }
+
     /// Runs a round to its end; `None` if the user ends it.
     async fn run_unless(&mut self, signals: &mut Signals) -> Option<Result<ExitCode, Failure>> {
         let stop = Arc::clone(&self.stop);

@@ -93,10 +93,9 @@ impl<'a> Work<'a> {
         })
     }
 
-    /// Surveys both trees and decides.
-    async fn decide(&mut self) -> Result<(Plan, Surveyed), Failure> {
-        let args = self.args;
-        let asked = args.asked();
+    /// Surveys both trees: what the source and the destination hold.
+    async fn survey(&mut self) -> Result<(Survey, Survey), Failure> {
+        let asked = self.args.asked();
         let early = self.begin_put()?;
         let (from, to) = tokio::join!(
             self.source.survey(self.host, asked),
@@ -106,9 +105,16 @@ impl<'a> Work<'a> {
         self.timeline.done("both trees are surveyed");
         // A put cannot be opened before its directory exists.
         self.early = early.filter(|_| to.is_there);
-        if !from.is_there {
-            return Err(Failure::new(FailureKind::Missing, "the source is not there"));
+        match from.is_there {
+            true => Ok((from, to)),
+            false => Err(Failure::new(FailureKind::Missing, "the source is not there")),
         }
+    }
+
+    /// Surveys both trees and decides.
+    async fn decide(&mut self) -> Result<(Plan, Surveyed), Failure> {
+        let args = self.args;
+        let (from, to) = self.survey().await?;
         let owner = to.may_own;
         let is_whole = self.tell_left_out(&from, Whose::Source);
         let mut is_known = self.tell_left_out(&to, Whose::Destination);
@@ -312,33 +318,59 @@ impl<'a> Work<'a> {
         let chosen = Arc::new(Chosen::new(plan.files.keys().cloned().collect(), values));
         let left_out = match (self.source, self.destination) {
             (Side::Here(from), Side::Here(to)) => self.copy(from, to, &chosen).await?,
-            (Side::Here(from), Side::There(to)) => {
-                let mut early = match self.early.take() {
-                    Some(early) => early,
-                    None => self.put(from, to)?,
-                };
-                if early.choose.send(Arc::clone(&chosen)).is_err() {
-                    // The put has failed already. Its own failure says what to do.
-                    let ended = early.transfer.wait().await.err();
-                    let silent = || other("the transfer has ended before it began");
-                    return Err(ended.unwrap_or_else(silent));
-                }
-                self.watch(early.transfer, &chosen).await?
-            }
-            (Side::There(from), Side::Here(to)) => {
-                let get = Get::new(from.url.clone());
-                let get = get.into_tree(Arc::clone(&to.replica), Arc::clone(&chosen));
-                let get = match from.key {
-                    Some(key) => get.fingerprint(key),
-                    None => get.with_trust(&from.transfer),
-                };
-                let transfer = get.with_options(&from.transfer)?.start(self.host)?;
-                self.watch(transfer, &chosen).await?
-            }
+            (Side::Here(from), Side::There(to)) => self.send(from, to, &chosen).await?,
+            (Side::There(from), Side::Here(to)) => self.fetch(from, to, &chosen).await?,
             (Side::There(_), Side::There(_)) => {
                 return Err(other("one of both places must be on this machine"));
             }
         };
+        Ok(self.not_arrived(plan, &chosen, &left_out))
+    }
+
+    /// Sends the chosen files. Returns what was left out.
+    async fn send(
+        &mut self,
+        from: &Here,
+        to: &There,
+        chosen: &Arc<Chosen>,
+    ) -> Result<Vec<Failure>, Failure> {
+        let mut early = match self.early.take() {
+            Some(early) => early,
+            None => self.put(from, to)?,
+        };
+        if early.choose.send(Arc::clone(chosen)).is_err() {
+            // The put has failed already. Its own failure says what to do.
+            let ended = early.transfer.wait().await.err();
+            let silent = || other("the transfer has ended before it began");
+            return Err(ended.unwrap_or_else(silent));
+        }
+        self.watch(early.transfer, chosen).await
+    }
+
+    /// Fetches the chosen files. Returns what was left out.
+    async fn fetch(
+        &mut self,
+        from: &There,
+        to: &Here,
+        chosen: &Arc<Chosen>,
+    ) -> Result<Vec<Failure>, Failure> {
+        let get = Get::new(from.url.clone());
+        let get = get.into_tree(Arc::clone(&to.replica), Arc::clone(chosen));
+        let get = match from.key {
+            Some(key) => get.fingerprint(key),
+            None => get.with_trust(&from.transfer),
+        };
+        let transfer = get.with_options(&from.transfer)?.start(self.host)?;
+        self.watch(transfer, chosen).await
+    }
+
+    /// Names the chosen files that were not there any more; returns all that did not arrive.
+    fn not_arrived(
+        &mut self,
+        plan: &Plan,
+        chosen: &Chosen,
+        left_out: &[Failure],
+    ) -> HashSet<String> {
         let mut failed: HashSet<String> = HashSet::new();
         for path in chosen.missing() {
             self.trouble(&format!("{path}: vanished, or became unreadable, before it was moved"));
@@ -351,7 +383,7 @@ impl<'a> Work<'a> {
         };
         // A file that grew meanwhile has arrived nevertheless. Its time is set like the others'.
         failed.extend(plan.files.keys().filter(of).cloned());
-        Ok(failed)
+        failed
     }
 
     /// Values of the blocks of new versions of large files, so that equal blocks stay where they
