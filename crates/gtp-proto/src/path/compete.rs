@@ -133,7 +133,7 @@ impl PathBound {
     fn doubt(&mut self, compete: &Compete, now: Time, v: &Verdict, given: &Conditions) {
         if compete.limit {
             let loss = compete.lost as f64 / compete.packets.max(1) as f64;
-            self.measures.note_random(loss, compete.packets);
+            self.measures.note_random(now, loss, compete.packets);
             self.lift(given);
         } else {
             self.probe(now, v, v.loss(), given);

@@ -65,6 +65,10 @@ const OF_TWO: f64 = 3.5;
 pub(super) const ODD: f64 = 0.02;
 /// More loss than this is never called random: a path that drops four packets of ten serves nobody.
 pub(super) const RANDOM_MOST: f64 = 0.4;
+/// A larger random loss than this is tested again after so long: what a rival took may have looked
+/// like it, and a session that calls its own excess random would go on for ever.
+const DOUBTED: f64 = 0.06;
+const RETESTS: Span = Span::from_secs(20);
 /// The longest delay is remembered for so long: losses within this time are losses of a queue.
 const DEEP_WINDOW: Span = Span::from_secs(8);
 
@@ -135,8 +139,9 @@ pub(super) struct Measures {
     /// The number of packets from which that was learnt.
     known: f64,
     counts: Counts,
-    /// Loss that a test has shown to be random.
+    /// Loss that a test has shown to be random, and when it did.
     random: f64,
+    shown_at: Time,
     /// Mean delay, in seconds, of samples without a queue.
     noise: f64,
     /// Mean distance of what arrives from what is sent, as a part, in samples without a queue.
@@ -150,7 +155,8 @@ impl Measures {
     pub fn new(now: Time) -> Measures {
         let deep = WindowedMax::new(now, DEEP_WINDOW);
         let (usual, known, counts, calm) = (1.0, 0.0, Counts::default(), Calm::new(now));
-        Measures { usual, known, counts, random: 0.0, noise: 0.0, scatter: 0.0, deep, calm }
+        let (random, shown_at, noise, scatter) = (0.0, now, 0.0, 0.0);
+        Measures { usual, known, counts, random, shown_at, noise, scatter, deep, calm }
     }
 
     /// The part that usually arrives.
@@ -223,11 +229,22 @@ impl Measures {
         loss > 1.0 - self.usual + MUCH
     }
 
-    /// Notes that `loss` is random, which `packets` have shown.
-    pub fn note_random(&mut self, loss: f64, packets: u64) {
+    /// Notes that `loss` is random, which `packets` have shown by `now`.
+    pub fn note_random(&mut self, now: Time, loss: f64, packets: u64) {
         let loss = loss.min(RANDOM_MOST);
-        self.random = self.random.max(loss);
+        (self.random, self.shown_at) = (self.random.max(loss), now);
         (self.usual, self.known) = (1.0 - loss, self.known.max(packets as f64));
+    }
+
+    /// The random loss that is to be tested again, if there is one. It is not called random any
+    /// longer.
+    pub fn doubt_random(&mut self, now: Time) -> Option<f64> {
+        let loss = 1.0 - self.usual;
+        let doubted = self.random.min(loss) > DOUBTED && now.since(self.shown_at) >= RETESTS;
+        if doubted {
+            (self.usual, self.random, self.known) = (1.0, 0.0, 0.0);
+        }
+        doubted.then_some(loss)
     }
 
     /// Judges a sample, and learns from it what is usual if `learns`. `dropped` says whether a
@@ -452,7 +469,7 @@ mod tests {
             lose_every(&mut measures, nth, 500);
         }
         assert!(measures.usual() >= 1.0 - LEARN_MOST, "{}", measures.usual());
-        measures.note_random(0.1, 500);
+        measures.note_random(Time::ZERO, 0.1, 500);
         assert!((measures.usual() - 0.9).abs() < 1e-9);
     }
 }

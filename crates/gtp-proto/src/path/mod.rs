@@ -192,6 +192,9 @@ impl PathBound {
             return;
         }
         let fresh = whole.first_pn >= self.changed_pn;
+        if fresh && self.retest(now, &v, given) {
+            return;
+        }
         match self.state {
             State::Start(start) => self.watch(start, now, &v, given),
             State::Compete(compete) => self.compete(compete, now, &v, fresh, given),
@@ -217,5 +220,7 @@ impl PathBound {
     }
 }
 
+#[cfg(test)]
+mod model;
 #[cfg(test)]
 mod tests;

@@ -111,6 +111,18 @@ impl PathBound {
         }
     }
 
+    /// Tests again whether a large loss is random that was called so long ago. Returns whether a
+    /// test began.
+    pub(super) fn retest(&mut self, now: Time, v: &Verdict, given: &Conditions) -> bool {
+        let sends = matches!(self.state, State::Start(_) | State::Cruise(_) | State::Compete(_));
+        let arrives = v.carried.scale(self.measures.usual());
+        let Some(loss) = sends.then(|| self.measures.doubt_random(now)).flatten() else {
+            return false;
+        };
+        self.probe(now, &Verdict { carried: arrives, ..*v }, loss, given);
+        true
+    }
+
     pub(super) fn probe(&mut self, now: Time, v: &Verdict, loss: f64, given: &Conditions) {
         let until = now + given.rtt * 2 + LASTS;
         let (level, bounded) = (v.carried, !self.bound.is_unlimited());
@@ -134,7 +146,7 @@ impl PathBound {
         let shown = packets as f64 * probe.loss >= SHOWN;
         let vanished = shown && left < was * VANISHED;
         if !vanished {
-            self.measures.note_random(lost as f64 / packets as f64, packets);
+            self.measures.note_random(now, lost as f64 / packets as f64, packets);
         }
         let agrees = vanished && self.limit.is_some_and(|known| known.agrees(now, probe.level));
         // A session that competed knows an end of the path, whatever its losses are.

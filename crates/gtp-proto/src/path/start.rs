@@ -31,6 +31,9 @@ const LOST: u64 = 4;
 /// A train that brings less than this times more has met the path's end. At a share s of the path a
 /// train of four times the rate brings 4 / (3 s + 1) times more.
 const GROWS: f64 = 1.6;
+/// Where both ends allow a train no more than [`GROWS`] times more, but this much, it is to bring
+/// half of what they allow more. Only a queue that it met then shows the path's end.
+const ALLOWS: f64 = 1.1;
 /// A train that fell into an outage, so that less than this part of what was proven before it is
 /// still known, does not show that the path carries less than before.
 const FORGOTTEN: f64 = 0.5;
@@ -53,8 +56,9 @@ pub(super) struct Start {
     train: Train,
     /// What was proven before the last train.
     before: Rate,
-    /// Whether the last train met a queue or a loss.
+    /// Whether the last train met a queue or a loss, and whether it met a queue.
     met: bool,
+    queued: bool,
     /// Packets heard of since it left, and how many of them are lost.
     packets: u64,
     lost: u64,
@@ -124,10 +128,7 @@ impl PathBound {
             self.state = State::Start(rest);
             return;
         }
-        // What hosts do not allow to grow, or have no more of, says nothing of the path.
-        let could_grow = !given.idles && given.granted >= start.before.scale(GROWS);
-        let grew = proven >= start.before.scale(GROWS);
-        let found = stands || start.is_judged(sample) && start.met && could_grow && !grew;
+        let found = stands || start.is_judged(sample) && start.met_end(proven, given);
         if found && !stands && start.met_outage(now, proven, first_rate(given.rtt)) {
             let outage = start.outage.or(Some(now));
             self.state = State::Start(Start { outage, ..Start::default() });
@@ -170,7 +171,8 @@ impl PathBound {
         start.heavy = if queued { start.heavy + 1 } else { 0 };
         (start.packets, start.lost) = (start.packets + sample.packets(), start.lost + sample.lost);
         let loses = start.lost >= LOST && self.measures.is_excess(start.packets, start.lost);
-        start.met |= start.heavy >= HEAVY || loses;
+        start.queued |= start.heavy >= HEAVY;
+        start.met |= start.queued || loses;
         if start.heavy == 0 {
             start.heavy_rounds = 0;
         } else if start.heavy >= HEAVY && sample.first_pn >= start.round_pn {
@@ -180,6 +182,17 @@ impl PathBound {
 }
 
 impl Start {
+    /// Whether the last train has brought less than it could, and met what shows why. What hosts do
+    /// not allow to grow, or have no more of, says nothing of the path.
+    fn met_end(&self, proven: Rate, given: &Conditions) -> bool {
+        let allowed = given.granted.as_f64() / self.before.as_f64().max(1.0);
+        let (grows, met) = match allowed >= GROWS {
+            true => (GROWS, self.met),
+            false => ((1.0 + allowed) / 2.0, self.queued && allowed >= ALLOWS),
+        };
+        met && !given.idles && proven < self.before.scale(grows)
+    }
+
     /// Whether the last train met an outage before anything much was proven. An outage that lasts
     /// for too long is believed to be none.
     fn met_outage(&self, now: Time, proven: Rate, first: Rate) -> bool {
@@ -211,7 +224,8 @@ impl Start {
                 }
                 let long = (given.interval + TRAIN_MORE).min(TRAIN_MOST);
                 self.train = Train::Leaves(now + long);
-                (self.before, self.met, self.packets, self.lost) = (proven, false, 0, 0);
+                (self.before, self.met, self.queued) = (proven, false, false);
+                (self.packets, self.lost) = (0, 0);
             }
             Train::None | Train::Flies(_) => {}
         }
