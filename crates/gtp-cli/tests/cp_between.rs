@@ -283,6 +283,32 @@ fn a_far_end_that_lies_about_the_transfer_is_refused_in_harmless_words() {
 }
 
 #[test]
+fn what_failed_in_one_attempt_and_came_in_the_next_is_not_missing_at_the_end() {
+    let two = Two::new();
+    two.a.file("x", 1_000);
+    let key = "SHA256:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU";
+    let version = env!("CARGO_PKG_VERSION");
+    let sends = format!("{{\"sends\":{{\"version\":\"{version}\",\"key\":\"{key}\"}}}}");
+    let skipped = "{\"skipped\":{\"kind\":\"partial\",\"text\":\"x: changed\"}}";
+    let failure = "{\"kind\":\"temporary\",\"text\":\"the line broke\"}";
+    let retry = format!("{{\"retry\":{{\"failure\":{failure},\"after_ms\":10}}}}");
+    let numbers = "{\"bytes\":9,\"resumed_bytes\":0,\"rechecked\":0,\"total\":9,\
+        \"wire_bytes\":9,\"duplicate_bytes\":0,\"rate\":0,\"granted\":0,\
+        \"limited_by\":\"path\",\"loss_ratio\":0.0,\"rtt_us\":0,\"way\":\"udp\",\
+        \"alive\":true}";
+    for (left_out, code) in [(0, 0), (1, 12)] {
+        let done = format!(
+            "{{\"done\":{{\"numbers\":{numbers},\"files_written\":1,\"files_unchanged\":0,\
+             \"left_out\":{left_out},\"blake3\":null}}}}"
+        );
+        let said = [skipped, &retry, &done].map(frame).join("; ");
+        let script = format!("echo 'gtp-hello/1 {sends}'; {said}; cat >/dev/null");
+        let shown = two.lied_to(code, "a", &script);
+        assert!(shown.contains("skipped x: changed"), "{shown}");
+    }
+}
+
+#[test]
 fn a_server_with_another_key_than_its_far_end_has_said_gets_nothing() {
     let two = Two::new();
     two.a.file("x", 1_000);

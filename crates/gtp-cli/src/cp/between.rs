@@ -7,10 +7,11 @@
 //! chapter 25.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
-use gtp::{Event, Failure, FailureKind, Outcome, Progress, Span, Time};
+use gtp::{Failure, FailureKind, Outcome, Progress, Span, Time};
 use gtp_sys::Clock;
-use tokio::time::timeout;
+use tokio::time::{MissedTickBehavior, timeout};
 
 use super::hello::{Ready, Receive, Request, Want};
 use super::messages::{Heard, Order, Report, Say};
@@ -34,8 +35,7 @@ struct Pair<'a> {
     clock: Clock,
     began: Time,
     newest: Progress,
-    /// What will not come, up to a bound.
-    skipped: Vec<Failure>,
+    silence: Silence,
     /// Why the transfer is to stop, and since when.
     stopped: Option<(FailureKind, Time)>,
 }
@@ -63,7 +63,7 @@ impl Copy<'_> {
         let described = self.describe_order((login, &to.login), &ready, beneath).await;
         let ended = match described {
             Ok((order, url)) => {
-                sender.order(Say::Send(Box::new(order)), receiver.detour()).await;
+                sender.order(order, receiver.detour()).await;
                 let mut pair = Pair::new((login, &to.login), (sender, receiver), url);
                 let ended = pair.watch(self).await;
                 let Pair { sender, receiver, .. } = pair;
@@ -110,7 +110,7 @@ impl Copy<'_> {
         (from, to): (&Login, &Login),
         ready: &Ready,
         beneath: bool,
-    ) -> Result<(Order, String), Failure> {
+    ) -> Result<(Say, String), Failure> {
         let [place] = &ready.found[..] else {
             return Err(Failure::new(FailureKind::Other, format!("{to}: it found no place")));
         };
@@ -119,7 +119,8 @@ impl Copy<'_> {
         let detour = format!("{from} cannot reach {to}: the data go through here, which is slower");
         let order = Order::new(to.host(), ready.key, (addresses, ready.port));
         let order = Order { path: place.path.clone(), beneath, detour, ..order };
-        Ok((order.with_terms(&self.args.transfer), shown))
+        let order = Say::send(order.with_terms(&self.args.transfer));
+        Ok((order.map_err(|failure| failure.about(to))?, shown))
     }
 }
 
@@ -129,10 +130,10 @@ impl<'a> Pair<'a> {
         (sender, receiver): (Sender, FarEnd),
         url: String,
     ) -> Pair<'a> {
-        let (newest, skipped) = (Progress::default(), Vec::new());
+        let (newest, silence) = (Progress::default(), Silence::default());
         let clock = Clock::start();
         let began = clock.now();
-        Pair { from, to, sender, receiver, url, clock, began, newest, skipped, stopped: None }
+        Pair { from, to, sender, receiver, url, clock, began, newest, silence, stopped: None }
     }
 
     /// Shows the transfer to its end; obeys signals and the time limit.
@@ -140,6 +141,7 @@ impl<'a> Pair<'a> {
         let mut signals = Signals::take().map_err(other)?;
         let mut limit = std::pin::pin!(time_limit(&copy.args.transfer));
         let mut look = tokio::time::interval(LOOK_SPAN);
+        look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         copy.shower.begin();
         let ended = loop {
             tokio::select! {
@@ -155,8 +157,8 @@ impl<'a> Pair<'a> {
                 }
                 _ = look.tick() => {
                     copy.shower.progress(&self.newest);
-                    if let Some(kind) = self.is_late() {
-                        break Err(stopped(kind));
+                    if let Some(failure) = self.look() {
+                        break Err(failure);
                     }
                 }
                 report = self.sender.reports.recv() => {
@@ -179,13 +181,9 @@ impl<'a> Pair<'a> {
         shower: &mut Shower,
     ) -> Option<Result<Outcome, Failure>> {
         let Some(report) = report else { return Some(Err(self.sender_gone().await)) };
+        self.silence = Silence::default();
         match Report::heard(&report, &self.url, self.clock.now().since(self.began)) {
             Ok(Heard::Event(event)) => {
-                if let Event::Skipped(failure) = &event
-                    && self.skipped.len() < SKIPPED_MOST
-                {
-                    self.skipped.push(failure.clone());
-                }
                 shower.event(&event);
                 None
             }
@@ -207,10 +205,13 @@ impl<'a> Pair<'a> {
         let _ = timeout(LAST_WORDS_SPAN, self.sender.say(Say::Stop(kind.as_str().into()))).await;
     }
 
-    /// Why the transfer was to stop, if it has not within the time for that.
-    fn is_late(&self) -> Option<FailureKind> {
-        let (kind, since) = self.stopped?;
-        (self.clock.now().since(since) > STOP_SPAN).then_some(kind)
+    /// Why to wait no longer: the transfer has not stopped within the time for that, or nothing is
+    /// reported.
+    fn look(&mut self) -> Option<Failure> {
+        if let Some((kind, since)) = self.stopped {
+            return (self.clock.now().since(since) > STOP_SPAN).then(|| stopped(kind));
+        }
+        self.silence.look().then(|| silent(self.from))
     }
 
     /// Why nothing more is reported.
@@ -225,16 +226,39 @@ impl<'a> Pair<'a> {
     }
 
     /// The end as the user should hear of it.
-    fn judge(&mut self, ended: Result<Outcome, Failure>) -> Result<Outcome, Failure> {
+    fn judge(&self, ended: Result<Outcome, Failure>) -> Result<Outcome, Failure> {
         match (ended, self.stopped) {
-            (Ok(outcome), _) => {
-                Ok(Outcome { skipped: std::mem::take(&mut self.skipped), ..outcome })
-            }
+            (Ok(outcome), _) => Ok(outcome),
             // A signal ends ssh as well, and what that breaks is no news.
             (Err(failure), Some((kind, _))) if failure.kind != kind => Err(stopped(kind)),
             (Err(failure), _) => Err(with_advice(failure)),
         }
     }
+}
+
+/// How long the far end that sends has reported nothing, in looks at it. Looks that this process
+/// has missed, because it was stopped or its host was, do not count: no report can have come.
+#[derive(Default)]
+struct Silence {
+    looks: u32,
+}
+
+impl Silence {
+    /// Counts a look; says whether there have been too many.
+    fn look(&mut self) -> bool {
+        self.looks += 1;
+        LOOK_SPAN.saturating_mul(self.looks) > REPORT_SPAN
+    }
+}
+
+/// That a far end has stopped to report, though ssh still runs.
+fn silent(login: &Login) -> Failure {
+    let text = format!(
+        "{login}: the far end has reported nothing for {} s; what is complete is kept, repeat the \
+         command to go on",
+        REPORT_SPAN.as_secs()
+    );
+    Failure::new(FailureKind::Temporary, text)
 }
 
 /// That the user, or the time limit, has stopped the transfer.
@@ -254,5 +278,18 @@ fn gone(login: &Login, how: &str) -> Failure {
 /// Time for a transfer to stop: the far end that sends takes five seconds at most.
 const STOP_SPAN: Span = Span::from_secs(6);
 
-/// Entries that will not come and are remembered.
-const SKIPPED_MOST: usize = 1_000;
+/// Time without a report after which a far end is given up. It reports ten times a second.
+const REPORT_SPAN: Duration = Duration::from_secs(60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_far_end_that_reports_nothing_for_a_minute_is_given_up_and_no_sooner() {
+        let mut silence = Silence::default();
+        let looks = (1..).find(|_| silence.look()).unwrap_or(0);
+        let took = LOOK_SPAN * looks;
+        assert!(took > REPORT_SPAN && took <= REPORT_SPAN + LOOK_SPAN, "{took:?}");
+    }
+}

@@ -16,6 +16,7 @@ use gtp::{
 use serde::{Deserialize, Serialize};
 
 use super::hello::as_text;
+use super::tunnel::CONTENT_MOST;
 use crate::args::{self, Control, TransferArgs};
 use crate::verbs::transfer::{Options, law, udp};
 use crate::words;
@@ -120,11 +121,14 @@ pub struct Done {
     numbers: Numbers,
     files_written: u64,
     files_unchanged: u64,
+    /// How many entries are missing at the end. An entry that failed in an attempt before the last
+    /// one is there.
+    left_out: u64,
     /// The BLAKE3 hash of a single file, in hexadecimal.
     blake3: Option<String>,
 }
 
-/// What a report means to whoever shows the transfer.
+/// What a report means to the code that shows the transfer.
 #[derive(Debug)]
 pub enum Heard {
     /// Something happened.
@@ -197,6 +201,20 @@ fn named(value: &impl ValueEnum) -> String {
 }
 
 impl Say {
+    /// The order as a message.
+    ///
+    /// # Errors
+    /// [`FailureKind::Destination`] if it does not fit into a frame: the receiver has found a place
+    /// whose path is too long.
+    pub fn send(order: Order) -> Result<Say, Failure> {
+        let say = Say::Send(Box::new(order));
+        if say.encode().len() <= CONTENT_MOST {
+            return Ok(say);
+        }
+        let text = "the path of the place is too long to be told to the sending end";
+        Err(Failure::new(FailureKind::Destination, text))
+    }
+
     /// The message as bytes of a frame.
     pub fn encode(&self) -> Vec<u8> {
         serde_json::to_vec(self).unwrap_or_default()
@@ -242,8 +260,9 @@ impl Report {
         match ended {
             Ok(outcome) => Report::Done(Box::new(Done {
                 numbers: Numbers::of(&outcome.progress),
-                files_written: outcome.files_written,
-                files_unchanged: outcome.files_unchanged,
+                files_written: outcome.files_written.min(NUMBER_MOST),
+                files_unchanged: outcome.files_unchanged.min(NUMBER_MOST),
+                left_out: left_out(&outcome.skipped),
                 blake3: outcome.blake3.as_ref().map(words::hex),
             })),
             Err(failure) => Report::Failed(Failed::of(failure)),
@@ -299,9 +318,11 @@ impl Numbers {
     fn of(progress: &Progress) -> Numbers {
         let source = progress.sources.first();
         let of = |what: fn(&SourceShare) -> u64| source.map_or(0, what);
+        // The object may have shrunk between two attempts, and the receiver says how much it has.
+        let bytes = progress.bytes.min(progress.total);
         Numbers {
-            bytes: progress.bytes,
-            resumed_bytes: progress.resumed_bytes,
+            bytes,
+            resumed_bytes: progress.resumed_bytes.min(bytes),
             rechecked: progress.rechecked,
             total: progress.total,
             wire_bytes: of(|source| source.wire_bytes),
@@ -357,9 +378,20 @@ impl Done {
             files_unchanged: number(self.files_unchanged)?,
             blake3: self.blake3.as_deref().map(hash_of).transpose()?,
             progress,
-            skipped: Vec::new(),
+            skipped: missing(number(self.left_out)?),
         })
     }
+}
+
+/// How many of these are missing at the destination; the others are only worth a word.
+fn left_out(skipped: &[Failure]) -> u64 {
+    skipped.iter().filter(|failure| failure.kind == FailureKind::Partial).count() as u64
+}
+
+/// What is missing, in one failure; each entry was reported by name before.
+fn missing(left_out: u64) -> Vec<Failure> {
+    let text = format!("{left_out} left out");
+    (left_out > 0).then(|| Failure::new(FailureKind::Partial, text)).into_iter().collect()
 }
 
 /// A number that can be added to others without an overflow.
@@ -424,7 +456,6 @@ mod tests {
     use gtp::Identity;
     use proptest::prelude::*;
 
-    use super::super::tunnel::CONTENT_MOST;
     use super::*;
 
     const URL: &str = "gtp://b:1/x";
@@ -437,6 +468,10 @@ mod tests {
         let mut numbers = Numbers::of(&Progress::default());
         (numbers.bytes, numbers.total, numbers.wire_bytes) = (7, 9, 11);
         numbers
+    }
+
+    fn done(numbers: Numbers) -> Done {
+        Done { numbers, files_written: 1, files_unchanged: 0, left_out: 0, blake3: None }
     }
 
     #[test]
@@ -467,8 +502,7 @@ mod tests {
             let mut said = numbers();
             change(&mut said);
             assert!(heard(&Report::Progress(Box::new(said.clone())).encode()).is_err());
-            let done = Done { numbers: said, files_written: 1, files_unchanged: 0, blake3: None };
-            assert!(heard(&Report::Done(Box::new(done)).encode()).is_err());
+            assert!(heard(&Report::Done(Box::new(done(said))).encode()).is_err());
         };
         bad(&|said| said.bytes = 10);
         bad(&|said| said.resumed_bytes = 8);
@@ -480,6 +514,43 @@ mod tests {
         for bytes in [&b""[..], b"{}", b"{\"done\":{}}", b"{\"warning\":\"x\",\"y\":1}"] {
             assert!(heard(bytes).is_err());
         }
+    }
+
+    #[test]
+    fn an_object_that_shrank_and_a_receiver_that_counts_too_much_leave_reports_that_make_sense() {
+        let progress = Progress { bytes: 9, resumed_bytes: 8, total: 7, ..Progress::default() };
+        let Ok(Heard::Progress(said)) = heard(&Report::of_progress(&progress).encode()) else {
+            panic!("no progress");
+        };
+        assert_eq!((said.bytes, said.resumed_bytes, said.total), (7, 7, 7));
+        let Ok(outcome) = done(numbers()).outcome(URL.into(), Span::ZERO) else { panic!() };
+        let much = u64::MAX;
+        let outcome = Outcome { progress, files_written: much, files_unchanged: much, ..outcome };
+        assert!(matches!(heard(&Report::of_end(&Ok(outcome)).encode()), Ok(Heard::Ended(Ok(_)))));
+    }
+
+    #[test]
+    fn what_is_missing_at_the_end_is_counted_in_the_last_report() {
+        let failed = |kind| Failure::new(kind, "x");
+        for (kind, missing) in [(FailureKind::Partial, 1), (FailureKind::Other, 0)] {
+            let Ok(outcome) = done(numbers()).outcome(URL.into(), Span::ZERO) else { panic!() };
+            let outcome = Outcome { skipped: vec![failed(kind)], ..outcome };
+            let Ok(Heard::Ended(Ok(end))) = heard(&Report::of_end(&Ok(outcome)).encode()) else {
+                panic!("no end");
+            };
+            assert_eq!(end.skipped.len(), missing);
+        }
+    }
+
+    #[test]
+    fn an_order_with_a_path_that_no_frame_holds_is_refused() {
+        let key = Identity::generate().fingerprint();
+        let order = Order::new("b", key, (vec!["10.0.0.1:7".parse().unwrap()], 7));
+        // JSON writes each of these in six bytes.
+        let path = |length: usize| "\u{1}".repeat(length);
+        assert!(Say::send(Order { path: path(2_000), ..order.clone() }).is_ok());
+        let refused = Say::send(Order { path: path(4_096), ..order }).unwrap_err();
+        assert_eq!(refused.kind, FailureKind::Destination);
     }
 
     #[test]
